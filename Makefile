@@ -1,0 +1,42 @@
+# The front door: everything is built by Meson and Ninja, into build/. `make help` lists the targets.
+BUILD  ?= build
+PREFIX ?= /usr/local
+MESON_OPTIONS ?=
+
+.PHONY: all help test demo bench check soak install clean setup
+
+all: $(BUILD)/build.ninja ## build everything into build/ (the default)
+	@ninja -C $(BUILD)
+
+help: ## this list
+	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
+	@echo
+	@echo 'BUILD=$(BUILD)  PREFIX=$(PREFIX)  MESON_OPTIONS="$(MESON_OPTIONS)" (used when $(BUILD)/ is made)'
+
+setup:
+	@tools/setup.sh build
+
+$(BUILD)/build.ninja: | setup
+	@meson setup $(BUILD) --prefix=$(PREFIX) $(MESON_OPTIONS)
+
+test: all ## run every test; ends with the total
+	@tools/test.sh $(BUILD)
+
+demo: all ## run a real dispatch on simulated devices (no GPU needed)
+	@$(BUILD)/examples/example_demo
+
+bench: all ## measure against bare rings and Python's pools; prints a table
+	@python3 bench/run.py $(BUILD)
+
+check: ## format, lint, sanitizers, headers, fuzz corpora
+	@tools/setup.sh check
+	@tools/check.sh
+
+soak: all ## the simulator and the crash tests, for much longer
+	@tools/test.sh $(BUILD) --setup soak --suite sim --suite crash
+
+install: all ## install under PREFIX (honours DESTDIR)
+	@meson install -C $(BUILD) --no-rebuild
+
+clean: ## remove build folders
+	rm -rf $(BUILD) build-asan build-tsan build-fuzz build-check build-ci

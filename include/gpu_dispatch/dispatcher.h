@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The dispatching side: a source of tasks, a pool of worker processes, and
+ * callbacks.
+ *
+ *     struct gd_options o = GD_OPTIONS_INIT;
+ *     const int gpus[] = { 0, 1, 2, 3 };
+ *     o.gpu_ids = gpus;
+ *     o.n_gpus = 4;
+ *     o.source = next_path;           // fills an item and returns 1; 0 at the end
+ *     o.on_success = print_result;
+ *     o.on_error = print_error;
+ *     o.user = &my_state;             // given to all of them
+ *     if (gd_run(&o) < 0)
+ *         fprintf(stderr, "%s\n", gd_error_text());
+ *
+ * Each task that the source gives gets exactly one of on_success, on_error and
+ * on_timeout, whatever happens to the workers.
+ *
+ * Threads: gd_run() and gd_dispatcher_run() block; every on_... callback runs
+ * on the thread that called them. The source runs on a thread of the library's,
+ * one call at a time. gd_dispatcher_shutdown(), _abort(), _stats() and
+ * _worker_stats() may be called from any thread and from callbacks. Several
+ * dispatchers may run at once in one process, each on its own thread.
+ */
+#ifndef GPU_DISPATCH_DISPATCHER_H
+#define GPU_DISPATCH_DISPATCHER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <gpu_dispatch/error.h>
+#include <gpu_dispatch/worker.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+#if defined(__GNUC__)
+#pragma GCC visibility push(default)
+#endif
+
+struct gd_dispatcher;
+
+/* --- the source --------------------------------------------------------- */
+
+/* One task's payload, filled by the source. Made by the library; read its fields only where they say so. */
+struct gd_item {
+    const void *data;  /* payload: copied when the source returns. Leave it alone after gd_item_alloc(). */
+    size_t size;       /* 0 is fine */
+    uint64_t weight;   /* how much work it is, for placement by size; 0 means size */
+    void *reserved[4]; /* the library's */
+};
+
+/* Gives the next task: fills *item and returns 1. Returns 0 at the end of the stream, or gd_item_error(). */
+typedef int gd_source_fn(void *user, struct gd_item *item);
+
+/* Room for a payload in the shared arena, to be written in place: no copy. Waits until the byte limit allows it.
+ * NULL if it can't be had or the run is being shut down: then return what gd_item_error() gives, or 0. */
+void *gd_item_alloc(struct gd_item *item, size_t size);
+
+/* The words of the source's failure. Returns GD_E_SOURCE, to be returned. The run ends with it, after what the
+ * source gave before has been processed. */
+int gd_item_error(struct gd_item *item, const char *format, ...) GD_PRINTF(2, 3);
+
+/* --- what callbacks are told ------------------------------------------- */
+
+/* Why a task failed. */
+enum gd_failure {
+    GD_FAILURE_NONE = 0,
+    GD_FAILURE_ERROR = 1,         /* process said so */
+    GD_FAILURE_TIMEOUT = 2,       /* past task_timeout_ms */
+    GD_FAILURE_CRASH = 3,         /* its worker died of it, crash_limit times */
+    GD_FAILURE_OUT_OF_MEMORY = 4, /* process said so, of this task alone */
+    GD_FAILURE_DEVICE_LOST = 5,   /* process said so */
+    GD_FAILURE_CANCELLED = 6,     /* the run was shut down before it was done */
+    GD_FAILURE_NO_WORKER = 7,     /* no worker was left to run it */
+};
+
+/* "error", "timeout", ... Static. */
+const char *gd_failure_name(enum gd_failure failure);
+
+/* A task's end. Everything it points to is borrowed until the callback returns. */
+struct gd_report {
+    uint64_t task_id;
+    int worker_id; /* -1: it was never given to one */
+    int gpu_id;
+    unsigned attempt;  /* how many times it was started */
+    uint64_t start_ns; /* CLOCK_MONOTONIC, of the last attempt; 0: never started */
+    uint64_t end_ns;
+    const void *input; /* the payload it had */
+    size_t input_size;
+    const void *data; /* on_success: the result; not to be trusted further than the worker is */
+    size_t size;
+    enum gd_failure failure; /* otherwise: what went wrong, */
+    const char *error;       /* in words, */
+    int signal;              /* and for a crash the signal that killed the worker, or 0 */
+    int exit_code;           /* and the code it exited with */
+};
+
+/* --- placement --------------------------------------------------------- */
+
+enum gd_placement {
+    GD_PLACE_DYNAMIC = 0, /* a free worker gets the next task */
+    GD_PLACE_CHUNKS = 1,  /* task i goes to worker i / ceil(total_tasks / workers); needs total_tasks <= queue_size */
+    GD_PLACE_BY_SIZE = 2, /* largest first among the waiting, dealt to the workers in turn */
+    GD_PLACE_CUSTOM = 3,  /* gd_options.place decides */
+};
+
+/* Returns the worker (0 .. n_workers - 1) that gets a task, or -1 for whichever is free.
+ * A task whose worker is lost goes to whichever is free. */
+typedef int gd_place_fn(void *user, uint64_t task_id, uint64_t weight, unsigned n_workers);
+
+/* --- options ----------------------------------------------------------- */
+
+enum gd_output {
+    GD_OUTPUT_INHERIT = 0, /* workers write to our stdout and stderr */
+    GD_OUTPUT_DISCARD = 1, /* nowhere (the end of stderr is still kept for crash reports) */
+    GD_OUTPUT_CAPTURE = 2, /* to on_output */
+};
+
+/* Begin with GD_OPTIONS_INIT, which holds the defaults. All is copied or used by gd_dispatcher_open(); strings and
+ * arrays may go afterwards, except what user points to. */
+struct gd_options {
+    size_t size; /* sizeof(struct gd_options) */
+
+    /* devices and workers */
+    const int *gpu_ids;
+    size_t n_gpus;
+    unsigned workers_per_gpu; /* 1 */
+    const char *plugin;       /* a worker plugin; NULL: this program's own worker (gd_worker_main) */
+    char *const *worker_argv; /* or: a program of yours that calls gd_worker_main; NULL-terminated */
+    const char *const *env;   /* extra NAME=value for the workers; NULL-terminated, or NULL */
+    const void *setup_args;   /* given to every worker's setup */
+    size_t setup_args_size;
+    uint64_t base_seed; /* 42; a worker's seed is base_seed + gpu id */
+    enum gd_output output;
+    unsigned setup_jobs;       /* how many workers set up at once; 0: all */
+    unsigned setup_timeout_ms; /* 0: none */
+    unsigned setup_attempts;   /* 3: how often a worker that crashes in setup is started */
+    unsigned death_limit;      /* 10: deaths in a row without a task done, after which a worker is given up */
+    unsigned restart_delay_ms; /* 10: before the second restart in a row; doubles, up to a second */
+
+    /* tasks */
+    size_t queue_size;        /* 1024: how many tasks the source may be ahead */
+    size_t queue_bytes;       /* 1 GiB: and how many payload bytes; one larger payload passes alone */
+    size_t arena_bytes;       /* 64 MiB: the part of the arena that workers may pin */
+    uint64_t total_tasks;     /* a hint for progress; 0: unknown */
+    unsigned task_timeout_ms; /* 0: none */
+    unsigned cancel_grace_ms; /* 1000: from asking a task to stop to killing its worker */
+    unsigned retries;         /* 0: for ordinary errors */
+    unsigned retry_delay_ms;  /* 100: doubles with each retry, up to a minute */
+    unsigned crash_limit;     /* 3: how often a task is started that kills its worker */
+    unsigned window;          /* 0: chosen by task length; how many tasks a worker is handed at once */
+    bool ordered;             /* deliver in source order */
+    enum gd_placement placement;
+    gd_place_fn *place;
+
+    /* batches and loading */
+    unsigned batch_size;    /* 1 */
+    unsigned batch_wait_us; /* 0: how long tasks are held back for a fuller batch */
+    unsigned io_threads;    /* 1: for load() */
+    unsigned load_ahead;    /* 2 * io_threads: how many tasks may be loaded and not processed */
+
+    /* the end */
+    unsigned stop_grace_ms; /* 10000: how long running tasks and cleanup may take after a shutdown */
+    bool handle_signals;    /* true: SIGINT and SIGTERM shut the run down, a second one ends it at once */
+
+    /* the callbacks; on_success is required */
+    void *user;
+    gd_source_fn *source;
+    void (*source_cancel)(void *user); /* from the run's thread: make a blocked source return */
+    void (*on_success)(void *user, const struct gd_report *report);
+    void (*on_error)(void *user, const struct gd_report *report);
+    void (*on_timeout)(void *user, const struct gd_report *report); /* NULL: on_error gets timeouts too */
+    void (*on_task_start)(void *user, uint64_t task_id, int worker_id, unsigned attempt, uint64_t start_ns);
+    void (*on_setup_fail)(void *user, int worker_id, int gpu_id, const char *error);
+    void (*on_cleanup_fail)(void *user, int worker_id, int gpu_id, const char *error);
+    /* A worker process ended before it should have; it is replaced unless given_up. */
+    void (*on_worker_exit)(void *user, int worker_id, int gpu_id, const char *why, bool given_up);
+    void (*on_output)(void *user, int worker_id, int fd, const char *text, size_t length);
+    void (*on_exit)(void *user); /* always, exactly once, last */
+};
+
+#define GD_OPTIONS_INIT                                                                                    \
+    {                                                                                                      \
+        .size = sizeof(struct gd_options), .workers_per_gpu = 1, .base_seed = 42, .setup_attempts = 3,     \
+        .death_limit = 10, .restart_delay_ms = 10, .queue_size = 1024, .queue_bytes = (size_t)1 << 30,     \
+        .arena_bytes = (size_t)64 << 20, .cancel_grace_ms = 1000, .retry_delay_ms = 100, .crash_limit = 3, \
+        .batch_size = 1, .io_threads = 1, .stop_grace_ms = 10000, .handle_signals = true                   \
+    }
+
+/* The same for languages without designated initialisers. */
+void gd_options_init(struct gd_options *o, size_t size);
+
+/* --- running ------------------------------------------------------------ */
+
+/* Opens a dispatcher, runs it, closes it. */
+int gd_run(const struct gd_options *o);
+
+/* Checks and copies the options. No process is started yet. Release with gd_dispatcher_close(). */
+int gd_dispatcher_open(struct gd_dispatcher **out, const struct gd_options *o);
+
+/* Runs until the source is at its end and every task is final; once per dispatcher.
+ * 0 when it came to its natural end (tasks may have failed: that is data, see stats), else
+ * GD_E_SETUP       all workers failed during setup; every task not done was reported through on_error
+ * GD_E_NO_WORKERS  all workers were given up; likewise
+ * GD_E_SOURCE      the source failed; what it gave before was processed
+ * GD_E_SHUTDOWN    gd_dispatcher_shutdown() or _abort() ended it; what was not done was reported as cancelled
+ * GD_E_INTERRUPTED SIGINT or SIGTERM did; likewise
+ * GD_E_SYSTEM, GD_E_NO_MEMORY  the run could not be set up, or broke; likewise */
+int gd_dispatcher_run(struct gd_dispatcher *d);
+
+/* Ends a run: no more is taken from the source, running tasks may finish (stop_grace_ms), waiting ones are
+ * reported as cancelled, workers clean up. Returns at once. */
+void gd_dispatcher_shutdown(struct gd_dispatcher *d);
+
+/* The same without waiting for anything: workers are killed. */
+void gd_dispatcher_abort(struct gd_dispatcher *d);
+
+/* Frees *d and sets it to NULL. Not while it runs. NULL is fine. */
+void gd_dispatcher_close(struct gd_dispatcher **d);
+
+/* --- statistics --------------------------------------------------------- */
+
+struct gd_stats {
+    size_t size;             /* set to sizeof(struct gd_stats) before the call */
+    uint64_t total;          /* gd_options.total_tasks */
+    uint64_t taken;          /* from the source so far */
+    uint64_t pending;        /* taken, waiting */
+    uint64_t running;        /* being processed: at most one (or one batch) per worker */
+    uint64_t completed;      /* on_success */
+    uint64_t failed;         /* on_error */
+    uint64_t timeouts;       /* on_timeout */
+    uint64_t retried;        /* attempts beyond a task's first */
+    uint64_t setup_failures; /* workers that failed setup */
+    uint64_t restarts;       /* processes started beyond each worker's first */
+    uint64_t crashes;        /* processes that ended before they should have */
+    uint64_t start_ns;       /* of the run, CLOCK_MONOTONIC; 0: not begun */
+    uint64_t now_ns;         /* of this snapshot */
+    uint64_t source_done;    /* 1: nothing more will be taken */
+    uint64_t n_workers;
+};
+
+enum gd_worker_state {
+    GD_WORKER_OFF = 0,      /* not started yet */
+    GD_WORKER_STARTING = 1, /* process started, in setup */
+    GD_WORKER_IDLE = 2,
+    GD_WORKER_BUSY = 3,
+    GD_WORKER_CANCELLING = 4, /* its task was asked to stop */
+    GD_WORKER_KILLING = 5,
+    GD_WORKER_RESTING = 6, /* died, will be started again */
+    GD_WORKER_STOPPING = 7,
+    GD_WORKER_FINISHED = 8,
+    GD_WORKER_FAILED = 9, /* setup failed, or given up */
+    GD_WORKER_LOST = 10,  /* killed but will not die: set aside */
+};
+
+/* "idle", "busy", ... Static. */
+const char *gd_worker_state_name(enum gd_worker_state state);
+
+struct gd_worker_stats {
+    uint64_t worker_id;
+    int64_t gpu_id;
+    uint64_t state;        /* enum gd_worker_state */
+    uint64_t pid;          /* 0: no process */
+    uint64_t current_task; /* UINT64_MAX: none */
+    uint64_t handed;       /* tasks it has been handed and not finished */
+    uint64_t completed;
+    uint64_t failed;
+    uint64_t timeouts;
+    uint64_t restarts;
+    uint64_t last_ns; /* duration of its last task */
+    uint64_t busy_ns; /* sum of its tasks' durations */
+};
+
+/* A consistent snapshot, at most a few milliseconds old. */
+int gd_dispatcher_stats(struct gd_dispatcher *d, struct gd_stats *out);
+
+/* The first max workers; returns how many there are in all. element_size is sizeof(struct gd_worker_stats). */
+int gd_dispatcher_worker_stats(struct gd_dispatcher *d, struct gd_worker_stats *out, size_t element_size, size_t max);
+
+/* "0.1.0" */
+const char *gd_version(void);
+
+#if defined(__GNUC__)
+#pragma GCC visibility pop
+#endif
+#ifdef __cplusplus
+}
+#endif
+#endif

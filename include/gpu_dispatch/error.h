@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Errors of libgpu_dispatch.
+ *
+ * A call that can fail returns 0 or a count when it went well and a negative
+ * GD_E_... code when it did not. gd_error_text() then holds, for the calling
+ * thread, one line that says what failed, on what, and what to do about it.
+ *
+ * A task's failure is not a call's error: see enum gd_failure in dispatcher.h.
+ */
+#ifndef GPU_DISPATCH_ERROR_H
+#define GPU_DISPATCH_ERROR_H
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+#if defined(__GNUC__)
+#pragma GCC visibility push(default)
+#endif
+
+/* One table for the codes, their names and their words. */
+#define GD_ERROR_TABLE(X)                                          \
+    X(INVALID, -1, "invalid argument")                             \
+    X(NO_MEMORY, -2, "out of memory")                              \
+    X(SYSTEM, -3, "system call failed")                            \
+    X(UNSUPPORTED, -4, "not supported")                            \
+    X(VERSION, -5, "struct or protocol of another version")        \
+    X(BUSY, -6, "already running")                                 \
+    X(NO_DEVICES, -7, "no devices")                                \
+    X(NO_WORKERS, -8, "no worker left")                            \
+    X(SETUP, -9, "All workers failed during setup")                \
+    X(SOURCE, -10, "the source failed")                            \
+    X(SHUTDOWN, -11, "ended early by shutdown")                    \
+    X(INTERRUPTED, -12, "ended early by a signal")                 \
+    X(PLUGIN, -13, "worker plugin cannot be used")                 \
+    X(PROTOCOL, -14, "the other side broke the protocol")          \
+    X(FAILED, -15, "failed")                                       \
+    X(NO_WORKER_MAIN, -16, "gd_worker_main() has not been called") \
+    X(TOO_LARGE, -17, "too large")
+
+enum gd_error {
+    GD_OK = 0,
+#define GD_ERROR_ENUM(name, code, words) GD_E_##name = (code),
+    GD_ERROR_TABLE(GD_ERROR_ENUM)
+#undef GD_ERROR_ENUM
+};
+
+/* The name of a code, "GD_E_INVALID"; "GD_E_UNKNOWN" for a number that is none. Static. */
+const char *gd_error_name(int code);
+
+/* The words of a code, "invalid argument". Static. */
+const char *gd_error_words(int code);
+
+/* What the last failed call of this thread said: one line, no newline, never NULL.
+ * Valid until this thread's next failing call. */
+const char *gd_error_text(void);
+
+#if defined(__GNUC__)
+#pragma GCC visibility pop
+#endif
+#ifdef __cplusplus
+}
+#endif
+#endif

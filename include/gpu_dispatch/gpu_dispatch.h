@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Everything: include this one.
+ */
+#ifndef GPU_DISPATCH_GPU_DISPATCH_H
+#define GPU_DISPATCH_GPU_DISPATCH_H
+
+#include <gpu_dispatch/dispatcher.h>
+#include <gpu_dispatch/error.h>
+#include <gpu_dispatch/worker.h>
+
+#endif

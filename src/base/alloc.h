@@ -1,0 +1,13 @@
+/* Allocation that tests can make fail. On failure errno is ENOMEM and NULL is returned. */
+#ifndef GD_BASE_ALLOC_H
+#define GD_BASE_ALLOC_H
+
+#include <stddef.h>
+
+void *gd__calloc(size_t n, size_t size); /* zeroed; n * size checked for overflow; n or size 0 gives a valid pointer */
+void *gd__realloc(void *p, size_t size);
+char *gd__strdup(const char *s);
+void *gd__memdup(const void *p, size_t size);
+void gd__free(void *p);
+
+#endif

@@ -1,0 +1,91 @@
+/* Where tests make calls fail and processes die: see fault.h. Nothing of it is
+ * in a library built without GD_TEST_HOOKS.
+ *
+ * GD_FAULT counts in whatever process finds it in its environment until that
+ * process says that it is a worker; from there on only GD_FAULT_WORKER does,
+ * counting from 1 again.
+ */
+#include "base/fault.h"
+
+#ifdef GD_TEST_HOOKS
+
+#include <errno.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { NAME_SIZE = 64 };
+
+static atomic_ulong calls;
+static atomic_ulong fail_at; /* 0: never */
+
+static struct {
+    char name[NAME_SIZE]; /* "": no point kills */
+    unsigned long at;
+    atomic_ulong passed;
+} deadly;
+
+static unsigned long number_from(const char *s)
+{
+    return s ? strtoul(s, NULL, 10) : 0;
+}
+
+__attribute__((constructor)) static void read_environment(void)
+{
+    gd__fault_begin(number_from(getenv("GD_FAULT")));
+}
+
+void gd__fault_begin(unsigned long nth)
+{
+    atomic_store(&fail_at, nth);
+    atomic_store(&calls, 0);
+}
+
+unsigned long gd__fault_count(void)
+{
+    return atomic_load(&calls);
+}
+
+bool gd__fault(const char *what)
+{
+    (void)what; /* for a debugger: break here if what is ... */
+    if (atomic_fetch_add(&calls, 1) + 1 != atomic_load(&fail_at))
+        return false;
+    errno = ENOMEM;
+    return true;
+}
+
+/* NAME[:N] */
+static void read_kill(const char *spec)
+{
+    size_t length = strcspn(spec, ":");
+    if (length >= NAME_SIZE)
+        return;
+    deadly.at = spec[length] == ':' ? number_from(spec + length + 1) : 1;
+    atomic_store(&deadly.passed, 0);
+    memcpy(deadly.name, spec, length);
+    deadly.name[length] = '\0';
+}
+
+void gd__fault_worker(unsigned restarts)
+{
+    gd__fault_begin(number_from(getenv("GD_FAULT_WORKER")));
+    deadly.name[0] = '\0';
+    const char *spec = getenv("GD_KILL"), *always = getenv("GD_KILL_ALWAYS");
+    if (spec && (restarts == 0 || (always && strcmp(always, "1") == 0)))
+        read_kill(spec);
+}
+
+void gd__kill_point(const char *name)
+{
+    if (strcmp(name, deadly.name) == 0 && atomic_fetch_add(&deadly.passed, 1) + 1 == deadly.at)
+        kill(getpid(), SIGKILL);
+}
+
+#else
+
+typedef int gd__fault_is_compiled_out; /* a translation unit may not be empty */
+
+#endif

@@ -1,0 +1,32 @@
+/* A binary min-heap of timers, each embedded in what it belongs to. Nothing is allocated per timer: room for
+ * every timer that can ever be armed is made once. */
+#ifndef GD_BASE_HEAP_H
+#define GD_BASE_HEAP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct gd__timer {
+    uint64_t at_ns;
+    uint32_t position; /* 1-based place in the heap; 0: not armed */
+    uint32_t tag;      /* the owner's: what this timer is */
+};
+
+struct gd__heap {
+    struct gd__timer **items; /* items[1 .. count] */
+    size_t count;
+    size_t capacity;
+};
+
+int gd__heap_init(struct gd__heap *h, size_t capacity); /* 0 or GD_E_NO_MEMORY */
+void gd__heap_destroy(struct gd__heap *h);
+void gd__heap_arm(struct gd__heap *h, struct gd__timer *t, uint64_t at_ns); /* arms or moves */
+void gd__heap_disarm(struct gd__heap *h, struct gd__timer *t);              /* no-op if not armed */
+struct gd__timer *gd__heap_first(const struct gd__heap *h);                 /* NULL: empty */
+static inline bool gd__timer_armed(const struct gd__timer *t)
+{
+    return t->position != 0;
+}
+
+#endif

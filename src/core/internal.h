@@ -1,0 +1,65 @@
+/* What the scheduler's files share: sched.c (tasks and events), pool.c (workers), place.c (who gets what). */
+#ifndef GD_CORE_INTERNAL_H
+#define GD_CORE_INTERNAL_H
+
+#include "base/clock.h"
+#include "core/sched.h"
+
+/* Why a process is being killed: decides what its task gets. */
+enum gd__kill_reason {
+    GD__KILL_NONE,
+    GD__KILL_TIMEOUT,
+    GD__KILL_SETUP_TIMEOUT,
+    GD__KILL_BROKEN,
+    GD__KILL_DEVICE_LOST,
+    GD__KILL_ENDING,
+};
+
+static inline uint64_t gd__min64(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+static inline uint64_t gd__max64(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+static inline uint64_t gd__window_length(const struct gd__sched_worker *w)
+{
+    return w->tail - w->head;
+}
+static inline void gd__bit_set(uint64_t *set, unsigned i)
+{
+    set[i / 64] |= UINT64_C(1) << (i % 64);
+}
+static inline void gd__bit_clear(uint64_t *set, unsigned i)
+{
+    set[i / 64] &= ~(UINT64_C(1) << (i % 64));
+}
+
+/* sched.c */
+void gd__list_push_back(struct gd__sched *s, struct gd__list *l, uint32_t slot);
+void gd__list_push_front(struct gd__sched *s, struct gd__list *l, uint32_t slot);
+uint32_t gd__list_pop(struct gd__sched *s, struct gd__list *l);
+void gd__task_final(struct gd__sched *s, uint32_t slot, const struct gd__outcome *o);
+void gd__task_cancel(struct gd__sched *s, uint32_t slot); /* final: cancelled, or no worker */
+void gd__task_retry(struct gd__sched *s, uint64_t now, uint32_t slot, const struct gd__outcome *o);
+void gd__task_crashed(struct gd__sched *s, uint64_t now, uint32_t slot, const struct gd__outcome *o);
+void gd__update_allowed(struct gd__sched *s);
+void gd__cancel_waiting(struct gd__sched *s);
+void gd__check_done(struct gd__sched *s, uint64_t now);
+
+/* pool.c */
+void gd__pool_start(struct gd__sched *s, uint64_t now);
+void gd__pool_stop(struct gd__sched *s, uint64_t now);  /* every worker: those with nothing to do, at once */
+void gd__pool_abort(struct gd__sched *s, uint64_t now); /* kill them all */
+void gd__pool_timer(struct gd__sched *s, uint64_t now, unsigned w);
+void gd__window_changed(struct gd__sched *s, unsigned w, uint64_t old_length);
+
+/* place.c */
+void gd__place_new(struct gd__sched *s, uint64_t now, uint32_t slot);   /* a task from the source */
+void gd__place_again(struct gd__sched *s, uint64_t now, uint32_t slot); /* one that comes back: goes first */
+void gd__place_release(struct gd__sched *s, unsigned w);                /* w is gone: its placed tasks go to anyone */
+uint64_t gd__window_target(const struct gd__sched *s, const struct gd__sched_worker *w);
+void gd__update_hunger(struct gd__sched *s, unsigned w);
+
+#endif

@@ -1,0 +1,345 @@
+/* Who gets what.
+ *
+ * A worker that has nothing (idle) or little (hungry) is handed tasks from its own queue, if tasks were placed on it,
+ * and else from the backlog. How far ahead it is handed tasks follows from how long its tasks take: enough for
+ * WINDOW_NS, so that short tasks travel in bursts and long ones stay where any worker can still get them. When the
+ * backlog is empty and a worker idle, half of what the richest worker has not begun is taken back for it.
+ */
+#include "base/error.h"
+#include "core/internal.h"
+
+#define WINDOW_NS (200 * GD__NS_PER_US)
+
+/* --- how much --- */
+
+static uint64_t unit(const struct gd__sched *s, const struct gd__sched_worker *w)
+{
+    return gd__min64(s->config.batch_size, w->batch_limit);
+}
+
+uint64_t gd__window_target(const struct gd__sched *s, const struct gd__sched_worker *w)
+{
+    const uint64_t b = unit(s, w);
+    const uint64_t most = s->config.window_max / b * b;
+    if (s->config.window > 0)
+        return gd__min64(gd__max64(s->config.window, b), most);
+    const uint64_t ahead = w->mean_ns == 0 ? 0 : WINDOW_NS / w->mean_ns;
+    return gd__min64(gd__max64(2 * b + ahead, s->config.window_min), most);
+}
+
+void gd__update_hunger(struct gd__sched *s, unsigned i)
+{
+    const struct gd__sched_worker *w = &s->workers[i];
+    const uint64_t length = gd__window_length(w);
+    const bool ready = w->state == GD_WORKER_IDLE && !w->solo;
+    gd__bit_clear(s->idle, i);
+    gd__bit_clear(s->hungry, i);
+    if (ready && length == 0)
+        gd__bit_set(s->idle, i);
+    else if (ready && length <= gd__window_target(s, w) / 2)
+        gd__bit_set(s->hungry, i);
+}
+
+/* --- where a task waits --- */
+
+static bool is_out(const struct gd__sched_worker *w)
+{
+    return w->state == GD_WORKER_FINISHED || w->state == GD_WORKER_FAILED || w->state == GD_WORKER_LOST;
+}
+
+static int choose_home(struct gd__sched *s, const struct gd__task *t)
+{
+    const struct gd__sched_config *c = &s->config;
+    int home = -1;
+    if (c->placement == GD_PLACE_CHUNKS) {
+        const uint64_t chunk = (c->total_tasks + c->n_workers - 1) / c->n_workers;
+        home = chunk == 0 ? -1 : (int)gd__min64(t->id / chunk, c->n_workers - 1);
+    } else if (c->placement == GD_PLACE_CUSTOM) {
+        home = c->place(c->place_user, t->id, t->weight, c->n_workers);
+    }
+    const bool usable = home >= 0 && home < (int)c->n_workers && !is_out(&s->workers[home]);
+    return usable ? home : -1;
+}
+
+static bool heavier(const struct gd__sched *s, uint32_t a, uint32_t b)
+{
+    const struct gd__task *x = &s->tasks[a], *y = &s->tasks[b];
+    return x->weight != y->weight ? x->weight > y->weight : x->id < y->id;
+}
+
+static void by_size_push(struct gd__sched *s, uint32_t slot)
+{
+    uint32_t *h = s->by_size;
+    uint64_t i = s->by_size_count++;
+    while (i > 0 && heavier(s, slot, h[(i - 1) / 2])) {
+        h[i] = h[(i - 1) / 2];
+        i = (i - 1) / 2;
+    }
+    h[i] = slot;
+}
+
+static uint32_t by_size_pop(struct gd__sched *s)
+{
+    uint32_t *h = s->by_size;
+    const uint32_t top = h[0], last = h[--s->by_size_count];
+    uint64_t i = 0;
+    for (;;) {
+        uint64_t child = 2 * i + 1;
+        if (child >= s->by_size_count)
+            break;
+        if (child + 1 < s->by_size_count && heavier(s, h[child + 1], h[child]))
+            child++;
+        if (!heavier(s, h[child], last))
+            break;
+        h[i] = h[child];
+        i = child;
+    }
+    h[i] = last;
+    return top;
+}
+
+static void place_on(struct gd__sched *s, uint32_t slot, int home, bool first)
+{
+    s->tasks[slot].home = home;
+    struct gd__list *l = home < 0 ? &s->backlog : &s->workers[home].placed;
+    if (first)
+        gd__list_push_front(s, l, slot);
+    else
+        gd__list_push_back(s, l, slot);
+    s->n_placed += home >= 0;
+}
+
+void gd__place_new(struct gd__sched *s, uint64_t now, uint32_t slot)
+{
+    (void)now;
+    struct gd__task *t = &s->tasks[slot];
+    t->state = GD__TASK_WAITING;
+    if (s->config.placement == GD_PLACE_BY_SIZE)
+        by_size_push(s, slot);
+    else
+        place_on(s, slot, choose_home(s, t), false);
+}
+
+void gd__place_again(struct gd__sched *s, uint64_t now, uint32_t slot)
+{
+    (void)now;
+    struct gd__task *t = &s->tasks[slot];
+    t->state = GD__TASK_WAITING;
+    if (s->stopping)
+        gd__task_cancel(s, slot);
+    else if (t->solo)
+        gd__list_push_front(s, &s->solo, slot);
+    else
+        place_on(s, slot, t->home >= 0 && !is_out(&s->workers[t->home]) ? t->home : -1, true);
+}
+
+void gd__place_release(struct gd__sched *s, unsigned i)
+{
+    struct gd__list *l = &s->workers[i].placed;
+    while (l->count > 0) {
+        const uint32_t slot = gd__list_pop(s, l);
+        s->n_placed--;
+        s->tasks[slot].home = -1;
+        gd__list_push_back(s, &s->backlog, slot);
+    }
+}
+
+/* --- handing out --- */
+
+static void hand(struct gd__sched *s, uint64_t now, unsigned i, uint32_t slot, uint64_t batch)
+{
+    struct gd__sched_worker *w = &s->workers[i];
+    struct gd__task *t = &s->tasks[slot];
+    if (w->tail == w->head) {
+        w->head_since = now;
+        if (s->config.task_timeout_ns > 0 && !gd__timer_armed(&w->timer))
+            gd__heap_arm(&s->heap, &w->timer, now + s->config.task_timeout_ns);
+    }
+    t->state = GD__TASK_HANDED;
+    t->worker = (int32_t)i;
+    t->batch = (uint16_t)batch;
+    w->no_steal = false;
+    w->window[w->tail++ & s->window_mask] = slot;
+    s->fx->assign(s->ctx, i, t, t->attempt + 1);
+}
+
+static bool hand_solo(struct gd__sched *s, uint64_t now, unsigned i)
+{
+    struct gd__sched_worker *w = &s->workers[i];
+    if (s->solo.count == 0 || gd__window_length(w) > 0)
+        return false;
+    hand(s, now, i, gd__list_pop(s, &s->solo), 1);
+    w->solo = true;
+    return true;
+}
+
+/* Whether fewer tasks than a batch may go: nothing more can come, or they have waited long enough. */
+static bool may_go_short(struct gd__sched *s, uint64_t now, const struct gd__list *l)
+{
+    if (s->config.batch_wait_ns == 0 || s->source_ended || s->next_id >= s->allowed)
+        return true;
+    const uint64_t until = s->tasks[l->head].waiting_since + s->config.batch_wait_ns;
+    if (until <= now)
+        return true;
+    s->hold_until = gd__min64(s->hold_until, until);
+    return false;
+}
+
+/* A worker's fair part of what is waiting: all of it for one worker, and for many less than their share, so that
+ * those who come later find something. */
+static uint64_t fair_part(const struct gd__sched *s, const struct gd__list *l)
+{
+    const uint64_t part = l == &s->backlog && s->n_ready > 1 ? l->count / (2 * s->n_ready) : l->count;
+    return gd__max64(part, 1);
+}
+
+static void hand_from(struct gd__sched *s, uint64_t now, unsigned i, struct gd__list *l)
+{
+    struct gd__sched_worker *w = &s->workers[i];
+    const uint64_t b = unit(s, w), target = gd__window_target(s, w);
+    uint64_t left = gd__max64(fair_part(s, l), b);
+    while (left > 0 && l->count > 0 && gd__window_length(w) + b <= target) {
+        uint64_t n = gd__min64(b, l->count);
+        const bool is_short = n < b;
+        if (is_short && (gd__window_length(w) > 0 || !may_go_short(s, now, l)))
+            return;
+        left -= gd__min64(left, n);
+        for (; n > 0; n--) {
+            s->n_placed -= l != &s->backlog;
+            hand(s, now, i, gd__list_pop(s, l), n);
+        }
+    }
+}
+
+static void give(struct gd__sched *s, uint64_t now, unsigned i)
+{
+    struct gd__sched_worker *w = &s->workers[i];
+    const uint64_t length = gd__window_length(w);
+    if (!hand_solo(s, now, i)) {
+        if (w->placed.count > 0)
+            hand_from(s, now, i, &w->placed);
+        if (s->backlog.count > 0)
+            hand_from(s, now, i, &s->backlog);
+    }
+    if (gd__window_length(w) == length)
+        return;
+    gd__window_changed(s, i, length);
+    s->fx->publish(s->ctx, i);
+}
+
+/* Calls give for each worker of the set, beginning after the one that was first last time. */
+static void serve(struct gd__sched *s, uint64_t now, const uint64_t *set)
+{
+    for (unsigned k = 0; k <= s->n_words; k++) {
+        const unsigned word = (s->rotate / 64 + k) % s->n_words;
+        uint64_t bits = set[word];
+        const uint64_t below = (UINT64_C(1) << (s->rotate % 64)) - 1;
+        if (k == 0)
+            bits &= ~below;
+        else if (k == s->n_words)
+            bits &= below;
+        while (bits) {
+            if (s->backlog.count + s->solo.count + s->n_placed == 0)
+                return;
+            give(s, now, word * 64 + (unsigned)__builtin_ctzll(bits));
+            bits &= bits - 1;
+        }
+    }
+}
+
+/* --- by size --- */
+
+static bool any(const struct gd__sched *s, const uint64_t *set)
+{
+    for (unsigned k = 0; k < s->n_words; k++)
+        if (set[k])
+            return true;
+    return false;
+}
+
+/* Deals all that is waiting, largest first, to the workers in turn; once somebody needs it or no more can come. */
+static void deal(struct gd__sched *s)
+{
+    if (!any(s, s->idle) && !s->source_ended && s->next_id < s->allowed)
+        return;
+    while (s->by_size_count > 0) {
+        const uint32_t slot = by_size_pop(s);
+        unsigned tries = 0;
+        while (is_out(&s->workers[s->rotate]) && tries++ < s->config.n_workers)
+            s->rotate = (s->rotate + 1) % s->config.n_workers;
+        place_on(s, slot, (int)s->rotate, false);
+        s->rotate = (s->rotate + 1) % s->config.n_workers;
+    }
+}
+
+/* --- taking back --- */
+
+static bool can_be_robbed(const struct gd__sched *s, const struct gd__sched_worker *w)
+{
+    const bool ready = w->state == GD_WORKER_IDLE || w->state == GD_WORKER_CANCELLING;
+    if (!ready || w->solo || w->no_steal || gd__window_length(w) < 2)
+        return false;
+    return gd__window_length(w) > s->tasks[w->window[w->head & s->window_mask]].batch;
+}
+
+static struct gd__sched_worker *richest(struct gd__sched *s)
+{
+    struct gd__sched_worker *best = NULL;
+    for (unsigned i = 0; i < s->config.n_workers; i++) {
+        struct gd__sched_worker *w = &s->workers[i];
+        if (can_be_robbed(s, w) && (!best || gd__window_length(w) > gd__window_length(best)))
+            best = w;
+    }
+    return best;
+}
+
+/* Puts the later half of what w has back into the backlog, whole batches. False: it has begun everything. */
+static bool rob(struct gd__sched *s, struct gd__sched_worker *w)
+{
+    const unsigned i = (unsigned)(w - s->workers);
+    const uint64_t length = gd__window_length(w), old_tail = w->tail;
+    uint64_t keep = w->head;
+    do
+        keep += s->tasks[w->window[keep & s->window_mask]].batch;
+    while (keep < w->head + length / 2);
+    if (keep < old_tail)
+        w->tail = gd__max64(gd__min64(s->fx->take_back(s->ctx, i, keep), old_tail), keep);
+    w->no_steal = w->tail == old_tail;
+    gd__window_changed(s, i, length);
+    for (uint64_t p = old_tail; p > w->tail; p--) {
+        const uint32_t slot = w->window[(p - 1) & s->window_mask];
+        s->tasks[slot].state = GD__TASK_WAITING;
+        gd__list_push_front(s, &s->backlog, slot);
+    }
+    return !w->no_steal;
+}
+
+static void share_the_rest(struct gd__sched *s, uint64_t now)
+{
+    while (s->backlog.count == 0 && any(s, s->idle)) {
+        struct gd__sched_worker *victim = richest(s);
+        if (!victim)
+            return;
+        if (rob(s, victim))
+            serve(s, now, s->idle);
+    }
+}
+
+void gd__sched_pump(struct gd__sched *s, uint64_t now)
+{
+    if (s->stopping || s->n_ready == 0)
+        return;
+    s->hold_until = GD__NEVER;
+    if (s->by_size_count > 0)
+        deal(s);
+    if (s->backlog.count + s->solo.count + s->n_placed > 0) {
+        serve(s, now, s->idle);
+        serve(s, now, s->hungry);
+        if (s->config.placement != GD_PLACE_BY_SIZE)
+            s->rotate = (s->rotate + 1) % s->config.n_workers;
+    }
+    if (s->config.placement == GD_PLACE_DYNAMIC && s->backlog.count == 0)
+        share_the_rest(s, now);
+    if (s->hold_until != GD__NEVER)
+        gd__heap_arm(&s->heap, &s->batch_timer, s->hold_until);
+}

@@ -1,0 +1,643 @@
+/* Workers: one table says what each event does in each state.
+ *
+ *              ready     setup failed  result    exited       timer
+ *   OFF        .         .             .         .            .
+ *   STARTING   serve     leave         .         died          setup took too long: kill
+ *   IDLE       .         .             take it   died          a deadline may have passed
+ *   CANCELLING .         .             take it   died          grace is over: kill
+ *   STOPPING   ignore    leave         .         gone          too slow: kill
+ *   KILLING    ignore    ignore        take it   died          it won't die: lost
+ *   RESTING    .         .             .         .             start again
+ *   FINISHED, FAILED, LOST: nothing comes any more.
+ *
+ * A dot is what a worker in that state cannot say: it has broken the protocol. (IDLE is "ready"; with tasks in its
+ * window the world sees it as BUSY.)
+ *
+ * Deadlines are lazy: a worker's timer is armed when its window stops being empty, and when it fires the true start of
+ * its first task is looked up; so a task costs no timer operation.
+ */
+#include <string.h>
+
+#include "base/error.h"
+#include "core/internal.h"
+
+#define RESTART_DELAY_MAX GD__NS_PER_S
+enum { DEVICE_LOST_LIMIT = 2 };
+
+enum event { EV_READY, EV_SETUP_FAILED, EV_RESULT, EV_EXITED, EV_TIMER, N_EVENTS };
+
+struct event_data {
+    uint64_t now;
+    const char *words;
+    const struct gd__outcome *outcome;
+    const struct gd__death *death;
+    unsigned safe_batch;
+};
+
+typedef int handler(struct gd__sched *s, unsigned i, const struct event_data *e);
+
+static void start_worker(struct gd__sched *s, uint64_t now, unsigned i);
+
+/* --- changes of state --- */
+
+static bool is_terminal(unsigned state)
+{
+    return state == GD_WORKER_FINISHED || state == GD_WORKER_FAILED || state == GD_WORKER_LOST;
+}
+
+static bool takes_tasks(unsigned state)
+{
+    return state == GD_WORKER_IDLE || state == GD_WORKER_CANCELLING;
+}
+
+static void start_next_in_line(struct gd__sched *s, uint64_t now)
+{
+    for (unsigned i = 0; i < s->config.n_workers && !s->stopping && !s->workers_stopped; i++)
+        if (s->workers[i].wants_start)
+            start_worker(s, now, i);
+}
+
+/* Every run ends here when its last worker is out while there is work left. */
+static void no_worker_left(struct gd__sched *s)
+{
+    const bool over = s->stopping || s->workers_stopped;
+    if (over)
+        return;
+    s->end = s->counts.setup_failures == s->config.n_workers ? GD__END_SETUP : GD__END_NO_WORKERS;
+    s->stopping = true;
+    gd__cancel_waiting(s);
+}
+
+static void set_state(struct gd__sched *s, uint64_t now, unsigned i, unsigned state)
+{
+    struct gd__sched_worker *w = &s->workers[i];
+    const unsigned old = w->state;
+    w->state = (uint8_t)state;
+    s->n_ready += (unsigned)takes_tasks(state) - (unsigned)takes_tasks(old);
+    s->n_starting += (unsigned)(state == GD_WORKER_STARTING) - (unsigned)(old == GD_WORKER_STARTING);
+    gd__update_hunger(s, i);
+    if (is_terminal(state)) {
+        s->n_alive--;
+        gd__place_release(s, i);
+        if (s->n_alive == 0)
+            no_worker_left(s);
+    }
+    if (old == GD_WORKER_STARTING)
+        start_next_in_line(s, now);
+}
+
+static void arm(struct gd__sched *s, unsigned i, uint64_t at)
+{
+    gd__heap_arm(&s->heap, &s->workers[i].timer, at);
+}
+
+static void kill_worker(struct gd__sched *s, uint64_t now, unsigned i, enum gd__kill_reason reason)
+{
+    struct gd__sched_worker *w = &s->workers[i];
+    if (w->state == GD_WORKER_KILLING)
+        return;
+    w->kill_reason = (uint8_t)reason;
+    set_state(s, now, i, GD_WORKER_KILLING);
+    arm(s, i, now + s->config.kill_wait_ns);
+    s->fx->kill(s->ctx, i);
+}
+
+static void stop_worker(struct gd__sched *s, uint64_t now, unsigned i, uint64_t grace)
+{
+    set_state(s, now, i, GD_WORKER_STOPPING);
+    arm(s, i, now + grace);
+    s->fx->stop(s->ctx, i);
+}
+
+static void start_worker(struct gd__sched *s, uint64_t now, unsigned i)
+{
+    struct gd__sched_worker *w = &s->workers[i];
+    w->wants_start = s->config.setup_jobs > 0 && s->n_starting >= s->config.setup_jobs;
+    if (w->wants_start)
+        return;
+    w->kill_reason = GD__KILL_NONE;
+    w->productive = w->solo = w->no_steal = false;
+    w->head = w->tail = w->cancel_below = w->run_position = 0;
+    w->batch_left = 0;
+    set_state(s, now, i, GD_WORKER_STARTING);
+    if (s->config.setup_timeout_ns > 0)
+        arm(s, i, now + s->config.setup_timeout_ns);
+    s->fx->spawn(s->ctx, i);
+}
+
+void gd__pool_start(struct gd__sched *s, uint64_t now)
+{
+    for (unsigned i = 0; i < s->config.n_workers; i++)
+        start_worker(s, now, i);
+}
+
+/* --- the window --- */
+
+void gd__window_changed(struct gd__sched *s, unsigned i, uint64_t old_length)
+{
+    const struct gd__sched_worker *w = &s->workers[i];
+    const uint64_t batch = s->config.batch_size;
+    s->running += gd__min64(gd__window_length(w), batch);
+    s->running -= gd__min64(old_length, batch);
+    gd__update_allowed(s);
+    gd__update_hunger(s, i);
+}
+
+/* What was at position, out of the window. */
+static uint32_t slot_at(const struct gd__sched *s, const struct gd__sched_worker *w, uint64_t position)
+{
+    return w->window[position & s->window_mask];
+}
+
+/* Empties a window whose process is gone. The last `blamed` arguments say how many tasks from head on are to blame;
+ * going backwards and putting each in front keeps their order. */
+static void reclaim_window(struct gd__sched *s, uint64_t now, unsigned i, uint64_t blamed, const struct gd__outcome *o)
+{
+    struct gd__sched_worker *w = &s->workers[i];
+    const uint64_t head = w->head, tail = w->tail;
+    const uint64_t old_length = gd__window_length(w);
+    const bool cancelled = s->stopping;
+    /* One left of a batch that was asked to stop is not thereby the one that took too long. */
+    const bool guilty = blamed == 1 && !(o->failure == GD_FAILURE_TIMEOUT && w->cancel_batch);
+    w->head = tail;
+    gd__window_changed(s, i, old_length);
+    for (uint64_t p = tail; p > head; p--) {
+        const uint32_t slot = slot_at(s, w, p - 1);
+        struct gd__task *t = &s->tasks[slot];
+        const bool started = p - 1 - head < blamed;
+        t->attempt += started;
+        if (started && guilty) {
+            if (o->failure == GD_FAILURE_TIMEOUT)
+                gd__task_final(s, slot, o);
+            else
+                gd__task_crashed(s, now, slot, o);
+        } else if (cancelled) {
+            gd__task_cancel(s, slot);
+        } else {
+            s->counts.retried += started;
+            t->solo |= started;
+            gd__place_again(s, now, slot);
+        }
+    }
+}
+
+static uint64_t count_blamed(const struct gd__sched_worker *w, const struct gd__death *d)
+{
+    const uint64_t length = gd__window_length(w);
+    uint64_t below = gd__max64(d->started, d->loading);
+    if (w->kill_reason == GD__KILL_TIMEOUT && below > w->head)
+        below = w->cancel_below; /* the deadline was that of the first, or its batch; what came after it is innocent */
+    if (w->kill_reason == GD__KILL_DEVICE_LOST || w->kill_reason == GD__KILL_ENDING || below <= w->head)
+        return 0;
+    return gd__min64(below - w->head, length);
+}
+
+/* --- handlers --- */
+
+static int on_ready(struct gd__sched *s, unsigned i, const struct event_data *e)
+{
+    struct gd__sched_worker *w = &s->workers[i];
+    w->setup_tries = 0;
+    gd__heap_disarm(&s->heap, &w->timer);
+    set_state(s, e->now, i, GD_WORKER_IDLE);
+    return 0;
+}
+
+static void count_setup_failure(struct gd__sched *s, unsigned i, const char *words)
+{
+    s->workers[i].given_up = true;
+    s->counts.setup_failures++;
+    s->fx->setup_failed(s->ctx, i, words);
+}
+
+static int on_setup_failed(struct gd__sched *s, unsigned i, const struct event_data *e)
+{
+    if (!s->workers[i].given_up)
+        count_setup_failure(s, i, e->words);
+    if (s->workers[i].state == GD_WORKER_STARTING)
+        stop_worker(s, e->now, i, s->config.cancel_grace_ns);
+    return 0;
+}
+
+static int on_ignored(struct gd__sched *s, unsigned i, const struct event_data *e)
+{
+    (void)s, (void)i, (void)e;
+    return 0;
+}
+
+static void note_duration(struct gd__sched_worker *w, const struct gd__task *t, const struct gd__outcome *o)
+{
+    const uint64_t ns = o->end_ns > o->start_ns ? o->end_ns - o->start_ns : 0;
+    if (w->batch_left > 0) { /* the rest of a batch: its time has been counted */
+        w->batch_left--;
+        return;
+    }
+    w->batch_left = t->batch - 1u;
+    w->last_ns = ns;
+    w->busy_ns += ns;
+    const uint64_t per_task = ns / t->batch + 1;
+    w->mean_ns = w->mean_ns == 0 ? per_task : (7 * w->mean_ns + per_task) / 8;
+}
+
+static void count_for_worker(struct gd__sched_worker *w, enum gd_failure failure)
+{
+    if (failure == GD_FAILURE_NONE)
+        w->completed++;
+    else if (failure == GD_FAILURE_TIMEOUT)
+        w->timeouts++;
+    else
+        w->failed++;
+}
+
+/* A device that loses itself twice without doing anything in between is taken out of use with all its workers. */
+static void device_lost(struct gd__sched *s, uint64_t now, unsigned i)
+{
+    const unsigned device = s->workers[i].device;
+    const bool set_aside = ++s->workers[device].lost_in_row >= DEVICE_LOST_LIMIT;
+    for (unsigned k = device; k < s->config.n_workers && s->workers[k].device == device; k++) {
+        struct gd__sched_worker *w = &s->workers[k];
+        const bool running = w->state == GD_WORKER_IDLE || w->state == GD_WORKER_CANCELLING;
+        if (set_aside)
+            w->given_up = true;
+        if (set_aside && (w->state == GD_WORKER_OFF || w->state == GD_WORKER_RESTING)) {
+            gd__heap_disarm(&s->heap, &w->timer);
+            w->wants_start = false;
+            set_state(s, now, k, GD_WORKER_FAILED);
+        } else if (k == i || (set_aside && (running || w->state == GD_WORKER_STARTING))) {
+            kill_worker(s, now, k, GD__KILL_DEVICE_LOST);
+        }
+    }
+}
+
+/* A failure that came after the task was asked to stop is its time-out; of a batch, nobody knows whose. */
+static void end_cancelled(struct gd__sched *s, uint64_t now, unsigned i, uint32_t slot, struct gd__outcome *o)
+{
+    struct gd__task *t = &s->tasks[slot];
+    if (s->workers[i].cancel_batch && !s->stopping) {
+        t->solo = true;
+        s->counts.retried++;
+        gd__place_again(s, now, slot);
+        return;
+    }
+    o->failure = GD_FAILURE_TIMEOUT;
+    s->workers[i].timeouts++;
+    gd__task_final(s, slot, o);
+}
+
+static void end_attempt(struct gd__sched *s, uint64_t now, unsigned i, uint32_t slot, struct gd__outcome *o)
+{
+    struct gd__sched_worker *w = &s->workers[i];
+    if (o->failure == GD_FAILURE_CANCELLED && !s->stopping) {
+        o->failure = GD_FAILURE_ERROR; /* nobody asked it to stop */
+        o->final = true;
+    }
+    count_for_worker(w, o->failure);
+    if (o->failure == GD_FAILURE_NONE) {
+        s->workers[w->device].lost_in_row = 0;
+        gd__task_final(s, slot, o);
+    } else if (o->failure == GD_FAILURE_DEVICE_LOST) {
+        gd__task_crashed(s, now, slot, o);
+    } else {
+        gd__task_retry(s, now, slot, o);
+    }
+}
+
+static void after_result(struct gd__sched *s, uint64_t now, unsigned i)
+{
+    struct gd__sched_worker *w = &s->workers[i];
+    if (w->state == GD_WORKER_CANCELLING && w->head >= w->cancel_below) {
+        set_state(s, now, i, GD_WORKER_IDLE);
+        gd__heap_disarm(&s->heap, &w->timer);
+        if (gd__window_length(w) > 0)
+            arm(s, i, now + s->config.task_timeout_ns);
+    }
+    if (s->stopping && w->state == GD_WORKER_IDLE && gd__window_length(w) == 0)
+        stop_worker(s, now, i, s->config.stop_grace_ns);
+    if (s->outstanding == 0)
+        gd__check_done(s, now);
+}
+
+static int on_result(struct gd__sched *s, unsigned i, const struct event_data *e)
+{
+    struct gd__sched_worker *w = &s->workers[i];
+    const uint64_t length = gd__window_length(w);
+    if (length == 0)
+        return GD_E_PROTOCOL;
+    const uint32_t slot = slot_at(s, w, w->head);
+    struct gd__task *t = &s->tasks[slot];
+    const bool cancelled = w->head < w->cancel_below && e->outcome->failure != GD_FAILURE_NONE;
+    struct gd__outcome o = *e->outcome;
+    note_duration(w, t, &o);
+    t->attempt++;
+    w->head++;
+    w->head_since = e->now;
+    w->solo = w->no_steal = false;
+    w->productive = w->productive || o.failure != GD_FAILURE_DEVICE_LOST;
+    if (e->safe_batch > 0 && e->safe_batch < w->batch_limit)
+        w->batch_limit = e->safe_batch;
+    gd__window_changed(s, i, length);
+    if (cancelled && o.failure != GD_FAILURE_DEVICE_LOST)
+        end_cancelled(s, e->now, i, slot, &o);
+    else
+        end_attempt(s, e->now, i, slot, &o);
+    if (e->outcome->failure == GD_FAILURE_DEVICE_LOST && w->state != GD_WORKER_KILLING)
+        device_lost(s, e->now, i);
+    else
+        after_result(s, e->now, i);
+    return 0;
+}
+
+/* --- death --- */
+
+static uint64_t restart_delay(const struct gd__sched *s, unsigned deaths)
+{
+    if (deaths <= 1)
+        return 0;
+    const unsigned doublings = deaths - 2 > 10 ? 10 : deaths - 2;
+    return gd__min64(s->config.restart_delay_ns << doublings, RESTART_DELAY_MAX);
+}
+
+static void start_again(struct gd__sched *s, uint64_t now, unsigned i)
+{
+    struct gd__sched_worker *w = &s->workers[i];
+    const uint64_t delay = restart_delay(s, w->setup_tries + w->deaths_in_row);
+    w->restarts++;
+    s->counts.restarts++;
+    set_state(s, now, i, GD_WORKER_RESTING);
+    if (delay == 0)
+        start_worker(s, now, i);
+    else
+        arm(s, i, now + delay);
+}
+
+/* Decides whether a worker whose process died before its time gets another. */
+static void replace(struct gd__sched *s, uint64_t now, unsigned i, bool in_setup, const char *words)
+{
+    struct gd__sched_worker *w = &s->workers[i];
+    bool setup_over = false;
+    if (in_setup) {
+        setup_over = ++w->setup_tries >= s->config.setup_attempts;
+    } else if (w->productive) {
+        w->deaths_in_row = 0;
+    } else {
+        w->given_up = w->given_up || ++w->deaths_in_row >= s->config.death_limit;
+    }
+    const bool out = w->given_up || setup_over;
+    s->fx->worker_died(s->ctx, i, words, out);
+    if (setup_over && !w->given_up)
+        count_setup_failure(s, i, words);
+    if (out)
+        set_state(s, now, i, GD_WORKER_FAILED);
+    else
+        start_again(s, now, i);
+}
+
+/* The common end of a process: its tasks first, then the worker itself. */
+static void bury(struct gd__sched *s, uint64_t now, unsigned i, const struct gd__death *d, unsigned last_state)
+{
+    struct gd__sched_worker *w = &s->workers[i];
+    const unsigned state = w->state;
+    const bool expected = state == GD_WORKER_STOPPING || w->kill_reason == GD__KILL_ENDING;
+    const bool in_setup = state == GD_WORKER_STARTING || w->kill_reason == GD__KILL_SETUP_TIMEOUT;
+    const bool timeout = w->kill_reason == GD__KILL_TIMEOUT;
+    const struct gd__outcome o = {
+        .failure = timeout ? GD_FAILURE_TIMEOUT : GD_FAILURE_CRASH,
+        .worker = (int)i,
+        .signal = timeout ? 0 : d->signal,
+        .exit_code = timeout ? 0 : d->exit_code,
+        .start_ns = d->start_ns,
+        .end_ns = now,
+        .bytes = timeout ? NULL : d->words,
+        .size = timeout || !d->words ? 0 : strlen(d->words),
+    };
+    const uint64_t blamed = count_blamed(w, d);
+    gd__heap_disarm(&s->heap, &w->timer);
+    if (!expected)
+        s->counts.crashes++;
+    if (blamed == 1)
+        count_for_worker(w, o.failure);
+    if (last_state == GD_WORKER_LOST)
+        w->given_up = true;
+    set_state(s, now, i, GD_WORKER_RESTING); /* so that nothing is handed to it meanwhile */
+    reclaim_window(s, now, i, blamed, &o);
+    if (last_state == GD_WORKER_LOST) {
+        s->fx->worker_died(s->ctx, i, d->words, true);
+        set_state(s, now, i, GD_WORKER_LOST);
+    } else if (expected || s->stopping || s->workers_stopped) {
+        set_state(s, now, i, w->given_up ? GD_WORKER_FAILED : GD_WORKER_FINISHED);
+    } else {
+        replace(s, now, i, in_setup, d->words);
+    }
+    gd__check_done(s, now);
+}
+
+static int on_exited(struct gd__sched *s, unsigned i, const struct event_data *e)
+{
+    bury(s, e->now, i, e->death, GD_WORKER_FINISHED);
+    return 0;
+}
+
+static int on_kill_failed(struct gd__sched *s, unsigned i, const struct event_data *e)
+{
+    struct gd__probe p = { 0, 0 };
+    s->fx->probe(s->ctx, i, s->workers[i].head, &p);
+    s->fx->abandon(s->ctx, i);
+    const struct gd__sched_worker *w = &s->workers[i];
+    const struct gd__death d = {
+        /* What it timed out on may have been a load: that must not take one worker after the other with it. */
+        .started = w->kill_reason == GD__KILL_TIMEOUT ? gd__max64(p.started, w->cancel_below) : p.started,
+        .start_ns = p.start_ns,
+        .words = "killed, but the process does not end (stuck in the kernel?); it is set aside",
+    };
+    bury(s, e->now, i, &d, GD_WORKER_LOST);
+    return 0;
+}
+
+/* --- timers --- */
+
+/* When the task at head must be over. Its start is believed once and never later than now, so a worker cannot put its
+ * deadline off; one that has not started counts from when it became the first, so a stopped process is found too. */
+static uint64_t head_deadline(struct gd__sched *s, uint64_t now, unsigned i)
+{
+    struct gd__sched_worker *w = &s->workers[i];
+    if (w->run_position == w->head + 1)
+        return w->run_start + s->config.task_timeout_ns;
+    struct gd__probe p = { 0, 0 };
+    s->fx->probe(s->ctx, i, w->head, &p);
+    if (p.started <= w->head)
+        return w->head_since + s->config.task_timeout_ns;
+    w->run_position = w->head + 1;
+    w->run_start = gd__min64(p.start_ns, now);
+    if (now - w->run_start > now - w->head_since) /* it can't have begun before it was the first */
+        w->run_start = w->head_since;
+    return w->run_start + s->config.task_timeout_ns;
+}
+
+static int on_deadline(struct gd__sched *s, unsigned i, const struct event_data *e)
+{
+    struct gd__sched_worker *w = &s->workers[i];
+    if (gd__window_length(w) == 0 || s->config.task_timeout_ns == 0)
+        return 0;
+    const uint64_t deadline = head_deadline(s, e->now, i);
+    if (deadline > e->now) {
+        arm(s, i, deadline);
+        return 0;
+    }
+    const uint16_t batch = s->tasks[slot_at(s, w, w->head)].batch;
+    w->cancel_below = w->head + batch;
+    w->cancel_batch = batch > 1;
+    set_state(s, e->now, i, GD_WORKER_CANCELLING);
+    arm(s, i, gd__max64(deadline + s->config.cancel_grace_ns, e->now));
+    s->fx->cancel(s->ctx, i, w->cancel_below);
+    return 0;
+}
+
+static int on_grace_over(struct gd__sched *s, unsigned i, const struct event_data *e)
+{
+    kill_worker(s, e->now, i, GD__KILL_TIMEOUT);
+    return 0;
+}
+
+static int on_setup_timeout(struct gd__sched *s, unsigned i, const struct event_data *e)
+{
+    kill_worker(s, e->now, i, GD__KILL_SETUP_TIMEOUT);
+    return 0;
+}
+
+static int on_stop_timeout(struct gd__sched *s, unsigned i, const struct event_data *e)
+{
+    kill_worker(s, e->now, i, GD__KILL_ENDING);
+    return 0;
+}
+
+static int on_rested(struct gd__sched *s, unsigned i, const struct event_data *e)
+{
+    start_worker(s, e->now, i);
+    return 0;
+}
+
+static handler *const table[GD_WORKER_LOST + 1][N_EVENTS] = {
+    [GD_WORKER_STARTING] = { [EV_READY] = on_ready,
+                             [EV_SETUP_FAILED] = on_setup_failed,
+                             [EV_EXITED] = on_exited,
+                             [EV_TIMER] = on_setup_timeout },
+    [GD_WORKER_IDLE] = { [EV_RESULT] = on_result, [EV_EXITED] = on_exited, [EV_TIMER] = on_deadline },
+    [GD_WORKER_CANCELLING] = { [EV_RESULT] = on_result, [EV_EXITED] = on_exited, [EV_TIMER] = on_grace_over },
+    [GD_WORKER_STOPPING] = { [EV_READY] = on_ignored,
+                             [EV_SETUP_FAILED] = on_setup_failed,
+                             [EV_EXITED] = on_exited,
+                             [EV_TIMER] = on_stop_timeout },
+    [GD_WORKER_KILLING] = { [EV_READY] = on_ignored,
+                            [EV_SETUP_FAILED] = on_ignored,
+                            [EV_RESULT] = on_result,
+                            [EV_EXITED] = on_exited,
+                            [EV_TIMER] = on_kill_failed },
+    [GD_WORKER_RESTING] = { [EV_TIMER] = on_rested },
+};
+
+static int fire(struct gd__sched *s, unsigned i, enum event event, const struct event_data *e)
+{
+    handler *h = table[s->workers[i].state][event];
+    return h ? h(s, i, e) : GD_E_PROTOCOL;
+}
+
+int gd__sched_ready(struct gd__sched *s, uint64_t now, unsigned w)
+{
+    return fire(s, w, EV_READY, &(struct event_data){ .now = now });
+}
+
+int gd__sched_setup_failed(struct gd__sched *s, uint64_t now, unsigned w, const char *words)
+{
+    return fire(s, w, EV_SETUP_FAILED, &(struct event_data){ .now = now, .words = words });
+}
+
+int gd__sched_result(struct gd__sched *s, uint64_t now, unsigned w, const struct gd__outcome *o, unsigned safe_batch)
+{
+    return fire(s, w, EV_RESULT, &(struct event_data){ .now = now, .outcome = o, .safe_batch = safe_batch });
+}
+
+void gd__sched_exited(struct gd__sched *s, uint64_t now, unsigned w, const struct gd__death *d)
+{
+    (void)fire(s, w, EV_EXITED, &(struct event_data){ .now = now, .death = d });
+}
+
+void gd__sched_broken(struct gd__sched *s, uint64_t now, unsigned w)
+{
+    const unsigned state = s->workers[w].state;
+    if (state == GD_WORKER_STARTING || takes_tasks(state) || state == GD_WORKER_STOPPING)
+        kill_worker(s, now, w, state == GD_WORKER_STOPPING ? GD__KILL_ENDING : GD__KILL_BROKEN);
+}
+
+void gd__pool_timer(struct gd__sched *s, uint64_t now, unsigned w)
+{
+    (void)fire(s, w, EV_TIMER, &(struct event_data){ .now = now });
+}
+
+/* --- the end of the run --- */
+
+/* Takes back what a worker has not begun and reports it as cancelled. */
+static void cancel_unclaimed(struct gd__sched *s, unsigned i)
+{
+    struct gd__sched_worker *w = &s->workers[i];
+    const uint64_t old_tail = w->tail, length = gd__window_length(w);
+    if (length == 0)
+        return;
+    const uint64_t tail = s->fx->take_back(s->ctx, i, w->head);
+    w->tail = gd__max64(gd__min64(tail, old_tail), w->head);
+    gd__window_changed(s, i, length);
+    for (uint64_t p = w->tail; p < old_tail; p++)
+        gd__task_cancel(s, slot_at(s, w, p));
+}
+
+static void stop_one(struct gd__sched *s, uint64_t now, unsigned i)
+{
+    struct gd__sched_worker *w = &s->workers[i];
+    w->wants_start = false;
+    switch (w->state) {
+    case GD_WORKER_OFF:
+    case GD_WORKER_RESTING:
+        gd__heap_disarm(&s->heap, &w->timer);
+        set_state(s, now, i, GD_WORKER_FINISHED);
+        break;
+    case GD_WORKER_STARTING: /* a quick set-up gets its cleanup, a slow one is not waited for */
+        stop_worker(s, now, i, gd__min64(s->config.stop_grace_ns, s->config.cancel_grace_ns));
+        break;
+    case GD_WORKER_IDLE:
+    case GD_WORKER_CANCELLING:
+        cancel_unclaimed(s, i);
+        if (gd__window_length(w) == 0)
+            stop_worker(s, now, i, s->config.stop_grace_ns);
+        break;
+    default:
+        break;
+    }
+}
+
+void gd__pool_stop(struct gd__sched *s, uint64_t now)
+{
+    for (unsigned i = 0; i < s->config.n_workers; i++)
+        stop_one(s, now, i);
+}
+
+void gd__pool_abort(struct gd__sched *s, uint64_t now)
+{
+    for (unsigned i = 0; i < s->config.n_workers; i++) {
+        struct gd__sched_worker *w = &s->workers[i];
+        w->wants_start = false;
+        if (is_terminal(w->state))
+            continue;
+        const uint64_t head = w->head, tail = w->tail, length = tail - head;
+        w->head = tail;
+        gd__window_changed(s, i, length);
+        for (uint64_t p = head; p < tail; p++)
+            gd__task_cancel(s, slot_at(s, w, p));
+        if (w->state == GD_WORKER_OFF || w->state == GD_WORKER_RESTING) {
+            gd__heap_disarm(&s->heap, &w->timer);
+            set_state(s, now, i, GD_WORKER_FINISHED);
+        } else if (w->state == GD_WORKER_KILLING) {
+            w->kill_reason = GD__KILL_ENDING;
+        } else {
+            kill_worker(s, now, i, GD__KILL_ENDING);
+        }
+    }
+}

@@ -1,0 +1,381 @@
+/* Tasks and the run as a whole: where a task goes when an attempt ends, in which order results are delivered, how a run
+ * comes to its end. See sched.h for the states.
+ *
+ * Task slots are made once, enough for queue_size tasks waiting and one batch running on every worker; lists link slots
+ * by number. Nothing is allocated while the run goes on.
+ */
+#include "core/sched.h"
+
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "core/internal.h"
+
+enum { TAG_TASK = 0x40000000, TAG_BATCH = 0x7ffffffe, TAG_STOP = 0x7fffffff };
+#define RETRY_DELAY_MAX (60 * GD__NS_PER_S)
+
+/* --- lists --- */
+
+void gd__list_push_back(struct gd__sched *s, struct gd__list *l, uint32_t slot)
+{
+    s->tasks[slot].next = GD__NO_TASK;
+    if (l->count == 0)
+        l->head = slot;
+    else
+        s->tasks[l->tail].next = slot;
+    l->tail = slot;
+    l->count++;
+}
+
+void gd__list_push_front(struct gd__sched *s, struct gd__list *l, uint32_t slot)
+{
+    s->tasks[slot].next = l->count == 0 ? GD__NO_TASK : l->head;
+    if (l->count == 0)
+        l->tail = slot;
+    l->head = slot;
+    l->count++;
+}
+
+uint32_t gd__list_pop(struct gd__sched *s, struct gd__list *l)
+{
+    const uint32_t slot = l->head;
+    l->head = s->tasks[slot].next;
+    l->count--;
+    return slot;
+}
+
+/* --- opening --- */
+
+static uint64_t power_of_two_from(uint64_t n)
+{
+    uint64_t p = 1;
+    while (p < n)
+        p *= 2;
+    return p;
+}
+
+static int open_workers(struct gd__sched *s)
+{
+    const struct gd__sched_config *c = &s->config;
+    s->n_words = (c->n_workers + 63) / 64;
+    s->workers = gd__calloc(c->n_workers, sizeof *s->workers);
+    s->idle = gd__calloc(s->n_words, sizeof *s->idle);
+    s->hungry = gd__calloc(s->n_words, sizeof *s->hungry);
+    if (!s->workers || !s->idle || !s->hungry)
+        return GD_E_NO_MEMORY;
+    s->window_mask = c->window_max - 1;
+    s->n_alive = c->n_workers;
+    for (unsigned i = 0; i < c->n_workers; i++) {
+        struct gd__sched_worker *w = &s->workers[i];
+        w->gpu_id = c->gpu_ids[i];
+        w->device = i;
+        while (w->device > 0 && s->workers[w->device - 1].gpu_id == w->gpu_id)
+            w->device--;
+        w->batch_limit = c->batch_size;
+        w->timer.tag = i;
+        w->window = gd__calloc(c->window_max, sizeof *w->window);
+        if (!w->window)
+            return GD_E_NO_MEMORY;
+    }
+    return 0;
+}
+
+static int open_tasks(struct gd__sched *s)
+{
+    const struct gd__sched_config *c = &s->config;
+    s->tasks = gd__calloc(s->n_slots, sizeof *s->tasks);
+    if (!s->tasks)
+        return GD_E_NO_MEMORY;
+    for (uint32_t i = 0; i < s->n_slots; i++)
+        s->tasks[i].timer.tag = TAG_TASK | i;
+    if (c->placement == GD_PLACE_BY_SIZE && !(s->by_size = gd__calloc(s->n_slots, sizeof *s->by_size)))
+        return GD_E_NO_MEMORY;
+    if (!c->ordered)
+        return 0;
+    s->parked_mask = power_of_two_from(s->n_slots) - 1;
+    s->parked = gd__calloc(s->parked_mask + 1, sizeof *s->parked);
+    s->held = gd__calloc(s->n_slots, sizeof *s->held);
+    if (!s->parked || !s->held)
+        return GD_E_NO_MEMORY;
+    memset(s->parked, 0xff, (s->parked_mask + 1) * sizeof *s->parked);
+    return 0;
+}
+
+int gd__sched_open(struct gd__sched *s, const struct gd__sched_config *c, const struct gd__sched_effects *fx, void *ctx)
+{
+    memset(s, 0, sizeof *s);
+    s->config = *c;
+    s->fx = fx;
+    s->ctx = ctx;
+    const uint64_t n_slots = c->queue_size + (uint64_t)c->n_workers * c->batch_size;
+    if (n_slots >= TAG_TASK)
+        return gd__error(GD_E_TOO_LARGE, "queue_size %llu is too large (at most about a thousand million)",
+                         (unsigned long long)c->queue_size);
+    s->n_slots = (uint32_t)n_slots;
+    s->free_head = 0;
+    s->batch_timer.tag = TAG_BATCH;
+    s->stop_timer.tag = TAG_STOP;
+    s->allowed = c->queue_size;
+    if (open_workers(s) < 0 || open_tasks(s) < 0 || gd__heap_init(&s->heap, n_slots + c->n_workers + 2) < 0) {
+        gd__sched_close(s);
+        return gd__error(GD_E_NO_MEMORY, "no memory for a queue of %llu tasks on %u workers",
+                         (unsigned long long)c->queue_size, c->n_workers);
+    }
+    /* Slots are linked lazily: a slot never used is next in line by number, so an unused queue costs no memory. */
+    s->free_head = GD__NO_TASK;
+    return 0;
+}
+
+void gd__sched_close(struct gd__sched *s)
+{
+    for (unsigned i = 0; s->workers && i < s->config.n_workers; i++)
+        gd__free(s->workers[i].window);
+    gd__free(s->workers);
+    gd__free(s->idle);
+    gd__free(s->hungry);
+    gd__free(s->tasks);
+    gd__free(s->by_size);
+    gd__free(s->parked);
+    gd__free(s->held);
+    gd__heap_destroy(&s->heap);
+    memset(s, 0, sizeof *s);
+}
+
+/* --- a task's end --- */
+
+void gd__update_allowed(struct gd__sched *s)
+{
+    const uint64_t now_allowed = s->finals + s->config.queue_size + s->running;
+    if (now_allowed > s->allowed)
+        s->allowed = now_allowed;
+}
+
+static void deliver(struct gd__sched *s, uint32_t slot, const struct gd__outcome *o)
+{
+    struct gd__task *t = &s->tasks[slot];
+    if (o->failure == GD_FAILURE_NONE)
+        s->counts.completed++;
+    else if (o->failure == GD_FAILURE_TIMEOUT)
+        s->counts.timeouts++;
+    else
+        s->counts.failed++;
+    s->fx->deliver(s->ctx, t, o);
+    t->state = GD__TASK_FREE;
+    t->next = s->free_head;
+    s->free_head = slot;
+    s->outstanding--;
+    s->finals++;
+    gd__update_allowed(s);
+}
+
+static void deliver_in_order(struct gd__sched *s, uint32_t slot, const struct gd__outcome *o)
+{
+    struct gd__task *t = &s->tasks[slot];
+    if (t->id != s->next_delivery) {
+        t->state = GD__TASK_PARKED;
+        s->parked[t->id & s->parked_mask] = slot;
+        s->held[slot] = *o;
+        s->fx->hold(s->ctx, t, &s->held[slot]);
+        return;
+    }
+    s->next_delivery++;
+    deliver(s, slot, o);
+    for (;;) {
+        uint32_t *next = &s->parked[s->next_delivery & s->parked_mask];
+        if (*next == GD__NO_TASK)
+            return;
+        const uint32_t parked = *next;
+        *next = GD__NO_TASK;
+        s->next_delivery++;
+        deliver(s, parked, &s->held[parked]);
+    }
+}
+
+void gd__task_final(struct gd__sched *s, uint32_t slot, const struct gd__outcome *o)
+{
+    if (s->config.ordered)
+        deliver_in_order(s, slot, o);
+    else
+        deliver(s, slot, o);
+}
+
+void gd__task_cancel(struct gd__sched *s, uint32_t slot)
+{
+    const bool no_worker = s->end == GD__END_SETUP || s->end == GD__END_NO_WORKERS;
+    const struct gd__outcome o = {
+        .failure = no_worker ? GD_FAILURE_NO_WORKER : GD_FAILURE_CANCELLED,
+        .worker = s->tasks[slot].worker,
+    };
+    gd__task_final(s, slot, &o);
+}
+
+static uint64_t retry_delay(const struct gd__sched *s, const struct gd__task *t)
+{
+    const unsigned doublings = t->errors > 16 ? 16 : t->errors - 1;
+    return gd__min64(s->config.retry_delay_ns << doublings, RETRY_DELAY_MAX);
+}
+
+void gd__task_retry(struct gd__sched *s, uint64_t now, uint32_t slot, const struct gd__outcome *o)
+{
+    struct gd__task *t = &s->tasks[slot];
+    if (o->final || s->stopping || t->errors >= s->config.retries) {
+        gd__task_final(s, slot, o);
+        return;
+    }
+    t->errors++;
+    s->counts.retried++;
+    t->state = GD__TASK_DELAYED;
+    gd__heap_arm(&s->heap, &t->timer, now + retry_delay(s, t));
+}
+
+void gd__task_crashed(struct gd__sched *s, uint64_t now, uint32_t slot, const struct gd__outcome *o)
+{
+    struct gd__task *t = &s->tasks[slot];
+    t->crashes++;
+    if (s->stopping || t->crashes >= s->config.crash_limit) {
+        gd__task_final(s, slot, o);
+        return;
+    }
+    s->counts.retried++;
+    gd__place_again(s, now, slot);
+}
+
+/* --- events --- */
+
+void gd__sched_start(struct gd__sched *s, uint64_t now)
+{
+    gd__pool_start(s, now);
+}
+
+static uint32_t take_slot(struct gd__sched *s)
+{
+    if (s->free_head == GD__NO_TASK)
+        return (uint32_t)s->outstanding; /* all slots below are in use: this one never was */
+    const uint32_t slot = s->free_head;
+    s->free_head = s->tasks[slot].next;
+    return slot;
+}
+
+uint64_t gd__sched_add(struct gd__sched *s, uint64_t now, const uint64_t payload[4], uint64_t weight)
+{
+    const uint32_t slot = take_slot(s);
+    struct gd__task *t = &s->tasks[slot];
+    t->id = s->next_id++;
+    memcpy(t->payload, payload, sizeof t->payload);
+    t->weight = weight;
+    t->waiting_since = now;
+    t->attempt = t->crashes = t->errors = 0;
+    t->worker = t->home = -1;
+    t->solo = false;
+    s->outstanding++;
+    s->counts.taken++;
+    if (s->stopping)
+        gd__task_cancel(s, slot);
+    else
+        gd__place_new(s, now, slot);
+    return s->next_id - 1;
+}
+
+void gd__check_done(struct gd__sched *s, uint64_t now)
+{
+    const bool nothing_left = s->source_ended && s->outstanding == 0;
+    if (!nothing_left || s->workers_stopped)
+        return;
+    s->workers_stopped = true;
+    gd__pool_stop(s, now);
+}
+
+void gd__sched_source_end(struct gd__sched *s, uint64_t now)
+{
+    s->source_ended = true;
+    gd__check_done(s, now);
+}
+
+/* Every task that no worker has. */
+void gd__cancel_waiting(struct gd__sched *s)
+{
+    for (uint32_t slot = 0; slot < s->n_slots && s->outstanding > 0; slot++) {
+        struct gd__task *t = &s->tasks[slot];
+        if (t->state != GD__TASK_WAITING && t->state != GD__TASK_DELAYED)
+            continue;
+        gd__heap_disarm(&s->heap, &t->timer);
+        gd__task_cancel(s, slot);
+    }
+    s->backlog.count = s->solo.count = s->by_size_count = s->n_placed = 0;
+    for (unsigned i = 0; i < s->config.n_workers; i++)
+        s->workers[i].placed.count = 0;
+}
+
+void gd__sched_shutdown(struct gd__sched *s, uint64_t now)
+{
+    if (s->stopping)
+        return;
+    s->stopping = true;
+    s->end = GD__END_SHUTDOWN;
+    gd__cancel_waiting(s);
+    gd__heap_arm(&s->heap, &s->stop_timer, now + s->config.stop_grace_ns);
+    gd__pool_stop(s, now);
+    gd__check_done(s, now);
+}
+
+void gd__sched_abort(struct gd__sched *s, uint64_t now)
+{
+    if (!s->stopping)
+        s->end = GD__END_SHUTDOWN;
+    s->stopping = true;
+    gd__heap_disarm(&s->heap, &s->stop_timer);
+    gd__cancel_waiting(s);
+    gd__pool_abort(s, now);
+    gd__check_done(s, now);
+}
+
+void gd__sched_tick(struct gd__sched *s, uint64_t now)
+{
+    struct gd__timer *t;
+    while ((t = gd__heap_first(&s->heap)) && t->at_ns <= now) {
+        gd__heap_disarm(&s->heap, t);
+        if (t->tag == TAG_STOP)
+            gd__sched_abort(s, now);
+        else if (t->tag == TAG_BATCH)
+            ; /* the pump that follows sees that the time has come */
+        else if (t->tag & TAG_TASK)
+            gd__place_again(s, now, t->tag & ~(uint32_t)TAG_TASK);
+        else
+            gd__pool_timer(s, now, t->tag);
+    }
+}
+
+/* --- questions --- */
+
+uint64_t gd__sched_deadline(const struct gd__sched *s)
+{
+    const struct gd__timer *t = gd__heap_first(&s->heap);
+    return t ? t->at_ns : GD__NEVER;
+}
+
+bool gd__sched_finished(const struct gd__sched *s)
+{
+    return s->source_ended && s->outstanding == 0 && s->n_alive == 0;
+}
+
+const struct gd__task *gd__sched_at(const struct gd__sched *s, unsigned w, uint64_t position)
+{
+    const struct gd__sched_worker *worker = &s->workers[w];
+    if (position < worker->head || position >= worker->tail)
+        return NULL;
+    return &s->tasks[worker->window[position & s->window_mask]];
+}
+
+const struct gd__task *gd__sched_head(const struct gd__sched *s, unsigned w)
+{
+    return gd__sched_at(s, w, s->workers[w].head);
+}
+
+enum gd_worker_state gd__sched_worker_state(const struct gd__sched *s, unsigned w)
+{
+    const struct gd__sched_worker *worker = &s->workers[w];
+    if (worker->state == GD_WORKER_IDLE && gd__window_length(worker) > 0)
+        return GD_WORKER_BUSY;
+    return (enum gd_worker_state)worker->state;
+}

@@ -1,0 +1,138 @@
+/* The user's callbacks. Here a task becomes final: one call, then its payload and result are let go. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "dispatch/internal.h"
+
+enum { TEXT_MAX = 256 };
+
+static const char *const failure_names[] = {
+    [GD_FAILURE_NONE] = "none",
+    [GD_FAILURE_ERROR] = "error",
+    [GD_FAILURE_TIMEOUT] = "timeout",
+    [GD_FAILURE_CRASH] = "crash",
+    [GD_FAILURE_OUT_OF_MEMORY] = "out_of_memory",
+    [GD_FAILURE_DEVICE_LOST] = "device_lost",
+    [GD_FAILURE_CANCELLED] = "cancelled",
+    [GD_FAILURE_NO_WORKER] = "no_worker",
+};
+
+const char *gd_failure_name(enum gd_failure failure)
+{
+    const size_t n = sizeof failure_names / sizeof *failure_names;
+    return (size_t)failure < n ? failure_names[failure] : "unknown";
+}
+
+static struct gd__payload payload_of(const struct gd__task *t)
+{
+    struct gd__payload p;
+    _Static_assert(sizeof p == sizeof t->payload, "a task carries a payload");
+    memcpy(&p, t->payload, sizeof p);
+    return p;
+}
+
+/* The words of a failure, when the worker could not give any. */
+static void default_words(const struct gd_dispatcher *d, const struct gd__outcome *o, char text[TEXT_MAX])
+{
+    switch (o->failure) {
+    case GD_FAILURE_TIMEOUT:
+        snprintf(text, TEXT_MAX, "timed out after %.3f s", d->o.task_timeout_ms / 1000.0);
+        break;
+    case GD_FAILURE_CANCELLED:
+        snprintf(text, TEXT_MAX, "not done: the run was shut down");
+        break;
+    case GD_FAILURE_NO_WORKER:
+        snprintf(text, TEXT_MAX, "not done: %s",
+                 d->sched.end == GD__END_SETUP ? gd_error_words(GD_E_SETUP) : "no worker is left");
+        break;
+    default:
+        snprintf(text, TEXT_MAX, "%s", gd_failure_name(o->failure));
+        break;
+    }
+}
+
+/* A failure's words as a string: they come from shared memory, unterminated, so they are copied. */
+static char *copy_words(const struct gd__outcome *o)
+{
+    char *text = gd__calloc(1, o->size + 1);
+    if (text)
+        memcpy(text, o->bytes, o->size);
+    return text;
+}
+
+static void call_failed(struct gd_dispatcher *d, struct gd_report *r, const struct gd__outcome *o)
+{
+    char text[TEXT_MAX];
+    const bool own_words = o->size > 0 && o->failure != GD_FAILURE_TIMEOUT;
+    char *words = own_words ? copy_words(o) : NULL;
+    if (!words)
+        default_words(d, o, text);
+    r->error = words ? words : text;
+    if (o->failure == GD_FAILURE_TIMEOUT && d->o.on_timeout)
+        d->o.on_timeout(d->o.user, r);
+    else if (d->o.on_error)
+        d->o.on_error(d->o.user, r);
+    gd__free(words);
+}
+
+void gd__deliver(void *ctx, const struct gd__task *t, const struct gd__outcome *o)
+{
+    struct gd_dispatcher *d = ctx;
+    const struct gd__payload p = payload_of(t);
+    const bool in_arena = p.size > GD__INLINE_MAX;
+    struct gd_report r = {
+        .task_id = t->id,
+        .worker_id = o->worker < 0 ? -1 : gd__worker_id(d, (unsigned)o->worker),
+        .gpu_id = o->worker < 0 ? -1 : d->copy.gpu_ids[o->worker],
+        .attempt = t->attempt,
+        .start_ns = o->start_ns,
+        .end_ns = o->end_ns,
+        .input = in_arena ? (const char *)gd__feeder_arena(d->feeder)->base + p.offset : (const char *)p.bytes,
+        .input_size = p.size,
+        .failure = o->failure,
+        .signal = o->signal,
+        .exit_code = o->exit_code,
+    };
+    if (o->failure == GD_FAILURE_NONE) {
+        r.data = o->bytes;
+        r.size = o->size;
+        d->o.on_success(d->o.user, &r);
+    } else {
+        call_failed(d, &r, o);
+    }
+    gd__feeder_release(d->feeder, &p);
+    if (o->handle)
+        gd__free((void *)(uintptr_t)o->handle);
+}
+
+/* In an ordered run a result may have to wait for its turn, longer than the worker that gave it lives: it is copied. */
+void gd__deliver_hold(void *ctx, const struct gd__task *t, struct gd__outcome *o)
+{
+    (void)ctx, (void)t;
+    static const char no_memory[] = "the result could not be kept until its turn: out of memory";
+    if (o->size == 0)
+        return;
+    void *copy = gd__memdup(o->bytes, o->size);
+    o->handle = (uint64_t)(uintptr_t)copy;
+    o->bytes = copy;
+    if (copy)
+        return;
+    o->failure = o->failure == GD_FAILURE_NONE ? GD_FAILURE_OUT_OF_MEMORY : o->failure;
+    o->bytes = no_memory;
+    o->size = sizeof no_memory - 1;
+}
+
+void gd__deliver_setup_failed(void *ctx, unsigned w, const char *words)
+{
+    struct gd_dispatcher *d = ctx;
+    if (d->o.on_setup_fail)
+        d->o.on_setup_fail(d->o.user, gd__worker_id(d, w), d->copy.gpu_ids[w], words);
+}
+
+void gd__deliver_worker_died(void *ctx, unsigned w, const char *words, bool given_up)
+{
+    struct gd_dispatcher *d = ctx;
+    if (d->o.on_worker_exit)
+        d->o.on_worker_exit(d->o.user, gd__worker_id(d, w), d->copy.gpu_ids[w], words, given_up);
+}

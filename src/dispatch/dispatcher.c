@@ -1,0 +1,276 @@
+/* The public calls of a run. */
+#include <errno.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "base/fault.h"
+#include "dispatch/internal.h"
+#include "proc/signals.h"
+
+#ifndef GD_VERSION
+#define GD_VERSION "0.1.0"
+#endif
+#define SPIN_NS      (30 * GD__NS_PER_US) /* about what a wake-up costs */
+#define KILL_WAIT_NS (5 * GD__NS_PER_S)
+enum { WINDOW_MOST = 2048, WINDOW_MOST_MANY = 256, MANY_WORKERS = 16 };
+
+const char *gd_version(void)
+{
+    return GD_VERSION;
+}
+
+/* --- sizes --- */
+
+static unsigned usable_cpus(void)
+{
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set) < 0)
+        return 1;
+    return (unsigned)CPU_COUNT(&set);
+}
+
+/* Slots in a worker's ring: room for two batches and for what keeps it busy, no more than can ever be waiting. */
+static unsigned choose_window(const struct gd_dispatcher *d)
+{
+    const unsigned most = d->n_workers > MANY_WORKERS ? WINDOW_MOST_MANY : WINDOW_MOST;
+    uint64_t wanted = d->o.queue_size + d->o.batch_size;
+    if (wanted > most)
+        wanted = most;
+    if (d->o.window > wanted)
+        wanted = d->o.window < 65536 ? d->o.window : 65536;
+    if (wanted < 2 * (uint64_t)d->o.batch_size)
+        wanted = 2 * (uint64_t)d->o.batch_size;
+    if (wanted < d->o.load_ahead + (uint64_t)d->o.batch_size)
+        wanted = d->o.load_ahead + (uint64_t)d->o.batch_size;
+    unsigned window = 4;
+    while (window < wanted)
+        window *= 2;
+    return window;
+}
+
+static int open_sched(struct gd_dispatcher *d)
+{
+    const struct gd_options *o = &d->o;
+    const struct gd__sched_config c = {
+        .n_workers = d->n_workers,
+        .gpu_ids = d->copy.gpu_ids,
+        .queue_size = o->queue_size,
+        .total_tasks = o->total_tasks,
+        .task_timeout_ns = o->task_timeout_ms * GD__NS_PER_MS,
+        .cancel_grace_ns = o->cancel_grace_ms * GD__NS_PER_MS,
+        .setup_timeout_ns = o->setup_timeout_ms * GD__NS_PER_MS,
+        .stop_grace_ns = o->stop_grace_ms * GD__NS_PER_MS,
+        .kill_wait_ns = KILL_WAIT_NS,
+        .retry_delay_ns = o->retry_delay_ms * GD__NS_PER_MS,
+        .restart_delay_ns = o->restart_delay_ms * GD__NS_PER_MS,
+        .retries = o->retries,
+        .crash_limit = o->crash_limit,
+        .setup_attempts = o->setup_attempts,
+        .setup_jobs = o->setup_jobs,
+        .death_limit = o->death_limit,
+        .window = o->window,
+        .window_min = o->load_ahead + o->batch_size,
+        .window_max = d->window,
+        .batch_size = o->batch_size,
+        .batch_wait_ns = o->batch_wait_us * GD__NS_PER_US,
+        .ordered = o->ordered,
+        .placement = o->placement,
+        .place = o->place,
+        .place_user = o->user,
+    };
+    return gd__sched_open(&d->sched, &c, &gd__effects, d);
+}
+
+/* --- open and close --- */
+
+static int open_eventfd(int *fd)
+{
+    *fd = GD__FAULT("eventfd") ? -1 : eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    return *fd < 0 ? gd__error_errno("cannot make an eventfd") : 0;
+}
+
+static int open_parts(struct gd_dispatcher *d)
+{
+    int rc = open_eventfd(&d->wake_fd);
+    atomic_store(&d->wake_ready, rc == 0);
+    if (rc == 0 && d->o.handle_signals)
+        rc = open_eventfd(&d->signal_fd);
+    if (rc == 0)
+        rc = gd__loop_open(&d->loop);
+    if (rc == 0)
+        rc = gd__stats_open(d);
+    if (rc == 0)
+        rc = gd__supervisor_open(d);
+    if (rc == 0)
+        rc = open_sched(d);
+    return rc;
+}
+
+int gd_dispatcher_open(struct gd_dispatcher **out, const struct gd_options *o)
+{
+    if (!out)
+        return gd__error(GD_E_INVALID, "gd_dispatcher_open: nowhere to put the dispatcher (out is NULL)");
+    *out = NULL;
+    struct gd_dispatcher *d = gd__calloc(1, sizeof *d);
+    if (!d)
+        return gd__error(GD_E_NO_MEMORY, "no memory for a dispatcher");
+    pthread_mutex_init(&d->stats_lock, NULL);
+    d->wake_fd = d->signal_fd = d->signal_token = d->loop.fd = -1;
+    d->wake_watch.fd = d->signal_watch.fd = -1;
+    d->feeder_deadline = GD__NEVER;
+    int rc = gd__options_copy(d, o);
+    if (rc == 0) {
+        d->window = choose_window(d);
+        /* Spinning pays only if everybody who spins has a processor to do it on. */
+        d->spin_ns = d->n_workers + 1 <= usable_cpus() ? SPIN_NS : 0;
+        rc = open_parts(d);
+    }
+    if (rc < 0) {
+        gd_dispatcher_close(&d);
+        return rc;
+    }
+    *out = d;
+    return 0;
+}
+
+static void close_fd(int *fd)
+{
+    if (*fd >= 0)
+        close(*fd);
+    *fd = -1;
+}
+
+void gd_dispatcher_close(struct gd_dispatcher **dp)
+{
+    struct gd_dispatcher *d = dp ? *dp : NULL;
+    if (!d)
+        return;
+    if (atomic_load(&d->running)) { /* from a callback: the memory is in use, so only end the run */
+        gd_dispatcher_abort(d);
+        return;
+    }
+    *dp = NULL;
+    gd__supervisor_close(d);
+    gd__feeder_close(&d->feeder);
+    gd__sched_close(&d->sched);
+    gd__loop_close(&d->loop);
+    close_fd(&d->wake_fd);
+    close_fd(&d->signal_fd);
+    gd__free(d->worker_stats);
+    gd__options_free(d);
+    pthread_mutex_destroy(&d->stats_lock);
+    gd__free(d);
+}
+
+/* --- running --- */
+
+static int open_feeder(struct gd_dispatcher *d)
+{
+    const struct gd__feeder_spec spec = {
+        .source = d->o.source,
+        .source_cancel = d->o.source_cancel,
+        .user = d->o.user,
+        .queue_bytes = d->o.queue_bytes,
+        .arena_bytes = d->o.arena_bytes,
+        .max_tasks = d->sched.n_slots,
+        .wake_room = d->o.queue_size / 4 + 1,
+        .wake_fd = d->wake_fd,
+    };
+    return gd__feeder_open(&d->feeder, &spec);
+}
+
+/* What the run comes to, in the order of what matters most to the caller. */
+static int conclude(struct gd_dispatcher *d)
+{
+    const char *words;
+    int source = 0;
+    if (gd__feeder_ended(d->feeder))
+        source = gd__feeder_result(d->feeder, &words);
+    switch (d->sched.end) {
+    case GD__END_SETUP:
+        return gd__error(GD_E_SETUP, "%s", gd_error_words(GD_E_SETUP));
+    case GD__END_NO_WORKERS:
+        return gd__error(GD_E_NO_WORKERS, "no worker is left: %llu failed setup, the others died too often",
+                         (unsigned long long)d->sched.counts.setup_failures);
+    case GD__END_SHUTDOWN:
+        return d->signals_seen > 0 ? gd__error(GD_E_INTERRUPTED, "interrupted by a signal")
+                                   : gd__error(GD_E_SHUTDOWN, "the run was shut down before its end");
+    default:
+        return source < 0 ? gd__error(GD_E_SOURCE, "the source failed: %s", words) : 0;
+    }
+}
+
+static int run_all(struct gd_dispatcher *d)
+{
+    int rc = open_feeder(d);
+    if (rc == 0 && d->o.handle_signals) {
+        d->signal_token = gd__signals_subscribe(d->signal_fd);
+        rc = d->signal_token < 0 ? d->signal_token : 0;
+    }
+    if (rc == 0)
+        rc = gd__feeder_start(d->feeder);
+    if (rc == 0) {
+        gd__monitor_run(d);
+        rc = conclude(d);
+    }
+    gd__signals_unsubscribe(d->signal_token);
+    d->signal_token = -1;
+    return rc;
+}
+
+int gd_dispatcher_run(struct gd_dispatcher *d)
+{
+    if (!d)
+        return gd__error(GD_E_INVALID, "gd_dispatcher_run: no dispatcher");
+    if (d->started)
+        return gd__error(GD_E_BUSY, "a dispatcher runs once: open another");
+    d->started = true;
+    d->thread = pthread_self();
+    d->now = d->stats.start_ns = gd__now_ns();
+    atomic_store(&d->running, true);
+    const int rc = run_all(d);
+    gd__supervisor_close(d);
+    gd__feeder_close(&d->feeder);
+    if (d->o.on_exit)
+        d->o.on_exit(d->o.user);
+    atomic_store(&d->running, false);
+    return rc;
+}
+
+int gd_run(const struct gd_options *o)
+{
+    struct gd_dispatcher *d;
+    int rc = gd_dispatcher_open(&d, o);
+    if (rc < 0)
+        return rc;
+    rc = gd_dispatcher_run(d);
+    gd_dispatcher_close(&d);
+    return rc;
+}
+
+/* --- ending --- */
+
+static void request(struct gd_dispatcher *d, enum gd__request wanted)
+{
+    int present = atomic_load(&d->request);
+    while (present < (int)wanted && !atomic_compare_exchange_weak(&d->request, &present, wanted))
+        ;
+    const uint64_t one = 1;
+    while (write(d->wake_fd, &one, sizeof one) < 0 && errno == EINTR)
+        ;
+}
+
+void gd_dispatcher_shutdown(struct gd_dispatcher *d)
+{
+    request(d, GD__REQUEST_SHUTDOWN);
+}
+
+void gd_dispatcher_abort(struct gd_dispatcher *d)
+{
+    request(d, GD__REQUEST_ABORT);
+}

@@ -1,0 +1,422 @@
+/* See feeder.h. Who writes what:
+ *
+ *   the feeder thread   tail, taken, bytes_taken, the arena's books, `sleeping` (its own), ended, result, words
+ *   the monitor         head, allowed, bytes_freed, stop
+ *
+ * Sleeping works as everywhere: say so, fence, look again, sleep; the other side publishes, fences, looks.
+ */
+#include "dispatch/feeder.h"
+
+#include <errno.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "base/fault.h"
+#include "shm/arena.h"
+
+enum { WORDS_MAX = 1024 };
+#define ARENA_ADDRESS_SPACE (UINT64_C(1) << 40) /* sparse: costs nothing until it is touched */
+#define ARENA_AT_LEAST      (UINT64_C(1) << 24)
+
+enum sleep_kind { AWAKE, WAITS_FOR_ROOM, WAITS_FOR_BYTES };
+
+struct gd__feeder {
+    struct gd__feeder_spec spec;
+    struct gd__region region;
+    struct gd__arena *arena;
+    struct gd__intake_entry *entries;
+    uint64_t mask;
+    pthread_t thread;
+    bool started;
+    _Atomic uint32_t refs;
+
+    alignas(GD__LINE) _Atomic uint64_t tail; /* the feeder's */
+    uint64_t taken, bytes_taken, seen_allowed;
+    _Atomic uint32_t sleeping; /* enum sleep_kind */
+    _Atomic uint32_t ended;
+    int result;
+    char words[WORDS_MAX];
+
+    alignas(GD__LINE) _Atomic uint64_t allowed; /* the monitor's */
+    _Atomic uint64_t bytes_freed;
+    _Atomic uint32_t kick; /* the futex */
+    _Atomic uint32_t stop;
+    uint64_t head, seen_tail, freed, freed_told, told;
+};
+
+/* --- waiting --- */
+
+static void futex_wait(_Atomic uint32_t *word, uint32_t value)
+{
+    syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, NULL, NULL, 0);
+}
+
+static void futex_wake(_Atomic uint32_t *word)
+{
+    syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+}
+
+static bool stopped(const struct gd__feeder *f)
+{
+    return atomic_load_explicit(&f->stop, memory_order_acquire) != 0;
+}
+
+static bool has_room(struct gd__feeder *f, uint64_t bytes)
+{
+    (void)bytes;
+    if (f->taken >= f->seen_allowed)
+        f->seen_allowed = atomic_load_explicit(&f->allowed, memory_order_acquire);
+    return f->taken < f->seen_allowed;
+}
+
+/* One payload larger than the limit passes when it is alone. */
+static bool has_bytes(struct gd__feeder *f, uint64_t bytes)
+{
+    const uint64_t out = f->bytes_taken - atomic_load_explicit(&f->bytes_freed, memory_order_acquire);
+    return out == 0 || (bytes <= f->spec.queue_bytes && out <= f->spec.queue_bytes - bytes);
+}
+
+/* Waits until the condition holds. False: stopped. */
+static bool wait_for(struct gd__feeder *f, bool (*holds)(struct gd__feeder *, uint64_t), uint64_t bytes,
+                     enum sleep_kind kind)
+{
+    while (!stopped(f)) {
+        if (holds(f, bytes))
+            return true;
+        const uint32_t seen = atomic_load_explicit(&f->kick, memory_order_acquire);
+        atomic_store_explicit(&f->sleeping, kind, memory_order_seq_cst); /* pairs with wake_feeder's fence */
+        atomic_thread_fence(memory_order_seq_cst);
+        if (!stopped(f) && !holds(f, bytes))
+            futex_wait(&f->kick, seen);
+        atomic_store_explicit(&f->sleeping, AWAKE, memory_order_relaxed);
+    }
+    return false;
+}
+
+static void wake_feeder(struct gd__feeder *f)
+{
+    atomic_fetch_add_explicit(&f->kick, 1, memory_order_release);
+    futex_wake(&f->kick);
+}
+
+static void wake_monitor(struct gd__feeder *f)
+{
+    atomic_thread_fence(memory_order_seq_cst); /* pairs with the monitor's before it sleeps */
+    if (atomic_load_explicit(&gd__feeder_arena_header(f)->sleeping, memory_order_relaxed) == 0)
+        return;
+    const uint64_t one = 1;
+    while (write(f->spec.wake_fd, &one, sizeof one) < 0 && errno == EINTR)
+        ;
+}
+
+/* --- items --- */
+
+/* The library's part of an item: reserved[0] the feeder, [1] where gd_item_alloc() put it, [2] how large. */
+struct item_memory {
+    uint64_t offset, size;
+};
+
+static struct item_memory item_memory(const struct gd_item *item)
+{
+    return (struct item_memory){ (uint64_t)(uintptr_t)item->reserved[1], (uint64_t)(uintptr_t)item->reserved[2] };
+}
+
+static void drop_item_memory(struct gd__feeder *f, struct gd_item *item)
+{
+    const struct item_memory m = item_memory(item);
+    if (m.offset == 0)
+        return;
+    gd__arena_free(f->arena, m.offset, m.size);
+    f->bytes_taken -= m.size;
+    item->reserved[1] = item->reserved[2] = NULL;
+}
+
+void *gd_item_alloc(struct gd_item *item, size_t size)
+{
+    struct gd__feeder *f = item->reserved[0];
+    const uint64_t wanted = size > 0 ? size : 1;
+    drop_item_memory(f, item);
+    if (!wait_for(f, has_bytes, wanted, WAITS_FOR_BYTES)) {
+        gd__error(GD_E_SHUTDOWN, "the run is being shut down");
+        return NULL;
+    }
+    const uint64_t offset = gd__arena_alloc(f->arena, wanted);
+    if (offset == 0)
+        return NULL;
+    f->bytes_taken += wanted;
+    item->reserved[1] = (void *)(uintptr_t)offset;
+    item->reserved[2] = (void *)(uintptr_t)wanted;
+    item->size = size;
+    item->data = (char *)f->region.base + offset;
+    return (char *)f->region.base + offset;
+}
+
+int gd_item_error(struct gd_item *item, const char *format, ...)
+{
+    struct gd__feeder *f = item->reserved[0];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(f->words, sizeof f->words, format, args);
+    va_end(args);
+    return GD_E_SOURCE;
+}
+
+/* Puts the payload where a worker can see it. 0, or a negative code (GD_E_SHUTDOWN: never mind). */
+static int store_payload(struct gd__feeder *f, struct gd_item *item, struct gd__payload *out)
+{
+    const struct item_memory m = item_memory(item);
+    const void *data = m.offset > 0 ? (char *)f->region.base + m.offset : item->data;
+    out->size = item->size;
+    if (m.offset > 0 && item->size > m.size)
+        return gd__error(GD_E_INVALID, "the source gave %zu bytes where it had allocated %llu", item->size,
+                         (unsigned long long)m.size);
+    if (item->size <= GD__INLINE_MAX) {
+        if (item->size > 0)
+            memcpy(out->bytes, data, item->size);
+        drop_item_memory(f, item);
+        return 0;
+    }
+    if (m.offset > 0) {
+        out->offset = m.offset;
+        out->allocated = m.size;
+        return 0;
+    }
+    if (!data)
+        return gd__error(GD_E_INVALID, "the source gave %zu bytes at NULL", item->size);
+    if (!wait_for(f, has_bytes, item->size, WAITS_FOR_BYTES))
+        return GD_E_SHUTDOWN;
+    const uint64_t offset = gd__arena_alloc(f->arena, item->size);
+    if (offset == 0)
+        return GD_E_TOO_LARGE;
+    f->bytes_taken += item->size;
+    memcpy((char *)f->region.base + offset, data, item->size);
+    out->offset = offset;
+    out->allocated = item->size;
+    return 0;
+}
+
+/* --- the thread --- */
+
+static void publish(struct gd__feeder *f, const struct gd__payload *p, uint64_t weight)
+{
+    const uint64_t tail = atomic_load_explicit(&f->tail, memory_order_relaxed);
+    struct gd__intake_entry *e = &f->entries[tail & f->mask];
+    e->payload = *p;
+    e->weight = weight;
+    atomic_store_explicit(&f->tail, tail + 1, memory_order_release);
+    f->taken++;
+}
+
+/* One item: 1, 0 at the end, negative when the source or we failed. */
+static int take_one(struct gd__feeder *f)
+{
+    struct gd_item item = { .reserved = { f } };
+    struct gd__payload p;
+    f->words[0] = '\0';
+    int rc = f->spec.source(f->spec.user, &item);
+    if (rc > 0) {
+        const uint64_t weight = item.weight > 0 ? item.weight : item.size;
+        rc = store_payload(f, &item, &p);
+        if (rc == 0) {
+            publish(f, &p, weight);
+            wake_monitor(f);
+            return 1;
+        }
+        if (rc != GD_E_SHUTDOWN)
+            snprintf(f->words, sizeof f->words, "%s", gd_error_text());
+    }
+    drop_item_memory(f, &item);
+    return rc;
+}
+
+static void feeder_release_ref(struct gd__feeder *f);
+
+static void *feeder_main(void *arg)
+{
+    struct gd__feeder *f = arg;
+    int rc = 1;
+    while (rc > 0 && wait_for(f, has_room, 0, WAITS_FOR_ROOM))
+        rc = take_one(f);
+    f->result = rc < 0 && rc != GD_E_SHUTDOWN ? rc : 0;
+    atomic_store_explicit(&f->ended, 1, memory_order_release);
+    wake_monitor(f);
+    feeder_release_ref(f);
+    return NULL;
+}
+
+/* --- opening and closing --- */
+
+static void feeder_free(struct gd__feeder *f)
+{
+    gd__arena_close(&f->arena);
+    gd__region_close(&f->region);
+    gd__free(f->entries);
+    if (f->spec.wake_fd >= 0)
+        close(f->spec.wake_fd);
+    free(f);
+}
+
+static void feeder_release_ref(struct gd__feeder *f)
+{
+    if (atomic_fetch_sub_explicit(&f->refs, 1, memory_order_acq_rel) == 1)
+        feeder_free(f);
+}
+
+static struct gd__feeder *feeder_alloc(void)
+{
+    struct gd__feeder *f = GD__FAULT("alloc") ? NULL : aligned_alloc(GD__LINE, sizeof *f);
+    if (!f)
+        return NULL;
+    memset(f, 0, sizeof *f);
+    f->region.fd = -1;
+    f->spec.wake_fd = -1;
+    f->refs = 1;
+    return f;
+}
+
+int gd__feeder_open(struct gd__feeder **out, const struct gd__feeder_spec *spec)
+{
+    uint64_t capacity = 1;
+    while (capacity < spec->max_tasks)
+        capacity *= 2;
+    struct gd__feeder *f = feeder_alloc();
+    if (!f)
+        return gd__error(GD_E_NO_MEMORY, "no memory for the feeder");
+    f->spec = *spec;
+    f->mask = capacity - 1;
+    f->spec.wake_fd = dup(spec->wake_fd);
+    f->entries = gd__calloc(capacity, sizeof *f->entries);
+    int rc = f->spec.wake_fd < 0 ? gd__error_errno("cannot duplicate an eventfd") : 0;
+    if (rc == 0 && !f->entries)
+        rc = gd__error(GD_E_NO_MEMORY, "no memory for %llu queued tasks", (unsigned long long)capacity);
+    if (rc == 0)
+        rc = gd__region_create(&f->region, "gpu_dispatch-arena", ARENA_ADDRESS_SPACE, ARENA_AT_LEAST,
+                               GD__REGION_WE_WRITE);
+    if (rc == 0)
+        rc = gd__arena_open(&f->arena, GD__PAGE, f->region.size, spec->max_tasks + 2);
+    if (rc < 0) {
+        feeder_release_ref(f);
+        return rc;
+    }
+    struct gd__arena_header *h = gd__feeder_arena_header(f);
+    h->magic = GD__ARENA_MAGIC;
+    h->size = f->region.size;
+    *out = f;
+    return 0;
+}
+
+int gd__feeder_start(struct gd__feeder *f)
+{
+    sigset_t all, old;
+    sigfillset(&all);
+    f->refs = 2;
+    pthread_sigmask(SIG_SETMASK, &all, &old); /* signals are for the user's threads */
+    const int rc = GD__FAULT("thread") ? EAGAIN : pthread_create(&f->thread, NULL, feeder_main, f);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    f->started = rc == 0;
+    if (rc == 0)
+        return 0;
+    f->refs = 1;
+    errno = rc;
+    return gd__error_errno("cannot start the feeder thread");
+}
+
+void gd__feeder_close(struct gd__feeder **fp)
+{
+    struct gd__feeder *f = *fp;
+    *fp = NULL;
+    if (!f)
+        return;
+    if (f->started && gd__feeder_ended(f))
+        pthread_join(f->thread, NULL);
+    else if (f->started)
+        pthread_detach(f->thread);
+    feeder_release_ref(f);
+}
+
+/* --- the monitor's side --- */
+
+const struct gd__region *gd__feeder_arena(const struct gd__feeder *f)
+{
+    return &f->region;
+}
+
+struct gd__arena_header *gd__feeder_arena_header(const struct gd__feeder *f)
+{
+    return f->region.base;
+}
+
+bool gd__feeder_has_tasks(const struct gd__feeder *f)
+{
+    return f->head != f->seen_tail || f->head != atomic_load_explicit(&f->tail, memory_order_acquire);
+}
+
+const struct gd__intake_entry *gd__feeder_next(struct gd__feeder *f)
+{
+    if (f->head == f->seen_tail)
+        f->seen_tail = atomic_load_explicit(&f->tail, memory_order_acquire);
+    return f->head == f->seen_tail ? NULL : &f->entries[f->head & f->mask];
+}
+
+void gd__feeder_taken(struct gd__feeder *f)
+{
+    f->head++;
+}
+
+void gd__feeder_release(struct gd__feeder *f, const struct gd__payload *p)
+{
+    if (p->size <= GD__INLINE_MAX)
+        return;
+    gd__arena_free_later(f->arena, p->offset, p->allocated);
+    f->freed += p->allocated;
+    atomic_store_explicit(&f->bytes_freed, f->freed, memory_order_release);
+}
+
+void gd__feeder_allow(struct gd__feeder *f, uint64_t allowed, bool urgent)
+{
+    if (allowed != f->told) {
+        atomic_store_explicit(&f->allowed, allowed, memory_order_release);
+        f->told = allowed;
+    }
+    atomic_thread_fence(memory_order_seq_cst); /* pairs with wait_for's */
+    const uint32_t sleeping = atomic_load_explicit(&f->sleeping, memory_order_relaxed);
+    if (sleeping == AWAKE)
+        return;
+    const uint64_t room = allowed - atomic_load_explicit(&f->tail, memory_order_relaxed);
+    if (sleeping == WAITS_FOR_ROOM && room < (urgent ? 1 : f->spec.wake_room))
+        return;
+    if (sleeping == WAITS_FOR_BYTES && f->freed == f->freed_told)
+        return;
+    f->freed_told = f->freed;
+    wake_feeder(f);
+}
+
+void gd__feeder_stop(struct gd__feeder *f)
+{
+    if (atomic_exchange_explicit(&f->stop, 1, memory_order_acq_rel))
+        return;
+    atomic_thread_fence(memory_order_seq_cst);
+    wake_feeder(f);
+    if (f->started && f->spec.source_cancel && !gd__feeder_ended(f))
+        f->spec.source_cancel(f->spec.user);
+}
+
+bool gd__feeder_ended(const struct gd__feeder *f)
+{
+    return !f->started || atomic_load_explicit(&f->ended, memory_order_acquire);
+}
+
+int gd__feeder_result(const struct gd__feeder *f, const char **words)
+{
+    *words = f->words[0] ? f->words : "it gave no reason (see gd_item_error)";
+    return f->started ? f->result : 0;
+}

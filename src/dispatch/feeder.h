@@ -1,0 +1,68 @@
+/* The feeder: the thread that calls the user's source, and the queue by which its tasks reach the monitor.
+ *
+ * The source may block for as long as it likes, so it has a thread of its own. Tasks go through a private
+ * single-producer ring; payloads of more than GD__INLINE_MAX bytes through the arena. The feeder never takes more than
+ * the monitor allows, and sleeps on a futex while it may not.
+ *
+ * A source that is blocked for good cannot be joined at the end of a run. So the feeder is counted: the thread holds
+ * one reference and the dispatcher another, and one that is given up on frees everything when its source returns.
+ */
+#ifndef GD_DISPATCH_FEEDER_H
+#define GD_DISPATCH_FEEDER_H
+
+#include <gpu_dispatch/dispatcher.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "shm/layout.h"
+#include "shm/region.h"
+
+struct gd__feeder;
+
+struct gd__intake_entry {
+    struct gd__payload payload;
+    uint64_t weight;
+};
+
+struct gd__feeder_spec {
+    gd_source_fn *source;
+    void (*source_cancel)(void *user);
+    void *user;
+    uint64_t queue_bytes;
+    uint64_t arena_bytes; /* the part worth pinning */
+    uint64_t max_tasks;   /* that can be out at once */
+    uint64_t wake_room;   /* wake the feeder when this many more may be taken */
+    int wake_fd;          /* eventfd: rung when the monitor sleeps and there is something; duplicated */
+};
+
+int gd__feeder_open(struct gd__feeder **out, const struct gd__feeder_spec *spec);
+int gd__feeder_start(struct gd__feeder *f);
+
+/* Everything below is the monitor's. */
+const struct gd__region *gd__feeder_arena(const struct gd__feeder *f);
+struct gd__arena_header *gd__feeder_arena_header(const struct gd__feeder *f);
+
+/* The next task taken from the source, or NULL. The entry is valid until gd__feeder_taken(). */
+const struct gd__intake_entry *gd__feeder_next(struct gd__feeder *f);
+void gd__feeder_taken(struct gd__feeder *f);
+bool gd__feeder_has_tasks(const struct gd__feeder *f);
+
+/* A task's payload is no longer needed. */
+void gd__feeder_release(struct gd__feeder *f, const struct gd__payload *p);
+
+/* How many tasks may have been taken in all. urgent: somebody is idle, so wake it for a single one. */
+void gd__feeder_allow(struct gd__feeder *f, uint64_t allowed, bool urgent);
+
+/* Takes no more; a source that is blocked is asked to return. Once or often. */
+void gd__feeder_stop(struct gd__feeder *f);
+
+/* True when no more will come (all that came is in the queue). */
+bool gd__feeder_ended(const struct gd__feeder *f);
+
+/* How the source ended: 0, or GD_E_SOURCE ... with its words. After it has ended. */
+int gd__feeder_result(const struct gd__feeder *f, const char **words);
+
+/* Joins the thread if it has ended, else leaves it to itself. Sets *f to NULL. */
+void gd__feeder_close(struct gd__feeder **f);
+
+#endif

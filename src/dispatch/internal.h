@@ -1,0 +1,122 @@
+/* A run: what the files of the dispatcher share.
+ *
+ *   options.c     checking and copying what the user asked for
+ *   dispatcher.c  the public calls: open, run, shutdown, close
+ *   monitor.c     the loop: results, new tasks, deadlines, sleeping
+ *   records.c     what a worker says, checked against what it was given
+ *   supervisor.c  processes: starting, killing, burying
+ *   deliver.c     the user's callbacks
+ *   stats.c       snapshots for other threads
+ */
+#ifndef GD_DISPATCH_INTERNAL_H
+#define GD_DISPATCH_INTERNAL_H
+
+#include <gpu_dispatch/dispatcher.h>
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "base/clock.h"
+#include "core/sched.h"
+#include "dispatch/feeder.h"
+#include "proc/child.h"
+#include "proc/loop.h"
+#include "proc/output.h"
+#include "shm/channel.h"
+
+enum gd__request { GD__REQUEST_NONE, GD__REQUEST_SHUTDOWN, GD__REQUEST_ABORT };
+
+/* One worker's process and all that belongs to it; new with each process. */
+struct gd__seat {
+    struct gd_dispatcher *d;
+    unsigned index;
+    bool live;         /* there is a channel: read its results */
+    bool spawn_failed; /* told to the scheduler from the loop, since effects may not call back */
+    bool broken;       /* it broke the protocol: read no more */
+    bool said_bye;
+    struct gd__channel channel;
+    struct gd__child child;
+    int lifeline;       /* our end of the boot socket */
+    uint64_t announced; /* positions below it were told to on_task_start */
+    struct gd__output out, err;
+    struct gd__watch pid_watch, bell_watch;
+    char words[512]; /* why it could not be started, or what it did wrong */
+};
+
+struct gd__run_copy { /* what options point to, copied */
+    int *gpu_ids;     /* one per worker */
+    char *plugin;
+    char **worker_argv;
+    char **env;
+    void *setup_args;
+};
+
+struct gd_dispatcher {
+    struct gd_options o;
+    struct gd__run_copy copy;
+    unsigned n_workers;
+    char **spawn_argv;
+    const char *spawn_path;
+
+    struct gd__sched sched;
+    struct gd__loop loop;
+    struct gd__feeder *feeder;
+    struct gd__seat *seats;
+    unsigned *live; /* indices of live seats */
+    unsigned n_live;
+    unsigned spawn_failures; /* not yet told */
+    unsigned window;         /* slots in a task ring */
+    uint64_t spin_ns;
+    uint64_t now;
+
+    int wake_fd, signal_fd; /* eventfds */
+    int signal_token;
+    unsigned signals_seen;
+    struct gd__watch wake_watch, signal_watch;
+    _Atomic int request;    /* enum gd__request */
+    _Atomic int wake_ready; /* wake_fd may be written to */
+
+    uint64_t feeder_deadline; /* after it, a source that does not return is left to itself */
+    bool source_over;
+    bool started; /* run was called */
+    _Atomic bool running;
+    pthread_t thread;
+
+    pthread_mutex_t stats_lock;
+    struct gd_stats stats;
+    struct gd_worker_stats *worker_stats;
+    uint64_t stats_at;
+};
+
+/* options.c */
+int gd__options_copy(struct gd_dispatcher *d, const struct gd_options *o);
+void gd__options_free(struct gd_dispatcher *d);
+int gd__worker_id(const struct gd_dispatcher *d, unsigned index);
+
+/* monitor.c */
+void gd__monitor_run(struct gd_dispatcher *d);
+
+/* records.c */
+/* Reads what a worker has said, up to a bound. True: there was something. */
+bool gd__records_drain(struct gd_dispatcher *d, struct gd__seat *seat);
+
+/* What is wrong with a record in the present state of worker w; NULL: nothing. Pure. */
+const char *gd__record_check(const struct gd__sched *s, unsigned w, const struct gd__result_slot *r);
+
+/* supervisor.c */
+int gd__supervisor_open(struct gd_dispatcher *d);
+void gd__supervisor_close(struct gd_dispatcher *d);
+void gd__supervisor_tell_failures(struct gd_dispatcher *d);
+void gd__seat_broken(struct gd__seat *seat, const char *why);
+extern const struct gd__sched_effects gd__effects;
+
+/* deliver.c: effects that call the user */
+void gd__deliver(void *ctx, const struct gd__task *t, const struct gd__outcome *o);
+void gd__deliver_hold(void *ctx, const struct gd__task *t, struct gd__outcome *o);
+void gd__deliver_setup_failed(void *ctx, unsigned w, const char *words);
+void gd__deliver_worker_died(void *ctx, unsigned w, const char *words, bool given_up);
+
+/* stats.c */
+int gd__stats_open(struct gd_dispatcher *d);
+void gd__stats_publish(struct gd_dispatcher *d, bool now);
+
+#endif

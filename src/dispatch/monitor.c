@@ -1,0 +1,179 @@
+/* The monitor: one loop on the thread that called run.
+ *
+ * Busy, it goes round reading results and handing out tasks, and makes no system call but a look at the event loop
+ * every half millisecond. With nothing to do it spins for about as long as a wake-up costs, then sleeps until
+ * something rings: a worker, the feeder, a dead process, a signal, a deadline.
+ */
+#include <string.h>
+#include <unistd.h>
+
+#include "dispatch/internal.h"
+
+#define LOOK_EVERY_NS   (500 * GD__NS_PER_US)
+#define ABORT_FEEDER_NS (200 * GD__NS_PER_MS)
+enum { INTAKE_MOST = 4096 };
+
+static void relax(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#endif
+}
+
+/* --- what comes in --- */
+
+static bool take_new_tasks(struct gd_dispatcher *d)
+{
+    const struct gd__intake_entry *e;
+    unsigned n = 0;
+    while (n < INTAKE_MOST && (e = gd__feeder_next(d->feeder))) {
+        uint64_t payload[4];
+        memcpy(payload, &e->payload, sizeof payload);
+        const uint64_t weight = e->weight;
+        gd__feeder_taken(d->feeder);
+        gd__sched_add(&d->sched, d->now, payload, weight);
+        n++;
+    }
+    return n > 0;
+}
+
+static bool take_results(struct gd_dispatcher *d)
+{
+    bool any = false;
+    for (unsigned k = 0; k < d->n_live; k++) {
+        struct gd__seat *seat = &d->seats[d->live[k]];
+        if (!seat->broken && gd__channel_has_result(&seat->channel))
+            any |= gd__records_drain(d, seat);
+    }
+    return any;
+}
+
+/* The source is over when the feeder has ended and its queue is empty; or when it was asked to stop and did not. */
+static void check_source(struct gd_dispatcher *d)
+{
+    if (d->source_over)
+        return;
+    if (d->sched.stopping) {
+        gd__feeder_stop(d->feeder);
+        if (d->feeder_deadline == GD__NEVER)
+            d->feeder_deadline = d->now + (uint64_t)d->o.stop_grace_ms * GD__NS_PER_MS;
+    }
+    const bool ended = gd__feeder_ended(d->feeder); /* before the queue: it may still fill it */
+    const bool given_up = d->now >= d->feeder_deadline;
+    if ((!ended && !given_up) || gd__feeder_has_tasks(d->feeder))
+        return;
+    d->source_over = true;
+    gd__sched_source_end(&d->sched, d->now);
+}
+
+/* --- requests --- */
+
+static void woken(struct gd__watch *w, uint32_t events)
+{
+    (void)w, (void)events; /* edge-triggered: the loop looks at everything when it wakes */
+}
+
+static void signalled(struct gd__watch *w, uint32_t events)
+{
+    (void)events;
+    struct gd_dispatcher *d = (struct gd_dispatcher *)((char *)w - offsetof(struct gd_dispatcher, signal_watch));
+    uint64_t n = 0;
+    if (read(d->signal_fd, &n, sizeof n) != sizeof n)
+        return;
+    const unsigned before = d->signals_seen;
+    d->signals_seen += n > 2 ? 2 : (unsigned)n;
+    if (before == 0)
+        gd_dispatcher_shutdown(d);
+    if (d->signals_seen >= 2)
+        gd_dispatcher_abort(d);
+}
+
+static void obey_requests(struct gd_dispatcher *d)
+{
+    const int request = atomic_exchange_explicit(&d->request, GD__REQUEST_NONE, memory_order_acquire);
+    if (request == GD__REQUEST_SHUTDOWN)
+        gd__sched_shutdown(&d->sched, d->now);
+    if (request != GD__REQUEST_ABORT)
+        return;
+    gd__sched_abort(&d->sched, d->now);
+    d->feeder_deadline = d->now + ABORT_FEEDER_NS;
+}
+
+/* --- the loop --- */
+
+static void look_at_events(struct gd_dispatcher *d, uint64_t until_ns, uint64_t *looked_at)
+{
+    gd__loop_wait(&d->loop, until_ns);
+    d->now = gd__now_ns();
+    *looked_at = d->now;
+}
+
+static bool something_is_there(const struct gd_dispatcher *d)
+{
+    if (gd__feeder_has_tasks(d->feeder) || atomic_load(&d->request) != GD__REQUEST_NONE || d->spawn_failures > 0)
+        return true;
+    if (!d->source_over && gd__feeder_ended(d->feeder))
+        return true;
+    for (unsigned k = 0; k < d->n_live; k++) {
+        const struct gd__seat *seat = &d->seats[d->live[k]];
+        if (!seat->broken && gd__channel_has_result(&seat->channel))
+            return true;
+    }
+    return false;
+}
+
+static void sleep_until_rung(struct gd_dispatcher *d, uint64_t *looked_at)
+{
+    _Atomic uint32_t *sleeping = &gd__feeder_arena_header(d->feeder)->sleeping;
+    uint64_t until = gd__sched_deadline(&d->sched);
+    if (!d->source_over && d->feeder_deadline < until)
+        until = d->feeder_deadline;
+    gd__stats_publish(d, true);
+    atomic_store_explicit(sleeping, 1, memory_order_seq_cst);
+    atomic_thread_fence(memory_order_seq_cst); /* pairs with the fence of whoever publishes */
+    look_at_events(d, something_is_there(d) ? 0 : until, looked_at);
+    atomic_store_explicit(sleeping, 0, memory_order_relaxed);
+}
+
+/* One round. True: something moved. */
+static bool go_round(struct gd_dispatcher *d)
+{
+    bool moved = take_results(d);
+    moved |= take_new_tasks(d);
+    obey_requests(d);
+    gd__supervisor_tell_failures(d);
+    if (gd__sched_deadline(&d->sched) <= d->now)
+        gd__sched_tick(&d->sched, d->now);
+    check_source(d);
+    gd__sched_pump(&d->sched, d->now);
+    const bool urgent = gd__sched_waiting(&d->sched) == 0;
+    gd__feeder_allow(d->feeder, gd__sched_allowed(&d->sched), urgent);
+    gd__stats_publish(d, false);
+    return moved;
+}
+
+void gd__monitor_run(struct gd_dispatcher *d)
+{
+    uint64_t looked_at = 0, moved_at = 0;
+    d->now = gd__now_ns();
+    gd__loop_add(&d->loop, &d->wake_watch, d->wake_fd, EPOLLIN | EPOLLET, woken);
+    if (d->signal_fd >= 0)
+        gd__loop_add(&d->loop, &d->signal_watch, d->signal_fd, EPOLLIN, signalled);
+    gd__sched_start(&d->sched, d->now);
+    while (!gd__sched_finished(&d->sched)) {
+        const bool moved = go_round(d);
+        if (gd__sched_finished(&d->sched))
+            break;
+        d->now = gd__now_ns();
+        if (moved)
+            moved_at = d->now;
+        if (moved || d->now - moved_at < d->spin_ns) {
+            if (d->now - looked_at >= LOOK_EVERY_NS)
+                look_at_events(d, 0, &looked_at);
+            relax();
+            continue;
+        }
+        sleep_until_rung(d, &looked_at);
+    }
+    gd__stats_publish(d, true);
+}

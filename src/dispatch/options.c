@@ -1,0 +1,195 @@
+/* Checking and copying options: every mistake gets a sentence that says what to do. */
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "dispatch/internal.h"
+#include "worker/host.h"
+
+enum { MOST_WORKERS = 4096, MOST_BATCH = 32767 };
+
+void gd_options_init(struct gd_options *o, size_t size)
+{
+    const struct gd_options defaults = GD_OPTIONS_INIT;
+    memset(o, 0, size);
+    memcpy(o, &defaults, size < sizeof defaults ? size : sizeof defaults);
+    o->size = size;
+}
+
+/* Brings a struct of another version to ours: an older one is shorter, and the rest gets its defaults; a newer one is
+ * fine as long as it asks for nothing that we don't know. */
+static int read_options(struct gd_options *out, const struct gd_options *o)
+{
+    const size_t least = offsetof(struct gd_options, on_exit) + sizeof o->on_exit;
+    if (!o)
+        return gd__error(GD_E_INVALID, "no options: pass a struct gd_options begun with GD_OPTIONS_INIT");
+    if (o->size < least)
+        return gd__error(GD_E_INVALID,
+                         "gd_options.size is %zu, not sizeof(struct gd_options): begin with GD_OPTIONS_INIT", o->size);
+    for (size_t i = sizeof *out; i < o->size; i++)
+        if (((const unsigned char *)o)[i])
+            return gd__error(GD_E_VERSION,
+                             "gd_options has a non-zero field at byte %zu that this library (%s) does not know: the "
+                             "program was built with a newer header",
+                             i, gd_version());
+    gd_options_init(out, sizeof *out);
+    memcpy(out, o, o->size < sizeof *out ? o->size : sizeof *out);
+    out->size = sizeof *out;
+    return 0;
+}
+
+static int check_devices(const struct gd_options *o)
+{
+    if (!o->gpu_ids || o->n_gpus == 0)
+        return gd__error(GD_E_NO_DEVICES,
+                         "no devices: set gpu_ids and n_gpus (any number does for a worker that needs no GPU)");
+    if (o->workers_per_gpu == 0 || o->n_gpus > MOST_WORKERS || o->workers_per_gpu > MOST_WORKERS / o->n_gpus)
+        return gd__error(GD_E_INVALID,
+                         "%zu devices with workers_per_gpu = %u: it must be at least 1, and %d workers in all",
+                         o->n_gpus, o->workers_per_gpu, MOST_WORKERS);
+    for (size_t i = 0; i < o->n_gpus; i++) {
+        if (o->gpu_ids[i] < 0)
+            return gd__error(GD_E_INVALID, "gpu_ids[%zu] is %d: device numbers begin at 0", i, o->gpu_ids[i]);
+        for (size_t k = 0; k < i; k++)
+            if (o->gpu_ids[k] == o->gpu_ids[i])
+                return gd__error(GD_E_INVALID,
+                                 "device %d is listed twice: use workers_per_gpu for several workers on it",
+                                 o->gpu_ids[i]);
+    }
+    return 0;
+}
+
+static int check_tasks(const struct gd_options *o)
+{
+    if (!o->source)
+        return gd__error(GD_E_INVALID, "no source: set gd_options.source");
+    if (!o->on_success)
+        return gd__error(GD_E_INVALID, "no on_success: set gd_options.on_success");
+    if (o->queue_size == 0)
+        return gd__error(GD_E_INVALID, "queue_size is 0: it must be at least 1 (the default is 1024)");
+    if (o->queue_bytes == 0)
+        return gd__error(GD_E_INVALID, "queue_bytes is 0: it must be at least 1 (the default is 1 GiB)");
+    if (o->crash_limit == 0 || o->setup_attempts == 0 || o->death_limit == 0)
+        return gd__error(GD_E_INVALID, "crash_limit, setup_attempts and death_limit must be at least 1");
+    if (o->batch_size == 0 || o->batch_size > MOST_BATCH)
+        return gd__error(GD_E_INVALID, "batch_size is %u: it must be 1 to %d", o->batch_size, MOST_BATCH);
+    if (o->io_threads == 0 || o->io_threads > 1024)
+        return gd__error(GD_E_INVALID, "io_threads is %u: it must be 1 to 1024", o->io_threads);
+    if ((unsigned)o->output > GD_OUTPUT_CAPTURE)
+        return gd__error(GD_E_INVALID, "output is %d, which is no enum gd_output", (int)o->output);
+    return 0;
+}
+
+static int check_placement(const struct gd_options *o)
+{
+    if ((unsigned)o->placement > GD_PLACE_CUSTOM)
+        return gd__error(GD_E_INVALID, "placement is %d, which is no enum gd_placement", (int)o->placement);
+    if (o->placement == GD_PLACE_CUSTOM && !o->place)
+        return gd__error(GD_E_INVALID, "GD_PLACE_CUSTOM needs gd_options.place");
+    if (o->placement == GD_PLACE_CHUNKS && (o->total_tasks == 0 || o->total_tasks > o->queue_size))
+        return gd__error(
+            GD_E_INVALID,
+            "GD_PLACE_CHUNKS deals out the whole list beforehand: set total_tasks (it is %llu), and queue_size "
+            "(it is %zu) to at least that",
+            (unsigned long long)o->total_tasks, o->queue_size);
+    return 0;
+}
+
+static int check_worker_code(const struct gd_options *o)
+{
+    if (gd__in_worker_process())
+        return gd__error(GD_E_NO_WORKER_MAIN,
+                         "this process is itself a worker: call gd_worker_main() first thing in main()");
+    if (o->plugin && o->worker_argv)
+        return gd__error(GD_E_INVALID, "both plugin and worker_argv are set: choose one");
+    if (o->plugin && access(o->plugin, R_OK) < 0)
+        return gd__error(GD_E_PLUGIN, "cannot read the worker plugin %s: %s", o->plugin, strerror(errno));
+    if (o->worker_argv && !o->worker_argv[0])
+        return gd__error(GD_E_INVALID, "worker_argv is empty: it must name a program that calls gd_worker_main()");
+    if (!o->plugin && !o->worker_argv && !gd__worker_registered())
+        return gd__error(
+            GD_E_NO_WORKER_MAIN,
+            "gd_worker_main() has not been called: call it first thing in main(), or set plugin or worker_argv");
+    return 0;
+}
+
+/* --- copies --- */
+
+static char **copy_strings(char *const *list)
+{
+    size_t n = 0;
+    while (list && list[n])
+        n++;
+    char **copy = gd__calloc(n + 1, sizeof *copy);
+    for (size_t i = 0; copy && i < n; i++) {
+        copy[i] = gd__strdup(list[i]);
+        if (!copy[i]) {
+            while (i > 0)
+                gd__free(copy[--i]);
+            gd__free(copy);
+            return NULL;
+        }
+    }
+    return copy;
+}
+
+static void free_strings(char **list)
+{
+    for (size_t i = 0; list && list[i]; i++)
+        gd__free(list[i]);
+    gd__free(list);
+}
+
+static int copy_pointed(struct gd_dispatcher *d, const struct gd_options *o)
+{
+    struct gd__run_copy *c = &d->copy;
+    char full[PATH_MAX];
+    c->gpu_ids = gd__calloc(d->n_workers, sizeof *c->gpu_ids);
+    c->env = copy_strings((char *const *)(uintptr_t)o->env);
+    c->setup_args = o->setup_args_size > 0 ? gd__memdup(o->setup_args, o->setup_args_size) : NULL;
+    c->worker_argv = o->worker_argv ? copy_strings(o->worker_argv) : NULL;
+    c->plugin = o->plugin ? gd__strdup(realpath(o->plugin, full) ? full : o->plugin) : NULL;
+    const bool missing = !c->gpu_ids || !c->env || (o->setup_args_size > 0 && !c->setup_args) ||
+                         (o->worker_argv && !c->worker_argv) || (o->plugin && !c->plugin);
+    if (missing)
+        return gd__error(GD_E_NO_MEMORY, "no memory for a copy of the options");
+    for (unsigned i = 0; i < d->n_workers; i++)
+        c->gpu_ids[i] = o->gpu_ids[i / o->workers_per_gpu];
+    return 0;
+}
+
+int gd__options_copy(struct gd_dispatcher *d, const struct gd_options *o)
+{
+    int rc = read_options(&d->o, o);
+    if (rc < 0 || (rc = check_devices(&d->o)) < 0 || (rc = check_tasks(&d->o)) < 0 ||
+        (rc = check_placement(&d->o)) < 0 || (rc = check_worker_code(&d->o)) < 0)
+        return rc;
+    d->n_workers = (unsigned)d->o.n_gpus * d->o.workers_per_gpu;
+    if (d->o.load_ahead == 0)
+        d->o.load_ahead = 2 * d->o.io_threads;
+    rc = copy_pointed(d, &d->o);
+    d->o.gpu_ids = d->copy.gpu_ids;
+    d->o.plugin = d->copy.plugin;
+    d->o.worker_argv = d->copy.worker_argv;
+    d->o.env = NULL;
+    d->o.setup_args = d->copy.setup_args;
+    return rc;
+}
+
+void gd__options_free(struct gd_dispatcher *d)
+{
+    gd__free(d->copy.gpu_ids);
+    gd__free(d->copy.plugin);
+    gd__free(d->copy.setup_args);
+    free_strings(d->copy.worker_argv);
+    free_strings(d->copy.env);
+}
+
+int gd__worker_id(const struct gd_dispatcher *d, unsigned index)
+{
+    return d->o.workers_per_gpu == 1 ? d->copy.gpu_ids[index] : (int)index;
+}

@@ -1,0 +1,134 @@
+/* What a worker says. Each record is a copy; here it is held against what the dispatcher knows: the state the worker is
+ * in, the task at the head of its window, that task's number and attempt. One that does not fit ends the worker.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "dispatch/internal.h"
+
+enum {
+    DRAIN_MOST = 1024, /* records at a time, so that one worker cannot keep the loop from the others */
+    WORDS_MOST = 4096,
+};
+#define CLOCK_SLACK_NS (100 * GD__NS_PER_MS)
+
+struct record {
+    struct gd__result_slot slot;
+    const void *bytes;
+    uint64_t size;
+};
+
+static const enum gd_failure failure_of[GD__R_KINDS] = {
+    [GD__R_SUCCESS] = GD_FAILURE_NONE,
+    [GD__R_ERROR] = GD_FAILURE_ERROR,
+    [GD__R_ERROR_FINAL] = GD_FAILURE_ERROR,
+    [GD__R_OUT_OF_MEMORY] = GD_FAILURE_OUT_OF_MEMORY,
+    [GD__R_DEVICE_LOST] = GD_FAILURE_DEVICE_LOST,
+    [GD__R_CANCELLED] = GD_FAILURE_CANCELLED,
+};
+
+static bool is_result(unsigned kind)
+{
+    return kind >= GD__R_SUCCESS && kind <= GD__R_CANCELLED;
+}
+
+const char *gd__record_check(const struct gd__sched *s, unsigned w, const struct gd__result_slot *r)
+{
+    if (!is_result(r->kind) && r->kind != GD__R_STARTED)
+        return NULL;
+    const struct gd__task *t = gd__sched_at(s, w, r->position);
+    if (!t || (is_result(r->kind) && r->position != s->workers[w].head))
+        return "spoke of a task that it does not hold";
+    if (t->id != r->task_id || t->attempt + 1 != r->attempt)
+        return "mistook one task for another";
+    return NULL;
+}
+
+/* A worker's clock is ours, but its word is not: no end in the future, no start after the end. */
+static void sane_times(const struct gd_dispatcher *d, struct gd__outcome *o)
+{
+    if (o->end_ns > d->now + CLOCK_SLACK_NS)
+        o->end_ns = d->now;
+    if (o->start_ns > o->end_ns)
+        o->start_ns = o->end_ns;
+}
+
+static int take_result(struct gd_dispatcher *d, struct gd__seat *seat, const struct record *r)
+{
+    struct gd__outcome o = {
+        .failure = failure_of[r->slot.kind],
+        .final = r->slot.kind == GD__R_ERROR_FINAL,
+        .worker = (int)seat->index,
+        .start_ns = r->slot.start_ns,
+        .end_ns = r->slot.end_ns,
+        .bytes = r->bytes,
+        .size = r->size,
+    };
+    sane_times(d, &o);
+    return gd__sched_result(&d->sched, d->now, seat->index, &o, r->slot.safe_batch);
+}
+
+static int take_started(struct gd_dispatcher *d, struct gd__seat *seat, const struct record *r)
+{
+    if (r->slot.position < seat->announced)
+        return GD_E_PROTOCOL;
+    seat->announced = r->slot.position + 1;
+    if (d->o.on_task_start)
+        d->o.on_task_start(d->o.user, r->slot.task_id, gd__worker_id(d, seat->index), r->slot.attempt,
+                           r->slot.start_ns);
+    return 0;
+}
+
+static int take_lifecycle(struct gd_dispatcher *d, struct gd__seat *seat, const struct record *r)
+{
+    char words[WORDS_MOST];
+    snprintf(words, sizeof words, "%.*s", (int)(r->size < WORDS_MOST ? r->size : WORDS_MOST - 1),
+             r->size > 0 ? (const char *)r->bytes : "");
+    switch (r->slot.kind) {
+    case GD__R_READY:
+        return gd__sched_ready(&d->sched, d->now, seat->index);
+    case GD__R_SETUP_FAILED:
+        return gd__sched_setup_failed(&d->sched, d->now, seat->index, words);
+    case GD__R_CLEANUP_FAILED:
+        seat->said_bye = true;
+        if (d->o.on_cleanup_fail)
+            d->o.on_cleanup_fail(d->o.user, gd__worker_id(d, seat->index), d->copy.gpu_ids[seat->index], words);
+        return 0;
+    default:
+        seat->said_bye = true;
+        return 0;
+    }
+}
+
+static void take_record(struct gd_dispatcher *d, struct gd__seat *seat, const struct record *r)
+{
+    const char *wrong = gd__record_check(&d->sched, seat->index, &r->slot);
+    int rc = 0;
+    if (!wrong && r->slot.kind == GD__R_STARTED)
+        rc = take_started(d, seat, r);
+    else if (!wrong && is_result(r->slot.kind))
+        rc = take_result(d, seat, r);
+    else if (!wrong)
+        rc = take_lifecycle(d, seat, r);
+    if (rc < 0)
+        wrong = "spoke out of turn";
+    if (wrong)
+        gd__seat_broken(seat, wrong);
+}
+
+bool gd__records_drain(struct gd_dispatcher *d, struct gd__seat *seat)
+{
+    struct gd__channel *c = &seat->channel;
+    struct record r;
+    int rc = 0;
+    unsigned n = 0;
+    while (n < DRAIN_MOST && !seat->broken && (rc = gd__channel_next(c, &r.slot, &r.bytes, &r.size)) > 0) {
+        take_record(d, seat, &r);
+        n++;
+    }
+    if (rc < 0)
+        gd__seat_broken(seat, gd_error_text());
+    if (n > 0)
+        gd__channel_done(c, c->result_head, c->result_head);
+    return n > 0;
+}

@@ -1,0 +1,132 @@
+/* Snapshots of a run for other threads. The monitor copies its figures under a lock, before it sleeps and otherwise at
+ * most once a millisecond; on the run's own thread (in a callback) they are read as they are.
+ */
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "dispatch/internal.h"
+
+#define PUBLISH_EVERY_NS GD__NS_PER_MS
+
+static const char *const state_names[] = {
+    [GD_WORKER_OFF] = "off",
+    [GD_WORKER_STARTING] = "starting",
+    [GD_WORKER_IDLE] = "idle",
+    [GD_WORKER_BUSY] = "busy",
+    [GD_WORKER_CANCELLING] = "cancelling",
+    [GD_WORKER_KILLING] = "killing",
+    [GD_WORKER_RESTING] = "resting",
+    [GD_WORKER_STOPPING] = "stopping",
+    [GD_WORKER_FINISHED] = "finished",
+    [GD_WORKER_FAILED] = "failed",
+    [GD_WORKER_LOST] = "lost",
+};
+
+const char *gd_worker_state_name(enum gd_worker_state state)
+{
+    const size_t n = sizeof state_names / sizeof *state_names;
+    return (size_t)state < n ? state_names[state] : "unknown";
+}
+
+int gd__stats_open(struct gd_dispatcher *d)
+{
+    d->worker_stats = gd__calloc(d->n_workers, sizeof *d->worker_stats);
+    if (!d->worker_stats)
+        return gd__error(GD_E_NO_MEMORY, "no memory for statistics");
+    d->stats.size = sizeof d->stats;
+    d->stats.total = d->o.total_tasks;
+    d->stats.n_workers = d->n_workers;
+    for (unsigned i = 0; i < d->n_workers; i++) {
+        d->worker_stats[i].worker_id = (uint64_t)gd__worker_id(d, i);
+        d->worker_stats[i].gpu_id = d->copy.gpu_ids[i];
+        d->worker_stats[i].current_task = UINT64_MAX;
+    }
+    return 0;
+}
+
+static void collect(const struct gd_dispatcher *d, struct gd_stats *out)
+{
+    const struct gd__sched *s = &d->sched;
+    out->taken = s->counts.taken;
+    out->running = s->running;
+    out->pending = s->outstanding - (s->running < s->outstanding ? s->running : s->outstanding);
+    out->completed = s->counts.completed;
+    out->failed = s->counts.failed;
+    out->timeouts = s->counts.timeouts;
+    out->retried = s->counts.retried;
+    out->setup_failures = s->counts.setup_failures;
+    out->restarts = s->counts.restarts;
+    out->crashes = s->counts.crashes;
+    out->now_ns = d->now;
+    out->source_done = s->source_ended;
+}
+
+static void collect_worker(const struct gd_dispatcher *d, unsigned i, struct gd_worker_stats *out)
+{
+    const struct gd__sched_worker *w = &d->sched.workers[i];
+    const struct gd__task *t = gd__sched_head(&d->sched, i);
+    out->state = gd__sched_worker_state(&d->sched, i);
+    out->pid = (uint64_t)d->seats[i].child.pid;
+    out->current_task = t ? t->id : UINT64_MAX;
+    out->handed = w->tail - w->head;
+    out->completed = w->completed;
+    out->failed = w->failed;
+    out->timeouts = w->timeouts;
+    out->restarts = w->restarts;
+    out->last_ns = w->last_ns;
+    out->busy_ns = w->busy_ns;
+}
+
+static void collect_all(struct gd_dispatcher *d)
+{
+    collect(d, &d->stats);
+    for (unsigned i = 0; i < d->n_workers; i++)
+        collect_worker(d, i, &d->worker_stats[i]);
+    d->stats_at = d->now;
+}
+
+void gd__stats_publish(struct gd_dispatcher *d, bool now)
+{
+    if (!now && d->now - d->stats_at < PUBLISH_EVERY_NS)
+        return;
+    if (now)
+        pthread_mutex_lock(&d->stats_lock);
+    else if (pthread_mutex_trylock(&d->stats_lock) != 0)
+        return;
+    collect_all(d);
+    pthread_mutex_unlock(&d->stats_lock);
+}
+
+/* In a callback the figures are brought up to date first: the caller is the thread that owns them. */
+static void lock_fresh(struct gd_dispatcher *d)
+{
+    const bool own_thread = atomic_load(&d->running) && pthread_equal(d->thread, pthread_self()) && d->seats;
+    pthread_mutex_lock(&d->stats_lock);
+    if (own_thread)
+        collect_all(d);
+}
+
+int gd_dispatcher_stats(struct gd_dispatcher *d, struct gd_stats *out)
+{
+    if (!d || !out || out->size < sizeof(size_t))
+        return gd__error(GD_E_INVALID, "gd_dispatcher_stats: set stats.size to sizeof(struct gd_stats)");
+    const size_t size = out->size < sizeof d->stats ? out->size : sizeof d->stats;
+    lock_fresh(d);
+    memcpy((char *)out + sizeof(size_t), (const char *)&d->stats + sizeof(size_t), size - sizeof(size_t));
+    pthread_mutex_unlock(&d->stats_lock);
+    return 0;
+}
+
+int gd_dispatcher_worker_stats(struct gd_dispatcher *d, struct gd_worker_stats *out, size_t element_size, size_t max)
+{
+    if (!d || element_size == 0 || (max > 0 && !out))
+        return gd__error(GD_E_INVALID, "gd_dispatcher_worker_stats: pass sizeof(struct gd_worker_stats)");
+    const size_t n = max < d->n_workers ? max : d->n_workers;
+    const size_t size = element_size < sizeof *out ? element_size : sizeof *out;
+    lock_fresh(d);
+    for (size_t i = 0; i < n; i++)
+        memcpy((char *)out + i * element_size, &d->worker_stats[i], size);
+    pthread_mutex_unlock(&d->stats_lock);
+    return (int)d->n_workers;
+}

@@ -1,0 +1,325 @@
+/* A worker's process, from posix_spawn to its last status.
+ *
+ * posix_spawn, because fork copies page tables (slow in a big program) and a forked CUDA context is broken. The
+ * child leads its own process group, so that everything it starts can be killed with it.
+ *
+ * Numbers of processes are reused, pidfds are not: the pidfd says when it has ended, and a number is signalled only
+ * while it is surely still this child's (see group_is_ours). A library cannot assume that it is alone: the program
+ * may ignore SIGCHLD or wait for any child in another thread, and then the status is lost but nothing else is.
+ *
+ * Needs Linux 5.4 (waitid on a pidfd).
+ */
+#include "proc/child.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/fault.h"
+
+#ifndef SYS_pidfd_send_signal
+#define SYS_pidfd_send_signal 424
+#endif
+#ifndef SYS_pidfd_open
+#define SYS_pidfd_open 434
+#endif
+#define WAIT_FOR_PIDFD ((idtype_t)3) /* P_PIDFD; an enumerator that older headers lack, so it cannot be asked for */
+
+#if defined(__GLIBC__) && defined(__GLIBC_PREREQ)
+#if __GLIBC_PREREQ(2, 34) && !defined(GD_NO_CLOSEFROM)
+#define HAVE_CLOSEFROM 1
+#endif
+#if __GLIBC_PREREQ(2, 32)
+#define signal_words(signal) sigdescr_np(signal)
+#endif
+#endif
+#ifndef signal_words
+#define signal_words(signal) strsignal(signal)
+#endif
+
+/* The child's descriptors, by the number they get there. */
+enum { BOOT_FD = 3, N_FDS = 4 };
+
+/* Every source is copied up here first: a program that runs with some of 0..3 closed gets these numbers for its own
+ * files, and then one dup2 in the child would overwrite the source of the next. */
+enum { SPARE_FD = 10 };
+
+static int copy_up(int fd, int *copy)
+{
+    *copy = GD__FAULT("dup") ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, SPARE_FD);
+    return *copy < 0 ? -1 : 0;
+}
+
+/* A stream of the child: /dev/null if none is wanted, or if it is ours and we have none. */
+static int copy_stream(int fd, int null_fd, int *copy)
+{
+    if (fd < 0)
+        return copy_up(null_fd, copy);
+    if (copy_up(fd, copy) == 0)
+        return 0;
+    return errno == EBADF && fd <= STDERR_FILENO ? copy_up(null_fd, copy) : -1;
+}
+
+/* /dev/null, high up. The number that open() gives it is let go at once: with 1 closed it is 1, and would pass for
+ * our standard output. */
+static int open_null(int *copy)
+{
+    int fd = GD__FAULT("open") ? -1 : open("/dev/null", O_RDWR | O_CLOEXEC);
+
+    if (fd < 0)
+        return gd__error_errno("cannot open /dev/null");
+    int rc = copy_up(fd, copy) < 0 ? gd__error_errno("cannot copy a descriptor") : 0;
+    close(fd);
+    return rc;
+}
+
+static void close_sources(int sources[N_FDS])
+{
+    for (int i = 0; i < N_FDS; i++) {
+        if (sources[i] >= 0)
+            close(sources[i]);
+        sources[i] = -1;
+    }
+}
+
+static int open_sources(int sources[N_FDS], const struct gd__child_spec *spec)
+{
+    for (int i = 0; i < N_FDS; i++)
+        sources[i] = -1;
+    int rc = open_null(&sources[STDIN_FILENO]);
+    if (rc < 0)
+        return rc;
+
+    if (copy_stream(spec->stdout_fd, sources[STDIN_FILENO], &sources[STDOUT_FILENO]) < 0 ||
+        copy_stream(spec->stderr_fd, sources[STDIN_FILENO], &sources[STDERR_FILENO]) < 0 ||
+        copy_up(spec->boot_fd, &sources[BOOT_FD]) < 0) {
+        rc = gd__error_errno("cannot copy a descriptor for the process");
+        close_sources(sources);
+    }
+    return rc;
+}
+
+/* The calls below return an error number, as posix_spawn's family does. */
+
+#ifdef HAVE_CLOSEFROM
+static int close_the_rest(posix_spawn_file_actions_t *actions)
+{
+    return posix_spawn_file_actions_addclosefrom_np(actions, N_FDS);
+}
+#else
+/* What is open now. A descriptor that another thread opens before the spawn gets through unless it is close-on-exec;
+ * one that it closes meanwhile does no harm. */
+static int close_the_rest(posix_spawn_file_actions_t *actions)
+{
+    DIR *dir = GD__FAULT("opendir") ? NULL : opendir("/proc/self/fd");
+    int rc = 0;
+
+    if (!dir)
+        return errno;
+    for (struct dirent *e; rc == 0 && (e = readdir(dir));) {
+        int fd = e->d_name[0] == '.' ? -1 : atoi(e->d_name);
+
+        if (fd >= N_FDS)
+            rc = posix_spawn_file_actions_addclose(actions, fd);
+    }
+    closedir(dir);
+    return rc;
+}
+#endif
+
+static int fill_actions(posix_spawn_file_actions_t *actions, const int sources[N_FDS])
+{
+    int rc = 0;
+
+    for (int i = 0; i < N_FDS && rc == 0; i++)
+        rc = posix_spawn_file_actions_adddup2(actions, sources[i], i);
+    return rc ? rc : close_the_rest(actions);
+}
+
+static int fill_attributes(posix_spawnattr_t *attributes)
+{
+    sigset_t none, all;
+    int rc;
+
+    sigemptyset(&none);
+    sigfillset(&all); /* glibc leaves its internal signals out of it */
+    sigdelset(&all, SIGKILL);
+    sigdelset(&all, SIGSTOP);
+    if ((rc = posix_spawnattr_setpgroup(attributes, 0)) || (rc = posix_spawnattr_setsigmask(attributes, &none)) ||
+        (rc = posix_spawnattr_setsigdefault(attributes, &all)))
+        return rc;
+    return posix_spawnattr_setflags(attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+}
+
+static int spawn(pid_t *pid, const struct gd__child_spec *spec, const int sources[N_FDS])
+{
+    posix_spawn_file_actions_t actions;
+    posix_spawnattr_t attributes;
+    int rc = posix_spawn_file_actions_init(&actions);
+
+    if (rc)
+        return rc;
+    if ((rc = posix_spawnattr_init(&attributes)))
+        goto out_actions;
+    if ((rc = fill_actions(&actions, sources)) || (rc = fill_attributes(&attributes)))
+        goto out;
+    rc = GD__FAULT("spawn") ? errno : posix_spawnp(pid, spec->path, &actions, &attributes, spec->argv, spec->envp);
+out:
+    posix_spawnattr_destroy(&attributes);
+out_actions:
+    posix_spawn_file_actions_destroy(&actions);
+    return rc;
+}
+
+/* A child that cannot be watched is of no use. Waits for it: SIGKILL does not take long. */
+static void destroy_unwatched(pid_t pid)
+{
+    if (kill(-pid, SIGKILL) < 0)
+        kill(pid, SIGKILL);
+    while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+        ;
+}
+
+static int watch(struct gd__child *c, pid_t pid, const char *path)
+{
+    int fd = GD__FAULT("pidfd") ? -1 : (int)syscall(SYS_pidfd_open, pid, 0);
+
+    if (fd < 0) {
+        int rc = gd__error_errno("cannot watch the process of %s", path);
+
+        if (errno != ESRCH) /* else it has ended and somebody else has reaped it: the number is no longer ours */
+            destroy_unwatched(pid);
+        return rc;
+    }
+    c->pid = pid;
+    c->pidfd = fd;
+    return 0;
+}
+
+int gd__child_spawn(struct gd__child *c, const struct gd__child_spec *spec)
+{
+    int sources[N_FDS];
+    pid_t pid = 0;
+
+    *c = (struct gd__child)GD__CHILD_NONE;
+    int rc = open_sources(sources, spec);
+    if (rc < 0)
+        return gd__error_context(rc, "cannot start %s", spec->path);
+
+    int failure = spawn(&pid, spec, sources);
+    close_sources(sources);
+    if (failure) {
+        errno = failure;
+        return gd__error_errno("cannot start %s", spec->path);
+    }
+    return watch(c, pid, spec->path);
+}
+
+/* Whether c->pid can only mean this child's group.
+ *
+ * While our child is unreaped, even dead, the number is its own. If somebody else has reaped it, the kernel still
+ * gives the number to nobody as long as the group has a member. So if another process has the number now, the group
+ * is empty and there is nobody to signal; and if no process has it, what goes by it is what our child left behind. */
+static bool group_is_ours(const struct gd__child *c)
+{
+    if (syscall(SYS_pidfd_send_signal, c->pidfd, 0, NULL, 0) == 0 || errno != ESRCH)
+        return true;
+    return kill(c->pid, 0) < 0 && errno == ESRCH;
+}
+
+void gd__child_signal(struct gd__child *c, int signal)
+{
+    if (c->pid <= 0 || c->pidfd < 0)
+        return;
+    bool reached = group_is_ours(c) && kill(-c->pid, signal) == 0;
+    /* It may have left its group. Twice does no harm with SIGKILL; with others it would be a second request. */
+    if (!reached || signal == SIGKILL)
+        (void)syscall(SYS_pidfd_send_signal, c->pidfd, signal, NULL, 0);
+}
+
+static int wait_now(const struct gd__child *c, siginfo_t *info, int flags)
+{
+    int rc;
+
+    memset(info, 0, sizeof *info); /* si_pid stays 0 if nothing has ended */
+    do {
+        rc = waitid(WAIT_FOR_PIDFD, (id_t)c->pidfd, info, WEXITED | WNOHANG | flags);
+    } while (rc < 0 && errno == EINTR);
+    return rc;
+}
+
+static bool has_ended(const struct gd__child *c)
+{
+    struct pollfd p = { .fd = c->pidfd, .events = POLLIN };
+
+    return poll(&p, 1, 0) == 1;
+}
+
+static struct gd__exit exit_of(const siginfo_t *info)
+{
+    struct gd__exit e = { .known = true };
+
+    if (info->si_code == CLD_EXITED) {
+        e.code = info->si_status;
+    } else {
+        e.signal = info->si_status;
+        e.core = info->si_code == CLD_DUMPED;
+    }
+    return e;
+}
+
+int gd__child_reap(struct gd__child *c, struct gd__exit *out)
+{
+    siginfo_t info, unused;
+
+    if (c->pid <= 0 || c->pidfd < 0)
+        return gd__error(GD_E_INVALID, "no process to reap");
+    /* First look without reaping: the dead leader keeps the number ours while its group is killed. */
+    if (wait_now(c, &info, WNOWAIT) == 0) {
+        if (info.si_pid == 0)
+            return 0;
+        *out = exit_of(&info);
+    } else {
+        if (errno != ECHILD)
+            return gd__error_errno("cannot wait for process %d", (int)c->pid);
+        if (!has_ended(c))
+            return 0;
+        *out = (struct gd__exit){ .known = false };
+    }
+    if (group_is_ours(c))
+        kill(-c->pid, SIGKILL);
+    (void)wait_now(c, &unused, 0); /* ECHILD if it was stolen at the last moment: we know its status already */
+    gd__child_forget(c);
+    return 1;
+}
+
+void gd__child_forget(struct gd__child *c)
+{
+    if (c->pidfd >= 0)
+        close(c->pidfd);
+    *c = (struct gd__child)GD__CHILD_NONE;
+}
+
+void gd__exit_describe(const struct gd__exit *e, char *text, size_t size)
+{
+    if (!e->known) {
+        snprintf(text, size, "ended (status taken by another wait)");
+    } else if (e->signal) {
+        const char *words = signal_words(e->signal);
+
+        snprintf(text, size, "killed by signal %d (%s)%s", e->signal, words ? words : "unknown",
+                 e->core ? ", core dumped" : "");
+    } else {
+        snprintf(text, size, "exited with code %d", e->code);
+    }
+}

@@ -1,0 +1,150 @@
+/* The event loop: epoll, one watch per descriptor, events fetched in batches.
+ *
+ * A callback may remove any watch, also one whose event has been fetched and not yet delivered. The batch therefore
+ * lives in the loop, and removing a watch strikes its events from what is left of the batch.
+ *
+ * Deadlines need better than epoll_wait's millisecond: epoll_pwait2 takes nanoseconds (Linux 5.11). Where the kernel
+ * or a sandbox does not have it we learn so at the first wait and go on with milliseconds, rounded up so that a wait
+ * never ends early and spins.
+ */
+#include "proc/loop.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/fault.h"
+
+#ifdef SYS_epoll_pwait2
+static atomic_bool only_milliseconds; /* epoll_pwait2 was refused once: do not ask again */
+#endif
+
+int gd__loop_open(struct gd__loop *l)
+{
+    l->n_pending = l->at = 0;
+    l->fd = GD__FAULT("epoll") ? -1 : epoll_create1(EPOLL_CLOEXEC);
+    return l->fd < 0 ? gd__error_errno("cannot create an epoll descriptor") : 0;
+}
+
+void gd__loop_close(struct gd__loop *l)
+{
+    if (l->fd >= 0)
+        close(l->fd);
+    l->fd = -1;
+    l->n_pending = l->at = 0;
+}
+
+int gd__loop_add(struct gd__loop *l, struct gd__watch *w, int fd, uint32_t events,
+                 void (*ready)(struct gd__watch *, uint32_t))
+{
+    struct epoll_event e = { .events = events, .data.ptr = w };
+
+    if (GD__FAULT("epoll_add") || epoll_ctl(l->fd, EPOLL_CTL_ADD, fd, &e) < 0)
+        return gd__error_errno("cannot watch descriptor %d", fd);
+    w->fd = fd;
+    w->ready = ready;
+    return 0;
+}
+
+int gd__loop_change(struct gd__loop *l, struct gd__watch *w, uint32_t events)
+{
+    struct epoll_event e = { .events = events, .data.ptr = w };
+
+    if (epoll_ctl(l->fd, EPOLL_CTL_MOD, w->fd, &e) < 0)
+        return gd__error_errno("cannot change the watch of descriptor %d", w->fd);
+    return 0;
+}
+
+void gd__loop_remove(struct gd__loop *l, struct gd__watch *w)
+{
+    struct epoll_event unused = { 0 };
+
+    if (w->fd < 0)
+        return;
+    /* Nothing to do about an error: the descriptor was closed before, so the kernel has forgotten it already. */
+    (void)epoll_ctl(l->fd, EPOLL_CTL_DEL, w->fd, &unused);
+    w->fd = -1;
+    for (int i = l->at; i < l->n_pending; i++) {
+        if (l->pending[i].data.ptr == w)
+            l->pending[i].data.ptr = NULL;
+    }
+}
+
+static int wait_milliseconds(struct gd__loop *l, const uint64_t *left_ns)
+{
+    int ms = -1;
+
+    if (left_ns) {
+        uint64_t up = *left_ns / GD__NS_PER_MS + (*left_ns % GD__NS_PER_MS != 0);
+
+        ms = up > INT_MAX ? INT_MAX : (int)up;
+    }
+    return epoll_wait(l->fd, l->pending, GD__LOOP_BATCH, ms);
+}
+
+/* left_ns NULL: for ever. */
+static int wait_left(struct gd__loop *l, const uint64_t *left_ns)
+{
+#ifdef SYS_epoll_pwait2
+    if (!atomic_load_explicit(&only_milliseconds, memory_order_relaxed)) {
+        struct {
+            int64_t s, ns; /* the kernel's own timespec, whatever libc's is on a 32-bit machine */
+        } t = { 0, 0 };
+        long n;
+
+        if (left_ns) {
+            t.s = (int64_t)(*left_ns / GD__NS_PER_S);
+            t.ns = (int64_t)(*left_ns % GD__NS_PER_S);
+        }
+        n = syscall(SYS_epoll_pwait2, l->fd, l->pending, GD__LOOP_BATCH, left_ns ? &t : NULL, NULL, 0);
+        /* EPERM is what some container sandboxes answer to a call they do not know. */
+        if (n >= 0 || (errno != ENOSYS && errno != EPERM))
+            return (int)n;
+        atomic_store_explicit(&only_milliseconds, true, memory_order_relaxed);
+    }
+#endif
+    return wait_milliseconds(l, left_ns);
+}
+
+static int fetch(struct gd__loop *l, uint64_t until_ns)
+{
+    uint64_t left_ns = 0;
+
+    if (until_ns == GD__NEVER)
+        return wait_left(l, NULL);
+    if (until_ns != 0) {
+        uint64_t now = gd__now_ns();
+
+        left_ns = until_ns > now ? until_ns - now : 0;
+    }
+    return wait_left(l, &left_ns);
+}
+
+int gd__loop_wait(struct gd__loop *l, uint64_t until_ns)
+{
+    int called = 0;
+
+    l->n_pending = l->at = 0;
+    int n = fetch(l, until_ns);
+    if (n < 0)
+        return errno == EINTR ? 0 : gd__error_errno("cannot wait for events");
+
+    l->n_pending = n;
+    while (l->at < l->n_pending) { /* both may change under a callback */
+        struct epoll_event e = l->pending[l->at++];
+        struct gd__watch *w = e.data.ptr;
+
+        if (!w)
+            continue;
+        called++;
+        w->ready(w, e.events);
+    }
+    l->n_pending = l->at = 0;
+    return called;
+}

@@ -1,0 +1,41 @@
+/* An event loop over epoll, for one thread. */
+#ifndef GD_PROC_LOOP_H
+#define GD_PROC_LOOP_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/epoll.h>
+
+/* Embedded in what it belongs to. fd is -1 when it is not watched. */
+struct gd__watch {
+    int fd;
+    void (*ready)(struct gd__watch *w, uint32_t events);
+};
+#define GD__WATCH_NONE \
+    {                  \
+        -1, NULL       \
+    }
+
+enum { GD__LOOP_BATCH = 64 };
+
+struct gd__loop {
+    int fd; /* -1: closed */
+    int n_pending, at;
+    struct epoll_event pending[GD__LOOP_BATCH];
+};
+
+int gd__loop_open(struct gd__loop *l);
+void gd__loop_close(struct gd__loop *l); /* fine twice; does not close watched descriptors */
+
+/* Watches fd (not taken over). events as for epoll: EPOLLIN, EPOLLET... */
+int gd__loop_add(struct gd__loop *l, struct gd__watch *w, int fd, uint32_t events,
+                 void (*ready)(struct gd__watch *, uint32_t));
+int gd__loop_change(struct gd__loop *l, struct gd__watch *w, uint32_t events);
+/* No call of w->ready after this, even for an event already fetched. No-op if not watched. */
+void gd__loop_remove(struct gd__loop *l, struct gd__watch *w);
+
+/* Waits until something is ready or now reaches until_ns (CLOCK_MONOTONIC; GD__NEVER; 0: just look), calls what is
+ * ready. How many were, or a negative code. EINTR counts as nothing ready. Precise to well under a millisecond. */
+int gd__loop_wait(struct gd__loop *l, uint64_t until_ns);
+
+#endif

@@ -1,0 +1,235 @@
+/* SIGINT and SIGTERM, told to every run that asked, through eventfds.
+ *
+ * The handler may run on any thread at any instruction, so it takes no lock: subscribers are an array of atomics.
+ * Leaving is the delicate part, since a handler on another thread may have read the descriptor and not yet written to
+ * it. Handlers are counted on their way in and out; who leaves empties its slot and then sleeps until the count has
+ * been zero. Slot and count are sequentially consistent: a handler that came in too late to be counted finds the
+ * slot empty.
+ *
+ * Where nobody subscribes (a fork of the program that still has our handler, or the moment between the last leaving
+ * and the old handler's return) a signal is handed to the handler that was there before us.
+ */
+#include "proc/signals.h"
+
+#include <errno.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/fault.h"
+
+enum { N_SIGNALS = 2 };
+static const int watched[N_SIGNALS] = { SIGINT, SIGTERM };
+
+static atomic_int slots[GD__SIGNAL_SUBSCRIBERS]; /* fd + 1; 0: free */
+static _Atomic uint32_t handlers_running;        /* also the futex that who leaves sleeps on */
+static atomic_bool someone_leaves;
+static _Atomic pid_t owner; /* the process that subscribed: not its forks */
+
+/* Under the lock, but for the handler's reading of previous[] and displaced[], which are set before it is installed. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static int n_subscribers;
+static struct sigaction previous[N_SIGNALS];
+static bool displaced[N_SIGNALS]; /* somebody once put theirs over ours: it may call ours */
+
+static void handle(int signal, siginfo_t *info, void *context);
+
+static bool handler_is_ours(const struct sigaction *a)
+{
+    return (a->sa_flags & SA_SIGINFO) && a->sa_sigaction == handle;
+}
+
+static void hand_to_previous(int signal, siginfo_t *info, void *context)
+{
+    int i = signal == watched[0] ? 0 : 1;
+    const struct sigaction *p = &previous[i];
+    struct sigaction now;
+
+    /* Somebody else's handler called ours: it has the last word. */
+    if (sigaction(signal, NULL, &now) < 0 || !handler_is_ours(&now))
+        return;
+    if (!(p->sa_flags & SA_SIGINFO) && p->sa_handler == SIG_IGN)
+        return;
+    if (!(p->sa_flags & SA_SIGINFO) && p->sa_handler == SIG_DFL) {
+        sigaction(signal, p, NULL);
+        raise(signal); /* strikes when our handler returns: the signal is blocked in it */
+    } else if (displaced[i]) {
+        return; /* what was there before may call us in turn, for ever */
+    } else if (p->sa_flags & SA_SIGINFO) {
+        p->sa_sigaction(signal, info, context);
+    } else {
+        p->sa_handler(signal);
+    }
+}
+
+static int tell_subscribers(void)
+{
+    static const uint64_t one = 1;
+    int told = 0;
+
+    for (int i = 0; i < GD__SIGNAL_SUBSCRIBERS; i++) {
+        int fd = atomic_load(&slots[i]) - 1;
+
+        if (fd < 0)
+            continue;
+        told++;
+        /* Not write(): that is a cancellation point, and a cancelled thread would never be counted out. */
+        (void)syscall(SYS_write, fd, &one, sizeof one);
+    }
+    return told;
+}
+
+static void handle(int signal, siginfo_t *info, void *context)
+{
+    int saved_errno = errno;
+    int told = 0;
+
+    if (atomic_load(&owner) == getpid()) {
+        atomic_fetch_add(&handlers_running, 1);
+        told = tell_subscribers();
+        if (atomic_fetch_sub(&handlers_running, 1) == 1 && atomic_load(&someone_leaves))
+            (void)syscall(SYS_futex, &handlers_running, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+    }
+    if (!told)
+        hand_to_previous(signal, info, context);
+    errno = saved_errno;
+}
+
+/* Until no handler that may have read the old slots is still running. */
+static void await_handlers(void)
+{
+    uint32_t n;
+
+    atomic_store(&someone_leaves, true);
+    while ((n = atomic_load(&handlers_running)) != 0)
+        (void)syscall(SYS_futex, &handlers_running, FUTEX_WAIT_PRIVATE, n, NULL, NULL, 0);
+    atomic_store(&someone_leaves, false);
+}
+
+static void restore(int i)
+{
+    struct sigaction now;
+
+    if (sigaction(watched[i], NULL, &now) == 0 && handler_is_ours(&now))
+        sigaction(watched[i], &previous[i], NULL);
+    else
+        displaced[i] = true; /* theirs stays */
+}
+
+static int install_one(int i)
+{
+    struct sigaction ours = { .sa_sigaction = handle, .sa_flags = SA_SIGINFO | SA_RESTART | SA_ONSTACK };
+    struct sigaction old;
+
+    sigemptyset(&ours.sa_mask);
+    for (int k = 0; k < N_SIGNALS; k++)
+        sigaddset(&ours.sa_mask, watched[k]);
+    if (GD__FAULT("sigaction") || sigaction(watched[i], &ours, &old) < 0)
+        return gd__error_errno("cannot handle signal %d", watched[i]);
+    /* Ours already: in a fork, or where another handler covered it and has since put it back. previous[] holds. */
+    if (!handler_is_ours(&old))
+        previous[i] = old;
+    return 0;
+}
+
+static int install(void)
+{
+    for (int i = 0; i < N_SIGNALS; i++) {
+        int rc = install_one(i);
+
+        if (rc < 0) {
+            while (i-- > 0)
+                restore(i);
+            return rc;
+        }
+    }
+    return 0;
+}
+
+/* The subscribers that a fork inherits are its parent's. */
+static void disown_parents(void)
+{
+    if (atomic_load(&owner) == getpid())
+        return;
+    for (int i = 0; i < GD__SIGNAL_SUBSCRIBERS; i++)
+        atomic_store(&slots[i], 0);
+    atomic_store(&handlers_running, 0);
+    atomic_store(&someone_leaves, false);
+    n_subscribers = 0;
+    atomic_store(&owner, getpid());
+}
+
+/* Our signals stay blocked while the lock is held: a previous handler may leave by longjmp and never unlock it. */
+static void enter(sigset_t *mask)
+{
+    sigset_t ours;
+
+    sigemptyset(&ours);
+    for (int i = 0; i < N_SIGNALS; i++)
+        sigaddset(&ours, watched[i]);
+    pthread_sigmask(SIG_BLOCK, &ours, mask);
+    pthread_mutex_lock(&lock);
+}
+
+static void leave(const sigset_t *mask)
+{
+    pthread_mutex_unlock(&lock);
+    pthread_sigmask(SIG_SETMASK, mask, NULL);
+}
+
+/* The slot is filled before the handlers go in: no signal comes to ours and finds nobody. */
+static int subscribe_locked(int fd)
+{
+    int token = 0;
+
+    while (token < GD__SIGNAL_SUBSCRIBERS && atomic_load(&slots[token]) != 0)
+        token++;
+    if (token == GD__SIGNAL_SUBSCRIBERS)
+        return gd__error(GD_E_BUSY, "signals: more than %d runs at once", GD__SIGNAL_SUBSCRIBERS);
+    atomic_store(&slots[token], fd + 1);
+    int rc = n_subscribers == 0 ? install() : 0;
+    if (rc < 0) {
+        atomic_store(&slots[token], 0);
+        await_handlers();
+        return rc;
+    }
+    n_subscribers++;
+    return token;
+}
+
+int gd__signals_subscribe(int fd)
+{
+    sigset_t mask;
+
+    if (fd < 0)
+        return gd__error(GD_E_INVALID, "signals: no descriptor to tell");
+    enter(&mask);
+    disown_parents();
+    int rc = subscribe_locked(fd);
+    leave(&mask);
+    return rc;
+}
+
+void gd__signals_unsubscribe(int token)
+{
+    sigset_t mask;
+
+    if (token < 0 || token >= GD__SIGNAL_SUBSCRIBERS)
+        return;
+    enter(&mask);
+    if (atomic_load(&owner) == getpid() && atomic_exchange(&slots[token], 0) != 0) {
+        if (--n_subscribers == 0) {
+            for (int i = 0; i < N_SIGNALS; i++)
+                restore(i);
+        }
+        await_handlers();
+    }
+    leave(&mask);
+}

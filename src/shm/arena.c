@@ -1,0 +1,539 @@
+/* The allocator of a shared region: private books over bytes that others only read.
+ *
+ * Two layers:
+ *   runs    whole pages, first fit by address, joined when freed. The free runs are a treap ordered by offset in which
+ *           each node knows the longest run below it, so that finding, taking and joining are all logarithmic.
+ *   slabs   128 KiB runs at multiples of 128 KiB, each cut into blocks of one size class, with a bitmap of free blocks.
+ *           slab_at[offset / 128 KiB] says which slab, if any, an offset lies in: that is how free knows its layer.
+ *
+ * A small block for which no slab can be had (a region that is nearly full) is given a run of its own.
+ *
+ * Freeing never needs memory: there are never more free runs than runs out, plus one, and room for that many is made
+ * when a run is taken.
+ */
+#include "shm/arena.h"
+
+#include <inttypes.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "shm/layout.h"
+
+#define SLAB_SHIFT 17u
+#define SLAB_SIZE  (UINT64_C(1) << SLAB_SHIFT)
+
+enum {
+    STEP = 64,
+    SLAB_MAX = 32 * 1024, /* the largest block that comes from a slab */
+    CLASSES = 27,
+    MAP_WORDS = (1 << 17) / STEP / 64,
+    NONE = 0 /* index of no run and no slab: entry 0 of each table is unused */
+};
+
+/* From a page on the classes are whole pages, so that blocks lie on pages. */
+static const uint16_t class_size[CLASSES] = { 64,   128,  192,  256,   320,   384,   448,   512,   640,
+                                              768,  896,  1024, 1280,  1536,  1792,  2048,  2560,  3072,
+                                              3584, 4096, 8192, 12288, 16384, 20480, 24576, 28672, 32768 };
+
+struct run { /* a free one */
+    uint64_t first, size, longest;
+    uint32_t priority;
+    uint32_t left, right; /* left: also the link of unused entries */
+};
+
+struct slab {
+    uint64_t first;
+    uint32_t next, prev; /* among those of its class that have a free block; next: also the link of unused entries */
+    uint16_t class;
+    uint16_t n_blocks, n_free;
+    uint16_t word; /* no word of the map before this one has a free block */
+    uint64_t free[MAP_WORDS];
+};
+
+struct freed {
+    uint64_t offset, size;
+};
+
+struct gd__arena {
+    uint64_t managed, used;
+    struct run *runs;
+    uint32_t n_runs, root, unused_run;
+    uint64_t runs_out;
+    uint32_t random;
+    struct slab *slabs;
+    uint32_t n_slabs, unused_slab;
+    uint32_t *slab_at;
+    uint64_t n_slab_at;
+    uint32_t partial[CLASSES]; /* slabs with a free block */
+    uint32_t inverse[CLASSES]; /* ceil(2^32 / class_size): divides exactly below SLAB_SIZE */
+    struct freed *later;       /* the ring of free_later: never full, it has room for all blocks */
+    uint64_t later_mask;
+    uint64_t later_head; /* of the allocating thread */
+    alignas(GD__LINE) _Atomic uint64_t later_tail;
+};
+
+/* ---- free runs: a treap ---- */
+
+static struct run *run_of(const struct gd__arena *a, uint32_t i)
+{
+    return &a->runs[i];
+}
+
+static uint32_t next_random(struct gd__arena *a)
+{
+    a->random ^= a->random << 13;
+    a->random ^= a->random >> 17;
+    a->random ^= a->random << 5;
+    return a->random;
+}
+
+static void update(struct gd__arena *a, uint32_t i)
+{
+    struct run *r = run_of(a, i);
+    r->longest = r->size;
+    if (run_of(a, r->left)->longest > r->longest)
+        r->longest = run_of(a, r->left)->longest; /* entry 0 has 0 */
+    if (run_of(a, r->right)->longest > r->longest)
+        r->longest = run_of(a, r->right)->longest;
+}
+
+/* Parts tree i in what begins before offset and the rest. */
+static void split(struct gd__arena *a, uint32_t i, uint64_t offset, uint32_t *before, uint32_t *rest)
+{
+    if (i == NONE) {
+        *before = *rest = NONE;
+        return;
+    }
+    struct run *r = run_of(a, i);
+    if (r->first < offset) {
+        split(a, r->right, offset, &r->right, rest);
+        *before = i;
+    } else {
+        split(a, r->left, offset, before, &r->left);
+        *rest = i;
+    }
+    update(a, i);
+}
+
+/* All of x lies before all of y. */
+static uint32_t join(struct gd__arena *a, uint32_t x, uint32_t y)
+{
+    if (x == NONE || y == NONE)
+        return x == NONE ? y : x;
+    struct run *rx = run_of(a, x), *ry = run_of(a, y);
+    if (rx->priority > ry->priority) {
+        rx->right = join(a, rx->right, y);
+        update(a, x);
+        return x;
+    }
+    ry->left = join(a, x, ry->left);
+    update(a, y);
+    return y;
+}
+
+static uint32_t last_of(const struct gd__arena *a, uint32_t i)
+{
+    while (i != NONE && run_of(a, i)->right != NONE)
+        i = run_of(a, i)->right;
+    return i;
+}
+
+static uint32_t first_of(const struct gd__arena *a, uint32_t i)
+{
+    while (i != NONE && run_of(a, i)->left != NONE)
+        i = run_of(a, i)->left;
+    return i;
+}
+
+static void forget_run(struct gd__arena *a, uint32_t i)
+{
+    *run_of(a, i) = (struct run){ .left = a->unused_run };
+    a->unused_run = i;
+}
+
+/* Makes [first, first + size) free, in a tree whose runs all lie before (x) or after it (y): joined with neighbours. */
+static void give(struct gd__arena *a, uint64_t first, uint64_t size)
+{
+    uint32_t x, y, gone;
+    split(a, a->root, first, &x, &y);
+    uint32_t before = last_of(a, x), after = first_of(a, y);
+    if (after != NONE && run_of(a, after)->first == first + size) {
+        size += run_of(a, after)->size;
+        split(a, y, first + size, &gone, &y);
+        forget_run(a, gone);
+    }
+    if (before != NONE && run_of(a, before)->first + run_of(a, before)->size == first) {
+        first = run_of(a, before)->first;
+        size += run_of(a, before)->size;
+        split(a, x, first, &x, &gone);
+        forget_run(a, gone);
+    }
+    uint32_t i = a->unused_run;
+    a->unused_run = run_of(a, i)->left;
+    *run_of(a, i) = (struct run){ .first = first, .size = size, .longest = size, .priority = next_random(a) };
+    a->root = join(a, join(a, x, i), y);
+}
+
+static uint64_t aligned(uint64_t offset, uint64_t alignment)
+{
+    return (offset + alignment - 1) & ~(alignment - 1);
+}
+
+static bool run_fits(const struct run *r, uint64_t size, uint64_t alignment)
+{
+    uint64_t skip = aligned(r->first, alignment) - r->first;
+    return skip <= r->size && size <= r->size - skip;
+}
+
+/* The lowest free run that holds size bytes at a multiple of alignment. */
+static uint32_t first_fit(const struct gd__arena *a, uint32_t i, uint64_t size, uint64_t alignment)
+{
+    if (i == NONE || run_of(a, i)->longest < size)
+        return NONE;
+    uint32_t found = first_fit(a, run_of(a, i)->left, size, alignment);
+    if (found != NONE)
+        return found;
+    return run_fits(run_of(a, i), size, alignment) ? i : first_fit(a, run_of(a, i)->right, size, alignment);
+}
+
+/* Makes sure that two more runs can become free than are out now: the two ends of what is cut out of one. */
+static bool reserve_runs(struct gd__arena *a)
+{
+    uint64_t wanted = a->runs_out + 4; /* entry 0, the free run beyond the last one out, the one about to be taken */
+    if (wanted <= a->n_runs)
+        return true;
+    if (wanted > UINT32_MAX / 2)
+        return false;
+    uint32_t n = (uint32_t)wanted * 2;
+    struct run *runs = gd__realloc(a->runs, n * sizeof *runs);
+    if (!runs)
+        return false;
+    a->runs = runs;
+    memset(&runs[a->n_runs], 0, (n - a->n_runs) * sizeof *runs);
+    for (uint32_t i = n; i-- > a->n_runs;) {
+        if (i != NONE)
+            forget_run(a, i);
+    }
+    a->n_runs = n;
+    return true;
+}
+
+/* Takes size bytes (whole pages) at a multiple of alignment. 0: there are none. */
+static uint64_t take(struct gd__arena *a, uint64_t size, uint64_t alignment)
+{
+    uint32_t i = first_fit(a, a->root, size, alignment);
+    if (i == NONE || !reserve_runs(a))
+        return 0;
+    uint64_t first = run_of(a, i)->first, end = first + run_of(a, i)->size;
+    uint64_t offset = aligned(first, alignment);
+    uint32_t x, y, gone;
+    split(a, a->root, first, &x, &y);
+    split(a, y, first + 1, &gone, &y);
+    a->root = join(a, x, y);
+    forget_run(a, gone);
+    if (offset > first)
+        give(a, first, offset - first);
+    if (end > offset + size)
+        give(a, offset + size, end - offset - size);
+    a->runs_out++;
+    return offset;
+}
+
+static void put_back(struct gd__arena *a, uint64_t offset, uint64_t size)
+{
+    give(a, offset, size);
+    a->runs_out--;
+}
+
+/* ---- slabs ---- */
+
+static unsigned class_of(uint64_t size)
+{
+    if (size > 4096)
+        return 18 + (unsigned)((size + 4095) / 4096);
+    if (size <= 512)
+        return (unsigned)((size + STEP - 1) / STEP) - 1;
+    unsigned class = 8;
+    while (class_size[class] < size)
+        class ++;
+    return class;
+}
+
+static void link_slab(struct gd__arena *a, uint32_t i)
+{
+    struct slab *s = &a->slabs[i];
+    uint32_t head = a->partial[s->class];
+    if (head != NONE && a->slabs[head].first < s->first) { /* behind a head that lies lower */
+        s->prev = head;
+        s->next = a->slabs[head].next;
+        a->slabs[head].next = i;
+    } else {
+        s->prev = NONE;
+        s->next = head;
+        a->partial[s->class] = i;
+    }
+    if (s->next != NONE)
+        a->slabs[s->next].prev = i;
+}
+
+static void unlink_slab(struct gd__arena *a, uint32_t i)
+{
+    struct slab *s = &a->slabs[i];
+    if (s->prev != NONE)
+        a->slabs[s->prev].next = s->next;
+    else
+        a->partial[s->class] = s->next;
+    if (s->next != NONE)
+        a->slabs[s->next].prev = s->prev;
+}
+
+static bool reserve_slab(struct gd__arena *a)
+{
+    if (a->unused_slab != NONE)
+        return true;
+    if (a->n_slabs > UINT32_MAX / 4)
+        return false;
+    uint32_t n = a->n_slabs ? a->n_slabs * 2 : 16;
+    struct slab *slabs = gd__realloc(a->slabs, n * sizeof *slabs);
+    if (!slabs)
+        return false;
+    a->slabs = slabs;
+    for (uint32_t i = n; i-- > a->n_slabs;) {
+        slabs[i] = (struct slab){ .next = a->unused_slab };
+        if (i != NONE)
+            a->unused_slab = i;
+    }
+    a->n_slabs = n;
+    return true;
+}
+
+static bool reserve_slab_at(struct gd__arena *a, uint64_t index)
+{
+    if (index < a->n_slab_at)
+        return true;
+    uint64_t n = (index + 1) * 2;
+    uint32_t *slab_at = gd__realloc(a->slab_at, n * sizeof *slab_at);
+    if (!slab_at)
+        return false;
+    memset(&slab_at[a->n_slab_at], 0, (n - a->n_slab_at) * sizeof *slab_at);
+    a->slab_at = slab_at;
+    a->n_slab_at = n;
+    return true;
+}
+
+static void mark_all_free(struct slab *s)
+{
+    memset(s->free, 0, sizeof s->free);
+    for (unsigned i = 0; i < s->n_blocks; i++)
+        s->free[i / 64] |= UINT64_C(1) << (i % 64);
+}
+
+/* A new slab of class, linked. */
+static uint32_t make_slab(struct gd__arena *a, unsigned class)
+{
+    if (!reserve_slab(a))
+        return NONE;
+    uint64_t first = take(a, SLAB_SIZE, SLAB_SIZE);
+    if (!first)
+        return NONE;
+    if (!reserve_slab_at(a, first >> SLAB_SHIFT)) {
+        put_back(a, first, SLAB_SIZE);
+        return NONE;
+    }
+    uint32_t i = a->unused_slab;
+    struct slab *s = &a->slabs[i];
+    a->unused_slab = s->next;
+    s->first = first;
+    s->class = (uint16_t) class;
+    s->n_blocks = s->n_free = (uint16_t)(SLAB_SIZE / class_size[class]);
+    s->word = 0;
+    mark_all_free(s);
+    a->slab_at[first >> SLAB_SHIFT] = i;
+    link_slab(a, i);
+    return i;
+}
+
+static void drop_slab(struct gd__arena *a, uint32_t i)
+{
+    struct slab *s = &a->slabs[i];
+    unlink_slab(a, i);
+    a->slab_at[s->first >> SLAB_SHIFT] = NONE;
+    put_back(a, s->first, SLAB_SIZE);
+    s->next = a->unused_slab;
+    a->unused_slab = i;
+}
+
+/* The pages of slabs that were kept although empty. True if there were any. */
+static bool drop_empty_slabs(struct gd__arena *a)
+{
+    bool any = false;
+    for (unsigned class = 0; class < CLASSES; class ++) {
+        for (uint32_t i = a->partial[class], next; i != NONE; i = next) {
+            next = a->slabs[i].next;
+            if (a->slabs[i].n_free == a->slabs[i].n_blocks) {
+                drop_slab(a, i);
+                any = true;
+            }
+        }
+    }
+    return any;
+}
+
+static uint64_t block_alloc(struct gd__arena *a, unsigned class)
+{
+    uint32_t i = a->partial[class];
+    if (i == NONE && (i = make_slab(a, class)) == NONE)
+        return 0;
+    struct slab *s = &a->slabs[i];
+    while (s->free[s->word] == 0)
+        s->word++;
+    unsigned bit = (unsigned)__builtin_ctzll(s->free[s->word]);
+    s->free[s->word] &= s->free[s->word] - 1;
+    if (--s->n_free == 0)
+        unlink_slab(a, i);
+    a->used += class_size[class];
+    return s->first + (uint64_t)(s->word * 64u + bit) * class_size[class];
+}
+
+static void block_free(struct gd__arena *a, uint32_t i, uint64_t offset)
+{
+    struct slab *s = &a->slabs[i];
+    unsigned block = (unsigned)(((offset - s->first) * a->inverse[s->class]) >> 32);
+    unsigned word = block / 64;
+    s->free[word] |= UINT64_C(1) << (block % 64);
+    if (word < s->word)
+        s->word = (uint16_t)word;
+    a->used -= class_size[s->class];
+    if (s->n_free++ == 0)
+        link_slab(a, i);
+    /* One empty slab per class is kept: a block that comes and goes should not take and give back pages each time. */
+    if (s->n_free == s->n_blocks && (s->next != NONE || s->prev != NONE))
+        drop_slab(a, i);
+}
+
+/* ---- the interface ---- */
+
+static int open_later(struct gd__arena *a, size_t max_blocks)
+{
+    if (max_blocks == 0)
+        return 0;
+    if (max_blocks > SIZE_MAX / 4 / sizeof *a->later)
+        return gd__error(GD_E_NO_MEMORY, "no room for %zu blocks", max_blocks);
+    size_t n = 1;
+    while (n < max_blocks)
+        n *= 2;
+    a->later = gd__calloc(n, sizeof *a->later);
+    if (!a->later)
+        return gd__error_errno("no room for %zu blocks", max_blocks);
+    a->later_mask = n - 1;
+    return 0;
+}
+
+static int open_books(struct gd__arena *a, uint64_t first, uint64_t end)
+{
+    a->random = 2463534242u;
+    for (unsigned class = 0; class < CLASSES; class ++)
+        a->inverse[class] = (uint32_t)(((UINT64_C(1) << 32) + class_size[class] - 1) / class_size[class]);
+    if (!reserve_runs(a))
+        return gd__error_errno("no room for the arena's books");
+    give(a, first, end - first);
+    a->managed = end - first;
+    return 0;
+}
+
+int gd__arena_open(struct gd__arena **out, uint64_t first, uint64_t size, size_t max_blocks)
+{
+    *out = NULL;
+    first = aligned(first ? first : 1, GD__PAGE); /* 0 is no offset: it means failure */
+    uint64_t end = size & ~(uint64_t)(GD__PAGE - 1);
+    if (end <= first)
+        return gd__error(GD_E_INVALID, "an arena needs a page at least: %" PRIu64 " to %" PRIu64, first, size);
+    struct gd__arena *a = gd__calloc(1, sizeof *a);
+    if (!a)
+        return gd__error_errno("arena");
+    int code;
+    if ((code = open_later(a, max_blocks)) < 0 || (code = open_books(a, first, end)) < 0) {
+        gd__arena_close(&a);
+        return code;
+    }
+    *out = a;
+    return 0;
+}
+
+void gd__arena_close(struct gd__arena **a)
+{
+    if (!*a)
+        return;
+    gd__free((*a)->later);
+    gd__free((*a)->slab_at);
+    gd__free((*a)->slabs);
+    gd__free((*a)->runs);
+    gd__free(*a);
+    *a = NULL;
+}
+
+static void empty_later(struct gd__arena *a)
+{
+    uint64_t tail = atomic_load_explicit(&a->later_tail, memory_order_acquire); /* pairs with free_later */
+    for (; a->later_head != tail; a->later_head++) {
+        struct freed *f = &a->later[a->later_head & a->later_mask];
+        gd__arena_free(a, f->offset, f->size);
+    }
+}
+
+static uint64_t run_alloc(struct gd__arena *a, uint64_t size)
+{
+    size = aligned(size, GD__PAGE);
+    uint64_t offset = take(a, size, GD__PAGE);
+    if (!offset && drop_empty_slabs(a))
+        offset = take(a, size, GD__PAGE);
+    if (offset)
+        a->used += size;
+    return offset;
+}
+
+uint64_t gd__arena_alloc(struct gd__arena *a, uint64_t size)
+{
+    if (a->later)
+        empty_later(a);
+    if (size == 0 || size > a->managed) {
+        gd__error(size ? GD_E_TOO_LARGE : GD_E_INVALID, "a block of %" PRIu64 " bytes in an arena of %" PRIu64, size,
+                  a->managed);
+        return 0;
+    }
+    uint64_t offset = size <= SLAB_MAX ? block_alloc(a, class_of(size)) : 0;
+    if (!offset)
+        offset = run_alloc(a, size);
+    if (!offset)
+        gd__error(GD_E_NO_MEMORY, "no room for %" PRIu64 " bytes in an arena of %" PRIu64 ", %" PRIu64 " in use", size,
+                  a->managed, a->used);
+    return offset;
+}
+
+void gd__arena_free(struct gd__arena *a, uint64_t offset, uint64_t size)
+{
+    uint64_t index = offset >> SLAB_SHIFT;
+    uint32_t slab = index < a->n_slab_at ? a->slab_at[index] : NONE;
+    if (slab != NONE) {
+        block_free(a, slab, offset);
+        return;
+    }
+    size = aligned(size, GD__PAGE);
+    a->used -= size;
+    put_back(a, offset, size);
+}
+
+void gd__arena_free_later(struct gd__arena *a, uint64_t offset, uint64_t size)
+{
+    uint64_t tail = atomic_load_explicit(&a->later_tail, memory_order_relaxed);
+    a->later[tail & a->later_mask] = (struct freed){ .offset = offset, .size = size };
+    atomic_store_explicit(&a->later_tail, tail + 1, memory_order_release); /* pairs with empty_later */
+}
+
+uint64_t gd__arena_used(const struct gd__arena *a)
+{
+    return a->used;
+}

@@ -1,0 +1,242 @@
+/* The two rings between the dispatcher and one worker process: both ends. See layout.h for the protocol.
+ *
+ * What runs once per task is inline; what waits, rings or complains is in channel.c and port.c.
+ *
+ * A channel is made for one process and thrown away with it: a worker's replacement gets new memory.
+ */
+#ifndef GD_SHM_CHANNEL_H
+#define GD_SHM_CHANNEL_H
+
+#include <stdbool.h>
+#include <string.h>
+
+#include <gpu_dispatch/error.h>
+
+#include "shm/layout.h"
+#include "shm/region.h"
+
+/* ---- the dispatcher's end ---- */
+
+struct gd__channel_spec {
+    struct gd__worker_config config; /* capacities, ids, spin...; sizes and offsets are filled in by open */
+    const void *args;
+    uint64_t result_bytes; /* wanted room for result bytes (sparse); may be halved down to 1 MiB */
+};
+
+struct gd__channel {
+    struct gd__region tasks, results;
+    int task_bell, result_bell; /* eventfds, non-blocking: a worker that fills one can't hold us up; -1: none */
+    struct gd__task_header *out;
+    const struct gd__result_header *in;
+    struct gd__task_slot *task_slots;
+    const struct gd__result_slot *result_slots;
+    uint64_t task_mask, result_mask;
+    uint64_t task_capacity, result_capacity;
+    uint64_t data_offset; /* private copies: the worker can't change what we check against */
+    uint64_t result_region_size;
+    uint64_t task_tail;   /* next position to append at */
+    uint64_t published;   /* limit as we last stored it */
+    uint64_t result_head; /* next result record to read */
+    uint64_t result_tail; /* tail as last read and checked */
+    uint32_t rung;        /* the worker's sleep that was last rung for */
+};
+
+int gd__channel_open(struct gd__channel *c, const struct gd__channel_spec *spec);
+void gd__channel_close(struct gd__channel *c); /* fine twice and on a zeroed one with fds -1 */
+
+/* The slot to fill for the next task; never fails: the caller keeps task_tail - finished <= task_capacity. */
+static inline struct gd__task_slot *gd__channel_append(struct gd__channel *c)
+{
+    return &c->task_slots[c->task_tail++ & c->task_mask];
+}
+
+/* Rings the worker's bell for the sleep it says it is in, unless that was done. */
+void gd__channel_ring(struct gd__channel *c, uint32_t sleep);
+
+/* After something was stored for the worker to see: wakes it if it sleeps. */
+static inline void gd__channel_wake(struct gd__channel *c)
+{
+    gd__full_fence(); /* pairs with the one in port.c's sleep */
+    uint32_t sleep = atomic_load_explicit(&c->in->sleeping, memory_order_relaxed);
+    if (__builtin_expect(sleep != 0, 0))
+        gd__channel_ring(c, sleep);
+}
+
+/* Lets the worker see what was appended, and rings its bell if it sleeps. */
+static inline void gd__channel_publish(struct gd__channel *c)
+{
+    if (c->published == c->task_tail)
+        return;
+    c->published = c->task_tail;
+    atomic_store_explicit(&c->out->limit, c->task_tail, memory_order_release); /* pairs with claim's acquire */
+    gd__channel_wake(c);
+}
+
+/* Takes back tasks from position keep on. Returns the new end: what lies in [returned, old end) is ours again.
+ * A worker that lies about `claimed` only gets to keep more. */
+uint64_t gd__channel_take_back(struct gd__channel *c, uint64_t keep);
+
+/* The two rarer parts of next: 1 or GD_E_PROTOCOL. */
+int gd__channel_bad_tail(const struct gd__channel *c, uint64_t tail);
+int gd__channel_far_bytes(const struct gd__channel *c, const struct gd__result_slot *record, const void **bytes,
+                          uint64_t *size);
+
+/* Copies the next result record to *out. 1, 0 if there is none, GD_E_PROTOCOL with words if the worker's memory makes
+ * no sense: a tail that goes back or runs ahead, a kind that is none, bytes outside its region. For bytes not in the
+ * slot, *bytes points into the region; for inline ones, into *out. */
+static inline int gd__channel_next(struct gd__channel *c, struct gd__result_slot *out, const void **bytes,
+                                   uint64_t *size)
+{
+    if (c->result_head == c->result_tail) {
+        uint64_t tail = atomic_load_explicit(&c->in->tail, memory_order_acquire); /* pairs with commit's release */
+        if (tail == c->result_head)
+            return 0;
+        if (__builtin_expect(tail - c->result_head > c->result_capacity, 0)) /* one that went back is far ahead too */
+            return gd__channel_bad_tail(c, tail);
+        c->result_tail = tail;
+    }
+    memcpy(out, &c->result_slots[c->result_head & c->result_mask], sizeof *out);
+    __asm__ volatile("" ::: "memory"); /* what is checked below is the copy, not the worker's memory read again */
+    if (__builtin_expect((unsigned)out->kind - 1u < GD__R_KINDS - 1u && out->inline_size <= GD__INLINE_MAX, 1)) {
+        *bytes = out->bytes;
+        *size = out->inline_size;
+    } else if (gd__channel_far_bytes(c, out, bytes, size) < 0) {
+        return GD_E_PROTOCOL;
+    }
+    c->result_head++;
+    return 1;
+}
+
+/* True if there is a record (or a broken tail): what to look at again before sleeping. */
+static inline bool gd__channel_has_result(const struct gd__channel *c)
+{
+    return atomic_load_explicit(&c->in->tail, memory_order_acquire) != c->result_head;
+}
+
+/* Tells the worker that records below `consumed` were read and the bytes of those below `released` are no longer
+ * looked at. released <= consumed. */
+void gd__channel_done(struct gd__channel *c, uint64_t consumed, uint64_t released);
+
+void gd__channel_cancel(struct gd__channel *c, uint64_t below); /* sets `cancel`; the socket byte is the caller's */
+void gd__channel_stop(struct gd__channel *c);                   /* sets `stop` and rings */
+
+/* What the worker was in the middle of, as far as it says: clamped to [from, task_tail], so safe to use. */
+struct gd__progress {
+    uint64_t started; /* positions below it were started */
+    uint64_t loading;
+    uint64_t start_ns;
+};
+void gd__channel_progress(const struct gd__channel *c, uint64_t from, struct gd__progress *out);
+
+/* ---- the worker's end ---- */
+
+struct gd__port {
+    struct gd__region tasks, results, arena;
+    int task_bell, result_bell;
+    const struct gd__task_header *in;
+    struct gd__result_header *out;
+    const struct gd__task_slot *task_slots;
+    struct gd__result_slot *result_slots;
+    const struct gd__arena_header *arena_head;
+    struct gd__worker_config config; /* copied and checked */
+    uint64_t task_mask, result_mask;
+    uint64_t next;  /* next task position to claim */
+    uint64_t limit; /* as last read */
+    uint64_t result_tail;
+    uint64_t consumed;       /* as last read */
+    uint64_t published;      /* result_tail at the last look at whether the dispatcher sleeps */
+    uint32_t sleep;          /* number of our last sleep */
+    uint32_t rung;           /* the dispatcher's sleep that was last rung for */
+    struct gd__bytes *bytes; /* the result bytes: see bytes.h */
+};
+
+/* Maps what came over the boot socket. Takes over the descriptors. */
+int gd__port_open(struct gd__port *p, const struct gd__boot *boot, const int fds[GD__BOOT_FDS]);
+void gd__port_close(struct gd__port *p);
+
+/* Waits (spins, then sleeps) until there is a task at position `next` that may be claimed, or stop. Does not claim.
+ * 1: there is; 0: stop was asked and nothing is left. */
+int gd__port_wait(struct gd__port *p);
+
+/* 1 if there is a task to claim, without waiting. */
+static inline int gd__port_poll(struct gd__port *p)
+{
+    if (p->next >= p->limit)
+        p->limit = atomic_load_explicit(&p->in->limit, memory_order_acquire);
+    return p->next < p->limit;
+}
+
+/* Rings the dispatcher's bell for the sleep it is in, unless that was done. */
+void gd__port_ring(struct gd__port *p, uint32_t sleep);
+
+/* After a full fence: wakes the dispatcher if it sleeps and anything was committed since the last look. */
+static inline void gd__port_wake(struct gd__port *p)
+{
+    if (p->published == p->result_tail)
+        return;
+    p->published = p->result_tail;
+    uint32_t sleep = atomic_load_explicit(&p->arena_head->sleeping, memory_order_relaxed);
+    if (__builtin_expect(sleep != 0, 0))
+        gd__port_ring(p, sleep);
+}
+
+/* Claims n tasks from `next` on (a whole batch). True: they are ours, next has moved on. False: they were taken back;
+ * nothing changed. Publishes pending results in the same fence. */
+static inline bool gd__port_claim(struct gd__port *p, uint64_t n)
+{
+    uint64_t end = p->next + n;
+    atomic_store_explicit(&p->out->claimed, end, memory_order_relaxed);
+    gd__full_fence(); /* pairs with the one in take_back, and with the one of a dispatcher going to sleep */
+    gd__port_wake(p);
+    p->limit = atomic_load_explicit(&p->in->limit, memory_order_acquire);
+    if (__builtin_expect(p->limit >= end, 1)) {
+        p->next = end;
+        return true;
+    }
+    atomic_store_explicit(&p->out->claimed, p->next, memory_order_relaxed);
+    return false;
+}
+
+static inline const struct gd__task_slot *gd__port_task(const struct gd__port *p, uint64_t position)
+{
+    return &p->task_slots[position & p->task_mask];
+}
+
+/* Says that process is about to be entered for positions below `below`, at now. */
+static inline void gd__port_started(struct gd__port *p, uint64_t below, uint64_t now_ns)
+{
+    atomic_store_explicit(&p->out->start_ns, now_ns, memory_order_relaxed);
+    atomic_store_explicit(&p->out->started, below, memory_order_release);
+}
+
+/* Waits until the result ring has room. */
+void gd__port_wait_room(struct gd__port *p);
+
+/* Waits until `released` is more than it was, for want of room for result bytes; returns it. Everything committed is
+ * flushed first. Only useful while records with bytes are out. */
+uint64_t gd__port_wait_released(struct gd__port *p, uint64_t was);
+
+/* The slot for the next result record (waits for room if the ring is full); filled by the caller, then committed. */
+static inline struct gd__result_slot *gd__port_result(struct gd__port *p)
+{
+    if (__builtin_expect(p->result_tail - p->consumed > p->result_mask, 0))
+        gd__port_wait_room(p);
+    return &p->result_slots[p->result_tail & p->result_mask];
+}
+
+/* Makes it readable (tail). Does not wake the dispatcher: gd__port_flush() or gd__port_claim() does. */
+static inline void gd__port_commit(struct gd__port *p)
+{
+    atomic_store_explicit(&p->out->tail, ++p->result_tail, memory_order_release); /* pairs with next's acquire */
+}
+
+/* Wakes the dispatcher if it sleeps and anything was committed since the last flush. */
+static inline void gd__port_flush(struct gd__port *p)
+{
+    if (p->published == p->result_tail)
+        return;
+    gd__full_fence(); /* pairs with the one of a dispatcher going to sleep */
+    gd__port_wake(p);
+}
+
+#endif

@@ -1,0 +1,208 @@
+/* The byte layout of the memory that the dispatcher and a worker share.
+ * Version GD__LAYOUT_VERSION; this file is its only home.
+ *
+ * Three memfds, all sealed against shrinking, growing and further seals:
+ *
+ *   task region     the dispatcher writes, this worker reads (F_SEAL_FUTURE_WRITE)
+ *     0      struct gd__task_header
+ *     4096   struct gd__task_slot [task_capacity]           the task ring
+ *     ...    setup arguments, args_size bytes
+ *
+ *   result region   this worker writes, the dispatcher reads
+ *     0      struct gd__result_header
+ *     4096   struct gd__result_slot [result_capacity]       the result ring
+ *     data_offset .. region_size   result bytes (sparse; a page costs memory once it is touched)
+ *
+ *   arena           the dispatcher writes, every worker reads (F_SEAL_FUTURE_WRITE)
+ *     0      struct gd__arena_header
+ *     4096 .. size   payloads (sparse)
+ *
+ * Positions in rings count from 0 and never wrap (64 bits); a slot is position & (capacity - 1).
+ *
+ * Who may run what. The dispatcher appends tasks and publishes `limit`; the worker may start position p only
+ * after   claimed = p + 1; full fence; limit > p.   The dispatcher takes back what was not started by
+ *         limit = r; full fence; read claimed (c).   All positions >= max(r, c) are then its own again, and it sets
+ * limit = max(r, c). At least one side sees the other's store, so no position is both run and taken back.
+ * A worker that loses (limit <= p after its claim) sets claimed = p and waits.
+ *
+ * Sleeping. A side that is about to sleep stores `sleeping` = n, full fence, looks once more, and sleeps on its
+ * eventfd; it stores 0 when awake. A side that has published something does a full fence, and rings the other's
+ * eventfd only if it reads sleeping != 0. n is 1, or the number of this sleep (2, 3, ..., then 2 again): a number that
+ * has been rung for need not be rung for again, however much is published before the sleeper is up. The sleeper
+ * empties its eventfd before it looks, so what it looks at is never older than the ring it swallowed.
+ *
+ * The dispatcher trusts nothing in the result region: it copies, then checks.
+ */
+#ifndef GD_SHM_LAYOUT_H
+#define GD_SHM_LAYOUT_H
+
+#include <stdalign.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define GD__LAYOUT_VERSION 1u
+#define GD__TASK_MAGIC     0x314b534154444743ull /* "CGDTASK1" */
+#define GD__RESULT_MAGIC   0x3153455244474347ull
+#define GD__ARENA_MAGIC    0x314e455241444743ull
+#define GD__PAGE           4096u
+#define GD__LINE           64u
+#define GD__INLINE_MAX     24u /* payloads and results of up to this many bytes travel in the slot */
+
+/* The full fence of the protocol. ThreadSanitizer does not know fences: for it, a read-modify-write that is one. */
+#if defined(__SANITIZE_THREAD__)
+#define GD__TSAN 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define GD__TSAN 1
+#endif
+#endif
+static inline void gd__full_fence(void)
+{
+#ifdef GD__TSAN
+    _Atomic int own = 0;
+    atomic_fetch_add(&own, 1);
+#elif defined(__x86_64__)
+    __asm__ volatile("lock; orl $0, (%%rsp)" ::: "memory", "cc"); /* a third of the mfence that clang would use */
+#else
+    atomic_thread_fence(memory_order_seq_cst);
+#endif
+}
+
+/* The number of the next sleep, given that of the last (0: none yet). */
+static inline uint32_t gd__next_sleep(uint32_t last)
+{
+    return last < 2 || last == UINT32_MAX ? 2 : last + 1;
+}
+
+/* Payload of a task, wherever it is described: inline when size <= GD__INLINE_MAX, else in the arena. */
+struct gd__payload {
+    uint64_t size;
+    union {
+        struct {
+            uint64_t offset;    /* in the arena */
+            uint64_t allocated; /* how large the block there is: the dispatcher's */
+        };
+        unsigned char bytes[GD__INLINE_MAX];
+    };
+};
+
+enum gd__task_flags {
+    GD__TASK_SOLO = 1u, /* suspected of crashing: nothing else is to be in progress beside it */
+};
+
+struct gd__task_slot {
+    uint64_t task_id;
+    uint32_t attempt;
+    uint16_t batch; /* how many tasks of this batch begin at this slot, itself included (>= 1) */
+    uint16_t flags; /* enum gd__task_flags */
+    struct gd__payload payload;
+    uint64_t reserved[2];
+};
+_Static_assert(sizeof(struct gd__task_slot) == 64, "a task slot is one cache line");
+
+struct gd__worker_config { /* set once, before the worker starts */
+    uint64_t magic;
+    uint32_t version;
+    uint32_t generation; /* of this worker's memory: its restarts */
+    int32_t worker_id;
+    int32_t gpu_id;
+    uint64_t seed;
+    uint64_t task_region_size;
+    uint64_t result_region_size;
+    uint64_t arena_size;
+    uint64_t arena_hot_size; /* the part worth pinning, from offset 0 */
+    uint64_t task_capacity;
+    uint64_t result_capacity;
+    uint64_t data_offset; /* of result bytes in the result region */
+    uint64_t args_offset; /* in the task region */
+    uint64_t args_size;
+    uint64_t spin_ns;      /* how long to spin before sleeping */
+    uint32_t report_start; /* 1: send GD__R_STARTED records */
+    uint32_t batch_size;
+    uint32_t io_threads;
+    uint32_t load_ahead;
+    int64_t nice_cpu; /* reserved: -1 */
+};
+
+struct gd__task_header {
+    struct gd__worker_config config;
+    alignas(GD__LINE) _Atomic uint64_t limit;    /* tasks at positions below it may be claimed */
+    alignas(GD__LINE) _Atomic uint64_t consumed; /* result records below it have been read: their slots are free */
+    _Atomic uint64_t released;                   /* result records below it: their bytes are free too */
+    alignas(GD__LINE) _Atomic uint64_t cancel;   /* tasks at positions below it are to stop */
+    _Atomic uint32_t stop;                       /* 1: clean up and exit when no task is left below limit */
+};
+_Static_assert(sizeof(struct gd__task_header) <= GD__PAGE, "task header fits its page");
+
+struct gd__result_header {
+    uint64_t magic; /* written by the worker when it has mapped everything */
+    uint32_t version;
+    uint32_t pid;
+    alignas(GD__LINE) _Atomic uint64_t tail; /* result records below it are whole */
+    alignas(GD__LINE) _Atomic uint64_t claimed;
+    _Atomic uint64_t started;  /* process has been entered for positions below it (a batch counts whole) */
+    _Atomic uint64_t loading;  /* load has been entered for positions below it; 0 without load() */
+    _Atomic uint64_t start_ns; /* when position started - 1 was started */
+    alignas(GD__LINE) _Atomic uint32_t sleeping; /* not 0: the worker sleeps on its task bell */
+};
+_Static_assert(sizeof(struct gd__result_header) <= GD__PAGE, "result header fits its page");
+
+struct gd__arena_header {
+    uint64_t magic;
+    uint64_t size;
+    alignas(GD__LINE) _Atomic uint32_t sleeping; /* not 0: the dispatcher sleeps, ring the result bell */
+};
+
+enum gd__record_kind {
+    GD__R_READY = 1,      /* setup done */
+    GD__R_SETUP_FAILED,   /* bytes: the words */
+    GD__R_STARTED,        /* position, task_id, attempt, start_ns */
+    GD__R_SUCCESS,        /* bytes: the result */
+    GD__R_ERROR,          /* bytes: the words; retry if any are left */
+    GD__R_ERROR_FINAL,    /* bytes: the words */
+    GD__R_OUT_OF_MEMORY,  /* bytes: the words */
+    GD__R_DEVICE_LOST,    /* bytes: the words */
+    GD__R_CANCELLED,      /* stopped as asked */
+    GD__R_CLEANUP_FAILED, /* bytes: the words */
+    GD__R_BYE,            /* cleanup done, about to exit */
+    GD__R_KINDS
+};
+
+/* Results come in the order of positions. */
+struct gd__result_slot {
+    uint8_t kind;        /* enum gd__record_kind */
+    uint8_t inline_size; /* result bytes in the slot; 0xff: they are at offset, size */
+    uint16_t safe_batch; /* non-zero: the largest batch that did not run out of memory */
+    uint32_t attempt;
+    uint64_t position;
+    uint64_t start_ns;
+    uint64_t end_ns;
+    union {
+        unsigned char bytes[GD__INLINE_MAX];
+        struct {
+            uint64_t offset; /* in the result region */
+            uint64_t size;
+        };
+    };
+    uint64_t task_id;
+};
+_Static_assert(sizeof(struct gd__result_slot) == 64, "a result slot is one cache line");
+#define GD__NOT_INLINE 0xffu
+
+/* What a worker finds on the socket it inherits as descriptor GD__BOOT_FD (named by GD__BOOT_ENV): one message
+ * with this struct and GD__BOOT_FDS descriptors. After that the dispatcher sends one byte 'c' for each cancelled
+ * task; end of file means that the dispatcher is gone. */
+#define GD__BOOT_ENV "GPU_DISPATCH_WORKER_FD"
+#define GD__BOOT_FD  3
+enum gd__boot_fd { GD__FD_TASKS, GD__FD_RESULTS, GD__FD_ARENA, GD__FD_TASK_BELL, GD__FD_RESULT_BELL, GD__BOOT_FDS };
+struct gd__boot {
+    uint64_t magic; /* GD__TASK_MAGIC */
+    uint32_t version;
+    uint32_t reserved;
+    uint64_t task_region_size;
+    uint64_t result_region_size;
+    uint64_t arena_size;
+};
+
+#endif

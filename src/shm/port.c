@@ -1,0 +1,256 @@
+/* The worker's end of the rings.
+ *
+ * All waiting is one function, sleep_until(): flush what was committed, spin for
+ * a while, then announce a sleep, look once more, and sleep on the task bell.
+ * What is waited for is a task or the end, room in the result ring, or the
+ * release of result bytes; the dispatcher rings the same bell for all of them.
+ *
+ * The bell is part of our own process: user code that closes it has left this
+ * worker deaf. It says so on stderr, which goes into the crash report, and dies.
+ */
+#include "shm/channel.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/fault.h"
+#include "shm/bytes.h"
+
+enum {
+    SPINS_PER_CLOCK = 32 /* looks between two looks at the clock */
+};
+
+/* ---- opening ---- */
+
+static void close_fd(int *fd)
+{
+    if (*fd >= 0)
+        close(*fd);
+    *fd = -1;
+}
+
+/* Attaches all three regions; each call takes its descriptor over, so every one must be made. */
+static int attach_regions(struct gd__port *p, const struct gd__boot *boot, const int fds[GD__BOOT_FDS])
+{
+    int tasks = gd__region_attach(&p->tasks, fds[GD__FD_TASKS], boot->task_region_size, 0);
+    int results = gd__region_attach(&p->results, fds[GD__FD_RESULTS], boot->result_region_size, 1);
+    int arena = gd__region_attach(&p->arena, fds[GD__FD_ARENA], boot->arena_size, 0);
+    return tasks < 0 ? tasks : results < 0 ? results : arena;
+}
+
+static bool is_capacity(uint64_t n)
+{
+    return n > 0 && (n & (n - 1)) == 0;
+}
+
+/* True if count items of size bytes fit between offset and end. */
+static bool fits(uint64_t offset, uint64_t count, uint64_t size, uint64_t end)
+{
+    return offset <= end && count <= (end - offset) / size;
+}
+
+static int check_config(const struct gd__port *p)
+{
+    const struct gd__worker_config *c = &p->config;
+    if (c->magic != GD__TASK_MAGIC || p->arena_head->magic != GD__ARENA_MAGIC)
+        return gd__error(GD_E_PROTOCOL, "the shared memory is not a dispatcher's");
+    if (c->version != GD__LAYOUT_VERSION)
+        return gd__error(GD_E_VERSION, "the dispatcher has layout %" PRIu32 ", this library %u", c->version,
+                         GD__LAYOUT_VERSION);
+    bool good = c->task_region_size == p->tasks.size && c->result_region_size == p->results.size &&
+                c->arena_size == p->arena.size && is_capacity(c->task_capacity) && is_capacity(c->result_capacity) &&
+                fits(GD__PAGE, c->task_capacity, sizeof(struct gd__task_slot), p->tasks.size) &&
+                fits(GD__PAGE, c->result_capacity, sizeof(struct gd__result_slot), c->data_offset) &&
+                c->data_offset < p->results.size && fits(c->args_offset, c->args_size, 1, p->tasks.size);
+    return good ? 0 : gd__error(GD_E_PROTOCOL, "the dispatcher's configuration makes no sense");
+}
+
+static void set_views(struct gd__port *p)
+{
+    p->in = p->tasks.base;
+    p->task_slots = (const struct gd__task_slot *)((const char *)p->tasks.base + GD__PAGE);
+    p->out = p->results.base;
+    p->result_slots = (struct gd__result_slot *)((char *)p->results.base + GD__PAGE);
+    p->arena_head = p->arena.base;
+    p->config = p->in->config;
+}
+
+static int check_boot(const struct gd__boot *boot)
+{
+    if (boot->magic != GD__TASK_MAGIC)
+        return gd__error(GD_E_PROTOCOL, "what came over the boot socket is not from a dispatcher");
+    if (boot->version != GD__LAYOUT_VERSION)
+        return gd__error(GD_E_VERSION, "the dispatcher has layout %" PRIu32 ", this library %u", boot->version,
+                         GD__LAYOUT_VERSION);
+    if (boot->task_region_size < GD__PAGE || boot->result_region_size < GD__PAGE || boot->arena_size < GD__PAGE)
+        return gd__error(GD_E_PROTOCOL, "the dispatcher's shared memory is too small");
+    return 0;
+}
+
+int gd__port_open(struct gd__port *p, const struct gd__boot *boot, const int fds[GD__BOOT_FDS])
+{
+    *p = (struct gd__port){
+        .tasks = GD__REGION_NONE,
+        .results = GD__REGION_NONE,
+        .arena = GD__REGION_NONE,
+        .task_bell = fds[GD__FD_TASK_BELL],
+        .result_bell = fds[GD__FD_RESULT_BELL],
+    };
+    int code = attach_regions(p, boot, fds);
+    int boot_code = check_boot(boot); /* the better reason of the two */
+    if (boot_code < 0)
+        code = boot_code;
+    if (code < 0)
+        goto fail;
+    set_views(p);
+    if ((code = check_config(p)) < 0)
+        goto fail;
+    if ((code = gd__bytes_open(&p->bytes, p->config.data_offset, p->results.size)) < 0)
+        goto fail;
+    p->task_mask = p->config.task_capacity - 1;
+    p->result_mask = p->config.result_capacity - 1;
+    p->out->version = GD__LAYOUT_VERSION;
+    p->out->pid = (uint32_t)getpid();
+    p->out->magic = GD__RESULT_MAGIC;
+    return 0;
+fail:
+    gd__port_close(p);
+    return gd__error_context(code, "worker's memory");
+}
+
+void gd__port_close(struct gd__port *p)
+{
+    gd__bytes_close(&p->bytes);
+    gd__region_close(&p->arena);
+    gd__region_close(&p->results);
+    gd__region_close(&p->tasks);
+    close_fd(&p->task_bell);
+    close_fd(&p->result_bell);
+}
+
+/* ---- ringing and sleeping ---- */
+
+_Noreturn static void deaf(const char *what)
+{
+    dprintf(STDERR_FILENO, "gpu_dispatch: %s: %m (did the worker's code close descriptors it did not open?)\n", what);
+    abort();
+}
+
+void gd__port_ring(struct gd__port *p, uint32_t sleep)
+{
+    if (sleep != 1 && sleep == p->rung)
+        return;
+    p->rung = sleep;
+    uint64_t one = 1;
+    ssize_t n;
+    do
+        n = write(p->result_bell, &one, sizeof one);
+    while (n < 0 && errno == EINTR);
+    if (n < 0 && errno != EAGAIN) /* full: it rings already */
+        deaf("the dispatcher cannot be woken");
+}
+
+/* Sleeps until the bell has rung, and takes the ring off it. */
+static void await_bell(int bell)
+{
+    struct pollfd wait = { .fd = bell, .events = POLLIN };
+    int n = poll(&wait, 1, -1);
+    if (n < 0 && (errno == EINTR || errno == EAGAIN || errno == ENOMEM))
+        return;
+    uint64_t rings;
+    if (n < 0 || (read(bell, &rings, sizeof rings) < 0 && errno != EAGAIN && errno != EINTR))
+        deaf("the worker's bell is broken");
+}
+
+typedef bool ready_fn(struct gd__port *p, uint64_t was);
+
+static inline void relax(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("isb");
+#endif
+}
+
+static bool spin_until(struct gd__port *p, ready_fn *ready, uint64_t was)
+{
+    if (p->config.spin_ns == 0)
+        return ready(p, was);
+    uint64_t end_ns = gd__now_ns() + p->config.spin_ns;
+    do {
+        for (int i = 0; i < SPINS_PER_CLOCK; i++) {
+            if (ready(p, was))
+                return true;
+            relax();
+        }
+    } while (gd__now_ns() < end_ns);
+    return false;
+}
+
+static void sleep_until(struct gd__port *p, ready_fn *ready, uint64_t was)
+{
+    if (ready(p, was))
+        return;
+    gd__port_flush(p);
+    if (spin_until(p, ready, was))
+        return;
+    for (;;) {
+        p->sleep = gd__next_sleep(p->sleep);
+        atomic_store_explicit(&p->out->sleeping, p->sleep, memory_order_relaxed);
+        gd__full_fence(); /* pairs with the one in channel_wake: it sees us asleep or we see what it published */
+        if (ready(p, was))
+            break;
+        await_bell(p->task_bell);
+    }
+    atomic_store_explicit(&p->out->sleeping, 0, memory_order_relaxed);
+}
+
+static bool stopped(const struct gd__port *p)
+{
+    return atomic_load_explicit(&p->in->stop, memory_order_acquire) != 0;
+}
+
+static bool has_task_or_stop(struct gd__port *p, uint64_t was)
+{
+    (void)was;
+    return gd__port_poll(p) || stopped(p);
+}
+
+int gd__port_wait(struct gd__port *p)
+{
+    sleep_until(p, has_task_or_stop, 0);
+    if (gd__port_poll(p)) /* after the look at stop: what was published before it counts */
+        return 1;
+    gd__port_flush(p);
+    return 0;
+}
+
+static bool has_room(struct gd__port *p, uint64_t was)
+{
+    (void)was;
+    p->consumed = atomic_load_explicit(&p->in->consumed, memory_order_acquire);
+    return p->result_tail - p->consumed <= p->result_mask;
+}
+
+void gd__port_wait_room(struct gd__port *p)
+{
+    sleep_until(p, has_room, 0);
+}
+
+static bool has_released(struct gd__port *p, uint64_t was)
+{
+    return atomic_load_explicit(&p->in->released, memory_order_acquire) > was;
+}
+
+uint64_t gd__port_wait_released(struct gd__port *p, uint64_t was)
+{
+    sleep_until(p, has_released, was);
+    return atomic_load_explicit(&p->in->released, memory_order_acquire);
+}

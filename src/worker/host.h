@@ -1,0 +1,161 @@
+/* The worker host: what its files share, and what the dispatcher asks about this process.
+ *
+ *   main.c     becoming a worker (boot message, guardian thread) or remembering how to start one
+ *   host.c     setup, the loops over tasks and batches, cleanup
+ *   loader.c   load() on I/O threads, ahead of process
+ *   result.c   gd_result_...() and gd_worker_...(), result records
+ *
+ * Only the main thread touches the port, except for result bytes (under bytes_lock) and `loading` (under the loader's
+ * lock). The guardian thread reads `cancel` and `current`.
+ */
+#ifndef GD_WORKER_HOST_H
+#define GD_WORKER_HOST_H
+
+#include <gpu_dispatch/worker.h>
+#include <pthread.h>
+#include <stdalign.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "shm/channel.h"
+
+/* What a worker process exits with. 0: in good order. */
+#define GD__EXIT_SETUP       1  /* setup failed (a record says why) */
+#define GD__EXIT_BOOT        70 /* it could not even begin: the last line of stderr says why */
+#define GD__EXIT_DEVICE_LOST 71 /* process said so (a record says why) */
+#define GD__EXIT_ORPHAN      72 /* the dispatcher is gone, and this is not the leader of its process group */
+
+/* Where GD_KILL can end a worker, in the order of its life; loading and loaded with load() only. See base/fault.h. */
+#define GD__KILL_POINTS(X)                                                        \
+    X("boot")   /* boot message received, nothing mapped */                       \
+    X("mapped") /* shared memory mapped */                                        \
+    X("before_setup")                                                             \
+    X("after_setup")                                                              \
+    X("ready")       /* ready record committed and flushed */                     \
+    X("waiting")     /* about to wait for a task */                               \
+    X("claimed")     /* task or batch claimed, not started */                     \
+    X("loading")     /* on an I/O thread, said to be loading, load not entered */ \
+    X("loaded")      /* on an I/O thread, load returned */                        \
+    X("started")     /* said to be started, process not entered */                \
+    X("processed")   /* process returned, nothing written */                      \
+    X("result_half") /* result slot partly filled, not committed */               \
+    X("committed")   /* result committed, dispatcher not woken */                 \
+    X("flushed")     /* dispatcher woken */                                       \
+    X("before_cleanup")                                                           \
+    X("after_cleanup")                                                            \
+    X("before_bye")                                                               \
+    X("after_bye")
+
+#define GD__NO_POSITION UINT64_MAX
+#define GD__WORDS_MAX   65536u /* of a failure; longer ones are cut between characters */
+
+/* ---- what the dispatcher asks (main.c) ---- */
+
+const struct gd_worker_ops *gd__worker_registered(void); /* NULL: gd_worker_main() was never called */
+char *const *gd__worker_argv(void);                      /* as main had it; NULL likewise */
+
+/* This process was started as a worker, whether or not its main calls gd_worker_main(): a dispatcher here would start
+ * itself without end. */
+bool gd__in_worker_process(void);
+
+/* ---- inside a worker ---- */
+
+/* A success of size bytes (in `bytes`, or at `offset` of the result region), or a failure whose words are in `bytes`
+ * or `words`. */
+struct gd_result {
+    struct gd_worker *worker;
+    enum gd__record_kind kind;
+    uint64_t size;
+    uint64_t offset; /* 0: no room taken in the region */
+    char *words;     /* ours; NULL: they fit `bytes` */
+    alignas(16) unsigned char bytes[GD__INLINE_MAX];
+};
+
+enum gd__entry_state {
+    GD__ENTRY_CLAIMED, /* and, with load(), waiting for an I/O thread */
+    GD__ENTRY_LOADING,
+    GD__ENTRY_LOADED,
+    GD__ENTRY_DONE, /* its result is settled: to be committed in its turn */
+};
+
+/* A task that is claimed and has no result record yet. */
+struct gd__entry {
+    struct gd_task task;
+    struct gd_result result;
+    uint64_t position;
+    uint64_t start_ns;
+    uint64_t end_ns; /* 0: not known yet */
+    enum gd__entry_state state;
+    bool to_unload; /* load succeeded, unload has not been called */
+};
+
+struct gd__loader;
+
+struct gd_worker {
+    struct gd__port port;
+    struct gd_worker_ops ops;
+    struct gd_result own; /* the words of setup and cleanup */
+    void *user;
+    int lifeline; /* the boot socket: end of file when the dispatcher is gone */
+
+    struct gd__entry *entries; /* by position & entry_mask; positions head .. port.next - 1 are in use */
+    uint64_t entry_mask;
+    uint64_t head;            /* the first position without a result record */
+    uint64_t batch_size;      /* >= 1 */
+    uint64_t safe_batch;      /* 0: nothing has run out of memory yet */
+    struct gd__entry **batch; /* scratch of batch_size each, for process_batch */
+    const struct gd_task **batch_tasks;
+    struct gd_result **batch_results;
+
+    struct gd__loader *loader;  /* NULL: no load() */
+    pthread_mutex_t bytes_lock; /* used beside a loader only */
+
+    /* First position being processed (or whose load is waited for); with interrupt() it changes under its lock, so
+     * that no task is interrupted for another. */
+    _Atomic uint64_t current;
+    pthread_mutex_t current_lock;
+    uint64_t interrupted; /* position + 1 that interrupt() was called for */
+};
+
+/* host.c */
+_Noreturn void gd__host_run(struct gd_worker *w); /* port, ops and lifeline are set */
+uint64_t gd__host_cancel_below(const struct gd_worker *w);
+void gd__entry_unload(struct gd_worker *w, struct gd__entry *e);
+
+static inline struct gd__entry *gd__entry_at(const struct gd_worker *w, uint64_t position)
+{
+    return &w->entries[position & w->entry_mask];
+}
+
+/* Suspected of crashing: nothing else may be in progress beside it. */
+static inline bool gd__is_solo(const struct gd_worker *w, uint64_t position)
+{
+    return gd__port_task(&w->port, position)->flags & GD__TASK_SOLO;
+}
+
+/* loader.c */
+/* Tasks that may be claimed and not finished. */
+uint64_t gd__loader_bound(const struct gd_worker *w);
+int gd__loader_start(struct gd_worker *w);
+/* Has claimed tasks loaded: all that may be beside the one at head. Returns the first position that may not be yet. */
+uint64_t gd__loader_hand(struct gd_worker *w);
+void gd__loader_await(struct gd_worker *w, uint64_t position); /* until its load is over */
+/* Ends the I/O threads; what is being loaded is waited for, what is loaded is unloaded. */
+void gd__loader_stop(struct gd_worker *w);
+
+/* result.c */
+void gd__result_init(struct gd_result *r, struct gd_worker *w); /* once per object */
+void gd__result_reset(struct gd_result *r);                     /* back to an empty success */
+/* Settles what the user's function `who` returned: a failure without words gets some, if need be from the thread's
+ * error text. That must not speak for a later failure too: forget it after the last use. */
+void gd__result_settle(struct gd_result *r, int code, const char *who);
+void gd__words_forget(void);
+int gd__result_fail(struct gd_result *r, enum gd__record_kind kind, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+/* Writes a record with the bytes of r (NULL: none) and position, times and so on of e (NULL: none), and commits it. */
+void gd__record_put(struct gd_worker *w, enum gd__record_kind kind, const struct gd__entry *e, struct gd_result *r);
+void gd__thread_is_loading(uint64_t position);         /* this thread is an I/O thread, at that position */
+size_t gd__words_fit(const char *text, size_t length); /* without a character cut in two at the end */
+
+#endif

@@ -1,0 +1,183 @@
+/* Loading ahead: load() on I/O threads while process runs.
+ *
+ * The main thread claims tasks and hands them over; the I/O threads take them in order of position. One lock guards
+ * it all. Each position goes through (state of its entry):
+ *
+ *   CLAIMED  --I/O thread takes it--> LOADING --load ok--> LOADED --process, commit--> (gone)
+ *                                             --failed or cancelled--> DONE --commit--> (gone)
+ *
+ * Before load is entered for a position, `loading` in shared memory is above it: if this process dies, every task
+ * whose load had begun is known. At most gd__loader_bound() tasks are claimed and not finished, the one being processed
+ * included. A task that is suspected of crashing (GD__TASK_SOLO) is neither loaded beside others nor others beside it.
+ */
+#include <errno.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/fault.h"
+#include "worker/host.h"
+
+struct gd__loader {
+    pthread_mutex_t lock;
+    pthread_cond_t work; /* handed or stop has changed: for I/O threads */
+    pthread_cond_t done; /* a load is over: for the main thread */
+    uint64_t taken;      /* positions below it were taken by an I/O thread */
+    uint64_t handed;     /* positions below it may be */
+    bool stop;
+    unsigned n_threads;
+    pthread_t threads[];
+};
+
+static unsigned wanted_threads(const struct gd_worker *w)
+{
+    return w->port.config.io_threads ? w->port.config.io_threads : 1;
+}
+
+uint64_t gd__loader_bound(const struct gd_worker *w)
+{
+    uint64_t ahead = w->port.config.load_ahead;
+    return ahead ? ahead : 2 * (uint64_t)wanted_threads(w);
+}
+
+/* ---- the I/O threads ---- */
+
+static void call_load(struct gd_worker *w, struct gd__entry *e)
+{
+    int code = w->ops.load(w, &e->task, &e->result);
+    if (code) {
+        gd__result_settle(&e->result, code, "load");
+        gd__words_forget();
+    }
+}
+
+static void load(struct gd_worker *w, struct gd__entry *e)
+{
+    gd__thread_is_loading(e->position);
+    GD__KILL_POINT("loading");
+    e->start_ns = gd__now_ns();
+    if (gd__host_cancel_below(w) > e->position)
+        gd_result_cancelled(&e->result);
+    else
+        call_load(w, e);
+    GD__KILL_POINT("loaded");
+}
+
+static void finish_load(struct gd__loader *l, struct gd__entry *e)
+{
+    bool loaded = e->result.kind == GD__R_SUCCESS;
+    if (!loaded)
+        e->end_ns = gd__now_ns();
+    e->to_unload = loaded;
+    e->state = loaded ? GD__ENTRY_LOADED : GD__ENTRY_DONE;
+    pthread_cond_signal(&l->done);
+}
+
+static void *io_thread(void *arg)
+{
+    struct gd_worker *w = arg;
+    struct gd__loader *l = w->loader;
+    pthread_mutex_lock(&l->lock);
+    for (;;) {
+        while (!l->stop && l->taken == l->handed)
+            pthread_cond_wait(&l->work, &l->lock);
+        if (l->stop)
+            break;
+        struct gd__entry *e = gd__entry_at(w, l->taken++);
+        e->state = GD__ENTRY_LOADING;
+        atomic_store_explicit(&w->port.out->loading, l->taken, memory_order_release);
+        pthread_mutex_unlock(&l->lock);
+        load(w, e);
+        pthread_mutex_lock(&l->lock);
+        finish_load(l, e);
+    }
+    pthread_mutex_unlock(&l->lock);
+    return NULL;
+}
+
+/* ---- the main thread ---- */
+
+static int start_thread(struct gd_worker *w, unsigned i)
+{
+    struct gd__loader *l = w->loader;
+    int failed = GD__FAULT("thread") ? ENOMEM : pthread_create(&l->threads[i], NULL, io_thread, w);
+    if (failed) {
+        errno = failed;
+        return gd__error_errno("can't start I/O thread %u of %u", i + 1, wanted_threads(w));
+    }
+    pthread_setname_np(l->threads[i], "gd-io");
+    l->n_threads = i + 1;
+    return 0;
+}
+
+int gd__loader_start(struct gd_worker *w)
+{
+    unsigned n = wanted_threads(w);
+    struct gd__loader *l = gd__calloc(1, sizeof *l + n * sizeof l->threads[0]);
+    if (!l)
+        return gd__error_errno("room for %u I/O threads", n);
+    pthread_mutex_init(&l->lock, NULL);
+    pthread_cond_init(&l->work, NULL);
+    pthread_cond_init(&l->done, NULL);
+    w->loader = l;
+    for (unsigned i = 0; i < n; i++) {
+        int code = start_thread(w, i);
+        if (code < 0) {
+            gd__loader_stop(w);
+            return code;
+        }
+    }
+    return 0;
+}
+
+/* Every position before this one may be loaded. */
+static bool may_load(const struct gd_worker *w, uint64_t position)
+{
+    return position == w->head || !(gd__is_solo(w, position) || gd__is_solo(w, w->head));
+}
+
+uint64_t gd__loader_hand(struct gd_worker *w)
+{
+    struct gd__loader *l = w->loader;
+    pthread_mutex_lock(&l->lock);
+    uint64_t before = l->handed;
+    while (l->handed < w->port.next && may_load(w, l->handed))
+        l->handed++;
+    uint64_t handed = l->handed;
+    if (handed - before == 1)
+        pthread_cond_signal(&l->work);
+    else if (handed != before)
+        pthread_cond_broadcast(&l->work);
+    pthread_mutex_unlock(&l->lock);
+    return handed;
+}
+
+void gd__loader_await(struct gd_worker *w, uint64_t position)
+{
+    struct gd__loader *l = w->loader;
+    struct gd__entry *e = gd__entry_at(w, position);
+    pthread_mutex_lock(&l->lock);
+    while (e->state == GD__ENTRY_CLAIMED || e->state == GD__ENTRY_LOADING)
+        pthread_cond_wait(&l->done, &l->lock);
+    pthread_mutex_unlock(&l->lock);
+}
+
+void gd__loader_stop(struct gd_worker *w)
+{
+    struct gd__loader *l = w->loader;
+    if (!l)
+        return;
+    pthread_mutex_lock(&l->lock);
+    l->stop = true;
+    pthread_cond_broadcast(&l->work);
+    pthread_mutex_unlock(&l->lock);
+    for (unsigned i = 0; i < l->n_threads; i++)
+        pthread_join(l->threads[i], NULL);
+    for (uint64_t position = w->head; position < l->taken; position++)
+        gd__entry_unload(w, gd__entry_at(w, position));
+    pthread_cond_destroy(&l->done);
+    pthread_cond_destroy(&l->work);
+    pthread_mutex_destroy(&l->lock);
+    w->loader = NULL;
+    gd__free(l);
+}

@@ -1,0 +1,279 @@
+/* The one call at the top of main: in a process that a dispatcher started it becomes the worker and does not return;
+ * anywhere else it remembers how such a process is started.
+ *
+ * A worker has the boot socket's number in its environment. It takes the variable out (its own children are no
+ * workers), receives the shared memory, and leaves the socket to the guardian thread, which
+ *
+ *   on a byte 'c'       calls interrupt(), if what was cancelled still runs
+ *   on end of file      the dispatcher is gone: kills this process and its whole group
+ *
+ * The parent-death signal alone would not do: it has a gap before it is set, and spares this process's children.
+ *
+ * A boot that fails writes one line to stderr and exits with GD__EXIT_BOOT (70).
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "base/fault.h"
+#include "worker/host.h"
+
+enum { MOST_OPS = 4096 /* bytes: a table that says it is larger was never given its size */ };
+
+static struct {
+    bool called;
+    struct gd_worker_ops ops;
+    char **argv; /* the array is ours, the strings are main's */
+} registered;
+
+static bool is_worker;
+static struct gd_worker this_worker;
+static char refusal[1024]; /* why this worker's table can't be used */
+
+const struct gd_worker_ops *gd__worker_registered(void)
+{
+    return registered.called ? &registered.ops : NULL;
+}
+
+char *const *gd__worker_argv(void)
+{
+    return registered.argv;
+}
+
+bool gd__in_worker_process(void)
+{
+    return is_worker || getenv(GD__BOOT_ENV) != NULL;
+}
+
+/* ---- the table of functions ---- */
+
+static bool all_zero(const unsigned char *bytes, size_t n)
+{
+    while (n > 0 && bytes[n - 1] == 0)
+        n--;
+    return n == 0;
+}
+
+/* Copies what this library knows of the table: one from an older header is shorter, one from a newer may be longer if
+ * it asks for nothing new. */
+static int copy_ops(struct gd_worker_ops *out, const struct gd_worker_ops *ops)
+{
+    if (!ops)
+        return gd__error(GD_E_INVALID, "gd_worker_main: ops is NULL: give it a filled struct gd_worker_ops");
+    if (ops->size < sizeof ops->size || ops->size > MOST_OPS)
+        return gd__error(GD_E_INVALID,
+                         "gd_worker_ops.size is %zu: set it to sizeof(struct gd_worker_ops) so that versions can be "
+                         "told apart",
+                         ops->size);
+    size_t known = ops->size < sizeof *out ? ops->size : sizeof *out;
+    if (!all_zero((const unsigned char *)ops + known, ops->size - known))
+        return gd__error(GD_E_VERSION,
+                         "gd_worker_ops has functions that this libgpu_dispatch does not know (%zu bytes, %zu known): "
+                         "run with the library of the header it was built with, or newer",
+                         ops->size, sizeof *out);
+    memset(out, 0, sizeof *out);
+    memcpy(out, ops, known);
+    out->size = sizeof *out;
+    if (!out->process && !out->process_batch)
+        return gd__error(GD_E_INVALID, "gd_worker_ops has neither process nor process_batch: set one of them to the "
+                                       "function that does a task");
+    return 0;
+}
+
+/* The setup of a worker whose table is no good: the dispatcher is told why. */
+static int refuse(struct gd_worker *w, const struct gd_setup *s)
+{
+    (void)s;
+    return gd_worker_error(w, "%s", refusal);
+}
+
+/* ---- boot ---- */
+
+_Noreturn static void boot_failed(const char *format, ...) __attribute__((format(printf, 1, 2)));
+_Noreturn static void boot_failed(const char *format, ...)
+{
+    char words[2048];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(words, sizeof words, format, args);
+    va_end(args);
+    fprintf(stderr, "gpu_dispatch worker %d: can't start: %s\n", (int)getpid(), words);
+    _exit(GD__EXIT_BOOT);
+}
+
+static int socket_from(const char *text)
+{
+    char *end;
+    errno = 0;
+    long fd = strtol(text, &end, 10);
+    if (errno || end == text || *end || fd < 0 || fd > 1 << 20)
+        boot_failed("%s=%s is no descriptor (it is set by a dispatcher for its workers: unset it)", GD__BOOT_ENV, text);
+    return (int)fd;
+}
+
+static void take_fds(struct msghdr *m, int fds[GD__BOOT_FDS])
+{
+    struct cmsghdr *c = CMSG_FIRSTHDR(m);
+    if (!c || c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS ||
+        c->cmsg_len != CMSG_LEN(GD__BOOT_FDS * sizeof fds[0]) || (m->msg_flags & (MSG_CTRUNC | MSG_TRUNC)))
+        boot_failed("the boot message does not carry %d descriptors", (int)GD__BOOT_FDS);
+    memcpy(fds, CMSG_DATA(c), GD__BOOT_FDS * sizeof fds[0]);
+}
+
+static void receive_boot(int fd, struct gd__boot *boot, int fds[GD__BOOT_FDS])
+{
+    union {
+        struct cmsghdr align;
+        char room[CMSG_SPACE(GD__BOOT_FDS * sizeof(int))];
+    } control;
+    struct iovec io = { boot, sizeof *boot };
+    struct msghdr m = { .msg_iov = &io, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control };
+    ssize_t n;
+    do
+        n = recvmsg(fd, &m, MSG_CMSG_CLOEXEC);
+    while (n < 0 && errno == EINTR);
+    if (n < 0)
+        boot_failed("no boot message on descriptor %d: %s", fd, strerror(errno));
+    if (n == 0)
+        boot_failed("the dispatcher is gone");
+    /* The version stands before anything that another version might have changed. */
+    if ((size_t)n >= offsetof(struct gd__boot, reserved) && boot->magic == GD__TASK_MAGIC &&
+        boot->version != GD__LAYOUT_VERSION)
+        boot_failed("its dispatcher speaks version %u and this libgpu_dispatch version %u: run both with one library",
+                    boot->version, GD__LAYOUT_VERSION);
+    if ((size_t)n != sizeof *boot || boot->magic != GD__TASK_MAGIC)
+        boot_failed("the boot message is not one of a dispatcher");
+    take_fds(&m, fds);
+}
+
+/* Which process of its worker this is must be known before the first kill point, when nothing is mapped yet. */
+static void begin_faults(const int fds[GD__BOOT_FDS])
+{
+#ifdef GD_TEST_HOOKS
+    struct gd__worker_config config = { 0 };
+    if (pread(fds[GD__FD_TASKS], &config, sizeof config, 0) == (ssize_t)sizeof config)
+        gd__fault_worker(config.generation);
+#else
+    (void)fds;
+#endif
+    GD__KILL_POINT("boot");
+}
+
+/* ---- the guardian ---- */
+
+/* Once per task; under the lock, so that it can't hit the task after it. */
+static void interrupt_current(struct gd_worker *w)
+{
+    if (!w->ops.interrupt)
+        return;
+    pthread_mutex_lock(&w->current_lock);
+    uint64_t current = atomic_load_explicit(&w->current, memory_order_relaxed);
+    if (current != GD__NO_POSITION && gd__host_cancel_below(w) > current && w->interrupted != current + 1) {
+        w->interrupted = current + 1;
+        w->ops.interrupt(w);
+    }
+    pthread_mutex_unlock(&w->current_lock);
+}
+
+_Noreturn static void die_with_group(void)
+{
+    if (getpgrp() == getpid())
+        kill(0, SIGKILL);
+    _exit(GD__EXIT_ORPHAN);
+}
+
+static void *guardian(void *arg)
+{
+    struct gd_worker *w = arg;
+    for (;;) {
+        char byte = 0;
+        ssize_t n = recv(w->lifeline, &byte, 1, 0);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            die_with_group();
+        if (byte == 'c')
+            interrupt_current(w);
+    }
+}
+
+/* Signals are the main thread's: the guardian must not run a handler of the user's. */
+static void start_guardian(struct gd_worker *w)
+{
+    sigset_t all, before;
+    pthread_t thread;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int failed = GD__FAULT("thread") ? ENOMEM : pthread_create(&thread, NULL, guardian, w);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (failed)
+        boot_failed("no thread: %s", strerror(failed));
+    pthread_setname_np(thread, "gd-guardian");
+    pthread_detach(thread);
+}
+
+_Noreturn static void become_worker(const char *socket_text, const struct gd_worker_ops *ops)
+{
+    struct gd_worker *w = &this_worker;
+    struct gd__boot boot;
+    int fds[GD__BOOT_FDS];
+    is_worker = true;
+    w->ops = *ops;
+    w->lifeline = socket_from(socket_text);
+    unsetenv(GD__BOOT_ENV);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    signal(SIGTTOU, SIG_IGN); /* in a process group of its own it may still write to the terminal */
+    receive_boot(w->lifeline, &boot, fds);
+    fcntl(w->lifeline, F_SETFD, FD_CLOEXEC);
+    begin_faults(fds);
+
+    atomic_init(&w->current, GD__NO_POSITION);
+    pthread_mutex_init(&w->current_lock, NULL);
+    pthread_mutex_init(&w->bytes_lock, NULL);
+    start_guardian(w);
+    if (gd__port_open(&w->port, &boot, fds) < 0)
+        boot_failed("%s", gd_error_text());
+    GD__KILL_POINT("mapped");
+    gd__host_run(w);
+}
+
+/* ---- the dispatching program ---- */
+
+/* The strings stay main's, but the order in which main has them may change (getopt does that). */
+static int remember(const int *argc, char **argv, const struct gd_worker_ops *ops)
+{
+    if (!argc || !argv || *argc < 0)
+        return gd__error(GD_E_INVALID, "gd_worker_main: give it main's own &argc and argv");
+    char **copy = gd__calloc((size_t)*argc + 1, sizeof copy[0]);
+    if (!copy)
+        return gd__error_errno("gd_worker_main: room for %d arguments", *argc);
+    memcpy(copy, argv, (size_t)*argc * sizeof copy[0]);
+    gd__free(registered.argv);
+    registered.argv = copy;
+    registered.ops = *ops;
+    registered.called = true;
+    return 0;
+}
+
+int gd_worker_main(const int *argc, char **argv, const struct gd_worker_ops *ops)
+{
+    struct gd_worker_ops known;
+    int code = copy_ops(&known, ops);
+    const char *socket_text = getenv(GD__BOOT_ENV);
+    if (socket_text && code < 0) {
+        snprintf(refusal, sizeof refusal, "%s", gd_error_text());
+        known = (struct gd_worker_ops){ .size = sizeof known, .setup = refuse };
+    }
+    if (socket_text)
+        become_worker(socket_text, &known);
+    return code < 0 ? code : remember(argc, argv, &known);
+}

@@ -1,0 +1,317 @@
+/* What user code calls on a result and on its worker, and how a result becomes a record.
+ *
+ * A result of up to GD__INLINE_MAX bytes is kept in struct gd_result and travels in the record. A larger one is
+ * written into the result region by the user's own code; the record names it. The words of a failure stay in private
+ * memory until the record is written, so that failing takes no shared memory in advance.
+ *
+ * When the result region is full the main thread waits for the dispatcher to release some of it. An I/O thread does
+ * not (there is one bell per process, and it is the main thread's): its allocation fails.
+ */
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "base/fault.h"
+#include "shm/bytes.h"
+#include "worker/host.h"
+
+/* What an I/O thread is loading; on any other thread none. */
+static _Thread_local uint64_t loading_position = GD__NO_POSITION;
+static _Thread_local bool is_io_thread;
+
+void gd__thread_is_loading(uint64_t position)
+{
+    is_io_thread = true;
+    loading_position = position;
+}
+
+/* ---- the worker ---- */
+
+int gd_worker_id(const struct gd_worker *w)
+{
+    return w->port.config.worker_id;
+}
+
+int gd_worker_gpu_id(const struct gd_worker *w)
+{
+    return w->port.config.gpu_id;
+}
+
+void gd_worker_set_user(struct gd_worker *w, void *user)
+{
+    w->user = user;
+}
+
+void *gd_worker_user(const struct gd_worker *w)
+{
+    return w->user;
+}
+
+void gd_worker_arena(const struct gd_worker *w, const void **base, size_t *size)
+{
+    *base = w->port.arena.base;
+    *size = w->port.config.arena_hot_size;
+}
+
+bool gd_task_cancelled(const struct gd_worker *w)
+{
+    uint64_t position = loading_position;
+    if (position == GD__NO_POSITION)
+        position = atomic_load_explicit(&w->current, memory_order_relaxed);
+    return gd__host_cancel_below(w) > position; /* never more than GD__NO_POSITION */
+}
+
+/* ---- room in the result region ---- */
+
+static void lock_bytes(struct gd_worker *w)
+{
+    if (w->loader)
+        pthread_mutex_lock(&w->bytes_lock);
+}
+
+static void unlock_bytes(struct gd_worker *w)
+{
+    if (w->loader)
+        pthread_mutex_unlock(&w->bytes_lock);
+}
+
+static void drop_room(struct gd_worker *w, uint64_t offset)
+{
+    lock_bytes(w);
+    gd__bytes_drop(w->port.bytes, offset);
+    unlock_bytes(w);
+}
+
+/* Offset of size bytes, or 0 with the error text set. */
+static uint64_t take_room(struct gd_worker *w, uint64_t size)
+{
+    struct gd__port *p = &w->port;
+    uint64_t all = p->config.result_region_size - p->config.data_offset;
+    uint64_t released = atomic_load_explicit(&p->in->released, memory_order_acquire);
+    for (;;) {
+        lock_bytes(w);
+        gd__bytes_release(p->bytes, released);
+        uint64_t offset = gd__bytes_alloc(p->bytes, size);
+        unlock_bytes(w);
+        if (offset || size > all || is_io_thread || released >= p->result_tail)
+            return offset;
+        released = gd__port_wait_released(p, released);
+    }
+}
+
+/* ---- the result ---- */
+
+void gd__result_init(struct gd_result *r, struct gd_worker *w)
+{
+    memset(r, 0, sizeof *r);
+    r->worker = w;
+    r->kind = GD__R_SUCCESS;
+}
+
+void gd__result_reset(struct gd_result *r)
+{
+    if (r->offset) {
+        drop_room(r->worker, r->offset);
+        r->offset = 0;
+    }
+    if (r->words) {
+        gd__free(r->words);
+        r->words = NULL;
+    }
+    r->size = 0;
+    r->kind = GD__R_SUCCESS;
+}
+
+void *gd_result_alloc(struct gd_result *r, size_t size)
+{
+    gd__result_reset(r);
+    if (size > GD__INLINE_MAX) {
+        r->offset = take_room(r->worker, size);
+        if (!r->offset)
+            return NULL;
+    }
+    r->size = size;
+    return r->offset ? (char *)r->worker->port.results.base + r->offset : (char *)r->bytes;
+}
+
+int gd_result_truncate(struct gd_result *r, size_t size)
+{
+    if (r->kind != GD__R_SUCCESS || size > r->size)
+        return gd__error(GD_E_INVALID, "gd_result_truncate: a result of %zu bytes can't be made %zu long",
+                         r->kind == GD__R_SUCCESS ? (size_t)r->size : 0, size);
+    r->size = size;
+    return 0;
+}
+
+int gd_result_set(struct gd_result *r, const void *data, size_t size)
+{
+    void *room = gd_result_alloc(r, size);
+    if (!room)
+        return size > r->worker->port.config.result_region_size - r->worker->port.config.data_offset ? GD_E_TOO_LARGE
+                                                                                                     : GD_E_NO_MEMORY;
+    if (size)
+        memcpy(room, data, size);
+    return 0;
+}
+
+/* ---- failures ---- */
+
+size_t gd__words_fit(const char *text, size_t length)
+{
+    size_t lead = length; /* behind the last byte that begins a character */
+    while (lead > 0 && length - lead < 3 && ((unsigned char)text[lead - 1] & 0xc0) == 0x80)
+        lead--;
+    if (lead == 0)
+        return length;
+    unsigned char first = (unsigned char)text[lead - 1];
+    size_t needs = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : first >= 0xc0 ? 2 : 1;
+    return length - (lead - 1) < needs ? lead - 1 : length;
+}
+
+/* Room for the words of r, besides its own few bytes. What can't be had is cut off. */
+static char *words_room(struct gd_result *r, size_t length)
+{
+    if (length > GD__INLINE_MAX)
+        r->words = gd__calloc(1, length + 1);
+    return r->words;
+}
+
+__attribute__((format(printf, 3, 0))) static int fail_v(struct gd_result *r, enum gd__record_kind kind,
+                                                        const char *format, va_list args)
+{
+    va_list again;
+    char small[GD__INLINE_MAX + 1] = "";
+    gd__result_reset(r);
+    va_copy(again, args);
+    int whole = vsnprintf(small, sizeof small, format, again);
+    va_end(again);
+    size_t length = whole < 0 ? 0 : (size_t)whole < GD__WORDS_MAX ? (size_t)whole : GD__WORDS_MAX;
+    if (words_room(r, length)) {
+        vsnprintf(r->words, length + 1, format, args);
+        r->size = gd__words_fit(r->words, length);
+    } else {
+        r->size = gd__words_fit(small, length < GD__INLINE_MAX ? length : GD__INLINE_MAX);
+        memcpy(r->bytes, small, r->size);
+    }
+    r->kind = kind;
+    return kind == GD__R_OUT_OF_MEMORY ? GD_E_NO_MEMORY : GD_E_FAILED;
+}
+
+int gd__result_fail(struct gd_result *r, enum gd__record_kind kind, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    int code = fail_v(r, kind, format, args);
+    va_end(args);
+    return code;
+}
+
+/* The public failures differ in their kind only. */
+#define FAILURE(name, object, result, kind)              \
+    int name(object, const char *format, ...)            \
+    {                                                    \
+        va_list args;                                    \
+        va_start(args, format);                          \
+        int code = fail_v((result), kind, format, args); \
+        va_end(args);                                    \
+        return code;                                     \
+    }
+FAILURE(gd_result_error, struct gd_result *r, r, GD__R_ERROR)
+FAILURE(gd_result_error_final, struct gd_result *r, r, GD__R_ERROR_FINAL)
+FAILURE(gd_result_out_of_memory, struct gd_result *r, r, GD__R_OUT_OF_MEMORY)
+FAILURE(gd_result_device_lost, struct gd_result *r, r, GD__R_DEVICE_LOST)
+FAILURE(gd_worker_error, struct gd_worker *w, &w->own, GD__R_ERROR)
+#undef FAILURE
+
+int gd_result_cancelled(struct gd_result *r)
+{
+    return gd__result_fail(r, GD__R_CANCELLED, "%s", "");
+}
+
+static bool is_our_code(int code)
+{
+    return code < 0 && strcmp(gd_error_name(code), "GD_E_UNKNOWN") != 0;
+}
+
+void gd__words_forget(void)
+{
+    gd__error(GD_OK, "%s", "");
+}
+
+void gd__result_settle(struct gd_result *r, int code, const char *who)
+{
+    if (code == 0 || r->kind != GD__R_SUCCESS)
+        return;
+    enum gd__record_kind kind = code == GD_E_NO_MEMORY ? GD__R_OUT_OF_MEMORY : GD__R_ERROR;
+    bool has_text = strcmp(gd_error_text(), gd_error_words(GD_OK)) != 0;
+    if (!is_our_code(code))
+        gd__result_fail(r, kind, "%s returned %d", who, code);
+    else
+        gd__result_fail(r, kind, "%s", has_text ? gd_error_text() : gd_error_words(code));
+}
+
+/* ---- records ---- */
+
+/* Moves words that don't fit a slot into the result region, or what fits into the slot if there is no room. */
+static void place_words(struct gd_result *r)
+{
+    struct gd_worker *w = r->worker;
+    r->offset = take_room(w, r->size);
+    if (r->offset) {
+        memcpy((char *)w->port.results.base + r->offset, r->words, r->size);
+    } else {
+        r->size = gd__words_fit(r->words, GD__INLINE_MAX);
+        memcpy(r->bytes, r->words, r->size);
+    }
+    gd__free(r->words);
+    r->words = NULL;
+}
+
+/* A large result that was made shorter than what travels in a slot. */
+static void shrink_to_slot(struct gd_result *r)
+{
+    memcpy(r->bytes, (const char *)r->worker->port.results.base + r->offset, r->size);
+    drop_room(r->worker, r->offset);
+    r->offset = 0;
+}
+
+static void put_far_bytes(struct gd_worker *w, struct gd__result_slot *slot, struct gd_result *r)
+{
+    lock_bytes(w);
+    gd__bytes_bind(w->port.bytes, r->offset, w->port.result_tail);
+    unlock_bytes(w);
+    slot->inline_size = GD__NOT_INLINE;
+    slot->offset = r->offset;
+    slot->size = r->size;
+    r->offset = 0; /* the record's now */
+}
+
+void gd__record_put(struct gd_worker *w, enum gd__record_kind kind, const struct gd__entry *e, struct gd_result *r)
+{
+    if (r && r->words)
+        place_words(r);
+    else if (r && r->offset && r->size <= GD__INLINE_MAX)
+        shrink_to_slot(r);
+    struct gd__result_slot *slot = gd__port_result(&w->port);
+    slot->kind = (uint8_t)kind;
+    slot->safe_batch = (uint16_t)w->safe_batch;
+    slot->attempt = e ? e->task.attempt : 0;
+    slot->position = e ? e->position : 0;
+    slot->start_ns = e ? e->start_ns : 0;
+    slot->end_ns = e ? e->end_ns : 0;
+    if (e && r) /* the result of a task */
+        GD__KILL_POINT("result_half");
+    slot->task_id = e ? e->task.id : 0;
+    if (r && r->offset) {
+        put_far_bytes(w, slot, r);
+    } else {
+        slot->inline_size = r ? (uint8_t)r->size : 0;
+        if (r)
+            memcpy(slot->bytes, r->bytes, sizeof slot->bytes);
+    }
+    gd__port_commit(&w->port);
+    if (e && r)
+        GD__KILL_POINT("committed");
+}

@@ -1,0 +1,390 @@
+/* What must hold: at each effect, after every event, and at the end.
+ *
+ * The simulator keeps its own account of every task (struct sim_task): what results it had, which deaths it is to be
+ * charged with by the rule at the top of sched.h. The scheduler must come to the same verdicts.
+ */
+#include "sim.h"
+
+#define LLU(x) ((unsigned long long)(x))
+
+static bool on_time(const struct sim *s)
+{
+    return s->plan.late_ns == 0;
+}
+
+/* --- effects --- */
+
+void check_assign(struct sim *s, unsigned w, const struct gd__task *t, unsigned attempt)
+{
+    const struct gd__sched_worker *worker = &s->sched.workers[w];
+    const struct proc *p = &s->procs[w];
+    const uint64_t length = worker->tail - worker->head;
+    const struct gd__task *first = gd__sched_head(&s->sched, w);
+    sim_trace(s, "assign task %llu to %u at %llu, attempt %u, batch %u%s", LLU(t->id), w, LLU(worker->tail - 1),
+              attempt, t->batch, t->solo ? ", solo" : "");
+    SIM_MUST(s, worker->state == GD_WORKER_IDLE && p->ready_seen && !p->killed && !p->stop && p->state != PROC_NONE,
+             "task %llu assigned to worker %u, which is not ready", LLU(t->id), w);
+    SIM_MUST(s, p->tail == worker->tail - 1, "worker %u: assigned at %llu, its ring ends at %llu", w,
+             LLU(worker->tail - 1), LLU(p->tail));
+    SIM_MUST(s, length <= s->plan.config.window_max, "worker %u is handed more than its ring holds", w);
+    SIM_MUST(s, length <= gd__window_target(&s->sched, worker), "worker %u is handed more than its target", w);
+    SIM_MUST(s, s->tasks[t->id].delivered == 0, "task %llu assigned after its end", LLU(t->id));
+    SIM_MUST(s, !s->tasks[t->id].held, "task %llu assigned though it is done", LLU(t->id));
+    SIM_MUST(s, t->payload[0] == sim_mix(s->seed, t->id) && t->payload[3] == 3, "task %llu has another's payload",
+             LLU(t->id));
+    SIM_MUST(s, attempt == t->attempt + 1, "task %llu: attempt %u after %u", LLU(t->id), attempt, t->attempt);
+    SIM_MUST(s, t->batch >= 1 && t->batch <= s->plan.config.batch_size && t->batch <= worker->batch_limit,
+             "task %llu in a batch of %u", LLU(t->id), t->batch);
+    SIM_MUST(s, t->solo == s->tasks[t->id].suspect, "task %llu: suspect %d, solo %d", LLU(t->id),
+             s->tasks[t->id].suspect, t->solo);
+    SIM_MUST(s, length == 1 || (!t->solo && !first->solo), "task %llu shares worker %u with a suspect", LLU(t->id), w);
+}
+
+/* When the task at head must be asked to stop. */
+static uint64_t cancel_time(const struct sim *s, unsigned w)
+{
+    const struct gd__sched_worker *worker = &s->sched.workers[w];
+    const struct proc *p = &s->procs[w];
+    const uint64_t begin = p->started > worker->head ? gd__max64(p->start_ns, worker->head_since) : worker->head_since;
+    return begin + s->plan.config.task_timeout_ns;
+}
+
+/* Whether the time of its start is known exactly: not so while the result of the head is on its way. */
+static bool head_is_running(const struct sim *s, unsigned w)
+{
+    const uint64_t head = s->sched.workers[w].head;
+    const struct proc *p = &s->procs[w];
+    if (p->started <= head)
+        return true;
+    return p->phase >= PHASE_RUNNING && head >= p->run_begin && head < p->started;
+}
+
+void check_cancel(struct sim *s, unsigned w, uint64_t below)
+{
+    struct gd__sched_worker *worker = &s->sched.workers[w];
+    SIM_MUST(s, s->plan.config.task_timeout_ns > 0 && worker->head < worker->tail, "cancel(%u) of nothing", w);
+    SIM_MUST(s, below > worker->head && below <= worker->tail, "cancel(%u, %llu) outside the window", w, LLU(below));
+    if (head_is_running(s, w))
+        SIM_MUST(s, on_time(s) ? s->now == cancel_time(s, w) : s->now >= cancel_time(s, w),
+                 "worker %u: asked to stop %lld ns from the deadline", w, (long long)(s->now - cancel_time(s, w)));
+    s->procs[w].cancelled_at = s->now;
+}
+
+static void check_timeout_kill(struct sim *s, unsigned w)
+{
+    const struct proc *p = &s->procs[w];
+    const uint64_t due = p->cancelled_at + s->plan.config.cancel_grace_ns;
+    SIM_MUST(s, p->cancelled_at > 0, "worker %u killed for a timeout without being asked to stop", w);
+    /* With late ticks the grace may count from the deadline itself. */
+    SIM_MUST(s, !on_time(s) || s->now == due, "worker %u: killed %lld ns from deadline + grace", w,
+             (long long)(s->now - due));
+}
+
+void check_kill(struct sim *s, unsigned w)
+{
+    const struct gd__sched_worker *worker = &s->sched.workers[w];
+    const struct proc *p = &s->procs[w];
+    SIM_MUST(s, p->state != PROC_NONE && !p->killed, "kill(%u) twice or without a process", w);
+    switch (worker->kill_reason) {
+    case GD__KILL_TIMEOUT:
+        check_timeout_kill(s, w);
+        break;
+    case GD__KILL_SETUP_TIMEOUT:
+        SIM_MUST(s, s->plan.config.setup_timeout_ns > 0 && !p->ready_seen, "worker %u: no setup to time out", w);
+        SIM_MUST(s, !on_time(s) || s->now == p->spawned_at + s->plan.config.setup_timeout_ns,
+                 "worker %u: setup timed out at the wrong time", w);
+        break;
+    case GD__KILL_BROKEN:
+        SIM_MUST(s, p->broken, "worker %u killed as broken", w);
+        break;
+    case GD__KILL_DEVICE_LOST:
+        break;
+    case GD__KILL_ENDING:
+        SIM_MUST(s, s->sched.stopping || s->sched.workers_stopped || s->setup_failed[w],
+                 "worker %u killed as if the run were ending", w);
+        break;
+    default:
+        sim_fail(s, "worker %u killed for no reason", w);
+    }
+}
+
+static void blame(struct sim *s, unsigned w, uint64_t n)
+{
+    const struct gd__sched_worker *worker = &s->sched.workers[w];
+    const struct proc *p = &s->procs[w];
+    if (n == 1) {
+        const struct gd__task *t = gd__sched_head(&s->sched, w);
+        s->tasks[t->id].charges++;
+        SIM_MUST(s, !p->poisoned || p->lying || sim_task_kind(s, t->id) == TASK_POISON,
+                 "task %llu is charged with a death that was another's doing", LLU(t->id));
+    }
+    for (uint64_t i = 0; n > 1 && i < n; i++) {
+        struct sim_task *t = &s->tasks[gd__sched_at(&s->sched, w, worker->head + i)->id];
+        t->suspect = true;
+        t->group_deaths++;
+    }
+}
+
+void check_before_exit(struct sim *s, unsigned w, const struct gd__death *d)
+{
+    const struct gd__sched_worker *worker = &s->sched.workers[w];
+    const uint64_t length = worker->tail - worker->head;
+    const uint64_t started = gd__max64(d->started, d->loading);
+    if (length == 0)
+        return;
+    if (worker->kill_reason == GD__KILL_DEVICE_LOST || worker->kill_reason == GD__KILL_ENDING)
+        return;
+    if (worker->kill_reason != GD__KILL_TIMEOUT) {
+        blame(s, w, started > worker->head ? gd__min64(started - worker->head, length) : 0);
+        return;
+    }
+    /* Whoever was asked to stop has timed out, if it had begun (of a process that will not die that is not known); of a
+     * batch each is suspect; what came after it is innocent. */
+    if (started <= worker->head && !s->procs[w].abandoned)
+        return;
+    for (uint64_t i = worker->head; i < worker->cancel_below; i++) {
+        struct sim_task *t = &s->tasks[gd__sched_at(&s->sched, w, i)->id];
+        t->timeouts += !worker->cancel_batch;
+        t->suspect |= worker->cancel_batch;
+        t->group_deaths += worker->cancel_batch;
+    }
+}
+
+/* --- a task's end --- */
+
+static bool may_end_so(const struct sim *s, const struct sim_task *t, const struct gd__outcome *o)
+{
+    const struct gd__sched_config *c = &s->plan.config;
+    const bool stopping = s->sched.stopping;
+    const uint64_t handle = t->held ? ~o->handle : o->handle;
+    const bool own_result = t->has_result && handle == t->handle;
+    switch (o->failure) {
+    case GD_FAILURE_NONE:
+        return own_result && t->last == GD_FAILURE_NONE;
+    case GD_FAILURE_ERROR:
+    case GD_FAILURE_OUT_OF_MEMORY:
+        return own_result && o->failure == t->last && (stopping || o->final || t->errors > c->retries);
+    case GD_FAILURE_TIMEOUT:
+        return t->timeouts > 0;
+    case GD_FAILURE_CRASH:
+        return stopping || t->charges == c->crash_limit;
+    case GD_FAILURE_DEVICE_LOST:
+        return own_result && t->last == GD_FAILURE_DEVICE_LOST && (stopping || t->charges == c->crash_limit);
+    case GD_FAILURE_CANCELLED:
+        return s->sched.end == GD__END_SHUTDOWN;
+    case GD_FAILURE_NO_WORKER:
+        return s->sched.end == GD__END_SETUP || s->sched.end == GD__END_NO_WORKERS;
+    }
+    return false;
+}
+
+void check_deliver(struct sim *s, const struct gd__task *t, const struct gd__outcome *o)
+{
+    SIM_MUST(s, t->id < s->taken, "task %llu delivered, which never was", LLU(t->id));
+    struct sim_task *task = &s->tasks[t->id];
+    SIM_MUST(s, task->delivered++ == 0, "task %llu delivered twice", LLU(t->id));
+    SIM_MUST(s, !s->plan.config.ordered || t->id == s->next_in_order, "task %llu delivered before %llu", LLU(t->id),
+             LLU(s->next_in_order));
+    s->next_in_order++;
+    SIM_MUST(s, t->payload[0] == sim_mix(s->seed, t->id), "task %llu ends with another's payload", LLU(t->id));
+    SIM_MUST(s, may_end_so(s, task, o),
+             "task %llu must not end as failure %d (charges %u, errors %u, timeouts %u, last result %d)", LLU(t->id),
+             o->failure, task->charges, task->errors, task->timeouts, task->last);
+    SIM_MUST(s, s->plan.bad || t->attempt <= task->starts + task->timeouts + task->group_deaths + task->charges,
+             "task %llu: %u attempts, but it was started %u times", LLU(t->id), t->attempt, task->starts);
+    SIM_MUST(s, s->plan.bad || task->charges <= task->starts + s->plan.load_ahead * task->charges,
+             "task %llu: charged %u times, started %u times", LLU(t->id), task->charges, task->starts);
+    s->results[o->failure]++;
+    s->peak_allowed = gd__max64(s->peak_allowed, s->sched.finals + 1 + s->sched.config.queue_size + s->sched.running);
+}
+
+/* --- after every event --- */
+
+static void see(struct sim *s, uint32_t slot, enum gd__task_state state, int home, const char *where)
+{
+    SIM_MUST(s, slot < s->sched.n_slots, "%s holds slot %u", where, slot);
+    const struct gd__task *t = &s->sched.tasks[slot];
+    SIM_MUST(s, t->id < s->taken, "%s holds task %llu, which never was", where, LLU(t->id));
+    struct sim_task *task = &s->tasks[t->id];
+    SIM_MUST(s, t->state == state, "task %llu in %s has state %u", LLU(t->id), where, t->state);
+    SIM_MUST(s, task->seen != s->round, "task %llu is in two places, one is %s", LLU(t->id), where);
+    SIM_MUST(s, task->delivered == 0, "task %llu in %s has been delivered", LLU(t->id), where);
+    SIM_MUST(s, home == -2 || t->home == home, "task %llu in %s has home %d", LLU(t->id), where, t->home);
+    SIM_MUST(s, task->charges < s->plan.config.crash_limit || state == GD__TASK_PARKED,
+             "task %llu lives on with %u charges", LLU(t->id), task->charges);
+    task->seen = s->round;
+    s->walked++;
+}
+
+static void walk_list(struct sim *s, const struct gd__list *l, int home, const char *where)
+{
+    uint32_t slot = l->head;
+    for (uint64_t i = 0; i < l->count; i++) {
+        see(s, slot, GD__TASK_WAITING, home, where);
+        SIM_MUST(s, i + 1 < l->count || slot == l->tail, "the tail of %s is not its last", where);
+        slot = s->sched.tasks[slot].next;
+    }
+}
+
+static void walk_window(struct sim *s, unsigned w, uint64_t *running)
+{
+    const struct gd__sched *sched = &s->sched;
+    const struct gd__sched_worker *worker = &sched->workers[w];
+    SIM_MUST(s, worker->head <= worker->tail && worker->tail - worker->head <= s->plan.config.window_max,
+             "worker %u has the window %llu..%llu", w, LLU(worker->head), LLU(worker->tail));
+    for (uint64_t p = worker->head; p < worker->tail; p++) {
+        const uint32_t slot = worker->window[p & sched->window_mask];
+        see(s, slot, GD__TASK_HANDED, -2, "a window");
+        SIM_MUST(s, sched->tasks[slot].worker == (int)w, "task %llu does not know its worker",
+                 LLU(sched->tasks[slot].id));
+    }
+    *running += gd__min64(worker->tail - worker->head, s->plan.config.batch_size);
+}
+
+/* Every task in one state and in one place. */
+static void walk(struct sim *s)
+{
+    const struct gd__sched *sched = &s->sched;
+    uint64_t running = 0, placed = 0;
+    s->round++;
+    s->walked = 0;
+    walk_list(s, &sched->backlog, -1, "the backlog");
+    walk_list(s, &sched->solo, -2, "the suspects");
+    for (uint64_t i = 0; i < sched->by_size_count; i++)
+        see(s, sched->by_size[i], GD__TASK_WAITING, -1, "the tasks by size");
+    for (unsigned w = 0; w < s->plan.config.n_workers; w++) {
+        walk_list(s, &sched->workers[w].placed, (int)w, "a worker's queue");
+        placed += sched->workers[w].placed.count;
+        walk_window(s, w, &running);
+    }
+    SIM_MUST(s, placed == sched->n_placed, "%llu tasks are placed, not %llu", LLU(placed), LLU(sched->n_placed));
+    SIM_MUST(s, running == sched->running, "%llu tasks run, not %llu", LLU(running), LLU(sched->running));
+    for (uint32_t slot = 0; slot < s->peak_slots; slot++) {
+        const struct gd__task *t = &sched->tasks[slot];
+        const bool armed = gd__timer_armed(&t->timer);
+        SIM_MUST(s, armed == (t->state == GD__TASK_DELAYED), "slot %u: state %u, timer %d", slot, t->state, armed);
+        if (t->state == GD__TASK_DELAYED)
+            see(s, slot, GD__TASK_DELAYED, -2, "the delayed");
+        else if (t->state == GD__TASK_PARKED)
+            see(s, slot, GD__TASK_PARKED, -2, "the parked");
+    }
+    SIM_MUST(s, s->walked == sched->outstanding, "%llu tasks were found, %llu are outstanding", LLU(s->walked),
+             LLU(sched->outstanding));
+}
+
+/* Whether tasks of this list are rightly held back for a fuller batch. */
+static bool held_back(const struct sim *s, const struct gd__sched_worker *worker, const struct gd__list *l)
+{
+    const struct gd__sched_config *c = &s->plan.config;
+    const struct gd__sched *sched = &s->sched;
+    const uint64_t batch = gd__min64(c->batch_size, worker->batch_limit);
+    return l->count < batch && c->batch_wait_ns > 0 && !sched->source_ended && sched->next_id < sched->allowed &&
+           sched->tasks[l->head].waiting_since + c->batch_wait_ns > s->now;
+}
+
+static void check_idle(struct sim *s, unsigned w)
+{
+    const struct gd__sched *sched = &s->sched;
+    const struct gd__sched_worker *worker = &sched->workers[w];
+    SIM_MUST(s, sched->solo.count == 0, "worker %u is idle while a suspect waits", w);
+    SIM_MUST(s, sched->by_size_count == 0, "worker %u is idle while tasks wait to be dealt", w);
+    SIM_MUST(s, sched->backlog.count == 0 || held_back(s, worker, &sched->backlog),
+             "worker %u is idle beside a backlog of %llu", w, LLU(sched->backlog.count));
+    SIM_MUST(s, worker->placed.count == 0 || held_back(s, worker, &worker->placed),
+             "worker %u is idle while tasks placed on it wait", w);
+}
+
+/* Tasks a worker holds that nobody has claimed, beyond its first batch. */
+static uint64_t spare(const struct sim *s, unsigned w)
+{
+    const struct gd__sched_worker *worker = &s->sched.workers[w];
+    const bool ready = worker->state == GD_WORKER_IDLE || worker->state == GD_WORKER_CANCELLING;
+    if (!ready || worker->tail - worker->head < 2)
+        return 0;
+    const uint64_t kept = gd__max64(worker->head + gd__sched_head(&s->sched, w)->batch, s->procs[w].claimed);
+    return kept < worker->tail ? worker->tail - kept : 0;
+}
+
+static void check_workers(struct sim *s)
+{
+    const struct gd__sched *sched = &s->sched;
+    unsigned starting = 0, ready = 0, out = 0, idle = UINT32_MAX, rich = UINT32_MAX;
+    for (unsigned w = 0; w < s->plan.config.n_workers; w++) {
+        const struct gd__sched_worker *worker = &sched->workers[w];
+        starting += worker->state == GD_WORKER_STARTING;
+        ready += worker->state == GD_WORKER_IDLE || worker->state == GD_WORKER_CANCELLING;
+        out +=
+            worker->state == GD_WORKER_FINISHED || worker->state == GD_WORKER_FAILED || worker->state == GD_WORKER_LOST;
+        if (spare(s, w) > 0)
+            rich = w;
+        if (worker->state != GD_WORKER_IDLE || worker->tail > worker->head || sched->stopping)
+            continue;
+        idle = w;
+        check_idle(s, w);
+    }
+    SIM_MUST(s, s->plan.config.setup_jobs == 0 || starting <= s->plan.config.setup_jobs, "%u workers set up at once",
+             starting);
+    SIM_MUST(s, starting == sched->n_starting && ready == sched->n_ready, "%u workers starting and %u ready: not so",
+             sched->n_starting, sched->n_ready);
+    SIM_MUST(s, s->plan.config.n_workers - out == sched->n_alive, "%u workers alive: not so", sched->n_alive);
+    if (s->plan.config.placement == GD_PLACE_DYNAMIC && sched->backlog.count == 0 && idle != UINT32_MAX)
+        SIM_MUST(s, rich == UINT32_MAX, "worker %u is idle while %u holds tasks it has not claimed", idle, rich);
+}
+
+static void check_deadlines(struct sim *s)
+{
+    const struct gd__sched_config *c = &s->plan.config;
+    for (unsigned w = 0; w < c->n_workers && on_time(s); w++) {
+        const struct gd__sched_worker *worker = &s->sched.workers[w];
+        if (worker->state == GD_WORKER_IDLE && worker->head < worker->tail && c->task_timeout_ns > 0 &&
+            head_is_running(s, w))
+            SIM_MUST(s, cancel_time(s, w) > s->now, "worker %u: its task is past its deadline", w);
+        if (worker->state == GD_WORKER_CANCELLING)
+            SIM_MUST(s, s->procs[w].cancelled_at + c->cancel_grace_ns > s->now, "worker %u: its grace is over", w);
+    }
+}
+
+void check_after_event(struct sim *s)
+{
+    const struct gd__sched *sched = &s->sched;
+    const uint64_t bound = sched->finals + sched->running + sched->config.queue_size;
+    s->peak_slots = gd__max64(s->peak_slots, sched->outstanding);
+    s->peak_allowed = gd__max64(s->peak_allowed, bound);
+    SIM_MUST(s, sched->allowed >= bound, "the source may take %llu, should %llu", LLU(sched->allowed), LLU(bound));
+    SIM_MUST(s, sched->allowed <= s->peak_allowed, "the source may take %llu, at most %llu", LLU(sched->allowed),
+             LLU(s->peak_allowed));
+    SIM_MUST(s, s->taken == sched->finals + sched->outstanding, "%llu taken, %llu final, %llu outstanding",
+             LLU(s->taken), LLU(sched->finals), LLU(sched->outstanding));
+    if (s->handled % s->plan.check_every != 0)
+        return;
+    check_workers(s);
+    check_deadlines(s);
+    walk(s);
+}
+
+/* --- the end --- */
+
+void check_end(struct sim *s)
+{
+    const struct gd__sched *sched = &s->sched;
+    const struct gd__sched_counts *n = &sched->counts;
+    uint64_t failed = 0;
+    for (unsigned w = 0; w < s->plan.config.n_workers; w++)
+        SIM_MUST(s, s->procs[w].state == PROC_NONE, "finished, but worker %u has a process", w);
+    for (uint64_t id = 0; id < s->taken; id++)
+        SIM_MUST(s, s->tasks[id].delivered == 1, "task %llu was lost", LLU(id));
+    for (unsigned f = GD_FAILURE_ERROR; f <= GD_FAILURE_NO_WORKER; f++)
+        failed += f == GD_FAILURE_TIMEOUT ? 0 : s->results[f];
+    SIM_MUST(s,
+             n->taken == s->taken && n->completed == s->results[GD_FAILURE_NONE] && n->failed == failed &&
+                 n->timeouts == s->results[GD_FAILURE_TIMEOUT],
+             "the counts are wrong: %llu %llu %llu %llu", LLU(n->taken), LLU(n->completed), LLU(n->failed),
+             LLU(n->timeouts));
+    SIM_MUST(s, n->setup_failures == s->setup_failures_told, "%llu setup failures, %llu told", LLU(n->setup_failures),
+             LLU(s->setup_failures_told));
+    SIM_MUST(s, s->spawns <= s->first_spawns + n->restarts, "%llu restarts of %llu", LLU(s->spawns - s->first_spawns),
+             LLU(n->restarts));
+    const bool natural = !s->plan.shutdown_at && !s->plan.abort_at && sched->end == GD__END_NATURAL;
+    SIM_MUST(s, !natural || s->plan.source_cut_at || s->taken == s->plan.n_tasks, "only %llu tasks were taken",
+             LLU(s->taken));
+}

@@ -1,0 +1,405 @@
+/* Virtual time: takes the next event, tells the scheduler what the dispatcher would tell it, lets it hand out work, and
+ * has everything checked.
+ *
+ * The dispatcher's own duties are here: it asks for no more than gd__sched_allowed(), checks the position and attempt
+ * of a result before it passes it on, drops what comes from a process that broke the protocol, calls tick when
+ * gd__sched_deadline() says so (in some plans late), and ends the source when the scheduler is stopping.
+ */
+#include "sim.h"
+
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+
+#define BEGINNING GD__NS_PER_S
+
+/* --- failing and tracing --- */
+
+void sim_fail(struct sim *s, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    vsnprintf(s->words, sizeof s->words, format, args);
+    va_end(args);
+    longjmp(s->failed, 1);
+}
+
+void sim_trace(struct sim *s, const char *format, ...)
+{
+    if (!s->trace)
+        return;
+    va_list args;
+    printf("%8llu %14.6f  ", (unsigned long long)s->handled, (double)(s->now - BEGINNING) / 1e6);
+    va_start(args, format);
+    vprintf(format, args);
+    va_end(args);
+    putchar('\n');
+}
+
+/* --- the event queue: a heap, first by time, then by when it was put in --- */
+
+static bool earlier(const struct event *a, const struct event *b)
+{
+    return a->at != b->at ? a->at < b->at : a->serial < b->serial;
+}
+
+void sim_at(struct sim *s, uint64_t at, enum event_kind kind, unsigned w)
+{
+    const struct event e = { at, s->serial++, kind, w, kind < EVENT_SOURCE ? s->procs[w].generation : 0 };
+    if (s->n_events + 2 > s->room) {
+        s->room = s->room ? 2 * s->room : 64;
+        s->events = realloc(s->events, s->room * sizeof *s->events);
+        if (!s->events)
+            abort();
+    }
+    uint64_t i = ++s->n_events;
+    for (; i > 1 && earlier(&e, &s->events[i / 2]); i /= 2)
+        s->events[i] = s->events[i / 2];
+    s->events[i] = e;
+}
+
+static struct event next_event(struct sim *s)
+{
+    const struct event top = s->events[1], last = s->events[s->n_events--];
+    uint64_t i = 1;
+    for (;;) {
+        uint64_t child = 2 * i;
+        if (child > s->n_events)
+            break;
+        if (child < s->n_events && earlier(&s->events[child + 1], &s->events[child]))
+            child++;
+        if (!earlier(&s->events[child], &last))
+            break;
+        s->events[i] = s->events[child];
+        i = child;
+    }
+    s->events[i] = last;
+    return top;
+}
+
+/* --- messages --- */
+
+/* What this result means for the task, by the rules of sched.h. */
+static void note_result(struct sim *s, unsigned w, const struct gd__task *t, const struct message *m)
+{
+    const struct gd__sched_worker *worker = &s->sched.workers[w];
+    struct sim_task *task = &s->tasks[t->id];
+    const enum gd_failure failure = m->outcome.failure;
+    task->has_result = true;
+    task->last = failure;
+    task->handle = m->outcome.handle;
+    if (failure == GD_FAILURE_NONE)
+        return;
+    if (failure == GD_FAILURE_DEVICE_LOST)
+        task->charges++;
+    else if (worker->head >= worker->cancel_below)
+        task->errors++;
+    else if (worker->cancel_batch && !s->sched.stopping)
+        task->suspect = true;
+    else
+        task->timeouts++;
+}
+
+static int pass_on(struct sim *s, unsigned w, const struct message *m)
+{
+    struct gd__sched *sched = &s->sched;
+    const struct gd__task *t = gd__sched_head(sched, w);
+    int rc;
+    switch (m->kind) {
+    case MESSAGE_READY:
+        rc = gd__sched_ready(sched, s->now, w);
+        s->procs[w].ready_seen |= rc == 0;
+        return rc;
+    case MESSAGE_SETUP_FAILED:
+        return gd__sched_setup_failed(sched, s->now, w, "no model");
+    case MESSAGE_RESULT:
+        if (!t || m->position != sched->workers[w].head || m->attempt != t->attempt + 1)
+            return GD_E_PROTOCOL;
+        note_result(s, w, t, m);
+        rc = gd__sched_result(sched, s->now, w, &m->outcome, m->safe_batch);
+        SIM_MUST(s, rc == 0, "the result at the head of worker %u was refused", w);
+    }
+    return 0;
+}
+
+static void on_message(struct sim *s, unsigned w)
+{
+    struct proc *p = &s->procs[w];
+    const struct message m = p->outbox[p->out_head++];
+    p->out_count--;
+    if (p->broken)
+        return;
+    const unsigned state = s->sched.workers[w].state;
+    const bool leaving = state == GD_WORKER_KILLING || state == GD_WORKER_STOPPING;
+    sim_trace(s, "worker %u says %d%s (position %llu, failure %d)", w, m.kind, m.wrong ? ", wrongly" : "",
+              (unsigned long long)m.position, m.outcome.failure);
+    const int rc = pass_on(s, w, &m);
+    SIM_MUST(s, leaving || (rc == GD_E_PROTOCOL) == m.wrong, "worker %u said %d in state %u and got %d", w, m.kind,
+             state, rc);
+    if (rc == 0)
+        return;
+    p->broken = true;
+    gd__sched_broken(&s->sched, s->now, w);
+}
+
+static void on_exit_noticed(struct sim *s, unsigned w)
+{
+    struct proc *p = &s->procs[w];
+    const struct gd__sched_worker *worker = &s->sched.workers[w];
+    SIM_MUST(s, p->out_count == 0, "worker %u: undrained results (the simulator is wrong)", w);
+    struct gd__death d = p->death;
+    d.started = gd__max64(worker->head, gd__min64(d.started, worker->tail));
+    d.loading = d.loading ? gd__max64(worker->head, gd__min64(d.loading, worker->tail)) : 0;
+    sim_trace(s, "exit of %u is noticed", w);
+    check_before_exit(s, w, &d);
+    proc_gone(s, w); /* first: the scheduler may start another at once */
+    gd__sched_exited(&s->sched, s->now, w, &d);
+}
+
+/* --- the source --- */
+
+static void on_source(struct sim *s)
+{
+    const struct sim_plan *p = &s->plan;
+    const uint64_t burst = 1 + sim_below(&s->chance, p->source_burst);
+    if (s->source_over || s->source_end_due)
+        return;
+    for (uint64_t i = 0; i < burst && s->taken < p->n_tasks && s->taken < gd__sched_allowed(&s->sched); i++) {
+        const uint64_t payload[4] = { sim_mix(s->seed, s->taken), 1, 2, 3 };
+        const uint64_t expected = s->taken++;
+        const uint64_t id = gd__sched_add(&s->sched, s->now, payload, sim_mix(s->seed, expected) % 1000);
+        SIM_MUST(s, id == expected, "task %llu was numbered %llu", (unsigned long long)expected,
+                 (unsigned long long)id);
+    }
+    if (s->taken == p->n_tasks) {
+        s->source_end_due = true;
+        sim_at(s, s->now + sim_spread(&s->chance, p->source_gap_ns), EVENT_SOURCE_END, 0);
+    } else if (s->taken < gd__sched_allowed(&s->sched)) {
+        sim_at(s, s->now + sim_spread(&s->chance, p->source_gap_ns), EVENT_SOURCE, 0);
+    } else {
+        s->source_waiting = true;
+    }
+}
+
+static void on_source_end(struct sim *s)
+{
+    if (s->source_over)
+        return;
+    sim_trace(s, "the source ends after %llu", (unsigned long long)s->taken);
+    s->source_over = true;
+    gd__sched_source_end(&s->sched, s->now);
+}
+
+static void tend_source(struct sim *s)
+{
+    if (s->sched.stopping && !s->source_over && !s->source_stopped) {
+        s->source_stopped = true; /* it may still give a little before it notices */
+        sim_at(s, s->now + sim_spread(&s->chance, s->plan.source_gap_ns), EVENT_SOURCE_END, 0);
+    }
+    if (s->source_waiting && s->taken < gd__sched_allowed(&s->sched)) {
+        s->source_waiting = false;
+        sim_at(s, s->now + sim_spread(&s->chance, s->plan.source_gap_ns), EVENT_SOURCE, 0);
+    }
+}
+
+/* --- the run --- */
+
+static void on_external_kill(struct sim *s)
+{
+    const unsigned w = (unsigned)sim_below(&s->chance, s->plan.config.n_workers);
+    if (!s->procs[w].frozen)
+        proc_die(s, w, SIGKILL, 0);
+    if (--s->kills_left > 0)
+        sim_at(s, s->now + 1 + sim_spread(&s->chance, s->plan.external_kill_gap_ns), EVENT_EXTERNAL_KILL, 0);
+}
+
+static void handle(struct sim *s, const struct event *e)
+{
+    if (e->kind < EVENT_SOURCE && s->procs[e->w].generation != e->generation)
+        return; /* of a process that is gone */
+    switch (e->kind) {
+    case EVENT_SETUP:
+        proc_setup_done(s, e->w);
+        break;
+    case EVENT_STEP:
+        proc_step(s, e->w);
+        break;
+    case EVENT_LOAD:
+        proc_load(s, e->w);
+        break;
+    case EVENT_DIE:
+        if (!s->procs[e->w].frozen)
+            proc_die(s, e->w, SIGKILL, 0);
+        break;
+    case EVENT_MESSAGE:
+        on_message(s, e->w);
+        break;
+    case EVENT_EXIT:
+        on_exit_noticed(s, e->w);
+        break;
+    case EVENT_SOURCE:
+        on_source(s);
+        break;
+    case EVENT_SOURCE_END:
+        on_source_end(s);
+        break;
+    case EVENT_SHUTDOWN:
+        sim_trace(s, "shutdown");
+        gd__sched_shutdown(&s->sched, s->now);
+        break;
+    case EVENT_ABORT:
+        sim_trace(s, "abort");
+        gd__sched_abort(&s->sched, s->now);
+        break;
+    case EVENT_EXTERNAL_KILL:
+        on_external_kill(s);
+        break;
+    case EVENT_KINDS:
+        break;
+    }
+}
+
+static void tick(struct sim *s)
+{
+    gd__sched_tick(&s->sched, s->now);
+    const uint64_t deadline = gd__sched_deadline(&s->sched);
+    SIM_MUST(s, deadline > s->now, "a timer is in the past after a tick");
+}
+
+/* When tick is to be called: at the deadline, or in plans that are late some time after it. */
+static uint64_t tick_time(struct sim *s)
+{
+    const uint64_t deadline = gd__sched_deadline(&s->sched);
+    if (deadline == GD__NEVER || s->plan.late_ns == 0)
+        return deadline;
+    if (deadline != s->tick_for) {
+        s->tick_for = deadline;
+        s->tick_at = gd__max64(deadline, s->now) + sim_spread(&s->chance, s->plan.late_ns);
+    }
+    return s->tick_at;
+}
+
+/* What the dispatcher does after a group of events. */
+static void settle(struct sim *s)
+{
+    const bool more_now = s->n_events > 0 && s->events[1].at <= s->now;
+    if (s->plan.lazy_pump && more_now)
+        return;
+    if (s->plan.late_ns == 0 && gd__sched_deadline(&s->sched) <= s->now)
+        tick(s);
+    gd__sched_pump(&s->sched, s->now);
+    tend_source(s);
+    check_after_event(s);
+}
+
+static void advance(struct sim *s)
+{
+    const uint64_t event_at = s->n_events > 0 ? s->events[1].at : GD__NEVER, tick_at = tick_time(s);
+    SIM_MUST(s, event_at != GD__NEVER || tick_at != GD__NEVER, "nothing will ever happen, and the run is not finished");
+    s->handled++;
+    if (s->progress)
+        *s->progress = s->handled;
+    if (tick_at < event_at || (tick_at == event_at && s->plan.tick_first)) {
+        SIM_MUST(s, tick_at > s->now || ++s->ticks_in_a_row < 1000, "ticks without end");
+        s->ticks_in_a_row = tick_at > s->now ? 0 : s->ticks_in_a_row;
+        s->now = gd__max64(s->now, tick_at);
+        tick(s);
+    } else {
+        const struct event e = next_event(s);
+        s->now = gd__max64(s->now, e.at);
+        handle(s, &e);
+    }
+    settle(s);
+}
+
+static void plan_ahead(struct sim *s)
+{
+    const struct sim_plan *p = &s->plan;
+    sim_at(s, s->now + sim_spread(&s->chance, p->source_gap_ns), EVENT_SOURCE, 0);
+    if (p->shutdown_at)
+        sim_at(s, s->now + p->shutdown_at, EVENT_SHUTDOWN, 0);
+    if (p->abort_at)
+        sim_at(s, s->now + p->abort_at, EVENT_ABORT, 0);
+    if (p->source_cut_at)
+        sim_at(s, s->now + p->source_cut_at, EVENT_SOURCE_END, 0);
+    s->kills_left = p->external_kills;
+    if (s->kills_left)
+        sim_at(s, s->now + p->external_kill_gap_ns, EVENT_EXTERNAL_KILL, 0);
+}
+
+static void run(struct sim *s)
+{
+    const uint64_t limit = 200000 + 4000 * (s->plan.n_tasks + s->plan.config.n_workers);
+    SIM_MUST(s, gd__sched_open(&s->sched, &s->plan.config, &sim_effects, s) == 0, "open: %s", gd_error_text());
+    s->open = true;
+    plan_ahead(s);
+    gd__sched_start(&s->sched, s->now);
+    settle(s);
+    while (!gd__sched_finished(&s->sched)) {
+        SIM_MUST(s, s->handled < limit, "no end in sight");
+        advance(s);
+    }
+    check_end(s);
+}
+
+static void describe(struct sim *s)
+{
+    const struct sim_plan *p = &s->plan;
+    const struct gd__sched_config *c = &p->config;
+    sim_trace(s, "%u workers, %llu tasks (told %llu), queue %llu, window %u/%u/%u, batch %u, placement %d%s",
+              c->n_workers, (unsigned long long)p->n_tasks, (unsigned long long)c->total_tasks,
+              (unsigned long long)c->queue_size, c->window, c->window_min, c->window_max, c->batch_size, c->placement,
+              c->ordered ? ", ordered" : "");
+    sim_trace(s, "timeout %llu grace %llu retries %u crash_limit %u setup_attempts %u setup_jobs %u death_limit %u",
+              (unsigned long long)c->task_timeout_ns, (unsigned long long)c->cancel_grace_ns, c->retries,
+              c->crash_limit, c->setup_attempts, c->setup_jobs, c->death_limit);
+}
+
+static void clear(struct sim *s)
+{
+    if (s->open)
+        gd__sched_close(&s->sched);
+    for (unsigned i = 0; s->procs && i < s->plan.config.n_workers; i++) {
+        free(s->procs[i].ring);
+        free(s->procs[i].outbox);
+    }
+    free(s->procs);
+    free(s->tasks);
+    free(s->setup_failed);
+    free(s->events);
+    sim_plan_free(&s->plan);
+}
+
+static void *room_for(uint64_t n, size_t size)
+{
+    void *p = calloc(n + 1, size);
+    if (!p)
+        abort();
+    return p;
+}
+
+int sim_run(struct sim *s, uint64_t seed, bool trace, volatile uint64_t *progress)
+{
+    memset(s, 0, sizeof *s);
+    s->seed = seed;
+    s->trace = trace;
+    s->progress = progress;
+    s->chance = sim_mix(seed, 2);
+    s->now = BEGINNING;
+    sim_plan_draw(&s->plan, seed);
+    s->procs = room_for(s->plan.config.n_workers, sizeof *s->procs);
+    s->tasks = room_for(s->plan.n_tasks, sizeof *s->tasks);
+    s->setup_failed = room_for(s->plan.config.n_workers, sizeof *s->setup_failed);
+    for (unsigned i = 0; i < s->plan.config.n_workers; i++)
+        s->procs[i].ring = room_for(s->plan.config.window_max, sizeof *s->procs[i].ring);
+    describe(s);
+    const int failed = setjmp(s->failed);
+    if (failed == 0)
+        run(s);
+    clear(s);
+    return failed;
+}

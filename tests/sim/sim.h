@@ -1,0 +1,197 @@
+/* The simulator of the scheduler: one 64-bit seed gives a configuration, a plan of misfortunes and every choice on the
+ * way, so a run can be repeated exactly.
+ *
+ *   plan.c    draws the configuration and the plan from the seed
+ *   sim.c     virtual time: the event queue, the source, what the dispatcher would do with each event
+ *   procs.c   virtual worker processes, and the effects table behind which they live
+ *   check.c   what must hold after every event and at the end
+ */
+#ifndef GD_TESTS_SIM_H
+#define GD_TESTS_SIM_H
+
+#include <setjmp.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/clock.h"
+#include "core/internal.h"
+#include "core/sched.h"
+
+/* --- chance --- */
+
+uint64_t sim_mix(uint64_t a, uint64_t b);               /* a hash: what belongs to a task is drawn from its number */
+uint64_t sim_random(uint64_t *state);                   /* the next of a sequence */
+uint64_t sim_below(uint64_t *state, uint64_t n);        /* 0 .. n - 1; 0 for n = 0 */
+uint64_t sim_spread(uint64_t *state, uint64_t mean_ns); /* mostly around the mean, now and then 0 or ten times it */
+
+/* --- the plan --- */
+
+enum sim_task_kind { TASK_FINE, TASK_POISON, TASK_HANGS, TASK_HANGS_OBEDIENT, TASK_HANGS_ONCE, TASK_KINDS };
+
+/* Chances are in thousandths. */
+struct sim_plan {
+    struct gd__sched_config config;
+    uint64_t n_tasks; /* what the source has */
+    unsigned poison, hangs, error, error_final, out_of_memory, safe_batch, device_lost;
+    unsigned spawn_fails, setup_fails, setup_dies, setup_hangs, immortal, bad, lingers, fate;
+    uint64_t task_ns, setup_ns, message_ns, exit_ns, kill_ns, source_gap_ns, late_ns, cleanup_ns;
+    uint64_t external_kill_gap_ns; /* 0: none */
+    uint64_t shutdown_at, abort_at, source_cut_at;
+    unsigned external_kills, source_burst, load_ahead;
+    bool claim_races; /* every step of a claim is an event of its own */
+    bool lazy_pump;   /* all that happens at one time is told before a pump */
+    bool tick_first;
+    unsigned check_every;
+};
+
+void sim_plan_draw(struct sim_plan *p, uint64_t seed);
+void sim_plan_free(struct sim_plan *p);
+
+/* --- virtual processes --- */
+
+enum proc_state { PROC_NONE, PROC_SETUP, PROC_LIVE, PROC_DEAD };
+enum proc_phase { PHASE_IDLE, PHASE_LOOKED, PHASE_CLAIMED, PHASE_OWNED, PHASE_RUNNING, PHASE_HUNG, PHASE_LEAVING };
+/* Where a process dies of itself, once it has been there `fate_after` times. */
+enum proc_fate {
+    FATE_NONE,
+    FATE_AFTER_READY,
+    FATE_AFTER_LOOK,
+    FATE_AFTER_CLAIM,
+    FATE_AFTER_START,
+    FATE_AFTER_RESULT,
+    FATE_WHILE_LEAVING,
+    FATE_COUNT
+};
+enum message_kind { MESSAGE_READY, MESSAGE_SETUP_FAILED, MESSAGE_RESULT };
+
+struct message {
+    enum message_kind kind;
+    bool wrong; /* the dispatcher or the scheduler must see that it can't be */
+    uint64_t position;
+    uint32_t attempt;
+    unsigned safe_batch;
+    struct gd__outcome outcome;
+};
+
+struct ring_slot {
+    uint64_t task_id;
+    uint32_t attempt;
+    uint16_t batch;
+    bool solo;
+};
+
+struct proc {
+    enum proc_state state;
+    enum proc_phase phase;
+    uint32_t generation;
+    bool ready_told, ready_seen, poisoned, stop, killed, frozen, immortal, cancelled, step_due, load_due, broken, bad;
+    bool abandoned, lying;
+    enum proc_fate fate;
+    unsigned fate_after;
+    uint64_t tail, limit, claimed, started, loading, done, start_ns, cancel, looked;
+    uint64_t run_begin; /* the batch being run is run_begin .. started - 1 */
+    struct ring_slot *ring;
+    struct message *outbox; /* a queue that grows */
+    unsigned out_head, out_count, out_room;
+    uint64_t last_arrival;
+    struct gd__death death;
+    /* What the checks remember. */
+    uint64_t cancelled_at; /* when the scheduler asked; 0: it did not */
+    uint64_t killed_at, spawned_at;
+};
+
+/* --- what the simulator knows about a task --- */
+
+struct sim_task {
+    uint32_t delivered, starts, charges, errors, timeouts, group_deaths;
+    uint32_t seen; /* by the walk of check.c: its round */
+    uint64_t handle;
+    enum gd_failure last;
+    bool has_result, held, suspect;
+};
+
+/* --- events --- */
+
+enum event_kind {
+    EVENT_SETUP,
+    EVENT_STEP,
+    EVENT_LOAD,
+    EVENT_DIE,
+    EVENT_MESSAGE,
+    EVENT_EXIT,
+    EVENT_SOURCE,
+    EVENT_SOURCE_END,
+    EVENT_SHUTDOWN,
+    EVENT_ABORT,
+    EVENT_EXTERNAL_KILL,
+    EVENT_KINDS
+};
+
+struct event {
+    uint64_t at, serial;
+    enum event_kind kind;
+    unsigned w;
+    uint32_t generation;
+};
+
+struct sim {
+    uint64_t seed, chance, now;
+    bool trace;
+    struct sim_plan plan;
+    struct gd__sched sched;
+    bool open;
+
+    struct event *events; /* a heap, from 1 */
+    uint64_t n_events, room, serial, handled;
+    volatile uint64_t *progress; /* where a watcher sees how far we are; may be NULL */
+
+    struct proc *procs;
+    struct sim_task *tasks;
+    uint64_t handles;
+
+    uint64_t taken;
+    bool source_waiting, source_over, source_end_due, source_stopped;
+    uint64_t tick_for, tick_at, ticks_in_a_row;
+    uint64_t kills_left;
+
+    uint64_t results[8]; /* deliveries by failure */
+    uint64_t spawns, first_spawns, deaths_told, setup_failures_told;
+    bool *setup_failed;
+    uint64_t peak_allowed, next_in_order, peak_slots, walked;
+    uint32_t round;
+
+    jmp_buf failed;
+    char words[400];
+};
+
+/* 0: it passed. Else s->words says what failed. */
+int sim_run(struct sim *s, uint64_t seed, bool trace, volatile uint64_t *progress);
+
+void sim_fail(struct sim *s, const char *format, ...) __attribute__((format(printf, 2, 3), noreturn));
+void sim_trace(struct sim *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void sim_at(struct sim *s, uint64_t at, enum event_kind kind, unsigned w);
+#define SIM_MUST(s, cond, ...)          \
+    do {                                \
+        if (!(cond))                    \
+            sim_fail((s), __VA_ARGS__); \
+    } while (0)
+
+/* procs.c */
+extern const struct gd__sched_effects sim_effects;
+enum sim_task_kind sim_task_kind(const struct sim *s, uint64_t id);
+void proc_setup_done(struct sim *s, unsigned w);
+void proc_step(struct sim *s, unsigned w);
+void proc_load(struct sim *s, unsigned w);
+void proc_die(struct sim *s, unsigned w, int signal, int exit_code);
+void proc_gone(struct sim *s, unsigned w);
+
+/* check.c */
+void check_deliver(struct sim *s, const struct gd__task *t, const struct gd__outcome *o);
+void check_assign(struct sim *s, unsigned w, const struct gd__task *t, unsigned attempt);
+void check_cancel(struct sim *s, unsigned w, uint64_t below);
+void check_kill(struct sim *s, unsigned w);
+void check_before_exit(struct sim *s, unsigned w, const struct gd__death *d); /* who is to be charged */
+void check_after_event(struct sim *s);
+void check_end(struct sim *s);
+
+#endif

@@ -1,0 +1,332 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The test framework: one program per module, many small named cases.
+ *
+ *     #include "support/test.h"
+ *
+ *     TEST(adds_up) { CHECK_EQ(add(1, 2), 3); }
+ *     TEST_WITHIN(300, takes_long) { ... }            // seconds
+ *     TEST(needs_a_gpu) { if (!gpu()) SKIP("no GPU"); ... }
+ *     TEST_MAIN()
+ *
+ * Each case runs in a forked child with its own process group and a time limit (60 s, five times as long under
+ * sanitizers, or GD_TEST_TIMEOUT seconds for every case), and with the rest of its group and all orphans it left killed
+ * afterwards, so that no case can harm the next one. The limit is kept by the runner, since a case may well block or
+ * handle SIGALRM. A case fails when a CHECK fails in it or in any process forked from it, when it exits with anything
+ * but 0 (sanitizers do), and on any signal.
+ *
+ * `./test_x` runs all, `./test_x a b` those two, `./test_x -l` lists. The last line is `N passed, N failed`, with
+ * `, N skipped` when some were. Exit 1 on failure, 77 when every case was skipped.
+ */
+#ifndef GD_TESTS_SUPPORT_TEST_H
+#define GD_TESTS_SUPPORT_TEST_H
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define TEST_UNUSED  __attribute__((unused))
+#define TEST_SKIPPED 77
+
+struct test_case {
+    const char *name;
+    void (*run)(void);
+    int limit_s; /* 0: the usual */
+    struct test_case *next;
+};
+
+/* What a case says about itself, shared with the runner: the first failure wins, whichever process met it. */
+struct test_verdict {
+    int failed;
+    char text[1000];
+};
+
+static struct test_case *test_first;
+static struct test_case **test_last = &test_first;
+static struct test_verdict *test_verdict;
+
+static inline void test_register(struct test_case *c)
+{
+    *test_last = c;
+    test_last = &c->next;
+}
+
+#define TEST_WITHIN(seconds, id)                                                 \
+    static void test_run_##id(void);                                             \
+    static struct test_case test_case_##id = { #id, test_run_##id, seconds, 0 }; \
+    __attribute__((constructor)) static void test_register_##id(void)            \
+    {                                                                            \
+        test_register(&test_case_##id);                                          \
+    }                                                                            \
+    static void test_run_##id(void)
+
+#define TEST(id) TEST_WITHIN(0, id)
+
+/* --- checks ------------------------------------------------------------- */
+
+__attribute__((format(printf, 3, 4), noreturn)) TEST_UNUSED static void test_fail(const char *file, int line,
+                                                                                  const char *format, ...)
+{
+    int none = 0;
+    if (test_verdict &&
+        __atomic_compare_exchange_n(&test_verdict->failed, &none, 1, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) {
+        char what[800];
+        va_list args;
+        va_start(args, format);
+        vsnprintf(what, sizeof what, format, args);
+        va_end(args);
+        const char *base = strrchr(file, '/');
+        snprintf(test_verdict->text, sizeof test_verdict->text, "%s:%d: %s", base ? base + 1 : file, line, what);
+    }
+    fflush(NULL);
+    _exit(1);
+}
+
+__attribute__((noreturn)) TEST_UNUSED static void test_skip(const char *why)
+{
+    snprintf(test_verdict->text, sizeof test_verdict->text, "%s", why);
+    fflush(NULL);
+    _exit(TEST_SKIPPED);
+}
+
+TEST_UNUSED static bool test_same_text(const char *a, const char *b)
+{
+    return a == b || (a && b && strcmp(a, b) == 0);
+}
+
+#define FAIL(...) test_fail(__FILE__, __LINE__, __VA_ARGS__)
+#define SKIP(why) test_skip(why)
+
+#define CHECK(cond)            \
+    do {                       \
+        if (!(cond))           \
+            FAIL("%s", #cond); \
+    } while (0)
+
+/* Integers and pointers; compared as 64 bits. */
+#define TEST_COMPARE(a, op, b)                                                                                    \
+    do {                                                                                                          \
+        long long test_a = (long long)(a), test_b = (long long)(b);                                               \
+        if (!(test_a op test_b))                                                                                  \
+            FAIL("%s " #op " %s: %lld (%#llx), %lld (%#llx)", #a, #b, test_a, (unsigned long long)test_a, test_b, \
+                 (unsigned long long)test_b);                                                                     \
+    } while (0)
+
+#define CHECK_EQ(a, b) TEST_COMPARE(a, ==, b)
+#define CHECK_NE(a, b) TEST_COMPARE(a, !=, b)
+#define CHECK_LT(a, b) TEST_COMPARE(a, <, b)
+#define CHECK_LE(a, b) TEST_COMPARE(a, <=, b)
+#define CHECK_GT(a, b) TEST_COMPARE(a, >, b)
+#define CHECK_GE(a, b) TEST_COMPARE(a, >=, b)
+
+#define CHECK_STR(a, b)                                                                                   \
+    do {                                                                                                  \
+        const char *test_a = (a), *test_b = (b);                                                          \
+        if (!test_same_text(test_a, test_b))                                                              \
+            FAIL("%s is \"%s\", not \"%s\"", #a, test_a ? test_a : "(null)", test_b ? test_b : "(null)"); \
+    } while (0)
+
+#define CHECK_CONTAINS(text, part)                                                           \
+    do {                                                                                     \
+        const char *test_a = (text), *test_b = (part);                                       \
+        if (!test_a || !strstr(test_a, test_b))                                              \
+            FAIL("%s is \"%s\", without \"%s\"", #text, test_a ? test_a : "(null)", test_b); \
+    } while (0)
+
+#define CHECK_MEM(a, b, size)                                                \
+    do {                                                                     \
+        if (memcmp((a), (b), (size)) != 0)                                   \
+            FAIL("%s and %s differ in their first %s bytes", #a, #b, #size); \
+    } while (0)
+
+/* --- the runner --------------------------------------------------------- */
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define TEST_SLOWDOWN 5
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || __has_feature(memory_sanitizer)
+#define TEST_SLOWDOWN 5
+#endif
+#endif
+#ifndef TEST_SLOWDOWN
+#define TEST_SLOWDOWN 1
+#endif
+
+/* True under `make soak`: go on for longer, try more. */
+TEST_UNUSED static bool test_soak(void)
+{
+    return getenv("GD_SOAK") != NULL;
+}
+
+TEST_UNUSED static int test_limit_s(const struct test_case *c)
+{
+    const char *text = getenv("GD_TEST_TIMEOUT");
+    int wanted = text ? atoi(text) : 0;
+    return wanted > 0 ? wanted : (c->limit_s > 0 ? c->limit_s : 60) * TEST_SLOWDOWN;
+}
+
+/* Kills and reaps whatever became our child because a case left it behind. */
+TEST_UNUSED static void test_reap_orphans(void)
+{
+    char path[64], line[4096];
+    snprintf(path, sizeof path, "/proc/self/task/%d/children", (int)getpid());
+    for (;;) {
+        FILE *f = fopen(path, "re");
+        size_t length = f ? fread(line, 1, sizeof line - 1, f) : 0;
+        if (f)
+            fclose(f);
+        line[length] = 0;
+        int killed = 0;
+        char *at = line, *end;
+        for (long pid; (pid = strtol(at, &end, 10)) > 0 && end != at; at = end) {
+            /* A number that was cut off at the buffer's end comes whole the next time round. */
+            if (*end == ' ' && kill((pid_t)pid, SIGKILL) == 0)
+                killed++;
+        }
+        if (!killed)
+            break;
+        while (killed-- && waitpid(-1, NULL, 0) > 0)
+            ;
+    }
+    while (waitpid(-1, NULL, WNOHANG) > 0)
+        ;
+}
+
+/* 1: it ended; 0: the limit passed first. */
+TEST_UNUSED static int test_await(pid_t pid, int limit_s)
+{
+    int fd = (int)syscall(SYS_pidfd_open, pid, 0);
+    if (fd < 0)
+        return 1; /* no pidfds here: no limit either, but the caller's wait is right */
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    int64_t end_ms = (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000 + (int64_t)limit_s * 1000;
+    int ready;
+    for (;;) {
+        clock_gettime(CLOCK_MONOTONIC, &now);
+        int64_t left = end_ms - ((int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000);
+        struct pollfd p = { fd, POLLIN, 0 };
+        ready = poll(&p, 1, left > 0 ? (int)left : 0);
+        if (ready >= 0 || errno != EINTR)
+            break;
+    }
+    close(fd);
+    return ready != 0;
+}
+
+TEST_UNUSED static void test_in_child(const struct test_case *c)
+{
+    setpgid(0, 0);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    c->run();
+    exit(test_verdict->failed); /* not _exit: leak checkers run at exit */
+}
+
+/* Runs one case. 0: passed, 1: failed, TEST_SKIPPED. */
+TEST_UNUSED static int test_run_case(const struct test_case *c)
+{
+    memset(test_verdict, 0, sizeof *test_verdict);
+    fflush(NULL);
+    pid_t pid = fork();
+    if (pid < 0) {
+        printf("FAILED %s: fork: %s\n", c->name, strerror(errno));
+        return 1;
+    }
+    if (pid == 0)
+        test_in_child(c);
+    setpgid(pid, pid); /* whichever of us is first */
+    int limit_s = test_limit_s(c), in_time = test_await(pid, limit_s), status = 0;
+    if (!in_time)
+        kill(pid, SIGKILL);
+    siginfo_t info;
+    while (waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT) < 0 && errno == EINTR)
+        ;
+    kill(-pid, SIGKILL); /* before it is reaped, while the group's number is surely ours */
+    while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+        ;
+    test_reap_orphans();
+    if (test_verdict->failed)
+        printf("FAILED %s: %s\n", c->name, test_verdict->text);
+    else if (!in_time)
+        printf("FAILED %s: not done after %d s\n", c->name, limit_s);
+    else if (WIFSIGNALED(status))
+        printf("FAILED %s: signal %d (%s)\n", c->name, WTERMSIG(status), strsignal(WTERMSIG(status)));
+    else if (WEXITSTATUS(status) == TEST_SKIPPED)
+        printf("skipped %s: %s\n", c->name, test_verdict->text);
+    else if (WEXITSTATUS(status) != 0)
+        printf("FAILED %s: exit code %d\n", c->name, WEXITSTATUS(status));
+    else
+        printf("ok %s\n", c->name);
+    fflush(stdout);
+    bool passed = in_time && !test_verdict->failed && WIFEXITED(status);
+    return !passed ? 1 : WEXITSTATUS(status) == TEST_SKIPPED ? TEST_SKIPPED : WEXITSTATUS(status) != 0;
+}
+
+TEST_UNUSED static bool test_chosen(const char *name, int argc, char **argv)
+{
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(name, argv[i]) == 0)
+            return true;
+    }
+    return argc < 2;
+}
+
+/* Once, before the first case is run. */
+TEST_UNUSED static int test_prepare(void)
+{
+    void *page = mmap(NULL, sizeof *test_verdict, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (page == MAP_FAILED) {
+        perror("mmap");
+        return -1;
+    }
+    test_verdict = (struct test_verdict *)page;
+    return prctl(PR_SET_CHILD_SUBREAPER, 1);
+}
+
+TEST_UNUSED static int test_main(int argc, char **argv)
+{
+    int passed = 0, failed = 0, skipped = 0;
+    bool list = argc == 2 && strcmp(argv[1], "-l") == 0;
+    if (test_prepare() < 0)
+        return 1;
+    for (const struct test_case *c = test_first; c; c = c->next) {
+        if (list)
+            puts(c->name);
+        if (list || !test_chosen(c->name, argc, argv))
+            continue;
+        int result = test_run_case(c);
+        passed += result == 0;
+        failed += result == 1;
+        skipped += result == TEST_SKIPPED;
+    }
+    if (list)
+        return 0;
+    if (passed + failed + skipped == 0) {
+        printf("FAILED: no such case\n");
+        failed = 1;
+    }
+    printf(skipped ? "%d passed, %d failed, %d skipped\n" : "%d passed, %d failed\n", passed, failed, skipped);
+    return failed ? 1 : passed ? 0 : TEST_SKIPPED;
+}
+
+/* A program whose main has to do something first (gd_worker_main) calls test_main() itself. */
+#define TEST_MAIN()                   \
+    int main(int argc, char **argv)   \
+    {                                 \
+        return test_main(argc, argv); \
+    }
+
+#endif

@@ -1,0 +1,408 @@
+/* SIGINT and SIGTERM: who is told, what is restored, and that nobody is told after leaving. */
+#include "proc/signals.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/eventfd.h>
+
+#include "base/error.h"
+#include "base/fault.h"
+#include "support/test.h"
+
+static int new_eventfd(void)
+{
+    int fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+
+    CHECK(fd >= 0);
+    return fd;
+}
+
+/* How many signals it was told of since the last look. */
+static int told(int fd)
+{
+    uint64_t n = 0;
+
+    return read(fd, &n, sizeof n) == sizeof n ? (int)n : 0;
+}
+
+static int subscribed(int fd)
+{
+    int token = gd__signals_subscribe(fd);
+
+    CHECK_GE(token, 0);
+    return token;
+}
+
+static atomic_int theirs_called;
+
+static void theirs(int signal)
+{
+    (void)signal;
+    theirs_called++;
+}
+
+static void theirs_with_info(int signal, siginfo_t *info, void *context)
+{
+    (void)context;
+    if (info->si_signo == signal)
+        theirs_called++;
+}
+
+static bool handler_is(int signal, void (*handler)(int))
+{
+    struct sigaction a;
+
+    CHECK_EQ(sigaction(signal, NULL, &a), 0);
+    return a.sa_handler == handler;
+}
+
+/* How a fork that does this ends: the signal that kills it, or minus its exit code. */
+static int end_of_fork(void (*what)(int fd), int fd)
+{
+    int status;
+    pid_t pid = fork();
+
+    if (pid == 0) {
+        what(fd);
+        _exit(0);
+    }
+    CHECK_EQ(waitpid(pid, &status, 0), pid);
+    return WIFSIGNALED(status) ? WTERMSIG(status) : -WEXITSTATUS(status);
+}
+
+TEST(both_signals_are_told)
+{
+    int fd = new_eventfd(), token = subscribed(fd);
+
+    raise(SIGINT);
+    CHECK_EQ(told(fd), 1);
+    raise(SIGTERM);
+    raise(SIGINT);
+    CHECK_EQ(told(fd), 2);
+    gd__signals_unsubscribe(token);
+}
+
+TEST(system_calls_are_restarted)
+{
+    struct sigaction a;
+    int token = subscribed(new_eventfd());
+
+    CHECK_EQ(sigaction(SIGINT, NULL, &a), 0);
+    CHECK(a.sa_flags & SA_RESTART);
+    gd__signals_unsubscribe(token);
+}
+
+TEST(two_subscribers)
+{
+    int a = new_eventfd(), b = new_eventfd(), token_a = subscribed(a), token_b = subscribed(b);
+
+    CHECK_NE(token_a, token_b);
+    raise(SIGINT);
+    CHECK_EQ(told(a), 1);
+    CHECK_EQ(told(b), 1);
+    gd__signals_unsubscribe(token_a);
+    raise(SIGINT);
+    CHECK_EQ(told(a), 0);
+    CHECK_EQ(told(b), 1);
+    gd__signals_unsubscribe(token_b);
+    CHECK(handler_is(SIGINT, SIG_DFL));
+}
+
+TEST(previous_handlers_come_back)
+{
+    struct sigaction mine = { .sa_handler = theirs, .sa_flags = SA_NODEFER }, now;
+
+    sigaddset(&mine.sa_mask, SIGUSR1);
+    CHECK_EQ(sigaction(SIGINT, &mine, NULL), 0);
+    CHECK(signal(SIGTERM, SIG_IGN) != SIG_ERR);
+    for (int i = 0; i < 2; i++) {
+        int fd = new_eventfd(), token = subscribed(fd);
+
+        raise(SIGINT);
+        raise(SIGTERM);
+        CHECK_EQ(told(fd), 2);
+        CHECK_EQ(theirs_called, i);
+        gd__signals_unsubscribe(token);
+        raise(SIGINT);
+        CHECK_EQ(theirs_called, i + 1);
+    }
+    CHECK_EQ(sigaction(SIGINT, NULL, &now), 0);
+    CHECK(now.sa_handler == theirs);
+    CHECK(now.sa_flags & SA_NODEFER);
+    CHECK(!(now.sa_flags & SA_RESTART));
+    CHECK_EQ(sigismember(&now.sa_mask, SIGUSR1), 1);
+    CHECK(handler_is(SIGTERM, SIG_IGN));
+}
+
+static void raise_sigterm(int fd)
+{
+    (void)fd;
+    raise(SIGTERM);
+}
+
+TEST(default_comes_back)
+{
+    gd__signals_unsubscribe(subscribed(new_eventfd()));
+    CHECK(handler_is(SIGINT, SIG_DFL));
+    CHECK_EQ(end_of_fork(raise_sigterm, -1), SIGTERM);
+}
+
+TEST(a_handler_put_over_ours_stays)
+{
+    int fd = new_eventfd(), token = subscribed(fd);
+
+    signal(SIGINT, theirs);
+    raise(SIGINT);
+    CHECK_EQ(told(fd), 0);
+    gd__signals_unsubscribe(token);
+    CHECK(handler_is(SIGINT, theirs));
+    CHECK(handler_is(SIGTERM, SIG_DFL));
+}
+
+/* Theirs keeps ours and calls it, as well-behaved handlers do. */
+static struct sigaction ours;
+
+static void theirs_calls_ours(int signal, siginfo_t *info, void *context)
+{
+    theirs_called++;
+    ours.sa_sigaction(signal, info, context);
+}
+
+TEST(a_handler_that_calls_ours_makes_no_circle)
+{
+    struct sigaction a = { .sa_sigaction = theirs_calls_ours, .sa_flags = SA_SIGINFO };
+    int fd = new_eventfd(), token = subscribed(fd);
+
+    CHECK_EQ(sigaction(SIGINT, &a, &ours), 0);
+    raise(SIGINT);
+    CHECK_EQ(told(fd), 1);
+    gd__signals_unsubscribe(token);
+    raise(SIGINT);
+    CHECK_EQ(theirs_called, 2);
+    token = subscribed(fd);
+    raise(SIGINT);
+    CHECK_EQ(told(fd), 1);
+    gd__signals_unsubscribe(token);
+    raise(SIGINT);
+    CHECK_EQ(theirs_called, 3);
+    CHECK_EQ(told(fd), 0);
+}
+
+/* Theirs is taken away after we have left, and ours comes to light: it must act as what was there before us. */
+TEST(ours_put_back_by_somebody_acts_as_the_previous)
+{
+    signal(SIGINT, theirs);
+    int token = subscribed(new_eventfd());
+    struct sigaction a = { .sa_handler = SIG_IGN };
+    CHECK_EQ(sigaction(SIGTERM, &a, &ours), 0);
+    gd__signals_unsubscribe(token);
+    CHECK_EQ(sigaction(SIGTERM, &ours, NULL), 0);
+    CHECK_EQ(end_of_fork(raise_sigterm, -1), SIGTERM);
+    token = subscribed(new_eventfd());
+    gd__signals_unsubscribe(token);
+    CHECK(handler_is(SIGTERM, SIG_DFL));
+}
+
+TEST(errno_is_kept)
+{
+    int token = subscribed(900); /* writing there fails */
+
+    errno = 1234;
+    raise(SIGINT);
+    CHECK_EQ(errno, 1234);
+    gd__signals_unsubscribe(token);
+}
+
+TEST(too_many)
+{
+    int fd = new_eventfd(), tokens[GD__SIGNAL_SUBSCRIBERS];
+
+    for (int i = 0; i < GD__SIGNAL_SUBSCRIBERS; i++)
+        tokens[i] = subscribed(fd);
+    CHECK_EQ(gd__signals_subscribe(fd), GD_E_BUSY);
+    raise(SIGINT);
+    CHECK_EQ(told(fd), GD__SIGNAL_SUBSCRIBERS);
+    gd__signals_unsubscribe(tokens[7]);
+    CHECK_EQ(subscribed(fd), tokens[7]);
+    for (int i = 0; i < GD__SIGNAL_SUBSCRIBERS; i++)
+        gd__signals_unsubscribe(tokens[i]);
+    CHECK(handler_is(SIGINT, SIG_DFL));
+}
+
+TEST(bad_use)
+{
+    int fd = new_eventfd();
+
+    CHECK_EQ(gd__signals_subscribe(-1), GD_E_INVALID);
+    gd__signals_unsubscribe(-1);
+    gd__signals_unsubscribe(GD_E_BUSY);
+    gd__signals_unsubscribe(5);
+    gd__signals_unsubscribe(100000);
+    int token = subscribed(fd);
+    int other = subscribed(fd);
+    gd__signals_unsubscribe(token);
+    gd__signals_unsubscribe(token); /* must not count the other one out */
+    raise(SIGINT);
+    CHECK_EQ(told(fd), 1);
+    gd__signals_unsubscribe(other);
+}
+
+static void raise_sigint(int fd)
+{
+    (void)fd;
+    raise(SIGINT);
+}
+
+/* Ctrl-C at a terminal reaches a fork of the program too: the run must not count it twice. */
+TEST(a_fork_does_not_tell_its_parent)
+{
+    int fd = new_eventfd(), token = subscribed(fd);
+
+    CHECK_EQ(end_of_fork(raise_sigint, fd), SIGINT);
+    CHECK_EQ(told(fd), 0);
+    raise(SIGINT);
+    CHECK_EQ(told(fd), 1);
+    gd__signals_unsubscribe(token);
+}
+
+static void expect_theirs(int fd)
+{
+    (void)fd;
+    raise(SIGINT);
+    raise(SIGTERM);
+    _exit(theirs_called);
+}
+
+TEST(a_fork_has_the_previous_handlers)
+{
+    struct sigaction a = { .sa_sigaction = theirs_with_info, .sa_flags = SA_SIGINFO };
+
+    signal(SIGINT, theirs);
+    CHECK_EQ(sigaction(SIGTERM, &a, NULL), 0);
+    int token = subscribed(new_eventfd());
+    CHECK_EQ(end_of_fork(expect_theirs, -1), -2);
+    gd__signals_unsubscribe(token);
+}
+
+static void subscribe_in_fork(int parents_fd)
+{
+    int fd = new_eventfd(), token = subscribed(fd);
+
+    raise(SIGINT);
+    CHECK_EQ(told(fd), 1);
+    CHECK_EQ(told(parents_fd), 0);
+    gd__signals_unsubscribe(token);
+    CHECK(handler_is(SIGINT, theirs));
+    CHECK(handler_is(SIGTERM, SIG_DFL));
+}
+
+TEST(a_fork_may_subscribe)
+{
+    signal(SIGINT, theirs);
+    int fd = new_eventfd(), token = subscribed(fd);
+
+    CHECK_EQ(end_of_fork(subscribe_in_fork, fd), 0);
+    raise(SIGINT);
+    CHECK_EQ(told(fd), 1);
+    gd__signals_unsubscribe(token);
+}
+
+static atomic_bool storm_over;
+
+/* Takes all the signals of the process, as fast as it can. */
+static void *storm(void *unused)
+{
+    sigset_t none;
+
+    (void)unused;
+    sigemptyset(&none);
+    pthread_sigmask(SIG_SETMASK, &none, NULL);
+    while (!storm_over)
+        raise(SIGINT);
+    return NULL;
+}
+
+static void block_both(void)
+{
+    sigset_t both;
+
+    sigemptyset(&both);
+    sigaddset(&both, SIGINT);
+    sigaddset(&both, SIGTERM);
+    pthread_sigmask(SIG_BLOCK, &both, NULL);
+}
+
+TEST(nothing_is_written_after_leaving)
+{
+    pthread_t threads[2];
+    int always = subscribed(new_eventfd());
+
+    block_both();
+    for (int i = 0; i < 2; i++)
+        CHECK_EQ(pthread_create(&threads[i], NULL, storm, NULL), 0);
+    for (int i = 0; i < 3000; i++) {
+        int fd = new_eventfd();
+
+        gd__signals_unsubscribe(subscribed(fd));
+        told(fd);
+        for (int k = 0; k < 5; k++) {
+            sched_yield();
+            CHECK_EQ(told(fd), 0);
+        }
+        close(fd);
+    }
+    storm_over = true;
+    for (int i = 0; i < 2; i++)
+        pthread_join(threads[i], NULL);
+    gd__signals_unsubscribe(always);
+}
+
+static void *come_and_go(void *unused)
+{
+    (void)unused;
+    for (int i = 0; i < 500; i++) {
+        int fd = new_eventfd(), token = subscribed(fd);
+
+        raise(SIGTERM); /* to this thread: told before raise returns */
+        CHECK_GE(told(fd), 1);
+        gd__signals_unsubscribe(token);
+        close(fd);
+    }
+    return NULL;
+}
+
+TEST(threads_come_and_go)
+{
+    pthread_t threads[4];
+
+    for (int i = 0; i < 4; i++)
+        CHECK_EQ(pthread_create(&threads[i], NULL, come_and_go, NULL), 0);
+    for (int i = 0; i < 4; i++)
+        pthread_join(threads[i], NULL);
+    CHECK(handler_is(SIGTERM, SIG_DFL));
+    CHECK(handler_is(SIGINT, SIG_DFL));
+}
+
+TEST(failing_calls_leave_things_as_they_were)
+{
+#ifndef GD_TEST_HOOKS
+    SKIP("built without test hooks");
+#else
+    int fd = new_eventfd();
+
+    signal(SIGINT, theirs);
+    for (unsigned long n = 1; n <= 2; n++) {
+        gd__fault_begin(n);
+        CHECK_EQ(gd__signals_subscribe(fd), GD_E_NO_MEMORY);
+        CHECK(handler_is(SIGINT, theirs));
+        CHECK(handler_is(SIGTERM, SIG_DFL));
+    }
+    gd__fault_begin(0);
+    int token = subscribed(fd);
+    raise(SIGINT);
+    CHECK_EQ(told(fd), 1);
+    gd__signals_unsubscribe(token);
+#endif
+}
+
+TEST_MAIN()

@@ -1,0 +1,109 @@
+#!/bin/bash
+# What CI checks beyond `make test`: format, lint, complete lists, headers under clang, the tests under ASan and UBSan
+# (gcc) and TSan (clang), fuzz targets over their corpora. Both builds treat warnings as errors. Each step counts for
+# one; the steps that run tests add theirs. The last line is `N passed, N failed`.
+# usage: check.sh [STEP...]
+set -u
+cd "$(dirname "$0")/.." || exit 1
+logs=build-check
+passed=0 failed=0
+mkdir -p "$logs"
+
+sources() { git ls-files -co --exclude-standard -- "$@" | while read -r f; do [ -f "$f" ] && echo "$f"; done; }
+
+# Configures DIR once, with warnings as errors.
+configure() {
+    local dir=$1
+    shift
+    [ -f "$dir/build.ninja" ] || meson setup "$dir" --werror -Dexamples=false -Dbench=false "$@"
+}
+
+step_format() {
+    sources '*.c' '*.h' | xargs clang-format --dry-run -Werror
+}
+
+step_lint() {
+    sources 'src/*.c' 'bench/*.c' 'examples/*.c' 'tests/*.c' | xargs -P "$(nproc)" -I{} \
+        clang-tidy --quiet {} -- -std=c17 -D_GNU_SOURCE -DGD_TEST_HOOKS -DGD_HOST_PATH='"x"' -DGD_VERSION='"x"' \
+        -Iinclude -Isrc -Itests
+}
+
+# Every source and every test program is named in its meson.build: what is not built is not tested.
+step_lists() {
+    local f name bad=0
+    for f in $(sources 'src/*.c'); do
+        grep -q "'${f#src/}'" src/meson.build || { echo "$f is not in src/meson.build"; bad=1; }
+    done
+    for f in $(sources 'tests/*/test_*.c' 'tests/fuzz/fuzz_*.c'); do
+        name=$(basename "$f" .c)
+        grep -q "'${name#*_}'" tests/meson.build || { echo "$f is not in tests/meson.build"; bad=1; }
+    done
+    for f in $(sources 'include/*.h'); do
+        grep -q "'$f'" meson.build || { echo "$f is not installed by meson.build"; bad=1; }
+    done
+    return "$bad"
+}
+
+step_headers() {
+    tests/headers/check.sh clang clang++ include
+}
+
+step_asan() {
+    configure build-asan -Db_sanitize=address,undefined -Db_lundef=false &&
+        tools/test.sh build-asan -t 5 --no-suite headers --no-suite install
+}
+
+step_tsan() {
+    local steady=()
+    # TSan's shadow does not fit every randomised address space.
+    setarch "$(uname -m)" -R true 2>/dev/null && steady=(setarch "$(uname -m)" -R)
+    CC=clang configure build-tsan -Db_sanitize=thread -Db_lundef=false &&
+        "${steady[@]}" tools/test.sh build-tsan -t 5 --suite tsan
+}
+
+step_fuzz() {
+    local target name
+    CC=clang configure build-fuzz -Dfuzz=true -Db_sanitize=address,undefined -Db_lundef=false &&
+        ninja -C build-fuzz || return 1
+    for target in build-fuzz/tests/fuzz_*; do
+        [ -f "$target" ] || continue
+        name=$(basename "$target")
+        # The corpus, then a little further: seconds, from a seed that is always the same.
+        mkdir -p "$logs/$name" && "$target" -seed=1 -max_total_time=10 "$logs/$name" "tests/fuzz/corpus/${name#fuzz_}" ||
+            return 1
+    done
+}
+
+count() { # adds the last `N passed, N failed` of a log
+    local line
+    line=$(grep -aE '^[0-9]+ passed, [0-9]+ failed' "$1" | tail -n 1)
+    if [[ $line =~ ^([0-9]+)\ passed,\ ([0-9]+)\ failed ]]; then
+        passed=$((passed + BASH_REMATCH[1])) failed=$((failed + BASH_REMATCH[2]))
+    fi
+}
+
+run() {
+    local name=$1 log=$logs/$1.log start=$SECONDS
+    if "step_$name" >"$log" 2>&1 </dev/null; then
+        echo "ok $name ($((SECONDS - start)) s)"
+        passed=$((passed + 1))
+    else
+        tail -n 60 "$log"
+        echo "FAILED $name ($((SECONDS - start)) s): all of it is in $log"
+        failed=$((failed + 1))
+    fi
+    count "$log"
+}
+
+for name in "${@:-all}"; do
+    if [ "$name" = all ]; then
+        for each in format lint lists headers asan tsan fuzz; do run "$each"; done
+    elif [ "$(type -t "step_$name")" = function ]; then
+        run "$name"
+    else
+        echo "no such step: $name" >&2
+        exit 2
+    fi
+done
+echo "$passed passed, $failed failed"
+[ "$failed" -eq 0 ]

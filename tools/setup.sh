@@ -1,0 +1,73 @@
+#!/bin/sh
+# Sees to it that what `make` needs is there: installs Debian packages through apt, only those missing, and says so.
+# Where everything is present it does nothing and needs no network.
+# usage: setup.sh [build|check]
+set -u
+what=${1:-build}
+packages=
+
+have() { command -v "$1" >/dev/null 2>&1; }
+want() { have "$1" || packages="$packages $2"; } # want COMMAND PACKAGE
+
+die() {
+    echo "setup: $*" >&2
+    exit 1
+}
+
+as_root() {
+    if [ "$(id -u)" -eq 0 ]; then
+        "$@"
+    elif have sudo; then
+        sudo "$@"
+    else
+        die "not root and no sudo; as root, please: apt-get install$packages"
+    fi
+}
+
+install() {
+    [ -n "$packages" ] || return 0
+    have apt-get || die "missing:$packages (Debian's names). There is no apt-get here: please install them by hand"
+    echo "setup: installing Debian packages:$packages"
+    if [ -z "${updated:-}" ]; then
+        as_root apt-get update -q || die "apt-get update failed"
+        updated=1
+    fi
+    # shellcheck disable=SC2086 # a list
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends $packages </dev/null ||
+        die "could not install:$packages"
+    packages=
+}
+
+fuzzer_links() {
+    echo 'int LLVMFuzzerTestOneInput(const unsigned char *d, unsigned long n); int LLVMFuzzerTestOneInput(const
+        unsigned char *d, unsigned long n) { return d && n ? 0 : 0; }' |
+        clang -fsanitize=fuzzer,address -x c - -o /dev/null 2>/dev/null
+}
+
+needs_build() {
+    want "${CC:-gcc}" gcc
+    want meson meson
+    want ninja ninja-build
+    # Needed by two tests only (which otherwise are skipped or do less), so no reason by themselves to use the network.
+    if [ -n "$packages" ] || [ "$what" = check ]; then
+        want pkg-config pkg-config
+        want g++ g++
+        have "${CC:-gcc}" || packages="$packages libc6-dev"
+    fi
+    install
+}
+
+needs_check() {
+    want clang clang
+    want clang-format clang-format
+    want clang-tidy clang-tidy
+    install
+    fuzzer_links || packages="libclang-rt-$(clang -dumpversion | cut -d. -f1)-dev"
+    install
+}
+
+case $what in
+build) needs_build ;;
+check) needs_build && needs_check ;;
+*) die "usage: setup.sh [build|check]" ;;
+esac

@@ -1,0 +1,11 @@
+#!/bin/sh
+# Runs the tests of a build folder and ends with their total, `N passed, N failed`.
+# usage: test.sh BUILD_DIR [arguments of meson test]
+set -u
+build=$1
+shift
+rm -f "$build"/meson-logs/testlog*.json
+meson test -C "$build" --print-errorlogs "$@" </dev/null
+status=$?
+"$(dirname "$0")/totals.py" "$build"/meson-logs/testlog*.json || status=1
+exit "$status"
