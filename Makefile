@@ -2,6 +2,7 @@
 BUILD  ?= build
 PREFIX ?= /usr/local
 MESON_OPTIONS ?=
+SOAK_SEEDS ?= 1000000
 
 .PHONY: all help test demo bench check soak install clean setup
 
@@ -32,8 +33,9 @@ check: ## format, lint, sanitizers, headers, fuzz corpora
 	@tools/setup.sh check
 	@tools/check.sh
 
-soak: all ## the simulator and the crash tests, for much longer
-	@tools/test.sh $(BUILD) --setup soak --suite sim --suite crash
+soak: all ## the simulator, system and crash tests, for much longer
+	@$(BUILD)/tests/sim_sim --seeds $(SOAK_SEEDS)
+	@tools/test.sh $(BUILD) --setup soak --suite system --suite crash
 
 install: all ## install under PREFIX (honours DESTDIR)
 	@meson install -C $(BUILD) --no-rebuild

@@ -64,12 +64,11 @@ step_tsan() {
 step_fuzz() {
     local target name
     CC=clang configure build-fuzz -Dfuzz=true -Db_sanitize=address,undefined -Db_lundef=false &&
-        ninja -C build-fuzz || return 1
-    for target in build-fuzz/tests/fuzz_*; do
-        [ -f "$target" ] || continue
-        name=$(basename "$target")
+        ninja -C build-fuzz fuzzers || return 1
+    for target in $(sources 'tests/fuzz/fuzz_*.c'); do
+        name=$(basename "$target" .c)
         # The corpus, then a little further: seconds, from a seed that is always the same.
-        mkdir -p "$logs/$name" && "$target" -seed=1 -max_total_time=10 "$logs/$name" "tests/fuzz/corpus/${name#fuzz_}" ||
+        mkdir -p "$logs/$name" && "build-fuzz/tests/$name" -seed=1 -max_total_time=10 "$logs/$name" "tests/fuzz/corpus/${name#fuzz_}" ||
             return 1
     done
 }

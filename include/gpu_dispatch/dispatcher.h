@@ -163,6 +163,8 @@ struct gd_options {
     unsigned load_ahead;    /* 2 * io_threads: how many tasks may be loaded and not processed */
 
     /* the end */
+    int spin_us;            /* -1: spin before sleeping, for about as long as a wake-up costs, if there are processors
+                               enough; 0: never; otherwise for so long */
     unsigned stop_grace_ms; /* 10000: how long running tasks and cleanup may take after a shutdown */
     bool handle_signals;    /* true: SIGINT and SIGTERM shut the run down, a second one ends it at once */
 
@@ -187,7 +189,7 @@ struct gd_options {
         .size = sizeof(struct gd_options), .workers_per_gpu = 1, .base_seed = 42, .setup_attempts = 3,     \
         .death_limit = 10, .restart_delay_ms = 10, .queue_size = 1024, .queue_bytes = (size_t)1 << 30,     \
         .arena_bytes = (size_t)64 << 20, .cancel_grace_ms = 1000, .retry_delay_ms = 100, .crash_limit = 3, \
-        .batch_size = 1, .io_threads = 1, .stop_grace_ms = 10000, .handle_signals = true                   \
+        .batch_size = 1, .io_threads = 1, .spin_us = -1, .stop_grace_ms = 10000, .handle_signals = true    \
     }
 
 /* The same for languages without designated initialisers. */

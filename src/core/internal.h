@@ -59,7 +59,7 @@ void gd__window_changed(struct gd__sched *s, unsigned w, uint64_t old_length);
 void gd__place_new(struct gd__sched *s, uint64_t now, uint32_t slot);   /* a task from the source */
 void gd__place_again(struct gd__sched *s, uint64_t now, uint32_t slot); /* one that comes back: goes first */
 void gd__place_release(struct gd__sched *s, unsigned w);                /* w is gone: its placed tasks go to anyone */
-uint64_t gd__window_target(const struct gd__sched *s, const struct gd__sched_worker *w);
+void gd__update_target(struct gd__sched *s, unsigned w); /* after its mean or its batch limit has changed */
 void gd__update_hunger(struct gd__sched *s, unsigned w);
 
 #endif

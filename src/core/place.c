@@ -17,14 +17,16 @@ static uint64_t unit(const struct gd__sched *s, const struct gd__sched_worker *w
     return gd__min64(s->config.batch_size, w->batch_limit);
 }
 
-uint64_t gd__window_target(const struct gd__sched *s, const struct gd__sched_worker *w)
+void gd__update_target(struct gd__sched *s, unsigned i)
 {
+    struct gd__sched_worker *w = &s->workers[i];
     const uint64_t b = unit(s, w);
     const uint64_t most = s->config.window_max / b * b;
-    if (s->config.window > 0)
-        return gd__min64(gd__max64(s->config.window, b), most);
     const uint64_t ahead = w->mean_ns == 0 ? 0 : WINDOW_NS / w->mean_ns;
-    return gd__min64(gd__max64(2 * b + ahead, s->config.window_min), most);
+    const uint64_t wanted =
+        s->config.window > 0 ? gd__max64(s->config.window, b) : gd__max64(2 * b + ahead, s->config.window_min);
+    w->target = gd__min64(wanted, most);
+    w->target_mean = w->mean_ns;
 }
 
 void gd__update_hunger(struct gd__sched *s, unsigned i)
@@ -36,7 +38,7 @@ void gd__update_hunger(struct gd__sched *s, unsigned i)
     gd__bit_clear(s->hungry, i);
     if (ready && length == 0)
         gd__bit_set(s->idle, i);
-    else if (ready && length <= gd__window_target(s, w) / 2)
+    else if (ready && length <= w->target / 2)
         gd__bit_set(s->hungry, i);
 }
 
@@ -196,7 +198,7 @@ static uint64_t fair_part(const struct gd__sched *s, const struct gd__list *l)
 static void hand_from(struct gd__sched *s, uint64_t now, unsigned i, struct gd__list *l)
 {
     struct gd__sched_worker *w = &s->workers[i];
-    const uint64_t b = unit(s, w), target = gd__window_target(s, w);
+    const uint64_t b = unit(s, w), target = w->target;
     uint64_t left = gd__max64(fair_part(s, l), b);
     while (left > 0 && l->count > 0 && gd__window_length(w) + b <= target) {
         uint64_t n = gd__min64(b, l->count);
@@ -298,17 +300,19 @@ static bool rob(struct gd__sched *s, struct gd__sched_worker *w)
 {
     const unsigned i = (unsigned)(w - s->workers);
     const uint64_t length = gd__window_length(w), old_tail = w->tail;
-    uint64_t keep = w->head;
-    do
-        keep += s->tasks[w->window[keep & s->window_mask]].batch;
-    while (keep < w->head + length / 2);
-    if (keep < old_tail)
-        w->tail = gd__max64(gd__min64(s->fx->take_back(s->ctx, i, keep), old_tail), keep);
+    uint64_t keep = w->head + s->tasks[w->window[w->head & s->window_mask]].batch;
+    for (uint64_t b; keep < w->head + length / 2; keep += b) {
+        b = s->tasks[w->window[keep & s->window_mask]].batch;
+        if (keep + b >= old_tail)
+            break; /* the last batch is more than half of it, and can go as well */
+    }
+    w->tail = gd__max64(gd__min64(s->fx->take_back(s->ctx, i, keep), old_tail), keep);
     w->no_steal = w->tail == old_tail;
     gd__window_changed(s, i, length);
     for (uint64_t p = old_tail; p > w->tail; p--) {
         const uint32_t slot = w->window[(p - 1) & s->window_mask];
         s->tasks[slot].state = GD__TASK_WAITING;
+        s->tasks[slot].waiting_since = 0; /* not held back for a fuller batch again */
         gd__list_push_front(s, &s->backlog, slot);
     }
     return !w->no_steal;
@@ -334,7 +338,8 @@ void gd__sched_pump(struct gd__sched *s, uint64_t now)
         deal(s);
     if (s->backlog.count + s->solo.count + s->n_placed > 0) {
         serve(s, now, s->idle);
-        serve(s, now, s->hungry);
+        if (s->solo.count == 0) /* a suspect needs an empty worker: let one run dry */
+            serve(s, now, s->hungry);
         if (s->config.placement != GD_PLACE_BY_SIZE)
             s->rotate = (s->rotate + 1) % s->config.n_workers;
     }

@@ -225,8 +225,10 @@ static int on_ignored(struct gd__sched *s, unsigned i, const struct event_data *
     return 0;
 }
 
-static void note_duration(struct gd__sched_worker *w, const struct gd__task *t, const struct gd__outcome *o)
+/* Keeps the mean length of its tasks; how many it is handed follows once that has moved by a quarter. */
+static void note_duration(struct gd__sched *s, unsigned i, const struct gd__task *t, const struct gd__outcome *o)
 {
+    struct gd__sched_worker *w = &s->workers[i];
     const uint64_t ns = o->end_ns > o->start_ns ? o->end_ns - o->start_ns : 0;
     if (w->batch_left > 0) { /* the rest of a batch: its time has been counted */
         w->batch_left--;
@@ -235,15 +237,16 @@ static void note_duration(struct gd__sched_worker *w, const struct gd__task *t, 
     w->batch_left = t->batch - 1u;
     w->last_ns = ns;
     w->busy_ns += ns;
-    const uint64_t per_task = ns / t->batch + 1;
+    const uint64_t per_task = (t->batch == 1 ? ns : ns / t->batch) + 1;
     w->mean_ns = w->mean_ns == 0 ? per_task : (7 * w->mean_ns + per_task) / 8;
+    const uint64_t moved = w->mean_ns > w->target_mean ? w->mean_ns - w->target_mean : w->target_mean - w->mean_ns;
+    if (moved > w->target_mean / 4)
+        gd__update_target(s, i);
 }
 
 static void count_for_worker(struct gd__sched_worker *w, enum gd_failure failure)
 {
-    if (failure == GD_FAILURE_NONE)
-        w->completed++;
-    else if (failure == GD_FAILURE_TIMEOUT)
+    if (failure == GD_FAILURE_TIMEOUT)
         w->timeouts++;
     else
         w->failed++;
@@ -270,7 +273,7 @@ static void device_lost(struct gd__sched *s, uint64_t now, unsigned i)
 }
 
 /* A failure that came after the task was asked to stop is its time-out; of a batch, nobody knows whose. */
-static void end_cancelled(struct gd__sched *s, uint64_t now, unsigned i, uint32_t slot, struct gd__outcome *o)
+static void end_cancelled(struct gd__sched *s, uint64_t now, unsigned i, uint32_t slot, struct gd__outcome o)
 {
     struct gd__task *t = &s->tasks[slot];
     if (s->workers[i].cancel_batch && !s->stopping) {
@@ -279,27 +282,29 @@ static void end_cancelled(struct gd__sched *s, uint64_t now, unsigned i, uint32_
         gd__place_again(s, now, slot);
         return;
     }
-    o->failure = GD_FAILURE_TIMEOUT;
+    o.failure = GD_FAILURE_TIMEOUT;
     s->workers[i].timeouts++;
+    gd__task_final(s, slot, &o);
+}
+
+static void end_well(struct gd__sched *s, unsigned i, uint32_t slot, const struct gd__outcome *o)
+{
+    s->workers[i].completed++;
+    s->workers[s->workers[i].device].lost_in_row = 0;
     gd__task_final(s, slot, o);
 }
 
-static void end_attempt(struct gd__sched *s, uint64_t now, unsigned i, uint32_t slot, struct gd__outcome *o)
+static void end_badly(struct gd__sched *s, uint64_t now, unsigned i, uint32_t slot, struct gd__outcome o)
 {
-    struct gd__sched_worker *w = &s->workers[i];
-    if (o->failure == GD_FAILURE_CANCELLED && !s->stopping) {
-        o->failure = GD_FAILURE_ERROR; /* nobody asked it to stop */
-        o->final = true;
+    if (o.failure == GD_FAILURE_CANCELLED && !s->stopping) {
+        o.failure = GD_FAILURE_ERROR; /* nobody asked it to stop */
+        o.final = true;
     }
-    count_for_worker(w, o->failure);
-    if (o->failure == GD_FAILURE_NONE) {
-        s->workers[w->device].lost_in_row = 0;
-        gd__task_final(s, slot, o);
-    } else if (o->failure == GD_FAILURE_DEVICE_LOST) {
-        gd__task_crashed(s, now, slot, o);
-    } else {
-        gd__task_retry(s, now, slot, o);
-    }
+    count_for_worker(&s->workers[i], o.failure);
+    if (o.failure == GD_FAILURE_DEVICE_LOST)
+        gd__task_crashed(s, now, slot, &o);
+    else
+        gd__task_retry(s, now, slot, &o);
 }
 
 static void after_result(struct gd__sched *s, uint64_t now, unsigned i)
@@ -325,22 +330,26 @@ static int on_result(struct gd__sched *s, unsigned i, const struct event_data *e
         return GD_E_PROTOCOL;
     const uint32_t slot = slot_at(s, w, w->head);
     struct gd__task *t = &s->tasks[slot];
-    const bool cancelled = w->head < w->cancel_below && e->outcome->failure != GD_FAILURE_NONE;
-    struct gd__outcome o = *e->outcome;
-    note_duration(w, t, &o);
+    const bool cancelled = w->head < w->cancel_below;
+    const enum gd_failure failure = e->outcome->failure;
+    note_duration(s, i, t, e->outcome);
     t->attempt++;
     w->head++;
     w->head_since = e->now;
     w->solo = w->no_steal = false;
-    w->productive = w->productive || o.failure != GD_FAILURE_DEVICE_LOST;
-    if (e->safe_batch > 0 && e->safe_batch < w->batch_limit)
+    w->productive = w->productive || failure != GD_FAILURE_DEVICE_LOST;
+    if (e->safe_batch > 0 && e->safe_batch < w->batch_limit) {
         w->batch_limit = e->safe_batch;
+        gd__update_target(s, i);
+    }
     gd__window_changed(s, i, length);
-    if (cancelled && o.failure != GD_FAILURE_DEVICE_LOST)
-        end_cancelled(s, e->now, i, slot, &o);
+    if (failure == GD_FAILURE_NONE)
+        end_well(s, i, slot, e->outcome);
+    else if (cancelled && failure != GD_FAILURE_DEVICE_LOST)
+        end_cancelled(s, e->now, i, slot, *e->outcome);
     else
-        end_attempt(s, e->now, i, slot, &o);
-    if (e->outcome->failure == GD_FAILURE_DEVICE_LOST && w->state != GD_WORKER_KILLING)
+        end_badly(s, e->now, i, slot, *e->outcome);
+    if (failure == GD_FAILURE_DEVICE_LOST && w->state != GD_WORKER_KILLING)
         device_lost(s, e->now, i);
     else
         after_result(s, e->now, i);

@@ -77,6 +77,7 @@ static int open_workers(struct gd__sched *s)
         w->window = gd__calloc(c->window_max, sizeof *w->window);
         if (!w->window)
             return GD_E_NO_MEMORY;
+        gd__update_target(s, i);
     }
     return 0;
 }

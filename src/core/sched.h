@@ -160,7 +160,9 @@ struct gd__sched_worker {
     uint64_t head_since;    /* when the task at head became the first */
     uint64_t run_position;  /* position + 1 whose start we have seen; 0: none */
     uint64_t run_start;
-    uint64_t mean_ns; /* of its tasks' durations */
+    uint64_t mean_ns;     /* of its tasks' durations */
+    uint64_t target;      /* how many tasks it is to be handed, */
+    uint64_t target_mean; /* for tasks of this length */
     uint32_t batch_limit;
     uint32_t setup_tries, deaths_in_row;
     uint64_t restarts;

@@ -34,6 +34,14 @@ static unsigned usable_cpus(void)
     return (unsigned)CPU_COUNT(&set);
 }
 
+/* Spinning pays only if everybody who spins has a processor to do it on. */
+static uint64_t choose_spin(const struct gd_dispatcher *d)
+{
+    if (d->o.spin_us >= 0)
+        return (uint64_t)d->o.spin_us * GD__NS_PER_US;
+    return d->n_workers + 1 <= usable_cpus() ? SPIN_NS : 0;
+}
+
 /* Slots in a worker's ring: room for two batches and for what keeps it busy, no more than can ever be waiting. */
 static unsigned choose_window(const struct gd_dispatcher *d)
 {
@@ -123,11 +131,11 @@ int gd_dispatcher_open(struct gd_dispatcher **out, const struct gd_options *o)
     d->wake_fd = d->signal_fd = d->signal_token = d->loop.fd = -1;
     d->wake_watch.fd = d->signal_watch.fd = -1;
     d->feeder_deadline = GD__NEVER;
+    d->sleep_number = 1;
     int rc = gd__options_copy(d, o);
     if (rc == 0) {
         d->window = choose_window(d);
-        /* Spinning pays only if everybody who spins has a processor to do it on. */
-        d->spin_ns = d->n_workers + 1 <= usable_cpus() ? SPIN_NS : 0;
+        d->spin_ns = choose_spin(d);
         rc = open_parts(d);
     }
     if (rc < 0) {

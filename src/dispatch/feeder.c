@@ -41,6 +41,7 @@ struct gd__feeder {
 
     alignas(GD__LINE) _Atomic uint64_t tail; /* the feeder's */
     uint64_t taken, bytes_taken, seen_allowed;
+    uint32_t rung;             /* the monitor's sleep that was last rung for */
     _Atomic uint32_t sleeping; /* enum sleep_kind */
     _Atomic uint32_t ended;
     int result;
@@ -111,8 +112,10 @@ static void wake_feeder(struct gd__feeder *f)
 static void wake_monitor(struct gd__feeder *f)
 {
     atomic_thread_fence(memory_order_seq_cst); /* pairs with the monitor's before it sleeps */
-    if (atomic_load_explicit(&gd__feeder_arena_header(f)->sleeping, memory_order_relaxed) == 0)
+    const uint32_t sleep = atomic_load_explicit(&gd__feeder_arena_header(f)->sleeping, memory_order_relaxed);
+    if (sleep == 0 || sleep == f->rung)
         return;
+    f->rung = sleep;
     const uint64_t one = 1;
     while (write(f->spec.wake_fd, &one, sizeof one) < 0 && errno == EINTR)
         ;
@@ -210,7 +213,7 @@ static void publish(struct gd__feeder *f, const struct gd__payload *p, uint64_t 
 {
     const uint64_t tail = atomic_load_explicit(&f->tail, memory_order_relaxed);
     struct gd__intake_entry *e = &f->entries[tail & f->mask];
-    e->payload = *p;
+    memcpy(e->payload, p, sizeof e->payload);
     e->weight = weight;
     atomic_store_explicit(&f->tail, tail + 1, memory_order_release);
     f->taken++;
@@ -360,16 +363,18 @@ bool gd__feeder_has_tasks(const struct gd__feeder *f)
     return f->head != f->seen_tail || f->head != atomic_load_explicit(&f->tail, memory_order_acquire);
 }
 
-const struct gd__intake_entry *gd__feeder_next(struct gd__feeder *f)
+uint64_t gd__feeder_next(struct gd__feeder *f, const struct gd__intake_entry **first)
 {
     if (f->head == f->seen_tail)
         f->seen_tail = atomic_load_explicit(&f->tail, memory_order_acquire);
-    return f->head == f->seen_tail ? NULL : &f->entries[f->head & f->mask];
+    const uint64_t n = f->seen_tail - f->head, to_the_edge = f->mask + 1 - (f->head & f->mask);
+    *first = &f->entries[f->head & f->mask];
+    return n < to_the_edge ? n : to_the_edge;
 }
 
-void gd__feeder_taken(struct gd__feeder *f)
+void gd__feeder_taken(struct gd__feeder *f, uint64_t n)
 {
-    f->head++;
+    f->head += n;
 }
 
 void gd__feeder_release(struct gd__feeder *f, const struct gd__payload *p)

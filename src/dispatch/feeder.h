@@ -20,9 +20,10 @@
 struct gd__feeder;
 
 struct gd__intake_entry {
-    struct gd__payload payload;
+    uint64_t payload[4]; /* a struct gd__payload, as the scheduler keeps it */
     uint64_t weight;
 };
+_Static_assert(sizeof(struct gd__payload) == 4 * sizeof(uint64_t), "a payload is four words");
 
 struct gd__feeder_spec {
     gd_source_fn *source;
@@ -42,9 +43,9 @@ int gd__feeder_start(struct gd__feeder *f);
 const struct gd__region *gd__feeder_arena(const struct gd__feeder *f);
 struct gd__arena_header *gd__feeder_arena_header(const struct gd__feeder *f);
 
-/* The next task taken from the source, or NULL. The entry is valid until gd__feeder_taken(). */
-const struct gd__intake_entry *gd__feeder_next(struct gd__feeder *f);
-void gd__feeder_taken(struct gd__feeder *f);
+/* Tasks taken from the source: how many lie at *first, valid until gd__feeder_taken() says how many were used. */
+uint64_t gd__feeder_next(struct gd__feeder *f, const struct gd__intake_entry **first);
+void gd__feeder_taken(struct gd__feeder *f, uint64_t n);
 bool gd__feeder_has_tasks(const struct gd__feeder *f);
 
 /* A task's payload is no longer needed. */

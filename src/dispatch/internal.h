@@ -67,6 +67,7 @@ struct gd_dispatcher {
     unsigned window;         /* slots in a task ring */
     uint64_t spin_ns;
     uint64_t now;
+    uint32_t sleep_number;
 
     int wake_fd, signal_fd; /* eventfds */
     int signal_token;

@@ -25,15 +25,12 @@ static void relax(void)
 static bool take_new_tasks(struct gd_dispatcher *d)
 {
     const struct gd__intake_entry *e;
-    unsigned n = 0;
-    while (n < INTAKE_MOST && (e = gd__feeder_next(d->feeder))) {
-        uint64_t payload[4];
-        memcpy(payload, &e->payload, sizeof payload);
-        const uint64_t weight = e->weight;
-        gd__feeder_taken(d->feeder);
-        gd__sched_add(&d->sched, d->now, payload, weight);
-        n++;
-    }
+    uint64_t n = gd__feeder_next(d->feeder, &e);
+    if (n > INTAKE_MOST)
+        n = INTAKE_MOST;
+    for (uint64_t k = 0; k < n; k++)
+        gd__sched_add(&d->sched, d->now, e[k].payload, e[k].weight);
+    gd__feeder_taken(d->feeder, n);
     return n > 0;
 }
 
@@ -129,7 +126,8 @@ static void sleep_until_rung(struct gd_dispatcher *d, uint64_t *looked_at)
     if (!d->source_over && d->feeder_deadline < until)
         until = d->feeder_deadline;
     gd__stats_publish(d, true);
-    atomic_store_explicit(sleeping, 1, memory_order_seq_cst);
+    d->sleep_number = d->sleep_number == UINT32_MAX ? 2 : d->sleep_number + 1; /* rung for once: see layout.h */
+    atomic_store_explicit(sleeping, d->sleep_number, memory_order_seq_cst);
     atomic_thread_fence(memory_order_seq_cst); /* pairs with the fence of whoever publishes */
     look_at_events(d, something_is_there(d) ? 0 : until, looked_at);
     atomic_store_explicit(sleeping, 0, memory_order_relaxed);

@@ -479,6 +479,7 @@ int gd__supervisor_open(struct gd_dispatcher *d)
         seat->d = d;
         seat->index = i;
         seat->lifeline = seat->out.fd = seat->err.fd = -1;
+        seat->out.forward_fd = seat->err.forward_fd = -1;
         seat->pid_watch.fd = seat->bell_watch.fd = -1;
         seat->out.watch.fd = seat->err.watch.fd = seat->out.forward_watch.fd = seat->err.forward_watch.fd = -1;
         seat->child = (struct gd__child)GD__CHILD_NONE;

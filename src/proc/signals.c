@@ -2,9 +2,10 @@
  *
  * The handler may run on any thread at any instruction, so it takes no lock: subscribers are an array of atomics.
  * Leaving is the delicate part, since a handler on another thread may have read the descriptor and not yet written to
- * it. Handlers are counted on their way in and out; who leaves empties its slot and then sleeps until the count has
- * been zero. Slot and count are sequentially consistent: a handler that came in too late to be counted finds the
- * slot empty.
+ * it. Handlers are counted on their way in and out, in one of two counts; who leaves empties its slot, turns new
+ * handlers to the other count, and sleeps until the old one is zero (a single count might never be, in a storm of
+ * signals). All of it is sequentially consistent: a handler that comes in too late to be waited for reads the slot
+ * after it was emptied.
  *
  * Where nobody subscribes (a fork of the program that still has our handler, or the moment between the last leaving
  * and the old handler's return) a signal is handed to the handler that was there before us.
@@ -29,7 +30,8 @@ enum { N_SIGNALS = 2 };
 static const int watched[N_SIGNALS] = { SIGINT, SIGTERM };
 
 static atomic_int slots[GD__SIGNAL_SUBSCRIBERS]; /* fd + 1; 0: free */
-static _Atomic uint32_t handlers_running;        /* also the futex that who leaves sleeps on */
+static _Atomic uint32_t handlers_running[2];     /* also the futexes that who leaves sleeps on */
+static atomic_uint turn;                         /* its lowest bit: which of the two counts new handlers */
 static atomic_bool someone_leaves;
 static _Atomic pid_t owner; /* the process that subscribed: not its forks */
 
@@ -92,10 +94,12 @@ static void handle(int signal, siginfo_t *info, void *context)
     int told = 0;
 
     if (atomic_load(&owner) == getpid()) {
-        atomic_fetch_add(&handlers_running, 1);
+        _Atomic uint32_t *running = &handlers_running[atomic_load(&turn) & 1];
+
+        atomic_fetch_add(running, 1);
         told = tell_subscribers();
-        if (atomic_fetch_sub(&handlers_running, 1) == 1 && atomic_load(&someone_leaves))
-            (void)syscall(SYS_futex, &handlers_running, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+        if (atomic_fetch_sub(running, 1) == 1 && atomic_load(&someone_leaves))
+            (void)syscall(SYS_futex, running, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
     }
     if (!told)
         hand_to_previous(signal, info, context);
@@ -105,11 +109,12 @@ static void handle(int signal, siginfo_t *info, void *context)
 /* Until no handler that may have read the old slots is still running. */
 static void await_handlers(void)
 {
+    _Atomic uint32_t *running = &handlers_running[atomic_fetch_add(&turn, 1) & 1];
     uint32_t n;
 
     atomic_store(&someone_leaves, true);
-    while ((n = atomic_load(&handlers_running)) != 0)
-        (void)syscall(SYS_futex, &handlers_running, FUTEX_WAIT_PRIVATE, n, NULL, NULL, 0);
+    while ((n = atomic_load(running)) != 0)
+        (void)syscall(SYS_futex, running, FUTEX_WAIT_PRIVATE, n, NULL, NULL, 0);
     atomic_store(&someone_leaves, false);
 }
 
@@ -160,7 +165,8 @@ static void disown_parents(void)
         return;
     for (int i = 0; i < GD__SIGNAL_SUBSCRIBERS; i++)
         atomic_store(&slots[i], 0);
-    atomic_store(&handlers_running, 0);
+    atomic_store(&handlers_running[0], 0);
+    atomic_store(&handlers_running[1], 0);
     atomic_store(&someone_leaves, false);
     n_subscribers = 0;
     atomic_store(&owner, getpid());

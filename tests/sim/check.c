@@ -14,6 +14,15 @@ static bool on_time(const struct sim *s)
 
 /* --- effects --- */
 
+/* How many tasks a worker may be handed: so many as set, or two batches and as many short tasks as make 200 us. */
+static uint64_t most_handed(const struct sim *s, const struct gd__sched_worker *worker)
+{
+    const struct gd__sched_config *c = &s->plan.config;
+    const uint64_t batch = gd__min64(c->batch_size, worker->batch_limit);
+    const uint64_t ahead = worker->target_mean == 0 ? 0 : 200 * GD__NS_PER_US / worker->target_mean;
+    return c->window > 0 ? gd__max64(c->window, batch) : gd__max64(2 * batch + ahead, c->window_min);
+}
+
 void check_assign(struct sim *s, unsigned w, const struct gd__task *t, unsigned attempt)
 {
     const struct gd__sched_worker *worker = &s->sched.workers[w];
@@ -27,7 +36,8 @@ void check_assign(struct sim *s, unsigned w, const struct gd__task *t, unsigned 
     SIM_MUST(s, p->tail == worker->tail - 1, "worker %u: assigned at %llu, its ring ends at %llu", w,
              LLU(worker->tail - 1), LLU(p->tail));
     SIM_MUST(s, length <= s->plan.config.window_max, "worker %u is handed more than its ring holds", w);
-    SIM_MUST(s, length <= gd__window_target(&s->sched, worker), "worker %u is handed more than its target", w);
+    SIM_MUST(s, length <= worker->target && length <= most_handed(s, worker), "worker %u is handed %llu at once", w,
+             LLU(length));
     SIM_MUST(s, s->tasks[t->id].delivered == 0, "task %llu assigned after its end", LLU(t->id));
     SIM_MUST(s, !s->tasks[t->id].held, "task %llu assigned though it is done", LLU(t->id));
     SIM_MUST(s, t->payload[0] == sim_mix(s->seed, t->id) && t->payload[3] == 3, "task %llu has another's payload",
@@ -37,6 +47,7 @@ void check_assign(struct sim *s, unsigned w, const struct gd__task *t, unsigned 
              "task %llu in a batch of %u", LLU(t->id), t->batch);
     SIM_MUST(s, t->solo == s->tasks[t->id].suspect, "task %llu: suspect %d, solo %d", LLU(t->id),
              s->tasks[t->id].suspect, t->solo);
+    SIM_MUST(s, t->solo || s->sched.solo.count == 0, "task %llu goes before a suspect that waits", LLU(t->id));
     SIM_MUST(s, length == 1 || (!t->solo && !first->solo), "task %llu shares worker %u with a suspect", LLU(t->id), w);
 }
 
@@ -198,6 +209,29 @@ void check_deliver(struct sim *s, const struct gd__task *t, const struct gd__out
     s->peak_allowed = gd__max64(s->peak_allowed, s->sched.finals + 1 + s->sched.config.queue_size + s->sched.running);
 }
 
+/* --- dealing by size --- */
+
+void check_before_pump(struct sim *s)
+{
+    s->deals++;
+    for (uint64_t i = 0; i < s->sched.by_size_count; i++)
+        s->tasks[s->sched.tasks[s->sched.by_size[i]].id].deal = s->deals;
+}
+
+/* What has just been dealt to a worker lies in its queue from the largest to the smallest. */
+static void check_dealt(struct sim *s, const struct gd__list *l)
+{
+    uint64_t last = UINT64_MAX;
+    uint32_t slot = l->head;
+    for (uint64_t i = 0; i < l->count; i++, slot = s->sched.tasks[slot].next) {
+        const struct gd__task *t = &s->sched.tasks[slot];
+        if (s->tasks[t->id].deal != s->deals)
+            continue;
+        SIM_MUST(s, t->weight <= last, "task %llu was dealt before a larger one", LLU(t->id));
+        last = t->weight;
+    }
+}
+
 /* --- after every event --- */
 
 static void see(struct sim *s, uint32_t slot, enum gd__task_state state, int home, const char *where)
@@ -212,6 +246,10 @@ static void see(struct sim *s, uint32_t slot, enum gd__task_state state, int hom
     SIM_MUST(s, home == -2 || t->home == home, "task %llu in %s has home %d", LLU(t->id), where, t->home);
     SIM_MUST(s, task->charges < s->plan.config.crash_limit || state == GD__TASK_PARKED,
              "task %llu lives on with %u charges", LLU(t->id), task->charges);
+    SIM_MUST(s, task->errors <= s->plan.config.retries || state == GD__TASK_PARKED,
+             "task %llu lives on after %u errors", LLU(t->id), task->errors);
+    SIM_MUST(s, !s->sched.stopping || state == GD__TASK_HANDED || state == GD__TASK_PARKED,
+             "task %llu is in %s though the run is being ended", LLU(t->id), where);
     task->seen = s->round;
     s->walked++;
 }
@@ -254,6 +292,7 @@ static void walk(struct sim *s)
         see(s, sched->by_size[i], GD__TASK_WAITING, -1, "the tasks by size");
     for (unsigned w = 0; w < s->plan.config.n_workers; w++) {
         walk_list(s, &sched->workers[w].placed, (int)w, "a worker's queue");
+        check_dealt(s, &sched->workers[w].placed);
         placed += sched->workers[w].placed.count;
         walk_window(s, w, &running);
     }
@@ -272,14 +311,18 @@ static void walk(struct sim *s)
              LLU(sched->outstanding));
 }
 
+/* --- who is served --- */
+
 /* Whether tasks of this list are rightly held back for a fuller batch. */
 static bool held_back(const struct sim *s, const struct gd__sched_worker *worker, const struct gd__list *l)
 {
     const struct gd__sched_config *c = &s->plan.config;
     const struct gd__sched *sched = &s->sched;
     const uint64_t batch = gd__min64(c->batch_size, worker->batch_limit);
-    return l->count < batch && c->batch_wait_ns > 0 && !sched->source_ended && sched->next_id < sched->allowed &&
-           sched->tasks[l->head].waiting_since + c->batch_wait_ns > s->now;
+    if (l->count >= batch || c->batch_wait_ns == 0 || sched->source_ended || sched->next_id >= sched->allowed)
+        return false;
+    const uint64_t until = sched->tasks[l->head].waiting_since + c->batch_wait_ns;
+    return until > s->now && gd__sched_deadline(sched) <= until; /* and somebody will look again */
 }
 
 static void check_idle(struct sim *s, unsigned w)

@@ -78,10 +78,10 @@ static void draw_size(struct sim_plan *p, uint64_t *r)
 {
     struct gd__sched_config *c = &p->config;
     const uint64_t size = sim_below(r, 1000);
-    c->n_workers = (unsigned)(size < 700 ? between(r, 1, 4) : size < 996 ? skewed(r, 1, 64) : skewed(r, 65, 2000));
-    p->n_tasks = size < 700 ? skewed(r, 0, 60) : size < 950 ? skewed(r, 0, 600) : skewed(r, 0, 5000);
+    c->n_workers = (unsigned)(size < 600 ? between(r, 1, 4) : size < 980 ? skewed(r, 1, 64) : skewed(r, 65, 2000));
+    p->n_tasks = size < 600 ? sim_below(r, 60) : size < 900 ? sim_below(r, 600) : sim_below(r, 5001);
     c->queue_size = one_in(r, 4) ? between(r, 1, 3) : skewed(r, 1, 4096);
-    c->window_max = 1u << between(r, size < 996 ? 0 : 3, one_in(r, 8) ? 10 : 5);
+    c->window_max = 1u << between(r, size < 980 ? 0 : 3, one_in(r, 8) ? 10 : 5);
     c->window = one_in(r, 3) ? (unsigned)skewed(r, 1, 64) : 0;
     c->window_min = one_in(r, 4) ? (unsigned)between(r, 1, 8) : 0;
     if (one_in(r, 3)) {
@@ -93,7 +93,7 @@ static void draw_size(struct sim_plan *p, uint64_t *r)
     /* As the dispatcher does: a ring holds at least a batch, and what is handed out fits the ring. */
     while (c->window_max < c->batch_size || c->window_max < c->window || c->window_max < c->window_min)
         c->window_max *= 2;
-    p->check_every = c->n_workers > 64 ? 512 : p->n_tasks > 600 || c->queue_size > 512 ? 16 : 1;
+    p->check_every = c->n_workers > 64 ? 64 : p->n_tasks > 600 || c->queue_size > 512 ? 8 : 1;
 }
 
 static void draw_placement(struct sim_plan *p, uint64_t *r)

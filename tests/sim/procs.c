@@ -77,7 +77,7 @@ static void say_nonsense(struct sim *s, unsigned w)
         break;
     case 3: /* one of a task it never had */
         m.kind = MESSAGE_RESULT;
-        m.position = p->tail + sim_below(&s->chance, 3);
+        m.position = UINT64_MAX / 2 + sim_below(&s->chance, 3);
         m.attempt = 1;
         break;
     default: /* one of another attempt */
@@ -90,12 +90,17 @@ static void say_nonsense(struct sim *s, unsigned w)
 
 /* --- a process's life --- */
 
+static bool may_load(const struct sim *s, const struct proc *p)
+{
+    return p->claimed < p->limit && p->claimed - p->done < s->plan.load_ahead + s->plan.config.batch_size;
+}
+
 static void wake(struct sim *s, unsigned w)
 {
     struct proc *p = &s->procs[w];
     if (p->state != PROC_LIVE || p->frozen)
         return;
-    if (s->plan.load_ahead > 0 && !p->load_due && p->claimed < p->limit) {
+    if (s->plan.load_ahead > 0 && !p->load_due && may_load(s, p)) {
         p->load_due = true;
         sim_at(s, soon(s, s->plan.task_ns / 8), EVENT_LOAD, w);
     }
@@ -240,6 +245,8 @@ static enum gd_failure draw_outcome(struct sim *s, const struct proc *p, bool *f
     const struct sim_plan *plan = &s->plan;
     if (p->cancelled && sim_below(&s->chance, 3) > 0)
         return GD_FAILURE_CANCELLED;
+    if (p->bad && sim_below(&s->chance, 16) == 0)
+        return GD_FAILURE_CANCELLED; /* though nobody asked: an error, and no more to be tried */
     if (happens(s, plan->error_final)) {
         *final = true;
         return GD_FAILURE_ERROR;
@@ -320,8 +327,8 @@ void proc_step(struct sim *s, unsigned w)
     case PHASE_IDLE:
         if (p->started < p->claimed)
             start(s, w);
-        else
-            look(s, w); /* with a loader it only looks whether to leave */
+        else if (s->plan.load_ahead == 0 || p->claimed >= p->limit) /* else the loader claims */
+            look(s, w);
         break;
     case PHASE_LOOKED:
         claim(s, w);
@@ -345,14 +352,10 @@ void proc_load(struct sim *s, unsigned w)
 {
     struct proc *p = &s->procs[w];
     p->load_due = false;
-    if (p->state != PROC_LIVE || p->frozen || p->claimed >= p->limit)
+    if (p->state != PROC_LIVE || p->frozen || !may_load(s, p))
         return;
-    if (p->phase == PHASE_LOOKED || p->phase == PHASE_CLAIMED || p->phase == PHASE_OWNED)
-        return; /* the main thread is at it: it wakes the loader when done */
-    if (p->claimed - p->done < s->plan.load_ahead + s->plan.config.batch_size) {
-        p->claimed += gd__min64(slot_at(s, p, p->claimed)->batch, p->limit - p->claimed);
-        p->loading = p->claimed;
-    }
+    p->claimed += gd__min64(slot_at(s, p, p->claimed)->batch, p->limit - p->claimed);
+    p->loading = p->claimed;
     wake(s, w);
 }
 

@@ -89,8 +89,9 @@ static void note_result(struct sim *s, unsigned w, const struct gd__task *t, con
     const struct gd__sched_worker *worker = &s->sched.workers[w];
     struct sim_task *task = &s->tasks[t->id];
     const enum gd_failure failure = m->outcome.failure;
+    const bool asked = worker->head < worker->cancel_below || s->sched.stopping;
     task->has_result = true;
-    task->last = failure;
+    task->last = failure == GD_FAILURE_CANCELLED && !asked ? GD_FAILURE_ERROR : failure;
     task->handle = m->outcome.handle;
     if (failure == GD_FAILURE_NONE)
         return;
@@ -174,6 +175,7 @@ static void on_source(struct sim *s)
         const uint64_t id = gd__sched_add(&s->sched, s->now, payload, sim_mix(s->seed, expected) % 1000);
         SIM_MUST(s, id == expected, "task %llu was numbered %llu", (unsigned long long)expected,
                  (unsigned long long)id);
+        s->peak_slots = gd__max64(s->peak_slots, s->sched.outstanding);
     }
     if (s->taken == p->n_tasks) {
         s->source_end_due = true;
@@ -291,6 +293,7 @@ static void settle(struct sim *s)
         return;
     if (s->plan.late_ns == 0 && gd__sched_deadline(&s->sched) <= s->now)
         tick(s);
+    check_before_pump(s);
     gd__sched_pump(&s->sched, s->now);
     tend_source(s);
     check_after_event(s);
@@ -310,6 +313,7 @@ static void advance(struct sim *s)
         tick(s);
     } else {
         const struct event e = next_event(s);
+        s->ticks_in_a_row = 0;
         s->now = gd__max64(s->now, e.at);
         handle(s, &e);
     }

@@ -105,7 +105,7 @@ struct proc {
 struct sim_task {
     uint32_t delivered, starts, charges, errors, timeouts, group_deaths;
     uint32_t seen; /* by the walk of check.c: its round */
-    uint64_t handle;
+    uint64_t handle, deal;
     enum gd_failure last;
     bool has_result, held, suspect;
 };
@@ -157,7 +157,7 @@ struct sim {
     uint64_t results[8]; /* deliveries by failure */
     uint64_t spawns, first_spawns, deaths_told, setup_failures_told;
     bool *setup_failed;
-    uint64_t peak_allowed, next_in_order, peak_slots, walked;
+    uint64_t peak_allowed, next_in_order, peak_slots, walked, deals;
     uint32_t round;
 
     jmp_buf failed;
@@ -191,6 +191,7 @@ void check_assign(struct sim *s, unsigned w, const struct gd__task *t, unsigned 
 void check_cancel(struct sim *s, unsigned w, uint64_t below);
 void check_kill(struct sim *s, unsigned w);
 void check_before_exit(struct sim *s, unsigned w, const struct gd__death *d); /* who is to be charged */
+void check_before_pump(struct sim *s);
 void check_after_event(struct sim *s);
 void check_end(struct sim *s);
 

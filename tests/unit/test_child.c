@@ -587,6 +587,25 @@ TEST(stolen_by_another_wait)
     await_end_of_file(p.in);
 }
 
+/* To a fork of the program it is no child at all, but it can tell whether it has ended. */
+TEST(a_fork_does_not_take_a_running_child_for_ended)
+{
+    struct pipe p = make_pipe();
+    struct gd__child c = spawned("pauses", p.out);
+    struct gd__exit e;
+
+    await_up(&p);
+    pid_t pid = fork();
+    if (pid == 0) {
+        CHECK_EQ(gd__child_reap(&c, &e), 0);
+        _exit(0);
+    }
+    CHECK_EQ(waitpid(pid, NULL, 0), pid);
+    CHECK_EQ(gd__child_reap(&c, &e), 0);
+    gd__child_signal(&c, SIGKILL);
+    CHECK_EQ(reaped(&c).signal, SIGKILL);
+}
+
 /* The next fork gets this number. Needs privileges. */
 static void ask_for_pid(pid_t pid)
 {

@@ -301,7 +301,7 @@ TEST(deadlines_are_kept_to_well_under_a_millisecond)
     int64_t best = INT64_MAX;
 
     /* The machine may be busy with something else for a while. */
-    for (int i = 0; i < 5 && best > 400000; i++) {
+    for (int i = 0; i < 20 && best > 400000; i++) {
         int64_t median = median_lateness_ns(&l);
 
         best = median < best ? median : best;

@@ -1,0 +1,451 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What the library does on this machine.
+ *
+ *   throughput  no-op tasks a second, from the first result to the last, one worker and two
+ *   latency     a round trip with one task out at a time: busy (spinning) and blocking
+ *   payload     GB/s of 1 MB, 100 MB and 1 GB payloads in (copied once by the library) and results out (copied once)
+ *   recovery    from a worker's SIGKILL to its task running again, and a worker's own start
+ *   lateness    of a kill past deadline plus grace
+ *   first       from the call to the first result
+ *   memory      resident memory over ten million items
+ *   scale       cost per task in the dispatcher, 1 to 256 workers
+ *
+ * One JSON object per line: name, unit, the median of the repeats, and the repeats.
+ *
+ * usage: bench_dispatch [-r REPEATS] [-q] [part ...]      -q: smaller
+ */
+#include <gpu_dispatch/gpu_dispatch.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { MAX_REPEATS = 101, MOST_WORKERS = 256 };
+
+static int repeats = 5;
+static bool quick;
+
+static uint64_t now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median(const double *values, size_t n)
+{
+    double *sorted = malloc(n * sizeof *sorted);
+    if (!sorted)
+        abort();
+    memcpy(sorted, values, n * sizeof *sorted);
+    qsort(sorted, n, sizeof *sorted, by_value);
+    const double m = n % 2 ? sorted[n / 2] : (sorted[n / 2 - 1] + sorted[n / 2]) / 2;
+    free(sorted);
+    return m;
+}
+
+static void print_line(const char *name, const char *unit, const double *values, int n)
+{
+    printf("{\"name\": \"%s\", \"unit\": \"%s\", \"median\": %.5g, \"repeats\": [", name, unit,
+           median(values, (size_t)n));
+    for (int i = 0; i < n; i++)
+        printf("%s%.5g", i ? ", " : "", values[i]);
+    printf("]}\n");
+    fflush(stdout);
+}
+
+/* --- the worker --- */
+
+enum work { NOTHING, GIVE_BYTES, DIE_ONCE, HANG };
+struct order {
+    uint32_t work;
+    uint32_t pad;
+    uint64_t size;
+};
+
+static char *block; /* what GIVE_BYTES gives */
+
+static int give_bytes(struct gd_result *r, size_t size)
+{
+    static size_t block_size;
+    if (block_size < size) {
+        free(block);
+        block = malloc(size);
+        if (!block)
+            return gd_result_out_of_memory(r, "no %zu bytes", size);
+        memset(block, 7, size);
+        block_size = size;
+    }
+    return gd_result_set(r, block, size);
+}
+
+static int process(struct gd_worker *w, const struct gd_task *t, struct gd_result *r)
+{
+    (void)w;
+    if (t->size != sizeof(struct order))
+        return 0;
+    struct order o;
+    memcpy(&o, t->data, sizeof o);
+    if (o.work == GIVE_BYTES)
+        return give_bytes(r, o.size);
+    if (o.work == DIE_ONCE && t->attempt == 1)
+        raise(SIGKILL);
+    while (o.work == HANG)
+        ;
+    return 0;
+}
+
+static const struct gd_worker_ops ops = { .size = sizeof ops, .process = process };
+
+/* --- a run --- */
+
+struct run {
+    struct gd_options o;
+    uint64_t n, given, done, failed;
+    const void *payload;
+    size_t payload_size;
+    uint64_t warm; /* results before the clock starts */
+    uint64_t began, first, last, warm_at;
+    double *gaps;                       /* between results, for latency */
+    uint64_t first_start, second_start; /* of attempts, for recovery */
+    double late_ns;
+};
+
+static int give(void *user, struct gd_item *item)
+{
+    struct run *r = user;
+    if (r->given == r->n)
+        return 0;
+    r->given++;
+    item->data = r->payload;
+    item->size = r->payload_size;
+    return 1;
+}
+
+static void count(struct run *r)
+{
+    if (r->done++ == 0)
+        r->first = now_ns();
+    if (r->done == r->warm)
+        r->warm_at = now_ns();
+    if (r->done == r->n)
+        r->last = now_ns();
+}
+
+static void on_success(void *user, const struct gd_report *report)
+{
+    (void)report;
+    count(user);
+}
+
+static void on_success_timed(void *user, const struct gd_report *report)
+{
+    (void)report;
+    struct run *r = user;
+    const uint64_t t = now_ns();
+    if (r->done > 0)
+        r->gaps[r->done - 1] = (double)(t - r->last);
+    r->last = t;
+    r->done++;
+}
+
+static void on_failure(void *user, const struct gd_report *report)
+{
+    struct run *r = user;
+    if (report->failure == GD_FAILURE_TIMEOUT)
+        r->late_ns =
+            (double)(report->end_ns - report->start_ns) - 1e6 * (double)(r->o.task_timeout_ms + r->o.cancel_grace_ms);
+    else
+        fprintf(stderr, "bench: task %" PRIu64 ": %s\n", report->task_id, report->error);
+    r->failed++;
+}
+
+static void on_start(void *user, uint64_t task_id, int worker_id, unsigned attempt, uint64_t start_ns)
+{
+    struct run *r = user;
+    (void)task_id, (void)worker_id;
+    if (attempt == 1)
+        r->first_start = start_ns;
+    else
+        r->second_start = start_ns;
+}
+
+static int ids[MOST_WORKERS];
+
+static void prepare(struct run *r, unsigned workers, uint64_t n, const void *payload, size_t size)
+{
+    memset(r, 0, sizeof *r);
+    r->o = (struct gd_options)GD_OPTIONS_INIT;
+    r->o.gpu_ids = ids;
+    r->o.n_gpus = workers;
+    r->o.user = r;
+    r->o.source = give;
+    r->o.on_success = on_success;
+    r->o.on_error = r->o.on_timeout = on_failure;
+    r->n = n;
+    r->payload = payload;
+    r->payload_size = size;
+}
+
+static void go(struct run *r)
+{
+    r->began = now_ns();
+    if (gd_run(&r->o) < 0) {
+        fprintf(stderr, "bench: %s\n", gd_error_text());
+        exit(1);
+    }
+    if (r->done + r->failed != r->n) {
+        fprintf(stderr, "bench: %" PRIu64 " of %" PRIu64 " tasks came back\n", r->done + r->failed, r->n);
+        exit(1);
+    }
+}
+
+/* --- the parts --- */
+
+static void throughput(void)
+{
+    static const struct {
+        const char *name;
+        unsigned workers;
+        size_t queue;
+    } cases[] = { { "throughput_1_worker", 1, 8192 },
+                  { "throughput_1_worker_queue_1024", 1, 1024 },
+                  { "throughput_2_workers", 2, 8192 } };
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        double v[MAX_REPEATS];
+        for (int i = 0; i < repeats; i++) {
+            struct run r;
+            uint64_t eight = 8;
+            prepare(&r, cases[c].workers, quick ? 2000000 : 10000000, &eight, sizeof eight);
+            r.o.queue_size = cases[c].queue;
+            go(&r);
+            v[i] = (double)(r.n - 1) / ((double)(r.last - r.first) / 1e9);
+        }
+        print_line(cases[c].name, "tasks/s", v, repeats);
+    }
+}
+
+static void latency(void)
+{
+    for (int blocking = 0; blocking < 2; blocking++) {
+        double v[MAX_REPEATS];
+        for (int i = 0; i < repeats; i++) {
+            struct run r;
+            uint64_t eight = 8;
+            prepare(&r, 1, quick ? 5000 : (blocking ? 20000 : 200000), &eight, sizeof eight);
+            r.o.window = 1;
+            r.o.queue_size = 64;
+            r.o.spin_us = blocking ? 0 : 1000;
+            r.o.on_success = on_success_timed;
+            r.gaps = calloc(r.n, sizeof *r.gaps);
+            if (!r.gaps)
+                abort();
+            go(&r);
+            v[i] = median(r.gaps, r.n - 1);
+            free(r.gaps);
+        }
+        print_line(blocking ? "latency_blocking" : "latency_busy", "ns", v, repeats);
+    }
+}
+
+static void payload(void)
+{
+    static const struct {
+        const char *label;
+        size_t size;
+        uint64_t n, warm;
+    } cases[] = { { "1MB", 1000000, 3000, 1500 }, { "100MB", 100000000, 60, 25 }, { "1GB", 1000000000, 12, 6 } };
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        const size_t size = cases[c].size;
+        char *bytes = malloc(size);
+        if (!bytes)
+            abort();
+        memset(bytes, 1, size);
+        for (int out = 0; out < 2; out++) {
+            double v[MAX_REPEATS];
+            for (int i = 0; i < repeats; i++) {
+                struct run r;
+                const struct order order = { .work = GIVE_BYTES, .size = size };
+                prepare(&r, 1, cases[c].n, out ? (const void *)&order : bytes, out ? sizeof order : size);
+                r.warm = cases[c].warm;
+                r.o.queue_size = 2;
+                r.o.queue_bytes = 4 * size;
+                r.o.window = 2;
+                go(&r);
+                v[i] = (double)(r.n - r.warm) * (double)size / (double)(r.last - r.warm_at);
+            }
+            char name[64];
+            snprintf(name, sizeof name, "payload_%s_%s", out ? "out" : "in", cases[c].label);
+            print_line(name, "GB/s", v, repeats);
+        }
+        free(bytes);
+    }
+}
+
+static void recovery(void)
+{
+    double again[MAX_REPEATS], start[MAX_REPEATS];
+    const int n = repeats < 15 ? 15 : repeats;
+    for (int i = 0; i < n; i++) {
+        struct run r;
+        const struct order order = { .work = DIE_ONCE };
+        prepare(&r, 1, 1, &order, sizeof order);
+        r.o.on_task_start = on_start;
+        go(&r);
+        again[i] = (double)(r.second_start - r.first_start) / 1e6;
+        start[i] = (double)(r.first_start - r.began) / 1e6;
+    }
+    print_line("recovery_from_kill", "ms", again, n);
+    print_line("start_to_first_task", "ms", start, n);
+}
+
+static void lateness(void)
+{
+    double v[MAX_REPEATS];
+    const int n = repeats < 9 ? 9 : repeats;
+    for (int i = 0; i < n; i++) {
+        struct run r;
+        const struct order order = { .work = HANG };
+        prepare(&r, 1, 1, &order, sizeof order);
+        r.o.task_timeout_ms = 60;
+        r.o.cancel_grace_ms = 40;
+        go(&r);
+        v[i] = r.late_ns / 1e6;
+    }
+    print_line("kill_lateness", "ms", v, n);
+}
+
+static void first(void)
+{
+    double v[MAX_REPEATS];
+    const int n = repeats < 15 ? 15 : repeats;
+    for (int i = 0; i < n; i++) {
+        struct run r;
+        uint64_t eight = 8;
+        prepare(&r, 1, 1, &eight, sizeof eight);
+        go(&r);
+        v[i] = (double)(r.first - r.began) / 1e6;
+    }
+    print_line("first_result", "ms", v, n);
+}
+
+/* Peak resident memory of this process, so it comes before anything else large; the worker's is read off its children.
+ */
+static void memory(void)
+{
+    struct run r;
+    struct rusage self, children;
+    unsigned char bytes[100] = { 0 };
+    prepare(&r, 2, quick ? 1000000 : 10000000, bytes, sizeof bytes);
+    go(&r);
+    getrusage(RUSAGE_SELF, &self);
+    getrusage(RUSAGE_CHILDREN, &children);
+    const double parent = (double)self.ru_maxrss / 1024, child = (double)children.ru_maxrss / 1024;
+    print_line("memory_dispatcher", "MB", &parent, 1);
+    print_line("memory_worker", "MB", &child, 1);
+}
+
+static double cpu_seconds(void)
+{
+    struct rusage u;
+    getrusage(RUSAGE_SELF, &u);
+    return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) + (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) / 1e6;
+}
+
+/* The dispatcher's own processor time, from the first result on: the workers' scheduling is the kernel's affair. */
+struct scale_run {
+    struct run r;
+    double cpu_at_warm;
+};
+
+static void on_success_scale(void *user, const struct gd_report *report)
+{
+    struct scale_run *s = user;
+    (void)report;
+    count(&s->r);
+    if (s->r.done == s->r.warm)
+        s->cpu_at_warm = cpu_seconds();
+}
+
+static void scale(void)
+{
+    static const unsigned workers[] = { 1, 4, 16, 64, 256 };
+    for (size_t c = 0; c < sizeof workers / sizeof *workers; c++) {
+        double wall[MAX_REPEATS], cpu[MAX_REPEATS];
+        for (int i = 0; i < repeats; i++) {
+            struct scale_run s = { .cpu_at_warm = 0 };
+            uint64_t eight = 8;
+            prepare(&s.r, workers[c], quick ? 1000000 : 3000000, &eight, sizeof eight);
+            s.r.o.queue_size = 16384;
+            s.r.o.spin_us = 0;
+            s.r.o.on_success = on_success_scale;
+            s.r.warm = s.r.n / 4;
+            go(&s.r);
+            const double n = (double)(s.r.n - s.r.warm);
+            wall[i] = (double)(s.r.last - s.r.warm_at) / n;
+            cpu[i] = (cpu_seconds() - s.cpu_at_warm) * 1e9 / n;
+        }
+        char name[64];
+        snprintf(name, sizeof name, "scale_cpu_%u", workers[c]);
+        print_line(name, "ns/task", cpu, repeats);
+        snprintf(name, sizeof name, "scale_wall_%u", workers[c]);
+        print_line(name, "ns/task", wall, repeats);
+    }
+}
+
+static const struct {
+    const char *name;
+    void (*run)(void);
+} parts[] = {
+    { "memory", memory },     { "throughput", throughput }, { "latency", latency }, { "payload", payload },
+    { "recovery", recovery }, { "lateness", lateness },     { "first", first },     { "scale", scale },
+};
+
+static bool wanted(const char *name, int argc, char **argv)
+{
+    bool any = false;
+    for (int i = optind; i < argc; i++) {
+        any = true;
+        if (strcmp(argv[i], name) == 0)
+            return true;
+    }
+    return !any;
+}
+
+int main(int argc, char **argv)
+{
+    int c;
+    if (gd_worker_main(&argc, argv, &ops) < 0) {
+        fprintf(stderr, "%s\n", gd_error_text());
+        return 1;
+    }
+    while ((c = getopt(argc, argv, "r:q")) != -1) {
+        if (c == 'r')
+            repeats = atoi(optarg);
+        else if (c == 'q')
+            quick = true;
+        else
+            return 2;
+    }
+    if (repeats < 1 || repeats > MAX_REPEATS) {
+        fprintf(stderr, "usage: %s [-r 1..%d] [-q] [part ...]\n", argv[0], MAX_REPEATS);
+        return 2;
+    }
+    for (int i = 0; i < MOST_WORKERS; i++)
+        ids[i] = i;
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        if (wanted(parts[i].name, argc, argv))
+            parts[i].run();
+    return 0;
+}

@@ -1,0 +1,341 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Chaos: a thread of the test kills random workers with SIGKILL at random moments while they work. Every task must be
+ * final exactly once with the answer that follows from its own payload, and nothing of any of the processes may be
+ * left: no descriptor, mapping, zombie or orphan.
+ *
+ * The killer is paced by tasks done, not by time, and the source by kills: it holds tasks back until the kills that
+ * belong to them were made, so a run has as many as it was asked for, however fast the machine is. Limits on crashes
+ * are out of the way: what is tested is the bookkeeping.
+ *
+ * test_chaos --tasks N --kills N [CASE...] makes each case as large as that; GD_SOAK a million tasks and 10,000 kills.
+ */
+#include <sys/eventfd.h>
+
+#include "crash/common.h"
+
+#ifndef SYS_pidfd_send_signal
+#define SYS_pidfd_send_signal 424
+#endif
+#ifndef SYS_pidfd_open
+#define SYS_pidfd_open 434
+#endif
+
+enum { N_WORKERS = 4, WORK_MOST_NS = 40000 };
+
+static uint64_t tasks_wanted, kills_wanted; /* 0: what the case says */
+
+/* --- the worker ---------------------------------------------------------- */
+
+static int process(struct gd_worker *w, const struct gd_task *t, struct gd_result *r)
+{
+    (void)w;
+    const struct answer a = answer_to(t->id, t->data, t->size / sizeof(uint64_t));
+    burn(mix(t->id ^ t->attempt) % WORK_MOST_NS);
+    /* Some answers inside the record, some beside it, as long as the payload. */
+    char *out = gd_result_alloc(r, t->id % 3 ? sizeof a : sizeof a + t->size);
+    if (!out)
+        return GD_E_NO_MEMORY;
+    memcpy(out, &a, sizeof a);
+    if (t->id % 3 == 0)
+        memcpy(out + sizeof a, t->data, t->size);
+    return 0;
+}
+
+static int process_batch(struct gd_worker *w, const struct gd_task *const *tasks, struct gd_result *const *results,
+                         size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (process(w, tasks[i], results[i]) < 0)
+            return GD_E_NO_MEMORY;
+    return 0;
+}
+
+static int load(struct gd_worker *w, struct gd_task *t, struct gd_result *r)
+{
+    (void)w;
+    t->loaded = malloc(sizeof t->id);
+    if (!t->loaded)
+        return gd_result_error(r, "no memory");
+    memcpy(t->loaded, &t->id, sizeof t->id);
+    return 0;
+}
+
+static void unload(struct gd_worker *w, struct gd_task *t)
+{
+    (void)w;
+    free(t->loaded);
+}
+
+static int process_loaded(struct gd_worker *w, const struct gd_task *t, struct gd_result *r)
+{
+    if (memcmp(t->loaded, &t->id, sizeof t->id) != 0)
+        return gd_result_error_final(r, "given what was loaded for another task");
+    return process(w, t, r);
+}
+
+static const struct gd_worker_ops plain_ops = {
+    .size = sizeof plain_ops,
+    .process = process,
+    .process_batch = process_batch,
+};
+static const struct gd_worker_ops loading_ops = {
+    .size = sizeof loading_ops,
+    .process = process_loaded,
+    .load = load,
+    .unload = unload,
+};
+
+/* --- the run --------------------------------------------------------------- */
+
+struct chaos {
+    uint64_t tasks, kills;
+    size_t most_words;
+    bool ordered, loading;
+    unsigned batch;
+
+    struct gd_dispatcher *d;
+    struct ledger ledger;
+    uint64_t next_in_order;
+    uint64_t taken; /* the source's */
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    uint64_t done, killed; /* under the lock */
+    bool over;
+};
+
+static size_t words_of(const struct chaos *c, uint64_t id)
+{
+    const uint64_t r = mix(id * 2 + 1);
+    if (r % 16 != 0)
+        return PAYLOAD_WORDS + r / 16 % 30;
+    return PAYLOAD_WORDS + r / 16 % (c->most_words - PAYLOAD_WORDS + 1);
+}
+
+static int source(void *user, struct gd_item *item)
+{
+    struct chaos *c = user;
+    if (c->taken == c->tasks)
+        return 0;
+    /* No further than the kills that were made allow. */
+    pthread_mutex_lock(&c->lock);
+    while (c->killed < c->kills && c->taken * c->kills > (c->killed + 8) * c->tasks)
+        pthread_cond_wait(&c->changed, &c->lock);
+    pthread_mutex_unlock(&c->lock);
+    const size_t words = words_of(c, c->taken);
+    uint64_t *payload = gd_item_alloc(item, words * sizeof *payload);
+    if (!payload)
+        return gd_item_error(item, "no room");
+    fill_payload(payload, c->taken, mix(c->taken), words);
+    c->taken++;
+    return 1;
+}
+
+static void count_done(struct chaos *c)
+{
+    pthread_mutex_lock(&c->lock);
+    c->done++;
+    pthread_cond_broadcast(&c->changed);
+    pthread_mutex_unlock(&c->lock);
+}
+
+static void on_success(void *user, const struct gd_report *r)
+{
+    struct chaos *c = user;
+    static uint64_t *expected;
+    if (!expected)
+        CHECK((expected = malloc(c->most_words * sizeof *expected + 1024)) != NULL);
+    const size_t words = words_of(c, r->task_id);
+    fill_payload(expected, r->task_id, mix(r->task_id), words);
+    const struct answer want = answer_to(r->task_id, expected, words);
+    CHECK_EQ(r->size, r->task_id % 3 ? sizeof want : sizeof want + words * sizeof *expected);
+    CHECK_MEM(r->data, &want, sizeof want);
+    if (r->task_id % 3 == 0)
+        CHECK_MEM((const char *)r->data + sizeof want, expected, words * sizeof *expected);
+    CHECK_EQ(r->input_size, words * sizeof *expected);
+    CHECK_MEM(r->input, expected, r->input_size);
+    if (c->ordered)
+        CHECK_EQ(r->task_id, c->next_in_order++);
+    ledger_final(&c->ledger, r->task_id);
+    count_done(c);
+}
+
+static void on_error(void *user, const struct gd_report *r)
+{
+    (void)user;
+    FAIL("task %llu failed as %s: %s", (unsigned long long)r->task_id, gd_failure_name(r->failure), r->error);
+}
+
+/* --- the killer -------------------------------------------------------------- */
+
+/* Our child and alive: a number out of the statistics may have gone to somebody else meanwhile. */
+static bool is_live_child(int pid)
+{
+    char path[64], text[512], state = 'Z';
+    int parent = 0;
+    snprintf(path, sizeof path, "/proc/%d/stat", pid);
+    FILE *f = fopen(path, "re");
+    const size_t n = f ? fread(text, 1, sizeof text - 1, f) : 0;
+    if (f)
+        fclose(f);
+    text[n] = '\0';
+    const char *at = strrchr(text, ')');
+    return at && sscanf(at + 1, " %c %d", &state, &parent) == 2 && parent == getpid() && state != 'Z' && state != 'X';
+}
+
+static bool kill_one(struct chaos *c, struct rng *r)
+{
+    struct gd_worker_stats w[N_WORKERS];
+    if (gd_dispatcher_worker_stats(c->d, w, sizeof *w, N_WORKERS) != N_WORKERS)
+        return false;
+    const int pid = (int)w[rng_below(r, N_WORKERS)].pid;
+    const int fd = pid > 0 ? (int)syscall(SYS_pidfd_open, pid, 0) : -1;
+    const bool hit = fd >= 0 && is_live_child(pid) && syscall(SYS_pidfd_send_signal, fd, SIGKILL, NULL, 0) == 0;
+    if (fd >= 0)
+        close(fd);
+    return hit;
+}
+
+/* Waits until so many tasks are done, or the run is over: false. What is held back for want of kills must not be
+ * waited for, so a kill comes early when all that was let out is done. */
+static bool wait_done(struct chaos *c, uint64_t done)
+{
+    pthread_mutex_lock(&c->lock);
+    while (!c->over && c->done < done && c->done < c->killed * c->tasks / c->kills)
+        pthread_cond_wait(&c->changed, &c->lock);
+    const bool go_on = !c->over;
+    pthread_mutex_unlock(&c->lock);
+    return go_on;
+}
+
+static void *killer(void *user)
+{
+    struct chaos *c = user;
+    struct rng r = { c->tasks ^ c->kills };
+    uint64_t target = 0;
+    while (c->killed < c->kills && wait_done(c, target)) {
+        burn(rng_below(&r, 300000)); /* a moment that nothing else determines */
+        if (!kill_one(c, &r)) {
+            sched_yield(); /* the statistics are a little old: this one is dead already */
+            continue;
+        }
+        pthread_mutex_lock(&c->lock);
+        c->killed++;
+        pthread_cond_broadcast(&c->changed);
+        pthread_mutex_unlock(&c->lock);
+        target += rng_below(&r, 2 * c->tasks / c->kills);
+    }
+    return NULL;
+}
+
+/* --- cases --------------------------------------------------------------------- */
+
+static void run_once(struct chaos *c)
+{
+    static const char *const loading_env[] = { "CHAOS_LOADING=1", NULL };
+    struct gd_options o = GD_OPTIONS_INIT;
+    struct gd_stats stats = { .size = sizeof stats };
+    pthread_t thread;
+    o.gpu_ids = device_numbers;
+    o.n_gpus = N_WORKERS;
+    o.source = source;
+    o.on_success = on_success;
+    o.on_error = on_error;
+    o.user = c;
+    o.queue_size = 256;
+    o.ordered = c->ordered;
+    o.batch_size = c->batch;
+    o.io_threads = 2;
+    o.env = c->loading ? loading_env : NULL;
+    o.crash_limit = o.setup_attempts = o.death_limit = 1u << 30;
+    o.restart_delay_ms = 0;
+    ledger_open(&c->ledger, c->tasks);
+    pthread_mutex_init(&c->lock, NULL);
+    pthread_cond_init(&c->changed, NULL);
+    CHECK_EQ(gd_dispatcher_open(&c->d, &o), 0);
+    CHECK_EQ(pthread_create(&thread, NULL, killer, c), 0);
+    const int rc = gd_dispatcher_run(c->d);
+    pthread_mutex_lock(&c->lock);
+    c->over = true;
+    pthread_cond_broadcast(&c->changed);
+    pthread_mutex_unlock(&c->lock);
+    pthread_join(thread, NULL);
+    CHECK_EQ(rc, 0);
+    CHECK_EQ(gd_dispatcher_stats(c->d, &stats), 0);
+    CHECK_EQ(stats.completed, c->tasks);
+    CHECK_EQ(stats.failed + stats.timeouts + stats.pending + stats.running, 0);
+    CHECK_GE(stats.restarts, c->kills / 2); /* kills at the very end, or of one already dying, start nobody */
+    gd_dispatcher_close(&c->d);
+    CHECK(c->d == NULL);
+    CHECK_EQ(c->killed, c->kills);
+    ledger_close(&c->ledger, c->tasks);
+    pthread_cond_destroy(&c->changed);
+    pthread_mutex_destroy(&c->lock);
+}
+
+static void run_chaos(struct chaos c)
+{
+    adopt_orphans();
+    if (tasks_wanted)
+        c.tasks = tasks_wanted;
+    if (kills_wanted)
+        c.kills = kills_wanted;
+    /* Once small, so that what the C library keeps from its first use on is not counted against the run. */
+    struct chaos small = c;
+    small.tasks = c.tasks / 100 + 100;
+    small.kills = 10;
+    run_once(&small);
+    const struct footprint before = footprint();
+    const uint64_t start = now_ns();
+    struct chaos whole = c;
+    run_once(&whole);
+    printf("# %llu tasks, %llu kills, %.1f s\n", (unsigned long long)c.tasks, (unsigned long long)c.kills,
+           (double)(now_ns() - start) / 1e9);
+    check_footprint(&before, 8192);
+    CHECK(waitpid(-1, NULL, WNOHANG) < 0 && errno == ECHILD);
+}
+
+TEST_WITHIN(240, chaos)
+{
+    run_chaos((struct chaos){ .tasks = 200000, .kills = 1000, .most_words = 512, .batch = 1 });
+}
+
+TEST_WITHIN(120, chaos_in_batches)
+{
+    run_chaos((struct chaos){ .tasks = 20000, .kills = 150, .most_words = 512, .batch = 4 });
+}
+
+TEST_WITHIN(120, chaos_loading_ahead)
+{
+    run_chaos((struct chaos){ .tasks = 20000, .kills = 150, .most_words = 512, .batch = 1, .loading = true });
+}
+
+TEST_WITHIN(120, chaos_in_order)
+{
+    run_chaos((struct chaos){ .tasks = 20000, .kills = 150, .most_words = 512, .batch = 1, .ordered = true });
+}
+
+/* Up to a megabyte, every sixteenth of any size up to it. */
+TEST_WITHIN(120, chaos_with_large_payloads)
+{
+    run_chaos((struct chaos){ .tasks = 10000, .kills = 150, .most_words = (1u << 20) / sizeof(uint64_t), .batch = 1 });
+}
+
+int main(int argc, char **argv)
+{
+    if (gd_worker_main(&argc, argv, getenv("CHAOS_LOADING") ? &loading_ops : &plain_ops) < 0) {
+        fprintf(stderr, "%s\n", gd_error_text());
+        return 1;
+    }
+    if (test_soak()) {
+        tasks_wanted = 1000000;
+        kills_wanted = 10000;
+    }
+    while (argc > 2 && (strcmp(argv[1], "--tasks") == 0 || strcmp(argv[1], "--kills") == 0)) {
+        *(argv[1][2] == 't' ? &tasks_wanted : &kills_wanted) = strtoull(argv[2], NULL, 10);
+        argv[2] = argv[0];
+        argv += 2;
+        argc -= 2;
+    }
+    return test_main(argc, argv);
+}

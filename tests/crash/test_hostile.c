@@ -1,0 +1,557 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A hostile worker: one that writes over everything it can write, at random moments, while honest workers run beside
+ * it. Whatever it does, the dispatcher lives, every task is final exactly once, no honest worker pays, and what is
+ * delivered for an honest worker's task is that task's answer.
+ *
+ * Each seed is a short run of its own. The hostile worker is number 0; its code, a thread and the process function
+ * itself, knows the layout of the shared memory, so that it can lie plausibly (right position, wrong attempt) as well
+ * as at random. It goes on being hostile in each process that replaces it.
+ *
+ * test_hostile --seed N replays one; --seeds N tries as many.
+ */
+#include <fcntl.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+
+#include "crash/common.h"
+#include "worker/host.h"
+
+enum { N_HONEST = 2, N_WORKERS = N_HONEST + 1, N_TASKS = 48, HOSTILE = 0, TIMEOUT_MS = 400, GRACE_MS = 20 };
+
+static uint64_t seeds_wanted, seed_wanted = UINT64_MAX;
+
+/* --- the hostile worker ------------------------------------------------------ */
+
+struct enemy {
+    struct gd_worker *w;
+    struct rng r;
+    unsigned char *base; /* of the result region */
+    uint64_t slots, data_offset, size;
+};
+
+/* A number as it might go wrong: near a bound, or anything. */
+static uint64_t nasty(struct enemy *e)
+{
+    const struct gd__port *p = &e->w->port;
+    const uint64_t bounds[] = { 0,
+                                1,
+                                24,
+                                255,
+                                p->next,
+                                p->result_tail,
+                                p->limit,
+                                e->slots,
+                                p->config.task_capacity,
+                                e->data_offset,
+                                e->size,
+                                e->size - e->data_offset,
+                                UINT64_MAX,
+                                UINT64_C(1) << 63,
+                                UINT64_C(1) << 32,
+                                atomic_load(&p->in->limit),
+                                atomic_load(&p->in->consumed) };
+    const uint64_t r = rng_next(&e->r);
+    if (r % 4 == 0)
+        return rng_next(&e->r);
+    return bounds[rng_below(&e->r, COUNT_OF(bounds))] + rng_below(&e->r, 5) - 2;
+}
+
+static void scribble(struct enemy *e, uint64_t from, uint64_t length, unsigned times)
+{
+    for (unsigned i = 0; i < times; i++)
+        e->base[from + rng_below(&e->r, length)] = (unsigned char)rng_next(&e->r);
+}
+
+static void scribble_header(struct enemy *e)
+{
+    scribble(e, 0, sizeof(struct gd__result_header), 64);
+}
+
+static void scribble_ring(struct enemy *e)
+{
+    scribble(e, GD__PAGE, e->slots * sizeof(struct gd__result_slot), 4096);
+}
+
+static void scribble_all(struct enemy *e)
+{
+    scribble(e, 0, e->data_offset + 65536, 20000);
+}
+
+static void lie_about_progress(struct enemy *e)
+{
+    struct gd__result_header *h = e->w->port.out;
+    atomic_store(&h->claimed, nasty(e));
+    atomic_store(&h->started, nasty(e));
+    atomic_store(&h->loading, nasty(e));
+    atomic_store(&h->start_ns, nasty(e));
+    atomic_store(&h->sleeping, (uint32_t)nasty(e));
+}
+
+static void jump_tail(struct enemy *e)
+{
+    atomic_store(&e->w->port.out->tail, nasty(e));
+}
+
+/* A record that is right but for what chance changes. */
+static struct gd__result_slot forged(struct enemy *e)
+{
+    const struct gd__port *p = &e->w->port;
+    const uint64_t position = p->next ? p->next - 1 + rng_below(&e->r, 3) : 0;
+    const struct gd__task_slot *t = &p->task_slots[position & p->task_mask];
+    struct gd__result_slot s = {
+        .kind = (uint8_t)(1 + rng_below(&e->r, GD__R_KINDS - 1)),
+        .inline_size = rng_below(&e->r, 2) ? GD__NOT_INLINE : 24,
+        .attempt = t->attempt,
+        .position = position,
+        .task_id = t->task_id,
+        .start_ns = now_ns(),
+        .end_ns = now_ns(),
+    };
+    if (s.inline_size == GD__NOT_INLINE) {
+        s.offset = rng_below(&e->r, 2) ? e->data_offset : nasty(e);
+        s.size = rng_below(&e->r, 2) ? rng_below(&e->r, 5000) : nasty(e);
+    }
+    switch (rng_below(&e->r, 12)) {
+    case 0:
+        s.attempt = (uint32_t)nasty(e);
+        break;
+    case 1:
+        s.attempt--; /* stale */
+        break;
+    case 2:
+        s.position = nasty(e);
+        break;
+    case 3:
+        s.task_id = nasty(e);
+        break;
+    case 4:
+        s.start_ns = nasty(e);
+        s.end_ns = nasty(e);
+        break;
+    case 5:
+        s.kind = (uint8_t)rng_next(&e->r);
+        break;
+    case 6:
+        s.inline_size = (uint8_t)rng_next(&e->r);
+        break;
+    case 7:
+        s.safe_batch = (uint16_t)rng_next(&e->r);
+        break;
+    default:
+        break;
+    }
+    return s;
+}
+
+static void put(struct enemy *e, const struct gd__result_slot *s)
+{
+    struct gd__port *p = &e->w->port;
+    const uint64_t tail = atomic_load(&p->out->tail);
+    memcpy(&p->result_slots[tail & p->result_mask], s, sizeof *s);
+    atomic_store(&p->out->tail, tail + 1);
+    const uint64_t one = 1;
+    (void)!write(p->result_bell, &one, sizeof one);
+}
+
+static void forge(struct enemy *e)
+{
+    const struct gd__result_slot s = forged(e);
+    put(e, &s);
+}
+
+static void forge_twice(struct enemy *e)
+{
+    const struct gd__result_slot s = forged(e);
+    put(e, &s);
+    put(e, &s);
+}
+
+/* The same word of its life again and again. */
+static void chatter(struct enemy *e)
+{
+    static const uint8_t kinds[] = { GD__R_READY, GD__R_SETUP_FAILED, GD__R_CLEANUP_FAILED, GD__R_BYE, GD__R_STARTED };
+    struct gd__result_slot s = forged(e);
+    s.kind = kinds[rng_below(&e->r, COUNT_OF(kinds))];
+    for (int i = 0; i < 200; i++)
+        put(e, &s);
+}
+
+/* A failure whose words are the whole region: 64 GiB of nothing. */
+static void endless_words(struct enemy *e)
+{
+    struct gd__result_slot s = forged(e);
+    s.kind = (uint8_t)(GD__R_ERROR + rng_below(&e->r, 4));
+    s.inline_size = GD__NOT_INLINE;
+    s.offset = e->data_offset;
+    s.size = e->size - e->data_offset;
+    put(e, &s);
+}
+
+static void jam_bells(struct enemy *e)
+{
+    const int bells[] = { e->w->port.task_bell, e->w->port.result_bell };
+    const uint64_t most = UINT64_MAX - 1;
+    for (size_t i = 0; i < COUNT_OF(bells); i++) {
+        (void)!write(bells[i], &most, sizeof most);
+        fcntl(bells[i], F_SETFL, rng_below(&e->r, 2) ? 0 : O_NONBLOCK | O_APPEND);
+    }
+    atomic_store(&e->w->port.out->sleeping, (uint32_t)(2 + rng_below(&e->r, 100)));
+}
+
+static void attack_files(struct enemy *e)
+{
+    const int fds[] = { e->w->port.tasks.fd, e->w->port.results.fd, e->w->port.arena.fd };
+    for (size_t i = 0; i < COUNT_OF(fds); i++) {
+        const int fd = fds[i];
+        (void)!ftruncate(fd, (off_t)(rng_below(&e->r, 2) ? 0 : GD__PAGE));
+        (void)!fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
+                         (off_t)(GD__PAGE * (1 + rng_below(&e->r, 9))));
+        (void)!fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE);
+        if (i != 1)
+            (void)!pwrite(fd, "boo", 3, (off_t)rng_below(&e->r, 8192));
+        void *map = mmap(NULL, GD__PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+        if (i != 1 && map != MAP_FAILED)
+            memset(map, 0xff, GD__PAGE); /* ours to read only: the test would see it */
+        if (i != 1)
+            (void)!mprotect(e->w->port.tasks.base, GD__PAGE, PROT_READ | PROT_WRITE);
+    }
+}
+
+static void attack_socket(struct enemy *e)
+{
+    char junk[3000];
+    for (size_t i = 0; i < sizeof junk; i++)
+        junk[i] = (char)rng_next(&e->r);
+    for (int i = 0; i < 300; i++)
+        if (send(e->w->lifeline, junk, rng_below(&e->r, sizeof junk), MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
+            break;
+    if (rng_below(&e->r, 3) == 0)
+        shutdown(e->w->lifeline, SHUT_WR);
+}
+
+static void close_descriptors(struct enemy *e)
+{
+    close(3 + (int)rng_below(&e->r, 8));
+}
+
+static void shout(struct enemy *e)
+{
+    char junk[4096];
+    for (size_t i = 0; i < sizeof junk; i++)
+        junk[i] = (char)rng_next(&e->r);
+    for (int i = 0; i < 20; i++)
+        (void)!write(STDERR_FILENO, junk, sizeof junk);
+}
+
+/* A child that leaves the process group, so that it is not killed with us, and writes on for a while. */
+static void haunt(struct enemy *e)
+{
+    if (rng_below(&e->r, 4) != 0 || fork() != 0)
+        return;
+    setsid();
+    const uint64_t end = now_ns() + 30 * MS;
+    while (now_ns() < end) {
+        chatter(e);
+        scribble_ring(e);
+        lie_about_progress(e);
+    }
+    _exit(0);
+}
+
+static void end_somehow(struct enemy *e)
+{
+    static const int signals[] = { SIGSEGV, SIGKILL, SIGABRT, SIGTERM, SIGSTOP, SIGBUS };
+    if (rng_below(&e->r, 4) == 0)
+        _exit((int)rng_below(&e->r, 256));
+    raise(signals[rng_below(&e->r, COUNT_OF(signals))]);
+}
+
+typedef void attack(struct enemy *e);
+static attack *const attacks[] = { scribble_header, scribble_ring, scribble_all,  lie_about_progress,
+                                   jump_tail,       forge,         forge,         forge,
+                                   forge_twice,     forge_twice,   chatter,       endless_words,
+                                   jam_bells,       attack_files,  attack_socket, close_descriptors,
+                                   shout,           end_somehow,   haunt };
+
+static void attack_some(struct enemy *e, unsigned most)
+{
+    for (uint64_t n = rng_below(&e->r, most + 1); n > 0; n--)
+        attacks[rng_below(&e->r, COUNT_OF(attacks))](e);
+}
+
+static struct enemy enemies[2]; /* the thread's, and process's */
+
+/* A moment here and there, for as long as the process lives. */
+static void *hostile_thread(void *arg)
+{
+    struct enemy *e = arg;
+    for (;;) {
+        const struct timespec pause = { 0, (long)rng_below(&e->r, 3000000) };
+        nanosleep(&pause, NULL);
+        attack_some(e, 2);
+    }
+    return NULL;
+}
+
+static struct enemy enemy_of(struct gd_worker *w, uint64_t seed)
+{
+    const struct gd__port *p = &w->port;
+    return (struct enemy){
+        .w = w,
+        .r = { mix(seed) },
+        .base = p->results.base,
+        .slots = p->config.result_capacity,
+        .data_offset = p->config.data_offset,
+        .size = p->results.size,
+    };
+}
+
+static int setup(struct gd_worker *w, const struct gd_setup *s)
+{
+    if (s->worker_id != HOSTILE)
+        return 0;
+    uint64_t seed;
+    memcpy(&seed, s->args, sizeof seed);
+    enemies[0] = enemy_of(w, seed * 1000 + s->restarts);
+    enemies[1] = enemy_of(w, seed * 1000 + s->restarts + 500);
+    gd_worker_set_user(w, &enemies[1]);
+    if (rng_below(&enemies[1].r, 8) == 0)
+        attack_some(&enemies[1], 2); /* before it is even ready */
+    pthread_t thread;
+    if (rng_below(&enemies[1].r, 4) != 0)
+        pthread_create(&thread, NULL, hostile_thread, &enemies[0]);
+    return 0;
+}
+
+static int process(struct gd_worker *w, const struct gd_task *t, struct gd_result *r)
+{
+    struct enemy *e = gd_worker_user(w);
+    if (e)
+        attack_some(e, 2);
+    const struct answer a = answer_to(t->id, t->data, t->size / sizeof(uint64_t));
+    char *out = gd_result_alloc(r, t->id % 2 ? sizeof a : sizeof a + 100);
+    if (!out)
+        return GD_E_NO_MEMORY;
+    memcpy(out, &a, sizeof a);
+    burn(rng_below(&(struct rng){ t->id }, 200000));
+    return 0;
+}
+
+static int process_batch(struct gd_worker *w, const struct gd_task *const *tasks, struct gd_result *const *results,
+                         size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (process(w, tasks[i], results[i]) < 0)
+            return GD_E_NO_MEMORY;
+    return 0;
+}
+
+static int load(struct gd_worker *w, struct gd_task *t, struct gd_result *r)
+{
+    (void)w, (void)t, (void)r;
+    return 0;
+}
+
+/* --- the run ------------------------------------------------------------------- */
+
+struct siege {
+    uint64_t seed, taken;
+    struct ledger ledger;
+    unsigned exits, hostile_exits, honest_timeouts;
+};
+
+enum { PAYLOAD_MOST = 400 };
+
+static size_t words_of(uint64_t id)
+{
+    return PAYLOAD_WORDS + mix(id) % (PAYLOAD_MOST - PAYLOAD_WORDS);
+}
+
+static int source(void *user, struct gd_item *item)
+{
+    struct siege *s = user;
+    if (s->taken == N_TASKS)
+        return 0;
+    const size_t words = words_of(s->taken);
+    uint64_t *payload = gd_item_alloc(item, words * sizeof *payload);
+    if (!payload)
+        return gd_item_error(item, "no room");
+    fill_payload(payload, s->taken, s->seed, words);
+    s->taken++;
+    return 1;
+}
+
+static volatile unsigned char touched;
+
+static void touch(const void *bytes, size_t size)
+{
+    const unsigned char *at = bytes;
+    if (size > 0)
+        touched = (unsigned char)(at[0] + at[size / 2] + at[size - 1]);
+}
+
+static void on_success(void *user, const struct gd_report *r)
+{
+    struct siege *s = user;
+    uint64_t expected[PAYLOAD_MOST];
+    ledger_final(&s->ledger, r->task_id);
+    const size_t words = words_of(r->task_id);
+    fill_payload(expected, r->task_id, s->seed, words);
+    CHECK_EQ(r->input_size, words * sizeof *expected);
+    CHECK_MEM(r->input, expected, r->input_size); /* nobody but us can write there */
+    touch(r->data, r->size);
+    if (r->worker_id == HOSTILE)
+        return;
+    const struct answer want = answer_to(r->task_id, expected, words);
+    CHECK_EQ(r->size, r->task_id % 2 ? sizeof want : sizeof want + 100);
+    CHECK_MEM(r->data, &want, sizeof want);
+}
+
+static void on_failure(void *user, const struct gd_report *r)
+{
+    struct siege *s = user;
+    ledger_final(&s->ledger, r->task_id);
+    touch(r->error, strlen(r->error));
+    if (r->worker_id == HOSTILE)
+        return;
+    /* On a machine with no time left an honest worker may be late too; nothing else is forgiven. */
+    if (r->failure != GD_FAILURE_TIMEOUT)
+        FAIL("seed %llu: task %llu failed on worker %d as %s: %s", (unsigned long long)s->seed,
+             (unsigned long long)r->task_id, r->worker_id, gd_failure_name(r->failure), r->error);
+    s->honest_timeouts++;
+}
+
+static void on_task_start(void *user, uint64_t id, int worker, unsigned attempt, uint64_t start_ns)
+{
+    (void)worker, (void)attempt, (void)start_ns;
+    const struct siege *s = user;
+    CHECK_LT(id, s->taken);
+}
+
+static void on_worker_exit(void *user, int worker, int gpu, const char *why, bool given_up)
+{
+    struct siege *s = user;
+    (void)gpu, (void)given_up;
+    touch(why, strlen(why));
+    s->hostile_exits += worker == HOSTILE;
+    s->exits++;
+}
+
+static void on_words(void *user, int worker, int gpu, const char *words)
+{
+    (void)user, (void)worker, (void)gpu;
+    touch(words, strlen(words));
+}
+
+static void run_seed(uint64_t seed)
+{
+    static const char *const loading_env[] = { "HOSTILE_LOADING=1", NULL };
+    struct siege s = { .seed = seed };
+    struct gd_options o = GD_OPTIONS_INIT;
+    struct rng r = { mix(seed) ^ 77 };
+    o.gpu_ids = device_numbers;
+    o.n_gpus = N_WORKERS;
+    o.source = source;
+    o.on_success = on_success;
+    o.on_error = o.on_timeout = on_failure;
+    o.on_setup_fail = o.on_cleanup_fail = on_words;
+    o.on_task_start = rng_below(&r, 2) ? on_task_start : NULL;
+    o.on_worker_exit = on_worker_exit;
+    o.user = &s;
+    o.setup_args = &seed;
+    o.setup_args_size = sizeof seed;
+    o.output = GD_OUTPUT_DISCARD;
+    o.task_timeout_ms = TIMEOUT_MS * TEST_SLOWDOWN;
+    o.setup_timeout_ms = 4 * TIMEOUT_MS * TEST_SLOWDOWN;
+    o.cancel_grace_ms = GRACE_MS;
+    o.stop_grace_ms = TIMEOUT_MS * TEST_SLOWDOWN;
+    o.restart_delay_ms = 1;
+    o.death_limit = 4;
+    o.queue_size = 1 + rng_below(&r, 2 * N_TASKS);
+    o.ordered = rng_below(&r, 3) == 0;
+    o.batch_size = rng_below(&r, 3) == 0 ? 3 : 1;
+    o.env = rng_below(&r, 3) == 0 ? loading_env : NULL;
+    ledger_open(&s.ledger, N_TASKS);
+    const int rc = gd_run(&o);
+    if (rc != 0)
+        FAIL("seed %llu: the run ended with %s: %s", (unsigned long long)seed, gd_error_name(rc), gd_error_text());
+    ledger_close(&s.ledger, N_TASKS);
+    if (s.honest_timeouts == 0)
+        CHECK_EQ(s.exits, s.hostile_exits);
+}
+
+static uint64_t running_seed;
+
+static void too_long(int signal)
+{
+    (void)signal;
+    FAIL("seed %llu hangs", (unsigned long long)running_seed);
+}
+
+static void run_seeds(uint64_t first, uint64_t step, uint64_t end)
+{
+    adopt_orphans();
+    signal(SIGALRM, too_long);
+    run_seed(UINT64_MAX - 1); /* first uses of the C library */
+    const struct footprint before = footprint();
+    for (uint64_t seed = first; seed < end; seed += step) {
+        running_seed = seed;
+        alarm(20 * TEST_SLOWDOWN);
+        run_seed(seed);
+        alarm(0);
+        while (waitpid(-1, NULL, 0) > 0) /* what haunted us, and leaves by itself */
+            ;
+        CHECK_EQ(footprint().fds, before.fds);
+        CHECK_EQ(footprint().memfd_maps, 0);
+    }
+    check_footprint(&before, 8192);
+}
+
+TEST_WITHIN(400, a_hostile_worker_harms_only_itself)
+{
+    const uint64_t seeds = seeds_wanted ? seeds_wanted : test_soak() ? 100000 : 1000;
+    if (seed_wanted != UINT64_MAX) {
+        run_seeds(seed_wanted, 1, seed_wanted + 1);
+        return;
+    }
+    const uint64_t halves = 2;
+    pid_t pids[2];
+    for (uint64_t i = 0; i < halves; i++) {
+        CHECK((pids[i] = fork()) >= 0);
+        if (pids[i] == 0) {
+            run_seeds(i, halves, seeds);
+            exit(0);
+        }
+    }
+    for (uint64_t i = 0; i < halves; i++) {
+        int status;
+        CHECK_EQ(waitpid(pids[i], &status, 0), pids[i]);
+        if (WIFSIGNALED(status))
+            FAIL("the dispatcher was killed by signal %d", WTERMSIG(status));
+        CHECK_EQ(WEXITSTATUS(status), 0);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    const struct gd_worker_ops ops = {
+        .size = sizeof ops,
+        .setup = setup,
+        .process = process,
+        .process_batch = process_batch,
+        .load = getenv("HOSTILE_LOADING") ? load : NULL,
+    };
+    if (gd_worker_main(&argc, argv, &ops) < 0) {
+        fprintf(stderr, "%s\n", gd_error_text());
+        return 1;
+    }
+    while (argc > 2 && (strcmp(argv[1], "--seed") == 0 || strcmp(argv[1], "--seeds") == 0)) {
+        *(argv[1][6] ? &seeds_wanted : &seed_wanted) = strtoull(argv[2], NULL, 10);
+        argv[2] = argv[0];
+        argv += 2;
+        argc -= 2;
+    }
+    return test_main(argc, argv);
+}

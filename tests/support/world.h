@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A world for tests of the whole library: real worker processes that do as their payload says, a page of memory that
+ * the test and its workers share, and a record of every callback.
+ *
+ *     TEST(a_segfault_is_a_crash)
+ *     {
+ *         struct world w;
+ *         world_open(&w, 2);                                    // two workers, on "GPUs" 0 and 1
+ *         world_add(&w, (struct world_order){ .what = W_SEGV });
+ *         CHECK_EQ(world_run(&w), 0);
+ *         CHECK_EQ(w.finals[0].failure, GD_FAILURE_CRASH);
+ *         world_close(&w);
+ *     }
+ *     WORLD_MAIN()
+ *
+ * Whatever the case, world_run() checks that each task taken had exactly one final callback, that on_exit came once
+ * and last, that every callback came on the run's thread, that the figures add up, that no child process, descriptor
+ * or shared mapping is left, and that every result belongs to its task.
+ *
+ * Tests and workers wait for each other through gates and counters, never for time to pass.
+ */
+#ifndef GD_TESTS_SUPPORT_WORLD_H
+#define GD_TESTS_SUPPORT_WORLD_H
+
+#include <gpu_dispatch/gpu_dispatch.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+/* What a worker does with a task. */
+enum world_what {
+    W_ECHO,     /* answers with a struct world_answer */
+    W_BYTES,    /* a result of n bytes of a pattern that the recorder checks */
+    W_IN_PLACE, /* the same through gd_result_alloc, twice as large and then made shorter */
+    W_NOTHING,  /* an empty success */
+    W_ERROR,
+    W_ERROR_FINAL,
+    W_RETURN,    /* returns -n and says nothing */
+    W_OOM,       /* out of memory */
+    W_OOM_AMONG, /* out of memory in a batch of more than n */
+    W_DEVICE_LOST,
+    W_SEGV,
+    W_ABORT,
+    W_EXIT, /* exit(n) */
+    W_KILL, /* SIGKILL to itself */
+    W_STOP, /* SIGSTOP to itself */
+    W_LOOP,
+    W_POLITE_LOOP,      /* until gd_task_cancelled(), then gd_result_cancelled() */
+    W_INTERRUPTED_LOOP, /* until interrupt() was called */
+    W_WRITE_INPUT,      /* writes to its payload */
+    W_STDERR,           /* n numbered lines there, */
+    W_STDOUT,           /* or there, then an answer */
+    W_STDERR_SEGV,      /* the same, and then it crashes */
+    W_GRANDCHILD,       /* leaves a child process behind, whose id goes to page->grandchild */
+    W_LOAD_ERROR,       /* load fails; the others leave a mark that process checks */
+    W_LOAD_SEGV,
+    W_LOAD_LOOP,
+};
+
+/* A payload: 24 bytes, so that it travels in the ring. A larger payload has this in front and a pattern behind it, a
+ * smaller one is all pattern and means W_ECHO. */
+struct world_order {
+    uint16_t what;
+    uint16_t tries; /* do so in the first attempts only, then W_ECHO; 0: always */
+    uint32_t gate;  /* wait for that gate first; 0: none */
+    uint64_t n;
+    uint64_t tag; /* comes back in the answer; world_add() puts the task's number here */
+};
+
+struct world_answer {
+    uint64_t tag, task_id, seed;
+    int32_t worker_id, gpu_id;
+    uint32_t attempt, restarts;
+    uint32_t batch; /* how many there were in its batch; 0: process */
+    uint32_t pid;
+    uint64_t args_sum; /* of setup_args */
+    uint64_t input_size;
+    uint32_t loaded; /* load() had been there */
+    uint32_t arena;  /* payload and arena are what the header promises */
+};
+
+/* How setup and cleanup behave: given as setup_args. */
+struct world_setup {
+    uint32_t what;     /* W_ECHO (fine), W_ERROR, W_SEGV, W_EXIT, W_LOOP, W_KILL, W_STDERR_SEGV */
+    uint32_t gate;     /* setup waits for it */
+    uint64_t workers;  /* a set of worker ids: only they; 0: all */
+    uint32_t restarts; /* only processes with fewer restarts than this; 0: all */
+    uint32_t code;     /* of W_EXIT */
+    uint32_t cleanup;  /* the same for cleanup, */
+    uint32_t cleanup_gate;
+    char padding[8]; /* makes args_sum depend on more than the above */
+};
+
+enum world_counter {
+    WC_SETUPS,   /* entered */
+    WC_ENTERED,  /* process, per task */
+    WC_BATCHES,  /* process_batch, per call */
+    WC_LOADS,    /* entered */
+    WC_LOADING,  /* inside load now */
+    WC_LOADED,   /* loaded and not unloaded */
+    WC_UNLOADS,
+    WC_CLEANUPS, /* entered */
+    WC_INTERRUPTS,
+    WC_CANCELLED, /* gd_task_cancelled() was seen */
+    WC_SOURCE,    /* source calls */
+    WC_USER,      /* the test's own */
+    WC_N
+};
+
+enum { WORLD_GATES = 64, WORLD_WORKERS = 64, WORLD_TASKS = 16384, WORLD_LOG = 16384 };
+
+struct world_page {
+    _Atomic uint32_t gate[WORLD_GATES]; /* 1: open */
+    _Atomic uint32_t count[WC_N];
+    _Atomic uint32_t pid[WORLD_WORKERS];
+    _Atomic uint32_t grandchild;
+    _Atomic uint32_t largest_batch;
+    _Atomic uint32_t most_loaded;
+    _Atomic uint32_t runs[WORLD_TASKS]; /* how often process was entered for a task */
+    _Atomic uint32_t n_log;
+    struct {
+        uint32_t task, worker;
+    } log[WORLD_LOG]; /* in the order in which process was entered */
+};
+
+struct world_final {
+    unsigned finals;
+    char callback; /* 'S'uccess, 'E'rror, 'T'imeout */
+    enum gd_failure failure;
+    uint64_t order; /* the how-manieth final it was */
+    int worker_id, gpu_id, signal, exit_code;
+    unsigned attempt, starts;
+    uint64_t start_ns, end_ns;
+    char *error;
+    struct world_answer answer;
+};
+
+struct world_event { /* of a worker: 's'etup failed, 'c'leanup failed, 'x' exited, 'X' exited and given up */
+    char kind;
+    int worker_id, gpu_id;
+    char *text;
+};
+
+struct world {
+    struct gd_options o; /* change what you like before world_run() */
+    struct gd_dispatcher *d;
+    struct world_page *page;
+    struct world_setup setup;
+    int gpus[WORLD_WORKERS];
+
+    struct world_order *orders;
+    size_t *sizes;
+    size_t n_orders, room;
+    size_t next; /* taken from the source */
+    char *buffer;
+    bool in_place; /* the source writes through gd_item_alloc() */
+    uint64_t source_gate_at; /* before giving this task the source waits for gate 1; 0: it does not */
+    uint64_t source_fails_at; /* instead of this task it fails; 0: it does not */
+
+    struct world_final *finals;
+    uint64_t n_finals;
+    struct world_event events[256];
+    unsigned n_events;
+    unsigned exits, late; /* on_exit calls; callbacks after it */
+    unsigned leaves_children; /* so many are expected to be left behind */
+    bool source_left; /* the source may still be running: descriptors and mappings are not looked at */
+    pthread_t thread;
+    struct gd_stats stats; /* after the run */
+    struct gd_worker_stats workers[WORLD_WORKERS];
+    char text[1024]; /* gd_error_text() of the run */
+    char *output; /* what on_output was given */
+    size_t output_size;
+
+    void (*on_final)(struct world *w, const struct gd_report *r); /* after it was recorded */
+    void (*on_event)(struct world *w, const struct world_event *e);
+    void (*on_started)(struct world *w, uint64_t task_id, int worker_id);
+    void *mine; /* the test's own */
+};
+
+void world_open(struct world *w, unsigned n_gpus);
+size_t world_add(struct world *w, struct world_order order);
+size_t world_add_sized(struct world *w, struct world_order order, size_t size);
+void world_add_many(struct world *w, size_t n, struct world_order order);
+int world_run(struct world *w);
+void world_close(struct world *w);
+
+/* In two steps: world_start() opens the dispatcher, world_finish() runs it. */
+void world_start(struct world *w);
+int world_finish(struct world *w);
+/* Runs it on another thread; world_join() gives what world_finish() returned. */
+void world_launch(struct world *w);
+int world_join(struct world *w);
+
+/* Which functions the workers have: 'b' process_batch, 'l' load and unload, 'i' interrupt, 's' no setup and cleanup,
+ * 'p' no process. */
+void world_ops(const char *letters);
+void world_on_task_start(void *user, uint64_t task_id, int worker_id, unsigned attempt, uint64_t start_ns);
+
+/* --- events --- */
+void world_gate_open(struct world_page *p, unsigned gate);
+void world_gate_wait(struct world_page *p, unsigned gate);
+uint32_t world_count(const struct world_page *p, enum world_counter c);
+void world_count_add(struct world_page *p, enum world_counter c, int n);
+void world_await(struct world_page *p, enum world_counter c, uint32_t at_least);
+/* The process of a worker; waits until its setup was entered. */
+pid_t world_pid(struct world_page *p, int worker_id);
+uint64_t world_now_ms(void);
+/* Waits for a process, whoever's child it is, for at most that long. True: it is gone. */
+bool world_gone(int pidfd, int within_ms);
+
+/* --- questions --- */
+unsigned world_callbacks(const struct world *w, char callback);
+unsigned world_failures(const struct world *w, enum gd_failure failure);
+unsigned world_events(const struct world *w, char kind);
+const struct world_event *world_event(const struct world *w, char kind);
+uint64_t world_args_sum(const void *bytes, size_t size);
+
+/* --- main --- */
+int world_main(int *argc, char **argv);
+void world_failed_with(void (*fail)(const char *file, int line, const char *text));
+
+#define WORLD_MAIN()                                                            \
+    static void world_fail_here(const char *file, int line, const char *text)   \
+    {                                                                           \
+        test_fail(file, line, "%s", text);                                      \
+    }                                                                           \
+    int main(int argc, char **argv)                                             \
+    {                                                                           \
+        if (world_main(&argc, argv) < 0)                                        \
+            return fprintf(stderr, "%s\n", gd_error_text()), 1;                 \
+        world_failed_with(world_fail_here);                                     \
+        return test_main(argc, argv);                                           \
+    }
+
+#endif

@@ -1,0 +1,353 @@
+/* The worker of every system test: it does as the payload says. See world.h.
+ *
+ * It runs in processes of its own, started from the test program itself. The page that it shares with the test is
+ * opened through the environment, so that nothing of it passes through the library that is being tested.
+ */
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include "support/world_page.h"
+
+static struct world_page *page;
+static struct gd_setup given;
+static struct world_setup behaviour;
+static _Atomic uint32_t interrupted;
+static uint64_t args_sum;
+static char load_mark;
+
+static void map_page(void)
+{
+    const char *path = getenv(WORLD_PAGE_ENV);
+    const int fd = path ? open(path, O_RDWR | O_CLOEXEC) : -1;
+    void *p = fd < 0 ? MAP_FAILED : mmap(NULL, sizeof *page, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (p == MAP_FAILED) {
+        fprintf(stderr, "no page at %s\n", path ? path : "(unset)");
+        _exit(99);
+    }
+    close(fd);
+    page = p;
+}
+
+static void raise_to(_Atomic uint32_t *most, uint32_t n)
+{
+    uint32_t present = atomic_load(most);
+    while (present < n && !atomic_compare_exchange_weak(most, &present, n))
+        ;
+}
+
+static void print_lines(FILE *to, uint64_t n)
+{
+    for (uint64_t i = 1; i <= n; i++)
+        fprintf(to, "line %llu\n", (unsigned long long)i);
+    fflush(to);
+}
+
+static void crash(void)
+{
+    volatile int *nowhere = NULL;
+    *nowhere = 1;
+    _exit(98);
+}
+
+static void loop_for_ever(void)
+{
+    for (volatile unsigned i = 0;; i++)
+        ;
+}
+
+/* Ways to end or hang that setup, cleanup, load and process have in common. */
+static void misbehave(unsigned what, uint64_t n)
+{
+    switch (what) {
+    case W_SEGV:
+    case W_LOAD_SEGV:
+        crash();
+        break;
+    case W_STDERR_SEGV:
+        print_lines(stderr, n);
+        crash();
+        break;
+    case W_ABORT:
+        abort();
+    case W_EXIT:
+        exit((int)n);
+    case W_KILL:
+        kill(getpid(), SIGKILL);
+        break;
+    case W_STOP:
+        kill(getpid(), SIGSTOP);
+        break;
+    case W_LOOP:
+    case W_LOAD_LOOP:
+        loop_for_ever();
+        break;
+    default:
+        break;
+    }
+}
+
+/* --- setup and cleanup --- */
+
+static bool is_meant(void)
+{
+    const bool worker = behaviour.workers == 0 || (behaviour.workers >> given.worker_id & 1);
+    return worker && (behaviour.restarts == 0 || given.restarts < behaviour.restarts);
+}
+
+static int setup(struct gd_worker *w, const struct gd_setup *s)
+{
+    given = *s;
+    args_sum = world_args_sum(s->args, s->args_size);
+    if (s->args_size == sizeof behaviour)
+        memcpy(&behaviour, s->args, sizeof behaviour);
+    prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
+    if (s->worker_id >= 0 && s->worker_id < WORLD_WORKERS)
+        atomic_store(&page->pid[s->worker_id], (uint32_t)getpid());
+    world_count_add(page, WC_SETUPS, 1);
+    if (!is_meant())
+        return 0;
+    if (behaviour.gate)
+        world_gate_wait(page, behaviour.gate);
+    misbehave(behaviour.what, behaviour.what == W_EXIT ? behaviour.code : 3);
+    return behaviour.what == W_ERROR ? gd_worker_error(w, "setup of worker %d refused", s->worker_id) : 0;
+}
+
+static int cleanup(struct gd_worker *w)
+{
+    world_count_add(page, WC_CLEANUPS, 1);
+    if (!is_meant())
+        return 0;
+    if (behaviour.cleanup_gate)
+        world_gate_wait(page, behaviour.cleanup_gate);
+    misbehave(behaviour.cleanup, behaviour.code);
+    return behaviour.cleanup == W_ERROR ? gd_worker_error(w, "cleanup of worker %d refused", gd_worker_id(w)) : 0;
+}
+
+static void interrupt(struct gd_worker *w)
+{
+    (void)w;
+    atomic_store(&interrupted, 1);
+    world_count_add(page, WC_INTERRUPTS, 1);
+}
+
+/* --- tasks --- */
+
+static struct world_order order_of(const struct gd_task *t)
+{
+    struct world_order o = { .tag = t->id };
+    if (t->size >= sizeof o)
+        memcpy(&o, t->data, sizeof o);
+    if (o.tries > 0 && t->attempt > o.tries)
+        o.what = W_ECHO;
+    return o;
+}
+
+static bool arena_is_right(const struct gd_worker *w, const struct gd_task *t)
+{
+    const void *base = NULL;
+    size_t size = 0;
+    gd_worker_arena(w, &base, &size);
+    if (!base || size == 0 || (uintptr_t)base % (size_t)sysconf(_SC_PAGESIZE))
+        return false;
+    return t->size <= 24 || (uintptr_t)t->data % 16 == 0;
+}
+
+static int answer(const struct gd_worker *w, const struct gd_task *t, struct gd_result *r, const struct world_order *o,
+                  uint32_t batch)
+{
+    const struct world_answer a = {
+        .tag = o->tag,
+        .task_id = t->id,
+        .seed = given.seed,
+        .worker_id = gd_worker_id(w),
+        .gpu_id = gd_worker_gpu_id(w),
+        .attempt = t->attempt,
+        .restarts = given.restarts,
+        .batch = batch,
+        .pid = (uint32_t)getpid(),
+        .args_sum = args_sum,
+        .input_size = t->size,
+        .loaded = t->loaded == &load_mark,
+        .arena = arena_is_right(w, t),
+    };
+    return gd_result_set(r, &a, sizeof a);
+}
+
+static int answer_bytes(struct gd_result *r, const struct world_order *o)
+{
+    const bool shorten = o->what == W_IN_PLACE;
+    unsigned char *bytes = gd_result_alloc(r, o->n * (shorten ? 2 : 1));
+    if (!bytes && o->n > 0)
+        return gd_result_error(r, "no room for %llu bytes: %s", (unsigned long long)o->n, gd_error_text());
+    if (bytes)
+        world__pattern_fill(bytes, 0, o->n, o->tag);
+    return shorten ? gd_result_truncate(r, o->n) : 0;
+}
+
+static int stop_politely(const struct gd_worker *w, struct gd_result *r)
+{
+    while (!gd_task_cancelled(w))
+        ;
+    world_count_add(page, WC_CANCELLED, 1);
+    return gd_result_cancelled(r);
+}
+
+static int wait_for_interrupt(struct gd_result *r)
+{
+    while (!atomic_load(&interrupted))
+        ;
+    atomic_store(&interrupted, 0);
+    return gd_result_cancelled(r);
+}
+
+static void leave_grandchild(void)
+{
+    const pid_t pid = fork();
+    if (pid == 0) {
+        for (;;)
+            pause();
+    }
+    atomic_store(&page->grandchild, (uint32_t)pid);
+}
+
+static void write_to_input(const struct gd_task *t)
+{
+    *(volatile unsigned char *)(uintptr_t)t->data = 1;
+}
+
+static int fail_as_told(struct gd_result *r, const struct gd_task *t, const struct world_order *o, uint32_t batch)
+{
+    const unsigned long long id = (unsigned long long)t->id;
+    switch (o->what) {
+    case W_ERROR:
+        return gd_result_error(r, "task %llu went wrong at attempt %u", id, t->attempt);
+    case W_ERROR_FINAL:
+        return gd_result_error_final(r, "task %llu is hopeless", id);
+    case W_RETURN:
+        return -(int)o->n;
+    case W_OOM:
+        return gd_result_out_of_memory(r, "task %llu does not fit", id);
+    case W_OOM_AMONG:
+        return batch > o->n ? gd_result_out_of_memory(r, "%u do not fit", batch) : 1;
+    case W_DEVICE_LOST:
+        return gd_result_device_lost(r, "task %llu lost its device", id);
+    default:
+        return 1; /* it is none of these */
+    }
+}
+
+static int obey(struct gd_worker *w, const struct gd_task *t, struct gd_result *r, uint32_t batch)
+{
+    const struct world_order o = order_of(t);
+    const size_t head = t->size >= sizeof o ? sizeof o : 0;
+    if (t->id < WORLD_TASKS)
+        atomic_fetch_add(&page->runs[t->id], 1);
+    const uint32_t line = atomic_fetch_add(&page->n_log, 1);
+    if (line < WORLD_LOG) {
+        page->log[line].task = (uint32_t)t->id;
+        page->log[line].worker = (uint32_t)gd_worker_id(w);
+    }
+    world_count_add(page, WC_ENTERED, 1);
+    if (!world__pattern_is(t->data, head, t->size, o.tag))
+        return gd_result_error_final(r, "the payload of task %llu is damaged", (unsigned long long)t->id);
+    if (o.gate)
+        world_gate_wait(page, o.gate);
+    misbehave(o.what, o.n);
+    const int failed = fail_as_told(r, t, &o, batch);
+    if (failed <= 0)
+        return failed;
+    switch (o.what) {
+    case W_NOTHING:
+        return 0;
+    case W_BYTES:
+    case W_IN_PLACE:
+        return answer_bytes(r, &o);
+    case W_POLITE_LOOP:
+        return stop_politely(w, r);
+    case W_INTERRUPTED_LOOP:
+        return wait_for_interrupt(r);
+    case W_WRITE_INPUT:
+        write_to_input(t);
+        break;
+    case W_STDERR:
+        print_lines(stderr, o.n);
+        break;
+    case W_STDOUT:
+        print_lines(stdout, o.n);
+        break;
+    case W_GRANDCHILD:
+        leave_grandchild();
+        break;
+    default:
+        break;
+    }
+    return answer(w, t, r, &o, batch);
+}
+
+static int process(struct gd_worker *w, const struct gd_task *t, struct gd_result *r)
+{
+    return obey(w, t, r, 0);
+}
+
+static int process_batch(struct gd_worker *w, const struct gd_task *const *tasks, struct gd_result *const *results,
+                         size_t n)
+{
+    world_count_add(page, WC_BATCHES, 1);
+    raise_to(&page->largest_batch, (uint32_t)n);
+    for (size_t i = 0; i < n; i++)
+        obey(w, tasks[i], results[i], (uint32_t)n);
+    return 0;
+}
+
+static int load(struct gd_worker *w, struct gd_task *t, struct gd_result *r)
+{
+    (void)w;
+    const struct world_order o = order_of(t);
+    world_count_add(page, WC_LOADS, 1);
+    if (o.what == W_LOAD_ERROR)
+        return gd_result_error(r, "task %llu can't be loaded", (unsigned long long)t->id);
+    if (o.what == W_LOAD_SEGV || o.what == W_LOAD_LOOP)
+        misbehave(o.what, o.n);
+    t->loaded = &load_mark;
+    world_count_add(page, WC_LOADED, 1);
+    raise_to(&page->most_loaded, world_count(page, WC_LOADED));
+    return 0;
+}
+
+static void unload(struct gd_worker *w, struct gd_task *t)
+{
+    (void)w;
+    if (t->loaded != &load_mark)
+        abort();
+    t->loaded = NULL;
+    world_count_add(page, WC_LOADED, -1);
+    world_count_add(page, WC_UNLOADS, 1);
+}
+
+const struct gd_worker_ops *world__worker_ops(void)
+{
+    static struct gd_worker_ops ops;
+    const char *letters = getenv(WORLD_OPS_ENV);
+    const bool is_worker = getenv(WORLD_PAGE_ENV) != NULL;
+    if (!letters)
+        letters = "";
+    ops = (struct gd_worker_ops){
+        .size = sizeof ops,
+        .setup = strchr(letters, 's') ? NULL : setup,
+        .process = strchr(letters, 'p') ? NULL : process,
+        .process_batch = strchr(letters, 'b') ? process_batch : NULL,
+        .load = strchr(letters, 'l') ? load : NULL,
+        .unload = strchr(letters, 'l') ? unload : NULL,
+        .cleanup = strchr(letters, 's') ? NULL : cleanup,
+        .interrupt = strchr(letters, 'i') ? interrupt : NULL,
+    };
+    if (is_worker)
+        map_page();
+    return &ops;
+}

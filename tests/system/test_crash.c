@@ -1,0 +1,442 @@
+/* Crashes: a worker that dies, of whatever and wherever, costs its own attempt and nothing else. */
+#include <stdatomic.h>
+
+#include "support/test.h"
+#include "support/world.h"
+#include "worker/host.h"
+
+/* Does `what` in one task among others on two workers: it alone fails, as a crash. */
+static void crash_among_others(enum world_what what, uint64_t n, int sig, int code)
+{
+    struct world w;
+    world_open(&w, 2);
+    world_add_many(&w, 40, (struct world_order){ .what = W_ECHO });
+    const size_t bad = world_add(&w, (struct world_order){ .what = (uint16_t)what, .n = n });
+    world_add_many(&w, 40, (struct world_order){ .what = W_ECHO });
+    CHECK_EQ(world_run(&w), 0);
+    const struct world_final *f = &w.finals[bad];
+    CHECK_EQ(world_callbacks(&w, 'S'), 80);
+    CHECK_EQ(f->callback, 'E');
+    CHECK_EQ(f->failure, GD_FAILURE_CRASH);
+    CHECK_EQ(f->attempt, 3);
+    CHECK_EQ(f->signal, sig);
+    CHECK_EQ(f->exit_code, code);
+    CHECK_EQ(atomic_load(&w.page->runs[bad]), 3);
+    CHECK_EQ(w.stats.crashes, 3);
+    CHECK_EQ(world_events(&w, 'x'), 3);
+    CHECK_LE(w.stats.restarts, 3);
+    CHECK_EQ(w.stats.retried, 2);
+    for (size_t i = 0; i < w.n_orders; i++)
+        if (i != bad)
+            CHECK_EQ(w.finals[i].attempt, 1); /* nobody else is charged */
+    world_close(&w);
+}
+
+TEST(segfault_in_process)
+{
+    crash_among_others(W_SEGV, 0, SIGSEGV, 0);
+}
+TEST(abort_in_process)
+{
+    crash_among_others(W_ABORT, 0, SIGABRT, 0);
+}
+TEST(exit_in_process)
+{
+    crash_among_others(W_EXIT, 7, 0, 7);
+}
+TEST(exit_with_zero_in_process)
+{
+    crash_among_others(W_EXIT, 0, 0, 0);
+}
+TEST(kill_9_in_process)
+{
+    crash_among_others(W_KILL, 0, SIGKILL, 0);
+}
+TEST(write_to_the_payload_is_a_crash)
+{
+    struct world w;
+    world_open(&w, 1);
+    world_add_sized(&w, (struct world_order){ .what = W_WRITE_INPUT }, 4096);
+    world_add(&w, (struct world_order){ .what = W_WRITE_INPUT }); /* in the ring: mapped read-only too */
+    world_add(&w, (struct world_order){ .what = W_ECHO });
+    CHECK_EQ(world_run(&w), 0);
+    CHECK_EQ(w.finals[0].failure, GD_FAILURE_CRASH);
+    CHECK_EQ(w.finals[0].signal, SIGSEGV);
+    CHECK_EQ(w.finals[1].failure, GD_FAILURE_CRASH);
+    CHECK_EQ(w.finals[2].callback, 'S');
+    world_close(&w);
+}
+
+TEST(a_second_attempt_may_succeed)
+{
+    struct world w;
+    world_open(&w, 2);
+    world_add(&w, (struct world_order){ .what = W_SEGV, .tries = 2 });
+    world_add_many(&w, 10, (struct world_order){ .what = W_ECHO });
+    CHECK_EQ(world_run(&w), 0);
+    CHECK_EQ(world_callbacks(&w, 'S'), 11);
+    CHECK_EQ(w.finals[0].attempt, 3);
+    CHECK_EQ(w.stats.crashes, 2);
+    world_close(&w);
+}
+
+TEST(crash_limit_is_kept)
+{
+    for (unsigned limit = 1; limit <= 5; limit += 2) {
+        struct world w;
+        world_open(&w, 1);
+        w.o.crash_limit = limit;
+        world_add(&w, (struct world_order){ .what = W_KILL });
+        world_add(&w, (struct world_order){ .what = W_ECHO });
+        CHECK_EQ(world_run(&w), 0);
+        CHECK_EQ(w.finals[0].attempt, limit);
+        CHECK_EQ(atomic_load(&w.page->runs[0]), limit);
+        CHECK_EQ(w.finals[1].callback, 'S');
+        world_close(&w);
+    }
+}
+
+TEST(report_has_the_signal_and_the_last_lines_of_stderr)
+{
+    struct world w;
+    world_open(&w, 1);
+    w.o.crash_limit = 1;
+    world_add(&w, (struct world_order){ .what = W_STDERR_SEGV, .n = 40 });
+    world_add(&w, (struct world_order){ .what = W_EXIT, .n = 9 });
+    CHECK_EQ(world_run(&w), 0);
+    CHECK_CONTAINS(w.finals[0].error, "line 40");
+    CHECK_CONTAINS(w.finals[0].error, "line 39");
+    CHECK(!strstr(w.finals[0].error, "line 1\n")); /* the last ones */
+    CHECK_CONTAINS(w.finals[0].error, "signal 11");
+    CHECK_CONTAINS(w.finals[1].error, "9");
+    CHECK(!strstr(w.finals[1].error, "line 40")); /* that was another process */
+    CHECK_CONTAINS(world_event(&w, 'x')->text, "line 40");
+    world_close(&w);
+}
+
+/* Worker 0 crashes with a full window; the tasks it had not begun are done elsewhere while it is still starting. */
+static void open_gate_after_five(struct world *w, const struct gd_report *r)
+{
+    (void)r;
+    if (w->n_finals == 5)
+        world_gate_open(w->page, 2);
+}
+
+TEST(unstarted_tasks_go_elsewhere_at_once)
+{
+    struct world w;
+    world_open(&w, 2);
+    w.o.window = 8;
+    w.o.crash_limit = 1;
+    w.setup = (struct world_setup){ .workers = 1, .gate = 3, .restarts = 0 };
+    w.on_final = open_gate_after_five;
+    world_gate_open(w.page, 3);
+    /* Both workers hold tasks behind a gate; one of them dies, and cannot start again until all the rest is done. */
+    world_add(&w, (struct world_order){ .what = W_KILL });
+    world_add_many(&w, 12, (struct world_order){ .what = W_ECHO });
+    CHECK_EQ(world_run(&w), 0);
+    CHECK_EQ(world_callbacks(&w, 'S'), 12);
+    for (size_t i = 1; i < w.n_orders; i++) {
+        CHECK_EQ(w.finals[i].attempt, 1);
+        CHECK_EQ(atomic_load(&w.page->runs[i]), 1);
+    }
+    world_close(&w);
+}
+
+/* The replacement's setup blocks until every other task is final: they can only have been done by the others. */
+static void open_gate_when_all_are_done(struct world *w, const struct gd_report *r)
+{
+    (void)r;
+    if (w->n_finals == w->n_orders)
+        world_gate_open(w->page, 4);
+}
+
+TEST(tasks_of_a_dead_worker_do_not_wait_for_its_replacement)
+{
+    struct world w;
+    world_open(&w, 2);
+    w.o.window = 8;
+    w.o.crash_limit = 1;
+    w.on_final = open_gate_when_all_are_done;
+    setenv("GD_KILL", "started:1", 1); /* the first process of each worker */
+    w.setup = (struct world_setup){ .gate = 4, .workers = 1 };
+    world_add_many(&w, 30, (struct world_order){ .what = W_ECHO });
+    CHECK_EQ(world_run(&w), 0);
+    CHECK_GE(world_callbacks(&w, 'S'), 28);
+    world_close(&w);
+}
+
+static void kill_idle_worker(struct world *w, const struct gd_report *r)
+{
+    /* It has nothing to do now: the source waits at its gate. */
+    kill((pid_t)w->finals[r->task_id].answer.pid, SIGKILL);
+}
+
+static void open_source_gate(struct world *w, const struct world_event *e)
+{
+    (void)e;
+    world_gate_open(w->page, 1);
+}
+
+TEST(killed_between_tasks)
+{
+    struct world w;
+    world_open(&w, 1);
+    w.source_gate_at = 1;
+    w.on_final = kill_idle_worker;
+    w.on_event = open_source_gate;
+    world_add_many(&w, 2, (struct world_order){ .what = W_ECHO });
+    CHECK_EQ(world_run(&w), 0);
+    CHECK_EQ(world_callbacks(&w, 'S'), 2);
+    CHECK_EQ(w.finals[1].attempt, 1);
+    CHECK_GE(w.stats.crashes, 1);
+    CHECK_NE(w.finals[0].answer.pid, w.finals[1].answer.pid);
+    world_close(&w);
+}
+
+static void crash_in_setup(enum world_what what)
+{
+    struct world w;
+    world_open(&w, 2);
+    w.setup = (struct world_setup){ .what = what, .workers = 1, .restarts = 2, .code = 5 };
+    world_add_many(&w, 50, (struct world_order){ .what = W_ECHO });
+    CHECK_EQ(world_run(&w), 0);
+    CHECK_EQ(world_callbacks(&w, 'S'), 50);
+    CHECK_EQ(world_events(&w, 's'), 0); /* the third start went well, or the run was over first */
+    world_close(&w);
+}
+
+TEST(segfault_in_setup)
+{
+    crash_in_setup(W_SEGV);
+}
+TEST(exit_in_setup)
+{
+    crash_in_setup(W_EXIT);
+}
+TEST(kill_9_in_setup)
+{
+    crash_in_setup(W_KILL);
+}
+
+TEST(crash_loop_at_startup_gives_up_and_the_others_go_on)
+{
+    struct world w;
+    world_open(&w, 2);
+    w.o.restart_delay_ms = 1;
+    w.setup = (struct world_setup){ .what = W_STDERR_SEGV, .workers = 1 };
+    w.source_gate_at = 1;
+    w.on_event = NULL;
+    world_add_many(&w, 20, (struct world_order){ .what = W_ECHO });
+    world_launch(&w);
+    world_await(w.page, WC_SETUPS, 4); /* worker 1 once, worker 0 three times */
+    world_gate_open(w.page, 1);
+    CHECK_EQ(world_join(&w), 0);
+    CHECK_EQ(world_callbacks(&w, 'S'), 20);
+    CHECK_EQ(world_events(&w, 's'), 1);
+    CHECK_EQ(world_event(&w, 's')->worker_id, 0);
+    CHECK_CONTAINS(world_event(&w, 's')->text, "signal 11");
+    CHECK_CONTAINS(world_event(&w, 's')->text, "line 3");
+    CHECK_EQ(w.stats.setup_failures, 1);
+    CHECK_EQ(world_count(w.page, WC_SETUPS), 4);
+    CHECK_EQ(w.workers[0].state, GD_WORKER_FAILED);
+    world_close(&w);
+}
+
+static void crash_in_cleanup(enum world_what what, const char *word)
+{
+    struct world w;
+    world_open(&w, 2);
+    w.setup = (struct world_setup){ .cleanup = what, .workers = 2, .code = 5 };
+    world_add_many(&w, 10, (struct world_order){ .what = W_ECHO });
+    CHECK_EQ(world_run(&w), 0);
+    CHECK_EQ(world_callbacks(&w, 'S'), 10);
+    CHECK_EQ(world_events(&w, 'c'), 1);
+    CHECK_EQ(world_event(&w, 'c')->worker_id, 1);
+    CHECK_CONTAINS(world_event(&w, 'c')->text, word);
+    world_close(&w);
+}
+
+TEST(segfault_in_cleanup)
+{
+    crash_in_cleanup(W_SEGV, "signal 11");
+}
+TEST(kill_9_in_cleanup)
+{
+    crash_in_cleanup(W_KILL, "signal 9");
+}
+TEST(exit_in_cleanup)
+{
+    crash_in_cleanup(W_EXIT, "5");
+}
+
+TEST(one_poison_task_among_ten_thousand)
+{
+    struct world w;
+    world_open(&w, 3);
+    w.o.queue_size = 4096;
+    world_add_many(&w, 5000, (struct world_order){ .what = W_ECHO });
+    const size_t bad = world_add(&w, (struct world_order){ .what = W_SEGV });
+    world_add_many(&w, 5000, (struct world_order){ .what = W_ECHO });
+    CHECK_EQ(world_run(&w), 0);
+    CHECK_EQ(world_callbacks(&w, 'S'), 10000);
+    CHECK_EQ(w.finals[bad].failure, GD_FAILURE_CRASH);
+    CHECK_EQ(w.stats.crashes, 3);
+    for (size_t i = 0; i < w.n_orders; i++)
+        if (i != bad)
+            CHECK_EQ(w.finals[i].attempt, 1);
+    world_close(&w);
+}
+
+TEST(every_task_a_poison)
+{
+    struct world w;
+    world_open(&w, 2);
+    w.o.crash_limit = 1;
+    w.o.death_limit = 1000;
+    w.o.restart_delay_ms = 0;
+    world_add_many(&w, 40, (struct world_order){ .what = W_KILL });
+    CHECK_EQ(world_run(&w), 0);
+    CHECK_EQ(world_failures(&w, GD_FAILURE_CRASH), 40);
+    world_close(&w);
+}
+
+TEST(a_worker_that_never_does_a_task_is_given_up)
+{
+    struct world w;
+    world_open(&w, 1);
+    w.o.crash_limit = 100;
+    w.o.death_limit = 4;
+    w.o.restart_delay_ms = 1;
+    world_add_many(&w, 3, (struct world_order){ .what = W_KILL });
+    CHECK_EQ(world_run(&w), GD_E_NO_WORKERS);
+    CHECK_EQ(world_events(&w, 'X'), 1);
+    CHECK_EQ(w.stats.crashes, 4);
+    CHECK_EQ(world_failures(&w, GD_FAILURE_NO_WORKER), 3);
+    world_close(&w);
+}
+
+TEST(a_missing_program)
+{
+    struct world w;
+    char name[] = "/nonexistent/worker";
+    char *argv[] = { name, NULL };
+    world_open(&w, 2);
+    w.o.worker_argv = argv;
+    w.o.restart_delay_ms = 1;
+    world_add_many(&w, 5, (struct world_order){ .what = W_ECHO });
+    CHECK_EQ(world_run(&w), GD_E_SETUP);
+    CHECK_EQ(world_failures(&w, GD_FAILURE_NO_WORKER), w.stats.taken);
+    CHECK_EQ(world_events(&w, 's'), 2);
+    CHECK_CONTAINS(world_event(&w, 's')->text, "/nonexistent/worker");
+    CHECK_CONTAINS(world_event(&w, 's')->text, "No such file");
+    world_close(&w);
+}
+
+TEST(a_program_that_is_no_worker)
+{
+    struct world w;
+    char name[] = "/bin/true";
+    char *argv[] = { name, NULL };
+    world_open(&w, 1);
+    w.o.worker_argv = argv;
+    w.o.restart_delay_ms = 1;
+    world_add_many(&w, 5, (struct world_order){ .what = W_ECHO });
+    CHECK_EQ(world_run(&w), GD_E_SETUP);
+    CHECK_EQ(world_count(w.page, WC_SETUPS), 0);
+    world_close(&w);
+}
+
+TEST(lost_device_is_replaced_then_given_up)
+{
+    struct world w;
+    world_open(&w, 2);
+    world_add(&w, (struct world_order){ .what = W_DEVICE_LOST, .tries = 1 });
+    world_add_many(&w, 20, (struct world_order){ .what = W_ECHO });
+    CHECK_EQ(world_run(&w), 0);
+    CHECK_EQ(world_callbacks(&w, 'S'), 21);
+    CHECK_EQ(w.finals[0].attempt, 2);
+    world_close(&w);
+}
+
+/* --- kill points: a worker dies at each named point of its life --- */
+
+static void die_at(const char *point, unsigned nth, const char *ops, unsigned batch)
+{
+    char spec[64];
+    struct world w;
+    snprintf(spec, sizeof spec, "%s:%u", point, nth);
+    setenv("GD_KILL", spec, 1);
+    world_ops(ops);
+    world_open(&w, 2);
+    w.o.batch_size = batch;
+    world_add_many(&w, 60, (struct world_order){ .what = W_ECHO });
+    world_add_many(&w, 5, (struct world_order){ .what = W_BYTES, .n = 100000 });
+    world_add(&w, (struct world_order){ .what = W_ERROR });
+    const int rc = world_run(&w);
+    if (rc != 0)
+        FAIL("%s (%s, batch %u): %s", spec, ops, batch, w.text);
+    if (world_callbacks(&w, 'S') != 65)
+        FAIL("%s (%s, batch %u): %u done", spec, ops, batch, world_callbacks(&w, 'S'));
+    /* Dying once per worker charges a task at most twice: none fails of it. */
+    CHECK_EQ(world_failures(&w, GD_FAILURE_CRASH), 0);
+    CHECK_EQ(w.finals[65].failure, GD_FAILURE_ERROR);
+    world_close(&w);
+}
+
+static const char *const points[] = {
+#define POINT(name) name,
+    GD__KILL_POINTS(POINT)
+#undef POINT
+};
+enum { N_POINTS = sizeof points / sizeof *points };
+
+static void die_everywhere(const char *ops, unsigned batch)
+{
+    static const unsigned nth[] = { 1, 2, 7 };
+    for (unsigned k = 0; k < N_POINTS; k++)
+        for (unsigned n = 0; n < sizeof nth / sizeof *nth; n++)
+            die_at(points[k], nth[n], ops, batch);
+}
+
+TEST_WITHIN(120, every_kill_point)
+{
+    die_everywhere("", 1);
+}
+TEST_WITHIN(120, every_kill_point_in_batches)
+{
+    die_everywhere("b", 4);
+}
+TEST_WITHIN(120, every_kill_point_with_loading)
+{
+    die_everywhere("l", 1);
+}
+TEST_WITHIN(120, every_kill_point_with_loading_in_batches)
+{
+    die_everywhere("bl", 4);
+}
+
+/* Dying at the point every time: the run still ends, with every task reported. */
+TEST_WITHIN(120, every_kill_point_in_every_process)
+{
+    setenv("GD_KILL_ALWAYS", "1", 1);
+    for (unsigned k = 0; k < N_POINTS; k++) {
+        struct world w;
+        setenv("GD_KILL", points[k], 1);
+        world_ops(strncmp(points[k], "load", 4) ? "" : "l");
+        world_open(&w, 2);
+        w.o.restart_delay_ms = 0;
+        w.o.death_limit = 5;
+        world_add_many(&w, 10, (struct world_order){ .what = W_ECHO });
+        const int rc = world_run(&w); /* checks one final per task */
+        if (rc != 0 && rc != GD_E_SETUP && rc != GD_E_NO_WORKERS)
+            FAIL("%s: %s", points[k], w.text);
+        if (k < 4)
+            CHECK_EQ(rc, GD_E_SETUP); /* before "ready" */
+        if (strcmp(points[k], "committed") == 0 || strcmp(points[k], "flushed") == 0)
+            CHECK_EQ(rc, 0); /* every process does one task */
+        world_close(&w);
+    }
+}
+
+WORLD_MAIN()
