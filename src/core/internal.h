@@ -5,6 +5,9 @@
 #include "base/clock.h"
 #include "core/sched.h"
 
+/* Less work than this is not taken from a busy worker for an idle one. */
+#define GD__SHARE_NS (100 * GD__NS_PER_US)
+
 /* Why a process is being killed: decides what its task gets. */
 enum gd__kill_reason {
     GD__KILL_NONE,

@@ -9,6 +9,7 @@
 #include "core/internal.h"
 
 #define WINDOW_NS (200 * GD__NS_PER_US)
+#define SHARE_NS  GD__SHARE_NS
 
 /* --- how much --- */
 
@@ -26,6 +27,7 @@ void gd__update_target(struct gd__sched *s, unsigned i)
     const uint64_t wanted =
         s->config.window > 0 ? gd__max64(s->config.window, b) : gd__max64(2 * b + ahead, s->config.window_min);
     w->target = gd__min64(wanted, most);
+    w->burst = w->mean_ns == 0 ? 1 : gd__min64(SHARE_NS / w->mean_ns, w->target / 2);
     w->target_mean = w->mean_ns;
 }
 
@@ -199,7 +201,7 @@ static void hand_from(struct gd__sched *s, uint64_t now, unsigned i, struct gd__
 {
     struct gd__sched_worker *w = &s->workers[i];
     const uint64_t b = unit(s, w), target = w->target;
-    uint64_t left = gd__max64(fair_part(s, l), b);
+    uint64_t left = gd__max64(gd__max64(fair_part(s, l), w->burst), b);
     while (left > 0 && l->count > 0 && gd__window_length(w) + b <= target) {
         uint64_t n = gd__min64(b, l->count);
         const bool is_short = n < b;
@@ -284,12 +286,25 @@ static bool can_be_robbed(const struct gd__sched *s, const struct gd__sched_work
     return gd__window_length(w) > s->tasks[w->window[w->head & s->window_mask]].batch;
 }
 
-static struct gd__sched_worker *richest(struct gd__sched *s)
+/* Whether it pays to move its tasks: what takes less time than a wake-up is done sooner where it is. That is judged by
+ * the past, so a first task that takes long after all makes us look again. */
+static bool is_worth_robbing(struct gd__sched *s, uint64_t now, const struct gd__sched_worker *w)
+{
+    const uint64_t look_again = w->head_since + SHARE_NS;
+    if (w->mean_ns == 0 || w->mean_ns * gd__window_length(w) >= SHARE_NS || look_again <= now)
+        return true;
+    s->hold_until = gd__min64(s->hold_until, look_again);
+    return false;
+}
+
+static struct gd__sched_worker *richest(struct gd__sched *s, uint64_t now)
 {
     struct gd__sched_worker *best = NULL;
     for (unsigned i = 0; i < s->config.n_workers; i++) {
         struct gd__sched_worker *w = &s->workers[i];
-        if (can_be_robbed(s, w) && (!best || gd__window_length(w) > gd__window_length(best)))
+        if (!can_be_robbed(s, w) || !is_worth_robbing(s, now, w))
+            continue;
+        if (!best || gd__window_length(w) > gd__window_length(best))
             best = w;
     }
     return best;
@@ -321,7 +336,7 @@ static bool rob(struct gd__sched *s, struct gd__sched_worker *w)
 static void share_the_rest(struct gd__sched *s, uint64_t now)
 {
     while (s->backlog.count == 0 && any(s, s->idle)) {
-        struct gd__sched_worker *victim = richest(s);
+        struct gd__sched_worker *victim = richest(s, now);
         if (!victim)
             return;
         if (rob(s, victim))

@@ -161,11 +161,11 @@ static void deliver(struct gd__sched *s, uint32_t slot, const struct gd__outcome
         s->counts.timeouts++;
     else
         s->counts.failed++;
+    s->outstanding--; /* with the counts: the callback may ask for figures that add up */
     s->fx->deliver(s->ctx, t, o);
     t->state = GD__TASK_FREE;
     t->next = s->free_head;
     s->free_head = slot;
-    s->outstanding--;
     s->finals++;
     gd__update_allowed(s);
 }

@@ -162,6 +162,7 @@ struct gd__sched_worker {
     uint64_t run_start;
     uint64_t mean_ns;     /* of its tasks' durations */
     uint64_t target;      /* how many tasks it is to be handed, */
+    uint64_t burst;       /* and how many at once are worth waking it, */
     uint64_t target_mean; /* for tasks of this length */
     uint32_t batch_limit;
     uint32_t setup_tries, deaths_in_row;
@@ -198,7 +199,7 @@ struct gd__sched {
     uint64_t *idle, *hungry; /* bit sets of workers */
     unsigned n_words, rotate, n_ready, n_starting, n_alive;
     uint64_t n_placed;   /* tasks in workers' own queues */
-    uint64_t hold_until; /* of a batch that is not full */
+    uint64_t hold_until; /* when to pump again: a batch is held back, or something may be worth sharing then */
 
     struct gd__heap heap;
     struct gd__timer batch_timer, stop_timer;
@@ -236,10 +237,6 @@ bool gd__sched_finished(const struct gd__sched *s);     /* every task final, sou
 static inline uint64_t gd__sched_allowed(const struct gd__sched *s)
 {
     return s->allowed;
-}
-static inline uint64_t gd__sched_waiting(const struct gd__sched *s)
-{
-    return s->backlog.count + s->solo.count + s->by_size_count;
 }
 /* The task at the head of w's window, or NULL. */
 const struct gd__task *gd__sched_head(const struct gd__sched *s, unsigned w);

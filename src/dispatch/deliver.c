@@ -1,11 +1,12 @@
 /* The user's callbacks. Here a task becomes final: one call, then its payload and result are let go. */
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 #include "dispatch/internal.h"
 
-enum { TEXT_MAX = 256 };
+enum { TEXT_MAX = 256, SPARSE_FROM = 1 << 20 };
 
 static const char *const failure_names[] = {
     [GD_FAILURE_NONE] = "none",
@@ -106,14 +107,45 @@ void gd__deliver(void *ctx, const struct gd__task *t, const struct gd__outcome *
         gd__free((void *)(uintptr_t)o->handle);
 }
 
+/* Copies what was written of a part of a region. */
+static void copy_written(char *copy, const struct gd__region *r, uint64_t from, uint64_t size)
+{
+    const off_t first = (off_t)from, end = (off_t)(from + size);
+    for (off_t at = first; at < end;) {
+        const off_t data = lseek(r->fd, at, SEEK_DATA);
+        if (data < 0 || data >= end)
+            return;
+        off_t hole = lseek(r->fd, data, SEEK_HOLE);
+        if (hole <= data) /* the worker changes it meanwhile: go on all the same */
+            hole = data + GD__PAGE;
+        if (hole > end)
+            hole = end;
+        memcpy(copy + (data - first), (const char *)r->base + data, (size_t)(hole - data));
+        at = hole;
+    }
+}
+
+/* A large result may be mostly room that the worker never wrote to: reading that would cost memory, ours and that of
+ * the region, up to more than there is. */
+static void *copy_result(const struct gd_dispatcher *d, const struct gd__outcome *o)
+{
+    if (o->size < SPARSE_FROM || o->worker < 0)
+        return gd__memdup(o->bytes, o->size);
+    const struct gd__region *r = &d->seats[o->worker].channel.results;
+    void *copy = gd__calloc(1, o->size);
+    if (copy)
+        copy_written(copy, r, (uint64_t)((const char *)o->bytes - (const char *)r->base), o->size);
+    return copy;
+}
+
 /* In an ordered run a result may have to wait for its turn, longer than the worker that gave it lives: it is copied. */
 void gd__deliver_hold(void *ctx, const struct gd__task *t, struct gd__outcome *o)
 {
-    (void)ctx, (void)t;
+    (void)t;
     static const char no_memory[] = "the result could not be kept until its turn: out of memory";
     if (o->size == 0)
         return;
-    void *copy = gd__memdup(o->bytes, o->size);
+    void *copy = copy_result(ctx, o);
     o->handle = (uint64_t)(uintptr_t)copy;
     o->bytes = copy;
     if (copy)

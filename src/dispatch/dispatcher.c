@@ -17,7 +17,7 @@
 #endif
 #define SPIN_NS      (30 * GD__NS_PER_US) /* about what a wake-up costs */
 #define KILL_WAIT_NS (5 * GD__NS_PER_S)
-enum { WINDOW_MOST = 2048, WINDOW_MOST_MANY = 256, MANY_WORKERS = 16 };
+enum { WINDOW_MOST = 2048, WINDOW_MOST_MANY = 512, MANY_WORKERS = 16 };
 
 const char *gd_version(void)
 {
@@ -216,6 +216,8 @@ static int conclude(struct gd_dispatcher *d)
 static int run_all(struct gd_dispatcher *d)
 {
     int rc = open_feeder(d);
+    if (rc == 0)
+        rc = gd__monitor_open(d);
     if (rc == 0 && d->o.handle_signals) {
         d->signal_token = gd__signals_subscribe(d->signal_fd);
         rc = d->signal_token < 0 ? d->signal_token : 0;

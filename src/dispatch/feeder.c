@@ -95,7 +95,7 @@ static bool wait_for(struct gd__feeder *f, bool (*holds)(struct gd__feeder *, ui
             return true;
         const uint32_t seen = atomic_load_explicit(&f->kick, memory_order_acquire);
         atomic_store_explicit(&f->sleeping, kind, memory_order_seq_cst); /* pairs with wake_feeder's fence */
-        atomic_thread_fence(memory_order_seq_cst);
+        gd__full_fence();
         if (!stopped(f) && !holds(f, bytes))
             futex_wait(&f->kick, seen);
         atomic_store_explicit(&f->sleeping, AWAKE, memory_order_relaxed);
@@ -111,7 +111,7 @@ static void wake_feeder(struct gd__feeder *f)
 
 static void wake_monitor(struct gd__feeder *f)
 {
-    atomic_thread_fence(memory_order_seq_cst); /* pairs with the monitor's before it sleeps */
+    gd__full_fence(); /* pairs with the monitor's before it sleeps */
     const uint32_t sleep = atomic_load_explicit(&gd__feeder_arena_header(f)->sleeping, memory_order_relaxed);
     if (sleep == 0 || sleep == f->rung)
         return;
@@ -386,18 +386,18 @@ void gd__feeder_release(struct gd__feeder *f, const struct gd__payload *p)
     atomic_store_explicit(&f->bytes_freed, f->freed, memory_order_release);
 }
 
-void gd__feeder_allow(struct gd__feeder *f, uint64_t allowed, bool urgent)
+void gd__feeder_allow(struct gd__feeder *f, uint64_t allowed)
 {
     if (allowed != f->told) {
         atomic_store_explicit(&f->allowed, allowed, memory_order_release);
         f->told = allowed;
     }
-    atomic_thread_fence(memory_order_seq_cst); /* pairs with wait_for's */
+    gd__full_fence(); /* pairs with wait_for's */
     const uint32_t sleeping = atomic_load_explicit(&f->sleeping, memory_order_relaxed);
     if (sleeping == AWAKE)
         return;
     const uint64_t room = allowed - atomic_load_explicit(&f->tail, memory_order_relaxed);
-    if (sleeping == WAITS_FOR_ROOM && room < (urgent ? 1 : f->spec.wake_room))
+    if (sleeping == WAITS_FOR_ROOM && room < f->spec.wake_room)
         return;
     if (sleeping == WAITS_FOR_BYTES && f->freed == f->freed_told)
         return;
@@ -409,7 +409,7 @@ void gd__feeder_stop(struct gd__feeder *f)
 {
     if (atomic_exchange_explicit(&f->stop, 1, memory_order_acq_rel))
         return;
-    atomic_thread_fence(memory_order_seq_cst);
+    gd__full_fence();
     wake_feeder(f);
     if (f->started && f->spec.source_cancel && !gd__feeder_ended(f))
         f->spec.source_cancel(f->spec.user);

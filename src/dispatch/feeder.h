@@ -51,8 +51,9 @@ bool gd__feeder_has_tasks(const struct gd__feeder *f);
 /* A task's payload is no longer needed. */
 void gd__feeder_release(struct gd__feeder *f, const struct gd__payload *p);
 
-/* How many tasks may have been taken in all. urgent: somebody is idle, so wake it for a single one. */
-void gd__feeder_allow(struct gd__feeder *f, uint64_t allowed, bool urgent);
+/* How many tasks may have been taken in all. A sleeping feeder is woken once it may take wake_room more: as that is a
+ * small part of the queue, what is left of it keeps the workers busy meanwhile. */
+void gd__feeder_allow(struct gd__feeder *f, uint64_t allowed);
 
 /* Takes no more; a source that is blocked is asked to return. Once or often. */
 void gd__feeder_stop(struct gd__feeder *f);

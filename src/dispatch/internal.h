@@ -32,7 +32,7 @@ struct gd__seat {
     bool live;         /* there is a channel: read its results */
     bool spawn_failed; /* told to the scheduler from the loop, since effects may not call back */
     bool broken;       /* it broke the protocol: read no more */
-    bool said_bye;
+    unsigned said;     /* a bit for each kind of record that comes once in a process's life */
     struct gd__channel channel;
     struct gd__child child;
     int lifeline;       /* our end of the boot socket */
@@ -86,6 +86,7 @@ struct gd_dispatcher {
     struct gd_stats stats;
     struct gd_worker_stats *worker_stats;
     uint64_t stats_at;
+    bool stats_stale; /* something may have changed since */
 };
 
 /* options.c */
@@ -94,6 +95,7 @@ void gd__options_free(struct gd_dispatcher *d);
 int gd__worker_id(const struct gd_dispatcher *d, unsigned index);
 
 /* monitor.c */
+int gd__monitor_open(struct gd_dispatcher *d);
 void gd__monitor_run(struct gd_dispatcher *d);
 
 /* records.c */
@@ -119,5 +121,7 @@ void gd__deliver_worker_died(void *ctx, unsigned w, const char *words, bool give
 /* stats.c */
 int gd__stats_open(struct gd_dispatcher *d);
 void gd__stats_publish(struct gd_dispatcher *d, bool now);
+/* Publishes, or if that was done a moment ago, says when to wake up for it: at until_ns at the latest. */
+uint64_t gd__stats_before_sleep(struct gd_dispatcher *d, uint64_t until_ns);
 
 #endif

@@ -125,10 +125,10 @@ static void sleep_until_rung(struct gd_dispatcher *d, uint64_t *looked_at)
     uint64_t until = gd__sched_deadline(&d->sched);
     if (!d->source_over && d->feeder_deadline < until)
         until = d->feeder_deadline;
-    gd__stats_publish(d, true);
+    until = gd__stats_before_sleep(d, until);
     d->sleep_number = d->sleep_number == UINT32_MAX ? 2 : d->sleep_number + 1; /* rung for once: see layout.h */
     atomic_store_explicit(sleeping, d->sleep_number, memory_order_seq_cst);
-    atomic_thread_fence(memory_order_seq_cst); /* pairs with the fence of whoever publishes */
+    gd__full_fence(); /* pairs with the fence of whoever publishes */
     look_at_events(d, something_is_there(d) ? 0 : until, looked_at);
     atomic_store_explicit(sleeping, 0, memory_order_relaxed);
 }
@@ -144,19 +144,23 @@ static bool go_round(struct gd_dispatcher *d)
         gd__sched_tick(&d->sched, d->now);
     check_source(d);
     gd__sched_pump(&d->sched, d->now);
-    const bool urgent = gd__sched_waiting(&d->sched) == 0;
-    gd__feeder_allow(d->feeder, gd__sched_allowed(&d->sched), urgent);
+    gd__feeder_allow(d->feeder, gd__sched_allowed(&d->sched));
     gd__stats_publish(d, false);
     return moved;
+}
+
+int gd__monitor_open(struct gd_dispatcher *d)
+{
+    int rc = gd__loop_add(&d->loop, &d->wake_watch, d->wake_fd, EPOLLIN | EPOLLET, woken);
+    if (rc == 0 && d->signal_fd >= 0)
+        rc = gd__loop_add(&d->loop, &d->signal_watch, d->signal_fd, EPOLLIN, signalled);
+    return rc;
 }
 
 void gd__monitor_run(struct gd_dispatcher *d)
 {
     uint64_t looked_at = 0, moved_at = 0;
     d->now = gd__now_ns();
-    gd__loop_add(&d->loop, &d->wake_watch, d->wake_fd, EPOLLIN | EPOLLET, woken);
-    if (d->signal_fd >= 0)
-        gd__loop_add(&d->loop, &d->signal_watch, d->signal_fd, EPOLLIN, signalled);
     gd__sched_start(&d->sched, d->now);
     while (!gd__sched_finished(&d->sched)) {
         const bool moved = go_round(d);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "dispatch/internal.h"
+#include "worker/host.h"
 
 enum {
     DRAIN_MOST = 1024, /* records at a time, so that one worker cannot keep the loop from the others */
@@ -64,6 +65,8 @@ static int take_result(struct gd_dispatcher *d, struct gd__seat *seat, const str
         .bytes = r->bytes,
         .size = r->size,
     };
+    if (o.failure != GD_FAILURE_NONE && o.size > GD__WORDS_MAX)
+        o.size = GD__WORDS_MAX; /* no honest worker says more; another may say gigabytes */
     sane_times(d, &o);
     return gd__sched_result(&d->sched, d->now, seat->index, &o, r->slot.safe_batch);
 }
@@ -81,6 +84,9 @@ static int take_started(struct gd_dispatcher *d, struct gd__seat *seat, const st
 
 static int take_lifecycle(struct gd_dispatcher *d, struct gd__seat *seat, const struct record *r)
 {
+    if (seat->said & 1u << r->slot.kind)
+        return GD_E_PROTOCOL;
+    seat->said |= 1u << r->slot.kind;
     char words[WORDS_MOST];
     snprintf(words, sizeof words, "%.*s", (int)(r->size < WORDS_MOST ? r->size : WORDS_MOST - 1),
              r->size > 0 ? (const char *)r->bytes : "");
@@ -90,12 +96,10 @@ static int take_lifecycle(struct gd_dispatcher *d, struct gd__seat *seat, const 
     case GD__R_SETUP_FAILED:
         return gd__sched_setup_failed(&d->sched, d->now, seat->index, words);
     case GD__R_CLEANUP_FAILED:
-        seat->said_bye = true;
         if (d->o.on_cleanup_fail)
             d->o.on_cleanup_fail(d->o.user, gd__worker_id(d, seat->index), d->copy.gpu_ids[seat->index], words);
         return 0;
     default:
-        seat->said_bye = true;
         return 0;
     }
 }

@@ -88,6 +88,7 @@ static void collect_all(struct gd_dispatcher *d)
 
 void gd__stats_publish(struct gd_dispatcher *d, bool now)
 {
+    d->stats_stale = true;
     if (!now && d->now - d->stats_at < PUBLISH_EVERY_NS)
         return;
     if (now)
@@ -95,7 +96,18 @@ void gd__stats_publish(struct gd_dispatcher *d, bool now)
     else if (pthread_mutex_trylock(&d->stats_lock) != 0)
         return;
     collect_all(d);
+    d->stats_stale = false;
     pthread_mutex_unlock(&d->stats_lock);
+}
+
+uint64_t gd__stats_before_sleep(struct gd_dispatcher *d, uint64_t until_ns)
+{
+    if (d->now - d->stats_at >= PUBLISH_EVERY_NS) {
+        gd__stats_publish(d, true);
+        return until_ns;
+    }
+    const uint64_t due = d->stats_at + PUBLISH_EVERY_NS;
+    return d->stats_stale && due < until_ns ? due : until_ns;
 }
 
 /* In a callback the figures are brought up to date first: the caller is the thread that owns them. */

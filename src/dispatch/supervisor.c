@@ -151,8 +151,10 @@ static int send_boot(const struct gd_dispatcher *d, const struct gd__seat *seat)
         .arena_size = arena->size,
     };
     const int fds[GD__BOOT_FDS] = {
-        [GD__FD_TASKS] = c->tasks.fd,      [GD__FD_RESULTS] = c->results.fd,      [GD__FD_ARENA] = arena->fd,
-        [GD__FD_TASK_BELL] = c->task_bell, [GD__FD_RESULT_BELL] = c->result_bell,
+        [GD__FD_TASKS] = c->tasks.fd,
+        [GD__FD_RESULTS] = c->results.fd,
+        [GD__FD_ARENA] = arena->fd,
+        [GD__FD_RESULT_BELL] = c->result_bell,
     };
     union {
         struct cmsghdr head;
@@ -234,8 +236,8 @@ static int try_start(struct gd_dispatcher *d, struct gd__seat *seat)
         rc = send_boot(d, seat);
     if (rc == 0)
         rc = start_process(d, seat, pair[1], output_fds);
-    if (rc == 0)
-        rc = gd__loop_add(&d->loop, &seat->pid_watch, seat->child.pidfd, EPOLLIN, process_ended);
+    if (rc == 0) /* edge-triggered: of a process that has ended but can't be reaped (a debugger has it) we hear once */
+        rc = gd__loop_add(&d->loop, &seat->pid_watch, seat->child.pidfd, EPOLLIN | EPOLLET, process_ended);
     if (rc == 0)
         rc = gd__loop_add(&d->loop, &seat->bell_watch, seat->channel.result_bell, EPOLLIN | EPOLLET, bell_rang);
     if (pair[1] >= 0)
@@ -269,7 +271,8 @@ static void spawn(void *ctx, unsigned w)
 {
     struct gd_dispatcher *d = ctx;
     struct gd__seat *seat = seat_of(ctx, w);
-    seat->broken = seat->said_bye = false;
+    seat->broken = false;
+    seat->said = 0;
     seat->announced = 0;
     seat->words[0] = '\0';
     if (try_start(d, seat) < 0) {
@@ -302,7 +305,8 @@ static void report_cleanup_crash(const struct gd__seat *seat, const char *words)
 {
     const struct gd_dispatcher *d = seat->d;
     const unsigned state = d->sched.workers[seat->index].state;
-    const bool in_cleanup = state == GD_WORKER_STOPPING && !seat->said_bye && !d->sched.workers[seat->index].given_up;
+    const bool cleaned = seat->said & (1u << GD__R_BYE | 1u << GD__R_CLEANUP_FAILED);
+    const bool in_cleanup = state == GD_WORKER_STOPPING && !cleaned && !d->sched.workers[seat->index].given_up;
     if (in_cleanup && d->o.on_cleanup_fail)
         d->o.on_cleanup_fail(d->o.user, gd__worker_id(d, seat->index), d->copy.gpu_ids[seat->index], words);
 }
@@ -313,7 +317,8 @@ static void bury(struct gd__seat *seat, const struct gd__exit *e)
     char words[DEATH_WORDS];
     struct gd__progress p;
     d->now = gd__now_ns();
-    while (gd__records_drain(d, seat))
+    /* All that there can be, and no more: something that the worker started may still write there. */
+    for (uint64_t n = 0; n <= seat->channel.result_capacity && gd__records_drain(d, seat); n++)
         ;
     gd__output_drain(&seat->out);
     gd__output_drain(&seat->err);
@@ -483,9 +488,7 @@ int gd__supervisor_open(struct gd_dispatcher *d)
         seat->pid_watch.fd = seat->bell_watch.fd = -1;
         seat->out.watch.fd = seat->err.watch.fd = seat->out.forward_watch.fd = seat->err.forward_watch.fd = -1;
         seat->child = (struct gd__child)GD__CHILD_NONE;
-        seat->channel = (struct gd__channel){
-            .tasks = GD__REGION_NONE, .results = GD__REGION_NONE, .task_bell = -1, .result_bell = -1
-        };
+        seat->channel = (struct gd__channel){ .tasks = GD__REGION_NONE, .results = GD__REGION_NONE, .result_bell = -1 };
     }
     return choose_program(d);
 }

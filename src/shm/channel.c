@@ -8,7 +8,9 @@
 #include "shm/channel.h"
 
 #include <inttypes.h>
+#include <linux/futex.h>
 #include <sys/eventfd.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/error.h"
@@ -93,11 +95,9 @@ static void write_config(struct gd__channel *c, const struct gd__channel_spec *s
 
 int gd__channel_open(struct gd__channel *c, const struct gd__channel_spec *spec)
 {
-    *c = (struct gd__channel){
-        .tasks = GD__REGION_NONE, .results = GD__REGION_NONE, .task_bell = -1, .result_bell = -1
-    };
+    *c = (struct gd__channel){ .tasks = GD__REGION_NONE, .results = GD__REGION_NONE, .result_bell = -1 };
     int code;
-    if ((code = check_spec(spec)) < 0 || (code = open_regions(c, spec)) < 0 || (code = open_bell(&c->task_bell)) < 0 ||
+    if ((code = check_spec(spec)) < 0 || (code = open_regions(c, spec)) < 0 ||
         (code = open_bell(&c->result_bell)) < 0) {
         gd__channel_close(c);
         return gd__error_context(code, "channel to worker %" PRId32, spec->config.worker_id);
@@ -117,7 +117,6 @@ static void close_fd(int *fd)
 void gd__channel_close(struct gd__channel *c)
 {
     close_fd(&c->result_bell);
-    close_fd(&c->task_bell);
     gd__region_close(&c->results);
     gd__region_close(&c->tasks);
     c->out = NULL;
@@ -131,9 +130,8 @@ void gd__channel_ring(struct gd__channel *c, uint32_t sleep)
     if (sleep != 1 && sleep == c->rung)
         return;
     c->rung = sleep;
-    uint64_t one = 1;
-    ssize_t n = write(c->task_bell, &one, sizeof one);
-    (void)n; /* it can only be full (EAGAIN): then it rings already */
+    atomic_fetch_add_explicit(&c->out->bell, 1, memory_order_release);
+    syscall(SYS_futex, &c->out->bell, FUTEX_WAKE, 1, NULL, NULL, 0); /* never blocks, whatever the worker does */
 }
 
 uint64_t gd__channel_take_back(struct gd__channel *c, uint64_t keep)

@@ -25,7 +25,7 @@ struct gd__channel_spec {
 
 struct gd__channel {
     struct gd__region tasks, results;
-    int task_bell, result_bell; /* eventfds, non-blocking: a worker that fills one can't hold us up; -1: none */
+    int result_bell; /* an eventfd that we only watch; -1: none */
     struct gd__task_header *out;
     const struct gd__result_header *in;
     struct gd__task_slot *task_slots;
@@ -132,7 +132,7 @@ void gd__channel_progress(const struct gd__channel *c, uint64_t from, struct gd_
 
 struct gd__port {
     struct gd__region tasks, results, arena;
-    int task_bell, result_bell;
+    int result_bell;
     const struct gd__task_header *in;
     struct gd__result_header *out;
     const struct gd__task_slot *task_slots;

@@ -25,11 +25,15 @@
  * limit = max(r, c). At least one side sees the other's store, so no position is both run and taken back.
  * A worker that loses (limit <= p after its claim) sets claimed = p and waits.
  *
- * Sleeping. A side that is about to sleep stores `sleeping` = n, full fence, looks once more, and sleeps on its
- * eventfd; it stores 0 when awake. A side that has published something does a full fence, and rings the other's
- * eventfd only if it reads sleeping != 0. n is 1, or the number of this sleep (2, 3, ..., then 2 again): a number that
- * has been rung for need not be rung for again, however much is published before the sleeper is up. The sleeper
- * empties its eventfd before it looks, so what it looks at is never older than the ring it swallowed.
+ * Sleeping. A side that is about to sleep stores `sleeping` = n, full fence, looks once more, and sleeps on its bell;
+ * it stores 0 when awake. A side that has published something does a full fence, and rings the other's bell only if it
+ * reads sleeping != 0. n is 1, or the number of this sleep (2, 3, ..., then 2 again): a number that has been rung for
+ * need not be rung for again, however much is published before the sleeper is up. What a sleeper looks at is never
+ * older than the last ring that it has taken note of: it does so before it looks.
+ *
+ * The worker's bell is a futex, `bell` in the task header, which it can wait on but not write. (Not an eventfd: its
+ * O_NONBLOCK belongs to both sides, so a worker could fill it, make it block, and so stop the dispatcher.) The
+ * dispatcher's bell is an eventfd, which it only ever watches and never writes.
  *
  * The dispatcher trusts nothing in the result region: it copies, then checks.
  */
@@ -132,6 +136,7 @@ struct gd__task_header {
     _Atomic uint64_t released;                   /* result records below it: their bytes are free too */
     alignas(GD__LINE) _Atomic uint64_t cancel;   /* tasks at positions below it are to stop */
     _Atomic uint32_t stop;                       /* 1: clean up and exit when no task is left below limit */
+    alignas(GD__LINE) _Atomic uint32_t bell;     /* one more with each ring; the worker sleeps on it */
 };
 _Static_assert(sizeof(struct gd__task_header) <= GD__PAGE, "task header fits its page");
 
@@ -144,7 +149,7 @@ struct gd__result_header {
     _Atomic uint64_t started;  /* process has been entered for positions below it (a batch counts whole) */
     _Atomic uint64_t loading;  /* load has been entered for positions below it; 0 without load() */
     _Atomic uint64_t start_ns; /* when position started - 1 was started */
-    alignas(GD__LINE) _Atomic uint32_t sleeping; /* not 0: the worker sleeps on its task bell */
+    alignas(GD__LINE) _Atomic uint32_t sleeping; /* not 0: the worker sleeps on its bell */
 };
 _Static_assert(sizeof(struct gd__result_header) <= GD__PAGE, "result header fits its page");
 
@@ -195,7 +200,7 @@ _Static_assert(sizeof(struct gd__result_slot) == 64, "a result slot is one cache
  * task; end of file means that the dispatcher is gone. */
 #define GD__BOOT_ENV "GPU_DISPATCH_WORKER_FD"
 #define GD__BOOT_FD  3
-enum gd__boot_fd { GD__FD_TASKS, GD__FD_RESULTS, GD__FD_ARENA, GD__FD_TASK_BELL, GD__FD_RESULT_BELL, GD__BOOT_FDS };
+enum gd__boot_fd { GD__FD_TASKS, GD__FD_RESULTS, GD__FD_ARENA, GD__FD_RESULT_BELL, GD__BOOT_FDS };
 struct gd__boot {
     uint64_t magic; /* GD__TASK_MAGIC */
     uint32_t version;

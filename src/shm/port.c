@@ -1,20 +1,22 @@
 /* The worker's end of the rings.
  *
  * All waiting is one function, sleep_until(): flush what was committed, spin for
- * a while, then announce a sleep, look once more, and sleep on the task bell.
+ * a while, then announce a sleep, look once more, and sleep on our bell.
  * What is waited for is a task or the end, room in the result ring, or the
  * release of result bytes; the dispatcher rings the same bell for all of them.
  *
- * The bell is part of our own process: user code that closes it has left this
- * worker deaf. It says so on stderr, which goes into the crash report, and dies.
+ * The dispatcher's bell is a descriptor of our own process: user code that closes
+ * it has left this worker dumb. It says so on stderr, which goes into the crash
+ * report, and dies.
  */
 #include "shm/channel.h"
 
 #include <errno.h>
 #include <inttypes.h>
-#include <poll.h>
+#include <linux/futex.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -99,7 +101,6 @@ int gd__port_open(struct gd__port *p, const struct gd__boot *boot, const int fds
         .tasks = GD__REGION_NONE,
         .results = GD__REGION_NONE,
         .arena = GD__REGION_NONE,
-        .task_bell = fds[GD__FD_TASK_BELL],
         .result_bell = fds[GD__FD_RESULT_BELL],
     };
     int code = attach_regions(p, boot, fds);
@@ -130,13 +131,12 @@ void gd__port_close(struct gd__port *p)
     gd__region_close(&p->arena);
     gd__region_close(&p->results);
     gd__region_close(&p->tasks);
-    close_fd(&p->task_bell);
     close_fd(&p->result_bell);
 }
 
 /* ---- ringing and sleeping ---- */
 
-_Noreturn static void deaf(const char *what)
+_Noreturn static void cut_off(const char *what)
 {
     dprintf(STDERR_FILENO, "gpu_dispatch: %s: %m (did the worker's code close descriptors it did not open?)\n", what);
     abort();
@@ -153,19 +153,14 @@ void gd__port_ring(struct gd__port *p, uint32_t sleep)
         n = write(p->result_bell, &one, sizeof one);
     while (n < 0 && errno == EINTR);
     if (n < 0 && errno != EAGAIN) /* full: it rings already */
-        deaf("the dispatcher cannot be woken");
+        cut_off("the dispatcher cannot be woken");
 }
 
-/* Sleeps until the bell has rung, and takes the ring off it. */
-static void await_bell(int bell)
+/* Sleeps until the bell has rung since it was `heard`. May end early: the caller looks again. */
+static void await_bell(const struct gd__port *p, uint32_t heard)
 {
-    struct pollfd wait = { .fd = bell, .events = POLLIN };
-    int n = poll(&wait, 1, -1);
-    if (n < 0 && (errno == EINTR || errno == EAGAIN || errno == ENOMEM))
-        return;
-    uint64_t rings;
-    if (n < 0 || (read(bell, &rings, sizeof rings) < 0 && errno != EAGAIN && errno != EINTR))
-        deaf("the worker's bell is broken");
+    if (syscall(SYS_futex, &p->in->bell, FUTEX_WAIT, heard, NULL, NULL, 0) < 0 && errno != EAGAIN && errno != EINTR)
+        cut_off("the worker cannot sleep");
 }
 
 typedef bool ready_fn(struct gd__port *p, uint64_t was);
@@ -202,12 +197,13 @@ static void sleep_until(struct gd__port *p, ready_fn *ready, uint64_t was)
     if (spin_until(p, ready, was))
         return;
     for (;;) {
+        const uint32_t heard = atomic_load_explicit(&p->in->bell, memory_order_acquire); /* pairs with ring's release */
         p->sleep = gd__next_sleep(p->sleep);
         atomic_store_explicit(&p->out->sleeping, p->sleep, memory_order_relaxed);
         gd__full_fence(); /* pairs with the one in channel_wake: it sees us asleep or we see what it published */
         if (ready(p, was))
             break;
-        await_bell(p->task_bell);
+        await_bell(p, heard);
     }
     atomic_store_explicit(&p->out->sleeping, 0, memory_order_relaxed);
 }

@@ -344,6 +344,10 @@ static uint64_t spare(const struct sim *s, unsigned w)
     const bool ready = worker->state == GD_WORKER_IDLE || worker->state == GD_WORKER_CANCELLING;
     if (!ready || worker->tail - worker->head < 2)
         return 0;
+    /* So little work, going by the past, that it stays where it is; until its first task turns out to be a long one. */
+    const uint64_t length = worker->tail - worker->head;
+    if (worker->mean_ns > 0 && worker->mean_ns * length < GD__SHARE_NS && worker->head_since + GD__SHARE_NS > s->now)
+        return 0;
     const uint64_t kept = gd__max64(worker->head + gd__sched_head(&s->sched, w)->batch, s->procs[w].claimed);
     return kept < worker->tail ? worker->tail - kept : 0;
 }

@@ -88,10 +88,11 @@ struct world_setup {
     uint32_t gate;     /* setup waits for it */
     uint64_t workers;  /* a set of worker ids: only they; 0: all */
     uint32_t restarts; /* only processes with fewer restarts than this; 0: all */
+    uint32_t after;    /* only processes with at least so many */
     uint32_t code;     /* of W_EXIT */
     uint32_t cleanup;  /* the same for cleanup, */
     uint32_t cleanup_gate;
-    char padding[8]; /* makes args_sum depend on more than the above */
+    char padding[4]; /* makes args_sum depend on more than the above */
 };
 
 enum world_counter {

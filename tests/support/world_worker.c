@@ -97,7 +97,8 @@ static void misbehave(unsigned what, uint64_t n)
 static bool is_meant(void)
 {
     const bool worker = behaviour.workers == 0 || (behaviour.workers >> given.worker_id & 1);
-    return worker && (behaviour.restarts == 0 || given.restarts < behaviour.restarts);
+    const bool early = behaviour.restarts == 0 || given.restarts < behaviour.restarts;
+    return worker && early && given.restarts >= behaviour.after;
 }
 
 static int setup(struct gd_worker *w, const struct gd_setup *s)

@@ -114,36 +114,8 @@ TEST(report_has_the_signal_and_the_last_lines_of_stderr)
     world_close(&w);
 }
 
-/* Worker 0 crashes with a full window; the tasks it had not begun are done elsewhere while it is still starting. */
-static void open_gate_after_five(struct world *w, const struct gd_report *r)
-{
-    (void)r;
-    if (w->n_finals == 5)
-        world_gate_open(w->page, 2);
-}
-
-TEST(unstarted_tasks_go_elsewhere_at_once)
-{
-    struct world w;
-    world_open(&w, 2);
-    w.o.window = 8;
-    w.o.crash_limit = 1;
-    w.setup = (struct world_setup){ .workers = 1, .gate = 3, .restarts = 0 };
-    w.on_final = open_gate_after_five;
-    world_gate_open(w.page, 3);
-    /* Both workers hold tasks behind a gate; one of them dies, and cannot start again until all the rest is done. */
-    world_add(&w, (struct world_order){ .what = W_KILL });
-    world_add_many(&w, 12, (struct world_order){ .what = W_ECHO });
-    CHECK_EQ(world_run(&w), 0);
-    CHECK_EQ(world_callbacks(&w, 'S'), 12);
-    for (size_t i = 1; i < w.n_orders; i++) {
-        CHECK_EQ(w.finals[i].attempt, 1);
-        CHECK_EQ(atomic_load(&w.page->runs[i]), 1);
-    }
-    world_close(&w);
-}
-
-/* The replacement's setup blocks until every other task is final: they can only have been done by the others. */
+/* The replacement's setup blocks until every task is final: the tasks that the dead one had not begun can only have
+ * been done by the other. */
 static void open_gate_when_all_are_done(struct world *w, const struct gd_report *r)
 {
     (void)r;
@@ -151,18 +123,25 @@ static void open_gate_when_all_are_done(struct world *w, const struct gd_report 
         world_gate_open(w->page, 4);
 }
 
-TEST(tasks_of_a_dead_worker_do_not_wait_for_its_replacement)
+TEST(unstarted_tasks_of_a_dead_worker_do_not_wait_for_its_replacement)
 {
     struct world w;
     world_open(&w, 2);
     w.o.window = 8;
     w.o.crash_limit = 1;
     w.on_final = open_gate_when_all_are_done;
-    setenv("GD_KILL", "started:1", 1); /* the first process of each worker */
-    w.setup = (struct world_setup){ .gate = 4, .workers = 1 };
-    world_add_many(&w, 30, (struct world_order){ .what = W_ECHO });
-    CHECK_EQ(world_run(&w), 0);
-    CHECK_GE(world_callbacks(&w, 'S'), 28);
+    w.setup = (struct world_setup){ .gate = 4, .after = 1 };
+    world_add(&w, (struct world_order){ .what = W_KILL, .gate = 2 });
+    world_add_many(&w, 31, (struct world_order){ .what = W_ECHO, .gate = 2 });
+    world_launch(&w);
+    world_await(w.page, WC_ENTERED, 2); /* both are in a task, with more behind it */
+    world_gate_open(w.page, 2);
+    CHECK_EQ(world_join(&w), 0);
+    CHECK_EQ(world_callbacks(&w, 'S'), 31);
+    for (size_t i = 1; i < w.n_orders; i++) {
+        CHECK_EQ(w.finals[i].attempt, 1);
+        CHECK_EQ(atomic_load(&w.page->runs[i]), 1);
+    }
     world_close(&w);
 }
 
@@ -176,6 +155,12 @@ static void open_source_gate(struct world *w, const struct world_event *e)
 {
     (void)e;
     world_gate_open(w->page, 1);
+}
+
+static void open_source_gate_after_setup_failure(struct world *w, const struct world_event *e)
+{
+    if (e->kind == 's')
+        world_gate_open(w->page, 1);
 }
 
 TEST(killed_between_tasks)
@@ -226,19 +211,16 @@ TEST(crash_loop_at_startup_gives_up_and_the_others_go_on)
     w.o.restart_delay_ms = 1;
     w.setup = (struct world_setup){ .what = W_STDERR_SEGV, .workers = 1 };
     w.source_gate_at = 1;
-    w.on_event = NULL;
+    w.on_event = open_source_gate_after_setup_failure;
     world_add_many(&w, 20, (struct world_order){ .what = W_ECHO });
-    world_launch(&w);
-    world_await(w.page, WC_SETUPS, 4); /* worker 1 once, worker 0 three times */
-    world_gate_open(w.page, 1);
-    CHECK_EQ(world_join(&w), 0);
+    CHECK_EQ(world_run(&w), 0);
     CHECK_EQ(world_callbacks(&w, 'S'), 20);
     CHECK_EQ(world_events(&w, 's'), 1);
     CHECK_EQ(world_event(&w, 's')->worker_id, 0);
     CHECK_CONTAINS(world_event(&w, 's')->text, "signal 11");
     CHECK_CONTAINS(world_event(&w, 's')->text, "line 3");
     CHECK_EQ(w.stats.setup_failures, 1);
-    CHECK_EQ(world_count(w.page, WC_SETUPS), 4);
+    CHECK_EQ(world_count(w.page, WC_SETUPS), 4); /* worker 1 once, worker 0 three times */
     CHECK_EQ(w.workers[0].state, GD_WORKER_FAILED);
     world_close(&w);
 }
@@ -347,7 +329,22 @@ TEST(a_program_that_is_no_worker)
     world_close(&w);
 }
 
-TEST(lost_device_is_replaced_then_given_up)
+TEST(a_device_lost_twice_is_set_aside)
+{
+    struct world w;
+    world_open(&w, 2);
+    world_add(&w, (struct world_order){ .what = W_DEVICE_LOST });
+    w.o.n_gpus = 1;
+    w.o.workers_per_gpu = 2;
+    w.o.crash_limit = 10;
+    world_add_many(&w, 3, (struct world_order){ .what = W_DEVICE_LOST });
+    CHECK_EQ(world_run(&w), GD_E_NO_WORKERS);
+    CHECK_EQ(world_callbacks(&w, 'S'), 0);
+    CHECK_EQ(world_events(&w, 'X'), 2);
+    world_close(&w);
+}
+
+TEST(a_lost_device_replaces_the_process_and_the_task_is_run_again)
 {
     struct world w;
     world_open(&w, 2);

@@ -45,7 +45,7 @@ TEST(failed_batch_fails_those_without_a_failure)
     CHECK_STR(f->bytes, "bad thing number 101");
     expect_at(2, GD__R_ERROR);
     CHECK_STR(f->bytes, "the whole batch of 3");
-    expect("F", GD__R_SUCCESS, ""); /* words of old don't come back; what process returned is dropped here */
+    expect("Q", GD__R_ERROR, "failed"); /* the words of the batch before don't come back */
     stop();
 }
 
@@ -111,6 +111,20 @@ TEST(split_keeps_large_results_apart)
         CHECK_EQ(f->bytes[0], (char)(100 + i));
         CHECK_EQ(f->bytes[4999], (char)(100 + i));
     }
+    stop();
+}
+
+TEST(results_of_one_half_do_not_wait_for_the_other)
+{
+    prepare();
+    f->spec.config.batch_size = 2;
+    shared->oom_above = 1;
+    start_ready("batch");
+    append_batch((const char *[]){ "e", "g" }, 2);
+    gd__channel_publish(&f->c);
+    expect_at(0, GD__R_SUCCESS);
+    sem_post(&shared->go);
+    expect_at(1, GD__R_SUCCESS);
     stop();
 }
 

@@ -264,6 +264,7 @@ TEST(impossible_result_is_too_large)
     give("L9999999");
     expect_at(1, GD__R_OUT_OF_MEMORY);
     CHECK_GT(f->size, 0);
+    expect("F", GD__R_ERROR, "failed"); /* not with the words of the one before */
     stop();
 }
 
@@ -328,6 +329,20 @@ TEST(waits_for_result_bytes_to_be_released)
         CHECK_EQ(f->size, 300000);
         CHECK_EQ(f->bytes[299999], (char)(100 + i));
     }
+    stop();
+}
+
+TEST(room_of_a_dropped_result_is_used_again)
+{
+    prepare();
+    start_ready("plain");
+    for (uint64_t i = 0; i < 1500; i++) {
+        give("x"); /* takes 1000 bytes, then fails */
+        expect_at(i, GD__R_ERROR);
+    }
+    give("L900000");
+    CHECK_EQ(next(), GD__R_SUCCESS);
+    CHECK_EQ(f->size, 900000);
     stop();
 }
 
@@ -456,6 +471,8 @@ TEST(interrupt_is_called_once_for_the_running_task)
     CHECK_EQ(send(f->socket, "c", 1, MSG_NOSIGNAL), 1); /* concerns nothing that runs */
     give("g");
     await_reached();
+    CHECK_EQ(send(f->socket, "c", 1, MSG_NOSIGNAL), 1); /* nor does this one */
+    await_guardian();
     CHECK_EQ(shared->interrupts, 1);
     sem_post(&shared->go);
     expect_at(1, GD__R_SUCCESS);

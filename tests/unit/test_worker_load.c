@@ -82,6 +82,43 @@ TEST(solo_task_has_nothing_beside_it)
     CHECK_EQ(shared->unloads, 40);
 }
 
+TEST(nothing_is_claimed_beside_a_solo_task)
+{
+    prepare();
+    f->spec.config.load_ahead = 4;
+    start_ready("load");
+    append("g")->flags = GD__TASK_SOLO;
+    append("+");
+    gd__channel_publish(&f->c);
+    await_reached(); /* load */
+    await_reached(); /* process */
+    CHECK_EQ(gd__channel_take_back(&f->c, 0), 1);
+    sem_post(&shared->go);
+    expect_at(0, GD__R_SUCCESS);
+    stop();
+}
+
+TEST(cancelling_the_task_before_leaves_a_load_alone)
+{
+    prepare();
+    f->spec.config.io_threads = 2;
+    start_ready("load_quiet");
+    append("g");
+    append("C");
+    gd__channel_publish(&f->c);
+    for (int i = 0; i < 3; i++) /* two loads, one process */
+        await_reached();
+    cancel(1);
+    for (int looks = shared->looks; shared->looks < looks + 2 && shared->loads_cancelled == 0;)
+        sched_yield();
+    CHECK_EQ(shared->loads_cancelled, 0);
+    sem_post(&shared->go);
+    expect_at(0, GD__R_SUCCESS);
+    cancel(2);
+    expect_at(1, GD__R_CANCELLED);
+    stop();
+}
+
 TEST(load_sees_its_cancellation)
 {
     prepare();

@@ -27,11 +27,12 @@ struct shared {
     sem_t go;      /* the test lets one task go on */
     sem_t reached; /* a task or load has been entered */
     _Atomic int setups, cleanups, exits, processed, loads, unloads, interrupts;
-    _Atomic int ahead, most_ahead; /* loads entered and tasks not processed */
-    _Atomic int solo_beside;       /* something was in progress beside a solo task */
-    _Atomic int oom_above;         /* process_batch of more than this runs out of memory; 0: none */
-    _Atomic int n_calls;           /* of process_batch */
-    int calls[MOST_CALLS];         /* their sizes */
+    _Atomic int ahead, most_ahead;      /* loads entered and tasks not processed */
+    _Atomic int looks, loads_cancelled; /* of a load at whether it is cancelled */
+    _Atomic int solo_beside;            /* something was in progress beside a solo task */
+    _Atomic int oom_above;              /* process_batch of more than this runs out of memory; 0: none */
+    _Atomic int n_calls;                /* of process_batch */
+    int calls[MOST_CALLS];              /* their sizes */
 };
 static struct shared *shared;
 
@@ -222,6 +223,8 @@ TEST_UNUSED static int process_batch(struct gd_worker *w, const struct gd_task *
     for (size_t i = 0; i < n; i++) {
         if (*(const char *)t[i]->data == 'R') /* fails all those without a failure of their own */
             return gd__error(GD_E_FAILED, "the whole batch of %zu", n);
+        if (*(const char *)t[i]->data == 'Q') /* likewise, without a word */
+            return GD_E_FAILED;
         process(w, t[i], r[i]);
     }
     return 0;
@@ -284,8 +287,9 @@ TEST_UNUSED static int load(struct gd_worker *w, struct gd_task *t, struct gd_re
         shared->solo_beside++;
     if (letter == 'C') {
         reach();
-        while (!gd_task_cancelled(w))
+        for (; !gd_task_cancelled(w); shared->looks++)
             sched_yield();
+        shared->loads_cancelled++;
         shared->ahead--;
         return gd_result_cancelled(r);
     }
@@ -339,6 +343,7 @@ static const struct mode {
     { "batch", { BASE_OPS, .process = process, .process_batch = process_batch } },
     { "only_batch", { BASE_OPS, .process_batch = process_batch } },
     { "load", { BASE_OPS, .process = process_loaded, .load = load, .unload = unload, .interrupt = interrupt } },
+    { "load_quiet", { BASE_OPS, .process = process_loaded, .load = load, .unload = unload } },
     { "load_batch", { BASE_OPS, .process_batch = process_loaded_batch, .load = load, .unload = unload } },
     { "setup_fails",
       { .size = sizeof(struct gd_worker_ops), .setup = setup_fails, .process = process, .cleanup = cleanup } },

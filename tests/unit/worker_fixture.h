@@ -8,6 +8,8 @@
 #define GD_TESTS_UNIT_WORKER_FIXTURE_H
 
 #include <fcntl.h>
+#include <linux/sockios.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #include "base/clock.h"
@@ -21,7 +23,8 @@ struct fixture {
     struct gd__channel_spec spec;
     struct gd__region arena;
     int socket, theirs, shared_fd;
-    bool no_group, hold_bytes; /* not the leader of a group; don't release result bytes */
+    const char *program, *argument; /* NULL: this one, none */
+    bool no_group, hold_bytes;      /* not the leader of a group; don't release result bytes */
     pid_t pid;
     uint64_t arena_used, released;
     struct gd__boot boot;
@@ -94,7 +97,7 @@ TEST_UNUSED static void spawn(const char *mode)
         setenv(MODE_ENV, mode, 1);
         setenv(SHARED_ENV, number, 1);
         setenv(GD__BOOT_ENV, "3", 1);
-        execl("/proc/self/exe", "worker", (char *)NULL);
+        execl(f->program ? f->program : "/proc/self/exe", "worker", f->argument, (char *)NULL);
         _exit(97);
     }
     close(f->theirs);
@@ -102,7 +105,7 @@ TEST_UNUSED static void spawn(const char *mode)
 
 TEST_UNUSED static void send_boot(size_t size, int n_fds)
 {
-    int fds[GD__BOOT_FDS] = { f->c.tasks.fd, f->c.results.fd, f->arena.fd, f->c.task_bell, f->c.result_bell };
+    int fds[GD__BOOT_FDS] = { f->c.tasks.fd, f->c.results.fd, f->arena.fd, f->c.result_bell };
     union {
         struct cmsghdr align;
         char room[CMSG_SPACE(sizeof fds)];
@@ -281,6 +284,16 @@ TEST_UNUSED static void await_reached(void)
 {
     while (sem_wait(&shared->reached) < 0)
         CHECK_EQ(errno, EINTR);
+}
+
+/* Until the worker's guardian has taken every byte that was sent to it. */
+TEST_UNUSED static void await_guardian(void)
+{
+    int left = 1;
+    while (left > 0) {
+        CHECK_EQ(ioctl(f->socket, SIOCOUTQ, &left), 0);
+        sched_yield();
+    }
 }
 
 TEST_UNUSED static void cancel(uint64_t below)

@@ -1,0 +1,335 @@
+/* Ending a run early: from a callback, from another thread, at once, and beside a source or a setup that blocks. */
+#include "support/test.h"
+#include "support/world.h"
+
+enum { SLACK_MS = 500 * TEST_SLOWDOWN };
+
+static void shut_down_at_ten(struct world *w, const struct gd_report *r)
+{
+    (void)r;
+    if (w->n_finals == 10)
+        gd_dispatcher_shutdown(w->d);
+}
+
+TEST(from_a_callback)
+{
+    struct world w;
+    world_open(&w, 2);
+    w.o.queue_size = 16;
+    w.on_final = shut_down_at_ten;
+    world_add_many(&w, 10000, (struct world_order){ .what = W_ECHO });
+    CHECK_EQ(world_run(&w), GD_E_SHUTDOWN);
+    CHECK_LT(w.stats.taken, 5000);
+    CHECK_GE(world_callbacks(&w, 'S'), 10);
+    CHECK_EQ(world_callbacks(&w, 'S') + world_failures(&w, GD_FAILURE_CANCELLED), w.stats.taken);
+    CHECK_EQ(world_count(w.page, WC_CLEANUPS), world_count(w.page, WC_SETUPS));
+    CHECK_EQ(w.n_events, 0);
+    world_close(&w);
+}
+
+TEST(running_tasks_may_finish)
+{
+    struct world w;
+    world_open(&w, 2);
+    w.o.window = 1;
+    world_add_many(&w, 50, (struct world_order){ .what = W_ECHO, .gate = 2 });
+    world_launch(&w);
+    world_await(w.page, WC_ENTERED, 2);
+    gd_dispatcher_shutdown(w.d);
+    world_gate_open(w.page, 2);
+    CHECK_EQ(world_join(&w), GD_E_SHUTDOWN);
+    CHECK_GE(world_callbacks(&w, 'S'), 2);
+    CHECK_EQ(world_failures(&w, GD_FAILURE_CANCELLED), w.stats.taken - world_callbacks(&w, 'S'));
+    CHECK_CONTAINS(w.finals[49].error, "shut down");
+    CHECK_EQ(world_count(w.page, WC_CLEANUPS), 2);
+    world_close(&w);
+}
+
+TEST(running_tasks_that_do_not_finish_are_ended_after_the_grace)
+{
+    struct world w;
+    world_open(&w, 2);
+    w.o.stop_grace_ms = 200;
+    world_add_many(&w, 10, (struct world_order){ .what = W_LOOP });
+    world_launch(&w);
+    world_await(w.page, WC_ENTERED, 2);
+    const uint64_t begin = world_now_ms();
+    gd_dispatcher_shutdown(w.d);
+    CHECK_EQ(world_join(&w), GD_E_SHUTDOWN);
+    CHECK_GE(world_now_ms() - begin, 200);
+    CHECK_LE(world_now_ms() - begin, 200 + SLACK_MS);
+    CHECK_EQ(world_failures(&w, GD_FAILURE_CANCELLED), w.stats.taken);
+    world_close(&w);
+}
+
+TEST(abort_waits_for_nothing)
+{
+    struct world w;
+    world_open(&w, 2);
+    w.o.stop_grace_ms = 60000;
+    world_add_many(&w, 10, (struct world_order){ .what = W_LOOP });
+    world_launch(&w);
+    world_await(w.page, WC_ENTERED, 2);
+    const uint64_t begin = world_now_ms();
+    gd_dispatcher_abort(w.d);
+    CHECK_EQ(world_join(&w), GD_E_SHUTDOWN);
+    CHECK_LE(world_now_ms() - begin, SLACK_MS);
+    CHECK_EQ(world_failures(&w, GD_FAILURE_CANCELLED), w.stats.taken);
+    CHECK_EQ(world_count(w.page, WC_CLEANUPS), 0);
+    world_close(&w);
+}
+
+TEST(abort_after_shutdown)
+{
+    struct world w;
+    world_open(&w, 1);
+    w.o.stop_grace_ms = 60000;
+    world_add_many(&w, 3, (struct world_order){ .what = W_LOOP });
+    world_launch(&w);
+    world_await(w.page, WC_ENTERED, 1);
+    gd_dispatcher_shutdown(w.d);
+    gd_dispatcher_shutdown(w.d);
+    gd_dispatcher_abort(w.d);
+    CHECK_EQ(world_join(&w), GD_E_SHUTDOWN);
+    world_close(&w);
+}
+
+TEST(while_setup_blocks)
+{
+    struct world w;
+    world_open(&w, 2);
+    w.o.cancel_grace_ms = 100;
+    w.setup = (struct world_setup){ .gate = 5 }; /* never opened */
+    world_add_many(&w, 10, (struct world_order){ .what = W_ECHO });
+    world_launch(&w);
+    world_await(w.page, WC_SETUPS, 2);
+    const uint64_t begin = world_now_ms();
+    gd_dispatcher_shutdown(w.d);
+    CHECK_EQ(world_join(&w), GD_E_SHUTDOWN);
+    CHECK_LE(world_now_ms() - begin, 100 + SLACK_MS);
+    CHECK_EQ(world_failures(&w, GD_FAILURE_CANCELLED), w.stats.taken);
+    world_close(&w);
+}
+
+TEST(while_cleanup_blocks)
+{
+    struct world w;
+    world_open(&w, 2);
+    w.o.stop_grace_ms = 100;
+    w.setup = (struct world_setup){ .cleanup_gate = 5, .workers = 1 };
+    world_add_many(&w, 10, (struct world_order){ .what = W_ECHO });
+    const uint64_t begin = world_now_ms();
+    CHECK_EQ(world_run(&w), 0); /* the natural end: cleanup is bounded there too */
+    CHECK_LE(world_now_ms() - begin, 100 + 4 * SLACK_MS);
+    CHECK_EQ(world_callbacks(&w, 'S'), 10);
+    world_close(&w);
+}
+
+TEST(before_the_run)
+{
+    struct world w;
+    world_open(&w, 2);
+    world_add_many(&w, 10, (struct world_order){ .what = W_ECHO });
+    world_start(&w);
+    gd_dispatcher_shutdown(w.d);
+    CHECK_EQ(world_finish(&w), GD_E_SHUTDOWN);
+    CHECK_EQ(world_callbacks(&w, 'S'), 0);
+    gd_dispatcher_close(&w.d);
+    world_close(&w);
+}
+
+TEST(after_the_run)
+{
+    struct world w;
+    world_open(&w, 1);
+    world_add(&w, (struct world_order){ .what = W_ECHO });
+    world_start(&w);
+    CHECK_EQ(world_finish(&w), 0);
+    gd_dispatcher_shutdown(w.d);
+    gd_dispatcher_abort(w.d);
+    gd_dispatcher_close(&w.d);
+    world_close(&w);
+}
+
+static void shut_down_on_event(struct world *w, const struct world_event *e)
+{
+    (void)e;
+    gd_dispatcher_shutdown(w->d);
+}
+
+TEST(while_a_worker_is_being_replaced)
+{
+    struct world w;
+    world_open(&w, 1);
+    w.on_event = shut_down_on_event; /* on_worker_exit */
+    world_add(&w, (struct world_order){ .what = W_KILL });
+    world_add_many(&w, 10, (struct world_order){ .what = W_ECHO });
+    CHECK_EQ(world_run(&w), GD_E_SHUTDOWN);
+    world_close(&w);
+}
+
+TEST(while_a_worker_rests)
+{
+    struct world w;
+    world_open(&w, 1);
+    w.o.restart_delay_ms = 60000; /* the second restart in a row waits that long */
+    world_add(&w, (struct world_order){ .what = W_KILL });
+    world_launch(&w);
+    struct gd_worker_stats s;
+    do {
+        gd_dispatcher_worker_stats(w.d, &s, sizeof s, 1);
+        sched_yield();
+    } while (s.state != GD_WORKER_RESTING);
+    const uint64_t begin = world_now_ms();
+    gd_dispatcher_shutdown(w.d);
+    CHECK_EQ(world_join(&w), GD_E_SHUTDOWN);
+    CHECK_LE(world_now_ms() - begin, SLACK_MS);
+    CHECK_EQ(world_failures(&w, GD_FAILURE_CANCELLED), 1);
+    world_close(&w);
+}
+
+TEST(while_a_retry_waits)
+{
+    struct world w;
+    world_open(&w, 1);
+    w.o.retries = 5;
+    w.o.retry_delay_ms = 60000;
+    world_add(&w, (struct world_order){ .what = W_ERROR });
+    world_launch(&w);
+    struct gd_stats s = { .size = sizeof s };
+    do {
+        gd_dispatcher_stats(w.d, &s);
+        sched_yield();
+    } while (s.retried == 0);
+    gd_dispatcher_shutdown(w.d);
+    CHECK_EQ(world_join(&w), GD_E_SHUTDOWN);
+    CHECK_EQ(world_failures(&w, GD_FAILURE_CANCELLED), 1);
+    world_close(&w);
+}
+
+TEST(an_ordered_run)
+{
+    struct world w;
+    world_open(&w, 2);
+    w.o.ordered = true;
+    w.on_final = shut_down_at_ten;
+    world_add_many(&w, 1000, (struct world_order){ .what = W_ECHO });
+    CHECK_EQ(world_run(&w), GD_E_SHUTDOWN);
+    for (size_t i = 0; i < w.stats.taken; i++)
+        CHECK_EQ(w.finals[i].order, i);
+    world_close(&w);
+}
+
+/* --- sources that block --- */
+
+static void open_source_gate(void *user)
+{
+    struct world *w = user;
+    world_count_add(w->page, WC_USER, 1);
+    world_gate_open(w->page, 1);
+}
+
+TEST(source_cancel_frees_a_blocked_source)
+{
+    struct world w;
+    world_open(&w, 1);
+    w.o.stop_grace_ms = 60000;
+    w.o.source_cancel = open_source_gate;
+    w.source_gate_at = 3;
+    world_add_many(&w, 10, (struct world_order){ .what = W_ECHO });
+    world_launch(&w);
+    world_await(w.page, WC_SOURCE, 4);
+    const uint64_t begin = world_now_ms();
+    gd_dispatcher_shutdown(w.d);
+    CHECK_EQ(world_join(&w), GD_E_SHUTDOWN);
+    CHECK_LE(world_now_ms() - begin, SLACK_MS);
+    CHECK_EQ(world_count(w.page, WC_USER), 1);
+    CHECK_GE(w.stats.taken, 3);
+    CHECK_LE(w.stats.taken, 4);
+    world_close(&w);
+}
+
+/* The source returns long after the run: what it gives then goes nowhere, and nothing that it touches is gone. */
+static void source_that_outlives_the_run(bool in_place)
+{
+    struct world w;
+    world_open(&w, 1);
+    w.o.stop_grace_ms = 200;
+    w.source_gate_at = 3;
+    w.source_left = true;
+    w.in_place = in_place;
+    for (unsigned i = 0; i < 10; i++)
+        world_add_sized(&w, (struct world_order){ .what = W_ECHO }, 1000);
+    world_launch(&w);
+    world_await(w.page, WC_SOURCE, 4);
+    const uint64_t begin = world_now_ms();
+    gd_dispatcher_shutdown(w.d);
+    CHECK_EQ(world_join(&w), GD_E_SHUTDOWN);
+    CHECK_LE(world_now_ms() - begin, 200 + SLACK_MS);
+    CHECK_EQ(w.stats.taken, 3);
+    CHECK(w.d == NULL);
+    world_gate_open(w.page, 1);
+    /* Wait for its thread to end: the process has but this one then. */
+    for (unsigned n = 2; n > 1; sched_yield()) {
+        char line[64];
+        FILE *f = fopen("/proc/self/stat", "re");
+        CHECK(f);
+        CHECK_EQ(fscanf(f, "%*d (%63[^)]) %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %u", line,
+                        &n),
+                 2);
+        fclose(f);
+    }
+    world_close(&w);
+}
+
+TEST(a_source_that_does_not_return_is_left_behind)
+{
+    source_that_outlives_the_run(false);
+}
+TEST(a_source_that_does_not_return_and_then_allocates)
+{
+    source_that_outlives_the_run(true);
+}
+
+TEST(abort_beside_a_blocked_source)
+{
+    struct world w;
+    world_open(&w, 1);
+    w.o.stop_grace_ms = 60000;
+    w.source_gate_at = 1;
+    w.source_left = true;
+    world_add_many(&w, 10, (struct world_order){ .what = W_ECHO });
+    world_launch(&w);
+    world_await(w.page, WC_SOURCE, 2);
+    const uint64_t begin = world_now_ms();
+    gd_dispatcher_abort(w.d);
+    CHECK_EQ(world_join(&w), GD_E_SHUTDOWN);
+    CHECK_LE(world_now_ms() - begin, 300 + SLACK_MS);
+    world_gate_open(w.page, 1);
+}
+
+static void *shut_down_in_a_loop(void *arg)
+{
+    struct world *w = arg;
+    for (unsigned i = 0; i < 1000; i++)
+        gd_dispatcher_shutdown(w->d);
+    return NULL;
+}
+
+TEST(from_many_threads_at_once)
+{
+    struct world w;
+    pthread_t threads[4];
+    world_open(&w, 2);
+    world_add_many(&w, 100000, (struct world_order){ .what = W_NOTHING });
+    world_launch(&w);
+    world_await(w.page, WC_ENTERED, 1);
+    for (unsigned i = 0; i < 4; i++)
+        CHECK_EQ(pthread_create(&threads[i], NULL, shut_down_in_a_loop, &w), 0);
+    for (unsigned i = 0; i < 4; i++)
+        pthread_join(threads[i], NULL);
+    CHECK_EQ(world_join(&w), GD_E_SHUTDOWN);
+    world_close(&w);
+}
+
+WORLD_MAIN()

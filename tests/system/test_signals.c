@@ -1,0 +1,215 @@
+/* Ctrl-C: the first SIGINT or SIGTERM drains the run, the second ends it at once; handlers come back afterwards. */
+#include "support/test.h"
+#include "support/world.h"
+
+enum { SLACK_MS = 500 * TEST_SLOWDOWN };
+
+static _Atomic int own_handler_calls;
+
+static void own_handler(int number)
+{
+    (void)number;
+    own_handler_calls++;
+}
+
+static void drains(int number)
+{
+    struct world w;
+    world_open(&w, 2);
+    w.o.window = 1;
+    world_add_many(&w, 20, (struct world_order){ .what = W_ECHO, .gate = 2 });
+    world_launch(&w);
+    world_await(w.page, WC_ENTERED, 2);
+    kill(getpid(), number);
+    world_gate_open(w.page, 2);
+    CHECK_EQ(world_join(&w), GD_E_INTERRUPTED);
+    CHECK_GE(world_callbacks(&w, 'S'), 2); /* what was running */
+    CHECK_EQ(world_count(w.page, WC_CLEANUPS), 2);
+    CHECK_EQ(world_callbacks(&w, 'S') + world_failures(&w, GD_FAILURE_CANCELLED), w.stats.taken);
+    world_close(&w);
+}
+
+TEST(sigint_once_drains)
+{
+    drains(SIGINT);
+}
+TEST(sigterm_once_drains)
+{
+    drains(SIGTERM);
+}
+
+TEST(a_second_one_ends_it_at_once)
+{
+    struct world w;
+    world_open(&w, 2);
+    w.o.stop_grace_ms = 60000;
+    world_add_many(&w, 20, (struct world_order){ .what = W_LOOP });
+    world_launch(&w);
+    world_await(w.page, WC_ENTERED, 2);
+    kill(getpid(), SIGINT);
+    struct gd_stats s = { .size = sizeof s };
+    do {
+        gd_dispatcher_stats(w.d, &s);
+        sched_yield();
+    } while (s.failed == 0); /* the first was obeyed: what waited is cancelled */
+    CHECK_EQ(s.running, 2);
+    const uint64_t begin = world_now_ms();
+    kill(getpid(), SIGTERM);
+    CHECK_EQ(world_join(&w), GD_E_INTERRUPTED);
+    CHECK_LE(world_now_ms() - begin, SLACK_MS);
+    CHECK_EQ(world_failures(&w, GD_FAILURE_CANCELLED), w.stats.taken);
+    world_close(&w);
+}
+
+TEST(two_at_the_same_moment)
+{
+    struct world w;
+    world_open(&w, 1);
+    w.o.stop_grace_ms = 60000;
+    world_add_many(&w, 5, (struct world_order){ .what = W_LOOP });
+    world_launch(&w);
+    world_await(w.page, WC_ENTERED, 1);
+    kill(getpid(), SIGINT);
+    kill(getpid(), SIGTERM);
+    CHECK_EQ(world_join(&w), GD_E_INTERRUPTED);
+    world_close(&w);
+}
+
+/* From on_worker_exit: the replacement is about to be started. */
+static void interrupt_on_event(struct world *w, const struct world_event *e)
+{
+    (void)w, (void)e;
+    kill(getpid(), SIGINT);
+}
+
+TEST(during_a_respawn)
+{
+    for (unsigned i = 0; i < 10; i++) {
+        struct world w;
+        world_open(&w, 2);
+        w.on_event = interrupt_on_event;
+        world_add(&w, (struct world_order){ .what = W_KILL });
+        world_add_many(&w, 30, (struct world_order){ .what = W_ECHO, .gate = 2 });
+        world_gate_open(w.page, 2);
+        const int rc = world_run(&w); /* the kill may come after everything else is done */
+        CHECK(rc == GD_E_INTERRUPTED || rc == 0);
+        world_close(&w);
+    }
+}
+
+TEST(during_setup)
+{
+    struct world w;
+    world_open(&w, 2);
+    w.o.cancel_grace_ms = 100;
+    w.setup = (struct world_setup){ .gate = 5 };
+    world_add_many(&w, 5, (struct world_order){ .what = W_ECHO });
+    world_launch(&w);
+    world_await(w.page, WC_SETUPS, 2);
+    kill(getpid(), SIGINT);
+    CHECK_EQ(world_join(&w), GD_E_INTERRUPTED);
+    world_close(&w);
+}
+
+static void interrupt_first(struct world *w, const struct gd_report *r)
+{
+    if (r->task_id == 0)
+        kill(getpid(), SIGINT);
+    (void)w;
+}
+
+TEST(handlers_are_restored)
+{
+    struct world w;
+    struct sigaction own = { .sa_handler = own_handler }, now;
+    sigaction(SIGINT, &own, NULL);
+    signal(SIGTERM, SIG_IGN);
+    world_open(&w, 1);
+    w.on_final = interrupt_first;
+    world_add_many(&w, 5000, (struct world_order){ .what = W_ECHO });
+    CHECK_EQ(world_run(&w), GD_E_INTERRUPTED);
+    CHECK_EQ(own_handler_calls, 0); /* ours had it */
+    sigaction(SIGINT, NULL, &now);
+    CHECK(now.sa_handler == own_handler);
+    sigaction(SIGTERM, NULL, &now);
+    CHECK(now.sa_handler == SIG_IGN);
+    raise(SIGINT);
+    CHECK_EQ(own_handler_calls, 1);
+    world_close(&w);
+}
+
+static void interrupt_every(struct world *w, const struct gd_report *r)
+{
+    (void)w, (void)r;
+    kill(getpid(), SIGINT);
+}
+
+TEST(signal_handling_can_be_switched_off)
+{
+    struct world w;
+    struct sigaction own = { .sa_handler = own_handler };
+    sigaction(SIGINT, &own, NULL);
+    world_open(&w, 1);
+    w.o.handle_signals = false;
+    w.on_final = interrupt_every;
+    world_add_many(&w, 10, (struct world_order){ .what = W_ECHO });
+    CHECK_EQ(world_run(&w), 0);
+    CHECK_EQ(world_callbacks(&w, 'S'), 10);
+    CHECK_GE(own_handler_calls, 1);
+    world_close(&w);
+}
+
+TEST(two_dispatchers_are_both_interrupted)
+{
+    struct world w[2];
+    for (unsigned i = 0; i < 2; i++) {
+        world_open(&w[i], 1);
+        w[i].leaves_children = 1; /* the other's */
+        world_add_many(&w[i], 20, (struct world_order){ .what = W_ECHO, .gate = 2 });
+        world_launch(&w[i]);
+        world_await(w[i].page, WC_ENTERED, 1); /* before the next world's page replaces the variable */
+    }
+    kill(getpid(), SIGINT);
+    for (unsigned i = 0; i < 2; i++)
+        world_gate_open(w[i].page, 2);
+    for (unsigned i = 0; i < 2; i++)
+        CHECK_EQ(world_join(&w[i]), GD_E_INTERRUPTED);
+    CHECK(waitpid(-1, NULL, WNOHANG) < 0 && errno == ECHILD);
+    struct sigaction now;
+    sigaction(SIGINT, NULL, &now);
+    CHECK(now.sa_handler == SIG_DFL);
+    for (unsigned i = 0; i < 2; i++)
+        world_close(&w[i]);
+}
+
+/* A Ctrl-C in a terminal reaches the foreground process group: workers are not in it. */
+TEST(the_group_s_signal_does_not_reach_the_workers)
+{
+    struct world w;
+    world_open(&w, 2);
+    w.o.window = 1;
+    world_add_many(&w, 4, (struct world_order){ .what = W_ECHO, .gate = 2 });
+    world_launch(&w);
+    world_await(w.page, WC_ENTERED, 2);
+    kill(0, SIGINT); /* this case has a group of its own */
+    world_gate_open(w.page, 2);
+    CHECK_EQ(world_join(&w), GD_E_INTERRUPTED);
+    CHECK_GE(world_callbacks(&w, 'S'), 2);
+    CHECK_EQ(w.stats.crashes, 0);
+    world_close(&w);
+}
+
+TEST(a_signal_after_the_run_is_not_swallowed)
+{
+    struct world w;
+    struct sigaction own = { .sa_handler = own_handler };
+    sigaction(SIGTERM, &own, NULL);
+    world_open(&w, 1);
+    world_add(&w, (struct world_order){ .what = W_ECHO });
+    CHECK_EQ(world_run(&w), 0);
+    raise(SIGTERM);
+    CHECK_EQ(own_handler_calls, 1);
+    world_close(&w);
+}
+
+WORLD_MAIN()

@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * gpu-dispatch-host, the program that runs worker plugins: found in $GPU_DISPATCH_HOST, and a good plugin,
+ * plugin_echo.so, in the directory $GD_TEST_PLUGINS.
+ */
+#include "unit/worker_fixture.h"
+
+#include <limits.h>
+
+static const char *host(void)
+{
+    const char *path = getenv("GPU_DISPATCH_HOST");
+    if (!path)
+        SKIP("GPU_DISPATCH_HOST is not set");
+    return path;
+}
+
+static const char *plugin(void)
+{
+    static char path[PATH_MAX];
+    const char *folder = getenv("GD_TEST_PLUGINS");
+    if (!folder)
+        SKIP("GD_TEST_PLUGINS is not set");
+    snprintf(path, sizeof path, "%s/plugin_echo.so", folder);
+    return path;
+}
+
+static void start_host(const char *argument)
+{
+    prepare();
+    f->program = host();
+    f->argument = argument;
+    start("");
+}
+
+/* Runs the host by hand: what it prints goes to output. Returns its exit code. */
+static int by_hand(const char *first, const char *second, char *output, size_t size)
+{
+    int pipe_fds[2];
+    const char *path = host();
+    CHECK_EQ(pipe(pipe_fds), 0);
+    pid_t pid = fork();
+    if (pid == 0) {
+        dup2(pipe_fds[1], 1);
+        dup2(pipe_fds[1], 2);
+        close(pipe_fds[0]);
+        close(pipe_fds[1]);
+        execl(path, "gpu-dispatch-host", first, second, (char *)NULL);
+        _exit(97);
+    }
+    close(pipe_fds[1]);
+    FILE *from = fdopen(pipe_fds[0], "r");
+    CHECK(from != NULL);
+    output[fread(output, 1, size - 1, from)] = 0;
+    fclose(from);
+    int status;
+    CHECK_EQ(waitpid(pid, &status, 0), pid);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+TEST(plugin_does_tasks)
+{
+    start_host(plugin());
+    CHECK_EQ(next(), GD__R_READY);
+    expect("hello", GD__R_SUCCESS, "hello");
+    gd__channel_stop(&f->c);
+    CHECK_EQ(next(), GD__R_BYE);
+    CHECK_EQ(next(), 0);
+    CHECK_EQ(f->exit_code, 0);
+}
+
+static void expect_refused(const char *argument, const char *words)
+{
+    start_host(argument);
+    CHECK_EQ(next(), GD__R_SETUP_FAILED);
+    CHECK_CONTAINS(f->bytes, words);
+    CHECK_EQ(next(), 0);
+    CHECK_EQ(f->exit_code, GD__EXIT_SETUP);
+}
+
+TEST(missing_plugin_is_a_setup_failure)
+{
+    expect_refused("/nowhere/plugin.so", "/nowhere/plugin.so: cannot open shared object file");
+}
+
+TEST(what_is_no_library_is_a_setup_failure)
+{
+    expect_refused("/etc/passwd", "/etc/passwd");
+}
+
+TEST(library_without_the_function_is_a_setup_failure)
+{
+    expect_refused("libm.so.6", "does not export " GD_PLUGIN_SYMBOL "()");
+}
+
+TEST(no_plugin_is_a_setup_failure)
+{
+    expect_refused(NULL, "it takes one plugin");
+}
+
+TEST(by_hand_it_says_what_it_is)
+{
+    char output[2000];
+    CHECK_EQ(by_hand(NULL, NULL, output, sizeof output), 2);
+    CHECK_CONTAINS(output, "--check PLUGIN.so");
+    CHECK_EQ(by_hand(plugin(), NULL, output, sizeof output), 2);
+}
+
+TEST(check_tells_what_a_plugin_offers)
+{
+    char output[2000];
+    CHECK_EQ(by_hand("--check", plugin(), output, sizeof output), 0);
+    CHECK_CONTAINS(output, "plugin_echo.so: process\n");
+}
+
+TEST(check_tells_what_is_wrong)
+{
+    char output[2000];
+    CHECK_EQ(by_hand("--check", "libm.so.6", output, sizeof output), 1);
+    CHECK_CONTAINS(output, "does not export " GD_PLUGIN_SYMBOL "()");
+    CHECK_EQ(by_hand("--check", "/nowhere/plugin.so", output, sizeof output), 1);
+    CHECK_CONTAINS(output, "cannot open shared object file");
+}
+
+WORKER_TEST_MAIN()
