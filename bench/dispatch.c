@@ -223,7 +223,7 @@ static void throughput(void)
                   { "throughput_1_worker_queue_1024", 1, 1024 },
                   { "throughput_2_workers", 2, 8192 } };
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
-        double v[MAX_REPEATS];
+        double v[MAX_REPEATS] = { 0 };
         for (int i = 0; i < repeats; i++) {
             struct run r;
             uint64_t eight = 8;
@@ -239,7 +239,7 @@ static void throughput(void)
 static void latency(void)
 {
     for (int blocking = 0; blocking < 2; blocking++) {
-        double v[MAX_REPEATS];
+        double v[MAX_REPEATS] = { 0 };
         for (int i = 0; i < repeats; i++) {
             struct run r;
             uint64_t eight = 8;
@@ -273,7 +273,7 @@ static void payload(void)
             abort();
         memset(bytes, 1, size);
         for (int out = 0; out < 2; out++) {
-            double v[MAX_REPEATS];
+            double v[MAX_REPEATS] = { 0 };
             for (int i = 0; i < repeats; i++) {
                 struct run r;
                 const struct order order = { .work = GIVE_BYTES, .size = size };
@@ -295,7 +295,7 @@ static void payload(void)
 
 static void recovery(void)
 {
-    double again[MAX_REPEATS], start[MAX_REPEATS];
+    double again[MAX_REPEATS] = { 0 }, start[MAX_REPEATS] = { 0 };
     const int n = repeats < 15 ? 15 : repeats;
     for (int i = 0; i < n; i++) {
         struct run r;
@@ -312,7 +312,7 @@ static void recovery(void)
 
 static void lateness(void)
 {
-    double v[MAX_REPEATS];
+    double v[MAX_REPEATS] = { 0 };
     const int n = repeats < 9 ? 9 : repeats;
     for (int i = 0; i < n; i++) {
         struct run r;
@@ -328,7 +328,7 @@ static void lateness(void)
 
 static void first(void)
 {
-    double v[MAX_REPEATS];
+    double v[MAX_REPEATS] = { 0 };
     const int n = repeats < 15 ? 15 : repeats;
     for (int i = 0; i < n; i++) {
         struct run r;
@@ -385,7 +385,7 @@ static void scale(void)
 {
     static const unsigned workers[] = { 1, 4, 16, 64, 256 };
     for (size_t c = 0; c < sizeof workers / sizeof *workers; c++) {
-        double wall[MAX_REPEATS], cpu[MAX_REPEATS];
+        double wall[MAX_REPEATS] = { 0 }, cpu[MAX_REPEATS] = { 0 };
         for (int i = 0; i < repeats; i++) {
             struct scale_run s = { .cpu_at_warm = 0 };
             uint64_t eight = 8;

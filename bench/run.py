@@ -1,130 +1,208 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Runs the benchmarks and prints one table: each figure beside its bare baseline, and its target.
+"""Runs every benchmark and prints the table of docs/performance.md.
 
-A measurement follows its baseline at once, since the speed of a (virtual) machine drifts. Every figure is a median of
-several. All of them go to BUILD_DIR/bench.json too.
+usage: run.py BUILD_DIR [--rounds N] [-q] [--only PART ...]
 
-usage: run.py BUILD_DIR [-q]      -q: quicker, for a first look
+Machines are noisy, so each figure is a ratio of two things measured one right after the other, in several rounds; the
+table shows the median of the rounds' ratios, with the least and the greatest. A missed target is marked as such and
+is no error. All figures go to BUILD_DIR/bench.json.
 """
+import argparse
 import json
-import pathlib
+import os
+import platform
+import statistics
 import subprocess
 import sys
 
-BENCH = pathlib.Path(__file__).parent
-
-# What it is, the program, its arguments: baselines come right before what is compared with them.
-PLAN = [
-    ("memory", "dispatch", ["memory"]),
-    ("ring pair", "bare", ["ring"]),
-    ("throughput", "dispatch", ["throughput"]),
-    ("ping-pong", "bare", ["pingpong"]),
-    ("latency", "dispatch", ["latency"]),
-    ("memcpy", "bare", ["memcpy"]),
-    ("payloads", "dispatch", ["payload"]),
-    ("process starts", "bare", ["spawn"]),
-    ("recovery and deadlines", "dispatch", ["recovery", "lateness", "first"]),
-    ("1 to 256 workers", "dispatch", ["scale"]),
-    ("Python's pools", "peers", []),
-]
-
-# What is printed: label, figure, baseline or None, how they compare, and the target for that.
-#   of      figure / baseline, to be at least the target     times   the same
-#   within  figure / baseline, to be at most the target      below   the figure itself, to be at most the target
-ROWS = [
-    ("no-op tasks, one worker / bare rings", "throughput_1_worker", "ring_window_2048", "of", 0.5),
-    ("no-op tasks, two workers / bare rings", "throughput_2_workers", "ring_window_2048", "of", None),
-    ("no-op tasks / Pool, chunks of 1", "throughput_1_worker", "pool_chunk_1", "times", 300),
-    ("no-op tasks / Pool, chunks of 64", "throughput_1_worker", "pool_chunk_64", "times", None),
-    ("no-op tasks / pool of Queues", "throughput_1_worker", "queue_pool", "times", None),
-    ("round trip, busy / spinning rings", "latency_busy", "round_trip_rings", "within", 1.3),
-    ("round trip, blocking / eventfd and epoll", "latency_blocking", "pingpong_epoll", "within", 1.3),
-    ("payload in, 1 MB / memcpy", "payload_in_1MB", "memcpy_memfd_1MB", "of", 0.9),
-    ("payload in, 100 MB / memcpy", "payload_in_100MB", "memcpy_memfd_100MB", "of", 0.9),
-    ("payload in, 1 GB / memcpy", "payload_in_1GB", "memcpy_memfd_1GB", "of", 0.9),
-    ("result out, 1 MB / memcpy", "payload_out_1MB", "memcpy_memfd_1MB", "of", 0.9),
-    ("result out, 100 MB / memcpy", "payload_out_100MB", "memcpy_memfd_100MB", "of", 0.9),
-    ("result out, 1 GB / memcpy", "payload_out_1GB", "memcpy_memfd_1GB", "of", 0.9),
-    ("payload in, 1 MB / Pool", "payload_in_1MB", "pool_1MB", "times", None),
-    ("payload in, 100 MB / Pool", "payload_in_100MB", "pool_100MB", "times", None),
-    ("SIGKILL to task running again", "recovery_from_kill", None, "below", 50),
-    ("kill past deadline and grace", "kill_lateness", None, "below", 5),
-    ("start to first result", "first_result", None, "below", None),
-    ("resident, dispatcher, 10 M items", "memory_dispatcher", None, "below", 64),
-    ("CPU per task, 16 workers / 1", "scale_cpu_16", "scale_cpu_1", "within", None),
-    ("CPU per task, 256 workers / 1", "scale_cpu_256", "scale_cpu_1", "within", 1.3),
-]
+HERE = os.path.dirname(os.path.abspath(__file__))
+MISSED = []
 
 
-def command(build, program, arguments, quick):
-    if program == "peers":
-        return [sys.executable, BENCH / "peers.py", "--repeats", "1" if quick else "3"]
-    repeats = ["-r", "3" if quick else "5"]
-    smaller = (["-q"] if program == "dispatch" else ["-n", "1000000"]) if quick else []
-    return [build / "bench" / f"bench_{program}", *repeats, *smaller, *arguments]
+def lines_of(command):
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+    found = {}
+    for line in done.stdout.splitlines():
+        record = json.loads(line)
+        found[record["name"]] = record
+    if done.returncode != 0 and not found:
+        sys.exit(f"run.py: {' '.join(command)} failed")
+    return found
 
 
-def measure(build, quick):
-    """All figures by name. A program that fails costs its own lines only."""
-    figures = {}
-    for what, program, arguments in PLAN:
-        print(f"measuring: {what}", file=sys.stderr, flush=True)
-        done = subprocess.run(command(build, program, arguments, quick), stdout=subprocess.PIPE, text=True,
-                              check=False)
-        if done.returncode != 0:
-            print(f"{program} {' '.join(arguments)} failed with {done.returncode}", file=sys.stderr)
-        for line in done.stdout.splitlines():
-            figure = json.loads(line)
-            if "median" in figure:
-                figures[figure["name"]] = figure
-    if "ring_window_1" in figures:  # one task out at a time: its rate is a round trip
-        figures["round_trip_rings"] = {"unit": "ns", "median": 1e9 / figures["ring_window_1"]["median"]}
-    return figures
+class Bench:
+    """Runs the programs and keeps every figure they print."""
+
+    def __init__(self, build, rounds, quick):
+        self.bare_program = os.path.join(build, "bench", "bench_bare")
+        self.our_program = os.path.join(build, "bench", "bench_dispatch")
+        self.rounds = rounds
+        self.quick = quick
+        self.records = {}
+
+    def keep(self, found):
+        for name, record in found.items():
+            self.records.setdefault(name, []).extend(record.get("repeats", []))
+        return {name: record.get("median") for name, record in found.items()}
+
+    def bare(self, *parts):
+        return self.keep(lines_of([self.bare_program, "-r", "1", *parts]))
+
+    def ours(self, *parts, repeats=1):
+        quick = ["-q"] if self.quick else []
+        return self.keep(lines_of([self.our_program, "-r", str(repeats), *quick, *parts]))
+
+    def peers(self, *names):
+        return self.keep(lines_of([sys.executable, os.path.join(HERE, "peers.py"), "--repeats", "1", *names]))
 
 
-def words(figure):
-    """A figure as people write it."""
-    value, unit = figure["median"], figure["unit"]
-    for divisor, prefix in ((1e6, " M "), (1e3, " k ")) if unit.endswith("/s") and unit != "GB/s" else ():
-        if value >= divisor:
-            return f"{value / divisor:.3g}{prefix}{unit}"
-    if unit == "ns" and value >= 1000:
-        return f"{value / 1000:.3g} µs"
-    return f"{value:.3g} {unit}"
+def spread(values, scale=1.0):
+    def show(value):
+        value *= scale
+        return f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}"
+
+    if len(values) == 1:
+        return show(values[0])
+    return f"{show(statistics.median(values))} ({show(min(values))} to {show(max(values))})"
 
 
-def verdict(compared, how, target):
-    if target is None:
-        return "", ""
-    met = compared >= target if how in ("of", "times") else compared <= target
-    return ("≥ " if how in ("of", "times") else "≤ ") + f"{target:g}", "met" if met else "MISSED"
+def row(what, figure, against="", ratio="", target="", met=None):
+    mark = "" if met is None else ("met" if met else "MISSED")
+    if met is False:
+        MISSED.append(what)
+    print(f"| {what} | {figure} | {against} | {ratio} | {target} | {mark} |", flush=True)
 
 
-def row(figures, label, name, base, how, target):
-    figure, baseline = figures.get(name), figures.get(base) if base else None
-    if figure is None or (base and baseline is None):
-        return [label, "not measured", "", "", "", ""]
-    compared = figure["median"] / baseline["median"] if baseline else figure["median"]
-    ratio = f"{compared:.3g}" if baseline else ""
-    return [label, words(figure), words(baseline) if baseline else "", ratio, *verdict(compared, how, target)]
+def memory(b):
+    found = b.ours("memory")
+    count = "1" if b.quick else "10"
+    row(f"resident, dispatcher, {count} million items", f"{found['memory_dispatcher']:.1f} MB", "", "", "64 MB",
+        found["memory_dispatcher"] < 64)
+    row("resident, a worker", f"{found['memory_worker']:.1f} MB")
 
 
-def print_table(rows):
-    head = ["what", "here", "baseline", "ratio", "target", ""]
-    widths = [max(len(r[i]) for r in [head, *rows]) for i in range(len(head))]
-    for r in [head, *rows]:
-        print("  ".join(cell.ljust(width) for cell, width in zip(r, widths)).rstrip())
+def throughput(b):
+    ratios, ours, bare, small, two = [], [], [], [], []
+    for _ in range(b.rounds):
+        before = b.bare("ring")["ring_window_2048"]
+        found = b.ours("throughput")
+        after = b.bare("ring")["ring_window_2048"]
+        ours.append(found["throughput_1_worker"])
+        small.append(found["throughput_1_worker_queue_1024"])
+        two.append(found["throughput_2_workers"])
+        bare.append((before + after) / 2)
+        ratios.append(ours[-1] / bare[-1])
+    row("no-op tasks, 1 worker, queue 8192", spread(ours, 1e-6) + " M/s",
+        "bare ring pair " + spread(bare, 1e-6) + " M/s", spread(ratios), "0.5", statistics.median(ratios) >= 0.5)
+    row("the same, queue 1024 (the default)", spread(small, 1e-6) + " M/s")
+    row("the same, 2 workers, queue 8192", spread(two, 1e-6) + " M/s")
+
+
+def python_pools(b):
+    names = {"queue_pool": ("a pool on multiprocessing.Queue", None),
+             "pool_chunk_1": ("Pool.imap_unordered, chunk 1", 300),
+             "pool_chunk_64": ("Pool.imap_unordered, chunk 64", None)}
+    found, ours = {name: [] for name in names}, []
+    for _ in range(min(b.rounds, 3)):
+        ours.append(b.ours("throughput")["throughput_1_worker"])
+        for name, value in b.peers(*names).items():
+            if value:
+                found[name].append(value)
+    for name, (words, target) in names.items():
+        if not found[name]:
+            row("no-op tasks, 1 worker", "", words, "could not be measured")
+            continue
+        ratio = statistics.median(ours) / statistics.median(found[name])
+        row("no-op tasks, 1 worker", spread(ours, 1e-6) + " M/s", f"{words} {spread(found[name], 1e-3)} k/s",
+            f"{ratio:.0f}", f"{target}" if target else "", ratio >= target if target else None)
+
+
+def latency(b):
+    yard, ours = [], []
+    for _ in range(b.rounds):
+        yard.append(b.bare("pingpong"))
+        ours.append(b.ours("latency"))
+    for kind, bare_names, words, target in (
+            ("latency_blocking", ("pingpong_futex", "pingpong_eventfd"), "futex or eventfd ping-pong", 1.3),
+            ("latency_busy", ("pingpong_spin",), "spinning ping-pong", None)):
+        bare = [min(y[n] for n in bare_names) for y in yard]
+        mine = [o[kind] for o in ours]
+        ratios = [m / y for m, y in zip(mine, bare)]
+        row("round trip, " + kind.split("_")[1], spread(mine, 1e-3) + " us", f"{words} {spread(bare, 1e-3)} us",
+            spread(ratios), f"{target}" if target else "", statistics.median(ratios) <= target if target else None)
+
+
+def payload(b):
+    ours, bare, ratios = {}, {}, {}
+    for _ in range(min(b.rounds, 3)):
+        yard = b.bare("memcpy")
+        found = b.ours("payload")
+        for label in ("1MB", "100MB", "1GB"):
+            limit = yard.get(f"memcpy_memfd_{label}") or yard.get(f"memcpy_anonymous_{label}")
+            for key in ((label, "in"), (label, "out")) if limit else ():
+                ours.setdefault(key, []).append(found[f"payload_{key[1]}_{label}"])
+                bare.setdefault(key, []).append(limit)
+                ratios.setdefault(key, []).append(ours[key][-1] / limit)
+    for key, figures in ours.items():
+        row(f"{key[0]} payloads {key[1]}", spread(figures) + " GB/s", f"memcpy {spread(bare[key])} GB/s",
+            spread(ratios[key]), "0.9", statistics.median(ratios[key]) >= 0.9)
+
+
+def times(b):
+    b.ours("recovery", "lateness", "first", repeats=15)
+    again, start = b.records["recovery_from_kill"], b.records["start_to_first_task"]
+    beyond = [value - statistics.median(start) for value in again]
+    row("from SIGKILL to the task running again", spread(again) + " ms", f"a worker's own start {spread(start)} ms",
+        f"{spread(beyond)} ms beyond it", "50 ms", statistics.median(beyond) <= 50)
+    late = b.records["kill_lateness"]
+    row("a kill after deadline plus grace", spread(late) + " ms", "", "", "5 ms", statistics.median(late) <= 5)
+    row("from the call to the first result", spread(b.records["first_result"]) + " ms")
+
+
+def scale(b):
+    cpu = {}
+    for _ in range(min(b.rounds, 3)):
+        found = b.ours("scale")
+        for n in (1, 4, 16, 64, 256):
+            cpu.setdefault(n, []).append(found[f"scale_cpu_{n}"])
+    first = statistics.median(cpu[1])
+    for n, values in cpu.items():
+        ratio = statistics.median(values) / first
+        row(f"dispatcher's time per task, {n} workers", spread(values) + " ns", "1 worker", f"{ratio:.2f}", "1.5 (flat)",
+            ratio <= 1.5)
+
+
+PARTS = {part.__name__: part for part in (memory, throughput, python_pools, latency, payload, times, scale)}
+
+
+def machine():
+    model = platform.processor()
+    try:
+        with open("/proc/cpuinfo", encoding="ascii", errors="replace") as f:
+            model = next((line.split(":", 1)[1].strip() for line in f if line.startswith("model name")), model)
+    except OSError:
+        pass
+    cpus = len(os.sched_getaffinity(0))
+    return f"{model}, {cpus} CPUs, Linux {platform.release()}, Python {platform.python_version()}"
 
 
 def main():
-    arguments = [a for a in sys.argv[1:] if a != "-q"]
-    if len(arguments) != 1:
-        sys.exit(__doc__)
-    build = pathlib.Path(arguments[0])
-    figures = measure(build, "-q" in sys.argv)
-    (build / "bench.json").write_text(json.dumps(figures, indent=1), encoding="utf-8")
-    print_table([row(figures, *r) for r in ROWS])
+    parser = argparse.ArgumentParser()
+    parser.add_argument("build")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("-q", "--quick", action="store_true", help="fewer tasks and rounds")
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS))
+    args = parser.parse_args()
+    b = Bench(args.build, 2 if args.quick else args.rounds, args.quick)
+    print(machine())
+    print(f"{b.rounds} rounds; median (least to greatest)\n")
+    print("| what | ours | against | ratio | target | |\n|---|---|---|---|---|---|")
+    for part in args.only:
+        PARTS[part](b)
+    with open(os.path.join(args.build, "bench.json"), "w", encoding="utf-8") as f:
+        json.dump({"machine": machine(), "records": b.records}, f, indent=1)
+    print("\n" + (f"Missed: {'; '.join(MISSED)}." if MISSED else "Every target met."))
 
 
 if __name__ == "__main__":

@@ -519,6 +519,18 @@ static int on_stop_timeout(struct gd__sched *s, unsigned i, const struct event_d
     return 0;
 }
 
+const char *gd__sched_kill_words(const struct gd__sched *s, unsigned w)
+{
+    static const char *const words[] = {
+        [GD__KILL_TIMEOUT] = "was killed because its task did not stop at the time limit",
+        [GD__KILL_SETUP_TIMEOUT] = "was killed because its setup took longer than setup_timeout_ms",
+        [GD__KILL_BROKEN] = "was killed because it broke the protocol",
+        [GD__KILL_DEVICE_LOST] = "was killed because its device is lost",
+        [GD__KILL_ENDING] = "was killed because the run ended",
+    };
+    return words[s->workers[w].kill_reason];
+}
+
 static int on_rested(struct gd__sched *s, unsigned i, const struct event_data *e)
 {
     start_worker(s, e->now, i);

@@ -243,5 +243,7 @@ const struct gd__task *gd__sched_head(const struct gd__sched *s, unsigned w);
 /* The task at a position of w's window, or NULL if it is not there. */
 const struct gd__task *gd__sched_at(const struct gd__sched *s, unsigned w, uint64_t position);
 enum gd_worker_state gd__sched_worker_state(const struct gd__sched *s, unsigned w);
+/* Why w's process was killed, in words; NULL: it was not. */
+const char *gd__sched_kill_words(const struct gd__sched *s, unsigned w);
 
 #endif

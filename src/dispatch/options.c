@@ -170,7 +170,7 @@ int gd__options_copy(struct gd_dispatcher *d, const struct gd_options *o)
         return rc;
     d->n_workers = (unsigned)d->o.n_gpus * d->o.workers_per_gpu;
     if (d->o.load_ahead == 0)
-        d->o.load_ahead = 2 * d->o.io_threads;
+        d->o.load_ahead = 2 * (d->o.io_threads > d->o.batch_size ? d->o.io_threads : d->o.batch_size);
     rc = copy_pointed(d, &d->o);
     d->o.gpu_ids = d->copy.gpu_ids;
     d->o.plugin = d->copy.plugin;

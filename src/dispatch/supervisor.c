@@ -292,10 +292,11 @@ static void spawn(void *ctx, unsigned w)
 static void describe_death(const struct gd__seat *seat, const struct gd__exit *e, char *text, size_t size)
 {
     char how[128], last[GD__TAIL_BYTES + 1];
+    const char *killed = e->signal == SIGKILL ? gd__sched_kill_words(&seat->d->sched, seat->index) : NULL;
     gd__exit_describe(e, how, sizeof how);
     const size_t n = gd__output_last_lines(&seat->err, LAST_LINES, last, sizeof last);
     int length = snprintf(text, size, "worker %d (GPU %d) %s%s", gd__worker_id(seat->d, seat->index),
-                          seat->d->copy.gpu_ids[seat->index], seat->broken ? seat->words : how,
+                          seat->d->copy.gpu_ids[seat->index], seat->broken ? seat->words : killed ? killed : how,
                           seat->broken ? "; it was killed" : "");
     if (n > 0 && length > 0 && (size_t)length < size)
         snprintf(text + length, size - (size_t)length, "; its last output:\n%s", last);
@@ -477,9 +478,7 @@ int gd__supervisor_open(struct gd_dispatcher *d)
 {
     d->seats = gd__calloc(d->n_workers, sizeof *d->seats);
     d->live = gd__calloc(d->n_workers, sizeof *d->live);
-    if (!d->seats || !d->live)
-        return gd__error(GD_E_NO_MEMORY, "no memory for %u workers", d->n_workers);
-    for (unsigned i = 0; i < d->n_workers; i++) {
+    for (unsigned i = 0; d->seats && i < d->n_workers; i++) {
         struct gd__seat *seat = &d->seats[i];
         seat->d = d;
         seat->index = i;
@@ -490,6 +489,8 @@ int gd__supervisor_open(struct gd_dispatcher *d)
         seat->child = (struct gd__child)GD__CHILD_NONE;
         seat->channel = (struct gd__channel){ .tasks = GD__REGION_NONE, .results = GD__REGION_NONE, .result_bell = -1 };
     }
+    if (!d->seats || !d->live)
+        return gd__error(GD_E_NO_MEMORY, "no memory for %u workers", d->n_workers);
     return choose_program(d);
 }
 

@@ -1,0 +1,189 @@
+/* Backpressure: the source is never further ahead than queue_size tasks and queue_bytes bytes; memory stays flat. */
+#include <sys/resource.h>
+
+#include "support/test.h"
+#include "support/world.h"
+
+/* The source counts its calls; one call is always under way beyond what was given. */
+static void held_back(bool in_setup, unsigned workers, size_t queue)
+{
+    struct world w;
+    const uint32_t running = in_setup ? 0 : workers;
+    world_open(&w, workers);
+    w.o.queue_size = queue;
+    if (in_setup)
+        w.setup = (struct world_setup){ .gate = 2 };
+    world_add_many(&w, 2000, (struct world_order){ .what = W_ECHO, .gate = in_setup ? 0 : 2 });
+    world_launch(&w);
+    world_await(w.page, in_setup ? WC_SETUPS : WC_ENTERED, workers);
+    world_await(w.page, WC_SOURCE, (uint32_t)queue + running);
+    struct gd_stats s = { .size = sizeof s };
+    do {
+        gd_dispatcher_stats(w.d, &s);
+        sched_yield();
+    } while (s.taken < queue + running);
+    CHECK_EQ(s.pending, queue);
+    CHECK_EQ(s.running, running);
+    CHECK_EQ(world_count(w.page, WC_SOURCE), queue + running); /* not even called */
+    world_gate_open(w.page, 2);
+    CHECK_EQ(world_join(&w), 0);
+    CHECK_EQ(world_callbacks(&w, 'S'), 2000);
+    world_close(&w);
+}
+
+TEST(while_workers_are_in_setup)
+{
+    held_back(true, 2, 100);
+}
+TEST(while_workers_are_in_tasks)
+{
+    held_back(false, 2, 100);
+}
+TEST(with_a_queue_of_one)
+{
+    held_back(false, 3, 1);
+}
+
+/* Checked at every call of the source: given and not final is at most queue_size and what runs. */
+static _Atomic uint64_t finals_seen;
+static uint64_t most_ahead;
+
+static int counting_source(void *user, struct gd_item *item)
+{
+    struct world *w = user;
+    const uint64_t ahead = w->next - atomic_load(&finals_seen);
+    most_ahead = ahead > most_ahead ? ahead : most_ahead;
+    if (w->next == w->n_orders)
+        return 0;
+    item->data = &w->orders[w->next];
+    item->size = sizeof *w->orders;
+    w->next++;
+    return 1;
+}
+
+static void count_final(struct world *w, const struct gd_report *r)
+{
+    (void)w, (void)r;
+    atomic_fetch_add(&finals_seen, 1);
+}
+
+TEST(never_further_ahead_at_any_call)
+{
+    struct world w;
+    world_open(&w, 3);
+    w.o.queue_size = 32;
+    w.o.source = counting_source;
+    w.on_final = count_final;
+    world_add_many(&w, 20000, (struct world_order){ .what = W_NOTHING });
+    CHECK_EQ(world_run(&w), 0);
+    CHECK_LE(most_ahead, 32 + 3);
+    world_close(&w);
+}
+
+TEST(the_byte_limit)
+{
+    struct world w;
+    world_open(&w, 1);
+    w.o.queue_bytes = 100000;
+    w.o.window = 1;
+    for (unsigned i = 0; i < 100; i++)
+        world_add_sized(&w, (struct world_order){ .what = W_ECHO, .gate = 2 }, 30000);
+    world_launch(&w);
+    world_await(w.page, WC_ENTERED, 1);
+    struct gd_stats s = { .size = sizeof s };
+    do {
+        gd_dispatcher_stats(w.d, &s);
+        sched_yield();
+    } while (s.taken < 3);
+    CHECK_EQ(s.taken, 3); /* 3 times 30,000 bytes fit, a fourth does not */
+    CHECK_LE(world_count(w.page, WC_SOURCE), 4);
+    world_gate_open(w.page, 2);
+    CHECK_EQ(world_join(&w), 0);
+    CHECK_EQ(world_callbacks(&w, 'S'), 100);
+    world_close(&w);
+}
+
+TEST(shutdown_while_the_source_waits_for_bytes)
+{
+    struct world w;
+    world_open(&w, 1);
+    w.o.queue_bytes = 100000;
+    w.in_place = true;
+    for (unsigned i = 0; i < 100; i++)
+        world_add_sized(&w, (struct world_order){ .what = W_ECHO, .gate = 2 }, 30000);
+    world_launch(&w);
+    world_await(w.page, WC_ENTERED, 1);
+    world_await(w.page, WC_SOURCE, 4);
+    gd_dispatcher_shutdown(w.d);
+    world_gate_open(w.page, 2);
+    CHECK_EQ(world_join(&w), GD_E_SHUTDOWN);
+    world_close(&w);
+}
+
+/* --- a million items --- */
+
+static uint64_t resident_kb(void)
+{
+    unsigned long long kb = 0;
+    char line[256];
+    FILE *f = fopen("/proc/self/status", "re");
+    while (f && fgets(line, sizeof line, f))
+        if (sscanf(line, "VmRSS: %llu", &kb) == 1)
+            break;
+    if (f)
+        fclose(f);
+    return kb;
+}
+
+struct flow {
+    uint64_t given, done, total, rss_early, rss_late;
+    unsigned char bytes[200];
+};
+
+static int flow_source(void *user, struct gd_item *item)
+{
+    struct flow *f = user;
+    if (f->given == f->total)
+        return 0;
+    f->given++;
+    item->data = f->bytes;
+    item->size = sizeof f->bytes;
+    return 1;
+}
+
+static void flow_done(void *user, const struct gd_report *r)
+{
+    struct flow *f = user;
+    (void)r;
+    f->done++;
+    if (f->done == f->total / 10)
+        f->rss_early = resident_kb();
+    if (f->done == f->total)
+        f->rss_late = resident_kb();
+}
+
+TEST_WITHIN(120, a_million_items_in_constant_memory)
+{
+    struct world w;
+    struct flow f = { .total = 1000000 / (TEST_SLOWDOWN * TEST_SLOWDOWN) };
+    const struct world_order order = { .what = W_BYTES, .n = 100 };
+    world_open(&w, 2);
+    memcpy(f.bytes, &order, sizeof order);
+    extern void world__pattern_fill(unsigned char *bytes, size_t from, size_t to, uint64_t tag);
+    world__pattern_fill(f.bytes, sizeof order, sizeof f.bytes, order.tag);
+    w.o.user = &f;
+    w.o.source = flow_source;
+    w.o.on_success = flow_done;
+    w.o.on_error = w.o.on_timeout = NULL;
+    w.o.on_setup_fail = w.o.on_cleanup_fail = NULL;
+    w.o.on_worker_exit = NULL;
+    w.o.on_exit = NULL;
+    CHECK_EQ(gd_run(&w.o), 0);
+    CHECK_EQ(f.done, f.total);
+    CHECK_LE(f.rss_late, f.rss_early + 4096);
+    if (TEST_SLOWDOWN == 1)
+        CHECK_LE(f.rss_late, 64 * 1024);
+    world_close(&w);
+}
+
+WORLD_MAIN()

@@ -1,0 +1,151 @@
+/* Loading ahead: load() runs on I/O threads in front of process, no further ahead than it may. */
+#include "support/test.h"
+#include "support/world.h"
+
+static void open_loading(struct world *w, unsigned n_gpus, unsigned threads, unsigned ahead)
+{
+    world_open(w, n_gpus);
+    world_ops("l");
+    w->o.io_threads = threads;
+    w->o.load_ahead = ahead;
+}
+
+TEST(what_load_left_is_there_in_process)
+{
+    struct world w;
+    open_loading(&w, 2, 2, 0);
+    world_add_many(&w, 500, (struct world_order){ .what = W_ECHO });
+    CHECK_EQ(world_run(&w), 0);
+    for (unsigned i = 0; i < 500; i++)
+        CHECK(w.finals[i].answer.loaded);
+    CHECK_EQ(world_count(w.page, WC_LOADS), 500);
+    CHECK_EQ(world_count(w.page, WC_UNLOADS), 500);
+    CHECK_EQ(world_count(w.page, WC_LOADED), 0);
+    world_close(&w);
+}
+
+TEST(loads_run_ahead_while_process_is_busy)
+{
+    struct world w;
+    open_loading(&w, 1, 2, 6);
+    world_add_many(&w, 50, (struct world_order){ .what = W_ECHO, .gate = 2 });
+    world_launch(&w);
+    world_await(w.page, WC_LOADS, 6); /* the first one's process is still waiting at the gate */
+    CHECK_EQ(world_count(w.page, WC_UNLOADS), 0);
+    world_gate_open(w.page, 2);
+    CHECK_EQ(world_join(&w), 0);
+    CHECK_EQ(world_callbacks(&w, 'S'), 50);
+    world_close(&w);
+}
+
+TEST(load_ahead_is_a_bound)
+{
+    static const unsigned bounds[] = { 1, 2, 3, 10 };
+    for (unsigned k = 0; k < 4; k++) {
+        struct world w;
+        open_loading(&w, 1, 4, bounds[k]);
+        world_add_many(&w, 300, (struct world_order){ .what = W_ECHO });
+        CHECK_EQ(world_run(&w), 0);
+        CHECK_LE(atomic_load(&w.page->most_loaded), bounds[k] + 1); /* and the one in process */
+        world_close(&w);
+    }
+}
+
+TEST(a_load_that_fails_is_its_task_s_failure)
+{
+    struct world w;
+    open_loading(&w, 1, 2, 0);
+    for (unsigned i = 0; i < 60; i++)
+        world_add(&w, (struct world_order){ .what = i % 6 == 2 ? W_LOAD_ERROR : W_ECHO });
+    CHECK_EQ(world_run(&w), 0);
+    CHECK_EQ(world_failures(&w, GD_FAILURE_ERROR), 10);
+    CHECK_STR(w.finals[2].error, "task 2 can't be loaded");
+    CHECK_EQ(atomic_load(&w.page->runs[2]), 0); /* process was not called */
+    CHECK_EQ(world_callbacks(&w, 'S'), 50);
+    CHECK_EQ(world_count(w.page, WC_UNLOADS), 50);
+    world_close(&w);
+}
+
+TEST(a_load_that_fails_is_retried)
+{
+    struct world w;
+    open_loading(&w, 1, 1, 0);
+    w.o.retries = 1;
+    w.o.retry_delay_ms = 1;
+    world_add(&w, (struct world_order){ .what = W_LOAD_ERROR, .tries = 1 });
+    CHECK_EQ(world_run(&w), 0);
+    CHECK_EQ(w.finals[0].callback, 'S');
+    CHECK_EQ(w.finals[0].attempt, 2);
+    world_close(&w);
+}
+
+TEST(a_load_that_crashes_blames_the_right_task)
+{
+    struct world w;
+    open_loading(&w, 2, 4, 8);
+    w.o.restart_delay_ms = 0;
+    world_add_many(&w, 40, (struct world_order){ .what = W_ECHO });
+    const size_t bad = world_add(&w, (struct world_order){ .what = W_LOAD_SEGV });
+    world_add_many(&w, 40, (struct world_order){ .what = W_ECHO });
+    CHECK_EQ(world_run(&w), 0);
+    CHECK_EQ(w.finals[bad].failure, GD_FAILURE_CRASH);
+    CHECK_EQ(world_callbacks(&w, 'S'), 80);
+    world_close(&w);
+}
+
+TEST(a_process_that_crashes_beside_loads_blames_the_right_task)
+{
+    struct world w;
+    open_loading(&w, 2, 4, 8);
+    w.o.restart_delay_ms = 0;
+    world_add_many(&w, 40, (struct world_order){ .what = W_ECHO });
+    const size_t bad = world_add(&w, (struct world_order){ .what = W_SEGV });
+    world_add_many(&w, 40, (struct world_order){ .what = W_ECHO });
+    CHECK_EQ(world_run(&w), 0);
+    CHECK_EQ(w.finals[bad].failure, GD_FAILURE_CRASH);
+    CHECK_EQ(world_callbacks(&w, 'S'), 80);
+    world_close(&w);
+}
+
+TEST(loading_in_batches)
+{
+    struct world w;
+    open_loading(&w, 2, 3, 16);
+    world_ops("bl");
+    w.o.batch_size = 8;
+    for (unsigned i = 0; i < 400; i++)
+        world_add(&w, (struct world_order){ .what = i % 50 == 3 ? W_LOAD_ERROR : W_ECHO });
+    CHECK_EQ(world_run(&w), 0);
+    CHECK_EQ(world_callbacks(&w, 'S'), 392);
+    for (unsigned i = 0; i < 400; i++)
+        CHECK_EQ(w.finals[i].answer.loaded, i % 50 != 3);
+    CHECK_EQ(world_count(w.page, WC_LOADED), 0);
+    world_close(&w);
+}
+
+TEST(many_threads)
+{
+    struct world w;
+    open_loading(&w, 1, 32, 0);
+    world_add_many(&w, 1000, (struct world_order){ .what = W_ECHO });
+    CHECK_EQ(world_run(&w), 0);
+    CHECK_EQ(world_callbacks(&w, 'S'), 1000);
+    CHECK_EQ(world_count(w.page, WC_LOADED), 0);
+    world_close(&w);
+}
+
+TEST(shutdown_unloads_what_was_loaded)
+{
+    struct world w;
+    open_loading(&w, 1, 2, 6);
+    world_add_many(&w, 50, (struct world_order){ .what = W_ECHO, .gate = 2 });
+    world_launch(&w);
+    world_await(w.page, WC_LOADS, 6);
+    gd_dispatcher_shutdown(w.d);
+    world_gate_open(w.page, 2);
+    CHECK_EQ(world_join(&w), GD_E_SHUTDOWN);
+    CHECK_EQ(world_count(w.page, WC_LOADED), 0);
+    world_close(&w);
+}
+
+WORLD_MAIN()
