@@ -391,7 +391,6 @@ static void scale(void)
             uint64_t eight = 8;
             prepare(&s.r, workers[c], quick ? 1000000 : 3000000, &eight, sizeof eight);
             s.r.o.queue_size = workers[c] < 32 ? 8192 : 256 * (size_t)workers[c];
-            s.r.o.spin_us = 0;
             s.r.o.on_success = on_success_scale;
             s.r.warm = s.r.n / 4;
             go(&s.r);

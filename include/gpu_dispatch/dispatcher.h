@@ -161,7 +161,7 @@ struct gd_options {
     unsigned batch_wait_us; /* 0: how long tasks are held back for a fuller batch */
     unsigned io_threads;    /* 1: for load() */
     unsigned load_ahead;    /* 0: twice io_threads or batch_size; how many tasks may be loaded and not done, the running
-                               one    included */
+                               one included */
 
     /* the end */
     int spin_us;            /* -1: spin before sleeping, for about as long as a wake-up costs, if there are processors

@@ -358,9 +358,9 @@ struct gd__arena_header *gd__feeder_arena_header(const struct gd__feeder *f)
     return f->region.base;
 }
 
-bool gd__feeder_has_tasks(const struct gd__feeder *f)
+uint64_t gd__feeder_queued(const struct gd__feeder *f)
 {
-    return f->head != f->seen_tail || f->head != atomic_load_explicit(&f->tail, memory_order_acquire);
+    return atomic_load_explicit(&f->tail, memory_order_acquire) - f->head;
 }
 
 uint64_t gd__feeder_next(struct gd__feeder *f, const struct gd__intake_entry **first)

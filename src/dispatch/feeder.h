@@ -46,7 +46,11 @@ struct gd__arena_header *gd__feeder_arena_header(const struct gd__feeder *f);
 /* Tasks taken from the source: how many lie at *first, valid until gd__feeder_taken() says how many were used. */
 uint64_t gd__feeder_next(struct gd__feeder *f, const struct gd__intake_entry **first);
 void gd__feeder_taken(struct gd__feeder *f, uint64_t n);
-bool gd__feeder_has_tasks(const struct gd__feeder *f);
+uint64_t gd__feeder_queued(const struct gd__feeder *f);
+static inline bool gd__feeder_has_tasks(const struct gd__feeder *f)
+{
+    return gd__feeder_queued(f) > 0;
+}
 
 /* A task's payload is no longer needed. */
 void gd__feeder_release(struct gd__feeder *f, const struct gd__payload *p);

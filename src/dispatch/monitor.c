@@ -4,6 +4,7 @@
  * every half millisecond. With nothing to do it spins for about as long as a wake-up costs, then sleeps until
  * something rings: a worker, the feeder, a dead process, a signal, a deadline.
  */
+#include <sched.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -11,7 +12,7 @@
 
 #define LOOK_EVERY_NS   (500 * GD__NS_PER_US)
 #define ABORT_FEEDER_NS (200 * GD__NS_PER_MS)
-enum { INTAKE_MOST = 4096 };
+enum { INTAKE_MOST = 4096, BACKLOG_ENOUGH = 2048 };
 
 static void relax(void)
 {
@@ -22,12 +23,24 @@ static void relax(void)
 
 /* --- what comes in --- */
 
+/* How many to take now. Where a free worker gets the next task they may as well wait with the feeder, where they lie
+ * close together, as in the backlog; placement and the end of a run want to see them all. */
+static uint64_t wanted(const struct gd_dispatcher *d)
+{
+    const uint64_t enough = BACKLOG_ENOUGH + 2 * (uint64_t)d->o.batch_size * d->n_workers;
+    const uint64_t have = d->sched.backlog.count;
+    if (d->o.placement != GD_PLACE_DYNAMIC || d->sched.stopping)
+        return INTAKE_MOST;
+    return have < enough ? enough - have : 0;
+}
+
 static bool take_new_tasks(struct gd_dispatcher *d)
 {
     const struct gd__intake_entry *e;
+    const uint64_t most = wanted(d);
     uint64_t n = gd__feeder_next(d->feeder, &e);
-    if (n > INTAKE_MOST)
-        n = INTAKE_MOST;
+    if (n > most)
+        n = most;
     for (uint64_t k = 0; k < n; k++)
         gd__sched_add(&d->sched, d->now, e[k].payload, e[k].weight);
     gd__feeder_taken(d->feeder, n);
@@ -107,9 +120,10 @@ static void look_at_events(struct gd_dispatcher *d, uint64_t until_ns, uint64_t 
 
 static bool something_is_there(const struct gd_dispatcher *d)
 {
-    if (gd__feeder_has_tasks(d->feeder) || atomic_load(&d->request) != GD__REQUEST_NONE || d->spawn_failures > 0)
+    if (atomic_load(&d->request) != GD__REQUEST_NONE || d->spawn_failures > 0)
         return true;
-    if (!d->source_over && gd__feeder_ended(d->feeder))
+    const bool ended = gd__feeder_ended(d->feeder); /* before the queue: see check_source */
+    if (gd__feeder_has_tasks(d->feeder) ? wanted(d) > 0 : ended && !d->source_over)
         return true;
     for (unsigned k = 0; k < d->n_live; k++) {
         const struct gd__seat *seat = &d->seats[d->live[k]];
@@ -160,6 +174,7 @@ int gd__monitor_open(struct gd_dispatcher *d)
 void gd__monitor_run(struct gd_dispatcher *d)
 {
     uint64_t looked_at = 0, moved_at = 0;
+    bool gave_way = false;
     d->now = gd__now_ns();
     gd__sched_start(&d->sched, d->now);
     while (!gd__sched_finished(&d->sched)) {
@@ -169,10 +184,16 @@ void gd__monitor_run(struct gd_dispatcher *d)
         d->now = gd__now_ns();
         if (moved)
             moved_at = d->now;
-        if (moved || d->now - moved_at < d->spin_ns) {
+        const bool give_way = d->spin_ns == 0 && !moved && !gave_way;
+        gave_way = give_way || (gave_way && !moved);
+        if (moved || give_way || d->now - moved_at < d->spin_ns) {
             if (d->now - looked_at >= LOOK_EVERY_NS)
                 look_at_events(d, 0, &looked_at);
-            relax();
+            if (give_way) /* to a worker that waits for this processor: better many results at once than a sleep for
+                             each */
+                sched_yield();
+            else
+                relax();
             continue;
         }
         sleep_until_rung(d, &looked_at);

@@ -48,9 +48,10 @@ int gd__stats_open(struct gd_dispatcher *d)
 static void collect(const struct gd_dispatcher *d, struct gd_stats *out)
 {
     const struct gd__sched *s = &d->sched;
-    out->taken = s->counts.taken;
+    const uint64_t queued = d->feeder ? gd__feeder_queued(d->feeder) : 0; /* taken, not looked at yet */
+    out->taken = s->counts.taken + queued;
     out->running = s->running;
-    out->pending = s->outstanding - (s->running < s->outstanding ? s->running : s->outstanding);
+    out->pending = queued + s->outstanding - (s->running < s->outstanding ? s->running : s->outstanding);
     out->completed = s->counts.completed;
     out->failed = s->counts.failed;
     out->timeouts = s->counts.timeouts;

@@ -296,7 +296,10 @@ static void describe_death(const struct gd__seat *seat, const struct gd__exit *e
     gd__exit_describe(e, how, sizeof how);
     const size_t n = gd__output_last_lines(&seat->err, LAST_LINES, last, sizeof last);
     int length = snprintf(text, size, "worker %d (GPU %d) %s%s", gd__worker_id(seat->d, seat->index),
-                          seat->d->copy.gpu_ids[seat->index], seat->broken ? seat->words : killed ? killed : how,
+                          seat->d->copy.gpu_ids[seat->index],
+                          seat->broken ? seat->words
+                          : killed     ? killed
+                                       : how,
                           seat->broken ? "; it was killed" : "");
     if (n > 0 && length > 0 && (size_t)length < size)
         snprintf(text + length, size - (size_t)length, "; its last output:\n%s", last);

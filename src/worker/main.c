@@ -7,7 +7,9 @@
  *   on a byte 'c'       calls interrupt(), if what was cancelled still runs
  *   on end of file      the dispatcher is gone: kills this process and its whole group
  *
- * The parent-death signal alone would not do: it has a gap before it is set, and spares this process's children.
+ * The parent-death signal alone would not do: it has a gap before it is set, and spares this process's children. It
+ * must not be SIGKILL either once the guardian is there, or it would mostly be faster, and the children would live.
+ * SIGCONT harms nobody and lets the guardian of a stopped process do its work.
  *
  * A boot that fails writes one line to stderr and exits with GD__EXIT_BOOT (70).
  */
@@ -240,6 +242,7 @@ _Noreturn static void become_worker(const char *socket_text, const struct gd_wor
     pthread_mutex_init(&w->current_lock, NULL);
     pthread_mutex_init(&w->bytes_lock, NULL);
     start_guardian(w);
+    prctl(PR_SET_PDEATHSIG, SIGCONT);
     if (gd__port_open(&w->port, &boot, fds) < 0)
         boot_failed("%s", gd_error_text());
     GD__KILL_POINT("mapped");

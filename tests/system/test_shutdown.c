@@ -249,6 +249,20 @@ TEST(source_cancel_frees_a_blocked_source)
     world_close(&w);
 }
 
+/* Waits until the source's thread has ended: this process has but one then. */
+static void await_its_thread(void)
+{
+    for (unsigned n = 2; n > 1; sched_yield()) {
+        char name[64];
+        FILE *f = fopen("/proc/self/stat", "re");
+        CHECK(f);
+        CHECK_EQ(fscanf(f, "%*d (%63[^)]) %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %u", name,
+                        &n),
+                 2);
+        fclose(f);
+    }
+}
+
 /* The source returns long after the run: what it gives then goes nowhere, and nothing that it touches is gone. */
 static void source_that_outlives_the_run(bool in_place)
 {
@@ -269,16 +283,7 @@ static void source_that_outlives_the_run(bool in_place)
     CHECK_EQ(w.stats.taken, 3);
     CHECK(w.d == NULL);
     world_gate_open(w.page, 1);
-    /* Wait for its thread to end: the process has but this one then. */
-    for (unsigned n = 2; n > 1; sched_yield()) {
-        char line[64];
-        FILE *f = fopen("/proc/self/stat", "re");
-        CHECK(f);
-        CHECK_EQ(fscanf(f, "%*d (%63[^)]) %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %u", line,
-                        &n),
-                 2);
-        fclose(f);
-    }
+    await_its_thread();
     world_close(&w);
 }
 
@@ -306,6 +311,8 @@ TEST(abort_beside_a_blocked_source)
     CHECK_EQ(world_join(&w), GD_E_SHUTDOWN);
     CHECK_LE(world_now_ms() - begin, 300 + SLACK_MS);
     world_gate_open(w.page, 1);
+    await_its_thread();
+    world_close(&w);
 }
 
 static void *shut_down_in_a_loop(void *arg)

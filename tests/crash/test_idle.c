@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Idle costs nothing: with every worker ready and a source that has nothing to give, neither the dispatcher nor a
+ * worker uses processor time. Two seconds are let pass (this is the one thing that takes time to see), and each
+ * process's own CPU clock is read before and after.
+ */
+#include <sys/eventfd.h>
+
+#include "crash/common.h"
+
+enum { N_WORKERS = 4, WATCHED_MS = 2000 };
+#define MOST_CPU_NS (1 * MS)
+
+static int process(struct gd_worker *w, const struct gd_task *t, struct gd_result *r)
+{
+    (void)w, (void)t, (void)r;
+    return 0;
+}
+
+static int load(struct gd_worker *w, struct gd_task *t, struct gd_result *r)
+{
+    (void)w, (void)t, (void)r;
+    return 0;
+}
+
+struct idle {
+    struct gd_dispatcher *d;
+    int done_fd; /* rung by on_success when the first tasks are done */
+    int go_fd;   /* the source waits for it */
+    uint64_t taken, succeeded;
+    int rc;
+};
+
+static int source(void *user, struct gd_item *item)
+{
+    struct idle *i = user;
+    uint64_t n;
+    if (i->taken == 4 * N_WORKERS && read(i->go_fd, &n, sizeof n) == sizeof n)
+        return 0;
+    item->data = NULL;
+    item->size = 0;
+    i->taken++;
+    return 1;
+}
+
+static void on_success(void *user, const struct gd_report *r)
+{
+    struct idle *i = user;
+    const uint64_t one = 1;
+    (void)r;
+    if (++i->succeeded == 4 * N_WORKERS)
+        CHECK_EQ(write(i->done_fd, &one, sizeof one), sizeof one);
+}
+
+static void *run(void *user)
+{
+    struct idle *i = user;
+    i->rc = gd_dispatcher_run(i->d);
+    return NULL;
+}
+
+static uint64_t cpu_ns(pid_t pid)
+{
+    clockid_t clock;
+    struct timespec t;
+    CHECK_EQ(clock_getcpuclockid(pid, &clock), 0);
+    CHECK_EQ(clock_gettime(clock, &t), 0);
+    return (uint64_t)t.tv_sec * SECOND + (uint64_t)t.tv_nsec;
+}
+
+/* All workers are ready and have nothing to do; their processes' numbers. A worker that is still starting has time
+ * until it is. */
+static void await_idle(const struct idle *i, pid_t pids[N_WORKERS])
+{
+    const struct timespec moment = { 0, 20000000 };
+    struct gd_worker_stats w[N_WORKERS];
+    for (unsigned ready = 0; ready < N_WORKERS;) {
+        ppoll(NULL, 0, &moment, NULL);
+        CHECK_EQ(gd_dispatcher_worker_stats(i->d, w, sizeof *w, N_WORKERS), N_WORKERS);
+        ready = 0;
+        for (unsigned k = 0; k < N_WORKERS; k++) {
+            pids[k] = (pid_t)w[k].pid;
+            ready += w[k].state == GD_WORKER_IDLE;
+        }
+    }
+    ppoll(NULL, 0, &moment, NULL); /* and they have gone to sleep */
+}
+
+static void check_idle(const char *const *env, unsigned batch)
+{
+    struct idle i = { .done_fd = eventfd(0, EFD_CLOEXEC), .go_fd = eventfd(0, EFD_CLOEXEC) };
+    const struct timespec watched = { WATCHED_MS / 1000, WATCHED_MS % 1000 * 1000000 };
+    struct gd_options o = GD_OPTIONS_INIT;
+    pthread_t thread;
+    pid_t pids[N_WORKERS + 1];
+    uint64_t before[N_WORKERS + 1], one = 1;
+    o.gpu_ids = device_numbers;
+    o.n_gpus = N_WORKERS;
+    o.source = source;
+    o.on_success = on_success;
+    o.user = &i;
+    o.env = env;
+    o.batch_size = batch;
+    o.batch_wait_us = batch > 1 ? 1000 : 0;
+    o.task_timeout_ms = 500; /* no deadline may tick while nothing runs */
+    CHECK_EQ(gd_dispatcher_open(&i.d, &o), 0);
+    CHECK_EQ(pthread_create(&thread, NULL, run, &i), 0);
+    CHECK_EQ(read(i.done_fd, &one, sizeof one), sizeof one);
+    await_idle(&i, pids);
+    pids[N_WORKERS] = getpid();
+    for (int k = 0; k <= N_WORKERS; k++)
+        before[k] = cpu_ns(pids[k]);
+    ppoll(NULL, 0, &watched, NULL);
+    for (int k = 0; k <= N_WORKERS; k++) {
+        const uint64_t used = cpu_ns(pids[k]) - before[k];
+        printf("# %s: %.1f us of CPU time in %d ms\n", k == N_WORKERS ? "dispatcher" : "worker", (double)used / 1e3,
+               WATCHED_MS);
+        CHECK_LT(used, MOST_CPU_NS);
+    }
+    one = 1;
+    CHECK_EQ(write(i.go_fd, &one, sizeof one), sizeof one);
+    pthread_join(thread, NULL);
+    CHECK_EQ(i.rc, 0);
+    gd_dispatcher_close(&i.d);
+    close(i.go_fd);
+    close(i.done_fd);
+}
+
+TEST(idle_costs_nothing)
+{
+    check_idle(NULL, 1);
+}
+
+TEST(idle_batches_and_loaders_cost_nothing)
+{
+    static const char *const env[] = { "IDLE_LOADING=1", NULL };
+    check_idle(env, 4);
+}
+
+int main(int argc, char **argv)
+{
+    const struct gd_worker_ops ops = {
+        .size = sizeof ops,
+        .process = process,
+        .load = getenv("IDLE_LOADING") ? load : NULL,
+    };
+    if (gd_worker_main(&argc, argv, &ops) < 0) {
+        fprintf(stderr, "%s\n", gd_error_text());
+        return 1;
+    }
+    return test_main(argc, argv);
+}

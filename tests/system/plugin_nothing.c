@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A shared object that is no worker plugin: it exports another name.
+ */
+int something_else(void);
+
+int something_else(void)
+{
+    return 0;
+}

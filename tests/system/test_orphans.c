@@ -1,0 +1,155 @@
+/* No orphans: when the dispatching program is killed with -9, its workers and what they started are gone in a second. */
+#include "support/test.h"
+#include "support/world.h"
+
+enum { WITHIN_MS = 1000 * TEST_SLOWDOWN };
+
+static int open_pidfd(pid_t pid)
+{
+    const int fd = (int)syscall(SYS_pidfd_open, pid, 0);
+    CHECK_GE(fd, 0);
+    return fd;
+}
+
+/* Runs the world in a process of its own and kills that process when `counter` has come to n. */
+static void kill_the_parent(struct world *w, enum world_counter counter, uint32_t n, unsigned n_workers)
+{
+    int fds[WORLD_WORKERS], grandchild = -1;
+    prctl(PR_SET_CHILD_SUBREAPER, 1); /* all that it leaves becomes ours */
+    const pid_t parent = fork();
+    CHECK_GE(parent, 0);
+    if (parent == 0) {
+        world_run(w);
+        _exit(0);
+    }
+    world_await(w->page, counter, n);
+    for (unsigned i = 0; i < n_workers; i++)
+        fds[i] = open_pidfd(world_pid(w->page, (int)i));
+    if (atomic_load(&w->page->grandchild))
+        grandchild = open_pidfd((pid_t)atomic_load(&w->page->grandchild));
+    kill(parent, SIGKILL);
+    CHECK_EQ(waitpid(parent, NULL, 0), parent);
+    const uint64_t begin = world_now_ms();
+    for (unsigned i = 0; i < n_workers; i++) {
+        CHECK(world_gone(fds[i], WITHIN_MS));
+        close(fds[i]);
+    }
+    if (grandchild >= 0)
+        CHECK(world_gone(grandchild, WITHIN_MS));
+    while (waitpid(-1, NULL, 0) > 0) /* whatever else there was: it ends, or this case does not */
+        ;
+    CHECK_EQ(errno, ECHILD);
+    CHECK_LE(world_now_ms() - begin, WITHIN_MS);
+    world_close(w);
+}
+
+TEST(workers_in_a_task)
+{
+    struct world w;
+    world_open(&w, 4);
+    world_add_many(&w, 20, (struct world_order){ .what = W_LOOP });
+    kill_the_parent(&w, WC_ENTERED, 4, 4);
+}
+
+TEST(workers_in_setup)
+{
+    struct world w;
+    world_open(&w, 3);
+    w.setup = (struct world_setup){ .gate = 5 };
+    kill_the_parent(&w, WC_SETUPS, 3, 3);
+}
+
+TEST(workers_with_nothing_to_do)
+{
+    struct world w;
+    world_open(&w, 2);
+    w.source_gate_at = 1;
+    world_add_many(&w, 5, (struct world_order){ .what = W_ECHO });
+    kill_the_parent(&w, WC_SETUPS, 2, 2);
+}
+
+TEST(workers_in_cleanup)
+{
+    struct world w;
+    world_open(&w, 2);
+    w.o.stop_grace_ms = 60000;
+    w.setup = (struct world_setup){ .cleanup_gate = 5 };
+    world_add_many(&w, 5, (struct world_order){ .what = W_ECHO });
+    kill_the_parent(&w, WC_CLEANUPS, 2, 2);
+}
+
+TEST(a_worker_that_is_stopped)
+{
+    struct world w;
+    world_open(&w, 1);
+    world_add(&w, (struct world_order){ .what = W_STOP });
+    kill_the_parent(&w, WC_ENTERED, 1, 1);
+}
+
+TEST(a_worker_with_io_threads)
+{
+    struct world w;
+    world_open(&w, 2);
+    world_ops("bl");
+    w.o.io_threads = 4;
+    w.o.batch_size = 4;
+    world_add_many(&w, 50, (struct world_order){ .what = W_ECHO, .gate = 5 });
+    kill_the_parent(&w, WC_ENTERED, 2, 2);
+}
+
+/* The worker's own children are in its process group and go with it. */
+TEST(grandchildren)
+{
+    for (unsigned i = 0; i < 20; i++) {
+        struct world w;
+        world_open(&w, 1);
+        w.o.window = 1;
+        world_add(&w, (struct world_order){ .what = W_GRANDCHILD });
+        world_add_many(&w, 3, (struct world_order){ .what = W_LOOP });
+        kill_the_parent(&w, WC_ENTERED, 2, 1);
+    }
+}
+
+/* A run that ends, and a worker that dies, leave no grandchild either. */
+static void no_grandchild_after(enum world_what then, int rc)
+{
+    struct world w;
+    world_open(&w, 1);
+    w.o.window = 1;
+    w.o.crash_limit = 1;
+    world_add(&w, (struct world_order){ .what = W_GRANDCHILD });
+    world_add(&w, (struct world_order){ .what = (uint16_t)then, .gate = 2 });
+    world_launch(&w);
+    world_await(w.page, WC_ENTERED, 2);
+    const int fd = open_pidfd((pid_t)atomic_load(&w.page->grandchild));
+    world_gate_open(w.page, 2);
+    CHECK_EQ(world_join(&w), rc);
+    CHECK(world_gone(fd, WITHIN_MS));
+    world_close(&w);
+}
+
+TEST(grandchildren_at_the_end_of_a_run)
+{
+    no_grandchild_after(W_ECHO, 0);
+}
+TEST(grandchildren_of_a_worker_that_crashes)
+{
+    no_grandchild_after(W_SEGV, 0);
+}
+
+TEST(killed_at_any_moment)
+{
+    for (unsigned i = 1; i <= 20; i++) {
+        struct world w;
+        world_open(&w, 2);
+        w.o.crash_limit = 1;
+        w.o.restart_delay_ms = 0;
+        w.o.death_limit = 1000000;
+        for (unsigned k = 0; k < 3000; k++)
+            world_add(&w, (struct world_order){ .what = k % 50 == 7 ? W_KILL : W_ECHO });
+        world_add_many(&w, 4, (struct world_order){ .what = W_LOOP });
+        kill_the_parent(&w, WC_ENTERED, i * 100, 0);
+    }
+}
+
+WORLD_MAIN()

@@ -1,0 +1,146 @@
+/* Retries of ordinary errors: how many, how far apart, and how a task says that there is no point. */
+#include "support/test.h"
+#include "support/world.h"
+
+TEST(no_retries_by_default)
+{
+    struct world w;
+    world_open(&w, 1);
+    world_add(&w, (struct world_order){ .what = W_ERROR });
+    CHECK_EQ(world_run(&w), 0);
+    CHECK_EQ(w.finals[0].failure, GD_FAILURE_ERROR);
+    CHECK_EQ(w.finals[0].attempt, 1);
+    CHECK_EQ(w.stats.retried, 0);
+    world_close(&w);
+}
+
+TEST(up_to_the_count)
+{
+    struct world w;
+    world_open(&w, 2);
+    w.o.retries = 3;
+    w.o.retry_delay_ms = 1;
+    world_add(&w, (struct world_order){ .what = W_ERROR });
+    world_add(&w, (struct world_order){ .what = W_ERROR, .tries = 3 });
+    world_add(&w, (struct world_order){ .what = W_ERROR, .tries = 1 });
+    world_add(&w, (struct world_order){ .what = W_ECHO });
+    CHECK_EQ(world_run(&w), 0);
+    CHECK_EQ(w.finals[0].callback, 'E');
+    CHECK_EQ(w.finals[0].attempt, 4);
+    CHECK_STR(w.finals[0].error, "task 0 went wrong at attempt 4");
+    CHECK_EQ(w.finals[1].callback, 'S');
+    CHECK_EQ(w.finals[1].attempt, 4);
+    CHECK_EQ(w.finals[2].attempt, 2);
+    CHECK_EQ(w.finals[3].attempt, 1);
+    CHECK_EQ(w.stats.retried, 3 + 3 + 1);
+    CHECK_EQ(w.stats.crashes, 0);
+    CHECK_EQ(w.stats.failed, 1);
+    world_close(&w);
+}
+
+TEST(do_not_retry)
+{
+    struct world w;
+    world_open(&w, 1);
+    w.o.retries = 5;
+    world_add(&w, (struct world_order){ .what = W_ERROR_FINAL });
+    CHECK_EQ(world_run(&w), 0);
+    CHECK_EQ(w.finals[0].attempt, 1);
+    CHECK_STR(w.finals[0].error, "task 0 is hopeless");
+    world_close(&w);
+}
+
+TEST(an_error_without_words_gets_some)
+{
+    struct world w;
+    world_open(&w, 1);
+    world_add(&w, (struct world_order){ .what = W_RETURN, .n = 1 });
+    world_add(&w, (struct world_order){ .what = W_RETURN, .n = 12345 });
+    CHECK_EQ(world_run(&w), 0);
+    CHECK_EQ(w.finals[0].failure, GD_FAILURE_ERROR);
+    CHECK_EQ(w.finals[1].failure, GD_FAILURE_ERROR);
+    CHECK_CONTAINS(w.finals[1].error, "12345");
+    world_close(&w);
+}
+
+static uint64_t started_at[8];
+static unsigned n_started;
+
+static void note_start(struct world *w, uint64_t task_id, int worker_id)
+{
+    (void)w, (void)task_id, (void)worker_id;
+    started_at[n_started++] = world_now_ms();
+}
+
+TEST(the_delay_doubles)
+{
+    struct world w;
+    world_open(&w, 1);
+    w.o.retries = 3;
+    w.o.retry_delay_ms = 40;
+    w.o.on_task_start = world_on_task_start;
+    w.on_started = note_start;
+    world_add(&w, (struct world_order){ .what = W_ERROR });
+    CHECK_EQ(world_run(&w), 0);
+    CHECK_EQ(n_started, 4);
+    CHECK_GE(started_at[1] - started_at[0], 40 - 1);
+    CHECK_GE(started_at[2] - started_at[1], 80 - 1);
+    CHECK_GE(started_at[3] - started_at[2], 160 - 1);
+    CHECK_LE(started_at[3] - started_at[0], 280 + 300 * TEST_SLOWDOWN);
+    world_close(&w);
+}
+
+/* While one waits for its retry, others run. */
+static void open_gate(struct world *w, const struct gd_report *r)
+{
+    (void)r;
+    if (w->n_finals == 20)
+        gd_dispatcher_shutdown(w->d);
+}
+
+TEST(a_waiting_retry_holds_nobody_up)
+{
+    struct world w;
+    world_open(&w, 1);
+    w.o.retries = 1;
+    w.o.retry_delay_ms = 60000;
+    w.on_final = open_gate;
+    world_add(&w, (struct world_order){ .what = W_ERROR });
+    world_add_many(&w, 20, (struct world_order){ .what = W_ECHO });
+    CHECK_EQ(world_run(&w), GD_E_SHUTDOWN);
+    CHECK_EQ(world_callbacks(&w, 'S'), 20);
+    CHECK_EQ(w.finals[0].failure, GD_FAILURE_CANCELLED);
+    world_close(&w);
+}
+
+TEST(errors_and_crashes_are_counted_apart)
+{
+    struct world w;
+    world_open(&w, 1);
+    w.o.retries = 1;
+    w.o.retry_delay_ms = 1;
+    w.o.crash_limit = 2;
+    world_add(&w, (struct world_order){ .what = W_ERROR });
+    world_add(&w, (struct world_order){ .what = W_KILL });
+    CHECK_EQ(world_run(&w), 0);
+    CHECK_EQ(w.finals[0].attempt, 2);
+    CHECK_EQ(w.finals[1].attempt, 2);
+    CHECK_EQ(w.finals[1].failure, GD_FAILURE_CRASH);
+    world_close(&w);
+}
+
+TEST(each_error_has_its_own_words)
+{
+    struct world w;
+    world_open(&w, 1);
+    world_add_many(&w, 200, (struct world_order){ .what = W_ERROR });
+    CHECK_EQ(world_run(&w), 0);
+    for (unsigned i = 0; i < 200; i++) {
+        char words[64];
+        snprintf(words, sizeof words, "task %u went wrong at attempt 1", i);
+        CHECK_STR(w.finals[i].error, words);
+    }
+    world_close(&w);
+}
+
+WORLD_MAIN()
