@@ -330,6 +330,7 @@ static int on_result(struct gd__sched *s, unsigned i, const struct event_data *e
         return GD_E_PROTOCOL;
     const uint32_t slot = slot_at(s, w, w->head);
     struct gd__task *t = &s->tasks[slot];
+    __builtin_prefetch(&s->tasks[slot_at(s, w, w->head + 4)]); /* a stale one there is in range too */
     const bool cancelled = w->head < w->cancel_below;
     const enum gd_failure failure = e->outcome->failure;
     note_duration(s, i, t, e->outcome);
@@ -640,6 +641,17 @@ void gd__pool_stop(struct gd__sched *s, uint64_t now)
         stop_one(s, now, i);
 }
 
+static void cancel_window(struct gd__sched *s, unsigned i)
+{
+    struct gd__sched_worker *w = &s->workers[i];
+    const uint64_t head = w->head, tail = w->tail, length = tail - head;
+    w->head = tail;
+    gd__window_changed(s, i, length);
+    for (uint64_t p = head; p < tail; p++)
+        gd__task_cancel(s, slot_at(s, w, p));
+}
+
+/* All are killed before the user is told of any task, which may take longer than they take to die. */
 void gd__pool_abort(struct gd__sched *s, uint64_t now)
 {
     for (unsigned i = 0; i < s->config.n_workers; i++) {
@@ -647,11 +659,6 @@ void gd__pool_abort(struct gd__sched *s, uint64_t now)
         w->wants_start = false;
         if (is_terminal(w->state))
             continue;
-        const uint64_t head = w->head, tail = w->tail, length = tail - head;
-        w->head = tail;
-        gd__window_changed(s, i, length);
-        for (uint64_t p = head; p < tail; p++)
-            gd__task_cancel(s, slot_at(s, w, p));
         if (w->state == GD_WORKER_OFF || w->state == GD_WORKER_RESTING) {
             gd__heap_disarm(&s->heap, &w->timer);
             set_state(s, now, i, GD_WORKER_FINISHED);
@@ -661,4 +668,6 @@ void gd__pool_abort(struct gd__sched *s, uint64_t now)
             kill_worker(s, now, i, GD__KILL_ENDING);
         }
     }
+    for (unsigned i = 0; i < s->config.n_workers; i++)
+        cancel_window(s, i);
 }

@@ -88,8 +88,6 @@ static int open_tasks(struct gd__sched *s)
     s->tasks = gd__calloc(s->n_slots, sizeof *s->tasks);
     if (!s->tasks)
         return GD_E_NO_MEMORY;
-    for (uint32_t i = 0; i < s->n_slots; i++)
-        s->tasks[i].timer.tag = TAG_TASK | i;
     if (c->placement == GD_PLACE_BY_SIZE && !(s->by_size = gd__calloc(s->n_slots, sizeof *s->by_size)))
         return GD_E_NO_MEMORY;
     if (!c->ordered)
@@ -110,7 +108,8 @@ int gd__sched_open(struct gd__sched *s, const struct gd__sched_config *c, const 
     s->fx = fx;
     s->ctx = ctx;
     const uint64_t n_slots = c->queue_size + (uint64_t)c->n_workers * c->batch_size;
-    if (n_slots >= TAG_TASK)
+    /* The sum may overflow; and a slot's number with TAG_TASK must not be one of the other tags. */
+    if (c->queue_size >= TAG_TASK || n_slots >= TAG_TASK - 1)
         return gd__error(GD_E_TOO_LARGE, "queue_size %llu is too large (at most about a thousand million)",
                          (unsigned long long)c->queue_size);
     s->n_slots = (uint32_t)n_slots;
@@ -214,7 +213,7 @@ void gd__task_cancel(struct gd__sched *s, uint32_t slot)
 static uint64_t retry_delay(const struct gd__sched *s, const struct gd__task *t)
 {
     const unsigned doublings = t->errors > 16 ? 16 : t->errors - 1;
-    return gd__min64(s->config.retry_delay_ns << doublings, RETRY_DELAY_MAX);
+    return gd__min64(gd__min64(s->config.retry_delay_ns, RETRY_DELAY_MAX) << doublings, RETRY_DELAY_MAX);
 }
 
 void gd__task_retry(struct gd__sched *s, uint64_t now, uint32_t slot, const struct gd__outcome *o)
@@ -227,6 +226,7 @@ void gd__task_retry(struct gd__sched *s, uint64_t now, uint32_t slot, const stru
     t->errors++;
     s->counts.retried++;
     t->state = GD__TASK_DELAYED;
+    t->timer.tag = TAG_TASK | slot;
     gd__heap_arm(&s->heap, &t->timer, now + retry_delay(s, t));
 }
 
@@ -252,7 +252,7 @@ void gd__sched_start(struct gd__sched *s, uint64_t now)
 static uint32_t take_slot(struct gd__sched *s)
 {
     if (s->free_head == GD__NO_TASK)
-        return (uint32_t)s->outstanding; /* all slots below are in use: this one never was */
+        return s->n_used++;
     const uint32_t slot = s->free_head;
     s->free_head = s->tasks[slot].next;
     return slot;
@@ -296,7 +296,7 @@ void gd__sched_source_end(struct gd__sched *s, uint64_t now)
 /* Every task that no worker has. */
 void gd__cancel_waiting(struct gd__sched *s)
 {
-    for (uint32_t slot = 0; slot < s->n_slots && s->outstanding > 0; slot++) {
+    for (uint32_t slot = 0; slot < s->n_used && s->outstanding > 0; slot++) {
         struct gd__task *t = &s->tasks[slot];
         if (t->state != GD__TASK_WAITING && t->state != GD__TASK_DELAYED)
             continue;
@@ -314,9 +314,9 @@ void gd__sched_shutdown(struct gd__sched *s, uint64_t now)
         return;
     s->stopping = true;
     s->end = GD__END_SHUTDOWN;
-    gd__cancel_waiting(s);
     gd__heap_arm(&s->heap, &s->stop_timer, now + s->config.stop_grace_ns);
-    gd__pool_stop(s, now);
+    gd__pool_stop(s, now); /* first: telling the user of many waiting tasks may take as long as the grace period */
+    gd__cancel_waiting(s);
     gd__check_done(s, now);
 }
 
@@ -326,8 +326,8 @@ void gd__sched_abort(struct gd__sched *s, uint64_t now)
         s->end = GD__END_SHUTDOWN;
     s->stopping = true;
     gd__heap_disarm(&s->heap, &s->stop_timer);
-    gd__cancel_waiting(s);
     gd__pool_abort(s, now);
+    gd__cancel_waiting(s);
     gd__check_done(s, now);
 }
 

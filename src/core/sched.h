@@ -179,6 +179,7 @@ struct gd__sched {
 
     struct gd__task *tasks;
     uint32_t n_slots;
+    uint32_t n_used; /* slots that were ever in use: the first ones */
     uint32_t free_head;
     struct gd__list backlog, solo;
     uint32_t *by_size; /* heap of waiting tasks, largest first */

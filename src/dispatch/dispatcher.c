@@ -9,6 +9,7 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "base/fault.h"
+#include "base/fd.h"
 #include "dispatch/internal.h"
 #include "proc/signals.h"
 
@@ -98,7 +99,7 @@ static int open_sched(struct gd_dispatcher *d)
 
 static int open_eventfd(int *fd)
 {
-    *fd = GD__FAULT("eventfd") ? -1 : eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    *fd = GD__FAULT("eventfd") ? -1 : gd__fd_above_stdio(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     return *fd < 0 ? gd__error_errno("cannot make an eventfd") : 0;
 }
 
@@ -241,7 +242,10 @@ int gd_dispatcher_run(struct gd_dispatcher *d)
         return gd__error(GD_E_BUSY, "a dispatcher runs once: open another");
     d->started = true;
     d->thread = pthread_self();
-    d->now = d->stats.start_ns = gd__now_ns();
+    d->now = gd__now_ns();
+    pthread_mutex_lock(&d->stats_lock); /* another thread may ask already */
+    d->stats.start_ns = d->now;
+    pthread_mutex_unlock(&d->stats_lock);
     atomic_store(&d->running, true);
     const int rc = run_all(d);
     gd__supervisor_close(d);

@@ -8,6 +8,7 @@
 #include "dispatch/feeder.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/futex.h>
 #include <pthread.h>
 #include <signal.h>
@@ -86,6 +87,11 @@ static bool has_bytes(struct gd__feeder *f, uint64_t bytes)
     return out == 0 || (bytes <= f->spec.queue_bytes && out <= f->spec.queue_bytes - bytes);
 }
 
+static bool has_freed(struct gd__feeder *f, uint64_t before)
+{
+    return atomic_load_explicit(&f->bytes_freed, memory_order_acquire) != before;
+}
+
 /* Waits until the condition holds. False: stopped. */
 static bool wait_for(struct gd__feeder *f, bool (*holds)(struct gd__feeder *, uint64_t), uint64_t bytes,
                      enum sleep_kind kind)
@@ -143,6 +149,25 @@ static void drop_item_memory(struct gd__feeder *f, struct gd_item *item)
     item->reserved[1] = item->reserved[2] = NULL;
 }
 
+/* Room for a payload as soon as the byte limit and the arena allow it; 0 with the thread's error text if it can't be
+ * had. Nothing is waited for once we are stopped. */
+static uint64_t take_room(struct gd__feeder *f, uint64_t size)
+{
+    for (;;) {
+        (void)wait_for(f, has_bytes, size, WAITS_FOR_BYTES);
+        const uint64_t freed = atomic_load_explicit(&f->bytes_freed, memory_order_acquire);
+        const uint64_t offset = gd__arena_alloc(f->arena, size);
+        if (offset > 0) {
+            f->bytes_taken += size;
+            return offset;
+        }
+        /* In an arena that is smaller than the byte limit (RLIMIT_AS, RLIMIT_FSIZE) or in pieces more will come free,
+         * as long as anything is out. */
+        if (f->bytes_taken == freed || !wait_for(f, has_freed, freed, WAITS_FOR_BYTES))
+            return 0;
+    }
+}
+
 void *gd_item_alloc(struct gd_item *item, size_t size)
 {
     struct gd__feeder *f = item->reserved[0];
@@ -152,10 +177,9 @@ void *gd_item_alloc(struct gd_item *item, size_t size)
         gd__error(GD_E_SHUTDOWN, "the run is being shut down");
         return NULL;
     }
-    const uint64_t offset = gd__arena_alloc(f->arena, wanted);
+    const uint64_t offset = take_room(f, wanted);
     if (offset == 0)
         return NULL;
-    f->bytes_taken += wanted;
     item->reserved[1] = (void *)(uintptr_t)offset;
     item->reserved[2] = (void *)(uintptr_t)wanted;
     item->size = size;
@@ -173,7 +197,8 @@ int gd_item_error(struct gd_item *item, const char *format, ...)
     return GD_E_SOURCE;
 }
 
-/* Puts the payload where a worker can see it. 0, or a negative code (GD_E_SHUTDOWN: never mind). */
+/* Puts the payload where a worker can see it. 0, or a negative code. A task that comes after a stop is not dropped: it
+ * will be reported as cancelled, if need be without its payload. */
 static int store_payload(struct gd__feeder *f, struct gd_item *item, struct gd__payload *out)
 {
     const struct item_memory m = item_memory(item);
@@ -182,6 +207,8 @@ static int store_payload(struct gd__feeder *f, struct gd_item *item, struct gd__
     if (m.offset > 0 && item->size > m.size)
         return gd__error(GD_E_INVALID, "the source gave %zu bytes where it had allocated %llu", item->size,
                          (unsigned long long)m.size);
+    if (!data && item->size > 0)
+        return gd__error(GD_E_INVALID, "the source gave %zu bytes at NULL", item->size);
     if (item->size <= GD__INLINE_MAX) {
         if (item->size > 0)
             memcpy(out->bytes, data, item->size);
@@ -193,14 +220,11 @@ static int store_payload(struct gd__feeder *f, struct gd_item *item, struct gd__
         out->allocated = m.size;
         return 0;
     }
-    if (!data)
-        return gd__error(GD_E_INVALID, "the source gave %zu bytes at NULL", item->size);
-    if (!wait_for(f, has_bytes, item->size, WAITS_FOR_BYTES))
-        return GD_E_SHUTDOWN;
-    const uint64_t offset = gd__arena_alloc(f->arena, item->size);
-    if (offset == 0)
-        return GD_E_TOO_LARGE;
-    f->bytes_taken += item->size;
+    const uint64_t offset = take_room(f, item->size);
+    if (offset == 0) {
+        out->size = 0;
+        return stopped(f) ? 0 : GD_E_TOO_LARGE;
+    }
     memcpy((char *)f->region.base + offset, data, item->size);
     out->offset = offset;
     out->allocated = item->size;
@@ -213,6 +237,7 @@ static void publish(struct gd__feeder *f, const struct gd__payload *p, uint64_t 
 {
     const uint64_t tail = atomic_load_explicit(&f->tail, memory_order_relaxed);
     struct gd__intake_entry *e = &f->entries[tail & f->mask];
+    gd__will_write(&f->entries[(tail + 2 * GD__AHEAD) & f->mask]);
     memcpy(e->payload, p, sizeof e->payload);
     e->weight = weight;
     atomic_store_explicit(&f->tail, tail + 1, memory_order_release);
@@ -234,8 +259,7 @@ static int take_one(struct gd__feeder *f)
             wake_monitor(f);
             return 1;
         }
-        if (rc != GD_E_SHUTDOWN)
-            snprintf(f->words, sizeof f->words, "%s", gd_error_text());
+        snprintf(f->words, sizeof f->words, "%s", gd_error_text());
     }
     drop_item_memory(f, &item);
     return rc;
@@ -249,7 +273,7 @@ static void *feeder_main(void *arg)
     int rc = 1;
     while (rc > 0 && wait_for(f, has_room, 0, WAITS_FOR_ROOM))
         rc = take_one(f);
-    f->result = rc < 0 && rc != GD_E_SHUTDOWN ? rc : 0;
+    f->result = rc < 0 ? rc : 0;
     atomic_store_explicit(&f->ended, 1, memory_order_release);
     wake_monitor(f);
     feeder_release_ref(f);
@@ -296,7 +320,7 @@ int gd__feeder_open(struct gd__feeder **out, const struct gd__feeder_spec *spec)
         return gd__error(GD_E_NO_MEMORY, "no memory for the feeder");
     f->spec = *spec;
     f->mask = capacity - 1;
-    f->spec.wake_fd = dup(spec->wake_fd);
+    f->spec.wake_fd = GD__FAULT("dup") ? -1 : fcntl(spec->wake_fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
     f->entries = gd__calloc(capacity, sizeof *f->entries);
     int rc = f->spec.wake_fd < 0 ? gd__error_errno("cannot duplicate an eventfd") : 0;
     if (rc == 0 && !f->entries)

@@ -32,6 +32,7 @@ struct gd__seat {
     bool live;         /* there is a channel: read its results */
     bool spawn_failed; /* told to the scheduler from the loop, since effects may not call back */
     bool broken;       /* it broke the protocol: read no more */
+    bool told_to_stop;
     unsigned said;     /* a bit for each kind of record that comes once in a process's life */
     struct gd__channel channel;
     struct gd__child child;

@@ -12,7 +12,7 @@
 
 #define LOOK_EVERY_NS   (500 * GD__NS_PER_US)
 #define ABORT_FEEDER_NS (200 * GD__NS_PER_MS)
-enum { INTAKE_MOST = 4096, BACKLOG_ENOUGH = 2048 };
+enum { INTAKE_MOST = 4096, BACKLOG_ENOUGH = 256, HAND_OUT_MOST = 16 };
 
 static void relax(void)
 {
@@ -41,10 +41,25 @@ static bool take_new_tasks(struct gd_dispatcher *d)
     uint64_t n = gd__feeder_next(d->feeder, &e);
     if (n > most)
         n = most;
-    for (uint64_t k = 0; k < n; k++)
+    for (uint64_t k = 0; k < n; k++) {
+        gd__will_read(&e[k + 2 * GD__AHEAD]); /* past the end is harmless: it is only a hint */
         gd__sched_add(&d->sched, d->now, e[k].payload, e[k].weight);
+    }
     gd__feeder_taken(d->feeder, n);
     return n > 0;
+}
+
+/* Takes tasks and hands them out, a few at a time: they are handed on while the cache still holds them. */
+static bool hand_out(struct gd_dispatcher *d)
+{
+    bool any = false;
+    unsigned n = 0;
+    gd__sched_pump(&d->sched, d->now);
+    while (n++ < HAND_OUT_MOST && take_new_tasks(d)) {
+        gd__sched_pump(&d->sched, d->now);
+        any = true;
+    }
+    return any;
 }
 
 static bool take_results(struct gd_dispatcher *d)
@@ -106,7 +121,8 @@ static void obey_requests(struct gd_dispatcher *d)
     if (request != GD__REQUEST_ABORT)
         return;
     gd__sched_abort(&d->sched, d->now);
-    d->feeder_deadline = d->now + ABORT_FEEDER_NS;
+    if (d->feeder_deadline > d->now + ABORT_FEEDER_NS) /* asked again, it is not put off again */
+        d->feeder_deadline = d->now + ABORT_FEEDER_NS;
 }
 
 /* --- the loop --- */
@@ -147,17 +163,27 @@ static void sleep_until_rung(struct gd_dispatcher *d, uint64_t *looked_at)
     atomic_store_explicit(sleeping, 0, memory_order_relaxed);
 }
 
-/* One round. True: something moved. */
+/* Fires what is due. Only after a look at what has ended meanwhile: callbacks may have kept us, or somebody stopped
+ * this process, and a worker that is dead by now is not one that will not die. */
+static void fire_timers(struct gd_dispatcher *d)
+{
+    if (gd__sched_deadline(&d->sched) > d->now)
+        return;
+    gd__loop_wait(&d->loop, 0);
+    gd__sched_tick(&d->sched, d->now);
+}
+
+/* One round. True: something moved. The time of a round is read between what may call the user, for as long as that
+ * takes, and what counts from now: a task that is handed out must not have been late from the beginning. */
 static bool go_round(struct gd_dispatcher *d)
 {
     bool moved = take_results(d);
-    moved |= take_new_tasks(d);
     obey_requests(d);
     gd__supervisor_tell_failures(d);
-    if (gd__sched_deadline(&d->sched) <= d->now)
-        gd__sched_tick(&d->sched, d->now);
+    fire_timers(d);
     check_source(d);
-    gd__sched_pump(&d->sched, d->now);
+    d->now = gd__now_ns();
+    moved |= hand_out(d);
     gd__feeder_allow(d->feeder, gd__sched_allowed(&d->sched));
     gd__stats_publish(d, false);
     return moved;
@@ -181,7 +207,6 @@ void gd__monitor_run(struct gd_dispatcher *d)
         const bool moved = go_round(d);
         if (gd__sched_finished(&d->sched))
             break;
-        d->now = gd__now_ns();
         if (moved)
             moved_at = d->now;
         const bool give_way = d->spin_ns == 0 && !moved && !gave_way;

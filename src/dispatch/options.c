@@ -10,7 +10,7 @@
 #include "dispatch/internal.h"
 #include "worker/host.h"
 
-enum { MOST_WORKERS = 4096, MOST_BATCH = 32767 };
+enum { MOST_WORKERS = 4096, MOST_BATCH = 32767, MOST_AHEAD = 65536 };
 
 void gd_options_init(struct gd_options *o, size_t size)
 {
@@ -79,6 +79,10 @@ static int check_tasks(const struct gd_options *o)
         return gd__error(GD_E_INVALID, "batch_size is %u: it must be 1 to %d", o->batch_size, MOST_BATCH);
     if (o->io_threads == 0 || o->io_threads > 1024)
         return gd__error(GD_E_INVALID, "io_threads is %u: it must be 1 to 1024", o->io_threads);
+    if (o->load_ahead > MOST_AHEAD)
+        return gd__error(GD_E_INVALID, "load_ahead is %u: it must be 0 to %d", o->load_ahead, MOST_AHEAD);
+    if (o->setup_args_size > 0 && !o->setup_args)
+        return gd__error(GD_E_INVALID, "setup_args_size is %zu, but setup_args is NULL", o->setup_args_size);
     if ((unsigned)o->output > GD_OUTPUT_CAPTURE)
         return gd__error(GD_E_INVALID, "output is %d, which is no enum gd_output", (int)o->output);
     return 0;

@@ -45,11 +45,15 @@ const char *gd__record_check(const struct gd__sched *s, unsigned w, const struct
     return NULL;
 }
 
-/* A worker's clock is ours, but its word is not: no end in the future, no start after the end. */
-static void sane_times(const struct gd_dispatcher *d, struct gd__outcome *o)
+/* A worker's clock is ours, but its word is not: no end in the future, no start after the end. What looks like the
+ * future may be the present, when callbacks have taken their time since ours was read. */
+static void sane_times(struct gd_dispatcher *d, struct gd__outcome *o)
 {
-    if (o->end_ns > d->now + CLOCK_SLACK_NS)
-        o->end_ns = d->now;
+    if (o->end_ns > d->now + CLOCK_SLACK_NS) {
+        d->now = gd__now_ns();
+        if (o->end_ns > d->now)
+            o->end_ns = d->now;
+    }
     if (o->start_ns > o->end_ns)
         o->start_ns = o->end_ns;
 }

@@ -15,6 +15,7 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "base/fault.h"
+#include "base/fd.h"
 #include "dispatch/internal.h"
 #include "gpu/visible.h"
 #include "worker/host.h"
@@ -223,12 +224,21 @@ static void clear_seat(struct gd__seat *seat)
     seat->lifeline = -1;
 }
 
+static int open_socket_pair(int pair[2])
+{
+    if (GD__FAULT("socketpair") || socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+        return gd__error_errno("cannot make a socket pair");
+    for (int k = 0; k < 2; k++)
+        pair[k] = gd__fd_above_stdio(pair[k]);
+    return pair[0] < 0 || pair[1] < 0 ? gd__error_errno("cannot copy a descriptor") : 0;
+}
+
 static int try_start(struct gd_dispatcher *d, struct gd__seat *seat)
 {
     int pair[2] = { -1, -1 }, output_fds[2] = { -1, -1 };
     int rc = open_channel(d, seat);
-    if (rc == 0 && (GD__FAULT("socketpair") || socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0))
-        rc = gd__error_errno("cannot make a socket pair");
+    if (rc == 0)
+        rc = open_socket_pair(pair);
     seat->lifeline = pair[0];
     if (rc == 0)
         rc = open_outputs(d, seat, output_fds);
@@ -273,6 +283,7 @@ static void spawn(void *ctx, unsigned w)
     struct gd__seat *seat = seat_of(ctx, w);
     seat->broken = false;
     seat->said = 0;
+    seat->told_to_stop = false;
     seat->announced = 0;
     seat->words[0] = '\0';
     if (try_start(d, seat) < 0) {
@@ -305,12 +316,12 @@ static void describe_death(const struct gd__seat *seat, const struct gd__exit *e
         snprintf(text + length, size - (size_t)length, "; its last output:\n%s", last);
 }
 
+/* It died in cleanup, or was killed there for taking too long. */
 static void report_cleanup_crash(const struct gd__seat *seat, const char *words)
 {
     const struct gd_dispatcher *d = seat->d;
-    const unsigned state = d->sched.workers[seat->index].state;
     const bool cleaned = seat->said & (1u << GD__R_BYE | 1u << GD__R_CLEANUP_FAILED);
-    const bool in_cleanup = state == GD_WORKER_STOPPING && !cleaned && !d->sched.workers[seat->index].given_up;
+    const bool in_cleanup = seat->told_to_stop && (seat->said & 1u << GD__R_READY) && !cleaned;
     if (in_cleanup && d->o.on_cleanup_fail)
         d->o.on_cleanup_fail(d->o.user, gd__worker_id(d, seat->index), d->copy.gpu_ids[seat->index], words);
 }
@@ -338,6 +349,7 @@ static void bury(struct gd__seat *seat, const struct gd__exit *e)
     };
     report_cleanup_crash(seat, words);
     clear_seat(seat);
+    d->now = gd__now_ns(); /* the user was called: what is started now has its time from now */
     gd__sched_exited(&d->sched, d->now, seat->index, &death);
 }
 
@@ -351,6 +363,8 @@ static void process_ended(struct gd__watch *w, uint32_t events)
         return;
     if (rc < 0)
         gd__child_forget(&seat->child);
+    /* At once: its descriptor is closed, and the number may be that of another worker's by the end of the burial. */
+    gd__loop_remove(&seat->d->loop, &seat->pid_watch);
     bury(seat, &e);
 }
 
@@ -422,6 +436,7 @@ static void kill_process(void *ctx, unsigned w)
 static void stop(void *ctx, unsigned w)
 {
     struct gd__seat *seat = seat_of(ctx, w);
+    seat->told_to_stop = true;
     if (seat->live)
         gd__channel_stop(&seat->channel);
 }

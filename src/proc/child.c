@@ -26,6 +26,7 @@
 
 #include "base/error.h"
 #include "base/fault.h"
+#include "base/fd.h"
 
 #ifndef SYS_pidfd_send_signal
 #define SYS_pidfd_send_signal 424
@@ -192,7 +193,7 @@ static void destroy_unwatched(pid_t pid)
 
 static int watch(struct gd__child *c, pid_t pid, const char *path)
 {
-    int fd = GD__FAULT("pidfd") ? -1 : (int)syscall(SYS_pidfd_open, pid, 0);
+    int fd = GD__FAULT("pidfd") ? -1 : gd__fd_above_stdio((int)syscall(SYS_pidfd_open, pid, 0));
 
     if (fd < 0) {
         int rc = gd__error_errno("cannot watch the process of %s", path);

@@ -20,6 +20,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/fault.h"
+#include "base/fd.h"
 
 #ifdef SYS_epoll_pwait2
 static atomic_bool only_milliseconds; /* epoll_pwait2 was refused once: do not ask again */
@@ -28,7 +29,7 @@ static atomic_bool only_milliseconds; /* epoll_pwait2 was refused once: do not a
 int gd__loop_open(struct gd__loop *l)
 {
     l->n_pending = l->at = 0;
-    l->fd = GD__FAULT("epoll") ? -1 : epoll_create1(EPOLL_CLOEXEC);
+    l->fd = GD__FAULT("epoll") ? -1 : gd__fd_above_stdio(epoll_create1(EPOLL_CLOEXEC));
     return l->fd < 0 ? gd__error_errno("cannot create an epoll descriptor") : 0;
 }
 

@@ -15,6 +15,7 @@
 
 #include "base/error.h"
 #include "base/fault.h"
+#include "base/fd.h"
 
 enum {
     LEAST_BYTES = 1 << 20 /* of room for result bytes */
@@ -60,7 +61,7 @@ static int open_regions(struct gd__channel *c, const struct gd__channel_spec *sp
 
 static int open_bell(int *fd)
 {
-    *fd = GD__FAULT("eventfd") ? -1 : eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    *fd = GD__FAULT("eventfd") ? -1 : gd__fd_above_stdio(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     return *fd < 0 ? gd__error_errno("eventfd") : 0;
 }
 

@@ -47,6 +47,7 @@ void gd__channel_close(struct gd__channel *c); /* fine twice and on a zeroed one
 /* The slot to fill for the next task; never fails: the caller keeps task_tail - finished <= task_capacity. */
 static inline struct gd__task_slot *gd__channel_append(struct gd__channel *c)
 {
+    gd__will_write(&c->task_slots[(c->task_tail + GD__AHEAD) & c->task_mask]);
     return &c->task_slots[c->task_tail++ & c->task_mask];
 }
 
@@ -95,6 +96,7 @@ static inline int gd__channel_next(struct gd__channel *c, struct gd__result_slot
             return gd__channel_bad_tail(c, tail);
         c->result_tail = tail;
     }
+    gd__will_read(&c->result_slots[(c->result_head + GD__AHEAD) & c->result_mask]);
     memcpy(out, &c->result_slots[c->result_head & c->result_mask], sizeof *out);
     __asm__ volatile("" ::: "memory"); /* what is checked below is the copy, not the worker's memory read again */
     if (__builtin_expect((unsigned)out->kind - 1u < GD__R_KINDS - 1u && out->inline_size <= GD__INLINE_MAX, 1)) {
@@ -190,6 +192,7 @@ static inline bool gd__port_claim(struct gd__port *p, uint64_t n)
     gd__port_wake(p);
     p->limit = atomic_load_explicit(&p->in->limit, memory_order_acquire);
     if (__builtin_expect(p->limit >= end, 1)) {
+        gd__will_read(&p->task_slots[(end + GD__AHEAD) & p->task_mask]);
         p->next = end;
         return true;
     }
@@ -227,6 +230,7 @@ static inline struct gd__result_slot *gd__port_result(struct gd__port *p)
 /* Makes it readable (tail). Does not wake the dispatcher: gd__port_flush() or gd__port_claim() does. */
 static inline void gd__port_commit(struct gd__port *p)
 {
+    gd__will_write(&p->result_slots[(p->result_tail + GD__AHEAD) & p->result_mask]);
     atomic_store_explicit(&p->out->tail, ++p->result_tail, memory_order_release); /* pairs with next's acquire */
 }
 

@@ -20,6 +20,7 @@
 
 #include "base/error.h"
 #include "base/fault.h"
+#include "base/fd.h"
 #include "shm/layout.h"
 
 #ifndef MFD_NOEXEC_SEAL
@@ -39,7 +40,7 @@ static int make_memfd(const char *name)
     int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
     if (fd < 0 && errno == EINVAL)
         fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    return fd;
+    return gd__fd_above_stdio(fd);
 }
 
 /* Past RLIMIT_FSIZE ftruncate would not only fail but send SIGXFSZ, which kills. */

@@ -109,7 +109,7 @@ static void check_idle(const char *const *env, unsigned batch)
     await_idle(&i, pids);
     pids[N_WORKERS] = getpid();
     for (int k = 0; k <= N_WORKERS; k++)
-        before[k] = cpu_ns(pids[k]);
+        CHECK_GT(before[k] = cpu_ns(pids[k]), 0);
     ppoll(NULL, 0, &watched, NULL);
     for (int k = 0; k <= N_WORKERS; k++) {
         const uint64_t used = cpu_ns(pids[k]) - before[k];

@@ -56,8 +56,6 @@ static int setup(struct gd_worker *w, const struct gd_setup *s)
 static int process_orphan(const struct gd_task *t, struct gd_result *r)
 {
     tell('t');
-    if (t->id % 16 == 15)
-        raise(SIGSTOP);
     if (t->id % 8 == 7)
         for (;;) /* deaf to everything */
             ;
@@ -78,6 +76,13 @@ static int process(struct gd_worker *w, const struct gd_task *t, struct gd_resul
         return gd_result_device_lost(r, "fell off the bus");
     if (strcmp(row, "orphans") == 0)
         return process_orphan(t, r);
+    if (strcmp(row, "stopped_orphans") == 0) {
+        const pid_t pid = getpid();
+        (void)!write(STDOUT_FILENO, &pid, sizeof pid);
+        raise(SIGSTOP);
+        for (;;)
+            ;
+    }
     if (strcmp(row, "handovers") == 0 && mix(t->id) % 256 == 0) {
         const struct timespec pause = { 0, (long)(mix(t->id + 1) % 100000) };
         nanosleep(&pause, NULL);
@@ -315,11 +320,13 @@ TEST(a_lost_device_is_set_aside_and_its_tasks_move)
 
 /* --- the dispatcher is killed ------------------------------------------------------ */
 
-_Noreturn static void drive(int out)
+enum { N_DRIVEN = 4 };
+
+_Noreturn static void drive(const char *what, int out)
 {
-    static const char *const env[] = { "ROW=orphans", NULL };
+    const char *const env[] = { what, NULL };
     struct run run = { .tasks = 1000000 };
-    struct gd_options o = options_of(&run, 4, env);
+    struct gd_options o = options_of(&run, N_DRIVEN, env);
     dup2(out, STDOUT_FILENO); /* inherited by the workers: it ends when all of them have */
     close(out);
     o.output = GD_OUTPUT_INHERIT;
@@ -341,27 +348,70 @@ static bool ends_within(int fd, uint64_t ns)
     return false;
 }
 
+/* A process that dispatches; *out is what its workers write to. */
+static pid_t start_driver(const char *what, int *out)
+{
+    int pipes[2];
+    CHECK_EQ(pipe2(pipes, O_CLOEXEC), 0);
+    const pid_t pid = fork();
+    CHECK(pid >= 0);
+    if (pid == 0)
+        drive(what, pipes[1]);
+    close(pipes[1]);
+    *out = pipes[0];
+    return pid;
+}
+
+/* Kills it: then everybody is gone within a second. */
+static void kill_driver(pid_t pid, int out, int round)
+{
+    CHECK_EQ(kill(pid, SIGKILL), 0);
+    if (!ends_within(out, SECOND))
+        FAIL("round %d: a worker lives a second after its dispatcher was killed", round);
+    CHECK_EQ(waitpid(pid, NULL, 0), pid);
+    close(out);
+}
+
 TEST_WITHIN(120, no_worker_outlives_a_killed_dispatcher)
 {
     struct rng r = { 1 };
-    const int rounds = test_soak() ? 1000 : 40;
+    const int rounds = test_soak() ? 5000 : 200;
     for (int i = 0; i < rounds; i++) {
-        int pipes[2];
-        CHECK_EQ(pipe2(pipes, O_CLOEXEC), 0);
-        const pid_t pid = fork();
-        CHECK(pid >= 0);
-        if (pid == 0)
-            drive(pipes[1]);
-        close(pipes[1]);
+        int out;
+        const pid_t pid = start_driver("ROW=orphans", &out);
         char told;
         for (uint64_t n = rng_below(&r, 9); n > 0; n--) /* four setups, four tasks that may never end */
-            CHECK_EQ(read(pipes[0], &told, 1), 1);
+            CHECK_EQ(read(out, &told, 1), 1);
         burn(rng_below(&r, 3 * MS));
-        CHECK_EQ(kill(pid, SIGKILL), 0);
-        if (!ends_within(pipes[0], SECOND))
-            FAIL("round %d: a worker lives a second after its dispatcher was killed", i);
-        CHECK_EQ(waitpid(pid, NULL, 0), pid);
-        close(pipes[0]);
+        kill_driver(pid, out, i);
+    }
+}
+
+static bool is_stopped(pid_t pid)
+{
+    char path[64], text[512];
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    FILE *f = fopen(path, "re");
+    const size_t n = f ? fread(text, 1, sizeof text - 1, f) : 0;
+    if (f)
+        fclose(f);
+    text[n] = '\0';
+    const char *at = strrchr(text, ')');
+    return at && at[2] == 'T';
+}
+
+TEST(no_stopped_worker_outlives_a_killed_dispatcher)
+{
+    for (int i = 0; i < 20; i++) {
+        int out;
+        const pid_t pid = start_driver("ROW=stopped_orphans", &out);
+        for (int k = 0; k < N_DRIVEN; k++) {
+            pid_t worker;
+            CHECK_EQ(read(out, &worker, sizeof worker), sizeof worker);
+            while (!is_stopped(worker))
+                sched_yield();
+        }
+        kill_driver(pid, out, i);
     }
 }
 

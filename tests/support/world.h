@@ -80,6 +80,8 @@ struct world_answer {
     uint64_t input_size;
     uint32_t loaded; /* load() had been there */
     uint32_t arena;  /* payload and arena are what the header promises */
+    int32_t device;  /* CUDA_VISIBLE_DEVICES, as a number; -1: unset */
+    int32_t order;   /* CUDA_DEVICE_ORDER is PCI_BUS_ID */
 };
 
 /* How setup and cleanup behave: given as setup_args. */
@@ -96,12 +98,12 @@ struct world_setup {
 };
 
 enum world_counter {
-    WC_SETUPS,   /* entered */
-    WC_ENTERED,  /* process, per task */
-    WC_BATCHES,  /* process_batch, per call */
-    WC_LOADS,    /* entered */
-    WC_LOADING,  /* inside load now */
-    WC_LOADED,   /* loaded and not unloaded */
+    WC_SETUPS,  /* entered */
+    WC_ENTERED, /* process, per task */
+    WC_BATCHES, /* process_batch, per call */
+    WC_LOADS,   /* entered */
+    WC_LOADING, /* inside load now */
+    WC_LOADED,  /* loaded and not unloaded */
     WC_UNLOADS,
     WC_CLEANUPS, /* entered */
     WC_INTERRUPTS,
@@ -157,22 +159,22 @@ struct world {
     size_t n_orders, room;
     size_t next; /* taken from the source */
     char *buffer;
-    bool in_place; /* the source writes through gd_item_alloc() */
-    uint64_t source_gate_at; /* before giving this task the source waits for gate 1; 0: it does not */
+    bool in_place;            /* the source writes through gd_item_alloc() */
+    uint64_t source_gate_at;  /* before giving this task the source waits for gate 1; 0: it does not */
     uint64_t source_fails_at; /* instead of this task it fails; 0: it does not */
 
     struct world_final *finals;
     uint64_t n_finals;
     struct world_event events[256];
     unsigned n_events;
-    unsigned exits, late; /* on_exit calls; callbacks after it */
+    unsigned exits, late;     /* on_exit calls; callbacks after it */
     unsigned leaves_children; /* so many are expected to be left behind */
-    bool source_left; /* the source may still be running: descriptors and mappings are not looked at */
+    bool source_left;         /* the source may still be running: descriptors and mappings are not looked at */
     pthread_t thread;
     struct gd_stats stats; /* after the run */
     struct gd_worker_stats workers[WORLD_WORKERS];
     char text[1024]; /* gd_error_text() of the run */
-    char *output; /* what on_output was given */
+    char *output;    /* what on_output was given */
     size_t output_size;
 
     void (*on_final)(struct world *w, const struct gd_report *r); /* after it was recorded */
@@ -223,17 +225,17 @@ uint64_t world_args_sum(const void *bytes, size_t size);
 int world_main(int *argc, char **argv);
 void world_failed_with(void (*fail)(const char *file, int line, const char *text));
 
-#define WORLD_MAIN()                                                            \
-    static void world_fail_here(const char *file, int line, const char *text)   \
-    {                                                                           \
-        test_fail(file, line, "%s", text);                                      \
-    }                                                                           \
-    int main(int argc, char **argv)                                             \
-    {                                                                           \
-        if (world_main(&argc, argv) < 0)                                        \
-            return fprintf(stderr, "%s\n", gd_error_text()), 1;                 \
-        world_failed_with(world_fail_here);                                     \
-        return test_main(argc, argv);                                           \
+#define WORLD_MAIN()                                                          \
+    static void world_fail_here(const char *file, int line, const char *text) \
+    {                                                                         \
+        test_fail(file, line, "%s", text);                                    \
+    }                                                                         \
+    int main(int argc, char **argv)                                           \
+    {                                                                         \
+        if (world_main(&argc, argv) < 0)                                      \
+            return fprintf(stderr, "%s\n", gd_error_text()), 1;               \
+        world_failed_with(world_fail_here);                                   \
+        return test_main(argc, argv);                                         \
     }
 
 #endif

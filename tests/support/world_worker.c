@@ -162,6 +162,7 @@ static bool arena_is_right(const struct gd_worker *w, const struct gd_task *t)
 static int answer(const struct gd_worker *w, const struct gd_task *t, struct gd_result *r, const struct world_order *o,
                   uint32_t batch)
 {
+    const char *device = getenv("CUDA_VISIBLE_DEVICES"), *order = getenv("CUDA_DEVICE_ORDER");
     const struct world_answer a = {
         .tag = o->tag,
         .task_id = t->id,
@@ -176,6 +177,8 @@ static int answer(const struct gd_worker *w, const struct gd_task *t, struct gd_
         .input_size = t->size,
         .loaded = t->loaded == &load_mark,
         .arena = arena_is_right(w, t),
+        .device = device ? atoi(device) : -1,
+        .order = order && strcmp(order, "PCI_BUS_ID") == 0,
     };
     return gd_result_set(r, &a, sizeof a);
 }

@@ -20,7 +20,7 @@ static void held_back(bool in_setup, unsigned workers, size_t queue)
     do {
         gd_dispatcher_stats(w.d, &s);
         sched_yield();
-    } while (s.taken < queue);
+    } while (s.taken < queue || s.running < running);
     CHECK_LE(s.pending, queue);
     CHECK_EQ(s.running, running);
     CHECK_LE(world_count(w.page, WC_SOURCE), queue + running); /* not even called */

@@ -1,4 +1,6 @@
 /* Bad use gets a clear error, never a hang: every mistake in the options, broken sources, calls at the wrong time. */
+#include <sys/resource.h>
+
 #include "support/test.h"
 #include "support/world.h"
 
@@ -366,6 +368,63 @@ TEST(close_without_a_run)
     gd_dispatcher_close(&w.d);
     CHECK(w.d == NULL);
     CHECK_EQ(w.exits, 0);
+    world_close(&w);
+}
+
+/* --- a program that does odd things beside us --- */
+
+/* SIGCHLD ignored: the kernel reaps our workers before we do, and nobody knows what they died of. */
+TEST(sigchld_is_ignored)
+{
+    struct world w;
+    signal(SIGCHLD, SIG_IGN);
+    world_open(&w, 2);
+    w.o.crash_limit = 1;
+    world_add_many(&w, 20, (struct world_order){ .what = W_ECHO });
+    world_add(&w, (struct world_order){ .what = W_SEGV });
+    CHECK_EQ(world_run(&w), 0);
+    CHECK_EQ(world_callbacks(&w, 'S'), 20);
+    CHECK_EQ(w.finals[20].failure, GD_FAILURE_CRASH);
+    world_close(&w);
+}
+
+static _Atomic bool over;
+
+static void *reap_everything(void *arg)
+{
+    (void)arg;
+    while (!over)
+        waitid(P_ALL, 0, &(siginfo_t){ .si_pid = 0 }, WEXITED) < 0 ? sched_yield() : 0;
+    return NULL;
+}
+
+TEST(another_thread_reaps_our_workers)
+{
+    struct world w;
+    pthread_t thief;
+    world_open(&w, 2);
+    w.o.crash_limit = 1;
+    w.o.restart_delay_ms = 0;
+    for (unsigned i = 0; i < 100; i++)
+        world_add(&w, (struct world_order){ .what = i % 10 == 3 ? W_KILL : W_ECHO });
+    CHECK_EQ(pthread_create(&thief, NULL, reap_everything, NULL), 0);
+    CHECK_EQ(world_run(&w), 0);
+    over = true;
+    pthread_join(thief, NULL);
+    CHECK_EQ(world_callbacks(&w, 'S'), 90);
+    CHECK_EQ(world_failures(&w, GD_FAILURE_CRASH), 10);
+    world_close(&w);
+}
+
+TEST(too_few_descriptors)
+{
+    struct world w;
+    world_open(&w, 16);
+    w.o.restart_delay_ms = 1;
+    world_add_many(&w, 50, (struct world_order){ .what = W_ECHO });
+    setrlimit(RLIMIT_NOFILE, &(struct rlimit){ 40, 40 });
+    const int rc = world_run(&w); /* some workers can be had, or none: nothing is lost, nothing hangs */
+    CHECK(rc == 0 || rc == GD_E_SETUP || rc == GD_E_SYSTEM);
     world_close(&w);
 }
 

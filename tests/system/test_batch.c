@@ -15,7 +15,10 @@ TEST(each_task_has_its_own_result)
     struct world w;
     open_batched(&w, 2, 8);
     for (unsigned i = 0; i < 500; i++)
-        world_add(&w, (struct world_order){ .what = i % 7 == 0 ? W_ERROR : i % 5 == 0 ? W_BYTES : W_ECHO, .n = i * 100 });
+        world_add(&w, (struct world_order){ .what = i % 7 == 0   ? W_ERROR
+                                                    : i % 5 == 0 ? W_BYTES
+                                                                 : W_ECHO,
+                                            .n = i * 100 });
     CHECK_EQ(world_run(&w), 0);
     for (unsigned i = 0; i < 500; i++)
         CHECK_EQ(w.finals[i].callback, i % 7 == 0 ? 'E' : 'S');
@@ -230,7 +233,7 @@ TEST(a_timeout_in_a_batch_blames_the_right_one)
 {
     struct world w;
     open_batched(&w, 1, 8);
-    w.o.task_timeout_ms = 150;
+    w.o.task_timeout_ms = 200 * TEST_SLOWDOWN;
     w.o.cancel_grace_ms = 50;
     world_add_many(&w, 3, (struct world_order){ .what = W_ECHO });
     const size_t bad = world_add(&w, (struct world_order){ .what = W_LOOP });

@@ -114,6 +114,26 @@ TEST(report_has_the_signal_and_the_last_lines_of_stderr)
     world_close(&w);
 }
 
+TEST(every_crash_has_its_own_last_lines)
+{
+    struct world w;
+    world_open(&w, 2);
+    w.o.crash_limit = 1;
+    w.o.restart_delay_ms = 0;
+    w.o.death_limit = 1000;
+    for (unsigned i = 0; i < 40; i++)
+        world_add(&w, (struct world_order){ .what = W_STDERR_SEGV, .n = 100 + 10 * i });
+    CHECK_EQ(world_run(&w), 0);
+    for (unsigned i = 0; i < 40; i++) {
+        char line[32];
+        snprintf(line, sizeof line, "line %u", 100 + 10 * i);
+        CHECK_CONTAINS(w.finals[i].error, line);
+        snprintf(line, sizeof line, "line %u", 101 + 10 * i);
+        CHECK(!strstr(w.finals[i].error, line));
+    }
+    world_close(&w);
+}
+
 /* The replacement's setup blocks until every task is final: the tasks that the dead one had not begun can only have
  * been done by the other. */
 static void open_gate_when_all_are_done(struct world *w, const struct gd_report *r)

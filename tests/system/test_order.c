@@ -80,7 +80,7 @@ TEST(with_crashes_and_timeouts)
     world_open(&w, 3);
     w.o.ordered = true;
     w.o.restart_delay_ms = 0;
-    w.o.task_timeout_ms = 150;
+    w.o.task_timeout_ms = 200 * TEST_SLOWDOWN;
     w.o.cancel_grace_ms = 30;
     for (unsigned i = 0; i < 200; i++)
         world_add(&w, (struct world_order){ .what = i % 50 == 9    ? W_KILL

@@ -1,4 +1,5 @@
-/* No orphans: when the dispatching program is killed with -9, its workers and what they started are gone in a second. */
+/* No orphans: when the dispatching program is killed with -9, its workers and what they started are gone in a second.
+ */
 #include "support/test.h"
 #include "support/world.h"
 
@@ -11,9 +12,22 @@ static int open_pidfd(pid_t pid)
     return fd;
 }
 
+static char state_of(pid_t pid)
+{
+    char path[64], state = 0;
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    FILE *f = fopen(path, "re");
+    if (f && fscanf(f, "%*d (%*[^)]) %c", &state) != 1)
+        state = 0;
+    if (f)
+        fclose(f);
+    return state;
+}
+
 /* Runs the world in a process of its own and kills that process when `counter` has come to n. */
 static void kill_the_parent(struct world *w, enum world_counter counter, uint32_t n, unsigned n_workers)
 {
+    const bool stops = w->n_orders > 0 && w->orders[0].what == W_STOP;
     int fds[WORLD_WORKERS], grandchild = -1;
     prctl(PR_SET_CHILD_SUBREAPER, 1); /* all that it leaves becomes ours */
     const pid_t parent = fork();
@@ -23,6 +37,8 @@ static void kill_the_parent(struct world *w, enum world_counter counter, uint32_
         _exit(0);
     }
     world_await(w->page, counter, n);
+    while (stops && state_of(world_pid(w->page, 0)) != 'T')
+        sched_yield();
     for (unsigned i = 0; i < n_workers; i++)
         fds[i] = open_pidfd(world_pid(w->page, (int)i));
     if (atomic_load(&w->page->grandchild))

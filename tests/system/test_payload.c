@@ -3,10 +3,40 @@
 #include "support/world.h"
 
 static const size_t sizes[] = {
-    0,         1,         7,         8,         23,         24,         25,         26,      31,      32,
-    33,        48,        63,        64,        65,         127,        128,        129,     1000,    4095,
-    4096,      4097,      8191,      8192,      32767,      32768,      32769,      65535,   65536,   65537,
-    (1 << 20) - 1, 1 << 20, (1 << 20) + 1, (4 << 20) + 3,
+    0,
+    1,
+    7,
+    8,
+    23,
+    24,
+    25,
+    26,
+    31,
+    32,
+    33,
+    48,
+    63,
+    64,
+    65,
+    127,
+    128,
+    129,
+    1000,
+    4095,
+    4096,
+    4097,
+    8191,
+    8192,
+    32767,
+    32768,
+    32769,
+    65535,
+    65536,
+    65537,
+    (1 << 20) - 1,
+    1 << 20,
+    (1 << 20) + 1,
+    (4 << 20) + 3,
 };
 enum { N_SIZES = sizeof sizes / sizeof *sizes };
 
@@ -190,6 +220,52 @@ TEST(large_results_of_a_worker_that_then_dies_are_whole)
         world_add(&w, (struct world_order){ .what = i % 10 == 9 ? W_KILL : W_BYTES, .n = 200000 + i });
     CHECK_EQ(world_run(&w), 0);
     CHECK_EQ(world_callbacks(&w, 'S'), 54);
+    world_close(&w);
+}
+
+TEST(a_result_that_is_too_large_is_an_error)
+{
+    struct world w;
+    world_open(&w, 1);
+    world_add(&w, (struct world_order){ .what = W_BYTES, .n = UINT64_C(1) << 40 });
+    world_add(&w, (struct world_order){ .what = W_BYTES, .n = UINT64_MAX - 100 });
+    world_add(&w, (struct world_order){ .what = W_ECHO });
+    CHECK_EQ(world_run(&w), 0);
+    CHECK_EQ(w.finals[0].failure, GD_FAILURE_ERROR);
+    CHECK_CONTAINS(w.finals[0].error, "no room");
+    CHECK_EQ(w.finals[1].failure, GD_FAILURE_ERROR);
+    CHECK_EQ(w.finals[2].callback, 'S');
+    CHECK_EQ(w.stats.crashes, 0);
+    world_close(&w);
+}
+
+static uint64_t most_shared_kb;
+
+static void note_shared_memory(struct world *w, const struct gd_report *r)
+{
+    (void)w, (void)r;
+    unsigned long long kb = 0;
+    char line[256];
+    FILE *f = fopen("/proc/self/status", "re");
+    while (f && fgets(line, sizeof line, f))
+        if (sscanf(line, "RssShmem: %llu", &kb) == 1)
+            break;
+    if (f)
+        fclose(f);
+    most_shared_kb = kb > most_shared_kb ? kb : most_shared_kb;
+}
+
+TEST(the_memory_of_payloads_and_results_is_used_again)
+{
+    struct world w;
+    world_open(&w, 1);
+    w.o.queue_size = 8;
+    w.on_final = note_shared_memory;
+    for (unsigned i = 0; i < 300; i++)
+        world_add_sized(&w, (struct world_order){ .what = W_BYTES, .n = 1 << 20 }, 1 << 20);
+    CHECK_EQ(world_run(&w), 0);
+    CHECK_EQ(world_callbacks(&w, 'S'), 300);
+    CHECK_LE(most_shared_kb, 150 * 1024); /* of 600 MB that passed */
     world_close(&w);
 }
 

@@ -412,6 +412,45 @@ TEST(env_reaches_the_workers)
     world_close(&w);
 }
 
+TEST(a_worker_sees_its_own_device_only)
+{
+    struct world w;
+    world_open(&w, 2);
+    setenv("CUDA_VISIBLE_DEVICES", "7,5,3", 1); /* honoured: device 1 of ours is number 5 */
+    w.gpus[0] = 2;
+    w.gpus[1] = 1;
+    world_add_many(&w, 100, (struct world_order){ .what = W_ECHO });
+    CHECK_EQ(world_run(&w), 0);
+    for (size_t i = 0; i < 100; i++) {
+        CHECK_EQ(w.finals[i].answer.device, w.finals[i].gpu_id == 2 ? 3 : 5);
+        CHECK(w.finals[i].answer.order);
+    }
+    world_close(&w);
+}
+
+/* A daemon has closed its standard descriptors; the numbers are then the library's to get, and to give on rightly. */
+TEST(without_standard_descriptors)
+{
+    struct world w;
+    fflush(NULL);
+    const int out = dup(1), err = dup(2);
+    close(0);
+    close(1);
+    close(2);
+    world_open(&w, 2);
+    w.o.crash_limit = 1;
+    world_add_many(&w, 50, (struct world_order){ .what = W_ECHO });
+    world_add(&w, (struct world_order){ .what = W_STDERR_SEGV, .n = 5 });
+    world_add(&w, (struct world_order){ .what = W_STDOUT, .n = 5 });
+    const int rc = world_run(&w);
+    dup2(out, 1);
+    dup2(err, 2);
+    CHECK_EQ(rc, 0);
+    CHECK_EQ(world_callbacks(&w, 'S'), 51);
+    CHECK_CONTAINS(w.finals[50].error, "line 5");
+    world_close(&w);
+}
+
 TEST(many_workers)
 {
     struct world w;

@@ -83,6 +83,24 @@ TEST(all_workers_fail_beside_a_full_queue)
     world_close(&w);
 }
 
+TEST(all_workers_fail_beside_a_blocked_source)
+{
+    struct world w;
+    world_open(&w, 2);
+    w.o.stop_grace_ms = 200;
+    w.source_gate_at = 3;
+    w.setup = (struct world_setup){ .what = W_ERROR, .gate = 2 };
+    world_add_many(&w, 10, (struct world_order){ .what = W_ECHO });
+    world_launch(&w);
+    world_await(w.page, WC_SOURCE, 4); /* three were given, and there it blocks */
+    world_gate_open(w.page, 2);
+    CHECK_EQ(world_join(&w), GD_E_SETUP);
+    CHECK_STR(w.text, "All workers failed during setup");
+    CHECK_EQ(w.stats.taken, 3);
+    CHECK_EQ(world_failures(&w, GD_FAILURE_NO_WORKER), 3);
+    _exit(0); /* the source still waits */
+}
+
 TEST(all_workers_fail_in_order)
 {
     struct world w;

@@ -12,6 +12,16 @@ static void own_handler(int number)
     own_handler_calls++;
 }
 
+/* Waits until a signal was obeyed: what waited is cancelled. */
+static void await_drain(struct world *w)
+{
+    struct gd_stats s = { .size = sizeof s };
+    do {
+        gd_dispatcher_stats(w->d, &s);
+        sched_yield();
+    } while (s.failed == 0);
+}
+
 static void drains(int number)
 {
     struct world w;
@@ -21,6 +31,7 @@ static void drains(int number)
     world_launch(&w);
     world_await(w.page, WC_ENTERED, 2);
     kill(getpid(), number);
+    await_drain(&w);
     world_gate_open(w.page, 2);
     CHECK_EQ(world_join(&w), GD_E_INTERRUPTED);
     CHECK_GE(world_callbacks(&w, 'S'), 2); /* what was running */
@@ -47,12 +58,7 @@ TEST(a_second_one_ends_it_at_once)
     world_launch(&w);
     world_await(w.page, WC_ENTERED, 2);
     kill(getpid(), SIGINT);
-    struct gd_stats s = { .size = sizeof s };
-    do {
-        gd_dispatcher_stats(w.d, &s);
-        sched_yield();
-    } while (s.failed == 0); /* the first was obeyed: what waited is cancelled */
-    CHECK_EQ(s.running, 2);
+    await_drain(&w);
     const uint64_t begin = world_now_ms();
     kill(getpid(), SIGTERM);
     CHECK_EQ(world_join(&w), GD_E_INTERRUPTED);
@@ -170,8 +176,10 @@ TEST(two_dispatchers_are_both_interrupted)
         world_await(w[i].page, WC_ENTERED, 1); /* before the next world's page replaces the variable */
     }
     kill(getpid(), SIGINT);
-    for (unsigned i = 0; i < 2; i++)
+    for (unsigned i = 0; i < 2; i++) {
+        await_drain(&w[i]);
         world_gate_open(w[i].page, 2);
+    }
     for (unsigned i = 0; i < 2; i++)
         CHECK_EQ(world_join(&w[i]), GD_E_INTERRUPTED);
     CHECK(waitpid(-1, NULL, WNOHANG) < 0 && errno == ECHILD);
@@ -192,6 +200,7 @@ TEST(the_group_s_signal_does_not_reach_the_workers)
     world_launch(&w);
     world_await(w.page, WC_ENTERED, 2);
     kill(0, SIGINT); /* this case has a group of its own */
+    await_drain(&w);
     world_gate_open(w.page, 2);
     CHECK_EQ(world_join(&w), GD_E_INTERRUPTED);
     CHECK_GE(world_callbacks(&w, 'S'), 2);

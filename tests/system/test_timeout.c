@@ -186,7 +186,7 @@ TEST(many_stuck_tasks_each_cost_their_own_limit)
 {
     struct world w;
     world_open(&w, 4);
-    w.o.task_timeout_ms = 60;
+    w.o.task_timeout_ms = 200 * TEST_SLOWDOWN;
     w.o.cancel_grace_ms = 20;
     for (unsigned i = 0; i < 40; i++)
         world_add(&w, (struct world_order){ .what = i % 5 == 0 ? W_LOOP : W_ECHO });
@@ -202,7 +202,7 @@ TEST(a_stuck_load_is_ended_too)
     struct world w;
     world_open(&w, 1);
     world_ops("l");
-    w.o.task_timeout_ms = 150;
+    w.o.task_timeout_ms = 200 * TEST_SLOWDOWN;
     w.o.cancel_grace_ms = 50;
     world_add(&w, (struct world_order){ .what = W_LOAD_LOOP });
     world_add_many(&w, 5, (struct world_order){ .what = W_ECHO });

@@ -1,0 +1,24 @@
+/* Descriptors of ours stay off 0, 1 and 2.
+ *
+ * A program may run with some of its standard streams closed (a daemon, `program >&-`). Then the first descriptors that
+ * anyone opens get those numbers, and whoever prints, the program or a worker that has its stdout, writes into them:
+ * into an eventfd that stands for SIGINT, say. So what we open moves up.
+ */
+#include "base/fd.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "base/fault.h"
+
+int gd__fd_above_stdio(int fd)
+{
+    if (fd < 0 || fd > STDERR_FILENO)
+        return fd;
+    int up = GD__FAULT("dup") ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+    int kept = errno;
+    close(fd);
+    errno = kept;
+    return up;
+}

@@ -1,0 +1,664 @@
+/* The feeder alone: its thread and a source on one side, the test as the monitor on the other. */
+#include "dispatch/feeder.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/fault.h"
+#include "support/test.h"
+
+enum { QUEUE = 8, KIB = 1024, MIB = 1024 * KIB };
+
+/* --- events --- */
+
+static void add_one(_Atomic unsigned *word)
+{
+    atomic_fetch_add(word, 1);
+    syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+}
+
+static void until(_Atomic unsigned *word, unsigned at_least)
+{
+    for (unsigned seen; (seen = atomic_load(word)) < at_least;)
+        syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, seen, NULL, NULL, 0);
+}
+
+/* --- a source that does as it is told --- */
+
+struct script {
+    _Atomic unsigned calls;
+    _Atomic unsigned returned; /* from gd_item_alloc() */
+    _Atomic unsigned gate;     /* if gated, the source waits until it is 1 */
+    _Atomic unsigned cancels;
+    _Atomic unsigned allowed; /* as the test has told the feeder, or is about to */
+    bool gated;
+    unsigned n;   /* tasks in all */
+    size_t size;  /* of each payload, */
+    size_t alloc; /* in place, in a block of this size; 0: copied */
+    size_t again; /* and before it one of this size that is given back */
+    size_t grow;  /* claims to have written so much more than it had */
+    int code;     /* at the end */
+    const char *words;
+    char *bytes;
+};
+
+static int give(struct script *s, struct gd_item *item, unsigned n)
+{
+    if (s->again && !gd_item_alloc(item, s->again))
+        return 0;
+    if (!s->alloc) {
+        item->data = s->bytes;
+        item->size = s->size;
+        if (s->bytes)
+            memset(s->bytes, (int)n + 1, s->size);
+        return 1;
+    }
+    void *room = gd_item_alloc(item, s->alloc);
+    add_one(&s->returned);
+    if (!room)
+        return gd_item_error(item, "no room: %s", gd_error_text());
+    memset(room, (int)n + 1, s->alloc);
+    item->size = s->size + s->grow;
+    return 1;
+}
+
+static int next(void *user, struct gd_item *item)
+{
+    struct script *s = user;
+    const unsigned n = atomic_load(&s->calls);
+    CHECK_LT(n, atomic_load(&s->allowed));
+    add_one(&s->calls);
+    if (s->gated)
+        until(&s->gate, 1);
+    if (n >= s->n)
+        return s->words ? gd_item_error(item, "%s", s->words) : s->code;
+    return give(s, item, n);
+}
+
+static void cancel(void *user)
+{
+    struct script *s = user;
+    add_one(&s->cancels);
+    add_one(&s->gate);
+}
+
+/* --- the monitor's side --- */
+
+struct rig {
+    struct gd__feeder *f;
+    struct script *s;
+    int wake_fd;
+    uint32_t sleep;
+    unsigned taken;
+};
+
+static void rig_open(struct rig *r, struct script *s, uint64_t queue_bytes)
+{
+    *r = (struct rig){ .s = s, .wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), .sleep = 1 };
+    const struct gd__feeder_spec spec = {
+        .source = next,
+        .source_cancel = cancel,
+        .user = s,
+        .queue_bytes = queue_bytes,
+        .arena_bytes = MIB,
+        .max_tasks = QUEUE,
+        .wake_room = QUEUE / 4 + 1,
+        .wake_fd = r->wake_fd,
+    };
+    CHECK_EQ(gd__feeder_open(&r->f, &spec), 0);
+    CHECK_EQ(gd__feeder_start(r->f), 0);
+}
+
+static void rig_close(struct rig *r)
+{
+    gd__feeder_close(&r->f);
+    CHECK(r->f == NULL);
+    close(r->wake_fd);
+}
+
+static void allow(struct rig *r, unsigned n)
+{
+    atomic_store(&r->s->allowed, n);
+    gd__feeder_allow(r->f, n);
+}
+
+/* Sleeps as the monitor does: until the source has ended, or, if that is asked for, a task is there. */
+static void await(struct rig *r, bool a_task)
+{
+    _Atomic uint32_t *sleeping = &gd__feeder_arena_header(r->f)->sleeping;
+    for (;;) {
+        atomic_store(sleeping, ++r->sleep);
+        gd__full_fence();
+        if ((a_task && gd__feeder_has_tasks(r->f)) || gd__feeder_ended(r->f))
+            break;
+        struct pollfd p = { .fd = r->wake_fd, .events = POLLIN };
+        uint64_t n;
+        CHECK_EQ(poll(&p, 1, -1), 1);
+        CHECK_EQ(read(r->wake_fd, &n, sizeof n), (ssize_t)sizeof n);
+    }
+    atomic_store(sleeping, 0);
+}
+
+static void await_end(struct rig *r)
+{
+    await(r, false);
+}
+
+static struct gd__payload take(struct rig *r)
+{
+    const struct gd__intake_entry *e;
+    struct gd__payload p;
+    await(r, true);
+    CHECK_GE(gd__feeder_next(r->f, &e), 1);
+    memcpy(&p, e->payload, sizeof p);
+    gd__feeder_taken(r->f, 1);
+    r->taken++;
+    return p;
+}
+
+static const unsigned char *bytes_of(const struct rig *r, const struct gd__payload *p)
+{
+    return p->size <= GD__INLINE_MAX ? p->bytes : (const unsigned char *)gd__feeder_arena(r->f)->base + p->offset;
+}
+
+static bool all_are(const unsigned char *bytes, size_t n, unsigned char value)
+{
+    for (size_t i = 0; i < n; i++)
+        if (bytes[i] != value)
+            return false;
+    return true;
+}
+
+static void check_result(const struct rig *r, int code, const char *words)
+{
+    const char *said;
+    CHECK_EQ(gd__feeder_result(r->f, &said), code);
+    if (words)
+        CHECK_CONTAINS(said, words);
+}
+
+/* Takes n payloads, looks at them and lets them go. */
+static void take_and_check(struct rig *r, unsigned n, size_t size)
+{
+    for (unsigned i = 0; i < n; i++) {
+        struct gd__payload p = take(r);
+        CHECK_EQ(p.size, size);
+        CHECK(all_are(bytes_of(r, &p), size, (unsigned char)r->taken));
+        gd__feeder_release(r->f, &p);
+        if (r->taken + QUEUE > atomic_load(&r->s->allowed))
+            allow(r, r->taken + QUEUE);
+    }
+}
+
+/* --- room: that no more is taken than allowed is checked in the source --- */
+
+TEST(nothing_is_taken_before_it_is_allowed)
+{
+    struct script s = { .n = 3 };
+    struct rig r;
+    rig_open(&r, &s, MIB);
+    allow(&r, QUEUE);
+    await_end(&r);
+    CHECK_EQ(gd__feeder_queued(r.f), 3);
+    check_result(&r, 0, NULL);
+    rig_close(&r);
+}
+
+TEST(a_sleeper_is_woken_for_a_quarter_of_the_queue)
+{
+    struct script s = { .n = 1000 };
+    struct rig r;
+    rig_open(&r, &s, MIB);
+    for (unsigned n = 5; n < 200; n += QUEUE / 4 + 1) {
+        allow(&r, n);
+        until(&s.calls, n);
+        while (r.taken < n)
+            (void)take(&r);
+    }
+    gd__feeder_stop(r.f);
+    await_end(&r);
+    rig_close(&r);
+}
+
+TEST(many_tasks_in_their_order_and_whole)
+{
+    enum { MANY = 200 };
+    char bytes[100];
+    struct script s = { .n = MANY, .size = sizeof bytes, .bytes = bytes };
+    struct rig r;
+    rig_open(&r, &s, MIB);
+    allow(&r, QUEUE);
+    take_and_check(&r, MANY, sizeof bytes);
+    await_end(&r);
+    check_result(&r, 0, NULL);
+    CHECK_EQ(gd__feeder_queued(r.f), 0);
+    rig_close(&r);
+}
+
+TEST(a_ring_that_wraps_is_given_in_two_parts)
+{
+    struct script s = { .n = 2 * QUEUE - 3 };
+    struct rig r;
+    const struct gd__intake_entry *e;
+    rig_open(&r, &s, MIB);
+    allow(&r, QUEUE);
+    until(&s.calls, QUEUE);
+    take_and_check(&r, QUEUE - 3, 0);
+    until(&s.calls, s.n);
+    gd__feeder_stop(r.f);
+    await_end(&r);
+    CHECK_EQ(gd__feeder_queued(r.f), QUEUE);
+    CHECK_EQ(gd__feeder_next(r.f, &e), 3);
+    gd__feeder_taken(r.f, 3);
+    CHECK_EQ(gd__feeder_next(r.f, &e), QUEUE - 3);
+    gd__feeder_taken(r.f, QUEUE - 3);
+    CHECK_EQ(gd__feeder_next(r.f, &e), 0);
+    rig_close(&r);
+}
+
+/* --- payloads --- */
+
+TEST(small_payloads_travel_in_the_entry)
+{
+    char bytes[GD__INLINE_MAX];
+    struct script s = { .n = 20, .size = sizeof bytes, .bytes = bytes };
+    struct rig r;
+    rig_open(&r, &s, 1); /* a byte limit is not theirs */
+    allow(&r, QUEUE);
+    take_and_check(&r, 20, sizeof bytes);
+    rig_close(&r);
+}
+
+TEST(bytes_at_null_are_the_sources_mistake)
+{
+    for (size_t size = 1; size <= 100; size += 99) {
+        struct script s = { .n = 2, .size = size };
+        struct rig r;
+        rig_open(&r, &s, MIB);
+        allow(&r, QUEUE);
+        await_end(&r);
+        check_result(&r, GD_E_INVALID, "NULL");
+        rig_close(&r);
+    }
+}
+
+TEST(written_in_place)
+{
+    struct script s = { .n = 50, .size = 5000, .alloc = 5000 };
+    struct rig r;
+    rig_open(&r, &s, MIB);
+    allow(&r, QUEUE);
+    take_and_check(&r, 50, 5000);
+    rig_close(&r);
+}
+
+TEST(written_in_place_and_made_shorter)
+{
+    struct script s = { .n = 50, .size = 100, .alloc = 5000 };
+    struct rig r;
+    rig_open(&r, &s, 8000); /* one of them at a time: the whole block is given back */
+    allow(&r, QUEUE);
+    take_and_check(&r, 50, 100);
+    rig_close(&r);
+}
+
+TEST(made_so_short_that_it_travels_in_the_entry)
+{
+    struct script s = { .n = 50, .size = 3, .alloc = 5000 };
+    struct rig r;
+    rig_open(&r, &s, 5000); /* would be used up by the first if it kept its block */
+    allow(&r, QUEUE);
+    take_and_check(&r, 50, 3);
+    rig_close(&r);
+}
+
+TEST(allocated_twice_the_first_is_given_back)
+{
+    struct script s = { .n = 50, .size = 100, .alloc = 100, .again = 6000 };
+    struct rig r;
+    rig_open(&r, &s, 6000);
+    allow(&r, QUEUE);
+    take_and_check(&r, 50, 100);
+    rig_close(&r);
+}
+
+TEST(more_than_was_allocated_is_the_sources_mistake)
+{
+    struct script s = { .n = 2, .size = 100, .alloc = 100, .grow = 1 };
+    struct rig r;
+    rig_open(&r, &s, MIB);
+    allow(&r, QUEUE);
+    await_end(&r);
+    CHECK_EQ(gd__feeder_queued(r.f), 0);
+    check_result(&r, GD_E_INVALID, "101 bytes");
+    rig_close(&r);
+}
+
+/* --- bytes --- */
+
+TEST(the_byte_limit_holds_the_source_back)
+{
+    static char bytes[400];
+    struct script s = { .n = 100, .size = sizeof bytes, .bytes = bytes };
+    struct gd__payload held[2];
+    struct rig r;
+    rig_open(&r, &s, 1000);
+    allow(&r, QUEUE);
+    held[0] = take(&r);
+    for (unsigned i = 1; i < s.n; i++) {
+        held[i % 2] = take(&r);
+        CHECK_EQ(gd__feeder_queued(r.f), 0); /* two are out, and there is no room for a third */
+        CHECK(all_are(bytes_of(&r, &held[i % 2]), sizeof bytes, (unsigned char)(i + 1)));
+        gd__feeder_release(r.f, &held[(i + 1) % 2]);
+        allow(&r, i + QUEUE);
+    }
+    await_end(&r);
+    check_result(&r, 0, NULL);
+    rig_close(&r);
+}
+
+TEST(a_payload_over_the_limit_passes_alone)
+{
+    static char bytes[5000];
+    struct script s = { .n = 3, .size = sizeof bytes, .bytes = bytes };
+    struct rig r;
+    rig_open(&r, &s, 1000);
+    allow(&r, QUEUE);
+    take_and_check(&r, 3, sizeof bytes);
+    await_end(&r);
+    check_result(&r, 0, NULL);
+    rig_close(&r);
+}
+
+/* RLIMIT_FSIZE is one of the limits that make the arena smaller than it was to be. */
+static void with_small_arena(size_t alloc)
+{
+    static char bytes[5 * MIB];
+    const struct rlimit small = { 16 * MIB, RLIM_INFINITY };
+    struct script s = { .n = 40, .size = sizeof bytes, .bytes = alloc ? NULL : bytes, .alloc = alloc };
+    struct rig r;
+    CHECK_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+    rig_open(&r, &s, (uint64_t)1 << 30);
+    CHECK_LE(gd__feeder_arena(r.f)->size, 16 * MIB);
+    allow(&r, QUEUE);
+    struct gd__payload first = take(&r), second = take(&r); /* and a third fits, but no fourth */
+    until(&s.calls, 4);
+    gd__feeder_release(r.f, &first);
+    gd__feeder_release(r.f, &second);
+    allow(&r, 2 + QUEUE);
+    take_and_check(&r, 38, sizeof bytes);
+    await_end(&r);
+    check_result(&r, 0, NULL);
+    rig_close(&r);
+}
+
+TEST(a_small_arena_is_waited_for)
+{
+    with_small_arena(0);
+}
+
+TEST(a_small_arena_is_waited_for_in_place)
+{
+    with_small_arena(5 * MIB);
+}
+
+TEST(what_can_never_fit_is_an_error)
+{
+    const struct rlimit small = { 16 * MIB, RLIM_INFINITY };
+    struct script s = { .n = 1, .size = 64 * MIB, .alloc = 64 * MIB };
+    struct rig r;
+    CHECK_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+    rig_open(&r, &s, (uint64_t)1 << 30);
+    allow(&r, QUEUE);
+    await_end(&r);
+    check_result(&r, GD_E_SOURCE, "no room: ");
+    rig_close(&r);
+}
+
+/* --- ends --- */
+
+TEST(the_end_is_told_to_a_sleeping_monitor)
+{
+    struct script s = { .n = 0, .gated = true };
+    struct rig r;
+    rig_open(&r, &s, MIB);
+    allow(&r, QUEUE);
+    until(&s.calls, 1);
+    add_one(&s.gate);
+    await(&r, true);
+    CHECK(gd__feeder_ended(r.f));
+    check_result(&r, 0, NULL);
+    rig_close(&r);
+}
+
+TEST(the_words_of_a_failure)
+{
+    struct script s = { .n = 1, .words = "the disk is gone" };
+    struct rig r;
+    rig_open(&r, &s, MIB);
+    allow(&r, QUEUE);
+    await_end(&r);
+    CHECK_EQ(gd__feeder_queued(r.f), 1); /* what came before stays */
+    check_result(&r, GD_E_SOURCE, "the disk is gone");
+    rig_close(&r);
+}
+
+TEST(a_failure_without_words)
+{
+    const int codes[] = { -1, GD_E_SHUTDOWN, -12345 };
+    for (int i = 0; i < 3; i++) {
+        struct script s = { .n = 1, .code = codes[i] };
+        struct rig r;
+        rig_open(&r, &s, MIB);
+        allow(&r, QUEUE);
+        await_end(&r);
+        check_result(&r, codes[i], "gd_item_error");
+        rig_close(&r);
+    }
+}
+
+TEST(stopped_while_it_waits_for_room)
+{
+    struct script s = { .n = 1000 };
+    struct rig r;
+    rig_open(&r, &s, MIB);
+    allow(&r, 2);
+    until(&s.calls, 2);
+    gd__feeder_stop(r.f);
+    gd__feeder_stop(r.f);
+    await_end(&r);
+    CHECK_EQ(gd__feeder_queued(r.f), 2);
+    CHECK_LE(atomic_load(&s.cancels), 1);
+    check_result(&r, 0, NULL);
+    rig_close(&r);
+}
+
+TEST(stopped_before_it_was_allowed_anything)
+{
+    struct script s = { .n = 1000 };
+    struct rig r;
+    rig_open(&r, &s, MIB);
+    gd__feeder_stop(r.f);
+    await_end(&r);
+    CHECK_EQ(atomic_load(&s.calls), 0);
+    rig_close(&r);
+}
+
+TEST(stopped_in_a_source_that_blocks)
+{
+    struct script s = { .n = 1000, .gated = true };
+    struct rig r;
+    rig_open(&r, &s, MIB);
+    allow(&r, QUEUE);
+    until(&s.calls, 1);
+    gd__feeder_stop(r.f);
+    await_end(&r);
+    CHECK_EQ(atomic_load(&s.cancels), 1);
+    CHECK_EQ(gd__feeder_queued(r.f), 1); /* it was given, so it is to be reported */
+    rig_close(&r);
+}
+
+TEST(a_large_task_that_comes_after_the_stop_is_not_lost)
+{
+    static char bytes[400];
+    struct script s = { .n = 1000, .size = sizeof bytes, .bytes = bytes, .gated = true };
+    struct rig r;
+    rig_open(&r, &s, 1000);
+    allow(&r, QUEUE);
+    until(&s.calls, 1);
+    gd__feeder_stop(r.f);
+    struct gd__payload p = take(&r);
+    CHECK_EQ(p.size, sizeof bytes);
+    CHECK(all_are(bytes_of(&r, &p), sizeof bytes, 1));
+    await_end(&r);
+    CHECK_EQ(atomic_load(&s.calls), 1);
+    rig_close(&r);
+}
+
+TEST(a_task_that_waits_for_bytes_when_stopped_is_not_lost)
+{
+    static char bytes[800];
+    struct script s = { .n = 1000, .size = sizeof bytes, .bytes = bytes };
+    struct rig r;
+    rig_open(&r, &s, 1000);
+    allow(&r, QUEUE);
+    (void)take(&r);
+    until(&s.calls, 2);
+    gd__feeder_stop(r.f);
+    (void)take(&r);
+    await_end(&r);
+    CHECK_EQ(r.taken, atomic_load(&s.calls));
+    CHECK_EQ(gd__feeder_queued(r.f), 0);
+    rig_close(&r);
+}
+
+TEST(stopped_while_it_allocates)
+{
+    struct script s = { .n = 1000, .size = 800, .alloc = 800 };
+    struct rig r;
+    rig_open(&r, &s, 1000);
+    allow(&r, QUEUE);
+    (void)take(&r);
+    until(&s.calls, 2);
+    gd__feeder_stop(r.f);
+    await_end(&r);
+    CHECK_EQ(atomic_load(&s.returned), 2);
+    CHECK_EQ(gd__feeder_queued(r.f), 0);
+    check_result(&r, GD_E_SOURCE, "shut down");
+    rig_close(&r);
+}
+
+/* --- left to itself --- */
+
+TEST(a_source_that_does_not_return_is_left_to_itself)
+{
+    struct script s = { .n = 5, .size = 100, .alloc = 100, .gated = true };
+    struct rig r;
+    rig_open(&r, &s, MIB);
+    allow(&r, QUEUE);
+    until(&s.calls, 1);
+    CHECK(!gd__feeder_ended(r.f));
+    rig_close(&r); /* the eventfd that it would ring is closed as well */
+    add_one(&s.gate);
+    until(&s.returned,
+          5); /* it goes on in memory that is still there; a sanitizer sees whether it is freed at the end */
+}
+
+TEST(an_abandoned_feeder_that_was_stopped_gives_no_memory)
+{
+    struct script s = { .n = 5, .size = 100, .alloc = 100, .gated = true };
+    struct rig r;
+    rig_open(&r, &s, MIB);
+    allow(&r, QUEUE);
+    until(&s.calls, 1);
+    gd__feeder_stop(r.f); /* whose cancel opens the gate: whether it has ended by now is anybody's guess */
+    rig_close(&r);
+    until(&s.returned, 1);
+    CHECK_EQ(atomic_load(&s.calls), 1);
+}
+
+TEST(never_started)
+{
+    struct script s = { .n = 5 };
+    struct gd__feeder *f;
+    const int wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    const struct gd__feeder_spec spec = {
+        .source = next, .user = &s, .queue_bytes = 1, .max_tasks = 1, .wake_room = 1, .wake_fd = wake_fd
+    };
+    CHECK_EQ(gd__feeder_open(&f, &spec), 0);
+    CHECK(gd__feeder_ended(f));
+    gd__feeder_stop(f);
+    gd__feeder_close(&f);
+    gd__feeder_close(&f);
+    CHECK_EQ(atomic_load(&s.calls), 0);
+    close(wake_fd);
+}
+
+/* --- what is left behind --- */
+
+static unsigned count_open(unsigned *passed_on)
+{
+    unsigned n = 0;
+    *passed_on = 0;
+    for (int fd = 3; fd < 256; fd++) {
+        const int flags = fcntl(fd, F_GETFD);
+        n += flags >= 0;
+        *passed_on += flags >= 0 && !(flags & FD_CLOEXEC);
+    }
+    return n;
+}
+
+TEST(its_descriptors_are_not_passed_on)
+{
+    struct script s = { .n = 0 };
+    struct rig r;
+    unsigned before, during, after;
+    const unsigned n = count_open(&before);
+    rig_open(&r, &s, MIB);
+    CHECK_EQ(count_open(&during), n + 3); /* the test's eventfd, a copy of it, the arena */
+    CHECK_EQ(during, before);
+    gd__feeder_stop(r.f);
+    await_end(&r);
+    rig_close(&r);
+    CHECK_EQ(count_open(&after), n);
+}
+
+TEST(every_failure_of_opening_leaves_nothing)
+{
+    struct script s = { .n = 0 };
+    const int wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    const struct gd__feeder_spec spec = {
+        .source = next, .user = &s, .queue_bytes = 1, .max_tasks = 4, .wake_room = 1, .wake_fd = wake_fd
+    };
+    unsigned unused, failures = 0;
+    const unsigned n = count_open(&unused);
+    bool done = false;
+    for (unsigned long nth = 1; !done; nth++) {
+        struct gd__feeder *f = NULL;
+        gd__fault_begin(nth);
+        int rc = gd__feeder_open(&f, &spec);
+        if (rc == 0)
+            rc = gd__feeder_start(f);
+        done = gd__fault_count() < nth;
+        gd__fault_begin(0);
+        failures += rc < 0;
+        if (rc == 0) {
+            struct rig r = { .f = f, .s = &s, .wake_fd = wake_fd, .sleep = 1 };
+            gd__feeder_stop(f);
+            await_end(&r);
+        }
+        gd__feeder_close(&f);
+    }
+    CHECK_GE(failures, 6);
+    CHECK_EQ(count_open(&unused), n);
+    close(wake_fd);
+}
+
+TEST_MAIN()
