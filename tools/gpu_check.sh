@@ -25,7 +25,9 @@ step setup meson setup "$build" --buildtype=release -Dcuda=enabled
 step build ninja -C "$build"
 LINES_SHOWN=60 step tests tools/test.sh "$build"
 for size in 1 16 64 256; do
-    step "cuda_${size}MiB" "$build/examples/example_cuda" $((size < 64 ? 400 : 60)) "$size"
+    for unpinned in "" -u; do
+        LINES_SHOWN=2 step "cuda_${size}MiB$unpinned" "$build/examples/example_cuda" $unpinned $((size < 64 ? 400 : 60)) "$size"
+    done
 done
 LINES_SHOWN=40 step bench timeout 240 python3 bench/run.py "$build" --rounds "${ROUNDS:-3}"
 printf '\n%d steps failed\n' "$failed"
