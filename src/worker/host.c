@@ -160,10 +160,10 @@ static void single_loop(struct gd_worker *w)
         struct gd__entry *e = gd__entry_at(w, position);
         open_entry(w, e, position);
         if (now_ns == 0)
-            now_ns = gd__now_ns();
+            now_ns = gd__ticks_now(&w->clock);
         begin(w, position, position + 1, now_ns);
         process_one(w, e, now_ns);
-        e->end_ns = now_ns = gd__now_ns();
+        e->end_ns = now_ns = gd__ticks_now(&w->clock);
         gd__record_put(w, e->result.kind, e, &e->result);
         w->head = position + 1;
         if (!LIKELY(e->result.kind != GD__R_DEVICE_LOST))
@@ -484,6 +484,7 @@ _Noreturn void gd__host_run(struct gd_worker *w)
     uint32_t batch = w->port.config.batch_size;
     w->batch_size = batch < 1 ? 1 : batch < UINT16_MAX ? batch : UINT16_MAX;
     gd__result_init(&w->own, w);
+    gd__ticks_init(&w->clock);
     set_up(w);
     if (w->own.kind != GD__R_SUCCESS)
         leave_after_setup(w);

@@ -18,6 +18,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/ticks.h"
 #include "shm/channel.h"
 
 /* What a worker process exits with. 0: in good order. */
@@ -97,7 +98,8 @@ struct gd_worker {
     struct gd_worker_ops ops;
     struct gd_result own; /* the words of setup and cleanup */
     void *user;
-    int lifeline; /* the boot socket: end of file when the dispatcher is gone */
+    struct gd__ticks clock; /* the main thread's */
+    int lifeline;           /* the boot socket: end of file when the dispatcher is gone */
 
     struct gd__entry *entries; /* by position & entry_mask; positions head .. port.next - 1 are in use */
     uint64_t entry_mask;

@@ -559,7 +559,7 @@ TEST(stopped_while_it_allocates)
 
 TEST(a_source_that_does_not_return_is_left_to_itself)
 {
-    struct script s = { .n = 5, .size = 100, .alloc = 100, .gated = true };
+    static struct script s = { .n = 5, .size = 100, .alloc = 100, .gated = true };
     struct rig r;
     rig_open(&r, &s, MIB);
     allow(&r, QUEUE);
@@ -573,7 +573,7 @@ TEST(a_source_that_does_not_return_is_left_to_itself)
 
 TEST(an_abandoned_feeder_that_was_stopped_gives_no_memory)
 {
-    struct script s = { .n = 5, .size = 100, .alloc = 100, .gated = true };
+    static struct script s = { .n = 5, .size = 100, .alloc = 100, .gated = true };
     struct rig r;
     rig_open(&r, &s, MIB);
     allow(&r, QUEUE);

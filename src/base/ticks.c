@@ -1,0 +1,90 @@
+/* See ticks.h. The counter is believed only if the processor says that it is invariant, and only as long as the clock
+ * agrees.
+ */
+#include "base/ticks.h"
+
+#include <string.h>
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
+#define SYNC_NS  GD__NS_PER_MS
+#define LEARN_NS (50 * GD__NS_PER_US) /* an interval shorter than this says little about speed */
+#define FASTEST  (UINT64_C(1) << 32)  /* one nanosecond a count: slower counters are not worth it */
+enum { STRAYED_MOST = 5, CLOSE_COUNTS = 4000 };
+#define MOST_PASSED (UINT64_C(1) << 31) /* so that the product in gd__ticks_now() fits */
+
+static bool is_invariant(void)
+{
+#if defined(__x86_64__)
+    unsigned a, b, c, d = 0;
+    return __get_cpuid(0x80000007u, &a, &b, &c, &d) && (d & (1u << 8));
+#else
+    return false;
+#endif
+}
+
+/* Between the two readings this thread may lose the processor, which makes them worthless together: then again. */
+static void read_both(uint64_t *count, uint64_t *clock_ns)
+{
+    for (int tries = 0; tries < 3; tries++) {
+        *count = gd__ticks_count();
+        *clock_ns = gd__now_ns();
+        if (gd__ticks_count() - *count < CLOSE_COUNTS)
+            break;
+    }
+}
+
+void gd__ticks_init(struct gd__ticks *t)
+{
+    memset(t, 0, sizeof *t);
+    t->usable = is_invariant();
+    read_both(&t->base_count, &t->base_ns);
+    t->last_ns = t->base_ns;
+}
+
+/* What the counter would have said against what the clock says: within a percent. */
+static bool agrees(const struct gd__ticks *t, uint64_t ns_per_count)
+{
+    const uint64_t a = t->ns_per_count, b = ns_per_count;
+    return a == 0 || (a > b ? a - b : b - a) < a / 100;
+}
+
+uint64_t gd__ticks_read(struct gd__ticks *t)
+{
+    uint64_t count = 0, clock_ns = 0;
+    read_both(&count, &clock_ns);
+    return gd__ticks_sync(t, count, clock_ns);
+}
+
+/* Takes over the speed just measured. If it is not the one before, either was an accident; many in a row are not. */
+static void learn(struct gd__ticks *t, uint64_t speed)
+{
+    const bool possible = speed > 0 && speed <= FASTEST;
+    t->strayed = agrees(t, speed) ? 0 : t->strayed + 1;
+    t->usable = possible && t->strayed < STRAYED_MOST;
+    t->ns_per_count = speed;
+}
+
+uint64_t gd__ticks_sync(struct gd__ticks *t, uint64_t count, uint64_t clock_ns)
+{
+    const uint64_t passed_ns = clock_ns - t->base_ns, passed = count - t->base_count;
+    const bool tells =
+        passed_ns >= LEARN_NS && passed_ns < 4 * GD__NS_PER_S && passed > 0 && passed < UINT64_C(1) << 40;
+    t->last_ns = clock_ns > t->last_ns ? clock_ns : t->last_ns;
+    if (!t->usable)
+        return t->last_ns;
+    if (tells)
+        learn(t, (uint64_t)(((unsigned __int128)passed_ns << 32) / passed));
+    const bool known = t->usable && t->ns_per_count > 0;
+    const uint64_t limit = known ? (SYNC_NS << 32) / t->ns_per_count : 0;
+    t->limit = limit < MOST_PASSED ? limit : MOST_PASSED;
+    if (!t->usable)
+        t->limit = 0;
+    if (known || !t->usable || passed_ns >= LEARN_NS) { /* else go on waiting until the interval tells something */
+        t->base_ns = clock_ns;
+        t->base_count = count;
+    }
+    return t->last_ns;
+}
