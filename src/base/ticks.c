@@ -10,9 +10,9 @@
 #endif
 
 #define SYNC_NS  GD__NS_PER_MS
-#define LEARN_NS (50 * GD__NS_PER_US) /* an interval shorter than this says little about speed */
-#define FASTEST  (UINT64_C(1) << 32)  /* one nanosecond a count: slower counters are not worth it */
-enum { STRAYED_MOST = 5, CLOSE_COUNTS = 4000 };
+#define LEARN_NS (500 * GD__NS_PER_US) /* an interval shorter than this says little about speed */
+#define FASTEST  (UINT64_C(1) << 32)   /* one nanosecond a count: slower counters are not worth it */
+enum { CAUTION = 1024, STRAYED_MOST = 5, CLOSE_COUNTS = 500 };
 #define MOST_PASSED (UINT64_C(1) << 31) /* so that the product in gd__ticks_now() fits */
 
 static bool is_invariant(void)
@@ -26,14 +26,15 @@ static bool is_invariant(void)
 }
 
 /* Between the two readings this thread may lose the processor, which makes them worthless together: then again. */
-static void read_both(uint64_t *count, uint64_t *clock_ns)
+static bool read_both(uint64_t *count, uint64_t *clock_ns)
 {
     for (int tries = 0; tries < 3; tries++) {
         *count = gd__ticks_count();
         *clock_ns = gd__now_ns();
         if (gd__ticks_count() - *count < CLOSE_COUNTS)
-            break;
+            return true;
     }
+    return false;
 }
 
 void gd__ticks_init(struct gd__ticks *t)
@@ -54,8 +55,9 @@ static bool agrees(const struct gd__ticks *t, uint64_t ns_per_count)
 uint64_t gd__ticks_read(struct gd__ticks *t)
 {
     uint64_t count = 0, clock_ns = 0;
-    read_both(&count, &clock_ns);
-    return gd__ticks_sync(t, count, clock_ns);
+    if (read_both(&count, &clock_ns))
+        return gd__ticks_sync(t, count, clock_ns);
+    return t->last_ns = clock_ns > t->last_ns ? clock_ns : t->last_ns;
 }
 
 /* Takes over the speed just measured. If it is not the one before, either was an accident; many in a row are not. */
@@ -65,6 +67,7 @@ static void learn(struct gd__ticks *t, uint64_t speed)
     t->strayed = agrees(t, speed) ? 0 : t->strayed + 1;
     t->usable = possible && t->strayed < STRAYED_MOST;
     t->ns_per_count = speed;
+    t->cautious = speed - speed / CAUTION;
 }
 
 uint64_t gd__ticks_sync(struct gd__ticks *t, uint64_t count, uint64_t clock_ns)

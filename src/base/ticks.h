@@ -24,6 +24,7 @@ struct gd__ticks {
     uint64_t base_ns, base_count; /* a reading of both */
     uint64_t limit;               /* counts after which the clock is read again; 0: always */
     uint64_t ns_per_count;        /* times 2^32; 0: not known yet */
+    uint64_t cautious;            /* a little less, so that readings are rather late than in the future */
     uint64_t last_ns;
     unsigned strayed; /* how often in a row */
     bool usable;
@@ -51,7 +52,7 @@ static inline uint64_t gd__ticks_now(struct gd__ticks *t)
     const uint64_t count = gd__ticks_count(), passed = count - t->base_count;
     if (__builtin_expect(passed >= t->limit, 0))
         return gd__ticks_read(t);
-    const uint64_t ns = t->base_ns + (passed * t->ns_per_count >> 32);
+    const uint64_t ns = t->base_ns + (passed * t->cautious >> 32);
     t->last_ns = ns > t->last_ns ? ns : t->last_ns;
     return t->last_ns;
 }

@@ -355,6 +355,14 @@ uint64_t gd__sched_deadline(const struct gd__sched *s)
     return t ? t->at_ns : GD__NEVER;
 }
 
+bool gd__sched_has_idle(const struct gd__sched *s)
+{
+    uint64_t idle = 0;
+    for (unsigned k = 0; k < s->n_words; k++)
+        idle |= s->idle[k];
+    return idle != 0;
+}
+
 bool gd__sched_finished(const struct gd__sched *s)
 {
     return s->source_ended && s->outstanding == 0 && s->n_alive == 0;

@@ -239,6 +239,7 @@ static inline uint64_t gd__sched_allowed(const struct gd__sched *s)
 {
     return s->allowed;
 }
+bool gd__sched_has_idle(const struct gd__sched *s); /* a worker is ready and has nothing */
 /* The task at the head of w's window, or NULL. */
 const struct gd__task *gd__sched_head(const struct gd__sched *s, unsigned w);
 /* The task at a position of w's window, or NULL if it is not there. */

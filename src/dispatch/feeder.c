@@ -429,6 +429,13 @@ void gd__feeder_allow(struct gd__feeder *f, uint64_t allowed)
     wake_feeder(f);
 }
 
+void gd__feeder_nudge(struct gd__feeder *f)
+{
+    const bool room = f->told != atomic_load_explicit(&f->tail, memory_order_relaxed);
+    if (room && atomic_load_explicit(&f->sleeping, memory_order_relaxed) == WAITS_FOR_ROOM)
+        wake_feeder(f);
+}
+
 void gd__feeder_stop(struct gd__feeder *f)
 {
     if (atomic_exchange_explicit(&f->stop, 1, memory_order_acq_rel))

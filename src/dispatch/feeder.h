@@ -59,6 +59,9 @@ void gd__feeder_release(struct gd__feeder *f, const struct gd__payload *p);
  * small part of the queue, what is left of it keeps the workers busy meanwhile. */
 void gd__feeder_allow(struct gd__feeder *f, uint64_t allowed);
 
+/* Wakes it for a single one: a worker is idle and there is nothing to give it. */
+void gd__feeder_nudge(struct gd__feeder *f);
+
 /* Takes no more; a source that is blocked is asked to return. Once or often. */
 void gd__feeder_stop(struct gd__feeder *f);
 

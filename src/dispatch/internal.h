@@ -33,7 +33,7 @@ struct gd__seat {
     bool spawn_failed; /* told to the scheduler from the loop, since effects may not call back */
     bool broken;       /* it broke the protocol: read no more */
     bool told_to_stop;
-    unsigned said;     /* a bit for each kind of record that comes once in a process's life */
+    unsigned said; /* a bit for each kind of record that comes once in a process's life */
     struct gd__channel channel;
     struct gd__child child;
     int lifeline;       /* our end of the boot socket */

@@ -151,6 +151,8 @@ static bool something_is_there(const struct gd_dispatcher *d)
 
 static void sleep_until_rung(struct gd_dispatcher *d, uint64_t *looked_at)
 {
+    if (gd__sched_has_idle(&d->sched))
+        gd__feeder_nudge(d->feeder);
     _Atomic uint32_t *sleeping = &gd__feeder_arena_header(d->feeder)->sleeping;
     uint64_t until = gd__sched_deadline(&d->sched);
     if (!d->source_over && d->feeder_deadline < until)

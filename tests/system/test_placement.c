@@ -243,4 +243,35 @@ TEST(a_worker_that_comes_back_keeps_its_chunk)
     world_close(&w);
 }
 
+static void open_when_eight_are_left(struct world *w, const struct gd_report *r)
+{
+    (void)r;
+    if (w->n_finals == w->n_orders - 8)
+        world_gate_open(w->page, 2);
+}
+
+/* The first eight are for worker 0, which is blocked, and fill the queue but for one place: through that one the other
+ * worker must be fed, a task at a time. */
+static int first_eight_to_0(void *user, uint64_t task_id, uint64_t weight, unsigned n_workers)
+{
+    (void)user, (void)weight, (void)n_workers;
+    return task_id >= 8;
+}
+
+TEST(an_idle_worker_is_fed_through_a_queue_that_another_fills)
+{
+    struct world w;
+    world_open(&w, 2);
+    w.o.queue_size = 8;
+    w.o.placement = GD_PLACE_CUSTOM;
+    w.o.place = first_eight_to_0;
+    w.on_final = open_when_eight_are_left;
+    world_add_many(&w, 8, (struct world_order){ .what = W_ECHO, .gate = 2 });
+    world_add_many(&w, 50, (struct world_order){ .what = W_ECHO });
+    CHECK_EQ(world_run(&w), 0);
+    for (unsigned i = 0; i < w.n_orders; i++)
+        CHECK_EQ(w.finals[i].worker_id, i >= 8);
+    world_close(&w);
+}
+
 WORLD_MAIN()
