@@ -74,6 +74,7 @@ static void call_failed(struct gd_dispatcher *d, struct gd_report *r, const stru
         d->o.on_timeout(d->o.user, r);
     else if (d->o.on_error)
         d->o.on_error(d->o.user, r);
+    r->error = NULL;
     gd__free(words);
 }
 

@@ -4,6 +4,7 @@
  * scheduler is told, which hands its tasks on; both rings are thrown away with their memory. A ring is never repaired.
  */
 #include <errno.h>
+#include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -72,8 +73,7 @@ static int make_environment(struct environment *e, const struct gd_dispatcher *d
     snprintf(e->own[2], VARIABLE_MAX, "CUDA_DEVICE_ORDER=PCI_BUS_ID");
     snprintf(e->own[3], VARIABLE_MAX, "GPU_DISPATCH_WORKER_ID=%d", gd__worker_id(d, i));
     snprintf(e->own[4], VARIABLE_MAX, "GPU_DISPATCH_GPU_ID=%d", d->copy.gpu_ids[i]);
-    snprintf(e->own[5], VARIABLE_MAX, "GPU_DISPATCH_SEED=%llu",
-             (unsigned long long)(d->o.base_seed + (uint64_t)d->copy.gpu_ids[i]));
+    snprintf(e->own[5], VARIABLE_MAX, "GPU_DISPATCH_SEED=%" PRIu64, d->o.base_seed + (uint64_t)d->copy.gpu_ids[i]);
     e->list = gd__calloc(N_OWN_VARIABLES + n_user + count_strings(environ) + 1, sizeof *e->list);
     if (!e->list)
         return gd__error(GD_E_NO_MEMORY, "no memory for a worker's environment");

@@ -156,11 +156,10 @@ uint64_t gd__channel_take_back(struct gd__channel *c, uint64_t keep)
     return c->task_tail;
 }
 
-int gd__channel_bad_tail(const struct gd__channel *c, uint64_t tail)
+void gd__channel_bad_tail(const struct gd__channel *c, uint64_t tail)
 {
-    return gd__error(GD_E_PROTOCOL,
-                     "the result ring's tail is %" PRIu64 ", with %" PRIu64 " read and room for %" PRIu64, tail,
-                     c->result_head, c->result_capacity);
+    gd__error(GD_E_PROTOCOL, "the result ring's tail is %" PRIu64 ", with %" PRIu64 " read and room for %" PRIu64, tail,
+              c->result_head, c->result_capacity);
 }
 
 int gd__channel_far_bytes(const struct gd__channel *c, const struct gd__result_slot *record, const void **bytes,

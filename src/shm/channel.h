@@ -78,7 +78,7 @@ static inline void gd__channel_publish(struct gd__channel *c)
 uint64_t gd__channel_take_back(struct gd__channel *c, uint64_t keep);
 
 /* The two rarer parts of next: 1 or GD_E_PROTOCOL. */
-int gd__channel_bad_tail(const struct gd__channel *c, uint64_t tail);
+void gd__channel_bad_tail(const struct gd__channel *c, uint64_t tail);
 int gd__channel_far_bytes(const struct gd__channel *c, const struct gd__result_slot *record, const void **bytes,
                           uint64_t *size);
 
@@ -92,13 +92,15 @@ static inline int gd__channel_next(struct gd__channel *c, struct gd__result_slot
         uint64_t tail = atomic_load_explicit(&c->in->tail, memory_order_acquire); /* pairs with commit's release */
         if (tail == c->result_head)
             return 0;
-        if (__builtin_expect(tail - c->result_head > c->result_capacity, 0)) /* one that went back is far ahead too */
-            return gd__channel_bad_tail(c, tail);
+        if (__builtin_expect(tail - c->result_head > c->result_capacity, 0)) { /* one that went back is far ahead too */
+            gd__channel_bad_tail(c, tail);
+            return GD_E_PROTOCOL;
+        }
         c->result_tail = tail;
     }
     gd__will_read(&c->result_slots[(c->result_head + GD__AHEAD) & c->result_mask]);
     memcpy(out, &c->result_slots[c->result_head & c->result_mask], sizeof *out);
-    __asm__ volatile("" ::: "memory"); /* what is checked below is the copy, not the worker's memory read again */
+    atomic_signal_fence(memory_order_seq_cst); /* from here on the copy is looked at, the worker's memory never again */
     if (__builtin_expect((unsigned)out->kind - 1u < GD__R_KINDS - 1u && out->inline_size <= GD__INLINE_MAX, 1)) {
         *bytes = out->bytes;
         *size = out->inline_size;

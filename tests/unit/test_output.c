@@ -384,7 +384,8 @@ TEST(tail_of_one_endless_line_is_its_end)
 
     open_rig(-1);
     memset(text, 'x', sizeof text);
-    memcpy(text + sizeof text - 4, "end\n", 4);
+    for (size_t i = 0; i < 4; i++)
+        text[sizeof text - 4 + i] = "end\n"[i];
     say_bytes(text, sizeof text);
     turn();
     const char *lines = last_lines(3);

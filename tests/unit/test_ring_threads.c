@@ -168,7 +168,7 @@ static void take_back_some(void)
 
 static uint64_t take_results(void)
 {
-    struct gd__result_slot out;
+    struct gd__result_slot out = { 0 };
     const void *bytes;
     uint64_t size, n = 0;
     int code;

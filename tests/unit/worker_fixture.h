@@ -139,7 +139,7 @@ TEST_UNUSED static void keep_record(const void *bytes)
 {
     free(f->bytes);
     f->bytes = malloc(f->size + 1);
-    CHECK(f->bytes != NULL);
+    CHECK(f->bytes != NULL && bytes != NULL);
     memcpy(f->bytes, bytes, f->size);
     f->bytes[f->size] = 0;
     if (!f->hold_bytes)
@@ -172,7 +172,7 @@ TEST_UNUSED static bool await_record(void)
 /* The kind of the next record; 0: the worker has ended. */
 TEST_UNUSED static int next(void)
 {
-    const void *bytes;
+    const void *bytes = NULL;
     int got;
     while ((got = gd__channel_next(&f->c, &f->record, &bytes, &f->size)) == 0) {
         if (!await_record()) {
