@@ -172,7 +172,10 @@ struct gd_options {
     /* the callbacks; on_success is required */
     void *user;
     gd_source_fn *source;
-    void (*source_cancel)(void *user); /* from the run's thread: make a blocked source return */
+    /* From the run's thread: make a blocked source return. One that has not returned stop_grace_ms after a shutdown
+     * (a moment after an abort) is left to itself: the run returns, user must stay valid until the source does, and
+     * what it gives then is dropped. */
+    void (*source_cancel)(void *user);
     void (*on_success)(void *user, const struct gd_report *report);
     void (*on_error)(void *user, const struct gd_report *report);
     void (*on_timeout)(void *user, const struct gd_report *report); /* NULL: on_error gets timeouts too */

@@ -135,8 +135,8 @@ void *gd_worker_user(const struct gd_worker *w);
 /* The words of a setup or cleanup failure. Returns GD_E_FAILED, to be returned. */
 int gd_worker_error(struct gd_worker *w, const char *format, ...) GD_PRINTF(2, 3);
 
-/* True once the task (or batch) being processed has passed its time limit or the run is being ended: stop and
- * return gd_result_cancelled(). What does not return within the grace period is killed. */
+/* True once the task (or batch) being processed has passed its time limit: stop and return gd_result_cancelled(). What
+ * does not return within the grace period is killed. (A shutdown lets running tasks finish: it does not ask.) */
 bool gd_task_cancelled(const struct gd_worker *w);
 
 /* The part of the payload arena that is worth pinning: payloads lie in it first. *base is page aligned and mapped

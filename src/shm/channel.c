@@ -184,7 +184,11 @@ void gd__channel_done(struct gd__channel *c, uint64_t consumed, uint64_t release
 {
     atomic_store_explicit(&c->out->released, released, memory_order_release);
     atomic_store_explicit(&c->out->consumed, consumed, memory_order_release); /* pairs with port.c's look for room */
-    gd__channel_wake(c);
+    gd__full_fence();                                                         /* pairs with the one in port.c's sleep */
+    const uint32_t sleep = atomic_load_explicit(&c->in->sleeping, memory_order_relaxed);
+    /* One that sleeps for want of a task has no use for room, and would be woken twice. */
+    if (sleep != 0 && atomic_load_explicit(&c->in->wants_room, memory_order_relaxed) != 0)
+        gd__channel_ring(c, sleep);
 }
 
 void gd__channel_cancel(struct gd__channel *c, uint64_t below)

@@ -150,6 +150,7 @@ struct gd__result_header {
     _Atomic uint64_t loading;  /* load has been entered for positions below it; 0 without load() */
     _Atomic uint64_t start_ns; /* when position started - 1 was started */
     alignas(GD__LINE) _Atomic uint32_t sleeping; /* not 0: the worker sleeps on its bell */
+    _Atomic uint32_t wants_room;                 /* 1: for room for results, not for a task */
 };
 _Static_assert(sizeof(struct gd__result_header) <= GD__PAGE, "result header fits its page");
 

@@ -189,13 +189,14 @@ static bool spin_until(struct gd__port *p, ready_fn *ready, uint64_t was)
     return false;
 }
 
-static void sleep_until(struct gd__port *p, ready_fn *ready, uint64_t was)
+static void sleep_until(struct gd__port *p, ready_fn *ready, uint64_t was, bool for_room)
 {
     if (ready(p, was))
         return;
     gd__port_flush(p);
     if (spin_until(p, ready, was))
         return;
+    atomic_store_explicit(&p->out->wants_room, for_room, memory_order_relaxed); /* before `sleeping`: same fence */
     for (;;) {
         const uint32_t heard = atomic_load_explicit(&p->in->bell, memory_order_acquire); /* pairs with ring's release */
         p->sleep = gd__next_sleep(p->sleep);
@@ -221,7 +222,7 @@ static bool has_task_or_stop(struct gd__port *p, uint64_t was)
 
 int gd__port_wait(struct gd__port *p)
 {
-    sleep_until(p, has_task_or_stop, 0);
+    sleep_until(p, has_task_or_stop, 0, false);
     if (gd__port_poll(p)) /* after the look at stop: what was published before it counts */
         return 1;
     gd__port_flush(p);
@@ -237,7 +238,7 @@ static bool has_room(struct gd__port *p, uint64_t was)
 
 void gd__port_wait_room(struct gd__port *p)
 {
-    sleep_until(p, has_room, 0);
+    sleep_until(p, has_room, 0, true);
 }
 
 static bool has_released(struct gd__port *p, uint64_t was)
@@ -247,6 +248,6 @@ static bool has_released(struct gd__port *p, uint64_t was)
 
 uint64_t gd__port_wait_released(struct gd__port *p, uint64_t was)
 {
-    sleep_until(p, has_released, was);
+    sleep_until(p, has_released, was, true);
     return atomic_load_explicit(&p->in->released, memory_order_acquire);
 }

@@ -117,9 +117,9 @@ static int source(void *user, struct gd_item *item)
     struct chaos *c = user;
     if (c->taken == c->tasks)
         return 0;
-    /* No further than the kills that were made allow. */
+    /* No further than the kills that were made allow, and not to the end before the last. */
     pthread_mutex_lock(&c->lock);
-    while (c->killed < c->kills && c->taken * c->kills > (c->killed + 8) * c->tasks)
+    while (c->killed < c->kills && (c->taken + 1 == c->tasks || c->taken * c->kills > (c->killed + 8) * c->tasks))
         pthread_cond_wait(&c->changed, &c->lock);
     pthread_mutex_unlock(&c->lock);
     const size_t words = words_of(c, c->taken);

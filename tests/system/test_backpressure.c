@@ -1,5 +1,7 @@
 /* Backpressure: the source is never further ahead than queue_size tasks and queue_bytes bytes; memory stays flat. */
+#include <stdlib.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include "support/test.h"
 #include "support/world.h"
@@ -182,6 +184,30 @@ TEST_WITHIN(120, a_million_items_in_constant_memory)
     CHECK_LE(f.rss_late, f.rss_early + 4096);
     if (TEST_SLOWDOWN == 1)
         CHECK_LE(f.rss_late, 64 * 1024);
+    world_close(&w);
+}
+
+static long peak_mib(void)
+{
+    struct rusage u;
+    CHECK_EQ(getrusage(RUSAGE_SELF, &u), 0);
+    return u.ru_maxrss / 1024;
+}
+
+TEST(a_large_queue_costs_nothing_until_it_is_used)
+{
+    struct world w;
+    if (getenv("MALLOC_PERTURB_")) { /* with it the C library itself writes to all that it gives */
+        unsetenv("MALLOC_PERTURB_");
+        execl("/proc/self/exe", "again", "a_large_queue_costs_nothing_until_it_is_used", (char *)NULL);
+    }
+    world_open(&w, 2);
+    w.o.queue_size = 10 * 1000 * 1000; /* at some 100 bytes each */
+    world_add_many(&w, 100, (struct world_order){ .what = W_ECHO });
+    const long before = peak_mib();
+    CHECK_EQ(world_run(&w), 0);
+    CHECK_LT(peak_mib() - before, 300); /* a sanitizer keeps books of what it allocates */
+    CHECK_EQ(world_callbacks(&w, 'S'), 100);
     world_close(&w);
 }
 

@@ -483,12 +483,12 @@ TEST(stopped_while_it_waits_for_room)
     struct script s = { .n = 1000 };
     struct rig r;
     rig_open(&r, &s, MIB);
-    allow(&r, 2);
-    until(&s.calls, 2);
+    allow(&r, 3);
+    until(&s.calls, 3);
     gd__feeder_stop(r.f);
     gd__feeder_stop(r.f);
     await_end(&r);
-    CHECK_EQ(gd__feeder_queued(r.f), 2);
+    CHECK_EQ(gd__feeder_queued(r.f), 3);
     CHECK_LE(atomic_load(&s.cancels), 1);
     check_result(&r, 0, NULL);
     rig_close(&r);
@@ -550,6 +550,25 @@ TEST(a_task_that_waits_for_bytes_when_stopped_is_not_lost)
     await_end(&r);
     CHECK_EQ(r.taken, atomic_load(&s.calls));
     CHECK_EQ(gd__feeder_queued(r.f), 0);
+    rig_close(&r);
+}
+
+TEST(nor_is_one_that_finds_no_room_at_all_then)
+{
+    static char bytes[5 * MIB];
+    const struct rlimit small = { 16 * MIB, RLIM_INFINITY };
+    struct script s = { .n = 1000, .size = sizeof bytes, .bytes = bytes };
+    struct rig r;
+    CHECK_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+    rig_open(&r, &s, (uint64_t)1 << 30);
+    allow(&r, QUEUE);
+    for (int i = 0; i < 3; i++)
+        CHECK_EQ(take(&r).size, sizeof bytes);
+    until(&s.calls, 4);
+    gd__feeder_stop(r.f);
+    CHECK_EQ(take(&r).size, 0); /* without its payload */
+    await_end(&r);
+    check_result(&r, 0, NULL);
     rig_close(&r);
 }
 
