@@ -40,7 +40,7 @@ static uint64_t choose_spin(const struct gd_dispatcher *d)
 {
     if (d->o.spin_us >= 0)
         return (uint64_t)d->o.spin_us * GD__NS_PER_US;
-    return d->n_workers + 1 <= usable_cpus() ? SPIN_NS : 0;
+    return d->crowded ? 0 : SPIN_NS;
 }
 
 /* Slots in a worker's ring: room for two batches and for what keeps it busy, no more than can ever be waiting. */
@@ -136,6 +136,7 @@ int gd_dispatcher_open(struct gd_dispatcher **out, const struct gd_options *o)
     int rc = gd__options_copy(d, o);
     if (rc == 0) {
         d->window = choose_window(d);
+        d->crowded = d->n_workers + 1 > usable_cpus();
         d->spin_ns = choose_spin(d);
         rc = open_parts(d);
     }

@@ -67,6 +67,7 @@ struct gd_dispatcher {
     unsigned spawn_failures; /* not yet told */
     unsigned window;         /* slots in a task ring */
     uint64_t spin_ns;
+    bool crowded; /* more processes than processors */
     uint64_t now;
     uint32_t sleep_number;
 

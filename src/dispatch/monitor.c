@@ -211,7 +211,7 @@ void gd__monitor_run(struct gd_dispatcher *d)
             break;
         if (moved)
             moved_at = d->now;
-        const bool give_way = d->spin_ns == 0 && !moved && !gave_way;
+        const bool give_way = d->crowded && !moved && !gave_way;
         gave_way = give_way || (gave_way && !moved);
         if (moved || give_way || d->now - moved_at < d->spin_ns) {
             if (d->now - looked_at >= LOOK_EVERY_NS)
