@@ -265,7 +265,10 @@ static void payload(void)
         const char *label;
         size_t size;
         uint64_t n, warm;
-    } cases[] = { { "1MB", 1000000, 3000, 1500 }, { "100MB", 100000000, 60, 25 }, { "1GB", 1000000000, 12, 6 } };
+        unsigned queue;
+    } cases[] = { { "1MB", 1000000, 6000, 3000, 32 },
+                  { "100MB", 100000000, 60, 25, 2 },
+                  { "1GB", 1000000000, 12, 6, 2 } };
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
         const size_t size = cases[c].size;
         char *bytes = malloc(size);
@@ -279,9 +282,8 @@ static void payload(void)
                 const struct order order = { .work = GIVE_BYTES, .size = size };
                 prepare(&r, 1, cases[c].n, out ? (const void *)&order : bytes, out ? sizeof order : size);
                 r.warm = cases[c].warm;
-                r.o.queue_size = 2;
-                r.o.queue_bytes = 4 * size;
-                r.o.window = 2;
+                r.o.queue_size = r.o.window = cases[c].queue;
+                r.o.queue_bytes = 2 * cases[c].queue * size;
                 go(&r);
                 v[i] = (double)(r.n - r.warm) * (double)size / (double)(r.last - r.warm_at);
             }

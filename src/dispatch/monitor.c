@@ -12,7 +12,7 @@
 
 #define LOOK_EVERY_NS   (500 * GD__NS_PER_US)
 #define ABORT_FEEDER_NS (200 * GD__NS_PER_MS)
-enum { INTAKE_MOST = 4096, BACKLOG_ENOUGH = 256, HAND_OUT_MOST = 16 };
+enum { INTAKE_MOST = 4096, BACKLOG_ENOUGH = 2048 };
 
 static void relax(void)
 {
@@ -47,19 +47,6 @@ static bool take_new_tasks(struct gd_dispatcher *d)
     }
     gd__feeder_taken(d->feeder, n);
     return n > 0;
-}
-
-/* Takes tasks and hands them out, a few at a time: they are handed on while the cache still holds them. */
-static bool hand_out(struct gd_dispatcher *d)
-{
-    bool any = false;
-    unsigned n = 0;
-    gd__sched_pump(&d->sched, d->now);
-    while (n++ < HAND_OUT_MOST && take_new_tasks(d)) {
-        gd__sched_pump(&d->sched, d->now);
-        any = true;
-    }
-    return any;
 }
 
 static bool take_results(struct gd_dispatcher *d)
@@ -185,7 +172,8 @@ static bool go_round(struct gd_dispatcher *d)
     fire_timers(d);
     check_source(d);
     d->now = gd__now_ns();
-    moved |= hand_out(d);
+    moved |= take_new_tasks(d);
+    gd__sched_pump(&d->sched, d->now);
     gd__feeder_allow(d->feeder, gd__sched_allowed(&d->sched));
     gd__stats_publish(d, false);
     return moved;
