@@ -147,7 +147,6 @@ struct gd__sched_worker {
     bool wants_start; /* waits for its turn to set up */
     bool solo;        /* the window holds one suspect: add nothing */
     bool no_steal;    /* everything it has is claimed, as of its last result */
-    bool stop_sent;
     int gpu_id;
     unsigned device;      /* the first worker on the same GPU */
     unsigned lost_in_row; /* kept in that one: device losses since the last success */

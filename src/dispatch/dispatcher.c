@@ -106,7 +106,6 @@ static int open_eventfd(int *fd)
 static int open_parts(struct gd_dispatcher *d)
 {
     int rc = open_eventfd(&d->wake_fd);
-    atomic_store(&d->wake_ready, rc == 0);
     if (rc == 0 && d->o.handle_signals)
         rc = open_eventfd(&d->signal_fd);
     if (rc == 0)

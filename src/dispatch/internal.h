@@ -75,8 +75,7 @@ struct gd_dispatcher {
     int signal_token;
     unsigned signals_seen;
     struct gd__watch wake_watch, signal_watch;
-    _Atomic int request;    /* enum gd__request */
-    _Atomic int wake_ready; /* wake_fd may be written to */
+    _Atomic int request; /* enum gd__request */
 
     uint64_t feeder_deadline; /* after it, a source that does not return is left to itself */
     bool source_over;

@@ -112,7 +112,6 @@ static int open_channel(struct gd_dispatcher *d, struct gd__seat *seat)
             .batch_size = d->o.batch_size,
             .io_threads = d->o.io_threads,
             .load_ahead = d->o.load_ahead,
-            .nice_cpu = -1,
         },
         .args = d->o.setup_args,
         .result_bytes = RESULT_ADDRESS_SPACE,

@@ -126,7 +126,6 @@ struct gd__worker_config { /* set once, before the worker starts */
     uint32_t batch_size;
     uint32_t io_threads;
     uint32_t load_ahead;
-    int64_t nice_cpu; /* reserved: -1 */
 };
 
 struct gd__task_header {

@@ -58,7 +58,6 @@ TEST_UNUSED static void prepare(void)
         .batch_size = 1,
         .io_threads = 1,
         .load_ahead = 2,
-        .nice_cpu = -1,
     };
     f->spec.result_bytes = 1 << 20;
     f->arena_used = GD__PAGE;
