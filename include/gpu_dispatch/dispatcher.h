@@ -19,9 +19,9 @@
  *
  * Threads: gd_run() and gd_dispatcher_run() block; every on_... callback runs
  * on the thread that called them. The source runs on a thread of the library's,
- * one call at a time. gd_dispatcher_shutdown(), _abort(), _stats() and
- * _worker_stats() may be called from any thread and from callbacks. Several
- * dispatchers may run at once in one process, each on its own thread.
+ * one call at a time, with all signals blocked (what it starts inherits that). gd_dispatcher_shutdown(), _abort(),
+ * _stats() and _worker_stats() may be called from any thread and from callbacks. Several dispatchers may run at once in
+ * one process, each on its own thread.
  */
 #ifndef GPU_DISPATCH_DISPATCHER_H
 #define GPU_DISPATCH_DISPATCHER_H

@@ -310,7 +310,7 @@ void gd__cancel_waiting(struct gd__sched *s)
 
 void gd__sched_shutdown(struct gd__sched *s, uint64_t now)
 {
-    if (s->stopping)
+    if (s->stopping || s->workers_stopped) /* everything was done before: there is nothing to cut short */
         return;
     s->stopping = true;
     s->end = GD__END_SHUTDOWN;
@@ -322,7 +322,7 @@ void gd__sched_shutdown(struct gd__sched *s, uint64_t now)
 
 void gd__sched_abort(struct gd__sched *s, uint64_t now)
 {
-    if (!s->stopping)
+    if (!s->stopping && !s->workers_stopped)
         s->end = GD__END_SHUTDOWN;
     s->stopping = true;
     gd__heap_disarm(&s->heap, &s->stop_timer);

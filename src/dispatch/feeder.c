@@ -248,7 +248,7 @@ static void publish(struct gd__feeder *f, const struct gd__payload *p, uint64_t 
 static int take_one(struct gd__feeder *f)
 {
     struct gd_item item = { .reserved = { f } };
-    struct gd__payload p;
+    struct gd__payload p = { 0 }; /* all of it goes to the worker */
     f->words[0] = '\0';
     int rc = f->spec.source(f->spec.user, &item);
     if (rc > 0) {

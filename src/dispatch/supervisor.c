@@ -21,7 +21,9 @@
 #include "gpu/visible.h"
 #include "worker/host.h"
 
-#define RESULT_ADDRESS_SPACE (UINT64_C(1) << 36) /* per worker; sparse: costs nothing until it is touched */
+/* For results: per worker, but not more than a part of what there is for all. Sparse: costs nothing until touched. */
+#define RESULT_ADDRESS_SPACE     (UINT64_C(1) << 36)
+#define RESULT_ADDRESS_SPACE_ALL (UINT64_C(1) << 45)
 enum { LAST_LINES = 10, DEATH_WORDS = GD__TAIL_BYTES + 1024 };
 
 static struct gd__seat *seat_of(void *ctx, unsigned w)
@@ -114,7 +116,9 @@ static int open_channel(struct gd_dispatcher *d, struct gd__seat *seat)
             .load_ahead = d->o.load_ahead,
         },
         .args = d->o.setup_args,
-        .result_bytes = RESULT_ADDRESS_SPACE,
+        .result_bytes = RESULT_ADDRESS_SPACE_ALL / d->n_workers < RESULT_ADDRESS_SPACE
+                            ? RESULT_ADDRESS_SPACE_ALL / d->n_workers
+                            : RESULT_ADDRESS_SPACE,
     };
     return gd__channel_open(&seat->channel, &spec);
 }

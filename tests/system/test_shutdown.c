@@ -128,6 +128,21 @@ TEST(while_cleanup_blocks)
     world_close(&w);
 }
 
+TEST(when_everything_is_done_there_is_nothing_to_cut_short)
+{
+    struct world w;
+    world_open(&w, 2);
+    w.setup = (struct world_setup){ .cleanup_gate = 5 };
+    world_add_many(&w, 10, (struct world_order){ .what = W_ECHO });
+    world_launch(&w);
+    world_await(w.page, WC_CLEANUPS, 1); /* the natural end has begun */
+    gd_dispatcher_shutdown(w.d);
+    world_gate_open(w.page, 5);
+    CHECK_EQ(world_join(&w), 0);
+    CHECK_EQ(world_callbacks(&w, 'S'), 10);
+    world_close(&w);
+}
+
 TEST(before_the_run)
 {
     struct world w;
