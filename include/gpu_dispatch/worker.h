@@ -160,6 +160,9 @@ int gd_result_error(struct gd_result *r, const char *format, ...) GD_PRINTF(2, 3
 int gd_result_error_final(struct gd_result *r, const char *format, ...) GD_PRINTF(2, 3); /* do not retry */
 int gd_result_out_of_memory(struct gd_result *r, const char *format, ...) GD_PRINTF(2, 3);
 int gd_result_device_lost(struct gd_result *r, const char *format, ...) GD_PRINTF(2, 3); /* this process is replaced */
+/* A failure with data: like gd_result_alloc(), but what is written there reaches on_error, beside the words. Return
+ * GD_E_FAILED from process then. */
+void *gd_result_alloc_failed(struct gd_result *r, size_t size, const char *format, ...) GD_PRINTF(3, 4);
 int gd_result_cancelled(struct gd_result *r); /* I saw gd_task_cancelled() and stopped */
 
 #if defined(__GNUC__)

@@ -1,4 +1,5 @@
-/* What the scheduler's files share: sched.c (tasks and events), pool.c (workers), place.c (who gets what). */
+/* What the scheduler's files share: sched.c (tasks and events), pool.c (workers), attempt.c (results), place.c (who
+ * gets what). */
 #ifndef GD_CORE_INTERNAL_H
 #define GD_CORE_INTERNAL_H
 
@@ -30,6 +31,11 @@ static inline uint64_t gd__window_length(const struct gd__sched_worker *w)
 {
     return w->tail - w->head;
 }
+/* What is at a position of its window. */
+static inline uint32_t gd__window_at(const struct gd__sched *s, const struct gd__sched_worker *w, uint64_t position)
+{
+    return w->window[position & s->window_mask];
+}
 static inline void gd__bit_set(uint64_t *set, unsigned i)
 {
     set[i / 64] |= UINT64_C(1) << (i % 64);
@@ -53,10 +59,24 @@ void gd__check_done(struct gd__sched *s, uint64_t now);
 
 /* pool.c */
 void gd__pool_start(struct gd__sched *s, uint64_t now);
-void gd__pool_stop(struct gd__sched *s, uint64_t now);  /* every worker: those with nothing to do, at once */
-void gd__pool_abort(struct gd__sched *s, uint64_t now); /* kill them all */
+void gd__pool_stop(struct gd__sched *s, uint64_t now);      /* every worker: those with nothing to do, at once */
+void gd__pool_abort(struct gd__sched *s, uint64_t now);     /* kill them all */
+void gd__pool_end_tasks(struct gd__sched *s, uint64_t now); /* kill those that still have a task */
 void gd__pool_timer(struct gd__sched *s, uint64_t now, unsigned w);
 void gd__window_changed(struct gd__sched *s, unsigned w, uint64_t old_length);
+void gd__worker_set_state(struct gd__sched *s, uint64_t now, unsigned w, unsigned state);
+void gd__worker_arm(struct gd__sched *s, unsigned w, uint64_t at);
+void gd__worker_kill(struct gd__sched *s, uint64_t now, unsigned w, enum gd__kill_reason reason);
+void gd__worker_stop(struct gd__sched *s, uint64_t now, unsigned w, uint64_t grace);
+void gd__device_lost(struct gd__sched *s, uint64_t now, unsigned w); /* w's result said so */
+
+/* attempt.c */
+/* How many tasks of w's window, from its head on, may have caused that death. */
+uint64_t gd__count_blamed(const struct gd__sched_worker *w, const struct gd__death *d);
+void gd__window_reclaim(struct gd__sched *s, uint64_t now, unsigned w, uint64_t blamed, const struct gd__outcome *o);
+void gd__count_for_worker(struct gd__sched_worker *w, enum gd_failure failure);
+/* The result of the task at head. */
+int gd__attempt_ended(struct gd__sched *s, uint64_t now, unsigned w, const struct gd__outcome *o, unsigned safe_batch);
 
 /* place.c */
 void gd__place_new(struct gd__sched *s, uint64_t now, uint32_t slot);   /* a task from the source */

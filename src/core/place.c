@@ -24,8 +24,9 @@ void gd__update_target(struct gd__sched *s, unsigned i)
     const uint64_t b = unit(s, w);
     const uint64_t most = s->config.window_max / b * b;
     const uint64_t ahead = w->mean_ns == 0 ? 0 : WINDOW_NS / w->mean_ns;
-    const uint64_t wanted =
-        s->config.window > 0 ? gd__max64(s->config.window, b) : gd__max64(2 * b + ahead, s->config.window_min);
+    const uint64_t wanted = s->config.start_gap_ns > 0 ? b
+                            : s->config.window > 0     ? gd__max64(s->config.window, b)
+                                                       : gd__max64(2 * b + ahead, s->config.window_min);
     w->target = gd__min64(wanted, most);
     w->burst = w->mean_ns == 0 ? 1 : gd__min64(SHARE_NS / w->mean_ns, w->target / 2);
     w->target_mean = w->mean_ns;
@@ -167,6 +168,18 @@ static void hand(struct gd__sched *s, uint64_t now, unsigned i, uint32_t slot, u
     s->fx->assign(s->ctx, i, t, t->attempt + 1);
 }
 
+/* With a gap between starts: whether the next may go now. */
+static bool may_start(struct gd__sched *s, uint64_t now)
+{
+    if (s->config.start_gap_ns == 0)
+        return true;
+    if (now < s->next_start) {
+        s->hold_until = gd__min64(s->hold_until, s->next_start);
+        return false;
+    }
+    return true;
+}
+
 static bool hand_solo(struct gd__sched *s, uint64_t now, unsigned i)
 {
     struct gd__sched_worker *w = &s->workers[i];
@@ -219,6 +232,8 @@ static void give(struct gd__sched *s, uint64_t now, unsigned i)
 {
     struct gd__sched_worker *w = &s->workers[i];
     const uint64_t length = gd__window_length(w);
+    if (!may_start(s, now))
+        return;
     if (!hand_solo(s, now, i)) {
         if (w->placed.count > 0)
             hand_from(s, now, i, &w->placed);
@@ -227,6 +242,7 @@ static void give(struct gd__sched *s, uint64_t now, unsigned i)
     }
     if (gd__window_length(w) == length)
         return;
+    s->next_start = now + s->config.start_gap_ns;
     gd__window_changed(s, i, length);
     s->fx->publish(s->ctx, i);
 }

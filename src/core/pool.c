@@ -68,7 +68,20 @@ static void no_worker_left(struct gd__sched *s)
     gd__cancel_waiting(s);
 }
 
-static void set_state(struct gd__sched *s, uint64_t now, unsigned i, unsigned state)
+/* Says so once, if the last worker of a device is out for a reason that is not the end of the run. */
+static void check_device(struct gd__sched *s, unsigned i)
+{
+    const unsigned device = s->workers[i].device;
+    if (s->workers[device].device_out || s->stopping || s->workers_stopped)
+        return;
+    for (unsigned k = device; k < s->config.n_workers && s->workers[k].device == device; k++)
+        if (!is_terminal(s->workers[k].state))
+            return;
+    s->workers[device].device_out = true;
+    s->fx->device_out(s->ctx, i, NULL);
+}
+
+void gd__worker_set_state(struct gd__sched *s, uint64_t now, unsigned i, unsigned state)
 {
     struct gd__sched_worker *w = &s->workers[i];
     const unsigned old = w->state;
@@ -79,6 +92,7 @@ static void set_state(struct gd__sched *s, uint64_t now, unsigned i, unsigned st
     if (is_terminal(state)) {
         s->n_alive--;
         gd__place_release(s, i);
+        check_device(s, i);
         if (s->n_alive == 0)
             no_worker_left(s);
     }
@@ -86,26 +100,26 @@ static void set_state(struct gd__sched *s, uint64_t now, unsigned i, unsigned st
         start_next_in_line(s, now);
 }
 
-static void arm(struct gd__sched *s, unsigned i, uint64_t at)
+void gd__worker_arm(struct gd__sched *s, unsigned i, uint64_t at)
 {
     gd__heap_arm(&s->heap, &s->workers[i].timer, at);
 }
 
-static void kill_worker(struct gd__sched *s, uint64_t now, unsigned i, enum gd__kill_reason reason)
+void gd__worker_kill(struct gd__sched *s, uint64_t now, unsigned i, enum gd__kill_reason reason)
 {
     struct gd__sched_worker *w = &s->workers[i];
     if (w->state == GD_WORKER_KILLING)
         return;
     w->kill_reason = (uint8_t)reason;
-    set_state(s, now, i, GD_WORKER_KILLING);
-    arm(s, i, now + s->config.kill_wait_ns);
+    gd__worker_set_state(s, now, i, GD_WORKER_KILLING);
+    gd__worker_arm(s, i, now + s->config.kill_wait_ns);
     s->fx->kill(s->ctx, i);
 }
 
-static void stop_worker(struct gd__sched *s, uint64_t now, unsigned i, uint64_t grace)
+void gd__worker_stop(struct gd__sched *s, uint64_t now, unsigned i, uint64_t grace)
 {
-    set_state(s, now, i, GD_WORKER_STOPPING);
-    arm(s, i, now + grace);
+    gd__worker_set_state(s, now, i, GD_WORKER_STOPPING);
+    gd__worker_arm(s, i, now + grace);
     s->fx->stop(s->ctx, i);
 }
 
@@ -119,9 +133,9 @@ static void start_worker(struct gd__sched *s, uint64_t now, unsigned i)
     w->productive = w->solo = w->no_steal = false;
     w->head = w->tail = w->cancel_below = w->run_position = 0;
     w->batch_left = 0;
-    set_state(s, now, i, GD_WORKER_STARTING);
+    gd__worker_set_state(s, now, i, GD_WORKER_STARTING);
     if (s->config.setup_timeout_ns > 0)
-        arm(s, i, now + s->config.setup_timeout_ns);
+        gd__worker_arm(s, i, now + s->config.setup_timeout_ns);
     s->fx->spawn(s->ctx, i);
 }
 
@@ -143,55 +157,6 @@ void gd__window_changed(struct gd__sched *s, unsigned i, uint64_t old_length)
     gd__update_hunger(s, i);
 }
 
-/* What was at position, out of the window. */
-static uint32_t slot_at(const struct gd__sched *s, const struct gd__sched_worker *w, uint64_t position)
-{
-    return w->window[position & s->window_mask];
-}
-
-/* Empties a window whose process is gone. The last `blamed` arguments say how many tasks from head on are to blame;
- * going backwards and putting each in front keeps their order. */
-static void reclaim_window(struct gd__sched *s, uint64_t now, unsigned i, uint64_t blamed, const struct gd__outcome *o)
-{
-    struct gd__sched_worker *w = &s->workers[i];
-    const uint64_t head = w->head, tail = w->tail;
-    const uint64_t old_length = gd__window_length(w);
-    const bool cancelled = s->stopping;
-    /* One left of a batch that was asked to stop is not thereby the one that took too long. */
-    const bool guilty = blamed == 1 && !(o->failure == GD_FAILURE_TIMEOUT && w->cancel_batch);
-    w->head = tail;
-    gd__window_changed(s, i, old_length);
-    for (uint64_t p = tail; p > head; p--) {
-        const uint32_t slot = slot_at(s, w, p - 1);
-        struct gd__task *t = &s->tasks[slot];
-        const bool started = p - 1 - head < blamed;
-        t->attempt += started;
-        if (started && guilty) {
-            if (o->failure == GD_FAILURE_TIMEOUT)
-                gd__task_final(s, slot, o);
-            else
-                gd__task_crashed(s, now, slot, o);
-        } else if (cancelled) {
-            gd__task_cancel(s, slot);
-        } else {
-            s->counts.retried += started;
-            t->solo |= started;
-            gd__place_again(s, now, slot);
-        }
-    }
-}
-
-static uint64_t count_blamed(const struct gd__sched_worker *w, const struct gd__death *d)
-{
-    const uint64_t length = gd__window_length(w);
-    uint64_t below = gd__max64(d->started, d->loading);
-    if (w->kill_reason == GD__KILL_TIMEOUT && below > w->head)
-        below = w->cancel_below; /* the deadline was that of the first, or its batch; what came after it is innocent */
-    if (w->kill_reason == GD__KILL_DEVICE_LOST || w->kill_reason == GD__KILL_ENDING || below <= w->head)
-        return 0;
-    return gd__min64(below - w->head, length);
-}
-
 /* --- handlers --- */
 
 static int on_ready(struct gd__sched *s, unsigned i, const struct event_data *e)
@@ -199,7 +164,7 @@ static int on_ready(struct gd__sched *s, unsigned i, const struct event_data *e)
     struct gd__sched_worker *w = &s->workers[i];
     w->setup_tries = 0;
     gd__heap_disarm(&s->heap, &w->timer);
-    set_state(s, e->now, i, GD_WORKER_IDLE);
+    gd__worker_set_state(s, e->now, i, GD_WORKER_IDLE);
     return 0;
 }
 
@@ -215,7 +180,7 @@ static int on_setup_failed(struct gd__sched *s, unsigned i, const struct event_d
     if (!s->workers[i].given_up)
         count_setup_failure(s, i, e->words);
     if (s->workers[i].state == GD_WORKER_STARTING)
-        stop_worker(s, e->now, i, s->config.cancel_grace_ns);
+        gd__worker_stop(s, e->now, i, s->config.cancel_grace_ns);
     return 0;
 }
 
@@ -225,136 +190,49 @@ static int on_ignored(struct gd__sched *s, unsigned i, const struct event_data *
     return 0;
 }
 
-/* Keeps the mean length of its tasks; how many it is handed follows once that has moved by a quarter. */
-static void note_duration(struct gd__sched *s, unsigned i, const struct gd__task *t, const struct gd__outcome *o)
+static int on_result(struct gd__sched *s, unsigned i, const struct event_data *e)
 {
-    struct gd__sched_worker *w = &s->workers[i];
-    const uint64_t ns = o->end_ns > o->start_ns ? o->end_ns - o->start_ns : 0;
-    if (w->batch_left > 0) { /* the rest of a batch: its time has been counted */
-        w->batch_left--;
-        return;
+    return gd__attempt_ended(s, e->now, i, e->outcome, e->safe_batch);
+}
+
+/* --- devices --- */
+
+static void set_aside(struct gd__sched *s, uint64_t now, unsigned device, const char *words)
+{
+    if (!s->workers[device].device_out && !s->stopping && !s->workers_stopped) {
+        s->workers[device].device_out = true;
+        s->fx->device_out(s->ctx, device, words);
     }
-    w->batch_left = t->batch - 1u;
-    w->last_ns = ns;
-    w->busy_ns += ns;
-    const uint64_t per_task = (t->batch == 1 ? ns : ns / t->batch) + 1;
-    w->mean_ns = w->mean_ns == 0 ? per_task : (7 * w->mean_ns + per_task) / 8;
-    const uint64_t moved = w->mean_ns > w->target_mean ? w->mean_ns - w->target_mean : w->target_mean - w->mean_ns;
-    if (moved > w->target_mean / 4)
-        gd__update_target(s, i);
-}
-
-static void count_for_worker(struct gd__sched_worker *w, enum gd_failure failure)
-{
-    if (failure == GD_FAILURE_TIMEOUT)
-        w->timeouts++;
-    else
-        w->failed++;
-}
-
-/* A device that loses itself twice without doing anything in between is taken out of use with all its workers. */
-static void device_lost(struct gd__sched *s, uint64_t now, unsigned i)
-{
-    const unsigned device = s->workers[i].device;
-    const bool set_aside = ++s->workers[device].lost_in_row >= DEVICE_LOST_LIMIT;
-    for (unsigned k = device; k < s->config.n_workers && s->workers[k].device == device; k++) {
+    unsigned end = device; /* all of them first: the end of one may be the turn of another to start */
+    for (; end < s->config.n_workers && s->workers[end].device == device; end++) {
+        s->workers[end].given_up = true;
+        s->workers[end].wants_start = false;
+    }
+    for (unsigned k = device; k < end; k++) {
         struct gd__sched_worker *w = &s->workers[k];
-        const bool running = w->state == GD_WORKER_IDLE || w->state == GD_WORKER_CANCELLING;
-        if (set_aside)
-            w->given_up = true;
-        if (set_aside && (w->state == GD_WORKER_OFF || w->state == GD_WORKER_RESTING)) {
+        if (w->state == GD_WORKER_OFF || w->state == GD_WORKER_RESTING) {
             gd__heap_disarm(&s->heap, &w->timer);
-            w->wants_start = false;
-            set_state(s, now, k, GD_WORKER_FAILED);
-        } else if (k == i || (set_aside && (running || w->state == GD_WORKER_STARTING))) {
-            kill_worker(s, now, k, GD__KILL_DEVICE_LOST);
+            gd__worker_set_state(s, now, k, GD_WORKER_FAILED);
+        } else if (takes_tasks(w->state) || w->state == GD_WORKER_STARTING) {
+            gd__worker_kill(s, now, k, GD__KILL_DEVICE_LOST);
         }
     }
 }
 
-/* A failure that came after the task was asked to stop is its time-out; of a batch, nobody knows whose. */
-static void end_cancelled(struct gd__sched *s, uint64_t now, unsigned i, uint32_t slot, struct gd__outcome o)
+/* A device that loses itself twice without doing anything in between is taken out of use with all its workers. */
+void gd__device_lost(struct gd__sched *s, uint64_t now, unsigned i)
 {
-    struct gd__task *t = &s->tasks[slot];
-    if (s->workers[i].cancel_batch && !s->stopping) {
-        t->solo = true;
-        s->counts.retried++;
-        gd__place_again(s, now, slot);
-        return;
-    }
-    o.failure = GD_FAILURE_TIMEOUT;
-    s->workers[i].timeouts++;
-    gd__task_final(s, slot, &o);
-}
-
-static void end_well(struct gd__sched *s, unsigned i, uint32_t slot, const struct gd__outcome *o)
-{
-    s->workers[i].completed++;
-    s->workers[s->workers[i].device].lost_in_row = 0;
-    gd__task_final(s, slot, o);
-}
-
-static void end_badly(struct gd__sched *s, uint64_t now, unsigned i, uint32_t slot, struct gd__outcome o)
-{
-    if (o.failure == GD_FAILURE_CANCELLED && !s->stopping) {
-        o.failure = GD_FAILURE_ERROR; /* nobody asked it to stop */
-        o.final = true;
-    }
-    count_for_worker(&s->workers[i], o.failure);
-    if (o.failure == GD_FAILURE_DEVICE_LOST)
-        gd__task_crashed(s, now, slot, &o);
+    const unsigned device = s->workers[i].device;
+    if (++s->workers[device].lost_in_row >= DEVICE_LOST_LIMIT)
+        set_aside(s, now, device, "its workers lost it twice in a row");
     else
-        gd__task_retry(s, now, slot, &o);
+        gd__worker_kill(s, now, i, GD__KILL_DEVICE_LOST);
 }
 
-static void after_result(struct gd__sched *s, uint64_t now, unsigned i)
+void gd__sched_device_failed(struct gd__sched *s, uint64_t now, unsigned w, const char *words)
 {
-    struct gd__sched_worker *w = &s->workers[i];
-    if (w->state == GD_WORKER_CANCELLING && w->head >= w->cancel_below) {
-        set_state(s, now, i, GD_WORKER_IDLE);
-        gd__heap_disarm(&s->heap, &w->timer);
-        if (gd__window_length(w) > 0)
-            arm(s, i, now + s->config.task_timeout_ns);
-    }
-    if (s->stopping && w->state == GD_WORKER_IDLE && gd__window_length(w) == 0)
-        stop_worker(s, now, i, s->config.stop_grace_ns);
-    if (s->outstanding == 0)
-        gd__check_done(s, now);
-}
-
-static int on_result(struct gd__sched *s, unsigned i, const struct event_data *e)
-{
-    struct gd__sched_worker *w = &s->workers[i];
-    const uint64_t length = gd__window_length(w);
-    if (length == 0)
-        return GD_E_PROTOCOL;
-    const uint32_t slot = slot_at(s, w, w->head);
-    struct gd__task *t = &s->tasks[slot];
-    __builtin_prefetch(&s->tasks[slot_at(s, w, w->head + 4)]); /* a stale one there is in range too */
-    const bool cancelled = w->head < w->cancel_below;
-    const enum gd_failure failure = e->outcome->failure;
-    note_duration(s, i, t, e->outcome);
-    t->attempt++;
-    w->head++;
-    w->head_since = e->now;
-    w->solo = w->no_steal = false;
-    w->productive = w->productive || failure != GD_FAILURE_DEVICE_LOST;
-    if (e->safe_batch > 0 && e->safe_batch < w->batch_limit) {
-        w->batch_limit = e->safe_batch;
-        gd__update_target(s, i);
-    }
-    gd__window_changed(s, i, length);
-    if (failure == GD_FAILURE_NONE)
-        end_well(s, i, slot, e->outcome);
-    else if (cancelled && failure != GD_FAILURE_DEVICE_LOST)
-        end_cancelled(s, e->now, i, slot, *e->outcome);
-    else
-        end_badly(s, e->now, i, slot, *e->outcome);
-    if (failure == GD_FAILURE_DEVICE_LOST && w->state != GD_WORKER_KILLING)
-        device_lost(s, e->now, i);
-    else
-        after_result(s, e->now, i);
-    return 0;
+    set_aside(s, now, s->workers[w].device, words);
+    gd__check_done(s, now);
 }
 
 /* --- death --- */
@@ -373,11 +251,11 @@ static void start_again(struct gd__sched *s, uint64_t now, unsigned i)
     const uint64_t delay = restart_delay(s, w->setup_tries + w->deaths_in_row);
     w->restarts++;
     s->counts.restarts++;
-    set_state(s, now, i, GD_WORKER_RESTING);
+    gd__worker_set_state(s, now, i, GD_WORKER_RESTING);
     if (delay == 0)
         start_worker(s, now, i);
     else
-        arm(s, i, now + delay);
+        gd__worker_arm(s, i, now + delay);
 }
 
 /* Decides whether a worker whose process died before its time gets another. */
@@ -393,11 +271,11 @@ static void replace(struct gd__sched *s, uint64_t now, unsigned i, bool in_setup
         w->given_up = w->given_up || ++w->deaths_in_row >= s->config.death_limit;
     }
     const bool out = w->given_up || setup_over;
-    s->fx->worker_died(s->ctx, i, words, out);
     if (setup_over && !w->given_up)
-        count_setup_failure(s, i, words);
+        count_setup_failure(s, i, words); /* first: it says more */
+    s->fx->worker_died(s->ctx, i, words, out);
     if (out)
-        set_state(s, now, i, GD_WORKER_FAILED);
+        gd__worker_set_state(s, now, i, GD_WORKER_FAILED);
     else
         start_again(s, now, i);
 }
@@ -420,21 +298,21 @@ static void bury(struct gd__sched *s, uint64_t now, unsigned i, const struct gd_
         .bytes = timeout ? NULL : d->words,
         .size = timeout || !d->words ? 0 : strlen(d->words),
     };
-    const uint64_t blamed = count_blamed(w, d);
+    const uint64_t blamed = gd__count_blamed(w, d);
     gd__heap_disarm(&s->heap, &w->timer);
     if (!expected)
         s->counts.crashes++;
     if (blamed == 1)
-        count_for_worker(w, o.failure);
+        gd__count_for_worker(w, o.failure);
     if (last_state == GD_WORKER_LOST)
         w->given_up = true;
-    set_state(s, now, i, GD_WORKER_RESTING); /* so that nothing is handed to it meanwhile */
-    reclaim_window(s, now, i, blamed, &o);
+    gd__worker_set_state(s, now, i, GD_WORKER_RESTING); /* so that nothing is handed to it meanwhile */
+    gd__window_reclaim(s, now, i, blamed, &o);
     if (last_state == GD_WORKER_LOST) {
         s->fx->worker_died(s->ctx, i, d->words, true);
-        set_state(s, now, i, GD_WORKER_LOST);
+        gd__worker_set_state(s, now, i, GD_WORKER_LOST);
     } else if (expected || s->stopping || s->workers_stopped) {
-        set_state(s, now, i, w->given_up ? GD_WORKER_FAILED : GD_WORKER_FINISHED);
+        gd__worker_set_state(s, now, i, w->given_up ? GD_WORKER_FAILED : GD_WORKER_FINISHED);
     } else {
         replace(s, now, i, in_setup, d->words);
     }
@@ -490,33 +368,33 @@ static int on_deadline(struct gd__sched *s, unsigned i, const struct event_data 
         return 0;
     const uint64_t deadline = head_deadline(s, e->now, i);
     if (deadline > e->now) {
-        arm(s, i, deadline);
+        gd__worker_arm(s, i, deadline);
         return 0;
     }
-    const uint16_t batch = s->tasks[slot_at(s, w, w->head)].batch;
+    const uint16_t batch = s->tasks[gd__window_at(s, w, w->head)].batch;
     w->cancel_below = w->head + batch;
     w->cancel_batch = batch > 1;
-    set_state(s, e->now, i, GD_WORKER_CANCELLING);
-    arm(s, i, gd__max64(deadline + s->config.cancel_grace_ns, e->now));
+    gd__worker_set_state(s, e->now, i, GD_WORKER_CANCELLING);
+    gd__worker_arm(s, i, gd__max64(deadline + s->config.cancel_grace_ns, e->now));
     s->fx->cancel(s->ctx, i, w->cancel_below);
     return 0;
 }
 
 static int on_grace_over(struct gd__sched *s, unsigned i, const struct event_data *e)
 {
-    kill_worker(s, e->now, i, GD__KILL_TIMEOUT);
+    gd__worker_kill(s, e->now, i, GD__KILL_TIMEOUT);
     return 0;
 }
 
 static int on_setup_timeout(struct gd__sched *s, unsigned i, const struct event_data *e)
 {
-    kill_worker(s, e->now, i, GD__KILL_SETUP_TIMEOUT);
+    gd__worker_kill(s, e->now, i, GD__KILL_SETUP_TIMEOUT);
     return 0;
 }
 
 static int on_stop_timeout(struct gd__sched *s, unsigned i, const struct event_data *e)
 {
-    kill_worker(s, e->now, i, GD__KILL_ENDING);
+    gd__worker_kill(s, e->now, i, GD__KILL_ENDING);
     return 0;
 }
 
@@ -524,7 +402,7 @@ const char *gd__sched_kill_words(const struct gd__sched *s, unsigned w)
 {
     static const char *const words[] = {
         [GD__KILL_TIMEOUT] = "was killed because its task did not stop at the time limit",
-        [GD__KILL_SETUP_TIMEOUT] = "was killed because its setup took longer than setup_timeout_ms",
+        [GD__KILL_SETUP_TIMEOUT] = "was killed because its setup took longer than it may",
         [GD__KILL_BROKEN] = "was killed because it broke the protocol",
         [GD__KILL_DEVICE_LOST] = "was killed because its device is lost",
         [GD__KILL_ENDING] = "was killed because the run ended",
@@ -587,7 +465,7 @@ void gd__sched_broken(struct gd__sched *s, uint64_t now, unsigned w)
 {
     const unsigned state = s->workers[w].state;
     if (state == GD_WORKER_STARTING || takes_tasks(state) || state == GD_WORKER_STOPPING)
-        kill_worker(s, now, w, state == GD_WORKER_STOPPING ? GD__KILL_ENDING : GD__KILL_BROKEN);
+        gd__worker_kill(s, now, w, state == GD_WORKER_STOPPING ? GD__KILL_ENDING : GD__KILL_BROKEN);
 }
 
 void gd__pool_timer(struct gd__sched *s, uint64_t now, unsigned w)
@@ -608,7 +486,7 @@ static void cancel_unclaimed(struct gd__sched *s, unsigned i)
     w->tail = gd__max64(gd__min64(tail, old_tail), w->head);
     gd__window_changed(s, i, length);
     for (uint64_t p = w->tail; p < old_tail; p++)
-        gd__task_cancel(s, slot_at(s, w, p));
+        gd__task_cancel(s, gd__window_at(s, w, p));
 }
 
 static void stop_one(struct gd__sched *s, uint64_t now, unsigned i)
@@ -619,16 +497,16 @@ static void stop_one(struct gd__sched *s, uint64_t now, unsigned i)
     case GD_WORKER_OFF:
     case GD_WORKER_RESTING:
         gd__heap_disarm(&s->heap, &w->timer);
-        set_state(s, now, i, GD_WORKER_FINISHED);
+        gd__worker_set_state(s, now, i, GD_WORKER_FINISHED);
         break;
     case GD_WORKER_STARTING: /* a quick set-up gets its cleanup, a slow one is not waited for */
-        stop_worker(s, now, i, gd__min64(s->config.stop_grace_ns, s->config.cancel_grace_ns));
+        gd__worker_stop(s, now, i, gd__min64(s->config.cleanup_grace_ns, s->config.cancel_grace_ns));
         break;
     case GD_WORKER_IDLE:
     case GD_WORKER_CANCELLING:
         cancel_unclaimed(s, i);
         if (gd__window_length(w) == 0)
-            stop_worker(s, now, i, s->config.stop_grace_ns);
+            gd__worker_stop(s, now, i, s->config.cleanup_grace_ns);
         break;
     default:
         break;
@@ -648,7 +526,17 @@ static void cancel_window(struct gd__sched *s, unsigned i)
     w->head = tail;
     gd__window_changed(s, i, length);
     for (uint64_t p = head; p < tail; p++)
-        gd__task_cancel(s, slot_at(s, w, p));
+        gd__task_cancel(s, gd__window_at(s, w, p));
+}
+
+/* The time for running tasks is over: whoever still has one is killed. Those that clean up have their own time. */
+void gd__pool_end_tasks(struct gd__sched *s, uint64_t now)
+{
+    for (unsigned i = 0; i < s->config.n_workers; i++)
+        if (takes_tasks(s->workers[i].state))
+            gd__worker_kill(s, now, i, GD__KILL_ENDING);
+    for (unsigned i = 0; i < s->config.n_workers; i++)
+        cancel_window(s, i);
 }
 
 /* All are killed before the user is told of any task, which may take longer than they take to die. */
@@ -661,11 +549,11 @@ void gd__pool_abort(struct gd__sched *s, uint64_t now)
             continue;
         if (w->state == GD_WORKER_OFF || w->state == GD_WORKER_RESTING) {
             gd__heap_disarm(&s->heap, &w->timer);
-            set_state(s, now, i, GD_WORKER_FINISHED);
+            gd__worker_set_state(s, now, i, GD_WORKER_FINISHED);
         } else if (w->state == GD_WORKER_KILLING) {
             w->kill_reason = GD__KILL_ENDING;
         } else {
-            kill_worker(s, now, i, GD__KILL_ENDING);
+            gd__worker_kill(s, now, i, GD__KILL_ENDING);
         }
     }
     for (unsigned i = 0; i < s->config.n_workers; i++)

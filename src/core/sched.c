@@ -331,13 +331,19 @@ void gd__sched_abort(struct gd__sched *s, uint64_t now)
     gd__check_done(s, now);
 }
 
+static void stop_is_over(struct gd__sched *s, uint64_t now)
+{
+    gd__pool_end_tasks(s, now);
+    gd__check_done(s, now);
+}
+
 void gd__sched_tick(struct gd__sched *s, uint64_t now)
 {
     struct gd__timer *t;
     while ((t = gd__heap_first(&s->heap)) && t->at_ns <= now) {
         gd__heap_disarm(&s->heap, t);
         if (t->tag == TAG_STOP)
-            gd__sched_abort(s, now);
+            stop_is_over(s, now);
         else if (t->tag == TAG_BATCH)
             ; /* the pump that follows sees that the time has come */
         else if (t->tag & TAG_TASK)

@@ -60,9 +60,10 @@ struct gd__outcome {
     int exit_code;
     uint64_t start_ns;
     uint64_t end_ns;
-    const void *bytes; /* the result, or the words of the failure */
+    const void *bytes; /* the result, or the words of the failure, */
     uint64_t size;
-    uint64_t handle; /* the dispatcher's: where the bytes are */
+    uint64_t data_size; /* before which it may have left so many bytes of data */
+    uint64_t handle;    /* the dispatcher's: where the bytes are */
 };
 
 /* A process that ended. */
@@ -101,6 +102,8 @@ struct gd__sched_effects {
     void (*hold)(void *ctx, const struct gd__task *t, struct gd__outcome *o);
     void (*setup_failed)(void *ctx, unsigned w, const char *words);
     void (*worker_died)(void *ctx, unsigned w, const char *words, bool given_up);
+    /* The device of w is out of use; once. words: why, or NULL: it has no worker left. */
+    void (*device_out)(void *ctx, unsigned w, const char *words);
 };
 
 struct gd__sched_config {
@@ -111,10 +114,12 @@ struct gd__sched_config {
     uint64_t task_timeout_ns; /* 0: none */
     uint64_t cancel_grace_ns;
     uint64_t setup_timeout_ns; /* 0: none */
-    uint64_t stop_grace_ns;
-    uint64_t kill_wait_ns; /* from kill to giving up on a process that won't die */
+    uint64_t stop_grace_ns;    /* for running tasks, after a shutdown */
+    uint64_t cleanup_grace_ns; /* for a worker that was told to stop */
+    uint64_t kill_wait_ns;     /* from kill to giving up on a process that won't die */
     uint64_t retry_delay_ns;
     uint64_t restart_delay_ns;
+    uint64_t start_gap_ns; /* 0: none; least time from handing out one task to the next */
     unsigned retries;
     unsigned crash_limit;
     unsigned setup_attempts;
@@ -149,7 +154,8 @@ struct gd__sched_worker {
     bool no_steal;    /* everything it has is claimed, as of its last result */
     int gpu_id;
     unsigned device;      /* the first worker on the same GPU */
-    unsigned lost_in_row; /* kept in that one: device losses since the last success */
+    unsigned lost_in_row; /* kept in that one: device losses since the last success, */
+    bool device_out;      /* and whether it was said that the device is out of use */
     uint64_t head, tail;
     uint64_t cancel_below; /* tasks below it were asked to stop, */
     bool cancel_batch;     /* as one batch */
@@ -200,6 +206,7 @@ struct gd__sched {
     unsigned n_words, rotate, n_ready, n_starting, n_alive;
     uint64_t n_placed;   /* tasks in workers' own queues */
     uint64_t hold_until; /* when to pump again: a batch is held back, or something may be worth sharing then */
+    uint64_t next_start; /* with a gap between starts: when the next task may go */
 
     struct gd__heap heap;
     struct gd__timer batch_timer, stop_timer;
@@ -225,6 +232,8 @@ int gd__sched_result(struct gd__sched *s, uint64_t now, unsigned w, const struct
 void gd__sched_exited(struct gd__sched *s, uint64_t now, unsigned w, const struct gd__death *d);
 /* It broke the protocol: it is killed and replaced. */
 void gd__sched_broken(struct gd__sched *s, uint64_t now, unsigned w);
+/* The device of worker w has failed, as its driver says: it is taken out of use with all its workers. */
+void gd__sched_device_failed(struct gd__sched *s, uint64_t now, unsigned w, const char *words);
 void gd__sched_shutdown(struct gd__sched *s, uint64_t now);
 void gd__sched_abort(struct gd__sched *s, uint64_t now);
 void gd__sched_tick(struct gd__sched *s, uint64_t now); /* fires what is due */

@@ -45,7 +45,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define GD__LAYOUT_VERSION 1u
+#define GD__LAYOUT_VERSION 2u
 #define GD__TASK_MAGIC     0x314b534154444743ull /* "CGDTASK1" */
 #define GD__RESULT_MAGIC   0x3153455244474347ull
 #define GD__ARENA_MAGIC    0x314e455241444743ull
@@ -166,6 +166,7 @@ enum gd__record_kind {
     GD__R_SUCCESS,        /* bytes: the result */
     GD__R_ERROR,          /* bytes: the words; retry if any are left */
     GD__R_ERROR_FINAL,    /* bytes: the words */
+    GD__R_ERROR_DATA,     /* bytes: data, then the words, then a uint32_t: how many bytes the words have */
     GD__R_OUT_OF_MEMORY,  /* bytes: the words */
     GD__R_DEVICE_LOST,    /* bytes: the words */
     GD__R_CANCELLED,      /* stopped as asked */

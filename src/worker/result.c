@@ -225,6 +225,29 @@ FAILURE(gd_result_device_lost, struct gd_result *r, r, GD__R_DEVICE_LOST)
 FAILURE(gd_worker_error, struct gd_worker *w, &w->own, GD__R_ERROR)
 #undef FAILURE
 
+void *gd_result_alloc_failed(struct gd_result *r, size_t size, const char *format, ...)
+{
+    va_list args, again;
+    va_start(args, format);
+    va_copy(again, args);
+    const int whole = vsnprintf(NULL, 0, format, again);
+    va_end(again);
+    uint32_t words = whole < 0 ? 0 : (size_t)whole < GD__WORDS_MAX ? (uint32_t)whole : GD__WORDS_MAX;
+    const size_t most = SIZE_MAX - words - 1 - sizeof words;
+    char *room = size <= most ? gd_result_alloc(r, size + words + 1 + sizeof words) : NULL;
+    if (room) {
+        vsnprintf(room + size, (size_t)words + 1, format, args);
+        words = (uint32_t)gd__words_fit(room + size, words);
+        memcpy(room + size + words, &words, sizeof words);
+        r->size = size + words + sizeof words;
+        r->kind = GD__R_ERROR_DATA;
+    } else {
+        fail_v(r, GD__R_ERROR, format, args); /* the words at least */
+    }
+    va_end(args);
+    return room;
+}
+
 int gd_result_cancelled(struct gd_result *r)
 {
     return gd__result_fail(r, GD__R_CANCELLED, "%s", "");

@@ -468,7 +468,7 @@ static void run_seed(uint64_t seed)
     o.task_timeout_ms = TIMEOUT_MS * TEST_SLOWDOWN;
     o.setup_timeout_ms = 4 * TIMEOUT_MS * TEST_SLOWDOWN;
     o.cancel_grace_ms = GRACE_MS;
-    o.stop_grace_ms = TIMEOUT_MS * TEST_SLOWDOWN;
+    o.stop_grace_ms = o.cleanup_grace_ms = TIMEOUT_MS * TEST_SLOWDOWN;
     o.restart_delay_ms = 1;
     o.death_limit = 4;
     o.queue_size = 1 + rng_below(&r, 2 * N_TASKS);

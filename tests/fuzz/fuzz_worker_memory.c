@@ -383,6 +383,7 @@ static void open_world(struct world *x, const uint8_t *data, size_t size)
         .cancel_grace_ns = 100 * GD__NS_PER_MS,
         .setup_timeout_ns = flags & 4 ? GD__NS_PER_S : 0,
         .stop_grace_ns = GD__NS_PER_S,
+        .cleanup_grace_ns = GD__NS_PER_S,
         .kill_wait_ns = 2 * GD__NS_PER_S,
         .retry_delay_ns = 10 * GD__NS_PER_MS,
         .restart_delay_ns = GD__NS_PER_MS,

@@ -325,9 +325,16 @@ static bool held_back(const struct sim *s, const struct gd__sched_worker *worker
     return until > s->now && gd__sched_deadline(sched) <= until; /* and somebody will look again */
 }
 
+static bool waits_for_gap(const struct sim *s)
+{
+    return s->sched.next_start > s->now && gd__sched_deadline(&s->sched) <= s->sched.next_start;
+}
+
 static void check_idle(struct sim *s, unsigned w)
 {
     const struct gd__sched *sched = &s->sched;
+    if (waits_for_gap(s))
+        return;
     const struct gd__sched_worker *worker = &sched->workers[w];
     SIM_MUST(s, sched->solo.count == 0, "worker %u is idle while a suspect waits", w);
     SIM_MUST(s, sched->by_size_count == 0, "worker %u is idle while tasks wait to be dealt", w);
@@ -431,6 +438,11 @@ void check_end(struct sim *s)
              LLU(s->setup_failures_told));
     SIM_MUST(s, s->spawns <= s->first_spawns + n->restarts, "%llu restarts of %llu", LLU(s->spawns - s->first_spawns),
              LLU(n->restarts));
+    for (unsigned w = 0; w < s->plan.config.n_workers; w++)
+        SIM_MUST(s,
+                 (sched->end != GD__END_SETUP && sched->end != GD__END_NO_WORKERS) ||
+                     s->device_out[sched->workers[w].device],
+                 "no worker is left, and nobody was told of the device of worker %u", w);
     const bool natural = !s->plan.shutdown_at && !s->plan.abort_at && sched->end == GD__END_NATURAL;
     SIM_MUST(s, !natural || s->plan.source_cut_at || s->taken == s->plan.n_tasks, "only %llu tasks were taken",
              LLU(s->taken));

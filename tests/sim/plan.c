@@ -126,6 +126,7 @@ static void draw_limits(struct sim_plan *p, uint64_t *r)
     c->cancel_grace_ns = one_in(r, 6) ? 0 : some_time(r);
     c->setup_timeout_ns = one_in(r, 2) ? 10 * some_time(r) : 0;
     c->stop_grace_ns = one_in(r, 6) ? 0 : 10 * some_time(r);
+    c->cleanup_grace_ns = one_in(r, 6) ? 0 : 10 * some_time(r);
     c->kill_wait_ns = 5 * GD__NS_PER_S;
     c->retries = one_in(r, 2) ? (unsigned)between(r, 1, 4) : 0;
     c->retry_delay_ns = one_in(r, 4) ? 0 : some_time(r);
@@ -157,7 +158,7 @@ static void draw_misfortunes(struct sim_plan *p, uint64_t *r)
     p->setup_hangs = c->setup_timeout_ns ? chance(r, 4, 300) : 0;
     p->immortal = chance(r, 6, 600);
     p->bad = chance(r, 5, 300);
-    p->lingers = c->stop_grace_ns ? chance(r, 6, 300) : 0;
+    p->lingers = c->cleanup_grace_ns ? chance(r, 6, 300) : 0;
     p->fate = chance(r, 2, 700);
     if (one_in(r, 3)) {
         p->external_kills = (unsigned)skewed(r, 1, 200);
@@ -194,6 +195,12 @@ void sim_plan_draw(struct sim_plan *p, uint64_t seed)
     draw_limits(p, &r);
     draw_misfortunes(p, &r);
     draw_pace(p, &r);
+    if (one_in(&r, 8))
+        p->config.start_gap_ns = some_time(&r);
+    if (one_in(&r, 8)) {
+        p->device_failures = (unsigned)between(&r, 1, 4);
+        p->device_failure_gap_ns = some_time(&r);
+    }
     p->config.place_user = (void *)(uintptr_t)(seed & 0xffff);
 }
 

@@ -376,6 +376,7 @@ static void fx_spawn(void *ctx, unsigned w)
     SIM_MUST(s, p->state == PROC_NONE && !p->abandoned, "worker %u is started while it has a process", w);
     SIM_MUST(s, !s->setup_failed[w], "worker %u is started after its setup failed", w);
     SIM_MUST(s, !s->sched.workers_stopped, "worker %u is started after the end", w);
+    SIM_MUST(s, !s->device_out[s->sched.workers[w].device], "worker %u is started on a device that is out of use", w);
     s->first_spawns += p->generation == 0;
     s->spawns++;
     *p =
@@ -421,6 +422,9 @@ static void fx_publish(void *ctx, unsigned w)
     const uint64_t bound = s->sched.finals + s->sched.config.queue_size + s->sched.running;
     s->peak_allowed = gd__max64(s->peak_allowed, bound);
     p->limit = p->tail;
+    SIM_MUST(s, s->last_start == 0 || s->now >= s->last_start + s->plan.config.start_gap_ns,
+             "worker %u is handed a task too soon after another", w);
+    s->last_start = s->now;
     wake(s, w);
 }
 
@@ -532,6 +536,16 @@ static void fx_worker_died(void *ctx, unsigned w, const char *words, bool given_
     s->deaths_told++;
 }
 
+static void fx_device_out(void *ctx, unsigned w, const char *words)
+{
+    struct sim *s = ctx;
+    const unsigned device = s->sched.workers[w].device;
+    sim_trace(s, "the device of worker %u is out of use (%s)", w, words ? words : "no worker left");
+    SIM_MUST(s, !s->device_out[device], "the device of worker %u is said to be out of use twice", w);
+    SIM_MUST(s, !s->sched.stopping && !s->sched.workers_stopped, "a device is out of use after the end");
+    s->device_out[device] = true;
+}
+
 const struct gd__sched_effects sim_effects = {
     .spawn = fx_spawn,
     .assign = fx_assign,
@@ -546,4 +560,5 @@ const struct gd__sched_effects sim_effects = {
     .hold = fx_hold,
     .setup_failed = fx_setup_failed,
     .worker_died = fx_worker_died,
+    .device_out = fx_device_out,
 };

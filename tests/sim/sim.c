@@ -219,6 +219,18 @@ static void on_external_kill(struct sim *s)
         sim_at(s, s->now + 1 + sim_spread(&s->chance, s->plan.external_kill_gap_ns), EVENT_EXTERNAL_KILL, 0);
 }
 
+static void on_device_failed(struct sim *s)
+{
+    const unsigned w = (unsigned)sim_below(&s->chance, s->plan.config.n_workers);
+    sim_trace(s, "the device of worker %u fails", w);
+    gd__sched_device_failed(&s->sched, s->now, w, "Xid 79");
+    const bool over = s->sched.stopping || s->sched.workers_stopped;
+    SIM_MUST(s, over || s->device_out[s->sched.workers[w].device],
+             "the device of worker %u failed, and nobody was told", w);
+    if (--s->device_failures_left > 0)
+        sim_at(s, s->now + 1 + sim_spread(&s->chance, s->plan.device_failure_gap_ns), EVENT_DEVICE_FAILED, 0);
+}
+
 static void handle(struct sim *s, const struct event *e)
 {
     if (e->kind < EVENT_SOURCE && s->procs[e->w].generation != e->generation)
@@ -259,6 +271,9 @@ static void handle(struct sim *s, const struct event *e)
         break;
     case EVENT_EXTERNAL_KILL:
         on_external_kill(s);
+        break;
+    case EVENT_DEVICE_FAILED:
+        on_device_failed(s);
         break;
     case EVENT_KINDS:
         break;
@@ -330,6 +345,9 @@ static void plan_ahead(struct sim *s)
         sim_at(s, s->now + p->abort_at, EVENT_ABORT, 0);
     if (p->source_cut_at)
         sim_at(s, s->now + p->source_cut_at, EVENT_SOURCE_END, 0);
+    s->device_failures_left = p->device_failures;
+    if (s->device_failures_left)
+        sim_at(s, s->now + p->device_failure_gap_ns, EVENT_DEVICE_FAILED, 0);
     s->kills_left = p->external_kills;
     if (s->kills_left)
         sim_at(s, s->now + p->external_kill_gap_ns, EVENT_EXTERNAL_KILL, 0);
@@ -374,6 +392,7 @@ static void clear(struct sim *s)
     free(s->procs);
     free(s->tasks);
     free(s->setup_failed);
+    free(s->device_out);
     free(s->events);
     sim_plan_free(&s->plan);
 }
@@ -398,6 +417,7 @@ int sim_run(struct sim *s, uint64_t seed, bool trace, volatile uint64_t *progres
     s->procs = room_for(s->plan.config.n_workers, sizeof *s->procs);
     s->tasks = room_for(s->plan.n_tasks, sizeof *s->tasks);
     s->setup_failed = room_for(s->plan.config.n_workers, sizeof *s->setup_failed);
+    s->device_out = room_for(s->plan.config.n_workers, sizeof *s->device_out);
     for (unsigned i = 0; i < s->plan.config.n_workers; i++)
         s->procs[i].ring = room_for(s->plan.config.window_max, sizeof *s->procs[i].ring);
     describe(s);

@@ -37,7 +37,8 @@ struct sim_plan {
     uint64_t task_ns, setup_ns, message_ns, exit_ns, kill_ns, source_gap_ns, late_ns, cleanup_ns;
     uint64_t external_kill_gap_ns; /* 0: none */
     uint64_t shutdown_at, abort_at, source_cut_at;
-    unsigned external_kills, source_burst, load_ahead;
+    uint64_t device_failure_gap_ns;
+    unsigned external_kills, device_failures, source_burst, load_ahead;
     bool claim_races; /* every step of a claim is an event of its own */
     bool lazy_pump;   /* all that happens at one time is told before a pump */
     bool tick_first;
@@ -124,6 +125,7 @@ enum event_kind {
     EVENT_SHUTDOWN,
     EVENT_ABORT,
     EVENT_EXTERNAL_KILL,
+    EVENT_DEVICE_FAILED,
     EVENT_KINDS
 };
 
@@ -152,7 +154,9 @@ struct sim {
     uint64_t taken;
     bool source_waiting, source_over, source_end_due, source_stopped;
     uint64_t tick_for, tick_at, ticks_in_a_row;
-    uint64_t kills_left;
+    uint64_t kills_left, device_failures_left;
+    uint64_t last_start; /* when a task was last handed out; 0: never */
+    bool *device_out;    /* by the first worker of a device: it was said */
 
     uint64_t results[8]; /* deliveries by failure */
     uint64_t spawns, first_spawns, deaths_told, setup_failures_told;

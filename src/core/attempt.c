@@ -1,0 +1,163 @@
+/* The end of an attempt: what a result means for its task and for the worker that gave it, and who is to blame for what
+ * was in the window of a worker that died. See sched.h for the rules.
+ */
+#include "core/internal.h"
+
+/* --- the window of a dead worker --- */
+
+/* Empties a window whose process is gone. The last `blamed` arguments say how many tasks from head on are to blame;
+ * going backwards and putting each in front keeps their order. */
+void gd__window_reclaim(struct gd__sched *s, uint64_t now, unsigned i, uint64_t blamed, const struct gd__outcome *o)
+{
+    struct gd__sched_worker *w = &s->workers[i];
+    const uint64_t head = w->head, tail = w->tail;
+    const uint64_t old_length = gd__window_length(w);
+    const bool cancelled = s->stopping;
+    /* One left of a batch that was asked to stop is not thereby the one that took too long. */
+    const bool guilty = blamed == 1 && !(o->failure == GD_FAILURE_TIMEOUT && w->cancel_batch);
+    w->head = tail;
+    gd__window_changed(s, i, old_length);
+    for (uint64_t p = tail; p > head; p--) {
+        const uint32_t slot = gd__window_at(s, w, p - 1);
+        struct gd__task *t = &s->tasks[slot];
+        const bool started = p - 1 - head < blamed;
+        t->attempt += started;
+        if (started && guilty) {
+            if (o->failure == GD_FAILURE_TIMEOUT)
+                gd__task_final(s, slot, o);
+            else
+                gd__task_crashed(s, now, slot, o);
+        } else if (cancelled) {
+            gd__task_cancel(s, slot);
+        } else {
+            s->counts.retried += started;
+            t->solo |= started;
+            gd__place_again(s, now, slot);
+        }
+    }
+}
+
+uint64_t gd__count_blamed(const struct gd__sched_worker *w, const struct gd__death *d)
+{
+    const uint64_t length = gd__window_length(w);
+    uint64_t below = gd__max64(d->started, d->loading);
+    if (w->kill_reason == GD__KILL_TIMEOUT && below > w->head)
+        below = w->cancel_below; /* the deadline was that of the first, or its batch; what came after it is innocent */
+    if (w->kill_reason == GD__KILL_DEVICE_LOST || w->kill_reason == GD__KILL_ENDING || below <= w->head)
+        return 0;
+    return gd__min64(below - w->head, length);
+}
+
+/* --- results --- */
+
+/* Keeps the mean length of its tasks; how many it is handed follows once that has moved by a quarter. */
+static void note_duration(struct gd__sched *s, unsigned i, const struct gd__task *t, const struct gd__outcome *o)
+{
+    struct gd__sched_worker *w = &s->workers[i];
+    const uint64_t ns = o->end_ns > o->start_ns ? o->end_ns - o->start_ns : 0;
+    if (w->batch_left > 0) { /* the rest of a batch: its time has been counted */
+        w->batch_left--;
+        return;
+    }
+    w->batch_left = t->batch - 1u;
+    w->last_ns = ns;
+    w->busy_ns += ns;
+    const uint64_t per_task = (t->batch == 1 ? ns : ns / t->batch) + 1;
+    w->mean_ns = w->mean_ns == 0 ? per_task : (7 * w->mean_ns + per_task) / 8;
+    const uint64_t moved = w->mean_ns > w->target_mean ? w->mean_ns - w->target_mean : w->target_mean - w->mean_ns;
+    if (moved > w->target_mean / 4)
+        gd__update_target(s, i);
+}
+
+void gd__count_for_worker(struct gd__sched_worker *w, enum gd_failure failure)
+{
+    if (failure == GD_FAILURE_TIMEOUT)
+        w->timeouts++;
+    else
+        w->failed++;
+}
+
+/* A failure that came after the task was asked to stop is its time-out; of a batch, nobody knows whose. */
+static void end_cancelled(struct gd__sched *s, uint64_t now, unsigned i, uint32_t slot, struct gd__outcome o)
+{
+    struct gd__task *t = &s->tasks[slot];
+    if (s->workers[i].cancel_batch && !s->stopping) {
+        t->solo = true;
+        s->counts.retried++;
+        gd__place_again(s, now, slot);
+        return;
+    }
+    o.failure = GD_FAILURE_TIMEOUT;
+    s->workers[i].timeouts++;
+    gd__task_final(s, slot, &o);
+}
+
+static void end_well(struct gd__sched *s, unsigned i, uint32_t slot, const struct gd__outcome *o)
+{
+    s->workers[i].completed++;
+    s->workers[s->workers[i].device].lost_in_row = 0;
+    gd__task_final(s, slot, o);
+}
+
+static void end_badly(struct gd__sched *s, uint64_t now, unsigned i, uint32_t slot, struct gd__outcome o)
+{
+    if (o.failure == GD_FAILURE_CANCELLED && !s->stopping) {
+        o.failure = GD_FAILURE_ERROR; /* nobody asked it to stop */
+        o.final = true;
+    }
+    gd__count_for_worker(&s->workers[i], o.failure);
+    if (o.failure == GD_FAILURE_DEVICE_LOST)
+        gd__task_crashed(s, now, slot, &o);
+    else
+        gd__task_retry(s, now, slot, &o);
+}
+
+static void after_result(struct gd__sched *s, uint64_t now, unsigned i)
+{
+    struct gd__sched_worker *w = &s->workers[i];
+    if (w->state == GD_WORKER_CANCELLING && w->head >= w->cancel_below) {
+        gd__worker_set_state(s, now, i, GD_WORKER_IDLE);
+        gd__heap_disarm(&s->heap, &w->timer);
+        if (gd__window_length(w) > 0)
+            gd__worker_arm(s, i, now + s->config.task_timeout_ns);
+    }
+    if (s->stopping && w->state == GD_WORKER_IDLE && gd__window_length(w) == 0)
+        gd__worker_stop(s, now, i, s->config.cleanup_grace_ns);
+    if (s->outstanding == 0)
+        gd__check_done(s, now);
+}
+
+int gd__attempt_ended(struct gd__sched *s, uint64_t now, unsigned i, const struct gd__outcome *o, unsigned safe_batch)
+{
+    struct gd__sched_worker *w = &s->workers[i];
+    const uint64_t length = gd__window_length(w);
+    if (length == 0)
+        return GD_E_PROTOCOL;
+    const uint32_t slot = gd__window_at(s, w, w->head);
+    struct gd__task *t = &s->tasks[slot];
+    __builtin_prefetch(&s->tasks[gd__window_at(s, w, w->head + 4)]); /* a stale one there is in range too */
+    const bool cancelled = w->head < w->cancel_below;
+    const enum gd_failure failure = o->failure;
+    note_duration(s, i, t, o);
+    t->attempt++;
+    w->head++;
+    w->head_since = now;
+    w->solo = w->no_steal = false;
+    w->productive = w->productive || failure != GD_FAILURE_DEVICE_LOST;
+    if (safe_batch > 0 && safe_batch < w->batch_limit) {
+        w->batch_limit = safe_batch;
+        gd__update_target(s, i);
+    }
+    gd__window_changed(s, i, length);
+    if (failure == GD_FAILURE_NONE)
+        end_well(s, i, slot, o);
+    else if (cancelled && failure != GD_FAILURE_DEVICE_LOST)
+        end_cancelled(s, now, i, slot, *o);
+    else
+        end_badly(s, now, i, slot, *o);
+    if (failure == GD_FAILURE_DEVICE_LOST && w->state != GD_WORKER_KILLING)
+        gd__device_lost(s, now, i);
+    else
+        after_result(s, now, i);
+    return 0;
+}
