@@ -1,0 +1,244 @@
+/* Devices by the names that a user gave. Most of this file is words: which name is wrong, why, and what there is. */
+#include "gpu/select.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/error.h"
+#include "gpu/visible_list.h"
+
+enum { IDS_MAX = 256, NAMES_MAX = 512 };
+
+/* --- words --- */
+
+void gd__ids_format(const struct gd__found *items, size_t n, char *out, size_t size)
+{
+    size_t used = 0;
+    snprintf(out, size, "none");
+    for (size_t i = 0, next; i < n && used < size; i = next) {
+        next = i + 1;
+        while (next < n && items[next].d.id == items[next - 1].d.id + 1)
+            next++;
+        const int first = items[i].d.id, last = items[next - 1].d.id;
+        const int length = last > first ? snprintf(out + used, size - used, "%s%d-%d", used ? ", " : "", first, last)
+                                        : snprintf(out + used, size - used, "%s%d", used ? ", " : "", first);
+        used += (size_t)length;
+    }
+}
+
+/* What may be chosen: "there are 0-3", "there is only 0". Numbers have no gaps. */
+static void say_what_is(const struct gd__machine *m, char *out, size_t size)
+{
+    int last = -1;
+    for (size_t i = 0; i < m->visible.n; i++)
+        if (m->visible.items[i].d.id > last)
+            last = m->visible.items[i].d.id;
+    if (last < 0)
+        snprintf(out, size, "there is none");
+    else if (last == 0)
+        snprintf(out, size, "there is only 0");
+    else
+        snprintf(out, size, "there are 0-%d", last);
+}
+
+static const char *limiting_variable(enum gd_vendor vendor)
+{
+    static const char *const names[][3] = {
+        [GD_VENDOR_CPU] = { NULL },
+        [GD_VENDOR_NVIDIA] = { "CUDA_VISIBLE_DEVICES" },
+        [GD_VENDOR_AMD] = { "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES" },
+        [GD_VENDOR_INTEL] = { "ZE_AFFINITY_MASK" },
+        [GD_VENDOR_SIMULATED] = { "CUDA_VISIBLE_DEVICES" },
+    };
+    for (size_t i = 0; i < 3 && names[vendor][i]; i++)
+        if (getenv(names[vendor][i]))
+            return names[vendor][i];
+    return NULL;
+}
+
+static int none_at_all(const struct gd__machine *m)
+{
+    static const char advice[] =
+        "use sim:2 as the devices (--gpus sim:2) to try it on simulated ones, or cpu:8 for workers without one";
+    if (m->all.n == 0)
+        return gd__error(GD_E_NO_DEVICES, "no GPU found (%s): %s", m->why, advice);
+    const char *variable = m->visible.n == 0 ? limiting_variable((enum gd_vendor)m->all.items[0].d.vendor) : NULL;
+    if (variable)
+        return gd__error(GD_E_NO_DEVICES,
+                         "no GPU to use: %s=\"%s\" shows none of the %zu that are here; change it, or %s", variable,
+                         getenv(variable), m->all.n, advice);
+    return gd__error(GD_E_NO_DEVICES,
+                     "no GPU to use: those that are here (%zu) have MIG on without an instance, or a compute mode that "
+                     "lets nobody in; see nvidia-smi, or %s",
+                     m->all.n, advice);
+}
+
+/* --- adding --- */
+
+static int add(struct gd__found_list *out, const struct gd__found *f, const struct gd__entry *e)
+{
+    for (size_t i = 0; i < out->n; i++)
+        if (out->items[i].d.id == f->d.id)
+            return gd__error(GD_E_INVALID, "GPU %d is listed twice, the second time as \"%.*s\"; name it once", f->d.id,
+                             (int)e->length, e->text);
+    return gd__found_add(out, f);
+}
+
+static int add_usable(struct gd__found_list *out, const struct gd__machine *m)
+{
+    int rc = 0;
+    for (size_t i = 0; i < m->visible.n && rc == 0; i++)
+        if (m->visible.items[i].d.id >= 0 && !m->visible.items[i].prohibited)
+            rc = gd__found_add(out, &m->visible.items[i]);
+    return rc;
+}
+
+/* --- by number --- */
+
+static const struct gd__found *by_id(const struct gd__machine *m, int id)
+{
+    for (size_t i = 0; i < m->visible.n; i++)
+        if (m->visible.items[i].d.id == id)
+            return &m->visible.items[i];
+    return NULL;
+}
+
+static int add_numbers(struct gd__found_list *out, const struct gd__machine *m, const struct gd__entry *e)
+{
+    int rc = 0;
+    for (int id = e->first; id <= e->last && rc == 0; id++) {
+        const struct gd__found *f = by_id(m, id);
+        char is[IDS_MAX];
+        say_what_is(m, is, sizeof is);
+        rc = f ? add(out, f, e) : gd__error(GD_E_NO_DEVICES, "GPU %d is not there: %s", id, is);
+    }
+    return rc;
+}
+
+/* --- by UUID --- */
+
+static bool named(const struct gd__found *f, const struct gd__entry *e)
+{
+    return gd__visible_named(f, e->text, e->length);
+}
+
+static bool is_gpu_name(const struct gd__entry *e)
+{
+    return strncasecmp(e->text, "GPU-", 4) == 0;
+}
+
+static int no_instance(const struct gd__found *f)
+{
+    return gd__error(
+        GD_E_NO_DEVICES,
+        "GPU %d (%s) has MIG on and no instance, so nothing can run on it: make one (nvidia-smi mig -cgi ... -C) "
+        "or switch MIG off",
+        f->d.index, f->gpu_uuid);
+}
+
+/* It is not among those that may be used: is it here at all? */
+static int not_named(const struct gd__machine *m, const struct gd__entry *e)
+{
+    char is[IDS_MAX], names[NAMES_MAX] = "";
+    for (size_t i = 0; i < m->all.n; i++) {
+        const struct gd__found *f = &m->all.items[i];
+        const char *variable = limiting_variable((enum gd_vendor)f->d.vendor);
+        if (named(f, e) && variable)
+            return gd__error(GD_E_NO_DEVICES, "%.*s is here, but %s=\"%s\" does not show it", (int)e->length, e->text,
+                             variable, getenv(variable));
+    }
+    for (size_t i = 0, used = 0; i < m->visible.n && used < sizeof names; i++)
+        used +=
+            (size_t)snprintf(names + used, sizeof names - used, "%s%s", used ? ", " : "", m->visible.items[i].d.uuid);
+    say_what_is(m, is, sizeof is);
+    return gd__error(GD_E_NO_DEVICES, "%.*s is not there: %s%s%s%s", (int)e->length, e->text, is, *names ? " (" : "",
+                     names, *names ? ")" : "");
+}
+
+static int ambiguous(const struct gd__entry *e, const struct gd__found *a, const struct gd__found *b)
+{
+    const bool gpus = is_gpu_name(e);
+    return gd__error(GD_E_INVALID, "\"%.*s\" fits %s and %s: write more of it", (int)e->length, e->text,
+                     gpus ? a->gpu_uuid : a->d.uuid, gpus ? b->gpu_uuid : b->d.uuid);
+}
+
+static int add_named(struct gd__found_list *out, const struct gd__machine *m, const struct gd__entry *e)
+{
+    const struct gd__found *first = NULL;
+    int rc = 0;
+    for (size_t i = 0; i < m->visible.n && rc == 0; i++) {
+        const struct gd__found *f = &m->visible.items[i];
+        if (!named(f, e))
+            continue;
+        if (first && !(is_gpu_name(e) && strcmp(first->gpu_uuid, f->gpu_uuid) == 0))
+            return ambiguous(e, first, f);
+        first = f;
+        rc = f->mig_empty ? no_instance(f) : add(out, f, e);
+    }
+    return rc < 0 || first ? rc : not_named(m, e);
+}
+
+/* --- MIG instances by number --- */
+
+static bool may_have_mig(const struct gd__found *f)
+{
+    return f->d.vendor == GD_VENDOR_NVIDIA || f->d.vendor == GD_VENDOR_SIMULATED;
+}
+
+static int add_mig(struct gd__found_list *out, const struct gd__machine *m, const struct gd__entry *e)
+{
+    int instances = 0, gpus = 0;
+    for (size_t i = 0; i < m->visible.n; i++) {
+        const struct gd__found *f = &m->visible.items[i];
+        if (f->d.index != e->first || !may_have_mig(f))
+            continue;
+        if (f->mig_empty)
+            return no_instance(f);
+        if (f->d.is_mig && f->mig_index == e->last)
+            return add(out, f, e);
+        instances += f->d.is_mig;
+        gpus++;
+    }
+    if (gpus == 0)
+        return gd__error(GD_E_NO_DEVICES, "MIG instance %d:%d is not there: there is no GPU %d that may be used",
+                         e->first, e->last, e->first);
+    if (instances == 0)
+        return gd__error(GD_E_NO_DEVICES,
+                         "MIG instance %d:%d is not there: GPU %d has no MIG instances; write %d for all of it",
+                         e->first, e->last, e->first, e->first);
+    return gd__error(GD_E_NO_DEVICES, "MIG instance %d:%d is not there: GPU %d has %d of them, counted from 0",
+                     e->first, e->last, e->first, instances);
+}
+
+/* --- all together --- */
+
+typedef int adder(struct gd__found_list *out, const struct gd__machine *m, const struct gd__entry *e);
+static adder *const adders[] = {
+    [GD__ENTRY_NUMBERS] = add_numbers,
+    [GD__ENTRY_NAME] = add_named,
+    [GD__ENTRY_MIG] = add_mig,
+};
+
+/* The form of the whole list is looked at before any device is: a slip of the pen is reported as one. */
+static int select_list(struct gd__found_list *out, const struct gd__machine *m, const char *text)
+{
+    struct gd__entry e;
+    const char *at = text;
+    int rc;
+    while ((rc = gd__spec_next(text, &at, &e)) > 0)
+        ;
+    at = text;
+    while (rc >= 0 && (rc = gd__spec_next(text, &at, &e)) > 0)
+        rc = adders[e.kind](out, m, &e);
+    return rc;
+}
+
+int gd__select(struct gd__found_list *out, const struct gd__machine *m, const struct gd__spec *spec, const char *text)
+{
+    if (spec->kind == GD__SPEC_LIST)
+        return select_list(out, m, text);
+    const int rc = add_usable(out, m);
+    return rc == 0 && out->n == 0 && spec->kind == GD__SPEC_AUTO ? none_at_all(m) : rc;
+}

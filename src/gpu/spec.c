@@ -1,0 +1,124 @@
+/* What a user writes to choose devices.
+ *
+ *   spec    = "auto" | "all" | "sim:" count | "cpu" [":" count] | entry { "," entry }
+ *   entry   = number | number "-" number | number ":" number | "GPU-..." | "MIG-..."
+ *
+ * Blanks around an entry don't matter. Only the form is looked at here; select.c knows what there is.
+ */
+#include "gpu/spec.h"
+
+#include <ctype.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/error.h"
+
+enum { NUMBER_MOST = 999999 };
+
+static const struct {
+    const char *word;
+    enum gd__spec_kind kind;
+    unsigned count; /* without one: 0 is not allowed */
+} words[] = {
+    { "auto", GD__SPEC_AUTO, 1 },
+    { "all", GD__SPEC_AUTO, 1 },
+    { "sim", GD__SPEC_SIM, 0 },
+    { "cpu", GD__SPEC_CPU, 1 },
+};
+
+long gd__spec_number(const char *text, size_t length, long least, long most)
+{
+    long n = 0;
+    if (length == 0)
+        return -1;
+    for (size_t i = 0; i < length; i++) {
+        if (!isdigit((unsigned char)text[i]))
+            return -1;
+        n = n * 10 + (text[i] - '0');
+        if (n > most)
+            return -1;
+    }
+    return n < least ? -1 : n;
+}
+
+static int parse_count(struct gd__spec *out, const char *text, const char *count)
+{
+    if (out->kind == GD__SPEC_AUTO)
+        return gd__error(GD_E_INVALID, "devices \"%s\": nothing may stand behind the word; use \"auto\"", text);
+    const long n = gd__spec_number(count, strlen(count), 1, GD__SPEC_MOST);
+    if (n < 0)
+        return gd__error(GD_E_INVALID, "devices \"%s\": how many must be a number from 1 to %d, as in \"%.3s:4\"", text,
+                         GD__SPEC_MOST, text);
+    out->count = (unsigned)n;
+    return 0;
+}
+
+int gd__spec_parse(struct gd__spec *out, const char *text)
+{
+    *out = (struct gd__spec){ .kind = text ? GD__SPEC_LIST : GD__SPEC_ALL };
+    if (!text)
+        return 0;
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        const size_t length = strlen(words[i].word);
+        if (strncasecmp(text, words[i].word, length) != 0 || (text[length] != '\0' && text[length] != ':'))
+            continue;
+        out->kind = words[i].kind;
+        out->count = words[i].count;
+        if (text[length] == '\0' && words[i].count > 0)
+            return 0;
+        return parse_count(out, text, text + length + (text[length] == ':'));
+    }
+    return 0;
+}
+
+static int wrong_entry(const char *text, const struct gd__entry *e)
+{
+    return gd__error(GD_E_INVALID,
+                     "devices \"%s\": \"%.*s\" is none; use auto, numbers (0,2 or 0-3), UUIDs (GPU-..., MIG-...), "
+                     "0:1 for a MIG instance, sim:4 or cpu:8",
+                     text, (int)e->length, e->text);
+}
+
+/* "3", "0-3", "0:1". */
+static int parse_numbers(const char *text, struct gd__entry *e)
+{
+    const size_t left = strspn(e->text, "0123456789");
+    const long first = gd__spec_number(e->text, left < e->length ? left : e->length, 0, NUMBER_MOST);
+    long last = first;
+    e->kind = GD__ENTRY_NUMBERS;
+    if (left < e->length) {
+        if (e->text[left] != '-' && e->text[left] != ':')
+            return wrong_entry(text, e);
+        e->kind = e->text[left] == ':' ? GD__ENTRY_MIG : GD__ENTRY_NUMBERS;
+        last = gd__spec_number(e->text + left + 1, e->length - left - 1, 0, NUMBER_MOST);
+    }
+    if (first < 0 || last < 0)
+        return wrong_entry(text, e);
+    if (e->kind == GD__ENTRY_NUMBERS && last < first)
+        return gd__error(GD_E_INVALID, "devices \"%s\": the range %.*s is empty; write %ld-%ld", text, (int)e->length,
+                         e->text, last, first);
+    e->first = (int)first;
+    e->last = (int)last;
+    return 1;
+}
+
+int gd__spec_next(const char *text, const char **at, struct gd__entry *out)
+{
+    const char *end = *at + strlen(*at);
+    if (*at > text && **at == '\0' && (*at)[-1] != ',')
+        return 0;
+    *out = (struct gd__entry){ .text = *at + strspn(*at, " \t") };
+    const size_t whole = strcspn(out->text, ",");
+    for (out->length = whole; out->length > 0 && isspace((unsigned char)out->text[out->length - 1]);)
+        out->length--;
+    *at = out->text + whole;
+    if (*at < end)
+        (*at)++;
+    if (out->length == 0)
+        return gd__error(GD_E_INVALID, "devices \"%s\": an entry is empty; use auto, 0,2 or 0-3", text);
+    if (strncasecmp(out->text, "GPU-", 4) == 0 || strncasecmp(out->text, "MIG-", 4) == 0) {
+        out->kind = GD__ENTRY_NAME;
+        return 1;
+    }
+    return parse_numbers(text, out);
+}

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * For tests of devices: an environment in which there are none, whatever machine this is, and a few ways to say in a
+ * line what is in a list.
+ */
+#ifndef GD_TESTS_SUPPORT_DEVICES_H
+#define GD_TESTS_SUPPORT_DEVICES_H
+
+#include <gpu_dispatch/devices.h>
+
+#include "support/test.h"
+
+#define NOWHERE "/nonexistent"
+
+/* First in every case: no device of this machine is seen. */
+TEST_UNUSED static void no_devices(void)
+{
+    static const char *const unset[] = { "CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES",
+                                         "ZE_AFFINITY_MASK",     "GPU_DISPATCH_SIM",    "GPU_DISPATCH_SIM_XID" };
+    for (size_t i = 0; i < sizeof unset / sizeof *unset; i++)
+        unsetenv(unset[i]);
+    setenv("GPU_DISPATCH_NVML", NOWHERE, 1);
+    setenv("GPU_DISPATCH_SYSFS", NOWHERE, 1);
+}
+
+TEST_UNUSED static void set_or_unset(const char *name, const char *value)
+{
+    if (value)
+        setenv(name, value, 1);
+    else
+        unsetenv(name);
+}
+
+/* A list that must be there. */
+TEST_UNUSED static struct gd_devices *devices(const char *spec)
+{
+    struct gd_devices *list = NULL;
+    const int rc = gd_devices_open(&list, spec);
+    if (rc < 0)
+        FAIL("%s: %s", spec ? spec : "(all)", gd_error_text());
+    CHECK(list != NULL);
+    return list;
+}
+
+TEST_UNUSED static struct gd_device device(const struct gd_devices *list, size_t i)
+{
+    struct gd_device d = { .size = sizeof d };
+    CHECK_EQ(gd_devices_get(list, i, &d), 0);
+    CHECK_EQ(d.size, sizeof d);
+    return d;
+}
+
+/* "0 1 2": the machine's numbers of what is in a list. */
+TEST_UNUSED static const char *indices(const struct gd_devices *list)
+{
+    static char text[4096];
+    size_t used = 0;
+    text[0] = '\0';
+    for (size_t i = 0; i < gd_devices_count(list); i++) {
+        const struct gd_device d = device(list, i);
+        used += (size_t)snprintf(text + used, sizeof text - used, "%s%d", used ? " " : "", d.index);
+    }
+    return text;
+}
+
+/* "0 1 2": their numbers for this process. */
+TEST_UNUSED static const char *ids(const struct gd_devices *list)
+{
+    static char text[4096];
+    size_t used = 0;
+    text[0] = '\0';
+    for (size_t i = 0; i < gd_devices_count(list); i++)
+        used += (size_t)snprintf(text + used, sizeof text - used, "%s%d", used ? " " : "", device(list, i).id);
+    return text;
+}
+
+/* The error that a spec is. */
+TEST_UNUSED static int refused(const char *spec)
+{
+    struct gd_devices *list = (struct gd_devices *)&list;
+    const int rc = gd_devices_open(&list, spec);
+    if (rc >= 0)
+        FAIL("%s was taken", spec ? spec : "(all)");
+    CHECK(list == NULL);
+    return rc;
+}
+
+#endif

@@ -1,0 +1,367 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A library that looks like NVML, for tests. Written from NVML's documentation, on purpose without our own declarations
+ * of it. What it pretends is in the environment:
+ *
+ *   FAKE_NVML_GPUS=2         how many GPUs; listed against the order of their bus ids, as real ones may be
+ *   FAKE_NVML_CLOSED=1       that one may not be opened
+ *   FAKE_NVML_PROHIBITED=1   that one's compute mode
+ *   FAKE_NVML_MIG=1:2        GPU 1 has MIG on and two instances
+ *   FAKE_NVML_PROCESSES=3    on each device
+ *   FAKE_NVML_INIT=9         what nvmlInit says
+ *   FAKE_NVML_EVENTS=PATH    a FIFO of lines "gpu xid gi ci"; xid 0 or 79: that GPU is lost; -1: waiting fails for good
+ *
+ * A lost GPU answers every question with that it is lost, as the documentation of nearly all of them says.
+ *
+ * FAKE_BARE leaves out all that is optional, FAKE_OLD has first versions, FAKE_BROKEN lacks what is needed.
+ */
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+typedef struct fake_device *nvmlDevice_t;
+typedef struct fake_events *nvmlEventSet_t;
+
+struct fake_device {
+    int gpu, instance; /* instance -1: the GPU itself */
+};
+struct fake_events {
+    int from; /* not a FILE: exit() would wait for the lock that a reader in another thread holds */
+};
+
+typedef struct {
+    char busIdLegacy[16];
+    unsigned int domain, bus, device, pciDeviceId, pciSubSystemId;
+    char busId[32];
+} nvmlPciInfo_t;
+typedef struct {
+    unsigned long long total, free, used;
+} nvmlMemory_t;
+typedef struct {
+    unsigned int gpu, memory;
+} nvmlUtilization_t;
+typedef struct {
+    unsigned int pid;
+    unsigned long long usedGpuMemory;
+#ifndef FAKE_OLD
+    unsigned int gpuInstanceId, computeInstanceId;
+#endif
+} nvmlProcessInfo_t;
+typedef struct {
+    nvmlDevice_t device;
+    unsigned long long eventType, eventData;
+#ifndef FAKE_OLD
+    unsigned int gpuInstanceId, computeInstanceId;
+#endif
+} nvmlEventData_t;
+
+enum {
+    MOST = 16,
+    INSTANCES = 7,
+    NOT_SUPPORTED = 3,
+    NO_PERMISSION = 4,
+    NOT_FOUND = 6,
+    TOO_SMALL = 7,
+    LOST = 15,
+    FALLEN_OFF = 79,
+    UNKNOWN = 999
+};
+
+static struct fake_device gpus[MOST], instances[MOST][INSTANCES];
+static int lost = -1;
+
+static int number(const char *name, int otherwise)
+{
+    const char *text = getenv(name);
+    return text && *text ? atoi(text) : otherwise;
+}
+
+__attribute__((unused)) static int instances_of(int gpu)
+{
+    int which = -1, n = 0;
+    const char *text = getenv("FAKE_NVML_MIG");
+    if (text && sscanf(text, "%d:%d", &which, &n) == 2 && which == gpu)
+        return n;
+    return -1;
+}
+
+int nvmlInit_v2(void);
+int nvmlInit_v2(void)
+{
+    for (int i = 0; i < MOST; i++) {
+        gpus[i] = (struct fake_device){ i, -1 };
+        for (int k = 0; k < INSTANCES; k++)
+            instances[i][k] = (struct fake_device){ i, k };
+    }
+    return number("FAKE_NVML_INIT", 0);
+}
+
+const char *nvmlErrorString(int rc);
+const char *nvmlErrorString(int rc)
+{
+    return rc == 9 ? "Driver Not Loaded" : "Unknown Error";
+}
+
+int nvmlDeviceGetCount_v2(unsigned *n);
+int nvmlDeviceGetCount_v2(unsigned *n)
+{
+    *n = (unsigned)number("FAKE_NVML_GPUS", 2);
+    return 0;
+}
+
+int nvmlDeviceGetHandleByIndex_v2(unsigned i, nvmlDevice_t *out);
+int nvmlDeviceGetHandleByIndex_v2(unsigned i, nvmlDevice_t *out)
+{
+    if ((int)i == number("FAKE_NVML_CLOSED", -1))
+        return NO_PERMISSION;
+    *out = &gpus[i];
+    return 0;
+}
+
+int nvmlDeviceGetName(nvmlDevice_t d, char *out, unsigned size);
+int nvmlDeviceGetName(nvmlDevice_t d, char *out, unsigned size)
+{
+    snprintf(out, size, d->instance < 0 ? "Fake %d" : "Fake %d MIG 1g.%d", d->gpu, d->instance);
+    return 0;
+}
+
+int nvmlDeviceGetUUID(nvmlDevice_t d, char *out, unsigned size);
+int nvmlDeviceGetUUID(nvmlDevice_t d, char *out, unsigned size)
+{
+    if (d->gpu == lost)
+        return LOST;
+    if (d->instance < 0)
+        snprintf(out, size, "GPU-fa%d", d->gpu);
+    else
+        snprintf(out, size, "MIG-fa%d%d", d->gpu, d->instance);
+    return 0;
+}
+
+int nvmlDeviceGetPciInfo_v3(nvmlDevice_t d, nvmlPciInfo_t *out);
+int nvmlDeviceGetPciInfo_v3(nvmlDevice_t d, nvmlPciInfo_t *out)
+{
+    memset(out, 0, sizeof *out);
+    out->bus = 0xF0 - 0x10 * (unsigned)d->gpu;
+    snprintf(out->busIdLegacy, sizeof out->busIdLegacy, "0000:%02X:00.0", out->bus & 0xff);
+    snprintf(out->busId, sizeof out->busId, "00000000:%02X:00.0", out->bus & 0xff);
+    return 0;
+}
+
+#ifndef FAKE_BROKEN
+int nvmlDeviceGetMemoryInfo(nvmlDevice_t d, nvmlMemory_t *out);
+int nvmlDeviceGetMemoryInfo(nvmlDevice_t d, nvmlMemory_t *out)
+{
+    if (d->gpu == lost)
+        return LOST;
+    out->total = (d->instance < 0 ? 80ULL : 10ULL) << 30;
+    out->free = out->total - (1ULL << 30);
+    out->used = 1ULL << 30;
+    return 0;
+}
+
+#ifndef FAKE_BARE
+
+int nvmlDeviceGetUtilizationRates(nvmlDevice_t d, nvmlUtilization_t *out);
+int nvmlDeviceGetUtilizationRates(nvmlDevice_t d, nvmlUtilization_t *out)
+{
+    *out = (nvmlUtilization_t){ .gpu = 42, .memory = 7 };
+    return d->instance < 0 ? 0 : NOT_SUPPORTED;
+}
+
+int nvmlDeviceGetTemperature(nvmlDevice_t d, int sensor, unsigned *out);
+int nvmlDeviceGetTemperature(nvmlDevice_t d, int sensor, unsigned *out)
+{
+    *out = 50 + (unsigned)d->gpu;
+    return d->instance < 0 && sensor == 0 ? 0 : NOT_SUPPORTED;
+}
+
+int nvmlDeviceGetPowerUsage(nvmlDevice_t d, unsigned *out);
+int nvmlDeviceGetPowerUsage(nvmlDevice_t d, unsigned *out)
+{
+    *out = 123456;
+    return d->instance < 0 ? 0 : NOT_SUPPORTED;
+}
+
+static int list_processes(unsigned *n, nvmlProcessInfo_t *out)
+{
+    const unsigned all = (unsigned)number("FAKE_NVML_PROCESSES", 0), room = *n;
+    *n = all;
+    if (room < all)
+        return TOO_SMALL;
+    for (unsigned i = 0; i < all; i++) {
+        out[i].pid = 100 + i;
+        out[i].usedGpuMemory = i == 1 ? ~0ULL : (i + 1ULL) << 20;
+    }
+    return 0;
+}
+
+#ifdef FAKE_OLD
+int nvmlDeviceGetComputeRunningProcesses(nvmlDevice_t d, unsigned *n, nvmlProcessInfo_t *out);
+int nvmlDeviceGetComputeRunningProcesses(nvmlDevice_t d, unsigned *n, nvmlProcessInfo_t *out)
+#else
+int nvmlDeviceGetComputeRunningProcesses_v2(nvmlDevice_t d, unsigned *n, nvmlProcessInfo_t *out);
+int nvmlDeviceGetComputeRunningProcesses_v2(nvmlDevice_t d, unsigned *n, nvmlProcessInfo_t *out)
+#endif
+{
+    (void)d;
+    return list_processes(n, out);
+}
+
+#ifndef FAKE_OLD
+/* Of the first R535 drivers: its entries are longer than those before and after. */
+typedef struct {
+    nvmlProcessInfo_t info;
+    unsigned long long usedGpuCcProtectedMemory;
+} longerProcessInfo_t;
+
+int nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t d, unsigned *n, longerProcessInfo_t *out);
+int nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t d, unsigned *n, longerProcessInfo_t *out)
+{
+    nvmlProcessInfo_t all[64] = { 0 };
+    const int rc = *n > 64 ? UNKNOWN : list_processes(n, all);
+    (void)d;
+    for (unsigned i = 0; rc == 0 && i < *n; i++)
+        out[i] = (longerProcessInfo_t){ .info = all[i] };
+    return rc;
+}
+#endif
+
+#ifndef FAKE_OLD
+int nvmlDeviceGetMigMode(nvmlDevice_t d, unsigned *now, unsigned *later);
+int nvmlDeviceGetMigMode(nvmlDevice_t d, unsigned *now, unsigned *later)
+{
+    *now = *later = instances_of(d->gpu) >= 0;
+    return 0;
+}
+
+int nvmlDeviceGetMaxMigDeviceCount(nvmlDevice_t d, unsigned *n);
+int nvmlDeviceGetMaxMigDeviceCount(nvmlDevice_t d, unsigned *n)
+{
+    if (d->gpu == lost)
+        return LOST;
+    *n = instances_of(d->gpu) >= 0 ? INSTANCES : 0;
+    return 0;
+}
+
+int nvmlDeviceGetMigDeviceHandleByIndex(nvmlDevice_t d, unsigned i, nvmlDevice_t *out);
+int nvmlDeviceGetMigDeviceHandleByIndex(nvmlDevice_t d, unsigned i, nvmlDevice_t *out)
+{
+    if ((int)i >= instances_of(d->gpu))
+        return NOT_FOUND;
+    *out = &instances[d->gpu][i];
+    return 0;
+}
+
+int nvmlDeviceGetGpuInstanceId(nvmlDevice_t d, unsigned *out);
+int nvmlDeviceGetGpuInstanceId(nvmlDevice_t d, unsigned *out)
+{
+    *out = (unsigned)d->instance + 3;
+    return d->instance < 0 ? NOT_SUPPORTED : 0;
+}
+
+int nvmlDeviceGetComputeInstanceId(nvmlDevice_t d, unsigned *out);
+int nvmlDeviceGetComputeInstanceId(nvmlDevice_t d, unsigned *out)
+{
+    *out = 0;
+    return d->instance < 0 ? NOT_SUPPORTED : 0;
+}
+
+int nvmlDeviceGetComputeMode(nvmlDevice_t d, int *out);
+int nvmlDeviceGetComputeMode(nvmlDevice_t d, int *out)
+{
+    *out = d->gpu == number("FAKE_NVML_PROHIBITED", -1) ? 2 : 0;
+    return 0;
+}
+
+int nvmlDeviceGetCpuAffinity(nvmlDevice_t d, unsigned n, unsigned long *out);
+int nvmlDeviceGetCpuAffinity(nvmlDevice_t d, unsigned n, unsigned long *out)
+{
+    (void)d;
+    memset(out, 0, n * sizeof *out);
+    out[0] = 0xF0;
+    return 0;
+}
+
+int nvmlDeviceGetSupportedEventTypes(nvmlDevice_t d, unsigned long long *out);
+int nvmlDeviceGetSupportedEventTypes(nvmlDevice_t d, unsigned long long *out)
+{
+    (void)d;
+    *out = getenv("FAKE_NVML_EVENTS") ? 0xF : 0;
+    return 0;
+}
+#endif
+
+int nvmlEventSetCreate(nvmlEventSet_t *out);
+int nvmlEventSetCreate(nvmlEventSet_t *out)
+{
+    const char *path = getenv("FAKE_NVML_EVENTS");
+    struct fake_events *e = calloc(1, sizeof *e);
+    if (e)
+        e->from = path ? open(path, O_RDWR | O_CLOEXEC) : -1;
+    *out = e;
+    return e && (!path || e->from >= 0) ? 0 : UNKNOWN;
+}
+
+int nvmlDeviceRegisterEvents(nvmlDevice_t d, unsigned long long types, nvmlEventSet_t e);
+int nvmlDeviceRegisterEvents(nvmlDevice_t d, unsigned long long types, nvmlEventSet_t e)
+{
+    return d->instance < 0 && types == 8 && e->from >= 0 ? 0 : NOT_SUPPORTED;
+}
+
+int nvmlEventSetFree(nvmlEventSet_t e);
+int nvmlEventSetFree(nvmlEventSet_t e)
+{
+    if (e->from >= 0)
+        close(e->from);
+    free(e);
+    return 0;
+}
+
+static bool read_line(int fd, char *line, size_t size)
+{
+    size_t n = 0;
+    while (n + 1 < size && read(fd, &line[n], 1) == 1 && line[n] != '\n')
+        n++;
+    line[n] = '\0';
+    return n > 0;
+}
+
+static int wait_event(nvmlEventSet_t e, nvmlEventData_t *out)
+{
+    int gpu = 0, xid = 0;
+    unsigned gi = ~0u, ci = ~0u;
+    char line[128];
+    if (!read_line(e->from, line, sizeof line) || sscanf(line, "%d %d %u %u", &gpu, &xid, &gi, &ci) < 2)
+        return UNKNOWN;
+    if (xid <= 0 || xid == FALLEN_OFF)
+        lost = gpu;
+    if (xid <= 0)
+        return xid == 0 ? LOST : UNKNOWN;
+    memset(out, 0, sizeof *out);
+    out->device = &gpus[gpu];
+    out->eventType = 8;
+    out->eventData = (unsigned long long)xid;
+#ifndef FAKE_OLD
+    out->gpuInstanceId = gi;
+    out->computeInstanceId = ci;
+#endif
+    return 0;
+}
+
+#ifdef FAKE_OLD
+int nvmlEventSetWait(nvmlEventSet_t e, nvmlEventData_t *out, unsigned ms);
+int nvmlEventSetWait(nvmlEventSet_t e, nvmlEventData_t *out, unsigned ms)
+#else
+int nvmlEventSetWait_v2(nvmlEventSet_t e, nvmlEventData_t *out, unsigned ms);
+int nvmlEventSetWait_v2(nvmlEventSet_t e, nvmlEventData_t *out, unsigned ms)
+#endif
+{
+    (void)ms;
+    return wait_event(e, out);
+}
+
+#endif
+#endif
