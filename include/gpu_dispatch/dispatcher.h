@@ -90,7 +90,8 @@ struct gd_report {
     uint64_t end_ns;
     const void *input; /* the payload it had */
     size_t input_size;
-    const void *data; /* on_success: the result; not to be trusted further than the worker is */
+    const void *data; /* the result; of a failure what gd_result_alloc_failed() left, mostly nothing. Not to be trusted
+                         further than the worker is */
     size_t size;
     enum gd_failure failure; /* otherwise: what went wrong, */
     const char *error;       /* in words, */
@@ -125,9 +126,12 @@ struct gd_options {
     size_t size; /* sizeof(struct gd_options) */
 
     /* devices and workers */
-    const int *gpu_ids;
+    const char *gpus;   /* "auto", "0,2", "GPU-8d2f", "sim:4", "cpu:8": as gd_devices_open() takes it; or */
+    const int *gpu_ids; /* numbers: of devices that are there, or any for workers that need none */
     size_t n_gpus;
-    unsigned workers_per_gpu; /* 1 */
+    unsigned workers_per_gpu; /* 1; 0: as many as there is free device memory for, at model_bytes each */
+    uint64_t model_bytes;
+    bool any_cpu;             /* workers run on any CPU; else on those near their device, where that is known */
     const char *plugin;       /* a worker plugin; NULL: this program's own worker (gd_worker_main) */
     char *const *worker_argv; /* or: a program of yours that calls gd_worker_main; NULL-terminated */
     const char *const *env;   /* extra NAME=value for the workers; NULL-terminated, or NULL */
@@ -151,6 +155,7 @@ struct gd_options {
     unsigned retries;         /* 0: for ordinary errors */
     unsigned retry_delay_ms;  /* 100: doubles with each retry, up to a minute */
     unsigned crash_limit;     /* 3: how often a task is started that kills its worker */
+    unsigned start_gap_ms;    /* 0: least time from handing out one task to the next; not 0: one at a time per worker */
     unsigned window;          /* 0: chosen by task length; how many tasks a worker is handed at once */
     bool ordered;             /* deliver in source order */
     enum gd_placement placement;
@@ -166,8 +171,9 @@ struct gd_options {
     /* the end */
     int spin_us;            /* -1: spin before sleeping, for about as long as a wake-up costs, if there are processors
                                enough; 0: never; otherwise for so long */
-    unsigned stop_grace_ms; /* 10000: how long running tasks and cleanup may take after a shutdown */
-    bool handle_signals;    /* true: SIGINT and SIGTERM shut the run down, a second one ends it at once */
+    unsigned stop_grace_ms; /* 10000: how long running tasks may take after a shutdown */
+    unsigned cleanup_grace_ms; /* 10000: how long a worker may take to clean up and exit */
+    bool handle_signals;       /* true: SIGINT and SIGTERM shut the run down, a second one ends it at once */
 
     /* the callbacks; on_success is required */
     void *user;
@@ -184,16 +190,19 @@ struct gd_options {
     void (*on_cleanup_fail)(void *user, int worker_id, int gpu_id, const char *error);
     /* A worker process ended before it should have; it is replaced unless given_up. */
     void (*on_worker_exit)(void *user, int worker_id, int gpu_id, const char *why, bool given_up);
+    /* A device is taken out of use: lost twice in a row, an error that the driver reported, or no worker of it left. */
+    void (*on_device_out)(void *user, int gpu_id, const char *why);
     void (*on_output)(void *user, int worker_id, int fd, const char *text, size_t length);
     void (*on_exit)(void *user); /* always, exactly once, last */
 };
 
-#define GD_OPTIONS_INIT                                                                                    \
-    {                                                                                                      \
-        .size = sizeof(struct gd_options), .workers_per_gpu = 1, .base_seed = 42, .setup_attempts = 3,     \
-        .death_limit = 10, .restart_delay_ms = 10, .queue_size = 1024, .queue_bytes = (size_t)1 << 30,     \
-        .arena_bytes = (size_t)64 << 20, .cancel_grace_ms = 1000, .retry_delay_ms = 100, .crash_limit = 3, \
-        .batch_size = 1, .io_threads = 1, .spin_us = -1, .stop_grace_ms = 10000, .handle_signals = true    \
+#define GD_OPTIONS_INIT                                                                                     \
+    {                                                                                                       \
+        .size = sizeof(struct gd_options), .workers_per_gpu = 1, .base_seed = 42, .setup_attempts = 3,      \
+        .death_limit = 10, .restart_delay_ms = 10, .queue_size = 1024, .queue_bytes = (size_t)1 << 30,      \
+        .arena_bytes = (size_t)64 << 20, .cancel_grace_ms = 1000, .retry_delay_ms = 100, .crash_limit = 3,  \
+        .batch_size = 1, .io_threads = 1, .spin_us = -1, .stop_grace_ms = 10000, .cleanup_grace_ms = 10000, \
+        .handle_signals = true                                                                              \
     }
 
 /* The same for languages without designated initialisers. */

@@ -38,7 +38,7 @@ static void default_words(const struct gd_dispatcher *d, const struct gd__outcom
 {
     switch (o->failure) {
     case GD_FAILURE_TIMEOUT:
-        snprintf(text, TEXT_MAX, "timed out after %.3f s", d->o.task_timeout_ms / 1000.0);
+        snprintf(text, TEXT_MAX, "timed out after %g s", d->o.task_timeout_ms / 1000.0);
         break;
     case GD_FAILURE_CANCELLED:
         snprintf(text, TEXT_MAX, "not done: the run was shut down");
@@ -56,20 +56,23 @@ static void default_words(const struct gd_dispatcher *d, const struct gd__outcom
 /* A failure's words as a string: they come from shared memory, unterminated, so they are copied. */
 static char *copy_words(const struct gd__outcome *o)
 {
-    char *text = gd__calloc(1, o->size + 1);
+    const size_t length = o->size - o->data_size;
+    char *text = gd__calloc(1, length + 1);
     if (text)
-        memcpy(text, o->bytes, o->size);
+        memcpy(text, (const char *)o->bytes + o->data_size, length);
     return text;
 }
 
 static void call_failed(struct gd_dispatcher *d, struct gd_report *r, const struct gd__outcome *o)
 {
     char text[TEXT_MAX];
-    const bool own_words = o->size > 0 && o->failure != GD_FAILURE_TIMEOUT;
+    const bool own_words = o->size > o->data_size && o->failure != GD_FAILURE_TIMEOUT;
     char *words = own_words ? copy_words(o) : NULL;
     if (!words)
         default_words(d, o, text);
     r->error = words ? words : text;
+    r->data = o->data_size > 0 ? o->bytes : NULL;
+    r->size = o->data_size;
     if (o->failure == GD_FAILURE_TIMEOUT && d->o.on_timeout)
         d->o.on_timeout(d->o.user, r);
     else if (d->o.on_error)
@@ -154,6 +157,7 @@ void gd__deliver_hold(void *ctx, const struct gd__task *t, struct gd__outcome *o
     o->failure = o->failure == GD_FAILURE_NONE ? GD_FAILURE_OUT_OF_MEMORY : o->failure;
     o->bytes = no_memory;
     o->size = sizeof no_memory - 1;
+    o->data_size = 0;
 }
 
 void gd__deliver_setup_failed(void *ctx, unsigned w, const char *words)
@@ -161,6 +165,13 @@ void gd__deliver_setup_failed(void *ctx, unsigned w, const char *words)
     struct gd_dispatcher *d = ctx;
     if (d->o.on_setup_fail)
         d->o.on_setup_fail(d->o.user, gd__worker_id(d, w), d->copy.gpu_ids[w], words);
+}
+
+void gd__deliver_device_out(void *ctx, unsigned w, const char *words)
+{
+    struct gd_dispatcher *d = ctx;
+    if (d->o.on_device_out)
+        d->o.on_device_out(d->o.user, d->copy.gpu_ids[w], words ? words : "no worker on it is left");
 }
 
 void gd__deliver_worker_died(void *ctx, unsigned w, const char *words, bool given_up)

@@ -74,8 +74,10 @@ static int open_sched(struct gd_dispatcher *d)
         .cancel_grace_ns = o->cancel_grace_ms * GD__NS_PER_MS,
         .setup_timeout_ns = o->setup_timeout_ms * GD__NS_PER_MS,
         .stop_grace_ns = o->stop_grace_ms * GD__NS_PER_MS,
+        .cleanup_grace_ns = o->cleanup_grace_ms * GD__NS_PER_MS,
         .kill_wait_ns = KILL_WAIT_NS,
         .retry_delay_ns = o->retry_delay_ms * GD__NS_PER_MS,
+        .start_gap_ns = o->start_gap_ms * GD__NS_PER_MS,
         .restart_delay_ns = o->restart_delay_ms * GD__NS_PER_MS,
         .retries = o->retries,
         .crash_limit = o->crash_limit,
@@ -226,7 +228,9 @@ static int run_all(struct gd_dispatcher *d)
     if (rc == 0)
         rc = gd__feeder_start(d->feeder);
     if (rc == 0) {
+        gd__devices_watch(d);
         gd__monitor_run(d);
+        gd__devices_unwatch(d);
         rc = conclude(d);
     }
     gd__signals_unsubscribe(d->signal_token);

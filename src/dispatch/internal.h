@@ -1,6 +1,7 @@
 /* A run: what the files of the dispatcher share.
  *
  *   options.c     checking and copying what the user asked for
+ *   devices.c     which devices, and word of their failure
  *   dispatcher.c  the public calls: open, run, shutdown, close
  *   monitor.c     the loop: results, new tasks, deadlines, sleeping
  *   records.c     what a worker says, checked against what it was given
@@ -18,6 +19,7 @@
 #include "base/clock.h"
 #include "core/sched.h"
 #include "dispatch/feeder.h"
+#include "gpu/device.h"
 #include "proc/child.h"
 #include "proc/loop.h"
 #include "proc/output.h"
@@ -43,6 +45,14 @@ struct gd__seat {
     char words[512]; /* why it could not be started, or what it did wrong */
 };
 
+/* A device of the run. */
+struct gd__run_device {
+    struct gd__worker_device how; /* its workers are started */
+    unsigned first_worker, n_workers;
+    _Atomic int news; /* see devices.c */
+    char words[160];  /* of its failure */
+};
+
 struct gd__run_copy { /* what options point to, copied */
     int *gpu_ids;     /* one per worker */
     char *plugin;
@@ -55,6 +65,11 @@ struct gd_dispatcher {
     struct gd_options o;
     struct gd__run_copy copy;
     unsigned n_workers;
+    struct gd__run_device *devices;
+    unsigned n_devices;
+    unsigned *device_of; /* each worker's place in devices */
+    int health_token;
+    _Atomic bool device_news;
     char **spawn_argv;
     const char *spawn_path;
 
@@ -95,6 +110,13 @@ int gd__options_copy(struct gd_dispatcher *d, const struct gd_options *o);
 void gd__options_free(struct gd_dispatcher *d);
 int gd__worker_id(const struct gd_dispatcher *d, unsigned index);
 
+/* devices.c */
+int gd__devices_resolve(struct gd_dispatcher *d); /* fills devices, device_of, n_workers and copy.gpu_ids */
+void gd__devices_free(struct gd_dispatcher *d);
+void gd__devices_watch(struct gd_dispatcher *d); /* from here to unwatch, failures are noted */
+void gd__devices_unwatch(struct gd_dispatcher *d);
+void gd__devices_take_news(struct gd_dispatcher *d); /* and here told to the scheduler */
+
 /* monitor.c */
 int gd__monitor_open(struct gd_dispatcher *d);
 void gd__monitor_run(struct gd_dispatcher *d);
@@ -117,6 +139,7 @@ extern const struct gd__sched_effects gd__effects;
 void gd__deliver(void *ctx, const struct gd__task *t, const struct gd__outcome *o);
 void gd__deliver_hold(void *ctx, const struct gd__task *t, struct gd__outcome *o);
 void gd__deliver_setup_failed(void *ctx, unsigned w, const char *words);
+void gd__deliver_device_out(void *ctx, unsigned w, const char *words);
 void gd__deliver_worker_died(void *ctx, unsigned w, const char *words, bool given_up);
 
 /* stats.c */

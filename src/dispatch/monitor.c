@@ -123,7 +123,7 @@ static void look_at_events(struct gd_dispatcher *d, uint64_t until_ns, uint64_t 
 
 static bool something_is_there(const struct gd_dispatcher *d)
 {
-    if (atomic_load(&d->request) != GD__REQUEST_NONE || d->spawn_failures > 0)
+    if (atomic_load(&d->request) != GD__REQUEST_NONE || atomic_load(&d->device_news) || d->spawn_failures > 0)
         return true;
     const bool ended = gd__feeder_ended(d->feeder); /* before the queue: see check_source */
     if (gd__feeder_has_tasks(d->feeder) ? wanted(d) > 0 : ended && !d->source_over)
@@ -168,6 +168,7 @@ static bool go_round(struct gd_dispatcher *d)
 {
     bool moved = take_results(d);
     obey_requests(d);
+    gd__devices_take_news(d);
     gd__supervisor_tell_failures(d);
     fire_timers(d);
     check_source(d);

@@ -10,7 +10,7 @@
 #include "dispatch/internal.h"
 #include "worker/host.h"
 
-enum { MOST_WORKERS = 4096, MOST_BATCH = 32767, MOST_AHEAD = 65536 };
+enum { MOST_BATCH = 32767, MOST_AHEAD = 65536 };
 
 void gd_options_init(struct gd_options *o, size_t size)
 {
@@ -39,27 +39,6 @@ static int read_options(struct gd_options *out, const struct gd_options *o)
     gd_options_init(out, sizeof *out);
     memcpy(out, o, o->size < sizeof *out ? o->size : sizeof *out);
     out->size = sizeof *out;
-    return 0;
-}
-
-static int check_devices(const struct gd_options *o)
-{
-    if (!o->gpu_ids || o->n_gpus == 0)
-        return gd__error(GD_E_NO_DEVICES,
-                         "no devices: set gpu_ids and n_gpus (any number does for a worker that needs no GPU)");
-    if (o->workers_per_gpu == 0 || o->n_gpus > MOST_WORKERS || o->workers_per_gpu > MOST_WORKERS / o->n_gpus)
-        return gd__error(GD_E_INVALID,
-                         "%zu devices with workers_per_gpu = %u: it must be at least 1, and %d workers in all",
-                         o->n_gpus, o->workers_per_gpu, MOST_WORKERS);
-    for (size_t i = 0; i < o->n_gpus; i++) {
-        if (o->gpu_ids[i] < 0)
-            return gd__error(GD_E_INVALID, "gpu_ids[%zu] is %d: device numbers begin at 0", i, o->gpu_ids[i]);
-        for (size_t k = 0; k < i; k++)
-            if (o->gpu_ids[k] == o->gpu_ids[i])
-                return gd__error(GD_E_INVALID,
-                                 "device %d is listed twice: use workers_per_gpu for several workers on it",
-                                 o->gpu_ids[i]);
-    }
     return 0;
 }
 
@@ -152,30 +131,27 @@ static int copy_pointed(struct gd_dispatcher *d, const struct gd_options *o)
 {
     struct gd__run_copy *c = &d->copy;
     char full[PATH_MAX];
-    c->gpu_ids = gd__calloc(d->n_workers, sizeof *c->gpu_ids);
     c->env = copy_strings((char *const *)(uintptr_t)o->env);
     c->setup_args = o->setup_args_size > 0 ? gd__memdup(o->setup_args, o->setup_args_size) : NULL;
     c->worker_argv = o->worker_argv ? copy_strings(o->worker_argv) : NULL;
     c->plugin = o->plugin ? gd__strdup(realpath(o->plugin, full) ? full : o->plugin) : NULL;
-    const bool missing = !c->gpu_ids || !c->env || (o->setup_args_size > 0 && !c->setup_args) ||
-                         (o->worker_argv && !c->worker_argv) || (o->plugin && !c->plugin);
+    const bool missing = !c->env || (o->setup_args_size > 0 && !c->setup_args) || (o->worker_argv && !c->worker_argv) ||
+                         (o->plugin && !c->plugin);
     if (missing)
         return gd__error(GD_E_NO_MEMORY, "no memory for a copy of the options");
-    for (unsigned i = 0; i < d->n_workers; i++)
-        c->gpu_ids[i] = o->gpu_ids[i / o->workers_per_gpu];
     return 0;
 }
 
 int gd__options_copy(struct gd_dispatcher *d, const struct gd_options *o)
 {
     int rc = read_options(&d->o, o);
-    if (rc < 0 || (rc = check_devices(&d->o)) < 0 || (rc = check_tasks(&d->o)) < 0 ||
-        (rc = check_placement(&d->o)) < 0 || (rc = check_worker_code(&d->o)) < 0)
+    if (rc < 0 || (rc = check_tasks(&d->o)) < 0 || (rc = check_placement(&d->o)) < 0 ||
+        (rc = check_worker_code(&d->o)) < 0 || (rc = gd__devices_resolve(d)) < 0)
         return rc;
-    d->n_workers = (unsigned)d->o.n_gpus * d->o.workers_per_gpu;
     if (d->o.load_ahead == 0)
         d->o.load_ahead = 2 * (d->o.io_threads > d->o.batch_size ? d->o.io_threads : d->o.batch_size);
     rc = copy_pointed(d, &d->o);
+    d->o.gpus = NULL;
     d->o.gpu_ids = d->copy.gpu_ids;
     d->o.plugin = d->copy.plugin;
     d->o.worker_argv = d->copy.worker_argv;
@@ -186,7 +162,7 @@ int gd__options_copy(struct gd_dispatcher *d, const struct gd_options *o)
 
 void gd__options_free(struct gd_dispatcher *d)
 {
-    gd__free(d->copy.gpu_ids);
+    gd__devices_free(d);
     gd__free(d->copy.plugin);
     gd__free(d->copy.setup_args);
     free_strings(d->copy.worker_argv);
@@ -195,5 +171,5 @@ void gd__options_free(struct gd_dispatcher *d)
 
 int gd__worker_id(const struct gd_dispatcher *d, unsigned index)
 {
-    return d->o.workers_per_gpu == 1 ? d->copy.gpu_ids[index] : (int)index;
+    return d->n_workers == d->n_devices ? d->copy.gpu_ids[index] : (int)index;
 }

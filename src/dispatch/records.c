@@ -23,6 +23,7 @@ static const enum gd_failure failure_of[GD__R_KINDS] = {
     [GD__R_SUCCESS] = GD_FAILURE_NONE,
     [GD__R_ERROR] = GD_FAILURE_ERROR,
     [GD__R_ERROR_FINAL] = GD_FAILURE_ERROR,
+    [GD__R_ERROR_DATA] = GD_FAILURE_ERROR,
     [GD__R_OUT_OF_MEMORY] = GD_FAILURE_OUT_OF_MEMORY,
     [GD__R_DEVICE_LOST] = GD_FAILURE_DEVICE_LOST,
     [GD__R_CANCELLED] = GD_FAILURE_CANCELLED,
@@ -58,6 +59,20 @@ static void sane_times(struct gd_dispatcher *d, struct gd__outcome *o)
         o->start_ns = o->end_ns;
 }
 
+/* Of a failure with data: where the words begin. The size of the words is read once: the worker may change it. */
+static int split_failure(const struct record *r, struct gd__outcome *o)
+{
+    uint32_t words;
+    if (r->size < sizeof words)
+        return GD_E_PROTOCOL;
+    memcpy(&words, (const char *)r->bytes + r->size - sizeof words, sizeof words);
+    if (words > GD__WORDS_MAX || words > r->size - sizeof words)
+        return GD_E_PROTOCOL;
+    o->size = r->size - sizeof words;
+    o->data_size = o->size - words;
+    return 0;
+}
+
 static int take_result(struct gd_dispatcher *d, struct gd__seat *seat, const struct record *r)
 {
     struct gd__outcome o = {
@@ -69,8 +84,12 @@ static int take_result(struct gd_dispatcher *d, struct gd__seat *seat, const str
         .bytes = r->bytes,
         .size = r->size,
     };
-    if (o.failure != GD_FAILURE_NONE && o.size > GD__WORDS_MAX)
+    if (r->slot.kind == GD__R_ERROR_DATA) {
+        if (split_failure(r, &o) < 0)
+            return GD_E_PROTOCOL;
+    } else if (o.failure != GD_FAILURE_NONE && o.size > GD__WORDS_MAX) {
         o.size = GD__WORDS_MAX; /* no honest worker says more; another may say gigabytes */
+    }
     sane_times(d, &o);
     return gd__sched_result(&d->sched, d->now, seat->index, &o, r->slot.safe_batch);
 }

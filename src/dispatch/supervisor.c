@@ -18,7 +18,6 @@
 #include "base/fault.h"
 #include "base/fd.h"
 #include "dispatch/internal.h"
-#include "gpu/visible.h"
 #include "worker/host.h"
 
 /* For results: per worker, but not more than a part of what there is for all. Sparse: costs nothing until touched. */
@@ -34,7 +33,7 @@ static struct gd__seat *seat_of(void *ctx, unsigned w)
 
 /* --- the environment of a worker --- */
 
-enum { N_OWN_VARIABLES = 6, VARIABLE_MAX = 512 };
+enum { N_OWN_VARIABLES = 5, N_SET = N_OWN_VARIABLES + GD__DEVICE_VARIABLES, VARIABLE_MAX = 64 };
 
 struct environment {
     char own[N_OWN_VARIABLES][VARIABLE_MAX];
@@ -68,21 +67,22 @@ static int make_environment(struct environment *e, const struct gd_dispatcher *d
 {
     extern char **environ;
     const size_t n_user = count_strings(d->copy.env);
-    char device[VARIABLE_MAX - 32];
-    gd__visible_device(d->copy.gpu_ids[i], getenv("CUDA_VISIBLE_DEVICES"), device, sizeof device);
+    const struct gd__worker_device *device = &d->devices[d->device_of[i]].how;
     snprintf(e->own[0], VARIABLE_MAX, "%s=%d", GD__BOOT_ENV, GD__BOOT_FD);
-    snprintf(e->own[1], VARIABLE_MAX, "CUDA_VISIBLE_DEVICES=%s", device);
-    snprintf(e->own[2], VARIABLE_MAX, "CUDA_DEVICE_ORDER=PCI_BUS_ID");
-    snprintf(e->own[3], VARIABLE_MAX, "GPU_DISPATCH_WORKER_ID=%d", gd__worker_id(d, i));
-    snprintf(e->own[4], VARIABLE_MAX, "GPU_DISPATCH_GPU_ID=%d", d->copy.gpu_ids[i]);
-    snprintf(e->own[5], VARIABLE_MAX, "GPU_DISPATCH_SEED=%" PRIu64, d->o.base_seed + (uint64_t)d->copy.gpu_ids[i]);
-    e->list = gd__calloc(N_OWN_VARIABLES + n_user + count_strings(environ) + 1, sizeof *e->list);
+    snprintf(e->own[1], VARIABLE_MAX, "GPU_DISPATCH_WORKER_ID=%d", gd__worker_id(d, i));
+    snprintf(e->own[2], VARIABLE_MAX, "GPU_DISPATCH_GPU_ID=%d", d->copy.gpu_ids[i]);
+    snprintf(e->own[3], VARIABLE_MAX, "GPU_DISPATCH_SEED=%" PRIu64, d->o.base_seed + (uint64_t)d->copy.gpu_ids[i]);
+    snprintf(e->own[4], VARIABLE_MAX, "GPU_DISPATCH_SLOT=%u", i + 1);
+    e->list = gd__calloc(N_SET + n_user + count_strings(environ) + 1, sizeof *e->list);
     if (!e->list)
         return gd__error(GD_E_NO_MEMORY, "no memory for a worker's environment");
     size_t n = 0;
     for (size_t k = 0; k < N_OWN_VARIABLES; k++)
         if (!is_replaced(e->own[k], d->copy.env, n_user) || k == 0)
             e->list[n++] = e->own[k];
+    for (size_t k = 0; k < device->n_variables; k++)
+        if (!is_replaced(device->variables[k], d->copy.env, n_user))
+            e->list[n++] = (char *)(uintptr_t)device->variables[k];
     for (size_t k = 0; k < n_user; k++)
         e->list[n++] = d->copy.env[k];
     const size_t n_set = n;
@@ -188,12 +188,14 @@ static void process_ended(struct gd__watch *w, uint32_t events);
 static int start_process(struct gd_dispatcher *d, struct gd__seat *seat, int boot_fd, const int output_fds[2])
 {
     struct environment e = { .list = NULL };
+    const struct gd__worker_device *device = &d->devices[d->device_of[seat->index]].how;
     int rc = make_environment(&e, d, seat->index);
     if (rc == 0) {
         const struct gd__child_spec spec = {
             .path = d->spawn_path,
             .argv = d->spawn_argv,
             .envp = e.list,
+            .cpus = device->has_cpus && !d->o.any_cpu ? &device->cpus : NULL,
             .boot_fd = boot_fd,
             .stdout_fd = output_fds[0],
             .stderr_fd = output_fds[1],
@@ -465,6 +467,7 @@ const struct gd__sched_effects gd__effects = {
     .hold = gd__deliver_hold,
     .setup_failed = gd__deliver_setup_failed,
     .worker_died = gd__deliver_worker_died,
+    .device_out = gd__deliver_device_out,
 };
 
 /* --- opening and closing --- */

@@ -27,6 +27,7 @@
 #include "base/error.h"
 #include "base/fault.h"
 #include "base/fd.h"
+#include "proc/descendants.h"
 
 #ifndef SYS_pidfd_send_signal
 #define SYS_pidfd_send_signal 424
@@ -147,7 +148,7 @@ static int fill_actions(posix_spawn_file_actions_t *actions, const int sources[N
     return rc ? rc : close_the_rest(actions);
 }
 
-static int fill_attributes(posix_spawnattr_t *attributes)
+int gd__spawn_attributes(posix_spawnattr_t *attributes, short more)
 {
     sigset_t none, all;
     int rc;
@@ -156,10 +157,9 @@ static int fill_attributes(posix_spawnattr_t *attributes)
     sigfillset(&all); /* glibc leaves its internal signals out of it */
     sigdelset(&all, SIGKILL);
     sigdelset(&all, SIGSTOP);
-    if ((rc = posix_spawnattr_setpgroup(attributes, 0)) || (rc = posix_spawnattr_setsigmask(attributes, &none)) ||
-        (rc = posix_spawnattr_setsigdefault(attributes, &all)))
+    if ((rc = posix_spawnattr_setsigmask(attributes, &none)) || (rc = posix_spawnattr_setsigdefault(attributes, &all)))
         return rc;
-    return posix_spawnattr_setflags(attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+    return posix_spawnattr_setflags(attributes, (short)(more | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF));
 }
 
 static int spawn(pid_t *pid, const struct gd__child_spec *spec, const int sources[N_FDS])
@@ -172,13 +172,28 @@ static int spawn(pid_t *pid, const struct gd__child_spec *spec, const int source
         return rc;
     if ((rc = posix_spawnattr_init(&attributes)))
         goto out_actions;
-    if ((rc = fill_actions(&actions, sources)) || (rc = fill_attributes(&attributes)))
+    if ((rc = fill_actions(&actions, sources)) || (rc = posix_spawnattr_setpgroup(&attributes, 0)) ||
+        (rc = gd__spawn_attributes(&attributes, POSIX_SPAWN_SETPGROUP)))
         goto out;
     rc = GD__FAULT("spawn") ? errno : posix_spawnp(pid, spec->path, &actions, &attributes, spec->argv, spec->envp);
 out:
     posix_spawnattr_destroy(&attributes);
 out_actions:
     posix_spawn_file_actions_destroy(&actions);
+    return rc;
+}
+
+/* A child begins on the CPUs of the thread that starts it, so that not even its loader runs elsewhere. CPUs that can't
+ * be had (somebody has taken them away meanwhile) are no reason not to start it. */
+static int spawn_on(pid_t *pid, const struct gd__child_spec *spec, const int sources[N_FDS])
+{
+    cpu_set_t ours;
+    const bool moved = spec->cpus && sched_getaffinity(0, sizeof ours, &ours) == 0 &&
+                       sched_setaffinity(0, sizeof *spec->cpus, spec->cpus) == 0;
+    const int rc = spawn(pid, spec, sources);
+
+    if (moved)
+        (void)sched_setaffinity(0, sizeof ours, &ours);
     return rc;
 }
 
@@ -217,7 +232,7 @@ int gd__child_spawn(struct gd__child *c, const struct gd__child_spec *spec)
     if (rc < 0)
         return gd__error_context(rc, "cannot start %s", spec->path);
 
-    int failure = spawn(&pid, spec, sources);
+    int failure = spawn_on(&pid, spec, sources);
     close_sources(sources);
     if (failure) {
         errno = failure;
@@ -238,10 +253,21 @@ static bool group_is_ours(const struct gd__child *c)
     return kill(c->pid, 0) < 0 && errno == ESRCH;
 }
 
+/* What has left the group has to be found while the child is there to lead to it; meanwhile it must start no more. */
+static void kill_outside_group(const struct gd__child *c)
+{
+    if (syscall(SYS_pidfd_send_signal, c->pidfd, 0, NULL, 0) < 0 || gd__descendants_signal(c->pid, SIGKILL, false) == 0)
+        return;
+    kill(-c->pid, SIGSTOP);
+    gd__descendants_kill(c->pid, false);
+}
+
 void gd__child_signal(struct gd__child *c, int signal)
 {
     if (c->pid <= 0 || c->pidfd < 0)
         return;
+    if (signal == SIGKILL)
+        kill_outside_group(c);
     bool reached = group_is_ours(c) && kill(-c->pid, signal) == 0;
     /* It may have left its group. Twice does no harm with SIGKILL; with others it would be a second request. */
     if (!reached || signal == SIGKILL)

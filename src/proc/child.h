@@ -2,6 +2,8 @@
 #ifndef GD_PROC_CHILD_H
 #define GD_PROC_CHILD_H
 
+#include <sched.h>
+#include <spawn.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
@@ -19,9 +21,10 @@ struct gd__child_spec {
     const char *path; /* found through PATH if it has no slash */
     char *const *argv;
     char *const *envp;
-    int boot_fd;   /* becomes descriptor 3 */
-    int stdout_fd; /* becomes 1; -1: /dev/null; 1: ours */
-    int stderr_fd; /* likewise 2 */
+    const cpu_set_t *cpus; /* that it may run on; NULL: ours */
+    int boot_fd;           /* becomes descriptor 3 */
+    int stdout_fd;         /* becomes 1; -1: /dev/null; 1: ours */
+    int stderr_fd;         /* likewise 2 */
 };
 
 struct gd__exit {
@@ -30,6 +33,10 @@ struct gd__exit {
     int code;   /* exit code */
     bool core;
 };
+
+/* For whoever starts a process: default signals, none blocked, and more flags (POSIX_SPAWN_...). Returns an error
+ * number. */
+int gd__spawn_attributes(posix_spawnattr_t *attributes, short more);
 
 /* stdin is /dev/null, signal dispositions are default and none is blocked; no descriptor but 0 to 3 is passed on. */
 int gd__child_spawn(struct gd__child *c, const struct gd__child_spec *spec);

@@ -220,6 +220,17 @@ static void check_result(const struct world *w, const struct gd_report *r, struc
     }
 }
 
+/* A failure has data if its worker left some, and only if that worker's own words are the last. */
+static void check_failed_data(const struct world *w, const struct gd_report *r)
+{
+    const struct world_order *o = &w->orders[r->task_id];
+    const bool expected = o->what == W_ERROR_DATA && r->failure == GD_FAILURE_ERROR;
+    MUST(r->size == (expected && o->n < SIZE_MAX / 2 ? o->n : 0), "the failure of task %llu has %zu bytes of data",
+         (unsigned long long)r->task_id, r->size);
+    MUST(world__pattern_is(r->data, 0, r->size, o->tag), "the data of failed task %llu is damaged",
+         (unsigned long long)r->task_id);
+}
+
 static void record(struct world *w, const struct gd_report *r, char callback)
 {
     note_callback(w);
@@ -240,6 +251,8 @@ static void record(struct world *w, const struct gd_report *r, char callback)
     f->error = r->error ? strdup(r->error) : NULL;
     if (callback == 'S')
         check_result(w, r, &f->answer);
+    else
+        check_failed_data(w, r);
     if (w->on_final)
         w->on_final(w, r);
 }
@@ -282,6 +295,11 @@ static void on_setup_fail(void *user, int worker_id, int gpu_id, const char *err
 static void on_cleanup_fail(void *user, int worker_id, int gpu_id, const char *error)
 {
     note_event(user, 'c', worker_id, gpu_id, error);
+}
+
+static void on_device_out(void *user, int gpu_id, const char *why)
+{
+    note_event(user, 'd', -1, gpu_id, why);
 }
 
 static void on_worker_exit(void *user, int worker_id, int gpu_id, const char *why, bool given_up)
@@ -350,6 +368,7 @@ void world_open(struct world *w, unsigned n_gpus)
     w->o.on_setup_fail = on_setup_fail;
     w->o.on_cleanup_fail = on_cleanup_fail;
     w->o.on_worker_exit = on_worker_exit;
+    w->o.on_device_out = on_device_out;
     w->o.on_output = on_output;
     w->o.on_exit = on_exit_callback;
 }

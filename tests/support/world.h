@@ -38,9 +38,10 @@ enum world_what {
     W_NOTHING,  /* an empty success */
     W_ERROR,
     W_ERROR_FINAL,
-    W_RETURN,    /* returns -n and says nothing */
-    W_OOM,       /* out of memory */
-    W_OOM_AMONG, /* out of memory in a batch of more than n */
+    W_ERROR_DATA, /* an error with n bytes of the pattern, which the recorder checks */
+    W_RETURN,     /* returns -n and says nothing */
+    W_OOM,        /* out of memory */
+    W_OOM_AMONG,  /* out of memory in a batch of more than n */
     W_DEVICE_LOST,
     W_SEGV,
     W_ABORT,
@@ -78,10 +79,12 @@ struct world_answer {
     uint32_t pid;
     uint64_t args_sum; /* of setup_args */
     uint64_t input_size;
-    uint32_t loaded; /* load() had been there */
-    uint32_t arena;  /* payload and arena are what the header promises */
-    int32_t device;  /* CUDA_VISIBLE_DEVICES, as a number; -1: unset */
-    int32_t order;   /* CUDA_DEVICE_ORDER is PCI_BUS_ID */
+    uint32_t loaded;  /* load() had been there */
+    uint32_t arena;   /* payload and arena are what the header promises */
+    int32_t device;   /* CUDA_VISIBLE_DEVICES, as a number; -1: unset */
+    int32_t order;    /* CUDA_DEVICE_ORDER is PCI_BUS_ID */
+    uint64_t cpus;    /* that it may run on, of the first 64 */
+    char visible[64]; /* CUDA_VISIBLE_DEVICES */
 };
 
 /* How setup and cleanup behave: given as setup_args. */
@@ -141,7 +144,9 @@ struct world_final {
     struct world_answer answer;
 };
 
-struct world_event { /* of a worker: 's'etup failed, 'c'leanup failed, 'x' exited, 'X' exited and given up */
+/* Of a worker: 's'etup failed, 'c'leanup failed, 'x' exited, 'X' exited and given up; of a device (worker_id -1): 'd',
+ * out of use. */
+struct world_event {
     char kind;
     int worker_id, gpu_id;
     char *text;

@@ -4,6 +4,7 @@
  * opened through the environment, so that nothing of it passes through the library that is being tested.
  */
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -159,11 +160,21 @@ static bool arena_is_right(const struct gd_worker *w, const struct gd_task *t)
     return t->size <= 24 || (uintptr_t)t->data % 16 == 0;
 }
 
+static uint64_t own_cpus(void)
+{
+    cpu_set_t set;
+    uint64_t cpus = 0;
+    if (sched_getaffinity(0, sizeof set, &set) == 0)
+        for (int i = 0; i < 64; i++)
+            cpus |= (uint64_t)(CPU_ISSET(i, &set) != 0) << i;
+    return cpus;
+}
+
 static int answer(const struct gd_worker *w, const struct gd_task *t, struct gd_result *r, const struct world_order *o,
                   uint32_t batch)
 {
     const char *device = getenv("CUDA_VISIBLE_DEVICES"), *order = getenv("CUDA_DEVICE_ORDER");
-    const struct world_answer a = {
+    struct world_answer a = {
         .tag = o->tag,
         .task_id = t->id,
         .seed = given.seed,
@@ -179,7 +190,9 @@ static int answer(const struct gd_worker *w, const struct gd_task *t, struct gd_
         .arena = arena_is_right(w, t),
         .device = device ? atoi(device) : -1,
         .order = order && strcmp(order, "PCI_BUS_ID") == 0,
+        .cpus = own_cpus(),
     };
+    snprintf(a.visible, sizeof a.visible, "%s", device ? device : "(unset)");
     return gd_result_set(r, &a, sizeof a);
 }
 
@@ -225,6 +238,14 @@ static void write_to_input(const struct gd_task *t)
     *(volatile unsigned char *)(uintptr_t)t->data = 1;
 }
 
+static int fail_with_data(struct gd_result *r, unsigned long long id, const struct world_order *o)
+{
+    unsigned char *bytes = gd_result_alloc_failed(r, o->n, "task %llu failed with data", id);
+    if (bytes)
+        world__pattern_fill(bytes, 0, o->n, o->tag);
+    return GD_E_FAILED;
+}
+
 static int fail_as_told(struct gd_result *r, const struct gd_task *t, const struct world_order *o, uint32_t batch)
 {
     const unsigned long long id = (unsigned long long)t->id;
@@ -233,6 +254,8 @@ static int fail_as_told(struct gd_result *r, const struct gd_task *t, const stru
         return gd_result_error(r, "task %llu went wrong at attempt %u", id, t->attempt);
     case W_ERROR_FINAL:
         return gd_result_error_final(r, "task %llu is hopeless", id);
+    case W_ERROR_DATA:
+        return fail_with_data(r, id, o);
     case W_RETURN:
         return -(int)o->n;
     case W_OOM:

@@ -88,7 +88,7 @@ TEST(workers_in_cleanup)
 {
     struct world w;
     world_open(&w, 2);
-    w.o.stop_grace_ms = 60000;
+    w.o.cleanup_grace_ms = 60000;
     w.setup = (struct world_setup){ .cleanup_gate = 5 };
     world_add_many(&w, 5, (struct world_order){ .what = W_ECHO });
     kill_the_parent(&w, WC_CLEANUPS, 2, 2);

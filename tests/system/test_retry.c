@@ -50,6 +50,57 @@ TEST(do_not_retry)
     world_close(&w);
 }
 
+static void fail_with_sizes(bool ordered)
+{
+    static const uint64_t sizes[] = { 0, 1, 3, 20, 24, 25, 4096, 100000, 5u << 20 };
+    struct world w;
+    world_open(&w, 2);
+    w.o.ordered = ordered;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        world_add(&w, (struct world_order){ .what = W_ERROR_DATA, .n = sizes[i] });
+    CHECK_EQ(world_run(&w), 0);
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        char words[64];
+        snprintf(words, sizeof words, "task %zu failed with data", i);
+        CHECK_EQ(w.finals[i].failure, GD_FAILURE_ERROR);
+        CHECK_STR(w.finals[i].error, words);
+    }
+    world_close(&w);
+}
+
+TEST(a_failure_can_have_data)
+{
+    fail_with_sizes(false);
+}
+
+TEST(a_failure_that_waits_for_its_turn_keeps_its_data)
+{
+    fail_with_sizes(true);
+}
+
+TEST(a_failure_with_data_is_retried)
+{
+    struct world w;
+    world_open(&w, 1);
+    w.o.retries = 2;
+    w.o.retry_delay_ms = 1;
+    world_add(&w, (struct world_order){ .what = W_ERROR_DATA, .n = 1000, .tries = 2 });
+    CHECK_EQ(world_run(&w), 0);
+    CHECK_EQ(w.finals[0].callback, 'S');
+    CHECK_EQ(w.finals[0].attempt, 3);
+    world_close(&w);
+}
+
+TEST(a_failure_whose_data_has_no_room_keeps_its_words)
+{
+    struct world w;
+    world_open(&w, 1);
+    world_add(&w, (struct world_order){ .what = W_ERROR_DATA, .n = UINT64_MAX - 10 });
+    CHECK_EQ(world_run(&w), 0);
+    CHECK_STR(w.finals[0].error, "task 0 failed with data");
+    world_close(&w);
+}
+
 TEST(an_error_without_words_gets_some)
 {
     struct world w;

@@ -45,6 +45,12 @@ TEST(running_tasks_may_finish)
     world_close(&w);
 }
 
+static int to_the_second(void *user, uint64_t task_id, uint64_t weight, unsigned n_workers)
+{
+    (void)user, (void)task_id, (void)weight, (void)n_workers;
+    return 1;
+}
+
 TEST(running_tasks_that_do_not_finish_are_ended_after_the_grace)
 {
     struct world w;
@@ -59,6 +65,28 @@ TEST(running_tasks_that_do_not_finish_are_ended_after_the_grace)
     CHECK_GE(world_now_ms() - begin, 150); /* the clock was read a little before */
     CHECK_LE(world_now_ms() - begin, 200 + SLACK_MS);
     CHECK_EQ(world_failures(&w, GD_FAILURE_CANCELLED), w.stats.taken);
+    world_close(&w);
+}
+
+TEST(cleanup_has_its_own_time_after_the_grace_for_tasks)
+{
+    struct world w;
+    world_open(&w, 2);
+    w.o.stop_grace_ms = 100;
+    w.setup = (struct world_setup){ .cleanup_gate = 5, .workers = 1 }; /* of the first: it has nothing to do */
+    w.o.placement = GD_PLACE_CUSTOM;
+    w.o.place = to_the_second;
+    world_add_many(&w, 5, (struct world_order){ .what = W_LOOP });
+    world_launch(&w);
+    world_await(w.page, WC_ENTERED, 1);
+    gd_dispatcher_shutdown(w.d);
+    world_await(w.page, WC_CLEANUPS, 1);
+    const pid_t stuck = (pid_t)atomic_load(&w.page->pid[1]);
+    while (kill(stuck, 0) == 0) /* the task that does not end is killed, and its worker reaped */
+        sched_yield();
+    world_gate_open(w.page, 5);
+    CHECK_EQ(world_join(&w), GD_E_SHUTDOWN);
+    CHECK_EQ(w.n_events, 0); /* no word of a cleanup that failed */
     world_close(&w);
 }
 
@@ -115,7 +143,7 @@ TEST(while_cleanup_blocks)
 {
     struct world w;
     world_open(&w, 2);
-    w.o.stop_grace_ms = 100;
+    w.o.cleanup_grace_ms = 100;
     w.setup = (struct world_setup){ .cleanup_gate = 5, .workers = 1 };
     world_add_many(&w, 10, (struct world_order){ .what = W_ECHO });
     const uint64_t begin = world_now_ms();

@@ -177,7 +177,7 @@ static int spawn_with(struct gd__child *c, const char *what, int boot, int out, 
     static char program[] = "/proc/self/exe", flag[] = "--child";
     char name[64];
     char *argv[] = { program, flag, name, NULL };
-    struct gd__child_spec spec = { program, argv, environ, boot, out, err };
+    struct gd__child_spec spec = { program, argv, environ, NULL, boot, out, err };
 
     snprintf(name, sizeof name, "%s", what);
     return gd__child_spawn(c, &spec);
@@ -319,11 +319,35 @@ TEST(running_is_not_reaped)
     CHECK_EQ(gd__child_reap(&c, &e), GD_E_INVALID);
 }
 
+TEST(on_the_cpus_it_is_given)
+{
+    cpu_set_t ours, one, after;
+    CHECK_EQ(sched_getaffinity(0, sizeof ours, &ours), 0);
+    int last = CPU_SETSIZE - 1;
+    while (!CPU_ISSET(last, &ours))
+        last--;
+    CPU_ZERO(&one);
+    CPU_SET(last, &one);
+    char shell[] = "/bin/sh", flag[] = "-c", script[256];
+    snprintf(script, sizeof script, "grep -q '^Cpus_allowed_list:[[:space:]]*%d$' /proc/self/status", last);
+    char *argv[] = { shell, flag, script, NULL };
+    struct gd__child_spec spec = { shell, argv, environ, &one, 0, -1, -1 };
+    struct gd__child c;
+    struct gd__exit e;
+    CHECK_EQ(gd__child_spawn(&c, &spec), 0);
+    CHECK_EQ(sched_getaffinity(0, sizeof after, &after), 0);
+    CHECK(CPU_EQUAL(&ours, &after)); /* the parent is where it was */
+    struct pollfd p = { .fd = c.pidfd, .events = POLLIN };
+    CHECK_EQ(poll(&p, 1, -1), 1);
+    CHECK_EQ(gd__child_reap(&c, &e), 1);
+    CHECK_EQ(e.code, 0);
+}
+
 TEST(no_such_program)
 {
     char *argv[] = { NULL, NULL };
     char name[] = "/nowhere/worker";
-    struct gd__child_spec spec = { name, argv, environ, 0, -1, -1 };
+    struct gd__child_spec spec = { name, argv, environ, NULL, 0, -1, -1 };
     struct gd__child c;
     int before = open_fds();
 
@@ -341,7 +365,7 @@ TEST(not_executable)
 {
     char path[] = "/tmp/gd_test_child_XXXXXX";
     char *argv[] = { path, NULL };
-    struct gd__child_spec spec = { path, argv, environ, 0, -1, -1 };
+    struct gd__child_spec spec = { path, argv, environ, NULL, 0, -1, -1 };
     struct gd__child c;
     int fd = mkstemp(path);
 
@@ -359,7 +383,7 @@ TEST(found_through_path)
 {
     char *argv[] = { NULL, NULL };
     char name[] = "true";
-    struct gd__child_spec spec = { name, argv, environ, 0, -1, -1 };
+    struct gd__child_spec spec = { name, argv, environ, NULL, 0, -1, -1 };
     struct gd__child c;
 
     argv[0] = name;
@@ -372,7 +396,7 @@ TEST(environment_is_what_was_given)
 {
     char shell[] = "/bin/sh", flag[] = "-c", script[] = "[ \"$GD_A\" = yes ] && [ -z \"$GD_B\" ]", a[] = "GD_A=yes";
     char *argv[] = { shell, flag, script, NULL }, *envp[] = { a, NULL };
-    struct gd__child_spec spec = { shell, argv, envp, 0, -1, -1 };
+    struct gd__child_spec spec = { shell, argv, envp, NULL, 0, -1, -1 };
     struct gd__child c;
 
     setenv("GD_B", "ours", 1);

@@ -1,0 +1,312 @@
+/* Devices of a run: which a worker sees, on which CPUs it runs, how many workers a device gets, and what happens when a
+ * device fails.
+ */
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/stat.h>
+
+#include "support/test.h"
+#include "support/world.h"
+
+/* By name instead of by number. */
+static void use(struct world *w, const char *gpus)
+{
+    w->o.gpus = gpus;
+    w->o.gpu_ids = NULL;
+    w->o.n_gpus = 0;
+}
+
+/* --- which --- */
+
+TEST(simulated_devices_by_name)
+{
+    struct world w;
+    char seen[3][64] = { "" };
+    world_open(&w, 1);
+    use(&w, "sim:3");
+    world_add_many(&w, 300, (struct world_order){ .what = W_ECHO });
+    CHECK_EQ(world_run(&w), 0);
+    for (size_t i = 0; i < 300; i++) {
+        const struct world_answer *a = &w.finals[i].answer;
+        CHECK(a->gpu_id >= 0 && a->gpu_id < 3);
+        CHECK_EQ(a->worker_id, a->gpu_id);
+        CHECK(a->order);
+        CHECK_EQ(strncmp(a->visible, "GPU-", 4), 0);
+        if (*seen[a->gpu_id])
+            CHECK_STR(a->visible, seen[a->gpu_id]);
+        memcpy(seen[a->gpu_id], a->visible, sizeof a->visible);
+    }
+    CHECK(strcmp(seen[0], seen[1]) != 0 || !*seen[0]);
+    world_close(&w);
+}
+
+TEST(workers_without_a_device_see_none)
+{
+    struct world w;
+    world_open(&w, 1);
+    use(&w, "cpu:2");
+    setenv("CUDA_VISIBLE_DEVICES", "3", 1);
+    world_add_many(&w, 10, (struct world_order){ .what = W_ECHO });
+    CHECK_EQ(world_run(&w), 0);
+    for (size_t i = 0; i < 10; i++)
+        CHECK_STR(w.finals[i].answer.visible, "");
+    world_close(&w);
+}
+
+TEST(an_inherited_list_chooses_and_orders)
+{
+    struct world w;
+    struct gd_devices *all;
+    struct gd_device last = { .size = sizeof last };
+    setenv("GPU_DISPATCH_SIM", "4", 1);
+    CHECK_EQ(gd_devices_open(&all, "auto"), 0);
+    CHECK_EQ(gd_devices_get(all, 3, &last), 0);
+    gd_devices_close(&all);
+    setenv("CUDA_VISIBLE_DEVICES", "3,1", 1);
+    world_open(&w, 1);
+    use(&w, "auto");
+    world_add_many(&w, 100, (struct world_order){ .what = W_ECHO });
+    CHECK_EQ(world_run(&w), 0);
+    CHECK_EQ(w.stats.n_workers, 2);
+    for (size_t i = 0; i < 100; i++)
+        CHECK_EQ(strcmp(w.finals[i].answer.visible, last.uuid) == 0, w.finals[i].gpu_id == 0);
+    world_close(&w);
+}
+
+TEST(numbers_are_those_of_devices_that_are_there)
+{
+    struct world w;
+    setenv("GPU_DISPATCH_SIM", "2", 1);
+    world_open(&w, 2);
+    w.gpus[0] = 1;
+    w.gpus[1] = 7; /* no such device: a number is all it is */
+    world_add_many(&w, 100, (struct world_order){ .what = W_ECHO });
+    CHECK_EQ(world_run(&w), 0);
+    for (size_t i = 0; i < 100; i++) {
+        if (w.finals[i].gpu_id == 1)
+            CHECK_EQ(strncmp(w.finals[i].answer.visible, "GPU-", 4), 0);
+        else
+            CHECK_STR(w.finals[i].answer.visible, "7");
+    }
+    world_close(&w);
+}
+
+TEST(a_device_that_is_not_there)
+{
+    struct world w;
+    struct gd_dispatcher *d = NULL;
+    setenv("GPU_DISPATCH_SIM", "2", 1);
+    world_open(&w, 1);
+    use(&w, "0,7");
+    CHECK_EQ(gd_dispatcher_open(&d, &w.o), GD_E_NO_DEVICES);
+    CHECK_CONTAINS(gd_error_text(), "7");
+    w.o.gpu_ids = w.gpus;
+    w.o.n_gpus = 1;
+    CHECK_EQ(gd_dispatcher_open(&d, &w.o), GD_E_INVALID);
+    CHECK_CONTAINS(gd_error_text(), "both gpus and gpu_ids");
+    CHECK(!d);
+}
+
+/* --- where --- */
+
+TEST(workers_run_near_their_device)
+{
+    struct world w;
+    cpu_set_t ours;
+    CHECK_EQ(sched_getaffinity(0, sizeof ours, &ours), 0);
+    if (!CPU_ISSET(0, &ours) || !CPU_ISSET(1, &ours))
+        SKIP("CPUs 0 and 1 are not ours");
+    setenv("GPU_DISPATCH_SIM", "2,cpus=0/1", 1);
+    world_open(&w, 1);
+    use(&w, "auto");
+    world_add_many(&w, 200, (struct world_order){ .what = W_ECHO });
+    CHECK_EQ(world_run(&w), 0);
+    for (size_t i = 0; i < 200; i++)
+        CHECK_EQ(w.finals[i].answer.cpus, w.finals[i].gpu_id == 0 ? 1 : 2);
+    cpu_set_t after;
+    CHECK_EQ(sched_getaffinity(0, sizeof after, &after), 0);
+    CHECK(CPU_EQUAL(&ours, &after)); /* starting them elsewhere has not moved us */
+    world_close(&w);
+}
+
+TEST(or_anywhere_if_so_asked)
+{
+    struct world w;
+    cpu_set_t ours;
+    CHECK_EQ(sched_getaffinity(0, sizeof ours, &ours), 0);
+    if (CPU_COUNT(&ours) < 2)
+        SKIP("there is only one CPU");
+    setenv("GPU_DISPATCH_SIM", "1,cpus=0", 1);
+    world_open(&w, 1);
+    use(&w, "auto");
+    w.o.any_cpu = true;
+    world_add(&w, (struct world_order){ .what = W_ECHO });
+    CHECK_EQ(world_run(&w), 0);
+    CHECK_EQ(__builtin_popcountll(w.finals[0].answer.cpus), CPU_COUNT(&ours) < 64 ? CPU_COUNT(&ours) : 64);
+    world_close(&w);
+}
+
+/* --- how many workers --- */
+
+TEST(as_many_workers_as_memory_allows)
+{
+    struct world w;
+    setenv("GPU_DISPATCH_SIM", "2,memory=16G,free=8G/4G", 1);
+    world_open(&w, 1);
+    use(&w, "auto");
+    w.o.workers_per_gpu = 0;
+    w.o.model_bytes = UINT64_C(2) << 30;
+    world_add_many(&w, 100, (struct world_order){ .what = W_ECHO });
+    CHECK_EQ(world_run(&w), 0);
+    CHECK_EQ(w.stats.n_workers, 3 + 1); /* a tenth of what is free is left alone */
+    for (unsigned i = 0; i < 4; i++) {
+        CHECK_EQ(w.workers[i].worker_id, i);
+        CHECK_EQ(w.workers[i].gpu_id, i < 3 ? 0 : 1);
+    }
+    world_close(&w);
+}
+
+TEST(memory_for_not_even_one)
+{
+    struct world w;
+    struct gd_dispatcher *d = NULL;
+    setenv("GPU_DISPATCH_SIM", "1,memory=16G,free=1G", 1);
+    world_open(&w, 1);
+    use(&w, "auto");
+    w.o.workers_per_gpu = 0;
+    CHECK_EQ(gd_dispatcher_open(&d, &w.o), GD_E_INVALID);
+    CHECK_CONTAINS(gd_error_text(), "model_bytes");
+    w.o.model_bytes = UINT64_C(2) << 30;
+    CHECK_EQ(gd_dispatcher_open(&d, &w.o), GD_E_TOO_LARGE);
+}
+
+/* --- when they fail --- */
+
+TEST(a_device_lost_twice_is_out_of_use)
+{
+    struct world w;
+    world_open(&w, 2);
+    w.o.window = 1;
+    world_add_many(&w, 1, (struct world_order){ .what = W_DEVICE_LOST, .tries = 2 });
+    world_add_many(&w, 20, (struct world_order){ .what = W_ECHO });
+    w.o.placement = GD_PLACE_CHUNKS; /* the first half is the first device's */
+    w.o.total_tasks = 21;
+    CHECK_EQ(world_run(&w), 0);
+    CHECK_EQ(world_callbacks(&w, 'S'), 21);
+    CHECK_EQ(world_events(&w, 'd'), 1);
+    CHECK_EQ(world_event(&w, 'd')->gpu_id, 0);
+    CHECK_STR(world_event(&w, 'd')->text, "its workers lost it twice in a row");
+    world_close(&w);
+}
+
+static void open_when_out(struct world *w, const struct world_event *e)
+{
+    if (e->kind == 'd')
+        world_gate_open(w->page, 3);
+}
+
+TEST(a_device_none_of_whose_workers_sets_up)
+{
+    struct world w;
+    world_open(&w, 2);
+    w.o.workers_per_gpu = 2;
+    w.setup = (struct world_setup){ .what = W_ERROR, .workers = 1u << 2 | 1u << 3 };
+    w.on_event = open_when_out;
+    world_add_many(&w, 20, (struct world_order){ .what = W_ECHO, .gate = 3 });
+    CHECK_EQ(world_run(&w), 0);
+    CHECK_EQ(world_callbacks(&w, 'S'), 20);
+    CHECK_EQ(world_events(&w, 's'), 2);
+    CHECK_EQ(world_events(&w, 'd'), 1);
+    CHECK_EQ(world_event(&w, 'd')->gpu_id, 1);
+    CHECK_STR(world_event(&w, 'd')->text, "no worker on it is left");
+    world_close(&w);
+}
+
+TEST(one_of_its_workers_is_enough)
+{
+    struct world w;
+    world_open(&w, 1);
+    w.o.workers_per_gpu = 2;
+    w.setup = (struct world_setup){ .what = W_ERROR, .workers = 1u << 1 };
+    world_add_many(&w, 20, (struct world_order){ .what = W_ECHO });
+    CHECK_EQ(world_run(&w), 0);
+    CHECK_EQ(world_events(&w, 'd'), 0);
+    world_close(&w);
+}
+
+static void open_the_gate(struct world *w, const struct world_event *e)
+{
+    if (e->kind == 'X') /* its worker is gone: what it had begun can't end there */
+        world_gate_open(w->page, 3);
+}
+
+/* On n simulated devices, each of which is at a task when the line comes. */
+static void run_then_xid(struct world *w, const char *simulated, unsigned n, const char *line)
+{
+    static char path[64];
+    snprintf(path, sizeof path, "/tmp/gd-xid-%d", (int)getpid());
+    CHECK_EQ(mkfifo(path, 0600), 0);
+    setenv("GPU_DISPATCH_SIM", simulated, 1);
+    setenv("GPU_DISPATCH_SIM_XID", path, 1);
+    world_open(w, 1);
+    use(w, "auto");
+    w->on_event = open_the_gate;
+    world_add_many(w, 20, (struct world_order){ .what = W_ECHO, .gate = 3 });
+    world_launch(w);
+    world_await(w->page, WC_ENTERED, n);
+    const int fd = open(path, O_WRONLY); /* there is a reader by then, or there will be */
+    CHECK(fd >= 0);
+    CHECK_EQ(write(fd, line, strlen(line)), (ssize_t)strlen(line));
+    close(fd);
+    unlink(path);
+}
+
+TEST(a_device_that_the_driver_gives_up)
+{
+    struct world w;
+    run_then_xid(&w, "2", 2, "1 13\n1 79\n"); /* the first is the fault of an application */
+    CHECK_EQ(world_join(&w), 0);
+    CHECK_EQ(world_callbacks(&w, 'S'), 20);
+    CHECK_EQ(world_events(&w, 'd'), 1);
+    CHECK_EQ(world_event(&w, 'd')->gpu_id, 1);
+    CHECK_CONTAINS(world_event(&w, 'd')->text, "Xid 79");
+    for (size_t i = 0; i < 20; i++)
+        CHECK_EQ(w.finals[i].gpu_id, 0); /* those that waited on the other device as well */
+    world_close(&w);
+}
+
+TEST(a_gpu_that_takes_its_instances_with_it)
+{
+    struct world w;
+    struct gd_devices *whole;
+    struct gd_device d = { .size = sizeof d };
+    char line[128];
+    CHECK_EQ(gd_devices_open(&whole, "sim:2"), 0);
+    CHECK_EQ(gd_devices_get(whole, 1, &d), 0);
+    gd_devices_close(&whole);
+    snprintf(line, sizeof line, "%s 79\n", d.uuid); /* its own name, and not those of its instances */
+    run_then_xid(&w, "2,mig=0/2", 3, line);
+    CHECK_EQ(world_join(&w), 0);
+    CHECK_EQ(world_callbacks(&w, 'S'), 20);
+    CHECK_EQ(world_events(&w, 'd'), 2);
+    for (size_t i = 0; i < 20; i++)
+        CHECK_EQ(w.finals[i].gpu_id, 0);
+    world_close(&w);
+}
+
+/* --- pace --- */
+
+TEST(a_gap_between_starts)
+{
+    struct world w;
+    world_open(&w, 4);
+    w.o.start_gap_ms = 30;
+    world_add_many(&w, 8, (struct world_order){ .what = W_ECHO });
+    const uint64_t begin = world_now_ms();
+    CHECK_EQ(world_run(&w), 0);
+    CHECK_GE(world_now_ms() - begin, 7 * 30);
+    CHECK_EQ(world_callbacks(&w, 'S'), 8);
+    world_close(&w);
+}
+
+WORLD_MAIN()
