@@ -1,0 +1,557 @@
+/* Templates: the words of a command, taken apart once and filled for every task.
+ *
+ * Pure: no system call but for memory, and of the environment only which shell is meant (when a template is opened).
+ *
+ * A template is a row of parts: text, breaks between words, placeholders. Filling it walks the parts with a table of
+ * three functions, one table for each of the two things that can come of it: a line for a shell, or the words that a
+ * shell would make of that line. The second is for templates in which a shell finds nothing to do.
+ *
+ * What GNU parallel does and might surprise: {#} and {%} count as placeholders, so that with one of them no {} is
+ * added; a template whose first word has a placeholder in it gets its values unquoted, since the input is then a
+ * command line; a {2} of a task that has one argument is nothing at all; {-1} is the last argument.
+ */
+#include "command/template.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+
+enum { MOST_SPEC = 4096 /* bytes: a spec that says it is larger was never given its size */ };
+enum { MOST_POSITION = 1000000 };
+
+/* ---- taking apart ---- */
+
+static const struct {
+    const char *name;
+    enum gd__part_kind kind;
+} fixed[] = { { "{#}", GD__PART_NUMBER }, { "{%}", GD__PART_SLOT }, { "{gpu}", GD__PART_GPU } };
+
+/* Behind the brace, or behind the number. */
+static const struct {
+    const char *name;
+    enum gd__part_kind kind;
+} forms[] = { { "}", GD__PART_INPUT },
+              { ".}", GD__PART_NO_EXTENSION },
+              { "/}", GD__PART_BASE },
+              { "//}", GD__PART_FOLDER },
+              { "/.}", GD__PART_BASE_NO_EXTENSION } };
+
+#define COUNT(table) (sizeof(table) / sizeof(table)[0])
+
+static const char *skip_number(const char *at, int *position)
+{
+    const bool from_end = *at == '-';
+    const char *digits = at + from_end;
+    int number = 0;
+    if (*digits < '0' || *digits > '9')
+        return at;
+    for (at = digits; *at >= '0' && *at <= '9'; at++)
+        number = number < MOST_POSITION ? number * 10 + (*at - '0') : MOST_POSITION;
+    *position = from_end ? -number : number;
+    return at + strspn(at, " \t\n\v\f\r");
+}
+
+/* The length of the placeholder that begins here, with part filled; 0: none does. */
+static size_t placeholder_at(const char *at, struct gd__part *part)
+{
+    for (size_t i = 0; i < COUNT(fixed); i++) {
+        if (strncmp(at, fixed[i].name, strlen(fixed[i].name)) == 0) {
+            *part = (struct gd__part){ .kind = fixed[i].kind };
+            return strlen(fixed[i].name);
+        }
+    }
+    int position = 0;
+    const char *form = skip_number(at + 1, &position);
+    for (size_t i = 0; i < COUNT(forms); i++) {
+        if (strncmp(form, forms[i].name, strlen(forms[i].name)) == 0) {
+            *part = (struct gd__part){ .kind = forms[i].kind, .position = position };
+            return (size_t)(form - at) + strlen(forms[i].name);
+        }
+    }
+    return 0;
+}
+
+/* There is room: see most_parts(). */
+static void add_text(struct gd_command *c, const char *text, size_t size)
+{
+    if (size)
+        c->parts[c->n_parts++] = (struct gd__part){ .kind = GD__PART_TEXT, .text = text, .size = size };
+}
+
+static void add_word(struct gd_command *c, const char *word)
+{
+    const char *text = word, *at = word;
+    while ((at = strchr(at, '{'))) {
+        struct gd__part part;
+        size_t length = placeholder_at(at, &part);
+        if (length) {
+            add_text(c, text, (size_t)(at - text));
+            c->parts[c->n_parts++] = part;
+            text = at + length;
+        }
+        at += length ? length : 1;
+    }
+    add_text(c, text, strlen(text));
+}
+
+static void add_part(struct gd_command *c, enum gd__part_kind kind)
+{
+    c->parts[c->n_parts++] = (struct gd__part){ .kind = kind };
+}
+
+/* Those of GNU parallel. */
+static bool is_placeholder(const struct gd__part *part)
+{
+    return part->kind >= GD__PART_INPUT && part->kind != GD__PART_GPU;
+}
+
+static bool has_placeholder(const struct gd_command *c)
+{
+    for (size_t i = 0; i < c->n_parts; i++) {
+        if (is_placeholder(&c->parts[i]))
+            return true;
+    }
+    return false;
+}
+
+/* A placeholder in the first word, and not as the value of a variable. */
+static bool begins_with_input(const struct gd_command *c)
+{
+    for (size_t i = 0; i < c->n_parts; i++) {
+        const struct gd__part *part = &c->parts[i];
+        if (is_placeholder(part))
+            return true;
+        if (part->kind == GD__PART_BREAK)
+            return false;
+        for (size_t k = 0; part->kind == GD__PART_TEXT && k < part->size; k++) {
+            if (strchr(" \t\n=", part->text[k]))
+                return false;
+        }
+    }
+    return false;
+}
+
+static size_t most_parts(const char *const *words)
+{
+    size_t n = 2; /* the {} that may be added */
+    for (; *words; words++) {
+        n += 2;
+        for (const char *at = *words; (at = strchr(at, '{')); at++)
+            n += 2;
+    }
+    return n;
+}
+
+static char *join_words(const char *const *words)
+{
+    struct gd__text all = { 0 };
+    gd__text_put(&all, "", 1);
+    for (; *words; words++)
+        gd__text_put(&all, *words, strlen(*words) + 1);
+    if (all.failed)
+        gd__text_free(&all);
+    return all.bytes;
+}
+
+static int take_apart(struct gd_command *c, const char *const *words)
+{
+    c->words = join_words(words);
+    c->parts = gd__calloc(most_parts(words), sizeof *c->parts);
+    if (!c->words || !c->parts)
+        return gd__error(GD_E_NO_MEMORY, "no memory for a command of %zu parts", most_parts(words));
+    const char *word = c->words + 1; /* behind the NUL that keeps it from being empty */
+    for (size_t i = 0; words[i]; i++) {
+        if (i)
+            add_part(c, GD__PART_BREAK);
+        add_word(c, word);
+        word += strlen(word) + 1;
+    }
+    if (!has_placeholder(c)) {
+        if (words[0])
+            add_part(c, GD__PART_BREAK);
+        add_part(c, GD__PART_INPUT);
+    }
+    c->raw = begins_with_input(c);
+    return 0;
+}
+
+/* GNU parallel would run it as Perl, and a shell would make something else of it. */
+static int refuse_perl(const char *const *words)
+{
+    for (; *words; words++) {
+        const char *at = strstr(*words, "{=");
+        if (at && strstr(at + 2, "=}"))
+            return gd__error(
+                GD_E_UNSUPPORTED,
+                "%s: {= =} would be a Perl expression, which is not supported: use a placeholder, or let a "
+                "script do it",
+                *words);
+    }
+    return 0;
+}
+
+/* ---- opening ---- */
+
+int gd__spec_copy(void *out, size_t known, const void *spec, const char *name)
+{
+    size_t size = 0;
+    memset(out, 0, known);
+    if (!spec)
+        return gd__error(GD_E_INVALID, "%s is NULL: pass one with its size set", name);
+    memcpy(&size, spec, sizeof size);
+    if (size < sizeof size || size > MOST_SPEC)
+        return gd__error(GD_E_INVALID, "%s.size is %zu: set it to sizeof(struct %s)", name, size, name);
+    for (size_t i = known; i < size; i++) {
+        if (((const unsigned char *)spec)[i])
+            return gd__error(GD_E_VERSION,
+                             "%s has a non-zero field at byte %zu that this library does not know: the program was "
+                             "built with a newer header",
+                             name, i);
+    }
+    memcpy(out, spec, size < known ? size : known);
+    return 0;
+}
+
+static const char *chosen_shell(const char *shell)
+{
+    static const char *const variables[] = { "PARALLEL_SHELL", "SHELL" };
+    for (size_t i = 0; i < COUNT(variables) && (!shell || !*shell); i++)
+        shell = getenv(variables[i]);
+    return shell && *shell ? shell : "/bin/sh";
+}
+
+int gd_command_open(struct gd_command **out, const struct gd_command_spec *given)
+{
+    struct gd_command_spec spec;
+    *out = NULL;
+    int code = gd__spec_copy(&spec, sizeof spec, given, "gd_command_spec");
+    if (code < 0)
+        return code;
+    if (!spec.words)
+        return gd__error(GD_E_INVALID, "gd_command_spec.words is NULL: give it the words of the command");
+    if ((code = refuse_perl(spec.words)) < 0)
+        return code;
+    struct gd_command *c = gd__calloc(1, sizeof *c);
+    if (!c)
+        return gd__error(GD_E_NO_MEMORY, "no memory for a command");
+    c->quote = spec.quote;
+    c->dry_run = spec.dry_run;
+    c->ungroup = spec.ungroup;
+    c->shell = gd__strdup(chosen_shell(spec.shell));
+    code = c->shell ? take_apart(c, spec.words) : gd__error(GD_E_NO_MEMORY, "no memory for a command");
+    if (code < 0)
+        gd_command_close(&c);
+    *out = c;
+    return code;
+}
+
+void gd_command_close(struct gd_command **command)
+{
+    struct gd_command *c = command ? *command : NULL;
+    if (!c)
+        return;
+    gd__free(c->words);
+    gd__free(c->parts);
+    gd__free(c->shell);
+    gd__free(c);
+    *command = NULL;
+}
+
+/* ---- filling ---- */
+
+/* What is made of the parts. */
+struct shape {
+    void (*text)(const struct gd_command *c, struct gd__filling *f, const char *text, size_t size);
+    void (*value)(const struct gd_command *c, struct gd__filling *f, const char *value, size_t size);
+    void (*end_word)(const struct gd_command *c, struct gd__filling *f, bool last);
+};
+
+/* A line. With quote each word is gathered first and quoted whole. */
+
+static void line_text(const struct gd_command *c, struct gd__filling *f, const char *text, size_t size)
+{
+    gd__text_put(c->quote ? &f->word : &f->line, text, size);
+}
+
+static void line_value(const struct gd_command *c, struct gd__filling *f, const char *value, size_t size)
+{
+    if (c->quote || c->raw)
+        line_text(c, f, value, size);
+    else
+        gd__quoted_put(&f->line, value, size);
+}
+
+static void line_end_word(const struct gd_command *c, struct gd__filling *f, bool last)
+{
+    if (c->quote)
+        gd__quoted_put(&f->line, f->word.bytes, f->word.size);
+    f->word.size = 0;
+    gd__text_put(&f->line, last ? "" : " ", 1);
+}
+
+static const struct shape line_shape = { line_text, line_value, line_end_word };
+
+/* Words, with a NUL behind each. Without quote a shell cuts text at blanks, and a word of nothing is none;
+ * word.size > 0 says that there is one: its first byte is a marker. */
+
+static void argv_begin(struct gd__filling *f)
+{
+    if (f->word.size == 0)
+        gd__text_put(&f->word, "", 1);
+}
+
+static void argv_cut(struct gd__filling *f)
+{
+    if (f->word.size == 0)
+        return;
+    gd__text_put(&f->line, f->word.bytes + 1, f->word.size - 1);
+    gd__text_put(&f->line, "", 1);
+    f->word.size = 0;
+    f->n_argv++;
+}
+
+static void argv_value(const struct gd_command *c, struct gd__filling *f, const char *value, size_t size)
+{
+    (void)c;
+    argv_begin(f);
+    gd__text_put(&f->word, value, size);
+}
+
+static void argv_text(const struct gd_command *c, struct gd__filling *f, const char *text, size_t size)
+{
+    while (!c->quote && size) {
+        size_t length = 0;
+        while (length < size && text[length] != ' ' && text[length] != '\t')
+            length++;
+        if (length)
+            argv_value(c, f, text, length);
+        if (length == size)
+            return;
+        argv_cut(f);
+        text += length + 1;
+        size -= length + 1;
+    }
+    if (c->quote)
+        argv_value(c, f, text, size);
+}
+
+static void argv_end_word(const struct gd_command *c, struct gd__filling *f, bool last)
+{
+    (void)last;
+    if (c->quote)
+        argv_begin(f); /* an empty word is one */
+    argv_cut(f);
+}
+
+static const struct shape argv_shape = { argv_text, argv_value, argv_end_word };
+
+/* The arguments of a task: a NUL between them. */
+
+struct argument {
+    const char *text;
+    size_t size;
+};
+
+static size_t count_arguments(const struct gd_command_fill *with)
+{
+    size_t n = 1;
+    for (size_t i = 0; i < with->payload_size; i++)
+        n += with->payload[i] == '\0';
+    return n;
+}
+
+/* Number `index` from 0; false if there are not so many. */
+static bool argument_at(const struct gd_command_fill *with, size_t index, struct argument *a)
+{
+    const char *at = with->payload ? with->payload : "", *end = at + with->payload_size;
+    for (;; index--) {
+        const char *nul = at < end ? memchr(at, '\0', (size_t)(end - at)) : NULL;
+        *a = (struct argument){ at, (size_t)((nul ? nul : end) - at) };
+        if (index == 0 || !nul)
+            return index == 0;
+        at = nul + 1;
+    }
+}
+
+static void fill_argument(const struct gd_command *c, const struct shape *s, struct gd__filling *f,
+                          enum gd__part_kind kind, const struct argument *a)
+{
+    if (kind == GD__PART_INPUT) {
+        s->value(c, f, a->text, a->size);
+        return;
+    }
+    f->value.size = 0;
+    gd__value_put(&f->value, kind, a->text, a->size);
+    if (!f->value.failed)
+        s->value(c, f, f->value.bytes ? f->value.bytes : "", f->value.size);
+}
+
+static void fill_position(const struct gd_command *c, const struct shape *s, const struct gd_command_fill *with,
+                          struct gd__filling *f, const struct gd__part *part)
+{
+    const long n = (long)count_arguments(with);
+    long index = part->position > 0 ? part->position - 1 : n + part->position;
+    struct argument a;
+    if (index < 0)
+        index += n; /* as Perl counts */
+    if (index >= 0 && argument_at(with, (size_t)index, &a))
+        fill_argument(c, s, f, part->kind, &a);
+}
+
+static void fill_every(const struct gd_command *c, const struct shape *s, const struct gd_command_fill *with,
+                       struct gd__filling *f, const struct gd__part *part)
+{
+    struct gd_command_fill rest = *with;
+    struct argument a;
+    for (;;) {
+        argument_at(&rest, 0, &a);
+        fill_argument(c, s, f, part->kind, &a);
+        if (a.size == rest.payload_size)
+            return;
+        s->end_word(c, f, false);
+        rest.payload += a.size + 1;
+        rest.payload_size -= a.size + 1;
+    }
+}
+
+static void fill_number(const struct gd_command *c, const struct shape *s, struct gd__filling *f, long long number)
+{
+    char digits[24];
+    const int length = snprintf(digits, sizeof digits, "%lld", number);
+    s->value(c, f, digits, (size_t)length);
+}
+
+static void fill_part(const struct gd_command *c, const struct shape *s, const struct gd_command_fill *with,
+                      struct gd__filling *f, const struct gd__part *part)
+{
+    switch (part->kind) {
+    case GD__PART_TEXT:
+        s->text(c, f, part->text, part->size);
+        break;
+    case GD__PART_BREAK:
+        s->end_word(c, f, false);
+        break;
+    case GD__PART_NUMBER:
+        fill_number(c, s, f, (long long)with->task_id + 1);
+        break;
+    case GD__PART_SLOT:
+        fill_number(c, s, f, with->slot);
+        break;
+    case GD__PART_GPU:
+        fill_number(c, s, f, with->gpu_id);
+        break;
+    default:
+        (part->position ? fill_position : fill_every)(c, s, with, f, part);
+    }
+}
+
+static int fill(const struct gd_command *c, const struct shape *s, const struct gd_command_fill *with,
+                struct gd__filling *f)
+{
+    f->line.size = f->word.size = f->n_argv = 0;
+    f->line.failed = f->word.failed = f->value.failed = false;
+    for (size_t i = 0; i < c->n_parts; i++)
+        fill_part(c, s, with, f, &c->parts[i]);
+    s->end_word(c, f, true);
+    if (f->line.failed || f->word.failed || f->value.failed)
+        return gd__error(GD_E_NO_MEMORY, "no memory for the command line of task %llu",
+                         (unsigned long long)with->task_id);
+    return 0;
+}
+
+int gd__command_fill_line(const struct gd_command *c, const struct gd_command_fill *with, struct gd__filling *f)
+{
+    return fill(c, &line_shape, with, f);
+}
+
+int gd__command_fill_argv(const struct gd_command *c, const struct gd_command_fill *with, struct gd__filling *f)
+{
+    int code = fill(c, &argv_shape, with, f);
+    if (code < 0)
+        return code;
+    if (f->argv_capacity < f->n_argv + 1) {
+        char **argv = gd__realloc(f->argv, 2 * (f->n_argv + 1) * sizeof *argv);
+        if (!argv)
+            return gd__error(GD_E_NO_MEMORY, "no memory for %zu arguments", f->n_argv);
+        f->argv = argv;
+        f->argv_capacity = 2 * (f->n_argv + 1);
+    }
+    char *at = f->line.bytes;
+    for (size_t i = 0; i < f->n_argv; i++, at += strlen(at) + 1)
+        f->argv[i] = at;
+    f->argv[f->n_argv] = NULL;
+    return 0;
+}
+
+void gd__filling_free(struct gd__filling *f)
+{
+    gd__text_free(&f->line);
+    gd__text_free(&f->word);
+    gd__text_free(&f->value);
+    gd__free(f->argv);
+    *f = (struct gd__filling){ 0 };
+}
+
+char *gd_command_line(const struct gd_command *command, const struct gd_command_fill *with)
+{
+    struct gd__filling f = { 0 };
+    char *line = NULL;
+    if (gd__command_fill_line(command, with, &f) == 0) {
+        line = f.line.bytes;
+        f.line.bytes = NULL;
+    }
+    gd__filling_free(&f);
+    return line;
+}
+
+void gd_command_free(char *line)
+{
+    gd__free(line);
+}
+
+/* ---- what a shell would see in it ---- */
+
+/* These mean nothing to a shell, wherever in a word; '=' makes an assignment of a first word. */
+static bool is_safe(unsigned char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+           (c != 0 && strchr("_-./+,:@%=", c) != NULL);
+}
+
+bool gd__command_is_plain(const struct gd_command *c)
+{
+    if (c->raw)
+        return false;
+    for (size_t i = 0; !c->quote && i < c->n_parts; i++) {
+        const struct gd__part *part = &c->parts[i];
+        for (size_t k = 0; part->kind == GD__PART_TEXT && k < part->size; k++) {
+            if (!is_safe((unsigned char)part->text[k]) && part->text[k] != ' ' && part->text[k] != '\t')
+                return false;
+        }
+    }
+    return true;
+}
+
+void gd__command_first(const struct gd_command *c, char *name, size_t size)
+{
+    const struct gd__part *part = c->parts;
+    const struct gd__part *end = part + c->n_parts;
+    *name = '\0';
+    if (part == end || part->kind != GD__PART_TEXT)
+        return;
+    const char *at = part->text, *stop = at + part->size;
+    while (!c->quote && at < stop && (*at == ' ' || *at == '\t'))
+        at++;
+    size_t length = 0;
+    while (at + length < stop && is_safe((unsigned char)at[length]) && at[length] != '=')
+        length++;
+    const bool whole = at + length == stop ? part + 1 == end || part[1].kind == GD__PART_BREAK
+                                           : !c->quote && (at[length] == ' ' || at[length] == '\t');
+    if (!whole || length == 0 || length >= size || *at == '%')
+        return;
+    memcpy(name, at, length);
+    name[length] = '\0';
+}

@@ -1,0 +1,177 @@
+/* What a placeholder makes of an argument, and quoting.
+ *
+ * Both do what GNU parallel's expressions do, byte for byte, odd cases included:
+ *
+ *   {.}   s:\.[^/.]*$::      from the last dot on, if no slash follows it
+ *   {/}   s:.*\/::           in the first line with a slash, all up to its last one
+ *   {//}  dirname            of Perl's File::Basename
+ *   {/.}  {/}, then {.}
+ *
+ * Quoting: a value of letters, digits and -_.+/ stands as it is. Any other is put into single quotes, each single
+ * quote in it into double ones.
+ */
+#include <string.h>
+
+#include "base/alloc.h"
+#include "command/template.h"
+
+enum { FIRST_CAPACITY = 256 };
+
+static bool grow(struct gd__text *t, size_t more)
+{
+    size_t capacity = t->capacity ? t->capacity : FIRST_CAPACITY;
+    if (t->failed || more > SIZE_MAX / 4 - t->size)
+        return false;
+    while (capacity < t->size + more)
+        capacity *= 2;
+    char *bytes = gd__realloc(t->bytes, capacity);
+    if (!bytes)
+        return false;
+    t->bytes = bytes;
+    t->capacity = capacity;
+    return true;
+}
+
+void gd__text_put(struct gd__text *t, const char *bytes, size_t size)
+{
+    if (size > t->capacity - t->size && !grow(t, size)) {
+        t->failed = true;
+        return;
+    }
+    if (size)
+        memcpy(t->bytes + t->size, bytes, size);
+    t->size += size;
+}
+
+void gd__text_free(struct gd__text *t)
+{
+    gd__free(t->bytes);
+    *t = (struct gd__text){ 0 };
+}
+
+/* ---- placeholders ---- */
+
+static size_t without_extension(const char *text, size_t size)
+{
+    for (size_t i = size; i > 0 && text[i - 1] != '/'; i--) {
+        if (text[i - 1] == '.')
+            return i - 1;
+    }
+    return size;
+}
+
+/* The part that {/} takes out: [*from, *to). A dot of Perl's matches no line end, hence the lines. */
+static void find_folders(const char *text, size_t size, size_t *from, size_t *to)
+{
+    const char *slash = size ? memchr(text, '/', size) : NULL;
+    *from = *to = 0;
+    if (!slash)
+        return;
+    const char *line = memrchr(text, '\n', (size_t)(slash - text));
+    const char *end = memchr(slash, '\n', size - (size_t)(slash - text));
+    *from = line ? (size_t)(line + 1 - text) : 0;
+    end = end ? end : text + size;
+    *to = (size_t)((const char *)memrchr(slash, '/', (size_t)(end - slash)) + 1 - text);
+}
+
+static void put_base(struct gd__text *t, const char *text, size_t size)
+{
+    size_t from, to;
+    find_folders(text, size, &from, &to);
+    gd__text_put(t, text, from);
+    gd__text_put(t, text + to, size - to);
+}
+
+/* Trailing slashes go, but not the first byte. */
+static size_t without_slashes(const char *text, size_t size)
+{
+    while (size > 1 && text[size - 1] == '/')
+        size--;
+    return size;
+}
+
+/* The length of the folder in front of the last slash; 0: there is none. */
+static size_t folder_of(const char *text, size_t size)
+{
+    const char *slash = size ? memrchr(text, '/', size) : NULL;
+    return slash ? without_slashes(text, (size_t)(slash + 1 - text)) : 0;
+}
+
+static void put_folder(struct gd__text *t, const char *text, size_t size)
+{
+    size_t folder = folder_of(text, size);
+    if (size && text[size - 1] == '/') /* nothing behind the slash: the folder's own folder */
+        folder = folder_of(text, folder);
+    if (folder)
+        gd__text_put(t, text, folder);
+    else
+        gd__text_put(t, ".", 1);
+}
+
+void gd__value_put(struct gd__text *t, enum gd__part_kind kind, const char *argument, size_t size)
+{
+    const size_t before = t->size;
+    switch (kind) {
+    case GD__PART_NO_EXTENSION:
+        gd__text_put(t, argument, without_extension(argument, size));
+        break;
+    case GD__PART_BASE:
+        put_base(t, argument, size);
+        break;
+    case GD__PART_FOLDER:
+        put_folder(t, argument, size);
+        break;
+    case GD__PART_BASE_NO_EXTENSION:
+        put_base(t, argument, size);
+        if (!t->failed && t->bytes)
+            t->size = before + without_extension(t->bytes + before, t->size - before);
+        break;
+    default:
+        gd__text_put(t, argument, size);
+    }
+}
+
+/* ---- quoting ---- */
+
+static bool stands_as_it_is(unsigned char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+           (c != 0 && strchr("-_.+/", c) != NULL);
+}
+
+static size_t plain_length(const char *value, size_t size)
+{
+    size_t i = 0;
+    while (i < size && stands_as_it_is((unsigned char)value[i]))
+        i++;
+    return i;
+}
+
+/* No empty '' is made at either end, but between two quotes one is. */
+static void put_in_quotes(struct gd__text *t, const char *value, size_t size)
+{
+    const char *at = value, *end = value + size;
+    for (;;) {
+        const char *quote = memchr(at, '\'', (size_t)(end - at));
+        const char *stop = quote ? quote : end;
+        if (at < stop || (at > value && quote)) {
+            gd__text_put(t, "'", 1);
+            gd__text_put(t, at, (size_t)(stop - at));
+            gd__text_put(t, "'", 1);
+        }
+        if (!quote)
+            return;
+        gd__text_put(t, "\"'\"", 3);
+        at = quote + 1;
+    }
+}
+
+void gd__quoted_put(struct gd__text *t, const char *value, size_t size)
+{
+    if (size == 0)
+        gd__text_put(t, "''", 2);
+    else if (plain_length(value, size) == size)
+        gd__text_put(t, value, size);
+    else
+        put_in_quotes(t, value, size);
+}
