@@ -2,10 +2,10 @@
  *
  *   setup -> READY -> tasks until told to stop -> cleanup -> BYE -> exit
  *
- * Two loops. single_loop() is for one task at a time and nothing loaded ahead: it reads the clock once per task, since
- * the end of one is the start of the next, and the claim of a task wakes the dispatcher for the result before it.
- * group_loop() is for batches and for loading ahead: it claims what may be in progress, and settles results as entries,
- * which are committed strictly in the order of their positions.
+ * Two loops, beside that of pipeline.c. single_loop() is for one task at a time and nothing loaded ahead: it reads the
+ * clock once per task, since the end of one is the start of the next, and the claim of a task wakes the dispatcher for
+ * the result before it. group_loop() is for batches and for loading ahead: it claims what may be in progress, and
+ * settles results as entries, which are committed strictly in the order of their positions.
  *
  * No committed result waits for a wake-up while user code runs: before each call into it there was a claim or a flush.
  */
@@ -27,7 +27,7 @@ uint64_t gd__host_cancel_below(const struct gd_worker *w)
     return atomic_load_explicit(&w->port.in->cancel, memory_order_acquire);
 }
 
-static void flush(struct gd_worker *w)
+void gd__host_flush(struct gd_worker *w)
 {
     bool pending = w->port.published != w->port.result_tail;
     gd__port_flush(&w->port);
@@ -103,13 +103,18 @@ static inline void begin(struct gd_worker *w, uint64_t first, uint64_t below, ui
             e->start_ns = now_ns;
         gd__record_put(w, GD__R_STARTED, e, NULL);
     }
-    flush(w);
+    gd__host_flush(w);
+}
+
+void gd__host_begin(struct gd_worker *w, uint64_t first, uint64_t below, uint64_t now_ns)
+{
+    begin(w, first, below, now_ns);
 }
 
 /* The device is gone and this process with it. What was loaded is unloaded; there is nothing to clean up. */
 _Noreturn static void leave_device(struct gd_worker *w)
 {
-    flush(w);
+    gd__host_flush(w);
     gd__loader_stop(w);
     flush_output();
     exit(GD__EXIT_DEVICE_LOST);
@@ -141,7 +146,7 @@ static inline bool claim_one(struct gd_worker *w, uint64_t *now_ns)
     struct gd__port *p = &w->port;
     do {
         if (!gd__port_poll(p)) {
-            flush(w);
+            gd__host_flush(w);
             GD__KILL_POINT("waiting");
             if (!gd__port_wait(p))
                 return false;
@@ -180,8 +185,7 @@ static uint64_t batch_at(const struct gd_worker *w, uint64_t position)
     return n < 1 ? 1 : n < w->batch_size ? n : w->batch_size;
 }
 
-/* Claims up to n more tasks if they are there; false if not one was. */
-static bool claim_up_to(struct gd_worker *w, uint64_t n)
+bool gd__host_claim(struct gd_worker *w, uint64_t n)
 {
     struct gd__port *p = &w->port;
     if (n == 0 || !gd__port_poll(p))
@@ -201,16 +205,16 @@ static bool claim_head(struct gd_worker *w)
     struct gd__port *p = &w->port;
     while (p->next == w->head) {
         if (!gd__port_poll(p)) {
-            flush(w);
+            gd__host_flush(w);
             GD__KILL_POINT("waiting");
             if (!gd__port_wait(p))
                 return false;
         }
-        claim_up_to(w, batch_at(w, w->head));
+        gd__host_claim(w, batch_at(w, w->head));
     }
     uint64_t wanted = batch_at(w, w->head), have = p->next - w->head;
     if (have < wanted) /* claimed in part to be loaded ahead */
-        claim_up_to(w, wanted - have);
+        gd__host_claim(w, wanted - have);
     return true;
 }
 
@@ -220,15 +224,14 @@ static void load_ahead(struct gd_worker *w)
     struct gd__port *p = &w->port;
     uint64_t bound = gd__loader_bound(w);
     while (gd__loader_hand(w) == p->next && p->next - w->head < bound && !gd__is_solo(w, w->head)) {
-        if (!claim_up_to(w, 1))
+        if (!gd__host_claim(w, 1))
             break;
     }
 }
 
 /* ---- groups: processing ---- */
 
-/* Commits, in order, what is settled among the positions below `below`. Nothing is run after a lost device. */
-static void commit_done(struct gd_worker *w, uint64_t below)
+void gd__host_commit(struct gd_worker *w, uint64_t below)
 {
     bool lost = false;
     for (; w->head < below; w->head++) {
@@ -250,7 +253,7 @@ static void run_in_turn(struct gd_worker *w, uint64_t below)
 {
     while (w->head < below) {
         struct gd__entry *e = gd__entry_at(w, w->head);
-        flush(w);
+        gd__host_flush(w);
         if (w->loader) {
             set_current(w, w->head);
             gd__loader_await(w, w->head);
@@ -260,7 +263,7 @@ static void run_in_turn(struct gd_worker *w, uint64_t below)
         if (e->state != GD__ENTRY_DONE)
             process_one(w, e, now_ns);
         unset_current(w);
-        commit_done(w, w->head + 1);
+        gd__host_commit(w, w->head + 1);
     }
 }
 
@@ -288,7 +291,7 @@ static int call_batch(struct gd_worker *w, size_t first, size_t n)
         w->batch_tasks[i] = &w->batch[i]->task;
         w->batch_results[i] = &w->batch[i]->result;
     }
-    flush(w);
+    gd__host_flush(w);
     set_current(w, w->batch[first]->position);
     if (gd__host_cancel_below(w) <= w->batch[first + n - 1]->position) {
         int code = w->ops.process_batch(w, &w->batch_tasks[first], &w->batch_results[first], n);
@@ -312,7 +315,7 @@ static void settle_batch(struct gd_worker *w, const struct batch *b, size_t firs
     }
     if (code)
         gd__words_forget();
-    commit_done(w, b->below);
+    gd__host_commit(w, b->below);
 }
 
 /* Runs w->batch[first .. first + n), in halves if it runs out of memory. True if some task did so alone. */
@@ -356,7 +359,7 @@ static size_t gather_batch(struct gd_worker *w, uint64_t below, uint64_t now_ns)
 static void run_batch(struct gd_worker *w, uint64_t below)
 {
     struct batch b = { .below = below };
-    flush(w);
+    gd__host_flush(w);
     set_current(w, w->head);
     for (uint64_t position = w->head; w->loader && position < below; position++)
         gd__loader_await(w, position);
@@ -372,7 +375,7 @@ static void run_batch(struct gd_worker *w, uint64_t below)
         first += part;
     }
     unset_current(w);
-    commit_done(w, below); /* a group of failed loads only */
+    gd__host_commit(w, below); /* a group of failed loads only */
 }
 
 static void group_loop(struct gd_worker *w)
@@ -403,7 +406,8 @@ static uint64_t power_of_two(uint64_t at_least)
 /* Everything that is needed until the end is allocated before the worker says that it is ready. */
 static int make_entries(struct gd_worker *w)
 {
-    uint64_t most = w->ops.load && gd__loader_bound(w) > w->batch_size ? gd__loader_bound(w) : w->batch_size;
+    const uint64_t bound = w->pipe ? GD__PIPE_DEPTH : w->ops.load ? gd__loader_bound(w) : 1;
+    uint64_t most = bound > w->batch_size ? bound : w->batch_size;
     if (most > w->port.config.task_capacity) /* no more can be claimed */
         most = w->port.config.task_capacity;
     uint64_t n = power_of_two(most);
@@ -446,7 +450,9 @@ static void set_up(struct gd_worker *w)
     if (w->own.kind != GD__R_SUCCESS)
         return;
     int code = make_entries(w);
-    if (code == 0 && w->ops.load)
+    if (code == 0 && w->pipe)
+        code = gd__pipeline_open(w);
+    else if (code == 0 && w->ops.load)
         code = gd__loader_start(w);
     settle_own(w, code, "starting the worker");
 }
@@ -473,6 +479,7 @@ static void clean_up(struct gd_worker *w)
 
 static void release_memory(struct gd_worker *w)
 {
+    gd__pipeline_close(w);
     gd__free(w->batch_results);
     gd__free(w->batch_tasks);
     gd__free(w->batch);
@@ -492,7 +499,9 @@ _Noreturn void gd__host_run(struct gd_worker *w)
     gd__port_flush(&w->port);
     GD__KILL_POINT("ready");
 
-    if (w->batch_size == 1 && w->ops.process && !w->ops.load)
+    if (w->pipe)
+        gd__pipeline_loop(w);
+    else if (w->batch_size == 1 && w->ops.process && !w->ops.load)
         single_loop(w);
     else
         group_loop(w);

@@ -3,6 +3,7 @@
  *   main.c     becoming a worker (boot message, guardian thread) or remembering how to start one
  *   host.c     setup, the loops over tasks and batches, cleanup
  *   loader.c   load() on I/O threads, ahead of process
+ *   pipeline.c tasks handed on to something that answers them in its own time; stream.c: a program, program.c its pipes
  *   result.c   gd_result_...() and gd_worker_...(), result records
  *
  * Only the main thread touches the port, except for result bytes (under bytes_lock) and `loading` (under the loader's
@@ -20,12 +21,14 @@
 
 #include "base/ticks.h"
 #include "shm/channel.h"
+#include "worker/pipeline.h"
 
 /* What a worker process exits with. 0: in good order. */
 #define GD__EXIT_SETUP       1  /* setup failed (a record says why) */
 #define GD__EXIT_BOOT        70 /* it could not even begin: the last line of stderr says why */
 #define GD__EXIT_DEVICE_LOST 71 /* process said so (a record says why) */
 #define GD__EXIT_ORPHAN      72 /* the dispatcher is gone, and this is not the leader of its process group */
+#define GD__EXIT_PROTOCOL    73 /* the program behind this worker broke the protocol: stderr says how */
 
 /* Where GD_KILL can end a worker, in the order of its life; loading and loaded with load() only. See base/fault.h. */
 #define GD__KILL_POINTS(X)                                                        \
@@ -59,6 +62,9 @@ char *const *gd__worker_argv(void);                      /* as main had it; NULL
 /* This process was started as a worker, whether or not its main calls gd_worker_main(): a dispatcher here would start
  * itself without end. */
 bool gd__in_worker_process(void);
+
+/* Before gd_worker_main(): the worker's tasks are handed on through these instead of to process. */
+void gd__worker_pipe(const struct gd__pipe_ops *pipe);
 
 /* ---- inside a worker ---- */
 
@@ -110,6 +116,9 @@ struct gd_worker {
     const struct gd_task **batch_tasks;
     struct gd_result **batch_results;
 
+    const struct gd__pipe_ops *pipe; /* NULL: tasks are given to process */
+    struct gd__pipeline *pipeline;
+
     struct gd__loader *loader;  /* NULL: no load() */
     pthread_mutex_t bytes_lock; /* used beside a loader only */
 
@@ -124,6 +133,13 @@ struct gd_worker {
 _Noreturn void gd__host_run(struct gd_worker *w); /* port, ops and lifeline are set */
 uint64_t gd__host_cancel_below(const struct gd_worker *w);
 void gd__entry_unload(struct gd_worker *w, struct gd__entry *e);
+void gd__host_flush(struct gd_worker *w); /* wakes the dispatcher for what was committed */
+/* Claims up to n more tasks if they are there, and opens their entries; false if not one was. */
+bool gd__host_claim(struct gd_worker *w, uint64_t n);
+/* Positions below `below`, from first on, are entered now. Once for each. */
+void gd__host_begin(struct gd_worker *w, uint64_t first, uint64_t below, uint64_t now_ns);
+/* Commits, in order, what is settled among the positions below `below`. Nothing is run after a lost device. */
+void gd__host_commit(struct gd_worker *w, uint64_t below);
 
 static inline struct gd__entry *gd__entry_at(const struct gd_worker *w, uint64_t position)
 {

@@ -27,6 +27,7 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "base/fault.h"
+#include "proc/descendants.h"
 #include "worker/host.h"
 
 enum { MOST_OPS = 4096 /* bytes: a table that says it is larger was never given its size */ };
@@ -54,6 +55,11 @@ char *const *gd__worker_argv(void)
 bool gd__in_worker_process(void)
 {
     return is_worker || getenv(GD__BOOT_ENV) != NULL;
+}
+
+void gd__worker_pipe(const struct gd__pipe_ops *pipe)
+{
+    this_worker.pipe = pipe;
 }
 
 /* ---- the table of functions ---- */
@@ -188,6 +194,7 @@ static void interrupt_current(struct gd_worker *w)
 
 _Noreturn static void die_with_group(void)
 {
+    gd__descendants_kill(getpid(), false);
     if (getpgrp() == getpid())
         kill(0, SIGKILL);
     _exit(GD__EXIT_ORPHAN);

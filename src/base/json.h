@@ -1,0 +1,52 @@
+/* JSON (RFC 8259), as much of it as a line protocol needs: strings are written, texts are checked without building
+ * anything, and the members of an object are found where they stand.
+ *
+ * Bytes that are not UTF-8 have a place in strings: byte 0x80 + n is written as \udc80 + n, half of a surrogate pair
+ * that no text has, and read back as that byte. Python's "surrogateescape" does the same.
+ */
+#ifndef GD_BASE_JSON_H
+#define GD_BASE_JSON_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { GD__JSON_DEPTH = 512 /* arrays and objects in each other; a text with more is refused */ };
+
+enum gd__json_kind {
+    GD__JSON_NONE, /* there is no such member */
+    GD__JSON_NULL,
+    GD__JSON_FALSE,
+    GD__JSON_TRUE,
+    GD__JSON_NUMBER,
+    GD__JSON_STRING,
+    GD__JSON_ARRAY,
+    GD__JSON_OBJECT,
+};
+
+/* A value, as it stands in the text that was scanned: without the space around it. */
+struct gd__json {
+    const char *at;
+    size_t size;
+    enum gd__json_kind kind;
+};
+
+/* Checks a whole text. 0, or GD_E_INVALID with words that end in "at byte N" (from 1). */
+int gd__json_scan(const char *text, size_t size, struct gd__json *top);
+
+/* The same of an object (GD_E_INVALID if it is none), whose members of those names are put into members[0 .. n). One of
+ * them that comes twice is an error too; other members may be there. */
+int gd__json_scan_object(const char *text, size_t size, const char *const *names, struct gd__json *members, size_t n);
+
+/* The bytes of a string that was scanned; to has room for string->size of them. Returns how many there are. What stands
+ * for no character (half a surrogate pair) becomes U+FFFD, unless it stands for a byte. */
+size_t gd__json_decode(const struct gd__json *string, char *to);
+
+/* A number that was scanned, if it is written as an integer from 0 to UINT64_MAX. */
+bool gd__json_uint(const struct gd__json *number, uint64_t *out);
+
+/* Writes bytes as a string, quotes included. Takes what gd__json_escaped_size() says, at most 6 * n + 2. */
+size_t gd__json_escape(char *to, const void *bytes, size_t n);
+size_t gd__json_escaped_size(const void *bytes, size_t n);
+
+#endif

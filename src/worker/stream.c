@@ -1,0 +1,431 @@
+/* The worker that is another program, kept alive and spoken to in JSON Lines (<gpu_dispatch/command.h>).
+ *
+ *   setup    starts it and waits for {"ready":true}
+ *   put      {"id":7,"attempt":1,"input":...} into the buffer to be sent
+ *   answer   {"id":7,"output":...} or {"id":7,"error":...}: the result of the task in flight with that id
+ *   cleanup  closes its input, waits for its end
+ *
+ * What the program does to itself this process does to itself: it dies by the same signal or exits with the same code,
+ * so that the dispatcher, which watches this process, sees what happened. For what has no such form (words that are not
+ * the protocol's, an end in good order before its time) there is GD__EXIT_PROTOCOL. One line on stderr comes first: the
+ * dispatcher puts it into its report. What was answered before counts; what is in flight is suspect.
+ */
+#include "worker/stream.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "base/json.h"
+#include "worker/host.h"
+#include "worker/program.h"
+
+enum {
+    UNSENT_MOST = 256 << 10, /* no more tasks are put beside so many bytes */
+    HEAD_MOST = 80,          /* of a line, before the input */
+    GUESS_MOST = 4096,       /* an input up to this size is written without being measured first */
+    COMMIT_FROM = 64 << 10,  /* before a result this large what is settled is committed: it may be in its way */
+    SHOWN_MOST = 200,        /* bytes of a line that are shown */
+    SHOWN_ROOM = 6 * SHOWN_MOST + 8,
+    END_WAIT_MS = 1000, /* from the end of its output to its own */
+};
+static const size_t line_most = (size_t)1 << 30;
+
+static struct {
+    char *const *words;
+    bool json;
+    struct gd__program program;
+} stream;
+
+static size_t line_limit(void)
+{
+#ifdef GD_TEST_HOOKS
+    const char *text = getenv("GD_STREAM_LINE");
+    if (text)
+        return strtoul(text, NULL, 10);
+#endif
+    return line_most;
+}
+
+/* A line, or the beginning of it, as a JSON string: whatever is in it, this can be printed. */
+static const char *shown(const char *line, size_t size, char room[SHOWN_ROOM])
+{
+    size_t n = gd__json_escape(room, line, size < SHOWN_MOST ? size : SHOWN_MOST);
+    snprintf(room + n, SHOWN_ROOM - n, "%s", size > SHOWN_MOST ? "..." : "");
+    return room;
+}
+
+/* ---- ends ---- */
+
+/* The last thing before the end of this process: the program is gone, what it has answered is told. */
+static void settle_all(struct gd_worker *w)
+{
+    gd__program_kill(&stream.program);
+    gd__pipeline_commit(w);
+    gd__host_flush(w);
+}
+
+_Noreturn static void broke(struct gd_worker *w, const char *line, size_t size, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+_Noreturn static void broke(struct gd_worker *w, const char *line, size_t size, const char *format, ...)
+{
+    char words[1024], room[SHOWN_ROOM];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(words, sizeof words, format, args);
+    va_end(args);
+    settle_all(w);
+    if (line)
+        dprintf(STDERR_FILENO, "stream worker broke the protocol: %s: its line was %s\n", words,
+                shown(line, size, room));
+    else
+        dprintf(STDERR_FILENO, "stream worker broke the protocol: %s\n", words);
+    _exit(GD__EXIT_PROTOCOL);
+}
+
+/* Dies by the same signal, without a second core file. */
+_Noreturn static void die_by(int number)
+{
+    sigset_t one;
+    prctl(PR_SET_DUMPABLE, 0);
+    signal(number, SIG_DFL);
+    sigemptyset(&one);
+    sigaddset(&one, number);
+    pthread_sigmask(SIG_UNBLOCK, &one, NULL);
+    raise(number);
+    _exit(GD__EXIT_PROTOCOL); /* a signal that kills nobody */
+}
+
+/* It has closed its output, which should be its end. */
+_Noreturn static void ended(struct gd_worker *w)
+{
+    struct gd__exit e;
+    char words[256];
+    const char *rest;
+    const size_t n_rest = gd__program_rest(&stream.program, &rest);
+    if (!gd__program_wait(&stream.program, END_WAIT_MS, &e))
+        broke(w, NULL, 0, "%s closed its output and went on running", stream.words[0]);
+    if (e.signal == 0 && e.code == 0 && n_rest > 0)
+        broke(w, rest, n_rest, "%s ended, and its last line has no end", stream.words[0]);
+    if (e.signal == 0 && e.code == 0)
+        broke(w, NULL, 0, "%s ended in the middle of its work, with exit code 0", stream.words[0]);
+    gd__exit_describe(&e, words, sizeof words);
+    settle_all(w);
+    dprintf(STDERR_FILENO, "stream worker: %s ended in the middle of its work: %s\n", stream.words[0], words);
+    if (e.signal)
+        die_by(e.signal);
+    _exit(e.code);
+}
+
+/* ---- lines to it ---- */
+
+static bool has_room(struct gd_worker *w)
+{
+    (void)w;
+    return gd__program_unsent(&stream.program) < UNSENT_MOST;
+}
+
+/* A JSON text on one line: the ends of lines in it can only be space between its parts. */
+static size_t copy_json(char *to, const char *from, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        to[i] = (char)(from[i] == '\n' || from[i] == '\r' ? ' ' : from[i]);
+    return n;
+}
+
+static size_t input_room(const struct gd_task *t)
+{
+    if (stream.json)
+        return t->size;
+    return t->size <= GUESS_MOST ? 6 * t->size + 2 : gd__json_escaped_size(t->data, t->size);
+}
+
+static bool put(struct gd_worker *w, struct gd__entry *e)
+{
+    struct gd__json top;
+    (void)w;
+    if (stream.json && gd__json_scan(e->task.data, e->task.size, &top) < 0) {
+        gd_result_error_final(&e->result, "input is not JSON: %s", gd_error_text());
+        return false;
+    }
+    const size_t room = HEAD_MOST + input_room(&e->task);
+    char *to = gd__program_room(&stream.program, room);
+    if (!to) {
+        gd_result_out_of_memory(&e->result, "no memory for a line of %zu bytes", room);
+        return false;
+    }
+    char *at = to + snprintf(to, HEAD_MOST, "{\"id\":%llu,\"attempt\":%u,\"input\":", (unsigned long long)e->task.id,
+                             e->task.attempt);
+    at += stream.json ? copy_json(at, e->task.data, e->task.size) : gd__json_escape(at, e->task.data, e->task.size);
+    *at++ = '}';
+    *at++ = '\n';
+    gd__program_put(&stream.program, (size_t)(at - to));
+    return true;
+}
+
+/* ---- its answers ---- */
+
+enum member { ID, OUTPUT, ERROR, FINAL, KIND, N_MEMBERS };
+static const char *const member_names[] = {
+    [ID] = "id", [OUTPUT] = "output", [ERROR] = "error", [FINAL] = "final", [KIND] = "kind"
+};
+
+static const struct {
+    const char *name; /* as it stands in the line */
+    enum gd__record_kind kind;
+} failure_kinds[] = { { "\"error\"", GD__R_ERROR },
+                      { "\"out_of_memory\"", GD__R_OUT_OF_MEMORY },
+                      { "\"device_lost\"", GD__R_DEVICE_LOST } };
+
+/* The words of a value: of a string its characters, of anything else its text. NULL: no memory. */
+static char *words_of(const struct gd__json *v)
+{
+    const bool is_string = v->kind == GD__JSON_STRING;
+    char *words = gd__calloc(1, v->size + 1);
+    if (!words)
+        return NULL;
+    size_t n = v->size;
+    if (is_string)
+        n = gd__json_decode(v, words);
+    else
+        memcpy(words, v->at, n);
+    for (size_t i = 0; i < n; i++)
+        if (words[i] == '\0')
+            words[i] = ' ';
+    words[n] = '\0';
+    return words;
+}
+
+static bool kind_of(const struct gd__json *m, enum gd__record_kind *kind)
+{
+    *kind = m[FINAL].kind == GD__JSON_TRUE ? GD__R_ERROR_FINAL : GD__R_ERROR;
+    if (m[KIND].kind == GD__JSON_NONE)
+        return true;
+    for (size_t i = 0; i < sizeof failure_kinds / sizeof *failure_kinds; i++) {
+        if (strlen(failure_kinds[i].name) != m[KIND].size ||
+            memcmp(failure_kinds[i].name, m[KIND].at, m[KIND].size) != 0)
+            continue;
+        if (failure_kinds[i].kind != GD__R_ERROR)
+            *kind = failure_kinds[i].kind;
+        return true;
+    }
+    return false;
+}
+
+/* What is wrong with the members of an answer; NULL: nothing. */
+static const char *fault_of(const struct gd__json *m, uint64_t *id)
+{
+    const bool has_output = m[OUTPUT].kind, has_error = m[ERROR].kind;
+    enum gd__record_kind kind;
+    if (!gd__json_uint(&m[ID], id))
+        return "an answer without the \"id\" of a task";
+    if (has_output == has_error)
+        return has_output ? "an answer with both \"output\" and \"error\""
+                          : "an answer with neither \"output\" nor \"error\"";
+    if (m[FINAL].kind && m[FINAL].kind != GD__JSON_TRUE && m[FINAL].kind != GD__JSON_FALSE)
+        return "\"final\" is neither true nor false";
+    if (!kind_of(m, &kind))
+        return "\"kind\" is none of \"error\", \"out_of_memory\" and \"device_lost\"";
+    return NULL;
+}
+
+static void settle_error(struct gd_result *r, const struct gd__json *m)
+{
+    enum gd__record_kind kind;
+    char *words = words_of(&m[ERROR]);
+    kind_of(m, &kind);
+    gd__result_fail(r, kind, "%s", !words ? "no memory for its words" : *words ? words : "an error without words");
+    gd__free(words);
+}
+
+static void settle_output(struct gd_worker *w, struct gd_result *r, const struct gd__json *output)
+{
+    if (output->size >= COMMIT_FROM)
+        gd__pipeline_commit(w);
+    const int code = gd_result_set(r, output->at, output->size);
+    if (code < 0) {
+        gd__result_settle(r, code, "the result");
+        gd__words_forget();
+    }
+}
+
+static void take_answer(struct gd_worker *w, const char *line, size_t size)
+{
+    struct gd__json m[N_MEMBERS];
+    uint64_t id = 0;
+    if (gd__json_scan_object(line, size, member_names, m, N_MEMBERS) < 0)
+        broke(w, line, size, "a line that is no JSON object (%s; messages belong on stderr)", gd_error_text());
+    const char *fault = fault_of(m, &id);
+    if (fault)
+        broke(w, line, size, "%s", fault);
+    struct gd__entry *e = gd__pipeline_find(w, id);
+    if (!e)
+        broke(w, line, size, "an answer for task %llu, which it does not have or has answered", (unsigned long long)id);
+    if (m[ERROR].kind)
+        settle_error(&e->result, m);
+    else
+        settle_output(w, &e->result, &m[OUTPUT]);
+    gd__pipeline_answered(w, e);
+}
+
+/* Moves bytes once. What came may be no whole line. */
+static void move(struct gd_worker *w)
+{
+    const int moved = gd__program_move(&stream.program);
+    if (moved < 0)
+        broke(w, NULL, 0, "%s", gd_error_text());
+    if (moved == 0)
+        ended(w);
+}
+
+static void check_rest(struct gd_worker *w)
+{
+    const char *rest;
+    const size_t n = gd__program_rest(&stream.program, &rest);
+    if (n > line_limit())
+        broke(w, rest, n, "a line of more than %zu bytes", line_limit());
+}
+
+static void exchange(struct gd_worker *w)
+{
+    const uint64_t before = gd__pipeline_in_flight(w);
+    const char *line;
+    size_t size;
+    while (gd__pipeline_in_flight(w) == before) {
+        move(w);
+        while (gd__program_line(&stream.program, &line, &size))
+            take_answer(w, line, size);
+        check_rest(w);
+    }
+}
+
+/* Whatever it says while it has nothing to answer is wrong; the end is a crash of its own. */
+static void check(struct gd_worker *w)
+{
+    const char *line;
+    size_t size;
+    while (gd__program_has_spoken(&stream.program)) {
+        if (gd__program_line(&stream.program, &line, &size))
+            take_answer(w, line, size);
+        else if ((size = gd__program_rest(&stream.program, &line)) > 0)
+            broke(w, line, size, "it wrote something while it had no task");
+        else
+            move(w);
+    }
+}
+
+static const struct gd__pipe_ops pipe_ops = { .has_room = has_room, .put = put, .exchange = exchange, .check = check };
+
+/* ---- its life ---- */
+
+#define HINT "it must write the line {\"ready\":true} to stdout first, and flush it; messages belong on stderr"
+
+static int not_ready(struct gd_worker *w, const char *line, size_t size)
+{
+    char room[SHOWN_ROOM];
+    return gd_worker_error(w, "%s wrote %s: " HINT, stream.words[0], shown(line, size, room));
+}
+
+static int ended_early(struct gd_worker *w)
+{
+    struct gd__exit e = { .known = false };
+    char words[256] = "closed its output", room[SHOWN_ROOM];
+    const char *rest;
+    const size_t n = gd__program_rest(&stream.program, &rest);
+    if (gd__program_wait(&stream.program, END_WAIT_MS, &e))
+        gd__exit_describe(&e, words, sizeof words);
+    if (e.signal) { /* a crash may be chance: as with other workers' it is tried again */
+        dprintf(STDERR_FILENO, "stream worker: %s was %s before it was ready\n", stream.words[0], words);
+        die_by(e.signal);
+    }
+    return gd_worker_error(w, "%s %s before it was ready%s%s: " HINT, stream.words[0], words,
+                           n > 0 ? ", and had written " : "", n > 0 ? shown(rest, n, room) : "");
+}
+
+static int refused(struct gd_worker *w, const struct gd__json *error)
+{
+    char *words = error->kind ? words_of(error) : NULL;
+    gd_worker_error(w, "%s", words && *words ? words : "the program said that it is not ready");
+    gd__free(words);
+    return GD_E_FAILED;
+}
+
+static int read_ready(struct gd_worker *w, const char *line, size_t size)
+{
+    enum { READY, WHY, N };
+    static const char *const names[] = { [READY] = "ready", [WHY] = "error" };
+    struct gd__json m[N];
+    if (gd__json_scan_object(line, size, names, m, N) < 0)
+        return not_ready(w, line, size);
+    if (m[READY].kind == GD__JSON_TRUE)
+        return 0;
+    return m[READY].kind == GD__JSON_FALSE ? refused(w, &m[WHY]) : not_ready(w, line, size);
+}
+
+static int await_ready(struct gd_worker *w)
+{
+    const char *line;
+    size_t size;
+    while (!gd__program_line(&stream.program, &line, &size)) {
+        const int moved = gd__program_move(&stream.program);
+        if (moved < 0)
+            return moved;
+        if (moved == 0)
+            return ended_early(w);
+        if (gd__program_rest(&stream.program, &line) > line_limit())
+            return not_ready(w, line, gd__program_rest(&stream.program, &line));
+    }
+    return read_ready(w, line, size);
+}
+
+static int setup(struct gd_worker *w, const struct gd_setup *s)
+{
+    (void)s;
+    if (!stream.words || !stream.words[0])
+        return gd_worker_error(w, "no program: name one after --stream --");
+    signal(SIGPIPE, SIG_IGN); /* a program that has closed its input is found out otherwise */
+    int code = gd__program_start(&stream.program, stream.words);
+    if (code < 0)
+        return code;
+    code = await_ready(w);
+    if (code < 0)
+        gd__program_kill(&stream.program);
+    return code;
+}
+
+static int cleanup(struct gd_worker *w)
+{
+    struct gd__exit e;
+    char words[256];
+    gd__program_close_input(&stream.program);
+    gd__program_wait(&stream.program, -1, &e);
+    if (e.signal == 0 && e.code == 0)
+        return 0;
+    gd__exit_describe(&e, words, sizeof words);
+    return gd_worker_error(w, "%s %s at the end of its input", stream.words[0], words);
+}
+
+/* Never called: the tasks go through the pipe. */
+static int process(struct gd_worker *w, const struct gd_task *t, struct gd_result *r)
+{
+    (void)w, (void)t;
+    return gd_result_error_final(r, "a stream worker has no process");
+}
+
+int gd__stream_main(int argc, char **argv, char *const *words, bool json)
+{
+    static const struct gd_worker_ops ops = {
+        .size = sizeof ops, .setup = setup, .process = process, .cleanup = cleanup
+    };
+    stream.words = words;
+    stream.json = json;
+    gd__worker_pipe(&pipe_ops);
+    return gd_worker_main(&argc, argv, &ops);
+}

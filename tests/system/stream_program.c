@@ -1,0 +1,410 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A stream program that does as its inputs say, right or wrong. See test_stream.c.
+ *
+ *   stream_program [MODE [ARGUMENT]]
+ *
+ *   MODE at its start   ready-after FIFO (when somebody has opened it), refuse, refuse-silently, chatty, half, quit
+ * CODE, segv, array, not-ready or later             reverse (answers what came together the other way round),
+ * reverse-count (with the number of the answer), hold-one (answers task 500 when no more comes), stubborn (does not
+ * end), end-with CODE, hang-to FIFO (what hangs writes its process ids there)
+ *
+ * An input is a word of the table below and perhaps a number; anything else is given back. "once WORD" does so in the
+ * first attempt only.
+ */
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/json.h"
+
+static const char *mode = "", *argument = "";
+static unsigned n_answers;
+
+struct task {
+    unsigned long long id;
+    unsigned attempt;
+    struct gd__json input;
+    char *word; /* decoded, NUL-terminated */
+};
+
+static void say(const char *bytes, size_t n)
+{
+    while (n > 0) {
+        const ssize_t done = write(STDOUT_FILENO, bytes, n);
+        if (done < 0)
+            _exit(1);
+        bytes += done;
+        n -= (size_t)done;
+    }
+}
+
+__attribute__((format(printf, 1, 2))) static void say_line(const char *format, ...)
+{
+    char line[4096];
+    va_list args;
+    va_start(args, format);
+    const int n = vsnprintf(line, sizeof line - 1, format, args);
+    va_end(args);
+    line[n] = '\n';
+    say(line, (size_t)n + 1);
+}
+
+_Noreturn static void hang(void)
+{
+    for (;;)
+        pause();
+}
+
+/* --- deeds ------------------------------------------------------------------- */
+
+static void give_back(const struct task *t, unsigned long n)
+{
+    char head[96];
+    (void)n;
+    say(head, (size_t)snprintf(head, sizeof head, "{\"id\":%llu,\"attempt\":%u,\"n\":%u,\"output\":", t->id, t->attempt,
+                               ++n_answers));
+    if (strcmp(mode, "reverse-count") == 0)
+        say(head, (size_t)snprintf(head, sizeof head, "%u", n_answers));
+    else
+        say(t->input.at, t->input.size);
+    say("}\n", 2);
+}
+
+static void say_twice(const struct task *t, unsigned long n) /* in one write, so that they are read together */
+{
+    (void)n;
+    say_line("{\"id\":%llu,\"output\":1}\n{\"id\":%llu,\"output\":2}", t->id, t->id);
+}
+
+static void do_segv(const struct task *t, unsigned long n)
+{
+    (void)t, (void)n;
+    say("{\"id\":", 6); /* in the middle of a line */
+    raise(SIGSEGV);
+}
+
+static void do_exit(const struct task *t, unsigned long n)
+{
+    (void)t;
+    _exit((int)n);
+}
+
+static void do_half(const struct task *t, unsigned long n)
+{
+    (void)n;
+    char head[64];
+    say(head, (size_t)snprintf(head, sizeof head, "{\"id\":%llu,\"output\":1}", t->id));
+    _exit(0);
+}
+
+static void say_hello(const struct task *t, unsigned long n)
+{
+    (void)t, (void)n;
+    say_line("Processing...");
+}
+
+static void say_array(const struct task *t, unsigned long n)
+{
+    (void)n;
+    say_line("[%llu]", t->id);
+}
+
+static void say_nuls(const struct task *t, unsigned long n)
+{
+    (void)t, (void)n;
+    say("{\"id\":\0\0}\n", 10);
+}
+
+static void say_empty(const struct task *t, unsigned long n)
+{
+    (void)t, (void)n;
+    say("\n", 1);
+}
+
+static void say_other(const struct task *t, unsigned long n)
+{
+    (void)n;
+    say_line("{\"id\":%llu,\"output\":1}", t->id + 1000000);
+}
+
+static void say_neither(const struct task *t, unsigned long n)
+{
+    (void)n;
+    say_line("{\"id\":%llu}", t->id);
+}
+
+static void say_both(const struct task *t, unsigned long n)
+{
+    (void)n;
+    say_line("{\"id\":%llu,\"output\":1,\"error\":\"x\"}", t->id);
+}
+
+static void say_no_id(const struct task *t, unsigned long n)
+{
+    (void)t, (void)n;
+    say_line("{\"output\":1}");
+}
+
+static void say_odd_final(const struct task *t, unsigned long n)
+{
+    (void)n;
+    say_line("{\"id\":%llu,\"error\":\"x\",\"final\":1}", t->id);
+}
+
+static void say_odd_kind(const struct task *t, unsigned long n)
+{
+    (void)n;
+    say_line("{\"id\":%llu,\"error\":\"x\",\"kind\":\"sad\"}", t->id);
+}
+
+static void say_late(const struct task *t, unsigned long n) /* the answer, and then more */
+{
+    give_back(t, n);
+    say_line("done!");
+}
+
+static void say_long(const struct task *t, unsigned long n)
+{
+    char block[4096];
+    (void)t;
+    memset(block, 'x', sizeof block);
+    say("{\"output\":\"", 11);
+    for (; n > 0; n--)
+        say(block, sizeof block);
+    hang();
+}
+
+static void say_big(const struct task *t, unsigned long n)
+{
+    char *text = malloc(n);
+    char head[64];
+    if (!text)
+        _exit(1);
+    memset(text, 'y', n);
+    say(head, (size_t)snprintf(head, sizeof head, "{\"id\":%llu,\"output\":\"", t->id));
+    say(text, n);
+    say("\"}\n", 3);
+    free(text);
+}
+
+static void do_hang(const struct task *t, unsigned long n)
+{
+    (void)t, (void)n;
+    if (strcmp(mode, "hang-to") == 0) {
+        const int fd = open(argument, O_WRONLY | O_CLOEXEC);
+        dprintf(fd, "%d %d\n", (int)getpid(), (int)getppid());
+        close(fd);
+    }
+    hang();
+}
+
+/* Waits until somebody opens the FIFO. */
+static void do_await(const struct task *t, unsigned long n)
+{
+    close(open(argument, O_RDONLY | O_CLOEXEC));
+    give_back(t, n);
+}
+
+/* Answers and ends; the FIFO is closed when its output is. */
+static void do_leave(const struct task *t, unsigned long n)
+{
+    const int fd = open(argument, O_WRONLY | O_CLOEXEC);
+    give_back(t, n);
+    close(STDOUT_FILENO);
+    _exit(fd < 0);
+}
+
+static void do_close(const struct task *t, unsigned long n)
+{
+    (void)t, (void)n;
+    close(STDOUT_FILENO);
+    hang();
+}
+
+static void do_deafen(const struct task *t, unsigned long n)
+{
+    close(STDIN_FILENO);
+    give_back(t, n);
+    _exit(4);
+}
+
+static void do_go_deaf(const struct task *t, unsigned long n)
+{
+    (void)t, (void)n;
+    close(STDIN_FILENO);
+    hang();
+}
+
+/* Ends, and leaves a process that holds both pipes. */
+static void do_bequeath(const struct task *t, unsigned long n)
+{
+    (void)t;
+    if (fork() == 0)
+        hang();
+    _exit((int)n);
+}
+
+static void say_error(const struct task *t, unsigned long n)
+{
+    static const char *const errors[] = { "\"no luck \\udcff\\u00e9\"", "{\"code\": 5}", "\"\"", "\"a\\u0000b\"" };
+    say_line("{\"id\":%llu,\"error\":%s}", t->id, errors[n]);
+}
+
+static void say_final(const struct task *t, unsigned long n)
+{
+    (void)n;
+    say_line("{\"id\":%llu,\"error\":\"never\",\"final\":true}", t->id);
+}
+
+static void say_oom(const struct task *t, unsigned long n)
+{
+    (void)n;
+    say_line("{\"kind\":\"out_of_memory\",\"id\":%llu,\"error\":\"too large\"}", t->id);
+}
+
+static void say_lost(const struct task *t, unsigned long n)
+{
+    (void)n;
+    say_line("{\"id\":%llu,\"error\":\"fell off\",\"kind\":\"device_lost\"}", t->id);
+}
+
+static const struct {
+    const char *word;
+    void (*run)(const struct task *t, unsigned long n);
+} deeds[] = {
+    { "segv", do_segv },          { "exit", do_exit },   { "half", do_half },       { "hello", say_hello },
+    { "array", say_array },       { "nuls", say_nuls },  { "empty", say_empty },    { "other", say_other },
+    { "neither", say_neither },   { "both", say_both },  { "no-id", say_no_id },    { "odd-final", say_odd_final },
+    { "odd-kind", say_odd_kind }, { "late", say_late },  { "long", say_long },      { "big", say_big },
+    { "hang", do_hang },          { "close", do_close }, { "deafen", do_deafen },   { "error", say_error },
+    { "final", say_final },       { "oom", say_oom },    { "lost", say_lost },      { "twice", say_twice },
+    { "leave", do_leave },        { "await", do_await }, { "go-deaf", do_go_deaf }, { "bequeath", do_bequeath },
+};
+
+static struct task held; /* mode hold-one */
+
+static void do_task(const struct task *t)
+{
+    const bool once = strncmp(t->word, "once ", 5) == 0;
+    const char *word = once ? t->word + 5 : t->word;
+    const size_t length = strcspn(word, " ");
+    for (size_t i = 0; i < sizeof deeds / sizeof *deeds && !(once && t->attempt > 1); i++)
+        if (strlen(deeds[i].word) == length && memcmp(deeds[i].word, word, length) == 0) {
+            deeds[i].run(t, strtoul(word + length, NULL, 10));
+            return;
+        }
+    give_back(t, 0);
+}
+
+/* --- lines --------------------------------------------------------------------- */
+
+static struct task read_task(const char *line, size_t size)
+{
+    static const char *const names[] = { "id", "attempt", "input" };
+    struct gd__json m[3];
+    uint64_t id = 0, attempt = 0;
+    if (gd__json_scan_object(line, size, names, m, 3) < 0 || !gd__json_uint(&m[0], &id) ||
+        !gd__json_uint(&m[1], &attempt) || m[2].kind == GD__JSON_NONE) {
+        fprintf(stderr, "stream_program: a bad line: %.*s\n", (int)(size < 200 ? size : 200), line);
+        _exit(90);
+    }
+    struct task t = { id, (unsigned)attempt, m[2], calloc(1, m[2].size + 1) };
+    if (t.word && m[2].kind == GD__JSON_STRING)
+        gd__json_decode(&m[2], t.word);
+    return t;
+}
+
+/* Does the tasks of the whole lines in bytes[0 .. size); returns how many bytes those were. */
+static size_t do_lines(const char *bytes, size_t size)
+{
+    enum { MOST = 1024 };
+    static struct task tasks[MOST];
+    size_t n = 0, used = 0;
+    for (const char *end; n < MOST && (end = memchr(bytes + used, '\n', size - used)); used = (size_t)(end - bytes) + 1)
+        tasks[n++] = read_task(bytes + used, (size_t)(end - bytes) - used);
+    const bool reverse = strncmp(mode, "reverse", 7) == 0;
+    for (size_t i = 0; i < n; i++) {
+        struct task *t = &tasks[reverse ? n - 1 - i : i];
+        if (strcmp(mode, "hold-one") == 0 && t->id == 500 && !held.word) {
+            static char copy[256]; /* the line goes, the input stays */
+            held = *t;
+            memcpy(copy, t->input.at, t->input.size);
+            held.input.at = copy;
+            continue;
+        }
+        do_task(t);
+        free(t->word);
+    }
+    return used;
+}
+
+/* Holds one answer back until nothing more has come for a while: no more is in flight than may be. */
+static void answer_held(void)
+{
+    struct pollfd f = { .fd = STDIN_FILENO, .events = POLLIN };
+    if (held.word && poll(&f, 1, 200) == 0) {
+        do_task(&held);
+        free(held.word);
+        held.word = NULL;
+    }
+}
+
+static void do_all(void)
+{
+    size_t room = 1 << 20, size = 0;
+    char *bytes = malloc(room);
+    for (ssize_t n; bytes && (n = read(STDIN_FILENO, bytes + size, room - size)) > 0;) {
+        size += (size_t)n;
+        for (size_t used; memchr(bytes + size - (size_t)n, '\n', (size_t)n) && (used = do_lines(bytes, size)) > 0;) {
+            size -= used;
+            memmove(bytes, bytes + used, size);
+            n = (ssize_t)size;
+        }
+        answer_held();
+        if (size == room)
+            bytes = realloc(bytes, room *= 2);
+    }
+    free(bytes);
+}
+
+/* --- its beginning and end --------------------------------------------------------- */
+
+static void get_ready(void)
+{
+    if (strcmp(mode, "ready-after") == 0)
+        close(open(argument, O_RDONLY | O_CLOEXEC));
+    else if (strcmp(mode, "refuse") == 0)
+        say_line("{\"ready\":false,\"error\":\"no \\\"model\\\" here\"}");
+    else if (strcmp(mode, "refuse-silently") == 0)
+        say_line("{\"ready\":false}");
+    else if (strcmp(mode, "chatty") == 0)
+        say_line("Loading model...");
+    else if (strcmp(mode, "array") == 0)
+        say_line("[true]");
+    else if (strcmp(mode, "not-ready") == 0)
+        say_line("{\"ready\":1}");
+    else if (strcmp(mode, "half") == 0)
+        say("{\"read", 6), _exit(0);
+    else if (strcmp(mode, "quit") == 0)
+        _exit(atoi(argument));
+    else if (strcmp(mode, "segv") == 0)
+        raise(SIGSEGV);
+    say_line("{\"ready\":true}");
+}
+
+int main(int argc, char **argv)
+{
+    mode = argc > 1 ? argv[1] : "";
+    argument = argc > 2 ? argv[2] : "";
+    get_ready();
+    do_all();
+    if (strcmp(mode, "stubborn") == 0)
+        hang();
+    return strcmp(mode, "end-with") == 0 ? atoi(argument) : 0;
+}

@@ -1,0 +1,371 @@
+/* Stream programs that say what they should not, die, hang or are killed: that costs the task they were on and nothing
+ * else, and the report says what happened. */
+#include <pthread.h>
+
+#include "system/stream_job.h"
+#include "worker/host.h"
+
+/* --- what is wrong in the middle of a task -------------------------------------------- */
+
+static size_t bad_at;
+static const char *bad_input;
+static size_t one_bad(size_t i, char **bytes)
+{
+    return i == bad_at ? (size_t)asprintf(bytes, "%s", bad_input) : number(i, bytes);
+}
+
+/* One bad task among 200: it alone fails, as a crash, and the report has these words. The others may have been in
+ * flight beside it once; then they were run again. */
+static void bad_among_others(const char *input, int sig, int code, const char *words)
+{
+    struct job j;
+    open_job(&j, NULL, NULL);
+    bad_at = 120;
+    bad_input = input;
+    j.n = 200;
+    j.fill = one_bad;
+    CHECK_EQ(run_job(&j), 0);
+    for (size_t i = 0; i < j.n; i++)
+        if (i != bad_at && j.finals[i].failure != GD_FAILURE_NONE)
+            FAIL("task %zu failed beside it: %s", i, j.finals[i].error);
+    const struct final *f = &j.finals[bad_at];
+    CHECK_EQ(f->failure, GD_FAILURE_CRASH);
+    CHECK_CONTAINS(f->error, words);
+    CHECK_EQ(f->signal, sig);
+    CHECK_EQ(f->exit_code, code);
+    CHECK_GE(f->attempt, 3);
+    CHECK_LE(f->attempt, 4); /* one more if it was not alone at first */
+    CHECK_EQ(j.exits, f->attempt);
+    close_job(&j);
+}
+
+#define BREAK(name, input, words)                             \
+    TEST(name)                                                \
+    {                                                         \
+        bad_among_others(input, 0, GD__EXIT_PROTOCOL, words); \
+    }
+
+BREAK(a_line_that_is_no_json, "hello",
+      "no JSON object (no value at byte 1; messages belong on stderr): its line was \"Processing...\"")
+BREAK(json_that_is_no_object, "array", "stream worker broke the protocol: a line that is no JSON object")
+BREAK(an_empty_line, "empty", "no JSON object")
+BREAK(nuls_in_a_line, "nuls", "its line was \"{\\\"id\\\":\\u0000\\u0000}\"")
+BREAK(an_answer_for_another_task, "other", "an answer for task 1000120, which it does not have")
+BREAK(neither_output_nor_error, "neither", "neither \"output\" nor \"error\"")
+BREAK(both_output_and_error, "both", "both \"output\" and \"error\"")
+BREAK(an_answer_without_id, "no-id", "without the \"id\" of a task")
+BREAK(final_that_is_no_bool, "odd-final", "\"final\" is neither")
+BREAK(a_kind_that_is_none, "odd-kind", "\"kind\" is none of")
+BREAK(a_last_line_without_its_end, "half", "its last line has no end: its line was \"{\\\"id\\\":120,")
+BREAK(an_end_in_good_order_before_its_time, "exit 0", "ended in the middle of its work, with exit code 0")
+BREAK(input_closed, "go-deaf", "closed its input and went on running")
+BREAK(output_closed, "close", "closed its output and went on running")
+
+TEST(death_by_a_signal)
+{
+    bad_among_others("segv", SIGSEGV, 0, "ended in the middle of its work: killed by signal 11");
+}
+TEST(exit_while_what_it_started_holds_the_pipes)
+{
+    bad_among_others("bequeath 3", 0, 3, "ended in the middle of its work: exited with code 3");
+}
+TEST(exit_with_a_code)
+{
+    bad_among_others("exit 3", 0, 3, "ended in the middle of its work: exited with code 3");
+}
+
+TEST(a_line_that_is_too_long)
+{
+    setenv("GD_STREAM_LINE", "100000", 1);
+    bad_among_others("long 30", 0, GD__EXIT_PROTOCOL,
+                     "a line of more than 100000 bytes: its line was \"{\\\"output\\\":\\\"xxx");
+}
+
+/* The answer was good and counts; what came behind it is nobody's. */
+static void good_answer_then_rubbish(const char *input)
+{
+    struct job j;
+    open_job(&j, NULL, NULL);
+    j.o.window = 1; /* the next task is not on its way yet */
+    GIVE(&j, "a", input, "b", input, "c");
+    CHECK_EQ(run_job(&j), 0);
+    for (size_t i = 0; i < j.n; i++)
+        CHECK_EQ(j.finals[i].failure, GD_FAILURE_NONE);
+    CHECK_EQ(j.finals[1].attempt, 1);
+    CHECK_EQ(j.finals[3].attempt, 1);
+    CHECK_EQ(j.exits, 2);
+    if (strcmp(input, "twice") == 0)
+        CHECK_STR(j.finals[1].data, "1"); /* the first of the two */
+    close_job(&j);
+}
+
+TEST(an_answer_given_twice)
+{
+    good_answer_then_rubbish("twice");
+}
+TEST(words_behind_an_answer)
+{
+    good_answer_then_rubbish("late");
+}
+
+TEST(input_closed_and_an_answer)
+{
+    struct job j;
+    open_job(&j, NULL, NULL);
+    GIVE(&j, "a", "once deafen", "b", "c");
+    CHECK_EQ(run_job(&j), 0);
+    for (size_t i = 0; i < j.n; i++)
+        CHECK_EQ(j.finals[i].failure, GD_FAILURE_NONE);
+    close_job(&j);
+}
+
+static size_t deafen_then_large(size_t i, char **bytes)
+{
+    return i == 0 ? (size_t)asprintf(bytes, "once deafen") : two_megabytes(i, bytes);
+}
+
+TEST(input_closed_while_it_is_written_to)
+{
+    struct job j;
+    open_job(&j, NULL, NULL);
+    j.o.batch_size = 2;
+    j.n = 2;
+    j.fill = deafen_then_large;
+    CHECK_EQ(run_job(&j), 0);
+    CHECK_STR(j.finals[0].data, "\"once deafen\"");
+    CHECK_EQ(j.finals[0].attempt, 1); /* it was answered */
+    check_large(&j, 1, 2000001, 'b');
+    close_job(&j);
+}
+
+static size_t one_in_fifty(size_t i, char **bytes)
+{
+    static const char *const bad[] = { "once segv", "once exit 9", "once hello", "once half", "once exit 0" };
+    return i % 50 == 49 ? (size_t)asprintf(bytes, "%s", bad[i / 50 % 5]) : number(i, bytes);
+}
+
+TEST(many_deaths_and_nothing_is_lost)
+{
+    struct job j;
+    open_job(&j, NULL, NULL);
+    j.o.n_gpus = 2;
+    j.n = 1500;
+    j.fill = one_in_fifty;
+    CHECK_EQ(run_job(&j), 0);
+    for (size_t i = 0; i < j.n; i++)
+        if (j.finals[i].failure != GD_FAILURE_NONE)
+            FAIL("task %zu failed: %s", i, j.finals[i].error);
+    CHECK_GE(j.exits, 30 / 5);
+    close_job(&j);
+}
+
+/* The host dies at each point of its way in turn. */
+TEST(a_host_that_dies_anywhere)
+{
+    static const char *const points[] = { "boot",           "mapped",         "before_setup", "after_setup",
+                                          "ready",          "waiting",        "claimed:40",   "started:3",
+                                          "processed:70",   "result_half:80", "committed:90", "flushed:2",
+                                          "before_cleanup", "after_cleanup",  "after_bye" };
+    for (size_t i = 0; i < sizeof points / sizeof *points; i++) {
+        struct job j;
+        setenv("GD_KILL", points[i], 1);
+        open_job(&j, NULL, NULL);
+        j.n = 300;
+        j.fill = number;
+        CHECK_EQ(run_job(&j), 0);
+        for (size_t k = 0; k < j.n; k++)
+            if (j.finals[k].failure != GD_FAILURE_NONE)
+                FAIL("%s: task %zu: %s", points[i], k, j.finals[k].error);
+        close_job(&j);
+    }
+}
+
+/* Its nth allocation or system call fails: a failed setup or a failed task, never a wrong result. */
+TEST(a_host_that_runs_out_of_something)
+{
+    for (unsigned n = 1; n <= 40; n++) {
+        struct job j;
+        char text[16];
+        snprintf(text, sizeof text, "%u", n);
+        setenv("GD_FAULT_WORKER", text, 1);
+        open_job(&j, NULL, NULL);
+        GIVE(&j, "a", "error 0", "big 100000", "b", "big 300000");
+        const int rc = run_job(&j);
+        CHECK(rc == 0 || rc == GD_E_SETUP || rc == GD_E_NO_WORKERS);
+        if (rc == 0 && j.finals[0].failure == GD_FAILURE_NONE)
+            CHECK_STR(j.finals[0].data, "\"a\"");
+        if (rc == 0 && j.finals[4].failure == GD_FAILURE_NONE)
+            check_large(&j, 4, 300000, 'y');
+        close_job(&j);
+    }
+}
+
+/* --- stuck, killed ------------------------------------------------------------------- */
+
+TEST(a_stuck_program_is_killed)
+{
+    struct job j;
+    open_job(&j, NULL, NULL);
+    j.o.task_timeout_ms = 150;
+    j.o.cancel_grace_ms = 50;
+    GIVE(&j, "a", "hang", "b", "c");
+    CHECK_EQ(run_job(&j), 0);
+    CHECK_EQ(j.finals[0].failure, GD_FAILURE_NONE);
+    CHECK_EQ(j.finals[1].failure, GD_FAILURE_TIMEOUT);
+    CHECK_EQ(j.finals[2].failure, GD_FAILURE_NONE);
+    CHECK_EQ(j.finals[3].failure, GD_FAILURE_NONE);
+    close_job(&j);
+}
+
+static size_t hang_then_large(size_t i, char **bytes)
+{
+    return i == 0 ? (size_t)asprintf(bytes, "hang") : two_megabytes(i, bytes);
+}
+
+TEST(a_program_that_stops_reading_is_killed)
+{
+    struct job j;
+    open_job(&j, NULL, NULL);
+    j.o.batch_size = 4;
+    j.o.task_timeout_ms = 300 * TEST_SLOWDOWN;
+    j.o.cancel_grace_ms = 50;
+    j.n = 4;
+    j.fill = hang_then_large;
+    CHECK_EQ(run_job(&j), 0);
+    CHECK_EQ(j.finals[0].failure, GD_FAILURE_TIMEOUT);
+    for (size_t i = 1; i < j.n; i++)
+        check_large(&j, i, 2000000 + i, (char)('a' + (int)i));
+    close_job(&j);
+}
+
+static void read_pids(pid_t *program, pid_t *host)
+{
+    int a = 0, b = 0;
+    FILE *f = fopen(fifo, "re");
+    CHECK(f);
+    CHECK_EQ(fscanf(f, "%d %d", &a, &b), 2);
+    fclose(f);
+    *program = a;
+    *host = b;
+}
+
+static void *kill_program(void *unused)
+{
+    pid_t program, host;
+    read_pids(&program, &host);
+    CHECK_EQ(kill(program, SIGKILL), 0);
+    return unused;
+}
+
+static void *kill_host(void *unused)
+{
+    pid_t program, host;
+    read_pids(&program, &host);
+    CHECK_EQ(kill(host, SIGKILL), 0);
+    return unused;
+}
+
+/* The first attempt is killed from outside, the second goes well; the program is never left behind. */
+static void kill_once(void *(*killer)(void *))
+{
+    struct job j;
+    pthread_t thread;
+    make_fifo();
+    open_job(&j, "hang-to", fifo);
+    GIVE(&j, "a", "once hang", "b");
+    CHECK_EQ(pthread_create(&thread, NULL, killer, NULL), 0);
+    CHECK_EQ(run_job(&j), 0);
+    pthread_join(thread, NULL);
+    for (size_t i = 0; i < j.n; i++)
+        CHECK_EQ(j.finals[i].failure, GD_FAILURE_NONE);
+    CHECK_EQ(j.finals[1].attempt, 2);
+    CHECK_EQ(j.exits, 1);
+    close_job(&j);
+}
+
+TEST(the_program_is_killed)
+{
+    kill_once(kill_program);
+}
+TEST(the_host_is_killed)
+{
+    kill_once(kill_host);
+}
+
+TEST(the_report_names_the_signal_from_outside)
+{
+    struct job j;
+    pthread_t thread;
+    make_fifo();
+    open_job(&j, "hang-to", fifo);
+    j.o.crash_limit = 1;
+    GIVE(&j, "hang");
+    CHECK_EQ(pthread_create(&thread, NULL, kill_program, NULL), 0);
+    CHECK_EQ(run_job(&j), 0);
+    pthread_join(thread, NULL);
+    CHECK_EQ(j.finals[0].failure, GD_FAILURE_CRASH);
+    CHECK_EQ(j.finals[0].signal, SIGKILL);
+    CHECK_CONTAINS(j.finals[0].error, "killed by signal 9");
+    close_job(&j);
+}
+
+static size_t leave_first(size_t i, char **bytes)
+{
+    if (i == 0)
+        return (size_t)asprintf(bytes, "once leave");
+    if (i == 1) { /* not before the program is gone */
+        FILE *f = fopen(fifo, "re");
+        CHECK(f);
+        CHECK_EQ(fgetc(f), EOF);
+        fclose(f);
+    }
+    return number(i, bytes);
+}
+
+TEST(an_end_between_two_tasks_is_nobodys)
+{
+    struct job j;
+    make_fifo();
+    open_job(&j, "hang-to", fifo);
+    j.n = 3;
+    j.fill = leave_first;
+    CHECK_EQ(run_job(&j), 0);
+    for (size_t i = 0; i < j.n; i++) {
+        CHECK_EQ(j.finals[i].failure, GD_FAILURE_NONE);
+        if (j.finals[i].attempt != 1)
+            FAIL("task %zu was begun %u times", i, j.finals[i].attempt);
+    }
+    CHECK_EQ(j.exits, 1);
+    close_job(&j);
+}
+
+static bool gone(int pidfd)
+{
+    struct pollfd p = { .fd = pidfd, .events = POLLIN };
+    return poll(&p, 1, WITHIN_MS) == 1;
+}
+
+TEST(a_killed_dispatcher_leaves_nothing_running)
+{
+    pid_t program, host;
+    free(path_of("stream_program")); /* skips the case here, if it must */
+    make_fifo();
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
+    const pid_t dispatcher = fork();
+    CHECK_GE(dispatcher, 0);
+    if (dispatcher == 0) {
+        struct job j;
+        open_job(&j, "hang-to", fifo);
+        GIVE(&j, "a", "hang");
+        run_job(&j);
+        _exit(0);
+    }
+    read_pids(&program, &host);
+    const int program_fd = (int)syscall(SYS_pidfd_open, program, 0), host_fd = (int)syscall(SYS_pidfd_open, host, 0);
+    CHECK(program_fd >= 0 && host_fd >= 0);
+    kill(dispatcher, SIGKILL);
+    CHECK(gone(host_fd));
+    CHECK(gone(program_fd));
+}
+
+TEST_MAIN()
