@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The launcher: a folder of files in, every GPU busy, a summary out. Five
+ * components, each usable alone:
+ *
+ *   detector      which devices there are                      devices.h
+ *   allocator     finds files, estimates, orders, deals them out
+ *   spawner       a run on a thread of its own: start, wait with a time limit, end, look at its processes
+ *   balancer      counts what comes back: per GPU, overall, in words
+ *   orchestrator  the four of them put together
+ *
+ *     struct gd_launch l = GD_LAUNCH_INIT;
+ *     l.input_dir = "data/audio";
+ *     l.patterns = (const char *const[]){ "*.wav", NULL };
+ *     l.gpus = "auto";
+ *     l.run.plugin = "transcribe.so";           // any kind of worker; a task's payload is the path of a file
+ *     return gd_launch_run(&l);                 // an exit code: 0, or 1 if anything failed
+ *
+ * Threads: a struct gd_files, gd_task_queue or gd_balancer is used by one thread at a time, except where said
+ * otherwise. A spawner's calls may be made from any thread.
+ */
+#ifndef GPU_DISPATCH_LAUNCH_H
+#define GPU_DISPATCH_LAUNCH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <gpu_dispatch/devices.h>
+#include <gpu_dispatch/dispatcher.h>
+#include <gpu_dispatch/error.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+#if defined(__GNUC__)
+#pragma GCC visibility push(default)
+#endif
+
+/* --- allocator: finding files ------------------------------------------- */
+
+enum gd_order {
+    GD_ORDER_SIZE = 0, /* largest first, which ends soonest; then by name */
+    GD_ORDER_NAME = 1, /* by path, byte by byte */
+    GD_ORDER_NONE = 2, /* as they are found */
+};
+
+/* What to find. Begin with GD_DISCOVER_INIT; zero means default. */
+struct gd_discover {
+    size_t size;                 /* sizeof(struct gd_discover) */
+    const char *const *patterns; /* shell patterns for the base name, NULL-terminated; NULL or none: every file */
+    bool recursive;              /* into folders too */
+    bool follow;                 /* symbolic links to folders are followed; a loop is seen and not entered twice */
+    bool hidden;   /* names that begin with a dot count too (a pattern that begins with one finds them anyway) */
+    bool no_sizes; /* the caller needs no sizes: spares a system call per file */
+    /* A folder or file that could not be read; the search goes on. NULL: ignored. */
+    void (*on_problem)(void *user, const char *path, const char *why);
+    void *user;
+};
+#define GD_DISCOVER_INIT                   \
+    {                                      \
+        .size = sizeof(struct gd_discover) \
+    }
+
+/* A file that was found; borrowed until the call returns. Returns 0 to go on, anything else to stop. */
+typedef int gd_file_fn(void *user, const char *path, uint64_t size);
+
+/* Calls fn for each regular file (or link to one) in dir, as it is found, in memory that does not grow with the files
+ * (but with the folders still to be searched). what may be NULL: the defaults. A path is dir, '/', and the path within
+ * it; in a deep tree it may be longer than PATH_MAX. Returns 0, what fn returned, GD_E_INVALID (no such folder, not a
+ * folder, not readable, a pattern that is empty or has a '/'), or another code if the search could not begin or memory
+ * ran out. */
+int gd_discover_files(const char *dir, const struct gd_discover *what, gd_file_fn *fn, void *user);
+
+/* --- allocator: lists of files ------------------------------------------ */
+
+struct gd_files;
+
+int gd_files_open(struct gd_files **out); /* an empty list; release with gd_files_close() */
+void gd_files_close(struct gd_files **files);
+int gd_files_add(struct gd_files *files, const char *path, uint64_t size); /* copied */
+/* Adds what is found; nothing if the search fails. */
+int gd_files_discover(struct gd_files *files, const char *dir, const struct gd_discover *what);
+int gd_files_sort(struct gd_files *files, enum gd_order order);
+size_t gd_files_count(const struct gd_files *files);
+const char *gd_files_path(const struct gd_files *files, size_t i); /* borrowed until the list changes */
+uint64_t gd_files_size(const struct gd_files *files, size_t i);
+
+/* What there is to do. */
+struct gd_workload {
+    size_t size; /* set to sizeof(struct gd_workload) before the call */
+    uint64_t count;
+    uint64_t total_bytes;
+    uint64_t largest_bytes, smallest_bytes, median_bytes;
+    double mean_bytes, deviation_bytes; /* standard deviation */
+};
+int gd_estimate_workload(const struct gd_files *files, struct gd_workload *out);
+
+/* Deals files to n devices: gpu_of[i] is the device of the i-th. GD_DEAL_CHUNKS: runs of ceil(count / n), as they lie
+ * in the list. GD_DEAL_ROUND_ROBIN: in turn. GD_DEAL_BALANCED: largest first, each to whoever has least by then. */
+enum gd_deal { GD_DEAL_ROUND_ROBIN = 0, GD_DEAL_CHUNKS = 1, GD_DEAL_BALANCED = 2 };
+int gd_distribute_workload(const struct gd_files *files, size_t n, enum gd_deal deal, size_t *gpu_of);
+
+/* A source of tasks: the paths of the list, in its order. files is borrowed until it is closed.
+ *     o.source = gd_task_queue_next; o.user = queue;
+ * or from a source of one's own. */
+struct gd_task_queue;
+int gd_task_queue_open(struct gd_task_queue **out, const struct gd_files *files);
+void gd_task_queue_close(struct gd_task_queue **queue);
+int gd_task_queue_next(void *queue, struct gd_item *item);    /* a gd_source_fn; the weight is the file's size */
+size_t gd_task_queue_left(const struct gd_task_queue *queue); /* any thread */
+
+/* --- spawner ------------------------------------------------------------- */
+
+struct gd_spawner;
+
+/* Starts a run as gd_dispatcher_run() does, on a thread of its own, on which the callbacks are made. */
+int gd_spawner_start(struct gd_spawner **out, const struct gd_options *o);
+
+/* Waits for its end: what gd_dispatcher_run() returned in *result (NULL: not wanted). timeout_ms < 0: without limit.
+ * GD_E_BUSY if it has not ended by then. */
+int gd_spawner_wait(struct gd_spawner *s, int timeout_ms, int *result);
+
+void gd_spawner_shutdown(struct gd_spawner *s);  /* running tasks may finish */
+void gd_spawner_terminate(struct gd_spawner *s); /* every process is killed */
+
+/* The state of each worker's process: see gd_dispatcher_worker_stats(). */
+int gd_spawner_status(struct gd_spawner *s, struct gd_worker_stats *out, size_t element_size, size_t max);
+int gd_spawner_stats(struct gd_spawner *s, struct gd_stats *out);
+
+/* Terminates it if it runs, waits, frees. */
+void gd_spawner_close(struct gd_spawner **s);
+
+/* --- balancer ------------------------------------------------------------ */
+
+struct gd_balancer;
+
+struct gd_gpu_figures {
+    size_t size; /* set to sizeof(struct gd_gpu_figures) before the call */
+    int gpu_id;
+    uint64_t done, failed; /* tasks; timeouts count as failed */
+    uint64_t timeouts;
+    uint64_t restarts;
+    double busy_seconds;  /* sum of its tasks' times */
+    double media_seconds; /* of what it has processed (audio, video), where that was told */
+    double mean_seconds;  /* per task */
+    double busy_percent;  /* of the time that has passed, per worker */
+    double rtf;           /* real-time factor: busy_seconds / media_seconds; 0: not known */
+};
+
+struct gd_balance {
+    size_t size;    /* set to sizeof(struct gd_balance) before the call */
+    uint64_t total; /* expected; 0: not known */
+    uint64_t done, failed, timeouts, cancelled, retried, restarts;
+    uint64_t errors_kept;
+    double seconds; /* since the first task began */
+    double busy_seconds;
+    double media_seconds;
+    double rtf;     /* seconds / media_seconds: below 1 is faster than real time; 0: not known */
+    double speedup; /* busy_seconds / seconds: how many GPUs' worth of work was done at once */
+    double tasks_per_second;
+    double eta_seconds; /* < 0: not known */
+};
+
+/* For the given devices, each with so many workers; total: 0 if not known. */
+int gd_balancer_open(struct gd_balancer **out, const int *gpu_ids, size_t n, unsigned workers_per_gpu, uint64_t total);
+void gd_balancer_close(struct gd_balancer **b);
+
+/* A task's end, from on_success, on_error and on_timeout alike. media_seconds: how long what it processed plays; 0 if
+ * it does not play. A cancelled task counts as such and not as failed. */
+int gd_balancer_add(struct gd_balancer *b, const struct gd_report *report, double media_seconds);
+void gd_balancer_restarted(struct gd_balancer *b, int gpu_id); /* a process was replaced: from on_worker_exit */
+void gd_balancer_set_total(struct gd_balancer *b, uint64_t total);
+/* How many workers a GPU has, where that differs from what was said in the beginning; for busy_percent. */
+void gd_balancer_set_workers(struct gd_balancer *b, int gpu_id, unsigned workers);
+
+/* Called at every result, at most every interval_ms, and at the last that is expected. */
+typedef void gd_progress_fn(void *user, const struct gd_balance *now);
+void gd_balancer_on_progress(struct gd_balancer *b, gd_progress_fn *fn, void *user, unsigned interval_ms);
+
+int gd_balancer_overall(const struct gd_balancer *b, struct gd_balance *out);
+double gd_balancer_rtf(const struct gd_balancer *b);     /* 0 in the beginning */
+double gd_balancer_speedup(const struct gd_balancer *b); /* likewise */
+size_t gd_balancer_gpus(const struct gd_balancer *b);
+int gd_balancer_gpu(const struct gd_balancer *b, size_t i, struct gd_gpu_figures *out);
+
+/* The first errors, at most 100: "what: words". NULL past the end. */
+const char *gd_balancer_error(const struct gd_balancer *b, size_t i);
+
+/* The summary, in lines of text. what: "files", "tasks". */
+int gd_balancer_print(const struct gd_balancer *b, FILE *to, const char *what);
+
+/* --- orchestrator --------------------------------------------------------- */
+
+struct gd_launch {
+    size_t size; /* sizeof(struct gd_launch) */
+    const char *input_dir;
+    const char *const *patterns; /* as in struct gd_discover */
+    bool recursive;
+    enum gd_order order;
+    const char *gpus; /* as gd_devices_open() takes it; "auto"; NULL: as run says */
+    struct gd_options
+        run; /* the worker and how to run it. Its gpus, source, total_tasks and queue are set here; its
+                callbacks are called as well as the launcher's own, with run.user. on_success may be NULL. */
+    double (*media_seconds)(void *user, const struct gd_report *report); /* for the real-time factor; NULL: none */
+    gd_progress_fn *on_progress;
+    FILE *summary; /* where the summary and complaints go; NULL: stderr */
+    bool quiet;    /* no summary; complaints only */
+};
+#define GD_LAUNCH_INIT                                                           \
+    {                                                                            \
+        .size = sizeof(struct gd_launch), .gpus = "auto", .run = GD_OPTIONS_INIT \
+    }
+
+/* Finds devices and files, processes every file, prints the summary. Returns the exit code for a program: 0 if all went
+ * well, 1 if a file failed, a folder could not be read, there was nothing to do or it could not be started, 130 if it
+ * was interrupted. */
+int gd_launch_run(const struct gd_launch *l);
+
+/* 0 if such a launch could start: the folder can be read, the devices are there, the worker's program can be found;
+ * else an error with words. */
+int gd_launch_validate(const struct gd_launch *l);
+
+/* What it would have to do. GD_E_INVALID if the folder can't be read. */
+int gd_launch_workload(const struct gd_launch *l, struct gd_workload *out);
+
+#if defined(__GNUC__)
+#pragma GCC visibility pop
+#endif
+#ifdef __cplusplus
+}
+#endif
+#endif

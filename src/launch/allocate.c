@@ -1,0 +1,173 @@
+/* Files dealt out to devices beforehand, and lists of files as a source of tasks.
+ *
+ * A file weighs its size, and at least 1: files of unknown or no size are then dealt out by their number, instead of
+ * all going to the same device.
+ */
+#include <gpu_dispatch/launch.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+
+static uint64_t weight_of(const struct gd_files *files, size_t i)
+{
+    const uint64_t size = gd_files_size(files, i);
+    return size > 0 ? size : 1;
+}
+
+/* --- dealing -------------------------------------------------------------- */
+
+static int deal_round_robin(const struct gd_files *files, size_t n, size_t *gpu_of)
+{
+    for (size_t i = 0; i < gd_files_count(files); i++)
+        gpu_of[i] = i % n;
+    return 0;
+}
+
+static int deal_chunks(const struct gd_files *files, size_t n, size_t *gpu_of)
+{
+    const size_t count = gd_files_count(files), chunk = count / n + (count % n > 0);
+    for (size_t i = 0; i < count; i++)
+        gpu_of[i] = i / chunk;
+    return 0;
+}
+
+struct share {
+    uint64_t load;
+    size_t gpu;
+};
+
+struct weighed {
+    uint64_t weight;
+    size_t file;
+};
+
+static int heavier_first(const void *a, const void *b)
+{
+    const struct weighed *x = a, *y = b;
+    if (x->weight != y->weight)
+        return x->weight < y->weight ? 1 : -1;
+    return (x->file > y->file) - (x->file < y->file);
+}
+
+static bool has_less(const struct share *a, const struct share *b)
+{
+    return a->load != b->load ? a->load < b->load : a->gpu < b->gpu;
+}
+
+/* The first of the heap has got more: puts it where it belongs. */
+static void sift_down(struct share *heap, size_t n)
+{
+    const struct share moved = heap[0];
+    size_t i = 0;
+    for (size_t child; (child = 2 * i + 1) < n; i = child) {
+        if (child + 1 < n && has_less(&heap[child + 1], &heap[child]))
+            child++;
+        if (has_less(&moved, &heap[child]))
+            break;
+        heap[i] = heap[child];
+    }
+    heap[i] = moved;
+}
+
+static void deal_weighed(const struct weighed *order, size_t count, struct share *heap, size_t n, size_t *gpu_of)
+{
+    for (size_t i = 0; i < n; i++)
+        heap[i] = (struct share){ 0, i };
+    for (size_t i = 0; i < count; i++) {
+        gpu_of[order[i].file] = heap[0].gpu;
+        if (__builtin_add_overflow(heap[0].load, order[i].weight, &heap[0].load))
+            heap[0].load = UINT64_MAX;
+        sift_down(heap, n);
+    }
+}
+
+static int deal_balanced(const struct gd_files *files, size_t n, size_t *gpu_of)
+{
+    const size_t count = gd_files_count(files);
+    if (n > count) /* the rest would get nothing anyway */
+        n = count;
+    struct weighed *order = gd__calloc(count, sizeof *order);
+    struct share *heap = gd__calloc(n, sizeof *heap);
+    int r = 0;
+    if (!order || !heap) {
+        r = gd__error(GD_E_NO_MEMORY, "no memory to deal out %zu files", count);
+    } else {
+        for (size_t i = 0; i < count; i++)
+            order[i] = (struct weighed){ weight_of(files, i), i };
+        qsort(order, count, sizeof *order, heavier_first);
+        deal_weighed(order, count, heap, n, gpu_of);
+    }
+    gd__free(heap);
+    gd__free(order);
+    return r;
+}
+
+int gd_distribute_workload(const struct gd_files *files, size_t n, enum gd_deal deal, size_t *gpu_of)
+{
+    static int (*const ways[])(const struct gd_files *, size_t, size_t *) = {
+        [GD_DEAL_ROUND_ROBIN] = deal_round_robin,
+        [GD_DEAL_CHUNKS] = deal_chunks,
+        [GD_DEAL_BALANCED] = deal_balanced,
+    };
+    if (!files)
+        return gd__error(GD_E_INVALID, "no list of files to deal out: see gd_files_open()");
+    if (n == 0)
+        return gd__error(GD_E_INVALID, "n must be >= 1, got 0: there is no device to deal files to");
+    if ((size_t)deal >= sizeof ways / sizeof *ways)
+        return gd__error(GD_E_INVALID, "there is no way %d to deal files out: use a GD_DEAL_...", (int)deal);
+    if (gd_files_count(files) == 0)
+        return 0;
+    if (!gpu_of)
+        return gd__error(GD_E_INVALID, "gpu_of is NULL: it needs room for %zu numbers", gd_files_count(files));
+    return ways[deal](files, n, gpu_of);
+}
+
+/* --- a source of tasks ---------------------------------------------------- */
+
+struct gd_task_queue {
+    const struct gd_files *files;
+    size_t count;
+    _Atomic size_t next; /* written by the source's thread, read by any */
+};
+
+int gd_task_queue_open(struct gd_task_queue **out, const struct gd_files *files)
+{
+    if (!out || !files)
+        return gd__error(GD_E_INVALID, "a task queue needs a list of files, and a place for its pointer");
+    *out = gd__calloc(1, sizeof **out);
+    if (!*out)
+        return gd__error(GD_E_NO_MEMORY, "no memory for a task queue");
+    (*out)->files = files;
+    (*out)->count = gd_files_count(files);
+    atomic_init(&(*out)->next, 0);
+    return 0;
+}
+
+void gd_task_queue_close(struct gd_task_queue **queue)
+{
+    if (!queue)
+        return;
+    gd__free(*queue);
+    *queue = NULL;
+}
+
+int gd_task_queue_next(void *queue, struct gd_item *item)
+{
+    struct gd_task_queue *q = queue;
+    const size_t i = atomic_load_explicit(&q->next, memory_order_relaxed);
+    if (i >= q->count)
+        return 0;
+    item->data = gd_files_path(q->files, i);
+    item->size = strlen(item->data);
+    item->weight = weight_of(q->files, i);
+    atomic_store_explicit(&q->next, i + 1, memory_order_relaxed);
+    return 1;
+}
+
+size_t gd_task_queue_left(const struct gd_task_queue *queue)
+{
+    return queue ? queue->count - atomic_load_explicit(&queue->next, memory_order_relaxed) : 0;
+}

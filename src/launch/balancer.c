@@ -1,0 +1,311 @@
+/* Counting what comes back: per GPU and overall.
+ *
+ * All figures come from the reports themselves, so that the same reports give the same figures whenever they are
+ * added: the time that has passed is that from the first task's start to the last task's end. A task costs a few
+ * additions; memory is needed only for a GPU that was not in the list.
+ *
+ * What a task without a GPU came to (it was cancelled, or no worker was left) is kept in a row of its own, `nowhere`,
+ * so that the rows add up to the total.
+ */
+#include "launch/balancer.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "launch/text.h"
+
+enum { NAME_ROOM = 64 };
+
+/* --- rows --- */
+
+static struct gd__gpu_row *find_row(const struct gd_balancer *b, int gpu_id)
+{
+    /* Mostly GPUs are numbered as they are listed. */
+    if (gpu_id >= 0 && (size_t)gpu_id < b->n_rows && b->rows[gpu_id].gpu_id == gpu_id)
+        return &b->rows[gpu_id];
+    for (size_t i = 0; i < b->n_rows; i++)
+        if (b->rows[i].gpu_id == gpu_id)
+            return &b->rows[i];
+    return NULL;
+}
+
+static struct gd__gpu_row *add_row(struct gd_balancer *b, int gpu_id)
+{
+    if (b->n_rows == b->room) {
+        const size_t room = b->room * 2 + 8;
+        struct gd__gpu_row *rows = gd__realloc(b->rows, room * sizeof *rows);
+        if (!rows)
+            return NULL;
+        b->rows = rows;
+        b->room = room;
+    }
+    struct gd__gpu_row *row = &b->rows[b->n_rows++];
+    *row = (struct gd__gpu_row){ .gpu_id = gpu_id, .workers = b->workers_per_gpu };
+    return row;
+}
+
+/* A row for it. False: there is none, and it has to be counted as nowhere: no memory for another. */
+static bool row_of(struct gd_balancer *b, int gpu_id, struct gd__gpu_row **out)
+{
+    *out = &b->nowhere;
+    if (gpu_id < 0)
+        return true;
+    struct gd__gpu_row *row = find_row(b, gpu_id);
+    row = row ? row : add_row(b, gpu_id);
+    if (row)
+        *out = row;
+    return row != NULL;
+}
+
+int gd_balancer_open(struct gd_balancer **out, const int *gpu_ids, size_t n, unsigned workers_per_gpu, uint64_t total)
+{
+    if (!out)
+        return gd__error(GD_E_INVALID, "gd_balancer_open: nowhere to put the balancer (out is NULL)");
+    *out = NULL;
+    if (n > 0 && !gpu_ids)
+        return gd__error(GD_E_INVALID, "gd_balancer_open: %zu GPUs, but gpu_ids is NULL", n);
+    struct gd_balancer *b = gd__calloc(1, sizeof *b);
+    if (!b)
+        return gd__error(GD_E_NO_MEMORY, "no memory for a balancer");
+    b->workers_per_gpu = workers_per_gpu > 0 ? workers_per_gpu : 1;
+    b->total = total;
+    b->first_ns = UINT64_MAX;
+    b->nowhere.gpu_id = -1;
+    struct gd__gpu_row *row;
+    for (size_t i = 0; i < n; i++)
+        if (!row_of(b, gpu_ids[i], &row)) {
+            gd_balancer_close(&b);
+            return gd__error(GD_E_NO_MEMORY, "no memory for the figures of %zu GPUs", n);
+        }
+    *out = b;
+    return 0;
+}
+
+void gd_balancer_close(struct gd_balancer **bp)
+{
+    struct gd_balancer *b = bp ? *bp : NULL;
+    if (!b)
+        return;
+    *bp = NULL;
+    gd__free(b->rows);
+    gd__free(b);
+}
+
+/* --- counting --- */
+
+/* Not of a task that was never started, or whose times make no sense. */
+static void count_time(struct gd_balancer *b, struct gd__gpu_row *row, const struct gd_report *r)
+{
+    if (r->start_ns == 0 || r->end_ns < r->start_ns)
+        return;
+    row->timed++;
+    row->busy_ns += r->end_ns - r->start_ns;
+    if (r->start_ns < b->first_ns)
+        b->first_ns = r->start_ns;
+    if (r->end_ns > b->last_ns)
+        b->last_ns = r->end_ns;
+}
+
+/* An input that has a NUL in it is no name: then the task's number has to do. */
+static size_t put_name(char out[NAME_ROOM], const struct gd_report *r)
+{
+    size_t size = r->input ? r->input_size : 0;
+    if (size > 0 && ((const char *)r->input)[size - 1] == '\0')
+        size--;
+    const size_t length = size > 0 && !memchr(r->input, 0, size) ? gd__text_name(out, NAME_ROOM, r->input, size) : 0;
+    if (length > 0)
+        return length;
+    return (size_t)snprintf(out, NAME_ROOM, "task %llu", (unsigned long long)r->task_id);
+}
+
+static void keep_error(struct gd_balancer *b, const struct gd_report *r)
+{
+    if (b->n_errors == GD__ERRORS_KEPT)
+        return;
+    char name[NAME_ROOM], *out = b->errors[b->n_errors++];
+    const char *words = r->error ? r->error : "";
+    size_t length = put_name(name, r);
+    memcpy(out, name, length);
+    memcpy(out + length, ": ", 2);
+    length += 2;
+    if (gd__text_line(out + length, GD__ERROR_ROOM - length, words, strlen(words)) == 0)
+        snprintf(out + length, GD__ERROR_ROOM - length, "%s", gd_failure_name(r->failure));
+}
+
+static void count_failure(struct gd_balancer *b, struct gd__gpu_row *row, const struct gd_report *r)
+{
+    const bool known = (unsigned)r->failure < GD__FAILURES;
+    b->failures[known ? r->failure : GD_FAILURE_ERROR]++;
+    row->failed++;
+    row->timeouts += r->failure == GD_FAILURE_TIMEOUT;
+    keep_error(b, r);
+}
+
+static void tell_progress(struct gd_balancer *b)
+{
+    const uint64_t now_ns = b->interval_ns > 0 ? gd__now_ns() : 0;
+    const bool is_last = b->total > 0 && b->finished + b->cancelled == b->total;
+    if (now_ns < b->next_ns && !is_last)
+        return;
+    b->next_ns = now_ns + b->interval_ns;
+    struct gd_balance now = { .size = sizeof now };
+    gd_balancer_overall(b, &now);
+    b->on_progress(b->user, &now);
+}
+
+int gd_balancer_add(struct gd_balancer *b, const struct gd_report *r, double media_seconds)
+{
+    if (!b || !r)
+        return gd__error(GD_E_INVALID, "gd_balancer_add: no %s", b ? "report" : "balancer");
+    struct gd__gpu_row *row;
+    const bool lost = !row_of(b, r->gpu_id, &row);
+    count_time(b, row, r);
+    b->finished += r->failure != GD_FAILURE_CANCELLED;
+    b->retried += r->attempt > 1 ? r->attempt - 1 : 0;
+    if (r->failure == GD_FAILURE_CANCELLED) {
+        b->cancelled++;
+    } else if (r->failure != GD_FAILURE_NONE) {
+        count_failure(b, row, r);
+    } else {
+        row->done++;
+        row->media_seconds += media_seconds > 0 ? media_seconds : 0;
+    }
+    if (b->on_progress)
+        tell_progress(b);
+    return lost ? gd__error(GD_E_NO_MEMORY, "no memory for the figures of GPU %d: counted as of no GPU", r->gpu_id) : 0;
+}
+
+void gd_balancer_restarted(struct gd_balancer *b, int gpu_id)
+{
+    struct gd__gpu_row *row;
+    row_of(b, gpu_id, &row);
+    row->restarts++;
+}
+
+void gd_balancer_set_total(struct gd_balancer *b, uint64_t total)
+{
+    b->total = total;
+}
+
+void gd_balancer_set_workers(struct gd_balancer *b, int gpu_id, unsigned workers)
+{
+    struct gd__gpu_row *row;
+    if (workers > 0 && row_of(b, gpu_id, &row))
+        row->workers = workers;
+}
+
+void gd_balancer_on_progress(struct gd_balancer *b, gd_progress_fn *fn, void *user, unsigned interval_ms)
+{
+    b->on_progress = fn;
+    b->user = user;
+    b->interval_ns = interval_ms * GD__NS_PER_MS;
+    b->next_ns = 0;
+}
+
+/* --- figures --- */
+
+static double wall_seconds(const struct gd_balancer *b)
+{
+    return b->last_ns > b->first_ns ? (double)(b->last_ns - b->first_ns) / 1e9 : 0;
+}
+
+static double eta(const struct gd_balance *o)
+{
+    const uint64_t over = o->done + o->failed + o->cancelled;
+    if (o->total == 0 || o->tasks_per_second <= 0)
+        return -1;
+    return o->total > over ? (double)(o->total - over) / o->tasks_per_second : 0;
+}
+
+static void add_to(struct gd_balance *o, const struct gd__gpu_row *row)
+{
+    o->done += row->done;
+    o->failed += row->failed;
+    o->timeouts += row->timeouts;
+    o->restarts += row->restarts;
+    o->busy_seconds += (double)row->busy_ns / 1e9;
+    o->media_seconds += row->media_seconds;
+}
+
+/* Copies a struct to one of another version: its size first, then as much as both have. */
+static int give(void *out, size_t out_size, const void *from, size_t size, const char *what)
+{
+    if (out_size < sizeof(size_t))
+        return gd__error(GD_E_INVALID, "%s: set its size before the call", what);
+    size = size < out_size ? size : out_size;
+    memcpy((char *)out + sizeof(size_t), (const char *)from + sizeof(size_t), size - sizeof(size_t));
+    return 0;
+}
+
+int gd_balancer_overall(const struct gd_balancer *b, struct gd_balance *out)
+{
+    if (!b || !out)
+        return gd__error(GD_E_INVALID, "gd_balancer_overall: no %s", b ? "place for the figures" : "balancer");
+    struct gd_balance o = { .size = sizeof o, .total = b->total, .cancelled = b->cancelled, .retried = b->retried };
+    for (size_t i = 0; i < b->n_rows; i++)
+        add_to(&o, &b->rows[i]);
+    add_to(&o, &b->nowhere);
+    o.errors_kept = b->n_errors;
+    o.seconds = wall_seconds(b);
+    o.rtf = o.media_seconds > 0 ? o.seconds / o.media_seconds : 0;
+    if (o.seconds > 0) {
+        o.speedup = o.busy_seconds / o.seconds;
+        o.tasks_per_second = (double)(o.done + o.failed) / o.seconds;
+    }
+    o.eta_seconds = eta(&o);
+    return give(out, out->size, &o, sizeof o, "struct gd_balance");
+}
+
+double gd_balancer_rtf(const struct gd_balancer *b)
+{
+    struct gd_balance o = { .size = sizeof o };
+    return gd_balancer_overall(b, &o) == 0 ? o.rtf : 0;
+}
+
+double gd_balancer_speedup(const struct gd_balancer *b)
+{
+    struct gd_balance o = { .size = sizeof o };
+    return gd_balancer_overall(b, &o) == 0 ? o.speedup : 0;
+}
+
+size_t gd_balancer_gpus(const struct gd_balancer *b)
+{
+    return b ? b->n_rows : 0;
+}
+
+/* Tasks of one batch run at the same time, so that their sum may exceed the time there was. */
+static double percent(const struct gd_balancer *b, const struct gd__gpu_row *row)
+{
+    const double there_was = wall_seconds(b) * row->workers;
+    const double busy = there_was > 0 ? (double)row->busy_ns / 1e9 / there_was * 100 : 0;
+    return busy < 100 ? busy : 100;
+}
+
+int gd_balancer_gpu(const struct gd_balancer *b, size_t i, struct gd_gpu_figures *out)
+{
+    if (!b || !out || i >= b->n_rows)
+        return gd__error(GD_E_INVALID, "gd_balancer_gpu: there is no GPU %zu of %zu", i, gd_balancer_gpus(b));
+    const struct gd__gpu_row *row = &b->rows[i];
+    struct gd_gpu_figures f = {
+        .size = sizeof f,
+        .gpu_id = row->gpu_id,
+        .done = row->done,
+        .failed = row->failed,
+        .timeouts = row->timeouts,
+        .restarts = row->restarts,
+        .busy_seconds = (double)row->busy_ns / 1e9,
+        .media_seconds = row->media_seconds,
+        .busy_percent = percent(b, row),
+    };
+    f.mean_seconds = row->timed > 0 ? f.busy_seconds / (double)row->timed : 0;
+    f.rtf = f.media_seconds > 0 ? f.busy_seconds / f.media_seconds : 0;
+    return give(out, out->size, &f, sizeof f, "struct gd_gpu_figures");
+}
+
+const char *gd_balancer_error(const struct gd_balancer *b, size_t i)
+{
+    return b && i < b->n_errors ? b->errors[i] : NULL;
+}

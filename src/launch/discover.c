@@ -1,0 +1,247 @@
+/* Finds files: reads each folder of a tree (tree.c) in large portions and looks at every name once.
+ *
+ * What an entry is, the folder itself tells on nearly every file system, so that a plain file costs no system call of
+ * its own: only links, entries of unknown kind and, if sizes are wanted, files whose name matches are looked up.
+ * Nothing but folders is ever opened. What can't be read is told to on_problem, and the search goes on.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <gpu_dispatch/launch.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "launch/pattern.h"
+#include "launch/tree.h"
+#include "launch/visited.h"
+
+enum { BUFFER_SIZE = 128 * 1024 };
+
+struct search {
+    struct gd_discover what;
+    struct gd__patterns patterns;
+    struct gd__tree tree;
+    struct gd__visited visited; /* folders entered; only where links are followed */
+    char *buffer;
+    gd_file_fn *fn;
+    void *user;
+};
+
+/* An entry of the present folder. */
+struct entry {
+    const char *name;
+    size_t length;
+    unsigned char type; /* DT_... */
+    bool wanted;        /* as a file, by its name */
+    bool enter;         /* as a folder, by its name */
+    bool sized;         /* size is known */
+    uint64_t size;
+};
+
+/* --- problems ------------------------------------------------------------- */
+
+/* About what tree.path says. */
+static void tell_problem(const struct search *s, const char *what, int why)
+{
+    char words[256];
+    if (!s->what.on_problem)
+        return;
+    errno = why;
+    snprintf(words, sizeof words, "%s: %m%s", what,
+             why == EMFILE || why == ENFILE ? " (raise the limit: ulimit -n)" : "");
+    s->what.on_problem(s->what.user, s->tree.path, words);
+}
+
+static int entry_problem(struct search *s, const struct entry *e, const char *what)
+{
+    const int why = errno, r = gd__tree_path(&s->tree, e->name, e->length);
+    if (r == 0)
+        tell_problem(s, what, why);
+    return r;
+}
+
+/* --- entries -------------------------------------------------------------- */
+
+static int give_file(struct search *s, const struct entry *e)
+{
+    const int r = gd__tree_path(&s->tree, e->name, e->length);
+    return r < 0 ? r : s->fn(s->user, s->tree.path, e->size);
+}
+
+static unsigned char type_of(const struct stat *st)
+{
+    return (unsigned char)IFTODT(st->st_mode);
+}
+
+/* Looks the entry up, links followed or not (flags). False, with errno: it can't be. */
+static bool look_up(const struct search *s, struct entry *e, int flags)
+{
+    struct stat st;
+    if (fstatat(gd__tree_fd(&s->tree), e->name, &st, flags) < 0)
+        return false;
+    e->type = type_of(&st);
+    e->size = s->what.no_sizes ? 0 : (uint64_t)st.st_size;
+    e->sized = true;
+    return true;
+}
+
+static int visit_folder(struct search *s, const struct entry *e)
+{
+    return e->enter ? gd__tree_add(&s->tree, e->name, e->length) : 0;
+}
+
+static int visit_file(struct search *s, struct entry *e)
+{
+    if (!e->wanted)
+        return 0;
+    if (!s->what.no_sizes && !e->sized && !look_up(s, e, AT_SYMLINK_NOFOLLOW))
+        return entry_problem(s, e, "its size cannot be read");
+    return e->type == DT_REG ? give_file(s, e) : 0; /* what a link leads to may be anything */
+}
+
+static int visit_link(struct search *s, struct entry *e)
+{
+    if (!e->wanted && !(e->enter && s->what.follow))
+        return 0;
+    if (!look_up(s, e, 0))
+        return e->wanted ? entry_problem(s, e, "the link cannot be followed") : 0;
+    if (e->type == DT_DIR)
+        return s->what.follow ? visit_folder(s, e) : 0;
+    return visit_file(s, e);
+}
+
+static int visit(struct search *s, struct entry *e)
+{
+    if (e->type == DT_UNKNOWN && (e->wanted || e->enter) && !look_up(s, e, AT_SYMLINK_NOFOLLOW))
+        return entry_problem(s, e, "what it is cannot be read");
+    switch (e->type) {
+    case DT_REG:
+        return visit_file(s, e);
+    case DT_DIR:
+        return visit_folder(s, e);
+    case DT_LNK:
+        return visit_link(s, e);
+    default:
+        return 0; /* devices, pipes, sockets */
+    }
+}
+
+/* --- folders -------------------------------------------------------------- */
+
+static bool is_dots(const char *name)
+{
+    return name[0] == '.' && (!name[1] || (name[1] == '.' && !name[2]));
+}
+
+static int visit_all(struct search *s, size_t filled)
+{
+    int r = 0;
+    for (size_t at = 0; at < filled && r == 0;) {
+        const struct dirent64 *d = (const void *)(s->buffer + at);
+        at += d->d_reclen;
+        if (is_dots(d->d_name))
+            continue;
+        struct entry e = { .name = d->d_name, .length = strlen(d->d_name), .type = d->d_type };
+        e.wanted = d->d_type != DT_DIR && gd__patterns_match(&s->patterns, e.name, e.length);
+        e.enter = s->what.recursive && (s->what.hidden || *e.name != '.');
+        r = visit(s, &e);
+    }
+    return r;
+}
+
+/* 1: not entered before. Two links to one folder, or one to a folder above, lead to the same device and inode. */
+static int is_new(struct search *s)
+{
+    struct stat st;
+    if (!s->what.follow)
+        return 1;
+    if (fstat(gd__tree_fd(&s->tree), &st) == 0)
+        return gd__visited_add(&s->visited, st.st_dev, st.st_ino);
+    const int why = errno;
+    gd__tree_path(&s->tree, NULL, 0);
+    tell_problem(s, "cannot be read", why);
+    return 0;
+}
+
+static int read_folder(struct search *s)
+{
+    for (;;) {
+        const ssize_t n = getdents64(gd__tree_fd(&s->tree), s->buffer, BUFFER_SIZE);
+        if (n < 0) {
+            const int why = errno;
+            gd__tree_path(&s->tree, NULL, 0);
+            tell_problem(s, "cannot be read to its end", why);
+        }
+        const int r = n > 0 ? visit_all(s, (size_t)n) : 0;
+        if (r != 0 || n <= 0)
+            return r;
+    }
+}
+
+static int search_tree(struct search *s)
+{
+    for (int step = GD__TREE_FOLDER; step != GD__TREE_END; step = gd__tree_next(&s->tree)) {
+        if (step == GD__TREE_PROBLEM)
+            tell_problem(s, "cannot be opened", errno);
+        int r = step < 0 ? step : 0;
+        if (step == GD__TREE_FOLDER) {
+            r = is_new(s);
+            if (r > 0)
+                r = read_folder(s);
+        }
+        if (r != 0)
+            return r;
+    }
+    return 0;
+}
+
+/* --- the call ------------------------------------------------------------- */
+
+/* Brings a struct of another version to ours, as gd_dispatcher_open() does. */
+static int read_what(struct gd_discover *out, const struct gd_discover *what)
+{
+    *out = (struct gd_discover)GD_DISCOVER_INIT;
+    if (!what)
+        return 0;
+    if (what->size < offsetof(struct gd_discover, user) + sizeof what->user)
+        return gd__error(GD_E_INVALID,
+                         "gd_discover.size is %zu, not sizeof(struct gd_discover): begin with GD_DISCOVER_INIT",
+                         what->size);
+    for (size_t i = sizeof *out; i < what->size; i++) {
+        if (((const unsigned char *)what)[i])
+            return gd__error(GD_E_VERSION,
+                             "gd_discover has a non-zero field at byte %zu that this library (%s) does not know: the "
+                             "program was built with a newer header",
+                             i, gd_version());
+    }
+    memcpy(out, what, what->size < sizeof *out ? what->size : sizeof *out);
+    return 0;
+}
+
+int gd_discover_files(const char *dir, const struct gd_discover *what, gd_file_fn *fn, void *user)
+{
+    struct search s = { .fn = fn, .user = user };
+    if (!dir || !*dir || !fn)
+        return gd__error(GD_E_INVALID, fn ? "no folder to search: name one, or \".\" for this one"
+                                          : "no function to give the files to");
+    int r = read_what(&s.what, what);
+    if (r == 0)
+        r = gd__patterns_open(&s.patterns, s.what.patterns, s.what.hidden);
+    if (r < 0)
+        return r;
+    s.buffer = gd__calloc(1, BUFFER_SIZE);
+    if (!s.buffer) {
+        r = gd__error(GD_E_NO_MEMORY, "no memory to read folders with");
+    } else {
+        r = gd__tree_open(&s.tree, dir, s.what.follow);
+        if (r == 0)
+            r = search_tree(&s);
+    }
+    gd__visited_free(&s.visited);
+    gd__tree_close(&s.tree);
+    gd__free(s.buffer);
+    gd__patterns_close(&s.patterns);
+    return r;
+}

@@ -1,0 +1,21 @@
+/* Shell patterns for base names, taken apart once so that each name is a comparison or two. */
+#ifndef GD_LAUNCH_PATTERN_H
+#define GD_LAUNCH_PATTERN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct gd__pattern; /* private to pattern.c */
+
+struct gd__patterns {
+    struct gd__pattern *items;
+    size_t count; /* 0: every name */
+    bool hidden;  /* names that begin with a dot are like any other */
+};
+
+/* The words of list (NULL or none: every name) are borrowed. 0, GD_E_INVALID or GD_E_NO_MEMORY. */
+int gd__patterns_open(struct gd__patterns *p, const char *const *list, bool hidden);
+void gd__patterns_close(struct gd__patterns *p);
+bool gd__patterns_match(const struct gd__patterns *p, const char *name, size_t length);
+
+#endif

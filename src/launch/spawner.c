@@ -1,0 +1,165 @@
+/* A run on a thread of its own.
+ *
+ * Everything that can be wrong with the options is found by gd_spawner_start() itself, which opens the dispatcher
+ * before the thread begins. The dispatcher stays open until the spawner is closed, so that a run's last figures can be
+ * read after its end. Its end is a flag under a lock with a condition on the monotonic clock: any number of threads may
+ * wait. The words of an error are kept per thread, so those of the run are carried over to whoever waits for it.
+ */
+#include <errno.h>
+#include <gpu_dispatch/launch.h>
+#include <pthread.h>
+#include <stdio.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/fault.h"
+
+enum { WORDS_MAX = 1024 };
+
+struct gd_spawner {
+    struct gd_dispatcher *d;
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t over;
+    bool ended; /* under the lock, as is what follows */
+    int result;
+    char words[WORDS_MAX];
+};
+
+static _Thread_local const struct gd_spawner *running_here; /* the spawner whose thread this is */
+
+static void *run_thread(void *arg)
+{
+    struct gd_spawner *s = arg;
+    running_here = s;
+    const int result = gd_dispatcher_run(s->d);
+    pthread_mutex_lock(&s->lock);
+    s->result = result;
+    if (result < 0)
+        snprintf(s->words, sizeof s->words, "%s", gd_error_text());
+    s->ended = true;
+    pthread_cond_broadcast(&s->over);
+    pthread_mutex_unlock(&s->lock);
+    return NULL;
+}
+
+static int init_lock(struct gd_spawner *s)
+{
+    pthread_condattr_t attr;
+    int rc = GD__FAULT("condition") ? ENOMEM : pthread_condattr_init(&attr);
+    if (rc == 0) {
+        pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+        rc = pthread_cond_init(&s->over, &attr);
+        pthread_condattr_destroy(&attr);
+    }
+    if (rc == 0 && (rc = pthread_mutex_init(&s->lock, NULL)) != 0)
+        pthread_cond_destroy(&s->over);
+    errno = rc;
+    return rc == 0 ? 0 : gd__error_errno("cannot make a condition variable");
+}
+
+static void free_spawner(struct gd_spawner *s)
+{
+    gd_dispatcher_close(&s->d);
+    pthread_mutex_destroy(&s->lock);
+    pthread_cond_destroy(&s->over);
+    gd__free(s);
+}
+
+int gd_spawner_start(struct gd_spawner **out, const struct gd_options *o)
+{
+    if (!out)
+        return gd__error(GD_E_INVALID, "gd_spawner_start: nowhere to put the spawner (out is NULL)");
+    *out = NULL;
+    struct gd_spawner *s = gd__calloc(1, sizeof *s);
+    if (!s)
+        return gd__error(GD_E_NO_MEMORY, "no memory for a spawner");
+    int rc = init_lock(s);
+    if (rc < 0) {
+        gd__free(s);
+        return rc;
+    }
+    rc = gd_dispatcher_open(&s->d, o);
+    if (rc == 0) {
+        *out = s; /* before the thread begins: callbacks may use it */
+        errno = GD__FAULT("thread") ? EAGAIN : pthread_create(&s->thread, NULL, run_thread, s);
+        rc = errno == 0 ? 0 : gd__error_errno("cannot start the thread of a run");
+    }
+    if (rc < 0) {
+        *out = NULL;
+        free_spawner(s);
+    }
+    return rc;
+}
+
+static struct timespec moment(uint64_t ns)
+{
+    return (struct timespec){ .tv_sec = (time_t)(ns / GD__NS_PER_S), .tv_nsec = (long)(ns % GD__NS_PER_S) };
+}
+
+/* Under the lock. False: the time has passed. */
+static bool await_end(struct gd_spawner *s, int timeout_ms)
+{
+    const struct timespec until = moment(gd__now_ns() + (timeout_ms > 0 ? (uint64_t)timeout_ms : 0) * GD__NS_PER_MS);
+    int rc = 0;
+    while (!s->ended && rc != ETIMEDOUT)
+        rc =
+            timeout_ms < 0 ? pthread_cond_wait(&s->over, &s->lock) : pthread_cond_timedwait(&s->over, &s->lock, &until);
+    return s->ended;
+}
+
+int gd_spawner_wait(struct gd_spawner *s, int timeout_ms, int *result)
+{
+    if (!s)
+        return gd__error(GD_E_INVALID, "gd_spawner_wait: no spawner");
+    if (running_here == s)
+        return gd__error(GD_E_BUSY, "gd_spawner_wait: a callback cannot wait for its own run");
+    pthread_mutex_lock(&s->lock);
+    const bool ended = await_end(s, timeout_ms);
+    const int code = s->result;
+    pthread_mutex_unlock(&s->lock);
+    if (!ended)
+        return gd__error(GD_E_BUSY, "the run has not ended within %d ms", timeout_ms);
+    if (result)
+        *result = code;
+    if (code < 0)
+        gd__error(code, "%s", s->words); /* nobody writes to them any more */
+    return 0;
+}
+
+void gd_spawner_shutdown(struct gd_spawner *s)
+{
+    if (s)
+        gd_dispatcher_shutdown(s->d);
+}
+
+void gd_spawner_terminate(struct gd_spawner *s)
+{
+    if (s)
+        gd_dispatcher_abort(s->d);
+}
+
+int gd_spawner_status(struct gd_spawner *s, struct gd_worker_stats *out, size_t element_size, size_t max)
+{
+    return s ? gd_dispatcher_worker_stats(s->d, out, element_size, max)
+             : gd__error(GD_E_INVALID, "gd_spawner_status: no spawner");
+}
+
+int gd_spawner_stats(struct gd_spawner *s, struct gd_stats *out)
+{
+    return s ? gd_dispatcher_stats(s->d, out) : gd__error(GD_E_INVALID, "gd_spawner_stats: no spawner");
+}
+
+void gd_spawner_close(struct gd_spawner **sp)
+{
+    struct gd_spawner *s = sp ? *sp : NULL;
+    if (!s)
+        return;
+    gd_dispatcher_abort(s->d);
+    if (running_here == s) /* from a callback: the memory is in use, so only end the run */
+        return;
+    *sp = NULL;
+    pthread_join(s->thread, NULL);
+    free_spawner(s);
+}

@@ -1,0 +1,308 @@
+/* A walk over a tree of folders.
+ *
+ * A folder is read to its end before any folder in it is entered; the names of those wait on a stack. So one buffer
+ * serves all reading, and memory depends on the folders that wait and not on the files.
+ *
+ * Folders are opened relative to their parent, which therefore stays open as long as names in it wait. Of a deep tree
+ * only the last MOST_OPEN are kept; one that was closed is opened again from the nearest ancestor that is open, by as
+ * much path at a time as the system takes, and must then be the same folder as before. So neither PATH_MAX nor the
+ * limit on descriptors limits the depth: three descriptors are enough.
+ */
+#include "launch/tree.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "base/fault.h"
+#include "base/fd.h"
+
+enum { MOST_OPEN = 32, FIRST_SIZE = 4096, FIRST_LEVELS = 16 };
+
+struct gd__level {
+    int fd;             /* -1: closed */
+    bool known;         /* dev and ino are: it was closed while names in it wait */
+    size_t path_length; /* with the '/' at its end */
+    size_t names;       /* where its own begin */
+    dev_t dev;
+    ino_t ino;
+};
+
+/* --- memory --------------------------------------------------------------- */
+
+/* *block has room for need elements afterwards. */
+static int reserve(void **block, size_t *size, size_t element, size_t first, size_t need)
+{
+    if (need <= *size)
+        return 0;
+    size_t n = *size ? *size : first;
+    while (n < need && n <= SIZE_MAX / 2 / element)
+        n *= 2;
+    void *grown = n < need ? NULL : gd__realloc(*block, n * element);
+    if (!grown)
+        return gd__error(GD_E_NO_MEMORY, "no memory for a folder tree of this depth or width");
+    *block = grown;
+    *size = n;
+    return 0;
+}
+
+static int reserve_bytes(char **block, size_t *size, size_t need)
+{
+    void *p = *block;
+    const int r = reserve(&p, size, 1, FIRST_SIZE, need);
+    *block = p;
+    return r;
+}
+
+static int reserve_level(struct gd__tree *t)
+{
+    void *p = t->levels;
+    const int r = reserve(&p, &t->levels_size, sizeof *t->levels, FIRST_LEVELS, t->depth + 1);
+    t->levels = p;
+    return r;
+}
+
+/* --- descriptors ---------------------------------------------------------- */
+
+static struct gd__level *present(const struct gd__tree *t)
+{
+    return &t->levels[t->depth - 1];
+}
+
+static void close_level(struct gd__tree *t, size_t i)
+{
+    if (t->levels[i].fd < 0)
+        return;
+    close(t->levels[i].fd);
+    t->levels[i].fd = -1;
+    t->n_open--;
+}
+
+/* Closes the highest folder that can be spared: not the first, from which all others are found, nor the one in use. */
+static bool close_one(struct gd__tree *t, int in_use)
+{
+    for (size_t i = t->lowest_open; i < t->depth; i++) {
+        struct gd__level *l = &t->levels[i];
+        struct stat s;
+        if (l->fd < 0 || l->fd == in_use)
+            continue;
+        l->known = fstat(l->fd, &s) == 0;
+        if (l->known) {
+            l->dev = s.st_dev;
+            l->ino = s.st_ino;
+        }
+        close_level(t, i);
+        t->lowest_open = i;
+        return true;
+    }
+    return false;
+}
+
+static int open_folder(struct gd__tree *t, int base, const char *path)
+{
+    const int flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC | (t->follow ? 0 : O_NOFOLLOW);
+    for (;;) {
+        const int fd = GD__FAULT("openat") ? -1 : gd__fd_above_stdio(openat(base, path, flags));
+        if (fd >= 0 || (errno != EMFILE && errno != ENFILE))
+            return fd;
+        const int why = errno;
+        if (!close_one(t, base)) {
+            errno = why;
+            return -1;
+        }
+    }
+}
+
+/* How far below level i one call can go, at most to level end. */
+static size_t farthest(const struct gd__tree *t, size_t i, size_t end)
+{
+    size_t to = i + 1;
+    /* Links in a path are limited to 40, so that a path of followed links is taken one at a time. */
+    while (!t->follow && to < end && t->levels[to + 1].path_length - t->levels[i].path_length < PATH_MAX)
+        to++;
+    return to;
+}
+
+/* Opens level to, by its path from level from, whose descriptor is base. */
+static int open_below(struct gd__tree *t, int base, size_t from, size_t to)
+{
+    char *end = t->path + t->levels[to].path_length - 1, kept = *end;
+    *end = '\0';
+    const int fd = open_folder(t, base, t->path + t->levels[from].path_length);
+    *end = kept;
+    return fd;
+}
+
+static bool is_same(const struct gd__level *l, int fd)
+{
+    struct stat s;
+    return !l->known || (fstat(fd, &s) == 0 && s.st_dev == l->dev && s.st_ino == l->ino);
+}
+
+/* Opens level i again. 0, or -1 with errno. */
+static int reopen(struct gd__tree *t, size_t i)
+{
+    size_t at = i;
+    while (t->levels[at].fd < 0)
+        at--;
+    int fd = -1;
+    while (at < i) {
+        const size_t to = farthest(t, at, i);
+        const int base = fd >= 0 ? fd : t->levels[at].fd, next = open_below(t, base, at, to), why = errno;
+        if (fd >= 0)
+            close(fd);
+        errno = why;
+        if (next < 0)
+            return -1;
+        fd = next;
+        at = to;
+    }
+    if (!is_same(&t->levels[i], fd)) {
+        close(fd);
+        errno = ENOENT;
+        return -1;
+    }
+    t->levels[i].fd = fd;
+    t->n_open++;
+    t->lowest_open = i < t->lowest_open ? i : t->lowest_open;
+    return 0;
+}
+
+/* --- stepping ------------------------------------------------------------- */
+
+/* The folder whose name is in path behind the present one's. Takes fd over. */
+static int enter(struct gd__tree *t, int fd, size_t name_length)
+{
+    const size_t above = t->depth ? present(t)->path_length : 0;
+    if (reserve_level(t) < 0 || reserve_bytes(&t->path, &t->path_size, above + name_length + 2) < 0) {
+        close(fd);
+        return GD_E_NO_MEMORY;
+    }
+    if (t->depth > 1 && present(t)->names == t->names_used)
+        close_level(t, t->depth - 1); /* nothing waits in it any more */
+    while (t->n_open >= MOST_OPEN && close_one(t, fd))
+        ;
+    t->path[above + name_length] = '/';
+    t->levels[t->depth++] =
+        (struct gd__level){ .fd = fd, .path_length = above + name_length + 1, .names = t->names_used };
+    t->n_open++;
+    return 0;
+}
+
+static void leave(struct gd__tree *t)
+{
+    close_level(t, t->depth - 1);
+    t->depth--;
+    if (t->lowest_open > t->depth && t->depth > 0)
+        t->lowest_open = t->depth;
+}
+
+static int no_folder(const char *dir)
+{
+    const int why = errno;
+    if (why == ENOTDIR)
+        return gd__error(GD_E_INVALID, "%s is not a folder: name the folder that the files are in", dir);
+    if (why == ENOENT)
+        return gd__error(GD_E_INVALID, "there is no folder %s: check its name, or make it", dir);
+    const int code = gd__error_errno("the folder %s cannot be read", dir);
+    return why == EACCES || why == EPERM || why == ELOOP || why == ENAMETOOLONG ? GD_E_INVALID : code;
+}
+
+int gd__tree_open(struct gd__tree *t, const char *dir, bool follow)
+{
+    size_t length = strlen(dir);
+    *t = (struct gd__tree){ .follow = true, .lowest_open = 1 }; /* what we were told to search may be a link */
+    const int fd = open_folder(t, AT_FDCWD, dir);
+    if (fd < 0)
+        return no_folder(dir);
+    t->follow = follow;
+    while (length > 0 && dir[length - 1] == '/')
+        length--;
+    if (reserve_bytes(&t->path, &t->path_size, length + 2) < 0) {
+        close(fd);
+        return GD_E_NO_MEMORY;
+    }
+    memcpy(t->path, dir, length);
+    return enter(t, fd, length);
+}
+
+void gd__tree_close(struct gd__tree *t)
+{
+    while (t->depth > 0)
+        leave(t);
+    gd__free(t->levels);
+    gd__free(t->names);
+    gd__free(t->path);
+    *t = (struct gd__tree){ 0 };
+}
+
+int gd__tree_fd(const struct gd__tree *t)
+{
+    return present(t)->fd;
+}
+
+int gd__tree_path(struct gd__tree *t, const char *name, size_t length)
+{
+    const size_t at = present(t)->path_length;
+    if (!name) {
+        t->path[at > 1 ? at - 1 : at] = '\0';
+        return 0;
+    }
+    if (reserve_bytes(&t->path, &t->path_size, at + length + 1) < 0)
+        return GD_E_NO_MEMORY;
+    t->path[at - 1] = '/';
+    memcpy(t->path + at, name, length);
+    t->path[at + length] = '\0';
+    return 0;
+}
+
+int gd__tree_add(struct gd__tree *t, const char *name, size_t length)
+{
+    if (reserve_bytes(&t->names, &t->names_size, t->names_used + length + 1) < 0)
+        return GD_E_NO_MEMORY;
+    memcpy(t->names + t->names_used, name, length);
+    t->names_used += length;
+    t->names[t->names_used++] = '\0';
+    return 0;
+}
+
+/* Takes the last name off the stack and puts it into path. Returns its length. */
+static int take_name(struct gd__tree *t, size_t *length)
+{
+    const size_t end = t->names_used - 1;
+    size_t begin = end;
+    while (begin > present(t)->names && t->names[begin - 1])
+        begin--;
+    t->names_used = begin;
+    *length = end - begin;
+    return gd__tree_path(t, t->names + begin, *length);
+}
+
+int gd__tree_next(struct gd__tree *t)
+{
+    size_t length;
+    while (t->depth > 0 && present(t)->names == t->names_used)
+        leave(t);
+    if (t->depth == 0)
+        return GD__TREE_END;
+    if (present(t)->fd < 0 && reopen(t, t->depth - 1) < 0) {
+        const int why = errno;
+        t->names_used = present(t)->names; /* they can't be reached any more */
+        gd__tree_path(t, NULL, 0);
+        errno = why;
+        return GD__TREE_PROBLEM;
+    }
+    if (take_name(t, &length) < 0)
+        return GD_E_NO_MEMORY;
+    const int fd = open_folder(t, present(t)->fd, t->path + present(t)->path_length);
+    if (fd < 0)
+        return GD__TREE_PROBLEM;
+    const int r = enter(t, fd, length);
+    return r < 0 ? r : GD__TREE_FOLDER;
+}

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A folder of a case's own, in which it then is, and what to put there:
+ *
+ *     folder_enter();
+ *     make_folders("d/e/f");              // with those above it
+ *     make_file("d/e/f/x.wav", 100);      // of 100 bytes, with the folders above it
+ *
+ * It is removed when the case ends well.
+ */
+#ifndef GD_TESTS_SUPPORT_FOLDER_H
+#define GD_TESTS_SUPPORT_FOLDER_H
+
+#include <errno.h>
+#include <fcntl.h>
+#include <spawn.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+#include "support/test.h"
+
+static char folder_path[256];
+static pid_t folder_owner;
+
+/* Trees deeper than PATH_MAX: rm knows how. */
+TEST_UNUSED static void folder_remove(const char *path)
+{
+    char program[] = "rm", force[] = "-rf", end[] = "--", *copy = strdup(path);
+    char *argv[] = { program, force, end, copy, NULL };
+    struct rlimit limit;
+    pid_t pid;
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0) { /* a case may have lowered it */
+        limit.rlim_cur = limit.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &limit);
+    }
+    if (posix_spawnp(&pid, program, NULL, NULL, argv, environ) == 0)
+        waitpid(pid, NULL, 0);
+    free(copy);
+}
+
+TEST_UNUSED static void folder_clean(void)
+{
+    if (getpid() == folder_owner)
+        folder_remove(folder_path);
+}
+
+/* In memory where that can be had, since some cases make many files; $TMPDIR says otherwise. */
+TEST_UNUSED static void folder_enter(void)
+{
+    const char *const places[] = { getenv("TMPDIR"), "/dev/shm", "/tmp" };
+    bool made = false;
+    for (size_t i = 0; i < sizeof places / sizeof *places && !made; i++) {
+        const int n = snprintf(folder_path, sizeof folder_path, "%s/gd-test-XXXXXX", places[i] ? places[i] : "");
+        made = places[i] && n < (int)sizeof folder_path && mkdtemp(folder_path);
+    }
+    if (!made)
+        FAIL("no place for a temporary folder: %s", strerror(errno));
+    folder_owner = getpid();
+    atexit(folder_clean);
+    CHECK_EQ(chmod(folder_path, 0755), 0); /* for cases that change their user */
+    CHECK_EQ(chdir(folder_path), 0);
+}
+
+TEST_UNUSED static void make_folders(const char *path)
+{
+    char *part = strdup(path);
+    CHECK(part != NULL);
+    for (char *slash = part; slash; *slash = '/') {
+        slash = strchr(slash + 1, '/');
+        if (slash)
+            *slash = '\0';
+        if (mkdir(part, 0755) < 0 && errno != EEXIST)
+            FAIL("mkdir %s: %s", part, strerror(errno));
+        if (!slash)
+            break;
+    }
+    free(part);
+}
+
+TEST_UNUSED static void make_file(const char *path, size_t size)
+{
+    char *above = strdup(path), *slash = above ? strrchr(above, '/') : NULL;
+    CHECK(above != NULL);
+    if (slash) {
+        *slash = '\0';
+        make_folders(above);
+    }
+    free(above);
+    const int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    if (fd < 0 || ftruncate(fd, (off_t)size) < 0)
+        FAIL("%s: %s", path, strerror(errno));
+    close(fd);
+}
+
+#endif

@@ -1,0 +1,683 @@
+/* The balancer: counts, figures, errors kept, progress, and the summary letter by letter. */
+#include <gpu_dispatch/launch.h>
+
+#include "base/fault.h"
+#include "support/test.h"
+
+#define MS UINT64_C(1000000)
+#define S  UINT64_C(1000000000)
+
+#define CHECK_NEAR(a, b)                                         \
+    do {                                                         \
+        const double near_a = (a), near_b = (b);                 \
+        if (!(near_a - near_b < 1e-9 && near_b - near_a < 1e-9)) \
+            FAIL("%s is %.12g, not %.12g", #a, near_a, near_b);  \
+    } while (0)
+
+static struct gd_balancer *b;
+static uint64_t next_id;
+
+static void open_for(size_t n_gpus, uint64_t total)
+{
+    static const int ids[] = { 0, 1, 2, 3, 4, 5, 6, 7 };
+    CHECK_EQ(gd_balancer_open(&b, ids, n_gpus, 1, total), 0);
+}
+
+static struct gd_report report(int gpu, uint64_t start_ns, uint64_t end_ns)
+{
+    return (
+        struct gd_report){ .task_id = next_id++, .gpu_id = gpu, .attempt = 1, .start_ns = start_ns, .end_ns = end_ns };
+}
+
+static void done(int gpu, uint64_t start_ns, uint64_t end_ns)
+{
+    const struct gd_report r = report(gpu, start_ns, end_ns);
+    CHECK_EQ(gd_balancer_add(b, &r, 0), 0);
+}
+
+static void failed(int gpu, uint64_t start_ns, uint64_t end_ns, enum gd_failure failure, const char *input,
+                   const char *words)
+{
+    struct gd_report r = report(gpu, start_ns, end_ns);
+    r.failure = failure;
+    r.input = input;
+    r.input_size = input ? strlen(input) : 0;
+    r.error = words;
+    CHECK_EQ(gd_balancer_add(b, &r, 0), 0);
+}
+
+static struct gd_balance overall(void)
+{
+    struct gd_balance o = { .size = sizeof o };
+    CHECK_EQ(gd_balancer_overall(b, &o), 0);
+    return o;
+}
+
+static struct gd_gpu_figures gpu(size_t i)
+{
+    struct gd_gpu_figures f = { .size = sizeof f };
+    CHECK_EQ(gd_balancer_gpu(b, i, &f), 0);
+    return f;
+}
+
+static char *printed(const char *what)
+{
+    char *text = NULL;
+    size_t size = 0;
+    FILE *to = open_memstream(&text, &size);
+    CHECK(to);
+    CHECK_EQ(gd_balancer_print(b, to, what), 0);
+    fclose(to);
+    return text;
+}
+
+static void check_printed(const char *what, const char *expected)
+{
+    char *text = printed(what);
+    CHECK_STR(text, expected);
+    free(text);
+    gd_balancer_close(&b);
+    CHECK(!b);
+}
+
+/* --- figures --- */
+
+TEST(nothing_is_known_in_the_beginning)
+{
+    open_for(2, 10);
+    CHECK_NEAR(gd_balancer_rtf(b), 0);
+    CHECK_NEAR(gd_balancer_speedup(b), 0);
+    CHECK_EQ(gd_balancer_gpus(b), 2);
+    CHECK(!gd_balancer_error(b, 0));
+    const struct gd_balance o = overall();
+    CHECK_EQ(o.total, 10);
+    CHECK_EQ(o.done + o.failed + o.cancelled + o.restarts + o.retried + o.errors_kept, 0);
+    CHECK_NEAR(o.seconds, 0);
+    CHECK(o.eta_seconds < 0);
+    CHECK_EQ(gpu(1).gpu_id, 1);
+    CHECK_NEAR(gpu(1).mean_seconds, 0);
+    CHECK_NEAR(gpu(1).busy_percent, 0);
+    gd_balancer_close(&b);
+}
+
+TEST(figures_of_each_gpu_and_of_all)
+{
+    open_for(2, 8);
+    done(0, 10 * S, 11 * S);
+    done(0, 11 * S, 13 * S);
+    done(1, 10 * S, 12 * S);
+    failed(1, 12 * S, 14 * S, GD_FAILURE_ERROR, "a", "x");
+    const struct gd_gpu_figures f0 = gpu(0), f1 = gpu(1);
+    CHECK_EQ(f0.done, 2);
+    CHECK_EQ(f0.failed, 0);
+    CHECK_NEAR(f0.busy_seconds, 3);
+    CHECK_NEAR(f0.mean_seconds, 1.5);
+    CHECK_NEAR(f0.busy_percent, 75);
+    CHECK_EQ(f1.done, 1);
+    CHECK_EQ(f1.failed, 1);
+    CHECK_NEAR(f1.busy_percent, 100);
+    const struct gd_balance o = overall();
+    CHECK_EQ(o.done, 3);
+    CHECK_EQ(o.failed, 1);
+    CHECK_NEAR(o.seconds, 4);
+    CHECK_NEAR(o.busy_seconds, 7);
+    CHECK_NEAR(o.speedup, 1.75);
+    CHECK_NEAR(gd_balancer_speedup(b), 1.75);
+    CHECK_NEAR(o.tasks_per_second, 1);
+    CHECK_NEAR(o.eta_seconds, 4);
+    CHECK_NEAR(o.rtf, 0);
+    gd_balancer_close(&b);
+}
+
+TEST(the_order_of_reports_does_not_matter)
+{
+    open_for(1, 0);
+    done(0, 20 * S, 21 * S);
+    done(0, 10 * S, 11 * S);
+    done(0, 15 * S, 16 * S);
+    CHECK_NEAR(overall().seconds, 11);
+    gd_balancer_close(&b);
+}
+
+TEST(media_gives_real_time_factors)
+{
+    open_for(2, 0);
+    struct gd_report r = report(0, 10 * S, 12 * S);
+    CHECK_EQ(gd_balancer_add(b, &r, 40), 0);
+    r = report(1, 10 * S, 14 * S);
+    CHECK_EQ(gd_balancer_add(b, &r, 60), 0);
+    r = report(1, 10 * S, 14 * S);
+    CHECK_EQ(gd_balancer_add(b, &r, -5), 0);
+    r.failure = GD_FAILURE_ERROR; /* what failed was not processed */
+    CHECK_EQ(gd_balancer_add(b, &r, 1000), 0);
+    CHECK_NEAR(gpu(0).rtf, 0.05);
+    CHECK_NEAR(gpu(0).media_seconds, 40);
+    CHECK_NEAR(overall().media_seconds, 100);
+    CHECK_NEAR(overall().rtf, 0.04);
+    CHECK_NEAR(gd_balancer_rtf(b), 0.04);
+    gd_balancer_close(&b);
+}
+
+TEST(busy_is_per_worker)
+{
+    const int ids[] = { 4 };
+    CHECK_EQ(gd_balancer_open(&b, ids, 1, 4, 0), 0);
+    done(4, 1 * S, 3 * S);
+    done(4, 1 * S, 3 * S);
+    CHECK_NEAR(gpu(0).busy_percent, 50);
+    gd_balancer_set_workers(b, 4, 8);
+    CHECK_NEAR(gpu(0).busy_percent, 25);
+    gd_balancer_set_workers(b, 4, 0); /* means nothing */
+    CHECK_NEAR(gpu(0).busy_percent, 25);
+    gd_balancer_set_workers(b, 4, 1); /* two at once on one worker: a batch */
+    CHECK_NEAR(gpu(0).busy_percent, 100);
+    gd_balancer_close(&b);
+}
+
+TEST(a_gpu_that_was_not_listed_is_added)
+{
+    open_for(1, 0);
+    for (int id = 100; id < 150; id++)
+        done(id, 1 * S, 2 * S);
+    gd_balancer_restarted(b, 200);
+    CHECK_EQ(gd_balancer_gpus(b), 52);
+    CHECK_EQ(gpu(1).gpu_id, 100);
+    CHECK_EQ(gpu(50).gpu_id, 149);
+    CHECK_EQ(gpu(50).done, 1);
+    CHECK_EQ(gpu(51).restarts, 1);
+    CHECK_EQ(overall().done, 50);
+    CHECK_EQ(overall().restarts, 1);
+    gd_balancer_close(&b);
+}
+
+TEST(ids_are_not_places)
+{
+    const int ids[] = { 1, 0 };
+    CHECK_EQ(gd_balancer_open(&b, ids, 2, 1, 0), 0);
+    done(0, 1 * S, 2 * S);
+    CHECK_EQ(gpu(0).gpu_id, 1);
+    CHECK_EQ(gpu(0).done, 0);
+    CHECK_EQ(gpu(1).done, 1);
+    gd_balancer_close(&b);
+}
+
+TEST(a_gpu_listed_twice_is_one)
+{
+    const int ids[] = { 3, 3, 5 };
+    CHECK_EQ(gd_balancer_open(&b, ids, 3, 1, 0), 0);
+    CHECK_EQ(gd_balancer_gpus(b), 2);
+    gd_balancer_close(&b);
+}
+
+TEST(tasks_of_no_gpu_count_in_the_total_alone)
+{
+    open_for(2, 0);
+    failed(-1, 0, 0, GD_FAILURE_NO_WORKER, "a", "x");
+    CHECK_EQ(gd_balancer_gpus(b), 2);
+    CHECK_EQ(gpu(0).failed + gpu(1).failed, 0);
+    CHECK_EQ(overall().failed, 1);
+    CHECK_NEAR(overall().seconds, 0);
+    CHECK_NEAR(overall().tasks_per_second, 0);
+    gd_balancer_close(&b);
+}
+
+TEST(times_that_make_no_sense_are_left_out)
+{
+    open_for(1, 0);
+    done(0, 10 * S, 12 * S);
+    done(0, 20 * S, 9 * S); /* ends before it begins */
+    done(0, 0, 50 * S);     /* never started */
+    CHECK_EQ(gpu(0).done, 3);
+    CHECK_NEAR(gpu(0).busy_seconds, 2);
+    CHECK_NEAR(gpu(0).mean_seconds, 2);
+    CHECK_NEAR(overall().seconds, 2);
+    gd_balancer_close(&b);
+}
+
+TEST(tasks_of_no_length_divide_nothing_by_zero)
+{
+    open_for(1, 5);
+    done(0, 10 * S, 10 * S);
+    const struct gd_balance o = overall();
+    CHECK_EQ(o.done, 1);
+    CHECK_NEAR(o.seconds, 0);
+    CHECK_NEAR(o.speedup, 0);
+    CHECK_NEAR(o.tasks_per_second, 0);
+    CHECK(o.eta_seconds < 0);
+    gd_balancer_close(&b);
+}
+
+TEST(cancelled_tasks_have_not_failed)
+{
+    open_for(1, 4);
+    done(0, 1 * S, 2 * S);
+    failed(-1, 0, 0, GD_FAILURE_CANCELLED, "a", "not done");
+    failed(0, 2 * S, 3 * S, GD_FAILURE_CANCELLED, "b", "not done");
+    const struct gd_balance o = overall();
+    CHECK_EQ(o.cancelled, 2);
+    CHECK_EQ(o.failed, 0);
+    CHECK_EQ(o.errors_kept, 0);
+    CHECK_EQ(gpu(0).failed, 0);
+    CHECK_NEAR(o.busy_seconds, 2); /* one of them did run */
+    CHECK_NEAR(o.eta_seconds, 2);  /* one is left, at one every two seconds */
+    gd_balancer_close(&b);
+}
+
+TEST(timeouts_restarts_and_retries)
+{
+    open_for(2, 0);
+    failed(1, 1 * S, 2 * S, GD_FAILURE_TIMEOUT, "a", "x");
+    failed(1, 1 * S, 2 * S, GD_FAILURE_CRASH, "a", "x");
+    gd_balancer_restarted(b, 1);
+    gd_balancer_restarted(b, 1);
+    gd_balancer_restarted(b, -1);
+    struct gd_report r = report(0, 1 * S, 2 * S);
+    r.attempt = 4;
+    CHECK_EQ(gd_balancer_add(b, &r, 0), 0);
+    r.attempt = 0; /* never started */
+    CHECK_EQ(gd_balancer_add(b, &r, 0), 0);
+    CHECK_EQ(gpu(1).timeouts, 1);
+    CHECK_EQ(gpu(1).failed, 2);
+    CHECK_EQ(gpu(1).restarts, 2);
+    CHECK_EQ(overall().timeouts, 1);
+    CHECK_EQ(overall().restarts, 3);
+    CHECK_EQ(overall().retried, 3);
+    gd_balancer_close(&b);
+}
+
+TEST(the_estimate_follows_the_total)
+{
+    open_for(1, 0);
+    done(0, 1 * S, 2 * S);
+    CHECK(overall().eta_seconds < 0);
+    gd_balancer_set_total(b, 11);
+    CHECK_NEAR(overall().eta_seconds, 10);
+    gd_balancer_set_total(b, 1);
+    CHECK_NEAR(overall().eta_seconds, 0);
+    done(0, 2 * S, 3 * S); /* more than were expected */
+    CHECK_NEAR(overall().eta_seconds, 0);
+    gd_balancer_close(&b);
+}
+
+/* --- errors --- */
+
+TEST(errors_are_kept_with_what_they_are_of)
+{
+    open_for(1, 0);
+    failed(0, 1, 2, GD_FAILURE_ERROR, "a.wav", "\nno samples\nTraceback");
+    failed(0, 1, 2, GD_FAILURE_TIMEOUT, NULL, "timed out");
+    failed(0, 1, 2, GD_FAILURE_OUT_OF_MEMORY, "b.wav\n", NULL);
+    CHECK_STR(gd_balancer_error(b, 0), "a.wav: no samples");
+    CHECK_STR(gd_balancer_error(b, 1), "task 1: timed out");
+    CHECK_STR(gd_balancer_error(b, 2), "b.wav: out_of_memory");
+    CHECK(!gd_balancer_error(b, 3));
+    CHECK(!gd_balancer_error(b, SIZE_MAX));
+    gd_balancer_close(&b);
+}
+
+TEST(an_input_that_is_no_text_is_called_by_its_number)
+{
+    open_for(1, 0);
+    struct gd_report r = report(0, 1, 2);
+    r.failure = GD_FAILURE_ERROR;
+    r.error = "bad";
+    r.input = "ab\0cd";
+    r.input_size = 5;
+    CHECK_EQ(gd_balancer_add(b, &r, 0), 0);
+    r.input_size = 3; /* a string with its end */
+    CHECK_EQ(gd_balancer_add(b, &r, 0), 0);
+    r.input = "na\xffme\x1b";
+    r.input_size = 6;
+    CHECK_EQ(gd_balancer_add(b, &r, 0), 0);
+    r.input = " \n";
+    r.input_size = 2;
+    CHECK_EQ(gd_balancer_add(b, &r, 0), 0);
+    CHECK_STR(gd_balancer_error(b, 0), "task 0: bad");
+    CHECK_STR(gd_balancer_error(b, 1), "ab: bad");
+    CHECK_STR(gd_balancer_error(b, 2), "na\\xffme\\x1b: bad");
+    CHECK_STR(gd_balancer_error(b, 3), "task 0: bad");
+    gd_balancer_close(&b);
+}
+
+TEST(long_names_and_words_are_cut)
+{
+    static char input[5000], words[5000];
+    memset(input, 'i', sizeof input - 1);
+    memset(words, 'w', sizeof words - 1);
+    open_for(1, 0);
+    failed(0, 1, 2, GD_FAILURE_ERROR, input, words);
+    const char *text = gd_balancer_error(b, 0);
+    CHECK_EQ(strlen(text), 319);
+    CHECK_EQ(strncmp(text, "...iii", 6), 0);
+    CHECK_EQ(strstr(text, ": ") - text, 63);
+    CHECK_STR(text + 319 - 6, "www...");
+    gd_balancer_close(&b);
+}
+
+TEST(the_first_hundred_errors_are_kept)
+{
+    open_for(1, 0);
+    char name[16];
+    for (int i = 0; i < 250; i++) {
+        snprintf(name, sizeof name, "f%d", i);
+        failed(0, 1, 2, GD_FAILURE_ERROR, name, "x");
+    }
+    CHECK_EQ(overall().errors_kept, 100);
+    CHECK_EQ(overall().failed, 250);
+    CHECK_STR(gd_balancer_error(b, 99), "f99: x");
+    CHECK(!gd_balancer_error(b, 100));
+    gd_balancer_close(&b);
+}
+
+TEST(a_failure_of_an_unknown_kind_is_an_error)
+{
+    open_for(1, 0);
+    failed(0, 1 * S, 2 * S, (enum gd_failure)77, "a", "x");
+    CHECK_EQ(overall().failed, 1);
+    char *text = printed("files");
+    CHECK_CONTAINS(text, "1 failed: 1 error\n");
+    free(text);
+    gd_balancer_close(&b);
+}
+
+/* --- progress --- */
+
+struct told {
+    unsigned calls;
+    struct gd_balance last;
+};
+
+static void on_progress(void *user, const struct gd_balance *now)
+{
+    struct told *t = user;
+    t->calls++;
+    t->last = *now;
+}
+
+TEST(progress_at_every_result)
+{
+    struct told t = { 0 };
+    open_for(1, 3);
+    gd_balancer_on_progress(b, on_progress, &t, 0);
+    done(0, 1 * S, 2 * S);
+    CHECK_EQ(t.calls, 1);
+    CHECK_EQ(t.last.size, sizeof t.last);
+    CHECK_EQ(t.last.done, 1);
+    CHECK_EQ(t.last.total, 3);
+    CHECK_NEAR(t.last.eta_seconds, 2);
+    failed(0, 2 * S, 3 * S, GD_FAILURE_ERROR, "a", "x");
+    CHECK_EQ(t.calls, 2);
+    CHECK_EQ(t.last.failed, 1);
+    gd_balancer_on_progress(b, NULL, NULL, 0);
+    done(0, 1 * S, 2 * S);
+    CHECK_EQ(t.calls, 2);
+    gd_balancer_close(&b);
+}
+
+TEST(progress_no_more_often_than_asked_but_at_the_last)
+{
+    struct told t = { 0 };
+    open_for(1, 10);
+    gd_balancer_on_progress(b, on_progress, &t, 3600 * 1000);
+    for (int i = 0; i < 8; i++)
+        done(0, 1 * S, 2 * S);
+    CHECK_EQ(t.calls, 1);
+    failed(-1, 0, 0, GD_FAILURE_CANCELLED, "a", "x");
+    CHECK_EQ(t.calls, 1);
+    done(0, 1 * S, 2 * S);
+    CHECK_EQ(t.calls, 2);
+    CHECK_EQ(t.last.done, 9);
+    gd_balancer_close(&b);
+}
+
+/* --- the summary --- */
+
+TEST(summary_of_a_good_run)
+{
+    open_for(2, 3);
+    done(0, 10 * S, 10 * S + 1200 * MS);
+    done(0, 10 * S + 1200 * MS, 12 * S);
+    done(1, 10 * S, 11 * S);
+    check_printed("files", "GPU  files  failed  busy  restarts   mean\n"
+                           "  0      2       0  100%         0  1.0 s\n"
+                           "  1      1       0   50%         0  1.0 s\n"
+                           "all      3       0   75%         0  1.0 s\n"
+                           "3 files in 2.0 s, 1.5 files/s, speed-up 1.5\n");
+}
+
+TEST(summary_of_one)
+{
+    open_for(1, 1);
+    done(0, 10 * S, 10 * S + 12 * MS);
+    gd_balancer_restarted(b, 0);
+    check_printed("tasks", "GPU  tasks  failed  busy  restarts     mean\n"
+                           "  0      1       0  100%         1  12.0 ms\n"
+                           "all      1       0  100%         1  12.0 ms\n"
+                           "1 task in 12.0 ms, 83 tasks/s, speed-up 1.0\n");
+}
+
+TEST(summary_of_nothing)
+{
+    open_for(1, 0);
+    check_printed("files", "GPU  files  failed  busy  restarts  mean\n"
+                           "  0      0       0    0%         0   0 s\n"
+                           "all      0       0    0%         0   0 s\n"
+                           "no files processed\n");
+}
+
+TEST(summary_without_any_gpu)
+{
+    open_for(0, 0);
+    check_printed(NULL, "GPU  tasks  failed  busy  restarts  mean\n"
+                        "all      0       0    0%         0   0 s\n"
+                        "no tasks processed\n");
+}
+
+TEST(summary_of_failures)
+{
+    open_for(1, 30);
+    done(0, 10 * S, 11 * S);
+    for (int i = 0; i < 20; i++)
+        failed(0, 11 * S, 12 * S,
+               i < 3    ? GD_FAILURE_TIMEOUT
+               : i == 3 ? GD_FAILURE_CRASH
+                        : GD_FAILURE_ERROR,
+               i == 0 ? "dir/a.wav" : "b.wav", i < 3 ? "timed out after 1.000 s" : "went wrong\nat line 3");
+    failed(0, 12 * S, 13 * S, GD_FAILURE_OUT_OF_MEMORY, "c", "x");
+    failed(0, 12 * S, 13 * S, GD_FAILURE_DEVICE_LOST, "c", "x");
+    failed(-1, 0, 0, GD_FAILURE_NO_WORKER, "d", "x");
+    check_printed("files",
+                  " GPU  files  failed  busy  restarts   mean\n"
+                  "   0     23      22  100%         0  1.0 s\n"
+                  "none      1       1     -         0      -\n"
+                  " all     24      23  100%         0  1.0 s\n"
+                  "24 of 30 files in 3.0 s, 8.0 files/s, speed-up 7.7\n"
+                  "23 failed: 16 errors, 3 timeouts, 1 crash, 1 out of memory, 1 lost device, 1 without a worker\n"
+                  "  dir/a.wav: timed out after 1.000 s\n"
+                  "  b.wav: timed out after 1.000 s\n"
+                  "  b.wav: timed out after 1.000 s\n"
+                  "  b.wav: went wrong\n"
+                  "  b.wav: went wrong\n"
+                  "  ... and 18 more\n"
+                  "6 files not begun\n");
+}
+
+TEST(five_failures_are_all_shown)
+{
+    open_for(1, 0);
+    for (int i = 0; i < 5; i++)
+        failed(0, 1 * S, 2 * S, GD_FAILURE_ERROR, "a", "x");
+    char *text = printed("files");
+    CHECK_CONTAINS(text, "5 failed: 5 errors\n  a: x\n  a: x\n  a: x\n  a: x\n  a: x\n");
+    CHECK(!strstr(text, "more"));
+    free(text);
+    gd_balancer_close(&b);
+}
+
+TEST(summary_of_a_run_cut_short)
+{
+    open_for(1, 5);
+    done(0, 10 * S, 195 * S);
+    failed(-1, 0, 0, GD_FAILURE_CANCELLED, "a", "x");
+    failed(-1, 0, 0, GD_FAILURE_CANCELLED, "b", "x");
+    check_printed("files", "GPU  files  failed  busy  restarts        mean\n"
+                           "  0      1       0  100%         0  3 min 05 s\n"
+                           "all      1       0  100%         0  3 min 05 s\n"
+                           "1 of 5 files in 3 min 05 s, 19 files/h, speed-up 1.0\n"
+                           "2 files cancelled, 2 files not begun\n");
+}
+
+TEST(summary_of_a_run_in_which_all_was_cancelled)
+{
+    open_for(1, 1);
+    failed(-1, 0, 0, GD_FAILURE_CANCELLED, "a", "x");
+    char *text = printed("files");
+    CHECK_CONTAINS(text, "no files processed\n1 file cancelled\n");
+    free(text);
+    gd_balancer_close(&b);
+}
+
+TEST(summary_with_media_and_retries)
+{
+    open_for(2, 0);
+    struct gd_report r = report(0, 10 * S, 12 * S);
+    r.attempt = 2;
+    CHECK_EQ(gd_balancer_add(b, &r, 7380), 0);
+    r = report(1, 10 * S, 11 * S);
+    CHECK_EQ(gd_balancer_add(b, &r, 0), 0);
+    check_printed("files", "GPU  files  failed  busy  restarts   mean       media      RTF\n"
+                           "  0      1       0  100%         0  2.0 s  2 h 03 min  0.00027\n"
+                           "  1      1       0   50%         0  1.0 s         0 s        -\n"
+                           "all      2       0   75%         0  1.5 s  2 h 03 min  0.00027\n"
+                           "2 files in 2.0 s, 1.0 files/s, speed-up 1.5, 2 h 03 min of media, RTF 0.00027, 1 retry\n");
+}
+
+TEST(columns_are_as_wide_as_what_is_in_them)
+{
+    const int ids[] = { 1234567 };
+    CHECK_EQ(gd_balancer_open(&b, ids, 1, 1, 0), 0);
+    done(1234567, 10 * S, 11 * S);
+    check_printed("recordings", "    GPU  recordings  failed  busy  restarts   mean\n"
+                                "1234567           1       0  100%         0  1.0 s\n"
+                                "    all           1       0  100%         0  1.0 s\n"
+                                "1 recording in 1.0 s, 1.0 recordings/s, speed-up 1.0\n");
+}
+
+TEST(a_long_word_for_tasks_harms_nothing)
+{
+    char what[500];
+    memset(what, 'w', sizeof what - 1);
+    what[sizeof what - 1] = '\0';
+    open_for(1, 0);
+    done(0, 10 * S, 11 * S);
+    char *text = printed(what);
+    CHECK_CONTAINS(text, "speed-up 1.0\n");
+    free(text);
+    gd_balancer_close(&b);
+}
+
+TEST(many_gpus)
+{
+    static int ids[4096];
+    for (int i = 0; i < 4096; i++)
+        ids[i] = i;
+    CHECK_EQ(gd_balancer_open(&b, ids, 4096, 1, 0), 0);
+    for (int i = 0; i < 4096; i++)
+        done(i, 10 * S, 11 * S);
+    char *text = printed("files");
+    size_t lines = 0;
+    for (const char *at = text; *at; at++)
+        lines += *at == '\n';
+    CHECK_EQ(lines, 4096 + 3);
+    CHECK_CONTAINS(text, "speed-up 4096.0");
+    free(text);
+    gd_balancer_close(&b);
+}
+
+/* --- bad use, and want of memory --- */
+
+TEST(bad_use_is_told)
+{
+    const int id = 0;
+    CHECK_EQ(gd_balancer_open(NULL, &id, 1, 1, 0), GD_E_INVALID);
+    CHECK_EQ(gd_balancer_open(&b, NULL, 1, 1, 0), GD_E_INVALID);
+    CHECK(!b);
+    open_for(1, 0);
+    const struct gd_report r = report(0, 1, 2);
+    CHECK_EQ(gd_balancer_add(b, NULL, 0), GD_E_INVALID);
+    CHECK_EQ(gd_balancer_add(NULL, &r, 0), GD_E_INVALID);
+    struct gd_gpu_figures f = { .size = sizeof f };
+    CHECK_EQ(gd_balancer_gpu(b, 1, &f), GD_E_INVALID);
+    f.size = 0;
+    CHECK_EQ(gd_balancer_gpu(b, 0, &f), GD_E_INVALID);
+    struct gd_balance o = { 0 };
+    CHECK_EQ(gd_balancer_overall(b, &o), GD_E_INVALID);
+    CHECK_CONTAINS(gd_error_text(), "size");
+    CHECK_EQ(gd_balancer_print(b, NULL, "files"), GD_E_INVALID);
+    CHECK_EQ(gd_balancer_print(NULL, stderr, "files"), GD_E_INVALID);
+    gd_balancer_close(&b);
+    gd_balancer_close(&b);
+    gd_balancer_close(NULL);
+}
+
+TEST(a_shorter_struct_is_filled_as_far_as_it_goes)
+{
+    open_for(1, 7);
+    done(0, 1 * S, 2 * S);
+    struct gd_balance o;
+    memset(&o, 0xee, sizeof o);
+    o.size = offsetof(struct gd_balance, failed);
+    CHECK_EQ(gd_balancer_overall(b, &o), 0);
+    CHECK_EQ(o.total, 7);
+    CHECK_EQ(o.done, 1);
+    CHECK_EQ(o.failed, 0xeeeeeeeeeeeeeeee);
+    CHECK_EQ(o.size, offsetof(struct gd_balance, failed));
+    gd_balancer_close(&b);
+}
+
+TEST(a_full_disk_is_told)
+{
+    FILE *full = fopen("/dev/full", "we");
+    if (!full)
+        SKIP("no /dev/full");
+    open_for(1, 0);
+    CHECK_EQ(gd_balancer_print(b, full, "files"), GD_E_SYSTEM);
+    fclose(full);
+    full = fopen("/dev/full", "we");
+    CHECK(full && setvbuf(full, NULL, _IONBF, 0) == 0); /* then there is nothing left to flush */
+    CHECK_EQ(gd_balancer_print(b, full, "files"), GD_E_SYSTEM);
+    fclose(full);
+    gd_balancer_close(&b);
+}
+
+TEST(without_memory_nothing_is_lost_from_the_total)
+{
+    const int ids[] = { 0, 1 };
+    for (unsigned long nth = 1; nth <= 2; nth++) {
+        gd__fault_begin(nth);
+        CHECK_EQ(gd_balancer_open(&b, ids, 2, 1, 0), GD_E_NO_MEMORY);
+        CHECK(!b);
+    }
+    gd__fault_begin(0);
+    open_for(8, 0);
+    const struct gd_report r = report(50, 1 * S, 2 * S);
+    gd__fault_begin(1);
+    CHECK_EQ(gd_balancer_add(b, &r, 0), GD_E_NO_MEMORY);
+    gd__fault_begin(0);
+    CHECK_EQ(gd_balancer_gpus(b), 8);
+    CHECK_EQ(overall().done, 1);
+    gd_balancer_close(&b);
+}
+
+TEST(a_success_needs_no_memory)
+{
+    open_for(2, 0);
+    gd__fault_begin(1);
+    for (int i = 0; i < 1000; i++)
+        done(i % 2, 1 * S, 2 * S);
+    CHECK_EQ(gd__fault_count(), 0);
+    gd__fault_begin(0);
+    gd_balancer_close(&b);
+}
+
+TEST_MAIN()

@@ -1,0 +1,906 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Finding files: patterns, kinds of entries, links, deep and wide trees, and what goes wrong on the way.
+ *
+ * The calls by which the library looks at folders are this program's own: they pass on, count, and can hide what kind
+ * an entry is or put the entry "a" last, as some file systems do.
+ */
+#include <dirent.h>
+#include <gpu_dispatch/launch.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include "base/fault.h"
+#include "support/folder.h"
+
+/* --- the calls ------------------------------------------------------------ */
+
+static bool hide_types, a_last;
+static int n_stats, reads_until_error;
+
+static void hide_all_types(char *records, size_t size)
+{
+    for (size_t at = 0; at < size;) {
+        struct dirent64 *d = (void *)(records + at);
+        d->d_type = DT_UNKNOWN;
+        at += d->d_reclen;
+    }
+}
+
+static void put_a_last(char *records, size_t size)
+{
+    char kept[sizeof(struct dirent64)];
+    for (size_t at = 0; at < size;) {
+        const struct dirent64 *d = (void *)(records + at);
+        const size_t length = d->d_reclen;
+        if (strcmp(d->d_name, "a") == 0) {
+            memcpy(kept, d, length);
+            memmove(records + at, records + at + length, size - at - length);
+            memcpy(records + size - length, kept, length);
+            return;
+        }
+        at += length;
+    }
+}
+
+ssize_t getdents64(int fd, void *buffer, size_t size)
+{
+    if (reads_until_error > 0 && --reads_until_error == 0) {
+        errno = EIO;
+        return -1;
+    }
+    const ssize_t n = syscall(SYS_getdents64, fd, buffer, size);
+    if (n > 0 && hide_types)
+        hide_all_types(buffer, (size_t)n);
+    if (n > 0 && a_last)
+        put_a_last(buffer, (size_t)n);
+    return n;
+}
+
+int fstatat(int fd, const char *restrict path, struct stat *restrict s, int flags)
+{
+    n_stats++;
+    return (int)syscall(SYS_newfstatat, fd, path, s, flags);
+}
+
+/* --- searching ------------------------------------------------------------ */
+
+enum { MOST = 64 };
+
+static char *found[MOST], *problems[MOST];
+static size_t n_found, n_problems, longest_path;
+static uint64_t sum;
+static int stop_after, highest_fd;
+static void (*at_file)(const char *path);
+static struct gd_discover what = GD_DISCOVER_INIT;
+
+static int on_file(void *user, const char *path, uint64_t size)
+{
+    CHECK(user == &what);
+    if (n_found < MOST)
+        found[n_found] = strdup(path);
+    n_found++;
+    sum += size;
+    longest_path = strlen(path) > longest_path ? strlen(path) : longest_path;
+    const int fd = dup(0);
+    highest_fd = fd > highest_fd ? fd : highest_fd;
+    close(fd);
+    if (at_file)
+        at_file(path);
+    return stop_after > 0 && n_found == (size_t)stop_after ? 7 : 0;
+}
+
+static void on_problem(void *user, const char *path, const char *why)
+{
+    CHECK(user == &found);
+    if (n_problems < MOST && asprintf(&problems[n_problems], "%s: %s", path, why) < 0)
+        FAIL("no memory");
+    n_problems++;
+}
+
+static void forget(char **list, size_t *n)
+{
+    for (size_t i = 0; i < *n && i < MOST; i++)
+        free(list[i]);
+    *n = 0;
+}
+
+static int by_text(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* One after the other, in order, with blanks between. */
+static const char *joined(char **list, size_t n)
+{
+    static char text[MOST * 300];
+    CHECK_LE(n, MOST);
+    qsort(list, n, sizeof *list, by_text);
+    char *end = text;
+    *end = '\0';
+    for (size_t i = 0; i < n; i++)
+        end += snprintf(end, sizeof text - (size_t)(end - text), "%s%s", i ? " " : "", list[i]);
+    return text;
+}
+
+static int search(const char *dir)
+{
+    forget(found, &n_found);
+    forget(problems, &n_problems);
+    sum = 0;
+    what.on_problem = on_problem;
+    what.user = &found;
+    return gd_discover_files(dir, &what, on_file, &what);
+}
+
+/* What is found, and that it went without a problem. */
+static const char *files_in(const char *dir)
+{
+    if (search(dir) != 0)
+        FAIL("%s", gd_error_text());
+    if (n_problems > 0)
+        FAIL("%s", problems[0]);
+    return joined(found, n_found);
+}
+
+#define PATTERNS(...) (what.patterns = (const char *const[]){ __VA_ARGS__, NULL })
+
+static const char *matching(const char *pattern)
+{
+    PATTERNS(pattern);
+    return files_in("d");
+}
+
+/* --- names ---------------------------------------------------------------- */
+
+TEST(all_files_of_one_folder)
+{
+    folder_enter();
+    make_file("d/a.wav", 1);
+    make_file("d/b.txt", 2);
+    make_file("d/sub/c.wav", 4);
+    CHECK_STR(files_in("d"), "d/a.wav d/b.txt");
+    CHECK_EQ(sum, 3);
+}
+
+TEST(folders_below_when_asked)
+{
+    folder_enter();
+    make_file("d/a.wav", 1);
+    make_file("d/sub/c.wav", 4);
+    make_file("d/sub/sub/d.wav", 8);
+    make_folders("d/empty");
+    what.recursive = true;
+    CHECK_STR(files_in("d"), "d/a.wav d/sub/c.wav d/sub/sub/d.wav");
+    CHECK_EQ(sum, 13);
+}
+
+TEST(an_empty_folder)
+{
+    folder_enter();
+    make_folders("d");
+    CHECK_STR(files_in("d"), "");
+}
+
+TEST(no_options_are_the_defaults)
+{
+    folder_enter();
+    make_file("d/a.wav", 1);
+    make_file("d/e/a.wav", 1);
+    CHECK_EQ(gd_discover_files("d", NULL, on_file, &what), 0);
+    CHECK_EQ(n_found, 1);
+}
+
+TEST(paths_are_joined_as_find_does)
+{
+    folder_enter();
+    make_file("d/e/x.wav", 1);
+    what.recursive = true;
+    CHECK_STR(files_in("."), "./d/e/x.wav");
+    CHECK_STR(files_in("d/"), "d/e/x.wav");
+    CHECK_STR(files_in("d///"), "d/e/x.wav");
+    CHECK_STR(files_in("./d"), "./d/e/x.wav");
+    CHECK_STR(files_in("d//e"), "d//e/x.wav");
+    char whole[300], expected[320];
+    snprintf(whole, sizeof whole, "%s/d", folder_path);
+    snprintf(expected, sizeof expected, "%s/e/x.wav", whole);
+    CHECK_STR(files_in(whole), expected);
+}
+
+TEST(the_root_folder_has_one_slash)
+{
+    what.no_sizes = true;
+    stop_after = 1;
+    what.recursive = true;
+    what.hidden = true;
+    CHECK_EQ(search("/"), 7);
+    CHECK(found[0][0] == '/' && found[0][1] != '/');
+}
+
+TEST(patterns)
+{
+    folder_enter();
+    const char *const names[] = { "a.wav", "a.wave", "ab.wav",     "wav",   ".wav",
+                                  "b.WAV", "a*b",    "take_1.wav", "take_", "é.wav" };
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char path[40];
+        snprintf(path, sizeof path, "d/%s", names[i]);
+        make_file(path, 1);
+    }
+    CHECK_STR(matching("*.wav"), "d/a.wav d/ab.wav d/take_1.wav d/é.wav");
+    CHECK_STR(matching("a.wav"), "d/a.wav");
+    CHECK_STR(matching("a.wa"), "");
+    CHECK_STR(matching("take_*"), "d/take_ d/take_1.wav");
+    CHECK_STR(matching("take_*.wav"), "d/take_1.wav");
+    CHECK_STR(matching("a*a.wav"), ""); /* prefix and suffix do not overlap */
+    CHECK_STR(matching("*wav"), "d/a.wav d/ab.wav d/take_1.wav d/wav d/é.wav");
+    CHECK_STR(matching("?.wav"), "d/a.wav"); /* in the C locale a character is a byte */
+    CHECK_STR(matching("[ab].[wW]*"), "d/a.wav d/a.wave d/b.WAV");
+    CHECK_STR(matching("a\\*b"), "d/a*b");
+    CHECK_STR(matching("*.w*"), "d/a.wav d/a.wave d/ab.wav d/take_1.wav d/é.wav");
+    CHECK_STR(matching("*"), "d/a*b d/a.wav d/a.wave d/ab.wav d/b.WAV d/take_ d/take_1.wav d/wav d/é.wav");
+}
+
+TEST(several_patterns_find_a_file_once)
+{
+    folder_enter();
+    make_file("d/a.wav", 1);
+    make_file("d/b.flac", 1);
+    make_file("d/c.txt", 1);
+    PATTERNS("*.wav", "a*", "*.flac");
+    CHECK_STR(files_in("d"), "d/a.wav d/b.flac");
+    what.patterns = (const char *const[]){ NULL };
+    CHECK_STR(files_in("d"), "d/a.wav d/b.flac d/c.txt");
+}
+
+TEST(bad_patterns_are_refused)
+{
+    folder_enter();
+    make_file("d/a.wav", 1);
+    PATTERNS("*.wav", "");
+    CHECK_EQ(search("d"), GD_E_INVALID);
+    CHECK_CONTAINS(gd_error_text(), "a pattern is empty");
+    PATTERNS("sub/*.wav");
+    CHECK_EQ(search("d"), GD_E_INVALID);
+    CHECK_CONTAINS(gd_error_text(), "\"sub/*.wav\" has a '/'");
+    CHECK_EQ(n_found, 0);
+}
+
+TEST(hidden_names)
+{
+    folder_enter();
+    make_file("d/.a.wav", 1);
+    make_file("d/b.wav", 1);
+    make_file("d/.git/c.wav", 1);
+    what.recursive = true;
+    CHECK_STR(files_in("d"), "d/b.wav");
+    CHECK_STR(files_in("d/.git"), "d/.git/c.wav");
+    CHECK_STR(matching("*.wav"), "d/b.wav");
+    CHECK_STR(matching("?a.wav"), "");
+    CHECK_STR(matching(".*"), "d/.a.wav");
+    CHECK_STR(matching(".a*v"), "d/.a.wav");
+    CHECK_STR(matching(".[a-c].wav"), "d/.a.wav");
+    what.hidden = true;
+    CHECK_STR(matching("*.wav"), "d/.a.wav d/.git/c.wav d/b.wav");
+    CHECK_STR(matching("?a.wav"), "d/.a.wav");
+    what.patterns = NULL;
+    CHECK_STR(files_in("d"), "d/.a.wav d/.git/c.wav d/b.wav");
+}
+
+TEST(names_of_any_bytes)
+{
+    folder_enter();
+    make_file("d/\xff\xfe.wav", 1);
+    make_file("d/two\nlines.wav", 2);
+    make_file("d/\xc3(\x80/ \t'\".wav", 4);
+    make_file("d/\x01\x7f.wav", 8);
+    what.recursive = true;
+    CHECK_STR(matching("*.wav"), "d/\x01\x7f.wav d/two\nlines.wav d/\xc3(\x80/ \t'\".wav d/\xff\xfe.wav");
+    CHECK_STR(matching("*.[w]av"), "d/\x01\x7f.wav d/two\nlines.wav d/\xc3(\x80/ \t'\".wav d/\xff\xfe.wav");
+    CHECK_EQ(sum, 15);
+}
+
+TEST(the_longest_name_there_is)
+{
+    folder_enter();
+    char path[NAME_MAX + 3] = "d/";
+    memset(path + 2, 'x', NAME_MAX);
+    make_file(path, 1);
+    CHECK_STR(files_in("d"), path);
+}
+
+/* --- kinds of entries ----------------------------------------------------- */
+
+static void make_every_kind(void)
+{
+    make_file("d/file.wav", 5);
+    make_file("d/sub/file.wav", 50);
+    make_file("other/there.wav", 500);
+    CHECK_EQ(mkfifo("d/fifo.wav", 0644), 0);
+    CHECK_EQ(symlink("../other/there.wav", "d/link.wav"), 0);
+    CHECK_EQ(symlink("../other", "d/linked"), 0);
+    CHECK_EQ(symlink("fifo.wav", "d/to_fifo.wav"), 0);
+    CHECK_EQ(symlink("/dev/null", "d/to_null.wav"), 0);
+    const int s = socket(AF_UNIX, SOCK_STREAM, 0);
+    const struct sockaddr_un a = { AF_UNIX, "d/socket.wav" };
+    CHECK_EQ(bind(s, (const struct sockaddr *)&a, sizeof a), 0);
+    close(s);
+}
+
+TEST(only_files_and_links_to_files)
+{
+    folder_enter();
+    make_every_kind();
+    what.recursive = true;
+    CHECK_STR(files_in("d"), "d/file.wav d/link.wav d/sub/file.wav");
+    CHECK_EQ(sum, 555);
+    what.follow = true;
+    CHECK_STR(files_in("d"), "d/file.wav d/link.wav d/linked/there.wav d/sub/file.wav");
+    CHECK_EQ(sum, 1055);
+}
+
+TEST(the_same_where_kinds_are_not_told)
+{
+    folder_enter();
+    make_every_kind();
+    what.recursive = hide_types = true;
+    CHECK_STR(files_in("d"), "d/file.wav d/link.wav d/sub/file.wav");
+    CHECK_EQ(sum, 555);
+    what.follow = true;
+    CHECK_STR(files_in("d"), "d/file.wav d/link.wav d/linked/there.wav d/sub/file.wav");
+    what.no_sizes = true;
+    CHECK_STR(files_in("d"), "d/file.wav d/link.wav d/linked/there.wav d/sub/file.wav");
+    CHECK_EQ(sum, 0);
+}
+
+TEST(nothing_is_looked_up_needlessly)
+{
+    folder_enter();
+    make_file("d/a.wav", 1);
+    make_file("d/b.wav", 1);
+    make_file("d/c.txt", 1);
+    make_file("d/sub/d.txt", 1);
+    CHECK_EQ(symlink("a.wav", "d/link.txt"), 0);
+    PATTERNS("*.wav");
+    what.recursive = true;
+    CHECK_STR(files_in("d"), "d/a.wav d/b.wav");
+    CHECK_EQ(n_stats, 2);
+    n_stats = 0;
+    what.no_sizes = true;
+    CHECK_STR(files_in("d"), "d/a.wav d/b.wav");
+    CHECK_EQ(n_stats, 0);
+    hide_types = true;
+    CHECK_STR(files_in("d"), "d/a.wav d/b.wav");
+    CHECK_EQ(n_stats, 6); /* every entry may be a folder */
+    n_stats = 0;
+    what.recursive = false;
+    CHECK_STR(files_in("d"), "d/a.wav d/b.wav");
+    CHECK_EQ(n_stats, 2);
+}
+
+TEST(dangling_links_are_problems_if_they_match)
+{
+    folder_enter();
+    make_file("d/a.wav", 1);
+    CHECK_EQ(symlink("nowhere", "d/dangling.wav"), 0);
+    CHECK_EQ(symlink("nowhere", "d/dangling.txt"), 0);
+    CHECK_EQ(symlink("self.wav", "d/self.wav"), 0);
+    what.recursive = what.follow = true;
+    PATTERNS("*.wav");
+    CHECK_EQ(search("d"), 0);
+    CHECK_STR(joined(found, n_found), "d/a.wav");
+    CHECK_STR(joined(problems, n_problems),
+              "d/dangling.wav: the link cannot be followed: No such file or directory "
+              "d/self.wav: the link cannot be followed: Too many levels of symbolic links");
+    what.on_problem = NULL;
+    CHECK_EQ(gd_discover_files("d", &what, on_file, &what), 0);
+}
+
+/* --- links to folders ----------------------------------------------------- */
+
+TEST(a_link_as_the_folder_to_search)
+{
+    folder_enter();
+    make_file("d/a.wav", 1);
+    CHECK_EQ(symlink("d", "l"), 0);
+    CHECK_STR(files_in("l"), "l/a.wav");
+}
+
+TEST(loops_of_links_end)
+{
+    folder_enter();
+    make_file("d/a.wav", 1);
+    make_file("d/e/b.wav", 1);
+    CHECK_EQ(symlink(".", "d/here"), 0);
+    CHECK_EQ(symlink("..", "d/e/up"), 0);
+    CHECK_EQ(symlink("../../d", "d/e/around"), 0);
+    what.recursive = true;
+    CHECK_STR(files_in("d"), "d/a.wav d/e/b.wav");
+    what.follow = true;
+    CHECK_STR(files_in("d"), "d/a.wav d/e/b.wav");
+}
+
+TEST(a_folder_reached_twice_is_entered_once)
+{
+    folder_enter();
+    make_file("there/x.wav", 1);
+    make_folders("d");
+    CHECK_EQ(symlink("../there", "d/one"), 0);
+    CHECK_EQ(symlink("../there", "d/two"), 0);
+    what.recursive = what.follow = true;
+    files_in("d");
+    CHECK_EQ(n_found, 1);
+}
+
+/* More folders than the set of those visited begins with, each reached twice. */
+TEST(many_folders_are_remembered)
+{
+    folder_enter();
+    for (int i = 0; i < 1000; i++) {
+        char path[40], link[40], target[40];
+        snprintf(path, sizeof path, "d/%d/x.wav", i);
+        snprintf(link, sizeof link, "d/again_%d", i);
+        snprintf(target, sizeof target, "%d", i);
+        make_file(path, 1);
+        CHECK_EQ(symlink(target, link), 0);
+    }
+    what.recursive = what.follow = true;
+    CHECK_EQ(search("d"), 0);
+    CHECK_EQ(n_found, 1000);
+}
+
+/* Each link leads one folder further; a path of more than 40 of them can't be given to the system whole. */
+TEST(a_long_chain_of_links)
+{
+    enum { N = 120 };
+    folder_enter();
+    for (int i = 0; i < N; i++) {
+        char file[40], link[40], target[40];
+        snprintf(file, sizeof file, "f%d/s/x.wav", i);
+        snprintf(link, sizeof link, "f%d/a", i);
+        snprintf(target, sizeof target, "../f%d", i + 1);
+        make_file(file, 1);
+        if (i + 1 < N)
+            CHECK_EQ(symlink(target, link), 0);
+    }
+    what.recursive = what.follow = a_last = true;
+    CHECK_EQ(search("f0"), 0);
+    CHECK_EQ(n_problems, 0);
+    CHECK_EQ(n_found, N);
+}
+
+/* --- size ----------------------------------------------------------------- */
+
+/* d/a/a/a/..., and in each a file and a folder s with a file. Leaves us where we were. */
+static void make_deep(int levels, const char *file)
+{
+    const int here = open(".", O_RDONLY | O_DIRECTORY);
+    char below[40];
+    snprintf(below, sizeof below, "s/%s", file);
+    make_folders("d");
+    CHECK_EQ(chdir("d"), 0);
+    for (int i = 0; i < levels; i++) {
+        make_file(file, 1);
+        make_file(below, 1);
+        make_folders("a");
+        CHECK_EQ(chdir("a"), 0);
+    }
+    CHECK_EQ(fchdir(here), 0);
+    close(here);
+}
+
+/* Deeper than PATH_MAX. Folders wait at every level, whichever is entered first. */
+static void search_deep(bool a_first)
+{
+    enum { LEVELS = 3000, BOUND = 48 };
+    folder_enter();
+    make_deep(LEVELS, "x.wav");
+    const int lowest = dup(0);
+    close(lowest);
+    what.recursive = true;
+    a_last = a_first; /* the last name is entered first */
+    CHECK_EQ(search("d"), 0);
+    CHECK_EQ(n_problems, 0);
+    CHECK_EQ(n_found, 2 * LEVELS);
+    CHECK_EQ(sum, 2 * LEVELS);
+    CHECK_EQ(longest_path, strlen("d/") + 2 * (LEVELS - 1) + strlen("s/x.wav"));
+    CHECK_GT(longest_path, PATH_MAX);
+    CHECK_LT(highest_fd, lowest + BOUND);
+    const int after = dup(0);
+    CHECK_EQ(after, lowest); /* every one closed */
+}
+
+TEST(a_tree_of_3000_levels)
+{
+    search_deep(true);
+}
+
+TEST(a_tree_of_3000_levels_in_the_folders_own_order)
+{
+    search_deep(false);
+}
+
+static long peak_kb(void)
+{
+    char line[200];
+    long kb = -1;
+    FILE *f = fopen("/proc/self/status", "re");
+    CHECK(f != NULL);
+    while (kb < 0 && fgets(line, sizeof line, f)) {
+        if (strncmp(line, "VmHWM:", 6) == 0)
+            kb = strtol(line + 6, NULL, 10);
+    }
+    fclose(f);
+    return kb;
+}
+
+static int count_only(void *user, const char *path, uint64_t size)
+{
+    (void)path, (void)size;
+    ++*(size_t *)user;
+    return 0;
+}
+
+static void make_wide(const char *path, int n)
+{
+    make_folders(path);
+    const int dir = open(path, O_RDONLY | O_DIRECTORY);
+    CHECK(dir >= 0);
+    for (int i = 0; i < n; i++) {
+        char name[40];
+        snprintf(name, sizeof name, "take_%d.wav", i);
+        CHECK_EQ(mknodat(dir, name, S_IFREG | 0644, 0), 0);
+    }
+    close(dir);
+}
+
+TEST(memory_does_not_grow_with_files)
+{
+    size_t few = 0, many = 0;
+    folder_enter();
+    make_wide("few", 10000);
+    make_wide("many", 100000);
+    PATTERNS("*.wav");
+    CHECK_EQ(gd_discover_files("few", &what, count_only, &few), 0);
+    const long before = peak_kb();
+    CHECK_EQ(gd_discover_files("many", &what, count_only, &many), 0);
+    CHECK_EQ(few, 10000);
+    CHECK_EQ(many, 100000);
+    CHECK_LE(peak_kb() - before, 512); /* the names alone are three times that; the kernel counts in steps */
+}
+
+TEST(many_folders)
+{
+    folder_enter();
+    for (int i = 0; i < 3000; i++) {
+        char path[40];
+        snprintf(path, sizeof path, "d/folder number %d/x.wav", i);
+        make_file(path, 1);
+    }
+    what.recursive = true;
+    CHECK_EQ(search("d"), 0);
+    CHECK_EQ(n_found, 3000);
+}
+
+/* --- what goes wrong ------------------------------------------------------ */
+
+TEST(folders_that_cannot_be_searched)
+{
+    folder_enter();
+    make_file("d/a.wav", 1);
+    CHECK_EQ(search("nowhere"), GD_E_INVALID);
+    CHECK_CONTAINS(gd_error_text(), "there is no folder nowhere");
+    CHECK_EQ(search("d/a.wav"), GD_E_INVALID);
+    CHECK_CONTAINS(gd_error_text(), "d/a.wav is not a folder");
+    CHECK_EQ(mkfifo("fifo", 0644), 0);
+    CHECK_EQ(search("fifo"), GD_E_INVALID); /* and does not wait for a writer */
+    CHECK_EQ(search(""), GD_E_INVALID);
+    CHECK_EQ(search(NULL), GD_E_INVALID);
+    CHECK_CONTAINS(gd_error_text(), "no folder to search");
+    CHECK_EQ(symlink("loop", "loop"), 0);
+    CHECK_EQ(search("loop"), GD_E_INVALID);
+    CHECK_EQ(gd_discover_files("d", &what, NULL, NULL), GD_E_INVALID);
+}
+
+TEST(options_of_another_version)
+{
+    struct {
+        struct gd_discover known;
+        char more;
+    } newer = { GD_DISCOVER_INIT, 0 };
+    folder_enter();
+    make_file("d/a.wav", 1);
+    newer.known.size = sizeof newer;
+    CHECK_EQ(gd_discover_files("d", &newer.known, on_file, &what), 0);
+    CHECK_EQ(n_found, 1);
+    newer.more = 1;
+    CHECK_EQ(gd_discover_files("d", &newer.known, on_file, &what), GD_E_VERSION);
+    what.size = 0;
+    CHECK_EQ(search("d"), GD_E_INVALID);
+    CHECK_CONTAINS(gd_error_text(), "GD_DISCOVER_INIT");
+}
+
+TEST(what_the_function_returns_ends_it)
+{
+    folder_enter();
+    make_file("d/a.wav", 1);
+    make_file("d/b.wav", 1);
+    make_file("d/e/c.wav", 1);
+    what.recursive = true;
+    const int before = dup(0);
+    close(before);
+    for (stop_after = 1; stop_after <= 3; stop_after++) {
+        CHECK_EQ(search("d"), 7);
+        CHECK_EQ(n_found, stop_after);
+    }
+    CHECK_EQ(search("d"), 0);
+    const int after = dup(0);
+    CHECK_EQ(after, before);
+}
+
+/* As nobody, where we are root and may read everything. */
+static void become_nobody(void)
+{
+    if (geteuid() == 0 && (setegid(65534) < 0 || seteuid(65534) < 0))
+        SKIP("cannot become an ordinary user");
+}
+
+static void become_ourselves(void)
+{
+    if (getuid() == 0)
+        CHECK_EQ(seteuid(0), 0);
+}
+
+TEST(unreadable_folders_are_told_and_passed_over)
+{
+    folder_enter();
+    make_file("d/a.wav", 1);
+    make_file("d/closed/b.wav", 1);
+    make_file("d/open/c.wav", 1);
+    make_file("d/unsearchable/e.wav", 1);
+    CHECK_EQ(chmod("d/closed", 0), 0);
+    CHECK_EQ(chmod("d/unsearchable", 0444), 0); /* names can be read, and nothing else */
+    what.recursive = true;
+    become_nobody();
+    CHECK_EQ(search("d"), 0);
+    const int closed = search("d/closed");
+    become_ourselves();
+    CHECK_EQ(chmod("d/closed", 0700), 0);
+    CHECK_EQ(closed, GD_E_INVALID);
+    CHECK_CONTAINS(gd_error_text(), "d/closed cannot be read: Permission denied");
+    become_nobody();
+    CHECK_EQ(search("d"), 0);
+    CHECK_STR(joined(found, n_found), "d/a.wav d/open/c.wav");
+    CHECK_EQ(n_problems, 2);
+    CHECK_STR(joined(problems, n_problems), "d/closed: cannot be opened: Permission denied "
+                                            "d/unsearchable/e.wav: its size cannot be read: Permission denied");
+    become_ourselves();
+}
+
+static void remove_the_other(const char *path)
+{
+    folder_remove(strncmp(path, "d/one", 5) == 0 ? "d/two" : "d/one");
+}
+
+TEST(a_folder_removed_in_the_middle)
+{
+    folder_enter();
+    make_file("d/one/x.wav", 1);
+    make_file("d/two/x.wav", 1);
+    what.recursive = true;
+    at_file = remove_the_other;
+    CHECK_EQ(search("d"), 0);
+    CHECK_EQ(n_found, 1);
+    CHECK_EQ(n_problems, 1);
+    CHECK_STR(problems[0], strncmp(found[0], "d/one", 5) == 0 ? "d/two: cannot be opened: No such file or directory"
+                                                              : "d/one: cannot be opened: No such file or directory");
+}
+
+static void replace_the_other_by_a_link(const char *path)
+{
+    const char *other = strncmp(path, "d/one", 5) == 0 ? "d/two" : "d/one";
+    folder_remove(other);
+    CHECK_EQ(symlink("../secret", other), 0);
+}
+
+TEST(a_folder_replaced_by_a_link_is_not_followed)
+{
+    folder_enter();
+    make_file("d/one/x.wav", 1);
+    make_file("d/two/x.wav", 1);
+    make_file("secret/y.wav", 1);
+    what.recursive = true;
+    at_file = replace_the_other_by_a_link;
+    CHECK_EQ(search("d"), 0);
+    CHECK_EQ(n_found, 1);
+    CHECK_EQ(n_problems, 1);
+}
+
+static void remove_all(const char *path)
+{
+    (void)path;
+    folder_remove("d");
+}
+
+TEST(everything_removed_in_the_middle)
+{
+    folder_enter();
+    make_deep(100, "x.wav");
+    what.recursive = a_last = true;
+    at_file = remove_all;
+    CHECK_EQ(search("d"), 0);
+    CHECK_GT(n_problems, 0);
+}
+
+/* In the bottom of the tree: those above are closed by then, and another tree is in their place. */
+static void swap_trees(const char *path)
+{
+    if (strlen(path) < 2 * 99)
+        return;
+    at_file = NULL;
+    CHECK_EQ(rename("d/a/a", "moved"), 0);
+    CHECK_EQ(rename("other/d", "d/a/a"), 0);
+}
+
+TEST(another_tree_in_place_of_one_is_not_searched)
+{
+    folder_enter();
+    make_folders("other");
+    CHECK_EQ(chdir("other"), 0);
+    make_deep(100, "wrong.wav");
+    CHECK_EQ(chdir(".."), 0);
+    make_deep(100, "x.wav");
+    what.recursive = a_last = true;
+    at_file = swap_trees;
+    CHECK_EQ(search("d"), 0);
+    CHECK_GT(n_found, 100);
+    CHECK_LT(n_found, 200);
+    CHECK_GT(n_problems, 0);
+    for (size_t i = 0; i < MOST; i++)
+        CHECK(!strstr(found[i], "wrong"));
+    CHECK_CONTAINS(problems[0], "cannot be opened: No such file or directory");
+}
+
+static int search_wrong(void *user, const char *path, uint64_t size)
+{
+    (void)size;
+    if (at_file)
+        at_file(path);
+    *(size_t *)user += strstr(path, "wrong") != NULL;
+    return 0;
+}
+
+TEST(another_tree_in_place_of_one_gives_no_file)
+{
+    size_t wrong = 0;
+    folder_enter();
+    make_folders("other");
+    CHECK_EQ(chdir("other"), 0);
+    make_deep(100, "wrong.wav");
+    CHECK_EQ(chdir(".."), 0);
+    make_deep(100, "x.wav");
+    what.recursive = a_last = true;
+    at_file = swap_trees;
+    CHECK_EQ(gd_discover_files("d", &what, search_wrong, &wrong), 0);
+    CHECK_EQ(wrong, 0);
+}
+
+TEST(a_folder_that_fails_while_it_is_read)
+{
+    folder_enter();
+    make_file("d/a.wav", 1);
+    make_file("d/e/b.wav", 1);
+    what.recursive = true;
+    reads_until_error = 2; /* the end of d: what it gave before counts */
+    CHECK_EQ(search("d"), 0);
+    CHECK_STR(joined(found, n_found), "d/a.wav d/e/b.wav");
+    CHECK_EQ(n_problems, 1);
+    CHECK_STR(problems[0], "d: cannot be read to its end: Input/output error");
+    reads_until_error = 3; /* the beginning of d/e */
+    CHECK_EQ(search("d"), 0);
+    CHECK_STR(joined(found, n_found), "d/a.wav");
+    CHECK_STR(problems[0], "d/e: cannot be read to its end: Input/output error");
+}
+
+static void remove_the_rest(const char *path)
+{
+    remove(strcmp(path, "d/a.wav") == 0 ? "d/b.wav" : "d/a.wav");
+    at_file = NULL;
+}
+
+TEST(a_file_removed_before_its_size_is_read)
+{
+    folder_enter();
+    make_file("d/a.wav", 1);
+    make_file("d/b.wav", 1);
+    at_file = remove_the_rest;
+    CHECK_EQ(search("d"), 0);
+    CHECK_EQ(n_found, 1);
+    CHECK_EQ(n_problems, 1);
+    CHECK_CONTAINS(problems[0], "its size cannot be read: No such file or directory");
+}
+
+/* So many descriptors more than are in use. */
+static void allow_descriptors(int more)
+{
+    const int lowest = dup(0);
+    close(lowest);
+    const struct rlimit limit = { (rlim_t)(lowest + more), 4096 };
+    CHECK_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
+}
+
+TEST(three_descriptors_are_enough)
+{
+    folder_enter();
+    make_deep(100, "x.wav");
+    what.recursive = a_last = true;
+    allow_descriptors(3);
+    CHECK_EQ(search("d"), 0);
+    CHECK_EQ(n_problems, 0);
+    CHECK_EQ(n_found, 200);
+}
+
+TEST(too_few_descriptors_are_told)
+{
+    folder_enter();
+    make_deep(3, "x.wav");
+    what.recursive = true;
+    allow_descriptors(2);
+    CHECK_EQ(search("d"), 0);
+    CHECK_GT(n_found, 0);
+    CHECK_GT(n_problems, 0);
+    CHECK_CONTAINS(problems[0], "Too many open files (raise the limit: ulimit -n)");
+    allow_descriptors(0);
+    CHECK_EQ(search("d"), GD_E_SYSTEM);
+    CHECK_CONTAINS(gd_error_text(), "Too many open files");
+}
+
+/* Each call that can fail for want of something does, in turn. Nothing is lost without a word. */
+TEST(every_failure_is_told)
+{
+    folder_enter();
+    make_deep(40, "x.wav");
+    what.recursive = what.follow = a_last = true;
+    PATTERNS("*.wav", "y*");
+    int failed = 0, told = 0;
+    const int lowest = dup(0);
+    close(lowest);
+    for (unsigned long nth = 1;; nth++) {
+        gd__fault_begin(nth);
+        const int r = search("d");
+        const bool reached = gd__fault_count() >= nth;
+        gd__fault_begin(0);
+        if (!reached)
+            break;
+        CHECK(r == 0 || r == GD_E_NO_MEMORY);
+        CHECK(r < 0 || n_problems > 0 || n_found == 80);
+        failed += r < 0;
+        told += r == 0 && n_problems > 0;
+        const int after = dup(0);
+        CHECK_EQ(after, lowest); /* every descriptor closed */
+        close(after);
+    }
+    CHECK_GT(failed, 5);
+    CHECK_GT(told, 40);
+    CHECK_EQ(n_found, 80);
+}
+
+static int with_input_closed(void *user, const char *path, uint64_t size)
+{
+    CHECK_EQ(fcntl(0, F_GETFD), -1);
+    return count_only(user, path, size);
+}
+
+TEST(standard_streams_that_are_closed_stay_so)
+{
+    folder_enter();
+    make_file("d/e/a.wav", 1);
+    make_file("d/a.wav", 1);
+    what.recursive = true;
+    close(0);
+    CHECK_EQ(gd_discover_files("d", &what, with_input_closed, &n_found), 0);
+    CHECK_EQ(n_found, 2);
+}
+
+TEST_MAIN()

@@ -1,0 +1,164 @@
+/* Figures with their units, and foreign bytes for a terminal. */
+#include "launch/text.h"
+
+#include "support/test.h"
+
+static const char *seconds(double s)
+{
+    static char out[GD__TEXT_FIGURE];
+    gd__text_seconds(out, s);
+    return out;
+}
+
+TEST(seconds_have_the_unit_that_suits_them)
+{
+    static const struct {
+        double seconds;
+        const char *text;
+    } table[] = {
+        { 0, "0 s" },
+        { -1, "0 s" },
+        { 4.26e-6, "4.3 us" },
+        { 850e-6, "850 us" },
+        { 0.9994e-3, "999 us" },
+        { 0.9996e-3, "1.0 ms" },
+        { 1.24e-3, "1.2 ms" },
+        { 45.14e-3, "45.1 ms" },
+        { 123.4e-3, "123 ms" },
+        { 0.99949, "999 ms" },
+        { 0.9996, "1.0 s" },
+        { 4.54, "4.5 s" },
+        { 59.94, "59.9 s" },
+        { 59.96, "1 min 00 s" },
+        { 185, "3 min 05 s" },
+        { 185.4, "3 min 05 s" },
+        { 3599.4, "59 min 59 s" },
+        { 3599.6, "1 h 00 min" },
+        { 7380, "2 h 03 min" },
+        { 7409.9, "2 h 03 min" },
+        { 86400 * 2 - 40, "47 h 59 min" },
+        { 86400 * 2 - 20, "2 d 00 h" },
+        { 86400 * 4 + 7 * 3600, "4 d 07 h" },
+        { 8.64e14, "1e+10 d" },
+    };
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++)
+        CHECK_STR(seconds(table[i].seconds), table[i].text);
+}
+
+TEST(rates_are_per_second_minute_or_hour)
+{
+    static const struct {
+        double rate;
+        const char *text;
+    } table[] = {
+        { 0, "0.0 files/h" },          { 0.1 / 3600, "0.1 files/h" }, { 12.4 / 3600, "12 files/h" },
+        { 1.0 / 60, "1.0 files/min" }, { 32.0 / 60, "32 files/min" }, { 0.996, "1.0 files/s" },
+        { 5.44, "5.4 files/s" },       { 9.96, "10 files/s" },        { 412345.6, "412346 files/s" },
+        { 2.5e12, "2.5e+12 files/s" },
+    };
+    char out[64];
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        gd__text_rate(out, sizeof out, table[i].rate, "files");
+        CHECK_STR(out, table[i].text);
+    }
+}
+
+TEST(one_is_singular)
+{
+    CHECK_EQ(gd__text_noun(1, "files"), 4);
+    CHECK_EQ(gd__text_noun(0, "files"), 5);
+    CHECK_EQ(gd__text_noun(2, "files"), 5);
+    CHECK_EQ(gd__text_noun(1, "audio"), 5);
+    CHECK_EQ(gd__text_noun(1, "s"), 1);
+}
+
+static const char *line_within(size_t room, const char *bytes, size_t size)
+{
+    static char out[512];
+    memset(out, '#', sizeof out);
+    const size_t length = gd__text_line(out, room, bytes, size);
+    CHECK_EQ(length, strlen(out));
+    CHECK_LT(length, room);
+    CHECK_EQ(out[room], '#');
+    return out;
+}
+
+static const char *line(const char *text)
+{
+    return line_within(300, text, strlen(text));
+}
+
+TEST(a_line_is_the_first_with_something_in_it)
+{
+    CHECK_STR(line("one\ntwo"), "one");
+    CHECK_STR(line("\n \r\n  one \r\ntwo"), "one");
+    CHECK_STR(line(""), "");
+    CHECK_STR(line(" \n\t\n"), "");
+    CHECK_STR(line("a\tb"), "a b");
+}
+
+TEST(what_could_move_a_cursor_is_made_visible)
+{
+    CHECK_STR(line("a\x1b[2Jb\x07\x7f"), "a\\x1b[2Jb\\x07\\x7f");
+    CHECK_STR(line_within(300, "a\0b", 3), "a\\x00b");
+    CHECK_STR(line("\xc2\x9b"), "\\xc2\\x9b"); /* a C1 control */
+}
+
+TEST(utf8_stays_and_nothing_else_does)
+{
+    CHECK_STR(line("\xd0\xb6 \xe4\xb8\xad \xf0\x9f\x8e\xb5"), "\xd0\xb6 \xe4\xb8\xad \xf0\x9f\x8e\xb5");
+    CHECK_STR(line("\xff\xc3"), "\\xff\\xc3");
+    CHECK_STR(line("\xc0\xaf"), "\\xc0\\xaf");                               /* overlong */
+    CHECK_STR(line("\xe0\x80\xaf"), "\\xe0\\x80\\xaf");                      /* likewise */
+    CHECK_STR(line("\xed\xa0\x80"), "\\xed\\xa0\\x80");                      /* a surrogate */
+    CHECK_STR(line("\xf4\x90\x80\x80"), "\\xf4\\x90\\x80\\x80");             /* past the end */
+    CHECK_STR(line("\xe4\xb8"), "\\xe4\\xb8");                               /* cut off */
+    CHECK_STR(line("\xe4\xb8\x41"), "\\xe4\\xb8\x41");                       /* broken off */
+    CHECK_STR(line("\xf4\x8f\xbf\xbf\xc2\xa0"), "\xf4\x8f\xbf\xbf\xc2\xa0"); /* the last there is; no C1 */
+}
+
+TEST(nothing_is_read_past_the_end)
+{
+    CHECK_STR(line_within(300, "\xe4\xb8\xad", 2), "\\xe4\\xb8");
+    CHECK_STR(line_within(300, "abc", 2), "ab");
+}
+
+TEST(a_long_line_is_cut_between_characters)
+{
+    CHECK_STR(line_within(9, "12345678", 8), "12345678");
+    CHECK_STR(line_within(9, "123456789", 9), "12345...");
+    CHECK_STR(line_within(9, "1234\xd0\xb6xxxx", 10), "1234...");
+    CHECK_STR(line_within(9, "123\x01xxxx", 8), "123...");
+    static char large[100000];
+    memset(large, 'x', sizeof large);
+    CHECK_STR(line_within(9, large, sizeof large), "xxxxx...");
+}
+
+static const char *name_within(size_t room, const char *bytes)
+{
+    static char out[512];
+    memset(out, '#', sizeof out);
+    const size_t length = gd__text_name(out, room, bytes, strlen(bytes));
+    CHECK_EQ(length, strlen(out));
+    CHECK_LT(length, room);
+    CHECK_EQ(out[room], '#');
+    return out;
+}
+
+TEST(of_a_long_name_the_end_is_kept)
+{
+    CHECK_STR(name_within(9, "12345678"), "12345678");
+    CHECK_STR(name_within(9, "123456789"), "...56789");
+    CHECK_STR(name_within(9, "xxxx\xd0\xb6"
+                             "6789"),
+              "...6789");
+    CHECK_STR(name_within(9, "aaaaa\x01"
+                             "b"),
+              "...\\x01b");
+    char large[10001];
+    memset(large, '/', 10000);
+    memcpy(large + 9995, "a.wav", 6);
+    CHECK_STR(name_within(12, large), "...///a.wav");
+}
+
+TEST_MAIN()
