@@ -5,8 +5,11 @@
 #ifndef GPU_DISPATCH_GPU_DISPATCH_H
 #define GPU_DISPATCH_GPU_DISPATCH_H
 
+#include <gpu_dispatch/command.h>
+#include <gpu_dispatch/devices.h>
 #include <gpu_dispatch/dispatcher.h>
 #include <gpu_dispatch/error.h>
+#include <gpu_dispatch/launch.h>
 #include <gpu_dispatch/worker.h>
 
 #endif

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What every part of the command needs: the words of an error, a buffer that grows, a write that is whole.
+ */
+#ifndef GD_CLI_BYTES_H
+#define GD_CLI_BYTES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* --- errors: as in the library, per thread ------------------------------- */
+
+/* Sets this thread's words, one line without a newline. Returns -1, to be returned. */
+int cli_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* The words of the last error of this thread, never NULL. */
+const char *cli_error_text(void);
+
+/* "gpu-dispatch: WORDS\n" on standard error, in one write. */
+void cli_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* --- bytes ------------------------------------------------------------------ */
+
+/* A buffer that grows. Zeroed is empty. A failed allocation is remembered in failed and everything after it is
+ * dropped, so that only the end needs a check. */
+struct cli_bytes {
+    char *data;
+    size_t size, room;
+    bool failed;
+};
+
+void cli_bytes_add(struct cli_bytes *b, const void *data, size_t size);
+void cli_bytes_text(struct cli_bytes *b, const char *text);
+void cli_bytes_format(struct cli_bytes *b, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void cli_bytes_free(struct cli_bytes *b); /* and leaves it empty */
+
+/* Writes all of it, whatever the descriptor does: partial writes, interruptions, a non-blocking one that is full.
+ * 0, or -1 with errno. */
+int cli_write_all(int fd, const void *data, size_t size);
+
+#endif

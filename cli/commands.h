@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The subcommands. Each is given the words after its name and returns the exit status.
+ */
+#ifndef GD_CLI_COMMANDS_H
+#define GD_CLI_COMMANDS_H
+
+int cli_run_main(int argc, char **argv);
+int cli_gpus_main(int argc, char **argv);
+int cli_estimate_main(int argc, char **argv);
+int cli_help_main(int argc, char **argv);
+
+/* The short usage, for who gave no command. */
+extern const char cli_usage[];
+
+#endif

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Ctrl-C and SIGTERM during a run: the first lets running tasks finish, the second ends everything at once.
+ */
+#ifndef GD_CLI_INTERRUPT_H
+#define GD_CLI_INTERRUPT_H
+
+#include <gpu_dispatch/dispatcher.h>
+
+struct cli_interrupt;
+
+/* From now on the signals are taken by a thread of its own. Before, and after the close, they do what they always do.
+ * say: one line for a person, from that thread. 0, or -1 with cli_error_text(). */
+int cli_interrupt_open(struct cli_interrupt **out, struct gd_dispatcher *d, void (*say)(void *user, const char *words),
+                       void *user);
+
+/* Says nothing any more once this returns. A signal that comes from now on waits for the close. NULL is fine. */
+void cli_interrupt_stop(struct cli_interrupt *i);
+
+/* How many came. */
+unsigned cli_interrupt_count(const struct cli_interrupt *i);
+
+void cli_interrupt_close(struct cli_interrupt **i); /* NULL is fine */
+
+#endif

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Records of a file or of standard input, one after the other, of any length. A read that blocks is ended through a
+ * descriptor.
+ */
+#ifndef GD_CLI_LINES_H
+#define GD_CLI_LINES_H
+
+#include <stddef.h>
+
+struct cli_lines;
+
+/* path "-" is standard input. Once cancel_fd can be read, cli_lines_next() returns 0. 0, or -1 with cli_error_text():
+ * no such file, a folder. */
+int cli_lines_open(struct cli_lines **out, const char *path, char delimiter, int cancel_fd);
+
+/* 1: the next record without its delimiter, borrowed until the next call; 0: the end; -1: cli_error_text(). The last
+ * record may lack its delimiter. */
+int cli_lines_next(struct cli_lines *l, const char **data, size_t *size);
+
+void cli_lines_close(struct cli_lines **l); /* NULL is fine */
+
+#endif

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The gpu-dispatch command: finds its subcommand. Started by a dispatcher it is the worker's host instead, so that
+ * there is no second program that would have to be found.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <gpu_dispatch/dispatcher.h>
+
+#include "bytes.h"
+#include "commands.h"
+#include "status.h"
+#include "text.h"
+#include "worker/host_main.h"
+
+static int version(int argc, char **argv)
+{
+    (void)argc, (void)argv;
+    printf("gpu-dispatch %s\n", gd_version());
+    return 0;
+}
+
+static int help(int argc, char **argv)
+{
+    (void)argc;
+    return cli_help_main(0, argv);
+}
+
+static const struct command {
+    const char *name;
+    int (*main)(int argc, char **argv); /* gets the words after the name */
+} commands[] = {
+    { "run", cli_run_main },   { "gpus", cli_gpus_main }, { "estimate", cli_estimate_main },
+    { "help", cli_help_main }, { "--help", help },        { "-h", help },
+    { "--version", version },  { "-V", version },
+};
+enum { N_COMMANDS = sizeof commands / sizeof commands[0] };
+
+static int unknown(const char *name)
+{
+    const char *names[N_COMMANDS];
+    size_t n = 0;
+    for (size_t i = 0; i < N_COMMANDS; i++) {
+        if ((*commands[i].name == '-') == (*name == '-'))
+            names[n++] = commands[i].name;
+    }
+    const char *near = cli_nearest(name, names, n);
+    const char *kind = *name == '-' ? "option" : "command";
+    if (near)
+        cli_say("unknown %s %s: did you mean %s?", kind, name, near);
+    else if (*name == '-')
+        cli_say("unknown %s %s: options come after the command, as in gpu-dispatch run %s", kind, name, name);
+    else
+        cli_say("unknown %s %s: to run a program on GPUs, gpu-dispatch run %s", kind, name, name);
+    return CLI_STATUS_ERROR;
+}
+
+/* What was printed has to have arrived. */
+static int finish(int status)
+{
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return status;
+    if (errno != EPIPE)
+        cli_say("cannot write to standard output: %s", strerror(errno));
+    return status ? status : CLI_STATUS_ERROR;
+}
+
+/* A standard stream that is closed gets a descriptor that can't be read or written: otherwise the next file that is
+ * opened, a log or the input, would have its number and take what is printed. Messages go nowhere. */
+static int hold_streams(void)
+{
+    static const int modes[] = { [STDIN_FILENO] = O_WRONLY, [STDOUT_FILENO] = O_RDONLY, [STDERR_FILENO] = O_WRONLY };
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", modes[fd]) != fd)
+            return -1;
+    }
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    if (gd__host_wanted())
+        return gd__host_main(argc, argv);
+    if (hold_streams() < 0)
+        return CLI_STATUS_ERROR;
+    if (argc < 2) {
+        fputs(cli_usage, stderr);
+        return CLI_STATUS_ERROR;
+    }
+    for (size_t i = 0; i < N_COMMANDS; i++) {
+        if (strcmp(argv[1], commands[i].name) == 0)
+            return finish(commands[i].main(argc - 2, argv + 2));
+    }
+    return unknown(argv[1]);
+}

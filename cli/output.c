@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Standard output and standard error. A task's stdout is written whole and then its stderr, in as few writes as the
+ * descriptor takes, from one thread, so that nothing of two tasks is ever mixed. A reader that goes away (`| head`) is
+ * remembered and not complained of.
+ */
+#include "output.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "bytes.h"
+#include "progress.h"
+#include "text.h"
+
+struct cli_output {
+    struct cli_output_options o;
+    bool broken;
+    bool line_open;            /* a terminal shows the beginning of a line that has no end yet */
+    struct cli_bytes out, err; /* what is to be written of a task, where it is not as it came */
+    struct cli_bytes prefix;   /* --tag: of this task */
+};
+
+int cli_output_open(struct cli_output **out, const struct cli_output_options *options)
+{
+    struct cli_output *o = calloc(1, sizeof *o);
+    if (!o)
+        return cli_error("out of memory");
+    o->o = *options;
+    if (o->o.out == 0 && o->o.err == 0) {
+        o->o.out = STDOUT_FILENO;
+        o->o.err = STDERR_FILENO;
+    }
+    *out = o;
+    return 0;
+}
+
+/* The arguments with spaces between them, and a TAB. */
+static void make_prefix(struct cli_output *o, const struct gd_report *r)
+{
+    o->prefix.size = 0;
+    cli_bytes_add(&o->prefix, r->input, r->input_size);
+    for (size_t i = 0; !o->prefix.failed && i < o->prefix.size; i++) {
+        if (o->prefix.data[i] == 0)
+            o->prefix.data[i] = ' ';
+    }
+    cli_bytes_add(&o->prefix, "\t", 1);
+}
+
+/* The prefix goes before every line, and after a carriage return within one, as GNU parallel has it: a progress bar
+ * keeps its tag. */
+static void add_tagged(struct cli_bytes *b, const struct cli_bytes *prefix, const char *text, size_t size)
+{
+    while (size > 0) {
+        size_t line = 0;
+        while (line < size && text[line] != '\n' && text[line] != '\r')
+            line++;
+        line += line < size;
+        cli_bytes_add(b, prefix->data, prefix->size);
+        cli_bytes_add(b, text, line);
+        text += line;
+        size -= line;
+    }
+}
+
+/* What a plugin or a stream worker gave, as a line. */
+static void add_result(struct cli_bytes *b, const struct cli_end *e)
+{
+    if (e->kind != CLI_RESULT_JSON || !cli_json_decode(b, e->out, e->out_size))
+        cli_bytes_add(b, e->out, e->out_size);
+    if (b->size == 0 || b->data[b->size - 1] != '\n')
+        cli_bytes_add(b, "\n", 1);
+}
+
+enum { SHOWN_INPUT = 80 };
+
+/* The input in words of ours: on one line, not too long, nothing that a terminal would act on. */
+static void add_input(struct cli_bytes *b, const struct gd_report *r)
+{
+    const unsigned char *p = r->input;
+    size_t n = r->input_size < SHOWN_INPUT ? r->input_size : SHOWN_INPUT;
+    cli_bytes_text(b, "\"");
+    for (size_t i = 0; i < n; i++) {
+        char c = p[i] == 0 ? ' ' : p[i] < 0x20 || p[i] == 0x7f ? '?' : (char)p[i];
+        cli_bytes_add(b, &c, 1);
+    }
+    cli_bytes_text(b, n < r->input_size ? "...\"" : "\"");
+}
+
+/* Before the words of the report. A command that ran and failed speaks for itself. */
+static const char *const failure_words[] = {
+    [GD_FAILURE_ERROR] = "",
+    [GD_FAILURE_TIMEOUT] = "timed out",
+    [GD_FAILURE_CRASH] = "crashed",
+    [GD_FAILURE_OUT_OF_MEMORY] = "out of memory",
+    [GD_FAILURE_DEVICE_LOST] = "device lost",
+    [GD_FAILURE_NO_WORKER] = "",
+};
+
+static void add_words(struct cli_bytes *b, const struct cli_end *e)
+{
+    const struct gd_report *r = e->report;
+    size_t n = sizeof failure_words / sizeof *failure_words;
+    const char *words = (size_t)r->failure < n && failure_words[r->failure] ? failure_words[r->failure] : e->status;
+    char time[32];
+    cli_bytes_text(b, "gpu-dispatch: task ");
+    add_input(b, r);
+    if (*words)
+        cli_bytes_format(b, ": %s", words);
+    if (r->failure == GD_FAILURE_TIMEOUT)
+        cli_bytes_format(b, " after %s", cli_show_duration(time, sizeof time, e->seconds));
+    else if (r->error && *r->error) {
+        cli_bytes_text(b, ": ");
+        cli_bytes_text(b, r->error);
+    }
+    if (r->attempt > 1)
+        cli_bytes_format(b, " (attempt %u)", r->attempt);
+    cli_bytes_text(b, "\n");
+}
+
+static void compose(struct cli_output *o, const struct cli_end *e)
+{
+    if (o->o.tag && !o->o.silent)
+        make_prefix(o, e->report);
+    if (o->o.silent)
+        return;
+    if (e->kind != CLI_RESULT_COMMAND && e->ok) {
+        add_result(&o->out, e);
+    } else if (!o->o.tag) {
+        cli_bytes_add(&o->out, e->out, e->out_size);
+    }
+    if (!o->o.tag) {
+        cli_bytes_add(&o->err, e->err, e->err_size);
+        return;
+    }
+    struct cli_bytes plain = o->out;
+    o->out = (struct cli_bytes){ 0 };
+    if (plain.size)
+        add_tagged(&o->out, &o->prefix, plain.data, plain.size);
+    else
+        add_tagged(&o->out, &o->prefix, e->out, e->out_size);
+    add_tagged(&o->err, &o->prefix, e->err, e->err_size);
+    o->out.failed = o->out.failed || plain.failed || o->prefix.failed;
+    cli_bytes_free(&plain);
+}
+
+static int put(struct cli_output *o, int fd, const struct cli_bytes *b)
+{
+    if (o->broken || cli_write_all(fd, b->data, b->size) == 0)
+        return 0;
+    if (fd != o->o.out)
+        return 0; /* nowhere to complain to, and no reason to end */
+    o->broken = true;
+    return errno == EPIPE ? 0 : cli_error("cannot write standard output: %s", strerror(errno));
+}
+
+/* Whether what was just written ends in the middle of a line, on a terminal that shows our own words too. */
+static bool leaves_line_open(const struct cli_output *o)
+{
+    const struct cli_bytes *last = o->err.size ? &o->err : &o->out;
+    return last->data[last->size - 1] != '\n' && isatty(o->err.size ? o->o.err : o->o.out) && isatty(o->o.err);
+}
+
+void cli_output_end_line(struct cli_output *o)
+{
+    if (o->line_open)
+        (void)cli_write_all(o->o.err, "\n", 1);
+    o->line_open = false;
+}
+
+int cli_output_add(struct cli_output *o, const struct cli_end *e)
+{
+    if (o->broken || e->report->failure == GD_FAILURE_CANCELLED)
+        return 0;
+    o->out.size = o->err.size = 0;
+    compose(o, e);
+    if (!e->ok && !(e->ran && e->report->failure == GD_FAILURE_ERROR))
+        add_words(&o->err, e);
+    if (o->out.failed || o->err.failed) {
+        cli_bytes_free(&o->out);
+        cli_bytes_free(&o->err);
+        return cli_error("out of memory: the output of task %llu is lost", (unsigned long long)e->report->task_id);
+    }
+    if (o->out.size + o->err.size == 0)
+        return 0;
+    cli_progress_pause(o->o.progress);
+    int result = put(o, o->o.out, &o->out);
+    int saved = put(o, o->o.err, &o->err);
+    o->line_open = leaves_line_open(o);
+    if (o->o.progress) /* which draws over the line that it finds */
+        cli_output_end_line(o);
+    cli_progress_resume(o->o.progress);
+    return result < 0 ? result : saved;
+}
+
+bool cli_output_broken(const struct cli_output *o)
+{
+    return o->broken;
+}
+
+void cli_output_close(struct cli_output **o)
+{
+    if (!*o)
+        return;
+    cli_bytes_free(&(*o)->out);
+    cli_bytes_free(&(*o)->err);
+    cli_bytes_free(&(*o)->prefix);
+    free(*o);
+    *o = NULL;
+}

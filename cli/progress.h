@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * How far the run is: a bar or a line that is redrawn on a terminal, plain lines now and then elsewhere.
+ *
+ * Threads: a thread of its own draws, so that time is seen to pass while nothing ends. It asks for the figures through
+ * the given function and sleeps between drawings. Everyone who writes to the same terminal does so between
+ * cli_progress_pause() and cli_progress_resume(), which take the line off and put it back.
+ */
+#ifndef GD_CLI_PROGRESS_H
+#define GD_CLI_PROGRESS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <gpu_dispatch/dispatcher.h>
+
+enum cli_progress_style {
+    CLI_PROGRESS_NONE = 0,
+    CLI_PROGRESS_BAR = 1,  /* --bar */
+    CLI_PROGRESS_ETA = 2,  /* --eta */
+    CLI_PROGRESS_LINE = 3, /* plain lines, every ten seconds, also on a terminal */
+};
+
+/* What is drawn. */
+struct cli_figures {
+    uint64_t total; /* 0: not known */
+    uint64_t done;  /* ended, well or not */
+    uint64_t failed;
+    uint64_t running;
+    uint64_t workers;
+    double seconds; /* since the run began */
+};
+
+void cli_figures_of(struct cli_figures *f, const struct gd_stats *s);
+
+/* Seconds left; < 0: not known. */
+double cli_figures_eta(const struct cli_figures *f);
+
+/* One line without a newline, at most width columns. Pure. Returns its length. */
+size_t cli_progress_layout(char *out, size_t size, const struct cli_figures *f, enum cli_progress_style style,
+                           unsigned width);
+
+struct cli_progress;
+
+/* 0 and the figures, or anything else if there are none yet. Called on the drawing thread. */
+typedef int cli_stats_fn(void *user, struct gd_stats *out);
+
+/* fd is mostly 2. Starts drawing. 0, or -1 with cli_error_text(). */
+int cli_progress_open(struct cli_progress **out, int fd, enum cli_progress_style style, cli_stats_fn *stats,
+                      void *user);
+
+/* NULL is fine for these. */
+void cli_progress_pause(struct cli_progress *p);
+void cli_progress_resume(struct cli_progress *p);
+
+/* Takes the line off; a bar's last state stays, with a newline. stats is not called any more. */
+void cli_progress_close(struct cli_progress **p);
+
+#endif

@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * --results DIR: what each task wrote, in files, with GNU parallel's layout:
+ *
+ *     DIR/1/<first argument>/2/<second argument>/{stdout,stderr,seq}
+ *
+ * In a name "/" becomes "\_", "\" "\\", a TAB "\t" and a NUL "\0", and it is cut to 255 bytes; an empty argument has
+ * no folder of its own. Two tasks with the same arguments share a folder, and the later one stays. Each file is
+ * written under another name first and then renamed: it is whole or not there.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "bytes.h"
+#include "output.h"
+
+enum { LONGEST_NAME = 255 };
+
+struct cli_results {
+    size_t dir_size;       /* of path, what was given */
+    struct cli_bytes path; /* of the task's folder */
+};
+
+/* Makes a folder and what it lies in. 0, or -1 with errno. */
+static int make_folders(char *path)
+{
+    if (mkdir(path, 0777) == 0 || errno == EEXIST)
+        return 0;
+    if (errno != ENOENT)
+        return -1;
+    for (char *at = strchr(path + 1, '/'); at; at = strchr(at + 1, '/')) {
+        *at = 0;
+        int made = mkdir(path, 0777);
+        *at = '/';
+        if (made < 0 && errno != EEXIST)
+            return -1;
+    }
+    return mkdir(path, 0777) == 0 || errno == EEXIST ? 0 : -1;
+}
+
+int cli_results_open(struct cli_results **out, const char *dir)
+{
+    struct stat st;
+    struct cli_results *r = calloc(1, sizeof *r);
+    if (!r)
+        return cli_error("out of memory");
+    cli_bytes_add(&r->path, dir, strlen(dir) + 1);
+    r->dir_size = strlen(dir);
+    if (r->path.failed)
+        (void)cli_error("out of memory");
+    else if (make_folders(r->path.data) < 0)
+        (void)cli_error("cannot make the folder %s: %s", dir, strerror(errno));
+    else if (stat(dir, &st) < 0 || !S_ISDIR(st.st_mode))
+        (void)cli_error("%s is not a folder: --results needs one, or a name that is not taken", dir);
+    else {
+        *out = r;
+        return 0;
+    }
+    cli_results_close(&r);
+    return -1;
+}
+
+static void add_name(struct cli_bytes *b, const char *text, size_t size)
+{
+    size_t start = b->size;
+    for (size_t i = 0; i < size && b->size - start < LONGEST_NAME; i++) {
+        const char *special = text[i] == '/'    ? "\\_"
+                              : text[i] == '\\' ? "\\\\"
+                              : text[i] == '\t' ? "\\t"
+                              : text[i] == 0    ? "\\0"
+                                                : NULL;
+        cli_bytes_add(b, special ? special : &text[i], special ? 2 : 1);
+    }
+    if (b->size - start > LONGEST_NAME)
+        b->size = start + LONGEST_NAME;
+}
+
+/* Sets path to the task's folder, with a NUL behind it. */
+static int find_folder(struct cli_results *r, const struct gd_report *report)
+{
+    const char *at = report->input;
+    size_t left = report->input_size;
+    r->path.size = r->dir_size;
+    for (unsigned i = 1;; i++) {
+        const char *nul = left ? memchr(at, 0, left) : NULL;
+        size_t size = nul ? (size_t)(nul - at) : left;
+        cli_bytes_format(&r->path, "/%u/", i);
+        add_name(&r->path, at, size);
+        if (!nul)
+            break;
+        at = nul + 1;
+        left -= size + 1;
+    }
+    /* An empty argument leaves a slash at the end. */
+    while (!r->path.failed && r->path.size > 1 && r->path.data[r->path.size - 1] == '/')
+        r->path.size--;
+    cli_bytes_add(&r->path, "", 1);
+    return r->path.failed ? cli_error("out of memory") : 0;
+}
+
+/* Relative to the folder, so that only the folder's own path can be too long. */
+static int write_file(int folder, const char *name, const void *data, size_t size)
+{
+    char temporary[64];
+    snprintf(temporary, sizeof temporary, ".%s.%d", name, (int)getpid());
+    int fd = openat(folder, temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (fd < 0)
+        return -1;
+    int result = cli_write_all(fd, data, size);
+    if (close(fd) < 0)
+        result = -1;
+    if (result == 0)
+        result = renameat(folder, temporary, folder, name);
+    if (result < 0) {
+        int saved = errno;
+        unlinkat(folder, temporary, 0);
+        errno = saved;
+    }
+    return result;
+}
+
+static int write_files(int folder, const struct cli_end *e)
+{
+    char seq[32];
+    const char *err = e->err;
+    size_t err_size = e->err_size;
+    int length = snprintf(seq, sizeof seq, "%llu", (unsigned long long)e->report->task_id + 1);
+    if (e->kind != CLI_RESULT_COMMAND && !e->ok && e->report->error) {
+        err = e->report->error;
+        err_size = strlen(err);
+    }
+    if (write_file(folder, "stdout", e->out, e->out_size) < 0 || write_file(folder, "stderr", err, err_size) < 0)
+        return -1;
+    return write_file(folder, "seq", seq, (size_t)length);
+}
+
+int cli_results_add(struct cli_results *r, const struct cli_end *e)
+{
+    if (e->report->start_ns == 0 || e->report->failure == GD_FAILURE_CANCELLED)
+        return 0;
+    if (find_folder(r, e->report) < 0)
+        return -1;
+    int result = make_folders(r->path.data), folder = -1;
+    if (result == 0)
+        result = folder = open(r->path.data, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (result >= 0)
+        result = write_files(folder, e);
+    int saved = errno;
+    if (folder >= 0)
+        close(folder);
+    return result < 0 ? cli_error("cannot write the results in %s: %s", r->path.data, strerror(saved)) : 0;
+}
+
+void cli_results_close(struct cli_results **r)
+{
+    if (!*r)
+        return;
+    cli_bytes_free(&(*r)->path);
+    free(*r);
+    *r = NULL;
+}

@@ -1,0 +1,110 @@
+# bash completion for gpu-dispatch                                                       -*- shell-script -*-
+
+_gpu_dispatch_words() { # LIST: those that begin with the word being typed
+    mapfile -t COMPREPLY < <(compgen -W "$1" -- "$cur")
+}
+
+_gpu_dispatch_files() { # -f or -d
+    compopt -o filenames 2> /dev/null
+    mapfile -t COMPREPLY < <(compgen "$1" -- "$cur")
+}
+
+# The value of an option; 1 if the option takes none.
+_gpu_dispatch_value() {
+    case $1 in
+    --gpus) _gpu_dispatch_words 'auto all 0 0,1 0-3 sim:2 sim:4 cpu cpu:2' ;;
+    -j | --workers-per-gpu) _gpu_dispatch_words '1 2 4 8 auto:' ;;
+    --order) _gpu_dispatch_words 'size name none' ;;
+    --halt) _gpu_dispatch_words 'never soon,fail=1 now,fail=1 soon,fail=10% now,success=1 soon,done=100' ;;
+    --timeout | --term-grace | --delay | --setup-timeout) _gpu_dispatch_words '1s 10s 30s 1m 5m 1h' ;;
+    --input-dir | --results) _gpu_dispatch_files -d ;;
+    --worker | --joblog | --output | -a | --arg-file) _gpu_dispatch_files -f ;;
+    --stream) mapfile -t COMPREPLY < <(compgen -c -- "$cur"; compgen -f -- "$cur") ;;
+    --setup-args | --setup-jobs | --batch-size | --io-threads | --seed | --pattern | --queue-size | --retries | --crash-limit)
+        COMPREPLY=() ;;
+    *) return 1 ;;
+    esac
+}
+
+# Bash splits the line at ':' and '=' as well ("sim:2" is three words to it): sets words and at, the words as the command
+# will get them and the place of the one being typed.
+_gpu_dispatch_rejoin() {
+    local i piece rest=$COMP_LINE line
+    words=()
+    for ((i = 0; i <= COMP_CWORD; i++)); do
+        piece=${COMP_WORDS[i]}
+        line=${rest#"${rest%%[![:space:]]*}"}
+        if ((i == 0)) || [[ $line != "$rest" ]]; then words+=("$piece"); else words[-1]+=$piece; fi
+        rest=${line#"$piece"}
+    done
+    at=$((${#words[@]} - 1))
+}
+
+# Sets command_at to the place of the first word that is no option, 0 if there is none before the word being typed. A
+# program after --stream or --worker is one; a plugin takes no words, and one string with spaces has them inside.
+_gpu_dispatch_find_command() {
+    local i word
+    command_at=0
+    for ((i = 2; i < at; i++)); do
+        word=${words[i]}
+        case $word in
+        --) command_at=$((i + 1)); return ;;
+        --stream | --worker)
+            ((++i < at)) || return
+            [[ ${words[i]} == *[[:space:]]* || ${words[i]} == *.so ]] || { command_at=$i; return; } ;;
+        --*=*) ;;
+        -*) COMPREPLY=(); cur='' _gpu_dispatch_value "$word" && ((i++)) ;;
+        *) command_at=$i; return ;;
+        esac
+    done
+}
+
+_gpu_dispatch_run() {
+    local command_at
+    _gpu_dispatch_find_command
+    COMPREPLY=()
+    if ((command_at > 0 && command_at < at)); then
+        _gpu_dispatch_files -f
+    elif ((command_at == at)) || [[ $cur != -* ]]; then
+        mapfile -t COMPREPLY < <(compgen -c -- "$cur"; compgen -f -- "$cur")
+    else
+        _gpu_dispatch_words '--gpus -j --workers-per-gpu --worker --stream --setup-args --setup-jobs --setup-timeout
+            --batch-size --io-threads --any-cpu --seed -a --arg-file -0 --null --jsonl --input-dir --pattern --recursive
+            --order --shuf -r --no-run-if-empty --queue-size -q --quote --timeout --term-grace --retries --crash-limit
+            --delay --halt --dry-run -k --keep-order --tag -u --ungroup --joblog --results --output --bar --eta --quiet
+            -v --verbose -h --help'
+    fi
+}
+
+_gpu_dispatch() {
+    local words at
+    _gpu_dispatch_rejoin
+    local cur=${words[at]} previous=${words[at - 1]}
+    COMPREPLY=()
+    _gpu_dispatch_offer
+    # Only what comes after the last ':' or '=' is put in place of what was typed.
+    local before=${cur%"${cur##*[:=]}"}
+    [[ $before ]] && COMPREPLY=("${COMPREPLY[@]#"$before"}")
+}
+
+_gpu_dispatch_offer() {
+    if ((at == 1)); then
+        _gpu_dispatch_words 'run gpus estimate help --version --help'
+        return
+    fi
+    if ((at > 2)) && [[ $previous == -* ]]; then
+        local command_at
+        _gpu_dispatch_find_command
+        COMPREPLY=()
+        # An option of ours, not of the command that is run.
+        ((command_at == 0)) && _gpu_dispatch_value "$previous" && return
+    fi
+    case ${words[1]} in
+    run) _gpu_dispatch_run ;;
+    gpus) _gpu_dispatch_words '--gpus --json -h --help' ;;
+    estimate) _gpu_dispatch_words '--input-dir --pattern --recursive --gpus --json -h --help' ;;
+    help) _gpu_dispatch_words 'run gpus estimate placeholders input output stream environment exit' ;;
+    esac
+}
+
+complete -F _gpu_dispatch gpu-dispatch

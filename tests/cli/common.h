@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What tests of the command's parts share: a folder of their own, files, what a shell command writes, and GNU parallel
+ * to compare with.
+ */
+#ifndef GD_TESTS_CLI_COMMON_H
+#define GD_TESTS_CLI_COMMON_H
+
+#include <ftw.h>
+#include <sys/stat.h>
+
+#include "bytes.h"
+#include "support/test.h"
+
+static char cli_folder[64];
+
+static int cli_remove(const char *path, const struct stat *st, int type, struct FTW *at)
+{
+    (void)st, (void)type, (void)at;
+    return remove(path);
+}
+
+TEST_UNUSED static void leave_folder(void)
+{
+    if (chdir("/") == 0)
+        nftw(cli_folder, cli_remove, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+/* Goes into a new folder, which is removed at the end of the case. */
+TEST_UNUSED static void enter_folder(void)
+{
+    snprintf(cli_folder, sizeof cli_folder, "/tmp/gd-cli-XXXXXX");
+    CHECK(mkdtemp(cli_folder) != NULL);
+    CHECK_EQ(chdir(cli_folder), 0);
+    atexit(leave_folder);
+}
+
+TEST_UNUSED static void make_file(const char *path, const void *data, size_t size)
+{
+    FILE *f = fopen(path, "we");
+    CHECK(f != NULL);
+    CHECK_EQ(fwrite(data, 1, size, f), size);
+    CHECK_EQ(fclose(f), 0);
+}
+
+TEST_UNUSED static void make_text(const char *path, const char *text)
+{
+    make_file(path, text, strlen(text));
+}
+
+static void read_all(struct cli_bytes *b, FILE *f)
+{
+    char part[4096];
+    size_t n;
+    while ((n = fread(part, 1, sizeof part, f)) > 0)
+        cli_bytes_add(b, part, n);
+    cli_bytes_add(b, "", 1); /* so that it can be read as text; not counted */
+    CHECK(!b->failed);
+    b->size--;
+}
+
+/* The bytes of a file, with a NUL behind them. */
+TEST_UNUSED static struct cli_bytes bytes_of(const char *path)
+{
+    struct cli_bytes b = { 0 };
+    FILE *f = fopen(path, "re");
+    if (!f)
+        FAIL("cannot open %s", path);
+    read_all(&b, f);
+    fclose(f);
+    return b;
+}
+
+/* What a shell command writes, and how it ends. */
+TEST_UNUSED static struct cli_bytes shell(const char *command, int *status)
+{
+    struct cli_bytes b = { 0 };
+    FILE *f = popen(command, "re"); /* NOLINT(cert-env33-c): tests only */
+    CHECK(f != NULL);
+    read_all(&b, f);
+    int code = pclose(f);
+    if (status)
+        *status = WIFEXITED(code) ? WEXITSTATUS(code) : -1;
+    return b;
+}
+
+/* Comparisons are made where GNU parallel is. */
+TEST_UNUSED static void need_parallel(void)
+{
+    int status;
+    struct cli_bytes b = shell("parallel --version 2>/dev/null | grep -c '^GNU parallel'", &status);
+    bool there = b.size > 0 && b.data[0] != '0';
+    cli_bytes_free(&b);
+    if (!there)
+        SKIP("no GNU parallel");
+}
+
+/* So that two things of any bytes can be compared and shown. */
+TEST_UNUSED static void check_same(const char *what, const struct cli_bytes *ours, const struct cli_bytes *theirs)
+{
+    if (ours->size != theirs->size || (ours->size && memcmp(ours->data, theirs->data, ours->size) != 0))
+        FAIL("%s: ours is \"%.300s\", theirs \"%.300s\"", what, ours->data ? ours->data : "",
+             theirs->data ? theirs->data : "");
+}
+
+#endif

@@ -1,0 +1,490 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Where tasks come from: lines, words, combinations, cancelling; beside GNU parallel where it is installed.
+ */
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/resource.h>
+
+#include "inputs.h"
+
+static void check_lines(const char *text, size_t size, const char *expected, enum cli_format format, bool skip)
+{
+    enter_folder();
+    make_file("f", text, size);
+    const struct cli_source s[] = { FROM("f") };
+    check_input(OPTIONS(s, .format = format, .skip_blank = skip), expected);
+    check_input(OPTIONS(s, .format = format, .skip_blank = skip, .need_total = true), expected);
+}
+
+#define LINES(text, expected) check_lines(text, sizeof(text) - 1, expected, CLI_FORMAT_LINES, false)
+
+/* --- lines --------------------------------------------------------------------------- */
+
+TEST(lines)
+{
+    LINES("a\nb c\n", "[a]\n[b c]\n");
+}
+
+TEST(a_last_line_without_its_end)
+{
+    LINES("a\nb", "[a]\n[b]\n");
+}
+
+TEST(empty_lines_are_tasks)
+{
+    LINES("a\n\n\nb\n\n", "[a]\n[]\n[]\n[b]\n[]\n");
+}
+
+TEST(an_empty_file_has_no_task)
+{
+    LINES("", "");
+}
+
+TEST(carriage_returns_stay)
+{
+    LINES("a\r\nb\r\n", "[a\r]\n[b\r]\n");
+}
+
+TEST(any_bytes)
+{
+    LINES("\xff\xfe\x01\n\xc3\n", "[\xff\xfe\x01]\n[\xc3]\n");
+}
+
+TEST(a_nul_in_a_line_is_shown)
+{
+    LINES("a\0b\0\n\0\nc\n", "[a\\0b\\0]\n[\\0]\n[c]\n");
+}
+
+TEST(records_with_nul)
+{
+    check_lines("a\0b\nc\0\0d", 8, "[a]\n[b\nc]\n[]\n[d]\n", CLI_FORMAT_NUL, false);
+}
+
+TEST(blank_lines_can_be_skipped)
+{
+    check_lines("a\n\n \t\n b \n", 10, "[a]\n[ b ]\n", CLI_FORMAT_LINES, true);
+}
+
+TEST(json_lines)
+{
+    check_lines("{\"a\": 1}\n\n  \r\n5\n", 16, "[{\"a\": 1}]\n[5]\n", CLI_FORMAT_JSONL, false);
+}
+
+TEST(lines_of_any_length)
+{
+    static char text[600000];
+    size_t at = 0, lengths[] = { 0, 1, 65534, 65535, 65536, 65537, 131072, 200000, 3 },
+           n = sizeof lengths / sizeof *lengths;
+    enter_folder();
+    for (size_t i = 0; i < n; i++) {
+        memset(text + at, 'a' + (int)i, lengths[i]);
+        at += lengths[i];
+        text[at++] = '\n';
+    }
+    make_file("f", text, at);
+    const struct cli_source s[] = { FROM("f") };
+    struct cli_input *in = open_input(OPTIONS(s));
+    const void *data;
+    size_t size;
+    uint64_t weight;
+    for (size_t i = 0; i < n; i++) {
+        CHECK_EQ(cli_input_read(in, &data, &size, &weight), 1);
+        CHECK_EQ(size, lengths[i]);
+        for (size_t k = 0; k < size; k++)
+            CHECK_EQ(((const char *)data)[k], 'a' + (int)i);
+    }
+    CHECK_EQ(cli_input_read(in, &data, &size, &weight), 0);
+    cli_input_close(&in);
+}
+
+/* --- standard input -------------------------------------------------------------------- */
+
+/* Standard input becomes a pipe; returns the end to write to. */
+static int pipe_to_stdin(void)
+{
+    int fds[2];
+    CHECK_EQ(pipe2(fds, O_CLOEXEC), 0);
+    CHECK_EQ(dup2(fds[0], STDIN_FILENO), STDIN_FILENO);
+    close(fds[0]);
+    return fds[1];
+}
+
+TEST(standard_input_is_the_default)
+{
+    int fd = pipe_to_stdin();
+    CHECK_EQ(write(fd, "a\nb", 3), 3);
+    close(fd);
+    check_input(&(struct cli_input_options){ 0 }, "[a]\n[b]\n");
+}
+
+TEST(a_record_comes_as_soon_as_it_is_there)
+{
+    int fd = pipe_to_stdin();
+    struct cli_input *in = open_input(&(struct cli_input_options){ 0 });
+    const void *data;
+    size_t size;
+    uint64_t weight;
+    CHECK_EQ(write(fd, "one\ntw", 6), 6);
+    CHECK_EQ(cli_input_read(in, &data, &size, &weight), 1);
+    CHECK_EQ(size, 3);
+    CHECK_EQ(write(fd, "o\n", 2), 2);
+    CHECK_EQ(cli_input_read(in, &data, &size, &weight), 1);
+    CHECK_EQ(size, 3);
+    CHECK_MEM(data, "two", 3);
+    cli_input_close(&in);
+}
+
+/* Whether or not the reader is already asleep, it comes back; without the cancel it would not, ever. */
+TEST(cancel_ends_a_blocked_read)
+{
+    int fd = pipe_to_stdin();
+    struct cli_input *in = open_input(&(struct cli_input_options){ 0 });
+    pthread_t thread;
+    void *result;
+    CHECK_EQ(pthread_create(&thread, NULL, read_one, in), 0);
+    cli_input_cancel(in);
+    pthread_join(thread, &result);
+    CHECK_EQ((intptr_t)result, 0);
+    CHECK_EQ(write(fd, "late\n", 5), 5);
+    CHECK_EQ((intptr_t)read_one(in), 0);
+    cli_input_close(&in);
+    close(fd);
+}
+
+TEST(cancel_ends_words_too)
+{
+    const struct cli_source s[] = { WORDS("a", "b") };
+    struct cli_input *in = open_input(OPTIONS(s));
+    CHECK_EQ((intptr_t)read_one(in), 1);
+    cli_input_cancel(in);
+    CHECK_EQ((intptr_t)read_one(in), 0);
+    cli_input_close(&in);
+}
+
+TEST(a_non_blocking_standard_input_is_waited_for)
+{
+    int fd = pipe_to_stdin();
+    CHECK_EQ(fcntl(STDIN_FILENO, F_SETFL, O_NONBLOCK), 0);
+    struct cli_input *in = open_input(&(struct cli_input_options){ 0 });
+    pthread_t thread;
+    void *result;
+    CHECK_EQ(pthread_create(&thread, NULL, read_one, in), 0);
+    CHECK_EQ(write(fd, "x\n", 2), 2);
+    pthread_join(thread, &result);
+    CHECK_EQ((intptr_t)result, 1);
+    cli_input_close(&in);
+}
+
+/* Endless input, more than a little of it, in the memory of a little. */
+TEST(endless_input_takes_no_memory)
+{
+    struct rusage before, after;
+    int fds[2];
+    CHECK_EQ(pipe2(fds, O_CLOEXEC), 0);
+    pid_t pid = fork();
+    if (pid == 0) {
+        dup2(fds[1], STDOUT_FILENO);
+        execlp("yes", "yes", "some words to be read", NULL);
+        _exit(1);
+    }
+    CHECK_EQ(dup2(fds[0], STDIN_FILENO), STDIN_FILENO);
+    close(fds[1]);
+    const struct cli_source s[] = { FROM("-") };
+    struct cli_input *in = open_input(OPTIONS(s));
+    for (int i = 0; i < 1000; i++)
+        CHECK_EQ((intptr_t)read_one(in), 1);
+    getrusage(RUSAGE_SELF, &before);
+    for (int i = 0; i < 1000000; i++)
+        CHECK_EQ((intptr_t)read_one(in), 1);
+    getrusage(RUSAGE_SELF, &after);
+    CHECK_LE(after.ru_maxrss, before.ru_maxrss + 1024);
+    CHECK_EQ(cli_input_total(in), 0);
+    CHECK_EQ(cli_input_given(in), 1001000);
+    cli_input_close(&in);
+    kill(pid, SIGKILL);
+}
+
+/* --- words and combinations ---------------------------------------------------------------- */
+
+TEST(words)
+{
+    const struct cli_source s[] = { WORDS("a", "", "b c", "n\nl") };
+    check_input(OPTIONS(s), "[a]\n[]\n[b c]\n[n\nl]\n");
+    check_input(OPTIONS(s, .skip_blank = true), "[a]\n[b c]\n[n\nl]\n");
+    struct cli_input *in = open_input(OPTIONS(s));
+    CHECK_EQ(cli_input_total(in), 4);
+    cli_input_close(&in);
+}
+
+TEST(no_words_no_tasks)
+{
+    const struct cli_source s[] = { NO_WORDS };
+    check_input(OPTIONS(s), "");
+    const struct cli_source two[] = { NO_WORDS, NO_WORDS };
+    check_input(OPTIONS(two), "");
+}
+
+TEST(combinations)
+{
+    const struct cli_source s[] = { WORDS("a", "b"), WORDS("1", "2", "3"), WORDS("x", "y") };
+    check_input(OPTIONS(s), "[a][1][x]\n[a][1][y]\n[a][2][x]\n[a][2][y]\n[a][3][x]\n[a][3][y]\n"
+                            "[b][1][x]\n[b][1][y]\n[b][2][x]\n[b][2][y]\n[b][3][x]\n[b][3][y]\n");
+}
+
+TEST(linked_words)
+{
+    const struct cli_source s[] = { WORDS("a", "b", "c"), LINKED("1", "2"), WORDS("x", "y"), LINKED("p", "q", "r") };
+    check_input(OPTIONS(s), "[a][1][x][p]\n[a][1][y][q]\n[b][2][x][p]\n[b][2][y][q]\n");
+}
+
+TEST(an_empty_source_counts_as_one_empty_argument)
+{
+    const struct cli_source last[] = { WORDS("a", "b"), NO_WORDS };
+    check_input(OPTIONS(last), "[a][]\n[b][]\n");
+    const struct cli_source first[] = { NO_WORDS, WORDS("a", "b") };
+    check_input(OPTIONS(first), "[][a]\n[][b]\n");
+    enter_folder();
+    make_text("empty", "");
+    make_text("f", "1\n2\n");
+    const struct cli_source streamed[] = { FROM("empty"), FROM("f") };
+    check_input(OPTIONS(streamed), "[][1]\n[][2]\n");
+    const struct cli_source linked[] = { FROM("empty"), { .path = "f", .link = true } };
+    check_input(OPTIONS(linked), "[][1]\n");
+    const struct cli_source to[] = { FROM("f"), { .path = "empty", .link = true } };
+    check_input(OPTIONS(to), "[1][]\n");
+    const struct cli_source none[] = { FROM("empty"), FROM("empty") };
+    check_input(OPTIONS(none), "");
+}
+
+TEST(a_stream_with_others)
+{
+    enter_folder();
+    make_text("f", "1\n2\n3\n");
+    const struct cli_source s[] = { FROM("f"), WORDS("a", "b"), LINKED("x", "y") };
+    check_input(OPTIONS(s), "[1][a][x]\n[1][b][y]\n[2][a][x]\n[2][b][y]\n[3][a][x]\n[3][b][y]\n");
+    const struct cli_source linked[] = { FROM("f"), LINKED("x", "y") };
+    check_input(OPTIONS(linked), "[1][x]\n[2][y]\n");
+    const struct cli_source longer[] = { FROM("f"), LINKED("x", "y", "z", "w") };
+    check_input(OPTIONS(longer), "[1][x]\n[2][y]\n[3][z]\n");
+}
+
+TEST(too_many_combinations)
+{
+    static const char *many[65536];
+    struct cli_source s[5];
+    for (size_t i = 0; i < 65536; i++)
+        many[i] = "";
+    for (size_t i = 0; i < 5; i++)
+        s[i] = (struct cli_source){ .kind = CLI_SOURCE_WORDS, .words = many, .n_words = 65536 };
+    check_refused(OPTIONS(s), "too many combinations");
+}
+
+/* The same input through both. Their words are given with -0: otherwise a newline in a word would end it. */
+TEST_WITHIN(120, combinations_as_gnu_parallel)
+{
+    const struct {
+        struct cli_source s[4];
+        size_t n;
+        const char *theirs;
+    } cases[] = {
+        { { WORDS("a", "b"), WORDS("1", "2", "3") }, 2, "-0 'printf [%s][%s]\\\\n {1} {2}' ::: a b ::: 1 2 3" },
+        { { WORDS("a", "b", "c"), LINKED("1", "2") }, 2, "-0 'printf [%s][%s]\\\\n {1} {2}' ::: a b c :::+ 1 2" },
+        { { WORDS("x", "y"), WORDS("a", "b", "c"), LINKED("1", "2") },
+          3,
+          "-0 'printf [%s][%s][%s]\\\\n {1} {2} {3}' ::: x y ::: a b c :::+ 1 2" },
+        { { FROM("f"), FROM("g") }, 2, "'printf [%s][%s]\\\\n {1} {2}' :::: f g" },
+        { { FROM("f"), { .path = "g", .link = true }, WORDS("1", "2") },
+          3,
+          "'printf [%s][%s][%s]\\\\n {1} {2} {3}' :::: f ::::+ g ::: 1 2" },
+        { { FROM("empty"), FROM("f") }, 2, "'printf [%s][%s]\\\\n {1} {2}' :::: empty f" },
+        { { FROM("empty"), { .path = "f", .link = true } }, 2, "'printf [%s][%s]\\\\n {1} {2}' :::: empty ::::+ f" },
+        { { WORDS("a", " b", "", "'", "\"", "$x", "\\", "*", "a\nb", "\xff") },
+          1,
+          "-0 'printf [%s]\\\\n {}' ::: a ' b' '' \"'\" '\"' '$x' '\\' '*' \"$(printf 'a\\nb')\" \"$(printf "
+          "'\\377')\"" },
+        { { FROM("f") }, 1, "'printf [%s]\\\\n {}' <f" },
+        { { FROM("odd") }, 1, "'printf [%s]\\\\n {}' <odd 2>/dev/null" },
+        { { FROM("odd") }, 1, "-a odd 'printf [%s]\\\\n {}' 2>/dev/null" },
+    };
+    need_parallel();
+    enter_folder();
+    make_text("f", "l 1\n\nl3\r\n*");
+    make_text("g", "m1\nm2\n");
+    make_text("empty", "");
+    make_file("odd", "\xff\0x\n\\\n \n'\n\n", 11);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char command[300];
+        snprintf(command, sizeof command, "PARALLEL_SHELL=/bin/sh parallel -k %s", cases[i].theirs);
+        struct cli_bytes theirs = shell(command, NULL);
+        struct cli_input *in =
+            open_input(&(struct cli_input_options){ .sources = cases[i].s, .n_sources = cases[i].n });
+        struct cli_bytes ours = drain(in);
+        check_same(cases[i].theirs, &ours, &theirs);
+        cli_bytes_free(&theirs);
+        cli_bytes_free(&ours);
+        cli_input_close(&in);
+    }
+}
+
+TEST(blank_ones_skipped_as_gnu_parallel)
+{
+    need_parallel();
+    enter_folder();
+    make_text("f", "a\n\n \n\t\nb \n c\n");
+    struct cli_bytes theirs =
+        shell("PARALLEL_SHELL=/bin/sh parallel -k -r 'printf [%s][%s]\\\\n {1} {2}' :::: f ::: x '' y", NULL);
+    const struct cli_source s[] = { FROM("f"), WORDS("x", "", "y") };
+    struct cli_input *in = open_input(OPTIONS(s, .skip_blank = true));
+    struct cli_bytes ours = drain(in);
+    check_same("-r", &ours, &theirs);
+    cli_bytes_free(&theirs);
+    cli_bytes_free(&ours);
+    cli_input_close(&in);
+}
+
+/* --- shuffling -------------------------------------------------------------------------------- */
+
+static int compare_chars(const void *a, const void *b)
+{
+    return *(const char *)a - *(const char *)b;
+}
+
+static struct cli_bytes shuffled(bool seeded, uint64_t seed)
+{
+    const struct cli_source s[] = { WORDS("a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m", "n") };
+    struct cli_input *in = open_input(OPTIONS(s, .shuffle = true, .seeded = seeded, .seed = seed));
+    CHECK_EQ(cli_input_total(in), 14);
+    struct cli_bytes got = drain(in);
+    cli_input_close(&in);
+    return got;
+}
+
+TEST(shuffled_input_is_all_there_in_another_order)
+{
+    struct cli_bytes one = shuffled(true, 1), again = shuffled(true, 1), two = shuffled(true, 2),
+                     free_one = shuffled(false, 1);
+    CHECK_STR(one.data, again.data);
+    CHECK(strcmp(one.data, two.data) != 0);
+    CHECK(strcmp(one.data, free_one.data) != 0);
+    CHECK(strncmp(one.data, "[a]\n[b]\n[c]\n[d]\n", 16) != 0);
+    char letters[15] = "";
+    for (size_t i = 0; i < 14; i++)
+        letters[i] = one.data[i * 4 + 1];
+    qsort(letters, 14, 1, compare_chars);
+    CHECK_STR(letters, "abcdefghijklmn");
+    cli_bytes_free(&one);
+    cli_bytes_free(&again);
+    cli_bytes_free(&two);
+    cli_bytes_free(&free_one);
+}
+
+/* Each of the six orders of three is about as likely: 600 of 3,600, and 500 to 700 is four deviations and more. */
+TEST(every_order_is_as_likely)
+{
+    const struct cli_source s[] = { WORDS("1", "2", "3") };
+    int seen[1000] = { 0 };
+    for (uint64_t seed = 0; seed < 3600; seed++) {
+        struct cli_input *in = open_input(OPTIONS(s, .shuffle = true, .seeded = true, .seed = seed));
+        struct cli_bytes got = drain(in);
+        seen[(got.data[1] - '0') * 100 + (got.data[5] - '0') * 10 + got.data[9] - '0']++;
+        cli_bytes_free(&got);
+        cli_input_close(&in);
+    }
+    static const int orders[] = { 123, 132, 213, 231, 312, 321 };
+    for (size_t i = 0; i < 6; i++) {
+        CHECK_GE(seen[orders[i]], 500);
+        CHECK_LE(seen[orders[i]], 700);
+    }
+}
+
+TEST(combinations_are_shuffled_as_wholes)
+{
+    enter_folder();
+    make_text("f", "1\n2\n");
+    const struct cli_source s[] = { FROM("f"), WORDS("a", "b") };
+    struct cli_input *in = open_input(OPTIONS(s, .shuffle = true, .seeded = true, .seed = 5));
+    CHECK_EQ(cli_input_total(in), 4);
+    struct cli_bytes got = drain(in);
+    static const char *const each[] = { "[1][a]\n", "[1][b]\n", "[2][a]\n", "[2][b]\n" };
+    for (size_t i = 0; i < 4; i++)
+        CHECK_CONTAINS(got.data, each[i]);
+    CHECK_EQ(got.size, 28);
+    cli_bytes_free(&got);
+    cli_input_close(&in);
+}
+
+TEST(the_total_can_be_asked_for)
+{
+    enter_folder();
+    make_text("f", "1\n2\n3");
+    const struct cli_source s[] = { FROM("f"), WORDS("a", "b") };
+    struct cli_input *in = open_input(OPTIONS(s));
+    CHECK_EQ(cli_input_total(in), 0);
+    cli_input_close(&in);
+    in = open_input(OPTIONS(s, .need_total = true));
+    CHECK_EQ(cli_input_total(in), 6);
+    cli_input_close(&in);
+}
+
+/* --- errors ------------------------------------------------------------------------------------- */
+
+TEST(missing_files_are_said_before_anything_runs)
+{
+    enter_folder();
+    make_text("f", "1\n");
+    const struct cli_source one[] = { FROM("not-there") };
+    check_refused(OPTIONS(one), "cannot open input file not-there: No such file");
+    const struct cli_source second[] = { FROM("f"), FROM("not-there") };
+    check_refused(OPTIONS(second), "not-there");
+    const struct cli_source folder[] = { FROM(".") };
+    check_refused(OPTIONS(folder), "is a folder");
+}
+
+TEST(what_does_not_go_together)
+{
+    enter_folder();
+    make_text("f", "1\n");
+    const struct cli_source twice[] = { FROM("-"), FROM("-") };
+    check_refused(OPTIONS(twice), "twice");
+    const struct cli_source with_dir[] = { FROM("f"), { .kind = CLI_SOURCE_DIR, .path = "." } };
+    check_refused(OPTIONS(with_dir), "--input-dir");
+    const struct cli_source two[] = { FROM("f"), FROM("f") };
+    check_refused(OPTIONS(two, .format = CLI_FORMAT_JSONL), "--jsonl");
+}
+
+TEST(a_closed_standard_input)
+{
+    close(STDIN_FILENO);
+    check_refused(&(struct cli_input_options){ 0 }, "closed");
+}
+
+/* A descriptor that can't be read: the words come from the read. */
+TEST(a_read_that_fails)
+{
+    int fd = open("/", O_RDONLY | O_CLOEXEC);
+    CHECK_EQ(dup2(fd, STDIN_FILENO), STDIN_FILENO);
+    struct cli_input *in = open_input(&(struct cli_input_options){ 0 });
+    CHECK_EQ((intptr_t)read_one(in), -1);
+    CHECK_CONTAINS(cli_error_text(), "cannot read standard input");
+    cli_input_close(&in);
+}
+
+TEST(a_terminal_gets_a_hint)
+{
+    enter_folder();
+    int master = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
+    CHECK(master >= 0 && grantpt(master) == 0 && unlockpt(master) == 0);
+    int slave = open(ptsname(master), O_RDWR | O_NOCTTY | O_CLOEXEC); /* NOLINT(concurrency-mt-unsafe) */
+    int err = open("err", O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+    CHECK_EQ(dup2(slave, STDIN_FILENO), STDIN_FILENO);
+    CHECK_EQ(dup2(err, STDERR_FILENO), STDERR_FILENO);
+    CHECK_EQ(write(master, "x\n\004", 3), 3);
+    check_input(&(struct cli_input_options){ 0 }, "[x]\n");
+    struct cli_bytes said = bytes_of("err");
+    CHECK_CONTAINS(said.data, "gpu-dispatch: reading inputs from the terminal");
+    CHECK_CONTAINS(said.data, "Ctrl-D");
+    cli_bytes_free(&said);
+}
+
+TEST_MAIN()

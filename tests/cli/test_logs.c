@@ -1,0 +1,289 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Files about tasks: --output, --joblog, --results; the latter two beside GNU parallel where it is installed.
+ */
+#include <fcntl.h>
+
+#include "ends.h"
+#include "output.h"
+
+/* --- records ------------------------------------------------------------------------------ */
+
+/* The record, up to the start time, which is different each time. */
+static void check_record(struct made *m, enum cli_result_kind kind, bool json_input, const char *expected)
+{
+    struct cli_records *r = NULL;
+    enter_folder();
+    CHECK_EQ(cli_records_open(&r, "r", false), 0);
+    cli_records_json_input(r, json_input);
+    CHECK_EQ(cli_records_add(r, end_of(m, kind)), 0);
+    CHECK_EQ(cli_records_close(&r), 0);
+    struct cli_bytes b = bytes_of("r");
+    char *started = strstr(b.data, ",\"started\":");
+    CHECK(started != NULL);
+    char *seconds = strstr(started, ",\"seconds\":");
+    CHECK_STR(seconds, m->report.start_ns ? ",\"seconds\":0.250000}\n" : ",\"seconds\":null}\n");
+    *started = 0;
+    CHECK_STR(b.data, expected);
+    cli_bytes_free(&b);
+    drop(m);
+}
+
+TEST(record_of_a_command)
+{
+    check_record(command("a\n\xff", 3, "e", 0, 0), CLI_RESULT_COMMAND, false,
+                 "{\"id\":6,\"input\":\"a.wav\",\"status\":\"ok\",\"output\":\"a\\n\\udcff\",\"stderr\":\"e\","
+                 "\"exit_code\":0,\"signal\":0,\"attempt\":1,\"worker\":1,\"gpu\":3");
+}
+
+TEST(record_of_a_failed_command)
+{
+    check_record(command("", 0, "", 3, 0), CLI_RESULT_COMMAND, false,
+                 "{\"id\":6,\"input\":\"a.wav\",\"status\":\"error\",\"error\":\"exit code 3\","
+                 "\"exit_code\":3,\"signal\":0,\"attempt\":1,\"worker\":1,\"gpu\":3");
+}
+
+TEST(record_of_several_arguments)
+{
+    struct made *m = result("1");
+    set_input(m, "a\0\0\"", 4);
+    check_record(
+        m, CLI_RESULT_BYTES, false,
+        "{\"id\":6,\"input\":[\"a\",\"\",\"\\\"\"],\"status\":\"ok\",\"output\":\"1\",\"attempt\":1,\"worker\":1,"
+        "\"gpu\":3");
+}
+
+TEST(record_of_json)
+{
+    struct made *m = result("{\"x\":[1]}");
+    set_input(m, "{\"y\":2}", 7);
+    check_record(m, CLI_RESULT_JSON, true,
+                 "{\"id\":6,\"input\":{\"y\":2},\"status\":\"ok\",\"output\":{\"x\":[1]},\"attempt\":1,\"worker\":1,"
+                 "\"gpu\":3");
+}
+
+TEST(what_is_no_json_is_a_string)
+{
+    struct made *m = result("{\"x\":");
+    set_input(m, "{y", 2);
+    check_record(m, CLI_RESULT_JSON, true,
+                 "{\"id\":6,\"input\":\"{y\",\"status\":\"ok\",\"output\":\"{\\\"x\\\":\",\"attempt\":1,\"worker\":1,"
+                 "\"gpu\":3");
+}
+
+TEST(record_of_a_crash)
+{
+    struct made *m = failure(GD_FAILURE_CRASH, "killed");
+    m->report.signal = 9;
+    m->report.attempt = 3;
+    check_record(m, CLI_RESULT_JSON, false,
+                 "{\"id\":6,\"input\":\"a.wav\",\"status\":\"crash\",\"error\":\"killed\",\"exit_code\":0,\"signal\":9,"
+                 "\"attempt\":3,\"worker\":1,\"gpu\":3");
+}
+
+TEST(record_of_what_never_ran)
+{
+    struct made *m = failure(GD_FAILURE_CANCELLED, "shut down");
+    m->report.worker_id = -1;
+    m->report.start_ns = m->report.end_ns = 0;
+    m->report.attempt = 0;
+    check_record(m, CLI_RESULT_JSON, false,
+                 "{\"id\":6,\"input\":\"a.wav\",\"status\":\"cancelled\",\"error\":\"shut down\",\"attempt\":0,"
+                 "\"worker\":null,\"gpu\":null");
+}
+
+TEST(records_replace_or_go_on)
+{
+    struct cli_records *r = NULL;
+    struct made *m = result("1");
+    enter_folder();
+    make_text("r", "old\n");
+    CHECK_EQ(cli_records_open(&r, "r", true), 0);
+    CHECK_EQ(cli_records_add(r, end_of(m, CLI_RESULT_BYTES)), 0);
+    CHECK_EQ(cli_records_close(&r), 0);
+    struct cli_bytes b = bytes_of("r");
+    CHECK_CONTAINS(b.data, "old\n{\"id\":6");
+    cli_bytes_free(&b);
+    CHECK_EQ(cli_records_open(&r, "r", false), 0);
+    CHECK_EQ(cli_records_close(&r), 0);
+    check_file("r", "");
+    drop(m);
+}
+
+TEST(records_whose_reader_went_away)
+{
+    int fds[2];
+    struct cli_records *r = NULL;
+    struct made *m = result("1");
+    signal(SIGPIPE, SIG_IGN);
+    CHECK_EQ(pipe2(fds, O_CLOEXEC), 0);
+    CHECK_EQ(dup2(fds[1], STDOUT_FILENO), STDOUT_FILENO);
+    CHECK_EQ(cli_records_open(&r, "-", false), 0);
+    CHECK_EQ(cli_records_add(r, end_of(m, CLI_RESULT_BYTES)), 0);
+    CHECK(!cli_records_broken(r));
+    close(fds[0]);
+    CHECK_EQ(cli_records_add(r, end_of(m, CLI_RESULT_BYTES)), 0);
+    CHECK(cli_records_broken(r));
+    CHECK_EQ(cli_records_add(r, end_of(m, CLI_RESULT_BYTES)), 0);
+    CHECK_EQ(cli_records_close(&r), 0);
+    drop(m);
+}
+
+TEST(files_that_cannot_be_written)
+{
+    struct cli_records *r = NULL;
+    struct cli_joblog *j = NULL;
+    struct cli_results *s = NULL;
+    enter_folder();
+    CHECK_EQ(cli_records_open(&r, "no/such/r", false), -1);
+    CHECK_CONTAINS(cli_error_text(), "cannot write no/such/r: No such file");
+    CHECK_EQ(cli_joblog_open(&j, "no/such/j", NULL), -1);
+    CHECK_CONTAINS(cli_error_text(), "no/such/j");
+    make_text("f", "");
+    CHECK_EQ(cli_results_open(&s, "f"), -1);
+    CHECK_CONTAINS(cli_error_text(), "f is not a folder");
+    CHECK_EQ(cli_results_open(&s, "f/below"), -1);
+    CHECK_CONTAINS(cli_error_text(), "cannot make the folder f/below");
+    if (access("/dev/full", W_OK) == 0) {
+        struct made *m = result("1");
+        CHECK_EQ(cli_joblog_open(&j, "/dev/full", NULL), -1);
+        CHECK_EQ(cli_records_open(&r, "/dev/full", false), 0);
+        CHECK_EQ(cli_records_add(r, end_of(m, CLI_RESULT_BYTES)), -1);
+        CHECK_EQ(cli_records_add(r, end_of(m, CLI_RESULT_BYTES)), 0); /* told once */
+        CHECK_EQ(cli_records_close(&r), 0);
+        drop(m);
+    }
+}
+
+/* --- the log of jobs ------------------------------------------------------------------------ */
+
+TEST(joblog)
+{
+    struct cli_joblog *j = NULL;
+    enter_folder();
+    CHECK_EQ(cli_joblog_open(&j, "j", NULL), 0);
+    struct made *m[] = { command("abc", 3, "ef", 3, 0), failure(GD_FAILURE_TIMEOUT, ""), command("", 0, "", 0, 9),
+                         failure(GD_FAILURE_CANCELLED, ""), failure(GD_FAILURE_NO_WORKER, "") };
+    set_input(m[0], "a\0b\nc", 5);
+    m[4]->report.start_ns = 0;
+    for (size_t i = 0; i < 5; i++) {
+        CHECK_EQ(cli_joblog_add(j, end_of(m[i], CLI_RESULT_COMMAND)), 0);
+        drop(m[i]);
+    }
+    CHECK_EQ(cli_joblog_close(&j), 0);
+    struct cli_bytes b = shell("tr '\\000' '@' <j | cut -f 1,2,4-", NULL);
+    CHECK_STR(b.data, "Seq\tHost\tJobRuntime\tSend\tReceive\tExitval\tSignal\tCommand\n"
+                      "7\t:\t     0.250\t0\t3\t3\t0\ta b@c\n"
+                      "7\t:\t     0.250\t0\t0\t-1\t15\ta.wav\n"
+                      "7\t:\t     0.250\t0\t0\t0\t9\ta.wav\n");
+    cli_bytes_free(&b);
+    b = shell("tail -n +2 j | cut -f 3 | grep -cE '^[0-9]+\\.[0-9]{3}$'", NULL);
+    CHECK_STR(b.data, "3\n");
+    cli_bytes_free(&b);
+}
+
+/* The same commands through both, all columns but the times. */
+TEST(joblog_as_gnu_parallel)
+{
+    static const char *const inputs[] = { "0", "3", "a b", "'", "" };
+    static const char *const words[] = { "printf '%s\n' {}; printf e >&2; sh -c 'exit 3'", NULL };
+    need_parallel();
+    enter_folder();
+    struct cli_joblog *j = NULL;
+    struct gd_command *template = NULL;
+    CHECK_EQ(
+        gd_command_open(&template, &(struct gd_command_spec){ .size = sizeof(struct gd_command_spec), .words = words }),
+        0);
+    CHECK_EQ(cli_joblog_open(&j, "ours", template), 0);
+    for (uint64_t i = 0; i < 5; i++) {
+        char *line = gd_command_line(
+            template, &(struct gd_command_fill){
+                          .payload = inputs[i], .payload_size = strlen(inputs[i]), .task_id = i, .slot = 1 });
+        struct made *m = really_run(line, i, inputs[i]);
+        CHECK_EQ(cli_joblog_add(j, end_of(m, CLI_RESULT_COMMAND)), 0);
+        drop(m);
+        gd_command_free(line);
+    }
+    CHECK_EQ(cli_joblog_close(&j), 0);
+    gd_command_close(&template);
+    make_text("template", words[0]);
+    struct cli_bytes theirs =
+        shell("PARALLEL_SHELL=/bin/sh parallel -j1 --joblog theirs \"$(cat template)\" ::: 0 3 'a b' "
+              "\"'\" '' >/dev/null 2>&1; cut -f 1,2,5- theirs",
+              NULL);
+    struct cli_bytes ours = shell("cut -f 1,2,5- ours", NULL);
+    check_same("joblog", &ours, &theirs);
+    cli_bytes_free(&theirs);
+    cli_bytes_free(&ours);
+}
+
+/* --- folders of results ------------------------------------------------------------ */
+
+static void check_results_file(const char *path, const char *text)
+{
+    check_file(path, text);
+}
+
+static void add_results(struct cli_results *r, uint64_t id, const char *input, size_t size)
+{
+    struct made *m = command("out\n", 4, "err\n", 0, 0);
+    m->report.task_id = id;
+    set_input(m, input, size);
+    if (cli_results_add(r, end_of(m, CLI_RESULT_COMMAND)) < 0)
+        FAIL("%s", cli_error_text());
+    drop(m);
+}
+
+TEST(results)
+{
+    struct cli_results *r = NULL;
+    enter_folder();
+    CHECK_EQ(cli_results_open(&r, "new/R"), 0);
+    add_results(r, 0, "a\0b c", 5);
+    check_results_file("new/R/1/a/2/b c/stdout", "out\n");
+    check_results_file("new/R/1/a/2/b c/stderr", "err\n");
+    check_results_file("new/R/1/a/2/b c/seq", "1");
+    struct cli_bytes b = shell("ls -A 'new/R/1/a/2/b c'", NULL);
+    CHECK_STR(b.data, "seq\nstderr\nstdout\n");
+    cli_bytes_free(&b);
+    struct made *m = failure(GD_FAILURE_ERROR, "bad input");
+    CHECK_EQ(cli_results_add(r, end_of(m, CLI_RESULT_BYTES)), 0);
+    check_results_file("new/R/1/a.wav/stderr", "bad input");
+    m->report.failure = GD_FAILURE_CANCELLED;
+    set_input(m, "cancelled", 9);
+    CHECK_EQ(cli_results_add(r, end_of(m, CLI_RESULT_BYTES)), 0);
+    CHECK(access("new/R/1/cancelled", F_OK) < 0);
+    cli_results_close(&r);
+    drop(m);
+}
+
+/* Odd names, and what a later task with the same folder leaves. */
+TEST(results_as_gnu_parallel)
+{
+    char long_name[301] = "", slashes[201] = "";
+    memset(long_name, 'x', 300);
+    memset(slashes, '/', 200);
+    const char *const inputs[] = { "a",  "b c", "d/e", "",         "tab\tx", "q\\z", "n\nl",    ".",
+                                   "..", "/",   "-",   "\xff\x01", "'\"$",   "a",    long_name, slashes };
+    size_t n = sizeof inputs / sizeof *inputs;
+    need_parallel();
+    enter_folder();
+    struct cli_results *r = NULL;
+    struct cli_bytes list = { 0 };
+    CHECK_EQ(cli_results_open(&r, "ours"), 0);
+    for (size_t i = 0; i < n; i++) {
+        add_results(r, i, inputs[i], strlen(inputs[i]));
+        cli_bytes_add(&list, inputs[i], strlen(inputs[i]) + 1);
+    }
+    cli_results_close(&r);
+    make_file("list", list.data, list.size);
+    cli_bytes_free(&list);
+    struct cli_bytes said =
+        shell("PARALLEL_SHELL=/bin/sh parallel -0 -j1 --results theirs 'echo out; echo err >&2; true {}' <list 2>&1; "
+              "diff -r ours theirs",
+              NULL);
+    CHECK_STR(said.data, "");
+    cli_bytes_free(&said);
+}
+
+TEST_MAIN()

@@ -1,0 +1,323 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Where results go: standard output, --tag; beside GNU parallel where it is installed.
+ */
+#include <fcntl.h>
+#include <pthread.h>
+
+#include "ends.h"
+#include "output.h"
+#include "progress.h"
+
+/* --- helpers ------------------------------------------------------------------------ */
+
+/* Writes one end to the files "out" and "err". */
+static void write_one(struct made *m, enum cli_result_kind kind, bool tag, bool silent)
+{
+    struct cli_output *o = NULL;
+    int out = open("out", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    int err = open("err", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    CHECK(out >= 0 && err >= 0);
+    CHECK_EQ(cli_output_open(&o, &(struct cli_output_options){ .out = out, .err = err, .tag = tag, .silent = silent }),
+             0);
+    CHECK_EQ(cli_output_add(o, end_of(m, kind)), 0);
+    CHECK(!cli_output_broken(o));
+    cli_output_close(&o);
+    close(out);
+    close(err);
+}
+
+static void check_output(struct made *m, enum cli_result_kind kind, bool tag, const char *out, const char *err)
+{
+    enter_folder();
+    write_one(m, kind, tag, false);
+    check_file("out", out);
+    check_file("err", err);
+    drop(m);
+}
+
+/* --- ends ---------------------------------------------------------------------------- */
+
+TEST(the_end_of_a_command)
+{
+    struct made *m = command("out", 3, "err", 0, 0);
+    const struct cli_end *e = end_of(m, CLI_RESULT_COMMAND);
+    CHECK(e->ok && e->ran);
+    CHECK_STR(e->status, "ok");
+    CHECK_EQ(e->out_size, 3);
+    CHECK_EQ(e->err_size, 3);
+    CHECK(e->seconds > 0.2499 && e->seconds < 0.2501);
+    CHECK_EQ(cli_end_shell_status(e), 0);
+    drop(m);
+    m = command("", 0, "", 3, 0);
+    e = end_of(m, CLI_RESULT_COMMAND);
+    CHECK(!e->ok && e->ran);
+    CHECK_STR(e->status, "error");
+    CHECK_EQ(cli_end_shell_status(e), 3);
+    drop(m);
+    m = command("", 0, "", 0, 9);
+    CHECK_EQ(cli_end_shell_status(end_of(m, CLI_RESULT_COMMAND)), 137);
+    drop(m);
+}
+
+TEST(ends_of_other_kinds)
+{
+    struct made *m = failure(GD_FAILURE_TIMEOUT, "took too long");
+    const struct cli_end *e = end_of(m, CLI_RESULT_COMMAND);
+    CHECK_EQ(e->exit_code, -1);
+    CHECK_EQ(e->signal, 15);
+    CHECK_EQ(cli_end_shell_status(e), 255);
+    CHECK_STR(e->status, "timeout");
+    drop(m);
+    m = failure(GD_FAILURE_CRASH, "died");
+    m->report.signal = 11;
+    e = end_of(m, CLI_RESULT_BYTES);
+    CHECK_EQ(e->signal, 11);
+    CHECK_EQ(e->exit_code, 0);
+    CHECK_EQ(cli_end_shell_status(e), 139);
+    drop(m);
+    m = failure(GD_FAILURE_ERROR, "words");
+    CHECK_EQ(cli_end_shell_status(end_of(m, CLI_RESULT_JSON)), 1);
+    drop(m);
+    m = failure(GD_FAILURE_NO_WORKER, "none left");
+    CHECK_EQ(cli_end_shell_status(end_of(m, CLI_RESULT_COMMAND)), 255);
+    drop(m);
+}
+
+/* The start is told in the time of day: between the moments before and after. */
+TEST(the_start_is_unix_time)
+{
+    struct timespec mono, real;
+    struct made *m = result("x");
+    clock_gettime(CLOCK_REALTIME, &real);
+    clock_gettime(CLOCK_MONOTONIC, &mono);
+    m->report.start_ns = (uint64_t)mono.tv_sec * 1000000000 + (uint64_t)mono.tv_nsec;
+    m->report.end_ns = m->report.start_ns;
+    const struct cli_end *e = end_of(m, CLI_RESULT_BYTES);
+    double now = (double)real.tv_sec + (double)real.tv_nsec / 1e9;
+    CHECK(e->started > now - 1 && e->started < now + 1);
+    m->report.start_ns = 0;
+    CHECK(end_of(m, CLI_RESULT_BYTES)->started == 0);
+    drop(m);
+}
+
+/* --- standard output ------------------------------------------------------------------- */
+
+TEST(output_of_a_command_is_as_it_was)
+{
+    check_output(command("a\nb", 3, "e", 0, 0), CLI_RESULT_COMMAND, false, "a\nb", "e");
+}
+
+TEST(a_failed_command_speaks_for_itself)
+{
+    check_output(command("a\n", 2, "bad\n", 3, 0), CLI_RESULT_COMMAND, false, "a\n", "bad\n");
+}
+
+TEST(output_with_nul_bytes)
+{
+    enter_folder();
+    struct made *m = command("a\0b", 3, "", 0, 0);
+    write_one(m, CLI_RESULT_COMMAND, false, false);
+    struct cli_bytes b = bytes_of("out");
+    CHECK_EQ(b.size, 3);
+    CHECK_MEM(b.data, "a\0b", 3);
+    cli_bytes_free(&b);
+    drop(m);
+}
+
+TEST(tagged_lines)
+{
+    check_output(command("a\n\nb", 4, "e\nf\n", 0, 0), CLI_RESULT_COMMAND, true, "a.wav\ta\na.wav\t\na.wav\tb",
+                 "a.wav\te\na.wav\tf\n");
+}
+
+TEST(a_tag_of_several_arguments)
+{
+    struct made *m = command("x\n", 2, "", 0, 0);
+    set_input(m, "a b\0c", 5);
+    check_output(m, CLI_RESULT_COMMAND, true, "a b c\tx\n", "");
+}
+
+TEST(nothing_is_tagged_if_nothing_was_written)
+{
+    check_output(command("", 0, "", 0, 0), CLI_RESULT_COMMAND, true, "", "");
+}
+
+TEST(results_of_plugins_are_lines)
+{
+    check_output(result("42"), CLI_RESULT_BYTES, false, "42\n", "");
+}
+
+TEST(a_newline_is_not_doubled)
+{
+    check_output(result("42\n"), CLI_RESULT_BYTES, false, "42\n", "");
+}
+
+TEST(tagged_results)
+{
+    check_output(result("\"x\\ny\""), CLI_RESULT_JSON, true, "a.wav\tx\na.wav\ty\n", "");
+}
+
+TEST(json_results)
+{
+    check_output(result("{\"a\": [1,2]}"), CLI_RESULT_JSON, false, "{\"a\": [1,2]}\n", "");
+}
+
+TEST(json_strings_are_decoded)
+{
+    check_output(result("\"a\\u00e9\\nb\""), CLI_RESULT_JSON, false, "a\xc3\xa9\nb\n", "");
+}
+
+TEST(words_of_a_timeout)
+{
+    check_output(failure(GD_FAILURE_TIMEOUT, "whatever"), CLI_RESULT_BYTES, false, "",
+                 "gpu-dispatch: task \"a.wav\": timed out after 0.2s\n");
+}
+
+TEST(a_timed_out_command_has_its_output_first)
+{
+    struct made *m = command("part", 4, "e\n", 0, 0);
+    m->report.failure = GD_FAILURE_TIMEOUT;
+    check_output(m, CLI_RESULT_COMMAND, false, "part", "e\ngpu-dispatch: task \"a.wav\": timed out after 0.2s\n");
+}
+
+TEST(a_command_whose_device_was_lost_gets_words)
+{
+    struct made *m = command("", 0, "e\n", 1, 0);
+    m->report.failure = GD_FAILURE_DEVICE_LOST;
+    m->report.error = "GPU 3 has fallen off the bus";
+    check_output(m, CLI_RESULT_COMMAND, false, "",
+                 "e\ngpu-dispatch: task \"a.wav\": device lost: GPU 3 has fallen off the bus\n");
+}
+
+TEST(words_of_a_crash)
+{
+    struct made *m = failure(GD_FAILURE_CRASH, "killed by signal 11 (Segmentation fault)");
+    m->report.attempt = 3;
+    check_output(m, CLI_RESULT_BYTES, false, "",
+                 "gpu-dispatch: task \"a.wav\": crashed: killed by signal 11 (Segmentation fault) (attempt 3)\n");
+}
+
+TEST(words_of_an_error)
+{
+    check_output(failure(GD_FAILURE_ERROR, "no such codec"), CLI_RESULT_JSON, false, "",
+                 "gpu-dispatch: task \"a.wav\": no such codec\n");
+}
+
+TEST(words_do_not_reach_the_terminal_s_controls)
+{
+    struct made *m = failure(GD_FAILURE_ERROR, "bad");
+    set_input(m, "a\033[2J\0b", 7);
+    check_output(m, CLI_RESULT_BYTES, false, "", "gpu-dispatch: task \"a?[2J b\": bad\n");
+}
+
+TEST(cancelled_tasks_say_nothing)
+{
+    check_output(failure(GD_FAILURE_CANCELLED, "the run was shut down"), CLI_RESULT_BYTES, false, "", "");
+}
+
+TEST(silent_output_has_failures_only)
+{
+    enter_folder();
+    struct made *m = command("a\n", 2, "b\n", 0, 0);
+    write_one(m, CLI_RESULT_COMMAND, true, true);
+    check_file("out", "");
+    check_file("err", "");
+    drop(m);
+    m = failure(GD_FAILURE_TIMEOUT, "");
+    write_one(m, CLI_RESULT_COMMAND, true, true);
+    check_file("err", "gpu-dispatch: task \"a.wav\": timed out after 0.2s\n");
+    drop(m);
+}
+
+TEST(a_reader_that_went_away_ends_it_quietly)
+{
+    int fds[2];
+    struct cli_output *o = NULL;
+    enter_folder();
+    signal(SIGPIPE, SIG_IGN);
+    CHECK_EQ(pipe2(fds, O_CLOEXEC), 0);
+    close(fds[0]);
+    int err = open("err", O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+    CHECK_EQ(cli_output_open(&o, &(struct cli_output_options){ .out = fds[1], .err = err }), 0);
+    struct made *m = command("a\n", 2, "b\n", 0, 0);
+    CHECK_EQ(cli_output_add(o, end_of(m, CLI_RESULT_COMMAND)), 0);
+    CHECK(cli_output_broken(o));
+    CHECK_EQ(cli_output_add(o, end_of(m, CLI_RESULT_COMMAND)), 0);
+    check_file("err", "");
+    cli_output_close(&o);
+    drop(m);
+}
+
+TEST(a_full_disk_is_told_once)
+{
+    struct cli_output *o = NULL;
+    int full = open("/dev/full", O_WRONLY | O_CLOEXEC), err = open("/dev/null", O_WRONLY | O_CLOEXEC);
+    if (full < 0)
+        SKIP("no /dev/full");
+    CHECK_EQ(cli_output_open(&o, &(struct cli_output_options){ .out = full, .err = err }), 0);
+    struct made *m = command("a\n", 2, "", 0, 0);
+    CHECK_EQ(cli_output_add(o, end_of(m, CLI_RESULT_COMMAND)), -1);
+    CHECK_CONTAINS(cli_error_text(), "cannot write standard output: No space left");
+    CHECK_EQ(cli_output_add(o, end_of(m, CLI_RESULT_COMMAND)), 0);
+    CHECK(cli_output_broken(o));
+    cli_output_close(&o);
+    drop(m);
+}
+
+static void *count_bytes(void *arg)
+{
+    char part[777];
+    size_t got = 0;
+    ssize_t n;
+    while ((n = read(*(int *)arg, part, sizeof part)) > 0)
+        got += (size_t)n;
+    return (void *)got;
+}
+
+TEST(a_non_blocking_standard_output_gets_everything)
+{
+    enum { LARGE = 1 << 20 };
+    int fds[2];
+    pthread_t thread;
+    void *got;
+    struct cli_output *o = NULL;
+    char *large = malloc(LARGE);
+    memset(large, 'x', LARGE);
+    CHECK_EQ(pipe2(fds, O_CLOEXEC | O_NONBLOCK), 0);
+    CHECK_EQ(fcntl(fds[0], F_SETFL, 0), 0);
+    CHECK_EQ(pthread_create(&thread, NULL, count_bytes, &fds[0]), 0);
+    CHECK_EQ(cli_output_open(&o, &(struct cli_output_options){ .out = fds[1], .err = STDERR_FILENO }), 0);
+    struct made *m = command(large, LARGE, "", 0, 0);
+    CHECK_EQ(cli_output_add(o, end_of(m, CLI_RESULT_COMMAND)), 0);
+    close(fds[1]);
+    pthread_join(thread, &got);
+    CHECK_EQ((size_t)got, LARGE);
+    cli_output_close(&o);
+    drop(m);
+    free(large);
+}
+
+/* --- as the real one --------------------------------------------------------------- */
+
+TEST(tags_as_gnu_parallel)
+{
+    static const char *const lines[] = { "printf 'a\\n\\nb\\rc\\r\\nd'", "printf '\\n'", "true",
+                                         "printf x; printf 'y\\nz' >&2" };
+    need_parallel();
+    enter_folder();
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+        struct made *m = really_run(lines[i], 0, "in  put");
+        write_one(m, CLI_RESULT_COMMAND, true, false);
+        drop(m);
+        make_text("template", lines[i]);
+        struct cli_bytes theirs =
+            shell("PARALLEL_SHELL=/bin/sh parallel --tag \"$(cat template) # {}\" ::: 'in  put' 2>e; cat e", NULL);
+        struct cli_bytes ours = shell("cat out err", NULL);
+        check_same(lines[i], &ours, &theirs);
+        cli_bytes_free(&theirs);
+        cli_bytes_free(&ours);
+    }
+}
+
+TEST_MAIN()

@@ -1,0 +1,333 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Progress: the figures, the layout, and what a terminal (a pseudo-terminal here) gets to see.
+ */
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/ioctl.h>
+#include <termios.h>
+
+#include "common.h"
+#include "ends.h"
+#include "output.h"
+#include "progress.h"
+
+/* --- figures -------------------------------------------------------------------------- */
+
+TEST(figures)
+{
+    struct gd_stats s = { .total = 100,
+                          .taken = 60,
+                          .completed = 40,
+                          .failed = 2,
+                          .timeouts = 3,
+                          .running = 4,
+                          .n_workers = 8,
+                          .start_ns = 1000000000,
+                          .now_ns = 3500000000 };
+    struct cli_figures f;
+    cli_figures_of(&f, &s);
+    CHECK_EQ(f.total, 100);
+    CHECK_EQ(f.done, 45);
+    CHECK_EQ(f.failed, 5);
+    CHECK_EQ(f.running, 4);
+    CHECK(f.seconds == 2.5);
+    s.total = 0;
+    cli_figures_of(&f, &s);
+    CHECK_EQ(f.total, 0);
+    s.source_done = 1; /* at the end of the input the total is what was taken */
+    cli_figures_of(&f, &s);
+    CHECK_EQ(f.total, 60);
+    s.start_ns = 0;
+    cli_figures_of(&f, &s);
+    CHECK(f.seconds == 0);
+}
+
+TEST(time_left)
+{
+    CHECK(cli_figures_eta(&(struct cli_figures){ .total = 100, .done = 25, .seconds = 10 }) == 30);
+    CHECK(cli_figures_eta(&(struct cli_figures){ .total = 100, .done = 100, .seconds = 10 }) == 0);
+    CHECK(cli_figures_eta(&(struct cli_figures){ .total = 100, .done = 0, .seconds = 10 }) < 0);
+    CHECK(cli_figures_eta(&(struct cli_figures){ .total = 0, .done = 5, .seconds = 10 }) < 0);
+}
+
+/* --- layout ------------------------------------------------------------------------------ */
+
+static const char *laid(const struct cli_figures *f, enum cli_progress_style style, unsigned width)
+{
+    static char line[600];
+    size_t length = cli_progress_layout(line, sizeof line, f, style, width);
+    CHECK_EQ(length, strlen(line));
+    CHECK_LE(length, width);
+    return line;
+}
+
+static const struct cli_figures half = {
+    .total = 1000, .done = 500, .failed = 3, .running = 8, .workers = 8, .seconds = 125
+};
+
+TEST(a_bar)
+{
+    CHECK_STR(laid(&half, CLI_PROGRESS_BAR, 60), " 50% [###########...........] 500/1000, 3 failed, 2m05s left");
+    CHECK_STR(laid(&half, CLI_PROGRESS_BAR, 200) + 190, "2m05s left");
+    CHECK_EQ(strlen(laid(&half, CLI_PROGRESS_BAR, 200)), 200);
+}
+
+TEST(a_bar_gives_way_to_figures)
+{
+    CHECK_STR(laid(&half, CLI_PROGRESS_BAR, 40), " 50% 500/1000, 3 failed, 2m05s left");
+    CHECK_STR(laid(&half, CLI_PROGRESS_BAR, 10), " 50% 500/1");
+    CHECK_STR(laid(&half, CLI_PROGRESS_BAR, 0), "");
+}
+
+TEST(a_bar_at_its_ends)
+{
+    struct cli_figures f = { .total = 4, .seconds = 1 };
+    CHECK_STR(laid(&f, CLI_PROGRESS_BAR, 30), "  0% [.............] 0/4, 1.0s");
+    f.done = 4;
+    CHECK_STR(laid(&f, CLI_PROGRESS_BAR, 30), "100% [#############] 4/4, 1.0s");
+    f.done = 9; /* more than was said */
+    CHECK_STR(laid(&f, CLI_PROGRESS_BAR, 30), "100% [#############] 9/4, 1.0s");
+}
+
+TEST(a_bar_without_a_total)
+{
+    struct cli_figures f = { .done = 7, .failed = 1, .seconds = 12 };
+    CHECK_STR(laid(&f, CLI_PROGRESS_BAR, 80), "7 done, 1 failed, 12s");
+}
+
+TEST(an_eta)
+{
+    CHECK_STR(laid(&half, CLI_PROGRESS_ETA, 80), "ETA: 2m05s, 500/1000, 8 running, 3 failed, 0.2s each");
+    struct cli_figures f = { .done = 7, .running = 1, .seconds = 70 };
+    CHECK_STR(laid(&f, CLI_PROGRESS_ETA, 80), "ETA: unknown, 7 done, 1 running, 10s each");
+}
+
+TEST(a_line)
+{
+    CHECK_STR(laid(&half, CLI_PROGRESS_LINE, 80), "500/1000 (50%), 8 running, 3 failed, 4.00/s, 2m05s left");
+    struct cli_figures f = { .done = 7000, .running = 1, .seconds = 70 };
+    CHECK_STR(laid(&f, CLI_PROGRESS_LINE, 80), "7000 done, 1 running, 100/s, 1m10s");
+}
+
+TEST(a_small_buffer)
+{
+    char line[8];
+    CHECK_EQ(cli_progress_layout(line, sizeof line, &half, CLI_PROGRESS_LINE, 80), 7);
+    CHECK_STR(line, "500/100");
+    CHECK_EQ(cli_progress_layout(line, 0, &half, CLI_PROGRESS_LINE, 80), 0);
+}
+
+/* --- on a terminal ----------------------------------------------------------------------- */
+
+static atomic_uint_fast64_t completed;
+static atomic_bool no_figures;
+
+static int stats(void *user, struct gd_stats *out)
+{
+    CHECK_STR(user, "user");
+    if (no_figures)
+        return -1;
+    *out = (struct gd_stats){ .size = sizeof *out, .total = 10, .completed = completed, .start_ns = 1, .now_ns = 2 };
+    return 0;
+}
+
+static char user_text[] = "user";
+
+/* A pseudo-terminal of 60 columns that changes nothing of what is written. */
+static int open_terminal(int *slave)
+{
+    int master = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
+    CHECK(master >= 0 && grantpt(master) == 0 && unlockpt(master) == 0);
+    *slave = open(ptsname(master), O_RDWR | O_NOCTTY | O_CLOEXEC);
+    CHECK_GE(*slave, 0);
+    struct termios t;
+    CHECK_EQ(tcgetattr(*slave, &t), 0);
+    cfmakeraw(&t);
+    CHECK_EQ(tcsetattr(*slave, TCSANOW, &t), 0);
+    struct winsize w = { .ws_col = 60, .ws_row = 24 };
+    CHECK_EQ(ioctl(*slave, TIOCSWINSZ, &w), 0);
+    return master;
+}
+
+/* Reads until the text has come; the case's time limit ends it otherwise. Adds to b. */
+static void await_text(int master, struct cli_bytes *b, const char *text)
+{
+    for (;;) {
+        char part[256];
+        cli_bytes_add(b, "", 1);
+        b->size--;
+        if (strstr(b->data, text))
+            return;
+        ssize_t n = read(master, part, sizeof part);
+        CHECK_GT(n, 0);
+        cli_bytes_add(b, part, (size_t)n);
+    }
+}
+
+TEST(a_terminal_sees_the_bar_move)
+{
+    int slave, master = open_terminal(&slave);
+    struct cli_progress *p = NULL;
+    struct cli_bytes seen = { 0 };
+    completed = 2;
+    CHECK_EQ(cli_progress_open(&p, slave, CLI_PROGRESS_BAR, stats, user_text), 0);
+    await_text(master, &seen, "\r 20% [######.");
+    await_text(master, &seen, "2/10, 0.0s left\033[K");
+    completed = 5;
+    await_text(master, &seen, "\r 50% [");
+    cli_progress_close(&p);
+    /* The last state stays, with a newline. */
+    await_text(master, &seen, "\r\033[K\r 50% [");
+    await_text(master, &seen, "left\n");
+    cli_bytes_free(&seen);
+}
+
+TEST(an_eta_is_taken_off_at_the_end)
+{
+    int slave, master = open_terminal(&slave);
+    struct cli_progress *p = NULL;
+    struct cli_bytes seen = { 0 };
+    completed = 10;
+    CHECK_EQ(cli_progress_open(&p, slave, CLI_PROGRESS_ETA, stats, user_text), 0);
+    await_text(master, &seen, "10/10");
+    cli_progress_close(&p);
+    CHECK_EQ(write(slave, "end", 3), 3);
+    await_text(master, &seen, "end");
+    CHECK_STR(strstr(seen.data, "\r\033[Kend"), "\r\033[Kend");
+    cli_bytes_free(&seen);
+}
+
+/* Between pause and resume nothing is drawn; what was there is taken off first and comes back. */
+TEST(output_goes_between)
+{
+    int slave, master = open_terminal(&slave);
+    struct cli_progress *p = NULL;
+    struct cli_bytes seen = { 0 };
+    completed = 1;
+    CHECK_EQ(cli_progress_open(&p, slave, CLI_PROGRESS_BAR, stats, user_text), 0);
+    await_text(master, &seen, "1/10, 0.0s left\033[K");
+    cli_progress_pause(p);
+    CHECK_EQ(write(slave, "one|", 4), 4);
+    completed = 2;
+    CHECK_EQ(write(slave, "two|", 4), 4);
+    cli_progress_resume(p);
+    await_text(master, &seen, "\r\033[Kone|two|\r 20%");
+    cli_progress_close(&p);
+    cli_bytes_free(&seen);
+}
+
+/* What a task leaves without a newline is not drawn over. */
+TEST(an_open_line_is_ended)
+{
+    int slave, master = open_terminal(&slave);
+    struct cli_progress *p = NULL;
+    struct cli_output *o = NULL;
+    struct cli_bytes seen = { 0 };
+    completed = 1;
+    CHECK_EQ(cli_progress_open(&p, slave, CLI_PROGRESS_BAR, stats, user_text), 0);
+    await_text(master, &seen, "1/10, 0.0s left\033[K");
+    CHECK_EQ(cli_output_open(&o, &(struct cli_output_options){ .out = slave, .err = slave, .progress = p }), 0);
+    struct made *m = command("part", 4, "", 0, 0);
+    CHECK_EQ(cli_output_add(o, end_of(m, CLI_RESULT_COMMAND)), 0);
+    drop(m);
+    completed = 2;
+    await_text(master, &seen, "part\n\r 20% [");
+    cli_progress_close(&p);
+    cli_output_close(&o);
+    cli_bytes_free(&seen);
+}
+
+TEST(an_open_line_is_ended_before_words_of_ours)
+{
+    int slave, master = open_terminal(&slave);
+    struct cli_output *o = NULL;
+    struct cli_bytes seen = { 0 };
+    CHECK_EQ(cli_output_open(&o, &(struct cli_output_options){ .out = slave, .err = slave }), 0);
+    cli_output_end_line(o); /* there is none */
+    struct made *m = command("one", 3, "", 0, 0);
+    for (int i = 0; i < 2; i++)
+        CHECK_EQ(cli_output_add(o, end_of(m, CLI_RESULT_COMMAND)), 0);
+    drop(m);
+    cli_output_end_line(o);
+    cli_output_end_line(o);
+    CHECK_EQ(write(slave, "end", 3), 3);
+    await_text(master, &seen, "end");
+    CHECK_STR(seen.data, "oneone\nend");
+    cli_output_close(&o);
+    cli_bytes_free(&seen);
+}
+
+/* Two columns for the terminal's own "^C", and the last. */
+TEST(a_bar_leaves_room_for_the_terminals_words)
+{
+    int slave, master = open_terminal(&slave);
+    struct cli_progress *p = NULL;
+    struct cli_bytes seen = { 0 };
+    completed = 1;
+    CHECK_EQ(cli_progress_open(&p, slave, CLI_PROGRESS_BAR, stats, user_text), 0);
+    await_text(master, &seen, "\033[K");
+    CHECK_EQ(strcspn(seen.data + 1, "\033"), 57);
+    cli_progress_close(&p);
+    cli_bytes_free(&seen);
+}
+
+TEST(results_clear_the_line_first)
+{
+    int slave, master = open_terminal(&slave);
+    struct cli_progress *p = NULL;
+    struct cli_output *o = NULL;
+    struct cli_bytes seen = { 0 };
+    completed = 1;
+    CHECK_EQ(cli_progress_open(&p, slave, CLI_PROGRESS_BAR, stats, user_text), 0);
+    await_text(master, &seen, "1/10, 0.0s left\033[K");
+    CHECK_EQ(cli_output_open(&o, &(struct cli_output_options){ .out = slave, .err = slave, .progress = p }), 0);
+    struct gd_report r = { .data = "result", .size = 6, .input = "x", .input_size = 1 };
+    struct cli_end e;
+    cli_end_read(&e, &r, CLI_RESULT_BYTES);
+    CHECK_EQ(cli_output_add(o, &e), 0);
+    await_text(master, &seen, "\r\033[Kresult\n");
+    cli_progress_close(&p);
+    cli_output_close(&o);
+    cli_bytes_free(&seen);
+}
+
+TEST(nothing_is_drawn_before_there_are_figures)
+{
+    int slave, master = open_terminal(&slave);
+    struct cli_progress *p = NULL;
+    struct cli_bytes seen = { 0 };
+    no_figures = true;
+    CHECK_EQ(cli_progress_open(&p, slave, CLI_PROGRESS_BAR, stats, user_text), 0);
+    cli_progress_close(&p);
+    CHECK_EQ(write(slave, "end", 3), 3);
+    await_text(master, &seen, "end");
+    CHECK_STR(seen.data, "end");
+    cli_bytes_free(&seen);
+}
+
+TEST(a_file_gets_a_plain_line)
+{
+    struct cli_progress *p = NULL;
+    enter_folder();
+    int fd = open("f", O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+    completed = 10;
+    CHECK_EQ(cli_progress_open(&p, fd, CLI_PROGRESS_ETA, stats, user_text), 0);
+    cli_progress_pause(p);
+    cli_progress_resume(p);
+    cli_progress_close(&p);
+    struct cli_bytes b = bytes_of("f");
+    CHECK_STR(b.data, "gpu-dispatch: ETA: 0.0s, 10/10, 0 running, 0.0s each\n");
+    cli_bytes_free(&b);
+}
+
+TEST(no_progress_is_fine)
+{
+    struct cli_progress *p = NULL;
+    cli_progress_pause(p);
+    cli_progress_resume(p);
+    cli_progress_close(&p);
+}
+
+TEST_MAIN()

@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Simulated devices through the command; `gpu-dispatch gpus` and `gpu-dispatch estimate`.
+ */
+#include "common.h"
+
+/* --- running on them ------------------------------------------------------------------- */
+
+TEST(devices_by_number)
+{
+    CHECK_PRINTS(sh("GPU_DISPATCH_SIM=4 gpu-dispatch run --gpus 2 --quiet echo {gpu} ::: a b"), "2 a\n2 b\n");
+}
+
+TEST(the_map_follows_cuda_visible_devices)
+{
+    struct ran r = sh("GPU_DISPATCH_SIM=4 CUDA_VISIBLE_DEVICES=2 gpu-dispatch run --quiet -v 'echo {gpu} "
+                      "$CUDA_VISIBLE_DEVICES #' ::: a;"
+                      "GPU_DISPATCH_SIM=4 gpu-dispatch gpus --gpus 2 --json | grep -o 'GPU-[^\"]*'");
+    char *first = strchr(r.out, ' ');
+    CHECK(first != NULL);
+    char *second = strchr(first, '\n');
+    CHECK(second != NULL);
+    *second++ = '\0';
+    CHECK_EQ(strncmp(first + 1, second, strlen(first + 1)), 0);
+}
+
+TEST(by_a_scheduler_s_list)
+{
+    CHECK_PRINTS(sh("GPU_DISPATCH_SIM=4 CUDA_VISIBLE_DEVICES=3,1 gpu-dispatch gpus --json | grep -o '\"index\":[0-9]'"),
+                 "\"index\":3\n\"index\":1\n");
+}
+
+TEST(workers_are_bound_to_near_cpus)
+{
+    CHECK_PRINTS(sh("cpu=$(taskset -cp $$ | sed 's/.*: //; s/[-,].*//'); GPU_DISPATCH_SIM=1,cpus=$cpu gpu-dispatch run "
+                    "--quiet 'taskset -cp $$ | sed s/.*:.// #' ::: a > out; echo $cpu | diff - out && echo same"),
+                 "same\n");
+}
+
+TEST(workers_may_run_anywhere)
+{
+    CHECK_PRINTS(sh("cpu=$(taskset -cp $$ | sed 's/.*: //; s/[-,].*//'); GPU_DISPATCH_SIM=1,cpus=$cpu gpu-dispatch run "
+                    "--any-cpu --quiet 'taskset -cp $$ | sed s/.*:.// #' ::: a > out;"
+                    "taskset -cp $$ | sed 's/.*: //' | diff - out && echo same"),
+                 "same\n");
+}
+
+TEST(as_many_workers_as_have_room)
+{
+    /* A tenth of the free memory is left alone: 20 GiB have room for four of 4 GiB. */
+    struct ran r = sh("GPU_DISPATCH_SIM=1,memory=24G,free=20G gpu-dispatch run --quiet -v -j auto:4G true ::: 1 2>&1 | "
+                      "grep -c 'worker .: GPU 0'");
+    CHECK_STR(r.out, "4\n");
+}
+
+TEST(not_even_one_has_room)
+{
+    struct ran r = sh("GPU_DISPATCH_SIM=1,memory=24G,free=2G gpu-dispatch run --quiet -j auto:4G true ::: 1");
+    CHECK_EQ(r.status, 255);
+    CHECK_EQ(count_lines(r.err), 1);
+    CHECK_CONTAINS(r.err, "GPU 0");
+}
+
+TEST(a_device_whose_workers_fail_is_taken_out)
+{
+    /* On GPU 0 the program is never ready; GPU 1 does all of the work, once that worker is gone. */
+    struct ran r = sh("cat > w.sh <<'end'\n"
+                      "if [ $GPU_DISPATCH_GPU_ID = 0 ]; then\n"
+                      "    echo $PPID > name; mv name gone\n"
+                      "    echo '{\"ready\":false,\"error\":\"no memory\"}'; exit\n"
+                      "fi\n"
+                      "echo '{\"ready\":true}'\n"
+                      "while read -r line; do\n"
+                      "    until [ -s gone ]; do sleep 0.02; done\n"
+                      "    while [ -d /proc/$(cat gone) ]; do sleep 0.02; done\n"
+                      "    i=${line#*:}; echo \"{\\\"id\\\":${i%%%%,*},\\\"output\\\":1}\"\n"
+                      "done\n"
+                      "end\n" RUN "--stream sh w.sh ::: a b c");
+    CHECK_EQ(r.status, 0);
+    CHECK_STR(r.out, "1\n1\n1\n");
+    CHECK_CONTAINS(r.err, "gpu-dispatch: worker 0 on GPU 0 failed to set up: no memory\n");
+    CHECK_CONTAINS(r.err, "gpu-dispatch: GPU 0 is taken out of use: no worker on it is left\n");
+}
+
+TEST(set_ups_one_at_a_time)
+{
+    /* The folder is there only while one sets up: a second one at that time would fail. */
+    struct ran r = sh("cat > w.sh <<'end'\n"
+                      "mkdir busy || { echo '{\"ready\":false,\"error\":\"two at once\"}'; exit; }\n"
+                      "sleep 0.1; rmdir busy\n"
+                      "echo '{\"ready\":true}'\n"
+                      "while read -r line; do i=${line#*:}; echo \"{\\\"id\\\":${i%%%%,*},\\\"output\\\":1}\"; done\n"
+                      "end\n"
+                      "gpu-dispatch run --gpus sim:4 --setup-jobs 1 --quiet --stream sh w.sh ::: a b c d e f");
+    CHECK_STR(r.err, "");
+    CHECK_EQ(r.status, 0);
+}
+
+TEST(a_set_up_that_takes_too_long)
+{
+    struct ran r = sh("gpu-dispatch run --gpus sim:1 --setup-timeout 0.2 --quiet --stream sleep 50 ::: a");
+    CHECK_EQ(r.status, 255);
+    CHECK_CONTAINS(r.err, "worker 0 on GPU 0 ");
+}
+
+/* --- gpus ------------------------------------------------------------------------------------ */
+
+TEST(a_table_of_devices)
+{
+    struct ran r = sh("GPU_DISPATCH_SIM=2,memory=24G,free=20G,name=Foo,util=50,temp=40,power=75,numa=0/1,cpus=0-3/4-7 "
+                      "gpu-dispatch gpus");
+    CHECK_EQ(r.status, 0);
+    CHECK_CONTAINS(r.out, "GPU  name");
+    CHECK_CONTAINS(r.out, "Foo");
+    CHECK_CONTAINS(r.out, "4.0 GiB / 24 GiB");
+    CHECK_CONTAINS(r.out, " 50%");
+    CHECK_CONTAINS(r.out, " 40 C");
+    CHECK_CONTAINS(r.out, " 75 W");
+    CHECK_CONTAINS(r.out, "NUMA node 1, CPUs 4-7");
+    CHECK_CONTAINS(r.out, "     GPU-");
+    CHECK_CONTAINS(r.out, "MIG off");
+}
+
+TEST(the_table_fits_80_columns)
+{
+    CHECK_STR(sh("GPU_DISPATCH_SIM=8,memory=999G,name=A_card_with_quite_a_long_name_for_a_card,power=700,mig=0/2/"
+                 "on,numa=0,cpus=0-63,128-191 gpu-dispatch gpus | awk 'length > 80'")
+                  .out,
+              "");
+}
+
+TEST(devices_as_json)
+{
+    need("python3");
+    CHECK_PRINTS(sh("GPU_DISPATCH_SIM=2,memory=24G,free=20G,temp=40,power=75,util=7,numa=0/1,cpus=0-3/4-7,name=Foo "
+                    "gpu-dispatch gpus --json | python3 -c \"import json, sys\n"
+                    "for d in json.load(sys.stdin): print(d['id'], d['index'], d['name'], d['uuid'][:4], "
+                    "d['memory_total'], d['memory_free'], d['utilization'], "
+                    "d['temperature'], d['power_mw'], d['numa_node'], d['cpus'], d['is_mig'], d['mig_enabled'], "
+                    "d['processes'])\""),
+                 "0 0 Foo GPU- 25769803776 21474836480 7 40 75000 0 0-3 False False []\n"
+                 "1 1 Foo GPU- 25769803776 21474836480 7 40 75000 1 4-7 False False []\n");
+}
+
+TEST(a_list_can_be_tried)
+{
+    CHECK_STR(sh("GPU_DISPATCH_SIM=4 gpu-dispatch gpus --gpus 1,3 --json | grep -o '\"id\":.'").out,
+              "\"id\":1\n\"id\":3\n");
+    CHECK_REFUSED(sh("GPU_DISPATCH_SIM=2 gpu-dispatch gpus --gpus 1,7"),
+                  "gpu-dispatch: GPU 7 is not there: there are 0-1");
+}
+
+TEST(no_devices)
+{
+    struct ran r = sh("GPU_DISPATCH_SIM=1 CUDA_VISIBLE_DEVICES= gpu-dispatch gpus");
+    CHECK_EQ(r.status, 1);
+    CHECK_STR(r.out, "");
+    CHECK_EQ(count_lines(r.err), 1);
+    r = sh("GPU_DISPATCH_SIM=1 CUDA_VISIBLE_DEVICES= gpu-dispatch gpus --json");
+    CHECK_EQ(r.status, 1);
+    CHECK_STR(r.out, "[]\n");
+}
+
+/* --- estimate ----------------------------------------------------------------------------------- */
+
+#define TREE                                                                                                        \
+    "mkdir -p d/sub; head -c 5000 /dev/zero > d/a.wav; head -c 3000 /dev/zero > d/b.wav; head -c 3000 /dev/zero > " \
+    "d/sub/c.wav; echo > d/x.txt; "
+
+TEST(how_much_there_is)
+{
+    CHECK_PRINTS(sh(TREE "gpu-dispatch estimate --input-dir d --pattern '*.wav' --recursive --gpus sim:2"),
+                 "3 files, 11 KiB\n"
+                 "largest 4.9 KiB, median 2.9 KiB, smallest 2.9 KiB\n"
+                 "mean 3.6 KiB, spread (standard deviation) 942 B\n"
+                 "\n"
+                 " GPU       files        size   share\n"
+                 "   0           1     4.9 KiB   45.5%\n"
+                 "   1           2     5.9 KiB   54.5%\n");
+}
+
+TEST(how_much_there_is_as_json)
+{
+    CHECK_PRINTS(sh(TREE "gpu-dispatch estimate --input-dir d --pattern '*.wav' --gpus sim:2 --json"),
+                 "{\"files\":2,\"total_bytes\":8000,\"largest_bytes\":5000,\"smallest_bytes\":3000,\"median_bytes\":"
+                 "4000,\"mean_bytes\":4000.0,"
+                 "\"deviation_bytes\":1000.0,\"gpus\":[{\"gpu\":0,\"files\":1,\"bytes\":5000},{\"gpu\":1,\"files\":1,"
+                 "\"bytes\":3000}]}\n");
+}
+
+TEST(without_devices_nothing_is_dealt)
+{
+    CHECK_PRINTS(sh(TREE "GPU_DISPATCH_SIM=1 CUDA_VISIBLE_DEVICES= gpu-dispatch estimate --input-dir d --pattern 'a*'"),
+                 "1 file, 4.9 KiB\nlargest 4.9 KiB, median 4.9 KiB, smallest 4.9 KiB\nmean 4.9 KiB, spread (standard "
+                 "deviation) 0 B\n");
+}
+
+TEST(nothing_to_estimate)
+{
+    CHECK_REFUSED(sh(TREE "gpu-dispatch estimate --input-dir d --pattern '*.mp3'"),
+                  "gpu-dispatch: no file in d matches *.mp3 (folders in it are searched with --recursive)");
+    CHECK_REFUSED(sh("gpu-dispatch estimate"), "gpu-dispatch: estimate needs a folder: --input-dir DIR");
+    CHECK_EQ(sh("gpu-dispatch estimate --input-dir nowhere").status, 255);
+}
+
+TEST_MAIN()

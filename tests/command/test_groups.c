@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Commands that leave their process group, as timeout(1), setsid(1) and a shell with job control do. Each process of
+ * theirs holds a fifo open for writing: whoever reads it sees its end when the last of them is gone.
+ */
+#include "common.h"
+
+#include <poll.h>
+
+enum { SOON_MS = 3000 };
+
+static int fifo(const char *name, int flags)
+{
+    char path[128];
+    snprintf(path, sizeof path, "%s/%s", sh_dir(), name);
+    CHECK_EQ(mkfifo(path, 0600), 0);
+    int fd = open(path, flags | O_CLOEXEC);
+    CHECK(fd >= 0);
+    return fd;
+}
+
+struct held {
+    struct sh_running running; /* its pid is the command's own */
+    int begun, alive;
+};
+
+/* Two tasks, which run when this returns. */
+static struct held start(const char *options, const char *command)
+{
+    struct held h = { .begun = fifo("begun", O_RDWR), .alive = fifo("alive", O_RDONLY | O_NONBLOCK) };
+    char script[1024], both[4];
+    snprintf(script, sizeof script,
+             "exec gpu-dispatch run --gpus sim:2 --quiet %s 'exec 9> alive; %s #' ::: 1 2 2> /dev/null", options,
+             command);
+    h.running = sh_start_script(script);
+    for (size_t n = 0; n < sizeof both;) {
+        ssize_t got = read(h.begun, both, sizeof both - n);
+        CHECK_GT(got, 0);
+        n += (size_t)got;
+    }
+    return h;
+}
+
+/* Nobody holds the fifo any more. */
+static void check_gone(const struct held *h)
+{
+    struct pollfd p = { .fd = h->alive, .events = POLLIN };
+    CHECK_EQ(poll(&p, 1, SOON_MS * TEST_SLOWDOWN), 1);
+    CHECK(p.revents & POLLHUP);
+}
+
+#define GROUP   "timeout 4321 sh -c \"echo 1 > begun; exec sleep 4321\"; :"
+#define SESSION "setsid -w sh -c \"echo 1 > begun; exec sleep 4322\"; :"
+#define ITSELF  "exec setsid sh -c \"echo 1 > begun; exec sleep 4323\""
+#define JOB     "set -m; sh -c \"echo 1 > begun; exec sleep 4324\"; :"
+
+static const char *const commands[] = { GROUP, SESSION, ITSELF, JOB };
+
+static void check_timeout(const char *command)
+{
+    struct held h = start("--timeout 0.5 --term-grace 0.5", command);
+    CHECK_EQ(sh_wait(h.running).status, 2);
+    check_gone(&h);
+}
+
+TEST(a_group_of_its_own_ends_when_time_is_up)
+{
+    check_timeout(commands[0]);
+}
+
+TEST(a_session_of_its_own_ends_when_time_is_up)
+{
+    check_timeout(commands[1]);
+}
+
+TEST(a_command_that_is_the_session_ends_when_time_is_up)
+{
+    check_timeout(commands[2]);
+}
+
+TEST(a_job_ends_when_time_is_up)
+{
+    check_timeout(commands[3]);
+}
+
+TEST(what_ignores_the_request_is_killed_in_its_own_group)
+{
+    check_timeout("timeout 4325 sh -c \"trap : TERM; echo 1 > begun; while :; do sleep 4325; done\"; :");
+}
+
+static void check_dispatcher_killed(const char *command)
+{
+    struct held h = start("", command);
+    CHECK_EQ(kill(h.running.pid, SIGKILL), 0);
+    CHECK_EQ(sh_wait(h.running).status, 128 + SIGKILL);
+    check_gone(&h);
+}
+
+TEST(a_group_of_its_own_ends_with_a_killed_dispatcher)
+{
+    check_dispatcher_killed(commands[0]);
+}
+
+TEST(a_session_of_its_own_ends_with_a_killed_dispatcher)
+{
+    check_dispatcher_killed(commands[1]);
+}
+
+TEST(halt_now_ends_a_group_of_its_own)
+{
+    int go = fifo("go", O_RDWR);
+    struct held h = start("--halt now,done=1", "[ {} = 1 ] && { echo 1 > begun; read x < go; exit 1; }; " GROUP);
+    CHECK_EQ(write(go, "1\n", 2), 2);
+    (void)sh_wait(h.running);
+    check_gone(&h);
+}
+
+TEST(what_is_left_in_another_group_ends_with_the_run)
+{
+    struct held h = start("", "mkfifo r{}; timeout 4326 sh -c \"echo > r{}; exec sleep 4326\" & read x < r{}; "
+                              "echo 1 > begun");
+    CHECK_EQ(sh_wait(h.running).status, 0);
+    check_gone(&h);
+}
+
+/* A session of its own, left by a command that ended well, is meant to stay: it answers after the run. */
+TEST(a_daemon_stays)
+{
+    struct ran r = sh("mkfifo begun go done; " RUN
+                      "'setsid -f sh -c \"echo > begun; read x < go; echo stayed > done\"; read x < begun #' ::: 1; "
+                      "echo > go; cat done");
+    CHECK_STR(r.out, "stayed\n");
+    CHECK_EQ(r.status, 0);
+}
+
+TEST_MAIN()

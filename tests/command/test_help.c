@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Help, man pages and completions: each knows every option, and fits a screen.
+ */
+#include "common.h"
+
+static const char *const commands[] = { "run", "gpus", "estimate" };
+enum { N_COMMANDS = sizeof commands / sizeof commands[0] };
+
+TEST(version)
+{
+    struct ran r = sh("gpu-dispatch --version");
+    CHECK_EQ(strncmp(r.out, "gpu-dispatch ", 13), 0);
+    CHECK_STR(r.out, sh("gpu-dispatch -V").out);
+    CHECK_EQ(r.status, 0);
+}
+
+TEST(it_starts_at_once)
+{
+    /* Twenty of them within the time that a Python program takes to begin. */
+    struct timespec from, to;
+    clock_gettime(CLOCK_MONOTONIC, &from);
+    CHECK_EQ(sh("for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do gpu-dispatch --version; done").status,
+             0);
+    clock_gettime(CLOCK_MONOTONIC, &to);
+    CHECK_LT((to.tv_sec - from.tv_sec) * 1000 + (to.tv_nsec - from.tv_nsec) / 1000000, 2000 * TEST_SLOWDOWN);
+}
+
+TEST(help_is_the_same_by_every_way)
+{
+    CHECK_STR(sh("gpu-dispatch --help").out, sh("gpu-dispatch help").out);
+    for (size_t i = 0; i < N_COMMANDS; i++)
+        CHECK_STR(sh("gpu-dispatch %s --help", commands[i]).out, sh("gpu-dispatch help %s", commands[i]).out);
+}
+
+TEST(every_topic_that_is_named_is_there)
+{
+    struct ran r = sh("gpu-dispatch help | sed -n '/^Topics:/,$p' | sed 's/Topics: //; s/\\. Each.*//; s/[,.]//g'");
+    CHECK_GT(r.out_size, 20);
+    CHECK_PRINTS(sh("for t in $(echo '%s'); do gpu-dispatch help $t > text || echo no $t; [ $(wc -l < text) -gt 5 ] || "
+                    "echo short $t; done",
+                    r.out),
+                 "");
+}
+
+TEST(unknown_topic)
+{
+    CHECK_REFUSED(sh("gpu-dispatch help placeholder"),
+                  "gpu-dispatch: no help on \"placeholder\": did you mean placeholders?");
+    CHECK_REFUSED(sh("gpu-dispatch help zzzzzzz"),
+                  "gpu-dispatch: no help on \"zzzzzzz\": gpu-dispatch help lists the topics");
+}
+
+TEST(help_fits_80_columns)
+{
+    CHECK_PRINTS(sh("for t in '' run gpus estimate placeholders input output stream environment exit; do gpu-dispatch "
+                    "help $t; done | awk 'length > 80'"),
+                 "");
+}
+
+TEST(examples_come_before_options)
+{
+    for (size_t i = 0; i < N_COMMANDS; i++) {
+        struct ran r = sh("gpu-dispatch %s --help", commands[i]);
+        const char *examples = strstr(r.out, "Examples:"), *options = strstr(r.out, "--help ");
+        CHECK(examples && options && examples < options);
+    }
+}
+
+/* --- every option in each place --------------------------------------------------------------- */
+
+static void each_option_is_in(const char *command, const char *file, const char *prepare)
+{
+    struct ran r = sh("f=%s; [ -s $f ] || { echo no $f; exit; }; for o in $(gpu-dispatch %s --list-options); do %s | "
+                      "grep -qwFe \"$o\" || echo \"$o\"; done",
+                      file, command, prepare);
+    if (r.out_size)
+        FAIL("missing in %s: %s", file, r.out);
+    CHECK_STR(r.err, "");
+}
+
+TEST(man_pages_know_every_option)
+{
+    for (size_t i = 0; i < N_COMMANDS; i++) {
+        char file[256];
+        snprintf(file, sizeof file, "$GD_SOURCE_ROOT/man/gpu-dispatch-%s.1", commands[i]);
+        each_option_is_in(commands[i], file, "tr -d '\\\\' < $f");
+    }
+}
+
+TEST(completions_know_every_option)
+{
+    for (size_t i = 0; i < N_COMMANDS; i++) {
+        each_option_is_in(commands[i], "$GD_SOURCE_ROOT/completions/gpu-dispatch.bash", "cat $f");
+        each_option_is_in(commands[i], "$GD_SOURCE_ROOT/completions/_gpu-dispatch", "cat $f");
+    }
+}
+
+TEST(man_pages_are_well_formed)
+{
+    need("groff");
+    CHECK_PRINTS(sh("for f in $GD_SOURCE_ROOT/man/gpu-dispatch*.1; do groff -man -Tutf8 -ww -z $f; done"), "");
+}
+
+TEST(man_pages_show_every_command)
+{
+    CHECK_PRINTS(sh("for c in run gpus estimate; do grep -q gpu.*dispatch.*$c $GD_SOURCE_ROOT/man/gpu-dispatch.1 || "
+                    "echo no $c; done"),
+                 "");
+}
+
+/* --- completion in bash ------------------------------------------------------------------------ */
+
+/* What is offered for a line, the last word of which is being typed. */
+static char *completions(const char *words)
+{
+    return sh("touch file.txt other.so; source $GD_SOURCE_ROOT/completions/gpu-dispatch.bash || exit; COMP_WORDS=(%s); "
+              "COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); COMP_LINE=\"%s\"; "
+              "COMP_POINT=${#COMP_LINE}; _gpu_dispatch; printf '%%s\\n' \"${COMPREPLY[@]}\"",
+              words, words)
+        .out;
+}
+
+TEST(bash_completes_commands)
+{
+    CHECK_STR(completions("gpu-dispatch e"), "estimate\n");
+    CHECK_CONTAINS(completions("gpu-dispatch ''"), "run\n");
+}
+
+TEST(bash_completes_options)
+{
+    CHECK_STR(completions("gpu-dispatch run --retr"), "--retries\n");
+    CHECK_STR(completions("gpu-dispatch estimate --rec"), "--recursive\n");
+    CHECK_STR(completions("gpu-dispatch gpus --js"), "--json\n");
+}
+
+TEST(bash_completes_values)
+{
+    CHECK_STR(completions("gpu-dispatch run --order n"), "name\nnone\n");
+    CHECK_STR(completions("gpu-dispatch run --joblog fi"), "file.txt\n");
+    CHECK_STR(completions("gpu-dispatch run --halt soon,f"), "soon,fail=1\nsoon,fail=10%\n");
+    CHECK_STR(completions("gpu-dispatch help pla"), "placeholders\n");
+}
+
+/* As bash itself splits a line: at ':' and '=' too. */
+static char *completions_split(const char *pieces, const char *line)
+{
+    return sh("source $GD_SOURCE_ROOT/completions/gpu-dispatch.bash || exit; COMP_WORDS=(%s); "
+              "COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); COMP_LINE='%s'; COMP_POINT=${#COMP_LINE}; _gpu_dispatch; "
+              "printf '%%s\\n' \"${COMPREPLY[@]}\"",
+              pieces, line)
+        .out;
+}
+
+TEST(bash_completes_behind_colons_and_equals_signs)
+{
+    CHECK_STR(completions_split("gpu-dispatch run --gpus sim :", "gpu-dispatch run --gpus sim:"), "2\n4\n");
+    CHECK_STR(completions_split("gpu-dispatch run --halt soon,fail = 1", "gpu-dispatch run --halt soon,fail=1"),
+              "1\n10%\n");
+    CHECK_STR(completions_split("gpu-dispatch run --gpus sim : 2 --ord", "gpu-dispatch run --gpus sim:2 --ord"),
+              "--order\n");
+    CHECK_STR(completions_split("gpu-dispatch run --gpus = sim : 2 --ord", "gpu-dispatch run --gpus=sim:2 --ord"),
+              "--order\n");
+}
+
+TEST(bash_leaves_a_programs_options_alone)
+{
+    CHECK_STR(completions("gpu-dispatch run --stream python3 --retr"), "\n");
+    CHECK_STR(completions("gpu-dispatch run --worker other.so --retr"), "--retries\n");
+}
+
+TEST(bash_completes_the_command_to_run)
+{
+    CHECK_CONTAINS(completions("gpu-dispatch run --gpus sim:2 gpu-disp"), "gpu-dispatch\n");
+    CHECK_CONTAINS(completions("gpu-dispatch run echo ::: fi"), "file.txt\n");
+}
+
+TEST(zsh_parses_its_completion)
+{
+    need("zsh");
+    CHECK_PRINTS(sh("zsh -n $GD_SOURCE_ROOT/completions/_gpu-dispatch"), "");
+}
+
+TEST_MAIN()

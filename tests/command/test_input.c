@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Where tasks come from.
+ */
+#include "common.h"
+
+TEST(words)
+{
+    CHECK_PRINTS(sh(RUNK "echo got ::: a 'b c'"), "got a\ngot b c\n");
+}
+
+TEST(words_without_a_command_are_commands)
+{
+    CHECK_PRINTS(sh(RUNK "::: 'echo $((1+2))' 'echo b | tr b c'"), "3\nc\n");
+}
+
+TEST(lines_of_standard_input)
+{
+    CHECK_PRINTS(sh("printf 'a\\nb c\\n\\nlast' | " RUNK "echo '[{}]'"), "[a]\n[b c]\n[]\n[last]\n");
+}
+
+TEST(blank_lines_can_be_left_out)
+{
+    CHECK_PRINTS(sh("printf 'a\\n\\n  \\nb\\n' | " RUNK "-r echo '[{}]'"), "[a]\n[b]\n");
+}
+
+TEST(records_with_nul)
+{
+    CHECK_PRINTS(sh("printf 'a\\nb\\0c\\0' | " RUNK "-0 echo '[{}]'"), "[a\nb]\n[c]\n");
+}
+
+TEST(files_of_lines)
+{
+    CHECK_PRINTS(sh("printf '1\\n2\\n' > f; " RUNK "-a f echo && " RUNK "echo :::: f && " RUNK "--arg-file=f echo"),
+                 "1\n2\n1\n2\n1\n2\n");
+}
+
+TEST(standard_input_as_a_file)
+{
+    CHECK_PRINTS(sh("printf '1\\n2\\n' | " RUNK "-a - echo {1}{2} ::: x y"), "1x\n1y\n2x\n2y\n");
+}
+
+TEST(files_go_in_step)
+{
+    CHECK_PRINTS(sh("printf '1\\n2\\n' > f; printf 'x\\ny\\n' > g; " RUNK "echo {1}{2} :::: f ::::+ g"), "1x\n2y\n");
+}
+
+TEST(json_lines_are_kept_as_they_are)
+{
+    CHECK_PRINTS(sh("printf '{\"a\": 1}\\n\\n[2]\\n' | " RUNK "--jsonl echo"), "{\"a\": 1}\n[2]\n");
+}
+
+#define FILES                                                                                                       \
+    "mkdir -p d/sub; printf 1 > d/small.wav; printf 12345 > d/large.wav; printf 123 > d/mid.txt; printf 1234567 > " \
+    "d/sub/deep.wav; "
+
+TEST(files_of_a_folder_largest_first)
+{
+    CHECK_PRINTS(sh(FILES RUNK "--input-dir d echo"), "d/large.wav\nd/mid.txt\nd/small.wav\n");
+}
+
+TEST(files_that_match)
+{
+    CHECK_PRINTS(sh(FILES RUNK "--input-dir d --pattern '*.wav' echo"), "d/large.wav\nd/small.wav\n");
+}
+
+TEST(files_that_match_one_of_several)
+{
+    CHECK_PRINTS(sh(FILES RUNK "--input-dir d --pattern 's*' --pattern '*.txt' echo"), "d/mid.txt\nd/small.wav\n");
+}
+
+TEST(files_below)
+{
+    CHECK_PRINTS(sh(FILES RUNK "--input-dir d --recursive --pattern '*.wav' echo"),
+                 "d/sub/deep.wav\nd/large.wav\nd/small.wav\n");
+}
+
+TEST(files_by_name)
+{
+    CHECK_PRINTS(sh(FILES RUNK "--input-dir d --order name echo"), "d/large.wav\nd/mid.txt\nd/small.wav\n");
+}
+
+TEST(files_as_they_come)
+{
+    CHECK_PRINTS(sh(FILES RUN "--input-dir d --order none echo | sort"), "d/large.wav\nd/mid.txt\nd/small.wav\n");
+}
+
+TEST(the_summary_counts_files)
+{
+    CHECK_CONTAINS(sh(FILES "gpu-dispatch run --gpus sim:2 --input-dir d true").err, "3 files in ");
+}
+
+TEST(a_random_order_is_the_same_for_a_seed)
+{
+    struct ran a = sh("seq 50 | " RUNK "--shuf --seed 7 echo"), b = sh("seq 50 | " RUNK "--shuf --seed 7 echo");
+    CHECK_STR(a.out, b.out);
+    CHECK(strcmp(a.out, sh("seq 50").out) != 0);
+    CHECK_STR(sh("seq 50 | " RUNK "--shuf --seed 7 echo | sort -n").out, sh("seq 50").out);
+}
+
+TEST(no_input_is_no_task)
+{
+    CHECK_PRINTS(sh(RUN "echo < /dev/null"), "");
+}
+
+TEST(options_end_at_the_command)
+{
+    CHECK_PRINTS(sh(RUNK "echo -k --tag ::: a"), "-k --tag a\n");
+}
+
+TEST(options_end_at_two_dashes)
+{
+    CHECK_PRINTS(sh(RUNK "-- echo x ::: a"), "x a\n");
+}
+
+TEST(letters_may_be_bundled)
+{
+    CHECK_PRINTS(sh("printf 'a\\0b\\0' | " RUN "-k0j2 echo"), "a\nb\n");
+}
+
+TEST(an_endless_stream_takes_no_memory)
+{
+    /* Two of the tasks look at the peak of the dispatcher, which is the parent of their worker. */
+    struct ran r = sh("cat > look <<'end'\n"
+                      "case $1 in 300 | 3000) ;; *) exit 0 ;; esac\n"
+                      "p=$(awk '/PPid/ { print $2 }' /proc/$PPID/status)\n"
+                      "awk '/VmHWM/ { print $2 }' /proc/$p/status\n"
+                      "end\n"
+                      "yes | " RUNK "--halt now,done=3000 sh look {#}");
+    char *next;
+    long early = strtol(r.out, &next, 10), late = strtol(next, NULL, 10);
+    CHECK_GT(early, 500);
+    CHECK_GE(late, early);
+    CHECK_LT(late - early, 1000);
+    CHECK_STR(r.err, "gpu-dispatch: 3000 tasks ended: ending the running tasks\n");
+}
+
+TEST(from_a_terminal)
+{
+    const int master = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
+    CHECK(master >= 0 && grantpt(master) == 0 && unlockpt(master) == 0);
+    CHECK_EQ(write(master, "a\n\4", 3), 3); /* Ctrl-D */
+    struct ran r = sh(RUN "echo < %s", ptsname(master));
+    CHECK_STR(r.out, "a\n");
+    CHECK_CONTAINS(r.err, "reading inputs from the terminal");
+    CHECK_EQ(count_lines(r.err), 1);
+    CHECK_EQ(r.status, 0);
+    close(master);
+}
+
+TEST_MAIN()

@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Ctrl-C in the middle of a thousand sleeps. Tasks say through a fifo that they have begun, the command says through
+ * another what it says to a person: so that a test knows where it stands.
+ */
+#include "common.h"
+
+/* A fifo in the case's folder, open for both: who writes is not held up, who reads sees no end. */
+static int fifo(const char *name)
+{
+    char path[128];
+    snprintf(path, sizeof path, "%s/%s", sh_dir(), name);
+    CHECK_EQ(mkfifo(path, 0600), 0);
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    CHECK(fd >= 0);
+    return fd;
+}
+
+static void await_lines(int fd, int n)
+{
+    char c;
+    while (n > 0) {
+        CHECK_EQ(read(fd, &c, 1), 1);
+        n -= c == '\n';
+    }
+}
+
+struct interrupted {
+    struct sh_running running; /* its pid is the command's own */
+    int begun, said;
+};
+
+/* A thousand tasks, two of which run when this returns. */
+static struct interrupted start(const char *options, const char *seconds)
+{
+    struct interrupted i = { .begun = fifo("begun"), .said = fifo("said") };
+    char script[1024];
+    snprintf(
+        script, sizeof script,
+        "exec gpu-dispatch run --gpus sim:2 --quiet %s 'echo > begun; sleep %s; echo done #' < <(seq 1000) 2> said",
+        options, seconds);
+    i.running = sh_start_script(script);
+    await_lines(i.begun, 2);
+    return i;
+}
+
+/* How many processes sleep for so long. */
+static int sleeping(const char *seconds)
+{
+    return atoi(sh("ps -eo args | grep -c '^slee[p] %s$'", seconds).out);
+}
+
+TEST(once_lets_the_running_ones_finish)
+{
+    struct interrupted i = start("", "0.51");
+    int64_t from = ms_now();
+    CHECK_EQ(kill(i.running.pid, SIGINT), 0);
+    struct ran r = sh_wait(i.running);
+    CHECK_EQ(r.status, 130);
+    CHECK_LT(ms_now() - from, 2500 * TEST_SLOWDOWN);
+    CHECK_STR(r.out, "done\ndone\n");
+    CHECK_EQ(sleeping("0.51"), 0);
+}
+
+TEST(a_person_is_told)
+{
+    struct interrupted i = start("", "0.52");
+    char words[256] = "";
+    CHECK_EQ(kill(i.running.pid, SIGINT), 0);
+    CHECK_GT(read(i.said, words, sizeof words - 1), 0);
+    /* The figures may be some milliseconds old: from before the second, or the first, was begun. */
+    if (strstr(words, "1 running"))
+        CHECK_STR(words, "gpu-dispatch: interrupted: 1 running task may finish; Ctrl-C again ends it at once\n");
+    else if (strstr(words, "2 running"))
+        CHECK_STR(words, "gpu-dispatch: interrupted: 2 running tasks may finish; Ctrl-C again ends them at once\n");
+    else
+        CHECK_STR(words, "gpu-dispatch: interrupted: running tasks may finish; Ctrl-C again ends them at once\n");
+    CHECK_EQ(sh_wait(i.running).status, 130);
+}
+
+TEST(twice_ends_at_once)
+{
+    struct interrupted i = start("", "4322");
+    int64_t from = ms_now();
+    CHECK_EQ(kill(i.running.pid, SIGINT), 0);
+    await_lines(i.said, 1);
+    CHECK_EQ(kill(i.running.pid, SIGINT), 0);
+    struct ran r = sh_wait(i.running);
+    CHECK_EQ(r.status, 130);
+    CHECK_LT(ms_now() - from, 2500 * TEST_SLOWDOWN);
+    CHECK_STR(r.out, "");
+    CHECK_EQ(sleeping("4322"), 0);
+}
+
+TEST(a_request_to_end_is_the_same)
+{
+    struct interrupted i = start("", "0.53");
+    CHECK_EQ(kill(i.running.pid, SIGTERM), 0);
+    struct ran r = sh_wait(i.running);
+    CHECK_EQ(r.status, 130);
+    CHECK_STR(r.out, "done\ndone\n");
+    CHECK_EQ(sleeping("0.53"), 0);
+}
+
+TEST(the_joblog_has_what_was_run)
+{
+    struct interrupted i = start("--joblog log", "0.3");
+    CHECK_EQ(kill(i.running.pid, SIGINT), 0);
+    CHECK_EQ(sh_wait(i.running).status, 130);
+    CHECK_STR(sh("cut -f 7,8 log | sort").out, "0\t0\n0\t0\nExitval\tSignal\n");
+}
+
+TEST(while_the_input_is_awaited)
+{
+    int in = fifo("in"), begun = fifo("begun");
+    struct sh_running running = sh_start_script("exec gpu-dispatch run --gpus sim:1 --quiet 'echo > begun #' < in");
+    CHECK_EQ(write(in, "1\n", 2), 2);
+    await_lines(begun, 1);
+    CHECK_EQ(kill(running.pid, SIGINT), 0);
+    CHECK_EQ(sh_wait(running).status, 130);
+}
+
+TEST(while_the_whole_input_is_read_first)
+{
+    int in = fifo("in");
+    struct sh_running running = sh_start_script("exec gpu-dispatch run --gpus sim:1 --quiet --shuf echo < in");
+    /* More than a pipe holds: when all of it is written, most of it has been read. */
+    static char lines[1 << 20];
+    memset(lines, '\n', sizeof lines);
+    for (size_t at = 0; at < sizeof lines;) {
+        ssize_t n = write(in, lines + at, sizeof lines - at);
+        CHECK_GT(n, 0);
+        at += (size_t)n;
+    }
+    CHECK_EQ(kill(running.pid, SIGINT), 0);
+    CHECK_EQ(sh_wait(running).status, 128 + SIGINT);
+}
+
+TEST_MAIN()

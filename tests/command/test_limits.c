@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Exit statuses, --halt, --retries, --timeout, --delay.
+ */
+#include "common.h"
+
+/* --- exit status ------------------------------------------------------------------ */
+
+TEST(nothing_failed)
+{
+    CHECK_EQ(sh(RUN "true ::: 1 2").status, 0);
+}
+
+TEST(so_many_failed)
+{
+    CHECK_EQ(sh("seq 10 | " RUN "'[ {} -gt 7 ]'").status, 7);
+}
+
+TEST(a_hundred_failed)
+{
+    CHECK_EQ(sh("seq 100 | " RUN "false").status, 100);
+}
+
+TEST(more_than_a_hundred_failed)
+{
+    CHECK_EQ(sh("seq 103 | " RUN "false").status, 101);
+}
+
+/* --- --halt ------------------------------------------------------------------------ */
+
+TEST(halt_now_ends_what_runs)
+{
+    int64_t start = ms_now();
+    struct ran r = sh("mkfifo f; " RUN
+                      "--halt now,fail=1 'if [ {} = 1 ]; then echo x > f; sleep 50; fi; cat f; exit 7' ::: 1 2 3 4");
+    CHECK_EQ(r.status, 7);
+    CHECK_STR(r.err, "gpu-dispatch: 1 task failed: ending the running tasks\n");
+    CHECK_LT(ms_now() - start, 20000);
+}
+
+TEST(halt_soon_lets_what_runs_finish)
+{
+    /* Task 1 fails while task 2 runs; 2 may finish, 3 is not begun. */
+    struct ran r = sh("mkfifo f; " RUN "--halt soon,fail=1 'case {} in 1) cat f > /dev/null; exit 3;; 2) echo > f; "
+                      "sleep 0.3; echo done {};; *) echo no;; esac' ::: 1 2 3 4");
+    CHECK_STR(r.out, "done 2\n");
+    CHECK_EQ(r.status, 3);
+    CHECK_STR(r.err, "gpu-dispatch: 1 task failed: starting no more, running tasks may finish\n");
+}
+
+TEST(halt_at_a_success)
+{
+    CHECK_EQ(sh("seq 100 | " RUN "--halt now,success=1 true").status, 0);
+}
+
+TEST(halt_at_a_percentage)
+{
+    /* Every second of forty fails: with a fifth of them, that is eight, it stops. */
+    struct ran r = sh("seq 40 | " RUN "-j1 --gpus sim:1 --halt soon,fail=20%% 'exit $(({} %% 2))'");
+    CHECK_CONTAINS(r.err, "20%");
+    CHECK_GT(r.status, 0);
+    CHECK_LE(r.status, 100);
+}
+
+/* --- --retries ----------------------------------------------------------------------- */
+
+TEST(tries_in_all)
+{
+    struct ran r = sh(RUN "--retries 3 'echo x >> log; false #' ::: a; echo $? $(wc -l < log)");
+    CHECK_STR(r.out, "1 3\n");
+}
+
+TEST(a_try_that_succeeds_is_the_last)
+{
+    CHECK_PRINTS(sh(RUN "--retries 5 'echo $GPU_DISPATCH_ATTEMPT; [ $GPU_DISPATCH_ATTEMPT = 2 ] #' ::: a"), "2\n");
+}
+
+TEST(tries_without_end)
+{
+    CHECK_PRINTS(sh(RUN "--retries 0 '[ $GPU_DISPATCH_ATTEMPT = 4 ] && echo yes #' ::: a"), "yes\n");
+}
+
+TEST(one_try_is_none_more)
+{
+    CHECK_STR(sh(RUN "'echo x >> log; false #' ::: a; wc -l < log").out, "1\n");
+}
+
+/* --- --timeout ------------------------------------------------------------------------- */
+
+TEST(a_task_that_takes_too_long)
+{
+    int64_t start = ms_now();
+    struct ran r = sh(RUN "--timeout 0.2s sleep ::: 50");
+    CHECK_EQ(r.status, 1);
+    CHECK_STR(r.err, "gpu-dispatch: task \"50\": timed out after 0.2s\n");
+    CHECK_LT(ms_now() - start, 20000);
+}
+
+TEST(a_task_that_is_in_time)
+{
+    CHECK_PRINTS(sh(RUN "--timeout 1m echo ::: a"), "a\n");
+}
+
+TEST(a_task_is_asked_to_end_first)
+{
+    struct ran r = sh(RUN "--timeout 0.2 --term-grace 30 'trap \"sleep 1.3; echo asked > said; exit 1\" TERM; sleep 50 "
+                          "& wait #' ::: a; cat said");
+    CHECK_STR(r.out, "asked\n");
+}
+
+TEST(a_task_that_does_not_listen_is_killed)
+{
+    int64_t start = ms_now();
+    CHECK_EQ(sh(RUN "--timeout 0.2 --term-grace 0.2 'trap \"\" TERM; while :; do sleep 50; done #' ::: a").status, 1);
+    CHECK_LT(ms_now() - start, 20000);
+}
+
+/* --- --delay ---------------------------------------------------------------------------- */
+
+TEST(a_delay_between_starts)
+{
+    /* Four starts, three gaps. */
+    int64_t start = ms_now();
+    CHECK_EQ(sh(RUN "--delay 0.15 true ::: 1 2 3 4").status, 0);
+    CHECK_GE(ms_now() - start, 440);
+}
+
+TEST_MAIN()

@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Tests of the command, through a shell as a person would use it:
+ *
+ *     struct ran r = sh("seq 3 | gpu-dispatch run --gpus sim:2 -k -- echo got {}");
+ *     CHECK_EQ(r.status, 0);
+ *     CHECK_STR(r.out, "got 1\ngot 2\ngot 3\n");
+ *
+ * Each call runs `bash -c` with the folder of the built command first in PATH, in an empty folder that belongs to the
+ * case (`$PWD`; it is removed at the end of the program), with no input. What it prints is collected whole. Outputs
+ * live as long as the case does: it is a process of its own.
+ */
+#ifndef GD_TESTS_SUPPORT_SHELL_H
+#define GD_TESTS_SUPPORT_SHELL_H
+
+#include <fcntl.h>
+#include <ftw.h>
+
+#include "support/test.h"
+
+struct ran {
+    int status; /* exit code, or 128 + signal */
+    char *out;  /* NUL-terminated, may contain NULs */
+    size_t out_size;
+    char *err;
+    size_t err_size;
+};
+
+static char shell_dir[64];
+
+TEST_UNUSED static int shell_remove(const char *path, const struct stat *s, int flag, struct FTW *f)
+{
+    (void)s, (void)flag, (void)f;
+    return remove(path) < 0 && errno != ENOENT ? -1 : 0;
+}
+
+TEST_UNUSED static void shell_clean(void)
+{
+    if (*shell_dir)
+        nftw(shell_dir, shell_remove, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+/* The case's own folder, made at the first call. */
+TEST_UNUSED static const char *sh_dir(void)
+{
+    static pid_t owner;
+    if (owner == getpid())
+        return shell_dir;
+    owner = getpid();
+    strcpy(shell_dir, "/tmp/gd-test-XXXXXX");
+    if (!mkdtemp(shell_dir))
+        FAIL("mkdtemp: %s", strerror(errno));
+    atexit(shell_clean);
+    return shell_dir;
+}
+
+/* What was read is kept in a list, so that leak checkers know that it is still wanted. */
+struct shell_kept {
+    struct shell_kept *before;
+    char text[];
+};
+static struct shell_kept *shell_kept;
+
+TEST_UNUSED static char *shell_read(int fd, size_t *size)
+{
+    off_t end = lseek(fd, 0, SEEK_END);
+    CHECK(end >= 0);
+    struct shell_kept *kept = malloc(sizeof *kept + (size_t)end + 1);
+    CHECK(kept != NULL);
+    kept->before = shell_kept;
+    shell_kept = kept;
+    char *text = kept->text;
+    for (off_t at = 0; at < end;) {
+        ssize_t n = pread(fd, text + at, (size_t)(end - at), at);
+        CHECK(n > 0);
+        at += n;
+    }
+    text[end] = '\0';
+    *size = (size_t)end;
+    close(fd);
+    return text;
+}
+
+/* Starts it and returns at once; finish with sh_wait(). */
+struct sh_running {
+    pid_t pid;
+    int out, err;
+};
+
+TEST_UNUSED static struct sh_running sh_start_script(const char *script)
+{
+    struct sh_running r = { .out = memfd_create("out", MFD_CLOEXEC), .err = memfd_create("err", MFD_CLOEXEC) };
+    const char *build = getenv("GD_COMMAND_DIR");
+    const char *dir = sh_dir();
+    CHECK(r.out >= 0 && r.err >= 0);
+    if (!build)
+        FAIL("GD_COMMAND_DIR is not set: run this through meson test");
+    fflush(NULL);
+    r.pid = fork();
+    CHECK(r.pid >= 0);
+    if (r.pid == 0) {
+        char path[8192];
+        snprintf(path, sizeof path, "%s:%s", build, getenv("PATH") ? getenv("PATH") : "/usr/bin:/bin");
+        setenv("PATH", path, 1);
+        setenv("LC_ALL", "C", 1); /* sort sorts alike everywhere */
+        int null = open("/dev/null", O_RDONLY);
+        if (chdir(dir) < 0 || dup2(null, 0) < 0 || dup2(r.out, 1) < 0 || dup2(r.err, 2) < 0)
+            _exit(127);
+        execlp("bash", "bash", "-c", script, (char *)NULL);
+        _exit(127);
+    }
+    return r;
+}
+
+TEST_UNUSED static struct ran sh_wait(struct sh_running r)
+{
+    struct ran ran;
+    int status;
+    while (waitpid(r.pid, &status, 0) < 0)
+        CHECK_EQ(errno, EINTR);
+    ran.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    ran.out = shell_read(r.out, &ran.out_size);
+    ran.err = shell_read(r.err, &ran.err_size);
+    return ran;
+}
+
+__attribute__((format(printf, 1, 2))) TEST_UNUSED static struct ran sh(const char *format, ...)
+{
+    char *script = NULL;
+    va_list args;
+    va_start(args, format);
+    CHECK(vasprintf(&script, format, args) >= 0);
+    va_end(args);
+    struct ran r = sh_wait(sh_start_script(script));
+    free(script);
+    return r;
+}
+
+#endif
