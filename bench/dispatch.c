@@ -10,10 +10,12 @@
  *   first       from the call to the first result
  *   memory      resident memory over ten million items
  *   scale       cost per task in the dispatcher, 1 to 256 workers
+ *   stream      small tasks a second through programs that speak JSON Lines, one worker and two
  *
  * One JSON object per line: name, unit, the median of the repeats, and the repeats.
  *
- * usage: bench_dispatch [-r REPEATS] [-q] [part ...]      -q: smaller
+ * usage: bench_dispatch [-r REPEATS] [-q] [-s HOST:PROGRAM[:PROGRAM]] [part ...]
+ *   -q: smaller; -s: the worker host and the programs of part stream, the second of them in Python
  */
 #include <gpu_dispatch/gpu_dispatch.h>
 #include <inttypes.h>
@@ -408,12 +410,54 @@ static void scale(void)
     }
 }
 
+/* --- programs --- */
+
+static char *stream_host, *stream_programs[2]; /* -s HOST:PROGRAM:PROGRAM */
+
+static void split_streams(char *text)
+{
+    stream_host = strtok(text, ":");
+    for (int i = 0; i < 2; i++)
+        stream_programs[i] = strtok(NULL, ":");
+}
+
+static double stream_rate(char *program, unsigned workers)
+{
+    static char option[] = "--stream", end[] = "--", input[] = "input 7";
+    char *argv[] = { stream_host, option, end, program, NULL };
+    struct run r;
+    prepare(&r, workers, quick ? 200000 : 1000000, input, sizeof input - 1);
+    r.o.worker_argv = argv;
+    r.warm = r.n / 10;
+    go(&r);
+    return (double)(r.n - r.warm) / ((double)(r.last - r.warm_at) / 1e9);
+}
+
+static void stream(void)
+{
+    static const char *const names[] = { "c", "python" };
+    if (!stream_host)
+        return;
+    for (unsigned workers = 1; workers <= 2; workers++)
+        for (int p = 0; p < 2; p++) {
+            double v[MAX_REPEATS] = { 0 };
+            char name[64];
+            if (!stream_programs[p])
+                continue;
+            for (int i = 0; i < repeats; i++)
+                v[i] = stream_rate(stream_programs[p], workers);
+            snprintf(name, sizeof name, "stream_%s_%u", names[p], workers);
+            print_line(name, "tasks/s", v, repeats);
+        }
+}
+
 static const struct {
     const char *name;
     void (*run)(void);
 } parts[] = {
-    { "memory", memory },     { "throughput", throughput }, { "latency", latency }, { "payload", payload },
-    { "recovery", recovery }, { "lateness", lateness },     { "first", first },     { "scale", scale },
+    { "memory", memory },   { "throughput", throughput }, { "latency", latency },
+    { "payload", payload }, { "recovery", recovery },     { "lateness", lateness },
+    { "first", first },     { "scale", scale },           { "stream", stream },
 };
 
 static bool wanted(const char *name, int argc, char **argv)
@@ -434,16 +478,18 @@ int main(int argc, char **argv)
         fprintf(stderr, "%s\n", gd_error_text());
         return 1;
     }
-    while ((c = getopt(argc, argv, "r:q")) != -1) {
+    while ((c = getopt(argc, argv, "r:qs:")) != -1) {
         if (c == 'r')
             repeats = atoi(optarg);
         else if (c == 'q')
             quick = true;
+        else if (c == 's')
+            split_streams(optarg);
         else
             return 2;
     }
     if (repeats < 1 || repeats > MAX_REPEATS) {
-        fprintf(stderr, "usage: %s [-r 1..%d] [-q] [part ...]\n", argv[0], MAX_REPEATS);
+        fprintf(stderr, "usage: %s [-r 1..%d] [-q] [-s HOST:PROGRAM[:PROGRAM]] [part ...]\n", argv[0], MAX_REPEATS);
         return 2;
     }
     for (int i = 0; i < MOST_WORKERS; i++)

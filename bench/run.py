@@ -12,9 +12,12 @@ import argparse
 import json
 import os
 import platform
+import shutil
 import statistics
 import subprocess
 import sys
+import tempfile
+import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 MISSED = []
@@ -37,6 +40,8 @@ class Bench:
     def __init__(self, build, rounds, quick):
         self.bare_program = os.path.join(build, "bench", "bench_bare")
         self.our_program = os.path.join(build, "bench", "bench_dispatch")
+        self.command = os.path.join(build, "gpu-dispatch")
+        self.discover_program = os.path.join(build, "bench", "bench_discover")
         self.rounds = rounds
         self.quick = quick
         self.records = {}
@@ -52,6 +57,12 @@ class Bench:
     def ours(self, *parts, repeats=1):
         quick = ["-q"] if self.quick else []
         return self.keep(lines_of([self.our_program, "-r", str(repeats), *quick, *parts]))
+
+    def streams(self):
+        folder = os.path.dirname(self.our_program)
+        programs = [os.path.join(folder, "..", "src", "gpu-dispatch-host"), os.path.join(folder, "bench_stream_echo"),
+                    os.path.join(HERE, "..", "examples", "stream", "upper.py")]
+        return self.ours("-s", ":".join(programs), "stream")
 
     def peers(self, *names):
         return self.keep(lines_of([sys.executable, os.path.join(HERE, "peers.py"), "--repeats", "1", *names]))
@@ -174,7 +185,89 @@ def scale(b):
             ratio <= 1.5)
 
 
-PARTS = {part.__name__: part for part in (memory, throughput, python_pools, latency, payload, times, scale)}
+def discovery_once(b, folder):
+    """Both processes from start to end, one after the other: their seconds, what ours found, and its peak."""
+    start = time.perf_counter()
+    found = b.keep(lines_of([b.discover_program, "-r", "1", folder, "*.wav"]))
+    middle = time.perf_counter()
+    theirs = subprocess.run(["find", folder, "-type", "f", "-name", "*.wav"], stdout=subprocess.PIPE, check=True)
+    end = time.perf_counter()
+    count = theirs.stdout.count(b"\n")
+    if count != found["discover_files"]:
+        sys.exit(f"run.py: find found {count} files, ours {found['discover_files']:.0f}")
+    return middle - start, end - middle, found["discover_files"], found["discover_peak"]
+
+
+def discovery(b):
+    peaks, whole = {}, 100_000 if b.quick else 1_000_000
+    for count in (whole // 10, whole):
+        with tempfile.TemporaryDirectory(prefix="gd-bench-") as folder:
+            tree = os.path.join(folder, "tree")
+            subprocess.run([b.discover_program, "-m", "-n", str(count), tree], check=True)
+            discovery_once(b, tree)  # the first one warms the cache
+            rounds = [discovery_once(b, tree) for _ in range(b.rounds)]
+        if any(found != count for _, _, found, _ in rounds):
+            sys.exit(f"run.py: of {count} files {rounds[0][2]:.0f} were found")
+        peaks[count] = max(peak for _, _, _, peak in rounds)
+    ratios = [ours / theirs for ours, theirs, _, _ in rounds]
+    row(f"finding {whole:,} files", spread([r[0] for r in rounds], 1e3) + " ms",
+        "find " + spread([r[1] for r in rounds], 1e3) + " ms", spread(ratios), "1.5", statistics.median(ratios) <= 1.5)
+    growth = peaks[whole] - peaks[whole // 10]
+    row(f"peak memory, finding {whole:,} files", f"{peaks[whole]:.2f} MiB", f"{whole // 10:,} files {peaks[whole // 10]:.2f} MiB",
+        f"{growth:+.2f} MiB", "1 MiB more", growth <= 1)
+
+
+def rate_of(b, name, command, count):
+    """Tasks per second of a program that gets one input per line, from its start to its end. In the C locale: true, when
+    it has an argument, reads locale files otherwise, which takes longer than all the rest."""
+    if not shutil.which(command[0]):
+        return None
+    lines = "".join(f"{i}\n" for i in range(count)).encode()
+    start = time.perf_counter()
+    done = subprocess.run(command, input=lines, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, check=False,
+                          env={**os.environ, "LC_ALL": "C"})
+    seconds = time.perf_counter() - start
+    if done.returncode != 0:
+        sys.exit(f"run.py: {' '.join(command)} failed: {done.stderr.decode(errors='replace')}")
+    b.records.setdefault(name, []).append(count / seconds)
+    return count / seconds
+
+
+def commands(b):
+    count = 1000 if b.quick else 5000
+    rivals = {"parallel -j2": (["parallel", "--will-cite", "-j2", "true"], 8),
+              "xargs -P2 -n1": (["xargs", "-P2", "-n1", "true"], 1), "bare posix_spawn loop": (None, 0.8)}
+    ours, found = [], {name: [] for name in rivals}
+    for _ in range(min(b.rounds, 3)):
+        ours.append(rate_of(b, "commands", [b.command, "run", "--gpus", "sim:2", "--quiet", "--", "true"], count))
+        for name, (command, _) in rivals.items():
+            value = (rate_of(b, "commands_" + command[0], command, count) if command
+                     else b.bare("-s", str(count), "spawn_pairs")["spawn_true_2_slots"])
+            found[name].append(value)
+    for name, (_, target) in rivals.items():
+        if None in found[name]:
+            row(f"{count:,} x true on 2 slots", "", name, "is not here")
+            continue
+        ratios = [mine / theirs for mine, theirs in zip(ours, found[name])]
+        row(f"{count:,} x true on 2 slots", spread(ours) + " /s", f"{name} {spread(found[name])} /s", spread(ratios),
+            f"{target}", statistics.median(ratios) >= target)
+
+
+def stream(b):
+    found = {}
+    for _ in range(min(b.rounds, 3)):
+        for name, value in b.streams().items():
+            found.setdefault(name, []).append(value)
+    for name, program, target in (("c", "a C program that gives its input back", 100000), ("python", "upper.py", None)):
+        for workers in (1, 2):
+            values = found[f"stream_{name}_{workers}"]
+            met = statistics.median(values) >= target if target and workers == 1 else None
+            row(f"small tasks, {program}, {workers} worker{'s' * (workers > 1)}", spread(values, 1e-3) + " k/s", "", "",
+                f"{target // 1000} k/s" if met is not None else "", met)
+
+
+PARTS = {part.__name__: part for part in (memory, throughput, python_pools, latency, payload, times, scale, discovery,
+                                           commands, stream)}
 
 
 def machine():
