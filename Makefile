@@ -25,6 +25,7 @@ test: all ## run every test; ends with the total
 
 demo: all ## run a real dispatch on simulated devices (no GPU needed)
 	@$(BUILD)/examples/example_demo
+	@tools/demo.sh $(BUILD)
 
 bench: all ## measure against bare rings and Python's pools; prints a table
 	@python3 bench/run.py $(BUILD)

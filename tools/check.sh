@@ -23,9 +23,9 @@ step_format() {
 }
 
 step_lint() {
-    sources 'src/*.c' 'bench/*.c' 'examples/*.c' 'tests/*.c' | xargs -P "$(nproc)" -I{} \
+    sources 'src/*.c' 'cli/*.c' 'bench/*.c' 'examples/*.c' 'tests/*.c' | xargs -P "$(nproc)" -I{} \
         clang-tidy --quiet {} -- -std=c17 -D_GNU_SOURCE -DGD_TEST_HOOKS -DGD_HOST_PATH='"x"' -DGD_VERSION='"x"' \
-        -Iinclude -Isrc -Itests
+        -Iinclude -Isrc -Icli -Itests
 }
 
 # Every source and every test program is named in its meson.build: what is not built is not tested.
@@ -33,6 +33,9 @@ step_lists() {
     local f name bad=0
     for f in $(sources 'src/*.c'); do
         grep -q "'${f#src/}'" src/meson.build || { echo "$f is not in src/meson.build"; bad=1; }
+    done
+    for f in $(sources 'cli/*.c'); do
+        grep -q "'${f#cli/}'" cli/meson.build || { echo "$f is not in cli/meson.build"; bad=1; }
     done
     for f in $(sources 'tests/*/test_*.c' 'tests/fuzz/fuzz_*.c'); do
         name=$(basename "$f" .c)

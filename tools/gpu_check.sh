@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Builds, tests and measures on a machine with a real NVIDIA GPU. Needs gcc, Meson, Ninja and nvcc; installs nothing.
+# Builds, tests and measures on a machine with a real NVIDIA GPU. Needs gcc, Meson, Ninja, nvcc, and Python with PyTorch;
+# installs nothing.
 #
-#   tools/gpu_check.sh [BUILD_DIR [LOG_DIR]]
+#   [ROUNDS=3] [PARTS="throughput stream"] tools/gpu_check.sh [BUILD_DIR [LOG_DIR]]     ROUNDS=0: no benchmarks
 set -u
 cd "$(dirname "$0")/.."
 build=${1:-build-gpu}
@@ -29,6 +30,26 @@ for size in 1 16 64 256; do
         LINES_SHOWN=2 step "cuda_${size}MiB$unpinned" "$build/examples/example_cuda" $unpinned $((size < 64 ? 400 : 60)) "$size"
     done
 done
-LINES_SHOWN=40 step bench timeout 240 python3 bench/run.py "$build" --rounds "${ROUNDS:-3}"
+command=$build/gpu-dispatch
+torch_command() { # every process sees exactly one device, and it is the real one
+    "$command" run -k -v python3 examples/torch_task.py {} ::: 1000 2000 3000 4000 >"$logs/command.jsonl" || return 1
+    cat "$logs/command.jsonl"
+    [ "$(grep -c '"visible": 1,' "$logs/command.jsonl")" -eq 4 ] && ! grep -q '"device": "cpu"' "$logs/command.jsonl"
+}
+torch_stream() { # the same, in workers that keep their model; 4,000 tasks on 1, then on 2 workers of the same GPU
+    for workers in 1 2; do
+        seq 4000 | "$command" run -j "$workers" --output "$logs/stream.jsonl" --stream python3 examples/stream/torch_worker.py \
+            >"$logs/stream.out" || return 1
+        [ "$(grep -c '"visible": *1' "$logs/stream.jsonl")" -eq 4000 ] || return 1
+    done
+}
+LINES_SHOWN=30 step gpus "$command" gpus
+LINES_SHOWN=60 step gpus_json "$command" gpus --json
+LINES_SHOWN=14 step torch_command torch_command
+LINES_SHOWN=24 step torch_stream torch_stream
+if [ "${ROUNDS:-3}" -gt 0 ]; then
+    # shellcheck disable=SC2086 # a list
+    LINES_SHOWN=60 step bench timeout 400 python3 bench/run.py "$build" --rounds "${ROUNDS:-3}" ${PARTS:+--only $PARTS}
+fi
 printf '\n%d steps failed\n' "$failed"
 exit $((failed > 0))

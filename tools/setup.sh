@@ -48,10 +48,11 @@ needs_build() {
     want "${CC:-gcc}" gcc
     want meson meson
     want ninja ninja-build
-    # Needed by two tests only (which otherwise are skipped or do less), so no reason by themselves to use the network.
+    # Needed by a few tests only (which otherwise are skipped or do less), so no reason by themselves to use the network.
     if [ -n "$packages" ] || [ "$what" = check ]; then
         want pkg-config pkg-config
         want g++ g++
+        want parallel parallel
         have "${CC:-gcc}" || packages="$packages libc6-dev"
     fi
     install

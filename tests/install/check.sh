@@ -44,10 +44,22 @@ exports_only_gd() {
     [ -z "$odd" ] || { echo "exported: $odd"; return 1; }
 }
 
-declares_what_it_has() { # each function that a header declares is exported
+declared() { # the functions that the headers declare
+    sed -n 's,/\*.*,,; s/^[a-z].*[ *]\(gd_[a-z_]*\)(.*/\1/p' "$prefix"/include/gpu_dispatch/*.h | grep -v '_fn$' | sort -u
+}
+
+explains_what_it_has() { # each of them is in the manual
     missing=0
-    for name in $(sed -n 's,/\*.*,,; s/^[a-z].*[ *]\(gd_[a-z_]*\)(.*/\1/p' "$prefix"/include/gpu_dispatch/*.h | sort -u); do
-        case $name in gd_plugin_worker | *_fn) continue ;; esac
+    for name in $(declared); do
+        grep -q "[ *]$name(" "$prefix/share/man/man3/libgpu_dispatch.3" || { echo "no $name in the manual"; missing=1; }
+    done
+    return "$missing"
+}
+
+declares_what_it_has() { # each of them is exported
+    missing=0
+    for name in $(declared); do
+        [ "$name" = gd_plugin_worker ] && continue
         nm -D --defined-only "$libdir/libgpu_dispatch.so" | grep -q " $name\(@\|\$\)" ||
             { echo "$name is declared and not exported"; missing=1; }
     done
@@ -58,6 +70,10 @@ has_soname() {
     readelf -d "$libdir/libgpu_dispatch.so" | grep -q 'SONAME.*\[libgpu_dispatch\.so\.0\]'
 }
 
+stays_loaded() { # a thread of its own may be in it
+    readelf -d "$libdir/libgpu_dispatch.so" | grep -q 'FLAGS_1.*NODELETE'
+}
+
 # The compilers may be "ccache gcc" and pkg-config gives many words: split on purpose.
 # shellcheck disable=SC2046,SC2086
 build_c() { $cc -std=c17 $flags "$here/double.c" -o "$tmp/double_c" $(pkg-config --cflags --libs gpu_dispatch); }
@@ -66,9 +82,10 @@ build_cpp() {
     $cxx -std=c++17 $flags -x c++ "$here/double.c" -o "$tmp/double_cpp" $(pkg-config --cflags --libs gpu_dispatch)
 }
 # shellcheck disable=SC2046,SC2086
-build_static() {
+build_static() { # all of the library, with the others that it says it needs
     $cc -std=c17 $flags "$here/double.c" -o "$tmp/double_static" $(pkg-config --cflags gpu_dispatch) \
-        "$libdir/libgpu_dispatch.a" -pthread -ldl
+        -Wl,--whole-archive "$libdir/libgpu_dispatch.a" -Wl,--no-whole-archive \
+        $(pkg-config --static --libs gpu_dispatch | sed 's/-lgpu_dispatch//')
 }
 # shellcheck disable=SC2046,SC2086
 build_readme() { # its first block of C
@@ -97,7 +114,12 @@ export LD_LIBRARY_PATH="$libdir"
 try "exports gd_ and nothing else" exports_only_gd
 try "exports what the headers declare" declares_what_it_has
 try "soname" has_soname
+try "is never unloaded" stays_loaded
+try "manual explains what the headers declare" explains_what_it_has
 try "manual page" test -f "$prefix/share/man/man3/libgpu_dispatch.3"
+try "command is installed" test "$("$prefix/bin/gpu-dispatch" run --gpus sim:2 -k --quiet echo got {} ::: a b)" = "$(printf 'got a\ngot b')"
+try "its manual pages" test -f "$prefix/share/man/man1/gpu-dispatch.1" -a -f "$prefix/share/man/man1/gpu-dispatch-run.1"
+try "its completions" test -f "$prefix/share/bash-completion/completions/gpu-dispatch" -a -f "$prefix/share/zsh/site-functions/_gpu-dispatch"
 try "host is installed" test -x "$prefix/libexec/gpu_dispatch/gpu-dispatch-host"
 try "build in C" build_c
 try "run in C" "$tmp/double_c"
@@ -111,6 +133,7 @@ try "build the README's example" build_readme
 try "run the README's example" run_readme
 try "build plugin" build_plugin "$tmp/plugin.so"
 try "run plugin on the installed host" "$tmp/double_c" "$tmp/plugin.so"
+try "run plugin through the installed command" test "$("$prefix/bin/gpu-dispatch" run --gpus sim:1 --quiet --worker "$tmp/plugin.so" ::: aaaa)" = "$(printf '\302\302\302\302')" # 0x61616161, doubled
 try "build plugin linked with the library" build_plugin "$tmp/linked.so" -L"$libdir" -lgpu_dispatch
 try "run linked plugin on the installed host" "$tmp/double_c" "$tmp/linked.so"
 finish
