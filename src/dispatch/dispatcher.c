@@ -131,7 +131,7 @@ int gd_dispatcher_open(struct gd_dispatcher **out, const struct gd_options *o)
         return gd__error(GD_E_NO_MEMORY, "no memory for a dispatcher");
     pthread_mutex_init(&d->stats_lock, NULL);
     d->wake_fd = d->signal_fd = d->signal_token = d->loop.fd = -1;
-    d->wake_watch.fd = d->signal_watch.fd = -1;
+    d->wake_watch.fd = d->signal_watch.fd = d->hook_watch.fd = -1;
     d->feeder_deadline = GD__NEVER;
     d->sleep_number = 1;
     int rc = gd__options_copy(d, o);
@@ -178,6 +178,11 @@ void gd_dispatcher_close(struct gd_dispatcher **dp)
     gd__free(d);
 }
 
+void gd__dispatcher_hook(struct gd_dispatcher *d, const struct gd__hooks *hooks)
+{
+    d->hooks = *hooks;
+}
+
 /* --- running --- */
 
 static int open_feeder(struct gd_dispatcher *d)
@@ -185,6 +190,8 @@ static int open_feeder(struct gd_dispatcher *d)
     const struct gd__feeder_spec spec = {
         .source = d->o.source,
         .source_cancel = d->o.source_cancel,
+        .source_hold = d->hooks.source_hold,
+        .source_release = d->hooks.source_release,
         .user = d->o.user,
         .queue_bytes = d->o.queue_bytes,
         .arena_bytes = d->o.arena_bytes,

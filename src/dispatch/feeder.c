@@ -22,6 +22,7 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "base/fault.h"
+#include "dispatch/hooks.h"
 #include "shm/arena.h"
 
 enum { WORDS_MAX = 1024 };
@@ -168,6 +169,27 @@ static uint64_t take_room(struct gd__feeder *f, uint64_t size)
     }
 }
 
+static void *place_item(struct gd__feeder *f, struct gd_item *item, uint64_t offset, size_t size)
+{
+    item->reserved[1] = (void *)(uintptr_t)offset;
+    item->reserved[2] = (void *)(uintptr_t)(size > 0 ? size : 1);
+    item->size = size;
+    item->data = (char *)f->region.base + offset;
+    return (char *)f->region.base + offset;
+}
+
+void *gd__item_try_alloc(struct gd_item *item, size_t size)
+{
+    struct gd__feeder *f = item->reserved[0];
+    const uint64_t wanted = size > 0 ? size : 1;
+    drop_item_memory(f, item);
+    const uint64_t offset = !stopped(f) && has_bytes(f, wanted) ? gd__arena_alloc(f->arena, wanted) : 0;
+    if (offset == 0)
+        return NULL;
+    f->bytes_taken += wanted;
+    return place_item(f, item, offset, size);
+}
+
 void *gd_item_alloc(struct gd_item *item, size_t size)
 {
     struct gd__feeder *f = item->reserved[0];
@@ -178,13 +200,7 @@ void *gd_item_alloc(struct gd_item *item, size_t size)
         return NULL;
     }
     const uint64_t offset = take_room(f, wanted);
-    if (offset == 0)
-        return NULL;
-    item->reserved[1] = (void *)(uintptr_t)offset;
-    item->reserved[2] = (void *)(uintptr_t)wanted;
-    item->size = size;
-    item->data = (char *)f->region.base + offset;
-    return (char *)f->region.base + offset;
+    return offset > 0 ? place_item(f, item, offset, size) : NULL;
 }
 
 int gd_item_error(struct gd_item *item, const char *format, ...)
@@ -244,21 +260,48 @@ static void publish(struct gd__feeder *f, const struct gd__payload *p, uint64_t 
     f->taken++;
 }
 
+/* 0, or negative with the thread's error text. */
+static int give(struct gd__feeder *f, struct gd_item *item)
+{
+    struct gd__payload p = { 0 }; /* all of it goes to the worker */
+    const uint64_t weight = item->weight > 0 ? item->weight : item->size;
+    const int rc = store_payload(f, item, &p);
+    if (rc < 0)
+        return rc;
+    publish(f, &p, weight);
+    wake_monitor(f);
+    return 0;
+}
+
+bool gd__item_give(struct gd_item *item)
+{
+    struct gd__feeder *f = item->reserved[0];
+    /* Its turn to wait for bytes, or to fail, comes when the source has returned. */
+    if (item->size > GD__INLINE_MAX && item_memory(item).offset == 0)
+        return false;
+    if (f->taken + 1 >= f->seen_allowed)
+        f->seen_allowed = atomic_load_explicit(&f->allowed, memory_order_acquire);
+    if (f->taken + 1 >= f->seen_allowed || stopped(f) || give(f, item) < 0)
+        return false;
+    *item = (struct gd_item){ .reserved = { f } };
+    return true;
+}
+
+bool gd__item_stopped(const struct gd_item *item)
+{
+    return stopped(item->reserved[0]);
+}
+
 /* One item: 1, 0 at the end, negative when the source or we failed. */
 static int take_one(struct gd__feeder *f)
 {
     struct gd_item item = { .reserved = { f } };
-    struct gd__payload p = { 0 }; /* all of it goes to the worker */
     f->words[0] = '\0';
     int rc = f->spec.source(f->spec.user, &item);
     if (rc > 0) {
-        const uint64_t weight = item.weight > 0 ? item.weight : item.size;
-        rc = store_payload(f, &item, &p);
-        if (rc == 0) {
-            publish(f, &p, weight);
-            wake_monitor(f);
+        rc = give(f, &item);
+        if (rc == 0)
             return 1;
-        }
         snprintf(f->words, sizeof f->words, "%s", gd_error_text());
     }
     drop_item_memory(f, &item);
@@ -274,6 +317,8 @@ static void *feeder_main(void *arg)
     while (rc > 0 && wait_for(f, has_room, 0, WAITS_FOR_ROOM))
         rc = take_one(f);
     f->result = rc < 0 ? rc : 0;
+    if (f->spec.source_release)
+        f->spec.source_release(f->spec.user);
     atomic_store_explicit(&f->ended, 1, memory_order_release);
     wake_monitor(f);
     feeder_release_ref(f);
@@ -346,6 +391,8 @@ int gd__feeder_start(struct gd__feeder *f)
     sigset_t all, old;
     sigfillset(&all);
     f->refs = 2;
+    if (f->spec.source_hold)
+        f->spec.source_hold(f->spec.user);
     pthread_sigmask(SIG_SETMASK, &all, &old); /* signals are for the user's threads */
     const int rc = GD__FAULT("thread") ? EAGAIN : pthread_create(&f->thread, NULL, feeder_main, f);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
@@ -353,6 +400,8 @@ int gd__feeder_start(struct gd__feeder *f)
     if (rc == 0)
         return 0;
     f->refs = 1;
+    if (f->spec.source_release)
+        f->spec.source_release(f->spec.user);
     errno = rc;
     return gd__error_errno("cannot start the feeder thread");
 }

@@ -19,6 +19,7 @@
 #include "base/clock.h"
 #include "core/sched.h"
 #include "dispatch/feeder.h"
+#include "dispatch/hooks.h"
 #include "gpu/device.h"
 #include "proc/child.h"
 #include "proc/loop.h"
@@ -89,8 +90,9 @@ struct gd_dispatcher {
     int wake_fd, signal_fd; /* eventfds */
     int signal_token;
     unsigned signals_seen;
-    struct gd__watch wake_watch, signal_watch;
-    _Atomic int request; /* enum gd__request */
+    struct gd__watch wake_watch, signal_watch, hook_watch;
+    struct gd__hooks hooks; /* a language binding's; all NULL: none */
+    _Atomic int request;    /* enum gd__request */
 
     uint64_t feeder_deadline; /* after it, a source that does not return is left to itself */
     bool source_over;

@@ -60,6 +60,12 @@ static bool take_results(struct gd_dispatcher *d)
     return any;
 }
 
+static uint64_t source_grace(const struct gd_dispatcher *d)
+{
+    const unsigned own_ms = d->hooks.source_grace_ms, stop_ms = d->o.stop_grace_ms;
+    return (own_ms > 0 && own_ms < stop_ms ? own_ms : stop_ms) * GD__NS_PER_MS;
+}
+
 /* The source is over when the feeder has ended and its queue is empty; or when it was asked to stop and did not. */
 static void check_source(struct gd_dispatcher *d)
 {
@@ -68,7 +74,7 @@ static void check_source(struct gd_dispatcher *d)
     if (d->sched.stopping) {
         gd__feeder_stop(d->feeder);
         if (d->feeder_deadline == GD__NEVER)
-            d->feeder_deadline = d->now + (uint64_t)d->o.stop_grace_ms * GD__NS_PER_MS;
+            d->feeder_deadline = d->now + source_grace(d);
     }
     const bool ended = gd__feeder_ended(d->feeder); /* before the queue: it may still fill it */
     const bool given_up = d->now >= d->feeder_deadline;
@@ -98,6 +104,13 @@ static void signalled(struct gd__watch *w, uint32_t events)
         gd_dispatcher_shutdown(d);
     if (d->signals_seen >= 2)
         gd_dispatcher_abort(d);
+}
+
+static void hook_readable(struct gd__watch *w, uint32_t events)
+{
+    (void)events;
+    struct gd_dispatcher *d = (struct gd_dispatcher *)((char *)w - offsetof(struct gd_dispatcher, hook_watch));
+    d->hooks.readable(d->hooks.user);
 }
 
 static void obey_requests(struct gd_dispatcher *d)
@@ -185,6 +198,8 @@ int gd__monitor_open(struct gd_dispatcher *d)
     int rc = gd__loop_add(&d->loop, &d->wake_watch, d->wake_fd, EPOLLIN | EPOLLET, woken);
     if (rc == 0 && d->signal_fd >= 0)
         rc = gd__loop_add(&d->loop, &d->signal_watch, d->signal_fd, EPOLLIN, signalled);
+    if (rc == 0 && d->hooks.readable)
+        rc = gd__loop_add(&d->loop, &d->hook_watch, d->hooks.fd, EPOLLIN, hook_readable);
     return rc;
 }
 
@@ -196,6 +211,8 @@ void gd__monitor_run(struct gd_dispatcher *d)
     gd__sched_start(&d->sched, d->now);
     while (!gd__sched_finished(&d->sched)) {
         const bool moved = go_round(d);
+        if (d->hooks.after_round)
+            d->hooks.after_round(d->hooks.user);
         if (gd__sched_finished(&d->sched))
             break;
         if (moved)

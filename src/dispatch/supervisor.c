@@ -518,6 +518,19 @@ int gd__supervisor_open(struct gd_dispatcher *d)
     return choose_program(d);
 }
 
+bool gd__dispatcher_locate(const struct gd_dispatcher *d, const void *data, int *fd, uint64_t *offset)
+{
+    for (unsigned k = 0; k < d->n_live; k++) {
+        const struct gd__region *r = &d->seats[d->live[k]].channel.results;
+        if ((const char *)data < (const char *)r->base || (const char *)data >= (const char *)r->base + r->size)
+            continue;
+        *fd = r->fd;
+        *offset = (uint64_t)((const char *)data - (const char *)r->base);
+        return true;
+    }
+    return false;
+}
+
 void gd__supervisor_close(struct gd_dispatcher *d)
 {
     for (unsigned i = 0; d->seats && i < d->n_workers; i++)

@@ -120,6 +120,16 @@ _Noreturn static void leave_device(struct gd_worker *w)
     exit(GD__EXIT_DEVICE_LOST);
 }
 
+struct gd__wait_hooks gd__wait_hooks;
+
+int gd__host_wait(struct gd_worker *w)
+{
+    gd__before_wait();
+    const int there = gd__port_wait(&w->port);
+    gd__after_wait();
+    return there;
+}
+
 /* ---- one task ---- */
 
 /* Runs process; the entry is DONE then. */
@@ -148,7 +158,7 @@ static inline bool claim_one(struct gd_worker *w, uint64_t *now_ns)
         if (!gd__port_poll(p)) {
             gd__host_flush(w);
             GD__KILL_POINT("waiting");
-            if (!gd__port_wait(p))
+            if (!gd__host_wait(w))
                 return false;
             *now_ns = 0;
         }
@@ -207,7 +217,7 @@ static bool claim_head(struct gd_worker *w)
         if (!gd__port_poll(p)) {
             gd__host_flush(w);
             GD__KILL_POINT("waiting");
-            if (!gd__port_wait(p))
+            if (!gd__host_wait(w))
                 return false;
         }
         gd__host_claim(w, batch_at(w, w->head));

@@ -129,7 +129,29 @@ struct gd_worker {
     uint64_t interrupted; /* position + 1 that interrupt() was called for */
 };
 
+/* For a language with a lock of its own: called on the main thread before it waits for the dispatcher or an I/O thread,
+ * and after; and on an I/O thread before it ends. NULL: nothing. Set before gd_worker_main(). */
+struct gd__wait_hooks {
+    void (*before)(void);
+    void (*after)(void);
+    void (*io_thread_ends)(void);
+};
+extern struct gd__wait_hooks gd__wait_hooks;
+
+static inline void gd__before_wait(void)
+{
+    if (gd__wait_hooks.before)
+        gd__wait_hooks.before();
+}
+
+static inline void gd__after_wait(void)
+{
+    if (gd__wait_hooks.after)
+        gd__wait_hooks.after();
+}
+
 /* host.c */
+int gd__host_wait(struct gd_worker *w);           /* gd__port_wait(), with the hooks */
 _Noreturn void gd__host_run(struct gd_worker *w); /* port, ops and lifeline are set */
 uint64_t gd__host_cancel_below(const struct gd_worker *w);
 void gd__entry_unload(struct gd_worker *w, struct gd__entry *e);

@@ -92,6 +92,8 @@ static void *io_thread(void *arg)
         finish_load(l, e);
     }
     pthread_mutex_unlock(&l->lock);
+    if (gd__wait_hooks.io_thread_ends)
+        gd__wait_hooks.io_thread_ends();
     return NULL;
 }
 
@@ -156,10 +158,12 @@ void gd__loader_await(struct gd_worker *w, uint64_t position)
 {
     struct gd__loader *l = w->loader;
     struct gd__entry *e = gd__entry_at(w, position);
+    gd__before_wait();
     pthread_mutex_lock(&l->lock);
     while (e->state == GD__ENTRY_CLAIMED || e->state == GD__ENTRY_LOADING)
         pthread_cond_wait(&l->done, &l->lock);
     pthread_mutex_unlock(&l->lock);
+    gd__after_wait();
 }
 
 void gd__loader_stop(struct gd_worker *w)
@@ -171,8 +175,10 @@ void gd__loader_stop(struct gd_worker *w)
     l->stop = true;
     pthread_cond_broadcast(&l->work);
     pthread_mutex_unlock(&l->lock);
+    gd__before_wait();
     for (unsigned i = 0; i < l->n_threads; i++)
         pthread_join(l->threads[i], NULL);
+    gd__after_wait();
     for (uint64_t position = w->head; position < l->taken; position++)
         gd__entry_unload(w, gd__entry_at(w, position));
     pthread_cond_destroy(&l->done);

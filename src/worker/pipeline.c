@@ -185,7 +185,7 @@ void gd__pipeline_loop(struct gd_worker *w)
             continue;
         gd__host_flush(w);
         GD__KILL_POINT("waiting");
-        if (!gd__port_wait(&w->port))
+        if (!gd__host_wait(w))
             return;
     }
 }

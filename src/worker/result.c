@@ -97,7 +97,9 @@ static uint64_t take_room(struct gd_worker *w, uint64_t size)
         unlock_bytes(w);
         if (offset || size > all || is_io_thread || released >= p->result_tail)
             return offset;
+        gd__before_wait();
         released = gd__port_wait_released(p, released);
+        gd__after_wait();
     }
 }
 
@@ -311,13 +313,24 @@ static void put_far_bytes(struct gd_worker *w, struct gd__result_slot *slot, str
     r->offset = 0; /* the record's now */
 }
 
+/* gd__port_result(), with the hooks. */
+static inline struct gd__result_slot *next_slot(struct gd__port *p)
+{
+    if (__builtin_expect(p->result_tail - p->consumed > p->result_mask, 0)) {
+        gd__before_wait();
+        gd__port_wait_room(p);
+        gd__after_wait();
+    }
+    return gd__port_result(p);
+}
+
 void gd__record_put(struct gd_worker *w, enum gd__record_kind kind, const struct gd__entry *e, struct gd_result *r)
 {
     if (r && r->words)
         place_words(r);
     else if (r && r->offset && r->size <= GD__INLINE_MAX)
         shrink_to_slot(r);
-    struct gd__result_slot *slot = gd__port_result(&w->port);
+    struct gd__result_slot *slot = next_slot(&w->port);
     slot->kind = (uint8_t)kind;
     slot->safe_batch = (uint16_t)w->safe_batch;
     slot->attempt = e ? e->task.attempt : 0;

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/fault.h"
+#include "dispatch/hooks.h"
 #include "support/test.h"
 
 enum { QUEUE = 8, KIB = 1024, MIB = 1024 * KIB };
@@ -37,6 +38,7 @@ struct script {
     _Atomic unsigned returned; /* from gd_item_alloc() */
     _Atomic unsigned gate;     /* if gated, the source waits until it is 1 */
     _Atomic unsigned cancels;
+    _Atomic unsigned holds, releases;
     _Atomic unsigned allowed; /* as the test has told the feeder, or is about to */
     bool gated;
     unsigned n;   /* tasks in all */
@@ -89,6 +91,18 @@ static void cancel(void *user)
     add_one(&s->gate);
 }
 
+static void hold(void *user)
+{
+    struct script *s = user;
+    add_one(&s->holds);
+}
+
+static void release(void *user)
+{
+    struct script *s = user;
+    add_one(&s->releases);
+}
+
 /* --- the monitor's side --- */
 
 struct rig {
@@ -99,12 +113,14 @@ struct rig {
     unsigned taken;
 };
 
-static void rig_open(struct rig *r, struct script *s, uint64_t queue_bytes)
+static void rig_open_with(struct rig *r, struct script *s, uint64_t queue_bytes, gd_source_fn *source)
 {
     *r = (struct rig){ .s = s, .wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), .sleep = 1 };
     const struct gd__feeder_spec spec = {
-        .source = next,
+        .source = source,
         .source_cancel = cancel,
+        .source_hold = hold,
+        .source_release = release,
         .user = s,
         .queue_bytes = queue_bytes,
         .arena_bytes = MIB,
@@ -114,6 +130,11 @@ static void rig_open(struct rig *r, struct script *s, uint64_t queue_bytes)
     };
     CHECK_EQ(gd__feeder_open(&r->f, &spec), 0);
     CHECK_EQ(gd__feeder_start(r->f), 0);
+}
+
+static void rig_open(struct rig *r, struct script *s, uint64_t queue_bytes)
+{
+    rig_open_with(r, s, queue_bytes, next);
 }
 
 /* Whether or not the source has returned. */
@@ -691,6 +712,121 @@ TEST(every_failure_of_opening_leaves_nothing)
     }
     CHECK_GE(failures, 6);
     CHECK_EQ(count_open(&unused), n);
+    close(wake_fd);
+}
+
+/* --- what a language binding uses --- */
+
+/* Gives as many as it may before it returns. */
+static int next_many(void *user, struct gd_item *item)
+{
+    struct script *s = user;
+    int rc;
+    do
+        rc = next(user, item);
+    while (rc > 0 && gd__item_give(item));
+    add_one(&s->returned);
+    return rc;
+}
+
+TEST(items_given_early_are_whole_and_within_what_is_allowed)
+{
+    enum { MANY = 203, SMALL = 20 };
+    char bytes[SMALL];
+    struct script s = { .n = MANY, .size = SMALL, .bytes = bytes };
+    struct rig r;
+    rig_open_with(&r, &s, MIB, next_many);
+    allow(&r, QUEUE);
+    until(&s.calls, QUEUE);
+    CHECK_LE(atomic_load(&s.returned), 1); /* one call for all that was allowed */
+    take_and_check(&r, MANY, SMALL);
+    await_end(&r);
+    check_result(&r, 0, NULL);
+    rig_close(&r);
+}
+
+TEST(an_item_that_may_have_to_wait_is_not_given_early)
+{
+    char bytes[100];
+    struct script s = { .n = QUEUE, .size = sizeof bytes, .bytes = bytes };
+    struct rig r;
+    rig_open_with(&r, &s, MIB, next_many);
+    allow(&r, 2 * QUEUE);
+    take_and_check(&r, QUEUE, sizeof bytes);
+    await_end(&r);
+    CHECK_EQ(atomic_load(&s.returned), QUEUE + 1);
+    rig_close(&r);
+}
+
+/* The first item while the source is still at its second. */
+static int gives_one_and_waits(void *user, struct gd_item *item)
+{
+    struct script *s = user;
+    void *room = gd__item_try_alloc(item, 80);
+    CHECK(room != NULL);
+    memset(room, 1, 80);
+    CHECK(gd__item_give(item));
+    CHECK(gd__item_try_alloc(item, 80) == NULL); /* over the byte limit: it would have to wait */
+    CHECK(!gd__item_stopped(item));
+    add_one(&s->returned);
+    until(&s->gate, 1);
+    CHECK(gd__item_stopped(item));
+    CHECK(gd__item_try_alloc(item, 1) == NULL);
+    item->data = "x";
+    item->size = 1;
+    CHECK(!gd__item_give(item));
+    return 0;
+}
+
+TEST(an_item_given_early_is_there_at_once)
+{
+    struct script s = { 0 };
+    struct rig r;
+    rig_open_with(&r, &s, 100, gives_one_and_waits);
+    allow(&r, QUEUE);
+    const struct gd__payload p = take(&r);
+    CHECK_EQ(p.size, 80);
+    CHECK(all_are(bytes_of(&r, &p), 80, 1));
+    until(&s.returned, 1); /* it is not stopped before it has looked */
+    rig_close(&r);
+    CHECK_EQ(atomic_load(&s.cancels), 1);
+}
+
+TEST(what_the_source_uses_is_held_until_its_thread_is_done)
+{
+    struct script s = { .n = 1, .gated = true };
+    struct rig r;
+    rig_open(&r, &s, MIB);
+    allow(&r, QUEUE);
+    until(&s.calls, 1);
+    CHECK_EQ(atomic_load(&s.holds), 1);
+    rig_leave(&r); /* the source is left to itself */
+    CHECK_EQ(atomic_load(&s.releases), 0);
+    atomic_store(&s.allowed, QUEUE);
+    add_one(&s.gate);
+    until(&s.releases, 1);
+}
+
+TEST(a_thread_that_cannot_be_started_holds_nothing)
+{
+    struct script s = { 0 };
+    const int wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    const struct gd__feeder_spec spec = { .source = next,
+                                          .source_hold = hold,
+                                          .source_release = release,
+                                          .user = &s,
+                                          .queue_bytes = 1,
+                                          .max_tasks = 4,
+                                          .wake_room = 1,
+                                          .wake_fd = wake_fd };
+    struct gd__feeder *f = NULL;
+    CHECK_EQ(gd__feeder_open(&f, &spec), 0);
+    gd__fault_begin(1);
+    CHECK_LT(gd__feeder_start(f), 0);
+    gd__fault_begin(0);
+    CHECK_EQ(atomic_load(&s.holds), 1);
+    CHECK_EQ(atomic_load(&s.releases), 1);
+    gd__feeder_close(&f);
     close(wake_fd);
 }
 
