@@ -1,0 +1,37 @@
+"""Keeps every GPU of a machine busy with a stream of tasks, and never loses one.
+
+    from gpu_dispatch import BaseWorker, Dispatcher
+
+    class Worker(BaseWorker):
+        def setup(self, gpu_id, seed, model_path):
+            self.model = load(model_path)
+
+        def process(self, item):
+            return self.model(item)
+
+    if __name__ == "__main__":
+        Dispatcher(Worker, gpu_ids=[0, 1]).run(items(), on_success=print, model_path="model.pt")
+
+See help(Dispatcher) and help(BaseWorker).
+"""
+
+from gpu_dispatch._imap import Results, TaskFailed
+from gpu_dispatch._native import version as __version__
+from gpu_dispatch.dispatcher import Dispatcher
+from gpu_dispatch.protocol import CleanupFailed, SetupFailed, TaskError, TaskStarted, TaskSuccess, TaskTimeout
+from gpu_dispatch.worker import BaseWorker, TaskTimeoutError
+
+__all__ = [
+    "BaseWorker",
+    "CleanupFailed",
+    "Dispatcher",
+    "Results",
+    "SetupFailed",
+    "TaskError",
+    "TaskFailed",
+    "TaskStarted",
+    "TaskSuccess",
+    "TaskTimeout",
+    "TaskTimeoutError",
+    "__version__",
+]

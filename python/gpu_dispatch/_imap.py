@@ -1,0 +1,270 @@
+"""Results as an iterator: a run on a thread of its own, and what lies between it and whoever takes the results."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import threading
+import weakref
+from collections.abc import Callable, Iterable, Iterator
+from queue import Empty, SimpleQueue
+from types import TracebackType
+from typing import Any
+
+__all__ = ["Results", "TaskFailed"]
+
+_FAIR = 64  # results that an `async for` takes in a row before the loop gets a turn
+
+
+class TaskFailed(Exception):
+    """A task of imap() failed. The iterator goes on: the next result can be asked for.
+
+    task_id is its place in the iterable, error the traceback as text (or what became of its worker), worker_id the
+    worker that had it (-1: none), timeout the limit in seconds if it passed that, else None.
+    """
+
+    def __init__(self, task_id: int, error: str, worker_id: int, timeout: float | None = None) -> None:
+        super().__init__(task_id, error, worker_id, timeout)
+        self.task_id = task_id
+        self.error = error
+        self.worker_id = worker_id
+        self.timeout = timeout
+
+    def __str__(self) -> str:
+        return f"task {self.task_id} failed: {self.error}"
+
+
+class _Stream:
+    """Shared by the run's thread, the generator's and the taker's.
+
+    taken is written by the generator's thread only, given by the taker only. Who waits says so, looks again, and is
+    then woken by a token: no lock is needed between.
+    """
+
+    def __init__(self, iterable: Iterable[Any], limit: int) -> None:
+        self.iterator = iter(iterable)
+        self.limit = limit
+        self.wake_room = max(1, limit // 4)  # so that the generator is not woken for each result
+        self.results: SimpleQueue[tuple[bool, Any] | None] = SimpleQueue()
+        self.taken = 0
+        self.given = 0
+        self.closed = False
+        self.error: BaseException | None = None
+        self.setup_error: str | None = None
+        self.left_over: list[tuple[bool, Any]] = []
+        self.end: Callable[[], None] | None = None  # shuts the run down
+        self.thread: threading.Thread | None = None
+        self._feed_waits = False
+        self._room: SimpleQueue[None] = SimpleQueue()
+        self._waiter: tuple[asyncio.AbstractEventLoop, asyncio.Future[None]] | None = None
+
+    # --- the generator's thread ---
+
+    def items(self) -> Iterator[Any]:
+        for item in self.iterator:
+            self.taken += 1
+            yield item
+            while self.taken - self.given >= self.limit and not self.closed:
+                self._feed_waits = True
+                if self.taken - self.given < self.limit or self.closed:
+                    self._feed_waits = False
+                    break
+                self._room.get()
+            if self.closed:
+                return
+
+    # --- the run's thread ---
+
+    def put(self, entry: tuple[bool, Any] | None) -> None:
+        self.results.put(entry)
+        if self._waiter is not None:
+            self._notify()
+
+    def on_success(self, task_id: int, value: Any, worker_id: int) -> None:
+        self.results.put((True, value))
+        if self._waiter is not None:
+            self._notify()
+
+    def on_error(self, task_id: int, error: str, worker_id: int) -> None:
+        entry = (False, TaskFailed(task_id, error, worker_id))
+        if worker_id < 0:  # no worker had it: the run is ending, perhaps with something that says more
+            self.left_over.append(entry)
+        else:
+            self.put(entry)
+
+    def on_timeout(self, task_id: int, timeout: float, worker_id: int) -> None:
+        self.put((False, TaskFailed(task_id, f"timed out after {timeout:g} s", worker_id, timeout)))
+
+    def on_setup_fail(self, gpu_id: int, error: str) -> None:
+        self.setup_error = f"setup failed on GPU {gpu_id}: {error}"
+
+    def finish(self, error: BaseException | None) -> None:
+        """The run is over."""
+        if isinstance(error, RuntimeError) and error.__cause__ is None and self.setup_error is not None:
+            error.__cause__ = RuntimeError(self.setup_error)
+        self.error = error
+        if error is None:
+            for entry in self.left_over:
+                self.put(entry)
+        self.put(None)
+
+    def _notify(self) -> None:
+        waiter, self._waiter = self._waiter, None
+        if waiter is None:
+            return
+        loop, future = waiter
+        try:
+            loop.call_soon_threadsafe(_wake, future)
+        except RuntimeError:  # the loop is closed: nobody waits any more
+            pass
+
+    # --- the taker ---
+
+    def took(self) -> None:
+        self.given += 1
+        if self._feed_waits and self.limit - (self.taken - self.given) >= self.wake_room:
+            self._feed_waits = False
+            self._room.put(None)
+
+    async def wait(self) -> None:
+        """Until there may be something in results."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[None] = loop.create_future()
+        self._waiter = (loop, future)
+        if not self.results.empty():
+            self._waiter = None
+            return
+        try:
+            await future
+        finally:
+            self._waiter = None
+
+    def stop(self) -> None:
+        self.closed = True
+        self._feed_waits = False
+        self._room.put(None)
+        if self.end is not None:
+            self.end()
+
+
+def _wake(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+_live: weakref.WeakSet[_Stream] = weakref.WeakSet()
+
+
+@atexit.register
+def _stop_all() -> None:
+    """A run must not outlive the interpreter that its callbacks need."""
+    streams = list(_live)
+    for stream in streams:
+        stream.stop()
+    for stream in streams:
+        if stream.thread is not None:
+            stream.thread.join()
+
+
+class Results:
+    """The results of imap() and imap_unordered(): an iterator, and an async iterator.
+
+    A task that failed raises TaskFailed, after which the next can be asked for. close() ends the run early, as do the
+    end of a `with` or `async with` block and the loss of the last reference.
+    """
+
+    def __init__(self, iterable: Iterable[Any], limit: int, run: Callable[..., None], end: Callable[[], None]) -> None:
+        """run(generator, callbacks) runs it all; end() makes it return early."""
+        stream = self._stream = _Stream(iterable, limit)
+        stream.end = end
+        stream.thread = threading.Thread(target=_work, args=(stream, run), name="gpu_dispatch-imap", daemon=True)
+        self._done = False
+        self._row = 0
+        self._finalizer = weakref.finalize(self, stream.stop)
+        self._finalizer.atexit = False
+        _live.add(stream)
+        stream.thread.start()
+
+    def __iter__(self) -> Results:
+        return self
+
+    def __next__(self) -> Any:
+        if self._done:
+            raise StopIteration
+        try:
+            entry = self._stream.results.get()
+        except BaseException:  # Ctrl-C while waiting
+            self._stream.stop()
+            raise
+        if entry is None:
+            self._end()
+            raise StopIteration
+        return self._take(entry)
+
+    def __aiter__(self) -> Results:
+        return self
+
+    async def __anext__(self) -> Any:
+        self._row += 1
+        if self._row % _FAIR == 0:
+            await asyncio.sleep(0)
+        while not self._done:
+            try:
+                entry = self._stream.results.get_nowait()
+            except Empty:
+                await self._stream.wait()
+                continue
+            if entry is None:
+                self._end()
+                break
+            return self._take(entry)
+        raise StopAsyncIteration
+
+    def close(self) -> None:
+        """Ends the run: running tasks may finish, their results are dropped. Returns when it has ended."""
+        self._done = True
+        self._stream.stop()
+        if self._stream.thread is not None and self._stream.thread is not threading.current_thread():
+            self._stream.thread.join()
+
+    async def aclose(self) -> None:
+        """The same without blocking the event loop."""
+        await asyncio.get_running_loop().run_in_executor(None, self.close)
+
+    def __enter__(self) -> Results:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Results:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    def _take(self, entry: tuple[bool, Any]) -> Any:
+        self._stream.took()
+        ok, value = entry
+        if ok:
+            return value
+        raise value
+
+    def _end(self) -> None:
+        self._done = True
+        error, self._stream.error = self._stream.error, None
+        if error is not None:
+            raise error
+
+
+def _work(stream: _Stream, run: Callable[..., None]) -> None:
+    callbacks = {name: getattr(stream, name) for name in ("on_success", "on_error", "on_timeout", "on_setup_fail")}
+    raised: BaseException | None = None
+    try:
+        run(stream.items(), callbacks)
+    except BaseException as error:  # raised to the taker, at its end
+        raised = error
+    _live.discard(stream)
+    stream.finish(raised)

@@ -1,0 +1,593 @@
+"""A folder of files, or a list of records, over all GPUs: the launcher in five parts, each of use alone.
+
+    GPUDetector           which devices there are
+    ResourceAllocator     finds files, estimates them, deals them out
+    ProcessSpawner        a run on a thread of its own, between two queues
+    LoadBalancer          counts what comes back: per GPU, overall, in words
+    LauncherOrchestrator  the four of them put together
+
+    class Transcriber(BaseWorker): ...
+    LauncherOrchestrator(Transcriber).run(Path("data/audio"), Path("data/outputs"), gpus="auto", pattern="*.wav")
+
+and `run_multi_gpu()` for records in memory, batch by batch. Devices, files and figures are the C library's; see
+gpu-dispatch(1) for the same from the command line.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import os
+import queue
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from . import _native
+from ._records import distribute_to_gpus, run_multi_gpu
+from .dispatcher import Dispatcher
+from .worker import BaseWorker
+
+__all__ = [
+    "FileResult",
+    "GPUDetector",
+    "LauncherOrchestrator",
+    "LoadBalancer",
+    "ProcessSpawner",
+    "ResourceAllocator",
+    "WorkerProcess",
+    "distribute_to_gpus",
+    "run_multi_gpu",
+]
+
+log = logging.getLogger(__name__)
+
+NO_WORKER = (
+    "no worker class: this package has none for this work. Pass a class derived from gpu_dispatch.BaseWorker, whose "
+    "process(path) does one file: LauncherOrchestrator(worker_cls=MyWorker), or ProcessSpawner(worker_cls=MyWorker)"
+)
+
+
+# ---- devices ---------------------------------------------------------------------------------------------------------
+
+
+class GPUDetector:
+    """Which devices there are, and whether those that are wanted are among them."""
+
+    def get_available_gpus(self) -> list[int]:
+        """The numbers of the devices that this process may use; none is an empty list."""
+        return [device["id"] for device in _native.devices(None)]
+
+    def is_cuda_available(self) -> bool:
+        """Whether there is an NVIDIA device that CUDA could use. CUDA itself is not touched."""
+        return _native.cuda_available()
+
+    def validate_gpus(self, gpu_ids: Sequence[int]) -> tuple[bool, str | None]:
+        """(True, None), or (False, words that say what is not there, and what is)."""
+        if not gpu_ids:
+            return False, 'no GPUs were asked for: give their numbers, or "auto"'
+        try:
+            _native.validate_devices(list(gpu_ids))
+        except (OSError, OverflowError, RuntimeError, TypeError, ValueError) as error:
+            return False, str(error)
+        return True, None
+
+    def parse_gpu_list(self, spec: str | Iterable[int] | None) -> list[int]:
+        """The numbers that "auto" (or None), "0,1,2", "0-3", or a UUID stand for.
+
+        Numbers are not looked up: that is what `validate_gpus()` is for. ValueError if it cannot be read.
+        """
+        if spec is None or isinstance(spec, str) and spec.strip().lower() in ("auto", "all"):
+            return self.get_available_gpus()
+        if not isinstance(spec, str):
+            return [int(gpu_id) for gpu_id in spec]
+        numbers = _native.parse_devices(spec)
+        return [device["id"] for device in _native.devices(spec)] if numbers is None else numbers
+
+    def get_gpu_info(self, gpu_id: int) -> dict[str, Any]:
+        """What is known of a device: ``name``, ``total_memory``, ``free_memory`` (bytes), ``uuid``, ``vendor``,
+        ``utilization``, ``temperature`` ...; None for what is not. ValueError if there is no such device."""
+        for device in _native.devices(None):
+            if device["id"] == gpu_id:
+                return {
+                    "gpu_id": gpu_id,
+                    "total_memory": device["memory_total"],
+                    "free_memory": device["memory_free"],
+                    **device,
+                }
+        raise ValueError(self.validate_gpus([gpu_id])[1] or f"GPU {gpu_id} is not there")
+
+
+# ---- files -----------------------------------------------------------------------------------------------------------
+
+
+_DEALS = {"round_robin": 0, "chunks": 1, "balanced": 2}
+_ORDERS = {"size": 0, "name": 1, "none": 2}
+
+
+def _choose(table: Mapping[str, int], what: str, name: str) -> int:
+    if name not in table:
+        raise ValueError(f"{what}={name!r}: it is one of {', '.join(table)}")
+    return table[name]
+
+
+def _sizes(files: Iterable[str | os.PathLike[str]]) -> list[tuple[str, int]]:
+    """Paths with their sizes; one that cannot be had counts as 0: it is the worker who has to open it."""
+    out = []
+    for path in files:
+        try:
+            size = os.stat(path).st_size
+        except OSError:
+            size = 0
+        out.append((os.fspath(path), size))
+    return out
+
+
+class ResourceAllocator:
+    """Finds files and deals them out."""
+
+    def discover_files(
+        self,
+        input_dir: str | os.PathLike[str],
+        pattern: str | Sequence[str] = "*.wav",
+        *,
+        recursive: bool = False,
+        hidden: bool = False,
+        order: str = "size",
+    ) -> list[Path]:
+        """The files whose name fits a shell pattern (or one of several), largest first, which ends soonest.
+
+        :param order: "size", "name" or "none" (as they are found).
+        :raises ValueError: the folder is not there or cannot be read. A folder within it is logged and left out.
+        """
+        patterns = (pattern,) if isinstance(pattern, str) else tuple(pattern)
+        files, problems = _native.discover_files(
+            os.fsencode(input_dir),
+            tuple(os.fsencode(word) for word in patterns),
+            recursive,
+            False,
+            hidden,
+            _choose(_ORDERS, "order", order),
+        )
+        for problem in problems:
+            log.warning("%s", problem)
+        return [Path(path) for path, _ in files]
+
+    def distribute_workload(self, files: Sequence[Path], num_gpus: int, how: str = "round_robin") -> list[list[Path]]:
+        """The files of each GPU. how: "round_robin" (in turn, as they lie), "chunks" (runs of as many), "balanced" (by
+        size). For work that is dealt out beforehand; a run gives each file to whoever is free instead."""
+        shares = _native.distribute_workload(_sizes(files), num_gpus, _choose(_DEALS, "how", how))
+        return [[files[place] for place in share] for share in shares]
+
+    def create_task_queue(self, files: Iterable[Path], num_workers: int) -> queue.Queue[Path | None]:
+        """A queue of the files, in their order, and behind them a None for each worker."""
+        if num_workers < 1:
+            raise ValueError(f"num_workers is {num_workers}: there has to be one at least")
+        tasks: queue.Queue[Path | None] = queue.Queue()
+        for path in files:
+            tasks.put(path)
+        for _ in range(num_workers):
+            tasks.put(None)
+        return tasks
+
+    def estimate_workload(self, files: Iterable[Path]) -> dict[str, Any]:
+        """``file_count``, ``total_size``, ``average_size``, ``mean_size``, ``median_size``, ``largest_size``,
+        ``smallest_size``, ``size_deviation``: bytes."""
+        stats = _native.estimate_workload(_sizes(files))
+        return {**stats, "average_size": stats["mean_size"]}
+
+
+# ---- the run ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class FileResult:
+    """What became of a file, as the result queue has it."""
+
+    task_id: int
+    path: Path | None
+    gpu_id: int  #: -1: it was never on one
+    result: Any = None
+    error: str | None = None  #: None: it went well
+    failure: str | None = None  #: "error", "timeout"
+    start_ns: int = 0  #: time.monotonic_ns(); 0: not known
+    end_ns: int = 0
+    media_seconds: float = 0.0  #: how long what was processed plays, where the worker tells
+
+    @property
+    def success(self) -> bool:
+        return self.failure is None
+
+
+def _media_seconds(result: Any) -> float:
+    """How long it plays: ``media_seconds`` or ``audio_duration`` in the worker's result, as a key or an attribute."""
+    for name in ("media_seconds", "audio_duration"):
+        value = result.get(name) if isinstance(result, Mapping) else getattr(result, name, None)
+        if isinstance(value, (int, float)) and value > 0:
+            return float(value)
+    return 0.0
+
+
+class WorkerProcess:
+    """One worker of a run, as it is at the moment it is asked."""
+
+    def __init__(self, spawner: ProcessSpawner, gpu_id: int, place: int) -> None:
+        self._spawner = spawner
+        self._place = place
+        self.gpu_id = gpu_id
+
+    @property
+    def status(self) -> dict[str, Any]:
+        """Its entry in `ProcessSpawner.get_process_status()`."""
+        status = self._spawner.get_process_status()
+        return status[self._place] if self._place < len(status) else {"gpu_id": self.gpu_id, "state": "off", "pid": 0}
+
+    @property
+    def pid(self) -> int | None:
+        """None: there is no process at the moment."""
+        return self.status["pid"] or None
+
+    def is_alive(self) -> bool:
+        return self._spawner.is_running and self.pid is not None
+
+    def __repr__(self) -> str:
+        status = self.status
+        return f"<WorkerProcess GPU {self.gpu_id}, {status['state']}, pid {status['pid'] or '-'}>"
+
+
+def _accepted(function: Callable[..., Any], offered: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of the keywords that the function takes."""
+    parameters = inspect.signature(function).parameters
+    if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
+        return dict(offered)
+    return {name: value for name, value in offered.items() if name in parameters}
+
+
+class ProcessSpawner:
+    """Worker processes, one per GPU, that take paths from one queue and put a `FileResult` for each into another."""
+
+    def __init__(self, worker_cls: type[BaseWorker] | None = None) -> None:
+        self._worker_cls = worker_cls
+        self._dispatcher: Dispatcher | None = None
+        self._thread: threading.Thread | None = None
+        self._tasks: Any = None
+        self._raised: BaseException | None = None
+
+    @property
+    def is_running(self) -> bool:
+        return self._thread is not None and self._thread.is_alive()
+
+    def spawn_workers(
+        self,
+        gpu_ids: Sequence[int] | str,
+        task_queue: Any,
+        result_queue: Any,
+        model_size: str | None = None,
+        language: str | None = None,
+        output_dir: Path | None = None,
+        *,
+        worker_cls: type[BaseWorker] | None = None,
+        workers_per_gpu: int = 1,
+        base_seed: int = 42,
+        task_timeout: float | None = None,
+        options: Mapping[str, Any] | None = None,
+        **setup_kwargs: Any,
+    ) -> list[WorkerProcess]:
+        """Starts the run and returns its workers.
+
+        Tasks are taken from ``task_queue.get()`` until it gives None; results go to ``result_queue.put()``, and when
+        all is over a last None. Worker processes are replaced if they die, which is why they are not
+        multiprocessing's own.
+
+        :param model_size, language, output_dir: given to the worker's ``setup()`` as far as it takes them; further
+            keywords are given to it in any case.
+        :param options: keyword options for `Dispatcher`.
+        :raises TypeError: there is no worker class.
+        """
+        worker_cls = worker_cls or self._worker_cls
+        if worker_cls is None:
+            raise TypeError(NO_WORKER)
+        if self.is_running:
+            raise RuntimeError("its workers are running: wait_for_completion() first, or use another ProcessSpawner")
+        offered = {"model_size": model_size, "language": language, "output_dir": output_dir}
+        kwargs = {**_accepted(worker_cls.setup, offered), **setup_kwargs}
+        ids = gpu_ids if isinstance(gpu_ids, str) else list(gpu_ids)
+        self._dispatcher = Dispatcher(worker_cls, ids, workers_per_gpu=workers_per_gpu, **(options or {}))
+        self._tasks, self._raised = task_queue, None
+        feed = _Feed(self._dispatcher, task_queue, result_queue)
+        numbers: dict[str, Any] = {"base_seed": base_seed, "task_timeout": task_timeout}
+        self._thread = threading.Thread(target=self._run, args=(feed, numbers, kwargs), name="spawner", daemon=True)
+        self._thread.start()
+        numbers_of = GPUDetector().parse_gpu_list(ids)
+        return [
+            WorkerProcess(self, gpu, at) for at, gpu in enumerate(g for g in numbers_of for _ in range(workers_per_gpu))
+        ]
+
+    def _run(self, feed: _Feed, numbers: dict[str, Any], setup_kwargs: dict[str, Any]) -> None:
+        assert self._dispatcher is not None
+        try:
+            self._dispatcher.run(feed.tasks(), **feed.callbacks(), **numbers, **setup_kwargs)
+        except BaseException as error:  # wait_for_completion() raises it
+            self._raised = error
+        finally:
+            feed.results.put(None)
+
+    def wait_for_completion(self, timeout: float | None = None) -> bool:
+        """Waits for the end of the run, at most `timeout` seconds: False if it still runs. Raises what ended it."""
+        if self._thread is None:
+            return True
+        self._thread.join(timeout)
+        if self._thread.is_alive():
+            return False
+        if self._raised is not None:
+            error, self._raised = self._raised, None
+            raise error
+        return True
+
+    def terminate_all(self) -> None:
+        """Kills every process and waits for the end of the run. What was not done is reported as failed."""
+        if self._dispatcher is None or self._thread is None:
+            return
+        self._dispatcher.abort()
+        self._tasks.put(None)  # the feeder may be waiting for a task
+        self._thread.join()
+
+    def get_process_status(self) -> list[dict[str, Any]]:
+        """For each worker ``gpu_id``, ``worker_id``, ``pid`` (0: none), ``state``, ``completed``, ``failed`` ..."""
+        return [] if self._dispatcher is None else self._dispatcher.get_worker_stats()
+
+
+class _Feed:
+    """What lies between a run and the two queues. The run's threads use it: the feeder tasks(), the other the rest."""
+
+    def __init__(self, dispatcher: Dispatcher, tasks: Any, results: Any) -> None:
+        self._dispatcher = dispatcher
+        self._queue = tasks
+        self.results = results
+        self._paths: dict[int, Path] = {}
+        self._gpu_of: dict[int, int] = {}
+
+    def tasks(self) -> Iterator[Path]:
+        for task_id, path in enumerate(iter(self._queue.get, None)):
+            self._paths[task_id] = path
+            yield path
+
+    def callbacks(self) -> dict[str, Any]:
+        return {
+            "on_success": lambda task, result, worker: self._put(task, worker, result=result),
+            "on_error": lambda task, error, worker: self._put(task, worker, failure="error", error=error),
+            "on_timeout": lambda task, seconds, worker: self._put(
+                task, worker, failure="timeout", error=f"timed out after {seconds} s"
+            ),
+        }
+
+    def _gpu(self, worker_id: int) -> int:
+        if worker_id >= 0 and worker_id not in self._gpu_of:
+            self._gpu_of = {w["worker_id"]: w["gpu_id"] for w in self._dispatcher.get_worker_stats()}
+        return self._gpu_of.get(worker_id, worker_id)
+
+    def _put(self, task_id: int, worker_id: int, *, result: Any = None, **failure: str) -> None:
+        start_ns, end_ns = self._dispatcher.task_times()
+        self.results.put(
+            FileResult(
+                task_id,
+                self._paths.pop(task_id, None),
+                self._gpu(worker_id),
+                result,
+                start_ns=start_ns,
+                end_ns=end_ns,
+                media_seconds=0.0 if failure else _media_seconds(result),
+                **failure,
+            )
+        )
+
+
+# ---- figures ---------------------------------------------------------------------------------------------------------
+
+
+class LoadBalancer:
+    """Counts what comes back."""
+
+    def __init__(self, gpu_ids: Sequence[int], workers_per_gpu: int = 1) -> None:
+        self.gpu_ids = list(gpu_ids)
+        self._figures = _native.Balancer(self.gpu_ids, workers_per_gpu)
+        self._printed = 0.0
+
+    def add(self, result: FileResult | Mapping[str, Any]) -> None:
+        """Counts one result: a `FileResult`, or a mapping with the names of its fields."""
+        if isinstance(result, Mapping):
+            result = FileResult(**{"task_id": 0, "path": None, "gpu_id": -1, **result})
+        name = os.fsencode(result.path) if result.path is not None else b""
+        times = result.start_ns, result.end_ns
+        self._figures.add(
+            result.task_id, result.gpu_id, *times, result.failure, result.error, name, result.media_seconds
+        )
+
+    def monitor_progress(
+        self,
+        result_queue: Any,
+        total_files: int,
+        progress_callback: Callable[[int, int], object] | None = None,
+    ) -> list[FileResult]:
+        """Takes results until there are `total_files`, or None says that no more will come; returns them.
+
+        :param progress_callback: called with (how many are done, total_files) at every result.
+        """
+        self._figures.set_total(total_files)
+        results: list[FileResult] = []
+        while len(results) < total_files:
+            result = result_queue.get()
+            if result is None:
+                break
+            self.add(result)
+            results.append(result)
+            if progress_callback is not None:
+                progress_callback(len(results), total_files)
+        return results
+
+    def get_overall_rtf(self) -> float:
+        """Real-time factor: time that passed for a second of media. 0.0 while nothing is known."""
+        return float(self._figures.overall()["rtf"])
+
+    def get_speedup(self) -> float:
+        """How many GPUs' worth of work was done at once. 0.0 in the beginning."""
+        return float(self._figures.overall()["speedup"])
+
+    def get_overall_stats(self) -> dict[str, Any]:
+        """``done``, ``failed``, ``seconds``, ``tasks_per_second``, ``eta_seconds`` (below 0: not known) ..."""
+        return self._figures.overall()
+
+    def get_per_gpu_stats(self) -> dict[int, dict[str, Any]]:
+        """For each GPU ``done``, ``failed``, ``timeouts``, ``busy_seconds``, ``mean_seconds``, ``rtf`` ..."""
+        return {figures["gpu_id"]: figures for figures in self._figures.gpus()}
+
+    def get_errors(self) -> list[str]:
+        """The first errors, at most 100: "file: words"."""
+        return self._figures.errors()
+
+    def print_progress(self, completed: int, total: int) -> None:
+        """A line on standard error: rewritten in place on a terminal, else at most one a second."""
+        now, in_place = time.monotonic(), sys.stderr.isatty()
+        if completed < total and now - self._printed < (0.1 if in_place else 1.0):
+            return
+        self._printed = now
+        overall = self._figures.overall()
+        eta = f", {overall['eta_seconds']:.0f} s left" if overall["eta_seconds"] > 0 else ""
+        line = (
+            f"{completed} of {total} files, {overall['failed']} failed, {overall['tasks_per_second']:.1f} files/s{eta}"
+        )
+        end = "\n" if completed >= total or not in_place else ""
+        print(f"\r\x1b[K{line}" if in_place else line, end=end, file=sys.stderr, flush=True)
+
+    def print_summary(self, total_files: int) -> None:
+        """A table of GPUs, the overall figures and the first errors, on standard output."""
+        self._figures.set_total(total_files)
+        print(self._figures.text("files"), end="", flush=True)
+
+
+# ---- all of it -------------------------------------------------------------------------------------------------------
+
+
+class LauncherOrchestrator:
+    """Finds devices and files, processes every file, prints a summary.
+
+    :param worker_cls: what processes a file: ``process(path)``. Its ``setup()`` gets those of ``model_size``,
+        ``language`` and ``output_dir`` that it takes.
+    """
+
+    def __init__(
+        self,
+        worker_cls: type[BaseWorker] | None = None,
+        *,
+        detector: GPUDetector | None = None,
+        allocator: ResourceAllocator | None = None,
+        spawner: ProcessSpawner | None = None,
+    ) -> None:
+        self._worker_cls = worker_cls
+        self.detector = detector or GPUDetector()
+        self.allocator = allocator or ResourceAllocator()
+        self.spawner = spawner or ProcessSpawner(worker_cls)
+
+    def run(
+        self,
+        input_dir: str | os.PathLike[str],
+        output_dir: str | os.PathLike[str],
+        gpus: Sequence[int] | str = "auto",
+        model_size: str = "base",
+        language: str | None = None,
+        pattern: str | Sequence[str] = "*.wav",
+        *,
+        recursive: bool = False,
+        workers_per_gpu: int = 1,
+        task_timeout: float | None = None,
+        progress_callback: Callable[[int, int], object] | None = None,
+        **setup_kwargs: Any,
+    ) -> int:
+        """Returns an exit code: 0, or 1 if anything failed, there was nothing to do or it could not start (standard
+        error says what); 130 if it was interrupted."""
+        problem = self._problem(input_dir, gpus)
+        files = [] if problem else self.allocator.discover_files(input_dir, pattern, recursive=recursive)
+        if not problem and not files:
+            problem = f"nothing to do: no file in {os.fspath(input_dir)} fits {pattern!r}"
+        if problem:
+            print(problem, file=sys.stderr)
+            return 1
+        Path(output_dir).mkdir(parents=True, exist_ok=True)
+        ids = self._ids(gpus)
+        balancer = LoadBalancer(ids, workers_per_gpu)
+        results: queue.Queue[FileResult | None] = queue.Queue()
+        self.spawner.spawn_workers(
+            gpus if isinstance(gpus, str) else ids,
+            self.allocator.create_task_queue(files, len(ids)),
+            results,
+            model_size,
+            language,
+            Path(output_dir),
+            workers_per_gpu=workers_per_gpu,
+            task_timeout=task_timeout,
+            **setup_kwargs,
+        )
+        return self._watch(balancer, results, len(files), progress_callback)
+
+    def _watch(
+        self,
+        balancer: LoadBalancer,
+        results: queue.Queue[FileResult | None],
+        total: int,
+        progress_callback: Callable[[int, int], object] | None,
+    ) -> int:
+        code = 0
+        try:
+            balancer.monitor_progress(results, total, progress_callback or balancer.print_progress)
+            self.spawner.wait_for_completion()
+        except KeyboardInterrupt:
+            self.spawner.terminate_all()
+            print("interrupted", file=sys.stderr)
+            code = 130
+        except RuntimeError as error:
+            print(error, file=sys.stderr)
+            code = 1
+        except BaseException:
+            self.spawner.terminate_all()
+            raise
+        balancer.print_summary(total)
+        overall = balancer.get_overall_stats()
+        return code or int(overall["done"] < total)
+
+    def _ids(self, gpus: Sequence[int] | str) -> list[int]:
+        return [device["id"] for device in _native.devices(gpus)] if isinstance(gpus, str) else list(gpus)
+
+    def _problem(self, input_dir: str | os.PathLike[str], gpus: Sequence[int] | str) -> str | None:
+        try:
+            if isinstance(gpus, str):
+                self._ids(gpus)
+            else:
+                is_valid, problem = self.detector.validate_gpus(gpus)
+                if not is_valid:
+                    return problem
+            with os.scandir(input_dir):
+                pass
+        except (OSError, RuntimeError, ValueError) as error:
+            return str(error)
+        return None if self._worker_cls is not None or self.spawner._worker_cls is not None else NO_WORKER
+
+    def validate_setup(self, input_dir: str | os.PathLike[str], gpus: Sequence[int] | str) -> tuple[bool, str | None]:
+        """(True, None) if a run could start: the devices are there, the folder can be read, there is a worker class;
+        else (False, words)."""
+        problem = self._problem(input_dir, gpus)
+        return problem is None, problem
+
+    def get_workload_info(
+        self, input_dir: str | os.PathLike[str], pattern: str | Sequence[str] = "*.wav"
+    ) -> dict[str, Any]:
+        """What there would be to do: see `ResourceAllocator.estimate_workload()`."""
+        return self.allocator.estimate_workload(self.allocator.discover_files(input_dir, pattern))
+
+    def get_gpu_info(self) -> dict[str, Any]:
+        """``cuda_available``, ``gpu_count`` and ``gpus``: what is known of each."""
+        gpus = [self.detector.get_gpu_info(gpu_id) for gpu_id in self.detector.get_available_gpus()]
+        return {"cuda_available": self.detector.is_cuda_available(), "gpu_count": len(gpus), "gpus": gpus}

@@ -1,0 +1,381 @@
+/* The callbacks, on the run's thread.
+ *
+ * The library calls without Python's lock. The first callback of a round takes it, call_after_round() lets it go: once
+ * for up to thousands of tasks. A thread that waits for the lock takes tens of microseconds to wake up, so the feeder
+ * is told (`wanted`) to stand back meanwhile.
+ *
+ * When a callback raises, the exception is kept for run() to raise, the run is shut down, and nobody but on_exit is
+ * called any more.
+ *
+ * Signals: Python's handlers run on the main thread between bytecodes, and this thread may sleep in the library. So it
+ * takes the place of Python's wake-up descriptor, which the library watches; what it reads it passes on to whoever had
+ * that place.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "dispatch/hooks.h"
+#include "dispatch/internal.h"
+#include "run.h"
+
+const char *const call_names[N_CALLS] = {
+    [ON_SUCCESS] = "on_success",
+    [ON_ERROR] = "on_error",
+    [ON_TIMEOUT] = "on_timeout",
+    [ON_SETUP_FAIL] = "on_setup_fail",
+    [ON_CLEANUP_FAIL] = "on_cleanup_fail",
+    [ON_TASK_START] = "on_task_start",
+    [ON_WORKER_EXIT] = "on_worker_exit",
+    [ON_DEVICE_OUT] = "on_device_out",
+    [ON_EXIT] = "on_exit",
+};
+
+/* ---- Python's lock ---- */
+
+void call_take_lock(struct run *r)
+{
+    if (r->has_lock)
+        return;
+    atomic_store(&r->wanted, 1);
+    PyEval_RestoreThread(r->state);
+    r->has_lock = true;
+    atomic_store(&r->wanted, 0);
+    if (atomic_load(&r->feeder_waits))
+        syscall(SYS_futex, &r->wanted, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+}
+
+void call_after_round(void *user)
+{
+    struct run *r = user;
+    if (!r->has_lock)
+        return;
+    r->has_lock = false;
+    r->state = PyEval_SaveThread();
+}
+
+/* ---- calling ---- */
+
+/* Keeps the exception that is set and ends the run: at once if it is Ctrl-C. */
+static void raised(struct run *r)
+{
+    const bool at_once = PyErr_ExceptionMatches(PyExc_KeyboardInterrupt);
+    if (r->error)
+        PyErr_WriteUnraisable(NULL); /* there can only be one: on_exit after something else */
+    else
+        r->error = error_take();
+    if (at_once)
+        gd_dispatcher_abort(r->d);
+    else
+        gd_dispatcher_shutdown(r->d);
+}
+
+/* Calls with args[1 .. n], whose references are given up; args[0] is scratch. One that is NULL has an exception set. */
+static void call(struct run *r, enum call which, PyObject **args, size_t n)
+{
+    bool whole = true;
+    for (size_t i = 1; i <= n; i++)
+        whole = whole && args[i];
+    PyObject *result = NULL;
+    if (whole)
+        result = PyObject_Vectorcall(r->calls[which], args + 1, n | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
+    for (size_t i = 1; i <= n; i++)
+        Py_XDECREF(args[i]);
+    if (!result)
+        raised(r);
+    Py_XDECREF(result);
+}
+
+/* Somebody is to be told: true, with the lock. */
+static bool begin(struct run *r, enum call which)
+{
+    if (!r->calls[which] || r->error)
+        return false;
+    call_take_lock(r);
+    return true;
+}
+
+/* The same for the end of a task: run_times() tells when it ran. */
+static bool begin_end(struct run *r, enum call which, const struct gd_report *report)
+{
+    r->start_ns = report->start_ns;
+    r->end_ns = report->end_ns;
+    return begin(r, which);
+}
+
+static PyObject *text_of(const char *words)
+{
+    return PyUnicode_DecodeUTF8(words, (Py_ssize_t)strlen(words), "replace");
+}
+
+/* ---- the end of a task ---- */
+
+/* The exception that is set, as it would be printed. */
+static PyObject *traceback_text(void)
+{
+    PyObject *error = error_take(), *text = NULL;
+    PyObject *module = PyImport_ImportModule("traceback");
+    PyObject *lines = module ? PyObject_CallMethod(module, "format_exception", "O", error) : NULL;
+    PyObject *nothing = lines ? PyUnicode_FromString("") : NULL;
+    if (nothing)
+        text = PyUnicode_Join(nothing, lines);
+    Py_XDECREF(nothing);
+    Py_XDECREF(lines);
+    Py_XDECREF(module);
+    Py_DECREF(error);
+    return text;
+}
+
+/* A result that cannot be read here (its class cannot be imported, say) is that task's error. */
+static void call_unread(struct run *r, const struct gd_report *report)
+{
+    if (!PyErr_ExceptionMatches(PyExc_Exception)) {
+        raised(r);
+        return;
+    }
+    r->unread++;
+    if (!r->calls[ON_ERROR]) {
+        PyErr_Clear();
+        return;
+    }
+    PyObject *text = traceback_text();
+    PyObject *args[] = { NULL, text ? PyLong_FromUnsignedLongLong(report->task_id) : NULL, text,
+                         text ? PyLong_FromLong(report->worker_id) : NULL };
+    call(r, ON_ERROR, args, 3);
+}
+
+static void on_success(void *user, const struct gd_report *report)
+{
+    struct run *r = user;
+    struct value_place place = { .fd = -1 };
+    if (!begin_end(r, ON_SUCCESS, report))
+        return;
+    if (report->size >= VIEW_LEAST && !gd__dispatcher_locate(r->d, report->data, &place.fd, &place.offset))
+        place.fd = -1;
+    PyObject *value = value_read(report->data, report->size, &place);
+    if (value) {
+        PyObject *args[] = { NULL, PyLong_FromUnsignedLongLong(report->task_id), value,
+                             PyLong_FromLong(report->worker_id) };
+        call(r, ON_SUCCESS, args, 3);
+    } else {
+        call_unread(r, report);
+    }
+    if (place.fd >= 0 && views_settle() < 0)
+        raised(r);
+}
+
+static void on_error(void *user, const struct gd_report *report)
+{
+    struct run *r = user;
+    if (!begin_end(r, ON_ERROR, report))
+        return;
+    PyObject *args[] = { NULL, PyLong_FromUnsignedLongLong(report->task_id), text_of(report->error),
+                         PyLong_FromLong(report->worker_id) };
+    call(r, ON_ERROR, args, 3);
+}
+
+static void on_timeout(void *user, const struct gd_report *report)
+{
+    struct run *r = user;
+    if (!begin_end(r, ON_TIMEOUT, report))
+        return;
+    Py_INCREF(r->timeout);
+    PyObject *args[] = { NULL, PyLong_FromUnsignedLongLong(report->task_id), r->timeout,
+                         PyLong_FromLong(report->worker_id) };
+    call(r, ON_TIMEOUT, args, 3);
+}
+
+/* ---- the others ---- */
+
+static void on_task_start(void *user, uint64_t task_id, int worker_id, unsigned attempt, uint64_t start_ns)
+{
+    struct run *r = user;
+    (void)attempt, (void)start_ns;
+    if (!begin(r, ON_TASK_START))
+        return;
+    PyObject *args[] = { NULL, PyLong_FromUnsignedLongLong(task_id), PyLong_FromLong(worker_id) };
+    call(r, ON_TASK_START, args, 2);
+}
+
+static void call_gpu(struct run *r, enum call which, int gpu_id, const char *words)
+{
+    if (!begin(r, which))
+        return;
+    PyObject *args[] = { NULL, PyLong_FromLong(gpu_id), text_of(words) };
+    call(r, which, args, 2);
+}
+
+static void on_setup_fail(void *user, int worker_id, int gpu_id, const char *error)
+{
+    (void)worker_id;
+    call_gpu(user, ON_SETUP_FAIL, gpu_id, error);
+}
+
+static void on_cleanup_fail(void *user, int worker_id, int gpu_id, const char *error)
+{
+    (void)worker_id;
+    call_gpu(user, ON_CLEANUP_FAIL, gpu_id, error);
+}
+
+static void on_device_out(void *user, int gpu_id, const char *why)
+{
+    call_gpu(user, ON_DEVICE_OUT, gpu_id, why);
+}
+
+static void on_worker_exit(void *user, int worker_id, int gpu_id, const char *why, bool given_up)
+{
+    struct run *r = user;
+    if (!begin(r, ON_WORKER_EXIT))
+        return;
+    PyObject *args[] = { NULL, PyLong_FromLong(worker_id), PyLong_FromLong(gpu_id), text_of(why),
+                         PyBool_FromLong(given_up) };
+    call(r, ON_WORKER_EXIT, args, 4);
+}
+
+/* Always, whatever was raised before. */
+static void on_exit_(void *user)
+{
+    struct run *r = user;
+    PyObject *args[] = { NULL };
+    if (!r->calls[ON_EXIT])
+        return;
+    call_take_lock(r);
+    call(r, ON_EXIT, args, 0);
+}
+
+void call_options(struct gd_options *o)
+{
+    o->on_success = on_success;
+    o->on_error = on_error;
+    o->on_timeout = on_timeout;
+    o->on_task_start = on_task_start;
+    o->on_setup_fail = on_setup_fail;
+    o->on_cleanup_fail = on_cleanup_fail;
+    o->on_worker_exit = on_worker_exit;
+    o->on_device_out = on_device_out;
+    o->on_exit = on_exit_;
+}
+
+/* Workers announce tasks only if somebody wants to know, and without on_timeout on_error gets timeouts. */
+void call_choose(struct run *r)
+{
+    if (!r->calls[ON_TASK_START])
+        r->d->o.on_task_start = NULL;
+    if (!r->calls[ON_TIMEOUT])
+        r->d->o.on_timeout = NULL;
+}
+
+/* ---- signals ---- */
+
+void call_readable(void *user)
+{
+    struct run *r = user;
+    char numbers[64];
+    ssize_t n;
+    while ((n = read(r->wakeup_read, numbers, sizeof numbers)) > 0)
+        if (r->wakeup_next >= 0 && write(r->wakeup_next, numbers, (size_t)n) < 0 && errno == EPIPE)
+            r->wakeup_next = -1; /* (one that is full has been woken) */
+    call_take_lock(r);
+    if (PyErr_CheckSignals() == 0)
+        return;
+    if (r->error) { /* asked a second time */
+        PyErr_Clear();
+    } else {
+        r->error = error_take();
+    }
+    gd_dispatcher_abort(r->d);
+}
+
+/* An attribute by name. The name is the one string of that text: Python's cache of attributes keeps the names that it
+ * is asked for, by address, and would fill up with copies. */
+static PyObject *attribute(PyObject *object, const char *name)
+{
+    PyObject *key = PyUnicode_InternFromString(name);
+    PyObject *value = key ? PyObject_GetAttr(object, key) : NULL;
+    Py_XDECREF(key);
+    return value;
+}
+
+static PyObject *function_of(const char *module_name, const char *name)
+{
+    PyObject *module = PyImport_ImportModule(module_name);
+    PyObject *function = module ? attribute(module, name) : NULL;
+    Py_XDECREF(module);
+    return function;
+}
+
+/* 1 on Python's main thread, where its signal handlers run; 0 elsewhere; -1 with an exception. */
+static int on_main_thread(void)
+{
+    int yes = -1;
+    PyObject *main_thread = function_of("threading", "main_thread");
+    PyObject *thread = main_thread ? PyObject_CallNoArgs(main_thread) : NULL;
+    PyObject *ident = thread ? attribute(thread, "ident") : NULL;
+    if (ident) {
+        yes = PyLong_AsUnsignedLong(ident) == PyThread_get_thread_ident();
+        if (PyErr_Occurred())
+            yes = -1;
+    }
+    Py_XDECREF(ident);
+    Py_XDECREF(thread);
+    Py_XDECREF(main_thread);
+    return yes;
+}
+
+/* Has Python write the numbers of signals to fd (-1: nowhere). Returns where it did before, -2 with an exception. */
+static int set_wakeup(int fd)
+{
+    int before = -2;
+    PyObject *set = function_of("signal", "set_wakeup_fd");
+    PyObject *number = set ? PyObject_CallFunction(set, "i", fd) : NULL;
+    if (number)
+        before = (int)PyLong_AsLong(number);
+    Py_XDECREF(number);
+    Py_XDECREF(set);
+    return before;
+}
+
+static void close_wakeup(struct run *r)
+{
+    close(r->wakeup_read);
+    close(r->wakeup_write);
+    r->wakeup_read = r->wakeup_write = r->wakeup_next = -1;
+}
+
+int call_watch_signals(struct run *r)
+{
+    int fds[2];
+    const int wanted = on_main_thread();
+    if (wanted <= 0)
+        return wanted;
+    if (pipe2(fds, O_CLOEXEC | O_NONBLOCK) < 0) {
+        PyErr_SetFromErrno(PyExc_OSError);
+        return -1;
+    }
+    r->wakeup_read = fds[0];
+    r->wakeup_write = fds[1];
+    r->wakeup_next = set_wakeup(fds[1]);
+    if (r->wakeup_next >= -1)
+        return 0;
+    close_wakeup(r);
+    return -1;
+}
+
+/* What came too late to be read here is pending: Python's handler runs as soon as run() has returned. */
+void call_unwatch_signals(struct run *r)
+{
+    if (r->wakeup_read < 0)
+        return;
+    PyObject *error = PyErr_Occurred() ? error_take() : NULL;
+    if (set_wakeup(r->wakeup_next) < -1) {
+        PyErr_Clear(); /* whoever had it closed it meanwhile */
+        if (set_wakeup(-1) < -1)
+            PyErr_WriteUnraisable(NULL);
+    }
+    if (error)
+        error_raise(error);
+    close_wakeup(r);
+}

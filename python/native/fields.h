@@ -1,0 +1,32 @@
+/* Structs of the library as dicts, by one table of fields per struct; and lists. */
+#ifndef GD_PYTHON_FIELDS_H
+#define GD_PYTHON_FIELDS_H
+
+#include <stddef.h>
+
+#include "native.h"
+
+enum field_kind { KIND_INT, KIND_UNSIGNED, KIND_U64, KIND_DOUBLE, KIND_BOOL, KIND_TEXT };
+
+struct field {
+    const char *name;
+    size_t offset;
+    enum field_kind kind;
+    unsigned known; /* of the bits that to_dict() is given one of these must be set, else it is None; 0: always known */
+};
+
+#define FIELD_COUNT(array) (sizeof(array) / sizeof *(array))
+
+/* The dict of n fields of the struct at `of`. */
+PyObject *to_dict(const struct field *fields, size_t n, const void *of, unsigned known);
+
+/* Takes the reference to value, which may be NULL: then there is an exception already. */
+int dict_put(PyObject *dict, const char *name, PyObject *value);
+
+/* Takes the reference to item, which may be NULL. False: *list is released, and NULL. */
+bool list_put(PyObject **list, PyObject *item);
+
+/* Numbers of a Python sequence as ints; PyMem_Free() them. NULL with an exception set. */
+int *read_ints(PyObject *sequence, size_t *n);
+
+#endif

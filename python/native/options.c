@@ -1,0 +1,278 @@
+/* A dict as struct gd_options: its keys are the names of the fields.
+ *
+ * gd_dispatcher_open() copies what options point to, so everything made here goes when it has returned. Beside the
+ * library's own names there is task_timeout, in seconds: what on_timeout is told.
+ */
+#include <limits.h>
+#include <math.h>
+#include <string.h>
+
+#include "run.h"
+
+enum kind { UNSIGNED, INT, UINT64, BOOL, STRING, INTS, STRINGS, BYTES, SECONDS };
+
+_Static_assert(sizeof(size_t) == sizeof(uint64_t), "sizes are read as UINT64");
+
+struct option {
+    const char *name;
+    enum kind kind;
+    size_t offset; /* in struct gd_options */
+};
+
+#define OPTION(name, kind)                             \
+    {                                                  \
+#name, kind, offsetof(struct gd_options, name) \
+    }
+static const struct option table[] = {
+    OPTION(gpus, STRING),
+    OPTION(gpu_ids, INTS),
+    OPTION(workers_per_gpu, UNSIGNED),
+    OPTION(model_bytes, UINT64),
+    OPTION(any_cpu, BOOL),
+    OPTION(worker_argv, STRINGS),
+    OPTION(env, STRINGS),
+    OPTION(setup_args, BYTES),
+    OPTION(base_seed, UINT64),
+    OPTION(output, INT),
+    OPTION(setup_jobs, UNSIGNED),
+    OPTION(setup_timeout_ms, UNSIGNED),
+    OPTION(setup_attempts, UNSIGNED),
+    OPTION(death_limit, UNSIGNED),
+    OPTION(restart_delay_ms, UNSIGNED),
+    OPTION(queue_size, UINT64),
+    OPTION(queue_bytes, UINT64),
+    OPTION(arena_bytes, UINT64),
+    OPTION(total_tasks, UINT64),
+    OPTION(task_timeout_ms, UNSIGNED),
+    OPTION(cancel_grace_ms, UNSIGNED),
+    OPTION(retries, UNSIGNED),
+    OPTION(retry_delay_ms, UNSIGNED),
+    OPTION(crash_limit, UNSIGNED),
+    OPTION(start_gap_ms, UNSIGNED),
+    OPTION(window, UNSIGNED),
+    OPTION(ordered, BOOL),
+    OPTION(placement, INT),
+    OPTION(batch_size, UNSIGNED),
+    OPTION(batch_wait_us, UNSIGNED),
+    OPTION(io_threads, UNSIGNED),
+    OPTION(load_ahead, UNSIGNED),
+    OPTION(spin_us, INT),
+    OPTION(stop_grace_ms, UNSIGNED),
+    OPTION(cleanup_grace_ms, UNSIGNED),
+    { "task_timeout", SECONDS, offsetof(struct gd_options, task_timeout_ms) },
+};
+
+struct reading {
+    struct run *run;
+    struct gd_options *o;
+    PyObject *keep; /* a list: what the options point to */
+};
+
+/* ---- numbers ---- */
+
+static int out_of_range(const char *name, PyObject *value, uint64_t most)
+{
+    PyErr_Clear();
+    PyErr_Format(PyExc_ValueError, "%s is %R: it must be 0 to %llu", name, value, (unsigned long long)most);
+    return -1;
+}
+
+static int read_number(const struct option *option, PyObject *value, uint64_t most, uint64_t *out)
+{
+    PyObject *number = PyNumber_Index(value);
+    if (!number) {
+        PyErr_Format(PyExc_TypeError, "%s is a %s: it must be an int", option->name, Py_TYPE(value)->tp_name);
+        return -1;
+    }
+    *out = PyLong_AsUnsignedLongLong(number);
+    Py_DECREF(number);
+    return PyErr_Occurred() || *out > most ? out_of_range(option->name, value, most) : 0;
+}
+
+static int read_int(const char *name, PyObject *value, int *out)
+{
+    const long number = PyLong_AsLong(value);
+    if (number == -1 && PyErr_Occurred())
+        return -1;
+    if (number < INT_MIN || number > INT_MAX) {
+        PyErr_Format(PyExc_ValueError, "%s has %R: that is too large", name, value);
+        return -1;
+    }
+    *out = (int)number;
+    return 0;
+}
+
+static int read_unsigned(const struct option *option, PyObject *value, void *field)
+{
+    uint64_t number;
+    if (read_number(option, value, option->kind == UNSIGNED ? UINT_MAX : UINT64_MAX, &number) < 0)
+        return -1;
+    if (option->kind == UNSIGNED)
+        *(unsigned *)field = (unsigned)number;
+    else
+        memcpy(field, &number, sizeof number);
+    return 0;
+}
+
+/* Rounded up: a limit that is not 0 does not become none. */
+static int read_seconds(struct reading *reading, PyObject *value, unsigned *field)
+{
+    const double seconds = PyFloat_AsDouble(value);
+    if (seconds == -1.0 && PyErr_Occurred())
+        return -1;
+    if (!(seconds > 0) || seconds > UINT_MAX / 1000.0) {
+        PyErr_Format(PyExc_ValueError,
+                     "task_timeout is %R: it must be more than 0, and at most %u seconds; None for none", value,
+                     UINT_MAX / 1000);
+        return -1;
+    }
+    PyObject *timeout = PyFloat_FromDouble(seconds);
+    if (!timeout)
+        return -1;
+    Py_XSETREF(reading->run->timeout, timeout);
+    *field = (unsigned)ceil(seconds * 1000);
+    return 0;
+}
+
+/* ---- strings and lists ---- */
+
+/* The list keeps it, and our reference goes. */
+static int keep(struct reading *reading, PyObject *object)
+{
+    const int rc = object ? PyList_Append(reading->keep, object) : -1;
+    Py_XDECREF(object);
+    return rc;
+}
+
+static char *read_string(struct reading *reading, PyObject *value)
+{
+    PyObject *bytes;
+    if (!PyUnicode_FSConverter(value, &bytes))
+        return NULL;
+    return keep(reading, bytes) < 0 ? NULL : PyBytes_AS_STRING(bytes);
+}
+
+/* Room for n elements that lives as long as what is kept. */
+static void *array(struct reading *reading, Py_ssize_t n, size_t size)
+{
+    PyObject *bytes = PyBytes_FromStringAndSize(NULL, n * (Py_ssize_t)size);
+    return keep(reading, bytes) < 0 ? NULL : PyBytes_AS_STRING(bytes);
+}
+
+static int read_strings(struct reading *reading, PyObject *value, char ***field)
+{
+    PyObject *list = PySequence_Fast(value, "it must be a list of str");
+    if (!list || keep(reading, list) < 0)
+        return -1;
+    const Py_ssize_t n = PySequence_Fast_GET_SIZE(list);
+    char **strings = array(reading, n + 1, sizeof *strings);
+    for (Py_ssize_t i = 0; strings && i < n; i++)
+        if (!(strings[i] = read_string(reading, PySequence_Fast_GET_ITEM(list, i))))
+            return -1;
+    if (!strings)
+        return -1;
+    strings[n] = NULL;
+    *field = strings;
+    return 0;
+}
+
+static int read_ids(struct reading *reading, PyObject *value)
+{
+    PyObject *list = PySequence_Fast(value, "gpu_ids must be a list of int");
+    if (!list || keep(reading, list) < 0)
+        return -1;
+    const Py_ssize_t n = PySequence_Fast_GET_SIZE(list);
+    int *ids = array(reading, n > 0 ? n : 1, sizeof *ids);
+    if (!ids)
+        return -1;
+    for (Py_ssize_t i = 0; i < n; i++)
+        if (read_int("gpu_ids", PySequence_Fast_GET_ITEM(list, i), &ids[i]) < 0)
+            return -1;
+    reading->o->gpu_ids = ids;
+    reading->o->n_gpus = (size_t)n;
+    return 0;
+}
+
+static int read_bytes(struct reading *reading, PyObject *value)
+{
+    char *data;
+    Py_ssize_t size;
+    if (PyBytes_AsStringAndSize(value, &data, &size) < 0)
+        return -1;
+    reading->o->setup_args = data;
+    reading->o->setup_args_size = (size_t)size;
+    Py_INCREF(value);
+    return keep(reading, value);
+}
+
+/* ---- the dict ---- */
+
+static int read_option(struct reading *reading, const struct option *option, PyObject *value)
+{
+    void *field = (char *)reading->o + option->offset;
+    int truth;
+    switch (option->kind) {
+    case UNSIGNED:
+    case UINT64:
+        return read_unsigned(option, value, field);
+    case INT:
+        return read_int(option->name, value, field);
+    case BOOL:
+        truth = PyObject_IsTrue(value);
+        *(bool *)field = truth > 0;
+        return truth < 0 ? -1 : 0;
+    case STRING:
+        return (*(const char **)field = read_string(reading, value)) ? 0 : -1;
+    case STRINGS:
+        return read_strings(reading, value, field);
+    case INTS:
+        return read_ids(reading, value);
+    case BYTES:
+        return read_bytes(reading, value);
+    case SECONDS:
+        return read_seconds(reading, value, field);
+    }
+    return 0;
+}
+
+static const struct option *find(PyObject *key)
+{
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++)
+        if (PyUnicode_Check(key) && PyUnicode_CompareWithASCIIString(key, table[i].name) == 0)
+            return &table[i];
+    PyErr_Format(PyExc_TypeError, "there is no option %R", key);
+    return NULL;
+}
+
+/* Looking for devices can take a while. */
+static int open_dispatcher(struct run *r, const struct gd_options *o)
+{
+    int rc;
+    Py_BEGIN_ALLOW_THREADS;
+    rc = gd_dispatcher_open(&r->d, o);
+    Py_END_ALLOW_THREADS;
+    if (rc < 0)
+        native_error(rc);
+    return rc < 0 ? -1 : 0;
+}
+
+int options_open(struct run *r, PyObject *options)
+{
+    struct gd_options o = GD_OPTIONS_INIT;
+    struct reading reading = { .run = r, .o = &o, .keep = PyList_New(0) };
+    PyObject *key, *value;
+    Py_ssize_t at = 0;
+    int rc = reading.keep ? 0 : -1;
+    while (rc == 0 && PyDict_Next(options, &at, &key, &value)) {
+        const struct option *option = find(key);
+        rc = option ? read_option(&reading, option, value) : -1;
+    }
+    o.handle_signals = false;
+    o.user = r;
+    o.source = source_next;
+    call_options(&o);
+    if (rc == 0)
+        rc = open_dispatcher(r, &o);
+    Py_XDECREF(reading.keep);
+    return rc;
+}

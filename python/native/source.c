@@ -1,0 +1,180 @@
+/* The iterator behind the library's source.
+ *
+ * It runs on the feeder's thread, which has one thread state for its life. While there is room in the queue each item
+ * is given to the library before the next is asked for, so an iterator that waits for the result of its last item gets
+ * it; Python's lock is kept meanwhile, until there is no room, or the run's thread waits for it (see `wanted`) and has
+ * had to for a while.
+ *
+ * An item that cannot be pickled is a task all the same: in its place goes an object that says so when the worker
+ * unpickles it, and the task fails with those words.
+ *
+ * An iterator that is blocked when the run ends is left to itself: its thread keeps a reference to the Run and lets go
+ * of everything when the iterator returns.
+ */
+#include <errno.h>
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "dispatch/hooks.h"
+#include "run.h"
+
+enum { SMALL_MAX = 24, TURN = 256 /* items per hold of the lock, while somebody waits for it */ };
+
+/* ---- Python's lock ---- */
+
+/* The run's thread goes first: it has results to tell, and this thread, which has just let the lock go, would otherwise
+ * be back before it has woken up. */
+static void give_way(struct run *r)
+{
+    if (!atomic_load(&r->wanted))
+        return;
+    atomic_store(&r->feeder_waits, 1);
+    while (atomic_load(&r->wanted))
+        syscall(SYS_futex, &r->wanted, FUTEX_WAIT_PRIVATE, 1, NULL, NULL, 0);
+    atomic_store(&r->feeder_waits, 0);
+}
+
+static void take_lock(struct run *r)
+{
+    if (r->source_ready) {
+        give_way(r);
+        PyEval_RestoreThread(r->source_state);
+        return;
+    }
+    r->source_gil = PyGILState_Ensure();
+    r->source_state = PyThreadState_Get();
+    r->source_thread = PyThread_get_thread_ident();
+    r->source_ready = true;
+    /* What the iterator starts is to have the signals of the program, not of a thread that wants none. */
+    pthread_sigmask(SIG_SETMASK, &r->signals, NULL);
+}
+
+static void let_lock_go(void)
+{
+    (void)PyEval_SaveThread();
+}
+
+/* ---- one item ---- */
+
+/* Room for the payload. Where that has to be waited for, the lock is let go. */
+static void *room_for(struct run *r, struct gd_item *item, size_t size)
+{
+    void *room = gd__item_try_alloc(item, size);
+    if (room)
+        return room;
+    let_lock_go();
+    room = gd_item_alloc(item, size);
+    take_lock(r);
+    return room;
+}
+
+/* The object that takes the place of one that cannot be sent: the exception is used up. */
+static PyObject *stand_in(void)
+{
+    PyObject *error = error_take();
+    PyObject *module = PyImport_ImportModule("gpu_dispatch._unsendable");
+    PyObject *made = module ? PyObject_CallMethod(module, "Unsendable", "O", error) : NULL;
+    Py_XDECREF(module);
+    Py_DECREF(error);
+    return made;
+}
+
+static int plan_item(struct value_plan *plan, PyObject *object)
+{
+    if (value_plan(plan, object) == 0)
+        return 0;
+    if (!PyErr_ExceptionMatches(PyExc_Exception))
+        return -1;
+    PyObject *instead = stand_in();
+    const int rc = instead ? value_plan(plan, instead) : -1;
+    Py_XDECREF(instead);
+    return rc;
+}
+
+/* 1, or -1 with an exception. When the run is being shut down meanwhile it is a task without its payload: it will be
+ * reported as cancelled. */
+static int write_item(struct run *r, struct gd_item *item, PyObject *object)
+{
+    struct value_plan plan;
+    if (plan_item(&plan, object) < 0)
+        return -1;
+    void *room = room_for(r, item, plan.size);
+    if (room)
+        value_write(&plan, room);
+    value_plan_clear(&plan);
+    if (room || gd__item_stopped(item))
+        return 1;
+    PyErr_Format(PyExc_MemoryError, "no room for an item of %zu bytes: %s", plan.size, gd_error_text());
+    return -1;
+}
+
+/* 1; 0 at the end; -1 with an exception. */
+static int pull(struct run *r, struct gd_item *item, unsigned char small[SMALL_MAX])
+{
+    PyObject *object = Py_TYPE(r->iterator)->tp_iternext(r->iterator);
+    if (!object) {
+        if (!PyErr_Occurred())
+            return 0;
+        if (!PyErr_ExceptionMatches(PyExc_StopIteration))
+            return -1;
+        PyErr_Clear();
+        return 0;
+    }
+    int rc = 1;
+    item->size = value_small(object, small);
+    item->data = small;
+    if (item->size == 0)
+        rc = write_item(r, item, object);
+    Py_DECREF(object);
+    return rc;
+}
+
+static int failed(struct run *r, struct gd_item *item)
+{
+    Py_XSETREF(r->source_error, error_take());
+    return gd_item_error(item, "the iterator raised an exception");
+}
+
+int source_next(void *user, struct gd_item *item)
+{
+    struct run *r = user;
+    static _Thread_local unsigned char small[SMALL_MAX]; /* outlives this call: the library copies it afterwards */
+    int rc;
+    unsigned turn = 0;
+    take_lock(r);
+    do
+        rc = pull(r, item, small);
+    while (rc > 0 && (++turn < TURN || !atomic_load_explicit(&r->wanted, memory_order_relaxed)) && gd__item_give(item));
+    if (rc < 0)
+        rc = failed(r, item);
+    let_lock_go();
+    return rc;
+}
+
+/* ---- the beginning and the end of its thread ---- */
+
+/* On the run's thread, which does not have the lock: but the Run is in use, and nobody else counts this reference. */
+void source_hold(void *user)
+{
+    struct run *r = user;
+    r->source_begun = r->source_held = true;
+}
+
+/* The feeder's reference was taken by run(), and run() gives it back if this never comes. */
+void source_release(void *user)
+{
+    struct run *r = user;
+    take_lock(r);
+    const PyGILState_STATE gil = r->source_gil;
+    Py_CLEAR(r->iterator);
+    r->source_held = false;
+    Py_DECREF(r);
+    PyGILState_Release(gil);
+}
+
+void source_leave(struct run *r)
+{
+    if (r->source_held && r->source_ready)
+        PyThreadState_SetAsyncExc(r->source_thread, PyExc_GeneratorExit);
+}

@@ -1,0 +1,456 @@
+/* Memory that lies in shared memory, shown to Python without a copy, safe to keep.
+ *
+ * A View has a mapping to itself: the pages of its bytes, read-only and shared. It may be kept by anything (an array, a
+ * slice of one, a tensor), which then holds a reference to it. When the place is about to be used again,
+ * views_settle() looks at that count: a view nobody has is let go, one that is kept gets a private copy of its pages,
+ * moved over the same address by mremap(), which no reader can see happen.
+ *
+ * Mapping a place costs page faults, and places are used again soon: mappings that nobody uses wait in a cache, by file
+ * and pages. Since it is a shared mapping, it shows what the file holds by then. It keeps its file alive, so no other
+ * file can have the same inode number meanwhile.
+ *
+ * The kernel allows a process some 65,000 mappings. Somebody who keeps that many arrays gets ordinary memory from a
+ * certain number on.
+ *
+ * After fork() the child has the same shared mappings, but it is the parent that says when the place is used again:
+ * views that are open at the fork are good in the child only until the parent settles them. Kept ones are private.
+ */
+#include "native.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+
+#ifndef VIEW_MOST
+#define VIEW_MOST 16384 /* mappings of views at a time */
+#endif
+#ifndef VIEW_CACHE_BYTES
+#define VIEW_CACHE_BYTES ((size_t)1 << 30)
+#endif
+
+enum {
+    HUGE_PAGE = 2 << 20,
+    CACHE_MOST = 64,
+    CACHE_WASTE = 4,     /* a mapping this many times too large is left for something larger */
+    GIL_LEAST = 1 << 20, /* work on this many bytes lets other threads run */
+};
+
+struct mapping {
+    unsigned char *base;
+    size_t length; /* whole pages */
+    uint64_t first;
+    dev_t device;
+    ino_t inode;
+};
+
+enum memory {
+    SHARED, /* the file's */
+    OWN,    /* a private mapping */
+    HEAP,
+};
+
+struct view {
+    PyObject_HEAD PyObject *weak_references;
+    enum memory memory;
+    struct mapping mapping; /* unless HEAP */
+    unsigned char *data;
+    size_t size;
+    struct view *next; /* in the list of the thread that opened it, which owns a reference */
+};
+
+static _Thread_local struct view *open_views;
+
+/* The rest is guarded by the GIL. */
+static struct mapping cache[CACHE_MOST]; /* the longest unused first */
+static struct view_counts counts;
+static size_t page = 4096;
+
+static size_t whole_pages(size_t size)
+{
+    return (size + page - 1) & ~(page - 1);
+}
+
+/* ---- mappings nobody uses ---- */
+
+static struct mapping cache_remove(size_t i)
+{
+    struct mapping mapping = cache[i];
+    counts.cached--;
+    counts.cached_bytes -= mapping.length;
+    memmove(&cache[i], &cache[i + 1], (counts.cached - i) * sizeof cache[0]);
+    return mapping;
+}
+
+static void cache_drop_oldest(void)
+{
+    struct mapping mapping = cache_remove(0);
+    munmap(mapping.base, mapping.length);
+}
+
+static void cache_put(struct mapping mapping)
+{
+    if (mapping.length > VIEW_CACHE_BYTES) {
+        munmap(mapping.base, mapping.length);
+        return;
+    }
+    while (counts.cached == CACHE_MOST || counts.cached_bytes + mapping.length > VIEW_CACHE_BYTES)
+        cache_drop_oldest();
+    cache[counts.cached++] = mapping;
+    counts.cached_bytes += mapping.length;
+}
+
+static bool serves(const struct mapping *have, const struct mapping *want)
+{
+    uint64_t skew = want->first - have->first; /* huge if it begins before */
+    return have->inode == want->inode && have->device == want->device && skew <= have->length &&
+           want->length <= have->length - skew && have->length / CACHE_WASTE <= want->length;
+}
+
+/* Makes *want the smallest cached mapping that has its pages; false if there is none. */
+static bool cache_take(struct mapping *want)
+{
+    size_t best = CACHE_MOST;
+    for (size_t i = 0; i < counts.cached; i++) {
+        if (serves(&cache[i], want) && (best == CACHE_MOST || cache[i].length < cache[best].length))
+            best = i;
+    }
+    if (best == CACHE_MOST)
+        return false;
+    *want = cache_remove(best);
+    return true;
+}
+
+void views_forget(void)
+{
+    while (counts.cached > 0)
+        cache_drop_oldest();
+}
+
+void views_count(struct view_counts *out)
+{
+    *out = counts;
+}
+
+/* ---- opening ---- */
+
+/* Pages are mapped at once rather than by a fault for each. */
+static void *map_pages(size_t length, int fd, uint64_t first)
+{
+    void *base;
+    if (length < GIL_LEAST)
+        return mmap(NULL, length, PROT_READ, MAP_SHARED | MAP_POPULATE, fd, (off_t)first);
+    Py_BEGIN_ALLOW_THREADS base = mmap(NULL, length, PROT_READ, MAP_SHARED | MAP_POPULATE, fd, (off_t)first);
+    Py_END_ALLOW_THREADS return base;
+}
+
+static bool map_place(struct mapping *mapping, int fd)
+{
+    if (cache_take(mapping)) {
+        counts.reused++;
+        return true;
+    }
+    if (counts.live >= VIEW_MOST)
+        return false;
+    void *base = map_pages(mapping->length, fd, mapping->first);
+    if (base == MAP_FAILED)
+        return false;
+    mapping->base = base;
+    counts.mapped++;
+    return true;
+}
+
+static ssize_t read_at(int fd, void *room, size_t size, uint64_t offset)
+{
+    ssize_t n;
+    Py_BEGIN_ALLOW_THREADS do n = pread(fd, room, size, (off_t)offset);
+    while (n < 0 && errno == EINTR)
+        ;
+    Py_END_ALLOW_THREADS return n;
+}
+
+static int read_all(int fd, unsigned char *room, size_t size, uint64_t offset)
+{
+    for (size_t done = 0; done < size;) {
+        ssize_t n = read_at(fd, room + done, size - done, offset + done);
+        if (n == 0)
+            errno = EIO; /* it was long enough a moment ago */
+        if (n <= 0) {
+            PyErr_SetFromErrno(PyExc_OSError);
+            return -1;
+        }
+        done += (size_t)n;
+    }
+    return 0;
+}
+
+static int fill_by_copy(struct view *view, int fd, uint64_t offset)
+{
+    view->memory = HEAP;
+    view->data = PyMem_RawMalloc(view->size);
+    if (!view->data) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    counts.copied++;
+    return read_all(fd, view->data, view->size, offset);
+}
+
+static int fill(struct view *view, int fd, uint64_t offset, const struct stat *file)
+{
+    size_t skew = (size_t)(offset % page);
+    struct mapping mapping = {
+        .first = offset - skew, .length = whole_pages(skew + view->size), .device = file->st_dev, .inode = file->st_ino
+    };
+    if (!map_place(&mapping, fd))
+        return fill_by_copy(view, fd, offset);
+    counts.live++;
+    view->memory = SHARED;
+    view->mapping = mapping;
+    view->data = mapping.base + (offset - mapping.first);
+    return 0;
+}
+
+/* Beyond the end of the file there is nothing but SIGBUS. */
+static int check_place(int fd, uint64_t offset, size_t size, struct stat *file)
+{
+    if (fstat(fd, file) < 0) {
+        PyErr_SetFromErrno(PyExc_OSError);
+        return -1;
+    }
+    uint64_t end = (uint64_t)file->st_size;
+    if (offset <= end && size <= end - offset)
+        return 0;
+    PyErr_Format(PyExc_ValueError, "damaged value: %zu bytes at %llu reach beyond the shared memory's %llu", size,
+                 (unsigned long long)offset, (unsigned long long)end);
+    return -1;
+}
+
+static PyTypeObject view_type;
+
+PyObject *view_open(int fd, uint64_t offset, size_t size)
+{
+    struct stat file;
+    if (check_place(fd, offset, size, &file) < 0)
+        return NULL;
+    struct view *view = PyObject_New(struct view, &view_type);
+    if (!view)
+        return NULL;
+    view->weak_references = NULL;
+    view->memory = HEAP;
+    view->data = NULL;
+    view->size = size;
+    view->next = NULL;
+    if (size > 0 && fill(view, fd, offset, &file) < 0) {
+        Py_DECREF(view);
+        return NULL;
+    }
+    if (view->memory == SHARED) {
+        view->next = open_views;
+        open_views = (struct view *)Py_NewRef((PyObject *)view);
+    }
+    return (PyObject *)view;
+}
+
+/* ---- settling ---- */
+
+static void *map_private(size_t length)
+{
+    return mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+}
+
+/* Private pages that can be moved to `target` as huge pages: at the same distance from a multiple of their size. */
+static void *map_huge(size_t length, const unsigned char *target)
+{
+    unsigned char *room = map_private(length + HUGE_PAGE);
+    if (room == MAP_FAILED)
+        return MAP_FAILED;
+    size_t before = ((uintptr_t)target - (uintptr_t)room) % HUGE_PAGE, after = HUGE_PAGE - before;
+    if (before > 0)
+        munmap(room, before);
+    munmap(room + before + length, after);
+    madvise(room + before, length, MADV_HUGEPAGE); /* no matter if there are none */
+    return room + before;
+}
+
+/* A read-only copy of the view's bytes in private pages, at the same place within them. */
+static void *private_copy(const struct view *view, size_t skew, size_t length)
+{
+    unsigned char *copy = length < 2 * HUGE_PAGE ? map_private(length) : map_huge(length, view->data - skew);
+    if (copy == MAP_FAILED)
+        return MAP_FAILED;
+    madvise(copy, length, MADV_POPULATE_WRITE); /* quicker than a fault for each page; older kernels don't know it */
+    memcpy(copy + skew, view->data, view->size);
+    if (mprotect(copy, length, PROT_READ) == 0)
+        return copy;
+    munmap(copy, length);
+    return MAP_FAILED;
+}
+
+/* A mapping from the cache may reach further on both sides than the view's own pages. */
+static void trim(const struct mapping *mapping, unsigned char *start, size_t length)
+{
+    unsigned char *end = start + length, *mapping_end = mapping->base + mapping->length;
+    if (start > mapping->base)
+        munmap(mapping->base, (size_t)(start - mapping->base));
+    if (end < mapping_end)
+        munmap(end, (size_t)(mapping_end - end));
+}
+
+/* The GIL need not be held: the list's reference keeps the view, and only this thread settles it. */
+static int replace(const struct view *view, unsigned char *start, size_t skew, size_t length)
+{
+    void *copy = private_copy(view, skew, length);
+    if (copy == MAP_FAILED)
+        return -1;
+    if (mremap(copy, length, length, MREMAP_MAYMOVE | MREMAP_FIXED, start) == MAP_FAILED) {
+        munmap(copy, length);
+        return -1;
+    }
+    trim(&view->mapping, start, length);
+    return 0;
+}
+
+static int make_own(struct view *view)
+{
+    size_t skew = (uintptr_t)view->data % page, length = whole_pages(skew + view->size);
+    unsigned char *start = view->data - skew;
+    int code;
+    if (length < GIL_LEAST) {
+        code = replace(view, start, skew, length);
+    } else {
+        Py_BEGIN_ALLOW_THREADS code = replace(view, start, skew, length);
+        Py_END_ALLOW_THREADS
+    }
+    if (code < 0)
+        return -1;
+    view->mapping.base = start;
+    view->mapping.length = length;
+    view->memory = OWN;
+    counts.kept++;
+    return 0;
+}
+
+static int settle(struct view *view)
+{
+    /* One reference is the list's. What exports the buffer, or refers to that, has one of its own. */
+    if (Py_REFCNT(view) == 1 || make_own(view) == 0) {
+        Py_DECREF(view);
+        return 0;
+    }
+    view->next = open_views;
+    open_views = view;
+    return -1;
+}
+
+/* The list is taken first: what runs when something is deallocated may open views. */
+int views_settle(void)
+{
+    struct view *view = open_views;
+    int code = 0;
+    open_views = NULL;
+    while (view) {
+        struct view *next = view->next;
+        view->next = NULL;
+        code |= settle(view);
+        view = next;
+    }
+    if (code < 0)
+        PyErr_SetString(PyExc_MemoryError, "no memory for an array that is kept after its task: keep fewer, or copy "
+                                           "only what is needed of them");
+    return code;
+}
+
+/* ---- the type ---- */
+
+static void view_dealloc(PyObject *self)
+{
+    struct view *view = (struct view *)self;
+    if (view->weak_references)
+        PyObject_ClearWeakRefs(self);
+    if (view->memory == HEAP)
+        PyMem_RawFree(view->data);
+    else
+        counts.live--;
+    if (view->memory == SHARED)
+        cache_put(view->mapping);
+    if (view->memory == OWN)
+        munmap(view->mapping.base, view->mapping.length);
+    PyObject_Free(self);
+}
+
+static int view_get_buffer(PyObject *self, Py_buffer *buffer, int flags)
+{
+    static unsigned char nothing;
+    struct view *view = (struct view *)self;
+    return PyBuffer_FillInfo(buffer, self, view->size > 0 ? view->data : &nothing, (Py_ssize_t)view->size, 1, flags);
+}
+
+static Py_ssize_t view_length(PyObject *self)
+{
+    return (Py_ssize_t)((struct view *)self)->size;
+}
+
+static PyObject *view_repr(PyObject *self)
+{
+    static const char *const words[] = { [SHARED] = "shared", [OWN] = "own", [HEAP] = "own" };
+    struct view *view = (struct view *)self;
+    return PyUnicode_FromFormat("<gpu_dispatch view of %zu bytes of %s memory>", view->size, words[view->memory]);
+}
+
+static PyObject *view_shared(PyObject *self, void *closure)
+{
+    (void)closure;
+    return PyBool_FromLong(((struct view *)self)->memory == SHARED);
+}
+
+/* A view that is sent on arrives as bytes. */
+static PyObject *view_reduce(PyObject *self, PyObject *protocol)
+{
+    long number = PyLong_AsLong(protocol);
+    if (number == -1 && PyErr_Occurred())
+        return NULL;
+    PyObject *content = number >= 5 ? PyPickleBuffer_FromObject(self) : PyBytes_FromObject(self);
+    return content ? Py_BuildValue("O(N)", (PyObject *)&PyBytes_Type, content) : NULL;
+}
+
+static PyBufferProcs view_buffer = { .bf_getbuffer = view_get_buffer };
+static PySequenceMethods view_sequence = { .sq_length = view_length };
+
+static PyMethodDef view_methods[] = {
+    { "__reduce_ex__", view_reduce, METH_O, NULL },
+    { NULL, NULL, 0, NULL },
+};
+
+static PyGetSetDef view_attributes[] = {
+    { "shared", view_shared, NULL, "Whether the memory is still the one it arrived in.", NULL },
+    { NULL, NULL, NULL, NULL, NULL },
+};
+
+static PyTypeObject view_type = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "gpu_dispatch._native.View",
+    .tp_doc = "Read-only memory that arrived from another process without a copy. It may be kept as long as one likes.",
+    .tp_basicsize = sizeof(struct view),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .tp_weaklistoffset = offsetof(struct view, weak_references),
+    .tp_dealloc = view_dealloc,
+    .tp_repr = view_repr,
+    .tp_as_buffer = &view_buffer,
+    .tp_as_sequence = &view_sequence,
+    .tp_methods = view_methods,
+    .tp_getset = view_attributes,
+};
+
+int view_init(PyObject *module)
+{
+    long size = sysconf(_SC_PAGESIZE);
+    if (size > 0)
+        page = (size_t)size;
+    return PyModule_AddType(module, &view_type);
+}

@@ -1,0 +1,522 @@
+/* The worker's side: gd_worker_main() with the methods of a Python object behind its table.
+ *
+ * The main thread holds the GIL from task to task and lets it go only where the library waits (gd__wait_hooks), so that
+ * a small task costs no more than its Python. I/O threads take it for each load(); their thread state is kept as long
+ * as they live, so that what user code keeps per thread stays.
+ *
+ * Payloads are read where they lie: large buffers are views of the arena, which are settled when the task is over and
+ * nothing of ours refers to them any more. Results are written where the dispatcher reads them.
+ *
+ * A failure is classified and described by the host object (_worker.py); should that fail too there are words without
+ * a traceback. A time limit is a SIGALRM to the main thread, whose Python handler raises if the task is still the one.
+ *
+ * exit() ends the process without the interpreter's own end: so cleanup (or, if it doesn't come to that, a handler of
+ * exit) does what is expected of it by way of host.finish().
+ */
+#include "native.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "worker/host.h"
+
+enum { EXIT_NO_MEMORY = 74 };
+
+static struct {
+    struct gd_worker *worker; /* from setup on */
+    PyObject *host;
+    PyObject *process, *process_batch, *load; /* bound methods, from setup on */
+    pthread_t main_thread;
+    PyThreadState *waiting; /* the main thread's, while it waits */
+    bool finished;          /* host.finish() has been called */
+    bool forked;            /* this process is a child of the worker */
+} self;
+
+static _Thread_local PyThreadState *io_state; /* an I/O thread's own, once it has loaded */
+
+/* ---- the GIL ---- */
+
+static void before_wait(void)
+{
+    self.waiting = PyEval_SaveThread();
+}
+
+static void after_wait(void)
+{
+    PyEval_RestoreThread(self.waiting);
+}
+
+static void enter_io_thread(void)
+{
+    if (io_state) {
+        PyEval_RestoreThread(io_state);
+        return;
+    }
+    PyGILState_Ensure();
+    io_state = PyThreadState_Get();
+}
+
+static void leave_io_thread(void)
+{
+    PyEval_SaveThread();
+}
+
+static void end_io_thread(void)
+{
+    if (!io_state)
+        return;
+    PyEval_RestoreThread(io_state);
+    PyGILState_Release(PyGILState_UNLOCKED); /* pairs with the one Ensure */
+}
+
+/* ---- failures ---- */
+
+/* The exception that is set, no longer set. */
+static PyObject *take_exception(void)
+{
+#if PY_VERSION_HEX >= 0x030c0000
+    return PyErr_GetRaisedException();
+#else
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    PyErr_NormalizeException(&type, &value, &traceback);
+    if (traceback)
+        PyException_SetTraceback(value, traceback);
+    Py_XDECREF(traceback);
+    Py_XDECREF(type);
+    return value;
+#endif
+}
+
+typedef int say(struct gd_result *r, const char *format, ...);
+static const struct kind {
+    const char *name;
+    say *say;
+} kinds[] = {
+    { "error", gd_result_error }, /* also of what has no kind */
+    { "out_of_memory", gd_result_out_of_memory },
+    { "device_lost", gd_result_device_lost },
+    { "timeout", gd_result_error }, /* one that we did not ask for; see explain() */
+};
+enum { ERROR, OUT_OF_MEMORY };
+
+struct failure {
+    const struct kind *kind; /* NULL: stopped as it was asked to */
+    PyObject *text;          /* bytes, or NULL */
+    const char *words;       /* of text, or others */
+    char plain[256];
+};
+
+static const struct kind *classify(PyObject *exception)
+{
+    const struct kind *kind = &kinds[ERROR];
+    PyObject *name = PyObject_CallMethod(self.host, "classify", "O", exception);
+    const char *said = name ? PyUnicode_AsUTF8(name) : NULL;
+    for (size_t i = 0; said && i < sizeof kinds / sizeof *kinds; i++)
+        if (strcmp(said, kinds[i].name) == 0)
+            kind = &kinds[i];
+    Py_XDECREF(name);
+    PyErr_Clear();
+    return kind;
+}
+
+/* lead: a line of ours before it, or NULL. */
+static void describe(struct failure *f, PyObject *exception, const char *lead)
+{
+    f->text = PyObject_CallMethod(self.host, "describe", "Oz", exception, lead);
+    f->words = f->text ? PyBytes_AsString(f->text) : NULL;
+    if (!f->words) {
+        snprintf(f->plain, sizeof f->plain, "%s%s%s (its traceback can't be had)", lead ? lead : "", lead ? " " : "",
+                 Py_TYPE(exception)->tp_name);
+        f->words = f->plain;
+    }
+    PyErr_Clear();
+}
+
+/* What the exception is to the dispatcher. Cleared by forget(). */
+static void explain(struct failure *f, const struct gd_worker *w, PyObject *exception, const char *lead)
+{
+    *f = (struct failure){ .kind = classify(exception) };
+    if (strcmp(f->kind->name, "timeout") == 0 && gd_task_cancelled(w))
+        f->kind = NULL;
+    else
+        describe(f, exception, lead);
+}
+
+static int say_failure(const struct failure *f, struct gd_result *r)
+{
+    return f->kind ? f->kind->say(r, "%s", f->words) : gd_result_cancelled(r);
+}
+
+/* When the exception is gone, and what it kept alive with it. */
+static void forget(struct failure *f)
+{
+    Py_CLEAR(f->text);
+    if (f->kind == &kinds[OUT_OF_MEMORY]) {
+        Py_XDECREF(PyObject_CallMethod(self.host, "relieve", NULL));
+        PyErr_Clear();
+    }
+}
+
+static int fail_with(struct gd_worker *w, struct gd_result *r, PyObject *exception, const char *lead)
+{
+    struct failure f;
+    explain(&f, w, exception, lead);
+    int code = say_failure(&f, r);
+    Py_DECREF(exception);
+    forget(&f);
+    return code;
+}
+
+/* The exception that is set becomes the failure of a task. */
+static int fail(struct gd_worker *w, struct gd_result *r, const char *lead)
+{
+    return fail_with(w, r, take_exception(), lead);
+}
+
+/* The same of setup or cleanup. */
+static int fail_own(struct gd_worker *w)
+{
+    struct failure f = { 0 };
+    PyObject *exception = take_exception();
+    describe(&f, exception, NULL);
+    int code = gd_worker_error(w, "%s", f.words);
+    Py_DECREF(exception);
+    forget(&f);
+    return code;
+}
+
+/* ---- values ---- */
+
+static const char unreadable[] = "The item can't be read in the worker process:";
+static const char unsendable[] = "The result can't be sent back:";
+
+/* What process is given. New reference. */
+static PyObject *item_of(const struct gd_worker *w, const struct gd_task *task)
+{
+    if (task->loaded)
+        return Py_NewRef((PyObject *)task->loaded);
+    struct value_place place = { .fd = -1 };
+    if (task->size > GD__INLINE_MAX) {
+        place.fd = w->port.arena.fd;
+        place.offset = (uint64_t)((const char *)task->data - (const char *)w->port.arena.base);
+    }
+    return value_read(task->data, task->size, &place);
+}
+
+static int put_large(struct gd_worker *w, struct gd_result *r, PyObject *value)
+{
+    struct value_plan plan;
+    if (value_plan(&plan, value) < 0)
+        return fail(w, r, unsendable);
+    int code = 0;
+    void *room = gd_result_alloc(r, plan.size);
+    if (room)
+        value_write(&plan, room);
+    else
+        code = gd_result_error(r, "no room for a result of %zu bytes: %s", plan.size, gd_error_text());
+    value_plan_clear(&plan);
+    return code;
+}
+
+static int put(struct gd_worker *w, struct gd_result *r, PyObject *value)
+{
+    unsigned char small[24];
+    const size_t size = value_small(value, small);
+    return size ? gd_result_set(r, small, size) : put_large(w, r, value);
+}
+
+/* The memory behind the views of this thread will be used again. If that can't be survived by an array that user code
+ * has kept, this process can't either: going on would change what is in it. */
+static void settle(void)
+{
+    if (__builtin_expect(views_settle() == 0, 1))
+        return;
+    PyErr_Print();
+    fputs("gpu_dispatch worker: no memory for an array that was kept by process(): ending\n", stderr);
+    fflush(stderr);
+    _exit(EXIT_NO_MEMORY);
+}
+
+/* ---- a child that was forked by user code ---- */
+
+static void note_fork(void)
+{
+    self.forked = true;
+}
+
+/* It has come back from user code into the worker's loop, which isn't its to go on with. */
+_Noreturn static void end_fork(void)
+{
+    const bool failed = PyErr_Occurred();
+    if (failed)
+        PyErr_Print(); /* does not return from SystemExit */
+    exit(Py_FinalizeEx() < 0 || failed);
+}
+
+static PyObject *call(PyObject *method, PyObject *argument)
+{
+    PyObject *result = PyObject_CallOneArg(method, argument);
+    if (__builtin_expect(self.forked, 0))
+        end_fork();
+    return result;
+}
+
+/* ---- tasks ---- */
+
+static int process(struct gd_worker *w, const struct gd_task *task, struct gd_result *r)
+{
+    PyObject *item = item_of(w, task);
+    PyObject *result = item ? call(self.process, item) : NULL;
+    const char *lead = item ? NULL : unreadable;
+    Py_XDECREF(item);
+    int code = result ? put(w, r, result) : fail(w, r, lead);
+    Py_XDECREF(result);
+    settle();
+    return code;
+}
+
+/* Of a batch, those tasks that have not failed by themselves. */
+static bool is_open(const struct gd_result *r)
+{
+    return r->kind == GD__R_SUCCESS;
+}
+
+static int fail_all(struct gd_worker *w, struct gd_result *const *results, size_t n)
+{
+    struct failure f;
+    PyObject *exception = take_exception();
+    int code = 0;
+    explain(&f, w, exception, NULL);
+    for (size_t i = 0; i < n; i++)
+        if (is_open(results[i]))
+            code = say_failure(&f, results[i]);
+    Py_DECREF(exception);
+    forget(&f);
+    return code;
+}
+
+/* A list of the items; those that can't be read are not in it and have failed. NULL: no memory. */
+static PyObject *read_items(struct gd_worker *w, const struct gd_task *const *tasks, struct gd_result *const *results,
+                            size_t n)
+{
+    PyObject *items = PyList_New(0);
+    for (size_t i = 0; items && i < n; i++) {
+        PyObject *item = item_of(w, tasks[i]);
+        if (!item)
+            fail(w, results[i], unreadable);
+        else if (PyList_Append(items, item) < 0)
+            Py_CLEAR(items);
+        Py_XDECREF(item);
+    }
+    return items;
+}
+
+/* What process_batch returned, as a list or tuple of n. */
+static PyObject *check_results(PyObject *returned, Py_ssize_t n)
+{
+    if (PyUnicode_Check(returned) || PyBytes_Check(returned) || PyDict_Check(returned) || !PySequence_Check(returned)) {
+        PyErr_Format(PyExc_TypeError, "process_batch returned %.100s instead of a list of results",
+                     Py_TYPE(returned)->tp_name);
+        return NULL;
+    }
+    PyObject *list = PySequence_Fast(returned, "process_batch must return a list of results");
+    if (list && PySequence_Fast_GET_SIZE(list) != n) {
+        PyErr_Format(PyExc_ValueError,
+                     "process_batch returned %zd results for %zd items: return one for each, in the same order",
+                     PySequence_Fast_GET_SIZE(list), n);
+        Py_CLEAR(list);
+    }
+    return list;
+}
+
+static void put_results(struct gd_worker *w, struct gd_result *const *results, size_t n, PyObject *list)
+{
+    Py_ssize_t at = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (!is_open(results[i]))
+            continue;
+        PyObject *value = Py_NewRef(PySequence_Fast_GET_ITEM(list, at++));
+        if (PyExceptionInstance_Check(value)) {
+            fail_with(w, results[i], value, NULL);
+        } else {
+            put(w, results[i], value);
+            Py_DECREF(value);
+        }
+    }
+}
+
+static int run_batch(struct gd_worker *w, struct gd_result *const *results, size_t n, PyObject *items)
+{
+    const Py_ssize_t n_items = PyList_GET_SIZE(items);
+    if (n_items == 0)
+        return 0;
+    PyObject *returned = call(self.process_batch, items);
+    PyObject *list = returned ? check_results(returned, n_items) : NULL;
+    Py_XDECREF(returned);
+    if (!list)
+        return fail_all(w, results, n);
+    put_results(w, results, n, list);
+    Py_DECREF(list);
+    return 0;
+}
+
+static int process_batch(struct gd_worker *w, const struct gd_task *const *tasks, struct gd_result *const *results,
+                         size_t n)
+{
+    PyObject *items = read_items(w, tasks, results, n);
+    int code = items ? run_batch(w, results, n, items) : fail_all(w, results, n);
+    Py_XDECREF(items);
+    settle();
+    return code;
+}
+
+static int load(struct gd_worker *w, struct gd_task *task, struct gd_result *r)
+{
+    int code = 0;
+    enter_io_thread();
+    PyObject *item = item_of(w, task);
+    PyObject *loaded = item ? call(self.load, item) : NULL;
+    const char *lead = item ? NULL : unreadable;
+    Py_XDECREF(item);
+    if (!loaded)
+        code = fail(w, r, lead);
+    settle();
+    task->loaded = loaded;
+    leave_io_thread();
+    return code;
+}
+
+static void unload(struct gd_worker *w, struct gd_task *task)
+{
+    (void)w;
+    PyObject *loaded = task->loaded;
+    task->loaded = NULL;
+    Py_XDECREF(loaded);
+}
+
+/* On the guardian's thread, without the GIL. */
+static void interrupt(struct gd_worker *w)
+{
+    (void)w;
+    pthread_kill(self.main_thread, SIGALRM);
+}
+
+/* ---- the beginning and the end ---- */
+
+/* A bound method of the instance, or None. */
+static int take_method(PyObject **out, const char *name)
+{
+    *out = PyObject_GetAttrString(self.host, name);
+    return *out ? 0 : -1;
+}
+
+static int set_up(struct gd_worker *w, const struct gd_setup *s)
+{
+    self.worker = w;
+    PyObject *args = PyBytes_FromStringAndSize(s->args, (Py_ssize_t)s->args_size);
+    PyObject *done = args ? PyObject_CallMethod(self.host, "setup", "OiiKI", args, s->gpu_id, s->worker_id,
+                                                (unsigned long long)s->seed, s->restarts)
+                          : NULL;
+    if (self.forked)
+        end_fork();
+    Py_XDECREF(args);
+    Py_XDECREF(done);
+    if (!done || take_method(&self.process, "process") < 0 || take_method(&self.process_batch, "process_batch") < 0 ||
+        take_method(&self.load, "load") < 0)
+        return fail_own(w);
+    return 0;
+}
+
+static void finish(void)
+{
+    self.finished = true;
+    PyObject *done = PyObject_CallMethod(self.host, "finish", NULL);
+    if (!done)
+        PyErr_WriteUnraisable(self.host);
+    Py_XDECREF(done);
+}
+
+static int clean_up(struct gd_worker *w)
+{
+    PyObject *done = PyObject_CallMethod(self.host, "cleanup", NULL);
+    if (self.forked)
+        end_fork();
+    int code = done ? 0 : fail_own(w);
+    Py_XDECREF(done);
+    finish();
+    return code;
+}
+
+/* After a setup that failed, or a lost device: the dispatcher has been told by then. */
+static void finish_at_exit(void)
+{
+    if (!self.finished && !self.forked && pthread_equal(pthread_self(), self.main_thread) && PyGILState_Check())
+        finish();
+}
+
+static int has(const char *attribute)
+{
+    PyObject *value = PyObject_GetAttrString(self.host, attribute);
+    int is_so = value ? PyObject_IsTrue(value) : -1;
+    Py_XDECREF(value);
+    return is_so;
+}
+
+/* 0 or an error number. */
+static int prepare_process(void)
+{
+    const int failed = pthread_atfork(NULL, NULL, note_fork);
+    return failed || atexit(finish_at_exit) == 0 ? failed : ENOMEM;
+}
+
+static PyObject *worker_main(PyObject *module, PyObject *host)
+{
+    static struct gd_worker_ops ops = { .size = sizeof ops,
+                                        .setup = set_up,
+                                        .process = process,
+                                        .unload = unload,
+                                        .cleanup = clean_up,
+                                        .interrupt = interrupt };
+    (void)module;
+    if (!gd__in_worker_process())
+        return PyErr_Format(PyExc_RuntimeError, "this process was not started by a dispatcher: worker_main() is for "
+                                                "those that were");
+    self.host = Py_NewRef(host);
+    self.main_thread = pthread_self();
+    const int has_batch = has("has_batch"), has_load = has("has_load");
+    if (has_batch < 0 || has_load < 0)
+        return NULL;
+    ops.process_batch = has_batch ? process_batch : NULL;
+    ops.load = has_load ? load : NULL;
+    errno = prepare_process();
+    if (errno)
+        return PyErr_SetFromErrno(PyExc_OSError);
+    gd__wait_hooks =
+        (struct gd__wait_hooks){ .before = before_wait, .after = after_wait, .io_thread_ends = end_io_thread };
+    static char *argv[] = { NULL };
+    return native_error(gd_worker_main(&(int){ 0 }, argv, &ops)); /* does not come back: see above */
+}
+
+static PyObject *task_cancelled(PyObject *module, PyObject *nothing)
+{
+    (void)module;
+    (void)nothing;
+    return PyBool_FromLong(self.worker && gd_task_cancelled(self.worker));
+}
+
+int worker_init(PyObject *module)
+{
+    static PyMethodDef functions[] = {
+        { "worker_main", worker_main, METH_O, "Makes this process the worker that it was started as; never returns." },
+        { "task_cancelled", task_cancelled, METH_NOARGS,
+          "Whether the task that this worker process is at has passed its time limit." },
+        { NULL, NULL, 0, NULL },
+    };
+    return PyModule_AddFunctions(module, functions);
+}
