@@ -15,7 +15,7 @@ help: ## this list
 	@echo 'BUILD=$(BUILD)  PREFIX=$(PREFIX)  MESON_OPTIONS="$(MESON_OPTIONS)" (used when $(BUILD)/ is made)'
 
 setup:
-	@tools/setup.sh build
+	@tools/setup.sh build $(BUILD)
 
 $(BUILD)/build.ninja: | setup
 	@meson setup $(BUILD) --prefix=$(PREFIX) $(MESON_OPTIONS)

@@ -5,7 +5,7 @@
 #   [ROUNDS=3] [PARTS="throughput stream"] tools/gpu_check.sh [BUILD_DIR [LOG_DIR]]     ROUNDS=0: no benchmarks
 set -u
 cd "$(dirname "$0")/.."
-build=${1:-build-gpu}
+build=$(realpath -m "${1:-build-gpu}")
 logs=${2:-$build/logs}
 failed=0
 step() {
@@ -43,6 +43,14 @@ torch_stream() { # the same, in workers that keep their model; 4,000 tasks on 1,
         [ "$(grep -c '"visible": *1' "$logs/stream.jsonl")" -eq 4000 ] || return 1
     done
 }
+python_tests() { # with what is there: no venv, no network
+    PYTHONPATH="$build/python:$build/tests" python3 -m pytest -q -p no:cacheprovider tests/python --ignore tests/python/test_install.py
+}
+torch_batch() {
+    PYTHONPATH="$build/python" python3 bench/torch_batch.py --rounds "${ROUNDS:-3}"
+}
+LINES_SHOWN=30 step python_tests python_tests
+LINES_SHOWN=14 step torch_batch torch_batch
 LINES_SHOWN=30 step gpus "$command" gpus
 LINES_SHOWN=60 step gpus_json "$command" gpus --json
 LINES_SHOWN=14 step torch_command torch_command

@@ -1,9 +1,10 @@
 #!/bin/sh
 # Sees to it that what `make` needs is there: installs Debian packages through apt, only those missing, and says so.
 # Where everything is present it does nothing and needs no network.
-# usage: setup.sh [build|check]
+# usage: setup.sh [build|check] [BUILD_DIR]
 set -u
 what=${1:-build}
+build=${2:-build}
 packages=
 
 have() { command -v "$1" >/dev/null 2>&1; }
@@ -44,6 +45,24 @@ fuzzer_links() {
         clang -fsanitize=fuzzer,address -x c - -o /dev/null 2>/dev/null
 }
 
+# A Python for the package: new enough, with headers and venv. Meson uses the first one on the path.
+python_ready() {
+    python3 -c 'import ensurepip, os, sys, sysconfig
+sys.exit(sys.version_info < (3, 10) or not os.path.exists(sysconfig.get_paths()["include"] + "/Python.h"))' 2>/dev/null
+}
+
+# Everything else works without the package: a build folder that was made without it stays so, and nothing here is fatal.
+needs_python() {
+    [ -f "$build/build.ninja" ] || python_ready && return 0
+    case $(command -v python3) in
+    /usr/bin/python3 | /bin/python3 | "") ;;
+    *) echo "setup: $(command -v python3) is older than 3.10 or lacks headers: no Python package" && return 0 ;;
+    esac
+    packages="python3-dev python3-venv"
+    (install) || echo "setup: going on without the Python package"
+    packages=
+}
+
 needs_build() {
     want "${CC:-gcc}" gcc
     want meson meson
@@ -56,6 +75,7 @@ needs_build() {
         have "${CC:-gcc}" || packages="$packages libc6-dev"
     fi
     install
+    needs_python
 }
 
 needs_check() {
@@ -70,5 +90,5 @@ needs_check() {
 case $what in
 build) needs_build ;;
 check) needs_build && needs_check ;;
-*) die "usage: setup.sh [build|check]" ;;
+*) die "usage: setup.sh [build|check] [BUILD_DIR]" ;;
 esac

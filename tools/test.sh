@@ -5,6 +5,7 @@ set -u
 build=$1
 shift
 rm -f "$build"/meson-logs/testlog*.json
+"$(dirname "$0")/venv.sh" "$build"
 meson test -C "$build" --print-errorlogs "$@" </dev/null
 status=$?
 "$(dirname "$0")/totals.py" "$build"/meson-logs/testlog*.json || status=1

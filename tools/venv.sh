@@ -1,0 +1,28 @@
+#!/bin/sh
+# Makes BUILD_DIR/venv, the environment of the Python tests, unless it is there already: what pyproject.toml lists under
+# `dev`, installed with pip. The package itself is not in it: it is used from BUILD_DIR/python. Where it cannot be made it
+# says why and leaves nothing behind; that is no error, the tests are skipped then.
+# usage: venv.sh BUILD_DIR
+set -u
+build=$1
+root=$(cd "$(dirname "$0")/.." && pwd)
+venv=$build/venv
+wanted=$(sed -n 's/^dev = \[\(.*\)\]$/\1/p' "$root/pyproject.toml" | tr -d '",')
+
+without() {
+    echo "venv: no Python tests: $*"
+    rm -rf "$venv"
+    exit 0
+}
+
+[ -f "$build/python/interpreter" ] || without "this build has no Python package (Python 3.10 or later with headers)"
+python=$(cat "$build/python/interpreter")
+[ "$(cat "$venv/made" 2>/dev/null)" = "$python $wanted" ] && exit 0
+
+echo "venv: making $venv: $wanted"
+rm -rf "$venv"
+"$python" -m venv "$venv" || without "python3 -m venv failed (Debian: python3-venv)"
+# shellcheck disable=SC2086 # a list
+"$venv/bin/python" -m pip install -q --disable-pip-version-check $wanted </dev/null ||
+    without "pip could not install: $wanted"
+echo "$python $wanted" >"$venv/made"
