@@ -23,8 +23,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 MISSED = []
 
 
-def lines_of(command):
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+def lines_of(command, env=None):
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False, env=env)
     found = {}
     for line in done.stdout.splitlines():
         record = json.loads(line)
@@ -38,6 +38,7 @@ class Bench:
     """Runs the programs and keeps every figure they print."""
 
     def __init__(self, build, rounds, quick):
+        self.build = os.path.abspath(build)
         self.bare_program = os.path.join(build, "bench", "bench_bare")
         self.our_program = os.path.join(build, "bench", "bench_dispatch")
         self.command = os.path.join(build, "gpu-dispatch")
@@ -63,6 +64,27 @@ class Bench:
         programs = [os.path.join(folder, "..", "src", "gpu-dispatch-host"), os.path.join(folder, "bench_stream_echo"),
                     os.path.join(HERE, "..", "examples", "stream", "upper.py")]
         return self.ours("-s", ":".join(programs), "stream")
+
+    def python_tasks(self, *names):
+        """Kept by name: the record, which has a median or the words why there is none."""
+        share = ["--share", "0.2"] if self.quick else []
+        found = lines_of([self.bench_python(), os.path.join(HERE, "python_tasks.py"), "--repeats", "1", *share, *names],
+                         {**os.environ, "PYTHONPATH": os.path.join(self.build, "python")})
+        self.keep(found)
+        return found
+
+    def bench_python(self):
+        """The Python of BUILD_DIR/bench-venv, which has the peers: made once; a peer that cannot be had is left out."""
+        venv = os.path.join(self.build, "bench-venv")
+        python = os.path.join(venv, "bin", "python")
+        if not os.path.exists(os.path.join(venv, "made")):
+            with open(os.path.join(self.build, "python", "interpreter"), encoding="utf-8") as f:
+                subprocess.run([f.read().strip(), "-m", "venv", "--clear", venv], check=True)
+            for package in ("numpy", "joblib", "mpire", "ray"):
+                subprocess.run([python, "-m", "pip", "install", "-q", "--disable-pip-version-check", package], check=False)
+            with open(os.path.join(venv, "made"), "w", encoding="utf-8"):
+                pass
+        return python
 
     def peers(self, *names):
         return self.keep(lines_of([sys.executable, os.path.join(HERE, "peers.py"), "--repeats", "1", *names]))
@@ -266,8 +288,42 @@ def stream(b):
                 f"{target // 1000} k/s" if met is not None else "", met)
 
 
+PYTHON_PEERS = {"seed": "a pool on multiprocessing.Queue", "pool_chunk_1": "Pool.imap_unordered, chunk 1",
+                "pool_chunk_64": "Pool.imap_unordered, chunk 64", "futures": "ProcessPoolExecutor", "loky": "joblib's loky",
+                "mpire": "mpire, chunk 1", "mpire_chunk_64": "mpire, chunk 64", "ray": "Ray", "memcpy": "memcpy"}
+# What ours is to be at least, as a multiple: of a named peer, else of any other (None: no target).
+PYTHON_TARGETS = {"ints": ({"seed": 20, "pool_chunk_1": 15, "pool_chunk_64": 1}, None), "1MB": ({}, None),
+                  "10MB": ({"memcpy": 0.8, "pool_chunk_1": 25}, 1), "100MB": ({}, None)}
+
+
+def python_row(kind, mine, words, theirs, target):
+    """One peer: the rounds' records of ours and of theirs."""
+    what = "Python tasks, " + ("small ints" if kind == "ints" else f"{kind} arrays")
+    unit, scale = (" k/s", 1e-3) if kind == "ints" else (" GB/s", 1)
+    lacking = next((record["failed"] for record in mine + theirs if "failed" in record), None)
+    if lacking:
+        row(what, "", words, lacking)
+        return
+    a, b = ([record["median"] for record in records] for records in (mine, theirs))
+    ratios = [x / y for x, y in zip(a, b)]
+    row(what, spread(a, scale) + unit, f"{words} {spread(b, scale)}{unit}", spread(ratios), f"{target}" if target else "",
+        statistics.median(ratios) >= target if target else None)
+
+
+def python(b):
+    if not os.path.exists(os.path.join(b.build, "python", "interpreter")):
+        row("Python tasks", "", "", "no Python package in this build")
+        return
+    rounds = [b.python_tasks() for _ in range(min(b.rounds, 3))]
+    for kind, (targets, of_others) in PYTHON_TARGETS.items():
+        for who, words in PYTHON_PEERS.items():
+            if f"{kind}_{who}" in rounds[0]:
+                python_row(kind, [found[f"{kind}_ours"] for found in rounds], words,
+                           [found[f"{kind}_{who}"] for found in rounds], targets.get(who, of_others))
+
+
 PARTS = {part.__name__: part for part in (memory, throughput, python_pools, latency, payload, times, scale, discovery,
-                                           commands, stream)}
+                                           commands, stream, python)}
 
 
 def machine():
