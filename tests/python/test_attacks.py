@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: MIT
+"""What the package must survive: workers killed by the hundred, a gigabyte each way, Ctrl-C from a terminal, a notebook."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+
+from gpu_dispatch import BaseWorker, Dispatcher
+
+SANITIZED = "LD_PRELOAD" in os.environ  # a process then takes many times as long to start
+
+
+class Pid(BaseWorker):
+    def setup(self, gpu_id, seed):
+        self.pid = os.getpid()
+
+    def process(self, data):
+        return data, self.pid
+
+
+class Doubles(BaseWorker):
+    def setup(self, gpu_id, seed):
+        pass
+
+    def process(self, data):
+        return data * 2
+
+
+def test_five_hundred_workers_killed():
+    """None of 200,000 tasks is lost, none comes twice. Who is killed has just answered, so something of it is lost."""
+    n, kills = (20_000, 20) if SANITIZED else (200_000, 500)
+    seen = [0] * n
+    done, killed = 0, []
+
+    def on_success(task_id, result, worker_id):
+        nonlocal done
+        assert result[0] == task_id
+        seen[task_id] += 1
+        done += 1
+        if done // (n // (kills + 1)) > len(killed) and len(killed) < kills:
+            try:
+                os.kill(result[1], signal.SIGKILL)
+            except ProcessLookupError:
+                return  # of a process that was killed before this answer was read
+            killed.append(result[1])
+
+    errors = []
+    dispatcher = Dispatcher(Pid, [0, 1, 2, 3], crash_limit=1000)
+    dispatcher.run(range(n), on_success, on_error=lambda *about: errors.append(about))
+    assert not errors
+    assert seen == [1] * n
+    assert len(killed) == kills
+
+
+def test_a_gigabyte_each_way():
+    results = []
+    item = np.full(1 << 27, 1.5)
+    item[-1] = 7
+    Dispatcher(Doubles, [0], queue_bytes=4 << 30).run([item], lambda task_id, result, worker_id: results.append(result))
+    (result,) = results
+    assert result.nbytes == 1 << 30
+    assert (result[:-1] == 3.0).all() and result[-1] == 14
+
+
+INTERRUPTED = """
+    import time
+    from gpu_dispatch import BaseWorker, Dispatcher
+
+    class Sleeper(BaseWorker):
+        def setup(self, gpu_id, seed):
+            pass
+
+        def process(self, data):
+            print("begun", flush=True)
+            time.sleep(600)
+
+    if __name__ == "__main__":
+        try:
+            Dispatcher(Sleeper, [0], stop_grace=0.1).run(range(1000), print)
+        except KeyboardInterrupt:
+            print("Stopped by user.")
+"""
+
+
+def test_ctrl_c_in_a_terminal(tmp_path):
+    pexpect = pytest.importorskip("pexpect")
+    script = tmp_path / "script.py"
+    script.write_text(textwrap.dedent(INTERRUPTED))
+    child = pexpect.spawn(sys.executable, [str(script)], timeout=60)
+    child.expect_exact("begun")
+    child.sendintr()
+    child.expect_exact("Stopped by user.")
+    child.expect(pexpect.EOF)
+    child.close()
+    assert child.exitstatus == 0
+
+
+IN_A_NOTEBOOK = [
+    """
+    import sys
+    sys.path.insert(0, FOLDER)
+    from worker_of_a_notebook import Triples
+    from gpu_dispatch import BaseWorker, Dispatcher
+    found = []
+    Dispatcher(Triples, [0, 1]).run(range(10), lambda task_id, result, worker_id: found.append(result))
+    print(sorted(found))
+    """,
+    """
+    class Squares(BaseWorker):  # of the notebook itself: cloudpickle sends it
+        def setup(self, gpu_id, seed):
+            pass
+
+        def process(self, data):
+            return data * data
+
+    print(list(Dispatcher(Squares, [0]).imap(range(5))))
+    """,
+]
+
+MODULE = """
+    from gpu_dispatch import BaseWorker
+
+    class Triples(BaseWorker):
+        def setup(self, gpu_id, seed):
+            pass
+
+        def process(self, data):
+            return 3 * data
+"""
+
+
+@pytest.mark.skipif(SANITIZED, reason="the kernel is another program, which has no sanitizer to preload")
+def test_a_notebook(tmp_path):
+    nbclient = pytest.importorskip("nbclient")
+    nbformat = pytest.importorskip("nbformat")
+    pytest.importorskip("ipykernel")
+    pytest.importorskip("cloudpickle")
+    (tmp_path / "worker_of_a_notebook.py").write_text(textwrap.dedent(MODULE))
+    cells = [textwrap.dedent(cell).replace("FOLDER", repr(str(tmp_path))) for cell in IN_A_NOTEBOOK]
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
+    nbclient.NotebookClient(notebook, timeout=120, kernel_name="python3").execute()
+    printed = ["".join(o.get("text", "") for o in cell.outputs if o.get("name") == "stdout") for cell in notebook.cells]
+    assert printed == [f"{[3 * i for i in range(10)]}\n", "[0, 1, 4, 9, 16]\n"]
