@@ -245,6 +245,7 @@ static void run_then_xid(struct world *w, const char *simulated, unsigned n, con
 {
     static char path[64];
     snprintf(path, sizeof path, "/tmp/gd-xid-%d", (int)getpid());
+    unlink(path); /* left by a process that had this number and was killed */
     CHECK_EQ(mkfifo(path, 0600), 0);
     setenv("GPU_DISPATCH_SIM", simulated, 1);
     setenv("GPU_DISPATCH_SIM_XID", path, 1);

@@ -29,6 +29,7 @@ static void begin(bool fifo)
 {
     no_devices();
     snprintf(path, sizeof path, "/tmp/gd-health-%d", (int)getpid());
+    unlink(path); /* left by a process that had this number and was killed */
     const int fd = fifo ? mkfifo(path, 0600) : open(path, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600);
     CHECK_GE(fd, 0);
     if (!fifo)
