@@ -82,6 +82,18 @@ TEST(a_device_whose_workers_fail_is_taken_out)
     CHECK_CONTAINS(r.err, "gpu-dispatch: GPU 0 is taken out of use: no worker on it is left\n");
 }
 
+TEST(a_device_that_its_driver_gives_up)
+{
+    /* GPU 0 waits for the lock until GPU 1 has begun a task and failed in the middle of it. */
+    struct ran r = sh("mkfifo x f; exec 9> lock; flock 9\n"
+                      "GPU_DISPATCH_SIM=2 GPU_DISPATCH_SIM_XID=x gpu-dispatch run --quiet "
+                      "'if [ {gpu} = 1 ]; then echo > f; sleep 300; else flock lock true; fi; echo {} {gpu}' "
+                      "::: 1 2 3 9>&- > out &\n"
+                      "read -r begun < f; echo '1 79' > x; exec 9>&-; wait $!; echo $?; sort out");
+    CHECK_STR(r.out, "0\n1 0\n2 0\n3 0\n");
+    CHECK_CONTAINS(r.err, "gpu-dispatch: GPU 1 is taken out of use: Xid 79");
+}
+
 TEST(set_ups_one_at_a_time)
 {
     /* The folder is there only while one sets up: a second one at that time would fail. */
