@@ -57,14 +57,17 @@ static void let_lock_go(void)
 
 /* ---- one item ---- */
 
-/* Room for the payload. Where that has to be waited for, the lock is let go. */
+/* Room for the payload, which will be written whole. Where that has to be waited for, the lock is let go. */
 static void *room_for(struct run *r, struct gd_item *item, size_t size)
 {
     void *room = gd__item_try_alloc(item, size);
-    if (room)
+    if (room && !gd__item_would_fill(item))
         return room;
     let_lock_go();
-    room = gd_item_alloc(item, size);
+    if (!room)
+        room = gd_item_alloc(item, size);
+    if (room)
+        gd__item_fill(item);
     take_lock(r);
     return room;
 }

@@ -140,13 +140,41 @@ void views_count(struct view_counts *out)
 
 /* ---- opening ---- */
 
+/* Private pages at the same distance from a multiple of HUGE_PAGE as `like` (an address, or an offset in a file): what
+ * lies there can be moved to it or mapped from it in huge pages. MAP_FAILED: there is no room. */
+static void *map_alike(size_t length, uint64_t like, int protection)
+{
+    unsigned char *room = mmap(NULL, length + HUGE_PAGE, protection, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (room == MAP_FAILED)
+        return MAP_FAILED;
+    size_t before = (size_t)((like - (uintptr_t)room) % HUGE_PAGE), after = HUGE_PAGE - before;
+    if (before > 0)
+        munmap(room, before);
+    munmap(room + before + length, after);
+    return room + before;
+}
+
 /* Pages are mapped at once rather than by a fault for each. */
+static void *map_file(void *at, size_t length, int fd, uint64_t first)
+{
+    return mmap(at, length, PROT_READ, MAP_SHARED | MAP_POPULATE | (at ? MAP_FIXED : 0), fd, (off_t)first);
+}
+
+static void *map_large(size_t length, int fd, uint64_t first)
+{
+    void *room = length < HUGE_PAGE ? MAP_FAILED : map_alike(length, first, PROT_NONE);
+    void *base = map_file(room == MAP_FAILED ? NULL : room, length, fd, first);
+    if (base == MAP_FAILED && room != MAP_FAILED)
+        munmap(room, length);
+    return base;
+}
+
 static void *map_pages(size_t length, int fd, uint64_t first)
 {
     void *base;
     if (length < GIL_LEAST)
-        return mmap(NULL, length, PROT_READ, MAP_SHARED | MAP_POPULATE, fd, (off_t)first);
-    Py_BEGIN_ALLOW_THREADS base = mmap(NULL, length, PROT_READ, MAP_SHARED | MAP_POPULATE, fd, (off_t)first);
+        return map_file(NULL, length, fd, first);
+    Py_BEGIN_ALLOW_THREADS base = map_large(length, fd, first);
     Py_END_ALLOW_THREADS return base;
 }
 
@@ -265,18 +293,13 @@ static void *map_private(size_t length)
     return mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 }
 
-/* Private pages that can be moved to `target` as huge pages: at the same distance from a multiple of their size. */
+/* Private pages that can be moved to `target` as huge pages. */
 static void *map_huge(size_t length, const unsigned char *target)
 {
-    unsigned char *room = map_private(length + HUGE_PAGE);
-    if (room == MAP_FAILED)
-        return MAP_FAILED;
-    size_t before = ((uintptr_t)target - (uintptr_t)room) % HUGE_PAGE, after = HUGE_PAGE - before;
-    if (before > 0)
-        munmap(room, before);
-    munmap(room + before + length, after);
-    madvise(room + before, length, MADV_HUGEPAGE); /* no matter if there are none */
-    return room + before;
+    void *room = map_alike(length, (uintptr_t)target, PROT_READ | PROT_WRITE);
+    if (room != MAP_FAILED)
+        madvise(room, length, MADV_HUGEPAGE); /* no matter if there are none */
+    return room;
 }
 
 /* A read-only copy of the view's bytes in private pages, at the same place within them. */

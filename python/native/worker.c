@@ -209,6 +209,15 @@ static PyObject *item_of(const struct gd_worker *w, const struct gd_task *task)
     return value_read(task->data, task->size, &place);
 }
 
+/* The room for a result that will be written whole; other threads may run meanwhile. */
+static void make_ready(struct gd_result *r)
+{
+    if (r->size < GD__FILL_LEAST)
+        return;
+    Py_BEGIN_ALLOW_THREADS gd__result_fill(r);
+    Py_END_ALLOW_THREADS
+}
+
 static int put_large(struct gd_worker *w, struct gd_result *r, PyObject *value)
 {
     struct value_plan plan;
@@ -216,10 +225,12 @@ static int put_large(struct gd_worker *w, struct gd_result *r, PyObject *value)
         return fail(w, r, unsendable);
     int code = 0;
     void *room = gd_result_alloc(r, plan.size);
-    if (room)
+    if (room) {
+        make_ready(r);
         value_write(&plan, room);
-    else
+    } else {
         code = gd_result_error(r, "no room for a result of %zu bytes: %s", plan.size, gd_error_text());
+    }
     value_plan_clear(&plan);
     return code;
 }

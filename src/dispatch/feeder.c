@@ -24,6 +24,7 @@
 #include "base/fault.h"
 #include "dispatch/hooks.h"
 #include "shm/arena.h"
+#include "shm/extents.h"
 
 enum { WORDS_MAX = 1024 };
 #define ARENA_ADDRESS_SPACE (UINT64_C(1) << 40) /* sparse: costs nothing until it is touched */
@@ -35,6 +36,7 @@ struct gd__feeder {
     struct gd__feeder_spec spec;
     struct gd__region region;
     struct gd__arena *arena;
+    struct gd__extents extents; /* of region; the feeder's */
     struct gd__intake_entry *entries;
     uint64_t mask;
     pthread_t thread;
@@ -203,6 +205,21 @@ void *gd_item_alloc(struct gd_item *item, size_t size)
     return offset > 0 ? place_item(f, item, offset, size) : NULL;
 }
 
+bool gd__item_would_fill(const struct gd_item *item)
+{
+    const struct gd__feeder *f = item->reserved[0];
+    const struct item_memory m = item_memory(item);
+    return m.offset > 0 && gd__extents_would_fill(&f->extents, m.offset, m.size);
+}
+
+void gd__item_fill(struct gd_item *item)
+{
+    struct gd__feeder *f = item->reserved[0];
+    const struct item_memory m = item_memory(item);
+    if (m.offset > 0)
+        gd__extents_fill(&f->extents, m.offset, m.size);
+}
+
 int gd_item_error(struct gd_item *item, const char *format, ...)
 {
     struct gd__feeder *f = item->reserved[0];
@@ -241,6 +258,7 @@ static int store_payload(struct gd__feeder *f, struct gd_item *item, struct gd__
         out->size = 0;
         return stopped(f) ? 0 : GD_E_TOO_LARGE;
     }
+    gd__extents_fill(&f->extents, offset, item->size);
     memcpy((char *)f->region.base + offset, data, item->size);
     out->offset = offset;
     out->allocated = item->size;
@@ -330,6 +348,7 @@ static void *feeder_main(void *arg)
 static void feeder_free(struct gd__feeder *f)
 {
     gd__arena_close(&f->arena);
+    gd__extents_close(&f->extents);
     gd__region_close(&f->region);
     gd__free(f->entries);
     if (f->spec.wake_fd >= 0)
@@ -379,6 +398,7 @@ int gd__feeder_open(struct gd__feeder **out, const struct gd__feeder_spec *spec)
         feeder_release_ref(f);
         return rc;
     }
+    gd__extents_open(&f->extents, &f->region);
     struct gd__arena_header *h = gd__feeder_arena_header(f);
     h->magic = GD__ARENA_MAGIC;
     h->size = f->region.size;

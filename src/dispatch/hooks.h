@@ -31,6 +31,11 @@ void gd__dispatcher_hook(struct gd_dispatcher *d, const struct gd__hooks *hooks)
 /* gd_item_alloc() without waiting: NULL where it would. */
 void *gd__item_try_alloc(struct gd_item *item, size_t size);
 
+/* What was allocated for the item is about to be written, all of it: makes ready the pages that it lies in, which may
+ * take long. Other than with gd_item_alloc() alone, memory that is not written after all is used up as well. */
+void gd__item_fill(struct gd_item *item);
+bool gd__item_would_fill(const struct gd_item *item); /* false: there is nothing to make ready */
+
 /* Within the source: gives the item now and clears it for the next, which the source goes on to fill. False: there is
  * no room for more than one, or it is to stop: return 1 with it as it is. */
 bool gd__item_give(struct gd_item *item);

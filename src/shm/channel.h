@@ -12,6 +12,7 @@
 
 #include <gpu_dispatch/error.h>
 
+#include "shm/extents.h"
 #include "shm/layout.h"
 #include "shm/region.h"
 
@@ -147,11 +148,12 @@ struct gd__port {
     uint64_t next;  /* next task position to claim */
     uint64_t limit; /* as last read */
     uint64_t result_tail;
-    uint64_t consumed;       /* as last read */
-    uint64_t published;      /* result_tail at the last look at whether the dispatcher sleeps */
-    uint32_t sleep;          /* number of our last sleep */
-    uint32_t rung;           /* the dispatcher's sleep that was last rung for */
-    struct gd__bytes *bytes; /* the result bytes: see bytes.h */
+    uint64_t consumed;          /* as last read */
+    uint64_t published;         /* result_tail at the last look at whether the dispatcher sleeps */
+    uint32_t sleep;             /* number of our last sleep */
+    uint32_t rung;              /* the dispatcher's sleep that was last rung for */
+    struct gd__bytes *bytes;    /* the result bytes: see bytes.h */
+    struct gd__extents extents; /* of results */
 };
 
 /* Maps what came over the boot socket. Takes over the descriptors. */

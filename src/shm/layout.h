@@ -51,6 +51,7 @@
 #define GD__ARENA_MAGIC    0x314e455241444743ull
 #define GD__PAGE           4096u
 #define GD__LINE           64u
+#define GD__EXTENT         (2u << 20) /* a huge page: see extents.h */
 #define GD__INLINE_MAX     24u /* payloads and results of up to this many bytes travel in the slot */
 
 /* The full fence of the protocol. ThreadSanitizer does not know fences: for it, a read-modify-write that is one. */

@@ -114,6 +114,7 @@ int gd__port_open(struct gd__port *p, const struct gd__boot *boot, const int fds
         goto fail;
     if ((code = gd__bytes_open(&p->bytes, p->config.data_offset, p->results.size)) < 0)
         goto fail;
+    gd__extents_open(&p->extents, &p->results);
     p->task_mask = p->config.task_capacity - 1;
     p->result_mask = p->config.result_capacity - 1;
     p->out->version = GD__LAYOUT_VERSION;
@@ -127,6 +128,7 @@ fail:
 
 void gd__port_close(struct gd__port *p)
 {
+    gd__extents_close(&p->extents);
     gd__bytes_close(&p->bytes);
     gd__region_close(&p->arena);
     gd__region_close(&p->results);

@@ -6,7 +6,8 @@
  * it, as the only one there will ever be. The memory has no name in any file
  * system, so that nothing is left behind by a process that was killed.
  *
- * Sizes are of address space: a page costs memory once it is touched.
+ * Sizes are of address space: a page costs memory once it is touched. Large regions begin at a multiple of 2 MiB, since
+ * only what lies alike in the file and in the address space can be a huge page.
  */
 #include "shm/region.h"
 
@@ -56,12 +57,31 @@ static int set_size(int fd, size_t size)
     return ftruncate(fd, (off_t)size);
 }
 
+/* size bytes of address space at a multiple of GD__EXTENT, to be mapped over; NULL: anywhere. */
+static void *reserve_aligned(size_t size)
+{
+    const size_t room = size + GD__EXTENT;
+    if (size < GD__EXTENT || room < size)
+        return NULL;
+    char *at = mmap(NULL, room, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (at == MAP_FAILED)
+        return NULL;
+    const size_t before = (GD__EXTENT - (uintptr_t)at % GD__EXTENT) % GD__EXTENT;
+    if (before > 0)
+        munmap(at, before);
+    munmap(at + before + size, GD__EXTENT - before);
+    return at + before;
+}
+
 static void *map(int fd, size_t size, bool writable)
 {
     if (GD__FAULT("mmap"))
         return MAP_FAILED;
     int protection = writable ? PROT_READ | PROT_WRITE : PROT_READ;
-    void *base = mmap(NULL, size, protection, MAP_SHARED | MAP_NORESERVE, fd, 0);
+    void *room = reserve_aligned(size);
+    void *base = mmap(room, size, protection, MAP_SHARED | MAP_NORESERVE | (room ? MAP_FIXED : 0), fd, 0);
+    if (base == MAP_FAILED && room)
+        munmap(room, size);
     if (base != MAP_FAILED)
         madvise(base, size, MADV_DONTDUMP); /* a core dump of a sparse terabyte helps nobody; no matter if it fails */
     return base;

@@ -187,6 +187,8 @@ void gd__loader_stop(struct gd_worker *w);
 /* result.c */
 void gd__result_init(struct gd_result *r, struct gd_worker *w); /* once per object */
 void gd__result_reset(struct gd_result *r);                     /* back to an empty success */
+/* The room that was allocated is about to be written, all of it: makes its pages ready. */
+void gd__result_fill(struct gd_result *r);
 /* Settles what the user's function `who` returned: a failure without words gets some, if need be from the thread's
  * error text. That must not speak for a later failure too: forget it after the last use. */
 void gd__result_settle(struct gd_result *r, int code, const char *who);

@@ -138,6 +138,16 @@ void *gd_result_alloc(struct gd_result *r, size_t size)
     return r->offset ? (char *)r->worker->port.results.base + r->offset : (char *)r->bytes;
 }
 
+void gd__result_fill(struct gd_result *r)
+{
+    struct gd_worker *w = r->worker;
+    if (!r->offset || r->size < GD__FILL_LEAST)
+        return;
+    lock_bytes(w);
+    gd__extents_fill(&w->port.extents, r->offset, r->size);
+    unlock_bytes(w);
+}
+
 int gd_result_truncate(struct gd_result *r, size_t size)
 {
     if (r->kind != GD__R_SUCCESS || size > r->size)
@@ -153,6 +163,7 @@ int gd_result_set(struct gd_result *r, const void *data, size_t size)
     if (!room)
         return size > r->worker->port.config.result_region_size - r->worker->port.config.data_offset ? GD_E_TOO_LARGE
                                                                                                      : GD_E_NO_MEMORY;
+    gd__result_fill(r);
     if (size)
         memcpy(room, data, size);
     return 0;

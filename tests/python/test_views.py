@@ -116,6 +116,38 @@ def test_a_large_array_is_a_view(place):
     assert back[0] == 77
 
 
+HUGE_PAGE = 2 << 20
+
+
+@pytest.mark.parametrize("offset", [0, PAGE * 5, HUGE_PAGE - PAGE, HUGE_PAGE * 3 + PAGE * 7])
+def test_a_huge_array_lies_in_memory_as_in_the_file(place, offset):
+    """Else huge pages of the file would be mapped as small ones."""
+    array = np.random.default_rng(1).integers(0, 256, HUGE_PAGE * 2, dtype=np.uint8)
+    back = place.pass_through(array, offset)
+    assert np.array_equal(back, array)
+    assert address(back) % HUGE_PAGE == place.room.find(array.tobytes()[:4096]) % HUGE_PAGE
+
+
+def mappings_now():
+    with open("/proc/self/maps", "rb") as f:
+        return len(f.readlines())
+
+
+def test_nothing_stays_mapped_around_a_huge_array(place):
+    array = np.ones(HUGE_PAGE * 2 + PAGE, dtype=np.uint8)
+    for kept in (False, True):
+        before = mappings_now()
+        for i in range(1, 20):
+            back = place.pass_through(array, i * PAGE)
+            kept_one = back if kept else None
+            del back
+            native_test.settle()
+            assert kept_one is None or np.array_equal(kept_one, array)
+            del kept_one
+            native_test.forget()
+        assert mappings_now() <= before + 5  # what other threads and the allocator may have mapped meanwhile
+
+
 def test_only_from_a_certain_size_on(place):
     least = native_test.VIEW_LEAST
     before = native_test.count()

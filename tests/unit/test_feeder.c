@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -790,6 +791,84 @@ TEST(an_item_given_early_is_there_at_once)
     until(&s.returned, 1); /* it is not stopped before it has looked */
     rig_close(&r);
     CHECK_EQ(atomic_load(&s.cancels), 1);
+}
+
+/* --- huge pages for large payloads --- */
+
+enum { EXTENT = 2 * MIB, LARGE = 3 * MIB };
+
+static uint64_t arena_used(const struct rig *r)
+{
+    struct stat status;
+    CHECK_EQ(fstat(gd__feeder_arena(r->f)->fd, &status), 0);
+    return (uint64_t)status.st_blocks * 512;
+}
+
+/* As many bytes as were asked for, one of them written: in place, or (filled) with its pages made ready. */
+static int gives_one_sparse(void *user, struct gd_item *item)
+{
+    struct script *s = user;
+    if (atomic_load(&s->calls) == s->n)
+        return 0;
+    add_one(&s->calls);
+    char *room = gd_item_alloc(item, LARGE);
+    CHECK(room != NULL);
+    if (s->alloc) {
+        const bool would = gd__item_would_fill(item);
+        CHECK(would || atomic_load(&s->calls) > 1);
+        gd__item_fill(item);
+        CHECK(!gd__item_would_fill(item));
+    }
+    room[LARGE - 1] = 7;
+    return 1;
+}
+
+static uint64_t used_by_one_sparse(bool filled)
+{
+    struct script s = { .n = 1, .alloc = filled };
+    struct rig r;
+    rig_open_with(&r, &s, 4 * LARGE, gives_one_sparse);
+    allow(&r, QUEUE);
+    const struct gd__payload p = take(&r);
+    const uint64_t used = arena_used(&r);
+    CHECK_EQ(p.size, LARGE);
+    CHECK_EQ(bytes_of(&r, &p)[LARGE - 1], 7);
+    await_end(&r);
+    rig_close(&r);
+    return used;
+}
+
+TEST(what_is_allocated_and_not_written_costs_no_memory)
+{
+    if (used_by_one_sparse(true) < LARGE)
+        SKIP("no huge pages on demand here");
+    CHECK_LE(used_by_one_sparse(false), 2 * EXTENT - 1); /* a page or two, or an extent where the system gives those */
+}
+
+TEST(large_payloads_that_are_copied_are_whole)
+{
+    static char bytes[LARGE];
+    struct script s = { .n = 20, .size = LARGE, .bytes = bytes };
+    struct rig r;
+    rig_open(&r, &s, 4 * LARGE);
+    allow(&r, QUEUE);
+    take_and_check(&r, 20, LARGE);
+    rig_close(&r);
+}
+
+TEST(small_and_large_payloads_share_extents_unharmed)
+{
+    static char bytes[LARGE];
+    struct script s = { .n = 40, .size = 600 * KIB, .bytes = bytes };
+    struct rig r;
+    rig_open(&r, &s, QUEUE * LARGE);
+    allow(&r, QUEUE);
+    struct gd__payload p[QUEUE];
+    for (unsigned i = 0; i < QUEUE; i++) /* all of them out at once: each was there when the next was filled */
+        p[i] = take(&r);
+    for (unsigned i = 0; i < QUEUE; i++)
+        CHECK(all_are(bytes_of(&r, &p[i]), 600 * KIB, (unsigned char)(i + 1)));
+    rig_close(&r);
 }
 
 TEST(what_the_source_uses_is_held_until_its_thread_is_done)

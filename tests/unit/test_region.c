@@ -84,6 +84,42 @@ TEST(is_sparse)
     CHECK_LE(status.st_blocks, 4096); /* 2 MiB at most, if huge pages are on */
 }
 
+TEST(large_ones_lie_where_huge_pages_can)
+{
+    enum { HUGE_PAGE = 2 << 20 };
+    struct gd__region other;
+    create(3 * HUGE_PAGE + PAGE, GD__REGION_THEY_WRITE);
+    CHECK_EQ(gd__region_attach(&other, dup(region.fd), region.size, 1), 0);
+    CHECK_EQ((uintptr_t)region.base % HUGE_PAGE, 0);
+    CHECK_EQ((uintptr_t)other.base % HUGE_PAGE, 0);
+    memset(other.base, 3, other.size); /* all of it is there */
+    CHECK_EQ(((const char *)region.base)[region.size - 1], 3);
+    gd__region_close(&other);
+}
+
+/* Lines of /proc/self/maps. */
+static int mappings(void)
+{
+    int n = 0, c;
+    FILE *f = fopen("/proc/self/maps", "re");
+    while (f && (c = getc(f)) != EOF)
+        n += c == '\n';
+    if (f)
+        fclose(f);
+    return n;
+}
+
+TEST(nothing_stays_mapped_around_it)
+{
+    mappings(); /* stdio's buffer is there from now on */
+    const int before = mappings();
+    for (int i = 0; i < 20; i++) {
+        create((size_t)(3 << 20) + PAGE, GD__REGION_WE_WRITE);
+        gd__region_close(&region);
+    }
+    CHECK_LE(mappings(), before);
+}
+
 TEST(attach_shares_the_memory)
 {
     create(2 * PAGE, GD__REGION_THEY_WRITE);

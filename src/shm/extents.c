@@ -1,0 +1,98 @@
+/* Huge pages for shared memory that is about to be filled.
+ *
+ * On nearly every machine huge pages are off for shared memory (shmem_enabled is `never`), advice does nothing, and
+ * the pool for MFD_HUGETLB is empty. What works is to ask for a range outright: MADV_COLLAPSE, since Linux 6.1. It
+ * wants an extent that lies at the same distance from a multiple of 2 MiB in the file and in the address space (see
+ * region.c) and that is not empty; so one byte of it is written first, and the rest comes zeroed in one piece.
+ *
+ * Extents at a block's ends may hold other blocks too. The kernel moves what they hold, while others may be reading it;
+ * pages that a device has pinned it leaves alone.
+ */
+#include "shm/extents.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <sys/mman.h>
+
+#include "base/alloc.h"
+#include "shm/layout.h"
+
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25
+#endif
+
+enum { BITS = 64 };
+
+void gd__extents_open(struct gd__extents *e, const struct gd__region *r)
+{
+    *e = (struct gd__extents){ .region = r };
+}
+
+void gd__extents_close(struct gd__extents *e)
+{
+    gd__free(e->asked);
+    *e = (struct gd__extents){ 0 };
+}
+
+static bool was_asked(const struct gd__extents *e, uint64_t extent)
+{
+    return e->asked && (e->asked[extent / BITS] >> (extent % BITS) & 1);
+}
+
+struct range {
+    uint64_t first, end; /* extents */
+};
+
+/* Those that hold a part of the block; none if it is small. What is left at the end of a region is no whole extent. */
+static struct range extents_of(const struct gd__extents *e, uint64_t offset, uint64_t size)
+{
+    if (size < GD__FILL_LEAST || e->off || !e->region)
+        return (struct range){ 0, 0 };
+    const uint64_t end = (offset + size + GD__EXTENT - 1) / GD__EXTENT, whole = e->region->size / GD__EXTENT;
+    return (struct range){ offset / GD__EXTENT, end < whole ? end : whole };
+}
+
+bool gd__extents_would_fill(const struct gd__extents *e, uint64_t offset, uint64_t size)
+{
+    const struct range r = extents_of(e, offset, size);
+    for (uint64_t i = r.first; i < r.end; i++)
+        if (!was_asked(e, i))
+            return true;
+    return false;
+}
+
+/* Busy pages are no reason to stop asking. Too little memory in one piece is: the kernel has looked hard for it. */
+static void ask(struct gd__extents *e, uint64_t first, uint64_t end)
+{
+    char *at = (char *)e->region->base + first * GD__EXTENT;
+    if (madvise(at, (end - first) * GD__EXTENT, MADV_COLLAPSE) < 0 && errno != EAGAIN)
+        e->off = true;
+}
+
+static void make_present(const struct gd__extents *e, uint64_t extent, uint64_t block)
+{
+    const uint64_t start = extent * GD__EXTENT;
+    ((volatile char *)e->region->base)[start > block ? start : block] = 0;
+}
+
+static bool make_map(struct gd__extents *e)
+{
+    if (!e->asked)
+        e->asked = gd__calloc(e->region->size / GD__EXTENT / BITS + 1, sizeof *e->asked);
+    return e->asked;
+}
+
+void gd__extents_fill(struct gd__extents *e, uint64_t offset, uint64_t size)
+{
+    const struct range r = extents_of(e, offset, size);
+    if (r.first >= r.end || !make_map(e))
+        return;
+    for (uint64_t i = r.first, first; i < r.end && !e->off; i++) {
+        for (first = i; i < r.end && !was_asked(e, i); i++) {
+            e->asked[i / BITS] |= UINT64_C(1) << (i % BITS);
+            make_present(e, i, offset);
+        }
+        if (i > first)
+            ask(e, first, i);
+    }
+}
