@@ -19,6 +19,8 @@
 
 #include <string.h>
 
+#include "shm/copy.h"
+
 enum kind {
     KIND_NONE,
     KIND_FALSE,
@@ -68,6 +70,17 @@ static void copy(void *to, const void *from, size_t size)
         return;
     }
     Py_BEGIN_ALLOW_THREADS memcpy(to, from, size);
+    Py_END_ALLOW_THREADS
+}
+
+/* The same into memory that another process will read. */
+static void copy_out(void *to, const void *from, size_t size)
+{
+    if (size < GIL_LEAST) {
+        memcpy(to, from, size);
+        return;
+    }
+    Py_BEGIN_ALLOW_THREADS gd__copy_out(to, from, size);
     Py_END_ALLOW_THREADS
 }
 
@@ -352,13 +365,13 @@ static void write_buffers(const struct value_plan *plan, unsigned char *room)
         uint64_t size = (uint64_t)plan->buffers[i].len;
         memcpy(room + at, &size, sizeof size);
     }
-    copy(room + at, PyBytes_AS_STRING(plan->pickle), header.pickle_size);
+    copy_out(room + at, PyBytes_AS_STRING(plan->pickle), header.pickle_size);
     at += header.pickle_size;
     for (Py_ssize_t i = 0; i < plan->n_buffers; i++) {
         size_t start = aligned(at), size = (size_t)plan->buffers[i].len;
         memset(room + at, 0, start - at);
         if (size > 0)
-            copy(room + start, plan->buffers[i].buf, size);
+            copy_out(room + start, plan->buffers[i].buf, size);
         at = start + size;
     }
 }
@@ -384,7 +397,7 @@ void value_write(const struct value_plan *plan, void *room)
     } else {
         bytes[0] = (unsigned char)plan->tag;
         if (plan->size > 1)
-            copy(bytes + 1, run_of(plan), plan->size - 1);
+            copy_out(bytes + 1, run_of(plan), plan->size - 1);
     }
 }
 

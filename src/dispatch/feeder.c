@@ -24,6 +24,7 @@
 #include "base/fault.h"
 #include "dispatch/hooks.h"
 #include "shm/arena.h"
+#include "shm/copy.h"
 #include "shm/extents.h"
 
 enum { WORDS_MAX = 1024 };
@@ -259,7 +260,7 @@ static int store_payload(struct gd__feeder *f, struct gd_item *item, struct gd__
         return stopped(f) ? 0 : GD_E_TOO_LARGE;
     }
     gd__extents_fill(&f->extents, offset, item->size);
-    memcpy((char *)f->region.base + offset, data, item->size);
+    gd__copy_out((char *)f->region.base + offset, data, item->size);
     out->offset = offset;
     out->allocated = item->size;
     return 0;

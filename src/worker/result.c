@@ -15,6 +15,7 @@
 #include "base/error.h"
 #include "base/fault.h"
 #include "shm/bytes.h"
+#include "shm/copy.h"
 #include "worker/host.h"
 
 /* What an I/O thread is loading; on any other thread none. */
@@ -165,7 +166,7 @@ int gd_result_set(struct gd_result *r, const void *data, size_t size)
                                                                                                      : GD_E_NO_MEMORY;
     gd__result_fill(r);
     if (size)
-        memcpy(room, data, size);
+        gd__copy_out(room, data, size);
     return 0;
 }
 

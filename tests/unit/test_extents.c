@@ -57,16 +57,22 @@ static uint64_t bytes_used(void)
     return (uint64_t)status.st_blocks * 512;
 }
 
+/* Never 0, which is what a page is touched with. */
+static unsigned char pattern(uint64_t offset)
+{
+    return (unsigned char)(offset * 31 >> 3) | 1;
+}
+
 static void write_pattern(uint64_t offset, uint64_t size)
 {
     for (uint64_t i = 0; i < size; i++)
-        at(offset)[i] = (unsigned char)((offset + i) * 31 >> 3);
+        at(offset)[i] = pattern(offset + i);
 }
 
 static bool has_pattern(const unsigned char *base, uint64_t offset, uint64_t size)
 {
     for (uint64_t i = 0; i < size; i++)
-        if (base[offset + i] != (unsigned char)((offset + i) * 31 >> 3))
+        if (base[offset + i] != pattern(offset + i))
             return false;
     return true;
 }
