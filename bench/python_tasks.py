@@ -15,6 +15,8 @@ first item asked for to the last result seen. Names are <kind>_<who>:
   mpire, mpire_chunk_64       mpire.WorkerPool.imap_unordered
   ray                         an actor, with as many calls under way as suits it
   memcpy                      no tasks: one array copied to another, both warm
+  memcpy_queue                no tasks: one array copied to the places of a queue in turn, as many as ours has, in warm
+                              shared memory
 
 One JSON object per line: name, unit, the median of the repeats, the repeats; or `failed` with words.
 """
@@ -24,6 +26,7 @@ import concurrent.futures
 import importlib
 import itertools
 import json
+import mmap
 import multiprocessing
 import os
 import signal
@@ -192,6 +195,21 @@ def memcpy(work, _workers):
     return work.rate(time.perf_counter() - begin)
 
 
+def memcpy_queue(work, _workers):
+    places = QUEUE[work.kind]
+    memory = os.memfd_create("bench")
+    try:
+        os.ftruncate(memory, places * work.size)
+        room = numpy.frombuffer(mmap.mmap(memory, places * work.size), dtype=numpy.uint8).reshape(places, work.size)
+    finally:
+        os.close(memory)
+    room[:] = work.array
+    begin = time.perf_counter()
+    for i in range(work.n):
+        numpy.copyto(room[i % places], work.array)
+    return work.rate(time.perf_counter() - begin)
+
+
 # How many tasks: a second's worth or so, of a pool that is doing well.
 WHO = {
     "ours": (ours, {"ints": 500_000, "1MB": 2000, "10MB": 300, "100MB": 30}),
@@ -204,6 +222,7 @@ WHO = {
     "mpire_chunk_64": (mpire_chunk_64, {"ints": 100_000}),
     "ray": (ray, {"ints": 5000, "1MB": 500, "10MB": 60, "100MB": 6}),
     "memcpy": (memcpy, {"1MB": 2000, "10MB": 300, "100MB": 30}),
+    "memcpy_queue": (memcpy_queue, {"1MB": 2000, "10MB": 300, "100MB": 30}),
 }
 NAMES = [f"{kind}_{who}" for kind in ("ints", *SIZES) for who, (_, tasks) in WHO.items() if kind in tasks]
 

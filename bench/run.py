@@ -290,10 +290,11 @@ def stream(b):
 
 PYTHON_PEERS = {"seed": "a pool on multiprocessing.Queue", "pool_chunk_1": "Pool.imap_unordered, chunk 1",
                 "pool_chunk_64": "Pool.imap_unordered, chunk 64", "futures": "ProcessPoolExecutor", "loky": "joblib's loky",
-                "mpire": "mpire, chunk 1", "mpire_chunk_64": "mpire, chunk 64", "ray": "Ray", "memcpy": "memcpy"}
+                "mpire": "mpire, chunk 1", "mpire_chunk_64": "mpire, chunk 64", "ray": "Ray", "memcpy": "memcpy",
+                "memcpy_queue": "memcpy to the places of a queue in turn"}
 # What ours is to be at least, as a multiple: of a named peer, else of any other (None: no target).
 PYTHON_TARGETS = {"ints": ({"seed": 20, "pool_chunk_1": 15, "pool_chunk_64": 1}, None), "1MB": ({}, None),
-                  "10MB": ({"memcpy": 0.8, "pool_chunk_1": 25}, 1), "100MB": ({}, None)}
+                  "10MB": ({"memcpy": 0.8, "memcpy_queue": None, "pool_chunk_1": 25}, 1), "100MB": ({}, None)}
 
 
 def python_row(kind, mine, words, theirs, target):

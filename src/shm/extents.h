@@ -18,8 +18,9 @@ enum { GD__FILL_LEAST = 512 * 1024 };
 
 struct gd__extents { /* all zero: none; for one thread at a time */
     const struct gd__region *region;
-    uint64_t *asked; /* a bit for each extent; made with the first large block */
-    bool off;        /* the kernel does not want to be asked again */
+    uint64_t *asked;  /* a bit for each extent; made with the first large block */
+    uint64_t slow_ns; /* an extent that takes so long is slower than its faults would be */
+    bool off;         /* the kernel does not want to be asked again */
 };
 
 /* Of a region that is mapped writable here and outlives this. */

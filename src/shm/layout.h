@@ -52,7 +52,7 @@
 #define GD__PAGE           4096u
 #define GD__LINE           64u
 #define GD__EXTENT         (2u << 20) /* a huge page: see extents.h */
-#define GD__INLINE_MAX     24u /* payloads and results of up to this many bytes travel in the slot */
+#define GD__INLINE_MAX     24u        /* payloads and results of up to this many bytes travel in the slot */
 
 /* The full fence of the protocol. ThreadSanitizer does not know fences: for it, a read-modify-write that is one. */
 #if defined(__SANITIZE_THREAD__)

@@ -31,6 +31,7 @@ static void open_all(size_t size)
 {
     CHECK_EQ(gd__region_create(&region, "test", size, size, GD__REGION_WE_WRITE), 0);
     gd__extents_open(&extents, &region);
+    extents.slow_ns = UINT32_MAX; /* however slow this machine is */
 }
 
 static void close_all(void)
@@ -193,6 +194,29 @@ TEST(a_kernel_that_refuses_is_not_asked_again)
     const uint64_t before = bytes_used();
     gd__extents_fill(&extents, 4 * (uint64_t)EXTENT, EXTENT);
     CHECK_EQ(bytes_used(), before);
+    close_all();
+}
+
+TEST(a_kernel_that_is_slow_is_not_asked_again)
+{
+    if (!kernel_can())
+        SKIP("no huge pages on demand here");
+    open_all(SIZE);
+    extents.slow_ns = 0;
+    gd__extents_fill(&extents, 0, SIZE);
+    CHECK(extents.off);
+    CHECK_LT(bytes_used(), SIZE); /* and not for all of this block */
+    close_all();
+}
+
+TEST(a_block_of_many_steps)
+{
+    if (!kernel_can())
+        SKIP("no huge pages on demand here");
+    open_all(SIZE);
+    gd__extents_fill(&extents, PAGE, SIZE - PAGE);
+    CHECK(!extents.off);
+    CHECK_EQ(bytes_used(), SIZE);
     close_all();
 }
 
