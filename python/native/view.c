@@ -5,9 +5,9 @@
  * views_settle() looks at that count: a view nobody has is let go, one that is kept gets a private copy of its pages,
  * moved over the same address by mremap(), which no reader can see happen.
  *
- * Mapping a place costs page faults, and places are used again soon: mappings that nobody uses wait in a cache, by file
- * and pages. Since it is a shared mapping, it shows what the file holds by then. It keeps its file alive, so no other
- * file can have the same inode number meanwhile.
+ * Mapping a place is dear, and places are used again soon: mappings that nobody uses wait in a cache (mapping.c), by
+ * file and pages. Since it is a shared mapping, it shows what the file holds by then. It keeps its file alive, so no
+ * other file can have the same inode number meanwhile.
  *
  * The kernel allows a process some 65,000 mappings. Somebody who keeps that many arrays gets ordinary memory from a
  * certain number on.
@@ -24,6 +24,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "mapping.h"
+
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
 #endif
@@ -31,23 +33,10 @@
 #ifndef VIEW_MOST
 #define VIEW_MOST 16384 /* mappings of views at a time */
 #endif
-#ifndef VIEW_CACHE_BYTES
-#define VIEW_CACHE_BYTES ((size_t)1 << 30)
-#endif
 
 enum {
     HUGE_PAGE = 2 << 20,
-    CACHE_MOST = 64,
-    CACHE_WASTE = 4,     /* a mapping this many times too large is left for something larger */
     GIL_LEAST = 1 << 20, /* work on this many bytes lets other threads run */
-};
-
-struct mapping {
-    unsigned char *base;
-    size_t length; /* whole pages */
-    uint64_t first;
-    dev_t device;
-    ino_t inode;
 };
 
 enum memory {
@@ -68,7 +57,6 @@ struct view {
 static _Thread_local struct view *open_views;
 
 /* The rest is guarded by the GIL. */
-static struct mapping cache[CACHE_MOST]; /* the longest unused first */
 static struct view_counts counts;
 static size_t page = 4096;
 
@@ -77,65 +65,16 @@ static size_t whole_pages(size_t size)
     return (size + page - 1) & ~(page - 1);
 }
 
-/* ---- mappings nobody uses ---- */
-
-static struct mapping cache_remove(size_t i)
-{
-    struct mapping mapping = cache[i];
-    counts.cached--;
-    counts.cached_bytes -= mapping.length;
-    memmove(&cache[i], &cache[i + 1], (counts.cached - i) * sizeof cache[0]);
-    return mapping;
-}
-
-static void cache_drop_oldest(void)
-{
-    struct mapping mapping = cache_remove(0);
-    munmap(mapping.base, mapping.length);
-}
-
-static void cache_put(struct mapping mapping)
-{
-    if (mapping.length > VIEW_CACHE_BYTES) {
-        munmap(mapping.base, mapping.length);
-        return;
-    }
-    while (counts.cached == CACHE_MOST || counts.cached_bytes + mapping.length > VIEW_CACHE_BYTES)
-        cache_drop_oldest();
-    cache[counts.cached++] = mapping;
-    counts.cached_bytes += mapping.length;
-}
-
-static bool serves(const struct mapping *have, const struct mapping *want)
-{
-    uint64_t skew = want->first - have->first; /* huge if it begins before */
-    return have->inode == want->inode && have->device == want->device && skew <= have->length &&
-           want->length <= have->length - skew && have->length / CACHE_WASTE <= want->length;
-}
-
-/* Makes *want the smallest cached mapping that has its pages; false if there is none. */
-static bool cache_take(struct mapping *want)
-{
-    size_t best = CACHE_MOST;
-    for (size_t i = 0; i < counts.cached; i++) {
-        if (serves(&cache[i], want) && (best == CACHE_MOST || cache[i].length < cache[best].length))
-            best = i;
-    }
-    if (best == CACHE_MOST)
-        return false;
-    *want = cache_remove(best);
-    return true;
-}
-
 void views_forget(void)
 {
-    while (counts.cached > 0)
-        cache_drop_oldest();
+    mappings_drop();
 }
 
 void views_count(struct view_counts *out)
 {
     *out = counts;
+    out->cached = mappings_waiting();
+    out->cached_bytes = mappings_waiting_bytes();
 }
 
 /* ---- opening ---- */
@@ -180,7 +119,7 @@ static void *map_pages(size_t length, int fd, uint64_t first)
 
 static bool map_place(struct mapping *mapping, int fd)
 {
-    if (cache_take(mapping)) {
+    if (mapping_take(mapping)) {
         counts.reused++;
         return true;
     }
@@ -402,7 +341,7 @@ static void view_dealloc(PyObject *self)
     else
         counts.live--;
     if (view->memory == SHARED)
-        cache_put(view->mapping);
+        mapping_put(view->mapping);
     if (view->memory == OWN)
         munmap(view->mapping.base, view->mapping.length);
     PyObject_Free(self);

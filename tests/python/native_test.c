@@ -1,7 +1,9 @@
 /* A module for the tests of value.c and view.c: their functions, as near to C as Python can call them.
  *
- * Built with those two files, a small VIEW_MOST and a small VIEW_CACHE_BYTES, so that the limits can be reached.
+ * Built with their files and with a small VIEW_MOST, VIEW_CACHE_MOST and VIEW_CACHE_BYTES, so that the limits can be
+ * reached.
  */
+#include "mapping.h"
 #include "native.h"
 
 #include <time.h>
@@ -147,6 +149,7 @@ PyMODINIT_FUNC PyInit_native_test(void)
     if (value_init(module) < 0 || view_init(module) < 0 ||
         PyModule_AddIntConstant(module, "VIEW_LEAST", VIEW_LEAST) < 0 ||
         PyModule_AddIntConstant(module, "VIEW_MOST", VIEW_MOST) < 0 ||
+        PyModule_AddIntConstant(module, "VIEW_CACHE_MOST", VIEW_CACHE_MOST) < 0 ||
         PyModule_AddIntConstant(module, "VIEW_CACHE_BYTES", VIEW_CACHE_BYTES) < 0) {
         Py_DECREF(module);
         return NULL;

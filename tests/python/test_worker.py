@@ -734,6 +734,36 @@ def test_blocks_of_memory_do_not_grow() -> None:
     assert last - first < 1000  # 20,000 tasks
 
 
+def test_places_of_a_queue_stay_mapped(tmp_path: Path) -> None:
+    """An mmap() and a munmap() for each array are most of what it costs to hand it over."""
+    numpy = pytest.importorskip("numpy")
+    gate, n = tmp_path / "gate", 200
+    os.mkfifo(gate)
+
+    def arrays() -> Any:
+        yield str(gate)
+        for i in range(n):
+            yield numpy.full(10_000, i, dtype="i8")
+        gate.write_text("go")  # the worker has got no further than the first: each array has a place of its own
+        yield "count"
+
+    found: list[Any] = []
+    Dispatcher(CountsMappings, [0], queue_size=n + 2).run(
+        arrays(), on_success=lambda task_id, value, worker_id: found.append(value)
+    )
+    assert found[:-1] == ["go", *range(n)]
+    assert found[-1] >= n
+
+
+class CountsMappings(Plain):
+    def process(self, data: Any) -> Any:
+        if not isinstance(data, str):
+            return int(data[0])
+        if data != "count":
+            return Path(data).read_text()
+        return sum("memfd:" in line for line in Path("/proc/self/maps").read_text().splitlines())
+
+
 def test_kept_arrays_keep_their_values() -> None:
     numpy = pytest.importorskip("numpy")
 
