@@ -49,8 +49,12 @@ python_tests() { # with what is there: no venv, no network
 torch_batch() {
     PYTHONPATH="$build/python" python3 bench/torch_batch.py --rounds "${ROUNDS:-3}"
 }
+torch_stages() { # about 20 s a round
+    PYTHONPATH="$build/python" python3 bench/torch_stages.py --rounds "${ROUNDS:-3}"
+}
 LINES_SHOWN=30 step python_tests python_tests
 LINES_SHOWN=14 step torch_batch torch_batch
+LINES_SHOWN=12 step torch_stages torch_stages
 LINES_SHOWN=30 step gpus "$command" gpus
 LINES_SHOWN=60 step gpus_json "$command" gpus --json
 LINES_SHOWN=14 step torch_command torch_command
