@@ -293,6 +293,8 @@ static int put_program(struct cli_run *r, const char *program)
 static int read_words(struct cli_run *r, int argc, char **argv)
 {
     const char *program = r->stream ? r->stream : r->worker ? r->worker : "";
+    struct separator unused;
+    const bool is_missing = is_separator(program, &unused); /* the inputs stand where it should */
     r->words = calloc((size_t)argc + strlen(program) + 4, sizeof *r->words);
     if (!r->words)
         return cli_error("out of memory");
@@ -300,7 +302,7 @@ static int read_words(struct cli_run *r, int argc, char **argv)
         return -1;
     for (int i = 0; i < argc; i++)
         r->words[r->n_words++] = argv[i];
-    if (r->n_words == 0 && (r->stream || r->worker))
+    if ((r->n_words == 0 || is_missing) && (r->stream || r->worker))
         return cli_error("--%s needs a program: --%s PROGRAM", r->stream ? "stream" : "worker",
                          r->stream ? "stream" : "worker");
     return 0;

@@ -236,6 +236,9 @@ TEST(options_that_do_not_go_together)
         { "true :::+ a", ":::+ needs a source before it to go in step with" },
         { "true ::::", ":::: needs the name of a file after it" },
         { "--stream --", "--stream needs a program: --stream PROGRAM" },
+        { "--stream ::: x", "--stream needs a program: --stream PROGRAM" },
+        { "--stream=:::: x", "--stream needs a program: --stream PROGRAM" },
+        { "--worker :::+ x", "--worker needs a program: --worker PROGRAM" },
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         char words[256];
