@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Exit statuses, --halt, --retries, --timeout, --delay.
+ * Exit statuses, --halt, --retries, --timeout, --delay, --queue-size.
  */
 #include "common.h"
 
@@ -123,6 +123,29 @@ TEST(a_delay_between_starts)
     int64_t start = ms_now();
     CHECK_EQ(sh(RUN "--delay 0.15 true ::: 1 2 3 4").status, 0);
     CHECK_GE(ms_now() - start, 440);
+}
+
+/* --- --queue-size ------------------------------------------------------------------------ */
+
+/* Thirty lines, each larger than the pipe that it comes through; the one worker's first task ends only when all have
+ * been read. The shell itself keeps the named pipe open, and what is in it. */
+#define READ_AHEAD(options)                                                                               \
+    "mkfifo go; exec 3<>go; { for i in $(seq 30); do printf '%%0100000d\\n' $i; done; echo >&3; } | " RUN \
+    "-j1 --gpus sim:1 " options " 'case {} in *001) read line < go;; esac'"
+
+TEST(a_long_queue_is_read_far_ahead)
+{
+    CHECK_EQ(sh(READ_AHEAD("--queue-size 40 --timeout 60")).status, 0);
+}
+
+TEST(a_short_queue_is_not)
+{
+    CHECK_EQ(sh(READ_AHEAD("--queue-size 2 --timeout 0.3")).status, 1);
+}
+
+TEST(a_queue_of_one_loses_nothing)
+{
+    CHECK_EQ((int)count_lines(sh("seq 30 | " RUN "--queue-size 1 echo").out), 30);
 }
 
 TEST_MAIN()
