@@ -43,7 +43,7 @@ class _BatchWorker(BaseWorker):
 
     _worker: BaseWorker | None = None
 
-    def setup(  # type: ignore[override]
+    def setup(
         self, gpu_id: int, seed: int, process: Any, init: Callable[[int], object] | None, kwargs: dict[str, Any]
     ) -> None:
         if isinstance(process, type):

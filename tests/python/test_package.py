@@ -1,9 +1,14 @@
 """The package as it lies in the build folder."""
 
 import importlib.machinery
+import os
 import pathlib
 import re
 import subprocess
+import sys
+
+import pytest
+import test_seeds
 
 import gpu_dispatch
 from gpu_dispatch import _native
@@ -42,3 +47,82 @@ def test_exports_its_entry_alone():
 def test_every_source_is_in_the_build():
     source = {path.name for path in (ROOT / "python" / "gpu_dispatch").iterdir() if path.suffix in (".py", ".pyi")}
     assert source == {path.name for path in PACKAGE.iterdir() if path.suffix in (".py", ".pyi")}
+
+
+# ---- type checkers ----
+
+WORKERS = """
+from gpu_dispatch import BaseWorker, Dispatcher
+
+class Named(BaseWorker):
+    def setup(self, gpu_id: int, seed: int, model: str = "small", *, depth: int) -> None:
+        self.depth = depth
+
+    def load(self, path: str) -> bytes:
+        return path.encode()
+
+    def process(self, pixels: bytes) -> int:
+        return len(pixels)
+
+    def process_batch(self, images: list[bytes]) -> list[int]:
+        return [self.process(image) for image in images]
+
+    def cleanup(self) -> None:
+        pass
+
+Dispatcher(Named, [0]).run(["a"], lambda task_id, result, worker_id: None, depth=3)
+"""
+
+# Each line is a mistake, and the kind that it is.
+MISTAKES = """
+from gpu_dispatch import BaseWorker, Dispatcher
+class Bare(BaseWorker): pass
+Bare()  # abstract
+Dispatcher(Bare, [0])  # type-abstract
+Dispatcher(int, [0])  # arg-type
+class Whole(BaseWorker):
+    def setup(self): pass
+    def process(self): pass  # override
+Dispatcher(Whole, [0]).run([1])  # call-arg
+"""
+
+
+def mypy(folder, text):
+    """The errors of mypy, as (line, kind)."""
+    pytest.importorskip("mypy")
+    (folder / "checked.py").write_text(text)
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", "--check-untyped-defs", "--cache-dir", folder.parent / "mypy_cache", "checked.py"],
+        cwd=folder,
+        env={**os.environ, "MYPYPATH": str(PACKAGE.parent)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode in (0, 1), done.stdout + done.stderr
+    found = re.findall(r"^checked\.py:(\d+): error: .*\[([a-z-]+)\]$", done.stdout, re.MULTILINE)
+    assert len(found) == done.stdout.count("error:"), done.stdout
+    return [(int(line), kind) for line, kind in found]
+
+
+@pytest.mark.skipif("LD_PRELOAD" in os.environ, reason="nothing of ours is run")
+@pytest.mark.parametrize("text", [WORKERS, test_seeds.WORKER, test_seeds.USAGE, test_seeds.QUICK_START])
+def test_workers_of_any_shape_pass_a_type_checker(tmp_path, text):
+    # What an example takes for granted is not defined in it.
+    assert {kind for _, kind in mypy(tmp_path, text)} <= {"name-defined"}
+
+
+@pytest.mark.skipif("LD_PRELOAD" in os.environ, reason="nothing of ours is run")
+def test_mistakes_do_not_pass_a_type_checker(tmp_path):
+    wanted = [(at, line.split("# ")[1]) for at, line in enumerate(MISTAKES.splitlines(), 1) if "# " in line]
+    assert mypy(tmp_path, MISTAKES) == wanted
+
+
+def test_help_tells_what_setup_gets():
+    done = subprocess.run(
+        [sys.executable, "-c", "import gpu_dispatch; help(gpu_dispatch.BaseWorker)"],
+        env={**os.environ, "PYTHONPATH": str(PACKAGE.parent), "PAGER": "cat"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "setup(self, gpu_id: 'int', seed: 'int', **kwargs: 'Any')" in done.stdout
