@@ -95,6 +95,7 @@ class Host:
     process: Any
     process_batch: Any
     load: Any
+    timeout_error = TaskTimeoutError
 
     def __init__(self, has_batch: bool, has_load: bool) -> None:
         self.has_batch = has_batch

@@ -10,10 +10,10 @@ __all__ = ["BaseWorker", "TaskTimeoutError"]
 
 
 class TaskTimeoutError(TimeoutError):
-    """Raised inside process() when the task has passed its time limit.
+    """Raised inside process() or load() when the task has passed its time limit.
 
-    The task is reported as timed out and the worker lives on. Catch it to tidy up and raise it again, or to return what
-    there is so far, which is then the result. A process() that has not returned a grace period later is killed, and its
+    The task is reported as timed out and the worker lives on. Catch it to tidy up and raise it again, or in process() to
+    return what there is so far, which is then the result. What has not returned a grace period later is killed, and its
     worker replaced.
     """
 
@@ -71,7 +71,7 @@ class BaseWorker(abc.ABC):
 
         process() then gets what this returned instead of the item. It must be safe to call from several threads if
         the dispatcher's io_threads is more than 1. An exception is the failure of this task. A time limit counts here
-        too, but can't interrupt it: a load() that outlives it has its worker replaced.
+        too: it raises TaskTimeoutError in Python code; a load() that waits or is stuck in C has its worker replaced.
 
         :param data: the item.
         """

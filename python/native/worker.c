@@ -9,6 +9,7 @@
  *
  * A failure is classified and described by the host object (_worker.py); should that fail too there are words without
  * a traceback. A time limit is a SIGALRM to the main thread, whose Python handler raises if the task is still the one.
+ * Signals are no use to an I/O thread: a load() is sent the exception itself, by the main thread, which waits for it.
  *
  * exit() ends the process without the interpreter's own end: so cleanup (or, if it doesn't come to that, a handler of
  * exit) does what is expected of it by way of host.finish().
@@ -30,6 +31,7 @@ enum { EXIT_NO_MEMORY = 74 };
 static struct {
     struct gd_worker *worker; /* from setup on */
     PyObject *host;
+    PyObject *timeout_error;                  /* a class */
     PyObject *process, *process_batch, *load; /* bound methods, from setup on */
     pthread_t main_thread;
     PyThreadState *waiting; /* the main thread's, while it waits */
@@ -38,6 +40,14 @@ static struct {
 } self;
 
 static _Thread_local PyThreadState *io_state; /* an I/O thread's own, once it has loaded */
+
+/* The load()s that are running; under the GIL, each on the stack of its thread. */
+static struct running_load {
+    struct running_load *next;
+    unsigned long thread; /* as Python numbers them */
+    uint64_t position;
+    bool interrupted;
+} * running_loads;
 
 /* ---- the GIL ---- */
 
@@ -387,20 +397,65 @@ static int process_batch(struct gd_worker *w, const struct gd_task *const *tasks
     return code;
 }
 
-static int load(struct gd_worker *w, struct gd_task *task, struct gd_result *r)
+/* On an I/O thread. NULL with an exception; *read: whether it came as far as load(). */
+static PyObject *call_load(const struct gd_worker *w, const struct gd_task *task, bool *read)
 {
-    int code = 0;
-    enter_io_thread();
     PyObject *item = item_of(w, task);
     PyObject *loaded = item ? call(self.load, item) : NULL;
-    const char *lead = item ? NULL : unreadable;
+    *read = item != NULL;
     Py_XDECREF(item);
+    return loaded;
+}
+
+static void begin_load(struct running_load *l)
+{
+    *l = (struct running_load){ .next = running_loads,
+                                .thread = PyThread_get_thread_ident(),
+                                .position = gd__thread_loads() };
+    running_loads = l;
+}
+
+/* From here on it can't be interrupted; an exception that was too late to be raised in it is taken back, or it would be
+ * raised in the next. */
+static void end_load(struct running_load *l)
+{
+    struct running_load **at = &running_loads;
+    while (*at != l)
+        at = &(*at)->next;
+    *at = l->next;
+    if (l->interrupted)
+        PyThreadState_SetAsyncExc(l->thread, NULL);
+}
+
+static int load(struct gd_worker *w, struct gd_task *task, struct gd_result *r)
+{
+    struct running_load running;
+    int code = 0;
+    bool read = true;
+    enter_io_thread();
+    begin_load(&running);
+    /* Cancelled while it waited for the GIL: interrupt_loads() has not seen it. */
+    PyObject *loaded = gd_task_cancelled(w) ? NULL : call_load(w, task, &read);
+    end_load(&running);
     if (!loaded)
-        code = fail(w, r, lead);
+        code = PyErr_Occurred() ? fail(w, r, read ? NULL : unreadable) : gd_result_cancelled(r);
     settle();
     task->loaded = loaded;
     leave_io_thread();
     return code;
+}
+
+/* On the main thread. Python code gets the exception at its next instruction; what is stuck in C, or waits in it, does
+ * not, and is killed by the dispatcher. */
+static void interrupt_loads(void)
+{
+    const uint64_t below = gd__host_cancel_below(self.worker);
+    for (struct running_load *l = running_loads; l; l = l->next) {
+        if (l->position >= below || l->interrupted)
+            continue;
+        l->interrupted = true;
+        PyThreadState_SetAsyncExc(l->thread, self.timeout_error);
+    }
 }
 
 static void unload(struct gd_worker *w, struct gd_task *task)
@@ -499,6 +554,9 @@ static PyObject *worker_main(PyObject *module, PyObject *host)
         return PyErr_Format(PyExc_RuntimeError, "this process was not started by a dispatcher: worker_main() is for "
                                                 "those that were");
     self.host = Py_NewRef(host);
+    self.timeout_error = PyObject_GetAttrString(host, "timeout_error");
+    if (!self.timeout_error)
+        return NULL;
     self.main_thread = pthread_self();
     const int has_batch = has("has_batch"), has_load = has("has_load");
     if (has_batch < 0 || has_load < 0)
@@ -508,8 +566,9 @@ static PyObject *worker_main(PyObject *module, PyObject *host)
     errno = prepare_process();
     if (errno)
         return PyErr_SetFromErrno(PyExc_OSError);
-    gd__wait_hooks =
-        (struct gd__wait_hooks){ .before = before_wait, .after = after_wait, .io_thread_ends = end_io_thread };
+    gd__wait_hooks = (struct gd__wait_hooks){
+        .before = before_wait, .after = after_wait, .io_thread_ends = end_io_thread, .interrupt_loads = interrupt_loads
+    };
     static char *argv[] = { NULL };
     return native_error(gd_worker_main(&(int){ 0 }, argv, &ops)); /* does not come back: see above */
 }

@@ -135,6 +135,9 @@ struct gd__wait_hooks {
     void (*before)(void);
     void (*after)(void);
     void (*io_thread_ends)(void);
+    /* On the main thread, between after() and before(): what is being loaded below gd__host_cancel_below() is to stop.
+     */
+    void (*interrupt_loads)(void);
 };
 extern struct gd__wait_hooks gd__wait_hooks;
 
@@ -181,6 +184,8 @@ int gd__loader_start(struct gd_worker *w);
 /* Has claimed tasks loaded: all that may be beside the one at head. Returns the first position that may not be yet. */
 uint64_t gd__loader_hand(struct gd_worker *w);
 void gd__loader_await(struct gd_worker *w, uint64_t position); /* until its load is over */
+/* What is waited for, or will be next, has been cancelled. Any thread, while there is something current. */
+void gd__loader_cancel(struct gd_worker *w);
 /* Ends the I/O threads; what is being loaded is waited for, what is loaded is unloaded. */
 void gd__loader_stop(struct gd_worker *w);
 
@@ -198,6 +203,7 @@ int gd__result_fail(struct gd_result *r, enum gd__record_kind kind, const char *
 /* Writes a record with the bytes of r (NULL: none) and position, times and so on of e (NULL: none), and commits it. */
 void gd__record_put(struct gd_worker *w, enum gd__record_kind kind, const struct gd__entry *e, struct gd_result *r);
 void gd__thread_is_loading(uint64_t position);         /* this thread is an I/O thread, at that position */
+uint64_t gd__thread_loads(void);                       /* which it is, or GD__NO_POSITION */
 size_t gd__words_fit(const char *text, size_t length); /* without a character cut in two at the end */
 
 #endif

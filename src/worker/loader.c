@@ -9,6 +9,9 @@
  * Before load is entered for a position, `loading` in shared memory is above it: if this process dies, every task
  * whose load had begun is known. At most gd__loader_bound() tasks are claimed and not finished, the one being processed
  * included. A task that is suspected of crashing (GD__TASK_SOLO) is neither loaded beside others nor others beside it.
+ *
+ * Only the task at head has a time limit running, so a load that passes it is one that the main thread waits for: that
+ * is woken by the guardian, and has the load interrupted (gd__wait_hooks) if it can be.
  */
 #include <errno.h>
 
@@ -25,6 +28,7 @@ struct gd__loader {
     uint64_t taken;      /* positions below it were taken by an I/O thread */
     uint64_t handed;     /* positions below it may be */
     bool stop;
+    bool cancelled; /* a load that is waited for has passed its time limit: for the main thread */
     unsigned n_threads;
     pthread_t threads[];
 };
@@ -154,16 +158,47 @@ uint64_t gd__loader_hand(struct gd_worker *w)
     return handed;
 }
 
+static bool is_loading(const struct gd__entry *e)
+{
+    return e->state == GD__ENTRY_CLAIMED || e->state == GD__ENTRY_LOADING;
+}
+
+/* Until the load is over, then false; or until one has to be interrupted. */
+static bool wait_load(struct gd__loader *l, const struct gd__entry *e)
+{
+    pthread_mutex_lock(&l->lock);
+    while (is_loading(e) && !l->cancelled)
+        pthread_cond_wait(&l->done, &l->lock);
+    l->cancelled = false;
+    const bool again = is_loading(e);
+    pthread_mutex_unlock(&l->lock);
+    return again;
+}
+
 void gd__loader_await(struct gd_worker *w, uint64_t position)
 {
     struct gd__loader *l = w->loader;
-    struct gd__entry *e = gd__entry_at(w, position);
+    const struct gd__entry *e = gd__entry_at(w, position);
+    /* A cancellation from before it was waited for has passed the guardian by. */
+    if (gd__host_cancel_below(w) > position)
+        gd__loader_cancel(w);
     gd__before_wait();
-    pthread_mutex_lock(&l->lock);
-    while (e->state == GD__ENTRY_CLAIMED || e->state == GD__ENTRY_LOADING)
-        pthread_cond_wait(&l->done, &l->lock);
-    pthread_mutex_unlock(&l->lock);
+    while (wait_load(l, e)) {
+        gd__after_wait();
+        if (gd__wait_hooks.interrupt_loads)
+            gd__wait_hooks.interrupt_loads();
+        gd__before_wait();
+    }
     gd__after_wait();
+}
+
+void gd__loader_cancel(struct gd_worker *w)
+{
+    struct gd__loader *l = w->loader;
+    pthread_mutex_lock(&l->lock);
+    l->cancelled = true;
+    pthread_cond_signal(&l->done);
+    pthread_mutex_unlock(&l->lock);
 }
 
 void gd__loader_stop(struct gd_worker *w)

@@ -188,6 +188,8 @@ static void interrupt_current(struct gd_worker *w)
     if (current != GD__NO_POSITION && gd__host_cancel_below(w) > current && w->interrupted != current + 1) {
         w->interrupted = current + 1;
         w->ops.interrupt(w);
+        if (w->loader) /* which outlives whatever is current */
+            gd__loader_cancel(w);
     }
     pthread_mutex_unlock(&w->current_lock);
 }

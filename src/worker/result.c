@@ -28,6 +28,11 @@ void gd__thread_is_loading(uint64_t position)
     loading_position = position;
 }
 
+uint64_t gd__thread_loads(void)
+{
+    return loading_position;
+}
+
 /* ---- the worker ---- */
 
 int gd_worker_id(const struct gd_worker *w)

@@ -25,7 +25,11 @@ from gpu_dispatch import BaseWorker, Dispatcher, TaskTimeoutError, _native
 from gpu_dispatch._spawn import worker_command
 from gpu_dispatch._worker import Host
 
-LIMIT = 0.15  # a time limit that is meant to be passed
+# A time limit that is meant to be passed, by some: the others need to be well within it, on a busy machine too. A
+# sanitizer slows all down.
+SANITIZED = "LD_PRELOAD" in os.environ
+LIMIT = 1.0 if SANITIZED else 0.15
+PATIENT = 60.0  # a grace that nothing is meant to outlive
 
 
 @dataclass
@@ -463,13 +467,13 @@ def test_worker_that_dies_costs_its_task_only(how: str, words: str) -> None:
 
 @pytest.mark.parametrize("how", ["spin", "sleep", "wrap"])
 def test_python_code_is_interrupted_and_the_worker_lives(how: str) -> None:
-    out = run(Plain, ["pid", how, "pid"], task_timeout=LIMIT)
+    out = run(Plain, ["pid", how, "pid"], task_timeout=LIMIT, cancel_grace=PATIENT)
     assert out.timeouts == [1] and not out.errors
     assert out.results[0] == out.results[2]
 
 
 def test_code_that_is_interrupted_may_tidy_up_and_return() -> None:
-    out = run(Plain, ["pid", "tidy", "pid", "kept"], task_timeout=LIMIT)
+    out = run(Plain, ["pid", "tidy", "pid", "kept"], task_timeout=LIMIT, cancel_grace=PATIENT)
     assert not out.timeouts and not out.errors
     assert out.results == {0: out.results[2], 1: "so far", 2: out.results[2], 3: ["tidied"]}
 
@@ -482,16 +486,18 @@ def test_what_cannot_be_interrupted_is_killed(how: str) -> None:
 
 
 def test_late_interrupt_does_not_hit_the_next_task() -> None:
-    out = run(Plain, ["pid", "outlive_limit", "unblock", "pid"], task_timeout=LIMIT, cancel_grace=60)
+    out = run(Plain, ["pid", "outlive_limit", "unblock", "pid"], task_timeout=LIMIT, cancel_grace=PATIENT)
     assert not out.timeouts and not out.errors
     assert out.results[1] == "late" and out.results[2] == "not interrupted"
     assert out.results[0] == out.results[3]
 
 
 def test_many_interrupts() -> None:
-    out = run(Plain, ["pid", *["spin", "sleep", 1] * 10, "pid"], task_timeout=0.02)
-    assert sorted(out.timeouts) == [i for i in range(1, 31) if i % 3 != 0]
-    assert out.results[0] == out.results[31] and not out.errors
+    items = ["pid", *["spin", "sleep", 1] * 10, "pid"]
+    out = run(Plain, items, task_timeout=LIMIT / 8, cancel_grace=PATIENT)
+    # On a busy machine one of the others may have come too late too: all the same it is the same process.
+    assert {i for i in range(1, 31) if i % 3 != 0} <= set(out.timeouts) and not out.errors
+    assert len({value for i, value in out.results.items() if items[i] == "pid"}) <= 1
 
 
 def test_own_timeout_error_is_an_error() -> None:
@@ -586,7 +592,7 @@ def test_batch_out_of_memory_is_split() -> None:
 
 
 def test_batch_is_interrupted() -> None:
-    out = run_batch(["sleep"] * 3, task_timeout=LIMIT)
+    out = run_batch(["sleep"] * 3, task_timeout=LIMIT, cancel_grace=PATIENT)
     assert sorted(out.timeouts) == [0, 1, 2]
 
 
@@ -605,11 +611,31 @@ class Loads(Plain):
             raise OSError("no such file")
         if data == "sleep":
             time.sleep(3600)
+        if data in ("spin", "tidy", "swallow"):
+            getattr(self, f"do_load_{data}")()
         self.per_thread.count = getattr(self.per_thread, "count", 0) + 1
         return data, threading.current_thread() is threading.main_thread(), self.per_thread.count
 
+    def do_load_spin(self) -> None:
+        while True:
+            pass
+
+    def do_load_tidy(self) -> None:
+        try:
+            self.do_load_spin()
+        except TaskTimeoutError as error:
+            self.kept.append("tidied")
+            raise ValueError("too slow") from error
+
+    def do_load_swallow(self) -> None:
+        while True:
+            try:
+                self.do_load_spin()
+            except TaskTimeoutError:
+                pass
+
     def process(self, data: Any) -> Any:
-        return *data, os.getpid()
+        return *data, os.getpid(), len(self.kept)
 
 
 class AtThreadEnd:
@@ -666,8 +692,59 @@ def test_load_and_batches() -> None:
     assert out.errors.keys() == {1}
 
 
-def test_load_past_the_limit_has_its_worker_replaced() -> None:
-    out = run(Loads, ["a", "sleep", "c"], task_timeout=LIMIT, cancel_grace=0.1, dies=True)
+def test_python_code_in_load_is_interrupted_and_the_worker_lives() -> None:
+    out = run(Loads, ["a", "spin", "c", "tidy", "e"], task_timeout=LIMIT, cancel_grace=PATIENT)
+    assert out.timeouts == [1, 3] and not out.errors
+    assert out.results[0][3] == out.results[2][3] == out.results[4][3]
+    assert [out.results[i][2] for i in (0, 2, 4)] == [1, 2, 3]  # loaded by one and the same thread
+    assert out.results[4][4] == 1  # it could tidy up
+
+
+def test_many_interrupted_loads() -> None:
+    """Those that have nothing to do with the limit are not hit, wherever the exception comes too late."""
+    items = ["a", *["spin", 1, 2, 3] * 20, "z"]
+    out = run(Loads, items, task_timeout=LIMIT / 4, cancel_grace=PATIENT, io_threads=3)
+    late = [i for i in out.timeouts if items[i] != "spin"]
+    assert len(out.timeouts) - len(late) == 20 and not out.errors
+    assert len(late) <= 5  # on a busy machine
+    assert len({result[3] for result in out.results.values()}) == 1
+
+
+def zero() -> float:
+    return 0.0
+
+
+class Zero:
+    """Unpickled by Python code: on the thread that loads it."""
+
+    def __reduce__(self) -> Any:
+        return zero, ()
+
+
+class LoadsInC(Plain):
+    load = staticmethod(time.sleep)  # type: ignore[assignment]  # not a line of Python that could be interrupted
+
+    def process(self, data: Any) -> Any:
+        return os.getpid()
+
+
+def test_interrupt_that_is_too_late_for_a_load_does_not_hit_the_next() -> None:
+    out = run(LoadsInC, [Zero(), 3 * LIMIT, Zero(), Zero()], task_timeout=LIMIT, cancel_grace=PATIENT)
+    assert out.timeouts == [1] and not out.errors
+    assert len(set(out.results.values())) == 1
+
+
+def test_load_of_a_batch_is_interrupted() -> None:
+    options = {"batch_size": 3, "batch_wait": 10, "task_timeout": LIMIT, "cancel_grace": PATIENT}
+    out = run(LoadsBatches, ["spin", "b", "spin"], **options)
+    # Whose fault it was is found out by running each alone.
+    assert sorted(out.timeouts) == [0, 2] and not out.errors
+    assert out.results[1][:2] == ("batch", "b")
+
+
+@pytest.mark.parametrize("how", ["sleep", "swallow"])
+def test_load_that_cannot_be_interrupted_has_its_worker_replaced(how: str) -> None:
+    out = run(Loads, ["a", how, "c"], task_timeout=LIMIT, cancel_grace=0.1, dies=True)
     assert out.timeouts == [1]
     assert out.results[0][3] != out.results[2][3]
 
@@ -726,6 +803,7 @@ def test_nothing_outlives_its_task(worker_cls: type[BaseWorker], each: int) -> N
     assert out.results[5] == (0, each * len(things))
 
 
+@pytest.mark.skipif(SANITIZED, reason="blocks are not counted: they are malloc's")
 def test_blocks_of_memory_do_not_grow() -> None:
     mixed = [1, "text", 2.5, None, b"b" * 40, [1, 2], {"a": 1}, b"b" * 100_000, ValueError("x"), "lock"]
     before, after = "blocks", "blocks"

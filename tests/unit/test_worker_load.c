@@ -134,6 +134,39 @@ TEST(load_sees_its_cancellation)
     CHECK_EQ(shared->unloads, 1);
 }
 
+TEST(load_that_is_waited_for_is_interrupted)
+{
+    prepare();
+    start_ready("load");
+    append("K");
+    append("+");
+    gd__channel_publish(&f->c);
+    await_reached();
+    cancel(1);
+    expect_at(0, GD__R_CANCELLED);
+    expect_at(1, GD__R_SUCCESS);
+    stop();
+    CHECK_LT(0, shared->load_stops);
+}
+
+TEST(load_that_was_cancelled_before_it_is_waited_for_is_interrupted)
+{
+    prepare();
+    f->spec.config.io_threads = 2;
+    start_ready("load");
+    append("g");
+    append("K");
+    gd__channel_publish(&f->c);
+    for (int i = 0; i < 3; i++) /* two loads, one process */
+        await_reached();
+    gd__channel_cancel(&f->c, 2); /* and no word to the guardian */
+    sem_post(&shared->go);
+    expect_at(0, GD__R_SUCCESS);
+    expect_at(1, GD__R_CANCELLED);
+    stop();
+    CHECK_EQ(shared->load_stops, 1);
+}
+
 TEST(batch_waits_for_all_its_loads_and_leaves_out_the_failed)
 {
     prepare();

@@ -26,7 +26,8 @@ enum { MOST_CALLS = 64 };
 struct shared {
     sem_t go;      /* the test lets one task go on */
     sem_t reached; /* a task or load has been entered */
-    _Atomic int setups, cleanups, exits, processed, loads, unloads, interrupts;
+    sem_t load_go; /* stop_loads() lets one load go on */
+    _Atomic int setups, cleanups, exits, processed, loads, unloads, interrupts, load_stops;
     _Atomic int ahead, most_ahead;      /* loads entered and tasks not processed */
     _Atomic int looks, loads_cancelled; /* of a load at whether it is cancelled */
     _Atomic int solo_beside;            /* something was in progress beside a solo task */
@@ -295,6 +296,13 @@ TEST_UNUSED static int load(struct gd_worker *w, struct gd_task *t, struct gd_re
         shared->ahead--;
         return gd_result_cancelled(r);
     }
+    if (letter == 'K') { /* nothing but stop_loads() ends it */
+        reach();
+        while (sem_wait(&shared->load_go) < 0)
+            ;
+        shared->ahead--;
+        return gd_result_cancelled(r);
+    }
     if (letter == 'X' || letter == 'Y') {
         shared->ahead--;
         return letter == 'X' ? gd_result_error_final(r, "can't read it") : 4;
@@ -307,6 +315,11 @@ TEST_UNUSED static int load(struct gd_worker *w, struct gd_task *t, struct gd_re
     if (letter == 'S')
         solo_in_progress = 0;
     return 0;
+}
+TEST_UNUSED static void stop_loads(void)
+{
+    shared->load_stops++;
+    sem_post(&shared->load_go);
 }
 TEST_UNUSED static void unload(struct gd_worker *w, struct gd_task *t)
 {
@@ -363,6 +376,7 @@ TEST_UNUSED static void be_worker(int argc, char **argv)
     if (!name || !fd)
         exit(99);
     shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED, atoi(fd), 0);
+    gd__wait_hooks.interrupt_loads = stop_loads;
     for (size_t i = 0; shared != MAP_FAILED && i < sizeof modes / sizeof modes[0]; i++) {
         if (strcmp(modes[i].name, name) == 0)
             gd_worker_main(&argc, argv, &modes[i].ops);

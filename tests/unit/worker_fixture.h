@@ -46,7 +46,8 @@ TEST_UNUSED static void prepare(void)
     CHECK(f->shared_fd >= 0 && ftruncate(f->shared_fd, sizeof *shared) == 0);
     shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED, f->shared_fd, 0);
     CHECK(shared != MAP_FAILED);
-    CHECK(sem_init(&shared->go, 1, 0) == 0 && sem_init(&shared->reached, 1, 0) == 0);
+    CHECK(sem_init(&shared->go, 1, 0) == 0 && sem_init(&shared->reached, 1, 0) == 0 &&
+          sem_init(&shared->load_go, 1, 0) == 0);
     f->spec.config = (struct gd__worker_config){
         .worker_id = 2,
         .gpu_id = 5,
