@@ -1,28 +1,42 @@
 #!/bin/sh
 # Runs the Python tests on the package in a build folder, and ends with their total, `N passed, N failed`.
-# $GD_PRELOAD: libraries to preload (a sanitizer's, which must come before the interpreter's own).
+# $GD_PRELOAD: libraries to preload (a sanitizer's, which must come before the interpreter's own). What a sanitizer finds,
+# in whatever process, goes to files: in a worker it would pass for a crash, in pytest it would be lost with what that
+# has captured. Each is a failure.
 # usage: pytest.sh BUILD_DIR [arguments of pytest]
 set -u
 build=$(cd "$1" && pwd) || exit 1
 shift
 root=$(cd "$(dirname "$0")/.." && pwd)
 report=$build/meson-logs/pytest.xml
+found=$build/meson-logs/sanitizer
 python=$build/venv/bin/python
 
 [ -f "$build/venv/made" ] || { echo "skipped: no $build/venv (tools/venv.sh makes it)"; exit 77; }
-rm -f "$report"
+rm -f "$report" "$found".*
 cd "$root" || exit 1
 # No test takes half as long; one that hangs fails by itself and not the whole run with it.
 env PYTHONPATH="$build/python:$build/tests" PYTHONDONTWRITEBYTECODE=1 ${GD_PRELOAD:+LD_PRELOAD="$GD_PRELOAD"} \
+    ASAN_OPTIONS="${ASAN_OPTIONS:-}:log_path=$found" UBSAN_OPTIONS="${UBSAN_OPTIONS:-}:log_path=$found" \
     "$python" -m pytest -p no:cacheprovider -q --durations=5 --timeout="${GD_TEST_TIMEOUT:-300}" --junitxml="$report" "$@"
 status=$?
-"$python" - "$report" <<'END' || exit 1
+set -- "$found".*
+[ -f "$1" ] || set --
+for file in "$@"; do
+    echo "--- $file"
+    head -n 100 "$file"
+    status=1
+done
+[ -f "$report" ] || { echo "pytest ended with status $status and without a report"; exit 1; }
+"$python" - "$report" $# <<'END' || exit 1
 import sys
 import xml.etree.ElementTree as tree
 
 suites = tree.parse(sys.argv[1]).getroot().iter("testsuite")
 counts = [[int(suite.get(name)) for name in ("tests", "failures", "errors", "skipped")] for suite in suites]
 tests, failures, errors, skipped = (sum(column) for column in zip(*counts))
-print(f"{tests - failures - errors - skipped} passed, {failures + errors} failed" + f", {skipped} skipped" * bool(skipped))
+found = int(sys.argv[2])
+passed, failed = tests - failures - errors - skipped, failures + errors + found
+print(f"{passed} passed, {failed} failed" + f", {skipped} skipped" * bool(skipped))
 END
 exit "$status"

@@ -15,6 +15,9 @@ import pytest
 
 from gpu_dispatch import BaseWorker, Dispatcher, protocol
 
+SANITIZED = "LD_PRELOAD" in os.environ  # Python's blocks are malloc's then, which nobody counts
+LONG = 250  # seconds: for what comes at once, but for a machine that is busy; a test that hangs is ended a little later
+
 
 class Echo(BaseWorker):
     """Does what the item says."""
@@ -441,23 +444,25 @@ def test_large_items_wait_for_room():
 
 
 def test_blocked_generator_does_not_hold_up_the_end():
-    dispatcher, never, ended = Dispatcher(Echo, [0]), threading.Event(), threading.Event()
+    """run() returns though the generator's turn never ends; when it does, its thread lets go of it."""
+    dispatcher, blocked, never, gone = Dispatcher(Echo, [0]), threading.Event(), threading.Event(), threading.Event()
 
     def items():
-        try:
-            yield 1
-            never.wait()
-            yield 2
-        finally:
-            ended.set()
+        yield 1
+        blocked.set()
+        never.wait()
+        yield 2
+
+    def on_success(*told):
+        blocked.wait()
+        dispatcher.shutdown()
 
     generator = items()
-    gone = weakref.ref(generator)
-    dispatcher.run(generator, lambda *told: dispatcher.shutdown())
-    assert not ended.is_set()
+    watch = weakref.ref(generator, lambda ref: gone.set())
+    dispatcher.run(generator, on_success)
     never.set()
     del generator
-    assert ended.wait(30) and gone() is None  # its thread lets go of it
+    assert gone.wait(LONG) and watch() is None
 
 
 def test_generator_in_an_endless_loop_is_ended():
@@ -472,7 +477,7 @@ def test_generator_in_an_endless_loop_is_ended():
             ended.set()
 
     dispatcher.run(items(), lambda *told: dispatcher.shutdown())
-    assert ended.wait(30)
+    assert ended.wait(LONG)
 
 
 # --- shutdown and statistics ---
@@ -831,6 +836,7 @@ def test_nothing_is_kept_after_an_exception(how):
     assert len(refs) == 3 and not any(ref() for ref in refs)
 
 
+@pytest.mark.skipif(SANITIZED, reason="blocks are not counted")
 def test_small_numbers_leak_nothing():
     dispatcher = Dispatcher(Echo, [0])
     run_all = lambda n: dispatcher.run(range(1000, 1000 + n), lambda *told: None)  # noqa: E731
@@ -842,6 +848,7 @@ def test_small_numbers_leak_nothing():
     assert sys.getallocatedblocks() - before < 2000
 
 
+@pytest.mark.skipif(SANITIZED, reason="blocks are not counted")
 def test_runs_leak_nothing():
     dispatcher = Dispatcher(Echo, [0])
 

@@ -116,7 +116,7 @@ def test_losing_it_ends_the_run(dispatcher):
         break
     gc.collect()
     for thread in threads():
-        thread.join(30)
+        thread.join(250)
     assert not threads()
 
 
@@ -162,7 +162,7 @@ def test_async_does_not_block_the_loop(dispatcher):
             asyncio.get_running_loop().call_soon(ready.release)
         return total
 
-    assert asyncio.run(asyncio.wait_for(take(), 60)) == 50
+    assert asyncio.run(asyncio.wait_for(take(), 250)) == 50
 
 
 def test_async_failure_and_end(dispatcher):
