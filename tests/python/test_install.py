@@ -31,7 +31,8 @@ def installed(tmp_path_factory):
     folder = tmp_path_factory.mktemp("install")
     venv.create(folder / "venv", with_pip=True)
     python = folder / "venv" / "bin" / "python"
-    done = run(python, "-m", "pip", "install", "--disable-pip-version-check", f"-Cbuild-dir={folder / 'build'}", ROOT, cwd=folder)
+    options = "--disable-pip-version-check", f"--config-settings=build-dir={folder / 'build'}"
+    done = run(python, "-m", "pip", "install", *options, ROOT, cwd=folder)
     said = done.stdout + done.stderr
     if re.search(r"No matching distribution found for (meson|ninja)", said):
         pytest.skip("the build's own requirements cannot be had here")
