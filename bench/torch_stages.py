@@ -1,20 +1,22 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Where the time of torch_batch.py goes, stage by stage, in microseconds per image.
+"""Where the time of torch_batch.py goes, stage by stage, in microseconds per image; and ours against the loop in pairs.
 
-One worker process runs the plain loop in setup, then the same images as tasks in batches of 32, then the loop again in
-cleanup: the same process, so that what differs from process to process is left out.
+A processor's speed at starting kernels changes by a third from one second to the next on a shared machine, more than is
+to be measured. So one worker process does both in turn, a fraction of a second each: 64 batches of 32 images that come
+as tasks, then, within process_batch, as many in the plain loop. The first batches of each turn are left out.
 
   between   in the loop: making 32 images; in the worker: from the return of process_batch to its next call
   stack, copy, model, fetch   numpy.stack, to the card, the calls of the model, the answers back
   user, system, faults        of the main thread: processor time and page faults
 
-usage: torch_stages.py [--images N] [--queue N] [--batch-wait SECONDS] [--rounds N]
+usage: torch_stages.py [--pairs N] [--queue N] [--batch-wait SECONDS] [--rounds N]
 """
 import argparse
 import json
 import os
 import resource
+import statistics
 import tempfile
 import time
 
@@ -22,7 +24,7 @@ import numpy
 import torch_batch
 from gpu_dispatch import BaseWorker, Dispatcher
 
-BATCH, WARM_UP = 32, 8  # images, batches
+BATCH, WARM_UP, TURN = 32, 16, 64  # images; batches: what waits in the queue is used up after WARM_UP
 STAGES = ("between", "stack", "copy", "model", "fetch")
 
 
@@ -70,9 +72,9 @@ class Stages:
         return {name: round(float(figure), 2) for name, figure in found.items()}
 
 
-def plain_loop(model, n):
+def plain_turn(model):
     stages, waiting = Stages(model), []
-    for image in torch_batch.images(n):
+    for image in torch_batch.images((WARM_UP + TURN) * BATCH):
         waiting.append(image)
         if len(waiting) == BATCH:
             stages.infer(waiting)
@@ -81,30 +83,34 @@ def plain_loop(model, n):
 
 
 class StagesWorker(BaseWorker):
-    def setup(self, gpu_id, seed, images, path):
-        self.model, self.images, self.path = torch_batch.make_model(), images, path
-        self.before = plain_loop(self.model, images)
+    def setup(self, gpu_id, seed, path):
+        self.model, self.path, self.pairs = torch_batch.make_model(), path, []
+        plain_turn(self.model)
         self.stages = Stages(self.model)
 
     def process(self, image):
-        return self.stages.infer([image])[0]
+        return self.process_batch([image])[0]
 
     def process_batch(self, items):
-        return self.stages.infer(items)
+        answers = self.stages.infer(items)
+        if self.stages.batches == WARM_UP + TURN:
+            self.pairs.append((self.stages.figures(), plain_turn(self.model)))
+            self.stages = Stages(self.model)
+        return answers
 
     def cleanup(self):
-        found = {"before": self.before, "ours": self.stages.figures(), "after": plain_loop(self.model, self.images)}
         with open(self.path, "w", encoding="utf-8") as file:
-            json.dump(found, file)
+            json.dump(self.pairs, file)
 
 
-def one_round(args):
+def measure(args):
     errors = []
     with tempfile.TemporaryDirectory() as folder:
-        path = os.path.join(folder, "stages.json")
+        path = os.path.join(folder, "pairs.json")
+        n = args.pairs * (WARM_UP + TURN) * BATCH
         Dispatcher(StagesWorker, [0], queue_size=args.queue, batch_size=BATCH, batch_wait=args.batch_wait).run(
-            torch_batch.images(args.images), on_success=lambda *report: None,
-            on_error=lambda task, error, worker: errors.append(error), images=args.images // 2, path=path)
+            torch_batch.images(n), on_success=lambda *report: None,
+            on_error=lambda task, error, worker: errors.append(error), path=path)
         if errors:
             raise SystemExit(errors[0])
         with open(path, encoding="utf-8") as file:
@@ -113,17 +119,19 @@ def one_round(args):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--images", type=int, default=16384)
+    parser.add_argument("--pairs", type=int, default=20)
     parser.add_argument("--queue", type=int, default=256)
     parser.add_argument("--batch-wait", type=float, default=0)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=4)
     args = parser.parse_args()
     for _ in range(args.rounds):
-        found = one_round(args)
-        for name, figures in found.items():
-            print(json.dumps({"name": name, "unit": "us/image"} | figures))
-        loops = (found["before"]["all"] + found["after"]["all"]) / 2
-        print(json.dumps({"ours / loop": round(loops / found["ours"]["all"], 3)}), flush=True)
+        pairs = measure(args)
+        for name, turns in zip(("ours", "loop"), zip(*pairs)):
+            means = {stage: round(statistics.mean(turn[stage] for turn in turns), 2) for stage in turns[0]}
+            print(json.dumps({"name": name, "unit": "us/image"} | means))
+        ratios = [loop["all"] / ours["all"] for ours, loop in pairs]
+        print(json.dumps({"ours / loop": statistics.median(ratios), "pairs": len(ratios),
+                          "quarters": statistics.quantiles(ratios)}), flush=True)
 
 
 if __name__ == "__main__":
