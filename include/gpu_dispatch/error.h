@@ -36,7 +36,12 @@ extern "C" {
     X(PROTOCOL, -14, "the other side broke the protocol")          \
     X(FAILED, -15, "failed")                                       \
     X(NO_WORKER_MAIN, -16, "gd_worker_main() has not been called") \
-    X(TOO_LARGE, -17, "too large")
+    X(TOO_LARGE, -17, "too large")                                 \
+    X(EXISTS, -18, "there already")                                \
+    X(MISMATCH, -19, "not what it was before")                     \
+    X(CORRUPT, -20, "damaged, or something else")                  \
+    X(NO_JOB, -21, "no such job")                                  \
+    X(JOURNAL, -22, "the journal could not be written")
 
 enum gd_error {
     GD_OK = 0,

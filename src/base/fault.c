@@ -32,9 +32,29 @@ static unsigned long number_from(const char *s)
     return s ? strtoul(s, NULL, 10) : 0;
 }
 
+/* NAME[:N] */
+static void read_kill(const char *spec)
+{
+    size_t length = strcspn(spec, ":");
+    if (length >= NAME_SIZE)
+        return;
+    deadly.at = spec[length] == ':' ? number_from(spec + length + 1) : 1;
+    atomic_store(&deadly.passed, 0);
+    memcpy(deadly.name, spec, length);
+    deadly.name[length] = '\0';
+}
+
+void gd__fault_read_kill(void)
+{
+    const char *spec = getenv("GD_KILL_DISPATCHER");
+    if (spec)
+        read_kill(spec);
+}
+
 __attribute__((constructor)) static void read_environment(void)
 {
     gd__fault_begin(number_from(getenv("GD_FAULT")));
+    gd__fault_read_kill();
 }
 
 void gd__fault_begin(unsigned long nth)
@@ -55,18 +75,6 @@ bool gd__fault(const char *what)
         return false;
     errno = ENOMEM;
     return true;
-}
-
-/* NAME[:N] */
-static void read_kill(const char *spec)
-{
-    size_t length = strcspn(spec, ":");
-    if (length >= NAME_SIZE)
-        return;
-    deadly.at = spec[length] == ':' ? number_from(spec + length + 1) : 1;
-    atomic_store(&deadly.passed, 0);
-    memcpy(deadly.name, spec, length);
-    deadly.name[length] = '\0';
 }
 
 void gd__fault_worker(unsigned restarts)

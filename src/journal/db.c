@@ -1,0 +1,335 @@
+/* See db.h. The schema is described in gpu-dispatch-journal(5); a change to it means another GD__DB_VERSION.
+ *
+ * There is no index on task.key: with keys as random as these, every group of records would touch as many pages of it
+ * as it has records. What resuming needs is made on the side, in the order of the ids (resume.h).
+ */
+#include "journal/db.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "base/fault.h"
+
+enum { BUSY_MS = 2000 };
+#define CHECKED_WHOLE ((int64_t)64 << 20) /* smaller files are checked when they are opened */
+
+static const char schema[] =
+    "CREATE TABLE run(number INTEGER PRIMARY KEY, command, started REAL NOT NULL, ended REAL, outcome TEXT,"
+    " pid INTEGER NOT NULL, host TEXT, total INTEGER NOT NULL DEFAULT 0, taken INTEGER NOT NULL DEFAULT 0,"
+    " skipped INTEGER NOT NULL DEFAULT 0, done INTEGER NOT NULL DEFAULT 0, failed INTEGER NOT NULL DEFAULT 0,"
+    " written REAL, busy REAL NOT NULL DEFAULT 0, all_done INTEGER NOT NULL DEFAULT 0,"
+    " all_failed INTEGER NOT NULL DEFAULT 0);"
+    /* what is looked at when a run is resumed comes first: the rest of a row is not read then */
+    "CREATE TABLE task(id INTEGER PRIMARY KEY, key BLOB NOT NULL, version, state TEXT NOT NULL,"
+    " attempts INTEGER NOT NULL, number INTEGER NOT NULL, run INTEGER NOT NULL, started REAL, seconds REAL,"
+    " worker INTEGER, gpu INTEGER, exit_code INTEGER, signal INTEGER, failure, input_size INTEGER NOT NULL,"
+    " input, output, error, stderr);"
+    "CREATE INDEX task_failed ON task(id, failure) WHERE state = 'failed';"
+    "CREATE TABLE file(path PRIMARY KEY, size INTEGER NOT NULL) WITHOUT ROWID;";
+
+static const struct {
+    int sqlite_code, code;
+} codes[] = {
+    { SQLITE_NOTADB, GD_E_CORRUPT }, { SQLITE_CORRUPT, GD_E_CORRUPT }, { SQLITE_NOMEM, GD_E_NO_MEMORY },
+    { SQLITE_BUSY, GD_E_BUSY },      { SQLITE_LOCKED, GD_E_BUSY },
+};
+
+static int code_of(int sqlite_code)
+{
+    for (size_t i = 0; i < sizeof codes / sizeof *codes; i++)
+        if (codes[i].sqlite_code == (sqlite_code & 0xff))
+            return codes[i].code;
+    return GD_E_SYSTEM;
+}
+
+/* What to do, where that is not plain. */
+static const char *advice(int sqlite_code)
+{
+    switch (sqlite_code & 0xff) {
+    case SQLITE_NOTADB:
+        return " (it is no journal: name another file)";
+    case SQLITE_CORRUPT:
+        return " (it is damaged: sqlite3's .recover may save what is left; begin a new one with the rest)";
+    case SQLITE_FULL:
+        return " (make room on that disk)";
+    case SQLITE_READONLY:
+    case SQLITE_CANTOPEN:
+        return " (the file and its folder must be writable)";
+    case SQLITE_BUSY:
+    case SQLITE_LOCKED:
+        return " (another program has it locked: end its transaction)";
+    default:
+        return "";
+    }
+}
+
+int gd__db_code(int sqlite_code, const char *doing, const char *path)
+{
+    return gd__error(code_of(sqlite_code), "cannot %s %s: %s%s", doing, path, sqlite3_errstr(sqlite_code),
+                     advice(sqlite_code));
+}
+
+int gd__db_error(sqlite3 *db, const char *doing, const char *path)
+{
+    const int code = sqlite3_errcode(db), number = sqlite3_system_errno(db);
+    if (number == 0 || (code & 0xff) == SQLITE_CORRUPT)
+        return gd__error(code_of(code), "cannot %s %s: %s%s", doing, path, sqlite3_errmsg(db), advice(code));
+    return gd__error(code_of(code), "cannot %s %s: %s: %s%s", doing, path, sqlite3_errmsg(db), strerror(number),
+                     advice(code));
+}
+
+int gd__db_exec(sqlite3 *db, const char *sql)
+{
+    return sqlite3_exec(db, sql, NULL, NULL, NULL);
+}
+
+int gd__db_prepare(sqlite3 *db, const char *sql, sqlite3_stmt **out)
+{
+    return sqlite3_prepare_v3(db, sql, -1, SQLITE_PREPARE_PERSISTENT, out, NULL);
+}
+
+int gd__db_integer(sqlite3 *db, const char *sql, int64_t *out)
+{
+    sqlite3_stmt *s = NULL;
+    *out = 0;
+    int rc = sqlite3_prepare_v2(db, sql, -1, &s, NULL);
+    if (rc == SQLITE_OK && (rc = sqlite3_step(s)) == SQLITE_ROW) {
+        *out = sqlite3_column_int64(s, 0);
+        rc = SQLITE_OK;
+    }
+    sqlite3_finalize(s);
+    return rc == SQLITE_DONE ? SQLITE_OK : rc;
+}
+
+const char *gd__db_full_path(const char *path, char full[PATH_MAX])
+{
+    char folder[PATH_MAX], copy[PATH_MAX];
+    if (realpath(path, full))
+        return full;
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    const int length = snprintf(copy, sizeof copy, "%.*s", (int)(name - path), path);
+    if (length < 0 || length >= PATH_MAX || !realpath(length > 0 ? copy : ".", folder))
+        return path;
+    const int n = snprintf(full, PATH_MAX, "%s/%s", strcmp(folder, "/") == 0 ? "" : folder, name);
+    return n < PATH_MAX ? full : path;
+}
+
+/* --- is it one of ours --- */
+
+/* 1: a journal; 0: nothing is in it yet; or negative. */
+static int check_kind(sqlite3 *db, const char *path)
+{
+    int64_t application, version, tables;
+    if (gd__db_integer(db, "PRAGMA application_id", &application) != SQLITE_OK ||
+        gd__db_integer(db, "PRAGMA user_version", &version) != SQLITE_OK ||
+        gd__db_integer(db, "SELECT count(*) FROM sqlite_master", &tables) != SQLITE_OK)
+        return gd__db_error(db, "read", path);
+    if (application == 0 && version == 0 && tables == 0)
+        return 0;
+    if (application != GD__DB_APPLICATION)
+        return gd__error(GD_E_CORRUPT, "%s is a database of something else, not a journal: name another file", path);
+    if (version != GD__DB_VERSION)
+        return gd__error(
+            GD_E_VERSION,
+            "%s is a journal of version %lld, and this library knows version %d: use the gpu_dispatch that "
+            "made it, or a newer one",
+            path, (long long)version, GD__DB_VERSION);
+    return 1;
+}
+
+/* The log lies beside the file itself, wherever the path may link to. */
+static bool has_wal(const char *path)
+{
+    struct stat info;
+    char full[PATH_MAX];
+    char *wal = sqlite3_mprintf("%s-wal", gd__db_full_path(path, full));
+    const bool has = wal && stat(wal, &info) == 0 && info.st_size > 0;
+    sqlite3_free(wal);
+    return has;
+}
+
+/* A file that was cut off is found by its length; a small one is looked through, which takes a moment. */
+static int check_damage(sqlite3 *db, const char *path)
+{
+    struct stat info;
+    int64_t pages, page_size;
+    if (gd__db_integer(db, "PRAGMA page_count", &pages) != SQLITE_OK ||
+        gd__db_integer(db, "PRAGMA page_size", &page_size) != SQLITE_OK)
+        return gd__db_error(db, "read", path);
+    if (!has_wal(path) && stat(path, &info) == 0 && info.st_size < pages * page_size)
+        return gd__db_code(SQLITE_CORRUPT, "use", path);
+    if (pages * page_size > CHECKED_WHOLE)
+        return 0;
+    int64_t good;
+    if (gd__db_integer(db, "SELECT quick_check = 'ok' FROM pragma_quick_check(1)", &good) != SQLITE_OK)
+        return gd__db_error(db, "read", path);
+    return good ? 0 : gd__db_code(SQLITE_CORRUPT, "use", path);
+}
+
+/* --- opening --- */
+
+static int make_schema(sqlite3 *db, const char *path)
+{
+    char mark[128];
+    snprintf(mark, sizeof mark, "PRAGMA application_id = %d; PRAGMA user_version = %d; COMMIT", GD__DB_APPLICATION,
+             GD__DB_VERSION);
+    if (gd__db_exec(db, "BEGIN IMMEDIATE") != SQLITE_OK || gd__db_exec(db, schema) != SQLITE_OK ||
+        gd__db_exec(db, mark) != SQLITE_OK)
+        return gd__db_error(db, "make", path);
+    return 0;
+}
+
+/* To SQLite ":memory:" is no file, and "file:x" may be another: such names are given with their folder. */
+static int open_named(sqlite3 **out, const char *path, int flags)
+{
+    const bool is_odd = *path == ':' || (strncmp(path, "file:", 5) == 0 && !(flags & SQLITE_OPEN_URI));
+    char *name = sqlite3_mprintf("%s%s", is_odd ? "./" : "", path);
+    const int rc = name ? sqlite3_open_v2(name, out, flags | SQLITE_OPEN_NOMUTEX, NULL) : SQLITE_NOMEM;
+    sqlite3_free(name);
+    return rc;
+}
+
+static int connect(sqlite3 **out, const char *path, int flags)
+{
+    *out = NULL;
+    const int rc = GD__FAULT("sqlite_open") ? SQLITE_NOMEM : open_named(out, path, flags);
+    if (rc == SQLITE_OK) {
+        sqlite3_busy_timeout(*out, BUSY_MS);
+        sqlite3_extended_result_codes(*out, 0);
+        return 0;
+    }
+    const int code = *out ? gd__db_error(*out, "open", path) : gd__db_code(rc, "open", path);
+    sqlite3_close(*out);
+    *out = NULL;
+    return code;
+}
+
+static int check_file(const char *path)
+{
+    struct stat info;
+    if (stat(path, &info) == 0)
+        return S_ISREG(info.st_mode) ? 0
+                                     : gd__error(GD_E_INVALID, "%s is no file: a journal is a file of its own", path);
+    /* The lock lies beside the file that it leads to, and where that will be is not known yet. */
+    if (errno == ENOENT && lstat(path, &info) == 0)
+        return gd__error(GD_E_INVALID, "%s is a link to a file that is not there: name that file itself", path);
+    return 0;
+}
+
+/* SQLite says no more than which mode it is left in. */
+static int use_wal(sqlite3 *db, const char *path)
+{
+    sqlite3_stmt *s = NULL;
+    int rc = gd__db_prepare(db, "PRAGMA journal_mode = WAL", &s);
+    bool is_wal = false;
+    if (rc == SQLITE_OK && (rc = sqlite3_step(s)) == SQLITE_ROW) {
+        const char *mode = (const char *)sqlite3_column_text(s, 0);
+        is_wal = mode && strcmp(mode, "wal") == 0 && !GD__FAULT("sqlite_wal");
+        rc = SQLITE_DONE;
+    }
+    const int code = rc == SQLITE_DONE ? 0 : gd__db_error(db, "write to", path);
+    sqlite3_finalize(s);
+    if (code == 0 && !is_wal)
+        return gd__error(GD_E_SYSTEM,
+                         "cannot use %s: its file system has no shared memory for a write-ahead log: put the journal "
+                         "on a local disk",
+                         path);
+    return code;
+}
+
+int gd__db_open_write(sqlite3 **out, const char *path)
+{
+    sqlite3 *db = NULL;
+    int rc = check_file(path);
+    if (rc == 0)
+        rc = connect(&db, path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);
+    if (rc < 0)
+        return rc;
+    rc = check_kind(db, path);
+    if (rc >= 0 && sqlite3_db_readonly(db, "main") == 1)
+        rc = gd__db_code(SQLITE_READONLY, "write to", path);
+    const bool fresh = rc == 0;
+    if (rc >= 0)
+        rc = use_wal(db, path);
+    if (rc >= 0)
+        rc = fresh ? make_schema(db, path) : check_damage(db, path);
+    if (rc < 0) {
+        sqlite3_close(db);
+        return rc;
+    }
+    *out = db;
+    return 0;
+}
+
+/* On a medium that cannot be written to SQLite has no place for the index of its write-ahead log. Where there is no
+ * log none is needed. */
+static int connect_immutable(sqlite3 **out, const char *path)
+{
+    const size_t room = 3 * strlen(path) + sizeof "file:?immutable=1";
+    char *uri = gd__calloc(1, room), *to = uri;
+    if (!uri)
+        return gd__error(GD_E_NO_MEMORY, "no memory for a path");
+    to += snprintf(to, room, "file:");
+    for (const char *p = path; *p; p++)
+        to += *p == '%' || *p == '?' || *p == '#' ? sprintf(to, "%%%02X", (unsigned char)*p) : sprintf(to, "%c", *p);
+    snprintf(to, room - (size_t)(to - uri), "?immutable=1");
+    const int rc = connect(out, uri, SQLITE_OPEN_READONLY | SQLITE_OPEN_URI);
+    gd__free(uri);
+    return rc;
+}
+
+static int check_readable(sqlite3 *db, const char *path)
+{
+    const int rc = check_kind(db, path);
+    if (rc == 0)
+        return gd__error(GD_E_CORRUPT, "%s is empty: no run has written to it", path);
+    return rc < 0 ? rc : 0;
+}
+
+/* The last connection to be closed removes the write-ahead log and its index, unless it is one that may not write. So
+ * ours may, and promises not to. */
+static int connect_reading(sqlite3 **out, const char *path, int flags)
+{
+    int rc = connect(out, path, flags);
+    if (rc == 0 && gd__db_exec(*out, "PRAGMA query_only = 1") != SQLITE_OK)
+        rc = gd__db_error(*out, "read", path);
+    return rc < 0 ? rc : check_readable(*out, path);
+}
+
+static bool cannot_be_written_beside(sqlite3 *db)
+{
+    const int why = sqlite3_errcode(db) & 0xff;
+    return why == SQLITE_CANTOPEN || why == SQLITE_READONLY;
+}
+
+int gd__db_open_read(sqlite3 **out, const char *path)
+{
+    struct stat info;
+    *out = NULL;
+    if (stat(path, &info) < 0)
+        return gd__error_errno("cannot open the journal %s", path);
+    int rc = check_file(path);
+    if (rc < 0)
+        return rc;
+    rc = connect_reading(out, path, SQLITE_OPEN_READWRITE);
+    if (rc < 0 && *out && cannot_be_written_beside(*out)) {
+        sqlite3_close(*out);
+        rc = connect_reading(out, path, SQLITE_OPEN_READONLY);
+    }
+    if (rc < 0 && *out && cannot_be_written_beside(*out) && !has_wal(path)) {
+        sqlite3_close(*out);
+        rc = connect_immutable(out, path);
+        rc = rc < 0 ? rc : check_readable(*out, path);
+    }
+    if (rc < 0) {
+        sqlite3_close(*out);
+        *out = NULL;
+    }
+    return rc;
+}

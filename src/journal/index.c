@@ -1,0 +1,477 @@
+/* See index.h. Open addressing over 32-byte entries, a little more room than rows.
+ *
+ * Rows are gathered, and when there are many, put aside in a second file, each batch sorted by the place that its rows
+ * go to. From there they are put in, one stretch of the table after the other, so that building goes through it once
+ * from its beginning to its end instead of jumping about in it. Pages are read and written through a small cache of our
+ * own; the rest is the system's, which may take its memory back when it is short of it.
+ *
+ * Equal keys would pile up in one place. So the k-th of them is kept under a key of its own, made from the key and k;
+ * how many there are is found by doubling and halving. Of keys that came up lately that is remembered, and up to where
+ * they are taken. When all are, the first is marked, so that it is not searched again.
+ */
+#include "journal/index.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "base/fault.h"
+#include "base/fd.h"
+
+#ifdef GD_TEST_HOOKS
+enum { BATCH = 1 << 14 };
+#else
+enum { BATCH = 1 << 19 }; /* rows gathered: 16 MiB */
+#endif
+
+enum {
+    BINS = 1 << 12,
+    BIN_SHIFT = 64 - 12,
+    PAGE = 4096,
+    PAGES = 1024,        /* in the cache */
+    STRETCH = PAGES / 2, /* pages that are filled at a time: with those that run over its end, they stay there */
+    CHUNK = 1024,        /* rows put aside with one call */
+    HINTS = 1024,
+    NEARBY = 64, /* equal keys looked at for one of the right version */
+};
+
+struct entry {
+    uint64_t key[2];
+    uint64_t version;
+    uint64_t packed; /* id << 24 | attempts << 4 | all taken << 3 | state; 0: free */
+};
+_Static_assert(sizeof(struct entry) == 32, "entries divide a page");
+enum { STATE_BITS = 4, ATTEMPT_BITS = 20, ALL_TAKEN = 8, PER_PAGE = PAGE / (int)sizeof(struct entry) };
+
+struct page {
+    uint64_t number; /* from 1; 0: none */
+    bool dirty;
+    struct entry entries[PER_PAGE];
+};
+
+/* What is known of a key: how many there are, and that those below `free` are taken. */
+struct hint {
+    uint64_t key[2];
+    uint64_t count; /* 0: nothing is known */
+    uint64_t free;
+};
+
+struct gd__index {
+    int fd;
+    uint64_t n; /* entries there is room for */
+    const unsigned char *used;
+    struct page pages[PAGES];
+    struct hint hints[HINTS];
+
+    /* while it is built */
+    char *folder;
+    struct entry *batch;
+    uint32_t *order;
+    uint32_t n_batch;
+    int aside_fd;
+    uint32_t n_aside;             /* batches, of BATCH rows each but for the last */
+    uint32_t (*ends_aside)[BINS]; /* of each, where its rows of each bin end */
+};
+
+static int cannot_write(void)
+{
+    return gd__error_errno("cannot write to the temporary file by which tasks in another order are found");
+}
+
+static int cannot_read(void)
+{
+    return gd__error_errno("cannot read the temporary file by which tasks in another order are found");
+}
+
+/* --- pages --- */
+
+static int write_page(const struct gd__index *x, struct page *p)
+{
+    if (!p->dirty)
+        return 0;
+    const off_t at = (off_t)(p->number - 1) * PAGE;
+    if (GD__FAULT("pwrite") || pwrite(x->fd, p->entries, PAGE, at) != PAGE)
+        return cannot_write();
+    p->dirty = false;
+    return 0;
+}
+
+/* What was never written reads as nothing: free entries. */
+static int read_page(const struct gd__index *x, struct page *p, uint64_t number)
+{
+    memset(p->entries, 0, sizeof p->entries);
+    p->number = 0;
+    if (GD__FAULT("pread") || pread(x->fd, p->entries, PAGE, (off_t)(number - 1) * PAGE) < 0)
+        return cannot_read();
+    p->number = number;
+    return 0;
+}
+
+static struct page *page_with(struct gd__index *x, uint64_t place)
+{
+    const uint64_t number = place / PER_PAGE + 1;
+    struct page *p = &x->pages[number % PAGES];
+    if (p->number == number)
+        return p;
+    return write_page(x, p) == 0 && read_page(x, p, number) == 0 ? p : NULL;
+}
+
+/* --- entries --- */
+
+/* An entry, valid until the next is sought; its page, to be marked when it is changed. page is NULL: an error. */
+struct found {
+    struct entry *e;
+    struct page *page;
+};
+
+static bool is_free(struct found f)
+{
+    return f.e->packed == 0;
+}
+
+/* The key under which the k-th of several equal ones is kept. */
+static void key_of(const uint64_t key[2], uint64_t k, uint64_t out[2])
+{
+    const uint64_t far = k * UINT64_C(0x9e3779b97f4a7c15);
+    out[0] = key[0] ^ far ^ far >> 29;
+    out[1] = key[1] + k;
+}
+
+/* The entry with that key, or the free one where it would go. There always is one. */
+static struct found seek(struct gd__index *x, const uint64_t key[2])
+{
+    uint64_t at = (uint64_t)((unsigned __int128)key[0] * x->n >> 64);
+    for (;; at = at + 1 < x->n ? at + 1 : 0) {
+        struct page *p = page_with(x, at);
+        struct entry *e = p ? &p->entries[at % PER_PAGE] : NULL;
+        if (!e || e->packed == 0 || (e->key[0] == key[0] && e->key[1] == key[1]))
+            return (struct found){ e, p };
+    }
+}
+
+static struct found seek_kth(struct gd__index *x, const uint64_t key[2], uint64_t k)
+{
+    uint64_t kth[2];
+    key_of(key, k, kth);
+    return seek(x, kth);
+}
+
+/* 1: there are at least n equal keys; 0: there are fewer; or negative. */
+static int are(struct gd__index *x, const uint64_t key[2], uint64_t n)
+{
+    const struct found f = seek_kth(x, key, n - 1);
+    return f.page ? !is_free(f) : GD_E_SYSTEM;
+}
+
+/* How many equal keys there are, given that there is one. 0: an error. */
+static uint64_t count_equal(struct gd__index *x, const uint64_t key[2])
+{
+    uint64_t known = 1, beyond = 2;
+    int rc;
+    while ((rc = are(x, key, beyond)) == 1) {
+        known = beyond;
+        beyond *= 2;
+    }
+    while (rc >= 0 && known + 1 < beyond) {
+        const uint64_t middle = known + (beyond - known) / 2;
+        rc = are(x, key, middle);
+        if (rc == 1)
+            known = middle;
+        else
+            beyond = middle;
+    }
+    return rc < 0 ? 0 : known;
+}
+
+/* NULL: an error. */
+static struct hint *hint_of(struct gd__index *x, const uint64_t key[2])
+{
+    struct hint *h = &x->hints[key[1] % HINTS];
+    if (h->count == 0 || h->key[0] != key[0] || h->key[1] != key[1])
+        *h = (struct hint){ { key[0], key[1] }, count_equal(x, key), 0 };
+    return h->count > 0 ? h : NULL;
+}
+
+/* --- building --- */
+
+static int open_unnamed(const char *folder)
+{
+    int fd = GD__FAULT("open") ? -1 : open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    if (fd < 0 && (errno == EOPNOTSUPP || errno == EISDIR)) { /* a file system that knows no such files */
+        const size_t size = strlen(folder) + sizeof "/.gpu-dispatch-XXXXXX";
+        char *name = gd__calloc(1, size);
+        if (!name)
+            return -1;
+        snprintf(name, size, "%s/.gpu-dispatch-XXXXXX", folder);
+        fd = mkostemp(name, O_CLOEXEC);
+        if (fd >= 0)
+            unlink(name);
+        gd__free(name);
+    }
+    return gd__fd_above_stdio(fd);
+}
+
+static int no_file(const char *folder)
+{
+    return gd__error_errno("cannot make a temporary file in %s, to find the tasks of a list that is in another order "
+                           "than the journal",
+                           folder);
+}
+
+int gd__index_open(struct gd__index **out, const char *folder, uint64_t rows, const unsigned char *used)
+{
+    *out = NULL;
+    struct gd__index *x = gd__calloc(1, sizeof *x);
+    if (!x)
+        return gd__error(GD_E_NO_MEMORY, "no memory to resume with");
+    x->n = (rows + rows / 4 + PER_PAGE) / PER_PAGE * PER_PAGE;
+    x->used = used;
+    x->aside_fd = -1;
+    x->batch = gd__calloc(BATCH, sizeof *x->batch);
+    x->order = gd__calloc(BATCH, sizeof *x->order);
+    x->folder = gd__strdup(folder);
+    x->fd = x->batch && x->order && x->folder ? open_unnamed(folder) : -1;
+    int rc = 0;
+    if (!x->batch || !x->order || !x->folder)
+        rc = gd__error(GD_E_NO_MEMORY, "no memory to resume with");
+    else if (x->fd < 0)
+        rc = no_file(folder);
+    if (rc < 0)
+        gd__index_close(&x);
+    *out = x;
+    return rc;
+}
+
+static int put(struct gd__index *x, const struct entry *e)
+{
+    uint64_t key[2] = { e->key[0], e->key[1] };
+    struct found to = seek(x, key);
+    if (to.page && !is_free(to)) {
+        struct hint *h = hint_of(x, e->key);
+        if (!h)
+            return GD_E_SYSTEM;
+        key_of(e->key, h->count++, key);
+        to = seek(x, key);
+    }
+    if (!to.page)
+        return GD_E_SYSTEM;
+    *to.e = *e;
+    to.e->key[0] = key[0];
+    to.e->key[1] = key[1];
+    to.page->dirty = true;
+    return 0;
+}
+
+/* By the place they go to, those of one place in the order in which they came. */
+static void sort_batch(struct gd__index *x, uint32_t ends[BINS])
+{
+    uint32_t sum = 0;
+    memset(ends, 0, BINS * sizeof *ends);
+    for (uint32_t i = 0; i < x->n_batch; i++)
+        ends[x->batch[i].key[0] >> BIN_SHIFT]++;
+    for (unsigned b = 0; b < BINS; b++) { /* first where they begin: counting on makes that the end */
+        const uint32_t n = ends[b];
+        ends[b] = sum;
+        sum += n;
+    }
+    for (uint32_t i = 0; i < x->n_batch; i++)
+        x->order[ends[x->batch[i].key[0] >> BIN_SHIFT]++] = i;
+}
+
+static int put_batch(struct gd__index *x)
+{
+    uint32_t ends[BINS];
+    int rc = 0;
+    sort_batch(x, ends);
+    for (uint32_t i = 0; rc == 0 && i < x->n_batch; i++)
+        rc = put(x, &x->batch[x->order[i]]);
+    x->n_batch = 0;
+    return rc;
+}
+
+static int open_aside(struct gd__index *x)
+{
+    if (x->aside_fd < 0)
+        x->aside_fd = open_unnamed(x->folder);
+    if (x->aside_fd < 0)
+        return no_file(x->folder);
+    void *ends = gd__realloc(x->ends_aside, (x->n_aside + 1) * sizeof *x->ends_aside);
+    if (!ends)
+        return gd__error(GD_E_NO_MEMORY, "no memory to resume with");
+    x->ends_aside = ends;
+    return 0;
+}
+
+static off_t aside_at(uint32_t batch, uint32_t row)
+{
+    return (off_t)(((uint64_t)batch * BATCH + row) * sizeof(struct entry));
+}
+
+static int put_aside(struct gd__index *x)
+{
+    struct entry chunk[CHUNK];
+    int rc = open_aside(x);
+    if (rc < 0)
+        return rc;
+    sort_batch(x, x->ends_aside[x->n_aside]);
+    for (uint32_t i = 0, n; i < x->n_batch; i += n) {
+        for (n = 0; n < CHUNK && i + n < x->n_batch; n++)
+            chunk[n] = x->batch[x->order[i + n]];
+        const size_t size = n * sizeof *chunk;
+        if (GD__FAULT("pwrite") || pwrite(x->aside_fd, chunk, size, aside_at(x->n_aside, i)) != (ssize_t)size)
+            return cannot_write();
+    }
+    x->n_aside++;
+    x->n_batch = 0;
+    return 0;
+}
+
+/* Those of one batch that go to bins first .. end - 1. */
+static int put_back(struct gd__index *x, uint32_t batch, unsigned first, unsigned end)
+{
+    const uint32_t *ends = x->ends_aside[batch], from = first > 0 ? ends[first - 1] : 0, n = ends[end - 1] - from;
+    const size_t size = n * sizeof *x->batch;
+    if (GD__FAULT("pread") || pread(x->aside_fd, x->batch, size, aside_at(batch, from)) != (ssize_t)size)
+        return cannot_read();
+    int rc = 0;
+    for (uint32_t i = 0; rc == 0 && i < n; i++)
+        rc = put(x, &x->batch[i]);
+    return rc;
+}
+
+/* Batch after batch for each stretch: equal keys go in in the order in which they came. */
+static int put_all_back(struct gd__index *x, const atomic_bool *interrupted)
+{
+    const uint64_t at_once = (uint64_t)BINS * STRETCH / (x->n / PER_PAGE);
+    const unsigned step = at_once < 1 ? 1 : at_once < BINS ? (unsigned)at_once : BINS;
+    int rc = 0;
+    for (unsigned first = 0; rc == 0 && first < BINS; first += step) {
+        const unsigned end = first + step < BINS ? first + step : BINS;
+        for (uint32_t k = 0; rc == 0 && k < x->n_aside; k++)
+            rc = put_back(x, k, first, end);
+        if (interrupted && atomic_load_explicit(interrupted, memory_order_relaxed))
+            rc = gd__error(GD_E_SHUTDOWN, "the run is being shut down");
+    }
+    return rc;
+}
+
+int gd__index_add(struct gd__index *x, const struct gd__row *row)
+{
+    struct entry *e = &x->batch[x->n_batch++];
+    const uint64_t attempts = row->attempts < GD__ATTEMPTS_MOST ? row->attempts : GD__ATTEMPTS_MOST;
+    memcpy(e->key, row->key, sizeof e->key);
+    e->version = row->version;
+    e->packed = row->id << (ATTEMPT_BITS + STATE_BITS) | attempts << STATE_BITS | row->state;
+    return x->n_batch == BATCH ? put_aside(x) : 0;
+}
+
+static void end_building(struct gd__index *x)
+{
+    gd__free(x->batch);
+    gd__free(x->order);
+    gd__free(x->ends_aside);
+    gd__free(x->folder);
+    x->batch = NULL;
+    x->order = NULL;
+    x->ends_aside = NULL;
+    x->folder = NULL;
+    if (x->aside_fd >= 0)
+        close(x->aside_fd);
+    x->aside_fd = -1;
+}
+
+int gd__index_seal(struct gd__index *x, const atomic_bool *interrupted)
+{
+    int rc = 0;
+    if (x->n_aside == 0)
+        rc = put_batch(x);
+    else if (x->n_batch > 0)
+        rc = put_aside(x);
+    if (rc == 0 && x->n_aside > 0)
+        rc = put_all_back(x, interrupted);
+    end_building(x);
+    return rc;
+}
+
+void gd__index_close(struct gd__index **xp)
+{
+    struct gd__index *x = *xp;
+    *xp = NULL;
+    if (!x)
+        return;
+    if (x->fd >= 0)
+        close(x->fd);
+    end_building(x);
+    gd__free(x);
+}
+
+/* --- taking --- */
+
+static bool is_used(const struct gd__index *x, const struct entry *e)
+{
+    const uint64_t id = e->packed >> (ATTEMPT_BITS + STATE_BITS);
+    return x->used[id / 8] >> (id % 8) & 1;
+}
+
+/* 1: *e is the k-th of the equal keys; 0: that is taken; or negative. */
+static int read_kth(struct gd__index *x, const uint64_t key[2], uint64_t k, struct entry *e)
+{
+    const struct found f = seek_kth(x, key, k);
+    if (!f.page)
+        return GD_E_SYSTEM;
+    *e = *f.e;
+    return !is_used(x, e);
+}
+
+static int mark_all_taken(struct gd__index *x, const uint64_t key[2])
+{
+    const struct found f = seek(x, key);
+    if (!f.page)
+        return GD_E_SYSTEM;
+    f.e->packed |= ALL_TAKEN;
+    f.page->dirty = true;
+    return 0;
+}
+
+/* 1: *e is the first of the equal keys that is not taken, or one close behind it that has the version; 0: there is
+ * none; or negative. */
+static int choose(struct gd__index *x, struct hint *h, uint64_t version, struct entry *e)
+{
+    struct entry other;
+    int rc = 0;
+    while (h->free < h->count && (rc = read_kth(x, h->key, h->free, e)) == 0)
+        h->free++;
+    if (rc <= 0)
+        return rc < 0 ? rc : mark_all_taken(x, h->key);
+    for (uint64_t k = h->free + 1; rc >= 0 && e->version != version && k < h->count && k < h->free + NEARBY; k++)
+        if ((rc = read_kth(x, h->key, k, &other)) == 1 && other.version == version)
+            *e = other;
+    return rc < 0 ? rc : 1;
+}
+
+int gd__index_take(struct gd__index *x, const unsigned char bytes[GD__HASH_SIZE], uint64_t version, struct gd__row *out)
+{
+    uint64_t key[2];
+    struct entry e;
+    memcpy(key, bytes, sizeof key);
+    const struct found f = seek(x, key);
+    if (!f.page)
+        return GD_E_SYSTEM;
+    if (is_free(f) || f.e->packed & ALL_TAKEN)
+        return 0;
+    struct hint *h = hint_of(x, key);
+    const int rc = h ? choose(x, h, version, &e) : GD_E_SYSTEM;
+    if (rc <= 0)
+        return rc;
+    memcpy(out->key, bytes, GD__HASH_SIZE);
+    out->version = e.version;
+    out->id = e.packed >> (ATTEMPT_BITS + STATE_BITS);
+    out->attempts = (uint32_t)(e.packed >> STATE_BITS) & GD__ATTEMPTS_MOST;
+    out->state = (uint8_t)(e.packed & (ALL_TAKEN - 1));
+    return 1;
+}

@@ -1,0 +1,418 @@
+/* A journal that is written to: opening and closing it, and what the run's thread and the feeder's ask of it. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "base/fault.h"
+#include "journal/internal.h"
+
+enum { TELL_EVERY = 1 << 16, WINDOW_MS_MOST = 3600 * 1000 };
+
+/* Fixed for good: it is part of the format. */
+static const unsigned char hash_key[16] = "gpu_dispatch key";
+
+bool gd_journal_available(void)
+{
+    return true;
+}
+
+void gd__journal_hash(const void *key, size_t size, unsigned char out[GD__HASH_SIZE])
+{
+    gd__siphash128(hash_key, key, size, out);
+}
+
+/* --- opening --- */
+
+static int read_options(struct gd_journal *j, const struct gd_journal_options *o)
+{
+    const struct gd_journal_options defaults = GD_JOURNAL_OPTIONS_INIT;
+    const size_t least = offsetof(struct gd_journal_options, command);
+    if (!o || o->size < least)
+        return gd__error(GD_E_INVALID, "gd_journal_open: begin the options with GD_JOURNAL_OPTIONS_INIT");
+    for (size_t i = sizeof *o; i < o->size; i++)
+        if (((const unsigned char *)o)[i])
+            return gd__error(GD_E_VERSION,
+                             "gd_journal_options has a field at byte %zu that this library does not know: "
+                             "the program was built with a newer header",
+                             i);
+    j->o = defaults;
+    memcpy(&j->o, o, o->size < sizeof j->o ? o->size : sizeof j->o);
+    j->o.size = sizeof j->o;
+    if (!j->o.path || !*j->o.path)
+        return gd__error(GD_E_INVALID, "gd_journal_open: no path: set gd_journal_options.path");
+    if ((unsigned)j->o.resume > GD_RESUME_REST_AND_FAILED || (unsigned)j->o.sync > GD_SYNC_FULL)
+        return gd__error(GD_E_INVALID, "gd_journal_open: resume is %d and sync is %d, of which one is out of its range",
+                         (int)j->o.resume, (int)j->o.sync);
+    if (j->o.window_ms > WINDOW_MS_MOST)
+        return gd__error(GD_E_INVALID, "gd_journal_open: window_ms is %u: at most an hour", j->o.window_ms);
+    j->path = gd__strdup(j->o.path);
+    j->command = j->o.command ? gd__strdup(j->o.command) : NULL;
+    j->o.path = j->path;
+    if (!j->path || (j->o.command && !j->command))
+        return gd__error(GD_E_NO_MEMORY, "no memory for a journal");
+    j->o.command = j->command;
+    return 0;
+}
+
+/* The run before this one: its command, and how many records there are. */
+static int read_last_run(struct gd_journal *j, char **command)
+{
+    sqlite3_stmt *s = NULL;
+    int rc =
+        gd__db_prepare(j->db, "SELECT number, all_done, all_failed, command FROM run ORDER BY number DESC LIMIT 1", &s);
+    *command = NULL;
+    if (rc == SQLITE_OK && (rc = sqlite3_step(s)) == SQLITE_ROW) {
+        j->run = (uint64_t)sqlite3_column_int64(s, 0);
+        j->figures.all_done = j->before_done = (uint64_t)sqlite3_column_int64(s, 1);
+        j->figures.all_failed = j->before_failed = (uint64_t)sqlite3_column_int64(s, 2);
+        const char *words = (const char *)sqlite3_column_text(s, 3);
+        *command = words ? gd__strdup(words) : NULL;
+        rc = words && !*command ? SQLITE_NOMEM : SQLITE_DONE;
+    }
+    const int code = rc == SQLITE_DONE ? 0 : gd__db_error(j->db, "read", j->path);
+    sqlite3_finalize(s);
+    j->run++;
+    return code;
+}
+
+static int check_resume(const struct gd_journal *j, const char *command, bool has_records)
+{
+    const unsigned long long records = j->before_done + j->before_failed;
+    if (has_records && j->o.resume == GD_RESUME_NONE)
+        return gd__error(GD_E_EXISTS,
+                         "%s holds the records of %llu tasks: resume it, or name another file (or remove this one)",
+                         j->path, records);
+    if (has_records && command && j->command && !j->o.force && strcmp(command, j->command) != 0)
+        return gd__error(
+            GD_E_MISMATCH,
+            "%s was made by another command: \"%s\", and not \"%s\". Run that, or force the resumption if both "
+            "do the same work",
+            j->path, command, j->command);
+    return 0;
+}
+
+static int open_records(struct gd_journal *j)
+{
+    char *command;
+    int64_t any = 0;
+    int rc = read_last_run(j, &command);
+    if (rc == 0 && gd__db_integer(j->db, "SELECT 1 FROM task LIMIT 1", &any) != SQLITE_OK)
+        rc = gd__db_error(j->db, "read", j->path);
+    if (rc == 0)
+        rc = check_resume(j, command, any != 0);
+    gd__free(command);
+    if (rc == 0)
+        rc = gd__store_open(j);
+    if (rc == 0)
+        rc = gd__store_begin_run(j);
+    if (rc == 0 && any)
+        rc = gd__resume_open(&j->resume, j->path, &j->interrupted);
+    return rc;
+}
+
+static void init_locks(struct gd_journal *j)
+{
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_mutex_init(&j->lock, NULL);
+    pthread_cond_init(&j->work, &monotonic);
+    pthread_cond_init(&j->moved, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+}
+
+static void free_journal(struct gd_journal *j)
+{
+    gd__resume_close(&j->resume);
+    gd__store_close(j);
+    gd__hold_release(&j->hold);
+    gd__follow_close(j);
+    gd__free(j->gathered.bytes);
+    gd__free(j->writing.bytes);
+    gd__free(j->note.text.bytes);
+    gd__free(j->path);
+    gd__free(j->command);
+    pthread_cond_destroy(&j->work);
+    pthread_cond_destroy(&j->moved);
+    pthread_mutex_destroy(&j->lock);
+    gd__free(j);
+}
+
+int gd_journal_open(struct gd_journal **out, const struct gd_journal_options *o)
+{
+    if (!out)
+        return gd__error(GD_E_INVALID, "gd_journal_open: nowhere to put the journal (out is NULL)");
+    *out = NULL;
+    struct gd_journal *j = gd__calloc(1, sizeof *j);
+    if (!j)
+        return gd__error(GD_E_NO_MEMORY, "no memory for a journal");
+    j->hold.fd = -1;
+    j->pid = getpid();
+    j->next_id = 1;
+    init_locks(j);
+    int rc = read_options(j, o);
+    if (rc == 0)
+        rc = gd__hold_take(&j->hold, j->path);
+    if (rc == 0)
+        rc = gd__db_open_write(&j->db, j->path);
+    if (rc == 0)
+        rc = open_records(j);
+    if (rc < 0) {
+        free_journal(j);
+        return rc;
+    }
+    *out = j;
+    return 0;
+}
+
+/* --- closing --- */
+
+static int failure_of(const struct gd_journal *j)
+{
+    if (j->error == 0)
+        return 0;
+    const uint64_t left = j->n_gathered + j->n_writing + j->n_lost;
+    return gd__error(
+        GD_E_JOURNAL,
+        "%s. %llu records of this run are on disk; %llu are not: those tasks, and what was not done, will be "
+        "run again when it is resumed",
+        j->words, (unsigned long long)j->n_written, (unsigned long long)left);
+}
+
+int gd_journal_close(struct gd_journal **jp)
+{
+    struct gd_journal *j = jp ? *jp : NULL;
+    if (!j)
+        return 0;
+    *jp = NULL;
+    if (j->pid != getpid())
+        return 0; /* forked: the thread, the lock and the connection are the other's, and stay untouched */
+    if (j->begun)
+        gd__writer_stop(j);
+    else
+        gd__store_forget_run(j);
+    const int rc = failure_of(j);
+    free_journal(j);
+    return rc;
+}
+
+/* --- the run's thread --- */
+
+int gd__journal_begin(struct gd_journal *j, const struct gd__journal_run *run)
+{
+    if (j->begun)
+        return gd__error(GD_E_BUSY, "the journal %s had its run: a journal is opened for each run", j->path);
+    j->told = *run;
+    const int rc = gd__writer_start(j);
+    j->begun = rc == 0;
+    return rc;
+}
+
+/* With the disk being waited for, nothing gets further ahead of it than a window. */
+static void wait_for_disk(struct gd_journal *j)
+{
+    const uint64_t window = j->o.window_ms * GD__NS_PER_MS;
+    while (j->error == 0 && j->gathered.used > 0 && gd__now_ns() - j->gathered_since > window) {
+        pthread_cond_signal(&j->work);
+        pthread_cond_wait(&j->moved, &j->lock);
+    }
+}
+
+static void gather(struct gd_journal *j, const struct gd__journal_task *t, const struct gd_report *r)
+{
+    const bool first = j->gathered.used == 0;
+    const size_t before = j->gathered.used;
+    /* After a loss nothing more is gathered: followed files are measured no further than their records go. */
+    if (j->n_lost > 0 || gd__record_append(&j->gathered, j, t, r) < 0) {
+        j->n_lost++;
+        gd__writer_fail(j);
+        return;
+    }
+    if (j->n_files > 0)
+        gd__follow_measure(j);
+    j->n_gathered++;
+    if (first)
+        j->gathered_since = gd__now_ns();
+    const size_t much = gd__writer_much(j);
+    if (first || (before < much && j->gathered.used >= much))
+        pthread_cond_signal(&j->work);
+}
+
+void gd__journal_put(struct gd_journal *j, struct gd__journal_task *t, const struct gd_report *r)
+{
+    const bool lost = j->note.set && j->note.note.not_done;
+    const bool is_final = r->failure != GD_FAILURE_CANCELLED && r->failure != GD_FAILURE_NO_WORKER && !lost;
+    if (is_final && t->id > 0) {
+        pthread_mutex_lock(&j->lock);
+        if (j->o.sync == GD_SYNC_FULL)
+            wait_for_disk(j);
+        gather(j, t, r);
+        pthread_mutex_unlock(&j->lock);
+    }
+    gd__note_clear(&j->note);
+    gd__free(t);
+}
+
+int gd__journal_end(struct gd_journal *j, const char *how)
+{
+    pthread_mutex_lock(&j->lock);
+    j->how = how;
+    j->ended = gd__wall_clock();
+    j->row_stale = true;
+    j->flush = true;
+    pthread_cond_signal(&j->work);
+    while (j->error == 0 && (j->gathered.used > 0 || j->writing.used > 0 || j->row_stale || j->busy_now))
+        pthread_cond_wait(&j->moved, &j->lock);
+    j->told.failed = NULL; /* the rest is the writer's, which may be at it if others have failed */
+    if (j->error < 0)
+        j->how = "journal failed";
+    const int rc = failure_of(j);
+    pthread_mutex_unlock(&j->lock);
+    return rc;
+}
+
+/* --- the feeder's thread --- */
+
+static size_t unwritten(const struct gd_journal *j)
+{
+    return j->gathered.used + j->writing.used;
+}
+
+void gd__journal_admit(struct gd_journal *j)
+{
+    pthread_mutex_lock(&j->lock);
+    while (unwritten(j) > j->o.queue_bytes && j->error == 0 && !atomic_load(&j->interrupted))
+        pthread_cond_wait(&j->moved, &j->lock);
+    pthread_mutex_unlock(&j->lock);
+}
+
+bool gd__journal_has_room(struct gd_journal *j)
+{
+    pthread_mutex_lock(&j->lock);
+    const bool has = unwritten(j) <= j->o.queue_bytes || j->error < 0;
+    pthread_mutex_unlock(&j->lock);
+    return has;
+}
+
+void gd__journal_interrupt(struct gd_journal *j)
+{
+    pthread_mutex_lock(&j->lock);
+    atomic_store(&j->interrupted, true);
+    pthread_cond_broadcast(&j->moved);
+    pthread_mutex_unlock(&j->lock);
+}
+
+/* Whether a task that has this record is to be run, by what was asked for. */
+static bool runs_again(enum gd_resume resume, const struct gd__row *row, bool same_version)
+{
+    const bool failed = row->state == GD__FINAL_FAILED;
+    switch (resume) {
+    case GD_RESUME_FAILED:
+        return failed;
+    case GD_RESUME_REST_AND_FAILED:
+        return failed || !same_version;
+    default:
+        return !same_version;
+    }
+}
+
+static struct gd__journal_task *new_task(const struct gd__journal_key *key, uint64_t number)
+{
+    const size_t length = key->version ? strlen(key->version) : 0;
+    struct gd__journal_task *t = gd__calloc(1, sizeof *t + length + 1);
+    if (!t)
+        return NULL;
+    t->number = number;
+    t->has_version = key->version != NULL;
+    memcpy(t->key, key->hash, sizeof t->key);
+    if (key->version)
+        memcpy(t->version, key->version, length);
+    return t;
+}
+
+static uint64_t hash_version(const char *version)
+{
+    unsigned char hash[GD__HASH_SIZE];
+    uint64_t value;
+    if (!version)
+        return 0;
+    gd__journal_hash(version, strlen(version), hash);
+    memcpy(&value, hash, sizeof value);
+    return value | 1;
+}
+
+/* Readers are told now and then how far skipping has come, though there is nothing to write. */
+static void count_skipped(struct gd_journal *j)
+{
+    if ((atomic_fetch_add_explicit(&j->skipped, 1, memory_order_relaxed) + 1) % TELL_EVERY != 0)
+        return;
+    pthread_mutex_lock(&j->lock);
+    j->row_stale = true;
+    pthread_cond_signal(&j->work);
+    pthread_mutex_unlock(&j->lock);
+}
+
+static int lookup_failed(struct gd_journal *j, int code)
+{
+    pthread_mutex_lock(&j->lock);
+    gd__writer_fail(j);
+    pthread_mutex_unlock(&j->lock);
+    return code;
+}
+
+int gd__journal_take(struct gd_journal *j, const struct gd__journal_key *key, uint64_t number,
+                     struct gd__journal_task **out)
+{
+    struct gd__row row = { .id = 0 };
+    const uint64_t version = j->resume ? hash_version(key->version) : 0;
+    const int found = j->resume ? gd__resume_find(j->resume, key->hash, version, &row) : 0;
+    if (found < 0 && found != GD_E_SHUTDOWN)
+        return lookup_failed(j, found);
+    const bool only_failed = j->o.resume == GD_RESUME_FAILED;
+    if (found == 0 ? only_failed : found == 1 && !runs_again(j->o.resume, &row, row.version == version)) {
+        count_skipped(j);
+        return 0;
+    }
+    struct gd__journal_task *t = new_task(key, number);
+    if (!t)
+        return gd__error(GD_E_NO_MEMORY, "no memory for a task");
+    if (found == 1) {
+        t->replaces = row.state;
+        t->attempts = row.version == version ? row.attempts : 0;
+    }
+    if (found >= 0)
+        t->id = j->resume ? row.id : j->next_id++;
+    atomic_fetch_add_explicit(&j->taken, 1, memory_order_relaxed);
+    *out = t;
+    return 1;
+}
+
+/* --- any thread --- */
+
+uint64_t gd__journal_skipped(struct gd_journal *j)
+{
+    return atomic_load_explicit(&j->skipped, memory_order_relaxed);
+}
+
+int gd_journal_counts(struct gd_journal *j, struct gd_journal_counts *out)
+{
+    if (!j || !out || out->size < sizeof(size_t))
+        return gd__error(GD_E_INVALID, "gd_journal_counts: set counts.size to sizeof(struct gd_journal_counts)");
+    struct gd_journal_counts c = {
+        .run = j->run,
+        .before = j->before_done + j->before_failed,
+        .done_before = j->before_done,
+        .failed_before = j->before_failed,
+        .skipped = gd__journal_skipped(j),
+    };
+    pthread_mutex_lock(&j->lock);
+    c.recorded = j->n_written;
+    c.waiting = j->n_gathered + j->n_writing;
+    pthread_mutex_unlock(&j->lock);
+    const size_t size = out->size < sizeof c ? out->size : sizeof c;
+    memcpy((char *)out + sizeof(size_t), (const char *)&c + sizeof(size_t), size - sizeof(size_t));
+    return 0;
+}

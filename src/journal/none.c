@@ -1,0 +1,139 @@
+/* A library built without SQLite: there are no journals, and every call says how to get them. */
+#include "base/error.h"
+#include "journal/journal.h"
+
+static int unsupported(void)
+{
+    return gd__error(GD_E_UNSUPPORTED,
+                     "this gpu_dispatch was built without SQLite and keeps no journals: install SQLite's "
+                     "headers (Debian: libsqlite3-dev) and build it anew");
+}
+
+bool gd_journal_available(void)
+{
+    return false;
+}
+
+int gd_journal_open(struct gd_journal **out, const struct gd_journal_options *o)
+{
+    (void)o;
+    if (out)
+        *out = NULL;
+    return unsupported();
+}
+
+int gd_journal_follow_anew(struct gd_journal *j, const char *path, int fd)
+{
+    (void)j, (void)path, (void)fd;
+    return unsupported();
+}
+
+int gd_journal_follow(struct gd_journal *j, const char *path, int fd)
+{
+    (void)j, (void)path, (void)fd;
+    return unsupported();
+}
+
+void gd_journal_note(struct gd_journal *j, const struct gd_journal_note *note)
+{
+    (void)j, (void)note;
+}
+
+int gd_journal_counts(struct gd_journal *j, struct gd_journal_counts *out)
+{
+    (void)j, (void)out;
+    return unsupported();
+}
+
+int gd_journal_close(struct gd_journal **j)
+{
+    (void)j;
+    return 0;
+}
+
+int gd_journal_reader_open(struct gd_journal_reader **out, const char *path)
+{
+    (void)path;
+    if (out)
+        *out = NULL;
+    return unsupported();
+}
+
+void gd_journal_reader_close(struct gd_journal_reader **r)
+{
+    (void)r;
+}
+
+int gd_journal_summary(struct gd_journal_reader *r, struct gd_journal_summary *out)
+{
+    (void)r, (void)out;
+    return unsupported();
+}
+
+int gd_journal_each(struct gd_journal_reader *r, const struct gd_journal_query *q,
+                    int (*fn)(void *user, const struct gd_journal_record *record), void *user)
+{
+    (void)r, (void)q, (void)fn, (void)user;
+    return unsupported();
+}
+
+int gd_journal_failures(struct gd_journal_reader *r, int (*fn)(void *user, const char *failure, uint64_t count),
+                        void *user)
+{
+    (void)r, (void)fn, (void)user;
+    return unsupported();
+}
+
+/* What the dispatcher calls: nobody has a journal to call it with. */
+
+void gd__journal_hash(const void *key, size_t size, unsigned char out[GD__HASH_SIZE])
+{
+    (void)key, (void)size;
+    out[0] = 0;
+}
+
+int gd__journal_begin(struct gd_journal *j, const struct gd__journal_run *run)
+{
+    (void)j, (void)run;
+    return unsupported();
+}
+
+void gd__journal_admit(struct gd_journal *j)
+{
+    (void)j;
+}
+
+bool gd__journal_has_room(struct gd_journal *j)
+{
+    (void)j;
+    return true;
+}
+
+int gd__journal_take(struct gd_journal *j, const struct gd__journal_key *key, uint64_t number,
+                     struct gd__journal_task **out)
+{
+    (void)j, (void)key, (void)number, (void)out;
+    return unsupported();
+}
+
+void gd__journal_interrupt(struct gd_journal *j)
+{
+    (void)j;
+}
+
+void gd__journal_put(struct gd_journal *j, struct gd__journal_task *t, const struct gd_report *r)
+{
+    (void)j, (void)t, (void)r;
+}
+
+int gd__journal_end(struct gd_journal *j, const char *how)
+{
+    (void)j, (void)how;
+    return unsupported();
+}
+
+uint64_t gd__journal_skipped(struct gd_journal *j)
+{
+    (void)j;
+    return 0;
+}

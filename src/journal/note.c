@@ -1,0 +1,52 @@
+/* What a callback says of its task beyond the report: kept until its record is made, a moment later. */
+#include <string.h>
+
+#include "journal/internal.h"
+
+void gd__note_clear(struct gd__note_kept *n)
+{
+    n->set = false;
+    n->text.used = 0;
+}
+
+/* A copy in the note's own memory; NULL: nothing was given, or there is no memory. */
+static const char *keep(struct gd__bytes_buffer *b, const char *bytes, size_t size)
+{
+    char *at = bytes ? gd__buffer_room(b, size + 1) : NULL;
+    if (!at)
+        return NULL;
+    memcpy(at, bytes, size);
+    at[size] = '\0';
+    b->used += size + 1;
+    return at;
+}
+
+static size_t length_of(const char *s)
+{
+    return s ? strlen(s) + 1 : 0;
+}
+
+void gd_journal_note(struct gd_journal *j, const struct gd_journal_note *note)
+{
+    if (!j || !note || note->size < sizeof(size_t))
+        return;
+    struct gd_journal_note n = { .size = 0 };
+    memcpy(&n, note, note->size < sizeof n ? note->size : sizeof n);
+    gd__note_clear(&j->note);
+    n.stderr_size = n.stderr_end ? n.stderr_size : 0;
+    n.input_size = n.input ? n.input_size : 0;
+    /* Room for all of it first, so that nothing moves; without memory the record is made from the report alone. */
+    const size_t all = length_of(n.output) + n.stderr_size + 1 + length_of(n.failure) + n.input_size + 1;
+    if (!gd__buffer_room(&j->note.text, all)) {
+        j->note.note = (struct gd_journal_note){ .not_done = n.not_done };
+        j->note.set = n.not_done;
+        return;
+    }
+    struct gd__bytes_buffer *b = &j->note.text;
+    n.output = keep(b, n.output, n.output ? strlen(n.output) : 0);
+    n.stderr_end = keep(b, n.stderr_end, n.stderr_size);
+    n.failure = keep(b, n.failure, n.failure ? strlen(n.failure) : 0);
+    n.input = keep(b, n.input, n.input_size);
+    j->note.note = n;
+    j->note.set = true;
+}

@@ -1,0 +1,368 @@
+/* Reading a journal, also one that a run writes to.
+ *
+ * Records are read a thousand at a time, each time as a state of its own: a reader that takes its time must not
+ * keep the run from emptying its write-ahead log. So a long reading sees records that were written meanwhile, if they
+ * come behind the place where it is.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "journal/db.h"
+#include "journal/hold.h"
+#include "journal/journal.h"
+
+enum { CHUNK = 1000, CHUNK_BYTES = 4 << 20 };
+
+struct gd_journal_reader {
+    sqlite3 *db;
+    char *path;
+    char *command, *outcome; /* of the last summary */
+};
+
+int gd_journal_reader_open(struct gd_journal_reader **out, const char *path)
+{
+    if (!out || !path || !*path)
+        return gd__error(GD_E_INVALID, "gd_journal_reader_open: a path and a place for the reader are needed");
+    *out = NULL;
+    struct gd_journal_reader *r = gd__calloc(1, sizeof *r);
+    if (!r)
+        return gd__error(GD_E_NO_MEMORY, "no memory for a reader");
+    r->path = gd__strdup(path);
+    const int rc = r->path ? gd__db_open_read(&r->db, path) : gd__error(GD_E_NO_MEMORY, "no memory for a reader");
+    if (rc < 0) {
+        gd_journal_reader_close(&r);
+        return rc;
+    }
+    *out = r;
+    return 0;
+}
+
+void gd_journal_reader_close(struct gd_journal_reader **rp)
+{
+    struct gd_journal_reader *r = rp ? *rp : NULL;
+    if (!r)
+        return;
+    *rp = NULL;
+    sqlite3_close(r->db);
+    gd__free(r->command);
+    gd__free(r->outcome);
+    gd__free(r->path);
+    gd__free(r);
+}
+
+/* --- the whole --- */
+
+static uint64_t count_at(sqlite3_stmt *s, int column)
+{
+    const int64_t n = sqlite3_column_int64(s, column);
+    return n > 0 ? (uint64_t)n : 0;
+}
+
+static char *copy_column(sqlite3_stmt *s, int column)
+{
+    const char *text = (const char *)sqlite3_column_text(s, column);
+    return text ? gd__strdup(text) : NULL;
+}
+
+static void read_summary(struct gd_journal_reader *r, sqlite3_stmt *s, struct gd_journal_summary *out)
+{
+    gd__free(r->command);
+    gd__free(r->outcome);
+    r->command = copy_column(s, 0);
+    r->outcome = copy_column(s, 1);
+    *out = (struct gd_journal_summary){
+        .command = r->command,
+        .end = r->outcome,
+        .pid = count_at(s, 2),
+        .total = count_at(s, 3),
+        .taken = count_at(s, 4),
+        .skipped = count_at(s, 5),
+        .run_done = count_at(s, 6),
+        .run_failed = count_at(s, 7),
+        .done = count_at(s, 8),
+        .failed = count_at(s, 9),
+        .started = sqlite3_column_double(s, 10),
+        .written = sqlite3_column_double(s, 11),
+        .ended = sqlite3_column_double(s, 12),
+        .busy_seconds = sqlite3_column_double(s, 13),
+        .runs = count_at(s, 14),
+    };
+}
+
+int gd_journal_summary(struct gd_journal_reader *r, struct gd_journal_summary *out)
+{
+    if (!r || !out || out->size < sizeof(size_t))
+        return gd__error(GD_E_INVALID, "gd_journal_summary: set summary.size to sizeof(struct gd_journal_summary)");
+    sqlite3_stmt *s = NULL;
+    struct gd_journal_summary all = { .size = 0 };
+    uint64_t holder;
+    int rc = gd__db_prepare(r->db,
+                            "SELECT command, outcome, pid, total, taken, skipped, done, failed, all_done, all_failed,"
+                            " started, written, ended, (SELECT sum(busy) FROM run), (SELECT count(*) FROM run)"
+                            " FROM run ORDER BY number DESC LIMIT 1",
+                            &s);
+    if (rc == SQLITE_OK && (rc = sqlite3_step(s)) == SQLITE_ROW) {
+        read_summary(r, s, &all);
+        rc = SQLITE_DONE;
+    }
+    const int code = rc == SQLITE_DONE ? 0 : gd__db_error(r->db, "read", r->path);
+    sqlite3_finalize(s);
+    if (code < 0)
+        return code;
+    all.held = gd__hold_test(r->path, &holder);
+    const size_t size = out->size < sizeof all ? out->size : sizeof all;
+    memcpy((char *)out + sizeof(size_t), (const char *)&all + sizeof(size_t), size - sizeof(size_t));
+    return 0;
+}
+
+/* --- records --- */
+
+#define COLUMNS                                                                                                  \
+    "id, key, version, state, attempts, number, run, started, seconds, worker, gpu, exit_code, signal, failure," \
+    " input_size, input, output, error, stderr"
+
+static const char *text_at(sqlite3_stmt *s, int column)
+{
+    return (const char *)sqlite3_column_text(s, column);
+}
+
+static int number_or(sqlite3_stmt *s, int column, int none)
+{
+    return sqlite3_column_type(s, column) == SQLITE_NULL ? none : sqlite3_column_int(s, column);
+}
+
+static void read_record(sqlite3_stmt *s, struct gd_journal_record *out)
+{
+    static const unsigned char no_key[GD__HASH_SIZE];
+    const unsigned char *key = sqlite3_column_blob(s, 1);
+    const char *state = text_at(s, 3), *input = text_at(s, 15), *last = text_at(s, 18);
+    *out = (struct gd_journal_record){
+        .id = count_at(s, 0),
+        .key = key && sqlite3_column_bytes(s, 1) == GD__HASH_SIZE ? key : no_key,
+        .version = text_at(s, 2),
+        .done = state && strcmp(state, "done") == 0,
+        .attempts = (unsigned)count_at(s, 4),
+        .number = count_at(s, 5),
+        .run = count_at(s, 6),
+        .started = sqlite3_column_double(s, 7),
+        .seconds = sqlite3_column_double(s, 8),
+        .worker_id = number_or(s, 9, -1),
+        .gpu_id = number_or(s, 10, -1),
+        .exit_code = number_or(s, 11, 0),
+        .signal = number_or(s, 12, 0),
+        .failure = text_at(s, 13),
+        .input_full_size = count_at(s, 14),
+        .input = input ? input : "",
+        .input_size = (size_t)sqlite3_column_bytes(s, 15),
+        .output = text_at(s, 16),
+        .error = text_at(s, 17),
+        .stderr_end = last,
+        .stderr_size = last ? (size_t)sqlite3_column_bytes(s, 18) : 0,
+    };
+}
+
+/* A copy that owns what it points to, in one piece. NULL: no memory. */
+static struct gd_journal_record *copy_record(const struct gd_journal_record *r)
+{
+    const struct {
+        const void *from;
+        size_t size;
+    } parts[] = {
+        { r->key, GD__HASH_SIZE },
+        { r->input, r->input_size },
+        { r->stderr_end, r->stderr_size },
+        { r->version, r->version ? strlen(r->version) : 0 },
+        { r->failure, r->failure ? strlen(r->failure) : 0 },
+        { r->error, r->error ? strlen(r->error) : 0 },
+        { r->output, r->output ? strlen(r->output) : 0 },
+    };
+    enum { N = sizeof parts / sizeof *parts };
+    const char *at[N] = { NULL };
+    size_t size = sizeof *r;
+    for (size_t i = 0; i < N; i++)
+        size += parts[i].size + 1;
+    struct gd_journal_record *copy = gd__calloc(1, size);
+    if (!copy)
+        return NULL;
+    char *to = (char *)(copy + 1);
+    for (size_t i = 0; i < N; to += parts[i].size + 1, i++) {
+        at[i] = parts[i].from ? to : NULL;
+        if (parts[i].size > 0)
+            memcpy(to, parts[i].from, parts[i].size);
+    }
+    *copy = *r;
+    copy->key = (const unsigned char *)at[0];
+    copy->input = at[1];
+    copy->stderr_end = at[2];
+    copy->version = at[3];
+    copy->failure = at[4];
+    copy->error = at[5];
+    copy->output = at[6];
+    return copy;
+}
+
+struct reading {
+    struct gd_journal_reader *r;
+    const struct gd_journal_query *q;
+    int (*fn)(void *user, const struct gd_journal_record *record);
+    void *user;
+    uint64_t left; /* of the limit */
+    uint64_t last; /* id that was read last */
+    struct gd_journal_record *kept[CHUNK];
+    size_t n_kept;
+    bool more; /* there may be */
+};
+
+static int no_memory(void)
+{
+    return gd__error(GD_E_NO_MEMORY, "no memory for records");
+}
+
+/* Reads some, and lets go of the state that they were read from. */
+static int read_some(struct reading *w, sqlite3_stmt *s)
+{
+    struct gd_journal_record record;
+    size_t bytes = 0;
+    int rc = SQLITE_ROW, code = 0;
+    while (code == 0 && w->n_kept < CHUNK && w->n_kept < w->left && bytes < CHUNK_BYTES &&
+           (rc = sqlite3_step(s)) == SQLITE_ROW) {
+        read_record(s, &record);
+        struct gd_journal_record *copy = copy_record(&record);
+        if (!copy) {
+            code = no_memory();
+            continue;
+        }
+        w->kept[w->n_kept++] = copy;
+        w->last = record.id;
+        bytes += record.input_size + record.stderr_size;
+    }
+    if (rc != SQLITE_ROW && rc != SQLITE_DONE)
+        code = gd__db_error(w->r->db, "read", w->r->path);
+    w->more = rc == SQLITE_ROW;
+    sqlite3_reset(s);
+    return code;
+}
+
+/* Hands on what was read. What fn ended with, or 0. */
+static int hand_on(struct reading *w)
+{
+    int ended = 0;
+    for (size_t i = 0; i < w->n_kept; i++) {
+        if (ended == 0)
+            ended = w->fn(w->user, w->kept[i]);
+        gd__free(w->kept[i]);
+    }
+    w->left -= w->n_kept;
+    w->n_kept = 0;
+    return ended;
+}
+
+static int prepare(struct reading *w, const char *order, sqlite3_stmt **s)
+{
+    char sql[512];
+    const struct gd_journal_query *q = w->q;
+    const bool failed = q->failed_only || q->failure;
+    snprintf(sql, sizeof sql, "SELECT " COLUMNS " FROM task%s WHERE id > ?1%s%s ORDER BY %s LIMIT ?2",
+             failed ? " INDEXED BY task_failed" : "", failed ? " AND state = 'failed'" : "",
+             q->failure ? " AND failure = ?3" : "", order);
+    if (gd__db_prepare(w->r->db, sql, s) != SQLITE_OK)
+        return gd__db_error(w->r->db, "read", w->r->path);
+    sqlite3_bind_int64(*s, 1, 0);
+    sqlite3_bind_int64(*s, 2, w->left < INT64_MAX ? (sqlite3_int64)w->left : -1);
+    if (q->failure)
+        sqlite3_bind_text(*s, 3, q->failure, -1, SQLITE_STATIC);
+    return 0;
+}
+
+static int each_by_id(struct reading *w, sqlite3_stmt *s)
+{
+    int rc = 0;
+    do {
+        sqlite3_bind_int64(s, 1, (sqlite3_int64)w->last);
+        rc = read_some(w, s);
+        const int ended = hand_on(w);
+        rc = ended != 0 ? ended : rc;
+    } while (rc == 0 && w->more && w->left > 0);
+    return rc;
+}
+
+/* In another order all have to be sorted first, so it is one state that is read, from the first to the last. */
+static int each_sorted(struct reading *w, sqlite3_stmt *s)
+{
+    struct gd_journal_record record;
+    int rc = SQLITE_DONE, ended = 0;
+    while (ended == 0 && (rc = sqlite3_step(s)) == SQLITE_ROW) {
+        read_record(s, &record);
+        ended = w->fn(w->user, &record);
+    }
+    return ended == 0 && rc != SQLITE_DONE ? gd__db_error(w->r->db, "read", w->r->path) : ended;
+}
+
+static int each_ordered(struct reading *w)
+{
+    static const char *const orders[] = {
+        [GD_JOURNAL_BY_ID] = "id", [GD_JOURNAL_BY_START] = "started, id", [GD_JOURNAL_SLOWEST] = "seconds DESC, id"
+    };
+    sqlite3_stmt *s = NULL;
+    int rc = prepare(w, orders[w->q->order], &s);
+    if (rc == 0 && w->q->order == GD_JOURNAL_BY_ID) {
+        rc = each_by_id(w, s);
+    } else if (rc == 0 && w->left <= CHUNK) {
+        rc = read_some(w, s);
+        const int ended = hand_on(w);
+        rc = ended != 0 ? ended : rc;
+    } else if (rc == 0) {
+        rc = each_sorted(w, s);
+    }
+    sqlite3_finalize(s);
+    return rc;
+}
+
+int gd_journal_each(struct gd_journal_reader *r, const struct gd_journal_query *q,
+                    int (*fn)(void *user, const struct gd_journal_record *record), void *user)
+{
+    struct gd_journal_query query = { .size = sizeof query };
+    if (!r || !fn || (q && q->size < sizeof(size_t)))
+        return gd__error(GD_E_INVALID, "gd_journal_each: set query.size to sizeof(struct gd_journal_query)");
+    if (q)
+        memcpy(&query, q, q->size < sizeof query ? q->size : sizeof query);
+    if ((unsigned)query.order > GD_JOURNAL_SLOWEST)
+        return gd__error(GD_E_INVALID, "gd_journal_each: order is %d, which is no enum gd_journal_order",
+                         (int)query.order);
+    struct reading *w = gd__calloc(1, sizeof *w);
+    if (!w)
+        return no_memory();
+    w->r = r;
+    w->q = &query;
+    w->fn = fn;
+    w->user = user;
+    w->left = query.limit > 0 ? query.limit : UINT64_MAX;
+    const int rc = each_ordered(w);
+    gd__free(w);
+    return rc;
+}
+
+int gd_journal_failures(struct gd_journal_reader *r, int (*fn)(void *user, const char *failure, uint64_t count),
+                        void *user)
+{
+    if (!r || !fn)
+        return gd__error(GD_E_INVALID, "gd_journal_failures: a reader and a function are needed");
+    sqlite3_stmt *s = NULL;
+    int ended = 0,
+        rc = gd__db_prepare(
+            r->db,
+            "SELECT failure, count(*) AS n FROM task INDEXED BY task_failed WHERE state = 'failed' GROUP BY failure "
+            "ORDER BY n DESC, failure",
+            &s);
+    while (rc == SQLITE_OK && ended == 0 && (rc = sqlite3_step(s)) == SQLITE_ROW) {
+        const char *failure = text_at(s, 0);
+        ended = fn(user, failure ? failure : "error", count_at(s, 1));
+        rc = SQLITE_OK;
+    }
+    if (ended == 0 && rc != SQLITE_DONE)
+        ended = gd__db_error(r->db, "read", r->path);
+    sqlite3_finalize(s);
+    return ended;
+}

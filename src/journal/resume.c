@@ -1,0 +1,276 @@
+/* See resume.h. A task is looked for in three places:
+ *
+ *   the window   the records that come next, in the order of their ids: the list is as it was, or nearly
+ *   nowhere      when every record that is not in the window has been matched: it is new
+ *   the index    of all records, built when it is first needed, from one pass over the journal
+ *
+ * A new task takes the id that follows the last one matched, if no record has it: the task that was running when the
+ * run before was killed. So ids stay in the order of the list, however often a run is resumed.
+ */
+#include "journal/resume.h"
+
+#include <libgen.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "journal/db.h"
+#include "journal/index.h"
+#include "journal/journal.h"
+#include "journal/window.h"
+
+enum { LOOK_EVERY = 4096 };
+
+struct gd__resume {
+    sqlite3 *db;
+    sqlite3_stmt *next;
+    char *path;
+    const atomic_bool *interrupted;
+    uint64_t max_id;     /* of the records that were there */
+    uint64_t read_to;    /* ids up to here were put in the window */
+    uint64_t last_id;    /* matched, or given to a new task beside one that was */
+    uint64_t next_id;    /* for what finds no place */
+    unsigned char *used; /* a bit per id up to max_id: matched, or given to a new task */
+    size_t used_size;
+    struct gd__window *window;
+    struct gd__index *index;
+};
+
+static bool is_used(const struct gd__resume *r, uint64_t id)
+{
+    return r->used[id / 8] >> (id % 8) & 1;
+}
+
+static void set_used(struct gd__resume *r, uint64_t id)
+{
+    r->used[id / 8] |= (unsigned char)(1u << (id % 8));
+}
+
+static int damaged(const struct gd__resume *r)
+{
+    return gd__db_code(SQLITE_CORRUPT, "resume from", r->path);
+}
+
+static uint64_t version_of(sqlite3_stmt *s, int column)
+{
+    unsigned char hash[GD__HASH_SIZE];
+    uint64_t version;
+    if (sqlite3_column_type(s, column) == SQLITE_NULL)
+        return 0;
+    const void *bytes = sqlite3_column_blob(s, column);
+    gd__journal_hash(bytes, (size_t)sqlite3_column_bytes(s, column), hash);
+    memcpy(&version, hash, sizeof version);
+    return version | 1;
+}
+
+/* id, key, version, state, attempts. False: no row of ours. */
+static bool read_row(sqlite3_stmt *s, struct gd__row *out)
+{
+    const char *state = (const char *)sqlite3_column_text(s, 3);
+    const int64_t id = sqlite3_column_int64(s, 0), attempts = sqlite3_column_int64(s, 4);
+    if (id <= 0 || (uint64_t)id > GD__ROW_MOST || sqlite3_column_bytes(s, 1) != GD__HASH_SIZE || !state || attempts < 0)
+        return false;
+    memcpy(out->key, sqlite3_column_blob(s, 1), GD__HASH_SIZE);
+    out->id = (uint64_t)id;
+    out->version = version_of(s, 2);
+    out->state = strcmp(state, "done") == 0 ? GD__FINAL_DONE : GD__FINAL_FAILED;
+    out->attempts = attempts < GD__ATTEMPTS_MOST ? (uint32_t)attempts : GD__ATTEMPTS_MOST;
+    return true;
+}
+
+/* --- the window --- */
+
+static bool at_end(const struct gd__resume *r)
+{
+    return r->read_to >= r->max_id;
+}
+
+static int fill_window(struct gd__resume *r)
+{
+    struct gd__row row;
+    const uint64_t room = gd__window_room(r->window);
+    uint64_t n = 0;
+    int rc;
+    sqlite3_bind_int64(r->next, 1, (sqlite3_int64)r->read_to);
+    sqlite3_bind_int64(r->next, 2, (sqlite3_int64)r->max_id);
+    sqlite3_bind_int64(r->next, 3, (sqlite3_int64)room);
+    while ((rc = sqlite3_step(r->next)) == SQLITE_ROW) {
+        if (!read_row(r->next, &row)) {
+            sqlite3_reset(r->next);
+            return damaged(r);
+        }
+        r->read_to = row.id;
+        n++;
+        if (!is_used(r, row.id)) /* else this run wrote it */
+            gd__window_add(r->window, &row);
+    }
+    const int code = rc == SQLITE_DONE ? 0 : gd__db_error(r->db, "read", r->path);
+    sqlite3_reset(r->next); /* lets go of the snapshot */
+    if (code == 0 && n < room)
+        r->read_to = r->max_id;
+    return code;
+}
+
+/* 1: found; 0: not here; or negative. */
+static int look_in_window(struct gd__resume *r, const unsigned char key[GD__HASH_SIZE], uint64_t version,
+                          struct gd__row *out)
+{
+    if (!at_end(r) && gd__window_room(r->window) > GD__WINDOW_ROWS / 2) {
+        const int rc = fill_window(r);
+        if (rc < 0)
+            return rc;
+    }
+    while (gd__window_take(r->window, key, version, out))
+        if (!is_used(r, out->id)) /* else it was found through the index meanwhile */
+            return 1;
+    return 0;
+}
+
+/* --- the index --- */
+
+static int add_rows(struct gd__resume *r, sqlite3_stmt *s)
+{
+    struct gd__row row;
+    int rc = 0, step;
+    for (uint64_t n = 1; rc == 0 && (step = sqlite3_step(s)) == SQLITE_ROW; n++) {
+        if (!read_row(s, &row) || row.id > r->max_id)
+            rc = damaged(r);
+        else if (!is_used(r, row.id))
+            rc = gd__index_add(r->index, &row);
+        if (n % LOOK_EVERY == 0 && atomic_load_explicit(r->interrupted, memory_order_relaxed))
+            rc = gd__error(GD_E_SHUTDOWN, "the run is being shut down");
+    }
+    if (rc == 0 && step != SQLITE_DONE)
+        rc = gd__db_error(r->db, "read", r->path);
+    return rc;
+}
+
+static int build_index(struct gd__resume *r)
+{
+    sqlite3_stmt *s = NULL;
+    char *copy = gd__strdup(r->path);
+    if (!copy)
+        return gd__error(GD_E_NO_MEMORY, "no memory to resume with");
+    int rc = gd__index_open(&r->index, dirname(copy), r->max_id, r->used);
+    gd__free(copy);
+    if (rc < 0)
+        return rc;
+    if (gd__db_prepare(r->db, "SELECT id, key, version, state, attempts FROM task WHERE id <= ?1 ORDER BY id", &s) !=
+        SQLITE_OK)
+        rc = gd__db_error(r->db, "read", r->path);
+    if (rc == 0) {
+        sqlite3_bind_int64(s, 1, (sqlite3_int64)r->max_id);
+        rc = add_rows(r, s);
+    }
+    sqlite3_finalize(s);
+    if (rc == 0)
+        rc = gd__index_seal(r->index, r->interrupted);
+    if (rc < 0)
+        gd__index_close(&r->index);
+    return rc;
+}
+
+static int look_in_index(struct gd__resume *r, const unsigned char key[GD__HASH_SIZE], uint64_t version,
+                         struct gd__row *out)
+{
+    if (at_end(r) && gd__window_passed(r->window) == 0)
+        return 0;
+    if (!r->index) {
+        const int rc = build_index(r);
+        if (rc < 0)
+            return rc;
+    }
+    return gd__index_take(r->index, key, version, out);
+}
+
+/* --- ids --- */
+
+static uint64_t new_id(struct gd__resume *r)
+{
+    const uint64_t id = r->last_id + 1;
+    const bool known = id >= gd__window_from(r->window) && id <= r->read_to;
+    if (id > r->max_id || !known || is_used(r, id) || gd__window_has(r->window, id))
+        return r->next_id++;
+    set_used(r, id);
+    r->last_id = id;
+    return id;
+}
+
+int gd__resume_find(struct gd__resume *r, const unsigned char key[GD__HASH_SIZE], uint64_t version, struct gd__row *out)
+{
+    int rc = look_in_window(r, key, version, out);
+    if (rc == 0)
+        rc = look_in_index(r, key, version, out);
+    if (rc == 1) {
+        set_used(r, out->id);
+        r->last_id = out->id;
+    }
+    if (rc == 0)
+        *out = (struct gd__row){ .id = new_id(r) };
+    return rc;
+}
+
+/* --- opening and closing --- */
+
+/* Sparse: only what is touched costs memory. */
+static int open_used(struct gd__resume *r)
+{
+    r->used_size = r->max_id / 8 + 1;
+    void *at = mmap(NULL, r->used_size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (at == MAP_FAILED)
+        return gd__error_errno("no memory to resume with");
+    r->used = at;
+    return 0;
+}
+
+static int open_parts(struct gd__resume *r, const char *path)
+{
+    int64_t max_id;
+    int rc = gd__db_open_read(&r->db, path);
+    if (rc < 0)
+        return rc;
+    if (gd__db_integer(r->db, "SELECT max(id) FROM task", &max_id) != SQLITE_OK ||
+        gd__db_prepare(r->db,
+                       "SELECT id, key, version, state, attempts FROM task WHERE id > ?1 AND id <= ?2 ORDER BY id "
+                       "LIMIT ?3",
+                       &r->next) != SQLITE_OK)
+        return gd__db_error(r->db, "read", path);
+    if (max_id < 0 || (uint64_t)max_id > GD__ROW_MOST)
+        return damaged(r);
+    r->max_id = (uint64_t)max_id;
+    r->next_id = r->max_id + 1;
+    r->window = gd__window_new();
+    return r->window ? open_used(r) : gd__error(GD_E_NO_MEMORY, "no memory to resume with");
+}
+
+int gd__resume_open(struct gd__resume **out, const char *path, const atomic_bool *interrupted)
+{
+    struct gd__resume *r = gd__calloc(1, sizeof *r);
+    if (!r)
+        return gd__error(GD_E_NO_MEMORY, "no memory to resume with");
+    r->interrupted = interrupted;
+    char full[PATH_MAX];
+    r->path = gd__strdup(gd__db_full_path(path, full)); /* the index is made beside it, maybe much later */
+    const int rc = r->path ? open_parts(r, path) : gd__error(GD_E_NO_MEMORY, "no memory to resume with");
+    if (rc < 0)
+        gd__resume_close(&r);
+    *out = r;
+    return rc;
+}
+
+void gd__resume_close(struct gd__resume **rp)
+{
+    struct gd__resume *r = *rp;
+    *rp = NULL;
+    if (!r)
+        return;
+    gd__index_close(&r->index);
+    gd__free(r->window);
+    if (r->used)
+        munmap(r->used, r->used_size);
+    sqlite3_finalize(r->next);
+    sqlite3_close(r->db);
+    gd__free(r->path);
+    gd__free(r);
+}

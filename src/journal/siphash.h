@@ -1,0 +1,12 @@
+/* SipHash-2-4 with 128 bits of result: by it tasks are known. */
+#ifndef GD_JOURNAL_SIPHASH_H
+#define GD_JOURNAL_SIPHASH_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum { GD__HASH_SIZE = 16 };
+
+void gd__siphash128(const unsigned char key[16], const void *data, size_t size, unsigned char out[GD__HASH_SIZE]);
+
+#endif

@@ -1,0 +1,161 @@
+/* The thread that writes: it takes all that was gathered, once in every window or when there is much, and writes it in
+ * one transaction. With nothing to write it sleeps on a condition variable.
+ *
+ * A group that cannot be written stays in memory. If the journal is locked by another program it is tried again, like a
+ * disk that is slow. Any other failure ends the run, as nothing that finishes from then on would be kept; what is left
+ * is tried once more when the journal is closed.
+ */
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/fault.h"
+#include "journal/internal.h"
+
+enum { MUCH = 8 << 20, BUSY_TRIES = 5 };
+
+size_t gd__writer_much(const struct gd_journal *j)
+{
+    return j->o.queue_bytes / 2 < MUCH ? j->o.queue_bytes / 2 : MUCH;
+}
+
+double gd__wall_clock(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+/* --- under the lock --- */
+
+static bool has_work(const struct gd_journal *j)
+{
+    return j->error == 0 && (j->gathered.used > 0 || j->writing.used > 0 || j->row_stale);
+}
+
+static void wait_until(struct gd_journal *j, uint64_t ns)
+{
+    const struct timespec t = { (time_t)(ns / GD__NS_PER_S), (long)(ns % GD__NS_PER_S) };
+    pthread_cond_timedwait(&j->work, &j->lock, &t);
+}
+
+/* Until the window of what is gathered is over. */
+static void wait_for_window(struct gd_journal *j)
+{
+    const uint64_t until = j->gathered_since + j->o.window_ms * GD__NS_PER_MS;
+    while (!j->flush && !j->closing && j->gathered.used < gd__writer_much(j) && gd__now_ns() < until)
+        wait_until(j, until);
+}
+
+static void take_gathered(struct gd_journal *j)
+{
+    const struct gd__bytes_buffer empty = j->writing;
+    j->writing = j->gathered;
+    j->gathered = empty;
+    j->n_writing = j->n_gathered;
+    j->n_gathered = 0;
+    j->gathered_since = 0;
+    j->row_stale = false;
+    j->how_then = j->how;
+    for (size_t i = 0; i < j->n_files; i++)
+        j->files[i].size_then = j->files[i].size;
+}
+
+void gd__writer_fail(struct gd_journal *j)
+{
+    if (j->error < 0)
+        return;
+    j->error = GD_E_JOURNAL;
+    snprintf(j->words, sizeof j->words, "%s", gd_error_text());
+    pthread_cond_broadcast(&j->moved); /* whoever waits for the disk waits in vain */
+    if (j->told.failed)
+        j->told.failed(j->told.user);
+}
+
+/* Takes a group, if the last one is written, and writes it. The lock is let go meanwhile. */
+static int write_group(struct gd_journal *j)
+{
+    if (j->writing.used == 0)
+        take_gathered(j);
+    j->busy_now = true;
+    pthread_cond_broadcast(&j->moved); /* a run that must not get ahead may gather the next */
+    pthread_mutex_unlock(&j->lock);
+    const int rc = gd__store_group(j);
+    pthread_mutex_lock(&j->lock);
+    j->busy_now = false;
+    if (rc == 0) {
+        j->writing.used = 0;
+        j->n_written += j->n_writing;
+        j->n_writing = 0;
+    } else {
+        j->row_stale = true; /* it may have been all there was to write */
+    }
+    return rc;
+}
+
+/* --- the thread --- */
+
+static void *writer_main(void *arg)
+{
+    struct gd_journal *j = arg;
+    unsigned busy = 0;
+    pthread_mutex_lock(&j->lock);
+    for (;;) {
+        while (!has_work(j) && !j->closing)
+            pthread_cond_wait(&j->work, &j->lock);
+        if (!has_work(j))
+            break;
+        wait_for_window(j);
+        const int rc = write_group(j);
+        busy = rc == GD_E_BUSY ? busy + 1 : 0;
+        const bool again = rc == GD_E_BUSY && ((!j->flush && !j->closing) || busy < BUSY_TRIES);
+        if (rc < 0 && !again)
+            gd__writer_fail(j);
+        if (rc == 0 && !has_work(j))
+            j->flush = false;
+        pthread_cond_broadcast(&j->moved);
+    }
+    pthread_mutex_unlock(&j->lock);
+    return NULL;
+}
+
+int gd__writer_start(struct gd_journal *j)
+{
+    sigset_t all, old;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old); /* signals are for the user's threads */
+    const int rc = GD__FAULT("thread") ? EAGAIN : pthread_create(&j->thread, NULL, writer_main, j);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    j->started = rc == 0;
+    if (rc == 0)
+        return 0;
+    errno = rc;
+    return gd__error_errno("cannot start the journal's thread");
+}
+
+void gd__writer_stop(struct gd_journal *j)
+{
+    if (!j->started)
+        return;
+    pthread_mutex_lock(&j->lock);
+    j->closing = true;
+    pthread_cond_signal(&j->work);
+    pthread_mutex_unlock(&j->lock);
+    pthread_join(j->thread, NULL);
+    j->started = false;
+    if (j->error == 0)
+        return;
+    /* Once more: there may be room by now. */
+    pthread_mutex_lock(&j->lock);
+    int rc = 0;
+    do
+        rc = write_group(j);
+    while (rc == 0 && (j->gathered.used > 0 || j->how_then != j->how));
+    if (rc == 0 && j->n_lost == 0)
+        j->error = 0;
+    else if (rc < 0)
+        snprintf(j->words, sizeof j->words, "%s", gd_error_text());
+    pthread_mutex_unlock(&j->lock);
+}

@@ -1,0 +1,313 @@
+/* What a journal has on the disk: its own files, by whatever name it is reached, and those that it follows. */
+#include <dirent.h>
+#include <fcntl.h>
+
+#include "base/fault.h"
+#include "journal/db.h"
+#include "journal/journal.h"
+#include "support/journal.h"
+
+/* --- what lies beside it --- */
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* Names in the folder we are in, sorted, parted by blanks. */
+static const char *names_here(void)
+{
+    static char text[1024];
+    char *names[32];
+    size_t n = 0, at = 0;
+    DIR *dir = opendir(".");
+    CHECK(dir != NULL);
+    for (const struct dirent *e; n < 32 && (e = readdir(dir));)
+        if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0)
+            names[n++] = strdup(e->d_name);
+    closedir(dir);
+    qsort(names, n, sizeof *names, by_name);
+    text[0] = '\0';
+    for (size_t i = 0; i < n; i++) {
+        at += (size_t)snprintf(text + at, sizeof text - at, "%s%s", i > 0 ? " " : "", names[i]);
+        free(names[i]);
+    }
+    return text;
+}
+
+static void read_once(const char *path, uint64_t done)
+{
+    struct gd_journal_reader *r;
+    struct gd_journal_summary s = { .size = sizeof s };
+    CHECK_EQ(gd_journal_reader_open(&r, path), 0);
+    CHECK_EQ(gd_journal_summary(r, &s), 0);
+    CHECK_EQ(s.done, done);
+    gd_journal_reader_close(&r);
+}
+
+TEST(nothing_is_left_beside_it)
+{
+    folder_enter();
+    struct job job = JOB("");
+    job_numbers(&job, 20);
+    CHECK_EQ(job_run(&job), 0);
+    CHECK_STR(names_here(), "run.db");
+    read_once("run.db", 20);
+    CHECK_STR(names_here(), "run.db");
+}
+
+TEST(a_reader_that_is_closed_last_clears_up)
+{
+    folder_enter();
+    struct job job = JOB("");
+    job_numbers(&job, 20);
+    CHECK_EQ(job_open(&job), 0);
+    CHECK_EQ(gd_run(&job.o), 0);
+    struct gd_journal_reader *r;
+    CHECK_EQ(gd_journal_reader_open(&r, "run.db"), 0);
+    CHECK_EQ(gd_journal_close(&job.journal), 0);
+    gd_journal_reader_close(&r);
+    CHECK_STR(names_here(), "run.db");
+    CHECK_STR(job_sql("run.db", "SELECT count(*) FROM task"), "20");
+}
+
+/* As kill -9 leaves it. */
+static void run_and_leave(struct job *job)
+{
+    const pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0)
+        _exit(job_open(job) == 0 && gd_run(&job->o) == 0 ? 0 : 1);
+    int status;
+    CHECK_EQ(waitpid(child, &status, 0), child);
+    CHECK_EQ(status, 0);
+    CHECK(access("run.db-wal", F_OK) == 0);
+}
+
+TEST(a_reader_changes_nothing_of_what_is_in_it)
+{
+    static const char all[] = "SELECT *, hex(key) FROM task, run ORDER BY task.id";
+    folder_enter();
+    struct job job = JOB("");
+    job_numbers(&job, 20);
+    run_and_leave(&job);
+    read_once("run.db", 20);
+    char *before = strdup(job_sql("run.db", all));
+    CHECK_GT(strlen(before), 1000);
+    read_once("run.db", 20);
+    CHECK_STR(job_sql("run.db", all), before);
+    free(before);
+    sqlite3 *db;
+    CHECK_EQ(gd__db_open_read(&db, "run.db"), 0);
+    CHECK_EQ(gd__db_exec(db, "DELETE FROM task"), SQLITE_READONLY);
+    sqlite3_close(db);
+    CHECK_STR(job_sql("run.db", "SELECT count(*) FROM task"), "20");
+}
+
+/* --- by which name --- */
+
+TEST(by_another_name_it_is_held_as_well)
+{
+    folder_enter();
+    struct job job = JOB(""), other = JOB("");
+    job_numbers(&job, 5);
+    job_numbers(&other, 5);
+    CHECK_EQ(job_run(&job), 0);
+    CHECK_EQ(symlink("run.db", "link.db"), 0);
+    job.j.resume = other.j.resume = GD_RESUME_REST;
+    CHECK_EQ(job_open(&job), 0);
+    other.j.path = "link.db";
+    CHECK_EQ(job_open(&other), GD_E_BUSY);
+    CHECK_EQ(gd_journal_close(&job.journal), 0);
+    CHECK_EQ(job_open(&other), 0);
+    CHECK_EQ(job_open(&job), GD_E_BUSY);
+    CHECK_EQ(gd_journal_close(&other.journal), 0);
+    CHECK_STR(names_here(), "link.db run.db");
+}
+
+TEST(by_another_name_its_log_is_found)
+{
+    folder_enter();
+    struct job job = JOB("");
+    job_numbers(&job, 2000);
+    CHECK_EQ(mkdir("there", 0755), 0);
+    CHECK_EQ(chdir("there"), 0);
+    run_and_leave(&job);
+    CHECK_EQ(chdir(".."), 0);
+    CHECK_EQ(symlink("there/run.db", "link.db"), 0);
+    job.j.path = "link.db";
+    job.j.resume = GD_RESUME_REST;
+    CHECK_EQ(job_run(&job), 0);
+    CHECK_STR(job_ran(&job), "");
+    read_once("link.db", 2000);
+    CHECK_STR(names_here(), "link.db there");
+}
+
+TEST(a_link_to_nothing_is_refused)
+{
+    folder_enter();
+    CHECK_EQ(symlink("run.db", "link.db"), 0);
+    struct job job = JOB("");
+    job.j.path = "link.db";
+    CHECK_EQ(job_open(&job), GD_E_INVALID);
+    CHECK_CONTAINS(job.text, "link.db is a link to a file that is not there");
+    CHECK_STR(names_here(), "link.db");
+}
+
+TEST(another_working_directory_changes_nothing)
+{
+    folder_enter();
+    struct job job = JOB("");
+    job_lines(&job, "new", "c", "b", "a", NULL); /* the index is made where the journal is */
+    job.lines++;
+    job.n--;
+    CHECK_EQ(job_run(&job), 0);
+    job.lines--;
+    job.n++;
+    job.j.resume = GD_RESUME_REST;
+    CHECK_EQ(mkdir("there", 0755), 0);
+    CHECK_EQ(job_open(&job), 0);
+    CHECK_EQ(chdir("there"), 0);
+    CHECK_EQ(gd_run(&job.o), 0);
+    CHECK_EQ(gd_journal_close(&job.journal), 0);
+    CHECK_STR(names_here(), "");
+    CHECK_EQ(chdir(".."), 0);
+    CHECK_STR(job_ran(&job), "new");
+    CHECK_STR(names_here(), "run.db there");
+}
+
+TEST(a_forked_process_does_not_close_it)
+{
+    folder_enter();
+    struct job job = JOB("");
+    job_numbers(&job, 10);
+    CHECK_EQ(job_open(&job), 0);
+    CHECK_EQ(gd_run(&job.o), 0); /* its thread is there until it is closed */
+    const pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0)
+        _exit(gd_journal_close(&job.journal) == 0 && !job.journal ? 0 : 1);
+    int status;
+    CHECK_EQ(waitpid(child, &status, 0), child);
+    CHECK_EQ(status, 0);
+    CHECK(access("run.db-lock", F_OK) == 0);
+    CHECK_EQ(gd_journal_close(&job.journal), 0);
+    CHECK_STR(names_here(), "run.db");
+    CHECK_STR(job_sql("run.db", "SELECT outcome FROM run"), "finished");
+}
+
+/* --- what cannot be done --- */
+
+TEST(without_a_log_it_is_refused)
+{
+    folder_enter();
+    struct job job = JOB("");
+    bool told = false;
+    for (unsigned long nth = 1; nth < 30 && !told; nth++) {
+        gd__fault_begin(nth);
+        const int rc = job_open(&job);
+        gd__fault_begin(0);
+        told = rc == GD_E_SYSTEM && strstr(job.text, "write-ahead log");
+        gd_journal_close(&job.journal);
+    }
+    CHECK(told);
+}
+
+/* A file that was followed, and is another after the run. */
+static void run_following(struct job *job)
+{
+    folder_enter();
+    job_numbers(job, 10);
+    job->follow = "out";
+    job->follow_fd = open("out", O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+    CHECK_EQ(job_open(job), 0);
+    CHECK_EQ(gd_run(&job->o), 0);
+    CHECK_STR(job_sql("run.db", "SELECT size FROM file"), "20");
+    CHECK_EQ(ftruncate(job->follow_fd, 4), 0);
+}
+
+TEST(a_length_is_written_though_the_journal_was_locked)
+{
+    struct job job = JOB("");
+    run_following(&job);
+    gd__fault_begin(1); /* the first that can fail is the transaction */
+    CHECK_EQ(gd_journal_follow_anew(job.journal, "out", job.follow_fd), 0);
+    CHECK_EQ(gd__fault_count() > 1, true);
+    gd__fault_begin(0);
+    CHECK_STR(job_sql("run.db", "SELECT size FROM file"), "4");
+    CHECK_EQ(gd_journal_close(&job.journal), 0);
+    CHECK_STR(job_sql("run.db", "SELECT outcome FROM run"), "finished");
+}
+
+TEST(what_could_not_be_forced_to_the_disk_is_not_tried_again)
+{
+    struct job job = JOB("");
+    job.j.sync = GD_SYNC_FULL;
+    run_following(&job);
+    gd__fault_begin(3); /* after the transaction and its writing */
+    CHECK_EQ(gd_journal_follow_anew(job.journal, "out", job.follow_fd), GD_E_JOURNAL);
+    CHECK_CONTAINS(gd_error_text(), "cannot force");
+    gd__fault_begin(0);
+    CHECK_EQ(gd_journal_close(&job.journal), GD_E_JOURNAL);
+    CHECK_STR(job_sql("run.db", "SELECT size FROM file"), "20");
+}
+
+/* --- records that wait --- */
+
+TEST(a_full_queue_is_not_kept_until_the_window_is_over)
+{
+    folder_enter();
+    struct job job = JOB("");
+    job_numbers(&job, 5000);
+    job.j.window_ms = 3600 * 1000;
+    job.j.queue_bytes = 4000;
+    CHECK_EQ(job_run(&job), 0);
+    CHECK_EQ(job.closed, 0);
+    CHECK_STR(job_sql("run.db", "SELECT count(*) FROM task"), "5000");
+}
+
+/* --- records that there is no memory for --- */
+
+static void end_task(struct gd_journal *j, int out, uint64_t number, const char *input, size_t size)
+{
+    struct gd__journal_key key = { .version = NULL };
+    struct gd__journal_task *t = NULL;
+    const struct gd_report r = { .task_id = number, .attempt = 1, .input = input, .input_size = size };
+    gd__journal_hash(&number, sizeof number, key.hash);
+    CHECK_EQ(gd__journal_take(j, &key, number, &t), 1);
+    CHECK_EQ(write(out, "0123456789", 10), 10);
+    if (size > 1000)
+        gd__fault_begin(1);
+    gd__journal_put(j, t, &r);
+    gd__fault_begin(0);
+}
+
+TEST(after_a_lost_record_a_followed_file_counts_as_far_as_records_go)
+{
+    static char large[100000];
+    folder_enter();
+    struct job job = JOB("");
+    job.j.window_ms = 3600 * 1000;
+    job.j.input_bytes = sizeof large;
+    job.follow = "out";
+    job.follow_fd = open("out", O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+    CHECK_EQ(job_open(&job), 0);
+    const struct gd__journal_run run = { .total = 0 };
+    CHECK_EQ(gd__journal_begin(job.journal, &run), 0);
+    end_task(job.journal, job.follow_fd, 0, "a", 1);
+    end_task(job.journal, job.follow_fd, 1, large, sizeof large);
+    end_task(job.journal, job.follow_fd, 2, "c", 1);
+    CHECK_EQ(gd__journal_end(job.journal, "finished"), GD_E_JOURNAL);
+    CHECK_CONTAINS(gd_error_text(), "no memory for a record");
+    CHECK_EQ(gd_journal_close(&job.journal), GD_E_JOURNAL);
+    CHECK_STR(job_sql("run.db", "SELECT number, input FROM task"), "0|a");
+    CHECK_STR(job_sql("run.db", "SELECT size FROM file"), "10");
+    CHECK_STR(job_sql("run.db", "SELECT outcome FROM run"), "journal failed");
+}
+
+int main(int argc, char **argv)
+{
+    if (job_main(&argc, argv) < 0)
+        return 1;
+    return test_main(argc, argv);
+}

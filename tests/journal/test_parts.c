@@ -1,0 +1,409 @@
+/* The parts of a journal that need no run: the hash, the window, the index, holding. */
+#include <fcntl.h>
+#include <sys/mman.h>
+
+#include "base/alloc.h"
+#include "base/fault.h"
+#include "journal/hold.h"
+#include "journal/index.h"
+#include "journal/siphash.h"
+#include "journal/window.h"
+#include "support/folder.h"
+#include "support/test.h"
+#include <gpu_dispatch/error.h>
+
+/* --- the hash: the values that its authors publish for the key 00 01 .. 0f and the input 00 01 .. --- */
+
+static const struct {
+    size_t size;
+    unsigned char hash[16];
+} vectors[] = {
+    { 0, { 0xa3, 0x81, 0x7f, 0x04, 0xba, 0x25, 0xa8, 0xe6, 0x6d, 0xf6, 0x72, 0x14, 0xc7, 0x55, 0x02, 0x93 } },
+    { 1, { 0xda, 0x87, 0xc1, 0xd8, 0x6b, 0x99, 0xaf, 0x44, 0x34, 0x76, 0x59, 0x11, 0x9b, 0x22, 0xfc, 0x45 } },
+    { 2, { 0x81, 0x77, 0x22, 0x8d, 0xa4, 0xa4, 0x5d, 0xc7, 0xfc, 0xa3, 0x8b, 0xde, 0xf6, 0x0a, 0xff, 0xe4 } },
+    { 7, { 0xa1, 0xf1, 0xeb, 0xbe, 0xd8, 0xdb, 0xc1, 0x53, 0xc0, 0xb8, 0x4a, 0xa6, 0x1f, 0xf0, 0x82, 0x39 } },
+    { 8, { 0x3b, 0x62, 0xa9, 0xba, 0x62, 0x58, 0xf5, 0x61, 0x0f, 0x83, 0xe2, 0x64, 0xf3, 0x14, 0x97, 0xb4 } },
+    { 9, { 0x26, 0x44, 0x99, 0x06, 0x0a, 0xd9, 0xba, 0xab, 0xc4, 0x7f, 0x8b, 0x02, 0xbb, 0x6d, 0x71, 0xed } },
+    { 15, { 0x54, 0x93, 0xe9, 0x99, 0x33, 0xb0, 0xa8, 0x11, 0x7e, 0x08, 0xec, 0x0f, 0x97, 0xcf, 0xc3, 0xd9 } },
+    { 16, { 0x6e, 0xe2, 0xa4, 0xca, 0x67, 0xb0, 0x54, 0xbb, 0xfd, 0x33, 0x15, 0xbf, 0x85, 0x23, 0x05, 0x77 } },
+    { 17, { 0x47, 0x3d, 0x06, 0xe8, 0x73, 0x8d, 0xb8, 0x98, 0x54, 0xc0, 0x66, 0xc4, 0x7a, 0xe4, 0x77, 0x40 } },
+    { 31, { 0x29, 0x39, 0xb0, 0x18, 0x32, 0x23, 0xfa, 0xfc, 0x17, 0x23, 0xde, 0x4f, 0x52, 0xc4, 0x3d, 0x35 } },
+    { 63, { 0x51, 0x50, 0xd1, 0x77, 0x2f, 0x50, 0x83, 0x4a, 0x50, 0x3e, 0x06, 0x9a, 0x97, 0x3f, 0xbd, 0x7c } },
+};
+
+TEST(the_hash_is_siphash)
+{
+    unsigned char key[16], input[64], out[16];
+    for (unsigned i = 0; i < 64; i++) {
+        input[i] = (unsigned char)i;
+        key[i % 16] = (unsigned char)(i % 16);
+    }
+    for (size_t i = 0; i < sizeof vectors / sizeof *vectors; i++) {
+        gd__siphash128(key, input, vectors[i].size, out);
+        CHECK_MEM(out, vectors[i].hash, 16);
+    }
+}
+
+/* --- rows --- */
+
+static struct gd__row row_of(uint64_t id, uint64_t value, uint64_t version)
+{
+    static const unsigned char key[16] = "a key for tests";
+    struct gd__row row = { .id = id, .version = version, .attempts = (uint32_t)(id % 7), .state = 1 + id % 2 };
+    gd__siphash128(key, &value, sizeof value, row.key);
+    return row;
+}
+
+static bool same(const struct gd__row *a, const struct gd__row *b)
+{
+    return a->id == b->id && a->version == b->version && a->attempts == b->attempts && a->state == b->state &&
+           memcmp(a->key, b->key, 16) == 0;
+}
+
+/* --- the window --- */
+
+static struct gd__window *window_of(uint64_t from, uint64_t n)
+{
+    struct gd__window *w = gd__window_new();
+    CHECK(w != NULL);
+    for (uint64_t i = 0; i < n; i++) {
+        const struct gd__row row = row_of(from + i, from + i, 0);
+        gd__window_add(w, &row);
+    }
+    return w;
+}
+
+static bool take(struct gd__window *w, uint64_t value, uint64_t version, struct gd__row *out)
+{
+    const struct gd__row wanted = row_of(1, value, version);
+    return gd__window_take(w, wanted.key, version, out);
+}
+
+TEST(the_window_gives_each_row_once)
+{
+    struct gd__window *w = window_of(1, 100);
+    for (uint64_t i = 1; i <= 100; i++) {
+        const uint64_t id = i * 37 % 101;
+        const struct gd__row wanted = row_of(id, id, 0);
+        struct gd__row found;
+        CHECK(take(w, id, 0, &found));
+        CHECK(same(&found, &wanted));
+        CHECK(!take(w, id, 0, &found));
+    }
+    CHECK_EQ(gd__window_passed(w), 0);
+    CHECK_EQ(gd__window_room(w), GD__WINDOW_ROWS);
+    gd__free(w);
+}
+
+TEST(the_window_moves_on)
+{
+    struct gd__window *w = window_of(1, GD__WINDOW_ROWS);
+    struct gd__row row;
+    CHECK_EQ(gd__window_room(w), 0);
+    for (uint64_t id = 1; id <= 20000; id++) {
+        CHECK(take(w, id, 0, &row));
+        CHECK_EQ(row.id, id);
+        CHECK_EQ(gd__window_room(w), 1);
+        const struct gd__row next = row_of(id + GD__WINDOW_ROWS, id + GD__WINDOW_ROWS, 0);
+        gd__window_add(w, &next);
+        CHECK_EQ(gd__window_from(w), id + 1);
+    }
+    CHECK_EQ(gd__window_passed(w), 0);
+    gd__free(w);
+}
+
+TEST(the_window_lets_go_of_what_is_far_behind)
+{
+    struct gd__window *w = window_of(1, GD__WINDOW_ROWS);
+    struct gd__row row;
+    CHECK(take(w, GD__WINDOW_ROWS, 0, &row)); /* the last: half of them are too far behind now */
+    CHECK_GT(gd__window_passed(w), 0);
+    CHECK_EQ(gd__window_passed(w), gd__window_room(w));
+    CHECK(!take(w, 1, 0, &row));
+    CHECK(take(w, GD__WINDOW_ROWS - 1, 0, &row));
+    CHECK(!gd__window_has(w, 1));
+    CHECK(gd__window_has(w, GD__WINDOW_ROWS - 2));
+    CHECK(gd__window_has(w, GD__WINDOW_ROWS - 1)); /* taken, and still here */
+    gd__free(w);
+}
+
+TEST(the_window_knows_its_gaps)
+{
+    struct gd__window *w = gd__window_new();
+    for (uint64_t id = 10; id < 1000; id += 10) {
+        const struct gd__row row = row_of(id, id, 0);
+        gd__window_add(w, &row);
+    }
+    for (uint64_t id = 0; id < 1010; id++)
+        CHECK_EQ(gd__window_has(w, id), id >= 10 && id < 1000 && id % 10 == 0);
+    gd__free(w);
+}
+
+TEST(the_window_gives_equal_rows_in_order)
+{
+    struct gd__window *w = gd__window_new();
+    struct gd__row row;
+    for (uint64_t id = 1; id <= GD__WINDOW_ROWS; id++) {
+        const struct gd__row one = row_of(id, 5, 0);
+        gd__window_add(w, &one);
+    }
+    for (uint64_t id = 1; id <= GD__WINDOW_ROWS; id++) {
+        CHECK(take(w, 5, 0, &row));
+        CHECK_EQ(row.id, id);
+    }
+    CHECK(!take(w, 5, 0, &row));
+    gd__free(w);
+}
+
+TEST(the_window_prefers_the_right_version)
+{
+    struct gd__window *w = gd__window_new();
+    struct gd__row row;
+    for (uint64_t id = 1; id <= 4; id++) {
+        const struct gd__row one = row_of(id, 5, id);
+        gd__window_add(w, &one);
+    }
+    CHECK(take(w, 5, 3, &row));
+    CHECK_EQ(row.id, 3);
+    CHECK(take(w, 5, 9, &row)); /* none: the first */
+    CHECK_EQ(row.id, 1);
+    CHECK(take(w, 5, 4, &row));
+    CHECK_EQ(row.id, 4);
+    CHECK(take(w, 5, 4, &row));
+    CHECK_EQ(row.id, 2);
+    CHECK(!take(w, 5, 4, &row));
+    gd__free(w);
+}
+
+/* --- the index --- */
+
+enum { MANY = 100000 }; /* more than are gathered at once */
+
+static unsigned char *used;
+
+static struct gd__index *index_of(uint64_t n, uint64_t (*value)(uint64_t id), uint64_t (*version)(uint64_t id))
+{
+    struct gd__index *x;
+    used = calloc(1, n / 8 + 1);
+    CHECK(used != NULL);
+    CHECK_EQ(gd__index_open(&x, ".", n, used), 0);
+    for (uint64_t id = 1; id <= n; id++) {
+        const struct gd__row row = row_of(id, value(id), version ? version(id) : 0);
+        CHECK_EQ(gd__index_add(x, &row), 0);
+    }
+    CHECK_EQ(gd__index_seal(x, NULL), 0);
+    return x;
+}
+
+static bool take_indexed(struct gd__index *x, uint64_t value, uint64_t version, struct gd__row *out)
+{
+    const struct gd__row wanted = row_of(1, value, version);
+    const int rc = gd__index_take(x, wanted.key, version, out);
+    CHECK_GE(rc, 0);
+    if (rc == 0)
+        return false;
+    CHECK(!(used[out->id / 8] >> (out->id % 8) & 1));
+    used[out->id / 8] |= (unsigned char)(1u << (out->id % 8));
+    return true;
+}
+
+static uint64_t itself(uint64_t id)
+{
+    return id;
+}
+
+static uint64_t always_five(uint64_t id)
+{
+    (void)id;
+    return 5;
+}
+
+static uint64_t in_pairs(uint64_t id)
+{
+    return id / 2;
+}
+
+TEST(the_index_finds_every_row_once)
+{
+    folder_enter();
+    struct gd__index *x = index_of(MANY, itself, NULL);
+    struct gd__row row;
+    for (uint64_t i = 1; i <= MANY; i++) {
+        const uint64_t id = i * 7919 % (MANY + 1); /* and 100001 have no common divisor */
+        const struct gd__row wanted = row_of(id, id, 0);
+        CHECK(id == 0 || take_indexed(x, id, 0, &row));
+        CHECK(id == 0 || same(&row, &wanted));
+    }
+    for (uint64_t id = MANY + 1; id < 2 * MANY; id += 17)
+        CHECK(!take_indexed(x, id, 0, &row));
+    CHECK(!take_indexed(x, 77, 0, &row));
+    gd__index_close(&x);
+    CHECK(x == NULL);
+}
+
+TEST(the_index_copes_with_equal_rows)
+{
+    folder_enter();
+    struct gd__index *x = index_of(MANY, always_five, NULL);
+    struct gd__row row;
+    used[MANY / 2 / 8] = 0xff; /* found elsewhere */
+    unsigned n = 0;
+    while (take_indexed(x, 5, 0, &row))
+        n++;
+    CHECK_EQ(n, MANY - 8);
+    for (unsigned i = 0; i < 100000; i++) /* at once, although there are so many */
+        CHECK(!take_indexed(x, 5, 0, &row));
+    gd__index_close(&x);
+}
+
+TEST(the_index_gives_pairs_twice)
+{
+    folder_enter();
+    struct gd__index *x = index_of(100000, in_pairs, NULL);
+    struct gd__row row;
+    for (uint64_t v = 1; v < 50000; v++) {
+        CHECK(take_indexed(x, v, 0, &row));
+        CHECK_EQ(row.id, 2 * v);
+        CHECK(take_indexed(x, v, 0, &row));
+        CHECK_EQ(row.id, 2 * v + 1);
+        CHECK(!take_indexed(x, v, 0, &row));
+    }
+    gd__index_close(&x);
+}
+
+TEST(the_index_prefers_the_right_version)
+{
+    folder_enter();
+    struct gd__index *x = index_of(10, always_five, itself);
+    struct gd__row row;
+    CHECK(take_indexed(x, 5, 7, &row));
+    CHECK_EQ(row.id, 7);
+    CHECK(take_indexed(x, 5, 99, &row));
+    CHECK_EQ(row.id, 1);
+    gd__index_close(&x);
+}
+
+TEST(the_index_is_small_in_memory)
+{
+    folder_enter();
+    struct gd__index *x = index_of(20 * MANY, itself, NULL);
+    struct gd__row row;
+    for (uint64_t id = 1; id <= 20 * MANY; id += 50)
+        CHECK(take_indexed(x, id, 0, &row));
+    FILE *f = fopen("/proc/self/smaps_rollup", "re");
+    char line[256];
+    unsigned long kb, resident = 0;
+    while (f && fgets(line, sizeof line, f))
+        if (sscanf(line, "Rss: %lu kB", &kb) == 1)
+            resident = kb;
+    CHECK(f != NULL);
+    fclose(f);
+#ifndef __SANITIZE_ADDRESS__
+    CHECK_LT(resident, 24 * 1024); /* of 80 MB */
+#endif
+    CHECK_GT(resident, 0);
+    gd__index_close(&x);
+}
+
+/* Builds it of several batches. What failed, or 0. */
+static int build(struct gd__index **x, const atomic_bool *interrupted)
+{
+    enum { ROWS = 40000 };
+    static unsigned char none[ROWS / 8 + 1];
+    int rc = gd__index_open(x, ".", ROWS, none);
+    for (uint64_t id = 1; rc == 0 && id <= ROWS; id++) {
+        const struct gd__row row = row_of(id, id, 0);
+        rc = gd__index_add(*x, &row);
+    }
+    return rc == 0 ? gd__index_seal(*x, interrupted) : rc;
+}
+
+TEST(building_the_index_can_be_interrupted)
+{
+    folder_enter();
+    struct gd__index *x;
+    atomic_bool interrupted = true;
+    CHECK_EQ(build(&x, &interrupted), GD_E_SHUTDOWN);
+    gd__index_close(&x);
+    interrupted = false;
+    CHECK_EQ(build(&x, &interrupted), 0);
+    gd__index_close(&x);
+}
+
+TEST(building_the_index_fails_with_what_it_needs)
+{
+    folder_enter();
+    struct gd__index *x;
+    gd__fault_begin(0);
+    CHECK_EQ(build(&x, NULL), 0);
+    gd__index_close(&x);
+    const unsigned long calls = gd__fault_count();
+    CHECK_GT(calls, 100);
+    for (unsigned long nth = 1; nth <= calls; nth += nth < 60 ? 1 : 37) {
+        gd__fault_begin(nth);
+        CHECK_LT(build(&x, NULL), 0);
+        gd__index_close(&x);
+    }
+    gd__fault_begin(0);
+}
+
+TEST(the_index_says_when_there_is_no_place_for_it)
+{
+    folder_enter();
+    struct gd__index *x;
+    CHECK_LT(gd__index_open(&x, "nowhere", 10, NULL), 0);
+    CHECK_CONTAINS(gd_error_text(), "temporary file in nowhere");
+    CHECK(x == NULL);
+}
+
+/* --- holding --- */
+
+TEST(a_journal_is_held_once)
+{
+    folder_enter();
+    struct gd__hold a, b;
+    uint64_t pid;
+    CHECK(!gd__hold_test("run.db", &pid));
+    CHECK_EQ(gd__hold_take(&a, "run.db"), 0);
+    CHECK_EQ(gd__hold_take(&b, "run.db"), GD_E_BUSY);
+    char words[64];
+    snprintf(words, sizeof words, "process %ld", (long)getpid());
+    CHECK_CONTAINS(gd_error_text(), words);
+    CHECK(gd__hold_test("run.db", &pid));
+    CHECK_EQ(pid, getpid());
+    gd__hold_release(&a);
+    CHECK(access("run.db-lock", F_OK) < 0);
+    CHECK_EQ(gd__hold_take(&b, "run.db"), 0);
+    gd__hold_release(&b);
+}
+
+TEST(a_dead_process_holds_nothing)
+{
+    folder_enter();
+    struct gd__hold h;
+    uint64_t pid;
+    const pid_t child = fork();
+    if (child == 0) {
+        CHECK_EQ(gd__hold_take(&h, "run.db"), 0);
+        kill(getpid(), SIGKILL);
+    }
+    CHECK_EQ(waitpid(child, NULL, 0), child);
+    CHECK_EQ(access("run.db-lock", F_OK), 0);
+    CHECK(!gd__hold_test("run.db", &pid));
+    CHECK_EQ(gd__hold_take(&h, "run.db"), 0);
+    gd__hold_release(&h);
+}
+
+TEST(a_lock_that_is_another_file_by_now_is_left_alone)
+{
+    folder_enter();
+    struct gd__hold a, b;
+    CHECK_EQ(gd__hold_take(&a, "run.db"), 0);
+    CHECK_EQ(unlink("run.db-lock"), 0);
+    CHECK_EQ(gd__hold_take(&b, "run.db"), 0); /* somebody meddled: there are two */
+    gd__hold_release(&a);
+    CHECK_EQ(access("run.db-lock", F_OK), 0); /* b's */
+    gd__hold_release(&b);
+}
+
+TEST_MAIN()

@@ -1,0 +1,564 @@
+/* Runs with a journal: what is recorded, and what a resumed run skips. */
+#include <fcntl.h>
+#include <sched.h>
+
+#include "support/journal.h"
+
+/* --- the first run --- */
+
+TEST(a_run_is_recorded)
+{
+    folder_enter();
+    struct job job = JOB("");
+    job_lines(&job, "a", "b", "!c", NULL);
+    job.j.command = "test";
+    job.o.total_tasks = 3;
+    CHECK_EQ(job_run(&job), 0);
+    CHECK_EQ(job.closed, 0);
+    CHECK_STR(job_ran(&job), "a b !c");
+    CHECK_STR(job_sql("run.db", "SELECT number, input, state, attempts, failure, error FROM task ORDER BY id"),
+              "0|a|done|1|NULL|NULL 1|b|done|1|NULL|NULL 2|!c|failed|1|error|as told");
+    CHECK_STR(job_sql("run.db", "SELECT number, command, outcome, total, taken, skipped, done, failed, all_done,"
+                                " all_failed FROM run"),
+              "1|test|finished|3|3|0|2|1|2|1");
+    CHECK_EQ(job.counts.recorded, 3);
+    CHECK_EQ(job.counts.waiting, 0);
+    CHECK_STR(job_sql("run.db", "PRAGMA integrity_check"), "ok");
+    CHECK(access("run.db-lock", F_OK) < 0);
+    CHECK(access("run.db-wal", F_OK) < 0);
+}
+
+TEST(times_are_those_of_the_clock)
+{
+    folder_enter();
+    struct job job = JOB("");
+    job_numbers(&job, 100);
+    CHECK_EQ(job_run(&job), 0);
+    CHECK_STR(job_sql("run.db", "SELECT count(*) FROM task, run WHERE task.started BETWEEN run.started - 0.5 AND"
+                                " run.ended + 0.5 AND seconds BETWEEN 0 AND 5 AND worker IN (0, 1) AND gpu IN (0, 1)"),
+              "100");
+    CHECK_STR(job_sql("run.db", "SELECT abs(started - strftime('%s', 'now')) < 60 FROM run"), "1");
+}
+
+TEST(ids_are_in_the_order_of_the_list)
+{
+    folder_enter();
+    struct job job = JOB("");
+    job_numbers(&job, 5000);
+    CHECK_EQ(job_run(&job), 0);
+    CHECK_STR(job_sql("run.db", "SELECT count(*), min(id), max(id), sum(id <> number + 1) FROM task"), "5000|1|5000|0");
+}
+
+/* --- resuming --- */
+
+static void run_first(struct job *job, size_t n)
+{
+    folder_enter();
+    job_numbers(job, n);
+    CHECK_EQ(job_run(job), 0);
+    job->j.resume = GD_RESUME_REST;
+}
+
+TEST(what_is_final_is_skipped)
+{
+    struct job job = JOB("");
+    run_first(&job, 1000);
+    CHECK_EQ(job_run(&job), 0);
+    CHECK_STR(job_ran(&job), "");
+    CHECK_EQ(job.stats.skipped, 1000);
+    CHECK_EQ(job.stats.taken, 0);
+    CHECK_EQ(job.counts.skipped, 1000);
+    CHECK_EQ(job.counts.run, 2);
+    CHECK_EQ(job.counts.before, 1000);
+}
+
+TEST(what_was_added_is_run)
+{
+    struct job job = JOB("");
+    run_first(&job, 10);
+    job_lines(&job, "new1", "0", "1", "2", "new2", "3", "4", "5", "6", "7", "8", "9", "new3", NULL);
+    CHECK_EQ(job_run(&job), 0);
+    CHECK_STR(job_ran(&job), "new1 new2 new3");
+    CHECK_EQ(job.stats.skipped, 10);
+    CHECK_STR(job_sql("run.db", "SELECT count(*), count(DISTINCT input) FROM task"), "13|13");
+}
+
+TEST(lines_that_are_gone_do_not_matter)
+{
+    struct job job = JOB("");
+    run_first(&job, 10);
+    job_lines(&job, "1", "7", "9", "x", NULL);
+    CHECK_EQ(job_run(&job), 0);
+    CHECK_STR(job_ran(&job), "x");
+    CHECK_STR(job_sql("run.db", "SELECT count(*) FROM task"), "11");
+}
+
+TEST(the_order_does_not_matter)
+{
+    struct job job = JOB("");
+    run_first(&job, 10000);
+    for (size_t i = 0; i < job.n / 2; i++) {
+        const char *line = job.lines[i];
+        job.lines[i] = job.lines[job.n - 1 - i];
+        job.lines[job.n - 1 - i] = line;
+    }
+    CHECK_EQ(job_run(&job), 0);
+    CHECK_STR(job_ran(&job), "");
+    CHECK_EQ(job.stats.skipped, 10000);
+}
+
+TEST(each_record_counts_once_in_any_order)
+{
+    struct job job = JOB("");
+    run_first(&job, 6000);
+    const char **lines = job_room(12000 * sizeof *lines);
+    for (size_t i = 0; i < 6000; i++)
+        lines[i] = lines[6000 + i] = job.lines[5999 - i];
+    job.lines = lines;
+    job.n = 12000;
+    CHECK_EQ(job_run(&job), 0);
+    CHECK_EQ(job.stats.skipped, 6000);
+    CHECK_EQ(job.done, 6000);
+    CHECK_STR(job_sql("run.db", "SELECT count(*), count(DISTINCT input) FROM task"), "12000|6000");
+}
+
+/* As after a kill: those that were running have no record. */
+TEST(ids_stay_in_the_order_of_the_list)
+{
+    struct job job = JOB("");
+    run_first(&job, 9000);
+    job_sql("run.db", "DELETE FROM task WHERE id % 100 IN (7, 8, 9) OR id > 8950");
+    CHECK_EQ(job_run(&job), 0);
+    CHECK_EQ(job.done, 320);
+    CHECK_STR(job_sql("run.db", "SELECT count(*), max(id), sum(id <> number + 1), sum(CAST(input AS INTEGER) + 1 <> id)"
+                                " FROM task"),
+              "9000|9000|0|0");
+}
+
+TEST(equal_lines_are_as_many_tasks)
+{
+    folder_enter();
+    struct job job = JOB("");
+    job_lines(&job, "a", "a", "b", NULL);
+    CHECK_EQ(job_run(&job), 0);
+    job.j.resume = GD_RESUME_REST;
+    job_lines(&job, "a", "b", "a", "a", "a", NULL);
+    CHECK_EQ(job_run(&job), 0);
+    CHECK_STR(job_ran(&job), "a a");
+    CHECK_EQ(job.stats.skipped, 3);
+}
+
+TEST(a_changed_version_is_run_again)
+{
+    folder_enter();
+    struct job job = JOB("");
+    static const char *first[] = { "1", "1", "1" }, *second[] = { "1", "2", NULL };
+    job_lines(&job, "a", "b", "c", NULL);
+    job.versions = first;
+    CHECK_EQ(job_run(&job), 0);
+    job.versions = second;
+    job.j.resume = GD_RESUME_REST;
+    CHECK_EQ(job_run(&job), 0);
+    CHECK_STR(job_ran(&job), "b c");
+    CHECK_STR(job_sql("run.db", "SELECT id, input, version, run, attempts FROM task ORDER BY id"),
+              "1|a|1|1|1 2|b|2|2|1 3|c|NULL|2|1");
+    CHECK_STR(job_sql("run.db", "SELECT all_done FROM run ORDER BY number"), "3 3");
+}
+
+TEST(failed_ones_are_run_again_when_asked)
+{
+    folder_enter();
+    struct job job = JOB("");
+    job_lines(&job, "a", "?b", "!c", NULL);
+    CHECK_EQ(job_run(&job), 0);
+    CHECK_EQ(job.failed, 2);
+    job.j.resume = GD_RESUME_REST;
+    CHECK_EQ(job_run(&job), 0);
+    CHECK_STR(job_ran(&job), "");
+    job.j.resume = GD_RESUME_FAILED;
+    job.o.retries = 1;
+    job_lines(&job, "a", "?b", "!c", "new", NULL);
+    CHECK_EQ(job_run(&job), 0);
+    CHECK_STR(job_ran(&job), "?b !c");
+    CHECK_EQ(job.stats.skipped, 2);
+    CHECK_STR(job_sql("run.db", "SELECT id, input, state, attempts FROM task ORDER BY id"),
+              "1|a|done|1 2|?b|done|3 3|!c|failed|3");
+    CHECK_STR(job_sql("run.db", "SELECT all_done, all_failed FROM run WHERE number = 3"), "2|1");
+    job.j.resume = GD_RESUME_REST_AND_FAILED;
+    CHECK_EQ(job_run(&job), 0);
+    CHECK_STR(job_ran(&job), "!c new");
+}
+
+TEST(a_second_start_without_resuming_is_refused)
+{
+    struct job job = JOB("");
+    run_first(&job, 3);
+    job.j.resume = GD_RESUME_NONE;
+    CHECK_EQ(job_run(&job), GD_E_EXISTS);
+    CHECK_CONTAINS(job.text, "3 tasks");
+    CHECK_CONTAINS(job.text, "resume");
+}
+
+TEST(another_command_is_refused_unless_forced)
+{
+    folder_enter();
+    struct job job = JOB("");
+    job_lines(&job, "a", NULL);
+    job.j.command = "one {}";
+    CHECK_EQ(job_run(&job), 0);
+    job.j.resume = GD_RESUME_REST;
+    job.j.command = "two {}";
+    CHECK_EQ(job_run(&job), GD_E_MISMATCH);
+    CHECK_CONTAINS(job.text, "\"one {}\"");
+    CHECK_CONTAINS(job.text, "\"two {}\"");
+    job.j.force = true;
+    CHECK_EQ(job_run(&job), 0);
+    job.j.force = false;
+    job.j.command = "one {}"; /* the last one counts */
+    CHECK_EQ(job_run(&job), GD_E_MISMATCH);
+    job.j.command = NULL;
+    CHECK_EQ(job_run(&job), 0);
+}
+
+/* --- kinds of runs --- */
+
+TEST(an_ordered_run_skips_and_stays_ordered)
+{
+    struct job job = JOB("");
+    run_first(&job, 1000);
+    const char **lines = job_room(2000 * sizeof *lines);
+    for (size_t i = 0; i < 1000; i++) { /* a new line after each old one */
+        char *text = job_room(24);
+        snprintf(text, 24, "new %zu", i);
+        lines[2 * i] = job.lines[i];
+        lines[2 * i + 1] = text;
+    }
+    job.lines = lines;
+    job.n = 2000;
+    job.o.ordered = true;
+    job.follow = "out";
+    job.follow_fd = open("out", O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+    CHECK_EQ(job_run(&job), 0);
+    CHECK_EQ(job.done, 1000);
+    CHECK_EQ(job.stats.skipped, 1000);
+    FILE *f = fopen("out", "re");
+    CHECK(f != NULL);
+    for (unsigned i = 0; i < 1000; i++) {
+        unsigned n;
+        CHECK_EQ(fscanf(f, "new %u\n", &n), 1);
+        CHECK_EQ(n, i);
+    }
+    fclose(f);
+}
+
+TEST(batches_are_recorded_singly)
+{
+    folder_enter();
+    struct job job = JOB("");
+    job_numbers(&job, 500);
+    job.o.batch_size = 7;
+    CHECK_EQ(job_run(&job), 0);
+    CHECK_STR(job_sql("run.db", "SELECT count(*), count(DISTINCT key) FROM task"), "500|500");
+}
+
+TEST(a_crash_is_recorded_with_its_signal)
+{
+    folder_enter();
+    struct job job = JOB("");
+    job_lines(&job, "a", "%b", "c", NULL);
+    job.o.crash_limit = 2;
+    CHECK_EQ(job_run(&job), 0);
+    CHECK_STR(job_sql("run.db", "SELECT input, state, failure, signal, attempts FROM task WHERE state = 'failed'"),
+              "%b|failed|crash|9|2");
+}
+
+TEST(retries_within_a_run_count_as_attempts)
+{
+    folder_enter();
+    struct job job = JOB("");
+    job_lines(&job, "?a", NULL);
+    job.o.retries = 2;
+    CHECK_EQ(job_run(&job), 0);
+    CHECK_STR(job_sql("run.db", "SELECT state, attempts FROM task"), "done|2");
+}
+
+static void shut_down_at_ten(struct job *job, const struct gd_report *r)
+{
+    (void)r;
+    if (job->done == 10)
+        gd_dispatcher_shutdown(job->d);
+}
+
+TEST(what_was_cancelled_has_no_record)
+{
+    folder_enter();
+    struct job job = JOB("");
+    job_numbers(&job, 5000);
+    job.on_final = shut_down_at_ten;
+    CHECK_EQ(job_run(&job), GD_E_SHUTDOWN);
+    char done[32];
+    snprintf(done, sizeof done, "%u|shut down", job.done);
+    CHECK_LT(job.done, 5000);
+    CHECK_STR(job_sql("run.db", "SELECT (SELECT count(*) FROM task), outcome FROM run"), done);
+    job.on_final = NULL;
+    job.j.resume = GD_RESUME_REST;
+    const unsigned before = job.done;
+    CHECK_EQ(job_run(&job), 0);
+    CHECK_EQ(job.done + before, 5000);
+    CHECK_STR(job_sql("run.db", "SELECT count(*), sum(id <> number + 1) FROM task"), "5000|0");
+}
+
+static void shut_down_while_skipping(struct job *job)
+{
+    if (job->next == 1000)
+        gd_dispatcher_shutdown(job->d);
+}
+
+static int stopping_source(void *user, struct gd_item *item)
+{
+    struct job *job = user;
+    shut_down_while_skipping(job);
+    if (job->next >= job->n) /* without end */
+        job->next = 2000;
+    return job_source(user, item);
+}
+
+/* Lines that are final, one after the other, for as long as anybody asks. */
+TEST(a_shutdown_is_heard_while_skipping)
+{
+    struct job job = JOB("");
+    run_first(&job, 4000);
+    job_sql("run.db", "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 2000000)"
+                      " INSERT INTO task(key, state, attempts, number, run, input_size)"
+                      " SELECT (SELECT key FROM task WHERE id = 2001), 'done', 1, 0, 1, 0 FROM n");
+    CHECK_EQ(job_open(&job), 0);
+    job.o.source = stopping_source;
+    CHECK_EQ(gd_dispatcher_open(&job.d, &job.o), 0);
+    CHECK_EQ(gd_dispatcher_run(job.d), GD_E_SHUTDOWN);
+    gd_dispatcher_close(&job.d);
+    CHECK_EQ(gd_journal_close(&job.journal), 0);
+}
+
+/* --- a source that is left to itself --- */
+
+static int gate[2], gone[2];
+
+static int stuck_source(void *user, struct gd_item *item)
+{
+    struct job *job = user;
+    char byte;
+    if (job->next == 5) {
+        const pid_t self = gettid();
+        CHECK_EQ(read(gate[0], &byte, 1), 1);
+        CHECK_EQ(write(gone[1], &self, sizeof self), sizeof self);
+    }
+    return job_source(user, item);
+}
+
+static void shut_down_at_five(struct job *job, const struct gd_report *r)
+{
+    (void)r;
+    if (job->done == 5)
+        gd_dispatcher_shutdown(job->d);
+}
+
+/* It gives one more task when the journal is closed: the sanitizers see what is touched then. */
+TEST(a_source_that_comes_back_late_finds_no_journal)
+{
+    folder_enter();
+    struct job job = JOB("");
+    pid_t source;
+    CHECK_EQ(pipe2(gate, O_CLOEXEC), 0);
+    CHECK_EQ(pipe2(gone, O_CLOEXEC), 0);
+    job_numbers(&job, 100);
+    CHECK_EQ(job_open(&job), 0);
+    job.o.source = stuck_source;
+    job.o.stop_grace_ms = 1;
+    job.on_final = shut_down_at_five;
+    CHECK_EQ(gd_dispatcher_open(&job.d, &job.o), 0);
+    CHECK_EQ(gd_dispatcher_run(job.d), GD_E_SHUTDOWN);
+    gd_dispatcher_close(&job.d);
+    CHECK_EQ(gd_journal_close(&job.journal), 0);
+    CHECK_EQ(write(gate[1], "x", 1), 1);
+    CHECK_EQ(read(gone[0], &source, sizeof source), sizeof source);
+    while (syscall(SYS_tgkill, getpid(), source, 0) == 0)
+        sched_yield();
+    CHECK_STR(job_sql("run.db", "SELECT count(*) FROM task"), "5");
+}
+
+/* --- notes --- */
+
+static void note_all(struct job *job, const struct gd_report *r)
+{
+    const struct gd_journal_note n = { .size = sizeof n,
+                                       .output = "out/1.txt",
+                                       .stderr_end = "warning\n",
+                                       .stderr_size = 8,
+                                       .failure = r->failure ? "exit" : NULL,
+                                       .exit_code = r->failure ? 3 : 0,
+                                       .input = "shown",
+                                       .input_size = 5 };
+    if (r->task_id != 1)
+        gd_journal_note(job->journal, &n);
+}
+
+TEST(notes_are_recorded_with_their_task_alone)
+{
+    folder_enter();
+    struct job job = JOB("");
+    job_lines(&job, "a", "b", "!c", NULL);
+    job.on_final = note_all;
+    CHECK_EQ(job_run(&job), 0);
+    CHECK_STR(job_sql("run.db", "SELECT input, input_size, output, stderr, failure, exit_code FROM task ORDER BY id"),
+              "shown|5|out/1.txt|warning\n|NULL|NULL b|1|NULL|NULL|NULL|NULL shown|5|out/1.txt|warning\n|exit|3");
+}
+
+TEST(long_inputs_are_cut_between_characters)
+{
+    folder_enter();
+    struct job job = JOB("");
+    job_lines(&job, "abc\xc3\xa4\xc3\xa4", "\xff\xfe", "", NULL);
+    job.j.input_bytes = 6;
+    CHECK_EQ(job_run(&job), 0);
+    CHECK_STR(job_sql("run.db", "SELECT hex(input), typeof(input), input_size FROM task ORDER BY id"),
+              "616263C3A4|text|7 FFFE|blob|2 |text|0");
+}
+
+/* --- reading --- */
+
+struct seen {
+    unsigned n;
+    char text[2000];
+};
+
+static int see(void *user, const struct gd_journal_record *r)
+{
+    struct seen *s = user;
+    const size_t at = strlen(s->text);
+    s->n++;
+    snprintf(s->text + at, sizeof s->text - at, "%s%.*s:%s", at > 0 ? " " : "", (int)r->input_size, r->input,
+             r->done ? "done" : r->failure);
+    return s->n == 5 ? 77 : 0;
+}
+
+static int see_failure(void *user, const char *failure, uint64_t n)
+{
+    struct seen *s = user;
+    const size_t at = strlen(s->text);
+    snprintf(s->text + at, sizeof s->text - at, "%s%s=%llu", at > 0 ? " " : "", failure, (unsigned long long)n);
+    return 0;
+}
+
+TEST(a_reader_sees_what_is_there)
+{
+    folder_enter();
+    struct job job = JOB("");
+    job_lines(&job, "a", "!b", "c", "!d", "%e", "f", "g", NULL);
+    job.j.command = "the command";
+    job.o.crash_limit = 1;
+    job.o.total_tasks = 7;
+    CHECK_EQ(job_run(&job), 0);
+    struct gd_journal_reader *r;
+    struct gd_journal_summary s = { .size = sizeof s };
+    CHECK_EQ(gd_journal_reader_open(&r, "run.db"), 0);
+    CHECK_EQ(gd_journal_summary(r, &s), 0);
+    CHECK_EQ(s.runs, 1);
+    CHECK_EQ(s.done, 4);
+    CHECK_EQ(s.failed, 3);
+    CHECK_EQ(s.run_done, 4);
+    CHECK_EQ(s.run_failed, 3);
+    CHECK_EQ(s.total, 7);
+    CHECK_EQ(s.taken, 7);
+    CHECK(!s.held);
+    CHECK_EQ(s.pid, getpid());
+    CHECK_STR(s.command, "the command");
+    CHECK_STR(s.end, "finished");
+    CHECK(s.started > 1e9 && s.ended >= s.started && s.written >= s.started);
+    struct seen seen = { .n = 0 };
+    struct gd_journal_query q = { .size = sizeof q };
+    CHECK_EQ(gd_journal_each(r, &q, see, &seen), 77);
+    CHECK_STR(seen.text, "a:done !b:error c:done !d:error %e:crash");
+    seen = (struct seen){ .n = 0 };
+    q.failed_only = true;
+    CHECK_EQ(gd_journal_each(r, &q, see, &seen), 0);
+    CHECK_STR(seen.text, "!b:error !d:error %e:crash");
+    seen = (struct seen){ .n = 0 };
+    q.failure = "crash";
+    CHECK_EQ(gd_journal_each(r, &q, see, &seen), 0);
+    CHECK_STR(seen.text, "%e:crash");
+    seen = (struct seen){ .n = 0 };
+    q = (struct gd_journal_query){ .size = sizeof q, .order = GD_JOURNAL_SLOWEST, .limit = 2 };
+    CHECK_EQ(gd_journal_each(r, &q, see, &seen), 0);
+    CHECK_EQ(seen.n, 2);
+    seen = (struct seen){ .n = 0 };
+    CHECK_EQ(gd_journal_failures(r, see_failure, &seen), 0);
+    CHECK_STR(seen.text, "error=2 crash=1");
+    gd_journal_reader_close(&r);
+    CHECK(r == NULL);
+}
+
+static int count_records(void *user, const struct gd_journal_record *r)
+{
+    unsigned *n = user;
+    CHECK_EQ(r->id, *n + 1);
+    ++*n;
+    return 0;
+}
+
+TEST(a_reader_gets_through_many)
+{
+    struct job job = JOB("");
+    run_first(&job, 5000);
+    struct gd_journal_reader *r;
+    unsigned n = 0;
+    CHECK_EQ(gd_journal_reader_open(&r, "run.db"), 0);
+    CHECK_EQ(gd_journal_each(r, NULL, count_records, &n), 0);
+    CHECK_EQ(n, 5000);
+    n = 0;
+    const struct gd_journal_query q = { .size = sizeof q, .limit = 1234 };
+    CHECK_EQ(gd_journal_each(r, &q, count_records, &n), 0);
+    CHECK_EQ(n, 1234);
+    gd_journal_reader_close(&r);
+}
+
+static void read_meanwhile(struct job *job, const struct gd_report *report)
+{
+    (void)report;
+    if (job->done != 1)
+        return;
+    struct gd_journal_reader *r;
+    struct gd_journal_summary s = { .size = sizeof s };
+    CHECK_EQ(gd_journal_reader_open(&r, "run.db"), 0);
+    CHECK_EQ(gd_journal_summary(r, &s), 0);
+    CHECK(s.held);
+    CHECK(s.end == NULL);
+    CHECK_EQ(s.pid, getpid());
+    gd_journal_reader_close(&r);
+}
+
+TEST(a_reader_works_while_the_run_goes_on)
+{
+    folder_enter();
+    struct job job = JOB("");
+    job_numbers(&job, 1000);
+    job.on_final = read_meanwhile;
+    CHECK_EQ(job_run(&job), 0);
+}
+
+TEST(a_reader_needs_a_journal)
+{
+    folder_enter();
+    struct gd_journal_reader *r;
+    CHECK_EQ(gd_journal_reader_open(&r, "none.db"), GD_E_SYSTEM);
+    CHECK_CONTAINS(gd_error_text(), "none.db");
+    CHECK(access("none.db", F_OK) < 0);
+    CHECK_EQ(gd_journal_reader_open(&r, NULL), GD_E_INVALID);
+    gd_journal_reader_close(NULL);
+}
+
+int main(int argc, char **argv)
+{
+    if (job_main(&argc, argv) < 0)
+        return fprintf(stderr, "%s\n", gd_error_text()), 1;
+    return test_main(argc, argv);
+}
