@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Looking at runs, from inside or from another process.
+ *
+ * A run that was given a name (gd_options.job) publishes a page of shared memory: its figures, each worker and what it
+ * is at, the tasks that ended last, the last failures. Observers only read it; there is no lock, and nothing that
+ * they do, or fail to do, is felt by the run. The terminal panel, the web page, the metrics and `gpu-dispatch top` are
+ * observers.
+ *
+ *     struct gd_observer *o;
+ *     if (gd_observer_open(&o, "4711") < 0)        // a process id; NULL: the only job there is
+ *         return fprintf(stderr, "%s\n", gd_error_text()), 1;
+ *     const struct gd_snapshot *s;
+ *     while (gd_observer_read(o, &s) == 0 && !s->ended) {
+ *         printf("%llu done\n", (unsigned long long)s->stats.completed);
+ *         ... wait a second ...
+ *     }
+ *     gd_observer_close(&o);
+ *
+ * Pages are files in a folder of the user's own ($XDG_RUNTIME_DIR/gpu-dispatch, else /dev/shm/gpu-dispatch-UID; or
+ * $GPU_DISPATCH_JOBS alone, where that is set), gone when the run ends; those of runs that were killed are removed by
+ * whoever finds them. Where no file can be made the run goes on without, and is seen by gd_observer_attach() only.
+ *
+ * Threads: an observer may be used by one thread at a time, several by several.
+ */
+#ifndef GPU_DISPATCH_OBSERVE_H
+#define GPU_DISPATCH_OBSERVE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <gpu_dispatch/dispatcher.h>
+#include <gpu_dispatch/error.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+#if defined(__GNUC__)
+#pragma GCC visibility push(default)
+#endif
+
+/* --- which runs there are --------------------------------------------------- */
+
+struct gd_job {
+    size_t size; /* how much of this struct is filled */
+    char id[32]; /* "4711", or "4711.2" for the second run of a process: for gd_observer_open() */
+    uint64_t pid;
+    char name[256]; /* gd_options.job, perhaps shortened */
+    double started; /* Unix time */
+};
+
+/* The user's running jobs, oldest first: the first max; returns how many there are. element_size is
+ * sizeof(struct gd_job). */
+int gd_jobs_list(struct gd_job *out, size_t element_size, size_t max);
+
+/* --- what one is at ------------------------------------------------------------ */
+
+/* Why a worker has nothing to do. */
+enum gd_idle {
+    GD_IDLE_NOT = 0,        /* it has */
+    GD_IDLE_NO_INPUT = 1,   /* the source has nothing more right now */
+    GD_IDLE_SETTING_UP = 2, /* setup, or its turn to set up has not come */
+    GD_IDLE_LOADING = 3,    /* load() of its next task is not done */
+    GD_IDLE_RESULTS = 4, /* its results wait to be taken: a slow callback; or, ordered, an earlier task is not done */
+    GD_IDLE_BATCH = 5,   /* tasks are held back for a fuller batch, or for the gap between starts */
+    GD_IDLE_RESTARTING = 6, /* its process died; another will be started */
+    GD_IDLE_AT_END = 7,     /* nothing is left for it */
+};
+/* "no input", "loading", ... Static. */
+const char *gd_idle_name(enum gd_idle idle);
+
+struct gd_worker_view {
+    struct gd_worker_stats stats;
+    uint64_t idle;       /* enum gd_idle */
+    uint64_t since_ns;   /* CLOCK_MONOTONIC: its task was started, or it became idle */
+    uint64_t device_out; /* 1: its device is out of use */
+    char task[96];       /* the beginning of its task's input, as far as it is text; made fit for a terminal */
+};
+
+struct gd_device_view {
+    int64_t gpu_id;
+    int64_t vendor; /* enum gd_vendor */
+    char name[96];
+    char uuid[96];
+    /* asked of the driver by the observer, about once a second */
+    uint64_t known; /* enum gd_device_known: MEMORY, UTILIZATION, TEMPERATURE, POWER */
+    uint64_t memory_total, memory_free;
+    uint64_t utilization; /* percent */
+    int64_t temperature;
+    uint64_t power_mw;
+};
+
+/* An attempt that ended: of a task that is retried there are several. */
+struct gd_task_view {
+    uint64_t task_id;
+    int64_t worker_id, gpu_id;
+    uint64_t start_ns, end_ns; /* CLOCK_MONOTONIC */
+    uint32_t attempt;
+    uint32_t again;   /* 1: the task will be tried again */
+    uint64_t failure; /* enum gd_failure; 0: it succeeded */
+};
+
+struct gd_failure_view {
+    struct gd_task_view task;
+    char input[160];
+    char error[512]; /* its beginning */
+};
+
+/* Everything belongs to the observer and is valid until its next read. */
+struct gd_snapshot {
+    size_t size;
+    char job[256];
+    char id[32]; /* as in struct gd_job */
+    uint64_t pid;
+    double started;   /* Unix time */
+    uint64_t read_ns; /* CLOCK_MONOTONIC: when this was read; stats.now_ns: when it was published */
+    bool ended;       /* the run has ended: these are its last figures */
+    bool stale;       /* not published for a while though the run is not asleep: a callback takes its time */
+    struct gd_stats stats;
+    const struct gd_worker_view *workers;
+    size_t n_workers;
+    const struct gd_device_view *devices;
+    size_t n_devices;
+    /* Those that ended since this observer's last read, in that order; at its first, those that the page still holds.
+     * Of a run of more than some thousand tasks a second it is a sample, of every worker's; the others are counted as
+     * missed. Over all reads of an observer tasks and missed add up to all that have ended. */
+    const struct gd_task_view *tasks;
+    size_t n_tasks;
+    uint64_t tasks_missed;
+    const struct gd_failure_view *failures; /* likewise, from some hundred a second on */
+    size_t n_failures;
+    uint64_t failures_missed;
+};
+
+struct gd_observer;
+
+/* A job by its id, its process id, its name or the beginning of that; NULL: the only one. GD_E_NO_JOB if there is none,
+ * or several and which was not said, with words that list them. */
+int gd_observer_open(struct gd_observer **out, const char *which);
+
+/* A run of this process, with a job name; between gd_dispatcher_open() and _close(), the observer closed first. */
+int gd_observer_attach(struct gd_observer **out, struct gd_dispatcher *d);
+
+/* Waits for nothing, but asks the driver about the devices if that was more than a second ago. 0; GD_E_NO_JOB when the
+ * run was killed, GD_E_CORRUPT when its page was cut short or makes no sense: the snapshot is the last then. */
+int gd_observer_read(struct gd_observer *o, const struct gd_snapshot **out);
+
+/* A descriptor that becomes readable when the observed process is gone, for poll(). Borrowed. -1: there is none, as for
+ * a run of this process. */
+int gd_observer_fd(const struct gd_observer *o);
+
+void gd_observer_close(struct gd_observer **o);
+
+#if defined(__GNUC__)
+#pragma GCC visibility pop
+#endif
+#ifdef __cplusplus
+}
+#endif
+#endif

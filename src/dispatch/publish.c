@@ -1,0 +1,298 @@
+/* A run's page for observers (src/stats): what the run's thread puts there, at most once a millisecond, with the
+ * figures for other threads. Of what ends, tasks go into a ring as they are delivered. How many is limited by time and
+ * worker, so that the ring holds at least a second of the fastest run, a sample of every worker's tasks, and all tasks
+ * of a run that is slower; the rest is counted.
+ */
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "dispatch/internal.h"
+#include "stats/idle.h"
+#include "stats/observer.h"
+#include "stats/page.h"
+
+#define TASK_EVERY_NS    (GD__NS_PER_S / (GD__PAGE_TASKS / 2)) /* of all workers together, */
+#define FAILURE_EVERY_NS (GD__NS_PER_S / (GD__PAGE_FAILURES / 2))
+#define LOOK_AGAIN_MOST  GD__NS_PER_S
+enum { TASK_BURST = GD__PAGE_TASKS / 2, FAILURE_BURST = GD__PAGE_FAILURES / 2 }; /* but so many at once */
+
+struct shown {
+    struct gd__page_worker worker;
+    uint64_t not_started; /* position + 1 of the task that it had not started when last looked at; 0: none */
+    uint64_t task_at;     /* see may_pass() */
+};
+
+struct gd__publisher {
+    struct gd__page *page;
+    struct shown *workers;           /* and one more, for tasks that no worker had */
+    uint64_t task_every, task_slack; /* see may_pass() */
+    uint64_t failure_at;
+    uint64_t look_again; /* after so long, for one that has not started its task; 0: no need */
+};
+
+/* --- a worker --- */
+
+/* The beginning of an input, as it is to be shown. */
+static size_t copy_input(const struct gd_dispatcher *d, const void *input, size_t size, char *to, size_t room)
+{
+    if (d->hooks.describe)
+        return d->hooks.describe(d->hooks.user, input, size, to, room);
+    const size_t n = size < room ? size : room;
+    memcpy(to, input, n);
+    return n;
+}
+
+/* The arena is ours alone to write. */
+static void show_input(const struct gd_dispatcher *d, const struct gd__task *t, struct gd__page_worker *out)
+{
+    struct gd__payload p;
+    memcpy(&p, t->payload, sizeof p);
+    const char *input =
+        p.size > GD__INLINE_MAX ? (const char *)gd__feeder_arena(d->feeder)->base + p.offset : (const char *)p.bytes;
+    out->task_size = copy_input(d, input, p.size, out->task, sizeof out->task);
+}
+
+/* What its process says of itself. */
+static void ask_process(const struct gd__seat *seat, uint64_t head, struct gd__idle_facts *f, uint64_t *start_ns)
+{
+    const struct gd__channel *c = &seat->channel;
+    struct gd__progress p;
+    gd__channel_progress(c, head, &p);
+    const uint64_t waiting = atomic_load_explicit(&c->in->tail, memory_order_acquire) - c->result_head;
+    f->results_waiting = waiting <= c->result_capacity ? waiting : 0;
+    f->wants_room = atomic_load_explicit(&c->in->sleeping, memory_order_relaxed) != 0 &&
+                    atomic_load_explicit(&c->in->wants_room, memory_order_relaxed) != 0;
+    f->is_started = p.started > head;
+    f->is_loading = p.loading > head;
+    *start_ns = p.start_ns;
+}
+
+static struct gd__idle_facts facts_of(const struct gd_dispatcher *d, unsigned i, uint64_t *start_ns)
+{
+    const struct gd__sched *s = &d->sched;
+    const struct gd__sched_worker *w = &s->workers[i];
+    struct gd__idle_facts f = {
+        .state = gd__sched_worker_state(s, i),
+        .handed = w->tail - w->head,
+        .waiting = s->backlog.count + s->solo.count + s->by_size_count + w->placed.count,
+        .parked = s->n_parked,
+        .source_ended = s->source_ended,
+        .queue_is_full = s->next_id >= s->allowed,
+    };
+    if (f.handed > 0 && d->seats[i].live)
+        ask_process(&d->seats[i], w->head, &f, start_ns);
+    return f;
+}
+
+/* Since when: its own word of its task's start, if it is not nonsense. */
+static uint64_t since(const struct gd_dispatcher *d, unsigned i, const struct gd__idle_facts *f, uint64_t start_ns,
+                      uint64_t now)
+{
+    const uint64_t first = d->sched.workers[i].head_since;
+    if (!f->is_started || start_ns == 0 || start_ns > now)
+        return first < now ? first : now;
+    return start_ns;
+}
+
+static void show_worker(struct gd_dispatcher *d, unsigned i, uint64_t now)
+{
+    struct shown *shown = &d->publisher->workers[i];
+    struct gd__page_worker *w = &shown->worker;
+    const struct gd__task *t = gd__sched_head(&d->sched, i);
+    const uint64_t was_task = w->task_size > 0 ? w->stats.current_task : UINT64_MAX, was_idle = w->idle;
+    uint64_t start_ns = 0;
+    const struct gd__idle_facts f = facts_of(d, i, &start_ns);
+    w->stats = d->worker_stats[i];
+    w->idle = gd__idle_why(&f);
+    w->device_out = d->sched.workers[d->sched.workers[i].device].device_out;
+    if (w->idle == GD_IDLE_NOT)
+        w->since_ns = since(d, i, &f, start_ns, now);
+    else if (w->idle != was_idle || w->since_ns == 0)
+        w->since_ns = now;
+    if (!t)
+        w->task_size = 0;
+    else if (gd__task_number(t) != was_task)
+        show_input(d, t, w);
+    gd__page_put_worker(d->publisher->page, i, w);
+
+    /* Once the loop sleeps, nothing tells it that a task is started: it has to look. */
+    const uint64_t not_started = t && d->seats[i].live && !f.is_started ? d->sched.workers[i].head + 1 : 0;
+    if (not_started > 0 && not_started != shown->not_started)
+        d->publisher->look_again = PUBLISH_EVERY_NS;
+    shown->not_started = not_started;
+}
+
+/* --- the whole --- */
+
+void gd__publish(struct gd_dispatcher *d, const struct gd_stats *stats)
+{
+    struct gd__publisher *p = d->publisher;
+    const uint64_t now = stats->now_ns;
+    if (!p || !d->seats)
+        return;
+    bool unsettled = false;
+    p->look_again = p->look_again < LOOK_AGAIN_MOST ? 2 * p->look_again : LOOK_AGAIN_MOST;
+    for (unsigned i = 0; i < d->n_workers; i++) {
+        show_worker(d, i, now);
+        unsettled = unsettled || p->workers[i].not_started > 0;
+    }
+    if (!unsettled)
+        p->look_again = 0;
+    p->page->run.stats = *stats;
+    p->page->run.published_ns = now;
+    gd__page_put_run(p->page);
+}
+
+uint64_t gd__publish_look_again(const struct gd_dispatcher *d)
+{
+    return d->publisher && d->publisher->look_again > 0 ? d->stats_at + d->publisher->look_again : GD__NEVER;
+}
+
+void gd__publish_awake(struct gd_dispatcher *d, uint64_t since_ns)
+{
+    if (d->publisher)
+        gd__page_awake(d->publisher->page, since_ns);
+}
+
+/* --- what ends --- */
+
+/* One per `every` in the long run, and as many at once as go into the slack. *at is when the next would be due if they
+ * came evenly. */
+static inline bool may_pass(uint64_t *at, uint64_t now, uint64_t every, uint64_t slack)
+{
+    if (*at > now + slack)
+        return false;
+    *at = (*at > now ? *at : now) + every;
+    return true;
+}
+
+static void put_failure(const struct gd_dispatcher *d, const struct gd_task_view *task, const struct gd_report *r)
+{
+    struct gd__page_failure f = { .task = *task };
+    const size_t error_size = r->error ? strlen(r->error) : 0;
+    f.input_size = (uint32_t)copy_input(d, r->input, r->input_size, f.input, sizeof f.input);
+    f.error_size = (uint32_t)(error_size < sizeof f.error ? error_size : sizeof f.error);
+    if (error_size > 0)
+        memcpy(f.error, r->error, f.error_size);
+    gd__page_put_failure(d->publisher->page, &f);
+}
+
+void gd__publish_try(struct gd_dispatcher *d, const struct gd__task *t, const struct gd__outcome *o)
+{
+    struct gd__publisher *p = d->publisher;
+    if (o->worker < 0 || o->start_ns == 0)
+        return;
+    p->page->run.tasks_ended++;
+    if (may_pass(&p->workers[o->worker].task_at, d->now, p->task_every, p->task_slack))
+        gd__page_put_task(p->page, &(struct gd_task_view){ .task_id = gd__task_number(t),
+                                                           .worker_id = gd__worker_id(d, (unsigned)o->worker),
+                                                           .gpu_id = d->copy.gpu_ids[o->worker],
+                                                           .start_ns = o->start_ns,
+                                                           .end_ns = o->end_ns,
+                                                           .attempt = t->attempt,
+                                                           .again = 1,
+                                                           .failure = (uint64_t)o->failure });
+}
+
+void gd__publish_final(struct gd_dispatcher *d, int worker, const struct gd_report *r)
+{
+    struct gd__publisher *p = d->publisher;
+    struct gd__page_run *run = &p->page->run;
+    struct shown *from = &p->workers[worker < 0 ? d->n_workers : (unsigned)worker];
+    const bool put_task = may_pass(&from->task_at, d->now, p->task_every, p->task_slack);
+    const bool put_words = r->failure != GD_FAILURE_NONE &&
+                           may_pass(&p->failure_at, d->now, FAILURE_EVERY_NS, FAILURE_EVERY_NS * FAILURE_BURST);
+    run->tasks_ended++;
+    run->failures_ended += r->failure != GD_FAILURE_NONE;
+    if (!put_task && !put_words)
+        return;
+    const struct gd_task_view task = {
+        .task_id = r->task_id,
+        .worker_id = r->worker_id,
+        .gpu_id = r->gpu_id,
+        .start_ns = r->start_ns,
+        .end_ns = r->end_ns,
+        .attempt = r->attempt,
+        .failure = (uint64_t)r->failure,
+    };
+    if (put_task)
+        gd__page_put_task(p->page, &task);
+    if (put_words)
+        put_failure(d, &task, r);
+}
+
+/* --- opening and closing --- */
+
+static struct gd__page_device *describe_devices(const struct gd_dispatcher *d)
+{
+    struct gd__page_device *out = gd__calloc(d->n_devices, sizeof *out);
+    for (unsigned i = 0; out && i < d->n_devices; i++) {
+        const struct gd__run_device *device = &d->devices[i];
+        out[i].gpu_id = device->how.gpu_id;
+        out[i].vendor = device->vendor;
+        snprintf(out[i].name, sizeof out[i].name, "%s", device->name);
+        snprintf(out[i].uuid, sizeof out[i].uuid, "%s", device->how.uuid);
+    }
+    return out;
+}
+
+static int open_publisher(struct gd_dispatcher *d, struct gd__publisher *p)
+{
+    struct gd__page_device *devices = describe_devices(d);
+    p->task_every = TASK_EVERY_NS * (d->n_workers + 1); /* a worker's share */
+    p->task_slack = TASK_EVERY_NS * TASK_BURST;
+    p->workers = gd__calloc(d->n_workers + 1, sizeof *p->workers);
+    int rc = p->workers && devices ? 0 : gd__error(GD_E_NO_MEMORY, "no memory for the page of this run");
+    const struct gd__page_spec spec = {
+        .job = d->o.job,
+        .n_workers = d->n_workers,
+        .n_devices = d->n_devices,
+        .devices = devices,
+    };
+    if (rc == 0)
+        rc = gd__page_open(&p->page, &spec);
+    gd__free(devices);
+    return rc;
+}
+
+/* A run that cannot be looked at runs all the same. */
+void gd__publish_open(struct gd_dispatcher *d)
+{
+    if (!d->o.job)
+        return;
+    d->publisher = gd__calloc(1, sizeof *d->publisher);
+    if (d->publisher && open_publisher(d, d->publisher) < 0)
+        gd__publish_close(d);
+    d->o.job = NULL; /* the caller's */
+}
+
+void gd__publish_end(struct gd_dispatcher *d)
+{
+    if (d->publisher)
+        gd__page_end(d->publisher->page);
+}
+
+void gd__publish_close(struct gd_dispatcher *d)
+{
+    if (!d->publisher)
+        return;
+    gd__page_close(&d->publisher->page);
+    gd__free(d->publisher->workers);
+    gd__free(d->publisher);
+    d->publisher = NULL;
+}
+
+int gd_observer_attach(struct gd_observer **out, struct gd_dispatcher *d)
+{
+    if (!out || !d)
+        return gd__error(GD_E_INVALID, "gd_observer_attach: no dispatcher, or nowhere to put the observer");
+    *out = NULL;
+    if (!d->publisher)
+        return gd__error(GD_E_NO_JOB, "this run is not published: set gd_options.job to a name for it");
+    const int fd = fcntl(d->publisher->page->fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+    return fd < 0 ? gd__error_errno("cannot copy a descriptor") : gd__observer_open_page(out, fd, true);
+}

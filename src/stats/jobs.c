@@ -1,0 +1,271 @@
+/* Runs are found by looking through the folders of pages. A page whose process is gone (killed: others take theirs
+ * away) is removed by whoever finds it; one of another PID namespace, of which nothing can be known, is left alone.
+ */
+#include "stats/jobs.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "stats/folder.h"
+#include "stats/owner.h"
+#include "stats/reader.h"
+#include "stats/text.h"
+
+void gd__job_describe(struct gd_job *out, const struct gd__page_header *h)
+{
+    memset(out, 0, sizeof *out);
+    out->size = sizeof *out;
+    out->pid = h->pid;
+    out->started = (double)h->started / 1e9;
+    gd__text_fit(out->name, sizeof out->name, h->job, strnlen(h->job, sizeof h->job));
+    if (h->number > 1)
+        snprintf(out->id, sizeof out->id, "%u.%u", (unsigned)h->pid, (unsigned)h->number);
+    else
+        snprintf(out->id, sizeof out->id, "%u", (unsigned)h->pid);
+}
+
+/* --- looking through a folder --- */
+
+typedef int visit_fn(void *user, const struct gd__page_header *h, int fd); /* not 0: enough */
+
+static struct gd__owner owner_of(const struct gd__page_header *h)
+{
+    return (struct gd__owner){ .pid = h->pid, .start = h->pid_start, .space = h->pid_space };
+}
+
+/* A file that never got its name: whose it was, its name says. */
+static void remove_leftover(int folder, const char *name, int fd)
+{
+    struct gd__owner o = { .pid = strtoull(name + 1, NULL, 10) };
+    const char *space = strchr(name, '-');
+    o.space = space ? strtoull(space + 1, NULL, 10) : 0;
+    if (o.pid > 0 && gd__owner_is_ours(&o) && !gd__owner_alive(&o))
+        gd__folder_remove(folder, name, fd);
+}
+
+static int visit_file(int folder, const char *name, visit_fn *visit, void *user)
+{
+    struct gd__page_header h;
+    int rc = 0;
+    const int fd = gd__folder_read(folder, name);
+    if (fd < 0)
+        return 0;
+    if (name[0] == '.') {
+        remove_leftover(folder, name, fd);
+    } else if (gd__reader_header(fd, &h) == 0) {
+        const struct gd__owner o = owner_of(&h);
+        if (gd__owner_is_ours(&o) && !gd__owner_alive(&o))
+            gd__folder_remove(folder, name, fd);
+        else if (gd__owner_is_ours(&o))
+            rc = visit(user, &h, fd);
+    }
+    close(fd);
+    return rc;
+}
+
+static int visit_folder(unsigned i, visit_fn *visit, void *user)
+{
+    const int folder = gd__folder_open(i, false);
+    if (folder < 0)
+        return folder == GD_E_NO_JOB ? 0 : folder;
+    const int copy = fcntl(folder, F_DUPFD_CLOEXEC, STDERR_FILENO + 1); /* readdir takes its own over */
+    DIR *dir = copy < 0 ? NULL : fdopendir(copy);
+    int rc = dir ? 0 : gd__error_errno("cannot list the folder of runs");
+    for (const struct dirent *e; rc == 0 && dir && (e = readdir(dir));)
+        rc = visit_file(folder, e->d_name, visit, user);
+    if (dir)
+        closedir(dir);
+    else if (copy >= 0)
+        close(copy);
+    close(folder);
+    return rc;
+}
+
+/* A folder that is not to be trusted hides no jobs of ours; but if nothing else is found, its words are the answer. */
+static int visit_all(visit_fn *visit, void *user)
+{
+    int rc = 0;
+    for (unsigned i = 0; i < GD__FOLDERS && rc <= 0; i++) {
+        const int one = visit_folder(i, visit, user);
+        rc = one != 0 ? one : rc;
+        if (rc == GD_E_NO_MEMORY)
+            break;
+    }
+    return rc;
+}
+
+/* --- the list --- */
+
+static int add(void *user, const struct gd__page_header *h, int fd)
+{
+    struct gd__jobs *jobs = user;
+    (void)fd;
+    if (jobs->n == jobs->room) {
+        const size_t room = jobs->room > 0 ? 2 * jobs->room : 16;
+        struct gd_job *larger = gd__realloc(jobs->items, room * sizeof *larger);
+        if (!larger)
+            return gd__error(GD_E_NO_MEMORY, "no memory for a list of %zu jobs", room);
+        jobs->items = larger;
+        jobs->room = room;
+    }
+    gd__job_describe(&jobs->items[jobs->n++], h);
+    return 0;
+}
+
+static int by_age(const void *a, const void *b)
+{
+    const struct gd_job *x = a, *y = b;
+    if (x->started != y->started)
+        return x->started < y->started ? -1 : 1;
+    return strcmp(x->id, y->id);
+}
+
+int gd__jobs_find(struct gd__jobs *out)
+{
+    *out = (struct gd__jobs){ 0 };
+    const int rc = visit_all(add, out);
+    if (rc < 0 && (out->n == 0 || rc == GD_E_NO_MEMORY)) {
+        gd__jobs_clear(out);
+        return rc;
+    }
+    if (out->n > 1)
+        qsort(out->items, out->n, sizeof *out->items, by_age);
+    return 0;
+}
+
+void gd__jobs_clear(struct gd__jobs *jobs)
+{
+    gd__free(jobs->items);
+    *jobs = (struct gd__jobs){ 0 };
+}
+
+int gd_jobs_list(struct gd_job *out, size_t element_size, size_t max)
+{
+    struct gd__jobs jobs;
+    if (element_size < sizeof(size_t) || (max > 0 && !out))
+        return gd__error(GD_E_INVALID, "gd_jobs_list: pass sizeof(struct gd_job)");
+    const int rc = gd__jobs_find(&jobs);
+    if (rc < 0)
+        return rc;
+    const size_t size = element_size < sizeof *out ? element_size : sizeof *out;
+    for (size_t i = 0; i < jobs.n && i < max; i++) {
+        jobs.items[i].size = size;
+        memcpy((char *)out + i * element_size, &jobs.items[i], size);
+    }
+    const int n = (int)jobs.n;
+    gd__jobs_clear(&jobs);
+    return n;
+}
+
+/* --- which one --- */
+
+typedef bool fits_fn(const struct gd_job *job, const char *which);
+
+static bool has_id(const struct gd_job *job, const char *which)
+{
+    return strcmp(job->id, which) == 0;
+}
+
+static bool has_pid(const struct gd_job *job, const char *which)
+{
+    char pid[32];
+    snprintf(pid, sizeof pid, "%llu", (unsigned long long)job->pid);
+    return strcmp(pid, which) == 0;
+}
+
+static bool has_name(const struct gd_job *job, const char *which)
+{
+    return strcmp(job->name, which) == 0;
+}
+
+static bool begins_so(const struct gd_job *job, const char *which)
+{
+    return *which && strncmp(job->name, which, strlen(which)) == 0;
+}
+
+static bool is_any(const struct gd_job *job, const char *which)
+{
+    (void)job, (void)which;
+    return true;
+}
+
+/* "4711 (train), 4712 (resize)" */
+static void list(const struct gd__jobs *jobs, fits_fn *fits, const char *which, char *out, size_t size)
+{
+    size_t n = 0;
+    out[0] = '\0';
+    for (size_t i = 0; i < jobs->n && n < size; i++) {
+        if (!fits(&jobs->items[i], which))
+            continue;
+        const int more =
+            snprintf(out + n, size - n, "%s%s (%.40s)", n > 0 ? ", " : "", jobs->items[i].id, jobs->items[i].name);
+        n += more > 0 ? (size_t)more : 0;
+    }
+}
+
+static int say_which(const struct gd__jobs *jobs, fits_fn *fits, const char *which)
+{
+    char there[1024];
+    list(jobs, fits, which ? which : "", there, sizeof there);
+    if (!which)
+        return gd__error(GD_E_NO_JOB, "there are %zu jobs: say which: %s", jobs->n, there);
+    return gd__error(GD_E_NO_JOB, "\"%s\" may be any of these: say which by its number: %s", which, there);
+}
+
+int gd__jobs_choose(const struct gd__jobs *jobs, const char *which)
+{
+    static fits_fn *const ways[] = { has_id, has_pid, has_name, begins_so };
+    char there[1024];
+    if (jobs->n == 0)
+        return gd__error(GD_E_NO_JOB, "no job of yours is running%s%s%s", which ? ": there is no \"" : "",
+                         which ? which : "", which ? "\"" : "");
+    if (!which)
+        return jobs->n == 1 ? 0 : say_which(jobs, is_any, NULL);
+    for (size_t k = 0; k < sizeof ways / sizeof *ways; k++) {
+        size_t found = 0;
+        int at = -1;
+        for (size_t i = 0; i < jobs->n; i++) {
+            if (!ways[k](&jobs->items[i], which))
+                continue;
+            found++;
+            at = (int)i;
+        }
+        if (found > 0)
+            return found == 1 ? at : say_which(jobs, ways[k], which);
+    }
+    list(jobs, is_any, which, there, sizeof there);
+    return gd__error(GD_E_NO_JOB, "there is no job \"%s\"; there %s: %s", which, jobs->n == 1 ? "is" : "are", there);
+}
+
+/* --- its page --- */
+
+struct search {
+    const char *id;
+    int fd;
+};
+
+static int take_page(void *user, const struct gd__page_header *h, int fd)
+{
+    struct search *s = user;
+    struct gd_job job;
+    gd__job_describe(&job, h);
+    if (strcmp(job.id, s->id) != 0)
+        return 0;
+    s->fd = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1); /* the visitor closes its own */
+    return s->fd < 0 ? gd__error_errno("cannot copy a descriptor") : 1;
+}
+
+int gd__jobs_open_page(const struct gd_job *job)
+{
+    struct search s = { .id = job->id, .fd = -1 };
+    const int rc = visit_all(take_page, &s);
+    if (s.fd >= 0)
+        return s.fd;
+    return rc < 0 ? rc : gd__error(GD_E_NO_JOB, "job %s (%.100s) has just ended", job->id, job->name);
+}

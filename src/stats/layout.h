@@ -1,0 +1,146 @@
+/* The byte layout of the page that a run publishes for observers. Version GD__PAGE_VERSION; this file is its only home.
+ *
+ *   0              struct gd__page_header    written once, before the page has its name
+ *   4096           struct gd__page_live      single words
+ *   sequences      uint64_t [1 + n_workers]  a sequence lock each: of the run, of every worker
+ *   run            struct gd__page_run
+ *   workers        struct gd__page_worker [n_workers]
+ *   devices        struct gd__page_device [n_devices]           written once, as the header
+ *   tasks          struct gd__page_task [GD__PAGE_TASKS]        a ring: the tasks that ended last
+ *   failures       struct gd__page_failure [GD__PAGE_FAILURES]  a ring likewise
+ *
+ * Every part begins at a multiple of 64 bytes; where follows from the two counts (gd__page_plan()), so that a reader
+ * has nothing to believe but these, which it holds against the size of the file.
+ *
+ * One writer, the run's thread, and any number of readers of whom it knows nothing. A part under a sequence lock is
+ * being written while its number is odd, and was written meanwhile if the number has changed. A ring needs no lock:
+ * before the writer touches position p it stores begun = p + 1, and a reader that has copied position p knows that what
+ * it has is whole if after that begun <= p + capacity. How many positions are filled stands in the run's part.
+ * Positions count from 0 and never wrap.
+ *
+ * All that changes is made of words of 64 bits, which the writer stores with release; so whoever sees a word of a new
+ * version sees the odd number, too.
+ */
+#ifndef GD_STATS_LAYOUT_H
+#define GD_STATS_LAYOUT_H
+
+#include <gpu_dispatch/observe.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define GD__PAGE_MAGIC   0x3145474150534447ull /* "GDSPAGE1" */
+#define GD__PAGE_VERSION 2u
+
+enum {
+    GD__PAGE_TASKS = 4096,
+    GD__PAGE_FAILURES = 256,
+    GD__PAGE_MOST = 4096, /* workers, devices */
+    GD__PAGE_JOB = 256,
+    GD__PAGE_LINE = 64,
+};
+
+struct gd__page_header {
+    uint64_t magic;
+    uint64_t version;
+    uint64_t size; /* of the file */
+    uint64_t n_workers, n_devices;
+    uint64_t pid;
+    uint64_t pid_start; /* when that process was started, as its /proc/PID/stat says: numbers are used again */
+    uint64_t pid_space; /* whose numbers they are: of its PID namespace */
+    uint64_t number;    /* of this run among the process's, from 1 */
+    uint64_t started;   /* Unix time, ns */
+    char job[GD__PAGE_JOB];
+};
+_Static_assert(sizeof(struct gd__page_header) == 336, "the header has no holes");
+
+struct gd__page_live {
+    _Atomic uint64_t awake_ns; /* since when the run's thread is awake; 0: it sleeps until something happens */
+    _Atomic uint64_t tasks_begun, failures_begun;
+};
+_Static_assert(sizeof(struct gd__page_live) == 24, "words and nothing else");
+
+struct gd__page_run {
+    struct gd_stats stats;
+    uint64_t tasks_ended, tasks_tail;       /* in all, and positions of the ring that are filled */
+    uint64_t failures_ended, failures_tail; /* likewise */
+    uint64_t published_ns;
+    uint64_t ended;
+};
+_Static_assert(sizeof(struct gd_stats) == 144, "another struct gd_stats is another GD__PAGE_VERSION");
+_Static_assert(sizeof(struct gd__page_run) == 192, "no holes");
+
+/* Texts are bytes as they came; the reader makes them fit for a terminal. */
+struct gd__page_worker {
+    struct gd_worker_stats stats;
+    uint64_t idle, since_ns, device_out;
+    uint64_t task_size; /* how much of the next is filled */
+    char task[96];
+};
+_Static_assert(sizeof(struct gd_worker_stats) == 96, "another struct gd_worker_stats is another GD__PAGE_VERSION");
+_Static_assert(sizeof(struct gd__page_worker) == 224, "no holes");
+
+struct gd__page_device {
+    int64_t gpu_id, vendor;
+    char name[96], uuid[96];
+};
+_Static_assert(sizeof(struct gd__page_device) == 208, "no holes");
+
+struct gd__page_task {
+    struct gd_task_view task;
+    uint64_t reserved;
+};
+_Static_assert(sizeof(struct gd__page_task) == 64, "a line");
+
+struct gd__page_failure {
+    struct gd_task_view task;
+    uint32_t input_size, error_size;
+    char input[160], error[512];
+};
+_Static_assert(sizeof(struct gd__page_failure) == 736, "no holes");
+
+/* Where everything is. */
+struct gd__page_plan {
+    uint64_t n_workers, n_devices;
+    size_t live, sequences, run, workers, devices, tasks, failures, size;
+};
+
+/* False: more workers or devices than there can be. */
+_Bool gd__page_plan(struct gd__page_plan *p, uint64_t n_workers, uint64_t n_devices);
+
+/* --- words --- */
+
+/* Pair with the acquire loads of a reader in the same process; one that uses pread() has its fences (reader.c). */
+static inline void gd__words_store(_Atomic uint64_t *to, const void *from, size_t bytes)
+{
+    for (size_t i = 0; i < bytes / sizeof *to; i++) {
+        uint64_t word;
+        __builtin_memcpy(&word, (const char *)from + i * sizeof word, sizeof word);
+        atomic_store_explicit(&to[i], word, memory_order_release);
+    }
+}
+
+static inline void gd__words_load(void *to, const _Atomic uint64_t *from, size_t bytes)
+{
+    for (size_t i = 0; i < bytes / sizeof *from; i++) {
+        const uint64_t word = atomic_load_explicit(&from[i], memory_order_acquire);
+        __builtin_memcpy((char *)to + i * sizeof word, &word, sizeof word);
+    }
+}
+
+/* The one writer of a part under a sequence lock. */
+static inline void gd__sequence_write(_Atomic uint64_t *sequence, _Atomic uint64_t *to, const void *from, size_t bytes)
+{
+    const uint64_t before = atomic_load_explicit(sequence, memory_order_relaxed);
+    atomic_store_explicit(sequence, before + 1, memory_order_relaxed);
+    gd__words_store(to, from, bytes);
+    atomic_store_explicit(sequence, before + 2, memory_order_release);
+}
+
+/* What a reader saw before and after its copy: whether that is whole. */
+static inline _Bool gd__sequence_whole(uint64_t before, uint64_t after)
+{
+    return before == after && before % 2 == 0;
+}
+
+#endif

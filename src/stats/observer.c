@@ -1,0 +1,263 @@
+/* Observers: a page read now and then, and what follows from it, as struct gd_snapshot has it. Public: see
+ * <gpu_dispatch/observe.h>.
+ */
+#include "stats/observer.h"
+
+#include <poll.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "stats/jobs.h"
+#include "stats/owner.h"
+#include "stats/reader.h"
+#include "stats/sample.h"
+#include "stats/text.h"
+
+#define STALE_NS GD__NS_PER_S
+
+struct gd_observer {
+    struct gd__reader reader;
+    struct gd__owner owner;
+    bool own; /* a run of this process */
+    int pidfd;
+    struct gd__sample sample;
+    struct gd_snapshot snapshot;
+    struct gd_worker_view *workers;
+    struct gd_device_view *devices;
+    struct gd_task_view *tasks;
+    size_t tasks_room;
+    struct gd_failure_view *failures;
+    size_t failures_room;
+};
+
+/* --- opening --- */
+
+static void fill_devices(struct gd_observer *o)
+{
+    for (size_t i = 0; i < o->reader.plan.n_devices; i++) {
+        const struct gd__page_device *from = &o->reader.devices[i];
+        struct gd_device_view *to = &o->devices[i];
+        to->gpu_id = from->gpu_id;
+        to->vendor = from->vendor < 0 || from->vendor > GD_VENDOR_SIMULATED ? GD_VENDOR_CPU : from->vendor;
+        gd__text_fit(to->name, sizeof to->name, from->name, sizeof from->name);
+        gd__text_fit(to->uuid, sizeof to->uuid, from->uuid, sizeof from->uuid);
+    }
+}
+
+static int prepare(struct gd_observer *o)
+{
+    const struct gd__page_header *h = &o->reader.header;
+    struct gd_job job;
+    o->owner = (struct gd__owner){ .pid = h->pid, .start = h->pid_start, .space = h->pid_space };
+    o->pidfd = o->own ? -1 : gd__owner_pidfd(&o->owner);
+    o->workers = gd__calloc(h->n_workers, sizeof *o->workers);
+    o->devices = gd__calloc(h->n_devices, sizeof *o->devices);
+    if (!o->workers || !o->devices)
+        return gd__error(GD_E_NO_MEMORY, "no memory for an observer of %llu workers", (unsigned long long)h->n_workers);
+    fill_devices(o);
+    gd__job_describe(&job, h);
+    struct gd_snapshot *s = &o->snapshot;
+    s->size = sizeof *s;
+    memcpy(s->job, job.name, sizeof s->job);
+    memcpy(s->id, job.id, sizeof s->id);
+    s->pid = job.pid;
+    s->started = job.started;
+    s->workers = o->workers;
+    s->n_workers = h->n_workers;
+    s->devices = o->devices;
+    s->n_devices = h->n_devices;
+    return 0;
+}
+
+int gd__observer_open_page(struct gd_observer **out, int fd, bool own)
+{
+    *out = NULL;
+    struct gd_observer *o = gd__calloc(1, sizeof *o);
+    if (!o) {
+        close(fd);
+        return gd__error(GD_E_NO_MEMORY, "no memory for an observer");
+    }
+    o->own = own;
+    o->pidfd = -1;
+    int rc = gd__reader_open(&o->reader, fd);
+    if (rc == 0)
+        rc = prepare(o);
+    if (rc < 0)
+        gd_observer_close(&o);
+    *out = o;
+    return rc;
+}
+
+int gd_observer_open(struct gd_observer **out, const char *which)
+{
+    struct gd__jobs jobs;
+    if (!out)
+        return gd__error(GD_E_INVALID, "gd_observer_open: nowhere to put the observer (out is NULL)");
+    *out = NULL;
+    int rc = gd__jobs_find(&jobs);
+    if (rc < 0)
+        return rc;
+    rc = gd__jobs_choose(&jobs, which);
+    if (rc >= 0)
+        rc = gd__jobs_open_page(&jobs.items[rc]);
+    gd__jobs_clear(&jobs);
+    return rc < 0 ? rc : gd__observer_open_page(out, rc, false);
+}
+
+void gd_observer_close(struct gd_observer **op)
+{
+    struct gd_observer *o = op ? *op : NULL;
+    if (!o)
+        return;
+    *op = NULL;
+    gd__reader_close(&o->reader);
+    gd__sample_close(&o->sample);
+    if (o->pidfd >= 0)
+        close(o->pidfd);
+    gd__free(o->workers);
+    gd__free(o->devices);
+    gd__free(o->tasks);
+    gd__free(o->failures);
+    gd__free(o);
+}
+
+int gd_observer_fd(const struct gd_observer *o)
+{
+    return o ? o->pidfd : -1;
+}
+
+/* --- reading --- */
+
+/* Numbers that stand for something stand for something that there is, so that users may index tables with them. */
+static uint64_t within(uint64_t value, uint64_t most, uint64_t otherwise)
+{
+    return value <= most ? value : otherwise;
+}
+
+static void fill_workers(struct gd_observer *o)
+{
+    for (size_t i = 0; i < o->reader.plan.n_workers; i++) {
+        const struct gd__page_worker *from = &o->reader.workers[i];
+        struct gd_worker_view *to = &o->workers[i];
+        to->stats = from->stats;
+        to->stats.state = within(from->stats.state, GD_WORKER_LOST, GD_WORKER_LOST);
+        to->idle = within(from->idle, GD_IDLE_AT_END, GD_IDLE_NOT);
+        to->since_ns = from->since_ns;
+        to->device_out = from->device_out != 0;
+        gd__text_fit(to->task, sizeof to->task, from->task, within(from->task_size, sizeof from->task, 0));
+    }
+}
+
+static int make_room(void **array, size_t *room, size_t n, size_t size)
+{
+    if (n <= *room)
+        return 0;
+    void *larger = gd__realloc(*array, n * size);
+    if (!larger)
+        return gd__error(GD_E_NO_MEMORY, "no memory for %zu tasks that ended", n);
+    *array = larger;
+    *room = n;
+    return 0;
+}
+
+static void fill_task(struct gd_task_view *to, const struct gd_task_view *from)
+{
+    *to = *from;
+    to->failure = within(from->failure, GD_FAILURE_NO_WORKER, GD_FAILURE_ERROR);
+}
+
+static int fill_tasks(struct gd_observer *o)
+{
+    const struct gd__ring_copy *c = &o->reader.tasks;
+    void *array = o->tasks;
+    const int rc = make_room(&array, &o->tasks_room, c->n, sizeof *o->tasks);
+    o->tasks = array;
+    for (size_t i = 0; rc == 0 && i < c->n; i++) {
+        struct gd__page_task from;
+        memcpy(&from, c->entries + i * sizeof from, sizeof from);
+        fill_task(&o->tasks[i], &from.task);
+    }
+    o->snapshot.tasks = o->tasks;
+    o->snapshot.n_tasks = rc == 0 ? c->n : 0;
+    o->snapshot.tasks_missed = c->missed;
+    return rc;
+}
+
+static int fill_failures(struct gd_observer *o)
+{
+    const struct gd__ring_copy *c = &o->reader.failures;
+    void *array = o->failures;
+    const int rc = make_room(&array, &o->failures_room, c->n, sizeof *o->failures);
+    o->failures = array;
+    for (size_t i = 0; rc == 0 && i < c->n; i++) {
+        struct gd__page_failure from;
+        memcpy(&from, c->entries + i * sizeof from, sizeof from);
+        struct gd_failure_view *to = &o->failures[i];
+        fill_task(&to->task, &from.task);
+        gd__text_fit(to->input, sizeof to->input, from.input, within(from.input_size, sizeof from.input, 0));
+        gd__text_fit(to->error, sizeof to->error, from.error, within(from.error_size, sizeof from.error, 0));
+    }
+    o->snapshot.failures = o->failures;
+    o->snapshot.n_failures = rc == 0 ? c->n : 0;
+    o->snapshot.failures_missed = c->missed;
+    return rc;
+}
+
+static bool is_gone(const struct gd_observer *o)
+{
+    if (o->own)
+        return false;
+    if (o->pidfd < 0)
+        return !gd__owner_alive(&o->owner);
+    struct pollfd p = { .fd = o->pidfd, .events = POLLIN };
+    return poll(&p, 1, 0) > 0;
+}
+
+static bool is_stale(const struct gd_observer *o)
+{
+    const struct gd__reader *r = &o->reader;
+    const uint64_t last = r->awake_ns > r->run.published_ns ? r->awake_ns : r->run.published_ns;
+    return !r->run.ended && r->awake_ns > 0 && o->snapshot.read_ns > last && o->snapshot.read_ns - last > STALE_NS;
+}
+
+static int fill(struct gd_observer *o)
+{
+    struct gd_snapshot *s = &o->snapshot;
+    s->stats = o->reader.run.stats;
+    s->stats.size = sizeof s->stats;
+    s->stats.n_workers = s->n_workers;
+    s->ended = o->reader.run.ended != 0;
+    s->stale = is_stale(o);
+    fill_workers(o);
+    const int rc = fill_tasks(o);
+    return rc < 0 ? rc : fill_failures(o);
+}
+
+/* Nothing new: tasks and failures have been told. */
+static int last_again(struct gd_observer *o, int rc)
+{
+    o->snapshot.n_tasks = o->snapshot.n_failures = 0;
+    o->snapshot.tasks_missed = o->snapshot.failures_missed = 0;
+    return rc;
+}
+
+int gd_observer_read(struct gd_observer *o, const struct gd_snapshot **out)
+{
+    if (!o || !out)
+        return gd__error(GD_E_INVALID, "gd_observer_read: no observer, or nowhere to put the snapshot");
+    *out = &o->snapshot;
+    const bool gone = is_gone(o); /* before: what was published last is read after it */
+    int rc = gd__reader_read(&o->reader);
+    o->snapshot.read_ns = gd__now_ns(); /* after: nothing in it is of the future */
+    if (rc < 0)
+        return last_again(o, rc);
+    rc = fill(o);
+    if (rc == 0 && !gone && !o->snapshot.ended)
+        gd__sample_update(&o->sample, o->snapshot.read_ns, o->devices, o->snapshot.n_devices);
+    if (rc == 0 && gone && !o->snapshot.ended)
+        return gd__error(GD_E_NO_JOB, "the process %llu of this run was killed", (unsigned long long)o->owner.pid);
+    return rc;
+}

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * An observer against arbitrary bytes in the page that it reads: whatever they are, it comes to an end, and what it
+ * gives is terminated and within bounds. The input is a script over a good page: each step writes some bytes at some
+ * offset (of the parts that steer the reader, mostly), cuts the file short, or lets the observer look.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "stats/observer.h"
+#include "stats/page.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+#define MUST(cond)                                                     \
+    do {                                                               \
+        if (!(cond)) {                                                 \
+            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #cond); \
+            abort();                                                   \
+        }                                                              \
+    } while (0)
+
+static unsigned char *good;
+static struct gd__page_plan plan;
+
+static void make_good_page(void)
+{
+    const struct gd__page_device device = { .gpu_id = 0, .name = "a device" };
+    const struct gd__page_spec spec = { .job = "fuzzed", .n_workers = 2, .n_devices = 1, .devices = &device };
+    const struct gd__page_failure f = { .input_size = 5, .error_size = 5, .input = "input", .error = "error" };
+    struct gd__page *p;
+    setenv("GPU_DISPATCH_JOBS", "/nonexistent/folder", 1);
+    MUST(gd__page_open(&p, &spec) == 0);
+    for (unsigned i = 0; i < 3; i++) {
+        gd__page_put_task(p, &f.task);
+        gd__page_put_failure(p, &f);
+    }
+    p->run.tasks_ended = p->run.failures_ended = 3;
+    gd__page_put_run(p);
+    plan = p->plan;
+    good = malloc(plan.size);
+    MUST(good != NULL);
+    memcpy(good, p->base, plan.size);
+    gd__page_close(&p);
+}
+
+static void check_text(const char *text, size_t room)
+{
+    MUST(memchr(text, '\0', room) != NULL);
+    for (; *text; text++)
+        MUST((unsigned char)*text >= ' ' && *text != 0x7f);
+}
+
+static void look(struct gd_observer *o)
+{
+    const struct gd_snapshot *s;
+    if (!o)
+        return;
+    (void)gd_observer_read(o, &s);
+    check_text(s->job, sizeof s->job);
+    for (size_t i = 0; i < s->n_workers; i++) {
+        MUST(s->workers[i].stats.state <= GD_WORKER_LOST && s->workers[i].idle <= GD_IDLE_AT_END);
+        check_text(s->workers[i].task, sizeof s->workers[i].task);
+    }
+    for (size_t i = 0; i < s->n_devices; i++) {
+        check_text(s->devices[i].name, sizeof s->devices[i].name);
+        check_text(s->devices[i].uuid, sizeof s->devices[i].uuid);
+    }
+    MUST(s->n_tasks <= GD__PAGE_TASKS && s->n_failures <= GD__PAGE_FAILURES);
+    for (size_t i = 0; i < s->n_tasks; i++)
+        MUST(s->tasks[i].failure <= GD_FAILURE_NO_WORKER);
+    for (size_t i = 0; i < s->n_failures; i++) {
+        check_text(s->failures[i].input, sizeof s->failures[i].input);
+        check_text(s->failures[i].error, sizeof s->failures[i].error);
+    }
+}
+
+/* A place from one byte for which part and two for where in it. */
+static size_t place(const uint8_t *step)
+{
+    const size_t parts[] = { 0,          plan.live,    plan.sequences, plan.run, plan.workers, plan.devices,
+                             plan.tasks, plan.failures };
+    return parts[step[0] % 8] + (step[1] | (size_t)step[2] << 8) % 1024;
+}
+
+enum { STEP = 12 };
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct gd_observer *o = NULL;
+    if (!good)
+        make_good_page();
+    const int fd = memfd_create("page", MFD_CLOEXEC);
+    MUST(fd >= 0 && write(fd, good, plan.size) == (ssize_t)plan.size);
+    for (; size >= STEP; data += STEP, size -= STEP) {
+        const size_t at = place(data + 1);
+        switch (data[0] % 4) {
+        case 0:
+            look(o);
+            break;
+        case 1:
+            if (!o)
+                (void)gd__observer_open_page(&o, dup(fd), true);
+            break;
+        case 2:
+            MUST(pwrite(fd, data + 4, 8, (off_t)at) == 8);
+            break;
+        default:
+            MUST(ftruncate(fd, (off_t)(at + 8 * (size_t)data[4])) == 0);
+            break;
+        }
+    }
+    if (!o)
+        (void)gd__observer_open_page(&o, dup(fd), true);
+    look(o);
+    look(o);
+    gd_observer_close(&o);
+    close(fd);
+    return 0;
+}

@@ -1,0 +1,640 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The page of a run: where everything is, its writer against its readers, and readers against pages that are not what
+ * they should be. */
+#include "support/test.h"
+
+#include <fcntl.h>
+#include <gpu_dispatch/devices.h>
+#include <pthread.h>
+#include <sys/stat.h>
+
+#include "base/clock.h"
+#include "stats/observer.h"
+#include "stats/owner.h"
+#include "stats/page.h"
+#include "stats/reader.h"
+#include "support/folder.h"
+
+enum { WORKERS = 3, DEVICES = 2 };
+
+static const struct gd__page_device two[DEVICES] = {
+    { .gpu_id = 0, .vendor = GD_VENDOR_CPU, .name = "first", .uuid = "GPU-1" },
+    { .gpu_id = 1, .vendor = GD_VENDOR_CPU, .name = "second" },
+};
+
+/* A page without a name, as where there is no folder. */
+static struct gd__page *open_page(void)
+{
+    const struct gd__page_spec spec = { .job = "a job", .n_workers = WORKERS, .n_devices = DEVICES, .devices = two };
+    struct gd__page *p;
+    setenv("GPU_DISPATCH_JOBS", "/nonexistent/folder", 1);
+    CHECK_EQ(gd__page_open(&p, &spec), 0);
+    CHECK_EQ(p->folder, -1);
+    return p;
+}
+
+static void open_reader(struct gd__reader *r, const struct gd__page *p)
+{
+    CHECK_EQ(gd__reader_open(r, dup(p->fd)), 0);
+}
+
+static struct gd_observer *observe(const struct gd__page *p)
+{
+    struct gd_observer *o;
+    CHECK_EQ(gd__observer_open_page(&o, dup(p->fd), true), 0);
+    return o;
+}
+
+static _Atomic uint64_t *sequence(const struct gd__page *p, unsigned i)
+{
+    return (_Atomic uint64_t *)(void *)(p->base + p->plan.sequences) + i;
+}
+
+/* --- where everything is --- */
+
+TEST(parts_do_not_overlap)
+{
+    static const uint64_t counts[][2] = { { 0, 0 }, { 1, 1 }, { 7, 3 }, { 8, 8 }, { 4096, 4096 } };
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+        struct gd__page_plan p;
+        CHECK(gd__page_plan(&p, counts[i][0], counts[i][1]));
+        const size_t ends[][2] = {
+            { sizeof(struct gd__page_header), p.live },
+            { p.live + sizeof(struct gd__page_live), p.sequences },
+            { p.sequences + (1 + counts[i][0]) * sizeof(uint64_t), p.run },
+            { p.run + sizeof(struct gd__page_run), p.workers },
+            { p.workers + counts[i][0] * sizeof(struct gd__page_worker), p.devices },
+            { p.devices + counts[i][1] * sizeof(struct gd__page_device), p.tasks },
+            { p.tasks + GD__PAGE_TASKS * sizeof(struct gd__page_task), p.failures },
+            { p.failures + GD__PAGE_FAILURES * sizeof(struct gd__page_failure), p.size },
+        };
+        for (size_t k = 0; k < sizeof ends / sizeof *ends; k++) {
+            CHECK_LE(ends[k][0], ends[k][1]);
+            CHECK_EQ(ends[k][1] % GD__PAGE_LINE, 0);
+        }
+        CHECK_EQ(p.size % 4096, 0);
+    }
+}
+
+TEST(there_can_be_too_many)
+{
+    struct gd__page_plan p;
+    CHECK(!gd__page_plan(&p, GD__PAGE_MOST + 1, 1));
+    CHECK(!gd__page_plan(&p, 1, GD__PAGE_MOST + 1));
+    CHECK(!gd__page_plan(&p, UINT64_MAX, UINT64_MAX));
+}
+
+TEST(a_process_is_known_by_its_start)
+{
+    uint64_t start;
+    CHECK(gd__owner_parse("12 (a b) c)) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 4242 20 21", &start));
+    CHECK_EQ(start, 4242);
+    CHECK(!gd__owner_parse("12 (sh) Z 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 4242 20 21", &start));
+    CHECK(!gd__owner_parse("12 (sh) S 1 2 3", &start));
+    CHECK(!gd__owner_parse("", &start));
+    struct gd__owner self;
+    gd__owner_self(&self);
+    CHECK_EQ(self.pid, getpid());
+    CHECK_GT(self.start, 0);
+    CHECK(gd__owner_is_ours(&self));
+    CHECK(gd__owner_alive(&self));
+    self.start++;
+    CHECK(!gd__owner_alive(&self)); /* the number is another's */
+    CHECK_EQ(gd__owner_pidfd(&self), -1);
+    self.space++;
+    CHECK(!gd__owner_is_ours(&self));
+    self.pid = UINT64_MAX;
+    CHECK(!gd__owner_alive(&self));
+}
+
+/* --- writing and reading --- */
+
+TEST(what_was_written_is_read)
+{
+    struct gd__page *p = open_page();
+    struct gd_observer *o = observe(p);
+    const struct gd_snapshot *s;
+    struct gd__page_worker w = { .stats = { .worker_id = 1, .state = GD_WORKER_BUSY, .current_task = 77 },
+                                 .idle = GD_IDLE_NOT,
+                                 .since_ns = 5,
+                                 .device_out = 1,
+                                 .task_size = 6,
+                                 .task = "in\033put" };
+    gd__page_put_worker(p, 1, &w);
+    const struct gd_task_view t = { .task_id = 4,
+                                    .worker_id = 1,
+                                    .gpu_id = 1,
+                                    .start_ns = 10,
+                                    .end_ns = 20,
+                                    .attempt = 1,
+                                    .failure = GD_FAILURE_CRASH };
+    struct gd__page_failure f = { .task = t, .input_size = 3, .error_size = 4, .input = "abcdef", .error = "no\nt!" };
+    gd__page_put_task(p, &t);
+    gd__page_put_failure(p, &f);
+    p->run.tasks_ended = p->run.failures_ended = 1;
+    p->run.stats.completed = 9;
+    gd__page_put_run(p);
+    CHECK_EQ(gd_observer_read(o, &s), 0);
+    CHECK_STR(s->job, "a job");
+    CHECK_EQ(s->pid, getpid());
+    CHECK_GT(s->started, 1.6e9);
+    CHECK(!s->ended);
+    CHECK_EQ(s->stats.completed, 9);
+    CHECK_EQ(s->n_workers, WORKERS);
+    CHECK_EQ(s->stats.n_workers, WORKERS);
+    CHECK_EQ(s->workers[1].stats.current_task, 77);
+    CHECK_EQ(s->workers[1].device_out, 1);
+    CHECK_STR(s->workers[1].task, "in?put");
+    CHECK_EQ(s->n_devices, DEVICES);
+    CHECK_STR(s->devices[0].name, "first");
+    CHECK_STR(s->devices[0].uuid, "GPU-1");
+    CHECK_EQ(s->n_tasks, 1);
+    CHECK_MEM(&s->tasks[0], &t, sizeof t);
+    CHECK_EQ(s->n_failures, 1);
+    CHECK_STR(s->failures[0].input, "abc");
+    CHECK_STR(s->failures[0].error, "no t");
+    CHECK_EQ(gd_observer_read(o, &s), 0);
+    CHECK_EQ(s->n_tasks + s->n_failures + s->tasks_missed + s->failures_missed, 0); /* they were told */
+    gd__page_end(p);
+    CHECK_EQ(gd_observer_read(o, &s), 0);
+    CHECK(s->ended);
+    gd__page_close(&p);
+    CHECK_EQ(gd_observer_read(o, &s), 0); /* ours as long as we like */
+    CHECK(s->ended);
+    gd_observer_close(&o);
+    CHECK(o == NULL);
+}
+
+TEST(a_part_in_the_middle_of_being_written_is_not_believed)
+{
+    struct gd__page *p = open_page();
+    struct gd__reader r;
+    struct gd__page_worker w = { .stats = { .completed = 1 } };
+    open_reader(&r, p);
+    gd__page_put_worker(p, 0, &w);
+    gd__page_put_worker(p, 2, &w);
+    p->run.stats.completed = 1;
+    gd__page_put_run(p);
+    CHECK_EQ(gd__reader_read(&r), 0);
+    CHECK_EQ(r.workers[0].stats.completed, 1);
+    /* killed after it began with worker 0; and with worker 2 and the run all is well */
+    w.stats.completed = p->run.stats.completed = 2;
+    gd__page_put_worker(p, 0, &w);
+    atomic_fetch_sub(sequence(p, 1), 1);
+    gd__page_put_worker(p, 2, &w);
+    gd__page_put_run(p);
+    CHECK_EQ(gd__reader_read(&r), 0);
+    CHECK_EQ(r.workers[0].stats.completed, 1);
+    CHECK_EQ(r.workers[2].stats.completed, 2);
+    CHECK_EQ(r.run.stats.completed, 2);
+    gd__reader_close(&r);
+    gd__page_close(&p);
+}
+
+static void put_tasks(struct gd__page *p, uint64_t n)
+{
+    for (uint64_t i = 0; i < n; i++) {
+        gd__page_put_task(p, &(struct gd_task_view){ .task_id = p->run.tasks_tail });
+        p->run.tasks_ended++;
+    }
+}
+
+static uint64_t id_at(const struct gd__reader *r, uint64_t i)
+{
+    struct gd__page_task t;
+    memcpy(&t, r->tasks.entries + i * sizeof t, sizeof t);
+    return t.task.task_id;
+}
+
+TEST(a_slow_reader_gets_the_last_and_how_many_it_missed)
+{
+    struct gd__page *p = open_page();
+    struct gd__reader r;
+    open_reader(&r, p);
+    put_tasks(p, GD__PAGE_TASKS + 100);
+    gd__page_put_run(p);
+    CHECK_EQ(gd__reader_read(&r), 0);
+    CHECK_EQ(r.tasks.n, GD__PAGE_TASKS);
+    CHECK_EQ(r.tasks.missed, 100);
+    for (uint64_t i = 0; i < r.tasks.n; i++)
+        CHECK_EQ(id_at(&r, i), 100 + i);
+    put_tasks(p, 3);
+    p->run.tasks_ended += 2; /* too fast for the page */
+    gd__page_put_run(p);
+    CHECK_EQ(gd__reader_read(&r), 0);
+    CHECK_EQ(r.tasks.n, 3);
+    CHECK_EQ(r.tasks.missed, 2);
+    CHECK_EQ(id_at(&r, 0), GD__PAGE_TASKS + 100);
+    gd__reader_close(&r);
+    gd__page_close(&p);
+}
+
+/* The writer has gone on since it last said how far it is. */
+TEST(what_is_replaced_while_it_is_read_is_missed)
+{
+    struct gd__page *p = open_page();
+    struct gd__reader r;
+    open_reader(&r, p);
+    put_tasks(p, 10);
+    gd__page_put_run(p);
+    put_tasks(p, GD__PAGE_TASKS - 4);
+    CHECK_EQ(gd__reader_read(&r), 0);
+    CHECK_EQ(r.tasks.n, 4);
+    CHECK_EQ(r.tasks.missed, 6);
+    for (uint64_t i = 0; i < 4; i++)
+        CHECK_EQ(id_at(&r, i), 6 + i);
+    put_tasks(p, GD__PAGE_TASKS);
+    CHECK_EQ(gd__reader_read(&r), 0);
+    CHECK_EQ(r.tasks.n, 0);
+    gd__reader_close(&r);
+    gd__page_close(&p);
+}
+
+TEST(stale_is_a_run_that_is_awake_and_says_nothing)
+{
+    struct gd__page *p = open_page();
+    struct gd_observer *o = observe(p);
+    const struct gd_snapshot *s;
+    const uint64_t now = gd__now_ns(), long_ago = now > 3 * GD__NS_PER_S ? now - 3 * GD__NS_PER_S : 1;
+    const struct {
+        uint64_t published, awake;
+        bool ended, stale;
+    } rows[] = {
+        { long_ago, 0, false, false },       /* asleep */
+        { long_ago, long_ago, false, true }, /* in a callback for seconds */
+        { long_ago, now, false, false },     /* just woken */
+        { now, long_ago, false, false },     /* busy */
+        { long_ago, long_ago, true, false },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        p->run.published_ns = rows[i].published;
+        p->run.ended = rows[i].ended;
+        gd__page_awake(p, rows[i].awake);
+        gd__page_put_run(p);
+        CHECK_EQ(gd_observer_read(o, &s), 0);
+        if (s->stale != rows[i].stale)
+            FAIL("row %zu: %d", i, s->stale);
+    }
+    gd_observer_close(&o);
+    gd__page_close(&p);
+}
+
+/* --- at full speed --- */
+
+enum { ROUNDS = TEST_SLOWDOWN > 1 ? 20000 : 200000 };
+static _Atomic bool writer_done;
+
+static void *hammer(void *arg)
+{
+    struct gd__page *p = arg;
+    for (uint64_t k = 1; k <= ROUNDS; k++) {
+        struct gd__page_worker w = { .idle = k, .since_ns = k, .stats = { .completed = k, .busy_ns = k } };
+        memset(w.task, (int)(k % 251), sizeof w.task);
+        for (unsigned i = 0; i < WORKERS; i++)
+            gd__page_put_worker(p, i, &w);
+        put_tasks(p, k % 7);
+        p->run.stats.completed = p->run.stats.failed = p->run.published_ns = k;
+        gd__page_put_run(p);
+    }
+    atomic_store(&writer_done, true);
+    return NULL;
+}
+
+static bool is_whole(const struct gd__page_worker *w)
+{
+    const uint64_t k = w->idle;
+    bool same = w->since_ns == k && w->stats.completed == k && w->stats.busy_ns == k;
+    for (size_t i = 0; i < sizeof w->task; i++)
+        same = same && (unsigned char)w->task[i] == k % 251;
+    return same;
+}
+
+TEST(a_reader_sees_whole_parts_and_every_task_once)
+{
+    struct gd__page *p = open_page();
+    struct gd__reader r;
+    pthread_t thread;
+    uint64_t last = 0, told = 0, next = 0, last_worker = 0;
+    bool over = false;
+    open_reader(&r, p);
+    CHECK_EQ(pthread_create(&thread, NULL, hammer, p), 0);
+    while (!over) {
+        over = atomic_load(&writer_done);
+        CHECK_EQ(gd__reader_read(&r), 0);
+        CHECK_EQ(r.run.stats.completed, r.run.stats.failed);
+        CHECK_EQ(r.run.stats.completed, r.run.published_ns);
+        CHECK_GE(r.run.stats.completed, last);
+        last = r.run.stats.completed;
+        for (unsigned i = 0; i < WORKERS; i++)
+            CHECK(is_whole(&r.workers[i]));
+        CHECK_GE(r.workers[0].idle, last_worker);
+        last_worker = r.workers[0].idle;
+        for (uint64_t i = 0; i < r.tasks.n; i++) {
+            CHECK_GE(id_at(&r, i), next);
+            next = id_at(&r, i) + 1;
+            CHECK_EQ(next, r.tasks.seen - r.tasks.n + i + 1);
+        }
+        told += r.tasks.n + r.tasks.missed;
+        CHECK_EQ(told, r.run.tasks_ended);
+    }
+    CHECK_EQ(last, ROUNDS);
+    CHECK_EQ(pthread_join(thread, NULL), 0);
+    gd__reader_close(&r);
+    gd__page_close(&p);
+}
+
+/* The lock by itself, over memory, as ThreadSanitizer sees it. */
+static _Atomic uint64_t lock_number, words[8];
+
+static void *write_words(void *arg)
+{
+    (void)arg;
+    for (uint64_t k = 1; k <= ROUNDS; k++) {
+        const uint64_t all[8] = { k, k, k, k, k, k, k, k };
+        gd__sequence_write(&lock_number, words, all, sizeof all);
+    }
+    atomic_store(&writer_done, true);
+    return NULL;
+}
+
+TEST(the_lock_gives_no_mixture)
+{
+    pthread_t thread;
+    uint64_t whole = 0;
+    bool over = false;
+    CHECK_EQ(pthread_create(&thread, NULL, write_words, NULL), 0);
+    while (!over) {
+        uint64_t copy[8];
+        over = atomic_load(&writer_done);
+        const uint64_t before = atomic_load_explicit(&lock_number, memory_order_acquire);
+        gd__words_load(copy, words, sizeof copy);
+        const uint64_t after = atomic_load_explicit(&lock_number, memory_order_relaxed);
+        if (!gd__sequence_whole(before, after))
+            continue;
+        whole++;
+        for (unsigned i = 1; i < 8; i++)
+            CHECK_EQ(copy[i], copy[0]);
+    }
+    CHECK_GT(whole, 0);
+    CHECK_EQ(pthread_join(thread, NULL), 0);
+}
+
+/* --- pages that are not what they should be --- */
+
+static int copy_to_file(const struct gd__page *p)
+{
+    const int fd = memfd_create("copy", MFD_CLOEXEC);
+    CHECK_GE(fd, 0);
+    CHECK_EQ(write(fd, p->base, p->plan.size), p->plan.size);
+    return fd;
+}
+
+static struct gd__page *full_page(void)
+{
+    struct gd__page *p = open_page();
+    put_tasks(p, 5);
+    for (unsigned i = 0; i < 5; i++) {
+        struct gd__page_failure f = { .input_size = 5, .error_size = 5, .input = "input", .error = "error" };
+        gd__page_put_failure(p, &f);
+        p->run.failures_ended++;
+    }
+    struct gd__page_worker w = { .task_size = 4, .task = "text" };
+    for (unsigned i = 0; i < WORKERS; i++)
+        gd__page_put_worker(p, i, &w);
+    gd__page_put_run(p);
+    return p;
+}
+
+static bool has_end(const char *text, size_t room)
+{
+    return memchr(text, '\0', room) != NULL;
+}
+
+static void check_snapshot(const struct gd_snapshot *s)
+{
+    CHECK(has_end(s->job, sizeof s->job));
+    for (size_t i = 0; i < s->n_workers; i++) {
+        CHECK_LE(s->workers[i].stats.state, GD_WORKER_LOST);
+        CHECK_LE(s->workers[i].idle, GD_IDLE_AT_END);
+        CHECK(has_end(s->workers[i].task, sizeof s->workers[i].task));
+    }
+    for (size_t i = 0; i < s->n_devices; i++)
+        CHECK(has_end(s->devices[i].name, sizeof s->devices[i].name));
+    CHECK_LE(s->n_tasks, GD__PAGE_TASKS);
+    CHECK_LE(s->n_failures, GD__PAGE_FAILURES);
+    for (size_t i = 0; i < s->n_failures; i++) {
+        CHECK_LE(s->failures[i].task.failure, GD_FAILURE_NO_WORKER);
+        CHECK(has_end(s->failures[i].error, sizeof s->failures[i].error));
+        CHECK(has_end(s->failures[i].input, sizeof s->failures[i].input));
+    }
+}
+
+/* Opens and reads it, twice; whatever is said of it, nothing breaks. */
+static void look_at(int fd)
+{
+    struct gd_observer *o;
+    const struct gd_snapshot *s;
+    if (gd__observer_open_page(&o, dup(fd), true) < 0) {
+        CHECK(o == NULL);
+        return;
+    }
+    for (int k = 0; k < 2; k++) {
+        (void)gd_observer_read(o, &s);
+        check_snapshot(s);
+    }
+    gd_observer_close(&o);
+}
+
+/* Every byte of all that is looked at, with three values each. */
+TEST_WITHIN(300, any_byte_may_be_wrong)
+{
+    struct gd__page *p = full_page();
+    const int fd = copy_to_file(p);
+    const size_t parts[][2] = {
+        { 0, sizeof(struct gd__page_header) },
+        { p->plan.live, p->plan.tasks },
+        { p->plan.tasks, p->plan.tasks + 2 * sizeof(struct gd__page_task) },
+        { p->plan.failures, p->plan.failures + 80 },
+    };
+    static const unsigned char values[] = { 0x00, 0x7f, 0xff };
+    for (size_t k = 0; k < sizeof parts / sizeof *parts; k++) {
+        for (size_t at = parts[k][0]; at < parts[k][1]; at++) {
+            const unsigned char was = p->base[at];
+            for (size_t v = 0; v < sizeof values; v++) {
+                CHECK_EQ(pwrite(fd, &values[v], 1, (off_t)at), 1);
+                look_at(fd);
+            }
+            CHECK_EQ(pwrite(fd, &was, 1, (off_t)at), 1);
+        }
+    }
+    close(fd);
+    gd__page_close(&p);
+}
+
+TEST(a_page_that_is_cut_short_is_an_error_and_no_signal)
+{
+    struct gd__page *p = full_page();
+    const int fd = copy_to_file(p);
+    const size_t ends[] = { p->plan.size - 1,
+                            p->plan.failures + 1,
+                            p->plan.tasks + 1,
+                            p->plan.workers + 1,
+                            p->plan.run,
+                            p->plan.live,
+                            100,
+                            0 };
+    struct gd_observer *o, *late;
+    const struct gd_snapshot *s;
+    CHECK_EQ(gd__observer_open_page(&o, dup(fd), true), 0);
+    CHECK_EQ(gd_observer_read(o, &s), 0);
+    CHECK_EQ(s->n_failures, 5);
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+        CHECK_EQ(ftruncate(fd, (off_t)ends[i]), 0);
+        const int rc = gd_observer_read(o, &s);
+        CHECK(rc == 0 || rc == GD_E_CORRUPT);
+        if (ends[i] < p->plan.devices)
+            CHECK_EQ(rc, GD_E_CORRUPT);
+        CHECK_STR(s->job, "a job"); /* the last good one */
+        CHECK_EQ(s->n_failures, 0);
+        CHECK_EQ(gd__observer_open_page(&late, dup(fd), true), GD_E_CORRUPT);
+    }
+    gd_observer_close(&o);
+    close(fd);
+    gd__page_close(&p);
+}
+
+TEST(one_of_another_version_says_so)
+{
+    struct gd__page *p = full_page();
+    const int fd = copy_to_file(p);
+    const uint64_t version = GD__PAGE_VERSION + 1;
+    struct gd_observer *o;
+    CHECK_EQ(pwrite(fd, &version, sizeof version, offsetof(struct gd__page_header, version)), sizeof version);
+    CHECK_EQ(gd__observer_open_page(&o, dup(fd), true), GD_E_VERSION);
+    CHECK_CONTAINS(gd_error_text(), "version 2");
+    close(fd);
+    gd__page_close(&p);
+}
+
+TEST(counts_that_do_not_fit_the_size_are_refused)
+{
+    struct gd__page *p = full_page();
+    const size_t at[] = { offsetof(struct gd__page_header, size), offsetof(struct gd__page_header, n_workers),
+                          offsetof(struct gd__page_header, n_devices) };
+    for (size_t i = 0; i < sizeof at / sizeof *at; i++) {
+        const int fd = copy_to_file(p);
+        uint64_t value;
+        struct gd_observer *o;
+        CHECK_EQ(ftruncate(fd, 10 * (off_t)p->plan.size), 0); /* there is room for what it says */
+        memcpy(&value, p->base + at[i], sizeof value);
+        value += 4096;
+        CHECK_EQ(pwrite(fd, &value, sizeof value, (off_t)at[i]), sizeof value);
+        CHECK_EQ(gd__observer_open_page(&o, fd, true), GD_E_CORRUPT);
+        CHECK(o == NULL);
+    }
+    gd__page_close(&p);
+}
+
+TEST(one_whose_figures_go_back_is_not_believed)
+{
+    struct gd__page *p = open_page();
+    struct gd__reader r;
+    open_reader(&r, p);
+    put_tasks(p, 10);
+    gd__page_put_run(p);
+    CHECK_EQ(gd__reader_read(&r), 0);
+    p->run.tasks_tail = p->run.tasks_ended = 3;
+    gd__page_put_run(p);
+    CHECK_EQ(gd__reader_read(&r), GD_E_CORRUPT);
+    gd__reader_close(&r);
+    gd__page_close(&p);
+}
+
+/* --- the folder --- */
+
+static void use_folder(const char *name)
+{
+    char path[512];
+    snprintf(path, sizeof path, "%s/%s", folder_path, name);
+    setenv("GPU_DISPATCH_JOBS", path, 1);
+}
+
+TEST(the_folder_is_made_for_the_user_alone)
+{
+    struct stat s;
+    folder_enter();
+    use_folder("jobs");
+    CHECK_EQ(gd__folder_open(0, false), GD_E_NO_JOB);
+    const int fd = gd__folder_open(0, true);
+    CHECK_GE(fd, 3);
+    CHECK_EQ(stat("jobs", &s), 0);
+    CHECK_EQ(s.st_mode & 0777, 0700);
+    CHECK_EQ(gd__folder_open(1, true), GD_E_NO_JOB); /* the only one */
+    close(fd);
+}
+
+TEST(a_folder_that_is_not_ours_alone_is_refused)
+{
+    folder_enter();
+    CHECK_EQ(mkdir("open", 0700), 0);
+    CHECK_EQ(chmod("open", 0755), 0);
+    use_folder("open");
+    CHECK_EQ(gd__folder_open(0, true), GD_E_INVALID);
+    CHECK_CONTAINS(gd_error_text(), "chmod 700");
+    CHECK_EQ(mkdir("real", 0700), 0);
+    CHECK_EQ(symlink("real", "link"), 0);
+    use_folder("link");
+    CHECK_LT(gd__folder_open(0, true), 0);
+    make_file("file", 3);
+    use_folder("file");
+    CHECK_LT(gd__folder_open(0, true), 0);
+    if (geteuid() == 0) {
+        CHECK_EQ(mkdir("others", 0700), 0);
+        CHECK_EQ(chown("others", 12345, 0), 0);
+        use_folder("others");
+        CHECK_EQ(gd__folder_open(0, true), GD_E_INVALID);
+        CHECK_CONTAINS(gd_error_text(), "another user");
+    }
+}
+
+TEST(a_runtime_folder_of_another_user_is_passed_over)
+{
+    folder_enter();
+    unsetenv("GPU_DISPATCH_JOBS");
+    setenv("XDG_RUNTIME_DIR", folder_path, 1);
+    const int own = gd__folder_open(0, true);
+    CHECK_GE(own, 0);
+    close(own);
+    CHECK_EQ(access("gpu-dispatch", F_OK), 0);
+    setenv("XDG_RUNTIME_DIR", "relative", 1);
+    CHECK_EQ(gd__folder_open(0, true), GD_E_NO_JOB);
+    if (geteuid() == 0) {
+        CHECK_EQ(chown(folder_path, 12345, 0), 0);
+        setenv("XDG_RUNTIME_DIR", folder_path, 1);
+        CHECK_EQ(gd__folder_open(0, true), GD_E_NO_JOB);
+    }
+}
+
+TEST(a_page_has_its_name_when_it_is_whole_and_until_it_ends)
+{
+    const struct gd__page_spec spec = { .job = "j", .n_workers = 1, .n_devices = 2, .devices = two };
+    struct gd__page *p;
+    struct stat s;
+    folder_enter();
+    use_folder("jobs");
+    CHECK_EQ(gd__page_open(&p, &spec), 0);
+    const int folder = gd__folder_open(0, false);
+    CHECK_EQ(fstatat(folder, p->name, &s, AT_SYMLINK_NOFOLLOW), 0);
+    CHECK_EQ(s.st_size, p->plan.size);
+    CHECK_EQ(s.st_mode & 0777, 0400);
+    CHECK_GE(s.st_blocks * 512, s.st_size); /* there is room for all of it */
+    char name[GD__PAGE_NAME];
+    snprintf(name, sizeof name, "%s", p->name);
+    gd__page_end(p);
+    CHECK_EQ(fstatat(folder, name, &s, AT_SYMLINK_NOFOLLOW), -1);
+    gd__page_close(&p);
+    close(folder);
+}
+
+TEST_MAIN()
