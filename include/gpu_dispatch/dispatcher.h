@@ -41,6 +41,7 @@ extern "C" {
 #endif
 
 struct gd_dispatcher;
+struct gd_journal;
 
 /* --- the source --------------------------------------------------------- */
 
@@ -194,6 +195,10 @@ struct gd_options {
     void (*on_device_out)(void *user, int gpu_id, const char *why);
     void (*on_output)(void *user, int worker_id, int fd, const char *text, size_t length);
     void (*on_exit)(void *user); /* always, exactly once, last */
+
+    /* keeping and showing */
+    struct gd_journal *journal; /* gd_journal_open(): what is final there is skipped, what ends is recorded */
+    const char *job;            /* publish the run under this name for observers (observe.h); NULL: don't */
 };
 
 #define GD_OPTIONS_INIT                                                                                     \
@@ -223,6 +228,8 @@ int gd_dispatcher_open(struct gd_dispatcher **out, const struct gd_options *o);
  * GD_E_SOURCE      the source failed; what it gave before was processed
  * GD_E_SHUTDOWN    gd_dispatcher_shutdown() or _abort() ended it; what was not done was reported as cancelled
  * GD_E_INTERRUPTED SIGINT or SIGTERM did; likewise
+ * GD_E_JOURNAL     the journal could not be written (a full disk): the run was shut down; what it does not hold will be
+ *                  run again
  * GD_E_SYSTEM, GD_E_NO_MEMORY  the run could not be set up, or broke; likewise */
 int gd_dispatcher_run(struct gd_dispatcher *d);
 
@@ -239,15 +246,16 @@ void gd_dispatcher_close(struct gd_dispatcher **d);
 /* --- statistics --------------------------------------------------------- */
 
 struct gd_stats {
-    size_t size;             /* set to sizeof(struct gd_stats) before the call */
-    uint64_t total;          /* gd_options.total_tasks */
-    uint64_t taken;          /* from the source so far */
-    uint64_t pending;        /* taken, waiting */
-    uint64_t running;        /* being processed: at most one (or one batch) per worker */
-    uint64_t completed;      /* on_success */
-    uint64_t failed;         /* on_error */
-    uint64_t timeouts;       /* on_timeout */
-    uint64_t retried;        /* attempts beyond a task's first */
+    size_t size;        /* set to sizeof(struct gd_stats) before the call */
+    uint64_t total;     /* gd_options.total_tasks: the whole list, with what is skipped; final are skipped + completed
+                           + failed + timeouts of it */
+    uint64_t taken;     /* from the source so far */
+    uint64_t pending;   /* taken, waiting */
+    uint64_t running;   /* being processed: at most one (or one batch) per worker */
+    uint64_t completed; /* on_success */
+    uint64_t failed;    /* on_error */
+    uint64_t timeouts;  /* on_timeout */
+    uint64_t retried;   /* attempts beyond a task's first */
     uint64_t setup_failures; /* workers that failed setup */
     uint64_t restarts;       /* processes started beyond each worker's first */
     uint64_t crashes;        /* processes that ended before they should have */
@@ -255,6 +263,8 @@ struct gd_stats {
     uint64_t now_ns;         /* of this snapshot */
     uint64_t source_done;    /* 1: nothing more will be taken */
     uint64_t n_workers;
+    uint64_t skipped;   /* given by the source, and final in the journal already: not counted as taken */
+    uint64_t cancelled; /* of the failed: never done, since the run was ended before (GD_FAILURE_CANCELLED) */
 };
 
 enum gd_worker_state {
@@ -282,7 +292,7 @@ struct gd_worker_stats {
     uint64_t current_task; /* UINT64_MAX: none */
     uint64_t handed;       /* tasks it has been handed and not finished */
     uint64_t completed;
-    uint64_t failed;
+    uint64_t failed; /* attempts, as are timeouts: a task that is retried counts each time */
     uint64_t timeouts;
     uint64_t restarts;
     uint64_t last_ns; /* duration of its last task */
@@ -294,6 +304,9 @@ int gd_dispatcher_stats(struct gd_dispatcher *d, struct gd_stats *out);
 
 /* The first max workers; returns how many there are in all. element_size is sizeof(struct gd_worker_stats). */
 int gd_dispatcher_worker_stats(struct gd_dispatcher *d, struct gd_worker_stats *out, size_t element_size, size_t max);
+
+/* gd_options.total_tasks, where that is learned after the dispatcher was opened. Any thread. */
+void gd_dispatcher_set_total(struct gd_dispatcher *d, uint64_t total_tasks);
 
 /* "0.1.0" */
 const char *gd_version(void);

@@ -9,7 +9,9 @@
 #include <gpu_dispatch/devices.h>
 #include <gpu_dispatch/dispatcher.h>
 #include <gpu_dispatch/error.h>
+#include <gpu_dispatch/journal.h>
 #include <gpu_dispatch/launch.h>
+#include <gpu_dispatch/observe.h>
 #include <gpu_dispatch/worker.h>
 
 #endif

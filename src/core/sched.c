@@ -160,6 +160,7 @@ static void deliver(struct gd__sched *s, uint32_t slot, const struct gd__outcome
         s->counts.timeouts++;
     else
         s->counts.failed++;
+    s->counts.cancelled += o->failure == GD_FAILURE_CANCELLED;
     s->outstanding--; /* with the counts: the callback may ask for figures that add up */
     s->fx->deliver(s->ctx, t, o);
     t->state = GD__TASK_FREE;
@@ -174,6 +175,7 @@ static void deliver_in_order(struct gd__sched *s, uint32_t slot, const struct gd
     struct gd__task *t = &s->tasks[slot];
     if (t->id != s->next_delivery) {
         t->state = GD__TASK_PARKED;
+        s->n_parked++;
         s->parked[t->id & s->parked_mask] = slot;
         s->held[slot] = *o;
         s->fx->hold(s->ctx, t, &s->held[slot]);
@@ -187,6 +189,7 @@ static void deliver_in_order(struct gd__sched *s, uint32_t slot, const struct gd
             return;
         const uint32_t parked = *next;
         *next = GD__NO_TASK;
+        s->n_parked--;
         s->next_delivery++;
         deliver(s, parked, &s->held[parked]);
     }
@@ -216,6 +219,13 @@ static uint64_t retry_delay(const struct gd__sched *s, const struct gd__task *t)
     return gd__min64(gd__min64(s->config.retry_delay_ns, RETRY_DELAY_MAX) << doublings, RETRY_DELAY_MAX);
 }
 
+static void count_try(struct gd__sched *s, const struct gd__task *t, const struct gd__outcome *o)
+{
+    s->counts.retried++;
+    if (s->fx->tried)
+        s->fx->tried(s->ctx, t, o);
+}
+
 void gd__task_retry(struct gd__sched *s, uint64_t now, uint32_t slot, const struct gd__outcome *o)
 {
     struct gd__task *t = &s->tasks[slot];
@@ -224,7 +234,7 @@ void gd__task_retry(struct gd__sched *s, uint64_t now, uint32_t slot, const stru
         return;
     }
     t->errors++;
-    s->counts.retried++;
+    count_try(s, t, o);
     t->state = GD__TASK_DELAYED;
     t->timer.tag = TAG_TASK | slot;
     gd__heap_arm(&s->heap, &t->timer, now + retry_delay(s, t));
@@ -238,7 +248,7 @@ void gd__task_crashed(struct gd__sched *s, uint64_t now, uint32_t slot, const st
         gd__task_final(s, slot, o);
         return;
     }
-    s->counts.retried++;
+    count_try(s, t, o);
     gd__place_again(s, now, slot);
 }
 
@@ -258,12 +268,13 @@ static uint32_t take_slot(struct gd__sched *s)
     return slot;
 }
 
-uint64_t gd__sched_add(struct gd__sched *s, uint64_t now, const uint64_t payload[4], uint64_t weight)
+uint64_t gd__sched_add(struct gd__sched *s, uint64_t now, const uint64_t payload[4], uint64_t weight, uint64_t tag)
 {
     const uint32_t slot = take_slot(s);
     struct gd__task *t = &s->tasks[slot];
     t->id = s->next_id++;
     memcpy(t->payload, payload, sizeof t->payload);
+    t->tag = tag;
     t->weight = weight;
     t->waiting_since = now;
     t->attempt = t->crashes = t->errors = 0;

@@ -36,7 +36,8 @@ enum gd__task_state { GD__TASK_FREE, GD__TASK_WAITING, GD__TASK_DELAYED, GD__TAS
 
 struct gd__task {
     uint64_t id;
-    uint64_t payload[4]; /* the dispatcher's: not looked at */
+    uint64_t payload[4]; /* the dispatcher's, as is the tag: not looked at */
+    uint64_t tag;
     uint64_t weight;
     uint64_t waiting_since;
     uint32_t next;    /* in whichever list it is */
@@ -100,6 +101,8 @@ struct gd__sched_effects {
     void (*deliver)(void *ctx, const struct gd__task *t, const struct gd__outcome *o);
     /* It will be delivered later: keep what o points to, update o, until then. */
     void (*hold)(void *ctx, const struct gd__task *t, struct gd__outcome *o);
+    /* An attempt failed, and the task will be run again. NULL: nobody wants to know. */
+    void (*tried)(void *ctx, const struct gd__task *t, const struct gd__outcome *o);
     void (*setup_failed)(void *ctx, unsigned w, const char *words);
     void (*worker_died)(void *ctx, unsigned w, const char *words, bool given_up);
     /* The device of w is out of use; once. words: why, or NULL: it has no worker left. */
@@ -137,7 +140,7 @@ struct gd__sched_config {
 };
 
 struct gd__sched_counts {
-    uint64_t taken, completed, failed, timeouts, retried, setup_failures, restarts, crashes;
+    uint64_t taken, completed, failed, timeouts, cancelled, retried, setup_failures, restarts, crashes;
 };
 
 struct gd__list {
@@ -199,6 +202,7 @@ struct gd__sched {
     uint32_t *parked;
     struct gd__outcome *held;
     uint64_t parked_mask;
+    uint64_t n_parked;
 
     struct gd__sched_worker *workers;
     uint32_t window_mask;
@@ -221,8 +225,8 @@ void gd__sched_close(struct gd__sched *s);
 
 /* --- events --- */
 void gd__sched_start(struct gd__sched *s, uint64_t now);
-/* A task was taken from the source; its number is returned. payload: four words, kept. */
-uint64_t gd__sched_add(struct gd__sched *s, uint64_t now, const uint64_t payload[4], uint64_t weight);
+/* A task was taken from the source; its number is returned. payload: four words, kept, as is the tag. */
+uint64_t gd__sched_add(struct gd__sched *s, uint64_t now, const uint64_t payload[4], uint64_t weight, uint64_t tag);
 void gd__sched_source_end(struct gd__sched *s, uint64_t now);
 int gd__sched_ready(struct gd__sched *s, uint64_t now, unsigned w);
 int gd__sched_setup_failed(struct gd__sched *s, uint64_t now, unsigned w, const char *words);

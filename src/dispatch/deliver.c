@@ -63,7 +63,22 @@ static char *copy_words(const struct gd__outcome *o)
     return text;
 }
 
-static void call_failed(struct gd_dispatcher *d, struct gd_report *r, const struct gd__outcome *o)
+void gd__report_refuse(const struct gd_report *report, enum gd_failure failure, const char *words)
+{
+    struct gd_report *own = (struct gd_report *)(uintptr_t)report; /* gd__deliver() has it, and changes it itself */
+    own->failure = failure;
+    own->error = words;
+}
+
+/* After the callback: what it may have written belongs to the record. */
+static void keep_record(struct gd_dispatcher *d, const struct gd__task *t, const struct gd_report *r)
+{
+    if (t->tag)
+        gd__journal_put(d->o.journal, (struct gd__journal_task *)(uintptr_t)t->tag, r);
+}
+
+static void call_failed(struct gd_dispatcher *d, const struct gd__task *t, struct gd_report *r,
+                        const struct gd__outcome *o)
 {
     char text[TEXT_MAX];
     const bool own_words = o->size > o->data_size && o->failure != GD_FAILURE_TIMEOUT;
@@ -73,10 +88,13 @@ static void call_failed(struct gd_dispatcher *d, struct gd_report *r, const stru
     r->error = words ? words : text;
     r->data = o->data_size > 0 ? o->bytes : NULL;
     r->size = o->data_size;
+    if (d->publisher)
+        gd__publish_final(d, o->worker, r);
     if (o->failure == GD_FAILURE_TIMEOUT && d->o.on_timeout)
         d->o.on_timeout(d->o.user, r);
     else if (d->o.on_error)
         d->o.on_error(d->o.user, r);
+    keep_record(d, t, r);
     r->error = NULL;
     gd__free(words);
 }
@@ -87,7 +105,7 @@ void gd__deliver(void *ctx, const struct gd__task *t, const struct gd__outcome *
     const struct gd__payload p = payload_of(t);
     const bool in_arena = p.size > GD__INLINE_MAX;
     struct gd_report r = {
-        .task_id = t->id,
+        .task_id = gd__task_number(t),
         .worker_id = o->worker < 0 ? -1 : gd__worker_id(d, (unsigned)o->worker),
         .gpu_id = o->worker < 0 ? -1 : d->copy.gpu_ids[o->worker],
         .attempt = t->attempt,
@@ -102,13 +120,17 @@ void gd__deliver(void *ctx, const struct gd__task *t, const struct gd__outcome *
     if (o->failure == GD_FAILURE_NONE) {
         r.data = o->bytes;
         r.size = o->size;
+        if (d->publisher)
+            gd__publish_final(d, o->worker, &r);
         d->o.on_success(d->o.user, &r);
+        keep_record(d, t, &r);
     } else {
-        call_failed(d, &r, o);
+        call_failed(d, t, &r, o);
     }
     gd__feeder_release(d->feeder, &p);
     if (o->handle)
         gd__free((void *)(uintptr_t)o->handle);
+    gd__stats_after_callback(d);
 }
 
 /* Copies what was written of a part of a region. */
@@ -158,6 +180,14 @@ void gd__deliver_hold(void *ctx, const struct gd__task *t, struct gd__outcome *o
     o->bytes = no_memory;
     o->size = sizeof no_memory - 1;
     o->data_size = 0;
+}
+
+/* Of interest to observers only: users are told of the end. */
+void gd__deliver_try(void *ctx, const struct gd__task *t, const struct gd__outcome *o)
+{
+    struct gd_dispatcher *d = ctx;
+    if (d->publisher)
+        gd__publish_try(d, t, o);
 }
 
 void gd__deliver_setup_failed(void *ctx, unsigned w, const char *words)

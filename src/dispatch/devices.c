@@ -65,6 +65,15 @@ static int workers_on(const struct gd_options *o, const struct gd_devices *list,
     return gd_devices_room(list, (size_t)at, o->model_bytes);
 }
 
+static void describe(struct gd__run_device *device, const struct gd_devices *list, int at)
+{
+    struct gd_device known = { .size = sizeof known };
+    if (at < 0 || gd_devices_get(list, (size_t)at, &known) < 0)
+        return;
+    device->vendor = known.vendor;
+    memcpy(device->name, known.name, sizeof device->name);
+}
+
 static int resolve_one(struct gd_dispatcher *d, const struct gd_devices *list, size_t i)
 {
     struct gd__run_device *device = &d->devices[i];
@@ -77,6 +86,7 @@ static int resolve_one(struct gd_dispatcher *d, const struct gd_devices *list, s
     }
     if (rc < 0)
         return rc;
+    describe(device, list, at);
     rc = workers_on(&d->o, list, at);
     if (rc < 0)
         return rc;

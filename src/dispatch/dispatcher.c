@@ -62,6 +62,14 @@ static unsigned choose_window(const struct gd_dispatcher *d)
     return window;
 }
 
+/* The user's numbers are those of the source. */
+static int place(void *user, uint64_t task_id, uint64_t weight, unsigned n_workers)
+{
+    const struct gd_dispatcher *d = user;
+    (void)task_id;
+    return d->o.place(d->o.user, d->adding, weight, n_workers);
+}
+
 static int open_sched(struct gd_dispatcher *d)
 {
     const struct gd_options *o = &d->o;
@@ -91,8 +99,8 @@ static int open_sched(struct gd_dispatcher *d)
         .batch_wait_ns = o->batch_wait_us * GD__NS_PER_US,
         .ordered = o->ordered,
         .placement = o->placement,
-        .place = o->place,
-        .place_user = o->user,
+        .place = o->place ? place : NULL,
+        .place_user = d,
     };
     return gd__sched_open(&d->sched, &c, &gd__effects, d);
 }
@@ -118,6 +126,11 @@ static int open_parts(struct gd_dispatcher *d)
         rc = gd__supervisor_open(d);
     if (rc == 0)
         rc = open_sched(d);
+    if (rc == 0) {
+        d->now = gd__now_ns();
+        gd__publish_open(d);
+        gd__stats_publish(d, true);
+    }
     return rc;
 }
 
@@ -166,6 +179,7 @@ void gd_dispatcher_close(struct gd_dispatcher **dp)
         return;
     }
     *dp = NULL;
+    gd__publish_close(d);
     gd__supervisor_close(d);
     gd__feeder_close(&d->feeder);
     gd__sched_close(&d->sched);
@@ -197,6 +211,7 @@ static int open_feeder(struct gd_dispatcher *d)
         .arena_bytes = d->o.arena_bytes,
         .max_tasks = d->sched.n_slots,
         .wake_room = d->o.queue_size / 4 + 1,
+        .journal = d->o.journal,
         .wake_fd = d->wake_fd,
     };
     return gd__feeder_open(&d->feeder, &spec);
@@ -223,6 +238,41 @@ static int conclude(struct gd_dispatcher *d)
     }
 }
 
+static void journal_failed(void *user)
+{
+    gd_dispatcher_shutdown(user);
+}
+
+static int begin_journal(struct gd_dispatcher *d)
+{
+    const struct gd__journal_run run = { .failed = journal_failed, .user = d, .total = d->o.total_tasks };
+    return d->o.journal ? gd__journal_begin(d->o.journal, &run) : 0;
+}
+
+/* Brings all to the disk. What the run comes to: rc, unless that could not be done. */
+static int end_journal(struct gd_dispatcher *d, int rc)
+{
+    static const struct {
+        int code;
+        const char *how;
+    } words[] = {
+        { 0, "finished" },
+        { GD_E_SETUP, "setup failed" },
+        { GD_E_NO_WORKERS, "no workers" },
+        { GD_E_SOURCE, "source failed" },
+        { GD_E_SHUTDOWN, "shut down" },
+        { GD_E_INTERRUPTED, "interrupted" },
+    };
+    const char *how = "failed";
+    if (!d->o.journal)
+        return rc;
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (words[i].code == rc)
+            how = words[i].how;
+    const int kept = gd__journal_end(d->o.journal, how);
+    return kept < 0 ? kept : rc;
+}
+
 static int run_all(struct gd_dispatcher *d)
 {
     int rc = open_feeder(d);
@@ -233,6 +283,9 @@ static int run_all(struct gd_dispatcher *d)
         rc = d->signal_token < 0 ? d->signal_token : 0;
     }
     if (rc == 0)
+        rc = begin_journal(d);
+    const bool begun = rc == 0;
+    if (rc == 0)
         rc = gd__feeder_start(d->feeder);
     if (rc == 0) {
         gd__devices_watch(d);
@@ -240,6 +293,8 @@ static int run_all(struct gd_dispatcher *d)
         gd__devices_unwatch(d);
         rc = conclude(d);
     }
+    if (begun)
+        rc = end_journal(d, rc);
     gd__signals_unsubscribe(d->signal_token);
     d->signal_token = -1;
     return rc;
@@ -261,6 +316,7 @@ int gd_dispatcher_run(struct gd_dispatcher *d)
     const int rc = run_all(d);
     gd__supervisor_close(d);
     gd__feeder_close(&d->feeder);
+    gd__publish_end(d);
     if (d->o.on_exit)
         d->o.on_exit(d->o.user);
     atomic_store(&d->running, false);

@@ -23,6 +23,7 @@
 #include "base/error.h"
 #include "base/fault.h"
 #include "dispatch/hooks.h"
+#include "dispatch/known.h"
 #include "shm/arena.h"
 #include "shm/copy.h"
 #include "shm/extents.h"
@@ -43,11 +44,13 @@ struct gd__feeder {
     pthread_t thread;
     bool started;
     _Atomic uint32_t refs;
+    struct gd__known known; /* the journal's side of it */
 
     alignas(GD__LINE) _Atomic uint64_t tail; /* the feeder's */
     uint64_t taken, bytes_taken, seen_allowed;
-    uint32_t rung;             /* the monitor's sleep that was last rung for */
-    _Atomic uint32_t sleeping; /* enum sleep_kind */
+    struct gd__journal_task *asked; /* what the journal made of the item in hand, if it was asked already */
+    uint32_t rung;                  /* the monitor's sleep that was last rung for */
+    _Atomic uint32_t sleeping;      /* enum sleep_kind */
     _Atomic uint32_t ended;
     int result;
     char words[WORDS_MAX];
@@ -231,18 +234,25 @@ int gd_item_error(struct gd_item *item, const char *format, ...)
     return GD_E_SOURCE;
 }
 
-/* Puts the payload where a worker can see it. 0, or a negative code. A task that comes after a stop is not dropped: it
- * will be reported as cancelled, if need be without its payload. */
-static int store_payload(struct gd__feeder *f, struct gd_item *item, struct gd__payload *out)
+/* Where the payload is. 0, or a negative code. */
+static int find_payload(struct gd__feeder *f, const struct gd_item *item, const void **data)
 {
     const struct item_memory m = item_memory(item);
-    const void *data = m.offset > 0 ? (char *)f->region.base + m.offset : item->data;
-    out->size = item->size;
+    *data = m.offset > 0 ? (char *)f->region.base + m.offset : item->data;
     if (m.offset > 0 && item->size > m.size)
         return gd__error(GD_E_INVALID, "the source gave %zu bytes where it had allocated %llu", item->size,
                          (unsigned long long)m.size);
-    if (!data && item->size > 0)
+    if (!*data && item->size > 0)
         return gd__error(GD_E_INVALID, "the source gave %zu bytes at NULL", item->size);
+    return 0;
+}
+
+/* Puts the payload where a worker can see it. 0, or a negative code. A task that comes after a stop is not dropped: it
+ * will be reported as cancelled, if need be without its payload. */
+static int store_payload(struct gd__feeder *f, struct gd_item *item, const void *data, struct gd__payload *out)
+{
+    const struct item_memory m = item_memory(item);
+    out->size = item->size;
     if (item->size <= GD__INLINE_MAX) {
         if (item->size > 0)
             memcpy(out->bytes, data, item->size);
@@ -266,15 +276,40 @@ static int store_payload(struct gd__feeder *f, struct gd_item *item, struct gd__
     return 0;
 }
 
+int gd_item_key(struct gd_item *item, const void *key, size_t key_size, const char *version)
+{
+    struct gd__feeder *f = item->reserved[0];
+    if (!f->known.keeps)
+        return 0;
+    if (!key && key_size > 0)
+        return gd_item_error(item, "gd_item_key: %zu bytes at NULL", key_size);
+    return gd__known_key(&f->known, key, key_size, version) < 0 ? gd_item_error(item, "%s", gd_error_text()) : 0;
+}
+
+int gd__item_ask(struct gd_item *item, uint64_t *number)
+{
+    struct gd__feeder *f = item->reserved[0];
+    const void *data = NULL;
+    *number = f->asked ? f->asked->number : f->known.keeps ? f->known.given : f->taken;
+    if (!f->known.keeps || f->asked || (!f->known.has_key && find_payload(f, item, &data) < 0))
+        return 1;
+    if (gd__known_ask(&f->known, data, item->size, &f->asked) != 0)
+        return 1; /* what went wrong is said when it is given */
+    drop_item_memory(f, item);
+    *item = (struct gd_item){ .reserved = { f } };
+    return 0;
+}
+
 /* --- the thread --- */
 
-static void publish(struct gd__feeder *f, const struct gd__payload *p, uint64_t weight)
+static void publish(struct gd__feeder *f, const struct gd__payload *p, uint64_t weight, struct gd__journal_task *t)
 {
     const uint64_t tail = atomic_load_explicit(&f->tail, memory_order_relaxed);
     struct gd__intake_entry *e = &f->entries[tail & f->mask];
     gd__will_write(&f->entries[(tail + 2 * GD__AHEAD) & f->mask]);
     memcpy(e->payload, p, sizeof e->payload);
     e->weight = weight;
+    e->tag = (uint64_t)(uintptr_t)t;
     atomic_store_explicit(&f->tail, tail + 1, memory_order_release);
     f->taken++;
 }
@@ -283,11 +318,26 @@ static void publish(struct gd__feeder *f, const struct gd__payload *p, uint64_t 
 static int give(struct gd__feeder *f, struct gd_item *item)
 {
     struct gd__payload p = { 0 }; /* all of it goes to the worker */
+    struct gd__journal_task *t = f->asked;
+    const void *data;
     const uint64_t weight = item->weight > 0 ? item->weight : item->size;
-    const int rc = store_payload(f, item, &p);
+    int rc = find_payload(f, item, &data);
     if (rc < 0)
         return rc;
-    publish(f, &p, weight);
+    f->asked = NULL;
+    if (f->known.keeps && !t) {
+        rc = gd__known_ask(&f->known, data, item->size, &t);
+        if (rc == 0)
+            drop_item_memory(f, item);
+        if (rc <= 0)
+            return rc;
+    }
+    rc = store_payload(f, item, data, &p);
+    if (rc < 0) {
+        gd__free(t);
+        return rc;
+    }
+    publish(f, &p, weight, t);
     wake_monitor(f);
     return 0;
 }
@@ -300,7 +350,8 @@ bool gd__item_give(struct gd_item *item)
         return false;
     if (f->taken + 1 >= f->seen_allowed)
         f->seen_allowed = atomic_load_explicit(&f->allowed, memory_order_acquire);
-    if (f->taken + 1 >= f->seen_allowed || stopped(f) || give(f, item) < 0)
+    if (f->taken + 1 >= f->seen_allowed || stopped(f) || (f->known.keeps && !gd__known_has_room(&f->known)) ||
+        give(f, item) < 0)
         return false;
     *item = (struct gd_item){ .reserved = { f } };
     return true;
@@ -316,6 +367,7 @@ static int take_one(struct gd__feeder *f)
 {
     struct gd_item item = { .reserved = { f } };
     f->words[0] = '\0';
+    gd__known_next(&f->known);
     int rc = f->spec.source(f->spec.user, &item);
     if (rc > 0) {
         rc = give(f, &item);
@@ -323,6 +375,8 @@ static int take_one(struct gd__feeder *f)
             return 1;
         snprintf(f->words, sizeof f->words, "%s", gd_error_text());
     }
+    gd__free(f->asked);
+    f->asked = NULL;
     drop_item_memory(f, &item);
     return rc;
 }
@@ -333,8 +387,11 @@ static void *feeder_main(void *arg)
 {
     struct gd__feeder *f = arg;
     int rc = 1;
-    while (rc > 0 && wait_for(f, has_room, 0, WAITS_FOR_ROOM))
+    while (rc > 0 && wait_for(f, has_room, 0, WAITS_FOR_ROOM)) {
+        if (f->known.keeps)
+            gd__known_wait(&f->known);
         rc = take_one(f);
+    }
     f->result = rc < 0 ? rc : 0;
     if (f->spec.source_release)
         f->spec.source_release(f->spec.user);
@@ -346,8 +403,18 @@ static void *feeder_main(void *arg)
 
 /* --- opening and closing --- */
 
+/* Contexts of tasks that were given when nobody was there any more. */
+static void free_left_over(struct gd__feeder *f)
+{
+    const uint64_t tail = atomic_load_explicit(&f->tail, memory_order_acquire);
+    for (uint64_t i = f->head; f->entries && i != tail; i++)
+        gd__free((void *)(uintptr_t)f->entries[i & f->mask].tag);
+}
+
 static void feeder_free(struct gd__feeder *f)
 {
+    free_left_over(f);
+    gd__known_close(&f->known);
     gd__arena_close(&f->arena);
     gd__extents_close(&f->extents);
     gd__region_close(&f->region);
@@ -363,7 +430,7 @@ static void feeder_release_ref(struct gd__feeder *f)
         feeder_free(f);
 }
 
-static struct gd__feeder *feeder_alloc(void)
+static struct gd__feeder *feeder_alloc(struct gd_journal *journal)
 {
     struct gd__feeder *f = GD__FAULT("alloc") ? NULL : aligned_alloc(GD__LINE, sizeof *f);
     if (!f)
@@ -372,6 +439,7 @@ static struct gd__feeder *feeder_alloc(void)
     f->region.fd = -1;
     f->spec.wake_fd = -1;
     f->refs = 1;
+    gd__known_open(&f->known, journal);
     return f;
 }
 
@@ -380,7 +448,7 @@ int gd__feeder_open(struct gd__feeder **out, const struct gd__feeder_spec *spec)
     uint64_t capacity = 1;
     while (capacity < spec->max_tasks)
         capacity *= 2;
-    struct gd__feeder *f = feeder_alloc();
+    struct gd__feeder *f = feeder_alloc(spec->journal);
     if (!f)
         return gd__error(GD_E_NO_MEMORY, "no memory for the feeder");
     f->spec = *spec;
@@ -437,6 +505,7 @@ void gd__feeder_close(struct gd__feeder **fp)
         pthread_join(f->thread, NULL);
     else if (f->started)
         pthread_detach(f->thread);
+    gd__known_leave(&f->known);
     feeder_release_ref(f);
 }
 
@@ -512,6 +581,7 @@ void gd__feeder_stop(struct gd__feeder *f)
         return;
     gd__full_fence();
     wake_feeder(f);
+    gd__known_interrupt(&f->known);
     if (f->started && f->spec.source_cancel && !gd__feeder_ended(f))
         f->spec.source_cancel(f->spec.user);
 }

@@ -14,6 +14,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
+#include "journal/journal.h"
 #include "shm/layout.h"
 #include "shm/region.h"
 
@@ -22,6 +23,7 @@ struct gd__feeder;
 struct gd__intake_entry {
     uint64_t payload[4]; /* a struct gd__payload, as the scheduler keeps it */
     uint64_t weight;
+    uint64_t tag; /* a struct gd__journal_task *, of whoever takes the entry; 0 without a journal */
 };
 _Static_assert(sizeof(struct gd__payload) == 4 * sizeof(uint64_t), "a payload is four words");
 
@@ -32,10 +34,11 @@ struct gd__feeder_spec {
     void (*source_release)(void *user);
     void *user;
     uint64_t queue_bytes;
-    uint64_t arena_bytes; /* the part worth pinning */
-    uint64_t max_tasks;   /* that can be out at once */
-    uint64_t wake_room;   /* wake the feeder when this many more may be taken */
-    int wake_fd;          /* eventfd: rung when the monitor sleeps and there is something; duplicated */
+    uint64_t arena_bytes;       /* the part worth pinning */
+    uint64_t max_tasks;         /* that can be out at once */
+    uint64_t wake_room;         /* wake the feeder when this many more may be taken */
+    struct gd_journal *journal; /* NULL: none. Not touched after gd__feeder_close() */
+    int wake_fd;                /* eventfd: rung when the monitor sleeps and there is something; duplicated */
 };
 
 int gd__feeder_open(struct gd__feeder **out, const struct gd__feeder_spec *spec);

@@ -8,8 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct gd_dispatcher;
-struct gd_item;
+#include <gpu_dispatch/dispatcher.h>
 
 struct gd__hooks {
     void *user;
@@ -23,6 +22,10 @@ struct gd__hooks {
     void (*source_hold)(void *user);
     void (*source_release)(void *user);
     unsigned source_grace_ms; /* > 0: a source that does not return is left to itself so soon after a shutdown */
+
+    /* A payload as observers are to be shown it: writes at most room bytes, no NUL, and returns how many. On the run's
+     * thread. NULL: the payload is text. */
+    size_t (*describe)(void *user, const void *input, size_t size, char *out, size_t room);
 };
 
 /* Before the run. Copied. */
@@ -40,11 +43,21 @@ bool gd__item_would_fill(const struct gd_item *item); /* false: there is nothing
  * no room for more than one, or it is to stop: return 1 with it as it is. */
 bool gd__item_give(struct gd_item *item);
 
+/* Asks the journal before the item is given: by gd_item_key(), or if that was not called, by the payload, which must be
+ * there then. 0: it is final already, counted, and cleared: go on with the next. 1: fill and give it, as without.
+ * *number is the task's in either case. */
+int gd__item_ask(struct gd_item *item, uint64_t *number);
+
 /* Nothing more is wanted of the source. */
 bool gd__item_stopped(const struct gd_item *item);
 
 /* Where the data of a report lies: the descriptor of the worker's result memory and the offset in it. False: somewhere
  * else (in a record, or copied because it had to wait for its turn). Within a callback only. */
 bool gd__dispatcher_locate(const struct gd_dispatcher *d, const void *data, int *fd, uint64_t *offset);
+
+/* Within a callback: its record in the journal is to say this instead. What is cancelled has none, and is run again
+ * when the run is resumed. words is borrowed until the callback has returned, and a little longer: until the next one.
+ */
+void gd__report_refuse(const struct gd_report *report, enum gd_failure failure, const char *words);
 
 #endif

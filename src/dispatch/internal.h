@@ -8,6 +8,7 @@
  *   supervisor.c  processes: starting, killing, burying
  *   deliver.c     the user's callbacks
  *   stats.c       snapshots for other threads
+ *   publish.c     and for other processes
  */
 #ifndef GD_DISPATCH_INTERNAL_H
 #define GD_DISPATCH_INTERNAL_H
@@ -50,6 +51,8 @@ struct gd__seat {
 struct gd__run_device {
     struct gd__worker_device how; /* its workers are started */
     unsigned first_worker, n_workers;
+    int vendor; /* enum gd_vendor; and its name, for people */
+    char name[96];
     _Atomic int news; /* see devices.c */
     char words[160];  /* of its failure */
 };
@@ -85,6 +88,7 @@ struct gd_dispatcher {
     uint64_t spin_ns;
     bool crowded; /* more processes than processors */
     uint64_t now;
+    uint64_t adding; /* number in the source of the task that is being taken in */
     uint32_t sleep_number;
 
     int wake_fd, signal_fd; /* eventfds */
@@ -104,8 +108,22 @@ struct gd_dispatcher {
     struct gd_stats stats;
     struct gd_worker_stats *worker_stats;
     uint64_t stats_at;
-    bool stats_stale; /* something may have changed since */
+    bool stats_stale;                /* something may have changed since */
+    unsigned look_in, look_every;    /* callbacks until the clock is read, see gd__stats_after_callback() */
+    struct gd__publisher *publisher; /* NULL: the run has no page */
 };
+
+#define PUBLISH_EVERY_NS GD__NS_PER_MS
+
+/* A task's number as users and workers see it: its place in the source, with those counted that were skipped. */
+static inline uint64_t gd__numbered(uint64_t id, uint64_t tag)
+{
+    return tag ? ((const struct gd__journal_task *)(uintptr_t)tag)->number : id;
+}
+static inline uint64_t gd__task_number(const struct gd__task *t)
+{
+    return gd__numbered(t->id, t->tag);
+}
 
 /* options.c */
 int gd__options_copy(struct gd_dispatcher *d, const struct gd_options *o);
@@ -140,6 +158,7 @@ extern const struct gd__sched_effects gd__effects;
 /* deliver.c: effects that call the user */
 void gd__deliver(void *ctx, const struct gd__task *t, const struct gd__outcome *o);
 void gd__deliver_hold(void *ctx, const struct gd__task *t, struct gd__outcome *o);
+void gd__deliver_try(void *ctx, const struct gd__task *t, const struct gd__outcome *o);
 void gd__deliver_setup_failed(void *ctx, unsigned w, const char *words);
 void gd__deliver_device_out(void *ctx, unsigned w, const char *words);
 void gd__deliver_worker_died(void *ctx, unsigned w, const char *words, bool given_up);
@@ -149,5 +168,22 @@ int gd__stats_open(struct gd_dispatcher *d);
 void gd__stats_publish(struct gd_dispatcher *d, bool now);
 /* Publishes, or if that was done a moment ago, says when to wake up for it: at until_ns at the latest. */
 uint64_t gd__stats_before_sleep(struct gd_dispatcher *d, uint64_t until_ns);
+/* Callbacks may take long, and many be made in one round: publishes when it is time. */
+void gd__stats_look(struct gd_dispatcher *d);
+static inline void gd__stats_after_callback(struct gd_dispatcher *d)
+{
+    if (--d->look_in == 0)
+        gd__stats_look(d);
+}
+
+/* publish.c; all are fine for a run without a page */
+void gd__publish_open(struct gd_dispatcher *d); /* makes it, if one is asked for and can be had */
+void gd__publish_close(struct gd_dispatcher *d);
+void gd__publish(struct gd_dispatcher *d, const struct gd_stats *stats); /* worker_stats is up to date, too */
+void gd__publish_try(struct gd_dispatcher *d, const struct gd__task *t, const struct gd__outcome *o); /* likewise */
+void gd__publish_final(struct gd_dispatcher *d, int worker, const struct gd_report *r); /* of a run that has one */
+void gd__publish_awake(struct gd_dispatcher *d, uint64_t since_ns);                     /* 0: about to sleep */
+void gd__publish_end(struct gd_dispatcher *d);
+uint64_t gd__publish_look_again(const struct gd_dispatcher *d); /* when there may be something new, though asleep */
 
 #endif

@@ -43,7 +43,8 @@ static bool take_new_tasks(struct gd_dispatcher *d)
         n = most;
     for (uint64_t k = 0; k < n; k++) {
         gd__will_read(&e[k + 2 * GD__AHEAD]); /* past the end is harmless: it is only a hint */
-        gd__sched_add(&d->sched, d->now, e[k].payload, e[k].weight);
+        d->adding = gd__numbered(d->sched.next_id, e[k].tag);
+        gd__sched_add(&d->sched, d->now, e[k].payload, e[k].weight, e[k].tag);
     }
     gd__feeder_taken(d->feeder, n);
     return n > 0;
@@ -161,8 +162,10 @@ static void sleep_until_rung(struct gd_dispatcher *d, uint64_t *looked_at)
     d->sleep_number = d->sleep_number == UINT32_MAX ? 2 : d->sleep_number + 1; /* rung for once: see layout.h */
     atomic_store_explicit(sleeping, d->sleep_number, memory_order_seq_cst);
     gd__full_fence(); /* pairs with the fence of whoever publishes */
+    gd__publish_awake(d, 0);
     look_at_events(d, something_is_there(d) ? 0 : until, looked_at);
     atomic_store_explicit(sleeping, 0, memory_order_relaxed);
+    gd__publish_awake(d, d->now);
 }
 
 /* Fires what is due. Only after a look at what has ended meanwhile: callbacks may have kept us, or somebody stopped

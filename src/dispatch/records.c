@@ -41,7 +41,7 @@ const char *gd__record_check(const struct gd__sched *s, unsigned w, const struct
     const struct gd__task *t = gd__sched_at(s, w, r->position);
     if (!t || (is_result(r->kind) && r->position != s->workers[w].head))
         return "spoke of a task that it does not hold";
-    if (t->id != r->task_id || t->attempt + 1 != r->attempt)
+    if (gd__task_number(t) != r->task_id || t->attempt + 1 != r->attempt)
         return "mistook one task for another";
     return NULL;
 }

@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "dispatch/internal.h"
 
-#define PUBLISH_EVERY_NS GD__NS_PER_MS
+enum { LOOK_MOST = 32 };
 
 static const char *const state_names[] = {
     [GD_WORKER_OFF] = "off",
@@ -45,7 +45,7 @@ int gd__stats_open(struct gd_dispatcher *d)
     return 0;
 }
 
-static void collect(const struct gd_dispatcher *d, struct gd_stats *out)
+static void collect(const struct gd_dispatcher *d, struct gd_stats *out, uint64_t now)
 {
     const struct gd__sched *s = &d->sched;
     const uint64_t queued = d->feeder ? gd__feeder_queued(d->feeder) : 0; /* taken, not looked at yet */
@@ -55,12 +55,14 @@ static void collect(const struct gd_dispatcher *d, struct gd_stats *out)
     out->completed = s->counts.completed;
     out->failed = s->counts.failed;
     out->timeouts = s->counts.timeouts;
+    out->cancelled = s->counts.cancelled;
     out->retried = s->counts.retried;
     out->setup_failures = s->counts.setup_failures;
     out->restarts = s->counts.restarts;
     out->crashes = s->counts.crashes;
-    out->now_ns = d->now;
+    out->now_ns = now;
     out->source_done = s->source_ended;
+    out->skipped = d->o.journal ? gd__journal_skipped(d->o.journal) : 0;
 }
 
 static void collect_worker(const struct gd_dispatcher *d, unsigned i, struct gd_worker_stats *out)
@@ -69,7 +71,7 @@ static void collect_worker(const struct gd_dispatcher *d, unsigned i, struct gd_
     const struct gd__task *t = gd__sched_head(&d->sched, i);
     out->state = gd__sched_worker_state(&d->sched, i);
     out->pid = (uint64_t)d->seats[i].child.pid;
-    out->current_task = t ? t->id : UINT64_MAX;
+    out->current_task = t ? gd__task_number(t) : UINT64_MAX;
     out->handed = w->tail - w->head;
     out->completed = w->completed;
     out->failed = w->failed;
@@ -79,36 +81,51 @@ static void collect_worker(const struct gd_dispatcher *d, unsigned i, struct gd_
     out->busy_ns = w->busy_ns;
 }
 
-static void collect_all(struct gd_dispatcher *d)
+static void collect_all(struct gd_dispatcher *d, uint64_t now)
 {
-    collect(d, &d->stats);
+    collect(d, &d->stats, now);
     for (unsigned i = 0; i < d->n_workers; i++)
         collect_worker(d, i, &d->worker_stats[i]);
-    d->stats_at = d->now;
+}
+
+static void publish(struct gd_dispatcher *d, uint64_t now, bool wait)
+{
+    if (wait)
+        pthread_mutex_lock(&d->stats_lock);
+    else if (pthread_mutex_trylock(&d->stats_lock) != 0)
+        return;
+    collect_all(d, now);
+    const struct gd_stats stats = d->stats;
+    pthread_mutex_unlock(&d->stats_lock);
+    d->stats_at = now;
+    d->stats_stale = false;
+    d->look_in = d->look_every = 1;
+    gd__publish(d, &stats);
 }
 
 void gd__stats_publish(struct gd_dispatcher *d, bool now)
 {
     d->stats_stale = true;
-    if (!now && d->now - d->stats_at < PUBLISH_EVERY_NS)
-        return;
-    if (now)
-        pthread_mutex_lock(&d->stats_lock);
-    else if (pthread_mutex_trylock(&d->stats_lock) != 0)
-        return;
-    collect_all(d);
-    d->stats_stale = false;
-    pthread_mutex_unlock(&d->stats_lock);
+    if (now || (d->now > d->stats_at && d->now - d->stats_at >= PUBLISH_EVERY_NS))
+        publish(d, d->now, now);
+}
+
+/* The clock is read rarely while callbacks are quick, and after each that is not. */
+void gd__stats_look(struct gd_dispatcher *d)
+{
+    const uint64_t now = gd__now_ns();
+    d->look_every = d->look_every < LOOK_MOST ? 2 * d->look_every + 1 : LOOK_MOST;
+    d->look_in = d->look_every;
+    if (now - d->stats_at >= PUBLISH_EVERY_NS)
+        publish(d, now, false);
 }
 
 uint64_t gd__stats_before_sleep(struct gd_dispatcher *d, uint64_t until_ns)
 {
-    if (d->now - d->stats_at >= PUBLISH_EVERY_NS) {
+    if (d->now > d->stats_at && d->now - d->stats_at >= PUBLISH_EVERY_NS)
         gd__stats_publish(d, true);
-        return until_ns;
-    }
-    const uint64_t due = d->stats_at + PUBLISH_EVERY_NS;
-    return d->stats_stale && due < until_ns ? due : until_ns;
+    const uint64_t due = d->stats_stale ? d->stats_at + PUBLISH_EVERY_NS : gd__publish_look_again(d);
+    return due < until_ns ? due : until_ns;
 }
 
 /* In a callback the figures are brought up to date first: the caller is the thread that owns them. */
@@ -117,7 +134,7 @@ static void lock_fresh(struct gd_dispatcher *d)
     const bool own_thread = atomic_load(&d->running) && pthread_equal(d->thread, pthread_self()) && d->seats;
     pthread_mutex_lock(&d->stats_lock);
     if (own_thread)
-        collect_all(d);
+        collect_all(d, d->now);
 }
 
 int gd_dispatcher_stats(struct gd_dispatcher *d, struct gd_stats *out)
@@ -129,6 +146,15 @@ int gd_dispatcher_stats(struct gd_dispatcher *d, struct gd_stats *out)
     memcpy((char *)out + sizeof(size_t), (const char *)&d->stats + sizeof(size_t), size - sizeof(size_t));
     pthread_mutex_unlock(&d->stats_lock);
     return 0;
+}
+
+void gd_dispatcher_set_total(struct gd_dispatcher *d, uint64_t total_tasks)
+{
+    pthread_mutex_lock(&d->stats_lock);
+    d->stats.total = total_tasks;
+    if (!atomic_load(&d->running)) /* what the run begins with */
+        d->o.total_tasks = total_tasks;
+    pthread_mutex_unlock(&d->stats_lock);
 }
 
 int gd_dispatcher_worker_stats(struct gd_dispatcher *d, struct gd_worker_stats *out, size_t element_size, size_t max)

@@ -267,6 +267,7 @@ static int try_start(struct gd_dispatcher *d, struct gd__seat *seat)
 static void undo_start(struct gd__seat *seat)
 {
     struct gd__exit e;
+    gd__loop_remove(&seat->d->loop, &seat->pid_watch);
     if (seat->child.pid > 0) {
         gd__child_signal(&seat->child, SIGKILL);
         struct gd__loop wait;
@@ -363,13 +364,11 @@ static void process_ended(struct gd__watch *w, uint32_t events)
     (void)events;
     struct gd__seat *seat = (struct gd__seat *)((char *)w - offsetof(struct gd__seat, pid_watch));
     struct gd__exit e = { .known = false };
-    const int rc = gd__child_reap(&seat->child, &e);
-    if (rc == 0)
+    if (!gd__child_can_be_reaped(&seat->child))
         return;
-    if (rc < 0)
+    gd__loop_remove(&seat->d->loop, &seat->pid_watch); /* before its descriptor is closed */
+    if (gd__child_reap(&seat->child, &e) < 0)
         gd__child_forget(&seat->child);
-    /* At once: its descriptor is closed, and the number may be that of another worker's by the end of the burial. */
-    gd__loop_remove(&seat->d->loop, &seat->pid_watch);
     bury(seat, &e);
 }
 
@@ -400,7 +399,7 @@ void gd__seat_broken(struct gd__seat *seat, const char *why)
 static void assign(void *ctx, unsigned w, const struct gd__task *t, unsigned attempt)
 {
     struct gd__task_slot *slot = gd__channel_append(&seat_of(ctx, w)->channel);
-    slot->task_id = t->id;
+    slot->task_id = gd__task_number(t);
     slot->attempt = attempt;
     slot->batch = t->batch;
     slot->flags = t->solo ? GD__TASK_SOLO : 0;
@@ -465,6 +464,7 @@ const struct gd__sched_effects gd__effects = {
     .abandon = abandon,
     .deliver = gd__deliver,
     .hold = gd__deliver_hold,
+    .tried = gd__deliver_try,
     .setup_failed = gd__deliver_setup_failed,
     .worker_died = gd__deliver_worker_died,
     .device_out = gd__deliver_device_out,

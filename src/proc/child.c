@@ -305,6 +305,16 @@ static struct gd__exit exit_of(const siginfo_t *info)
     return e;
 }
 
+bool gd__child_can_be_reaped(const struct gd__child *c)
+{
+    siginfo_t info;
+    if (c->pid <= 0 || c->pidfd < 0)
+        return false;
+    if (wait_now(c, &info, WNOWAIT) == 0)
+        return info.si_pid != 0;
+    return errno != ECHILD || has_ended(c); /* an error is for reap to tell */
+}
+
 int gd__child_reap(struct gd__child *c, struct gd__exit *out)
 {
     siginfo_t info, unused;

@@ -44,6 +44,10 @@ int gd__child_spawn(struct gd__child *c, const struct gd__child_spec *spec);
 /* Signals the whole process group. No-op if there is none. */
 void gd__child_signal(struct gd__child *c, int signal);
 
+/* Whether gd__child_reap() would have something to say, so that what watches the descriptor can be removed first: it is
+ * closed there, but a process that was forked from ours meanwhile still has it, and epoll would go on reporting it. */
+bool gd__child_can_be_reaped(const struct gd__child *c);
+
 /* 1: it has ended, is reaped, what was left of its group is killed, *out is set, *c is none again; 0: it runs;
  * GD_E_SYSTEM otherwise. Never blocks. Copes with SIGCHLD ignored and with somebody else's wait(). */
 int gd__child_reap(struct gd__child *c, struct gd__exit *out);

@@ -172,7 +172,7 @@ static void on_source(struct sim *s)
     for (uint64_t i = 0; i < burst && s->taken < p->n_tasks && s->taken < gd__sched_allowed(&s->sched); i++) {
         const uint64_t payload[4] = { sim_mix(s->seed, s->taken), 1, 2, 3 };
         const uint64_t expected = s->taken++;
-        const uint64_t id = gd__sched_add(&s->sched, s->now, payload, sim_mix(s->seed, expected) % 1000);
+        const uint64_t id = gd__sched_add(&s->sched, s->now, payload, sim_mix(s->seed, expected) % 1000, 0);
         SIM_MUST(s, id == expected, "task %llu was numbered %llu", (unsigned long long)expected,
                  (unsigned long long)id);
         s->peak_slots = gd__max64(s->peak_slots, s->sched.outstanding);

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Expected screens, kept as files that a person can look at.
+ */
+#ifndef GD_TESTS_SUPPORT_SCREENS_H
+#define GD_TESTS_SUPPORT_SCREENS_H
+
+#include "support/test.h"
+
+/* A text is what the file FOLDER/NAME below tests/ holds, whole. With GD_WRITE_SCREENS set the file is written instead:
+ * to be looked at before it is kept. */
+TEST_UNUSED static void check_screen(const char *folder, const char *name, const char *text)
+{
+    char path[1024], kept[65536] = "";
+    const char *root = getenv("GD_SOURCE_ROOT");
+    if (!root)
+        FAIL("GD_SOURCE_ROOT is not set: run this through meson test");
+    snprintf(path, sizeof path, "%s/tests/%s/screens/%s", root, folder, name);
+    const bool write = getenv("GD_WRITE_SCREENS") != NULL;
+    FILE *f = fopen(path, write ? "we" : "re");
+    if (!f)
+        FAIL("cannot open %s", path);
+    if (write)
+        CHECK_GE(fputs(text, f), 0);
+    else
+        kept[fread(kept, 1, sizeof kept - 1, f)] = 0;
+    fclose(f);
+    if (!write && strcmp(kept, text) != 0)
+        FAIL("screen %s is\n%s", name, text);
+}
+
+#endif
