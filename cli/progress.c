@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Draws the progress. On a terminal one line is written over and over: ten times a second while figures change, once
- * a second while they do not. Elsewhere (a file, a pipe) a plain line every ten seconds and a last one.
+ * a second while they do not. Elsewhere (a file, a pipe) a plain line every five seconds and a last one.
  *
  * Whoever writes to the terminal holds the lock meanwhile, so that a drawing never lands in the middle of output.
  */
@@ -18,38 +18,33 @@
 
 #include "bytes.h"
 #include "text.h"
+#include "tui/layout.h"
 
-enum { REDRAW_MS = 100, REDRAW_IDLE_MS = 1000, PLAIN_MS = 10000, USUAL_WIDTH = 80, WIDEST = 512 };
+enum { REDRAW_MS = 100, REDRAW_IDLE_MS = 1000, PLAIN_MS = 5000, JSON_MS = 1000, USUAL_WIDTH = 80, WIDEST = 512 };
 
 /* --- figures and layout --------------------------------------------------------- */
 
-void cli_figures_of(struct cli_figures *f, const struct gd_stats *s)
+void cli_figures_of(struct cli_figures *f, const struct gd_stats *s, struct tui_history *h)
 {
-    *f = (struct cli_figures){ .total = s->total,
-                               .done = s->completed + s->failed + s->timeouts,
+    const struct gd_snapshot now = { .stats = *s, .read_ns = s->now_ns };
+    struct tui_figures t;
+    tui_history_add(h, &now);
+    tui_figures_of(&t, &now, h);
+    *f = (struct cli_figures){ .total = t.total,
+                               .done = t.passed,
+                               .ended = t.ended,
                                .failed = s->failed + s->timeouts,
                                .running = s->running,
-                               .workers = s->n_workers };
-    if (f->total == 0 && s->source_done)
-        f->total = s->taken;
-    if (s->start_ns && s->now_ns > s->start_ns)
-        f->seconds = (double)(s->now_ns - s->start_ns) / 1e9;
-}
-
-double cli_figures_eta(const struct cli_figures *f)
-{
-    if (f->total == 0 || f->done == 0)
-        return -1;
-    if (f->done >= f->total)
-        return 0;
-    return f->seconds / (double)f->done * (double)(f->total - f->done);
+                               .workers = s->n_workers,
+                               .seconds = t.elapsed,
+                               .eta = t.eta };
 }
 
 /* The time left, or where that is not known or there is none the time that has passed. */
 static void add_time(struct cli_bytes *b, const struct cli_figures *f)
 {
     char time[32];
-    double eta = cli_figures_eta(f);
+    const double eta = f->eta;
     cli_bytes_text(b, cli_show_duration(time, sizeof time, eta > 0 ? eta : f->seconds));
     cli_bytes_text(b, eta > 0 ? " left" : "");
 }
@@ -94,16 +89,17 @@ static void lay_bar(struct cli_bytes *b, const struct cli_figures *f, unsigned w
     cli_bytes_free(&tail);
 }
 
-/* "450/1000 (45%), 8 running, 3 failed, 12.5/s, 2m05s left" */
+/* "450/1000 (45%), 8 running, 3 failed, 13/s, 2m05s left" */
 static void lay_line(struct cli_bytes *b, const struct cli_figures *f)
 {
+    char rate[32];
     add_done(b, f);
     if (f->total)
         cli_bytes_format(b, " (%d%%)", (int)((double)f->done * 100 / (double)f->total));
     cli_bytes_format(b, ", %llu running", (unsigned long long)f->running);
     add_failed(b, f);
     if (f->seconds > 0)
-        cli_bytes_format(b, ", %.*f/s", (double)f->done < 10 * f->seconds ? 2 : 0, (double)f->done / f->seconds);
+        cli_bytes_format(b, ", %s/s", tui_show_rate(rate, sizeof rate, (double)f->ended / f->seconds));
     cli_bytes_text(b, ", ");
     add_time(b, f);
 }
@@ -112,13 +108,13 @@ static void lay_line(struct cli_bytes *b, const struct cli_figures *f)
 static void lay_eta(struct cli_bytes *b, const struct cli_figures *f)
 {
     char time[32];
-    double eta = cli_figures_eta(f);
+    const double eta = f->eta;
     cli_bytes_format(b, "ETA: %s, ", eta < 0 ? "unknown" : cli_show_duration(time, sizeof time, eta));
     add_done(b, f);
     cli_bytes_format(b, ", %llu running", (unsigned long long)f->running);
     add_failed(b, f);
-    if (f->done)
-        cli_bytes_format(b, ", %s each", cli_show_duration(time, sizeof time, f->seconds / (double)f->done));
+    if (f->ended)
+        cli_bytes_format(b, ", %s each", cli_show_duration(time, sizeof time, f->seconds / (double)f->ended));
 }
 
 size_t cli_progress_layout(char *out, size_t size, const struct cli_figures *f, enum cli_progress_style style,
@@ -160,6 +156,9 @@ struct cli_progress {
     char line[WIDEST + 1];
     size_t length;
     struct cli_figures last;
+    struct tui_panel *panel; /* or this draws, by itself */
+    tui_read_fn *read;       /* JSON */
+    struct tui_history history;
 };
 
 static unsigned terminal_width(int fd)
@@ -199,7 +198,7 @@ static bool refresh(struct cli_progress *p, struct cli_figures *f)
     struct gd_stats s = { .size = sizeof s };
     if (p->stats(p->user, &s) != 0)
         return false;
-    cli_figures_of(f, &s);
+    cli_figures_of(f, &s, &p->history);
     p->length =
         cli_progress_layout(p->line, sizeof p->line, f, p->style, p->terminal ? terminal_width(p->fd) : USUAL_WIDTH);
     return true;
@@ -210,10 +209,28 @@ static bool have_moved(const struct cli_figures *a, const struct cli_figures *b)
     return a->total != b->total || a->done != b->done || a->running != b->running;
 }
 
+static void put_json(struct cli_progress *p)
+{
+    const struct gd_snapshot *s = NULL;
+    struct cli_bytes b = { 0 };
+    if (p->read(p->user, &s) != 0 || !s)
+        return;
+    tui_history_add(&p->history, s);
+    tui_layout_json(&b, s, &p->history);
+    cli_bytes_text(&b, "\n");
+    if (!b.failed)
+        (void)cli_write_all(p->fd, b.data, b.size);
+    cli_bytes_free(&b);
+}
+
 /* Draws once; returns after how many milliseconds to draw again. */
 static unsigned draw(struct cli_progress *p)
 {
     struct cli_figures f = { 0 };
+    if (p->style == CLI_PROGRESS_JSON) {
+        put_json(p);
+        return JSON_MS;
+    }
     if (!refresh(p, &f))
         return REDRAW_MS;
     bool moved = have_moved(&f, &p->last);
@@ -268,17 +285,23 @@ static int start(struct cli_progress *p)
     return code;
 }
 
-int cli_progress_open(struct cli_progress **out, int fd, enum cli_progress_style style, cli_stats_fn *stats, void *user)
+static struct cli_progress *new_progress(int fd, enum cli_progress_style style, void *user)
 {
     struct cli_progress *p = calloc(1, sizeof *p);
-    if (!p)
-        return cli_error("out of memory");
+    if (!p) {
+        (void)cli_error("out of memory");
+        return NULL;
+    }
     p->fd = fd;
     p->style = style;
-    p->terminal = style != CLI_PROGRESS_LINE && isatty(fd);
-    p->stats = stats;
+    p->terminal = (style == CLI_PROGRESS_BAR || style == CLI_PROGRESS_ETA) && isatty(fd);
     p->user = user;
-    p->next_ms = p->terminal ? 0 : now_ms() + PLAIN_MS;
+    return p;
+}
+
+static int begin(struct cli_progress **out, struct cli_progress *p)
+{
+    p->next_ms = p->terminal ? 0 : now_ms() + (p->style == CLI_PROGRESS_JSON ? JSON_MS : PLAIN_MS);
     int code = start(p);
     if (code) {
         free(p);
@@ -288,10 +311,40 @@ int cli_progress_open(struct cli_progress **out, int fd, enum cli_progress_style
     return 0;
 }
 
+int cli_progress_open(struct cli_progress **out, int fd, enum cli_progress_style style, cli_stats_fn *stats, void *user)
+{
+    struct cli_progress *p = new_progress(fd, style, user);
+    if (!p)
+        return -1;
+    p->stats = stats;
+    return begin(out, p);
+}
+
+int cli_progress_open_view(struct cli_progress **out, int fd, enum cli_progress_style style, tui_read_fn *read,
+                           void *user)
+{
+    struct cli_progress *p = new_progress(fd, style, user);
+    if (!p)
+        return -1;
+    p->read = read;
+    if (style != CLI_PROGRESS_PANEL)
+        return begin(out, p);
+    if (tui_panel_open(&p->panel, fd, read, user) < 0) {
+        free(p);
+        return -1;
+    }
+    *out = p;
+    return 0;
+}
+
 void cli_progress_pause(struct cli_progress *p)
 {
     if (!p)
         return;
+    if (p->panel) {
+        tui_panel_pause(p->panel);
+        return;
+    }
     pthread_mutex_lock(&p->lock);
     hide(p);
 }
@@ -302,6 +355,10 @@ void cli_progress_resume(struct cli_progress *p)
 {
     if (!p)
         return;
+    if (p->panel) {
+        tui_panel_resume(p->panel);
+        return;
+    }
     bool sooner = p->terminal && p->next_ms > p->drawn_ms + REDRAW_MS;
     if (sooner)
         p->next_ms = p->drawn_ms + REDRAW_MS;
@@ -314,7 +371,9 @@ static void draw_last(struct cli_progress *p)
 {
     struct cli_figures f;
     hide(p);
-    if (!refresh(p, &f))
+    if (p->style == CLI_PROGRESS_JSON)
+        put_json(p);
+    if (!p->stats || p->style == CLI_PROGRESS_LINE || !refresh(p, &f))
         return;
     if (!p->terminal)
         put(p, "gpu-dispatch: ", "\n");
@@ -327,6 +386,12 @@ void cli_progress_close(struct cli_progress **progress)
     struct cli_progress *p = *progress;
     if (!p)
         return;
+    if (p->panel) {
+        tui_panel_close(&p->panel);
+        free(p);
+        *progress = NULL;
+        return;
+    }
     pthread_mutex_lock(&p->lock);
     p->ended = true;
     pthread_mutex_unlock(&p->lock);

@@ -15,27 +15,32 @@
 
 #include <gpu_dispatch/dispatcher.h>
 
+#include "tui/figures.h"
+#include "tui/panel.h"
+
 enum cli_progress_style {
     CLI_PROGRESS_NONE = 0,
-    CLI_PROGRESS_BAR = 1,  /* --bar */
-    CLI_PROGRESS_ETA = 2,  /* --eta */
-    CLI_PROGRESS_LINE = 3, /* plain lines, every ten seconds, also on a terminal */
+    CLI_PROGRESS_BAR = 1,   /* --bar */
+    CLI_PROGRESS_ETA = 2,   /* --eta */
+    CLI_PROGRESS_LINE = 3,  /* plain lines, every five seconds, also on a terminal; none for a run that is shorter */
+    CLI_PROGRESS_PANEL = 4, /* the live view (tui/panel.h) */
+    CLI_PROGRESS_JSON = 5,  /* a JSON object a second, and one at the end */
 };
 
 /* What is drawn. */
 struct cli_figures {
     uint64_t total; /* 0: not known */
-    uint64_t done;  /* ended, well or not */
+    uint64_t done;  /* ended, well or not, and those that a journal had as ended already */
+    uint64_t ended; /* in this run */
     uint64_t failed;
     uint64_t running;
     uint64_t workers;
     double seconds; /* since the run began */
+    double eta;     /* seconds left; < 0: not known */
 };
 
-void cli_figures_of(struct cli_figures *f, const struct gd_stats *s);
-
-/* Seconds left; < 0: not known. */
-double cli_figures_eta(const struct cli_figures *f);
+/* Those that the panel shows too (tui/figures.h); h: what was seen before. */
+void cli_figures_of(struct cli_figures *f, const struct gd_stats *s, struct tui_history *h);
 
 /* One line without a newline, at most width columns. Pure. Returns its length. */
 size_t cli_progress_layout(char *out, size_t size, const struct cli_figures *f, enum cli_progress_style style,
@@ -49,6 +54,10 @@ typedef int cli_stats_fn(void *user, struct gd_stats *out);
 /* fd is mostly 2. Starts drawing. 0, or -1 with cli_error_text(). */
 int cli_progress_open(struct cli_progress **out, int fd, enum cli_progress_style style, cli_stats_fn *stats,
                       void *user);
+
+/* The same for those that show more than a line: CLI_PROGRESS_PANEL, CLI_PROGRESS_JSON. */
+int cli_progress_open_view(struct cli_progress **out, int fd, enum cli_progress_style style, tui_read_fn *read,
+                           void *user);
 
 /* NULL is fine for these. */
 void cli_progress_pause(struct cli_progress *p);

@@ -27,29 +27,79 @@ TEST(figures)
                           .start_ns = 1000000000,
                           .now_ns = 3500000000 };
     struct cli_figures f;
-    cli_figures_of(&f, &s);
+    struct tui_history h = { 0 };
+    cli_figures_of(&f, &s, &h);
     CHECK_EQ(f.total, 100);
     CHECK_EQ(f.done, 45);
     CHECK_EQ(f.failed, 5);
     CHECK_EQ(f.running, 4);
     CHECK(f.seconds == 2.5);
     s.total = 0;
-    cli_figures_of(&f, &s);
+    cli_figures_of(&f, &s, &h);
     CHECK_EQ(f.total, 0);
     s.source_done = 1; /* at the end of the input the total is what was taken */
-    cli_figures_of(&f, &s);
+    cli_figures_of(&f, &s, &h);
     CHECK_EQ(f.total, 60);
     s.start_ns = 0;
-    cli_figures_of(&f, &s);
+    cli_figures_of(&f, &s, &h);
     CHECK(f.seconds == 0);
 }
 
-TEST(time_left)
+static double time_left(struct gd_stats s)
 {
-    CHECK(cli_figures_eta(&(struct cli_figures){ .total = 100, .done = 25, .seconds = 10 }) == 30);
-    CHECK(cli_figures_eta(&(struct cli_figures){ .total = 100, .done = 100, .seconds = 10 }) == 0);
-    CHECK(cli_figures_eta(&(struct cli_figures){ .total = 100, .done = 0, .seconds = 10 }) < 0);
-    CHECK(cli_figures_eta(&(struct cli_figures){ .total = 0, .done = 5, .seconds = 10 }) < 0);
+    struct cli_figures f;
+    struct tui_history h = { 0 };
+    s.start_ns = 1000000000;
+    s.now_ns = 11000000000;
+    cli_figures_of(&f, &s, &h);
+    return f.eta;
+}
+
+TEST(time_left_of_a_run)
+{
+    CHECK(time_left((struct gd_stats){ .total = 100, .completed = 25 }) == 30);
+    CHECK(time_left((struct gd_stats){ .total = 100, .completed = 100 }) == 0);
+    CHECK(time_left((struct gd_stats){ .total = 100 }) < 0);
+    CHECK(time_left((struct gd_stats){ .completed = 5 }) < 0);
+    CHECK(time_left((struct gd_stats){ .total = 100, .completed = 25, .cancelled = 75 }) < 0); /* it is being ended */
+}
+
+/* Nine minutes of setting up say nothing about the tasks. */
+TEST(setting_up_is_no_part_of_the_time_left)
+{
+    struct gd_stats s = { .total = 11, .completed = 1, .start_ns = 1000000000, .now_ns = 541000000000 };
+    struct cli_figures f;
+    struct tui_history h = { 0 };
+    cli_figures_of(&f, &s, &h);
+    CHECK(f.eta < 0);
+    s.completed = 2;
+    s.now_ns += 1000000000;
+    cli_figures_of(&f, &s, &h);
+    CHECK(f.eta == 9);
+}
+
+/* They count for how far it is, and not for how fast. */
+TEST(figures_of_a_resumed_run)
+{
+    struct gd_stats s = { .total = 100,
+                          .taken = 20,
+                          .completed = 10,
+                          .skipped = 50,
+                          .running = 2,
+                          .start_ns = 1000000000,
+                          .now_ns = 11000000000 };
+    struct cli_figures f;
+    struct tui_history h = { 0 };
+    char line[100];
+    cli_figures_of(&f, &s, &h);
+    (void)cli_progress_layout(line, sizeof line, &f, CLI_PROGRESS_LINE, 80);
+    CHECK_STR(line, "60/100 (60%), 2 running, 1.0/s, 40s left");
+    (void)cli_progress_layout(line, sizeof line, &f, CLI_PROGRESS_ETA, 80);
+    CHECK_STR(line, "ETA: 40s, 60/100, 2 running, 1.0s each");
+    s.total = 0;
+    s.source_done = 1;
+    cli_figures_of(&f, &s, &h);
+    CHECK_EQ(f.total, 70);
 }
 
 /* --- layout ------------------------------------------------------------------------------ */
@@ -64,7 +114,7 @@ static const char *laid(const struct cli_figures *f, enum cli_progress_style sty
 }
 
 static const struct cli_figures half = {
-    .total = 1000, .done = 500, .failed = 3, .running = 8, .workers = 8, .seconds = 125
+    .total = 1000, .done = 500, .ended = 500, .failed = 3, .running = 8, .workers = 8, .seconds = 125, .eta = 125
 };
 
 TEST(a_bar)
@@ -83,7 +133,7 @@ TEST(a_bar_gives_way_to_figures)
 
 TEST(a_bar_at_its_ends)
 {
-    struct cli_figures f = { .total = 4, .seconds = 1 };
+    struct cli_figures f = { .total = 4, .seconds = 1, .eta = -1 };
     CHECK_STR(laid(&f, CLI_PROGRESS_BAR, 30), "  0% [.............] 0/4, 1.0s");
     f.done = 4;
     CHECK_STR(laid(&f, CLI_PROGRESS_BAR, 30), "100% [#############] 4/4, 1.0s");
@@ -93,22 +143,24 @@ TEST(a_bar_at_its_ends)
 
 TEST(a_bar_without_a_total)
 {
-    struct cli_figures f = { .done = 7, .failed = 1, .seconds = 12 };
+    struct cli_figures f = { .done = 7, .ended = 7, .failed = 1, .seconds = 12, .eta = -1 };
     CHECK_STR(laid(&f, CLI_PROGRESS_BAR, 80), "7 done, 1 failed, 12s");
 }
 
 TEST(an_eta)
 {
     CHECK_STR(laid(&half, CLI_PROGRESS_ETA, 80), "ETA: 2m05s, 500/1000, 8 running, 3 failed, 0.2s each");
-    struct cli_figures f = { .done = 7, .running = 1, .seconds = 70 };
+    struct cli_figures f = { .done = 7, .ended = 7, .running = 1, .seconds = 70, .eta = -1 };
     CHECK_STR(laid(&f, CLI_PROGRESS_ETA, 80), "ETA: unknown, 7 done, 1 running, 10s each");
 }
 
 TEST(a_line)
 {
-    CHECK_STR(laid(&half, CLI_PROGRESS_LINE, 80), "500/1000 (50%), 8 running, 3 failed, 4.00/s, 2m05s left");
-    struct cli_figures f = { .done = 7000, .running = 1, .seconds = 70 };
+    CHECK_STR(laid(&half, CLI_PROGRESS_LINE, 80), "500/1000 (50%), 8 running, 3 failed, 4.0/s, 2m05s left");
+    struct cli_figures f = { .done = 7000, .ended = 7000, .running = 1, .seconds = 70, .eta = -1 };
     CHECK_STR(laid(&f, CLI_PROGRESS_LINE, 80), "7000 done, 1 running, 100/s, 1m10s");
+    f = (struct cli_figures){ .done = 2, .ended = 2, .running = 1, .seconds = 7200, .eta = -1 };
+    CHECK_STR(laid(&f, CLI_PROGRESS_LINE, 80), "2 done, 1 running, 0.00028/s, 2h00m");
 }
 
 TEST(a_small_buffer)
@@ -207,7 +259,7 @@ TEST(output_goes_between)
     struct cli_bytes seen = { 0 };
     completed = 1;
     CHECK_EQ(cli_progress_open(&p, slave, CLI_PROGRESS_BAR, stats, user_text), 0);
-    await_text(master, &seen, "1/10, 0.0s left\033[K");
+    await_text(master, &seen, "1/10, 0.0s\033[K");
     cli_progress_pause(p);
     CHECK_EQ(write(slave, "one|", 4), 4);
     completed = 2;
@@ -227,7 +279,7 @@ TEST(an_open_line_is_ended)
     struct cli_bytes seen = { 0 };
     completed = 1;
     CHECK_EQ(cli_progress_open(&p, slave, CLI_PROGRESS_BAR, stats, user_text), 0);
-    await_text(master, &seen, "1/10, 0.0s left\033[K");
+    await_text(master, &seen, "1/10, 0.0s\033[K");
     CHECK_EQ(cli_output_open(&o, &(struct cli_output_options){ .out = slave, .err = slave, .progress = p }), 0);
     struct made *m = command("part", 4, "", 0, 0);
     CHECK_EQ(cli_output_add(o, end_of(m, CLI_RESULT_COMMAND)), 0);
@@ -281,7 +333,7 @@ TEST(results_clear_the_line_first)
     struct cli_bytes seen = { 0 };
     completed = 1;
     CHECK_EQ(cli_progress_open(&p, slave, CLI_PROGRESS_BAR, stats, user_text), 0);
-    await_text(master, &seen, "1/10, 0.0s left\033[K");
+    await_text(master, &seen, "1/10, 0.0s\033[K");
     CHECK_EQ(cli_output_open(&o, &(struct cli_output_options){ .out = slave, .err = slave, .progress = p }), 0);
     struct gd_report r = { .data = "result", .size = 6, .input = "x", .input_size = 1 };
     struct cli_end e;

@@ -1,0 +1,602 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The live view as lines: whole screens at several sizes, and properties of any.
+ */
+#include "snapshots.h"
+#include "tui/cells.h"
+#include "tui/rows.h"
+
+/* --- runs that are shown -------------------------------------------------------------- */
+
+static struct made_up *one_gpu(void)
+{
+    struct made_up *m = made_run("./transcribe {} {.}.txt");
+    made_worker(m, 0, GD_WORKER_BUSY, GD_IDLE_NOT, "songs/long.wav", 12.34);
+    made_device(m, 0);
+    return m;
+}
+
+static struct made_up *two_gpus(void)
+{
+    struct made_up *m = one_gpu();
+    made_worker(m, 1, GD_WORKER_IDLE, GD_IDLE_NO_INPUT, "", 3.21);
+    made_device(m, 1);
+    m->s.stats.retried = 2;
+    return m;
+}
+
+static struct made_up *every_status(void)
+{
+    struct made_up *m = made_run("python3 infer.py");
+    made_worker(m, 0, GD_WORKER_OFF, GD_IDLE_SETTING_UP, "", -1);
+    made_worker(m, 1, GD_WORKER_STARTING, GD_IDLE_SETTING_UP, "", 42);
+    made_worker(m, 2, GD_WORKER_BUSY, GD_IDLE_NOT, "", 0.05);
+    made_worker(m, 3, GD_WORKER_CANCELLING, GD_IDLE_NOT, "stuck.wav", 700)->stats.timeouts = 1;
+    made_worker(m, 4, GD_WORKER_KILLING, GD_IDLE_NOT, "stuck.wav", 31);
+    made_worker(m, 5, GD_WORKER_RESTING, GD_IDLE_RESTARTING, "", 1)->stats.restarts = 3;
+    made_worker(m, 6, GD_WORKER_STARTING, GD_IDLE_SETTING_UP, "", 1)->stats.restarts = 1;
+    made_worker(m, 7, GD_WORKER_STOPPING, GD_IDLE_AT_END, "", 1);
+    made_worker(m, 8, GD_WORKER_FINISHED, GD_IDLE_AT_END, "", 1);
+    made_worker(m, 9, GD_WORKER_FAILED, GD_IDLE_AT_END, "", 1);
+    made_worker(m, 10, GD_WORKER_LOST, GD_IDLE_AT_END, "", 1);
+    made_worker(m, 11, GD_WORKER_FAILED, GD_IDLE_AT_END, "", 1)->device_out = 1;
+    m->s.stats.setup_failures = 1;
+    m->s.stats.crashes = 4;
+    m->s.stats.skipped = 100;
+    m->s.stats.total = 1100;
+    return m;
+}
+
+static struct made_up *every_reason(void)
+{
+    struct made_up *m = made_run("--worker ./plugin.so");
+    for (int idle = GD_IDLE_NO_INPUT; idle <= GD_IDLE_AT_END; idle++) {
+        if (idle == GD_IDLE_RESTARTING || idle == GD_IDLE_SETTING_UP)
+            continue;
+        const bool has_tasks = idle == GD_IDLE_LOADING || idle == GD_IDLE_RESULTS;
+        made_worker(m, idle, has_tasks ? GD_WORKER_BUSY : GD_WORKER_IDLE, (enum gd_idle)idle, "left.over", 2);
+    }
+    m->s.stale = true;
+    return m;
+}
+
+static struct made_up *many_gpus(void)
+{
+    struct made_up *m = made_run("./transcribe {}");
+    for (int i = 0; i < 64; i++) {
+        char task[32];
+        snprintf(task, sizeof task, "songs/%03d.wav", i);
+        if (i == 7 || i == 12)
+            made_worker(m, i, GD_WORKER_FAILED, GD_IDLE_AT_END, "", 3)->device_out = i == 12;
+        else if (i == 20)
+            made_worker(m, i, GD_WORKER_RESTING, GD_IDLE_RESTARTING, "", 1);
+        else if (i > 60)
+            made_worker(m, i, GD_WORKER_IDLE, GD_IDLE_NO_INPUT, "", 1);
+        else
+            made_worker(m, i, GD_WORKER_BUSY, GD_IDLE_NOT, task, 0.5 * i);
+        made_device(m, i);
+    }
+    return m;
+}
+
+static struct made_up *many_workers(void)
+{
+    struct made_up *m = made_run("./transcribe {}");
+    for (int i = 0; i < 16; i++) {
+        char task[32];
+        snprintf(task, sizeof task, "songs/%03d.wav", i);
+        if (i % 4 == 3)
+            made_worker(m, i % 4, GD_WORKER_IDLE, GD_IDLE_NO_INPUT, "", i);
+        else if (i % 4 == 2 && i > 4)
+            made_worker(m, i % 4, GD_WORKER_STARTING, GD_IDLE_SETTING_UP, "", i);
+        else
+            made_worker(m, i % 4, GD_WORKER_BUSY, GD_IDLE_NOT, task, i);
+    }
+    for (int i = 0; i < 4; i++)
+        made_device(m, i);
+    return m;
+}
+
+static struct made_up *hostile_names(void)
+{
+    static const char *const names[] = {
+        "\033[2J\033[31mred\nnext\ttab\rback\177\a",
+        "日本語のとても長いファイル名はどこかで切れる必要があります.wav",
+        "\xff\xfe bytes \xc3( \xed\xa0\x80 \xf8",
+        "e\xcc\x81 combined, a\xcc\x80\xcc\x81\xcc\x82\xcc\x83\xcc\x84\xcc\x85\xcc\x86 stacked",
+        "right\xe2\x80\xaeot\xe2\x80\x8btfel \xf0\x9f\x91\xa9\xe2\x80\x8d\xf0\x9f\x9a\x80 "
+        "\xf0\x9f\x87\xa9\xf0\x9f\x87\xaa",
+        "   ",
+        "C1 \xc2\x9b"
+        "31m end",
+    };
+    struct made_up *m = made_run("job\033]0;title\a\nname");
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        made_worker(m, (int)i, GD_WORKER_BUSY, GD_IDLE_NOT, names[i], 1);
+    snprintf(m->h.failure, sizeof m->h.failure, "in\033put: er\nror");
+    return m;
+}
+
+static struct made_up *huge_numbers(void)
+{
+    struct made_up *m = made_run("huge");
+    struct gd_worker_view *w = made_worker(m, INT32_MAX, GD_WORKER_BUSY, GD_IDLE_NOT, "x", 1e9);
+    w->stats.completed = w->stats.failed = w->stats.timeouts = w->stats.restarts = UINT64_MAX;
+    w->stats.last_ns = UINT64_MAX;
+    w->since_ns = 1;
+    made_worker(m, -1, GD_WORKER_BUSY, GD_IDLE_NOT, "", 1)->stats.completed = 12345678;
+    m->s.stats.completed = m->s.stats.failed = m->s.stats.timeouts = m->s.stats.skipped = UINT64_MAX;
+    m->s.stats.total = m->s.stats.taken = m->s.stats.retried = m->s.stats.running = UINT64_MAX;
+    m->s.read_ns = m->s.stats.now_ns = UINT64_MAX - 1;
+    made_device(m, INT32_MAX);
+    m->devices[0].memory_total = UINT64_MAX;
+    m->devices[0].memory_free = 0;
+    m->devices[0].utilization = 1000;
+    return m;
+}
+
+static struct made_up *not_begun(void)
+{
+    struct made_up *m = made_run("./transcribe {}");
+    m->s.stats = (struct gd_stats){ .size = sizeof m->s.stats, .now_ns = m->s.read_ns };
+    memset(&m->h, 0, sizeof m->h);
+    made_worker(m, 0, GD_WORKER_OFF, GD_IDLE_SETTING_UP, "", -1)->stats = (struct gd_worker_stats){
+        .current_task = UINT64_MAX,
+    };
+    return m;
+}
+
+static struct made_up *ended(void)
+{
+    struct made_up *m = two_gpus();
+    m->s.ended = true;
+    m->s.stats.completed = 996;
+    m->s.stats.running = 0;
+    m->s.stats.taken = 1000;
+    m->s.stats.source_done = 1;
+    m->s.stats.now_ns = 1300 * SECOND;
+    m->s.read_ns = 9999 * SECOND;
+    snprintf(m->h.failure, sizeof m->h.failure, "songs/7.wav: exited with code 1");
+    return m;
+}
+
+/* --- whole screens ---------------------------------------------------------------------------- */
+
+static const struct screen {
+    const char *name;
+    struct made_up *(*make)(void);
+    struct tui_view v;
+} screens[] = {
+    { "one-40.txt", one_gpu, { .width = 40, .height = 24, .utf8 = true } },
+    { "one-80.txt", one_gpu, { .width = 80, .height = 24, .utf8 = true } },
+    { "one-200.txt", one_gpu, { .width = 200, .height = 24, .utf8 = true } },
+    { "two-40.txt", two_gpus, { .width = 40, .height = 24, .utf8 = true } },
+    { "two-80.txt", two_gpus, { .width = 80, .height = 24, .utf8 = true } },
+    { "two-80-ascii.txt", two_gpus, { .width = 80, .height = 24 } },
+    { "two-80-colour.txt", two_gpus, { .width = 80, .height = 24, .utf8 = true, .colour = true } },
+    { "two-80-ascii-colour.txt", two_gpus, { .width = 80, .height = 24, .colour = true } },
+    { "two-200.txt", two_gpus, { .width = 200, .height = 24, .utf8 = true } },
+    { "two-7-lines.txt", two_gpus, { .width = 80, .height = 8, .utf8 = true } },
+    { "two-5-lines.txt", two_gpus, { .width = 80, .height = 6, .utf8 = true } },
+    { "two-3-lines.txt", two_gpus, { .width = 80, .height = 4, .utf8 = true } },
+    { "two-1-line.txt", two_gpus, { .width = 80, .height = 2, .utf8 = true } },
+    { "two-hint-80.txt", two_gpus, { .width = 80, .height = 24, .utf8 = true, .hint = "q leaves" } },
+    { "status-80.txt", every_status, { .width = 80, .height = 24, .utf8 = true } },
+    { "status-80-colour.txt", every_status, { .width = 80, .height = 24, .utf8 = true, .colour = true } },
+    { "status-120.txt", every_status, { .width = 120, .height = 24, .utf8 = true } },
+    { "reason-80.txt", every_reason, { .width = 80, .height = 24, .utf8 = true } },
+    { "reason-40.txt", every_reason, { .width = 40, .height = 24 } },
+    { "many-40.txt", many_gpus, { .width = 40, .height = 24, .utf8 = true } },
+    { "many-80.txt", many_gpus, { .width = 80, .height = 24, .utf8 = true } },
+    { "many-80-ascii.txt", many_gpus, { .width = 80, .height = 16 } },
+    { "many-200.txt", many_gpus, { .width = 200, .height = 24, .utf8 = true } },
+    { "many-200-tall.txt", many_gpus, { .width = 200, .height = 80, .utf8 = true } },
+    { "many-80-low.txt", many_gpus, { .width = 80, .height = 8, .utf8 = true } },
+    { "workers-80.txt", many_workers, { .width = 80, .height = 24, .utf8 = true } },
+    { "workers-80-low.txt", many_workers, { .width = 80, .height = 12, .utf8 = true } },
+    { "hostile-40.txt", hostile_names, { .width = 40, .height = 24, .utf8 = true, .failures = true } },
+    { "hostile-80.txt", hostile_names, { .width = 80, .height = 24, .utf8 = true, .failures = true } },
+    { "hostile-80-ascii.txt", hostile_names, { .width = 80, .height = 24, .failures = true } },
+    { "huge-40.txt", huge_numbers, { .width = 40, .height = 24, .utf8 = true } },
+    { "huge-80.txt", huge_numbers, { .width = 80, .height = 24, .utf8 = true } },
+    { "huge-200.txt", huge_numbers, { .width = 200, .height = 24, .utf8 = true } },
+    { "begin-80.txt", not_begun, { .width = 80, .height = 24, .utf8 = true } },
+    { "ended-80.txt", ended, { .width = 80, .height = 24, .utf8 = true, .failures = true } },
+};
+
+/* A test for the screens of each run, so that one that is wrong does not hide others. */
+#define SCREENS(id)                                                     \
+    TEST(screens_of_##id)                                               \
+    {                                                                   \
+        size_t n = 0;                                                   \
+        for (size_t i = 0; i < sizeof screens / sizeof *screens; i++) { \
+            if (screens[i].make != (id))                                \
+                continue;                                               \
+            char *text = laid_out(id(), &screens[i].v);                 \
+            check_screen("cli", screens[i].name, text);                 \
+            free(text);                                                 \
+            n++;                                                        \
+        }                                                               \
+        CHECK_GT(n, 0);                                                 \
+    }
+SCREENS(one_gpu)
+SCREENS(two_gpus)
+SCREENS(every_status)
+SCREENS(every_reason)
+SCREENS(many_gpus)
+SCREENS(many_workers)
+SCREENS(hostile_names)
+SCREENS(huge_numbers)
+SCREENS(not_begun)
+SCREENS(ended)
+
+TEST(json)
+{
+    struct cli_bytes b = { 0 };
+    const struct made_up *m = two_gpus();
+    tui_layout_json(&b, &m->s, &m->h);
+    CHECK(cli_json_valid(b.data, b.size));
+    cli_bytes_text(&b, "\n");
+    cli_bytes_add(&b, "", 1);
+    check_screen("cli", "two.json", b.data);
+    cli_bytes_free(&b);
+    struct made_up *all_taken = two_gpus(); /* then it is known how many there are */
+    all_taken->s.stats.source_done = 1;
+    tui_layout_json(&b, &all_taken->s, &all_taken->h);
+    cli_bytes_add(&b, "", 1);
+    CHECK_CONTAINS(b.data, "\"total\":500,");
+    cli_bytes_free(&b);
+    const struct made_up *bad = hostile_names();
+    tui_layout_json(&b, &bad->s, &bad->h);
+    CHECK(cli_json_valid(b.data, b.size));
+    cli_bytes_free(&b);
+    const struct made_up *huge = huge_numbers();
+    tui_layout_json(&b, &huge->s, &huge->h);
+    CHECK(cli_json_valid(b.data, b.size));
+    cli_bytes_free(&b);
+}
+
+/* --- what holds for any screen ------------------------------------------------------------------ */
+
+/* Checks a line and returns its columns: UTF-8, nothing a terminal acts on but colours, and each of those ended. */
+static size_t check_line(const char *line, size_t size, const struct tui_view *v)
+{
+    struct tui_glyph g;
+    size_t columns = 0;
+    bool coloured = false;
+    for (size_t at = 0; at < size;) {
+        if (line[at] == '\033') {
+            const size_t length = strcspn(line + at, "m") + 1;
+            CHECK(v->colour && length <= 8);
+            const bool end = strncmp(line + at, "\033[0m", length) == 0;
+            CHECK_NE(end, !coloured);
+            coloured = !end;
+            at += length;
+            continue;
+        }
+        CHECK((unsigned char)line[at] >= 0x20 && line[at] != 0x7f);
+        CHECK(v->utf8 || (unsigned char)line[at] < 0x80);
+        const size_t used = tui_glyph(&g, line + at, size - at, true);
+        /* What is shown of it is what it is: it is nothing that would have had to be replaced. */
+        CHECK(g.size == used && memcmp(g.bytes, line + at, used) == 0);
+        columns += g.width;
+        at += used;
+    }
+    CHECK(!coloured);
+    return columns;
+}
+
+static void check_lines(const char *text, const struct tui_view *v)
+{
+    size_t lines = 0;
+    while (*text) {
+        const size_t size = strcspn(text, "\n");
+        CHECK_EQ(text[size], '\n');
+        CHECK_LE(check_line(text, size, v), v->width > 0 ? v->width - 1 : 0);
+        text += size + 1;
+        lines++;
+    }
+    CHECK_LE(lines, v->height > 0 ? v->height - 1 : 0);
+    if (v->height > 1 && v->width > 1)
+        CHECK_GE(lines, 1);
+}
+
+/* --- random runs ------------------------------------------------------------------------------------ */
+
+static uint64_t state;
+
+static uint64_t next_random(void)
+{
+    state ^= state << 13;
+    state ^= state >> 7;
+    state ^= state << 17;
+    return state;
+}
+
+static unsigned below(unsigned n)
+{
+    return (unsigned)(next_random() % n);
+}
+
+/* Any size: mostly small, sometimes as large as it gets. */
+static uint64_t any_count(void)
+{
+    return below(4) ? below(1000) : next_random() >> below(64);
+}
+
+/* Bytes of every kind: letters, controls, halves of characters, whole ones that are wide, marks, or not to be shown. */
+static void any_text(char *out, size_t size)
+{
+    static const char *const pieces[] = {
+        "a", "word ",     "\n",           "\033[1m", "\xff",     "\xe6\x97", "日",
+        "é", "e\xcc\x81", "\xe2\x80\xae", "😀",       "\xc2\x85", "\t",
+    };
+    size_t n = below((unsigned)size), at = 0;
+    while (at + 8 < n) {
+        const char *piece = pieces[below(sizeof pieces / sizeof *pieces)];
+        memcpy(out + at, piece, strlen(piece));
+        at += strlen(piece);
+    }
+    out[at] = 0;
+}
+
+static struct made_up *any_run(void)
+{
+    struct made_up *m = made_run("");
+    struct gd_stats *a = &m->s.stats;
+    any_text(m->s.job, sizeof m->s.job);
+    any_text(m->h.failure, sizeof m->h.failure);
+    uint64_t *const counts[] = { &a->total,    &a->taken,   &a->pending, &a->running,        &a->completed, &a->failed,
+                                 &a->timeouts, &a->retried, &a->skipped, &a->setup_failures, &a->crashes };
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
+        *counts[i] = any_count();
+    a->start_ns = below(8) ? any_count() : 0;
+    a->now_ns = any_count();
+    m->s.read_ns = any_count();
+    a->source_done = below(2);
+    m->s.ended = below(8) == 0;
+    m->s.stale = below(8) == 0;
+    const unsigned n = below(5) ? below(12) : below(200);
+    for (unsigned i = 0; i < n; i++) {
+        char task[96];
+        any_text(task, sizeof task);
+        struct gd_worker_view *w =
+            made_worker(m, (int)below(n), (enum gd_worker_state)below(12), (enum gd_idle)below(9), task, -1);
+        w->since_ns = any_count();
+        w->stats.completed = any_count();
+        w->stats.failed = any_count();
+        w->stats.last_ns = any_count();
+        w->device_out = below(6) == 0;
+        if (below(3)) {
+            made_device(m, (int)i);
+            m->devices[m->s.n_devices - 1].known = below(16);
+            m->devices[m->s.n_devices - 1].memory_free = any_count();
+            m->devices[m->s.n_devices - 1].memory_total = any_count();
+        }
+    }
+    return m;
+}
+
+TEST_WITHIN(120, any_screen_fits)
+{
+    const int n = test_soak() ? 200000 : 5000;
+    for (int seed = 1; seed <= n; seed++) {
+        state = (uint64_t)seed * 0x9e3779b97f4a7c15;
+        const struct made_up *m = any_run();
+        const struct tui_view v = { .width = below(4) ? below(120) : below(400),
+                                    .height = below(4) ? below(40) : below(300),
+                                    .colour = below(2),
+                                    .utf8 = below(2),
+                                    .failures = below(2),
+                                    .hint = below(2) ? "q leaves" : NULL };
+        char *text = laid_out(m, &v);
+        check_lines(text, &v);
+        free(text);
+        struct cli_bytes b = { 0 };
+        tui_layout_json(&b, &m->s, &m->h);
+        CHECK(cli_json_valid(b.data, b.size));
+        cli_bytes_free(&b);
+    }
+}
+
+/* A bar is full at the end and not before, be it by one of very many tasks; and all of it may be bad. */
+TEST(a_bar_is_full_at_the_end_only)
+{
+    const struct tui_view v = { .width = 20, .height = 24 };
+    struct made_up *m = one_gpu();
+    m->s.stats.completed = m->s.stats.timeouts = 0;
+    m->s.stats.total = UINT64_MAX;
+    m->s.stats.failed = UINT64_MAX - 1;
+    char *text = laid_out(m, &v);
+    CHECK_CONTAINS(text, "\n##################.\n");
+    free(text);
+    m->s.stats.failed++;
+    text = laid_out(m, &v);
+    CHECK_CONTAINS(text, "\n###################\n");
+    free(text);
+}
+
+/* The same run with one more task done differs in figures only: columns stay where they are. */
+TEST(columns_stay)
+{
+    const struct tui_view v = { .width = 100, .height = 24, .utf8 = true };
+    struct made_up *m = two_gpus();
+    char *before = laid_out(m, &v);
+    m->workers[0].stats.completed = 9999;
+    m->workers[0].since_ns = m->s.read_ns - 100 * SECOND;
+    memcpy(m->workers[0].task, "x", 2);
+    char *after = laid_out(m, &v);
+    const char *heading = strstr(before, "\nGPU"), *heading_after = strstr(after, "\nGPU");
+    CHECK(heading && heading_after);
+    CHECK_EQ(strcspn(heading + 1, "\n"), strcspn(heading_after + 1, "\n"));
+    CHECK_EQ(memcmp(heading, heading_after, strcspn(heading + 1, "\n") + 1), 0);
+    free(before);
+    free(after);
+}
+
+/* --- figures ------------------------------------------------------------------------------------------- */
+
+TEST(rates_and_times)
+{
+    struct tui_figures f;
+    struct made_up *m = one_gpu();
+    tui_figures_of(&f, &m->s, &m->h);
+    CHECK(f.elapsed == 125);
+    CHECK(f.rate_mean == 3.6);
+    CHECK(f.rate_now == 4); /* 36 in 9 s */
+    CHECK(f.part == 0.45);
+    CHECK(f.eta > 146.9 && f.eta < 147.1); /* 550 at 449 in 120 s */
+    m->s.stats.skipped = 100;
+    tui_figures_of(&f, &m->s, &m->h);
+    CHECK_EQ(f.passed, 550);
+    CHECK(f.part == 0.55 && f.rate_mean == 3.6);
+    m->s.stats.source_done = 1; /* then it is known how many there are */
+    tui_figures_of(&f, &m->s, &m->h);
+    CHECK_EQ(f.total, 600);
+    memset(&m->h, 0, sizeof m->h);
+    m->h.first = (struct tui_sample){ .ns = m->s.read_ns, .ended = 450 }; /* an observer that has just come */
+    tui_figures_of(&f, &m->s, &m->h);
+    CHECK(f.rate_now < 0);
+    CHECK(f.eta > 13.8 && f.eta < 14); /* 50 at 450 in 125 s */
+}
+
+/* After a Ctrl-C: what nobody has tried has not failed, is not done, and will not be. */
+TEST(cancelled_tasks)
+{
+    const struct tui_view v = { .width = 80, .height = 24 };
+    struct tui_figures f;
+    struct made_up *m = one_gpu();
+    struct gd_stats *a = &m->s.stats;
+    a->cancelled = 100;
+    a->failed += 100;
+    const uint64_t failed = a->failed - 100;
+    tui_part_cancelled(a);
+    CHECK_EQ(a->failed, failed);
+    a->source_done = 1;
+    tui_figures_of(&f, &m->s, &m->h);
+    CHECK_EQ(f.passed, 450);
+    CHECK_EQ(f.total, 1000); /* the whole list, though no more is read of it */
+    CHECK(f.eta < 0);
+    char *text = laid_out(m, &v);
+    CHECK_CONTAINS(text, "100 cancelled");
+    free(text);
+    *a = (struct gd_stats){ .failed = 1, .cancelled = 2 }; /* of figures that do not agree */
+    tui_part_cancelled(a);
+    CHECK_EQ(a->failed, 0);
+}
+
+TEST(nothing_known_yet)
+{
+    struct tui_figures f;
+    const struct made_up *m = not_begun();
+    tui_figures_of(&f, &m->s, &m->h);
+    CHECK(f.elapsed == 0 && f.rate_mean < 0 && f.rate_now < 0 && f.eta < 0 && f.part < 0);
+}
+
+TEST(history)
+{
+    struct tui_history h = { 0 };
+    struct tui_figures f;
+    struct made_up *m = one_gpu();
+    m->s.stats.failed = m->s.stats.timeouts = 0;
+    /* Thirty seconds, ten a second; then twenty, five a second. */
+    for (unsigned i = 0; i <= 500; i++) {
+        m->s.read_ns = m->s.stats.now_ns = (1000 + (uint64_t)i / 10) * SECOND + i % 10 * SECOND / 10;
+        m->s.stats.completed = i <= 300 ? i : 300 + (i - 300) / 2;
+        tui_history_add(&h, &m->s);
+    }
+    tui_figures_of(&f, &m->s, &h);
+    CHECK(f.rate_now > 4.8 && f.rate_now < 5.2);
+    CHECK_EQ(h.first.ended, 1);
+    m->s.n_failures = 1;
+    snprintf(m->failures[0].input, sizeof m->failures[0].input, "a.wav");
+    snprintf(m->failures[0].error, sizeof m->failures[0].error, "no");
+    tui_history_add(&h, &m->s);
+    CHECK_STR(h.failure, "a.wav: no");
+    m->s.stats.completed = 3; /* another run */
+    m->s.n_failures = 0;
+    tui_history_add(&h, &m->s);
+    CHECK_STR(h.failure, "");
+    CHECK_EQ(h.n, 1);
+}
+
+TEST(figures_as_written)
+{
+    char b[64];
+    CHECK_STR(tui_show_clock(b, sizeof b, 3723.9), "1:02:03");
+    CHECK_STR(tui_show_clock(b, sizeof b, 0), "0:00:00");
+    CHECK_STR(tui_show_clock(b, sizeof b, -1), "-");
+    CHECK_STR(tui_show_clock(b, sizeof b, 1e300), "100000:00:00");
+    CHECK_STR(tui_show_duration(b, sizeof b, 2.5, true), "2.5 s");
+    CHECK_STR(tui_show_duration(b, sizeof b, 0.0123, true), "12.3 ms");
+    CHECK_STR(tui_show_duration(b, sizeof b, 0.5123, true), "512 ms");
+    CHECK_STR(tui_show_duration(b, sizeof b, 0.0000123, true), "12.3 µs");
+    CHECK_STR(tui_show_duration(b, sizeof b, 0.0000123, false), "12.3 us");
+    CHECK_STR(tui_show_duration(b, sizeof b, 599, true), "599 s");
+    CHECK_STR(tui_show_duration(b, sizeof b, 600, true), "0:10:00");
+    CHECK_STR(tui_show_since(b, sizeof b, 0.04), "0.0 s");
+    CHECK_STR(tui_show_since(b, sizeof b, 99.96), "100 s");
+    CHECK_STR(tui_show_count(b, sizeof b, 0), "0");
+    CHECK_STR(tui_show_count(b, sizeof b, 999), "999");
+    CHECK_STR(tui_show_count(b, sizeof b, 1000), "1,000");
+    CHECK_STR(tui_show_count(b, sizeof b, UINT64_MAX), "18,446,744,073,709,551,615");
+    CHECK_STR(tui_show_short_count(b, sizeof b, 9999999), "9,999,999");
+    CHECK_STR(tui_show_short_count(b, sizeof b, 12345678), "12.3M");
+    CHECK_STR(tui_show_short_count(b, sizeof b, 999999999), "1.0G");
+    CHECK_STR(tui_show_short_count(b, sizeof b, UINT64_MAX), "18.4E");
+    CHECK_STR(tui_show_rate(b, sizeof b, -1), "-");
+    CHECK_STR(tui_show_rate(b, sizeof b, 0), "0");
+    CHECK_STR(tui_show_rate(b, sizeof b, 0.0123), "0.012");
+    CHECK_STR(tui_show_rate(b, sizeof b, 3.44), "3.4");
+    CHECK_STR(tui_show_rate(b, sizeof b, 34.4), "34");
+    CHECK_STR(tui_show_rate(b, sizeof b, 123456.7), "123,457");
+    CHECK_STR(tui_show_memory(b, sizeof b, UINT64_C(68) << 30, UINT64_C(80) << 30), "68/80G");
+    CHECK_STR(tui_show_memory(b, sizeof b, UINT64_C(1) << 29, UINT64_C(16) << 30), "0.5/16G");
+    CHECK_STR(tui_show_memory(b, sizeof b, 0, 512 << 20), "0/512M");
+}
+
+/* --- characters ------------------------------------------------------------------------------------------- */
+
+TEST(columns_of_text)
+{
+    static const struct {
+        const char *text;
+        size_t columns;
+    } texts[] = {
+        { "", 0 },
+        { "abc", 3 },
+        { "é", 1 },
+        { "日本", 4 },
+        { "e\xcc\x81", 1 },
+        { "😀", 2 },
+        { "\xe2\x80\x8b", 0 },
+        { "\xff", 1 },
+        { "\xe6\x97", 2 },
+        { "\n", 1 },
+        { "한글", 4 },
+        { "ｆｕｌｌ", 8 },
+        { "ไทย\xe0\xb8\xb5", 3 },
+        { "…", 1 },
+        { "×", 1 },
+        { "\xc0\x80", 2 },
+        { "\xf4\x90\x80\x80", 4 },
+    };
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        if (tui_columns(texts[i].text, true) != texts[i].columns)
+            FAIL("\"%s\" takes %zu columns", texts[i].text, tui_columns(texts[i].text, true));
+    }
+}
+
+TEST(a_wide_character_is_not_cut_in_half)
+{
+    struct cli_bytes b = { 0 };
+    struct tui_line l = { .out = &b, .width = 6, .utf8 = true };
+    tui_add(&l, TUI_PLAIN, "日本語の");
+    CHECK_EQ(l.column, 5);
+    tui_end(&l);
+    cli_bytes_add(&b, "", 1);
+    CHECK_STR(b.data, "日本…\n");
+    cli_bytes_free(&b);
+}
+
+TEST_MAIN()

@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Reckoning and writing of figures. Pure: whatever time it is comes with the snapshot.
+ */
+#include "tui/figures.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const uint64_t second_ns = 1000000000, sample_ns = 200000000;
+enum { WINDOW_S = 10, LEAST_WINDOW_S = 1 };
+
+static uint64_t sum(uint64_t a, uint64_t b)
+{
+    return a + b < a ? UINT64_MAX : a + b;
+}
+
+static uint64_t ended_of(const struct gd_stats *s)
+{
+    return sum(sum(s->completed, s->failed), s->timeouts);
+}
+
+void tui_part_cancelled(struct gd_stats *s)
+{
+    s->failed -= s->cancelled < s->failed ? s->cancelled : s->failed;
+}
+
+/* The time of a snapshot: that of a run that has ended stands still. */
+static uint64_t time_of(const struct gd_snapshot *s)
+{
+    return s->ended || s->read_ns < s->stats.now_ns ? s->stats.now_ns : s->read_ns;
+}
+
+/* --- what was seen before --------------------------------------------------------- */
+
+void tui_history_add(struct tui_history *h, const struct gd_snapshot *s)
+{
+    const struct tui_sample now = { .ns = time_of(s), .ended = ended_of(&s->stats) };
+    const struct tui_sample *last = h->n ? &h->samples[(h->n - 1) % TUI_SAMPLES] : NULL;
+    if (last && (now.ns < last->ns || now.ended < last->ended)) { /* another run */
+        *h = (struct tui_history){ 0 };
+        last = NULL;
+    }
+    if (!last || now.ns - last->ns >= sample_ns)
+        h->samples[h->n++ % TUI_SAMPLES] = now;
+    if (h->first.ns == 0 && now.ended > 0)
+        h->first = now;
+    if (s->n_failures) {
+        const struct gd_failure_view *f = &s->failures[s->n_failures - 1];
+        snprintf(h->failure, sizeof h->failure, "%.100s%s%.150s", f->input, *f->input ? ": " : "", f->error);
+    }
+}
+
+/* The oldest sample within the window. */
+static const struct tui_sample *window_start(const struct tui_history *h, uint64_t now_ns)
+{
+    const struct tui_sample *oldest = NULL;
+    for (size_t i = 0; i < TUI_SAMPLES && i < h->n; i++) {
+        const struct tui_sample *a = &h->samples[(h->n - 1 - i) % TUI_SAMPLES];
+        if (a->ns > now_ns || now_ns - a->ns > WINDOW_S * second_ns)
+            break;
+        oldest = a;
+    }
+    return oldest;
+}
+
+/* --- reckoning ----------------------------------------------------------------------- */
+
+static double seconds_between(uint64_t from, uint64_t to)
+{
+    return to > from ? (double)(to - from) / 1e9 : 0;
+}
+
+static double rate_now(const struct gd_snapshot *s, const struct tui_history *h, uint64_t ended)
+{
+    const uint64_t now = time_of(s);
+    const struct tui_sample *from = s->ended ? NULL : window_start(h, now);
+    if (!from || ended < from->ended || seconds_between(from->ns, now) < LEAST_WINDOW_S)
+        return -1;
+    return (double)(ended - from->ended) / seconds_between(from->ns, now);
+}
+
+static double eta(const struct tui_figures *f, const struct gd_snapshot *s, const struct tui_history *h)
+{
+    if (f->total == 0 || s->ended || s->stats.cancelled) /* of those that run still, nothing is known */
+        return -1;
+    if (f->passed >= f->total)
+        return 0;
+    const double left = (double)(f->total - f->passed), since = seconds_between(h->first.ns, time_of(s));
+    if (h->first.ns && f->ended > h->first.ended && since > 0)
+        return left * since / (double)(f->ended - h->first.ended);
+    if (f->ended >= 2 && h->first.ended >= 2) /* who came late knows the mean only */
+        return left * f->elapsed / (double)f->ended;
+    return -1;
+}
+
+void tui_figures_of(struct tui_figures *f, const struct gd_snapshot *s, const struct tui_history *h)
+{
+    const struct gd_stats *a = &s->stats;
+    *f = (struct tui_figures){ .total = a->total, .ended = ended_of(a), .rate_mean = -1, .part = -1 };
+    f->passed = sum(f->ended, a->skipped);
+    if (a->source_done && !(a->cancelled && a->total)) /* one that is ended early had more to do */
+        f->total = sum(a->taken, a->skipped);
+    if (f->total)
+        f->part = f->passed >= f->total ? 1 : (double)f->passed / (double)f->total;
+    if (a->start_ns)
+        f->elapsed = seconds_between(a->start_ns, time_of(s));
+    if (f->ended && f->elapsed > 0)
+        f->rate_mean = (double)f->ended / f->elapsed;
+    f->rate_now = rate_now(s, h, f->ended);
+    f->eta = eta(f, s, h);
+}
+
+/* --- writing ----------------------------------------------------------------------------- */
+
+char *tui_show_clock(char *out, size_t size, double seconds)
+{
+    if (!(seconds >= 0)) {
+        snprintf(out, size, "-");
+        return out;
+    }
+    const unsigned long long s = (unsigned long long)(seconds > 3.6e8 ? 3.6e8 : seconds); /* about eleven years */
+    snprintf(out, size, "%llu:%02llu:%02llu", s / 3600, s / 60 % 60, s % 60);
+    return out;
+}
+
+static char *show_in(char *out, size_t size, double value, const char *unit)
+{
+    snprintf(out, size, value >= 99.95 ? "%.0f %s" : "%.1f %s", value, unit);
+    return out;
+}
+
+char *tui_show_since(char *out, size_t size, double seconds)
+{
+    if (!(seconds >= 0) || seconds >= 600)
+        return tui_show_clock(out, size, seconds);
+    return show_in(out, size, seconds, "s");
+}
+
+char *tui_show_duration(char *out, size_t size, double seconds, bool utf8)
+{
+    if (!(seconds >= 0) || seconds >= 1)
+        return tui_show_since(out, size, seconds);
+    if (seconds >= 1e-3)
+        return show_in(out, size, seconds * 1e3, "ms");
+    return show_in(out, size, seconds * 1e6, utf8 ? "µs" : "us");
+}
+
+char *tui_show_count(char *out, size_t size, uint64_t count)
+{
+    char digits[32];
+    const int n = snprintf(digits, sizeof digits, "%llu", (unsigned long long)count);
+    size_t at = 0;
+    for (int i = 0; i < n && at + 1 < size; i++) {
+        out[at++] = digits[i];
+        if ((n - 1 - i) % 3 == 0 && i + 1 < n && at + 1 < size)
+            out[at++] = ',';
+    }
+    out[at] = 0;
+    return out;
+}
+
+char *tui_show_short_count(char *out, size_t size, uint64_t count)
+{
+    static const char units[] = "kMGTPE";
+    double value = (double)count;
+    size_t unit = 0;
+    if (count < 10000000)
+        return tui_show_count(out, size, count);
+    value /= 1000;
+    while (value >= 999.95 && units[unit + 1]) {
+        value /= 1000;
+        unit++;
+    }
+    snprintf(out, size, "%.1f%c", value, units[unit]);
+    return out;
+}
+
+/* So that two digits count, and there is no exponent. */
+static int digits_after(double value)
+{
+    int digits = 0;
+    if (value < 5e-7)
+        return 0;
+    while (value < 9.95) {
+        value *= 10;
+        digits++;
+    }
+    return digits;
+}
+
+char *tui_show_rate(char *out, size_t size, double per_second)
+{
+    if (!(per_second >= 0))
+        snprintf(out, size, "-");
+    else if (per_second >= 99.5)
+        return tui_show_count(out, size, per_second > 1e18 ? (uint64_t)1e18 : (uint64_t)(per_second + 0.5));
+    else
+        snprintf(out, size, "%.*f", digits_after(per_second), per_second);
+    return out;
+}
+
+char *tui_show_memory(char *out, size_t size, uint64_t used, uint64_t total)
+{
+    static const char units[] = "KMGTPE";
+    size_t unit = 0;
+    double scale = 1024;
+    while ((double)total / scale >= 1000 && units[unit + 1]) {
+        scale *= 1024;
+        unit++;
+    }
+    const double in_use = (double)used / scale, all = (double)total / scale;
+    snprintf(out, size, "%.*f/%.*f%c", in_use > 0.05 && in_use < 9.95 ? 1 : 0, in_use, all < 9.95 ? 1 : 0, all,
+             units[unit]);
+    return out;
+}

@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * From top to bottom: how far, a bar, counts, times, the table of GPUs. What there is no room for is left out, the
+ * table first and then the bar; rows that are too many are folded (rows.c), columns that are too many left out
+ * (table.c).
+ */
+#include "tui/layout.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "tui/cells.h"
+#include "tui/rows.h"
+#include "tui/table.h"
+
+/* A page in the making. */
+struct page {
+    const struct gd_snapshot *s;
+    const struct tui_history *h;
+    const struct tui_view *v;
+    struct tui_figures f;
+    struct tui_line l;
+    size_t left; /* lines */
+};
+
+static void end_line(struct page *p)
+{
+    tui_end(&p->l);
+    p->left--;
+}
+
+/* --- how far ---------------------------------------------------------------------------- */
+
+static const char *plural(uint64_t n)
+{
+    return n == 1 ? "" : "s";
+}
+
+static void put_headline(struct page *p)
+{
+    char passed[32], total[32];
+    const struct tui_figures *f = &p->f;
+    tui_show_count(passed, sizeof passed, f->passed);
+    if (f->total)
+        tui_format(&p->l, TUI_BOLD, "%s of %s task%s, %.1f %%", passed, tui_show_count(total, sizeof total, f->total),
+                   plural(f->total), (double)(int)(f->part * 1000) / 10); /* cut: 100 is said of the end only */
+    else
+        tui_format(&p->l, TUI_BOLD, "%s task%s", passed, plural(f->passed));
+    if (p->s->ended)
+        tui_add(&p->l, TUI_BOLD_GREEN, ", ended");
+    else if (p->s->stale)
+        tui_add(&p->l, TUI_YELLOW, ", in a callback");
+    /* The job's name at the right, if a good part of it fits. */
+    const size_t name = tui_columns(p->s->job, p->l.utf8), gap = 2;
+    const size_t room = p->l.width > p->l.column + gap ? p->l.width - p->l.column - gap : 0;
+    if (name > 0 && (name <= room || room >= 16)) {
+        tui_to(&p->l, p->l.width - (name < room ? name : room));
+        tui_add(&p->l, TUI_DIM, p->s->job);
+    }
+    end_line(p);
+}
+
+/* Columns of the bar that a part of the total takes: at least one of what there is, all of it only at the end. */
+static size_t share(uint64_t of, uint64_t total, size_t width)
+{
+    const size_t n = (size_t)((double)of / (double)total * (double)width);
+    return of && n == 0 ? 1 : n > width ? width : n;
+}
+
+static void put_bar(struct page *p)
+{
+    static const char *const full[] = { "#", "━" }, *const rest[] = { ".", "─" };
+    const struct gd_stats *a = &p->s->stats;
+    const size_t width = p->l.width;
+    const bool u = p->l.utf8;
+    const uint64_t total = p->f.total > p->f.passed ? p->f.total : p->f.passed;
+    const uint64_t wrong = a->failed > UINT64_MAX - a->timeouts ? UINT64_MAX : a->failed + a->timeouts;
+    if (total == 0 || p->f.total == 0)
+        return;
+    size_t filled = share(p->f.passed, total, width), bad = share(wrong, total, width);
+    filled = p->f.passed < total && filled == width ? width - 1 : filled;
+    bad = bad > filled ? filled : bad;
+    tui_fill(&p->l, TUI_GREEN, full[u], filled - bad);
+    tui_fill(&p->l, TUI_RED, full[u], bad);
+    tui_fill(&p->l, TUI_DIM, rest[u], width - filled);
+    end_line(p);
+}
+
+/* --- counts and times ----------------------------------------------------------------------- */
+
+/* Pieces of text that follow each other, two spaces apart, on as many lines as they take and may take. */
+struct flow {
+    struct page *p;
+    size_t lines; /* that may still be begun */
+};
+
+static void put_piece(struct flow *f, enum tui_colour colour, const char *text)
+{
+    struct tui_line *l = &f->p->l;
+    const size_t gap = l->column ? 2 : 0;
+    if (l->column + gap + tui_columns(text, l->utf8) > l->width && l->column > 0) {
+        if (f->lines == 0)
+            return;
+        f->lines--;
+        end_line(f->p);
+    }
+    if (l->column)
+        tui_to(l, l->column + gap);
+    tui_add(l, colour, text);
+}
+
+static void put_count(struct flow *f, enum tui_colour colour, uint64_t n, const char *words)
+{
+    char text[96], count[32];
+    snprintf(text, sizeof text, "%s %s", tui_show_count(count, sizeof count, n), words);
+    put_piece(f, colour, text);
+}
+
+static void put_counts(struct page *p, size_t lines)
+{
+    const struct gd_stats *a = &p->s->stats;
+    struct flow f = { p, lines - 1 };
+    put_count(&f, TUI_GREEN, a->completed, "done");
+    put_count(&f, a->failed ? TUI_RED : TUI_PLAIN, a->failed, "failed");
+    put_count(&f, a->timeouts ? TUI_RED : TUI_PLAIN, a->timeouts, a->timeouts == 1 ? "timeout" : "timeouts");
+    if (a->setup_failures)
+        put_count(&f, TUI_BOLD_RED, a->setup_failures, a->setup_failures == 1 ? "setup failure" : "setup failures");
+    if (a->retried)
+        put_count(&f, TUI_YELLOW, a->retried, "retried");
+    if (a->skipped)
+        put_count(&f, TUI_PLAIN, a->skipped, "skipped");
+    if (a->cancelled)
+        put_count(&f, TUI_YELLOW, a->cancelled, "cancelled");
+    if (!p->s->ended)
+        put_count(&f, TUI_PLAIN, a->running, "running");
+    if (a->crashes)
+        put_count(&f, TUI_YELLOW, a->crashes, a->crashes == 1 ? "crash" : "crashes");
+    end_line(p);
+}
+
+static void put_times(struct page *p, size_t lines)
+{
+    char text[96], figure[48];
+    struct flow f = { p, lines - 1 };
+    snprintf(text, sizeof text, "%s elapsed", tui_show_clock(figure, sizeof figure, p->f.elapsed));
+    put_piece(&f, TUI_PLAIN, text);
+    if (p->f.total && !p->s->ended) {
+        snprintf(text, sizeof text, "%s ETA", tui_show_clock(figure, sizeof figure, p->f.eta));
+        put_piece(&f, TUI_PLAIN, text);
+    }
+    if (!p->s->ended && p->f.rate_now >= 0) {
+        snprintf(text, sizeof text, "%s tasks/s now", tui_show_rate(figure, sizeof figure, p->f.rate_now));
+        put_piece(&f, TUI_PLAIN, text);
+    }
+    snprintf(text, sizeof text, "%s tasks/s mean", tui_show_rate(figure, sizeof figure, p->f.rate_mean));
+    put_piece(&f, TUI_PLAIN, text);
+    end_line(p);
+}
+
+/* --- the rest ------------------------------------------------------------------------------------- */
+
+static void put_table(struct page *p, size_t below)
+{
+    enum { HEADING = 1, LEAST = 2 };
+    struct tui_rows rows = { 0 };
+    if (p->s->n_workers == 0 || p->left < HEADING + LEAST + below)
+        return;
+    const size_t left = p->left - below;
+    const bool roomy = p->s->n_workers + HEADING + 1 <= left || left > 8;
+    if (tui_rows_make(&rows, p->s, left - HEADING - roomy, p->l.utf8) < 0) {
+        p->l.out->failed = true;
+        return;
+    }
+    if (roomy)
+        end_line(p);
+    tui_table(&p->l, &rows);
+    p->left -= rows.n + HEADING;
+    tui_rows_free(&rows);
+}
+
+static void put_failure(struct page *p)
+{
+    tui_add(&p->l, TUI_RED, "last failure: ");
+    tui_add(&p->l, TUI_PLAIN, p->h->failure);
+    end_line(p);
+}
+
+void tui_layout(struct cli_bytes *out, const struct gd_snapshot *s, const struct tui_history *h,
+                const struct tui_view *v)
+{
+    enum { WITH_BAR = 4, ROOMY = 10 }; /* lines */
+    struct page p = { .s = s, .h = h, .v = v, .left = v->height > 1 ? v->height - 1 : 0 };
+    p.l =
+        (struct tui_line){ .out = out, .width = v->width > 1 ? v->width - 1 : 0, .colour = v->colour, .utf8 = v->utf8 };
+    if (p.left == 0 || p.l.width == 0)
+        return;
+    const bool bar = p.left >= WITH_BAR;
+    const size_t lines = p.left >= ROOMY ? 2 : 1;
+    tui_figures_of(&p.f, s, h);
+    put_headline(&p);
+    if (bar)
+        put_bar(&p);
+    if (p.left)
+        put_counts(&p, lines);
+    if (p.left)
+        put_times(&p, lines);
+    const bool failure = v->failures && *h->failure && p.left >= 1, hint = v->hint && p.left >= 1U + failure;
+    put_table(&p, (size_t)failure + hint);
+    if (failure)
+        put_failure(&p);
+    if (hint) {
+        tui_add(&p.l, TUI_DIM, v->hint);
+        end_line(&p);
+    }
+}

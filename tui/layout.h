@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The live view as lines of text: a pure function of a snapshot, what was seen before, and a size.
+ *
+ *     450 of 1,000 tasks, 45.0 %                              ./transcribe {} {.}.txt
+ *     ━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━────────────────────────────────────────────
+ *     446 done  3 failed  1 timeout  2 retried  1 running
+ *     0:02:05 elapsed  0:02:26 ETA  4.0 tasks/s now  3.6 tasks/s mean
+ *
+ *     GPU Status     Task                       For  Done Failed    Last Util  Memory
+ *       0 processing songs/long.wav          12.3 s   200      0   1.0 s  90%  68/80G
+ *       1 idle       no input                 3.2 s   201      1   1.1 s  91%  68/80G
+ */
+#ifndef GD_TUI_LAYOUT_H
+#define GD_TUI_LAYOUT_H
+
+#include <stdbool.h>
+
+#include <gpu_dispatch/observe.h>
+
+#include "bytes.h"
+#include "tui/figures.h"
+
+struct tui_view {
+    unsigned width, height; /* of the terminal: at most height - 1 lines of width - 1 columns are made */
+    bool colour, utf8;
+    bool failures;    /* the last failure in words, if there is room */
+    const char *hint; /* a last line; NULL: none */
+};
+
+/* Adds the lines, each with its newline and, where there is colour, with every colour ended in it. */
+void tui_layout(struct cli_bytes *out, const struct gd_snapshot *s, const struct tui_history *h,
+                const struct tui_view *v);
+
+/* One JSON object without a newline: the same figures, and per worker and device. */
+void tui_layout_json(struct cli_bytes *out, const struct gd_snapshot *s, const struct tui_history *h);
+
+#endif

@@ -1,0 +1,463 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Between two drawings the cursor stands at the beginning of the line below the panel. A drawing goes up as many rows
+ * as the panel takes, writes the lines that have changed and passes over the others, all in one write. Rows are counted
+ * anew each time: a terminal that was made narrower has wrapped the lines that were there.
+ *
+ * Other programs write to the terminal after a Ctrl-Z: what was drawn is then left behind (it was taken off before the
+ * stop), and the panel begins anew where the cursor is. In the background nothing is drawn.
+ *
+ * Whoever presses Enter moves the cursor a row down, since the terminal echoes it. That is not switched off: a run that
+ * is killed would leave a terminal behind on which nothing is seen that is typed. It is noticed instead, by what there
+ * is to be read, and of what was typed nothing is taken.
+ */
+#include "tui/panel.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/ioctl.h>
+#include <termios.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "bytes.h"
+#include "tui/cells.h"
+#include "tui/layout.h"
+#include "tui/terminal.h"
+
+enum { REDRAW_MS = 100, REDRAW_IDLE_MS = 1000, PUT_BACK_MS = 10, PUT_BACK_SHARE = 4 };
+
+/* Synchronized: a terminal that knows this shows all of it at once. Lines that are wider than we reckon don't wrap. */
+#define BEGIN "\033[?2026h\033[?25l\033[?7l\r"
+#define END   "\033[?7h\033[?25h\033[?2026l"
+
+struct tui_panel {
+    int fd, wake; /* wake: an eventfd */
+    int events;   /* epoll: of these two */
+    tui_read_fn *read;
+    void *user;
+    struct tui_terminal terminal;
+    pthread_t thread;
+    pthread_mutex_t lock; /* of all that follows, and of the terminal */
+    bool ended;
+    bool held;              /* a write to the terminal has begun that its drawing will end */
+    struct cli_bytes text;  /* of the panel, as laid out last */
+    struct cli_bytes shown; /* of that what is on the terminal; empty: nothing */
+    int typed;              /* bytes of whole lines that nobody has read */
+    struct cli_bytes frame;
+    struct tui_history history;
+    struct gd_stats last;
+    uint64_t next_ms;          /* CLOCK_MONOTONIC: of the next drawing */
+    uint64_t put_ns, put_cost; /* when it was last put on the terminal, and how long that took */
+    struct sigaction before[3];
+};
+
+static uint64_t now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
+static uint64_t now_ms(void)
+{
+    return now_ns() / 1000000;
+}
+
+/* --- signals ----------------------------------------------------------------------- */
+
+static const int signals[] = { SIGWINCH, SIGTSTP, SIGCONT };
+static _Atomic int signal_wake = -1; /* the panel's eventfd */
+static atomic_bool resized, stop_wanted, continued;
+
+static void ring(int wake)
+{
+    const uint64_t one = 1;
+    while (write(wake, &one, sizeof one) < 0 && errno == EINTR)
+        ;
+}
+
+static void on_signal(int number)
+{
+    const int saved = errno, wake = signal_wake;
+    if (number == SIGWINCH)
+        resized = true;
+    else if (number == SIGTSTP)
+        stop_wanted = true;
+    else
+        continued = true;
+    if (wake >= 0)
+        ring(wake);
+    errno = saved;
+}
+
+/* A signal that was ignored stays so: a shell without job control wants no stops. */
+static void take_signals(struct tui_panel *p)
+{
+    const struct sigaction ours = { .sa_handler = on_signal, .sa_flags = SA_RESTART };
+    signal_wake = p->wake;
+    for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++) {
+        sigaction(signals[i], NULL, &p->before[i]);
+        if (p->before[i].sa_handler != SIG_IGN)
+            sigaction(signals[i], &ours, NULL);
+    }
+}
+
+static void give_signals_back(struct tui_panel *p)
+{
+    for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++)
+        sigaction(signals[i], &p->before[i], NULL);
+    signal_wake = -1;
+}
+
+/* --- drawing ------------------------------------------------------------------------- */
+
+/* Columns of a line as it was laid out: without what sets colours. */
+static size_t line_columns(const char *line, size_t size, bool utf8)
+{
+    struct tui_glyph g;
+    size_t columns = 0;
+    for (size_t at = 0; at < size;) {
+        if (line[at] == '\033') {
+            while (at < size && line[at] != 'm')
+                at++;
+            at++;
+            continue;
+        }
+        at += tui_glyph(&g, line + at, size - at, utf8);
+        columns += g.width;
+    }
+    return columns;
+}
+
+static size_t line_size(const struct cli_bytes *b, size_t at)
+{
+    const char *end = at < b->size ? memchr(b->data + at, '\n', b->size - at) : NULL;
+    return end ? (size_t)(end - (b->data + at)) : 0;
+}
+
+/* Rows from the panel's first to the cursor's, on a terminal of this width. */
+static size_t rows_shown(const struct tui_panel *p, unsigned width)
+{
+    size_t rows = 0;
+    for (size_t at = 0; at < p->shown.size;) {
+        const size_t size = line_size(&p->shown, at);
+        const size_t columns = p->terminal.rewraps ? line_columns(p->shown.data + at, size, p->terminal.utf8) : 0;
+        rows += columns > width ? (columns + width - 1) / width : 1;
+        at += size + 1;
+    }
+    return rows;
+}
+
+/* Whether Enter was pressed since it was last asked. Where several lines came at once it is one row too few, which
+ * leaves a line of the panel behind; one too many would wipe one that is not ours. */
+static bool line_entered(struct tui_panel *p)
+{
+    int typed = 0;
+    struct termios t;
+    if (ioctl(p->fd, FIONREAD, &typed) < 0)
+        return false;
+    const bool more = typed > p->typed;
+    p->typed = typed;
+    return more && tcgetattr(p->fd, &t) == 0 && (t.c_lflag & ICANON) && (t.c_lflag & ECHO);
+}
+
+static void go_up(struct cli_bytes *b, size_t rows)
+{
+    if (rows)
+        cli_bytes_format(b, "\033[%zuA", rows);
+}
+
+/* A terminal that is gone takes the panel with it and nothing else. */
+static void send_frame(struct tui_panel *p)
+{
+    if (!p->frame.failed)
+        (void)cli_write_all(p->fd, p->frame.data, p->frame.size);
+    p->frame.size = 0;
+    p->frame.failed = false;
+}
+
+/* The lines of text, passing over those that are there already. */
+static void add_lines(struct tui_panel *p, bool anew)
+{
+    size_t old = 0;
+    for (size_t at = 0; at < p->text.size;) {
+        const size_t size = line_size(&p->text, at), old_size = line_size(&p->shown, old);
+        const bool there = !anew && old < p->shown.size && size == old_size &&
+                           memcmp(p->text.data + at, p->shown.data + old, size) == 0;
+        if (!there) {
+            cli_bytes_add(&p->frame, p->text.data + at, size);
+            cli_bytes_text(&p->frame, "\033[K\r");
+        }
+        cli_bytes_text(&p->frame, "\n\r");
+        at += size + 1;
+        old = old < p->shown.size ? old + old_size + 1 : old;
+    }
+}
+
+static bool same(const struct cli_bytes *a, const struct cli_bytes *b)
+{
+    return a->size == b->size && (a->size == 0 || memcmp(a->data, b->data, a->size) == 0);
+}
+
+/* Puts what is laid out on the terminal. */
+static void put(struct tui_panel *p, bool anew)
+{
+    unsigned width, height;
+    const uint64_t begun = now_ns();
+    const bool moved = line_entered(p) && p->shown.size;
+    anew = anew || moved;
+    if (p->text.size == 0 || (!anew && !p->held && same(&p->text, &p->shown)))
+        return;
+    tui_size(p->fd, &width, &height);
+    cli_bytes_text(&p->frame, BEGIN);
+    go_up(&p->frame, rows_shown(p, width) + moved);
+    if (anew)
+        cli_bytes_text(&p->frame, "\033[J");
+    add_lines(p, anew);
+    cli_bytes_text(&p->frame, "\033[J" END);
+    send_frame(p);
+    p->held = false;
+    p->put_ns = now_ns();
+    p->put_cost = p->put_ns - begun;
+    p->shown.size = 0;
+    cli_bytes_add(&p->shown, p->text.data, p->text.size);
+    if (p->shown.failed) /* it can't be known what is there: it is left behind */
+        cli_bytes_free(&p->shown);
+}
+
+/* Takes it off. more: something is going to be written, and then the panel again; nothing needs to be seen before. */
+static void take_off(struct tui_panel *p, bool more)
+{
+    unsigned width, height;
+    const bool moved = line_entered(p);
+    if (p->shown.size) {
+        tui_size(p->fd, &width, &height);
+        cli_bytes_text(&p->frame, more ? "\033[?2026h\r" : "\r");
+        go_up(&p->frame, rows_shown(p, width) + moved);
+        cli_bytes_text(&p->frame, "\033[J");
+        p->held = more;
+    }
+    if (p->held && !more) {
+        cli_bytes_text(&p->frame, "\033[?2026l");
+        p->held = false;
+    }
+    if (p->frame.size)
+        send_frame(p);
+    p->shown.size = 0;
+}
+
+/* Lays out; false if there is nothing new to be had. */
+static bool lay_out(struct tui_panel *p, bool *moved)
+{
+    const struct gd_snapshot *s = NULL;
+    struct tui_view v = { .colour = p->terminal.colour, .utf8 = p->terminal.utf8 };
+    if (p->read(p->user, &s) != 0 || !s)
+        return false;
+    tui_size(p->fd, &v.width, &v.height);
+    if (v.height > 15) /* a part of the screen is for what scrolls */
+        v.height -= v.height / 3;
+    tui_history_add(&p->history, s);
+    p->text.size = 0;
+    tui_layout(&p->text, s, &p->history, &v);
+    if (p->text.failed)
+        cli_bytes_free(&p->text);
+    const struct gd_stats *a = &s->stats, *b = &p->last;
+    *moved = a->completed != b->completed || a->failed != b->failed || a->timeouts != b->timeouts ||
+             a->running != b->running || a->retried != b->retried || a->restarts != b->restarts;
+    p->last = *a;
+    return true;
+}
+
+static unsigned draw(struct tui_panel *p)
+{
+    bool moved = false;
+    if (!tui_in_foreground(p->fd)) {
+        p->shown.size = 0; /* whatever is there now belongs to others */
+        return REDRAW_IDLE_MS;
+    }
+    if (!lay_out(p, &moved))
+        return REDRAW_MS;
+    put(p, atomic_exchange(&resized, false));
+    return moved ? REDRAW_MS : REDRAW_IDLE_MS;
+}
+
+/* --- the thread -------------------------------------------------------------------------- */
+
+/* Stops as SIGTSTP would have done; returns when there is a SIGCONT, or at once where the kernel allows no stop. Sent
+ * to this thread, which then goes no step further. */
+static void stop_here(struct tui_panel *p)
+{
+    sigset_t only, old;
+    struct sigaction usual = { .sa_handler = SIG_DFL }, ours;
+    take_off(p, false);
+    sigemptyset(&only);
+    sigaddset(&only, SIGTSTP);
+    sigaction(SIGTSTP, &usual, &ours);
+    pthread_kill(pthread_self(), SIGTSTP);
+    pthread_sigmask(SIG_UNBLOCK, &only, &old);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    sigaction(SIGTSTP, &ours, NULL);
+}
+
+static void heed_signals(struct tui_panel *p)
+{
+    if (atomic_exchange(&stop_wanted, false)) {
+        stop_here(p);
+        p->next_ms = now_ms() + REDRAW_MS; /* or with its SIGCONT, which another thread may get a moment later */
+    }
+    if (atomic_exchange(&continued, false)) {
+        p->shown.size = 0;
+        p->next_ms = 0;
+    }
+    if (resized)
+        p->next_ms = 0;
+}
+
+static void sleep_until(struct tui_panel *p)
+{
+    uint64_t rings;
+    const uint64_t now = now_ms();
+    struct epoll_event e = { 0 };
+    const int wait_ms = p->next_ms > now ? (int)(p->next_ms - now) : 0;
+    pthread_mutex_unlock(&p->lock);
+    const bool some = epoll_wait(p->events, &e, 1, wait_ms) > 0;
+    if (some && e.data.fd == p->wake)
+        (void)!read(p->wake, &rings, sizeof rings);
+    pthread_mutex_lock(&p->lock);
+    if (some && e.data.fd == p->fd)
+        p->next_ms = 0; /* Enter */
+}
+
+static void *keep_drawing(void *arg)
+{
+    struct tui_panel *p = arg;
+    pthread_mutex_lock(&p->lock);
+    while (!p->ended) {
+        heed_signals(p);
+        if (now_ms() >= p->next_ms)
+            p->next_ms = draw(p) + now_ms();
+        if (!p->ended)
+            sleep_until(p);
+    }
+    pthread_mutex_unlock(&p->lock);
+    return NULL;
+}
+
+static int start(struct tui_panel *p)
+{
+    sigset_t all, old;
+    pthread_mutex_init(&p->lock, NULL);
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    const int code = pthread_create(&p->thread, NULL, keep_drawing, p);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    return code;
+}
+
+/* --- for others ---------------------------------------------------------------------------- */
+
+/* Of the terminal each new line once, since it is not read. Where that cannot be had there is none of it. 0, or why
+ * not. */
+static int watch_events(struct tui_panel *p)
+{
+    struct epoll_event wake = { .events = EPOLLIN, .data.fd = p->wake };
+    struct epoll_event line = { .events = EPOLLIN | EPOLLET, .data.fd = p->fd };
+    p->events = epoll_create1(EPOLL_CLOEXEC);
+    if (p->events < 0 || epoll_ctl(p->events, EPOLL_CTL_ADD, p->wake, &wake) < 0)
+        return errno;
+    (void)epoll_ctl(p->events, EPOLL_CTL_ADD, p->fd, &line);
+    return 0;
+}
+
+static void close_events(struct tui_panel *p)
+{
+    if (p->events >= 0)
+        close(p->events);
+    if (p->wake >= 0)
+        close(p->wake);
+}
+
+int tui_panel_open(struct tui_panel **out, int fd, tui_read_fn *read, void *user)
+{
+    struct tui_panel *p = calloc(1, sizeof *p);
+    if (!p)
+        return cli_error("out of memory");
+    *p = (struct tui_panel){ .fd = fd, .read = read, .user = user, .wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK) };
+    p->events = -1;
+    tui_terminal_of(&p->terminal);
+    (void)line_entered(p); /* what was typed before is not echoed now */
+    int code = p->wake < 0 ? errno : watch_events(p);
+    if (code == 0) {
+        resized = stop_wanted = continued = false;
+        take_signals(p);
+        code = start(p);
+        if (code == 0) {
+            *out = p;
+            return 0;
+        }
+        give_signals_back(p);
+    }
+    close_events(p);
+    free(p);
+    return cli_error("cannot show the panel: %s", strerror(code));
+}
+
+void tui_panel_pause(struct tui_panel *p)
+{
+    if (!p)
+        return;
+    pthread_mutex_lock(&p->lock);
+    take_off(p, true);
+}
+
+/* Put back at once, so that it is hardly seen to go; but in a flood of output no more than a fifth of the time goes
+ * into that: then it is put back by the thread, now and then. */
+void tui_panel_resume(struct tui_panel *p)
+{
+    if (!p)
+        return;
+    const uint64_t soon_ms = now_ms() + PUT_BACK_MS;
+    bool later = false;
+    if (!tui_in_foreground(p->fd)) {
+        take_off(p, false); /* nothing is drawn, and what was begun ends */
+    } else if (now_ns() >= p->put_ns + PUT_BACK_SHARE * p->put_cost) {
+        put(p, false);
+    } else if (p->next_ms > soon_ms) {
+        p->next_ms = soon_ms;
+        later = true;
+    }
+    pthread_mutex_unlock(&p->lock);
+    if (later)
+        ring(p->wake);
+}
+
+void tui_panel_close(struct tui_panel **panel)
+{
+    struct tui_panel *p = *panel;
+    if (!p)
+        return;
+    pthread_mutex_lock(&p->lock);
+    p->ended = true;
+    pthread_mutex_unlock(&p->lock);
+    ring(p->wake);
+    pthread_join(p->thread, NULL);
+    give_signals_back(p);
+    if (tui_in_foreground(p->fd))
+        take_off(p, false);
+    if (stop_wanted) /* a Ctrl-Z that came too late for the thread */
+        (void)raise(SIGTSTP);
+    pthread_mutex_destroy(&p->lock);
+    close_events(p);
+    cli_bytes_free(&p->text);
+    cli_bytes_free(&p->shown);
+    cli_bytes_free(&p->frame);
+    free(p);
+    *panel = NULL;
+}

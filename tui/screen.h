@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A whole terminal for a while: the alternate screen, keys as they are pressed, signals as events. What was on the
+ * terminal before is there again afterwards, whichever way it ends.
+ */
+#ifndef GD_TUI_SCREEN_H
+#define GD_TUI_SCREEN_H
+
+#include <stdbool.h>
+
+#include "bytes.h"
+
+struct tui_screen;
+
+enum tui_event {
+    TUI_TICK,    /* the time is up */
+    TUI_OTHER,   /* the other descriptor is readable */
+    TUI_RESIZED, /* or back from a stop: draw again */
+    TUI_LEAVE,   /* q, Escape, Ctrl-C, Ctrl-D, SIGTERM, SIGHUP, or the terminal is gone */
+    TUI_UP,
+    TUI_DOWN,
+    TUI_ENTER,
+    TUI_DIGIT, /* tui_screen_digit() */
+};
+
+/* Standard input and output. One at a time. 0, or -1 with cli_error_text(). */
+int tui_screen_open(struct tui_screen **out);
+
+/* Puts lines (each with its newline) on the screen; only those that have changed are written. */
+void tui_screen_draw(struct tui_screen *s, const struct cli_bytes *lines);
+
+/* Waits for the first of these; other: a descriptor, -1 for none. */
+enum tui_event tui_screen_wait(struct tui_screen *s, int other, int timeout_ms);
+int tui_screen_digit(const struct tui_screen *s);
+
+/* NULL is fine. */
+void tui_screen_close(struct tui_screen **s);
+
+#endif

@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Columns are a table. Each has a rank; they are taken in that order as long as they fit beside a task column of some
+ * width, which then gets all that is left. Widths have a least value that usual figures do not exceed, so that columns
+ * stay where they are from one drawing to the next.
+ */
+#include "tui/table.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include <gpu_dispatch/devices.h>
+
+#include "tui/figures.h"
+
+enum { CELL = 128 };
+
+struct column {
+    const char *title;
+    unsigned rank; /* taken in this order; 0: always */
+    size_t least;  /* width */
+    bool left;     /* aligned */
+    void (*cell)(char *out, const struct tui_row *r, bool utf8);
+    uint64_t needs; /* shown if any row knows this (enum gd_device_known); 0: in any case */
+};
+
+static void label(char *out, const struct tui_row *r, bool utf8)
+{
+    (void)utf8;
+    snprintf(out, CELL, "%s", r->label);
+}
+
+static void status(char *out, const struct tui_row *r, bool utf8)
+{
+    (void)utf8;
+    snprintf(out, CELL, "%s", tui_status_name(r->status));
+}
+
+static void task(char *out, const struct tui_row *r, bool utf8)
+{
+    (void)utf8;
+    snprintf(out, CELL, "%s", r->task);
+}
+
+static void since(char *out, const struct tui_row *r, bool utf8)
+{
+    (void)utf8;
+    tui_show_since(out, CELL, r->since_s);
+}
+
+static void done(char *out, const struct tui_row *r, bool utf8)
+{
+    (void)utf8;
+    tui_show_short_count(out, CELL, r->done);
+}
+
+static void failed(char *out, const struct tui_row *r, bool utf8)
+{
+    (void)utf8;
+    tui_show_short_count(out, CELL, r->failed);
+}
+
+static void timeouts(char *out, const struct tui_row *r, bool utf8)
+{
+    (void)utf8;
+    tui_show_short_count(out, CELL, r->timeouts);
+}
+
+static void restarts(char *out, const struct tui_row *r, bool utf8)
+{
+    (void)utf8;
+    tui_show_short_count(out, CELL, r->restarts);
+}
+
+static void last(char *out, const struct tui_row *r, bool utf8)
+{
+    tui_show_duration(out, CELL, r->last_s, utf8);
+}
+
+static void utilization(char *out, const struct tui_row *r, bool utf8)
+{
+    (void)utf8;
+    if (r->known & GD_KNOWN_UTILIZATION)
+        snprintf(out, CELL, "%u%%", r->utilization);
+}
+
+static void memory(char *out, const struct tui_row *r, bool utf8)
+{
+    (void)utf8;
+    if (r->known & GD_KNOWN_MEMORY)
+        tui_show_memory(out, CELL, r->memory_used, r->memory_total);
+}
+
+static void temperature(char *out, const struct tui_row *r, bool utf8)
+{
+    (void)utf8;
+    if (r->known & GD_KNOWN_TEMPERATURE)
+        snprintf(out, CELL, "%d C", r->temperature);
+}
+
+static void power(char *out, const struct tui_row *r, bool utf8)
+{
+    (void)utf8;
+    if (r->known & GD_KNOWN_POWER)
+        snprintf(out, CELL, "%llu W", (unsigned long long)((r->power_mw + 500) / 1000));
+}
+
+static void name(char *out, const struct tui_row *r, bool utf8)
+{
+    (void)utf8;
+    snprintf(out, CELL, "%s", r->name);
+}
+
+enum { LABEL, STATUS, TASK, FAILED = 5, TIMEOUTS = 6 };
+
+static const struct column columns[] = {
+    [LABEL] = { "GPU", 0, 3, false, label, 0 },
+    [STATUS] = { "Status", 0, 10, true, status, 0 },
+    [TASK] = { "Task", 0, 0, true, task, 0 },
+    { "For", 2, 7, false, since, 0 },
+    { "Done", 1, 5, false, done, 0 },
+    [FAILED] = { "Failed", 3, 6, false, failed, 0 },
+    [TIMEOUTS] = { "Timeouts", 8, 8, false, timeouts, 0 },
+    { "Restarts", 9, 8, false, restarts, 0 },
+    { "Last", 6, 7, false, last, 0 },
+    { "Util", 4, 4, false, utilization, GD_KNOWN_UTILIZATION },
+    { "Memory", 5, 7, false, memory, GD_KNOWN_MEMORY },
+    { "Temp", 10, 5, false, temperature, GD_KNOWN_TEMPERATURE },
+    { "Power", 11, 5, false, power, GD_KNOWN_POWER },
+    { "Device", 12, 6, true, name, 0 },
+};
+enum { N_COLUMNS = sizeof columns / sizeof columns[0], LUXURY = 8, MOST_RANK = 12 };
+
+static const enum tui_colour status_colours[] = {
+    [TUI_ERROR] = TUI_BOLD_RED,      [TUI_QUARANTINED] = TUI_BOLD_RED, [TUI_RESTARTING] = TUI_MAGENTA,
+    [TUI_INITIALIZING] = TUI_CYAN,   [TUI_PROCESSING] = TUI_YELLOW,    [TUI_IDLE] = TUI_GREEN,
+    [TUI_FINISHED] = TUI_BOLD_GREEN,
+};
+
+/* --- which, and how wide ------------------------------------------------------------ */
+
+struct shape {
+    size_t width[N_COLUMNS]; /* 0: left out */
+    size_t gap;
+};
+
+static void cell_of(char *out, const struct column *c, const struct tui_row *r, bool utf8)
+{
+    *out = 0;
+    c->cell(out, r, utf8);
+}
+
+static bool is_known(const struct column *c, const struct tui_rows *rows)
+{
+    bool known = c->needs == 0;
+    for (size_t i = 0; i < rows->n && !known; i++)
+        known = rows->items[i].known & c->needs;
+    return known;
+}
+
+static size_t width_of(const struct column *c, const struct tui_rows *rows, bool utf8)
+{
+    size_t most = strlen(c->title) > c->least ? strlen(c->title) : c->least;
+    bool empty = true;
+    for (size_t i = 0; i < rows->n; i++) {
+        char cell[CELL];
+        cell_of(cell, c, &rows->items[i], utf8);
+        const size_t columns_taken = tui_columns(cell, utf8);
+        most = columns_taken > most ? columns_taken : most;
+        empty = empty && columns_taken == 0;
+    }
+    return empty && c->cell == name ? 0 : most;
+}
+
+static void choose(struct shape *s, const struct tui_rows *rows, size_t width, bool utf8)
+{
+    const size_t part = width * 15 / 100, share = part < 8 ? 8 : part > 40 ? 40 : part;
+    *s = (struct shape){ .gap = width < 100 ? 1 : 2 };
+    s->width[LABEL] = width_of(&columns[LABEL], rows, utf8);
+    s->width[STATUS] = width_of(&columns[STATUS], rows, utf8);
+    size_t used = s->width[LABEL] + s->width[STATUS] + 2 * s->gap;
+    for (unsigned rank = 1; rank <= MOST_RANK; rank++) {
+        const size_t least_task = rank >= LUXURY && share < 28 ? 28 : share;
+        for (size_t i = 0; i < N_COLUMNS; i++) {
+            if (columns[i].rank != rank || !is_known(&columns[i], rows))
+                continue;
+            const size_t wanted = width_of(&columns[i], rows, utf8);
+            if (wanted == 0 || used + wanted + s->gap + least_task > width)
+                continue;
+            s->width[i] = wanted;
+            used += wanted + s->gap;
+        }
+    }
+    s->width[TASK] = width > used ? width - used : 0;
+}
+
+/* --- the lines -------------------------------------------------------------------------- */
+
+static void put(struct tui_line *l, const struct column *c, size_t width, enum tui_colour colour, const char *text)
+{
+    const size_t from = l->column, taken = tui_columns(text, l->utf8);
+    if (!c->left && taken < width)
+        tui_to(l, from + width - taken);
+    tui_add_within(l, colour, text, from + width - l->column);
+}
+
+static enum tui_colour colour_of(size_t column, const struct tui_row *r)
+{
+    if (column == STATUS)
+        return status_colours[r->status];
+    if ((column == FAILED && r->failed) || (column == TIMEOUTS && r->timeouts))
+        return TUI_RED;
+    return column == TASK && r->status != TUI_PROCESSING ? TUI_DIM : TUI_PLAIN;
+}
+
+static void put_row(struct tui_line *l, const struct shape *s, const struct tui_row *r)
+{
+    size_t at = 0;
+    for (size_t i = 0; i < N_COLUMNS; i++) {
+        char cell[CELL];
+        if (s->width[i] == 0)
+            continue;
+        if (r)
+            cell_of(cell, &columns[i], r, l->utf8);
+        const char *text = r ? cell : columns[i].title;
+        if (*text) {
+            tui_to(l, at);
+            put(l, &columns[i], s->width[i], r ? colour_of(i, r) : TUI_BOLD, text);
+        }
+        at += s->width[i] + s->gap;
+    }
+    tui_end(l);
+}
+
+void tui_table(struct tui_line *l, const struct tui_rows *rows)
+{
+    struct shape s;
+    choose(&s, rows, l->width, l->utf8);
+    put_row(l, &s, NULL);
+    for (size_t i = 0; i < rows->n; i++)
+        put_row(l, &s, &rows->items[i]);
+}

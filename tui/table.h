@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The table of GPUs: which columns there is room for, and how wide each is.
+ */
+#ifndef GD_TUI_TABLE_H
+#define GD_TUI_TABLE_H
+
+#include "tui/cells.h"
+#include "tui/rows.h"
+
+/* A heading and the rows, as lines no wider than l is. l is at the beginning of a line, before and after. */
+void tui_table(struct tui_line *l, const struct tui_rows *rows);
+
+#endif
