@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: MIT
+"""Headless Chromium, driven over a pair of pipes (the DevTools protocol), with nothing but the standard library.
+
+    with Browser() as b:
+        b.size(400, 800)
+        b.open("http://127.0.0.1:8080/")
+        b.wait("document.documentElement.dataset.drawn")
+        b.value("document.title")
+        b.screenshot("page.png")
+
+Whatever a page says on its console, throws, or is refused by its policy is in b.complaints.
+"""
+import base64
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+import threading
+
+PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
+LIMIT_S = 60
+
+
+def find():
+    """The browser's path, or None."""
+    return next((path for path in map(shutil.which, PROGRAMS) if path), None)
+
+
+class Browser:
+    def __init__(self, dark=False):
+        self.complaints, self._answers, self._next = [], {}, 0
+        self._arrived, self._gone = threading.Condition(), False
+        self._folder = tempfile.TemporaryDirectory(prefix="gd-browser-")
+        to_read, self._out = os.pipe()
+        self._in, to_write = os.pipe()
+
+        def in_place():
+            # 3 and 4 are what the browser reads and writes; out of the way first, one may be the other.
+            reads, writes = os.dup(to_read), os.dup(to_write)
+            reads, writes = os.dup2(reads, 20), os.dup2(writes, 21)
+            os.dup2(reads, 3), os.dup2(writes, 4)
+
+        self._process = subprocess.Popen(
+            [find(), "--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-dev-shm-usage",
+             "--remote-debugging-pipe", "--hide-scrollbars", f"--user-data-dir={self._folder.name}", "about:blank"],
+            preexec_fn=in_place, close_fds=False, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL)
+        os.close(to_read), os.close(to_write)
+        threading.Thread(target=self._read, daemon=True).start()
+        page = next(t for t in self.send("Target.getTargets")["targetInfos"] if t["type"] == "page")
+        self._session = None
+        self._session = self.send("Target.attachToTarget", targetId=page["targetId"], flatten=True)["sessionId"]
+        for domain in ("Page", "Runtime", "Log"):
+            self.send(domain + ".enable")
+        self.scheme(dark)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self._session = None
+        try:
+            self.send("Browser.close")
+        except RuntimeError:
+            pass
+        try:
+            self._process.wait(10)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        os.close(self._out)
+        self._folder.cleanup()
+
+    def _read(self):
+        rest = b""
+        while block := os.read(self._in, 1 << 16):
+            *messages, rest = (rest + block).split(b"\0")
+            for text in messages:
+                self._take(json.loads(text))
+        with self._arrived:
+            self._gone = True
+            self._arrived.notify_all()
+
+    def _take(self, message):
+        method, params = message.get("method"), message.get("params", {})
+        with self._arrived:
+            if "id" in message:
+                self._answers[message["id"]] = message
+            elif method == "Runtime.exceptionThrown":
+                self.complaints.append(str(params["exceptionDetails"]))
+            elif method == "Runtime.consoleAPICalled" and params["type"] in ("error", "warning", "assert"):
+                self.complaints.append(str(params["args"]))
+            elif method == "Log.entryAdded" and "favicon" not in params["entry"].get("url", ""):
+                self.complaints.append(params["entry"]["text"])
+            elif method == "Page.javascriptDialogOpening":
+                self.complaints.append("a dialog: " + params["message"])
+            self._arrived.notify_all()
+
+    def send(self, method, **params):
+        self._next += 1
+        number, message = self._next, {"id": self._next, "method": method, "params": params}
+        if getattr(self, "_session", None):
+            message["sessionId"] = self._session
+        os.write(self._out, json.dumps(message).encode() + b"\0")
+        with self._arrived:
+            if not self._arrived.wait_for(lambda: number in self._answers or self._gone, LIMIT_S):
+                raise RuntimeError(f"no answer to {method} after {LIMIT_S} s")
+            if number not in self._answers:
+                raise RuntimeError("the browser is gone")
+            answer = self._answers.pop(number)
+        if "error" in answer:
+            raise RuntimeError(f"{method}: {answer['error']['message']}")
+        return answer["result"]
+
+    def scheme(self, dark):
+        value = "dark" if dark else "light"
+        self.send("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": value}])
+
+    def size(self, width, height):
+        self.send("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
+
+    def open(self, url):
+        self.send("Page.navigate", url=url)
+
+    def value(self, expression):
+        result = self.send("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
+        if "exceptionDetails" in result:
+            raise RuntimeError(f"{expression}: {result['exceptionDetails']}")
+        return result["result"].get("value")
+
+    def wait(self, expression):
+        """Until it is true of what is drawn; the page itself is asked at each frame."""
+        return self.value(f"""new Promise((done, failed) => {{
+            const limit = setTimeout(() => failed(new Error('not so: ' + document.body.innerText)), {LIMIT_S * 900});
+            const look = () => {{ let v; try {{ v = ({expression}); }} catch (e) {{ v = false; }}
+                if (v) {{ clearTimeout(limit); done(v); }} else requestAnimationFrame(look); }};
+            look(); }})""")
+
+    def hover(self, x, y):
+        self.send("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
+
+    def screenshot(self, path, whole=True):
+        with open(path, "wb") as f:
+            f.write(base64.b64decode(self.send("Page.captureScreenshot", captureBeyondViewport=whole)["data"]))

@@ -1,0 +1,280 @@
+# SPDX-License-Identifier: MIT
+"""The pages in a browser: numbers against /api/stats while a run goes on, hostile texts, narrow and wide, dark and light.
+
+    test_page.py BUILD_FOLDER [SCREENSHOT_FOLDER]
+
+Tasks wait on FIFOs, so that the figures stand still while they are compared. Prints a line per case and, last,
+"N passed, N failed"; exits with 77 where there is no browser or the build has no web page.
+"""
+import contextlib
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import urllib.request
+
+import browser
+
+COMMAND = os.path.join(os.path.abspath(sys.argv[1]), "gpu-dispatch")
+SHOTS = os.path.abspath(sys.argv[2]) if len(sys.argv) > 2 else None
+HOSTILE = "<img src=x onerror=\"document.title='taken'\"></script><script>document.title='taken'</script>"
+WIDTHS = (400, 1600)
+
+
+class Run:
+    """A run whose tasks are "bad" (fails, with hostile words), "quick", or wait on a FIFO of their own."""
+
+    def __init__(self, folder, gpus, waiting, more=()):
+        self.folder, self.waiting = folder, [f"wait{i}" for i in range(waiting)]
+        for name in self.waiting:
+            os.mkfifo(os.path.join(folder, name))
+        script = os.path.join(folder, "task.sh")
+        with open(script, "w") as f:
+            f.write("case $1 in *bad*) printf '%s\\n' \"$HOSTILE\" >&2; exit 3;; quick*) sleep 0.01;; *) read x < $1;; esac\n")
+        self.process = subprocess.Popen(
+            [COMMAND, "run", "--http", "127.0.0.1:0", "--progress", "none", "--quiet", "--gpus", f"sim:{gpus}", *more,
+             "sh", "task.sh", "{}", ":::", HOSTILE + "bad", *[f"quick{i}" for i in range(40)], *self.waiting],
+            cwd=folder, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, env={**os.environ, "HOSTILE": HOSTILE})
+        line = self.process.stderr.readline()
+        if "http://" not in line:
+            self.process.wait()
+            raise LookupError(line.strip())
+        self.url = line.split()[-1]
+
+    def stats(self):
+        with urllib.request.urlopen(self.url + "api/stats") as answer:
+            return json.load(answer)
+
+    def release(self):
+        for name in self.waiting:
+            with open(os.path.join(self.folder, name), "w") as f:
+                f.write("\n")
+
+    def finish(self):
+        self.release()
+        self.process.communicate(timeout=60)
+        return self.process.returncode
+
+
+@contextlib.contextmanager
+def running(gpus, waiting, more=()):
+    with tempfile.TemporaryDirectory(prefix="gd-page-") as folder:
+        run = Run(folder, gpus, waiting, more)
+        try:
+            yield run
+        finally:
+            run.process.kill()
+            run.process.communicate()
+
+
+def settled(gpus):
+    """What the page shows once the quick ones are done and all workers wait."""
+    return f"byId('running').textContent === '{gpus}' && byId('completed').textContent === '40'"
+
+
+def shot(b, name):
+    if SHOTS:
+        height = b.value("document.documentElement.scrollHeight")
+        b.screenshot(os.path.join(SHOTS, name + ".png"))
+        return height
+
+
+def number(text):
+    return int(text.replace(",", ""))
+
+
+def check_fits(b):
+    """Nothing is wider than the page."""
+    assert b.value("document.documentElement.scrollWidth <= document.documentElement.clientWidth"), "wider than the window"
+    over = b.value("""[...document.querySelectorAll('section')].filter((s) => s.scrollWidth > s.clientWidth + 1)
+        .map((s) => s.ariaLabel).join()""")
+    assert over == "", f"too wide: {over}"
+
+
+# --- cases ----------------------------------------------------------------------------
+
+
+def figures_are_those_of_the_stats(b):
+    with running(4, 9) as run:
+        b.open(run.url)
+        b.wait(settled(4))
+        stats = run.stats()
+        for name in ("completed", "failed", "timeouts", "retried", "running", "pending", "skipped", "cancelled", "restarts",
+                     "crashes"):
+            shown = number(b.value(f"byId('{name}').textContent"))
+            assert shown == stats["stats"][name], f"{name}: {shown}, not {stats['stats'][name]}"
+        assert stats["stats"]["failed"] == 1 and stats["stats"]["total"] == 50
+        assert b.value("byId('progress-text').textContent").startswith("41 of 50 tasks")
+        rows = b.value("[...document.querySelectorAll('#workers tr')].map((r) => [...r.children].map((c) => c.textContent))")
+        assert len(rows) == len(stats["workers"]) == 4
+        for row, worker in zip(rows, stats["workers"]):
+            assert row[1] == str(worker["worker_id"]) and row[2] == "processing", row
+            assert row[3] == f"#{worker['current_task']} {worker['task']}", row
+            assert number(row[5]) == worker["completed"] and number(row[6]) == worker["failed"], row
+        assert run.finish() == 1
+        b.wait("byId('status').textContent === 'ended'")
+        assert b.value("byId('completed').textContent") == "49"
+        assert b.value("byId('running').textContent") == "0"
+
+
+def a_resumed_run_from_a_pipe(b):
+    """Whose total is not known before the end of the input: what was done before counts, and nothing twice."""
+    with tempfile.TemporaryDirectory(prefix="gd-page-") as folder:
+        os.mkfifo(os.path.join(folder, "go"))
+        command = [COMMAND, "run", "--journal", "run.db", "--resume", "--quiet", "--progress", "none", "--gpus", "sim:1"]
+        task = ["--", "case {} in 9) read x < go;; esac"]
+        if subprocess.run(command + task, cwd=folder, input="1\n2\n3\n4\n5\n", text=True).returncode:
+            return "no journals"
+        run = subprocess.Popen(command + ["--http", "0"] + task, cwd=folder, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        try:
+            run.stdin.write("".join(f"{i}\n" for i in range(1, 11)))
+            run.stdin.close()
+            b.open(run.stderr.readline().split()[-1])
+            b.wait("byId('progress-text').textContent.startsWith('8 of 10 tasks (80 %)')")
+            assert b.value("byId('skipped').textContent") == "5" and b.value("byId('completed').textContent") == "3"
+            assert b.value("byId('bar').children[0].style.width") == "80%"
+            with open(os.path.join(folder, "go"), "w") as f:
+                f.write("\n")
+            b.wait("byId('progress-text').textContent.startsWith('10 of 10 tasks (100 %)')")
+            assert run.wait() == 0
+        finally:
+            run.kill()
+            run.stderr.close()
+
+
+def small_figures_are_told_apart(b):
+    with running(1, 1) as run:
+        b.open(run.url)
+        b.wait("typeof rate === 'function' && typeof axisTime === 'function'")
+        for r, text in ((0, "0/s"), (0.00028, "0.00028/s"), (0.5, "0.50/s"), (1, "1.0/s"), (19.4, "19/s"), (1234.5, "1,235/s")):
+            assert b.value(f"rate({r})") == text, (r, b.value(f"rate({r})"))
+        for t, step, text in ((0.004, 0.002, "0.004s"), (0.3, 0.1, "0.3s"), (0.25, 0.05, "0.25s"), (5, 5, "5s"), (90, 30, "1m30")):
+            assert b.value(f"axisTime({t}, {step})") == text, (t, step, b.value(f"axisTime({t}, {step})"))
+        assert b.value("stepDigits(0.001)") == 3 and b.value("stepDigits(2)") == 0
+
+
+def hostile_texts_are_texts(b):
+    with running(2, 2) as run:
+        b.open(run.url)
+        b.wait(settled(2))
+        error = b.value("document.querySelector('.failure pre').textContent")
+        assert HOSTILE in error, error
+        assert b.value("document.querySelector('.failure .mono').textContent").startswith("<img src=x")
+        assert b.value("document.images.length + document.querySelectorAll('script').length") == 1
+        assert b.value("document.title") != "taken"
+
+
+def the_timeline_says_what_was(b):
+    with running(2, 2) as run:
+        b.size(1600, 900)
+        b.open(run.url)
+        b.wait(settled(2) + " && run.view.seconds > 1.5")
+        box = b.value("(({x, y, width, height}) => ({x, y, width, height}))(byId('timeline').getBoundingClientRect())")
+        # near the right end everybody is at what he waits for
+        b.hover(box["x"] + box["width"] - 8, box["y"] + 10)
+        b.wait("document.querySelector('.tip') && !document.querySelector('.tip').hidden")
+        text = b.value("document.querySelector('.tip').textContent")
+        assert re.match(r"task \d+, running for .*\nfrom .*, worker 0 on GPU 0", text), text
+        b.wait("document.querySelectorAll('#rates polyline').length >= 1")
+
+
+def it_fits_every_width_in_light_and_dark(b):
+    with running(64, 64) as run:
+        for dark in (False, True):
+            b.scheme(dark)
+            for width in WIDTHS:
+                b.size(width, 900)
+                b.open(run.url)
+                b.wait(settled(64))
+                check_fits(b)
+                assert b.value("document.querySelectorAll('#workers tr').length") == 64
+                shot(b, f"live-{width}-{'dark' if dark else 'light'}")
+        b.scheme(False)
+
+
+def a_server_that_is_gone_is_said_to_be(b):
+    with running(1, 1) as run:
+        b.open(run.url)
+        b.wait(settled(1))
+        run.process.kill()
+        b.wait("byId('status').textContent.startsWith('connection lost')")
+
+
+def with_a_token(b):
+    with running(1, 1, ("--http-token", "secret-token-1")) as run:
+        b.open(run.url)
+        b.wait(settled(1))
+        b.open(run.url.split("?")[0])
+        b.wait("document.body.innerText.includes('a token is needed')")
+    b.complaints = [c for c in b.complaints if "401" not in c]
+
+
+def a_report_has_the_figures_of_its_run(b):
+    with running(4, 4, ("--journal", "run.db")) as run:
+        run.finish()
+        page = os.path.join(run.folder, "report.html")
+        if subprocess.run([COMMAND, "report", "run.db", "-o", page], cwd=run.folder, stdout=subprocess.DEVNULL).returncode:
+            return "no report could be made"
+        for dark in (False, True):
+            b.scheme(dark)
+            for width in WIDTHS:
+                b.size(width, 900)
+                b.open("file://" + page)
+                b.wait("document.documentElement.dataset.drawn")
+                check_fits(b)
+                shot(b, f"report-{width}-{'dark' if dark else 'light'}")
+        b.scheme(False)
+        assert b.value("byId('done').textContent") == "44" and b.value("byId('failed').textContent") == "1"
+        assert b.value("byId('status').textContent") == "finished"
+        assert b.value("document.querySelectorAll('#gpus tr').length") == 4
+        total = b.value("[...document.querySelectorAll('#gpus tr')].reduce((n, r) => n + Number(r.children[2].textContent), 0)")
+        assert total == 44, total
+        assert b.value("document.querySelectorAll('#slowest tr').length") == 45
+        assert HOSTILE in b.value("document.querySelector('.failure pre').textContent")
+        assert b.value("document.images.length") == 0 and b.value("document.title") != "taken"
+        assert b.value("document.querySelectorAll('script').length") == 2
+
+
+CASES = (figures_are_those_of_the_stats, a_resumed_run_from_a_pipe, small_figures_are_told_apart,
+         hostile_texts_are_texts, the_timeline_says_what_was,
+         it_fits_every_width_in_light_and_dark, a_server_that_is_gone_is_said_to_be, with_a_token,
+         a_report_has_the_figures_of_its_run)
+
+
+def why_not():
+    """Why there is nothing to test here; None if there is."""
+    if not browser.find():
+        return "there is no chromium"
+    try:
+        with running(1, 1):
+            return None
+    except LookupError as e:
+        return str(e)
+
+
+def main():
+    missing = why_not()
+    if missing:
+        print(f"skipped: {missing}\n0 passed, 0 failed, {len(CASES)} skipped")
+        return 77
+    failed = 0
+    with browser.Browser() as b:
+        for case in CASES:
+            b.complaints = []
+            b.size(1600, 900)
+            try:
+                case(b)
+                # a run that is killed while its page is open is no fault of the page
+                complaints = [c for c in b.complaints if "net::ERR_" not in c]
+                assert not complaints, complaints
+                print("ok", case.__name__)
+            except (AssertionError, RuntimeError, subprocess.SubprocessError) as e:
+                failed += 1
+                print(f"FAILED {case.__name__}: {e}")
+    print(f"{len(CASES) - failed} passed, {failed} failed")
+    return failed > 0
+
+
+sys.exit(main())

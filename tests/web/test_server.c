@@ -1,0 +1,615 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The web server against a client that says what it likes.
+ */
+#include "http.h"
+
+#include <fcntl.h>
+
+#include "address.h"
+#include "json.h"
+
+static void check_status(const struct served *v, const char *method, const char *path, const char *headers, int status)
+{
+    struct reply r = ask(v, method, path, headers);
+    if (r.status != status)
+        FAIL("%s %s [%s]: %d and not %d: %s", method, path, headers, r.status, status, r.all);
+    CHECK_CONTAINS(r.all, "Content-Security-Policy: default-src 'none'; ");
+    CHECK_CONTAINS(r.all, "X-Content-Type-Options: nosniff\r\n");
+    CHECK_CONTAINS(r.all, "Referrer-Policy: no-referrer\r\n");
+    CHECK_CONTAINS(r.all, "Cache-Control: no-store\r\n");
+    CHECK(strstr(r.all, "Access-Control-Allow") == NULL);
+    reply_free(&r);
+}
+
+/* --- paths ------------------------------------------------------------------------- */
+
+TEST(paths_have_what_they_should)
+{
+    static const struct {
+        const char *path, *type, *within;
+    } paths[] = {
+        { "/", "text/html; charset=utf-8", "<!doctype html>" },
+        { "/api/stats", "application/json", "\"completed\":100" },
+        { "/api/history", "application/json", "\"samples\":[[" },
+        { "/metrics", "text/plain; version=0.0.4; charset=utf-8",
+          "gpu_dispatch_tasks_total{state=\"completed\"} 100\n" },
+    };
+    struct served v;
+    serve(&v, "0", NULL);
+    for (size_t i = 0; i < sizeof paths / sizeof paths[0]; i++) {
+        char type[128];
+        struct reply r = get(&v, paths[i].path, "");
+        snprintf(type, sizeof type, "Content-Type: %s\r\n", paths[i].type);
+        CHECK_EQ(r.status, 200);
+        CHECK_CONTAINS(r.all, type);
+        CHECK_CONTAINS(r.body, paths[i].within);
+        reply_free(&r);
+        check_status(&v, "GET", paths[i].path, "", 200);
+    }
+    serve_end(&v);
+}
+
+TEST(a_head_has_the_headers_and_no_body)
+{
+    static const char *const paths[] = { "/", "/api/stats", "/api/history", "/metrics", "/api/events" };
+    struct served v;
+    serve(&v, "0", NULL);
+    for (size_t i = 0; i < 5; i++) {
+        struct reply r = ask(&v, "HEAD", paths[i], "");
+        CHECK_EQ(r.status, 200);
+        CHECK_EQ(r.size, 0);
+        reply_free(&r);
+    }
+    CHECK_EQ(web_server_watchers(v.server), 0);
+    serve_end(&v);
+}
+
+TEST(anything_else_is_not_found)
+{
+    static const char *const paths[] = { "/x",           "/api",       "/api/",      "/api/stats/",
+                                         "//",           "/metrics2",  "/../etc",    "/%2e%2e/etc",
+                                         "/favicon.ico", "/API/STATS", "/index.html" };
+    struct served v;
+    serve(&v, "0", NULL);
+    for (size_t i = 0; i < sizeof paths / sizeof paths[0]; i++)
+        check_status(&v, "GET", paths[i], "", 404);
+    serve_end(&v);
+}
+
+TEST(nothing_but_get_and_head)
+{
+    static const char *const methods[] = { "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "get", "FOO" };
+    struct served v;
+    serve(&v, "0", NULL);
+    for (size_t i = 0; i < sizeof methods / sizeof methods[0]; i++) {
+        struct reply r = ask(&v, methods[i], "/api/stats", "");
+        CHECK_EQ(r.status, 405);
+        CHECK_CONTAINS(r.all, "Allow: GET, HEAD\r\n");
+        reply_free(&r);
+    }
+    check_status(&v, "POST", "/", "Content-Length: 5\r\n\r\nhello", 405);
+    serve_end(&v);
+}
+
+TEST(stats_are_json_with_every_figure)
+{
+    static const char *const figures[] = { "\"total\":1000",
+                                           "\"taken\":120",
+                                           "\"pending\":7",
+                                           "\"running\":2",
+                                           "\"completed\":100",
+                                           "\"failed\":8",
+                                           "\"timeouts\":3",
+                                           "\"retried\":5",
+                                           "\"skipped\":11",
+                                           "\"cancelled\":4",
+                                           "\"figures\":{\"passed\":122,\"total\":1000,\"eta\":null,",
+                                           "\"rate\":null,\"mean_rate\":5",
+                                           "\"status\":\"processing\"",
+                                           "\"setup_failures\":",
+                                           "\"restarts\":0",
+                                           "\"crashes\":0",
+                                           "\"source_done\":0",
+                                           "\"n_workers\":2",
+                                           "\"job\":\"infer.py {}\"",
+                                           "\"pid\":4711",
+                                           "\"idle\":\"no input\"",
+                                           "\"state\":\"busy\"",
+                                           "\"current_task\":0",
+                                           "\"current_task\":null",
+                                           "\"utilization\":40",
+                                           "\"power_watts\":70.5",
+                                           "\"memory_free\":536870912" };
+    struct served v;
+    serve(&v, "0", NULL);
+    struct reply r = get(&v, "/api/stats", "");
+    CHECK(cli_json_valid(r.body, r.size));
+    for (size_t i = 0; i < sizeof figures / sizeof figures[0]; i++)
+        CHECK_CONTAINS(r.body, figures[i]);
+    reply_free(&r);
+    r = get(&v, "/api/history", "");
+    CHECK(cli_json_valid(r.body, r.size));
+    reply_free(&r);
+    serve_end(&v);
+}
+
+TEST(figures_that_are_not_known_are_null)
+{
+    struct served v = { .run = made_up_new(1) };
+    v.run->devices[0].known = 0;
+    serve_with(&v, &(struct web_options){ .at = "0" });
+    struct reply r = get(&v, "/api/stats", "");
+    CHECK_CONTAINS(r.body, "\"utilization\":null");
+    CHECK_CONTAINS(r.body, "\"memory_total\":null");
+    reply_free(&r);
+    r = get(&v, "/metrics", "");
+    CHECK(strstr(r.body, "gpu_dispatch_gpu_power_watts{") == NULL);
+    reply_free(&r);
+    serve_end(&v);
+}
+
+TEST(hostile_texts_are_json_strings)
+{
+    struct served v = { .run = made_up_new(1) };
+    made_up_fail(v.run, 7, "</script>\"\\\n\x01\xff\xe2\x80\xa8", "\xc3(\xf0\x9f\x98\x80\x7f");
+    serve_with(&v, &(struct web_options){ .at = "0" });
+    struct reply r = get(&v, "/api/stats", "");
+    CHECK(cli_json_valid(r.body, r.size));
+    CHECK_CONTAINS(r.body, "\"input\":\"</script>\\\"\\\\\\n\\u0001\\udcff");
+    CHECK_EQ(strlen(r.body), strcspn(r.body, "\n") + 1);
+    reply_free(&r);
+    serve_end(&v);
+}
+
+/* --- who may look ---------------------------------------------------------------------- */
+
+static struct reply with_host(const struct served *v, const char *host)
+{
+    char text[512];
+    snprintf(text, sizeof text, "GET /api/stats HTTP/1.1\r\n%sConnection: close\r\n\r\n", host);
+    int fd = http_connect(v);
+    http_send(fd, text, strlen(text));
+    return http_reply(fd);
+}
+
+TEST(only_names_of_this_machine)
+{
+    static const struct {
+        const char *name;
+        bool port, good;
+    } hosts[] = {
+        { "127.0.0.1", true, true },  { "localhost", true, true },       { "LOCALHOST", true, true },
+        { "[::1]", true, true },      { "127.0.0.1", false, false },     { "localhost", false, false },
+        { "evil.test", true, false }, { "evil.test", false, false },     { "127.0.0.1.evil.test", true, false },
+        { "", true, false },          { "localhost.evil", true, false }, { "0.0.0.0", true, false },
+        { "127.0.0.2", true, false },
+    };
+    struct served v;
+    serve(&v, "127.0.0.1:0", NULL);
+    for (size_t i = 0; i < sizeof hosts / sizeof hosts[0]; i++) {
+        char host[256], port[16] = "";
+        if (hosts[i].port)
+            snprintf(port, sizeof port, ":%u", v.port);
+        snprintf(host, sizeof host, "Host: %s%s\r\n", hosts[i].name, port);
+        struct reply r = with_host(&v, host);
+        if (r.status != (hosts[i].good ? 200 : 403))
+            FAIL("%s: %d", host, r.status);
+        reply_free(&r);
+    }
+    serve_end(&v);
+}
+
+TEST(another_port_no_host_or_two_are_refused)
+{
+    struct served v;
+    char twice[256], other[64];
+    serve(&v, "0", NULL);
+    snprintf(twice, sizeof twice, "Host: localhost:%u\r\nHost: localhost:%u\r\n", v.port, v.port);
+    snprintf(other, sizeof other, "Host: localhost:%u\r\n", v.port == 1 ? 2 : v.port - 1);
+    struct reply r = with_host(&v, twice);
+    CHECK_NE(r.status, 200);
+    reply_free(&r);
+    r = with_host(&v, other);
+    CHECK_EQ(r.status, 403);
+    reply_free(&r);
+    r = with_host(&v, "");
+    CHECK_NE(r.status, 200);
+    reply_free(&r);
+    r = say(&v, "GET /api/stats HTTP/1.0\r\n\r\n");
+    CHECK_NE(r.status, 200);
+    reply_free(&r);
+    serve_end(&v);
+}
+
+TEST(an_origin_has_to_be_our_own)
+{
+    static const char *const bad[] = {
+        "null", "http://evil.test", "https://evil.test", "http://127.0.0.1", "file://", "http://localhost:1", ""
+    };
+    struct served v;
+    char header[128];
+    serve(&v, "0", NULL);
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        snprintf(header, sizeof header, "Origin: %s\r\n", bad[i]);
+        check_status(&v, "GET", "/api/stats", header, 403);
+    }
+    snprintf(header, sizeof header, "Origin: http://127.0.0.1:%u\r\n", v.port);
+    check_status(&v, "GET", "/api/stats", header, 200);
+    serve_end(&v);
+}
+
+TEST(a_token_is_needed_where_one_was_given)
+{
+    struct served v;
+    serve(&v, "0", "a-good.token~123");
+    CHECK_CONTAINS(web_server_url(v.server), "/?token=a-good.token~123");
+    check_status(&v, "GET", "/", "", 401);
+    check_status(&v, "GET", "/nothing", "", 401);
+    check_status(&v, "GET", "/api/stats?token=a-good.token~124", "", 401);
+    check_status(&v, "GET", "/api/stats?token=b-good.token~123", "", 401);
+    check_status(&v, "GET", "/api/stats?token=a-good.token~12", "", 401);
+    check_status(&v, "GET", "/api/stats?token=a-good.token~1234", "", 401);
+    check_status(&v, "GET", "/api/stats?token=", "", 401);
+    check_status(&v, "GET", "/api/stats?token", "", 401);
+    check_status(&v, "GET", "/api/stats?token=a-good.token~123%00x", "", 401);
+    check_status(&v, "GET", "/api/stats", "Authorization: Bearer a-good.token~12\r\n", 401);
+    check_status(&v, "GET", "/api/stats", "Authorization: Basic a-good.token~123\r\n", 401);
+    check_status(&v, "GET", "/api/stats", "Authorization: Bearer a-good.token~123\r\n", 200);
+    check_status(&v, "GET", "/api/stats", "Authorization: bearer a-good.token~123\r\n", 200);
+    check_status(&v, "GET", "/api/stats?token=a-good.token~123", "", 200);
+    check_status(&v, "GET", "/?x=1&token=a-good.token~123", "", 200);
+    serve_end(&v);
+}
+
+TEST(elsewhere_a_token_is_made)
+{
+    struct served v, w;
+    serve(&v, "0.0.0.0:0", NULL);
+    serve(&w, "0.0.0.0:0", NULL);
+    const char *token = strstr(web_server_url(v.server), "?token="),
+               *other = strstr(web_server_url(w.server), "?token=");
+    CHECK(token && other);
+    CHECK_EQ(strlen(token), strlen("?token=") + 32);
+    CHECK(strcmp(token, other) != 0);
+    char path[128];
+    snprintf(path, sizeof path, "/api/stats%s", token);
+    check_status(&v, "GET", "/api/stats", "", 401);
+    check_status(&v, "GET", path, "", 200);
+    check_status(&w, "GET", path, "", 401);
+    /* any name will do, the token decides; but not another site's page */
+    check_status(&v, "GET", path, "Origin: http://evil.test\r\n", 403);
+    serve_end(&v);
+    serve_end(&w);
+}
+
+TEST(tokens_that_are_refused)
+{
+    static const char *const bad[] = { "", "short", "with space", "per%cent%", "an&dand&", "umlaut-\xc3\xa4\xc3\xa4" };
+    struct made_up *m = made_up_new(1);
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        struct web_server *s = NULL;
+        const struct web_options o = { .at = "0", .token = bad[i], .read = made_up_read, .user = m };
+        CHECK_EQ(web_server_open(&s, &o), -1);
+        CHECK_CONTAINS(cli_error_text(), "--http-token takes 8 to 128");
+    }
+    free(m);
+}
+
+/* --- addresses ----------------------------------------------------------------------------- */
+
+TEST(addresses_as_people_write_them)
+{
+    static const struct {
+        const char *text, *host;
+        unsigned port;
+        bool loopback, any;
+    } good[] = {
+        { "8080", "127.0.0.1", 8080, true, false },
+        { "127.0.0.1:0", "127.0.0.1", 0, true, false },
+        { "localhost:80", "127.0.0.1", 80, true, false },
+        { "[::1]:8080", "[::1]", 8080, true, false },
+        { "0.0.0.0:65535", "0.0.0.0", 65535, false, true },
+        { "[::]:1", "[::]", 1, false, true },
+        { "192.168.1.2:90", "192.168.1.2", 90, false, false },
+        { "127.9.9.9:90", "127.9.9.9", 90, true, false },
+    };
+    for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
+        struct web_address a;
+        CHECK_EQ(web_address_parse(&a, good[i].text), 0);
+        CHECK_STR(a.host, good[i].host);
+        CHECK_EQ(a.port, good[i].port);
+        CHECK_EQ(a.loopback, good[i].loopback);
+        CHECK_EQ(a.any, good[i].any);
+    }
+}
+
+TEST(addresses_that_are_none)
+{
+    static const char *const bad[] = { "",        "x",        "65536",    "-1",          "80x",    ":80",
+                                       "host:80", "1.2.3:80", "1.2.3.4:", "[::1]",       "::1:80", "[::1:80",
+                                       "[]:80",   "[x]:80",   "::",       "1.2.3.4.5:1", " 80",    "999.1.1.1:80" };
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        struct web_address a;
+        if (web_address_parse(&a, bad[i]) != -1)
+            FAIL("\"%s\" was taken", bad[i]);
+        CHECK_CONTAINS(cli_error_text(), "--http");
+    }
+    struct web_address a;
+    CHECK_EQ(web_address_parse(&a, "::1:80"), -1);
+    CHECK_CONTAINS(cli_error_text(), "[::1]:8080");
+}
+
+TEST(a_port_in_use_or_an_address_of_others)
+{
+    struct served v;
+    struct web_server *s = NULL;
+    char at[32];
+    serve(&v, "0", NULL);
+    snprintf(at, sizeof at, "%u", v.port);
+    const struct web_options o = { .at = at, .read = made_up_read, .user = v.run };
+    CHECK_EQ(web_server_open(&s, &o), -1);
+    CHECK_CONTAINS(cli_error_text(), "is in use: choose another");
+    const struct web_options p = { .at = "192.0.2.1:8080", .read = made_up_read, .user = v.run };
+    CHECK_EQ(web_server_open(&s, &p), -1);
+    CHECK_CONTAINS(cli_error_text(), "no address of this machine");
+    serve_end(&v);
+}
+
+/* --- events ------------------------------------------------------------------------------------ */
+
+TEST(events_begin_with_the_state_and_go_on)
+{
+    struct served v;
+    serve(&v, "0", NULL);
+    struct stream s = watch_events(&v);
+    CHECK(stream_until(&s, "event: state\ndata: {"));
+    CHECK_CONTAINS(s.text, "Content-Type: text/event-stream\r\n");
+    CHECK(stream_until(&s, "event: update\n"));
+    made_up_fail(v.run, 77, "in", "it went wrong");
+    CHECK(stream_until(&s, "it went wrong"));
+    CHECK_CONTAINS(strstr(s.text, "event: update"), "[77,0,0,0.5000,0.6000,1,\"error\",0]");
+    web_server_close(&v.server);
+    CHECK(stream_until(&s, "event: end\n"));
+    CHECK_CONTAINS(strstr(s.text, "event: end\n"), "\"ended\":true");
+    CHECK(!stream_until(&s, "nothing follows"));
+    stream_close(&s);
+    serve_end(&v);
+}
+
+TEST(who_comes_late_is_told_of_what_was)
+{
+    struct served v = { .run = made_up_new(1) };
+    made_up_fail(v.run, 77, "in", "it went wrong");
+    serve_with(&v, &(struct web_options){ .at = "0" });
+    struct stream s = watch_events(&v);
+    CHECK(stream_until(&s, "\"tasks_missed\":0"));
+    CHECK_CONTAINS(s.text, "it went wrong");
+    CHECK_CONTAINS(s.text, "[77,0,0,0.5000,0.6000,1,\"error\",0]");
+    stream_close(&s);
+    serve_end(&v);
+}
+
+/* The data of each event are one JSON text. */
+TEST(each_event_is_whole)
+{
+    struct served v;
+    serve(&v, "0", NULL);
+    char text[256];
+    int fd = http_connect(&v); /* HTTP 1.0: no chunks within */
+    snprintf(text, sizeof text, "GET /api/events HTTP/1.0\r\nHost: localhost:%u\r\n\r\n", v.port);
+    http_send(fd, text, strlen(text));
+    struct stream s = { .fd = fd, .text = calloc(1, 1) };
+    CHECK(stream_until(&s, "event: update\n"));
+    web_server_close(&v.server);
+    CHECK(!stream_until(&s, "nothing follows"));
+    size_t n = 0;
+    for (const char *at = strstr(s.text, "data: "); at; at = strstr(at + 6, "data: "), n++) {
+        CHECK(cli_json_valid(at + 6, strcspn(at + 6, "\n")));
+        CHECK_EQ(strncmp(at + 6 + strcspn(at + 6, "\n"), "\n\n", 2), 0);
+    }
+    CHECK_GE(n, 3);
+    stream_close(&s);
+    serve_end(&v);
+}
+
+TEST(closing_waits_for_nobody)
+{
+    struct served v;
+    struct timespec from, to;
+    serve(&v, "0", NULL);
+    struct stream s[20];
+    int idle[20];
+    for (size_t i = 0; i < 20; i++) {
+        s[i] = watch_events(&v); /* and never read */
+        idle[i] = http_connect(&v);
+    }
+    while (web_server_watchers(v.server) < 20)
+        sched_yield();
+    clock_gettime(CLOCK_MONOTONIC, &from);
+    web_server_close(&v.server);
+    clock_gettime(CLOCK_MONOTONIC, &to);
+    CHECK_LT((to.tv_sec - from.tv_sec) * 1000 + (to.tv_nsec - from.tv_nsec) / 1000000, 2000 * TEST_SLOWDOWN);
+    for (size_t i = 0; i < 20; i++) {
+        CHECK(stream_until(&s[i], "event: end\n")); /* it was in the socket already */
+        stream_close(&s[i]);
+        close(idle[i]);
+    }
+    serve_end(&v);
+}
+
+/* One that does not read is dropped once its socket is full, and others are served all the while. */
+TEST_WITHIN(120, who_does_not_read_is_dropped)
+{
+    struct served v = { .run = made_up_new(64) };
+    serve_with(&v, &(struct web_options){ .at = "0", .idle_s = 1 });
+    int small = 4096;
+    char text[256];
+    struct sockaddr_in at = { .sin_family = AF_INET, .sin_port = htons((uint16_t)v.port) };
+    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    CHECK_EQ(setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof small), 0);
+    CHECK_EQ(connect(fd, (struct sockaddr *)&at, sizeof at), 0);
+    snprintf(text, sizeof text, "GET /api/events HTTP/1.1\r\nHost: localhost:%u\r\n\r\n", v.port);
+    http_send(fd, text, strlen(text));
+    struct stream reads = watch_events(&v);
+    while (web_server_watchers(v.server) < 2)
+        sched_yield();
+    for (uint64_t i = 0; web_server_watchers(v.server) > 1; i++) {
+        char error[500];
+        memset(error, 'x', sizeof error);
+        snprintf(error + 480, sizeof error - 480, "end of %llu;", (unsigned long long)i);
+        for (size_t k = 0; k < 200; k++)
+            made_up_fail(v.run, i, "in", error);
+        free(reads.text);
+        reads = (struct stream){ .fd = reads.fd, .text = calloc(1, 1) };
+        CHECK(stream_until(&reads, strstr(error, "end of ")));
+    }
+    close(fd);
+    stream_close(&reads);
+    serve_end(&v);
+}
+
+TEST(nobody_looks_and_it_hardly_samples)
+{
+    struct served v;
+    struct timespec from, to;
+    serve(&v, "0", NULL);
+    clock_gettime(CLOCK_MONOTONIC, &from);
+    unsigned reads = 0;
+    while (reads < 3) { /* the first when it was opened, then once a second */
+        pthread_mutex_lock(&v.run->lock);
+        reads = v.run->reads;
+        pthread_mutex_unlock(&v.run->lock);
+        sched_yield();
+    }
+    clock_gettime(CLOCK_MONOTONIC, &to);
+    CHECK_GE((to.tv_sec - from.tv_sec) * 1000 + (to.tv_nsec - from.tv_nsec) / 1000000, 1900);
+    serve_end(&v);
+}
+
+/* --- many, and worse ------------------------------------------------------------------------------ */
+
+TEST(five_hundred_in_turn)
+{
+    struct served v;
+    serve(&v, "0", NULL);
+    for (int i = 0; i < 500; i++) {
+        struct stream s = watch_events(&v);
+        CHECK(stream_until(&s, "event: state\n"));
+        stream_close(&s);
+    }
+    check_status(&v, "GET", "/api/stats", "", 200);
+    serve_end(&v);
+}
+
+TEST(two_hundred_at_once)
+{
+    struct served v;
+    serve(&v, "0", NULL);
+    static struct stream s[200];
+    for (size_t i = 0; i < 200; i++)
+        s[i] = watch_events(&v);
+    for (size_t i = 0; i < 200; i++)
+        CHECK(stream_until(&s[i], "event: update\n"));
+    CHECK_EQ(web_server_watchers(v.server), 200);
+    check_status(&v, "GET", "/api/stats", "", 200);
+    web_server_close(&v.server);
+    for (size_t i = 0; i < 200; i++) {
+        CHECK(stream_until(&s[i], "event: end\n"));
+        stream_close(&s[i]);
+    }
+    serve_end(&v);
+}
+
+/* Connections without end are refused, not taken from the run. */
+TEST(more_than_there_is_room_for)
+{
+    struct served v;
+    v = (struct served){ 0 };
+    serve_with(&v, &(struct web_options){ .at = "0", .idle_s = 1 });
+    int fds[400];
+    for (size_t i = 0; i < 400; i++)
+        fds[i] = http_connect(&v);
+    size_t open_now = 0;
+    for (int fd = 0; fd < 2000; fd++)
+        open_now += fcntl(fd, F_GETFD) >= 0;
+    CHECK_LE(open_now, 400 + 330 + 32);
+    for (size_t i = 0; i < 400; i++)
+        close(fds[i]);
+    struct reply r = get(&v, "/api/stats", "");
+    for (int i = 0; r.status == 0 && i < 1000; i++) { /* until it has seen that they are gone */
+        reply_free(&r);
+        sched_yield();
+        r = get(&v, "/api/stats", "");
+    }
+    CHECK_EQ(r.status, 200);
+    reply_free(&r);
+    serve_end(&v);
+}
+
+TEST(garbage)
+{
+    static const char *const texts[] = {
+        "\r\n\r\n",
+        "GET\r\n\r\n",
+        "GET / HTTP/9.9\r\n\r\n",
+        "\x16\x03\x01\x02\x01\x01",
+        "GET / HTTP/1.1\r\nHost\r\n\r\n",
+        "GET / HTTP/1.1\r\n: x\r\n\r\n",
+        "GET http://evil.test/ HTTP/1.1\r\nHost: evil.test\r\n\r\n",
+        "GET /?token=%zz%%% HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        "POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+        "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: -1\r\n\r\n",
+        "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99999999999999999999\r\n\r\n",
+    };
+    struct served v;
+    v = (struct served){ 0 };
+    serve_with(&v, &(struct web_options){ .at = "0", .idle_s = 1 }); /* half a request is waited for */
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        struct reply r = say(&v, texts[i]);
+        if (r.status == 200)
+            FAIL("\"%s\" was answered", texts[i]);
+        reply_free(&r);
+    }
+    /* a header without end, and noise from a seed */
+    int fd = http_connect(&v);
+    char block[4096];
+    memset(block, 'a', sizeof block);
+    http_send(fd, "GET / HTTP/1.1\r\nX: ", 19);
+    for (int i = 0; i < 64; i++)
+        http_send(fd, block, sizeof block);
+    struct reply r = http_reply(fd);
+    CHECK_NE(r.status, 200);
+    reply_free(&r);
+    unsigned seed = 12345;
+    for (int i = 0; i < 200; i++) {
+        for (size_t k = 0; k < 300; k++)
+            block[k] = (char)(seed = seed * 1103515245u + 12345u, seed >> 16);
+        fd = http_connect(&v);
+        http_send(fd, block, 300);
+        close(fd);
+    }
+    check_status(&v, "GET", "/api/stats", "", 200);
+    serve_end(&v);
+}
+
+TEST(two_requests_on_one_connection)
+{
+    struct served v;
+    char text[512];
+    serve(&v, "0", NULL);
+    snprintf(text, sizeof text,
+             "GET /metrics HTTP/1.1\r\nHost: localhost:%u\r\nContent-Length: 3\r\n\r\nxyz"
+             "GET /api/history HTTP/1.1\r\nHost: localhost:%u\r\nConnection: close\r\n\r\n",
+             v.port, v.port);
+    int fd = http_connect(&v);
+    http_send(fd, text, strlen(text));
+    struct reply r = http_reply(fd);
+    CHECK_CONTAINS(r.all, "gpu_dispatch_tasks_total");
+    CHECK_CONTAINS(r.all, "\"samples\":[");
+    reply_free(&r);
+    serve_end(&v);
+}
+
+TEST_MAIN()

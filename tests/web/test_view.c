@@ -1,0 +1,328 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What is made of a snapshot: metrics, read by a parser as strict as Prometheus' own; the history; what is kept.
+ */
+#include "http.h"
+
+#include <ctype.h>
+#include <math.h>
+
+#include "history.h"
+#include "json.h"
+#include "kept.h"
+#include "view.h"
+
+/* --- metrics --------------------------------------------------------------------- */
+
+enum { MOST = 4000 };
+
+struct parsed {
+    char types[200][2][128]; /* name, type */
+    size_t n_types;
+    char helps[200][128];
+    size_t n_helps;
+    char *series[MOST];
+    double values[MOST];
+    size_t n;
+};
+
+static size_t name_length(const char *at)
+{
+    size_t n = isalpha((unsigned char)*at) || *at == '_' || *at == ':' ? 1 : 0;
+    while (n > 0 && (isalnum((unsigned char)at[n]) || at[n] == '_' || at[n] == ':'))
+        n++;
+    return n;
+}
+
+static const char *type_of(const struct parsed *p, const char *name, size_t length)
+{
+    for (size_t i = 0; i < p->n_types; i++) {
+        if (strlen(p->types[i][0]) == length && memcmp(p->types[i][0], name, length) == 0)
+            return p->types[i][1];
+    }
+    return NULL;
+}
+
+/* {a="b",c="d"}: where it ends. */
+static const char *parse_labels(const char *at)
+{
+    CHECK_EQ(*at, '{');
+    do {
+        at++;
+        size_t n = name_length(at);
+        CHECK_GT(n, 0);
+        CHECK(memchr(at, ':', n) == NULL);
+        at += n;
+        CHECK_EQ(strncmp(at, "=\"", 2), 0);
+        for (at += 2; *at != '"'; at++) {
+            CHECK(*at != '\n' && *at != '\0');
+            if (*at == '\\') {
+                at++;
+                CHECK(*at == '\\' || *at == '"' || *at == 'n');
+            }
+        }
+        at++;
+    } while (*at == ',');
+    CHECK_EQ(*at, '}');
+    return at + 1;
+}
+
+static void parse_comment(struct parsed *p, const char *line)
+{
+    char kind[8], name[128], rest[256];
+    CHECK_EQ(sscanf(line, "# %7s %127s %255[^\n]", kind, name, rest), 3);
+    CHECK_EQ(name_length(name), strlen(name));
+    if (strcmp(kind, "HELP") == 0) {
+        for (size_t i = 0; i < p->n_helps; i++)
+            CHECK(strcmp(p->helps[i], name) != 0);
+        snprintf(p->helps[p->n_helps++], sizeof p->helps[0], "%s", name);
+        return;
+    }
+    CHECK_STR(kind, "TYPE");
+    CHECK(strcmp(rest, "counter") == 0 || strcmp(rest, "gauge") == 0);
+    CHECK(type_of(p, name, strlen(name)) == NULL);
+    CHECK_STR(p->helps[p->n_helps - 1], name); /* its HELP is just before */
+    snprintf(p->types[p->n_types][0], sizeof p->types[0][0], "%s", name);
+    snprintf(p->types[p->n_types++][1], sizeof p->types[0][0], "%.127s", rest);
+}
+
+static void parse_sample(struct parsed *p, const char *line)
+{
+    const size_t n = name_length(line);
+    CHECK_GT(n, 0);
+    const char *type = type_of(p, line, n);
+    CHECK(type != NULL);
+    /* together with its TYPE: no other metric has begun since */
+    CHECK(strlen(p->types[p->n_types - 1][0]) == n && memcmp(p->types[p->n_types - 1][0], line, n) == 0);
+    const bool total = n > 6 && memcmp(line + n - 6, "_total", 6) == 0;
+    CHECK_EQ(total, strcmp(type, "counter") == 0);
+    const char *at = line[n] == '{' ? parse_labels(line + n) : line + n;
+    char *end;
+    CHECK_EQ(*at, ' ');
+    CHECK(!isspace((unsigned char)at[1]));
+    p->values[p->n] = strtod(at + 1, &end);
+    CHECK(end > at + 1 && *end == '\n');
+    CHECK(!total || p->values[p->n] >= 0);
+    p->series[p->n] = strndup(line, (size_t)(at - line));
+    for (size_t i = 0; i < p->n; i++)
+        CHECK(strcmp(p->series[i], p->series[p->n]) != 0);
+    CHECK_LT(++p->n, MOST);
+}
+
+static void parse(struct parsed *p, const struct cli_bytes *b)
+{
+    CHECK(b->size > 0 && b->data[b->size - 1] == '\n');
+    for (const char *at = b->data; at < b->data + b->size;) {
+        const char *end = memchr(at, '\n', b->size - (size_t)(at - b->data));
+        CHECK(end != NULL && end > at); /* no empty lines */
+        if (*at == '#')
+            parse_comment(p, at);
+        else
+            parse_sample(p, at);
+        at = end + 1;
+    }
+}
+
+static double value_of(const struct parsed *p, const char *series)
+{
+    for (size_t i = 0; i < p->n; i++) {
+        if (strcmp(p->series[i], series) == 0)
+            return p->values[i];
+    }
+    FAIL("no %s", series);
+}
+
+static void parsed_free(struct parsed *p)
+{
+    for (size_t i = 0; i < p->n; i++)
+        free(p->series[i]);
+    free(p);
+}
+
+static struct parsed *metrics_of(const struct gd_snapshot *s)
+{
+    struct parsed *p = calloc(1, sizeof *p);
+    struct cli_bytes b = { 0 };
+    web_metrics(&b, s);
+    cli_bytes_add(&b, "", 1);
+    b.size--;
+    parse(p, &b);
+    cli_bytes_free(&b);
+    return p;
+}
+
+TEST(metrics_are_what_prometheus_reads)
+{
+    struct made_up *m = made_up_new(64);
+    struct parsed *p = metrics_of(&m->s);
+    CHECK_GT(p->n, 64 * 10);
+    CHECK_EQ(value_of(p, "gpu_dispatch_tasks_total{state=\"completed\"}"), 100);
+    CHECK_EQ(value_of(p, "gpu_dispatch_tasks_total{state=\"failed\"}"), 8);
+    CHECK_EQ(value_of(p, "gpu_dispatch_tasks_total{state=\"timeout\"}"), 3);
+    CHECK_EQ(value_of(p, "gpu_dispatch_tasks{state=\"pending\"}"), 7);
+    CHECK_EQ(value_of(p, "gpu_dispatch_tasks{state=\"running\"}"), 2);
+    CHECK_EQ(value_of(p, "gpu_dispatch_tasks_skipped_total"), 11);
+    CHECK_EQ(value_of(p, "gpu_dispatch_tasks_total{state=\"cancelled\"}"), 4);
+    CHECK_EQ(value_of(p, "gpu_dispatch_workers{state=\"busy\"}"), 32);
+    CHECK_EQ(value_of(p, "gpu_dispatch_workers{state=\"lost\"}"), 0);
+    CHECK_EQ(value_of(p, "gpu_dispatch_worker_busy{worker=\"2\",gpu=\"2\"}"), 1);
+    CHECK(value_of(p, "gpu_dispatch_worker_busy_seconds_total{worker=\"3\",gpu=\"3\"}") == 1.5);
+    CHECK(value_of(p, "gpu_dispatch_gpu_utilization_ratio{gpu=\"63\"}") == 0.4);
+    CHECK(value_of(p, "gpu_dispatch_gpu_power_watts{gpu=\"0\"}") == 70.5);
+    CHECK_EQ(value_of(p, "gpu_dispatch_gpu_memory_used_bytes{gpu=\"0\"}"), 1 << 29);
+    parsed_free(p);
+    free(m);
+}
+
+TEST(labels_are_escaped)
+{
+    struct made_up *m = made_up_new(1);
+    struct cli_bytes b = { 0 };
+    web_metrics(&b, &m->s);
+    cli_bytes_add(&b, "", 1);
+    CHECK_CONTAINS(b.data, "name=\"GPU \\\"0\\\" \\\\ of\\nmany\"");
+    cli_bytes_free(&b);
+    free(m);
+}
+
+TEST(two_workers_of_a_gpu_are_summed)
+{
+    struct made_up *m = made_up_new(2);
+    m->workers[1].stats.gpu_id = 0;
+    struct parsed *p = metrics_of(&m->s);
+    CHECK_EQ(value_of(p, "gpu_dispatch_gpu_tasks_total{gpu=\"0\",state=\"completed\"}"), 100);
+    CHECK_EQ(value_of(p, "gpu_dispatch_gpu_tasks_total{gpu=\"1\",state=\"completed\"}"), 0);
+    CHECK_EQ(value_of(p, "gpu_dispatch_gpu_busy_seconds_total{gpu=\"0\"}"), 3);
+    parsed_free(p);
+    free(m);
+}
+
+TEST(metrics_of_a_run_without_workers)
+{
+    struct gd_snapshot s = { .size = sizeof s };
+    struct parsed *p = metrics_of(&s);
+    CHECK_EQ(value_of(p, "gpu_dispatch_run_seconds"), 0);
+    parsed_free(p);
+}
+
+/* --- history --------------------------------------------------------------------------- */
+
+TEST(history_is_bounded_and_loses_no_count)
+{
+    static struct web_history h;
+    for (unsigned i = 1; i <= 100000; i++) {
+        const struct web_sample s = { .seconds = i, .completed = 3 * i, .failed = i };
+        web_history_add(&h, &s);
+        CHECK_LE(h.n, WEB_HISTORY_ROOM);
+    }
+    CHECK_GE(h.n, WEB_HISTORY_ROOM / 2 - 1);
+    CHECK_GT(h.samples[h.n - 1].seconds, 100000 - 2 * h.step);
+    CHECK(h.samples[0].seconds == 0);
+    for (size_t i = 1; i < h.n; i++) {
+        const struct web_sample *a = &h.samples[i - 1], *b = &h.samples[i];
+        CHECK(b->seconds > a->seconds);
+        CHECK(b->seconds - a->seconds < 3 * h.step && b->seconds - a->seconds > h.step / 2); /* evenly */
+        CHECK_EQ(b->completed, 3 * (uint64_t)b->seconds);
+    }
+    struct cli_bytes b = { 0 };
+    web_history_json(&h, &b);
+    CHECK(cli_json_valid(b.data, b.size));
+    cli_bytes_free(&b);
+}
+
+TEST(samples_that_come_too_soon_are_left_out)
+{
+    static struct web_history h;
+    for (unsigned i = 1; i <= 100; i++)
+        web_history_add(&h, &(struct web_sample){ .seconds = i / 10.0 });
+    CHECK_GE(h.n, 10);
+    CHECK_LE(h.n, 12);
+}
+
+/* --- what is kept ----------------------------------------------------------------------- */
+
+TEST(the_last_tasks_are_kept_and_the_rest_counted)
+{
+    static struct web_kept k;
+    struct made_up *m = made_up_new(1);
+    struct gd_snapshot news;
+    uint64_t next = 0, shown = 0;
+    for (int round = 0; round < 100; round++) {
+        m->s.tasks = m->tasks;
+        m->s.n_tasks = 100;
+        for (size_t i = 0; i < 100; i++)
+            m->tasks[i] = (struct gd_task_view){ .task_id = next++ };
+        CHECK_EQ(web_kept_add(&k, &m->s, &news), 0);
+        CHECK_EQ(news.n_tasks, 100);
+        CHECK_EQ(news.tasks[0].task_id, next - 100);
+        shown += news.n_tasks;
+    }
+    CHECK_EQ(shown, 10000);
+    CHECK_EQ(k.s.n_tasks, WEB_KEPT_TASKS);
+    CHECK_EQ(k.s.tasks[WEB_KEPT_TASKS - 1].task_id, 9999);
+    CHECK_EQ(k.s.tasks[0].task_id, 10000 - WEB_KEPT_TASKS);
+    CHECK_EQ(k.s.tasks_missed, 10000 - WEB_KEPT_TASKS);
+    web_kept_free(&k);
+    free(m);
+}
+
+TEST(of_too_many_at_once_the_failed_and_some)
+{
+    static struct web_kept k;
+    struct made_up *m = made_up_new(1);
+    struct gd_snapshot news;
+    size_t failed = 0;
+    m->s.tasks = m->tasks;
+    m->s.n_tasks = 1000;
+    m->s.tasks_missed = 5;
+    for (size_t i = 0; i < 1000; i++)
+        m->tasks[i] = (struct gd_task_view){ .task_id = i, .failure = i % 20 == 7 ? GD_FAILURE_ERROR : 0 };
+    CHECK_EQ(web_kept_add(&k, &m->s, &news), 0);
+    CHECK_LE(news.n_tasks, WEB_TASKS_AT_ONCE);
+    for (size_t i = 0; i < news.n_tasks; i++)
+        failed += news.tasks[i].failure != 0;
+    CHECK_EQ(failed, 50);
+    CHECK_GT(news.tasks[news.n_tasks - 1].task_id, 980); /* evenly, to the end */
+    CHECK_EQ(news.tasks_missed, 1005 - news.n_tasks);
+    web_kept_free(&k);
+    free(m);
+}
+
+TEST(the_last_failures_are_kept)
+{
+    static struct web_kept k;
+    struct made_up *m = made_up_new(1);
+    struct gd_snapshot news;
+    for (uint64_t i = 0; i < 250; i++)
+        made_up_fail(m, i, "in", "words");
+    m->s.failures = m->failures;
+    m->s.tasks = m->tasks;
+    CHECK_EQ(web_kept_add(&k, &m->s, &news), 0);
+    CHECK_EQ(k.s.n_failures, WEB_KEPT_FAILURES);
+    CHECK_EQ(k.s.failures[WEB_KEPT_FAILURES - 1].task.task_id, 249);
+    CHECK_EQ(k.s.failures_missed, 250 - WEB_KEPT_FAILURES);
+    CHECK_EQ(web_kept_add(&k, &m->s, &news), 0);
+    CHECK_EQ(k.s.failures_missed, 500 - WEB_KEPT_FAILURES);
+    web_kept_free(&k);
+    free(m);
+}
+
+TEST(time_alone_is_no_difference)
+{
+    static struct web_kept k;
+    struct made_up *m = made_up_new(2);
+    struct gd_snapshot news, s = m->s;
+    CHECK_EQ(web_kept_add(&k, &s, &news), 0);
+    s.read_ns += 5;
+    s.stats.now_ns += 5;
+    CHECK(!web_kept_differs(&k, &s));
+    s.stats.completed++;
+    CHECK(web_kept_differs(&k, &s));
+    s.stats.completed--;
+    m->workers[1].idle = GD_IDLE_LOADING;
+    CHECK(web_kept_differs(&k, &s));
+    web_kept_free(&k);
+    free(m);
+}
+
+TEST_MAIN()

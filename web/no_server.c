@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The web page where the build has no libmicrohttpd: it says so.
+ */
+#include <stddef.h>
+
+#include "server.h"
+
+struct web_server {
+    char none;
+};
+
+bool web_server_available(void)
+{
+    return false;
+}
+
+int web_server_open(struct web_server **out, const struct web_options *o)
+{
+    (void)o;
+    *out = NULL;
+    return cli_error(
+        "--http: this build has no web page: install libmicrohttpd (libmicrohttpd-dev) and build again, with "
+        "meson setup --wipe build");
+}
+
+const char *web_server_url(const struct web_server *s)
+{
+    (void)s;
+    return "";
+}
+
+size_t web_server_watchers(const struct web_server *s)
+{
+    (void)s;
+    return 0;
+}
+
+void web_server_close(struct web_server **s)
+{
+    *s = NULL;
+}

@@ -1,0 +1,275 @@
+/* The page of a run that goes on. The server tells it everything once (state) and then what is new (update, end). */
+
+const MOST_BARS = 20000, MOST_FAILURES = 100, MOST_POINTS = 600;
+
+const KINDS = {
+  initializing: 'slow', processing: 'good', idle: 'idle', finished: 'idle', error: 'bad', restarting: 'slow', quarantined: 'bad',
+};
+
+const run = { view: null, bars: new Map(), nBars: 0, failures: [], notShown: 0, missedTasks: 0, points: [], step: 0.9 };
+let ended = false, lost = false, drawn = 0;
+
+tiles(byId('tiles'), [
+  ['completed', 'done'], ['failed', 'failed'], ['timeouts', 'timed out'], ['retried', 'retried'], ['running', 'running'],
+  ['pending', 'waiting'], ['rate', 'throughput'], ['elapsed', 'elapsed'], ['eta', 'time left'], ['skipped', 'skipped'],
+  ['cancelled', 'cancelled'], ['restarts', 'restarts'], ['crashes', 'crashes'],
+]);
+const COUNTS = ['completed', 'failed', 'timeouts', 'retried', 'running', 'pending', 'skipped', 'cancelled', 'restarts', 'crashes'];
+
+/* --- taking in ------------------------------------------------------------------------------ */
+
+function addTask([id, worker, gpu, start, end, attempt, failure, again]) {
+  const bar = { id, gpu, start, end, attempt, failure, again };
+  if (!run.bars.has(worker)) run.bars.set(worker, []);
+  run.bars.get(worker).push(bar);
+  run.nBars++;
+}
+
+/* The older half goes when there are too many. */
+function trimBars() {
+  if (run.nBars <= MOST_BARS) return;
+  run.nBars = 0;
+  for (const [worker, bars] of run.bars) {
+    run.bars.set(worker, bars.slice(Math.ceil(bars.length / 2)));
+    run.nBars += run.bars.get(worker).length;
+  }
+}
+
+function addPoint(view) {
+  const s = view.stats, last = run.points[run.points.length - 1];
+  if (!s.start_ns || (last && view.seconds < last[0] + run.step)) return;
+  run.points.push([view.seconds, s.completed, s.failed + s.timeouts]);
+  if (run.points.length > MOST_POINTS) {
+    run.points = run.points.filter((_, i) => i % 2 === 0);
+    run.step *= 2;
+  }
+}
+
+function take(view, whole) {
+  if (whole) {
+    run.bars.clear();
+    run.nBars = 0;
+    run.failures = [];
+    run.notShown = run.missedTasks = 0;
+  }
+  run.view = view;
+  view.tasks.forEach(addTask);
+  trimBars();
+  run.failures.push(...view.failures);
+  run.notShown += view.failures_missed + Math.max(0, run.failures.length - MOST_FAILURES);
+  run.failures = run.failures.slice(-MOST_FAILURES);
+  run.missedTasks += view.tasks_missed;
+  addPoint(view);
+  ended = ended || view.ended;
+  lost = false;
+  redraw();
+}
+
+/* --- figures ----------------------------------------------------------------------------------- */
+
+/* What is reckoned (how far, how fast, until when) the server has reckoned, as for the terminal. */
+function showFigures() {
+  const v = run.view, s = v.stats, f = v.figures, known = f.total !== null;
+  const r = f.rate === null ? f.mean_rate || 0 : f.rate, left = f.eta === null ? NaN : f.eta;
+  for (const name of COUNTS) setText(byId(name), count(s[name]));
+  for (const name of ['failed', 'timeouts', 'crashes']) setClass(byId(name).parentElement, s[name] > 0 ? 'warn' : '');
+  byId('cancelled').parentElement.hidden = s.cancelled === 0; /* of a run that was ended early */
+  setText(byId('rate'), rate(r));
+  setText(byId('elapsed'), duration(v.seconds));
+  setText(byId('eta'), duration(left));
+  const percent = known ? Math.min(100, 100 * f.passed / f.total) : 0;
+  setText(byId('progress-text'), known
+    ? `${count(f.passed)} of ${plural(f.total, 'task', 'tasks')} (${Math.floor(percent * 10) / 10} %)`
+    : `${plural(f.passed, 'task', 'tasks')} so far`);
+  setText(byId('time-left'), ended ? 'ended after ' + duration(v.seconds) : left > 0 ? duration(left) + ' left' : '');
+  showBar(known ? Math.max(f.total, f.passed) : 0, s, percent);
+  setText(byId('rate-text'), rate(r) + (f.rate === null ? ' on average' : ' now'));
+}
+
+function showBar(all, s, percent) {
+  const bar = byId('bar'), parts = bar.children, bad = s.failed + s.timeouts, done = s.completed + s.skipped;
+  const width = (part, n) => { part.style.width = (all ? 100 * n / all : 0) + '%'; };
+  setClass(bar, all > 0 ? 'bar' : 'bar unknown');
+  width(parts[0], done);
+  width(parts[1], bad);
+  width(parts[2], Math.max(0, Math.min(s.running, all - done - bad)));
+  if (all > 0) bar.setAttribute('aria-valuenow', percent.toFixed(1));
+  else bar.removeAttribute('aria-valuenow');
+}
+
+function showStatus() {
+  const v = run.view, badge = byId('status');
+  const [text, kind] = ended ? ['ended', 'idle'] : lost ? ['connection lost, trying again', 'bad']
+    : !v ? ['connecting', 'idle'] : v.stale ? ['no news from the run', 'slow'] : ['running', 'good'];
+  setText(badge, text);
+  setClass(badge, 'badge ' + kind);
+  if (!v) return;
+  setText(byId('job'), v.job || 'gpu-dispatch');
+  setText(byId('about'), `process ${v.pid}, since ${new Date(v.started * 1000).toLocaleString()}` +
+    (ended ? '. These are the last figures.' : ''));
+  document.title = (ended ? 'ended: ' : '') + (v.job || 'gpu-dispatch');
+}
+
+/* --- workers -------------------------------------------------------------------------------------- */
+
+function sortedWorkers() {
+  return [...run.view.workers].sort((a, b) => a.gpu_id - b.gpu_id || a.worker_id - b.worker_id);
+}
+
+/* The badge that stands there already, with other words. */
+function statusCell(row, w) {
+  const badge = row.statusBadge || (row.statusBadge = element('span'));
+  setClass(badge, 'badge ' + (KINDS[w.status] || 'idle'));
+  setText(badge, w.status);
+  return badge;
+}
+
+function taskText(w) {
+  if (w.current_task === null) return w.idle ? w.idle : '';
+  return '#' + w.current_task + (w.task ? ' ' + w.task : '') + (w.idle ? ' (' + w.idle + ')' : '');
+}
+
+function showWorkers() {
+  const body = byId('workers'), workers = sortedWorkers(), v = run.view;
+  const devices = new Map(v.devices.map((d) => [d.gpu_id, d]));
+  while (body.children.length > workers.length) body.lastElementChild.remove();
+  while (body.children.length < workers.length) body.append(element('tr'));
+  workers.forEach((w, i) => {
+    const row = body.children[i], d = devices.get(w.gpu_id) || {};
+    const known = (x) => x !== null && x !== undefined;
+    const busy = w.current_task !== null;
+    fillRow(row, [
+      ['GPU', 'tight', w.gpu_id + (d.name ? ' ' + d.name : '')],
+      ['worker', 'tight', w.worker_id],
+      ['status', 'tight', statusCell(row, w)],
+      ['task', busy ? 'what mono' : 'what why', taskText(w)],
+      ['for', 'num', w.since === null || ended ? '' : duration(Math.max(0, v.seconds - w.since))],
+      ['done', 'num', count(w.completed)],
+      ['failed', 'num', count(w.failed + w.timeouts)],
+      ['last', 'num', w.last_seconds === null ? '' : duration(w.last_seconds)],
+      ['GPU use', 'num', known(d.utilization) ? d.utilization + ' %' : ''],
+      ['memory', 'num', known(d.memory_total) ? bytes(d.memory_total - d.memory_free) + ' of ' + bytes(d.memory_total) : ''],
+    ]);
+  });
+  const busy = workers.filter((w) => w.status === 'processing').length;
+  setText(byId('workers-text'), `${busy} of ${workers.length} processing`);
+}
+
+/* --- timeline, chart, failures ---------------------------------------------------------------------- */
+
+const timeline = new Rows(byId('timeline'), (lane, at, slack) => {
+  const bar = barAt(lane.bars(), at, slack);
+  if (!bar) return '';
+  return `task ${bar.id}, ${bar.running ? 'running for ' : ''}${duration(bar.end - bar.start)}\n` +
+    `from ${duration(bar.start)}, worker ${lane.worker} on GPU ${lane.gpu}` +
+    (bar.attempt > 1 ? `, attempt ${bar.attempt}` : '') + (bar.failure ? `\n${bar.failure}${bar.again ? ', tried again' : ''}` : '');
+});
+
+function barsOf(w) {
+  const bars = run.bars.get(w.worker_id) || [];
+  if (w.current_task === null || w.since === null || ended) return bars;
+  return [...bars, { id: w.current_task, start: w.since, end: run.view.seconds, running: true }];
+}
+
+function showTimeline() {
+  const workers = sortedWorkers(), shared = new Set(workers.map((w) => w.gpu_id)).size < workers.length;
+  const window_s = Number(byId('window').value), now = run.view.seconds;
+  let oldest = now;
+  for (const bars of run.bars.values()) if (bars.length) oldest = Math.min(oldest, bars[0].start);
+  timeline.lanes = workers.map((w) => ({
+    label: 'GPU ' + w.gpu_id + (shared ? ' · ' + w.worker_id : ''), gpu: w.gpu_id, worker: w.worker_id, bars: () => barsOf(w),
+  }));
+  timeline.to = Math.max(now, 1);
+  timeline.from = window_s ? Math.max(0, timeline.to - window_s) : Math.min(oldest, timeline.to - 1);
+  timeline.draw((g, lane, top, height, colour) => paintBars(timeline, g, lane.bars(), top, height, colour));
+  const note = byId('timeline-note');
+  note.hidden = run.missedTasks === 0;
+  setText(note, `${plural(run.missedTasks, 'task is', 'tasks are')} not drawn: of a fast run, some are.`);
+}
+
+function showRates() {
+  const p = run.points, points = [], reach = Math.max(3, Math.ceil(p.length / 120));
+  for (let i = 1; i < p.length; i++) {
+    const a = p[Math.max(0, i - reach)], b = p[i], t = b[0] - a[0];
+    points.push([b[0], (b[1] - a[1]) / t, (b[2] - a[2]) / t]);
+  }
+  drawRates(byId('rates'), points, 0, Math.max(run.view.seconds, 1));
+}
+
+function failureCard(f) {
+  const card = element('div', 'failure'), line = element('p');
+  line.append(failureBadge(f.failure), ` task ${f.task_id}, worker ${f.worker_id} on GPU ${f.gpu_id}, attempt ${f.attempt}, ` +
+    `after ${duration(f.end - f.start)}`);
+  card.append(line, element('p', 'mono', f.input));
+  if (f.error) card.append(element('pre', '', f.error));
+  return card;
+}
+
+let cards = [];
+function showFailures() {
+  const box = byId('failures'), before = new Map(cards.map((c) => [c.failure, c.card]));
+  const s = run.view.stats, all = s.failed + s.timeouts;
+  const want = run.failures.slice().reverse();
+  if (cards.length !== want.length || (want.length && cards[0].failure !== want[0])) {
+    cards = want.map((failure) => ({ failure, card: before.get(failure) || failureCard(failure) }));
+    box.replaceChildren(...cards.map((c) => c.card));
+  }
+  setText(byId('failures-text'), all === 0 ? 'none' : want.length < all ? `the last ${want.length} of ${count(all)}` : count(all));
+}
+
+/* --- drawing, at most once per frame ------------------------------------------------------------------- */
+
+let wanted = false;
+function redraw() {
+  if (wanted) return;
+  wanted = true;
+  requestAnimationFrame(() => {
+    wanted = false;
+    showStatus();
+    if (!run.view) return;
+    showFigures();
+    showWorkers();
+    showTimeline();
+    showRates();
+    showFailures();
+    document.documentElement.dataset.drawn = String(++drawn);
+    document.documentElement.dataset.sequence = String(run.view.sequence);
+  });
+}
+
+/* --- the connection ---------------------------------------------------------------------------------------- */
+
+function address(path) {
+  const token = new URLSearchParams(location.search).get('token');
+  return path + (token === null ? '' : '?token=' + encodeURIComponent(token));
+}
+
+function fetchHistory() {
+  fetch(address('api/history')).then((r) => r.json()).then((h) => {
+    const last = h.samples.length ? h.samples[h.samples.length - 1][0] : -1;
+    run.points = h.samples.map((x) => x.slice(0, 3)).concat(run.points.filter((p) => p[0] > last + h.step));
+    run.step = h.step || run.step;
+    redraw();
+  }).catch(() => {}); /* the chart then begins now */
+}
+
+function listen() {
+  const source = new EventSource(address('api/events'));
+  source.addEventListener('state', (e) => { take(JSON.parse(e.data), true); fetchHistory(); });
+  source.addEventListener('update', (e) => take(JSON.parse(e.data), false));
+  source.addEventListener('end', (e) => {
+    ended = true;
+    source.close();
+    take(JSON.parse(e.data), false);
+  });
+  source.onerror = () => {
+    lost = !ended;
+    if (ended) source.close();
+    redraw();
+  };
+}
+
+byId('window').addEventListener('change', redraw);
+window.addEventListener('resize', redraw);
+matchMedia('(prefers-color-scheme: dark)').addEventListener('change', redraw);
+listen();

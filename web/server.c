@@ -1,0 +1,342 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The server, on libmicrohttpd: one thread of its own, which never waits for a client. A client of the events that has
+ * been told everything is suspended and costs nothing; the feed wakes it. Where a client does not take what it is sent
+ * the library's own clock drops it.
+ *
+ * A run needs its descriptors: connections may have a quarter of what the process may open, at most 320. Every answer,
+ * refusals too, says that it is not to be kept, framed, sniffed, or used by another site.
+ */
+#include "server.h"
+
+#include <microhttpd.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "guard.h"
+#include "pages.h"
+
+/* Of a connection: its request's headers and a block of what it is sent. */
+enum { MEMORY_PER_CONNECTION = 32 << 10, BLOCK = 16 << 10, MOST_CONNECTIONS = 320, IDLE_S = 15, LAST_WORDS_MS = 500 };
+
+struct web_server {
+    struct MHD_Daemon *daemon;
+    struct web_feed *feed;
+    struct web_guard guard;
+    char csp[512];
+    char url[512];
+};
+
+bool web_server_available(void)
+{
+    return true;
+}
+
+/* --- answers ------------------------------------------------------------------------- */
+
+static void add_headers(const struct web_server *s, struct MHD_Response *r, const char *type)
+{
+    const char *const headers[][2] = {
+        { "Content-Type", type },
+        { "Content-Security-Policy", s->csp },
+        { "X-Content-Type-Options", "nosniff" },
+        { "X-Frame-Options", "DENY" },
+        { "Referrer-Policy", "no-referrer" },
+        { "Cross-Origin-Resource-Policy", "same-origin" },
+        { "Cache-Control", "no-store" },
+    };
+    for (size_t i = 0; i < sizeof headers / sizeof headers[0]; i++)
+        (void)MHD_add_response_header(r, headers[i][0], headers[i][1]);
+}
+
+static enum MHD_Result send_response(struct MHD_Connection *c, unsigned status, struct MHD_Response *r)
+{
+    enum MHD_Result sent = MHD_queue_response(c, status, r);
+    MHD_destroy_response(r);
+    return sent;
+}
+
+static enum MHD_Result refuse(const struct web_server *s, struct MHD_Connection *c, unsigned status, const char *why)
+{
+    char words[256];
+    int length = snprintf(words, sizeof words, "%u: %s\n", status, why);
+    struct MHD_Response *r = MHD_create_response_from_buffer((size_t)length, words, MHD_RESPMEM_MUST_COPY);
+    if (!r)
+        return MHD_NO;
+    add_headers(s, r, "text/plain; charset=utf-8");
+    if (status == MHD_HTTP_METHOD_NOT_ALLOWED)
+        (void)MHD_add_response_header(r, "Allow", "GET, HEAD");
+    if (status == MHD_HTTP_UNAUTHORIZED)
+        (void)MHD_add_response_header(r, "WWW-Authenticate", "Bearer");
+    if (status == MHD_HTTP_SERVICE_UNAVAILABLE)
+        (void)MHD_add_response_header(r, "Retry-After", "5");
+    return send_response(c, status, r);
+}
+
+/* Takes the bytes over. */
+static enum MHD_Result answer(const struct web_server *s, struct MHD_Connection *c, struct cli_bytes *b,
+                              const char *type)
+{
+    if (b->failed || b->size == 0) {
+        cli_bytes_free(b);
+        return refuse(s, c, MHD_HTTP_SERVICE_UNAVAILABLE, "out of memory: try again");
+    }
+    struct MHD_Response *r = MHD_create_response_from_buffer(b->size, b->data, MHD_RESPMEM_MUST_FREE);
+    if (!r) {
+        cli_bytes_free(b);
+        return MHD_NO;
+    }
+    add_headers(s, r, type);
+    return send_response(c, MHD_HTTP_OK, r);
+}
+
+/* --- paths -------------------------------------------------------------------------------- */
+
+static enum MHD_Result page(struct web_server *s, struct MHD_Connection *c)
+{
+    struct cli_bytes b = { 0 };
+    cli_bytes_add(&b, web_live_page, web_live_page_size);
+    return answer(s, c, &b, "text/html; charset=utf-8");
+}
+
+static enum MHD_Result stats(struct web_server *s, struct MHD_Connection *c)
+{
+    struct cli_bytes b = { 0 };
+    web_feed_stats(s->feed, &b);
+    return answer(s, c, &b, "application/json");
+}
+
+static enum MHD_Result history(struct web_server *s, struct MHD_Connection *c)
+{
+    struct cli_bytes b = { 0 };
+    web_feed_history(s->feed, &b);
+    return answer(s, c, &b, "application/json");
+}
+
+static enum MHD_Result metrics(struct web_server *s, struct MHD_Connection *c)
+{
+    struct cli_bytes b = { 0 };
+    web_feed_metrics(s->feed, &b);
+    return answer(s, c, &b, "text/plain; version=0.0.4; charset=utf-8");
+}
+
+/* --- events ---------------------------------------------------------------------------------- */
+
+static void suspend(void *connection)
+{
+    MHD_suspend_connection(connection);
+}
+
+static void resume(void *connection)
+{
+    MHD_resume_connection(connection);
+}
+
+/* While a connection is suspended the library does not look at its socket. */
+static bool is_gone(void *connection)
+{
+    const union MHD_ConnectionInfo *info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+    struct pollfd p = { .fd = info ? info->connect_fd : -1, .events = POLLRDHUP };
+    return poll(&p, 1, 0) > 0;
+}
+
+static const struct web_watch_ops ops = { .sleep = suspend, .wake = resume, .is_gone = is_gone };
+
+static ssize_t next_block(void *watcher, uint64_t at, char *out, size_t max)
+{
+    (void)at;
+    ssize_t n = web_watcher_next(watcher, out, max);
+    return n == -1 ? MHD_CONTENT_READER_END_OF_STREAM : n < 0 ? MHD_CONTENT_READER_END_WITH_ERROR : n;
+}
+
+static void leave(void *watcher)
+{
+    web_watcher_leave(watcher);
+}
+
+/* What a HEAD gets: nobody watches. */
+static enum MHD_Result no_events(struct web_server *s, struct MHD_Connection *c)
+{
+    struct MHD_Response *r = MHD_create_response_from_buffer(0, NULL, MHD_RESPMEM_PERSISTENT);
+    if (!r)
+        return MHD_NO;
+    add_headers(s, r, "text/event-stream");
+    return send_response(c, MHD_HTTP_OK, r);
+}
+
+static enum MHD_Result events(struct web_server *s, struct MHD_Connection *c)
+{
+    struct web_watcher *w = web_feed_watch(s->feed, &ops, c);
+    if (!w)
+        return refuse(s, c, MHD_HTTP_SERVICE_UNAVAILABLE, "too many watch this run: close a page");
+    struct MHD_Response *r = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK, next_block, w, leave);
+    if (!r) {
+        web_watcher_leave(w);
+        return MHD_NO;
+    }
+    add_headers(s, r, "text/event-stream");
+    return send_response(c, MHD_HTTP_OK, r);
+}
+
+/* --- requests ----------------------------------------------------------------------------------- */
+
+static const struct path {
+    const char *path;
+    enum MHD_Result (*get)(struct web_server *s, struct MHD_Connection *c);
+    enum MHD_Result (*head)(struct web_server *s, struct MHD_Connection *c); /* NULL: the same without its body */
+} paths[] = {
+    { "/", page, NULL },           { "/api/events", events, no_events }, { "/api/history", history, NULL },
+    { "/api/stats", stats, NULL }, { "/metrics", metrics, NULL },
+};
+
+static enum MHD_Result count_hosts(void *user, enum MHD_ValueKind kind, const char *name, const char *value)
+{
+    unsigned *n = user;
+    (void)kind, (void)value;
+    *n += strcasecmp(name, "Host") == 0;
+    return MHD_YES;
+}
+
+/* A value that holds a NUL is longer than it looks: it is none. */
+static const char *value_of(struct MHD_Connection *c, enum MHD_ValueKind kind, const char *name)
+{
+    const char *value = NULL;
+    size_t size = 0;
+    if (MHD_lookup_connection_value_n(c, kind, name, strlen(name), &value, &size) != MHD_YES || !value)
+        return NULL;
+    return strlen(value) == size ? value : "";
+}
+
+static enum MHD_Result serve(struct web_server *s, struct MHD_Connection *c, const char *path, const char *method)
+{
+    struct web_request r = { .method = method,
+                             .host = value_of(c, MHD_HEADER_KIND, "Host"),
+                             .origin = value_of(c, MHD_HEADER_KIND, "Origin"),
+                             .authorization = value_of(c, MHD_HEADER_KIND, "Authorization"),
+                             .token = value_of(c, MHD_GET_ARGUMENT_KIND, "token") };
+    const char *why;
+    (void)MHD_get_connection_values(c, MHD_HEADER_KIND, count_hosts, &r.n_hosts);
+    const unsigned refused = web_guard_check(&s->guard, &r, &why);
+    if (refused)
+        return refuse(s, c, refused, why);
+    for (size_t i = 0; i < sizeof paths / sizeof paths[0]; i++) {
+        if (strcmp(path, paths[i].path) == 0)
+            return (paths[i].head && strcmp(method, "HEAD") == 0 ? paths[i].head : paths[i].get)(s, c);
+    }
+    return refuse(s, c, MHD_HTTP_NOT_FOUND, "there is /, /api/stats, /api/events, /api/history and /metrics");
+}
+
+/* Called when the headers are there, for each part of a body (which nobody wants), and at the end. */
+static enum MHD_Result requested(void *user, struct MHD_Connection *c, const char *path, const char *method,
+                                 const char *version, const char *body, size_t *body_size, void **state)
+{
+    static char seen;
+    const bool first = *state == NULL, reads = strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0;
+    (void)version, (void)body;
+    *state = &seen;
+    if (first && reads)
+        return MHD_YES; /* an answer before the end of a request costs the connection */
+    if (*body_size > 0) {
+        *body_size = 0;
+        return MHD_YES;
+    }
+    return serve(user, c, path, method);
+}
+
+/* --- opening and closing --------------------------------------------------------------------------- */
+
+/* What the library has to complain of are its clients' mistakes. */
+static void say_nothing(void *user, const char *format, va_list args)
+{
+    (void)user, (void)format, (void)args;
+}
+
+static unsigned connection_limit(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur / 4 >= MOST_CONNECTIONS)
+        return MOST_CONNECTIONS;
+    return limit.rlim_cur < 64 ? 16 : (unsigned)limit.rlim_cur / 4;
+}
+
+/* The library's thread takes no signal: those are for the run. */
+static struct MHD_Daemon *start_daemon(struct web_server *s, int fd, unsigned idle_s)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    struct MHD_Daemon *d =
+        MHD_start_daemon(MHD_USE_AUTO_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG | MHD_USE_ITC, 0,
+                         NULL, NULL, requested, s, MHD_OPTION_EXTERNAL_LOGGER, say_nothing, NULL,
+                         MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT, connection_limit(),
+                         MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)MEMORY_PER_CONNECTION,
+                         MHD_OPTION_CONNECTION_TIMEOUT, idle_s ? idle_s : (unsigned)IDLE_S, MHD_OPTION_END);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return d;
+}
+
+/* The page's own script and style by their hashes, and nothing else from anywhere. */
+static void make_policy(struct web_server *s)
+{
+    snprintf(s->csp, sizeof s->csp,
+             "default-src 'none'; script-src '%s'; style-src '%s'; connect-src 'self'; base-uri 'none'; "
+             "form-action 'none'; frame-ancestors 'none'",
+             web_live_script_hash, web_live_style_hash);
+}
+
+int web_server_open(struct web_server **out, const struct web_options *o)
+{
+    struct web_address a;
+    int fd = -1;
+    struct web_server *s = calloc(1, sizeof *s);
+    if (!s)
+        return cli_error("out of memory");
+    if (web_address_parse(&a, o->at) < 0 || (fd = web_address_listen(&a)) < 0 ||
+        web_guard_init(&s->guard, &a, o->token) < 0 || web_feed_open(&s->feed, o->read, o->user) < 0)
+        goto fail;
+    const char *shown = o->token && o->named ? o->named : s->guard.token;
+    web_address_url(&a, shown[0] ? shown : NULL, s->url, sizeof s->url);
+    make_policy(s);
+    s->daemon = start_daemon(s, fd, o->idle_s);
+    if (!s->daemon) {
+        (void)cli_error("--http: the web server cannot be started on port %u", a.port);
+        goto fail;
+    }
+    *out = s;
+    return 0;
+fail:
+    web_feed_close(&s->feed);
+    if (fd >= 0)
+        close(fd);
+    free(s);
+    return -1;
+}
+
+const char *web_server_url(const struct web_server *s)
+{
+    return s->url;
+}
+
+size_t web_server_watchers(const struct web_server *s)
+{
+    return web_feed_watchers(s->feed);
+}
+
+void web_server_close(struct web_server **server)
+{
+    struct web_server *s = *server;
+    *server = NULL;
+    if (!s)
+        return;
+    web_feed_finish(s->feed, LAST_WORDS_MS);
+    MHD_stop_daemon(s->daemon); /* closes the socket too; nobody is suspended any more */
+    web_feed_close(&s->feed);
+    free(s);
+}

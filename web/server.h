@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The web page of a run: gpu-dispatch run --http [ADDRESS:]PORT.
+ *
+ *   /              the page
+ *   /api/stats     everything that is known now, JSON
+ *   /api/events    the same as it changes, server-sent events
+ *   /api/history   how the counts grew, JSON
+ *   /metrics       for Prometheus
+ *
+ * It answers GET and HEAD and changes nothing. Whoever is slow, or stops reading, is dropped and holds nobody up.
+ */
+#ifndef GD_WEB_SERVER_H
+#define GD_WEB_SERVER_H
+
+#include "feed.h"
+
+struct web_options {
+    const char *at;    /* [ADDRESS:]PORT */
+    const char *token; /* NULL: one is made where it is needed */
+    const char *named; /* what stands for the token in the address that is printed; NULL: the token itself */
+    web_read_fn *read;
+    void *user;
+    unsigned idle_s; /* a connection on which nothing moves is closed; 0: 15 */
+};
+
+struct web_server;
+
+/* Whether this build has it. */
+bool web_server_available(void);
+
+/* Listens from now on. 0, or -1 with cli_error_text(). */
+int web_server_open(struct web_server **out, const struct web_options *o);
+
+/* What to type in a browser, with the token or what stands for it. */
+const char *web_server_url(const struct web_server *s);
+
+/* How many watch the events now. */
+size_t web_server_watchers(const struct web_server *s);
+
+/* Tells those who watch that the run is over, with its last figures; closes everything. read is called once more. */
+void web_server_close(struct web_server **s);
+
+#endif
