@@ -9,6 +9,7 @@
 #include "bytes.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -122,4 +123,19 @@ int cli_write_all(int fd, const void *data, size_t size)
         }
     }
     return 0;
+}
+
+int cli_sync_folder_of(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    char *folder = slash ? strndup(path, slash == path ? 1 : (size_t)(slash - path)) : strdup(".");
+    const int fd = folder ? open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+    free(folder);
+    if (fd < 0)
+        return -1;
+    /* Some file systems have no way to do so, and no need. */
+    const int result = fsync(fd) < 0 && errno != EINVAL ? -1 : 0, saved = errno;
+    close(fd);
+    errno = saved;
+    return result;
 }

@@ -38,4 +38,7 @@ void cli_bytes_free(struct cli_bytes *b); /* and leaves it empty */
  * 0, or -1 with errno. */
 int cli_write_all(int fd, const void *data, size_t size);
 
+/* Forces the folder that holds path to the disk: a new name is there after power loss too. 0, or -1 with errno. */
+int cli_sync_folder_of(const char *path);
+
 #endif

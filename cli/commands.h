@@ -8,6 +8,10 @@
 int cli_run_main(int argc, char **argv);
 int cli_gpus_main(int argc, char **argv);
 int cli_estimate_main(int argc, char **argv);
+int cli_status_main(int argc, char **argv);
+int cli_export_main(int argc, char **argv);
+int cli_top_main(int argc, char **argv);
+int cli_report_main(int argc, char **argv);
 int cli_help_main(int argc, char **argv);
 
 /* The short usage, for who gave no command. */

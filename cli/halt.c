@@ -111,8 +111,9 @@ static bool is_limit_of_one(const struct cli_halt *h)
 
 int cli_halt_count_status(const struct cli_halt *h)
 {
+    /* More than all: a journal may hold failures of inputs that are not on the list any more. */
     if (cli_halt_needs_total(h) && h->total)
-        return (int)((h->failed * 100 + h->total - 1) / h->total);
+        return h->failed < h->total ? (int)((h->failed * 100 + h->total - 1) / h->total) : 100;
     return h->failed < CLI_STATUS_MANY ? (int)h->failed : CLI_STATUS_MANY;
 }
 

@@ -11,11 +11,16 @@
 #include "text.h"
 
 const char cli_usage[] = "usage: gpu-dispatch run [OPTIONS] [--] COMMAND [WORD...] [::: INPUT...]\n"
-                         "       gpu-dispatch gpus | estimate | help [TOPIC] | --version | --help\n";
+                         "       gpu-dispatch gpus | estimate | top | status FILE | export FILE | report FILE\n"
+                         "       gpu-dispatch help [TOPIC] | --version | --help\n";
 
 static const char general[] = "usage: gpu-dispatch run [OPTIONS] [--] COMMAND [WORD...] [::: INPUT...]\n"
                               "       gpu-dispatch gpus [OPTIONS]\n"
                               "       gpu-dispatch estimate [OPTIONS] --input-dir DIR\n"
+                              "       gpu-dispatch top [OPTIONS] [PID|JOB]\n"
+                              "       gpu-dispatch status FILE\n"
+                              "       gpu-dispatch export FILE --csv|--jsonl\n"
+                              "       gpu-dispatch report FILE\n"
                               "       gpu-dispatch help [TOPIC]\n"
                               "       gpu-dispatch --version\n"
                               "\n"
@@ -32,10 +37,15 @@ static const char general[] = "usage: gpu-dispatch run [OPTIONS] [--] COMMAND [W
                               "  run        run a command, a plugin or a program on every input\n"
                               "  gpus       show the GPUs that may be used\n"
                               "  estimate   show how much work lies in a folder\n"
+                              "  top        show what running jobs are at, live\n"
+                              "  status     show how a run with a journal stands\n"
+                              "  export     write the records of a journal as CSV or JSON lines\n"
+                              "  report     make a web page of a run's journal\n"
                               "  help       this text, or that of a topic\n"
                               "\n"
-                              "Topics: run, gpus, estimate, placeholders, input, output, stream, environment,\n"
-                              "        exit. Each command also has --help and a man page.\n";
+                              "Topics: run, gpus, estimate, top, status, export, report, placeholders,\n"
+                              "        input, output, journal, stream, environment, exit.\n"
+                              "Each command also has --help and a man page.\n";
 
 static const char placeholders[] = "Placeholders in the words of a command, as in GNU parallel:\n"
                                    "\n"
@@ -77,7 +87,28 @@ static const char output[] = "What comes out:\n"
                              "  --output FILE     a JSON line per task\n"
                              "  --joblog FILE     a line per task, in the columns of GNU parallel\n"
                              "  --results DIR     files stdout, stderr and seq per task\n"
-                             "  --bar, --eta      how far it is, on standard error\n";
+                             "  --bar, --eta      how far it is, on standard error\n"
+                             "  --http PORT       the same and more on a web page, while it runs\n";
+
+static const char journal[] = "Runs that survive anything that ends them:\n"
+                              "\n"
+                              "  gpu-dispatch run --journal run.db --resume --output out.jsonl CMD {} :::: list\n"
+                              "  gpu-dispatch status run.db             how it stands, also while it runs\n"
+                              "  gpu-dispatch export run.db --csv       every task, for other programs\n"
+                              "\n"
+                              "After Ctrl-C, a full disk or kill -9 the same line goes on where it was: what is\n"
+                              "in the journal is skipped, however the list was reordered or has grown. Files\n"
+                              "written by --output, --joblog and --results agree with it, and are never half\n"
+                              "written. Another command is refused, unless --force-resume.\n"
+                              "\n"
+                              "  --retry-failed    run what failed and nothing else; with --resume the rest too\n"
+                              "  --key file        run a file again that has changed (the rule for --input-dir)\n"
+                              "  --key .id         JSON records are known by their member \"id\"\n"
+                              "  --sync full       survives power loss too\n"
+                              "\n"
+                              "What failed is listed in run.failed.jsonl, which is an input itself:\n"
+                              "\n"
+                              "  gpu-dispatch run --jsonl -a run.failed.jsonl CMD {}\n";
 
 static const char stream[] = "A stream worker is a program that loads its model once and then takes tasks.\n"
                              "\n"
@@ -133,9 +164,14 @@ static const struct topic {
     { "run", cli_run_main, NULL },
     { "gpus", cli_gpus_main, NULL },
     { "estimate", cli_estimate_main, NULL },
+    { "top", cli_top_main, NULL },
+    { "status", cli_status_main, NULL },
+    { "export", cli_export_main, NULL },
+    { "report", cli_report_main, NULL },
     { "placeholders", NULL, placeholders },
     { "input", NULL, input },
     { "output", NULL, output },
+    { "journal", NULL, journal },
     { "stream", NULL, stream },
     { "environment", NULL, environment },
     { "exit", NULL, exit_status },

@@ -22,12 +22,14 @@
 
 #include "bytes.h"
 #include "column.h"
+#include "failed.h"
 #include "lines.h"
 #include "walk.h"
 
 struct cli_input {
     enum cli_format format;
     bool skip_blank;
+    bool json_payload;
     bool warned; /* of a NUL in a line */
     int cancel_fd;
     atomic_bool cancelled;
@@ -48,7 +50,7 @@ struct cli_input {
     const char *current; /* the stream's record of this row */
     size_t current_size;
     uint64_t current_weight;
-    struct cli_bytes cleaned; /* a record whose NULs were replaced */
+    struct cli_bytes cleaned; /* a record whose NULs were replaced, or the input of a task that had failed */
     struct cli_bytes payload;
 };
 
@@ -91,6 +93,19 @@ static int clean(struct cli_input *in, const char **data, size_t *size)
     return 0;
 }
 
+/* A line that tells of a failure (failed.jsonl) stands for the input that failed. */
+static int unwrap(struct cli_input *in, const char **data, size_t *size)
+{
+    in->cleaned.size = 0;
+    if (!cli_failed_take(&in->cleaned, *data, *size, in->json_payload))
+        return 0;
+    if (in->cleaned.failed)
+        return cli_error("out of memory");
+    *data = in->cleaned.size ? in->cleaned.data : "";
+    *size = in->cleaned.size;
+    return 0;
+}
+
 /* The next record that counts. 1, 0, -1. */
 static int next_record(struct cli_input *in, struct cli_lines *lines, const char **data, size_t *size)
 {
@@ -99,9 +114,9 @@ static int next_record(struct cli_input *in, struct cli_lines *lines, const char
     do
         some = cli_lines_next(lines, data, size);
     while (some > 0 && skip && is_blank(*data, *size));
-    if (some > 0 && in->format == CLI_FORMAT_LINES && clean(in, data, size) < 0)
-        return -1;
-    return some;
+    if (some <= 0 || in->format == CLI_FORMAT_NUL)
+        return some;
+    return (in->format == CLI_FORMAT_LINES ? clean : unwrap)(in, data, size) < 0 ? -1 : some;
 }
 
 /* --- opening: columns ------------------------------------------------------------ */
@@ -319,6 +334,7 @@ static struct cli_input *make(size_t n, const struct cli_input_options *o)
     }
     in->format = o->format;
     in->skip_blank = o->skip_blank;
+    in->json_payload = o->json_payload;
     in->cancel_fd = fd;
     in->columns = columns;
     in->n_columns = n;

@@ -48,7 +48,8 @@ struct cli_source {
 enum cli_format {
     CLI_FORMAT_LINES = 0, /* a NUL in a line becomes "\0", and a warning is given once */
     CLI_FORMAT_NUL = 1,   /* -0 */
-    CLI_FORMAT_JSONL = 2, /* lines, as they are; blank ones are skipped. Must be the only source */
+    CLI_FORMAT_JSONL = 2, /* lines, as they are; blank ones are skipped, and a record of a failure (failed.h) stands for
+                             the input that failed. Must be the only source */
 };
 
 /* Zero means default. All is copied. */
@@ -56,6 +57,7 @@ struct cli_input_options {
     const struct cli_source *sources; /* in the order of the command line; for `:::: a b` two of them */
     size_t n_sources;                 /* 0: standard input */
     enum cli_format format;           /* of all FILE sources */
+    bool json_payload;                /* of JSONL: payloads are JSON texts also where the input that failed was none */
     bool skip_blank;                  /* -r: arguments that are empty or white space are left out */
     bool need_total;                  /* read everything first, so that the total is known (--halt with a percentage) */
     bool shuffle;                     /* --shuf: read everything first, give it in a random order */

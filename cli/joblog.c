@@ -12,6 +12,7 @@
  */
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "logfile.h"
 #include "output.h"
@@ -21,24 +22,32 @@ struct cli_joblog {
     const struct gd_command *command;
 };
 
-int cli_joblog_open(struct cli_joblog **out, const char *path, const struct gd_command *command)
+int cli_joblog_open(struct cli_joblog **out, const char *path, const struct gd_command *command, bool append)
 {
     struct cli_joblog *j = calloc(1, sizeof *j);
     if (!j)
         return cli_error("out of memory");
     j->command = command;
-    if (cli_logfile_open(&j->file, path, false) < 0) {
-        free(j);
-        return -1;
-    }
-    cli_bytes_text(&j->file.line, "Seq\tHost\tStarttime\tJobRuntime\tSend\tReceive\tExitval\tSignal\tCommand\n");
-    if (cli_logfile_put(&j->file) < 0) {
-        (void)cli_logfile_close(&j->file);
+    if (cli_logfile_open(&j->file, path, append) < 0) {
         free(j);
         return -1;
     }
     *out = j;
     return 0;
+}
+
+int cli_joblog_begin(struct cli_joblog *j)
+{
+    struct stat st;
+    if (fstat(j->file.fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size > 0)
+        return 0;
+    cli_bytes_text(&j->file.line, "Seq\tHost\tStarttime\tJobRuntime\tSend\tReceive\tExitval\tSignal\tCommand\n");
+    return cli_logfile_put(&j->file);
+}
+
+int cli_joblog_fd(const struct cli_joblog *j)
+{
+    return j->file.fd;
 }
 
 /* From the given place on: one byte for another. */

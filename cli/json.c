@@ -64,6 +64,24 @@ void cli_json_string(struct cli_bytes *b, const void *data, size_t size)
     cli_bytes_add(b, "\"", 1);
 }
 
+void cli_json_arguments(struct cli_bytes *b, const char *text, size_t size)
+{
+    const char *nul = size ? memchr(text, 0, size) : NULL;
+    if (!nul) {
+        cli_json_string(b, text, size);
+        return;
+    }
+    cli_bytes_text(b, "[");
+    for (; nul; nul = size ? memchr(text, 0, size) : NULL) {
+        cli_json_string(b, text, (size_t)(nul - text));
+        cli_bytes_text(b, ",");
+        size -= (size_t)(nul - text) + 1;
+        text = nul + 1;
+    }
+    cli_json_string(b, text, size);
+    cli_bytes_text(b, "]");
+}
+
 /* --- decoding ---------------------------------------------------------------- */
 
 struct reader {
@@ -271,4 +289,81 @@ bool cli_json_valid(const char *text, size_t size)
 {
     struct reader r = { text, text + size };
     return size > 0 && check_value(&r, 0) && r.at == r.end;
+}
+
+/* --- parts of a value ------------------------------------------------------------ */
+
+/* The name of a member, in bytes; r stands at its opening quote. */
+static bool name_is(struct reader *r, const char *name)
+{
+    struct cli_bytes found = { 0 };
+    r->at++;
+    const bool good = read_string(r, &found) && found.size == strlen(name) &&
+                      (found.size == 0 || memcmp(found.data, name, found.size) == 0);
+    cli_bytes_free(&found);
+    return good;
+}
+
+/* One member, and the space around it: *is_it, and where its value begins and ends. */
+static bool read_member(struct reader *r, const char *name, bool *is_it, const char **from, const char **to)
+{
+    struct reader ahead;
+    skip_space(r);
+    ahead = *r;
+    if (!check_string(r))
+        return false;
+    *is_it = name_is(&ahead, name);
+    skip_space(r);
+    if (!skip_text(r, ":"))
+        return false;
+    skip_space(r);
+    *from = r->at;
+    if (!check_value(r, 1))
+        return false;
+    for (*to = r->at; *to > *from && strchr(" \t\r\n", (*to)[-1]); --*to)
+        ;
+    return true;
+}
+
+bool cli_json_member(const char *text, size_t size, const char *name, const char **value, size_t *value_size)
+{
+    struct reader r = { text, text + size };
+    const char *from, *to;
+    bool is_it;
+    skip_space(&r);
+    if (!skip_text(&r, "{"))
+        return false;
+    do {
+        if (!read_member(&r, name, &is_it, &from, &to))
+            return false;
+        if (is_it) {
+            *value = from;
+            *value_size = (size_t)(to - from);
+            return true;
+        }
+    } while (skip_text(&r, ","));
+    return false;
+}
+
+bool cli_json_list(struct cli_bytes *b, const char *text, size_t size)
+{
+    struct reader r = { text, text + size };
+    const size_t before = b->size;
+    bool good, more = false;
+    skip_space(&r);
+    good = skip_text(&r, "[");
+    do {
+        if (more)
+            cli_bytes_add(b, "", 1);
+        skip_space(&r);
+        good = good && skip_text(&r, "\"") && read_string(&r, b);
+        skip_space(&r);
+        more = good && skip_text(&r, ",");
+    } while (more);
+    good = good && skip_text(&r, "]");
+    skip_space(&r);
+    good = good && r.at == r.end;
+    if (!good)
+        b->size = before;
+    return good;
 }

@@ -6,6 +6,7 @@
 #define GD_CLI_LOGFILE_H
 
 #include <stdbool.h>
+#include <sys/types.h>
 
 #include "bytes.h"
 
@@ -14,6 +15,7 @@ struct cli_logfile {
     bool broken; /* a write has failed and was told of: nothing more is written */
     bool unread; /* because its reader went away; nothing was told */
     char *path;
+    off_t end;             /* of what is whole; -1: no file that has an end */
     struct cli_bytes line; /* to be filled */
 };
 

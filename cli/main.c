@@ -34,9 +34,18 @@ static const struct command {
     const char *name;
     int (*main)(int argc, char **argv); /* gets the words after the name */
 } commands[] = {
-    { "run", cli_run_main },   { "gpus", cli_gpus_main }, { "estimate", cli_estimate_main },
-    { "help", cli_help_main }, { "--help", help },        { "-h", help },
-    { "--version", version },  { "-V", version },
+    { "run", cli_run_main },
+    { "gpus", cli_gpus_main },
+    { "estimate", cli_estimate_main },
+    { "top", cli_top_main },
+    { "report", cli_report_main },
+    { "status", cli_status_main },
+    { "export", cli_export_main },
+    { "help", cli_help_main },
+    { "--help", help },
+    { "-h", help },
+    { "--version", version },
+    { "-V", version },
 };
 enum { N_COMMANDS = sizeof commands / sizeof commands[0] };
 

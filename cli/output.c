@@ -18,6 +18,7 @@
 struct cli_output {
     struct cli_output_options o;
     bool broken;
+    bool out_shown, err_shown; /* are terminals */
     bool line_open;            /* a terminal shows the beginning of a line that has no end yet */
     struct cli_bytes out, err; /* what is to be written of a task, where it is not as it came */
     struct cli_bytes prefix;   /* --tag: of this task */
@@ -33,6 +34,8 @@ int cli_output_open(struct cli_output **out, const struct cli_output_options *op
         o->o.out = STDOUT_FILENO;
         o->o.err = STDERR_FILENO;
     }
+    o->out_shown = isatty(o->o.out);
+    o->err_shown = isatty(o->o.err);
     *out = o;
     return 0;
 }
@@ -160,7 +163,7 @@ static int put(struct cli_output *o, int fd, const struct cli_bytes *b)
 static bool leaves_line_open(const struct cli_output *o)
 {
     const struct cli_bytes *last = o->err.size ? &o->err : &o->out;
-    return last->data[last->size - 1] != '\n' && isatty(o->err.size ? o->o.err : o->o.out) && isatty(o->o.err);
+    return last->data[last->size - 1] != '\n' && (o->err.size ? o->err_shown : o->out_shown) && o->err_shown;
 }
 
 void cli_output_end_line(struct cli_output *o)
@@ -185,13 +188,16 @@ int cli_output_add(struct cli_output *o, const struct cli_end *e)
     }
     if (o->out.size + o->err.size == 0)
         return 0;
-    cli_progress_pause(o->o.progress);
+    /* What goes to a file does not disturb what is on the terminal. */
+    struct cli_progress *progress =
+        (o->out.size && o->out_shown) || (o->err.size && o->err_shown) ? o->o.progress : NULL;
+    cli_progress_pause(progress);
     int result = put(o, o->o.out, &o->out);
     int saved = put(o, o->o.err, &o->err);
     o->line_open = leaves_line_open(o);
-    if (o->o.progress) /* which draws over the line that it finds */
+    if (progress) /* which draws over the line that it finds */
         cli_output_end_line(o);
-    cli_progress_resume(o->o.progress);
+    cli_progress_resume(progress);
     return result < 0 ? result : saved;
 }
 

@@ -7,6 +7,7 @@
 #define GD_CLI_OUTPUT_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "end.h"
 
@@ -45,7 +46,9 @@ struct cli_records;
 
 /* Begins the file anew; append: goes on at its end. "-" is standard output. */
 int cli_records_open(struct cli_records **out, const char *path, bool append);
-void cli_records_json_input(struct cli_records *r, bool json);       /* inputs are JSON texts (--jsonl): kept as such */
+void cli_records_json_input(struct cli_records *r, bool json); /* inputs are JSON texts (--jsonl): kept as such */
+void cli_records_run(struct cli_records *r, uint64_t run); /* the number of the run in its journal: a member of each */
+int cli_records_fd(const struct cli_records *r);
 int cli_records_add(struct cli_records *r, const struct cli_end *e); /* one line, one write */
 bool cli_records_broken(const struct cli_records *r); /* "-", and its reader went away: as cli_output_broken() */
 int cli_records_close(struct cli_records **r);
@@ -54,10 +57,21 @@ int cli_records_close(struct cli_records **r);
 
 struct cli_joblog;
 
-/* command: for the last column, borrowed; NULL: the arguments stand there. */
-int cli_joblog_open(struct cli_joblog **out, const char *path, const struct gd_command *command);
+/* command: for the last column, borrowed; NULL: the arguments stand there. append: goes on at the file's end. */
+int cli_joblog_open(struct cli_joblog **out, const char *path, const struct gd_command *command, bool append);
+int cli_joblog_begin(struct cli_joblog *j); /* the line of headings, if the file is empty */
+int cli_joblog_fd(const struct cli_joblog *j);
 int cli_joblog_add(struct cli_joblog *j, const struct cli_end *e);
 int cli_joblog_close(struct cli_joblog **j);
+
+/* --- --failed FILE, where there is no journal ------------------------------------- */
+
+struct cli_failures;
+
+/* A line for each task that fails (failed.h). json: inputs are lines of JSON. */
+int cli_failures_open(struct cli_failures **out, const char *path, bool json);
+int cli_failures_add(struct cli_failures *f, const struct cli_end *e);
+int cli_failures_close(struct cli_failures **f);
 
 /* --- --results DIR --------------------------------------------------------------- */
 
@@ -65,7 +79,9 @@ struct cli_results;
 
 /* DIR/1/<first argument>/2/<second>/{stdout,stderr,seq}, names quoted as GNU parallel does. Makes the folder. */
 int cli_results_open(struct cli_results **out, const char *dir);
+void cli_results_sync(struct cli_results *r, bool sync); /* each file is forced to the disk before it gets its name */
 int cli_results_add(struct cli_results *r, const struct cli_end *e);
+const char *cli_results_path(const struct cli_results *r); /* the folder of the task that was added last */
 void cli_results_close(struct cli_results **r);
 
 #endif

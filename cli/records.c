@@ -3,6 +3,7 @@
  * --output FILE.jsonl: a record per task.
  *
  *   id         number of the task, from 0
+ *   run        with --journal the number of the run, from 1: run and id together are found in the journal
  *   input      a string; an array of strings where a task has several arguments; with --jsonl the line's own JSON
  *   status     "ok", "error", "timeout", "crash", ...
  *   output     what it gave: a command's stdout and a plugin's bytes as a string, a stream worker's JSON as it is
@@ -14,6 +15,7 @@
  *   started    Unix time
  *   seconds    how long the last attempt took
  */
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,6 +26,7 @@
 struct cli_records {
     struct cli_logfile file;
     bool json_input;
+    uint64_t run; /* 0: there is no journal */
 };
 
 int cli_records_open(struct cli_records **out, const char *path, bool append)
@@ -44,6 +47,16 @@ void cli_records_json_input(struct cli_records *r, bool json)
     r->json_input = json;
 }
 
+void cli_records_run(struct cli_records *r, uint64_t run)
+{
+    r->run = run;
+}
+
+int cli_records_fd(const struct cli_records *r)
+{
+    return r->file.fd;
+}
+
 /* A JSON text as it is, if it is one and on one line; anything else as a string, so that the file stays readable. */
 static void add_json(struct cli_bytes *b, const char *text, size_t size)
 {
@@ -51,24 +64,6 @@ static void add_json(struct cli_bytes *b, const char *text, size_t size)
         cli_bytes_add(b, text, size);
     else
         cli_json_string(b, text, size);
-}
-
-static void add_arguments(struct cli_bytes *b, const char *text, size_t size)
-{
-    const char *nul = size ? memchr(text, 0, size) : NULL;
-    if (!nul) {
-        cli_json_string(b, text, size);
-        return;
-    }
-    cli_bytes_text(b, "[");
-    for (; nul; nul = memchr(text, 0, size)) {
-        cli_json_string(b, text, (size_t)(nul - text));
-        cli_bytes_text(b, ",");
-        size -= (size_t)(nul - text) + 1;
-        text = nul + 1;
-    }
-    cli_json_string(b, text, size);
-    cli_bytes_text(b, "]");
 }
 
 static void add_output(struct cli_bytes *b, const struct cli_end *e)
@@ -111,11 +106,14 @@ int cli_records_add(struct cli_records *r, const struct cli_end *e)
 {
     const struct gd_report *report = e->report;
     struct cli_bytes *b = &r->file.line;
-    cli_bytes_format(b, "{\"id\":%llu,\"input\":", (unsigned long long)report->task_id);
+    cli_bytes_format(b, "{\"id\":%llu,", (unsigned long long)report->task_id);
+    if (r->run)
+        cli_bytes_format(b, "\"run\":%llu,", (unsigned long long)r->run);
+    cli_bytes_text(b, "\"input\":");
     if (r->json_input)
         add_json(b, report->input, report->input_size);
     else
-        add_arguments(b, report->input, report->input_size);
+        cli_json_arguments(b, report->input, report->input_size);
     cli_bytes_format(b, ",\"status\":\"%s\"", e->status);
     add_output(b, e);
     add_figures(b, e);

@@ -6,7 +6,8 @@
  *
  * In a name "/" becomes "\_", "\" "\\", a TAB "\t" and a NUL "\0", and it is cut to 255 bytes; an empty argument has
  * no folder of its own. Two tasks with the same arguments share a folder, and the later one stays. Each file is
- * written under another name first and then renamed: it is whole or not there.
+ * written as NAME.part first and then renamed: it is whole or not there. What a run that was killed left as .part is
+ * overwritten when the task is run again.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -24,6 +25,7 @@ enum { LONGEST_NAME = 255 };
 struct cli_results {
     size_t dir_size;       /* of path, what was given */
     struct cli_bytes path; /* of the task's folder */
+    bool sync;
 };
 
 /* Makes a folder and what it lies in. 0, or -1 with errno. */
@@ -65,6 +67,16 @@ int cli_results_open(struct cli_results **out, const char *dir)
     return -1;
 }
 
+void cli_results_sync(struct cli_results *r, bool sync)
+{
+    r->sync = sync;
+}
+
+const char *cli_results_path(const struct cli_results *r)
+{
+    return r->path.data;
+}
+
 static void add_name(struct cli_bytes *b, const char *text, size_t size)
 {
     size_t start = b->size;
@@ -104,14 +116,16 @@ static int find_folder(struct cli_results *r, const struct gd_report *report)
 }
 
 /* Relative to the folder, so that only the folder's own path can be too long. */
-static int write_file(int folder, const char *name, const void *data, size_t size)
+static int write_file(const struct cli_results *r, int folder, const char *name, const void *data, size_t size)
 {
     char temporary[64];
-    snprintf(temporary, sizeof temporary, ".%s.%d", name, (int)getpid());
+    snprintf(temporary, sizeof temporary, "%s.part", name);
     int fd = openat(folder, temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (fd < 0)
         return -1;
     int result = cli_write_all(fd, data, size);
+    if (result == 0 && r->sync)
+        result = fsync(fd);
     if (close(fd) < 0)
         result = -1;
     if (result == 0)
@@ -124,7 +138,7 @@ static int write_file(int folder, const char *name, const void *data, size_t siz
     return result;
 }
 
-static int write_files(int folder, const struct cli_end *e)
+static int write_files(const struct cli_results *r, int folder, const struct cli_end *e)
 {
     char seq[32];
     const char *err = e->err;
@@ -134,9 +148,24 @@ static int write_files(int folder, const struct cli_end *e)
         err = e->report->error;
         err_size = strlen(err);
     }
-    if (write_file(folder, "stdout", e->out, e->out_size) < 0 || write_file(folder, "stderr", err, err_size) < 0)
+    if (write_file(r, folder, "stdout", e->out, e->out_size) < 0 ||
+        write_file(r, folder, "stderr", err, err_size) < 0 || write_file(r, folder, "seq", seq, (size_t)length) < 0)
         return -1;
-    return write_file(folder, "seq", seq, (size_t)length);
+    return r->sync ? fsync(folder) : 0;
+}
+
+/* The folders that were made on the way to the task's own. */
+static int sync_folders(struct cli_results *r)
+{
+    int result = cli_sync_folder_of(r->path.data);
+    for (size_t at = r->path.size - 1; result == 0 && at >= r->dir_size && at > 0; at--) {
+        if (r->path.data[at] != '/')
+            continue;
+        r->path.data[at] = '\0';
+        result = cli_sync_folder_of(r->path.data);
+        r->path.data[at] = '/';
+    }
+    return result;
 }
 
 int cli_results_add(struct cli_results *r, const struct cli_end *e)
@@ -149,7 +178,9 @@ int cli_results_add(struct cli_results *r, const struct cli_end *e)
     if (result == 0)
         result = folder = open(r->path.data, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (result >= 0)
-        result = write_files(folder, e);
+        result = write_files(r, folder, e);
+    if (result >= 0 && r->sync)
+        result = sync_folders(r);
     int saved = errno;
     if (folder >= 0)
         close(folder);

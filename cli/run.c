@@ -16,12 +16,17 @@
 
 #include <gpu_dispatch/gpu_dispatch.h>
 
+#include "apart.h"
 #include "bytes.h"
 #include "commands.h"
 #include "interrupt.h"
+#include "keep.h"
 #include "run_opts.h"
+#include "server.h"
 #include "sinks.h"
 #include "status.h"
+#include "tui/figures.h"
+#include "watch.h"
 
 /* This program again: as a worker it is the host. */
 #define SELF "/proc/self/exe"
@@ -34,16 +39,20 @@ struct run {
     enum cli_result_kind kind;
     struct gd_dispatcher *d;
     struct cli_input *input;
+    struct cli_keep *keep; /* NULL: there is no journal */
     struct cli_sinks sinks;
     struct cli_halt halt;
     struct gd_balancer *balancer;
     struct gd_worker_stats *workers; /* as they were in the beginning, in the order of their slots */
     size_t n_workers;
+    struct cli_watch *page_watch;
+    struct web_server *page; /* --http */
     struct cli_interrupt *interrupt;
-    int no_setup;               /* 1 + the worker whose setup was last said to have failed */
-    bool aborted;               /* workers were killed */
-    bool ended_early;           /* by --halt, or since nobody reads the output */
-    _Atomic uint64_t cancelled; /* tasks that were never done; the dispatcher counts them as failed */
+    char job[256]; /* what observers know the run by: its command */
+    struct cli_watch *watch;
+    int no_setup;     /* 1 + the worker whose setup was last said to have failed */
+    bool aborted;     /* workers were killed */
+    bool ended_early; /* by --halt, or since nobody reads the output */
 };
 
 /* --- what the dispatcher calls --------------------------------------------------------- */
@@ -51,7 +60,9 @@ struct run {
 static int next_task(void *user, struct gd_item *item)
 {
     struct run *run = user;
-    return cli_input_next(run->input, item);
+    int some = cli_input_next(run->input, item);
+    int rc = some > 0 ? cli_keep_key(run->keep, item) : 0;
+    return rc < 0 ? rc : some;
 }
 
 static void cancel_input(void *user)
@@ -97,12 +108,11 @@ static void task_ended(void *user, const struct gd_report *report)
     struct run *run = user;
     struct cli_end e;
     cli_end_read(&e, report, run->kind);
-    run->cancelled += report->failure == GD_FAILURE_CANCELLED;
     e.slot = slot_of(run, report->worker_id);
-    cli_sinks_add(&run->sinks, &e);
+    const bool kept = cli_sinks_add(&run->sinks, &e);
     (void)gd_balancer_add(run->balancer, report, 0);
     halt(run, cli_halt_add(&run->halt, &e));
-    if (cli_sinks_broken(&run->sinks) && !run->ended_early)
+    if ((!kept || cli_sinks_broken(&run->sinks)) && !run->ended_early)
         abort_run(run);
 }
 
@@ -146,12 +156,20 @@ static void device_out(void *user, int gpu_id, const char *why)
     cli_sinks_say(&run->sinks, "GPU %d is taken out of use: %s", gpu_id, why);
 }
 
+/* Only where a panel is shown: it would be torn apart otherwise. */
+static void worker_wrote(void *user, int worker_id, int stream, const char *text, size_t size)
+{
+    struct run *run = user;
+    cli_sinks_pass(&run->sinks, worker_id, stream, text, size);
+    if (cli_sinks_broken(&run->sinks) && !run->ended_early)
+        abort_run(run);
+}
+
 static int stats_now(void *user, struct gd_stats *out)
 {
     struct run *run = user;
     int rc = gd_dispatcher_stats(run->d, out);
-    uint64_t cancelled = run->cancelled;
-    out->failed -= cancelled < out->failed ? cancelled : out->failed;
+    tui_part_cancelled(out);
     out->total = cli_input_total(run->input);
     return rc;
 }
@@ -266,10 +284,23 @@ static unsigned retries_of(const struct cli_run *r)
     return r->retries.tries ? r->retries.tries - 1 : UINT_MAX - 1;
 }
 
+/* What observers see it by: the command, as far as there is room. */
+static void name_job(const struct cli_run *r, char *out, size_t size)
+{
+    size_t n = 0;
+    snprintf(out, size, "%s", r->n_words > 0 ? "" : "(commands)");
+    for (size_t i = 0; i < r->n_words && n < size; i++) {
+        const int more = snprintf(out + n, size - n, "%s%s", i > 0 ? " " : "", r->words[i]);
+        n += more > 0 ? (size_t)more : 0;
+    }
+}
+
 static int open_dispatcher(struct run *run)
 {
     const struct cli_run *r = &run->asked;
     struct gd_options o = GD_OPTIONS_INIT;
+    name_job(r, run->job, sizeof run->job);
+    o.job = run->job;
     o.gpus = r->gpus;
     o.workers_per_gpu = r->workers.per_gpu;
     o.model_bytes = r->workers.model_bytes;
@@ -301,6 +332,11 @@ static int open_dispatcher(struct run *run)
     o.on_cleanup_fail = cleanup_failed;
     o.on_worker_exit = worker_exited;
     o.on_device_out = device_out;
+    o.journal = cli_keep_journal(run->keep);
+    if (cli_sinks_style(r) == CLI_PROGRESS_PANEL) {
+        o.output = GD_OUTPUT_CAPTURE;
+        o.on_output = worker_wrote;
+    }
     int rc = gd_dispatcher_open(&run->d, &o);
     if (rc == GD_E_NO_DEVICES)
         return cli_error("--gpus %s: %s", r->gpus, gd_error_text());
@@ -318,6 +354,7 @@ static int open_input(struct run *run)
                                                    : r->nul ? CLI_FORMAT_NUL
                                                             : CLI_FORMAT_LINES,
                                          .skip_blank = r->skip_blank,
+                                         .json_payload = r->stream != NULL,
                                          .need_total = cli_halt_needs_total(&r->halt),
                                          .shuffle = r->shuffle,
                                          .seeded = r->seeded,
@@ -328,6 +365,7 @@ static int open_input(struct run *run)
     if (cli_input_open(&run->input, &o) < 0)
         return -1;
     run->halt.total = cli_input_total(run->input);
+    gd_dispatcher_set_total(run->d, run->halt.total);
     return 0;
 }
 
@@ -403,26 +441,68 @@ out:
 
 /* --- all of it -------------------------------------------------------------------------------------- */
 
+/* Command lines can be read by all users of a machine, environments can not. A token from there is a secret: it does
+ * not get into a log either. */
+#define TOKEN_VARIABLE "GPU_DISPATCH_HTTP_TOKEN"
+
+static void choose_token(const struct cli_run *r, struct web_options *o)
+{
+    const char *secret = getenv(TOKEN_VARIABLE);
+    o->token = r->http_token;
+    if (!r->http_token && secret && *secret) {
+        o->token = secret;
+        o->named = "$" TOKEN_VARIABLE;
+    }
+}
+
+/* The web page is another observer: what one has read the other has not. */
+static int open_page(struct run *run)
+{
+    if (!run->asked.http)
+        return 0;
+    if (cli_watch_open(&run->page_watch, run->d, run->input, run->job) < 0)
+        return -1;
+    struct web_options o = { .at = run->asked.http, .read = cli_watch_read, .user = run->page_watch };
+    choose_token(&run->asked, &o);
+    if (web_server_open(&run->page, &o) < 0)
+        return -1;
+    cli_say("this run is shown at %s", web_server_url(run->page));
+    return 0;
+}
+
+/* Who looks at it is told that the run is over. */
+static void close_page(struct run *run)
+{
+    cli_watch_end(run->page_watch);
+    web_server_close(&run->page);
+    cli_watch_close(&run->page_watch);
+}
+
 static int open_run(struct run *run)
 {
     run->halt = run->asked.halt;
-    if (open_workers(run) < 0 || open_dispatcher(run) < 0 || open_input(run) < 0 || list_workers(run) < 0 ||
-        open_balancer(run) < 0)
+    if (cli_files_apart(&run->asked) < 0 || open_workers(run) < 0 || cli_keep_open(&run->keep, &run->asked) < 0 ||
+        open_dispatcher(run) < 0 || open_input(run) < 0 || list_workers(run) < 0 || open_balancer(run) < 0 ||
+        open_page(run) < 0)
         return -1;
-    if (cli_sinks_open(&run->sinks, &run->asked, run->command) < 0)
+    if (cli_sinks_open(&run->sinks, &run->asked, run->command, run->keep) < 0)
         return -1;
-    if (cli_sinks_draw(&run->sinks, &run->asked, stats_now, run) < 0)
+    if (cli_watch_open(&run->watch, run->d, run->input, run->job) < 0 ||
+        cli_sinks_draw(&run->sinks, &run->asked, stats_now, run, run->watch) < 0)
         return -1;
     return cli_interrupt_open(&run->interrupt, run->d, say_line, run); /* last: its thread uses all of the above */
 }
 
 static void close_run(struct run *run)
 {
+    close_page(run);
     cli_interrupt_close(&run->interrupt);
     cli_sinks_close(&run->sinks);
+    cli_watch_close(&run->watch);
     gd_balancer_close(&run->balancer);
     free(run->workers);
     gd_dispatcher_close(&run->d);
+    cli_keep_close(&run->keep);
     cli_input_close(&run->input);
     gd_command_close(&run->command);
     gd_argv_free(run->argv);
@@ -430,24 +510,53 @@ static void close_run(struct run *run)
     cli_run_free(&run->asked);
 }
 
+/* The figures of the end. What was done before is no part of them. */
+static void print_summary(struct run *run)
+{
+    struct gd_stats s = { .size = sizeof s };
+    if (run->asked.quiet || run->asked.dry_run || cli_sinks_broken(&run->sinks))
+        return;
+    if (run->keep && stats_now(run, &s) == 0)
+        gd_balancer_set_total(run->balancer, s.total > s.skipped ? s.total - s.skipped : 0);
+    (void)gd_balancer_print(run->balancer, stderr, run->asked.input_dir ? "files" : "tasks");
+}
+
+/* Closing can fail too: what a log could not take shows in the exit status. The journal comes first, since it follows
+ * the files. rc: of the run. False: something could not be written, and was told of. */
+static bool close_files(struct run *run, int rc)
+{
+    struct cli_sinks sinks = run->sinks;
+    uint64_t failed = run->halt.failed;
+    run->sinks = (struct cli_sinks){ 0 };
+    gd_dispatcher_close(&run->d);
+    const bool kept = cli_keep_finish(run->keep, rc != GD_E_JOURNAL) == 0;
+    if (!kept && rc != GD_E_JOURNAL) /* that was said */
+        cli_say("%s", cli_error_text());
+    cli_sinks_close(&sinks);
+    const bool concluded = cli_keep_conclude(run->keep, rc == 0 && kept && !sinks.failed, &failed) == 0;
+    if (!concluded && kept)
+        cli_say("%s", cli_error_text());
+    run->halt.failed = failed; /* those of the runs before count too */
+    return kept && concluded && !sinks.failed;
+}
+
 static int do_run(struct run *run)
 {
     int rc = gd_dispatcher_run(run->d);
     cli_interrupt_stop(run->interrupt); /* it speaks beside the progress display, which goes next */
+    cli_watch_end(run->watch);
     cli_sinks_undraw(&run->sinks);
+    close_page(run);
+    cli_watch_close(&run->watch); /* before the dispatcher that it watches */
     if (cli_interrupt_count(run->interrupt) > 0)
         rc = GD_E_INTERRUPTED;
     else if (rc < 0 && rc != GD_E_SHUTDOWN)
         cli_say("%s", gd_error_text());
     cli_output_end_line(run->sinks.output);
     const bool broken = cli_sinks_broken(&run->sinks);
-    if (!run->asked.quiet && !run->asked.dry_run && !broken)
-        (void)gd_balancer_print(run->balancer, stderr, run->asked.input_dir ? "files" : "tasks");
-    /* Closing can fail too: what a log could not take shows in the exit status. */
-    struct cli_sinks sinks = run->sinks;
-    run->sinks = (struct cli_sinks){ 0 };
-    cli_sinks_close(&sinks);
-    return cli_status(&run->halt, rc, sinks.failed || broken);
+    print_summary(run);
+    const bool written = close_files(run, rc);
+    return cli_status(&run->halt, rc, !written || broken);
 }
 
 /* What was asked for other than a run; -1: nothing. */

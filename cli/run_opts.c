@@ -53,6 +53,31 @@ static int set_order(const struct cli_opt *opt, void *field, const char *text)
     return cli_error("--order takes size, name or none, not \"%s\"", text);
 }
 
+static int one_of(const char *name, const char *const *choices, const char **field, const char *text)
+{
+    for (size_t i = 0; choices[i]; i++) {
+        if (strcmp(text, choices[i]) == 0) {
+            *field = choices[i];
+            return 0;
+        }
+    }
+    return cli_error("%s cannot be \"%s\": see gpu-dispatch run --help", name, text);
+}
+
+static int set_progress(const struct cli_opt *opt, void *field, const char *text)
+{
+    static const char *const choices[] = { "auto", "panel", "bar", "eta", "line", "json", "none", NULL };
+    (void)opt;
+    return one_of("--progress", choices, field, text);
+}
+
+static int set_sync(const struct cli_opt *opt, void *field, const char *text)
+{
+    static const char *const choices[] = { "normal", "full", NULL };
+    (void)opt;
+    return one_of("--sync", choices, field, text);
+}
+
 static int set_retries(const struct cli_opt *opt, void *field, const char *text)
 {
     struct cli_run *r = (struct cli_run *)((char *)field - opt->offset);
@@ -173,9 +198,42 @@ static const struct cli_opt table[] = {
       cli_set_text, AT(output) },
     { "bar", 0, NULL, "show a progress bar", cli_set_flag, AT(bar) },
     { "eta", 0, NULL, "show how far it is and when it will be done", cli_set_flag, AT(eta) },
-    { "quiet", 0, NULL, "no summary at the end", cli_set_flag, AT(quiet) },
+    { "quiet", 0, NULL, "nothing is shown meanwhile, and no summary at the end", cli_set_flag, AT(quiet) },
     { "verbose", 'v', NULL, "show which worker is on which GPU, and workers that are replaced", cli_set_flag,
       AT(verbose) },
+    { "progress", 0, "HOW",
+      "what is shown meanwhile: panel, bar, eta, line (one every few seconds), json, none (default: panel on a "
+      "terminal, "
+      "else line)",
+      set_progress, AT(progress) },
+    { "http", 0, "[ADDR:]PORT", "show the run on a web page at that address (default address 127.0.0.1)", cli_set_text,
+      AT(http) },
+    { "http-token", 0, "TEXT",
+      "the token that the page asks for; better set $GPU_DISPATCH_HTTP_TOKEN, which nobody else can read (default: "
+      "none "
+      "on this machine's own address, else one is made)",
+      cli_set_text, AT(http_token) },
+
+    { "journal", 0, "FILE", "keep on disk what is done, so that a run that was killed can go on", cli_set_text,
+      AT(journal), .group = "Runs that survive" },
+    { "resume", 0, NULL, "skip the tasks that the journal holds as ended, well or not", cli_set_flag, AT(resume) },
+    { "retry-failed", 0, NULL, "run the tasks that failed according to the journal, and with --resume the rest too",
+      cli_set_flag, AT(retry_failed) },
+    { "force-resume", 0, NULL, "resume though the command is not the one that the journal was begun with", cli_set_flag,
+      AT(force_resume) },
+    { "key", 0, "WHAT",
+      "what a task is known by: input, file (path, size and time), path, or .NAME (a member of its JSON) (default: "
+      "file "
+      "for --input-dir, else input)",
+      cli_set_text, AT(key) },
+    { "sync", 0, "HOW", "normal (survives kill -9) or full (survives power loss too) (default normal)", set_sync,
+      AT(sync) },
+    { "failed", 0, "FILE",
+      "a JSON line per task that failed: input, class, error, attempts, the last lines of its stderr; FILE can be "
+      "given "
+      "to --jsonl -a",
+      cli_set_text, AT(failed) },
+
     { "help", 'h', NULL, "this text", cli_set_flag, AT(help) },
     { "list-options", 0, NULL, NULL, cli_set_flag, AT(list_options) },
     { .name = NULL },
@@ -329,6 +387,15 @@ static int check(const struct cli_run *r)
         { r->results && r->ungroup, "--results needs each task's output by itself: it does not go with -u" },
         { r->output && r->ungroup, "--output needs each task's output by itself: it does not go with -u" },
         { r->bar && r->eta, "--bar and --eta are two displays: give one of them" },
+        { (r->bar || r->eta) && r->progress, "--bar, --eta and --progress are displays: give one of them" },
+        { r->journal && !*r->journal, "--journal needs the name of a file: --journal FILE" },
+        { r->resume && !r->journal, "--resume needs the journal of the run: give --journal FILE" },
+        { r->retry_failed && !r->journal, "--retry-failed needs the journal of the run: give --journal FILE" },
+        { r->force_resume && !r->journal, "--force-resume needs the journal of the run: give --journal FILE" },
+        { r->key && !r->journal, "--key says what tasks are known by in a journal: give --journal FILE" },
+        { r->sync && !r->journal, "--sync is for a journal: give --journal FILE" },
+        { r->journal && r->dry_run, "--dry-run does nothing that a journal could keep: leave out --journal" },
+        { r->http_token && !r->http, "--http-token is for --http" },
         { !command && r->ungroup, "-u is for commands: it does not go with --stream or --worker" },
         { !command && r->quote, "-q is for commands: it does not go with --stream or --worker" },
         { !command && r->dry_run, "--dry-run is for commands: it does not go with --stream or --worker" },

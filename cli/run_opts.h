@@ -55,6 +55,17 @@ struct cli_run {
     bool keep_order, tag, ungroup, quiet, verbose, bar, eta;
     const char *joblog, *results, *output;
 
+    /* keeping what is done */
+    const char *journal, *failed; /* files */
+    bool resume, retry_failed, force_resume;
+    const char *key;  /* as it was written; NULL: chosen by the kind of input */
+    const char *sync; /* "normal", "full"; NULL: normal */
+
+    /* showing it */
+    const char *progress; /* "auto", "panel", "bar", "eta", "line", "json", "none"; NULL: auto */
+    const char *http;     /* [ADDRESS:]PORT */
+    const char *http_token;
+
     bool help, list_options;
 
     /* the rest of the line, made by cli_run_parse(); NULL-terminated, released by cli_run_free() */

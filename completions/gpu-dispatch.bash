@@ -15,10 +15,15 @@ _gpu_dispatch_value() {
     --gpus) _gpu_dispatch_words 'auto all 0 0,1 0-3 sim:2 sim:4 cpu cpu:2' ;;
     -j | --workers-per-gpu) _gpu_dispatch_words '1 2 4 8 auto:' ;;
     --order) _gpu_dispatch_words 'size name none' ;;
+    --progress) _gpu_dispatch_words 'auto panel bar eta line json none' ;;
     --halt) _gpu_dispatch_words 'never soon,fail=1 now,fail=1 soon,fail=10% now,success=1 soon,done=100' ;;
     --timeout | --term-grace | --delay | --setup-timeout) _gpu_dispatch_words '1s 10s 30s 1m 5m 1h' ;;
     --input-dir | --results) _gpu_dispatch_files -d ;;
-    --worker | --joblog | --output | -a | --arg-file) _gpu_dispatch_files -f ;;
+    --key) _gpu_dispatch_words 'input file path .' ;;
+    --sync) _gpu_dispatch_words 'normal full' ;;
+    --worker | --joblog | --output | -o | -a | --arg-file | --journal | --failed) _gpu_dispatch_files -f ;;
+    --http) _gpu_dispatch_words '8080 127.0.0.1:8080 0.0.0.0:8080' ;;
+    --http-token) COMPREPLY=() ;;
     --stream) mapfile -t COMPREPLY < <(compgen -c -- "$cur"; compgen -f -- "$cur") ;;
     --setup-args | --setup-jobs | --batch-size | --io-threads | --seed | --pattern | --queue-size | --retries | --crash-limit)
         COMPREPLY=() ;;
@@ -71,8 +76,9 @@ _gpu_dispatch_run() {
         _gpu_dispatch_words '--gpus -j --workers-per-gpu --worker --stream --setup-args --setup-jobs --setup-timeout
             --batch-size --io-threads --any-cpu --seed -a --arg-file -0 --null --jsonl --input-dir --pattern --recursive
             --order --shuf -r --no-run-if-empty --queue-size -q --quote --timeout --term-grace --retries --crash-limit
-            --delay --halt --dry-run -k --keep-order --tag -u --ungroup --joblog --results --output --bar --eta --quiet
-            -v --verbose -h --help'
+            --delay --halt --dry-run -k --keep-order --tag -u --ungroup --joblog --results --output --bar --eta --progress
+            --quiet -v --verbose --journal --resume --retry-failed --force-resume --key --sync --failed
+            --http --http-token -h --help'
     fi
 }
 
@@ -89,7 +95,7 @@ _gpu_dispatch() {
 
 _gpu_dispatch_offer() {
     if ((at == 1)); then
-        _gpu_dispatch_words 'run gpus estimate help --version --help'
+        _gpu_dispatch_words 'run gpus estimate top status export report help --version --help'
         return
     fi
     if ((at > 2)) && [[ $previous == -* ]]; then
@@ -103,7 +109,13 @@ _gpu_dispatch_offer() {
     run) _gpu_dispatch_run ;;
     gpus) _gpu_dispatch_words '--gpus --json -h --help' ;;
     estimate) _gpu_dispatch_words '--input-dir --pattern --recursive --gpus --json -h --help' ;;
-    help) _gpu_dispatch_words 'run gpus estimate placeholders input output stream environment exit' ;;
+    top) _gpu_dispatch_words '--once --list --json -h --help' ;;
+    status) [[ $cur == -* ]] && _gpu_dispatch_words '--json -h --help' || _gpu_dispatch_files -f ;;
+    export)
+        if [[ $cur == -* ]]; then _gpu_dispatch_words '--csv --jsonl --failed -o --output -h --help'; else _gpu_dispatch_files -f; fi ;;
+    report)
+        if [[ $cur == -* ]]; then _gpu_dispatch_words '-o --output -h --help'; else _gpu_dispatch_files -f; fi ;;
+    help) _gpu_dispatch_words 'run gpus estimate top status export report placeholders input output journal stream environment exit' ;;
     esac
 }
 

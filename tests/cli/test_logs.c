@@ -3,6 +3,7 @@
  * Files about tasks: --output, --joblog, --results; the latter two beside GNU parallel where it is installed.
  */
 #include <fcntl.h>
+#include <sys/resource.h>
 
 #include "ends.h"
 #include "output.h"
@@ -137,7 +138,7 @@ TEST(files_that_cannot_be_written)
     enter_folder();
     CHECK_EQ(cli_records_open(&r, "no/such/r", false), -1);
     CHECK_CONTAINS(cli_error_text(), "cannot write no/such/r: No such file");
-    CHECK_EQ(cli_joblog_open(&j, "no/such/j", NULL), -1);
+    CHECK_EQ(cli_joblog_open(&j, "no/such/j", NULL, false), -1);
     CHECK_CONTAINS(cli_error_text(), "no/such/j");
     make_text("f", "");
     CHECK_EQ(cli_results_open(&s, "f"), -1);
@@ -146,7 +147,9 @@ TEST(files_that_cannot_be_written)
     CHECK_CONTAINS(cli_error_text(), "cannot make the folder f/below");
     if (access("/dev/full", W_OK) == 0) {
         struct made *m = result("1");
-        CHECK_EQ(cli_joblog_open(&j, "/dev/full", NULL), -1);
+        CHECK_EQ(cli_joblog_open(&j, "/dev/full", NULL, false), 0);
+        CHECK_EQ(cli_joblog_begin(j), -1);
+        CHECK_EQ(cli_joblog_close(&j), 0);
         CHECK_EQ(cli_records_open(&r, "/dev/full", false), 0);
         CHECK_EQ(cli_records_add(r, end_of(m, CLI_RESULT_BYTES)), -1);
         CHECK_EQ(cli_records_add(r, end_of(m, CLI_RESULT_BYTES)), 0); /* told once */
@@ -161,7 +164,8 @@ TEST(joblog)
 {
     struct cli_joblog *j = NULL;
     enter_folder();
-    CHECK_EQ(cli_joblog_open(&j, "j", NULL), 0);
+    CHECK_EQ(cli_joblog_open(&j, "j", NULL, false), 0);
+    CHECK_EQ(cli_joblog_begin(j), 0);
     struct made *m[] = { command("abc", 3, "ef", 3, 0), failure(GD_FAILURE_TIMEOUT, ""), command("", 0, "", 0, 9),
                          failure(GD_FAILURE_CANCELLED, ""), failure(GD_FAILURE_NO_WORKER, "") };
     set_input(m[0], "a\0b\nc", 5);
@@ -194,7 +198,8 @@ TEST(joblog_as_gnu_parallel)
     CHECK_EQ(
         gd_command_open(&template, &(struct gd_command_spec){ .size = sizeof(struct gd_command_spec), .words = words }),
         0);
-    CHECK_EQ(cli_joblog_open(&j, "ours", template), 0);
+    CHECK_EQ(cli_joblog_open(&j, "ours", template, false), 0);
+    CHECK_EQ(cli_joblog_begin(j), 0);
     for (uint64_t i = 0; i < 5; i++) {
         char *line = gd_command_line(
             template, &(struct gd_command_fill){
@@ -258,6 +263,84 @@ TEST(results)
 }
 
 /* Odd names, and what a later task with the same folder leaves. */
+/* What a run that was killed left is no hindrance, and does not stay. */
+TEST(results_over_torn_ones)
+{
+    struct cli_results *r = NULL;
+    enter_folder();
+    CHECK_EQ(cli_results_open(&r, "R"), 0);
+    CHECK_EQ(mkdir("R/1", 0777), 0);
+    CHECK_EQ(mkdir("R/1/a", 0777), 0);
+    make_text("R/1/a/stdout.part", "something longer than what is written now");
+    make_text("R/1/a/stderr", "old");
+    cli_results_sync(r, true);
+    add_results(r, 0, "a", 1);
+    CHECK_STR(cli_results_path(r), "R/1/a");
+    check_results_file("R/1/a/stdout", "out\n");
+    check_results_file("R/1/a/stderr", "err\n");
+    CHECK_EQ(access("R/1/a/stdout.part", F_OK), -1);
+    cli_results_close(&r);
+}
+
+/* Of a line that finds no room nothing stays. */
+TEST(a_line_is_whole_or_not_there)
+{
+    struct cli_records *r = NULL;
+    struct made *m = result("1");
+    struct rlimit limit = { 300, 300 };
+    enter_folder();
+    signal(SIGXFSZ, SIG_IGN);
+    make_text("r", "kept\n");
+    CHECK_EQ(cli_records_open(&r, "r", true), 0);
+    CHECK_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    CHECK_EQ(cli_records_add(r, end_of(m, CLI_RESULT_BYTES)), 0);
+    struct cli_bytes before = bytes_of("r");
+    CHECK_EQ(before.data[before.size - 1], '\n');
+    CHECK_EQ(cli_records_add(r, end_of(m, CLI_RESULT_BYTES)), 0);
+    CHECK_EQ(cli_records_add(r, end_of(m, CLI_RESULT_BYTES)), -1);
+    CHECK_CONTAINS(cli_error_text(), "cannot write r: File too large");
+    struct cli_bytes after = bytes_of("r");
+    CHECK_EQ(after.data[after.size - 1], '\n');
+    CHECK_EQ(after.size, 5 + 2 * (before.size - 5));
+    CHECK_EQ(cli_records_close(&r), 0);
+    cli_bytes_free(&before);
+    cli_bytes_free(&after);
+    drop(m);
+}
+
+TEST(records_know_their_run)
+{
+    struct cli_records *r = NULL;
+    struct made *m = result("1");
+    enter_folder();
+    CHECK_EQ(cli_records_open(&r, "r", false), 0);
+    cli_records_run(r, 3);
+    CHECK_EQ(cli_records_add(r, end_of(m, CLI_RESULT_BYTES)), 0);
+    CHECK_EQ(cli_records_close(&r), 0);
+    struct cli_bytes b = bytes_of("r");
+    CHECK_EQ(strncmp(b.data, "{\"id\":6,\"run\":3,\"input\":\"a.wav\",", 32), 0);
+    cli_bytes_free(&b);
+    drop(m);
+}
+
+TEST(a_joblog_that_is_gone_on_with)
+{
+    struct cli_joblog *j = NULL;
+    enter_folder();
+    make_text("j", "there is something\n");
+    CHECK_EQ(cli_joblog_open(&j, "j", NULL, true), 0);
+    CHECK_EQ(cli_joblog_begin(j), 0);
+    CHECK_EQ(cli_joblog_close(&j), 0);
+    check_file("j", "there is something\n");
+    CHECK_EQ(truncate("j", 0), 0);
+    CHECK_EQ(cli_joblog_open(&j, "j", NULL, true), 0);
+    CHECK_EQ(cli_joblog_begin(j), 0);
+    CHECK_EQ(cli_joblog_close(&j), 0);
+    struct cli_bytes b = bytes_of("j");
+    CHECK_EQ(strncmp(b.data, "Seq\t", 4), 0);
+    cli_bytes_free(&b);
+}
+
 TEST(results_as_gnu_parallel)
 {
     char long_name[301] = "", slashes[201] = "";

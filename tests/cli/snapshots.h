@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Snapshots of runs that never were, for tests of what is shown.
+ */
+#ifndef GD_TESTS_CLI_SNAPSHOTS_H
+#define GD_TESTS_CLI_SNAPSHOTS_H
+
+#include <gpu_dispatch/devices.h>
+#include <gpu_dispatch/observe.h>
+
+#include "common.h"
+#include "json.h"
+#include "support/screens.h"
+#include "tui/layout.h"
+
+enum { MOST_MADE = 256 };
+#define SECOND UINT64_C(1000000000)
+
+struct made_up {
+    struct gd_snapshot s;
+    struct gd_worker_view workers[MOST_MADE];
+    struct gd_device_view devices[MOST_MADE];
+    struct gd_failure_view failures[1];
+    struct tui_history h;
+};
+
+/* A run that began 125 seconds ago: 450 of 1,000 tasks have ended, 4 of them badly. */
+TEST_UNUSED static struct made_up *made_run(const char *job)
+{
+    static struct made_up m;
+    memset(&m, 0, sizeof m);
+    m.s = (struct gd_snapshot){ .size = sizeof m.s,
+                                .pid = 4711,
+                                .started = 1700000000,
+                                .read_ns = 1125 * SECOND,
+                                .workers = m.workers,
+                                .devices = m.devices,
+                                .failures = m.failures };
+    m.s.stats = (struct gd_stats){ .size = sizeof m.s.stats,
+                                   .total = 1000,
+                                   .taken = 500,
+                                   .pending = 48,
+                                   .completed = 446,
+                                   .failed = 3,
+                                   .timeouts = 1,
+                                   .start_ns = 1000 * SECOND,
+                                   .now_ns = 1125 * SECOND };
+    snprintf(m.s.job, sizeof m.s.job, "%s", job);
+    /* It set up for five seconds, and then did 3.75 tasks a second; lately 4. */
+    m.h.first = (struct tui_sample){ .ns = 1005 * SECOND, .ended = 1 };
+    m.h.samples[m.h.n++] = (struct tui_sample){ .ns = 1116 * SECOND, .ended = 414 };
+    m.h.samples[m.h.n++] = (struct tui_sample){ .ns = 1120 * SECOND, .ended = 430 };
+    return &m;
+}
+
+TEST_UNUSED static struct gd_worker_view *made_worker(struct made_up *m, int gpu_id, enum gd_worker_state state,
+                                                      enum gd_idle idle, const char *task, double since_s)
+{
+    const size_t i = m->s.n_workers++;
+    struct gd_worker_view *w = &m->workers[i];
+    CHECK_LT(i, MOST_MADE);
+    *w = (struct gd_worker_view){ .idle = idle };
+    w->stats = (struct gd_worker_stats){ .worker_id = i,
+                                         .gpu_id = gpu_id,
+                                         .state = state,
+                                         .pid = 5000 + i,
+                                         .current_task = state == GD_WORKER_BUSY ? 450 + i : UINT64_MAX,
+                                         .completed = 200 + i,
+                                         .failed = i % 3,
+                                         .last_ns = SECOND + i * SECOND / 10 };
+    if (since_s >= 0)
+        w->since_ns = m->s.read_ns - (uint64_t)(since_s * 1e9);
+    memccpy(w->task, task, 0, sizeof w->task);
+    m->s.stats.n_workers++;
+    m->s.stats.running += state == GD_WORKER_BUSY;
+    return w;
+}
+
+TEST_UNUSED static void made_device(struct made_up *m, int gpu_id)
+{
+    struct gd_device_view *d = &m->devices[m->s.n_devices++];
+    *d = (struct gd_device_view){
+        .gpu_id = gpu_id,
+        .known = GD_KNOWN_MEMORY | GD_KNOWN_UTILIZATION | GD_KNOWN_TEMPERATURE | GD_KNOWN_POWER,
+        .memory_total = UINT64_C(80) << 30,
+        .memory_free = UINT64_C(12) << 30,
+        .utilization = 90 + (unsigned)gpu_id % 10,
+        .temperature = 60 + gpu_id % 40,
+        .power_mw = 412000,
+    };
+    snprintf(d->name, sizeof d->name, "NVIDIA H200");
+}
+
+/* Laid out, as text with its NUL; to be freed. */
+TEST_UNUSED static char *laid_out(const struct made_up *m, const struct tui_view *v)
+{
+    struct cli_bytes b = { 0 };
+    tui_layout(&b, &m->s, &m->h, v);
+    cli_bytes_add(&b, "", 1);
+    CHECK(!b.failed);
+    return b.data;
+}
+
+#endif
