@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The files of a journal as a kill left them, cut off at every byte of their ends. The journal can be opened and is
+ * sound, or it is said that it is damaged; never is a task taken for done that was not, and what is resumed from it
+ * comes to its end.
+ */
+#include "journal.h"
+
+enum { FRAME = 4096 + 24 };
+
+static const struct job the_job = { .n = 120 };
+
+static struct copy {
+    char *bytes;
+    size_t size;
+} db, wal, out;
+
+static void put(const char *path, const char *bytes, size_t size)
+{
+    FILE *f = fopen(path, "we");
+    CHECK(f != NULL);
+    CHECK_EQ(fwrite(bytes, 1, size, f), size);
+    CHECK_EQ(fclose(f), 0);
+}
+
+static void put_back(size_t db_size, size_t wal_size)
+{
+    unlink(JOURNAL "-shm");
+    put(JOURNAL, db.bytes, db_size);
+    put(JOURNAL "-wal", wal.bytes, wal_size);
+    put(OUTPUT, out.bytes, out.size);
+}
+
+/* A run that is killed while the journal has a log of several groups. */
+static void make(void)
+{
+    struct job job = the_job;
+    job_enter(&job);
+    if (SANITIZED)
+        SKIP("a sanitizer must be loaded first, and so must what this test loads");
+    job_reset();
+    job.preload = "kill";
+    job.files = OUTPUT;
+    job.at = 100;
+    CHECK_EQ(job_run(&job), 128 + SIGKILL);
+    db.bytes = job_read(JOURNAL, &db.size);
+    wal.bytes = job_read(JOURNAL "-wal", &wal.size);
+    out.bytes = job_read(OUTPUT, &out.size);
+    CHECK(db.bytes && wal.bytes && out.bytes);
+    CHECK_GT(wal.size, 2 * FRAME);
+}
+
+static void drop(void)
+{
+    free(db.bytes);
+    free(wal.bytes);
+    free(out.bytes);
+}
+
+static bool sound(void)
+{
+    sqlite3 *h = NULL;
+    sqlite3_stmt *s = NULL;
+    CHECK_EQ(sqlite3_open_v2(JOURNAL, &h, SQLITE_OPEN_READWRITE, NULL), SQLITE_OK);
+    const bool ok = sqlite3_prepare_v2(h, "PRAGMA integrity_check", -1, &s, NULL) == SQLITE_OK &&
+                    sqlite3_step(s) == SQLITE_ROW && strcmp((const char *)sqlite3_column_text(s, 0), "ok") == 0;
+    sqlite3_finalize(s);
+    sqlite3_close(h);
+    return ok;
+}
+
+/* Opens it as a resumed run does. Returns how many records there are, -1 if it is said to be damaged. */
+static int64_t open_and_look(const char *what, size_t size)
+{
+    struct gd_journal_options o = GD_JOURNAL_OPTIONS_INIT;
+    struct gd_journal *j = NULL;
+    o.path = JOURNAL;
+    o.resume = GD_RESUME_REST;
+    const int rc = gd_journal_open(&j, &o);
+    if (rc < 0) {
+        if (rc != GD_E_CORRUPT || !*gd_error_text())
+            FAIL("%s cut at %zu: %s (%s)", what, size, gd_error_text(), gd_error_name(rc));
+        return -1;
+    }
+    const int64_t n = job_committed(&the_job); /* each once, and right */
+    CHECK_EQ(gd_journal_close(&j), 0);
+    if (!sound())
+        FAIL("%s cut at %zu: it was opened, and is damaged", what, size);
+    return n;
+}
+
+TEST_WITHIN(300, the_log_at_every_byte)
+{
+    const size_t step = test_soak() ? 1 : 3;
+    int64_t most = 0, last = INT64_MAX;
+    make();
+    const int64_t logged = (int64_t)job_lines("log");
+    for (size_t cut = 0; cut <= 2 * FRAME && cut < wal.size; cut += cut < 64 || cut % FRAME < 64 ? 1 : step) {
+        put_back(db.size, wal.size - cut);
+        const int64_t n = open_and_look("the log", wal.size - cut);
+        CHECK_GE(n, 0); /* the log is made to be cut */
+        CHECK_LE(n, logged);
+        CHECK_LE(n, last); /* less is never more */
+        last = n;
+        most = n > most ? n : most;
+    }
+    CHECK_GT(most, 0);
+    CHECK_LT(last, most);
+    drop();
+}
+
+TEST_WITHIN(300, the_database_at_every_byte)
+{
+    const size_t step = test_soak() ? 1 : 7;
+    int refused = 0;
+    make();
+    /* What is in the log is put where it belongs first: so there is a database to cut. */
+    CHECK(sound());
+    sqlite3 *h = NULL;
+    CHECK_EQ(sqlite3_open(JOURNAL, &h), SQLITE_OK);
+    CHECK_EQ(sqlite3_exec(h, "PRAGMA wal_checkpoint(TRUNCATE)", NULL, NULL, NULL), SQLITE_OK);
+    sqlite3_close(h);
+    free(db.bytes);
+    db.bytes = job_read(JOURNAL, &db.size);
+    CHECK_GT(db.size, 3 * 4096);
+    for (size_t cut = 1; cut < 2 * 4096 + 64; cut += cut < 64 || cut % 4096 < 64 ? 1 : step) {
+        put_back(db.size - cut, 0);
+        refused += open_and_look("the database", db.size - cut) < 0;
+    }
+    CHECK_GT(refused, 0);
+    drop();
+}
+
+TEST_WITHIN(300, a_beginning_alone)
+{
+    make();
+    for (size_t size = 0; size < 600; size += size < 120 ? 1 : 40) {
+        put_back(size, 0);
+        const int64_t n = open_and_look("the database", size);
+        CHECK_LE(n, 0); /* an empty file is a new journal */
+    }
+    drop();
+}
+
+/* Resumed by the command, from cuts all over the log. */
+TEST_WITHIN(300, resumed_from_a_cut_log)
+{
+    make();
+    size_t size;
+    char *log = job_read("log", &size);
+    for (size_t cut = 0; cut < wal.size; cut += test_soak() ? 97 : wal.size / 24 + 1) {
+        put_back(db.size, wal.size - cut);
+        put("log", log, size);
+        job_resume_and_check(the_job, "a cut log");
+    }
+    free(log);
+    drop();
+}
+
+TEST(something_else)
+{
+    job_enter(&the_job);
+    job_reset();
+    put(JOURNAL, "this is no journal at all, but a text of some length that nobody wants to lose\n", 79);
+    struct job job = the_job;
+    CHECK_EQ(job_run(&job), 255);
+    CHECK_CONTAINS(job_words(), JOURNAL);
+    size_t size;
+    char *text = job_read(JOURNAL, &size);
+    CHECK_EQ(size, 79);
+    CHECK_EQ(job_lines("log"), 0);
+    free(text);
+}
+
+TEST_MAIN()

@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A run with a journal, killed (SIGKILL) at every write: to the journal, to --output, to --results; before the write or
+ * in the middle of it. Each time it is resumed and must end as if nothing had been.
+ */
+#include "journal.h"
+
+static void need_preload(void)
+{
+    if (SANITIZED)
+        SKIP("a sanitizer must be loaded first, and so must what this test loads");
+}
+
+/* At every step-th write to those files, until one gets through. Returns how many there were. */
+static long kill_at_every_write(struct job job, const char *how, const char *files, long step)
+{
+    char what[100];
+    job_enter(&job);
+    need_preload();
+    job.preload = how;
+    job.files = files;
+    for (job.at = 1;; job.at += step) {
+        job_reset();
+        const int status = job_run(&job);
+        if (access("told", F_OK) < 0) {
+            CHECK_EQ(status, job_bad(&job));
+            break;
+        }
+        if (status != 128 + SIGKILL)
+            FAIL("%s at write %ld ended with %d: %s", how, job.at, status, job_words());
+        snprintf(what, sizeof what, "%s at write %ld", how, job.at);
+        job_resume_and_check(job, what);
+    }
+    printf("%s: %ld moments\n", how, job.at - 1);
+    return job.at;
+}
+
+TEST_WITHIN(300, at_every_write_of_the_journal)
+{
+    const long writes = kill_at_every_write((struct job){ .n = 300 }, "kill", "/kept/run.db", 1);
+    CHECK_GT(writes, 10);
+}
+
+TEST_WITHIN(300, within_every_write_of_the_journal)
+{
+    kill_at_every_write((struct job){ .n = 300 }, "torn", "/kept/run.db", 1);
+}
+
+TEST_WITHIN(300, at_every_write_of_a_journal_that_is_forced_to_the_disk)
+{
+    kill_at_every_write((struct job){ .n = 100, .full = true }, "kill", "/kept/run.db", test_soak() ? 1 : 3);
+}
+
+TEST_WITHIN(300, at_every_write_of_the_output)
+{
+    const long writes = kill_at_every_write((struct job){ .n = 25 }, "kill", OUTPUT, 1);
+    CHECK_GE(writes, 25);
+}
+
+TEST_WITHIN(300, within_every_write_of_the_output)
+{
+    kill_at_every_write((struct job){ .n = 25 }, "torn", OUTPUT, 1);
+}
+
+TEST_WITHIN(300, at_every_write_of_the_results)
+{
+    const long writes = kill_at_every_write((struct job){ .n = 8, .results = true }, "kill", "/kept/R/", 1);
+    CHECK_GE(writes, 8 * 3);
+}
+
+TEST_WITHIN(300, within_every_write_of_the_results)
+{
+    kill_at_every_write((struct job){ .n = 8, .results = true }, "torn", "/kept/R/", 1);
+}
+
+/* --- a run that runs the failed ones again -------------------------------------------------- */
+
+/* Killed at every write of a run that mends what had failed. However it ends, each input has one record. */
+TEST_WITHIN(300, at_every_write_of_a_run_that_retries)
+{
+    struct job first = { .n = 20 }, again = { .n = 20, .mend = "1", .resume = "--retry-failed", .preload = "kill" };
+    job_enter(&first);
+    need_preload();
+    for (again.at = 1;; again.at++) {
+        job_reset();
+        CHECK_EQ(job_run(&first), job_bad(&first));
+        const int status = job_run(&again);
+        if (access("told", F_OK) < 0) {
+            CHECK_EQ(status, 0);
+            break;
+        }
+        CHECK_EQ(status, 128 + SIGKILL);
+        struct job last = again;
+        last.preload = NULL;
+        last.resume = "--resume"; /* which runs nothing, and leaves one record of each */
+        if (job_run(&last) > 101)
+            FAIL("killed at write %ld, then: %s", again.at, job_words());
+        CHECK_EQ(job_lines(OUTPUT), last.n);
+        last.resume = "--retry-failed";
+        if (job_run(&last) != 0)
+            FAIL("killed at write %ld, then: %s", again.at, job_words());
+        job_check_integrity();
+        CHECK_EQ(job_committed(&last), last.n);
+        CHECK_EQ(job_check_output(&last), last.n);
+    }
+    CHECK_EQ(job_committed(&again), again.n);
+    CHECK_EQ(job_check_output(&again), again.n);
+    CHECK_GT(again.at, 5);
+}
+
+/* --- everybody at once ------------------------------------------------------------------------ */
+
+/* Waits until the log has so many bytes. Nobody waits for ever: the run's end closes nothing, but the case has a
+ * limit. */
+static void await_log(off_t size)
+{
+    char events[4096];
+    struct stat st;
+    const int fd = inotify_init1(IN_CLOEXEC);
+    CHECK(fd >= 0);
+    CHECK(inotify_add_watch(fd, "log", IN_MODIFY) >= 0);
+    while (stat("log", &st) == 0 && st.st_size < size)
+        CHECK_GT(read(fd, events, sizeof events), 0);
+    close(fd);
+}
+
+static void kill_children_of(pid_t pid)
+{
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%d/task/%d/children", (int)pid, (int)pid);
+    FILE *f = fopen(path, "re");
+    for (int child; f && fscanf(f, "%d", &child) == 1;)
+        kill(child, SIGKILL);
+    if (f)
+        fclose(f);
+}
+
+TEST_WITHIN(300, everybody_at_once)
+{
+    struct rng rng = { 5 };
+    struct job job = { .n = 300, .burn_us = 20, .results = true };
+    job_enter(&job);
+    for (int i = 0; i < (test_soak() ? 200 : 10); i++) {
+        job_reset();
+        FILE *log = fopen("log", "we");
+        CHECK(log != NULL);
+        fclose(log);
+        const pid_t pid = job_start(&job);
+        await_log((off_t)(1 + rng_below(&rng, 1800)));
+        kill(pid, SIGKILL);
+        kill_children_of(pid);
+        CHECK_EQ(job_wait(pid), 128 + SIGKILL);
+        job_resume_and_check(job, "everybody");
+    }
+}
+
+TEST_MAIN()
