@@ -16,6 +16,8 @@ See help(Dispatcher) and help(BaseWorker).
 """
 
 from gpu_dispatch._imap import Results, TaskFailed
+from gpu_dispatch._journal import Versioned, file_key
+from gpu_dispatch._native import JournalError
 from gpu_dispatch._native import version as __version__
 from gpu_dispatch.dispatcher import Dispatcher
 from gpu_dispatch.protocol import CleanupFailed, SetupFailed, TaskError, TaskStarted, TaskSuccess, TaskTimeout
@@ -25,6 +27,7 @@ __all__ = [
     "BaseWorker",
     "CleanupFailed",
     "Dispatcher",
+    "JournalError",
     "Results",
     "SetupFailed",
     "TaskError",
@@ -33,5 +36,7 @@ __all__ = [
     "TaskSuccess",
     "TaskTimeout",
     "TaskTimeoutError",
+    "Versioned",
     "__version__",
+    "file_key",
 ]

@@ -34,14 +34,21 @@ class TaskFailed(Exception):
         return f"task {self.task_id} failed: {self.error}"
 
 
+class _NotTaken(Exception):
+    """Ends a run whose results nobody takes any more: the one at hand is not final."""
+
+
 class _Stream:
     """Shared by the run's thread, the generator's and the taker's.
 
     taken is written by the generator's thread only, given by the taker only. Who waits says so, looks again, and is
     then woken by a token: no lock is needed between.
+
+    With acknowledge (a journal is kept), the run's thread waits in the callback of each result until the taker comes for
+    the next: only then is it final. The library's own queue is the limit then; items may be skipped, which nobody takes.
     """
 
-    def __init__(self, iterable: Iterable[Any], limit: int) -> None:
+    def __init__(self, iterable: Iterable[Any], limit: int, acknowledge: bool) -> None:
         self.iterator = iter(iterable)
         self.limit = limit
         self.wake_room = max(1, limit // 4)  # so that the generator is not woken for each result
@@ -54,6 +61,9 @@ class _Stream:
         self.left_over: list[tuple[bool, Any]] = []
         self.end: Callable[[], None] | None = None  # shuts the run down
         self.thread: threading.Thread | None = None
+        self.acknowledge = acknowledge
+        self.is_taken = False  # the last one, and not acknowledged yet
+        self._answers: SimpleQueue[bool] = SimpleQueue()
         self._feed_waits = False
         self._room: SimpleQueue[None] = SimpleQueue()
         self._waiter: tuple[asyncio.AbstractEventLoop, asyncio.Future[None]] | None = None
@@ -61,6 +71,12 @@ class _Stream:
     # --- the generator's thread ---
 
     def items(self) -> Iterator[Any]:
+        if self.acknowledge:
+            for item in self.iterator:
+                yield item
+                if self.closed:
+                    return
+            return
         for item in self.iterator:
             self.taken += 1
             yield item
@@ -79,8 +95,13 @@ class _Stream:
         self.results.put(entry)
         if self._waiter is not None:
             self._notify()
+        if self.acknowledge and entry is not None and not (self._answers.get() and not self.closed):
+            raise _NotTaken
 
     def on_success(self, task_id: int, value: Any, worker_id: int) -> None:
+        if self.acknowledge:
+            self.put((True, value))
+            return
         self.results.put((True, value))
         if self._waiter is not None:
             self._notify()
@@ -102,7 +123,8 @@ class _Stream:
         """The run is over."""
         if isinstance(error, RuntimeError) and error.__cause__ is None and self.setup_error is not None:
             error.__cause__ = RuntimeError(self.setup_error)
-        self.error = error
+        self.error = None if isinstance(error, _NotTaken) else error
+        self.acknowledge = False  # those were not final
         if error is None:
             for entry in self.left_over:
                 self.put(entry)
@@ -120,8 +142,15 @@ class _Stream:
 
     # --- the taker ---
 
+    def settle(self) -> None:
+        """The next is asked for: whoever took the last is done with it."""
+        if self.is_taken:
+            self.is_taken = False
+            self._answers.put(True)
+
     def took(self) -> None:
         self.given += 1
+        self.is_taken = self.acknowledge
         if self._feed_waits and self.limit - (self.taken - self.given) >= self.wake_room:
             self._feed_waits = False
             self._room.put(None)
@@ -143,6 +172,7 @@ class _Stream:
         self.closed = True
         self._feed_waits = False
         self._room.put(None)
+        self._answers.put(False)
         if self.end is not None:
             self.end()
 
@@ -173,9 +203,17 @@ class Results:
     end of a `with` or `async with` block and the loss of the last reference.
     """
 
-    def __init__(self, iterable: Iterable[Any], limit: int, run: Callable[..., None], end: Callable[[], None]) -> None:
-        """run(generator, callbacks) runs it all; end() makes it return early."""
-        stream = self._stream = _Stream(iterable, limit)
+    def __init__(
+        self,
+        iterable: Iterable[Any],
+        limit: int,
+        run: Callable[..., None],
+        end: Callable[[], None],
+        acknowledge: bool = False,
+    ) -> None:
+        """run(generator, callbacks) runs it all; end() makes it return early. With acknowledge, the callback of a result
+        returns when the next one is asked for, or raises if none is."""
+        stream = self._stream = _Stream(iterable, limit, acknowledge)
         stream.end = end
         stream.thread = threading.Thread(target=_work, args=(stream, run), name="gpu_dispatch-imap", daemon=True)
         self._done = False
@@ -191,6 +229,7 @@ class Results:
     def __next__(self) -> Any:
         if self._done:
             raise StopIteration
+        self._stream.settle()
         try:
             entry = self._stream.results.get()
         except BaseException:  # Ctrl-C while waiting
@@ -205,6 +244,7 @@ class Results:
         return self
 
     async def __anext__(self) -> Any:
+        self._stream.settle()
         self._row += 1
         if self._row % _FAIR == 0:
             await asyncio.sleep(0)

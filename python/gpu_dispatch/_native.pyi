@@ -5,6 +5,11 @@ from typing import Any, NoReturn, Protocol, TypedDict, final
 
 version: str
 
+class JournalError(RuntimeError):
+    reason: str
+
+def journal_available() -> bool: ...
+
 class Callbacks(TypedDict, total=False):
     on_success: Callable[[int, Any, int], object]
     on_error: Callable[[int, str, int], object]

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import inspect
 import operator
+import os
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from gpu_dispatch import _native
 from gpu_dispatch._imap import Results
+from gpu_dispatch._journal import job_name, journal_options
 from gpu_dispatch._spawn import worker_command
 from gpu_dispatch.worker import BaseWorker
 
@@ -32,6 +34,7 @@ _NO_RUN = {
     "now_ns": 0,
     "source_done": 0,
     "n_workers": 0,
+    "skipped": 0,
 }
 
 
@@ -72,6 +75,7 @@ class Dispatcher:
         cleanup_grace: float = 10.0,
         any_cpu: bool = False,
         env: Mapping[str, str] | None = None,
+        job: str | bool | None = True,
         on_cleanup_fail: Callable[[int, str], object] | None = None,
         on_worker_exit: Callable[[int, int, str, bool], object] | None = None,
         on_device_out: Callable[[int, str], object] | None = None,
@@ -101,6 +105,8 @@ class Dispatcher:
         :param cleanup_grace: seconds that a worker has to clean up and exit.
         :param any_cpu: whether workers may run on any CPU, instead of those near their GPU.
         :param env: further environment variables of the workers.
+        :param job: the name under which runs are published, for `gpu-dispatch top` and other observers of the same user.
+            True: the script and the class, "script.py: Worker"; None or False: they are not.
         :param on_cleanup_fail: called with (gpu_id, error) when a worker's cleanup() failed.
         :param on_worker_exit: called with (worker_id, gpu_id, why, given_up) when a worker process ended before it
             should have.
@@ -133,6 +139,9 @@ class Dispatcher:
             "any_cpu": bool(any_cpu),
             "env": [f"{name}={value}" for name, value in (env or {}).items()],
         }
+        name = job_name(worker_cls, job)
+        if name is not None:
+            self._options["job"] = name
         if isinstance(self.gpu_ids, str):
             self._options["gpus"] = self.gpu_ids
         else:
@@ -158,6 +167,13 @@ class Dispatcher:
         base_seed: int = 42,
         task_timeout: float | None = None,
         total_tasks: int | None = None,
+        *,
+        journal: str | os.PathLike[str] | None = None,
+        resume: bool = False,
+        retry_failed: bool = False,
+        key: Callable[[Any], Any] | None = None,
+        journal_sync: str = "normal",
+        force_resume: bool = False,
         **setup_kwargs: Any,
     ) -> None:
         """Starts the workers, and blocks until the generator is exhausted and every task is done.
@@ -179,8 +195,27 @@ class Dispatcher:
         :param task_timeout: seconds that a task may take. It is interrupted by an exception, or if that does not help,
             by killing its worker.
         :param total_tasks: how many items there will be, if that is known: for get_stats().
+        :param journal: the path of a file that holds what became of each task, so that a run that was killed can be
+            resumed. It is an SQLite database, and may be read by others while the run goes on; see
+            gpu-dispatch-journal(5). A task is final when its callback has returned: not if that raised, nor if the run
+            was ended before. All is on disk when run() returns or raises; after kill -9, all but the last tenth of a
+            second.
+        :param resume: whether tasks that are final in the journal are skipped, those that failed too. They get no
+            callback, but have their numbers: task ids are those of the generator. A journal that is not there is begun.
+        :param retry_failed: whether those that failed are run again; without resume, those and nothing else.
+        :param key: called with each item, where the generator is; returns what identifies it: str, bytes, int, float, a
+            path, or tuples, lists, dicts or sets of them. With a Versioned, items of another version are run again;
+            file_key does that for paths. The order of items does not matter, and of equal ones each is a task. None: the
+            item itself, by its value if it is made of those types, else by its pickle. A pickle is the same again only
+            as far as the class sees to that (one with a set in it is not; nor with a time or a random number), and is
+            made of all the data: for objects and arrays, give a key. An exception in it ends the run, as one of the
+            generator would.
+        :param journal_sync: "full": the journal is forced to the disk before more than a tenth of a second's tasks are
+            told, and survives power loss. "normal": the death of every process.
+        :param force_resume: resume though the journal is of another worker class.
         :param setup_kwargs: passed to the workers' setup().
         :raises RuntimeError: "All workers failed during setup", or no worker is left.
+        :raises JournalError: the journal is in use, of another class, not one, or cannot be written; see there.
         """
         callbacks = {
             "on_success": _check_call("on_success", on_success, required=True),
@@ -191,7 +226,8 @@ class Dispatcher:
             "on_exit": _check_call("on_exit", on_exit),
             **self._callbacks,
         }
-        options = self._run_options(base_seed, task_timeout, total_tasks)
+        kept = journal_options(self.worker_cls, journal, resume, retry_failed, key, journal_sync, force_resume)
+        options = self._run_options(base_seed, task_timeout, total_tasks, kept)
         iterator = iter(generator)
         try:
             run = self._open(options, setup_kwargs)
@@ -209,6 +245,12 @@ class Dispatcher:
         base_seed: int = 42,
         task_timeout: float | None = None,
         total_tasks: int | None = None,
+        journal: str | os.PathLike[str] | None = None,
+        resume: bool = False,
+        retry_failed: bool = False,
+        key: Callable[[Any], Any] | None = None,
+        journal_sync: str = "normal",
+        force_resume: bool = False,
         **setup_kwargs: Any,
     ) -> Results:
         """The results as an iterator, in the order of the items. `async for` works too.
@@ -218,8 +260,12 @@ class Dispatcher:
 
         The run goes on in the background, at most queue_size items ahead of what has been taken. A task that failed
         raises TaskFailed; the next result can be asked for all the same. Arguments as for run().
+
+        With a journal, a result is final when the next one is asked for: what the taker did not come to is run again.
+        Items that are skipped yield nothing, since a journal does not hold results.
         """
-        options = self._run_options(base_seed, task_timeout, total_tasks)
+        kept = journal_options(self.worker_cls, journal, resume, retry_failed, key, journal_sync, force_resume)
+        options = self._run_options(base_seed, task_timeout, total_tasks, kept)
         options["ordered"] = bool(ordered)
         iterator = iter(iterable)
         run = self._open(options, setup_kwargs)
@@ -227,7 +273,7 @@ class Dispatcher:
         def work(items: Iterable[Any], callbacks: dict[str, Any]) -> None:
             self._run(run, items, {**callbacks, **self._callbacks})
 
-        return Results(iterator, self.queue_size, work, run.shutdown)
+        return Results(iterator, self.queue_size, work, run.shutdown, acknowledge=kept is not None)
 
     def imap_unordered(self, iterable: Iterable[Any], **kwargs: Any) -> Results:
         """imap(), with the results as they come."""
@@ -255,14 +301,14 @@ class Dispatcher:
         """The figures of the present run, or of the last one. From any thread.
 
         pending (taken from the generator, not begun), running, completed, failed, timeouts, total (total_tasks, or if
-        that was not given, how many items have been taken), taken, retried, setup_failures, restarts, crashes,
-        n_workers, and others.
+        that was not given, how many items have been seen), taken, skipped (final in the journal already, and not in
+        taken), retried, setup_failures, restarts, crashes, n_workers, and others.
         """
         latest = self._latest
         if latest is None:
             return dict(_NO_RUN)
         stats = latest.stats()
-        stats["total"] = stats["total"] or stats["taken"]
+        stats["total"] = stats["total"] or stats["taken"] + stats["skipped"]
         return stats
 
     def get_worker_stats(self) -> list[dict[str, Any]]:
@@ -277,12 +323,16 @@ class Dispatcher:
         latest = self._latest
         return (0, 0) if latest is None else latest.task_times()
 
-    def _run_options(self, base_seed: int, task_timeout: float | None, total_tasks: int | None) -> dict[str, Any]:
+    def _run_options(
+        self, base_seed: int, task_timeout: float | None, total_tasks: int | None, journal: dict[str, Any] | None
+    ) -> dict[str, Any]:
         options = {**self._options, "base_seed": _at_least("base_seed", base_seed, 0)}
         if task_timeout is not None:
             options["task_timeout"] = task_timeout
         if total_tasks is not None:
             options["total_tasks"] = _at_least("total_tasks", total_tasks, 0)
+        if journal is not None:
+            options["journal"] = journal
         return options
 
     def _open(self, options: dict[str, Any], setup_kwargs: dict[str, Any]) -> _native.Run:

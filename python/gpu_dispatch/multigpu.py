@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from . import _native
+from ._journal import file_key
 from ._records import distribute_to_gpus, run_multi_gpu
 from .dispatcher import Dispatcher
 from .worker import BaseWorker
@@ -275,6 +276,7 @@ class ProcessSpawner:
         base_seed: int = 42,
         task_timeout: float | None = None,
         options: Mapping[str, Any] | None = None,
+        run_options: Mapping[str, Any] | None = None,
         **setup_kwargs: Any,
     ) -> list[WorkerProcess]:
         """Starts the run and returns its workers.
@@ -286,6 +288,7 @@ class ProcessSpawner:
         :param model_size, language, output_dir: given to the worker's ``setup()`` as far as it takes them; further
             keywords are given to it in any case.
         :param options: keyword options for `Dispatcher`.
+        :param run_options: keyword options for `Dispatcher.run()`: journal, resume, key ...
         :raises TypeError: there is no worker class.
         """
         worker_cls = worker_cls or self._worker_cls
@@ -299,7 +302,7 @@ class ProcessSpawner:
         self._dispatcher = Dispatcher(worker_cls, ids, workers_per_gpu=workers_per_gpu, **(options or {}))
         self._tasks, self._raised = task_queue, None
         feed = _Feed(self._dispatcher, task_queue, result_queue)
-        numbers: dict[str, Any] = {"base_seed": base_seed, "task_timeout": task_timeout}
+        numbers: dict[str, Any] = {"base_seed": base_seed, "task_timeout": task_timeout, **(run_options or {})}
         self._thread = threading.Thread(target=self._run, args=(feed, numbers, kwargs), name="spawner", daemon=True)
         self._thread.start()
         numbers_of = GPUDetector().parse_gpu_list(ids)
@@ -335,6 +338,11 @@ class ProcessSpawner:
         self._dispatcher.abort()
         self._tasks.put(None)  # the feeder may be waiting for a task
         self._thread.join()
+
+    @property
+    def skipped(self) -> int:
+        """How many tasks were final in the journal already: there is no result of them."""
+        return 0 if self._dispatcher is None else self._dispatcher.get_stats()["skipped"]
 
     def get_process_status(self) -> list[dict[str, Any]]:
         """For each worker ``gpu_id``, ``worker_id``, ``pid`` (0: none), ``state``, ``completed``, ``failed`` ..."""
@@ -505,10 +513,18 @@ class LauncherOrchestrator:
         workers_per_gpu: int = 1,
         task_timeout: float | None = None,
         progress_callback: Callable[[int, int], object] | None = None,
+        journal: str | os.PathLike[str] | None = None,
+        resume: bool = False,
+        retry_failed: bool = False,
+        journal_sync: str = "normal",
+        force_resume: bool = False,
         **setup_kwargs: Any,
     ) -> int:
         """Returns an exit code: 0, or 1 if anything failed, there was nothing to do or it could not start (standard
-        error says what); 130 if it was interrupted."""
+        error says what); 130 if it was interrupted.
+
+        With a journal (see `Dispatcher.run()`) a file is known by its path, size and time of modification: one that has
+        changed is processed again."""
         problem = self._problem(input_dir, gpus)
         files = [] if problem else self.allocator.discover_files(input_dir, pattern, recursive=recursive)
         if not problem and not files:
@@ -520,6 +536,16 @@ class LauncherOrchestrator:
         ids = self._ids(gpus)
         balancer = LoadBalancer(ids, workers_per_gpu)
         results: queue.Queue[FileResult | None] = queue.Queue()
+        kept: dict[str, Any] = {}
+        if journal is not None:
+            kept["run_options"] = {
+                "journal": journal,
+                "resume": resume,
+                "retry_failed": retry_failed,
+                "key": file_key,
+                "journal_sync": journal_sync,
+                "force_resume": force_resume,
+            }
         self.spawner.spawn_workers(
             gpus if isinstance(gpus, str) else ids,
             self.allocator.create_task_queue(files, len(ids)),
@@ -529,6 +555,7 @@ class LauncherOrchestrator:
             Path(output_dir),
             workers_per_gpu=workers_per_gpu,
             task_timeout=task_timeout,
+            **kept,
             **setup_kwargs,
         )
         return self._watch(balancer, results, len(files), progress_callback)
@@ -554,6 +581,10 @@ class LauncherOrchestrator:
         except BaseException:
             self.spawner.terminate_all()
             raise
+        skipped = getattr(self.spawner, "skipped", 0)
+        if skipped:
+            print(f"{skipped} of {total} files were done before", flush=True)
+        total -= skipped
         balancer.print_summary(total)
         overall = balancer.get_overall_stats()
         return code or int(overall["done"] < total)

@@ -11,6 +11,7 @@ a `Dispatcher`. Rich is needed for the display only and is imported when there i
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -89,6 +90,7 @@ class RunState:
     failed: int = 0
     timeouts: int = 0
     setup_failures: int = 0
+    skipped: int = 0  #: final in the journal already: done by an earlier run
     start_time: float | None = None
     began: float | None = None
     ended: float | None = None
@@ -112,7 +114,7 @@ class RunState:
         """Seconds until `expected_total` is reached at the pace since the first task was done; None: not known."""
         if self.expected_total is None or self.ended is not None:
             return None
-        left = self.expected_total - self.total
+        left = self.expected_total - self.total - self.skipped
         if left <= 0:
             return 0.0
         if self.first_end is None or self.total < 2 or now <= self.first_end:
@@ -129,6 +131,7 @@ class RunState:
             "failed": self.failed,
             "timeouts": self.timeouts,
             "setup_failures": self.setup_failures,
+            "skipped": self.skipped,
             "start_time": self.start_time,
             "end_time": self.start_time + elapsed if over and self.start_time is not None else None,
             "elapsed": elapsed,
@@ -215,6 +218,8 @@ def _panel(state: RunState, now: float) -> Any:
         Text(f"{state.failed:,} failed", style="red" if state.failed else ""),
         Text(_plural(state.timeouts, "timeout"), style="red" if state.timeouts else ""),
     ]
+    if state.skipped:
+        counts.append(Text(f"{state.skipped:,} skipped"))
     if state.setup_failures:
         counts.append(Text(_plural(state.setup_failures, "setup failure"), style="bold red"))
     times = [Text(f"{_clock(state.elapsed(now))} elapsed"), Text(_rate(state.throughput(now)))]
@@ -222,9 +227,10 @@ def _panel(state: RunState, now: float) -> Any:
         times.append(Text(f"{_clock(state.eta(now))} ETA"))
     lines = Table.grid(expand=True)
     if state.expected_total:
-        percent = 100.0 * state.total / state.expected_total
-        lines.add_row(Text(f"{state.total:,} of {state.expected_total:,} tasks, {percent:.1f} %", style="bold"))
-        lines.add_row(ProgressBar(total=state.expected_total, completed=min(state.total, state.expected_total)))
+        over = state.total + state.skipped
+        percent = 100.0 * over / state.expected_total
+        lines.add_row(Text(f"{over:,} of {state.expected_total:,} tasks, {percent:.1f} %", style="bold"))
+        lines.add_row(ProgressBar(total=state.expected_total, completed=min(over, state.expected_total)))
     else:
         lines.add_row(Text(_plural(state.total, "task"), style="bold"))
     lines.add_row(Columns(counts, padding=(0, 2)))
@@ -372,16 +378,23 @@ class RichDispatcher:
         base_seed: int = 42,
         task_timeout: float | None = None,
         total_tasks: int | None = None,
+        *,
+        journal: str | os.PathLike[str] | None = None,
+        resume: bool = False,
+        retry_failed: bool = False,
+        key: Callable[[Any], Any] | None = None,
+        journal_sync: str = "normal",
+        force_resume: bool = False,
         **setup_kwargs: Any,
     ) -> dict[str, Any]:
         """Runs as `Dispatcher.run()` does and returns the statistics of the run.
 
         With a live display the run is on a thread of its own, where the callbacks are made too, and the caller's thread
         draws. A callback is made when the statistics hold what it tells. Exceptions of callbacks and the generator, and
-        KeyboardInterrupt, end the run and are raised here.
+        KeyboardInterrupt, end the run and are raised here. A resumed run begins with what is final already as ``skipped``.
 
         :return: ``total`` (tasks that are over), ``completed``, ``failed``, ``timeouts``, ``setup_failures``,
-            ``start_time`` and ``end_time`` (as time.time()), ``elapsed``, ``expected_total`` and ``gpu_status``: for
+            ``skipped``, ``start_time`` and ``end_time`` (as time.time()), ``elapsed``, ``expected_total`` and ``gpu_status``: for
             each GPU ``status``, ``completed``, ``failed``, ``timeouts``, ``restarts``, ``last_duration``,
             ``current_task``, ``last_task``, ``last_error``.
         """
@@ -397,9 +410,17 @@ class RichDispatcher:
             "on_exit": self._exit(on_exit),
         }
         numbers: dict[str, Any] = {"base_seed": base_seed, "task_timeout": task_timeout, "total_tasks": total_tasks}
+        kept: dict[str, Any] = {
+            "journal": journal,
+            "resume": resume,
+            "retry_failed": retry_failed,
+            "key": key,
+            "journal_sync": journal_sync,
+            "force_resume": force_resume,
+        }
 
         def work() -> None:
-            self._dispatcher.run(generator, **callbacks, **numbers, **setup_kwargs)
+            self._dispatcher.run(generator, **callbacks, **numbers, **kept, **setup_kwargs)
 
         self._state.start_time, self._state.began = time.time(), time.monotonic()
         try:
@@ -468,6 +489,7 @@ class RichDispatcher:
     def _look(self) -> None:
         """Takes over what the core knows and callbacks do not tell: which worker is whose, and which do not run."""
         workers = self._dispatcher.get_worker_stats()
+        self._state.skipped = self._dispatcher.get_stats()["skipped"]
         restarts: dict[int, int] = {}
         for worker in workers:
             gpu_id, worker_id = worker["gpu_id"], worker["worker_id"]

@@ -103,7 +103,16 @@ static bool begin_end(struct run *r, enum call which, const struct gd_report *re
 {
     r->start_ns = report->start_ns;
     r->end_ns = report->end_ns;
+    if (r->journal)
+        journal_note(r, report);
     return begin(r, which);
+}
+
+/* And when that has been told. Of a run that ends with an exception nobody was, or whoever was raised it. */
+static void finish_end(struct run *r, const struct gd_report *report)
+{
+    if (r->journal && r->error)
+        journal_drop(report);
 }
 
 static PyObject *text_of(const char *words)
@@ -137,22 +146,22 @@ static void call_unread(struct run *r, const struct gd_report *report)
         return;
     }
     r->unread++;
+    PyObject *text = traceback_text();
+    if (r->journal)
+        journal_failed(r, report, text);
     if (!r->calls[ON_ERROR]) {
         PyErr_Clear();
+        Py_XDECREF(text);
         return;
     }
-    PyObject *text = traceback_text();
     PyObject *args[] = { NULL, text ? PyLong_FromUnsignedLongLong(report->task_id) : NULL, text,
                          text ? PyLong_FromLong(report->worker_id) : NULL };
     call(r, ON_ERROR, args, 3);
 }
 
-static void on_success(void *user, const struct gd_report *report)
+static void tell_success(struct run *r, const struct gd_report *report)
 {
-    struct run *r = user;
     struct value_place place = { .fd = -1 };
-    if (!begin_end(r, ON_SUCCESS, report))
-        return;
     if (report->size >= VIEW_LEAST && !gd__dispatcher_locate(r->d, report->data, &place.fd, &place.offset))
         place.fd = -1;
     PyObject *value = value_read(report->data, report->size, &place);
@@ -167,25 +176,35 @@ static void on_success(void *user, const struct gd_report *report)
         raised(r);
 }
 
+static void on_success(void *user, const struct gd_report *report)
+{
+    struct run *r = user;
+    if (begin_end(r, ON_SUCCESS, report))
+        tell_success(r, report);
+    finish_end(r, report);
+}
+
 static void on_error(void *user, const struct gd_report *report)
 {
     struct run *r = user;
-    if (!begin_end(r, ON_ERROR, report))
-        return;
-    PyObject *args[] = { NULL, PyLong_FromUnsignedLongLong(report->task_id), text_of(report->error),
-                         PyLong_FromLong(report->worker_id) };
-    call(r, ON_ERROR, args, 3);
+    if (begin_end(r, ON_ERROR, report)) {
+        PyObject *args[] = { NULL, PyLong_FromUnsignedLongLong(report->task_id), text_of(report->error),
+                             PyLong_FromLong(report->worker_id) };
+        call(r, ON_ERROR, args, 3);
+    }
+    finish_end(r, report);
 }
 
 static void on_timeout(void *user, const struct gd_report *report)
 {
     struct run *r = user;
-    if (!begin_end(r, ON_TIMEOUT, report))
-        return;
-    Py_INCREF(r->timeout);
-    PyObject *args[] = { NULL, PyLong_FromUnsignedLongLong(report->task_id), r->timeout,
-                         PyLong_FromLong(report->worker_id) };
-    call(r, ON_TIMEOUT, args, 3);
+    if (begin_end(r, ON_TIMEOUT, report)) {
+        Py_INCREF(r->timeout);
+        PyObject *args[] = { NULL, PyLong_FromUnsignedLongLong(report->task_id), r->timeout,
+                             PyLong_FromLong(report->worker_id) };
+        call(r, ON_TIMEOUT, args, 3);
+    }
+    finish_end(r, report);
 }
 
 /* ---- the others ---- */

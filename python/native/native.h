@@ -2,6 +2,7 @@
  *
  *   module.c   the module, its types and functions
  *   value.c    Python values as bytes, and back
+ *   show.c     such bytes as text for people
  *   view.c     memory that lies in shared memory, shown to Python without a copy, safe to keep
  *   run.c      the dispatching side: a Run is one gd_dispatcher
  *   worker.c   the worker's side: gd_worker_main() with Python methods behind its table
@@ -54,6 +55,12 @@ struct value_place {
 /* The value; its large buffers are views of that place, entered in the thread's list of views (see views_settle). */
 PyObject *value_read(const void *data, size_t size, const struct value_place *place);
 
+/* show.c: as text of at most room bytes, no NUL; returns how many. Needs no GIL. */
+size_t value_brief(const void *data, size_t size, char *out, size_t room);
+/* show.c: its repr(), that of a long string shortened. NULL without an exception: it is a pickle. */
+PyObject *value_repr(const void *data, size_t size);
+bool value_is_pickle(const void *data, size_t size);
+
 int value_init(PyObject *module); /* imports pickle; cloudpickle is looked for when something first needs it */
 
 /* ---- views (view.c) ---- */
@@ -90,6 +97,7 @@ int view_init(PyObject *module);
 /* ---- the two sides, and the rest ---- */
 
 int run_init(PyObject *module);      /* the type Run */
+int journal_init(PyObject *module);  /* JournalError */
 int worker_init(PyObject *module);   /* the function worker_main */
 int launch_init(PyObject *module);   /* the functions of multigpu */
 int balancer_init(PyObject *module); /* the type Balancer; called by launch_init */

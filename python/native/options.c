@@ -1,7 +1,7 @@
 /* A dict as struct gd_options: its keys are the names of the fields.
  *
  * gd_dispatcher_open() copies what options point to, so everything made here goes when it has returned. Beside the
- * library's own names there is task_timeout, in seconds: what on_timeout is told.
+ * library's own names there is task_timeout, in seconds: what on_timeout is told. The journal is a dict of its own.
  */
 #include <limits.h>
 #include <math.h>
@@ -9,7 +9,7 @@
 
 #include "run.h"
 
-enum kind { UNSIGNED, INT, UINT64, BOOL, STRING, INTS, STRINGS, BYTES, SECONDS };
+enum kind { UNSIGNED, INT, UINT64, BOOL, STRING, INTS, STRINGS, BYTES, SECONDS, JOURNAL };
 
 _Static_assert(sizeof(size_t) == sizeof(uint64_t), "sizes are read as UINT64");
 
@@ -59,13 +59,16 @@ static const struct option table[] = {
     OPTION(spin_us, INT),
     OPTION(stop_grace_ms, UNSIGNED),
     OPTION(cleanup_grace_ms, UNSIGNED),
+    OPTION(job, STRING),
+    OPTION(journal, JOURNAL),
     { "task_timeout", SECONDS, offsetof(struct gd_options, task_timeout_ms) },
 };
 
 struct reading {
     struct run *run;
     struct gd_options *o;
-    PyObject *keep; /* a list: what the options point to */
+    PyObject *keep;    /* a list: what the options point to */
+    PyObject *journal; /* borrowed; NULL: none */
 };
 
 /* ---- numbers ---- */
@@ -231,6 +234,9 @@ static int read_option(struct reading *reading, const struct option *option, PyO
         return read_bytes(reading, value);
     case SECONDS:
         return read_seconds(reading, value, field);
+    case JOURNAL:
+        reading->journal = value; /* opened when all else is known to be right */
+        return 0;
     }
     return 0;
 }
@@ -271,6 +277,9 @@ int options_open(struct run *r, PyObject *options)
     o.user = r;
     o.source = source_next;
     call_options(&o);
+    if (rc == 0 && reading.journal)
+        rc = journal_open(r, reading.journal);
+    o.journal = r->journal;
     if (rc == 0)
         rc = open_dispatcher(r, &o);
     Py_XDECREF(reading.keep);

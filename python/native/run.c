@@ -3,8 +3,8 @@
  * A Run opens its gd_dispatcher when it is made, so what is wrong with the options is said there, and closes it when it
  * goes: shutdown() and stats() are safe from any thread at any time. It runs once.
  *
- * How run() ends, the first of these that holds: the exception of a callback or a signal handler; no worker; that of
- * the iterator; something of the system's; None.
+ * How run() ends, the first of these that holds: the exception of a callback or a signal handler; no worker; a journal
+ * that could not be written; the exception of the iterator; something of the system's; None.
  */
 #include "run.h"
 
@@ -74,6 +74,8 @@ static void run_dealloc(PyObject *self)
     struct run *r = (struct run *)self;
     PyTypeObject *type = Py_TYPE(self);
     gd_dispatcher_close(&r->d);
+    (void)gd_journal_close(&r->journal); /* of one that never ran */
+    journal_clear(r);
     drop_calls(r);
     Py_XDECREF(r->iterator);
     Py_XDECREF(r->timeout);
@@ -104,6 +106,12 @@ static int read_call(struct run *r, PyObject *key, PyObject *value)
     return -1;
 }
 
+static size_t describe_input(void *user, const void *input, size_t size, char *out, size_t room)
+{
+    (void)user;
+    return value_brief(input, size, out, room);
+}
+
 static int prepare(struct run *r, PyObject *iterable, PyObject *callbacks)
 {
     PyObject *key, *value;
@@ -124,6 +132,7 @@ static int prepare(struct run *r, PyObject *iterable, PyObject *callbacks)
         .source_hold = source_hold,
         .source_release = source_release,
         .source_grace_ms = SOURCE_GRACE_MS,
+        .describe = describe_input,
     };
     gd__dispatcher_hook(r->d, &hooks);
     return 0;
@@ -146,9 +155,8 @@ static int run_library(struct run *r)
 
 static PyObject *conclude(struct run *r, int rc)
 {
-    PyObject **error = r->error                                                       ? &r->error
-                       : r->source_error && rc != GD_E_SETUP && rc != GD_E_NO_WORKERS ? &r->source_error
-                                                                                      : NULL;
+    const bool says_more = rc == GD_E_SETUP || rc == GD_E_NO_WORKERS || rc == GD_E_JOURNAL;
+    PyObject **error = r->error ? &r->error : r->source_error && !says_more ? &r->source_error : NULL;
     if (error) {
         PyObject *raise = *error;
         *error = NULL;
@@ -156,7 +164,7 @@ static PyObject *conclude(struct run *r, int rc)
         return NULL;
     }
     if (rc < 0 && rc != GD_E_SHUTDOWN)
-        return native_error(rc);
+        return rc == GD_E_JOURNAL ? journal_error(rc) : native_error(rc);
     Py_RETURN_NONE;
 }
 
@@ -174,6 +182,8 @@ static PyObject *run_run(PyObject *self, PyObject *args)
     PyObject *result = NULL;
     if (prepare(r, iterable, callbacks) == 0)
         result = conclude(r, run_library(r));
+    if (journal_close(r) < 0)
+        Py_CLEAR(result);
     call_unwatch_signals(r);
     drop_calls(r);
     Py_CLEAR(r->error);
@@ -210,9 +220,9 @@ struct figure {
 #name, offsetof(struct gd_stats, name) \
     }
 static const struct figure stats_table[] = {
-    STAT(total),   STAT(taken),    STAT(pending), STAT(running),        STAT(completed),
-    STAT(failed),  STAT(timeouts), STAT(retried), STAT(setup_failures), STAT(restarts),
-    STAT(crashes), STAT(start_ns), STAT(now_ns),  STAT(source_done),    STAT(n_workers),
+    STAT(total),    STAT(taken),       STAT(pending),        STAT(running),  STAT(completed), STAT(failed),
+    STAT(timeouts), STAT(retried),     STAT(setup_failures), STAT(restarts), STAT(crashes),   STAT(start_ns),
+    STAT(now_ns),   STAT(source_done), STAT(n_workers),      STAT(skipped),
 };
 
 #define WORKER_STAT(name)                             \

@@ -4,6 +4,7 @@
  *   options.c  a dict as struct gd_options
  *   source.c   the iterator behind the library's source, on the feeder's thread
  *   call.c     the callbacks, on the run's thread; Python's lock there; signals
+ *   journal.c  what is kept on disk of it; key.c: what identifies a task there
  */
 #ifndef GD_PYTHON_RUN_H
 #define GD_PYTHON_RUN_H
@@ -54,6 +55,15 @@ struct run {
     PyGILState_STATE source_gil;
     unsigned long source_thread;
     PyObject *source_error; /* that the iterator raised */
+
+    /* The journal, if there is one. */
+    struct gd_journal *journal;
+    bool kept;           /* there is, or was: for a feeder that is left to itself */
+    PyObject *key;       /* the user's; NULL: an item's value is its key */
+    PyObject *texts;     /* by task number, what records are to show; of tasks that are not done */
+    PyObject *versioned; /* the type of a key with a version */
+    PyObject *describe;  /* an item as text */
+    PyObject *words;     /* of the last task that was refused */
 };
 
 /* The exception that is set, with its traceback, as one object; and back. */
@@ -62,6 +72,21 @@ void error_raise(PyObject *error); /* steals it */
 
 /* options.c: r->d is open then, and r->timeout set. */
 int options_open(struct run *r, PyObject *options);
+
+/* journal.c. Of the run's thread but for _key and _remember, which are the feeder's. */
+PyObject *journal_error(int code); /* as native_error(), with JournalError for what is a journal's */
+int journal_open(struct run *r, PyObject *options);
+int journal_close(struct run *r);  /* all is on disk then; an exception that is set stays */
+void journal_clear(struct run *r); /* what is left; no feeder is there */
+int journal_key(struct run *r, struct gd_item *item, PyObject *object); /* 1: set; 0: its payload is its key */
+int journal_remember(struct run *r, uint64_t number, PyObject *object);
+void journal_note(struct run *r, const struct gd_report *report);                    /* takes the lock */
+void journal_failed(struct run *r, const struct gd_report *report, PyObject *words); /* not done, whatever it says */
+void journal_drop(const struct gd_report *report);                                   /* not final */
+
+/* key.c: bytes. Of what a key function returned; of an item, or NULL without an exception: the payload is its key. */
+PyObject *key_encode(PyObject *key);
+PyObject *key_of_item(PyObject *object);
 
 /* source.c */
 int source_next(void *user, struct gd_item *item);

@@ -20,6 +20,9 @@
 #include "run.h"
 
 enum { SMALL_MAX = 24, TURN = 256 /* items per hold of the lock, while somebody waits for it */ };
+enum { LARGE = 1 << 20 /* payloads whose hash takes longer than a switch of threads */ };
+
+enum pulled { FAILED = -1, AT_END = 0, ITEM = 1, SKIPPED = 2 /* final already, by the journal */ };
 
 /* ---- Python's lock ---- */
 
@@ -112,25 +115,72 @@ static int write_item(struct run *r, struct gd_item *item, PyObject *object)
     return -1;
 }
 
-/* 1; 0 at the end; -1 with an exception. */
-static int pull(struct run *r, struct gd_item *item, unsigned char small[SMALL_MAX])
+static int encode(struct run *r, struct gd_item *item, PyObject *object, unsigned char small[SMALL_MAX])
+{
+    item->size = value_small(object, small);
+    item->data = small;
+    return item->size > 0 ? 1 : write_item(r, item, object);
+}
+
+static int ask(struct run *r, struct gd_item *item, uint64_t *number)
+{
+    const bool is_large = item->size >= LARGE;
+    if (is_large)
+        let_lock_go();
+    const int rc = gd__item_ask(item, number);
+    if (is_large)
+        take_lock(r);
+    return rc;
+}
+
+/* With a journal: an item that has a key is asked for before it is encoded. */
+static enum pulled take_kept(struct run *r, struct gd_item *item, PyObject *object, unsigned char small[SMALL_MAX])
+{
+    uint64_t number = 0;
+    const int keyed = journal_key(r, item, object);
+    if (keyed < 0)
+        return FAILED;
+    if (keyed && !ask(r, item, &number))
+        return SKIPPED;
+    if (encode(r, item, object, small) < 0)
+        return FAILED;
+    if (!keyed && !ask(r, item, &number))
+        return SKIPPED;
+    return !value_is_pickle(item->data, item->size) || journal_remember(r, number, object) == 0 ? ITEM : FAILED;
+}
+
+static enum pulled pull(struct run *r, struct gd_item *item, unsigned char small[SMALL_MAX])
 {
     PyObject *object = Py_TYPE(r->iterator)->tp_iternext(r->iterator);
     if (!object) {
         if (!PyErr_Occurred())
-            return 0;
+            return AT_END;
         if (!PyErr_ExceptionMatches(PyExc_StopIteration))
-            return -1;
+            return FAILED;
         PyErr_Clear();
-        return 0;
+        return AT_END;
     }
-    int rc = 1;
-    item->size = value_small(object, small);
-    item->data = small;
-    if (item->size == 0)
-        rc = write_item(r, item, object);
+    const enum pulled what = r->kept                              ? take_kept(r, item, object, small)
+                             : encode(r, item, object, small) < 0 ? FAILED
+                                                                  : ITEM;
     Py_DECREF(object);
-    return rc;
+    return what;
+}
+
+/* The next that is to be run. There may be millions before it that are not: others get the lock meanwhile, and a run
+ * that is over does not wait for the end of them. */
+static enum pulled pull_wanted(struct run *r, struct gd_item *item, unsigned char small[SMALL_MAX])
+{
+    enum pulled what;
+    for (unsigned n = 1; (what = pull(r, item, small)) == SKIPPED; n++) {
+        if (gd__item_stopped(item))
+            return AT_END;
+        if (n % TURN == 0) {
+            let_lock_go();
+            take_lock(r);
+        }
+    }
+    return what;
 }
 
 static int failed(struct run *r, struct gd_item *item)
@@ -147,7 +197,7 @@ int source_next(void *user, struct gd_item *item)
     unsigned turn = 0;
     take_lock(r);
     do
-        rc = pull(r, item, small);
+        rc = (int)pull_wanted(r, item, small);
     while (rc > 0 && (++turn < TURN || !atomic_load_explicit(&r->wanted, memory_order_relaxed)) && gd__item_give(item));
     if (rc < 0)
         rc = failed(r, item);

@@ -19,32 +19,16 @@
 
 #include <string.h>
 
+#include "kinds.h"
 #include "shm/copy.h"
 
-enum kind {
-    KIND_NONE,
-    KIND_FALSE,
-    KIND_TRUE,
-    KIND_INT,
-    KIND_FLOAT,
-    KIND_STR,
-    KIND_BYTES,
-    KIND_BYTEARRAY,
-    KIND_PICKLE,
-    KIND_BUFFERS,
-};
-
 enum {
-    VERSION = 0x10,
-    VERSION_MASK = 0xf0,
     SCALAR_SIZE = 1 + 8,
     SMALL_MOST = 24,
     ALIGNMENT = 64,
     GIL_LEAST = 1 << 20, /* copies from this size on let other threads run */
     PICKLE_PROTOCOL = 5,
 };
-
-#define TAG(kind) (VERSION | (kind))
 
 struct header {
     unsigned char tag;

@@ -164,7 +164,7 @@ def check(growth: Growth, n: int) -> None:
     """The smallest leak is a block, or 16 bytes, for each task; 16 bytes of so many is above what is noise here."""
     for where, size in growth._asdict().items():
         print(f"{where}, for each of {n} tasks: {', '.join(f'{k} {v / n:.4f}' for k, v in size._asdict().items())}")
-        assert size.blocks < n / 20, (where, size)
+        assert size.blocks < n / 10, (where, size)
         assert size.objects < n / 50, (where, size)
         assert size.malloc < 4 * n + 50_000, (where, size)
         assert size.rss < 8 * n + (4 << 20), (where, size)

@@ -1,0 +1,250 @@
+/* A run's journal: opening it with a dict of options, the keys and words of its tasks, and JournalError.
+ *
+ * On the feeder's thread each item is looked up by its key before anything else is done with it, so what is final costs
+ * no pickling. What a record shows as the input is, of a scalar, made from the payload when the record is; of anything
+ * else it is made from the object while that is here, and kept by the task's number until then.
+ *
+ * A task is final when somebody was told. So one whose callback raised, or was not called any more because an earlier
+ * one had raised, is kept out of the journal.
+ */
+#include <string.h>
+
+#include "dispatch/hooks.h"
+#include "run.h"
+
+static PyObject *error_type; /* gpu_dispatch.JournalError */
+
+/* ---- errors ---- */
+
+PyObject *journal_error(int code)
+{
+    static const struct {
+        int code;
+        const char *reason;
+    } reasons[] = {
+        { GD_E_BUSY, "busy" },       { GD_E_EXISTS, "exists" },           { GD_E_MISMATCH, "mismatch" },
+        { GD_E_CORRUPT, "corrupt" }, { GD_E_VERSION, "version" },         { GD_E_JOURNAL, "write" },
+        { GD_E_SYSTEM, "system" },   { GD_E_UNSUPPORTED, "unsupported" },
+    };
+    const char *reason = NULL;
+    for (size_t i = 0; i < sizeof reasons / sizeof *reasons; i++)
+        if (reasons[i].code == code)
+            reason = reasons[i].reason;
+    if (!reason)
+        return native_error(code);
+    PyObject *text = PyUnicode_DecodeUTF8(gd_error_text(), (Py_ssize_t)strlen(gd_error_text()), "replace");
+    PyObject *error = text ? PyObject_CallFunctionObjArgs(error_type, text, NULL) : NULL;
+    PyObject *word = error ? PyUnicode_FromString(reason) : NULL;
+    if (word && PyObject_SetAttrString(error, "reason", word) == 0)
+        PyErr_SetObject(error_type, error);
+    Py_XDECREF(word);
+    Py_XDECREF(error);
+    Py_XDECREF(text);
+    return NULL;
+}
+
+/* ---- opening and closing ---- */
+
+/* The attribute of the module that has the Python part. */
+static PyObject *helper(const char *name)
+{
+    PyObject *module = PyImport_ImportModule("gpu_dispatch._journal");
+    PyObject *function = module ? PyObject_GetAttrString(module, name) : NULL;
+    Py_XDECREF(module);
+    return function;
+}
+
+static int open_journal(struct run *r, const struct gd_journal_options *o)
+{
+    int rc;
+    Py_BEGIN_ALLOW_THREADS; /* it may be large, and on a slow disk */
+    rc = gd_journal_open(&r->journal, o);
+    Py_END_ALLOW_THREADS;
+    if (rc < 0)
+        journal_error(rc);
+    return rc < 0 ? -1 : 0;
+}
+
+int journal_open(struct run *r, PyObject *options)
+{
+    static char path[] = "path", command[] = "command", resume[] = "resume", force[] = "force", sync[] = "sync",
+                key[] = "key", *names[] = { path, command, resume, force, sync, key, NULL };
+    struct gd_journal_options o = GD_JOURNAL_OPTIONS_INIT;
+    PyObject *where = NULL, *no_args = PyTuple_New(0), *by = Py_None;
+    int how = 0, forced = 0, synced = 0, rc = -1;
+    if (no_args && PyArg_ParseTupleAndKeywords(no_args, options, "O&s|$ipiO:journal", names, PyUnicode_FSConverter,
+                                               &where, &o.command, &how, &forced, &synced, &by)) {
+        o.path = PyBytes_AS_STRING(where);
+        o.resume = (enum gd_resume)how;
+        o.force = forced;
+        o.sync = (enum gd_sync)synced;
+        r->key = by == Py_None ? NULL : Py_NewRef(by);
+        r->kept = true;
+        r->texts = PyDict_New();
+        r->versioned = helper("Versioned");
+        r->describe = helper("describe");
+        rc = r->texts && r->versioned && r->describe ? open_journal(r, &o) : -1;
+    }
+    Py_XDECREF(where);
+    Py_XDECREF(no_args);
+    return rc;
+}
+
+int journal_close(struct run *r)
+{
+    int rc;
+    Py_BEGIN_ALLOW_THREADS;
+    rc = gd_journal_close(&r->journal);
+    Py_END_ALLOW_THREADS;
+    if (rc < 0 && !PyErr_Occurred())
+        journal_error(rc);
+    return rc < 0 ? -1 : 0;
+}
+
+void journal_clear(struct run *r)
+{
+    Py_CLEAR(r->key);
+    Py_CLEAR(r->texts);
+    Py_CLEAR(r->versioned);
+    Py_CLEAR(r->describe);
+    Py_CLEAR(r->words);
+}
+
+/* ---- keys, on the feeder's thread ---- */
+
+static int set_key(struct gd_item *item, PyObject *key, PyObject *version)
+{
+    PyObject *bytes = key_encode(key), *text = NULL;
+    int rc = bytes ? 0 : -1;
+    const char *words = NULL;
+    if (rc == 0 && version && version != Py_None) {
+        text = PyObject_Str(version);
+        words = text ? PyUnicode_AsUTF8(text) : NULL;
+        rc = words ? 0 : -1;
+    }
+    if (rc == 0 && gd_item_key(item, PyBytes_AS_STRING(bytes), (size_t)PyBytes_GET_SIZE(bytes), words) < 0) {
+        PyErr_SetString(PyExc_MemoryError, "no memory for a key");
+        rc = -1;
+    }
+    Py_XDECREF(text);
+    Py_XDECREF(bytes);
+    return rc;
+}
+
+static int set_versioned(struct gd_item *item, PyObject *pair)
+{
+    PyObject *key = PyObject_GetAttrString(pair, "key");
+    PyObject *version = key ? PyObject_GetAttrString(pair, "version") : NULL;
+    const int rc = version ? set_key(item, key, version) : -1;
+    Py_XDECREF(version);
+    Py_XDECREF(key);
+    return rc;
+}
+
+int journal_key(struct run *r, struct gd_item *item, PyObject *object)
+{
+    int rc;
+    PyObject *key = r->key ? PyObject_CallFunctionObjArgs(r->key, object, NULL) : key_of_item(object);
+    if (!key)
+        return PyErr_Occurred() ? -1 : 0;
+    if (!r->key)
+        rc = gd_item_key(item, PyBytes_AS_STRING(key), (size_t)PyBytes_GET_SIZE(key), NULL) < 0 ? -1 : 0;
+    else if ((PyObject *)Py_TYPE(key) == r->versioned)
+        rc = set_versioned(item, key);
+    else
+        rc = set_key(item, key, NULL);
+    if (rc < 0 && !PyErr_Occurred())
+        PyErr_SetString(PyExc_MemoryError, "no memory for a key");
+    Py_DECREF(key);
+    return rc < 0 ? -1 : 1;
+}
+
+int journal_remember(struct run *r, uint64_t number, PyObject *object)
+{
+    PyObject *text = PyObject_CallFunctionObjArgs(r->describe, object, NULL);
+    PyObject *place = text ? PyLong_FromUnsignedLongLong(number) : NULL;
+    const int rc = place ? PyDict_SetItem(r->texts, place, text) : -1;
+    Py_XDECREF(place);
+    Py_XDECREF(text);
+    return rc;
+}
+
+/* ---- records, on the run's thread ---- */
+
+/* What was remembered, which is forgotten; NULL without an exception if there is nothing. */
+static PyObject *recall(struct run *r, uint64_t number)
+{
+    PyObject *place = PyLong_FromUnsignedLongLong(number);
+    PyObject *text = place ? PyDict_GetItemWithError(r->texts, place) : NULL;
+    Py_XINCREF(text);
+    if (text && PyDict_DelItem(r->texts, place) < 0)
+        Py_CLEAR(text);
+    Py_XDECREF(place);
+    return text;
+}
+
+void journal_note(struct run *r, const struct gd_report *report)
+{
+    struct gd_journal_note note = { .size = sizeof note };
+    call_take_lock(r);
+    PyObject *text = PyDict_GET_SIZE(r->texts) > 0 ? recall(r, report->task_id) : NULL;
+    if (!text && !PyErr_Occurred())
+        text = value_repr(report->input, report->input_size);
+    PyObject *bytes = text ? PyUnicode_AsEncodedString(text, "utf-8", "backslashreplace") : NULL;
+    if (bytes) {
+        note.input = PyBytes_AS_STRING(bytes);
+        note.input_size = (size_t)PyBytes_GET_SIZE(bytes);
+        gd_journal_note(r->journal, &note);
+    }
+    Py_XDECREF(bytes);
+    Py_XDECREF(text);
+    if (PyErr_Occurred()) /* of memory: the record shows the payload */
+        PyErr_Clear();
+}
+
+void journal_failed(struct run *r, const struct gd_report *report, PyObject *words)
+{
+    Py_XSETREF(r->words, words ? PyUnicode_AsEncodedString(words, "utf-8", "backslashreplace") : NULL);
+    PyErr_Clear();
+    gd__report_refuse(report, GD_FAILURE_ERROR, r->words ? PyBytes_AS_STRING(r->words) : "its result cannot be read");
+}
+
+void journal_drop(const struct gd_report *report)
+{
+    gd__report_refuse(report, GD_FAILURE_CANCELLED, NULL);
+}
+
+/* ---- the module ---- */
+
+static PyObject *available(PyObject *module, PyObject *unused)
+{
+    (void)module, (void)unused;
+    return PyBool_FromLong(gd_journal_available());
+}
+
+static PyMethodDef functions[] = {
+    { "journal_available", available, METH_NOARGS, "Whether this build can keep journals." },
+    { NULL, NULL, 0, NULL },
+};
+
+PyDoc_STRVAR(
+    error_doc,
+    "A run's journal cannot be used, or could not be written; a RuntimeError.\n\n"
+    "reason is one of \"busy\" (another run holds it), \"exists\" (it holds records, and resume was not asked\n"
+    "for), \"mismatch\" (of another worker class), \"corrupt\" (no journal, or a damaged one), \"version\" (of\n"
+    "another version), \"system\" (it cannot be opened), \"write\" (the disk is full, say: the run was ended),\n"
+    "\"unsupported\" (built without SQLite).");
+
+int journal_init(PyObject *module)
+{
+    if (!error_type) {
+        PyObject *members = Py_BuildValue("{s:s}", "reason", "");
+        error_type =
+            members ? PyErr_NewExceptionWithDoc("gpu_dispatch.JournalError", error_doc, PyExc_RuntimeError, members)
+                    : NULL;
+        Py_XDECREF(members);
+    }
+    if (!error_type || PyModule_AddObjectRef(module, "JournalError", error_type) < 0)
+        return -1;
+    return PyModule_AddFunctions(module, functions);
+}
