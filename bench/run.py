@@ -43,6 +43,7 @@ class Bench:
         self.our_program = os.path.join(build, "bench", "bench_dispatch")
         self.command = os.path.join(build, "gpu-dispatch")
         self.discover_program = os.path.join(build, "bench", "bench_discover")
+        self.observers_program = os.path.join(build, "bench", "bench_observers")
         self.rounds = rounds
         self.quick = quick
         self.records = {}
@@ -288,6 +289,22 @@ def stream(b):
                 f"{target // 1000} k/s" if met is not None else "", met)
 
 
+OBSERVERS = {"page": "a page, and nobody looks", "stopped": "an observer that is stopped", "killed": "one that is killed",
+             "500": "500 observers, a read a second each"}
+
+
+def observers(b):
+    """Each kind against the run without a page of the same round."""
+    quick = ["-q"] if b.quick else []
+    rounds = [b.keep(lines_of([b.observers_program, "-r", "1", *quick])) for _ in range(b.rounds)]
+    bare = [found["observers_none"] for found in rounds]
+    for kind, words in OBSERVERS.items():
+        ours = [found["observers_" + kind] for found in rounds]
+        cost = [1 - mine / theirs for mine, theirs in zip(ours, bare)]
+        row(f"no-op tasks, {words}", spread(ours, 1e-6) + " M/s", f"no page {spread(bare, 1e-6)} M/s",
+            spread(cost, 100) + " % slower", "2 %", statistics.median(cost) < 0.02)
+
+
 PYTHON_PEERS = {"seed": "a pool on multiprocessing.Queue", "pool_chunk_1": "Pool.imap_unordered, chunk 1",
                 "pool_chunk_64": "Pool.imap_unordered, chunk 64", "futures": "ProcessPoolExecutor", "loky": "joblib's loky",
                 "mpire": "mpire, chunk 1", "mpire_chunk_64": "mpire, chunk 64", "ray": "Ray", "memcpy": "memcpy",
@@ -323,8 +340,35 @@ def python(b):
                            [found[f"{kind}_{who}"] for found in rounds], targets.get(who, of_others))
 
 
+def journal(b):
+    program = os.path.join(b.build, "bench", "bench_journal")
+    if not os.path.exists(program):
+        row("journals", "not measured: built without SQLite")
+        return
+    with tempfile.TemporaryDirectory(dir=b.build) as folder:
+        size = ["-n", "100000", "-m", "1000000"] if b.quick else []
+        found = lines_of([program, "-r", str(b.rounds), "-d", folder, *size, "rate", "resume"])
+    b.keep(found)
+    ratio = found["journal_ratio"]["repeats"]
+    row("tasks of 8 us with a journal, 1 worker", spread(found["journal_kept"]["repeats"], 1e-3) + " k/s",
+        "without " + spread(found["journal_plain"]["repeats"], 1e-3) + " k/s", spread(ratio), "0.9",
+        statistics.median(ratio) >= 0.9)
+    row("the same, each writing a line to a followed file", spread(found["journal_followed"]["repeats"], 1e-3) + " k/s",
+        "without " + spread(found["journal_written"]["repeats"], 1e-3) + " k/s",
+        spread(found["journal_followed_ratio"]["repeats"]))
+    row("processor time of the dispatching process for a task, with a journal",
+        spread(found["journal_kept_cpu"]["repeats"]) + " us",
+        "without " + spread(found["journal_plain_cpu"]["repeats"]) + " us")
+    for name, what in (("same", "and a new line at the end"), ("new_first", "a new line first"),
+                       ("shuffled", "in another order, and a new line at the end")):
+        first, everything = found[f"resume_{name}_first"]["median"], found[f"resume_{name}_all"]["median"]
+        row(f"resuming {'1' if b.quick else '10'} million records, {what}", f"new task done after {first:.2g} s",
+            f"opened in {found[f'resume_{name}_open']['median']:.2g} s, all in {everything:.3g} s",
+            f"peak {found[f'resume_{name}_peak']['median']:.0f} MB", "")
+
+
 PARTS = {part.__name__: part for part in (memory, throughput, python_pools, latency, payload, times, scale, discovery,
-                                           commands, stream, python)}
+                                           commands, stream, observers, python, journal)}
 
 
 def machine():
