@@ -24,9 +24,9 @@ step_format() {
 }
 
 step_lint() {
-    sources 'src/*.c' 'cli/*.c' 'bench/*.c' 'examples/*.c' 'tests/*.c' ':!tests/python/*.c' | xargs -P "$(nproc)" -I{} \
+    sources 'src/*.c' 'tui/*.c' 'web/*.c' 'cli/*.c' 'bench/*.c' 'examples/*.c' 'tests/*.c' ':!tests/python/*.c' | xargs -P "$(nproc)" -I{} \
         clang-tidy --quiet {} -- -std=c17 -D_GNU_SOURCE -DGD_TEST_HOOKS -DGD_HOST_PATH='"x"' -DGD_VERSION='"x"' \
-        -Iinclude -Isrc -Icli -Itests || return 1
+        -Iinclude -Isrc -Icli -Iweb -I. -Itests || return 1
     # Python's headers are the system's: what they hold is not ours to mend.
     sources 'python/*.c' 'tests/python/*.c' | xargs -P "$(nproc)" -I{} \
         clang-tidy --quiet {} -- -std=c17 -D_GNU_SOURCE -DGD_VERSION='"x"' -DVIEW_MOST=200 -DVIEW_CACHE_BYTES=25165824 \
@@ -39,6 +39,9 @@ step_lists() {
     local f name bad=0
     for f in $(sources 'src/*.c'); do
         grep -q "'${f#src/}'" src/meson.build || { echo "$f is not in src/meson.build"; bad=1; }
+    done
+    for f in $(sources 'tui/*.c'); do
+        grep -q "'${f#tui/}'" tui/meson.build || { echo "$f is not in tui/meson.build"; bad=1; }
     done
     for f in $(sources 'cli/*.c'); do
         grep -q "'${f#cli/}'" cli/meson.build || { echo "$f is not in cli/meson.build"; bad=1; }

@@ -63,6 +63,16 @@ needs_python() {
     packages=
 }
 
+# The same for what the optional parts use: journals SQLite, the web page libmicrohttpd, both found by pkg-config.
+needs_optional() {
+    [ -f "$build/build.ninja" ] && return 0
+    want pkg-config pkg-config
+    have pkg-config && pkg-config --exists sqlite3 || packages="$packages libsqlite3-dev"
+    have pkg-config && pkg-config --exists libmicrohttpd || packages="$packages libmicrohttpd-dev"
+    [ -z "$packages" ] || (install) || echo "setup: going on without:$packages (journals, the web page)"
+    packages=
+}
+
 needs_build() {
     want "${CC:-gcc}" gcc
     want meson meson
@@ -72,10 +82,12 @@ needs_build() {
         want pkg-config pkg-config
         want g++ g++
         want parallel parallel
+        want tmux tmux
         have "${CC:-gcc}" || packages="$packages libc6-dev"
     fi
     install
     needs_python
+    needs_optional
 }
 
 needs_check() {
