@@ -1,7 +1,7 @@
 #!/bin/sh
 # Sees to it that what `make` needs is there: installs Debian packages through apt, only those missing, and says so.
 # Where everything is present it does nothing and needs no network.
-# usage: setup.sh [build|check] [BUILD_DIR]
+# usage: setup.sh [build|check|whisper] [BUILD_DIR]
 set -u
 what=${1:-build}
 build=${2:-build}
@@ -99,8 +99,19 @@ needs_check() {
     install
 }
 
+# For tools/whisper.sh, which builds the speech library.
+needs_whisper() {
+    want cmake cmake
+    want make make
+    want g++ g++
+    want flock util-linux
+    python3 -m pip --version >/dev/null 2>&1 || packages="$packages python3-pip"
+    install
+}
+
 case $what in
 build) needs_build ;;
 check) needs_build && needs_check ;;
-*) die "usage: setup.sh [build|check] [BUILD_DIR]" ;;
+whisper) needs_whisper ;;
+*) die "usage: setup.sh [build|check|whisper] [BUILD_DIR]" ;;
 esac

