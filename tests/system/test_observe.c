@@ -333,6 +333,7 @@ TEST(attempts_that_are_tried_again_are_seen)
         CHECK(i == 0 || s->tasks[i].start_ns >= s->tasks[i - 1].end_ns);
     }
     gd_observer_close(&o);
+    gd_dispatcher_close(&w.d);
     world_close(&w);
 }
 
