@@ -105,4 +105,8 @@ int balancer_init(PyObject *module); /* the type Balancer; called by launch_init
 /* GD_E_... as an exception: MemoryError, ValueError, OSError or RuntimeError with gd_error_text(). Returns NULL. */
 PyObject *native_error(int code);
 
+/* The exception that is set, with its traceback, as one object; and back. In run.c. */
+PyObject *error_take(void);
+void error_raise(PyObject *error); /* steals it */
+
 #endif

@@ -66,10 +66,6 @@ struct run {
     PyObject *words;     /* of the last task that was refused */
 };
 
-/* The exception that is set, with its traceback, as one object; and back. */
-PyObject *error_take(void);
-void error_raise(PyObject *error); /* steals it */
-
 /* options.c: r->d is open then, and r->timeout set. */
 int options_open(struct run *r, PyObject *options);
 

@@ -86,23 +86,6 @@ static void end_io_thread(void)
 
 /* ---- failures ---- */
 
-/* The exception that is set, no longer set. */
-static PyObject *take_exception(void)
-{
-#if PY_VERSION_HEX >= 0x030c0000
-    return PyErr_GetRaisedException();
-#else
-    PyObject *type, *value, *traceback;
-    PyErr_Fetch(&type, &value, &traceback);
-    PyErr_NormalizeException(&type, &value, &traceback);
-    if (traceback)
-        PyException_SetTraceback(value, traceback);
-    Py_XDECREF(traceback);
-    Py_XDECREF(type);
-    return value;
-#endif
-}
-
 typedef int say(struct gd_result *r, const char *format, ...);
 static const struct kind {
     const char *name;
@@ -186,14 +169,14 @@ static int fail_with(struct gd_worker *w, struct gd_result *r, PyObject *excepti
 /* The exception that is set becomes the failure of a task. */
 static int fail(struct gd_worker *w, struct gd_result *r, const char *lead)
 {
-    return fail_with(w, r, take_exception(), lead);
+    return fail_with(w, r, error_take(), lead);
 }
 
 /* The same of setup or cleanup. */
 static int fail_own(struct gd_worker *w)
 {
     struct failure f = { 0 };
-    PyObject *exception = take_exception();
+    PyObject *exception = error_take();
     describe(&f, exception, NULL);
     int code = gd_worker_error(w, "%s", f.words);
     Py_DECREF(exception);
@@ -311,7 +294,7 @@ static bool is_open(const struct gd_result *r)
 static int fail_all(struct gd_worker *w, struct gd_result *const *results, size_t n)
 {
     struct failure f;
-    PyObject *exception = take_exception();
+    PyObject *exception = error_take();
     int code = 0;
     explain(&f, w, exception, NULL);
     for (size_t i = 0; i < n; i++)
