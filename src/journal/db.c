@@ -17,6 +17,7 @@
 #include "base/fault.h"
 
 enum { BUSY_MS = 2000 };
+#define PAGE_SIZE     "16384"             /* of new files: with SQLite's 4096 a record takes a sixth more time */
 #define CHECKED_WHOLE ((int64_t)64 << 20) /* smaller files are checked when they are opened */
 
 static const char schema[] =
@@ -255,6 +256,8 @@ int gd__db_open_write(sqlite3 **out, const char *path)
     if (rc >= 0 && sqlite3_db_readonly(db, "main") == 1)
         rc = gd__db_code(SQLITE_READONLY, "write to", path);
     const bool fresh = rc == 0;
+    if (fresh && gd__db_exec(db, "PRAGMA page_size = " PAGE_SIZE) != SQLITE_OK)
+        rc = gd__db_error(db, "make", path);
     if (rc >= 0)
         rc = use_wal(db, path);
     if (rc >= 0)

@@ -4,6 +4,7 @@
  *   follow.c   files whose length is recorded
  *   note.c     what callbacks add to a record
  *   record.c   a record as it waits in memory
+ *   group.c    a piece of a group of them as a table
  *   store.c    the transaction that writes a group of them
  *   writer.c   the thread that does so
  */
@@ -79,13 +80,15 @@ struct gd_journal {
     sqlite3_stmt *insert, *update_run, *put_file;
     uint64_t run, before_done, before_failed;
     struct gd__figures figures; /* as they are on disk; the writer's */
-    uint64_t wal_tried;         /* pages of the log when emptying it was last tried */
+    int64_t page_size;          /* of the database */
+    uint64_t wal_tried;         /* bytes of the log when emptying it was last tried */
+    size_t piece, piece_end;    /* of `writing`: what the table shows */
 
     /* the feeder's */
     struct gd__resume *resume; /* NULL: every task is new */
     uint64_t next_id;
     atomic_bool interrupted;
-    _Atomic uint64_t taken, skipped;
+    _Atomic uint64_t taken, skipped, skipped_failed;
 
     /* the run's */
     struct gd__note_kept note;
@@ -118,6 +121,7 @@ struct gd_journal {
 int gd__record_append(struct gd__bytes_buffer *b, const struct gd_journal *j, const struct gd__journal_task *t,
                       const struct gd_report *r);
 const char *gd__record_text(const struct gd__record *r, enum gd__text which); /* where it lies */
+const struct gd__record *gd__record_at(const struct gd__bytes_buffer *b, size_t at);
 
 /* note.c */
 void gd__note_clear(struct gd__note_kept *n);
@@ -126,6 +130,14 @@ void gd__note_clear(struct gd__note_kept *n);
 void gd__follow_measure(struct gd_journal *j);
 int gd__follow_sync(struct gd_journal *j); /* forces them to the disk */
 void gd__follow_close(struct gd_journal *j);
+
+/* group.c */
+#define GD__TASK_COLUMNS                                                                                 \
+    "id, key, version, state, attempts, number, run, started, seconds, worker, gpu, exit_code, signal, " \
+    "failure, input_size, input, output, error, stderr"
+#define GD__GATHERED "gd__gathered"        /* as no table of the file is called */
+int gd__group_offer(struct gd_journal *j); /* a result of SQLite's; from there on the connection has it */
+bool gd__group_is_text(const char *bytes, size_t size);
 
 /* store.c */
 int gd__store_open(struct gd_journal *j);

@@ -345,8 +345,10 @@ static uint64_t hash_version(const char *version)
 }
 
 /* Readers are told now and then how far skipping has come, though there is nothing to write. */
-static void count_skipped(struct gd_journal *j)
+static void count_skipped(struct gd_journal *j, bool failed)
 {
+    if (failed)
+        atomic_fetch_add_explicit(&j->skipped_failed, 1, memory_order_relaxed);
     if ((atomic_fetch_add_explicit(&j->skipped, 1, memory_order_relaxed) + 1) % TELL_EVERY != 0)
         return;
     pthread_mutex_lock(&j->lock);
@@ -373,7 +375,7 @@ int gd__journal_take(struct gd_journal *j, const struct gd__journal_key *key, ui
         return lookup_failed(j, found);
     const bool only_failed = j->o.resume == GD_RESUME_FAILED;
     if (found == 0 ? only_failed : found == 1 && !runs_again(j->o.resume, &row, row.version == version)) {
-        count_skipped(j);
+        count_skipped(j, found == 1 && row.state == GD__FINAL_FAILED);
         return 0;
     }
     struct gd__journal_task *t = new_task(key, number);
@@ -407,6 +409,7 @@ int gd_journal_counts(struct gd_journal *j, struct gd_journal_counts *out)
         .done_before = j->before_done,
         .failed_before = j->before_failed,
         .skipped = gd__journal_skipped(j),
+        .skipped_failed = atomic_load_explicit(&j->skipped_failed, memory_order_relaxed),
     };
     pthread_mutex_lock(&j->lock);
     c.recorded = j->n_written;

@@ -23,6 +23,7 @@ struct gd__journal_key {
 struct gd__journal_task {
     uint64_t id;       /* of its record; 0: none is to be written */
     uint64_t number;   /* in the source, from 0 */
+    uint64_t weight;   /* the dispatcher's */
     uint32_t attempts; /* of the record that it replaces and goes on from */
     uint8_t replaces;  /* that record's state (enum gd__final); 0: there is none */
     bool has_version;

@@ -88,6 +88,7 @@ static void read_summary(struct gd_journal_reader *r, sqlite3_stmt *s, struct gd
         .ended = sqlite3_column_double(s, 12),
         .busy_seconds = sqlite3_column_double(s, 13),
         .runs = count_at(s, 14),
+        .replaced = count_at(s, 15),
     };
 }
 
@@ -100,7 +101,8 @@ int gd_journal_summary(struct gd_journal_reader *r, struct gd_journal_summary *o
     uint64_t holder;
     int rc = gd__db_prepare(r->db,
                             "SELECT command, outcome, pid, total, taken, skipped, done, failed, all_done, all_failed,"
-                            " started, written, ended, (SELECT sum(busy) FROM run), (SELECT count(*) FROM run)"
+                            " started, written, ended, (SELECT sum(busy) FROM run), (SELECT count(*) FROM run),"
+                            " (SELECT sum(done + failed) FROM run) - all_done - all_failed"
                             " FROM run ORDER BY number DESC LIMIT 1",
                             &s);
     if (rc == SQLITE_OK && (rc = sqlite3_step(s)) == SQLITE_ROW) {

@@ -58,8 +58,9 @@ static void choose_texts(const struct gd_journal *j, const struct gd__journal_ta
     text[GD__TEXT_ERROR] = of_string(failed ? r->error : NULL);
     text[GD__TEXT_STDERR] = (struct piece){ n->stderr_end, n->stderr_end ? n->stderr_size : 0 };
     for (unsigned i = 0; i < GD__TEXTS; i++) {
-        /* An input that was given with a note is kept whole, as far as SQLite can hold it. */
-        const size_t most = i != GD__TEXT_INPUT ? TEXT_MOST : n->input ? INPUT_MOST : j->o.input_bytes;
+        /* An input that was given with a note is kept whole. More than SQLite can hold would end the run. */
+        const size_t wanted = n->input ? INPUT_MOST : j->o.input_bytes;
+        const size_t most = i != GD__TEXT_INPUT ? TEXT_MOST : wanted < INPUT_MOST ? wanted : INPUT_MOST;
         text[i].size = text[i].bytes ? cut_at(text[i].bytes, text[i].size, most) : 0;
     }
 }
@@ -111,4 +112,9 @@ const char *gd__record_text(const struct gd__record *r, enum gd__text which)
     for (unsigned i = 0; i < which; i++)
         at += r->length[i] == GD__NO_TEXT ? 0 : r->length[i];
     return at;
+}
+
+const struct gd__record *gd__record_at(const struct gd__bytes_buffer *b, size_t at)
+{
+    return (const struct gd__record *)(const void *)(b->bytes + at);
 }

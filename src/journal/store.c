@@ -12,85 +12,18 @@
 #include "base/fault.h"
 #include "journal/internal.h"
 
-enum { LOG_PAGES = 4096, LOG_PAGES_MUCH = 16384, READER_WAIT_MS = 50, HOST_MAX = 256 };
+enum { LOG_LONG = 16 << 20, LOG_TOO_LONG = 64 << 20, READER_WAIT_MS = 50, HOST_MAX = 256 };
 #define LOG_LIMIT "67108864"
 
-enum insert_column {
-    C_ID = 1,
-    C_KEY,
-    C_VERSION,
-    C_STATE,
-    C_ATTEMPTS,
-    C_NUMBER,
-    C_RUN,
-    C_STARTED,
-    C_SECONDS,
-    C_WORKER,
-    C_GPU,
-    C_EXIT_CODE,
-    C_SIGNAL,
-    C_FAILURE,
-    C_INPUT_SIZE,
-    C_INPUT,
-    C_OUTPUT,
-    C_ERROR,
-    C_STDERR,
-};
-
 static const char insert_sql[] =
-    "INSERT OR REPLACE INTO task(id, key, version, state, attempts, number, run, started, seconds, worker, gpu,"
-    " exit_code, signal, failure, input_size, input, output, error, stderr)"
-    " VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)";
+    "INSERT OR REPLACE INTO task(" GD__TASK_COLUMNS ") SELECT " GD__TASK_COLUMNS " FROM " GD__GATHERED;
 static const char update_sql[] =
     "UPDATE run SET total = ?2, taken = ?3, skipped = ?4, done = ?5, failed = ?6, all_done = ?7, all_failed = ?8,"
     " busy = ?9, written = ?10, ended = ?11, outcome = ?12 WHERE number = ?1";
 
-static const struct {
-    enum gd__text text;
-    enum insert_column column;
-} texts[] = {
-    { GD__TEXT_VERSION, C_VERSION }, { GD__TEXT_INPUT, C_INPUT }, { GD__TEXT_OUTPUT, C_OUTPUT },
-    { GD__TEXT_FAILURE, C_FAILURE }, { GD__TEXT_ERROR, C_ERROR }, { GD__TEXT_STDERR, C_STDERR },
-};
-
-/* --- values --- */
-
-/* How many bytes the character at p has; 0: it is none. */
-static size_t character(const unsigned char *p, size_t left)
-{
-    static const struct {
-        unsigned char mask, lead, low, high; /* low, high: of the second byte, for the leads at the edges */
-    } shapes[] = { { 0xe0, 0xc0, 0, 0 }, { 0xf0, 0xe0, 0, 0 }, { 0xf8, 0xf0, 0, 0 } };
-    if (*p < 0x80)
-        return *p != 0;
-    for (size_t n = 2; n <= 4; n++) {
-        if ((*p & shapes[n - 2].mask) != shapes[n - 2].lead)
-            continue;
-        if (left < n || *p == 0xc0 || *p == 0xc1 || *p > 0xf4)
-            return 0;
-        for (size_t i = 1; i < n; i++)
-            if ((p[i] & 0xc0) != 0x80)
-                return 0;
-        const bool too_long = (*p == 0xe0 && p[1] < 0xa0) || (*p == 0xf0 && p[1] < 0x90);
-        const bool no_character = (*p == 0xed && p[1] > 0x9f) || (*p == 0xf4 && p[1] > 0x8f);
-        return too_long || no_character ? 0 : n;
-    }
-    return 0;
-}
-
-static bool is_text(const char *bytes, size_t size)
-{
-    const unsigned char *p = (const unsigned char *)bytes;
-    for (size_t i = 0, n; i < size; i += n)
-        if ((n = character(p + i, size - i)) == 0)
-            return false;
-    return true;
-}
-
-/* Text where it is text, so that a person can read it; else the bytes. */
 static int bind_bytes(sqlite3_stmt *s, int column, const char *bytes, size_t size)
 {
-    if (is_text(bytes, size))
+    if (gd__group_is_text(bytes, size))
         return sqlite3_bind_text(s, column, size > 0 ? bytes : "", (int)size, SQLITE_STATIC);
     return sqlite3_bind_blob(s, column, bytes, (int)size, SQLITE_STATIC);
 }
@@ -101,42 +34,6 @@ static int bind_count(sqlite3_stmt *s, int column, uint64_t n)
 }
 
 /* --- a group --- */
-
-static void bind_fixed(const struct gd_journal *j, const struct gd__record *r, double epoch)
-{
-    sqlite3_stmt *s = j->insert;
-    bind_count(s, C_ID, r->id);
-    sqlite3_bind_blob(s, C_KEY, r->key, sizeof r->key, SQLITE_STATIC);
-    sqlite3_bind_text(s, C_STATE, r->state == GD__FINAL_DONE ? "done" : "failed", -1, SQLITE_STATIC);
-    sqlite3_bind_int64(s, C_ATTEMPTS, r->attempts);
-    bind_count(s, C_NUMBER, r->number);
-    bind_count(s, C_RUN, j->run);
-    if (r->start_ns > 0)
-        sqlite3_bind_double(s, C_STARTED, epoch + (double)r->start_ns / 1e9);
-    sqlite3_bind_double(s, C_SECONDS, (double)r->duration_ns / 1e9);
-    if (r->worker >= 0) {
-        sqlite3_bind_int(s, C_WORKER, r->worker);
-        sqlite3_bind_int(s, C_GPU, r->gpu);
-    }
-    if (r->exit_code != 0)
-        sqlite3_bind_int(s, C_EXIT_CODE, r->exit_code);
-    if (r->signal != 0)
-        sqlite3_bind_int(s, C_SIGNAL, r->signal);
-    bind_count(s, C_INPUT_SIZE, r->input_size);
-}
-
-static int store_record(struct gd_journal *j, const struct gd__record *r, double epoch)
-{
-    sqlite3_stmt *s = j->insert;
-    sqlite3_clear_bindings(s);
-    bind_fixed(j, r, epoch);
-    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
-        if (r->length[texts[i].text] != GD__NO_TEXT)
-            bind_bytes(s, (int)texts[i].column, gd__record_text(r, texts[i].text), r->length[texts[i].text]);
-    const int rc = sqlite3_step(s);
-    sqlite3_reset(s);
-    return rc == SQLITE_DONE ? SQLITE_OK : rc;
-}
 
 static void count_record(struct gd__figures *f, const struct gd__record *r)
 {
@@ -150,19 +47,36 @@ static void count_record(struct gd__figures *f, const struct gd__record *r)
     f->busy += (double)r->duration_ns / 1e9;
 }
 
+/* Where the next statement ends. SQLite notes what the pages that a statement changes were like, so as to be able to
+ * take it back alone: in memory, as a temporary file would need another disk, which may be full. At the end of the
+ * table these are few; but records that replace others may each lie on a page of its own, and have a statement each. */
+static size_t end_of_piece(const struct gd__bytes_buffer *b, size_t at)
+{
+    const struct gd__record *r = gd__record_at(b, at);
+    at += r->size;
+    if (r->replaces)
+        return at;
+    while (at < b->used && !(r = gd__record_at(b, at))->replaces)
+        at += r->size;
+    return at;
+}
+
+static int store_piece(struct gd_journal *j)
+{
+    j->piece_end = end_of_piece(&j->writing, j->piece);
+    const int rc = sqlite3_step(j->insert);
+    sqlite3_reset(j->insert);
+    return rc == SQLITE_DONE ? SQLITE_OK : rc;
+}
+
 static int store_records(struct gd_journal *j, struct gd__figures *f)
 {
-    const double epoch = gd__wall_clock() - (double)gd__now_ns() / 1e9; /* when the monotonic clock was 0 */
-    for (size_t at = 0; at < j->writing.used;) {
-        const struct gd__record *r = (const struct gd__record *)(const void *)(j->writing.bytes + at);
-        const int rc = store_record(j, r, epoch);
-        if (rc != SQLITE_OK)
-            return rc;
-        count_record(f, r);
-        at += r->size;
-        GD__KILL_POINT("journal_record");
-    }
-    return SQLITE_OK;
+    int rc = SQLITE_OK;
+    for (j->piece = 0; rc == SQLITE_OK && j->piece < j->writing.used; j->piece = j->piece_end)
+        rc = store_piece(j);
+    for (size_t at = 0; rc == SQLITE_OK && at < j->writing.used; at += gd__record_at(&j->writing, at)->size)
+        count_record(f, gd__record_at(&j->writing, at));
+    return rc;
 }
 
 static int store_size(struct gd_journal *j, const struct gd__follow *f, uint64_t size)
@@ -213,12 +127,13 @@ static int store_figures(struct gd_journal *j, const struct gd__figures *f)
 /* Empties the write-ahead log if it is long. Not being able to is no error: it only grows. */
 static void empty_log(struct gd_journal *j, int pages)
 {
-    if (pages < LOG_PAGES || (uint64_t)pages < j->wal_tried + j->wal_tried / 2) {
-        j->wal_tried = pages < LOG_PAGES ? 0 : j->wal_tried;
+    const uint64_t bytes = (uint64_t)pages * (uint64_t)j->page_size;
+    if (bytes < LOG_LONG || bytes < j->wal_tried + j->wal_tried / 2) {
+        j->wal_tried = bytes < LOG_LONG ? 0 : j->wal_tried;
         return;
     }
-    const bool much = pages > LOG_PAGES_MUCH;
-    j->wal_tried = (uint64_t)pages;
+    const bool much = bytes > LOG_TOO_LONG;
+    j->wal_tried = bytes;
     sqlite3_busy_timeout(j->db, much ? READER_WAIT_MS : 0);
     sqlite3_wal_checkpoint_v2(j->db, NULL, much ? SQLITE_CHECKPOINT_TRUNCATE : SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
     sqlite3_busy_timeout(j->db, 2000);
@@ -291,6 +206,8 @@ int gd__store_open(struct gd_journal *j)
     const char *sync = j->o.sync == GD_SYNC_FULL ? "PRAGMA synchronous = FULL" : "PRAGMA synchronous = NORMAL";
     if (gd__db_exec(j->db, sync) != SQLITE_OK ||
         gd__db_exec(j->db, "PRAGMA journal_size_limit = " LOG_LIMIT) != SQLITE_OK ||
+        gd__db_exec(j->db, "PRAGMA temp_store = MEMORY") != SQLITE_OK || /* see end_of_piece() */
+        gd__db_integer(j->db, "PRAGMA page_size", &j->page_size) != SQLITE_OK || gd__group_offer(j) != SQLITE_OK ||
         gd__db_prepare(j->db, insert_sql, &j->insert) != SQLITE_OK ||
         gd__db_prepare(j->db, update_sql, &j->update_run) != SQLITE_OK ||
         gd__db_prepare(j->db, "INSERT OR REPLACE INTO file(path, size) VALUES(CAST(?1 AS TEXT), ?2)", &j->put_file) !=

@@ -6,12 +6,11 @@
  * is tried once more when the journal is closed.
  */
 #include <errno.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/error.h"
-#include "base/fault.h"
+#include "base/thread.h"
 #include "journal/internal.h"
 
 enum { MUCH = 8 << 20, BUSY_TRIES = 5 };
@@ -123,11 +122,7 @@ static void *writer_main(void *arg)
 
 int gd__writer_start(struct gd_journal *j)
 {
-    sigset_t all, old;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old); /* signals are for the user's threads */
-    const int rc = GD__FAULT("thread") ? EAGAIN : pthread_create(&j->thread, NULL, writer_main, j);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    const int rc = gd__thread_start(&j->thread, "gd-journal", writer_main, j);
     j->started = rc == 0;
     if (rc == 0)
         return 0;

@@ -1,4 +1,4 @@
-/* The parts of a journal that need no run: the hash, the window, the index, holding. */
+/* The parts of a journal that need no run: the hash, what is text, the window, the index, holding. */
 #include <fcntl.h>
 #include <sys/mman.h>
 
@@ -6,6 +6,7 @@
 #include "base/fault.h"
 #include "journal/hold.h"
 #include "journal/index.h"
+#include "journal/internal.h"
 #include "journal/siphash.h"
 #include "journal/window.h"
 #include "support/folder.h"
@@ -41,6 +42,53 @@ TEST(the_hash_is_siphash)
     for (size_t i = 0; i < sizeof vectors / sizeof *vectors; i++) {
         gd__siphash128(key, input, vectors[i].size, out);
         CHECK_MEM(out, vectors[i].hash, 16);
+    }
+}
+
+/* --- what is text --- */
+
+static const struct {
+    const char *bytes;
+    size_t size;
+    bool text;
+} samples[] = {
+    { "a", 1, true },
+    { "\x7f", 1, true },
+    { "\0", 1, false },
+    { "\x80", 1, false },
+    { "\xc3\xa4", 2, true },
+    { "\xc3", 1, false },
+    { "\xc3(", 2, false },
+    { "\xc0\x80", 2, false }, /* longer than need be */
+    { "\xc1\xbf", 2, false },
+    { "\xe2\x82\xac", 3, true },
+    { "\xe2\x82", 2, false },
+    { "\xe0\x9f\xbf", 3, false },
+    { "\xe0\xa0\x80", 3, true },
+    { "\xed\x9f\xbf", 3, true },
+    { "\xed\xa0\x80", 3, false }, /* half of a pair */
+    { "\xf0\x90\x80\x80", 4, true },
+    { "\xf0\x8f\xbf\xbf", 4, false },
+    { "\xf4\x8f\xbf\xbf", 4, true },
+    { "\xf4\x90\x80\x80", 4, false },
+    { "\xf5\x80\x80\x80", 4, false },
+    { "\xff", 1, false },
+};
+
+/* Wherever it stands, among characters that are looked at one by one or eight at a time. */
+TEST(text_is_known_wherever_it_stands)
+{
+    CHECK(gd__group_is_text("", 0));
+    for (size_t i = 0; i < sizeof samples / sizeof *samples; i++) {
+        for (size_t before = 0; before < 20; before++) {
+            for (size_t after = 0; after < 20; after++) {
+                char *whole = malloc(before + samples[i].size + after); /* so that a look beyond it is seen */
+                memset(whole, 'x', before + samples[i].size + after);
+                memcpy(whole + before, samples[i].bytes, samples[i].size);
+                CHECK_EQ(gd__group_is_text(whole, before + samples[i].size + after), samples[i].text);
+                free(whole);
+            }
+        }
     }
 }
 

@@ -83,6 +83,24 @@ TEST(what_was_added_is_run)
     CHECK_STR(job_sql("run.db", "SELECT count(*), count(DISTINCT input) FROM task"), "13|13");
 }
 
+/* As an earlier release made them. */
+TEST(pages_of_another_size_do_not_matter)
+{
+    struct job job = JOB("");
+    run_first(&job, 10);
+    CHECK_STR(job_sql("run.db", "PRAGMA page_size"), "16384");
+    sqlite3 *db;
+    CHECK_EQ(sqlite3_open("run.db", &db), SQLITE_OK);
+    CHECK_EQ(sqlite3_exec(db, "PRAGMA journal_mode = DELETE; PRAGMA page_size = 4096; VACUUM", NULL, NULL, NULL),
+             SQLITE_OK);
+    CHECK_EQ(sqlite3_close(db), SQLITE_OK);
+    job_lines(&job, "0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "new", NULL);
+    CHECK_EQ(job_run(&job), 0);
+    CHECK_STR(job_ran(&job), "new");
+    CHECK_STR(job_sql("run.db", "PRAGMA page_size"), "4096");
+    CHECK_STR(job_sql("run.db", "SELECT count(*), count(DISTINCT input) FROM task"), "11|11");
+}
+
 TEST(lines_that_are_gone_do_not_matter)
 {
     struct job job = JOB("");
@@ -187,6 +205,30 @@ TEST(failed_ones_are_run_again_when_asked)
     job.j.resume = GD_RESUME_REST_AND_FAILED;
     CHECK_EQ(job_run(&job), 0);
     CHECK_STR(job_ran(&job), "!c new");
+    struct gd_journal_reader *r;
+    struct gd_journal_summary s = { .size = sizeof s };
+    CHECK_EQ(gd_journal_reader_open(&r, "run.db"), 0);
+    CHECK_EQ(gd_journal_summary(r, &s), 0);
+    CHECK_EQ(s.replaced, 3); /* ?b and !c, and !c again */
+    gd_journal_reader_close(&r);
+}
+
+static const char *tasks_by_worker(void)
+{
+    return job_sql("run.db",
+                   "SELECT worker, count(*), min(number), max(number) FROM task WHERE run = 2 GROUP BY worker");
+}
+
+/* What is done already is no part of them. */
+TEST(chunks_are_of_what_is_left)
+{
+    struct job job = JOB("");
+    run_first(&job, 60);
+    job_numbers(&job, 100);
+    job.o.placement = GD_PLACE_CHUNKS;
+    job.o.total_tasks = 100;
+    CHECK_EQ(job_run(&job), 0);
+    CHECK_STR(tasks_by_worker(), "0|20|60|79 1|20|80|99");
 }
 
 TEST(a_second_start_without_resuming_is_refused)
@@ -249,6 +291,34 @@ TEST(an_ordered_run_skips_and_stays_ordered)
         CHECK_EQ(n, i);
     }
     fclose(f);
+}
+
+static unsigned placed;
+
+static int place_by_weight(void *user, uint64_t task_id, uint64_t weight, unsigned n_workers)
+{
+    const struct job *job = user;
+    CHECK_LT(task_id, job->n);
+    CHECK_EQ(weight, strlen(job->lines[task_id])); /* its size, where the source names no other */
+    placed++;
+    return (int)(weight % n_workers);
+}
+
+/* With a journal weights come to the scheduler by another way. */
+TEST(placement_knows_numbers_and_weights)
+{
+    struct job first = JOB("run.db"), second = JOB("run.db");
+    folder_enter();
+    job_lines(&first, "a", "bb", "ccc", NULL);
+    CHECK_EQ(job_run(&first), 0);
+    job_lines(&second, "a", "dddd", "bb", "eeeee", "ccc", "ffffff", NULL);
+    second.j.resume = GD_RESUME_REST;
+    second.o.placement = GD_PLACE_CUSTOM;
+    second.o.place = place_by_weight;
+    placed = 0;
+    CHECK_EQ(job_run(&second), 0);
+    CHECK_STR(job_ran(&second), "dddd eeeee ffffff");
+    CHECK_EQ(placed, 3);
 }
 
 TEST(batches_are_recorded_singly)
@@ -469,6 +539,7 @@ TEST(a_reader_sees_what_is_there)
     CHECK_EQ(s.run_failed, 3);
     CHECK_EQ(s.total, 7);
     CHECK_EQ(s.taken, 7);
+    CHECK_EQ(s.replaced, 0);
     CHECK(!s.held);
     CHECK_EQ(s.pid, getpid());
     CHECK_STR(s.command, "the command");

@@ -2,6 +2,7 @@
  * cut off. Whatever it is, the words say so and nothing that was said to be on disk is lost.
  */
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 
@@ -315,6 +316,60 @@ TEST(what_could_not_be_written_is_tried_once_more)
     CHECK_STR(job_sql("run.db", "SELECT outcome FROM run"), "journal failed");
 }
 
+/* SQLite's way to files, with an eye on those without a name: they lie in a folder that nobody has named, on a disk
+ * that may be full when the journal's is not. */
+static sqlite3_vfs watched, *usual;
+static atomic_int n_nameless;
+
+static int open_watched(sqlite3_vfs *vfs, const char *name, sqlite3_file *file, int flags, int *out)
+{
+    (void)vfs;
+    n_nameless += name == NULL;
+    return usual->xOpen(usual, name, file, flags, out);
+}
+
+static void watch_files(void)
+{
+    usual = sqlite3_vfs_find(NULL);
+    watched = *usual;
+    watched.zName = "watched";
+    watched.xOpen = open_watched;
+    CHECK_EQ(sqlite3_vfs_register(&watched, 1), SQLITE_OK);
+}
+
+/* Among new ones, in one group; nor memory for all the pages that they are on. */
+TEST(records_that_replace_others_need_no_disk_but_the_journals)
+{
+    enum { OLD = 3000, NEW = 6000 };
+    folder_enter();
+    struct job job = JOB("");
+    static const char *first[NEW], *second[NEW];
+    static char long_one[2001] = "1";
+    memset(long_one + 1, ' ', sizeof long_one - 2);
+    job_numbers(&job, NEW);
+    for (size_t i = 0; i < NEW; i++) {
+        first[i] = long_one;
+        second[i] = i % 2 ? long_one : "2";
+    }
+    job.n = OLD;
+    job.j.window_ms = 60000;
+    job.versions = first;
+    CHECK_EQ(job_run(&job), 0);
+    job.n = NEW;
+    job.versions = second;
+    job.j.resume = GD_RESUME_REST;
+    watch_files();
+    sqlite3_memory_highwater(1);
+    CHECK_EQ(job_run(&job), 0);
+    CHECK_LT(sqlite3_memory_highwater(0), 8 << 20); /* 6, of which 4 are caches; with those pages 11 */
+    CHECK_EQ(job.closed, 0);
+    CHECK_EQ(n_nameless, 0);
+    CHECK_STR(job_sql("run.db", "SELECT count(*), count(DISTINCT input), sum(run = 1), sum(version = '2') FROM task"),
+              "6000|6000|1500|3000");
+    CHECK_STR(job_sql("run.db", "SELECT done, all_done FROM run WHERE number = 2"), "4500|6000");
+    CHECK_STR(job_sql("run.db", "PRAGMA integrity_check"), "ok");
+}
+
 static void break_journal(struct job *job, const struct gd_report *r)
 {
     (void)r;
@@ -328,7 +383,7 @@ TEST(a_journal_that_cannot_be_written_ends_the_run)
     folder_enter();
     struct job job = JOB("");
     job_numbers(&job, 20000);
-    job.j.window_ms = 1;
+    in_small_groups(&job); /* or it might be done before it comes to the disk */
     job.on_final = break_journal;
     CHECK_EQ(job_run(&job), GD_E_JOURNAL);
     CHECK_EQ(job.closed, GD_E_JOURNAL);
@@ -407,6 +462,7 @@ TEST_WITHIN(300, a_journal_cut_anywhere_opens_or_says_that_it_is_damaged)
     CHECK_EQ(try_open("run.db", words, sizeof words), 0);
 }
 
+/* Where frames of the log meet, at every byte; between, here and there. */
 TEST_WITHIN(300, a_log_cut_anywhere_is_read_up_to_there)
 {
     folder_enter();
@@ -417,11 +473,11 @@ TEST_WITHIN(300, a_log_cut_anywhere_is_read_up_to_there)
     run_and_die(&job, "journal_committed:2");
     size_t size, log_size;
     char *whole = read_file("run.db", &size), *log = read_file("run.db-wal", &log_size);
-    CHECK_GT(log_size, 10000);
-    const size_t from = log_size - 9000;
-    for (size_t cut = from; cut <= log_size; cut += cut % 512 < 500 && cut + 600 < log_size ? 61 : 1) {
+    const size_t frame = (size_t)atoi(job_sql("run.db", "PRAGMA page_size")) + 24;
+    CHECK_GT(log_size, 3 * frame);
+    for (size_t off = 0; off < 2 * frame + 40; off += off % frame < 40 || frame - off % frame < 40 ? 1 : 211) {
         write_file("cut.db", whole, size);
-        write_file("cut.db-wal", log, cut);
+        write_file("cut.db-wal", log, log_size - off);
         unlink("cut.db-shm");
         CHECK_EQ(try_open("cut.db", words, sizeof words), 0);
         CHECK_STR(job_sql("cut.db", "PRAGMA integrity_check"), "ok");
@@ -430,6 +486,30 @@ TEST_WITHIN(300, a_log_cut_anywhere_is_read_up_to_there)
                           " DESC LIMIT 1), 0)"),
                   "1");
     }
+}
+
+/* As those that an earlier release made. */
+TEST(a_journal_with_other_pages_is_gone_on_with)
+{
+    folder_enter();
+    struct job job = JOB("");
+    sqlite3 *db;
+    job_numbers(&job, 2000);
+    job.n = 1000;
+    CHECK_EQ(job_run(&job), 0);
+    CHECK_STR(job_sql("run.db", "PRAGMA page_size"), "16384");
+    CHECK_EQ(sqlite3_open("run.db", &db), SQLITE_OK);
+    CHECK_EQ(sqlite3_exec(db, "PRAGMA journal_mode = DELETE; PRAGMA page_size = 4096; VACUUM", NULL, NULL, NULL),
+             SQLITE_OK);
+    sqlite3_close(db);
+    job.n = 2000;
+    job.j.resume = GD_RESUME_REST;
+    CHECK_EQ(job_run(&job), 0);
+    CHECK_EQ(job.done, 1000);
+    CHECK_STR(job_sql("run.db", "PRAGMA page_size"), "4096");
+    CHECK_STR(job_sql("run.db", "PRAGMA journal_mode"), "wal");
+    CHECK_STR(job_sql("run.db", "SELECT count(*), count(DISTINCT input) FROM task"), "2000|2000");
+    CHECK_STR(job_sql("run.db", "PRAGMA integrity_check"), "ok");
 }
 
 int main(int argc, char **argv)
