@@ -6,31 +6,51 @@
  *   observers_page       one with a page at which nobody looks
  *   observers_stopped    one whose observer was stopped (SIGSTOP)
  *   observers_killed     one whose observer reads a hundred times a second, and is killed half-way
- *   observers_500        one with 500 observers in another process, each of which reads once a second
+ *   observers_500        one with 500 observers in another process, each of which reads once a second what
+ *                        `gpu-dispatch top` reads
+ *   observers_500_tasks  the same, each reading the tasks that ended, too
+ *   observers_500_floor  the same process, which wakes up as often and reads nothing
  *
- * one right after the other, in turn. One JSON object per line: name, unit, the median of the repeats, and the repeats.
+ * one right after the other, in turn; the clock starts when all observers have read once. Beside the last three stands
+ * the processor time for a read with its wake-up, in microseconds (..._us), which a busy machine distorts less; and
+ * that for opening an observer and its first read (..._first_us). One JSON object per line: name, unit, the median of
+ * the repeats, and the repeats.
  *
  * usage: bench_observers [-r REPEATS] [-q]
  */
 #include <gpu_dispatch/gpu_dispatch.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { MAX_REPEATS = 101, CROWD = 500, KINDS = 5 };
+enum { MAX_REPEATS = 101, CROWD = 500, KINDS = 7, LOOK_EVERY = 1024, WARM = 500000 };
+
+static uint64_t clock_ns(clockid_t clock)
+{
+    struct timespec t;
+    clock_gettime(clock, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
 
 static uint64_t now_ns(void)
 {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+    return clock_ns(CLOCK_MONOTONIC);
 }
+
+/* What the observing process tells the run's. */
+static struct told {
+    _Atomic uint64_t ready;    /* all have read once */
+    _Atomic uint64_t first_ns; /* processor time until then */
+    _Atomic uint64_t reads, read_ns;
+} * told;
 
 static int process(struct gd_worker *w, const struct gd_task *t, struct gd_result *r)
 {
@@ -53,6 +73,7 @@ static void be_stopped(void)
     struct gd_observer *o;
     if (gd_observer_open(&o, "bench") == 0)
         look_once(o);
+    atomic_store(&told->ready, 1);
     raise(SIGSTOP);
 }
 
@@ -63,22 +84,58 @@ static void read_often(void)
         return;
     for (;;) {
         look_once(o);
+        atomic_store(&told->ready, 1);
         (void)poll(NULL, 0, 10);
     }
 }
 
-static void be_a_crowd(void)
+static struct gd_observer *crowd[CROWD];
+
+static void open_crowd(unsigned what)
 {
-    static struct gd_observer *crowd[CROWD];
     const struct rlimit many = { 4 * CROWD, 4 * CROWD };
+    const uint64_t begun = clock_ns(CLOCK_PROCESS_CPUTIME_ID);
     (void)setrlimit(RLIMIT_NOFILE, &many);
-    for (size_t i = 0; i < CROWD; i++)
-        (void)gd_observer_open(&crowd[i], "bench");
-    for (size_t i = 0;; i = (i + 1) % CROWD) {
-        if (crowd[i])
-            look_once(crowd[i]);
-        (void)poll(NULL, 0, 1000 / CROWD);
+    for (size_t i = 0; i < CROWD; i++) {
+        if (gd_observer_open(&crowd[i], "bench") < 0 || gd_observer_select(crowd[i], what) < 0)
+            _exit(1);
+        look_once(crowd[i]);
     }
+    atomic_store(&told->first_ns, clock_ns(CLOCK_PROCESS_CPUTIME_ID) - begun);
+}
+
+/* One after the other, evenly over the second. */
+static void be_a_crowd(bool looks, unsigned what)
+{
+    if (looks)
+        open_crowd(what);
+    uint64_t at = now_ns();
+    const uint64_t begun = clock_ns(CLOCK_PROCESS_CPUTIME_ID);
+    atomic_store(&told->ready, 1);
+    for (size_t i = 0;; i = (i + 1) % CROWD) {
+        at += 1000000000u / CROWD;
+        const struct timespec t = { (time_t)(at / 1000000000u), (long)(at % 1000000000u) };
+        (void)clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL);
+        if (looks)
+            look_once(crowd[i]);
+        atomic_fetch_add(&told->reads, 1);
+        atomic_store(&told->read_ns, clock_ns(CLOCK_PROCESS_CPUTIME_ID) - begun);
+    }
+}
+
+static void be_tops(void)
+{
+    be_a_crowd(true, GD_OBSERVED_FAILURES | GD_OBSERVED_DEVICES);
+}
+
+static void be_pages(void)
+{
+    be_a_crowd(true, GD_OBSERVED_TASKS | GD_OBSERVED_FAILURES | GD_OBSERVED_DEVICES);
+}
+
+static void be_nobody(void)
+{
+    be_a_crowd(false, 0);
 }
 
 static pid_t start(void (*observer)(void))
@@ -105,16 +162,20 @@ static const struct kind {
     bool published;
     void (*observer)(void);
     bool killed; /* half-way */
+    bool timed;  /* its process tells its processor time */
 } kinds[KINDS] = {
-    { "observers_none", false, NULL, false },         { "observers_page", true, NULL, false },
-    { "observers_stopped", true, be_stopped, false }, { "observers_killed", true, read_often, true },
-    { "observers_500", true, be_a_crowd, false },
+    { "observers_none", false, NULL, false, false },         { "observers_page", true, NULL, false, false },
+    { "observers_stopped", true, be_stopped, false, false }, { "observers_killed", true, read_often, true, false },
+    { "observers_500", true, be_tops, false, true },         { "observers_500_tasks", true, be_pages, false, true },
+    { "observers_500_floor", true, be_nobody, false, true },
 };
 
 struct run {
     const struct kind *kind;
-    uint64_t n, warm, given, done, warm_at, last;
-    uint64_t kill_at;
+    uint64_t length_ns; /* of what is measured */
+    uint64_t given, done;
+    uint64_t from_ns, from_done, until_ns, until_done;
+    atomic_bool over;
     pid_t observer;
 };
 
@@ -122,32 +183,58 @@ static int give(void *user, struct gd_item *item)
 {
     struct run *r = user;
     item->size = 0;
-    return r->given++ < r->n;
+    const bool more = !atomic_load_explicit(&r->over, memory_order_relaxed);
+    r->given += more;
+    return more;
 }
 
-/* The observer comes before the clock starts. */
+/* The observers come, and have read, before the clock starts. */
+static bool is_ready(struct run *r)
+{
+    if (!r->kind->observer)
+        return true;
+    if (r->observer == 0)
+        r->observer = start(r->kind->observer);
+    if (!atomic_load(&told->ready) && waitpid(r->observer, NULL, WNOHANG) != 0) {
+        fprintf(stderr, "bench: there is no observer\n");
+        exit(1);
+    }
+    return atomic_load(&told->ready) != 0;
+}
+
+static void look_at_clock(struct run *r)
+{
+    if (r->from_ns == 0 && !is_ready(r))
+        return;
+    const uint64_t now = now_ns();
+    if (r->from_ns == 0) {
+        r->from_done = r->done;
+        r->from_ns = now;
+    }
+    if (r->kind->killed && now - r->from_ns > r->length_ns / 2)
+        kill(r->observer, SIGKILL); /* again and again: it is not waited for until the end */
+    if (now - r->from_ns >= r->length_ns) {
+        r->until_done = r->done;
+        r->until_ns = now;
+        atomic_store(&r->over, true);
+    }
+}
+
 static void on_success(void *user, const struct gd_report *report)
 {
     struct run *r = user;
     (void)report;
     r->done++;
-    if (r->done == r->warm / 2 && r->kind->observer)
-        r->observer = start(r->kind->observer);
-    if (r->done == r->warm) {
-        r->warm_at = now_ns();
-        r->kill_at = r->n / 2;
-    }
-    if (r->done == r->kill_at && r->kind->killed)
-        kill(r->observer, SIGKILL);
-    if (r->done == r->n)
-        r->last = now_ns();
+    if (r->done >= WARM && r->done % LOOK_EVERY == 0 && r->until_ns == 0)
+        look_at_clock(r);
 }
 
-static double measure(const struct kind *kind, uint64_t n)
+static double measure(const struct kind *kind, uint64_t length_ns)
 {
     static const int ids[] = { 0 };
-    struct run r = { .kind = kind, .n = n, .warm = n / 4 };
+    struct run r = { .kind = kind, .length_ns = length_ns };
     struct gd_options o = GD_OPTIONS_INIT;
+    memset(told, 0, sizeof *told);
     o.gpu_ids = ids;
     o.n_gpus = 1;
     o.queue_size = 8192;
@@ -157,11 +244,11 @@ static double measure(const struct kind *kind, uint64_t n)
     o.job = kind->published ? "bench" : NULL;
     const int rc = gd_run(&o);
     end(r.observer);
-    if (rc < 0 || r.done != n) {
+    if (rc < 0 || r.done != r.given) {
         fprintf(stderr, "bench: %s\n", gd_error_text());
         exit(1);
     }
-    return 1e9 * (double)(n - r.warm) / (double)(r.last - r.warm_at);
+    return 1e9 * (double)(r.until_done - r.from_done) / (double)(r.until_ns - r.from_ns);
 }
 
 static int by_value(const void *a, const void *b)
@@ -170,21 +257,43 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static void print_line(const char *name, const double *values, int n)
+static void print_line(const char *name, const char *what, const char *unit, const double *values, int n)
 {
     double sorted[MAX_REPEATS];
     memcpy(sorted, values, (size_t)n * sizeof *values);
     qsort(sorted, (size_t)n, sizeof *sorted, by_value);
-    printf("{\"name\": \"%s\", \"unit\": \"tasks/s\", \"median\": %.5g, \"repeats\": [", name, sorted[n / 2]);
+    printf("{\"name\": \"%s%s\", \"unit\": \"%s\", \"median\": %.5g, \"repeats\": [", name, what, unit, sorted[n / 2]);
     for (int i = 0; i < n; i++)
         printf("%s%.5g", i ? ", " : "", values[i]);
     printf("]}\n");
 }
 
+static double values[KINDS][MAX_REPEATS], read_us[KINDS][MAX_REPEATS], first_us[KINDS][MAX_REPEATS];
+
+static void repeat(int i, uint64_t length_ns)
+{
+    for (int k = 0; k < KINDS; k++) {
+        values[k][i] = measure(&kinds[k], length_ns);
+        const uint64_t reads = atomic_load(&told->reads);
+        read_us[k][i] = reads > 0 ? (double)atomic_load(&told->read_ns) / 1e3 / (double)reads : 0;
+        first_us[k][i] = (double)atomic_load(&told->first_ns) / 1e3 / CROWD;
+    }
+}
+
+static void print_all(int repeats)
+{
+    for (int k = 0; k < KINDS; k++) {
+        print_line(kinds[k].name, "", "tasks/s", values[k], repeats);
+        if (!kinds[k].timed)
+            continue;
+        print_line(kinds[k].name, "_us", "us", read_us[k], repeats);
+        print_line(kinds[k].name, "_first_us", "us", first_us[k], repeats);
+    }
+}
+
 int main(int argc, char **argv)
 {
-    static double values[KINDS][MAX_REPEATS];
-    uint64_t n = 4000000;
+    uint64_t length_ns = 2000000000u; /* every observer reads twice */
     int c, repeats = 5;
     if (gd_worker_main(&argc, argv, &ops) < 0)
         return fprintf(stderr, "%s\n", gd_error_text()), 1;
@@ -192,16 +301,21 @@ int main(int argc, char **argv)
         if (c == 'r')
             repeats = atoi(optarg);
         else if (c == 'q')
-            n = 1000000;
+            length_ns /= 8;
         else
             return 2;
     }
     if (repeats < 1 || repeats > MAX_REPEATS)
         return fprintf(stderr, "usage: %s [-r 1..%d] [-q]\n", argv[0], MAX_REPEATS), 2;
+    char folder[] = "/dev/shm/bench-XXXXXX"; /* its own: opening looks at all that are there */
+    if (!mkdtemp(folder) || setenv("GPU_DISPATCH_JOBS", folder, 1) < 0)
+        return perror("bench: a folder in /dev/shm"), 1;
+    told = mmap(NULL, sizeof *told, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (told == MAP_FAILED)
+        return perror("bench: mmap"), 1;
     for (int i = 0; i < repeats; i++)
-        for (int k = 0; k < KINDS; k++)
-            values[k][i] = measure(&kinds[k], n);
-    for (int k = 0; k < KINDS; k++)
-        print_line(kinds[k].name, values[k], repeats);
+        repeat(i, length_ns);
+    print_all(repeats);
+    (void)rmdir(folder);
     return 0;
 }

@@ -142,6 +142,17 @@ int gd_observer_open(struct gd_observer **out, const char *which);
 /* A run of this process, with a job name; between gd_dispatcher_open() and _close(), the observer closed first. */
 int gd_observer_attach(struct gd_observer **out, struct gd_dispatcher *d);
 
+/* What an observer wants beside the figures and the workers: unless it says so, all. Who shows no tasks does well to
+ * say it: of a fast run they are nearly all of what a read copies. */
+enum gd_observed {
+    GD_OBSERVED_TASKS = 1,    /* else all tasks are missed */
+    GD_OBSERVED_FAILURES = 2, /* else all failures are */
+    GD_OBSERVED_DEVICES = 4,  /* else the driver is not asked about them */
+};
+
+/* From the next read on. what: of enum gd_observed, 0 for none. */
+int gd_observer_select(struct gd_observer *o, unsigned what);
+
 /* Waits for nothing, but asks the driver about the devices if that was more than a second ago. 0; GD_E_NO_JOB when the
  * run was killed, GD_E_CORRUPT when its page was cut short or makes no sense: the snapshot is the last then. */
 int gd_observer_read(struct gd_observer *o, const struct gd_snapshot **out);

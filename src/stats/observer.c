@@ -24,11 +24,10 @@ struct gd_observer {
     bool own; /* a run of this process */
     int pidfd;
     struct gd__sample sample;
+    bool no_devices; /* they are not sampled */
     struct gd_snapshot snapshot;
     struct gd_worker_view *workers;
     struct gd_device_view *devices;
-    struct gd_task_view *tasks;
-    size_t tasks_room;
     struct gd_failure_view *failures;
     size_t failures_room;
 };
@@ -119,7 +118,6 @@ void gd_observer_close(struct gd_observer **op)
         close(o->pidfd);
     gd__free(o->workers);
     gd__free(o->devices);
-    gd__free(o->tasks);
     gd__free(o->failures);
     gd__free(o);
 }
@@ -127,6 +125,16 @@ void gd_observer_close(struct gd_observer **op)
 int gd_observer_fd(const struct gd_observer *o)
 {
     return o ? o->pidfd : -1;
+}
+
+int gd_observer_select(struct gd_observer *o, unsigned what)
+{
+    if (!o || (what & ~(unsigned)(GD_OBSERVED_TASKS | GD_OBSERVED_FAILURES | GD_OBSERVED_DEVICES)) != 0)
+        return gd__error(GD_E_INVALID, "gd_observer_select: no observer, or 0x%x is not of enum gd_observed", what);
+    o->reader.no_tasks = !(what & GD_OBSERVED_TASKS);
+    o->reader.no_failures = !(what & GD_OBSERVED_FAILURES);
+    o->no_devices = !(what & GD_OBSERVED_DEVICES);
+    return 0;
 }
 
 /* --- reading --- */
@@ -151,15 +159,15 @@ static void fill_workers(struct gd_observer *o)
     }
 }
 
-static int make_room(void **array, size_t *room, size_t n, size_t size)
+static int make_room(struct gd_observer *o, size_t n)
 {
-    if (n <= *room)
+    if (n <= o->failures_room)
         return 0;
-    void *larger = gd__realloc(*array, n * size);
+    struct gd_failure_view *larger = gd__realloc(o->failures, n * sizeof *larger);
     if (!larger)
-        return gd__error(GD_E_NO_MEMORY, "no memory for %zu tasks that ended", n);
-    *array = larger;
-    *room = n;
+        return gd__error(GD_E_NO_MEMORY, "no memory for %zu failures", n);
+    o->failures = larger;
+    o->failures_room = n;
     return 0;
 }
 
@@ -169,29 +177,26 @@ static void fill_task(struct gd_task_view *to, const struct gd_task_view *from)
     to->failure = within(from->failure, GD_FAILURE_NO_WORKER, GD_FAILURE_ERROR);
 }
 
-static int fill_tasks(struct gd_observer *o)
+/* Where they were copied to: each moves down a little, as a view is smaller than its place in the ring. There may be
+ * thousands, and memory that is touched once more is most of what a read costs. */
+static void fill_tasks(struct gd_observer *o)
 {
     const struct gd__ring_copy *c = &o->reader.tasks;
-    void *array = o->tasks;
-    const int rc = make_room(&array, &o->tasks_room, c->n, sizeof *o->tasks);
-    o->tasks = array;
-    for (size_t i = 0; rc == 0 && i < c->n; i++) {
+    struct gd_task_view *tasks = (struct gd_task_view *)(void *)c->entries;
+    for (size_t i = 0; i < c->n; i++) {
         struct gd__page_task from;
         memcpy(&from, c->entries + i * sizeof from, sizeof from);
-        fill_task(&o->tasks[i], &from.task);
+        fill_task(&tasks[i], &from.task);
     }
-    o->snapshot.tasks = o->tasks;
-    o->snapshot.n_tasks = rc == 0 ? c->n : 0;
+    o->snapshot.tasks = tasks;
+    o->snapshot.n_tasks = c->n;
     o->snapshot.tasks_missed = c->missed;
-    return rc;
 }
 
 static int fill_failures(struct gd_observer *o)
 {
     const struct gd__ring_copy *c = &o->reader.failures;
-    void *array = o->failures;
-    const int rc = make_room(&array, &o->failures_room, c->n, sizeof *o->failures);
-    o->failures = array;
+    const int rc = make_room(o, c->n);
     for (size_t i = 0; rc == 0 && i < c->n; i++) {
         struct gd__page_failure from;
         memcpy(&from, c->entries + i * sizeof from, sizeof from);
@@ -232,13 +237,14 @@ static int fill(struct gd_observer *o)
     s->ended = o->reader.run.ended != 0;
     s->stale = is_stale(o);
     fill_workers(o);
-    const int rc = fill_tasks(o);
-    return rc < 0 ? rc : fill_failures(o);
+    fill_tasks(o);
+    return fill_failures(o);
 }
 
 /* Nothing new: tasks and failures have been told. */
 static int last_again(struct gd_observer *o, int rc)
 {
+    o->snapshot.tasks = NULL; /* the copy may have moved */
     o->snapshot.n_tasks = o->snapshot.n_failures = 0;
     o->snapshot.tasks_missed = o->snapshot.failures_missed = 0;
     return rc;
@@ -255,7 +261,7 @@ int gd_observer_read(struct gd_observer *o, const struct gd_snapshot **out)
     if (rc < 0)
         return last_again(o, rc);
     rc = fill(o);
-    if (rc == 0 && !gone && !o->snapshot.ended)
+    if (rc == 0 && !gone && !o->snapshot.ended && !o->no_devices)
         gd__sample_update(&o->sample, o->snapshot.read_ns, o->devices, o->snapshot.n_devices);
     if (rc == 0 && gone && !o->snapshot.ended)
         return gd__error(GD_E_NO_JOB, "the process %llu of this run was killed", (unsigned long long)o->owner.pid);

@@ -176,8 +176,6 @@ static int make_room(struct gd__ring_copy *c, size_t bytes)
 /* Copies positions first .. first + n - 1, in at most two pieces. */
 static int copy_positions(int fd, const struct ring *ring, uint64_t first, uint64_t n, unsigned char *to)
 {
-    if (n == 0)
-        return 0; /* there may be no room for any yet */
     const uint64_t slot = first % ring->capacity, to_the_edge = ring->capacity - slot;
     const uint64_t head = n < to_the_edge ? n : to_the_edge;
     if (!read_at(fd, to, head * ring->entry, ring->offset + slot * ring->entry) ||
@@ -186,15 +184,11 @@ static int copy_positions(int fd, const struct ring *ring, uint64_t first, uint6
     return 0;
 }
 
-/* What was added since the last read and is still there. */
-static int read_ring(int fd, const struct ring *ring, struct gd__ring_copy *c)
+/* Copies the last n positions; what is whole of them is counted in c->n. */
+static int copy_last(int fd, const struct ring *ring, uint64_t n, struct gd__ring_copy *c)
 {
+    const uint64_t first = ring->tail - n;
     uint64_t begun = 0;
-    c->n = c->missed = 0;
-    if (ring->tail < c->seen || ring->ended < c->ended || ring->ended < ring->tail)
-        return gd__error(GD_E_CORRUPT, "the page of this run has gone back");
-    const uint64_t added = ring->tail - c->seen, n = added < ring->capacity ? added : ring->capacity;
-    uint64_t first = ring->tail - n;
     int rc = make_room(c, (size_t)n * ring->entry);
     if (rc == 0)
         rc = copy_positions(fd, ring, first, n, c->entries);
@@ -210,6 +204,19 @@ static int read_ring(int fd, const struct ring *ring, struct gd__ring_copy *c)
     if (lost > 0)
         memmove(c->entries, c->entries + lost * ring->entry, (size_t)(n - lost) * ring->entry);
     c->n = n - lost;
+    return 0;
+}
+
+/* What was added since the last read and is still there. */
+static int read_ring(int fd, const struct ring *ring, bool unwanted, struct gd__ring_copy *c)
+{
+    c->n = c->missed = 0;
+    if (ring->tail < c->seen || ring->ended < c->ended || ring->ended < ring->tail)
+        return gd__error(GD_E_CORRUPT, "the page of this run has gone back");
+    const uint64_t added = ring->tail - c->seen, n = added < ring->capacity ? added : ring->capacity;
+    const int rc = n > 0 && !unwanted ? copy_last(fd, ring, n, c) : 0;
+    if (rc < 0)
+        return rc;
     c->missed = ring->ended - c->ended > c->n ? ring->ended - c->ended - c->n : 0;
     c->seen = ring->tail;
     c->ended = ring->ended;
@@ -238,6 +245,6 @@ int gd__reader_read(struct gd__reader *r)
         .tail = r->run.failures_tail,
         .ended = r->run.failures_ended,
     };
-    rc = read_ring(r->fd, &tasks, &r->tasks);
-    return rc < 0 ? rc : read_ring(r->fd, &failures, &r->failures);
+    rc = read_ring(r->fd, &tasks, r->no_tasks, &r->tasks);
+    return rc < 0 ? rc : read_ring(r->fd, &failures, r->no_failures, &r->failures);
 }

@@ -17,7 +17,8 @@ struct gd__ring_copy {
 };
 
 struct gd__reader {
-    int fd; /* -1: none */
+    int fd;                     /* -1: none */
+    bool no_tasks, no_failures; /* they are counted as missed */
     struct gd__page_header header;
     struct gd__page_plan plan;
     struct gd__page_device *devices;

@@ -714,6 +714,7 @@ TEST(bad_use)
     CHECK_EQ(gd_observer_open(NULL, NULL), GD_E_INVALID);
     CHECK_EQ(gd_observer_attach(NULL, NULL), GD_E_INVALID);
     CHECK_EQ(gd_observer_read(NULL, &s), GD_E_INVALID);
+    CHECK_EQ(gd_observer_select(NULL, 0), GD_E_INVALID);
     CHECK_EQ(gd_observer_fd(NULL), -1);
     gd_observer_close(NULL);
     struct gd_observer *none = NULL;

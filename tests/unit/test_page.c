@@ -251,6 +251,108 @@ TEST(what_is_replaced_while_it_is_read_is_missed)
     gd__page_close(&p);
 }
 
+/* They lie closer together in a snapshot than in the page. */
+TEST(each_of_many_tasks_is_whole)
+{
+    struct gd__page *p = open_page();
+    struct gd_observer *o = observe(p);
+    const struct gd_snapshot *s;
+    for (uint64_t i = 0; i < 1000; i++) {
+        const struct gd_task_view t = { .task_id = i,
+                                        .worker_id = (int64_t)i + 1,
+                                        .gpu_id = -(int64_t)i,
+                                        .start_ns = 3 * i,
+                                        .end_ns = 5 * i,
+                                        .attempt = (uint32_t)i + 7,
+                                        .again = 1,
+                                        .failure = i % 2 ? GD_FAILURE_TIMEOUT : 99 };
+        gd__page_put_task(p, &t);
+    }
+    p->run.tasks_ended = 1000;
+    gd__page_put_run(p);
+    CHECK_EQ(gd_observer_read(o, &s), 0);
+    CHECK_EQ(s->n_tasks, 1000);
+    for (uint64_t i = 0; i < s->n_tasks; i++) {
+        const struct gd_task_view *t = &s->tasks[i];
+        CHECK_EQ(t->task_id, i);
+        CHECK_EQ(t->worker_id, (int64_t)i + 1);
+        CHECK_EQ(t->gpu_id, -(int64_t)i);
+        CHECK_EQ(t->start_ns, 3 * i);
+        CHECK_EQ(t->end_ns, 5 * i);
+        CHECK_EQ(t->attempt, i + 7);
+        CHECK_EQ(t->again, 1);
+        CHECK_EQ(t->failure, i % 2 ? GD_FAILURE_TIMEOUT : GD_FAILURE_ERROR);
+    }
+    gd_observer_close(&o);
+    gd__page_close(&p);
+}
+
+static void put_both(struct gd__page *p, uint64_t tasks, uint64_t failures)
+{
+    const struct gd__page_failure f = { .error_size = 3, .error = "bad" };
+    put_tasks(p, tasks);
+    for (uint64_t i = 0; i < failures; i++)
+        gd__page_put_failure(p, &f);
+    p->run.failures_ended += failures;
+    gd__page_put_run(p);
+}
+
+static void check_counts(struct gd_observer *o, const uint64_t tasks[2], const uint64_t failures[2])
+{
+    const struct gd_snapshot *s;
+    CHECK_EQ(gd_observer_read(o, &s), 0);
+    CHECK_EQ(s->n_tasks, tasks[0]);
+    CHECK_EQ(s->tasks_missed, tasks[1]);
+    CHECK_EQ(s->n_failures, failures[0]);
+    CHECK_EQ(s->failures_missed, failures[1]);
+}
+
+TEST(what_is_not_wanted_is_missed)
+{
+    static const uint64_t none[] = { 0, 0 }, five_seen[] = { 5, 0 }, five_missed[] = { 0, 5 }, two_seen[] = { 2, 0 },
+                          two_missed[] = { 0, 2 };
+    struct gd__page *p = open_page();
+    struct gd_observer *o = observe(p);
+    put_both(p, 5, 2);
+    CHECK_EQ(gd_observer_select(o, 8), GD_E_INVALID);
+    CHECK_EQ(gd_observer_select(o, 0), 0);
+    check_counts(o, five_missed, two_missed);
+    CHECK_EQ(gd_observer_select(o, GD_OBSERVED_TASKS), 0); /* what was missed stays so */
+    check_counts(o, none, none);
+    put_both(p, 5, 2);
+    check_counts(o, five_seen, two_missed);
+    CHECK_EQ(gd_observer_select(o, GD_OBSERVED_FAILURES), 0);
+    put_both(p, 5, 2);
+    check_counts(o, five_missed, two_seen);
+    gd_observer_close(&o);
+    gd__page_close(&p);
+}
+
+TEST(devices_are_asked_about_where_they_are_wanted)
+{
+    struct gd_devices *list;
+    struct gd_device d = { .size = sizeof d };
+    CHECK_EQ(gd_devices_open(&list, "sim:1"), 0);
+    CHECK_EQ(gd_devices_get(list, 0, &d), 0);
+    struct gd__page_device simulated = { .gpu_id = 0, .vendor = GD_VENDOR_SIMULATED };
+    snprintf(simulated.uuid, sizeof simulated.uuid, "%s", d.uuid);
+    gd_devices_close(&list);
+    const struct gd__page_spec spec = { .job = "a job", .n_workers = 1, .n_devices = 1, .devices = &simulated };
+    struct gd__page *p;
+    const struct gd_snapshot *s;
+    CHECK_EQ(gd__page_open(&p, &spec), 0);
+    gd__page_put_run(p);
+    struct gd_observer *o = observe(p);
+    CHECK_EQ(gd_observer_select(o, GD_OBSERVED_TASKS | GD_OBSERVED_FAILURES), 0);
+    CHECK_EQ(gd_observer_read(o, &s), 0);
+    CHECK_EQ(s->devices[0].known, 0);
+    CHECK_EQ(gd_observer_select(o, GD_OBSERVED_DEVICES), 0);
+    CHECK_EQ(gd_observer_read(o, &s), 0);
+    CHECK(s->devices[0].known != 0);
+    gd_observer_close(&o);
+    gd__page_close(&p);
+}
+
 TEST(stale_is_a_run_that_is_awake_and_says_nothing)
 {
     struct gd__page *p = open_page();
