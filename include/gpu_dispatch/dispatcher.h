@@ -104,7 +104,11 @@ struct gd_report {
 
 enum gd_placement {
     GD_PLACE_DYNAMIC = 0, /* a free worker gets the next task */
-    GD_PLACE_CHUNKS = 1,  /* task i goes to worker i / ceil(total_tasks / workers); needs total_tasks <= queue_size */
+    /* Task i goes to worker i / ceil(total_tasks / workers); needs total_tasks <= queue_size. With a journal i counts
+     * the tasks that are run, and what was skipped by then is no part of the total: if all that is skipped comes before
+     * the first that is run, chunks are of one size; tasks that are skipped further on make those before them larger,
+     * since they were dealt out when nobody knew, and the later ones smaller. */
+    GD_PLACE_CHUNKS = 1,
     GD_PLACE_BY_SIZE = 2, /* largest first among the waiting, dealt to the workers in turn */
     GD_PLACE_CUSTOM = 3,  /* gd_options.place decides */
 };

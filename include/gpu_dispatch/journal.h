@@ -119,9 +119,10 @@ struct gd_journal_counts {
     uint64_t run;    /* number of this run in the journal, from 1 */
     uint64_t before; /* records found when it was opened: */
     uint64_t done_before, failed_before;
-    uint64_t skipped;  /* tasks of this run that were final already */
-    uint64_t recorded; /* tasks of this run whose records are on disk */
-    uint64_t waiting;  /* and not yet */
+    uint64_t skipped;        /* tasks of this run that were final already */
+    uint64_t recorded;       /* tasks of this run whose records are on disk */
+    uint64_t waiting;        /* and not yet */
+    uint64_t skipped_failed; /* of those skipped, the ones that had failed */
 };
 /* Any thread. */
 int gd_journal_counts(struct gd_journal *j, struct gd_journal_counts *out);
@@ -160,6 +161,7 @@ struct gd_journal_summary {
     uint64_t run_done, run_failed;  /* in the last run alone */
     double started, written, ended; /* Unix time; 0: not yet */
     double busy_seconds;            /* sum over all records */
+    uint64_t replaced;              /* records, of all runs, whose place a later one has taken */
 };
 int gd_journal_summary(struct gd_journal_reader *r, struct gd_journal_summary *out);
 

@@ -10,6 +10,7 @@
 
 #define WINDOW_NS (200 * GD__NS_PER_US)
 #define SHARE_NS  GD__SHARE_NS
+#define LONG_NS   (10 * GD__NS_PER_MS) /* against which a wake-up and a load that was not made ahead are little */
 
 /* --- how much --- */
 
@@ -210,12 +211,35 @@ static uint64_t fair_part(const struct gd__sched *s, const struct gd__list *l)
     return gd__max64(part, 1);
 }
 
+/* Whether tasks take so long that the last few are left to whoever is free first: what a worker has begun to load ahead
+ * can't be taken back, and would wait behind its long task while others have nothing. Of a worker's first task nobody
+ * knows; then those that are still starting are to find something. */
+static bool is_long(const struct gd__sched *s, const struct gd__sched_worker *w)
+{
+    return w->mean_ns == 0 || (s->source_ended && w->mean_ns >= LONG_NS);
+}
+
+/* One for each worker, and one more for each that has nothing. */
+static bool is_kept_for_others(const struct gd__sched *s, unsigned i, const struct gd__list *l)
+{
+    const struct gd__sched_worker *w = &s->workers[i];
+    const uint64_t b = unit(s, w);
+    if (l != &s->backlog || gd__window_length(w) == 0 || !is_long(s, w) || l->count >= 2 * b * s->config.n_workers)
+        return false;
+    uint64_t others = 0;
+    for (unsigned k = 0; k < s->config.n_workers; k++) {
+        if (k != i && !is_out(&s->workers[k]))
+            others += gd__window_length(&s->workers[k]) == 0 ? 2 : 1;
+    }
+    return others > 0 && l->count < b * (others + 1);
+}
+
 static void hand_from(struct gd__sched *s, uint64_t now, unsigned i, struct gd__list *l)
 {
     struct gd__sched_worker *w = &s->workers[i];
     const uint64_t b = unit(s, w), target = w->target;
     uint64_t left = gd__max64(gd__max64(fair_part(s, l), w->burst), b);
-    while (left > 0 && l->count > 0 && gd__window_length(w) + b <= target) {
+    while (left > 0 && l->count > 0 && gd__window_length(w) + b <= target && !is_kept_for_others(s, i, l)) {
         uint64_t n = gd__min64(b, l->count);
         const bool is_short = n < b;
         if (is_short && (gd__window_length(w) > 0 || !may_go_short(s, now, l)))

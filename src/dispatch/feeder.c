@@ -11,7 +11,6 @@
 #include <fcntl.h>
 #include <linux/futex.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,6 +21,7 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "base/fault.h"
+#include "base/thread.h"
 #include "dispatch/hooks.h"
 #include "dispatch/known.h"
 #include "shm/arena.h"
@@ -308,8 +308,9 @@ static void publish(struct gd__feeder *f, const struct gd__payload *p, uint64_t 
     struct gd__intake_entry *e = &f->entries[tail & f->mask];
     gd__will_write(&f->entries[(tail + 2 * GD__AHEAD) & f->mask]);
     memcpy(e->payload, p, sizeof e->payload);
-    e->weight = weight;
-    e->tag = (uint64_t)(uintptr_t)t;
+    if (t)
+        t->weight = weight;
+    e->word = f->known.keeps ? (uint64_t)(uintptr_t)t : weight;
     atomic_store_explicit(&f->tail, tail + 1, memory_order_release);
     f->taken++;
 }
@@ -407,8 +408,8 @@ static void *feeder_main(void *arg)
 static void free_left_over(struct gd__feeder *f)
 {
     const uint64_t tail = atomic_load_explicit(&f->tail, memory_order_acquire);
-    for (uint64_t i = f->head; f->entries && i != tail; i++)
-        gd__free((void *)(uintptr_t)f->entries[i & f->mask].tag);
+    for (uint64_t i = f->head; f->known.keeps && f->entries && i != tail; i++)
+        gd__free((void *)(uintptr_t)f->entries[i & f->mask].word);
 }
 
 static void feeder_free(struct gd__feeder *f)
@@ -477,14 +478,10 @@ int gd__feeder_open(struct gd__feeder **out, const struct gd__feeder_spec *spec)
 
 int gd__feeder_start(struct gd__feeder *f)
 {
-    sigset_t all, old;
-    sigfillset(&all);
     f->refs = 2;
     if (f->spec.source_hold)
         f->spec.source_hold(f->spec.user);
-    pthread_sigmask(SIG_SETMASK, &all, &old); /* signals are for the user's threads */
-    const int rc = GD__FAULT("thread") ? EAGAIN : pthread_create(&f->thread, NULL, feeder_main, f);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    const int rc = gd__thread_start(&f->thread, "gd-feeder", feeder_main, f);
     f->started = rc == 0;
     if (rc == 0)
         return 0;

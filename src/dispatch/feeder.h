@@ -22,8 +22,8 @@ struct gd__feeder;
 
 struct gd__intake_entry {
     uint64_t payload[4]; /* a struct gd__payload, as the scheduler keeps it */
-    uint64_t weight;
-    uint64_t tag; /* a struct gd__journal_task *, of whoever takes the entry; 0 without a journal */
+    uint64_t word; /* its weight; or, in a run with a journal, a struct gd__journal_task * that has it, of whoever takes
+                      the entry: an entry goes from one processor to another, and every byte of it counts */
 };
 _Static_assert(sizeof(struct gd__payload) == 4 * sizeof(uint64_t), "a payload is four words");
 

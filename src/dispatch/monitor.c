@@ -34,17 +34,35 @@ static uint64_t wanted(const struct gd_dispatcher *d)
     return have < enough ? enough - have : 0;
 }
 
+/* Chunks are of what is to be run. How much of the list a journal will skip is known only as far as the feeder has
+ * come, which is ahead of us; to wait for its end could be for ever, if the source waits for results. */
+static void size_chunks(struct gd_dispatcher *d)
+{
+    if (d->o.placement != GD_PLACE_CHUNKS || !d->o.journal)
+        return;
+    const uint64_t total = d->o.total_tasks, skipped = gd__journal_skipped(d->o.journal);
+    d->sched.config.total_tasks = total > skipped ? total - skipped : 1;
+}
+
+static void add_task(struct gd_dispatcher *d, const struct gd__intake_entry *e)
+{
+    const uint64_t tag = d->o.journal ? e->word : 0;
+    const struct gd__journal_task *t = (const struct gd__journal_task *)(uintptr_t)tag;
+    d->adding = gd__numbered(d->sched.next_id, tag);
+    gd__sched_add(&d->sched, d->now, e->payload, t ? t->weight : e->word, tag);
+}
+
 static bool take_new_tasks(struct gd_dispatcher *d)
 {
     const struct gd__intake_entry *e;
     const uint64_t most = wanted(d);
     uint64_t n = gd__feeder_next(d->feeder, &e);
+    size_chunks(d); /* after it: all that was skipped before these is counted by now */
     if (n > most)
         n = most;
     for (uint64_t k = 0; k < n; k++) {
         gd__will_read(&e[k + 2 * GD__AHEAD]); /* past the end is harmless: it is only a hint */
-        d->adding = gd__numbered(d->sched.next_id, e[k].tag);
-        gd__sched_add(&d->sched, d->now, e[k].payload, e[k].weight, e[k].tag);
+        add_task(d, &e[k]);
     }
     gd__feeder_taken(d->feeder, n);
     return n > 0;

@@ -11,14 +11,13 @@
 #include "gpu/health.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "base/error.h"
-#include "base/fault.h"
+#include "base/thread.h"
 #include "gpu/device.h"
 #include "gpu/lock.h"
 
@@ -161,18 +160,7 @@ static bool start_thread(const struct gd__health_source *source)
         const struct gd__health_source *in;
         void *out;
     } arg = { .in = source };
-    pthread_attr_t attributes;
-    pthread_t thread;
-    sigset_t every, before;
-    if (pthread_attr_init(&attributes) != 0)
-        return false;
-    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-    sigfillset(&every);
-    pthread_sigmask(SIG_SETMASK, &every, &before);
-    const bool made = !GD__FAULT("thread") && pthread_create(&thread, &attributes, watch, arg.out) == 0;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    pthread_attr_destroy(&attributes);
-    return made;
+    return gd__thread_start(NULL, "gd-health", watch, arg.out) == 0;
 }
 
 static bool start_source(size_t i)

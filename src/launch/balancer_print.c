@@ -10,7 +10,9 @@
  *       b.wav: killed by signal 11 (Segmentation fault)
  *
  * Columns are as wide as what is in them. Nothing is allocated: rows are laid out twice, once to measure and once to
- * print. With media there are two columns more; a last line tells what was not processed, if anything.
+ * print. With media there are three columns more (how long what was
+ * processed plays, the time that took, and the one by the other) and a line; a last line tells what was not processed,
+ * if anything.
  */
 #include <inttypes.h>
 #include <stdbool.h>
@@ -21,8 +23,8 @@
 #include "launch/balancer.h"
 #include "launch/text.h"
 
-enum { COLUMNS = 8, CELL = GD__TEXT_FIGURE, ERRORS_SHOWN = 5 };
-enum column { LABEL, TASKS, FAILED, BUSY, RESTARTS, MEAN, MEDIA, RTF };
+enum { COLUMNS = 9, CELL = GD__TEXT_FIGURE, ERRORS_SHOWN = 5 };
+enum column { LABEL, TASKS, FAILED, BUSY, RESTARTS, MEAN, MEDIA, TIME, RTF };
 
 struct table {
     const struct gd_balancer *b;
@@ -40,7 +42,7 @@ static void fill_head(const struct table *t, cells c)
 {
     static const char *const heads[COLUMNS] = {
         [LABEL] = "GPU", [FAILED] = "failed", [BUSY] = "busy", [RESTARTS] = "restarts",
-        [MEAN] = "mean", [MEDIA] = "media",   [RTF] = "RTF"
+        [MEAN] = "mean", [MEDIA] = "media",   [TIME] = "time", [RTF] = "RTF"
     };
     for (int i = 0; i < COLUMNS; i++)
         snprintf(c[i], CELL, "%s", heads[i] ? heads[i] : t->what);
@@ -52,9 +54,10 @@ static void put_rtf(char out[CELL], double rtf)
     snprintf(out, CELL, rtf < 0.1 ? "%.2g" : "%.2f", rtf);
 }
 
-static void fill_media(cells c, double media_seconds, double rtf)
+static void fill_media(cells c, double media_seconds, double busy_seconds, double rtf)
 {
     gd__text_seconds(c[MEDIA], media_seconds);
+    gd__text_seconds(c[TIME], busy_seconds);
     if (rtf > 0)
         put_rtf(c[RTF], rtf);
     else
@@ -69,7 +72,7 @@ static void fill_gpu(cells c, const struct gd_gpu_figures *f)
     snprintf(c[BUSY], CELL, "%.0f%%", f->busy_percent);
     snprintf(c[RESTARTS], CELL, "%" PRIu64, f->restarts);
     gd__text_seconds(c[MEAN], f->mean_seconds);
-    fill_media(c, f->media_seconds, f->rtf);
+    fill_media(c, f->media_seconds, f->busy_seconds, f->rtf);
 }
 
 /* What happened on no GPU: it has no times. */
@@ -81,7 +84,8 @@ static void fill_nowhere(const struct gd__gpu_row *row, cells c)
     snprintf(c[RESTARTS], CELL, "%" PRIu64, row->restarts);
     snprintf(c[BUSY], CELL, "-");
     snprintf(c[MEAN], CELL, "-");
-    fill_media(c, row->media_seconds, 0);
+    fill_media(c, row->media_seconds, 0, 0);
+    snprintf(c[TIME], CELL, "-");
 }
 
 static void fill_total(const struct table *t, cells c)
@@ -96,6 +100,7 @@ static void fill_total(const struct table *t, cells c)
         .done = t->all.done,
         .failed = t->all.failed,
         .restarts = t->all.restarts,
+        .busy_seconds = t->all.busy_seconds,
         .media_seconds = t->all.media_seconds,
         .rtf = t->all.rtf,
     };
@@ -158,15 +163,20 @@ static void print_count(FILE *to, uint64_t n, const char *what)
 
 static void print_times(const struct table *t, FILE *to)
 {
-    char wall[GD__TEXT_FIGURE], rate[GD__TEXT_FIGURE + 64], media[GD__TEXT_FIGURE], rtf[CELL];
+    char wall[GD__TEXT_FIGURE], rate[GD__TEXT_FIGURE + 64];
     gd__text_seconds(wall, t->all.seconds);
     gd__text_rate(rate, sizeof rate, t->all.tasks_per_second, t->what);
     fprintf(to, " in %s, %s, speed-up %.1f", wall, rate, t->all.speedup);
-    if (t->all.media_seconds > 0) {
-        gd__text_seconds(media, t->all.media_seconds);
-        put_rtf(rtf, t->all.rtf);
-        fprintf(to, ", %s of media, RTF %s", media, rtf);
-    }
+}
+
+static void print_media(const struct table *t, FILE *to)
+{
+    char media[GD__TEXT_FIGURE], rtf[CELL];
+    if (t->all.media_seconds <= 0 || t->all.seconds <= 0)
+        return;
+    gd__text_seconds(media, t->all.media_seconds);
+    put_rtf(rtf, t->all.rtf);
+    fprintf(to, "%s of media, RTF %s: %.*f times real time\n", media, rtf, t->all.rtf > 0.1, 1 / t->all.rtf);
 }
 
 static void print_headline(const struct table *t, FILE *to)
@@ -250,6 +260,7 @@ int gd_balancer_print(const struct gd_balancer *b, FILE *to, const char *what)
     each_row(&t, measure, NULL);
     each_row(&t, print_row, to);
     print_headline(&t, to);
+    print_media(&t, to);
     print_failures(&t, to);
     print_rest(&t, to);
     return fflush(to) == 0 && !ferror(to) ? 0 : gd__error_errno("cannot print the summary");

@@ -27,6 +27,7 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "base/fault.h"
+#include "base/thread.h"
 #include "proc/descendants.h"
 #include "worker/host.h"
 
@@ -217,19 +218,11 @@ static void *guardian(void *arg)
     }
 }
 
-/* Signals are the main thread's: the guardian must not run a handler of the user's. */
 static void start_guardian(struct gd_worker *w)
 {
-    sigset_t all, before;
-    pthread_t thread;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int failed = GD__FAULT("thread") ? ENOMEM : pthread_create(&thread, NULL, guardian, w);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    const int failed = gd__thread_start(NULL, "gd-guardian", guardian, w);
     if (failed)
         boot_failed("no thread: %s", strerror(failed));
-    pthread_setname_np(thread, "gd-guardian");
-    pthread_detach(thread);
 }
 
 _Noreturn static void become_worker(const char *socket_text, const struct gd_worker_ops *ops)

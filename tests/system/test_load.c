@@ -38,6 +38,34 @@ TEST(loads_run_ahead_while_process_is_busy)
     world_close(&w);
 }
 
+/* What one has begun to load can't be taken back: the other, which starts later, must find something. */
+static void check_shared(unsigned n_tasks)
+{
+    struct world w;
+    open_loading(&w, 2, 1, 0);
+    w.setup = (struct world_setup){ .what = W_ECHO, .gate = 3, .workers = 2 };
+    world_add_many(&w, n_tasks, (struct world_order){ .what = W_ECHO, .gate = 2 });
+    world_launch(&w);
+    world_await(w.page, WC_ENTERED, 1);
+    world_gate_open(w.page, 3);
+    world_await(w.page, WC_ENTERED, 2); /* both are in process, and neither can end */
+    world_gate_open(w.page, 2);
+    CHECK_EQ(world_join(&w), 0);
+    CHECK(w.finals[0].worker_id != w.finals[1].worker_id); /* the first two, not the first and the last */
+    CHECK_EQ(world_callbacks(&w, 'S'), n_tasks);
+    world_close(&w);
+}
+
+TEST(of_two_long_tasks_each_worker_gets_one)
+{
+    check_shared(2);
+}
+
+TEST(of_three_long_tasks_the_last_waits_for_who_is_free)
+{
+    check_shared(3);
+}
+
 TEST(load_ahead_is_a_bound)
 {
     static const unsigned bounds[] = { 1, 2, 3, 10 };

@@ -5,15 +5,28 @@
 #include "support/test.h"
 #include "support/world.h"
 
-/* What a busy machine may add to a deadline. The bench measures lateness; here only the order of size is at stake. */
-enum { SLACK_MS = 150 * TEST_SLOWDOWN };
+/* What a busy machine may add to a deadline. The bench measures lateness; here only the order of size is at stake. A
+ * machine that is too busy for that is given more tries. */
+enum { SLACK_MS = 150 * TEST_SLOWDOWN, TRIES = 10 };
 
 static uint64_t took_ms(const struct world_final *f)
 {
     return (f->end_ns - f->start_ns) / 1000000;
 }
 
-TEST(a_quarter_of_a_second_is_a_quarter_of_a_second)
+/* The measure is never below its limit, and once it is not far above. */
+static void check_time(uint64_t (*measure_ms)(void), uint64_t limit_ms)
+{
+    uint64_t best_ms = UINT64_MAX;
+    for (int i = 0; i < TRIES && best_ms > limit_ms + SLACK_MS; i++) {
+        const uint64_t ms = measure_ms();
+        CHECK_GE(ms, limit_ms);
+        best_ms = ms < best_ms ? ms : best_ms;
+    }
+    CHECK_LE(best_ms, limit_ms + SLACK_MS);
+}
+
+static uint64_t a_quarter_of_a_second(void)
 {
     struct world w;
     world_open(&w, 1);
@@ -22,14 +35,19 @@ TEST(a_quarter_of_a_second_is_a_quarter_of_a_second)
     world_add(&w, (struct world_order){ .what = W_ECHO });
     CHECK_EQ(world_run(&w), 0);
     CHECK_EQ(w.finals[0].callback, 'T');
-    CHECK_GE(took_ms(&w.finals[0]), 250);
-    CHECK_LE(took_ms(&w.finals[0]), 250 + SLACK_MS);
     CHECK_EQ(w.finals[1].callback, 'S');
     CHECK_EQ(w.stats.timeouts, 1);
     CHECK_EQ(w.stats.crashes, 0); /* it stopped when asked: the same process goes on */
     CHECK_EQ(world_count(w.page, WC_SETUPS), 1);
     CHECK_EQ(world_count(w.page, WC_CANCELLED), 1);
+    const uint64_t ms = took_ms(&w.finals[0]);
     world_close(&w);
+    return ms;
+}
+
+TEST(a_quarter_of_a_second_is_a_quarter_of_a_second)
+{
+    check_time(a_quarter_of_a_second, 250);
 }
 
 TEST(a_task_within_its_time_is_left_alone)
@@ -43,7 +61,7 @@ TEST(a_task_within_its_time_is_left_alone)
     world_close(&w);
 }
 
-TEST(while_1_is_killed_at_deadline_plus_grace)
+static uint64_t deadline_plus_grace(void)
 {
     struct world w;
     world_open(&w, 1);
@@ -56,17 +74,22 @@ TEST(while_1_is_killed_at_deadline_plus_grace)
     CHECK_EQ(w.finals[0].failure, GD_FAILURE_TIMEOUT);
     CHECK_EQ(w.finals[0].attempt, 1); /* timeouts are not run again */
     CHECK_CONTAINS(w.finals[0].error, "after 0.1 s");
-    CHECK_GE(took_ms(&w.finals[0]), 300);
-    CHECK_LE(took_ms(&w.finals[0]), 300 + SLACK_MS);
     CHECK_EQ(world_callbacks(&w, 'S'), 5);
     CHECK_EQ(w.stats.restarts, 1);
     CHECK_EQ(world_count(w.page, WC_SETUPS), 2);
     for (size_t i = 1; i < w.n_orders; i++)
         CHECK_EQ(w.finals[i].attempt, 1);
+    const uint64_t ms = took_ms(&w.finals[0]);
     world_close(&w);
+    return ms;
 }
 
-TEST(no_grace_kills_at_the_deadline)
+TEST(while_1_is_killed_at_deadline_plus_grace)
+{
+    check_time(deadline_plus_grace, 300);
+}
+
+static uint64_t deadline_without_grace(void)
 {
     struct world w;
     world_open(&w, 1);
@@ -75,9 +98,14 @@ TEST(no_grace_kills_at_the_deadline)
     world_add(&w, (struct world_order){ .what = W_LOOP });
     CHECK_EQ(world_run(&w), 0);
     CHECK_EQ(w.finals[0].callback, 'T');
-    CHECK_GE(took_ms(&w.finals[0]), 100);
-    CHECK_LE(took_ms(&w.finals[0]), 100 + SLACK_MS);
+    const uint64_t ms = took_ms(&w.finals[0]);
     world_close(&w);
+    return ms;
+}
+
+TEST(no_grace_kills_at_the_deadline)
+{
+    check_time(deadline_without_grace, 100);
 }
 
 TEST(without_on_timeout_it_goes_to_on_error)

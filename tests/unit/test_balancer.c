@@ -545,11 +545,12 @@ TEST(summary_with_media_and_retries)
     CHECK_EQ(gd_balancer_add(b, &r, 7380), 0);
     r = report(1, 10 * S, 11 * S);
     CHECK_EQ(gd_balancer_add(b, &r, 0), 0);
-    check_printed("files", "GPU  files  failed  busy  restarts   mean       media      RTF\n"
-                           "  0      1       0  100%         0  2.0 s  2 h 03 min  0.00027\n"
-                           "  1      1       0   50%         0  1.0 s         0 s        -\n"
-                           "all      2       0   75%         0  1.5 s  2 h 03 min  0.00027\n"
-                           "2 files in 2.0 s, 1.0 files/s, speed-up 1.5, 2 h 03 min of media, RTF 0.00027, 1 retry\n");
+    check_printed("files", "GPU  files  failed  busy  restarts   mean       media   time      RTF\n"
+                           "  0      1       0  100%         0  2.0 s  2 h 03 min  2.0 s  0.00027\n"
+                           "  1      1       0   50%         0  1.0 s         0 s  1.0 s        -\n"
+                           "all      2       0   75%         0  1.5 s  2 h 03 min  3.0 s  0.00027\n"
+                           "2 files in 2.0 s, 1.0 files/s, speed-up 1.5, 1 retry\n"
+                           "2 h 03 min of media, RTF 0.00027: 3690 times real time\n");
 }
 
 TEST(columns_are_as_wide_as_what_is_in_them)

@@ -1,0 +1,30 @@
+/* A thread of ours within a user's program.
+ *
+ * Signals are for the user's threads: a handler of theirs must not run on one of ours, which may hold a lock. A thread
+ * inherits the mask of its maker, so every signal is blocked for the moment in which it is made; blocking them within
+ * the thread would leave a gap.
+ */
+#include "base/thread.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stddef.h>
+
+#include "base/fault.h"
+
+int gd__thread_start(pthread_t *out, const char *name, gd__thread_fn *run, void *arg)
+{
+    pthread_t thread;
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    const int rc = GD__FAULT("thread") ? EAGAIN : pthread_create(out ? out : &thread, NULL, run, arg);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (rc != 0)
+        return rc;
+    /* Only what nobody has joined or detached yet may be named: it may have ended already. */
+    pthread_setname_np(out ? *out : thread, name);
+    if (!out)
+        pthread_detach(thread);
+    return 0;
+}

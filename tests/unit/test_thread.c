@@ -1,0 +1,98 @@
+/* Threads of ours: they take no signal, whatever their maker takes, and leave its mask as it was. */
+#include "base/thread.h"
+
+#include "base/fault.h"
+#include "support/test.h"
+
+struct seen {
+    sigset_t mask;
+    char name[16];
+    int pipe[2];
+};
+
+/* Waits to be told to go on: by then it has its name. */
+static void *look(void *arg)
+{
+    struct seen *s = arg;
+    char byte;
+    pthread_sigmask(SIG_SETMASK, NULL, &s->mask);
+    CHECK_EQ(read(s->pipe[0], &byte, 1), 1);
+    pthread_getname_np(pthread_self(), s->name, sizeof s->name);
+    return arg;
+}
+
+static void *answer(void *arg)
+{
+    struct seen *s = arg;
+    CHECK_EQ(write(s->pipe[1], "x", 1), 1);
+    return NULL;
+}
+
+/* But for the two that the C library keeps to itself, and those that cannot be blocked. */
+static bool blocks_all(const sigset_t *mask)
+{
+    for (int i = 1; i <= SIGRTMAX; i++) {
+        const bool exempt = i == SIGKILL || i == SIGSTOP || (i >= 32 && i < SIGRTMIN);
+        if (!exempt && !sigismember(mask, i))
+            return false;
+    }
+    return true;
+}
+
+static bool same(const sigset_t *a, const sigset_t *b)
+{
+    for (int i = 1; i <= SIGRTMAX; i++) {
+        if (sigismember(a, i) != sigismember(b, i))
+            return false;
+    }
+    return true;
+}
+
+static void only_usr1(sigset_t *mask)
+{
+    sigemptyset(mask);
+    sigaddset(mask, SIGUSR1);
+    CHECK_EQ(pthread_sigmask(SIG_SETMASK, mask, NULL), 0);
+}
+
+TEST(it_takes_no_signal_and_its_maker_takes_what_it_took)
+{
+    struct seen s;
+    sigset_t before, after;
+    pthread_t thread;
+    void *result;
+    CHECK_EQ(pipe(s.pipe), 0);
+    only_usr1(&before);
+    CHECK_EQ(gd__thread_start(&thread, "gd-look", look, &s), 0);
+    pthread_sigmask(SIG_SETMASK, NULL, &after);
+    CHECK_EQ(write(s.pipe[1], "x", 1), 1);
+    CHECK_EQ(pthread_join(thread, &result), 0);
+    CHECK(result == &s);
+    CHECK(blocks_all(&s.mask));
+    CHECK(same(&before, &after));
+    CHECK_STR(s.name, "gd-look");
+}
+
+TEST(one_that_nobody_waits_for)
+{
+    struct seen s;
+    char byte;
+    CHECK_EQ(pipe(s.pipe), 0);
+    CHECK_EQ(gd__thread_start(NULL, "gd-answer", answer, &s), 0);
+    CHECK_EQ(read(s.pipe[0], &byte, 1), 1);
+}
+
+TEST(none_to_be_had)
+{
+    struct seen s;
+    sigset_t before, after;
+    pthread_t thread;
+    only_usr1(&before);
+    gd__fault_begin(1);
+    CHECK_EQ(gd__thread_start(&thread, "gd-look", look, &s), EAGAIN);
+    pthread_sigmask(SIG_SETMASK, NULL, &after);
+    CHECK(same(&before, &after));
+    gd__fault_begin(0);
+}
+
+TEST_MAIN()
