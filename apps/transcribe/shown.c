@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Paths in the words of an error: a name may hold a newline, which would make two lines of one, or what a terminal
+ * takes for a command; and a path may be longer than all the room there is for words. Its beginning says which tree,
+ * its end which file.
+ */
+#include "shown.h"
+
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "json.h"
+
+/* Those of ASCII and their like behind it, and those that break lines or turn their direction round. */
+static bool controls(uint32_t c)
+{
+    return c < 0x20 || (c >= 0x7f && c < 0xa0) || (c >= 0x2028 && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069);
+}
+
+/* Bytes of the character that begins at s; 0 if none does, or one that is not to be shown. */
+static size_t shown_character(const unsigned char *s, size_t left)
+{
+    const size_t n = cli_utf8_length(s, left);
+    uint32_t c = n == 1 ? s[0] : s[0] & (0x7fU >> n);
+    for (size_t i = 1; i < n; i++)
+        c = c << 6 | (s[i] & 0x3f);
+    return controls(c) ? 0 : n;
+}
+
+void tr_show(char *text, size_t size)
+{
+    for (size_t i = 0; i < size;) {
+        const size_t n = shown_character((const unsigned char *)text + i, size - i);
+        if (n == 0)
+            text[i] = '?';
+        i += n > 0 ? n : 1;
+    }
+}
+
+static bool in_character(char c)
+{
+    return (c & 0xc0) == 0x80;
+}
+
+const char *tr_shown(char room[TR_SHOWN], const char *path)
+{
+    const size_t size = strlen(path);
+    size_t half = (TR_SHOWN - 4) / 2, tail = size - half;
+    if (size < TR_SHOWN) {
+        memcpy(room, path, size + 1);
+    } else {
+        while (half > 0 && in_character(path[half]))
+            half--;
+        while (in_character(path[tail]))
+            tail++;
+        snprintf(room, TR_SHOWN, "%.*s...%s", (int)half, path, path + tail);
+    }
+    tr_show(room, strlen(room));
+    return room;
+}
+
+void tr_shown_name(char *out, size_t size, const char *path)
+{
+    size_t end = strlen(path);
+    while (end > 1 && path[end - 1] == '/')
+        end--;
+    size_t at = end;
+    while (at > 0 && path[at - 1] != '/')
+        at--;
+    if (at == end)
+        at = 0; /* "/" */
+    const bool cut = end - at > size - 1;
+    if (cut) {
+        at = end - (size - 1 - strlen("..."));
+        while (at < end && in_character(path[at]))
+            at++;
+    }
+    const int n = snprintf(out, size, "%s%.*s", cut ? "..." : "", (int)(end - at), path + at);
+    tr_show(out, n > 0 ? (size_t)n : 0);
+}
