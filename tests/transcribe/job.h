@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Runs of the transcription worker:
+ *
+ *     struct job *j = new_job();
+ *     j->settings = "beam_size=5\n";
+ *     add_clip(j, 20);
+ *     CHECK_EQ(run(j), 0);
+ *     CHECK_STR(member(j, 0, "text"), spoken(j->files[0]));
+ */
+#ifndef GD_TESTS_TRANSCRIBE_JOB_H
+#define GD_TESTS_TRANSCRIBE_JOB_H
+
+#include <gpu_dispatch/gpu_dispatch.h>
+#include <limits.h>
+
+#include "json.h"
+#include "support/test.h"
+
+enum { MOST_FILES = 64, MOST_TEXT = 4096 };
+
+/* One run: files in, a result or an error for each. */
+struct job {
+    const char *gpus, *settings; /* lines besides the model's */
+    const char *model;           /* NULL: the demo model */
+    char files[MOST_FILES][PATH_MAX];
+    size_t n_files, given;
+    char results[MOST_FILES][MOST_TEXT], errors[MOST_FILES][600];
+    enum gd_failure failures[MOST_FILES];
+    unsigned attempts[MOST_FILES];
+    char setup_error[1000];
+    unsigned timeout_ms, retries;
+    struct gd_dispatcher *dispatcher;
+    uint64_t kill_task; /* in its first attempt; 0: none, else its number + 1 */
+};
+
+/* Two at a time. */
+TEST_UNUSED static struct job *new_job(void)
+{
+    static struct job jobs[2];
+    static int made;
+    struct job *j = &jobs[made++ % 2];
+    memset(j, 0, sizeof *j);
+    j->gpus = "cpu:1";
+    j->settings = "";
+    return j;
+}
+
+static const char *source_path(const char *relative)
+{
+    static char path[PATH_MAX];
+    const char *root = getenv("GD_SOURCE_ROOT");
+    if (!root || !getenv("GD_TEST_TRANSCRIBER"))
+        SKIP("GD_SOURCE_ROOT or GD_TEST_TRANSCRIBER is not set");
+    snprintf(path, sizeof path, "%s/%s", root, relative);
+    return path;
+}
+
+static void add_file(struct job *j, const char *path)
+{
+    CHECK_LT(j->n_files, MOST_FILES);
+    snprintf(j->files[j->n_files++], PATH_MAX, "%s", path);
+}
+
+TEST_UNUSED static void add_clip(struct job *j, int number)
+{
+    char name[100];
+    snprintf(name, sizeof name, "tests/data/speech/clip_%03d.flac", number);
+    add_file(j, source_path(name));
+}
+
+static int next_file(void *user, struct gd_item *item)
+{
+    struct job *j = user;
+    if (j->given == j->n_files)
+        return 0;
+    item->data = j->files[j->given];
+    item->size = strlen(j->files[j->given++]);
+    return 1;
+}
+
+static void on_success(void *user, const struct gd_report *r)
+{
+    struct job *j = user;
+    CHECK_LT(r->size, MOST_TEXT);
+    memcpy(j->results[r->task_id], r->data, r->size);
+    j->attempts[r->task_id] = r->attempt;
+    CHECK(cli_json_valid(r->data, r->size));
+}
+
+static void on_error(void *user, const struct gd_report *r)
+{
+    struct job *j = user;
+    j->failures[r->task_id] = r->failure;
+    j->attempts[r->task_id] = r->attempt;
+    snprintf(j->errors[r->task_id], sizeof *j->errors, "%s", r->error);
+}
+
+static void on_setup_fail(void *user, int worker_id, int gpu_id, const char *error)
+{
+    struct job *j = user;
+    (void)worker_id, (void)gpu_id;
+    snprintf(j->setup_error, sizeof j->setup_error, "%s", error);
+}
+
+static void on_task_start(void *user, uint64_t task, int worker, unsigned attempt, uint64_t start)
+{
+    struct job *j = user;
+    struct gd_worker_stats w[8];
+    (void)start;
+    if (task + 1 != j->kill_task || attempt != 1)
+        return;
+    CHECK_GT(gd_dispatcher_worker_stats(j->dispatcher, w, sizeof *w, 8), worker);
+    CHECK_GT(w[worker].pid, 0);
+    CHECK_EQ(kill((pid_t)w[worker].pid, SIGKILL), 0);
+}
+
+TEST_UNUSED static int run(struct job *j)
+{
+    char settings[4000], model[PATH_MAX];
+    snprintf(model, sizeof model, "%s", j->model ? j->model : source_path("models/ggml-demo.bin"));
+    const int n = snprintf(settings, sizeof settings, "model=%s\n%s%s%s", model,
+                           strstr(j->settings, "no_gpu") ? "" : "no_gpu=yes\n",
+                           strstr(j->settings, "threads") ? "" : "threads=1\n", j->settings);
+    struct gd_options o = GD_OPTIONS_INIT;
+    o.gpus = j->gpus;
+    o.plugin = getenv("GD_TEST_TRANSCRIBER");
+    o.setup_args = settings;
+    o.setup_args_size = (size_t)n;
+    o.setup_attempts = 1;
+    o.output = GD_OUTPUT_DISCARD;
+    o.task_timeout_ms = j->timeout_ms;
+    o.retries = j->retries;
+    o.retry_delay_ms = 1;
+    o.window = 1;
+    o.user = j;
+    o.source = next_file;
+    o.on_success = on_success;
+    o.on_error = on_error;
+    o.on_setup_fail = on_setup_fail;
+    o.on_task_start = on_task_start;
+    CHECK_EQ(gd_dispatcher_open(&j->dispatcher, &o), 0);
+    const int rc = gd_dispatcher_run(j->dispatcher);
+    gd_dispatcher_close(&j->dispatcher);
+    return rc;
+}
+
+/* --- what came out -------------------------------------------------------------- */
+
+/* A member of a file's result, as text: strings without their quotes. */
+TEST_UNUSED static const char *member(const struct job *j, size_t i, const char *name)
+{
+    static struct cli_bytes out;
+    const char *value;
+    size_t size;
+    out.size = 0;
+    if (!j->results[i][0])
+        FAIL("%s failed: %s", j->files[i], j->errors[i]);
+    if (!cli_json_member(j->results[i], strlen(j->results[i]), name, &value, &size))
+        FAIL("no %s in %s", name, j->results[i]);
+    if (!cli_json_decode(&out, value, size))
+        cli_bytes_add(&out, value, size);
+    cli_bytes_add(&out, "", 1);
+    CHECK(!out.failed);
+    return out.data;
+}
+
+/* What was said in a clip, by the list beside it. */
+TEST_UNUSED static const char *spoken(const char *file)
+{
+    static char line[200];
+    const char *base = strrchr(file, '/') + 1;
+    FILE *f = fopen(source_path("tests/data/speech/transcripts.tsv"), "re");
+    CHECK(f);
+    while (fgets(line, sizeof line, f)) {
+        if (strncmp(line, base, strlen(base)) == 0 && line[strlen(base)] == '\t') {
+            fclose(f);
+            char *text = line + strlen(base) + 1;
+            text[strcspn(text, "\t")] = '\0';
+            return text;
+        }
+    }
+    FAIL("%s is not in the list", base);
+}
+
+TEST_UNUSED static const char *contents(const char *path)
+{
+    static char text[20000];
+    FILE *f = fopen(path, "re");
+    if (!f)
+        FAIL("%s: %s", path, strerror(errno));
+    const size_t n = fread(text, 1, sizeof text - 1, f);
+    fclose(f);
+    text[n] = '\0';
+    return text;
+}
+
+#endif

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Files of models as small as they can be, that a case changes in what it is about:
+ *
+ *     begin();
+ *     made.bins = 400;
+ *     struct cli_bytes b = build(16);
+ */
+#ifndef GD_TESTS_TRANSCRIBE_MADE_MODEL_H
+#define GD_TESTS_TRANSCRIBE_MADE_MODEL_H
+
+#include <endian.h>
+#include <sys/stat.h>
+
+#include "model.h"
+#include "support/folder.h"
+
+static struct made {
+    int32_t magic, sizes[11], bands, bins, tokens;
+    const char *token;
+    int32_t token_size; /* as the file says; -1: as it is */
+    int32_t dimensions, name_size, type, side;
+    int tensors; /* how many are written */
+    int32_t conv_type;
+} made;
+
+enum {
+    VOCAB,
+    AUDIO_CTX,
+    AUDIO_STATE,
+    AUDIO_HEAD,
+    AUDIO_LAYER,
+    TEXT_CTX,
+    TEXT_STATE,
+    TEXT_HEAD,
+    TEXT_LAYER,
+    MELS,
+    TYPE
+};
+
+TEST_UNUSED static void begin(void)
+{
+    made = (struct made){
+        .magic = 0x67676d6c,
+        .sizes = { 51864, 1500, 64, 1, 1, 448, 64, 1, 1, 2, 1 },
+        .bands = 2,
+        .bins = 201,
+        .tokens = 3,
+        .token = " ",
+        .token_size = -1,
+        .dimensions = 1,
+        .name_size = -1,
+        .side = 4,
+        .tensors = 11 + 15 + 24,
+        .conv_type = 1,
+    };
+}
+
+TEST_UNUSED static void put(struct cli_bytes *b, int32_t value)
+{
+    const uint32_t raw = htole32((uint32_t)value);
+    cli_bytes_add(b, &raw, sizeof raw);
+}
+
+TEST_UNUSED static void put_zeros(struct cli_bytes *b, size_t n)
+{
+    static const char zeros[1024];
+    for (; n > 0; n -= n < sizeof zeros ? n : sizeof zeros)
+        cli_bytes_add(b, zeros, n < sizeof zeros ? n : sizeof zeros);
+}
+
+TEST_UNUSED static void put_tensor(struct cli_bytes *b, const char *name, int32_t type, size_t bytes)
+{
+    put(b, made.dimensions);
+    put(b, made.name_size >= 0 ? made.name_size : (int32_t)strlen(name));
+    put(b, type);
+    for (int i = 0; i < made.dimensions && i < 8; i++)
+        put(b, i == 0 ? made.side : 1);
+    cli_bytes_text(b, name);
+    put_zeros(b, bytes);
+}
+
+TEST_UNUSED static void write_bytes(const char *path, const void *data, size_t size)
+{
+    FILE *f = fopen(path, "we");
+    if (!f || fwrite(data, 1, size, f) != size || fclose(f) != 0)
+        FAIL("%s: %s", path, strerror(errno));
+}
+
+/* The file, into which the first tensor comes with `bytes` of data and the type of `made`. */
+TEST_UNUSED static struct cli_bytes build(size_t bytes)
+{
+    struct cli_bytes b = { 0 };
+    put(&b, made.magic);
+    for (int i = 0; i < 11; i++)
+        put(&b, made.sizes[i]);
+    put(&b, made.bands);
+    put(&b, made.bins);
+    put_zeros(&b, (size_t)made.bands * (size_t)made.bins * 4);
+    put(&b, made.tokens);
+    for (int i = 0; i < made.tokens && i < 100; i++) {
+        const char *token = i == 1 ? made.token : "word";
+        put(&b, i == 1 && made.token_size >= 0 ? made.token_size : (int32_t)strlen(token));
+        cli_bytes_text(&b, token);
+    }
+    for (int i = 0; i < made.tensors; i++)
+        put_tensor(&b, i == 7 ? "encoder.conv1.weight" : "a.tensor",
+                   i == 0   ? made.type
+                   : i == 7 ? made.conv_type
+                            : 0,
+                   i == 0 ? bytes : (size_t)made.side * (i == 7 ? 2 : 4));
+    CHECK(!b.failed);
+    return b;
+}
+
+#endif

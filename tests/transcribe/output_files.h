@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What tests of outputs share: outputs of one line, and a look at what is there.
+ */
+#ifndef GD_TESTS_TRANSCRIBE_OUTPUT_FILES_H
+#define GD_TESTS_TRANSCRIBE_OUTPUT_FILES_H
+
+#include <dirent.h>
+
+#include "outputs.h"
+#include "support/folder.h"
+
+static struct tr_places places = { .input_dir = "in", .output_dir = "out", .formats = 1u << TR_TXT };
+
+TEST_UNUSED static const char *path_of(const char *input)
+{
+    static struct cli_bytes path;
+    if (tr_output_path(&path, &places, input, TR_TXT) < 0)
+        FAIL("%s: %s", input, cli_error_text());
+    CHECK_EQ(strlen(path.data), path.size);
+    return path.data;
+}
+
+/* An output of one line. */
+TEST_UNUSED static struct tr_transcript one_line(const char *text)
+{
+    struct tr_transcript t = { .duration = 1 };
+    const struct tr_segment s = { .end = 1 };
+    CHECK_EQ(tr_transcript_add(&t, &s, text, strlen(text)), 0);
+    return t;
+}
+
+TEST_UNUSED static int write_line(const char *input, const char *text)
+{
+    struct tr_transcript t = one_line(text);
+    const int result = tr_outputs_write(&places, input, &t);
+    tr_transcript_free(&t);
+    return result;
+}
+
+TEST_UNUSED static void must_write(const char *input, const char *text)
+{
+    if (write_line(input, text) < 0)
+        FAIL("%s: %s", input, cli_error_text());
+}
+
+TEST_UNUSED static void must_not_write(const char *input, const char *words)
+{
+    if (write_line(input, "text") == 0)
+        FAIL("%s was written", input);
+    CHECK_CONTAINS(cli_error_text(), words);
+}
+
+TEST_UNUSED static const char *contents(const char *path)
+{
+    static char text[10000];
+    FILE *f = fopen(path, "re");
+    if (!f)
+        FAIL("%s: %s", path, strerror(errno));
+    text[fread(text, 1, sizeof text - 1, f)] = '\0';
+    fclose(f);
+    return text;
+}
+
+/* How many entries a folder has, hidden ones too. */
+TEST_UNUSED static int entries_of(const char *folder)
+{
+    struct dirent **list = NULL;
+    const int n = scandir(folder, &list, NULL, NULL);
+    if (n < 0)
+        FAIL("%s: %s", folder, strerror(errno));
+    for (int i = 0; i < n; i++)
+        free(list[i]);
+    free(list);
+    return n - 2;
+}
+
+TEST_UNUSED static bool is_there(const char *path)
+{
+    struct stat st;
+    return lstat(path, &st) == 0;
+}
+
+#endif

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * WAV files for tests: silence, and clips one after another.
+ */
+#ifndef GD_TESTS_TRANSCRIBE_SOUND_H
+#define GD_TESTS_TRANSCRIBE_SOUND_H
+
+#include "audio.h"
+#include "support/test.h"
+#include "transcribe/job.h"
+
+static void put32(FILE *f, uint32_t x)
+{
+    CHECK(fwrite(&x, sizeof x, 1, f) == 1);
+}
+
+static void put16(FILE *f, uint16_t x)
+{
+    CHECK(fwrite(&x, sizeof x, 1, f) == 1);
+}
+
+static FILE *begin_wav(const char *path)
+{
+    FILE *f = fopen(path, "wbe");
+    CHECK(f);
+    fputs("RIFF....WAVEfmt ", f);
+    put32(f, 16);
+    put16(f, 1), put16(f, 1);
+    put32(f, TR_RATE), put32(f, TR_RATE * 2);
+    put16(f, 2), put16(f, 16);
+    fputs("data....", f);
+    return f;
+}
+
+static void end_wav(FILE *f)
+{
+    const long size = ftell(f);
+    fseek(f, 4, SEEK_SET);
+    put32(f, (uint32_t)size - 8);
+    fseek(f, 40, SEEK_SET);
+    put32(f, (uint32_t)size - 44);
+    CHECK_EQ(fclose(f), 0);
+}
+
+static void put_silence(FILE *f, double seconds)
+{
+    for (int i = 0; i < (int)(seconds * TR_RATE); i++)
+        put16(f, 0);
+}
+
+static void put_clip(FILE *f, const char *path)
+{
+    static float samples[4096];
+    struct tr_audio *a;
+    char words[TR_WORDS];
+    CHECK_EQ(tr_audio_open(&a, path, words), 0);
+    for (long n; (n = tr_audio_read(a, samples, 4096, words)) != 0;) {
+        CHECK_GT(n, 0);
+        for (long i = 0; i < n; i++)
+            put16(f, (uint16_t)(int16_t)(samples[i] * 32767));
+    }
+    tr_audio_close(&a);
+}
+
+TEST_UNUSED static void make_silence(const char *path, double seconds)
+{
+    FILE *f = begin_wav(path);
+    put_silence(f, seconds);
+    end_wav(f);
+}
+
+/* The first n clips, with a pause after each. What they say is added to text. */
+TEST_UNUSED static void join_clips(const char *path, int n, double pause, char *text, size_t room)
+{
+    FILE *f = begin_wav(path);
+    text[0] = '\0';
+    for (int i = 0; i < n; i++) {
+        char name[100];
+        snprintf(name, sizeof name, "tests/data/speech/clip_%03d.flac", 20 + i);
+        put_clip(f, source_path(name));
+        put_silence(f, pause);
+        const size_t used = strlen(text);
+        snprintf(text + used, room - used, "%s%s", used ? " " : "", spoken(name));
+    }
+    end_wav(f);
+}
+
+#endif

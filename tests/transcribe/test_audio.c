@@ -1,0 +1,353 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Audio files as 16 kHz mono samples: what libsndfile and the program ffmpeg write comes back with the right length,
+ * frequency and loudness (sounds.h says how right), and headers say what libsndfile says.
+ */
+#include "transcribe/sounds.h"
+
+/* --- formats ------------------------------------------------------------------ */
+
+TEST(wav_of_each_kind_of_sample)
+{
+    static const int kinds[] = { SF_FORMAT_PCM_U8, SF_FORMAT_PCM_16, SF_FORMAT_PCM_24, SF_FORMAT_PCM_32,
+                                 SF_FORMAT_FLOAT,  SF_FORMAT_DOUBLE, SF_FORMAT_ULAW,   SF_FORMAT_ALAW };
+    folder_enter();
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        char what[32];
+        snprintf(what, sizeof what, "kind %#x", kinds[i]);
+        CHECK(make("a.wav", SF_FORMAT_WAV | kinds[i], 16000, 1, 32000));
+        CHECK_EQ(read_all("a.wav"), 32000);
+        check_sine(what, 32000, 0.01);
+    }
+}
+
+TEST(wav_with_compression)
+{
+    static const int kinds[] = { SF_FORMAT_IMA_ADPCM, SF_FORMAT_MS_ADPCM, SF_FORMAT_GSM610 };
+    folder_enter();
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        CHECK(make("a.wav", SF_FORMAT_WAV | kinds[i], 16000, 1, 32000));
+        const long n = read_all("a.wav");
+        CHECK(labs(n - 32000) < 2100); /* whole blocks */
+        check_sine("compressed", n, 0.1);
+    }
+}
+
+TEST(other_formats)
+{
+    static const struct {
+        int format;
+        const char *name;
+    } formats[] = {
+        { SF_FORMAT_FLAC | SF_FORMAT_PCM_16, "FLAC" },
+        { SF_FORMAT_FLAC | SF_FORMAT_PCM_24, "FLAC" },
+        { SF_FORMAT_AIFF | SF_FORMAT_PCM_16, "AIFF" },
+        { SF_FORMAT_AU | SF_FORMAT_PCM_16, "AU" },
+        { SF_FORMAT_CAF | SF_FORMAT_PCM_24, "CAF" },
+        { SF_FORMAT_W64 | SF_FORMAT_FLOAT, "W64" },
+        { SF_FORMAT_RF64 | SF_FORMAT_PCM_16, "WAV" },
+        { SF_FORMAT_WAVEX | SF_FORMAT_PCM_24, "WAV" },
+        { SF_ENDIAN_BIG | SF_FORMAT_WAV | SF_FORMAT_PCM_16, "WAV" },
+    };
+    folder_enter();
+    for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) {
+        if (!make("a", formats[i].format, 16000, 2, 16000))
+            FAIL("can't write %#x", formats[i].format);
+        struct tr_audio *a = opened("a");
+        CHECK_STR(tr_audio_format(a), formats[i].name);
+        CHECK(tr_audio_seconds(a) == 1.0);
+        CHECK_EQ(tr_audio_channels(a), 2);
+        CHECK_EQ(tr_audio_rate(a), 16000);
+        tr_audio_close(&a);
+        CHECK_EQ(read_all("a"), 16000);
+        check_sine(formats[i].name, 16000, 0.01);
+    }
+}
+
+static void check_lossy(const char *what, int format, int rate, int channels, long slack)
+{
+    folder_enter();
+    if (!make("a", format, rate, channels, 3L * rate))
+        SKIP("this libsndfile can't write it");
+    struct tr_audio *a = opened("a");
+    CHECK_EQ(tr_audio_channels(a), channels);
+    CHECK(fabs(tr_audio_seconds(a) - 3) <= (double)slack / TR_RATE);
+    tr_audio_close(&a);
+    const long n = read_all("a");
+    if (labs(n - 48000) > slack)
+        FAIL("%s: %ld samples", what, n);
+    check_sine(what, n, 0.1);
+}
+
+TEST(ogg_vorbis)
+{
+    check_lossy("Vorbis", SF_FORMAT_OGG | SF_FORMAT_VORBIS, 44100, 2, 1);
+}
+
+TEST(ogg_opus)
+{
+    check_lossy("Opus", SF_FORMAT_OGG | SF_FORMAT_OPUS, 48000, 2, 1);
+}
+
+TEST(mp3)
+{
+    check_lossy("MP3", MP3, 44100, 2, 1);
+}
+
+TEST(rates_and_channels)
+{
+    static const int rates[] = { 8000, 11025, 16000, 22050, 32000, 44100, 48000, 96000, 192000 };
+    folder_enter();
+    for (size_t i = 0; i < sizeof rates / sizeof *rates; i++) {
+        for (int channels = 1; channels <= 2; channels++) {
+            char what[32];
+            snprintf(what, sizeof what, "%d Hz, %d", rates[i], channels);
+            const long frames = 2L * rates[i] + 77;
+            make_wav_file("a.wav", rates[i], channels, frames);
+            struct tr_audio *a = opened("a.wav");
+            CHECK_EQ(tr_audio_rate(a), rates[i]);
+            tr_audio_close(&a);
+            const long n = read_all("a.wav");
+            if (fabs((double)n - (double)frames * TR_RATE / rates[i]) > 1)
+                FAIL("%s: %ld samples of %ld frames", what, n, frames);
+            check_sine(what, n, 0.01);
+        }
+    }
+}
+
+/* Nothing is moved: a click stays where it was. */
+TEST(resampling_does_not_shift)
+{
+    folder_enter();
+    SF_INFO info = { .samplerate = 48000, .channels = 1, .format = SF_FORMAT_WAV | SF_FORMAT_FLOAT };
+    SNDFILE *f = sf_open("a.wav", SFM_WRITE, &info);
+    float *in = calloc(48000, sizeof *in);
+    CHECK(f && in);
+    in[24000] = 1;
+    CHECK_EQ(sf_writef_float(f, in, 48000), 48000);
+    CHECK_EQ(sf_close(f), 0);
+    free(in);
+    CHECK_EQ(read_all("a.wav"), 16000);
+    long loudest = 0;
+    for (long i = 0; i < 16000; i++)
+        loudest = fabsf(samples[i]) > fabsf(samples[loudest]) ? i : loudest;
+    CHECK_EQ(loudest, 8000);
+}
+
+TEST(channels_are_averaged)
+{
+    folder_enter();
+    for (int channels = 2; channels <= 1024; channels *= 8) {
+        SF_INFO info = { .samplerate = 16000, .channels = channels, .format = SF_FORMAT_WAV | SF_FORMAT_FLOAT };
+        SNDFILE *f = sf_open("a.wav", SFM_WRITE, &info);
+        float *frame = calloc((size_t)channels, sizeof *frame);
+        CHECK(f && frame);
+        for (int i = 0; i < channels; i++)
+            frame[i] = (float)i / (float)channels;
+        for (int i = 0; i < 100; i++)
+            CHECK_EQ(sf_writef_float(f, frame, 1), 1);
+        CHECK_EQ(sf_close(f), 0);
+        free(frame);
+        CHECK_EQ(read_all("a.wav"), 100);
+        const double wanted = 0.5 - 0.5 / channels;
+        for (int i = 0; i < 100; i++)
+            CHECK(fabs(samples[i] - wanted) < 1e-6);
+    }
+}
+
+TEST(what_is_no_number_is_silence)
+{
+    static const float bad[] = { NAN, INFINITY, -INFINITY, 3e38F, -3e38F };
+    folder_enter();
+    for (int rate = 16000; rate <= 48000; rate *= 3) {
+        SF_INFO info = { .samplerate = rate, .channels = 1, .format = SF_FORMAT_WAV | SF_FORMAT_FLOAT };
+        SNDFILE *f = sf_open("a.wav", SFM_WRITE, &info);
+        CHECK(f != NULL);
+        for (int i = 0; i < rate; i++)
+            CHECK_EQ(sf_writef_float(f, i % 100 ? &(float){ 0.25F } : &bad[i / 100 % 5], 1), 1);
+        CHECK_EQ(sf_close(f), 0);
+        CHECK_EQ(read_all("a.wav"), 16000);
+        for (int i = 0; i < 16000; i++)
+            CHECK(isfinite(samples[i]) && fabsf(samples[i]) <= 1);
+        CHECK(rate != 16000 || (samples[100] == 0 && samples[101] == 0.25F));
+    }
+}
+
+TEST(very_short_files)
+{
+    folder_enter();
+    for (int frames = 1; frames < 200; frames += frames < 10 ? 1 : 37) {
+        make_wav_file("a.wav", 16000, 1, frames);
+        CHECK_EQ(read_all("a.wav"), frames);
+        make_wav_file("a.wav", 44100, 2, frames);
+        CHECK(fabs((double)read_all("a.wav") - frames * 16000 / 44100.0) <= 1);
+        CHECK(make("a.flac", SF_FORMAT_FLAC | SF_FORMAT_PCM_16, 16000, 1, frames));
+        CHECK_EQ(read_all("a.flac"), frames);
+    }
+}
+
+TEST(headers_say_what_libsndfile_says)
+{
+    static const int formats[] = {
+        SF_FORMAT_WAV | SF_FORMAT_PCM_U8,
+        SF_FORMAT_WAV | SF_FORMAT_PCM_16,
+        SF_FORMAT_WAV | SF_FORMAT_PCM_24,
+        SF_FORMAT_WAV | SF_FORMAT_FLOAT,
+        SF_FORMAT_WAV | SF_FORMAT_DOUBLE,
+        SF_FORMAT_WAV | SF_FORMAT_ULAW,
+        SF_FORMAT_WAV | SF_FORMAT_IMA_ADPCM,
+        SF_FORMAT_WAV | SF_FORMAT_MS_ADPCM,
+        SF_FORMAT_WAVEX | SF_FORMAT_PCM_24,
+        SF_FORMAT_RF64 | SF_FORMAT_PCM_16,
+        SF_FORMAT_FLAC | SF_FORMAT_PCM_16,
+        SF_FORMAT_OGG | SF_FORMAT_VORBIS,
+        SF_FORMAT_OGG | SF_FORMAT_OPUS,
+        SF_ENDIAN_BIG | SF_FORMAT_WAV | SF_FORMAT_PCM_16,
+        MP3,
+    };
+    folder_enter();
+    int compared = 0;
+    for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) {
+        for (int channels = 1; channels <= 2; channels++) {
+            if (!make("a", formats[i], 48000, channels, 48000 + 4321))
+                continue;
+            SF_INFO info = { 0 };
+            SNDFILE *f = sf_open("a", SFM_READ, &info);
+            CHECK(f != NULL && info.samplerate == 48000);
+            struct tr_header h;
+            CHECK_EQ(tr_header_read(&h, "a"), 0);
+            CHECK(h.format != NULL);
+            if (fabs(h.seconds * 48000 - (double)info.frames) > 0.01)
+                FAIL("%#x: %.2f frames, libsndfile says %ld", formats[i], h.seconds * 48000, (long)info.frames);
+            CHECK_EQ(h.rate, info.samplerate);
+            CHECK_EQ(h.channels, info.channels);
+            sf_close(f);
+            compared++;
+        }
+    }
+    CHECK_GE(compared, 20);
+}
+
+/* --- what the program ffmpeg writes ---------------------------------------------------- */
+
+TEST(what_only_ffmpeg_reads)
+{
+    static const char *const names[] = { "a.m4a", "a.wma", "a.mka", "a.aac", "a.mp4" };
+    folder_enter();
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        encode(names[i]);
+        if (!needs_ffmpeg(names[i]))
+            FAIL("%s", words);
+        const long n = read_all(names[i]);
+        if (labs(n - 64000) > 2048)
+            FAIL("%s: %ld samples", names[i], n);
+        check_sine(names[i], n, 0.1);
+    }
+}
+
+/* FLAC's frames of that many channels are longer than what is asked for at once. */
+TEST(frames_that_are_given_out_in_parts)
+{
+    folder_enter();
+    encode("-ac 8 -c:a flac a.mka");
+    if (!needs_ffmpeg("a.mka"))
+        FAIL("%s", words);
+    CHECK(labs(read_all("a.mka") - 64000) <= 1);
+}
+
+/* Raw AAC has no length: what the bit rate makes of it is none. */
+TEST(a_guess_is_no_length)
+{
+    folder_enter();
+    encode("a.aac");
+    if (!needs_ffmpeg("a.aac"))
+        FAIL("%s", words);
+    struct tr_audio *a;
+    CHECK_EQ(tr_audio_open_ahead(&a, "a.aac", 1, words), 0);
+    CHECK(tr_audio_seconds(a) == 0);
+    CHECK(labs(tr_audio_read(a, samples, MOST, words) - 64000) < 2048);
+    tr_audio_close(&a);
+}
+
+TEST(a_film_has_sound_or_has_not)
+{
+    folder_enter();
+    encode("-f lavfi -i color=c=black:s=64x64:d=4 -map 0:a -map 1:v -c:v mpeg4 a.mkv");
+    if (!needs_ffmpeg("a.mkv"))
+        FAIL("%s", words);
+    CHECK(labs(read_all("a.mkv") - 64000) < 2048);
+    encode("-f lavfi -i color=c=black:s=64x64:d=1 -map 1:v -c:v mpeg4 mute.mkv");
+    refused("mute.mkv", "no sound in it");
+}
+
+TEST(a_truncated_m4a)
+{
+    folder_enter();
+    encode("-movflags +faststart a.m4a");
+    if (!needs_ffmpeg("a.m4a"))
+        FAIL("%s", words);
+    struct stat st;
+    CHECK_EQ(stat("a.m4a", &st), 0);
+    CHECK_EQ(truncate("a.m4a", st.st_size / 2), 0);
+    refused("a.m4a", "truncated: its header says 4.0 s, the file holds");
+}
+
+/* A list of other files is not followed. */
+TEST(a_playlist_is_no_audio)
+{
+    folder_enter();
+    make_wav_file("other.wav", 16000, 1, 16000);
+    struct made m = { 0 };
+    put_text(&m, "#EXTM3U\n#EXT-X-TARGETDURATION:10\n#EXTINF:10,\nother.wav\n#EXT-X-ENDLIST\n");
+    save(&m, "list.m3u8");
+    refused("list.m3u8", "no audio file");
+    m.size = 0;
+    put_text(&m, "ffconcat version 1.0\nfile other.wav\n");
+    save(&m, "list.txt");
+    refused("list.txt", "no audio file");
+    drop(&m);
+}
+
+/* Its first frames are long and the others short: by the first one's bit rate it would play for a second or two, and
+ * libsndfile alone reads no further. */
+TEST(an_mp3_without_a_table_is_read_to_its_end)
+{
+    folder_enter();
+    encode("-af afade=t=out:st=0.5:d=0.1 -q:a 2 -write_xing 0 -id3v2_version 0 a.mp3");
+    struct tr_header h;
+    CHECK_EQ(tr_header_read(&h, "a.mp3"), 0);
+    CHECK(h.seconds < 3);
+    CHECK(labs(read_all("a.mp3") - 64000) < 2 * 1152);
+    struct tr_audio *a = opened("a.mp3");
+    CHECK(fabs(tr_audio_seconds(a) - 4) < 0.1); /* decoded at once: known by now */
+    tr_audio_close(&a);
+}
+
+TEST(an_mp3_with_something_else_in_the_middle)
+{
+    folder_enter();
+    struct made m = { 0 };
+    for (int i = 0; i < 100; i++) {
+        put_frame(&m);
+        if (i == 50)
+            put(&m, NULL, 50000);
+    }
+    save(&m, "a.mp3");
+    drop(&m);
+    const long n = read_all("a.mp3"), wanted = 100L * 1152 * 16000 / 44100;
+    if (labs(n - wanted) > 3 * 1152)
+        FAIL("%ld samples, not %ld", n, wanted);
+}
+
+TEST(a_truncated_mp3)
+{
+    folder_enter();
+    encode("-b:a 128k a.mp3");
+    CHECK(labs(read_all("a.mp3") - 64000) <= 1);
+    struct stat st;
+    CHECK_EQ(stat("a.mp3", &st), 0);
+    CHECK_EQ(truncate("a.mp3", st.st_size / 2), 0);
+    refused("a.mp3", "truncated: its header says 4.0 s, the file holds 2.0 s");
+}
+
+TEST_MAIN()

@@ -1,0 +1,353 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Models: what is taken for one and what is not.
+ */
+#include "made_model.h"
+
+static struct tr_model model;
+
+static int check_with(size_t bytes)
+{
+    struct cli_bytes b = build(bytes);
+    write_bytes("ggml-made.bin", b.data, b.size);
+    cli_bytes_free(&b);
+    tr_model_free(&model);
+    return tr_model_check(&model, "ggml-made.bin");
+}
+
+static int check(void)
+{
+    return check_with((size_t)made.side * 4);
+}
+
+static void refused(const char *words)
+{
+    if (check() == 0)
+        FAIL("was taken, without \"%s\"", words);
+    CHECK_CONTAINS(cli_error_text(), "ggml-made.bin: ");
+    CHECK_CONTAINS(cli_error_text(), words);
+    CHECK(model.path == NULL);
+}
+
+/* Refused with one size changed. */
+static void refused_size(int which, int32_t value, const char *words)
+{
+    begin();
+    made.sizes[which] = value;
+    refused(words);
+}
+
+TEST(a_model_is_taken)
+{
+    folder_enter();
+    begin();
+    if (check() < 0)
+        FAIL("%s", cli_error_text());
+    CHECK_STR(model.path, "ggml-made.bin");
+    CHECK_STR(model.name, "made");
+    CHECK(!model.multilingual);
+    CHECK_EQ(model.layers, 1);
+    CHECK_EQ(model.mels, 2);
+    struct stat st;
+    CHECK_EQ(stat("ggml-made.bin", &st), 0);
+    CHECK_EQ(model.bytes, st.st_size);
+    made.sizes[VOCAB] = 51865;
+    CHECK_EQ(check(), 0);
+    CHECK(model.multilingual);
+    made.sizes[VOCAB] = 51866;
+    CHECK_EQ(check(), 0);
+    CHECK(model.multilingual);
+    tr_model_free(&model);
+    CHECK(model.path == NULL);
+}
+
+TEST(layers_say_how_many_tensors_there_are)
+{
+    folder_enter();
+    begin();
+    made.sizes[AUDIO_LAYER] = 3;
+    made.sizes[TEXT_LAYER] = 2;
+    refused("it ends after 50 of 104 tensors");
+    made.tensors = 104;
+    CHECK_EQ(check(), 0);
+    CHECK_EQ(model.layers, 3);
+    tr_model_free(&model);
+    made.tensors = 105;
+    refused("there is more behind its 104 tensors");
+}
+
+TEST(a_model_that_is_cut_off_anywhere)
+{
+    folder_enter();
+    begin();
+    struct cli_bytes b = build(16);
+    for (size_t n = 0; n < b.size; n++) {
+        write_bytes("cut.bin", b.data, n);
+        if (tr_model_check(&model, "cut.bin") == 0)
+            FAIL("%zu of %zu bytes were taken", n, b.size);
+        CHECK_CONTAINS(cli_error_text(), n == 0 ? "is empty" : n < 4 ? "is no model" : "is cut off");
+        CHECK_CONTAINS(cli_error_text(), n < 4 && n > 0 ? "ggml-*.bin" : "get it again");
+    }
+    cli_bytes_add(&b, "", 1);
+    write_bytes("cut.bin", b.data, b.size);
+    CHECK_EQ(tr_model_check(&model, "cut.bin"), -1);
+    CHECK_CONTAINS(cli_error_text(), "there is more behind");
+    cli_bytes_free(&b);
+}
+
+TEST(sizes_that_can_not_be)
+{
+    folder_enter();
+    refused_size(VOCAB, 51863, "number of tokens");
+    refused_size(VOCAB, 51867, "number of tokens");
+    refused_size(VOCAB, 100, "number of tokens (51864 to 51866) is 100");
+    refused_size(VOCAB, -1, "number of tokens");
+    refused_size(AUDIO_CTX, 0, "length of audio");
+    refused_size(AUDIO_CTX, 1 << 30, "length of audio");
+    refused_size(AUDIO_STATE, -64, "encoder's width");
+    refused_size(AUDIO_STATE, 128, "differ in width");
+    refused_size(AUDIO_HEAD, 0, "number of heads");
+    refused_size(AUDIO_HEAD, 3, "heads do not divide");
+    refused_size(AUDIO_LAYER, 0, "number of layers");
+    refused_size(AUDIO_LAYER, 1000000, "number of layers");
+    refused_size(TEXT_CTX, 0, "length of text");
+    refused_size(TEXT_STATE, 0, "decoder's width");
+    refused_size(TEXT_HEAD, 0, "decoder's number of heads");
+    refused_size(TEXT_HEAD, 5, "heads do not divide");
+    refused_size(TEXT_LAYER, -2, "decoder's number of layers");
+    refused_size(MELS, 0, "mel bands");
+    refused_size(MELS, 80, "another number of bands: 2");
+    refused_size(TYPE, 0, "convert the model to f16");
+    refused_size(TYPE, 2000, "convert the model to f16");
+    refused_size(TYPE, -1, "type of weights");
+}
+
+TEST(filters_that_can_not_be)
+{
+    folder_enter();
+    begin();
+    made.bins = 400;
+    refused("of 201 frequencies) have 400");
+}
+
+TEST(tokens_that_can_not_be)
+{
+    folder_enter();
+    begin();
+    made.token = "  ";
+    refused("a space is not among its tokens");
+    begin();
+    made.token = "x";
+    refused("a space is not among its tokens");
+    begin();
+    made.tokens = 0;
+    refused("list of tokens has the length 0");
+    begin();
+    made.tokens = 51865; /* one more than there are */
+    refused("list of tokens has the length 51865");
+    begin();
+    made.token_size = 1 << 30;
+    refused("a token has the length");
+    begin();
+    made.token_size = 4096; /* which may be, but there is not as much */
+    made.tensors = 0;
+    refused("is cut off");
+    begin();
+    made.token = "";
+    refused("a space is not among its tokens");
+}
+
+TEST(tensors_that_can_not_be)
+{
+    folder_enter();
+    static const int32_t dimensions[] = { 0, 4, -1, 1000000 };
+    for (int i = 0; i < 4; i++) {
+        begin();
+        made.dimensions = dimensions[i];
+        refused("number of dimensions is");
+    }
+    begin();
+    made.name_size = 0;
+    refused("name has the length 0");
+    begin();
+    made.name_size = 129;
+    refused("name has the length 129");
+    begin();
+    made.side = 0;
+    refused("a tensor has the size 0");
+    begin();
+    made.side = -5;
+    made.tensors = 1;
+    if (check_with(8) == 0)
+        FAIL("a negative size was taken");
+    CHECK_CONTAINS(cli_error_text(), "a tensor has the size -5");
+    static const int32_t unknown[] = { 4, 5, 9, 15, 16, 30, 1000, -1 };
+    for (int i = 0; i < 8; i++) {
+        begin();
+        made.type = unknown[i];
+        refused("type that is not known here");
+    }
+}
+
+TEST(tensors_that_are_too_large)
+{
+    folder_enter();
+    begin();
+    struct cli_bytes b = build(16);
+    /* The first tensor's first size: behind the header, filters, tokens and what comes before it. */
+    const size_t at = 48 + 8 + 2 * 201 * 4 + 4 + (4 + 4) * 2 + 4 + 1 + 12;
+    uint32_t size;
+    memcpy(&size, b.data + at, 4);
+    CHECK_EQ(le32toh(size), 4);
+    static const int32_t sizes[] = { 5, 4096, 1 << 20, INT32_MAX };
+    for (int i = 0; i < 4; i++) {
+        size = htole32((uint32_t)sizes[i]);
+        memcpy(b.data + at, &size, 4);
+        write_bytes("large.bin", b.data, b.size);
+        if (tr_model_check(&model, "large.bin") == 0)
+            FAIL("size %d was taken", sizes[i]);
+    }
+    CHECK_CONTAINS(cli_error_text(), "is cut off");
+    cli_bytes_free(&b);
+}
+
+/* Three sizes whose product is 0 in 64 bits, and one that is small in 32. */
+TEST(sizes_that_wrap_around)
+{
+    folder_enter();
+    static const int32_t sizes[][3] = { { 1 << 22, 1 << 21, 1 << 21 },
+                                        { 65536, 65536, 1 },
+                                        { INT32_MAX, INT32_MAX, 4 } };
+    for (int i = 0; i < 3; i++) {
+        begin();
+        made.tensors = 0;
+        struct cli_bytes b = build(0);
+        put(&b, 3);
+        put(&b, 1);
+        put(&b, 0);
+        for (int k = 0; k < 3; k++)
+            put(&b, sizes[i][k]);
+        cli_bytes_text(&b, "x");
+        write_bytes("wrap.bin", b.data, b.size);
+        cli_bytes_free(&b);
+        CHECK_EQ(tr_model_check(&model, "wrap.bin"), -1);
+        CHECK_CONTAINS(cli_error_text(), "a tensor has the size");
+    }
+}
+
+TEST(types_of_weights)
+{
+    /* type, values of a block, its bytes; as ggml's source has them */
+    static const int types[][3] = { { 0, 1, 4 },      { 1, 1, 2 },      { 2, 32, 18 },    { 3, 32, 20 },
+                                    { 6, 32, 22 },    { 7, 32, 24 },    { 8, 32, 34 },    { 10, 256, 84 },
+                                    { 11, 256, 110 }, { 12, 256, 144 }, { 13, 256, 176 }, { 14, 256, 210 } };
+    folder_enter();
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        begin();
+        made.type = types[i][0];
+        made.side = 512;
+        const size_t bytes = (size_t)512 / (size_t)types[i][1] * (size_t)types[i][2];
+        if (check_with(bytes) < 0)
+            FAIL("type %d: %s", types[i][0], cli_error_text());
+        tr_model_free(&model);
+        CHECK_EQ(check_with(bytes + 4), -1);
+        CHECK_EQ(check_with(bytes - 2), -1);
+        made.side = types[i][1] + 1;
+        if (types[i][1] > 1) {
+            CHECK_EQ(check_with(bytes), -1);
+            CHECK_CONTAINS(cli_error_text(), "do not divide into blocks");
+        }
+    }
+}
+
+TEST(convolutions_must_be_f16)
+{
+    folder_enter();
+    begin();
+    made.conv_type = 0;
+    refused("convolution weights are not 16-bit");
+}
+
+TEST(what_people_have_instead)
+{
+    static const char *const files[][2] = {
+        { "GGUF\3\1\1\1xxxxxxxxxxxxxxxxxxxx", "is a GGUF file" },
+        { "PK\3\4xxxxxxxxxxxxxxxxxxxxxxxxxx", "is a PyTorch file" },
+        { "version https://git-lfs.github.com/spec/v1\n", "Git LFS" },
+        { "<!DOCTYPE html><html>", "is a web page" },
+        { "{\"error\":\"not found\"}", "is a text" },
+        { "RIFFxxxxWAVEfmt xxxxxxxxxxxxxxxx", "is no model in whisper.cpp's format" },
+        { "x", "is no model in whisper.cpp's format" },
+    };
+    folder_enter();
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        write_bytes("it.bin", files[i][0], strlen(files[i][0]));
+        CHECK_EQ(tr_model_check(&model, "it.bin"), -1);
+        CHECK_CONTAINS(cli_error_text(), files[i][1]);
+    }
+}
+
+TEST(what_is_no_file)
+{
+    folder_enter();
+    CHECK_EQ(tr_model_check(&model, "nothing.bin"), -1);
+    CHECK_CONTAINS(cli_error_text(), "nothing.bin: the model can't be opened: No such file");
+    CHECK_EQ(tr_model_check(&model, "."), -1);
+    CHECK_CONTAINS(cli_error_text(), "is a folder");
+    CHECK_EQ(mkfifo("pipe.bin", 0644), 0);
+    CHECK_EQ(tr_model_check(&model, "pipe.bin"), -1);
+    CHECK_CONTAINS(cli_error_text(), "is no file");
+    CHECK_EQ(tr_model_check(&model, "/dev/zero"), -1);
+    CHECK_CONTAINS(cli_error_text(), "is no file");
+    CHECK_EQ(tr_model_check(&model, ""), -1);
+}
+
+/* Headers of a hostile file: any byte changed. It may be taken or not; nothing else may happen. */
+TEST(any_byte_changed)
+{
+    folder_enter();
+    begin();
+    struct cli_bytes b = build(16);
+    unsigned seed = 1;
+    int taken = 0;
+    for (int i = 0; i < 3000; i++) {
+        const size_t at = (size_t)rand_r(&seed) % b.size;
+        const char was = b.data[at];
+        b.data[at] = (char)rand_r(&seed);
+        write_bytes("odd.bin", b.data, b.size);
+        if (tr_model_check(&model, "odd.bin") == 0)
+            taken++;
+        tr_model_free(&model);
+        b.data[at] = was;
+    }
+    CHECK_GT(taken, 0);
+    cli_bytes_free(&b);
+}
+
+TEST(names_of_files)
+{
+    static const char *const names[][2] = {
+        { "ggml-base.bin", "base" }, { "x/ggml-a.b.bin", "a.b" }, { "model", "model" }, { "ggml-.bin", ".bin" },
+        { "my.bin", "my" },          { "ggml-", "ggml-" },        { ".bin", ".bin" },
+    };
+    folder_enter();
+    begin();
+    make_folders("x");
+    struct cli_bytes b = build(16);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        write_bytes(names[i][0], b.data, b.size);
+        CHECK_EQ(tr_model_check(&model, names[i][0]), 0);
+        CHECK_STR(model.name, names[i][1]);
+        tr_model_free(&model);
+    }
+    char name[210];
+    memset(name, 'n', sizeof name - 1);
+    name[sizeof name - 1] = '\0';
+    write_bytes(name, b.data, b.size);
+    CHECK_EQ(tr_model_check(&model, name), 0);
+    CHECK_EQ(strlen(model.name), 63);
+    tr_model_free(&model);
+    cli_bytes_free(&b);
+}
+
+TEST_MAIN()

@@ -1,0 +1,433 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Where models are found, in which words they are not, and their checksums.
+ */
+#include "made_model.h"
+#include "model_sums.h"
+
+static struct tr_model model;
+
+/* --- where they are found ------------------------------------------------------------------- */
+
+static const char *const variables[] = { "GPU_DISPATCH_MODELS", "WHISPER_MODEL_DIR", "XDG_CACHE_HOME",
+                                         "XDG_DATA_HOME",       "HF_HUB_CACHE",      "HF_HOME" };
+
+/* A folder as the only place there is, with a home of its own. */
+static void enter(void)
+{
+    static char home[300];
+    folder_enter();
+    for (size_t i = 0; i < sizeof variables / sizeof *variables; i++)
+        unsetenv(variables[i]);
+    snprintf(home, sizeof home, "%s/home", folder_path);
+    setenv("HOME", home, 1);
+    make_folders("home");
+}
+
+/* A model of nothing, named "own", which is none that was published. */
+static void make_model(const char *path)
+{
+    make_file(path, 0);
+    begin();
+    struct cli_bytes b = build(16);
+    write_bytes(path, b.data, b.size);
+    cli_bytes_free(&b);
+}
+
+/* Finds "own" at path, which is made and removed again. */
+static void is_found_at(const char *path, const char *model_dir)
+{
+    struct stat a, b;
+    make_model(path);
+    if (tr_model_find(&model, "own", NULL, model_dir) < 0)
+        FAIL("%s: %s", path, cli_error_text());
+    CHECK_EQ(stat(path, &a), 0);
+    CHECK_EQ(stat(model.path, &b), 0);
+    CHECK_EQ(a.st_ino, b.st_ino);
+    CHECK_STR(model.name, "own");
+    tr_model_free(&model);
+    CHECK_EQ(unlink(path), 0);
+    CHECK_EQ(tr_model_find(&model, "own", NULL, model_dir), -1);
+}
+
+TEST(every_place)
+{
+    enter();
+    is_found_at("given/ggml-own.bin", "given");
+    is_found_at("given/ggml-own.bin", "given/");
+    is_found_at("models/ggml-own.bin", NULL);
+    is_found_at("models/ggml-own.bin", "given");
+    is_found_at("home/.cache/whisper.cpp/ggml-own.bin", NULL);
+    is_found_at("home/.cache/whisper/ggml-own.bin", NULL);
+    is_found_at("home/.local/share/whisper.cpp/ggml-own.bin", NULL);
+#define SNAPSHOT "/models--ggerganov--whisper.cpp/snapshots/5359861c/ggml-own.bin"
+    is_found_at("home/.cache/huggingface/hub" SNAPSHOT, NULL);
+    setenv("GPU_DISPATCH_MODELS", "mine", 1);
+    is_found_at("mine/ggml-own.bin", NULL);
+    setenv("WHISPER_MODEL_DIR", "whisper's", 1);
+    is_found_at("whisper's/ggml-own.bin", NULL);
+    setenv("HF_HUB_CACHE", "hub", 1);
+    is_found_at("hub" SNAPSHOT, NULL);
+    setenv("HF_HOME", "hf", 1);
+    is_found_at("hf/hub" SNAPSHOT, NULL);
+    setenv("XDG_CACHE_HOME", "cache", 1);
+    is_found_at("cache/whisper.cpp/ggml-own.bin", NULL);
+    setenv("XDG_DATA_HOME", "data", 1);
+    is_found_at("data/whisper.cpp/ggml-own.bin", NULL);
+}
+
+TEST(the_first_place_wins)
+{
+    static const char *const places[] = { "given",
+                                          "mine",
+                                          "whispers",
+                                          "models",
+                                          "home/.cache/whisper.cpp",
+                                          "home/.cache/whisper",
+                                          "home/.local/share/whisper.cpp" };
+    enum { N = sizeof places / sizeof *places };
+    char path[100];
+    enter();
+    setenv("GPU_DISPATCH_MODELS", "mine", 1);
+    setenv("WHISPER_MODEL_DIR", "whispers", 1);
+    for (int i = 0; i < N; i++) {
+        snprintf(path, sizeof path, "%s/ggml-own.bin", places[i]);
+        make_model(path);
+    }
+    for (int i = 0; i < N; i++) {
+        CHECK_EQ(tr_model_find(&model, "own", NULL, "given"), 0);
+        snprintf(path, sizeof path, "%s/ggml-own.bin", places[i]);
+        CHECK_CONTAINS(model.path, path);
+        tr_model_free(&model);
+        CHECK_EQ(unlink(path), 0);
+    }
+}
+
+TEST(snapshots_without_the_file_are_passed_over)
+{
+    enter();
+    make_file("home/.cache/huggingface/hub/models--ggerganov--whisper.cpp/snapshots/0000/ggml-base.bin", 3);
+    is_found_at("home/.cache/huggingface/hub/models--ggerganov--whisper.cpp/snapshots/1111/ggml-own.bin", NULL);
+}
+
+TEST(without_a_home)
+{
+    enter();
+    unsetenv("HOME");
+    is_found_at("models/ggml-own.bin", NULL);
+    CHECK_EQ(tr_model_find(&model, "base", NULL, NULL), -1);
+    CHECK_CONTAINS(cli_error_text(), "mkdir -p models && curl -L -o models/ggml-base.bin https://");
+}
+
+TEST(by_path)
+{
+    enter();
+    make_model("x.bin");
+    CHECK_EQ(tr_model_find(&model, "base", "x.bin", "nowhere"), 0);
+    CHECK_STR(model.path, "x.bin");
+    CHECK_STR(model.name, "x");
+    tr_model_free(&model);
+    /* No checksum is asked for: whoever names a file means it. */
+    make_model("ggml-base.bin");
+    CHECK_EQ(tr_model_find(&model, "tiny", "ggml-base.bin", NULL), 0);
+    CHECK_STR(model.name, "base");
+    tr_model_free(&model);
+    CHECK_EQ(tr_model_find(&model, "base", "y.bin", NULL), -1);
+    CHECK_CONTAINS(cli_error_text(), "y.bin: the model can't be opened");
+}
+
+TEST(one_that_is_not_there)
+{
+    enter();
+    CHECK_EQ(tr_model_find(&model, "base", NULL, NULL), -1);
+    CHECK_CONTAINS(
+        cli_error_text(),
+        "the model base (ggml-base.bin) is not on this machine: get it with `mkdir -p ~/.cache/whisper.cpp && "
+        "curl -L -o ~/.cache/whisper.cpp/ggml-base.bin "
+        "https://huggingface.co/ggerganov/whisper.cpp/resolve/main/ggml-base.bin`; looked for in ./models, ");
+    CHECK_CONTAINS(cli_error_text(), "/home/.local/share/whisper.cpp");
+    CHECK_CONTAINS(cli_error_text(), "/home/.cache/huggingface/hub/models--ggerganov--whisper.cpp/snapshots");
+    CHECK(strchr(cli_error_text(), '\n') == NULL);
+    CHECK(model.path == NULL);
+}
+
+TEST(where_the_command_puts_it)
+{
+    enter();
+    setenv("GPU_DISPATCH_MODELS", "/srv/models", 1);
+    CHECK_EQ(tr_model_find(&model, "tiny.en", NULL, NULL), -1);
+    CHECK_CONTAINS(cli_error_text(), "`mkdir -p /srv/models && curl -L -o /srv/models/ggml-tiny.en.bin https");
+    CHECK_EQ(tr_model_find(&model, "tiny.en", NULL, "given"), -1);
+    CHECK_CONTAINS(cli_error_text(), "curl -L -o given/ggml-tiny.en.bin https");
+    CHECK_EQ(tr_model_find(&model, "tiny.en", NULL, "it's \"here\" $(now)"), -1);
+    CHECK_CONTAINS(
+        cli_error_text(),
+        "mkdir -p 'it'\\''s \"here\" $(now)' && curl -L -o 'it'\\''s \"here\" $(now)'/ggml-tiny.en.bin https");
+}
+
+TEST(large_is_the_third)
+{
+    enter();
+    CHECK_EQ(tr_model_find(&model, "large", NULL, NULL), -1);
+    CHECK_CONTAINS(cli_error_text(), "ggml-large-v3.bin");
+    CHECK_EQ(tr_model_find(&model, "turbo", NULL, NULL), -1);
+    CHECK_CONTAINS(cli_error_text(), "ggml-large-v3-turbo.bin");
+}
+
+static void no_model(const char *size, const char *words)
+{
+    if (tr_model_find(&model, size, NULL, NULL) == 0)
+        FAIL("%s was found", size);
+    CHECK_CONTAINS(cli_error_text(), words);
+    CHECK(strstr(cli_error_text(), "curl") == NULL);
+}
+
+TEST(sizes_that_there_are_not)
+{
+    enter();
+    no_model("bsae", "\"bsae\" is no size of a model: did you mean base?");
+    no_model("large-v4", "did you mean large-v");
+    no_model("gigantic", "There are tiny, tiny-q5_1, ");
+    no_model("gigantic", "large-v3-turbo-q8_0 and demo");
+    no_model("", "is no size");
+    no_model("../x", "a file is given with --model");
+    no_model("/models/ggml-base.bin", "a file is given with --model");
+    no_model("ggml-base.bin", "a file is given with --model");
+    no_model("base\n", "is no size");
+    no_model("a-name-that-is-longer-than-any-name-of-a-model-could-ever-be-and-then-some", "is no size");
+}
+
+TEST(one_that_is_there_and_broken)
+{
+    enter();
+    make_file("models/ggml-base.bin", 100);
+    CHECK_EQ(tr_model_find(&model, "base", NULL, NULL), -1);
+    CHECK_CONTAINS(cli_error_text(), "./models/ggml-base.bin: is no model");
+}
+
+/* --- checksums -------------------------------------------------------------------------------- */
+
+static const char *demo_path(void)
+{
+    static char path[1000];
+    const char *root = getenv("GD_SOURCE_ROOT");
+    if (!root)
+        SKIP("GD_SOURCE_ROOT is not set");
+    snprintf(path, sizeof path, "%s/models/ggml-demo.bin", root);
+    return path;
+}
+
+TEST(the_demo_model)
+{
+    char dir[1000];
+    enter();
+    snprintf(dir, sizeof dir, "%s", demo_path());
+    *strrchr(dir, '/') = '\0';
+    if (tr_model_find(&model, "demo", NULL, dir) < 0)
+        FAIL("%s", cli_error_text());
+    CHECK_STR(model.name, "demo");
+    CHECK(!model.multilingual);
+    CHECK_EQ(model.layers, 8);
+    CHECK_EQ(model.mels, 80);
+    CHECK_GT(model.bytes, 2000000);
+    tr_model_free(&model);
+}
+
+/* The demo model as a copy of one's own, in which a weight can be changed. */
+static void copy_demo(void)
+{
+    const char *from = demo_path();
+    char data[65536];
+    size_t n;
+    make_folders("models");
+    FILE *in = fopen(from, "re"), *out = fopen("models/ggml-demo.bin", "we");
+    CHECK(in && out);
+    while ((n = fread(data, 1, sizeof data, in)) > 0)
+        CHECK_EQ(fwrite(data, 1, n, out), n);
+    fclose(in);
+    CHECK_EQ(fclose(out), 0);
+}
+
+static void change_demo(void)
+{
+    FILE *f = fopen("models/ggml-demo.bin", "r+e");
+    CHECK(f && fseek(f, -1, SEEK_END) == 0);
+    const int c = getc(f);
+    CHECK_EQ(fseek(f, -1, SEEK_END), 0);
+    CHECK(putc(c ^ 1, f) != EOF);
+    CHECK_EQ(fclose(f), 0);
+}
+
+static void set_time(time_t s, long ns)
+{
+    const struct timespec times[2] = { { s, ns }, { s, ns } };
+    CHECK_EQ(utimensat(AT_FDCWD, "models/ggml-demo.bin", times, 0), 0);
+}
+
+static int find_demo(void)
+{
+    tr_model_free(&model);
+    const int result = tr_model_find(&model, "demo", NULL, NULL);
+    tr_model_free(&model);
+    return result;
+}
+
+TEST(a_weight_that_is_wrong)
+{
+    enter();
+    copy_demo();
+    CHECK_EQ(find_demo(), 0);
+    change_demo();
+    CHECK_EQ(find_demo(), -1);
+    CHECK_CONTAINS(cli_error_text(), "models/ggml-demo.bin: is not the model demo: its SHA-1 is ");
+    CHECK_CONTAINS(cli_error_text(), "not 954490f54334d843c9ec49e7c34635f4c9465284: delete it");
+    CHECK_CONTAINS(cli_error_text(), "give its path with --model");
+    CHECK_EQ(tr_model_find(&model, NULL, "models/ggml-demo.bin", NULL), 0);
+    tr_model_free(&model);
+}
+
+TEST(a_wrong_one_of_a_published_name)
+{
+    enter();
+    make_model("models/ggml-base.bin");
+    CHECK_EQ(tr_model_find(&model, "base", NULL, NULL), -1);
+    CHECK_CONTAINS(cli_error_text(), "is not the model base");
+    CHECK_CONTAINS(cli_error_text(),
+                   "not 465707469ff3a37a2b9b8d8f89f2f99de7299dac: delete it and get it again with `mkdir");
+    CHECK(model.path == NULL);
+}
+
+/* That a sum was right is remembered for that size and time: then a changed byte is not seen. */
+TEST(what_was_right_is_remembered)
+{
+    enter();
+    copy_demo();
+    set_time(1000, 5);
+    CHECK_EQ(find_demo(), 0);
+    change_demo();
+    set_time(1000, 5);
+    CHECK_EQ(find_demo(), 0);
+    set_time(1000, 6);
+    CHECK_EQ(find_demo(), -1);
+    set_time(1001, 5);
+    CHECK_EQ(find_demo(), -1);
+    set_time(1000, 5);
+    CHECK_EQ(find_demo(), 0);
+}
+
+/* Under another name of the same folder too, and not for another file. */
+TEST(what_is_remembered_is_one_file)
+{
+    enter();
+    copy_demo();
+    set_time(1000, 5);
+    CHECK_EQ(find_demo(), 0);
+    change_demo();
+    set_time(1000, 5);
+    CHECK_EQ(symlink("models", "other"), 0);
+    CHECK_EQ(tr_model_find(&model, "demo", NULL, "other"), 0);
+    tr_model_free(&model);
+    CHECK_EQ(rename("models", "moved"), 0);
+    CHECK_EQ(tr_model_find(&model, "demo", NULL, "moved"), -1);
+}
+
+TEST(what_is_remembered_has_one_line_per_file)
+{
+    char text[4000], line[1000];
+    enter();
+    setenv("XDG_CACHE_HOME", folder_path, 1);
+    copy_demo();
+    for (int i = 0; i < 3; i++) {
+        set_time(1000 + i, 0);
+        CHECK_EQ(find_demo(), 0);
+    }
+    FILE *f = fopen("gpu_dispatch/models.tsv", "re");
+    CHECK(f != NULL);
+    text[fread(text, 1, sizeof text - 1, f)] = '\0';
+    fclose(f);
+    struct stat st;
+    CHECK_EQ(stat("models/ggml-demo.bin", &st), 0);
+    snprintf(line, sizeof line,
+             "954490f54334d843c9ec49e7c34635f4c9465284\t%lld\t1002.000000000\t%s/models/ggml-demo.bin\n",
+             (long long)st.st_size, folder_path);
+    CHECK_STR(text, line);
+}
+
+TEST(a_memory_that_is_nonsense)
+{
+    static const char *const texts[] = { "", "\n", "x", "\t\t\t\t", "a\tb\tc", "\xff\xfe\n\n\n", "a\tb\tc\td\ne" };
+    enter();
+    setenv("XDG_CACHE_HOME", folder_path, 1);
+    copy_demo();
+    make_folders("gpu_dispatch");
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        write_bytes("gpu_dispatch/models.tsv", texts[i], strlen(texts[i]));
+        CHECK_EQ(find_demo(), 0);
+    }
+    make_file("gpu_dispatch/models.tsv", 5 << 20);
+    CHECK_EQ(find_demo(), 0);
+}
+
+/* Of another file, with a path of the same length. */
+TEST(what_is_remembered_of_others_stays)
+{
+    char line[400], text[400] = { 0 };
+    enter();
+    setenv("XDG_CACHE_HOME", folder_path, 1);
+    copy_demo();
+    make_folders("gpu_dispatch");
+    const int size = snprintf(line, sizeof line, "sum\t1\t2.3\t%s/models/ggml-dem0.bin\n", folder_path);
+    write_bytes("gpu_dispatch/models.tsv", line, (size_t)size);
+    CHECK_EQ(find_demo(), 0);
+    FILE *f = fopen("gpu_dispatch/models.tsv", "re");
+    CHECK(f && fread(text, 1, (size_t)size, f) == (size_t)size);
+    fclose(f);
+    CHECK_STR(text, line);
+}
+
+TEST(a_line_that_was_cut_off_does_no_harm)
+{
+    enter();
+    setenv("XDG_CACHE_HOME", folder_path, 1);
+    copy_demo();
+    make_folders("gpu_dispatch");
+    write_bytes("gpu_dispatch/models.tsv", "a\tb\tc\td", 7);
+    set_time(1000, 5);
+    CHECK_EQ(find_demo(), 0);
+    change_demo();
+    set_time(1000, 5);
+    CHECK_EQ(find_demo(), 0); /* it is remembered all the same */
+}
+
+TEST(not_being_able_to_remember_is_no_error)
+{
+    enter();
+    copy_demo();
+    setenv("XDG_CACHE_HOME", "/proc/nowhere", 1);
+    CHECK_EQ(find_demo(), 0);
+    make_file("gpu_dispatch", 1);
+    setenv("XDG_CACHE_HOME", folder_path, 1);
+    CHECK_EQ(find_demo(), 0);
+    unsetenv("XDG_CACHE_HOME");
+    unsetenv("HOME");
+    CHECK_EQ(find_demo(), 0);
+}
+
+TEST(names_and_sums_of_those_published)
+{
+    size_t n;
+    const char *const *names = tr_model_names(&n);
+    CHECK_EQ(n, 34);
+    CHECK_STR(names[n - 1], "demo");
+    for (size_t i = 0; i < n; i++) {
+        const char *sum = tr_model_sum(names[i]);
+        CHECK(sum && strlen(sum) == 40 && strspn(sum, "0123456789abcdef") == 40);
+        for (size_t k = 0; k < i; k++)
+            CHECK(strcmp(sum, tr_model_sum(names[k])) != 0 && strcmp(names[i], names[k]) != 0);
+    }
+    CHECK_STR(tr_model_sum("base"), "465707469ff3a37a2b9b8d8f89f2f99de7299dac");
+    CHECK_STR(tr_model_sum("large-v3-turbo-q5_0"), "e050f7970618a659205450ad97eb95a18d69c9ee");
+    CHECK(tr_model_sum("own") == NULL);
+}
+
+TEST_MAIN()

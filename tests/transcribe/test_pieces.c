@@ -1,0 +1,219 @@
+/* Files in pieces: which of a piece's segments are kept, and, with an engine that is not whisper's but hears numbers,
+ * that each word of a long file comes once, at its time. */
+#include "pieces.h"
+
+#include "support/test.h"
+
+/* --- the cut ------------------------------------------------------------------ */
+
+#define CUT(length, ...)                                   \
+    tr_pieces_cut((const struct tr_span[]){ __VA_ARGS__ }, \
+                  sizeof((const struct tr_span[]){ __VA_ARGS__ }) / sizeof(struct tr_span), length)
+
+static void check_cut(struct tr_cut cut, size_t kept, double at)
+{
+    CHECK_EQ(cut.kept, kept);
+    if (cut.at != at)
+        FAIL("cut at %g, not at %g", cut.at, at);
+}
+
+TEST(what_ends_in_the_last_half_minute_is_dropped)
+{
+    check_cut(CUT(100, { 0, 20 }, { 20, 45 }, { 50, 69 }, { 69, 72 }, { 75, 100 }), 3, 69);
+}
+
+TEST(what_ends_at_it_is_kept)
+{
+    check_cut(CUT(100, { 40, 70 }, { 70, 70.1 }), 1, 70);
+}
+
+TEST(silence_is_not_heard_again)
+{
+    check_cut(CUT(600, { 10, 20 }), 1, 540);
+    check_cut(tr_pieces_cut(NULL, 0, 600), 0, 540);
+}
+
+TEST(what_was_dropped_is_heard_from_its_beginning)
+{
+    check_cut(CUT(600, { 10, 20 }, { 500, 575 }), 1, 500);
+    check_cut(CUT(600, { 10, 20 }, { 560, 575 }), 1, 540);
+}
+
+TEST(what_leaves_no_room_to_go_on_is_kept)
+{
+    check_cut(CUT(600, { 10, 590 }), 1, 600);
+    check_cut(CUT(600, { 0, 3 }, { 3, 590 }, { 590, 600 }), 3, 600);
+}
+
+/* --- an engine that hears numbers ----------------------------------------------- */
+
+/* A sample of the made-up file is the number of its second, and a word is spoken at every full second: the word is
+ * the second's number. What lies in the last seconds of what is heard is heard wrong, as it is with the real one. */
+struct tr_audio {
+    size_t total, given, bad_at;
+    size_t most_asked;
+};
+
+struct tr_engine {
+    struct tr_span spans[1000];
+    long said[1000];
+    size_t n;
+    double longest;
+    unsigned pieces;
+    enum tr_outcome outcome;
+    size_t file; /* its seconds */
+};
+
+long tr_audio_read(struct tr_audio *a, float *samples, size_t max, char words[TR_WORDS])
+{
+    size_t n = a->total - a->given < max ? a->total - a->given : max;
+    if (a->bad_at && a->given == a->bad_at) {
+        snprintf(words, TR_WORDS, "it ends too early");
+        return -1;
+    }
+    if (a->bad_at && a->given + n > a->bad_at)
+        n = a->bad_at - a->given; /* what comes before is good */
+    for (size_t i = 0; i < n; i++) {
+        const size_t second = (a->given + i) / TR_RATE;
+        samples[i] = (float)second;
+    }
+    a->given += n;
+    a->most_asked = max > a->most_asked ? max : a->most_asked;
+    return (long)n;
+}
+
+enum tr_outcome tr_engine_hear(struct tr_engine *e, const float *samples, size_t n)
+{
+    const double length = (double)n / TR_RATE;
+    e->pieces++;
+    e->longest = length > e->longest ? length : e->longest;
+    e->n = 0;
+    /* A word where a second begins. */
+    for (size_t i = 1; i < n && e->n < 1000; i++) {
+        if (samples[i] > samples[i - 1]) {
+            const double at = (double)i / TR_RATE, end = at + 0.5 < length ? at + 0.5 : length;
+            const bool wrong = at > length - 25 && (size_t)samples[n - 1] + 1 < e->file;
+            e->spans[e->n] = (struct tr_span){ at, end };
+            e->said[e->n++] = wrong ? -1 : (long)samples[i];
+        }
+    }
+    return e->outcome;
+}
+
+size_t tr_engine_spans(const struct tr_engine *e, const struct tr_span **out)
+{
+    *out = e->spans;
+    return e->n;
+}
+
+int tr_engine_add(struct tr_engine *e, size_t i, double offset, struct tr_transcript *t)
+{
+    char word[32];
+    const struct tr_segment s = { .start = offset + e->spans[i].start, .end = offset + e->spans[i].end };
+    const int n = snprintf(word, sizeof word, " %ld", e->said[i]);
+    return tr_transcript_add(t, &s, word, (size_t)n);
+}
+
+static enum tr_outcome hear(struct tr_audio *a, struct tr_engine *e, struct tr_transcript *t, unsigned piece)
+{
+    struct tr_pieces p = { 0 };
+    char words[TR_WORDS] = "";
+    e->file = a->total / TR_RATE;
+    CHECK_EQ(tr_pieces_open(&p, piece), 0);
+    const enum tr_outcome outcome = tr_pieces_hear(&p, e, a, t, words);
+    if (outcome == TR_BAD_FILE)
+        CHECK_STR(words, "it ends too early");
+    tr_pieces_close(&p);
+    return outcome;
+}
+
+/* Every second from 1 on, once, and at its time. */
+static void check_words(const struct tr_transcript *t, size_t seconds)
+{
+    CHECK_EQ(t->n_segments, seconds - 1);
+    for (size_t i = 0; i < t->n_segments; i++) {
+        char word[32];
+        snprintf(word, sizeof word, " %zu", i + 1);
+        CHECK_EQ(t->segments[i].size, strlen(word));
+        CHECK_MEM(t->text.data + t->segments[i].text, word, strlen(word));
+        CHECK(t->segments[i].start > (double)i + 0.9999 && t->segments[i].start < (double)i + 1.0001);
+    }
+}
+
+static void check_file(size_t samples, unsigned piece, unsigned pieces)
+{
+    static struct tr_engine e;
+    struct tr_audio a = { .total = samples };
+    struct tr_transcript t = { 0 };
+    memset(&e, 0, sizeof e);
+    CHECK_EQ(hear(&a, &e, &t, piece), TR_HEARD);
+    check_words(&t, (samples + TR_RATE - 1) / TR_RATE);
+    CHECK_EQ(e.pieces, pieces);
+    CHECK(e.longest <= piece);
+    CHECK(t.duration > (double)samples / TR_RATE - 1e-6 && t.duration < (double)samples / TR_RATE + 1e-6);
+    CHECK_LE(a.most_asked, (size_t)piece * TR_RATE + 1);
+    tr_transcript_free(&t);
+}
+
+TEST(a_file_of_one_piece)
+{
+    check_file((size_t)80 * TR_RATE, 90, 1);
+}
+
+TEST(a_file_as_long_as_a_piece)
+{
+    check_file((size_t)90 * TR_RATE, 90, 1);
+}
+
+TEST(a_file_of_a_sample_more)
+{
+    check_file((size_t)90 * TR_RATE + 1, 90, 2);
+}
+
+TEST(a_file_of_many_pieces)
+{
+    check_file((size_t)500 * TR_RATE, 90, 8);
+    check_file((size_t)1000 * TR_RATE + 77, 300, 4);
+}
+
+TEST(a_file_without_samples)
+{
+    struct tr_engine e = { .n = 0 };
+    struct tr_audio a = { .total = 0 };
+    struct tr_transcript t = { 0 };
+    CHECK_EQ(hear(&a, &e, &t, 90), TR_HEARD);
+    CHECK_EQ(t.n_segments, 0);
+    CHECK(t.duration == 0);
+}
+
+TEST(a_file_that_is_bad_further_on)
+{
+    struct tr_engine e = { .n = 0 };
+    struct tr_audio a = { .total = (size_t)300 * TR_RATE, .bad_at = (size_t)200 * TR_RATE };
+    struct tr_transcript t = { 0 };
+    CHECK_EQ(hear(&a, &e, &t, 90), TR_BAD_FILE);
+    tr_transcript_free(&t);
+}
+
+TEST(an_engine_that_stops)
+{
+    struct tr_engine e = { .outcome = TR_CANCELLED };
+    struct tr_audio a = { .total = (size_t)300 * TR_RATE };
+    struct tr_transcript t = { 0 };
+    CHECK_EQ(hear(&a, &e, &t, 90), TR_CANCELLED);
+    CHECK_EQ(e.pieces, 1);
+    CHECK_EQ(t.n_segments, 0);
+}
+
+TEST(lengths_that_are_refused)
+{
+    struct tr_pieces p = { 0 };
+    CHECK_EQ(tr_pieces_open(&p, 89), -1);
+    CHECK_EQ(tr_pieces_open(&p, 86401), -1);
+    CHECK_CONTAINS(cli_error_text(), "86401");
+    CHECK_EQ(tr_pieces_open(&p, 0), 0);
+    CHECK_EQ(p.most, (size_t)TR_AHEAD * TR_RATE);
+    tr_pieces_close(&p);
+}
+
+TEST_MAIN()

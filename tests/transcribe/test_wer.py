@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: MIT
+"""What the model that comes with the sources makes of speech that it was not trained on, through the command and the
+worker: the word error rate, and that the number of workers changes nothing. And the counting of errors itself.
+
+    test_wer.py BUILD_FOLDER
+
+Prints a line per case and, last, "N passed, N failed"; the cases that transcribe are skipped where the build has no worker.
+"""
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tools"))
+sys.dont_write_bytecode = True
+import wer  # noqa: E402
+
+BUILD = pathlib.Path(sys.argv[1]).resolve()
+CLIPS = ROOT / "tests" / "data" / "speech"
+LIMIT = 0.10
+
+
+class Skip(Exception):
+    pass
+
+
+def transcribe(folder, gpus, threads="1", pattern="*.flac"):
+    """Transcribes the clips and gives the folder with their texts."""
+    if not (BUILD / "apps" / "transcribe" / "transcribe.so").exists():
+        raise Skip("this build has no transcription worker (make transcribe)")
+    out = os.path.join(folder, f"{gpus}_{threads}")
+    done = subprocess.run(
+        [BUILD / "gpu-dispatch", "transcribe", "--input-dir", CLIPS, "--pattern", pattern, "--output-dir", out, "--gpus",
+         gpus, "--threads", threads, "--model", ROOT / "models" / "ggml-demo.bin", "--language", "en", "--progress", "none"],
+        capture_output=True, text=True, timeout=540, check=False)
+    assert done.returncode == 0, f"exit {done.returncode}: {done.stderr[-2000:]}"
+    return out
+
+
+def texts(folder):
+    return {path.name: path.read_bytes() for path in pathlib.Path(folder).iterdir()}
+
+
+def check_rate(out):
+    rate, said = wer.total(wer.compare(CLIPS / "transcripts.tsv", out))
+    print(f"  {said}")
+    assert rate < LIMIT, said
+
+
+def one_worker_hears_nine_words_of_ten(kept):
+    kept["one"] = transcribe(kept["folder"], "sim:1")
+    check_rate(kept["one"])
+
+
+def so_do_two(kept):
+    kept["two"] = transcribe(kept["folder"], "sim:2")
+    check_rate(kept["two"])
+
+
+def two_workers_write_what_one_wrote(kept):
+    if "two" not in kept:
+        raise Skip("there is nothing to compare")
+    one, two = texts(kept["one"]), texts(kept["two"])
+    assert len(one) == len(list(CLIPS.glob("*.flac"))), sorted(one)
+    assert one == two, {name: (one.get(name), two.get(name)) for name in one.keys() | two.keys() if one.get(name) != two.get(name)}
+
+
+def threads_change_nothing_either(kept):
+    """A few clips only: threads wait for each other in a loop, which takes long where others use the processors too."""
+    if "one" not in kept:
+        raise Skip("there is nothing to compare")
+    one, more = texts(kept["one"]), texts(transcribe(kept["folder"], "sim:1", "2", "clip_02[0-4].flac"))
+    assert len(more) == 5 and more == {name: one[name] for name in more}, more
+
+
+def words_are_compared_without_case_and_punctuation(_):
+    assert wer.words_of(" Stop, DON'T: go!\n") == ["stop", "don't", "go"]
+
+
+def errors_are_words_put_in_left_out_or_changed(_):
+    for said, heard, errors in (("", "", 0), ("a b c", "a b c", 0), ("a b c", "", 3), ("", "a", 1), ("a b c", "a c", 1),
+                                ("a b c", "a x c", 1), ("a b c", "a b b c", 1), ("a b c d", "b c d e", 2),
+                                ("a b", "c d e", 3)):
+        assert wer.distance(said.split(), heard.split()) == errors, (said, heard)
+
+
+def a_missing_transcript_is_all_errors(kept):
+    folder = pathlib.Path(kept["folder"]) / "missing"
+    (folder / "a").mkdir(parents=True)
+    (folder / "table.tsv").write_text("file\ttext\na/x.wav\tone two\ny.wav\tthree four five\n")
+    (folder / "a" / "x.txt").write_text("one\ntwo\n")
+    rate, said = wer.total(wer.compare(folder / "table.tsv", folder))
+    assert rate == 3 / 5 and "1 exactly right" in said, said
+
+
+def the_limit_is_the_exit_status(kept):
+    folder = pathlib.Path(kept["folder"]) / "limit"
+    folder.mkdir()
+    (folder / "table.tsv").write_text("file\ttext\nx.wav\ta b c d e f g h i j\n")
+    (folder / "x.txt").write_text("a b c d e f g h i x\n")
+    for limit, status in (("10", 1), ("10.1", 0)):
+        done = subprocess.run([sys.executable, ROOT / "tools" / "wer.py", folder / "table.tsv", folder, "--limit", limit],
+                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
+        assert done.returncode == status, (limit, done.returncode)
+
+
+CASES = (words_are_compared_without_case_and_punctuation, errors_are_words_put_in_left_out_or_changed,
+         a_missing_transcript_is_all_errors, the_limit_is_the_exit_status, one_worker_hears_nine_words_of_ten, so_do_two,
+         two_workers_write_what_one_wrote, threads_change_nothing_either)
+
+
+def main():
+    passed = failed = skipped = 0
+    with tempfile.TemporaryDirectory(prefix="gd-wer-") as folder:
+        kept = {"folder": folder}
+        for case in CASES:
+            try:
+                case(kept)
+                passed += 1
+                print("ok", case.__name__)
+            except Skip as why:
+                skipped += 1
+                print(f"skipped {case.__name__}: {why}")
+            except (AssertionError, OSError, subprocess.SubprocessError) as error:
+                failed += 1
+                print(f"FAILED {case.__name__}: {error}")
+    print(f"{passed} passed, {failed} failed" + f", {skipped} skipped" * bool(skipped))
+    return failed > 0
+
+
+sys.exit(main())

@@ -1,0 +1,422 @@
+/* The transcription worker, as the library runs it: the plugin in $GD_TEST_TRANSCRIBER with the model that comes with
+ * the sources, on the clips in tests/data/speech. */
+#include "support/folder.h"
+#include "support/test.h"
+#include "transcribe/flat_model.h"
+#include "transcribe/job.h"
+#include "transcribe/sound.h"
+
+/* --- clips ------------------------------------------------------------------------ */
+
+TEST_WITHIN(300, clips_give_what_was_said)
+{
+    struct job *j = new_job();
+    for (int i = 20; i < 30; i++)
+        add_clip(j, i);
+    CHECK_EQ(run(j), 0);
+    for (size_t i = 0; i < j->n_files; i++) {
+        CHECK_STR(member(j, i, "text"), spoken(j->files[i]));
+        CHECK_STR(member(j, i, "file"), j->files[i]);
+        CHECK_STR(member(j, i, "language"), "en");
+        CHECK_STR(member(j, i, "segments"), "1");
+        CHECK_STR(member(j, i, "outputs"), "[]");
+    }
+    CHECK_STR(member(j, 0, "audio_duration"), "1.732");
+}
+
+/* By two workers in another order: outputs are the same to the last digit. */
+TEST_WITHIN(300, text_does_not_depend_on_workers_or_order)
+{
+    struct job *one = new_job(), *two = new_job();
+    char name[100], kept[20000];
+    folder_enter();
+    one->settings = "output_dir=one\nformats=json\n";
+    two->settings = "output_dir=two\nformats=json\n";
+    two->gpus = "sim:2";
+    for (int i = 0; i < 10; i++) {
+        add_clip(one, 50 + i);
+        add_clip(two, 59 - i);
+    }
+    CHECK_EQ(run(one), 0);
+    CHECK_EQ(run(two), 0);
+    for (int i = 0; i < 10; i++) {
+        snprintf(name, sizeof name, "one/clip_%03d.json", 50 + i);
+        snprintf(kept, sizeof kept, "%s", contents(name));
+        snprintf(name, sizeof name, "two/clip_%03d.json", 50 + i);
+        CHECK_STR(contents(name), kept);
+    }
+}
+
+/* This model is never sure, so that each file is tried at every temperature, with random numbers. */
+TEST_WITHIN(300, random_numbers_begin_anew_with_each_file)
+{
+    struct job *j = new_job();
+    folder_enter();
+    make_flat_model("flat.bin", false);
+    make_silence("a.wav", 2);
+    j->model = "flat.bin";
+    for (int i = 0; i < 3; i++)
+        add_file(j, "a.wav");
+    j->settings = "output_dir=out\nformats=json\nlanguage=de\n";
+    CHECK_EQ(run(j), 0);
+    char first[MOST_TEXT];
+    snprintf(first, sizeof first, "%s", j->results[0]);
+    CHECK_STR(j->results[1], first);
+    CHECK_STR(j->results[2], first);
+    CHECK_GT(strlen(member(j, 0, "text")), 0);
+    CHECK_CONTAINS(contents("out/a.json"), "\"temperature\": 1.0");
+}
+
+/* For beams they are drawn though it is sure. */
+TEST_WITHIN(300, random_numbers_of_beams_do_too)
+{
+    struct job *j = new_job();
+    folder_enter();
+    make_flat_model("flat.bin", true);
+    make_silence("a.wav", 2);
+    j->model = "flat.bin";
+    for (int i = 0; i < 3; i++)
+        add_file(j, "a.wav");
+    j->settings = "output_dir=out\nformats=json\nlanguage=de\nbeam_size=4\n";
+    CHECK_EQ(run(j), 0);
+    char first[MOST_TEXT];
+    snprintf(first, sizeof first, "%s", j->results[0]);
+    CHECK_STR(j->results[1], first);
+    CHECK_STR(j->results[2], first);
+    CHECK_GT(strlen(member(j, 0, "text")), 0);
+    CHECK_CONTAINS(contents("out/a.json"), "\"temperature\": 0.0");
+}
+
+TEST_WITHIN(300, short_files)
+{
+    struct job *j = new_job();
+    folder_enter();
+    make_silence("a.wav", 0.01);
+    make_silence("b.wav", 0.099);
+    make_silence("c.wav", 0.2);
+    add_file(j, "a.wav");
+    add_file(j, "b.wav");
+    add_file(j, "c.wav");
+    CHECK_EQ(run(j), 0);
+    for (size_t i = 0; i < 3; i++)
+        CHECK_STR(member(j, i, "text"), "");
+}
+
+/* --- settings --------------------------------------------------------------------- */
+
+/* The outputs of a run over one clip with these settings, as json. */
+static const char *json_with(const char *settings, const char *model, const char *file)
+{
+    struct job *j = new_job();
+    char all[1000];
+    snprintf(all, sizeof all, "output_dir=out\nformats=json\n%s\n", settings);
+    j->settings = all;
+    j->model = model;
+    if (file)
+        add_file(j, file);
+    else
+        add_clip(j, 50);
+    CHECK_EQ(run(j), 0);
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%s", member(j, 0, "outputs"));
+    CHECK(path[0] == '[');
+    path[strlen(path) - 2] = '\0'; /* ["PATH"] */
+    return contents(path + 2);
+}
+
+TEST_WITHIN(300, outputs_are_written)
+{
+    struct job *j = new_job();
+    folder_enter();
+    j->settings = "output_dir=out\nformats=all\n";
+    add_clip(j, 50);
+    CHECK_EQ(run(j), 0);
+    CHECK_STR(contents("out/clip_050.txt"), "paste previous kitchen volume\n");
+    CHECK_CONTAINS(contents("out/clip_050.srt"), "paste previous kitchen volume");
+    CHECK_CONTAINS(contents("out/clip_050.vtt"), "WEBVTT");
+    CHECK_CONTAINS(contents("out/clip_050.tsv"), "paste previous");
+    CHECK_CONTAINS(contents("out/clip_050.json"), "\"model\": \"demo\"");
+    CHECK_CONTAINS(member(j, 0, "outputs"), "\"out/clip_050.txt\", \"out/clip_050.srt\"");
+}
+
+TEST_WITHIN(300, segments_are_told_with_what_is_known_of_them)
+{
+    folder_enter();
+    const char *json = json_with("", NULL, NULL);
+    CHECK_CONTAINS(json, "\"start\": 0.");
+    CHECK_CONTAINS(json, "\"probability\": 0.99");
+    CHECK_CONTAINS(json, "\"no_speech_prob\": 0.0");
+    CHECK_CONTAINS(json, "\"temperature\": 0.0");
+    CHECK_CONTAINS(json, "\"language_probability\": null");
+    CHECK(!strstr(json, "\"words\""));
+}
+
+TEST_WITHIN(300, words_have_times)
+{
+    folder_enter();
+    const char *json = json_with("word_timestamps=yes", NULL, NULL), *at = json;
+    static const char *const words[] = { " paste", " previous", " kitchen", " volume" };
+    for (size_t i = 0; i < 4; i++) {
+        char want[60];
+        snprintf(want, sizeof want, "{\"word\": \"%s\", \"start\": ", words[i]);
+        at = strstr(at, want);
+        if (!at)
+            FAIL("no %s in %s", want, json);
+    }
+    CHECK_CONTAINS(json, "{\"word\": \" kitchen\", \"start\": 1.");
+    CHECK_CONTAINS(json, "{\"word\": \" volume\", \"start\": 1.9");
+}
+
+TEST_WITHIN(300, a_temperature_is_used)
+{
+    folder_enter();
+    CHECK_CONTAINS(json_with("temperature=0.4", NULL, NULL), "\"temperature\": 0.4");
+}
+
+TEST_WITHIN(300, a_name_for_the_model)
+{
+    folder_enter();
+    CHECK_CONTAINS(json_with("model_name=tiny one", NULL, NULL), "\"model\": \"tiny one\"");
+}
+
+/* Words that the model knows, before a clip: they change how sure it is. */
+TEST_WITHIN(300, a_prompt_is_heard)
+{
+    char plain[20000];
+    folder_enter();
+    snprintf(plain, sizeof plain, "%s", json_with("", NULL, NULL));
+    CHECK(strcmp(json_with("prompt= zero one two three", NULL, NULL), plain) != 0);
+}
+
+TEST_WITHIN(300, beams_are_searched)
+{
+    folder_enter();
+    CHECK_CONTAINS(json_with("beam_size=5\nthreads=2", NULL, NULL), "\"text\": \"paste previous kitchen volume\"");
+}
+
+TEST_WITHIN(300, a_language_is_detected)
+{
+    folder_enter();
+    make_flat_model("flat.bin", false);
+    make_silence("a.wav", 1);
+    const char *json = json_with("", "flat.bin", "a.wav");
+    CHECK_CONTAINS(json, "\"language\": \"de\", \"language_probability\": " FLAT_PROBABILITY);
+    CHECK_CONTAINS(json, "\"task\": \"transcribe\"");
+    json = json_with("word_timestamps=yes\ntranslate=yes", "flat.bin", "a.wav");
+    CHECK_CONTAINS(json, "\"language\": \"de\", \"language_probability\": null");
+    CHECK_CONTAINS(json, "\"task\": \"translate\"");
+}
+
+TEST_WITHIN(300, a_language_is_given)
+{
+    folder_enter();
+    make_flat_model("flat.bin", false);
+    make_silence("a.wav", 1);
+    CHECK_CONTAINS(json_with("language=fr", "flat.bin", "a.wav"),
+                   "\"language\": \"fr\", \"language_probability\": null");
+    CHECK_CONTAINS(json_with("language=French", "flat.bin", "a.wav"), "\"language\": \"fr\"");
+}
+
+TEST_WITHIN(300, speech_alone_is_heard)
+{
+    char settings[PATH_MAX + 40], text[2000];
+    const char *vad = getenv("GD_TEST_VAD_MODEL");
+    if (!vad || access(vad, R_OK) < 0)
+        SKIP("there is no VAD model beside whisper.cpp");
+    folder_enter();
+    FILE *f = begin_wav("a.wav");
+    put_silence(f, 20);
+    put_clip(f, source_path("tests/data/speech/clip_050.flac"));
+    put_silence(f, 20);
+    end_wav(f);
+    snprintf(settings, sizeof settings, "vad_model=%s\nword_timestamps=yes", vad);
+    snprintf(text, sizeof text, "%s", json_with(settings, NULL, "a.wav"));
+    CHECK_CONTAINS(text, "\"text\": \"paste previous kitchen volume\"");
+    CHECK_CONTAINS(text, "\"start\": 20.");
+    CHECK_CONTAINS(text, "\"end\": 22.");
+    CHECK_CONTAINS(text, "{\"word\": \" kitchen\", \"start\": 21.");
+    /* Nobody speaks: no text, nor a language. */
+    make_silence("b.wav", 3);
+    CHECK_CONTAINS(json_with(settings, NULL, "b.wav"), "\"text\": \"\"");
+}
+
+/* --- what is refused at setup ------------------------------------------------------- */
+
+static void check_refused(const char *settings, const char *model, const char *words)
+{
+    struct job *j = new_job();
+    j->settings = settings;
+    j->model = model;
+    add_clip(j, 20);
+    CHECK_EQ(run(j), GD_E_SETUP);
+    CHECK_CONTAINS(j->setup_error, words);
+}
+
+TEST_WITHIN(300, settings_that_are_refused)
+{
+    source_path("");
+    check_refused("language=xx\n", NULL, "knows no language \"xx\"");
+    check_refused("language=de\n", NULL, "knows English alone, not \"de\"");
+    check_refused("translate=yes\n", NULL, "can't translate");
+    check_refused("beam_size=9\n", NULL, "9");
+    check_refused("temperature=1.5\n", NULL, "1.5");
+    check_refused("piece_seconds=10\n", NULL, "between 90 s and a day");
+    check_refused("nonsense=1\n", NULL, "\"nonsense\" is no setting");
+}
+
+TEST_WITHIN(300, a_language_that_the_model_lacks)
+{
+    folder_enter();
+    make_flat_model("flat.bin", false);
+    check_refused("language=yue\n", "flat.bin", "does not know \"yue\"");
+}
+
+TEST_WITHIN(300, models_that_are_refused)
+{
+    folder_enter();
+    make_flat_model("short.bin", false);
+    CHECK_EQ(truncate("short.bin", 3000000), 0);
+    make_file("empty.bin", 0);
+    check_refused("", "/nonexistent/ggml-base.bin", "/nonexistent/ggml-base.bin");
+    check_refused("", "empty.bin", "empty.bin");
+    check_refused("", "short.bin", "short.bin");
+}
+
+TEST_WITHIN(300, vad_models_that_are_refused)
+{
+    char settings[PATH_MAX + 40];
+    check_refused("vad_model=/nonexistent/vad.bin\n", NULL, "can't read the VAD model /nonexistent/vad.bin");
+    snprintf(settings, sizeof settings, "vad_model=%s\n", source_path("models/ggml-demo.bin"));
+    check_refused(settings, NULL, "is no VAD model");
+}
+
+/* Unless whisper.cpp was built for GPUs, and there is one. */
+TEST_WITHIN(300, a_gpu_that_is_not_there)
+{
+    struct job *j = new_job();
+    j->settings = "no_gpu=no\n";
+    add_clip(j, 20);
+    const int rc = run(j);
+    if (rc == 0 && access("/dev/nvidiactl", F_OK) == 0)
+        SKIP("there is a GPU");
+    CHECK_EQ(rc, GD_E_SETUP);
+    CHECK_CONTAINS(j->setup_error, "finds no GPU");
+    CHECK_CONTAINS(j->setup_error, "--no-gpu");
+}
+
+/* --- files that go wrong ------------------------------------------------------------ */
+
+TEST_WITHIN(300, bad_files_harm_nobody)
+{
+    struct job *j = new_job();
+    folder_enter();
+    make_file("empty.wav", 0);
+    make_file("noise.wav", 5000);
+    make_folders("folder.wav");
+    make_silence("short.wav", 3);
+    CHECK_EQ(truncate("short.wav", 40000), 0);
+    char longest[256];
+    memset(longest, 'n', 255);
+    snprintf(longest + 251, 5, ".wav");
+    make_silence(longest, 1);
+    j->settings = "output_dir=o\nformats=json\n"; /* whose name would be longer by one */
+    j->retries = 2;
+    add_clip(j, 20);
+    add_file(j, "missing.wav");
+    add_file(j, "empty.wav");
+    add_file(j, "noise.wav");
+    add_file(j, "folder.wav");
+    add_file(j, "short.wav");
+    add_file(j, longest);
+    add_file(j, "");
+    add_clip(j, 22);
+    CHECK_EQ(run(j), 0);
+    CHECK_STR(member(j, 0, "text"), "previous timer");
+    CHECK_STR(member(j, 8, "text"), "seven");
+    for (size_t i = 1; i < 8; i++) {
+        CHECK_STR(j->results[i], "");
+        CHECK_EQ(j->failures[i], GD_FAILURE_ERROR);
+        CHECK_EQ(j->attempts[i], 1); /* it would not get better */
+        if (i < 7)
+            CHECK_CONTAINS(j->errors[i], j->files[i]);
+    }
+}
+
+TEST_WITHIN(300, an_output_that_can_t_be_written_is_tried_again)
+{
+    struct job *j = new_job();
+    folder_enter();
+    make_file("out", 1);
+    j->settings = "output_dir=out/below\n";
+    j->retries = 2;
+    add_clip(j, 22);
+    CHECK_EQ(run(j), 0);
+    CHECK_EQ(j->attempts[0], 3);
+    CHECK_EQ(j->failures[0], GD_FAILURE_ERROR);
+    CHECK_CONTAINS(j->errors[0], "out");
+}
+
+/* --- long files ---------------------------------------------------------------------- */
+
+static size_t count_words(const char *text)
+{
+    size_t n = *text != '\0';
+    for (; *text; text++)
+        n += *text == ' ';
+    return n;
+}
+
+/* In two pieces: none of its words is lost or doubled where they meet. */
+TEST_WITHIN(600, a_long_file_in_pieces)
+{
+    struct job *j = new_job();
+    char text[2000];
+    folder_enter();
+    join_clips("long.wav", 22, 3, text, sizeof text);
+    j->settings = "piece_seconds=90\n";
+    add_file(j, "long.wav");
+    CHECK_EQ(run(j), 0);
+    CHECK_STR(member(j, 0, "audio_duration"), "98.582");
+    CHECK_EQ(count_words(member(j, 0, "text")), count_words(text));
+    CHECK_STR(member(j, 0, "text"), text);
+    CHECK_STR(member(j, 0, "segments"), "22");
+}
+
+/* It stops by itself or is killed: either way the next file is fine. */
+TEST_WITHIN(600, a_file_that_takes_too_long)
+{
+    struct job *j = new_job();
+    char text[2000];
+    folder_enter();
+    FILE *f = begin_wav("long.wav");
+    for (int i = 0; i < 1000; i++)
+        put_clip(f, source_path("tests/data/speech/clip_050.flac"));
+    end_wav(f);
+    join_clips("short.wav", 1, 1, text, sizeof text);
+    j->timeout_ms = 10000; /* so much audio takes longer anywhere, a clip nowhere */
+    j->settings = "beam_size=8\nthreads=1\n";
+    add_file(j, "long.wav");
+    add_file(j, "short.wav");
+    CHECK_EQ(run(j), 0);
+    CHECK_EQ(j->failures[0], GD_FAILURE_TIMEOUT);
+    CHECK_STR(member(j, 1, "text"), text);
+}
+
+TEST_WITHIN(600, a_worker_that_is_killed)
+{
+    struct job *j = new_job();
+    char text[2000];
+    folder_enter();
+    join_clips("long.wav", 12, 1, text, sizeof text);
+    add_clip(j, 20);
+    add_file(j, "long.wav");
+    add_clip(j, 22);
+    j->kill_task = 2;
+    CHECK_EQ(run(j), 0);
+    CHECK_STR(member(j, 0, "text"), "previous timer");
+    CHECK_STR(member(j, 2, "text"), "seven");
+    CHECK_EQ(count_words(member(j, 1, "text")), count_words(text));
+    CHECK_EQ(j->attempts[1], 2);
+}
+
+TEST_MAIN()
