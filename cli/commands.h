@@ -12,6 +12,8 @@ int cli_status_main(int argc, char **argv);
 int cli_export_main(int argc, char **argv);
 int cli_top_main(int argc, char **argv);
 int cli_report_main(int argc, char **argv);
+int cli_transcribe_main(int argc, char **argv);
+int cli_launcher_main(int argc, char **argv); /* launcher_multigpu */
 int cli_help_main(int argc, char **argv);
 
 /* The short usage, for who gave no command. */

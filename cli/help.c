@@ -11,10 +11,12 @@
 #include "text.h"
 
 const char cli_usage[] = "usage: gpu-dispatch run [OPTIONS] [--] COMMAND [WORD...] [::: INPUT...]\n"
+                         "       gpu-dispatch transcribe [OPTIONS] --input-dir DIR\n"
                          "       gpu-dispatch gpus | estimate | top | status FILE | export FILE | report FILE\n"
                          "       gpu-dispatch help [TOPIC] | --version | --help\n";
 
 static const char general[] = "usage: gpu-dispatch run [OPTIONS] [--] COMMAND [WORD...] [::: INPUT...]\n"
+                              "       gpu-dispatch transcribe [OPTIONS] --input-dir DIR\n"
                               "       gpu-dispatch gpus [OPTIONS]\n"
                               "       gpu-dispatch estimate [OPTIONS] --input-dir DIR\n"
                               "       gpu-dispatch top [OPTIONS] [PID|JOB]\n"
@@ -30,11 +32,13 @@ static const char general[] = "usage: gpu-dispatch run [OPTIONS] [--] COMMAND [W
                               "  gpu-dispatch run python3 infer.py {} ::: *.jpg     a command per file\n"
                               "  gpu-dispatch run --gpus sim:2 echo {gpu} {} ::: a b c     without any GPU\n"
                               "  gpu-dispatch run --stream python3 worker.py ::: *.jpg     a program kept alive\n"
+                              "  gpu-dispatch transcribe --input-dir data/audio     speech to text\n"
                               "  gpu-dispatch gpus                                  which GPUs there are\n"
                               "  gpu-dispatch estimate --input-dir data             how much work there is\n"
                               "\n"
                               "Commands:\n"
                               "  run        run a command, a plugin or a program on every input\n"
+                              "  transcribe turn a folder of audio into text\n"
                               "  gpus       show the GPUs that may be used\n"
                               "  estimate   show how much work lies in a folder\n"
                               "  top        show what running jobs are at, live\n"
@@ -43,8 +47,8 @@ static const char general[] = "usage: gpu-dispatch run [OPTIONS] [--] COMMAND [W
                               "  report     make a web page of a run's journal\n"
                               "  help       this text, or that of a topic\n"
                               "\n"
-                              "Topics: run, gpus, estimate, top, status, export, report, placeholders,\n"
-                              "        input, output, journal, stream, environment, exit.\n"
+                              "Topics: run, transcribe, gpus, estimate, top, status, export, report,\n"
+                              "        placeholders, input, output, journal, stream, environment, exit.\n"
                               "Each command also has --help and a man page.\n";
 
 static const char placeholders[] = "Placeholders in the words of a command, as in GNU parallel:\n"
@@ -142,7 +146,9 @@ static const char environment[] = "Variables that commands and workers find set:
                                   "  CUDA_VISIBLE_DEVICES     only these GPUs are used, in this order\n"
                                   "  GPU_DISPATCH_SIM         simulated GPUs instead of real ones: \"4\", and more as\n"
                                   "                           in gpu-dispatch-gpus(1)\n"
-                                  "  PARALLEL_SHELL, SHELL    the shell that runs commands\n";
+                                  "  PARALLEL_SHELL, SHELL    the shell that runs commands\n"
+                                  "  GPU_DISPATCH_TRANSCRIBER the transcription worker, if it lies elsewhere\n"
+                                  "  GPU_DISPATCH_MODELS      a folder of speech models\n";
 
 static const char exit_status[] = "Exit status of gpu-dispatch run:\n"
                                   "\n"
@@ -162,6 +168,7 @@ static const struct topic {
     const char *text;
 } topics[] = {
     { "run", cli_run_main, NULL },
+    { "transcribe", cli_transcribe_main, NULL },
     { "gpus", cli_gpus_main, NULL },
     { "estimate", cli_estimate_main, NULL },
     { "top", cli_top_main, NULL },

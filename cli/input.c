@@ -34,6 +34,7 @@ struct cli_input {
     int cancel_fd;
     atomic_bool cancelled;
     atomic_uint_fast64_t given;
+    atomic_bool ended; /* a stream was read to its end */
 
     /* What is left of a folder's options. */
     struct gd_discover what;
@@ -204,6 +205,11 @@ static int open_source(struct cli_input *in, size_t i, const struct cli_source *
     c->link = i > 0 && s->link;
     if (s->kind == CLI_SOURCE_WORDS)
         return hold_words(in, c, s);
+    if (s->kind == CLI_SOURCE_LIST) {
+        c->files = s->files;
+        c->borrowed = true;
+        return 0;
+    }
     return s->kind == CLI_SOURCE_FILE ? open_file(in, c, s, stream) : open_dir(in, c, s->path, o, stream);
 }
 
@@ -306,7 +312,7 @@ static int check(const struct cli_source *sources, size_t n, const struct cli_in
     bool has_stdin = false;
     for (size_t i = 0; i < n; i++) {
         bool is_stdin = sources[i].kind == CLI_SOURCE_FILE && strcmp(sources[i].path, "-") == 0;
-        if (sources[i].kind == CLI_SOURCE_DIR && n > 1)
+        if (sources[i].kind >= CLI_SOURCE_DIR && n > 1)
             return cli_error("--input-dir can't be combined with other inputs");
         if (is_stdin && has_stdin)
             return cli_error("standard input is given twice as input");
@@ -371,6 +377,13 @@ uint64_t cli_input_total(const struct cli_input *in)
 uint64_t cli_input_given(const struct cli_input *in)
 {
     return atomic_load_explicit(&in->given, memory_order_relaxed);
+}
+
+bool cli_input_count(const struct cli_input *in, uint64_t *out)
+{
+    const bool ended = atomic_load(&in->ended);
+    *out = is_streamed(in) ? cli_input_given(in) : cli_input_total(in);
+    return ended || !is_streamed(in);
 }
 
 /* --- giving -------------------------------------------------------------------------- */
@@ -447,6 +460,8 @@ int cli_input_read(struct cli_input *in, const void **data, size_t *size, uint64
         index = in->order[index];
     uint64_t row = index / in->inner, k = index % in->inner;
     int some = is_streamed(in) && k == 0 ? take_row(in, row) : 1;
+    if (some == 0 && !atomic_load(&in->cancelled))
+        atomic_store(&in->ended, true);
     if (some <= 0)
         return some;
     *weight = is_streamed(in) ? in->current_weight : cli_column_weight(&in->columns[0], row);

@@ -35,6 +35,7 @@ enum cli_source_kind {
     CLI_SOURCE_FILE = 0,  /* records of a file; "-" is standard input. What there is if nothing is given: "-" */
     CLI_SOURCE_WORDS = 1, /* arguments after ::: */
     CLI_SOURCE_DIR = 2,   /* files of a folder; must be the only source */
+    CLI_SOURCE_LIST = 3,  /* files that were found before, in their order; must be the only source */
 };
 
 struct cli_source {
@@ -43,6 +44,7 @@ struct cli_source {
     const char *path;         /* of a FILE or DIR */
     const char *const *words; /* of WORDS */
     size_t n_words;
+    struct gd_files *files; /* of LIST; borrowed until the input is closed */
 };
 
 enum cli_format {
@@ -52,7 +54,7 @@ enum cli_format {
                              the input that failed. Must be the only source */
 };
 
-/* Zero means default. All is copied. */
+/* Zero means default. All is copied, except a LIST. */
 struct cli_input_options {
     const struct cli_source *sources; /* in the order of the command line; for `:::: a b` two of them */
     size_t n_sources;                 /* 0: standard input */
@@ -79,6 +81,9 @@ uint64_t cli_input_total(const struct cli_input *in);
 
 /* How many there were by now that were given. Any thread. */
 uint64_t cli_input_given(const struct cli_input *in);
+
+/* How many there are in all; false: at least, of a stream that was not read to its end. Any thread. */
+bool cli_input_count(const struct cli_input *in, uint64_t *out);
 
 /* As a gd_source_fn: 1 and the item, 0 at the end or when cancelled, or an error. */
 int cli_input_next(struct cli_input *in, struct gd_item *item);

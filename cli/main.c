@@ -5,6 +5,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -35,6 +36,7 @@ static const struct command {
     int (*main)(int argc, char **argv); /* gets the words after the name */
 } commands[] = {
     { "run", cli_run_main },
+    { "transcribe", cli_transcribe_main },
     { "gpus", cli_gpus_main },
     { "estimate", cli_estimate_main },
     { "top", cli_top_main },
@@ -90,12 +92,21 @@ static int hold_streams(void)
     return 0;
 }
 
+/* By the name that people know the transcription launcher by it is nothing but that. */
+static bool is_launcher(const char *name)
+{
+    const char *slash = strrchr(name, '/');
+    return strcmp(slash ? slash + 1 : name, "launcher_multigpu") == 0;
+}
+
 int main(int argc, char **argv)
 {
     if (gd__host_wanted())
         return gd__host_main(argc, argv);
     if (hold_streams() < 0)
         return CLI_STATUS_ERROR;
+    if (argc > 0 && is_launcher(argv[0]))
+        return finish(cli_launcher_main(argc - 1, argv + 1));
     if (argc < 2) {
         fputs(cli_usage, stderr);
         return CLI_STATUS_ERROR;

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <gpu_dispatch/gpu_dispatch.h>
@@ -21,22 +22,17 @@
 #include "commands.h"
 #include "interrupt.h"
 #include "keep.h"
-#include "run_opts.h"
-#include "server.h"
+#include "page.h"
+#include "program.h"
+#include "run.h"
 #include "sinks.h"
 #include "status.h"
 #include "tui/figures.h"
 #include "watch.h"
 
-/* This program again: as a worker it is the host. */
-#define SELF "/proc/self/exe"
-
 struct run {
-    struct cli_run asked;
-    struct gd_command *command; /* NULL: it is no command */
-    char **argv;                /* of the workers, if the library made it; or */
-    char **own_argv;
-    enum cli_result_kind kind;
+    const struct cli_run *asked;
+    struct cli_program program;
     struct gd_dispatcher *d;
     struct cli_input *input;
     struct cli_keep *keep; /* NULL: there is no journal */
@@ -45,8 +41,7 @@ struct run {
     struct gd_balancer *balancer;
     struct gd_worker_stats *workers; /* as they were in the beginning, in the order of their slots */
     size_t n_workers;
-    struct cli_watch *page_watch;
-    struct web_server *page; /* --http */
+    struct cli_page page; /* --http */
     struct cli_interrupt *interrupt;
     char job[256]; /* what observers know the run by: its command */
     struct cli_watch *watch;
@@ -103,14 +98,20 @@ static unsigned slot_of(const struct run *run, int worker_id)
     return 0;
 }
 
+/* How long what was processed plays, where somebody can tell. */
+static double media_seconds(const struct cli_run *r, const struct cli_end *e)
+{
+    return r->own.media_seconds ? r->own.media_seconds(e) : 0;
+}
+
 static void task_ended(void *user, const struct gd_report *report)
 {
     struct run *run = user;
     struct cli_end e;
-    cli_end_read(&e, report, run->kind);
+    cli_end_read(&e, report, run->program.kind);
     e.slot = slot_of(run, report->worker_id);
     const bool kept = cli_sinks_add(&run->sinks, &e);
-    (void)gd_balancer_add(run->balancer, report, 0);
+    (void)gd_balancer_add(run->balancer, report, media_seconds(run->asked, &e));
     halt(run, cli_halt_add(&run->halt, &e));
     if ((!kept || cli_sinks_broken(&run->sinks)) && !run->ended_early)
         abort_run(run);
@@ -145,7 +146,7 @@ static void worker_exited(void *user, int worker_id, int gpu_id, const char *why
     struct run *run = user;
     if (!given_up)
         gd_balancer_restarted(run->balancer, gpu_id);
-    if ((given_up && run->no_setup != worker_id + 1) || run->asked.verbose) /* not the same words twice */
+    if ((given_up && run->no_setup != worker_id + 1) || run->asked->verbose) /* not the same words twice */
         cli_sinks_say(&run->sinks, "worker %d on GPU %d %s: %s", worker_id, gpu_id,
                       given_up ? "is given up" : "is replaced", after_name(why));
 }
@@ -165,10 +166,15 @@ static void worker_wrote(void *user, int worker_id, int stream, const char *text
         abort_run(run);
 }
 
+/* The figures are as of the last event, which with long tasks may be hours ago; the time is now. */
 static int stats_now(void *user, struct gd_stats *out)
 {
     struct run *run = user;
+    struct timespec now;
     int rc = gd_dispatcher_stats(run->d, out);
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    const uint64_t now_ns = (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+    out->now_ns = now_ns > out->now_ns ? now_ns : out->now_ns;
     tui_part_cancelled(out);
     out->total = cli_input_total(run->input);
     return rc;
@@ -178,100 +184,6 @@ static void say_line(void *user, const char *words)
 {
     struct run *run = user;
     cli_sinks_say(&run->sinks, "%s", words);
-}
-
-/* --- the workers ------------------------------------------------------------------------- */
-
-/* Without words the inputs are commands, as with GNU parallel. */
-static int open_command(struct run *run)
-{
-    const struct gd_command_spec spec = { .size = sizeof spec,
-                                          .words = run->asked.words,
-                                          .quote = run->asked.quote,
-                                          .dry_run = run->asked.dry_run,
-                                          .ungroup = run->asked.ungroup,
-                                          .host = SELF };
-    run->kind = CLI_RESULT_COMMAND;
-    if (gd_command_open(&run->command, &spec) < 0)
-        return -1;
-    if (!spec.dry_run && gd_command_check(run->command) < 0)
-        return -1;
-    run->argv = gd_command_worker(&spec);
-    return run->argv ? 0 : -1;
-}
-
-/* 0 if a program can be found; the words are as for a command's. */
-static int check_program(const char *program)
-{
-    const char *const words[] = { program, NULL };
-    const struct gd_command_spec spec = { .size = sizeof spec, .words = words, .quote = true };
-    struct gd_command *command;
-    int rc = gd_command_open(&command, &spec);
-    if (rc == 0) {
-        rc = gd_command_check(command);
-        gd_command_close(&command);
-    }
-    return rc;
-}
-
-static int open_stream(struct run *run)
-{
-    const struct gd_stream_spec spec = {
-        .size = sizeof spec, .words = run->asked.words, .json = run->asked.jsonl, .host = SELF
-    };
-    run->kind = CLI_RESULT_JSON;
-    if (check_program(run->asked.words[0]) < 0)
-        return -1;
-    run->argv = gd_stream_worker(&spec);
-    return run->argv ? 0 : -1;
-}
-
-/* A copy of the words, after first if there is one. */
-static int copy_argv(struct run *run, const char *first)
-{
-    const struct cli_run *r = &run->asked;
-    size_t n = 0;
-    run->own_argv = calloc(r->n_words + 2, sizeof *run->own_argv);
-    if (!run->own_argv)
-        return cli_error("out of memory");
-    if (first)
-        run->own_argv[n++] = strdup(first);
-    for (size_t i = 0; i < r->n_words; i++)
-        run->own_argv[n++] = strdup(r->words[i]);
-    for (size_t i = 0; i < n; i++) {
-        if (!run->own_argv[i])
-            return cli_error("out of memory");
-    }
-    return 0;
-}
-
-static void free_argv(char **argv)
-{
-    for (size_t i = 0; argv && argv[i]; i++)
-        free(argv[i]);
-    free(argv);
-}
-
-static int open_worker(struct run *run)
-{
-    const struct cli_run *r = &run->asked;
-    run->kind = CLI_RESULT_BYTES;
-    if (!cli_is_plugin(r->words[0]))
-        return check_program(r->words[0]) < 0 ? cli_error("%s", gd_error_text()) : copy_argv(run, NULL);
-    if (r->n_words > 1)
-        return cli_error("a plugin takes no arguments (\"%s\"): give --setup-args TEXT", r->words[1]);
-    if (access(r->words[0], R_OK) < 0)
-        return cli_error("cannot read worker plugin %s: %s", r->words[0], strerror(errno));
-    return copy_argv(run, SELF);
-}
-
-static int open_workers(struct run *run)
-{
-    if (run->asked.worker)
-        return open_worker(run);
-    if ((run->asked.stream ? open_stream(run) : open_command(run)) < 0)
-        return cli_error("%s", gd_error_text());
-    return 0;
 }
 
 /* --- the dispatcher -------------------------------------------------------------------------- */
@@ -288,8 +200,8 @@ static unsigned retries_of(const struct cli_run *r)
 static void name_job(const struct cli_run *r, char *out, size_t size)
 {
     size_t n = 0;
-    snprintf(out, size, "%s", r->n_words > 0 ? "" : "(commands)");
-    for (size_t i = 0; i < r->n_words && n < size; i++) {
+    snprintf(out, size, "%s", r->own.job ? r->own.job : r->n_words > 0 ? "" : "(commands)");
+    for (size_t i = 0; !r->own.job && i < r->n_words && n < size; i++) {
         const int more = snprintf(out + n, size - n, "%s%s", i > 0 ? " " : "", r->words[i]);
         n += more > 0 ? (size_t)more : 0;
     }
@@ -297,7 +209,7 @@ static void name_job(const struct cli_run *r, char *out, size_t size)
 
 static int open_dispatcher(struct run *run)
 {
-    const struct cli_run *r = &run->asked;
+    const struct cli_run *r = run->asked;
     struct gd_options o = GD_OPTIONS_INIT;
     name_job(r, run->job, sizeof run->job);
     o.job = run->job;
@@ -305,7 +217,7 @@ static int open_dispatcher(struct run *run)
     o.workers_per_gpu = r->workers.per_gpu;
     o.model_bytes = r->workers.model_bytes;
     o.any_cpu = r->any_cpu;
-    o.worker_argv = run->argv ? run->argv : run->own_argv;
+    o.worker_argv = cli_program_argv(&run->program);
     o.setup_args = r->setup_args;
     o.setup_args_size = r->setup_args ? strlen(r->setup_args) + 1 : 0;
     o.base_seed = r->seed;
@@ -347,7 +259,7 @@ static int open_dispatcher(struct run *run)
 
 static int open_input(struct run *run)
 {
-    const struct cli_run *r = &run->asked;
+    const struct cli_run *r = run->asked;
     const struct cli_input_options o = { .sources = r->sources,
                                          .n_sources = r->n_sources,
                                          .format = r->jsonl ? CLI_FORMAT_JSONL
@@ -375,7 +287,7 @@ static void show_map(const struct run *run)
 {
     const struct gd_worker_stats *w = run->workers;
     struct gd_devices *devices = NULL;
-    if (gd_devices_open(&devices, run->asked.gpus) < 0)
+    if (gd_devices_open(&devices, run->asked->gpus) < 0)
         devices = NULL;
     for (size_t i = 0; i < run->n_workers; i++) {
         struct gd_device d = { .size = sizeof d };
@@ -414,7 +326,7 @@ static int list_workers(struct run *run)
     if (!run->workers)
         return cli_error("out of memory");
     run->n_workers = (size_t)gd_dispatcher_worker_stats(run->d, run->workers, sizeof *run->workers, (size_t)n);
-    if (run->asked.verbose)
+    if (run->asked->verbose)
         show_map(run);
     return 0;
 }
@@ -441,61 +353,25 @@ out:
 
 /* --- all of it -------------------------------------------------------------------------------------- */
 
-/* Command lines can be read by all users of a machine, environments can not. A token from there is a secret: it does
- * not get into a log either. */
-#define TOKEN_VARIABLE "GPU_DISPATCH_HTTP_TOKEN"
-
-static void choose_token(const struct cli_run *r, struct web_options *o)
-{
-    const char *secret = getenv(TOKEN_VARIABLE);
-    o->token = r->http_token;
-    if (!r->http_token && secret && *secret) {
-        o->token = secret;
-        o->named = "$" TOKEN_VARIABLE;
-    }
-}
-
-/* The web page is another observer: what one has read the other has not. */
-static int open_page(struct run *run)
-{
-    if (!run->asked.http)
-        return 0;
-    if (cli_watch_open(&run->page_watch, run->d, run->input, run->job) < 0)
-        return -1;
-    struct web_options o = { .at = run->asked.http, .read = cli_watch_read, .user = run->page_watch };
-    choose_token(&run->asked, &o);
-    if (web_server_open(&run->page, &o) < 0)
-        return -1;
-    cli_say("this run is shown at %s", web_server_url(run->page));
-    return 0;
-}
-
-/* Who looks at it is told that the run is over. */
-static void close_page(struct run *run)
-{
-    cli_watch_end(run->page_watch);
-    web_server_close(&run->page);
-    cli_watch_close(&run->page_watch);
-}
-
 static int open_run(struct run *run)
 {
-    run->halt = run->asked.halt;
-    if (cli_files_apart(&run->asked) < 0 || open_workers(run) < 0 || cli_keep_open(&run->keep, &run->asked) < 0 ||
-        open_dispatcher(run) < 0 || open_input(run) < 0 || list_workers(run) < 0 || open_balancer(run) < 0 ||
-        open_page(run) < 0)
+    run->halt = run->asked->halt;
+    if (cli_files_apart(run->asked) < 0 || cli_program_open(&run->program, run->asked) < 0 ||
+        cli_keep_open(&run->keep, run->asked) < 0 || open_dispatcher(run) < 0 || open_input(run) < 0 ||
+        list_workers(run) < 0 || open_balancer(run) < 0 ||
+        cli_page_open(&run->page, run->asked, run->d, run->input, run->job) < 0)
         return -1;
-    if (cli_sinks_open(&run->sinks, &run->asked, run->command, run->keep) < 0)
+    if (cli_sinks_open(&run->sinks, run->asked, run->program.command, run->keep) < 0)
         return -1;
-    if (cli_watch_open(&run->watch, run->d, run->input, run->job) < 0 ||
-        cli_sinks_draw(&run->sinks, &run->asked, stats_now, run, run->watch) < 0)
+    if (cli_watch_open(&run->watch, run->d, run->input, run->job, GD_OBSERVED_FAILURES | GD_OBSERVED_DEVICES) < 0 ||
+        cli_sinks_draw(&run->sinks, run->asked, stats_now, run, run->watch) < 0)
         return -1;
     return cli_interrupt_open(&run->interrupt, run->d, say_line, run); /* last: its thread uses all of the above */
 }
 
 static void close_run(struct run *run)
 {
-    close_page(run);
+    cli_page_close(&run->page);
     cli_interrupt_close(&run->interrupt);
     cli_sinks_close(&run->sinks);
     cli_watch_close(&run->watch);
@@ -504,21 +380,23 @@ static void close_run(struct run *run)
     gd_dispatcher_close(&run->d);
     cli_keep_close(&run->keep);
     cli_input_close(&run->input);
-    gd_command_close(&run->command);
-    gd_argv_free(run->argv);
-    free_argv(run->own_argv);
-    cli_run_free(&run->asked);
+    cli_program_close(&run->program);
+}
+
+static bool is_of_files(const struct cli_run *r)
+{
+    return r->n_sources > 0 && (r->sources[0].kind == CLI_SOURCE_DIR || r->sources[0].kind == CLI_SOURCE_LIST);
 }
 
 /* The figures of the end. What was done before is no part of them. */
 static void print_summary(struct run *run)
 {
     struct gd_stats s = { .size = sizeof s };
-    if (run->asked.quiet || run->asked.dry_run || cli_sinks_broken(&run->sinks))
+    if (cli_run_is_silent(run->asked) || run->asked->dry_run || cli_sinks_broken(&run->sinks))
         return;
     if (run->keep && stats_now(run, &s) == 0)
         gd_balancer_set_total(run->balancer, s.total > s.skipped ? s.total - s.skipped : 0);
-    (void)gd_balancer_print(run->balancer, stderr, run->asked.input_dir ? "files" : "tasks");
+    (void)gd_balancer_print(run->balancer, stderr, is_of_files(run->asked) ? "files" : "tasks");
 }
 
 /* Closing can fail too: what a log could not take shows in the exit status. The journal comes first, since it follows
@@ -526,14 +404,15 @@ static void print_summary(struct run *run)
 static bool close_files(struct run *run, int rc)
 {
     struct cli_sinks sinks = run->sinks;
-    uint64_t failed = run->halt.failed;
+    uint64_t failed = run->halt.failed, inputs;
     run->sinks = (struct cli_sinks){ 0 };
     gd_dispatcher_close(&run->d);
     const bool kept = cli_keep_finish(run->keep, rc != GD_E_JOURNAL) == 0;
     if (!kept && rc != GD_E_JOURNAL) /* that was said */
         cli_say("%s", cli_error_text());
     cli_sinks_close(&sinks);
-    const bool concluded = cli_keep_conclude(run->keep, rc == 0 && kept && !sinks.failed, &failed) == 0;
+    const bool counted = cli_input_count(run->input, &inputs);
+    const bool concluded = cli_keep_conclude(run->keep, inputs, !counted, &failed) == 0;
     if (!concluded && kept)
         cli_say("%s", cli_error_text());
     run->halt.failed = failed; /* those of the runs before count too */
@@ -546,7 +425,7 @@ static int do_run(struct run *run)
     cli_interrupt_stop(run->interrupt); /* it speaks beside the progress display, which goes next */
     cli_watch_end(run->watch);
     cli_sinks_undraw(&run->sinks);
-    close_page(run);
+    cli_page_close(&run->page);
     cli_watch_close(&run->watch); /* before the dispatcher that it watches */
     if (cli_interrupt_count(run->interrupt) > 0)
         rc = GD_E_INTERRUPTED;
@@ -569,19 +448,30 @@ static int explain(const struct cli_run *asked)
     return asked->help || asked->list_options ? 0 : -1;
 }
 
-int cli_run_main(int argc, char **argv)
+int cli_run_asked(const struct cli_run *asked)
 {
-    struct run run = { 0 };
+    struct run run = { .asked = asked };
     int status = CLI_STATUS_ERROR;
-    signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN); /* a file larger than `ulimit -f` is an error like a full disk */
-    int rc = cli_run_parse(&run.asked, argc, argv);
-    if (rc == 0 && explain(&run.asked) == 0)
-        status = 0;
-    else if (rc < 0 || open_run(&run) < 0)
+    if (open_run(&run) < 0)
         cli_say("%s", cli_error_text());
     else
         status = do_run(&run);
     close_run(&run);
+    return status;
+}
+
+int cli_run_main(int argc, char **argv)
+{
+    struct cli_run asked;
+    int status = 0;
+    signal(SIGPIPE, SIG_IGN);
+    if (cli_run_parse(&asked, argc, argv) < 0) {
+        cli_say("%s", cli_error_text());
+        status = CLI_STATUS_ERROR;
+    } else if (explain(&asked) < 0) {
+        status = cli_run_asked(&asked);
+    }
+    cli_run_free(&asked);
     return status;
 }

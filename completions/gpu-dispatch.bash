@@ -13,19 +13,22 @@ _gpu_dispatch_files() { # -f or -d
 _gpu_dispatch_value() {
     case $1 in
     --gpus) _gpu_dispatch_words 'auto all 0 0,1 0-3 sim:2 sim:4 cpu cpu:2' ;;
-    -j | --workers-per-gpu) _gpu_dispatch_words '1 2 4 8 auto:' ;;
+    -j | --workers-per-gpu | --workers) _gpu_dispatch_words '1 2 4 8 auto:' ;;
     --order) _gpu_dispatch_words 'size name none' ;;
     --progress) _gpu_dispatch_words 'auto panel bar eta line json none' ;;
     --halt) _gpu_dispatch_words 'never soon,fail=1 now,fail=1 soon,fail=10% now,success=1 soon,done=100' ;;
     --timeout | --term-grace | --delay | --setup-timeout) _gpu_dispatch_words '1s 10s 30s 1m 5m 1h' ;;
-    --input-dir | --results) _gpu_dispatch_files -d ;;
+    --input-dir | --results | --output-dir | --model-dir) _gpu_dispatch_files -d ;;
     --key) _gpu_dispatch_words 'input file path .' ;;
     --sync) _gpu_dispatch_words 'normal full' ;;
-    --worker | --joblog | --output | -o | -a | --arg-file | --journal | --failed) _gpu_dispatch_files -f ;;
+    --model-size) _gpu_dispatch_words 'tiny base small medium large-v3 large-v3-turbo tiny.en base.en small.en medium.en demo' ;;
+    --format) _gpu_dispatch_words 'txt srt vtt json tsv all txt,srt' ;;
+    --language) _gpu_dispatch_words 'auto en de fr es it nl pl pt ru uk zh ja ko' ;;
+    --worker | --model | --vad | --joblog | --output | -o | -a | --arg-file | --journal | --failed) _gpu_dispatch_files -f ;;
     --http) _gpu_dispatch_words '8080 127.0.0.1:8080 0.0.0.0:8080' ;;
     --http-token) COMPREPLY=() ;;
     --stream) mapfile -t COMPREPLY < <(compgen -c -- "$cur"; compgen -f -- "$cur") ;;
-    --setup-args | --setup-jobs | --batch-size | --io-threads | --seed | --pattern | --queue-size | --retries | --crash-limit)
+    --threads | --beam-size | --temperature | --prompt | --setup-args | --setup-jobs | --batch-size | --io-threads | --seed | --pattern | --queue-size | --retries | --crash-limit)
         COMPREPLY=() ;;
     *) return 1 ;;
     esac
@@ -82,6 +85,28 @@ _gpu_dispatch_run() {
     fi
 }
 
+# Options and files in any order.
+_gpu_dispatch_transcribe() {
+    if [[ $cur != -* ]]; then
+        _gpu_dispatch_files -f
+        return
+    fi
+    _gpu_dispatch_words '--input-dir --output-dir --pattern -r --recursive --format --full-names --dry-run --check --model-size
+        --model --model-dir --language --translate --prompt --beam-size --temperature --word-timestamps --vad --gpus -j
+        --workers --threads --no-gpu --timeout --retries --resume --journal --retry-failed --force-resume --sync --failed
+        --output --http --http-token --progress --quiet -v --verbose -h --help'
+}
+
+_launcher_multigpu() {
+    local words at
+    _gpu_dispatch_rejoin
+    local cur=${words[at]} previous=${words[at - 1]}
+    COMPREPLY=()
+    [[ $previous == -* ]] && _gpu_dispatch_value "$previous" || _gpu_dispatch_transcribe
+    local before=${cur%"${cur##*[:=]}"}
+    [[ $before ]] && COMPREPLY=("${COMPREPLY[@]#"$before"}")
+}
+
 _gpu_dispatch() {
     local words at
     _gpu_dispatch_rejoin
@@ -95,12 +120,12 @@ _gpu_dispatch() {
 
 _gpu_dispatch_offer() {
     if ((at == 1)); then
-        _gpu_dispatch_words 'run gpus estimate top status export report help --version --help'
+        _gpu_dispatch_words 'run transcribe gpus estimate top status export report help --version --help'
         return
     fi
     if ((at > 2)) && [[ $previous == -* ]]; then
-        local command_at
-        _gpu_dispatch_find_command
+        local command_at=0
+        [[ ${words[1]} == transcribe ]] || _gpu_dispatch_find_command # its words and options may be mixed
         COMPREPLY=()
         # An option of ours, not of the command that is run.
         ((command_at == 0)) && _gpu_dispatch_value "$previous" && return
@@ -115,8 +140,10 @@ _gpu_dispatch_offer() {
         if [[ $cur == -* ]]; then _gpu_dispatch_words '--csv --jsonl --failed -o --output -h --help'; else _gpu_dispatch_files -f; fi ;;
     report)
         if [[ $cur == -* ]]; then _gpu_dispatch_words '-o --output -h --help'; else _gpu_dispatch_files -f; fi ;;
-    help) _gpu_dispatch_words 'run gpus estimate top status export report placeholders input output journal stream environment exit' ;;
+    transcribe) _gpu_dispatch_transcribe ;;
+    help) _gpu_dispatch_words 'run transcribe gpus estimate top status export report placeholders input output journal stream environment exit' ;;
     esac
 }
 
 complete -F _gpu_dispatch gpu-dispatch
+complete -F _launcher_multigpu launcher_multigpu

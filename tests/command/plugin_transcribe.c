@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Stands in for the transcription worker where no speech is needed: it writes outputs as that does, and answers with
+ * the settings that it was given as text. Each file that is begun is a line in ./ran. What a name begins with decides:
+ *
+ *   bad    fails for good           once    fails unless ./mended is there
+ *   crash  kills the worker         hang    never ends
+ *   part   the same, and leaves what looks like an output that was being written to ./o
+ *   wait   a line in the pipe ./began, then waits for a byte from the pipe ./gate
+ *
+ * An audio_duration is what the header says, or, of what has none, left out.
+ */
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <gpu_dispatch/worker.h>
+
+#include "bytes.h"
+#include "header.h"
+#include "json.h"
+#include "settings.h"
+
+static struct tr_settings settings;
+static char *kept;
+
+static void note(const char *file, const char *line)
+{
+    struct cli_bytes b = { 0 };
+    int fd = open(file, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    cli_bytes_text(&b, line);
+    cli_bytes_text(&b, "\n");
+    if (fd < 0 || b.failed || write(fd, b.data, b.size) != (ssize_t)b.size)
+        abort();
+    close(fd);
+    cli_bytes_free(&b);
+}
+
+static int setup(struct gd_worker *w, const struct gd_setup *s)
+{
+    const size_t size = strnlen(s->args, s->args_size);
+    if (getenv("STANDIN_NO_SETUP"))
+        return gd_worker_error(w, "no such setup");
+    return tr_settings_read(&settings, &kept, s->args, size) < 0 ? gd_worker_error(w, "%s", cli_error_text()) : 0;
+}
+
+static int cleanup(struct gd_worker *w)
+{
+    (void)w;
+    free(kept);
+    return 0;
+}
+
+static bool begins(const char *name, const char *word)
+{
+    return strncmp(name, word, strlen(word)) == 0;
+}
+
+static int behave(const char *name, struct gd_result *r)
+{
+    if (begins(name, "bad") || (begins(name, "once") && access("mended", F_OK) < 0))
+        return gd_result_error_final(r, "%s is no audio", name);
+    if (begins(name, "part"))
+        note("o/.gd-1-1.part", name);
+    if (begins(name, "crash") || begins(name, "part"))
+        _exit(9);
+    while (begins(name, "hang"))
+        pause();
+    if (begins(name, "wait")) {
+        note("began", name);
+        char byte;
+        int fd = open("gate", O_RDONLY | O_CLOEXEC);
+        if (fd < 0 || read(fd, &byte, 1) != 1)
+            return gd_result_error_final(r, "nobody let it pass");
+        close(fd);
+    }
+    return 0;
+}
+
+static int write_outputs(const char *path, const char *name, double seconds)
+{
+    struct tr_transcript t = { .duration = seconds, .language = "en", .language_probability = -1, .model = "x" };
+    struct tr_segment segment = { .end = seconds };
+    int rc = tr_transcript_add(&t, &segment, name, strlen(name));
+    if (rc == 0)
+        rc = tr_outputs_write(&settings.places, path, &t);
+    tr_transcript_free(&t);
+    return rc;
+}
+
+static int answer(struct gd_result *r, const char *path, double seconds)
+{
+    struct cli_bytes b = { 0 }, text = { 0 };
+    tr_settings_write(&text, &settings);
+    cli_bytes_text(&b, "{\"file\":");
+    cli_json_string(&b, path, strlen(path));
+    if (seconds > 0)
+        cli_bytes_format(&b, ",\"audio_duration\":%.3f", seconds);
+    cli_bytes_text(&b, ",\"text\":");
+    cli_json_string(&b, text.data, text.size);
+    cli_bytes_text(&b, "}");
+    int rc = b.failed || text.failed ? GD_E_NO_MEMORY : gd_result_set(r, b.data, b.size);
+    cli_bytes_free(&b);
+    cli_bytes_free(&text);
+    return rc;
+}
+
+static int process(struct gd_worker *w, const struct gd_task *task, struct gd_result *r)
+{
+    (void)w;
+    char *path = strndup(task->data, task->size);
+    const char *slash = path ? strrchr(path, '/') : NULL, *name = slash ? slash + 1 : path;
+    struct tr_header h = { 0 };
+    if (!path)
+        return GD_E_NO_MEMORY;
+    note("ran", path);
+    int rc = behave(name, r);
+    if (rc == 0)
+        rc = tr_header_read(&h, path) < 0 ? gd_result_error_final(r, "cannot be read") : 0;
+    if (rc == 0 && write_outputs(path, name, h.seconds) < 0)
+        rc = gd_result_error(r, "%s", cli_error_text());
+    if (rc == 0)
+        rc = answer(r, path, h.seconds);
+    free(path);
+    return rc;
+}
+
+const struct gd_worker_ops *gd_plugin_worker(void)
+{
+    static const struct gd_worker_ops ops = {
+        .size = sizeof ops, .setup = setup, .process = process, .cleanup = cleanup
+    };
+    return &ops;
+}

@@ -1,0 +1,878 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * `gpu-dispatch transcribe` and launcher_multigpu, with a stand-in for the worker (plugin_transcribe.c) in all that
+ * needs no speech: what is found, refused, skipped, passed on, kept and said. What is spoken is tests/transcribe's.
+ */
+#include <gpu_dispatch/journal.h>
+
+#include "common.h"
+
+#define STANDIN "export GPU_DISPATCH_TRANSCRIBER=$GD_TEST_PLUGINS/plugin_transcribe.so; "
+#define MODEL   "--model-size demo --model-dir $GD_SOURCE_ROOT/models "
+#define ON      "gpu-dispatch transcribe --gpus sim:1 " MODEL
+#define ALONE   STANDIN ON "--quiet "
+
+/* It fails with 1 and one line of words, and nothing else. */
+#define CHECK_NOT_STARTED(call, words)      \
+    do {                                    \
+        struct ran refused = (call);        \
+        CHECK_STR(refused.err, words "\n"); \
+        CHECK_EQ(refused.status, 1);        \
+        CHECK_STR(refused.out, "");         \
+    } while (0)
+
+static void need_journal(void)
+{
+    if (!gd_journal_available())
+        SKIP("built without journals");
+}
+
+static void put32(unsigned char *at, uint32_t value)
+{
+    for (int i = 0; i < 4; i++)
+        at[i] = (unsigned char)(value >> 8 * i);
+}
+
+/* Silence of so many seconds: 8 kHz, 8 bits, one channel. Its folder is made. */
+static void wav(const char *name, unsigned seconds)
+{
+    char path[8192];
+    unsigned char header[44] = "RIFF    WAVEfmt \x10   \x01   ";
+    const uint32_t size = seconds * 8000;
+    snprintf(path, sizeof path, "%s/%s", sh_dir(), name);
+    for (char *at = strchr(path + strlen(sh_dir()) + 1, '/'); at; at = strchr(at + 1, '/')) {
+        *at = '\0';
+        CHECK(mkdir(path, 0777) == 0 || errno == EEXIST);
+        *at = '/';
+    }
+    put32(header + 4, 36 + size);
+    put32(header + 16, 16);
+    put32(header + 20, 1 | 1 << 16);
+    put32(header + 24, 8000);
+    put32(header + 28, 8000);
+    put32(header + 32, 1 | 8 << 16);
+    put32(header + 36, 0x61746164); /* "data" */
+    put32(header + 40, size);
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (fd < 0)
+        FAIL("%s: %s", path, strerror(errno));
+    CHECK_EQ(write(fd, header, sizeof header), sizeof header);
+    CHECK_EQ(ftruncate(fd, (off_t)(sizeof header + size)), 0);
+    close(fd);
+}
+
+static void wavs(const char *const *names)
+{
+    for (unsigned i = 0; names[i]; i++)
+        wav(names[i], 1 + i);
+}
+#define WAVS(...) wavs((const char *const[]){ __VA_ARGS__, NULL })
+
+/* What has been run since the last look, in that order. */
+static char *ran(void)
+{
+    return sh("touch ran; tr '\\n' ' ' < ran; rm ran").out;
+}
+
+/* --- order and selection ------------------------------------------------------------------ */
+
+TEST(the_longest_comes_first)
+{
+    wav("in/a.wav", 5), wav("in/b.wav", 60), wav("in/c.wav", 1), wav("in/d.wav", 7);
+    CHECK_PRINTS(sh(ALONE "--input-dir in"), "");
+    CHECK_STR(ran(), "in/b.wav in/d.wav in/a.wav in/c.wav ");
+    CHECK_STR(sh("cd data/outputs; ls").out, "a.txt\nb.txt\nc.txt\nd.txt\n");
+}
+
+/* Duration, not size: a second of 8 kHz is 8000 bytes, of what has no header it is taken to be 16000. */
+TEST(what_has_no_header_goes_by_its_size)
+{
+    wav("in/ten.wav", 10), wav("in/two.wav", 2);
+    CHECK_EQ(sh("truncate -s 80000 in/five.wav").status, 0); /* of more bytes than ten.wav */
+    CHECK_EQ(sh(ALONE "--input-dir in").status, 0);
+    CHECK_STR(ran(), "in/ten.wav in/five.wav in/two.wav ");
+}
+
+/* Headers may say anything: thousands of years, which together are more than a number holds. */
+TEST(what_a_header_cannot_mean_goes_by_size)
+{
+    static const unsigned char header[] = "RF64\xff\xff\xff\xffWAVE"
+                                          "ds64\x1c\0\0\0\xff\xff\xff\xff\xff\xff\xff\x7f"
+                                          "\0\0\0\0\0\0\0\x40\0\0\0\0\0\0\0\0\0\0\0\0"
+                                          "fmt \x10\0\0\0\1\0\1\0\1\0\0\0\1\0\0\0\1\0\x8\0"
+                                          "data\xff\xff\xff\xff";
+    wav("in/a.wav", 10);
+    for (int i = 0; i < 9; i++) {
+        char path[4096];
+        snprintf(path, sizeof path, "%s/in/lie%d.wav", sh_dir(), i);
+        FILE *f = fopen(path, "we");
+        CHECK(f && fwrite(header, 1, sizeof header - 1, f) == sizeof header - 1 && fclose(f) == 0);
+    }
+    CHECK_EQ(sh("truncate -s 32000 in/lie*").status, 0);
+    struct ran r = sh(ALONE "--input-dir in --dry-run 2>/dev/null | head -n 2");
+    CHECK_STR(r.out, "     10s  in/a.wav -> data/outputs/a.txt\n~   2.0s  in/lie0.wav -> data/outputs/lie0.txt\n");
+    CHECK_CONTAINS(sh(STANDIN ON "--input-dir in").err, "10 files, 28s of audio (9 of them by size)\n");
+}
+
+TEST(equal_ones_go_by_name)
+{
+    wav("in/b.wav", 3), wav("in/c.wav", 3), wav("in/a.wav", 3);
+    CHECK_EQ(sh(ALONE "--input-dir in").status, 0);
+    CHECK_STR(ran(), "in/a.wav in/b.wav in/c.wav ");
+}
+
+TEST(wav_files_unless_patterns_are_given)
+{
+    WAVS("in/a.wav", "in/b.mp3", "in/c.flac", "in/d.txt");
+    CHECK_EQ(sh(ALONE "--input-dir in").status, 0);
+    CHECK_STR(ran(), "in/a.wav ");
+    CHECK_EQ(sh(ALONE "--input-dir in --pattern '*.mp3' --pattern '*.fl*'").status, 0);
+    CHECK_STR(ran(), "in/c.flac in/b.mp3 ");
+}
+
+TEST(folders_are_mirrored)
+{
+    WAVS("in/a.wav", "in/x/b.wav", "in/x/y/c.wav");
+    CHECK_EQ(sh(ALONE "--input-dir in --output-dir o").status, 0);
+    CHECK_STR(ran(), "in/a.wav ");
+    CHECK_EQ(sh(ALONE "--input-dir in -r --output-dir o").status, 0);
+    CHECK_STR(ran(), "in/x/y/c.wav in/x/b.wav in/a.wav ");
+    CHECK_STR(sh("find o -type f | sort").out, "o/a.txt\no/x/b.txt\no/x/y/c.txt\n");
+    CHECK_EQ(sh(ALONE "--input-dir in/ --recursive --output-dir p/").status, 0);
+    CHECK_STR(sh("find p -type f | sort").out, "p/a.txt\np/x/b.txt\np/x/y/c.txt\n");
+}
+
+TEST(files_and_folders_as_words)
+{
+    WAVS("in/a.wav", "in/b.mp3", "else/c.wav", "d.ogg");
+    CHECK_EQ(sh(ALONE "d.ogg in --output-dir o else/c.wav").status, 0);
+    CHECK_STR(ran(), "d.ogg else/c.wav in/a.wav ");
+    CHECK_STR(sh("find o -type f | sort").out, "o/a.txt\no/c.txt\no/d.txt\n");
+    CHECK_EQ(sh(ALONE "--output-dir p --input-dir in d.ogg in/b.mp3").status, 0);
+    CHECK_STR(ran(), "d.ogg in/b.mp3 in/a.wav ");
+    CHECK_STR(sh("find p -type f | sort").out, "p/a.txt\np/b.txt\np/d.txt\n");
+}
+
+TEST(a_folder_as_the_only_word_is_mirrored)
+{
+    WAVS("in/a.wav", "in/x/b.wav");
+    CHECK_EQ(sh(ALONE "in -r").status, 0);
+    CHECK_STR(sh("find data -type f | sort").out, "data/outputs/a.txt\ndata/outputs/x/b.txt\n");
+}
+
+TEST(words_after_two_dashes)
+{
+    wav("--language.wav", 1), wav("a.wav", 2);
+    CHECK_EQ(sh(ALONE "-- a.wav --language.wav").status, 0);
+    CHECK_STR(ran(), "a.wav --language.wav ");
+}
+
+TEST(a_file_that_is_named_twice_is_transcribed_once)
+{
+    WAVS("in/a.wav", "in/b.wav");
+    CHECK_EQ(sh(ALONE "--input-dir in in/b.wav in/b.wav in/a.wav").status, 0);
+    CHECK_STR(ran(), "in/b.wav in/a.wav ");
+}
+
+TEST(names_that_are_hard)
+{
+    char longest[256], name[241];
+    memset(name, 'n', sizeof name - 1);
+    name[sizeof name - 1] = '\0';
+    snprintf(longest, sizeof longest, "in/%s.wav", name);
+    wav(longest, 1);
+    WAVS("in/\xc3\xbc\xe2\x82\xac\xf0\x9f\x8e\xa7.wav", "in/a b.wav", "in/new\nline.wav", "in/'quote\".wav",
+         "in/\xff.wav", "in/back\\slash.wav", "in/-.wav");
+    CHECK_PRINTS(sh(ALONE "--input-dir in --output-dir o"), "");
+    CHECK_STR(sh("find o -type f -print0 | tr -dc '\\0' | wc -c").out, "8\n");
+    CHECK_EQ(sh("cd o; test -e \"$(printf 'new\\nline.txt')\" -a -e \"'quote\\\".txt\" -a -e \"$(printf '\\377').txt\" "
+                "-a -e "
+                "'back\\slash.txt' -a -e '\xc3\xbc\xe2\x82\xac\xf0\x9f\x8e\xa7.txt'")
+                 .status,
+             0);
+}
+
+/* In json a name of 255 bytes would have one more. */
+TEST(a_name_too_long_for_an_output_is_one_failure)
+{
+    char name[252], longest[300];
+    memset(name, 'n', sizeof name - 1);
+    name[sizeof name - 1] = '\0';
+    snprintf(longest, sizeof longest, "in/%s.wav", name);
+    wav(longest, 2);
+    wav("in/a.wav", 1);
+    struct ran r = sh(ALONE "--input-dir in --format json");
+    CHECK_EQ(r.status, 1);
+    CHECK_CONTAINS(r.err, "the name of its output would have 256 bytes, 255 are possible");
+    CHECK_STR(sh("ls data/outputs").out, "a.json\n");
+    r = sh(ALONE "--input-dir in --format json --dry-run");
+    CHECK_EQ(r.status, 0);
+    CHECK_CONTAINS(r.out, "would have 256 bytes");
+    CHECK_CONTAINS(r.out, "in/a.wav -> data/outputs/a.json\n");
+}
+
+TEST(deep_folders)
+{
+    char name[4096] = "in", folder[101];
+    size_t length = 2;
+    memset(folder, 'f', sizeof folder - 1);
+    folder[sizeof folder - 1] = '\0';
+    for (int i = 0; i < 14; i++)
+        length += (size_t)snprintf(name + length, sizeof name - length, "/%s", folder);
+    snprintf(name + length, sizeof name - length, "/a.wav");
+    wav(name, 1);
+    CHECK_PRINTS(sh(ALONE "--input-dir in -r --output-dir o"), "");
+    CHECK_STR(sh("find o -type f | wc -l").out, "1\n");
+    name[length] = '\0';
+    CHECK_PRINTS(sh(ALONE "--input-dir %s --output-dir p", name), "");
+    CHECK_STR(sh("ls p").out, "a.txt\n");
+}
+
+TEST(the_input_may_hold_the_output)
+{
+    WAVS("in/a.wav", "in/b.wav");
+    const char *run = ALONE "--input-dir in -r --output-dir in/text --format all";
+    CHECK_EQ(sh("%s", run).status, 0);
+    CHECK_STR(ran(), "in/b.wav in/a.wav ");
+    CHECK_EQ(sh("%s", run).status, 0);
+    CHECK_STR(ran(), "in/b.wav in/a.wav ");
+    CHECK_STR(sh("ls in/text | wc -l").out, "10\n");
+    CHECK_EQ(sh(ALONE "--input-dir in --output-dir in").status, 0);
+    CHECK_STR(sh("ls in").out, "a.txt\na.wav\nb.txt\nb.wav\ntext\n");
+}
+
+TEST(dry_runs)
+{
+    wav("in/a.wav", 65), wav("in/x/b.wav", 3700);
+    CHECK_EQ(sh("truncate -s 32000 in/c.wav").status, 0);
+    /* Without worker, model and GPU. */
+    struct ran r =
+        sh("GPU_DISPATCH_TRANSCRIBER=/none gpu-dispatch transcribe --model-size none --input-dir in -r --dry-run "
+           "--format txt,srt");
+    CHECK_STR(r.out, "   1h01m  in/x/b.wav -> data/outputs/x/b.txt, data/outputs/x/b.srt\n"
+                     "   1m05s  in/a.wav -> data/outputs/a.txt, data/outputs/a.srt\n"
+                     "~   2.0s  in/c.wav -> data/outputs/c.txt, data/outputs/c.srt\n");
+    CHECK_STR(r.err, "gpu-dispatch: 3 files, 1h02m of audio (1 of them by size)\n");
+    CHECK_EQ(r.status, 0);
+    CHECK_EQ(sh("test -e data").status, 1);
+}
+
+TEST(checks)
+{
+    /* No model is named: none is looked for. */
+    struct ran r = sh(STANDIN "gpu-dispatch transcribe --check --gpus sim:1");
+    CHECK_STR(r.err, "");
+    CHECK_EQ(r.status, 0);
+    CHECK_EQ(sh(STANDIN ON "--check").status, 0);
+    CHECK_EQ(sh(STANDIN "gpu-dispatch transcribe --check --gpus sim:1 --model-size none").status, 1);
+    CHECK_EQ(sh("GPU_DISPATCH_TRANSCRIBER=/none " ON "--check").status, 1);
+    CHECK_EQ(sh(STANDIN "gpu-dispatch transcribe --check --gpus nonsense-7").status, 1);
+    CHECK_EQ(sh("test -e data").status, 1);
+}
+
+/* --- what is refused ------------------------------------------------------------------------- */
+
+TEST(two_files_with_one_output)
+{
+    WAVS("in/a.wav", "in/a.mp3", "x/a.wav");
+    CHECK_NOT_STARTED(
+        sh(ALONE "--input-dir in --pattern '*'"),
+        "gpu-dispatch: in/a.mp3 and in/a.wav would both be written to data/outputs/a.txt: with --full-names "
+        "each keeps its own name");
+    CHECK_EQ(sh("test -e data").status, 1);
+    CHECK_EQ(sh(ALONE "--input-dir in --pattern '*' --full-names").status, 0);
+    CHECK_STR(sh("ls data/outputs").out, "a.mp3.txt\na.wav.txt\n");
+    CHECK_NOT_STARTED(
+        sh(ALONE "in/a.wav x/a.wav"),
+        "gpu-dispatch: in/a.wav and x/a.wav would both be written to data/outputs/a.txt: give the folder that "
+        "holds them as --input-dir, with --recursive, or transcribe them apart");
+    /* However long they are, it says what to do. */
+    char folder[1001] = "", name[1100];
+    for (size_t n = 0; n + 101 < sizeof folder; n += 101)
+        snprintf(folder + n, sizeof folder - n, "%0100d/", 0);
+    snprintf(name, sizeof name, "%sa.wav", folder);
+    wav(name, 1);
+    snprintf(name, sizeof name, "%sa.mp3", folder);
+    wav(name, 1);
+    CHECK_CONTAINS(sh(ALONE "--input-dir %s --pattern '*'", folder).err, "with --full-names each keeps its own name\n");
+}
+
+TEST(no_files)
+{
+    WAVS("in/x/a.wav", "mp/b.mp3", "mp/b.flac");
+    CHECK_NOT_STARTED(sh(ALONE "--input-dir in"),
+                      "gpu-dispatch: no file in in matches *.wav (folders in it are searched with --recursive)");
+    CHECK_NOT_STARTED(sh(ALONE "--input-dir in -r --pattern '*.ogg' --pattern '*.aac'"),
+                      "gpu-dispatch: no file in in matches *.ogg or *.aac; there is other audio: --pattern '*.wav'");
+    CHECK_NOT_STARTED(sh(ALONE "mp"), "gpu-dispatch: no file in mp matches *.wav (folders in it are searched with "
+                                      "--recursive); there is other audio: --pattern '*.mp3'");
+    struct ran r = sh(ALONE "--input-dir nowhere");
+    CHECK_EQ(r.status, 1);
+    CHECK_CONTAINS(r.err, "nowhere");
+    CHECK_NOT_STARTED(sh(ALONE "nowhere.wav"), "gpu-dispatch: cannot read nowhere.wav: No such file or directory");
+    CHECK_NOT_STARTED(sh("mkfifo p; " ALONE "p"), "gpu-dispatch: p is neither a file nor a folder");
+    CHECK_EQ(sh("test -e data").status, 1);
+}
+
+TEST(lines_that_make_no_sense)
+{
+    static const struct {
+        const char *words, *error;
+    } cases[] = {
+        { "", "name the folder with the audio: --input-dir DIR" },
+        { "--input-dir ''", "--input-dir needs the name of a folder: --input-dir DIR" },
+        { "in --output-dir ''", "--output-dir needs the name of a folder: --output-dir DIR" },
+        { "in --model-size ''", "--model-size needs a size, as in base" },
+        { "in --model x --model-size base",
+          "--model and --model-size are two ways to name the model: give one of them" },
+        { "in --model x --model-dir y",
+          "--model-dir is where a model is looked for by its size: leave it out with --model" },
+        { "in --retry-failed",
+          "--retry-failed needs the journal of the run: give --journal FILE, or --resume alone, which "
+          "runs again what has no output" },
+        { "in --force-resume", "--force-resume needs the journal of the run: give --journal FILE" },
+        { "in --sync full", "--sync is for a journal: give --journal FILE" },
+        { "in --sync often", "--sync cannot be \"often\": see --help" },
+        { "in --dry-run --journal j", "--dry-run does nothing that a journal could keep: leave out --journal" },
+        { "in --journal ''", "--journal needs the name of a file: --journal FILE" },
+        { "in --http-token x", "--http-token is for --http" },
+        { "in --word-timestamps", "--word-timestamps are written to json alone: give --format json too" },
+        { "in --temperature 1.5", "--temperature takes a number from 0 to 1, not \"1.5\"" },
+        { "in --temperature -1", "--temperature takes a number from 0 to 1, not \"-1\"" },
+        { "in --temperature nan", "--temperature takes a number from 0 to 1, not \"nan\"" },
+        { "in --temperature 0.5x", "--temperature takes a number from 0 to 1, not \"0.5x\"" },
+        { "in --language e2", "--language takes a language, as in en or german, or auto, not \"e2\"" },
+        { "in --langauge en", "unknown option --langauge: did you mean --language?" },
+        { "in -x", "unknown option -x: see gpu-dispatch transcribe --help" },
+        { "in --model", "option --model needs a value: --model FILE" },
+        { "in -j auto", "-j auto needs the device memory of one worker, as in -j auto:6G" },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct ran r = sh("mkdir -p in; gpu-dispatch transcribe %s", cases[i].words);
+        char expected[512];
+        snprintf(expected, sizeof expected, "gpu-dispatch: %s\n", cases[i].error);
+        CHECK_STR(r.err, expected);
+        CHECK_EQ(r.status, 1);
+    }
+    CHECK_EQ(sh("gpu-dispatch transcribe in --format odt; test $? = 1").status, 0);
+    CHECK_EQ(sh("gpu-dispatch transcribe in --beam-size 9; test $? = 1").status, 0);
+    CHECK_EQ(sh("gpu-dispatch transcribe in --threads 0; test $? = 1").status, 0);
+}
+
+TEST(no_worker)
+{
+    wav("in/a.wav", 1);
+    CHECK_NOT_STARTED(sh("GPU_DISPATCH_TRANSCRIBER=/none/t.so " ON "--input-dir in"),
+                      "gpu-dispatch: GPU_DISPATCH_TRANSCRIBER names /none/t.so, which cannot be read: No such file or "
+                      "directory");
+    /* A copy elsewhere finds none beside it, unless one was installed. */
+    struct ran r = sh("mkdir bin; cp $GD_COMMAND_DIR/gpu-dispatch bin/; bin/gpu-dispatch transcribe --gpus sim:1 " MODEL
+                      "--input-dir in");
+    CHECK_EQ(r.status, 1);
+    CHECK_EQ(count_lines(r.err), 3);
+    CHECK_CONTAINS(r.err, "the transcription worker (transcribe.so) is not here");
+    CHECK_CONTAINS(r.err, "`make transcribe`");
+    CHECK_CONTAINS(r.err, "GPU_DISPATCH_TRANSCRIBER=/path/to/transcribe.so\n");
+}
+
+TEST(where_the_worker_is_looked_for)
+{
+    wav("in/a.wav", 1);
+    const char *run = "bin/gpu-dispatch transcribe --quiet --gpus sim:1 " MODEL "--input-dir in";
+    static const char *const places[] = { "bin/apps/transcribe", "libexec/gpu_dispatch", "bin" };
+    CHECK_EQ(sh("mkdir bin; cp $GD_COMMAND_DIR/gpu-dispatch bin/").status, 0);
+    for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
+        CHECK_PRINTS(
+            sh("mkdir -p %s; cp $GD_TEST_PLUGINS/plugin_transcribe.so %s/transcribe.so; %s; rm %s/transcribe.so",
+               places[i], places[i], run, places[i]),
+            "");
+        CHECK_STR(ran(), "in/a.wav ");
+    }
+    CHECK_PRINTS(sh("cp $GD_TEST_PLUGINS/plugin_transcribe.so t.so; GPU_DISPATCH_TRANSCRIBER=t.so %s", run), "");
+}
+
+TEST(models_that_are_none)
+{
+    wav("in/a.wav", 1);
+    struct ran r = sh(STANDIN "HOME=$PWD gpu-dispatch transcribe --gpus sim:1 --input-dir in --model-size small");
+    CHECK_EQ(r.status, 1);
+    CHECK_CONTAINS(r.err, "small");
+    r = sh(STANDIN "gpu-dispatch transcribe --gpus sim:1 --input-dir in --model none.bin");
+    CHECK_EQ(r.status, 1);
+    CHECK_CONTAINS(r.err, "none.bin");
+    r = sh("head -c 1000000 $GD_SOURCE_ROOT/models/ggml-demo.bin > cut.bin; " STANDIN
+           "gpu-dispatch transcribe --gpus sim:1 --input-dir in --model cut.bin");
+    CHECK_EQ(r.status, 1);
+    CHECK_CONTAINS(r.err, "cut.bin");
+    r = sh(STANDIN "gpu-dispatch transcribe --gpus sim:1 --input-dir in --model in/a.wav");
+    CHECK_EQ(r.status, 1);
+    CHECK_CONTAINS(r.err, "in/a.wav");
+    r = sh(ALONE "--input-dir in --vad none.bin");
+    CHECK_STR(r.err, "gpu-dispatch: --vad none.bin cannot be read: No such file or directory\n");
+    r = sh("mkfifo pipe; " ALONE "--input-dir in --vad pipe");
+    CHECK_STR(r.err, "gpu-dispatch: --vad pipe is no file: give the file of a VAD model\n");
+    CHECK_STR(ran(), "");
+    CHECK_EQ(sh("test -e data").status, 1);
+}
+
+TEST(a_model_that_knows_english_alone)
+{
+    wav("in/a.wav", 1);
+    CHECK_NOT_STARTED(
+        sh(ALONE "--input-dir in --language de"),
+        "gpu-dispatch: model demo knows English alone: leave out --language de, or use a model without .en");
+    CHECK_NOT_STARTED(sh(ALONE "--input-dir in --translate"),
+                      "gpu-dispatch: model demo knows English alone and can't translate: use one without .en, as in "
+                      "--model-size small");
+    CHECK_EQ(sh(ALONE "--input-dir in --language English").status, 0);
+}
+
+TEST(devices_that_are_not_there)
+{
+    wav("in/a.wav", 1);
+    struct ran r = sh(STANDIN "gpu-dispatch transcribe " MODEL "--input-dir in");
+    CHECK_EQ(r.status, 1);
+    CHECK_CONTAINS(r.err, "gpu-dispatch: --gpus auto: ");
+    CHECK_EQ(count_lines(r.err), 1);
+    CHECK_STR(ran(), "");
+    CHECK_EQ(sh(STANDIN "gpu-dispatch transcribe --quiet " MODEL "--input-dir in --no-gpu").status, 0);
+    CHECK_STR(ran(), "in/a.wav ");
+}
+
+TEST(an_output_folder_that_cannot_be)
+{
+    wav("in/a.wav", 1);
+    struct ran r = sh("touch file; " ALONE "--input-dir in --output-dir file");
+    CHECK_EQ(r.status, 1);
+    CHECK_CONTAINS(r.err, "file");
+    r = sh(ALONE "--input-dir in --output-dir /proc/nothing");
+    CHECK_EQ(r.status, 1);
+    CHECK_CONTAINS(r.err, "/proc/nothing");
+    if (geteuid() != 0) {
+        r = sh("mkdir closed; chmod 555 closed; " ALONE "--input-dir in --output-dir closed");
+        CHECK_EQ(r.status, 1);
+        CHECK_CONTAINS(r.err, "closed");
+    }
+    CHECK_STR(ran(), "");
+}
+
+/* --- what the worker is told ------------------------------------------------------------------- */
+
+/* The settings that a worker got, as a JSON text within a JSON text. */
+static char *settings(const char *words)
+{
+    struct ran r = sh(ALONE "--input-dir in --output - %s", words);
+    CHECK_STR(r.err, "");
+    return r.out;
+}
+
+TEST(every_option_reaches_the_worker)
+{
+    static const struct {
+        const char *words, *setting;
+    } cases[] = {
+        { "", "\"beam_size=0\\n" },
+        { "--beam-size 5", "beam_size=5" },
+        { "", "formats=txt\\n" },
+        { "--format srt,vtt,json", "formats=srt,vtt,json\\n" },
+        { "", "full_names=no" },
+        { "--full-names", "full_names=yes" },
+        { "", "input_dir=in\\n" },
+        { "", "language=\\n" },
+        { "--language en", "language=en\\n" },
+        { "--language auto", "language=\\n" },
+        { "", "/models/ggml-demo.bin\\n" },
+        { "", "model_name=demo\\n" },
+        { "", "no_gpu=yes" },
+        { "", "output_dir=data/outputs\\n" },
+        { "--output-dir else", "output_dir=else\\n" },
+        { "--prompt 'One, two'", "prompt=One, two\\n" },
+        { "--prompt $'a\\nb\\\\c'", "prompt=a\\\\nb\\\\\\\\c\\n" },
+        { "", "sync=no" },
+        { "--journal j --sync normal", "sync=no" },
+        { "--journal k --sync full", "sync=yes" },
+        { "--temperature 0.25", "temperature=0.25" },
+        { "", "temperature=0.0" },
+        { "", "threads=0\\n" },
+        { "--threads 3", "threads=3\\n" },
+        { "", "translate=no" },
+        { "", "vad_model=\\n" },
+        { "--vad in/a.wav", "vad_model=in/a.wav\\n" },
+        { "", "word_timestamps=no" },
+        { "--word-timestamps --format json", "word_timestamps=yes" },
+        { "", "workers=1\\n" },
+        { "--gpus sim:3 -j 2", "workers=6\\n" },
+        { "--gpus cpu:2", "no_gpu=yes" },
+        { "--gpus cpu:2", "workers=2\\n" },
+    };
+    wav("in/a.wav", 1);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const char *text = settings(cases[i].words);
+        if (!strstr(text, cases[i].setting))
+            FAIL("%s: no %s in %s", cases[i].words, cases[i].setting, text);
+    }
+}
+
+TEST(real_gpus_are_used)
+{
+    wav("in/a.wav", 1);
+    const char *fake = "GPU_DISPATCH_NVML=$GD_TEST_PLUGINS/fake_nvml.so ";
+    struct ran r = sh(STANDIN "%s gpu-dispatch transcribe --quiet " MODEL "--input-dir in --output -", fake);
+    CHECK_STR(r.err, "");
+    CHECK_CONTAINS(r.out, "no_gpu=no\\n");
+    r = sh(STANDIN "%s gpu-dispatch transcribe --quiet " MODEL "--input-dir in --output - --gpus 0 --no-gpu", fake);
+    CHECK_CONTAINS(r.out, "no_gpu=yes\\n");
+}
+
+/* --- what is said ------------------------------------------------------------------------------- */
+
+TEST(the_beginning_and_the_summary)
+{
+    wav("in/a.wav", 120), wav("in/b.wav", 30), wav("in/bad.wav", 10), wav("in/c.wav", 3);
+    struct ran r = sh(STANDIN "gpu-dispatch transcribe --gpus sim:2 " MODEL "--input-dir in");
+    CHECK_EQ(r.status, 1);
+    CHECK_STR(r.out, "");
+    CHECK_CONTAINS(r.err, "gpu-dispatch: 4 files, 2m43s of audio\n");
+    CHECK_CONTAINS(r.err, "gpu-dispatch: model demo on 2 simulated GPUs; text goes to data/outputs\n");
+    CHECK_CONTAINS(r.err, "GPU  files  failed ");
+    CHECK_CONTAINS(r.err, "RTF\n");
+    CHECK_CONTAINS(r.err, "\nall      4       1 ");
+    CHECK_CONTAINS(r.err, "2 min 33 s of media, RTF ");
+    CHECK_CONTAINS(r.err, "speed-up ");
+    CHECK_CONTAINS(r.err, "1 failed: 1 error\n  in/bad.wav: bad.wav is no audio\n");
+    for (const char *line = r.err, *end; *line; line = end + 1) {
+        end = strchrnul(line, '\n');
+        CHECK_LE(end - line, 80);
+        if (!*end)
+            break;
+    }
+}
+
+TEST(quiet_ones_tell_of_failures_alone)
+{
+    WAVS("in/a.wav", "in/bad.wav");
+    struct ran r = sh(ALONE "--input-dir in");
+    CHECK_STR(r.err, "gpu-dispatch: task \"in/bad.wav\": bad.wav is no audio\n");
+    CHECK_STR(r.out, "");
+    CHECK_EQ(r.status, 1);
+}
+
+TEST(one_bad_file_is_one_failure)
+{
+    WAVS("in/a.wav", "in/bad1.wav", "in/b.wav", "in/crash.wav", "in/hang.wav", "in/c.wav");
+    struct ran r = sh(STANDIN "gpu-dispatch transcribe --gpus sim:2 --progress none " MODEL
+                              "--input-dir in --timeout 1s --failed failed --output out");
+    CHECK_EQ(r.status, 1);
+    CHECK_CONTAINS(r.err, "3 failed: 1 error, 1 timeout, 1 crash\n");
+    CHECK_STR(sh("ls data/outputs; grep -c . failed; grep -c '\"status\":\"ok\"' out").out,
+              "a.txt\nb.txt\nc.txt\n3\n3\n");
+}
+
+TEST(parts_of_killed_workers_do_not_stay)
+{
+    WAVS("in/part.wav", "in/a.wav");
+    CHECK_EQ(sh(ALONE "--input-dir in --output-dir o").status, 1);
+    CHECK_STR(sh("ls -A o").out, "a.txt\n");
+}
+
+TEST(a_worker_that_cannot_be_set_up)
+{
+    WAVS("in/a.wav", "in/b.wav");
+    struct ran r = sh("export STANDIN_NO_SETUP=1; " ALONE "--input-dir in");
+    CHECK_EQ(r.status, 1);
+    CHECK_CONTAINS(r.err, "no such setup");
+    CHECK_STR(ran(), "");
+}
+
+TEST(what_kills_its_worker_has_three_tries)
+{
+    WAVS("in/crash.wav", "in/a.wav");
+    CHECK_EQ(sh(ALONE "--input-dir in").status, 1);
+    CHECK_STR(sh("grep -c crash ran; grep -c a.wav ran").out, "3\n1\n");
+}
+
+TEST(the_page_and_other_displays)
+{
+    wav("in/a.wav", 1);
+    struct ran r = sh(STANDIN ON "--input-dir in --progress json");
+    CHECK_EQ(r.status, 0);
+    CHECK_CONTAINS(r.err, "transcribe in");
+    r = sh(STANDIN ON "--input-dir in --verbose --progress none");
+    CHECK_CONTAINS(r.err, "worker 0: GPU 0");
+}
+
+TEST(an_unreadable_folder_is_told_of)
+{
+    if (geteuid() == 0)
+        SKIP("root may read everything");
+    WAVS("in/a.wav", "in/x/b.wav");
+    struct ran r = sh("chmod 0 in/x; " ALONE "--input-dir in -r; s=$?; chmod 700 in/x; exit $s");
+    CHECK_EQ(r.status, 1);
+    CHECK_CONTAINS(r.err, "cannot read in/x");
+    CHECK_STR(ran(), "in/a.wav ");
+}
+
+/* --- going on ------------------------------------------------------------------------------------- */
+
+TEST(what_has_its_output_is_skipped)
+{
+    WAVS("in/a.wav", "in/b.wav", "in/bad.wav");
+    CHECK_EQ(sh(ALONE "--input-dir in").status, 1);
+    (void)ran();
+    wav("in/c.wav", 9);
+    CHECK_EQ(sh(ALONE "--input-dir in --resume").status, 1);
+    CHECK_STR(ran(), "in/c.wav in/bad.wav ");
+    CHECK_EQ(sh("rm in/bad.wav data/outputs/a.txt; " ALONE "--input-dir in --resume").status, 0);
+    CHECK_STR(ran(), "in/a.wav ");
+    struct ran r = sh(STANDIN ON "--input-dir in --resume");
+    CHECK_STR(r.err, "gpu-dispatch: all 3 files have their text in data/outputs: nothing to do\n");
+    CHECK_STR(sh(STANDIN ON "--resume in/a.wav").err,
+              "gpu-dispatch: the file has its text in data/outputs: nothing to do\n");
+    CHECK_EQ(r.status, 0);
+    CHECK_PRINTS(sh(ALONE "--input-dir in --resume"), "");
+    CHECK_STR(ran(), "");
+    /* Another format is another output; a file that is newer than its own is done again. */
+    CHECK_EQ(sh(ALONE "--input-dir in --resume --format txt,srt").status, 0);
+    CHECK_STR(ran(), "in/c.wav in/b.wav in/a.wav ");
+    CHECK_EQ(sh("touch -d '+1 hour' in/b.wav; " ALONE "--input-dir in --resume").status, 0);
+    CHECK_STR(ran(), "in/b.wav ");
+    /* Without it all are. */
+    CHECK_EQ(sh(ALONE "--input-dir in").status, 0);
+    CHECK_STR(ran(), "in/c.wav in/b.wav in/a.wav ");
+}
+
+TEST(the_beginning_says_what_was_done_before)
+{
+    WAVS("in/a.wav", "in/b.wav", "in/c.wav");
+    CHECK_EQ(sh(ALONE "in/a.wav in/b.wav").status, 0);
+    struct ran r = sh(STANDIN ON "--input-dir in --resume --progress none");
+    CHECK_CONTAINS(r.err, "gpu-dispatch: 1 file, 3.0s of audio; 2 done before\n");
+}
+
+TEST(journals)
+{
+    need_journal();
+    const char *run = ALONE "--input-dir in --journal j.db --output out ";
+    WAVS("in/a.wav", "in/once.wav", "in/b.wav");
+    CHECK_EQ(sh("%s", run).status, 1);
+    CHECK_STR(ran(), "in/b.wav in/once.wav in/a.wav ");
+    wav("in/c.wav", 8);
+    /* What failed is final; an output that is gone does not matter to the journal. */
+    CHECK_EQ(sh("rm data/outputs/a.txt; %s --resume", run).status, 1);
+    CHECK_STR(ran(), "in/c.wav ");
+    CHECK_EQ(sh("touch mended; %s --retry-failed", run).status, 0);
+    CHECK_STR(ran(), "in/once.wav ");
+    CHECK_EQ(sh("touch -d '2001-02-03' in/b.wav; %s --resume", run).status, 0);
+    CHECK_STR(ran(), "in/b.wav ");
+    CHECK_EQ(sh("%s --resume --threads 2 --gpus sim:2 -j 2", run).status, 0); /* the same work */
+    CHECK_STR(ran(), "");
+    CHECK_STR(sh("wc -l < out; gpu-dispatch status j.db | grep -c 'transcribe beam_size=0 formats=txt '").out,
+              "4\n1\n");
+}
+
+TEST(journals_of_other_work_are_refused)
+{
+    need_journal();
+    const char *run = ALONE "--input-dir in --journal j.db --resume ";
+    wav("in/a.wav", 1);
+    CHECK_EQ(sh("%s", run).status, 0);
+    (void)ran();
+    static const char *const others[] = { "--language en", "--format srt", "--output-dir else", "--beam-size 3",
+                                          "--prompt x",    "--full-names", "--temperature 0.5" };
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+        struct ran r = sh("%s %s", run, others[i]);
+        CHECK_EQ(r.status, 1);
+        CHECK_CONTAINS(r.err, "--force-resume");
+    }
+    struct ran r = sh(ALONE "--input-dir in --journal j.db");
+    CHECK_EQ(r.status, 1);
+    CHECK_CONTAINS(r.err, "--resume");
+    CHECK_STR(ran(), "");
+    CHECK_EQ(sh("%s --language en --force-resume", run).status, 0);
+}
+
+/* A pipe in the case's folder, open for both: who writes is not held up, who reads sees no end. */
+static int fifo(const char *name)
+{
+    char path[128];
+    snprintf(path, sizeof path, "%s/%s", sh_dir(), name);
+    CHECK_EQ(mkfifo(path, 0600), 0);
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    CHECK(fd >= 0);
+    return fd;
+}
+
+static void await_line(int fd)
+{
+    char c = 0;
+    while (c != '\n')
+        CHECK_EQ(read(fd, &c, 1), 1);
+}
+
+/* A run that has come to wait.wav; its pid is the command's own. */
+struct waiting {
+    struct sh_running running;
+    int began, gate, said;
+};
+
+static struct waiting start(const char *more)
+{
+    struct waiting w = { .began = fifo("began"), .gate = fifo("gate"), .said = fifo("said") };
+    char script[1024];
+    snprintf(script, sizeof script, STANDIN "exec " ON "--quiet --input-dir in %s 2> said", more);
+    w.running = sh_start_script(script);
+    await_line(w.began);
+    return w;
+}
+
+static void pass(const struct waiting *w)
+{
+    CHECK_EQ(write(w->gate, "x", 1), 1);
+}
+
+/* Of all that was run: how often each. */
+static char *tally(const char *first, const char *then)
+{
+    return sh("printf '%%s' '%s%s' | tr ' ' '\\n' | sort | uniq -c | sed 's/^ *//'", first, then).out;
+}
+
+/* The first Ctrl-C lets the running file finish. */
+static void interrupt(const char *more)
+{
+    WAVS("in/a.wav", "in/b.wav", "in/wait.wav", "in/c.wav");
+    struct waiting w = start(more);
+    CHECK_EQ(kill(w.running.pid, SIGINT), 0);
+    await_line(w.said);
+    pass(&w);
+    CHECK_EQ(sh_wait(w.running).status, 130);
+    CHECK_EQ(sh("test -e data/outputs/wait.txt").status, 0);
+    const char *first = ran();
+    CHECK_EQ(sh(ALONE "--input-dir in --resume %s", more).status, 0);
+    CHECK_STR(tally(first, ran()), "1 in/a.wav\n1 in/b.wav\n1 in/c.wav\n1 in/wait.wav\n");
+    CHECK_STR(sh("ls data/outputs").out, "a.txt\nb.txt\nc.txt\nwait.txt\n");
+}
+
+TEST(interrupted_and_resumed)
+{
+    interrupt("");
+}
+
+TEST(interrupted_and_resumed_with_a_journal)
+{
+    need_journal();
+    interrupt("--journal j.db");
+}
+
+/* The second does not. */
+TEST(interrupted_twice)
+{
+    WAVS("in/a.wav", "in/wait.wav");
+    struct waiting w = start("");
+    CHECK_EQ(kill(w.running.pid, SIGINT), 0);
+    await_line(w.said);
+    CHECK_EQ(kill(w.running.pid, SIGINT), 0);
+    CHECK_EQ(sh_wait(w.running).status, 130);
+    CHECK_STR(sh("ls data/outputs").out, "");
+}
+
+/* Only what was running is run again. */
+static void murder(const char *more, const char *until)
+{
+    WAVS("in/a.wav", "in/b.wav", "in/wait.wav", "in/c.wav", "in/d.wav");
+    struct waiting w = start(more);
+    CHECK_EQ(sh("%s", until).status, 0);
+    CHECK_EQ(kill(w.running.pid, SIGKILL), 0);
+    CHECK_EQ(sh_wait(w.running).status, 137);
+    CHECK_STR(sh("ls data/outputs").out, "c.txt\nd.txt\n");
+    CHECK_STR(ran(), "in/d.wav in/c.wav in/wait.wav ");
+    pass(&w), pass(&w); /* the old one may not be dead yet */
+    CHECK_PRINTS(sh(ALONE "--input-dir in --resume %s", more), "");
+    CHECK_STR(ran(), "in/wait.wav in/b.wav in/a.wav ");
+    CHECK_STR(sh("ls data/outputs").out, "a.txt\nb.txt\nc.txt\nd.txt\nwait.txt\n");
+}
+
+TEST(killed_and_resumed)
+{
+    murder("", "true");
+}
+
+TEST(killed_and_resumed_with_a_journal)
+{
+    need_journal();
+    murder("--journal j.db", "until gpu-dispatch status j.db --json | grep -q '\"done\":2,'; do :; done");
+}
+
+/* --- launcher_multigpu ------------------------------------------------------------------------------ */
+
+TEST(the_launcher)
+{
+    WAVS("in/a.wav", "in/bad.wav");
+    struct ran r = sh(STANDIN "launcher_multigpu --input-dir in --gpus sim:2 " MODEL
+                              "--language en --pattern '*.wav' --output-dir o");
+    CHECK_EQ(r.status, 1);
+    CHECK_CONTAINS(r.err, "launcher_multigpu: 2 files, 3.0s of audio\n");
+    CHECK_CONTAINS(r.err, "launcher_multigpu: task \"in/bad.wav\": bad.wav is no audio\n");
+    CHECK(!strstr(r.err, "gpu-dispatch"));
+    CHECK_STR(sh("ls o").out, "a.txt\n");
+    CHECK_EQ(sh("rm in/bad.wav; " STANDIN "launcher_multigpu --input-dir in --gpus sim:2 " MODEL).status, 0);
+}
+
+TEST(the_launcher_by_any_path)
+{
+    CHECK_NOT_STARTED(sh("$GD_COMMAND_DIR/launcher_multigpu"),
+                      "launcher_multigpu: name the folder with the audio: --input-dir DIR");
+    CHECK_NOT_STARTED(sh("ln -s $GD_COMMAND_DIR/gpu-dispatch launcher_multigpu; ./launcher_multigpu -y"),
+                      "launcher_multigpu: unknown option -y: see launcher_multigpu --help");
+}
+
+TEST(the_help_of_the_launcher)
+{
+    struct ran r = sh("launcher_multigpu --help");
+    CHECK_EQ(r.status, 0);
+    CHECK_CONTAINS(r.out, "usage: launcher_multigpu [OPTIONS] --input-dir DIR\n");
+    CHECK_CONTAINS(r.out, "launcher_multigpu --input-dir data/audio --gpus 0,1,2 --model-size large-v3\n");
+    CHECK_STR(sh("launcher_multigpu --help | awk 'length > 80'").out, "");
+    CHECK_STR(sh("launcher_multigpu --list-options").out, sh("gpu-dispatch transcribe --list-options").out);
+}
+
+/* --- the real worker, where it was built -------------------------------------------------------------- */
+
+static void need_worker(void)
+{
+    if (sh("test -e $GD_COMMAND_DIR/apps/transcribe/transcribe.so").status != 0)
+        SKIP("built without whisper.cpp");
+}
+
+#define SPEECH "$GD_SOURCE_ROOT/tests/data/speech"
+
+TEST_WITHIN(300, what_is_spoken)
+{
+    need_worker();
+    CHECK_EQ(sh("mkdir in; ls " SPEECH "/*.wav " SPEECH "/*.flac 2> err | head -3 | xargs cp -t in; ls in | grep -c .")
+                 .status,
+             0);
+    struct ran r =
+        sh("gpu-dispatch transcribe --gpus cpu --model-size demo --model-dir $GD_SOURCE_ROOT/models --input-dir in "
+           "--pattern '*' --format all --output out.jsonl");
+    CHECK_EQ(r.status, 0);
+    CHECK_CONTAINS(r.err, "RTF");
+    CHECK_STR(sh("ls data/outputs | wc -l; wc -l < out.jsonl; find data/outputs -size 0 | wc -l").out, "15\n3\n0\n");
+}
+
+TEST_WITHIN(300, a_bad_file_among_good_ones)
+{
+    need_worker();
+    CHECK_EQ(sh("mkdir in; ls " SPEECH "/*.wav " SPEECH
+                "/*.flac 2> err | head -1 | xargs cp -t in; echo no audio > in/no.wav; : > "
+                "in/empty.wav")
+                 .status,
+             0);
+    struct ran r =
+        sh("gpu-dispatch transcribe --gpus cpu --model-size demo --model-dir $GD_SOURCE_ROOT/models --input-dir in "
+           "--pattern '*'");
+    CHECK_EQ(r.status, 1);
+    CHECK_CONTAINS(r.err, "2 failed: 2 errors\n");
+    CHECK_STR(sh("ls data/outputs | wc -l").out, "1\n");
+}
+
+TEST_MAIN()
