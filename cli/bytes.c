@@ -36,10 +36,22 @@ const char *cli_error_text(void)
     return error_words;
 }
 
+static const char *own_name = "gpu-dispatch";
+
+void cli_set_name(const char *name)
+{
+    own_name = name;
+}
+
+const char *cli_name(void)
+{
+    return own_name;
+}
+
 void cli_say(const char *format, ...)
 {
-    char line[2048] = "gpu-dispatch: ";
-    size_t start = strlen(line);
+    char line[2048];
+    size_t start = (size_t)snprintf(line, sizeof line, "%s: ", own_name);
     va_list args;
     va_start(args, format);
     int length = vsnprintf(line + start, sizeof line - start - 1, format, args);

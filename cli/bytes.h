@@ -16,6 +16,10 @@ int cli_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* The words of the last error of this thread, never NULL. */
 const char *cli_error_text(void);
 
+/* Who speaks: "gpu-dispatch", until it was called by another name. Static. */
+void cli_set_name(const char *name);
+const char *cli_name(void);
+
 /* "gpu-dispatch: WORDS\n" on standard error, in one write. */
 void cli_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 

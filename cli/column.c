@@ -55,5 +55,6 @@ void cli_column_free(struct cli_column *c)
 {
     cli_bytes_free(&c->text);
     cli_bytes_free(&c->ends);
-    gd_files_close(&c->files);
+    if (!c->borrowed)
+        gd_files_close(&c->files);
 }

@@ -19,6 +19,7 @@ struct cli_column {
     struct cli_bytes text;  /* the arguments */
     struct cli_bytes ends;  /* a size_t for each: where it ends */
     struct gd_files *files; /* or these */
+    bool borrowed;          /* the files are somebody else's */
 };
 
 size_t cli_column_count(const struct cli_column *c);

@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "bytes.h"
+#include "thread.h"
 
 struct cli_interrupt {
     struct gd_dispatcher *d;
@@ -79,7 +80,7 @@ int cli_interrupt_open(struct cli_interrupt **out, struct gd_dispatcher *d, void
     pthread_sigmask(SIG_BLOCK, &ours, &i->before);
     i->signals = signalfd(-1, &ours, SFD_CLOEXEC | SFD_NONBLOCK);
     i->end = eventfd(0, EFD_CLOEXEC);
-    int rc = i->signals < 0 || i->end < 0 ? errno : pthread_create(&i->thread, NULL, watch, i);
+    int rc = i->signals < 0 || i->end < 0 ? errno : cli_thread_start(&i->thread, "gd-interrupt", watch, i);
     i->watched = rc == 0;
     if (rc == 0) {
         *out = i;

@@ -9,9 +9,7 @@
 #include <stdint.h>
 #include <string.h>
 
-/* The length of the UTF-8 character at p, 0 if there is none: overlong forms, surrogates and what lies beyond
- * U+10FFFF are none. */
-static size_t utf8_length(const unsigned char *p, size_t left)
+size_t cli_utf8_length(const unsigned char *p, size_t left)
 {
     if (p[0] < 0x80)
         return 1;
@@ -51,8 +49,8 @@ void cli_json_string(struct cli_bytes *b, const void *data, size_t size)
     cli_bytes_add(b, "\"", 1);
     for (size_t i = 0; i < size;) {
         size_t run = 0, n = 1; /* most of a text is plain: added in runs */
-        while (i + run < size &&
-               (is_plain(p[i + run]) || (p[i + run] >= 0x80 && (n = utf8_length(p + i + run, size - i - run)) > 0))) {
+        while (i + run < size && (is_plain(p[i + run]) ||
+                                  (p[i + run] >= 0x80 && (n = cli_utf8_length(p + i + run, size - i - run)) > 0))) {
             run += n;
             n = 1;
         }

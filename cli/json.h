@@ -7,6 +7,10 @@
 
 #include "bytes.h"
 
+/* The length of the UTF-8 character at p, 0 if there is none: overlong forms, surrogates and what lies beyond U+10FFFF
+ * are none. left is at least 1. */
+size_t cli_utf8_length(const unsigned char *p, size_t left);
+
 /* A JSON string with its quotes. Bytes that are not UTF-8 become \udc80 to \udcff. */
 void cli_json_string(struct cli_bytes *b, const void *data, size_t size);
 

@@ -69,6 +69,10 @@ static const char *key_of(const struct cli_run *r)
 
 void cli_keep_identity(struct cli_bytes *b, const struct cli_run *r)
 {
+    if (r->own.identity) {
+        cli_bytes_text(b, r->own.identity);
+        return;
+    }
     cli_bytes_text(b, r->stream ? "--stream" : r->worker ? "--worker" : r->quote ? "-q --" : "--");
     for (size_t i = 0; i < r->n_words; i++) {
         cli_bytes_text(b, " ");
@@ -216,7 +220,19 @@ static bool was_tidied(struct cli_keep *k, const char *path)
     return whole;
 }
 
-int cli_keep_follow(struct cli_keep *k, const char *path, int fd)
+/* Of a file that should have held something: leaves it as it was found, which is not there. */
+static int refuse_missing(const struct cli_keep *k, const char *path)
+{
+    char *file = realpath(path, NULL); /* at the other end of a link */
+    if (file)
+        unlink(file);
+    free(file);
+    return cli_error("%s is missing, and the journal %s knows what was written to it: bring it back, or begin anew "
+                     "with another journal (or go on without what was in it: --force-resume)",
+                     path, k->asked->journal);
+}
+
+int cli_keep_follow(struct cli_keep *k, const char *path, int fd, bool was_missing)
 {
     struct stat st;
     if (!k || strcmp(path, "-") == 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
@@ -225,8 +241,10 @@ int cli_keep_follow(struct cli_keep *k, const char *path, int fd)
         return cli_error("cannot force the folder of %s to the disk: %s", path, strerror(errno));
     /* What was begun anew may be shorter than it once was. */
     int rc = (cli_keep_goes_on(k) ? gd_journal_follow : gd_journal_follow_anew)(k->journal, path, fd);
+    if (rc == GD_E_MISMATCH && was_missing)
+        return refuse_missing(k, path);
     if (rc < 0)
-        (void)cli_error("%s", gd_error_text());
+        (void)refuse(rc);
     if (rc == GD_E_MISMATCH && was_tidied(k, path)) {
         rc = gd_journal_follow_anew(k->journal, path, fd);
         if (rc < 0)
@@ -347,33 +365,15 @@ void cli_keep_note(struct cli_keep *k, const struct cli_end *e, const char *wher
 
 /* --- the end --------------------------------------------------------------------------- */
 
-/* The lines of a file; 0 if it is no file. */
-static uint64_t lines_of(const char *path)
-{
-    static char block[1 << 16];
-    struct stat st;
-    uint64_t n = 0;
-    ssize_t got = 0;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0)
-        return 0;
-    while (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && (got = read(fd, block, sizeof block)) > 0) {
-        for (const char *at = block; (at = memchr(at, '\n', (size_t)(block + got - at))); at++)
-            n++;
-    }
-    close(fd);
-    return n;
-}
-
-/* Whether --output may hold records that were overtaken. Of a run that was killed before it came to this too, which
- * shows in there being more records than tasks. */
+/* Whether --output may hold records that were overtaken: only if a record of the journal ever was, by this run or by
+ * an earlier one, which may have been killed before it came to this, or had another --output. */
 static bool wants_tidying(const struct cli_keep *k, const struct gd_journal_summary *s)
 {
-    const struct cli_run *r = k->asked;
-    if (!r->output || strcmp(r->output, "-") == 0 || k->counts.before == 0)
+    const char *path = k->asked->output;
+    struct stat st;
+    if (s->replaced == 0 || !path || strcmp(path, "-") == 0)
         return false;
-    const uint64_t lines = lines_of(r->output);
-    return lines > 0 && (r->retry_failed || k->files || lines > s->done + s->failed);
+    return stat(path, &st) == 0 && S_ISREG(st.st_mode) && st.st_size > 0;
 }
 
 static void say_count(struct cli_bytes *b, const char *before, uint64_t n, const char *words)
@@ -382,23 +382,43 @@ static void say_count(struct cli_bytes *b, const char *before, uint64_t n, const
         cli_bytes_format(b, "%s%" PRIu64 " %s", before, n, words);
 }
 
+/* Tasks that failed before and were not in the input of this run, which was read whole: --retry-failed alone would not
+ * run them. */
+static uint64_t failed_elsewhere(const struct cli_keep *k, uint64_t failed)
+{
+    const uint64_t here = k->summary.run_failed + k->counts.skipped_failed;
+    return failed > here ? failed - here : 0;
+}
+
+/* What a person may do next: with what is left, or else with what failed. */
+static const char *what_to_do(uint64_t failed, uint64_t elsewhere, bool some_left, bool at_least)
+{
+    if (some_left)
+        return "; the rest: the same again with --resume";
+    if (at_least)
+        return "; what is left, if anything: the same again with --resume";
+    if (failed && elsewhere == failed)
+        return "; they were not in this input: to run them again, give them and --retry-failed";
+    return failed ? "; run them again with --retry-failed" : "";
+}
+
 /* "journal run.db: 20 done, 3 failed, 12 of them before this run; ..." Not the tasks that were skipped: the list may
  * have lost some of those that ended before. */
-static void say(const struct cli_keep *k, const struct gd_journal_summary *s, uint64_t failed, bool whole)
+static void say(const struct cli_keep *k, uint64_t failed, uint64_t inputs, bool at_least)
 {
+    const struct gd_journal_summary *s = &k->summary;
     struct cli_bytes b = { 0 };
     const uint64_t all = s->done + s->failed, ours = s->run_done + s->run_failed;
+    const bool some_left = inputs > ours + s->skipped;
+    const uint64_t elsewhere = some_left || at_least ? 0 : failed_elsewhere(k, failed);
     cli_bytes_format(&b, "%" PRIu64 " done", s->done);
     say_count(&b, ", ", failed, "failed");
+    say_count(&b, " (", elsewhere < failed ? elsewhere : 0, "not in this input)");
     say_count(&b, ", ", all > ours ? all - ours : 0, "of them before this run");
     cli_bytes_add(&b, "", 1);
-    if (b.failed)
-        return;
-    cli_say("journal %s: %s%s%s%s", k->asked->journal, b.data, failed ? "; the failed are listed in " : "",
-            failed ? k->failed_path : "",
-            !whole   ? "; the rest: the same again with --resume"
-            : failed ? "; run them again with --retry-failed"
-                     : "");
+    if (!b.failed)
+        cli_say("journal %s: %s%s%s%s", k->asked->journal, b.data, failed ? "; the failed are listed in " : "",
+                failed ? k->failed_path : "", what_to_do(failed, elsewhere, some_left, at_least));
     cli_bytes_free(&b);
 }
 
@@ -442,7 +462,7 @@ int cli_keep_finish(struct cli_keep *k, bool kept)
     return rc;
 }
 
-int cli_keep_conclude(struct cli_keep *k, bool whole, uint64_t *failed)
+int cli_keep_conclude(struct cli_keep *k, uint64_t inputs, bool at_least, uint64_t *failed)
 {
     struct gd_journal_reader *reader = NULL;
     if (!k)
@@ -454,8 +474,8 @@ int cli_keep_conclude(struct cli_keep *k, bool whole, uint64_t *failed)
         (void)cli_error("--journal %s: %s", k->asked->journal, gd_error_text());
     else
         rc = cli_tidy_failed(k->failed_path, reader, k->asked->jsonl, k->asked->failed != NULL, failed);
-    if (rc == 0 && !k->asked->quiet)
-        say(k, &k->summary, *failed, whole);
+    if (rc == 0 && !cli_run_is_silent(k->asked))
+        say(k, *failed, inputs, at_least);
     gd_journal_reader_close(&reader);
     return rc < 0 ? -1 : 0;
 }

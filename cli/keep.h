@@ -34,8 +34,9 @@ bool cli_keep_goes_on(struct cli_keep *k);
 /* What the task is known by (--key). Within the source. 0, or a negative code to be returned. */
 int cli_keep_key(struct cli_keep *k, struct gd_item *item);
 
-/* A file that is open at fd and grows with each task: cut back to what the journal knows. */
-int cli_keep_follow(struct cli_keep *k, const char *path, int fd);
+/* A file that is open at fd and grows with each task: cut back to what the journal knows. was_missing: there was none
+ * before it was opened; if the journal knows better, it is removed again. 0, or -1 with cli_error_text(). */
+int cli_keep_follow(struct cli_keep *k, const char *path, int fd, bool was_missing);
 
 /* Within the callback. where: its output went there; NULL: nowhere. lost: it could not be written, so the task is not
  * done and will be run again. */
@@ -45,9 +46,10 @@ void cli_keep_note(struct cli_keep *k, const struct cli_end *e, const char *wher
  * 0, or -1 with cli_error_text(). */
 int cli_keep_finish(struct cli_keep *k, bool kept);
 
-/* After they were closed: writes the list of failures, and says how it stands unless quiet. whole: the run came to its
- * natural end. *failed: how many tasks have failed, in this run or before. 0, or -1 with cli_error_text(). */
-int cli_keep_conclude(struct cli_keep *k, bool whole, uint64_t *failed);
+/* After they were closed: writes the list of failures, and says how it stands unless quiet. inputs: how many there
+ * are, or at_least, where they were not read to their end. *failed: how many tasks have failed, in this run or before.
+ * 0, or -1 with cli_error_text(). */
+int cli_keep_conclude(struct cli_keep *k, uint64_t inputs, bool at_least, uint64_t *failed);
 
 void cli_keep_close(struct cli_keep **k);
 

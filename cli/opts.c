@@ -111,14 +111,21 @@ static const char *meant(const struct cli_opts *o, const char *word)
     return cli_nearest(word, names, n);
 }
 
+/* There is no such option: where all are explained. */
+static int advise(const struct cli_opts *o, const char *what)
+{
+    if (o->invoked)
+        return cli_error("unknown option %s: see %s --help", what, o->invoked);
+    return cli_error("unknown option %s: see gpu-dispatch %s --help", what, o->command);
+}
+
 static int unknown(const struct cli_opts *o, const char *word, size_t length)
 {
-    char name[128];
-    snprintf(name, sizeof name, "%.*s", (int)(length < sizeof name ? length : sizeof name - 1), word);
-    const char *near = meant(o, name);
-    if (near)
-        return cli_error("unknown option --%s: did you mean --%s?", name, near);
-    return cli_error("unknown option --%s: see gpu-dispatch %s --help", name, o->command);
+    char name[128] = "--";
+    const size_t room = sizeof name - 3;
+    snprintf(name + 2, room + 1, "%.*s", (int)(length < room ? length : room), word);
+    const char *near = meant(o, name + 2);
+    return near ? cli_error("unknown option %s: did you mean --%s?", name, near) : advise(o, name);
 }
 
 static int store(const struct cli_opt *opt, void *into, const char *text)
@@ -163,7 +170,7 @@ static int parse_letters(const struct cli_opts *o, void *into, struct place *p)
     for (const char *at = p->argv[p->at] + 1; *at; at++) {
         const struct cli_opt *opt = by_letter(o, *at);
         if (!opt)
-            return cli_error("unknown option -%c: see gpu-dispatch %s --help", *at, o->command);
+            return advise(o, (const char[]){ '-', *at, '\0' });
         if (opt->value)
             return at[1] ? store(opt, into, at + 1 + (at[1] == '=')) : store_next(opt, into, p);
         if (store(opt, into, NULL) < 0)

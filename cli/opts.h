@@ -32,6 +32,7 @@ struct cli_opt {
 /* A subcommand as far as options go. */
 struct cli_opts {
     const char *command; /* "run" */
+    const char *invoked; /* how the user called it, where that is another name; NULL: gpu-dispatch COMMAND */
     const char *usage;   /* lines of the help before the options */
     const struct cli_opt *table;
     const char *after; /* lines of the help after them; NULL: none */

@@ -108,7 +108,7 @@ static void add_words(struct cli_bytes *b, const struct cli_end *e)
     size_t n = sizeof failure_words / sizeof *failure_words;
     const char *words = (size_t)r->failure < n && failure_words[r->failure] ? failure_words[r->failure] : e->status;
     char time[32];
-    cli_bytes_text(b, "gpu-dispatch: task ");
+    cli_bytes_format(b, "%s: task ", cli_name());
     add_input(b, r);
     if (*words)
         cli_bytes_format(b, ": %s", words);

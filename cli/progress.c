@@ -8,7 +8,6 @@
 #include "progress.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +17,7 @@
 
 #include "bytes.h"
 #include "text.h"
+#include "thread.h"
 #include "tui/layout.h"
 
 enum { REDRAW_MS = 100, REDRAW_IDLE_MS = 1000, PLAIN_MS = 5000, JSON_MS = 1000, USUAL_WIDTH = 80, WIDEST = 512 };
@@ -223,6 +223,14 @@ static void put_json(struct cli_progress *p)
     cli_bytes_free(&b);
 }
 
+/* Among other lines, after who says it. */
+static void put_line(struct cli_progress *p)
+{
+    char who[64];
+    snprintf(who, sizeof who, "%s: ", cli_name());
+    put(p, who, "\n");
+}
+
 /* Draws once; returns after how many milliseconds to draw again. */
 static unsigned draw(struct cli_progress *p)
 {
@@ -238,7 +246,7 @@ static unsigned draw(struct cli_progress *p)
     if (p->terminal)
         show(p);
     else
-        put(p, "gpu-dispatch: ", "\n");
+        put_line(p);
     return !p->terminal ? PLAIN_MS : moved ? REDRAW_MS : REDRAW_IDLE_MS;
 }
 
@@ -268,21 +276,15 @@ static void *keep_drawing(void *arg)
     return NULL;
 }
 
-/* Signals are for the main thread. */
 static int start(struct cli_progress *p)
 {
-    sigset_t all, old;
     pthread_condattr_t attr;
     pthread_condattr_init(&attr);
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
     pthread_mutex_init(&p->lock, NULL);
     pthread_cond_init(&p->wake, &attr);
     pthread_condattr_destroy(&attr);
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    int code = pthread_create(&p->thread, NULL, keep_drawing, p);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    return code;
+    return cli_thread_start(&p->thread, "gd-progress", keep_drawing, p);
 }
 
 static struct cli_progress *new_progress(int fd, enum cli_progress_style style, void *user)
@@ -376,7 +378,7 @@ static void draw_last(struct cli_progress *p)
     if (!p->stats || p->style == CLI_PROGRESS_LINE || !refresh(p, &f))
         return;
     if (!p->terminal)
-        put(p, "gpu-dispatch: ", "\n");
+        put_line(p);
     else if (p->style == CLI_PROGRESS_BAR)
         put(p, "\r", "\n");
 }

@@ -19,7 +19,7 @@
 
 /* --- values of their own ------------------------------------------------------- */
 
-static int set_workers(const struct cli_opt *opt, void *field, const char *text)
+int cli_set_workers(const struct cli_opt *opt, void *field, const char *text)
 {
     struct cli_workers *w = field;
     uint64_t number;
@@ -61,28 +61,28 @@ static int one_of(const char *name, const char *const *choices, const char **fie
             return 0;
         }
     }
-    return cli_error("%s cannot be \"%s\": see gpu-dispatch run --help", name, text);
+    return cli_error("%s cannot be \"%s\": see --help", name, text);
 }
 
-static int set_progress(const struct cli_opt *opt, void *field, const char *text)
+int cli_set_progress(const struct cli_opt *opt, void *field, const char *text)
 {
     static const char *const choices[] = { "auto", "panel", "bar", "eta", "line", "json", "none", NULL };
     (void)opt;
     return one_of("--progress", choices, field, text);
 }
 
-static int set_sync(const struct cli_opt *opt, void *field, const char *text)
+int cli_set_sync(const struct cli_opt *opt, void *field, const char *text)
 {
     static const char *const choices[] = { "normal", "full", NULL };
     (void)opt;
     return one_of("--sync", choices, field, text);
 }
 
-static int set_retries(const struct cli_opt *opt, void *field, const char *text)
+int cli_set_retries(const struct cli_opt *opt, void *field, const char *text)
 {
-    struct cli_run *r = (struct cli_run *)((char *)field - opt->offset);
-    r->retries.given = true;
-    return cli_set_number(opt, &r->retries.tries, text);
+    struct cli_retries *r = field;
+    r->given = true;
+    return cli_set_number(opt, &r->tries, text);
 }
 
 static int set_seed(const struct cli_opt *opt, void *field, const char *text)
@@ -98,7 +98,7 @@ static int set_halt(const struct cli_opt *opt, void *field, const char *text)
     return cli_halt_parse(field, text);
 }
 
-static int set_timeout(const struct cli_opt *opt, void *field, const char *text)
+int cli_set_timeout(const struct cli_opt *opt, void *field, const char *text)
 {
     if (strchr(text, '%'))
         return cli_error("--timeout %s: a percentage is not supported; write a duration, as in 30s or 5m", text);
@@ -130,9 +130,9 @@ static const struct cli_opt table[] = {
       "devices to use: auto (all that there are), 0,2, 0-3, a UUID or its beginning, sim:4, cpu:8 (default auto)",
       cli_set_text, AT(gpus), .group = "Devices and workers" },
     { "workers-per-gpu", 'j', "N",
-      "workers on each GPU; auto:6G: as many as have 6 GiB of its free memory each (default 1)", set_workers,
+      "workers on each GPU; auto:6G: as many as have 6 GiB of its free memory each (default 1)", cli_set_workers,
       AT(workers) },
-    { "jobs", 0, "N", NULL, set_workers, AT(workers) },
+    { "jobs", 0, "N", NULL, cli_set_workers, AT(workers) },
     { "worker", 0, "FILE",
       "instead of a command: a worker plugin (.so), or a program that calls gd_worker_main(); words after it are its "
       "arguments",
@@ -174,11 +174,11 @@ static const struct cli_opt table[] = {
 
     { "quote", 'q', NULL, "quote the command's words: the shell sees them as they are", cli_set_flag, AT(quote),
       .group = "Tasks" },
-    { "timeout", 0, "TIME", "end a task that takes longer: 30s, 5m, 1.5h", set_timeout, AT(timeout_ms) },
+    { "timeout", 0, "TIME", "end a task that takes longer: 30s, 5m, 1.5h", cli_set_timeout, AT(timeout_ms) },
     { "term-grace", 0, "TIME", "time between asking it to end (SIGTERM) and killing it (default 1s)", cli_set_duration,
       AT(term_grace_ms) },
-    { "retries", 0, "N", "try a task that fails up to N times in all; 0: until it succeeds (default 1)", set_retries,
-      AT(retries), .max = 1000000 },
+    { "retries", 0, "N", "try a task that fails up to N times in all; 0: until it succeeds (default 1)",
+      cli_set_retries, AT(retries), .max = 1000000 },
     { "crash-limit", 0, "N", "give up on a task that has killed its worker N times (default 3)", cli_set_number,
       AT(crash_limit), .min = 1, .max = 1000000 },
     { "delay", 0, "TIME", "wait so long between the starts of two tasks", cli_set_duration, AT(delay_ms) },
@@ -205,7 +205,7 @@ static const struct cli_opt table[] = {
       "what is shown meanwhile: panel, bar, eta, line (one every few seconds), json, none (default: panel on a "
       "terminal, "
       "else line)",
-      set_progress, AT(progress) },
+      cli_set_progress, AT(progress) },
     { "http", 0, "[ADDR:]PORT", "show the run on a web page at that address (default address 127.0.0.1)", cli_set_text,
       AT(http) },
     { "http-token", 0, "TEXT",
@@ -219,14 +219,14 @@ static const struct cli_opt table[] = {
     { "resume", 0, NULL, "skip the tasks that the journal holds as ended, well or not", cli_set_flag, AT(resume) },
     { "retry-failed", 0, NULL, "run the tasks that failed according to the journal, and with --resume the rest too",
       cli_set_flag, AT(retry_failed) },
-    { "force-resume", 0, NULL, "resume though the command is not the one that the journal was begun with", cli_set_flag,
-      AT(force_resume) },
+    { "force-resume", 0, NULL, "resume though the command is another than the journal's, or files it wrote are gone",
+      cli_set_flag, AT(force_resume) },
     { "key", 0, "WHAT",
       "what a task is known by: input, file (path, size and time), path, or .NAME (a member of its JSON) (default: "
       "file "
       "for --input-dir, else input)",
       cli_set_text, AT(key) },
-    { "sync", 0, "HOW", "normal (survives kill -9) or full (survives power loss too) (default normal)", set_sync,
+    { "sync", 0, "HOW", "normal (survives kill -9) or full (survives power loss too) (default normal)", cli_set_sync,
       AT(sync) },
     { "failed", 0, "FILE",
       "a JSON line per task that failed: input, class, error, attempts, the last lines of its stderr; FILE can be "
@@ -410,7 +410,7 @@ static int check(const struct cli_run *r)
     return 0;
 }
 
-int cli_run_parse(struct cli_run *r, int argc, char **argv)
+void cli_run_defaults(struct cli_run *r)
 {
     *r = (struct cli_run){ .gpus = "auto",
                            .workers.per_gpu = 1,
@@ -419,6 +419,11 @@ int cli_run_parse(struct cli_run *r, int argc, char **argv)
                            .retries.tries = 1,
                            .crash_limit = 3,
                            .queue_size = 1024 };
+}
+
+int cli_run_parse(struct cli_run *r, int argc, char **argv)
+{
+    cli_run_defaults(r);
     int first = cli_opts_parse(&cli_run_options, r, argc, argv);
     if (first < 0)
         return -1;

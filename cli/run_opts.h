@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include <gpu_dispatch/launch.h>
 
@@ -15,12 +16,29 @@
 #include "input.h"
 #include "opts.h"
 
+struct cli_end;
+
 struct cli_workers {
     unsigned per_gpu; /* 0: as many as find room at model_bytes each */
     uint64_t model_bytes;
 };
 
-/* One that was not given is 0 unless its default is set in cli_run_parse(). Borrowed from argv. */
+struct cli_retries {
+    bool given;
+    unsigned tries; /* in all; 0: without end */
+};
+
+/* What a subcommand says that makes a run of its own (run.h). */
+struct cli_run_own {
+    const char *job;      /* what observers know it by; NULL: the words */
+    const char *identity; /* what a journal knows the work by; NULL: the words and what else makes a difference */
+    bool silent;          /* results are not printed */
+    bool json;            /* those of a plugin are JSON texts */
+    /* How long what a task has processed plays, for the summary; 0: not known. NULL: it does not play. */
+    double (*media_seconds)(const struct cli_end *e);
+};
+
+/* One that was not given is 0 unless its default is set in cli_run_defaults(). Borrowed from argv. */
 struct cli_run {
     /* devices and workers */
     const char *gpus;
@@ -45,10 +63,7 @@ struct cli_run {
     /* tasks */
     bool quote, dry_run;
     unsigned timeout_ms, term_grace_ms, delay_ms, crash_limit;
-    struct {
-        bool given;
-        unsigned tries; /* in all; 0: without end */
-    } retries;
+    struct cli_retries retries;
     struct cli_halt halt;
 
     /* output */
@@ -74,12 +89,29 @@ struct cli_run {
     struct cli_source *sources;
     size_t n_sources;
     char *split; /* what words of one string point into */
+
+    struct cli_run_own own;
 };
 
 extern const struct cli_opts cli_run_options;
 
+/* No words of ours about how it went: --quiet, or a program reads JSON there. */
+static inline bool cli_run_is_silent(const struct cli_run *r)
+{
+    return r->quiet || (r->progress && strcmp(r->progress, "json") == 0);
+}
+
 /* Whether a --worker is a plugin: its name ends in .so, or .so and a version. */
 bool cli_is_plugin(const char *path);
+
+/* For the options that other subcommands have too. */
+cli_opt_set cli_set_workers;  /* struct cli_workers */
+cli_opt_set cli_set_retries;  /* struct cli_retries */
+cli_opt_set cli_set_timeout;  /* unsigned, milliseconds */
+cli_opt_set cli_set_progress; /* const char * */
+cli_opt_set cli_set_sync;     /* const char * */
+
+void cli_run_defaults(struct cli_run *r);
 
 /* 0, or -1 with cli_error_text(). The words of the line after "run". */
 int cli_run_parse(struct cli_run *r, int argc, char **argv);

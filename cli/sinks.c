@@ -5,6 +5,7 @@
  */
 #include "sinks.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,11 +14,17 @@
 #include "bytes.h"
 #include "tui/terminal.h"
 
+static bool is_missing(const char *path)
+{
+    return access(path, F_OK) < 0 && errno == ENOENT;
+}
+
 /* The line of headings comes after the journal has cut the file back. */
 static int open_joblog(struct cli_sinks *s, const struct cli_run *r, const struct gd_command *command, bool append)
 {
+    const bool missing = is_missing(r->joblog);
     if (cli_joblog_open(&s->joblog, r->joblog, command, append) < 0 ||
-        cli_keep_follow(s->keep, r->joblog, cli_joblog_fd(s->joblog)) < 0)
+        cli_keep_follow(s->keep, r->joblog, cli_joblog_fd(s->joblog), missing) < 0)
         return -1;
     return cli_joblog_begin(s->joblog);
 }
@@ -32,8 +39,9 @@ static int open_results(struct cli_sinks *s, const struct cli_run *r)
 
 static int open_records(struct cli_sinks *s, const struct cli_run *r, bool append)
 {
+    const bool missing = is_missing(r->output);
     if (cli_records_open(&s->records, r->output, append) < 0 ||
-        cli_keep_follow(s->keep, r->output, cli_records_fd(s->records)) < 0)
+        cli_keep_follow(s->keep, r->output, cli_records_fd(s->records), missing) < 0)
         return -1;
     cli_records_json_input(s->records, r->jsonl);
     cli_records_run(s->records, cli_keep_run(s->keep));
@@ -106,7 +114,7 @@ int cli_sinks_draw(struct cli_sinks *s, const struct cli_run *r, cli_stats_fn *s
         return -1;
     /* Records on standard output are the only thing there. */
     const struct cli_output_options o = { .tag = r->tag,
-                                          .silent = r->output && strcmp(r->output, "-") == 0,
+                                          .silent = r->own.silent || (r->output && strcmp(r->output, "-") == 0),
                                           .progress = s->progress };
     return cli_output_open(&s->output, &o);
 }

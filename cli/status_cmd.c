@@ -16,6 +16,7 @@
 #include "commands.h"
 #include "json.h"
 #include "opts.h"
+#include "standing.h"
 #include "status.h"
 #include "text.h"
 
@@ -54,8 +55,7 @@ struct figures {
     struct gd_journal_summary s;
     double seconds; /* of the last run, until now or its last write */
     double rate;    /* tasks a second in it; 0: not known */
-    bool has_left;
-    uint64_t left;
+    struct cli_standing standing;
     double eta; /* seconds; < 0: not known */
 };
 
@@ -70,9 +70,8 @@ static void work_out(struct figures *f)
     /* Up to the last write, which is what the counts are of. */
     const double until = s->held && s->written > s->started ? s->written - s->started : f->seconds;
     f->rate = until > 0 ? (double)over / until : 0;
-    f->has_left = s->total > 0;
-    f->left = s->total > over + s->skipped ? s->total - over - s->skipped : 0;
-    f->eta = s->held && f->has_left && f->rate > 0 ? (double)f->left / f->rate : -1;
+    cli_standing_of(&f->standing, s);
+    f->eta = s->held && f->standing.has_left && f->rate > 0 ? (double)f->standing.left / f->rate : -1;
 }
 
 static const char *state_of(const struct gd_journal_summary *s)
@@ -142,14 +141,20 @@ static void print_count(const char *what, uint64_t n, const char *more)
     printf("  %-8s %12s%s%s\n", what, grouped(number, sizeof number, n), *more ? "   " : "", more);
 }
 
+/* "1 was", "1,234 were" */
+static const char *count_of(char *out, size_t size, uint64_t n)
+{
+    char number[40];
+    snprintf(out, size, "%s %s", grouped(number, sizeof number, n), n == 1 ? "was" : "were");
+    return out;
+}
+
 static void print_counts(const struct figures *f)
 {
     const struct gd_journal_summary *s = &f->s;
-    char more[128] = "", time[32], number[40];
-    const uint64_t all = s->done + s->failed;
-    /* The list of the last run may have lost lines whose tasks are in the journal. */
-    const uint64_t of = s->total > all ? s->total : all;
-    if (f->has_left)
+    char more[128] = "", time[32], number[40], gone[48];
+    const uint64_t all = s->done + s->failed, of = f->standing.all;
+    if (f->standing.has_left)
         snprintf(more, sizeof more, "of %s, %.1f %%", grouped(number, sizeof number, of),
                  of ? 100.0 * (double)s->done / (double)of : 0.0);
     print_count("done", s->done, more);
@@ -157,11 +162,11 @@ static void print_counts(const struct figures *f)
     if (s->failed)
         snprintf(more, sizeof more, "%.1f %%", 100.0 * (double)s->failed / (double)all);
     print_count("failed", s->failed, more);
-    if (f->has_left && f->left) {
+    if (f->standing.has_left && f->standing.left) {
         *more = '\0';
         if (f->eta >= 0)
             snprintf(more, sizeof more, "about %s", cli_show_duration(time, sizeof time, f->eta));
-        print_count("left", f->left, more);
+        print_count("left", f->standing.left, more);
     }
     if (f->rate > 0)
         printf("  %-8s %12.*f   tasks a second\n", "rate", f->rate < 100 ? 2 : 0, f->rate);
@@ -171,6 +176,8 @@ static void print_counts(const struct figures *f)
     if (s->runs > 1)
         printf("\nRun %" PRIu64 " of this journal: %" PRIu64 " done, %" PRIu64 " failed, %" PRIu64 " skipped.\n",
                s->runs, s->run_done, s->run_failed, s->skipped);
+    if (f->standing.gone)
+        printf("Of the tasks above %s not in its input.\n", count_of(gone, sizeof gone, f->standing.gone));
 }
 
 static int print_failure(void *user, const char *failure, uint64_t count)
@@ -265,8 +272,9 @@ static void put_summary(struct cli_bytes *b, const struct figures *f)
     put_number(b, "pid", s->held, (double)s->pid, 0);
     put_text(b, "command", s->command);
     cli_bytes_format(b, ",\"runs\":%" PRIu64 ",\"done\":%" PRIu64 ",\"failed\":%" PRIu64, s->runs, s->done, s->failed);
-    put_number(b, "total", f->has_left, (double)s->total, 0);
-    put_number(b, "left", f->has_left, (double)f->left, 0);
+    put_number(b, "total", f->standing.has_left, (double)s->total, 0);
+    put_number(b, "left", f->standing.has_left, (double)f->standing.left, 0);
+    put_number(b, "not_in_input", s->end != NULL, (double)f->standing.gone, 0);
     put_number(b, "eta_seconds", f->eta >= 0, f->eta, 3);
     put_number(b, "tasks_per_second", f->rate > 0, f->rate, 3);
     cli_bytes_format(b, ",\"run_done\":%" PRIu64 ",\"run_failed\":%" PRIu64 ",\"skipped\":%" PRIu64, s->run_done,

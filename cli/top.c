@@ -95,7 +95,7 @@ static void show_tasks(char *out, size_t size, const struct gd_job *j)
     snprintf(out, size, "-");
     if (gd_observer_open(&o, j->id) < 0)
         return;
-    if (gd_observer_read(o, &s) == 0) {
+    if (gd_observer_select(o, 0) == 0 && gd_observer_read(o, &s) == 0) {
         struct gd_snapshot parted = *s;
         tui_part_cancelled(&parted.stats);
         tui_figures_of(&f, &parted, &none);
@@ -283,7 +283,7 @@ static int watch_job(const char *which, const struct asked *asked, struct tui_sc
 {
     struct watch w = { 0 };
     int rc = -1;
-    if (gd_observer_open(&w.o, which) < 0) {
+    if (gd_observer_open(&w.o, which) < 0 || gd_observer_select(w.o, GD_OBSERVED_FAILURES | GD_OBSERVED_DEVICES) < 0) {
         (void)cli_error("%s", gd_error_text());
     } else if (screen || (!asked->once && !asked->json && tui_can_draw(STDOUT_FILENO))) {
         rc = screen ? 0 : tui_screen_open(&screen);

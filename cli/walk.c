@@ -9,12 +9,12 @@
 #include "walk.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "bytes.h"
+#include "thread.h"
 
 enum { BUFFER_FULL = 64 * 1024 };
 
@@ -64,17 +64,6 @@ static void *search(void *arg)
     return NULL;
 }
 
-/* Signals are for the main thread. */
-static int start(struct cli_walk *w)
-{
-    sigset_t all, old;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    int code = pthread_create(&w->thread, NULL, search, w);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    return code;
-}
-
 /* Waits until there is something to take, or never will be. 1, 0, or -1 for a problem. */
 static int await_entries(struct cli_walk *w)
 {
@@ -113,7 +102,7 @@ int cli_walk_open(struct cli_walk **out, const char *dir, const struct gd_discov
     pthread_mutex_init(&w->lock, NULL);
     pthread_cond_init(&w->data, NULL);
     pthread_cond_init(&w->space, NULL);
-    int code = start(w);
+    int code = cli_thread_start(&w->thread, "gd-walk", search, w);
     if (code) {
         free(w->dir);
         free(w);

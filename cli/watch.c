@@ -45,7 +45,8 @@ static int make_room(struct cli_watch *w)
     return w->views && w->stats ? 0 : cli_error("out of memory");
 }
 
-int cli_watch_open(struct cli_watch **out, struct gd_dispatcher *d, const struct cli_input *input, const char *job)
+int cli_watch_open(struct cli_watch **out, struct gd_dispatcher *d, const struct cli_input *input, const char *job,
+                   unsigned what)
 {
     struct cli_watch *w = calloc(1, sizeof *w);
     if (!w)
@@ -56,7 +57,8 @@ int cli_watch_open(struct cli_watch **out, struct gd_dispatcher *d, const struct
                                  .started = (double)now_ns(CLOCK_REALTIME) / 1e9,
                                  .stats.size = sizeof w->s.stats };
     snprintf(w->s.job, sizeof w->s.job, "%s", job);
-    if (gd_observer_attach(&w->observer, d) < 0 && make_room(w) < 0) {
+    const int rc = gd_observer_attach(&w->observer, d) == 0 ? gd_observer_select(w->observer, what) : make_room(w);
+    if (rc < 0) {
         cli_watch_close(&w);
         return -1;
     }

@@ -11,9 +11,10 @@
 
 struct cli_watch;
 
-/* All is borrowed. Where the run cannot be observed, what its statistics tell is shown. 0, or -1 with
- * cli_error_text(). */
-int cli_watch_open(struct cli_watch **out, struct gd_dispatcher *d, const struct cli_input *input, const char *job);
+/* what: of enum gd_observed. All is borrowed. Where the run cannot be observed, what its statistics tell is shown. 0,
+ * or -1 with cli_error_text(). */
+int cli_watch_open(struct cli_watch **out, struct gd_dispatcher *d, const struct cli_input *input, const char *job,
+                   unsigned what);
 
 /* A tui_read_fn. */
 int cli_watch_read(void *watch, const struct gd_snapshot **out);

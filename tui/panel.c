@@ -7,9 +7,8 @@
  * Other programs write to the terminal after a Ctrl-Z: what was drawn is then left behind (it was taken off before the
  * stop), and the panel begins anew where the cursor is. In the background nothing is drawn.
  *
- * Whoever presses Enter moves the cursor a row down, since the terminal echoes it. That is not switched off: a run that
- * is killed would leave a terminal behind on which nothing is seen that is typed. It is noticed instead, by what there
- * is to be read, and of what was typed nothing is taken.
+ * Whoever presses Enter, or pastes lines, moves the cursor down, since the terminal echoes it. That is not switched off
+ * but counted, and of what was typed nothing is taken (typed.h).
  */
 #include "tui/panel.h"
 
@@ -21,17 +20,17 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
-#include <sys/ioctl.h>
-#include <termios.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "bytes.h"
+#include "thread.h"
 #include "tui/cells.h"
 #include "tui/layout.h"
 #include "tui/terminal.h"
+#include "tui/typed.h"
 
-enum { REDRAW_MS = 100, REDRAW_IDLE_MS = 1000, PUT_BACK_MS = 10, PUT_BACK_SHARE = 4 };
+enum { REDRAW_MS = 100, REDRAW_IDLE_MS = 1000, PUT_BACK_MS = 10, PUT_BACK_SHARE = 4, TYPED_MS = 10 };
 
 /* Synchronized: a terminal that knows this shows all of it at once. Lines that are wider than we reckon don't wrap. */
 #define BEGIN "\033[?2026h\033[?25l\033[?7l\r"
@@ -49,7 +48,7 @@ struct tui_panel {
     bool held;              /* a write to the terminal has begun that its drawing will end */
     struct cli_bytes text;  /* of the panel, as laid out last */
     struct cli_bytes shown; /* of that what is on the terminal; empty: nothing */
-    int typed;              /* bytes of whole lines that nobody has read */
+    struct tui_typed typed;
     struct cli_bytes frame;
     struct tui_history history;
     struct gd_stats last;
@@ -155,19 +154,6 @@ static size_t rows_shown(const struct tui_panel *p, unsigned width)
     return rows;
 }
 
-/* Whether Enter was pressed since it was last asked. Where several lines came at once it is one row too few, which
- * leaves a line of the panel behind; one too many would wipe one that is not ours. */
-static bool line_entered(struct tui_panel *p)
-{
-    int typed = 0;
-    struct termios t;
-    if (ioctl(p->fd, FIONREAD, &typed) < 0)
-        return false;
-    const bool more = typed > p->typed;
-    p->typed = typed;
-    return more && tcgetattr(p->fd, &t) == 0 && (t.c_lflag & ICANON) && (t.c_lflag & ECHO);
-}
-
 static void go_up(struct cli_bytes *b, size_t rows)
 {
     if (rows)
@@ -211,8 +197,8 @@ static void put(struct tui_panel *p, bool anew)
 {
     unsigned width, height;
     const uint64_t begun = now_ns();
-    const bool moved = line_entered(p) && p->shown.size;
-    anew = anew || moved;
+    const size_t typed = tui_typed_rows(&p->typed), moved = p->shown.size ? typed : 0;
+    anew = anew || moved > 0;
     if (p->text.size == 0 || (!anew && !p->held && same(&p->text, &p->shown)))
         return;
     tui_size(p->fd, &width, &height);
@@ -236,7 +222,7 @@ static void put(struct tui_panel *p, bool anew)
 static void take_off(struct tui_panel *p, bool more)
 {
     unsigned width, height;
-    const bool moved = line_entered(p);
+    const size_t moved = tui_typed_rows(&p->typed);
     if (p->shown.size) {
         tui_size(p->fd, &width, &height);
         cli_bytes_text(&p->frame, more ? "\033[?2026h\r" : "\r");
@@ -278,7 +264,9 @@ static bool lay_out(struct tui_panel *p, bool *moved)
 static unsigned draw(struct tui_panel *p)
 {
     bool moved = false;
-    if (!tui_in_foreground(p->fd)) {
+    const bool ours = tui_in_foreground(p->fd);
+    tui_typed_watch(&p->typed, ours);
+    if (!ours) {
         p->shown.size = 0; /* whatever is there now belongs to others */
         return REDRAW_IDLE_MS;
     }
@@ -297,6 +285,7 @@ static void stop_here(struct tui_panel *p)
     sigset_t only, old;
     struct sigaction usual = { .sa_handler = SIG_DFL }, ours;
     take_off(p, false);
+    tui_typed_watch(&p->typed, false);
     sigemptyset(&only);
     sigaddset(&only, SIGTSTP);
     sigaction(SIGTSTP, &usual, &ours);
@@ -320,6 +309,15 @@ static void heed_signals(struct tui_panel *p)
         p->next_ms = 0;
 }
 
+/* True: that is sooner than it was going to be. */
+static bool draw_within(struct tui_panel *p, unsigned ms)
+{
+    const uint64_t then = now_ms() + ms;
+    const bool sooner = p->next_ms > then;
+    p->next_ms = sooner ? then : p->next_ms;
+    return sooner;
+}
+
 static void sleep_until(struct tui_panel *p)
 {
     uint64_t rings;
@@ -331,8 +329,8 @@ static void sleep_until(struct tui_panel *p)
     if (some && e.data.fd == p->wake)
         (void)!read(p->wake, &rings, sizeof rings);
     pthread_mutex_lock(&p->lock);
-    if (some && e.data.fd == p->fd)
-        p->next_ms = 0; /* Enter */
+    if (some && e.data.fd == p->fd) /* Enter; what is pasted has more lines a moment later */
+        (void)draw_within(p, TYPED_MS);
 }
 
 static void *keep_drawing(void *arg)
@@ -352,13 +350,8 @@ static void *keep_drawing(void *arg)
 
 static int start(struct tui_panel *p)
 {
-    sigset_t all, old;
     pthread_mutex_init(&p->lock, NULL);
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    const int code = pthread_create(&p->thread, NULL, keep_drawing, p);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    return code;
+    return cli_thread_start(&p->thread, "gd-panel", keep_drawing, p);
 }
 
 /* --- for others ---------------------------------------------------------------------------- */
@@ -392,7 +385,7 @@ int tui_panel_open(struct tui_panel **out, int fd, tui_read_fn *read, void *user
     *p = (struct tui_panel){ .fd = fd, .read = read, .user = user, .wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK) };
     p->events = -1;
     tui_terminal_of(&p->terminal);
-    (void)line_entered(p); /* what was typed before is not echoed now */
+    tui_typed_open(&p->typed, fd);
     int code = p->wake < 0 ? errno : watch_events(p);
     if (code == 0) {
         resized = stop_wanted = continued = false;
@@ -404,6 +397,7 @@ int tui_panel_open(struct tui_panel **out, int fd, tui_read_fn *read, void *user
         }
         give_signals_back(p);
     }
+    tui_typed_close(&p->typed);
     close_events(p);
     free(p);
     return cli_error("cannot show the panel: %s", strerror(code));
@@ -423,15 +417,13 @@ void tui_panel_resume(struct tui_panel *p)
 {
     if (!p)
         return;
-    const uint64_t soon_ms = now_ms() + PUT_BACK_MS;
     bool later = false;
     if (!tui_in_foreground(p->fd)) {
         take_off(p, false); /* nothing is drawn, and what was begun ends */
     } else if (now_ns() >= p->put_ns + PUT_BACK_SHARE * p->put_cost) {
         put(p, false);
-    } else if (p->next_ms > soon_ms) {
-        p->next_ms = soon_ms;
-        later = true;
+    } else {
+        later = draw_within(p, PUT_BACK_MS);
     }
     pthread_mutex_unlock(&p->lock);
     if (later)
@@ -453,6 +445,7 @@ void tui_panel_close(struct tui_panel **panel)
         take_off(p, false);
     if (stop_wanted) /* a Ctrl-Z that came too late for the thread */
         (void)raise(SIGTSTP);
+    tui_typed_close(&p->typed);
     pthread_mutex_destroy(&p->lock);
     close_events(p);
     cli_bytes_free(&p->text);

@@ -213,6 +213,27 @@ static enum tui_colour colour_of(size_t column, const struct tui_row *r)
     return column == TASK && r->status != TUI_PROCESSING ? TUI_DIM : TUI_PLAIN;
 }
 
+/* "/data/a/b/talk.wav" */
+static bool is_path(const char *text)
+{
+    const size_t before = strcspn(text, "/ \"{");
+    return text[before] == '/';
+}
+
+/* Files of one folder differ in the ends of their paths: of one that is too long the beginning is left out. */
+static void cut_front(char cell[CELL], size_t width, bool utf8)
+{
+    const char *mark = utf8 ? "…" : "~", *text = cell;
+    char kept[CELL];
+    struct tui_glyph g;
+    if (width < 2 || tui_columns(cell, utf8) <= width || !is_path(cell))
+        return;
+    while (tui_columns(text, utf8) > width - 1)
+        text += tui_glyph(&g, text, strlen(text), utf8);
+    snprintf(kept, sizeof kept, "%s%s", mark, text);
+    memcpy(cell, kept, sizeof kept);
+}
+
 static void put_row(struct tui_line *l, const struct shape *s, const struct tui_row *r)
 {
     size_t at = 0;
@@ -222,6 +243,8 @@ static void put_row(struct tui_line *l, const struct shape *s, const struct tui_
             continue;
         if (r)
             cell_of(cell, &columns[i], r, l->utf8);
+        if (r && i == TASK)
+            cut_front(cell, s->width[i], l->utf8);
         const char *text = r ? cell : columns[i].title;
         if (*text) {
             tui_to(l, at);

@@ -14,13 +14,13 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #include "history.h"
 #include "kept.h"
+#include "thread.h"
 #include "view.h"
 
 enum { SLOW_MS = 1000, FAST_MS = 100, RING = 32, MOST_WATCHERS = 256 };
@@ -220,17 +220,6 @@ static void *sampler(void *arg)
 
 /* --- opening and closing -------------------------------------------------------------------- */
 
-/* No signal is this thread's business. */
-static int start_thread(struct web_feed *f)
-{
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int rc = pthread_create(&f->thread, NULL, sampler, f);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return rc;
-}
-
 int web_feed_open(struct web_feed **out, web_read_fn *read, void *user)
 {
     struct web_feed *f = calloc(1, sizeof *f);
@@ -245,7 +234,7 @@ int web_feed_open(struct web_feed **out, web_read_fn *read, void *user)
     pthread_cond_init(&f->changed, &monotonic);
     pthread_condattr_destroy(&monotonic);
     (void)sample(f);
-    int rc = start_thread(f);
+    int rc = cli_thread_start(&f->thread, "gd-feed", sampler, f);
     if (rc != 0) {
         f->stop = true;
         web_feed_close(&f);

@@ -19,6 +19,7 @@
 #include "json.h"
 #include "pages.h"
 #include "reduce.h"
+#include "standing.h"
 
 enum { SLOWEST = 50 };
 
@@ -36,6 +37,8 @@ static void add_text(struct cli_bytes *b, const char *name, const char *text)
 static void add_summary(struct cli_bytes *b, const struct gd_journal_summary *s, const struct web_reduced *d,
                         const char *file)
 {
+    struct cli_standing standing;
+    cli_standing_of(&standing, s);
     cli_bytes_format(b, "{\"version\":\"%s\",\"made\":%lld", gd_version(), (long long)time(NULL));
     add_text(b, "file", file);
     add_text(b, "command", s->command);
@@ -43,6 +46,8 @@ static void add_summary(struct cli_bytes *b, const struct gd_journal_summary *s,
     cli_bytes_format(b, ",\"held\":%s,\"total\":%llu,\"skipped\":%llu,\"done\":%llu,\"failed\":%llu,\"attempts\":%llu",
                      s->held ? "true" : "false", (unsigned long long)s->total, (unsigned long long)s->skipped,
                      (unsigned long long)d->done, (unsigned long long)d->failed, (unsigned long long)d->attempts);
+    cli_bytes_format(b, ",\"all\":%llu,\"not_in_input\":%llu", (unsigned long long)standing.all,
+                     (unsigned long long)standing.gone);
     cli_bytes_format(b, ",\"seconds\":%.4f,\"busy_seconds\":%.4f,\"bucket_seconds\":%.9g", d->seconds, d->busy_seconds,
                      d->step);
 }

@@ -12,7 +12,6 @@
 #include <microhttpd.h>
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,6 +21,7 @@
 
 #include "guard.h"
 #include "pages.h"
+#include "thread.h"
 
 /* Of a connection: its request's headers and a block of what it is sent. */
 enum { MEMORY_PER_CONNECTION = 32 << 10, BLOCK = 16 << 10, MOST_CONNECTIONS = 320, IDLE_S = 15, LAST_WORDS_MS = 500 };
@@ -269,16 +269,15 @@ static unsigned connection_limit(void)
 /* The library's thread takes no signal: those are for the run. */
 static struct MHD_Daemon *start_daemon(struct web_server *s, int fd, unsigned idle_s)
 {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
+    sigset_t before;
+    cli_signals_block(&before);
     struct MHD_Daemon *d =
         MHD_start_daemon(MHD_USE_AUTO_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG | MHD_USE_ITC, 0,
                          NULL, NULL, requested, s, MHD_OPTION_EXTERNAL_LOGGER, say_nothing, NULL,
                          MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT, connection_limit(),
                          MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)MEMORY_PER_CONNECTION,
                          MHD_OPTION_CONNECTION_TIMEOUT, idle_s ? idle_s : (unsigned)IDLE_S, MHD_OPTION_END);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    cli_signals_restore(&before);
     return d;
 }
 

@@ -427,6 +427,41 @@ TEST(the_total_can_be_asked_for)
     cli_input_close(&in);
 }
 
+TEST(a_stream_is_counted_when_its_end_was_read)
+{
+    enter_folder();
+    make_text("f", "1\n2\n");
+    const struct cli_source s[] = { FROM("f") }, words[] = { WORDS("a", "b", "c") };
+    struct cli_input *in = open_input(OPTIONS(s));
+    uint64_t n;
+    for (int i = 0; i < 2; i++) {
+        CHECK_EQ((intptr_t)read_one(in), 1);
+        CHECK(!cli_input_count(in, &n));
+    }
+    CHECK_EQ((intptr_t)read_one(in), 0);
+    CHECK(cli_input_count(in, &n));
+    CHECK_EQ(n, 2);
+    cli_input_close(&in);
+    in = open_input(OPTIONS(words));
+    CHECK(cli_input_count(in, &n));
+    CHECK_EQ(n, 3);
+    cli_input_close(&in);
+}
+
+TEST(a_stream_that_was_cancelled_is_not_counted)
+{
+    enter_folder();
+    make_text("f", "1\n2\n");
+    const struct cli_source s[] = { FROM("f") };
+    struct cli_input *in = open_input(OPTIONS(s));
+    uint64_t n;
+    CHECK_EQ((intptr_t)read_one(in), 1);
+    cli_input_cancel(in);
+    CHECK_EQ((intptr_t)read_one(in), 0);
+    CHECK(!cli_input_count(in, &n));
+    cli_input_close(&in);
+}
+
 /* --- errors ------------------------------------------------------------------------------------- */
 
 TEST(missing_files_are_said_before_anything_runs)

@@ -434,6 +434,28 @@ TEST(columns_stay)
     free(after);
 }
 
+/* Files of one folder would all look the same by their beginnings; other texts begin with what matters. */
+TEST(of_a_long_path_the_end_is_shown)
+{
+    static const struct {
+        const char *task, *shown;
+    } cases[] = {
+        { "/srv/recordings/2026/interviews/of-a-long-day/one.wav", "…6/interviews/of-a-long-day/one.wav " },
+        { "\xe6\x97\xa5\xe6\x9c\xac/recordings/interviews/of-a-long-day/two.wav",
+          "…s/interviews/of-a-long-day/two.wav " },
+        { "a prompt that is quite long and/or has a slash in it", "a prompt that is quite long and/or…" },
+        { "{\"file\": \"/srv/recordings/2026/interviews/one.wav\"}", "{\"file\": \"/srv/recordings/2026/int…" },
+    };
+    const struct tui_view v = { .width = 80, .height = 24, .utf8 = true };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct made_up *m = made_run("transcribe");
+        made_worker(m, 0, GD_WORKER_BUSY, GD_IDLE_NOT, cases[i].task, 1);
+        char *text = laid_out(m, &v);
+        CHECK_CONTAINS(text, cases[i].shown);
+        free(text);
+    }
+}
+
 /* --- figures ------------------------------------------------------------------------------------------- */
 
 TEST(rates_and_times)

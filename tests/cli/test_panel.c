@@ -192,7 +192,8 @@ static void *keep_writing(void *arg)
 static void *keep_reading(void *arg)
 {
     char part[4096];
-    while (read(*(const int *)arg, part, sizeof part) > 0 && !memchr(part, '!', sizeof part))
+    ssize_t n;
+    while ((n = read(*(const int *)arg, part, sizeof part)) > 0 && !memchr(part, '!', (size_t)n))
         ;
     return NULL;
 }

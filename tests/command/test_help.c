@@ -4,7 +4,7 @@
  */
 #include "common.h"
 
-static const char *const commands[] = { "run", "gpus", "estimate", "top", "status", "export", "report" };
+static const char *const commands[] = { "run", "transcribe", "gpus", "estimate", "top", "status", "export", "report" };
 enum { N_COMMANDS = sizeof commands / sizeof commands[0] };
 
 TEST(version)
@@ -53,11 +53,12 @@ TEST(unknown_topic)
 
 TEST(help_fits_80_columns)
 {
-    CHECK_PRINTS(sh("for t in '' run gpus estimate top status export report placeholders input output journal stream "
-                    "environment "
-                    "exit; do gpu-dispatch "
-                    "help $t; done | awk 'length > 80'"),
-                 "");
+    CHECK_PRINTS(
+        sh("for t in '' run transcribe gpus estimate top status export report placeholders input output journal stream "
+           "environment "
+           "exit; do gpu-dispatch "
+           "help $t; done | awk 'length > 80'"),
+        "");
 }
 
 TEST(examples_come_before_options)
@@ -106,7 +107,7 @@ TEST(man_pages_are_well_formed)
 
 TEST(man_pages_show_every_command)
 {
-    CHECK_PRINTS(sh("for c in run gpus estimate top status export report; do grep -q gpu.*dispatch.*$c "
+    CHECK_PRINTS(sh("for c in run transcribe gpus estimate top status export report; do grep -q gpu.*dispatch.*$c "
                     "$GD_SOURCE_ROOT/man/gpu-dispatch.1 || "
                     "echo no $c; done"),
                  "");
@@ -135,6 +136,8 @@ TEST(bash_completes_options)
     CHECK_STR(completions("gpu-dispatch run --retri"), "--retries\n");
     CHECK_STR(completions("gpu-dispatch estimate --rec"), "--recursive\n");
     CHECK_STR(completions("gpu-dispatch gpus --js"), "--json\n");
+    CHECK_STR(completions("gpu-dispatch transcribe --model-s"), "--model-size\n");
+    CHECK_STR(completions("gpu-dispatch transcribe file.txt --word"), "--word-timestamps\n");
 }
 
 TEST(bash_completes_values)
@@ -143,6 +146,9 @@ TEST(bash_completes_values)
     CHECK_STR(completions("gpu-dispatch run --joblog fi"), "file.txt\n");
     CHECK_STR(completions("gpu-dispatch run --halt soon,f"), "soon,fail=1\nsoon,fail=10%\n");
     CHECK_STR(completions("gpu-dispatch help pla"), "placeholders\n");
+    CHECK_STR(completions("gpu-dispatch transcribe --model-size larg"), "large-v3\nlarge-v3-turbo\n");
+    CHECK_STR(completions("gpu-dispatch transcribe fi"), "file.txt\n");
+    CHECK_STR(completions("gpu-dispatch transcribe file.txt --sync f"), "full\n");
 }
 
 /* As bash itself splits a line: at ':' and '=' too. */

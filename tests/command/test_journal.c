@@ -102,6 +102,24 @@ TEST(going_on_after_a_retry)
     CHECK_STR(sh("wc -l < o").out, "3\n");
 }
 
+/* The run with the new records was killed, the one after it runs nothing again, and there are no more records than
+ * tasks, since some are elsewhere: what was overtaken goes all the same. */
+TEST(records_overtaken_by_a_killed_run)
+{
+    need_journal();
+    const char *command = "'case {} in bad) exit 3;; wait) test -e p || exit 4; cat p;; esac' ";
+    sh(KEEP "--output first %s::: 1 2 3", command);
+    CHECK_EQ(sh(KEEP "--output o --resume %s::: bad wait", command).status, 2);
+    struct ran r = sh("mkfifo p; GPU_DISPATCH_JOURNAL_MS=1 " KEEP "--output o --retry-failed %s::: bad wait & "
+                      "until gpu-dispatch status run.db | grep -q 'Run 3 of this journal: 0 done, 1 failed'; do :; "
+                      "done; kill -9 $!; wait; wc -l < o",
+                      command);
+    CHECK_STR(r.out, "3\n");
+    CHECK_EQ(sh(KEEP "--output o --resume %s::: bad", command).status, 2);
+    CHECK_STR(sh("sed 's/.*\"run\":\\([0-9]*\\),\"input\":\"\\([^\"]*\\)\".*/\\2 \\1/' o | sort").out,
+              "bad 3\nwait 2\n");
+}
+
 /* --- keys ------------------------------------------------------------------------------------ */
 
 TEST(a_file_that_changed_is_run_again)
@@ -221,11 +239,13 @@ TEST(a_second_run_through_a_link_is_refused)
 /* A run whose journal is gone has nowhere to keep anything: it ends, rather than go on till morning. */
 static void check_lost(const char *loss, const char *part)
 {
-    struct ran r = sh("rm -rf run.db* p* ran; mkfifo p1 p2; (" KEEP
-                      "'echo {} >> ran; test {} -gt 2 || cat p{}' ::: 1 2 $(seq 3 3000); echo $? > status) & "
-                      "until gpu-dispatch status run.db 2> err | grep -q running; do :; done; %s; "
-                      "echo > p1; echo > p2; wait; cat status; test $(wc -l < ran) -lt 2500 || echo all of it",
-                      loss);
+    /* The run may end before its first tasks come to read: fifos that are open for both hold nobody up. */
+    struct ran r =
+        sh("rm -rf run.db* p* ran; mkfifo p1 p2; exec 3<> p1 4<> p2; (seq 30000 | " KEEP
+           "'echo {} >> ran; test {} -gt 2 || read x < p{}'; echo $? > status) & "
+           "until gpu-dispatch status run.db 2> err | grep -q running; do :; done; %s; "
+           "echo >&3; echo >&4; wait; cat status; touch ran; test $(wc -l < ran) -lt 25000 || echo all of it",
+           loss);
     CHECK_CONTAINS(r.out, "255\n");
     CHECK(!strstr(r.out, "all of it"));
     CHECK_CONTAINS(r.err, part);
@@ -272,7 +292,47 @@ TEST(an_output_that_was_cut_is_told_of)
     struct ran r = sh("truncate -s 20 o; " KEEP "--output o --resume " CMD "::: a b c");
     CHECK_EQ(r.status, 255);
     CHECK_CONTAINS(r.err, "o has 20 bytes");
+    CHECK_CONTAINS(r.err, "--force-resume");
     CHECK_STR(ran(), "");
+}
+
+/* Neither is anything left of the file, at whichever end of a link. */
+static void check_gone(const char *file, const char *name)
+{
+    char words[300];
+    struct ran r = sh("mv %s was; " KEEP "--output o --joblog l --resume " CMD "::: a b c", file);
+    snprintf(
+        words, sizeof words,
+        "gpu-dispatch: %s is missing, and the journal run.db knows what was written to it: bring it back, or begin "
+        "anew with another journal (or go on without what was in it: --force-resume)\n",
+        name);
+    CHECK_STR(r.err, words);
+    CHECK_EQ(r.status, 255);
+    CHECK_STR(ran(), "");
+    CHECK_EQ(sh("test -e %s", file).status, 1);
+    CHECK_STR(sh("mv was %s; readlink o", file).out, "far\n");
+}
+
+TEST(an_output_that_is_gone_is_told_of_and_not_made)
+{
+    need_journal();
+    CHECK_EQ(sh("ln -s far o; " KEEP "--output o --joblog l " CMD "::: a b").status, 0);
+    (void)ran();
+    check_gone("far", "o");
+    check_gone("l", "l");
+    CHECK_EQ(sh(KEEP "--output o --joblog l --resume " CMD "::: a b c").status, 0);
+    CHECK_STR(ran(), "c ");
+    CHECK_EQ(sh("rm far; " KEEP "--output o --resume --force-resume " CMD "::: a b c d").status, 0);
+    CHECK_STR(ran(), "d ");
+    CHECK_STR(sh("wc -l < o").out, "1\n");
+}
+
+TEST(another_output_may_be_new)
+{
+    need_journal();
+    CHECK_EQ(sh(KEEP "--output o " CMD "::: a").status, 0);
+    CHECK_EQ(sh(KEEP "--output other --resume " CMD "::: a b").status, 0);
+    CHECK_STR(sh("cat o other | wc -l").out, "2\n");
 }
 
 /* Whatever the two names are, and before anything is written. */
@@ -398,9 +458,32 @@ TEST(figures_of_a_list_that_lost_lines)
     CHECK_CONTAINS(r.err, "journal run.db: 4 done, 1 failed, 4 of them before this run; ");
     r = sh("gpu-dispatch status run.db");
     CHECK_CONTAINS(r.out, "\n  done                4   of 5, 80.0 %\n");
-    CHECK_CONTAINS(r.out, "\nRun 2 of this journal: 1 done, 0 failed, 1 skipped.\n");
+    CHECK_CONTAINS(r.out, "\nRun 2 of this journal: 1 done, 0 failed, 1 skipped.\n"
+                          "Of the tasks above 3 were not in its input.\n");
+    CHECK_CONTAINS(sh("gpu-dispatch status --json run.db").out, ",\"left\":0,\"not_in_input\":3,");
+    CHECK_CONTAINS(sh("gpu-dispatch report run.db -o r.html; cat r.html").out, ",\"all\":5,\"not_in_input\":3,");
     r = sh("gpu-dispatch run --gpus sim:2 --journal run.db --retry-failed " CMD "::: a bad new");
     CHECK_CONTAINS(r.err, "journal run.db: 4 done, 1 failed, 4 of them before this run; ");
+}
+
+/* --retry-failed runs those that are given: who has taken them off the list is not told to try that again. */
+TEST(failures_that_were_not_given_again)
+{
+    need_journal();
+    const char *run = "gpu-dispatch run --gpus sim:2 --journal run.db --resume ";
+    CHECK_EQ(sh(KEEP CMD "::: a bad1 bad2 bad3").status, 3);
+    struct ran r = sh("%s" CMD "::: a bad3 b", run);
+    CHECK_CONTAINS(r.err,
+                   "journal run.db: 2 done, 3 failed (2 not in this input), 4 of them before this run; the failed "
+                   "are listed in run.failed.jsonl; run them again with --retry-failed\n");
+    r = sh("%s --retry-failed " CMD "::: a b", run);
+    CHECK_CONTAINS(r.err, "journal run.db: 2 done, 3 failed, 5 of them before this run; the failed are listed in "
+                          "run.failed.jsonl; they were not in this input: to run them again, give them and "
+                          "--retry-failed\n");
+    r = sh("%s --retry-failed --halt soon,done=1 " CMD "::: $(seq 100) a", run);
+    CHECK_CONTAINS(r.err, "3 failed, 5 of them before this run; the failed are listed in run.failed.jsonl; the rest: ");
+    r = sh("%s --retry-failed --jsonl -a run.failed.jsonl " CMD, run);
+    CHECK_CONTAINS(r.err, "; the failed are listed in run.failed.jsonl; run them again with --retry-failed\n");
 }
 
 TEST(nothing_to_retry_from)
@@ -420,6 +503,30 @@ TEST(an_interrupted_run_says_how_to_go_on)
     CHECK_CONTAINS(r.err, "; the rest: the same again with --resume\n");
     CHECK_EQ(sh(KEEP "--resume " CMD "::: a b c d e").status, 0);
     CHECK_STR(ran(), "a b c d e ");
+}
+
+/* Whether it was halted or interrupted: if the running ones were the last, there is no rest. */
+TEST(a_run_that_ends_early_with_nothing_left_does_not_say_so)
+{
+    need_journal();
+    struct ran r = sh("gpu-dispatch run --gpus sim:1 --journal run.db --halt soon,done=2 " CMD "::: a b");
+    CHECK_CONTAINS(r.err, "2 tasks ended: starting no more");
+    CHECK_CONTAINS(r.err, "journal run.db: 2 done\n");
+    r = sh(
+        "rm run.db; mkfifo begun go said; gpu-dispatch run --gpus sim:1 --journal run.db 'echo > begun; read x < go; "
+        "exit 3 #' ::: a 2> said & exec 3<> said; read x < begun; kill -INT $!; read said <&3; echo > go; wait; "
+        "while test \"${said#*journal}\" = \"$said\"; do read said <&3; done; echo \"$said\"");
+    CHECK_CONTAINS(r.out, "journal run.db: 0 done, 1 failed; ");
+    CHECK_CONTAINS(r.out, "; run them again with --retry-failed\n");
+}
+
+/* While inputs may still come nobody knows. */
+TEST(a_run_that_ends_before_its_input)
+{
+    need_journal();
+    struct ran r = sh("mkfifo in; exec 3<> in; echo a >&3; "
+                      "gpu-dispatch run --gpus sim:1 --journal run.db --halt soon,done=1 " CMD "< in");
+    CHECK_CONTAINS(r.err, "; what is left, if anything: the same again with --resume\n");
 }
 
 /* They will have a record when they have come to an end, also in a file that not all runs wrote to. */

@@ -2,6 +2,8 @@
  *
  * The live panel of `gpu-dispatch run` in a real terminal, and what is shown where there is none.
  */
+#include <gpu_dispatch/journal.h>
+
 #include "tmux.h"
 
 /* One device, so that who runs what is certain: two tasks end, one of them badly, the third waits to be let go. */
@@ -29,7 +31,7 @@ static void check_screen_at(unsigned width)
     await_screen("tasks/s now");
     snprintf(name, sizeof name, "run-%u.txt", width);
     check_screen("command", name, look_alike());
-    let_go(1);
+    let_go("go");
     await_screen("status 1");
     CHECK_EQ(count_on_screen("━"), 0);
     CHECK_EQ(count_on_screen("of 4 tasks"), 0);
@@ -72,7 +74,7 @@ TEST(resizing)
     resize(80, 6);
     await_no("Memory");
     CHECK_EQ(count_on_screen("2 of 4 tasks"), 1);
-    let_go(1);
+    let_go("go");
     await_screen("status 1");
     CHECK_EQ(count_on_screen("━"), 0);
 }
@@ -89,7 +91,7 @@ TEST(output_scrolls_above)
              0);
     type("gpu-dispatch run -u --gpus sim:1 ./talk ::: x; echo status $?");
     await_screen("0 of 1 task");
-    let_go(1);
+    let_go("go");
     await_screen("line 60");
     await_screen("err");
     await_screen("0 of 1 task");
@@ -122,10 +124,42 @@ TEST(enter_is_pressed)
         CHECK_EQ(count_on_screen("processing"), 1);
     }
     press("a b Enter c");
-    let_go(1);
+    let_go("go");
     await_screen("status 1");
     CHECK_CONTAINS(look(""), "out good\nout bad\nout wait\nout rest\n");
     CHECK_EQ(count_on_screen("of 4 tasks"), 0);
+}
+
+/* Until the terminal holds so many bytes of whole lines that nobody has read. */
+static void await_typed(int bytes)
+{
+    const char *ask = "perl -MFcntl -e 'sysopen(F, shift, O_RDWR | O_NOCTTY | O_NONBLOCK) or die; $b = pack \"i\", 0; "
+                      "ioctl(F, 0x541b, $b); print unpack \"i\", $b' $(" TMUX "display -p -t t '#{pane_tty}')";
+    while (atoi(sh("%s", ask).out) < bytes)
+        ;
+}
+
+/* Several at once, some of them empty: as many rows. Nothing of it is taken from the shell. */
+TEST(lines_are_pasted)
+{
+    open_terminal(80, 24, "");
+    start_run("");
+    await_panel();
+    CHECK_EQ(sh(TMUX "set-buffer \"$(printf 'echo $((6 * 7))\\n\\n\\n# two\\n#')\"; " TMUX "paste-buffer -t t").status,
+             0);
+    await_typed(20);
+    while (strcmp(sh(TMUX "display -p -t t '#{cursor_y}'").out, "10\n") != 0)
+        ; /* it has been drawn anew */
+    CHECK_EQ(count_on_screen("of 4 tasks"), 1);
+    CHECK_EQ(count_on_screen("elapsed"), 1);
+    CHECK_EQ(count_on_screen("processing"), 1);
+    CHECK_CONTAINS(look(""), "\nout good\nout bad\n");
+    press("Enter");
+    let_go("go");
+    await_screen("\n42\n");
+    CHECK_CONTAINS(look(""), "\nout good\nout bad\nout wait\nout rest\n");
+    CHECK_EQ(count_on_screen("of 4 tasks"), 0);
+    check_clean();
 }
 
 TEST(ctrl_c)
@@ -138,7 +172,7 @@ TEST(ctrl_c)
     await_panel();
     CHECK_EQ(count_on_screen("2 of 4 tasks"), 1);
     CHECK_EQ(count_on_screen("^C"), 0);
-    let_go(1);
+    let_go("go");
     await_screen("status 130");
     CHECK_EQ(count_on_screen("━"), 0);
     check_clean();
@@ -159,7 +193,7 @@ TEST(ctrl_z_and_fg)
     await_panel();
     CHECK_EQ(count_on_screen("2 of 4 tasks"), 1);
     CHECK_CONTAINS(look(""), "\nbetween\n$ fg\ngpu-dispatch run");
-    let_go(1);
+    let_go("go");
     await_screen("out rest");
     await_no("━");
     check_clean();
@@ -181,7 +215,7 @@ TEST(stopped_without_warning)
         ;
     CHECK_EQ(count_on_screen("Stopped"), 1);
     CHECK_EQ(count_on_screen("$ fg"), 1);
-    let_go(1);
+    let_go("go");
     await_screen("out rest");
     check_clean();
 }
@@ -198,7 +232,7 @@ TEST(in_the_background)
     type("echo $((40 + 2))");
     await_screen("\n42");
     CHECK_EQ(count_on_screen("━"), 0);
-    let_go(1);
+    let_go("go");
     await_screen("out rest");
     CHECK_EQ(count_on_screen("━"), 0);
     check_clean();
@@ -229,7 +263,7 @@ TEST(colours)
     CHECK_CONTAINS(screen, "\033[33m");
     CHECK_CONTAINS(screen, "processing");
     CHECK_CONTAINS(screen, "\033[31m");
-    let_go(1);
+    let_go("go");
     await_screen("status 1");
 }
 
@@ -240,7 +274,7 @@ TEST(no_colours)
     start_run("");
     await_panel();
     CHECK(!strstr(look("-e"), "\033["));
-    let_go(1);
+    let_go("go");
     await_screen("status 1");
 }
 
@@ -252,7 +286,7 @@ TEST(a_terminal_without_utf8)
     await_panel();
     CHECK_EQ(count_on_screen("━"), 0);
     CHECK_CONTAINS(look(""), "\n#######################################......");
-    let_go(1);
+    let_go("go");
     await_screen("status 1");
 }
 
@@ -262,7 +296,7 @@ TEST(a_dumb_terminal)
     type("export TERM=dumb; clear");
     start_run("");
     await_screen("out bad");
-    let_go(1);
+    let_go("go");
     await_screen("status 1");
     CHECK_EQ(count_on_screen("of 4 tasks"), 0);
     CHECK_EQ(count_on_screen("\033"), 0);
@@ -273,7 +307,7 @@ TEST(no_panel_if_quiet)
     open_terminal(80, 24, "");
     start_run("--quiet");
     await_screen("out bad");
-    let_go(1);
+    let_go("go");
     await_screen("status 1");
     CHECK_CONTAINS(look(""), "\nout good\nout bad\nout wait\nout rest\nstatus 1\n");
 }
@@ -299,14 +333,36 @@ TEST(a_long_run_says_how_far_it_is)
     CHECK_EQ(sh("head -c 10 rest").out[0], 'G'); /* the summary */
 }
 
+/* Each line is an object; usually there is one, but a run may take longer than a second. */
+static const char *last_object(const char *text)
+{
+    const char *line = text, *end;
+    for (;;) {
+        CHECK_EQ(strncmp(line, "{\"pid\":", 7), 0);
+        end = strchr(line, '\n');
+        CHECK(end != NULL);
+        if (end[1] == '\0')
+            return line;
+        line = end + 1;
+    }
+}
+
 TEST(as_json)
 {
     struct ran r = sh("gpu-dispatch run --gpus sim:1 --quiet --progress json 'exit {}' ::: 0 1 0");
     CHECK_EQ(r.status, 1);
-    CHECK_EQ(strchr(r.err, '\n') - r.err + 1, r.err_size); /* one line */
-    CHECK_CONTAINS(r.err,
+    CHECK_CONTAINS(last_object(r.err),
                    "\"ended\":true,\"total\":3,\"taken\":3,\"waiting\":0,\"running\":0,\"completed\":2,\"failed\":1");
     CHECK_CONTAINS(r.err, "\"workers\":[{\"worker\":0,\"gpu\":0,\"status\":\"finished\"");
+}
+
+/* The last line has the totals: no table comes after it, and no line on the journal. */
+TEST(as_json_and_nothing_else)
+{
+    const char *journal = gd_journal_available() ? "--journal run.db" : "";
+    struct ran r = sh("gpu-dispatch run --gpus sim:1 --progress json %s 'exit {}' ::: 0 1 0", journal);
+    CHECK_EQ(r.status, 1);
+    CHECK_CONTAINS(last_object(r.err), "\"ended\":true,\"total\":3,");
 }
 
 TEST(as_json_every_second)

@@ -6,13 +6,14 @@
 
 #define TOP "GPU_DISPATCH_JOBS=$PWD/jobs gpu-dispatch top "
 
-/* A run in the background that waits at its last task. tag: what it is called by, the first word of its command. */
+/* A run in the background that waits at its last task but one, at the fifo go.TAG. tag: what it is called by, the first
+ * word of its command. */
 static struct sh_running start_job(const char *tag)
 {
     char script[512];
-    CHECK_EQ(sh("[ -p go ] || mkfifo go; printf '#!/bin/sh\\ncase $1 in wait*) echo > begun; read x < go "
-                ";; esac\\n[ $1 != bad ]\\n' > %s; chmod +x %s; [ -p begun ] || mkfifo begun",
-                tag, tag)
+    CHECK_EQ(sh("tag=%s; mkfifo go.$tag begun.$tag; printf '#!/bin/sh\\ncase $1 in wait*) echo > begun.%%s; read x < "
+                "go.%%s ;; esac\\n[ $1 != bad ]\\n' $tag $tag > $tag; chmod +x $tag",
+                tag)
                  .status,
              0);
     snprintf(
@@ -20,7 +21,7 @@ static struct sh_running start_job(const char *tag)
         "export GPU_DISPATCH_JOBS=$PWD/jobs; exec gpu-dispatch run --quiet --gpus sim:1 ./%s ::: good bad wait rest",
         tag);
     struct sh_running r = sh_start_script(script);
-    CHECK_EQ(sh("read x < begun").status, 0);
+    CHECK_EQ(sh("read x < begun.%s", tag).status, 0);
     /* The page is a moment behind. */
     while (!strstr(sh(TOP "--once ./%s", tag).out, "2 of 4 tasks"))
         ;
@@ -29,7 +30,7 @@ static struct sh_running start_job(const char *tag)
 
 static void end_job(struct sh_running r)
 {
-    let_go(1);
+    let_go("go.task");
     CHECK_EQ(sh_wait(r).status, 1);
 }
 
@@ -83,7 +84,7 @@ TEST(a_job_that_was_interrupted)
     CHECK_CONTAINS(r.out, "2 of 4 tasks, 50.0 %");
     CHECK_CONTAINS(r.out, "1 done  1 failed  0 timeouts  1 cancelled  1 running\n");
     CHECK_CONTAINS(r.out, " - ETA");
-    let_go(1);
+    let_go("go.task");
     CHECK_EQ(sh_wait(job).status, 130);
 }
 
@@ -91,7 +92,8 @@ TEST(json_until_the_end)
 {
     struct sh_running job = start_job("task");
     CHECK_EQ(sh("mkfifo lines").status, 0);
-    struct ran r = sh(TOP "--json > lines & exec 3< lines; head -n 2 <&3 > two; echo > go; cat <&3 | tail -n 1; wait");
+    struct ran r =
+        sh(TOP "--json > lines & exec 3< lines; head -n 2 <&3 > two; echo > go.task; cat <&3 | tail -n 1; wait");
     CHECK_CONTAINS(r.out, "\"ended\":true,\"total\":4,\"taken\":4,\"waiting\":0,\"running\":0,\"completed\":3");
     CHECK_EQ(sh("grep -c '\"ended\":false' two").out[0], '2');
     CHECK_EQ(sh_wait(job).status, 1);
@@ -238,7 +240,8 @@ TEST(choosing)
     press("q");
     await_no("2 of 4");
     check_clean();
-    let_go(2);
+    let_go("go.one");
+    let_go("go.two");
     CHECK_EQ(sh_wait(one).status, 1);
     CHECK_EQ(sh_wait(two).status, 1);
 }

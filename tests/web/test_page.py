@@ -152,6 +152,9 @@ def small_figures_are_told_apart(b):
             assert b.value(f"rate({r})") == text, (r, b.value(f"rate({r})"))
         for t, step, text in ((0.004, 0.002, "0.004s"), (0.3, 0.1, "0.3s"), (0.25, 0.05, "0.25s"), (5, 5, "5s"), (90, 30, "1m30")):
             assert b.value(f"axisTime({t}, {step})") == text, (t, step, b.value(f"axisTime({t}, {step})"))
+        b.value("drawRates(byId('rates'), [], 0, 1)")
+        labels = b.value("[...document.querySelectorAll('#rates text')].map((t) => t.textContent)")
+        assert labels[0] == "0.0" and max(map(len, labels)) < 6, labels
         assert b.value("stepDigits(0.001)") == 3 and b.value("stepDigits(2)") == 0
 
 
@@ -192,6 +195,27 @@ def it_fits_every_width_in_light_and_dark(b):
                 assert b.value("document.querySelectorAll('#workers tr').length") == 64
                 shot(b, f"live-{width}-{'dark' if dark else 'light'}")
         b.scheme(False)
+
+
+def no_void_beside_or_between_the_charts(b):
+    """However many GPUs there are: what stands side by side is about as tall, and nothing but the gap is between two."""
+    boxes = """[...document.querySelectorAll('section')].map((s) => s.getBoundingClientRect())
+        .map(({left, right, top, bottom}) => [left, right, top, bottom])"""
+    for gpus in (1, 4, 8, 64):
+        with running(gpus, gpus) as run:
+            for width, height in ((1280, 800), (400, 800)):
+                b.size(width, height)
+                b.open(run.url)
+                b.wait(settled(gpus))
+                check_fits(b)
+                shot(b, f"live-{gpus}-gpus-{width}")
+                sections = b.value(boxes)
+                page = (min(s[0] for s in sections), max(s[1] for s in sections))
+                area = sum((s[1] - s[0]) * (s[3] - s[2]) for s in sections)
+                whole = (page[1] - page[0]) * (max(s[3] for s in sections) - min(s[2] for s in sections))
+                beside = [abs(s[3] - t[3]) for s in sections for t in sections if s[2] == t[2]]
+                assert max(beside) < 100, (gpus, width, max(beside))
+                assert area > 0.85 * whole, (gpus, width, area / whole)
 
 
 def a_server_that_is_gone_is_said_to_be(b):
@@ -239,7 +263,7 @@ def a_report_has_the_figures_of_its_run(b):
 
 CASES = (figures_are_those_of_the_stats, a_resumed_run_from_a_pipe, small_figures_are_told_apart,
          hostile_texts_are_texts, the_timeline_says_what_was,
-         it_fits_every_width_in_light_and_dark, a_server_that_is_gone_is_said_to_be, with_a_token,
+         it_fits_every_width_in_light_and_dark, no_void_beside_or_between_the_charts, a_server_that_is_gone_is_said_to_be, with_a_token,
          a_report_has_the_figures_of_its_run)
 
 

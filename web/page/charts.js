@@ -36,7 +36,7 @@ function axisTime(s, step) {
 /* points: [seconds, good per second, bad per second], in order. */
 function drawRates(svg, points, from, to) {
   const width = Math.max(svg.clientWidth, 200), height = 180, left = 52, right = 8, top = 10, bottom = 22;
-  const most = Math.max(1e-9, ...points.map((p) => p[1]), ...points.map((p) => p[2]));
+  const most = Math.max(...points.map((p) => p[1]), ...points.map((p) => p[2]), 0) || 1; /* nothing yet: an empty scale */
   const step = niceStep(most, 4), high = Math.ceil(most / step) * step, span = Math.max(to - from, 1e-9);
   const x = (t) => left + (width - left - right) * (t - from) / span;
   const y = (r) => top + (height - top - bottom) * (1 - r / high);
@@ -97,7 +97,7 @@ class Rows {
 
   get rowHeight() {
     const n = this.lanes.length;
-    return n <= 8 ? 24 : n <= 24 ? 17 : 12;
+    return n <= 8 ? Math.min(44, Math.max(24, Math.floor(176 / n))) : n <= 24 ? 17 : 12;
   }
 
   /* Sets up the canvas for a drawing in CSS pixels; returns what a painter needs. */

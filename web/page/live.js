@@ -220,6 +220,15 @@ function showFailures() {
 /* --- drawing, at most once per frame ------------------------------------------------------------------- */
 
 let wanted = false;
+/* A timeline of many rows is much taller than the chart, one of few much flatter: beside the other there would be a void.
+   The chart goes above it then. */
+const ROWS_BESIDE = [4, 10];
+
+function arrangeCharts() {
+  const rows = run.view.workers.length;
+  byId('charts').classList.toggle('stacked', rows < ROWS_BESIDE[0] || rows > ROWS_BESIDE[1]);
+}
+
 function redraw() {
   if (wanted) return;
   wanted = true;
@@ -229,6 +238,7 @@ function redraw() {
     if (!run.view) return;
     showFigures();
     showWorkers();
+    arrangeCharts();
     showTimeline();
     showRates();
     showFailures();

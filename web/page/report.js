@@ -11,7 +11,7 @@ tiles(byId('tiles'), [
 function when(unix) { return unix > 0 ? new Date(unix * 1000).toLocaleString() : 'an unknown time'; }
 
 function showSummary() {
-  const ends = data.done + data.failed, all = Math.max(data.total - data.skipped, ends);
+  const ends = data.done + data.failed, all = Math.max(data.all, ends);
   const use = data.gpus.reduce((sum, g) => sum + g.busy_seconds, 0) /
     Math.max(data.seconds * data.gpus.reduce((n, g) => n + g.workers, 0), 1e-9);
   const set = (id, text) => setText(byId(id), text);
@@ -33,6 +33,10 @@ function showSummary() {
   const first = data.runs[0];
   set('about', `${data.file}, begun ${when(first ? first.started : 0)}; report of ${when(data.made)}`);
   set('progress-text', `${count(ends)} of ${plural(all, 'task', 'tasks')} final`);
+  if (data.not_in_input > 0) {
+    byId('gone-note').hidden = false;
+    set('gone-note', `${plural(data.not_in_input, 'task was', 'tasks were')} not in the input of the last run.`);
+  }
   byId('bar').children[0].style.width = 100 * data.done / Math.max(all, 1) + '%';
   byId('bar').children[1].style.width = 100 * data.failed / Math.max(all, 1) + '%';
   if (data.runs.length > 1) {

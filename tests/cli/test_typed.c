@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Lines that are typed at a terminal and not read: how far their echo moves the cursor.
+ */
+#include "tui/typed.h"
+
+#include <fcntl.h>
+#include <sys/ioctl.h>
+#include <termios.h>
+
+#include "support/test.h"
+
+struct pair {
+    int master, slave;
+    struct tui_typed typed;
+};
+
+static void open_pair(struct pair *p)
+{
+    p->master = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
+    CHECK(p->master >= 0 && grantpt(p->master) == 0 && unlockpt(p->master) == 0);
+    p->slave = open(ptsname(p->master), O_RDWR | O_NOCTTY | O_CLOEXEC);
+    CHECK_GE(p->slave, 0);
+    tui_typed_open(&p->typed, p->slave);
+    CHECK_GE(p->typed.own, 0);
+    tui_typed_watch(&p->typed, true);
+}
+
+static void close_pair(struct pair *p)
+{
+    tui_typed_close(&p->typed);
+    close(p->slave);
+    close(p->master);
+}
+
+/* Types it, and a tilde; when that was echoed, the terminal is through with all of it. */
+static void type(struct pair *p, const char *text)
+{
+    char c = 0;
+    CHECK_EQ(write(p->master, text, strlen(text)), (ssize_t)strlen(text));
+    CHECK_EQ(write(p->master, "~", 1), 1);
+    while (c != '~')
+        CHECK_EQ(read(p->master, &c, 1), 1);
+}
+
+TEST(each_line_is_a_row)
+{
+    struct pair p;
+    open_pair(&p);
+    CHECK_EQ(tui_typed_rows(&p.typed), 0);
+    type(&p, "half a line");
+    CHECK_EQ(tui_typed_rows(&p.typed), 0);
+    type(&p, "\r");
+    CHECK_EQ(tui_typed_rows(&p.typed), 1);
+    type(&p, "one\rtwo\r\r\rfive\rsix");
+    CHECK_EQ(tui_typed_rows(&p.typed), 5);
+    CHECK_EQ(tui_typed_rows(&p.typed), 0);
+    close_pair(&p);
+}
+
+/* Whatever a shell has read since: what there is now is the beginning. */
+TEST(what_was_there_before_is_not_counted)
+{
+    struct pair p;
+    char text[64];
+    open_pair(&p);
+    type(&p, "a\rb\r");
+    tui_typed_close(&p.typed);
+    tui_typed_open(&p.typed, p.slave);
+    tui_typed_watch(&p.typed, true);
+    CHECK_EQ(tui_typed_rows(&p.typed), 0);
+    CHECK_EQ(read(p.slave, text, sizeof text), 2);
+    CHECK_EQ(tui_typed_rows(&p.typed), 0);
+    type(&p, "c\r");
+    CHECK_EQ(tui_typed_rows(&p.typed), 1);
+    close_pair(&p);
+}
+
+TEST(control_d_moves_nothing)
+{
+    struct pair p;
+    open_pair(&p);
+    struct pollfd f = { .fd = p.slave, .events = POLLIN };
+    CHECK_EQ(write(p.master, "\004", 1), 1);
+    CHECK_EQ(poll(&f, 1, -1), 1);
+    CHECK_EQ(tui_typed_rows(&p.typed), 0);
+    type(&p, "\r");
+    CHECK_EQ(tui_typed_rows(&p.typed), 1);
+    close_pair(&p);
+}
+
+static void set_mode(struct pair *p, tcflag_t off)
+{
+    struct termios t;
+    CHECK_EQ(tcgetattr(p->slave, &t), 0);
+    t.c_lflag &= ~off;
+    CHECK_EQ(tcsetattr(p->slave, TCSANOW, &t), 0);
+}
+
+TEST(nothing_moves_where_nothing_is_echoed)
+{
+    struct pair p;
+    int bytes = 0;
+    open_pair(&p);
+    set_mode(&p, ECHO);
+    CHECK_EQ(write(p.master, "a\rb\r", 4), 4);
+    while (bytes < 4)
+        CHECK_EQ(ioctl(p.slave, FIONREAD, &bytes), 0);
+    CHECK_EQ(tui_typed_rows(&p.typed), 0);
+    close_pair(&p);
+}
+
+TEST(a_program_that_reads_keys_by_itself)
+{
+    struct pair p;
+    open_pair(&p);
+    set_mode(&p, ICANON);
+    type(&p, "jkjk");
+    CHECK_EQ(tui_typed_rows(&p.typed), 0);
+    close_pair(&p);
+}
+
+/* As where the terminal cannot be opened again: too few rather than too many. */
+TEST(lines_that_are_not_counted_are_one)
+{
+    struct pair p;
+    open_pair(&p);
+    tui_typed_watch(&p.typed, false);
+    type(&p, "a\rb\r");
+    CHECK_EQ(tui_typed_rows(&p.typed), 1);
+    tui_typed_watch(&p.typed, true);
+    type(&p, "a\rb\r");
+    CHECK_EQ(tui_typed_rows(&p.typed), 2);
+    close_pair(&p);
+}
+
+TEST(no_terminal)
+{
+    struct tui_typed t;
+    int fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+    tui_typed_open(&t, fd);
+    tui_typed_watch(&t, true);
+    CHECK_EQ(tui_typed_rows(&t), 0);
+    tui_typed_close(&t);
+    close(fd);
+}
+
+TEST(what_the_signal_did_before_it_does_after)
+{
+    struct pair p;
+    struct sigaction now;
+    signal(SIGRTMIN + 3, SIG_IGN);
+    open_pair(&p);
+    CHECK_EQ(sigaction(SIGRTMIN + 3, NULL, &now), 0);
+    CHECK(now.sa_handler != SIG_IGN);
+    close_pair(&p);
+    CHECK_EQ(sigaction(SIGRTMIN + 3, NULL, &now), 0);
+    CHECK(now.sa_handler == SIG_IGN);
+}
+
+TEST_MAIN()
