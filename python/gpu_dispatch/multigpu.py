@@ -6,8 +6,10 @@
     LoadBalancer          counts what comes back: per GPU, overall, in words
     LauncherOrchestrator  the four of them put together
 
-    class Transcriber(BaseWorker): ...
-    LauncherOrchestrator(Transcriber).run(Path("data/audio"), Path("data/outputs"), gpus="auto", pattern="*.wav")
+    LauncherOrchestrator().run("data/audio", "data/outputs", gpus="auto", pattern="*.wav")  # transcribes audio
+
+    class Resizer(BaseWorker): ...
+    LauncherOrchestrator(Resizer).run("data/images", "data/small", gpus="auto", pattern="*.png")  # work of your own
 
 and `run_multi_gpu()` for records in memory, batch by batch. Devices, files and figures are the C library's; see
 gpu-dispatch(1) for the same from the command line.
@@ -27,7 +29,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from . import _native
+from . import _native, _transcribe
 from ._journal import file_key
 from ._records import distribute_to_gpus, run_multi_gpu
 from .dispatcher import Dispatcher
@@ -48,8 +50,8 @@ __all__ = [
 log = logging.getLogger(__name__)
 
 NO_WORKER = (
-    "no worker class: this package has none for this work. Pass a class derived from gpu_dispatch.BaseWorker, whose "
-    "process(path) does one file: LauncherOrchestrator(worker_cls=MyWorker), or ProcessSpawner(worker_cls=MyWorker)"
+    "no worker class: pass a class derived from gpu_dispatch.BaseWorker, whose process(path) does one file: "
+    "ProcessSpawner(worker_cls=MyWorker). Transcription needs none: that is LauncherOrchestrator().run()"
 )
 
 
@@ -484,7 +486,8 @@ class LauncherOrchestrator:
     """Finds devices and files, processes every file, prints a summary.
 
     :param worker_cls: what processes a file: ``process(path)``. Its ``setup()`` gets those of ``model_size``,
-        ``language`` and ``output_dir`` that it takes.
+        ``language`` and ``output_dir`` that it takes. None: the files are audio, and are transcribed by the command
+        gpu-dispatch, which comes with this package ($GPU_DISPATCH_COMMAND names another).
     """
 
     def __init__(
@@ -524,7 +527,34 @@ class LauncherOrchestrator:
         error says what); 130 if it was interrupted.
 
         With a journal (see `Dispatcher.run()`) a file is known by its path, size and time of modification: one that has
-        changed is processed again."""
+        changed is processed again.
+
+        :param gpus: numbers, or "auto", "0,1", "sim:2" (simulated, on the CPU), "cpu".
+        :param setup_kwargs: further keywords for the ``setup()`` of a worker class; without one, of transcription:
+            ``model`` (a file, instead of a size), ``model_dir``, ``formats`` (("txt",); "srt", "vtt", "json", "tsv",
+            "all"), ``translate``, ``threads``, ``beam_size``, ``temperature``, ``prompt``, ``vad`` (a model's file),
+            ``word_timestamps``, ``no_gpu``, ``retries``, ``full_names``, ``quiet``. ``progress_callback`` is for worker
+            classes alone: the command shows how far it is by itself."""
+        if self._transcribes():
+            if progress_callback is not None:
+                raise TypeError("progress_callback needs a worker class: a transcription shows how far it is by itself")
+            return _transcribe.transcribe(
+                input_dir,
+                output_dir,
+                gpus,
+                model_size,
+                language,
+                pattern,
+                recursive=recursive,
+                workers_per_gpu=workers_per_gpu,
+                task_timeout=task_timeout,
+                journal=journal,
+                resume=resume,
+                retry_failed=retry_failed,
+                journal_sync=journal_sync,
+                force_resume=force_resume,
+                **setup_kwargs,
+            )
         problem = self._problem(input_dir, gpus)
         files = [] if problem else self.allocator.discover_files(input_dir, pattern, recursive=recursive)
         if not problem and not files:
@@ -589,10 +619,15 @@ class LauncherOrchestrator:
         overall = balancer.get_overall_stats()
         return code or int(overall["done"] < total)
 
+    def _transcribes(self) -> bool:
+        return self._worker_cls is None and getattr(self.spawner, "_worker_cls", None) is None
+
     def _ids(self, gpus: Sequence[int] | str) -> list[int]:
         return [device["id"] for device in _native.devices(gpus)] if isinstance(gpus, str) else list(gpus)
 
-    def _problem(self, input_dir: str | os.PathLike[str], gpus: Sequence[int] | str) -> str | None:
+    def _problem(
+        self, input_dir: str | os.PathLike[str], gpus: Sequence[int] | str, model_size: str | None = None
+    ) -> str | None:
         try:
             if isinstance(gpus, str):
                 self._ids(gpus)
@@ -602,14 +637,17 @@ class LauncherOrchestrator:
                     return problem
             with os.scandir(input_dir):
                 pass
+            return _transcribe.problem(gpus, model_size) if self._transcribes() else None
         except (OSError, RuntimeError, ValueError) as error:
             return str(error)
-        return None if self._worker_cls is not None or self.spawner._worker_cls is not None else NO_WORKER
 
-    def validate_setup(self, input_dir: str | os.PathLike[str], gpus: Sequence[int] | str) -> tuple[bool, str | None]:
-        """(True, None) if a run could start: the devices are there, the folder can be read, there is a worker class;
-        else (False, words)."""
-        problem = self._problem(input_dir, gpus)
+    def validate_setup(
+        self, input_dir: str | os.PathLike[str], gpus: Sequence[int] | str, model_size: str | None = None
+    ) -> tuple[bool, str | None]:
+        """(True, None) if a run could start: the devices are there, the folder can be read, there is what does
+        the work (for a transcription: the command, its transcriber and, if its size is given, the model); else (False,
+        words)."""
+        problem = self._problem(input_dir, gpus, model_size)
         return problem is None, problem
 
     def get_workload_info(

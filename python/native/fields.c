@@ -14,6 +14,10 @@ static PyObject *field_value(const struct field *f, const void *of)
         return PyLong_FromLong(*(const int *)(const void *)at);
     case KIND_UNSIGNED:
         return PyLong_FromUnsignedLong(*(const unsigned *)(const void *)at);
+    case KIND_U32:
+        return PyLong_FromUnsignedLong(*(const uint32_t *)(const void *)at);
+    case KIND_I64:
+        return PyLong_FromLongLong(*(const int64_t *)(const void *)at);
     case KIND_U64:
         return PyLong_FromUnsignedLongLong(*(const uint64_t *)(const void *)at);
     case KIND_DOUBLE:

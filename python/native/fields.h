@@ -6,7 +6,7 @@
 
 #include "native.h"
 
-enum field_kind { KIND_INT, KIND_UNSIGNED, KIND_U64, KIND_DOUBLE, KIND_BOOL, KIND_TEXT };
+enum field_kind { KIND_INT, KIND_UNSIGNED, KIND_U32, KIND_I64, KIND_U64, KIND_DOUBLE, KIND_BOOL, KIND_TEXT };
 
 struct field {
     const char *name;

@@ -8,6 +8,7 @@
  *   worker.c   the worker's side: gd_worker_main() with Python methods behind its table
  *   launch.c   devices and files, for gpu_dispatch.multigpu
  *   balancer.c the launcher's figures, likewise; fields.c: structs as dicts
+ *   program.c  another program run to its end: the command, for transcription
  *
  * Every function here is called with the GIL held unless it says otherwise, and returns as Python's own do: NULL or -1
  * with an exception set.
@@ -99,8 +100,10 @@ int view_init(PyObject *module);
 int run_init(PyObject *module);      /* the type Run */
 int journal_init(PyObject *module);  /* JournalError */
 int worker_init(PyObject *module);   /* the function worker_main */
+int observe_init(PyObject *module);  /* jobs, the type Observer, NoJobError */
 int launch_init(PyObject *module);   /* the functions of multigpu */
 int balancer_init(PyObject *module); /* the type Balancer; called by launch_init */
+int program_init(PyObject *module);  /* the function run_program */
 
 /* GD_E_... as an exception: MemoryError, ValueError, OSError or RuntimeError with gd_error_text(). Returns NULL. */
 PyObject *native_error(int code);

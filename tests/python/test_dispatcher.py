@@ -755,7 +755,7 @@ def test_wrong_arguments(kwargs, error):
         ({"total_tasks": -1}, ValueError),
         ({"model": Unpicklable()}, TypeError),
     ],
-    ids=str,
+    ids=lambda value: str(value).partition(" at 0x")[0],
 )
 def test_wrong_arguments_of_run(kwargs, error):
     with pytest.raises(error):

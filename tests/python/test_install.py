@@ -1,6 +1,7 @@
 """What `pip install .` gives in an environment of its own, and the README's example run from there."""
 
 import importlib.metadata
+import json
 import os
 import pathlib
 import re
@@ -9,6 +10,7 @@ import sys
 import venv
 
 import pytest
+import speech
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 OURS = ("PYTHONPATH", "PYTHONMALLOC", "LD_PRELOAD", "GPU_DISPATCH_HOST", "CFLAGS", "LDFLAGS", "DESTDIR")
@@ -25,13 +27,20 @@ def run(*command, cwd):
     return subprocess.run(command, cwd=cwd, env=stranger(), stdin=subprocess.DEVNULL, capture_output=True, text=True)
 
 
+def same_libraries():
+    """whisper.cpp is where this build has it from."""
+    known = json.loads((speech.BUILD / "meson-info" / "intro-buildoptions.json").read_text(encoding="utf-8"))
+    path = next(option["value"] for option in known if option["name"] == "pkg_config_path")
+    return [f"--config-settings=setup-args=-Dpkg_config_path={','.join(path)}"] if path else []
+
+
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory):
     """The Python of a fresh environment with the package in it."""
     folder = tmp_path_factory.mktemp("install")
     venv.create(folder / "venv", with_pip=True)
     python = folder / "venv" / "bin" / "python"
-    options = "--disable-pip-version-check", f"--config-settings=build-dir={folder / 'build'}"
+    options = ["--disable-pip-version-check", f"--config-settings=build-dir={folder / 'build'}", *same_libraries()]
     done = run(python, "-m", "pip", "install", *options, ROOT, cwd=folder)
     said = done.stdout + done.stderr
     if re.search(r"No matching distribution found for (meson|ninja)", said):
@@ -47,7 +56,13 @@ def site_packages(python):
 def test_brings_the_package_and_nothing_else(installed):
     dist = next(importlib.metadata.distributions(name="gpu_dispatch", path=[str(site_packages(installed))]))
     tops = {file.parts[0] for file in dist.files}
-    assert tops == {"gpu_dispatch", f"gpu_dispatch-{dist.version}.dist-info"}
+    assert tops == {
+        "..",  # its scripts, in the environment's bin
+        "__pycache__",
+        "gpu_dispatch",
+        f"gpu_dispatch-{dist.version}.dist-info",
+        "launcher_multigpu.py",
+    }
     source = {path.name for path in (ROOT / "python" / "gpu_dispatch").iterdir() if path.suffix in (".py", ".pyi", ".typed")}
     assert source | {"py.typed"} <= {file.name for file in dist.files if file.parts[0] == "gpu_dispatch"}
 
@@ -71,3 +86,44 @@ def test_readme_example_runs(installed, tmp_path):
     done = run(installed, "example.py", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert sorted(done.stdout.splitlines()) == sorted(f"{n}: {n * n}" for n in range(100))
+
+
+# ---- the command that it brings ----
+
+
+def test_brings_the_command(installed, tmp_path):
+    script = installed.with_name("gpu-dispatch")
+    done = run(script, "--version", cwd=tmp_path)
+    assert done.returncode == 0 and done.stdout.startswith("gpu-dispatch "), done.stderr
+    done = run(script, "run", "--gpus", "sim:2", "-k", "echo", "{}", ":::", "a", "b", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, "a\nb\n"), done.stderr
+
+
+def test_command_is_in_the_package(installed, tmp_path):
+    """And stands alone: no library of this project or of a build folder is needed."""
+    ask = "from gpu_dispatch import _transcribe; print(_transcribe.find_command())"
+    command = pathlib.Path(run(installed, "-c", ask, cwd=tmp_path).stdout.strip())
+    assert command == site_packages(installed) / "gpu_dispatch" / "_prefix" / "bin" / "gpu-dispatch"
+    linked = run("ldd", command, cwd=tmp_path).stdout
+    assert "libgpu_dispatch" not in linked and "not found" not in linked
+
+
+@pytest.mark.parametrize("how", ["script", "module"])
+def test_launcher(installed, tmp_path, how):
+    command = [installed.with_name("launcher_multigpu")] if how == "script" else [installed, "-m", "launcher_multigpu"]
+    done = run(*command, "--help", cwd=tmp_path)
+    assert done.returncode == 0 and "launcher_multigpu [OPTIONS]" in done.stdout, done.stderr
+
+
+def test_transcribes(installed, tmp_path):
+    """The wheel's own transcriber and model, if it was built with them."""
+    if not speech.CAN_TRANSCRIBE:
+        pytest.skip(speech.WITHOUT)
+    example = f"""
+from gpu_dispatch.multigpu import LauncherOrchestrator
+print(LauncherOrchestrator().run({str(speech.CLIPS)!r}, "out", "cpu", "demo", pattern={list(speech.SURE)!r}))
+"""
+    done = run(installed, "-c", example, cwd=tmp_path)
+    assert done.stdout.endswith("0\n"), done.stdout + done.stderr
+    heard = {path.with_suffix(".flac").name: path.read_text().strip() for path in (tmp_path / "out").iterdir()}
+    assert heard == speech.SURE

@@ -352,7 +352,6 @@ def test_orchestrator_tells_failures(folder: Path, capsys: pytest.CaptureFixture
         (Count, "a.wav", [0], "a.wav"),
         (Count, ".", [5], "5 is not there"),
         (Count, ".", "nonsense-7", "nonsense-7"),
-        (None, ".", [0], "no worker class"),
     ],
 )
 def test_orchestrator_cannot_start(

@@ -84,6 +84,9 @@ class Whole(BaseWorker):
     def setup(self): pass
     def process(self): pass  # override
 Dispatcher(Whole, [0]).run([1])  # call-arg
+import launcher_multigpu
+launcher_multigpu.run_multi_gpu("in", "out", [0, 1], beams=5)  # call-arg
+launcher_multigpu.run_multi_gpu("in", "out", [0, 1], formats=5)  # arg-type
 """
 
 

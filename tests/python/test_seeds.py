@@ -15,21 +15,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import speech
 
 import gpu_dispatch
 from gpu_dispatch import BaseWorker, Dispatcher, multigpu, protocol
 
 
-def run(folder: Path, *parts: str, devices: int = 4) -> str:
-    """Runs a script made of these parts in a folder; returns what it printed."""
+def run(folder: Path, *parts: str, devices: int = 4, errors: bool = False) -> str:
+    """Runs a script made of these parts in a folder; returns what it printed, with errors=True as errors too."""
     (folder / "example.py").write_text("\n".join(parts))
-    env = {**os.environ, "GPU_DISPATCH_SIM": str(devices)}
+    env = {**speech.environment(folder), "GPU_DISPATCH_SIM": str(devices)}
     env.pop("CUDA_VISIBLE_DEVICES", None)
     done = subprocess.run(
         [sys.executable, "example.py"], cwd=folder, env=env, capture_output=True, text=True, timeout=300
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    return done.stdout + done.stderr * errors
 
 
 @pytest.fixture
@@ -44,7 +45,7 @@ def audio(tmp_path: Path) -> Path:
 
 # ---- the launcher's five parts ----
 
-# What stands in for a transcription model; __name__ is that of a module in worker processes.
+# What stands in for the transcriber; __name__ is that of a module in worker processes.
 WORKER = """
 from pathlib import Path
 from gpu_dispatch import BaseWorker
@@ -186,6 +187,13 @@ allocator = ResourceAllocator()
 """
 
 
+OLD_WAY = r"""
+# Old way
+from launcher_multigpu import run_multi_gpu
+exit_code = run_multi_gpu(input_dir, output_dir, gpus, model_size)
+"""
+
+
 def test_detector(tmp_path: Path) -> None:
     assert run(tmp_path, DETECTOR, "print(gpus, is_valid, error)") == "[0, 1, 2, 3] True None\n"
 
@@ -238,8 +246,52 @@ def test_programmatic(audio: Path) -> None:
     assert "3 files in" in output and "CODE 0" in output
 
 
-def test_programmatic_without_a_worker(audio: Path) -> None:
-    assert "False no worker class" in run(audio, PROGRAMMATIC, "print(is_valid, error)")
+@pytest.fixture
+def spoken(tmp_path: Path) -> Path:
+    """A folder with clips in data/audio."""
+    if not speech.CAN_TRANSCRIBE:
+        pytest.skip(speech.WITHOUT)
+    (tmp_path / "data" / "audio").mkdir(parents=True)
+    for clip in speech.SURE:
+        speech.make_wav(clip, (tmp_path / "data" / "audio" / clip).with_suffix(".wav"))
+    return tmp_path
+
+
+def heard(folder: Path) -> dict[str, str]:
+    return {path.with_suffix(".flac").name: path.read_text().strip() for path in folder.iterdir()}
+
+
+# The orchestrator's examples, and what they take for granted.
+TRANSCRIBING = {
+    "orchestrator": ("from pathlib import Path", ORCHESTRATOR),
+    "programmatic": ("", PROGRAMMATIC),
+    "migrated": ("input_dir, output_dir, gpus, model_size = 'data/audio', 'data/outputs', [0, 1], 'base'", MIGRATED),
+    "old way": ("input_dir, output_dir, gpus, model_size = 'data/audio', 'data/outputs', [0, 1], 'base'", OLD_WAY),
+}
+
+
+@pytest.mark.parametrize("name", TRANSCRIBING)
+def test_transcribing(spoken: Path, name: str) -> None:
+    """As they are written, but for the model: weights of that size are not at hand."""
+    begin, example = (part.replace('"base"', '"demo"').replace("'base'", "'demo'") for part in TRANSCRIBING[name])
+    output = run(spoken, begin, example, "print('CODE', exit_code)", errors=True)
+    assert "CODE 0" in output and "RTF" in output
+    assert heard(spoken / "data" / "outputs") == speech.SURE
+
+
+@pytest.mark.parametrize("name", TRANSCRIBING)
+def test_transcribing_without_weights(spoken: Path, name: str) -> None:
+    """As they are written: they end with what would bring the weights."""
+    output = run(spoken, *TRANSCRIBING[name], "print('CODE', exit_code)", errors=True)
+    assert "CODE 1" in output and "ggml-base.bin" in output and re.search("https://.*ggml-base.bin", output)
+
+
+@pytest.mark.parametrize("name", TRANSCRIBING)
+def test_transcribing_without_a_transcriber(audio: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GPU_DISPATCH_TRANSCRIBER", "/nonexistent/transcribe.so")
+    end = "print('CODE', exit_code if globals().get('is_valid', True) else error)"
+    output = run(audio, *TRANSCRIBING[name], end, errors=True)
+    assert "/nonexistent/transcribe.so" in output and "CODE 0" not in output
 
 
 def test_custom(audio: Path) -> None:

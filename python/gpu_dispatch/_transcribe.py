@@ -1,0 +1,243 @@
+"""Transcription: `gpu-dispatch transcribe`, run for a Python program.
+
+The command does the work: it finds the files and the model, keeps every GPU busy, shows how far it is and prints the
+summary. Here it is found, told what to do, and waited for.
+"""
+
+from __future__ import annotations
+
+import importlib.resources
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn, TypedDict, get_type_hints
+
+from . import _native
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+NAME = "gpu-dispatch"
+VARIABLE = "GPU_DISPATCH_COMMAND"
+
+StrPath = str | os.PathLike[str]
+
+
+# ---- the command -----------------------------------------------------------------------------------------------------
+
+
+def _is_program(path: Path) -> bool:
+    return path.is_file() and os.access(path, os.X_OK)
+
+
+def _is_the_program_itself(path: Path) -> bool:
+    """pip makes a script of the same name that comes here to find the program: that one is not it."""
+    try:
+        with path.open("rb") as file:
+            return _is_program(path) and file.read(4) == b"\x7fELF"
+    except OSError:
+        return False
+
+
+def _places() -> Iterator[Path]:
+    """Where it may be when nobody says."""
+    package = Path(__file__).parent
+    yield Path(str(importlib.resources.files(__package__).joinpath("_prefix", "bin", NAME)))  # a wheel
+    yield package.parents[1] / NAME  # a build folder
+    yield Path(sys.executable).parent / NAME
+    for folder in os.get_exec_path():
+        yield Path(folder) / NAME
+
+
+def find_command() -> Path:
+    """The program `gpu-dispatch`: what $GPU_DISPATCH_COMMAND names; else that of this package, or beside the running
+    Python, or in the PATH.
+
+    :raises FileNotFoundError: it is in none of these places, with words that say what to do.
+    """
+    named = os.environ.get(VARIABLE)
+    if named:
+        found = shutil.which(named)
+        if found is None:
+            raise FileNotFoundError(f"{VARIABLE}={named}: there is no such program; unset it, or name gpu-dispatch")
+        return Path(found).absolute()
+    for place in _places():
+        if _is_the_program_itself(place):
+            return place.absolute()
+    raise FileNotFoundError(
+        f"the command gpu-dispatch, which transcribes, is neither in this package nor beside {sys.executable} nor in "
+        "the PATH: install the package with `pip install .`, which brings it along, or the command with `make install`; "
+        f"or name it with the environment variable {VARIABLE}"
+    )
+
+
+def become_command(name: str, *words: str) -> NoReturn:
+    """Replaces this process by the command under one of its names; ends with code 1 and words if there is none."""
+    try:
+        command = find_command()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os.execv(command, [name, *words])
+    except OSError as error:
+        print(error, file=sys.stderr)
+    sys.exit(1)
+
+
+def command_main() -> NoReturn:
+    """The script `gpu-dispatch` that pip makes."""
+    become_command(NAME, *sys.argv[1:])
+
+
+# ---- what it is told -------------------------------------------------------------------------------------------------
+
+
+class Options(TypedDict, total=False):
+    """What can be said beside the folders, devices, model size, language and pattern; what is left out, or None, is as
+    by default. The names are those of the command's options but for ``formats``, ``task_timeout``, ``journal_sync``."""
+
+    model: StrPath | None  #: the file of a model, instead of a size
+    model_dir: StrPath | None  #: where the model is looked for before all other places
+    formats: str | Sequence[str] | None  #: ("txt",): of "txt", "srt", "vtt", "json", "tsv"; or "all"
+    translate: bool  #: into English
+    threads: int | None  #: of each worker; by default as many as its share of the cores
+    beam_size: int | None
+    temperature: float | None
+    prompt: str | None  #: text that comes before, for its words and its style
+    vad: StrPath | None  #: the file of a model that tells speech from silence
+    word_timestamps: bool
+    no_gpu: bool  #: compute on the CPU, whatever the devices
+    workers_per_gpu: int | None
+    task_timeout: float | None  #: seconds that a file may take
+    retries: int | None  #: how often a file that failed is tried again
+    journal: StrPath | None  #: keeps on disk what is done
+    resume: bool  #: skip what is done
+    retry_failed: bool  #: do again what failed according to the journal
+    journal_sync: str | None  #: "normal" or "full"
+    force_resume: bool  #: though the journal was begun with other options
+    recursive: bool  #: files in folders below the input folder too
+    full_names: bool  #: talk.wav becomes talk.wav.txt, not talk.txt
+    quiet: bool  #: nothing is shown meanwhile, and no summary
+
+
+def _joined(formats: str | Sequence[str]) -> str:
+    return formats if isinstance(formats, str) else ",".join(formats)
+
+
+def _seconds(task_timeout: float) -> str:
+    if not task_timeout > 0:
+        raise ValueError(f"task_timeout={task_timeout}: it is a number of seconds above 0, or None")
+    return f"{max(task_timeout, 0.001):.3f}"
+
+
+def _tries(retries: int) -> int:
+    if retries < 0:
+        raise ValueError(f"retries={retries}: it cannot be less than 0")
+    return retries + 1  # the command counts the first one as well
+
+
+def _unless_normal(sync: str) -> str | None:
+    return None if sync == "normal" else sync
+
+
+# Those that the command has under another name, or in another form.
+_TRANSLATED: dict[str, tuple[str, Callable[[Any], object]]] = {
+    "formats": ("format", _joined),
+    "task_timeout": ("timeout", _seconds),
+    "retries": ("retries", _tries),
+    "journal_sync": ("sync", _unless_normal),
+}
+_KINDS = get_type_hints(Options)
+
+
+def _words(name: str, value: Any) -> list[str]:
+    """An option as the command reads it; values go with an equals sign, since one may begin with a dash."""
+    if name not in _KINDS:
+        raise TypeError(f"transcription has no option {name!r}: it has {', '.join(_KINDS)}")
+    option, form = _TRANSLATED.get(name, (name.replace("_", "-"), lambda value: value))
+    if _KINDS[name] is bool:
+        return [f"--{option}"] if value else []
+    value = None if value is None else form(value)
+    return [] if value is None else [f"--{option}={os.fspath(value) if isinstance(value, os.PathLike) else value}"]
+
+
+def _devices(gpus: str | Iterable[int]) -> str:
+    if isinstance(gpus, str):
+        return gpus
+    ids = ",".join(str(int(gpu)) for gpu in gpus)
+    if not ids:
+        raise ValueError('no GPUs were asked for: give their numbers, "auto", "sim:2" or "cpu"')
+    return ids
+
+
+def arguments(
+    input_dir: StrPath,
+    output_dir: StrPath,
+    gpus: str | Iterable[int] = "auto",
+    model_size: str = "base",
+    language: str | None = None,
+    pattern: str | Sequence[str] = "*.wav",
+    **options: Unpack[Options],
+) -> list[str]:
+    """The words after `gpu-dispatch` that say all of this."""
+    patterns = (pattern,) if isinstance(pattern, str) else pattern
+    words = ["transcribe", f"--input-dir={os.fspath(input_dir)}", f"--output-dir={os.fspath(output_dir)}"]
+    if gpus != "auto":  # left out it is what the command thinks best, which with no_gpu is the CPU
+        words.append(f"--gpus={_devices(gpus)}")
+    if options.get("model") is None:
+        words.append(f"--model-size={model_size}")
+    words += [f"--language={language}"] if language is not None else []
+    words += [f"--pattern={one}" for one in patterns]
+    for name, value in options.items():
+        words += _words(name, value)
+    return words
+
+
+# ---- running it ------------------------------------------------------------------------------------------------------
+
+
+def transcribe(
+    input_dir: StrPath,
+    output_dir: StrPath,
+    gpus: str | Iterable[int] = "auto",
+    model_size: str = "base",
+    language: str | None = None,
+    pattern: str | Sequence[str] = "*.wav",
+    **options: Unpack[Options],
+) -> int:
+    """Runs `gpu-dispatch transcribe` with this program's standard streams and returns its exit code: 0, 1 (something
+    failed, there was nothing to do or it could not start), or 130 (interrupted). It never outlives this process.
+
+    Ctrl-C, or a SIGINT sent to this process, lets the files that are being transcribed finish; a second one ends them
+    at once. There is no KeyboardInterrupt then: the exit code says it."""
+    words = arguments(input_dir, output_dir, gpus, model_size, language, pattern, **options)
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:
+            stream.flush()  # what was printed before comes before what the command prints
+    try:
+        command = os.fspath(find_command())
+    except FileNotFoundError as error:
+        print(error, file=sys.stderr)
+        return 1
+    argv = [os.fsencode(word) for word in (command, *words)]
+    code = _native.run_program(argv, threading.current_thread() is threading.main_thread())
+    if code < 0:
+        print(f"{command} cannot be run: {os.strerror(-code)}", file=sys.stderr)
+    return code if code >= 0 else 1
+
+
+def problem(gpus: str | Iterable[int], model_size: str | None = None) -> str | None:
+    """Why nothing could be transcribed, in words; None: the command, its transcriber, the devices and, if its size is
+    given, the model are there."""
+    words = ["transcribe", "--check", f"--gpus={_devices(gpus)}"]
+    words += [f"--model-size={model_size}"] if model_size is not None else []
+    try:
+        argv = [os.fspath(find_command()), *words]
+        done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace")
+    except OSError as error:
+        return str(error)
+    said = [line.removeprefix(f"{NAME}: ") for line in done.stderr.splitlines()]
+    return None if done.returncode == 0 else "\n".join(said) or f"{argv[0]} ended with code {done.returncode}"

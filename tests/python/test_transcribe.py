@@ -1,0 +1,737 @@
+"""Transcription: a command that notes what it is told stands in for gpu-dispatch, and where the transcriber is built
+the command itself transcribes."""
+
+from __future__ import annotations
+
+import errno
+import inspect
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+import speech
+
+import launcher_multigpu
+from gpu_dispatch import BaseWorker, _native, _transcribe
+from gpu_dispatch.multigpu import LauncherOrchestrator, ProcessSpawner
+
+ROOT = Path(__file__).resolve().parents[2]
+
+# Notes its arguments, one JSON text a line; then does what $FAKE says, in Python.
+FAKE = """#!{python}
+import json, os, signal, sys, time
+with open(os.environ["FAKE_NOTES"], "a") as notes:
+    print(json.dumps(sys.argv[1:]), file=notes)
+exec(os.environ.get("FAKE", ""))
+"""
+
+
+@pytest.fixture
+def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file in which the stand-in notes its arguments."""
+    command, notes = tmp_path / "fake-dispatch", tmp_path / "notes"
+    command.write_text(FAKE.format(python=sys.executable))
+    command.chmod(0o755)
+    monkeypatch.setenv("GPU_DISPATCH_COMMAND", str(command))
+    monkeypatch.setenv("FAKE_NOTES", str(notes))
+    return notes
+
+
+def told(notes: Path) -> list[list[str]]:
+    return [json.loads(line) for line in notes.read_text().splitlines()]
+
+
+def told_once(notes: Path) -> list[str]:
+    (words,) = told(notes)
+    return words
+
+
+# ---- what the command is told ----
+
+
+def test_told_what_the_seed_says(fake: Path) -> None:
+    code = LauncherOrchestrator().run(
+        input_dir=Path("data/audio"),
+        output_dir=Path("data/outputs"),
+        gpus=[0, 1],
+        model_size="base",
+        language="en",
+        pattern="*.wav",
+    )
+    assert code == 0
+    assert told_once(fake) == [
+        "transcribe",
+        "--input-dir=data/audio",
+        "--output-dir=data/outputs",
+        "--gpus=0,1",
+        "--model-size=base",
+        "--language=en",
+        "--pattern=*.wav",
+        "--workers-per-gpu=1",
+    ]
+
+
+def test_both_ways_say_the_same(fake: Path) -> None:
+    assert launcher_multigpu.run_multi_gpu("in", "out", [0, 1], "tiny") == 0
+    assert LauncherOrchestrator().run("in", "out", [0, 1], "tiny") == 0
+    old, new = told(fake)
+    assert set(new) - set(old) == {"--workers-per-gpu=1"} and set(old) <= set(new)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "word"),
+    [([0, 1], "0,1"), ((3,), "3"), (range(3), "0,1,2"), ("0,2-4", "0,2-4"), ("sim:2", "sim:2"), ("cpu", "cpu")],
+)
+def test_devices(fake: Path, gpus: Any, word: str) -> None:
+    assert launcher_multigpu.run_multi_gpu("in", "out", gpus) == 0
+    assert f"--gpus={word}" in told_once(fake)
+
+
+def test_auto_is_left_to_the_command(fake: Path) -> None:
+    assert launcher_multigpu.run_multi_gpu("in", "out", "auto", no_gpu=True) == 0
+    words = told_once(fake)
+    assert "--no-gpu" in words and not any(word.startswith("--gpus") for word in words)
+
+
+OPTIONS: list[tuple[dict[str, Any], list[str]]] = [
+    ({"model": Path("m/ggml-x.bin")}, ["--model=m/ggml-x.bin"]),
+    ({"model_dir": "models"}, ["--model-dir=models"]),
+    ({"formats": ("txt", "srt")}, ["--format=txt,srt"]),
+    ({"formats": "all"}, ["--format=all"]),
+    ({"translate": True}, ["--translate"]),
+    ({"threads": 3}, ["--threads=3"]),
+    ({"beam_size": 5}, ["--beam-size=5"]),
+    ({"temperature": 0.2}, ["--temperature=0.2"]),
+    ({"temperature": 0}, ["--temperature=0"]),
+    ({"prompt": "--a\nb"}, ["--prompt=--a\nb"]),
+    ({"vad": Path("vad.bin")}, ["--vad=vad.bin"]),
+    ({"word_timestamps": True}, ["--word-timestamps"]),
+    ({"no_gpu": True}, ["--no-gpu"]),
+    ({"workers_per_gpu": 2}, ["--workers-per-gpu=2"]),
+    ({"task_timeout": 1.5}, ["--timeout=1.500"]),
+    ({"task_timeout": 1e-9}, ["--timeout=0.001"]),
+    ({"retries": 0}, ["--retries=1"]),
+    ({"retries": 2}, ["--retries=3"]),
+    ({"journal": "run.db", "resume": True}, ["--journal=run.db", "--resume"]),
+    ({"journal": "run.db", "retry_failed": True}, ["--journal=run.db", "--retry-failed"]),
+    ({"journal": "run.db", "journal_sync": "full"}, ["--journal=run.db", "--sync=full"]),
+    ({"journal_sync": "normal"}, []),
+    ({"journal": "run.db", "force_resume": True}, ["--journal=run.db", "--force-resume"]),
+    ({"recursive": True}, ["--recursive"]),
+    ({"full_names": True}, ["--full-names"]),
+    ({"quiet": True}, ["--quiet"]),
+    ({"translate": False, "threads": None, "prompt": None, "formats": None, "retries": None, "task_timeout": None}, []),
+]
+
+
+@pytest.mark.parametrize(("options", "words"), OPTIONS, ids=[" ".join(words) or "none" for _, words in OPTIONS])
+@pytest.mark.parametrize("way", [launcher_multigpu.run_multi_gpu, lambda *a, **k: LauncherOrchestrator().run(*a, **k)])
+def test_options(fake: Path, way: Any, options: dict[str, Any], words: list[str]) -> None:
+    assert way("in", "out", [0], **options) == 0
+    always = {"transcribe", "--input-dir=in", "--output-dir=out", "--gpus=0", "--model-size=base", "--pattern=*.wav"}
+    extra = [word for word in told_once(fake) if word not in always and word != "--workers-per-gpu=1"]
+    assert extra == words
+
+
+def test_every_option_is_tried() -> None:
+    assert {name for options, _ in OPTIONS for name in options} == set(_transcribe.Options.__annotations__)
+
+
+def test_a_model_by_its_file_has_no_size(fake: Path) -> None:
+    assert launcher_multigpu.run_multi_gpu("in", "out", model="m.bin", model_size="base") == 0
+    assert not any(word.startswith("--model-size") for word in told_once(fake))
+
+
+def test_several_patterns(fake: Path) -> None:
+    assert launcher_multigpu.run_multi_gpu("in", "out", pattern=["*.wav", "*.mp3"]) == 0
+    assert [word for word in told_once(fake) if "pattern" in word] == ["--pattern=*.wav", "--pattern=*.mp3"]
+
+
+def test_any_path_and_text(fake: Path, tmp_path: Path) -> None:
+    folder = os.fsdecode(b"na\xefve \xff dir")
+    assert launcher_multigpu.run_multi_gpu(folder, "öut", prompt="Grüße, 世界") == 0
+    words = told_once(fake)
+    assert words[1] == f"--input-dir={folder}" and words[2] == "--output-dir=öut" and "--prompt=Grüße, 世界" in words
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "words"),
+    [
+        ({"beams": 5}, TypeError, "beams.*beam_size"),
+        ({"gpus": []}, ValueError, "auto"),
+        ({"gpus": ["x"]}, ValueError, "x"),
+        ({"task_timeout": 0}, ValueError, "task_timeout=0"),
+        ({"task_timeout": float("nan")}, ValueError, "task_timeout"),
+        ({"retries": -1}, ValueError, "retries=-1"),
+        ({"prompt": "a\0b"}, ValueError, "null"),
+    ],
+)
+def test_refused_before_anything_is_started(fake: Path, options: dict[str, Any], kind: Any, words: str) -> None:
+    with pytest.raises(kind, match=words):
+        launcher_multigpu.run_multi_gpu("in", "out", **options)
+    assert not fake.exists()
+
+
+def test_progress_callback_is_for_workers_of_your_own(fake: Path) -> None:
+    with pytest.raises(TypeError, match="progress_callback needs a worker class"):
+        LauncherOrchestrator().run("in", "out", progress_callback=print)
+
+
+class Quiet(BaseWorker):
+    def setup(self, gpu_id: int, seed: int) -> None:
+        pass
+
+    def process(self, data: Path) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    "make", [lambda: LauncherOrchestrator(Quiet), lambda: LauncherOrchestrator(spawner=ProcessSpawner(Quiet))]
+)
+def test_a_worker_class_does_it_instead(fake: Path, tmp_path: Path, make: Any) -> None:
+    (tmp_path / "a.wav").write_bytes(b"x")
+    assert make().run(tmp_path, tmp_path / "out", "sim:1") == 0
+    assert not fake.exists()
+
+
+# ---- its exit code and its streams ----
+
+
+@pytest.mark.parametrize(
+    ("does", "code"),
+    [
+        ("", 0),
+        ("sys.exit(1)", 1),
+        ("sys.exit(130)", 130),
+        ("os.kill(os.getpid(), signal.SIGKILL)", 137),
+        ("signal.signal(signal.SIGINT, signal.SIG_DFL); os.kill(os.getpid(), signal.SIGINT)", 130),
+    ],
+)
+def test_exit_code(fake: Path, monkeypatch: pytest.MonkeyPatch, does: str, code: int) -> None:
+    monkeypatch.setenv("FAKE", does)
+    assert LauncherOrchestrator().run("in", "out") == code
+
+
+def script(tmp_path: Path, text: str) -> list[str]:
+    path = tmp_path / "script.py"
+    path.write_text(textwrap.dedent(text))
+    return [sys.executable, str(path)]
+
+
+def test_streams_are_this_programs(fake: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And what was printed before, comes before."""
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
+    monkeypatch.setenv("FAKE", "print('read', sys.stdin.read()); print('an error', file=sys.stderr)")
+    text = """
+        import launcher_multigpu
+        print("before")
+        print("code", launcher_multigpu.run_multi_gpu("in", "out"))
+    """
+    done = subprocess.run(script(tmp_path, text), input="me", capture_output=True, text=True, check=True)
+    assert done.stdout == "before\nread me\ncode 0\n" and done.stderr.endswith("an error\n")
+
+
+# The shell's own words alone: what it starts may have other signals blocked.
+SIGNALS = """#!/bin/sh
+while read -r name value; do
+    case $name in SigBlk:|SigIgn:) echo "$name $value" ;; esac
+done </proc/$$/status
+"""
+
+
+def test_signals_are_as_a_shell_leaves_them(fake: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python ignores SIGPIPE and catches SIGINT; a program that it starts does neither, and none is blocked."""
+    command = tmp_path / "status"
+    command.write_text(SIGNALS)
+    command.chmod(0o755)
+    monkeypatch.setenv("GPU_DISPATCH_COMMAND", str(command))
+    done = subprocess.run(
+        script(tmp_path, "import launcher_multigpu; launcher_multigpu.run_multi_gpu('in', 'out')"),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert [int(line.split()[1], 16) for line in done.stdout.splitlines()] == [0, 0]
+
+
+def test_no_descriptor_is_left_open(fake: Path) -> None:
+    before = os.listdir("/proc/self/fd")
+    for _ in range(3):
+        LauncherOrchestrator().run("in", "out")
+    assert os.listdir("/proc/self/fd") == before
+
+
+def test_in_a_thread(fake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAKE", "sys.exit(7)")
+    codes: list[int] = []
+    thread = threading.Thread(target=lambda: codes.append(LauncherOrchestrator().run("in", "out")))
+    thread.start()
+    thread.join()
+    assert codes == [7]
+
+
+def test_other_threads_go_on_meanwhile(fake: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    monkeypatch.setenv("FAKE", f"open({str(fifo)!r}).read()")  # ends when the other thread has opened and closed it
+    thread = threading.Thread(target=lambda: fifo.write_text("go on"))
+    thread.start()
+    assert LauncherOrchestrator().run("in", "out") == 0
+    thread.join()
+
+
+# ---- interrupts ----
+
+# Says when it is there, counts SIGINT, and ends by 130 when it gets a line.
+PATIENT = """
+count = 0
+def handler(number, frame):
+    global count
+    count += 1
+    print("interrupt", count, flush=True)
+signal.signal(signal.SIGINT, handler)
+print("ready", os.getpid(), flush=True)
+print("ends after", sys.stdin.readline().strip(), count, flush=True)
+sys.exit(130)
+"""
+
+RUNS = """
+    import launcher_multigpu
+    print("code", launcher_multigpu.run_multi_gpu("in", "out"))
+"""
+
+
+@pytest.fixture
+def patient(fake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAKE", PATIENT)
+
+
+def test_ctrl_c_in_a_terminal_reaches_it_once(patient: None, tmp_path: Path) -> None:
+    pexpect = pytest.importorskip("pexpect")
+    python, path = script(tmp_path, RUNS)
+    child = pexpect.spawn(python, [path], timeout=60, echo=False)
+    child.expect(r"ready \d+")
+    child.sendintr()
+    child.expect_exact("interrupt 1")
+    child.sendline("one")
+    child.expect_exact("ends after one 1")  # a second would have come before the line was read
+    child.expect_exact("code 130")
+    child.expect(pexpect.EOF)
+    child.close()
+    assert child.exitstatus == 0
+
+
+def begin(tmp_path: Path, text: str = RUNS) -> tuple[subprocess.Popen[str], int]:
+    """A Python that runs the patient one, which is ready; and the number of the latter."""
+    process = subprocess.Popen(
+        script(tmp_path, text), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
+    )
+    assert process.stdout
+    word, pid = process.stdout.readline().split()
+    assert word == "ready"
+    return process, int(pid)
+
+
+def rest(process: subprocess.Popen[str]) -> str:
+    """What is printed from here to its end, without that a line or the end of its input comes before."""
+    assert process.stdin and process.stdout
+    with process, process.stdin:
+        return process.stdout.read()
+
+
+def test_sigint_to_python_alone_is_passed_on(patient: None, tmp_path: Path) -> None:
+    process, _ = begin(tmp_path)
+    assert process.stdout
+    for n in (1, 2):
+        process.send_signal(signal.SIGINT)
+        assert process.stdout.readline() == f"interrupt {n}\n"
+    out, _ = process.communicate("two\n", timeout=60)
+    assert out == "ends after two 2\ncode 130\n" and process.returncode == 0
+
+
+def test_sigint_as_it_starts(fake: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sent by the process itself from another thread at any moment: it ends by 130, or before it has begun, by
+    KeyboardInterrupt; nobody waits for ever."""
+    monkeypatch.setenv("FAKE", "signal.pause()")
+    text = """
+        import os, signal, sys, threading
+        import launcher_multigpu
+        for delay in (0, 1, 10, 100, 1000, 10000):
+            def shoot():
+                for _ in range(delay): pass
+                os.kill(os.getpid(), signal.SIGINT)
+            thread = threading.Thread(target=shoot)
+            try:
+                thread.start()
+                assert launcher_multigpu.run_multi_gpu("in", "out") in (1, 130)
+            except KeyboardInterrupt:
+                pass
+            thread.join()
+    """
+    done = subprocess.run(script(tmp_path, text), capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+
+
+def test_sigint_before_there_is_a_process(fake: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Taken by another thread while this one forks, before there is a process to pass it on to: it is not lost."""
+    monkeypatch.setenv("FAKE", "signal.pause()")
+    text = """
+        import ctypes, os, signal, threading
+        import launcher_multigpu
+
+        reader, writer = os.pipe()
+        os.set_blocking(writer, False)
+
+        @ctypes.CFUNCTYPE(None)
+        def before_fork():
+            os.kill(os.getpid(), signal.SIGINT)
+            os.read(reader, 1)  # written to by Python's handler, which comes last
+
+        end = threading.Event()
+        threading.Thread(target=end.wait).start()
+        signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+        ctypes.CDLL(None).__register_atfork(before_fork, None, None, None)
+        print("code", launcher_multigpu.run_multi_gpu("in", "out"))
+        end.set()
+    """
+    done = subprocess.run(script(tmp_path, text), capture_output=True, text=True, timeout=60)
+    # The stand-in is a Python too, which may get it before it has said what it makes of it.
+    assert done.stdout in ("code 130\n", "code 1\n"), done.stderr
+
+
+def test_sigint_after_two_runs_is_pythons_again(fake: Path, tmp_path: Path) -> None:
+    text = """
+        import signal
+        import launcher_multigpu
+        codes = [launcher_multigpu.run_multi_gpu("in", "out") for _ in range(2)]
+        try:
+            signal.raise_signal(signal.SIGINT)
+        except KeyboardInterrupt:
+            print(codes, "interrupted")
+    """
+    done = subprocess.run(script(tmp_path, text), capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "[0, 0] interrupted\n"), done.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_it_dies_with_python(patient: None, tmp_path: Path, number: signal.Signals) -> None:
+    process, pid = begin(tmp_path)
+    process.send_signal(number)
+    assert rest(process) == "", f"{pid} goes on"  # it has the pipe as long as it is there
+    assert process.returncode == -number
+
+
+def test_what_another_handler_raises_ends_it(patient: None, tmp_path: Path) -> None:
+    text = """
+        import os, signal
+        import launcher_multigpu
+        def handler(number, frame):
+            raise TimeoutError("enough")
+        signal.signal(signal.SIGUSR1, handler)
+        try:
+            launcher_multigpu.run_multi_gpu("in", "out")
+        except TimeoutError as error:
+            print("raised", error)
+        try:
+            os.waitpid(-1, 0)
+        except ChildProcessError:
+            print("no child")
+    """
+    process, pid = begin(tmp_path, text)
+    process.send_signal(signal.SIGUSR1)
+    assert rest(process) == "raised enough\nno child\n" and not Path(f"/proc/{pid}").exists()
+
+
+def test_a_keyboard_interrupt_that_is_no_sigint_ends_it(patient: None, tmp_path: Path) -> None:
+    text = """
+        import signal
+        import launcher_multigpu
+        def handler(number, frame):
+            raise KeyboardInterrupt
+        signal.signal(signal.SIGTERM, handler)
+        try:
+            launcher_multigpu.run_multi_gpu("in", "out")
+        except KeyboardInterrupt:
+            print("raised")
+    """
+    process, pid = begin(tmp_path, text)
+    process.send_signal(signal.SIGTERM)
+    assert rest(process) == "raised\n" and not Path(f"/proc/{pid}").exists()
+
+
+def test_a_handler_of_the_users_is_called_too(patient: None, tmp_path: Path) -> None:
+    text = """
+        import signal
+        import launcher_multigpu
+        def handler(number, frame):
+            print("mine", flush=True)
+        signal.signal(signal.SIGINT, handler)
+        launcher_multigpu.run_multi_gpu("in", "out")
+        print(signal.getsignal(signal.SIGINT) is handler)
+        signal.raise_signal(signal.SIGINT)
+    """
+    process, _ = begin(tmp_path, text)
+    process.send_signal(signal.SIGINT)
+    assert process.stdout
+    assert sorted([process.stdout.readline(), process.stdout.readline()]) == ["interrupt 1\n", "mine\n"]
+    assert process.communicate("one\n", timeout=60)[0] == "ends after one 1\nTrue\nmine\n"
+
+
+def test_ignored_it_is_ignored_by_both(patient: None, tmp_path: Path) -> None:
+    text = "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n" + textwrap.dedent(RUNS)
+    process, _ = begin(tmp_path, text)
+    process.send_signal(signal.SIGINT)
+    assert process.communicate("none\n", timeout=60)[0] == "ends after none 0\ncode 130\n"
+
+
+# ---- finding the command ----
+
+
+@pytest.fixture
+def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """No command anywhere; returns a folder in the PATH."""
+    monkeypatch.delenv("GPU_DISPATCH_COMMAND", raising=False)
+    monkeypatch.setattr(_transcribe, "__file__", str(tmp_path / "a" / "b" / "c" / "_transcribe.py"))
+    monkeypatch.setattr(_transcribe, "__package__", "json")  # a package without one
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "bin" / "python"))
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "path").mkdir()
+    monkeypatch.setenv("PATH", str(tmp_path / "path"))
+    return tmp_path / "path"
+
+
+def program(path: Path) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(b"\x7fELF and more")
+    path.chmod(0o755)
+    return path
+
+
+def test_no_command(nowhere: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert LauncherOrchestrator().run("in", "out") == 1
+    said = capsys.readouterr().err
+    assert "pip install" in said and "make install" in said and "GPU_DISPATCH_COMMAND" in said
+    is_valid, error = LauncherOrchestrator().validate_setup(tmp_path, "sim:2")
+    assert is_valid is False and error == said.strip()
+
+
+def test_command_in_the_path(nowhere: Path) -> None:
+    ours = program(nowhere / "gpu-dispatch")
+    assert _transcribe.find_command() == ours
+
+
+def test_command_beside_python_comes_before_the_path(nowhere: Path, tmp_path: Path) -> None:
+    program(nowhere / "gpu-dispatch")
+    ours = program(tmp_path / "bin" / "gpu-dispatch")
+    assert _transcribe.find_command() == ours
+
+
+def test_command_of_a_build_folder_comes_before_those(nowhere: Path, tmp_path: Path) -> None:
+    program(tmp_path / "bin" / "gpu-dispatch")
+    ours = program(tmp_path / "a" / "gpu-dispatch")
+    assert _transcribe.find_command() == ours
+
+
+def test_pips_script_is_not_the_command(nowhere: Path, tmp_path: Path) -> None:
+    """It would call itself for ever."""
+    pips = tmp_path / "bin" / "gpu-dispatch"
+    pips.write_text("#!/bin/sh\n")
+    pips.chmod(0o755)
+    with pytest.raises(FileNotFoundError):
+        _transcribe.find_command()
+    ours = program(nowhere / "gpu-dispatch")
+    assert _transcribe.find_command() == ours
+
+
+def test_a_file_that_cannot_be_run_is_not_the_command(nowhere: Path) -> None:
+    program(nowhere / "gpu-dispatch").chmod(0o644)
+    with pytest.raises(FileNotFoundError):
+        _transcribe.find_command()
+
+
+def test_named_command_that_is_not_there(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("GPU_DISPATCH_COMMAND", "/nonexistent/gd")
+    assert launcher_multigpu.run_multi_gpu("in", "out") == 1
+    assert "GPU_DISPATCH_COMMAND=/nonexistent/gd" in capsys.readouterr().err
+
+
+def test_named_command_that_is_no_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It has the right to be run, and cannot be."""
+    monkeypatch.setenv("GPU_DISPATCH_COMMAND", str(program(tmp_path / "odd")))
+    assert launcher_multigpu.run_multi_gpu("in", "out") == 1
+    said = capsys.readouterr().err
+    assert "odd" in said and "Exec format error" in said
+
+
+def test_command_of_this_build() -> None:
+    if "GPU_DISPATCH_COMMAND" in os.environ:
+        pytest.skip("another one is named")
+    assert _transcribe.find_command() == Path(_transcribe.__file__).parents[2] / "gpu-dispatch"
+
+
+# ---- the module as a program ----
+
+
+@pytest.mark.parametrize("how", ["-m", "file"])
+def test_launcher_is_the_command(fake: Path, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+    monkeypatch.setenv("FAKE", "print('here'); sys.exit(5)")
+    name = ["-m", "launcher_multigpu"] if how == "-m" else [str(launcher_multigpu.__file__)]
+    words = ["--input-dir", "data/audio", "--gpus", "0,1,2", "--model-size", "large-v3"]
+    done = subprocess.run([sys.executable, *name, *words], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (5, "here\n"), done.stderr
+    assert told_once(fake) == words  # its name says the rest
+
+
+def test_launcher_without_a_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GPU_DISPATCH_COMMAND", "/nonexistent/gd")
+    done = subprocess.run([sys.executable, "-m", "launcher_multigpu"], capture_output=True, text=True)
+    assert done.returncode == 1 and "/nonexistent/gd" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_help_names_every_option() -> None:
+    for place in (launcher_multigpu.run_multi_gpu, LauncherOrchestrator.run):
+        text = f"{inspect.signature(place)} {inspect.getdoc(place)}"
+        missing = [name for name in _transcribe.Options.__annotations__ if name not in text]
+        assert set(missing) <= {"journal_sync", "force_resume"}, place
+
+
+# ---- the extension's part ----
+
+
+@pytest.mark.parametrize("argv", [[], ["text"], (b"/bin/true",), [b"a\0b"], None])
+def test_program_wants_bytes(argv: Any) -> None:
+    with pytest.raises((TypeError, ValueError)):
+        _native.run_program(argv, True)
+
+
+def test_program_that_is_not_there() -> None:
+    assert _native.run_program([b"/nonexistent/program"], True) == -errno.ENOENT
+
+
+# ---- the real thing ----
+
+transcribes = pytest.mark.skipif(not speech.CAN_TRANSCRIBE, reason=speech.WITHOUT)
+
+
+@pytest.fixture
+def at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home with nothing in it, in which the demo model is to be had."""
+    monkeypatch.delenv("GPU_DISPATCH_COMMAND", raising=False)
+    for name in set(os.environ) - set(speech.environment(tmp_path)):
+        monkeypatch.delenv(name)
+    for name, value in speech.environment(tmp_path).items():
+        monkeypatch.setenv(name, value)
+    return tmp_path
+
+
+def heard(folder: Path, ending: str = ".txt") -> dict[str, str]:
+    return {path.name.removesuffix(ending) + ".flac": path.read_text().strip() for path in folder.glob("*" + ending)}
+
+
+@transcribes
+@pytest.mark.parametrize("gpus", ["cpu", "sim:2"])
+def test_transcribes(at_home: Path, gpus: str) -> None:
+    code = LauncherOrchestrator().run(speech.CLIPS, at_home / "out", gpus, "demo", "en", list(speech.SURE))
+    assert code == 0 and heard(at_home / "out") == speech.SURE
+
+
+@transcribes
+def test_transcribes_a_wav_by_its_models_file(at_home: Path) -> None:
+    (at_home / "in").mkdir()
+    clip, text = next(iter(speech.SURE.items()))
+    speech.make_wav(clip, at_home / "in" / "a.wav")
+    code = launcher_multigpu.run_multi_gpu(
+        at_home / "in",
+        at_home / "out",
+        "cpu",
+        model=ROOT / "models" / "ggml-demo.bin",
+        formats=("txt", "json"),
+        full_names=True,
+        word_timestamps=True,
+        threads=1,
+        beam_size=2,
+        temperature=0.0,
+        prompt="",
+        quiet=True,
+    )
+    assert code == 0 and sorted(path.name for path in (at_home / "out").iterdir()) == ["a.wav.json", "a.wav.txt"]
+    assert (at_home / "out" / "a.wav.txt").read_text().strip() == text
+    assert json.loads((at_home / "out" / "a.wav.json").read_text())["text"].strip() == text
+
+
+@transcribes
+def test_a_file_that_is_no_audio_is_one_failure(at_home: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (at_home / "in").mkdir()
+    (at_home / "in" / "bad.wav").write_bytes(b"no audio")
+    clip, text = next(iter(speech.SURE.items()))
+    speech.make_wav(clip, at_home / "in" / "good.wav")
+    assert LauncherOrchestrator().run(at_home / "in", at_home / "out", "cpu", "demo") == 1
+    assert [path.name for path in (at_home / "out").iterdir()] == ["good.txt"]
+    assert "bad.wav" in "".join(capfd.readouterr())
+
+
+@transcribes
+@pytest.mark.skipif(not _native.journal_available(), reason="built without SQLite")
+def test_journal(at_home: Path) -> None:
+    """What is done stays done: its text, taken away, does not come back."""
+    run = lambda **more: LauncherOrchestrator().run(  # noqa: E731
+        speech.CLIPS, at_home / "out", "cpu", "demo", None, list(speech.SURE), journal=at_home / "run.db", **more
+    )
+    assert run() == 0 and heard(at_home / "out") == speech.SURE
+    (at_home / "out" / next(iter(speech.SURE))).with_suffix(".txt").unlink()
+    assert run(resume=True) == 0 and len(heard(at_home / "out")) == len(speech.SURE) - 1
+
+
+@transcribes
+def test_interrupted(at_home: Path) -> None:
+    """Files that are begun may finish, others are not begun; the exit code says it."""
+    text = f"""
+        import launcher_multigpu
+        clips, out = {str(speech.CLIPS)!r}, {str(at_home / "out")!r}
+        print("code", launcher_multigpu.run_multi_gpu(clips, out, "cpu", "demo", "en", "*.flac", threads=1))
+    """
+    process = subprocess.Popen(
+        script(at_home, text), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stderr
+    next(line for line in process.stderr if "model demo" in line)
+    process.send_signal(signal.SIGINT)
+    assert process.communicate(timeout=120)[0].endswith("code 130\n")
+    assert len(heard(at_home / "out")) < len(speech.spoken())
+
+
+@pytest.mark.parametrize(
+    ("where", "gpus", "words"),
+    [("absent", "sim:1", "absent"), (".", [7], "7"), (".", [], "auto"), (".", "nonsense-7", "nonsense-7")],
+)
+def test_setup_that_is_not_valid(at_home: Path, where: str, gpus: Any, words: str) -> None:
+    is_valid, error = LauncherOrchestrator().validate_setup(at_home / where, gpus)
+    assert is_valid is False and error and words in error
+
+
+@transcribes
+def test_setup_that_is_valid(at_home: Path) -> None:
+    orchestrator = LauncherOrchestrator()
+    assert orchestrator.validate_setup(at_home, "sim:2") == (True, None)
+    assert orchestrator.validate_setup(at_home, "cpu", model_size="demo") == (True, None)
+
+
+@transcribes
+def test_setup_without_the_model(at_home: Path) -> None:
+    is_valid, error = LauncherOrchestrator().validate_setup(at_home, "cpu", model_size="base")
+    assert is_valid is False and error and "ggml-base.bin" in error
+
+
+def test_setup_without_the_transcriber(at_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GPU_DISPATCH_TRANSCRIBER", "/nonexistent/transcribe.so")
+    is_valid, error = LauncherOrchestrator().validate_setup(at_home, "cpu")
+    assert is_valid is False and error and "/nonexistent/transcribe.so" in error

@@ -1,0 +1,596 @@
+# SPDX-License-Identifier: MIT
+"""`gpu-dispatch transcribe` as a whole, with the real worker and the demo model: every format read by somebody else's
+parser, bad files among good ones, odd names, workers that are killed or hang, and runs that are broken off and resumed."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+np = pytest.importorskip("numpy")
+soundfile = pytest.importorskip("soundfile")
+srt = pytest.importorskip("srt")
+webvtt = pytest.importorskip("webvtt")
+
+ROOT = Path(__file__).resolve().parents[2]
+BUILD = Path(os.environ.get("GD_COMMAND_DIR", ROOT / "build"))
+COMMAND = BUILD / "gpu-dispatch"
+CLIPS = ROOT / "tests" / "data" / "speech"
+MODEL = ROOT / "models" / "ggml-demo.bin"
+RATE = 16000
+PATIENCE = 240  # seconds: for a run that hangs
+
+pytestmark = pytest.mark.skipif(
+    not (BUILD / "apps" / "transcribe" / "transcribe.so").exists(),
+    reason="this build has no transcription worker (make transcribe)",
+)
+
+
+def arguments(folder: Path, out: Path, *more: object, gpus: str = "sim:1", pattern: str = "*.wav") -> list[str]:
+    words = [COMMAND, "transcribe", "--input-dir", folder, "--output-dir", out, "--gpus", gpus, "--pattern", pattern,
+             "--recursive", "--model", MODEL, "--language", "en", "--threads", "1", "--progress", "none"]
+    return [str(word) for word in (*words, *more)]
+
+
+def transcribe(*words: Any, **named: Any) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(arguments(*words, **named), capture_output=True, text=True, timeout=PATIENCE, check=False)
+
+
+def texts(out: Path) -> dict[str, str]:
+    return {str(path.relative_to(out)): path.read_text("utf-8") for path in out.rglob("*.txt")}
+
+
+def failures(path: Path) -> dict[str, dict[str, Any]]:
+    """Those of --failed, by file name."""
+    if not path.exists():
+        return {}
+    return {Path(each["input"]).name: each for each in map(json.loads, path.read_text().splitlines())}
+
+
+@pytest.fixture(scope="session")
+def clips() -> dict[str, Any]:
+    """{text: samples} of the clips that the model hears right, shortest text first"""
+    lines = (CLIPS / "transcripts.tsv").read_text().splitlines()[1:]
+    said = {file: text for file, text, *_ in (line.split("\t") for line in lines)}
+    wrong = {"clip_051.flac", "clip_059.flac"}  # models/README.md
+    return {text: soundfile.read(CLIPS / file, dtype="int16")[0] for file, text in said.items() if file not in wrong}
+
+
+@pytest.fixture(scope="session")
+def speech(clips: dict[str, Any]) -> Any:
+    """All of them one after the other, with a second's pause: about a minute and a half."""
+    return np.concatenate([part for samples in clips.values() for part in (samples, np.zeros(RATE, np.int16))])
+
+
+def write(path: Path, samples: Any, rate: int = RATE, **more: Any) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    soundfile.write(path, samples, rate, **more)
+    return path
+
+
+@pytest.fixture
+def folder(tmp_path: Path, clips: dict[str, Any]) -> Path:
+    """Three good files; what is said in each is its name."""
+    for text in ("timer", "three", "start"):
+        write(tmp_path / "in" / f"{text}.wav", clips[text])
+    return tmp_path / "in"
+
+
+def assert_good(out: Path, *names: str) -> None:
+    for name in names or ("timer", "three", "start"):
+        assert (out / f"{name}.txt").read_text() == f"{name}\n"
+
+
+# --- what is written -----------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory, speech: Any) -> tuple[Path, dict[str, Any]]:
+    """Every format of a long file: (the folder, its json)"""
+    base = tmp_path_factory.mktemp("formats")
+    write(base / "in" / "long.wav", speech)
+    done = transcribe(base / "in", base / "out", "--format", "all", "--word-timestamps")
+    assert done.returncode == 0, done.stderr
+    return base / "out", json.loads((base / "out" / "long.json").read_text("utf-8"))
+
+
+def test_the_json_has_segments_in_order(written: tuple[Path, dict[str, Any]], speech: Any) -> None:
+    _, found = written
+    segments = found["segments"]
+    assert found["language"] == "en" and len(segments) >= 4
+    assert found["text"].split() == " ".join(each["text"] for each in segments).split()
+    times = [moment for each in segments for moment in (each["start"], each["end"])]
+    assert times == sorted(times) and times[0] >= 0 and times[-1] <= len(speech) / RATE + 0.01
+
+
+def test_words_have_times_within_their_segments(written: tuple[Path, dict[str, Any]]) -> None:
+    for segment in written[1]["segments"]:
+        words = segment["words"]
+        assert "".join(each["word"] for each in words).split() == segment["text"].split()
+        assert all(segment["start"] <= each["start"] <= each["end"] <= segment["end"] for each in words)
+        assert all(0 <= each["probability"] <= 1 for each in words)
+
+
+def close(a: float, b: float) -> bool:
+    return abs(a - b) < 0.0015  # a millisecond, rounded either way
+
+
+def same_as_json(found: list[tuple[float, float, str]], segments: list[dict[str, Any]]) -> None:
+    assert [text.strip() for _, _, text in found] == [each["text"].strip() for each in segments]
+    for (start, end, _), each in zip(found, segments):
+        assert close(start, each["start"]) and close(end, each["end"]), (start, end, each)
+
+
+def test_srt_in_a_foreign_parser(written: tuple[Path, dict[str, Any]]) -> None:
+    out, expected = written
+    subtitles = list(srt.parse((out / "long.srt").read_text("utf-8"), ignore_errors=False))
+    assert [each.index for each in subtitles] == list(range(1, len(subtitles) + 1))
+    same_as_json([(each.start.total_seconds(), each.end.total_seconds(), each.content) for each in subtitles],
+                 expected["segments"])
+
+
+def test_vtt_in_a_foreign_parser(written: tuple[Path, dict[str, Any]]) -> None:
+    out, expected = written
+    captions = webvtt.read(str(out / "long.vtt")).captions
+    same_as_json([(each.start_in_seconds, each.end_in_seconds, each.text) if isinstance(each.start_in_seconds, float)
+                  else (seconds(each.start), seconds(each.end), each.text) for each in captions], expected["segments"])
+
+
+def seconds(stamp: str) -> float:
+    """Of 00:01:02.345: the parser's own whole seconds are too coarse."""
+    hours, minutes, rest = stamp.split(":")
+    return int(hours) * 3600 + int(minutes) * 60 + float(rest)
+
+
+def test_tsv_in_a_foreign_parser(written: tuple[Path, dict[str, Any]]) -> None:
+    out, expected = written
+    with open(out / "long.tsv", encoding="utf-8", newline="") as file:
+        heading, *rows = csv.reader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
+    assert heading == ["start", "end", "text"]
+    same_as_json([(int(start) / 1000, int(end) / 1000, text) for start, end, text in rows], expected["segments"])
+
+
+def test_txt_is_the_same_text(written: tuple[Path, dict[str, Any]], clips: dict[str, Any]) -> None:
+    out, expected = written
+    assert (out / "long.txt").read_text().split() == expected["text"].split()
+    heard, said = expected["text"].split(), " ".join(clips).split()
+    assert len(set(heard) & set(said)) >= 0.9 * len(set(said))
+
+
+def test_nothing_but_the_formats_is_written(written: tuple[Path, dict[str, Any]]) -> None:
+    assert sorted(path.name for path in written[0].iterdir()) == [f"long.{kind}" for kind in ("json", "srt", "tsv", "txt", "vtt")]
+
+
+# --- what is read ------------------------------------------------------------------
+
+
+def resampled(samples: Any, rate: int) -> Any:
+    """By straight lines between the samples: good enough for speech."""
+    places = np.arange(int(len(samples) * rate / RATE)) * (RATE / rate)
+    return np.interp(places, np.arange(len(samples)), samples) / 32768
+
+
+@pytest.mark.parametrize(
+    ("name", "rate", "channels", "more"),
+    [
+        ("a.wav", 8000, 1, {}),
+        ("a.wav", 44100, 2, {"subtype": "PCM_24"}),
+        ("a.wav", 48000, 6, {"subtype": "FLOAT"}),
+        ("a.flac", 44100, 2, {}),
+        ("a.ogg", 48000, 2, {"format": "OGG", "subtype": "VORBIS"}),
+        ("a.opus", 48000, 1, {"format": "OGG", "subtype": "OPUS"}),
+        ("a.mp3", 44100, 2, {"format": "MP3"}),
+        ("a.aiff", 22050, 1, {}),
+    ],
+)
+def test_formats_rates_and_channels(tmp_path: Path, clips: dict[str, Any], name: str, rate: int, channels: int,
+                                    more: dict[str, str]) -> None:
+    said = "paste previous kitchen volume"
+    samples = np.tile(resampled(clips[said], rate)[:, None], (1, channels))
+    write(tmp_path / "in" / name, samples, rate, **more)
+    done = transcribe(tmp_path / "in", tmp_path / "out", pattern="a.*")
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "out" / "a.txt").read_text() == said + "\n"
+
+
+# --- bad files among good ones ---------------------------------------------------------
+
+
+def wav_header(channels: int, data_bytes: int) -> bytes:
+    block = 2 * channels
+    return (b"RIFF" + (36 + data_bytes).to_bytes(4, "little") + b"WAVEfmt " + (16).to_bytes(4, "little")
+            + (1).to_bytes(2, "little") + channels.to_bytes(2, "little") + RATE.to_bytes(4, "little")
+            + (RATE * block).to_bytes(4, "little") + block.to_bytes(2, "little") + (16).to_bytes(2, "little")
+            + b"data" + data_bytes.to_bytes(4, "little"))
+
+
+def make_bad(folder: Path, kind: str) -> Path:
+    """A bad file; its name is what is wrong with it."""
+    path = folder / f"{kind}.wav"
+    whole = (folder / "timer.wav").read_bytes()
+    contents = {
+        "empty": b"",
+        "text": b"this is a letter, not a sound\n" * 40,
+        "truncated": whole[: len(whole) // 2],
+        "channels": wav_header(0, 32000) + bytes(32000),
+        "samples": wav_header(1, 0),
+        "header": whole[:20],
+        "noise": bytes((i * 7919 >> 3) & 255 for i in range(20000)),
+    }
+    path.write_bytes(contents.get(kind, whole))
+    if kind == "unreadable":
+        path.chmod(0)
+    return path
+
+
+BAD = ["empty", "text", "truncated", "channels", "samples", "header", "noise"]
+
+
+def test_each_bad_file_is_one_failure(tmp_path: Path, folder: Path) -> None:
+    for kind in BAD:
+        make_bad(folder, kind)
+    done = transcribe(folder, tmp_path / "out", "--failed", tmp_path / "failed")
+    assert done.returncode == 1, done.stderr
+    assert_good(tmp_path / "out")
+    found = failures(tmp_path / "failed")
+    assert sorted(found) == sorted(f"{kind}.wav" for kind in BAD)
+    assert all(len(each["error"]) > 10 for each in found.values()), found
+    assert sorted(texts(tmp_path / "out")) == ["start.txt", "three.txt", "timer.txt"]
+    assert all(f"{kind}.wav" in done.stderr + done.stdout for kind in BAD)
+
+
+@pytest.mark.parametrize(("kind", "words"), [("empty", ("empty", "no samples", "0 bytes")), ("text", ("not audio", "no audio")),
+                                             ("truncated", ("truncated", "cut", "ends")), ("channels", ("channel",)),
+                                             ("samples", ("no samples", "no sound", "empty"))])
+def test_the_reason_is_said(tmp_path: Path, folder: Path, kind: str, words: tuple[str, ...]) -> None:
+    make_bad(folder, kind)
+    done = transcribe(folder, tmp_path / "out", "--failed", tmp_path / "failed")
+    assert done.returncode == 1
+    error = failures(tmp_path / "failed")[f"{kind}.wav"]["error"].replace(f"{kind}.wav", "")
+    assert any(word in error.lower() for word in words), error
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root can read everything")
+def test_an_unreadable_file_is_one_failure(tmp_path: Path, folder: Path) -> None:
+    make_bad(folder, "unreadable")
+    done = transcribe(folder, tmp_path / "out", "--failed", tmp_path / "failed")
+    assert done.returncode == 1
+    assert list(failures(tmp_path / "failed")) == ["unreadable.wav"]
+    assert_good(tmp_path / "out")
+
+
+def make_odd(folder: Path, kind: str) -> Path:
+    """What is no file, though its name is one of audio."""
+    path = folder / f"{kind}.wav"
+    if kind == "fifo":
+        os.mkfifo(path)
+    elif kind == "folder":
+        path.mkdir()
+    else:
+        path.symlink_to({"dangling": "/nonexistent/x.wav", "device": "/dev/zero", "loop": path}[kind])
+    return path
+
+
+@pytest.mark.parametrize(("kind", "status"), [("dangling", 1), ("loop", 1), ("fifo", 0), ("device", 0), ("folder", 0)])
+def test_what_is_no_file_in_a_folder(tmp_path: Path, folder: Path, kind: str, status: int) -> None:
+    """A link to nothing is said; what never was a file is not looked for, and nobody waits for a FIFO."""
+    make_odd(folder, kind)
+    done = transcribe(folder, tmp_path / "out")
+    assert done.returncode == status, done.stderr
+    assert (f"{kind}.wav" in done.stderr) == bool(status)
+    assert_good(tmp_path / "out")
+
+
+@pytest.mark.parametrize("kind", ["dangling", "fifo", "device"])
+def test_what_is_no_file_by_name(tmp_path: Path, folder: Path, kind: str) -> None:
+    words = [COMMAND, "transcribe", folder / "timer.wav", make_odd(folder, kind), "--output-dir", tmp_path / "out", "--gpus",
+             "sim:1", "--model", MODEL]
+    done = subprocess.run([str(word) for word in words], capture_output=True, text=True, timeout=PATIENCE, check=False)
+    assert done.returncode == 1
+    assert f"{kind}.wav" in done.stderr
+
+
+# --- names ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["été Zürich 東京 🎧", "tab\there", "new\nline", "-rf", "quote\"'`$x", "x" * 240, "a.b.c", "%s%n{}"])
+def test_odd_names(tmp_path: Path, clips: dict[str, Any], name: str) -> None:
+    write(tmp_path / "in" / "plain.wav", clips["timer"]).rename(tmp_path / "in" / f"{name}.wav")
+    done = transcribe(tmp_path / "in", tmp_path / "out", "--format", "txt,json")
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "out" / f"{name}.txt").read_text() == "timer\n"
+    assert json.loads((tmp_path / "out" / f"{name}.json").read_text())["text"].strip() == "timer"
+
+
+def test_a_name_that_is_not_utf8(tmp_path: Path, clips: dict[str, Any]) -> None:
+    write(tmp_path / "in" / "plain.wav", clips["timer"])
+    inside = os.fsencode(tmp_path / "in")
+    os.rename(inside + b"/plain.wav", inside + b"/\xff\xfe.wav")
+    done = transcribe(tmp_path / "in", tmp_path / "out")
+    assert done.returncode == 0, done.stderr
+    assert os.listdir(os.fsencode(tmp_path / "out")) == [b"\xff\xfe.txt"]
+
+
+def test_folders_are_mirrored(tmp_path: Path, clips: dict[str, Any]) -> None:
+    deep = Path(*["d" * 100] * 12)
+    for place in (Path("."), Path("a/b"), deep):
+        write(tmp_path / "in" / "x.wav", clips["timer"])
+        (tmp_path / "in" / place).mkdir(parents=True, exist_ok=True)
+        if place != Path("."):
+            shutil.copy(tmp_path / "in" / "x.wav", tmp_path / "in" / place / "x.wav")
+    done = transcribe(tmp_path / "in", tmp_path / "out")
+    assert done.returncode == 0, done.stderr
+    assert texts(tmp_path / "out") == {str(place / "x.txt"): "timer\n" for place in (Path("."), Path("a/b"), deep)}
+
+
+# --- what a run can't begin with ---------------------------------------------------------
+
+
+def test_an_output_folder_that_can_not_be_made(tmp_path: Path, folder: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    done = transcribe(folder, tmp_path / "file" / "out")
+    assert done.returncode == 1
+    assert str(tmp_path / "file") in done.stderr
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root can write everywhere")
+def test_an_output_folder_that_can_not_be_written(tmp_path: Path, folder: Path) -> None:
+    (tmp_path / "out").mkdir(mode=0o500)
+    done = transcribe(folder, tmp_path / "out")
+    assert done.returncode == 1
+    assert str(tmp_path / "out") in done.stderr
+
+
+def one_output_in_the_way(tmp_path: Path, folder: Path) -> subprocess.CompletedProcess[str]:
+    (tmp_path / "out" / "three.txt").mkdir(parents=True)
+    (tmp_path / "out" / "three.txt" / "held").write_text("a folder with something in it")
+    return transcribe(folder, tmp_path / "out", "--failed", tmp_path / "failed")
+
+
+def test_one_output_that_can_not_be_written_is_one_failure(tmp_path: Path, folder: Path) -> None:
+    done = one_output_in_the_way(tmp_path, folder)
+    assert done.returncode == 1
+    assert list(failures(tmp_path / "failed")) == ["three.wav"]
+    assert_good(tmp_path / "out", "timer", "start")
+    assert not list(tmp_path.rglob("*.part*"))
+
+
+def with_model(folder: Path, out: Path, *model: object) -> subprocess.CompletedProcess[str]:
+    words = arguments(folder, out)
+    place = words.index("--model")
+    words[place : place + 2] = [str(word) for word in model]
+    return subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE, check=False,
+                          env={**os.environ, "HOME": str(out), "XDG_CACHE_HOME": str(out / "cache")})
+
+
+def test_a_model_that_is_missing(tmp_path: Path, folder: Path) -> None:
+    done = with_model(folder, tmp_path / "out", "--model", tmp_path / "none.bin")
+    assert done.returncode == 1 and str(tmp_path / "none.bin") in done.stderr
+    done = with_model(folder, tmp_path / "out", "--model-size", "medium")
+    assert done.returncode == 1 and "ggml-medium.bin" in done.stderr and "curl" in done.stderr + "wget"
+    assert not list(tmp_path.rglob("*.txt"))
+
+
+@pytest.mark.parametrize("keep", [0, 4, 100, 700_000, -1])
+def test_a_model_that_is_truncated(tmp_path: Path, folder: Path, keep: int) -> None:
+    (tmp_path / "ggml-demo.bin").write_bytes(MODEL.read_bytes()[:keep])
+    done = with_model(folder, tmp_path / "out", "--model", tmp_path / "ggml-demo.bin")
+    assert done.returncode == 1 and "ggml-demo.bin" in done.stderr
+    assert not list(tmp_path.rglob("*.txt"))
+
+
+@pytest.mark.parametrize("contents", [b"\xff\xd8\xff\xe0\x00\x10JFIF" + bytes(5000), b"GGUF" + bytes(5000), b"{}"])
+def test_a_model_that_is_none(tmp_path: Path, folder: Path, contents: bytes) -> None:
+    (tmp_path / "photo.jpeg").write_bytes(contents)
+    done = with_model(folder, tmp_path / "out", "--model", tmp_path / "photo.jpeg")
+    assert done.returncode == 1 and "photo.jpeg" in done.stderr
+    assert not list(tmp_path.rglob("*.txt"))
+
+
+# --- killed, stuck, interrupted ------------------------------------------------------------
+
+
+def children(pid: int) -> list[int]:
+    """All that descend from a process."""
+    found = []
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        for child in map(int, (task / "children").read_text().split()):
+            found += [child, *children(child)]
+    return found
+
+
+def workers(pid: int) -> list[int]:
+    """Those of its descendants that have the model mapped or loaded: the plugin is in them."""
+    return [child for child in children(pid) if "transcribe.so" in Path(f"/proc/{child}/maps").read_text()]
+
+
+class Running:
+    """A run of which each file that ends is a line; the next line is an event to wait for."""
+
+    def __init__(self, words: list[str]) -> None:
+        self.process = subprocess.Popen([*words, "--output", "-"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                        start_new_session=True)
+        self.lines: list[dict[str, Any]] = []
+
+    def next(self) -> dict[str, Any]:
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        assert line, self.process.communicate(timeout=PATIENCE)[1]
+        self.lines.append(json.loads(line))
+        return self.lines[-1]
+
+    def end(self) -> tuple[int, str]:
+        """(exit status, what it said); the rest of the lines is kept."""
+        out, err = self.process.communicate(timeout=PATIENCE)
+        self.lines += map(json.loads, out.splitlines())
+        return self.process.returncode, err
+
+    def named(self) -> list[str]:
+        """Those that were transcribed; one that was cancelled has a line too."""
+        return [Path(each["input"]).name for each in self.lines if each["status"] == "ok"]
+
+
+@pytest.fixture
+def running() -> Iterator[Any]:
+    started: list[Running] = []
+
+    def start(*words: Any, **more: Any) -> Running:
+        started.append(Running(arguments(*words, **more)))
+        return started[-1]
+
+    yield start
+    for each in started:
+        if each.process.poll() is None:
+            os.killpg(each.process.pid, signal.SIGKILL)
+            each.process.communicate()
+
+
+@pytest.fixture
+def series(tmp_path: Path, speech: Any) -> Path:
+    """Files a to f of about half a minute and more, each a little shorter than the one before: they go in this order."""
+    for i, name in enumerate("abcdef"):
+        write(tmp_path / "in" / f"{name}.wav", speech[: (40 - 2 * i) * RATE])
+    return tmp_path / "in"
+
+
+SERIES = [f"{name}.wav" for name in "abcdef"]
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory, speech: Any) -> dict[str, str]:
+    """What a run of such a series writes when nothing happens."""
+    base = tmp_path_factory.mktemp("undisturbed")
+    for i, name in enumerate("abcdef"):
+        write(base / "in" / f"{name}.wav", speech[: (40 - 2 * i) * RATE])
+    done = transcribe(base / "in", base / "out")
+    assert done.returncode == 0, done.stderr
+    return texts(base / "out")
+
+
+def test_a_worker_killed_in_the_middle_of_a_file(tmp_path: Path, series: Path, undisturbed: dict[str, str], running: Any) -> None:
+    run = running(series, tmp_path / "out", "--retries", "3")
+    first = run.next()  # by now it is at the next file
+    (worker,) = workers(run.process.pid)
+    os.kill(worker, signal.SIGKILL)
+    status, said = run.end()
+    assert status == 0, said
+    assert first["input"].endswith("a.wav") and sorted(run.named()) == SERIES
+    assert texts(tmp_path / "out") == undisturbed
+
+
+def test_a_worker_killed_once_too_often_is_a_failure_of_its_file(tmp_path: Path, series: Path, undisturbed: dict[str, str],
+                                                                  running: Any) -> None:
+    run = running(series, tmp_path / "out", gpus="sim:2")
+    run.next()
+    for worker in workers(run.process.pid):
+        os.kill(worker, signal.SIGKILL)
+    status, said = run.end()
+    ended = {Path(each["input"]).name: each["status"] for each in run.lines}
+    assert sorted(ended) == SERIES
+    good = {name.replace(".wav", ".txt") for name, how in ended.items() if how == "ok"}
+    assert texts(tmp_path / "out") == {name: text for name, text in undisturbed.items() if name in good}
+    assert status == (0 if len(good) == len(SERIES) else 1), said
+
+
+def test_a_file_that_takes_too_long(tmp_path: Path, folder: Path, speech: Any) -> None:
+    write(folder / "long.wav", np.tile(speech, 30))
+    done = transcribe(folder, tmp_path / "out", "--timeout", "8s", "--failed", tmp_path / "failed", gpus="sim:2")
+    assert done.returncode == 1, done.stderr
+    found = failures(tmp_path / "failed")
+    assert list(found) == ["long.wav"] and found["long.wav"]["failure"] == "timeout", found
+    assert_good(tmp_path / "out")
+    assert sorted(texts(tmp_path / "out")) == ["start.txt", "three.txt", "timer.txt"]
+
+
+def test_a_worker_that_is_stuck(tmp_path: Path, series: Path, undisturbed: dict[str, str], running: Any) -> None:
+    run = running(series, tmp_path / "out", "--timeout", "12s", "--failed", tmp_path / "failed")
+    run.next()
+    (worker,) = workers(run.process.pid)
+    os.kill(worker, signal.SIGSTOP)
+    status, said = run.end()
+    assert status == 1, said
+    (stuck,) = failures(tmp_path / "failed")
+    assert failures(tmp_path / "failed")[stuck]["failure"] == "timeout"
+    assert texts(tmp_path / "out") == {name: text for name, text in undisturbed.items() if name != stuck.replace(".wav", ".txt")}
+    assert not Path(f"/proc/{worker}").exists()
+
+
+def kept(out: Path) -> dict[str, tuple[int, int]]:
+    """What tells whether a file was written again."""
+    return {path.name: (path.stat().st_ino, path.stat().st_mtime_ns) for path in out.glob("*.txt")}
+
+
+def interrupt(run: Running) -> None:
+    os.killpg(run.process.pid, signal.SIGINT)
+    status, said = run.end()
+    assert status == 130, said
+
+
+def kill_all(run: Running) -> None:
+    everyone = [run.process.pid, *children(run.process.pid)]
+    for pid in everyone:
+        os.kill(pid, signal.SIGKILL)
+    run.end()
+
+
+@pytest.mark.parametrize("journal", [False, True], ids=["outputs", "journal"])
+@pytest.mark.parametrize("end", [interrupt, kill_all])
+def test_a_run_that_is_broken_off_and_resumed(tmp_path: Path, series: Path, undisturbed: dict[str, str], running: Any, end: Any,
+                                              journal: bool) -> None:
+    if journal and not has_journal():
+        pytest.skip("this build has no journal (SQLite)")
+    out = tmp_path / "out"
+    more = ["--journal", tmp_path / "run.journal"] if journal else []
+    run = running(series, out, *more)
+    run.next()
+    run.next()
+    end(run)
+    before = kept(out)
+    assert 2 <= len(before) < len(SERIES)
+    assert not journal or len(before) <= len(run.named()) + 1
+    again = running(series, out, *more, "--resume")
+    status, said = again.end()
+    assert status == 0, said
+    after = kept(out)
+    assert texts(out) == undisturbed
+    # A journal gathers records for a tenth of a second: what ended just before it was killed may be done again, no more.
+    lost = set(run.named()[-1:]) if journal and end is kill_all else set()
+    told = {name.replace(".wav", ".txt") for name in set(run.named()) - lost}
+    assert {name: after[name] for name in told} == {name: before[name] for name in told}
+    if not journal:  # what was written is done, though nobody may have been told
+        assert {name: after[name] for name in before} == before
+    assert not set(again.named()) & (set(run.named()) - lost)
+    assert set(again.named()) | {name.replace(".txt", ".wav") for name in before} == set(SERIES)
+    third = running(series, out, *more, "--resume")
+    assert third.end()[0] == 0 and third.named() == [] and kept(out) == after
+
+
+def has_journal() -> bool:
+    done = subprocess.run([str(COMMAND), "run", "--help"], capture_output=True, text=True, check=False)
+    return "--journal" in done.stdout
+
+
+def test_a_file_that_changed_is_transcribed_again(tmp_path: Path, folder: Path, clips: dict[str, Any]) -> None:
+    out = tmp_path / "out"
+    assert transcribe(folder, out).returncode == 0
+    before = kept(out)
+    write(folder / "three.wav", clips["off"])
+    os.utime(folder / "three.wav", ns=(0, before["three.txt"][1] + 10**9))
+    assert transcribe(folder, out, "--resume").returncode == 0
+    after = kept(out)
+    assert (out / "three.txt").read_text() == "off\n"
+    assert {name: after[name] for name in ("timer.txt", "start.txt")} == {name: before[name] for name in ("timer.txt", "start.txt")}
+
+
+if __name__ == "__main__":
+    sys.exit(pytest.main([__file__, *sys.argv[1:]]))
