@@ -290,7 +290,8 @@ def stream(b):
 
 
 OBSERVERS = {"page": "a page, and nobody looks", "stopped": "an observer that is stopped", "killed": "one that is killed",
-             "500": "500 observers, a read a second each"}
+             "500": "500 observers, a read a second each", "500_tasks": "500 that read the tasks, too",
+             "500_floor": "as many wake-ups, and nothing read"}
 
 
 def observers(b):
@@ -303,6 +304,9 @@ def observers(b):
         cost = [1 - mine / theirs for mine, theirs in zip(ours, bare)]
         row(f"no-op tasks, {words}", spread(ours, 1e-6) + " M/s", f"no page {spread(bare, 1e-6)} M/s",
             spread(cost, 100) + " % slower", "2 %", statistics.median(cost) < 0.02)
+    for kind in ("500", "500_tasks", "500_floor"):
+        times = [found[f"observers_{kind}_us"] for found in rounds]
+        row(f"processor time for a read and its wake-up, {OBSERVERS[kind]}", spread(times) + " us")
 
 
 PYTHON_PEERS = {"seed": "a pool on multiprocessing.Queue", "pool_chunk_1": "Pool.imap_unordered, chunk 1",
@@ -367,8 +371,85 @@ def journal(b):
             f"peak {found[f'resume_{name}_peak']['median']:.0f} MB", "")
 
 
+SPEECH = os.path.join(HERE, "..", "tests", "data", "speech")
+DEMO_MODEL = os.path.join(HERE, "..", "models", "ggml-demo.bin")
+
+
+class Recordings:
+    """A folder of short clips, the test's forty under new names, and both ways to transcribe them."""
+
+    def __init__(self, b, folder):
+        self.bench, self.folder, self.runs = b, folder, 0
+        self.audio = os.path.join(folder, "audio")
+        os.mkdir(self.audio)
+        clips = sorted(name for name in os.listdir(SPEECH) if name.endswith(".flac"))
+        for i in range(1 if b.quick else 5):
+            for name in clips:
+                shutil.copy(os.path.join(SPEECH, name), os.path.join(self.audio, f"{i}_{name}"))
+        self.names = sorted(os.listdir(self.audio))
+
+    def timed(self, name, command, out, lines=None):
+        """Seconds from a program's start to its end, and the texts that it wrote."""
+        start = time.perf_counter()
+        done = subprocess.run(command, input=lines, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, check=False)
+        seconds = time.perf_counter() - start
+        if done.returncode != 0:
+            sys.exit(f"run.py: {' '.join(command)} failed: {done.stderr.decode(errors='replace')}")
+        self.bench.records.setdefault(name, []).append(seconds)
+        texts = {}
+        for each in os.listdir(out):
+            with open(os.path.join(out, each), encoding="utf-8") as file:
+                texts[each] = file.read()
+        return seconds, texts
+
+    def out(self):
+        self.runs += 1
+        path = os.path.join(self.folder, f"out{self.runs}")
+        os.mkdir(path)
+        return path
+
+    def ours(self, workers):
+        out = self.out()
+        return self.timed(f"transcribe_{workers}_workers",
+                          [self.bench.command, "transcribe", "--input-dir", self.audio, "--pattern", "*.flac", "--output-dir",
+                           out, "--gpus", f"sim:{workers}", "--threads", "1", "--model", DEMO_MODEL, "--language", "en",
+                           "--progress", "none"], out)
+
+    def whisper(self):
+        out = self.out()
+        paths = "".join(os.path.join(self.audio, name) + "\n" for name in self.names).encode()
+        program = os.path.join(self.bench.build, "bench", "bench_whisper_loop")
+        return self.timed("transcribe_whisper_alone", [program, "-t", "1", DEMO_MODEL, out], out, paths)
+
+
+def transcribe(b):
+    """Whole programs, loading the model included, one thread each; which comes first alternates."""
+    if not os.path.exists(os.path.join(b.build, "bench", "bench_whisper_loop")):
+        row("transcription", "not measured: no transcription worker in this build (make transcribe)")
+        return
+    ours, theirs, two = [], [], []
+    with tempfile.TemporaryDirectory(prefix="gd-bench-") as folder:
+        r = Recordings(b, folder)
+        for i in range(min(b.rounds, 3)):
+            order = (r.whisper, lambda: r.ours(1))[:: 1 if i % 2 else -1]
+            found = [each() for each in order][:: 1 if i % 2 else -1]
+            pair = r.ours(2)
+            if len({tuple(sorted(texts.items())) for _, texts in (*found, pair)}) != 1:
+                sys.exit("run.py: the texts are not the same")
+            theirs.append(found[0][0])
+            ours.append(found[1][0])
+            two.append(pair[0])
+    what = f"{len(r.names)} short clips"
+    ratios = [mine / other for mine, other in zip(ours, theirs)]
+    row(f"{what}, 1 worker", spread(ours) + " s", f"whisper.cpp in one process {spread(theirs)} s", spread(ratios), "1.05",
+        statistics.median(ratios) <= 1.05)
+    ratios = [one / both for one, both in zip(ours, two)]
+    row(f"{what}, 2 workers", spread(two) + " s", f"1 worker {spread(ours)} s", spread(ratios), "1.7",
+        statistics.median(ratios) >= 1.7)
+
+
 PARTS = {part.__name__: part for part in (memory, throughput, python_pools, latency, payload, times, scale, discovery,
-                                           commands, stream, observers, python, journal)}
+                                           commands, stream, observers, python, journal, transcribe)}
 
 
 def machine():

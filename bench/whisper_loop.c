@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What whisper.cpp takes by itself: one process, the model loaded once, each file decoded with libsndfile, given to
+ * whisper_full() and written as text, one after the other. Default greedy decoding, every file from a fresh start.
+ * What `gpu-dispatch transcribe` is measured against (bench/run.py), and how tools/train/evaluate.sh measures a model.
+ *
+ *     whisper_loop [-g] [-t THREADS] MODEL OUTPUT_DIR < FILES      one path per line; a/b.wav becomes OUTPUT_DIR/b.txt
+ *
+ * -g: on the GPU. Files are 16 kHz mono. Prints a record like the other programs here: the seconds in all (from the
+ * program's first line to its last), those of loading the model, the recordings' seconds.
+ */
+#include <sndfile.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+#include <whisper.h>
+
+enum { RATE = 16000 };
+
+struct sound {
+    float *samples;
+    size_t count, room;
+};
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static void quiet(enum ggml_log_level level, const char *text, void *data)
+{
+    (void)data;
+    if (level == GGML_LOG_LEVEL_ERROR)
+        fputs(text, stderr);
+}
+
+static int enlarge(struct sound *s, size_t count)
+{
+    if (count > s->room) {
+        float *more = realloc(s->samples, count * sizeof *more);
+        if (!more) {
+            perror("whisper_loop");
+            return -1;
+        }
+        s->samples = more;
+        s->room = count;
+    }
+    return 0;
+}
+
+static int decode(struct sound *s, const char *path)
+{
+    SF_INFO info = { 0 };
+    SNDFILE *file = sf_open(path, SFM_READ, &info);
+    int rc = -1;
+    if (!file || info.samplerate != RATE || info.channels != 1)
+        fprintf(stderr, "whisper_loop: %s: %s\n", path, file ? "not 16 kHz mono" : sf_strerror(NULL));
+    else if (enlarge(s, (size_t)info.frames) == 0) {
+        s->count = (size_t)sf_readf_float(file, s->samples, info.frames);
+        rc = 0;
+    }
+    if (file)
+        sf_close(file);
+    return rc;
+}
+
+static int write_text(struct whisper_context *whisper, const char *folder, const char *path)
+{
+    char name[4096];
+    const char *base = strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
+    const char *dot = strrchr(base, '.');
+    snprintf(name, sizeof name, "%s/%.*s.txt", folder, (int)(dot ? dot - base : (long)strlen(base)), base);
+    FILE *out = fopen(name, "w");
+    if (!out) {
+        perror(name);
+        return -1;
+    }
+    for (int i = 0; i < whisper_full_n_segments(whisper); i++) {
+        const char *text = whisper_full_get_segment_text(whisper, i);
+        fprintf(out, "%s\n", text + (*text == ' '));
+    }
+    return fclose(out);
+}
+
+static int transcribe(struct whisper_context *whisper, const struct sound *s, int threads)
+{
+    struct whisper_full_params params = whisper_full_default_params(WHISPER_SAMPLING_GREEDY);
+    params.print_progress = params.print_timestamps = params.print_realtime = false;
+    params.no_context = true;
+    params.n_threads = threads;
+    return whisper_full(whisper, params, s->samples, (int)s->count);
+}
+
+/* The recordings' seconds, or -1. */
+static double all_files(struct whisper_context *whisper, const char *folder, int threads, int *files)
+{
+    struct sound sound = { 0 };
+    char *line = NULL;
+    size_t room = 0;
+    double seconds = 0;
+    while (getline(&line, &room, stdin) > 0) {
+        line[strcspn(line, "\n")] = 0;
+        if (decode(&sound, line) < 0 || transcribe(whisper, &sound, threads) != 0 ||
+            write_text(whisper, folder, line) != 0) {
+            seconds = -1;
+            break;
+        }
+        seconds += (double)sound.count / RATE;
+        ++*files;
+    }
+    free(line);
+    free(sound.samples);
+    return seconds;
+}
+
+static void print_record(const char *name, double value)
+{
+    printf("{\"name\": \"%s\", \"median\": %.6f, \"repeats\": [%.6f]}\n", name, value, value);
+}
+
+int main(int argc, char **argv)
+{
+    double start = now();
+    struct whisper_context_params params = whisper_context_default_params();
+    int threads = 1, files = 0;
+    params.use_gpu = false;
+    for (int c; (c = getopt(argc, argv, "gt:")) != -1;) {
+        if (c == 'g')
+            params.use_gpu = true;
+        else if (c != 't' || (threads = atoi(optarg)) < 1)
+            return 2;
+    }
+    if (argc - optind != 2) {
+        fputs("usage: whisper_loop [-g] [-t THREADS] MODEL OUTPUT_DIR < FILES\n", stderr);
+        return 2;
+    }
+    whisper_log_set(quiet, NULL);
+    struct whisper_context *whisper = whisper_init_from_file_with_params(argv[optind], params);
+    if (!whisper)
+        return 1;
+    double loaded = now();
+    double seconds = all_files(whisper, argv[optind + 1], threads, &files);
+    whisper_free(whisper);
+    if (seconds < 0)
+        return 1;
+    print_record("whisper_seconds", now() - start);
+    print_record("whisper_load_seconds", loaded - start);
+    print_record("whisper_audio_seconds", seconds);
+    print_record("whisper_files", files);
+    return 0;
+}
