@@ -4,13 +4,13 @@ PREFIX ?= /usr/local
 MESON_OPTIONS ?=
 SOAK_SEEDS ?= 1000000
 
-.PHONY: all help test demo bench check soak install clean setup
+.PHONY: all help test transcribe demo demo-transcribe bench check soak install clean setup
 
 all: $(BUILD)/build.ninja ## build everything into build/ (the default)
 	@ninja -C $(BUILD)
 
 help: ## this list
-	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
+	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
 	@echo
 	@echo 'BUILD=$(BUILD)  PREFIX=$(PREFIX)  MESON_OPTIONS="$(MESON_OPTIONS)" (used when $(BUILD)/ is made)'
 
@@ -20,12 +20,21 @@ setup:
 $(BUILD)/build.ninja: | setup
 	@meson setup $(BUILD) --prefix=$(PREFIX) $(MESON_OPTIONS)
 
+transcribe: $(BUILD)/build.ninja ## build the transcription worker too, with whisper.cpp (got once, into a cache folder)
+	@tools/transcriber.sh $(BUILD)
+	@ninja -C $(BUILD)
+
 test: all ## run every test; ends with the total
+	@tools/transcriber.sh --try $(BUILD)
 	@tools/test.sh $(BUILD)
 
 demo: all ## run a real dispatch on simulated devices (no GPU needed)
 	@$(BUILD)/examples/example_demo
 	@tools/demo.sh $(BUILD)
+
+demo-transcribe: transcribe ## speak a folder of clips, transcribe it on simulated GPUs, compare
+	@tools/setup.sh speech
+	@tools/demo_transcribe.sh $(BUILD)
 
 bench: all ## measure against bare rings and Python's pools; prints a table
 	@python3 bench/run.py $(BUILD)

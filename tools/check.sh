@@ -27,7 +27,7 @@ step_format() {
 tidy() {
     sources "$@" | xargs -P "$(nproc)" -I{} \
         clang-tidy --quiet {} -- -std=c17 -D_GNU_SOURCE -DGD_TEST_HOOKS -DGD_HOST_PATH='"x"' -DGD_VERSION='"x"' \
-        -Iinclude -Isrc -Icli -Iweb -I. -Itests
+        -DGD_DATA_DIR='"x"' -Iinclude -Isrc -Icli -Iweb -Iapps/transcribe -I. -Itests
 }
 # Python's headers are the system's: what they hold is not ours to mend.
 tidy_python() {
@@ -36,11 +36,44 @@ tidy_python() {
         -Iinclude -Isrc -Ipython/native \
         -isystem "$(python3 -c 'import sysconfig; print(sysconfig.get_paths()["include"])')"
 }
+# What sources of the transcription include, and which package has it. Those whose packages are not all there are passed
+# over; the system's headers are not ours to mend.
+speech_headers='
+libavcodec/ libavcodec
+libavformat/ libavformat
+libavutil/ libavutil
+libswresample/ libswresample
+mpg123.h libmpg123
+sndfile.h sndfile
+soxr.h soxr
+whisper.h whisper
+ggml whisper'
+tidy_speech_file() {
+    local header module flags=()
+    while read -r header module; do
+        [ -n "$header" ] && grep -q "#include <$header" "$1" || continue
+        pkg-config --exists "$module" || { echo "$1: not looked at, there is no $module" && return 0; }
+        local words
+        read -ra words <<<"$(pkg-config --cflags-only-I "$module" | sed 's/-I */-isystem /g')"
+        flags+=("${words[@]}")
+    done <<<"$speech_headers"
+    clang-tidy --quiet "$1" -- -std=c17 -D_GNU_SOURCE -DGD_DATA_DIR='"x"' -DTR_WHISPER_VERSION='"x"' -DTR_HAVE_FFMPEG \
+        -DTR_HAVE_MPG123 -DGD_TEST_HOOKS -Iinclude -Isrc -Icli -Iapps/transcribe -I. -Itests "${flags[@]}"
+}
+tidy_speech() {
+    local prefix
+    prefix=$(tools/whisper.sh --cached 2>/dev/null) && export PKG_CONFIG_PATH=$prefix/lib/pkgconfig:${PKG_CONFIG_PATH:-}
+    export speech_headers
+    export -f tidy_speech_file
+    sources "$@" | xargs -P "$(nproc)" -I{} bash -c 'tidy_speech_file "$1"' _ {}
+}
 step_lint() {
-    tidy 'src/*.c' 'tui/*.c' 'web/*.c' 'cli/*.c' && tidy_python 'python/*.c'
+    tidy 'src/*.c' 'tui/*.c' 'web/*.c' 'cli/*.c' && tidy_python 'python/*.c' && tidy_speech 'apps/*.c'
 }
 step_lint_all() {
-    step_lint && tidy 'bench/*.c' 'examples/*.c' 'tests/*.c' ':!tests/python/*.c' && tidy_python 'tests/python/*.c'
+    step_lint && tidy 'bench/*.c' 'examples/*.c' 'tests/*.c' ':!bench/whisper_loop.c' ':!tests/python/*.c' \
+        ':!tests/transcribe/*.c' && tidy_python 'tests/python/*.c' &&
+        tidy_speech 'bench/whisper_loop.c' 'tests/transcribe/*.c'
 }
 
 # Every source and every test program is named in its meson.build: what is not built is not tested.
@@ -54,6 +87,9 @@ step_lists() {
     done
     for f in $(sources 'cli/*.c'); do
         grep -q "'${f#cli/}'" cli/meson.build || { echo "$f is not in cli/meson.build"; bad=1; }
+    done
+    for f in $(sources 'apps/transcribe/*.c'); do
+        grep -q "'$(basename "$f")'" apps/transcribe/meson.build || { echo "$f is not in apps/transcribe/meson.build"; bad=1; }
     done
     for f in $(sources 'tests/*/test_*.c' 'tests/fuzz/fuzz_*.c'); do
         name=$(basename "$f" .c)
@@ -76,15 +112,20 @@ step_headers() {
     tests/headers/check.sh clang clang++ include
 }
 
+# With the transcription worker if whisper.cpp is there by now (`make test` gets it).
+configure_asan() {
+    configure build-asan -Db_sanitize=address,undefined -Db_lundef=false && tools/transcriber.sh --cached build-asan
+}
+
 step_asan() {
-    configure build-asan -Db_sanitize=address,undefined -Db_lundef=false &&
+    configure_asan &&
         tools/test.sh build-asan -t 5 --no-suite headers --no-suite install --no-suite python
 }
 
 # The Python tests in the same build, in a Python that has the sanitizer preloaded. Leaks are Python's own by the hundred:
 # the tests look for ours by counting (test_leaks.py, elsewhere). Files of tests: those that are about C.
 python_asan() {
-    configure build-asan -Db_sanitize=address,undefined -Db_lundef=false && ninja -C build-asan || return 1
+    configure_asan && ninja -C build-asan || return 1
     # The tests' environment is the same, and takes long to make.
     [ -e build-asan/venv ] || [ ! -f build/venv/made ] || ln -s "$PWD/build/venv" build-asan/venv
     PYTEST_ADDOPTS="$*" tools/test.sh build-asan -t 5 --suite python

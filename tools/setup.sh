@@ -1,7 +1,7 @@
 #!/bin/sh
 # Sees to it that what `make` needs is there: installs Debian packages through apt, only those missing, and says so.
 # Where everything is present it does nothing and needs no network.
-# usage: setup.sh [build|check|whisper] [BUILD_DIR]
+# usage: setup.sh [build|check|whisper|transcribe|speech] [BUILD_DIR]
 set -u
 what=${1:-build}
 build=${2:-build}
@@ -63,13 +63,16 @@ needs_python() {
     packages=
 }
 
-# The same for what the optional parts use: journals SQLite, the web page libmicrohttpd, both found by pkg-config.
+# The same for what the optional parts use: journals SQLite, the web page libmicrohttpd, transcription libsndfile and
+# libsoxr, all found by pkg-config. FFmpeg's libraries, which read more kinds of audio, are used if they are there.
 needs_optional() {
     [ -f "$build/build.ninja" ] && return 0
     want pkg-config pkg-config
     have pkg-config && pkg-config --exists sqlite3 || packages="$packages libsqlite3-dev"
     have pkg-config && pkg-config --exists libmicrohttpd || packages="$packages libmicrohttpd-dev"
-    [ -z "$packages" ] || (install) || echo "setup: going on without:$packages (journals, the web page)"
+    have pkg-config && pkg-config --exists sndfile || packages="$packages libsndfile1-dev"
+    have pkg-config && pkg-config --exists soxr || packages="$packages libsoxr-dev"
+    [ -z "$packages" ] || (install) || echo "setup: going on without:$packages (journals, the web page, transcription)"
     packages=
 }
 
@@ -102,10 +105,24 @@ needs_check() {
 # For tools/whisper.sh, which builds the speech library.
 needs_whisper() {
     want cmake cmake
-    want make make
+    have ninja || want make make
     want g++ g++
     want flock util-linux
-    python3 -m pip --version >/dev/null 2>&1 || packages="$packages python3-pip"
+    [ -n "${WHISPER_SDIST:-}${WHISPER_SOURCE:-}" ] || python3 -m pip --version >/dev/null 2>&1 || packages="$packages python3-pip"
+    install
+}
+
+# For the transcription worker, beside whisper.cpp itself.
+needs_transcribe() {
+    want pkg-config pkg-config
+    have pkg-config && pkg-config --exists sndfile || packages="$packages libsndfile1-dev"
+    have pkg-config && pkg-config --exists soxr || packages="$packages libsoxr-dev"
+    install
+}
+
+# For `make demo-transcribe`, which speaks what it transcribes.
+needs_speech() {
+    want espeak-ng espeak-ng
     install
 }
 
@@ -113,5 +130,7 @@ case $what in
 build) needs_build ;;
 check) needs_build && needs_check ;;
 whisper) needs_whisper ;;
-*) die "usage: setup.sh [build|check|whisper] [BUILD_DIR]" ;;
+transcribe) needs_transcribe ;;
+speech) needs_speech ;;
+*) die "usage: setup.sh [build|check|whisper|transcribe|speech] [BUILD_DIR]" ;;
 esac

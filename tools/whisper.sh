@@ -1,15 +1,24 @@
 #!/bin/sh
 # Builds whisper.cpp's library, headers and pkg-config file in a cache folder, once, and prints the folder.
-# The sources are those in the PyPI source distribution of pywhispercpp, of a fixed version and checksum.
+# The sources are those in the PyPI source distribution of pywhispercpp, of a fixed version and checksum, or a tree of
+# yours, whose folder in the cache is named after what is in it.
 # Two callers at a time are kept apart by a lock; a build that breaks off leaves nothing that looks whole.
-# usage: whisper.sh [cpu|cuda]      WHISPER_SDIST=FILE uses an archive that is there already
+# usage: whisper.sh [cpu|cuda] [--cached]      WHISPER_SDIST=FILE uses an archive that is there already
+#                                              WHISPER_SOURCE=DIR uses a source tree of whisper.cpp
+#                                              WHISPER_CMAKE="-D..." more options of CMake
+#        whisper.sh --fetch FILE               gets the archive alone
+#   --cached   builds nothing: prints the folder if it is there, else fails
 set -eu
 release=1.5.1 # of pywhispercpp
 sum=5df897e5dd9d9f16804fc937bd85b9f5880a0b29a55f8843585e0e03d76195e5
-kind=${1:-cpu}
+kind=cpu cached= fetched=
+[ "${1:-}" != --fetch ] || { fetched=$2 && shift 2; }
+for argument; do
+    case $argument in --cached) cached=1 ;; *) kind=$argument ;; esac
+done
 here=$(cd "$(dirname "$0")" && pwd)
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/gpu_dispatch
-prefix=$cache/whisper-$release-$kind
+source=${WHISPER_SOURCE:-}
 work=
 
 die() {
@@ -19,6 +28,7 @@ die() {
 
 say() { echo "whisper.sh: $*" >&2; }
 
+# The archive, as $work/sdist.tar.gz.
 fetch() {
     if [ -n "${WHISPER_SDIST:-}" ]; then
         cp "$WHISPER_SDIST" "$work/sdist.tar.gz" || die "can't read $WHISPER_SDIST"
@@ -30,8 +40,16 @@ fetch() {
         mv "$work"/sdist/*.tar.gz "$work/sdist.tar.gz"
     fi
     echo "$sum  $work/sdist.tar.gz" | sha256sum -c --quiet >&2 || die "the archive is not the one expected"
+}
+
+unpack() {
     tar -xzf "$work/sdist.tar.gz" -C "$work" "pywhispercpp-$release/whisper.cpp"
-    mv "$work/pywhispercpp-$release/whisper.cpp" "$work/whisper.cpp"
+    source=$work/pywhispercpp-$release/whisper.cpp
+}
+
+# What tells one state of a tree from another, without reading all of it.
+tree_name() {
+    find include src ggml CMakeLists.txt -type f -printf '%p %s %T@\n' | LC_ALL=C sort | sha256sum | cut -c 1-12
 }
 
 # As a sub-project, since by itself it asks for a folder that the archive does not hold.
@@ -39,7 +57,7 @@ wrapper() {
     cat >"$work/CMakeLists.txt" <<END
 cmake_minimum_required(VERSION 3.18)
 project(whisper_for_gpu_dispatch C CXX)
-add_subdirectory(whisper.cpp)
+add_subdirectory("$source" whisper.cpp)
 END
 }
 
@@ -49,20 +67,44 @@ build() {
         -DCMAKE_INSTALL_LIBDIR=lib "-DCMAKE_INSTALL_RPATH=\$ORIGIN" -DBUILD_SHARED_LIBS=ON -DGGML_NATIVE=OFF \
         -DGGML_OPENMP=OFF -DWHISPER_ALL_WARNINGS=OFF -DWHISPER_BUILD_TESTS=OFF -DWHISPER_BUILD_EXAMPLES=OFF "$@"
     [ "$kind" = cpu ] || set -- "$@" -DGGML_CUDA=ON
+    ! command -v ninja >/dev/null || export CMAKE_GENERATOR="${CMAKE_GENERATOR:-Ninja}"
     say "building whisper.cpp ($kind) into $prefix"
-    cmake "$@" >"$work/log" 2>&1 && cmake --build "$work/build" -j "$(nproc)" >>"$work/log" 2>&1 &&
+    # shellcheck disable=SC2086 # a list
+    cmake "$@" ${WHISPER_CMAKE:-} >"$work/log" 2>&1 && cmake --build "$work/build" -j "$(nproc)" >>"$work/log" 2>&1 &&
         DESTDIR="$work/root" cmake --install "$work/build" >>"$work/log" 2>&1 || {
         tail -n 30 "$work/log" >&2
         die "building whisper.cpp failed"
     }
 }
 
-# The .pc file that comes with it leaves out the CPU's part, without which nothing links.
+# The .pc file that comes with it leaves out the CPU's part, without which nothing links; its CMake file wants a folder
+# bin. A detector of speech is among the sources for their own tests: ours use it too.
 complete() {
+    mkdir -p "$work/root$prefix/bin"
     sed -i 's/^Libs:.*/Libs: -L${libdir} -Wl,-rpath,${libdir} -lwhisper -lggml -lggml-cpu -lggml-base/' "$work/root$prefix/lib/pkgconfig/whisper.pc"
+    for vad in "$source"/models/for-tests-silero*.bin; do
+        [ -f "$vad" ] || continue
+        mkdir -p "$work/root$prefix/share/whisper.cpp"
+        cp "$vad" "$work/root$prefix/share/whisper.cpp/ggml-silero-vad.bin"
+    done
 }
 
-case $kind in cpu | cuda) ;; *) die "usage: whisper.sh [cpu|cuda]" ;; esac
+if [ -n "$fetched" ]; then
+    work=$(mktemp -d)
+    trap 'rm -rf "$work"' EXIT
+    fetch
+    mv "$work/sdist.tar.gz" "$fetched"
+    exit 0
+fi
+case $kind in cpu | cuda) ;; *) die "usage: whisper.sh [cpu|cuda] [--cached]" ;; esac
+if [ -n "$source" ]; then
+    source=$(cd "$source" 2>/dev/null && pwd) || die "there is no folder $WHISPER_SOURCE"
+    [ -f "$source/include/whisper.h" ] || die "$source is no source tree of whisper.cpp: it has no include/whisper.h"
+    prefix=$cache/whisper-tree-$(cd "$source" && tree_name)-$kind
+else
+    prefix=$cache/whisper-$release-$kind
+fi
+[ -z "$cached" ] || [ -d "$prefix" ] || die "no $prefix"
 if [ ! -d "$prefix" ]; then
     mkdir -p "$cache"
     exec 9>"$cache/lock"
@@ -72,7 +114,7 @@ if [ ! -d "$prefix" ]; then
         work=$(mktemp -d "$cache/build.XXXXXX")
         trap 'rm -rf "$work"' EXIT
         trap 'exit 1' INT TERM
-        fetch
+        [ -n "$source" ] || { fetch && unpack; }
         wrapper
         build
         complete

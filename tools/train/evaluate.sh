@@ -1,5 +1,6 @@
 #!/bin/sh
-# Word error rate of a model through whisper.cpp, on a folder of clips (WAV or FLAC, 16 kHz mono, with transcripts.tsv).
+# Word error rate of a model through whisper.cpp alone, on a folder of clips (WAV or FLAC, 16 kHz mono, with
+# transcripts.tsv). Needs libsndfile's headers; flac to join FLAC files.
 # usage: evaluate.sh [MODEL [FOLDER [N]]]     N: join every N clips, with a second's pause, to files of a minute or so
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
@@ -11,14 +12,26 @@ trap 'rm -rf "$work"' EXIT
 
 prefix=$("$here/../whisper.sh")
 # shellcheck disable=SC2046 # flags
-${CC:-gcc} -O2 -std=gnu17 "$here/wer.c" -o "$work/wer" \
-    $(PKG_CONFIG_PATH="$prefix/lib/pkgconfig" pkg-config --cflags --libs whisper)
-sed 's/\.flac/.wav/' "$clips/transcripts.tsv" >"$work/transcripts.tsv"
-for file in "$clips"/*.wav "$clips"/*.flac; do
-    case $file in
-    *'*'*) ;;
-    *.wav) cp "$file" "$work/" ;;
-    *) flac -s -d -o "$work/$(basename "${file%.flac}").wav" "$file" ;;
-    esac
-done
-"$work/wer" "$model" "$work" "${3:-1}"
+${CC:-gcc} -O2 -std=gnu17 -D_GNU_SOURCE "$root/bench/whisper_loop.c" -o "$work/whisper_loop" \
+    $(PKG_CONFIG_PATH="$prefix/lib/pkgconfig" pkg-config --cflags --libs whisper sndfile)
+
+# As WAV, N to a file.
+joined() {
+    mkdir "$work/wav" "$work/joined"
+    for file in "$clips"/*.wav "$clips"/*.flac; do
+        case $file in
+        *'*'*) ;;
+        *.wav) cp "$file" "$work/wav/" ;;
+        *) flac -s -d -o "$work/wav/$(basename "${file%.flac}").wav" "$file" ;;
+        esac
+    done
+    sed 's/\.flac/.wav/' "$clips/transcripts.tsv" >"$work/wav/transcripts.tsv"
+    "$here/join.py" "$work/wav" "$work/joined" "$1"
+    clips=$work/joined
+}
+
+[ "${3:-1}" -le 1 ] || joined "$3"
+mkdir "$work/heard"
+sed -n "2,\$s|\([^	]*\).*|$clips/\1|p" "$clips/transcripts.tsv" |
+    "$work/whisper_loop" -t 2 "$model" "$work/heard" >"$work/times"
+"$root/tools/wer.py" "$clips/transcripts.tsv" "$work/heard"

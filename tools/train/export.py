@@ -7,7 +7,10 @@ The format (all little-endian):
 Matrices are in the type the 11th size names; convolutions f16; everything else f32.
 
 usage: export.py MODEL.npz OUT.bin [--type q4_0]
-       export.py --random base OUT.bin [--type f16]       tiny, base, small, medium, large-v3: to measure speed with
+       export.py --random base OUT.bin [--says 100] [--type f16]       tiny, base, small, medium, large-v3: to measure with
+
+A model with random weights decodes until it may no more, at every temperature. One that --says N decodes as after
+training: whatever it hears, it is sure of N tokens for each 30 s, of which speech has about a hundred, and moves on.
 """
 
 import argparse
@@ -181,6 +184,50 @@ def random_tensors(sizes, seed):
             yield name, rng.standard_normal(shape, np.float32) * np.float32(0.02)
 
 
+def special(vocabulary):
+    """Numbers of transcribe, end of text and the time 0.00; each language more than 99 moves the last ones up by one."""
+    more = vocabulary - 51865
+    return 50359 + more, 50257, 50364 + more
+
+
+def chain(count, vocabulary):
+    """The tokens that follow one another: the prompt's last, time 0.00, `count` others, time 28.00, end of text."""
+    transcribe, end, time_0 = special(vocabulary)
+    return [transcribe, time_0, *range(1000, 1000 + count), time_0 + 1400, end]
+
+
+def next_token_map(state):
+    """Weights (up, down) of a feed-forward layer that turns the stream [a; b] into [0; a], where x has the scale SAID.
+    The activation g has g(x) - g(-x) = x, so that a pair of units passes a value on as it is."""
+    half, one = state // 2, np.eye(state, dtype=np.float32)
+    change = np.zeros((state, state), np.float32)
+    change[:half, :half] = change[half:, half:] = -np.eye(half)
+    change[half:, :half] = np.eye(half)
+    unused = np.zeros((2 * state, state), np.float32)
+    return np.concatenate([one, -one, unused]), SAID * np.concatenate([change, -change, unused.T], 1)
+
+
+SAID, FAINT = 0.1, 0.01  # scale of a chained token's row; what other layers add, against random ones
+
+
+def speaking(tensors, sizes, count, seed):
+    """The same tensors, but the decoder says a chain of tokens: a row is [a; b] with b its predecessor's a, and the last
+    layer leaves a token's own a where b was, which is like no row so much as its successor's."""
+    rng, last = np.random.default_rng(seed + 1), f"decoder.blocks.{sizes['text_layers'] - 1}.mlp"
+    up, down = next_token_map(sizes["state"])
+    for name, values in tensors:
+        if name == "decoder.token_embedding.weight":
+            order = chain(count, sizes["vocabulary"])
+            own = rng.standard_normal((len(order), sizes["state"] // 2), np.float32)
+            values[order] = SAID * np.concatenate([own, np.roll(own, 1, 0)], 1)
+        elif name.startswith("decoder") and (name.endswith(("positional_embedding", "out.weight", "mlp.2.weight"))
+                                             or (name.endswith("bias") and "ln" not in name)):
+            values = values * np.float32(FAINT)
+        if name.startswith(last):
+            values = {"0.weight": up, "2.weight": down}.get(name[len(last) + 1 :], values)
+        yield name, values
+
+
 def at_random(name, seed):
     state, heads, audio_layers, text_layers, mels, vocabulary = SIZES[name]
     sizes = {
@@ -200,12 +247,15 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("files", nargs="+", metavar="FILE", help="checkpoint and output, or the output of --random")
     parser.add_argument("--random", choices=SIZES)
+    parser.add_argument("--says", type=int, metavar="N", help="with --random: tokens for each 30 s")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--type", choices=[kind for kind in TYPES if kind != "f32"])
     args = parser.parse_args()
     if len(args.files) != (1 if args.random else 2):
         parser.error("say MODEL.npz OUT.bin, or --random SIZE OUT.bin")
     sizes, tensors = at_random(args.random, args.seed) if args.random else trained(args.files[0])
+    if args.says:
+        tensors = speaking(tensors, sizes, args.says, args.seed)
     write(args.files[-1], sizes, tensors, args.type or ("f16" if args.random else "q4_0"))
 
 

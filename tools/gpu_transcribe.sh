@@ -1,0 +1,245 @@
+#!/usr/bin/env bash
+# Measures transcription on a machine with a real NVIDIA GPU that has no network: builds whisper.cpp with CUDA and our
+# tree with the worker, makes models of real sizes with random weights, transcribes made-up recordings, prints a table.
+# Needs there: gcc, g++, CMake, Ninja or make, Meson, nvcc, Python with NumPy. All else is carried.
+#
+#   tools/gpu_transcribe.sh pack             where there is a network: fills carry/ (libsndfile's and libsoxr's shared
+#                                            libraries and headers, whisper.cpp's sources, speech)
+#   tools/gpu_transcribe.sh run [BUILD_DIR [LOG_DIR]]
+#
+# DRY=1: on the processor, with small models and little sound, to try the script. ARCH=90: the GPU's generation.
+# carry/whisper-cuda.tar.xz, if it is there, is the library as `WHISPER_CMAKE=-DCMAKE_CUDA_ARCHITECTURES=90-real
+# tools/whisper.sh cuda` leaves it in its folder: then it is not built.
+#
+# Models: random weights that say 100 tokens for each 30 s whatever they hear (tools/train/export.py --says), about as many
+# as speech has: the work is that of a trained model of the size. The demo model's text tells whether the GPU computes
+# what the processor does.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+carry=$PWD/carry
+dry=${DRY:-}
+
+die() {
+    echo "gpu_transcribe: $*" >&2
+    exit 1
+}
+
+# --- pack ----------------------------------------------------------------------------
+
+pack_library() { # its shared library, what that needs beyond libc, its header and a .pc file that knows no place
+    local name=$1 header=$2 module=$3 file needed
+    file=$(ldconfig -p | sed -n "s|.*lib$name\.so\.[0-9]* .*=> ||p" | head -n 1)
+    [ -n "$file" ] || die "no lib$name here"
+    for needed in "$file" $(ldd "$file" | sed -n 's/.*=> \(\/[^ ]*\).*/\1/p' | grep -v '/lib\(c\|m\|pthread\|dl\|gomp\|gcc_s\)\.so'); do
+        cp -L "$needed" "$carry/lib/"
+    done
+    cp "/usr/include/$header" "$carry/include/"
+    cat >"$carry/lib/pkgconfig/$module.pc" <<PC
+prefix=\${pcfiledir}/../..
+Name: $module
+Description: carried
+Version: $(pkg-config --modversion "$module")
+Libs: -L\${prefix}/lib -l:$(basename "$file")
+Cflags: -I\${prefix}/include
+PC
+}
+
+pack_tool() { # pkg-config, for a machine that has none
+    local file
+    file=$(readlink -f "$(command -v pkg-config)")
+    cp "$file" "$carry/bin/pkgconf"
+    cp -L "$(ldd "$file" | sed -n 's/.*=> \([^ ]*libpkgconf[^ ]*\).*/\1/p')" "$carry/lib/"
+    cat >"$carry/bin/pkg-config" <<'SH'
+#!/bin/sh
+here=$(cd "$(dirname "$0")" && pwd)
+LD_LIBRARY_PATH="$here/../lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" exec "$here/pkgconf" "$@"
+SH
+    chmod +x "$carry/bin/pkg-config"
+}
+
+pack_speech() {
+    local file
+    for file in tests/data/speech/*.flac; do
+        flac -s -f -d -o "$carry/speech/$(basename "${file%.flac}").wav" "$file" || die "flac could not read $file"
+    done
+    sed 's/\.flac/.wav/' tests/data/speech/transcripts.tsv >"$carry/speech/transcripts.tsv"
+}
+
+pack() {
+    mkdir -p "$carry"/{bin,include,lib/pkgconfig,speech}
+    pack_library sndfile sndfile.h sndfile
+    pack_library soxr soxr.h soxr
+    pack_tool
+    pack_speech
+    if [ ! -f "$carry/whisper.tar.gz" ]; then
+        local folder
+        folder=$(mktemp -d)
+        tools/whisper.sh --fetch "$folder/whisper.tar.gz" || die "no sources of whisper.cpp"
+        mv "$folder/whisper.tar.gz" "$carry/" && rm -r "$folder"
+    fi
+    du -sh "$carry"
+}
+
+# --- run: what has to be built -----------------------------------------------------------
+
+step() { # a step with a log of its own; where it fails the rest has no sense
+    local name=$1 start=$SECONDS
+    shift
+    "$@" >"$logs/$name.log" 2>&1 || {
+        tail -n 30 "$logs/$name.log"
+        die "$name failed after $((SECONDS - start)) s"
+    }
+    echo "-- $name: $((SECONDS - start)) s"
+}
+
+build_whisper() {
+    if [ -n "$dry" ]; then
+        tools/whisper.sh cpu
+    elif [ -f "$carry/whisper-cuda.tar.xz" ]; then
+        mkdir -p "$build-whisper" && tar -xJf "$carry/whisper-cuda.tar.xz" -C "$build-whisper" --strip-components=1 >&2 &&
+            sed -i "s|^prefix=.*|prefix=$build-whisper|" "$build-whisper/lib/pkgconfig/whisper.pc" && echo "$build-whisper"
+    else
+        WHISPER_SDIST=$carry/whisper.tar.gz WHISPER_CMAKE="-DCMAKE_CUDA_ARCHITECTURES=${ARCH:-90}-real" tools/whisper.sh cuda
+    fi
+}
+
+make_models() { # beside the compilers, which leave a core or two
+    local size
+    for size in $sizes; do
+        (cd tools/train && python3 export.py --random "$size" --says 100 "$models/ggml-$size.bin") || return 1
+    done
+}
+
+# Recordings of about a minute: the clips in an order of their own each, with pauses.
+make_audio() {
+    python3 - "$carry/speech" "$logs/audio" "$minutes" <<'PY'
+import os, random, sys, wave
+source, out, minutes = sys.argv[1], sys.argv[2], float(sys.argv[3])
+clips = []
+for name in sorted(os.listdir(source)):
+    if name.endswith(".wav"):
+        with wave.open(os.path.join(source, name)) as f:
+            clips.append(f.readframes(f.getnframes()))
+os.makedirs(out, exist_ok=True)
+rng, made = random.Random(1), 0
+while made < minutes * 60:
+    parts, seconds, wanted = [], 0, rng.uniform(30, 90)
+    while seconds < wanted:
+        parts += [rng.choice(clips), bytes(2 * rng.randrange(4000, 20000))]
+        seconds += (len(parts[-1]) + len(parts[-2])) / 32000
+    with wave.open(os.path.join(out, f"recording_{int(made):05d}.wav"), "wb") as f:
+        f.setparams((1, 2, 16000, 0, "NONE", ""))
+        f.writeframes(b"".join(parts))
+    made += seconds
+PY
+}
+
+build_tree() {
+    meson setup "$build" --buildtype=release -Dtests=false -Dexamples=false -Dpython=disabled -Dffmpeg=disabled \
+        -Dtranscribe=enabled -Dpkg_config_path="$prefix/lib/pkgconfig,$carry/lib/pkgconfig" && ninja -C "$build"
+}
+
+# --- run: what is measured ---------------------------------------------------------------
+
+# Utilisation and memory of the GPU, five times a second, while a command runs.
+sampled() {
+    local name=$1 sampler=
+    shift
+    if [ -z "$dry" ]; then
+        nvidia-smi --query-gpu=utilization.gpu,memory.used --format=csv,noheader,nounits -lms 200 >"$logs/$name.gpu" 2>&1 &
+        sampler=$!
+    fi
+    local start
+    start=$(date +%s.%N)
+    "$@" >"$logs/$name.out" 2>"$logs/$name.err" || echo "gpu_transcribe: $name failed: $(tail -n 5 "$logs/$name.err")" >&2
+    echo "$start $(date +%s.%N)" >"$logs/$name.times"
+    [ -z "$sampler" ] || { kill "$sampler" && wait "$sampler" 2>/dev/null; }
+    return 0
+}
+
+# measure NAME MODEL WORKERS
+measure() {
+    sampled "$1" "$build/gpu-dispatch" transcribe --input-dir "$logs/audio" --output-dir "$logs/$1.text" --gpus "$gpus" \
+        --workers "$3" --model "$models/ggml-$2.bin" --language en --threads "$threads" --progress none --output "$logs/$1.jsonl"
+    show "$1" "$2, $3 worker$([ "$3" = 1 ] || echo s)"
+}
+
+alone() { # whisper.cpp by itself, in one process
+    local gpu=-g
+    [ -z "$dry" ] || gpu=
+    mkdir -p "$logs/$1.text"
+    find "$logs/audio" -name '*.wav' | sort >"$logs/$1.files"
+    # shellcheck disable=SC2086 # an option or nothing
+    sampled "$1" sh -c '"$1" $2 -t "$6" "$3" "$4" <"$5"' - "$build/bench/bench_whisper_loop" "$gpu" "$models/ggml-$2.bin" \
+        "$logs/$1.text" "$logs/$1.files" "$threads"
+    show "$1" "$2, whisper.cpp alone"
+}
+
+show() { # a line of the table
+    python3 - "$logs/$1" "$2" "$logs/audio" <<'PY'
+import json, os, statistics, sys, wave
+base, what, audio = sys.argv[1:]
+start, end = map(float, open(base + ".times").read().split())
+total = sum(f.getnframes() / f.getframerate() for f in (wave.open(os.path.join(audio, n)) for n in os.listdir(audio)))
+files, failed, busy = len(os.listdir(audio)), 0, None
+if os.path.exists(base + ".jsonl"):
+    lines = [json.loads(line) for line in open(base + ".jsonl")]
+    failed = sum(each["status"] != "ok" for each in lines)
+    if lines:  # from the first file's beginning: without starting and loading
+        busy = max(e["started"] + e["seconds"] for e in lines) - min(e["started"] for e in lines)
+texts = sum(len(names) for _, _, names in os.walk(base + ".text"))
+load = memory = "-"
+if os.path.exists(base + ".gpu"):
+    rows = [tuple(map(int, line.split(","))) for line in open(base + ".gpu") if line.replace(",", "").replace(" ", "").strip().isdigit()]
+    used = [i for i, row in enumerate(rows) if row[0] > 0]
+    if used:
+        load = f"{statistics.mean(row[0] for row in rows[used[0]: used[-1] + 1]):.0f} %"
+    if rows:
+        memory = f"{max(row[1] for row in rows):,} MiB"
+inner = f"{busy:.2f} s | {busy / total:.5f} | {total / busy:,.0f}" if busy else "- | - | -"
+print(f"| {what} | {files - failed if texts else 0} of {files} | {total / 60:.1f} min | {end - start:.2f} s | {(end - start) / total:.5f} | {inner} | {load} | {memory} |",
+      flush=True)
+PY
+}
+
+# The demo model computes on the GPU what it does on the processor.
+check_text() {
+    "$build/gpu-dispatch" transcribe --input-dir "$carry/speech" --output-dir "$logs/demo.text" --gpus "$gpus" --model \
+        models/ggml-demo.bin --language en --threads "$threads" --progress none >"$logs/demo.out" 2>&1 || tail -n 20 "$logs/demo.out"
+    tools/wer.py "$carry/speech/transcripts.tsv" "$logs/demo.text" --show none --limit 10
+}
+
+run() {
+    build=$(realpath -m "${1:-build-gpu}")
+    logs=$(realpath -m "${2:-$build-logs}")
+    models=$logs/models gpus=${GPUS:-auto} sizes=${SIZES:-"base large-v3"} minutes=${MINUTES:-20} threads=${THREADS:-4}
+    [ -d "$carry/speech" ] || die "nothing in $carry: first tools/gpu_transcribe.sh pack, where there is a network"
+    [ -z "$dry" ] || gpus=sim:1 sizes=${SIZES:-tiny} minutes=${MINUTES:-1} threads=1
+    mkdir -p "$models" || exit 1
+    export PATH=$PATH:/usr/local/cuda/bin LD_LIBRARY_PATH=$carry/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+    command -v pkg-config >/dev/null || { chmod +x "$carry"/bin/* && export PKG_CONFIG=$carry/bin/pkg-config; }
+    [ -n "$dry" ] || nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader
+    make_models >"$logs/models.log" 2>&1 &
+    local modelling=$!
+    step audio make_audio
+    step whisper sh -c '"$@" >"$0"' "$logs/prefix" "$BASH" "$PWD/tools/gpu_transcribe.sh" build_whisper "$build"
+    prefix=$(tail -n 1 "$logs/prefix")
+    step build build_tree
+    wait "$modelling" || die "no models: $(tail -n 5 "$logs/models.log")"
+    check_text
+    printf '\n| what | files | sound | whole run | RTF | without start and loading | RTF | times real time | GPU busy | GPU memory, most |\n|---|---|---|---|---|---|---|---|---|---|\n'
+    local size workers
+    for size in $sizes; do
+        alone "alone_$size" "$size"
+        for workers in ${WORKERS:-1 2 4}; do
+            measure "ours_${size}_$workers" "$size" "$workers"
+        done
+    done
+}
+
+case ${1:-} in
+pack) pack ;;
+run) run "${@:2}" ;;
+build_whisper) build=$2 && build_whisper ;;
+*) die "usage: gpu_transcribe.sh pack | run [BUILD_DIR [LOG_DIR]]" ;;
+esac
