@@ -165,7 +165,7 @@ static int open_engine(struct tr_engine *e)
     choose_params(e);
     if (make_state(e) != TR_HEARD)
         return -1;
-    if (s->vad_model && tr_speech_open(&e->speech, s->vad_model, e->params.n_threads) < 0)
+    if (s->vad_model && tr_speech_open(&e->speech, s->vad_model) < 0)
         return -1;
     return make_prompt(e);
 }

@@ -47,7 +47,7 @@ static int check_file(const char *path)
     return 0;
 }
 
-int tr_speech_open(struct tr_speech **out, const char *model, int threads)
+int tr_speech_open(struct tr_speech **out, const char *model)
 {
     if (check_file(model) < 0)
         return -1;
@@ -55,7 +55,7 @@ int tr_speech_open(struct tr_speech **out, const char *model, int threads)
     if (!s)
         return cli_error("no memory for the VAD model");
     struct whisper_vad_context_params p = whisper_vad_default_context_params();
-    p.n_threads = threads;
+    p.n_threads = 1; /* it takes a step for every 32 ms: threads would do little but wait for each other */
     s->params = whisper_vad_default_params();
     s->vad = whisper_vad_init_from_file_with_params(model, p);
     if (!s->vad) {

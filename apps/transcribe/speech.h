@@ -12,7 +12,7 @@
 struct tr_speech;
 
 /* 0, or -1 with cli_error_text(): the file is no such model. Release with tr_speech_close(). */
-int tr_speech_open(struct tr_speech **out, const char *model, int threads);
+int tr_speech_open(struct tr_speech **out, const char *model);
 void tr_speech_close(struct tr_speech **s); /* NULL is fine */
 
 /* The parts of the samples in which somebody speaks, with a little silence between them, in *out until the next call.
