@@ -258,7 +258,8 @@ def test_signals_are_as_a_shell_leaves_them(fake: Path, tmp_path: Path, monkeypa
         text=True,
         check=True,
     )
-    assert [int(line.split()[1], 16) for line in done.stdout.splitlines()] == [0, 0]
+    blocked, ignored = (int(line.split()[1], 16) & (1 << 31) - 1 for line in done.stdout.splitlines())
+    assert (blocked, ignored) == (0, 0)  # of those with names; the C library's own may be as whoever started us had them
 
 
 def test_no_descriptor_is_left_open(fake: Path) -> None:
