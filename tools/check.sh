@@ -117,9 +117,11 @@ configure_asan() {
     configure build-asan -Db_sanitize=address,undefined -Db_lundef=false && tools/transcriber.sh --cached build-asan
 }
 
+# Without those of whole programs: what they run in ours is run by the others too.
 step_asan() {
     configure_asan &&
-        tools/test.sh build-asan -t 5 --no-suite headers --no-suite install --no-suite python
+        tools/test.sh build-asan -t 5 --no-suite headers --no-suite install --no-suite python \
+            --no-suite whole
 }
 
 # The Python tests in the same build, in a Python that has the sanitizer preloaded. Leaks are Python's own by the hundred:
@@ -149,15 +151,11 @@ step_tsan() {
 }
 
 step_fuzz() {
-    local target name
     CC=clang configure build-fuzz -Dfuzz=true -Db_sanitize=address,undefined -Db_lundef=false &&
         ninja -C build-fuzz fuzzers || return 1
-    for target in $(sources 'tests/fuzz/fuzz_*.c'); do
-        name=$(basename "$target" .c)
-        # The corpus, then a little further: seconds, from a seed that is always the same.
-        mkdir -p "$logs/$name" && "build-fuzz/tests/$name" -seed=1 -max_total_time=10 "$logs/$name" "tests/fuzz/corpus/${name#fuzz_}" ||
-            return 1
-    done
+    # The corpus, then a little further: seconds, from a seed that is always the same.
+    sources 'tests/fuzz/fuzz_*.c' | xargs -P "$(nproc)" -I{} sh -c 'name=$(basename {} .c) && mkdir -p "$0/$name" &&
+        "build-fuzz/tests/$name" -seed=1 -max_total_time=5 "$0/$name" "tests/fuzz/corpus/${name#fuzz_}"' "$logs"
 }
 
 count() { # adds the last `N passed, N failed` of a log
@@ -181,9 +179,20 @@ run() {
     count "$log"
 }
 
+# Lint goes beside the others, whose tests mostly wait, and gives way to them.
+run_all() {
+    local each
+    nice -n 19 tools/check.sh lint >"$logs/beside.log" 2>&1 &
+    for each in format lists headers asan pyasan tsan fuzz; do run "$each"; done
+    wait
+    cat "$logs/beside.log"
+    count "$logs/beside.log"
+    grep -qE '^[0-9]+ passed' "$logs/beside.log" || failed=$((failed + 1))
+}
+
 for name in "${@:-all}"; do
     if [ "$name" = all ]; then
-        for each in format lint lists headers asan pyasan tsan fuzz; do run "$each"; done
+        run_all
     elif [ "$(type -t "step_$name")" = function ]; then
         run "$name"
     else

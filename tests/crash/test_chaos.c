@@ -276,6 +276,10 @@ static void run_once(struct chaos *c)
 static void run_chaos(struct chaos c)
 {
     adopt_orphans();
+    if (SANITIZED) {
+        c.tasks /= 4;
+        c.kills /= 4;
+    }
     if (tasks_wanted)
         c.tasks = tasks_wanted;
     if (kills_wanted)
