@@ -3,8 +3,8 @@
  * `gpu-dispatch transcribe`, alias launcher_multigpu: a folder of audio in, text out.
  *
  * A run of the transcription worker (apps/transcribe) over a list of files: all that is shown, written and kept
- * meanwhile is run's. What is found wrong is found before any process is started: the line, the worker, the model, the
- * devices, the files, where the text goes.
+ * meanwhile is run's. What is found wrong is found before any process is started: the line, the files, the worker, the
+ * model, the devices, where the text goes.
  */
 #include <errno.h>
 #include <signal.h>
@@ -145,11 +145,11 @@ static void make_settings(struct work *w)
 }
 
 /* Outputs are looked at only where no journal knows better. */
-static int find_files(struct work *w)
+static int measure_files(struct work *w)
 {
     const struct tr_places *p = &w->settings.places;
     const bool skip_done = w->asked->run.resume && !w->asked->run.journal;
-    if (cli_audio_find(&w->audio, w->asked) < 0 || cli_audio_apart(&w->audio, p) < 0)
+    if (cli_audio_apart(&w->audio, p) < 0)
         return -1;
     if (!w->asked->dry_run && tr_outputs_check(p) < 0)
         return -1;
@@ -284,7 +284,8 @@ static int list_files(struct work *w)
 {
     char files[256];
     make_settings(w);
-    if (find_files(w) < 0 || cli_audio_list(&w->audio, &w->settings.places) < 0)
+    if (cli_audio_find(&w->audio, w->asked) < 0 || measure_files(w) < 0 ||
+        cli_audio_list(&w->audio, &w->settings.places) < 0)
         return complain();
     name_files(w, files, sizeof files);
     if (!w->asked->run.quiet)
@@ -307,12 +308,14 @@ static int transcribe(struct work *w)
         return check(w);
     if (w->asked->dry_run)
         return list_files(w);
+    if (cli_audio_find(&w->audio, w->asked) < 0) /* a slip in a name is told before a model is fetched */
+        return complain();
     if (find_plugin(w) < 0)
         return FAILED;
     if (find_model(w) < 0 || find_devices(w) < 0)
         return complain();
     make_settings(w);
-    if (find_files(w) < 0)
+    if (measure_files(w) < 0)
         return complain();
     return gd_files_count(w->audio.files) ? start(w) : nothing_left(w);
 }
