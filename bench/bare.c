@@ -37,6 +37,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "line.h"
+
 enum { MAX_REPEATS = 101, CAPACITY = 4096, BURST = 512, SPIN_NS = 50000, PAUSES_PER_LOOK = 64 };
 
 static int repeats = 5;
@@ -69,34 +71,6 @@ static void relax(void)
 #endif
 }
 
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(const double *values, size_t n)
-{
-    double *sorted = malloc(n * sizeof *sorted);
-    if (!sorted)
-        die("malloc");
-    memcpy(sorted, values, n * sizeof *sorted);
-    qsort(sorted, n, sizeof *sorted, by_value);
-    double m = n % 2 ? sorted[n / 2] : (sorted[n / 2 - 1] + sorted[n / 2]) / 2;
-    free(sorted);
-    return m;
-}
-
-static void report(const char *name, const char *unit, const double *values, int n)
-{
-    printf("{\"name\": \"%s\", \"unit\": \"%s\", \"median\": %.4g, \"repeats\": [", name, unit,
-           median(values, (size_t)n));
-    for (int i = 0; i < n; i++)
-        printf("%s%.4g", i ? ", " : "", values[i]);
-    puts("]}");
-    fflush(stdout);
-}
-
 /* Measures `repeats` times and reports; the first, cold one is not counted. */
 static void measure(const char *name, const char *unit, double (*once)(const void *), const void *what)
 {
@@ -104,7 +78,7 @@ static void measure(const char *name, const char *unit, double (*once)(const voi
     once(what);
     for (int i = 0; i < repeats; i++)
         values[i] = once(what);
-    report(name, unit, values, repeats);
+    print_line(name, unit, values, (size_t)repeats);
 }
 
 static void *shared_memory(size_t size)
@@ -449,7 +423,7 @@ static double pingpong_once(const void *what)
         times[i] = (double)(now_ns() - start) / kind->batch;
     }
     join(server);
-    double result = median(times, n);
+    double result = line_median(times, n);
     free(times);
     pingpong_close(p);
     return result;

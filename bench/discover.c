@@ -19,6 +19,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "line.h"
+
 enum { MAX_REPEATS = 101, PER_FOLDER = 1000 };
 
 static void die(const char *what)
@@ -32,24 +34,6 @@ static double now_s(void)
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
-}
-
-static int by_value(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static void print_line(const char *name, const char *unit, const double *values, int n)
-{
-    double sorted[MAX_REPEATS];
-    memcpy(sorted, values, (size_t)n * sizeof *sorted);
-    qsort(sorted, (size_t)n, sizeof *sorted, by_value);
-    printf("{\"name\": \"%s\", \"unit\": \"%s\", \"median\": %.9g, \"repeats\": [", name, unit,
-           n % 2 ? sorted[n / 2] : (sorted[n / 2 - 1] + sorted[n / 2]) / 2);
-    for (int i = 0; i < n; i++)
-        printf("%s%.9g", i ? ", " : "", values[i]);
-    printf("]}\n");
 }
 
 /* --- searching ------------------------------------------------------------ */
@@ -102,8 +86,8 @@ static int search(const char *dir, const char *pattern, int repeats)
         files[i] = (double)count;
     }
     const double peak = peak_mib();
-    print_line("discover_seconds", "s", seconds, repeats);
-    print_line("discover_files", "files", files, repeats);
+    print_line("discover_seconds", "s", seconds, (size_t)repeats);
+    print_line("discover_files", "files", files, (size_t)repeats);
     print_line("discover_peak", "MiB", &peak, 1);
     return 0;
 }

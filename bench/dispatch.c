@@ -27,6 +27,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "line.h"
+
 enum { MAX_REPEATS = 101, MOST_WORKERS = 256 };
 
 static int repeats = 5;
@@ -37,34 +39,6 @@ static uint64_t now_ns(void)
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
-static int by_value(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(const double *values, size_t n)
-{
-    double *sorted = malloc(n * sizeof *sorted);
-    if (!sorted)
-        abort();
-    memcpy(sorted, values, n * sizeof *sorted);
-    qsort(sorted, n, sizeof *sorted, by_value);
-    const double m = n % 2 ? sorted[n / 2] : (sorted[n / 2 - 1] + sorted[n / 2]) / 2;
-    free(sorted);
-    return m;
-}
-
-static void print_line(const char *name, const char *unit, const double *values, int n)
-{
-    printf("{\"name\": \"%s\", \"unit\": \"%s\", \"median\": %.5g, \"repeats\": [", name, unit,
-           median(values, (size_t)n));
-    for (int i = 0; i < n; i++)
-        printf("%s%.5g", i ? ", " : "", values[i]);
-    printf("]}\n");
-    fflush(stdout);
 }
 
 /* --- the worker --- */
@@ -234,7 +208,7 @@ static void throughput(void)
             go(&r);
             v[i] = (double)(r.n - 1) / ((double)(r.last - r.first) / 1e9);
         }
-        print_line(cases[c].name, "tasks/s", v, repeats);
+        print_line(cases[c].name, "tasks/s", v, (size_t)repeats);
     }
 }
 
@@ -254,10 +228,10 @@ static void latency(void)
             if (!r.gaps)
                 abort();
             go(&r);
-            v[i] = median(r.gaps, r.n - 1);
+            v[i] = line_median(r.gaps, r.n - 1);
             free(r.gaps);
         }
-        print_line(blocking ? "latency_blocking" : "latency_busy", "ns", v, repeats);
+        print_line(blocking ? "latency_blocking" : "latency_busy", "ns", v, (size_t)repeats);
     }
 }
 
@@ -291,7 +265,7 @@ static void payload(void)
             }
             char name[64];
             snprintf(name, sizeof name, "payload_%s_%s", out ? "out" : "in", cases[c].label);
-            print_line(name, "GB/s", v, repeats);
+            print_line(name, "GB/s", v, (size_t)repeats);
         }
         free(bytes);
     }
@@ -310,8 +284,8 @@ static void recovery(void)
         again[i] = (double)(r.second_start - r.first_start) / 1e6;
         start[i] = (double)(r.first_start - r.began) / 1e6;
     }
-    print_line("recovery_from_kill", "ms", again, n);
-    print_line("start_to_first_task", "ms", start, n);
+    print_line("recovery_from_kill", "ms", again, (size_t)n);
+    print_line("start_to_first_task", "ms", start, (size_t)n);
 }
 
 static void lateness(void)
@@ -327,7 +301,7 @@ static void lateness(void)
         go(&r);
         v[i] = r.late_ns / 1e6;
     }
-    print_line("kill_lateness", "ms", v, n);
+    print_line("kill_lateness", "ms", v, (size_t)n);
 }
 
 static void first(void)
@@ -341,7 +315,7 @@ static void first(void)
         go(&r);
         v[i] = (double)(r.first - r.began) / 1e6;
     }
-    print_line("first_result", "ms", v, n);
+    print_line("first_result", "ms", v, (size_t)n);
 }
 
 /* Peak resident memory of this process, so it comes before anything else large; the worker's is read off its children.
@@ -404,9 +378,9 @@ static void scale(void)
         }
         char name[64];
         snprintf(name, sizeof name, "scale_cpu_%u", workers[c]);
-        print_line(name, "ns/task", cpu, repeats);
+        print_line(name, "ns/task", cpu, (size_t)repeats);
         snprintf(name, sizeof name, "scale_wall_%u", workers[c]);
-        print_line(name, "ns/task", wall, repeats);
+        print_line(name, "ns/task", wall, (size_t)repeats);
     }
 }
 
@@ -447,7 +421,7 @@ static void stream(void)
             for (int i = 0; i < repeats; i++)
                 v[i] = stream_rate(stream_programs[p], workers);
             snprintf(name, sizeof name, "stream_%s_%u", names[p], workers);
-            print_line(name, "tasks/s", v, repeats);
+            print_line(name, "tasks/s", v, (size_t)repeats);
         }
 }
 

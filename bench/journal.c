@@ -24,6 +24,7 @@
 #include <unistd.h>
 
 #include "journal/journal.h"
+#include "line.h"
 
 enum { MAX_ROUNDS = 101, LINE = 32 };
 
@@ -42,24 +43,6 @@ static double now(void)
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
-}
-
-static int by_value(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static void print_line(const char *name, const char *unit, const double *values, unsigned n)
-{
-    double sorted[MAX_ROUNDS];
-    memcpy(sorted, values, n * sizeof *sorted);
-    qsort(sorted, n, sizeof *sorted, by_value);
-    printf("{\"name\": \"%s\", \"unit\": \"%s\", \"median\": %.6g, \"repeats\": [", name, unit, sorted[n / 2]);
-    for (unsigned i = 0; i < n; i++)
-        printf("%s%.6g", i > 0 ? ", " : "", values[i]);
-    printf("]}\n");
-    fflush(stdout);
 }
 
 /* --- the worker --- */

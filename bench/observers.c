@@ -31,6 +31,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "line.h"
+
 enum { MAX_REPEATS = 101, CROWD = 500, KINDS = 7, LOOK_EVERY = 1024, WARM = 500000 };
 
 static uint64_t clock_ns(clockid_t clock)
@@ -251,23 +253,6 @@ static double measure(const struct kind *kind, uint64_t length_ns)
     return 1e9 * (double)(r.until_done - r.from_done) / (double)(r.until_ns - r.from_ns);
 }
 
-static int by_value(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static void print_line(const char *name, const char *what, const char *unit, const double *values, int n)
-{
-    double sorted[MAX_REPEATS];
-    memcpy(sorted, values, (size_t)n * sizeof *values);
-    qsort(sorted, (size_t)n, sizeof *sorted, by_value);
-    printf("{\"name\": \"%s%s\", \"unit\": \"%s\", \"median\": %.5g, \"repeats\": [", name, what, unit, sorted[n / 2]);
-    for (int i = 0; i < n; i++)
-        printf("%s%.5g", i ? ", " : "", values[i]);
-    printf("]}\n");
-}
-
 static double values[KINDS][MAX_REPEATS], read_us[KINDS][MAX_REPEATS], first_us[KINDS][MAX_REPEATS];
 
 static void repeat(int i, uint64_t length_ns)
@@ -282,12 +267,15 @@ static void repeat(int i, uint64_t length_ns)
 
 static void print_all(int repeats)
 {
+    char name[64];
     for (int k = 0; k < KINDS; k++) {
-        print_line(kinds[k].name, "", "tasks/s", values[k], repeats);
+        print_line(kinds[k].name, "tasks/s", values[k], (size_t)repeats);
         if (!kinds[k].timed)
             continue;
-        print_line(kinds[k].name, "_us", "us", read_us[k], repeats);
-        print_line(kinds[k].name, "_first_us", "us", first_us[k], repeats);
+        snprintf(name, sizeof name, "%s_us", kinds[k].name);
+        print_line(name, "us", read_us[k], (size_t)repeats);
+        snprintf(name, sizeof name, "%s_first_us", kinds[k].name);
+        print_line(name, "us", first_us[k], (size_t)repeats);
     }
 }
 

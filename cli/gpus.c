@@ -135,15 +135,6 @@ static void print_table(const struct gd_devices *list)
 
 /* --- for a program ------------------------------------------------------------------ */
 
-static void put_text(struct cli_bytes *b, const char *name, const char *text)
-{
-    cli_bytes_format(b, ",\"%s\":", name);
-    if (*text)
-        cli_json_string(b, text, strlen(text));
-    else
-        cli_bytes_text(b, "null");
-}
-
 static void put_number(struct cli_bytes *b, const char *name, bool known, unsigned long long value)
 {
     if (known)
@@ -172,10 +163,10 @@ static void put_device(struct cli_bytes *b, const struct gd_devices *list, size_
     if (gd_devices_get(list, i, &d) < 0)
         return;
     cli_bytes_format(b, "%s{\"id\":%d,\"index\":%d", i ? ",\n " : "", d.id, d.index);
-    put_text(b, "vendor", gd_vendor_name((enum gd_vendor)d.vendor));
-    put_text(b, "name", d.name);
-    put_text(b, "uuid", d.uuid);
-    put_text(b, "pci", d.pci);
+    cli_json_put_text(b, "vendor", gd_vendor_name((enum gd_vendor)d.vendor));
+    cli_json_put_text(b, "name", d.name);
+    cli_json_put_text(b, "uuid", d.uuid);
+    cli_json_put_text(b, "pci", d.pci);
     put_number(b, "memory_total", d.known & GD_KNOWN_MEMORY, d.memory_total);
     put_number(b, "memory_free", d.known & GD_KNOWN_MEMORY, d.memory_free);
     put_number(b, "utilization", d.known & GD_KNOWN_UTILIZATION, d.utilization);
@@ -185,7 +176,7 @@ static void put_device(struct cli_bytes *b, const struct gd_devices *list, size_
         cli_bytes_text(b, ",\"temperature\":null");
     put_number(b, "power_mw", d.known & GD_KNOWN_POWER, d.power_mw);
     put_number(b, "numa_node", d.known & GD_KNOWN_NUMA && d.numa_node >= 0, (unsigned long long)d.numa_node);
-    put_text(b, "cpus", d.known & GD_KNOWN_CPUS ? d.cpus : "");
+    cli_json_put_text(b, "cpus", d.known & GD_KNOWN_CPUS ? d.cpus : "");
     cli_bytes_format(b, ",\"is_mig\":%s,\"mig_enabled\":%s", d.is_mig ? "true" : "false",
                      !(d.known & GD_KNOWN_MIG) ? "null"
                      : d.mig_enabled           ? "true"

@@ -62,6 +62,15 @@ void cli_json_string(struct cli_bytes *b, const void *data, size_t size)
     cli_bytes_add(b, "\"", 1);
 }
 
+void cli_json_put_text(struct cli_bytes *b, const char *name, const char *text)
+{
+    cli_bytes_format(b, ",\"%s\":", name);
+    if (*text)
+        cli_json_string(b, text, strlen(text));
+    else
+        cli_bytes_text(b, "null");
+}
+
 void cli_json_arguments(struct cli_bytes *b, const char *text, size_t size)
 {
     const char *nul = size ? memchr(text, 0, size) : NULL;

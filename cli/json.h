@@ -14,6 +14,9 @@ size_t cli_utf8_length(const unsigned char *p, size_t left);
 /* A JSON string with its quotes. Bytes that are not UTF-8 become \udc80 to \udcff. */
 void cli_json_string(struct cli_bytes *b, const void *data, size_t size);
 
+/* ,"name":"text", or null where the text is empty. */
+void cli_json_put_text(struct cli_bytes *b, const char *name, const char *text);
+
 /* If the text is one JSON string (with space around it), adds what it stands for and returns true; \udc80 to \udcff
  * alone become bytes again. Otherwise adds nothing. */
 bool cli_json_decode(struct cli_bytes *b, const char *text, size_t size);

@@ -203,15 +203,13 @@ static const struct cli_opt table[] = {
       AT(verbose) },
     { "progress", 0, "HOW",
       "what is shown meanwhile: panel, bar, eta, line (one every few seconds), json, none (default: panel on a "
-      "terminal, "
-      "else line)",
+      "terminal, else line)",
       cli_set_progress, AT(progress) },
     { "http", 0, "[ADDR:]PORT", "show the run on a web page at that address (default address 127.0.0.1)", cli_set_text,
       AT(http) },
     { "http-token", 0, "TEXT",
       "the token that the page asks for; better set $GPU_DISPATCH_HTTP_TOKEN, which nobody else can read (default: "
-      "none "
-      "on this machine's own address, else one is made)",
+      "none on this machine's own address, else one is made)",
       cli_set_text, AT(http_token) },
 
     { "journal", 0, "FILE", "keep on disk what is done, so that a run that was killed can go on", cli_set_text,
@@ -223,15 +221,13 @@ static const struct cli_opt table[] = {
       cli_set_flag, AT(force_resume) },
     { "key", 0, "WHAT",
       "what a task is known by: input, file (path, size and time), path, or .NAME (a member of its JSON) (default: "
-      "file "
-      "for --input-dir, else input)",
+      "file for --input-dir, else input)",
       cli_set_text, AT(key) },
     { "sync", 0, "HOW", "normal (survives kill -9) or full (survives power loss too) (default normal)", cli_set_sync,
       AT(sync) },
     { "failed", 0, "FILE",
       "a JSON line per task that failed: input, class, error, attempts, the last lines of its stderr; FILE can be "
-      "given "
-      "to --jsonl -a",
+      "given to --jsonl -a",
       cli_set_text, AT(failed) },
 
     { "help", 'h', NULL, "this text", cli_set_flag, AT(help) },

@@ -23,15 +23,6 @@ static void put_real(struct cli_bytes *b, const char *name, double value)
         cli_bytes_format(b, ",\"%s\":null", name);
 }
 
-static void put_text(struct cli_bytes *b, const char *name, const char *text)
-{
-    cli_bytes_format(b, ",\"%s\":", name);
-    if (*text)
-        cli_json_string(b, text, strlen(text));
-    else
-        cli_bytes_text(b, "null");
-}
-
 static void put_known(struct cli_bytes *b, const char *name, bool known, uint64_t value)
 {
     if (known)
@@ -45,11 +36,11 @@ static void put_worker(struct cli_bytes *b, const struct gd_snapshot *s, const s
     const enum tui_status status = tui_status_of(s, w);
     cli_bytes_format(b, "{\"worker\":%llu,\"gpu\":%lld", (unsigned long long)w->stats.worker_id,
                      (long long)w->stats.gpu_id);
-    put_text(b, "status", tui_status_name(status));
-    put_text(b, "idle", w->idle ? gd_idle_name((enum gd_idle)w->idle) : "");
+    cli_json_put_text(b, "status", tui_status_name(status));
+    cli_json_put_text(b, "idle", w->idle ? gd_idle_name((enum gd_idle)w->idle) : "");
     put_real(b, "since", w->since_ns && s->read_ns >= w->since_ns ? (double)(s->read_ns - w->since_ns) / 1e9 : -1);
     put_known(b, "task", status == TUI_PROCESSING && w->stats.current_task != UINT64_MAX, w->stats.current_task);
-    put_text(b, "input", status == TUI_PROCESSING ? w->task : "");
+    cli_json_put_text(b, "input", status == TUI_PROCESSING ? w->task : "");
     put_count(b, "completed", w->stats.completed);
     put_count(b, "failed", w->stats.failed);
     put_count(b, "timeouts", w->stats.timeouts);
@@ -63,8 +54,8 @@ static void put_worker(struct cli_bytes *b, const struct gd_snapshot *s, const s
 static void put_device(struct cli_bytes *b, const struct gd_device_view *d)
 {
     cli_bytes_format(b, "{\"gpu\":%lld", (long long)d->gpu_id);
-    put_text(b, "name", d->name);
-    put_text(b, "uuid", d->uuid);
+    cli_json_put_text(b, "name", d->name);
+    cli_json_put_text(b, "uuid", d->uuid);
     put_known(b, "utilization", d->known & GD_KNOWN_UTILIZATION, d->utilization);
     put_known(b, "memory_total", d->known & GD_KNOWN_MEMORY, d->memory_total);
     put_known(b, "memory_free", d->known & GD_KNOWN_MEMORY, d->memory_free);
@@ -103,7 +94,7 @@ void tui_layout_json(struct cli_bytes *out, const struct gd_snapshot *s, const s
     struct tui_figures f;
     tui_figures_of(&f, s, h);
     cli_bytes_format(out, "{\"pid\":%llu", (unsigned long long)s->pid);
-    put_text(out, "job", s->job);
+    cli_json_put_text(out, "job", s->job);
     put_real(out, "started", s->started);
     cli_bytes_format(out, ",\"ended\":%s", s->ended ? "true" : "false");
     put_figures(out, s, &f);

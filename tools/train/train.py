@@ -13,6 +13,7 @@ import json
 import math
 import pathlib
 import random
+import sys
 import time
 
 import numpy as np
@@ -22,6 +23,9 @@ from torch.nn import functional as F
 import features
 import model as network
 import words
+
+sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent))
+from wer import distance  # noqa: E402
 
 SLOTS = 18  # clips a window holds at most
 RATE = features.RATE
@@ -234,15 +238,6 @@ def losses(net, weights, mel, plan):
     lengths = plan["frames"], plan["said_length"]
     ctc = F.ctc_loss(logs, plan["said"] + 1, *lengths, zero_infinity=True)  # class 0 is the blank
     return text, ctc
-
-
-def distance(a, b):
-    row = list(range(len(b) + 1))
-    for i, x in enumerate(a, 1):
-        before, row[0] = row[0], i
-        for j, y in enumerate(b, 1):
-            before, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, before + (x != y))
-    return row[-1]
 
 
 @torch.no_grad()
