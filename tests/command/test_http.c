@@ -130,8 +130,9 @@ TEST(a_report_of_a_run)
         sh("gpu-dispatch run --journal run.db --gpus sim:2 --quiet '[ {} != bad ]' ::: a b bad c; "
            "gpu-dispatch report run.db; gpu-dispatch report run.db -o r.html; gpu-dispatch report -o s.html run.db; "
            "cmp -s r.html s.html || diff <(sed 's/\"made\":[0-9]*//' r.html) <(sed 's/\"made\":[0-9]*//' s.html); "
-           "ls *.html *.part; grep -o '\"done\":3,\"failed\":1' run.db.html");
-    CHECK_STR(r.out, "run.db.html\nr.html\ns.html\nr.html\nrun.db.html\ns.html\n\"done\":3,\"failed\":1\n");
+           "ls *.html *.part; grep -o '\"total\":4,\"skipped\":0,\"done\":3,\"failed\":1' run.db.html");
+    CHECK_STR(r.out, "run.db.html\nr.html\ns.html\nr.html\nrun.db.html\ns.html\n"
+                     "\"total\":4,\"skipped\":0,\"done\":3,\"failed\":1\n");
 }
 
 TEST(reports_that_cannot_be)
