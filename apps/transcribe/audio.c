@@ -63,6 +63,7 @@ struct tr_audio {
     size_t room, at, n; /* n samples from at on */
     bool ended, stop;
     char words[TR_WORDS]; /* empty: it ended well */
+    int code;             /* TR_UNFIT, TR_UNREAD: why there are words */
 };
 
 /* --- words ------------------------------------------------------------------ */
@@ -73,7 +74,28 @@ __attribute__((format(printf, 2, 3))) static int say(char words[TR_WORDS], const
     va_start(args, format);
     vsnprintf(words, TR_WORDS, format, args);
     va_end(args);
-    return -1;
+    return TR_UNFIT;
+}
+
+/* What the system says of a name, or of who may read it, it will say again. All else may pass: a disk or a network that
+ * is away, no memory, too many open files. */
+static int code_of(int error)
+{
+    static const int lasting[] = { EACCES, EISDIR, ELOOP, ENAMETOOLONG, ENOENT, ENOTDIR, EPERM };
+    for (size_t i = 0; i < sizeof lasting / sizeof *lasting; i++) {
+        if (error == lasting[i])
+            return TR_UNFIT;
+    }
+    return TR_UNREAD;
+}
+
+static int say_unread(const struct tr_audio *a, char words[TR_WORDS], const char *what, int error)
+{
+    (void)say(words, "%s can't be %s: %s%s", a->name, what, strerror(error),
+              error == EMFILE || error == ENFILE ? "; raise the limit (ulimit -n)"
+              : error == ENOMEM                  ? ""
+                                                 : "; see to the disk or network that it lies on");
+    return code_of(error);
 }
 
 static int say_truncated(const struct tr_audio *a, char words[TR_WORDS], double told, double there)
@@ -109,14 +131,13 @@ static int check_end(struct tr_audio *a)
     return 0;
 }
 
-/* Reads and mixes the next frames. 0, or -1 with words; at the end source_ended is set. */
+/* Reads and mixes the next frames. 0, or a code with words; at the end source_ended is set. */
 static int refill(struct tr_audio *a)
 {
     char why[TR_WHY] = "";
     const long n = a->decoder->read(a->source, a->frames, a->block, why);
     if (a->file.error)
-        return say(a->words, "%s can't be read: %s; see to the disk or network that it lies on", a->name,
-                   strerror(a->file.error));
+        return say_unread(a, a->words, "read", a->file.error);
     if (n < 0)
         return say(a->words, "%s is damaged: %s says \"%s\" after %.1f s; copy or download it again", a->name,
                    a->decoder->name, why, (double)a->decoded / a->sound.rate);
@@ -151,15 +172,16 @@ static int convert(struct tr_audio *a, float *out, size_t max, size_t *made)
     return 0;
 }
 
-/* The next samples: how many, 0 at the end, -1 with words in a->words. */
+/* The next samples: how many, 0 at the end, or a code with words in a->words. */
 static long produce(struct tr_audio *a, float *out, size_t max)
 {
     for (;;) {
         size_t made = 0;
-        if (a->mono_at == a->mono_n && !a->source_ended && refill(a) < 0)
-            return -1;
-        if (convert(a, out, max, &made) < 0)
-            return -1;
+        int rc = a->mono_at == a->mono_n && !a->source_ended ? refill(a) : 0;
+        if (rc == 0)
+            rc = convert(a, out, max, &made);
+        if (rc < 0)
+            return rc;
         if (made > 0 || (a->source_ended && a->mono_at == a->mono_n))
             return (long)made;
     }
@@ -204,6 +226,7 @@ static void *decode_ahead(void *arg)
             ring_put(a, samples, (size_t)n);
         else
             a->ended = true;
+        a->code = n < 0 ? (int)n : 0;
         pthread_cond_signal(&a->added);
     }
     pthread_mutex_unlock(&a->lock);
@@ -230,8 +253,10 @@ long tr_audio_read(struct tr_audio *a, float *samples, size_t max, char words[TR
     /* Until there is a thread nobody else touches anything. */
     if (!a->threaded && !a->ended) {
         const int rc = start_thread(a);
-        if (rc != 0)
-            return say(words, "%s can't be decoded further: no thread could be started: %s", a->name, strerror(rc));
+        if (rc != 0) {
+            (void)say(words, "%s can't be decoded further: no thread could be started: %s", a->name, strerror(rc));
+            return TR_UNREAD;
+        }
     }
     pthread_mutex_lock(&a->lock);
     while (n < max) {
@@ -242,9 +267,11 @@ long tr_audio_read(struct tr_audio *a, float *samples, size_t max, char words[TR
             break;
         pthread_cond_wait(&a->added, &a->lock);
     }
-    const bool bad = n == 0 && a->ended && a->n == 0 && a->words[0];
+    const int bad = n == 0 && a->ended && a->n == 0 ? a->code : 0;
     pthread_mutex_unlock(&a->lock);
-    return bad ? say(words, "%s", a->words) : (long)n;
+    if (bad)
+        (void)say(words, "%s", a->words);
+    return bad ? bad : (long)n;
 }
 
 /* --- opening ---------------------------------------------------------------- */
@@ -275,7 +302,7 @@ static int open_file(struct tr_audio *a, const char *path, char words[TR_WORDS])
         return say(words, "%s can't be opened: permission denied; allow this user to read it and the folders above it",
                    a->name);
     if (a->file.fd < 0 || fstat(a->file.fd, &st) < 0)
-        return say(words, "%s can't be opened: %s", a->name, strerror(errno));
+        return say_unread(a, words, "opened", errno);
     a->file.size = (uint64_t)st.st_size;
     return check_kind(a, &st, words);
 }
@@ -330,7 +357,7 @@ static int open_decoder(struct tr_audio *a, const struct tr_header *h, char word
         a->decoder = decoders[i];
         a->source = a->decoder->open(&a->file, h, &a->sound, why);
         if (a->file.error)
-            return say(words, "%s can't be read: %s", a->name, strerror(a->file.error));
+            return say_unread(a, words, "read", a->file.error);
         const size_t used = strlen(all);
         if (!a->source)
             snprintf(all + used, sizeof all - used, "%s%s says \"%s\"", used ? ", " : "", a->decoder->name, why);
@@ -367,7 +394,7 @@ static int make_buffers(struct tr_audio *a, unsigned ahead_s, char words[TR_WORD
     a->ring = malloc(a->room * sizeof *a->ring);
     a->frames = malloc(IN_FLOATS * sizeof *a->frames);
     a->mono = malloc(a->block * sizeof *a->mono);
-    return a->ring && a->frames && a->mono ? 0 : say(words, "there is no memory to decode %s", a->name);
+    return a->ring && a->frames && a->mono ? 0 : say_unread(a, words, "decoded", ENOMEM);
 }
 
 /* As much as fits, without a thread. */
@@ -376,8 +403,10 @@ static int fill(struct tr_audio *a, char words[TR_WORDS])
     float samples[OUT];
     while (!a->ended && a->room - a->n >= OUT) {
         const long n = produce(a, samples, OUT);
-        if (n < 0)
-            return say(words, "%s", a->words);
+        if (n < 0) {
+            (void)say(words, "%s", a->words);
+            return (int)n;
+        }
         ring_put(a, samples, (size_t)n);
         a->ended = n == 0;
     }
@@ -388,35 +417,41 @@ static int fill(struct tr_audio *a, char words[TR_WORDS])
 
 static int open_all(struct tr_audio *a, const char *path, unsigned ahead_s, char words[TR_WORDS])
 {
-    struct tr_header header;
-    if (open_file(a, path, words) < 0)
-        return -1;
-    if (tr_header_read_fd(&header, a->file.fd) < 0)
-        return say(words, "%s can't be read: %s", a->name, strerror(errno));
-    if (check_header(a, &header, words) < 0 || open_decoder(a, &header, words) < 0 ||
-        check_rate(a, a->sound.rate, a->sound.channels, words) < 0 || make_resampler(a, words) < 0 ||
-        make_buffers(a, ahead_s, words) < 0)
-        return -1;
-    return fill(a, words);
+    struct tr_header header = { 0 };
+    int rc = open_file(a, path, words);
+    if (rc == 0 && tr_header_read_fd(&header, a->file.fd) < 0)
+        rc = say_unread(a, words, "read", errno);
+    if (rc == 0)
+        rc = check_header(a, &header, words);
+    if (rc == 0)
+        rc = open_decoder(a, &header, words);
+    if (rc == 0)
+        rc = check_rate(a, a->sound.rate, a->sound.channels, words);
+    if (rc == 0)
+        rc = make_resampler(a, words);
+    if (rc == 0)
+        rc = make_buffers(a, ahead_s, words);
+    return rc == 0 ? fill(a, words) : rc;
 }
 
 int tr_audio_open_ahead(struct tr_audio **out, const char *path, unsigned ahead_s, char words[TR_WORDS])
 {
     struct tr_audio *a = calloc(1, sizeof *a);
     *out = NULL;
-    if (!a)
-        return say(words, "there is no memory");
+    if (!a) {
+        (void)say(words, "there is no memory");
+        return TR_UNREAD;
+    }
     a->file.fd = -1;
     tr_shown_name(a->name, sizeof a->name, path);
     pthread_mutex_init(&a->lock, NULL);
     pthread_cond_init(&a->added, NULL);
     pthread_cond_init(&a->taken, NULL);
-    if (open_all(a, path, ahead_s, words) < 0) {
+    const int rc = open_all(a, path, ahead_s, words);
+    if (rc < 0)
         tr_audio_close(&a);
-        return -1;
-    }
     *out = a;
-    return 0;
+    return rc;
 }
 
 int tr_audio_open(struct tr_audio **out, const char *path, char words[TR_WORDS])

@@ -13,7 +13,8 @@
  * somebody reads, a thread of its own keeps as many decoded ahead, so that who computes never waits for a disk.
  *
  * What is wrong with a file is found when it is reached and said in words for people: no file, not audio, no samples,
- * no channels, truncated (the header promises more than there is).
+ * no channels, truncated (the header promises more than there is). It is told apart from what may pass: a disk or a
+ * network that is away, no memory, too many open files.
  */
 #ifndef GD_TRANSCRIBE_AUDIO_H
 #define GD_TRANSCRIBE_AUDIO_H
@@ -22,13 +23,19 @@
 
 enum { TR_RATE = 16000, TR_AHEAD = 600 /* seconds */, TR_WORDS = 512 };
 
+/* Why there is no sound. */
+enum {
+    TR_UNFIT = -1,  /* the file is no good: it will not be tomorrow */
+    TR_UNREAD = -2, /* it could not be read this time: it may be fine */
+};
+
 struct tr_audio;
 
-/* 0, or -1 with words. */
+/* 0, or one of those with words. */
 int tr_audio_open(struct tr_audio **out, const char *path, char words[TR_WORDS]);
 
-/* The next samples, max unless the end comes first; 0 at the end. -1 with words: what was read before is good, but the
- * file is not. */
+/* The next samples, max unless the end comes first; 0 at the end. TR_UNFIT, TR_UNREAD with words: what was read before
+ * is good, but there is no more. */
 long tr_audio_read(struct tr_audio *a, float *samples, size_t max, char words[TR_WORDS]);
 
 double tr_audio_seconds(const struct tr_audio *a); /* how long it plays, as its header says; 0: not known */

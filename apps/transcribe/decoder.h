@@ -19,7 +19,7 @@
 struct tr_file {
     int fd;
     uint64_t at, size;
-    int error;        /* errno of a read that failed; 0: none */
+    int error;        /* errno of a read that failed, or ENOMEM of a decoder that had no memory; 0: none */
     uint64_t mend_at; /* where four bytes are read as if they were those below; 0: nowhere */
     uint8_t mend[4];
 };

@@ -24,7 +24,8 @@ enum tr_outcome {
     TR_NO_MEMORY = -2,
     TR_CANCELLED = -3,
     TR_BAD_FILE = -4,
-    TR_LOST = -5, /* the GPU was there and can't be used any more */
+    TR_LOST = -5,      /* the GPU was there and can't be used any more */
+    TR_FILE_AWAY = -6, /* the file could not be read this time */
 };
 
 struct tr_span {

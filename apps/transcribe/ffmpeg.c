@@ -171,7 +171,7 @@ static void *ffmpeg_open(struct tr_file *f, const struct tr_header *h, struct tr
     (void)h;
     struct state *s = calloc(1, sizeof *s);
     if (!s) {
-        snprintf(why, TR_WHY, "there is no memory");
+        f->error = ENOMEM;
         return NULL;
     }
     av_log_set_level(AV_LOG_QUIET); /* what is wrong with a file is in the words */

@@ -6,6 +6,7 @@
  * It mixes the channels itself and keeps to the first frame's rate, so that a file that is glued together of several
  * is read through.
  */
+#include <errno.h>
 #include <mpg123.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -56,6 +57,8 @@ static void *mp3_open(struct tr_file *f, const struct tr_header *h, struct tr_so
     mpg123_handle *m = mpg123_new(NULL, &rc);
     if (!m) {
         snprintf(why, TR_WHY, "%s", mpg123_plain_strerror(rc));
+        if (rc == MPG123_OUT_OF_MEM)
+            f->error = ENOMEM;
         return NULL;
     }
     f->at = 0;

@@ -49,7 +49,7 @@ static int add_segments(struct tr_engine *e, size_t n, double offset, struct tr_
 }
 
 /* Fills the piece, and one sample more if there are more. A file that is bad further on gives what is good before it
- * says so, and must not pass for one that ends there. 0, or -1 with words. */
+ * says so, and must not pass for one that ends there. 0, or what tr_audio_read() gives, with words. */
 static int fill(const struct tr_pieces *p, struct tr_audio *a, size_t *have, char words[TR_WORDS])
 {
     while (*have <= p->most) {
@@ -66,8 +66,9 @@ enum tr_outcome tr_pieces_hear(struct tr_pieces *p, struct tr_engine *e, struct 
 {
     size_t have = 0, before = 0; /* in the piece; of the file, before the piece */
     for (;;) {
-        if (fill(p, a, &have, words) < 0)
-            return TR_BAD_FILE;
+        const int filled = fill(p, a, &have, words);
+        if (filled < 0)
+            return filled == TR_UNREAD ? TR_FILE_AWAY : TR_BAD_FILE;
         const bool last = have <= p->most;
         const size_t n = last ? have : p->most;
         const enum tr_outcome outcome = tr_engine_hear(e, p->samples, n);

@@ -31,7 +31,7 @@ struct tr_pieces {
 int tr_pieces_open(struct tr_pieces *p, unsigned seconds); /* 0: TR_AHEAD. 0, or -1 with cli_error_text() */
 void tr_pieces_close(struct tr_pieces *p);
 
-/* Hears all of it. TR_HEARD; TR_CANCELLED; TR_BAD_FILE, with words; or what tr_engine_hear() gives. */
+/* Hears all of it. TR_HEARD; TR_CANCELLED; TR_BAD_FILE, TR_FILE_AWAY, with words; or what tr_engine_hear() gives. */
 enum tr_outcome tr_pieces_hear(struct tr_pieces *p, struct tr_engine *e, struct tr_audio *a, struct tr_transcript *t,
                                char words[TR_WORDS]);
 

@@ -7,6 +7,7 @@
  * empty to it: it is shown a length of "as much as there is". And an MP3 file without a table of its frames is as long
  * to it as the bit rate of its first frame makes it, and what lies behind is never read: it is shown a longer file.
  */
+#include <errno.h>
 #include <sndfile.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -126,7 +127,7 @@ static void *sndfile_open(struct tr_file *f, const struct tr_header *h, struct t
     }
     struct state *s = calloc(1, sizeof *s);
     if (!s) {
-        snprintf(why, TR_WHY, "there is no memory");
+        f->error = ENOMEM;
         return NULL;
     }
     mend_length(f, h);

@@ -89,11 +89,11 @@ static int load(struct gd_worker *w, struct gd_task *task, struct gd_result *res
         return gd_result_error(result, "no memory for a path");
     memcpy(f->path, task->data, task->size);
     f->path[task->size] = '\0';
-    int rc = 0;
-    if (places->output_dir && tr_outputs_possible(places, f->path) < 0)
+    int rc = places->output_dir ? tr_outputs_possible(places, f->path) : 0;
+    if (rc < 0)
         rc = gd_result_error_final(result, "%s", cli_error_text());
-    else if (tr_audio_open(&f->audio, f->path, words) < 0)
-        rc = gd_result_error_final(result, "%s", words);
+    else if ((rc = tr_audio_open(&f->audio, f->path, words)) < 0)
+        rc = (rc == TR_UNREAD ? gd_result_error : gd_result_error_final)(result, "%s", words);
     if (rc == 0)
         task->loaded = f;
     else
@@ -181,6 +181,8 @@ static int process(struct gd_worker *w, const struct gd_task *task, struct gd_re
         return gd_result_cancelled(result);
     case TR_BAD_FILE:
         return gd_result_error_final(result, "%s", words);
+    case TR_FILE_AWAY:
+        return gd_result_error(result, "%s", words);
     case TR_NO_MEMORY:
         return gd_result_out_of_memory(result, "%s", cli_error_text());
     case TR_LOST:

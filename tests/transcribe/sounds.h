@@ -83,8 +83,10 @@ TEST_UNUSED static long read_all(const char *path)
 TEST_UNUSED static void refused(const char *path, const char *part)
 {
     struct tr_audio *a = (struct tr_audio *)&a;
-    if (tr_audio_open(&a, path, words) == 0)
+    const int rc = tr_audio_open(&a, path, words);
+    if (rc == 0)
         FAIL("%s was opened", path);
+    CHECK_EQ(rc, TR_UNFIT); /* for good */
     CHECK(a == NULL);
     CHECK_CONTAINS(words, part);
 }

@@ -51,6 +51,7 @@ TEST(what_leaves_no_room_to_go_on_is_kept)
  * the second's number. What lies in the last seconds of what is heard is heard wrong, as it is with the real one. */
 struct tr_audio {
     size_t total, given, bad_at;
+    int code; /* of what is bad; 0: TR_UNFIT */
     size_t most_asked;
 };
 
@@ -69,7 +70,7 @@ long tr_audio_read(struct tr_audio *a, float *samples, size_t max, char words[TR
     size_t n = a->total - a->given < max ? a->total - a->given : max;
     if (a->bad_at && a->given == a->bad_at) {
         snprintf(words, TR_WORDS, "it ends too early");
-        return -1;
+        return a->code ? a->code : TR_UNFIT;
     }
     if (a->bad_at && a->given + n > a->bad_at)
         n = a->bad_at - a->given; /* what comes before is good */
@@ -192,6 +193,15 @@ TEST(a_file_that_is_bad_further_on)
     struct tr_audio a = { .total = (size_t)300 * TR_RATE, .bad_at = (size_t)200 * TR_RATE };
     struct tr_transcript t = { 0 };
     CHECK_EQ(hear(&a, &e, &t, 90), TR_BAD_FILE);
+    tr_transcript_free(&t);
+}
+
+TEST(a_file_that_is_away_further_on)
+{
+    struct tr_engine e = { .n = 0 };
+    struct tr_audio a = { .total = (size_t)300 * TR_RATE, .bad_at = (size_t)200 * TR_RATE, .code = TR_UNREAD };
+    struct tr_transcript t = { 0 };
+    CHECK_EQ(hear(&a, &e, &t, 90), TR_FILE_AWAY);
     tr_transcript_free(&t);
 }
 

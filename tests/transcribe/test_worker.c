@@ -342,6 +342,64 @@ TEST_WITHIN(300, bad_files_harm_nobody)
     }
 }
 
+/* Both are away for the first two tries: one can't be opened, the other not be read. */
+static void away(int error, const char *times)
+{
+    char text[PATH_MAX], number[16];
+    if (TEST_SLOWDOWN > 1)
+        SKIP("a sanitizer must be loaded first, and so must what this test loads");
+    folder_enter();
+    snprintf(text, sizeof text, "%s/preload_unread.so", getenv("GD_TEST_PLUGINS"));
+    setenv("LD_PRELOAD", text, 1);
+    setenv("GD_UNREAD_OPEN", "clip_020.flac", 1);
+    setenv("GD_UNREAD_READ", "clip_022.flac", 1);
+    snprintf(number, sizeof number, "%d", error);
+    setenv("GD_UNREAD_ERROR", number, 1);
+    setenv("GD_UNREAD_TIMES", times, 1);
+    setenv("GD_UNREAD_COUNTS", folder_path, 1);
+}
+
+TEST_WITHIN(300, a_file_that_is_away_for_a_while_is_tried_again)
+{
+    struct job *j = new_job();
+    away(EIO, "2");
+    j->retries = 2;
+    add_clip(j, 20);
+    add_clip(j, 22);
+    CHECK_EQ(run(j), 0);
+    CHECK_STR(member(j, 0, "text"), "previous timer");
+    CHECK_STR(member(j, 1, "text"), "seven");
+    CHECK_EQ(j->attempts[0], 3);
+    CHECK_EQ(j->attempts[1], 3);
+}
+
+TEST_WITHIN(300, a_file_that_stays_away_fails)
+{
+    struct job *j = new_job();
+    away(ESTALE, "1000");
+    j->retries = 2;
+    add_clip(j, 20);
+    add_clip(j, 22);
+    add_clip(j, 23);
+    CHECK_EQ(run(j), 0);
+    CHECK_CONTAINS(j->errors[0], "clip_020.flac can't be opened: Stale file handle");
+    CHECK_CONTAINS(j->errors[1], "clip_022.flac can't be read: Stale file handle");
+    CHECK_EQ(j->attempts[0], 3);
+    CHECK_EQ(j->attempts[1], 3);
+    CHECK_EQ(j->attempts[2], 1);
+}
+
+TEST_WITHIN(300, a_file_that_may_not_be_read_is_not_tried_again)
+{
+    struct job *j = new_job();
+    away(EACCES, "1000");
+    j->retries = 2;
+    add_clip(j, 20);
+    CHECK_EQ(run(j), 0);
+    CHECK_CONTAINS(j->errors[0], "clip_020.flac can't be opened: permission denied");
+    CHECK_EQ(j->attempts[0], 1);
+}
+
 TEST_WITHIN(300, an_output_that_can_t_be_written_is_tried_again)
 {
     struct job *j = new_job();

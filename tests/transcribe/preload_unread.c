@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Loaded before everything else (LD_PRELOAD) into workers under test: files that can't be read for a while.
+ *
+ *   GD_UNREAD_OPEN     opening files whose path contains this fails
+ *   GD_UNREAD_READ     reading those whose path contains this
+ *   GD_UNREAD_ERROR    with this errno, a number
+ *   GD_UNREAD_TIMES    so many times each, in all processes together
+ *   GD_UNREAD_COUNTS   a folder, where it is counted how often that was: a byte each
+ */
+#undef _FILE_OFFSET_BITS /* else open is another name of open64 */
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* The function behind ours. */
+#define REAL(name) ((__typeof__(&(name)))dlsym(RTLD_NEXT, #name))
+
+static bool is_meant(const char *variable, const char *path)
+{
+    const char *part = getenv(variable);
+    return part && *part && strstr(path, part);
+}
+
+/* Whether this call fails; with errno then. */
+static bool fails(const char *variable, const char *path)
+{
+    char counts[4200];
+    const char *folder = getenv("GD_UNREAD_COUNTS"), *times = getenv("GD_UNREAD_TIMES"),
+               *error = getenv("GD_UNREAD_ERROR");
+    if (!is_meant(variable, path) || !folder || !times || !error)
+        return false;
+    snprintf(counts, sizeof counts, "%s/%s", folder, variable);
+    const int fd = REAL(open)(counts, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    if (fd < 0)
+        abort();
+    const bool enough = lseek(fd, 0, SEEK_END) >= atol(times);
+    if (!enough && write(fd, "x", 1) != 1)
+        abort();
+    close(fd);
+    errno = (int)strtol(error, NULL, 10);
+    return !enough;
+}
+
+static bool fails_fd(int fd)
+{
+    char link[64], path[4096];
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    const ssize_t n = readlink(link, path, sizeof path - 1);
+    path[n > 0 ? n : 0] = '\0';
+    return fails("GD_UNREAD_READ", path);
+}
+
+static mode_t mode_of(int flags, va_list args)
+{
+    return flags & O_CREAT ? va_arg(args, mode_t) : 0;
+}
+
+int open(const char *path, int flags, ...)
+{
+    va_list args;
+    va_start(args, flags);
+    const mode_t mode = mode_of(flags, args);
+    va_end(args);
+    return fails("GD_UNREAD_OPEN", path) ? -1 : REAL(open)(path, flags, mode);
+}
+
+int open64(const char *path, int flags, ...)
+{
+    va_list args;
+    va_start(args, flags);
+    const mode_t mode = mode_of(flags, args);
+    va_end(args);
+    return fails("GD_UNREAD_OPEN", path) ? -1 : REAL(open64)(path, flags, mode);
+}
+
+ssize_t pread(int fd, void *to, size_t size, off_t at)
+{
+    return fails_fd(fd) ? -1 : REAL(pread)(fd, to, size, at);
+}
+
+ssize_t pread64(int fd, void *to, size_t size, off64_t at)
+{
+    return fails_fd(fd) ? -1 : REAL(pread64)(fd, to, size, at);
+}

@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What is wrong with a file, and what may pass: a disk that is away for a while is no damage. The system's calls that
+ * audio.c makes are this program's own, and fail when a case wants them to.
+ */
+#include <stdarg.h>
+#include <sys/syscall.h>
+
+#include "transcribe/sounds.h"
+
+static int open_error, read_error; /* 0: none */
+static off_t read_error_from;      /* from this byte of the file on */
+static long good_reads;            /* after so many; those that are left */
+
+/* Takes the C library's place in this program. */
+int open(const char *path, int flags, ...)
+{
+    va_list args;
+    va_start(args, flags);
+    const mode_t mode = flags & O_CREAT ? va_arg(args, mode_t) : 0;
+    va_end(args);
+    errno = open_error;
+    return open_error ? -1 : (int)syscall(SYS_openat, AT_FDCWD, path, flags, mode);
+}
+
+ssize_t pread(int fd, void *to, size_t size, off_t at)
+{
+    if (read_error && at + (off_t)size > read_error_from && good_reads-- <= 0) {
+        errno = read_error;
+        return -1;
+    }
+    return syscall(SYS_pread64, fd, to, size, at);
+}
+
+static const int passing[] = { EIO,       EMFILE,   ENFILE,       ENOMEM, EAGAIN, ESTALE,
+                               ETIMEDOUT, ENOTCONN, EHOSTUNREACH, ENODEV, ENOBUFS };
+static const int lasting[] = { ENOENT, ENOTDIR, EACCES, EPERM, ELOOP, ENAMETOOLONG };
+
+enum { N_PASSING = sizeof passing / sizeof *passing, N_LASTING = sizeof lasting / sizeof *lasting };
+
+static void check_open(int wanted, int error)
+{
+    struct tr_audio *a = NULL;
+    const int rc = tr_audio_open(&a, "a.wav", words);
+    if (rc != wanted)
+        FAIL("%s: %d, not %d (%s)", strerror(error), rc, wanted, words);
+    CHECK(a == NULL);
+    CHECK_CONTAINS(words, "a.wav ");
+}
+
+TEST(opening_may_fail_for_a_while)
+{
+    folder_enter();
+    make_wav_file("a.wav", 16000, 1, 16000);
+    for (int i = 0; i < N_PASSING; i++) {
+        open_error = passing[i];
+        check_open(TR_UNREAD, passing[i]);
+        CHECK_CONTAINS(words, strerror(passing[i]));
+    }
+    for (int i = 0; i < N_LASTING; i++) {
+        open_error = lasting[i];
+        check_open(TR_UNFIT, lasting[i]);
+    }
+    open_error = 0;
+    CHECK_EQ(read_all("a.wav"), 16000);
+}
+
+/* Wherever in the file: the header, what the decoder looks at, the samples. */
+TEST(reading_may_fail_for_a_while)
+{
+    static const off_t places[] = { 0, 1000, 20000 };
+    folder_enter();
+    make_wav_file("a.wav", 16000, 1, 16000);
+    for (int i = 0; i < N_PASSING; i++) {
+        for (size_t p = 0; p < sizeof places / sizeof *places; p++) {
+            read_error = passing[i];
+            read_error_from = places[p];
+            check_open(TR_UNREAD, passing[i]);
+            CHECK_CONTAINS(words, strerror(passing[i]));
+        }
+    }
+    static const int refused[] = { EACCES, EPERM, EISDIR };
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        read_error = refused[i];
+        check_open(TR_UNFIT, refused[i]);
+    }
+    read_error = 0;
+    CHECK_EQ(read_all("a.wav"), 16000);
+}
+
+TEST(other_formats_alike)
+{
+    static const int formats[] = { SF_FORMAT_WAV | SF_FORMAT_PCM_16, SF_FORMAT_AIFF | SF_FORMAT_PCM_16,
+                                   SF_FORMAT_FLAC | SF_FORMAT_PCM_16, SF_FORMAT_OGG | SF_FORMAT_VORBIS, MP3 };
+    folder_enter();
+    for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) {
+        struct tr_audio *a;
+        /* libsndfile loses some memory of Vorbis then, which is not ours to mend. */
+        if (TEST_SLOWDOWN > 1 && formats[i] == (SF_FORMAT_OGG | SF_FORMAT_VORBIS))
+            continue;
+        if (!make("a", formats[i], 16000, 1, 64000))
+            continue;
+        /* From each read on, those of the header, of the decoder's beginning and of the samples, until all are good. */
+        int rc = TR_UNREAD;
+        long reads = 0;
+        for (read_error = EIO; rc < 0; reads++) {
+            good_reads = reads;
+            rc = tr_audio_open(&a, "a", words);
+            if (rc != TR_UNREAD && rc != 0)
+                FAIL("format %x, after %ld reads: %d (%s)", (unsigned)formats[i], reads, rc, words);
+            if (rc < 0)
+                CHECK_CONTAINS(words, "Input/output error");
+        }
+        CHECK_GT(reads, 3);
+        read_error = 0;
+        tr_audio_close(&a);
+    }
+}
+
+/* By the thread that decodes ahead. */
+TEST(further_on)
+{
+    struct tr_audio *a;
+    long n, total = 0;
+    folder_enter();
+    make_wav_file("a.wav", 16000, 1, 320000);
+    CHECK_EQ(tr_audio_open_ahead(&a, "a.wav", 2, words), 0);
+    read_error = ESTALE;
+    while ((n = tr_audio_read(a, samples + total, 7000, words)) > 0)
+        total += n;
+    CHECK_EQ(n, TR_UNREAD);
+    CHECK_CONTAINS(words, "a.wav can't be read: Stale file handle; see to the disk or network that it lies on");
+    CHECK_GE(total, 32000);
+    CHECK_LT(total, 320000);
+    CHECK_EQ(tr_audio_read(a, samples, 1, words), TR_UNREAD);
+    tr_audio_close(&a);
+}
+
+/* The system's own, with as many files open as there may be. */
+TEST(too_many_open_files)
+{
+    struct rlimit limit, low;
+    folder_enter();
+    make_wav_file("a.wav", 16000, 1, 16000);
+    CHECK_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    low = limit;
+    low.rlim_cur = 3;
+    CHECK_EQ(setrlimit(RLIMIT_NOFILE, &low), 0);
+    check_open(TR_UNREAD, EMFILE);
+    CHECK_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    CHECK_CONTAINS(words, "a.wav can't be opened: Too many open files; raise the limit (ulimit -n)");
+    CHECK_EQ(read_all("a.wav"), 16000);
+}
+
+TEST_MAIN()
