@@ -2,40 +2,26 @@
  *
  * Outputs: where they go, and whole or not at all.
  *
- * An output is written as .gd-PID-N.part in its own folder, and renamed when all of a file's outputs are written. Such
- * a name is short, since an output's own name may already be as long as names can be. Its writer holds a lock on it
- * (flock): a part that can be locked is what a killed process left, whichever machine or container it ran in, and is
- * removed before the next run. Where a file system has no locks, parts stay.
+ * An output is written as a part (parts.h) in its own folder, and renamed when all of a file's outputs are written.
  *
  * A file's place in the mirrored tree is told by its name alone where that can be done. Where the folder and the file
  * were named in different ways (one absolute, one through a symbolic link), the file system is asked.
  */
 #include "outputs.h"
 
-#include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
+#include "parts.h"
 #include "shown.h"
 
 static int no_memory(void)
 {
     return cli_error("no memory for the outputs");
-}
-
-/* "PATH: what: the system's reason". */
-static int path_error(const char *path, const char *what, int error)
-{
-    char room[TR_SHOWN];
-    return cli_error("%s: %s: %s", tr_shown(room, path), what, strerror(error));
 }
 
 /* --- within the input folder ------------------------------------------------------ */
@@ -141,7 +127,7 @@ static char *place_of(const struct tr_places *p, const char *input)
     if (found == 0)
         inside = strdup(rest ? rest : base_name(path));
     if (!inside)
-        path_error(input, "can't tell where its output goes", errno);
+        tr_path_error(input, "can't tell where its output goes", errno);
     free(dir);
     free(path);
     return inside;
@@ -218,98 +204,6 @@ bool tr_outputs_done(const struct tr_places *p, const char *input)
     return done;
 }
 
-/* --- folders ---------------------------------------------------------------------- */
-
-/* Makes a folder and those above it. One that is there already, or that somebody else makes meanwhile, is fine. 0, or
- * -1 with cli_error_text(). */
-static int make_folders(char *path)
-{
-    char *slash = path + strspn(path, "/");
-    while (slash) {
-        slash = strchr(slash, '/');
-        if (slash)
-            *slash = '\0';
-        const int error = mkdir(path, 0777) < 0 && errno != EEXIST ? errno : 0;
-        if (error)
-            path_error(path, "this folder can't be made", error);
-        if (slash) {
-            *slash = '/';
-            slash += strspn(slash, "/");
-            slash = *slash ? slash : NULL;
-        }
-        if (error)
-            return -1;
-    }
-    return 0;
-}
-
-/* --- parts ------------------------------------------------------------------------ */
-
-/* One output on its way. */
-struct part {
-    char *final; /* NULL: this format is not asked for */
-    char *path;  /* NULL: there is none (any more) */
-    int fd;
-};
-
-/* Makes and locks a file. 1: it is there; 0: another name has to be tried; -1 with errno. */
-static int open_part(struct part *part)
-{
-    struct stat st;
-    part->fd = open(part->path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (part->fd < 0)
-        return errno == EEXIST ? 0 : -1;
-    /* Where there are no locks, nobody tidies up either. */
-    while (flock(part->fd, LOCK_EX) < 0 && errno == EINTR)
-        ;
-    /* Before it was locked somebody who tidies up may have taken it for left behind. */
-    if (fstat(part->fd, &st) == 0 && st.st_nlink > 0)
-        return 1;
-    close(part->fd);
-    return 0;
-}
-
-/* A part in the folder that `beside` is in. 0, or -1 with errno. */
-static int create_part(struct part *part, const char *beside)
-{
-    static atomic_uint numbers;
-    const int above = (int)(base_name(beside) - beside);
-    int opened = 0;
-    for (int tries = 0; tries < 1000 && opened == 0; tries++) {
-        if (asprintf(&part->path, "%.*s.gd-%d-%u.part", above, beside, (int)getpid(), atomic_fetch_add(&numbers, 1)) <
-            0) {
-            part->path = NULL;
-            errno = ENOMEM;
-            return -1;
-        }
-        opened = open_part(part);
-        if (opened <= 0) {
-            const int error = errno;
-            free(part->path);
-            part->path = NULL;
-            errno = error;
-        }
-    }
-    return opened > 0 ? 0 : -1;
-}
-
-/* The same, with the folders that it takes. 0, or -1 with cli_error_text(). */
-static int create_part_and_folders(struct part *part)
-{
-    if (create_part(part, part->final) == 0)
-        return 0;
-    if (errno == ENOENT) {
-        char *folder = strndup(part->final, (size_t)(base_name(part->final) - part->final));
-        const int made = folder ? make_folders(folder) : no_memory();
-        free(folder);
-        if (made < 0)
-            return -1;
-        if (create_part(part, part->final) == 0)
-            return 0;
-    }
-    return path_error(part->final, "can't be written", errno);
-}
-
 /* What is at an output's place already must be something that may be replaced. */
 static int check_place(const char *final, const char *input)
 {
@@ -340,62 +234,30 @@ int tr_outputs_possible(const struct tr_places *p, const char *input)
     return result;
 }
 
-/* Writes it all. Some file systems tell only at a close that there was no room: a copy is closed, since the lock goes
- * with the last. 0, or -1 with errno. */
-static int fill_part(const struct part *part, const struct cli_bytes *contents, bool sync)
-{
-    if (cli_write_all(part->fd, contents->data, contents->size) < 0 || (sync && fsync(part->fd) < 0))
-        return -1;
-    const int copy = fcntl(part->fd, F_DUPFD_CLOEXEC, 0);
-    return copy < 0 ? -1 : close(copy);
-}
-
-static int write_part(struct part *part, enum tr_format f, const char *input, const struct tr_transcript *t, bool sync)
+static int write_part(struct tr_part *part, enum tr_format f, const char *input, const struct tr_transcript *t,
+                      bool sync)
 {
     struct cli_bytes contents = { 0 };
     int result = check_place(part->final, input);
     if (result == 0)
-        result = create_part_and_folders(part);
+        result = tr_part_create(part);
     if (result == 0) {
         tr_format_write(&contents, f, t);
-        if (contents.failed)
-            result = no_memory();
-        else if (fill_part(part, &contents, sync) < 0)
-            result = path_error(part->final, "can't be written", errno);
+        result = contents.failed ? no_memory() : tr_part_fill(part, &contents, sync);
     }
     cli_bytes_free(&contents);
     return result;
 }
 
-static int rename_part(struct part *part, bool sync)
-{
-    if (rename(part->path, part->final) < 0 || (sync && cli_sync_folder_of(part->final) < 0))
-        return path_error(part->final, "can't be written", errno);
-    free(part->path);
-    part->path = NULL;
-    return 0;
-}
-
-static void drop_part(struct part *part)
-{
-    if (part->path) {
-        unlink(part->path);
-        free(part->path);
-    }
-    if (part->fd >= 0)
-        close(part->fd);
-    free(part->final);
-}
-
 /* All of them are written before the first is renamed. */
-static int write_parts(struct part parts[TR_FORMATS], const char *input, const struct tr_transcript *t, bool sync)
+static int write_parts(struct tr_part parts[TR_FORMATS], const char *input, const struct tr_transcript *t, bool sync)
 {
     for (int f = 0; f < TR_FORMATS; f++) {
         if (parts[f].final && write_part(&parts[f], (enum tr_format)f, input, t, sync) < 0)
             return -1;
     }
     for (int f = 0; f < TR_FORMATS; f++) {
-        if (parts[f].final && rename_part(&parts[f], sync) < 0)
+        if (parts[f].final && tr_part_place(&parts[f], sync) < 0)
             return -1;
     }
     return 0;
@@ -403,11 +265,11 @@ static int write_parts(struct part parts[TR_FORMATS], const char *input, const s
 
 int tr_outputs_write(const struct tr_places *p, const char *input, const struct tr_transcript *t)
 {
-    struct part parts[TR_FORMATS];
+    struct tr_part parts[TR_FORMATS];
     struct cli_bytes path = { 0 };
     int result = 0;
     for (int f = 0; f < TR_FORMATS; f++) {
-        parts[f] = (struct part){ .fd = -1 };
+        parts[f] = (struct tr_part){ .fd = -1 };
         if (result < 0 || !(p->formats & 1u << f))
             continue;
         result = tr_output_path(&path, p, input, (enum tr_format)f);
@@ -417,86 +279,28 @@ int tr_outputs_write(const struct tr_places *p, const char *input, const struct 
     if (result == 0)
         result = write_parts(parts, input, t, p->sync);
     for (int f = 0; f < TR_FORMATS; f++)
-        drop_part(&parts[f]);
+        tr_part_drop(&parts[f]);
     cli_bytes_free(&path);
     return result;
 }
 
-/* --- before a run ----------------------------------------------------------------- */
-
-/* ".gd-PID-N.part" */
-static bool is_part_name(const char *name)
-{
-    if (strncmp(name, ".gd-", 4) != 0)
-        return false;
-    const size_t pid = strspn(name + 4, "0123456789");
-    const char *rest = name + 4 + pid;
-    const size_t number = *rest == '-' ? strspn(rest + 1, "0123456789") : 0;
-    return pid > 0 && number > 0 && strcmp(rest + 1 + number, ".part") == 0;
-}
-
-/* Removes a part whose writer is gone: nobody holds its lock. */
-static void remove_if_stale(int dir, const char *name)
-{
-    struct stat opened, named;
-    const int fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-    if (fd < 0)
-        return;
-    /* The name may by now be another file's: only what was locked goes. */
-    if (fstat(fd, &opened) == 0 && S_ISREG(opened.st_mode) && flock(fd, LOCK_EX | LOCK_NB) == 0 &&
-        fstatat(dir, name, &named, AT_SYMLINK_NOFOLLOW) == 0 && opened.st_dev == named.st_dev &&
-        opened.st_ino == named.st_ino)
-        (void)unlinkat(dir, name, 0);
-    close(fd);
-}
-
-enum { DEEPEST = 200 }; /* folders that are open at a time */
-
-static void remove_stale(int dir, int depth);
-
-static void look_at_entry(int dir, const struct dirent *e, int depth)
-{
-    const bool dots = strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0;
-    if (is_part_name(e->d_name)) {
-        remove_if_stale(dir, e->d_name);
-    } else if (!dots && depth < DEEPEST && (e->d_type == DT_DIR || e->d_type == DT_UNKNOWN)) {
-        const int fd = openat(dir, e->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-        if (fd >= 0)
-            remove_stale(fd, depth + 1);
-    }
-}
-
-/* In a folder, which is closed, and those below it; links are not followed. What can't be read or removed stays: it is
- * in nobody's way. */
-static void remove_stale(int dir, int depth)
-{
-    DIR *d = fdopendir(dir);
-    if (!d) {
-        close(dir);
-        return;
-    }
-    for (const struct dirent *e; (e = readdir(d));)
-        look_at_entry(dirfd(d), e, depth);
-    closedir(d);
-}
+/* --- before a run, and after ----------------------------------------------------------------- */
 
 void tr_outputs_tidy(const struct tr_places *p)
 {
-    const int fd = open(*p->output_dir ? p->output_dir : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd >= 0)
-        remove_stale(fd, 0);
+    tr_parts_tidy(*p->output_dir ? p->output_dir : ".");
 }
 
 int tr_outputs_check(const struct tr_places *p)
 {
-    struct part part = { .fd = -1 };
+    struct tr_part part = { .fd = -1 };
     char *folder = NULL;
     if (asprintf(&folder, "%s/", *p->output_dir ? p->output_dir : ".") < 0)
         return no_memory();
-    int result = make_folders(folder);
-    if (result == 0 && create_part(&part, folder) < 0)
-        result = path_error(p->output_dir, "outputs can't be written to this folder", errno);
-    drop_part(&part);
+    int result = tr_make_folders(folder);
+    if (result == 0 && tr_part_open(&part, folder) < 0)
+        result = tr_path_error(p->output_dir, "outputs can't be written to this folder", errno);
+    tr_part_drop(&part);
     if (result == 0)
         tr_outputs_tidy(p);
     free(folder);
