@@ -2,7 +2,8 @@
  *
  * Outputs: where they go, and whole or not at all.
  *
- * An output is written as a part (parts.h) in its own folder, and renamed when all of a file's outputs are written.
+ * An output is a part (parts.h) in its own folder, made before its text is known, and renamed when all of a file's
+ * outputs are written.
  *
  * A file's place in the mirrored tree is told by its name alone where that can be done. Where the folder and the file
  * were named in different ways (one absolute, one through a symbolic link), the file system is asked.
@@ -18,6 +19,8 @@
 
 #include "parts.h"
 #include "shown.h"
+
+enum { LEAST_ROOM = 4096 }; /* that a disk must have for an output: what most call a block */
 
 static int no_memory(void)
 {
@@ -219,68 +222,119 @@ static int check_place(const char *final, const char *input)
     return 0;
 }
 
+/* Where one goes, and that it may. Replaces what is in path. */
+static int find_place(struct cli_bytes *path, const struct tr_places *p, const char *input, enum tr_format f)
+{
+    if (tr_output_path(path, p, input, f) < 0 || !path->data)
+        return -1;
+    return check_place(path->data, input);
+}
+
 int tr_outputs_possible(const struct tr_places *p, const char *input)
 {
     struct cli_bytes path = { 0 };
     int result = 0;
     for (int f = 0; f < TR_FORMATS && result == 0; f++) {
-        if (!(p->formats & 1u << f))
-            continue;
-        result = tr_output_path(&path, p, input, (enum tr_format)f);
-        if (result == 0)
-            result = check_place(path.data, input);
+        if (p->formats & 1u << f)
+            result = find_place(&path, p, input, (enum tr_format)f);
     }
     cli_bytes_free(&path);
     return result;
 }
 
-static int write_part(struct tr_part *part, enum tr_format f, const char *input, const struct tr_transcript *t,
-                      bool sync)
+/* --- writing ------------------------------------------------------------------------ */
+
+struct tr_outputs {
+    const struct tr_places *places;
+    const char *input;
+    struct tr_part parts[TR_FORMATS]; /* without a final path: not asked for */
+};
+
+/* What a file that plays so long may come to: speech has some 15 letters a second, in segments of a few seconds. */
+static uint64_t room_for(enum tr_format f, double seconds)
 {
+    static const unsigned per_second[TR_FORMATS] = {
+        [TR_TXT] = 16, [TR_SRT] = 32, [TR_VTT] = 32, [TR_JSON] = 64, [TR_TSV] = 24
+    };
+    const double most = 86400; /* of which a header may say more than is true */
+    const double told = seconds > 0 ? seconds : 0;
+    return LEAST_ROOM + (uint64_t)((told < most ? told : most) * per_second[f]);
+}
+
+static int begin_part(struct tr_outputs *o, enum tr_format f, struct cli_bytes *path, double seconds)
+{
+    struct tr_part *part = &o->parts[f];
+    if (find_place(path, o->places, o->input, f) < 0)
+        return -1;
+    part->final = strdup(path->data);
+    return part->final ? tr_part_create(part, room_for(f, seconds)) : no_memory();
+}
+
+int tr_outputs_begin(struct tr_outputs **out, const struct tr_places *p, const char *input, double seconds)
+{
+    struct tr_outputs *o = calloc(1, sizeof *o);
+    struct cli_bytes path = { 0 };
+    *out = NULL;
+    if (!o)
+        return no_memory();
+    o->places = p;
+    o->input = input;
+    for (int f = 0; f < TR_FORMATS; f++)
+        o->parts[f].fd = -1;
+    int result = 0;
+    for (int f = 0; f < TR_FORMATS && result == 0; f++) {
+        if (p->formats & 1u << f)
+            result = begin_part(o, (enum tr_format)f, &path, seconds);
+    }
+    cli_bytes_free(&path);
+    if (result < 0)
+        tr_outputs_drop(&o);
+    *out = o;
+    return result;
+}
+
+static int fill(struct tr_outputs *o, enum tr_format f, const struct tr_transcript *t)
+{
+    struct tr_part *part = &o->parts[f];
     struct cli_bytes contents = { 0 };
-    int result = check_place(part->final, input);
-    if (result == 0)
-        result = tr_part_create(part);
+    int result = check_place(part->final, o->input); /* once more: much may have changed */
     if (result == 0) {
         tr_format_write(&contents, f, t);
-        result = contents.failed ? no_memory() : tr_part_fill(part, &contents, sync);
+        result = contents.failed ? no_memory() : tr_part_fill(part, &contents, o->places->sync);
     }
     cli_bytes_free(&contents);
     return result;
 }
 
-/* All of them are written before the first is renamed. */
-static int write_parts(struct tr_part parts[TR_FORMATS], const char *input, const struct tr_transcript *t, bool sync)
+int tr_outputs_finish(struct tr_outputs *o, const struct tr_transcript *t)
 {
     for (int f = 0; f < TR_FORMATS; f++) {
-        if (parts[f].final && write_part(&parts[f], (enum tr_format)f, input, t, sync) < 0)
+        if (o->parts[f].final && fill(o, (enum tr_format)f, t) < 0)
             return -1;
     }
     for (int f = 0; f < TR_FORMATS; f++) {
-        if (parts[f].final && tr_part_place(&parts[f], sync) < 0)
+        if (o->parts[f].final && tr_part_place(&o->parts[f], o->places->sync) < 0)
             return -1;
     }
     return 0;
 }
 
+void tr_outputs_drop(struct tr_outputs **outputs)
+{
+    struct tr_outputs *o = *outputs;
+    *outputs = NULL;
+    for (int f = 0; o && f < TR_FORMATS; f++)
+        tr_part_drop(&o->parts[f]);
+    free(o);
+}
+
 int tr_outputs_write(const struct tr_places *p, const char *input, const struct tr_transcript *t)
 {
-    struct tr_part parts[TR_FORMATS];
-    struct cli_bytes path = { 0 };
-    int result = 0;
-    for (int f = 0; f < TR_FORMATS; f++) {
-        parts[f] = (struct tr_part){ .fd = -1 };
-        if (result < 0 || !(p->formats & 1u << f))
-            continue;
-        result = tr_output_path(&path, p, input, (enum tr_format)f);
-        if (result == 0 && !(parts[f].final = path.data ? strdup(path.data) : NULL))
-            result = no_memory();
-    }
+    struct tr_outputs *o = NULL;
+    int result = tr_outputs_begin(&o, p, input, 0);
     if (result == 0)
-        result = write_parts(parts, input, t, p->sync);
-    for (int f = 0; f < TR_FORMATS; f++)
-        tr_part_drop(&parts[f]);
-    cli_bytes_free(&path);
+        result = tr_outputs_finish(o, t);
+    tr_outputs_drop(&o);
     return result;
 }
 
@@ -298,7 +352,7 @@ int tr_outputs_check(const struct tr_places *p)
     if (asprintf(&folder, "%s/", *p->output_dir ? p->output_dir : ".") < 0)
         return no_memory();
     int result = tr_make_folders(folder);
-    if (result == 0 && tr_part_open(&part, folder) < 0)
+    if (result == 0 && tr_part_open(&part, folder, LEAST_ROOM) < 0)
         result = tr_path_error(p->output_dir, "outputs can't be written to this folder", errno);
     tr_part_drop(&part);
     if (result == 0)

@@ -6,6 +6,9 @@
  * name may already be as long as names can be. Its writer holds a lock on it (flock): a part that can be locked is what
  * a killed process left, whichever machine or container it ran in, and is removed before the next run. Where a file
  * system has no locks, parts stay.
+ *
+ * A part is made long before it is filled, so that a disk that is full or may not be written to is found out before
+ * hours are spent on what it is to hold. For the same reason some room is set aside for it.
  */
 #include "parts.h"
 
@@ -22,10 +25,27 @@
 
 #include "shown.h"
 
+static const char *remedy(int error)
+{
+    switch (error) {
+    case ENOSPC:
+    case EDQUOT:
+        return "; make room there, or use another output folder";
+    case EFBIG:
+        return "; raise the limit (ulimit -f)";
+    case EACCES:
+    case EPERM:
+    case EROFS:
+        return "; allow this user to write there, or use another output folder";
+    default:
+        return "";
+    }
+}
+
 int tr_path_error(const char *path, const char *what, int error)
 {
     char room[TR_SHOWN];
-    return cli_error("%s: %s: %s", tr_shown(room, path), what, strerror(error));
+    return cli_error("%s: %s: %s%s", tr_shown(room, path), what, strerror(error), remedy(error));
 }
 
 /* --- folders ---------------------------------------------------------------------- */
@@ -71,7 +91,44 @@ static int open_part(struct tr_part *part)
     return 0;
 }
 
-int tr_part_open(struct tr_part *part, const char *beside)
+/* Some file systems tell only at a close that there was no room: a copy is closed, since the lock goes with the last.
+ * 0, or -1 with errno. */
+static int close_copy(int fd)
+{
+    const int copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    return copy < 0 ? -1 : close(copy);
+}
+
+/* A file system that can't do so, or a limit on the size of files, which what is written may well stay below, is no
+ * reason to refuse. 0, or -1 with errno. */
+static int set_aside(int fd, uint64_t room)
+{
+    int error;
+    do
+        error = room > 0 ? posix_fallocate(fd, 0, (off_t)room) : 0;
+    while (error == EINTR);
+    if (error == EOPNOTSUPP || error == EINVAL || error == ENOSYS || error == EFBIG)
+        error = 0;
+    errno = error;
+    return error ? -1 : close_copy(fd);
+}
+
+/* What there is of it, but not what it is to become. */
+static void remove_part(struct tr_part *part)
+{
+    const int error = errno;
+    if (part->path)
+        unlink(part->path);
+    if (part->fd >= 0)
+        close(part->fd);
+    free(part->path);
+    part->path = NULL;
+    part->fd = -1;
+    errno = error;
+}
+
+/* Under a name that nobody has. 0, or -1 with errno. */
+static int open_anywhere(struct tr_part *part, const char *beside)
 {
     static atomic_uint numbers;
     const int above = (int)(basename(beside) - beside);
@@ -94,9 +151,14 @@ int tr_part_open(struct tr_part *part, const char *beside)
     return opened > 0 ? 0 : -1;
 }
 
-int tr_part_create(struct tr_part *part)
+int tr_part_open(struct tr_part *part, const char *beside, uint64_t room)
 {
-    if (tr_part_open(part, part->final) == 0)
+    return open_anywhere(part, beside) < 0 ? -1 : set_aside(part->fd, room);
+}
+
+int tr_part_create(struct tr_part *part, uint64_t room)
+{
+    if (tr_part_open(part, part->final, room) == 0)
         return 0;
     if (errno == ENOENT) {
         char *folder = strndup(part->final, (size_t)(basename(part->final) - part->final));
@@ -104,24 +166,32 @@ int tr_part_create(struct tr_part *part)
         free(folder);
         if (made < 0)
             return -1;
-        if (tr_part_open(part, part->final) == 0)
+        if (tr_part_open(part, part->final, room) == 0)
             return 0;
     }
     return tr_path_error(part->final, "can't be written", errno);
 }
 
-/* Some file systems tell only at a close that there was no room: a copy is closed, since the lock goes with the last.
- * 0, or -1 with errno. */
-static int close_copy(int fd)
+/* Whether it still has its name: who empties the output folder meanwhile must not cost the text. */
+static bool is_there(const struct tr_part *part)
 {
-    const int copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);
-    return copy < 0 ? -1 : close(copy);
+    struct stat opened, named;
+    return fstat(part->fd, &opened) == 0 && lstat(part->path, &named) == 0 && opened.st_dev == named.st_dev &&
+           opened.st_ino == named.st_ino;
 }
 
 int tr_part_fill(struct tr_part *part, const struct cli_bytes *contents, bool sync)
 {
-    if (cli_write_all(part->fd, contents->data, contents->size) < 0 || (sync && fsync(part->fd) < 0) ||
-        close_copy(part->fd) < 0)
+    if (!is_there(part)) {
+        free(part->path); /* whatever has that name by now is not ours */
+        part->path = NULL;
+        remove_part(part);
+        if (tr_part_create(part, 0) < 0)
+            return -1;
+    }
+    /* What was set aside and is not needed is given back. */
+    if (cli_write_all(part->fd, contents->data, contents->size) < 0 || ftruncate(part->fd, (off_t)contents->size) < 0 ||
+        (sync && fsync(part->fd) < 0) || close_copy(part->fd) < 0)
         return tr_path_error(part->final, "can't be written", errno);
     return 0;
 }
@@ -137,13 +207,9 @@ int tr_part_place(struct tr_part *part, bool sync)
 
 void tr_part_drop(struct tr_part *part)
 {
-    if (part->path) {
-        unlink(part->path);
-        free(part->path);
-    }
-    if (part->fd >= 0)
-        close(part->fd);
+    remove_part(part);
     free(part->final);
+    part->final = NULL;
 }
 
 /* --- what killed processes left ----------------------------------------------------- */

@@ -8,6 +8,7 @@
  *     {"file": PATH, "audio_duration": SECONDS, "language": "en", "segments": N, "text": "...", "outputs": [PATH, ...]}
  */
 #include <gpu_dispatch/worker.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,6 +50,7 @@ static int setup(struct gd_worker *w, const struct gd_setup *s)
     struct transcriber *x = calloc(1, sizeof *x);
     if (!x)
         return gd_worker_error(w, "no memory");
+    signal(SIGXFSZ, SIG_IGN); /* a file larger than `ulimit -f` is an error like a full disk */
     const char *args = s->args;
     const size_t size = s->args_size; /* the command counts a NUL at the end */
     if (tr_settings_read(&x->settings, &x->kept, args, size > 0 && args[size - 1] == '\0' ? size - 1 : size) < 0 ||
@@ -169,10 +171,10 @@ static enum tr_outcome hear(struct transcriber *x, struct gd_worker *w, const st
     return outcome;
 }
 
-static int process(struct gd_worker *w, const struct gd_task *task, struct gd_result *result)
+/* outputs NULL: the text is in the result alone. */
+static int transcribe(struct gd_worker *w, const struct file *f, struct tr_outputs *outputs, struct gd_result *result)
 {
     struct transcriber *x = gd_worker_user(w);
-    const struct file *f = task->loaded;
     char words[TR_WORDS] = "";
     switch (hear(x, w, f, words)) {
     case TR_HEARD:
@@ -190,9 +192,22 @@ static int process(struct gd_worker *w, const struct gd_task *task, struct gd_re
     case TR_FAILED:
         return gd_result_error(result, "%s", cli_error_text());
     }
-    if (x->settings.places.output_dir && tr_outputs_write(&x->settings.places, f->path, &x->transcript) < 0)
+    if (outputs && tr_outputs_finish(outputs, &x->transcript) < 0)
         return gd_result_error(result, "%s", cli_error_text());
     return give_result(x, f->path, result);
+}
+
+/* What can't be written is not transcribed. */
+static int process(struct gd_worker *w, const struct gd_task *task, struct gd_result *result)
+{
+    const struct tr_places *places = &((struct transcriber *)gd_worker_user(w))->settings.places;
+    const struct file *f = task->loaded;
+    struct tr_outputs *outputs = NULL;
+    if (places->output_dir && tr_outputs_begin(&outputs, places, f->path, tr_audio_seconds(f->audio)) < 0)
+        return gd_result_error(result, "%s", cli_error_text());
+    const int rc = transcribe(w, f, outputs, result);
+    tr_outputs_drop(&outputs);
+    return rc;
 }
 
 const struct gd_worker_ops *gd_plugin_worker(void)

@@ -79,13 +79,13 @@ static int behave(const char *name, struct gd_result *r)
     return 0;
 }
 
-static int write_outputs(const char *path, const char *name, double seconds)
+static int write_outputs(struct tr_outputs *outputs, const char *name, double seconds)
 {
     struct tr_transcript t = { .duration = seconds, .language = "en", .language_probability = -1, .model = "x" };
     struct tr_segment segment = { .end = seconds };
     int rc = tr_transcript_add(&t, &segment, name, strlen(name));
     if (rc == 0)
-        rc = tr_outputs_write(&settings.places, path, &t);
+        rc = tr_outputs_finish(outputs, &t);
     tr_transcript_free(&t);
     return rc;
 }
@@ -113,16 +113,20 @@ static int process(struct gd_worker *w, const struct gd_task *task, struct gd_re
     char *path = strndup(task->data, task->size);
     const char *slash = path ? strrchr(path, '/') : NULL, *name = slash ? slash + 1 : path;
     struct tr_header h = { 0 };
+    struct tr_outputs *outputs = NULL;
     if (!path)
         return GD_E_NO_MEMORY;
     note("ran", path);
-    int rc = behave(name, r);
+    int rc = tr_outputs_begin(&outputs, &settings.places, path, 0) < 0 ? gd_result_error(r, "%s", cli_error_text()) : 0;
+    if (rc == 0)
+        rc = behave(name, r);
     if (rc == 0)
         rc = tr_header_read(&h, path) < 0 ? gd_result_error_final(r, "cannot be read") : 0;
-    if (rc == 0 && write_outputs(path, name, h.seconds) < 0)
+    if (rc == 0 && write_outputs(outputs, name, h.seconds) < 0)
         rc = gd_result_error(r, "%s", cli_error_text());
     if (rc == 0)
         rc = answer(r, path, h.seconds);
+    tr_outputs_drop(&outputs);
     free(path);
     return rc;
 }

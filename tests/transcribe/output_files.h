@@ -81,4 +81,17 @@ TEST_UNUSED static bool is_there(const char *path)
     return lstat(path, &st) == 0;
 }
 
+/* Root may write anywhere: as somebody else. */
+TEST_UNUSED static void become_nobody(void)
+{
+    if (geteuid() == 0)
+        CHECK_EQ(seteuid(65534), 0);
+}
+
+TEST_UNUSED static void become_root(void)
+{
+    if (getuid() == 0)
+        CHECK_EQ(seteuid(0), 0);
+}
+
 #endif

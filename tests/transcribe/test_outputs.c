@@ -116,19 +116,6 @@ TEST(many_writers)
 
 /* --- what can be wrong -------------------------------------------------------------- */
 
-/* Root may write anywhere: as somebody else. */
-static void become_nobody(void)
-{
-    if (geteuid() == 0)
-        CHECK_EQ(seteuid(65534), 0);
-}
-
-static void become_root(void)
-{
-    if (getuid() == 0)
-        CHECK_EQ(seteuid(0), 0);
-}
-
 TEST(a_folder_that_can_not_be_written)
 {
     folder_enter();

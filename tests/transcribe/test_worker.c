@@ -1,6 +1,7 @@
 /* The transcription worker, as the library runs it: the plugin in $GD_TEST_TRANSCRIBER with the model that comes with
  * the sources, on the clips in tests/data/speech. */
 #include "support/folder.h"
+#include "support/small_disk.h"
 #include "support/test.h"
 #include "transcribe/flat_model.h"
 #include "transcribe/job.h"
@@ -412,6 +413,27 @@ TEST_WITHIN(300, an_output_that_can_t_be_written_is_tried_again)
     CHECK_EQ(j->attempts[0], 3);
     CHECK_EQ(j->failures[0], GD_FAILURE_ERROR);
     CHECK_CONTAINS(j->errors[0], "out");
+}
+
+/* It would take minutes, and fails at once. */
+TEST_WITHIN(300, what_can_t_be_written_is_not_transcribed)
+{
+    struct job *j = new_job();
+    folder_enter();
+    small_disk("out", 64);
+    FILE *f = begin_wav("long.wav");
+    for (int i = 0; i < 300; i++)
+        put_clip(f, source_path("tests/data/speech/clip_050.flac"));
+    end_wav(f);
+    small_disk_fill("out/large");
+    j->settings = "output_dir=out\nformats=all\nbeam_size=8\nthreads=1\n";
+    j->timeout_ms = 20000; /* so much audio takes longer anywhere */
+    add_file(j, "long.wav");
+    CHECK_EQ(run(j), 0);
+    CHECK_EQ(j->failures[0], GD_FAILURE_ERROR);
+    CHECK_CONTAINS(j->errors[0], "out/long.txt: can't be written: No space left on device");
+    CHECK_EQ(unlink("out/large"), 0);
+    CHECK_EQ(umount2("out", MNT_DETACH), 0);
 }
 
 /* --- long files ---------------------------------------------------------------------- */

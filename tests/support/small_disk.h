@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A file system of a few pages, which a case can fill. It is this process's and its children's alone, and goes with
+ * them. Skips where nothing may be mounted.
+ */
+#ifndef GD_TESTS_SUPPORT_SMALL_DISK_H
+#define GD_TESTS_SUPPORT_SMALL_DISK_H
+
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+
+#include "support/test.h"
+
+static bool small_disk_tell(const char *path, const char *text)
+{
+    const int fd = open(path, O_WRONLY | O_CLOEXEC);
+    const bool told = fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text);
+    if (fd >= 0)
+        close(fd);
+    return told;
+}
+
+/* Root by itself may mount; others as root of a name space of their own. */
+static bool small_disk_allowed(void)
+{
+    char map[64];
+    const unsigned user = geteuid(), group = getegid();
+    if (user == 0)
+        return unshare(CLONE_NEWNS) == 0;
+    if (unshare(CLONE_NEWUSER | CLONE_NEWNS) < 0)
+        return false;
+    snprintf(map, sizeof map, "0 %u 1", user);
+    bool told = small_disk_tell("/proc/self/uid_map", map) && small_disk_tell("/proc/self/setgroups", "deny");
+    snprintf(map, sizeof map, "0 %u 1", group);
+    return told && small_disk_tell("/proc/self/gid_map", map);
+}
+
+/* At a folder, which is made. */
+TEST_UNUSED static void small_disk(const char *path, unsigned kib)
+{
+    char size[32];
+    snprintf(size, sizeof size, "size=%uk", kib);
+    CHECK_EQ(mkdir(path, 0755), 0);
+    if (!small_disk_allowed() || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
+        mount("none", path, "tmpfs", 0, size) < 0)
+        SKIP("nothing may be mounted here");
+}
+
+/* Until nothing more fits. The file can be removed. */
+TEST_UNUSED static void small_disk_fill(const char *file)
+{
+    static const char page[4096];
+    const int fd = open(file, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+    CHECK(fd >= 0);
+    while (write(fd, page, sizeof page) > 0)
+        ;
+    CHECK_EQ(errno, ENOSPC);
+    close(fd);
+}
+
+#endif

@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Outputs before the text is known: what can be wrong is found out by then, and what becomes wrong later leaves nothing
+ * behind.
+ */
+#include "output_files.h"
+#include "support/small_disk.h"
+
+static struct tr_outputs *begun(const char *input, double seconds)
+{
+    struct tr_outputs *o = (struct tr_outputs *)&o;
+    if (tr_outputs_begin(&o, &places, input, seconds) < 0)
+        FAIL("%s: %s", input, cli_error_text());
+    CHECK(o != NULL);
+    return o;
+}
+
+static void must_not_begin(const char *input, const char *words)
+{
+    struct tr_outputs *o = (struct tr_outputs *)&o;
+    CHECK_EQ(tr_outputs_begin(&o, &places, input, 10), -1);
+    CHECK(o == NULL);
+    CHECK_CONTAINS(cli_error_text(), words);
+}
+
+static void must_finish(struct tr_outputs *o, const char *text)
+{
+    struct tr_transcript t = one_line(text);
+    if (tr_outputs_finish(o, &t) < 0)
+        FAIL("%s", cli_error_text());
+    tr_transcript_free(&t);
+}
+
+TEST(parts_are_there_before_the_text)
+{
+    folder_enter();
+    places.formats = 1u << TR_TXT | 1u << TR_SRT;
+    struct tr_outputs *o = begun("in/x/a.wav", 3600);
+    CHECK_EQ(entries_of("out/x"), 2);
+    CHECK(!is_there("out/x/a.txt"));
+    CHECK(!tr_outputs_done(&places, "in/x/a.wav"));
+    tr_outputs_tidy(&places); /* they are somebody's */
+    CHECK_EQ(entries_of("out/x"), 2);
+    must_finish(o, "text");
+    tr_outputs_drop(&o);
+    CHECK(o == NULL);
+    CHECK_EQ(entries_of("out/x"), 2);
+    CHECK_STR(contents("out/x/a.txt"), "text\n");
+    tr_outputs_drop(&o);
+}
+
+TEST(what_is_dropped_leaves_nothing)
+{
+    folder_enter();
+    places.formats = 31;
+    const int before = entries_of("/proc/self/fd");
+    struct tr_outputs *o = begun("in/a.wav", 10);
+    CHECK_EQ(entries_of("out"), 5);
+    tr_outputs_drop(&o);
+    CHECK_EQ(entries_of("out"), 0);
+    CHECK_EQ(entries_of("/proc/self/fd"), before);
+}
+
+/* What was there before stays until there is another. */
+TEST(an_old_output_stays_meanwhile)
+{
+    folder_enter();
+    must_write("in/a.wav", "old");
+    struct tr_outputs *o = begun("in/a.wav", 10);
+    CHECK_STR(contents("out/a.txt"), "old\n");
+    tr_outputs_drop(&o);
+    CHECK_STR(contents("out/a.txt"), "old\n");
+    CHECK_EQ(entries_of("out"), 1);
+}
+
+/* By how long the file plays; what is not needed is given back. */
+TEST(room_is_set_aside)
+{
+    struct stat st;
+    folder_enter();
+    struct tr_outputs *o = begun("in/a.wav", 36000);
+    struct dirent **list = NULL;
+    char path[300];
+    CHECK_EQ(scandir("out", &list, NULL, alphasort), 3);
+    snprintf(path, sizeof path, "out/%s", list[2]->d_name);
+    CHECK_EQ(stat(path, &st), 0);
+    CHECK_GE(st.st_size, 36000 * 10);
+    must_finish(o, "text");
+    tr_outputs_drop(&o);
+    CHECK_EQ(stat("out/a.txt", &st), 0);
+    CHECK_EQ(st.st_size, 5);
+    CHECK_LE(st.st_blocks * 512, 65536);
+    for (int i = 0; i < 3; i++)
+        free(list[i]);
+    free(list);
+}
+
+TEST(a_full_disk_is_known_before_the_text)
+{
+    folder_enter();
+    small_disk("out", 64);
+    places.formats = 1u << TR_TXT | 1u << TR_JSON;
+    make_folders("out/x");
+    small_disk_fill("out/large");
+    must_not_begin("in/x/a.wav",
+                   "out/x/a.txt: can't be written: No space left on device; make room there, or use another "
+                   "output folder");
+    CHECK_EQ(entries_of("out/x"), 0);
+    CHECK_EQ(tr_outputs_check(&places), -1);
+    CHECK_CONTAINS(cli_error_text(), "out: outputs can't be written to this folder: No space left on device");
+    CHECK_EQ(unlink("out/large"), 0);
+    CHECK_EQ(tr_outputs_check(&places), 0);
+    struct tr_outputs *o = begun("in/x/a.wav", 10);
+    small_disk_fill("out/large"); /* meanwhile: what was set aside is enough */
+    must_finish(o, "text");
+    tr_outputs_drop(&o);
+    CHECK_STR(contents("out/x/a.txt"), "text\n");
+    CHECK_EQ(entries_of("out/x"), 2);
+    CHECK_EQ(umount2("out", MNT_DETACH), 0);
+}
+
+/* More text than anybody would speak in that time. */
+TEST(a_disk_that_is_full_in_the_end)
+{
+    folder_enter();
+    small_disk("out", 64);
+    static char text[20000];
+    memset(text, 'x', sizeof text - 1);
+    struct tr_outputs *o = begun("in/a.wav", 1);
+    small_disk_fill("out/large");
+    struct tr_transcript t = one_line(text);
+    CHECK_EQ(tr_outputs_finish(o, &t), -1);
+    CHECK_CONTAINS(cli_error_text(), "out/a.txt: can't be written: No space left on device");
+    tr_transcript_free(&t);
+    tr_outputs_drop(&o);
+    CHECK_EQ(entries_of("out"), 1);
+    CHECK_EQ(umount2("out", MNT_DETACH), 0);
+}
+
+TEST(a_read_only_folder_is_known_before_the_text)
+{
+    folder_enter();
+    make_folders("out");
+    CHECK_EQ(chmod("out", 0555), 0);
+    become_nobody();
+    must_not_begin("in/a.wav", "out/a.txt: can't be written: Permission denied; allow this user to write there, or use "
+                               "another output folder");
+    become_root();
+    CHECK_EQ(chmod("out", 0755), 0);
+    make_folders("out/b.txt");
+    must_not_begin("in/b.wav", "out/b.txt: is a folder");
+    CHECK_EQ(entries_of("out"), 1);
+}
+
+/* The work of hours is not lost to who empties the folder, or takes it away. */
+TEST(a_folder_that_is_emptied_meanwhile)
+{
+    folder_enter();
+    struct tr_outputs *o = begun("in/x/a.wav", 10);
+    folder_remove("out");
+    must_finish(o, "text");
+    tr_outputs_drop(&o);
+    CHECK_STR(contents("out/x/a.txt"), "text\n");
+    CHECK_EQ(entries_of("out/x"), 1);
+}
+
+TEST(a_folder_that_comes_into_the_way_meanwhile)
+{
+    folder_enter();
+    struct tr_outputs *o = begun("in/a.wav", 10);
+    make_folders("out/a.txt");
+    struct tr_transcript t = one_line("text");
+    CHECK_EQ(tr_outputs_finish(o, &t), -1);
+    CHECK_CONTAINS(cli_error_text(), "out/a.txt: is a folder");
+    tr_transcript_free(&t);
+    tr_outputs_drop(&o);
+    CHECK_EQ(entries_of("out"), 1);
+}
+
+TEST_MAIN()
