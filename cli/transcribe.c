@@ -240,6 +240,15 @@ static void say_beginning(const struct work *w)
     cli_say("model %s on %s; text goes to %s", w->model.name, devices, w->asked->output_dir);
 }
 
+/* The exit status of what went well, as far as files were found: what was said in the beginning is far above by now. */
+static int all_seen(const struct work *w)
+{
+    const size_t n = w->audio.problems.n;
+    if (n > 0 && !w->asked->run.quiet)
+        cli_say("%zu could not be read and %s left out: see above", n, n == 1 ? "was" : "were");
+    return n > 0 ? FAILED : 0;
+}
+
 static int start(struct work *w)
 {
     struct cli_run *r = &w->asked->run;
@@ -262,9 +271,7 @@ static int start(struct work *w)
     tr_outputs_tidy(&w->settings.places);
     r->words = NULL;
     r->sources = NULL;
-    if (status == CLI_STATUS_INTERRUPTED)
-        return status;
-    return status == 0 && w->audio.problems == 0 ? 0 : FAILED;
+    return status == CLI_STATUS_INTERRUPTED ? status : status ? FAILED : all_seen(w);
 }
 
 /* --- all of it ---------------------------------------------------------------------------- */
@@ -276,7 +283,7 @@ static int nothing_left(const struct work *w)
         cli_say("the file has its text in %s: nothing to do", w->asked->output_dir);
     else if (!w->asked->run.quiet)
         cli_say("all %zu files have their text in %s: nothing to do", n, w->asked->output_dir);
-    return w->audio.problems ? FAILED : 0;
+    return w->audio.problems.n ? FAILED : 0;
 }
 
 /* Needs no worker, no model and no GPU. */
@@ -290,7 +297,7 @@ static int list_files(struct work *w)
     name_files(w, files, sizeof files);
     if (!w->asked->run.quiet)
         cli_say("%s", files);
-    return w->audio.problems ? FAILED : 0;
+    return w->audio.problems.n ? FAILED : 0;
 }
 
 /* Other programs ask this before they have the user choose a model. */

@@ -25,12 +25,48 @@ static const double LONGEST = 1e9; /* seconds: thirty years */
 
 /* --- finding -------------------------------------------------------------------- */
 
-static void say_problem(void *user, const char *path, const char *why)
+/* Folders have no order: which one is named is to be the same each time. */
+static void leave_out(struct cli_left_out *l, const char *path, const char *why)
 {
-    struct cli_audio *a = user;
-    char room[TR_SHOWN];
-    a->problems++;
-    cli_say("cannot read %s: %s; left out", tr_shown(room, path), why);
+    l->n++;
+    if (l->path && strcmp(l->path, path) <= 0)
+        return;
+    char *copy = strdup(path);
+    if (!copy)
+        return; /* then another is named, or none */
+    free(l->path);
+    l->path = copy;
+    snprintf(l->why, sizeof l->why, "%s", why);
+}
+
+static void note_problem(void *user, const char *path, const char *why)
+{
+    leave_out(&((struct cli_audio *)user)->problems, path, why);
+}
+
+static void note_other(void *user, const char *path, const char *what)
+{
+    leave_out(&((struct cli_audio *)user)->others, path, what);
+}
+
+/* ", as are 2 more of these" */
+static const char *name_rest(char *out, size_t size, size_t n, const char *of_what)
+{
+    snprintf(out, size, n == 2 ? ", as is %zu more%s" : ", as are %zu more%s", n - 1, of_what);
+    return n > 1 ? out : "";
+}
+
+/* Each kind once, however many there are. What is no file is no failure either. */
+static void say_left_out(const struct cli_audio *a, bool quiet)
+{
+    const struct cli_left_out *p = &a->problems, *o = &a->others;
+    char room[TR_SHOWN], rest[64];
+    if (p->path)
+        cli_say("cannot read %s: %s; left out%s", tr_shown(room, p->path), p->why,
+                name_rest(rest, sizeof rest, p->n, " that cannot be read"));
+    if (o->path && !quiet)
+        cli_say("%s is %s, not a file; left out%s", tr_shown(room, o->path), o->why,
+                name_rest(rest, sizeof rest, o->n, " such"));
 }
 
 static int find_in(struct cli_audio *a, const char *dir, const struct gd_discover *what)
@@ -84,22 +120,30 @@ static int nothing(const struct cli_transcribe *t, const struct gd_discover *wha
     return cli_error("%s; there is other audio: --pattern '*.%s'", why, other);
 }
 
+/* All that were named, one after the other. */
+static int find_all(struct cli_audio *a, const struct cli_transcribe *t, const struct gd_discover *what)
+{
+    if (gd_files_open(&a->files) < 0)
+        return cli_error("%s", gd_error_text());
+    int rc = t->input_dir ? find_in(a, t->input_dir, what) : 0;
+    for (size_t i = 0; rc == 0 && i < t->inputs.n; i++)
+        rc = find_word(a, t->inputs.items[i], what);
+    return rc;
+}
+
 int cli_audio_find(struct cli_audio *a, const struct cli_transcribe *t)
 {
     struct gd_discover what = GD_DISCOVER_INIT;
     what.patterns = t->run.patterns.items;
     what.recursive = t->run.recursive;
     what.follow = true;
-    what.on_problem = say_problem;
+    what.on_problem = note_problem;
+    what.on_other = note_other;
     what.user = a;
-    if (gd_files_open(&a->files) < 0)
-        return cli_error("%s", gd_error_text());
-    if (t->input_dir && find_in(a, t->input_dir, &what) < 0)
+    const int rc = find_all(a, t, &what);
+    say_left_out(a, t->run.quiet);
+    if (rc < 0)
         return -1;
-    for (size_t i = 0; i < t->inputs.n; i++) {
-        if (find_word(a, t->inputs.items[i], &what) < 0)
-            return -1;
-    }
     if (gd_files_count(a->files) == 0)
         return nothing(t, &what);
     return gd_files_sort(a->files, GD_ORDER_NAME) < 0 ? cli_error("%s", gd_error_text()) : 0;
@@ -292,4 +336,6 @@ int cli_audio_list(const struct cli_audio *a, const struct tr_places *p)
 void cli_audio_free(struct cli_audio *a)
 {
     gd_files_close(&a->files);
+    free(a->problems.path);
+    free(a->others.path);
 }

@@ -12,17 +12,25 @@
 #include "outputs.h"
 #include "transcribe_opts.h"
 
-/* Zeroed is none. */
-struct cli_audio {
-    struct gd_files *files; /* the longest first; a file's "size" is how long it plays, in milliseconds */
-    double seconds;         /* of all of them */
-    size_t unsure;          /* how many have a length that was estimated from their size */
-    size_t skipped;         /* done before, and not in the list */
-    size_t problems;        /* folders and files that could not be looked at; each was told of */
+/* What was left out, of which one is named: the first by name. Zeroed is none. */
+struct cli_left_out {
+    size_t n;
+    char *path;
+    char why[256];
 };
 
-/* Files of --input-dir and of the words, each once, by name. None at all is an error. 0, or -1 with
- * cli_error_text(). */
+/* Zeroed is none. */
+struct cli_audio {
+    struct gd_files *files;       /* the longest first; a file's "size" is how long it plays, in milliseconds */
+    double seconds;               /* of all of them */
+    size_t unsure;                /* how many have a length that was estimated from their size */
+    size_t skipped;               /* done before, and not in the list */
+    struct cli_left_out problems; /* folders and files that could not be looked at */
+    struct cli_left_out others;   /* what has a name that matches, but is no file: pipes, sockets, devices */
+};
+
+/* Files of --input-dir and of the words, each once, by name. What was left out is told of. None at all is an error. 0,
+ * or -1 with cli_error_text(). */
 int cli_audio_find(struct cli_audio *a, const struct cli_transcribe *t);
 
 /* No two of them have the same output. */

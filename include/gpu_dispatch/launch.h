@@ -57,6 +57,9 @@ struct gd_discover {
     /* A folder or file that could not be read; the search goes on. NULL: ignored. */
     void (*on_problem)(void *user, const char *path, const char *why);
     void *user;
+    /* What has a name that is wanted and is neither a file nor a folder: "a pipe", "a socket", "a device". NULL:
+     * ignored. */
+    void (*on_other)(void *user, const char *path, const char *what);
 };
 #define GD_DISCOVER_INIT                   \
     {                                      \

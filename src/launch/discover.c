@@ -92,13 +92,28 @@ static int visit_folder(struct search *s, const struct entry *e)
     return e->enter ? gd__tree_add(&s->tree, e->name, e->length) : 0;
 }
 
+/* Pipes, sockets and devices are never opened: they may never end, or never begin. */
+static int visit_other(struct search *s, const struct entry *e)
+{
+    static const char *const kinds[] = {
+        [DT_FIFO] = "a pipe", [DT_SOCK] = "a socket", [DT_CHR] = "a device", [DT_BLK] = "a device"
+    };
+    const char *kind = e->type < sizeof kinds / sizeof *kinds ? kinds[e->type] : NULL;
+    if (!kind || !e->wanted || !s->what.on_other)
+        return 0;
+    const int r = gd__tree_path(&s->tree, e->name, e->length);
+    if (r == 0)
+        s->what.on_other(s->what.user, s->tree.path, kind);
+    return r;
+}
+
 static int visit_file(struct search *s, struct entry *e)
 {
     if (!e->wanted)
         return 0;
     if (!s->what.no_sizes && !e->sized && !look_up(s, e, AT_SYMLINK_NOFOLLOW))
         return entry_problem(s, e, "its size cannot be read");
-    return e->type == DT_REG ? give_file(s, e) : 0; /* what a link leads to may be anything */
+    return e->type == DT_REG ? give_file(s, e) : visit_other(s, e); /* what a link leads to may be anything */
 }
 
 static int visit_link(struct search *s, struct entry *e)
@@ -124,7 +139,7 @@ static int visit(struct search *s, struct entry *e)
     case DT_LNK:
         return visit_link(s, e);
     default:
-        return 0; /* devices, pipes, sockets */
+        return visit_other(s, e);
     }
 }
 

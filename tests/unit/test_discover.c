@@ -328,6 +328,25 @@ static void make_every_kind(void)
     close(s);
 }
 
+/* To who asks, they are named: those whose name is wanted, also behind a link. */
+TEST(others_are_told_of)
+{
+    folder_enter();
+    make_file("d/a.wav", 1);
+    CHECK_EQ(mkfifo("d/pipe.wav", 0644), 0);
+    CHECK_EQ(mkfifo("d/pipe.txt", 0644), 0);
+    CHECK_EQ(symlink("/dev/null", "d/null.wav"), 0);
+    make_folders("d/folder.wav");
+    PATTERNS("*.wav");
+    what.on_other = on_problem;
+    CHECK_EQ(search("d"), 0);
+    CHECK_STR(joined(found, n_found), "d/a.wav");
+    CHECK_STR(joined(problems, n_problems), "d/null.wav: a device d/pipe.wav: a pipe");
+    what.size = offsetof(struct gd_discover, on_other); /* a program that was built before there was such a field */
+    CHECK_EQ(search("d"), 0);
+    CHECK_EQ(n_problems, 0);
+}
+
 TEST(only_files_and_links_to_files)
 {
     folder_enter();
