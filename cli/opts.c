@@ -179,19 +179,27 @@ static int parse_letters(const struct cli_opts *o, void *into, struct place *p)
     return 0;
 }
 
-int cli_opts_parse(const struct cli_opts *o, void *into, int argc, char **argv)
+int cli_opts_parse_part(const struct cli_opts *o, void *into, int argc, char **argv, bool *dashes)
 {
     struct place p = { .argc = argc, .argv = argv };
+    *dashes = false;
     for (; p.at < argc && !p.done; p.at++) {
         const char *word = argv[p.at];
         if (word[0] != '-' || !word[1])
             break;
-        if (strcmp(word, "--") == 0)
+        *dashes = strcmp(word, "--") == 0;
+        if (*dashes)
             return p.at + 1;
         if ((word[1] == '-' ? parse_long(o, into, &p) : parse_letters(o, into, &p)) < 0)
             return -1;
     }
     return p.at;
+}
+
+int cli_opts_parse(const struct cli_opts *o, void *into, int argc, char **argv)
+{
+    bool dashes;
+    return cli_opts_parse_part(o, into, argc, argv, &dashes);
 }
 
 /* --- explaining ----------------------------------------------------------------- */

@@ -48,6 +48,10 @@ struct cli_list {
  * cli_error_text(). */
 int cli_opts_parse(const struct cli_opts *o, void *into, int argc, char **argv);
 
+/* The same, for who goes on behind the words: *dashes says whether they ended at "--" (and not at a value that is it).
+ */
+int cli_opts_parse_part(const struct cli_opts *o, void *into, int argc, char **argv, bool *dashes);
+
 void cli_opts_help(const struct cli_opts *o);
 void cli_opts_list(const struct cli_opts *o); /* "--name" and "-x", one per line: for completions and tests */
 

@@ -203,10 +203,10 @@ static int check(const struct cli_transcribe *t)
 static int read_line(struct cli_transcribe *t, const struct cli_opts *o, int argc, char **argv)
 {
     for (int at = 0; at < argc;) {
-        const int first = cli_opts_parse(o, t, argc - at, argv + at);
+        bool only_words;
+        const int first = cli_opts_parse_part(o, t, argc - at, argv + at, &only_words);
         if (first < 0)
             return -1;
-        const bool only_words = first > 0 && strcmp(argv[at + first - 1], "--") == 0;
         at += first;
         do {
             if (at < argc && cli_set_list(NULL, &t->inputs, argv[at++]) < 0)

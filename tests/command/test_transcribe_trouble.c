@@ -66,4 +66,30 @@ TEST(what_cannot_be_looked_at_is_said_once)
     CHECK_STR(sh("find data -type f | sort").out, "data/outputs/a.txt\ndata/outputs/x/b.txt\n");
 }
 
+/* --- values that look like something else ---------------------------------------------------- */
+
+TEST(a_value_is_taken_as_it_is)
+{
+    static const struct {
+        const char *words, *prompt;
+    } cases[] = {
+        { "--prompt -- in", "prompt=--\\n" },    { "--prompt -- in --language en", "prompt=--\\n" },
+        { "in --prompt --", "prompt=--\\n" },    { "--prompt=-- in", "prompt=--\\n" },
+        { "--prompt=--x in", "prompt=--x\\n" },  { "--prompt --language in", "prompt=--language\\n" },
+        { "--prompt -r in", "prompt=-r\\n" },    { "--prompt '' in", "prompt=\\n" },
+        { "--prompt -- -- in", "prompt=--\\n" },
+    };
+    wav("in/a.wav", 1);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct ran r = sh(ALONE "--output - %s", cases[i].words);
+        CHECK_STR(r.err, "");
+        CHECK_EQ(r.status, 0);
+        if (!strstr(r.out, cases[i].prompt))
+            FAIL("%s: no %s in %s", cases[i].words, cases[i].prompt, r.out);
+    }
+    CHECK_STR(ran(), "in/a.wav in/a.wav in/a.wav in/a.wav in/a.wav in/a.wav in/a.wav in/a.wav in/a.wav ");
+    /* The option after it is one. */
+    CHECK_CONTAINS(sh(ALONE "--output - --prompt -- in --language en").out, "language=en\\n");
+}
+
 TEST_MAIN()
