@@ -18,7 +18,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static _Thread_local char error_words[1024];
+static _Thread_local char error_words[CLI_ERROR_ROOM];
 
 int cli_error(const char *format, ...)
 {
@@ -50,7 +50,7 @@ const char *cli_name(void)
 
 void cli_say(const char *format, ...)
 {
-    char line[2048];
+    char line[CLI_ERROR_ROOM + 64];
     size_t start = (size_t)snprintf(line, sizeof line, "%s: ", own_name);
     va_list args;
     va_start(args, format);

@@ -10,7 +10,9 @@
 
 /* --- errors: as in the library, per thread ------------------------------- */
 
-/* Sets this thread's words, one line without a newline. Returns -1, to be returned. */
+/* Sets this thread's words: one line, or several where there is something to be copied; without a newline at the end.
+ * What is longer than CLI_ERROR_ROOM is cut off. Returns -1, to be returned. */
+enum { CLI_ERROR_ROOM = 4096 };
 int cli_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* The words of the last error of this thread, never NULL. */
@@ -20,7 +22,7 @@ const char *cli_error_text(void);
 void cli_set_name(const char *name);
 const char *cli_name(void);
 
-/* "gpu-dispatch: WORDS\n" on standard error, in one write. */
+/* "gpu-dispatch: WORDS\n" on standard error, in one write. The words of an error have room in it. */
 void cli_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* --- bytes ------------------------------------------------------------------ */

@@ -176,24 +176,36 @@ static int say(struct cli_bytes *words)
     return -1;
 }
 
-/* The command comes first: it is what is wanted, and a long list of places may be cut off. */
+/* One to a line, as many as leave room for so many bytes. */
+static void add_places(struct cli_bytes *b, const struct places *p, size_t room)
+{
+    char shown[TR_SHOWN];
+    for (size_t i = 0; i < p->n; i++) {
+        const char *place = tr_shown(shown, p->paths[i]);
+        if (b->size + strlen(place) + room > CLI_ERROR_ROOM - 64) {
+            cli_bytes_format(b, "\n  and %zu more", p->n - i);
+            return;
+        }
+        cli_bytes_text(b, "\n  ");
+        cli_bytes_text(b, place);
+    }
+}
+
+/* The command has a line of its own, to be copied; and it must not be cut off, however many places there are. */
 static int not_found(const struct places *p, const char *name, const char *model_dir)
 {
-    struct cli_bytes words = { 0 };
-    char room[TR_SHOWN];
-    cli_bytes_format(&words, "the model %s (ggml-%s.bin) is not on this machine: ", name, name);
+    struct cli_bytes words = { 0 }, command = { 0 };
     if (strcmp(name, "demo") == 0) {
-        cli_bytes_text(&words, "it comes with the sources of this program, in models/: give its path with --model");
+        cli_bytes_text(&command, "\nIt comes with the sources of this program, in models/: give its path with --model");
     } else {
-        cli_bytes_text(&words, "get it with `");
-        add_command(&words, name, model_dir);
-        cli_bytes_text(&words, "`");
+        cli_bytes_text(&command, "\nThis command downloads it:\n  ");
+        add_command(&command, name, model_dir);
     }
-    cli_bytes_text(&words, "; looked for in ");
-    for (size_t i = 0; i < p->n; i++) {
-        cli_bytes_text(&words, i ? ", " : "");
-        cli_bytes_text(&words, tr_shown(room, p->paths[i]));
-    }
+    cli_bytes_format(&words, "the model %s (ggml-%s.bin) is not on this machine. It was looked for in", name, name);
+    add_places(&words, p, command.size);
+    cli_bytes_add(&words, command.data, command.size);
+    words.failed |= command.failed;
+    cli_bytes_free(&command);
     return say(&words);
 }
 
@@ -210,7 +222,7 @@ static int no_such_model(const char *size)
         cli_bytes_text(&words, ": a file is given with --model");
     else if (near)
         cli_bytes_format(&words, ": did you mean %s?", near);
-    cli_bytes_text(&words, " There are ");
+    cli_bytes_text(&words, "\nThere are ");
     for (size_t i = 0; i < n; i++)
         cli_bytes_format(&words, "%s%s", i == 0 ? "" : i + 1 < n ? ", " : " and ", names[i]);
     return say(&words);
@@ -221,13 +233,12 @@ static int wrong_sum(const char *path, const char *name, const char *found, cons
     struct cli_bytes words = { 0 };
     char room[TR_SHOWN];
     cli_bytes_text(&words, tr_shown(room, path));
-    cli_bytes_format(&words, ": is not the model %s: its SHA-1 is %s, not %s: delete it", name, found, sum);
+    cli_bytes_format(&words, ": is not the model %s: its SHA-1 is %s, not %s", name, found, sum);
+    cli_bytes_text(&words, "\nTo use it all the same, give its path with --model; else delete it");
     if (strcmp(name, "demo") != 0) {
-        cli_bytes_text(&words, " and get it again with `");
+        cli_bytes_text(&words, ". This command downloads it again:\n  ");
         add_command(&words, name, model_dir);
-        cli_bytes_text(&words, "`");
     }
-    cli_bytes_text(&words, "; to use it all the same, give its path with --model");
     return say(&words);
 }
 

@@ -92,4 +92,23 @@ TEST(a_value_is_taken_as_it_is)
     CHECK_CONTAINS(sh(ALONE "--output - --prompt -- in --language en").out, "language=en\\n");
 }
 
+/* --- models ------------------------------------------------------------------------------------ */
+
+/* What is wrong, where it was looked for, and on a line of its own what to do. */
+TEST(a_model_that_is_nowhere)
+{
+    wav("in/a.wav", 1);
+    struct ran r = sh(STANDIN "HOME=$PWD gpu-dispatch transcribe --gpus sim:1 --input-dir in --model-size small");
+    CHECK_EQ(r.status, 1);
+    CHECK_CONTAINS(r.err,
+                   "gpu-dispatch: the model small (ggml-small.bin) is not on this machine. It was looked for in\n"
+                   "  ./models\n");
+    CHECK_CONTAINS(r.err, "\nThis command downloads it:\n  mkdir -p ~/.cache/whisper.cpp && curl -L -o "
+                          "~/.cache/whisper.cpp/ggml-small.bin https://");
+    CHECK_GT(count_lines(r.err), 6);
+    r = sh(STANDIN "gpu-dispatch transcribe --gpus sim:1 --input-dir in --model-size smal");
+    CHECK_CONTAINS(r.err, "gpu-dispatch: \"smal\" is no size of a model: did you mean small?\nThere are tiny, ");
+    CHECK_STR(ran(), "");
+}
+
 TEST_MAIN()

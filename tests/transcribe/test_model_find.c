@@ -140,15 +140,37 @@ TEST(one_that_is_not_there)
 {
     enter();
     CHECK_EQ(tr_model_find(&model, "base", NULL, NULL), -1);
-    CHECK_CONTAINS(
-        cli_error_text(),
-        "the model base (ggml-base.bin) is not on this machine: get it with `mkdir -p ~/.cache/whisper.cpp && "
-        "curl -L -o ~/.cache/whisper.cpp/ggml-base.bin "
-        "https://huggingface.co/ggerganov/whisper.cpp/resolve/main/ggml-base.bin`; looked for in ./models, ");
-    CHECK_CONTAINS(cli_error_text(), "/home/.local/share/whisper.cpp");
-    CHECK_CONTAINS(cli_error_text(), "/home/.cache/huggingface/hub/models--ggerganov--whisper.cpp/snapshots");
-    CHECK(strchr(cli_error_text(), '\n') == NULL);
+    const char *text = cli_error_text();
+    CHECK_CONTAINS(text, "the model base (ggml-base.bin) is not on this machine. It was looked for in\n  ./models\n  ");
+    CHECK_CONTAINS(text, "/home/.local/share/whisper.cpp\n  ");
+    CHECK_CONTAINS(text, "/home/.cache/huggingface/hub/models--ggerganov--whisper.cpp/snapshots\n");
+    /* The last line is the command and nothing else. */
+    CHECK_CONTAINS(text, "\nThis command downloads it:\n");
+    CHECK_STR(strrchr(text, '\n'), "\n  mkdir -p ~/.cache/whisper.cpp && curl -L -o ~/.cache/whisper.cpp/ggml-base.bin "
+                                   "https://huggingface.co/ggerganov/whisper.cpp/resolve/main/ggml-base.bin");
     CHECK(model.path == NULL);
+}
+
+/* However many places there are, and however long they are, the command is not cut off. */
+TEST(one_that_is_not_in_many_places)
+{
+    char longest[3000], path[3300];
+    enter();
+    for (size_t i = 0; i < sizeof longest; i++)
+        longest[i] = i % 100 ? 'n' : '/';
+    longest[sizeof longest - 1] = '\0';
+    for (size_t i = 0; i < sizeof variables / sizeof *variables; i++) {
+        snprintf(path, sizeof path, "%s/%zu", longest, i);
+        setenv(variables[i], path, 1);
+    }
+    for (int i = 0; i < 30; i++) {
+        snprintf(path, sizeof path, "home/.cache/huggingface/hub/models--ggerganov--whisper.cpp/snapshots/%0200d", i);
+        make_folders(path);
+    }
+    CHECK_EQ(tr_model_find(&model, "base", NULL, "here"), -1);
+    CHECK_CONTAINS(cli_error_text(), "It was looked for in\n  here\n  /nnn");
+    CHECK_CONTAINS(cli_error_text(), " more\nThis command downloads it:\n  mkdir -p here && curl -L");
+    CHECK_STR(strrchr(cli_error_text(), '/'), "/ggml-base.bin");
 }
 
 TEST(where_the_command_puts_it)
@@ -156,7 +178,7 @@ TEST(where_the_command_puts_it)
     enter();
     setenv("GPU_DISPATCH_MODELS", "/srv/models", 1);
     CHECK_EQ(tr_model_find(&model, "tiny.en", NULL, NULL), -1);
-    CHECK_CONTAINS(cli_error_text(), "`mkdir -p /srv/models && curl -L -o /srv/models/ggml-tiny.en.bin https");
+    CHECK_CONTAINS(cli_error_text(), "\n  mkdir -p /srv/models && curl -L -o /srv/models/ggml-tiny.en.bin https");
     CHECK_EQ(tr_model_find(&model, "tiny.en", NULL, "given"), -1);
     CHECK_CONTAINS(cli_error_text(), "curl -L -o given/ggml-tiny.en.bin https");
     CHECK_EQ(tr_model_find(&model, "tiny.en", NULL, "it's \"here\" $(now)"), -1);
@@ -187,7 +209,7 @@ TEST(sizes_that_there_are_not)
     enter();
     no_model("bsae", "\"bsae\" is no size of a model: did you mean base?");
     no_model("large-v4", "did you mean large-v");
-    no_model("gigantic", "There are tiny, tiny-q5_1, ");
+    no_model("gigantic", "\"gigantic\" is no size of a model\nThere are tiny, tiny-q5_1, ");
     no_model("gigantic", "large-v3-turbo-q8_0 and demo");
     no_model("", "is no size");
     no_model("../x", "a file is given with --model");
@@ -280,7 +302,7 @@ TEST(a_weight_that_is_wrong)
     change_demo();
     CHECK_EQ(find_demo(), -1);
     CHECK_CONTAINS(cli_error_text(), "models/ggml-demo.bin: is not the model demo: its SHA-1 is ");
-    CHECK_CONTAINS(cli_error_text(), "not 954490f54334d843c9ec49e7c34635f4c9465284: delete it");
+    CHECK_CONTAINS(cli_error_text(), "not 954490f54334d843c9ec49e7c34635f4c9465284\n");
     CHECK_CONTAINS(cli_error_text(), "give its path with --model");
     CHECK_EQ(tr_model_find(&model, NULL, "models/ggml-demo.bin", NULL), 0);
     tr_model_free(&model);
@@ -292,8 +314,10 @@ TEST(a_wrong_one_of_a_published_name)
     make_model("models/ggml-base.bin");
     CHECK_EQ(tr_model_find(&model, "base", NULL, NULL), -1);
     CHECK_CONTAINS(cli_error_text(), "is not the model base");
-    CHECK_CONTAINS(cli_error_text(),
-                   "not 465707469ff3a37a2b9b8d8f89f2f99de7299dac: delete it and get it again with `mkdir");
+    CHECK_CONTAINS(
+        cli_error_text(),
+        "not 465707469ff3a37a2b9b8d8f89f2f99de7299dac\nTo use it all the same, give its path with --model; else "
+        "delete it. This command downloads it again:\n  mkdir -p");
     CHECK(model.path == NULL);
 }
 
