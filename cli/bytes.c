@@ -112,6 +112,19 @@ void cli_bytes_format(struct cli_bytes *b, const char *format, ...)
         cli_bytes_add(b, text, (size_t)length);
 }
 
+void cli_bytes_word(struct cli_bytes *b, const char *word)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./,:@%^{}#";
+    if (*word && word[strspn(word, plain)] == '\0') {
+        cli_bytes_text(b, word);
+        return;
+    }
+    cli_bytes_text(b, "'");
+    for (; *word; word++)
+        cli_bytes_add(b, *word == '\'' ? "'\\''" : word, *word == '\'' ? 4 : 1);
+    cli_bytes_text(b, "'");
+}
+
 void cli_bytes_free(struct cli_bytes *b)
 {
     free(b->data);

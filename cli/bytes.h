@@ -38,7 +38,8 @@ struct cli_bytes {
 void cli_bytes_add(struct cli_bytes *b, const void *data, size_t size);
 void cli_bytes_text(struct cli_bytes *b, const char *text);
 void cli_bytes_format(struct cli_bytes *b, const char *format, ...) __attribute__((format(printf, 2, 3)));
-void cli_bytes_free(struct cli_bytes *b); /* and leaves it empty */
+void cli_bytes_word(struct cli_bytes *b, const char *word); /* as one would have to type it in a shell */
+void cli_bytes_free(struct cli_bytes *b);                   /* and leaves it empty */
 
 /* Writes all of it, whatever the descriptor does: partial writes, interruptions, a non-blocking one that is full.
  * 0, or -1 with errno. */

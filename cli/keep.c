@@ -48,20 +48,6 @@ struct cli_keep {
 
 /* --- what identifies the work ---------------------------------------------------- */
 
-/* As one would have to type it. */
-static void add_word(struct cli_bytes *b, const char *word)
-{
-    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./,:@%^{}#";
-    if (*word && word[strspn(word, plain)] == '\0') {
-        cli_bytes_text(b, word);
-        return;
-    }
-    cli_bytes_text(b, "'");
-    for (; *word; word++)
-        cli_bytes_add(b, *word == '\'' ? "'\\''" : word, *word == '\'' ? 4 : 1);
-    cli_bytes_text(b, "'");
-}
-
 static const char *key_of(const struct cli_run *r)
 {
     return r->key ? r->key : r->input_dir ? "file" : "input";
@@ -76,18 +62,18 @@ void cli_keep_identity(struct cli_bytes *b, const struct cli_run *r)
     cli_bytes_text(b, r->stream ? "--stream" : r->worker ? "--worker" : r->quote ? "-q --" : "--");
     for (size_t i = 0; i < r->n_words; i++) {
         cli_bytes_text(b, " ");
-        add_word(b, r->words[i]);
+        cli_bytes_word(b, r->words[i]);
     }
     if (r->setup_args) {
         cli_bytes_text(b, " --setup-args ");
-        add_word(b, r->setup_args);
+        cli_bytes_word(b, r->setup_args);
     }
     /* A stream program gets another input for the same line then; to a command it makes no difference. */
     if (r->stream && r->jsonl)
         cli_bytes_text(b, " --jsonl");
     if (strcmp(key_of(r), "input") != 0) {
         cli_bytes_text(b, " --key ");
-        add_word(b, key_of(r));
+        cli_bytes_word(b, key_of(r));
     }
 }
 
@@ -149,6 +135,30 @@ static int refuse(int rc)
     return cli_error("%s%s", gd_error_text(), option);
 }
 
+/* A journal of other work, in words that its user would know again; where these are the same, in the library's. */
+static int refuse_other(const struct cli_run *r, const char *identity)
+{
+    struct gd_journal_reader *reader = NULL;
+    struct gd_journal_summary s = { .size = sizeof s };
+    struct cli_bytes was = { 0 }, is = { 0 };
+    int rc = refuse(GD_E_MISMATCH);
+    if (gd_journal_reader_open(&reader, r->journal) == 0 && gd_journal_summary(reader, &s) == 0 && s.command) {
+        r->own.show_identity(&was, s.command);
+        r->own.show_identity(&is, identity);
+        cli_bytes_add(&was, "", 1);
+        cli_bytes_add(&is, "", 1);
+        if (!was.failed && !is.failed && strcmp(was.data, is.data) != 0)
+            rc = cli_error(
+                "%s was made by another command: \"%s\", and not \"%s\". Run that, or force the resumption if "
+                "both do the same work (--force-resume)",
+                r->journal, was.data, is.data);
+    }
+    gd_journal_reader_close(&reader);
+    cli_bytes_free(&was);
+    cli_bytes_free(&is);
+    return rc;
+}
+
 static int open_journal(struct cli_keep *k)
 {
     const struct cli_run *r = k->asked;
@@ -167,7 +177,10 @@ static int open_journal(struct cli_keep *k)
     int rc = identity.failed ? cli_error("out of memory") : window_of(&o.window_ms);
     if (rc == 0) {
         rc = gd_journal_open(&k->journal, &o);
-        rc = rc < 0 ? refuse(rc) : 0;
+        if (rc == GD_E_MISMATCH && r->own.show_identity)
+            rc = refuse_other(r, identity.data);
+        else if (rc < 0)
+            rc = refuse(rc);
     }
     cli_bytes_free(&identity);
     return rc;

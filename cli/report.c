@@ -14,6 +14,7 @@
 #include "opts.h"
 #include "report.h"
 #include "status.h"
+#include "transcribe_identity.h"
 
 struct asked {
     const char *output;
@@ -59,27 +60,41 @@ static const char *base_name(const char *path)
     return slash ? slash + 1 : path;
 }
 
-static int each(void *reader, const struct gd_journal_query *q,
+struct journal {
+    struct gd_journal_reader *reader;
+    struct cli_bytes command; /* as it is shown */
+};
+
+static int each(void *user, const struct gd_journal_query *q,
                 int (*fn)(void *arg, const struct gd_journal_record *record), void *arg)
 {
-    return gd_journal_each(reader, q, fn, arg);
+    return gd_journal_each(((struct journal *)user)->reader, q, fn, arg);
 }
 
-static int summary(void *reader, struct gd_journal_summary *out)
+static int summary(void *user, struct gd_journal_summary *out)
 {
-    return gd_journal_summary(reader, out);
+    struct journal *j = user;
+    const int rc = gd_journal_summary(j->reader, out);
+    if (rc < 0 || !out->command)
+        return rc;
+    j->command.size = 0;
+    cli_transcribe_show(&j->command, out->command);
+    cli_bytes_add(&j->command, "", 1);
+    out->command = j->command.failed ? out->command : j->command.data;
+    return rc;
 }
 
 static int write_report(const char *journal, const char *output)
 {
-    struct gd_journal_reader *r = NULL;
+    struct journal j = { .reader = NULL };
     if (same_file(journal, output))
         return cli_error("-o %s is the journal itself: give the page another name", output);
-    if (gd_journal_reader_open(&r, journal) < 0)
+    if (gd_journal_reader_open(&j.reader, journal) < 0)
         return cli_error("%s", gd_error_text());
-    const struct web_records records = { .user = r, .each = each, .summary = summary };
+    const struct web_records records = { .user = &j, .each = each, .summary = summary };
     int rc = web_report_write(&records, base_name(journal), output);
-    gd_journal_reader_close(&r);
+    gd_journal_reader_close(&j.reader);
+    cli_bytes_free(&j.command);
     return rc;
 }
 

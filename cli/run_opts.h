@@ -16,6 +16,7 @@
 #include "input.h"
 #include "opts.h"
 
+struct cli_bytes;
 struct cli_end;
 
 struct cli_workers {
@@ -32,8 +33,10 @@ struct cli_retries {
 struct cli_run_own {
     const char *job;      /* what observers know it by; NULL: the words */
     const char *identity; /* what a journal knows the work by; NULL: the words and what else makes a difference */
-    bool silent;          /* results are not printed */
-    bool json;            /* those of a plugin are JSON texts */
+    /* Adds such an identity as a person would know it again. NULL: as it is. */
+    void (*show_identity)(struct cli_bytes *b, const char *identity);
+    bool silent; /* results are not printed */
+    bool json;   /* those of a plugin are JSON texts */
     /* How long what a task has processed plays, for the summary; 0: not known. NULL: it does not play. */
     double (*media_seconds)(const struct cli_end *e);
 };

@@ -16,9 +16,11 @@
 #include "commands.h"
 #include "json.h"
 #include "opts.h"
+#include "shown.h"
 #include "standing.h"
 #include "status.h"
 #include "text.h"
+#include "transcribe_identity.h"
 
 enum { SLOWEST = 5, WIDEST_INPUT = 48 };
 
@@ -114,6 +116,20 @@ static const char *moment(char *out, size_t size, double unix_time)
     return out;
 }
 
+static void print_command(const char *command)
+{
+    struct cli_bytes b = { 0 };
+    if (!command)
+        return;
+    cli_transcribe_show(&b, command);
+    if (!b.failed)
+        tr_show(b.data, b.size); /* a prompt may have line ends in it, a path anything */
+    if (!b.failed)
+        printf("gpu-dispatch %s%.*s\n", cli_transcribe_is(command) ? "" : "run ... ", (int)b.size,
+               b.data ? b.data : "");
+    cli_bytes_free(&b);
+}
+
 static void print_state(const struct figures *f, const char *path)
 {
     const struct gd_journal_summary *s = &f->s;
@@ -130,8 +146,7 @@ static void print_state(const struct figures *f, const char *path)
     else
         printf("not begun");
     printf("\n");
-    if (s->command)
-        printf("gpu-dispatch run ... %s\n", s->command);
+    print_command(s->command);
     printf("\n");
 }
 
@@ -237,6 +252,16 @@ static void put_text(struct cli_bytes *b, const char *name, const char *text)
         cli_bytes_text(b, "null");
 }
 
+static void put_command(struct cli_bytes *b, const char *command)
+{
+    struct cli_bytes shown = { 0 };
+    if (command)
+        cli_transcribe_show(&shown, command);
+    cli_bytes_add(&shown, "", 1);
+    put_text(b, "command", command && !shown.failed ? shown.data : NULL);
+    cli_bytes_free(&shown);
+}
+
 static void put_number(struct cli_bytes *b, const char *name, bool known, double value, int digits)
 {
     if (known)
@@ -270,7 +295,7 @@ static void put_summary(struct cli_bytes *b, const struct figures *f)
     const struct gd_journal_summary *s = &f->s;
     cli_bytes_format(b, "{\"state\":\"%s\"", state_of(s));
     put_number(b, "pid", s->held, (double)s->pid, 0);
-    put_text(b, "command", s->command);
+    put_command(b, s->command);
     cli_bytes_format(b, ",\"runs\":%" PRIu64 ",\"done\":%" PRIu64 ",\"failed\":%" PRIu64, s->runs, s->done, s->failed);
     put_number(b, "total", f->standing.has_left, (double)s->total, 0);
     put_number(b, "left", f->standing.has_left, (double)f->standing.left, 0);

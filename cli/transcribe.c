@@ -26,6 +26,7 @@
 #include "status.h"
 #include "text.h"
 #include "transcribe_files.h"
+#include "transcribe_identity.h"
 #include "transcribe_opts.h"
 #include "transcriber.h"
 
@@ -171,32 +172,13 @@ static double audio_seconds(const struct cli_end *e)
     return strtod(number, NULL);
 }
 
-/* What gives other text, or puts it elsewhere. Not where and how fast it is computed. */
-static void identify(struct cli_bytes *b, const struct tr_settings *s)
-{
-    struct tr_settings same = *s;
-    same.threads = same.workers = 0;
-    same.no_gpu = same.places.sync = false;
-    struct cli_bytes text = { 0 };
-    tr_settings_write(&text, &same);
-    cli_bytes_text(b, "transcribe");
-    cli_bytes_add(&text, "", 1);
-    char *next = NULL;
-    for (char *line = text.failed ? NULL : strtok_r(text.data, "\n", &next); line; line = strtok_r(NULL, "\n", &next)) {
-        cli_bytes_text(b, " ");
-        cli_bytes_text(b, line);
-    }
-    b->failed = b->failed || text.failed;
-    cli_bytes_add(b, "", 1);
-    cli_bytes_free(&text);
-}
-
 static int describe(struct work *w)
 {
     const struct cli_transcribe *t = w->asked;
     tr_settings_write(&w->setup, &w->settings);
     cli_bytes_add(&w->setup, "", 1);
-    identify(&w->identity, &w->settings);
+    cli_transcribe_identify(&w->identity, &w->settings);
+    cli_bytes_add(&w->identity, "", 1);
     cli_bytes_text(&w->job, "transcribe ");
     cli_bytes_text(&w->job, t->input_dir ? t->input_dir : t->inputs.items[0]);
     cli_bytes_text(&w->job, t->inputs.n + (t->input_dir != NULL) > 1 ? " ..." : "");
@@ -265,7 +247,12 @@ static int start(struct work *w)
     r->setup_args = w->setup.data;
     r->key = r->journal ? "file" : NULL; /* a file that has changed is transcribed again */
     r->own = (struct cli_run_own){
-        .job = w->job.data, .identity = w->identity.data, .silent = true, .json = true, .media_seconds = audio_seconds
+        .job = w->job.data,
+        .identity = w->identity.data,
+        .show_identity = cli_transcribe_show,
+        .silent = true,
+        .json = true,
+        .media_seconds = audio_seconds,
     };
     const int status = cli_run_asked(r);
     tr_outputs_tidy(&w->settings.places);

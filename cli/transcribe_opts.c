@@ -14,7 +14,6 @@
 #include "text.h"
 #include "transcript.h"
 
-#define USUAL_OUTPUT "data/outputs"
 #define USUAL_FORMAT "txt"
 
 /* Whisper stops its decoder after a little, not at once: before that a worker is not killed, since its successor would
@@ -52,7 +51,7 @@ static int set_language(const struct cli_opt *opt, void *field, const char *text
 static const struct cli_opt table[] = {
     { "input-dir", 0, "DIR", "the folder with the audio; files and folders may be named as words as well", cli_set_text,
       AT(input_dir), .group = "Input and output" },
-    { "output-dir", 0, "DIR", "where the text goes, in folders like those of the input (default " USUAL_OUTPUT ")",
+    { "output-dir", 0, "DIR", "where the text goes, in folders like those of the input (default " CLI_USUAL_OUTPUT ")",
       cli_set_text, AT(output_dir) },
     { "pattern", 0, "GLOB", "only files whose name matches; may be given several times (default *.wav)", cli_set_list,
       AT(run.patterns) },
@@ -218,7 +217,7 @@ static int read_line(struct cli_transcribe *t, const struct cli_opts *o, int arg
 
 int cli_transcribe_parse(struct cli_transcribe *t, const struct cli_opts *o, int argc, char **argv)
 {
-    *t = (struct cli_transcribe){ .output_dir = USUAL_OUTPUT, .format = USUAL_FORMAT };
+    *t = (struct cli_transcribe){ .output_dir = CLI_USUAL_OUTPUT, .format = USUAL_FORMAT };
     cli_run_defaults(&t->run);
     t->run.term_grace_ms = GRACE_MS;
     t->run.gpus = NULL;

@@ -7,6 +7,8 @@
 
 #include "run_opts.h"
 
+#define CLI_USUAL_OUTPUT "data/outputs"
+
 /* Borrowed from argv. */
 struct cli_transcribe {
     struct cli_run run; /* devices, tasks, keeping and showing, patterns and recursion: as for `run` */

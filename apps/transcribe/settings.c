@@ -9,6 +9,7 @@
 
 #include <math.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -256,4 +257,24 @@ int tr_settings_read(struct tr_settings *s, char **kept, const char *text, size_
     }
     *kept = copy;
     return 0;
+}
+
+int tr_settings_read_line(struct tr_settings *s, char **kept, const char *line)
+{
+    char *copy = strdup(line), *at = copy;
+    *kept = NULL;
+    if (!copy)
+        return cli_error("no memory for the settings");
+    for (const struct entry *e = entries + 1; e < entries + ENTRIES; e++) {
+        char name[64];
+        snprintf(name, sizeof name, " %s=", e->name);
+        char *found = strstr(at, name);
+        if (found) {
+            *found = '\n';
+            at = found;
+        }
+    }
+    const int result = tr_settings_read(s, kept, copy, strlen(copy));
+    free(copy);
+    return result;
 }

@@ -38,4 +38,8 @@ void tr_settings_write(struct cli_bytes *b, const struct tr_settings *s);
 /* The other way; strings point into *kept, which is released after them. 0, or -1 with cli_error_text(). */
 int tr_settings_read(struct tr_settings *s, char **kept, const char *text, size_t size);
 
+/* The same of a text whose lines, in the order in which they are written, were joined by blanks. For people to look at:
+ * a value may hold what looks like the next name. */
+int tr_settings_read_line(struct tr_settings *s, char **kept, const char *line);
+
 #endif

@@ -597,7 +597,9 @@ TEST(journals)
     CHECK_STR(ran(), "in/b.wav ");
     CHECK_EQ(sh("%s --resume --threads 2 --gpus sim:2 -j 2", run).status, 0); /* the same work */
     CHECK_STR(ran(), "");
-    CHECK_STR(sh("wc -l < out; gpu-dispatch status j.db | grep -c 'transcribe beam_size=0 formats=txt '").out,
+    CHECK_STR(sh("wc -l < out; gpu-dispatch status j.db | grep -cx 'gpu-dispatch transcribe --input-dir in "
+                 "--model-size demo'")
+                  .out,
               "4\n1\n");
 }
 

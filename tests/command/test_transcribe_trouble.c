@@ -111,4 +111,86 @@ TEST(a_model_that_is_nowhere)
     CHECK_STR(ran(), "");
 }
 
+/* --- what a journal says of it ------------------------------------------------------------------ */
+
+/* The line of `status`, and that `report` and programs get the same. */
+static void check_command(const char *journal, const char *line)
+{
+    char json[1000];
+    CHECK_STR(sh("gpu-dispatch status %s | sed -n 2p", journal).out, line);
+    CHECK_EQ(sh("gpu-dispatch report %s -o report.html", journal).status, 0);
+    snprintf(json, sizeof json, "\"command\":\"%.*s\"", (int)strcspn(line, "\n") - (int)strlen("gpu-dispatch "),
+             line + strlen("gpu-dispatch "));
+    CHECK_CONTAINS(sh("gpu-dispatch status --json %s", journal).out, json);
+    CHECK_CONTAINS(sh("grep -o '\"command\":\"[^\"]*\"' report.html").out, json);
+}
+
+TEST(journals_show_what_was_typed)
+{
+    need_journal();
+    wav("in/a.wav", 1);
+    CHECK_EQ(sh(ALONE "--input-dir in --journal a.db").status, 0);
+    check_command("a.db", "gpu-dispatch transcribe --input-dir in --model-size demo\n");
+    CHECK_EQ(sh(ALONE "in/a.wav --journal b.db --language en --prompt 'One, two' --format json,txt --full-names "
+                      "--output-dir 'my text' --beam-size 5 --temperature 0.5 --word-timestamps --vad in/a.wav "
+                      "--threads 2 -j 2")
+                 .status,
+             0);
+    check_command("b.db", "gpu-dispatch transcribe --model-size demo --language en --prompt 'One, two' --beam-size 5 "
+                          "--temperature 0.5 --word-timestamps --vad in/a.wav --format txt,json --full-names "
+                          "--output-dir 'my text'\n");
+    CHECK_EQ(sh("cp $GD_SOURCE_ROOT/models/ggml-demo.bin mine.bin; " STANDIN "gpu-dispatch transcribe --quiet --gpus "
+                "sim:1 --model mine.bin in --journal c.db")
+                 .status,
+             0);
+    check_command("c.db", "gpu-dispatch transcribe --input-dir in --model mine.bin\n");
+}
+
+/* As if this had been its command. */
+static void make_journal(const char *name, const char *command)
+{
+    CHECK_EQ(
+        sh("cp j.db %s; python3 -c 'import sqlite3, sys; j = sqlite3.connect(sys.argv[1]); j.execute(\"UPDATE run SET "
+           "command = ?\", sys.argv[2:]); j.commit()' %s '%s'",
+           name, name, command)
+            .status,
+        0);
+}
+
+/* What other versions wrote, and what only begins like it. */
+TEST(journals_of_other_versions)
+{
+    need_journal();
+    need("python3");
+    wav("in/a.wav", 1);
+    CHECK_EQ(sh(ALONE "--input-dir in --journal j.db").status, 0);
+    make_journal("old.db", "transcribe beam_size=0 formats=txt full_names=no input_dir=calls language=de "
+                           "model=/m/ggml-base.bin output_dir=data/outputs prompt= temperature=0.000000");
+    check_command("old.db", "gpu-dispatch transcribe --input-dir calls --model-size base --language de\n");
+    make_journal("new.db", "transcribe in a way that nobody knows");
+    check_command("new.db", "gpu-dispatch transcribe in a way that nobody knows\n");
+    make_journal("run.db", "-- echo transcribe {}");
+    CHECK_STR(sh("gpu-dispatch status run.db | sed -n 2p").out, "gpu-dispatch run ... -- echo transcribe {}\n");
+}
+
+TEST(a_journal_of_other_work_is_named_by_what_was_typed)
+{
+    need_journal();
+    wav("in/a.wav", 1);
+    CHECK_EQ(sh(ALONE "--input-dir in --journal j.db").status, 0);
+    CHECK_NOT_STARTED(
+        sh(ALONE "--input-dir in --journal j.db --resume --language en"),
+        "gpu-dispatch: j.db was made by another command: \"transcribe --input-dir in --model-size demo\", "
+        "and not \"transcribe --input-dir in --model-size demo --language en\". Run that, or force the "
+        "resumption if both do the same work (--force-resume)");
+    /* Two that look alike: all that is known of them. */
+    CHECK_EQ(sh("mkdir m; cp $GD_SOURCE_ROOT/models/ggml-demo.bin m/").status, 0);
+    struct ran r =
+        sh(STANDIN "gpu-dispatch transcribe --quiet --gpus sim:1 --model-size demo --model-dir m in --journal "
+                   "j.db --resume");
+    CHECK_EQ(r.status, 1);
+    CHECK_CONTAINS(r.err, "model=m/ggml-demo.bin");
+    CHECK_CONTAINS(r.err, "(--force-resume)");
+}
+
 TEST_MAIN()

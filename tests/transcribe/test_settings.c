@@ -265,4 +265,35 @@ TEST(nothing_is_read_past_the_size)
     done();
 }
 
+/* As journals have them. */
+TEST(settings_on_one_line)
+{
+    struct tr_settings s;
+    CHECK_EQ(tr_settings_read_line(&s, &kept,
+                                   "beam_size=3 formats=txt,srt full_names=yes input_dir=my talks language=en "
+                                   "model=/m/ggml-a b.bin model_name=a b no_gpu=no output_dir=o piece_seconds=0 "
+                                   "prompt=x = y\\nz beam_size=9 sync=no temperature=0.250000 threads=0 translate=no "
+                                   "vad_model= word_timestamps=no workers=0"),
+             0);
+    CHECK_EQ(s.beam_size, 3);
+    CHECK_EQ(s.places.formats, 1u << TR_TXT | 1u << TR_SRT);
+    CHECK(s.places.full_names);
+    CHECK_STR(s.places.input_dir, "my talks");
+    CHECK_STR(s.language, "en");
+    CHECK_STR(s.model, "/m/ggml-a b.bin");
+    CHECK_STR(s.model_name, "a b");
+    CHECK_STR(s.prompt, "x = y\nz beam_size=9");
+    CHECK(s.temperature == 0.25);
+    CHECK(s.vad_model == NULL);
+    free(kept);
+    /* One that is not known here, since a newer program wrote it, is part of the value before it; one that is missing
+     * has its default. */
+    CHECK_EQ(tr_settings_read_line(&s, &kept, "beam_size=0 model=m.bin"), 0);
+    CHECK_STR(s.model, "m.bin");
+    CHECK_EQ(s.places.formats, 1u << TR_TXT);
+    free(kept);
+    CHECK_EQ(tr_settings_read_line(&s, &kept, "nonsense"), -1);
+    CHECK(kept == NULL);
+}
+
 TEST_MAIN()
