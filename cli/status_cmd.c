@@ -103,7 +103,7 @@ static const char *task_time(char *out, size_t size, double seconds)
 {
     if (seconds >= 1)
         return cli_show_duration(out, size, seconds);
-    snprintf(out, size, seconds < 0.01 ? "%.2f ms" : "%.0f ms", seconds * 1000);
+    snprintf(out, size, seconds < 0.01 ? "%.2fms" : "%.0fms", seconds * 1000);
     return out;
 }
 

@@ -1,18 +1,17 @@
 /* The summary at the end of a run, for people:
  *
- *     GPU  files  failed  busy  restarts    mean
- *       0    512       2   98%         0  1.2 ms
- *       1    488       0   97%         1  1.3 ms
- *     all   1000       2   98%         1  1.2 ms
- *     1000 files in 3 min 05 s, 5.4 files/s, speed-up 1.9
+ *     GPU  files  failed  busy  restarts   mean
+ *       0    512       2   98%         0  1.2ms
+ *       1    488       0   97%         1  1.3ms
+ *     all   1000       2   98%         1  1.2ms
+ *     1000 files in 3m05s, 5.4 files/s, speed-up 1.9
  *     2 failed: 1 timeout, 1 crash
  *       a.wav: timed out after 30 s
  *       b.wav: killed by signal 11 (Segmentation fault)
  *
  * Columns are as wide as what is in them. Nothing is allocated: rows are laid out twice, once to measure and once to
- * print. With media there are three columns more (how long what was
- * processed plays, the time that took, and the one by the other) and a line; a last line tells what was not processed,
- * if anything.
+ * print. With media there are three columns more (how long what was processed plays, which to people is its audio, the
+ * time that took, and the one by the other) and a line; a last line tells what was not processed, if anything.
  */
 #include <inttypes.h>
 #include <stdbool.h>
@@ -42,7 +41,7 @@ static void fill_head(const struct table *t, cells c)
 {
     static const char *const heads[COLUMNS] = {
         [LABEL] = "GPU", [FAILED] = "failed", [BUSY] = "busy", [RESTARTS] = "restarts",
-        [MEAN] = "mean", [MEDIA] = "media",   [TIME] = "time", [RTF] = "RTF"
+        [MEAN] = "mean", [MEDIA] = "audio",   [TIME] = "time", [RTF] = "RTF"
     };
     for (int i = 0; i < COLUMNS; i++)
         snprintf(c[i], CELL, "%s", heads[i] ? heads[i] : t->what);
@@ -176,7 +175,7 @@ static void print_media(const struct table *t, FILE *to)
         return;
     gd__text_seconds(media, t->all.media_seconds);
     put_rtf(rtf, t->all.rtf);
-    fprintf(to, "%s of media, RTF %s: %.*f times real time\n", media, rtf, t->all.rtf > 0.1, 1 / t->all.rtf);
+    fprintf(to, "%s of audio, RTF %s: %.*f times real time\n", media, rtf, t->all.rtf > 0.1, 1 / t->all.rtf);
 }
 
 static void print_headline(const struct table *t, FILE *to)

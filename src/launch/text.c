@@ -1,7 +1,8 @@
 /* Figures and foreign words as people read them on a terminal.
  *
  * A figure has two or three digits that mean something and the unit that suits it. A unit is chosen by what would be
- * printed, not by the value itself: 999.96 ms rounds to 1000.0, and so is "1.0 s".
+ * printed, not by the value itself: 999.96 ms rounds to 1000.0, and so is "1.0s". Times are written as --timeout and
+ * its like take them.
  *
  * Words come from workers and names from anywhere: bytes that could move a cursor or end a line are made visible.
  */
@@ -13,24 +14,24 @@
 
 /* --- figures --- */
 
-static void two_parts(char out[GD__TEXT_FIGURE], double seconds, unsigned large, const char *large_name, unsigned small,
-                      const char *small_name)
+/* Whole seconds count, and what is left of them below the smaller part is not shown: as clocks do. */
+static void two_parts(char out[GD__TEXT_FIGURE], double seconds, unsigned large, char large_name, unsigned small,
+                      char small_name)
 {
-    const uint64_t parts = (uint64_t)(seconds / small + 0.5), per_large = large / small;
-    snprintf(out, GD__TEXT_FIGURE, "%llu %s %02llu %s", (unsigned long long)(parts / per_large), large_name,
-             (unsigned long long)(parts % per_large), small_name);
+    const unsigned long long whole = (unsigned long long)(seconds + 0.5);
+    snprintf(out, GD__TEXT_FIGURE, "%llu%c%02llu%c", whole / large, large_name, whole % large / small, small_name);
 }
 
 static void one_part(char out[GD__TEXT_FIGURE], double value, double decimals_below, const char *unit)
 {
-    snprintf(out, GD__TEXT_FIGURE, value < decimals_below ? "%.1f %s" : "%.0f %s", value, unit);
+    snprintf(out, GD__TEXT_FIGURE, value < decimals_below ? "%.1f%s" : "%.0f%s", value, unit);
 }
 
 void gd__text_seconds(char out[GD__TEXT_FIGURE], double seconds)
 {
     const double us = seconds * 1e6, ms = seconds * 1e3;
     if (!(seconds > 0))
-        snprintf(out, GD__TEXT_FIGURE, "0 s");
+        snprintf(out, GD__TEXT_FIGURE, "0s");
     else if (us < 999.5)
         one_part(out, us, 9.95, "us");
     else if (ms < 999.5)
@@ -38,13 +39,13 @@ void gd__text_seconds(char out[GD__TEXT_FIGURE], double seconds)
     else if (seconds < 59.95)
         one_part(out, seconds, 59.95, "s");
     else if (seconds < 3599.5)
-        two_parts(out, seconds, 60, "min", 1, "s");
-    else if (seconds < 2 * 86400 - 30)
-        two_parts(out, seconds, 3600, "h", 60, "min");
+        two_parts(out, seconds, 60, 'm', 1, 's');
+    else if (seconds < 86399.5)
+        two_parts(out, seconds, 3600, 'h', 60, 'm');
     else if (seconds < 1e9)
-        two_parts(out, seconds, 86400, "d", 3600, "h");
+        two_parts(out, seconds, 86400, 'd', 3600, 'h');
     else
-        snprintf(out, GD__TEXT_FIGURE, "%.3g d", seconds / 86400);
+        snprintf(out, GD__TEXT_FIGURE, "%.3gd", seconds / 86400);
 }
 
 void gd__text_rate(char *out, size_t room, double per_second, const char *what)

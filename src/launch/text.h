@@ -7,7 +7,7 @@
 
 enum { GD__TEXT_FIGURE = 32 }; /* room enough for any of the figures below */
 
-/* "850 us", "1.2 ms", "4.5 s", "3 min 05 s", "2 h 03 min", "4 d 07 h" */
+/* "850us", "1.2ms", "4.5s", "3m05s", "2h03m", "4d07h" */
 void gd__text_seconds(char out[GD__TEXT_FIGURE], double seconds);
 
 /* "5.4 files/s", "32 files/min", "1.5 files/h" */

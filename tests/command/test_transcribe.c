@@ -468,7 +468,7 @@ TEST(the_beginning_and_the_summary)
     CHECK_CONTAINS(r.err, "GPU  files  failed ");
     CHECK_CONTAINS(r.err, "RTF\n");
     CHECK_CONTAINS(r.err, "\nall      4       1 ");
-    CHECK_CONTAINS(r.err, "2 min 33 s of media, RTF ");
+    CHECK_CONTAINS(r.err, "2m33s of audio, RTF ");
     CHECK_CONTAINS(r.err, "speed-up ");
     CHECK_CONTAINS(r.err, "1 failed: 1 error\n  in/bad.wav: bad.wav is no audio\n");
     for (const char *line = r.err, *end; *line; line = end + 1) {

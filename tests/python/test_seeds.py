@@ -232,7 +232,7 @@ def test_balancer(audio: Path) -> None:
 for i in range(100):
     result_queue.put(multigpu.FileResult(i, Path("a.wav"), i % 2, start_ns=1 + i, end_ns=1000001, media_seconds=1.0))
 """
-    assert "100 files in 1.0 ms" in run(audio, WORKER, QUEUES, begin, BALANCER)
+    assert "100 files in 1.0ms" in run(audio, WORKER, QUEUES, begin, BALANCER)
 
 
 def test_orchestrator(audio: Path) -> None:

@@ -394,7 +394,7 @@ TEST(media_give_a_real_time_factor)
     write_file("ok", "b");
     write_file("error x", "c");
     CHECK_EQ(launch(), 1);
-    CHECK_CONTAINS(printed, "20 min 00 s of media, RTF ");
+    CHECK_CONTAINS(printed, "20m00s of audio, RTF ");
     free(printed);
 }
 

@@ -438,11 +438,11 @@ TEST(summary_of_a_good_run)
     done(0, 10 * S, 10 * S + 1200 * MS);
     done(0, 10 * S + 1200 * MS, 12 * S);
     done(1, 10 * S, 11 * S);
-    check_printed("files", "GPU  files  failed  busy  restarts   mean\n"
-                           "  0      2       0  100%         0  1.0 s\n"
-                           "  1      1       0   50%         0  1.0 s\n"
-                           "all      3       0   75%         0  1.0 s\n"
-                           "3 files in 2.0 s, 1.5 files/s, speed-up 1.5\n");
+    check_printed("files", "GPU  files  failed  busy  restarts  mean\n"
+                           "  0      2       0  100%         0  1.0s\n"
+                           "  1      1       0   50%         0  1.0s\n"
+                           "all      3       0   75%         0  1.0s\n"
+                           "3 files in 2.0s, 1.5 files/s, speed-up 1.5\n");
 }
 
 TEST(summary_of_one)
@@ -450,18 +450,18 @@ TEST(summary_of_one)
     open_for(1, 1);
     done(0, 10 * S, 10 * S + 12 * MS);
     gd_balancer_restarted(b, 0);
-    check_printed("tasks", "GPU  tasks  failed  busy  restarts     mean\n"
-                           "  0      1       0  100%         1  12.0 ms\n"
-                           "all      1       0  100%         1  12.0 ms\n"
-                           "1 task in 12.0 ms, 83 tasks/s, speed-up 1.0\n");
+    check_printed("tasks", "GPU  tasks  failed  busy  restarts    mean\n"
+                           "  0      1       0  100%         1  12.0ms\n"
+                           "all      1       0  100%         1  12.0ms\n"
+                           "1 task in 12.0ms, 83 tasks/s, speed-up 1.0\n");
 }
 
 TEST(summary_of_nothing)
 {
     open_for(1, 0);
     check_printed("files", "GPU  files  failed  busy  restarts  mean\n"
-                           "  0      0       0    0%         0   0 s\n"
-                           "all      0       0    0%         0   0 s\n"
+                           "  0      0       0    0%         0    0s\n"
+                           "all      0       0    0%         0    0s\n"
                            "no files processed\n");
 }
 
@@ -469,7 +469,7 @@ TEST(summary_without_any_gpu)
 {
     open_for(0, 0);
     check_printed(NULL, "GPU  tasks  failed  busy  restarts  mean\n"
-                        "all      0       0    0%         0   0 s\n"
+                        "all      0       0    0%         0    0s\n"
                         "no tasks processed\n");
 }
 
@@ -487,11 +487,11 @@ TEST(summary_of_failures)
     failed(0, 12 * S, 13 * S, GD_FAILURE_DEVICE_LOST, "c", "x");
     failed(-1, 0, 0, GD_FAILURE_NO_WORKER, "d", "x");
     check_printed("files",
-                  " GPU  files  failed  busy  restarts   mean\n"
-                  "   0     23      22  100%         0  1.0 s\n"
-                  "none      1       1     -         0      -\n"
-                  " all     24      23  100%         0  1.0 s\n"
-                  "24 of 30 files in 3.0 s, 8.0 files/s, speed-up 7.7\n"
+                  " GPU  files  failed  busy  restarts  mean\n"
+                  "   0     23      22  100%         0  1.0s\n"
+                  "none      1       1     -         0     -\n"
+                  " all     24      23  100%         0  1.0s\n"
+                  "24 of 30 files in 3.0s, 8.0 files/s, speed-up 7.7\n"
                   "23 failed: 16 errors, 3 timeouts, 1 crash, 1 out of memory, 1 lost device, 1 without a worker\n"
                   "  dir/a.wav: timed out after 1.000 s\n"
                   "  b.wav: timed out after 1.000 s\n"
@@ -520,10 +520,10 @@ TEST(summary_of_a_run_cut_short)
     done(0, 10 * S, 195 * S);
     failed(-1, 0, 0, GD_FAILURE_CANCELLED, "a", "x");
     failed(-1, 0, 0, GD_FAILURE_CANCELLED, "b", "x");
-    check_printed("files", "GPU  files  failed  busy  restarts        mean\n"
-                           "  0      1       0  100%         0  3 min 05 s\n"
-                           "all      1       0  100%         0  3 min 05 s\n"
-                           "1 of 5 files in 3 min 05 s, 19 files/h, speed-up 1.0\n"
+    check_printed("files", "GPU  files  failed  busy  restarts   mean\n"
+                           "  0      1       0  100%         0  3m05s\n"
+                           "all      1       0  100%         0  3m05s\n"
+                           "1 of 5 files in 3m05s, 19 files/h, speed-up 1.0\n"
                            "2 files cancelled, 2 files not begun\n");
 }
 
@@ -545,12 +545,12 @@ TEST(summary_with_media_and_retries)
     CHECK_EQ(gd_balancer_add(b, &r, 7380), 0);
     r = report(1, 10 * S, 11 * S);
     CHECK_EQ(gd_balancer_add(b, &r, 0), 0);
-    check_printed("files", "GPU  files  failed  busy  restarts   mean       media   time      RTF\n"
-                           "  0      1       0  100%         0  2.0 s  2 h 03 min  2.0 s  0.00027\n"
-                           "  1      1       0   50%         0  1.0 s         0 s  1.0 s        -\n"
-                           "all      2       0   75%         0  1.5 s  2 h 03 min  3.0 s  0.00027\n"
-                           "2 files in 2.0 s, 1.0 files/s, speed-up 1.5, 1 retry\n"
-                           "2 h 03 min of media, RTF 0.00027: 3690 times real time\n");
+    check_printed("files", "GPU  files  failed  busy  restarts  mean  audio  time      RTF\n"
+                           "  0      1       0  100%         0  2.0s  2h03m  2.0s  0.00027\n"
+                           "  1      1       0   50%         0  1.0s     0s  1.0s        -\n"
+                           "all      2       0   75%         0  1.5s  2h03m  3.0s  0.00027\n"
+                           "2 files in 2.0s, 1.0 files/s, speed-up 1.5, 1 retry\n"
+                           "2h03m of audio, RTF 0.00027: 3690 times real time\n");
 }
 
 TEST(columns_are_as_wide_as_what_is_in_them)
@@ -558,10 +558,10 @@ TEST(columns_are_as_wide_as_what_is_in_them)
     const int ids[] = { 1234567 };
     CHECK_EQ(gd_balancer_open(&b, ids, 1, 1, 0), 0);
     done(1234567, 10 * S, 11 * S);
-    check_printed("recordings", "    GPU  recordings  failed  busy  restarts   mean\n"
-                                "1234567           1       0  100%         0  1.0 s\n"
-                                "    all           1       0  100%         0  1.0 s\n"
-                                "1 recording in 1.0 s, 1.0 recordings/s, speed-up 1.0\n");
+    check_printed("recordings", "    GPU  recordings  failed  busy  restarts  mean\n"
+                                "1234567           1       0  100%         0  1.0s\n"
+                                "    all           1       0  100%         0  1.0s\n"
+                                "1 recording in 1.0s, 1.0 recordings/s, speed-up 1.0\n");
 }
 
 TEST(a_long_word_for_tasks_harms_nothing)
