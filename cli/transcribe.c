@@ -222,13 +222,18 @@ static void say_beginning(const struct work *w)
     cli_say("model %s on %s; text goes to %s", w->model.name, devices, w->asked->output_dir);
 }
 
-/* The exit status of what went well, as far as files were found: what was said in the beginning is far above by now. */
-static int all_seen(const struct work *w)
+/* After the summary. What was left out in the beginning is far above by now; and what a person may do next, which of a
+ * journal is said there. status: of the run. Returns that of the command. */
+static int conclude(const struct work *w, int status)
 {
+    const struct cli_run *r = &w->asked->run;
     const size_t n = w->audio.problems.n;
-    if (n > 0 && !w->asked->run.quiet)
+    const bool some_left = status == CLI_STATUS_INTERRUPTED || (status > 0 && status <= CLI_STATUS_MANY);
+    if (n > 0 && !cli_run_is_silent(r))
         cli_say("%zu could not be read and %s left out: see above", n, n == 1 ? "was" : "were");
-    return n > 0 ? FAILED : 0;
+    if (some_left && !r->journal && !cli_run_is_silent(r))
+        cli_say("the same again with --resume does what has no text yet");
+    return status == CLI_STATUS_INTERRUPTED ? status : status || n > 0 ? FAILED : 0;
 }
 
 static int start(struct work *w)
@@ -258,7 +263,7 @@ static int start(struct work *w)
     tr_outputs_tidy(&w->settings.places);
     r->words = NULL;
     r->sources = NULL;
-    return status == CLI_STATUS_INTERRUPTED ? status : status ? FAILED : all_seen(w);
+    return conclude(w, status);
 }
 
 /* --- all of it ---------------------------------------------------------------------------- */

@@ -160,12 +160,15 @@ static void print_count(FILE *to, uint64_t n, const char *what)
     fprintf(to, "%" PRIu64 " %.*s", n, gd__text_noun(n, what), what);
 }
 
+/* How fast things went wrong is of no use. */
 static void print_times(const struct table *t, FILE *to)
 {
     char wall[GD__TEXT_FIGURE], rate[GD__TEXT_FIGURE + 64];
     gd__text_seconds(wall, t->all.seconds);
     gd__text_rate(rate, sizeof rate, t->all.tasks_per_second, t->what);
-    fprintf(to, " in %s, %s, speed-up %.1f", wall, rate, t->all.speedup);
+    fprintf(to, " in %s", wall);
+    if (t->all.done > 0)
+        fprintf(to, ", %s, speed-up %.1f", rate, t->all.speedup);
 }
 
 static void print_media(const struct table *t, FILE *to)
@@ -185,7 +188,11 @@ static void print_headline(const struct table *t, FILE *to)
         fprintf(to, "no %s processed\n", t->what);
         return;
     }
-    if (t->all.total > over) {
+    if (t->all.done == 0) {
+        fputs("0 of ", to);
+        print_count(to, t->all.total > over ? t->all.total : over, t->what);
+        fputs(" done", to);
+    } else if (t->all.total > over) {
         fprintf(to, "%" PRIu64 " of ", over);
         print_count(to, t->all.total, t->what);
     } else {

@@ -6,6 +6,7 @@
  *   bad    fails for good           once    fails unless ./mended is there
  *   crash  kills the worker         hang    never ends
  *   part   the same, and leaves what looks like an output that was being written to ./o
+ *   a-fill fills the disk that ./o is on, with ./o/large
  *   wait   a line in the pipe ./began, then waits for a byte from the pipe ./gate
  *
  * An audio_duration is what the header says, or, of what has none, left out.
@@ -38,6 +39,17 @@ static void note(const char *file, const char *line)
     cli_bytes_free(&b);
 }
 
+static void fill(const char *file)
+{
+    static const char page[4096];
+    int fd = open(file, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+    while (fd >= 0 && write(fd, page, sizeof page) > 0)
+        ;
+    if (fd < 0)
+        abort();
+    close(fd);
+}
+
 static int setup(struct gd_worker *w, const struct gd_setup *s)
 {
     const size_t size = strnlen(s->args, s->args_size);
@@ -62,6 +74,8 @@ static int behave(const char *name, struct gd_result *r)
 {
     if (begins(name, "bad") || (begins(name, "once") && access("mended", F_OK) < 0))
         return gd_result_error_final(r, "%s is no audio", name);
+    if (begins(name, "a-fill"))
+        fill("o/large");
     if (begins(name, "part"))
         note("o/.gd-1-1.part", name);
     if (begins(name, "crash") || begins(name, "part"))

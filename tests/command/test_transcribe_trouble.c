@@ -193,4 +193,65 @@ TEST(a_journal_of_other_work_is_named_by_what_was_typed)
     CHECK_CONTAINS(r.err, "(--force-resume)");
 }
 
+/* --- runs in which little goes well ------------------------------------------------------------- */
+
+TEST(every_file_fails)
+{
+    WAVS("in/bad1.wav", "in/bad2.wav");
+    struct ran r = sh(STANDIN ON "--input-dir in --progress none");
+    CHECK_EQ(r.status, 1);
+    CHECK_STR(r.out, "");
+    CHECK_CONTAINS(r.err, "\n0 of 2 files done in ");
+    CHECK_CONTAINS(r.err, "\n2 failed: 2 errors\n"
+                          "  in/bad2.wav: bad2.wav is no audio\n"
+                          "  in/bad1.wav: bad1.wav is no audio\n"
+                          "gpu-dispatch: the same again with --resume does what has no text yet\n");
+    CHECK(!strstr(r.err, "files/") && !strstr(r.err, "speed-up"));
+    CHECK_STR(sh("ls -A data/outputs").out, "");
+    r = sh(ALONE "--input-dir in");
+    CHECK_STR(r.err, "gpu-dispatch: task \"in/bad2.wav\": bad2.wav is no audio\n"
+                     "gpu-dispatch: task \"in/bad1.wav\": bad1.wav is no audio\n");
+    CHECK_EQ(r.status, 1);
+}
+
+TEST(nothing_is_said_of_what_to_do_where_all_is_well)
+{
+    WAVS("in/a.wav");
+    struct ran r = sh(STANDIN ON "--input-dir in --progress none");
+    CHECK_EQ(r.status, 0);
+    CHECK(!strstr(r.err, "--resume"));
+}
+
+/* --- disks ----------------------------------------------------------------------------------------- */
+
+static void need_mounts(void)
+{
+    if (sh("unshare -rm mount -t tmpfs none /tmp").status != 0)
+        SKIP("nothing may be mounted here");
+}
+
+#define SMALL_DISK "unshare -rm sh -c 'mkdir -p o; mount -t tmpfs -o size=256k none o; "
+
+TEST(a_disk_that_is_full_is_told_of_at_once)
+{
+    need_mounts();
+    WAVS("in/a.wav", "in/b.wav");
+    CHECK_NOT_STARTED(
+        sh(STANDIN SMALL_DISK "cat /dev/zero > o/large 2> full; exec " ON "--input-dir in --output-dir o'"),
+        "gpu-dispatch: o: outputs can't be written to this folder: No space left on device; make room there, "
+        "or use another output folder");
+    CHECK_STR(ran(), "");
+}
+
+/* In the middle of a run: each file fails before anything is computed on it, and nothing is left. */
+TEST(a_disk_that_becomes_full)
+{
+    need_mounts();
+    WAVS("in/b.wav", "in/a-fill.wav");
+    struct ran r = sh(STANDIN SMALL_DISK ON "--quiet --input-dir in --output-dir o --failed failed; echo $?; ls -A o'");
+    CHECK_STR(r.out, "1\na-fill.txt\nlarge\n");
+    CHECK_STR(r.err, "gpu-dispatch: task \"in/b.wav\": o/b.txt: can't be written: No space left on device; make room "
+                     "there, or use another output folder\n");
+}
+
 TEST_MAIN()

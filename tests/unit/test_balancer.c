@@ -514,6 +514,27 @@ TEST(five_failures_are_all_shown)
     gd_balancer_close(&b);
 }
 
+/* Which must not read like one that went well. */
+TEST(summary_of_a_run_in_which_all_failed)
+{
+    open_for(1, 2);
+    failed(0, 10 * S, 11 * S, GD_FAILURE_ERROR, "a.wav", "x");
+    failed(0, 11 * S, 12 * S, GD_FAILURE_ERROR, "b.wav", "y");
+    check_printed("files", "GPU  files  failed  busy  restarts  mean\n"
+                           "  0      2       2  100%         0  1.0s\n"
+                           "all      2       2  100%         0  1.0s\n"
+                           "0 of 2 files done in 2.0s\n"
+                           "2 failed: 2 errors\n"
+                           "  a.wav: x\n"
+                           "  b.wav: y\n");
+    open_for(1, 3);
+    failed(0, 10 * S, 11 * S, GD_FAILURE_ERROR, "a.wav", "x");
+    char *text = printed("files");
+    CHECK_CONTAINS(text, "\n0 of 3 files done in 1.0s\n1 failed: 1 error\n  a.wav: x\n2 files not begun\n");
+    free(text);
+    gd_balancer_close(&b);
+}
+
 TEST(summary_of_a_run_cut_short)
 {
     open_for(1, 5);
