@@ -70,7 +70,7 @@ TEST(every_member_goes_there_and_back)
         .model = "/models/ggml base.bin",
         .model_name = "base",
         .language = "de",
-        .places = { "in", "out", 1u << TR_SRT | 1u << TR_JSON, true },
+        .places = { "in", "out", 1u << TR_SRT | 1u << TR_JSON, true, false },
         .threads = 3,
         .workers = 8,
         .beam_size = 5,
