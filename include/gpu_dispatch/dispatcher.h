@@ -309,7 +309,8 @@ int gd_dispatcher_stats(struct gd_dispatcher *d, struct gd_stats *out);
 /* The first max workers; returns how many there are in all. element_size is sizeof(struct gd_worker_stats). */
 int gd_dispatcher_worker_stats(struct gd_dispatcher *d, struct gd_worker_stats *out, size_t element_size, size_t max);
 
-/* gd_options.total_tasks, where that is learned after the dispatcher was opened. Any thread. */
+/* gd_options.total_tasks, where that is learned after the dispatcher was opened. Any thread. Before the run it is as if
+ * the options had said so: chunks (GD_PLACE_CHUNKS) are of this total then. */
 void gd_dispatcher_set_total(struct gd_dispatcher *d, uint64_t total_tasks);
 
 /* "0.1.0" */

@@ -275,7 +275,10 @@ static int end_journal(struct gd_dispatcher *d, int rc)
 
 static int run_all(struct gd_dispatcher *d)
 {
-    int rc = open_feeder(d);
+    int rc = gd__options_check_placement(&d->o); /* the total may be another by now */
+    d->sched.config.total_tasks = d->o.total_tasks;
+    if (rc == 0)
+        rc = open_feeder(d);
     if (rc == 0)
         rc = gd__monitor_open(d);
     if (rc == 0 && d->o.handle_signals) {
@@ -309,10 +312,10 @@ int gd_dispatcher_run(struct gd_dispatcher *d)
     d->started = true;
     d->thread = pthread_self();
     d->now = gd__now_ns();
-    pthread_mutex_lock(&d->stats_lock); /* another thread may ask already */
+    pthread_mutex_lock(&d->stats_lock); /* another thread may ask already, or say what the total is */
     d->stats.start_ns = d->now;
-    pthread_mutex_unlock(&d->stats_lock);
     atomic_store(&d->running, true);
+    pthread_mutex_unlock(&d->stats_lock);
     const int rc = run_all(d);
     gd__supervisor_close(d);
     gd__feeder_close(&d->feeder);

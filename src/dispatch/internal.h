@@ -132,6 +132,7 @@ int gd__worker_id(const struct gd_dispatcher *d, unsigned index);
 
 /* devices.c */
 int gd__devices_resolve(struct gd_dispatcher *d); /* fills devices, device_of, n_workers and copy.gpu_ids */
+int gd__options_check_placement(const struct gd_options *o); /* again, when the total is known for certain */
 void gd__devices_free(struct gd_dispatcher *d);
 void gd__devices_watch(struct gd_dispatcher *d); /* from here to unwatch, failures are noted */
 void gd__devices_unwatch(struct gd_dispatcher *d);

@@ -67,7 +67,7 @@ static int check_tasks(const struct gd_options *o)
     return 0;
 }
 
-static int check_placement(const struct gd_options *o)
+int gd__options_check_placement(const struct gd_options *o)
 {
     if ((unsigned)o->placement > GD_PLACE_CUSTOM)
         return gd__error(GD_E_INVALID, "placement is %d, which is no enum gd_placement", (int)o->placement);
@@ -145,7 +145,7 @@ static int copy_pointed(struct gd_dispatcher *d, const struct gd_options *o)
 int gd__options_copy(struct gd_dispatcher *d, const struct gd_options *o)
 {
     int rc = read_options(&d->o, o);
-    if (rc < 0 || (rc = check_tasks(&d->o)) < 0 || (rc = check_placement(&d->o)) < 0 ||
+    if (rc < 0 || (rc = check_tasks(&d->o)) < 0 || (rc = gd__options_check_placement(&d->o)) < 0 ||
         (rc = check_worker_code(&d->o)) < 0 || (rc = gd__devices_resolve(d)) < 0)
         return rc;
     if (d->o.load_ahead == 0)

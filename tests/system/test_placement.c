@@ -97,6 +97,43 @@ TEST(chunks_by_ceiling_division)
     }
 }
 
+/* As where the list is read after the dispatcher was opened. */
+TEST(chunks_of_a_total_that_was_told_later)
+{
+    struct world w;
+    world_open(&w, 4);
+    w.o.placement = GD_PLACE_CHUNKS;
+    w.o.total_tasks = 4;
+    w.o.queue_size = 100;
+    world_add_many(&w, 40, (struct world_order){ .what = W_ECHO });
+    world_start(&w);
+    gd_dispatcher_set_total(w.d, 40);
+    CHECK_EQ(world_finish(&w), 0);
+    for (unsigned i = 0; i < 40; i++)
+        CHECK_EQ(w.finals[i].worker_id, i / 10);
+    world_close(&w);
+}
+
+/* What the options may not say is refused when it is said later, too. */
+TEST(chunks_of_a_total_that_cannot_be)
+{
+    static const uint64_t totals[] = { 0, 101 };
+    for (unsigned k = 0; k < 2; k++) {
+        struct world w;
+        world_open(&w, 2);
+        w.o.placement = GD_PLACE_CHUNKS;
+        w.o.total_tasks = 4;
+        w.o.queue_size = 100;
+        world_add_many(&w, 4, (struct world_order){ .what = W_ECHO });
+        world_start(&w);
+        gd_dispatcher_set_total(w.d, totals[k]);
+        CHECK_EQ(world_finish(&w), GD_E_INVALID);
+        CHECK_CONTAINS(w.text, "GD_PLACE_CHUNKS deals out the whole list beforehand");
+        CHECK_EQ(w.n_finals, 0);
+        world_close(&w);
+    }
+}
+
 TEST(chunks_with_more_tasks_than_were_told)
 {
     struct world w;
