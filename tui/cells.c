@@ -16,6 +16,8 @@
 
 /* --- characters --------------------------------------------------------------- */
 
+enum { ELLIPSIS = 0x2026 };
+
 struct range {
     uint32_t first, last;
 };
@@ -110,8 +112,10 @@ size_t tui_glyph(struct tui_glyph *g, const char *text, size_t size, bool utf8)
         g->size = g->width = 0;
         return used;
     }
-    if (c >= 0x7f && !utf8)
+    if (c >= 0x7f && !utf8) {
+        g->bytes[0] = c == ELLIPSIS ? '~' : '?'; /* texts that were cut, here or before they came here */
         return used;
+    }
     memcpy(g->bytes, text, used);
     g->size = (unsigned char)used;
     g->width = c < 0x300 ? 1 : IS_IN(c, marks) ? 0 : IS_IN(c, wide) ? 2 : 1;

@@ -21,8 +21,8 @@ struct tui_glyph {
 };
 
 /* Reads one character of size > 0 bytes; returns how many bytes it took. Whatever a terminal would act on, whatever is
- * not UTF-8 and, unless utf8, whatever is not ASCII becomes "?"; characters without a shape of their own that change
- * the direction or the width of others are left out. */
+ * not UTF-8 and, unless utf8, whatever is not ASCII becomes "?", but "…" becomes "~"; characters without a shape of
+ * their own that change the direction or the width of others are left out. */
 size_t tui_glyph(struct tui_glyph *g, const char *text, size_t size, bool utf8);
 
 /* Columns that a text takes as it would be shown. */

@@ -47,7 +47,7 @@ void tui_history_add(struct tui_history *h, const struct gd_snapshot *s)
         h->first = now;
     if (s->n_failures) {
         const struct gd_failure_view *f = &s->failures[s->n_failures - 1];
-        snprintf(h->failure, sizeof h->failure, "%.100s%s%.150s", f->input, *f->input ? ": " : "", f->error);
+        snprintf(h->failure, sizeof h->failure, "%s%s%.150s", f->input, *f->input ? ": " : "", f->error);
     }
 }
 

@@ -21,7 +21,7 @@ struct tui_history {
     } samples[TUI_SAMPLES];  /* the last, a fifth of a second apart or more */
     size_t n;                /* how many were ever taken */
     struct tui_sample first; /* when a task had ended for the first time; ns 0: not yet */
-    char failure[256];       /* the last one, in words; "": none */
+    char failure[320];       /* the last one, in words; "": none */
 };
 
 /* The dispatcher counts tasks that were cancelled as failed. They are not: nobody has tried them. For every view of a

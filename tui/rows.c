@@ -67,6 +67,8 @@ static void describe(struct tui_row *r, const struct gd_worker_view *w)
         snprintf(r->task, sizeof r->task, "%s#%llu", before, (unsigned long long)w->stats.current_task);
     else if (r->status != TUI_FINISHED && r->status != TUI_RESTARTING && w->idle != GD_IDLE_NOT)
         snprintf(r->task, sizeof r->task, "%s", gd_idle_name((enum gd_idle)w->idle));
+    if (r->status == TUI_PROCESSING && *r->task)
+        r->lead = strlen(before);
 }
 
 static double since(const struct gd_snapshot *s, const struct gd_worker_view *w, enum tui_status status)
@@ -191,6 +193,7 @@ static void join(struct tui_row *r, const struct tui_row *w)
         sums.status = w->status;
         sums.since_s = w->since_s;
         memcpy(sums.task, w->task, sizeof sums.task);
+        sums.lead = w->lead;
     }
     sums.last_s = w->last_s > r->last_s ? w->last_s : r->last_s;
     *r = sums;
@@ -218,10 +221,12 @@ static void make_gpu_row(struct tui_row *r, const struct gd_snapshot *s, const s
         any = true;
     }
     if (g->workers > 1) {
-        char task[sizeof r->task];
+        char task[sizeof r->task], which[48];
         memcpy(task, r->task, sizeof task);
-        snprintf(r->task, sizeof r->task, "%zu of %zu%s%.90s", count_status(s, g->id, r->status), g->workers,
-                 *task ? ": " : "", task);
+        const int lead = snprintf(which, sizeof which, "%zu of %zu%s", count_status(s, g->id, r->status), g->workers,
+                                  *task ? ": " : "");
+        snprintf(r->task, sizeof r->task, "%s%.*s", which, (int)(sizeof task - sizeof which), task);
+        r->lead += lead > 0 ? (size_t)lead : 0;
     }
     snprintf(r->label, sizeof r->label, "%lld", (long long)g->id);
     add_device(r, s, g->id);

@@ -30,7 +30,8 @@ const char *tui_status_name(enum tui_status status);
 struct tui_row {
     char label[24];
     enum tui_status status;
-    char task[128]; /* what it is at, or why it has nothing to do; not yet made fit for a terminal */
+    char task[160]; /* what it is at, or why it has nothing to do; not yet made fit for a terminal */
+    size_t lead;    /* bytes of that which come before the task's input: "asked to stop: " */
     uint64_t done, failed, timeouts, restarts;
     double since_s, last_s; /* < 0: not known */
     uint64_t known;         /* enum gd_device_known */

@@ -13,7 +13,8 @@
 
 #include "tui/figures.h"
 
-enum { CELL = 128 };
+#define ELLIPSIS "…"
+enum { CELL = sizeof((struct tui_row){ 0 }.task) /* the longest */, LONGEST_EXTENSION = 5 };
 
 struct column {
     const char *title;
@@ -213,25 +214,42 @@ static enum tui_colour colour_of(size_t column, const struct tui_row *r)
     return column == TASK && r->status != TUI_PROCESSING ? TUI_DIM : TUI_PLAIN;
 }
 
-/* "/data/a/b/talk.wav" */
-static bool is_path(const char *text)
+/* "talk.wav" */
+static bool has_extension(const char *name)
 {
-    const size_t before = strcspn(text, "/ \"{");
-    return text[before] == '/';
+    const char *dot = strrchr(name, '.');
+    return dot && dot > name && dot[1] && strlen(dot) <= 1 + LONGEST_EXTENSION && !strpbrk(dot, " \"");
 }
 
-/* Files of one folder differ in the ends of their paths: of one that is too long the beginning is left out. */
-static void cut_front(char cell[CELL], size_t width, bool utf8)
+/* "/data/a b/talk.wav", "my songs/talk.wav"; not a record, nor a sentence and/or something like it. Or the end of one,
+ * of which the beginning was left out before. */
+static bool is_path(const char *text)
 {
-    const char *mark = utf8 ? "…" : "~", *text = cell;
-    char kept[CELL];
+    const char *name = strrchr(text, '/');
+    if (strncmp(text, ELLIPSIS, strlen(ELLIPSIS)) == 0)
+        return true;
+    if (!name || strchr("{[\"", *text))
+        return false;
+    return text[strcspn(text, "/ \"{")] == '/' || has_extension(name + 1);
+}
+
+/* Files of one folder differ in the ends of their paths: of one that is too long the beginning is left out, but not
+ * what stands before it (lead bytes), as long as that leaves some of it. */
+static void cut_front(char cell[CELL], size_t lead, size_t width, bool utf8)
+{
+    enum { LEAST = 8 };
+    const char *mark = utf8 ? ELLIPSIS : "~", *text = cell + lead;
+    char kept[CELL + sizeof ELLIPSIS], before[CELL];
     struct tui_glyph g;
-    if (width < 2 || tui_columns(cell, utf8) <= width || !is_path(cell))
+    snprintf(before, sizeof before, "%.*s", (int)lead, cell);
+    const size_t taken = tui_columns(before, utf8), all = tui_columns(cell, utf8);
+    if (width < 2 || all <= width || width < taken + (lead ? LEAST : 0) || !is_path(text))
         return;
-    while (tui_columns(text, utf8) > width - 1)
+    for (size_t left = all - taken; left > width - taken - 1; left -= g.width)
         text += tui_glyph(&g, text, strlen(text), utf8);
-    snprintf(kept, sizeof kept, "%s%s", mark, text);
-    memcpy(cell, kept, sizeof kept);
+    snprintf(kept, sizeof kept, "%s%s%s", before, mark, text);
+    memcpy(cell, kept, CELL - 1); /* a task's text is shorter than there is room for */
+    cell[CELL - 1] = 0;
 }
 
 static void put_row(struct tui_line *l, const struct shape *s, const struct tui_row *r)
@@ -244,7 +262,7 @@ static void put_row(struct tui_line *l, const struct shape *s, const struct tui_
         if (r)
             cell_of(cell, &columns[i], r, l->utf8);
         if (r && i == TASK)
-            cut_front(cell, s->width[i], l->utf8);
+            cut_front(cell, r->lead, s->width[i], l->utf8);
         const char *text = r ? cell : columns[i].title;
         if (*text) {
             tui_to(l, at);

@@ -75,7 +75,9 @@ struct gd_worker_view {
     uint64_t idle;       /* enum gd_idle */
     uint64_t since_ns;   /* CLOCK_MONOTONIC: its task was started, or it became idle */
     uint64_t device_out; /* 1: its device is out of use */
-    char task[96];       /* the beginning of its task's input, as far as it is text; made fit for a terminal */
+    /* The beginning of its task's input, as far as it is text; made fit for a terminal. Of a path that is longer the
+     * end, after "…": files of one folder differ there. */
+    char task[96];
 };
 
 struct gd_device_view {
@@ -103,7 +105,7 @@ struct gd_task_view {
 
 struct gd_failure_view {
     struct gd_task_view task;
-    char input[160];
+    char input[160]; /* likewise */
     char error[512]; /* its beginning */
 };
 

@@ -50,7 +50,7 @@ class Worker:
     idle: str | None  #: why it has nothing to do: "no input", "loading", ...; None: it has
     since_ns: int | None  #: its task was started, or it became idle
     current_task: int | None
-    task: str | None  #: the beginning of its task's input, as text
+    task: str | None  #: the beginning of its task's input, as text; of a path that is too long the end, after "…"
     handed: int  #: tasks it has been handed and not finished
     completed: int
     failed: int

@@ -14,6 +14,7 @@
 #include "stats/idle.h"
 #include "stats/observer.h"
 #include "stats/page.h"
+#include "stats/text.h"
 
 #define TASK_EVERY_NS    (GD__NS_PER_S / (GD__PAGE_TASKS / 2)) /* of all workers together, */
 #define FAILURE_EVERY_NS (GD__NS_PER_S / (GD__PAGE_FAILURES / 2))
@@ -36,14 +37,14 @@ struct gd__publisher {
 
 /* --- a worker --- */
 
-/* The beginning of an input, as it is to be shown. */
+/* As much of an input as is to be shown. */
 static size_t copy_input(const struct gd_dispatcher *d, const void *input, size_t size, char *to, size_t room)
 {
-    if (d->hooks.describe)
-        return d->hooks.describe(d->hooks.user, input, size, to, room);
-    const size_t n = size < room ? size : room;
-    memcpy(to, input, n);
-    return n;
+    char described[GD__TEXT_LOOKED_AT]; /* more than there is room for: a path is known by its end */
+    if (!d->hooks.describe)
+        return gd__text_keep(to, room, input, size);
+    const size_t n = d->hooks.describe(d->hooks.user, input, size, described, sizeof described);
+    return gd__text_keep(to, room, described, n);
 }
 
 /* The arena is ours alone to write. */

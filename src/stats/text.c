@@ -94,3 +94,49 @@ size_t gd__text_fit(char *to, size_t room, const char *from, size_t size)
     to[n] = '\0';
     return n;
 }
+
+/* --- of a path, the end --- */
+
+#define MARK "\xe2\x80\xa6" /* an ellipsis */
+enum { LONGEST_EXTENSION = 5 };
+
+/* "talk.wav" */
+static bool has_extension(const char *name, size_t size)
+{
+    const char *dot = memrchr(name, '.', size);
+    const size_t length = dot ? size - (size_t)(dot - name) : 0; /* with the dot */
+    return length > 1 && length <= LONGEST_EXTENSION + 1 && dot > name && !memchr(dot, ' ', length) &&
+           !memchr(dot, '"', length);
+}
+
+/* "/data/a b/talk.wav", "my songs/talk.wav"; not a record, nor a sentence and/or something like it. The terminal's view
+ * (tui/table.c) thinks the same of texts that are shorter. */
+static bool is_path(const char *text, size_t size)
+{
+    const char *slash = memchr(text, '/', size), *last = memrchr(text, '/', size);
+    if (!slash || memchr(text, '\n', size) || memchr(text, '\r', size) || strchr("{[\"", text[0]))
+        return false;
+    const size_t before = (size_t)(slash - text);
+    if (!memchr(text, ' ', before) && !memchr(text, '"', before) && !memchr(text, '{', before))
+        return true;
+    return has_extension(last + 1, size - (size_t)(last + 1 - text));
+}
+
+size_t gd__text_keep(char *to, size_t room, const char *from, size_t size)
+{
+    const size_t mark = sizeof MARK - 1;
+    if (size == 0)
+        return 0;
+    const size_t length = strnlen(from, size < GD__TEXT_LOOKED_AT ? size : GD__TEXT_LOOKED_AT);
+    if (length < room || length == GD__TEXT_LOOKED_AT || !is_path(from, length)) {
+        const size_t n = size < room ? size : room;
+        memcpy(to, from, n);
+        return n;
+    }
+    size_t at = length - (room - 1 - mark);
+    for (int k = 0; k < 3 && ((unsigned char)from[at] & 0xc0) == 0x80; k++) /* not in the middle of a character */
+        at++;
+    memcpy(to, MARK, mark);
+    memcpy(to + mark, from + at, length - at);
+    return mark + length - at;
+}

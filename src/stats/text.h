@@ -9,4 +9,11 @@
  * that turn the direction of writing become '?'. Nothing is cut within a character. */
 size_t gd__text_fit(char *to, size_t room, const char *from, size_t size);
 
+enum { GD__TEXT_LOOKED_AT = 4097 }; /* bytes: what is as long as this is no path */
+
+/* What is kept of a text of which at most room bytes (> 4) can be; returns how many, no NUL after them. The text ends
+ * at size or at a NUL. Of a path that is too long it is the end, after "…", and so much of it that gd__text_fit() into
+ * as much room has all of it; of anything else the beginning. */
+size_t gd__text_keep(char *to, size_t room, const char *from, size_t size);
+
 #endif

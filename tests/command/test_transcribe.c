@@ -685,6 +685,37 @@ static void interrupt(const char *more)
     CHECK_STR(sh("ls data/outputs").out, "a.txt\nb.txt\nc.txt\nwait.txt\n");
 }
 
+/* What `top` sees of it, as soon as it shows this. */
+static char *seen(const char *options, const char *words)
+{
+    char *out;
+    do
+        out = sh("gpu-dispatch top --once %s 2>&1", options).out;
+    while (!strstr(out, words));
+    return out;
+}
+
+static void have_own_jobs(void)
+{
+    char path[4096];
+    snprintf(path, sizeof path, "%s/jobs", sh_dir());
+    setenv("GPU_DISPATCH_JOBS", path, 1);
+}
+
+/* Files of one folder that is deeper than there is room for. */
+TEST(a_long_path_is_shown_by_its_end)
+{
+    have_own_jobs();
+    wav("in/of-a-company-with-a-very-long-name-indeed/a day in spring-that-was-recorded-from-the-morning/wait.wav", 5);
+    struct waiting w = start("-r");
+    CHECK_CONTAINS(seen("--json", "processing"), "\"input\":\"\xe2\x80\xa6"
+                                                 "any-with-a-very-long-name-indeed/a day in "
+                                                 "spring-that-was-recorded-from-the-morning/wait.wav\"");
+    CHECK_CONTAINS(seen("", "processing"), "the-morning/wait.wav ");
+    pass(&w);
+    CHECK_EQ(sh_wait(w.running).status, 0);
+}
+
 TEST(interrupted_and_resumed)
 {
     interrupt("");

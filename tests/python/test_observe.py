@@ -98,7 +98,7 @@ def test_what_a_run_is_at(tmp_path):
         assert now.stats["running"] == 1 and now.stats["n_workers"] == 1
         (worker,) = now.workers
         assert (worker.worker_id, worker.gpu_id, worker.state, worker.idle) == (0, 0, "busy", None)
-        assert str(fifo)[:20] in worker.task and worker.since_ns <= now.read_ns
+        assert str(fifo)[-20:] in worker.task and worker.since_ns <= now.read_ns
         assert (worker.completed, worker.failed, worker.restarts, worker.device_out) == (1, 1, 0, False)
         assert worker.pid and worker.last_ns
         (device,) = now.devices

@@ -98,4 +98,99 @@ TEST(random_bytes)
     }
 }
 
+/* --- what is kept of a long one --- */
+
+static const char *keep(const char *from, size_t room)
+{
+    static char out[512];
+    memset(out, 'x', sizeof out);
+    const size_t n = gd__text_keep(out, room, from, strlen(from));
+    CHECK_LE(n, room);
+    CHECK_EQ(out[room], 'x');
+    out[n] = '\0';
+    return out;
+}
+
+TEST(what_has_room_is_kept_whole)
+{
+    CHECK_STR(keep("", 16), "");
+    CHECK_STR(keep("/a/b.wav", 16), "/a/b.wav");
+    CHECK_STR(keep("/data/of/15.wav", 16), "/data/of/15.wav"); /* with the NUL that a reader adds */
+}
+
+TEST(of_a_path_the_end_is_kept)
+{
+    static const char *const paths[][2] = {
+        { "/data/of/sixteen", "\u2026/sixteen" },
+        { "songs/of/some/one.wav", "\u2026/one.wav" },
+        { "my own songs/of/one.wav", "\u2026/one.wav" },
+        { "/my own/songs and more", "\u2026and more" },
+        { "./some/where/is/it", "\u2026re/is/it" },
+    };
+    CHECK_STR(keep(paths[0][0], 16), "\u2026a/of/sixteen");
+    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++)
+        CHECK_STR(keep(paths[i][0], 12), paths[i][1]);
+}
+
+TEST(of_anything_else_the_beginning_is_kept)
+{
+    static const char *const texts[] = {
+        "a sentence and/or something like it", "a sentence that ends. With and/or more of it",
+        "{\"file\": \"/data/one.wav\"}",       "[\"/data/of/some/one.wav\"]",
+        "\"/data/of/some/one.wav\"",           "/data/of/some\n/other.wav",
+        "/data/of/some\r/other.wav",           "no slash in here.wav",
+        "see and/or hear .hidden/.x",
+    };
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        char beginning[14] = "";
+        memcpy(beginning, texts[i], 13);
+        CHECK_STR(keep(texts[i], 13), beginning);
+    }
+}
+
+/* At every place where it may be cut; and then all of it is fit. */
+TEST(a_path_is_not_cut_within_a_character)
+{
+    const char *path = "/data/Gr\u00f6\u00dfe/\u65e5\u672c\u8a9e/\U0001f600\U0001f601.wav";
+    for (size_t room = 8; room < strlen(path) + 1; room++) {
+        char fits[64];
+        const char *kept = keep(path, room);
+        const size_t n = gd__text_fit(fits, room, kept, strlen(kept));
+        CHECK_EQ(n, strlen(kept));
+        CHECK_STR(fits, kept);
+        CHECK(strchr(fits, '?') == NULL);
+        CHECK_EQ(strncmp(kept, "\u2026", 3), 0);
+        CHECK_STR(path + strlen(path) - (n - 3), kept + 3);
+        CHECK_GT(n + 4, room - 1); /* and no more than one is left out */
+    }
+}
+
+/* Bytes that never begin a character are no reason to leave out everything. */
+TEST(a_path_that_is_not_utf8)
+{
+    char path[64];
+    memset(path, 0x80, sizeof path - 1);
+    path[0] = '/';
+    path[sizeof path - 1] = '\0';
+    CHECK_EQ(strlen(keep(path, 20)), 3 + 16 - 3);
+}
+
+/* Arguments have a NUL between them, and a payload may be of any length. */
+TEST(a_path_ends_at_a_nul_and_is_not_very_long)
+{
+    static char out[64], large[10000];
+    static const char two[] = "/data/of/some/one.wav\0and/two.wav";
+    size_t n = gd__text_keep(out, 12, two, sizeof two - 1);
+    CHECK_EQ(n, 11);
+    CHECK_EQ(memcmp(out, "\u2026/one.wav", n), 0);
+    memset(large, 'a', sizeof large);
+    large[0] = large[4095] = '/';
+    n = gd__text_keep(out, 13, large, 4096);
+    CHECK_EQ(memcmp(out, "\u2026aaaaaaaa/", n), 0);
+    n = gd__text_keep(out, 13, large, sizeof large);
+    CHECK_EQ(n, 13);
+    CHECK_EQ(memcmp(out, "/aaaaaaaaaaaa", n), 0);
+    CHECK_EQ(gd__text_keep(out, 13, NULL, 0), 0);
+}
+
 TEST_MAIN()
