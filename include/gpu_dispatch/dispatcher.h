@@ -20,8 +20,8 @@
  * Threads: gd_run() and gd_dispatcher_run() block; every on_... callback runs
  * on the thread that called them. The source runs on a thread of the library's,
  * one call at a time, with all signals blocked (what it starts inherits that). gd_dispatcher_shutdown(), _abort(),
- * _stats() and _worker_stats() may be called from any thread and from callbacks. Several dispatchers may run at once in
- * one process, each on its own thread.
+ * _stats(), _worker_stats(), _set_total() and _set_work() may be called from any thread and from callbacks. Several
+ * dispatchers may run at once in one process, each on its own thread.
  */
 #ifndef GPU_DISPATCH_DISPATCHER_H
 #define GPU_DISPATCH_DISPATCHER_H
@@ -312,6 +312,14 @@ int gd_dispatcher_worker_stats(struct gd_dispatcher *d, struct gd_worker_stats *
 /* gd_options.total_tasks, where that is learned after the dispatcher was opened. Any thread. Before the run it is as if
  * the options had said so: chunks (GD_PLACE_CHUNKS) are of this total then. */
 void gd_dispatcher_set_total(struct gd_dispatcher *d, uint64_t total_tasks);
+
+/* Where tasks differ much in size: how much of the whole is done, in whatever unit the caller counts (seconds of audio,
+ * bytes). Every view takes how far the run is, and how long it will last, from this instead of from the number of
+ * tasks. What is skipped belongs to neither. total 0: not known, tasks are counted. Any thread, callbacks too. */
+void gd_dispatcher_set_work(struct gd_dispatcher *d, double done, double total);
+
+/* What was last said of it; both 0: nothing. Any thread. NULL: not wanted. */
+void gd_dispatcher_work(struct gd_dispatcher *d, double *done, double *total);
 
 /* "0.1.0" */
 const char *gd_version(void);

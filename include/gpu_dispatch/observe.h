@@ -133,6 +133,7 @@ struct gd_snapshot {
     const struct gd_failure_view *failures; /* likewise, from some hundred a second on */
     size_t n_failures;
     uint64_t failures_missed;
+    double work_done, work_total; /* gd_dispatcher_set_work(); total 0: tasks are counted */
 };
 
 struct gd_observer;

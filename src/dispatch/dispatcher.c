@@ -339,14 +339,19 @@ int gd_run(const struct gd_options *o)
 
 /* --- ending --- */
 
+void gd__dispatcher_wake(struct gd_dispatcher *d)
+{
+    const uint64_t one = 1;
+    while (write(d->wake_fd, &one, sizeof one) < 0 && errno == EINTR)
+        ;
+}
+
 static void request(struct gd_dispatcher *d, enum gd__request wanted)
 {
     int present = atomic_load(&d->request);
     while (present < (int)wanted && !atomic_compare_exchange_weak(&d->request, &present, wanted))
         ;
-    const uint64_t one = 1;
-    while (write(d->wake_fd, &one, sizeof one) < 0 && errno == EINTR)
-        ;
+    gd__dispatcher_wake(d);
 }
 
 void gd_dispatcher_shutdown(struct gd_dispatcher *d)

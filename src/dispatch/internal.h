@@ -57,6 +57,10 @@ struct gd__run_device {
     char words[160];  /* of its failure */
 };
 
+struct gd__work { /* gd_dispatcher_set_work() */
+    double done, total;
+};
+
 struct gd__run_copy { /* what options point to, copied */
     int *gpu_ids;     /* one per worker */
     char *plugin;
@@ -106,6 +110,7 @@ struct gd_dispatcher {
 
     pthread_mutex_t stats_lock;
     struct gd_stats stats;
+    struct gd__work work;
     struct gd_worker_stats *worker_stats;
     uint64_t stats_at;
     bool stats_stale;                /* something may have changed since */
@@ -127,12 +132,12 @@ static inline uint64_t gd__task_number(const struct gd__task *t)
 
 /* options.c */
 int gd__options_copy(struct gd_dispatcher *d, const struct gd_options *o);
+int gd__options_check_placement(const struct gd_options *o); /* again, when the total is known for certain */
 void gd__options_free(struct gd_dispatcher *d);
 int gd__worker_id(const struct gd_dispatcher *d, unsigned index);
 
 /* devices.c */
 int gd__devices_resolve(struct gd_dispatcher *d); /* fills devices, device_of, n_workers and copy.gpu_ids */
-int gd__options_check_placement(const struct gd_options *o); /* again, when the total is known for certain */
 void gd__devices_free(struct gd_dispatcher *d);
 void gd__devices_watch(struct gd_dispatcher *d); /* from here to unwatch, failures are noted */
 void gd__devices_unwatch(struct gd_dispatcher *d);
@@ -164,6 +169,9 @@ void gd__deliver_setup_failed(void *ctx, unsigned w, const char *words);
 void gd__deliver_device_out(void *ctx, unsigned w, const char *words);
 void gd__deliver_worker_died(void *ctx, unsigned w, const char *words, bool given_up);
 
+/* dispatcher.c */
+void gd__dispatcher_wake(struct gd_dispatcher *d); /* any thread: makes the loop go round */
+
 /* stats.c */
 int gd__stats_open(struct gd_dispatcher *d);
 void gd__stats_publish(struct gd_dispatcher *d, bool now);
@@ -180,7 +188,8 @@ static inline void gd__stats_after_callback(struct gd_dispatcher *d)
 /* publish.c; all are fine for a run without a page */
 void gd__publish_open(struct gd_dispatcher *d); /* makes it, if one is asked for and can be had */
 void gd__publish_close(struct gd_dispatcher *d);
-void gd__publish(struct gd_dispatcher *d, const struct gd_stats *stats); /* worker_stats is up to date, too */
+/* worker_stats is up to date, too */
+void gd__publish(struct gd_dispatcher *d, const struct gd_stats *stats, const struct gd__work *work);
 void gd__publish_try(struct gd_dispatcher *d, const struct gd__task *t, const struct gd__outcome *o); /* likewise */
 void gd__publish_final(struct gd_dispatcher *d, int worker, const struct gd_report *r); /* of a run that has one */
 void gd__publish_awake(struct gd_dispatcher *d, uint64_t since_ns);                     /* 0: about to sleep */

@@ -129,7 +129,7 @@ static void show_worker(struct gd_dispatcher *d, unsigned i, uint64_t now)
 
 /* --- the whole --- */
 
-void gd__publish(struct gd_dispatcher *d, const struct gd_stats *stats)
+void gd__publish(struct gd_dispatcher *d, const struct gd_stats *stats, const struct gd__work *work)
 {
     struct gd__publisher *p = d->publisher;
     const uint64_t now = stats->now_ns;
@@ -144,6 +144,8 @@ void gd__publish(struct gd_dispatcher *d, const struct gd_stats *stats)
     if (!unsettled)
         p->look_again = 0;
     p->page->run.stats = *stats;
+    p->page->run.work_done = work->done;
+    p->page->run.work_total = work->total;
     p->page->run.published_ns = now;
     gd__page_put_run(p->page);
 }

@@ -6,6 +6,7 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "dispatch/internal.h"
+#include "stats/work.h"
 
 enum { LOOK_MOST = 32 };
 
@@ -96,11 +97,12 @@ static void publish(struct gd_dispatcher *d, uint64_t now, bool wait)
         return;
     collect_all(d, now);
     const struct gd_stats stats = d->stats;
+    const struct gd__work work = d->work;
     pthread_mutex_unlock(&d->stats_lock);
     d->stats_at = now;
     d->stats_stale = false;
     d->look_in = d->look_every = 1;
-    gd__publish(d, &stats);
+    gd__publish(d, &stats, &work);
 }
 
 void gd__stats_publish(struct gd_dispatcher *d, bool now)
@@ -128,12 +130,16 @@ uint64_t gd__stats_before_sleep(struct gd_dispatcher *d, uint64_t until_ns)
     return due < until_ns ? due : until_ns;
 }
 
+static bool is_own_thread(const struct gd_dispatcher *d)
+{
+    return atomic_load(&d->running) && pthread_equal(d->thread, pthread_self());
+}
+
 /* In a callback the figures are brought up to date first: the caller is the thread that owns them. */
 static void lock_fresh(struct gd_dispatcher *d)
 {
-    const bool own_thread = atomic_load(&d->running) && pthread_equal(d->thread, pthread_self()) && d->seats;
     pthread_mutex_lock(&d->stats_lock);
-    if (own_thread)
+    if (is_own_thread(d) && d->seats)
         collect_all(d, d->now);
 }
 
@@ -154,6 +160,27 @@ void gd_dispatcher_set_total(struct gd_dispatcher *d, uint64_t total_tasks)
     d->stats.total = total_tasks;
     if (!atomic_load(&d->running)) /* what the run begins with */
         d->o.total_tasks = total_tasks;
+    pthread_mutex_unlock(&d->stats_lock);
+}
+
+/* After a callback the loop publishes anyway; from elsewhere it has to be woken for it, since it may sleep for hours.
+ */
+void gd_dispatcher_set_work(struct gd_dispatcher *d, double done, double total)
+{
+    pthread_mutex_lock(&d->stats_lock);
+    gd__work_fit(&d->work.done, &d->work.total, done, total);
+    pthread_mutex_unlock(&d->stats_lock);
+    if (atomic_load(&d->running) && !is_own_thread(d))
+        gd__dispatcher_wake(d);
+}
+
+void gd_dispatcher_work(struct gd_dispatcher *d, double *done, double *total)
+{
+    pthread_mutex_lock(&d->stats_lock);
+    if (done)
+        *done = d->work.done;
+    if (total)
+        *total = d->work.total;
     pthread_mutex_unlock(&d->stats_lock);
 }
 

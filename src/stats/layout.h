@@ -30,7 +30,7 @@
 #include <stdint.h>
 
 #define GD__PAGE_MAGIC   0x3145474150534447ull /* "GDSPAGE1" */
-#define GD__PAGE_VERSION 2u
+#define GD__PAGE_VERSION 3u
 
 enum {
     GD__PAGE_TASKS = 4096,
@@ -66,9 +66,10 @@ struct gd__page_run {
     uint64_t failures_ended, failures_tail; /* likewise */
     uint64_t published_ns;
     uint64_t ended;
+    double work_done, work_total;
 };
 _Static_assert(sizeof(struct gd_stats) == 144, "another struct gd_stats is another GD__PAGE_VERSION");
-_Static_assert(sizeof(struct gd__page_run) == 192, "no holes");
+_Static_assert(sizeof(struct gd__page_run) == 208, "no holes");
 
 /* Texts are bytes as they came; the reader makes them fit for a terminal. */
 struct gd__page_worker {

@@ -15,6 +15,7 @@
 #include "stats/reader.h"
 #include "stats/sample.h"
 #include "stats/text.h"
+#include "stats/work.h"
 
 #define STALE_NS GD__NS_PER_S
 
@@ -228,6 +229,12 @@ static bool is_stale(const struct gd_observer *o)
     return !r->run.ended && r->awake_ns > 0 && o->snapshot.read_ns > last && o->snapshot.read_ns - last > STALE_NS;
 }
 
+/* Numbers that say how far it is, or none: of a page anything can be read. */
+static void fill_work(struct gd_observer *o)
+{
+    gd__work_fit(&o->snapshot.work_done, &o->snapshot.work_total, o->reader.run.work_done, o->reader.run.work_total);
+}
+
 static int fill(struct gd_observer *o)
 {
     struct gd_snapshot *s = &o->snapshot;
@@ -236,6 +243,7 @@ static int fill(struct gd_observer *o)
     s->stats.n_workers = s->n_workers;
     s->ended = o->reader.run.ended != 0;
     s->stale = is_stale(o);
+    fill_work(o);
     fill_workers(o);
     fill_tasks(o);
     return fill_failures(o);

@@ -426,6 +426,77 @@ TEST(the_input_and_the_words_of_a_failure)
     world_close(&w);
 }
 
+/* --- how much of the work is done --- */
+
+static const struct gd_snapshot *await_work(struct gd_observer *o, double done, double total)
+{
+    const struct gd_snapshot *s = look(o);
+    for (; s->work_done != done || s->work_total != total; s = look(o))
+        sched_yield();
+    return s;
+}
+
+static void tell_work(struct world *w, const struct gd_report *r)
+{
+    (void)r;
+    gd_dispatcher_set_work(w->d, (double)w->n_finals, 4);
+}
+
+TEST(work_told_before_the_run)
+{
+    struct world w;
+    double done = -1, total = -1;
+    enter();
+    world_open(&w, 1);
+    w.o.job = "work";
+    world_add(&w, (struct world_order){ .what = W_ECHO });
+    world_start(&w);
+    gd_dispatcher_work(w.d, &done, &total);
+    CHECK(done == 0 && total == 0);
+    gd_dispatcher_set_work(w.d, 0.5, 3);
+    gd_dispatcher_work(w.d, &done, NULL);
+    gd_dispatcher_work(w.d, NULL, &total);
+    CHECK(done == 0.5 && total == 3);
+    gd_dispatcher_set_work(w.d, 0.0 / 0.0, 3); /* what is no number is nothing */
+    gd_dispatcher_work(w.d, &done, &total);
+    CHECK(done == 0 && total == 3);
+    gd_dispatcher_set_work(w.d, 4, 3);
+    struct gd_observer *o = observe(NULL);
+    CHECK_EQ(world_finish(&w), 0);
+    const struct gd_snapshot *s = look(o);
+    CHECK(s->ended && s->work_done == 3 && s->work_total == 3);
+    gd_observer_close(&o);
+    world_close(&w);
+}
+
+TEST(work_told_in_and_beside_callbacks)
+{
+    struct world w;
+    enter();
+    world_open(&w, 1);
+    w.o.job = "work";
+    w.on_final = tell_work;
+    world_add(&w, (struct world_order){ .what = W_ECHO });
+    world_add(&w, (struct world_order){ .what = W_ECHO, .gate = 1 });
+    world_launch(&w);
+    world_await(w.page, WC_ENTERED, 2);
+    struct gd_observer *o = observe(NULL);
+    await_work(o, 1, 4);
+    /* The run sleeps, and nothing else would wake it. */
+    gd_dispatcher_set_work(w.d, 1.25, 4);
+    await_work(o, 1.25, 4);
+    gd_dispatcher_set_work(w.d, -1, 5);
+    await_work(o, 0, 5);
+    gd_dispatcher_set_work(w.d, 7, 0);
+    await_work(o, 0, 0);
+    world_gate_open(w.page, 1);
+    CHECK_EQ(world_join(&w), 0);
+    const struct gd_snapshot *s = look(o);
+    CHECK(s->ended && s->work_done == 2 && s->work_total == 4);
+    gd_observer_close(&o);
+    world_close(&w);
+}
+
 /* --- why a worker is idle --- */
 
 struct idle_case {

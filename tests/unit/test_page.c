@@ -6,6 +6,7 @@
 
 #include <fcntl.h>
 #include <gpu_dispatch/devices.h>
+#include <math.h>
 #include <pthread.h>
 #include <sys/stat.h>
 
@@ -164,6 +165,35 @@ TEST(what_was_written_is_read)
     CHECK(s->ended);
     gd_observer_close(&o);
     CHECK(o == NULL);
+}
+
+/* Whatever the words on a page say: finite, not negative, no more done than there is. */
+TEST(work_is_what_can_be)
+{
+    static const struct {
+        double done, total, seen_done, seen_total;
+    } cases[] = {
+        { 2.5, 10, 2.5, 10 },     { 0, 10, 0, 10 },
+        { 10, 10, 10, 10 },       { 12, 10, 10, 10 },
+        { -1, 10, 0, 10 },        { NAN, 10, 0, 10 },
+        { INFINITY, 10, 10, 10 }, { 5, 0, 0, 0 },
+        { 5, -1, 0, 0 },          { 5, NAN, 0, 0 },
+        { 5, INFINITY, 0, 0 },    { 5, -INFINITY, 0, 0 },
+        { -INFINITY, 10, 0, 10 }, { 1e300, 2e300, 1e300, 2e300 },
+    };
+    struct gd__page *p = open_page();
+    struct gd_observer *o = observe(p);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const struct gd_snapshot *s;
+        p->run.work_done = cases[i].done;
+        p->run.work_total = cases[i].total;
+        gd__page_put_run(p);
+        CHECK_EQ(gd_observer_read(o, &s), 0);
+        if (s->work_done != cases[i].seen_done || s->work_total != cases[i].seen_total)
+            FAIL("%g of %g is seen as %g of %g", cases[i].done, cases[i].total, s->work_done, s->work_total);
+    }
+    gd_observer_close(&o);
+    gd__page_close(&p);
 }
 
 TEST(a_part_in_the_middle_of_being_written_is_not_believed)
@@ -610,11 +640,15 @@ TEST(one_of_another_version_says_so)
 {
     struct gd__page *p = full_page();
     const int fd = copy_to_file(p);
-    const uint64_t version = GD__PAGE_VERSION + 1;
+    const uint64_t versions[] = { GD__PAGE_VERSION - 1, GD__PAGE_VERSION + 1 };
     struct gd_observer *o;
-    CHECK_EQ(pwrite(fd, &version, sizeof version, offsetof(struct gd__page_header, version)), sizeof version);
-    CHECK_EQ(gd__observer_open_page(&o, dup(fd), true), GD_E_VERSION);
-    CHECK_CONTAINS(gd_error_text(), "version 2");
+    for (size_t i = 0; i < 2; i++) {
+        CHECK_EQ(pwrite(fd, &versions[i], sizeof versions[i], offsetof(struct gd__page_header, version)),
+                 sizeof versions[i]);
+        CHECK_EQ(gd__observer_open_page(&o, dup(fd), true), GD_E_VERSION);
+        CHECK_CONTAINS(gd_error_text(), i == 0 ? "version 2, " : "version 4, ");
+        CHECK_CONTAINS(gd_error_text(), "a program for version 3:");
+    }
     close(fd);
     gd__page_close(&p);
 }
