@@ -24,12 +24,12 @@ enum { REDRAW_MS = 100, REDRAW_IDLE_MS = 1000, PLAIN_MS = 5000, JSON_MS = 1000, 
 
 /* --- figures and layout --------------------------------------------------------- */
 
-void cli_figures_of(struct cli_figures *f, const struct gd_stats *s, struct tui_history *h)
+void cli_figures_of(struct cli_figures *f, const struct gd_snapshot *now, struct tui_history *h)
 {
-    const struct gd_snapshot now = { .stats = *s, .read_ns = s->now_ns };
+    const struct gd_stats *s = &now->stats;
     struct tui_figures t;
-    tui_history_add(h, &now);
-    tui_figures_of(&t, &now, h);
+    tui_history_add(h, now);
+    tui_figures_of(&t, now, h);
     *f = (struct cli_figures){ .total = t.total,
                                .done = t.passed,
                                .ended = t.ended,
@@ -37,7 +37,9 @@ void cli_figures_of(struct cli_figures *f, const struct gd_stats *s, struct tui_
                                .running = s->running,
                                .workers = s->n_workers,
                                .seconds = t.elapsed,
-                               .eta = t.eta };
+                               .eta = t.eta,
+                               .by_work = t.work_total > 0,
+                               .part = t.part };
 }
 
 /* The time left, or where that is not known or there is none the time that has passed. */
@@ -63,6 +65,17 @@ static void add_done(struct cli_bytes *b, const struct cli_figures *f)
         cli_bytes_format(b, "%llu done", (unsigned long long)f->done);
 }
 
+static bool is_known(const struct cli_figures *f)
+{
+    return f->by_work || f->total;
+}
+
+static double part_of(const struct cli_figures *f)
+{
+    const double part = f->by_work ? f->part : f->total ? (double)f->done / (double)f->total : 0;
+    return part > 1 ? 1 : part;
+}
+
 /* " 45% [#######........] 450/1000, 3 failed, 2m05s left"; the bar takes what room there is. */
 static void lay_bar(struct cli_bytes *b, const struct cli_figures *f, unsigned width)
 {
@@ -71,10 +84,9 @@ static void lay_bar(struct cli_bytes *b, const struct cli_figures *f, unsigned w
     add_failed(&tail, f);
     cli_bytes_text(&tail, ", ");
     add_time(&tail, f);
-    double part = f->total ? (double)f->done / (double)f->total : 0;
-    part = part > 1 ? 1 : part;
+    const double part = part_of(f);
     size_t taken = sizeof "100% [] " - 1 + tail.size, room = width > taken ? width - taken : 0;
-    if (f->total) {
+    if (is_known(f)) {
         cli_bytes_format(b, "%3d%% ", (int)(part * 100));
         if (room >= 4) {
             size_t full = (size_t)(part * (double)room);
@@ -94,7 +106,9 @@ static void lay_line(struct cli_bytes *b, const struct cli_figures *f)
 {
     char rate[32];
     add_done(b, f);
-    if (f->total)
+    if (f->by_work)
+        cli_bytes_format(b, " (%d%% of the work)", (int)(part_of(f) * 100));
+    else if (f->total)
         cli_bytes_format(b, " (%d%%)", (int)((double)f->done * 100 / (double)f->total));
     cli_bytes_format(b, ", %llu running", (unsigned long long)f->running);
     add_failed(b, f);
@@ -195,7 +209,7 @@ static void hide(struct cli_progress *p)
 /* Asks for the figures and lays them out. False if there are none. */
 static bool refresh(struct cli_progress *p, struct cli_figures *f)
 {
-    struct gd_stats s = { .size = sizeof s };
+    struct gd_snapshot s = { .size = sizeof s, .stats.size = sizeof s.stats };
     if (p->stats(p->user, &s) != 0)
         return false;
     cli_figures_of(f, &s, &p->history);
@@ -206,7 +220,7 @@ static bool refresh(struct cli_progress *p, struct cli_figures *f)
 
 static bool have_moved(const struct cli_figures *a, const struct cli_figures *b)
 {
-    return a->total != b->total || a->done != b->done || a->running != b->running;
+    return a->total != b->total || a->done != b->done || a->running != b->running || a->part != b->part;
 }
 
 static void put_json(struct cli_progress *p)
@@ -337,6 +351,12 @@ int cli_progress_open_view(struct cli_progress **out, int fd, enum cli_progress_
     }
     *out = p;
     return 0;
+}
+
+void cli_progress_media(struct cli_progress *p, const char *media)
+{
+    if (p)
+        tui_panel_media(p->panel, media);
 }
 
 void cli_progress_pause(struct cli_progress *p)

@@ -37,10 +37,13 @@ struct cli_figures {
     uint64_t workers;
     double seconds; /* since the run began */
     double eta;     /* seconds left; < 0: not known */
+    bool by_work;   /* how far it is was told as work: */
+    double part;    /* of that, 0 to 1 */
 };
 
-/* Those that the panel shows too (tui/figures.h); h: what was seen before. */
-void cli_figures_of(struct cli_figures *f, const struct gd_stats *s, struct tui_history *h);
+/* Those that the panel shows too (tui/figures.h); h: what was seen before. Of the snapshot statistics, time and work
+ * are looked at. */
+void cli_figures_of(struct cli_figures *f, const struct gd_snapshot *now, struct tui_history *h);
 
 /* One line without a newline, at most width columns. Pure. Returns its length. */
 size_t cli_progress_layout(char *out, size_t size, const struct cli_figures *f, enum cli_progress_style style,
@@ -48,8 +51,8 @@ size_t cli_progress_layout(char *out, size_t size, const struct cli_figures *f, 
 
 struct cli_progress;
 
-/* 0 and the figures, or anything else if there are none yet. Called on the drawing thread. */
-typedef int cli_stats_fn(void *user, struct gd_stats *out);
+/* 0 and the figures (stats, read_ns, work), or anything else if there are none yet. Called on the drawing thread. */
+typedef int cli_stats_fn(void *user, struct gd_snapshot *out);
 
 /* fd is mostly 2. Starts drawing. 0, or -1 with cli_error_text(). */
 int cli_progress_open(struct cli_progress **out, int fd, enum cli_progress_style style, cli_stats_fn *stats,
@@ -58,6 +61,9 @@ int cli_progress_open(struct cli_progress **out, int fd, enum cli_progress_style
 /* The same for those that show more than a line: CLI_PROGRESS_PANEL, CLI_PROGRESS_JSON. */
 int cli_progress_open_view(struct cli_progress **out, int fd, enum cli_progress_style style, tui_read_fn *read,
                            void *user);
+
+/* What the run's work is seconds of, for the panel: borrowed until it is closed. NULL is fine for p. */
+void cli_progress_media(struct cli_progress *p, const char *media);
 
 /* NULL is fine for these. */
 void cli_progress_pause(struct cli_progress *p);

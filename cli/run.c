@@ -167,16 +167,18 @@ static void worker_wrote(void *user, int worker_id, int stream, const char *text
 }
 
 /* The figures are as of the last event, which with long tasks may be hours ago; the time is now. */
-static int stats_now(void *user, struct gd_stats *out)
+static int stats_now(void *user, struct gd_snapshot *out)
 {
     struct run *run = user;
+    struct gd_stats *s = &out->stats;
     struct timespec now;
-    int rc = gd_dispatcher_stats(run->d, out);
+    int rc = gd_dispatcher_stats(run->d, s);
     clock_gettime(CLOCK_MONOTONIC, &now);
     const uint64_t now_ns = (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
-    out->now_ns = now_ns > out->now_ns ? now_ns : out->now_ns;
-    tui_part_cancelled(out);
-    out->total = cli_input_total(run->input);
+    s->now_ns = out->read_ns = now_ns > s->now_ns ? now_ns : s->now_ns;
+    tui_part_cancelled(s);
+    s->total = cli_input_total(run->input);
+    gd_dispatcher_work(run->d, &out->work_done, &out->work_total);
     return rc;
 }
 
@@ -391,11 +393,12 @@ static bool is_of_files(const struct cli_run *r)
 /* The figures of the end. What was done before is no part of them. */
 static void print_summary(struct run *run)
 {
-    struct gd_stats s = { .size = sizeof s };
+    struct gd_snapshot now = { .stats.size = sizeof now.stats };
+    const struct gd_stats *s = &now.stats;
     if (cli_run_is_silent(run->asked) || run->asked->dry_run || cli_sinks_broken(&run->sinks))
         return;
-    if (run->keep && stats_now(run, &s) == 0)
-        gd_balancer_set_total(run->balancer, s.total > s.skipped ? s.total - s.skipped : 0);
+    if (run->keep && stats_now(run, &now) == 0)
+        gd_balancer_set_total(run->balancer, s->total > s->skipped ? s->total - s->skipped : 0);
     (void)gd_balancer_print(run->balancer, stderr, is_of_files(run->asked) ? "files" : "tasks");
 }
 

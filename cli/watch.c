@@ -72,6 +72,7 @@ static int read_own(struct cli_watch *w)
     if (gd_dispatcher_stats(w->d, &w->s.stats) < 0)
         return -1;
     const int n = gd_dispatcher_worker_stats(w->d, w->stats, sizeof *w->stats, w->n);
+    gd_dispatcher_work(w->d, &w->s.work_done, &w->s.work_total);
     w->s.read_ns = now_ns(CLOCK_MONOTONIC);
     w->s.n_workers = n < 0 ? 0 : (size_t)n < w->n ? (size_t)n : w->n;
     w->s.workers = w->views;

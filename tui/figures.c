@@ -35,7 +35,7 @@ static uint64_t time_of(const struct gd_snapshot *s)
 
 void tui_history_add(struct tui_history *h, const struct gd_snapshot *s)
 {
-    const struct tui_sample now = { .ns = time_of(s), .ended = ended_of(&s->stats) };
+    const struct tui_sample now = { .ns = time_of(s), .ended = ended_of(&s->stats), .work = s->work_done };
     const struct tui_sample *last = h->n ? &h->samples[(h->n - 1) % TUI_SAMPLES] : NULL;
     if (last && (now.ns < last->ns || now.ended < last->ended)) { /* another run */
         *h = (struct tui_history){ 0 };
@@ -43,8 +43,8 @@ void tui_history_add(struct tui_history *h, const struct gd_snapshot *s)
     }
     if (!last || now.ns - last->ns >= sample_ns)
         h->samples[h->n++ % TUI_SAMPLES] = now;
-    if (h->first.ns == 0 && now.ended > 0)
-        h->first = now;
+    if (h->first.ns == 0 && now.ended > 0 && (now.work > 0 || !(s->work_total > 0)))
+        h->first = now; /* with its work, which is told a moment after its end */
     if (s->n_failures) {
         const struct gd_failure_view *f = &s->failures[s->n_failures - 1];
         snprintf(h->failure, sizeof h->failure, "%s%s%.150s", f->input, *f->input ? ": " : "", f->error);
@@ -80,34 +80,72 @@ static double rate_now(const struct gd_snapshot *s, const struct tui_history *h,
     return (double)(ended - from->ended) / seconds_between(from->ns, now);
 }
 
+/* What is counted, tasks or work: how much of it is done, and was when the first task had ended. */
+struct count {
+    double done, first;
+};
+
+/* Seconds that so much of it takes, at the pace since then. */
+static double seconds_for(double amount, struct count c, const struct tui_figures *f, const struct tui_history *h,
+                          uint64_t now_ns)
+{
+    const double since = seconds_between(h->first.ns, now_ns);
+    if (h->first.ns && c.done > c.first && since > 0)
+        return amount * since / (c.done - c.first);
+    if (f->ended >= 2 && h->first.ended >= 2 && c.done > 0) /* who came late knows the mean only */
+        return amount * f->elapsed / c.done;
+    return -1;
+}
+
 static double eta(const struct tui_figures *f, const struct gd_snapshot *s, const struct tui_history *h)
 {
-    if (f->total == 0 || s->ended || s->stats.cancelled) /* of those that run still, nothing is known */
+    const bool by_work = f->work_total > 0 && f->work_done > 0;
+    if ((f->total == 0 && !by_work) || s->ended || s->stats.cancelled) /* of those that run still, nothing is known */
         return -1;
-    if (f->passed >= f->total)
+    if (f->total && f->passed >= f->total)
         return 0;
-    const double left = (double)(f->total - f->passed), since = seconds_between(h->first.ns, time_of(s));
-    if (h->first.ns && f->ended > h->first.ended && since > 0)
-        return left * since / (double)(f->ended - h->first.ended);
-    if (f->ended >= 2 && h->first.ended >= 2) /* who came late knows the mean only */
-        return left * f->elapsed / (double)f->ended;
-    return -1;
+    const struct count work = { f->work_done, h->first.work }, tasks = { (double)f->ended, (double)h->first.ended };
+    return by_work ? seconds_for(f->work_total - f->work_done, work, f, h, time_of(s))
+                   : seconds_for((double)(f->total - f->passed), tasks, f, h, time_of(s));
+}
+
+/* A bar at nine tenths of the files, with the longest still to come, would be no help. */
+static double part(const struct tui_figures *f)
+{
+    static const double nearly = 0.9995;
+    if (f->total && f->passed >= f->total)
+        return 1;
+    if (f->work_total > 0) /* what takes no work may be left */
+        return f->work_done < nearly * f->work_total ? f->work_done / f->work_total : nearly;
+    return f->total ? (double)f->passed / (double)f->total : -1;
+}
+
+static void add_work(struct tui_figures *f, const struct gd_snapshot *s, const struct tui_history *h)
+{
+    f->work_rate = -1;
+    if (!(s->work_total > 0))
+        return;
+    f->work_total = s->work_total;
+    f->work_done = s->work_done < s->work_total ? s->work_done : s->work_total;
+    const double each = seconds_for(1, (struct count){ f->work_done, h->first.work }, f, h, time_of(s));
+    if (each > 0)
+        f->work_rate = 1 / each;
 }
 
 void tui_figures_of(struct tui_figures *f, const struct gd_snapshot *s, const struct tui_history *h)
 {
     const struct gd_stats *a = &s->stats;
-    *f = (struct tui_figures){ .total = a->total, .ended = ended_of(a), .rate_mean = -1, .part = -1 };
+    *f = (struct tui_figures){ .total = a->total, .ended = ended_of(a), .rate_mean = -1 };
     f->passed = sum(f->ended, a->skipped);
     if (a->source_done && !(a->cancelled && a->total)) /* one that is ended early had more to do */
         f->total = sum(a->taken, a->skipped);
-    if (f->total)
-        f->part = f->passed >= f->total ? 1 : (double)f->passed / (double)f->total;
     if (a->start_ns)
         f->elapsed = seconds_between(a->start_ns, time_of(s));
     if (f->ended && f->elapsed > 0)
         f->rate_mean = (double)f->ended / f->elapsed;
     f->rate_now = rate_now(s, h, f->ended);
+    add_work(f, s, h);
+    f->part = part(f);
     f->eta = eta(f, s, h);
 }
 

@@ -18,9 +18,10 @@ enum { TUI_SAMPLES = 64 };
 struct tui_history {
     struct tui_sample {
         uint64_t ns, ended;
+        double work;
     } samples[TUI_SAMPLES];  /* the last, a fifth of a second apart or more */
     size_t n;                /* how many were ever taken */
-    struct tui_sample first; /* when a task had ended for the first time; ns 0: not yet */
+    struct tui_sample first; /* when a task had ended, and its work was told, for the first time; ns 0: not yet */
     char failure[320];       /* the last one, in words; "": none */
 };
 
@@ -35,11 +36,13 @@ struct tui_figures {
     uint64_t total;   /* 0: not known */
     uint64_t passed;  /* ended or skipped */
     uint64_t ended;   /* well or not, in this run */
-    double part;      /* 0 to 1 */
+    double part;      /* 0 to 1: of the work where that is known, else of the tasks; 1 at the end only */
     double elapsed;   /* seconds; 0: not begun */
     double rate_now;  /* tasks a second, over the last ten seconds */
     double rate_mean; /* over the run */
     double eta;       /* seconds: at the pace since the first task ended: setting up says nothing about what follows */
+    double work_done, work_total; /* total 0: not known (gd_dispatcher_set_work) */
+    double work_rate;             /* a second, at that pace */
 };
 
 void tui_figures_of(struct tui_figures *f, const struct gd_snapshot *s, const struct tui_history *h);

@@ -87,6 +87,10 @@ static void put_figures(struct cli_bytes *b, const struct gd_snapshot *s, const 
     put_real(b, "eta", f->eta);
     put_real(b, "rate", f->rate_now);
     put_real(b, "mean_rate", f->rate_mean);
+    if (f->work_total > 0) {
+        put_real(b, "work_done", f->work_done);
+        put_real(b, "work_total", f->work_total);
+    }
 }
 
 void tui_layout_json(struct cli_bytes *out, const struct gd_snapshot *s, const struct tui_history *h)

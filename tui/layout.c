@@ -38,14 +38,17 @@ static const char *plural(uint64_t n)
 
 static void put_headline(struct page *p)
 {
-    char passed[32], total[32];
+    char passed[32], total[32], far[32] = "";
     const struct tui_figures *f = &p->f;
     tui_show_count(passed, sizeof passed, f->passed);
+    if (f->part >= 0) /* cut: 100 is said of the end only */
+        snprintf(far, sizeof far, ", %.1f %%%s", (double)(int)(f->part * 1000) / 10,
+                 f->work_total > 0 ? " of the work" : "");
     if (f->total)
-        tui_format(&p->l, TUI_BOLD, "%s of %s task%s, %.1f %%", passed, tui_show_count(total, sizeof total, f->total),
-                   plural(f->total), (double)(int)(f->part * 1000) / 10); /* cut: 100 is said of the end only */
+        tui_format(&p->l, TUI_BOLD, "%s of %s task%s%s", passed, tui_show_count(total, sizeof total, f->total),
+                   plural(f->total), far);
     else
-        tui_format(&p->l, TUI_BOLD, "%s task%s", passed, plural(f->passed));
+        tui_format(&p->l, TUI_BOLD, "%s task%s%s", passed, plural(f->passed), far);
     if (p->s->ended)
         tui_add(&p->l, TUI_BOLD_GREEN, ", ended");
     else if (p->s->stale)
@@ -60,25 +63,34 @@ static void put_headline(struct page *p)
     end_line(p);
 }
 
-/* Columns of the bar that a part of the total takes: at least one of what there is, all of it only at the end. */
-static size_t share(uint64_t of, uint64_t total, size_t width)
+/* Columns of the bar that a part takes: at least one of what there is. */
+static size_t share(double part, size_t width)
 {
-    const size_t n = (size_t)((double)of / (double)total * (double)width);
-    return of && n == 0 ? 1 : n > width ? width : n;
+    const size_t n = (size_t)(part * (double)width);
+    return part > 0 && n == 0 ? 1 : n > width ? width : n;
+}
+
+/* The part of the bar that is bad. Of work it is not known how much of it failed: as of the tasks that have ended. */
+static double bad_part(const struct page *p)
+{
+    const struct gd_stats *a = &p->s->stats;
+    const struct tui_figures *f = &p->f;
+    const double wrong = (double)a->failed + (double)a->timeouts;
+    const uint64_t all = f->total > f->passed ? f->total : f->passed;
+    if (f->work_total > 0)
+        return f->passed ? f->part * wrong / (double)f->passed : 0;
+    return all ? wrong / (double)all : 0;
 }
 
 static void put_bar(struct page *p)
 {
     static const char *const full[] = { "#", "━" }, *const rest[] = { ".", "─" };
-    const struct gd_stats *a = &p->s->stats;
     const size_t width = p->l.width;
-    const bool u = p->l.utf8;
-    const uint64_t total = p->f.total > p->f.passed ? p->f.total : p->f.passed;
-    const uint64_t wrong = a->failed > UINT64_MAX - a->timeouts ? UINT64_MAX : a->failed + a->timeouts;
-    if (total == 0 || p->f.total == 0)
+    const bool u = p->l.utf8, over = p->f.total && p->f.passed >= p->f.total;
+    if (p->f.part < 0)
         return;
-    size_t filled = share(p->f.passed, total, width), bad = share(wrong, total, width);
-    filled = p->f.passed < total && filled == width ? width - 1 : filled;
+    size_t filled = share(p->f.part, width), bad = share(bad_part(p), width);
+    filled = !over && filled == width ? width - 1 : filled; /* full only at the end */
     bad = bad > filled ? filled : bad;
     tui_fill(&p->l, TUI_GREEN, full[u], filled - bad);
     tui_fill(&p->l, TUI_RED, full[u], bad);
@@ -144,7 +156,7 @@ static void put_times(struct page *p, size_t lines)
     struct flow f = { p, lines - 1 };
     snprintf(text, sizeof text, "%s elapsed", tui_show_clock(figure, sizeof figure, p->f.elapsed));
     put_piece(&f, TUI_PLAIN, text);
-    if (p->f.total && !p->s->ended) {
+    if (p->f.part >= 0 && !p->s->ended) {
         snprintf(text, sizeof text, "%s ETA", tui_show_clock(figure, sizeof figure, p->f.eta));
         put_piece(&f, TUI_PLAIN, text);
     }
@@ -154,6 +166,23 @@ static void put_times(struct page *p, size_t lines)
     }
     snprintf(text, sizeof text, "%s tasks/s mean", tui_show_rate(figure, sizeof figure, p->f.rate_mean));
     put_piece(&f, TUI_PLAIN, text);
+    end_line(p);
+}
+
+/* How much of it plays, and how fast that goes; on a line of its own, so that nothing else moves for it. */
+static void put_media(struct page *p, size_t lines)
+{
+    char text[96], done[32], total[32];
+    struct flow f = { p, lines - 1 };
+    if (!p->v->media || !(p->f.work_total > 0))
+        return;
+    snprintf(text, sizeof text, "%s of %s %.24s", tui_show_clock(done, sizeof done, p->f.work_done),
+             tui_show_clock(total, sizeof total, p->f.work_total), p->v->media);
+    put_piece(&f, TUI_PLAIN, text);
+    if (p->f.work_rate > 0) {
+        snprintf(text, sizeof text, "%sx real time", tui_show_rate(done, sizeof done, p->f.work_rate));
+        put_piece(&f, TUI_PLAIN, text);
+    }
     end_line(p);
 }
 
@@ -204,6 +233,8 @@ void tui_layout(struct cli_bytes *out, const struct gd_snapshot *s, const struct
         put_counts(&p, lines);
     if (p.left)
         put_times(&p, lines);
+    if (p.left >= ROOMY - WITH_BAR)
+        put_media(&p, lines);
     const bool failure = v->failures && *h->failure && p.left >= 1, hint = v->hint && p.left >= 1U + failure;
     put_table(&p, (size_t)failure + hint);
     if (failure)

@@ -6,6 +6,7 @@
  *     ━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━────────────────────────────────────────────
  *     446 done  3 failed  1 timeout  2 retried  1 running
  *     0:02:05 elapsed  0:02:26 ETA  4.0 tasks/s now  3.6 tasks/s mean
+ *     3:12:05 of 40:10:00 audio  66x real time                  (where the work is audio)
  *
  *     GPU Status     Task                       For  Done Failed    Last Util  Memory
  *       0 processing songs/long.wav          12.3 s   200      0   1.0 s  90%  68/80G
@@ -24,8 +25,9 @@
 struct tui_view {
     unsigned width, height; /* of the terminal: at most height - 1 lines of width - 1 columns are made */
     bool colour, utf8;
-    bool failures;    /* the last failure in words, if there is room */
-    const char *hint; /* a last line; NULL: none */
+    bool failures;     /* the last failure in words, if there is room */
+    const char *hint;  /* a last line; NULL: none */
+    const char *media; /* what the run's work is seconds of: "audio"; NULL: something else */
 };
 
 /* Adds the lines, each with its newline and, where there is colour, with every colour ended in it. */

@@ -52,6 +52,7 @@ struct tui_panel {
     struct cli_bytes frame;
     struct tui_history history;
     struct gd_stats last;
+    const char *media;         /* see struct tui_view */
     uint64_t next_ms;          /* CLOCK_MONOTONIC: of the next drawing */
     uint64_t put_ns, put_cost; /* when it was last put on the terminal, and how long that took */
     struct sigaction before[3];
@@ -243,7 +244,7 @@ static void take_off(struct tui_panel *p, bool more)
 static bool lay_out(struct tui_panel *p, bool *moved)
 {
     const struct gd_snapshot *s = NULL;
-    struct tui_view v = { .colour = p->terminal.colour, .utf8 = p->terminal.utf8 };
+    struct tui_view v = { .colour = p->terminal.colour, .utf8 = p->terminal.utf8, .media = p->media };
     if (p->read(p->user, &s) != 0 || !s)
         return false;
     tui_size(p->fd, &v.width, &v.height);
@@ -401,6 +402,15 @@ int tui_panel_open(struct tui_panel **out, int fd, tui_read_fn *read, void *user
     close_events(p);
     free(p);
     return cli_error("cannot show the panel: %s", strerror(code));
+}
+
+void tui_panel_media(struct tui_panel *p, const char *media)
+{
+    if (!p)
+        return;
+    pthread_mutex_lock(&p->lock);
+    p->media = media;
+    pthread_mutex_unlock(&p->lock);
 }
 
 void tui_panel_pause(struct tui_panel *p)

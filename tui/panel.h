@@ -23,6 +23,9 @@ typedef int tui_read_fn(void *user, const struct gd_snapshot **out);
 /* 0, or -1 with cli_error_text(). */
 int tui_panel_open(struct tui_panel **out, int fd, tui_read_fn *read, void *user);
 
+/* What the run's work is seconds of (struct tui_view): borrowed until the panel is closed. NULL is fine for p. */
+void tui_panel_media(struct tui_panel *p, const char *media);
+
 /* NULL is fine for these. */
 void tui_panel_pause(struct tui_panel *p);
 void tui_panel_resume(struct tui_panel *p);

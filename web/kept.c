@@ -19,7 +19,8 @@ static bool same_stats(const struct gd_stats *a, const struct gd_stats *b)
 bool web_kept_differs(const struct web_kept *k, const struct gd_snapshot *s)
 {
     return s->n_tasks > 0 || s->n_failures > 0 || s->ended != k->s.ended || s->stale != k->s.stale ||
-           s->n_workers != k->s.n_workers || !same_stats(&s->stats, &k->s.stats) ||
+           s->n_workers != k->s.n_workers || !same_stats(&s->stats, &k->s.stats) || s->work_done != k->s.work_done ||
+           s->work_total != k->s.work_total ||
            (s->n_workers > 0 && memcmp(s->workers, k->workers, s->n_workers * sizeof *s->workers) != 0);
 }
 

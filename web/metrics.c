@@ -75,6 +75,17 @@ static const struct run_metric {
 #undef AT
 };
 
+/* In whatever unit it is counted; nothing where it is not. */
+static void add_work(struct cli_bytes *b, const struct gd_snapshot *s)
+{
+    if (!(s->work_total > 0))
+        return;
+    head(b, "work_done", "gauge", "How much of the work is done, in whatever unit it is counted.");
+    cli_bytes_format(b, PREFIX "work_done %.15g\n", s->work_done);
+    head(b, "work_expected", "gauge", "How much work there is in all, in the same unit.");
+    cli_bytes_format(b, PREFIX "work_expected %.15g\n", s->work_total);
+}
+
 static void add_run(struct cli_bytes *b, const struct gd_snapshot *s)
 {
     for (size_t i = 0; i < sizeof run_metrics / sizeof run_metrics[0]; i++) {
@@ -286,6 +297,7 @@ void web_metrics(struct cli_bytes *b, const struct gd_snapshot *s)
     add_label(b, s->job, sizeof s->job);
     cli_bytes_text(b, "\"} 1\n");
     add_run(b, s);
+    add_work(b, s);
     add_states(b, s);
     add_workers(b, s);
     add_devices(b, s);

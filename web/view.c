@@ -73,6 +73,11 @@ static void add_reckoned(struct cli_bytes *b, const struct gd_snapshot *s, const
     add_known(b, "eta", f.eta >= 0, f.eta);
     add_known(b, "rate", f.rate_now >= 0, f.rate_now);
     add_known(b, "mean_rate", f.rate_mean >= 0, f.rate_mean);
+    add_known(b, "part", f.part >= 0, f.part);
+    if (f.work_total > 0) {
+        add_known(b, "work_done", true, f.work_done);
+        add_known(b, "work_total", true, f.work_total);
+    }
     cli_bytes_text(b, "}");
 }
 

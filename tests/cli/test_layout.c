@@ -353,6 +353,8 @@ static struct made_up *any_run(void)
     a->start_ns = below(8) ? any_count() : 0;
     a->now_ns = any_count();
     m->s.read_ns = any_count();
+    m->s.work_done = (double)any_count();
+    m->s.work_total = (double)any_count();
     a->source_done = below(2);
     m->s.ended = below(8) == 0;
     m->s.stale = below(8) == 0;
@@ -388,6 +390,7 @@ TEST_WITHIN(120, any_screen_fits)
                                     .colour = below(2),
                                     .utf8 = below(2),
                                     .failures = below(2),
+                                    .media = below(2) ? "audio" : NULL,
                                     .hint = below(2) ? "q leaves" : NULL };
         char *text = laid_out(m, &v);
         check_lines(text, &v);

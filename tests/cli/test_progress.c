@@ -15,6 +15,12 @@
 
 /* --- figures -------------------------------------------------------------------------- */
 
+static void figures_of(struct cli_figures *f, const struct gd_stats *s, struct tui_history *h)
+{
+    const struct gd_snapshot now = { .stats = *s, .read_ns = s->now_ns };
+    cli_figures_of(f, &now, h);
+}
+
 TEST(figures)
 {
     struct gd_stats s = { .total = 100,
@@ -28,20 +34,20 @@ TEST(figures)
                           .now_ns = 3500000000 };
     struct cli_figures f;
     struct tui_history h = { 0 };
-    cli_figures_of(&f, &s, &h);
+    figures_of(&f, &s, &h);
     CHECK_EQ(f.total, 100);
     CHECK_EQ(f.done, 45);
     CHECK_EQ(f.failed, 5);
     CHECK_EQ(f.running, 4);
     CHECK(f.seconds == 2.5);
     s.total = 0;
-    cli_figures_of(&f, &s, &h);
+    figures_of(&f, &s, &h);
     CHECK_EQ(f.total, 0);
     s.source_done = 1; /* at the end of the input the total is what was taken */
-    cli_figures_of(&f, &s, &h);
+    figures_of(&f, &s, &h);
     CHECK_EQ(f.total, 60);
     s.start_ns = 0;
-    cli_figures_of(&f, &s, &h);
+    figures_of(&f, &s, &h);
     CHECK(f.seconds == 0);
 }
 
@@ -51,7 +57,7 @@ static double time_left(struct gd_stats s)
     struct tui_history h = { 0 };
     s.start_ns = 1000000000;
     s.now_ns = 11000000000;
-    cli_figures_of(&f, &s, &h);
+    figures_of(&f, &s, &h);
     return f.eta;
 }
 
@@ -70,11 +76,11 @@ TEST(setting_up_is_no_part_of_the_time_left)
     struct gd_stats s = { .total = 11, .completed = 1, .start_ns = 1000000000, .now_ns = 541000000000 };
     struct cli_figures f;
     struct tui_history h = { 0 };
-    cli_figures_of(&f, &s, &h);
+    figures_of(&f, &s, &h);
     CHECK(f.eta < 0);
     s.completed = 2;
     s.now_ns += 1000000000;
-    cli_figures_of(&f, &s, &h);
+    figures_of(&f, &s, &h);
     CHECK(f.eta == 9);
 }
 
@@ -91,14 +97,14 @@ TEST(figures_of_a_resumed_run)
     struct cli_figures f;
     struct tui_history h = { 0 };
     char line[100];
-    cli_figures_of(&f, &s, &h);
+    figures_of(&f, &s, &h);
     (void)cli_progress_layout(line, sizeof line, &f, CLI_PROGRESS_LINE, 80);
     CHECK_STR(line, "60/100 (60%), 2 running, 1.0/s, 40s left");
     (void)cli_progress_layout(line, sizeof line, &f, CLI_PROGRESS_ETA, 80);
     CHECK_STR(line, "ETA: 40s, 60/100, 2 running, 1.0s each");
     s.total = 0;
     s.source_done = 1;
-    cli_figures_of(&f, &s, &h);
+    figures_of(&f, &s, &h);
     CHECK_EQ(f.total, 70);
 }
 
@@ -176,12 +182,12 @@ TEST(a_small_buffer)
 static atomic_uint_fast64_t completed;
 static atomic_bool no_figures;
 
-static int stats(void *user, struct gd_stats *out)
+static int stats(void *user, struct gd_snapshot *out)
 {
     CHECK_STR(user, "user");
     if (no_figures)
         return -1;
-    *out = (struct gd_stats){ .size = sizeof *out, .total = 10, .completed = completed, .start_ns = 1, .now_ns = 2 };
+    out->stats = (struct gd_stats){ .total = 10, .completed = completed, .start_ns = 1, .now_ns = 2 };
     return 0;
 }
 

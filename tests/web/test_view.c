@@ -174,6 +174,54 @@ TEST(metrics_are_what_prometheus_reads)
     free(m);
 }
 
+TEST(work_where_it_is_known)
+{
+    struct made_up *m = made_up_new(1);
+    struct tui_history h = { 0 };
+    struct parsed *p = metrics_of(&m->s);
+    for (size_t i = 0; i < p->n; i++)
+        CHECK(strstr(p->series[i], "work_") == NULL);
+    parsed_free(p);
+    m->s.work_done = 12.5;
+    m->s.work_total = 100;
+    p = metrics_of(&m->s);
+    CHECK(value_of(p, "gpu_dispatch_work_done") == 12.5);
+    CHECK(value_of(p, "gpu_dispatch_work_expected") == 100);
+    parsed_free(p);
+    struct cli_bytes b = { 0 };
+    web_view_json(&b, &m->s, &h, 1);
+    CHECK(cli_json_valid(b.data, b.size));
+    cli_bytes_add(&b, "", 1);
+    CHECK_CONTAINS(b.data, "\"part\":0.125,\"work_done\":12.5,\"work_total\":100}");
+    cli_bytes_free(&b);
+    m->s.work_total = 0;
+    web_view_json(&b, &m->s, &h, 1);
+    cli_bytes_add(&b, "", 1);
+    CHECK_CONTAINS(b.data, "\"part\":0.122}");
+    CHECK(strstr(b.data, "work_") == NULL);
+    cli_bytes_free(&b);
+    free(m);
+}
+
+/* A page is told of it though nothing else has changed. */
+TEST(more_work_is_news)
+{
+    struct made_up *m = made_up_new(1);
+    struct web_kept k = { 0 };
+    struct gd_snapshot news;
+    m->s.n_tasks = m->s.n_failures = 0;
+    CHECK_EQ(web_kept_add(&k, &m->s, &news), 0);
+    CHECK(!web_kept_differs(&k, &m->s));
+    m->s.work_total = 5;
+    CHECK(web_kept_differs(&k, &m->s));
+    CHECK_EQ(web_kept_add(&k, &m->s, &news), 0);
+    CHECK(!web_kept_differs(&k, &m->s));
+    m->s.work_done = 1;
+    CHECK(web_kept_differs(&k, &m->s));
+    web_kept_free(&k);
+    free(m);
+}
+
 TEST(labels_are_escaped)
 {
     struct made_up *m = made_up_new(1);

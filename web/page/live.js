@@ -69,7 +69,7 @@ function take(view, whole) {
 
 /* What is reckoned (how far, how fast, until when) the server has reckoned, as for the terminal. */
 function showFigures() {
-  const v = run.view, s = v.stats, f = v.figures, known = f.total !== null;
+  const v = run.view, s = v.stats, f = v.figures, known = f.part !== null;
   const r = f.rate === null ? f.mean_rate || 0 : f.rate, left = f.eta === null ? NaN : f.eta;
   for (const name of COUNTS) setText(byId(name), count(s[name]));
   for (const name of ['failed', 'timeouts', 'crashes']) setClass(byId(name).parentElement, s[name] > 0 ? 'warn' : '');
@@ -77,23 +77,26 @@ function showFigures() {
   setText(byId('rate'), rate(r));
   setText(byId('elapsed'), duration(v.seconds));
   setText(byId('eta'), duration(left));
-  const percent = known ? Math.min(100, 100 * f.passed / f.total) : 0;
-  setText(byId('progress-text'), known
-    ? `${count(f.passed)} of ${plural(f.total, 'task', 'tasks')} (${Math.floor(percent * 10) / 10} %)`
-    : `${plural(f.passed, 'task', 'tasks')} so far`);
+  const percent = known ? 100 * f.part : 0, work = f.work_total ? ' of the work' : '';
+  const far = `(${Math.floor(percent * 10 + 1e-9) / 10} %${work})`;
+  setText(byId('progress-text'), f.total !== null
+    ? `${count(f.passed)} of ${plural(f.total, 'task', 'tasks')} ${far}`
+    : `${plural(f.passed, 'task', 'tasks')} so far${known ? ' ' + far : ''}`);
   setText(byId('time-left'), ended ? 'ended after ' + duration(v.seconds) : left > 0 ? duration(left) + ' left' : '');
-  showBar(known ? Math.max(f.total, f.passed) : 0, s, percent);
+  showBar(known ? Math.max(f.total, f.passed) : 0, s, f);
   setText(byId('rate-text'), rate(r) + (f.rate === null ? ' on average' : ' now'));
 }
 
-function showBar(all, s, percent) {
+/* Where the work is known its part is done, whatever the number of tasks: what has ended shares that, the rest the rest. */
+function showBar(all, s, f) {
   const bar = byId('bar'), parts = bar.children, bad = s.failed + s.timeouts, done = s.completed + s.skipped;
+  const ended = f.passed > 0 ? f.part * all / f.passed : 0, left = all > f.passed ? (1 - f.part) * all / (all - f.passed) : 0;
   const width = (part, n) => { part.style.width = (all ? 100 * n / all : 0) + '%'; };
   setClass(bar, all > 0 ? 'bar' : 'bar unknown');
-  width(parts[0], done);
-  width(parts[1], bad);
-  width(parts[2], Math.max(0, Math.min(s.running, all - done - bad)));
-  if (all > 0) bar.setAttribute('aria-valuenow', percent.toFixed(1));
+  width(parts[0], done * ended);
+  width(parts[1], bad * ended);
+  width(parts[2], Math.max(0, Math.min(s.running, all - done - bad)) * left);
+  if (all > 0) bar.setAttribute('aria-valuenow', (100 * f.part).toFixed(1));
   else bar.removeAttribute('aria-valuenow');
 }
 
