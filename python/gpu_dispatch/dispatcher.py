@@ -297,6 +297,18 @@ class Dispatcher:
         for run in active:
             run.abort()
 
+    def set_work(self, done: float, total: float) -> None:
+        """Where tasks differ much in size: how much of the whole is done, in whatever unit you count (seconds of audio,
+        bytes). What shows the run (`gpu-dispatch top`, observers) takes how far it is, and how long it will last, from
+        this instead of from the number of tasks. What is skipped belongs to neither; total 0: tasks are counted.
+
+        From callbacks and from any thread, for the runs that are going on.
+        """
+        with self._lock:
+            active = list(self._active)
+        for run in active:
+            run.set_work(done, total)
+
     def get_stats(self) -> dict[str, int]:
         """The figures of the present run, or of the last one. From any thread.
 

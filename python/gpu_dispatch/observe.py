@@ -120,6 +120,9 @@ class Snapshot:
     tasks_missed: int
     failures: list[Failure]
     failures_missed: int
+    #: what `Dispatcher.set_work()` was told, seconds of audio for `gpu-dispatch transcribe`; total 0: tasks are counted
+    work_done: float
+    work_total: float
 
 
 def jobs() -> list[Job]:

@@ -83,9 +83,10 @@ static const struct field task_fields[] = {
 
 #define SNAPSHOT(field, kind) AT(struct gd_snapshot, field, kind, 0)
 static const struct field snapshot_fields[] = {
-    SNAPSHOT(job, KIND_TEXT),       SNAPSHOT(id, KIND_TEXT),          SNAPSHOT(pid, KIND_U64),
-    SNAPSHOT(started, KIND_DOUBLE), SNAPSHOT(read_ns, KIND_U64),      SNAPSHOT(ended, KIND_BOOL),
-    SNAPSHOT(stale, KIND_BOOL),     SNAPSHOT(tasks_missed, KIND_U64), SNAPSHOT(failures_missed, KIND_U64),
+    SNAPSHOT(job, KIND_TEXT),         SNAPSHOT(id, KIND_TEXT),           SNAPSHOT(pid, KIND_U64),
+    SNAPSHOT(started, KIND_DOUBLE),   SNAPSHOT(read_ns, KIND_U64),       SNAPSHOT(ended, KIND_BOOL),
+    SNAPSHOT(stale, KIND_BOOL),       SNAPSHOT(tasks_missed, KIND_U64),  SNAPSHOT(failures_missed, KIND_U64),
+    SNAPSHOT(work_done, KIND_DOUBLE), SNAPSHOT(work_total, KIND_DOUBLE),
 };
 
 /* --- a snapshot --------------------------------------------------------------------------- */

@@ -208,6 +208,15 @@ static PyObject *run_abort(PyObject *self, PyObject *nothing)
     Py_RETURN_NONE;
 }
 
+static PyObject *run_set_work(PyObject *self, PyObject *args)
+{
+    double done, total;
+    if (!PyArg_ParseTuple(args, "dd:set_work", &done, &total))
+        return NULL;
+    gd_dispatcher_set_work(((struct run *)self)->d, done, total);
+    Py_RETURN_NONE;
+}
+
 /* ---- statistics ---- */
 
 struct figure {
@@ -321,6 +330,7 @@ static PyMethodDef run_methods[] = {
     { "run", run_run, METH_VARARGS, "run(iterator, callbacks): until all is done. Once." },
     { "shutdown", run_shutdown, METH_NOARGS, "Ends the run: running tasks may finish. Any thread." },
     { "abort", run_abort, METH_NOARGS, "Ends the run at once. Any thread." },
+    { "set_work", run_set_work, METH_VARARGS, "set_work(done, total): how much of the whole is done. Any thread." },
     { "stats", run_stats, METH_NOARGS, "The figures of the run, as a dict." },
     { "task_times", run_times, METH_NOARGS,
       "(start_ns, end_ns), CLOCK_MONOTONIC, of the task whose end is being told: from its callback. 0: never "

@@ -36,11 +36,13 @@ SCRIPT = """
             return item
 
     def ended(task_id, *rest):
+        dispatcher.set_work(task_id + 1.5, 4)
         print("ended", task_id, flush=True)
 
     if __name__ == "__main__":
         items = ["good", "bad", sys.argv[1]]
-        Dispatcher(Waits, "sim:1", job="the waiting one").run(items, ended, ended)
+        dispatcher = Dispatcher(Waits, "sim:1", job="the waiting one")
+        dispatcher.run(items, ended, ended)
 """
 
 
@@ -65,7 +67,8 @@ def settled(run):
     for now in run.watch(0.01):
         tasks += now.tasks
         failures += now.failures
-        if now.workers[0].current_task == 2 and now.stats["completed"] == 1 and now.stats["failed"] == 1:
+        both = now.stats["completed"] == 1 and now.stats["failed"] == 1 and now.work_done == 2.5
+        if now.workers[0].current_task == 2 and both:
             return now, tasks, failures
     raise AssertionError("it has ended")
 
@@ -109,6 +112,16 @@ def test_what_a_run_is_at(tmp_path):
         (failure,) = failures
         assert (failure.task_id, failure.failure, failure.input) == (1, "error", "bad")
         assert "nothing there" in failure.error
+
+
+def test_how_much_of_the_work_is_done(tmp_path):
+    Dispatcher(Echo, "sim:1").set_work(1, 2)  # nothing runs: nobody is told
+    with running(tmp_path) as (child, fifo), observe.Observer() as run:
+        now, _, _ = settled(run)
+        assert (now.work_done, now.work_total) == (2.5, 4.0)
+        fifo.write_text("go")
+        last = list(run.watch(0.01))[-1]
+        assert (last.ended, last.work_done, last.work_total) == (True, 3.5, 4.0)
 
 
 def test_watching_ends_with_the_run(tmp_path):
