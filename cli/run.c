@@ -29,6 +29,7 @@
 #include "status.h"
 #include "tui/figures.h"
 #include "watch.h"
+#include "work.h"
 
 struct run {
     const struct cli_run *asked;
@@ -38,6 +39,7 @@ struct run {
     struct cli_keep *keep; /* NULL: there is no journal */
     struct cli_sinks sinks;
     struct cli_halt halt;
+    struct cli_work work;
     struct gd_balancer *balancer;
     struct gd_worker_stats *workers; /* as they were in the beginning, in the order of their slots */
     size_t n_workers;
@@ -55,7 +57,10 @@ struct run {
 static int next_task(void *user, struct gd_item *item)
 {
     struct run *run = user;
+    cli_work_look(&run->work);
     int some = cli_input_next(run->input, item);
+    if (some > 0)
+        cli_work_given(&run->work, item->weight);
     int rc = some > 0 ? cli_keep_key(run->keep, item) : 0;
     return rc < 0 ? rc : some;
 }
@@ -111,6 +116,7 @@ static void task_ended(void *user, const struct gd_report *report)
     cli_end_read(&e, report, run->program.kind);
     e.slot = slot_of(run, report->worker_id);
     const bool kept = cli_sinks_add(&run->sinks, &e);
+    cli_work_ended(&run->work, report);
     (void)gd_balancer_add(run->balancer, report, media_seconds(run->asked, &e));
     halt(run, cli_halt_add(&run->halt, &e));
     if ((!kept || cli_sinks_broken(&run->sinks)) && !run->ended_early)
@@ -283,6 +289,14 @@ static int open_input(struct run *run)
     return 0;
 }
 
+static int open_work(struct run *run)
+{
+    const struct cli_run *r = run->asked;
+    if (r->own.work_unit <= 0 || r->n_sources == 0 || r->sources[0].kind != CLI_SOURCE_LIST)
+        return 0;
+    return cli_work_open(&run->work, run->d, cli_keep_journal(run->keep), r->sources[0].files, r->own.work_unit);
+}
+
 /* --- who is where --------------------------------------------------------------------------------- */
 
 static void show_map(const struct run *run)
@@ -360,7 +374,7 @@ static int open_run(struct run *run)
     run->halt = run->asked->halt;
     if (cli_files_apart(run->asked) < 0 || cli_program_open(&run->program, run->asked) < 0 ||
         cli_keep_open(&run->keep, run->asked) < 0 || open_dispatcher(run) < 0 || open_input(run) < 0 ||
-        list_workers(run) < 0 || open_balancer(run) < 0 ||
+        open_work(run) < 0 || list_workers(run) < 0 || open_balancer(run) < 0 ||
         cli_page_open(&run->page, run->asked, run->d, run->input, run->job) < 0)
         return -1;
     if (cli_sinks_open(&run->sinks, run->asked, run->program.command, run->keep) < 0)
@@ -380,6 +394,7 @@ static void close_run(struct run *run)
     gd_balancer_close(&run->balancer);
     free(run->workers);
     gd_dispatcher_close(&run->d);
+    cli_work_close(&run->work);
     cli_keep_close(&run->keep);
     cli_input_close(&run->input);
     cli_program_close(&run->program);

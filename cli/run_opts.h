@@ -39,6 +39,9 @@ struct cli_run_own {
     bool json;   /* those of a plugin are JSON texts */
     /* How long what a task has processed plays, for the summary; 0: not known. NULL: it does not play. */
     double (*media_seconds)(const struct cli_end *e);
+    /* How much work each file of a CLI_SOURCE_LIST is: its "size" times this. 0: tasks are counted. */
+    double work_unit;
+    const char *media; /* that work is seconds of this: "audio"; NULL: it is something else */
 };
 
 /* One that was not given is 0 unless its default is set in cli_run_defaults(). Borrowed from argv. */

@@ -110,6 +110,7 @@ int cli_sinks_draw(struct cli_sinks *s, const struct cli_run *r, cli_stats_fn *s
     const enum cli_progress_style style = cli_sinks_style(r);
     if (open_progress(s, style, stats, user, watch) < 0)
         return -1;
+    cli_progress_media(s->progress, r->own.media);
     if (style == CLI_PROGRESS_PANEL && cli_passed_open(&s->passed, fds, s->progress) < 0)
         return -1;
     /* Records on standard output are the only thing there. */

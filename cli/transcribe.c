@@ -258,6 +258,8 @@ static int start(struct work *w)
         .silent = true,
         .json = true,
         .media_seconds = audio_seconds,
+        .work_unit = 0.001,
+        .media = "audio",
     };
     const int status = cli_run_asked(r);
     tr_outputs_tidy(&w->settings.places);

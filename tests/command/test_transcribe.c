@@ -532,6 +532,47 @@ TEST(the_page_and_other_displays)
     CHECK_CONTAINS(r.err, "worker 0: GPU 0");
 }
 
+/* --- how far it is ---------------------------------------------------------------------------------- */
+
+/* The last line of --progress json: how much audio is done, and of how much. */
+static char *work_of(const char *options)
+{
+    struct ran r = sh(STANDIN ON "--input-dir in --progress json %s 2>&1 | tail -n 1 | "
+                                 "grep -o '\"work_done\":[0-9.]*,\"work_total\":[0-9.]*'",
+                      options);
+    return r.out;
+}
+
+/* What failed has ended, too; what has no header counts by its size. */
+TEST(audio_is_counted_as_work)
+{
+    wav("in/a.wav", 5), wav("in/b.wav", 60), wav("in/bad.wav", 7);
+    CHECK_EQ(sh("truncate -s 80000 in/five.wav").status, 0);
+    CHECK_STR(work_of(""), "\"work_done\":77.000,\"work_total\":77.000\n");
+}
+
+TEST(work_done_before_is_no_part_of_it)
+{
+    WAVS("in/a.wav", "in/b.wav", "in/c.wav");
+    CHECK_EQ(sh(ALONE "in/b.wav").status, 0);
+    CHECK_STR(work_of("--resume"), "\"work_done\":4.000,\"work_total\":4.000\n");
+}
+
+/* The journal finds out while the list is read. */
+TEST(work_that_a_journal_skips_is_no_part_of_it)
+{
+    need_journal();
+    wav("in/b.wav", 2), wav("in/d.wav", 4), wav("in/bad.wav", 5);
+    CHECK_EQ(sh(ALONE "--input-dir in --journal j.db").status, 1);
+    wav("in/a.wav", 1), wav("in/c.wav", 3);
+    CHECK_STR(work_of("--resume --journal j.db"), "\"work_done\":4.000,\"work_total\":4.000\n");
+    CHECK_STR(work_of("--retry-failed --journal j.db"), "\"work_done\":5.000,\"work_total\":5.000\n");
+    wav("in/e.wav", 9);
+    CHECK_STR(work_of("--resume --retry-failed --journal j.db"), "\"work_done\":14.000,\"work_total\":14.000\n");
+    CHECK_EQ(sh("rm in/bad.wav").status, 0);
+    CHECK_STR(work_of("--resume --journal j.db"), ""); /* there is none */
+}
+
 TEST(an_unreadable_folder_is_told_of)
 {
     if (geteuid() == 0)
@@ -700,6 +741,19 @@ static void have_own_jobs(void)
     char path[4096];
     snprintf(path, sizeof path, "%s/jobs", sh_dir());
     setenv("GPU_DISPATCH_JOBS", path, 1);
+}
+
+/* The longest is done, most files are not. */
+TEST(views_go_by_audio)
+{
+    have_own_jobs();
+    wav("in/long.wav", 90), wav("in/wait.wav", 5), wav("in/x.wav", 4), wav("in/y.wav", 1);
+    struct waiting w = start("");
+    const char *text = seen("", "1 of 4 tasks, 90.0 % of the work");
+    CHECK_CONTAINS(text, "\n#######################################################################........\n");
+    CHECK_CONTAINS(seen("--json", "wait.wav"), "\"work_done\":90.000,\"work_total\":100.000");
+    pass(&w);
+    CHECK_EQ(sh_wait(w.running).status, 0);
 }
 
 /* Files of one folder that is deeper than there is room for. */
