@@ -15,8 +15,7 @@ static struct made_up *long_paths(void)
     made_worker(m, 1, GD_WORKER_CANCELLING, GD_IDLE_NOT,
                 "…a company with a long name/2026/interviews/a day in spring/two.wav", 1);
     made_worker(m, 2, GD_WORKER_BUSY, GD_IDLE_NOT, "recordings of spring/2026/interviews/in a folder/three.wav", 1);
-    made_worker(m, 3, GD_WORKER_BUSY, GD_IDLE_NOT,
-                "Größe/日本語のとても長いファイル名はどこかで切れる必要.wav", 1);
+    made_worker(m, 3, GD_WORKER_BUSY, GD_IDLE_NOT, "Größe/日本語のとても長いファイル名はどこかで切れる必要.wav", 1);
     return m;
 }
 
@@ -53,6 +52,32 @@ TEST(of_a_path_in_a_row_of_several_workers_the_end_is_shown)
     CHECK_CONTAINS(text, " 6 of 6: …");
     CHECK_CONTAINS(text, "spring/10.wav ");
     CHECK_CONTAINS(text, "spring/11.wav ");
+    free(text);
+}
+
+/* Of two workers the one is shown that has been at it longest, with what stands before its task. */
+TEST(of_two_workers_the_one_that_was_asked_to_stop)
+{
+    const struct tui_view v = { .width = 90, .height = 8, .utf8 = true };
+    struct made_up *m = made_run("transcribe");
+    for (int i = 0; i < 6; i++) {
+        made_worker(m, i, GD_WORKER_BUSY, GD_IDLE_NOT, "one/of/the/others/is/at/this.wav", 1);
+        made_worker(m, i, GD_WORKER_CANCELLING, GD_IDLE_NOT, "a/folder/that/is/deeper/than/most/are.wav", 2 + i);
+    }
+    m->s.n_workers = 4; /* of two GPUs */
+    char *text = laid_out(m, &v);
+    CHECK_CONTAINS(text, " 2 of 2: asked to stop: …most/are.wav ");
+    free(text);
+}
+
+/* What was marked as the end of a path is one, whatever it looks like. */
+TEST(an_end_without_an_extension)
+{
+    const struct tui_view v = { .width = 60, .height = 24, .utf8 = true };
+    struct made_up *m = made_run("transcribe");
+    made_worker(m, 0, GD_WORKER_BUSY, GD_IDLE_NOT, "…of a company/interviews of a day in spring/the first one", 1);
+    char *text = laid_out(m, &v);
+    CHECK_CONTAINS(text, "/the first one ");
     free(text);
 }
 
