@@ -743,17 +743,28 @@ static void have_own_jobs(void)
     setenv("GPU_DISPATCH_JOBS", path, 1);
 }
 
-/* The longest is done, most files are not. */
+/* The longest are done, and half of the files. */
 TEST(views_go_by_audio)
 {
     have_own_jobs();
-    wav("in/long.wav", 90), wav("in/wait.wav", 5), wav("in/x.wav", 4), wav("in/y.wav", 1);
+    wav("in/long.wav", 75), wav("in/longer.wav", 15), wav("in/wait.wav", 6), wav("in/y.wav", 4);
     struct waiting w = start("");
-    const char *text = seen("", "1 of 4 tasks, 90.0 % of the work");
+    const char *text = seen("", "2 of 4 tasks, 90.0 % of the work");
     CHECK_CONTAINS(text, "\n#######################################################################........\n");
     CHECK_CONTAINS(seen("--json", "wait.wav"), "\"work_done\":90.000,\"work_total\":100.000");
     pass(&w);
     CHECK_EQ(sh_wait(w.running).status, 0);
+}
+
+TEST(what_is_cancelled_is_not_done)
+{
+    have_own_jobs();
+    wav("in/long.wav", 80), wav("in/wait.wav", 10), wav("in/x.wav", 6), wav("in/y.wav", 4);
+    struct waiting w = start("");
+    CHECK_EQ(kill(w.running.pid, SIGINT), 0);
+    CHECK_CONTAINS(seen("--json", "\"cancelled\":2"), "\"work_done\":80.000,\"work_total\":100.000");
+    pass(&w);
+    CHECK_EQ(sh_wait(w.running).status, 130);
 }
 
 /* Files of one folder that is deeper than there is room for. */
