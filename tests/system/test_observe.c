@@ -466,6 +466,7 @@ TEST(work_told_before_the_run)
     const struct gd_snapshot *s = look(o);
     CHECK(s->ended && s->work_done == 3 && s->work_total == 3);
     gd_observer_close(&o);
+    gd_dispatcher_close(&w.d);
     world_close(&w);
 }
 

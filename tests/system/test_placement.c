@@ -111,6 +111,7 @@ TEST(chunks_of_a_total_that_was_told_later)
     CHECK_EQ(world_finish(&w), 0);
     for (unsigned i = 0; i < 40; i++)
         CHECK_EQ(w.finals[i].worker_id, i / 10);
+    gd_dispatcher_close(&w.d);
     world_close(&w);
 }
 
@@ -130,6 +131,7 @@ TEST(chunks_of_a_total_that_cannot_be)
         CHECK_EQ(world_finish(&w), GD_E_INVALID);
         CHECK_CONTAINS(w.text, "GD_PLACE_CHUNKS deals out the whole list beforehand");
         CHECK_EQ(w.n_finals, 0);
+        gd_dispatcher_close(&w.d);
         world_close(&w);
     }
 }
