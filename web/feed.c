@@ -266,17 +266,36 @@ static void tell_end(struct web_feed *f)
     tell(f, &news);
 }
 
-void web_feed_finish(struct web_feed *f, unsigned wait_ms)
+/* Under the lock: until nobody watches, or for so long. */
+static void wait_for_leavers(struct web_feed *f, unsigned wait_ms)
+{
+    const uint64_t due = now_ns() + (uint64_t)wait_ms * 1000000u;
+    const struct timespec until = { .tv_sec = (time_t)(due / 1000000000u), .tv_nsec = (long)(due % 1000000000u) };
+    while (f->n_watchers > 0 && pthread_cond_timedwait(&f->changed, &f->lock, &until) != ETIMEDOUT)
+        ;
+}
+
+/* Somebody who could be sent the rest has not been yet: who serves them has had no CPU. */
+static bool is_behind(const struct web_feed *f)
+{
+    for (const struct web_watcher *w = f->first; w; w = w->after) {
+        if (!w->ops->is_full(w->arg))
+            return true;
+    }
+    return false;
+}
+
+void web_feed_finish(struct web_feed *f, unsigned wait_ms, unsigned most_ms)
 {
     stop_thread(f);
     (void)sample(f);
     pthread_mutex_lock(&f->lock);
     f->ended = true;
     tell_end(f);
-    const uint64_t due = now_ns() + (uint64_t)wait_ms * 1000000u;
-    const struct timespec until = { .tv_sec = (time_t)(due / 1000000000u), .tv_nsec = (long)(due % 1000000000u) };
-    while (f->n_watchers > 0 && pthread_cond_timedwait(&f->changed, &f->lock, &until) != ETIMEDOUT)
-        ;
+    const uint64_t last = now_ns() + (uint64_t)most_ms * 1000000u;
+    do {
+        wait_for_leavers(f, wait_ms);
+    } while (is_behind(f) && now_ns() < last);
     pthread_mutex_unlock(&f->lock);
 }
 

@@ -34,11 +34,13 @@ void web_feed_metrics(struct web_feed *f, struct cli_bytes *b);
 /* --- watching: server-sent events --------------------------------------------- */
 
 /* sleep is called when there is nothing to tell, wake once after that when there is, or when the other side is gone:
- * nobody else would notice while it sleeps. All under the feed's lock. */
+ * nobody else would notice while it sleeps. is_full: nothing can be sent, since the other side does not read. All under
+ * the feed's lock. */
 struct web_watch_ops {
     void (*sleep)(void *arg);
     void (*wake)(void *arg);
     bool (*is_gone)(void *arg);
+    bool (*is_full)(void *arg);
 };
 
 struct web_watcher;
@@ -56,9 +58,10 @@ size_t web_feed_watchers(struct web_feed *f);
 
 /* --- the end -------------------------------------------------------------------- */
 
-/* The run is over: samples for the last time, tells the watchers, and waits until they have gone, but no longer than
- * wait_ms. Nobody sleeps after this. read is not called any more. */
-void web_feed_finish(struct web_feed *f, unsigned wait_ms);
+/* The run is over: samples for the last time, tells the watchers, and waits until they have gone; no longer than
+ * wait_ms for those who do not read, and than most_ms for the thread that serves the others, which may have to wait for
+ * a CPU. Nobody sleeps after this. read is not called any more. */
+void web_feed_finish(struct web_feed *f, unsigned wait_ms, unsigned most_ms);
 
 /* All watchers have left. */
 void web_feed_close(struct web_feed **f);

@@ -24,7 +24,10 @@
 #include "thread.h"
 
 /* Of a connection: its request's headers and a block of what it is sent. */
-enum { MEMORY_PER_CONNECTION = 32 << 10, BLOCK = 16 << 10, MOST_CONNECTIONS = 320, IDLE_S = 15, LAST_WORDS_MS = 500 };
+enum { MEMORY_PER_CONNECTION = 32 << 10, BLOCK = 16 << 10, MOST_CONNECTIONS = 320, IDLE_S = 15 };
+
+/* How long the end of a run waits for clients that do not read, and for our own thread. */
+enum { LAST_WORDS_MS = 500, BUSY_MS = 10000 };
 
 struct web_server {
     struct MHD_Daemon *daemon;
@@ -139,15 +142,25 @@ static void resume(void *connection)
     MHD_resume_connection(connection);
 }
 
-/* While a connection is suspended the library does not look at its socket. */
-static bool is_gone(void *connection)
+static bool socket_is(void *connection, short events)
 {
     const union MHD_ConnectionInfo *info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
-    struct pollfd p = { .fd = info ? info->connect_fd : -1, .events = POLLRDHUP };
+    struct pollfd p = { .fd = info ? info->connect_fd : -1, .events = events };
     return poll(&p, 1, 0) > 0;
 }
 
-static const struct web_watch_ops ops = { .sleep = suspend, .wake = resume, .is_gone = is_gone };
+/* While a connection is suspended the library does not look at its socket. */
+static bool is_gone(void *connection)
+{
+    return socket_is(connection, POLLRDHUP);
+}
+
+static bool is_full(void *connection)
+{
+    return !socket_is(connection, POLLOUT);
+}
+
+static const struct web_watch_ops ops = { .sleep = suspend, .wake = resume, .is_gone = is_gone, .is_full = is_full };
 
 static ssize_t next_block(void *watcher, uint64_t at, char *out, size_t max)
 {
@@ -334,7 +347,7 @@ void web_server_close(struct web_server **server)
     *server = NULL;
     if (!s)
         return;
-    web_feed_finish(s->feed, LAST_WORDS_MS);
+    web_feed_finish(s->feed, LAST_WORDS_MS, BUSY_MS);
     MHD_stop_daemon(s->daemon); /* closes the socket too; nobody is suspended any more */
     web_feed_close(&s->feed);
     free(s);
