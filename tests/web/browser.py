@@ -29,9 +29,9 @@ def find():
 
 class Browser:
     def __init__(self, dark=False):
-        self.complaints, self._answers, self._next = [], {}, 0
+        self.complaints, self._answers, self._next, self._page = [], {}, 0, None
         self._arrived, self._gone = threading.Condition(), False
-        self._folder = tempfile.TemporaryDirectory(prefix="gd-browser-")
+        self._folder = tempfile.mkdtemp(prefix="gd-browser-")
         to_read, self._out = os.pipe()
         self._in, to_write = os.pipe()
 
@@ -43,17 +43,29 @@ class Browser:
 
         self._process = subprocess.Popen(
             [find(), "--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-dev-shm-usage",
-             "--remote-debugging-pipe", "--hide-scrollbars", f"--user-data-dir={self._folder.name}", "about:blank"],
+             "--remote-debugging-pipe", "--hide-scrollbars", f"--user-data-dir={self._folder}", "about:blank"],
             preexec_fn=in_place, close_fds=False, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL)
         os.close(to_read), os.close(to_write)
         threading.Thread(target=self._read, daemon=True).start()
-        page = next(t for t in self.send("Target.getTargets")["targetInfos"] if t["type"] == "page")
+        try:
+            self._attach()
+            self.scheme(dark)
+        except RuntimeError:
+            self._process.kill()
+            self._process.wait()
+            raise
+
+    def _attach(self):
+        """To the page that it opens, which may not be there yet."""
         self._session = None
-        self._session = self.send("Target.attachToTarget", targetId=page["targetId"], flatten=True)["sessionId"]
+        self.send("Target.setDiscoverTargets", discover=True)
+        with self._arrived:
+            if not self._arrived.wait_for(lambda: self._page or self._gone, LIMIT_S) or not self._page:
+                raise RuntimeError("the browser opened no page")
+        self._session = self.send("Target.attachToTarget", targetId=self._page, flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Log"):
             self.send(domain + ".enable")
-        self.scheme(dark)
 
     def __enter__(self):
         return self
@@ -70,7 +82,7 @@ class Browser:
             self._process.kill()
             self._process.wait()
         os.close(self._out)
-        self._folder.cleanup()
+        shutil.rmtree(self._folder, ignore_errors=True)  # processes of its own may still write there
 
     def _read(self):
         rest = b""
@@ -87,6 +99,8 @@ class Browser:
         with self._arrived:
             if "id" in message:
                 self._answers[message["id"]] = message
+            elif method == "Target.targetCreated" and params["targetInfo"]["type"] == "page":
+                self._page = self._page or params["targetInfo"]["targetId"]
             elif method == "Runtime.exceptionThrown":
                 self.complaints.append(str(params["exceptionDetails"]))
             elif method == "Runtime.consoleAPICalled" and params["type"] in ("error", "warning", "assert"):

@@ -16,6 +16,7 @@
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <pthread.h>
+#include <sched.h>
 #include <sys/socket.h>
 
 #include "server.h"
@@ -109,6 +110,8 @@ TEST_UNUSED static struct made_up *made_up_new(size_t n_gpus)
 TEST_UNUSED static void made_up_fail(struct made_up *m, uint64_t task, const char *input, const char *error)
 {
     pthread_mutex_lock(&m->lock);
+    CHECK(m->s.n_tasks < sizeof m->tasks / sizeof m->tasks[0]);
+    CHECK(m->s.n_failures < sizeof m->failures / sizeof m->failures[0]);
     const struct gd_task_view t = { .task_id = task,
                                     .worker_id = 0,
                                     .gpu_id = 0,
@@ -246,6 +249,19 @@ TEST_UNUSED static struct reply get(const struct served *v, const char *path, co
     return ask(v, "GET", path, headers);
 }
 
+/* Until it is answered: a server that is full, or has waited long enough for a client that others kept from the CPU,
+ * hangs up without a word. */
+TEST_UNUSED static struct reply get_patiently(const struct served *v, const char *path)
+{
+    for (;;) {
+        struct reply r = get(v, path, "");
+        if (r.status != 0)
+            return r;
+        reply_free(&r);
+        sched_yield();
+    }
+}
+
 /* Reads a stream until it holds the text; false: it ended before. Adds to what was read before. */
 struct stream {
     int fd;
@@ -253,13 +269,19 @@ struct stream {
     size_t size;
 };
 
-TEST_UNUSED static struct stream watch_events(const struct served *v)
+/* version: 1.1, or 1.0 for bytes without the sizes of chunks among them. */
+TEST_UNUSED static struct stream watch_events_by(const struct served *v, const char *version)
 {
     char text[256];
     struct stream s = { .fd = http_connect(v), .text = calloc(1, 1) };
-    snprintf(text, sizeof text, "GET /api/events HTTP/1.1\r\nHost: localhost:%u\r\n\r\n", v->port);
+    snprintf(text, sizeof text, "GET /api/events HTTP/%s\r\nHost: localhost:%u\r\n\r\n", version, v->port);
     http_send(s.fd, text, strlen(text));
     return s;
+}
+
+TEST_UNUSED static struct stream watch_events(const struct served *v)
+{
+    return watch_events_by(v, "1.1");
 }
 
 TEST_UNUSED static bool stream_until(struct stream *s, const char *wanted)
