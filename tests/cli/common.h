@@ -26,9 +26,11 @@ TEST_UNUSED static void leave_folder(void)
         nftw(cli_folder, cli_remove, 16, FTW_DEPTH | FTW_PHYS);
 }
 
-/* Goes into a new folder, which is removed at the end of the case. */
+/* Goes into a new folder, which is removed at the end of the case; the second time that is where it is. */
 TEST_UNUSED static void enter_folder(void)
 {
+    if (*cli_folder)
+        return;
     snprintf(cli_folder, sizeof cli_folder, "/tmp/gd-cli-XXXXXX");
     CHECK(mkdtemp(cli_folder) != NULL);
     CHECK_EQ(chdir(cli_folder), 0);
@@ -84,10 +86,14 @@ TEST_UNUSED static struct cli_bytes shell(const char *command, int *status)
     return b;
 }
 
-/* Comparisons are made where GNU parallel is. */
+/* Comparisons are made where GNU parallel is, and with what it does if nobody has told it otherwise. */
 TEST_UNUSED static void need_parallel(void)
 {
     int status;
+    enter_folder();
+    unsetenv("PARALLEL");
+    unsetenv("PARALLEL_HOME");
+    setenv("HOME", cli_folder, 1);
     struct cli_bytes b = shell("parallel --version 2>/dev/null | grep -c '^GNU parallel'", &status);
     bool there = b.size > 0 && b.data[0] != '0';
     cli_bytes_free(&b);

@@ -288,9 +288,9 @@ TEST(an_open_line_is_ended)
     await_text(master, &seen, "1/10, 0.0s\033[K");
     CHECK_EQ(cli_output_open(&o, &(struct cli_output_options){ .out = slave, .err = slave, .progress = p }), 0);
     struct made *m = command("part", 4, "", 0, 0);
+    completed = 2; /* before: the line may be drawn again at any time after it */
     CHECK_EQ(cli_output_add(o, end_of(m, CLI_RESULT_COMMAND)), 0);
     drop(m);
-    completed = 2;
     await_text(master, &seen, "part\n\r 20% [");
     cli_progress_close(&p);
     cli_output_close(&o);
