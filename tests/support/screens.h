@@ -7,15 +7,22 @@
 
 #include "support/test.h"
 
-/* A text is what the file FOLDER/NAME below tests/ holds, whole. With GD_WRITE_SCREENS set the file is written instead:
- * to be looked at before it is kept. */
-TEST_UNUSED static void check_screen(const char *folder, const char *name, const char *text)
+TEST_UNUSED static const char *screen_path(const char *folder, const char *name)
 {
-    char path[1024], kept[65536] = "";
+    static char path[1024];
     const char *root = getenv("GD_SOURCE_ROOT");
     if (!root)
         FAIL("GD_SOURCE_ROOT is not set: run this through meson test");
     snprintf(path, sizeof path, "%s/tests/%s/screens/%s", root, folder, name);
+    return path;
+}
+
+/* Whether a text is what the file FOLDER/NAME below tests/ holds, whole. With GD_WRITE_SCREENS set the file is written
+ * instead: to be looked at before it is kept. */
+TEST_UNUSED static bool is_screen(const char *folder, const char *name, const char *text)
+{
+    char kept[65536] = "";
+    const char *path = screen_path(folder, name);
     const bool write = getenv("GD_WRITE_SCREENS") != NULL;
     FILE *f = fopen(path, write ? "we" : "re");
     if (!f)
@@ -25,7 +32,12 @@ TEST_UNUSED static void check_screen(const char *folder, const char *name, const
     else
         kept[fread(kept, 1, sizeof kept - 1, f)] = 0;
     fclose(f);
-    if (!write && strcmp(kept, text) != 0)
+    return write || strcmp(kept, text) == 0;
+}
+
+TEST_UNUSED static void check_screen(const char *folder, const char *name, const char *text)
+{
+    if (!is_screen(folder, name, text))
         FAIL("screen %s is\n%s", name, text);
 }
 

@@ -7,8 +7,9 @@
  *     CHECK_STR(r.out, "got 1\ngot 2\ngot 3\n");
  *
  * Each call runs `bash -c` with the folder of the built command first in PATH, in an empty folder that belongs to the
- * case (`$PWD`; it is removed at the end of the program), with no input. What it prints is collected whole. Outputs
- * live as long as the case does: it is a process of its own.
+ * case (`$PWD` and `$HOME`; it is removed at the end of the program), with no input, and without the variables
+ * of whoever runs the tests that would matter. What it prints is collected whole. Outputs live as long as the case
+ * does: it is a process of its own.
  */
 #ifndef GD_TESTS_SUPPORT_SHELL_H
 #define GD_TESTS_SUPPORT_SHELL_H
@@ -87,6 +88,37 @@ struct sh_running {
     int out, err;
 };
 
+/* What would change what the command or the programs beside it do: devices, tokens, shells, proxies, the terminal. */
+TEST_UNUSED static void sh_clean_variables(void)
+{
+    static const char *const unset[] = { "ALL_PROXY",
+                                         "BASH_ENV",
+                                         "COLUMNS",
+                                         "CUDA_VISIBLE_DEVICES",
+                                         "ENV",
+                                         "GPU_DISPATCH_HTTP_TOKEN",
+                                         "GPU_DISPATCH_JOURNAL_MS",
+                                         "GPU_DISPATCH_SIM",
+                                         "GPU_DISPATCH_SIM_XID",
+                                         "GPU_DISPATCH_TRANSCRIBER",
+                                         "HIP_VISIBLE_DEVICES",
+                                         "HTTP_PROXY",
+                                         "LINES",
+                                         "NO_COLOR",
+                                         "PARALLEL",
+                                         "PARALLEL_HOME",
+                                         "PARALLEL_SHELL",
+                                         "ROCR_VISIBLE_DEVICES",
+                                         "XDG_CACHE_HOME",
+                                         "XDG_CONFIG_HOME",
+                                         "XDG_DATA_HOME",
+                                         "ZE_AFFINITY_MASK",
+                                         "all_proxy",
+                                         "http_proxy" };
+    for (size_t i = 0; i < sizeof unset / sizeof *unset; i++)
+        unsetenv(unset[i]);
+}
+
 TEST_UNUSED static struct sh_running sh_start_script(const char *script)
 {
     struct sh_running r = { .out = memfd_create("out", MFD_CLOEXEC), .err = memfd_create("err", MFD_CLOEXEC) };
@@ -103,6 +135,9 @@ TEST_UNUSED static struct sh_running sh_start_script(const char *script)
         snprintf(path, sizeof path, "%s:%s", build, getenv("PATH") ? getenv("PATH") : "/usr/bin:/bin");
         setenv("PATH", path, 1);
         setenv("LC_ALL", "C", 1); /* sort sorts alike everywhere */
+        setenv("HOME", dir, 1);
+        setenv("SHELL", "/bin/bash", 1);
+        sh_clean_variables();
         int null = open("/dev/null", O_RDONLY);
         if (chdir(dir) < 0 || dup2(null, 0) < 0 || dup2(r.out, 1) < 0 || dup2(r.err, 2) < 0)
             _exit(127);
