@@ -52,10 +52,17 @@ TEST_UNUSED static void need(const char *program)
         SKIP("a program it needs is not here");
 }
 
+/* There is another program of that name, which is not to be compared with. */
+TEST_UNUSED static void need_parallel(void)
+{
+    if (sh("parallel --version | grep -q '^GNU parallel'").status != 0)
+        SKIP("no GNU parallel");
+}
+
 /* Runs the same words with `parallel` and with ours; the output must be the same, byte by byte, and the status. */
 TEST_UNUSED static void same_as_parallel(const char *before, const char *words)
 {
-    need("parallel");
+    need_parallel();
     const char *set = "export PARALLEL_SHELL=/bin/bash LC_ALL=C.UTF-8 HOME=$PWD; ";
     struct ran theirs = sh("%s%s parallel --will-cite -j2 -k %s", set, before, words);
     struct ran ours = sh("%s%s gpu-dispatch run --gpus sim:2 --quiet -k %s", set, before, words);

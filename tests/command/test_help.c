@@ -4,6 +4,8 @@
  */
 #include "common.h"
 
+#include <sys/resource.h>
+
 static const char *const commands[] = { "run", "transcribe", "gpus", "estimate", "top", "status", "export", "report" };
 enum { N_COMMANDS = sizeof commands / sizeof commands[0] };
 
@@ -15,15 +17,22 @@ TEST(version)
     CHECK_EQ(r.status, 0);
 }
 
+/* Twenty of them within the time that a Python program takes to begin: what they use of a CPU, and by the clock the
+ * fastest, since others have the machine as well. */
 TEST(it_starts_at_once)
 {
-    /* Twenty of them within the time that a Python program takes to begin. */
-    struct timespec from, to;
-    clock_gettime(CLOCK_MONOTONIC, &from);
-    CHECK_EQ(sh("for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do gpu-dispatch --version; done").status,
-             0);
-    clock_gettime(CLOCK_MONOTONIC, &to);
-    CHECK_LT((to.tv_sec - from.tv_sec) * 1000 + (to.tv_nsec - from.tv_nsec) / 1000000, 2000 * TEST_SLOWDOWN);
+    struct rusage use;
+    int64_t fastest = INT64_MAX;
+    for (int i = 0; i < 20; i++) {
+        const int64_t from = ms_now();
+        CHECK_EQ(sh("exec gpu-dispatch --version").status, 0);
+        const int64_t took = ms_now() - from;
+        fastest = took < fastest ? took : fastest;
+    }
+    CHECK_EQ(getrusage(RUSAGE_CHILDREN, &use), 0);
+    CHECK_LT((use.ru_utime.tv_sec + use.ru_stime.tv_sec) * 1000 + (use.ru_utime.tv_usec + use.ru_stime.tv_usec) / 1000,
+             2000 * TEST_SLOWDOWN);
+    CHECK_LT(fastest, 1000 * TEST_SLOWDOWN);
 }
 
 TEST(help_is_the_same_by_every_way)

@@ -128,7 +128,7 @@ TEST(an_eta)
 
 TEST(a_joblog_has_the_columns_of_parallel)
 {
-    need("parallel");
+    need_parallel();
     struct ran r = sh("export PARALLEL_SHELL=/bin/bash HOME=$PWD; parallel --will-cite -j1 --joblog theirs 'echo {}; "
                       "exit {}' ::: 0 3 >&2;" RUN "-k --joblog ours 'echo {}; exit {}' ::: 0 3 >&2;"
                       "cut -f 1,2,5-9 theirs > a; cut -f 1,2,5-9 ours | sort > b; sort a | diff - b && head -n1 theirs "
@@ -158,7 +158,7 @@ TEST(a_joblog_has_the_numbers_of_the_workers)
 
 TEST(results_are_those_of_parallel)
 {
-    need("parallel");
+    need_parallel();
     struct ran r = sh("export PARALLEL_SHELL=/bin/bash HOME=$PWD; parallel --will-cite --results theirs 'echo {}; echo "
                       "e >&2' ::: a 'b/c d' ::: 1 2 > o1 2>&1;" RUN
                       "--results ours 'echo {}; echo e >&2' ::: a 'b/c d' ::: 1 2 > o2 2>&1; diff -r theirs ours");

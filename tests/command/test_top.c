@@ -22,9 +22,10 @@ static struct sh_running start_job(const char *tag)
         tag);
     struct sh_running r = sh_start_script(script);
     CHECK_EQ(sh("read x < begun.%s", tag).status, 0);
-    /* The page is a moment behind. */
-    while (!strstr(sh(TOP "--once ./%s", tag).out, "2 of 4 tasks"))
-        ;
+    /* The page is a moment behind: until it shows the two that ended, and the one that waits. */
+    for (const char *seen = "";
+         !strstr(seen, "2 of 4 tasks") || !strstr(seen, "1 running\n") || !strstr(seen, "\n  0 processing wait ");)
+        seen = sh(TOP "--once ./%s", tag).out;
     return r;
 }
 
@@ -111,14 +112,14 @@ static void check_top_at(unsigned width)
     await_screen("q leaves");
     await_screen("tasks/s now");
     snprintf(name, sizeof name, "top-%u.txt", width);
-    check_screen("command", name, look_alike());
+    await_kept_screen(name);
     CHECK_STR(sh(TMUX "display -p -t t '#{alternate_on}#{cursor_flag}'").out, "10\n");
     press("q");
     await_screen("\nbefore");
     type("stty -a | grep -ow '[-]*echo' && stty -a | grep -ow '[-]*icanon'");
     await_screen("\necho\nicanon");
     CHECK_EQ(count_on_screen("2 of 4 tasks"), 0);
-    check_clean();
+    await_clean();
     end_job(job);
 }
 
@@ -147,11 +148,11 @@ TEST(resizing)
     resize(40, 12);
     await_no("Device");
     await_screen("q leaves");
-    CHECK_EQ(count_on_screen("2 of 4 tasks"), 1);
+    await_count("2 of 4 tasks", 1);
     press("C-c");
     await_screen("$ ");
     await_no("q leaves");
-    check_clean();
+    await_clean();
     end_job(job);
 }
 
@@ -166,7 +167,7 @@ TEST(it_ends_with_the_job)
     await_screen("status 0");
     CHECK_CONTAINS(look(""), "\n4 of 4 tasks, 100.0 %, ended");
     CHECK_CONTAINS(look(""), "\n3 done  1 failed  0 timeouts\n");
-    check_clean();
+    await_clean();
 }
 
 TEST(it_ends_with_a_job_that_is_killed)
@@ -178,9 +179,9 @@ TEST(it_ends_with_a_job_that_is_killed)
     await_screen("q leaves");
     CHECK_EQ(kill(job.pid, SIGKILL), 0);
     CHECK_EQ(sh_wait(job).status, 137);
-    await_screen("status ");
+    await_screen("\nstatus "); /* not the line that was typed */
     CHECK_CONTAINS(look(""), "2 of 4 tasks");
-    check_clean();
+    await_clean();
 }
 
 TEST(terminated)
@@ -192,7 +193,7 @@ TEST(terminated)
     await_screen("q leaves");
     CHECK_EQ(sh("kill $(cat pid)").status, 0);
     await_screen("\necho");
-    check_clean();
+    await_clean();
     end_job(job);
 }
 
@@ -205,14 +206,14 @@ TEST(ctrl_z_and_fg)
     await_screen("q leaves");
     press("C-z");
     await_screen("Stopped");
-    check_clean();
+    await_clean();
     type("stty -a | grep -ow '[-]*echo'");
     await_screen("\necho");
     type("fg");
     await_screen("q leaves");
     press("q");
     await_no("q leaves");
-    check_clean();
+    await_clean();
     end_job(job);
 }
 
@@ -227,7 +228,7 @@ TEST(choosing)
     open_terminal(80, 20, "");
     type("gpu-dispatch top");
     await_screen("Enter opens");
-    check_screen("command", "top-choose.txt", look_alike());
+    await_kept_screen("top-choose.txt");
     press("Down");
     await_screen(">  2 ");
     press("Up");
@@ -239,7 +240,7 @@ TEST(choosing)
     await_screen(" ./two\n");
     press("q");
     await_no("2 of 4");
-    check_clean();
+    await_clean();
     let_go("go.one");
     let_go("go.two");
     CHECK_EQ(sh_wait(one).status, 1);

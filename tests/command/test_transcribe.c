@@ -299,6 +299,8 @@ TEST(no_worker)
     /* A copy elsewhere finds none beside it, unless one was installed. */
     struct ran r = sh("mkdir bin; cp $GD_COMMAND_DIR/gpu-dispatch bin/; bin/gpu-dispatch transcribe --gpus sim:1 " MODEL
                       "--input-dir in");
+    if (r.status == 0)
+        SKIP("one is installed");
     CHECK_EQ(r.status, 1);
     CHECK_EQ(count_lines(r.err), 3);
     CHECK_CONTAINS(r.err, "the transcription worker (transcribe.so) is not here");
@@ -488,11 +490,18 @@ TEST(quiet_ones_tell_of_failures_alone)
     CHECK_EQ(r.status, 1);
 }
 
+/* A machine that is too busy to do even the good ones within the time is given more of it. */
 TEST(one_bad_file_is_one_failure)
 {
     WAVS("in/a.wav", "in/bad1.wav", "in/b.wav", "in/crash.wav", "in/hang.wav", "in/c.wav");
-    struct ran r = sh(STANDIN "gpu-dispatch transcribe --gpus sim:2 --progress none " MODEL
-                              "--input-dir in --timeout 1s --failed failed --output out");
+    struct ran r;
+    int timeout_s = 1;
+    do {
+        r = sh("rm -rf data failed out; " STANDIN "gpu-dispatch transcribe --gpus sim:2 --progress none " MODEL
+               "--input-dir in --timeout %ds --failed failed --output out",
+               timeout_s);
+        timeout_s *= 2;
+    } while (sh("grep '\"failure\":\"timeout\"' failed | grep -v hang.wav").status == 0);
     CHECK_EQ(r.status, 1);
     CHECK_CONTAINS(r.err, "3 failed: 1 error, 1 timeout, 1 crash\n");
     CHECK_STR(sh("ls data/outputs; grep -c . failed; grep -c '\"status\":\"ok\"' out").out,
@@ -810,11 +819,15 @@ static void murder(const char *more, const char *until)
     WAVS("in/a.wav", "in/b.wav", "in/wait.wav", "in/c.wav", "in/d.wav");
     struct waiting w = start(more);
     CHECK_EQ(sh("%s", until).status, 0);
+    const int worker = atoi(sh("cat /proc/%d/task/*/children", (int)w.running.pid).out);
+    CHECK_GT(worker, 0);
     CHECK_EQ(kill(w.running.pid, SIGKILL), 0);
     CHECK_EQ(sh_wait(w.running).status, 137);
     CHECK_STR(sh("ls data/outputs").out, "c.txt\nd.txt\n");
     CHECK_STR(ran(), "in/d.wav in/c.wav in/wait.wav ");
-    pass(&w), pass(&w); /* the old one may not be dead yet */
+    /* Until its worker is dead too, which might take what is meant for the next. */
+    sh("while grep -q '^State:.[RSD]' /proc/%d/status 2> /dev/null; do :; done", worker);
+    pass(&w);
     CHECK_PRINTS(sh(ALONE "--input-dir in --resume %s", more), "");
     CHECK_STR(ran(), "in/wait.wav in/b.wav in/a.wav ");
     CHECK_STR(sh("ls data/outputs").out, "a.txt\nb.txt\nc.txt\nd.txt\nwait.txt\n");

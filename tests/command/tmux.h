@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * A real terminal: a shell in tmux, typed at and looked at as a person would. Tests wait until what they expect is on
- * the screen; the time limit of the case is their deadline.
+ * A real terminal: a shell in tmux, typed at and looked at as a person would. What is drawn comes through a terminal
+ * and a server that take it in pieces, so a look may come in the middle of a drawing, however quick that is: tests wait
+ * until what they expect is on the screen, and what never comes is told of with what was there instead.
  */
 #ifndef GD_TESTS_COMMAND_TMUX_H
 #define GD_TESTS_COMMAND_TMUX_H
@@ -12,25 +13,22 @@
 /* The server and its socket belong to the case. */
 #define TMUX "tmux -S $PWD/socket "
 
+/* Against waiting without end; less than a case may take, so that there is time to tell. */
+enum { AWAIT_MS = 45000 };
+
+#define AWAIT(is_so, what)                                                                 \
+    do {                                                                                   \
+        const int64_t await_end = ms_now() + (int64_t)AWAIT_MS * TEST_SLOWDOWN;            \
+        while (!(is_so)) {                                                                 \
+            if (ms_now() > await_end)                                                      \
+                FAIL("waited %d s for %s; there is\n%s", AWAIT_MS / 1000, what, look("")); \
+        }                                                                                  \
+    } while (0)
+
 static void need_tmux(void)
 {
     if (sh("command -v tmux perl").status != 0)
         SKIP("no tmux");
-}
-
-/* A terminal of this size with a shell in the case's folder, which shows "$ " and nothing else. more: NAME=value for
- * the shell. */
-TEST_UNUSED static void open_terminal(unsigned width, unsigned height, const char *more)
-{
-    need_tmux();
-    struct ran r =
-        sh("echo \"PS1='\\$ '\" > rc; export LC_ALL=C.UTF-8 GPU_DISPATCH_JOBS=$PWD/jobs %s; unset TMUX NO_COLOR\n" TMUX
-           "-f /dev/null new-session -d -s t -x %u -y %u \"exec bash --rcfile rc\"",
-           more, width, height);
-    if (r.status != 0)
-        FAIL("tmux: %s", r.err);
-    while (!strchr(sh(TMUX "capture-pane -p -t t").out, '$'))
-        ; /* what is typed before the prompt is there is seen twice */
 }
 
 /* What is on the screen, lines without trailing spaces and none that is empty at the end. options: "-e" for colours. */
@@ -39,16 +37,42 @@ TEST_UNUSED static char *look(const char *options)
     return sh(TMUX "capture-pane -p %s -t t | sed -e 's/ *$//' | sed -e :a -e '/^\\n*$/{$d;N;ba' -e '}'", options).out;
 }
 
+/* The shell waits for a line: its prompt is the last there is. */
+TEST_UNUSED static bool is_at_prompt(const char *screen)
+{
+    const size_t n = strlen(screen);
+    return strcmp(screen, "$\n") == 0 || (n >= 3 && strcmp(screen + n - 3, "\n$\n") == 0);
+}
+
+/* A terminal of this size with a shell in the case's folder, which shows "$ " and nothing else. more: NAME=value for
+ * the shell. */
+TEST_UNUSED static void open_terminal(unsigned width, unsigned height, const char *more)
+{
+    need_tmux();
+    struct ran r =
+        sh("export LC_ALL=C.UTF-8 GPU_DISPATCH_JOBS=$PWD/jobs %s; unset TMUX NO_COLOR MAIL PROMPT_COMMAND\n" TMUX
+           "-f /dev/null new-session -d -s t -x %u -y %u env 'PS1=$ ' INPUTRC=/dev/null bash --norc",
+           more, width, height);
+    if (r.status != 0)
+        FAIL("tmux: %s", r.err);
+    AWAIT(is_at_prompt(look("")), "a prompt");
+}
+
 TEST_UNUSED static void await_screen(const char *text)
 {
-    while (!strstr(look(""), text))
-        ;
+    AWAIT(strstr(look(""), text), text);
 }
 
 TEST_UNUSED static void await_no(const char *text)
 {
-    while (strstr(look(""), text))
-        ;
+    AWAIT(!strstr(look(""), text), "the end of what should go");
+}
+
+/* Until the cursor is seen, lines wrap, and the terminal is not the alternate screen. */
+TEST_UNUSED static void await_clean(void)
+{
+    AWAIT(strcmp(sh(TMUX "display -p -t t '#{cursor_flag}#{wrap_flag}#{alternate_on}'").out, "110\n") == 0,
+          "a clean terminal");
 }
 
 TEST_UNUSED static void press(const char *keys)
@@ -56,8 +80,10 @@ TEST_UNUSED static void press(const char *keys)
     CHECK_EQ(sh(TMUX "send-keys -t t %s", keys).status, 0);
 }
 
+/* What is typed before the prompt is there is seen twice. */
 TEST_UNUSED static void type(const char *line)
 {
+    AWAIT(is_at_prompt(look("")), "a prompt");
     CHECK_EQ(sh(TMUX "send-keys -t t -l \"$(cat <<'END'\n%s\nEND\n)\"; " TMUX "send-keys -t t Enter", line).status, 0);
 }
 
@@ -75,10 +101,9 @@ TEST_UNUSED static int count_on_screen(const char *text)
     return n;
 }
 
-/* The cursor is seen, lines wrap, and the terminal is not the alternate screen. */
-TEST_UNUSED static void check_clean(void)
+TEST_UNUSED static void await_count(const char *text, int n)
 {
-    CHECK_STR(sh(TMUX "display -p -t t '#{cursor_flag}#{wrap_flag}#{alternate_on}'").out, "110\n");
+    AWAIT(count_on_screen(text) == n, text);
 }
 
 /* The screen with figures that differ from run to run made alike, in the place and width that they have. */
@@ -92,6 +117,12 @@ TEST_UNUSED static char *look_alike(void)
               "\"H:MM:SS\"/e' screen",
               look(""))
         .out;
+}
+
+/* Until it is what the file of this name shows. */
+TEST_UNUSED static void await_kept_screen(const char *name)
+{
+    AWAIT(is_screen("command", name, look_alike()), name);
 }
 
 /* A script "task" that prints what it is given, fails for "bad", and waits to be let go for what begins with "wait". */
