@@ -31,7 +31,7 @@ class Browser:
     def __init__(self, dark=False):
         self.complaints, self._answers, self._next, self._page = [], {}, 0, None
         self._arrived, self._gone = threading.Condition(), False
-        self._folder = tempfile.mkdtemp(prefix="gd-browser-")
+        self._folder = tempfile.mkdtemp(prefix="gd-browser-", dir="/tmp")  # its sockets want a short path
         to_read, self._out = os.pipe()
         self._in, to_write = os.pipe()
 
@@ -45,7 +45,7 @@ class Browser:
             [find(), "--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-dev-shm-usage",
              "--remote-debugging-pipe", "--hide-scrollbars", f"--user-data-dir={self._folder}", "about:blank"],
             preexec_fn=in_place, close_fds=False, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL)
+            stderr=subprocess.DEVNULL, env={**os.environ, "HOME": self._folder, "TMPDIR": self._folder})
         os.close(to_read), os.close(to_write)
         threading.Thread(target=self._read, daemon=True).start()
         try:
