@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
- * What is made of a snapshot: metrics, read by a parser as strict as Prometheus' own; the history; what is kept.
+ * What is made of a snapshot: metrics, read by a parser as strict as Prometheus' own; the history; what is kept; who is
+ * waited for at the end.
  */
 #include "http.h"
 
 #include <ctype.h>
 #include <math.h>
+#include <stdatomic.h>
 
+#include "feed.h"
 #include "history.h"
 #include "json.h"
 #include "kept.h"
@@ -371,6 +374,99 @@ TEST(time_alone_is_no_difference)
     CHECK(web_kept_differs(&k, &s));
     web_kept_free(&k);
     free(m);
+}
+
+/* --- the end --------------------------------------------------------------------------------- */
+
+/* A watcher that nobody serves, until somebody makes it leave. */
+struct unserved {
+    struct made_up *run;
+    struct web_feed *feed;
+    struct web_watcher *watcher;
+    atomic_bool full, left;
+    atomic_uint asked;
+};
+
+static void do_nothing(void *arg)
+{
+    (void)arg;
+}
+
+static bool never(void *arg)
+{
+    (void)arg;
+    return false;
+}
+
+static bool is_full(void *arg)
+{
+    struct unserved *u = arg;
+    u->asked++;
+    return u->full;
+}
+
+static void unserved_begin(struct unserved *u)
+{
+    static const struct web_watch_ops ops = { do_nothing, do_nothing, never, is_full };
+    u->run = made_up_new(1);
+    CHECK_EQ(web_feed_open(&u->feed, made_up_read, u->run), 0);
+    u->watcher = web_feed_watch(u->feed, &ops, u);
+    CHECK(u->watcher != NULL);
+}
+
+static void unserved_leave(struct unserved *u)
+{
+    u->left = true;
+    web_watcher_leave(u->watcher);
+}
+
+static void unserved_end(struct unserved *u)
+{
+    web_feed_close(&u->feed);
+    free(u->run);
+}
+
+enum { AN_HOUR_MS = 3600000 };
+
+TEST(who_does_not_read_is_waited_for_no_longer)
+{
+    struct unserved u = { .full = true };
+    unserved_begin(&u);
+    web_feed_finish(u.feed, 1, AN_HOUR_MS);
+    CHECK_EQ(u.asked, 1);
+    unserved_leave(&u);
+    unserved_end(&u);
+}
+
+static void *leave_when_asked_again(void *arg)
+{
+    struct unserved *u = arg;
+    while (u->asked < 3)
+        sched_yield();
+    unserved_leave(u);
+    return NULL;
+}
+
+TEST(who_has_to_be_served_yet_is)
+{
+    struct unserved u = { .full = false };
+    pthread_t thread;
+    unserved_begin(&u);
+    CHECK_EQ(pthread_create(&thread, NULL, leave_when_asked_again, &u), 0);
+    web_feed_finish(u.feed, 1, AN_HOUR_MS);
+    CHECK(u.left);
+    pthread_join(thread, NULL);
+    unserved_end(&u);
+}
+
+TEST(nobody_is_waited_for_without_end)
+{
+    struct unserved u = { .full = false };
+    unserved_begin(&u);
+    web_feed_finish(u.feed, 1, 5);
+    CHECK(!u.left);
+    unserved_leave(&u);
+    unserved_end(&u);
 }
 
 TEST_MAIN()
