@@ -229,6 +229,7 @@ void gd__monitor_run(struct gd_dispatcher *d)
     uint64_t looked_at = 0, moved_at = 0;
     bool gave_way = false;
     d->now = gd__now_ns();
+    gd__publish_awake(d, d->now); /* it may come to the first callback without having slept */
     gd__sched_start(&d->sched, d->now);
     while (!gd__sched_finished(&d->sched)) {
         const bool moved = go_round(d);
@@ -243,11 +244,13 @@ void gd__monitor_run(struct gd_dispatcher *d)
         if (moved || give_way || d->now - moved_at < d->spin_ns) {
             if (d->now - looked_at >= LOOK_EVERY_NS)
                 look_at_events(d, 0, &looked_at);
-            if (give_way) /* to a worker that waits for this processor: better many results at once than a sleep for
-                             each */
+            if (give_way) { /* to a worker that waits for this processor: better many results at once than a sleep for
+                               each */
                 sched_yield();
-            else
+                d->now = gd__now_ns(); /* others may have had it for long, and what counts from now must not be short */
+            } else {
                 relax();
+            }
             continue;
         }
         sleep_until_rung(d, &looked_at);
