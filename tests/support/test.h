@@ -22,6 +22,7 @@
 #define GD_TESTS_SUPPORT_TEST_H
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -33,6 +34,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -227,9 +229,22 @@ TEST_UNUSED static int test_await(pid_t pid, int limit_s)
     return ready != 0;
 }
 
+/* A case begins alike wherever it was started from: by nohup, in the background of a script, with another umask. */
+TEST_UNUSED static void test_begin_alike(void)
+{
+    static const int signals[] = { SIGHUP, SIGINT, SIGQUIT, SIGPIPE, SIGTERM, SIGCHLD, SIGUSR1, SIGUSR2 };
+    sigset_t none;
+    for (size_t i = 0; i < sizeof signals / sizeof *signals; i++)
+        signal(signals[i], SIG_DFL);
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    umask(022);
+}
+
 TEST_UNUSED static void test_in_child(const struct test_case *c)
 {
     setpgid(0, 0);
+    test_begin_alike();
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     c->run();
     exit(test_verdict->failed); /* not _exit: leak checkers run at exit */
@@ -284,9 +299,21 @@ TEST_UNUSED static bool test_chosen(const char *name, int argc, char **argv)
     return argc < 2;
 }
 
-/* Once, before the first case is run. */
+/* Once, before the first case is run. Standard streams that are closed are opened, since else what a case opens gets
+ * their numbers; and what else we were started with is closed: cases count descriptors. */
 TEST_UNUSED static int test_prepare(void)
 {
+    int fd;
+    do
+        fd = open("/dev/null", O_RDWR);
+    while (fd >= 0 && fd <= STDERR_FILENO);
+#ifdef SYS_close_range
+    syscall(SYS_close_range, STDERR_FILENO + 1, ~0U, 0);
+#else
+    if (fd >= 0)
+        close(fd);
+#endif
+    signal(SIGCHLD, SIG_DFL); /* ignored, it would take the ends of cases from us */
     void *page = mmap(NULL, sizeof *test_verdict, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (page == MAP_FAILED) {
         perror("mmap");
