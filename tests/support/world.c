@@ -3,8 +3,10 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/futex.h>
 #include <poll.h>
+#include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -107,10 +109,39 @@ uint64_t world_now_ms(void)
     return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
 }
 
-bool world_gone(int pidfd, int within_ms)
+void world_await_taken(struct world *w, uint64_t at_least)
+{
+    struct gd_stats s = { .size = sizeof s };
+    do {
+        MUST(gd_dispatcher_stats(w->d, &s) == 0, "stats: %s", gd_error_text());
+        sched_yield();
+    } while (s.taken < at_least);
+}
+
+static char state_of(pid_t pid)
+{
+    char path[64], line[512] = "";
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    FILE *f = fopen(path, "re");
+    if (f) {
+        line[fread(line, 1, sizeof line - 1, f)] = '\0';
+        fclose(f);
+    }
+    const char *after_name = strrchr(line, ')');
+    return after_name && after_name[1] ? after_name[2] : '?';
+}
+
+void world_await_state(pid_t pid, char state)
+{
+    while (state_of(pid) != state)
+        sched_yield();
+}
+
+void world_await_end(int pidfd)
 {
     struct pollfd p = { .fd = pidfd, .events = POLLIN };
-    return poll(&p, 1, within_ms) == 1;
+    while (poll(&p, 1, -1) < 0)
+        MUST(errno == EINTR, "poll: %s", strerror(errno));
 }
 
 /* --- patterns --- */
@@ -342,7 +373,9 @@ static void on_exit_callback(void *user)
 static struct world_page *make_page(void)
 {
     char path[64];
-    const int fd = memfd_create("world", MFD_CLOEXEC);
+    const int low = memfd_create("world", MFD_CLOEXEC);
+    const int fd = fcntl(low, F_DUPFD_CLOEXEC, STDERR_FILENO + 1); /* tests close the standard streams */
+    close(low);
     MUST(fd >= 0 && ftruncate(fd, sizeof(struct world_page)) == 0, "memfd: %s", strerror(errno));
     void *p = mmap(NULL, sizeof(struct world_page), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     MUST(p != MAP_FAILED, "mmap: %s", strerror(errno));
@@ -360,6 +393,7 @@ void world_open(struct world *w, unsigned n_gpus)
     w->o.gpu_ids = w->gpus;
     w->o.n_gpus = n_gpus;
     w->o.output = GD_OUTPUT_DISCARD;
+    w->o.cancel_grace_ms = w->o.cleanup_grace_ms = WORLD_ENDLESS_MS;
     w->o.user = w;
     w->o.source = next_order;
     w->o.on_success = on_success;

@@ -18,7 +18,8 @@
  * and last, that every callback came on the run's thread, that the figures add up, that no child process, descriptor
  * or shared mapping is left, and that every result belongs to its task.
  *
- * Tests and workers wait for each other through gates and counters, never for time to pass.
+ * Tests and workers wait for each other through gates and counters, never for time to pass. Graces are endless unless a
+ * test sets them: a worker that stands still for a while on a busy machine is not killed for it.
  */
 #ifndef GD_TESTS_SUPPORT_WORLD_H
 #define GD_TESTS_SUPPORT_WORLD_H
@@ -116,7 +117,16 @@ enum world_counter {
     WC_N
 };
 
-enum { WORLD_GATES = 64, WORLD_WORKERS = 64, WORLD_TASKS = 16384, WORLD_LOG = 16384 };
+enum {
+    WORLD_GATES = 64,
+    WORLD_WORKERS = 64,
+    WORLD_TASKS = 16384,
+    WORLD_LOG = 16384,
+    WORLD_ENDLESS_MS = 3600 * 1000,
+    /* A time limit that tasks in good order keep though the machine is busy: a process may stand still for two seconds
+     * now and then. */
+    WORLD_PATIENCE_MS = 2500,
+};
 
 struct world_page {
     _Atomic uint32_t gate[WORLD_GATES]; /* 1: open */
@@ -213,11 +223,15 @@ void world_gate_wait(struct world_page *p, unsigned gate);
 uint32_t world_count(const struct world_page *p, enum world_counter c);
 void world_count_add(struct world_page *p, enum world_counter c, int n);
 void world_await(struct world_page *p, enum world_counter c, uint32_t at_least);
+/* Waits until the run has so many tasks from its source; what the source has given may not be there yet. */
+void world_await_taken(struct world *w, uint64_t at_least);
 /* The process of a worker; waits until its setup was entered. */
 pid_t world_pid(struct world_page *p, int worker_id);
+/* Waits until a process sleeps ('S') or is stopped ('T'): a signal that was sent has not yet arrived. */
+void world_await_state(pid_t pid, char state);
 uint64_t world_now_ms(void);
-/* Waits for a process, whoever's child it is, for at most that long. True: it is gone. */
-bool world_gone(int pidfd, int within_ms);
+/* Waits for a process, whoever's child it is. */
+void world_await_end(int pidfd);
 
 /* --- questions --- */
 unsigned world_callbacks(const struct world *w, char callback);

@@ -21,7 +21,11 @@
 
 #include "support/test.h"
 
-enum { MOST_WORDS = 16, WITHIN_MS = 1000 * TEST_SLOWDOWN };
+enum {
+    MOST_WORDS = 16,
+    /* A time limit that programs in good order keep though the machine is busy: they may stand still for a while. */
+    PATIENCE_MS = 2500,
+};
 
 struct final {
     unsigned finals, attempt;

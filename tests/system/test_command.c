@@ -101,6 +101,8 @@ static struct job *job(const char *const *words)
     jobs = j;
     if (!getenv("GPU_DISPATCH_HOST"))
         SKIP("GPU_DISPATCH_HOST is not set");
+    setenv("LC_ALL", "C", 1); /* what programs say is compared */
+    unsetenv("BASH_ENV");
     CHECK_EQ(chdir(sh_dir()), 0);
     CHECK_EQ(prctl(PR_SET_CHILD_SUBREAPER, 1), 0); /* what is left behind becomes ours: see nothing_is_left() */
     j->o = defaults;
@@ -476,7 +478,7 @@ static struct job *time_out(const char *first, unsigned grace_ms)
     inputs[2] = "echo $PPID";
     j->inputs = inputs;
     j->n = 3;
-    j->o.task_timeout_ms = 1500;
+    j->o.task_timeout_ms = 2500; /* the others have it too, and keep it though the machine may be busy */
     j->o.cancel_grace_ms = grace_ms;
     run_all(j);
     CHECK_EQ(j->records[1].failure, GD_FAILURE_TIMEOUT);
@@ -528,7 +530,7 @@ TEST(nothing_runs_on_without_a_dispatcher)
     CHECK_GE(fd, 0);
     CHECK_EQ(kill(dispatcher, SIGKILL), 0);
     struct pollfd p = { .fd = fd, .events = POLLIN };
-    CHECK_EQ(poll(&p, 1, 1000 * TEST_SLOWDOWN), 1);
+    CHECK_EQ(poll(&p, 1, -1), 1); /* if it lives, this case does not end */
     nothing_is_left();
 }
 

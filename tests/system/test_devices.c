@@ -142,7 +142,10 @@ TEST(or_anywhere_if_so_asked)
     w.o.any_cpu = true;
     world_add(&w, (struct world_order){ .what = W_ECHO });
     CHECK_EQ(world_run(&w), 0);
-    CHECK_EQ(__builtin_popcountll(w.finals[0].answer.cpus), CPU_COUNT(&ours) < 64 ? CPU_COUNT(&ours) : 64);
+    uint64_t first_64 = 0;
+    for (int i = 0; i < 64; i++)
+        first_64 |= (uint64_t)(CPU_ISSET(i, &ours) != 0) << i;
+    CHECK_EQ(w.finals[0].answer.cpus, first_64);
     world_close(&w);
 }
 
@@ -234,13 +237,16 @@ TEST(one_of_its_workers_is_enough)
     world_close(&w);
 }
 
+static unsigned n_lost; /* devices of a GPU that fails */
+
 static void open_the_gate(struct world *w, const struct world_event *e)
 {
-    if (e->kind == 'X') /* its worker is gone: what it had begun can't end there */
+    (void)e;
+    if (world_events(w, 'X') == n_lost) /* their workers are gone: what those had begun can't end there */
         world_gate_open(w->page, 3);
 }
 
-/* On n simulated devices, each of which is at a task when the line comes. */
+/* On n simulated devices, each of which is at a task when the line comes; all but the first fail. */
 static void run_then_xid(struct world *w, const char *simulated, unsigned n, const char *line)
 {
     static char path[64];
@@ -252,6 +258,7 @@ static void run_then_xid(struct world *w, const char *simulated, unsigned n, con
     world_open(w, 1);
     use(w, "auto");
     w->on_event = open_the_gate;
+    n_lost = n - 1;
     world_add_many(w, 20, (struct world_order){ .what = W_ECHO, .gate = 3 });
     world_launch(w);
     world_await(w->page, WC_ENTERED, n);

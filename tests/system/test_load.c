@@ -24,13 +24,23 @@ TEST(what_load_left_is_there_in_process)
     world_close(&w);
 }
 
+/* One worker in its first task, with five more loaded behind it. It claims what is there when it begins a task: so it is
+ * not ready before all of it is. */
+static void launch_loaded_ahead(struct world *w)
+{
+    open_loading(w, 1, 2, 6);
+    w->setup = (struct world_setup){ .gate = 3 };
+    world_add_many(w, 50, (struct world_order){ .what = W_ECHO, .gate = 2 });
+    world_launch(w);
+    world_await_taken(w, 50);
+    world_gate_open(w->page, 3);
+    world_await(w->page, WC_LOADS, 6);
+}
+
 TEST(loads_run_ahead_while_process_is_busy)
 {
     struct world w;
-    open_loading(&w, 1, 2, 6);
-    world_add_many(&w, 50, (struct world_order){ .what = W_ECHO, .gate = 2 });
-    world_launch(&w);
-    world_await(w.page, WC_LOADS, 6); /* the first one's process is still waiting at the gate */
+    launch_loaded_ahead(&w); /* the first one's process is still waiting at the gate */
     CHECK_EQ(world_count(w.page, WC_UNLOADS), 0);
     world_gate_open(w.page, 2);
     CHECK_EQ(world_join(&w), 0);
@@ -165,10 +175,7 @@ TEST(many_threads)
 TEST(shutdown_unloads_what_was_loaded)
 {
     struct world w;
-    open_loading(&w, 1, 2, 6);
-    world_add_many(&w, 50, (struct world_order){ .what = W_ECHO, .gate = 2 });
-    world_launch(&w);
-    world_await(w.page, WC_LOADS, 6);
+    launch_loaded_ahead(&w);
     gd_dispatcher_shutdown(w.d);
     world_gate_open(w.page, 2);
     CHECK_EQ(world_join(&w), GD_E_SHUTDOWN);

@@ -378,9 +378,10 @@ TEST(reads_while_it_runs_add_up)
     world_open(&w, 2);
     w.o.job = "fast";
     for (unsigned i = 0; i < 10000; i++)
-        world_add(&w, (struct world_order){ .what = i % 20 == 3 ? W_ERROR : W_ECHO });
+        world_add(&w, (struct world_order){ .what = i % 20 == 3 ? W_ERROR : W_ECHO, .gate = i == 0 ? 1 : 0 });
     world_launch(&w);
-    struct gd_observer *o = observe(NULL);
+    struct gd_observer *o = observe(NULL); /* before it can be over */
+    world_gate_open(w.page, 1);
     for (bool over = false; !over;) {
         const struct gd_snapshot *s = look(o);
         told += s->n_tasks + s->tasks_missed;
@@ -626,6 +627,7 @@ TEST(results_wait_for_a_callback)
         sched_yield();
     world_gate_open(w.page, 2);
     world_await(w.page, WC_ENTERED, STEPS);
+    world_await_state(world_pid(w.page, 0), 'S'); /* it is done with the last, and waits for more */
     bool seen = false;
     for (unsigned k = 0; k < STEPS; k++) {
         const struct gd_snapshot *s =
@@ -645,7 +647,7 @@ TEST(results_wait_for_a_callback)
 }
 
 /* A callback that takes its time is not hidden: the run is awake, and says nothing. */
-TEST(a_long_callback_is_seen_as_stale)
+static void check_stale(void)
 {
     struct world w;
     enter();
@@ -664,6 +666,24 @@ TEST(a_long_callback_is_seen_as_stale)
     world_close(&w);
 }
 
+TEST(a_long_callback_is_seen_as_stale)
+{
+    check_stale();
+}
+
+/* Where a run gives way to its workers, it may come to its first callback without having slept. */
+TEST(a_long_callback_on_one_processor_is_seen_as_stale)
+{
+    cpu_set_t ours, one;
+    CHECK_EQ(sched_getaffinity(0, sizeof ours, &ours), 0);
+    CPU_ZERO(&one);
+    for (int i = 0; CPU_COUNT(&one) == 0; i++)
+        if (CPU_ISSET(i, &ours))
+            CPU_SET(i, &one);
+    CHECK_EQ(sched_setaffinity(0, sizeof one, &one), 0);
+    check_stale();
+}
+
 /* Nothing wakes the run when a worker begins its task: it looks for itself. */
 TEST(a_late_start_is_seen_though_the_run_sleeps)
 {
@@ -680,6 +700,7 @@ TEST(a_late_start_is_seen_though_the_run_sleeps)
     await_idle(o, 0, GD_IDLE_NO_INPUT);
     const pid_t worker = world_pid(w.page, 0);
     CHECK_EQ(kill(worker, SIGSTOP), 0);
+    world_await_state(worker, 'T');
     world_gate_open(w.page, 1);
     const struct gd_snapshot *s = look(o);
     while (s->workers[0].stats.handed == 0 || s->read_ns - s->stats.now_ns < 2000000) /* said, and asleep */

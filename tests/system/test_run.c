@@ -195,13 +195,12 @@ TEST(no_callbacks_but_on_success)
 {
     struct world w;
     world_open(&w, 1);
-    w.o.task_timeout_ms = 50;
-    w.o.cancel_grace_ms = 0;
+    w.o.task_timeout_ms = WORLD_PATIENCE_MS;
     w.o.crash_limit = 1;
     world_add(&w, (struct world_order){ .what = W_ECHO });
     world_add(&w, (struct world_order){ .what = W_ERROR });
     world_add(&w, (struct world_order){ .what = W_KILL });
-    world_add(&w, (struct world_order){ .what = W_LOOP });
+    world_add(&w, (struct world_order){ .what = W_POLITE_LOOP });
     w.setup = (struct world_setup){ .cleanup = W_ERROR };
     w.o.setup_args = &w.setup;
     w.o.setup_args_size = sizeof w.setup;

@@ -77,7 +77,7 @@ TEST(all_workers_fail_beside_a_full_queue)
     w.setup = (struct world_setup){ .what = W_ERROR, .gate = 2 };
     world_add_many(&w, 100, (struct world_order){ .what = W_ECHO });
     world_launch(&w);
-    world_await(w.page, WC_SOURCE, 10);
+    world_await_taken(&w, 10);
     world_gate_open(w.page, 2);
     CHECK_EQ(world_join(&w), GD_E_SETUP);
     CHECK_GE(w.stats.taken, 10);
@@ -150,10 +150,10 @@ TEST(a_setup_that_hangs)
 {
     struct world w;
     world_open(&w, 2);
-    w.o.setup_timeout_ms = 100;
+    w.o.setup_timeout_ms = WORLD_PATIENCE_MS; /* the other worker has it too, and keeps it */
     w.o.setup_attempts = 2;
     w.o.restart_delay_ms = 1;
-    w.setup = (struct world_setup){ .what = W_LOOP, .workers = 1 };
+    w.setup = (struct world_setup){ .gate = 5, .workers = 1 }; /* never opened */
     w.source_gate_at = 1;
     world_add_many(&w, 20, (struct world_order){ .what = W_ECHO });
     world_launch(&w);
@@ -167,6 +167,8 @@ TEST(a_setup_that_hangs)
     CHECK_EQ(world_callbacks(&w, 'S'), 20);
     CHECK_EQ(world_event(&w, 's')->worker_id, 0);
     CHECK_CONTAINS(world_event(&w, 's')->text, "setup");
+    CHECK_EQ(world_events(&w, 's'), 1);
+    CHECK_EQ(world_count(w.page, WC_SETUPS), 3); /* it was given a second try */
     world_close(&w);
 }
 

@@ -79,6 +79,7 @@ TEST(several_tasks_are_in_flight)
     size_t backwards = 0;
     open_job(&j, "reverse-count", NULL);
     j.o.batch_size = 16;
+    j.o.batch_wait_us = 3600u * 1000 * 1000; /* all batches are full, however slowly the source gives */
     j.n = 1000;
     j.fill = number;
     CHECK_EQ(run_job(&j), 0);
@@ -115,7 +116,7 @@ TEST(an_answer_does_not_wait_for_the_next)
     make_fifo();
     open_job(&j, "hang-to", fifo);
     j.o.batch_size = 2;
-    j.o.batch_wait_us = 1000000; /* both together: the source is at its end long before */
+    j.o.batch_wait_us = 3600u * 1000 * 1000; /* both together: nobody waits that long for the second */
     j.o.on_success = let_go_on;
     GIVE(&j, "a", "await");
     CHECK_EQ(run_job(&j), 0);

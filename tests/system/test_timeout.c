@@ -7,105 +7,146 @@
 
 /* What a busy machine may add to a deadline. The bench measures lateness; here only the order of size is at stake. A
  * machine that is too busy for that is given more tries. */
-enum { SLACK_MS = 150 * TEST_SLOWDOWN, TRIES = 10 };
+enum { SLACK_MS = 150 * TEST_SLOWDOWN, TRIES = 20 };
 
-static uint64_t took_ms(const struct world_final *f)
+struct measure {
+    uint64_t all_ms;  /* from the beginning of the run to the report */
+    uint64_t took_ms; /* the task, by its own clock */
+};
+
+static uint64_t reported_at_ms;
+
+static void note_report(struct world *w, const struct gd_report *r)
 {
-    return (f->end_ns - f->start_ns) / 1000000;
+    (void)w, (void)r;
+    reported_at_ms = world_now_ms();
 }
 
-/* The measure is never below its limit, and once it is not far above. */
-static void check_time(uint64_t (*measure_ms)(void), uint64_t limit_ms)
+/* A run of one task. Nobody else is in it: short limits are not for workers in good order, which may stand still. */
+static struct measure run_alone(struct world *w)
 {
-    uint64_t best_ms = UINT64_MAX;
-    for (int i = 0; i < TRIES && best_ms > limit_ms + SLACK_MS; i++) {
-        const uint64_t ms = measure_ms();
-        CHECK_GE(ms, limit_ms);
-        best_ms = ms < best_ms ? ms : best_ms;
+    const uint64_t begin = world_now_ms();
+    w->on_final = note_report;
+    CHECK_EQ(world_run(w), 0);
+    CHECK_EQ(w->n_orders, 1);
+    CHECK_EQ(w->finals[0].callback, 'T');
+    return (struct measure){ reported_at_ms - begin, (w->finals[0].end_ns - w->finals[0].start_ns) / 1000000 };
+}
+
+/* Nothing is ended before its limit, and once what was begun at once is, not long after it. The limit counts from when
+ * the worker could have begun: one that is late has the rest, and one that is too late does not begin. */
+static void check_time(struct measure (*measure)(void), uint64_t timeout_ms, uint64_t grace_ms)
+{
+    const uint64_t limit_ms = timeout_ms + grace_ms;
+    bool in_time = false;
+    for (int i = 0; i < TRIES && !in_time; i++) {
+        const struct measure m = measure();
+        CHECK_GE(m.all_ms, timeout_ms);
+        in_time = m.took_ms >= limit_ms && m.took_ms <= limit_ms + SLACK_MS;
     }
-    CHECK_LE(best_ms, limit_ms + SLACK_MS);
+    CHECK(in_time);
 }
 
-static uint64_t a_quarter_of_a_second(void)
+static struct measure a_quarter_of_a_second(void)
 {
     struct world w;
     world_open(&w, 1);
     w.o.task_timeout_ms = 250;
+    world_add(&w, (struct world_order){ .what = W_POLITE_LOOP });
+    const struct measure m = run_alone(&w);
+    CHECK_EQ(w.stats.crashes, 0);
+    world_close(&w);
+    return m;
+}
+
+TEST_WITHIN(300, a_quarter_of_a_second_is_a_quarter_of_a_second)
+{
+    check_time(a_quarter_of_a_second, 250, 0);
+}
+
+TEST(one_that_stops_when_asked_is_the_only_one_to_notice)
+{
+    struct world w;
+    world_open(&w, 1);
+    w.o.task_timeout_ms = WORLD_PATIENCE_MS;
     world_add(&w, (struct world_order){ .what = W_POLITE_LOOP });
     world_add(&w, (struct world_order){ .what = W_ECHO });
     CHECK_EQ(world_run(&w), 0);
     CHECK_EQ(w.finals[0].callback, 'T');
     CHECK_EQ(w.finals[1].callback, 'S');
     CHECK_EQ(w.stats.timeouts, 1);
-    CHECK_EQ(w.stats.crashes, 0); /* it stopped when asked: the same process goes on */
+    CHECK_EQ(w.stats.crashes, 0); /* the same process goes on */
     CHECK_EQ(world_count(w.page, WC_SETUPS), 1);
     CHECK_EQ(world_count(w.page, WC_CANCELLED), 1);
-    const uint64_t ms = took_ms(&w.finals[0]);
     world_close(&w);
-    return ms;
-}
-
-TEST(a_quarter_of_a_second_is_a_quarter_of_a_second)
-{
-    check_time(a_quarter_of_a_second, 250);
 }
 
 TEST(a_task_within_its_time_is_left_alone)
 {
     struct world w;
     world_open(&w, 2);
+    world_ops("i");
     w.o.task_timeout_ms = 60000;
     world_add_many(&w, 500, (struct world_order){ .what = W_ECHO });
     CHECK_EQ(world_run(&w), 0);
     CHECK_EQ(world_callbacks(&w, 'S'), 500);
+    CHECK_EQ(world_count(w.page, WC_INTERRUPTS), 0);
     world_close(&w);
 }
 
-static uint64_t deadline_plus_grace(void)
+static struct measure deadline_plus_grace(void)
 {
     struct world w;
     world_open(&w, 1);
     w.o.task_timeout_ms = 100;
     w.o.cancel_grace_ms = 200;
     world_add(&w, (struct world_order){ .what = W_LOOP });
+    const struct measure m = run_alone(&w);
+    CHECK_CONTAINS(w.finals[0].error, "after 0.1 s");
+    world_close(&w);
+    return m;
+}
+
+TEST_WITHIN(300, while_1_is_killed_at_deadline_plus_grace)
+{
+    check_time(deadline_plus_grace, 100, 200);
+}
+
+TEST(one_that_is_killed_costs_nobody_else_anything)
+{
+    struct world w;
+    world_open(&w, 1);
+    w.o.task_timeout_ms = WORLD_PATIENCE_MS;
+    w.o.cancel_grace_ms = 50;
+    world_add(&w, (struct world_order){ .what = W_LOOP });
     world_add_many(&w, 5, (struct world_order){ .what = W_ECHO });
     CHECK_EQ(world_run(&w), 0);
     CHECK_EQ(w.finals[0].callback, 'T');
     CHECK_EQ(w.finals[0].failure, GD_FAILURE_TIMEOUT);
     CHECK_EQ(w.finals[0].attempt, 1); /* timeouts are not run again */
-    CHECK_CONTAINS(w.finals[0].error, "after 0.1 s");
     CHECK_EQ(world_callbacks(&w, 'S'), 5);
     CHECK_EQ(w.stats.restarts, 1);
     CHECK_EQ(world_count(w.page, WC_SETUPS), 2);
     for (size_t i = 1; i < w.n_orders; i++)
         CHECK_EQ(w.finals[i].attempt, 1);
-    const uint64_t ms = took_ms(&w.finals[0]);
     world_close(&w);
-    return ms;
 }
 
-TEST(while_1_is_killed_at_deadline_plus_grace)
-{
-    check_time(deadline_plus_grace, 300);
-}
-
-static uint64_t deadline_without_grace(void)
+static struct measure deadline_without_grace(void)
 {
     struct world w;
     world_open(&w, 1);
     w.o.task_timeout_ms = 100;
     w.o.cancel_grace_ms = 0;
     world_add(&w, (struct world_order){ .what = W_LOOP });
-    CHECK_EQ(world_run(&w), 0);
-    CHECK_EQ(w.finals[0].callback, 'T');
-    const uint64_t ms = took_ms(&w.finals[0]);
+    const struct measure m = run_alone(&w);
     world_close(&w);
-    return ms;
+    return m;
 }
 
-TEST(no_grace_kills_at_the_deadline)
+TEST_WITHIN(300, no_grace_kills_at_the_deadline)
 {
-    check_time(deadline_without_grace, 100);
+    check_time(deadline_without_grace, 100, 0);
 }
 
 TEST(without_on_timeout_it_goes_to_on_error)
@@ -127,7 +168,7 @@ TEST(timeouts_are_not_retried)
 {
     struct world w;
     world_open(&w, 1);
-    w.o.task_timeout_ms = 50;
+    w.o.task_timeout_ms = WORLD_PATIENCE_MS;
     w.o.retries = 3;
     w.o.retry_delay_ms = 1;
     world_add(&w, (struct world_order){ .what = W_POLITE_LOOP });
@@ -141,7 +182,7 @@ TEST(a_success_after_being_asked_to_stop_is_a_success)
 {
     struct world w;
     world_open(&w, 1);
-    w.o.task_timeout_ms = 50;
+    w.o.task_timeout_ms = WORLD_PATIENCE_MS;
     w.o.cancel_grace_ms = 60000;
     world_ops("i");
     world_add(&w, (struct world_order){ .what = W_ECHO, .gate = 2 });
@@ -157,16 +198,14 @@ TEST(interrupt_is_called_once_for_a_task)
 {
     struct world w;
     world_open(&w, 1);
-    w.o.task_timeout_ms = 50;
+    w.o.task_timeout_ms = WORLD_PATIENCE_MS;
     w.o.cancel_grace_ms = 60000;
     world_ops("i");
     world_add(&w, (struct world_order){ .what = W_INTERRUPTED_LOOP });
-    world_add(&w, (struct world_order){ .what = W_ECHO });
-    world_add(&w, (struct world_order){ .what = W_INTERRUPTED_LOOP });
+    world_add(&w, (struct world_order){ .what = W_INTERRUPTED_LOOP }); /* a second call would end this one early */
     CHECK_EQ(world_run(&w), 0);
     CHECK_EQ(w.finals[0].callback, 'T');
-    CHECK_EQ(w.finals[1].callback, 'S');
-    CHECK_EQ(w.finals[2].callback, 'T');
+    CHECK_EQ(w.finals[1].callback, 'T');
     CHECK_EQ(world_count(w.page, WC_INTERRUPTS), 2);
     CHECK_EQ(world_count(w.page, WC_SETUPS), 1);
     world_close(&w);
@@ -176,7 +215,7 @@ TEST(a_stopped_worker_is_killed_too)
 {
     struct world w;
     world_open(&w, 1);
-    w.o.task_timeout_ms = 100;
+    w.o.task_timeout_ms = WORLD_PATIENCE_MS;
     w.o.cancel_grace_ms = 50;
     world_add(&w, (struct world_order){ .what = W_STOP });
     world_add(&w, (struct world_order){ .what = W_ECHO });
@@ -191,6 +230,7 @@ static void stop_the_idle_worker(struct world *w, const struct gd_report *r)
 {
     if (r->task_id == 0) {
         kill((pid_t)w->finals[0].answer.pid, SIGSTOP);
+        world_await_state((pid_t)w->finals[0].answer.pid, 'T');
         world_gate_open(w->page, 1);
     }
 }
@@ -199,7 +239,7 @@ TEST(a_worker_stopped_between_tasks_loses_its_next_task_to_another)
 {
     struct world w;
     world_open(&w, 1);
-    w.o.task_timeout_ms = 100;
+    w.o.task_timeout_ms = WORLD_PATIENCE_MS;
     w.o.cancel_grace_ms = 50;
     w.source_gate_at = 1;
     w.on_final = stop_the_idle_worker;
@@ -214,10 +254,10 @@ TEST(many_stuck_tasks_each_cost_their_own_limit)
 {
     struct world w;
     world_open(&w, 4);
-    w.o.task_timeout_ms = 200 * TEST_SLOWDOWN;
+    w.o.task_timeout_ms = WORLD_PATIENCE_MS;
     w.o.cancel_grace_ms = 20;
     for (unsigned i = 0; i < 40; i++)
-        world_add(&w, (struct world_order){ .what = i % 5 == 0 ? W_LOOP : W_ECHO });
+        world_add(&w, (struct world_order){ .what = W_ECHO, .gate = i % 5 == 0 ? 2 : 0 }); /* never opened */
     CHECK_EQ(world_run(&w), 0);
     CHECK_EQ(world_callbacks(&w, 'T'), 8);
     CHECK_EQ(world_callbacks(&w, 'S'), 32);
@@ -230,7 +270,7 @@ TEST(a_stuck_load_is_ended_too)
     struct world w;
     world_open(&w, 1);
     world_ops("l");
-    w.o.task_timeout_ms = 200 * TEST_SLOWDOWN;
+    w.o.task_timeout_ms = WORLD_PATIENCE_MS;
     w.o.cancel_grace_ms = 50;
     world_add(&w, (struct world_order){ .what = W_LOAD_LOOP });
     world_add_many(&w, 5, (struct world_order){ .what = W_ECHO });
@@ -269,7 +309,7 @@ TEST(a_process_that_will_not_die_is_set_aside)
 {
     struct world w;
     world_open(&w, 2);
-    w.o.task_timeout_ms = 50;
+    w.o.task_timeout_ms = WORLD_PATIENCE_MS;
     w.o.cancel_grace_ms = 0;
     w.source_gate_at = 0;
     w.setup = (struct world_setup){ .gate = 3 };
