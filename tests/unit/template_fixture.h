@@ -19,6 +19,12 @@ TEST_UNUSED static struct gd_command *open_spec(struct gd_command_spec spec)
     return c;
 }
 
+/* First in a case that asks what needs a shell: one with a file to read first has a say in everything. */
+TEST_UNUSED static void no_start_up_file(void)
+{
+    unsetenv("BASH_ENV");
+}
+
 TEST_UNUSED static struct gd_command *open_words(const char *const *words)
 {
     return open_spec((struct gd_command_spec){ .words = words, .shell = "/bin/bash" });

@@ -126,7 +126,8 @@ static int child_killed(void)
     struct rlimit no_core = { 0, 0 };
 
     setrlimit(RLIMIT_CORE, &no_core);
-    signal(SIGSEGV, SIG_DFL); /* from the sanitizer, if any */
+    prctl(PR_SET_DUMPABLE, 0); /* where cores go to a program the limit does not count */
+    signal(SIGSEGV, SIG_DFL);  /* from the sanitizer, if any */
     raise(SIGSEGV);
     return 0;
 }

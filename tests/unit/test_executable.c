@@ -17,6 +17,7 @@ static bool needs_shell(const char *const *words, bool quote, const char *shell)
 
 TEST(programs_need_no_shell)
 {
+    no_start_up_file();
     CHECK(!needs_shell(WORDS("sleep", "{}"), false, "/bin/sh"));
     CHECK(!needs_shell(WORDS("/bin/cat", "--x=y", "{/}.z"), false, "/bin/bash"));
     CHECK(!needs_shell(WORDS("  cat {}"), false, "bash"));
@@ -88,6 +89,7 @@ TEST(a_job_s_number_is_no_program)
 
 TEST(shells_with_a_say)
 {
+    no_start_up_file();
     CHECK(needs_shell(WORDS("sleep"), false, "/bin/zsh"));
     CHECK(needs_shell(WORDS("true"), false, "/usr/bin/python3"));
     setenv("BASH_FUNC_sleep%%", "() { :; }", 1);
@@ -102,6 +104,7 @@ TEST(shells_with_a_say)
 
 TEST(a_program_that_shells_have_too)
 {
+    no_start_up_file();
     static struct gd__executable p;
     struct gd_command *c = open_words(WORDS("echo"));
     gd__executable_find(&p, c);
@@ -146,6 +149,7 @@ static void expect_not(const char *word, const char *text)
 
 TEST(commands_that_cannot_be_run)
 {
+    no_start_up_file();
     char path[128];
     snprintf(path, sizeof path, "%s/tool", sh_dir());
     fclose(fopen(path, "we"));
@@ -169,6 +173,7 @@ TEST(commands_that_cannot_be_run)
 
 TEST(a_shell_that_cannot_be_run)
 {
+    no_start_up_file();
     struct gd_command *c = open_spec((struct gd_command_spec){ .words = WORDS("cat"), .shell = "/no/shell" });
     CHECK_EQ(gd_command_check(c), GD_E_INVALID);
     CHECK_CONTAINS(gd_error_text(), "the shell");

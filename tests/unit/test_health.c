@@ -2,6 +2,7 @@
  *
  * Word of devices that fail: from simulated ones through a FIFO or a file, and from a library that looks like NVML.
  */
+#include <dirent.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <sys/stat.h>
@@ -230,6 +231,20 @@ static bool sleeps(int tid)
     return state == 'S';
 }
 
+/* Until no other thread of ours runs. One that is in the middle of an allocation when we fork leaves the child a lock
+ * that nobody opens, where a sanitizer has an allocator of its own. */
+static void await_others_asleep(void)
+{
+    DIR *tasks = opendir("/proc/self/task");
+    CHECK(tasks != NULL);
+    for (const struct dirent *e; (e = readdir(tasks));) {
+        const int tid = atoi(e->d_name);
+        while (tid > 0 && tid != gettid() && !sleeps(tid))
+            sched_yield();
+    }
+    closedir(tasks);
+}
+
 TEST(unsubscribing_waits_for_a_call_in_progress)
 {
     struct gate g = { .calls = 0 };
@@ -299,7 +314,11 @@ TEST(a_forked_child_may_subscribe_anew)
     CHECK_GE(token, 0);
     char own[80];
     snprintf(own, sizeof own, "/tmp/gd-health-%d-child", (int)getpid());
+    unlink(own);
     CHECK_EQ(mkfifo(own, 0600), 0);
+    say("X 4\n");
+    CHECK_STR(heard(&mine), "X: Xid 4"); /* it has begun */
+    await_others_asleep();
     const pid_t pid = fork();
     if (pid == 0) {
         gd__health_unsubscribe(token);

@@ -389,14 +389,15 @@ TEST(stale_is_a_run_that_is_awake_and_says_nothing)
     struct gd_observer *o = observe(p);
     const struct gd_snapshot *s;
     const uint64_t now = gd__now_ns(), long_ago = now > 3 * GD__NS_PER_S ? now - 3 * GD__NS_PER_S : 1;
+    const uint64_t lately = now + 3600 * GD__NS_PER_S; /* however long this test is kept from running */
     const struct {
         uint64_t published, awake;
         bool ended, stale;
     } rows[] = {
         { long_ago, 0, false, false },       /* asleep */
         { long_ago, long_ago, false, true }, /* in a callback for seconds */
-        { long_ago, now, false, false },     /* just woken */
-        { now, long_ago, false, false },     /* busy */
+        { long_ago, lately, false, false },  /* just woken */
+        { lately, long_ago, false, false },  /* busy */
         { long_ago, long_ago, true, false },
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
