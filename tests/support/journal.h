@@ -7,8 +7,8 @@
  *     CHECK_EQ(job_run(&job), 0);
  *     CHECK_STR(job_ran(&job), "a b c");         // in the order of the list, each as often as it ended
  *
- * A line that begins with '!' fails, one with '?' fails in its run's first attempt, one with '%' kills its worker, one
- * with '~' takes until the gate opens. Main calls job_main() first.
+ * A line that begins with '!' fails, one with '?' fails in its run's first attempt, one with '%' kills its worker. Main
+ * calls job_main() first.
  */
 #ifndef GD_TESTS_SUPPORT_JOURNAL_H
 #define GD_TESTS_SUPPORT_JOURNAL_H
