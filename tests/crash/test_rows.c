@@ -8,8 +8,10 @@
  * What a worker does is chosen by ROW in its environment. test_rows --handovers N [CASE] and --seconds N set how much.
  */
 #include <fcntl.h>
+#include <sys/file.h>
 
 #include "crash/common.h"
+#include "support/folder.h"
 
 static uint64_t handovers_wanted, seconds_wanted;
 
@@ -33,6 +35,13 @@ static void tell(char what)
     (void)!write(STDOUT_FILENO, &what, 1);
 }
 
+/* Until the test has let go of its lock on the file "gate". */
+static void wait_at_gate(void)
+{
+    const int fd = open("gate", O_RDONLY | O_CLOEXEC);
+    (void)flock(fd, LOCK_SH);
+}
+
 static int setup(struct gd_worker *w, const struct gd_setup *s)
 {
     (void)w;
@@ -40,8 +49,10 @@ static int setup(struct gd_worker *w, const struct gd_setup *s)
     my_restarts = s->restarts;
     if (strcmp(row, "crash_loop") == 0 && s->gpu_id == 1)
         abort();
-    if (strcmp(row, "all_crash") == 0)
+    if (strcmp(row, "all_crash") == 0) {
+        wait_at_gate();
         _exit(9);
+    }
     if (strcmp(row, "slow_restart") == 0 && s->restarts > 0)
         pause();
     if (strcmp(row, "orphans") == 0) {
@@ -111,6 +122,7 @@ struct run {
     bool interrupt_on_exit;
     bool pauses;
     unsigned interrupts;
+    const int *gate; /* opened when a task was given; NULL: none */
 };
 
 static int source(void *user, struct gd_item *item)
@@ -119,6 +131,8 @@ static int source(void *user, struct gd_item *item)
     static uint64_t payload;
     if (run->taken == run->tasks)
         return 0;
+    if (run->taken == 1 && run->gate)
+        CHECK_EQ(flock(*run->gate, LOCK_UN), 0);
     if (run->pauses && mix(run->taken ^ 99) % 4096 == 0) {
         const struct timespec pause = { 0, (long)(mix(run->taken) % 200000) };
         nanosleep(&pause, NULL);
@@ -234,6 +248,7 @@ static void poison(unsigned batch, bool ordered)
     struct gd_stats stats = { .size = sizeof stats };
     struct gd_options o = options_of(&run, 4, env);
     o.batch_size = batch;
+    o.batch_wait_us = batch > 1 ? 60000000 : 0; /* so that it is never alone in its batch */
     o.ordered = ordered;
     CHECK_EQ(run_all(&run, &o, &stats), 0);
     CHECK_EQ(run.succeeded, 9999);
@@ -286,7 +301,12 @@ TEST(when_every_worker_crashes_in_setup_the_run_says_so)
     struct run run = { .tasks = 50 };
     struct gd_stats stats = { .size = sizeof stats };
     struct gd_options o = options_of(&run, 3, env);
+    folder_enter();
+    const int gate = open("gate", O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    CHECK(gate >= 0 && flock(gate, LOCK_EX) == 0);
+    run.gate = &gate;
     CHECK_EQ(run_all(&run, &o, &stats), GD_E_SETUP);
+    CHECK_GT(run.taken, 0);
     CHECK_EQ(run.setup_failures, 3);
     CHECK_EQ(stats.crashes, 9);
     CHECK_EQ(run.failed, run.taken);
@@ -298,7 +318,7 @@ TEST(a_stopped_worker_is_replaced)
     static const char *const env[] = { "ROW=stopped", NULL };
     struct run run = { .tasks = 100 };
     struct gd_options o = options_of(&run, 2, env);
-    o.task_timeout_ms = 300 * TEST_SLOWDOWN;
+    o.task_timeout_ms = 5000; /* which the others do not come near, though they may have to wait for a processor */
     o.cancel_grace_ms = 50;
     CHECK_EQ(run_all(&run, &o, NULL), 0);
     CHECK_EQ(run.timeouts, 1);
@@ -335,17 +355,12 @@ _Noreturn static void drive(const char *what, int out)
     _exit(1);
 }
 
-/* Reads what is told, until end of file or the time is up: false. */
-static bool ends_within(int fd, uint64_t ns)
+/* Reads what is told, until end of file: for ever, if somebody lives on. */
+static void read_to_end(int fd)
 {
-    const uint64_t end = now_ns() + ns;
-    for (uint64_t now; (now = now_ns()) < end;) {
-        char told[4096];
-        struct pollfd p = { fd, POLLIN, 0 };
-        if (poll(&p, 1, (int)((end - now) / MS) + 1) > 0 && read(fd, told, sizeof told) == 0)
-            return true;
-    }
-    return false;
+    char told[4096];
+    while (read(fd, told, sizeof told) > 0)
+        ;
 }
 
 /* A process that dispatches; *out is what its workers write to. */
@@ -362,20 +377,30 @@ static pid_t start_driver(const char *what, int *out)
     return pid;
 }
 
-/* Kills it: then everybody is gone within a second. */
-static void kill_driver(pid_t pid, int out, int round)
+/* Kills it: then everybody ends. True: within a second. */
+static bool kill_driver(pid_t pid, int out)
 {
+    const uint64_t start = now_ns();
     CHECK_EQ(kill(pid, SIGKILL), 0);
-    if (!ends_within(out, SECOND))
-        FAIL("round %d: a worker lives a second after its dispatcher was killed", round);
+    read_to_end(out);
+    const bool in_time = now_ns() - start < SECOND;
     CHECK_EQ(waitpid(pid, NULL, 0), pid);
     close(out);
+    return in_time;
+}
+
+/* A machine may have a second of its own now and then, but not as a rule. */
+static void check_rounds(int rounds, int in_time)
+{
+    printf("# %d of %d rounds were over within a second\n", in_time, rounds);
+    CHECK_GE(in_time, rounds / 2);
 }
 
 TEST_WITHIN(120, no_worker_outlives_a_killed_dispatcher)
 {
     struct rng r = { 1 };
     const int rounds = test_soak() ? 5000 : 200;
+    int in_time = 0;
     for (int i = 0; i < rounds; i++) {
         int out;
         const pid_t pid = start_driver("ROW=orphans", &out);
@@ -383,8 +408,9 @@ TEST_WITHIN(120, no_worker_outlives_a_killed_dispatcher)
         for (uint64_t n = rng_below(&r, 9); n > 0; n--) /* four setups, four tasks that may never end */
             CHECK_EQ(read(out, &told, 1), 1);
         burn(rng_below(&r, 3 * MS));
-        kill_driver(pid, out, i);
+        in_time += kill_driver(pid, out);
     }
+    check_rounds(rounds, in_time);
 }
 
 static bool is_stopped(pid_t pid)
@@ -402,7 +428,9 @@ static bool is_stopped(pid_t pid)
 
 TEST(no_stopped_worker_outlives_a_killed_dispatcher)
 {
-    for (int i = 0; i < 20; i++) {
+    enum { ROUNDS = 20 };
+    int in_time = 0;
+    for (int i = 0; i < ROUNDS; i++) {
         int out;
         const pid_t pid = start_driver("ROW=stopped_orphans", &out);
         for (int k = 0; k < N_DRIVEN; k++) {
@@ -411,8 +439,9 @@ TEST(no_stopped_worker_outlives_a_killed_dispatcher)
             while (!is_stopped(worker))
                 sched_yield();
         }
-        kill_driver(pid, out, i);
+        in_time += kill_driver(pid, out);
     }
+    check_rounds(ROUNDS, in_time);
 }
 
 /* --- interrupts ----------------------------------------------------------------------- */
@@ -430,10 +459,9 @@ static void interrupt_restart(unsigned interrupts, unsigned restart_delay_ms)
     struct sigaction before = { .sa_handler = keep }, after;
     CHECK_EQ(sigaction(SIGINT, &before, NULL), 0);
     o.cancel_grace_ms = 100;
+    o.stop_grace_ms = o.cleanup_grace_ms = 3600 * 1000; /* neither is waited for, nor would it end by itself */
     o.restart_delay_ms = restart_delay_ms;
-    const uint64_t start = now_ns();
     CHECK_EQ(run_all(&run, &o, NULL), GD_E_INTERRUPTED);
-    CHECK_LT(now_ns() - start, 5 * SECOND * TEST_SLOWDOWN); /* the worker in setup would never end by itself */
     CHECK_EQ(run.exits, 1);
     CHECK_EQ(run.last_failure.failure, GD_FAILURE_CANCELLED);
     CHECK_EQ(sigaction(SIGINT, NULL, &after), 0);
@@ -466,7 +494,7 @@ TEST_WITHIN(240, no_hand_over_stalls)
     CHECK_EQ(run.succeeded, run.tasks);
     printf("# %llu tasks in %.1f s, longest gap between two %.1f ms\n", (unsigned long long)run.tasks,
            (double)(now_ns() - start) / 1e9, (double)run.longest_gap / 1e6);
-    CHECK_LT(run.longest_gap, SECOND);
+    CHECK_LT(run.longest_gap, 20 * SECOND); /* a wake-up that is lost is waited for, for ever: nothing polls */
 }
 
 /* --- a kill a second, for a long time ---------------------------------------------------------- */
