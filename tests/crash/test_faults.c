@@ -8,7 +8,7 @@
 #include "base/fault.h"
 #include "crash/common.h"
 
-enum { N_TASKS = 12, N_WORKERS = 2, HANG_S = 20 };
+enum { N_TASKS = 12, N_WORKERS = 2, HANG_S = 60 };
 
 /* --- the worker ------------------------------------------------------------ */
 
@@ -157,7 +157,7 @@ static int attempt(const struct gd_options *o, struct trial *t)
 
 static void check_nothing_left(const struct footprint *before, unsigned long n)
 {
-    const struct footprint after = footprint();
+    const struct footprint after = footprint_after(before);
     if (after.fds != before->fds || after.children != before->children || after.memfd_maps != 0)
         FAIL("with call %lu failing: %d descriptors (%d before), %d children, %d mapped memfds left", n, after.fds,
              before->fds, after.children, after.memfd_maps);

@@ -361,7 +361,6 @@ static int load(struct gd_worker *w, struct gd_task *t, struct gd_result *r)
 struct siege {
     uint64_t seed, taken;
     struct ledger ledger;
-    unsigned exits, hostile_exits, honest_timeouts;
 };
 
 enum { PAYLOAD_MOST = 400 };
@@ -422,7 +421,6 @@ static void on_failure(void *user, const struct gd_report *r)
     if (r->failure != GD_FAILURE_TIMEOUT)
         FAIL("seed %llu: task %llu failed on worker %d as %s: %s", (unsigned long long)s->seed,
              (unsigned long long)r->task_id, r->worker_id, gd_failure_name(r->failure), r->error);
-    s->honest_timeouts++;
 }
 
 static void on_task_start(void *user, uint64_t id, int worker, unsigned attempt, uint64_t start_ns)
@@ -432,13 +430,16 @@ static void on_task_start(void *user, uint64_t id, int worker, unsigned attempt,
     CHECK_LT(id, s->taken);
 }
 
+/* Here too: what is late in its setup, or with its task, is killed. */
 static void on_worker_exit(void *user, int worker, int gpu, const char *why, bool given_up)
 {
-    struct siege *s = user;
-    (void)gpu, (void)given_up;
+    const struct siege *s = user;
+    (void)gpu;
     touch(why, strlen(why));
-    s->hostile_exits += worker == HOSTILE;
-    s->exits++;
+    if (worker == HOSTILE)
+        return;
+    if (given_up || !(strstr(why, "its setup took longer") || strstr(why, "did not stop at the time limit")))
+        FAIL("seed %llu: an honest worker died%s: %s", (unsigned long long)s->seed, given_up ? ", for good" : "", why);
 }
 
 static void on_words(void *user, int worker, int gpu, const char *words)
@@ -480,8 +481,6 @@ static void run_seed(uint64_t seed)
     if (rc != 0)
         FAIL("seed %llu: the run ended with %s: %s", (unsigned long long)seed, gd_error_name(rc), gd_error_text());
     ledger_close(&s.ledger, N_TASKS);
-    if (s.honest_timeouts == 0)
-        CHECK_EQ(s.exits, s.hostile_exits);
 }
 
 static uint64_t running_seed;
@@ -508,7 +507,7 @@ static void run_seeds(uint64_t first, uint64_t step, uint64_t end)
     const struct footprint before = footprint();
     for (uint64_t seed = first; seed < end; seed += step) {
         running_seed = seed;
-        alarm(20 * TEST_SLOWDOWN);
+        alarm(60 * TEST_SLOWDOWN);
         run_seed(seed);
         wait_for_ghosts();
         alarm(0);
@@ -518,7 +517,7 @@ static void run_seeds(uint64_t first, uint64_t step, uint64_t end)
     check_footprint(&before, 8192);
 }
 
-TEST_WITHIN(400, a_hostile_worker_harms_only_itself)
+TEST_WITHIN(800, a_hostile_worker_harms_only_itself)
 {
     const uint64_t seeds = seeds_wanted ? seeds_wanted : test_soak() ? 100000 : SANITIZED ? 250 : 1000;
     if (seed_wanted != UINT64_MAX) {
