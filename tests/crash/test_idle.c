@@ -25,9 +25,9 @@ static int load(struct gd_worker *w, struct gd_task *t, struct gd_result *r)
 
 struct idle {
     struct gd_dispatcher *d;
-    int done_fd; /* rung by on_success when the first tasks are done */
+    int done_fd; /* rung when the first tasks are done */
     int go_fd;   /* the source waits for it */
-    uint64_t taken, succeeded;
+    uint64_t taken, ended;
     int rc;
 };
 
@@ -43,12 +43,13 @@ static int source(void *user, struct gd_item *item)
     return 1;
 }
 
-static void on_success(void *user, const struct gd_report *r)
+/* Well or badly: where others need the processors too a task may be late. */
+static void on_end(void *user, const struct gd_report *r)
 {
     struct idle *i = user;
     const uint64_t one = 1;
     (void)r;
-    if (++i->succeeded == 4 * N_WORKERS)
+    if (++i->ended == 4 * N_WORKERS)
         CHECK_EQ(write(i->done_fd, &one, sizeof one), sizeof one);
 }
 
@@ -68,22 +69,44 @@ static uint64_t cpu_ns(pid_t pid)
     return (uint64_t)t.tv_sec * SECOND + (uint64_t)t.tv_nsec;
 }
 
-/* All workers are ready and have nothing to do; their processes' numbers. A worker that is still starting has time
- * until it is. */
-static void await_idle(const struct idle *i, pid_t pids[N_WORKERS])
+/* Each of its threads, but for the one that asks. What has something to do and does not get to it is not asleep. */
+static bool is_asleep(pid_t pid)
+{
+    char path[300], text[512];
+    bool asleep = true;
+    snprintf(path, sizeof path, "/proc/%d/task", (int)pid);
+    DIR *dir = opendir(path);
+    for (const struct dirent *e; dir && (e = readdir(dir));) {
+        if (e->d_name[0] == '.' || atoi(e->d_name) == gettid())
+            continue;
+        snprintf(path, sizeof path, "/proc/%d/task/%s/stat", (int)pid, e->d_name);
+        FILE *f = fopen(path, "re");
+        text[f ? fread(text, 1, sizeof text - 1, f) : 0] = '\0';
+        if (f)
+            fclose(f);
+        const char *at = strrchr(text, ')');
+        asleep = asleep && at && at[2] == 'S';
+    }
+    if (dir)
+        closedir(dir);
+    return dir && asleep;
+}
+
+/* All workers are ready and have nothing to do; their processes' numbers, and ours. One that is still starting, or that
+ * has not come to its sleep yet, has time until it has. */
+static void await_idle(const struct idle *i, pid_t pids[N_WORKERS + 1])
 {
     const struct timespec moment = { 0, 20000000 };
     struct gd_worker_stats w[N_WORKERS];
-    for (unsigned ready = 0; ready < N_WORKERS;) {
+    for (unsigned asleep = 0; asleep < N_WORKERS + 1;) {
         ppoll(NULL, 0, &moment, NULL);
         CHECK_EQ(gd_dispatcher_worker_stats(i->d, w, sizeof *w, N_WORKERS), N_WORKERS);
-        ready = 0;
+        asleep = is_asleep(pids[N_WORKERS] = getpid());
         for (unsigned k = 0; k < N_WORKERS; k++) {
             pids[k] = (pid_t)w[k].pid;
-            ready += w[k].state == GD_WORKER_IDLE;
+            asleep += w[k].state == GD_WORKER_IDLE && is_asleep(pids[k]);
         }
     }
-    ppoll(NULL, 0, &moment, NULL); /* and they have gone to sleep */
 }
 
 static void check_idle(const char *const *env, unsigned batch)
@@ -97,7 +120,7 @@ static void check_idle(const char *const *env, unsigned batch)
     o.gpu_ids = device_numbers;
     o.n_gpus = N_WORKERS;
     o.source = source;
-    o.on_success = on_success;
+    o.on_success = o.on_error = on_end;
     o.user = &i;
     o.env = env;
     o.batch_size = batch;
@@ -107,7 +130,6 @@ static void check_idle(const char *const *env, unsigned batch)
     CHECK_EQ(pthread_create(&thread, NULL, run, &i), 0);
     CHECK_EQ(read(i.done_fd, &one, sizeof one), sizeof one);
     await_idle(&i, pids);
-    pids[N_WORKERS] = getpid();
     for (int k = 0; k <= N_WORKERS; k++)
         CHECK_GT(before[k] = cpu_ns(pids[k]), 0);
     ppoll(NULL, 0, &watched, NULL);
