@@ -15,8 +15,8 @@ static void need_preload(void)
 static void fail_from_every_call(struct job job, const char *how, const char *files, const char *words, long step)
 {
     char what[100];
-    job_enter(&job);
     need_preload();
+    job_enter(&job);
     job.preload = how;
     job.files = files;
     for (job.at = 1;; job.at += step) {

@@ -15,8 +15,8 @@ static void need_preload(void)
 static long kill_at_every_write(struct job job, const char *how, const char *files, long step)
 {
     char what[100];
-    job_enter(&job);
     need_preload();
+    job_enter(&job);
     job.preload = how;
     job.files = files;
     for (job.at = 1;; job.at += step) {
@@ -79,8 +79,8 @@ TEST_WITHIN(300, within_every_write_of_the_results)
 TEST_WITHIN(300, at_every_write_of_a_run_that_retries)
 {
     struct job first = { .n = 20 }, again = { .n = 20, .mend = "1", .resume = "--retry-failed", .preload = "kill" };
-    job_enter(&first);
     need_preload();
+    job_enter(&first);
     for (again.at = 1;; again.at++) {
         job_reset();
         CHECK_EQ(job_run(&first), job_bad(&first));
