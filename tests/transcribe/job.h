@@ -30,8 +30,7 @@ struct job {
     unsigned attempts[MOST_FILES];
     char setup_error[1000];
     unsigned timeout_ms, retries;
-    struct gd_dispatcher *dispatcher;
-    uint64_t kill_task; /* in its first attempt; 0: none, else its number + 1 */
+    const char *const *env;
 };
 
 /* Two at a time. */
@@ -103,18 +102,6 @@ static void on_setup_fail(void *user, int worker_id, int gpu_id, const char *err
     snprintf(j->setup_error, sizeof j->setup_error, "%s", error);
 }
 
-static void on_task_start(void *user, uint64_t task, int worker, unsigned attempt, uint64_t start)
-{
-    struct job *j = user;
-    struct gd_worker_stats w[8];
-    (void)start;
-    if (task + 1 != j->kill_task || attempt != 1)
-        return;
-    CHECK_GT(gd_dispatcher_worker_stats(j->dispatcher, w, sizeof *w, 8), worker);
-    CHECK_GT(w[worker].pid, 0);
-    CHECK_EQ(kill((pid_t)w[worker].pid, SIGKILL), 0);
-}
-
 TEST_UNUSED static int run(struct job *j)
 {
     char settings[4000], model[PATH_MAX];
@@ -138,11 +125,8 @@ TEST_UNUSED static int run(struct job *j)
     o.on_success = on_success;
     o.on_error = on_error;
     o.on_setup_fail = on_setup_fail;
-    o.on_task_start = on_task_start;
-    CHECK_EQ(gd_dispatcher_open(&j->dispatcher, &o), 0);
-    const int rc = gd_dispatcher_run(j->dispatcher);
-    gd_dispatcher_close(&j->dispatcher);
-    return rc;
+    o.env = j->env;
+    return gd_run(&o);
 }
 
 /* --- what came out -------------------------------------------------------------- */

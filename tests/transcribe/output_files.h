@@ -84,8 +84,8 @@ TEST_UNUSED static bool is_there(const char *path)
 /* Root may write anywhere: as somebody else. */
 TEST_UNUSED static void become_nobody(void)
 {
-    if (geteuid() == 0)
-        CHECK_EQ(seteuid(65534), 0);
+    if (geteuid() == 0 && seteuid(65534) < 0)
+        SKIP("root can't be anybody else here");
 }
 
 TEST_UNUSED static void become_root(void)

@@ -38,8 +38,8 @@ TEST(a_file_that_may_not_be_read)
     folder_enter();
     make_wav_file("secret.wav", 16000, 1, 100);
     CHECK_EQ(chmod("secret.wav", 0), 0);
-    if (getuid() == 0)
-        CHECK_EQ(seteuid(65534), 0);
+    if (getuid() == 0 && seteuid(65534) < 0)
+        SKIP("root can't be anybody else here");
     refused("secret.wav", "secret.wav can't be opened: permission denied");
     CHECK_EQ(seteuid(getuid()), 0);
 }

@@ -133,11 +133,13 @@ TEST(a_folder_that_can_not_be_written)
 TEST(a_folder_that_can_not_be_made)
 {
     folder_enter();
+    CHECK_EQ(chmod(".", 0555), 0);
     become_nobody();
     places.output_dir = "x/y";
     CHECK_EQ(tr_outputs_check(&places), -1);
     CHECK_CONTAINS(cli_error_text(), "x: this folder can't be made: Permission denied");
     become_root();
+    CHECK_EQ(chmod(".", 0755), 0);
     places.output_dir = "/proc/here";
     CHECK_EQ(tr_outputs_check(&places), -1);
     CHECK_CONTAINS(cli_error_text(), "/proc/here: this folder can't be made");
