@@ -15,11 +15,15 @@ python=$build/venv/bin/python
 [ -f "$build/venv/made" ] || { echo "skipped: no $build/venv (tools/venv.sh makes it)"; exit 77; }
 rm -f "$report" "$found".*
 cd "$root" || exit 1
+# A folder of its own: that of pytest is shared with whoever else runs it, and may belong to somebody else.
+tmp=$(mktemp -d "${TMPDIR:-/tmp}/gd_pytest.XXXXXX") || exit 1
 # Two files at a time. No test takes half as long as the limit; one that hangs fails by itself and not the whole run.
-env PYTHONPATH="$build/python:$build/tests" PYTHONDONTWRITEBYTECODE=1 ${GD_PRELOAD:+LD_PRELOAD="$GD_PRELOAD"} \
+env TMPDIR="$tmp" PYTHONPATH="$build/python:$build/tests" PYTHONDONTWRITEBYTECODE=1 ${GD_PRELOAD:+LD_PRELOAD="$GD_PRELOAD"} \
     ASAN_OPTIONS="${ASAN_OPTIONS:-}:log_path=$found" UBSAN_OPTIONS="${UBSAN_OPTIONS:-}:log_path=$found" \
-    "$python" -m pytest -p no:cacheprovider -q -n 2 --dist loadfile --durations=5 --timeout="${GD_TEST_TIMEOUT:-300}" --junitxml="$report" "$@"
+    "$python" -m pytest -p no:cacheprovider -q -n 2 --dist loadfile --durations=5 --timeout="${GD_TEST_TIMEOUT:-300}" --junitxml="$report" \
+    --basetemp="$tmp/pytest" "$@" </dev/null
 status=$?
+if [ "$status" -eq 0 ]; then rm -rf "$tmp"; else echo "what the tests left is in $tmp"; fi
 set -- "$found".*
 [ -f "$1" ] || set --
 for file in "$@"; do

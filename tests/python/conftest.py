@@ -1,11 +1,27 @@
 # SPDX-License-Identifier: MIT
-"""The same devices on every machine: none, but for those that a test makes up."""
+"""The same on every machine, whoever starts it: no devices but those that a test makes up, no words of the user's to
+what is tested or to Rich, and the signals as a shell has them."""
 import atexit
 import os
 import shutil
+import signal
 import tempfile
+import threading
+
+FOREIGN = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "COLUMNS", "LINES", "PYTHONUNBUFFERED",
+           "PYTHONWARNINGS", "FORCE_COLOR", "NO_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE")
+for name in list(os.environ):
+    if name in FOREIGN or name.startswith(("GD_FAULT", "GD_KILL", "GPU_DISPATCH_")) and name != "GPU_DISPATCH_HOST":
+        del os.environ[name]
 
 os.environ["GPU_DISPATCH_NVML"] = "/nonexistent"
 os.environ["GPU_DISPATCH_SYSFS"] = "/nonexistent"
 os.environ["GPU_DISPATCH_JOBS"] = tempfile.mkdtemp(prefix="gd_jobs_")  # nobody else's runs
 atexit.register(shutil.rmtree, os.environ["GPU_DISPATCH_JOBS"], True)
+
+# In the background of a script, or under nohup, these are ignored, and Python then has no handler for Ctrl-C.
+if threading.current_thread() is threading.main_thread():
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number in (signal.SIGHUP, signal.SIGQUIT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
