@@ -17,6 +17,8 @@ from gpu_dispatch import BaseWorker, Dispatcher, protocol
 
 SANITIZED = "LD_PRELOAD" in os.environ  # Python's blocks are malloc's then, which nobody counts
 LONG = 250  # seconds: for what comes at once, but for a machine that is busy; a test that hangs is ended a little later
+# Else a worker that is slow to start is killed a second after the last task is done, and nobody hears how its setup went.
+PATIENT = {"cancel_grace": LONG, "cleanup_grace": LONG}
 
 
 class Echo(BaseWorker):
@@ -209,9 +211,8 @@ def test_ordered():
 
 
 def test_batches():
-    log = run(range(200), Batches, options={"batch_size": 8})
-    assert [log.results[i][0] for i in range(200)] == list(range(200))
-    assert max(size for _, size in log.results.values()) > 1
+    log = run(range(200), Batches, options={"batch_size": 8, "batch_wait": LONG})
+    assert log.results == {i: (i, 8) for i in range(200)}
 
 
 def test_load():
@@ -264,9 +265,8 @@ def test_error_without_on_error_is_only_counted():
 
 
 def test_timeout():
-    log = run([1, spin, 2], task_timeout=0.3)
-    assert log.of(protocol.TaskTimeout) == [protocol.TaskTimeout(1, 0.3, 0)]
-    assert log.results == {0: 1, 2: 2}
+    log = run([spin, spin], task_timeout=0.3)  # others could pass it too, where the machine stands still
+    assert log.events == [protocol.TaskTimeout(0, 0.3, 0), protocol.TaskTimeout(1, 0.3, 0), "exit"]
 
 
 def test_timeout_without_on_timeout_is_an_error():
@@ -290,7 +290,7 @@ def test_worker_that_exits_is_replaced():
 
 
 def test_setup_failure_of_one():
-    log = run(range(20), FailsOnOne, gpu_ids=[0, 1])
+    log = run(range(20), FailsOnOne, gpu_ids=[0, 1], options=PATIENT)
     (failure,) = log.of(protocol.SetupFailed)
     assert failure.gpu_id == 1 and "OSError: no model for 1" in failure.error
     assert len(log.results) == 20
@@ -355,7 +355,8 @@ def test_any_callback_may_raise(name):
 
     callbacks = {**Log().callbacks("on_task_start"), name: callback}
     with pytest.raises(ZeroDivisionError, match=name):
-        Dispatcher(FailsOnOne, [0, 1]).run([fail, spin, 1], **callbacks, task_timeout=0.2)
+        items, limit = ([spin], 0.2) if name == "on_timeout" else ([fail, 1], None)
+        Dispatcher(FailsOnOne, [0, 1], **PATIENT).run(items, **callbacks, task_timeout=limit)
 
 
 def test_generator_that_raises():
@@ -509,19 +510,24 @@ def test_statistics():
     dispatcher = Dispatcher(Echo, [0])
     assert dispatcher.get_stats()["completed"] == 0
     during = []
-    dispatcher.run(
-        [1, fail, 2, spin],
-        lambda *told: during.append(dispatcher.get_stats()),
-        total_tasks=4,
-        task_timeout=0.2,
-    )
+    dispatcher.run([1, fail, 2], lambda *told: during.append(dispatcher.get_stats()), total_tasks=3)
     stats = dispatcher.get_stats()
-    wanted = {"pending": 0, "running": 0, "completed": 2, "failed": 1, "timeouts": 1, "total": 4, "taken": 4}
+    wanted = {"pending": 0, "running": 0, "completed": 2, "failed": 1, "timeouts": 0, "total": 3, "taken": 3}
     assert {name: stats[name] for name in wanted} == wanted
-    assert during[0]["completed"] <= 1 and during[0]["total"] == 4
+    assert during[0]["completed"] <= 1 and during[0]["total"] == 3
     (worker,) = dispatcher.get_worker_stats()
     assert worker["gpu_id"] == 0 and worker["completed"] == 2 and worker["state"] == "finished"
     assert worker["current_task"] is None
+
+
+def test_statistics_of_timeouts():
+    dispatcher = Dispatcher(Echo, [0])
+    dispatcher.run([spin, spin], print, task_timeout=0.2)
+    stats = dispatcher.get_stats()
+    wanted = {"pending": 0, "running": 0, "completed": 0, "failed": 0, "timeouts": 2, "total": 2, "taken": 2}
+    assert {name: stats[name] for name in wanted} == wanted
+    (worker,) = dispatcher.get_worker_stats()
+    assert worker["timeouts"] == 2 and worker["completed"] == 0
 
 
 def test_total_is_what_was_taken_if_nobody_knows_better():
@@ -836,16 +842,22 @@ def test_nothing_is_kept_after_an_exception(how):
     assert len(refs) == 3 and not any(ref() for ref in refs)
 
 
+def least_growth(counts):
+    """From one to the next: a leak is in each, and what others in this process do meanwhile (pytest is sent the names
+    of the next tests) in one."""
+    return min(b - a for a, b in zip(counts, counts[1:]))
+
+
 @pytest.mark.skipif(SANITIZED, reason="blocks are not counted")
 def test_small_numbers_leak_nothing():
     dispatcher = Dispatcher(Echo, [0])
-    run_all = lambda n: dispatcher.run(range(1000, 1000 + n), lambda *told: None)  # noqa: E731
-    run_all(20_000)
-    gc.collect()
-    before = sys.getallocatedblocks()
-    run_all(200_000)
-    gc.collect()
-    assert sys.getallocatedblocks() - before < 2000
+
+    def blocks_after(n):
+        dispatcher.run(range(1000, 1000 + n), lambda *told: None)
+        gc.collect()
+        return sys.getallocatedblocks()
+
+    assert least_growth([blocks_after(20_000), blocks_after(100_000), blocks_after(100_000)]) < 1000
 
 
 @pytest.mark.skipif(SANITIZED, reason="blocks are not counted")
@@ -859,8 +871,7 @@ def test_runs_leak_nothing():
         return sys.getallocatedblocks()
 
     several()
-    before = several()
-    assert several() - before < 10  # not one for each run
+    assert least_growth([several() for _ in range(4)]) < 10  # not one for each run
 
 
 def test_message_classes_can_be_pickled():

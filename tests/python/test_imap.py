@@ -10,6 +10,8 @@ import pytest
 
 from gpu_dispatch import BaseWorker, Dispatcher, TaskFailed
 
+LONG = 250  # seconds: for what comes at once, but for a machine that is busy; a test that hangs is ended a little later
+
 
 class Square(BaseWorker):
     def setup(self, gpu_id, seed, add=0):
@@ -34,9 +36,18 @@ def threads():
     return [thread for thread in threading.enumerate() if thread.name == "gpu_dispatch-imap"]
 
 
+@pytest.fixture(autouse=True)
+def no_thread_outlives_its_test():
+    """One that has told the end may still be on its way out."""
+    yield
+    gc.collect()
+    for thread in threads():
+        thread.join(LONG)
+    assert not threads()
+
+
 def test_in_order(dispatcher):
     assert list(dispatcher.imap(range(5000), add=1)) == [n * n + 1 for n in range(5000)]
-    assert not threads()
 
 
 def test_unordered(dispatcher):
@@ -116,7 +127,7 @@ def test_losing_it_ends_the_run(dispatcher):
         break
     gc.collect()
     for thread in threads():
-        thread.join(250)
+        thread.join(LONG)
     assert not threads()
 
 
@@ -162,7 +173,7 @@ def test_async_does_not_block_the_loop(dispatcher):
             asyncio.get_running_loop().call_soon(ready.release)
         return total
 
-    assert asyncio.run(asyncio.wait_for(take(), 250)) == 50
+    assert asyncio.run(asyncio.wait_for(take(), LONG)) == 50
 
 
 def test_async_failure_and_end(dispatcher):

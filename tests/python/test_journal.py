@@ -146,8 +146,11 @@ def test_run_row(path):
 
 def test_timeout_is_final(path):
     dispatcher = Dispatcher(Spins, [0])
-    dispatcher.run(["spin", "a"], lambda *a: None, task_timeout=0.2, journal=path)
-    assert rows(path, "number, state, failure") == [(0, "failed", "timeout"), (1, "done", None)]
+    dispatcher.run(["spin", "spin"], lambda *a: None, task_timeout=0.2, journal=path)
+    assert rows(path, "number, state, failure") == [(0, "failed", "timeout"), (1, "failed", "timeout")]
+    dispatcher.run(["spin", "a", "spin"], lambda *a: None, journal=path, resume=True)
+    assert rows(path, "number, state, failure", "state = 'done'") == [(1, "done", None)]
+    assert dispatcher.get_stats()["skipped"] == 2
 
 
 @pytest.mark.parametrize(
@@ -615,21 +618,20 @@ def test_disk_full(path, monkeypatch):
                     pass
                 def process(self, item):
                     return item
-            def items():
-                for n in range(1_000_000):
-                    if n == 1000:  # the workers' memory is made by then
-                        resource.setrlimit(resource.RLIMIT_FSIZE, (600_000, resource.RLIM_INFINITY))
-                    yield f"{n:>200}"
+            def on_success(task_id, result, worker_id):
+                if task_id == 0:  # the worker's memory is made by now
+                    resource.setrlimit(resource.RLIMIT_FSIZE, (600_000, resource.RLIM_INFINITY))
             if __name__ == "__main__":
                 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
                 try:
-                    Dispatcher(Worker, [0], job=None).run(items(), lambda *a: None, journal=sys.argv[1])
+                    items = (f"{n:>200}" for n in range(1_000_000))
+                    Dispatcher(Worker, [0], job=None).run(items, on_success, journal=sys.argv[1])
                 except JournalError as error:
                     print(error.reason, error)
             """
         )
     )
-    out = subprocess.run([sys.executable, script, path], capture_output=True, text=True, timeout=200)
+    out = subprocess.run([sys.executable, script, path], capture_output=True, text=True)
     assert out.stdout.startswith("write "), out
     assert "will be run again" in out.stdout.replace("\n", " ")
 
@@ -657,7 +659,9 @@ def test_kill_and_resume(path, tmp_path):
                     global told
                     told += 1
                     os.write(1, b"%d\\n" % result)
-                    if stop_at and told >= stop_at and count() >= before + 399:
+                    if told == stop_at:
+                        while count() < before + 399:
+                            pass  # what was told is gathered, and written by a thread when its time has come
                         os.write(1, b"stop\\n")
                         sys.stdin.read()
                 Dispatcher(Worker, [0, 1]).run(range(20_000), on_success, journal=sys.argv[1], resume=True)
@@ -665,25 +669,22 @@ def test_kill_and_resume(path, tmp_path):
         )
     )
     seen: Counter[int] = Counter()
-    stops, twice = (450, 600, 5000), 0
+    stops = (450, 600, 5000)
     for stop_at in (*stops, 0):
         child = subprocess.Popen(
             [sys.executable, script, path, str(stop_at)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
         assert child.stdout is not None and child.stdin is not None
-        told = 0
         for line in child.stdout:
             if line == "stop\n":
                 child.kill()
-                twice += told - 399
             else:
                 seen[int(line)] += 1
-                told += 1
         assert child.wait() == (-signal.SIGKILL if stop_at else 0)
         child.stdin.close()
         child.stdout.close()
     assert set(seen) == set(range(20_000)) and max(seen.values()) <= len(stops) + 1
-    assert sum(seen.values()) - 20_000 <= twice
+    assert sum(seen.values()) - 20_000 <= sum(stop_at - 399 for stop_at in stops)
     assert rows(path, "count(*), count(DISTINCT key)", "state = 'done'") == [(20_000, 20_000)]
     with sqlite3.connect(path) as db:
         assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
@@ -700,7 +701,8 @@ def test_nothing_is_left_behind(tmp_path):
             dispatcher.run(items, lambda *a: None, journal=tmp_path / f"{n}.db", **options)
         gc.collect()
         blocks.append(sys.getallocatedblocks())
-    assert blocks[-1] - blocks[2] < 300, blocks
+    # Of the least: what others in this process do meanwhile (pytest is sent the names of the next tests) is in one only.
+    assert min(b - a for a, b in zip(blocks[2:], blocks[3:])) < 100, blocks
     assert not list(tmp_path.glob("*-lock"))
 
 

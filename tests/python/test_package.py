@@ -95,7 +95,8 @@ def mypy(folder, text):
     pytest.importorskip("mypy")
     (folder / "checked.py").write_text(text)
     done = subprocess.run(
-        [sys.executable, "-m", "mypy", "--check-untyped-defs", "--cache-dir", folder.parent / "mypy_cache", "checked.py"],
+        [sys.executable, "-m", "mypy", "--config-file=", "--check-untyped-defs", "--cache-dir", folder.parent / "mypy_cache",
+         "checked.py"],
         cwd=folder,
         env={**os.environ, "MYPYPATH": str(PACKAGE.parent)},
         capture_output=True,

@@ -746,8 +746,16 @@ print(f"Completed {stats['completed']} tasks")
 """
 
 
+# A worker that is slow to start has its time to do so, though the others have done it all: else it is killed a second
+# after the last task.
+SLOW_ONES = """
+import functools, gpu_dispatch
+gpu_dispatch.Dispatcher = functools.partial(gpu_dispatch.Dispatcher, cancel_grace=250, cleanup_grace=250)
+"""
+
+
 def test_usage(tmp_path: Path) -> None:
-    output = run(tmp_path, USAGE)
+    output = run(tmp_path, SLOW_ONES, USAGE)
     # Found as words and not as lines: four processes write to the same pipe.
     for gpu in range(4):
         assert output.count(f"[GPU {gpu}] Initializing with config: ./configs/yolo_v8.yaml") == 1

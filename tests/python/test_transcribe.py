@@ -4,6 +4,7 @@ the command itself transcribes."""
 from __future__ import annotations
 
 import errno
+import gc
 import inspect
 import json
 import os
@@ -270,10 +271,11 @@ def test_signals_are_as_a_shell_leaves_them(fake: Path, tmp_path: Path, monkeypa
 
 
 def test_no_descriptor_is_left_open(fake: Path) -> None:
-    before = os.listdir("/proc/self/fd")
+    gc.collect()  # what other tests have left may be closed at any time
+    before = set(os.listdir("/proc/self/fd"))
     for _ in range(3):
         LauncherOrchestrator().run("in", "out")
-    assert os.listdir("/proc/self/fd") == before
+    assert set(os.listdir("/proc/self/fd")) <= before
 
 
 def test_in_a_thread(fake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -324,7 +326,7 @@ def patient(fake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_ctrl_c_in_a_terminal_reaches_it_once(patient: None, tmp_path: Path) -> None:
     pexpect = pytest.importorskip("pexpect")
     python, path = script(tmp_path, RUNS)
-    child = pexpect.spawn(python, [path], timeout=60, echo=False)
+    child = pexpect.spawn(python, [path], timeout=250, echo=False)
     child.expect(r"ready \d+")
     child.sendintr()
     child.expect_exact("interrupt 1")
@@ -360,14 +362,23 @@ def test_sigint_to_python_alone_is_passed_on(patient: None, tmp_path: Path) -> N
     for n in (1, 2):
         process.send_signal(signal.SIGINT)
         assert process.stdout.readline() == f"interrupt {n}\n"
-    out, _ = process.communicate("two\n", timeout=60)
+    out, _ = process.communicate("two\n", timeout=250)
     assert out == "ends after two 2\ncode 130\n" and process.returncode == 0
 
 
-def test_sigint_as_it_starts(fake: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def sleeper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command is one that ends by SIGINT whenever that comes. A Python could lose it as it starts: in a callback of
+    its importer's, where an exception is printed and no more."""
+    command = tmp_path / "sleeper"
+    command.write_text("#!/bin/sh\nexec sleep 3600\n")
+    command.chmod(0o755)
+    monkeypatch.setenv("GPU_DISPATCH_COMMAND", str(command))
+
+
+def test_sigint_as_it_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Sent by the process itself from another thread at any moment: it ends by 130, or before it has begun, by
     KeyboardInterrupt; nobody waits for ever."""
-    monkeypatch.setenv("FAKE", "signal.pause()")
+    sleeper(tmp_path, monkeypatch)
     text = """
         import os, signal, sys, threading
         import launcher_multigpu
@@ -378,18 +389,18 @@ def test_sigint_as_it_starts(fake: Path, tmp_path: Path, monkeypatch: pytest.Mon
             thread = threading.Thread(target=shoot)
             try:
                 thread.start()
-                assert launcher_multigpu.run_multi_gpu("in", "out") in (1, 130)
+                assert launcher_multigpu.run_multi_gpu("in", "out") == 130
             except KeyboardInterrupt:
                 pass
             thread.join()
     """
-    done = subprocess.run(script(tmp_path, text), capture_output=True, text=True, timeout=120)
+    done = subprocess.run(script(tmp_path, text), capture_output=True, text=True, timeout=250)
     assert done.returncode == 0, done.stderr
 
 
-def test_sigint_before_there_is_a_process(fake: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sigint_before_there_is_a_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Taken by another thread while this one forks, before there is a process to pass it on to: it is not lost."""
-    monkeypatch.setenv("FAKE", "signal.pause()")
+    sleeper(tmp_path, monkeypatch)
     text = """
         import ctypes, os, signal, threading
         import launcher_multigpu
@@ -409,9 +420,8 @@ def test_sigint_before_there_is_a_process(fake: Path, tmp_path: Path, monkeypatc
         print("code", launcher_multigpu.run_multi_gpu("in", "out"))
         end.set()
     """
-    done = subprocess.run(script(tmp_path, text), capture_output=True, text=True, timeout=60)
-    # The stand-in is a Python too, which may get it before it has said what it makes of it.
-    assert done.stdout in ("code 130\n", "code 1\n"), done.stderr
+    done = subprocess.run(script(tmp_path, text), capture_output=True, text=True, timeout=250)
+    assert done.stdout == "code 130\n", done.stderr
 
 
 def test_sigint_after_two_runs_is_pythons_again(fake: Path, tmp_path: Path) -> None:
@@ -490,14 +500,14 @@ def test_a_handler_of_the_users_is_called_too(patient: None, tmp_path: Path) -> 
     process.send_signal(signal.SIGINT)
     assert process.stdout
     assert sorted([process.stdout.readline(), process.stdout.readline()]) == ["interrupt 1\n", "mine\n"]
-    assert process.communicate("one\n", timeout=60)[0] == "ends after one 1\nTrue\nmine\n"
+    assert process.communicate("one\n", timeout=250)[0] == "ends after one 1\nTrue\nmine\n"
 
 
 def test_ignored_it_is_ignored_by_both(patient: None, tmp_path: Path) -> None:
     text = "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n" + textwrap.dedent(RUNS)
     process, _ = begin(tmp_path, text)
     process.send_signal(signal.SIGINT)
-    assert process.communicate("none\n", timeout=60)[0] == "ends after none 0\ncode 130\n"
+    assert process.communicate("none\n", timeout=250)[0] == "ends after none 0\ncode 130\n"
 
 
 # ---- finding the command ----
@@ -703,9 +713,14 @@ def test_journal(at_home: Path) -> None:
 @transcribes
 def test_interrupted(at_home: Path) -> None:
     """Files that are begun may finish, others are not begun; the exit code says it."""
+    clips, files = at_home / "many", speech.spoken()
+    clips.mkdir()
+    for n in range(50):  # more than could be done before the interrupt has come, however late
+        for clip in files:
+            (clips / f"{n}-{clip}").symlink_to(speech.CLIPS / clip)
     text = f"""
         import launcher_multigpu
-        clips, out = {str(speech.CLIPS)!r}, {str(at_home / "out")!r}
+        clips, out = {str(clips)!r}, {str(at_home / "out")!r}
         print("code", launcher_multigpu.run_multi_gpu(clips, out, "cpu", "demo", "en", "*.flac", threads=1))
     """
     process = subprocess.Popen(
@@ -714,8 +729,8 @@ def test_interrupted(at_home: Path) -> None:
     assert process.stderr
     next(line for line in process.stderr if "model demo" in line)
     process.send_signal(signal.SIGINT)
-    assert process.communicate(timeout=120)[0].endswith("code 130\n")
-    assert len(heard(at_home / "out")) < len(speech.spoken())
+    assert process.communicate(timeout=250)[0].endswith("code 130\n")
+    assert len(heard(at_home / "out")) < 50 * len(files)
 
 
 @pytest.mark.parametrize(

@@ -16,11 +16,13 @@ import random
 import struct
 import sys
 import threading
+import time
 
 import native_test
 import pytest
 
 np = pytest.importorskip("numpy")
+LONG = 250  # seconds: for what comes at once, but for a machine that is busy; a test that hangs is ended a little later
 
 TAGS = {"none": 0x10, "false": 0x11, "true": 0x12, "int": 0x13, "float": 0x14, "str": 0x15, "bytes": 0x16,
         "bytearray": 0x17, "pickle": 0x18, "buffers": 0x19}
@@ -381,18 +383,19 @@ def test_nothing_is_left_allocated():
         for data in (b"", b"\x19" + bytes(40), b"\x18abc"):
             assert failure(native_test.decode, data)
 
-    for _ in range(20):
-        work()
-    gc.collect()
-    before = sys.getallocatedblocks()
-    for _ in range(500):
-        work()
-    gc.collect()
-    assert sys.getallocatedblocks() - before < 100
+    def blocks_after(n):
+        for _ in range(n):
+            work()
+        gc.collect()
+        return sys.getallocatedblocks()
+
+    counts = [blocks_after(20), *(blocks_after(500) for _ in range(3))]
+    # Of the least: what others in this process do meanwhile (pytest is sent the names of the next tests) is in one only.
+    assert min(b - a for a, b in zip(counts, counts[1:])) < 100
 
 
 def test_other_threads_run_while_much_is_copied():
-    """A bytearray that is being copied can't be resized by a thread that runs meanwhile."""
+    """A bytearray that is being copied can't be resized by a thread that runs meanwhile, as it will sooner or later."""
     data, done, errors = bytearray(64 << 20), threading.Event(), []
 
     def resize():
@@ -406,7 +409,8 @@ def test_other_threads_run_while_much_is_copied():
     thread = threading.Thread(target=resize)
     thread.start()
     try:
-        for _ in range(20):
+        until = time.monotonic() + LONG
+        while not errors and time.monotonic() < until:
             assert len(native_test.encode(data)) >= 64 << 20
     finally:
         done.set()

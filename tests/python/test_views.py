@@ -399,7 +399,10 @@ def test_a_number_that_names_another_file_now(place):
     number = first.fd
     first.close()
     second = Place()
-    assert second.fd == number
+    if second.fd != number:  # a lower one has become free
+        os.dup2(second.fd, number)
+        os.close(second.fd)
+        second.fd = number
     before = native_test.count()
     assert np.array_equal(second.pass_through(LARGE[::-1].copy()), LARGE[::-1])
     assert change(before)["mapped"] == 1
@@ -610,21 +613,25 @@ def test_readers_never_see_it_move(place):
     def read():
         while not done.is_set():
             array = current[0]
-            if array is not None and not (array[::4096] == 7).all():
+            if array is None:
+                continue
+            if not (array[::4096] == 7).all():
                 wrong.append(1)
             reads[0] += 1
 
     thread = threading.Thread(target=read)
     thread.start()
     try:
-        for _ in range(100):
+        rounds = 0
+        while rounds < 100 or reads[0] == 0:  # the other may take its time to start
+            rounds += 1
             current[0] = place.pass_through(data)
             native_test.settle()
             place.overwrite(3 << 20)
     finally:
         done.set()
         thread.join()
-    assert reads[0] > 0 and not wrong
+    assert not wrong
 
 
 def test_kept_views_survive_a_fork(place):
@@ -682,11 +689,12 @@ def test_no_leak_over_many_rounds(place, keep):
         return kept
 
     size = place.put([np.arange(8192), np.arange(10)])
-    rounds(200)
-    gc.collect()
-    before = kilobytes(), sys.getallocatedblocks(), mappings()
-    rounds(20_000 if keep else 100_000)
-    gc.collect()
-    assert kilobytes() - before[0] < 10_000
-    assert sys.getallocatedblocks() - before[1] < 100
-    assert mappings() - before[2] <= 2
+    def sizes_after(n):
+        rounds(n)
+        gc.collect()
+        return kilobytes(), sys.getallocatedblocks(), mappings()
+
+    sizes = [sizes_after(200), *(sizes_after(10_000 if keep else 50_000) for _ in range(3))]
+    # Of the least: what others in this process do meanwhile (pytest is sent the names of the next tests) is in one only.
+    growth = [min(b - a for a, b in zip(column, column[1:])) for column in zip(*sizes)]
+    assert growth[0] < 5_000 and growth[1] < 100 and growth[2] <= 2, sizes
