@@ -33,6 +33,7 @@ class Doubles(BaseWorker):
         return data * 2
 
 
+@pytest.mark.timeout(1500)  # on a busy machine 500 processes take minutes to start
 def test_five_hundred_workers_killed():
     """None of 200,000 tasks is lost, none comes twice. Who is killed has just answered, so something of it is lost."""
     n, kills = (20_000, 20) if SANITIZED else (200_000, 500)

@@ -493,7 +493,7 @@ def test_a_handler_of_the_users_is_called_too(patient: None, tmp_path: Path) -> 
             os.write(1, b"mine\\n")
         signal.signal(signal.SIGINT, handler)
         launcher_multigpu.run_multi_gpu("in", "out")
-        print(signal.getsignal(signal.SIGINT) is handler)
+        print(signal.getsignal(signal.SIGINT) is handler, flush=True)
         signal.raise_signal(signal.SIGINT)
     """
     process, _ = begin(tmp_path, text)
