@@ -121,10 +121,8 @@ TEST(what_has_room_is_kept_whole)
 TEST(of_a_path_the_end_is_kept)
 {
     static const char *const paths[][2] = {
-        { "/data/of/sixteen", "\u2026/sixteen" },
-        { "songs/of/some/one.wav", "\u2026/one.wav" },
-        { "my own songs/of/one.wav", "\u2026/one.wav" },
-        { "/my own/songs and more", "\u2026and more" },
+        { "/data/of/sixteen", "\u2026/sixteen" },        { "songs/of/some/one.wav", "\u2026/one.wav" },
+        { "my own songs/of/one.wav", "\u2026/one.wav" }, { "/my own/songs and more", "\u2026and more" },
         { "./some/where/is/it", "\u2026re/is/it" },
     };
     CHECK_STR(keep(paths[0][0], 16), "\u2026a/of/sixteen");
