@@ -147,13 +147,13 @@ static int64_t open_and_look(const char *what, size_t size)
     return n;
 }
 
-TEST_WITHIN(300, the_log_at_every_byte)
+TEST_WITHIN(600, the_log_at_every_byte)
 {
     int64_t most = 0, last = INT64_MAX;
     make();
     const size_t frame = frame_size();
     const int64_t logged = (int64_t)job_lines("log");
-    for (size_t cut = 0; cut <= 2 * frame + 64; cut += step_at(cut, frame, 13)) {
+    for (size_t cut = 0; cut <= 2 * frame + 64; cut += step_at(cut, frame, 53)) {
         put_back(db.size, wal.size - cut);
         const int64_t n = open_and_look("the log", wal.size - cut);
         CHECK_GE(n, 0); /* the log is made to be cut */
@@ -167,7 +167,7 @@ TEST_WITHIN(300, the_log_at_every_byte)
     drop();
 }
 
-TEST_WITHIN(300, the_database_at_every_byte)
+TEST_WITHIN(600, the_database_at_every_byte)
 {
     int refused = 0;
     make();
@@ -181,7 +181,7 @@ TEST_WITHIN(300, the_database_at_every_byte)
     db.bytes = job_read(JOURNAL, &db.size);
     const size_t page = page_size();
     CHECK_GT(db.size, 3 * page);
-    for (size_t cut = 1; cut < 2 * page + 64; cut += step_at(cut, page, 29)) {
+    for (size_t cut = 1; cut < 2 * page + 64; cut += step_at(cut, page, 101)) {
         put_back(db.size - cut, 0);
         refused += open_and_look("the database", db.size - cut) < 0;
     }
@@ -189,7 +189,7 @@ TEST_WITHIN(300, the_database_at_every_byte)
     drop();
 }
 
-TEST_WITHIN(300, a_beginning_alone)
+TEST_WITHIN(600, a_beginning_alone)
 {
     make();
     for (size_t size = 0; size < 600; size += size < 120 ? 1 : 40) {
@@ -201,7 +201,7 @@ TEST_WITHIN(300, a_beginning_alone)
 }
 
 /* Resumed by the command, from cuts all over the log. */
-TEST_WITHIN(300, resumed_from_a_cut_log)
+TEST_WITHIN(600, resumed_from_a_cut_log)
 {
     make();
     size_t size;

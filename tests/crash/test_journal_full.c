@@ -37,32 +37,32 @@ static void fail_from_every_call(struct job job, const char *how, const char *fi
     CHECK_GT(job.at, 3);
 }
 
-TEST_WITHIN(300, no_room_for_the_journal)
+TEST_WITHIN(600, no_room_for_the_journal)
 {
     fail_from_every_call((struct job){ .n = 120 }, "ENOSPC", "/kept/run.db", "run.db", 1);
 }
 
-TEST_WITHIN(300, errors_of_the_journal)
+TEST_WITHIN(600, errors_of_the_journal)
 {
     fail_from_every_call((struct job){ .n = 120 }, "EIO", "/kept/run.db", "run.db", 1);
 }
 
-TEST_WITHIN(300, errors_of_a_journal_that_is_forced_to_the_disk)
+TEST_WITHIN(600, errors_of_a_journal_that_is_forced_to_the_disk)
 {
     fail_from_every_call((struct job){ .n = 60, .full = true }, "EIO", "/kept/run.db", "run.db", test_soak() ? 1 : 3);
 }
 
-TEST_WITHIN(300, no_room_for_the_output)
+TEST_WITHIN(600, no_room_for_the_output)
 {
     fail_from_every_call((struct job){ .n = 30 }, "ENOSPC", OUTPUT, "out.jsonl", 1);
 }
 
-TEST_WITHIN(300, no_room_for_the_results)
+TEST_WITHIN(600, no_room_for_the_results)
 {
     fail_from_every_call((struct job){ .n = 8, .results = true }, "ENOSPC", "/kept/R/", "kept/R", 1);
 }
 
-TEST_WITHIN(300, no_room_for_anything)
+TEST_WITHIN(600, no_room_for_anything)
 {
     fail_from_every_call((struct job){ .n = 30, .results = true }, "ENOSPC", "/kept/", "kept", test_soak() ? 1 : 5);
 }

@@ -35,40 +35,40 @@ static long kill_at_every_write(struct job job, const char *how, const char *fil
     return job.at;
 }
 
-TEST_WITHIN(300, at_every_write_of_the_journal)
+TEST_WITHIN(600, at_every_write_of_the_journal)
 {
     const long writes = kill_at_every_write((struct job){ .n = 300 }, "kill", "/kept/run.db", 1);
     CHECK_GT(writes, 10);
 }
 
-TEST_WITHIN(300, within_every_write_of_the_journal)
+TEST_WITHIN(600, within_every_write_of_the_journal)
 {
     kill_at_every_write((struct job){ .n = 300 }, "torn", "/kept/run.db", 1);
 }
 
-TEST_WITHIN(300, at_every_write_of_a_journal_that_is_forced_to_the_disk)
+TEST_WITHIN(600, at_every_write_of_a_journal_that_is_forced_to_the_disk)
 {
     kill_at_every_write((struct job){ .n = 100, .full = true }, "kill", "/kept/run.db", test_soak() ? 1 : 3);
 }
 
-TEST_WITHIN(300, at_every_write_of_the_output)
+TEST_WITHIN(600, at_every_write_of_the_output)
 {
     const long writes = kill_at_every_write((struct job){ .n = 25 }, "kill", OUTPUT, 1);
     CHECK_GE(writes, 25);
 }
 
-TEST_WITHIN(300, within_every_write_of_the_output)
+TEST_WITHIN(600, within_every_write_of_the_output)
 {
     kill_at_every_write((struct job){ .n = 25 }, "torn", OUTPUT, 1);
 }
 
-TEST_WITHIN(300, at_every_write_of_the_results)
+TEST_WITHIN(600, at_every_write_of_the_results)
 {
     const long writes = kill_at_every_write((struct job){ .n = 8, .results = true }, "kill", "/kept/R/", 1);
     CHECK_GE(writes, 8 * 3);
 }
 
-TEST_WITHIN(300, within_every_write_of_the_results)
+TEST_WITHIN(600, within_every_write_of_the_results)
 {
     kill_at_every_write((struct job){ .n = 8, .results = true }, "torn", "/kept/R/", 1);
 }
@@ -76,7 +76,7 @@ TEST_WITHIN(300, within_every_write_of_the_results)
 /* --- a run that runs the failed ones again -------------------------------------------------- */
 
 /* Killed at every write of a run that mends what had failed. However it ends, each input has one record. */
-TEST_WITHIN(300, at_every_write_of_a_run_that_retries)
+TEST_WITHIN(600, at_every_write_of_a_run_that_retries)
 {
     struct job first = { .n = 20 }, again = { .n = 20, .mend = "1", .resume = "--retry-failed", .preload = "kill" };
     need_preload();
@@ -135,7 +135,7 @@ static void kill_children_of(pid_t pid)
         fclose(f);
 }
 
-TEST_WITHIN(300, everybody_at_once)
+TEST_WITHIN(600, everybody_at_once)
 {
     struct rng rng = { 5 };
     struct job job = { .n = 300, .burn_us = 20, .results = true };
