@@ -235,6 +235,7 @@ static int open_dispatcher(struct run *run)
     o.task_timeout_ms = r->timeout_ms;
     o.cancel_grace_ms = r->term_grace_ms;
     o.retries = retries_of(r);
+    o.retry_timeouts = true; /* as parallel has it */
     o.crash_limit = r->crash_limit;
     o.start_gap_ms = r->delay_ms;
     /* With --halt no task lies in a worker's hands that may turn out not to be started. */

@@ -157,12 +157,13 @@ struct gd_options {
     uint64_t total_tasks;     /* a hint for progress; 0: unknown */
     unsigned task_timeout_ms; /* 0: none */
     unsigned cancel_grace_ms; /* 1000: from asking a task to stop to killing its worker */
-    unsigned retries;         /* 0: for ordinary errors */
+    unsigned retries;         /* 0: for ordinary errors (and, with retry_timeouts, for time limits that were passed) */
     unsigned retry_delay_ms;  /* 100: doubles with each retry, up to a minute */
     unsigned crash_limit;     /* 3: how often a task is started that kills its worker */
     unsigned start_gap_ms;    /* 0: least time from handing out one task to the next; not 0: one at a time per worker */
     unsigned window;          /* 0: chosen by task length; how many tasks a worker is handed at once */
     bool ordered;             /* deliver in source order */
+    bool retry_timeouts; /* a task that passed its time limit is run again as one that failed is; else it is final */
     enum gd_placement placement;
     gd_place_fn *place;
 

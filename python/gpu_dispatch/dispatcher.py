@@ -60,6 +60,7 @@ class Dispatcher:
         model_bytes: int = 0,
         retries: int = 0,
         retry_delay: float = 0.1,
+        retry_timeouts: bool = False,
         crash_limit: int = 3,
         ordered: bool = False,
         batch_size: int = 1,
@@ -89,7 +90,7 @@ class Dispatcher:
         :param workers_per_gpu: processes for each GPU; 0: as many as fit its free memory, at model_bytes each.
         :param model_bytes: GPU memory that a worker needs.
         :param retries: how often a task that failed with an exception is run again, after retry_delay seconds (which
-            double each time).
+            double each time); with retry_timeouts also one that passed its time limit.
         :param crash_limit: how often a task that kills its worker is started.
         :param ordered: whether callbacks come in the order of the generator.
         :param batch_size: how many items process_batch() may be given at once, and batch_wait how many seconds they may
@@ -123,6 +124,7 @@ class Dispatcher:
             "model_bytes": _at_least("model_bytes", model_bytes, 0),
             "retries": _at_least("retries", retries, 0),
             "retry_delay_ms": _in_ms("retry_delay", retry_delay),
+            "retry_timeouts": bool(retry_timeouts),
             "crash_limit": _at_least("crash_limit", crash_limit, 1),
             "ordered": bool(ordered),
             "batch_size": _at_least("batch_size", batch_size, 1),

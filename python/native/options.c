@@ -47,6 +47,7 @@ static const struct option table[] = {
     OPTION(cancel_grace_ms, UNSIGNED),
     OPTION(retries, UNSIGNED),
     OPTION(retry_delay_ms, UNSIGNED),
+    OPTION(retry_timeouts, BOOL),
     OPTION(crash_limit, UNSIGNED),
     OPTION(start_gap_ms, UNSIGNED),
     OPTION(window, UNSIGNED),

@@ -24,7 +24,7 @@ void gd__window_reclaim(struct gd__sched *s, uint64_t now, unsigned i, uint64_t 
         t->attempt += started;
         if (started && guilty) {
             if (o->failure == GD_FAILURE_TIMEOUT)
-                gd__task_final(s, slot, o);
+                gd__task_timed_out(s, now, slot, o);
             else
                 gd__task_crashed(s, now, slot, o);
         } else if (cancelled) {
@@ -88,8 +88,9 @@ static void end_cancelled(struct gd__sched *s, uint64_t now, unsigned i, uint32_
         return;
     }
     o.failure = GD_FAILURE_TIMEOUT;
+    o.final = false; /* what it said when it was asked to stop is not about the task */
     s->workers[i].timeouts++;
-    gd__task_final(s, slot, &o);
+    gd__task_timed_out(s, now, slot, &o);
 }
 
 static void end_well(struct gd__sched *s, unsigned i, uint32_t slot, const struct gd__outcome *o)

@@ -52,6 +52,7 @@ uint32_t gd__list_pop(struct gd__sched *s, struct gd__list *l);
 void gd__task_final(struct gd__sched *s, uint32_t slot, const struct gd__outcome *o);
 void gd__task_cancel(struct gd__sched *s, uint32_t slot); /* final: cancelled, or no worker */
 void gd__task_retry(struct gd__sched *s, uint64_t now, uint32_t slot, const struct gd__outcome *o);
+void gd__task_timed_out(struct gd__sched *s, uint64_t now, uint32_t slot, const struct gd__outcome *o);
 void gd__task_crashed(struct gd__sched *s, uint64_t now, uint32_t slot, const struct gd__outcome *o);
 void gd__update_allowed(struct gd__sched *s);
 void gd__cancel_waiting(struct gd__sched *s);

@@ -240,6 +240,14 @@ void gd__task_retry(struct gd__sched *s, uint64_t now, uint32_t slot, const stru
     gd__heap_arm(&s->heap, &t->timer, now + retry_delay(s, t));
 }
 
+void gd__task_timed_out(struct gd__sched *s, uint64_t now, uint32_t slot, const struct gd__outcome *o)
+{
+    if (s->config.retry_timeouts)
+        gd__task_retry(s, now, slot, o);
+    else
+        gd__task_final(s, slot, o);
+}
+
 void gd__task_crashed(struct gd__sched *s, uint64_t now, uint32_t slot, const struct gd__outcome *o)
 {
     struct gd__task *t = &s->tasks[slot];

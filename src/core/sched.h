@@ -124,6 +124,7 @@ struct gd__sched_config {
     uint64_t restart_delay_ns;
     uint64_t start_gap_ns; /* 0: none; least time from handing out one task to the next */
     unsigned retries;
+    bool retry_timeouts; /* a task that took too long counts as one that failed */
     unsigned crash_limit;
     unsigned setup_attempts;
     unsigned setup_jobs; /* 0: all */

@@ -88,6 +88,7 @@ static int open_sched(struct gd_dispatcher *d)
         .start_gap_ns = o->start_gap_ms * GD__NS_PER_MS,
         .restart_delay_ns = o->restart_delay_ms * GD__NS_PER_MS,
         .retries = o->retries,
+        .retry_timeouts = o->retry_timeouts,
         .crash_limit = o->crash_limit,
         .setup_attempts = o->setup_attempts,
         .setup_jobs = o->setup_jobs,

@@ -86,6 +86,16 @@ TEST(one_try_is_none_more)
 
 /* --- --timeout ------------------------------------------------------------------------- */
 
+TEST(a_task_that_takes_too_long_is_tried_again)
+{
+    struct ran r =
+        sh(RUN "--retries 3 --timeout 0.3s --output out sleep ::: 5000; echo $?; grep -o '\"attempt\":[0-9]*' out");
+    CHECK_STR(r.out, "1\n\"attempt\":3\n");
+    r = sh(RUN "--retries 0 --timeout 2s '[ $GPU_DISPATCH_ATTEMPT -gt 1 ] || exec sleep 5000; echo yes #' ::: a");
+    CHECK_STR(r.out, "yes\n");
+    CHECK_EQ(r.status, 0);
+}
+
 TEST(a_task_that_takes_too_long)
 {
     struct ran r = sh(RUN "--timeout 0.2s sleep ::: 5000");

@@ -269,6 +269,13 @@ def test_timeout():
     assert log.events == [protocol.TaskTimeout(0, 0.3, 0), protocol.TaskTimeout(1, 0.3, 0), "exit"]
 
 
+def test_timeouts_are_retried_where_that_is_asked_for():
+    dispatcher = Dispatcher(Echo, [0], retries=2, retry_delay=0.001, retry_timeouts=True)
+    dispatcher.run([spin], print, task_timeout=0.3)
+    stats = dispatcher.get_stats()
+    assert (stats["timeouts"], stats["retried"]) == (1, 2)
+
+
 def test_timeout_without_on_timeout_is_an_error():
     log = run([spin], left_out=("on_timeout", "on_task_start"), task_timeout=0.3)
     assert "timed out" in log.errors[0]

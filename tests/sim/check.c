@@ -163,6 +163,12 @@ void check_before_exit(struct sim *s, unsigned w, const struct gd__death *d)
 
 /* --- a task's end --- */
 
+/* How many of the tries that `retries` allows have failed. */
+static unsigned failed_tries(const struct sim *s, const struct sim_task *t)
+{
+    return t->errors + (s->plan.config.retry_timeouts ? t->timeouts : 0);
+}
+
 static bool may_end_so(const struct sim *s, const struct sim_task *t, const struct gd__outcome *o)
 {
     const struct gd__sched_config *c = &s->plan.config;
@@ -174,9 +180,9 @@ static bool may_end_so(const struct sim *s, const struct sim_task *t, const stru
         return own_result && t->last == GD_FAILURE_NONE;
     case GD_FAILURE_ERROR:
     case GD_FAILURE_OUT_OF_MEMORY:
-        return own_result && o->failure == t->last && (stopping || o->final || t->errors > c->retries);
+        return own_result && o->failure == t->last && (stopping || o->final || failed_tries(s, t) > c->retries);
     case GD_FAILURE_TIMEOUT:
-        return t->timeouts > 0;
+        return t->timeouts > 0 && (stopping || !c->retry_timeouts || failed_tries(s, t) > c->retries);
     case GD_FAILURE_CRASH:
         return stopping || t->charges == c->crash_limit;
     case GD_FAILURE_DEVICE_LOST:
@@ -246,8 +252,10 @@ static void see(struct sim *s, uint32_t slot, enum gd__task_state state, int hom
     SIM_MUST(s, home == -2 || t->home == home, "task %llu in %s has home %d", LLU(t->id), where, t->home);
     SIM_MUST(s, task->charges < s->plan.config.crash_limit || state == GD__TASK_PARKED,
              "task %llu lives on with %u charges", LLU(t->id), task->charges);
-    SIM_MUST(s, task->errors <= s->plan.config.retries || state == GD__TASK_PARKED,
-             "task %llu lives on after %u errors", LLU(t->id), task->errors);
+    SIM_MUST(s, failed_tries(s, task) <= s->plan.config.retries || state == GD__TASK_PARKED,
+             "task %llu lives on after %u errors and %u timeouts", LLU(t->id), task->errors, task->timeouts);
+    SIM_MUST(s, task->timeouts == 0 || s->plan.config.retry_timeouts || state == GD__TASK_PARKED,
+             "task %llu lives on though it timed out", LLU(t->id));
     SIM_MUST(s, !s->sched.stopping || state == GD__TASK_HANDED || state == GD__TASK_PARKED,
              "task %llu is in %s though the run is being ended", LLU(t->id), where);
     task->seen = s->round;

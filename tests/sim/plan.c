@@ -129,6 +129,7 @@ static void draw_limits(struct sim_plan *p, uint64_t *r)
     c->cleanup_grace_ns = one_in(r, 6) ? 0 : 10 * some_time(r);
     c->kill_wait_ns = 5 * GD__NS_PER_S;
     c->retries = one_in(r, 2) ? (unsigned)between(r, 1, 4) : 0;
+    c->retry_timeouts = one_in(r, 2);
     c->retry_delay_ns = one_in(r, 4) ? 0 : some_time(r);
     c->restart_delay_ns = one_in(r, 4) ? 0 : some_time(r);
     c->crash_limit = (unsigned)between(r, 1, 4);

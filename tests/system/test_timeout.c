@@ -164,6 +164,31 @@ TEST(without_on_timeout_it_goes_to_on_error)
     world_close(&w);
 }
 
+static void check_retried(int what, unsigned retries)
+{
+    struct world w;
+    world_open(&w, 1);
+    w.o.task_timeout_ms = 100;
+    w.o.cancel_grace_ms = 1;
+    w.o.retries = retries;
+    w.o.retry_timeouts = true;
+    w.o.retry_delay_ms = 1;
+    world_add(&w, (struct world_order){ .what = what });
+    CHECK_EQ(world_run(&w), 0);
+    CHECK_EQ(w.finals[0].callback, 'T');
+    CHECK_EQ(w.finals[0].attempt, retries + 1);
+    CHECK_EQ(w.stats.timeouts, 1);
+    CHECK_EQ(w.stats.retried, retries);
+    world_close(&w);
+}
+
+TEST(timeouts_are_retried_where_that_is_asked_for)
+{
+    check_retried(W_POLITE_LOOP, 2);
+    check_retried(W_LOOP, 2);
+    check_retried(W_LOOP, 0);
+}
+
 TEST(timeouts_are_not_retried)
 {
     struct world w;
