@@ -2,8 +2,10 @@
  *
  * Not on the journal itself: SQLite's own locks there belong to the process, and closing any descriptor of the file
  * would drop them. The lock is one of an open file description (F_OFD_SETLK): it ends with the process however that
- * ends, keeps two runs in one process apart too, and can be tested without being taken. The file is removed by its
- * holder, so whoever gets the lock looks whether the file is still the one at that path, and begins anew if not.
+ * ends, keeps two runs in one process apart too, and can be tested without being taken. (A child that is just being
+ * started shares it until it executes its program: if its parent is killed at that moment, until then.) The file is
+ * removed by its holder, so whoever gets the lock looks whether the file is still the one at that path, and begins anew
+ * if not.
  */
 #include "journal/hold.h"
 
