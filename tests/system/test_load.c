@@ -24,8 +24,8 @@ TEST(what_load_left_is_there_in_process)
     world_close(&w);
 }
 
-/* One worker in its first task, with five more loaded behind it. It claims what is there when it begins a task: so it is
- * not ready before all of it is. */
+/* One worker in its first task, with five more loaded behind it. It claims what is there when it begins a task: so it
+ * is not ready before all of it is. */
 static void launch_loaded_ahead(struct world *w)
 {
     open_loading(w, 1, 2, 6);
