@@ -91,6 +91,16 @@ TEST_UNUSED static void made_device(struct made_up *m, int gpu_id)
     snprintf(d->name, sizeof d->name, "NVIDIA H200");
 }
 
+/* All of its tasks. */
+TEST_UNUSED static void made_ended(struct made_up *m)
+{
+    m->s.ended = true;
+    m->s.stats.completed = 996;
+    m->s.stats.running = 0;
+    m->s.stats.taken = 1000;
+    m->s.stats.source_done = 1;
+}
+
 /* Laid out, as text with its NUL; to be freed. */
 TEST_UNUSED static char *laid_out(const struct made_up *m, const struct tui_view *v)
 {

@@ -149,11 +149,7 @@ static struct made_up *not_begun(void)
 static struct made_up *ended(void)
 {
     struct made_up *m = two_gpus();
-    m->s.ended = true;
-    m->s.stats.completed = 996;
-    m->s.stats.running = 0;
-    m->s.stats.taken = 1000;
-    m->s.stats.source_done = 1;
+    made_ended(m);
     m->s.stats.now_ns = 1300 * SECOND;
     m->s.read_ns = 9999 * SECOND;
     snprintf(m->h.failure, sizeof m->h.failure, "songs/7.wav: exited with code 1");
