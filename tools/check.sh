@@ -198,11 +198,11 @@ run() {
     count "$log"
 }
 
-# Lint goes beside the others, whose tests mostly wait, and gives way to them.
+# What only computes goes beside the others, whose tests mostly wait, and gives way to them.
 run_all() {
     local each
-    nice -n 19 tools/check.sh lint >"$logs/beside.log" 2>&1 &
-    for each in format lists headers asan pyasan tsan fuzz; do run "$each"; done
+    nice -n 19 tools/check.sh lint fuzz >"$logs/beside.log" 2>&1 &
+    for each in format lists headers asan pyasan tsan; do run "$each"; done
     wait
     cat "$logs/beside.log"
     count "$logs/beside.log"
