@@ -24,7 +24,8 @@ enum { LEAST_ROOM = 4096 }; /* that a disk must have for an output: what most ca
 
 static int no_memory(void)
 {
-    return cli_error("no memory for the outputs");
+    (void)cli_error("no memory for the outputs");
+    return -1;
 }
 
 /* --- within the input folder ------------------------------------------------------ */
