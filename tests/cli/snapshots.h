@@ -111,4 +111,33 @@ TEST_UNUSED static char *laid_out(const struct made_up *m, const struct tui_view
     return b.data;
 }
 
+/* --- expected screens ------------------------------------------------------------------ */
+
+struct made_screen {
+    const char *name; /* of its file */
+    struct made_up *(*make)(void);
+    struct tui_view v;
+};
+
+TEST_UNUSED static void check_screens_of(struct made_up *(*make)(void), const struct made_screen *screens, size_t count)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (screens[i].make != make)
+            continue;
+        char *text = laid_out(make(), &screens[i].v);
+        check_screen("cli", screens[i].name, text);
+        free(text);
+        n++;
+    }
+    CHECK_GT(n, 0);
+}
+
+/* A test for the screens of each run, in a table `screens`, so that one that is wrong does not hide others. */
+#define SCREENS(id)                                                      \
+    TEST(screens_of_##id)                                                \
+    {                                                                    \
+        check_screens_of(id, screens, sizeof screens / sizeof *screens); \
+    }
+
 #endif

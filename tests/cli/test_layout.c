@@ -158,11 +158,7 @@ static struct made_up *ended(void)
 
 /* --- whole screens ---------------------------------------------------------------------------- */
 
-static const struct screen {
-    const char *name;
-    struct made_up *(*make)(void);
-    struct tui_view v;
-} screens[] = {
+static const struct made_screen screens[] = {
     { "one-40.txt", one_gpu, { .width = 40, .height = 24, .utf8 = true } },
     { "one-80.txt", one_gpu, { .width = 80, .height = 24, .utf8 = true } },
     { "one-200.txt", one_gpu, { .width = 200, .height = 24, .utf8 = true } },
@@ -200,21 +196,6 @@ static const struct screen {
     { "ended-80.txt", ended, { .width = 80, .height = 24, .utf8 = true, .failures = true } },
 };
 
-/* A test for the screens of each run, so that one that is wrong does not hide others. */
-#define SCREENS(id)                                                     \
-    TEST(screens_of_##id)                                               \
-    {                                                                   \
-        size_t n = 0;                                                   \
-        for (size_t i = 0; i < sizeof screens / sizeof *screens; i++) { \
-            if (screens[i].make != (id))                                \
-                continue;                                               \
-            char *text = laid_out(id(), &screens[i].v);                 \
-            check_screen("cli", screens[i].name, text);                 \
-            free(text);                                                 \
-            n++;                                                        \
-        }                                                               \
-        CHECK_GT(n, 0);                                                 \
-    }
 SCREENS(one_gpu)
 SCREENS(two_gpus)
 SCREENS(every_status)

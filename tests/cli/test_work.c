@@ -52,11 +52,7 @@ static struct made_up *just_begun(void)
 
 /* --- screens -------------------------------------------------------------------------------- */
 
-static const struct screen {
-    const char *name;
-    struct made_up *(*make)(void);
-    struct tui_view v;
-} screens[] = {
+static const struct made_screen screens[] = {
     { "audio-40.txt", of_audio, { .width = 40, .height = 24, .utf8 = true, .media = "audio" } },
     { "audio-80.txt", of_audio, { .width = 80, .height = 24, .utf8 = true, .media = "audio" } },
     { "audio-200.txt", of_audio, { .width = 200, .height = 24, .utf8 = true, .media = "audio" } },
@@ -67,36 +63,10 @@ static const struct screen {
     { "audio-ended-80.txt", ended, { .width = 80, .height = 24, .utf8 = true, .media = "audio" } },
 };
 
-static void check_screens(struct made_up *(*make)(void))
-{
-    size_t n = 0;
-    for (size_t i = 0; i < sizeof screens / sizeof *screens; i++) {
-        if (screens[i].make != make)
-            continue;
-        char *text = laid_out(make(), &screens[i].v);
-        check_screen("cli", screens[i].name, text);
-        free(text);
-        n++;
-    }
-    CHECK_GT(n, 0);
-}
-
-TEST(screens_of_audio)
-{
-    check_screens(of_audio);
-}
-TEST(screens_with_the_long_ones_left)
-{
-    check_screens(long_ones_left);
-}
-TEST(screens_of_a_beginning)
-{
-    check_screens(just_begun);
-}
-TEST(screens_of_an_end)
-{
-    check_screens(ended);
-}
+SCREENS(of_audio)
+SCREENS(long_ones_left)
+SCREENS(just_begun)
+SCREENS(ended)
 
 /* --- figures ---------------------------------------------------------------------------------- */
 
