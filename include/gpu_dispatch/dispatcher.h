@@ -98,6 +98,7 @@ struct gd_report {
     const char *error;       /* in words, */
     int signal;              /* and for a crash the signal that killed the worker, or 0 */
     int exit_code;           /* and the code it exited with */
+    uint64_t first_start_ns; /* as start_ns, of the first attempt; 0: not told */
 };
 
 /* --- placement --------------------------------------------------------- */

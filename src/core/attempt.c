@@ -31,6 +31,8 @@ void gd__window_reclaim(struct gd__sched *s, uint64_t now, unsigned i, uint64_t 
             gd__task_cancel(s, slot);
         } else {
             s->counts.retried += started;
+            if (started)
+                gd__task_began(t, o);
             t->solo |= started;
             gd__place_again(s, now, slot);
         }

@@ -50,7 +50,8 @@ void gd__list_push_back(struct gd__sched *s, struct gd__list *l, uint32_t slot);
 void gd__list_push_front(struct gd__sched *s, struct gd__list *l, uint32_t slot);
 uint32_t gd__list_pop(struct gd__sched *s, struct gd__list *l);
 void gd__task_final(struct gd__sched *s, uint32_t slot, const struct gd__outcome *o);
-void gd__task_cancel(struct gd__sched *s, uint32_t slot); /* final: cancelled, or no worker */
+void gd__task_began(struct gd__task *t, const struct gd__outcome *o); /* an attempt has ended that is not its last */
+void gd__task_cancel(struct gd__sched *s, uint32_t slot);             /* final: cancelled, or no worker */
 void gd__task_retry(struct gd__sched *s, uint64_t now, uint32_t slot, const struct gd__outcome *o);
 void gd__task_timed_out(struct gd__sched *s, uint64_t now, uint32_t slot, const struct gd__outcome *o);
 void gd__task_crashed(struct gd__sched *s, uint64_t now, uint32_t slot, const struct gd__outcome *o);

@@ -219,9 +219,16 @@ static uint64_t retry_delay(const struct gd__sched *s, const struct gd__task *t)
     return gd__min64(gd__min64(s->config.retry_delay_ns, RETRY_DELAY_MAX) << doublings, RETRY_DELAY_MAX);
 }
 
-static void count_try(struct gd__sched *s, const struct gd__task *t, const struct gd__outcome *o)
+void gd__task_began(struct gd__task *t, const struct gd__outcome *o)
+{
+    if (t->first_start_ns == 0)
+        t->first_start_ns = o->start_ns;
+}
+
+static void count_try(struct gd__sched *s, struct gd__task *t, const struct gd__outcome *o)
 {
     s->counts.retried++;
+    gd__task_began(t, o);
     if (s->fx->tried)
         s->fx->tried(s->ctx, t, o);
 }
@@ -286,6 +293,7 @@ uint64_t gd__sched_add(struct gd__sched *s, uint64_t now, const uint64_t payload
     t->weight = weight;
     t->waiting_since = now;
     t->attempt = t->crashes = t->errors = 0;
+    t->first_start_ns = 0;
     t->worker = t->home = -1;
     t->solo = false;
     s->outstanding++;

@@ -40,8 +40,9 @@ struct gd__task {
     uint64_t tag;
     uint64_t weight;
     uint64_t waiting_since;
-    uint32_t next;    /* in whichever list it is */
-    uint32_t attempt; /* how often it was started */
+    uint64_t first_start_ns; /* of the first attempt that has ended, while it is tried again; 0: none yet */
+    uint32_t next;           /* in whichever list it is */
+    uint32_t attempt;        /* how often it was started */
     uint32_t crashes;
     uint32_t errors;
     int32_t worker; /* that had it last; -1 */

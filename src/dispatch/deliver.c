@@ -110,6 +110,7 @@ void gd__deliver(void *ctx, const struct gd__task *t, const struct gd__outcome *
         .gpu_id = o->worker < 0 ? -1 : d->copy.gpu_ids[o->worker],
         .attempt = t->attempt,
         .start_ns = o->start_ns,
+        .first_start_ns = t->first_start_ns ? t->first_start_ns : o->start_ns,
         .end_ns = o->end_ns,
         .input = in_arena ? (const char *)gd__feeder_arena(d->feeder)->base + p.offset : (const char *)p.bytes,
         .input_size = p.size,

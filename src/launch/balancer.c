@@ -103,8 +103,9 @@ static void count_time(struct gd_balancer *b, struct gd__gpu_row *row, const str
         return;
     row->timed++;
     row->busy_ns += r->end_ns - r->start_ns;
-    if (r->start_ns < b->first_ns)
-        b->first_ns = r->start_ns;
+    const uint64_t first_ns = r->first_start_ns > 0 ? r->first_start_ns : r->start_ns;
+    if (first_ns < b->first_ns)
+        b->first_ns = first_ns;
     if (r->end_ns > b->last_ns)
         b->last_ns = r->end_ns;
 }

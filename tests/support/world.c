@@ -225,6 +225,9 @@ static void check_report(const struct world *w, const struct gd_report *r)
     MUST(r->input_size == size, "task %zu had %zu bytes and is reported with %zu", i, size, r->input_size);
     MUST(world__pattern_is(r->input, head, size, w->orders[i].tag), "the input of task %zu is damaged", i);
     MUST(r->end_ns >= r->start_ns, "task %zu ended before it began", i);
+    MUST(r->start_ns == 0 || r->first_start_ns <= r->start_ns, "task %zu began last before it began first", i);
+    MUST(r->attempt > 1 || r->start_ns == 0 || r->first_start_ns == r->start_ns,
+         "task %zu was tried once and began twice", i);
     MUST(r->failure == GD_FAILURE_NONE || (r->error && *r->error), "task %zu failed without words", i);
 }
 
@@ -278,6 +281,7 @@ static void record(struct world *w, const struct gd_report *r, char callback)
     f->exit_code = r->exit_code;
     f->attempt = r->attempt;
     f->start_ns = r->start_ns;
+    f->first_start_ns = r->first_start_ns;
     f->end_ns = r->end_ns;
     f->error = r->error ? strdup(r->error) : NULL;
     if (callback == 'S')

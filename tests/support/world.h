@@ -149,7 +149,7 @@ struct world_final {
     uint64_t order; /* the how-manieth final it was */
     int worker_id, gpu_id, signal, exit_code;
     unsigned attempt, starts;
-    uint64_t start_ns, end_ns;
+    uint64_t start_ns, end_ns, first_start_ns;
     char *error;
     struct world_answer answer;
 };

@@ -141,6 +141,27 @@ TEST(the_delay_doubles)
     world_close(&w);
 }
 
+/* How long a task took in all is from its first attempt, however that ended. */
+TEST(the_first_attempt_is_remembered)
+{
+    const uint64_t delay_ms = 20;
+    struct world w;
+    world_open(&w, 1);
+    w.o.retries = 2;
+    w.o.retry_delay_ms = (unsigned)delay_ms;
+    world_add(&w, (struct world_order){ .what = W_ERROR });
+    world_add(&w, (struct world_order){ .what = W_ERROR, .tries = 1 });
+    world_add(&w, (struct world_order){ .what = W_KILL, .tries = 2 });
+    world_add(&w, (struct world_order){ .what = W_ECHO });
+    CHECK_EQ(world_run(&w), 0);
+    CHECK_GE(w.finals[0].start_ns - w.finals[0].first_start_ns, 3 * delay_ms * 1000000);
+    CHECK_GE(w.finals[1].start_ns - w.finals[1].first_start_ns, delay_ms * 1000000);
+    CHECK_GT(w.finals[2].first_start_ns, 0);
+    CHECK_LT(w.finals[2].first_start_ns, w.finals[2].start_ns);
+    CHECK_EQ(w.finals[3].first_start_ns, w.finals[3].start_ns);
+    world_close(&w);
+}
+
 /* While one waits for its retry, others run. */
 static void open_gate(struct world *w, const struct gd_report *r)
 {

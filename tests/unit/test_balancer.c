@@ -139,6 +139,20 @@ TEST(the_order_of_reports_does_not_matter)
     gd_balancer_close(&b);
 }
 
+TEST(time_has_passed_since_the_first_attempt)
+{
+    open_for(1, 0);
+    struct gd_report r = report(0, 14 * S, 16 * S);
+    r.attempt = 2;
+    r.first_start_ns = 6 * S;
+    CHECK_EQ(gd_balancer_add(b, &r, 5), 0);
+    done(0, 10 * S, 12 * S);
+    CHECK_NEAR(overall().seconds, 10);
+    CHECK_NEAR(overall().busy_seconds, 4); /* what came of nothing is no work that was done */
+    CHECK_NEAR(overall().rtf, 2);
+    gd_balancer_close(&b);
+}
+
 TEST(media_gives_real_time_factors)
 {
     open_for(2, 0);
