@@ -151,17 +151,45 @@ sampled() {
     fi
     local start
     start=$(date +%s.%N)
-    "$@" >"$logs/$name.out" 2>"$logs/$name.err" || echo "gpu_transcribe: $name failed: $(tail -n 5 "$logs/$name.err")" >&2
+    ("$@") >"$logs/$name.out" 2>"$logs/$name.err" || echo "gpu_transcribe: $name failed: $(tail -n 5 "$logs/$name.err")" >&2
     echo "$start $(date +%s.%N)" >"$logs/$name.times"
     [ -z "$sampler" ] || { kill "$sampler" && wait "$sampler" 2>/dev/null; }
     return 0
 }
 
+# transcribe NAME MODEL WORKERS [OPTION...]
+transcribe() {
+    exec "$build/gpu-dispatch" transcribe --input-dir "$logs/audio" --output-dir "$logs/$1.text" --gpus "$gpus" --workers "$3" \
+        --model "$models/ggml-$2.bin" --language en --threads "$threads" --progress none --output "$logs/$1.jsonl" "${@:4}"
+}
+
 # measure NAME MODEL WORKERS
 measure() {
-    sampled "$1" "$build/gpu-dispatch" transcribe --input-dir "$logs/audio" --output-dir "$logs/$1.text" --gpus "$gpus" \
-        --workers "$3" --model "$models/ggml-$2.bin" --language en --threads "$threads" --progress none --output "$logs/$1.jsonl"
+    sampled "$1" transcribe "$@"
     show "$1" "$2, $3 worker$([ "$3" = 1 ] || echo s)"
+}
+
+# One of two workers is killed in mid-file, once the first file is done.
+kill_one() {
+    local pid
+    rm -f "$logs/$1.jsonl" && mkfifo "$logs/$1.jsonl" || exit 1
+    transcribe "$1" "$2" 2 --retries 2 >"$logs/$1.out" 2>"$logs/$1.err" &
+    pid=$!
+    { read -r _ && kill -KILL "$(pgrep -n -P "$pid")" && cat >/dev/null; } <"$logs/$1.jsonl"
+    wait "$pid" || echo "gpu_transcribe: a run with a worker killed ended with $?: $(tail -n 5 "$logs/$1.err")" >&2
+    awk -v name="$1" '$1 == "all" { print name ": " $2 " files, " $3 " failed, workers started again: " $5 }' "$logs/$1.out" "$logs/$1.err"
+}
+
+# Whoever computed it, the text is the same.
+compare() {
+    local name first=$1
+    for name in "${@:2}"; do
+        if diff -rq "$logs/$first.text" "$logs/$name.text" >"$logs/$name.diff"; then
+            echo "$name: $(find "$logs/$name.text" -type f | wc -l) texts, the same as $first"
+        else
+            echo "$name: $(wc -l <"$logs/$name.diff") texts not as $first"
+        fi
+    done
 }
 
 alone() { # whisper.cpp by itself, in one process
@@ -227,14 +255,21 @@ run() {
     step build build_tree
     wait "$modelling" || die "no models: $(tail -n 5 "$logs/models.log")"
     check_text
+    : >"$logs/compared"
     printf '\n| what | files | sound | whole run | RTF | without start and loading | RTF | times real time | GPU busy | GPU memory, most |\n|---|---|---|---|---|---|---|---|---|---|\n'
-    local size workers
+    local size workers runs
     for size in $sizes; do
+        runs="alone_$size"
         alone "alone_$size" "$size"
         for workers in ${WORKERS:-1 2 4}; do
             measure "ours_${size}_$workers" "$size" "$workers"
+            runs="$runs ours_${size}_$workers"
         done
+        kill_one "killed_$size" "$size" >>"$logs/compared"
+        # shellcheck disable=SC2086 # a list
+        compare $runs "killed_$size" >>"$logs/compared"
     done
+    printf '\n%s\n' "$(cat "$logs/compared")"
 }
 
 case ${1:-} in
