@@ -284,14 +284,14 @@ static enum tr_outcome listen(struct tr_engine *e, const float *samples, size_t 
 {
     struct whisper_full_params p = e->params;
     bool ready = false; /* the spectrum is there already */
-    /* Times of tokens are found with the samples, and those can't be given without making the spectrum again. */
-    if (!e->language && !p.token_timestamps) {
+    if (!e->language) {
         const enum tr_outcome outcome = detect_language(e, samples, n);
         if (outcome != TR_HEARD)
             return outcome;
-        ready = true;
+        /* Times of tokens are found with the samples, and those can't be given without making the spectrum again. */
+        ready = !p.token_timestamps;
     }
-    p.language = e->language ? e->language : "auto";
+    p.language = e->language;
     p.prompt_tokens = e->n_past > 0 ? e->past : NULL;
     p.prompt_n_tokens = (int)e->n_past;
     const int rc = whisper_full_with_state(e->model, e->state, p, ready ? NULL : samples, ready ? 0 : (int)n);
@@ -300,11 +300,7 @@ static enum tr_outcome listen(struct tr_engine *e, const float *samples, size_t 
         cli_error("no memory for decoding");
         return TR_NO_MEMORY;
     }
-    if (rc != 0)
-        return failed(e, "transcribing", rc);
-    if (!e->language)
-        e->language = whisper_lang_str(whisper_full_lang_id_from_state(e->state));
-    return TR_HEARD;
+    return rc == 0 ? TR_HEARD : failed(e, "transcribing", rc);
 }
 
 static double in_piece(const struct tr_engine *e, int64_t centiseconds)

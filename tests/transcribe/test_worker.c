@@ -204,7 +204,7 @@ TEST_WITHIN(300, a_language_is_detected)
     CHECK_CONTAINS(json, "\"language\": \"de\", \"language_probability\": " FLAT_PROBABILITY);
     CHECK_CONTAINS(json, "\"task\": \"transcribe\"");
     json = json_with("word_timestamps=yes\ntranslate=yes", "flat.bin", "a.wav");
-    CHECK_CONTAINS(json, "\"language\": \"de\", \"language_probability\": null");
+    CHECK_CONTAINS(json, "\"language\": \"de\", \"language_probability\": " FLAT_PROBABILITY);
     CHECK_CONTAINS(json, "\"task\": \"translate\"");
 }
 
