@@ -77,11 +77,13 @@ build() {
     }
 }
 
-# The .pc file that comes with it leaves out the CPU's part, without which nothing links; its CMake file wants a folder
-# bin. A detector of speech is among the sources for their own tests: ours use it too.
+# The .pc file that comes with it leaves out the CPU's part, without which nothing links, and with CUDA programs don't
+# where the GPU's driver is not (a container to build in); its CMake file wants a folder bin. A detector of speech is among the sources for their own tests: ours use it too.
 complete() {
     mkdir -p "$work/root$prefix/bin"
-    sed -i 's/^Libs:.*/Libs: -L${libdir} -Wl,-rpath,${libdir} -lwhisper -lggml -lggml-cpu -lggml-base/' "$work/root$prefix/lib/pkgconfig/whisper.pc"
+    libs='-L${libdir} -Wl,-rpath,${libdir} -lwhisper -lggml -lggml-cpu -lggml-base'
+    [ "$kind" = cpu ] || libs="-Wl,--allow-shlib-undefined $libs"
+    sed -i "s/^Libs:.*/Libs: $libs/" "$work/root$prefix/lib/pkgconfig/whisper.pc"
     for vad in "$source"/models/for-tests-silero*.bin; do
         [ -f "$vad" ] || continue
         mkdir -p "$work/root$prefix/share/whisper.cpp"
