@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
  * The dispatcher could take these signals by itself; here they are taken for it, since a person who presses Ctrl-C
- * wants to be told at once what happens next. Both signals are blocked in every thread and read from a signalfd by one
- * thread, which sleeps in poll() until one comes or until it is told to end.
+ * wants to be told at once what happens next. Both signals are blocked in every thread but one, which sleeps in poll()
+ * until one comes or until it is told to end. A driver's library may have threads of its own which block nothing: so
+ * there is a handler, which tells that thread through an eventfd, rather than a signalfd, which would tell of nothing
+ * that another thread was sent.
  */
 #include "interrupt.h"
 
@@ -16,24 +18,46 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <sys/signalfd.h>
 #include <unistd.h>
 
 #include "bytes.h"
 #include "thread.h"
 
+enum { SIGNALS = 2 };
+static const int numbers[SIGNALS] = { SIGINT, SIGTERM };
+static atomic_int told = -1; /* the eventfd that the handler writes to; never closed, since it may be about to */
+static atomic_int latest;    /* the signal */
+
 struct cli_interrupt {
     struct gd_dispatcher *d;
     void (*say)(void *user, const char *words);
     void *user;
-    int signals, end; /* signalfd, eventfd */
+    int end; /* eventfd: it is over */
     atomic_uint count;
     bool watched; /* the thread runs */
     pthread_t thread;
-    sigset_t before;
+    sigset_t ours, mask_before;
+    struct sigaction before[SIGNALS];
 };
 
-/* The figures may be a moment old: a run that has just begun may show none running though there are. */
+static void on_signal(int number)
+{
+    static const uint64_t one = 1;
+    const int saved = errno;
+    latest = number;
+    (void)!write(told, &one, sizeof one); /* where it has no room, enough have come */
+    errno = saved;
+}
+
+/* Whether any came since the last time. */
+static bool take_told(void)
+{
+    uint64_t n;
+    return read(told, &n, sizeof n) == (ssize_t)sizeof n;
+}
+
+/* The figures may be a moment old: a run that has just begun may show none running though there are. What comes before
+ * anything was said is not a second wish: timeout(1) signals a process, and then its group with it. */
 static void first(struct cli_interrupt *i)
 {
     char words[128], count[32] = "";
@@ -44,20 +68,24 @@ static void first(struct cli_interrupt *i)
     const bool one = s.running == 1;
     snprintf(words, sizeof words, "interrupted: %srunning task%s may finish; Ctrl-C again ends %s at once", count,
              one ? "" : "s", one ? "it" : "them");
+    (void)take_told();
     i->say(i->user, words);
 }
 
 static void *watch(void *arg)
 {
     struct cli_interrupt *i = arg;
+    pthread_sigmask(SIG_UNBLOCK, &i->ours, NULL);
     for (;;) {
-        struct pollfd p[] = { { i->signals, POLLIN, 0 }, { i->end, POLLIN, 0 } };
-        struct signalfd_siginfo info;
-        if (poll(p, 2, -1) < 0 && errno != EINTR)
+        struct pollfd p[] = { { told, POLLIN, 0 }, { i->end, POLLIN, 0 } };
+        if (poll(p, 2, -1) < 0) {
+            if (errno == EINTR)
+                continue;
             return NULL;
+        }
         if (p[1].revents)
             return NULL;
-        if (!p[0].revents || read(i->signals, &info, sizeof info) != (ssize_t)sizeof info)
+        if (!take_told())
             continue;
         if (atomic_fetch_add(&i->count, 1) == 0)
             first(i);
@@ -66,31 +94,50 @@ static void *watch(void *arg)
     }
 }
 
+/* One that came meanwhile, to a thread that does not block it, does now what it did before us. */
+static void give_back(struct cli_interrupt *i)
+{
+    for (int k = 0; k < SIGNALS; k++)
+        sigaction(numbers[k], &i->before[k], NULL);
+    pthread_sigmask(SIG_SETMASK, &i->mask_before, NULL);
+    if (take_told())
+        raise(latest);
+}
+
+static void take(struct cli_interrupt *i)
+{
+    const struct sigaction ours = { .sa_handler = on_signal, .sa_flags = SA_RESTART };
+    sigemptyset(&i->ours);
+    for (int k = 0; k < SIGNALS; k++)
+        sigaddset(&i->ours, numbers[k]);
+    pthread_sigmask(SIG_BLOCK, &i->ours, &i->mask_before);
+    for (int k = 0; k < SIGNALS; k++)
+        sigaction(numbers[k], &ours, &i->before[k]);
+}
+
 int cli_interrupt_open(struct cli_interrupt **out, struct gd_dispatcher *d, void (*say)(void *user, const char *words),
                        void *user)
 {
-    sigset_t ours;
     struct cli_interrupt *i = calloc(1, sizeof *i);
     if (!i)
         return cli_error("out of memory");
-    *i = (struct cli_interrupt){ .d = d, .say = say, .user = user, .signals = -1, .end = -1 };
-    sigemptyset(&ours);
-    sigaddset(&ours, SIGINT);
-    sigaddset(&ours, SIGTERM);
-    pthread_sigmask(SIG_BLOCK, &ours, &i->before);
-    i->signals = signalfd(-1, &ours, SFD_CLOEXEC | SFD_NONBLOCK);
-    i->end = eventfd(0, EFD_CLOEXEC);
-    int rc = i->signals < 0 || i->end < 0 ? errno : cli_thread_start(&i->thread, "gd-interrupt", watch, i);
-    i->watched = rc == 0;
+    *i = (struct cli_interrupt){ .d = d, .say = say, .user = user, .end = eventfd(0, EFD_CLOEXEC) };
+    if (told < 0)
+        told = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    int rc = i->end < 0 || told < 0 ? errno : 0;
     if (rc == 0) {
+        take(i);
+        rc = cli_thread_start(&i->thread, "gd-interrupt", watch, i);
+        if (rc != 0)
+            give_back(i);
+    }
+    if (rc == 0) {
+        i->watched = true;
         *out = i;
         return 0;
     }
-    if (i->signals >= 0)
-        close(i->signals);
     if (i->end >= 0)
         close(i->end);
-    pthread_sigmask(SIG_SETMASK, &i->before, NULL);
     free(i);
     return cli_error("cannot watch for Ctrl-C: %s", strerror(rc));
 }
@@ -118,8 +165,7 @@ void cli_interrupt_close(struct cli_interrupt **pointer)
         return;
     *pointer = NULL;
     cli_interrupt_stop(i);
-    close(i->signals);
     close(i->end);
-    pthread_sigmask(SIG_SETMASK, &i->before, NULL);
+    give_back(i);
     free(i);
 }

@@ -42,18 +42,23 @@ struct interrupted {
     int begun, said, go;
 };
 
-/* A thousand tasks, two of which run when this returns. what: what each does then. */
-static struct interrupted start(const char *options, const char *what)
+/* A thousand tasks, two of which run when this returns. before: of the shell; what: what each does then. */
+static struct interrupted start_with(const char *before, const char *options, const char *what)
 {
     struct interrupted i = { .begun = fifo("begun"), .said = fifo("said"), .go = fifo("go") };
     char script[1024];
     snprintf(script, sizeof script,
-             "export GPU_DISPATCH_JOBS=$PWD/jobs; exec gpu-dispatch run --gpus sim:2 --quiet %s 'echo > begun; %s; "
+             "export GPU_DISPATCH_JOBS=$PWD/jobs; %s exec gpu-dispatch run --gpus sim:2 --quiet %s 'echo > begun; %s; "
              "echo done #' < <(seq 1000) 2> said",
-             options, what);
+             before, options, what);
     i.running = sh_start_script(script);
     await_lines(i.begun, 2);
     return i;
+}
+
+static struct interrupted start(const char *options, const char *what)
+{
+    return start_with("", options, what);
 }
 
 #define WAIT "read x < go"
@@ -123,6 +128,25 @@ TEST(a_request_to_end_is_the_same)
     struct ran r = interrupt(start("", WAIT), SIGTERM);
     CHECK_EQ(r.status, 130);
     CHECK_STR(r.out, "done\ndone\n");
+}
+
+/* A driver's library may have threads of its own in the command, and what they do with signals is theirs. */
+TEST(whatever_threads_there_are)
+{
+    const char *driver = "export GPU_DISPATCH_NVML=$GD_TEST_PLUGINS/fake_nvml.so FAKE_NVML_THREAD=1;";
+    struct ran r = interrupt(start_with(driver, "--gpus auto", WAIT), SIGINT);
+    CHECK_EQ(r.status, 130);
+    CHECK_STR(r.out, "done\ndone\n");
+}
+
+TEST(a_signal_to_end_whatever_threads_there_are)
+{
+    const char *driver = "export GPU_DISPATCH_NVML=$GD_TEST_PLUGINS/fake_nvml.so FAKE_NVML_THREAD=1;";
+    struct interrupted i = start_with(driver, "--gpus auto", WAIT);
+    CHECK_EQ(kill(i.running.pid, SIGTERM), 0);
+    await_heeded(i);
+    CHECK_EQ(kill(i.running.pid, SIGTERM), 0); /* and at once */
+    CHECK_EQ(sh_wait(i.running).status, 130);
 }
 
 TEST(the_joblog_has_what_was_run)

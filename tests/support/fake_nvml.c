@@ -9,6 +9,7 @@
  *   FAKE_NVML_MIG=1:2        GPU 1 has MIG on and two instances
  *   FAKE_NVML_PROCESSES=3    on each device
  *   FAKE_NVML_INIT=9         what nvmlInit says
+ *   FAKE_NVML_THREAD=1       nvmlInit starts a thread that stays and blocks no signal
  *   FAKE_NVML_EVENTS=PATH    a FIFO of lines "gpu xid gi ci"; xid 0 or 79: that GPU is lost; -1: waiting fails for good
  *
  * A lost GPU answers every question with that it is lost, as the documentation of nearly all of them says.
@@ -16,6 +17,7 @@
  * FAKE_BARE leaves out all that is optional, FAKE_OLD has first versions, FAKE_BROKEN lacks what is needed.
  */
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -88,9 +90,19 @@ __attribute__((unused)) static int instances_of(int gpu)
     return -1;
 }
 
+static void *stay(void *arg)
+{
+    for (;;)
+        pause();
+    return arg;
+}
+
 int nvmlInit_v2(void);
 int nvmlInit_v2(void)
 {
+    pthread_t thread;
+    if (number("FAKE_NVML_THREAD", 0) && pthread_create(&thread, NULL, stay, NULL) == 0)
+        pthread_detach(thread);
     for (int i = 0; i < MOST; i++) {
         gpus[i] = (struct fake_device){ i, -1 };
         for (int k = 0; k < INSTANCES; k++)
