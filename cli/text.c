@@ -30,9 +30,18 @@ static bool read_decimal(const char **at, double *out)
     return digits > 0;
 }
 
-static double unit_seconds(char letter)
+/* The unit at *at, which is moved behind it; 0: it is none. Without one these are seconds. */
+static double read_unit(const char **at)
 {
-    switch (tolower((unsigned char)letter)) {
+    const char *letter = *at;
+    if (!*letter)
+        return 1;
+    if (strncasecmp(letter, "ms", 2) == 0) {
+        *at += 2;
+        return 1e-3;
+    }
+    *at += 1;
+    switch (tolower((unsigned char)*letter)) {
     case 's':
         return 1;
     case 'm':
@@ -53,13 +62,12 @@ int cli_parse_duration(const char *text, unsigned *ms)
     bool good = *at != 0;
     while (good && *at) {
         good = read_decimal(&at, &value);
-        double unit = *at ? unit_seconds(*at) : 1;
+        const double unit = read_unit(&at);
         good = good && unit > 0;
         seconds += value * unit;
-        at += *at != 0;
     }
     if (!good)
-        return cli_error("\"%s\" is no duration: write seconds, or 30s, 5m, 1.5h, 2d, 1m30s", text);
+        return cli_error("\"%s\" is no duration: write seconds, or 500ms, 30s, 5m, 1.5h, 2d, 1m30s", text);
     if (seconds * 1000 > (double)UINT_MAX)
         return cli_error("\"%s\" is too long: at most %u days", text, UINT_MAX / 1000 / 86400);
     unsigned whole = (unsigned)(seconds * 1000);

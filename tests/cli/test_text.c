@@ -30,6 +30,8 @@ TEST(durations)
     CHECK_EQ(duration(".1"), 100);
     CHECK_EQ(duration("0.3"), 300);
     CHECK_EQ(duration("1.001"), 1001);
+    CHECK_EQ(duration("500ms"), 500);
+    CHECK_EQ(duration("1m2s3MS"), 62003);
 }
 
 TEST(what_is_not_0_does_not_become_0)
@@ -41,8 +43,8 @@ TEST(what_is_not_0_does_not_become_0)
 
 TEST(no_durations)
 {
-    static const char *const bad[] = { "",   "s",  "-1",  "+1",   "1x",   "1w", "500ms", "1e1", "5 m",
-                                       " 5", "5 ", "nan", "0x10", "1..2", ".",  "m5",    "inf" };
+    static const char *const bad[] = { "",    "s",  "-1", "+1",  "1x",   "1w",   "500mss", "ms", "1e1",
+                                       "5 m", " 5", "5 ", "nan", "0x10", "1..2", ".",      "m5", "inf" };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         unsigned ms;
         if (cli_parse_duration(bad[i], &ms) == 0)

@@ -61,7 +61,7 @@ TEST(a_value_where_none_is)
 TEST(bad_duration)
 {
     CHECK_REFUSED(sh(RUN "--timeout 5x true"),
-                  "gpu-dispatch: --timeout: \"5x\" is no duration: write seconds, or 30s, 5m, 1.5h, 2d, 1m30s");
+                  "gpu-dispatch: --timeout: \"5x\" is no duration: write seconds, or 500ms, 30s, 5m, 1.5h, 2d, 1m30s");
 }
 
 TEST(a_timeout_in_percent)
