@@ -99,7 +99,6 @@ static const char *const failure_words[] = {
     [GD_FAILURE_CRASH] = "crashed",
     [GD_FAILURE_OUT_OF_MEMORY] = "out of memory",
     [GD_FAILURE_DEVICE_LOST] = "device lost",
-    [GD_FAILURE_NO_WORKER] = "",
 };
 
 static void add_words(struct cli_bytes *b, const struct cli_end *e)
@@ -173,9 +172,15 @@ void cli_output_end_line(struct cli_output *o)
     o->line_open = false;
 }
 
+/* What becomes of all that is left is said once, by whoever ends the run. */
+static bool is_said_of_all(enum gd_failure f)
+{
+    return f == GD_FAILURE_CANCELLED || f == GD_FAILURE_NO_WORKER;
+}
+
 int cli_output_add(struct cli_output *o, const struct cli_end *e)
 {
-    if (o->broken || e->report->failure == GD_FAILURE_CANCELLED)
+    if (o->broken || is_said_of_all(e->report->failure))
         return 0;
     o->out.size = o->err.size = 0;
     compose(o, e);

@@ -217,8 +217,9 @@ TEST(words_do_not_reach_the_terminal_s_controls)
     check_output(m, CLI_RESULT_BYTES, false, "", "gpu-dispatch: task \"a?[2J b\": bad\n");
 }
 
-TEST(cancelled_tasks_say_nothing)
+TEST(what_becomes_of_all_is_not_said_of_each)
 {
+    check_output(failure(GD_FAILURE_NO_WORKER, "not done: no worker is left"), CLI_RESULT_BYTES, false, "", "");
     check_output(failure(GD_FAILURE_CANCELLED, "the run was shut down"), CLI_RESULT_BYTES, false, "", "");
 }
 
