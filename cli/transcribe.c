@@ -300,7 +300,8 @@ static int check(struct work *w)
     const bool named = w->asked->model || w->asked->model_size;
     if (find_plugin(w) < 0)
         return FAILED;
-    return (named && find_model(w) < 0) || find_devices(w) < 0 ? complain() : 0;
+    const bool good = cli_transcriber_load(w->plugin) == 0 && (!named || find_model(w) == 0) && find_devices(w) == 0;
+    return good ? 0 : complain();
 }
 
 static int transcribe(struct work *w)

@@ -10,6 +10,7 @@
  */
 #include "transcriber.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
@@ -87,4 +88,11 @@ char *cli_transcriber_find(void)
             "build again");
     cli_say("one that lies elsewhere is named by " VARIABLE "=/path/to/transcribe.so");
     return NULL;
+}
+
+/* Not closed again: a driver's library does not take that well, and the program is about to end. */
+int cli_transcriber_load(const char *path)
+{
+    return dlopen(path, RTLD_LAZY | RTLD_LOCAL) ? 0
+                                                : cli_error("the transcription worker can't be loaded: %s", dlerror());
 }

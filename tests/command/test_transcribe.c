@@ -198,6 +198,9 @@ TEST(checks)
     CHECK_EQ(sh(STANDIN "gpu-dispatch transcribe --check --gpus sim:1 --model-size none").status, 1);
     CHECK_EQ(sh("GPU_DISPATCH_TRANSCRIBER=/none " ON "--check").status, 1);
     CHECK_EQ(sh(STANDIN "gpu-dispatch transcribe --check --gpus nonsense-7").status, 1);
+    r = sh("echo > bad.so; GPU_DISPATCH_TRANSCRIBER=bad.so " ON "--check");
+    CHECK_CONTAINS(r.err, "gpu-dispatch: the transcription worker can't be loaded: ./bad.so: ");
+    CHECK_EQ(r.status, 1);
     CHECK_EQ(sh("test -e data").status, 1);
 }
 
