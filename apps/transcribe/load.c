@@ -16,6 +16,7 @@
 #include "bytes.h"
 #include "log.h"
 #include "model.h"
+#include "text.h"
 
 enum {
     MOST_BEAMS = 8,       /* WHISPER_MAX_DECODERS, which is not in the header */
@@ -45,21 +46,22 @@ int tr_load_threads(const struct tr_settings *s)
     return (int)(!s->no_gpu && n > MOST_GPU_THREADS ? MOST_GPU_THREADS : n);
 }
 
-static bool is_gpu(size_t device)
+static ggml_backend_dev_t find_gpu(void)
 {
-    const enum ggml_backend_dev_type type = ggml_backend_dev_type(ggml_backend_dev_get(device));
-    return type == GGML_BACKEND_DEVICE_TYPE_GPU || type == GGML_BACKEND_DEVICE_TYPE_IGPU;
-}
-
-static int check_gpu(void)
-{
-    struct cli_bytes names = { 0 };
     if (ggml_backend_dev_count() == 0)
         ggml_backend_load_all(); /* a build whose back ends are files of their own */
     for (size_t i = 0; i < ggml_backend_dev_count(); i++) {
-        if (is_gpu(i))
-            goto found;
+        ggml_backend_dev_t device = ggml_backend_dev_get(i);
+        const enum ggml_backend_dev_type type = ggml_backend_dev_type(device);
+        if (type == GGML_BACKEND_DEVICE_TYPE_GPU || type == GGML_BACKEND_DEVICE_TYPE_IGPU)
+            return device;
     }
+    return NULL;
+}
+
+static int no_gpu(void)
+{
+    struct cli_bytes names = { 0 };
     for (size_t i = 0; i < ggml_backend_reg_count(); i++)
         cli_bytes_format(&names, "%s%s", i > 0 ? ", " : "", ggml_backend_reg_name(ggml_backend_reg_get(i)));
     cli_error("whisper.cpp finds no GPU (its back ends: %.*s): use one that was built for GPUs (GGML_CUDA=ON; "
@@ -67,8 +69,24 @@ static int check_gpu(void)
               (int)names.size, names.data ? names.data : "");
     cli_bytes_free(&names);
     return -1;
-found:
-    return 0;
+}
+
+/* The model's tensors go there as they are in the file; where they have no room whisper.cpp ends the process. What it
+ * needs beside them is more by some hundred megabytes, and its absence it can tell. */
+static int check_gpu(uint64_t model_bytes)
+{
+    char model[32], free[32], total[32];
+    size_t unused = 0, all = 0;
+    ggml_backend_dev_t device = find_gpu();
+    if (!device)
+        return no_gpu();
+    ggml_backend_dev_memory(device, &unused, &all);
+    if (all == 0 || unused >= model_bytes) /* or it does not tell */
+        return 0;
+    return cli_error("the model takes %s of the GPU's memory, and %s of %s are free: end what else uses the GPU "
+                     "(nvidia-smi shows that), or use a smaller model or fewer workers",
+                     cli_show_size(model, sizeof model, model_bytes), cli_show_size(free, sizeof free, unused),
+                     cli_show_size(total, sizeof total, all));
 }
 
 int tr_load_on_gpu(void)
@@ -123,11 +141,12 @@ static int check_english(const struct tr_settings *s)
 }
 
 /* A broken model may well load, and abort later. */
-static int check_file(const struct tr_settings *s)
+static int check_file(const struct tr_settings *s, uint64_t *bytes)
 {
     struct tr_model m = { 0 };
     if (tr_model_check(&m, s->model) < 0)
         return -1;
+    *bytes = m.bytes;
     tr_model_free(&m);
     return 0;
 }
@@ -154,7 +173,9 @@ const char *tr_load_language(const struct tr_settings *s, struct whisper_context
 
 struct whisper_context *tr_load_model(const struct tr_settings *s)
 {
-    if (check_version() < 0 || check_settings(s) < 0 || check_file(s) < 0 || (!s->no_gpu && check_gpu() < 0))
+    uint64_t bytes;
+    if (check_version() < 0 || check_settings(s) < 0 || check_file(s, &bytes) < 0 ||
+        (!s->no_gpu && check_gpu(bytes) < 0))
         return NULL;
     struct whisper_context_params p = whisper_context_default_params();
     p.use_gpu = !s->no_gpu;

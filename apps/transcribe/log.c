@@ -15,14 +15,26 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static atomic_bool silent;
 static enum ggml_log_level level; /* of the line that is being said */
-static char last_error[256];
+static char first_error[256];
 static char kept[256]; /* a copy that whisper's threads don't write to */
 
 static void keep(const char *text)
 {
-    snprintf(last_error, sizeof last_error, "%s", text);
-    last_error[strcspn(last_error, "\n")] = '\0';
+    if (first_error[0])
+        return;
+    snprintf(first_error, sizeof first_error, "%s", text);
+    first_error[strcspn(first_error, "\n")] = '\0';
 }
+
+#ifdef TR_HAVE_ABORT_CALLBACK
+/* Instead of a trace of the stack, or of the debugger that it starts where there is one. */
+static void on_abort(const char *words)
+{
+    const char *why = tr_log_error();
+    fprintf(stderr, "whisper.cpp gave up: %s%s%s%s\n", why ? why : words, why ? " (" : "", why ? words : "",
+            why ? ")" : "");
+}
+#endif
 
 static void on_log(enum ggml_log_level said, const char *text, void *user)
 {
@@ -41,9 +53,12 @@ static void on_log(enum ggml_log_level said, const char *text, void *user)
 void tr_log_begin(void)
 {
     pthread_mutex_lock(&lock);
-    last_error[0] = '\0';
+    first_error[0] = '\0';
     pthread_mutex_unlock(&lock);
     whisper_log_set(on_log, NULL); /* sets ggml's too */
+#ifdef TR_HAVE_ABORT_CALLBACK
+    ggml_set_abort_callback(on_abort);
+#endif
 }
 
 void tr_log_quiet(bool quiet)
@@ -54,7 +69,7 @@ void tr_log_quiet(bool quiet)
 const char *tr_log_error(void)
 {
     pthread_mutex_lock(&lock);
-    memcpy(kept, last_error, sizeof kept);
+    memcpy(kept, first_error, sizeof kept);
     pthread_mutex_unlock(&lock);
     return kept[0] ? kept : NULL;
 }

@@ -241,6 +241,16 @@ TEST_WITHIN(300, speech_alone_is_heard)
     CHECK_CONTAINS(json_with(settings, NULL, "b.wav"), "\"text\": \"\"");
 }
 
+/* Into the workers, this case's alone. */
+static void preload(const char *name)
+{
+    char path[PATH_MAX];
+    if (TEST_SLOWDOWN > 1)
+        SKIP("a sanitizer must be loaded first, and so must what this test loads");
+    snprintf(path, sizeof path, "%s/%s", getenv("GD_TEST_PLUGINS"), name);
+    setenv("LD_PRELOAD", path, 1);
+}
+
 /* --- what is refused at setup ------------------------------------------------------- */
 
 static void check_refused(const char *settings, const char *model, const char *words)
@@ -305,6 +315,23 @@ TEST_WITHIN(300, a_gpu_that_is_not_there)
     CHECK_CONTAINS(j->setup_error, "--no-gpu");
 }
 
+TEST_WITHIN(300, a_gpu_that_has_no_room_for_the_model)
+{
+    source_path("");
+    preload("preload_gpu.so");
+    setenv("GD_GPU_FREE", "1048576", 1);
+    check_refused("no_gpu=no\n", NULL, "of the GPU's memory, and 1.0 MiB of 24 GiB are free: end what");
+}
+
+/* whisper.cpp ends the process: its words are the reason, and no trace of a stack is in their way. */
+TEST_WITHIN(300, no_memory_for_the_model)
+{
+    source_path("");
+    preload("preload_memory.so");
+    setenv("GD_MEMORY_MOST", "2000000", 1);
+    check_refused("", NULL, "its last output:\nwhisper.cpp gave up: ggml_aligned_malloc: insufficient memory");
+}
+
 /* --- files that go wrong ------------------------------------------------------------ */
 
 TEST_WITHIN(300, bad_files_harm_nobody)
@@ -346,12 +373,9 @@ TEST_WITHIN(300, bad_files_harm_nobody)
 /* Both are away for the first two tries: one can't be opened, the other not be read. */
 static void away(int error, const char *times)
 {
-    char text[PATH_MAX], number[16];
-    if (TEST_SLOWDOWN > 1)
-        SKIP("a sanitizer must be loaded first, and so must what this test loads");
+    char number[16];
     folder_enter();
-    snprintf(text, sizeof text, "%s/preload_unread.so", getenv("GD_TEST_PLUGINS"));
-    setenv("LD_PRELOAD", text, 1);
+    preload("preload_unread.so");
     setenv("GD_UNREAD_OPEN", "clip_020.flac", 1);
     setenv("GD_UNREAD_READ", "clip_022.flac", 1);
     snprintf(number, sizeof number, "%d", error);

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Loaded before everything else (LD_PRELOAD) into workers under test: asking for more than GD_MEMORY_MOST bytes at
+ * once, in the way that ggml does for its buffers, fails.
+ */
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdlib.h>
+
+int posix_memalign(void **out, size_t alignment, size_t size)
+{
+    const char *most = getenv("GD_MEMORY_MOST");
+    if (most && size > strtoull(most, NULL, 10))
+        return ENOMEM;
+    return ((__typeof__(&posix_memalign))dlsym(RTLD_NEXT, "posix_memalign"))(out, alignment, size);
+}
