@@ -8,6 +8,7 @@
 #   tools/gpu_transcribe.sh run [BUILD_DIR [LOG_DIR]]
 #
 # DRY=1: on the processor, with small models and little sound, to try the script. ARCH=90: the GPU's generation.
+# SIZES="base large-v3", WORKERS="1 2 4", ROUNDS=3, MINUTES=20, THREADS=4: what is measured.
 # carry/whisper-cuda.tar.xz, if it is there, is the library as `WHISPER_CMAKE=-DCMAKE_CUDA_ARCHITECTURES=90-real
 # tools/whisper.sh cuda` leaves it in its folder: then it is not built.
 #
@@ -166,7 +167,6 @@ transcribe() {
 # measure NAME MODEL WORKERS
 measure() {
     sampled "$1" transcribe "$@"
-    show "$1" "$2, $3 worker$([ "$3" = 1 ] || echo s)"
 }
 
 # One of two workers is killed in mid-file, once the first file is done.
@@ -200,33 +200,56 @@ alone() { # whisper.cpp by itself, in one process
     # shellcheck disable=SC2086 # an option or nothing
     sampled "$1" sh -c '"$1" $2 -t "$6" "$3" "$4" <"$5"' - "$build/bench/bench_whisper_loop" "$gpu" "$models/ggml-$2.bin" \
         "$logs/$1.text" "$logs/$1.files" "$threads"
-    show "$1" "$2, whisper.cpp alone"
 }
 
-show() { # a line of the table
-    python3 - "$logs/$1" "$2" "$logs/audio" <<'PY'
+# show NAME WHAT PEER: a line of the table, from all rounds. The ratio is of rates, each to the peer's in the same round.
+show() {
+    python3 - "$logs" "$1" "$2" "$3" "$logs/audio" "$rounds" <<'PY'
 import json, os, statistics, sys, wave
-base, what, audio = sys.argv[1:]
-start, end = map(float, open(base + ".times").read().split())
+logs, name, what, peer, audio, rounds = sys.argv[1:]
 total = sum(f.getnframes() / f.getframerate() for f in (wave.open(os.path.join(audio, n)) for n in os.listdir(audio)))
-files, failed, busy = len(os.listdir(audio)), 0, None
-if os.path.exists(base + ".jsonl"):
-    lines = [json.loads(line) for line in open(base + ".jsonl")]
-    failed = sum(each["status"] != "ok" for each in lines)
-    if lines:  # from the first file's beginning: without starting and loading
-        busy = max(e["started"] + e["seconds"] for e in lines) - min(e["started"] for e in lines)
-texts = sum(len(names) for _, _, names in os.walk(base + ".text"))
-load = memory = "-"
-if os.path.exists(base + ".gpu"):
-    rows = [tuple(map(int, line.split(","))) for line in open(base + ".gpu") if line.replace(",", "").replace(" ", "").strip().isdigit()]
+files = len(os.listdir(audio))
+
+def whole(name, n):
+    start, end = map(float, open(f"{logs}/{name}.{n}.times").read().split())
+    return end - start
+
+def inner(n):  # from the first file's beginning: without starting and loading; how many failed
+    path = f"{logs}/{name}.{n}.jsonl"
+    lines = [json.loads(line) for line in open(path)] if os.path.exists(path) else []
+    seconds = max(e["started"] + e["seconds"] for e in lines) - min(e["started"] for e in lines) if lines else None
+    return seconds, sum(each["status"] != "ok" for each in lines)
+
+def gpu(n):  # its mean load while it has any, the most memory
+    path = f"{logs}/{name}.{n}.gpu"
+    rows = [line.split(",") for line in open(path)] if os.path.exists(path) else []
+    rows = [tuple(map(int, row)) for row in rows if len(row) == 2 and all(cell.strip().isdigit() for cell in row)]
     used = [i for i, row in enumerate(rows) if row[0] > 0]
-    if used:
-        load = f"{statistics.mean(row[0] for row in rows[used[0]: used[-1] + 1]):.0f} %"
-    if rows:
-        memory = f"{max(row[1] for row in rows):,} MiB"
-inner = f"{busy:.2f} s | {busy / total:.5f} | {total / busy:,.0f}" if busy else "- | - | -"
-print(f"| {what} | {files - failed if texts else 0} of {files} | {total / 60:.1f} min | {end - start:.2f} s | {(end - start) / total:.5f} | {inner} | {load} | {memory} |",
-      flush=True)
+    if not used:
+        return None
+    return statistics.mean(row[0] for row in rows[used[0]: used[-1] + 1]), max(row[1] for row in rows)
+
+def spread(values, form):
+    low, high = form.format(min(values)), form.format(max(values))
+    middle = form.format(statistics.median(values))
+    return middle if low == high else f"{middle} ({low} to {high})"
+
+every = range(1, int(rounds) + 1)
+texts = sum(len(names) for n in every for _, _, names in os.walk(f"{logs}/{name}.{n}.text"))
+times = [whole(name, n) for n in every]
+inside = [each for each in map(inner, every) if each[0] is not None]
+loads = [each for each in map(gpu, every) if each]
+cells = [
+    what,
+    f"{texts} of {files * len(every)}" + (f", {sum(f for _, f in inside)} failed" if any(f for _, f in inside) else ""),
+    spread(times, "{:.1f}") + " s",
+    f"{statistics.median(times) / total:.4f}",
+    f"{total / statistics.median([s for s, _ in inside]):,.0f}" if inside else "-",
+    spread([whole(peer, n) / t for n, t in zip(every, times)], "{:.2f}") if peer != name else "",
+    spread([load for load, _ in loads], "{:.0f}") + " %" if loads else "-",
+    f"{max(memory for _, memory in loads):,} MiB" if loads else "-",
+]
+print("| " + " | ".join(cells) + " |", flush=True)
 PY
 }
 
@@ -237,10 +260,30 @@ check_text() {
     tools/wer.py "$carry/speech/transcripts.tsv" "$logs/demo.text" --show none --limit 10
 }
 
+# In turn, since a machine is faster at one time than at another.
+measure_size() {
+    local size=$1 round workers runs=
+    for ((round = 1; round <= rounds; round++)); do
+        alone "alone_$size.$round" "$size"
+        for workers in $counts; do
+            measure "ours_${size}_$workers.$round" "$size" "$workers"
+        done
+    done
+    show "alone_$size" "$size, whisper.cpp alone" "alone_$size"
+    for workers in $counts; do
+        show "ours_${size}_$workers" "$size, $workers worker$([ "$workers" = 1 ] || echo s)" "alone_$size"
+        runs="$runs ours_${size}_$workers.1"
+    done
+    kill_one "killed_$size" "$size" >>"$logs/compared"
+    # shellcheck disable=SC2086 # a list
+    compare "alone_$size.1" $runs "killed_$size" >>"$logs/compared"
+}
+
 run() {
     build=$(realpath -m "${1:-build-gpu}")
     logs=$(realpath -m "${2:-$build-logs}")
     models=$logs/models gpus=${GPUS:-auto} sizes=${SIZES:-"base large-v3"} minutes=${MINUTES:-20} threads=${THREADS:-4}
+    rounds=${ROUNDS:-3} counts=${WORKERS:-1 2 4}
     [ -d "$carry/speech" ] || die "nothing in $carry: first tools/gpu_transcribe.sh pack, where there is a network"
     [ -z "$dry" ] || gpus=sim:1 sizes=${SIZES:-tiny} minutes=${MINUTES:-1} threads=1
     mkdir -p "$models" || exit 1
@@ -256,18 +299,12 @@ run() {
     wait "$modelling" || die "no models: $(tail -n 5 "$logs/models.log")"
     check_text
     : >"$logs/compared"
-    printf '\n| what | files | sound | whole run | RTF | without start and loading | RTF | times real time | GPU busy | GPU memory, most |\n|---|---|---|---|---|---|---|---|---|---|\n'
-    local size workers runs
+    printf '%s s of sound in %s files, %s threads, %s rounds\n\n' "$(du -sb "$logs/audio" | awk '{ printf "%.0f", $1 / 32000 }')" \
+        "$(find "$logs/audio" -name '*.wav' | wc -l)" "$threads" "$rounds"
+    printf '| what | files | whole run | RTF | times real time, without starting | against whisper.cpp alone | GPU busy | GPU memory, most |\n|---|---|---|---|---|---|---|---|\n'
+    local size
     for size in $sizes; do
-        runs="alone_$size"
-        alone "alone_$size" "$size"
-        for workers in ${WORKERS:-1 2 4}; do
-            measure "ours_${size}_$workers" "$size" "$workers"
-            runs="$runs ours_${size}_$workers"
-        done
-        kill_one "killed_$size" "$size" >>"$logs/compared"
-        # shellcheck disable=SC2086 # a list
-        compare $runs "killed_$size" >>"$logs/compared"
+        measure_size "$size"
     done
     printf '\n%s\n' "$(cat "$logs/compared")"
 }
