@@ -20,7 +20,7 @@ setup:
 $(BUILD)/build.ninja: | setup
 	@meson setup $(BUILD) --prefix=$(PREFIX) $(MESON_OPTIONS)
 
-transcribe: $(BUILD)/build.ninja ## build the transcription worker too, with whisper.cpp (got once, into a cache folder)
+transcribe: $(BUILD)/build.ninja ## build the transcription worker too, with whisper.cpp (got once; WHISPER=cpu|cuda, or what is here)
 	@tools/transcriber.sh $(BUILD)
 	@ninja -C $(BUILD)
 
@@ -32,7 +32,9 @@ demo: all ## run a real dispatch on simulated devices (no GPU needed)
 	@$(BUILD)/examples/example_demo
 	@tools/demo.sh $(BUILD)
 
-demo-transcribe: transcribe ## speak a folder of clips, transcribe it on simulated GPUs, compare
+demo-transcribe: $(BUILD)/build.ninja ## speak a folder of clips, transcribe it on simulated GPUs, compare
+	@tools/transcriber.sh --any $(BUILD)
+	@ninja -C $(BUILD)
 	@tools/setup.sh speech
 	@tools/demo_transcribe.sh $(BUILD)
 

@@ -7,10 +7,10 @@
 #                                            libraries and headers, whisper.cpp's sources, speech)
 #   tools/gpu_transcribe.sh run [BUILD_DIR [LOG_DIR]]
 #
-# DRY=1: on the processor, with small models and little sound, to try the script. ARCH=90: the GPU's generation.
+# DRY=1: on the processor, with small models and little sound, to try the script.
 # SIZES="base large-v3", WORKERS="1 2 4", ROUNDS=3, MINUTES=20, THREADS=4: what is measured.
-# carry/whisper-cuda.tar.xz, if it is there, is the library as `WHISPER_CMAKE=-DCMAKE_CUDA_ARCHITECTURES=90-real
-# tools/whisper.sh cuda` leaves it in its folder: then it is not built.
+# carry/whisper-cuda.tar.xz, if it is there, is the library as `WHISPER_ARCHS=90 tools/whisper.sh cuda` leaves it in its
+# folder: then it is not built.
 #
 # Models: random weights that say 100 tokens for each 30 s whatever they hear (tools/train/export.py --says), about as many
 # as speech has: the work is that of a trained model of the size. The demo model's text tells whether the GPU computes
@@ -100,7 +100,7 @@ build_whisper() {
         mkdir -p "$build-whisper" && tar -xJf "$carry/whisper-cuda.tar.xz" -C "$build-whisper" --strip-components=1 >&2 &&
             sed -i "s|^prefix=.*|prefix=$build-whisper|" "$build-whisper/lib/pkgconfig/whisper.pc" && echo "$build-whisper"
     else
-        WHISPER_SDIST=$carry/whisper.tar.gz WHISPER_CMAKE="-DCMAKE_CUDA_ARCHITECTURES=${ARCH:-90}-real" tools/whisper.sh cuda
+        WHISPER_SDIST=$carry/whisper.tar.gz tools/whisper.sh cuda
     fi
 }
 

@@ -1,26 +1,30 @@
 #!/bin/sh
-# Sees to it that a build folder has the transcription worker (apps/transcribe/transcribe.so). A folder that was
-# configured where whisper.cpp, libsndfile or libsoxr were missing gets them: the libraries through apt, whisper.cpp from
-# source into a cache folder (tools/whisper.sh), both once. One that has the worker costs nothing.
-# usage: transcriber.sh [--try|--cached] BUILD_DIR
-#   --try      not having it is no error: says why
+# Sees to it that a build folder has the transcription worker (apps/transcribe/transcribe.so), for the GPUs that are here.
+# A folder that was configured where whisper.cpp, libsndfile or libsoxr were missing gets them: the libraries through apt,
+# whisper.cpp from source into a cache folder (tools/whisper.sh), both once. One that has the worker costs nothing.
+# usage: transcriber.sh [--any|--try|--cached] BUILD_DIR    WHISPER=auto|cuda|cpu, what it is to be built for
+#   --any      whatever it computes on: one for the processor is made soonest
+#   --try      the same, and not having it is no error: says why
 #   --cached   the same, and nothing is fetched: what is there is used
 set -u
-mode=must
-case ${1:-} in --try | --cached) mode=${1#--} && shift ;; esac
-build=${1:?usage: transcriber.sh [--try|--cached] BUILD_DIR}
+mode=must kind=cpu
+case ${1:-} in --any | --try | --cached) mode=${1#--} && shift ;; esac
+[ "$mode" != must ] || kind=${WHISPER:-auto}
+build=${1:?usage: transcriber.sh [--any|--try|--cached] BUILD_DIR}
 here=$(cd "$(dirname "$0")" && pwd)
 worker=apps/transcribe/transcribe.so
 
 # Ends here, without the worker.
 without() {
-    if [ "$mode" = must ]; then
+    if [ "$mode" = must ] || [ "$mode" = any ]; then
         echo "transcriber: $*" >&2
         exit 1
     fi
     echo "transcriber: without the transcription worker, and what tests it is skipped: $*"
     exit 0
 }
+
+ours='/gpu_dispatch/whisper-[^/]*/lib/pkgconfig$' # what tools/whisper.sh has made
 
 planned() { grep -q "^build $worker:" "$build/build.ninja"; }
 
@@ -37,10 +41,10 @@ for each in json.load(open(sys.argv[1] + "/meson-info/intro-buildoptions.json"))
 find_whisper() {
     have whisper && return 0
     if [ "$mode" = cached ]; then
-        prefix=$("$here/whisper.sh" --cached)
+        prefix=$("$here/whisper.sh" "$kind" --cached)
     else
         # Where there is no network that is to be known soon.
-        prefix=$(PIP_RETRIES=1 PIP_DEFAULT_TIMEOUT=15 "$here/whisper.sh")
+        prefix=$(PIP_RETRIES=1 PIP_DEFAULT_TIMEOUT=15 "$here/whisper.sh" "$kind")
     fi && echo "$prefix/lib/pkgconfig"
 }
 
@@ -50,16 +54,24 @@ add_to_build() {
     have sndfile soxr || without "pkg-config does not find libsndfile and libsoxr (Debian: libsndfile1-dev libsoxr-dev)"
     folder=$(find_whisper) || without "whisper.cpp's library is not here and could not be built (see above); with a network, \
 or the archive of its sources in WHISPER_SDIST, tools/whisper.sh does it"
-    paths=$(option pkg_config_path)
-    case ,$paths, in
-    *,"$folder",*) ;;
-    *) paths=$folder${paths:+,$paths} ;;
-    esac
+    # Before what was chosen here the last time.
+    paths=$(option pkg_config_path | tr , '\n' | grep -v "$ours" | paste -sd , -)
+    [ -z "$folder" ] || paths=$folder${paths:+,$paths}
     meson setup --reconfigure "$build" -Dpkg_config_path="$paths" >"$build/transcriber.log" 2>&1 ||
         without "$(tail -n 20 "$build/transcriber.log")"
     planned || without "Meson did not find all that it needs: see $build/meson-logs/meson-log.txt"
 }
 
+# Whether it is built with a whisper.cpp of ours that is not for what is asked for.
+is_other() {
+    [ "$mode" = must ] || return 1
+    paths=$(option pkg_config_path | tr , '\n' | grep "$ours") || return 1
+    folder=$(find_whisper) || return 0 # which is told by who gets it
+    [ -n "$folder" ] && [ "$folder" != "$(echo "$paths" | head -n 1)" ]
+}
+
 [ -f "$build/build.ninja" ] || without "$build is no configured build folder"
-planned || add_to_build
+if ! planned || is_other; then
+    add_to_build
+fi
 ninja -C "$build" --quiet "$worker" || exit 1 # one that can't be compiled is an error in any case

@@ -3,15 +3,18 @@
 # The sources are those in the PyPI source distribution of pywhispercpp, of a fixed version and checksum, or a tree of
 # yours, whose folder in the cache is named after what is in it.
 # Two callers at a time are kept apart by a lock; a build that breaks off leaves nothing that looks whole.
-# usage: whisper.sh [cpu|cuda] [--cached]      WHISPER_SDIST=FILE uses an archive that is there already
-#                                              WHISPER_SOURCE=DIR uses a source tree of whisper.cpp
-#                                              WHISPER_CMAKE="-D..." more options of CMake
-#        whisper.sh --fetch FILE               gets the archive alone
+# usage: whisper.sh [cpu|cuda|auto] [--cached]   WHISPER_SDIST=FILE uses an archive that is there already
+#                                                WHISPER_SOURCE=DIR uses a source tree of whisper.cpp
+#                                                WHISPER_ARCHS="80 90" generations of GPUs, for CUDA (those that are
+#                                                here; where there are none, whisper.cpp's own choice)
+#                                                WHISPER_CMAKE="-D..." more options of CMake
+#        whisper.sh --fetch FILE                 gets the archive alone
+#   auto       for CUDA, if there are an NVIDIA GPU and nvcc
 #   --cached   builds nothing: prints the folder if it is there, else fails
 set -eu
 release=1.5.1 # of pywhispercpp
 sum=5df897e5dd9d9f16804fc937bd85b9f5880a0b29a55f8843585e0e03d76195e5
-kind=cpu cached= fetched=
+kind=cpu cached='' fetched='' archs=''
 [ "${1:-}" != --fetch ] || { fetched=$2 && shift 2; }
 for argument; do
     case $argument in --cached) cached=1 ;; *) kind=$argument ;; esac
@@ -27,6 +30,32 @@ die() {
 }
 
 say() { echo "whisper.sh: $*" >&2; }
+
+# nvcc is often not where programs are looked for.
+find_nvcc() {
+    command -v nvcc >/dev/null || PATH=$PATH:${CUDA_HOME:-/usr/local/cuda}/bin
+    export PATH
+    command -v nvcc
+}
+
+have_gpu() { [ -e /dev/nvidiactl ] || [ -e /dev/dxg ]; }
+
+choose_kind() {
+    kind=cpu
+    have_gpu || return 0
+    if find_nvcc >/dev/null; then
+        kind=cuda
+    else
+        say "there is an NVIDIA GPU but no nvcc: this one computes on the processor alone. With the CUDA toolkit (nvcc in" \
+            "PATH, or CUDA_HOME set), the same again makes one for the GPU"
+    fi
+}
+
+# Of the GPUs here: "9.0" is 90. Code for one generation is built in a tenth of the time that it takes for all.
+choose_archs() {
+    archs=$(echo "${WHISPER_ARCHS:-$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null)}" |
+        tr -d . | tr ' ;,' '\n\n\n' | grep -x '[0-9][0-9]*' | sort -un | paste -sd ' ' -)
+}
 
 # The archive, as $work/sdist.tar.gz.
 fetch() {
@@ -66,9 +95,14 @@ build() {
     set -- -S "$work" -B "$work/build" -DCMAKE_BUILD_TYPE=Release -DCMAKE_INSTALL_PREFIX="$prefix" \
         -DCMAKE_INSTALL_LIBDIR=lib "-DCMAKE_INSTALL_RPATH=\$ORIGIN" -DBUILD_SHARED_LIBS=ON -DGGML_NATIVE=OFF \
         -DGGML_OPENMP=OFF -DWHISPER_ALL_WARNINGS=OFF -DWHISPER_BUILD_TESTS=OFF -DWHISPER_BUILD_EXAMPLES=OFF "$@"
-    [ "$kind" = cpu ] || set -- "$@" -DGGML_CUDA=ON
+    if [ "$kind" = cuda ]; then
+        cuda=$(dirname "$(dirname "$(readlink -f "$(command -v nvcc)")")")
+        # A process has one GPU: it needs nothing to speak with others.
+        set -- "$@" -DGGML_CUDA=ON -DGGML_CUDA_NCCL=OFF "-DCMAKE_INSTALL_RPATH=\$ORIGIN;$cuda/lib64;$cuda/lib"
+        [ -z "$archs" ] || set -- "$@" "-DCMAKE_CUDA_ARCHITECTURES=$(echo "$archs" | sed 's/[0-9][0-9]*/&-real/g; s/ /;/g')"
+    fi
     ! command -v ninja >/dev/null || export CMAKE_GENERATOR="${CMAKE_GENERATOR:-Ninja}"
-    say "building whisper.cpp ($kind) into $prefix"
+    say "building whisper.cpp ($suffix) into $prefix$([ "$kind" = cpu ] || echo ": with CUDA that takes some minutes")"
     # shellcheck disable=SC2086 # a list
     cmake "$@" ${WHISPER_CMAKE:-} >"$work/log" 2>&1 && cmake --build "$work/build" -j "$(nproc)" >>"$work/log" 2>&1 &&
         DESTDIR="$work/root" cmake --install "$work/build" >>"$work/log" 2>&1 || {
@@ -98,13 +132,22 @@ if [ -n "$fetched" ]; then
     mv "$work/sdist.tar.gz" "$fetched"
     exit 0
 fi
-case $kind in cpu | cuda) ;; *) die "usage: whisper.sh [cpu|cuda] [--cached]" ;; esac
+[ "$kind" != auto ] || choose_kind
+case $kind in
+cpu) ;;
+cuda)
+    [ -n "$cached" ] || find_nvcc >/dev/null || die "no nvcc: install the CUDA toolkit (Debian: nvidia-cuda-toolkit), or set CUDA_HOME to where it is"
+    choose_archs
+    ;;
+*) die "usage: whisper.sh [cpu|cuda|auto] [--cached]" ;;
+esac
+suffix=$kind$(echo "${archs:+ $archs}" | tr ' ' -)
 if [ -n "$source" ]; then
     source=$(cd "$source" 2>/dev/null && pwd) || die "there is no folder $WHISPER_SOURCE"
     [ -f "$source/include/whisper.h" ] || die "$source is no source tree of whisper.cpp: it has no include/whisper.h"
-    prefix=$cache/whisper-tree-$(cd "$source" && tree_name)-$kind
+    prefix=$cache/whisper-tree-$(cd "$source" && tree_name)-$suffix
 else
-    prefix=$cache/whisper-$release-$kind
+    prefix=$cache/whisper-$release-$suffix
 fi
 [ -z "$cached" ] || [ -d "$prefix" ] || die "no $prefix"
 if [ ! -d "$prefix" ]; then

@@ -65,7 +65,7 @@ static int no_gpu(void)
     for (size_t i = 0; i < ggml_backend_reg_count(); i++)
         cli_bytes_format(&names, "%s%s", i > 0 ? ", " : "", ggml_backend_reg_name(ggml_backend_reg_get(i)));
     cli_error("whisper.cpp finds no GPU (its back ends: %.*s): use one that was built for GPUs (GGML_CUDA=ON; "
-              "tools/whisper.sh cuda makes one), or --no-gpu",
+              "make transcribe WHISPER=cuda makes one), or --no-gpu",
               (int)names.size, names.data ? names.data : "");
     cli_bytes_free(&names);
     return -1;
