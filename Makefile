@@ -20,7 +20,7 @@ setup:
 $(BUILD)/build.ninja: | setup
 	@meson setup $(BUILD) --prefix=$(PREFIX) $(MESON_OPTIONS)
 
-transcribe: $(BUILD)/build.ninja ## build the transcription worker too, with whisper.cpp (got once; WHISPER=cpu|cuda, or what is here)
+transcribe: $(BUILD)/build.ninja ## build the transcription worker too, with whisper.cpp (WHISPER=cpu|cuda; else for what is here)
 	@tools/transcriber.sh $(BUILD)
 	@ninja -C $(BUILD)
 

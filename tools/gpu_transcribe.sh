@@ -164,20 +164,15 @@ transcribe() {
         --model "$models/ggml-$2.bin" --language en --threads "$threads" --progress none --output "$logs/$1.jsonl" "${@:4}"
 }
 
-# measure NAME MODEL WORKERS
-measure() {
-    sampled "$1" transcribe "$@"
-}
-
 # One of two workers is killed in mid-file, once the first file is done.
 kill_one() {
-    local pid
-    rm -f "$logs/$1.jsonl" && mkfifo "$logs/$1.jsonl" || exit 1
-    transcribe "$1" "$2" 2 --retries 2 >"$logs/$1.out" 2>"$logs/$1.err" &
+    local pid results
+    exec {results}< <(transcribe "$1" "$2" 2 --retries 2 --output - 2>"$logs/$1.err")
     pid=$!
-    { read -r _ && kill -KILL "$(pgrep -n -P "$pid")" && cat >/dev/null; } <"$logs/$1.jsonl"
+    read -r _ <&"$results" && kill -KILL "$(pgrep -n -P "$pid")"
+    cat <&"$results" >/dev/null
     wait "$pid" || echo "gpu_transcribe: a run with a worker killed ended with $?: $(tail -n 5 "$logs/$1.err")" >&2
-    awk -v name="$1" '$1 == "all" { print name ": " $2 " files, " $3 " failed, workers started again: " $5 }' "$logs/$1.out" "$logs/$1.err"
+    awk -v name="$1" '$1 == "all" { print name ": " $2 " files, " $3 " failed, workers started again: " $5 }' "$logs/$1.err"
 }
 
 # Whoever computed it, the text is the same.
@@ -266,7 +261,7 @@ measure_size() {
     for ((round = 1; round <= rounds; round++)); do
         alone "alone_$size.$round" "$size"
         for workers in $counts; do
-            measure "ours_${size}_$workers.$round" "$size" "$workers"
+            sampled "ours_${size}_$workers.$round" transcribe "ours_${size}_$workers.$round" "$size" "$workers"
         done
     done
     show "alone_$size" "$size, whisper.cpp alone" "alone_$size"

@@ -72,10 +72,10 @@ static int no_gpu(void)
 }
 
 /* The model's tensors go there as they are in the file; where they have no room whisper.cpp ends the process. What it
- * needs beside them is more by some hundred megabytes, and its absence it can tell. */
+ * needs beside them, some hundred megabytes, it mostly fails without in good order. */
 static int check_gpu(uint64_t model_bytes)
 {
-    char model[32], free[32], total[32];
+    char model[32], left[32], total[32];
     size_t unused = 0, all = 0;
     ggml_backend_dev_t device = find_gpu();
     if (!device)
@@ -85,7 +85,7 @@ static int check_gpu(uint64_t model_bytes)
         return 0;
     return cli_error("the model takes %s of the GPU's memory, and %s of %s are free: end what else uses the GPU "
                      "(nvidia-smi shows that), or use a smaller model or fewer workers",
-                     cli_show_size(model, sizeof model, model_bytes), cli_show_size(free, sizeof free, unused),
+                     cli_show_size(model, sizeof model, model_bytes), cli_show_size(left, sizeof left, unused),
                      cli_show_size(total, sizeof total, all));
 }
 
