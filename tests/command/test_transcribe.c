@@ -425,8 +425,6 @@ TEST(every_option_reaches_the_worker)
         { "--prompt 'One, two'", "prompt=One, two\\n" },
         { "--prompt $'a\\nb\\\\c'", "prompt=a\\\\nb\\\\\\\\c\\n" },
         { "", "sync=no" },
-        { "--journal j --sync normal", "sync=no" },
-        { "--journal k --sync full", "sync=yes" },
         { "--temperature 0.25", "temperature=0.25" },
         { "", "temperature=0.0" },
         { "", "threads=0\\n" },
@@ -447,6 +445,14 @@ TEST(every_option_reaches_the_worker)
         if (!strstr(text, cases[i].setting))
             FAIL("%s: no %s in %s", cases[i].words, cases[i].setting, text);
     }
+}
+
+TEST(the_options_of_a_journal_reach_the_worker)
+{
+    need_journal();
+    wav("in/a.wav", 1);
+    CHECK_CONTAINS(settings("--journal j --sync normal"), "sync=no");
+    CHECK_CONTAINS(settings("--journal k --sync full"), "sync=yes");
 }
 
 TEST(real_gpus_are_used)

@@ -255,16 +255,23 @@ TEST(while_a_retry_waits)
     world_close(&w);
 }
 
+/* Tasks that never end by themselves come after the first hundred, so that the run can't be over before it is shut
+ * down, however fast the workers are. */
 TEST(an_ordered_run)
 {
     struct world w;
     world_open(&w, 2);
     w.o.ordered = true;
+    w.o.stop_grace_ms = 1;
     w.on_final = shut_down_at_ten;
-    world_add_many(&w, 1000, (struct world_order){ .what = W_ECHO });
+    world_add_many(&w, 100, (struct world_order){ .what = W_ECHO });
+    world_add_many(&w, 900, (struct world_order){ .what = W_POLITE_LOOP });
     CHECK_EQ(world_run(&w), GD_E_SHUTDOWN);
     for (size_t i = 0; i < w.stats.taken; i++)
         CHECK_EQ(w.finals[i].order, i);
+    CHECK_GE(world_callbacks(&w, 'S'), 10);
+    CHECK_LE(world_callbacks(&w, 'S'), 100);
+    CHECK_EQ(world_callbacks(&w, 'S') + world_failures(&w, GD_FAILURE_CANCELLED), w.stats.taken);
     world_close(&w);
 }
 
