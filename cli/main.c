@@ -14,6 +14,7 @@
 
 #include "bytes.h"
 #include "commands.h"
+#include "run/token.h"
 #include "status.h"
 #include "text.h"
 #include "worker/host_main.h"
@@ -103,6 +104,7 @@ int main(int argc, char **argv)
 {
     if (gd__host_wanted())
         return gd__host_main(argc, argv);
+    cli_token_take(); /* first: nothing that is started may get it */
     if (hold_streams() < 0)
         return CLI_STATUS_ERROR;
     if (argc > 0 && is_launcher(argv[0]))

@@ -5,6 +5,7 @@
 #ifndef GD_CLI_PAGE_H
 #define GD_CLI_PAGE_H
 
+#include "run/address_file.h"
 #include "run_opts.h"
 #include "watch.h"
 
@@ -14,6 +15,7 @@ struct web_server;
 struct cli_page {
     struct cli_watch *watch;
     struct web_server *server;
+    struct cli_address_file file;
 };
 
 /* Where one was asked for, begins to serve it and says where. 0, or -1 with cli_error_text(). */

@@ -207,10 +207,10 @@ static const struct cli_opt table[] = {
       cli_set_progress, AT(progress) },
     { "http", 0, "[ADDR:]PORT", "show the run on a web page at that address (default address 127.0.0.1)", cli_set_text,
       AT(http) },
-    { "http-token", 0, "TEXT",
-      "the token that the page asks for; better set $GPU_DISPATCH_HTTP_TOKEN, which nobody else can read (default: "
-      "none on this machine's own address, else one is made)",
-      cli_set_text, AT(http_token) },
+    { "http-token-file", 0, "FILE",
+      "a private file (mode 600) with the token that the page asks for (default: $GPU_DISPATCH_HTTP_TOKEN, else one is "
+      "made at random and printed with the address)",
+      cli_set_text, AT(http_token_file) },
 
     { "journal", 0, "FILE", "keep on disk what is done, so that a run that was killed can go on", cli_set_text,
       AT(journal), .group = "Runs that survive" },
@@ -391,7 +391,7 @@ static int check(const struct cli_run *r)
         { r->key && !r->journal, "--key says what tasks are known by in a journal: give --journal FILE" },
         { r->sync && !r->journal, "--sync is for a journal: give --journal FILE" },
         { r->journal && r->dry_run, "--dry-run does nothing that a journal could keep: leave out --journal" },
-        { r->http_token && !r->http, "--http-token is for --http" },
+        { r->http_token_file && !r->http, "--http-token-file is for --http" },
         { !command && r->ungroup, "-u is for commands: it does not go with --stream or --worker" },
         { !command && r->quote, "-q is for commands: it does not go with --stream or --worker" },
         { !command && r->dry_run, "--dry-run is for commands: it does not go with --stream or --worker" },

@@ -85,7 +85,7 @@ struct cli_run {
     /* showing it */
     const char *progress; /* "auto", "panel", "bar", "eta", "line", "json", "none"; NULL: auto */
     const char *http;     /* [ADDRESS:]PORT */
-    const char *http_token;
+    const char *http_token_file;
 
     bool help, list_options;
 

@@ -105,9 +105,10 @@ static const struct cli_opt table[] = {
       cli_set_text, AT(run.output), .group = "Showing it" },
     { "http", 0, "[ADDR:]PORT", "show the run on a web page at that address (default address 127.0.0.1)", cli_set_text,
       AT(run.http) },
-    { "http-token", 0, "TEXT",
-      "the token that the page asks for; better set $GPU_DISPATCH_HTTP_TOKEN, which nobody else can read", cli_set_text,
-      AT(run.http_token) },
+    { "http-token-file", 0, "FILE",
+      "a private file (mode 600) with the token that the page asks for (default: $GPU_DISPATCH_HTTP_TOKEN, else one is "
+      "made at random and printed with the address)",
+      cli_set_text, AT(run.http_token_file) },
     { "progress", 0, "HOW",
       "what is shown meanwhile: panel, bar, eta, line (one every few seconds), json, none (default: panel on a "
       "terminal, else line)",
@@ -185,7 +186,7 @@ static int check(const struct cli_transcribe *t)
         { r->force_resume && !r->journal, "--force-resume needs the journal of the run: give --journal FILE" },
         { r->sync && !r->journal, "--sync is for a journal: give --journal FILE" },
         { r->journal && t->dry_run, "--dry-run does nothing that a journal could keep: leave out --journal" },
-        { r->http_token && !r->http, "--http-token is for --http" },
+        { r->http_token_file && !r->http, "--http-token-file is for --http" },
         { t->word_timestamps && !(t->formats & 1U << TR_JSON),
           "--word-timestamps are written to json alone: give --format json too" },
     };

@@ -24,9 +24,8 @@ _gpu_dispatch_value() {
     --model-size) _gpu_dispatch_words 'tiny base small medium large-v3 large-v3-turbo tiny.en base.en small.en medium.en demo' ;;
     --format) _gpu_dispatch_words 'txt srt vtt json tsv all txt,srt' ;;
     --language) _gpu_dispatch_words 'auto en de fr es it nl pl pt ru uk zh ja ko' ;;
-    --worker | --model | --vad | --joblog | --output | -o | -a | --arg-file | --journal | --failed) _gpu_dispatch_files -f ;;
+    --worker | --model | --vad | --joblog | --output | -o | -a | --arg-file | --journal | --failed | --http-token-file) _gpu_dispatch_files -f ;;
     --http) _gpu_dispatch_words '8080 127.0.0.1:8080 0.0.0.0:8080' ;;
-    --http-token) COMPREPLY=() ;;
     --stream) mapfile -t COMPREPLY < <(compgen -c -- "$cur"; compgen -f -- "$cur") ;;
     --threads | --beam-size | --temperature | --prompt | --setup-args | --setup-jobs | --batch-size | --io-threads | --seed | --pattern | --queue-size | --retries | --crash-limit)
         COMPREPLY=() ;;
@@ -81,7 +80,7 @@ _gpu_dispatch_run() {
             --order --shuf -r --no-run-if-empty --queue-size -q --quote --timeout --term-grace --retries --crash-limit
             --delay --halt --dry-run -k --keep-order --tag -u --ungroup --joblog --results --output --bar --eta --progress
             --quiet -v --verbose --journal --resume --retry-failed --force-resume --key --sync --failed
-            --http --http-token -h --help'
+            --http --http-token-file -h --help'
     fi
 }
 
@@ -94,7 +93,7 @@ _gpu_dispatch_transcribe() {
     _gpu_dispatch_words '--input-dir --output-dir --pattern -r --recursive --format --full-names --dry-run --check --model-size
         --model --model-dir --language --translate --prompt --beam-size --temperature --word-timestamps --vad --gpus -j
         --workers --threads --no-gpu --timeout --retries --resume --journal --retry-failed --force-resume --sync --failed
-        --output --http --http-token --progress --quiet -v --verbose -h --help'
+        --output --http --http-token-file --progress --quiet -v --verbose -h --help'
 }
 
 _launcher_multigpu() {

@@ -110,7 +110,7 @@ int web_address_listen(struct web_address *a)
     return cli_error("--http: cannot listen on %s port %u: %s", a->host, a->port, strerror(why));
 }
 
-void web_address_url(const struct web_address *a, const char *token, char *out, size_t size)
+void web_address_url(const struct web_address *a, char *out, size_t size)
 {
     char name[128];
     const char *host = a->host;
@@ -118,5 +118,5 @@ void web_address_url(const struct web_address *a, const char *token, char *out, 
         name[sizeof name - 1] = '\0';
         host = name;
     }
-    snprintf(out, size, "http://%s:%u/%s%s", host, a->port, token ? "?token=" : "", token ? token : "");
+    snprintf(out, size, "http://%s:%u/", host, a->port);
 }

@@ -24,7 +24,7 @@ int web_address_parse(struct web_address *a, const char *text);
 /* A socket that listens there, not inherited by children; sets the port if it was 0. -1 with cli_error_text(). */
 int web_address_listen(struct web_address *a);
 
-/* "http://127.0.0.1:8080/"; with a token, ?token=TOKEN after it. Where it listens everywhere, the machine's name. */
-void web_address_url(const struct web_address *a, const char *token, char *out, size_t size);
+/* "http://127.0.0.1:8080/". Where it listens everywhere, with the machine's name. */
+void web_address_url(const struct web_address *a, char *out, size_t size);
 
 #endif

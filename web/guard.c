@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * The checks, in this order: method, Host, Origin, token. On this machine's own address the Host has to be one of the
- * names it has there, with the port: a name of somebody else's that leads here (DNS rebinding) is refused. On another
- * address any name is right, and the token decides. An Origin, where one is sent, has to be the page's own.
+ * The checks, in this order: method, Host, Origin; then the token. On this machine's own address the Host has to be one
+ * of the names it has there, with the port: a name of somebody else's that leads here (DNS rebinding) is refused. On
+ * another address any name is right, and the token decides. An Origin, where one is sent, has to be the page's own.
+ *
+ * The token is taken from the Authorization header only. In the address it would be in the browser's history, and a
+ * cookie would be sent to every other port of this machine, where other users may listen.
  */
 #include "guard.h"
 
@@ -21,7 +24,7 @@ static int make_token(char *token)
 {
     unsigned char random[16];
     if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random)
-        return cli_error("--http: no random bytes for a token (%s): give one with --http-token", strerror(errno));
+        return cli_error("--http: no random bytes for a token (%s): set GPU_DISPATCH_HTTP_TOKEN", strerror(errno));
     for (size_t i = 0; i < sizeof random; i++)
         snprintf(token + 2 * i, 3, "%02x", random[i]);
     return 0;
@@ -31,11 +34,11 @@ int web_guard_init(struct web_guard *g, const struct web_address *a, const char 
 {
     *g = (struct web_guard){ .address = *a };
     if (!token)
-        return a->loopback ? 0 : make_token(g->token);
+        return make_token(g->token);
     size_t length = strlen(token);
     if (length < WEB_TOKEN_SHORTEST || length > WEB_TOKEN_LONGEST || strspn(token, TOKEN_LETTERS) != length)
-        return cli_error("--http-token takes %d to %d letters, digits and -._~, and so does GPU_DISPATCH_HTTP_TOKEN; "
-                         "without them one is made at random",
+        return cli_error("a token is %d to %d letters, digits and -._~: mend the one in GPU_DISPATCH_HTTP_TOKEN or "
+                         "--http-token-file, or give none and one is made at random",
                          WEB_TOKEN_SHORTEST, WEB_TOKEN_LONGEST);
     memcpy(g->token, token, length + 1);
     return 0;
@@ -53,15 +56,11 @@ static bool same_token(const char *token, const char *given)
     return differs == 0;
 }
 
-static bool has_token(const struct web_guard *g, const struct web_request *r)
+bool web_guard_has_token(const struct web_guard *g, const struct web_request *r)
 {
     static const char bearer[] = "Bearer ";
-    if (g->token[0] == '\0')
-        return true;
-    if (r->authorization && strncasecmp(r->authorization, bearer, sizeof bearer - 1) == 0 &&
-        same_token(g->token, r->authorization + sizeof bearer - 1))
-        return true;
-    return r->token && same_token(g->token, r->token);
+    return r->authorization && strncasecmp(r->authorization, bearer, sizeof bearer - 1) == 0 &&
+           same_token(g->token, r->authorization + sizeof bearer - 1);
 }
 
 /* "name:port" is name with our port; without a port, if ours is HTTP's own. */
@@ -100,8 +99,5 @@ unsigned web_guard_check(const struct web_guard *g, const struct web_request *r,
     if (!good_host(g, r))
         return 403;
     *why = "not from another site's page";
-    if (!good_origin(r))
-        return 403;
-    *why = "a token is needed: use the whole address that gpu-dispatch printed, with ?token=";
-    return has_token(g, r) ? 0 : 401;
+    return good_origin(r) ? 0 : 403;
 }

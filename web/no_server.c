@@ -30,6 +30,12 @@ const char *web_server_url(const struct web_server *s)
     return "";
 }
 
+const char *web_server_link(const struct web_server *s)
+{
+    (void)s;
+    return "";
+}
+
 size_t web_server_watchers(const struct web_server *s)
 {
     (void)s;

@@ -4,8 +4,8 @@
  * been told everything is suspended and costs nothing; the feed wakes it. Where a client does not take what it is sent
  * the library's own clock drops it.
  *
- * A run needs its descriptors: connections may have a quarter of what the process may open, at most 320. Every answer,
- * refusals too, says that it is not to be kept, framed, sniffed, or used by another site.
+ * A run needs its descriptors: connections may have a quarter of what the process may open, at most 384. Every
+ * answer, refusals too, says that it is not to be kept, framed, sniffed, or used by another site.
  */
 #include "server.h"
 
@@ -24,7 +24,7 @@
 #include "thread.h"
 
 /* Of a connection: its request's headers and a block of what it is sent. */
-enum { MEMORY_PER_CONNECTION = 32 << 10, BLOCK = 16 << 10, MOST_CONNECTIONS = 320, IDLE_S = 15 };
+enum { MEMORY_PER_CONNECTION = 32 << 10, BLOCK = 16 << 10, MOST_CONNECTIONS = 384, IDLE_S = 15 };
 
 /* How long the end of a run waits for clients that do not read, and for our own thread. */
 enum { LAST_WORDS_MS = 500, BUSY_MS = 10000 };
@@ -35,6 +35,7 @@ struct web_server {
     struct web_guard guard;
     char csp[512];
     char url[512];
+    char link[512 + sizeof "#token=" + WEB_TOKEN_LONGEST];
 };
 
 bool web_server_available(void)
@@ -204,10 +205,23 @@ static const struct path {
     const char *path;
     enum MHD_Result (*get)(struct web_server *s, struct MHD_Connection *c);
     enum MHD_Result (*head)(struct web_server *s, struct MHD_Connection *c); /* NULL: the same without its body */
+    bool open;                                                               /* for everybody: there is nothing in it */
 } paths[] = {
-    { "/", page, NULL },           { "/api/events", events, no_events }, { "/api/history", history, NULL },
-    { "/api/stats", stats, NULL }, { "/metrics", metrics, NULL },
+    { "/", page, NULL, true },
+    { "/api/events", events, no_events, false },
+    { "/api/history", history, NULL, false },
+    { "/api/stats", stats, NULL, false },
+    { "/metrics", metrics, NULL, false },
 };
+
+static const struct path *find_path(const char *path)
+{
+    for (size_t i = 0; i < sizeof paths / sizeof paths[0]; i++) {
+        if (strcmp(path, paths[i].path) == 0)
+            return &paths[i];
+    }
+    return NULL;
+}
 
 static enum MHD_Result count_hosts(void *user, enum MHD_ValueKind kind, const char *name, const char *value)
 {
@@ -227,23 +241,35 @@ static const char *value_of(struct MHD_Connection *c, enum MHD_ValueKind kind, c
     return strlen(value) == size ? value : "";
 }
 
+/* 0 if it may be answered, else the status and why not. */
+static unsigned admit(const struct web_server *s, const struct web_request *r, bool open, const char **why)
+{
+    const unsigned refused = web_guard_check(&s->guard, r, why);
+    if (refused)
+        return refused;
+    if (!web_guard_has_token(&s->guard, r)) {
+        *why = "a token is needed, as \"Authorization: Bearer TOKEN\": gpu-dispatch printed it, or where it is kept, "
+               "when the run began";
+        return open ? 0 : MHD_HTTP_UNAUTHORIZED;
+    }
+    return 0;
+}
+
 static enum MHD_Result serve(struct web_server *s, struct MHD_Connection *c, const char *path, const char *method)
 {
     struct web_request r = { .method = method,
                              .host = value_of(c, MHD_HEADER_KIND, "Host"),
                              .origin = value_of(c, MHD_HEADER_KIND, "Origin"),
-                             .authorization = value_of(c, MHD_HEADER_KIND, "Authorization"),
-                             .token = value_of(c, MHD_GET_ARGUMENT_KIND, "token") };
+                             .authorization = value_of(c, MHD_HEADER_KIND, "Authorization") };
+    const struct path *p = find_path(path);
     const char *why;
     (void)MHD_get_connection_values(c, MHD_HEADER_KIND, count_hosts, &r.n_hosts);
-    const unsigned refused = web_guard_check(&s->guard, &r, &why);
+    const unsigned refused = admit(s, &r, p && p->open, &why);
     if (refused)
         return refuse(s, c, refused, why);
-    for (size_t i = 0; i < sizeof paths / sizeof paths[0]; i++) {
-        if (strcmp(path, paths[i].path) == 0)
-            return (paths[i].head && strcmp(method, "HEAD") == 0 ? paths[i].head : paths[i].get)(s, c);
-    }
-    return refuse(s, c, MHD_HTTP_NOT_FOUND, "there is /, /api/stats, /api/events, /api/history and /metrics");
+    if (!p)
+        return refuse(s, c, MHD_HTTP_NOT_FOUND, "there is /, /api/stats, /api/events, /api/history and /metrics");
+    return (p->head && strcmp(method, "HEAD") == 0 ? p->head : p->get)(s, c);
 }
 
 /* Called when the headers are there, for each part of a body (which nobody wants), and at the end. */
@@ -280,16 +306,15 @@ static unsigned connection_limit(void)
 }
 
 /* The library's thread takes no signal: those are for the run. */
-static struct MHD_Daemon *start_daemon(struct web_server *s, int fd, unsigned idle_s)
+static struct MHD_Daemon *start_daemon(struct web_server *s, int fd, unsigned limit, unsigned idle_s)
 {
     sigset_t before;
     cli_signals_block(&before);
-    struct MHD_Daemon *d =
-        MHD_start_daemon(MHD_USE_AUTO_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG | MHD_USE_ITC, 0,
-                         NULL, NULL, requested, s, MHD_OPTION_EXTERNAL_LOGGER, say_nothing, NULL,
-                         MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT, connection_limit(),
-                         MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)MEMORY_PER_CONNECTION,
-                         MHD_OPTION_CONNECTION_TIMEOUT, idle_s ? idle_s : (unsigned)IDLE_S, MHD_OPTION_END);
+    struct MHD_Daemon *d = MHD_start_daemon(
+        MHD_USE_AUTO_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG | MHD_USE_ITC, 0, NULL, NULL,
+        requested, s, MHD_OPTION_EXTERNAL_LOGGER, say_nothing, NULL, MHD_OPTION_LISTEN_SOCKET, fd,
+        MHD_OPTION_CONNECTION_LIMIT, limit, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)MEMORY_PER_CONNECTION,
+        MHD_OPTION_CONNECTION_TIMEOUT, idle_s ? idle_s : (unsigned)IDLE_S, MHD_OPTION_END);
     cli_signals_restore(&before);
     return d;
 }
@@ -307,16 +332,17 @@ int web_server_open(struct web_server **out, const struct web_options *o)
 {
     struct web_address a;
     int fd = -1;
+    const unsigned limit = connection_limit();
     struct web_server *s = calloc(1, sizeof *s);
     if (!s)
         return cli_error("out of memory");
     if (web_address_parse(&a, o->at) < 0 || (fd = web_address_listen(&a)) < 0 ||
         web_guard_init(&s->guard, &a, o->token) < 0 || web_feed_open(&s->feed, o->read, o->user) < 0)
         goto fail;
-    const char *shown = o->token && o->named ? o->named : s->guard.token;
-    web_address_url(&a, shown[0] ? shown : NULL, s->url, sizeof s->url);
+    web_address_url(&a, s->url, sizeof s->url);
+    snprintf(s->link, sizeof s->link, "%s#token=%s", s->url, s->guard.token);
     make_policy(s);
-    s->daemon = start_daemon(s, fd, o->idle_s);
+    s->daemon = start_daemon(s, fd, limit, o->idle_s);
     if (!s->daemon) {
         (void)cli_error("--http: the web server cannot be started on port %u", a.port);
         goto fail;
@@ -336,6 +362,11 @@ const char *web_server_url(const struct web_server *s)
     return s->url;
 }
 
+const char *web_server_link(const struct web_server *s)
+{
+    return s->link;
+}
+
 size_t web_server_watchers(const struct web_server *s)
 {
     return web_feed_watchers(s->feed);
@@ -350,5 +381,6 @@ void web_server_close(struct web_server **server)
     web_feed_finish(s->feed, LAST_WORDS_MS, BUSY_MS);
     MHD_stop_daemon(s->daemon); /* closes the socket too; nobody is suspended any more */
     web_feed_close(&s->feed);
+    explicit_bzero(s, sizeof *s);
     free(s);
 }

@@ -2,13 +2,14 @@
  *
  * The web page of a run: gpu-dispatch run --http [ADDRESS:]PORT.
  *
- *   /              the page
+ *   /              the page, without any figures: everybody gets it, and it asks for the token
  *   /api/stats     everything that is known now, JSON
  *   /api/events    the same as it changes, server-sent events
  *   /api/history   how the counts grew, JSON
  *   /metrics       for Prometheus
  *
- * It answers GET and HEAD and changes nothing. Whoever is slow, or stops reading, is dropped and holds nobody up.
+ * All but the page need the token, as "Authorization: Bearer TOKEN". The server answers GET and HEAD and changes
+ * nothing. A client that is slow, or stops reading, is dropped and holds nobody up.
  */
 #ifndef GD_WEB_SERVER_H
 #define GD_WEB_SERVER_H
@@ -17,8 +18,7 @@
 
 struct web_options {
     const char *at;    /* [ADDRESS:]PORT */
-    const char *token; /* NULL: one is made where it is needed */
-    const char *named; /* what stands for the token in the address that is printed; NULL: the token itself */
+    const char *token; /* NULL: one is made at random */
     web_read_fn *read;
     void *user;
     unsigned idle_s; /* a connection on which nothing moves is closed; 0: 15 */
@@ -32,8 +32,11 @@ bool web_server_available(void);
 /* Listens from now on. 0, or -1 with cli_error_text(). */
 int web_server_open(struct web_server **out, const struct web_options *o);
 
-/* What to type in a browser, with the token or what stands for it. */
+/* Where it is, without the token. */
 const char *web_server_url(const struct web_server *s);
+
+/* What to type in a browser: URL#token=TOKEN. The browser does not send what follows the #, the page reads it. */
+const char *web_server_link(const struct web_server *s);
 
 /* How many watch the events now. */
 size_t web_server_watchers(const struct web_server *s);

@@ -54,6 +54,13 @@ static bool is_replaced(const char *variable, char *const *by, size_t n)
     return false;
 }
 
+/* What lets somebody look at a run is not for its workers. The command has removed it already; a program that uses the
+ * library may have inherited it. */
+static bool is_secret(const char *variable)
+{
+    return names_same("GPU_DISPATCH_HTTP_TOKEN", variable);
+}
+
 static size_t count_strings(char *const *list)
 {
     size_t n = 0;
@@ -87,7 +94,7 @@ static int make_environment(struct environment *e, const struct gd_dispatcher *d
         e->list[n++] = d->copy.env[k];
     const size_t n_set = n;
     for (char **v = environ; v && *v; v++)
-        if (!is_replaced(*v, e->list, n_set))
+        if (!is_replaced(*v, e->list, n_set) && !is_secret(*v))
             e->list[n++] = *v;
     return 0;
 }

@@ -4,14 +4,18 @@
  */
 #include "common.h"
 
-/* Starts a run of four tasks: one fails, the others wait on FIFOs of their own. Sets $url, of the page, and $run.
- * LET_GO lets them end; SEEN waits until two are seen to wait, and one to have failed. */
-#define START                                                                                                       \
-    "mkfifo go.a go.b go.c says; gpu-dispatch run --gpus sim:2 --progress none %s -- '[ {} = bad ] && { echo oops " \
-    ">&2; exit 3; }; read x < go.{}' ::: bad a b c > out 2> says & run=$!; exec 5< says; read -r line <&5; "        \
-    "url=${line##* }; "
+/* Starts a run of four tasks: one fails, the others wait on FIFOs of their own. Its messages go to a FIFO that nobody
+ * else can read, so the token is among them. Sets $url, of the page, $run, and CURL, which sends the token. LET_GO lets
+ * the tasks end; SEEN waits until two are seen to wait, and one to have failed. */
+#define START_RUN                                                                                                    \
+    "umask 077; mkfifo go.a go.b go.c says; gpu-dispatch run --gpus sim:2 --progress none %s -- '[ {} = bad ] && { " \
+    "echo oops >&2; exit 3; }; read x < go.{}' ::: bad a b c > out 2> says & run=$!; exec 5< says; "                 \
+    "read -r line <&5; "
+#define START                                                                  \
+    START_RUN "link=${line##* }; url=${link%%%%#*}; CURL='curl -s -H @auth'; " \
+              "printf 'Authorization: Bearer %%s' ${link##*#token=} > auth; "
 #define LET_GO "for i in a b c; do echo > go.$i & done; "
-#define SEEN   "curl -sN ${url}api/events | grep -m1 '\"running\":2,.*\"failed\":1,' > seen; "
+#define SEEN   "$CURL -N ${url}api/events | grep -m1 '\"running\":2,.*\"failed\":1,' > seen; "
 
 /* Waits until $file has its first events. */
 #define WATCHED "until [ -s $file ]; do :; done; "
@@ -27,7 +31,7 @@
 TEST(a_run_is_shown_while_it_goes_on)
 {
     NEEDS_PAGE();
-    struct ran r = sh(START SEEN "curl -s ${url}api/stats ${url}metrics ${url}; " LET_GO "wait", "--http 0");
+    struct ran r = sh(START SEEN "$CURL ${url}api/stats ${url}metrics ${url}; " LET_GO "wait", "--http 0");
     CHECK_CONTAINS(r.out, "\"total\":4,");
     CHECK_CONTAINS(r.out, "\"failed\":1,");
     CHECK_CONTAINS(r.out, "\"running\":2,");
@@ -42,7 +46,7 @@ TEST(it_ends_at_once_though_clients_are_there)
 {
     NEEDS_PAGE();
     struct ran r =
-        sh(START SEEN "for i in 1 2 3 4 5; do file=events.$i; curl -sN ${url}api/events > $file & pids+=($!); " WATCHED
+        sh(START SEEN "for i in 1 2 3 4 5; do file=events.$i; $CURL -N ${url}api/events > $file & pids+=($!); " WATCHED
                       "done; kill -STOP ${pids[1]}; " SEEN LET_GO
                       "SECONDS=0; wait $run; echo \"status $? after $SECONDS\"; kill -CONT ${pids[1]}; wait; "
                       "grep -l 'event: end' events.* | wc -l; grep -h -A1 'event: end' events.3",
@@ -60,7 +64,7 @@ TEST(interrupted_it_ends_too)
 {
     NEEDS_PAGE();
     struct ran r =
-        sh(START SEEN "file=events; curl -sN ${url}api/events > $file & watch=$!; " WATCHED
+        sh(START SEEN "file=events; $CURL -N ${url}api/events > $file & watch=$!; " WATCHED
                       "kill -TERM $run; until [[ $line == *interrupted* ]]; do read -r line <&5; done; " LET_GO
                       "wait $run; echo status $?; wait $watch; grep -c 'event: end' events; "
                       "kill $(jobs -p) 2> /dev/null",
@@ -68,32 +72,115 @@ TEST(interrupted_it_ends_too)
     CHECK_CONTAINS(r.out, "status 130\n1\n");
 }
 
-TEST(a_token_in_the_address_that_is_printed)
+/* --- the token ----------------------------------------------------------------------------- */
+
+/* CODES asks for everything without a token and with one in wrong places, then with it. */
+#define CODES                                                                                                  \
+    "for path in api/stats api/events api/history metrics api/stats?token=$token; do curl -s -m 60 -o no "     \
+    "-w '%%{http_code} ' $url$path; done; curl -s -o no -w '%%{http_code} ' -b token=$token ${url}api/stats; " \
+    "$CURL -o yes -w '%%{http_code}\n' ${url}api/stats; "
+
+TEST(every_page_needs_the_token_that_is_printed)
 {
     NEEDS_PAGE();
-    struct ran r = sh(START "port=${url%%%%/[?]*}; port=${port##*:}; token=${url##*token=}; echo ${#token}; "
-                            "curl -s -w '%%{http_code} ' -o no http://127.0.0.1:$port/api/stats -o yes "
-                            "http://127.0.0.1:$port/api/stats?token=$token; echo; " LET_GO "wait",
-                      "--http 0.0.0.0:0");
-    CHECK_STR(r.out, "32\n401 200 \n");
+    static const char *const at[] = { "--http 0", "--http 0.0.0.0:0" };
+    for (size_t i = 0; i < 2; i++) {
+        struct ran r = sh("rm -rf run; mkdir run; cd run; " START "token=${link##*#token=}; echo ${#token}; "
+                          "url=http://127.0.0.1:${url##*:}; " CODES LET_GO "wait",
+                          at[i]);
+        CHECK_STR(r.out, "32\n401 401 401 401 401 401 200\n");
+    }
 }
 
-/* It is on no command line and in no log; the option goes before it. */
-TEST(a_token_from_the_environment)
+/* What the processes of a run, the dispatcher among them, have in their environments. */
+TEST(workers_do_not_get_the_token)
+{
+    struct ran r =
+        sh("export GPU_DISPATCH_HTTP_TOKEN=a-secret-token MARK=marked; " RUN "'env; : {}' ::: a; "
+           "unset GPU_DISPATCH_HTTP_TOKEN; echo 'echo \"{\\\"ready\\\":true}\"; env > seen; read x; "
+           "echo \"{\\\"id\\\":0,\\\"output\\\":1}\"; read x; :' > stream; "
+           "GPU_DISPATCH_HTTP_TOKEN=a-secret-token gpu-dispatch run --gpus sim:1 --quiet --stream 'sh stream' "
+           "::: a; cat seen");
+    CHECK_EQ(r.status, 0);
+    CHECK_CONTAINS(r.out, "MARK=marked");
+    CHECK_CONTAINS(strstr(r.out, "MARK=marked") + 1, "MARK=marked"); /* both kinds have said theirs */
+    CHECK(strstr(r.out, "a-secret-token") == NULL);
+    NEEDS_PAGE();
+    r = sh("rm -f says; GPU_DISPATCH_HTTP_TOKEN=a-secret-token; export GPU_DISPATCH_HTTP_TOKEN; " START_RUN
+           "tr '\\0' '\\n' < /proc/$run/environ | grep -c GPU_DISPATCH_JOBS; "
+           "cat /proc/$run/environ /proc/$run/cmdline | grep -c a-secret-token; " LET_GO "wait",
+           "--http 0");
+    CHECK_STR(r.out, "1\n0\n");
+}
+
+TEST(a_token_from_the_environment_is_not_printed)
 {
     NEEDS_PAGE();
-    struct ran r = sh("export GPU_DISPATCH_HTTP_TOKEN=a-secret-token; " START "at=${url%%%%[?]*}; echo \"${url##*/}\"; "
-                      "curl -s -w '%%{http_code} ' -o no ${at}api/stats -o no ${at}api/stats?token=other-token "
-                      "-o yes ${at}api/stats?token=$GPU_DISPATCH_HTTP_TOKEN; echo; " LET_GO "wait",
+    struct ran r = sh("token=a-secret-token; export GPU_DISPATCH_HTTP_TOKEN=$token; " START_RUN
+                      "echo \"${line#*/ }\"; url=${line##*shown at }; url=${url%%%% *}; CURL='curl -s -H @auth'; "
+                      "echo \"Authorization: Bearer $token\" > auth; " CODES LET_GO "wait",
                       "--http 0");
-    CHECK_STR(r.out, "?token=$GPU_DISPATCH_HTTP_TOKEN\n401 401 200 \n");
+    CHECK_STR(r.out, "(its token is in $GPU_DISPATCH_HTTP_TOKEN)\n401 401 401 401 401 401 200\n");
     CHECK_CONTAINS(sh("GPU_DISPATCH_HTTP_TOKEN=short gpu-dispatch run --http 0 --gpus sim:1 true ::: a").err,
-                   "so does GPU_DISPATCH_HTTP_TOKEN");
-    CHECK_CONTAINS(sh("GPU_DISPATCH_HTTP_TOKEN=a-secret-token gpu-dispatch run --http 0 --http-token another-one "
-                      "--gpus sim:1 true ::: a")
-                       .err,
-                   "?token=another-one");
+                   "a token is 8 to 128 letters, digits and -._~: mend the one in GPU_DISPATCH_HTTP_TOKEN");
     CHECK_EQ(sh("GPU_DISPATCH_HTTP_TOKEN= gpu-dispatch run --http 0 --gpus sim:1 true ::: a").status, 0);
+}
+
+TEST(a_token_from_a_private_file)
+{
+    NEEDS_PAGE();
+    struct ran r = sh("umask 077; token=of-a-private-file; echo $token > token; export "
+                      "GPU_DISPATCH_HTTP_TOKEN=not-this-one; " START_RUN
+                      "echo \"${line#*/ }\"; url=${line##*shown at }; url=${url%%%% *}; "
+                      "CURL='curl -s -H @auth'; echo \"Authorization: Bearer $token\" > auth; " CODES LET_GO "wait",
+                      "--http 0 --http-token-file token");
+    CHECK_STR(r.out, "(its token is in token)\n401 401 401 401 401 401 200\n");
+#define WITH_FILE "gpu-dispatch run --http 0 --gpus sim:1 --http-token-file "
+    CHECK_REFUSED(sh("chmod 640 token; " WITH_FILE "token touch {} ::: made"),
+                  "gpu-dispatch: --http-token-file token: other users may use this file (mode 640): chmod 600 it");
+    CHECK_REFUSED(sh(WITH_FILE "missing touch {} ::: made"),
+                  "gpu-dispatch: --http-token-file missing: No such file or directory");
+    CHECK_REFUSED(sh(WITH_FILE ". touch {} ::: made"), "gpu-dispatch: --http-token-file .: not a file");
+    CHECK_CONTAINS(sh("umask 077; : > empty; " WITH_FILE "empty touch {} ::: made").err, "a token is 8 to 128 letters");
+    CHECK_CONTAINS(sh("umask 077; printf 'with-a-nul-\\0' > nul; " WITH_FILE "nul touch {} ::: made").err,
+                   "a token is 8 to 128 letters");
+    CHECK_CONTAINS(sh("umask 077; printf %%0999d 1 > long; " WITH_FILE "long touch {} ::: made").err,
+                   "a token is 8 to 128 letters");
+    CHECK_REFUSED(sh("gpu-dispatch run --http-token-file token --gpus sim:1 touch {} ::: made"),
+                  "gpu-dispatch: --http-token-file is for --http");
+    CHECK_REFUSED(sh("gpu-dispatch run --http 0 --http-token on-the-command-line --gpus sim:1 touch {} ::: made"),
+                  "gpu-dispatch: unknown option --http-token: did you mean --http-token-file?");
+    CHECK_NE(sh("ls made").status, 0);
+}
+
+/* Messages in a file that all can read: the address is in a file of its own then, which goes when the run does. */
+TEST(a_log_that_others_can_read_has_no_token)
+{
+    NEEDS_PAGE();
+    struct ran r =
+        sh("umask 022; export GPU_DISPATCH_JOBS=$PWD/jobs; RUN='gpu-dispatch run --quiet --http 0 --gpus sim:1'; "
+           "$RUN 'cp jobs/web-* kept; stat -c %%a jobs/web-*; cat log | tail -n 1 > said; : {}' ::: a 2> log; "
+           "grep -c token= log kept; grep -c \"cat $PWD/jobs/web-\" said; ls jobs; "
+           "(umask 077; $RUN true ::: a 2> private); $RUN true ::: a 2>&1 | cat > piped; "
+           "grep -c '#token=................................$' private piped kept");
+    CHECK_STR(r.out, "600\nlog:0\nkept:1\n1\nprivate:1\npiped:1\nkept:1\n");
+    r = sh("umask 022; rm -rf jobs; : > jobs; export GPU_DISPATCH_JOBS=$PWD/jobs; "
+           "gpu-dispatch run --http 0 --gpus sim:1 touch {} ::: made 2> log; echo $?; cat log; ls made");
+    CHECK_CONTAINS(r.out, "255\n");
+    CHECK_CONTAINS(r.out, "other users may read these messages");
+    CHECK_CONTAINS(r.out, "Or set GPU_DISPATCH_HTTP_TOKEN");
+}
+
+TEST(the_address_of_a_killed_run_is_removed_by_the_next)
+{
+    NEEDS_PAGE();
+    struct ran r =
+        sh("export GPU_DISPATCH_JOBS=$PWD/jobs; " START "ls jobs | grep -c ^web-; "
+           "kill -9 $run; wait $run 2> /dev/null; ls jobs | grep ^web- > left; "
+           "gpu-dispatch run --quiet --http 0 --gpus sim:1 'ls jobs | grep ^web-; : {}' ::: a > now 2> /dev/null; "
+           "cat left now | sort | uniq -d | wc -l; wc -l < now; ls jobs | grep -c ^web-; " LET_GO "kill $(jobs -p)",
+           "--http 0");
+    CHECK_STR(r.out, "1\n0\n1\n0\n");
 }
 
 TEST(what_is_wrong_is_said_before_the_first_task)
@@ -103,11 +190,9 @@ TEST(what_is_wrong_is_said_before_the_first_task)
                    "gpu-dispatch: --http nowhere: write a port");
     CHECK_CONTAINS(sh("gpu-dispatch run --http 192.0.2.1:80 --gpus sim:1 touch {} ::: made; ls").err,
                    "no address of this machine");
-    CHECK_CONTAINS(sh("gpu-dispatch run --http 0 --http-token x --gpus sim:1 touch {} ::: made; ls").err,
-                   "--http-token takes 8 to 128");
     CHECK_STR(sh("ls").out, "");
     struct ran r =
-        sh(START "p=${url##*:}; gpu-dispatch run --http ${p%%/} --gpus sim:1 --joblog log touch {} ::: made; "
+        sh(START "rm auth; p=${url##*:}; gpu-dispatch run --http ${p%%/} --gpus sim:1 --joblog log touch {} ::: made; "
                  "echo $?; ls; " LET_GO "wait",
            "--http 0");
     CHECK_CONTAINS(r.err, "is in use: choose another, or 0 for any that is free");

@@ -269,7 +269,7 @@ TEST(lines_that_make_no_sense)
         { "in --sync often", "--sync cannot be \"often\": see --help" },
         { "in --dry-run --journal j", "--dry-run does nothing that a journal could keep: leave out --journal" },
         { "in --journal ''", "--journal needs the name of a file: --journal FILE" },
-        { "in --http-token x", "--http-token is for --http" },
+        { "in --http-token-file x", "--http-token-file is for --http" },
         { "in --word-timestamps", "--word-timestamps are written to json alone: give --format json too" },
         { "in --temperature 1.5", "--temperature takes a number from 0 to 1, not \"1.5\"" },
         { "in --temperature -1", "--temperature takes a number from 0 to 1, not \"-1\"" },

@@ -410,6 +410,16 @@ TEST(environment)
     CHECK_STR(j->records[0].o.out, "1\nx y\n");
 }
 
+/* The token of a page that shows the run is not for those who are part of it. */
+TEST(no_token_of_the_page)
+{
+    struct job *j = job(WORDS("env | grep -c GPU_DISPATCH_HTTP_TOKEN; echo $OTHER421 #"));
+    setenv("GPU_DISPATCH_HTTP_TOKEN", "a-secret-token", 1);
+    setenv("OTHER421", "x y", 1);
+    run_all(j);
+    CHECK_STR(j->records[0].o.out, "0\nx y\n");
+}
+
 TEST(no_input)
 {
     expect_out(WORDS("cat; readlink /proc/self/fd/0 #"), "", "/dev/null\n");

@@ -3,7 +3,7 @@
  * A small HTTP client that says exactly what it is told to, and a made-up run to serve.
  *
  *     struct served v;
- *     serve(&v, "0", NULL);                                  // any port, no token
+ *     serve(&v, "0", NULL);                                  // any port, a token made at random, which get() sends
  *     struct reply r = get(&v, "/api/stats", "");
  *     CHECK_EQ(r.status, 200);
  *     CHECK_CONTAINS(r.body, "\"completed\":");
@@ -134,6 +134,7 @@ struct served {
     struct made_up *run;
     struct web_server *server;
     unsigned port;
+    char auth[192]; /* the header line with its token; "": none is sent */
 };
 
 TEST_UNUSED static void serve_with(struct served *v, const struct web_options *o)
@@ -147,6 +148,9 @@ TEST_UNUSED static void serve_with(struct served *v, const struct web_options *o
     const char *colon = strrchr(web_server_url(v->server), ':');
     v->port = (unsigned)atoi(colon + 1);
     CHECK_GT(v->port, 0);
+    const char *token = strstr(web_server_link(v->server), "#token=");
+    CHECK(token != NULL);
+    snprintf(v->auth, sizeof v->auth, "Authorization: Bearer %s\r\n", token + strlen("#token="));
 }
 
 TEST_UNUSED static void serve(struct served *v, const char *at, const char *token)
@@ -233,12 +237,12 @@ TEST_UNUSED static struct reply say(const struct served *v, const char *text)
     return http_reply(fd);
 }
 
-/* A request with the right Host, and these header lines, each with its \r\n. */
+/* A request with the right Host and token, and these header lines, each with its \r\n. */
 TEST_UNUSED static struct reply ask(const struct served *v, const char *method, const char *path, const char *headers)
 {
     char text[4096];
-    snprintf(text, sizeof text, "%s %s HTTP/1.1\r\nHost: 127.0.0.1:%u\r\nConnection: close\r\n%s\r\n", method, path,
-             v->port, headers);
+    snprintf(text, sizeof text, "%s %s HTTP/1.1\r\nHost: 127.0.0.1:%u\r\nConnection: close\r\n%s%s\r\n", method, path,
+             v->port, v->auth, headers);
     int fd = http_connect(v);
     http_send(fd, text, strlen(text));
     return http_reply(fd);
@@ -272,9 +276,9 @@ struct stream {
 /* version: 1.1, or 1.0 for bytes without the sizes of chunks among them. */
 TEST_UNUSED static struct stream watch_events_by(const struct served *v, const char *version)
 {
-    char text[256];
+    char text[512];
     struct stream s = { .fd = http_connect(v), .text = calloc(1, 1) };
-    snprintf(text, sizeof text, "GET /api/events HTTP/%s\r\nHost: localhost:%u\r\n\r\n", version, v->port);
+    snprintf(text, sizeof text, "GET /api/events HTTP/%s\r\nHost: localhost:%u\r\n%s\r\n", version, v->port, v->auth);
     http_send(s.fd, text, strlen(text));
     return s;
 }

@@ -47,10 +47,12 @@ class Run:
         if "http://" not in line:
             self.process.wait()
             raise LookupError(line.strip())
-        self.url = line.split()[-1]
+        self.link = line.split()[-1]  # with the token: a pipe is private
+        self.url, self.token = self.link.split("#token=")
 
     def stats(self):
-        with urllib.request.urlopen(self.url + "api/stats") as answer:
+        request = urllib.request.Request(self.url + "api/stats", headers={"Authorization": "Bearer " + self.token})
+        with urllib.request.urlopen(request) as answer:
             return json.load(answer)
 
     def release(self):
@@ -106,7 +108,7 @@ def check_fits(b):
 
 def figures_are_those_of_the_stats(b):
     with running(4, 9) as run:
-        b.open(run.url)
+        b.open(run.link)
         b.wait(settled(4))
         stats = run.stats()
         for name in ("completed", "failed", "timeouts", "retried", "running", "pending", "skipped", "cancelled", "restarts",
@@ -154,7 +156,7 @@ def a_resumed_run_from_a_pipe(b):
 
 def small_figures_are_told_apart(b):
     with running(1, 1) as run:
-        b.open(run.url)
+        b.open(run.link)
         b.wait("typeof rate === 'function' && typeof axisTime === 'function'")
         for r, text in ((0, "0/s"), (0.00028, "0.00028/s"), (0.5, "0.50/s"), (1, "1.0/s"), (19.4, "19/s"), (1234.5, "1,235/s")):
             assert b.value(f"rate({r})") == text, (r, b.value(f"rate({r})"))
@@ -168,7 +170,7 @@ def small_figures_are_told_apart(b):
 
 def hostile_texts_are_texts(b):
     with running(2, 2) as run:
-        b.open(run.url)
+        b.open(run.link)
         b.wait(settled(2))
         error = b.value("document.querySelector('.failure pre').textContent")
         assert HOSTILE in error, error
@@ -180,7 +182,7 @@ def hostile_texts_are_texts(b):
 def the_timeline_says_what_was(b):
     with running(2, 2) as run:
         b.size(1600, 900)
-        b.open(run.url)
+        b.open(run.link)
         # what they wait for has a good part of the timeline, however long they took to come to it
         b.wait(settled(2) + " && run.view.seconds > 1.5 && run.view.workers.every((w) => run.view.seconds - w.since > "
                "0.3 * run.view.seconds)")
@@ -199,7 +201,7 @@ def it_fits_every_width_in_light_and_dark(b):
             b.scheme(dark)
             for width in WIDTHS:
                 b.size(width, 900)
-                b.open(run.url)
+                b.open(run.link)
                 b.wait(settled(64))
                 check_fits(b)
                 assert b.value("document.querySelectorAll('#workers tr').length") == 64
@@ -215,7 +217,7 @@ def no_void_beside_or_between_the_charts(b):
         with running(gpus, gpus) as run:
             for width, height in ((1280, 800), (400, 800)):
                 b.size(width, height)
-                b.open(run.url)
+                b.open(run.link)
                 b.wait(settled(gpus))
                 check_fits(b)
                 shot(b, f"live-{gpus}-gpus-{width}")
@@ -230,18 +232,53 @@ def no_void_beside_or_between_the_charts(b):
 
 def a_server_that_is_gone_is_said_to_be(b):
     with running(1, 1) as run:
-        b.open(run.url)
+        b.open(run.link)
         b.wait(settled(1))
         run.process.kill()
         b.wait("byId('status').textContent.startsWith('connection lost')")
 
 
-def with_a_token(b):
-    with running(1, 1, ("--http-token", "secret-token-1")) as run:
-        b.open(run.url)
+def the_token_does_not_stay_in_the_address(b):
+    with running(1, 1) as run:
+        b.open(run.link)
         b.wait(settled(1))
-        b.open(run.url.split("?")[0])
-        b.wait("document.body.innerText.includes('a token is needed')")
+        assert b.value("location.href") == run.url, b.value("location.href")
+        b.value("window.before = true")
+        b.send("Page.reload")  # the tab knows it all the same
+        b.wait("!window.before && " + settled(1))
+        assert b.value("byId('ask').hidden") and b.value("location.href") == run.url
+        assert b.value("document.cookie") == "" and b.value("localStorage.length") == 0
+
+
+def without_the_token_the_page_asks_for_it(b):
+    with running(1, 1) as run:
+        for dark in (False, True):
+            b.scheme(dark)
+            for width in WIDTHS:
+                b.size(width, 900)
+                b.open(run.url)
+                b.wait("!byId('ask').hidden && document.querySelector('main').hidden")
+                assert "address that gpu-dispatch printed" in b.value("byId('ask').innerText")
+                check_fits(b)
+                shot(b, f"ask-{width}-{'dark' if dark else 'light'}")
+        b.scheme(False)
+        paste = "byId('token').value = %s; byId('token-form').requestSubmit()"
+        for text, note in (("wrong-token", "not the token of this run"), ("with spaces", "letters, digits"), ("", "letters, digits")):
+            b.value(paste % json.dumps(text))
+            b.wait(f"byId('token-note').textContent.includes('{note}')")
+            assert not b.value("byId('ask').hidden")
+        b.value(paste % json.dumps(" " + run.link + "\n"))
+        b.wait("byId('ask').hidden && " + settled(1))
+    with running(1, 1) as run:
+        b.open(run.url)
+        b.wait("!byId('ask').hidden")
+        b.value(paste % json.dumps(run.token))
+        b.wait(settled(1))
+    with running(1, 1) as run:
+        b.open(run.url)
+        b.wait("!byId('ask').hidden")
+        b.open(run.link)  # the same page: only what follows the # is new
+        b.wait(settled(1))
     b.complaints = [c for c in b.complaints if "401" not in c]
 
 
@@ -273,7 +310,8 @@ def a_report_has_the_figures_of_its_run(b):
 
 CASES = (figures_are_those_of_the_stats, a_resumed_run_from_a_pipe, small_figures_are_told_apart,
          hostile_texts_are_texts, the_timeline_says_what_was,
-         it_fits_every_width_in_light_and_dark, no_void_beside_or_between_the_charts, a_server_that_is_gone_is_said_to_be, with_a_token,
+         it_fits_every_width_in_light_and_dark, no_void_beside_or_between_the_charts, a_server_that_is_gone_is_said_to_be,
+         the_token_does_not_stay_in_the_address, without_the_token_the_page_asks_for_it,
          a_report_has_the_figures_of_its_run)
 
 

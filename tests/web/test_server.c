@@ -168,7 +168,7 @@ TEST(hostile_texts_are_json_strings)
 static struct reply with_host(const struct served *v, const char *host)
 {
     char text[512];
-    snprintf(text, sizeof text, "GET /api/stats HTTP/1.1\r\n%sConnection: close\r\n\r\n", host);
+    snprintf(text, sizeof text, "GET /api/stats HTTP/1.1\r\n%s%sConnection: close\r\n\r\n", host, v->auth);
     int fd = http_connect(v);
     http_send(fd, text, strlen(text));
     return http_reply(fd);
@@ -240,48 +240,79 @@ TEST(an_origin_has_to_be_our_own)
     serve_end(&v);
 }
 
-TEST(a_token_is_needed_where_one_was_given)
+/* On this machine's own address too, which every user of the machine can reach. */
+TEST(everything_but_the_page_needs_the_token)
 {
+    static const char *const paths[] = { "/api/stats", "/api/events", "/api/history",
+                                         "/metrics",   "/nothing",    "/favicon.ico" };
     struct served v;
-    serve(&v, "0", "a-good.token~123");
-    CHECK_CONTAINS(web_server_url(v.server), "/?token=a-good.token~123");
-    check_status(&v, "GET", "/", "", 401);
-    check_status(&v, "GET", "/nothing", "", 401);
-    check_status(&v, "GET", "/api/stats?token=a-good.token~124", "", 401);
-    check_status(&v, "GET", "/api/stats?token=b-good.token~123", "", 401);
-    check_status(&v, "GET", "/api/stats?token=a-good.token~12", "", 401);
-    check_status(&v, "GET", "/api/stats?token=a-good.token~1234", "", 401);
-    check_status(&v, "GET", "/api/stats?token=", "", 401);
-    check_status(&v, "GET", "/api/stats?token", "", 401);
-    check_status(&v, "GET", "/api/stats?token=a-good.token~123%00x", "", 401);
-    check_status(&v, "GET", "/api/stats", "Authorization: Bearer a-good.token~12\r\n", 401);
-    check_status(&v, "GET", "/api/stats", "Authorization: Basic a-good.token~123\r\n", 401);
-    check_status(&v, "GET", "/api/stats", "Authorization: Bearer a-good.token~123\r\n", 200);
-    check_status(&v, "GET", "/api/stats", "Authorization: bearer a-good.token~123\r\n", 200);
-    check_status(&v, "GET", "/api/stats?token=a-good.token~123", "", 200);
-    check_status(&v, "GET", "/?x=1&token=a-good.token~123", "", 200);
+    serve(&v, "127.0.0.1:0", NULL);
+    v.auth[0] = '\0';
+    for (size_t i = 0; i < sizeof paths / sizeof paths[0]; i++) {
+        check_status(&v, "GET", paths[i], "", 401);
+        check_status(&v, "HEAD", paths[i], "", 401);
+    }
+    struct reply r = get(&v, "/", "");
+    CHECK_EQ(r.status, 200);
+    CHECK(strstr(r.body, "infer.py") == NULL);
+    reply_free(&r);
+    r = get(&v, "/api/stats", "");
+    CHECK_CONTAINS(r.all, "WWW-Authenticate: Bearer\r\n");
+    CHECK_CONTAINS(r.body, "a token is needed");
+    CHECK(strstr(r.all, "completed") == NULL);
+    reply_free(&r);
+    CHECK_EQ(web_server_watchers(v.server), 0);
     serve_end(&v);
 }
 
-TEST(elsewhere_a_token_is_made)
+TEST(only_the_right_token_in_the_right_place)
 {
-    struct served v, w;
-    serve(&v, "0.0.0.0:0", NULL);
-    serve(&w, "0.0.0.0:0", NULL);
-    const char *token = strstr(web_server_url(v.server), "?token="),
-               *other = strstr(web_server_url(w.server), "?token=");
-    CHECK(token && other);
-    CHECK_EQ(strlen(token), strlen("?token=") + 32);
-    CHECK(strcmp(token, other) != 0);
-    char path[128];
-    snprintf(path, sizeof path, "/api/stats%s", token);
-    check_status(&v, "GET", "/api/stats", "", 401);
-    check_status(&v, "GET", path, "", 200);
-    check_status(&w, "GET", path, "", 401);
-    /* any name will do, the token decides; but not another site's page */
-    check_status(&v, "GET", path, "Origin: http://evil.test\r\n", 403);
+    static const char *const wrong[] = {
+        "Authorization: Bearer a-good.token~12\r\n",
+        "Authorization: Bearer a-good.token~124\r\n",
+        "Authorization: Bearer b-good.token~123\r\n",
+        "Authorization: Bearer a-good.token~1234\r\n",
+        "Authorization: Bearer A-GOOD.TOKEN~123\r\n",
+        "Authorization: Bearer \r\n",
+        "Authorization: Bearer\r\n",
+        "Authorization: a-good.token~123\r\n",
+        "Authorization: Basic a-good.token~123\r\n",
+        "Cookie: token=a-good.token~123\r\n",
+        "X-Token: a-good.token~123\r\n",
+        "Referer: http://127.0.0.1/#token=a-good.token~123\r\n",
+    };
+    struct served v;
+    serve(&v, "0", "a-good.token~123");
+    CHECK_CONTAINS(web_server_link(v.server), "/#token=a-good.token~123");
+    CHECK(strstr(web_server_url(v.server), "token") == NULL);
+    v.auth[0] = '\0';
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
+        check_status(&v, "GET", "/api/stats", wrong[i], 401);
+    check_status(&v, "GET", "/api/stats?token=a-good.token~123", "", 401);
+    check_status(&v, "GET", "/metrics?token=a-good.token~123", "", 401);
+    check_status(&v, "GET", "/api/stats", "Authorization: Bearer a-good.token~123\r\n", 200);
+    check_status(&v, "GET", "/api/stats", "authorization: bearer a-good.token~123\r\n", 200);
+    check_status(&v, "GET", "/nothing", "Authorization: Bearer a-good.token~123\r\n", 404);
     serve_end(&v);
-    serve_end(&w);
+}
+
+TEST(a_token_is_made_for_each_run)
+{
+    static const char *const at[] = { "0", "0.0.0.0:0" };
+    for (size_t i = 0; i < 2; i++) {
+        struct served v, w;
+        serve(&v, at[i], NULL);
+        serve(&w, at[i], NULL);
+        CHECK_EQ(strlen(v.auth), strlen("Authorization: Bearer \r\n") + 32);
+        CHECK(strcmp(v.auth, w.auth) != 0);
+        check_status(&v, "GET", "/api/stats", "", 200);
+        /* where any name will do the token decides; but not for another site's page */
+        check_status(&v, "GET", "/api/stats", "Origin: http://evil.test\r\n", 403);
+        memcpy(w.auth, v.auth, sizeof w.auth);
+        check_status(&w, "GET", "/api/stats", "", 401);
+        serve_end(&v);
+        serve_end(&w);
+    }
 }
 
 TEST(tokens_that_are_refused)
@@ -292,7 +323,7 @@ TEST(tokens_that_are_refused)
         struct web_server *s = NULL;
         const struct web_options o = { .at = "0", .token = bad[i], .read = made_up_read, .user = m };
         CHECK_EQ(web_server_open(&s, &o), -1);
-        CHECK_CONTAINS(cli_error_text(), "--http-token takes 8 to 128");
+        CHECK_CONTAINS(cli_error_text(), "a token is 8 to 128 letters");
     }
     free(m);
 }
@@ -450,7 +481,7 @@ TEST_WITHIN(120, who_does_not_read_is_dropped)
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     CHECK_EQ(setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof small), 0);
     CHECK_EQ(connect(fd, (struct sockaddr *)&at, sizeof at), 0);
-    snprintf(text, sizeof text, "GET /api/events HTTP/1.1\r\nHost: localhost:%u\r\n\r\n", v.port);
+    snprintf(text, sizeof text, "GET /api/events HTTP/1.1\r\nHost: localhost:%u\r\n%s\r\n", v.port, v.auth);
     http_send(fd, text, strlen(text));
     struct stream reads = watch_events_by(&v, "1.0");
     while (web_server_watchers(v.server) < 2)
@@ -519,7 +550,7 @@ TEST(five_hundred_in_turn)
 TEST(two_hundred_at_once)
 {
     struct served v;
-    need_descriptors(1000); /* a quarter is for connections */
+    need_descriptors(2000); /* a quarter is for connections, two thirds of these for clients with the token */
     serve(&v, "0", NULL);
     static struct stream s[200];
     for (size_t i = 0; i < 200; i++)
@@ -549,7 +580,7 @@ TEST(more_than_there_is_room_for)
     size_t open_now = 0;
     for (int fd = 0; fd < 2000; fd++)
         open_now += fcntl(fd, F_GETFD) >= 0;
-    CHECK_LE(open_now, 400 + 330 + 32);
+    CHECK_LE(open_now, 400 + 400 + 32);
     for (size_t i = 0; i < 400; i++)
         close(fds[i]);
     struct reply r = get_patiently(&v, "/api/stats"); /* until it has seen that they are gone */
@@ -609,12 +640,12 @@ TEST(garbage)
 TEST(two_requests_on_one_connection)
 {
     struct served v;
-    char text[512];
+    char text[1024];
     serve(&v, "0", NULL);
     snprintf(text, sizeof text,
-             "GET /metrics HTTP/1.1\r\nHost: localhost:%u\r\nContent-Length: 3\r\n\r\nxyz"
-             "GET /api/history HTTP/1.1\r\nHost: localhost:%u\r\nConnection: close\r\n\r\n",
-             v.port, v.port);
+             "GET /metrics HTTP/1.1\r\nHost: localhost:%u\r\n%sContent-Length: 3\r\n\r\nxyz"
+             "GET /api/history HTTP/1.1\r\nHost: localhost:%u\r\n%sConnection: close\r\n\r\n",
+             v.port, v.auth, v.port, v.auth);
     int fd = http_connect(&v);
     http_send(fd, text, strlen(text));
     struct reply r = http_reply(fd);

@@ -7,7 +7,7 @@ const KINDS = {
 };
 
 const run = { view: null, bars: new Map(), nBars: 0, failures: [], notShown: 0, missedTasks: 0, points: [], step: 0.9 };
-let ended = false, lost = false, drawn = 0;
+let ended = false, lost = false, needsToken = false, drawn = 0;
 
 tiles(byId('tiles'), [
   ['completed', 'done'], ['failed', 'failed'], ['timeouts', 'timed out'], ['retried', 'retried'], ['running', 'running'],
@@ -102,7 +102,7 @@ function showBar(all, s, f) {
 
 function showStatus() {
   const v = run.view, badge = byId('status');
-  const [text, kind] = ended ? ['ended', 'idle'] : lost ? ['connection lost, trying again', 'bad']
+  const [text, kind] = needsToken ? ['token needed', 'slow'] : ended ? ['ended', 'idle'] : lost ? ['connection lost, trying again', 'bad']
     : !v ? ['connecting', 'idle'] : v.stale ? ['no news from the run', 'slow'] : ['running', 'good'];
   setText(badge, text);
   setClass(badge, 'badge ' + kind);
@@ -250,15 +250,79 @@ function redraw() {
   });
 }
 
+/* --- the token ------------------------------------------------------------------------------------------ */
+
+/* It comes after the # of the address, which the browser sends to nobody, and is taken out of the address at once: not in
+   the history, not in a link that is copied. This tab alone keeps it, for when the page is loaded again. */
+
+let token = null;
+
+function keepToken(text) {
+  token = text;
+  try { sessionStorage.setItem('token', text); } catch { /* then it is asked for again */ }
+}
+
+function keptToken() {
+  try { return sessionStorage.getItem('token'); } catch { return null; }
+}
+
+/* What was pasted: the whole address, or the token alone. */
+function tokenIn(text) { return text.trim().replace(/^.*[#?&]token=/, ''); }
+
+/* What a header can hold, and a token is made of. */
+function isToken(text) { return /^[A-Za-z0-9._~-]+$/.test(text); }
+
+function readAddress() {
+  const given = location.hash.startsWith('#token=') ? tokenIn(location.hash) : '';
+  if (isToken(given)) {
+    keepToken(given);
+    history.replaceState(null, '', location.pathname);
+  } else if (token === null) {
+    token = keptToken();
+  }
+  return token !== null;
+}
+
+function askForToken(note) {
+  needsToken = true;
+  byId('ask').hidden = false;
+  document.querySelector('main').hidden = true;
+  setText(byId('token-note'), note);
+  showStatus();
+  byId('token').focus();
+}
+
+function useToken() {
+  needsToken = false;
+  byId('ask').hidden = true;
+  document.querySelector('main').hidden = false;
+  byId('token').value = '';
+  showStatus();
+  listen();
+}
+
+byId('token-form').addEventListener('submit', (e) => {
+  const given = tokenIn(byId('token').value);
+  e.preventDefault();
+  if (isToken(given)) {
+    keepToken(given);
+    useToken();
+  } else {
+    askForToken('A token is letters, digits and -._~ only.');
+  }
+});
+
 /* --- the connection ---------------------------------------------------------------------------------------- */
 
-function address(path) {
-  const token = new URLSearchParams(location.search).get('token');
-  return path + (token === null ? '' : '?token=' + encodeURIComponent(token));
+const TRY_AGAIN_MS = 2000;
+let listening = null; /* stops it */
+
+function ask(path, signal) {
+  return fetch(path, { headers: { Authorization: 'Bearer ' + token }, cache: 'no-store', signal });
 }
 
 function fetchHistory() {
-  fetch(address('api/history')).then((r) => r.json()).then((h) => {
+  ask('api/history').then((r) => r.json()).then((h) => {
     const last = h.samples.length ? h.samples[h.samples.length - 1][0] : -1;
     run.points = h.samples.map((x) => x.slice(0, 3)).concat(run.points.filter((p) => p[0] > last + h.step));
     run.step = h.step || run.step;
@@ -266,23 +330,50 @@ function fetchHistory() {
   }).catch(() => {}); /* the chart then begins now */
 }
 
-function listen() {
-  const source = new EventSource(address('api/events'));
-  source.addEventListener('state', (e) => { take(JSON.parse(e.data), true); fetchHistory(); });
-  source.addEventListener('update', (e) => take(JSON.parse(e.data), false));
-  source.addEventListener('end', (e) => {
-    ended = true;
-    source.close();
-    take(JSON.parse(e.data), false);
-  });
-  source.onerror = () => {
-    lost = !ended;
-    if (ended) source.close();
-    redraw();
-  };
+function takeEvent(text) {
+  const fields = new Map(text.split('\n').map((line) => [line.slice(0, line.indexOf(': ')), line.slice(line.indexOf(': ') + 2)]));
+  const event = fields.get('event'), view = JSON.parse(fields.get('data'));
+  ended = ended || event === 'end';
+  take(view, event === 'state');
+  if (event === 'state') fetchHistory();
 }
 
+/* Until the server hangs up. An EventSource would do the same, but can't send the token. */
+async function readEvents(body) {
+  const reader = body.pipeThrough(new TextDecoderStream()).getReader();
+  let text = '';
+  for (let part = await reader.read(); !part.done; part = await reader.read()) {
+    const events = (text + part.value).split('\n\n');
+    text = events.pop();
+    events.forEach(takeEvent);
+  }
+}
+
+/* Goes on until the run has ended, another one listens instead, or the token is refused. */
+async function listen() {
+  if (listening) listening.abort();
+  const own = listening = new AbortController();
+  while (!ended && !own.signal.aborted) {
+    try {
+      const answer = await ask('api/events', own.signal);
+      if (answer.status === 401) {
+        askForToken('That is not the token of this run.');
+        return;
+      }
+      if (!answer.ok) throw new Error(await answer.text());
+      await readEvents(answer.body);
+    } catch (e) {
+      if (own.signal.aborted) return;
+    }
+    lost = !ended;
+    redraw();
+    if (!ended) await new Promise((done) => setTimeout(done, TRY_AGAIN_MS));
+  }
+}
+
+window.addEventListener('hashchange', () => { if (location.hash && readAddress()) useToken(); });
 byId('window').addEventListener('change', redraw);
 window.addEventListener('resize', redraw);
 matchMedia('(prefers-color-scheme: dark)').addEventListener('change', redraw);
-listen();
+if (readAddress()) listen();
+else askForToken('');

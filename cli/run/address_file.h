@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A file that only this user can read and that holds the page's address with its token, while the run lasts. It is in
+ * the directory where the library keeps what observers read: $GPU_DISPATCH_JOBS, or $XDG_RUNTIME_DIR/gpu-dispatch, or
+ * /dev/shm/gpu-dispatch-UID.
+ */
+#ifndef GD_CLI_RUN_ADDRESS_FILE_H
+#define GD_CLI_RUN_ADDRESS_FILE_H
+
+#include <limits.h>
+
+/* Zeroed: there is none. */
+struct cli_address_file {
+    int folder, fd; /* 0: there is none */
+    char name[64];
+    char path[PATH_MAX + 64];
+};
+
+/* 0, or -1 with cli_error_text(). */
+int cli_address_file_open(struct cli_address_file *f, const char *address);
+
+/* Removes it. */
+void cli_address_file_close(struct cli_address_file *f);
+
+#endif

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A token of the user's own for --http: from $GPU_DISPATCH_HTTP_TOKEN or a private file, never from the command line,
+ * which all users of a machine can read.
+ */
+#ifndef GD_CLI_RUN_TOKEN_H
+#define GD_CLI_RUN_TOKEN_H
+
+/* Takes the variable out of this process's environment, so that no worker gets it. Before anything is started. */
+void cli_token_take(void);
+
+/* The token in file, or if that is NULL, the one that was taken; *from: what to call its source. *token is NULL if
+ * there is none. Valid until the next call. 0, or -1 with cli_error_text(). */
+int cli_token_given(const char *file, const char **token, const char **from);
+
+#endif
