@@ -4,8 +4,9 @@
  * been told everything is suspended and costs nothing; the feed wakes it. Where a client does not take what it is sent
  * the library's own clock drops it.
  *
- * A run needs its descriptors: connections may have a quarter of what the process may open, at most 384. Every
- * answer, refusals too, says that it is not to be kept, framed, sniffed, or used by another site.
+ * A run needs its descriptors: connections may have a quarter of what the process may open, at most 384. A third of
+ * those is for clients that have not shown the token yet (access/connections.h). Every answer, refusals too, says that
+ * it is not to be kept, framed, sniffed, or used by another site.
  */
 #include "server.h"
 
@@ -19,6 +20,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "access/connections.h"
 #include "guard.h"
 #include "pages.h"
 #include "thread.h"
@@ -26,12 +28,19 @@
 /* Of a connection: its request's headers and a block of what it is sent. */
 enum { MEMORY_PER_CONNECTION = 32 << 10, BLOCK = 16 << 10, MOST_CONNECTIONS = 384, IDLE_S = 15 };
 
+/* How long a request may take to arrive, and an answer to a stranger to be read. */
+enum { REQUEST_MS = 10000, ANSWER_MS = 30000 };
+
+/* Connections that were dropped and that the library has not closed yet. */
+enum { DROPPED = 16 };
+
 /* How long the end of a run waits for clients that do not read, and for our own thread. */
 enum { LAST_WORDS_MS = 500, BUSY_MS = 10000 };
 
 struct web_server {
     struct MHD_Daemon *daemon;
     struct web_feed *feed;
+    struct web_connections *connections;
     struct web_guard guard;
     char csp[512];
     char url[512];
@@ -241,8 +250,15 @@ static const char *value_of(struct MHD_Connection *c, enum MHD_ValueKind kind, c
     return strlen(value) == size ? value : "";
 }
 
+static struct web_connection *place_of(struct MHD_Connection *c)
+{
+    const union MHD_ConnectionInfo *info = MHD_get_connection_info(c, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    return info ? info->socket_context : NULL;
+}
+
 /* 0 if it may be answered, else the status and why not. */
-static unsigned admit(const struct web_server *s, const struct web_request *r, bool open, const char **why)
+static unsigned admit(struct web_server *s, struct MHD_Connection *c, const struct web_request *r, bool open,
+                      const char **why)
 {
     const unsigned refused = web_guard_check(&s->guard, r, why);
     if (refused)
@@ -252,7 +268,9 @@ static unsigned admit(const struct web_server *s, const struct web_request *r, b
                "when the run began";
         return open ? 0 : MHD_HTTP_UNAUTHORIZED;
     }
-    return 0;
+    *why = "too many are connected: close a page";
+    struct web_connection *place = place_of(c);
+    return place && web_connections_trust(s->connections, place) ? 0 : MHD_HTTP_SERVICE_UNAVAILABLE;
 }
 
 static enum MHD_Result serve(struct web_server *s, struct MHD_Connection *c, const char *path, const char *method)
@@ -264,7 +282,9 @@ static enum MHD_Result serve(struct web_server *s, struct MHD_Connection *c, con
     const struct path *p = find_path(path);
     const char *why;
     (void)MHD_get_connection_values(c, MHD_HEADER_KIND, count_hosts, &r.n_hosts);
-    const unsigned refused = admit(s, &r, p && p->open, &why);
+    const unsigned refused = admit(s, c, &r, p && p->open, &why);
+    if (place_of(c))
+        web_connections_requested(s->connections, place_of(c));
     if (refused)
         return refuse(s, c, refused, why);
     if (!p)
@@ -289,6 +309,39 @@ static enum MHD_Result requested(void *user, struct MHD_Connection *c, const cha
     return serve(user, c, path, method);
 }
 
+static void completed(void *user, struct MHD_Connection *c, void **state, enum MHD_RequestTerminationCode how)
+{
+    struct web_server *s = user;
+    (void)state, (void)how;
+    if (place_of(c))
+        web_connections_answered(s->connections, place_of(c));
+}
+
+/* --- connections ----------------------------------------------------------------------------------- */
+
+static struct web_connection *enter(struct web_server *s, struct MHD_Connection *c)
+{
+    const union MHD_ConnectionInfo *socket = MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD),
+                                   *from = MHD_get_connection_info(c, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+    if (!socket)
+        return NULL;
+    struct web_connection *place =
+        web_connections_add(s->connections, socket->connect_fd, from ? from->client_addr : NULL);
+    if (!place)
+        (void)shutdown(socket->connect_fd, SHUT_RDWR); /* no memory: nobody would watch its time */
+    return place;
+}
+
+/* Called before the socket is closed. */
+static void came_or_left(void *user, struct MHD_Connection *c, void **place, enum MHD_ConnectionNotificationCode what)
+{
+    struct web_server *s = user;
+    if (what == MHD_CONNECTION_NOTIFY_STARTED)
+        *place = enter(s, c);
+    else if (*place)
+        web_connections_remove(s->connections, *place);
+}
+
 /* --- opening and closing --------------------------------------------------------------------------- */
 
 /* What the library has to complain of are its clients' mistakes. */
@@ -305,6 +358,15 @@ static unsigned connection_limit(void)
     return limit.rlim_cur < 64 ? 16 : (unsigned)limit.rlim_cur / 4;
 }
 
+static int open_connections(struct web_server *s, unsigned limit, unsigned request_ms)
+{
+    const struct web_connection_limits limits = { .most_strangers = limit / 3,
+                                                  .most_known = limit - limit / 3,
+                                                  .request_ms = request_ms ? request_ms : REQUEST_MS,
+                                                  .answer_ms = ANSWER_MS };
+    return web_connections_open(&s->connections, &limits);
+}
+
 /* The library's thread takes no signal: those are for the run. */
 static struct MHD_Daemon *start_daemon(struct web_server *s, int fd, unsigned limit, unsigned idle_s)
 {
@@ -313,7 +375,8 @@ static struct MHD_Daemon *start_daemon(struct web_server *s, int fd, unsigned li
     struct MHD_Daemon *d = MHD_start_daemon(
         MHD_USE_AUTO_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG | MHD_USE_ITC, 0, NULL, NULL,
         requested, s, MHD_OPTION_EXTERNAL_LOGGER, say_nothing, NULL, MHD_OPTION_LISTEN_SOCKET, fd,
-        MHD_OPTION_CONNECTION_LIMIT, limit, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)MEMORY_PER_CONNECTION,
+        MHD_OPTION_CONNECTION_LIMIT, limit + DROPPED, MHD_OPTION_NOTIFY_CONNECTION, came_or_left, s,
+        MHD_OPTION_NOTIFY_COMPLETED, completed, s, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)MEMORY_PER_CONNECTION,
         MHD_OPTION_CONNECTION_TIMEOUT, idle_s ? idle_s : (unsigned)IDLE_S, MHD_OPTION_END);
     cli_signals_restore(&before);
     return d;
@@ -337,7 +400,8 @@ int web_server_open(struct web_server **out, const struct web_options *o)
     if (!s)
         return cli_error("out of memory");
     if (web_address_parse(&a, o->at) < 0 || (fd = web_address_listen(&a)) < 0 ||
-        web_guard_init(&s->guard, &a, o->token) < 0 || web_feed_open(&s->feed, o->read, o->user) < 0)
+        web_guard_init(&s->guard, &a, o->token) < 0 || open_connections(s, limit, o->request_ms) < 0 ||
+        web_feed_open(&s->feed, o->read, o->user) < 0)
         goto fail;
     web_address_url(&a, s->url, sizeof s->url);
     snprintf(s->link, sizeof s->link, "%s#token=%s", s->url, s->guard.token);
@@ -351,6 +415,7 @@ int web_server_open(struct web_server **out, const struct web_options *o)
     return 0;
 fail:
     web_feed_close(&s->feed);
+    web_connections_close(&s->connections);
     if (fd >= 0)
         close(fd);
     free(s);
@@ -380,6 +445,7 @@ void web_server_close(struct web_server **server)
         return;
     web_feed_finish(s->feed, LAST_WORDS_MS, BUSY_MS);
     MHD_stop_daemon(s->daemon); /* closes the socket too; nobody is suspended any more */
+    web_connections_close(&s->connections);
     web_feed_close(&s->feed);
     explicit_bzero(s, sizeof *s);
     free(s);

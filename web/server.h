@@ -21,7 +21,8 @@ struct web_options {
     const char *token; /* NULL: one is made at random */
     web_read_fn *read;
     void *user;
-    unsigned idle_s; /* a connection on which nothing moves is closed; 0: 15 */
+    unsigned idle_s;     /* a connection on which nothing moves is closed; 0: 15 */
+    unsigned request_ms; /* a request must be whole in this time; 0: ten seconds */
 };
 
 struct web_server;

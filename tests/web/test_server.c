@@ -589,6 +589,62 @@ TEST(more_than_there_is_room_for)
     serve_end(&v);
 }
 
+/* Clients that begin a request and never end it. */
+static void begin_requests(const struct served *v, int *fds, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        fds[i] = http_connect(v);
+        http_send(fds[i], "GET / HTTP/1.1\r\nX-Slow: ", 24);
+    }
+}
+
+/* More than there is room for, each of which sends a byte now and then, so that nobody takes it for idle. */
+TEST_WITHIN(120, slow_strangers_shut_nobody_out)
+{
+    enum { SLOW = 600 };
+    static int fds[SLOW];
+    struct served v = { 0 };
+    need_descriptors(2600);
+    serve_with(&v, &(struct web_options){ .at = "0", .idle_s = 3600, .request_ms = 3600000 });
+    struct stream before = watch_events(&v);
+    CHECK(stream_until(&before, "event: state\n"));
+    for (size_t begun = 0; begun < SLOW; begun += 100) {
+        begin_requests(&v, fds + begun, 100);
+        for (size_t i = 0; i < begun; i++)
+            http_send(fds[i], "y", 1);
+        struct reply r = get(&v, "/api/stats", "");
+        CHECK_EQ(r.status, 200);
+        reply_free(&r);
+    }
+    struct stream after = watch_events(&v);
+    CHECK(stream_until(&after, "event: state\n"));
+    before.size = 0;
+    before.text[0] = '\0';
+    CHECK(stream_until(&before, "event: update\n"));
+    for (size_t i = 0; i < SLOW; i++)
+        close(fds[i]);
+    stream_close(&before);
+    stream_close(&after);
+    serve_end(&v);
+}
+
+/* Its clock for idle connections, which any byte sets back, has an hour here. */
+TEST(a_request_has_to_be_whole_in_time)
+{
+    static const char *const begun[] = { "", "GET",
+                                         "GET / HTTP/1.1\r\nX: ", "GET / HTTP/1.1\r\nContent-Length: 1000\r\n\r\nabc" };
+    struct served v = { 0 };
+    serve_with(&v, &(struct web_options){ .at = "0", .idle_s = 3600, .request_ms = 100 });
+    for (size_t i = 0; i < sizeof begun / sizeof begun[0]; i++) {
+        int fd = http_connect(&v);
+        http_send(fd, begun[i], strlen(begun[i]));
+        struct reply r = http_reply(fd);
+        CHECK_EQ(r.status, 0);
+        reply_free(&r);
+    }
+    serve_end(&v);
+}
+
 TEST(garbage)
 {
     static const char *const texts[] = {
