@@ -24,7 +24,8 @@ transcribe: $(BUILD)/build.ninja ## build the transcription worker too, with whi
 	@tools/transcriber.sh $(BUILD)
 	@ninja -C $(BUILD)
 
-test: all ## run every test; ends with the total
+test: all ## run every test; ends with the total (installs a browser for the web page's; GD_BROWSER=no: without)
+	@tools/setup.sh browser
 	@tools/transcriber.sh --try $(BUILD)
 	@tools/test.sh $(BUILD)
 

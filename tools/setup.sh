@@ -1,7 +1,7 @@
 #!/bin/sh
 # Sees to it that what `make` needs is there: installs Debian packages through apt, only those missing, and says so.
 # Where everything is present it does nothing and needs no network.
-# usage: setup.sh [build|check|whisper|transcribe|speech] [BUILD_DIR]
+# usage: setup.sh [build|check|browser|whisper|transcribe|speech] [BUILD_DIR]
 set -u
 what=${1:-build}
 build=${2:-build}
@@ -126,11 +126,26 @@ needs_speech() {
     install
 }
 
+# For the test of the web page, which is skipped without it. Nothing here is fatal, and nobody is asked for a password: it is
+# only a test. About 125 MB to fetch; GD_BROWSER=no leaves it out.
+needs_browser() {
+    if have chromium || have chromium-browser || have google-chrome || [ "${GD_BROWSER:-}" = no ]; then
+        return 0
+    fi
+    packages=" chromium"
+    if [ "$(id -u)" -ne 0 ] && ! sudo -n true 2>/dev/null; then
+        echo "setup: no browser: the test of the web page is skipped. As root: apt-get install$packages"
+        return 0
+    fi
+    (install) || echo "setup: going on without a browser: the test of the web page is skipped"
+}
+
 case $what in
 build) needs_build ;;
 check) needs_build && needs_check ;;
+browser) needs_browser ;;
 whisper) needs_whisper ;;
 transcribe) needs_transcribe ;;
 speech) needs_speech ;;
-*) die "usage: setup.sh [build|check|whisper|transcribe|speech] [BUILD_DIR]" ;;
+*) die "usage: setup.sh [build|check|browser|whisper|transcribe|speech] [BUILD_DIR]" ;;
 esac
