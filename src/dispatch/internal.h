@@ -18,6 +18,7 @@
 #include <stdatomic.h>
 
 #include "base/clock.h"
+#include "base/process/fork.h"
 #include "core/sched.h"
 #include "dispatch/feeder.h"
 #include "dispatch/hooks.h"
@@ -40,8 +41,8 @@ struct gd__seat {
     unsigned said; /* a bit for each kind of record that comes once in a process's life */
     struct gd__channel channel;
     struct gd__child child;
-    int lifeline;       /* our end of the boot socket */
-    uint64_t announced; /* positions below it were told to on_task_start */
+    struct gd__fork_guard lifeline; /* our end of the boot socket */
+    uint64_t announced;             /* positions below it were told to on_task_start */
     struct gd__output out, err;
     struct gd__watch pid_watch, bell_watch;
     char words[512]; /* why it could not be started, or what it did wrong */

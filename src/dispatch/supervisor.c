@@ -150,7 +150,8 @@ static int open_outputs(struct gd_dispatcher *d, struct gd__seat *seat, int chil
     return rc;
 }
 
-static int send_boot(const struct gd_dispatcher *d, const struct gd__seat *seat)
+/* dispatcher: our pidfd */
+static int send_boot(const struct gd_dispatcher *d, const struct gd__seat *seat, int dispatcher)
 {
     const struct gd__channel *c = &seat->channel;
     const struct gd__region *arena = gd__feeder_arena(d->feeder);
@@ -162,10 +163,8 @@ static int send_boot(const struct gd_dispatcher *d, const struct gd__seat *seat)
         .arena_size = arena->size,
     };
     const int fds[GD__BOOT_FDS] = {
-        [GD__FD_TASKS] = c->tasks.fd,
-        [GD__FD_RESULTS] = c->results.fd,
-        [GD__FD_ARENA] = arena->fd,
-        [GD__FD_RESULT_BELL] = c->result_bell,
+        [GD__FD_TASKS] = c->tasks.fd,          [GD__FD_RESULTS] = c->results.fd, [GD__FD_ARENA] = arena->fd,
+        [GD__FD_RESULT_BELL] = c->result_bell, [GD__FD_DISPATCHER] = dispatcher,
     };
     union {
         struct cmsghdr head;
@@ -180,9 +179,20 @@ static int send_boot(const struct gd_dispatcher *d, const struct gd__seat *seat)
     head->cmsg_type = SCM_RIGHTS;
     head->cmsg_len = CMSG_LEN(sizeof fds);
     memcpy(CMSG_DATA(head), fds, sizeof fds);
-    if (sendmsg(seat->lifeline, &message, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
+    if (sendmsg(seat->lifeline.fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
         return gd__error_errno("cannot send the boot message");
     return 0;
+}
+
+/* Opened for each worker: the process that runs need not be the one that opened the dispatcher. */
+static int boot(const struct gd_dispatcher *d, const struct gd__seat *seat)
+{
+    const int self = gd__pidfd_open(getpid());
+    if (self < 0)
+        return gd__error_errno("cannot make a descriptor of this process");
+    const int rc = send_boot(d, seat, self);
+    close(self);
+    return rc;
 }
 
 static void bell_rang(struct gd__watch *w, uint32_t events)
@@ -231,9 +241,7 @@ static void clear_seat(struct gd__seat *seat)
     gd__output_close(&seat->out);
     gd__output_close(&seat->err);
     gd__channel_close(&seat->channel);
-    if (seat->lifeline >= 0)
-        close(seat->lifeline);
-    seat->lifeline = -1;
+    gd__fork_close(&seat->lifeline);
 }
 
 static int open_socket_pair(int pair[2])
@@ -245,25 +253,36 @@ static int open_socket_pair(int pair[2])
     return pair[0] < 0 || pair[1] < 0 ? gd__error_errno("cannot copy a descriptor") : 0;
 }
 
+/* A fork of the program does not keep our end: the worker would take it for the dispatcher. */
+static int open_lifeline(struct gd__seat *seat, int *theirs)
+{
+    int pair[2] = { -1, -1 };
+    gd__fork_hold();
+    const int rc = open_socket_pair(pair);
+    gd__fork_guard(&seat->lifeline, pair[0]);
+    gd__fork_let();
+    *theirs = pair[1];
+    return rc;
+}
+
 static int try_start(struct gd_dispatcher *d, struct gd__seat *seat)
 {
-    int pair[2] = { -1, -1 }, output_fds[2] = { -1, -1 };
+    int boot_fd = -1, output_fds[2] = { -1, -1 };
     int rc = open_channel(d, seat);
     if (rc == 0)
-        rc = open_socket_pair(pair);
-    seat->lifeline = pair[0];
+        rc = open_lifeline(seat, &boot_fd);
     if (rc == 0)
         rc = open_outputs(d, seat, output_fds);
     if (rc == 0)
-        rc = send_boot(d, seat);
+        rc = boot(d, seat);
     if (rc == 0)
-        rc = start_process(d, seat, pair[1], output_fds);
+        rc = start_process(d, seat, boot_fd, output_fds);
     if (rc == 0) /* edge-triggered: of a process that has ended but can't be reaped (a debugger has it) we hear once */
         rc = gd__loop_add(&d->loop, &seat->pid_watch, seat->child.pidfd, EPOLLIN | EPOLLET, process_ended);
     if (rc == 0)
         rc = gd__loop_add(&d->loop, &seat->bell_watch, seat->channel.result_bell, EPOLLIN | EPOLLET, bell_rang);
-    if (pair[1] >= 0)
-        close(pair[1]);
+    if (boot_fd >= 0)
+        close(boot_fd);
     for (int k = 0; k < 2; k++)
         if (output_fds[k] > STDERR_FILENO)
             close(output_fds[k]);
@@ -436,7 +455,7 @@ static void cancel(void *ctx, unsigned w, uint64_t below)
     struct gd__seat *seat = seat_of(ctx, w);
     gd__channel_cancel(&seat->channel, below);
     /* Only a hint for interrupt(): if the socket is full or gone, the kill that follows does not depend on it. */
-    (void)send(seat->lifeline, "c", 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+    (void)send(seat->lifeline.fd, "c", 1, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
 static void kill_process(void *ctx, unsigned w)
@@ -513,7 +532,8 @@ int gd__supervisor_open(struct gd_dispatcher *d)
         struct gd__seat *seat = &d->seats[i];
         seat->d = d;
         seat->index = i;
-        seat->lifeline = seat->out.fd = seat->err.fd = -1;
+        seat->lifeline = (struct gd__fork_guard)GD__FORK_GUARD_NONE;
+        seat->out.fd = seat->err.fd = -1;
         seat->out.forward_fd = seat->err.forward_fd = -1;
         seat->pid_watch.fd = seat->bell_watch.fd = -1;
         seat->out.watch.fd = seat->err.watch.fd = seat->out.forward_watch.fd = seat->err.forward_watch.fd = -1;

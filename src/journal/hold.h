@@ -5,16 +5,18 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/process/fork.h"
+
 struct gd__hold {
-    int fd; /* -1: not held */
+    struct gd__fork_guard file; /* its descriptor is -1: not held */
     char *path;
 };
-#define GD__HOLD_NONE \
-    {                 \
-        .fd = -1      \
+#define GD__HOLD_NONE               \
+    {                               \
+        .file = GD__FORK_GUARD_NONE \
     }
 
-/* Holds the journal at path. GD_E_BUSY: another run does. */
+/* Holds the journal at path. GD_E_BUSY: another run does. Must stay at its address until it is released. */
 int gd__hold_take(struct gd__hold *h, const char *journal);
 void gd__hold_release(struct gd__hold *h);
 /* Somebody has removed the lock: another run could hold the journal as well. */

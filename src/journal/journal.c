@@ -149,7 +149,7 @@ int gd_journal_open(struct gd_journal **out, const struct gd_journal_options *o)
     struct gd_journal *j = gd__calloc(1, sizeof *j);
     if (!j)
         return gd__error(GD_E_NO_MEMORY, "no memory for a journal");
-    j->hold.fd = -1;
+    j->hold = (struct gd__hold)GD__HOLD_NONE;
     j->pid = getpid();
     j->next_id = 1;
     init_locks(j);

@@ -206,9 +206,14 @@ static void destroy_unwatched(pid_t pid)
         ;
 }
 
+int gd__pidfd_open(pid_t pid)
+{
+    return GD__FAULT("pidfd") ? -1 : gd__fd_above_stdio((int)syscall(SYS_pidfd_open, pid, 0));
+}
+
 static int watch(struct gd__child *c, pid_t pid, const char *path)
 {
-    int fd = GD__FAULT("pidfd") ? -1 : gd__fd_above_stdio((int)syscall(SYS_pidfd_open, pid, 0));
+    int fd = gd__pidfd_open(pid);
 
     if (fd < 0) {
         int rc = gd__error_errno("cannot watch the process of %s", path);

@@ -34,6 +34,9 @@ struct gd__exit {
     bool core;
 };
 
+/* Readable when that process has ended; close-on-exec, above 2. -1 with errno. */
+int gd__pidfd_open(pid_t pid);
+
 /* For whoever starts a process: default signals, none blocked, and more flags (POSIX_SPAWN_...). Returns an error
  * number. */
 int gd__spawn_attributes(posix_spawnattr_t *attributes, short more);

@@ -45,7 +45,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define GD__LAYOUT_VERSION 2u
+#define GD__LAYOUT_VERSION 3u
 #define GD__TASK_MAGIC     0x314b534154444743ull /* "CGDTASK1" */
 #define GD__RESULT_MAGIC   0x3153455244474347ull
 #define GD__ARENA_MAGIC    0x314e455241444743ull
@@ -199,10 +199,11 @@ _Static_assert(sizeof(struct gd__result_slot) == 64, "a result slot is one cache
 
 /* What a worker finds on the socket it inherits as descriptor GD__BOOT_FD (named by GD__BOOT_ENV): one message
  * with this struct and GD__BOOT_FDS descriptors. After that the dispatcher sends one byte 'c' for each cancelled
- * task; end of file means that the dispatcher is gone. */
+ * task; end of file means that the dispatcher is gone. So does GD__FD_DISPATCHER, its pidfd, when it is readable: a
+ * fork of the dispatcher may hold its end of the socket open. */
 #define GD__BOOT_ENV "GPU_DISPATCH_WORKER_FD"
 #define GD__BOOT_FD  3
-enum gd__boot_fd { GD__FD_TASKS, GD__FD_RESULTS, GD__FD_ARENA, GD__FD_RESULT_BELL, GD__BOOT_FDS };
+enum gd__boot_fd { GD__FD_TASKS, GD__FD_RESULTS, GD__FD_ARENA, GD__FD_RESULT_BELL, GD__FD_DISPATCHER, GD__BOOT_FDS };
 struct gd__boot {
     uint64_t magic; /* GD__TASK_MAGIC */
     uint32_t version;

@@ -12,8 +12,8 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "base/process/owner.h"
 #include "stats/folder.h"
-#include "stats/owner.h"
 #include "stats/reader.h"
 #include "stats/text.h"
 

@@ -106,6 +106,7 @@ struct gd_worker {
     void *user;
     struct gd__ticks clock; /* the main thread's */
     int lifeline;           /* the boot socket: end of file when the dispatcher is gone */
+    int dispatcher;         /* its pidfd */
 
     struct gd__entry *entries; /* by position & entry_mask; positions head .. port.next - 1 are in use */
     uint64_t entry_mask;

@@ -5,7 +5,8 @@
  * workers), receives the shared memory, and leaves the socket to the guardian thread, which
  *
  *   on a byte 'c'       calls interrupt(), if what was cancelled still runs
- *   on end of file      the dispatcher is gone: kills this process and its whole group
+ *   on end of file, or when the dispatcher's pidfd says so (a fork of it may hold the socket open)
+ *                       the dispatcher is gone: kills this process and its whole group
  *
  * The parent-death signal alone would not do: it has a gap before it is set, and spares this process's children. It
  * must not be SIGKILL either once the guardian is there, or it would mostly be faster, and the children would live.
@@ -15,6 +16,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -207,9 +209,14 @@ static void *guardian(void *arg)
 {
     struct gd_worker *w = arg;
     for (;;) {
+        struct pollfd both[] = { { .fd = w->lifeline, .events = POLLIN }, { .fd = w->dispatcher, .events = POLLIN } };
+        if (poll(both, 2, -1) < 0 && errno == EINTR)
+            continue;
+        if (both[1].revents)
+            die_with_group();
         char byte = 0;
-        ssize_t n = recv(w->lifeline, &byte, 1, 0);
-        if (n < 0 && errno == EINTR)
+        const ssize_t n = recv(w->lifeline, &byte, 1, MSG_DONTWAIT);
+        if (n < 0 && (errno == EINTR || errno == EAGAIN))
             continue;
         if (n <= 0)
             die_with_group();
@@ -238,6 +245,7 @@ _Noreturn static void become_worker(const char *socket_text, const struct gd_wor
     signal(SIGTTOU, SIG_IGN); /* in a process group of its own it may still write to the terminal */
     receive_boot(w->lifeline, &boot, fds);
     fcntl(w->lifeline, F_SETFD, FD_CLOEXEC);
+    w->dispatcher = fds[GD__FD_DISPATCHER];
     begin_faults(fds);
 
     atomic_init(&w->current, GD__NO_POSITION);

@@ -62,7 +62,7 @@ static void make_boot(int fds[GD__BOOT_FDS])
         .result_region_size = c.results.size,
         .arena_size = arena.size,
     };
-    int sources[GD__BOOT_FDS] = { c.tasks.fd, c.results.fd, arena.fd, c.result_bell };
+    int sources[GD__BOOT_FDS] = { c.tasks.fd, c.results.fd, arena.fd, c.result_bell, -1 };
     for (int i = 0; i < GD__BOOT_FDS; i++)
         fds[i] = dup(sources[i]);
 }

@@ -6,8 +6,8 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
+#include "base/process/owner.h"
 #include "stats/jobs.h"
-#include "stats/owner.h"
 #include "stats/page.h"
 #include "support/folder.h"
 

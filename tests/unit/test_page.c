@@ -11,8 +11,8 @@
 #include <sys/stat.h>
 
 #include "base/clock.h"
+#include "base/process/owner.h"
 #include "stats/observer.h"
-#include "stats/owner.h"
 #include "stats/page.h"
 #include "stats/reader.h"
 #include "support/folder.h"

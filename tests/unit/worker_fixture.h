@@ -105,7 +105,8 @@ TEST_UNUSED static void spawn(const char *mode)
 
 TEST_UNUSED static void send_boot(size_t size, int n_fds)
 {
-    int fds[GD__BOOT_FDS] = { f->c.tasks.fd, f->c.results.fd, f->arena.fd, f->c.result_bell };
+    int fds[GD__BOOT_FDS] = { f->c.tasks.fd, f->c.results.fd, f->arena.fd, f->c.result_bell,
+                              (int)syscall(SYS_pidfd_open, getpid(), 0) };
     union {
         struct cmsghdr align;
         char room[CMSG_SPACE(sizeof fds)];
@@ -123,6 +124,7 @@ TEST_UNUSED static void send_boot(size_t size, int n_fds)
         memcpy(CMSG_DATA(c), fds, (size_t)n_fds * sizeof fds[0]);
     }
     CHECK_EQ(sendmsg(f->socket, &m, MSG_NOSIGNAL), (ssize_t)size);
+    close(fds[GD__FD_DISPATCHER]);
 }
 
 TEST_UNUSED static void reap(void)

@@ -1,11 +1,12 @@
 /* A process number says little: the process may be gone and the number another's, or be one of another namespace (a
  * container that shares our /dev/shm). With its start and its namespace it is somebody.
  */
-#include "stats/owner.h"
+#include "base/process/owner.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,19 +30,34 @@ bool gd__owner_parse(const char *stat, uint64_t *start)
     return at && name_end[2] != 'Z' && name_end[2] != 'X';
 }
 
+/* "" if it can't be read. */
+static void read_text(const char *path, char *text, size_t size)
+{
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    const ssize_t n = fd < 0 ? -1 : read(fd, text, size - 1);
+    if (fd >= 0)
+        close(fd);
+    text[n > 0 ? n : 0] = '\0';
+}
+
+/* Its first thread has ended. Whether all have, its pidfd says; where there are none, that is taken for granted. */
+static bool has_threads_left(uint64_t pid)
+{
+    const int fd = (int)syscall(SYS_pidfd_open, (pid_t)pid, 0u);
+    struct pollfd p = { .fd = fd, .events = POLLIN };
+    const bool left = fd >= 0 && poll(&p, 1, 0) == 0;
+    if (fd >= 0)
+        close(fd);
+    return left;
+}
+
 /* False: it is not there. */
 static bool look_up(uint64_t pid, uint64_t *start)
 {
     char path[64], text[STAT_MAX + 1];
-    *start = 0;
     snprintf(path, sizeof path, "/proc/%llu/stat", (unsigned long long)pid);
-    const int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return false;
-    const ssize_t n = read(fd, text, STAT_MAX);
-    close(fd);
-    text[n > 0 ? n : 0] = '\0';
-    return gd__owner_parse(text, start);
+    read_text(path, text, sizeof text);
+    return gd__owner_parse(text, start) || (*start > 0 && has_threads_left(pid));
 }
 
 static uint64_t our_space(void)
@@ -55,6 +71,12 @@ void gd__owner_self(struct gd__owner *out)
     out->pid = (uint64_t)getpid();
     (void)look_up(out->pid, &out->start);
     out->space = our_space();
+}
+
+void gd__owner_boot_id(char out[GD__BOOT_ID_MAX])
+{
+    read_text("/proc/sys/kernel/random/boot_id", out, GD__BOOT_ID_MAX);
+    out[strcspn(out, " \n")] = '\0';
 }
 
 bool gd__owner_is_ours(const struct gd__owner *o)

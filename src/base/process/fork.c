@@ -1,0 +1,99 @@
+/* Descriptors that a fork of this process must not keep.
+ *
+ * A program that uses the library may fork (Python's multiprocessing does). The child has a copy of every descriptor,
+ * close-on-exec or not, for as long as it does not execute another program. Some of ours tell others that this process
+ * is alive simply by being open: a worker's lifeline, the lock of a journal. A handler of pthread_atfork() closes the
+ * child's copies.
+ *
+ * The handler runs in the child of a process with many threads, so it calls only what is async-signal-safe. The list is
+ * whole there, since the lock is held across the fork. The program may have closed one of our descriptors behind our
+ * back and got its number for a file of its own: a descriptor is closed, there and here, only if it is still the file
+ * that it was.
+ *
+ * _Fork(), vfork() and a bare clone() run no handlers. What must be right even then does not rely on this alone: see
+ * the guardian in worker/main.c and journal/hold.c.
+ */
+#include "base/process/fork.h"
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_once_t prepared = PTHREAD_ONCE_INIT;
+static struct gd__fork_guard *first; /* under the lock */
+
+static bool is_same_file(const struct gd__fork_guard *g)
+{
+    struct stat s;
+    return fstat(g->fd, &s) == 0 && s.st_dev == g->device && s.st_ino == g->inode;
+}
+
+static void before_fork(void)
+{
+    pthread_mutex_lock(&lock);
+}
+
+static void after_in_parent(void)
+{
+    pthread_mutex_unlock(&lock);
+}
+
+static void after_in_child(void)
+{
+    for (struct gd__fork_guard *g = first; g; g = g->next) {
+        if (is_same_file(g))
+            close(g->fd);
+        g->fd = -1;
+    }
+    first = NULL;
+    pthread_mutex_unlock(&lock);
+}
+
+static void prepare(void)
+{
+    pthread_atfork(before_fork, after_in_parent, after_in_child); /* fails for want of memory only: then as without */
+}
+
+void gd__fork_hold(void)
+{
+    pthread_once(&prepared, prepare);
+    pthread_mutex_lock(&lock);
+}
+
+void gd__fork_let(void)
+{
+    pthread_mutex_unlock(&lock);
+}
+
+void gd__fork_guard(struct gd__fork_guard *g, int fd)
+{
+    struct stat s;
+    *g = (struct gd__fork_guard)GD__FORK_GUARD_NONE;
+    if (fd < 0 || fstat(fd, &s) < 0)
+        return;
+    *g = (struct gd__fork_guard){ .fd = fd, .device = s.st_dev, .inode = s.st_ino, .next = first };
+    if (first)
+        first->previous = g;
+    first = g;
+}
+
+/* In the child of a fork the list is empty and the guard has no descriptor: nothing is done there. */
+void gd__fork_close(struct gd__fork_guard *g)
+{
+    gd__fork_hold();
+    if (g->fd >= 0) {
+        if (g->next)
+            g->next->previous = g->previous;
+        if (g->previous)
+            g->previous->next = g->next;
+        else
+            first = g->next;
+        if (is_same_file(g))
+            close(g->fd);
+    }
+    *g = (struct gd__fork_guard)GD__FORK_GUARD_NONE;
+    gd__fork_let();
+}
