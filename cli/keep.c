@@ -223,8 +223,9 @@ bool cli_keep_goes_on(struct cli_keep *k)
     return k && (k->asked->resume || k->asked->retry_failed) && gd_journal_counts(k->journal, &c) == 0 && c.before > 0;
 }
 
-/* A file that is shorter than the journal knows: records that were overtaken have been taken out, and there was no time
- * to tell the journal. */
+/* A file that is not what the journal knows, but has every record of it and no others: nothing has to be cut off.
+ * Either records that were overtaken have been taken out, and there was no time to tell the journal; or somebody has
+ * edited it after a run that came to its end. */
 static bool was_tidied(struct cli_keep *k, const char *path)
 {
     struct gd_journal_reader *reader = NULL;

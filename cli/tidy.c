@@ -177,14 +177,14 @@ int cli_tidy_is_whole(const char *path, struct gd_journal_reader *r)
 {
     struct live l = { 0 };
     FILE *from = NULL;
-    uint64_t overtaken, found = 0;
+    uint64_t overtaken = 0, found = 0;
     int rc = open_both(path, r, &from, &l);
     if (rc == 0)
         rc = sift(&l, from, NULL, &overtaken, &found);
     if (from)
         fclose(from);
     free(l.pairs);
-    return rc < 0 ? rc : found == l.n;
+    return rc < 0 ? rc : found == l.n && overtaken == 0;
 }
 
 /* --- failures ------------------------------------------------------------------------ */

@@ -15,7 +15,8 @@
  * 8 bytes of memory for each record. 1: it was rewritten; 0: there was no need; -1 with cli_error_text(). */
 int cli_tidy_records(const char *path, struct gd_journal_reader *r);
 
-/* Whether a file of --output has the record of every task that the journal holds. 1, 0, or -1 with cli_error_text(). */
+/* Whether a file of --output has the record of every task that the journal holds, and no other records. 1, 0, or -1
+ * with cli_error_text(). */
 int cli_tidy_is_whole(const char *path, struct gd_journal_reader *r);
 
 /* Writes the failures of the journal to a file (failed.h), by way of PATH.part. json: inputs are lines of JSON.

@@ -1,8 +1,20 @@
 /* Files that callbacks append to. Their lengths are committed with the records of the tasks that wrote to them, so a
  * file is never shorter than its journal says, and what lies beyond belongs to tasks that will be run again.
+ *
+ * Two more things are committed with a length, in columns that version 0.1 did not have. A journal of version 0.1 gets
+ * them when it is next written to; version 0.1 leaves them NULL.
+ *
+ *   beside   the file's path relative to the journal's directory. Journal and file are often moved or copied together,
+ *            or reached through another mount: then this path is still right, and the absolute one is not.
+ *   tail     the hash of the last TAIL bytes before that length (of all bytes, if there are fewer). An edit that moves
+ *            the place where the file would be cut changes them, so the file is refused before it is cut. An edit
+ *            further up that keeps the length is not found, and does no harm: the cut is at the right place. Reading
+ *            a bounded piece costs the same for a file of any size.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -11,49 +23,272 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "base/fault.h"
+#include "base/fd.h"
 #include "journal/internal.h"
 
-/* The length in the journal, or -1; -2: it cannot be read. */
-static int64_t known_size(struct gd_journal *j, const char *path)
+enum { TAIL = 64 << 10 };
+
+/* Fixed for good: it is part of the format. */
+static const unsigned char tail_key[16] = { 'g', 'p', 'u', '_', 'd', 'i', 's', 'p',
+                                            'a', 't', 'c', 'h', 't', 'a', 'i', 'l' };
+
+/* --- its end --- */
+
+/* The file at fd, to be read. -1: it may only be written to, so its bytes are not checked. */
+static int open_to_read(const char *path, int fd)
 {
-    sqlite3_stmt *s = NULL;
-    int64_t size = -2;
-    if (gd__db_prepare(j->db, "SELECT size FROM file WHERE path = CAST(?1 AS TEXT)", &s) == SQLITE_OK) {
-        sqlite3_bind_blob(s, 1, path, (int)strlen(path), SQLITE_STATIC);
-        const int rc = sqlite3_step(s);
-        size = rc == SQLITE_ROW ? sqlite3_column_int64(s, 0) : rc == SQLITE_DONE ? -1 : -2;
-    }
-    sqlite3_finalize(s);
-    return size;
+    struct stat given, opened;
+    const int reader = gd__fd_above_stdio(open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
+    if (reader < 0)
+        return -1;
+    if (fstat(fd, &given) == 0 && fstat(reader, &opened) == 0 && given.st_dev == opened.st_dev &&
+        given.st_ino == opened.st_ino)
+        return reader;
+    close(reader);
+    return -1;
 }
 
-static int cut_back(const struct gd_journal *j, const char *path, int fd, int64_t present, int64_t known)
+static bool read_whole(int fd, unsigned char *to, size_t size, uint64_t from)
 {
-    if (present < known && !j->o.force)
-        return gd__error(
-            GD_E_MISMATCH,
-            "%s has %lld bytes and the journal %s knows of %lld: what was done is not all there. Bring the "
-            "file back, or begin anew with another journal (or force it, and go without)",
-            path, (long long)present, j->path, (long long)known);
-    if (present > known && (GD__FAULT("ftruncate") || ftruncate(fd, known) < 0))
-        return gd__error_errno("cannot cut %s back to the %lld bytes that the journal knows", path, (long long)known);
-    if (lseek(fd, 0, SEEK_END) < 0)
-        return gd__error_errno("cannot go to the end of %s", path);
+    for (size_t have = 0; have < size;) {
+        const ssize_t n = pread(fd, to + have, size - have, (off_t)(from + have));
+        if (n <= 0 && !(n < 0 && errno == EINTR))
+            return false;
+        have += n > 0 ? (size_t)n : 0;
+    }
+    return true;
+}
+
+/* The bytes before a length, in f->room. Returns how many there are, -1 if they cannot be read. */
+static ssize_t read_tail(const struct gd__follow *f, uint64_t size)
+{
+    const size_t n = size < TAIL ? (size_t)size : TAIL;
+    return f->reader >= 0 && read_whole(f->reader, f->room, n, size - n) ? (ssize_t)n : -1;
+}
+
+bool gd__follow_tail(const struct gd__follow *f, uint64_t size, unsigned char out[GD__HASH_SIZE])
+{
+    const ssize_t n = read_tail(f, size);
+    if (n >= 0)
+        gd__siphash128(tail_key, f->room, (size_t)n, out);
+    return n >= 0;
+}
+
+static bool ends_line(const struct gd__follow *f, uint64_t size)
+{
+    const ssize_t n = read_tail(f, size);
+    return n <= 0 || f->room[n - 1] == '\n';
+}
+
+/* --- where it is --- */
+
+/* The path to a file from a directory, both absolute and without links. False: it does not fit. */
+static bool relative_path(char out[PATH_MAX], const char *directory, const char *file)
+{
+    size_t same = 0, at = 0;
+    for (size_t i = 0; directory[i] && directory[i] == file[i]; i++)
+        if (file[i] == '/')
+            same = i + 1;
+    /* "/a/b" lies above "/a/b/c", and not above "/a/bc" */
+    const size_t length = strlen(directory);
+    if (strncmp(directory, file, length) == 0 && file[length] == '/')
+        same = length + 1;
+    for (const char *rest = directory + (same < length ? same : length); *rest; rest += strspn(rest, "/")) {
+        if (at + 3 >= PATH_MAX)
+            return false;
+        at += (size_t)sprintf(out + at, "../");
+        rest += strcspn(rest, "/");
+    }
+    const int n = snprintf(out + at, PATH_MAX - at, "%s", file + same);
+    return n >= 0 && (size_t)n < PATH_MAX - at;
+}
+
+/* The path of the file from the journal's directory. False: there is none. */
+static bool path_beside(const struct gd_journal *j, const char *file, char out[PATH_MAX])
+{
+    char full[PATH_MAX];
+    const char *journal = gd__db_full_path(j->path, full);
+    if (journal != full || *file != '/')
+        return false;
+    char *slash = strrchr(full, '/');
+    slash[slash == full] = '\0';
+    return relative_path(out, full, file);
+}
+
+/* --- what the journal knows of it --- */
+
+struct known {
+    int64_t size; /* -1: nothing */
+    bool has_tail;
+    unsigned char tail[GD__HASH_SIZE];
+};
+
+/* A journal that version 0.1 made has two columns fewer. */
+static int add_columns(struct gd_journal *j)
+{
+    static const char *const columns[] = { "beside", "tail" };
+    for (size_t i = 0; i < sizeof columns / sizeof *columns; i++) {
+        char sql[128];
+        int64_t has;
+        snprintf(sql, sizeof sql, "SELECT count(*) FROM pragma_table_info('file') WHERE name = '%s'", columns[i]);
+        if (gd__db_integer(j->db, sql, &has) != SQLITE_OK)
+            return gd__db_error(j->db, "read", j->path);
+        snprintf(sql, sizeof sql, "ALTER TABLE file ADD COLUMN %s", columns[i]);
+        if (!has && gd__db_exec(j->db, sql) != SQLITE_OK)
+            return gd__db_error(j->db, "write to", j->path);
+    }
     return 0;
 }
 
-static int add_file(struct gd_journal *j, const char *name, int fd)
+static void bind_path(sqlite3_stmt *s, int column, const char *path)
 {
+    if (path)
+        sqlite3_bind_blob(s, column, path, (int)strlen(path), SQLITE_STATIC);
+}
+
+static void read_known(struct known *out, sqlite3_stmt *s)
+{
+    out->size = sqlite3_column_int64(s, 0);
+    out->has_tail = sqlite3_column_type(s, 1) == SQLITE_BLOB && sqlite3_column_bytes(s, 1) == GD__HASH_SIZE;
+    if (out->has_tail)
+        memcpy(out->tail, sqlite3_column_blob(s, 1), GD__HASH_SIZE);
+}
+
+/* By its path from the journal, or by its absolute one. Both may be found where version 0.1 went on with a journal that
+ * had been moved: the greater length is never too short to be cut to. */
+static int look_up(struct gd_journal *j, const struct gd__follow *f, struct known *out)
+{
+    sqlite3_stmt *s = NULL;
+    *out = (struct known){ .size = -1 };
+    int rc = gd__db_prepare(j->db,
+                            "SELECT size, tail FROM file WHERE path = CAST(?1 AS TEXT) OR beside = CAST(?2 AS TEXT)"
+                            " ORDER BY size DESC LIMIT 1",
+                            &s);
+    if (rc == SQLITE_OK) {
+        bind_path(s, 1, f->path);
+        bind_path(s, 2, f->beside);
+        rc = sqlite3_step(s);
+    }
+    if (rc == SQLITE_ROW)
+        read_known(out, s);
+    const int code = rc == SQLITE_ROW || rc == SQLITE_DONE ? 0 : gd__db_error(j->db, "read", j->path);
+    sqlite3_finalize(s);
+    return code;
+}
+
+/* Rows of the same file from before it was moved. */
+static int forget_moved(struct gd_journal *j, const struct gd__follow *f)
+{
+    sqlite3_stmt *s = NULL;
+    int rc = gd__db_prepare(j->db, "DELETE FROM file WHERE beside = CAST(?1 AS TEXT) AND path <> CAST(?2 AS TEXT)", &s);
+    if (rc == SQLITE_OK) {
+        bind_path(s, 1, f->beside);
+        bind_path(s, 2, f->path);
+        rc = sqlite3_step(s);
+    }
+    const int code = rc == SQLITE_DONE ? 0 : gd__db_error(j->db, "write to", j->path);
+    sqlite3_finalize(s);
+    return code;
+}
+
+/* --- cutting it --- */
+
+/* Whether the file up to the known length is what was written. Without a tail (version 0.1 wrote the length) at least a
+ * line has to end there. */
+static bool is_as_written(const struct gd__follow *f, const struct known *known)
+{
+    unsigned char tail[GD__HASH_SIZE];
+    if (f->reader < 0)
+        return true;
+    if (!known->has_tail)
+        return ends_line(f, (uint64_t)known->size);
+    return gd__follow_tail(f, (uint64_t)known->size, tail) && memcmp(tail, known->tail, sizeof tail) == 0;
+}
+
+static int refuse_short(const struct gd_journal *j, const char *path, int64_t present, int64_t known)
+{
+    return gd__error(GD_E_MISMATCH,
+                     "%s has %lld bytes and the journal %s knows of %lld: what was done is not all there. Bring the "
+                     "file back, or begin anew with another journal (or force it, and go without)",
+                     path, (long long)present, j->path, (long long)known);
+}
+
+static int refuse_edited(const struct gd_journal *j, const char *path, int64_t known)
+{
+    return gd__error(
+        GD_E_MISMATCH,
+        "%s was changed since the journal %s wrote to it: its first %lld bytes no longer end with what was "
+        "written, so cutting it there could destroy lines. It was left as it is. Restore the file, or name "
+        "another file for the rest of the tasks (or force it: then nothing is cut, and some tasks may "
+        "have two lines)",
+        path, j->path, (long long)known);
+}
+
+/* With a file that is not what was written, and force: all of it stays, and what is added begins a line. */
+static int go_on_behind(const struct gd__follow *f, const char *path, int64_t present)
+{
+    if (!ends_line(f, (uint64_t)present) && pwrite(f->fd, "\n", 1, (off_t)present) != 1)
+        return gd__error_errno("cannot write %s", path);
+    return 0;
+}
+
+static int cut_back(const struct gd_journal *j, const char *path, const struct gd__follow *f, int64_t present,
+                    const struct known *known)
+{
+    const bool is_short = present < known->size, is_ours = !is_short && is_as_written(f, known);
+    int rc = 0;
+    if (!is_ours && !j->o.force)
+        rc = is_short ? refuse_short(j, path, present, known->size) : refuse_edited(j, path, known->size);
+    else if (!is_ours)
+        rc = go_on_behind(f, path, present);
+    else if (present > known->size && (GD__FAULT("ftruncate") || ftruncate(f->fd, known->size) < 0))
+        rc = gd__error_errno("cannot cut %s back to the %lld bytes that the journal knows", path,
+                             (long long)known->size);
+    if (rc == 0 && lseek(f->fd, 0, SEEK_END) < 0)
+        rc = gd__error_errno("cannot go to the end of %s", path);
+    return rc;
+}
+
+/* --- following --- */
+
+static void free_follow(struct gd__follow *f)
+{
+    if (f->reader >= 0)
+        close(f->reader);
+    gd__free(f->path);
+    gd__free(f->beside);
+    gd__free(f->room);
+}
+
+static int make_follow(struct gd_journal *j, struct gd__follow *f, const char *name, int fd)
+{
+    char beside[PATH_MAX];
+    const bool has = path_beside(j, name, beside);
+    *f = (struct gd__follow){ .fd = fd, .reader = -1, .path = gd__strdup(name), .room = gd__calloc(1, TAIL) };
+    if (has)
+        f->beside = gd__strdup(beside);
+    if (!f->path || !f->room || (has && !f->beside))
+        return gd__error(GD_E_NO_MEMORY, "no memory to follow a file");
+    f->reader = open_to_read(name, fd);
+    return 0;
+}
+
+/* Takes over what f holds, unless it fails. */
+static int add_file(struct gd_journal *j, const struct gd__follow *f)
+{
+    int rc = forget_moved(j, f);
+    if (rc < 0)
+        return rc;
     struct gd__follow *files = gd__realloc(j->files, (j->n_files + 1) * sizeof *files);
-    if (files)
-        j->files = files;
-    char *copy = files ? gd__strdup(name) : NULL;
-    if (!copy)
+    if (!files)
         return gd__error(GD_E_NO_MEMORY, "no memory for the name of a file");
-    j->files[j->n_files++] = (struct gd__follow){ .path = copy, .fd = fd };
+    j->files = files;
+    files[j->n_files++] = *f;
     gd__follow_measure(j);
     /* Now, not with the first group: a run that is killed before that has written to the file too. */
-    return gd__store_file(j, &j->files[j->n_files - 1]);
+    rc = gd__store_file(j, &files[j->n_files - 1]);
+    j->n_files -= rc < 0;
+    return rc;
 }
 
 static int follow(struct gd_journal *j, const char *path, int fd, bool anew)
@@ -67,12 +302,20 @@ static int follow(struct gd_journal *j, const char *path, int fd, bool anew)
         return gd__error_errno("cannot look at %s", path);
     if (!S_ISREG(info.st_mode)) /* a pipe or a terminal has no length */
         return 0;
-    const char *name = realpath(path, full) ? full : path;
-    const int64_t known = known_size(j, name);
-    if (known == -2)
-        return gd__db_error(j->db, "read", j->path);
-    const int rc = known >= 0 && !anew ? cut_back(j, path, fd, info.st_size, known) : 0;
-    return rc < 0 ? rc : add_file(j, name, fd);
+    struct gd__follow f = { .reader = -1 };
+    struct known known;
+    int rc = add_columns(j);
+    if (rc == 0)
+        rc = make_follow(j, &f, realpath(path, full) ? full : path, fd);
+    if (rc == 0)
+        rc = look_up(j, &f, &known);
+    if (rc == 0 && known.size >= 0 && !anew)
+        rc = cut_back(j, path, &f, info.st_size, &known);
+    if (rc == 0)
+        rc = add_file(j, &f);
+    if (rc < 0)
+        free_follow(&f);
+    return rc;
 }
 
 int gd_journal_follow(struct gd_journal *j, const char *path, int fd)
@@ -86,8 +329,10 @@ static int replace_file(struct gd_journal *j, struct gd__follow *f, int fd)
     struct stat info;
     if (fstat(fd, &info) < 0)
         return gd__error_errno("cannot look at %s", f->path);
+    const int reader = open_to_read(f->path, fd), old = f->reader;
     pthread_mutex_lock(&j->lock);
     f->fd = fd;
+    f->reader = reader;
     f->size = (uint64_t)info.st_size;
     j->row_stale = j->flush = true;
     pthread_cond_signal(&j->work);
@@ -95,6 +340,8 @@ static int replace_file(struct gd_journal *j, struct gd__follow *f, int fd)
         pthread_cond_wait(&j->moved, &j->lock);
     const int rc = j->error < 0 ? gd__error(GD_E_JOURNAL, "%s", j->words) : 0;
     pthread_mutex_unlock(&j->lock);
+    if (old >= 0)
+        close(old);
     return rc;
 }
 
@@ -138,7 +385,7 @@ int gd__follow_sync(struct gd_journal *j)
 void gd__follow_close(struct gd_journal *j)
 {
     for (size_t i = 0; i < j->n_files; i++)
-        gd__free(j->files[i].path);
+        free_follow(&j->files[i]);
     gd__free(j->files);
     j->files = NULL;
     j->n_files = 0;

@@ -57,12 +57,15 @@ struct gd__note_kept {
 };
 
 struct gd__follow {
-    char *path; /* absolute */
+    char *path;   /* absolute */
+    char *beside; /* from the journal's directory; NULL: there is no such path */
     int fd;
-    int sync_errno;     /* of forcing it to the disk; 0: that went well so far */
-    uint64_t size;      /* after the last callback */
-    uint64_t size_then; /* when the group that is being written was taken */
-    uint64_t size_kept; /* in the journal */
+    int reader;          /* the same file, to be read; -1: it cannot be */
+    unsigned char *room; /* for what is read of it */
+    int sync_errno;      /* of forcing it to the disk; 0: that went well so far */
+    uint64_t size;       /* after the last callback */
+    uint64_t size_then;  /* when the group that is being written was taken */
+    uint64_t size_kept;  /* in the journal */
 };
 
 /* Figures of the run row. */
@@ -129,6 +132,8 @@ void gd__note_clear(struct gd__note_kept *n);
 /* follow.c */
 void gd__follow_measure(struct gd_journal *j);
 int gd__follow_sync(struct gd_journal *j); /* forces them to the disk */
+/* What the file is known by: the hash of its last bytes before this length. False: they cannot be read. */
+bool gd__follow_tail(const struct gd__follow *f, uint64_t size, unsigned char out[GD__HASH_SIZE]);
 void gd__follow_close(struct gd_journal *j);
 
 /* group.c */

@@ -21,6 +21,9 @@ static const char update_sql[] =
     "UPDATE run SET total = ?2, taken = ?3, skipped = ?4, done = ?5, failed = ?6, all_done = ?7, all_failed = ?8,"
     " busy = ?9, written = ?10, ended = ?11, outcome = ?12 WHERE number = ?1";
 
+static const char file_sql[] = "INSERT OR REPLACE INTO file(path, size, beside, tail)"
+                               " VALUES(CAST(?1 AS TEXT), ?2, CAST(?3 AS TEXT), ?4)";
+
 static int bind_bytes(sqlite3_stmt *s, int column, const char *bytes, size_t size)
 {
     if (gd__group_is_text(bytes, size))
@@ -81,8 +84,14 @@ static int store_records(struct gd_journal *j, struct gd__figures *f)
 
 static int store_size(struct gd_journal *j, const struct gd__follow *f, uint64_t size)
 {
+    unsigned char tail[GD__HASH_SIZE];
+    sqlite3_clear_bindings(j->put_file);
     sqlite3_bind_blob(j->put_file, 1, f->path, (int)strlen(f->path), SQLITE_STATIC);
     bind_count(j->put_file, 2, size);
+    if (f->beside)
+        sqlite3_bind_blob(j->put_file, 3, f->beside, (int)strlen(f->beside), SQLITE_STATIC);
+    if (gd__follow_tail(f, size, tail))
+        sqlite3_bind_blob(j->put_file, 4, tail, sizeof tail, SQLITE_STATIC);
     const int rc = sqlite3_step(j->put_file);
     sqlite3_reset(j->put_file);
     return rc == SQLITE_DONE ? SQLITE_OK : rc;
@@ -99,7 +108,9 @@ static int store_files(struct gd_journal *j)
 
 int gd__store_file(struct gd_journal *j, struct gd__follow *f)
 {
-    if (store_size(j, f, f->size) != SQLITE_OK)
+    /* Not when the journal is opened: one of version 0.1 has these columns from the first file on. */
+    if ((!j->put_file && gd__db_prepare(j->db, file_sql, &j->put_file) != SQLITE_OK) ||
+        store_size(j, f, f->size) != SQLITE_OK)
         return gd__db_error(j->db, "write to", j->path);
     f->size_kept = f->size_then = f->size;
     return 0;
@@ -209,9 +220,7 @@ int gd__store_open(struct gd_journal *j)
         gd__db_exec(j->db, "PRAGMA temp_store = MEMORY") != SQLITE_OK || /* see end_of_piece() */
         gd__db_integer(j->db, "PRAGMA page_size", &j->page_size) != SQLITE_OK || gd__group_offer(j) != SQLITE_OK ||
         gd__db_prepare(j->db, insert_sql, &j->insert) != SQLITE_OK ||
-        gd__db_prepare(j->db, update_sql, &j->update_run) != SQLITE_OK ||
-        gd__db_prepare(j->db, "INSERT OR REPLACE INTO file(path, size) VALUES(CAST(?1 AS TEXT), ?2)", &j->put_file) !=
-            SQLITE_OK)
+        gd__db_prepare(j->db, update_sql, &j->update_run) != SQLITE_OK)
         return gd__db_error(j->db, "use", j->path);
     sqlite3_wal_hook(j->db, log_hook, j);
     return 0;

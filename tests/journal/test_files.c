@@ -252,6 +252,167 @@ TEST(what_could_not_be_forced_to_the_disk_is_not_tried_again)
     CHECK_STR(job_sql("run.db", "SELECT size FROM file"), "20");
 }
 
+/* --- followed files that were moved or edited --- */
+
+static void follow_out(struct job *job)
+{
+    job->follow = "out";
+    job->follow_fd = open("out", O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+    CHECK(job->follow_fd >= 0);
+}
+
+/* What lies in "out" after it was followed again; '!' where that was refused. */
+static const char *out_after_resume(struct job *job, const char *before)
+{
+    static char text[256];
+    CHECK_EQ(ftruncate(job->follow_fd, 0), 0);
+    CHECK_EQ(write(job->follow_fd, before, strlen(before)), (ssize_t)strlen(before));
+    job->j.resume = GD_RESUME_REST;
+    const int rc = job_open(job);
+    gd_journal_close(&job->journal);
+    if (rc < 0) {
+        CHECK_EQ(rc, GD_E_MISMATCH);
+        CHECK_CONTAINS(job->text, "out was changed since the journal run.db wrote to it");
+    }
+    const ssize_t n = pread(job->follow_fd, text, sizeof text - 1, 0);
+    CHECK(n >= 0);
+    text[n] = '\0';
+    if (rc < 0)
+        CHECK_STR(text, before); /* nothing was cut */
+    return rc < 0 ? "!" : text;
+}
+
+TEST(a_followed_file_is_cut_only_where_it_is_as_it_was_written)
+{
+    folder_enter();
+    struct job job = JOB("");
+    job_lines(&job, "one", "two", NULL);
+    job.o.ordered = true;
+    follow_out(&job);
+    CHECK_EQ(job_run(&job), 0);
+    CHECK_STR(out_after_resume(&job, "one\ntwo\n"), "one\ntwo\n");
+    CHECK_STR(out_after_resume(&job, "one\ntwo\nthr"), "one\ntwo\n");
+    CHECK_STR(out_after_resume(&job, "# own\none\ntwo\n"), "!");
+    CHECK_STR(out_after_resume(&job, "won\ntwo\nthr"), "!"); /* a line ends there all the same */
+    CHECK_STR(out_after_resume(&job, "won\ntwo\n"), "!");
+    job.j.force = true;
+    CHECK_STR(out_after_resume(&job, "# own\none\ntwo"), "# own\none\ntwo\n");
+}
+
+/* Only so much is read of a long file: what lies before that may have changed. */
+TEST(of_a_long_file_the_end_is_looked_at)
+{
+    enum { LONG = 300000, TAIL = 64 << 10 };
+    folder_enter();
+    struct job job = JOB("");
+    job_lines(&job, "one", NULL);
+    follow_out(&job);
+    CHECK_EQ(ftruncate(job.follow_fd, LONG), 0);
+    CHECK_EQ(job_run(&job), 0);
+    const off_t size = LONG + 4;
+    job.j.resume = GD_RESUME_REST;
+    CHECK_EQ(fcntl(job.follow_fd, F_SETFL, 0), 0); /* else it is appended to */
+    CHECK_EQ(pwrite(job.follow_fd, "x", 1, size - TAIL - 1), 1);
+    CHECK_EQ(job_run(&job), 0);
+    CHECK_EQ(pwrite(job.follow_fd, "x", 1, size - TAIL), 1);
+    CHECK_EQ(job_run(&job), GD_E_MISMATCH);
+}
+
+/* As version 0.1 made its table of files. */
+static void make_table_of_0_1(const char *path)
+{
+    char sql[PATH_MAX + 100], size[32];
+    snprintf(size, sizeof size, "%s", job_sql("run.db", "SELECT size FROM file"));
+    job_sql("run.db", "DROP TABLE file");
+    job_sql("run.db", "CREATE TABLE file(path PRIMARY KEY, size INTEGER NOT NULL) WITHOUT ROWID");
+    snprintf(sql, sizeof sql, "INSERT INTO file VALUES('%s', %s)", path, size);
+    job_sql("run.db", sql);
+}
+
+TEST(a_journal_of_version_0_1_is_gone_on_with)
+{
+    folder_enter();
+    struct job job = JOB("");
+    char full[PATH_MAX];
+    job_lines(&job, "one", "two", NULL);
+    job.o.ordered = true;
+    follow_out(&job);
+    CHECK(realpath("out", full) != NULL);
+    CHECK_EQ(job_run(&job), 0);
+    make_table_of_0_1(full);
+    CHECK_STR(out_after_resume(&job, "# own\none\ntwo\n"), "!"); /* no line ends where it would be cut */
+    make_table_of_0_1(full);
+    CHECK_STR(out_after_resume(&job, "one\ntwo\nthr"), "one\ntwo\n");
+    CHECK_STR(job_sql("run.db", "SELECT size, beside, length(tail) FROM file"), "8|out|16");
+    /* And version 0.1 with this one. */
+    char sql[PATH_MAX + 100];
+    snprintf(sql, sizeof sql, "INSERT OR REPLACE INTO file(path, size) VALUES('%s', 4)", full);
+    job_sql("run.db", sql);
+    CHECK_STR(out_after_resume(&job, "one\ntwo\nthr"), "one\n");
+    CHECK_STR(job_sql("run.db", "SELECT size, beside, length(tail) FROM file"), "4|out|16");
+}
+
+/* Version 0.1 went on with a journal that had been moved, and made a row of its own. */
+TEST(of_two_lengths_the_greater_counts)
+{
+    folder_enter();
+    struct job job = JOB("");
+    char sql[PATH_MAX + 100], full[PATH_MAX];
+    job_lines(&job, "one", "two", NULL);
+    job.o.ordered = true;
+    follow_out(&job);
+    CHECK(realpath("out", full) != NULL);
+    CHECK_EQ(job_run(&job), 0);
+    job_sql("run.db", "UPDATE file SET path = '/elsewhere/out', size = 4, tail = NULL");
+    snprintf(sql, sizeof sql, "INSERT INTO file(path, size) VALUES('%s', 8)", full);
+    job_sql("run.db", sql);
+    CHECK_STR(out_after_resume(&job, "one\ntwo\nthr"), "one\ntwo\n");
+    snprintf(sql, sizeof sql, "8|out|%s", full);
+    CHECK_STR(job_sql("run.db", "SELECT size, beside, path FROM file"), sql);
+}
+
+TEST(a_file_that_cannot_be_read_is_cut_by_its_length_alone)
+{
+    folder_enter();
+    struct job job = JOB("");
+    job_lines(&job, "one", NULL);
+    follow_out(&job);
+    CHECK_EQ(job_run(&job), 0);
+    CHECK_EQ(rename("out", "away"), 0); /* by its name another file is found now */
+    make_file("out", 0);
+    CHECK_STR(out_after_resume(&job, "two\nthr"), "two\n");
+    CHECK_STR(job_sql("run.db", "SELECT size, tail FROM file"), "4|NULL");
+}
+
+/* Where the journal is, where the file is, and the way from the one to the other. */
+TEST(the_way_from_the_journal_to_a_file)
+{
+    static const char *const ways[][3] = {
+        { "run.db", "out", "out" },           { "a/run.db", "a/out", "out" },   { "a/run.db", "out", "../out" },
+        { "a/run.db", "ab/o", "../ab/o" },    { "ab/run.db", "a/o", "../a/o" }, { "run.db", "a/b/o", "a/b/o" },
+        { "a/b/run.db", "c/d", "../../c/d" },
+    };
+    folder_enter();
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+        struct job job = JOB("");
+        make_file(ways[i][1], 0);
+        char *above = strdup(ways[i][0]), *slash = strrchr(above, '/');
+        if (slash) {
+            *slash = '\0';
+            make_folders(above);
+        }
+        free(above);
+        job.j.path = ways[i][0];
+        job.follow = ways[i][1];
+        job.follow_fd = open(job.follow, O_RDWR | O_CLOEXEC);
+        CHECK_EQ(job_open(&job), 0);
+        gd_journal_close(&job.journal);
+        close(job.follow_fd);
+        CHECK_STR(job_sql(ways[i][0], "SELECT beside FROM file"), ways[i][2]);
+        CHECK_EQ(unlink(ways[i][0]), 0);
+    }
+}
+
 /* --- records that wait --- */
 
 TEST(a_full_queue_is_not_kept_until_the_window_is_over)

@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * --output and --joblog after a run that was killed: edited meanwhile, moved with the journal, or named through links.
+ * No line that is not the run's own is cut off, and no task has two lines.
+ */
+#include <gpu_dispatch/journal.h>
+
+#include "command/common.h"
+
+#define KEEP "gpu-dispatch run --gpus sim:2 --quiet --journal run.db --output o --joblog l "
+/* "wait" ends when something is written to the pipe p, and at once if there is no such pipe. */
+#define CMD "'case {} in wait) test ! -p p || cat p;; esac; echo out {}' "
+/* Kills a run of this directory that ends with the task "wait" once the journal says so. In both files there is then a
+ * line that the journal does not know of, and a torn one. */
+#define KILL(options, inputs, says)                                                             \
+    "mkfifo p; GPU_DISPATCH_JOURNAL_MS=1 " KEEP options CMD "::: " inputs " wait & "            \
+    "until gpu-dispatch status run.db 2>&1 | grep -q '" says "'; do :; done; "                  \
+    "kill -9 $!; wait; rm p; printf '{\"id\":2,\"run\":1,\"input\":\"wait\"}\n{\"id\":' >> o; " \
+    "printf '3\\t:\\t17\\n4' >> l"
+#define KILLED KILL("", "a b", "^  done *2 ")
+#define RESUME KEEP "--resume " CMD "::: a b wait"
+
+static void need_journal(void)
+{
+    if (!gd_journal_available())
+        SKIP("built without journals");
+}
+
+/* Every task has one line in each file, and the joblog its headings. */
+static void check_files(const char *dir)
+{
+    CHECK_STR(sh("cd %s; sed 's/.*\"input\":\"\\([^\"]*\\)\".*/\\1/' o | sort | tr '\\n' ' '", dir).out, "a b wait ");
+    CHECK_STR(sh("cd %s; cut -f 1 l | sort | tr '\\n' ' '", dir).out, "1 2 3 Seq ");
+}
+
+static void killed_in(const char *dir)
+{
+    need_journal();
+    struct ran r = sh("mkdir %s; cd %s; " KILLED, dir, dir);
+    CHECK_EQ(r.status, 0);
+    CHECK_STR(sh("cd %s; tail -n 1 o", dir).out, "{\"id\":");
+}
+
+TEST(what_a_killed_run_left_is_cut_off)
+{
+    killed_in("d");
+    CHECK_EQ(sh("cd d; " RESUME).status, 0);
+    check_files("d");
+}
+
+/* --- edited --------------------------------------------------------------------------------- */
+
+/* Both files stay as they were edited, and the message says what to do. */
+static void check_edited(const char *file, const char *edit)
+{
+    struct ran r = sh("cd d; %s; cp o o.is; cp l l.is; " RESUME, edit);
+    CHECK_EQ(r.status, 255);
+    CHECK_CONTAINS(r.err, "was changed since the journal run.db wrote to it");
+    CHECK_CONTAINS(r.err, "Restore the file");
+    CHECK_CONTAINS(r.err, "--force-resume");
+    CHECK_EQ(sh("cd d; cmp %s %s.is", file, file).status, 0);
+}
+
+TEST(a_file_that_was_edited_is_refused_and_not_cut)
+{
+    killed_in("d");
+    sh("cd d; cp o o.was; cp l l.was");
+    check_edited("o", "sed -i 's/out a/something that is longer than out a/' o");
+    check_edited("o", "cp o.was o; sed -i '1i # a line of my own' o");
+    check_edited("l", "cp o.was o; sed -i '2s/:/somewhere/' l");
+    /* And as it was left it is gone on with. */
+    CHECK_EQ(sh("cd d; cp o.was o; cp l.was l; " RESUME).status, 0);
+    check_files("d");
+}
+
+TEST(the_rest_can_go_to_another_file)
+{
+    killed_in("d");
+    CHECK_EQ(sh("cd d; sed -i 's/out a/something that is longer than out a/' o; cp o o.is; " RESUME).status, 255);
+    CHECK_EQ(sh("cd d; " KEEP "--output rest --resume " CMD "::: a b wait").status, 0);
+    CHECK_EQ(sh("cd d; cmp o o.is; test $(wc -l < rest) = 1").status, 0);
+}
+
+/* Forced, all of it stays, and the line that was not ended is not gone on with. */
+TEST(an_edited_file_that_is_forced_keeps_every_byte)
+{
+    killed_in("d");
+    sh("cd d; sed -i '1i # a line of my own' o; cp o o.is");
+    CHECK_EQ(sh("cd d; " KEEP "--resume --force-resume " CMD "::: a b wait").status, 0);
+    CHECK_EQ(sh("cd d; head -c $(wc -c < o.is) o | cmp - o.is").status, 0);
+    CHECK_STR(sh("cd d; tail -n 1 o | grep -c '\"input\":\"wait\"'; wc -l < o").out, "1\n6\n");
+}
+
+/* Every record is still there, and nothing of a task that will be run again: nothing has to be cut. */
+TEST(a_line_of_ones_own_in_a_file_that_is_whole)
+{
+    need_journal();
+    CHECK_EQ(sh("mkdir d; cd d; " KEEP CMD "::: a b").status, 0);
+    CHECK_EQ(sh("cd d; sed -i '1i # a line of my own' o; " RESUME).status, 0);
+    CHECK_STR(sh("cd d; head -n 1 o; wc -l < o").out, "# a line of my own\n4\n");
+}
+
+/* --- moved ---------------------------------------------------------------------------------- */
+
+TEST(files_that_were_moved_with_the_journal)
+{
+    killed_in("d");
+    CHECK_EQ(sh("mv d e; cd e; " RESUME).status, 0);
+    check_files("e");
+}
+
+TEST(files_that_were_copied_with_the_journal)
+{
+    killed_in("d");
+    CHECK_EQ(sh("cp -r d e; cd e; " RESUME).status, 0);
+    check_files("e");
+    /* The copy has not changed what it was made from. */
+    CHECK_EQ(sh("cd d; " RESUME).status, 0);
+    check_files("d");
+}
+
+/* The journal elsewhere, the files where they were: they are known by their absolute paths. */
+TEST(a_journal_that_was_moved_alone)
+{
+    killed_in("d");
+    CHECK_EQ(sh("mkdir e; mv d/run.db* e; cd d; gpu-dispatch run --gpus sim:2 --quiet --journal ../e/run.db "
+                "--output o --joblog l --resume " CMD "::: a b wait")
+                 .status,
+             0);
+    check_files("d");
+}
+
+TEST(moved_again_and_again)
+{
+    killed_in("d");
+    CHECK_EQ(sh("mv d e; cd e; " KILL("--resume ", "a b c", "^  done *3 ")).status, 0);
+    CHECK_EQ(sh("mv e d; cd d; " KEEP "--resume " CMD "::: a b c wait").status, 0);
+    CHECK_STR(sh("cd d; sed 's/.*\"input\":\"\\([^\"]*\\)\".*/\\1/' o | sort | tr '\\n' ' '").out, "a b c wait ");
+    CHECK_STR(sh("cd d; cut -f 1 l | sort | tr '\\n' ' '").out, "1 2 3 4 Seq ");
+}
+
+TEST_MAIN()
