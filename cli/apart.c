@@ -2,7 +2,8 @@
  *
  * One file named twice is a slip that costs data: a list of inputs that is emptied since it is the --output too, a
  * journal that a log is written into. So it is looked for before anything is opened. Files that are there are told by
- * their inode, whatever the names; those that are not yet, by folder and name. Devices and pipes may serve twice.
+ * their inode, whatever the names; those that are not yet, by folder and name, at the other end of links. Devices and
+ * pipes may serve twice.
  */
 #include "apart.h"
 
@@ -13,6 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "output/replace.h"
 #include "text.h"
 
 struct named {
@@ -22,15 +24,17 @@ struct named {
     char whole[PATH_MAX]; /* of one that is not there */
 };
 
-/* Where a file will be made: the folder by its real name. */
+/* Where a file will be made: the folder by its real name; at the other end of a link. */
 static void find_whole(struct named *f)
 {
-    char folder[PATH_MAX], real[PATH_MAX];
-    const char *slash = strrchr(f->path, '/'), *base = slash ? slash + 1 : f->path;
-    snprintf(folder, sizeof folder, "%.*s", slash ? (int)(base - f->path) : 1, slash ? f->path : ".");
+    char folder[PATH_MAX], real[PATH_MAX], *target = cli_link_target(f->path);
+    const char *path = target ? target : f->path;
+    const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
+    snprintf(folder, sizeof folder, "%.*s", slash ? (int)(base - path) : 1, slash ? path : ".");
     /* A name that does not fit is refused when it is opened. */
     const int n = snprintf(f->whole, sizeof f->whole, "%s/%s", realpath(folder, real) ? real : folder, base);
     f->may_be_shared = n < 0 || (size_t)n >= sizeof f->whole;
+    free(target);
 }
 
 static void look(struct named *f, const char *option, const char *path)

@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <gpu_dispatch/journal.h>
@@ -23,6 +24,7 @@
 #include "json.h"
 #include "keep.h"
 #include "opts.h"
+#include "output/replace.h"
 #include "status.h"
 
 struct asked {
@@ -233,23 +235,19 @@ static int write_all(struct export *x, const char *path)
     return x->error == EPIPE ? 0 : rc < 0 ? -1 : 0;
 }
 
-/* By way of OUT.part: a file is whole or not there. */
+/* A file that is whole or not there. */
 static int write_file(struct export *x, const char *path)
 {
-    const char *out = x->asked->output;
-    char *part = NULL;
-    if (asprintf(&part, "%s.part", out) < 0)
-        return cli_error("out of memory");
-    x->to = fopen(part, "we");
-    int rc = x->to ? write_all(x, path) : cli_error("cannot write %s: %s", out, strerror(errno));
-    if (x->to && fclose(x->to) != 0 && rc == 0)
-        rc = cli_error("cannot write %s: %s", out, strerror(errno));
-    if (rc == 0 && rename(part, out) < 0)
-        rc = cli_error("cannot write %s: %s", out, strerror(errno));
-    if (rc < 0)
-        unlink(part);
-    free(part);
-    return rc;
+    struct cli_replacement r;
+    struct stat journal, out;
+    if (stat(path, &journal) == 0 && stat(x->asked->output, &out) == 0 && journal.st_dev == out.st_dev &&
+        journal.st_ino == out.st_ino)
+        return cli_error("-o %s is the journal itself: give the file another name", x->asked->output);
+    int rc = cli_replace_begin(&r, x->asked->output, true);
+    x->to = r.to;
+    if (rc == 0)
+        rc = write_all(x, path);
+    return cli_replace_end(&r, rc, true);
 }
 
 static int export(const struct asked *asked, const char *path)

@@ -84,7 +84,7 @@ static int summary(void *user, struct gd_journal_summary *out)
     return rc;
 }
 
-static int write_report(const char *journal, const char *output)
+static int write_report(const char *journal, const char *output, bool named)
 {
     struct journal j = { .reader = NULL };
     if (same_file(journal, output))
@@ -92,7 +92,7 @@ static int write_report(const char *journal, const char *output)
     if (gd_journal_reader_open(&j.reader, journal) < 0)
         return cli_error("%s", gd_error_text());
     const struct web_records records = { .user = &j, .each = each, .summary = summary };
-    int rc = web_report_write(&records, base_name(journal), output);
+    int rc = web_report_write(&records, base_name(journal), output, named);
     gd_journal_reader_close(&j.reader);
     cli_bytes_free(&j.command);
     return rc;
@@ -105,7 +105,7 @@ static int report(const struct asked *asked, const char *journal)
     if (!asked->output && asprintf(&usual, "%s.html", journal) < 0)
         (void)cli_error("out of memory");
     else
-        rc = write_report(journal, asked->output ? asked->output : usual);
+        rc = write_report(journal, asked->output ? asked->output : usual, asked->output != NULL);
     if (rc == 0)
         printf("%s\n", asked->output ? asked->output : usual);
     free(usual);

@@ -19,6 +19,7 @@
 
 #include "bytes.h"
 #include "output.h"
+#include "output/replace.h"
 
 enum { LONGEST_NAME = 255 };
 
@@ -120,7 +121,7 @@ static int write_file(const struct cli_results *r, int folder, const char *name,
 {
     char temporary[64];
     snprintf(temporary, sizeof temporary, "%s.part", name);
-    int fd = openat(folder, temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    int fd = cli_open_temporary(folder, temporary, 0666);
     if (fd < 0)
         return -1;
     int result = cli_write_all(fd, data, size);

@@ -10,17 +10,16 @@
 #include "tidy.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "bytes.h"
 #include "failed.h"
 #include "keep.h"
+#include "output/replace.h"
 
 /* A pair in one number: 2^24 runs of 2^40 tasks. */
 enum { NUMBER_BITS = 40 };
@@ -29,58 +28,6 @@ static bool pack(uint64_t run, uint64_t number, uint64_t *out)
 {
     *out = run << NUMBER_BITS | number;
     return run >> (64 - NUMBER_BITS) == 0 && number >> NUMBER_BITS == 0;
-}
-
-/* --- a file that takes another's place ----------------------------------------- */
-
-struct part {
-    char *path, *name; /* the file, and what it is called until it is whole */
-    FILE *to;
-};
-
-static int part_open(struct part *p, const char *path)
-{
-    *p = (struct part){ .path = strdup(path) };
-    if (!p->path || asprintf(&p->name, "%s.part", path) < 0) {
-        p->name = NULL;
-        return cli_error("out of memory");
-    }
-    p->to = fopen(p->name, "we");
-    return p->to ? 0 : cli_error("cannot write %s: %s", p->name, strerror(errno));
-}
-
-/* The file has the rights of the one whose place it takes. */
-static void take_rights(const struct part *p)
-{
-    struct stat old;
-    if (stat(p->path, &old) == 0 && fchmod(fileno(p->to), old.st_mode & 07777) < 0)
-        return; /* then it has those of a new file */
-}
-
-/* All of it on the disk, and closed. */
-static int finish(FILE *to)
-{
-    bool bad = ferror(to) || fflush(to) != 0 || fsync(fileno(to)) < 0;
-    bad = fclose(to) != 0 || bad;
-    return bad ? -1 : 0;
-}
-
-/* Puts it in its place if all went well until now (rc), and if it is wanted. */
-static int part_close(struct part *p, int rc, bool wanted)
-{
-    FILE *to = p->to;
-    if (to && p->name) {
-        take_rights(p);
-        if (finish(to) < 0 && rc == 0)
-            rc = cli_error("cannot write %s: %s", p->name, strerror(errno));
-        if (rc == 0 && wanted && (rename(p->name, p->path) < 0 || cli_sync_folder_of(p->path) < 0))
-            rc = cli_error("cannot write %s: %s", p->path, strerror(errno));
-        if (rc < 0 || !wanted)
-            unlink(p->name);
-    }
-    free(p->name);
-    free(p->path);
-    return rc;
 }
 
 /* --- records ---------------------------------------------------------------------- */
@@ -158,15 +105,15 @@ static int open_both(const char *path, struct gd_journal_reader *r, FILE **from,
 int cli_tidy_records(const char *path, struct gd_journal_reader *r)
 {
     struct live l = { 0 };
-    struct part p = { 0 };
+    struct cli_replacement p = { 0 };
     FILE *from = NULL;
     uint64_t overtaken = 0, found;
     int rc = open_both(path, r, &from, &l);
     if (rc == 0)
-        rc = part_open(&p, path);
+        rc = cli_replace_begin(&p, path, true);
     if (rc == 0)
         rc = sift(&l, from, p.to, &overtaken, &found);
-    rc = part_close(&p, rc, overtaken > 0);
+    rc = cli_replace_end(&p, rc, overtaken > 0);
     if (from)
         fclose(from);
     free(l.pairs);
@@ -218,17 +165,17 @@ static int put_failure(void *user, const struct gd_journal_record *record)
     return fwrite(f->line.data, 1, f->line.size, f->to) == f->line.size ? 0 : GD_E_SYSTEM;
 }
 
-int cli_tidy_failed(const char *path, struct gd_journal_reader *r, bool json, bool keep_empty, uint64_t *count)
+int cli_tidy_failed(const char *path, struct gd_journal_reader *r, bool json, bool named, uint64_t *count)
 {
     const struct gd_journal_query q = { .size = sizeof q, .failed_only = true };
     struct failures f = { .json = json };
-    struct part p;
-    int rc = part_open(&p, path);
+    struct cli_replacement p;
+    int rc = cli_replace_begin(&p, path, named);
     f.to = p.to;
     if (rc == 0 && gd_journal_each(r, &q, put_failure, &f) < 0)
         rc = cli_error("cannot write %s: %s", path, ferror(p.to) ? strerror(errno) : gd_error_text());
-    const bool wanted = f.count > 0 || keep_empty;
-    rc = part_close(&p, rc, wanted);
+    const bool wanted = f.count > 0 || named;
+    rc = cli_replace_end(&p, rc, wanted);
     if (rc == 0 && !wanted && unlink(path) < 0 && errno != ENOENT)
         rc = cli_error("cannot remove %s: %s", path, strerror(errno));
     cli_bytes_free(&f.line);

@@ -11,8 +11,9 @@
 #include <gpu_dispatch/journal.h>
 
 /* Rewrites a file of --output without the records that the journal does not hold any more: those of tasks that were run
- * again later. Written beside it and renamed, so that it is whole at every moment; left alone if there are none. Holds
- * 8 bytes of memory for each record. 1: it was rewritten; 0: there was no need; -1 with cli_error_text(). */
+ * again later. Written beside it and renamed, so that it is whole at every moment (a link to it stays one); left alone
+ * if there are none. Holds 8 bytes of memory for each record. 1: it was rewritten; 0: there was no need; -1 with
+ * cli_error_text(). */
 int cli_tidy_records(const char *path, struct gd_journal_reader *r);
 
 /* Whether a file of --output has the record of every task that the journal holds, and no other records. 1, 0, or -1
@@ -20,7 +21,7 @@ int cli_tidy_records(const char *path, struct gd_journal_reader *r);
 int cli_tidy_is_whole(const char *path, struct gd_journal_reader *r);
 
 /* Writes the failures of the journal to a file (failed.h), by way of PATH.part. json: inputs are lines of JSON.
- * keep_empty: without a failure there is an empty file, else none. *count: how many there are. */
-int cli_tidy_failed(const char *path, struct gd_journal_reader *r, bool json, bool keep_empty, uint64_t *count);
+ * named: a person named the file; without a failure it is empty, else there is none. *count: how many there are. */
+int cli_tidy_failed(const char *path, struct gd_journal_reader *r, bool json, bool named, uint64_t *count);
 
 #endif

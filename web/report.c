@@ -7,7 +7,6 @@
 #include "report.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +16,7 @@
 
 #include "bytes.h"
 #include "json.h"
+#include "output/replace.h"
 #include "pages.h"
 #include "reduce.h"
 #include "standing.h"
@@ -230,38 +230,23 @@ static int make_page(struct cli_bytes *page, struct cli_bytes *json)
     return page->failed || json->failed ? cli_error("out of memory") : 0;
 }
 
-static int write_file(const char *path, const struct cli_bytes *page)
+static int write_file(const char *path, bool named, const struct cli_bytes *page)
 {
-    char *part = NULL;
-    int rc = -1, fd = -1;
-    if (asprintf(&part, "%s.part", path) < 0)
-        return cli_error("out of memory");
-    fd = open(part, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (fd < 0) {
-        (void)cli_error("cannot write %s: %s", part, strerror(errno));
-        goto out;
-    }
-    const bool written = cli_write_all(fd, page->data, page->size) == 0;
-    const bool closed = close(fd) == 0;
-    if (!written || !closed || rename(part, path) < 0) {
-        (void)cli_error("cannot write %s: %s", path, strerror(errno));
-        (void)unlink(part);
-        goto out;
-    }
-    rc = 0;
-out:
-    free(part);
-    return rc;
+    struct cli_replacement r;
+    int rc = cli_replace_begin(&r, path, named);
+    if (rc == 0 && fwrite(page->data, 1, page->size, r.to) != page->size)
+        rc = cli_error("cannot write %s: %s", path, strerror(errno));
+    return cli_replace_end(&r, rc, true);
 }
 
-int web_report_write(const struct web_records *r, const char *file, const char *path)
+int web_report_write(const struct web_records *r, const char *file, const char *path, bool named)
 {
     struct cli_bytes json = { 0 }, page = { 0 };
     int rc = make_data(&json, r, file);
     if (rc == 0)
         rc = make_page(&page, &json);
     if (rc == 0)
-        rc = write_file(path, &page);
+        rc = write_file(path, named, &page);
     cli_bytes_free(&json);
     cli_bytes_free(&page);
     return rc;

@@ -21,8 +21,8 @@ struct web_records {
     int (*summary)(void *user, struct gd_journal_summary *out);
 };
 
-/* Writes the page to path, by way of PATH.part. file: how the journal is called on the page. 0, or -1 with
- * cli_error_text(). */
-int web_report_write(const struct web_records *r, const char *file, const char *path);
+/* Writes the page to path, by way of PATH.part. file: how the journal is called on the page. named: a person named the
+ * path, so a link there is followed. 0, or -1 with cli_error_text(). */
+int web_report_write(const struct web_records *r, const char *file, const char *path, bool named);
 
 #endif

@@ -61,7 +61,7 @@ static char *write_report(struct made *m, char **json)
 {
     const struct web_records r = { .user = m, .each = each, .summary = summary };
     folder_enter();
-    if (web_report_write(&r, "run.db", "report.html") < 0)
+    if (web_report_write(&r, "run.db", "report.html", true) < 0)
         FAIL("%s", cli_error_text());
     CHECK_EQ(access("report.html.part", F_OK), -1);
     FILE *f = fopen("report.html", "r");
@@ -340,10 +340,10 @@ TEST(where_it_cannot_be_written_nothing_is_left)
     struct made m = { .n = 1, .make = steady };
     const struct web_records r = { .user = &m, .each = each, .summary = summary };
     folder_enter();
-    CHECK_EQ(web_report_write(&r, "run.db", "no/such/folder/report.html"), -1);
-    CHECK_CONTAINS(cli_error_text(), "cannot write no/such/folder/report.html.part");
+    CHECK_EQ(web_report_write(&r, "run.db", "no/such/folder/report.html", true), -1);
+    CHECK_CONTAINS(cli_error_text(), "cannot write no/such/folder/report.html: ");
     make_folders("taken");
-    CHECK_EQ(web_report_write(&r, "run.db", "taken"), -1);
+    CHECK_EQ(web_report_write(&r, "run.db", "taken", true), -1);
     CHECK_EQ(access("taken.part", F_OK), -1);
 }
 
@@ -352,7 +352,7 @@ TEST(a_journal_that_cannot_be_read)
     struct made m = { .n = 1, .make = steady, .rc = GD_E_CORRUPT };
     const struct web_records r = { .user = &m, .each = each, .summary = summary };
     folder_enter();
-    CHECK_EQ(web_report_write(&r, "run.db", "report.html"), -1);
+    CHECK_EQ(web_report_write(&r, "run.db", "report.html", true), -1);
     CHECK_EQ(access("report.html", F_OK), -1);
 }
 

@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Files that take the place of others.
+ *
+ * Directories may be shared with people who are not to be trusted. A temporary name can be guessed, so a link may wait
+ * there that leads to a file of the user's: the file is always made anew (O_EXCL, which follows no link), and before it
+ * is renamed it is checked that the name is still that of the file. Names that a person gave are another matter: a link
+ * there is one that the person wants to be followed.
+ *
+ * The new file has the mode of the one that it replaces, and its owner and group as far as that is allowed, before
+ * anything is written to it. Access control lists are not copied.
+ */
+#include "cli/output/replace.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cli/bytes.h"
+
+enum { TRIES = 16, LINKS = 40 };
+
+int cli_open_temporary(int directory, const char *name, mode_t mode)
+{
+    for (int i = 0; i < TRIES; i++) {
+        const int fd = openat(directory, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
+        if (fd >= 0 || errno != EEXIST)
+            return fd;
+        if (unlinkat(directory, name, 0) < 0 && errno != ENOENT)
+            return -1;
+    }
+    errno = EEXIST; /* somebody makes it again and again */
+    return -1;
+}
+
+/* --- links ---------------------------------------------------------------------------- */
+
+/* Where a link leads that is called path and holds text. */
+static char *join(const char *path, const char *text)
+{
+    const char *slash = strrchr(path, '/');
+    char *whole = NULL;
+    if (*text == '/' || !slash)
+        return strdup(text);
+    return asprintf(&whole, "%.*s%s", (int)(slash + 1 - path), path, text) < 0 ? NULL : whole;
+}
+
+char *cli_link_target(const char *path)
+{
+    char text[PATH_MAX], *at = realpath(path, NULL);
+    if (at)
+        return at;
+    at = strdup(path);
+    for (int i = 0; at && i < LINKS; i++) {
+        const ssize_t n = readlink(at, text, sizeof text - 1);
+        if (n < 0) /* it is no link, or it is not there */
+            return at;
+        text[n] = '\0';
+        char *next = join(at, text);
+        free(at);
+        at = next;
+    }
+    errno = at ? ELOOP : ENOMEM;
+    free(at);
+    return NULL;
+}
+
+/* --- beginning ------------------------------------------------------------------------- */
+
+/* Group and others must not be given more than they had: a group that could not be kept has no more than the others. */
+static void take_rights(int fd, const struct stat *old)
+{
+    struct stat new;
+    mode_t mode = old->st_mode & 07777;
+    if (fstat(fd, &new) < 0)
+        return;
+    if (new.st_uid != old->st_uid || new.st_gid != old->st_gid) {
+        if (fchown(fd, old->st_uid, old->st_gid) < 0 && fchown(fd, (uid_t)-1, old->st_gid) < 0)
+            mode &= ~(mode_t)070 | ((mode & 07) << 3);
+        if (fstat(fd, &new) < 0 || new.st_uid != old->st_uid || new.st_gid != old->st_gid)
+            mode &= 0777;
+    }
+    if (fchmod(fd, mode) < 0)
+        return; /* then it stays private */
+}
+
+/* The file whose rights the new one gets. One that a stranger put under a name that nobody gave has no say. */
+static bool find_old(const struct cli_replacement *r, bool named, struct stat *old)
+{
+    return lstat(r->path, old) == 0 && S_ISREG(old->st_mode) && (named || old->st_uid == geteuid());
+}
+
+static int open_temporary(struct cli_replacement *r, bool named)
+{
+    struct stat old;
+    if (asprintf(&r->temporary, "%s.part", r->path) < 0) {
+        r->temporary = NULL;
+        errno = ENOMEM;
+        return -1;
+    }
+    const bool has_old = find_old(r, named, &old);
+    const int fd = cli_open_temporary(AT_FDCWD, r->temporary, has_old ? 0600 : 0666);
+    if (fd >= 0 && has_old)
+        take_rights(fd, &old);
+    return fd;
+}
+
+static int refuse(struct cli_replacement *r, const char *path, int fd)
+{
+    const int error = errno;
+    if (fd >= 0) {
+        close(fd);
+        if (r->temporary)
+            unlink(r->temporary);
+    } else if (r->temporary && (error == EPERM || error == EISDIR || error == EEXIST)) {
+        return cli_error("cannot write %s: %s cannot be removed: %s. Remove it, or name a file in another folder", path,
+                         r->temporary, strerror(error));
+    }
+    return cli_error("cannot write %s: %s", path, strerror(error));
+}
+
+int cli_replace_begin(struct cli_replacement *r, const char *path, bool named)
+{
+    struct stat info;
+    const bool as_it_is = named && stat(path, &info) == 0 && !S_ISREG(info.st_mode);
+    *r = (struct cli_replacement){ .path = named && !as_it_is ? cli_link_target(path) : strdup(path) };
+    int fd = -1;
+    if (r->path)
+        fd = as_it_is ? open(path, O_WRONLY | O_NOCTTY | O_CLOEXEC) : open_temporary(r, named);
+    r->to = fd >= 0 ? fdopen(fd, "w") : NULL;
+    return r->to ? 0 : refuse(r, path, fd);
+}
+
+/* --- the end ---------------------------------------------------------------------------- */
+
+/* Whether the name is still that of the file. */
+static bool is_ours(const struct cli_replacement *r)
+{
+    struct stat opened, named;
+    return fstat(fileno(r->to), &opened) == 0 && lstat(r->temporary, &named) == 0 && opened.st_dev == named.st_dev &&
+           opened.st_ino == named.st_ino;
+}
+
+/* All of it on the disk and in its place. 0, or -1 with errno. */
+static int place(const struct cli_replacement *r)
+{
+    if (ferror(r->to) || fflush(r->to) != 0)
+        return -1;
+    if (!r->temporary)
+        return 0;
+    if (fsync(fileno(r->to)) < 0)
+        return -1;
+    if (!is_ours(r)) {
+        errno = ESTALE;
+        return -1;
+    }
+    return rename(r->temporary, r->path) < 0 ? -1 : cli_sync_folder_of(r->path);
+}
+
+int cli_replace_end(struct cli_replacement *r, int rc, bool wanted)
+{
+    bool left = r->to && r->temporary && is_ours(r);
+    if (r->to) {
+        if (rc == 0 && wanted && place(r) < 0)
+            rc = cli_error("cannot write %s: %s", r->path, strerror(errno));
+        else
+            left = left && (rc != 0 || !wanted);
+        if (fclose(r->to) != 0 && rc == 0)
+            rc = cli_error("cannot write %s: %s", r->path, strerror(errno));
+        if (left)
+            unlink(r->temporary);
+    }
+    free(r->temporary);
+    free(r->path);
+    *r = (struct cli_replacement){ 0 };
+    return rc;
+}
