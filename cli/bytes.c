@@ -18,6 +18,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "text.h"
+
 static _Thread_local char error_words[CLI_ERROR_ROOM];
 
 int cli_error(const char *format, ...)
@@ -61,6 +63,7 @@ void cli_say(const char *format, ...)
     size_t end = start + (size_t)length;
     if (end > sizeof line - 2)
         end = sizeof line - 2;
+    cli_show_plain(line, end, true);
     line[end++] = '\n';
     /* Where a complaint can't be written there is nobody to complain to. */
     (void)cli_write_all(STDERR_FILENO, line, end);

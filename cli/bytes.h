@@ -22,7 +22,8 @@ const char *cli_error_text(void);
 void cli_set_name(const char *name);
 const char *cli_name(void);
 
-/* "gpu-dispatch: WORDS\n" on standard error, in one write. The words of an error have room in it. */
+/* "gpu-dispatch: WORDS\n" on standard error, in one write. The words of an error have room in it. What a terminal would
+ * act on becomes '?' (cli_show_plain()): words quote inputs, paths, workers and journals. */
 void cli_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* --- bytes ------------------------------------------------------------------ */

@@ -3,6 +3,9 @@
  * JSON strings. Names of files are bytes, JSON is Unicode: a byte that is part of no valid UTF-8 sequence is written
  * as the lone surrogate U+DC00 + byte, which is what Python's "surrogateescape" does, and read back the same way, so
  * that every input survives the way there and back.
+ *
+ * Characters that a terminal or an editor would act on (C1 controls, line separators, changes of direction) are written
+ * as escapes too: they mean the same, and a line of JSON does no harm where it is shown.
  */
 #include "json.h"
 
@@ -43,21 +46,46 @@ static void add_special(struct cli_bytes *b, unsigned char c)
         cli_bytes_format(b, "\\u%s%02x", c < 128 ? "00" : "dc", c);
 }
 
+/* U+0080 to U+009F, U+2028 to U+202E, U+2066 to U+2069: the code of the character at p, of n bytes; 0: another. */
+static unsigned control_beyond_ascii(const unsigned char *p, size_t n)
+{
+    if (n == 2 && p[0] == 0xc2 && p[1] <= 0x9f)
+        return p[1];
+    if (n != 3 || p[0] != 0xe2 || (p[1] != 0x80 && p[1] != 0x81))
+        return 0;
+    const unsigned c = 0x2000 | (p[1] & 0x3fu) << 6 | (p[2] & 0x3fu);
+    return (c >= 0x2028 && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069) ? c : 0;
+}
+
+/* How many bytes at p stand for themselves. */
+static size_t plain_run(const unsigned char *p, size_t left)
+{
+    size_t run = 0;
+    while (run < left) {
+        const size_t n = p[run] >= 0x80 ? cli_utf8_length(p + run, left - run) : is_plain(p[run]);
+        if (n == 0 || (n > 1 && control_beyond_ascii(p + run, n)))
+            break;
+        run += n;
+    }
+    return run;
+}
+
 void cli_json_string(struct cli_bytes *b, const void *data, size_t size)
 {
     const unsigned char *p = data;
     cli_bytes_add(b, "\"", 1);
     for (size_t i = 0; i < size;) {
-        size_t run = 0, n = 1; /* most of a text is plain: added in runs */
-        while (i + run < size && (is_plain(p[i + run]) ||
-                                  (p[i + run] >= 0x80 && (n = cli_utf8_length(p + i + run, size - i - run)) > 0))) {
-            run += n;
-            n = 1;
-        }
+        const size_t run = plain_run(p + i, size - i); /* most of a text is plain: added in runs */
         cli_bytes_add(b, p + i, run);
         i += run;
-        if (i < size)
-            add_special(b, p[i++]);
+        if (i >= size)
+            break;
+        const size_t n = p[i] >= 0x80 ? cli_utf8_length(p + i, size - i) : 0;
+        if (n > 1)
+            cli_bytes_format(b, "\\u%04x", control_beyond_ascii(p + i, n));
+        else
+            add_special(b, p[i]);
+        i += n > 1 ? n : 1;
     }
     cli_bytes_add(b, "\"", 1);
 }

@@ -79,16 +79,16 @@ static void add_result(struct cli_bytes *b, const struct cli_end *e)
 
 enum { SHOWN_INPUT = 80 };
 
-/* The input in words of ours: on one line, not too long, nothing that a terminal would act on. */
+/* The input in words of ours: its arguments on one line, not too long. */
 static void add_input(struct cli_bytes *b, const struct gd_report *r)
 {
-    const unsigned char *p = r->input;
+    const char *p = r->input;
     size_t n = r->input_size < SHOWN_INPUT ? r->input_size : SHOWN_INPUT;
+    while (n > 0 && n < r->input_size && (p[n] & 0xc0) == 0x80) /* not in the middle of a character */
+        n--;
     cli_bytes_text(b, "\"");
-    for (size_t i = 0; i < n; i++) {
-        char c = p[i] == 0 ? ' ' : p[i] < 0x20 || p[i] == 0x7f ? '?' : (char)p[i];
-        cli_bytes_add(b, &c, 1);
-    }
+    for (size_t i = 0; i < n; i++)
+        cli_bytes_add(b, p[i] ? &p[i] : " ", 1);
     cli_bytes_text(b, n < r->input_size ? "...\"" : "\"");
 }
 
@@ -107,6 +107,7 @@ static void add_words(struct cli_bytes *b, const struct cli_end *e)
     size_t n = sizeof failure_words / sizeof *failure_words;
     const char *words = (size_t)r->failure < n && failure_words[r->failure] ? failure_words[r->failure] : e->status;
     char time[32];
+    const size_t first = b->size;
     cli_bytes_format(b, "%s: task ", cli_name());
     add_input(b, r);
     if (*words)
@@ -119,6 +120,8 @@ static void add_words(struct cli_bytes *b, const struct cli_end *e)
     }
     if (r->attempt > 1)
         cli_bytes_format(b, " (attempt %u)", r->attempt);
+    if (!b->failed)
+        cli_show_plain(b->data + first, b->size - first, true); /* a traceback has several lines */
     cli_bytes_text(b, "\n");
 }
 

@@ -6,6 +6,7 @@
  * The rate is that of the last run; what is left is known where the number of inputs is.
  */
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -22,7 +23,7 @@
 #include "text.h"
 #include "transcribe_identity.h"
 
-enum { SLOWEST = 5, WIDEST_INPUT = 48 };
+enum { SLOWEST = 5, WIDEST_INPUT = 48, WIDEST_WORD = 32, MOST_CLASSES = 20 };
 
 struct asked {
     bool json, help, list_options;
@@ -116,6 +117,20 @@ static const char *moment(char *out, size_t size, double unix_time)
     return out;
 }
 
+/* From a journal, which may be anybody's: on one line, not too long, without anything that a terminal would obey. */
+static void print_text(const char *text, size_t size, size_t widest)
+{
+    char shown[PATH_MAX + 1];
+    const bool cut = size > widest;
+    size_t n = cut ? widest - 3 : size;
+    while (cut && n > 0 && (text[n] & 0xc0) == 0x80) /* not in the middle of a character */
+        n--;
+    for (size_t i = 0; i < n; i++)
+        shown[i] = (unsigned char)text[i] < 0x20 || text[i] == 0x7f ? ' ' : text[i];
+    cli_show_plain(shown, n, false);
+    printf("%.*s%s", (int)n, shown, cut ? "..." : "");
+}
+
 static void print_command(const char *command)
 {
     struct cli_bytes b = { 0 };
@@ -135,12 +150,14 @@ static void print_state(const struct figures *f, const char *path)
     const struct gd_journal_summary *s = &f->s;
     char when[64], how_long[32];
     cli_show_duration(how_long, sizeof how_long, f->seconds);
-    printf("%s: ", path);
+    print_text(path, strlen(path), PATH_MAX);
+    printf(": ");
     if (s->held)
         printf("running for %s (process %" PRIu64 ")", how_long, s->pid);
-    else if (s->end)
-        printf("%s %s, after %s", s->end, moment(when, sizeof when, s->ended), how_long);
-    else if (s->runs)
+    else if (s->end) {
+        print_text(s->end, strlen(s->end), WIDEST_WORD);
+        printf(" %s, after %s", moment(when, sizeof when, s->ended), how_long);
+    } else if (s->runs)
         printf("killed, last heard of %s: go on with --resume",
                moment(when, sizeof when, s->written > 0 ? s->written : s->started));
     else
@@ -198,46 +215,47 @@ static void print_counts(const struct figures *f)
 static int print_failure(void *user, const char *failure, uint64_t count)
 {
     char number[40];
-    bool *any = user;
-    if (!*any)
+    size_t *classes = user;
+    if (*classes == 0)
         printf("\nFailures\n");
-    *any = true;
-    printf("  %12s   %s\n", grouped(number, sizeof number, count), failure);
+    if (++*classes > MOST_CLASSES)
+        return 0;
+    printf("  %12s   ", grouped(number, sizeof number, count));
+    print_text(failure, strlen(failure), WIDEST_WORD);
+    printf("\n");
     return 0;
-}
-
-/* On one line, short, and without anything that a terminal would obey. */
-static void print_input(const char *text, size_t size)
-{
-    const bool cut = size > WIDEST_INPUT;
-    for (size_t i = 0; i < (cut ? WIDEST_INPUT - 3 : size); i++)
-        putchar((unsigned char)text[i] < 0x20 || text[i] == 0x7f ? ' ' : text[i]);
-    fputs(cut ? "..." : "", stdout);
 }
 
 static int print_slow(void *user, const struct gd_journal_record *r)
 {
     char time[32];
     bool *any = user;
+    const char *failure = r->failure ? r->failure : "failed";
     if (!*any)
         printf("\nSlowest\n");
     *any = true;
     printf("  %12s   ", task_time(time, sizeof time, r->seconds));
-    print_input(r->input, r->input_size);
+    print_text(r->input, r->input_size, WIDEST_INPUT);
     if (r->gpu_id >= 0)
         printf("  (GPU %d)", r->gpu_id);
-    printf("%s%s\n", r->done ? "" : "  ", r->done ? "" : r->failure ? r->failure : "failed");
+    printf("%s", r->done ? "" : "  ");
+    if (!r->done)
+        print_text(failure, strlen(failure), WIDEST_WORD);
+    printf("\n");
     return 0;
 }
 
 static int print_page(struct gd_journal_reader *r, const struct figures *f, const char *path)
 {
     const struct gd_journal_query slow = { .size = sizeof slow, .order = GD_JOURNAL_SLOWEST, .limit = SLOWEST };
-    bool any_failure = false, any_slow = false;
+    size_t classes = 0;
+    bool any_slow = false;
     print_state(f, path);
     print_counts(f);
-    if (gd_journal_failures(r, print_failure, &any_failure) < 0)
+    if (gd_journal_failures(r, print_failure, &classes) < 0)
         return -1;
+    if (classes > MOST_CLASSES)
+        printf("  %12s   and %zu more classes\n", "", classes - MOST_CLASSES);
     return gd_journal_each(r, &slow, print_slow, &any_slow);
 }
 
@@ -293,7 +311,8 @@ static int put_slow(void *user, const struct gd_journal_record *r)
 static void put_summary(struct cli_bytes *b, const struct figures *f)
 {
     const struct gd_journal_summary *s = &f->s;
-    cli_bytes_format(b, "{\"state\":\"%s\"", state_of(s));
+    cli_bytes_text(b, "{\"state\":");
+    cli_json_string(b, state_of(s), strlen(state_of(s)));
     put_number(b, "pid", s->held, (double)s->pid, 0);
     put_command(b, s->command);
     cli_bytes_format(b, ",\"runs\":%" PRIu64 ",\"done\":%" PRIu64 ",\"failed\":%" PRIu64, s->runs, s->done, s->failed);

@@ -185,6 +185,44 @@ const char *cli_nearest(const char *word, const char *const *words, size_t n)
 
 /* --- for people -------------------------------------------------------------------- */
 
+static bool is_control(uint32_t c)
+{
+    static const struct {
+        uint32_t first, last;
+    } ranges[] = {
+        { 0x00, 0x1f },     { 0x7f, 0x9f },     { 0x200e, 0x200f }, { 0x2028, 0x202e },
+        { 0x2060, 0x206f }, { 0xfeff, 0xfeff }, { 0xfff9, 0xfffb }, { 0xe0000, 0xe007f },
+    };
+    for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++) {
+        if (c >= ranges[i].first && c <= ranges[i].last)
+            return true;
+    }
+    return false;
+}
+
+/* Bytes of the character at p; 0: there is none, or one that is not to be shown. */
+static size_t shown_length(const unsigned char *p, size_t left, bool lines)
+{
+    const size_t n = cli_utf8_length(p, left);
+    uint32_t c = n == 1 ? p[0] : p[0] & (0x7fU >> n);
+    for (size_t i = 1; i < n; i++)
+        c = c << 6 | (p[i] & 0x3f);
+    if (lines && (c == '\n' || c == '\t'))
+        return 1;
+    return is_control(c) ? 0 : n;
+}
+
+void cli_show_plain(char *text, size_t size, bool lines)
+{
+    for (size_t i = 0; i < size;) {
+        const unsigned char *p = (const unsigned char *)text + i;
+        const size_t n = shown_length(p, size - i, lines), bytes = n ? n : cli_utf8_length(p, size - i);
+        if (n == 0)
+            memset(text + i, '?', bytes ? bytes : 1);
+        i += bytes ? bytes : 1;
+    }
+}
+
 char *cli_show_duration(char *out, size_t size, double seconds)
 {
     if (!(seconds >= 0))

@@ -5,6 +5,7 @@
 #ifndef GD_CLI_TEXT_H
 #define GD_CLI_TEXT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -33,6 +34,11 @@ const char *cli_nearest(const char *word, const char *const *words, size_t n);
 size_t cli_edit_distance(const char *a, const char *b);
 
 /* --- what is written for people -------------------------------------------- */
+
+/* Makes a text from elsewhere fit for a terminal, in place. Each byte that belongs to no UTF-8 character becomes '?',
+ * and so does each byte of a character that controls something: U+0000 to U+001F, U+007F to U+009F, line and paragraph
+ * separators, and what is invisible or changes the direction of a text. With `lines` line ends and tabs stay. */
+void cli_show_plain(char *text, size_t size, bool lines);
 
 /* "0.5s", "12s", "3m05s", "2h07m", "4d03h" in out. Returns out. */
 char *cli_show_duration(char *out, size_t size, double seconds);

@@ -6,36 +6,15 @@
  */
 #include "shown.h"
 
-#include <stdint.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "json.h"
-
-/* Those of ASCII and their like behind it, and those that break lines or turn their direction round. */
-static bool controls(uint32_t c)
-{
-    return c < 0x20 || (c >= 0x7f && c < 0xa0) || (c >= 0x2028 && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069);
-}
-
-/* Bytes of the character that begins at s; 0 if none does, or one that is not to be shown. */
-static size_t shown_character(const unsigned char *s, size_t left)
-{
-    const size_t n = cli_utf8_length(s, left);
-    uint32_t c = n == 1 ? s[0] : s[0] & (0x7fU >> n);
-    for (size_t i = 1; i < n; i++)
-        c = c << 6 | (s[i] & 0x3f);
-    return controls(c) ? 0 : n;
-}
+#include "text.h"
 
 void tr_show(char *text, size_t size)
 {
-    for (size_t i = 0; i < size;) {
-        const size_t n = shown_character((const unsigned char *)text + i, size - i);
-        if (n == 0)
-            text[i] = '?';
-        i += n > 0 ? n : 1;
-    }
+    cli_show_plain(text, size, false);
 }
 
 static bool in_character(char c)
