@@ -4,8 +4,9 @@
  * not matter how many there are.
  *
  * CSV is that of RFC 4180, with a line of headings: fields with a quote, comma or line end are quoted, lines end with
- * CR LF. JSON lines have the members of --output as far as a journal knows them; of the failed alone (--failed) they
- * are those of failed.jsonl, which `gpu-dispatch run --jsonl` takes as input.
+ * CR LF. A text that a spreadsheet would take for a formula gets a ' in front. JSON lines have the members of --output
+ * as far as a journal knows them; of the failed alone (--failed) they are those of failed.jsonl, which `gpu-dispatch
+ * run --jsonl` takes as input.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -75,7 +76,7 @@ static const char *status_of(const struct gd_journal_record *r)
     return r->done ? "ok" : r->failure ? r->failure : "error";
 }
 
-static void csv_text(struct cli_bytes *b, const char *text, size_t size)
+static void csv_quoted(struct cli_bytes *b, const char *text, size_t size)
 {
     bool plain = true;
     for (size_t i = 0; i < size && plain; i++)
@@ -88,6 +89,26 @@ static void csv_text(struct cli_bytes *b, const char *text, size_t size)
     for (size_t i = 0; i < size; i++)
         cli_bytes_add(b, text[i] == '"' ? "\"\"" : &text[i], text[i] == '"' ? 2 : 1);
     cli_bytes_text(b, "\"");
+}
+
+/* Texts only: a number may begin with a minus. */
+static bool looks_like_formula(const char *text, size_t size)
+{
+    return size > 0 && text[0] && strchr("=+-@\t\r", text[0]);
+}
+
+static void csv_text(struct cli_bytes *b, const char *text, size_t size)
+{
+    struct cli_bytes marked = { 0 };
+    if (looks_like_formula(text, size)) {
+        cli_bytes_text(&marked, "'");
+        cli_bytes_add(&marked, text, size);
+        csv_quoted(b, marked.data, marked.size);
+        b->failed = b->failed || marked.failed;
+        cli_bytes_free(&marked);
+    } else {
+        csv_quoted(b, text, size);
+    }
 }
 
 static void csv_field(struct cli_bytes *b, const char *text)

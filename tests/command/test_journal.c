@@ -624,6 +624,17 @@ TEST(nothing_lies_beside_a_journal)
 
 /* --- export ------------------------------------------------------------------------------------------------- */
 
+/* To a spreadsheet these are formulas; figures may be negative all the same. */
+TEST(csv_without_formulas)
+{
+    need_journal();
+    CHECK_EQ(sh(KEEP "'exit 255' ::: =1+1 +2 -3 @SUM $'\\t=4' a=b '=\"x\"'").status, 7);
+    CHECK_STR(sh("gpu-dispatch export run.db --csv | grep '^[0-9]' | sort -n | tr -d '\\r' | sed 's/,error.*//'").out,
+              "0,1,'=1+1\n1,1,'+2\n2,1,'-3\n3,1,'@SUM\n4,1,'\t=4\n5,1,a=b\n6,1,\"'=\"\"x\"\"\"\n");
+    CHECK_EQ(sh(RUN "--journal t.db -t 100ms 'sleep 600' ::: a").status, 1);
+    CHECK_CONTAINS(sh("gpu-dispatch export t.db --csv").out, ",-1,15,1,");
+}
+
 TEST(export_as_csv)
 {
     need_journal();
