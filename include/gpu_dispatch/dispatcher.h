@@ -74,7 +74,7 @@ enum gd_failure {
     GD_FAILURE_CRASH = 3,         /* its worker died of it, crash_limit times */
     GD_FAILURE_OUT_OF_MEMORY = 4, /* process said so, of this task alone */
     GD_FAILURE_DEVICE_LOST = 5,   /* process said so */
-    GD_FAILURE_CANCELLED = 6,     /* the run was shut down before it was done */
+    GD_FAILURE_CANCELLED = 6,     /* the run was shut down before it was done; or it failed after that */
     GD_FAILURE_NO_WORKER = 7,     /* no worker was left to run it */
 };
 
@@ -240,7 +240,8 @@ int gd_dispatcher_open(struct gd_dispatcher **out, const struct gd_options *o);
 int gd_dispatcher_run(struct gd_dispatcher *d);
 
 /* Ends a run: no more is taken from the source, running tasks may finish (stop_grace_ms), waiting ones are
- * reported as cancelled, workers clean up. Returns at once. */
+ * reported as cancelled, workers clean up. What fails after this is cancelled too, since a signal may have reached its
+ * worker: a stop uses up no tries. Returns at once. */
 void gd_dispatcher_shutdown(struct gd_dispatcher *d);
 
 /* The same without waiting for anything: workers are killed. */

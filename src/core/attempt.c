@@ -71,9 +71,10 @@ static void note_duration(struct gd__sched *s, unsigned i, const struct gd__task
         gd__update_target(s, i);
 }
 
-void gd__count_for_worker(struct gd__sched_worker *w, enum gd_failure failure)
+void gd__count_for_worker(struct gd__sched *s, const struct gd__outcome *o)
 {
-    if (failure == GD_FAILURE_TIMEOUT)
+    struct gd__sched_worker *w = &s->workers[o->worker];
+    if (o->failure == GD_FAILURE_TIMEOUT)
         w->timeouts++;
     else
         w->failed++;
@@ -90,8 +91,7 @@ static void end_cancelled(struct gd__sched *s, uint64_t now, unsigned i, uint32_
         return;
     }
     o.failure = GD_FAILURE_TIMEOUT;
-    o.final = false; /* what it said when it was asked to stop is not about the task */
-    s->workers[i].timeouts++;
+    o.final = o.by_stop_signal = false; /* what it said when it was asked to stop is not about the task */
     gd__task_timed_out(s, now, slot, &o);
 }
 
@@ -102,13 +102,12 @@ static void end_well(struct gd__sched *s, unsigned i, uint32_t slot, const struc
     gd__task_final(s, slot, o);
 }
 
-static void end_badly(struct gd__sched *s, uint64_t now, unsigned i, uint32_t slot, struct gd__outcome o)
+static void end_badly(struct gd__sched *s, uint64_t now, uint32_t slot, struct gd__outcome o)
 {
     if (o.failure == GD_FAILURE_CANCELLED && !s->stopping) {
         o.failure = GD_FAILURE_ERROR; /* nobody asked it to stop */
         o.final = true;
     }
-    gd__count_for_worker(&s->workers[i], o.failure);
     if (o.failure == GD_FAILURE_DEVICE_LOST)
         gd__task_crashed(s, now, slot, &o);
     else
@@ -157,7 +156,7 @@ int gd__attempt_ended(struct gd__sched *s, uint64_t now, unsigned i, const struc
     else if (cancelled && failure != GD_FAILURE_DEVICE_LOST)
         end_cancelled(s, now, i, slot, *o);
     else
-        end_badly(s, now, i, slot, *o);
+        end_badly(s, now, slot, *o);
     if (failure == GD_FAILURE_DEVICE_LOST && w->state != GD_WORKER_KILLING)
         gd__device_lost(s, now, i);
     else

@@ -76,7 +76,7 @@ void gd__device_lost(struct gd__sched *s, uint64_t now, unsigned w); /* w's resu
 /* How many tasks of w's window, from its head on, may have caused that death. */
 uint64_t gd__count_blamed(const struct gd__sched_worker *w, const struct gd__death *d);
 void gd__window_reclaim(struct gd__sched *s, uint64_t now, unsigned w, uint64_t blamed, const struct gd__outcome *o);
-void gd__count_for_worker(struct gd__sched_worker *w, enum gd_failure failure);
+void gd__count_for_worker(struct gd__sched *s, const struct gd__outcome *o);
 /* The result of the task at head. */
 int gd__attempt_ended(struct gd__sched *s, uint64_t now, unsigned w, const struct gd__outcome *o, unsigned safe_batch);
 

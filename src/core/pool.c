@@ -8,6 +8,7 @@
  *   STOPPING   ignore    leave         .         gone          too slow: kill
  *   KILLING    ignore    ignore        take it   died          it won't die: lost
  *   RESTING    .         .             .         .             start again
+ *   HELD       .         .             .         .             no stop came: it has died
  *   FINISHED, FAILED, LOST: nothing comes any more.
  *
  * A dot is what a worker in that state cannot say: it has broken the protocol. (IDLE is "ready"; with tasks in its
@@ -16,8 +17,10 @@
  * Deadlines are lazy: a worker's timer is armed when its window stops being empty, and when it fires the true start of
  * its first task is looked up; so a task costs no timer operation.
  */
+#include <signal.h>
 #include <string.h>
 
+#include "base/alloc.h"
 #include "base/error.h"
 #include "core/internal.h"
 
@@ -43,6 +46,12 @@ static void start_worker(struct gd__sched *s, uint64_t now, unsigned i);
 static bool is_terminal(unsigned state)
 {
     return state == GD_WORKER_FINISHED || state == GD_WORKER_FAILED || state == GD_WORKER_LOST;
+}
+
+/* But may get one. */
+static bool has_no_process(unsigned state)
+{
+    return state == GD_WORKER_OFF || state == GD_WORKER_RESTING || state == GD__WORKER_HELD;
 }
 
 static bool takes_tasks(unsigned state)
@@ -210,7 +219,7 @@ static void set_aside(struct gd__sched *s, uint64_t now, unsigned device, const 
     }
     for (unsigned k = device; k < end; k++) {
         struct gd__sched_worker *w = &s->workers[k];
-        if (w->state == GD_WORKER_OFF || w->state == GD_WORKER_RESTING) {
+        if (has_no_process(w->state)) {
             gd__heap_disarm(&s->heap, &w->timer);
             gd__worker_set_state(s, now, k, GD_WORKER_FAILED);
         } else if (takes_tasks(w->state) || w->state == GD_WORKER_STARTING) {
@@ -280,6 +289,34 @@ static void replace(struct gd__sched *s, uint64_t now, unsigned i, bool in_setup
         start_again(s, now, i);
 }
 
+/* Whether that death may be the work of a stop, sent to every process of the run, of which we have not heard yet. What
+ * we asked to end is no riddle. */
+static bool may_be_a_stop(const struct gd__sched *s, unsigned state, const struct gd__death *d)
+{
+    const bool stops = d->signal == SIGTERM || d->signal == SIGINT || d->signal == SIGHUP;
+    const bool unasked = state == GD_WORKER_IDLE || state == GD_WORKER_STARTING;
+    return stops && unasked && s->config.signal_wait_ns > 0 && !s->stopping && !s->workers_stopped;
+}
+
+static void put_off(struct gd__sched *s, uint64_t now, unsigned i, bool in_setup, const char *words)
+{
+    struct gd__sched_worker *w = &s->workers[i];
+    gd__free(w->last_words);
+    w->last_words = words ? gd__memdup(words, strlen(words) + 1) : NULL;
+    w->died_in_setup = in_setup;
+    gd__worker_set_state(s, now, i, GD__WORKER_HELD);
+    gd__worker_arm(s, i, now + s->config.signal_wait_ns);
+}
+
+static int on_no_stop(struct gd__sched *s, unsigned i, const struct event_data *e)
+{
+    const struct gd__sched_worker *w = &s->workers[i];
+    s->counts.crashes++;
+    replace(s, e->now, i, w->died_in_setup, w->last_words ? w->last_words : "was ended by a signal");
+    gd__check_done(s, e->now);
+    return 0;
+}
+
 /* The common end of a process: its tasks first, then the worker itself. */
 static void bury(struct gd__sched *s, uint64_t now, unsigned i, const struct gd__death *d, unsigned last_state)
 {
@@ -288,8 +325,10 @@ static void bury(struct gd__sched *s, uint64_t now, unsigned i, const struct gd_
     const bool expected = state == GD_WORKER_STOPPING || w->kill_reason == GD__KILL_ENDING;
     const bool in_setup = state == GD_WORKER_STARTING || w->kill_reason == GD__KILL_SETUP_TIMEOUT;
     const bool timeout = w->kill_reason == GD__KILL_TIMEOUT;
+    const bool held = may_be_a_stop(s, state, d);
     const struct gd__outcome o = {
         .failure = timeout ? GD_FAILURE_TIMEOUT : GD_FAILURE_CRASH,
+        .by_stop_signal = held,
         .worker = (int)i,
         .signal = timeout ? 0 : d->signal,
         .exit_code = timeout ? 0 : d->exit_code,
@@ -300,10 +339,7 @@ static void bury(struct gd__sched *s, uint64_t now, unsigned i, const struct gd_
     };
     const uint64_t blamed = gd__count_blamed(w, d);
     gd__heap_disarm(&s->heap, &w->timer);
-    if (!expected)
-        s->counts.crashes++;
-    if (blamed == 1)
-        gd__count_for_worker(w, o.failure);
+    s->counts.crashes += !expected && !held;
     if (last_state == GD_WORKER_LOST)
         w->given_up = true;
     gd__worker_set_state(s, now, i, GD_WORKER_RESTING); /* so that nothing is handed to it meanwhile */
@@ -313,6 +349,8 @@ static void bury(struct gd__sched *s, uint64_t now, unsigned i, const struct gd_
         gd__worker_set_state(s, now, i, GD_WORKER_LOST);
     } else if (expected || s->stopping || s->workers_stopped) {
         gd__worker_set_state(s, now, i, w->given_up ? GD_WORKER_FAILED : GD_WORKER_FINISHED);
+    } else if (held) {
+        put_off(s, now, i, in_setup, d->words);
     } else {
         replace(s, now, i, in_setup, d->words);
     }
@@ -416,7 +454,7 @@ static int on_rested(struct gd__sched *s, unsigned i, const struct event_data *e
     return 0;
 }
 
-static handler *const table[GD_WORKER_LOST + 1][N_EVENTS] = {
+static handler *const table[GD__WORKER_STATES][N_EVENTS] = {
     [GD_WORKER_STARTING] = { [EV_READY] = on_ready,
                              [EV_SETUP_FAILED] = on_setup_failed,
                              [EV_EXITED] = on_exited,
@@ -433,6 +471,7 @@ static handler *const table[GD_WORKER_LOST + 1][N_EVENTS] = {
                             [EV_EXITED] = on_exited,
                             [EV_TIMER] = on_kill_failed },
     [GD_WORKER_RESTING] = { [EV_TIMER] = on_rested },
+    [GD__WORKER_HELD] = { [EV_TIMER] = on_no_stop },
 };
 
 static int fire(struct gd__sched *s, unsigned i, enum event event, const struct event_data *e)
@@ -496,6 +535,7 @@ static void stop_one(struct gd__sched *s, uint64_t now, unsigned i)
     switch (w->state) {
     case GD_WORKER_OFF:
     case GD_WORKER_RESTING:
+    case GD__WORKER_HELD:
         gd__heap_disarm(&s->heap, &w->timer);
         gd__worker_set_state(s, now, i, GD_WORKER_FINISHED);
         break;
@@ -547,7 +587,7 @@ void gd__pool_abort(struct gd__sched *s, uint64_t now)
         w->wants_start = false;
         if (is_terminal(w->state))
             continue;
-        if (w->state == GD_WORKER_OFF || w->state == GD_WORKER_RESTING) {
+        if (has_no_process(w->state)) {
             gd__heap_disarm(&s->heap, &w->timer);
             gd__worker_set_state(s, now, i, GD_WORKER_FINISHED);
         } else if (w->state == GD_WORKER_KILLING) {

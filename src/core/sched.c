@@ -90,12 +90,14 @@ static int open_tasks(struct gd__sched *s)
         return GD_E_NO_MEMORY;
     if (c->placement == GD_PLACE_BY_SIZE && !(s->by_size = gd__calloc(s->n_slots, sizeof *s->by_size)))
         return GD_E_NO_MEMORY;
+    s->held = gd__calloc(s->n_slots, sizeof *s->held);
+    if (!s->held)
+        return GD_E_NO_MEMORY;
     if (!c->ordered)
         return 0;
     s->parked_mask = power_of_two_from(s->n_slots) - 1;
     s->parked = gd__calloc(s->parked_mask + 1, sizeof *s->parked);
-    s->held = gd__calloc(s->n_slots, sizeof *s->held);
-    if (!s->parked || !s->held)
+    if (!s->parked)
         return GD_E_NO_MEMORY;
     memset(s->parked, 0xff, (s->parked_mask + 1) * sizeof *s->parked);
     return 0;
@@ -129,8 +131,10 @@ int gd__sched_open(struct gd__sched *s, const struct gd__sched_config *c, const 
 
 void gd__sched_close(struct gd__sched *s)
 {
-    for (unsigned i = 0; s->workers && i < s->config.n_workers; i++)
+    for (unsigned i = 0; s->workers && i < s->config.n_workers; i++) {
         gd__free(s->workers[i].window);
+        gd__free(s->workers[i].last_words);
+    }
     gd__free(s->workers);
     gd__free(s->idle);
     gd__free(s->hungry);
@@ -170,6 +174,15 @@ static void deliver(struct gd__sched *s, uint32_t slot, const struct gd__outcome
     gd__update_allowed(s);
 }
 
+static void keep(struct gd__sched *s, uint32_t slot, const struct gd__outcome *o)
+{
+    struct gd__outcome *held = &s->held[slot];
+    *held = *o;
+    if (!o->kept)
+        s->fx->hold(s->ctx, &s->tasks[slot], held);
+    held->kept = true;
+}
+
 static void deliver_in_order(struct gd__sched *s, uint32_t slot, const struct gd__outcome *o)
 {
     struct gd__task *t = &s->tasks[slot];
@@ -177,8 +190,7 @@ static void deliver_in_order(struct gd__sched *s, uint32_t slot, const struct gd
         t->state = GD__TASK_PARKED;
         s->n_parked++;
         s->parked[t->id & s->parked_mask] = slot;
-        s->held[slot] = *o;
-        s->fx->hold(s->ctx, t, &s->held[slot]);
+        keep(s, slot, o);
         return;
     }
     s->next_delivery++;
@@ -206,10 +218,14 @@ void gd__task_final(struct gd__sched *s, uint32_t slot, const struct gd__outcome
 void gd__task_cancel(struct gd__sched *s, uint32_t slot)
 {
     const bool no_worker = s->end == GD__END_SETUP || s->end == GD__END_NO_WORKERS;
+    struct gd__task *t = &s->tasks[slot];
     const struct gd__outcome o = {
         .failure = no_worker ? GD_FAILURE_NO_WORKER : GD_FAILURE_CANCELLED,
-        .worker = s->tasks[slot].worker,
+        .worker = t->worker,
     };
+    if (t->verdict != GD__VERDICT_NONE)
+        s->fx->drop(s->ctx, t, &s->held[slot]);
+    t->verdict = GD__VERDICT_NONE;
     gd__task_final(s, slot, &o);
 }
 
@@ -231,40 +247,98 @@ static void count_try(struct gd__sched *s, struct gd__task *t, const struct gd__
     gd__task_began(t, o);
     if (s->fx->tried)
         s->fx->tried(s->ctx, t, o);
+    if (o->kept)
+        s->fx->drop(s->ctx, t, o);
+}
+
+static void delay(struct gd__sched *s, uint32_t slot, uint64_t until)
+{
+    struct gd__task *t = &s->tasks[slot];
+    t->state = GD__TASK_DELAYED;
+    t->timer.tag = TAG_TASK | slot;
+    gd__heap_arm(&s->heap, &t->timer, until);
+}
+
+/* True: a stop has begun, so it is not done; or one may be on its way, so nothing is decided yet. */
+static bool is_excused(struct gd__sched *s, uint64_t now, uint32_t slot, const struct gd__outcome *o,
+                       enum gd__verdict verdict)
+{
+    if (s->stopping) {
+        gd__task_cancel(s, slot);
+        return true;
+    }
+    if (!o->by_stop_signal || s->config.signal_wait_ns == 0)
+        return false;
+    s->tasks[slot].verdict = (uint8_t)verdict;
+    keep(s, slot, o);
+    s->held[slot].by_stop_signal = false;
+    delay(s, slot, now + s->config.signal_wait_ns);
+    return true;
 }
 
 void gd__task_retry(struct gd__sched *s, uint64_t now, uint32_t slot, const struct gd__outcome *o)
 {
     struct gd__task *t = &s->tasks[slot];
-    if (o->final || s->stopping || t->errors >= s->config.retries) {
+    if (is_excused(s, now, slot, o, GD__VERDICT_FAILED))
+        return;
+    gd__count_for_worker(s, o);
+    if (o->final || t->errors >= s->config.retries) {
         gd__task_final(s, slot, o);
         return;
     }
     t->errors++;
     count_try(s, t, o);
-    t->state = GD__TASK_DELAYED;
-    t->timer.tag = TAG_TASK | slot;
-    gd__heap_arm(&s->heap, &t->timer, now + retry_delay(s, t));
+    delay(s, slot, now + retry_delay(s, t));
 }
 
 void gd__task_timed_out(struct gd__sched *s, uint64_t now, uint32_t slot, const struct gd__outcome *o)
 {
-    if (s->config.retry_timeouts)
+    if (s->config.retry_timeouts) {
         gd__task_retry(s, now, slot, o);
-    else
+    } else if (s->stopping) {
+        gd__task_cancel(s, slot);
+    } else {
+        gd__count_for_worker(s, o);
         gd__task_final(s, slot, o);
+    }
 }
 
 void gd__task_crashed(struct gd__sched *s, uint64_t now, uint32_t slot, const struct gd__outcome *o)
 {
     struct gd__task *t = &s->tasks[slot];
+    if (is_excused(s, now, slot, o, GD__VERDICT_CRASHED))
+        return;
+    gd__count_for_worker(s, o);
     t->crashes++;
-    if (s->stopping || t->crashes >= s->config.crash_limit) {
+    if (t->crashes >= s->config.crash_limit) {
         gd__task_final(s, slot, o);
         return;
     }
     count_try(s, t, o);
     gd__place_again(s, now, slot);
+}
+
+/* No stop came: what was put off is done. */
+static void judge(struct gd__sched *s, uint64_t now, uint32_t slot)
+{
+    struct gd__task *t = &s->tasks[slot];
+    const struct gd__outcome o = s->held[slot]; /* a copy: it may have to wait for its turn, in the same place */
+    const enum gd__verdict verdict = (enum gd__verdict)t->verdict;
+    t->verdict = GD__VERDICT_NONE;
+    if (verdict == GD__VERDICT_CRASHED)
+        gd__task_crashed(s, now, slot, &o);
+    else
+        gd__task_retry(s, now, slot, &o);
+}
+
+static void delay_is_over(struct gd__sched *s, uint64_t now, uint32_t slot)
+{
+    if (s->tasks[slot].verdict == GD__VERDICT_NONE)
+        gd__place_again(s, now, slot);
+    else
+        judge(s, now, slot);
+    if (s->outstanding == 0)
+        gd__check_done(s, now);
 }
 
 /* --- events --- */
@@ -296,6 +370,7 @@ uint64_t gd__sched_add(struct gd__sched *s, uint64_t now, const uint64_t payload
     t->first_start_ns = 0;
     t->worker = t->home = -1;
     t->solo = false;
+    t->verdict = GD__VERDICT_NONE;
     s->outstanding++;
     s->counts.taken++;
     if (s->stopping)
@@ -374,7 +449,7 @@ void gd__sched_tick(struct gd__sched *s, uint64_t now)
         else if (t->tag == TAG_BATCH)
             ; /* the pump that follows sees that the time has come */
         else if (t->tag & TAG_TASK)
-            gd__place_again(s, now, t->tag & ~(uint32_t)TAG_TASK);
+            delay_is_over(s, now, t->tag & ~(uint32_t)TAG_TASK);
         else
             gd__pool_timer(s, now, t->tag);
     }
@@ -419,5 +494,7 @@ enum gd_worker_state gd__sched_worker_state(const struct gd__sched *s, unsigned 
     const struct gd__sched_worker *worker = &s->workers[w];
     if (worker->state == GD_WORKER_IDLE && gd__window_length(worker) > 0)
         return GD_WORKER_BUSY;
+    if (worker->state == GD__WORKER_HELD)
+        return GD_WORKER_RESTING;
     return (enum gd_worker_state)worker->state;
 }

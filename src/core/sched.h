@@ -6,7 +6,7 @@
  * A task is in exactly one state:
  *
  *   WAITING   in the backlog, in a worker's own queue (placed there), or set apart to run alone (SOLO)
- *   DELAYED   failed, will be tried again at a given time
+ *   DELAYED   failed: will be tried again, or judged, at a given time
  *   HANDED    in the window of one worker
  *   PARKED    done, waiting for its turn to be delivered (ordered runs)
  *   FREE      final: delivered, its slot is free
@@ -17,6 +17,11 @@
  * Who is to blame for a death. If one task had been started, that task: it is charged and run again up to crash_limit
  * times. If several had (a batch, or loads beside it), each is suspect and none is charged: every one is run again
  * alone, and a death then names its culprit. What had not been started is handed out again at once, uncharged.
+ *
+ * A stop uses up no tries. A task that fails after the stop began is cancelled, whatever it failed of. A stop may also
+ * be sent to every process at once (SIGTERM by systemd or Slurm), and a worker may be hit before the dispatcher hears
+ * of it: so the verdict on what SIGTERM, SIGINT or SIGHUP ended waits for signal_wait_ns, the task as DELAYED, the
+ * worker as HELD.
  *
  * Event functions return 0, or GD_E_PROTOCOL when a worker in that state cannot have said that: then call
  * gd__sched_broken(). After a group of events call gd__sched_pump(), which hands out work.
@@ -31,6 +36,9 @@
 #include "base/heap.h"
 
 #define GD__NO_TASK UINT32_MAX
+
+/* What a task is charged with when its time as DELAYED is over. NONE: nothing, it is tried again. */
+enum gd__verdict { GD__VERDICT_NONE, GD__VERDICT_FAILED, GD__VERDICT_CRASHED };
 
 enum gd__task_state { GD__TASK_FREE, GD__TASK_WAITING, GD__TASK_DELAYED, GD__TASK_HANDED, GD__TASK_PARKED };
 
@@ -49,6 +57,7 @@ struct gd__task {
     int32_t home;   /* worker it was placed on; -1: any */
     uint16_t batch; /* while handed: size of the batch from here to its end */
     uint8_t state;
+    uint8_t verdict; /* enum gd__verdict */
     bool solo;
     struct gd__timer timer;
 };
@@ -57,6 +66,8 @@ struct gd__task {
 struct gd__outcome {
     enum gd_failure failure; /* NONE: success */
     bool final;              /* not to be retried */
+    bool by_stop_signal;     /* SIGTERM, SIGINT or SIGHUP ended it: perhaps sent to every process of the run */
+    bool kept;               /* the bytes are a copy, made by hold() */
     int worker;              /* -1: none */
     int signal;
     int exit_code;
@@ -100,8 +111,10 @@ struct gd__sched_effects {
     void (*abandon)(void *ctx, unsigned w); /* it will not die: let go of it */
     /* A task is final. Its payload may go after this. */
     void (*deliver)(void *ctx, const struct gd__task *t, const struct gd__outcome *o);
-    /* It will be delivered later: keep what o points to, update o, until then. */
+    /* It will be delivered later: keep what o points to, update o, until then; */
     void (*hold)(void *ctx, const struct gd__task *t, struct gd__outcome *o);
+    /* or it will not be, and what was kept may go. */
+    void (*drop)(void *ctx, const struct gd__task *t, const struct gd__outcome *o);
     /* An attempt failed, and the task will be run again. NULL: nobody wants to know. */
     void (*tried)(void *ctx, const struct gd__task *t, const struct gd__outcome *o);
     void (*setup_failed)(void *ctx, unsigned w, const char *words);
@@ -123,7 +136,8 @@ struct gd__sched_config {
     uint64_t kill_wait_ns;     /* from kill to giving up on a process that won't die */
     uint64_t retry_delay_ns;
     uint64_t restart_delay_ns;
-    uint64_t start_gap_ns; /* 0: none; least time from handing out one task to the next */
+    uint64_t signal_wait_ns; /* how long a verdict waits for a stop, after a death by SIGTERM, SIGINT or SIGHUP */
+    uint64_t start_gap_ns;   /* 0: none; least time from handing out one task to the next */
     unsigned retries;
     bool retry_timeouts; /* a task that took too long counts as one that failed */
     unsigned crash_limit;
@@ -150,8 +164,11 @@ struct gd__list {
     uint64_t count;
 };
 
+/* A worker state that the world sees as RESTING: its process was ended by a signal that may have been a stop. */
+enum { GD__WORKER_HELD = GD_WORKER_LOST + 1, GD__WORKER_STATES };
+
 struct gd__sched_worker {
-    uint8_t state; /* enum gd_worker_state; IDLE stands for "ready", BUSY is derived */
+    uint8_t state; /* enum gd_worker_state or HELD; IDLE stands for "ready", BUSY is derived */
     uint8_t kill_reason;
     bool given_up;    /* not to be started again */
     bool wants_start; /* waits for its turn to set up */
@@ -177,7 +194,9 @@ struct gd__sched_worker {
     uint32_t batch_limit;
     uint32_t setup_tries, deaths_in_row;
     uint64_t restarts;
-    bool productive; /* this process has finished a task */
+    bool productive;    /* this process has finished a task */
+    bool died_in_setup; /* while HELD: what is to be judged, */
+    char *last_words;   /* and the error message; NULL: there was no memory for it */
     struct gd__timer timer;
     uint64_t completed, failed, timeouts, last_ns, busy_ns;
 };
@@ -202,7 +221,7 @@ struct gd__sched {
 
     uint64_t next_delivery; /* ordered runs */
     uint32_t *parked;
-    struct gd__outcome *held;
+    struct gd__outcome *held; /* of each task that is PARKED, or DELAYED with a verdict to come */
     uint64_t parked_mask;
     uint64_t n_parked;
 

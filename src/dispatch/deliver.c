@@ -183,6 +183,13 @@ void gd__deliver_hold(void *ctx, const struct gd__task *t, struct gd__outcome *o
     o->data_size = 0;
 }
 
+void gd__deliver_drop(void *ctx, const struct gd__task *t, const struct gd__outcome *o)
+{
+    (void)ctx, (void)t;
+    if (o->handle)
+        gd__free((void *)(uintptr_t)o->handle);
+}
+
 /* Of interest to observers only: users are told of the end. */
 void gd__deliver_try(void *ctx, const struct gd__task *t, const struct gd__outcome *o)
 {

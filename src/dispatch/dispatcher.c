@@ -18,6 +18,7 @@
 #endif
 #define SPIN_NS      (30 * GD__NS_PER_US) /* about what a wake-up costs */
 #define KILL_WAIT_NS (5 * GD__NS_PER_S)
+#define STOP_WAIT_NS GD__NS_PER_S /* for word of a stop that has reached a worker before us */
 enum { WINDOW_MOST = 2048, WINDOW_MOST_MANY = 512, MANY_WORKERS = 16 };
 
 const char *gd_version(void)
@@ -84,6 +85,7 @@ static int open_sched(struct gd_dispatcher *d)
         .stop_grace_ns = o->stop_grace_ms * GD__NS_PER_MS,
         .cleanup_grace_ns = o->cleanup_grace_ms * GD__NS_PER_MS,
         .kill_wait_ns = KILL_WAIT_NS,
+        .signal_wait_ns = STOP_WAIT_NS,
         .retry_delay_ns = o->retry_delay_ms * GD__NS_PER_MS,
         .start_gap_ns = o->start_gap_ms * GD__NS_PER_MS,
         .restart_delay_ns = o->restart_delay_ms * GD__NS_PER_MS,

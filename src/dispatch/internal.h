@@ -147,6 +147,8 @@ void gd__devices_take_news(struct gd_dispatcher *d); /* and here told to the sch
 /* monitor.c */
 int gd__monitor_open(struct gd_dispatcher *d);
 void gd__monitor_run(struct gd_dispatcher *d);
+/* Does what was asked for by signals and other threads: before somebody is blamed for what may be a stop. */
+void gd__monitor_obey(struct gd_dispatcher *d);
 
 /* records.c */
 /* Reads what a worker has said, up to a bound. True: there was something. */
@@ -165,6 +167,7 @@ extern const struct gd__sched_effects gd__effects;
 /* deliver.c: effects that call the user */
 void gd__deliver(void *ctx, const struct gd__task *t, const struct gd__outcome *o);
 void gd__deliver_hold(void *ctx, const struct gd__task *t, struct gd__outcome *o);
+void gd__deliver_drop(void *ctx, const struct gd__task *t, const struct gd__outcome *o);
 void gd__deliver_try(void *ctx, const struct gd__task *t, const struct gd__outcome *o);
 void gd__deliver_setup_failed(void *ctx, unsigned w, const char *words);
 void gd__deliver_device_out(void *ctx, unsigned w, const char *words);

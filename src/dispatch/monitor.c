@@ -110,12 +110,10 @@ static void woken(struct gd__watch *w, uint32_t events)
     (void)w, (void)events; /* edge-triggered: the loop looks at everything when it wakes */
 }
 
-static void signalled(struct gd__watch *w, uint32_t events)
+static void take_signals(struct gd_dispatcher *d)
 {
-    (void)events;
-    struct gd_dispatcher *d = (struct gd_dispatcher *)((char *)w - offsetof(struct gd_dispatcher, signal_watch));
     uint64_t n = 0;
-    if (read(d->signal_fd, &n, sizeof n) != sizeof n)
+    if (d->signal_fd < 0 || read(d->signal_fd, &n, sizeof n) != sizeof n)
         return;
     const unsigned before = d->signals_seen;
     d->signals_seen += n > 2 ? 2 : (unsigned)n;
@@ -123,6 +121,12 @@ static void signalled(struct gd__watch *w, uint32_t events)
         gd_dispatcher_shutdown(d);
     if (d->signals_seen >= 2)
         gd_dispatcher_abort(d);
+}
+
+static void signalled(struct gd__watch *w, uint32_t events)
+{
+    (void)events;
+    take_signals((struct gd_dispatcher *)((char *)w - offsetof(struct gd_dispatcher, signal_watch)));
 }
 
 static void hook_readable(struct gd__watch *w, uint32_t events)
@@ -142,6 +146,12 @@ static void obey_requests(struct gd_dispatcher *d)
     gd__sched_abort(&d->sched, d->now);
     if (d->feeder_deadline > d->now + ABORT_FEEDER_NS) /* asked again, it is not put off again */
         d->feeder_deadline = d->now + ABORT_FEEDER_NS;
+}
+
+void gd__monitor_obey(struct gd_dispatcher *d)
+{
+    take_signals(d);
+    obey_requests(d);
 }
 
 /* --- the loop --- */
@@ -196,10 +206,13 @@ static void fire_timers(struct gd_dispatcher *d)
     gd__sched_tick(&d->sched, d->now);
 }
 
-/* One round. True: something moved. The time of a round is read between what may call the user, for as long as that
- * takes, and what counts from now: a task that is handed out must not have been late from the beginning. */
+/* One round. True: something moved. Requests come first, since a failure after a stop is none, and again after the
+ * results, whose callbacks may have made one: no task is handed out after it. The time of a round is read between what
+ * may call the user, for as long as that takes, and what counts from now: a task that is handed out must not have been
+ * late from the beginning. */
 static bool go_round(struct gd_dispatcher *d)
 {
+    obey_requests(d);
     bool moved = take_results(d);
     obey_requests(d);
     gd__devices_take_news(d);

@@ -27,11 +27,12 @@ static const enum gd_failure failure_of[GD__R_KINDS] = {
     [GD__R_OUT_OF_MEMORY] = GD_FAILURE_OUT_OF_MEMORY,
     [GD__R_DEVICE_LOST] = GD_FAILURE_DEVICE_LOST,
     [GD__R_CANCELLED] = GD_FAILURE_CANCELLED,
+    [GD__R_SIGNALLED] = GD_FAILURE_ERROR,
 };
 
 static bool is_result(unsigned kind)
 {
-    return kind >= GD__R_SUCCESS && kind <= GD__R_CANCELLED;
+    return kind >= GD__R_SUCCESS && kind <= GD__R_SIGNALLED;
 }
 
 const char *gd__record_check(const struct gd__sched *s, unsigned w, const struct gd__result_slot *r)
@@ -78,13 +79,14 @@ static int take_result(struct gd_dispatcher *d, struct gd__seat *seat, const str
     struct gd__outcome o = {
         .failure = failure_of[r->slot.kind],
         .final = r->slot.kind == GD__R_ERROR_FINAL,
+        .by_stop_signal = r->slot.kind == GD__R_SIGNALLED,
         .worker = (int)seat->index,
         .start_ns = r->slot.start_ns,
         .end_ns = r->slot.end_ns,
         .bytes = r->bytes,
         .size = r->size,
     };
-    if (r->slot.kind == GD__R_ERROR_DATA) {
+    if (r->slot.kind == GD__R_ERROR_DATA || r->slot.kind == GD__R_SIGNALLED) {
         if (split_failure(r, &o) < 0)
             return GD_E_PROTOCOL;
     } else if (o.failure != GD_FAILURE_NONE && o.size > GD__WORDS_MAX) {

@@ -364,6 +364,7 @@ static void bury(struct gd__seat *seat, const struct gd__exit *e)
     char words[DEATH_WORDS];
     struct gd__progress p;
     d->now = gd__now_ns();
+    gd__monitor_obey(d); /* while the seat is whole */
     /* All that there can be, and no more: something that the worker started may still write there. */
     for (uint64_t n = 0; n <= seat->channel.result_capacity && gd__records_drain(d, seat); n++)
         ;
@@ -490,6 +491,7 @@ const struct gd__sched_effects gd__effects = {
     .abandon = abandon,
     .deliver = gd__deliver,
     .hold = gd__deliver_hold,
+    .drop = gd__deliver_drop,
     .tried = gd__deliver_try,
     .setup_failed = gd__deliver_setup_failed,
     .worker_died = gd__deliver_worker_died,

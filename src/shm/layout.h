@@ -171,6 +171,7 @@ enum gd__record_kind {
     GD__R_OUT_OF_MEMORY,  /* bytes: the words */
     GD__R_DEVICE_LOST,    /* bytes: the words */
     GD__R_CANCELLED,      /* stopped as asked */
+    GD__R_SIGNALLED,      /* as ERROR_DATA: SIGTERM, SIGINT or SIGHUP ended it, or had been sent to the worker */
     GD__R_CLEANUP_FAILED, /* bytes: the words */
     GD__R_BYE,            /* cleanup done, about to exit */
     GD__R_KINDS

@@ -7,8 +7,9 @@
  * environment) is prepared once.
  *
  * A command belongs to the worker's process group and has the default signals. To interrupt it the group gets SIGTERM,
- * and what it has put into another group; the worker itself has a handler that does nothing, since a command would
- * inherit that it is ignored.
+ * and what it has put into another group; the worker itself has a handler, since a command would inherit that it is
+ * ignored. A SIGTERM from elsewhere may be a stop that is sent to every process of the run. A command that fails then
+ * is reported as GD__R_SIGNALLED, since programs that catch the signal exit with any code.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -30,6 +31,7 @@
 #include "command/template.h"
 #include "proc/descendants.h"
 #include "worker/adapters.h"
+#include "worker/host.h"
 
 extern char **environ;
 
@@ -142,14 +144,18 @@ static int prepare_environment(void)
     return 0;
 }
 
-static void do_nothing(int s)
+static volatile sig_atomic_t told_to_end; /* since the command was started */
+
+static void on_term(int s, siginfo_t *info, void *context)
 {
-    (void)s;
+    (void)s, (void)context;
+    if (info->si_pid != getpid()) /* else it is what interrupt() sends to the group */
+        told_to_end = 1;
 }
 
 static int prepare_signals(void)
 {
-    struct sigaction a = { .sa_handler = do_nothing, .sa_flags = SA_RESTART };
+    struct sigaction a = { .sa_sigaction = on_term, .sa_flags = SA_RESTART | SA_SIGINFO };
     return sigaction(SIGTERM, &a, NULL) < 0 || prctl(PR_SET_CHILD_SUBREAPER, 1) < 0 ? errno : 0;
 }
 
@@ -315,6 +321,11 @@ static int report_success(struct gd_result *r, const struct ended *e)
     return 0;
 }
 
+static bool may_be_a_stop(const struct ended *e)
+{
+    return told_to_end || e->signal == SIGTERM || e->signal == SIGINT || e->signal == SIGHUP;
+}
+
 static int report_failure(struct gd_result *r, const struct ended *e)
 {
     char more[TAIL_MAX + 8], *room;
@@ -327,6 +338,8 @@ static int report_failure(struct gd_result *r, const struct ended *e)
     if (!room)
         return say_too_large(r, e);
     write_result(room, e);
+    if (may_be_a_stop(e))
+        r->kind = GD__R_SIGNALLED;
     return GD_E_FAILED;
 }
 
@@ -394,6 +407,7 @@ static int run(struct gd_worker *w, const struct gd_command_fill *with, struct g
 {
     struct ended e = { 0 };
     pid_t pid = 0;
+    told_to_end = 0;
     int rc = start(&pid, with);
     if (rc)
         return report_not_started(r, rc);

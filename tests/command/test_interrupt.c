@@ -7,35 +7,7 @@
 
 #include <poll.h>
 
-/* A fifo in the case's folder, open for both: who writes is not held up, who reads sees no end. */
-static int fifo(const char *name)
-{
-    char path[128];
-    snprintf(path, sizeof path, "%s/%s", sh_dir(), name);
-    CHECK_EQ(mkfifo(path, 0600), 0);
-    int fd = open(path, O_RDWR | O_CLOEXEC);
-    CHECK(fd >= 0);
-    return fd;
-}
-
-/* One more end of it, that sees when nobody has it open for writing any more. */
-static int open_to_read(const char *name)
-{
-    char path[128];
-    snprintf(path, sizeof path, "%s/%s", sh_dir(), name);
-    int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-    CHECK(fd >= 0);
-    return fd;
-}
-
-static void await_lines(int fd, int n)
-{
-    char c;
-    while (n > 0) {
-        CHECK_EQ(read(fd, &c, 1), 1);
-        n -= c == '\n';
-    }
-}
+#include "support/fifo.h"
 
 struct interrupted {
     struct sh_running running; /* its pid is the command's own */

@@ -3,6 +3,8 @@
  * The simulator keeps its own account of every task (struct sim_task): what results it had, which deaths it is to be
  * charged with by the rule at the top of sched.h. The scheduler must come to the same verdicts.
  */
+#include <signal.h>
+
 #include "sim.h"
 
 #define LLU(x) ((unsigned long long)(x))
@@ -119,13 +121,69 @@ void check_kill(struct sim *s, unsigned w)
     }
 }
 
-static void blame(struct sim *s, unsigned w, uint64_t n)
+bool sim_is_stop_signal(int signal)
+{
+    return signal == SIGTERM || signal == SIGINT || signal == SIGHUP;
+}
+
+/* Whether a death must be without consequence for as long as a stop may be on its way. */
+static bool must_wait(const struct sim *s, unsigned w, const struct gd__death *d)
+{
+    const unsigned state = s->sched.workers[w].state;
+    return sim_is_stop_signal(d->signal) && s->plan.config.signal_wait_ns > 0 && !s->sched.stopping &&
+           !s->sched.workers_stopped && (state == GD_WORKER_IDLE || state == GD_WORKER_STARTING);
+}
+
+void check_put_off(struct sim *s, const struct gd__task *t, bool for_crash)
+{
+    struct sim_task *task = &s->tasks[t->id];
+    SIM_MUST(s, task->put_off == 0, "task %llu: two verdicts wait", LLU(t->id));
+    task->put_off = s->now + s->plan.config.signal_wait_ns;
+    task->for_crash = for_crash;
+}
+
+/* The verdict was passed: it must have been time, and no stop may have come. */
+static void settle_put_off(struct sim *s, const struct gd__task *t)
+{
+    struct sim_task *task = &s->tasks[t->id];
+    if (task->put_off == 0)
+        return;
+    const bool parked = t->state == GD__TASK_PARKED; /* judged some time ago, it has waited for its turn */
+    SIM_MUST(s, on_time(s) && !parked ? s->now == task->put_off : s->now >= task->put_off,
+             "task %llu was judged %lld ns from when it should be", LLU(t->id), (long long)(s->now - task->put_off));
+    SIM_MUST(s, parked || !s->sched.stopping, "task %llu was judged though a stop has come", LLU(t->id));
+    task->put_off = 0;
+    if (task->for_crash)
+        task->charges++;
+    else
+        task->errors++;
+}
+
+void check_tried(struct sim *s, const struct gd__task *t, const struct gd__outcome *o)
+{
+    settle_put_off(s, t);
+    SIM_MUST(s, !s->sched.stopping, "task %llu is to be tried again after the stop", LLU(t->id));
+    SIM_MUST(s, o->failure != GD_FAILURE_NONE, "task %llu is to be tried again after a success", LLU(t->id));
+}
+
+static void charge(struct sim *s, unsigned w, const struct gd__task *t, const struct gd__death *d)
+{
+    struct sim_task *task = &s->tasks[t->id];
+    task->after_stop |= s->sched.stopping;
+    task->excused += s->sched.stopping || must_wait(s, w, d);
+    if (must_wait(s, w, d))
+        check_put_off(s, t, true);
+    else if (!s->sched.stopping)
+        task->charges++;
+}
+
+static void blame(struct sim *s, unsigned w, uint64_t n, const struct gd__death *d)
 {
     const struct gd__sched_worker *worker = &s->sched.workers[w];
     const struct proc *p = &s->procs[w];
     if (n == 1) {
         const struct gd__task *t = gd__sched_head(&s->sched, w);
-        s->tasks[t->id].charges++;
+        charge(s, w, t, d);
         SIM_MUST(s, !p->poisoned || p->lying || sim_task_kind(s, t->id) == TASK_POISON,
                  "task %llu is charged with a death that was another's doing", LLU(t->id));
     }
@@ -141,12 +199,13 @@ void check_before_exit(struct sim *s, unsigned w, const struct gd__death *d)
     const struct gd__sched_worker *worker = &s->sched.workers[w];
     const uint64_t length = worker->tail - worker->head;
     const uint64_t started = gd__max64(d->started, d->loading);
+    s->held_until[w] = must_wait(s, w, d) ? s->now + s->plan.config.signal_wait_ns : 0;
     if (length == 0)
         return;
     if (worker->kill_reason == GD__KILL_DEVICE_LOST || worker->kill_reason == GD__KILL_ENDING)
         return;
     if (worker->kill_reason != GD__KILL_TIMEOUT) {
-        blame(s, w, started > worker->head ? gd__min64(started - worker->head, length) : 0);
+        blame(s, w, started > worker->head ? gd__min64(started - worker->head, length) : 0, d);
         return;
     }
     /* Whoever was asked to stop has timed out, if it had begun (of a process that will not die that is not known); of a
@@ -155,7 +214,9 @@ void check_before_exit(struct sim *s, unsigned w, const struct gd__death *d)
         return;
     for (uint64_t i = worker->head; i < worker->cancel_below; i++) {
         struct sim_task *t = &s->tasks[gd__sched_at(&s->sched, w, i)->id];
-        t->timeouts += !worker->cancel_batch;
+        t->timeouts += !worker->cancel_batch && !s->sched.stopping;
+        t->after_stop |= s->sched.stopping;
+        t->excused += s->sched.stopping;
         t->suspect |= worker->cancel_batch;
         t->group_deaths += worker->cancel_batch;
     }
@@ -172,21 +233,23 @@ static unsigned failed_tries(const struct sim *s, const struct sim_task *t)
 static bool may_end_so(const struct sim *s, const struct sim_task *t, const struct gd__outcome *o)
 {
     const struct gd__sched_config *c = &s->plan.config;
-    const bool stopping = s->sched.stopping;
     const uint64_t handle = t->held ? ~o->handle : o->handle;
     const bool own_result = t->has_result && handle == t->handle;
+    const bool failed = o->failure != GD_FAILURE_NONE && o->failure != GD_FAILURE_CANCELLED;
+    if (failed && o->failure != GD_FAILURE_NO_WORKER && t->after_stop)
+        return false;
     switch (o->failure) {
     case GD_FAILURE_NONE:
         return own_result && t->last == GD_FAILURE_NONE;
     case GD_FAILURE_ERROR:
     case GD_FAILURE_OUT_OF_MEMORY:
-        return own_result && o->failure == t->last && (stopping || o->final || failed_tries(s, t) > c->retries);
+        return own_result && o->failure == t->last && (o->final || failed_tries(s, t) > c->retries);
     case GD_FAILURE_TIMEOUT:
-        return t->timeouts > 0 && (stopping || !c->retry_timeouts || failed_tries(s, t) > c->retries);
+        return t->timeouts > 0 && (!c->retry_timeouts || failed_tries(s, t) > c->retries);
     case GD_FAILURE_CRASH:
-        return stopping || t->charges == c->crash_limit;
+        return t->charges == c->crash_limit;
     case GD_FAILURE_DEVICE_LOST:
-        return own_result && t->last == GD_FAILURE_DEVICE_LOST && (stopping || t->charges == c->crash_limit);
+        return own_result && t->last == GD_FAILURE_DEVICE_LOST && t->charges == c->crash_limit;
     case GD_FAILURE_CANCELLED:
         return s->sched.end == GD__END_SHUTDOWN;
     case GD_FAILURE_NO_WORKER:
@@ -203,11 +266,15 @@ void check_deliver(struct sim *s, const struct gd__task *t, const struct gd__out
     SIM_MUST(s, !s->plan.config.ordered || t->id == s->next_in_order, "task %llu delivered before %llu", LLU(t->id),
              LLU(s->next_in_order));
     s->next_in_order++;
+    if (o->failure != GD_FAILURE_CANCELLED && o->failure != GD_FAILURE_NO_WORKER)
+        settle_put_off(s, t);
     SIM_MUST(s, t->payload[0] == sim_mix(s->seed, t->id), "task %llu ends with another's payload", LLU(t->id));
     SIM_MUST(s, may_end_so(s, task, o),
              "task %llu must not end as failure %d (charges %u, errors %u, timeouts %u, last result %d)", LLU(t->id),
              o->failure, task->charges, task->errors, task->timeouts, task->last);
-    SIM_MUST(s, s->plan.bad || t->attempt <= task->starts + task->timeouts + task->group_deaths + task->charges,
+    SIM_MUST(s,
+             s->plan.bad ||
+                 t->attempt <= task->starts + task->timeouts + task->group_deaths + task->charges + task->excused,
              "task %llu: %u attempts, but it was started %u times", LLU(t->id), t->attempt, task->starts);
     SIM_MUST(s, s->plan.bad || task->charges <= task->starts + s->plan.load_ahead * task->charges,
              "task %llu: charged %u times, started %u times", LLU(t->id), task->charges, task->starts);
@@ -256,6 +323,8 @@ static void see(struct sim *s, uint32_t slot, enum gd__task_state state, int hom
              "task %llu lives on after %u errors and %u timeouts", LLU(t->id), task->errors, task->timeouts);
     SIM_MUST(s, task->timeouts == 0 || s->plan.config.retry_timeouts || state == GD__TASK_PARKED,
              "task %llu lives on though it timed out", LLU(t->id));
+    SIM_MUST(s, (t->verdict != GD__VERDICT_NONE) == (task->put_off != 0) || state == GD__TASK_PARKED,
+             "task %llu in %s: a verdict waits, or does not", LLU(t->id), where);
     SIM_MUST(s, !s->sched.stopping || state == GD__TASK_HANDED || state == GD__TASK_PARKED,
              "task %llu is in %s though the run is being ended", LLU(t->id), where);
     task->seen = s->round;

@@ -132,6 +132,7 @@ static void draw_limits(struct sim_plan *p, uint64_t *r)
     c->retry_timeouts = one_in(r, 2);
     c->retry_delay_ns = one_in(r, 4) ? 0 : some_time(r);
     c->restart_delay_ns = one_in(r, 4) ? 0 : some_time(r);
+    c->signal_wait_ns = one_in(r, 8) ? 0 : some_time(r);
     c->crash_limit = (unsigned)between(r, 1, 4);
     c->setup_attempts = (unsigned)between(r, 1, 4);
     c->setup_jobs = one_in(r, 3) ? (unsigned)between(r, 1, 4) : 0;
@@ -161,6 +162,7 @@ static void draw_misfortunes(struct sim_plan *p, uint64_t *r)
     p->bad = chance(r, 5, 300);
     p->lingers = c->cleanup_grace_ns ? chance(r, 6, 300) : 0;
     p->fate = chance(r, 2, 700);
+    p->by_stop_signal = chance(r, 3, 1000);
     if (one_in(r, 3)) {
         p->external_kills = (unsigned)skewed(r, 1, 200);
         p->external_kill_gap_ns = some_time(r);
@@ -185,6 +187,8 @@ static void draw_pace(struct sim_plan *p, uint64_t *r)
     p->shutdown_at = one_in(r, 6) ? 1 + sim_below(r, span) : 0;
     p->abort_at = one_in(r, 12) ? 1 + sim_below(r, span) : 0;
     p->source_cut_at = one_in(r, 12) ? 1 + sim_below(r, span) : 0;
+    p->stop_all_at = one_in(r, 8) ? 1 + sim_below(r, span) : 0;
+    p->stop_all_gap_ns = some_time(r);
 }
 
 void sim_plan_draw(struct sim_plan *p, uint64_t seed)

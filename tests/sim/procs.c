@@ -124,7 +124,7 @@ static bool meets_fate(struct sim *s, unsigned w, enum proc_fate here)
     if (p->fate != here || p->fate_after-- > 0)
         return false;
     const bool by_signal = sim_below(&s->chance, 2);
-    proc_die(s, w, by_signal ? SIGSEGV : 0, by_signal ? 0 : 3);
+    proc_die(s, w, !by_signal ? 0 : happens(s, s->plan.by_stop_signal) ? SIGHUP : SIGSEGV, by_signal ? 0 : 3);
     return true;
 }
 
@@ -161,7 +161,7 @@ void proc_setup_done(struct sim *s, unsigned w)
     if (happens(s, plan->setup_hangs)) {
         sim_trace(s, "process %u hangs in setup", w);
     } else if (happens(s, plan->setup_dies)) {
-        proc_die(s, w, SIGABRT, 0);
+        proc_die(s, w, happens(s, plan->by_stop_signal) ? SIGTERM : SIGABRT, 0);
     } else if (happens(s, plan->setup_fails)) {
         say(s, w, &(struct message){ .kind = MESSAGE_SETUP_FAILED });
         if (!happens(s, plan->lingers))
@@ -269,6 +269,7 @@ static void finish(struct sim *s, unsigned w)
             .worker = (int)w, .start_ns = p->start_ns, .end_ns = s->now, .bytes = "x", .size = 1, .handle = ++s->handles
         };
         m.outcome.failure = draw_outcome(s, p, &m.outcome.final);
+        m.outcome.by_stop_signal = m.outcome.failure == GD_FAILURE_ERROR && happens(s, s->plan.by_stop_signal);
         say(s, w, &m);
         p->done = i + 1;
         if (meets_fate(s, w, FATE_AFTER_RESULT))
@@ -377,6 +378,7 @@ static void fx_spawn(void *ctx, unsigned w)
     SIM_MUST(s, !s->setup_failed[w], "worker %u is started after its setup failed", w);
     SIM_MUST(s, !s->sched.workers_stopped, "worker %u is started after the end", w);
     SIM_MUST(s, !s->device_out[s->sched.workers[w].device], "worker %u is started on a device that is out of use", w);
+    SIM_MUST(s, s->now >= s->held_until[w], "worker %u is started again, but a stop may be on its way", w);
     s->first_spawns += p->generation == 0;
     s->spawns++;
     *p =
@@ -513,9 +515,24 @@ static void fx_hold(void *ctx, const struct gd__task *t, struct gd__outcome *o)
 {
     struct sim *s = ctx;
     struct sim_task *task = &s->tasks[t->id];
-    SIM_MUST(s, s->plan.config.ordered && !task->held, "task %llu held twice", (unsigned long long)t->id);
+    SIM_MUST(s, !task->held, "task %llu held twice", (unsigned long long)t->id);
+    SIM_MUST(s, s->plan.config.ordered || task->put_off, "task %llu held for nothing", (unsigned long long)t->id);
     task->held = true;
     o->handle = ~o->handle; /* what deliver must show */
+}
+
+static void fx_drop(void *ctx, const struct gd__task *t, const struct gd__outcome *o)
+{
+    struct sim *s = ctx;
+    struct sim_task *task = &s->tasks[t->id];
+    (void)o;
+    SIM_MUST(s, task->held, "task %llu: dropped what was not held", (unsigned long long)t->id);
+    task->held = false;
+}
+
+static void fx_tried(void *ctx, const struct gd__task *t, const struct gd__outcome *o)
+{
+    check_tried(ctx, t, o);
 }
 
 static void fx_setup_failed(void *ctx, unsigned w, const char *words)
@@ -533,6 +550,7 @@ static void fx_worker_died(void *ctx, unsigned w, const char *words, bool given_
     struct sim *s = ctx;
     (void)words;
     sim_trace(s, "worker %u died%s", w, given_up ? ", given up" : "");
+    SIM_MUST(s, s->now >= s->held_until[w], "worker %u is said to be dead, but a stop may be on its way", w);
     s->deaths_told++;
 }
 
@@ -558,6 +576,8 @@ const struct gd__sched_effects sim_effects = {
     .abandon = fx_abandon,
     .deliver = fx_deliver,
     .hold = fx_hold,
+    .drop = fx_drop,
+    .tried = fx_tried,
     .setup_failed = fx_setup_failed,
     .worker_died = fx_worker_died,
     .device_out = fx_device_out,

@@ -95,11 +95,16 @@ static void note_result(struct sim *s, unsigned w, const struct gd__task *t, con
     task->handle = m->outcome.handle;
     if (failure == GD_FAILURE_NONE)
         return;
-    if (failure == GD_FAILURE_DEVICE_LOST)
+    if (s->sched.stopping)
+        task->after_stop = true;
+    else if (failure != GD_FAILURE_DEVICE_LOST && worker->head >= worker->cancel_below && m->outcome.by_stop_signal &&
+             s->plan.config.signal_wait_ns > 0)
+        check_put_off(s, t, false);
+    else if (failure == GD_FAILURE_DEVICE_LOST)
         task->charges++;
     else if (worker->head >= worker->cancel_below)
         task->errors++;
-    else if (worker->cancel_batch && !s->sched.stopping)
+    else if (worker->cancel_batch)
         task->suspect = true;
     else
         task->timeouts++;
@@ -214,9 +219,21 @@ static void on_external_kill(struct sim *s)
 {
     const unsigned w = (unsigned)sim_below(&s->chance, s->plan.config.n_workers);
     if (!s->procs[w].frozen)
-        proc_die(s, w, SIGKILL, 0);
+        proc_die(s, w, sim_below(&s->chance, 1000) < s->plan.by_stop_signal ? SIGTERM : SIGKILL, 0);
     if (--s->kills_left > 0)
         sim_at(s, s->now + 1 + sim_spread(&s->chance, s->plan.external_kill_gap_ns), EVENT_EXTERNAL_KILL, 0);
+}
+
+/* As systemd and Slurm do it: to all in some order, so that workers may die of it before the dispatcher knows. */
+static void on_stop_all(struct sim *s)
+{
+    static const int signals[] = { SIGTERM, SIGINT, SIGHUP };
+    const int signal = signals[sim_below(&s->chance, 3)];
+    sim_trace(s, "signal %d to all", signal);
+    for (unsigned w = 0; w < s->plan.config.n_workers; w++)
+        if (!s->procs[w].frozen && sim_below(&s->chance, 8) > 0)
+            proc_die(s, w, signal, 0);
+    sim_at(s, s->now + sim_spread(&s->chance, s->plan.stop_all_gap_ns), EVENT_SHUTDOWN, 0);
 }
 
 static void on_device_failed(struct sim *s)
@@ -268,6 +285,9 @@ static void handle(struct sim *s, const struct event *e)
     case EVENT_ABORT:
         sim_trace(s, "abort");
         gd__sched_abort(&s->sched, s->now);
+        break;
+    case EVENT_STOP_ALL:
+        on_stop_all(s);
         break;
     case EVENT_EXTERNAL_KILL:
         on_external_kill(s);
@@ -343,6 +363,8 @@ static void plan_ahead(struct sim *s)
         sim_at(s, s->now + p->shutdown_at, EVENT_SHUTDOWN, 0);
     if (p->abort_at)
         sim_at(s, s->now + p->abort_at, EVENT_ABORT, 0);
+    if (p->stop_all_at)
+        sim_at(s, s->now + p->stop_all_at, EVENT_STOP_ALL, 0);
     if (p->source_cut_at)
         sim_at(s, s->now + p->source_cut_at, EVENT_SOURCE_END, 0);
     s->device_failures_left = p->device_failures;
@@ -393,6 +415,7 @@ static void clear(struct sim *s)
     free(s->tasks);
     free(s->setup_failed);
     free(s->device_out);
+    free(s->held_until);
     free(s->events);
     sim_plan_free(&s->plan);
 }
@@ -418,6 +441,7 @@ int sim_run(struct sim *s, uint64_t seed, bool trace, volatile uint64_t *progres
     s->tasks = room_for(s->plan.n_tasks, sizeof *s->tasks);
     s->setup_failed = room_for(s->plan.config.n_workers, sizeof *s->setup_failed);
     s->device_out = room_for(s->plan.config.n_workers, sizeof *s->device_out);
+    s->held_until = room_for(s->plan.config.n_workers, sizeof *s->held_until);
     for (unsigned i = 0; i < s->plan.config.n_workers; i++)
         s->procs[i].ring = room_for(s->plan.config.window_max, sizeof *s->procs[i].ring);
     describe(s);

@@ -34,9 +34,11 @@ struct sim_plan {
     uint64_t n_tasks; /* what the source has */
     unsigned poison, hangs, error, error_final, out_of_memory, safe_batch, device_lost;
     unsigned spawn_fails, setup_fails, setup_dies, setup_hangs, immortal, bad, lingers, fate;
+    unsigned by_stop_signal; /* of deaths and errors: SIGTERM and the like, sent to one process alone */
     uint64_t task_ns, setup_ns, message_ns, exit_ns, kill_ns, source_gap_ns, late_ns, cleanup_ns;
     uint64_t external_kill_gap_ns; /* 0: none */
     uint64_t shutdown_at, abort_at, source_cut_at;
+    uint64_t stop_all_at, stop_all_gap_ns; /* SIGTERM to every process; the dispatcher hears of it after the gap */
     uint64_t device_failure_gap_ns;
     unsigned external_kills, device_failures, source_burst, load_ahead;
     bool claim_races; /* every step of a claim is an event of its own */
@@ -104,11 +106,14 @@ struct proc {
 /* --- what the simulator knows about a task --- */
 
 struct sim_task {
-    uint32_t delivered, starts, charges, errors, timeouts, group_deaths;
+    uint32_t delivered, starts, charges, errors, timeouts, group_deaths, excused;
     uint32_t seen; /* by the walk of check.c: its round */
     uint64_t handle, deal;
     enum gd_failure last;
     bool has_result, held, suspect;
+    bool after_stop;  /* an attempt failed after the stop began: that must not count */
+    bool for_crash;   /* while its verdict waits: charged with a death, or with an error, */
+    uint64_t put_off; /* until then; 0: no verdict waits */
 };
 
 /* --- events --- */
@@ -124,6 +129,7 @@ enum event_kind {
     EVENT_SOURCE_END,
     EVENT_SHUTDOWN,
     EVENT_ABORT,
+    EVENT_STOP_ALL,
     EVENT_EXTERNAL_KILL,
     EVENT_DEVICE_FAILED,
     EVENT_KINDS
@@ -161,6 +167,7 @@ struct sim {
     uint64_t results[8]; /* deliveries by failure */
     uint64_t spawns, first_spawns, deaths_told, setup_failures_told;
     bool *setup_failed;
+    uint64_t *held_until; /* of each worker that a stop signal ended: nobody is to be told of its death before */
     uint64_t peak_allowed, next_in_order, peak_slots, walked, deals;
     uint32_t round;
 
@@ -190,6 +197,9 @@ void proc_die(struct sim *s, unsigned w, int signal, int exit_code);
 void proc_gone(struct sim *s, unsigned w);
 
 /* check.c */
+void check_tried(struct sim *s, const struct gd__task *t, const struct gd__outcome *o);
+void check_put_off(struct sim *s, const struct gd__task *t, bool for_crash);
+bool sim_is_stop_signal(int signal);
 void check_deliver(struct sim *s, const struct gd__task *t, const struct gd__outcome *o);
 void check_assign(struct sim *s, unsigned w, const struct gd__task *t, unsigned attempt);
 void check_cancel(struct sim *s, unsigned w, uint64_t below);

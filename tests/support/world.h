@@ -46,9 +46,10 @@ enum world_what {
     W_DEVICE_LOST,
     W_SEGV,
     W_ABORT,
-    W_EXIT, /* exit(n) */
-    W_KILL, /* SIGKILL to itself */
-    W_STOP, /* SIGSTOP to itself */
+    W_EXIT,   /* exit(n) */
+    W_KILL,   /* SIGKILL to itself */
+    W_SIGNAL, /* signal n to itself */
+    W_STOP,   /* SIGSTOP to itself */
     W_LOOP,
     W_POLITE_LOOP,      /* until gd_task_cancelled(), then gd_result_cancelled() */
     W_INTERRUPTED_LOOP, /* until interrupt() was called */

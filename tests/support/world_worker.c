@@ -81,6 +81,9 @@ static void misbehave(unsigned what, uint64_t n)
     case W_KILL:
         kill(getpid(), SIGKILL);
         break;
+    case W_SIGNAL:
+        kill(getpid(), (int)n);
+        break;
     case W_STOP:
         kill(getpid(), SIGSTOP);
         break;

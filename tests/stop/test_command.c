@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A stop uses up no tries: what fails after Ctrl-C or SIGTERM is not done, and the next run does it.
+ *
+ * Tasks say through a fifo that they have begun, with the process number of their worker, and wait at another.
+ */
+#include <gpu_dispatch/journal.h>
+#include <signal.h>
+
+#include "support/fifo.h"
+
+struct stopped {
+    struct sh_running running; /* its pid is the command's own */
+    int begun, go;
+    pid_t workers[2]; /* each leads its group */
+};
+
+/* How a task says that it has begun. */
+#define BEGUN "echo $PPID > begun; "
+
+/* A thousand tasks, two of which run when this returns. */
+static struct stopped start(const char *options, const char *what)
+{
+    struct stopped s = { .begun = fifo("begun"), .go = fifo("go") };
+    char script[1024], line[64];
+    snprintf(script, sizeof script,
+             "export GPU_DISPATCH_JOBS=$PWD/jobs; exec gpu-dispatch run --gpus sim:2 --quiet --joblog log %s "
+             "'%s; #' < <(seq 1000)",
+             options, what);
+    s.running = sh_start_script(script);
+    for (int i = 0; i < 2; i++) {
+        read_line(s.begun, line, sizeof line);
+        s.workers[i] = (pid_t)atol(line);
+        CHECK_GT(s.workers[i], 1);
+    }
+    return s;
+}
+
+/* Until observers see that what was not begun is cancelled. */
+static void await_heeded(const struct stopped *s)
+{
+    while (!strstr(sh("GPU_DISPATCH_JOBS=$PWD/jobs gpu-dispatch top --once %d", (int)s->running.pid).out, "cancelled"))
+        ;
+}
+
+#define JOURNAL "--journal run.db "
+#define FAILED  "gpu-dispatch status run.db | awk '$1 == \"failed\" { print $2 }'"
+
+/* What was done was done well, and the next run does all of the others. */
+static void check_nothing_failed(const struct stopped *s)
+{
+    CHECK_EQ(sh_wait(s->running).status, 130);
+    CHECK_STR(sh("tail -n +2 log | awk '$7 || $8'").out, "");
+    CHECK_STR(sh(FAILED).out, "0\n");
+    CHECK_STR(sh("gpu-dispatch run --gpus sim:2 --quiet " JOURNAL "--resume --force-resume --joblog again true < <(seq "
+                 "1000) && cat log again | grep -vc ^Seq")
+                  .out,
+              "1000\n");
+}
+
+static void need_journal(void)
+{
+    if (!gd_journal_available())
+        SKIP("built without journals");
+}
+
+static void failure_after(int signal, const char *options)
+{
+    struct stopped s = start(options, BEGUN "read x < go; exit 1");
+    CHECK_EQ(kill(s.running.pid, signal), 0);
+    await_heeded(&s);
+    CHECK_EQ(write(s.go, "\n\n", 2), 2);
+    check_nothing_failed(&s);
+}
+
+TEST(a_failure_after_ctrl_c_is_not_done)
+{
+    need_journal();
+    failure_after(SIGINT, JOURNAL);
+}
+
+TEST(nor_after_sigterm_with_tries_left)
+{
+    need_journal();
+    failure_after(SIGTERM, JOURNAL "--retries 3 ");
+}
+
+TEST(a_worker_that_dies_after_the_stop_is_no_crash)
+{
+    need_journal();
+    struct stopped s = start(JOURNAL, BEGUN "read x < go; kill -KILL $PPID");
+    CHECK_EQ(kill(s.running.pid, SIGTERM), 0);
+    await_heeded(&s);
+    CHECK_EQ(write(s.go, "\n\n", 2), 2);
+    check_nothing_failed(&s);
+}
+
+/* As systemd and Slurm stop a job. The command stands still meanwhile, so that it finds the signals to its workers and
+ * its own together, in whatever order. */
+static void stop_everything(const char *options, const char *what, int signal)
+{
+    struct stopped s = start(options, what);
+    CHECK_EQ(kill(s.running.pid, SIGSTOP), 0);
+    for (int i = 0; i < 2; i++)
+        CHECK_EQ(kill(-s.workers[i], signal), 0);
+    CHECK_EQ(kill(s.running.pid, SIGTERM), 0);
+    CHECK_EQ(kill(s.running.pid, SIGCONT), 0);
+    static const char lines[2000] = { [0 ... 1999] = '\n' }; /* it may begin others before it looks at its own */
+    CHECK_EQ(write(s.go, lines, sizeof lines), sizeof lines);
+    check_nothing_failed(&s);
+}
+
+TEST(a_stop_of_every_process_charges_nobody)
+{
+    need_journal();
+    stop_everything(JOURNAL "--crash-limit 1 ", BEGUN "read x < go", SIGHUP); /* of which the workers die */
+}
+
+TEST(nor_where_only_the_commands_die_of_it)
+{
+    need_journal();
+    stop_everything(JOURNAL, BEGUN "read x < go", SIGTERM);
+}
+
+TEST(nor_where_programs_catch_it_and_exit)
+{
+    need_journal();
+    stop_everything(JOURNAL, "trap \"exit 1\" TERM; " BEGUN "read x < go", SIGTERM);
+}
+
+/* Without a stop all is as it was, a second later. */
+TEST(a_worker_ended_alone_is_charged)
+{
+    struct ran r =
+        sh("gpu-dispatch run --gpus sim:1 --quiet --crash-limit 1 --joblog log 'kill -HUP $PPID; sleep 4321 #' ::: 1; "
+           "echo $?; tail -n +2 log | cut -f 7,8");
+    CHECK_STR(r.out, "1\n0\t1\n");
+    CHECK_CONTAINS(r.err, "killed by signal 1");
+}
+
+TEST(a_command_ended_alone_is_charged)
+{
+    struct ran r = sh("gpu-dispatch run --gpus sim:1 --quiet --joblog log 'kill -TERM $$ #' ::: 1 2 3; echo $?; "
+                      "tail -n +2 log | cut -f 7,8");
+    CHECK_STR(r.out, "3\n0\t15\n0\t15\n0\t15\n");
+}
+
+TEST(it_is_tried_again)
+{
+    struct ran r = sh("gpu-dispatch run --gpus sim:1 --quiet --retries 2 '[ -e {} ] && echo done || { touch {}; kill "
+                      "-TERM $$; }' ::: 1 2");
+    CHECK_STR(r.out, "done\ndone\n");
+    CHECK_EQ(r.status, 0);
+}
+
+TEST(what_made_halt_stop_is_recorded)
+{
+    need_journal();
+    struct ran r =
+        sh("gpu-dispatch run --gpus sim:1 --quiet --journal run.db --halt now,fail=1 'exit 7 #' ::: 1 2 3; echo $?");
+    CHECK_STR(r.out, "7\n");
+    CHECK_STR(sh(FAILED).out, "1\n");
+}
+
+TEST_MAIN()
