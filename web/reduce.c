@@ -12,6 +12,7 @@
 #include "json.h"
 
 enum { TABLE = 2 * WEB_MOST_LANES, INPUT_SHOWN = 300, ERROR_SHOWN = 1500 };
+#define LONGEST 1e12 /* seconds */
 
 /* --- texts ---------------------------------------------------------------------------- */
 
@@ -36,11 +37,17 @@ static void add_named(struct cli_bytes *b, const char *name, const char *text, s
     web_add_beginning(b, text, size, most);
 }
 
+/* A time or a duration as it may be drawn: whatever gave the records, sums of these stay finite. */
+static double finite(double seconds)
+{
+    return !(seconds > 0) ? 0 : seconds < LONGEST ? seconds : LONGEST;
+}
+
 void web_add_record(struct cli_bytes *b, const struct web_reduced *d, const struct gd_journal_record *r)
 {
     cli_bytes_format(b, "{\"number\":%llu,\"attempts\":%u,\"gpu\":%d,\"worker\":%d,\"start\":%.4f,\"seconds\":%.6f",
                      (unsigned long long)r->number, r->attempts, r->gpu_id, r->worker_id, web_reduced_start(d, r),
-                     r->seconds);
+                     finite(r->seconds));
     cli_bytes_format(b, ",\"exit_code\":%d,\"signal\":%d", r->exit_code, r->signal);
     add_named(b, "input", r->input, r->input_size, INPUT_SHOWN);
     add_named(b, "failure", r->failure, r->failure ? strlen(r->failure) : 0, sizeof d->classes[0].name - 1);
@@ -113,9 +120,9 @@ static int first_pass(void *user, const struct gd_journal_record *r)
     if (!ran(r))
         return 0;
     struct web_span *s = span_of(d, r->run);
-    const double end = r->started + (r->seconds > 0 ? r->seconds : 0);
-    if (s->first <= 0 || r->started < s->first)
-        s->first = r->started;
+    const double started = finite(r->started), end = started + finite(r->seconds);
+    if (s->first <= 0 || started < s->first)
+        s->first = started;
     if (end > s->last)
         s->last = end;
     learn_lane(d, r);
@@ -157,13 +164,14 @@ static int lay_out_bars(struct web_reduced *d)
 double web_reduced_start(const struct web_reduced *d, const struct gd_journal_record *r)
 {
     const struct web_span *s = span_of(d, r->run);
-    return r->started > s->first && s->first > 0 ? s->offset + r->started - s->first : s->offset;
+    const double started = finite(r->started);
+    return started > s->first && s->first > 0 ? s->offset + started - s->first : s->offset;
 }
 
 static size_t step_at(const struct web_reduced *d, double t)
 {
     const double at = t / d->step;
-    return at <= 0 ? 0 : at >= WEB_REPORT_STEPS ? WEB_REPORT_STEPS - 1 : (size_t)at;
+    return !(at > 0) ? 0 : at >= WEB_REPORT_STEPS ? WEB_REPORT_STEPS - 1 : (size_t)at;
 }
 
 /* --- counting ------------------------------------------------------------------------------ */
@@ -225,7 +233,7 @@ static int add_failure(struct web_reduced *d, const struct gd_journal_record *r)
 static int second_pass(void *user, const struct gd_journal_record *r)
 {
     struct web_reduced *d = user;
-    const double seconds = r->seconds > 0 ? r->seconds : 0, start = web_reduced_start(d, r);
+    const double seconds = finite(r->seconds), start = web_reduced_start(d, r);
     const int failure = r->done ? -1 : add_failure(d, r);
     struct web_lane *lane = ran(r) ? find_lane(d, r) : NULL;
     *(r->done ? &d->done : &d->failed) += 1;

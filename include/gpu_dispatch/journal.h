@@ -146,7 +146,9 @@ int gd_item_key(struct gd_item *item, const void *key, size_t key_size, const ch
 
 struct gd_journal_reader;
 
-/* Read-only. One that nobody closed (kill -9) is read as it would be resumed. */
+/* Read-only. One that nobody closed (kill -9) is read as it would be resumed. Figures are within their range whatever
+ * the file holds: counts up to 2^53, times and durations finite and not negative. Texts are as they are in the file:
+ * they may hold anything. */
 int gd_journal_reader_open(struct gd_journal_reader **out, const char *path);
 void gd_journal_reader_close(struct gd_journal_reader **r);
 

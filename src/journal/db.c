@@ -2,6 +2,10 @@
  *
  * There is no index on task.key: with keys as random as these, every group of records would touch as many pages of it
  * as it has records. What resuming needs is made on the side, in the order of the ids (resume.h).
+ *
+ * A journal may come from somebody else, and SQL can be stored in a database: views, triggers, generated columns. So
+ * nothing that a file brings along is executed (restrict_connection), and its tables must be plain tables with our
+ * columns (check_tables).
  */
 #include "journal/db.h"
 
@@ -108,6 +112,18 @@ int gd__db_integer(sqlite3 *db, const char *sql, int64_t *out)
     return rc == SQLITE_DONE ? SQLITE_OK : rc;
 }
 
+uint64_t gd__db_count(sqlite3_stmt *s, int column)
+{
+    const int64_t n = sqlite3_column_int64(s, column);
+    return n <= 0 ? 0 : n < GD__DB_COUNT_MOST ? (uint64_t)n : (uint64_t)GD__DB_COUNT_MOST;
+}
+
+double gd__db_seconds(sqlite3_stmt *s, int column)
+{
+    const double seconds = sqlite3_column_double(s, column);
+    return !(seconds > 0) ? 0 : seconds < GD__DB_SECONDS_MOST ? seconds : GD__DB_SECONDS_MOST;
+}
+
 const char *gd__db_full_path(const char *path, char full[PATH_MAX])
 {
     char folder[PATH_MAX], copy[PATH_MAX];
@@ -144,15 +160,85 @@ static int check_kind(sqlite3 *db, const char *path)
     return 1;
 }
 
-/* The log lies beside the file itself, wherever the path may link to. */
+static int not_as_made(const char *path, const char *what)
+{
+    return gd__error(GD_E_CORRUPT,
+                     "%s was damaged or made by another program: %s is not as a journal has it. Name another file",
+                     path, what);
+}
+
+/* What this library reads and writes must be plain tables: a view or a virtual table runs code of its own, and never
+ * has to end. Names are compared as SQLite does, in either case. */
+static int check_plain(sqlite3 *db, const char *path)
+{
+    static const char sql[] = "SELECT count(*) = 3 AND total(type = 'table' AND rootpage > 0) = 3 FROM sqlite_master"
+                              " WHERE lower(name) IN ('run', 'task', 'file')";
+    int64_t plain;
+    if (gd__db_integer(db, sql, &plain) != SQLITE_OK)
+        return gd__db_error(db, "read", path);
+    return plain ? 0 : not_as_made(path, "one of its tables");
+}
+
+/* A generated column is computed whenever it is read: a few bytes of SQL can ask for gigabytes. */
+static int check_columns(sqlite3 *db, const char *path, const char *table)
+{
+    enum { HIDDEN = 6 };
+    char sql[64];
+    sqlite3_stmt *s = NULL;
+    bool plain = true;
+    snprintf(sql, sizeof sql, "PRAGMA table_xinfo(%s)", table); /* before 3.26: no rows, and no such columns */
+    int rc = gd__db_prepare(db, sql, &s);
+    while (rc == SQLITE_OK && plain && (rc = sqlite3_step(s)) == SQLITE_ROW) {
+        plain = sqlite3_column_int(s, HIDDEN) == 0;
+        rc = SQLITE_OK;
+    }
+    sqlite3_finalize(s);
+    if (rc != SQLITE_OK && rc != SQLITE_DONE)
+        return gd__db_error(db, "read", path);
+    return plain ? 0 : not_as_made(path, table);
+}
+
+/* Texts of another encoding are converted when they are looked at, and move in memory. */
+static int check_encoding(sqlite3 *db, const char *path)
+{
+    sqlite3_stmt *s = NULL;
+    int rc = gd__db_prepare(db, "PRAGMA encoding", &s);
+    bool same = false;
+    if (rc == SQLITE_OK && (rc = sqlite3_step(s)) == SQLITE_ROW) {
+        const char *name = (const char *)sqlite3_column_text(s, 0);
+        same = name && strcmp(name, "UTF-8") == 0;
+        rc = SQLITE_DONE;
+    }
+    const int code = rc == SQLITE_DONE ? 0 : gd__db_error(db, "read", path);
+    sqlite3_finalize(s);
+    return code < 0 || same ? code : not_as_made(path, "its encoding");
+}
+
+static int check_tables(sqlite3 *db, const char *path)
+{
+    static const char *const tables[] = { "run", "task", "file" };
+    int rc = check_plain(db, path);
+    if (rc == 0)
+        rc = check_encoding(db, path);
+    for (size_t i = 0; rc == 0 && i < sizeof tables / sizeof *tables; i++)
+        rc = check_columns(db, path, tables[i]);
+    return rc;
+}
+
+/* Of a file that lies beside the journal itself, wherever the path may link to. False: it is not there. */
+static bool stat_beside(const char *path, const char *suffix, struct stat *info)
+{
+    char full[PATH_MAX];
+    char *name = sqlite3_mprintf("%s%s", gd__db_full_path(path, full), suffix);
+    const bool there = name && stat(name, info) == 0;
+    sqlite3_free(name);
+    return there;
+}
+
 static bool has_wal(const char *path)
 {
     struct stat info;
-    char full[PATH_MAX];
-    char *wal = sqlite3_mprintf("%s-wal", gd__db_full_path(path, full));
-    const bool has = wal && stat(wal, &info) == 0 && info.st_size > 0;
-    sqlite3_free(wal);
-    return has;
+    return stat_beside(path, "-wal", &info) && info.st_size > 0;
 }
 
 /* A file that was cut off is found by its length; a small one is looked through, which takes a moment. */
@@ -196,11 +282,37 @@ static int open_named(sqlite3 **out, const char *path, int flags)
     return rc;
 }
 
+/* Options that an older SQLite does not have are for things that it cannot do either, or that check_tables() finds. */
+static void restrict_connection(sqlite3 *db)
+{
+    static const struct {
+        int option, value;
+    } options[] = {
+        { SQLITE_DBCONFIG_ENABLE_TRIGGER, 0 },
+#ifdef SQLITE_DBCONFIG_ENABLE_VIEW
+        { SQLITE_DBCONFIG_ENABLE_VIEW, 0 },
+#endif
+#ifdef SQLITE_DBCONFIG_DEFENSIVE
+        { SQLITE_DBCONFIG_DEFENSIVE, 1 },
+#endif
+#ifdef SQLITE_DBCONFIG_TRUSTED_SCHEMA
+        { SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0 },
+#endif
+    };
+    static const char *const pragmas[] = { "PRAGMA trusted_schema = OFF", "PRAGMA cell_size_check = ON",
+                                           "PRAGMA mmap_size = 0", "PRAGMA ignore_check_constraints = ON" };
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++)
+        (void)sqlite3_db_config(db, options[i].option, options[i].value, (int *)NULL);
+    for (size_t i = 0; i < sizeof pragmas / sizeof *pragmas; i++)
+        (void)gd__db_exec(db, pragmas[i]); /* one that is not known does nothing */
+}
+
 static int connect(sqlite3 **out, const char *path, int flags)
 {
     *out = NULL;
     const int rc = GD__FAULT("sqlite_open") ? SQLITE_NOMEM : open_named(out, path, flags);
     if (rc == SQLITE_OK) {
+        restrict_connection(*out);
         sqlite3_busy_timeout(*out, BUSY_MS);
         sqlite3_extended_result_codes(*out, 0);
         return 0;
@@ -211,11 +323,22 @@ static int connect(sqlite3 **out, const char *path, int flags)
     return code;
 }
 
+/* SQLite opens these too: a FIFO would make it wait. */
+static int check_beside(const char *path)
+{
+    static const char *const suffixes[] = { "-wal", "-shm", "-journal" };
+    struct stat info;
+    for (size_t i = 0; i < sizeof suffixes / sizeof *suffixes; i++)
+        if (stat_beside(path, suffixes[i], &info) && !S_ISREG(info.st_mode))
+            return gd__error(GD_E_INVALID, "%s%s is no file: move it away, or name another journal", path, suffixes[i]);
+    return 0;
+}
+
 static int check_file(const char *path)
 {
     struct stat info;
     if (stat(path, &info) == 0)
-        return S_ISREG(info.st_mode) ? 0
+        return S_ISREG(info.st_mode) ? check_beside(path)
                                      : gd__error(GD_E_INVALID, "%s is no file: a journal is a file of its own", path);
     /* The lock lies beside the file that it leads to, and where that will be is not known yet. */
     if (errno == ENOENT && lstat(path, &info) == 0)
@@ -256,6 +379,8 @@ int gd__db_open_write(sqlite3 **out, const char *path)
     if (rc >= 0 && sqlite3_db_readonly(db, "main") == 1)
         rc = gd__db_code(SQLITE_READONLY, "write to", path);
     const bool fresh = rc == 0;
+    if (rc > 0)
+        rc = check_tables(db, path);
     if (fresh && gd__db_exec(db, "PRAGMA page_size = " PAGE_SIZE) != SQLITE_OK)
         rc = gd__db_error(db, "make", path);
     if (rc >= 0)
@@ -292,7 +417,7 @@ static int check_readable(sqlite3 *db, const char *path)
     const int rc = check_kind(db, path);
     if (rc == 0)
         return gd__error(GD_E_CORRUPT, "%s is empty: no run has written to it", path);
-    return rc < 0 ? rc : 0;
+    return rc < 0 ? rc : check_tables(db, path);
 }
 
 /* The last connection to be closed removes the write-ahead log and its index, unless it is one that may not write. So

@@ -31,4 +31,11 @@ int gd__db_exec(sqlite3 *db, const char *sql);                  /* a result of S
 int gd__db_integer(sqlite3 *db, const char *sql, int64_t *out); /* likewise; the first value, 0 if there is none */
 int gd__db_prepare(sqlite3 *db, const char *sql, sqlite3_stmt **out); /* likewise */
 
+/* Values as they may be, whatever the file holds: counts from 0 to GD__DB_COUNT_MOST, which a double holds exactly;
+ * seconds and Unix times finite, from 0 to GD__DB_SECONDS_MOST (the year 9999). */
+#define GD__DB_COUNT_MOST   (INT64_C(1) << 53)
+#define GD__DB_SECONDS_MOST 253402300799.0
+uint64_t gd__db_count(sqlite3_stmt *s, int column);
+double gd__db_seconds(sqlite3_stmt *s, int column);
+
 #endif

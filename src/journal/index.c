@@ -8,6 +8,9 @@
  * Equal keys would pile up in one place. So the k-th of them is kept under a key of its own, made from the key and k;
  * how many there are is found by doubling and halving. Of keys that came up lately that is remembered, and up to where
  * they are taken. When all are, the first is marked, so that it is not searched again.
+ *
+ * A row's place comes from a hash of its key with a secret of this index: a journal that was made to harm could
+ * otherwise have all its keys in one place, and finding a free entry would take as long as there are rows.
  */
 #include "journal/index.h"
 
@@ -16,6 +19,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -65,6 +69,7 @@ struct gd__index {
     int fd;
     uint64_t n; /* entries there is room for */
     const unsigned char *used;
+    unsigned char secret[GD__HASH_SIZE];
     struct page pages[PAGES];
     struct hint hints[HINTS];
 
@@ -132,6 +137,14 @@ struct found {
 static bool is_free(struct found f)
 {
     return f.e->packed == 0;
+}
+
+/* The key that is used here. */
+static void hash_key(const struct gd__index *x, const unsigned char bytes[GD__HASH_SIZE], uint64_t key[2])
+{
+    unsigned char hash[GD__HASH_SIZE];
+    gd__siphash128(x->secret, bytes, GD__HASH_SIZE, hash);
+    memcpy(key, hash, sizeof hash);
 }
 
 /* The key under which the k-th of several equal ones is kept. */
@@ -232,6 +245,7 @@ int gd__index_open(struct gd__index **out, const char *folder, uint64_t rows, co
     x->n = (rows + rows / 4 + PER_PAGE) / PER_PAGE * PER_PAGE;
     x->used = used;
     x->aside_fd = -1;
+    (void)!getrandom(x->secret, sizeof x->secret, GRND_NONBLOCK); /* too early after the start of the system: zeros */
     x->batch = gd__calloc(BATCH, sizeof *x->batch);
     x->order = gd__calloc(BATCH, sizeof *x->order);
     x->folder = gd__strdup(folder);
@@ -364,7 +378,7 @@ int gd__index_add(struct gd__index *x, const struct gd__row *row)
 {
     struct entry *e = &x->batch[x->n_batch++];
     const uint64_t attempts = row->attempts < GD__ATTEMPTS_MOST ? row->attempts : GD__ATTEMPTS_MOST;
-    memcpy(e->key, row->key, sizeof e->key);
+    hash_key(x, row->key, e->key);
     e->version = row->version;
     e->packed = row->id << (ATTEMPT_BITS + STATE_BITS) | attempts << STATE_BITS | row->state;
     return x->n_batch == BATCH ? put_aside(x) : 0;
@@ -458,7 +472,7 @@ int gd__index_take(struct gd__index *x, const unsigned char bytes[GD__HASH_SIZE]
 {
     uint64_t key[2];
     struct entry e;
-    memcpy(key, bytes, sizeof key);
+    hash_key(x, bytes, key);
     const struct found f = seek(x, key);
     if (!f.page)
         return GD_E_SYSTEM;

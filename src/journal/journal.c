@@ -61,13 +61,16 @@ static int read_options(struct gd_journal *j, const struct gd_journal_options *o
 static int read_last_run(struct gd_journal *j, char **command)
 {
     sqlite3_stmt *s = NULL;
+    bool in_range = true;
     int rc =
         gd__db_prepare(j->db, "SELECT number, all_done, all_failed, command FROM run ORDER BY number DESC LIMIT 1", &s);
     *command = NULL;
     if (rc == SQLITE_OK && (rc = sqlite3_step(s)) == SQLITE_ROW) {
-        j->run = (uint64_t)sqlite3_column_int64(s, 0);
-        j->figures.all_done = j->before_done = (uint64_t)sqlite3_column_int64(s, 1);
-        j->figures.all_failed = j->before_failed = (uint64_t)sqlite3_column_int64(s, 2);
+        const int64_t number = sqlite3_column_int64(s, 0);
+        in_range = number > 0 && number < GD__DB_COUNT_MOST; /* so the next one is larger */
+        j->run = (uint64_t)number;
+        j->figures.all_done = j->before_done = gd__db_count(s, 1);
+        j->figures.all_failed = j->before_failed = gd__db_count(s, 2);
         const char *words = (const char *)sqlite3_column_text(s, 3);
         *command = words ? gd__strdup(words) : NULL;
         rc = words && !*command ? SQLITE_NOMEM : SQLITE_DONE;
@@ -75,7 +78,7 @@ static int read_last_run(struct gd_journal *j, char **command)
     const int code = rc == SQLITE_DONE ? 0 : gd__db_error(j->db, "read", j->path);
     sqlite3_finalize(s);
     j->run++;
-    return code;
+    return code < 0 || in_range ? code : gd__db_code(SQLITE_CORRUPT, "use", j->path);
 }
 
 static int check_resume(const struct gd_journal *j, const char *command, bool has_records)

@@ -3,7 +3,12 @@
  * Records are read a thousand at a time, each time as a state of its own: a reader that takes its time must not
  * keep the run from emptying its write-ahead log. So a long reading sees records that were written meanwhile, if they
  * come behind the place where it is.
+ *
+ * The file may be damaged, or made to harm: values are forced into the ranges that callers can rely on, and nothing
+ * here goes round in circles. Ids must ascend, and a query may take only so many steps of SQLite's machine for each
+ * byte of the file: every row takes some bytes, and pages that lead back to themselves are found that way.
  */
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -14,12 +19,42 @@
 #include "journal/journal.h"
 
 enum { CHUNK = 1000, CHUNK_BYTES = 4 << 20 };
+enum { STEPS_A_BYTE = 64, STEPS_A_LOOK = 1 << 16 };
+#define BYTES_LEAST (INT64_C(1) << 20) /* for the small files */
 
 struct gd_journal_reader {
     sqlite3 *db;
     char *path;
     char *command, *outcome; /* of the last summary */
+    int64_t looks_left;      /* of the present query, one for each STEPS_A_LOOK */
 };
+
+/* --- an end to every query --- */
+
+static int count_steps(void *user)
+{
+    struct gd_journal_reader *r = user;
+    return --r->looks_left < 0; /* not 0: SQLite ends the query */
+}
+
+/* Before a query that reads rows. An error is found again by the query itself. */
+static void begin_query(struct gd_journal_reader *r)
+{
+    int64_t pages = 0, page_size = 0;
+    r->looks_left = INT64_MAX;
+    (void)gd__db_integer(r->db, "PRAGMA page_count", &pages);
+    (void)gd__db_integer(r->db, "PRAGMA page_size", &page_size);
+    r->looks_left = (BYTES_LEAST + pages * page_size) / STEPS_A_LOOK * STEPS_A_BYTE;
+}
+
+static int read_failed(struct gd_journal_reader *r)
+{
+    if (sqlite3_errcode(r->db) == SQLITE_INTERRUPT)
+        return gd__db_code(SQLITE_CORRUPT, "read", r->path);
+    return gd__db_error(r->db, "read", r->path);
+}
+
+/* --- opening --- */
 
 int gd_journal_reader_open(struct gd_journal_reader **out, const char *path)
 {
@@ -35,6 +70,7 @@ int gd_journal_reader_open(struct gd_journal_reader **out, const char *path)
         gd_journal_reader_close(&r);
         return rc;
     }
+    sqlite3_progress_handler(r->db, STEPS_A_LOOK, count_steps, r);
     *out = r;
     return 0;
 }
@@ -54,12 +90,6 @@ void gd_journal_reader_close(struct gd_journal_reader **rp)
 
 /* --- the whole --- */
 
-static uint64_t count_at(sqlite3_stmt *s, int column)
-{
-    const int64_t n = sqlite3_column_int64(s, column);
-    return n > 0 ? (uint64_t)n : 0;
-}
-
 static char *copy_column(sqlite3_stmt *s, int column)
 {
     const char *text = (const char *)sqlite3_column_text(s, column);
@@ -75,20 +105,20 @@ static void read_summary(struct gd_journal_reader *r, sqlite3_stmt *s, struct gd
     *out = (struct gd_journal_summary){
         .command = r->command,
         .end = r->outcome,
-        .pid = count_at(s, 2),
-        .total = count_at(s, 3),
-        .taken = count_at(s, 4),
-        .skipped = count_at(s, 5),
-        .run_done = count_at(s, 6),
-        .run_failed = count_at(s, 7),
-        .done = count_at(s, 8),
-        .failed = count_at(s, 9),
-        .started = sqlite3_column_double(s, 10),
-        .written = sqlite3_column_double(s, 11),
-        .ended = sqlite3_column_double(s, 12),
-        .busy_seconds = sqlite3_column_double(s, 13),
-        .runs = count_at(s, 14),
-        .replaced = count_at(s, 15),
+        .pid = gd__db_count(s, 2),
+        .total = gd__db_count(s, 3),
+        .taken = gd__db_count(s, 4),
+        .skipped = gd__db_count(s, 5),
+        .run_done = gd__db_count(s, 6),
+        .run_failed = gd__db_count(s, 7),
+        .done = gd__db_count(s, 8),
+        .failed = gd__db_count(s, 9),
+        .started = gd__db_seconds(s, 10),
+        .written = gd__db_seconds(s, 11),
+        .ended = gd__db_seconds(s, 12),
+        .busy_seconds = gd__db_seconds(s, 13),
+        .runs = gd__db_count(s, 14),
+        .replaced = gd__db_count(s, 15),
     };
 }
 
@@ -99,17 +129,19 @@ int gd_journal_summary(struct gd_journal_reader *r, struct gd_journal_summary *o
     sqlite3_stmt *s = NULL;
     struct gd_journal_summary all = { .size = 0 };
     uint64_t holder;
+    begin_query(r);
+    /* total() and not sum(): that is an error where it does not fit an integer */
     int rc = gd__db_prepare(r->db,
                             "SELECT command, outcome, pid, total, taken, skipped, done, failed, all_done, all_failed,"
-                            " started, written, ended, (SELECT sum(busy) FROM run), (SELECT count(*) FROM run),"
-                            " (SELECT sum(done + failed) FROM run) - all_done - all_failed"
+                            " started, written, ended, (SELECT total(busy) FROM run), (SELECT count(*) FROM run),"
+                            " (SELECT total(done + failed) FROM run) - all_done - all_failed"
                             " FROM run ORDER BY number DESC LIMIT 1",
                             &s);
     if (rc == SQLITE_OK && (rc = sqlite3_step(s)) == SQLITE_ROW) {
         read_summary(r, s, &all);
         rc = SQLITE_DONE;
     }
-    const int code = rc == SQLITE_DONE ? 0 : gd__db_error(r->db, "read", r->path);
+    const int code = rc == SQLITE_DONE ? 0 : read_failed(r);
     sqlite3_finalize(s);
     if (code < 0)
         return code;
@@ -130,32 +162,48 @@ static const char *text_at(sqlite3_stmt *s, int column)
     return (const char *)sqlite3_column_text(s, column);
 }
 
-static int number_or(sqlite3_stmt *s, int column, int none)
+static int within(int64_t n, int least, int most)
 {
-    return sqlite3_column_type(s, column) == SQLITE_NULL ? none : sqlite3_column_int(s, column);
+    return n < least ? least : n > most ? most : (int)n;
+}
+
+/* Of a worker or a device; -1: none. */
+static int which_at(sqlite3_stmt *s, int column)
+{
+    return sqlite3_column_type(s, column) == SQLITE_NULL ? -1 : within(sqlite3_column_int64(s, column), -1, INT_MAX);
+}
+
+static int code_at(sqlite3_stmt *s, int column)
+{
+    return within(sqlite3_column_int64(s, column), INT_MIN, INT_MAX);
+}
+
+static const unsigned char *key_at(sqlite3_stmt *s, int column)
+{
+    static const unsigned char no_key[GD__HASH_SIZE];
+    const bool has = sqlite3_column_type(s, column) == SQLITE_BLOB && sqlite3_column_bytes(s, column) == GD__HASH_SIZE;
+    return has ? sqlite3_column_blob(s, column) : no_key;
 }
 
 static void read_record(sqlite3_stmt *s, struct gd_journal_record *out)
 {
-    static const unsigned char no_key[GD__HASH_SIZE];
-    const unsigned char *key = sqlite3_column_blob(s, 1);
     const char *state = text_at(s, 3), *input = text_at(s, 15), *last = text_at(s, 18);
     *out = (struct gd_journal_record){
-        .id = count_at(s, 0),
-        .key = key && sqlite3_column_bytes(s, 1) == GD__HASH_SIZE ? key : no_key,
+        .id = (uint64_t)sqlite3_column_int64(s, 0), /* above 0: so it is asked for */
+        .key = key_at(s, 1),
         .version = text_at(s, 2),
         .done = state && strcmp(state, "done") == 0,
-        .attempts = (unsigned)count_at(s, 4),
-        .number = count_at(s, 5),
-        .run = count_at(s, 6),
-        .started = sqlite3_column_double(s, 7),
-        .seconds = sqlite3_column_double(s, 8),
-        .worker_id = number_or(s, 9, -1),
-        .gpu_id = number_or(s, 10, -1),
-        .exit_code = number_or(s, 11, 0),
-        .signal = number_or(s, 12, 0),
+        .attempts = (unsigned)within(sqlite3_column_int64(s, 4), 0, INT_MAX),
+        .number = gd__db_count(s, 5),
+        .run = gd__db_count(s, 6),
+        .started = gd__db_seconds(s, 7),
+        .seconds = gd__db_seconds(s, 8),
+        .worker_id = which_at(s, 9),
+        .gpu_id = which_at(s, 10),
+        .exit_code = code_at(s, 11),
+        .signal = code_at(s, 12),
         .failure = text_at(s, 13),
-        .input_full_size = count_at(s, 14),
+        .input_full_size = gd__db_count(s, 14),
         .input = input ? input : "",
         .input_size = (size_t)sqlite3_column_bytes(s, 15),
         .output = text_at(s, 16),
@@ -165,8 +213,8 @@ static void read_record(sqlite3_stmt *s, struct gd_journal_record *out)
     };
 }
 
-/* A copy that owns what it points to, in one piece. NULL: no memory. */
-static struct gd_journal_record *copy_record(const struct gd_journal_record *r)
+/* A copy that owns what it points to, in one piece; adds its size to *bytes. NULL: no memory. */
+static struct gd_journal_record *copy_record(const struct gd_journal_record *r, size_t *bytes)
 {
     const struct {
         const void *from;
@@ -188,6 +236,7 @@ static struct gd_journal_record *copy_record(const struct gd_journal_record *r)
     struct gd_journal_record *copy = gd__calloc(1, size);
     if (!copy)
         return NULL;
+    *bytes += size;
     char *to = (char *)(copy + 1);
     for (size_t i = 0; i < N; to += parts[i].size + 1, i++) {
         at[i] = parts[i].from ? to : NULL;
@@ -228,20 +277,24 @@ static int read_some(struct reading *w, sqlite3_stmt *s)
     struct gd_journal_record record;
     size_t bytes = 0;
     int rc = SQLITE_ROW, code = 0;
+    begin_query(w->r);
     while (code == 0 && w->n_kept < CHUNK && w->n_kept < w->left && bytes < CHUNK_BYTES &&
            (rc = sqlite3_step(s)) == SQLITE_ROW) {
         read_record(s, &record);
-        struct gd_journal_record *copy = copy_record(&record);
+        if (w->q->order == GD_JOURNAL_BY_ID && record.id <= w->last) {
+            code = gd__db_code(SQLITE_CORRUPT, "read", w->r->path);
+            continue;
+        }
+        struct gd_journal_record *copy = copy_record(&record, &bytes);
         if (!copy) {
             code = no_memory();
             continue;
         }
         w->kept[w->n_kept++] = copy;
         w->last = record.id;
-        bytes += record.input_size + record.stderr_size;
     }
     if (rc != SQLITE_ROW && rc != SQLITE_DONE)
-        code = gd__db_error(w->r->db, "read", w->r->path);
+        code = read_failed(w->r);
     w->more = rc == SQLITE_ROW;
     sqlite3_reset(s);
     return code;
@@ -270,7 +323,7 @@ static int prepare(struct reading *w, const char *order, sqlite3_stmt **s)
              failed ? " INDEXED BY task_failed" : "", failed ? " AND state = 'failed'" : "",
              q->failure ? " AND failure = ?3" : "", order);
     if (gd__db_prepare(w->r->db, sql, s) != SQLITE_OK)
-        return gd__db_error(w->r->db, "read", w->r->path);
+        return read_failed(w->r);
     sqlite3_bind_int64(*s, 1, 0);
     sqlite3_bind_int64(*s, 2, w->left < INT64_MAX ? (sqlite3_int64)w->left : -1);
     if (q->failure)
@@ -295,11 +348,12 @@ static int each_sorted(struct reading *w, sqlite3_stmt *s)
 {
     struct gd_journal_record record;
     int rc = SQLITE_DONE, ended = 0;
+    begin_query(w->r);
     while (ended == 0 && (rc = sqlite3_step(s)) == SQLITE_ROW) {
         read_record(s, &record);
         ended = w->fn(w->user, &record);
     }
-    return ended == 0 && rc != SQLITE_DONE ? gd__db_error(w->r->db, "read", w->r->path) : ended;
+    return ended == 0 && rc != SQLITE_DONE ? read_failed(w->r) : ended;
 }
 
 static int each_ordered(struct reading *w)
@@ -352,19 +406,19 @@ int gd_journal_failures(struct gd_journal_reader *r, int (*fn)(void *user, const
     if (!r || !fn)
         return gd__error(GD_E_INVALID, "gd_journal_failures: a reader and a function are needed");
     sqlite3_stmt *s = NULL;
-    int ended = 0,
-        rc = gd__db_prepare(
-            r->db,
-            "SELECT failure, count(*) AS n FROM task INDEXED BY task_failed WHERE state = 'failed' GROUP BY failure "
-            "ORDER BY n DESC, failure",
-            &s);
+    begin_query(r);
+    /* As the text that callers get, which ends at a NUL: no class is reported twice. */
+    int ended = 0, rc = gd__db_prepare(r->db,
+                                       "SELECT printf('%s', ifnull(failure, 'error')) AS f, count(*) AS n FROM task"
+                                       " INDEXED BY task_failed WHERE state = 'failed' GROUP BY f ORDER BY n DESC, f",
+                                       &s);
     while (rc == SQLITE_OK && ended == 0 && (rc = sqlite3_step(s)) == SQLITE_ROW) {
         const char *failure = text_at(s, 0);
-        ended = fn(user, failure ? failure : "error", count_at(s, 1));
+        ended = fn(user, failure ? failure : "error", gd__db_count(s, 1));
         rc = SQLITE_OK;
     }
     if (ended == 0 && rc != SQLITE_DONE)
-        ended = gd__db_error(r->db, "read", r->path);
+        ended = read_failed(r);
     sqlite3_finalize(s);
     return ended;
 }

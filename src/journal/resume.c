@@ -58,8 +58,8 @@ static uint64_t version_of(sqlite3_stmt *s, int column)
     uint64_t version;
     if (sqlite3_column_type(s, column) == SQLITE_NULL)
         return 0;
-    const void *bytes = sqlite3_column_blob(s, column);
-    gd__journal_hash(bytes, (size_t)sqlite3_column_bytes(s, column), hash);
+    const size_t size = (size_t)sqlite3_column_bytes(s, column); /* first: it may move what the next one points to */
+    gd__journal_hash(sqlite3_column_blob(s, column), size, hash);
     memcpy(&version, hash, sizeof version);
     return version | 1;
 }
@@ -96,7 +96,7 @@ static int fill_window(struct gd__resume *r)
     sqlite3_bind_int64(r->next, 2, (sqlite3_int64)r->max_id);
     sqlite3_bind_int64(r->next, 3, (sqlite3_int64)room);
     while ((rc = sqlite3_step(r->next)) == SQLITE_ROW) {
-        if (!read_row(r->next, &row)) {
+        if (!read_row(r->next, &row) || row.id <= r->read_to || row.id > r->max_id) {
             sqlite3_reset(r->next);
             return damaged(r);
         }
@@ -132,14 +132,17 @@ static int look_in_window(struct gd__resume *r, const unsigned char key[GD__HASH
 static int add_rows(struct gd__resume *r, sqlite3_stmt *s)
 {
     struct gd__row row;
+    uint64_t last = 0;
     int rc = 0, step;
     for (uint64_t n = 1; rc == 0 && (step = sqlite3_step(s)) == SQLITE_ROW; n++) {
-        if (!read_row(s, &row) || row.id > r->max_id)
+        /* Ids that do not ascend could be more than the index has room for. */
+        if (!read_row(s, &row) || row.id <= last || row.id > r->max_id)
             rc = damaged(r);
         else if (!is_used(r, row.id))
             rc = gd__index_add(r->index, &row);
         if (n % LOOK_EVERY == 0 && atomic_load_explicit(r->interrupted, memory_order_relaxed))
             rc = gd__error(GD_E_SHUTDOWN, "the run is being shut down");
+        last = row.id;
     }
     if (rc == 0 && step != SQLITE_DONE)
         rc = gd__db_error(r->db, "read", r->path);

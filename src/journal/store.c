@@ -38,6 +38,12 @@ static int bind_count(sqlite3_stmt *s, int column, uint64_t n)
 
 /* --- a group --- */
 
+/* A count that the file brought along may be too low. */
+static void count_down(uint64_t *count, bool by_one)
+{
+    *count -= by_one && *count > 0;
+}
+
 static void count_record(struct gd__figures *f, const struct gd__record *r)
 {
     const bool done = r->state == GD__FINAL_DONE;
@@ -45,8 +51,8 @@ static void count_record(struct gd__figures *f, const struct gd__record *r)
     f->failed += !done;
     f->all_done += done;
     f->all_failed += !done;
-    f->all_done -= r->replaces == GD__FINAL_DONE;
-    f->all_failed -= r->replaces == GD__FINAL_FAILED;
+    count_down(&f->all_done, r->replaces == GD__FINAL_DONE);
+    count_down(&f->all_failed, r->replaces == GD__FINAL_FAILED);
     f->busy += (double)r->duration_ns / 1e9;
 }
 

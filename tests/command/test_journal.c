@@ -630,7 +630,7 @@ TEST(csv_without_formulas)
     CHECK_EQ(sh(KEEP "'exit 255' ::: =1+1 +2 -3 @SUM $'\\t=4' a=b '=\"x\"'").status, 7);
     CHECK_STR(sh("gpu-dispatch export run.db --csv | grep '^[0-9]' | sort -n | tr -d '\\r' | sed 's/,error.*//'").out,
               "0,1,'=1+1\n1,1,'+2\n2,1,'-3\n3,1,'@SUM\n4,1,'\t=4\n5,1,a=b\n6,1,\"'=\"\"x\"\"\"\n");
-    CHECK_EQ(sh(RUN "--journal t.db -t 100ms 'sleep 600' ::: a").status, 1);
+    CHECK_EQ(sh(RUN "--journal t.db --timeout 100ms 'sleep 600; echo {}' ::: a").status, 1);
     CHECK_CONTAINS(sh("gpu-dispatch export t.db --csv").out, ",-1,15,1,");
 }
 

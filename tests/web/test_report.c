@@ -155,6 +155,31 @@ TEST(runs_follow_each_other_without_the_time_between)
     web_reduced_free(&d);
 }
 
+/* Times that are no times, one kind after the other. */
+static void endless(uint64_t i, struct gd_journal_record *r)
+{
+    static const double figures[] = { INFINITY, -INFINITY, NAN, 1e308, -1e308, 0, 5 };
+    enum { N = sizeof figures / sizeof *figures };
+    r->started = figures[i % N];
+    r->seconds = figures[i / N % N];
+    r->run = i / N / N;
+    r->worker_id = r->gpu_id = (int)(i % 3);
+}
+
+TEST(times_that_never_end)
+{
+    struct web_reduced d;
+    struct made m = { .n = 3 * 49, .make = endless };
+    char *json;
+    reduce(&d, &m);
+    CHECK(isfinite(d.seconds) && isfinite(d.step) && isfinite(d.busy_seconds));
+    web_reduced_free(&d);
+    char *page = write_report(&m, &json);
+    CHECK(cli_json_valid(json, strlen(json)));
+    free(json);
+    free(page);
+}
+
 static void failing(uint64_t i, struct gd_journal_record *r)
 {
     static const char *const classes[] = { "error", "timeout", "crash" };
