@@ -70,15 +70,32 @@ void gd__report_refuse(const struct gd_report *report, enum gd_failure failure, 
     own->error = words;
 }
 
-/* After the callback: what it may have written belongs to the record. */
-static void keep_record(struct gd_dispatcher *d, const struct gd__task *t, const struct gd_report *r)
+struct gd__journal_task *gd__record_put_off(struct gd_dispatcher *d)
 {
-    if (t->tag)
-        gd__journal_put(d->o.journal, (struct gd__journal_task *)(uintptr_t)t->tag, r);
+    struct gd__journal_task *t = d->record_due;
+    d->record_due = NULL;
+    return t;
 }
 
-static void call_failed(struct gd_dispatcher *d, const struct gd__task *t, struct gd_report *r,
-                        const struct gd__outcome *o)
+void gd__record_settle(struct gd_dispatcher *d, struct gd__journal_task *t, const struct gd_report *report)
+{
+    gd__journal_put(d->o.journal, t, report);
+}
+
+void gd__record_drop(struct gd__journal_task *t)
+{
+    gd__free(t);
+}
+
+/* After the callback: what it may have written belongs to the record. */
+static void keep_record(struct gd_dispatcher *d, const struct gd_report *r)
+{
+    struct gd__journal_task *t = gd__record_put_off(d);
+    if (t)
+        gd__journal_put(d->o.journal, t, r);
+}
+
+static void call_failed(struct gd_dispatcher *d, struct gd_report *r, const struct gd__outcome *o)
 {
     char text[TEXT_MAX];
     const bool own_words = o->size > o->data_size && o->failure != GD_FAILURE_TIMEOUT;
@@ -94,7 +111,7 @@ static void call_failed(struct gd_dispatcher *d, const struct gd__task *t, struc
         d->o.on_timeout(d->o.user, r);
     else if (d->o.on_error)
         d->o.on_error(d->o.user, r);
-    keep_record(d, t, r);
+    keep_record(d, r);
     r->error = NULL;
     gd__free(words);
 }
@@ -118,15 +135,16 @@ void gd__deliver(void *ctx, const struct gd__task *t, const struct gd__outcome *
         .signal = o->signal,
         .exit_code = o->exit_code,
     };
+    d->record_due = (struct gd__journal_task *)(uintptr_t)t->tag;
     if (o->failure == GD_FAILURE_NONE) {
         r.data = o->bytes;
         r.size = o->size;
         if (d->publisher)
             gd__publish_final(d, o->worker, &r);
         d->o.on_success(d->o.user, &r);
-        keep_record(d, t, &r);
+        keep_record(d, &r);
     } else {
-        call_failed(d, t, &r, o);
+        call_failed(d, &r, o);
     }
     gd__feeder_release(d->feeder, &p);
     if (o->handle)

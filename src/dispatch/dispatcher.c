@@ -200,6 +200,12 @@ void gd__dispatcher_hook(struct gd_dispatcher *d, const struct gd__hooks *hooks)
     d->hooks = *hooks;
 }
 
+void gd__dispatcher_hold(struct gd_dispatcher *d, bool on)
+{
+    atomic_store(&d->hold_wanted, on);
+    gd__dispatcher_wake(d);
+}
+
 /* --- running --- */
 
 static int open_feeder(struct gd_dispatcher *d)
@@ -297,6 +303,9 @@ static int run_all(struct gd_dispatcher *d)
         gd__devices_watch(d);
         gd__monitor_run(d);
         gd__devices_unwatch(d);
+        gd__publish_awake(d, 0); /* what comes now may take long, and is not a callback that does not return */
+        if (d->hooks.before_end)
+            d->hooks.before_end(d->hooks.user);
         rc = conclude(d);
     }
     if (begun)

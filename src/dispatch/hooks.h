@@ -1,5 +1,6 @@
-/* What a language binding needs of the loop, beyond the public interface: the Python package takes its lock once per
- * round instead of once per callback, and has its signal handlers run while the loop sleeps.
+/* What the Python package and the command need of the loop, beyond the public interface: the Python package takes its
+ * lock once per round instead of once per callback, and has its signal handlers run while the loop sleeps; the command
+ * writes the output of a task on another thread, and the task's record has to wait for that.
  */
 #ifndef GD_DISPATCH_HOOKS_H
 #define GD_DISPATCH_HOOKS_H
@@ -9,6 +10,8 @@
 #include <stdint.h>
 
 #include <gpu_dispatch/dispatcher.h>
+
+struct gd__journal_task;
 
 struct gd__hooks {
     void *user;
@@ -26,6 +29,10 @@ struct gd__hooks {
     /* A payload as observers are to be shown it: writes at most room bytes, no NUL, and returns how many. On the run's
      * thread. NULL: the payload is text. */
     size_t (*describe)(void *user, const void *input, size_t size, char *out, size_t room);
+
+    /* On the run's thread: every task has had its callback. The journal is ended when this returns, so records that
+     * were put off must be settled by then. */
+    void (*before_end)(void *user);
 };
 
 /* Before the run. Copied. */
@@ -59,5 +66,22 @@ bool gd__dispatcher_locate(const struct gd_dispatcher *d, const void *data, int 
  * when the run is resumed. words is borrowed until the callback has returned, and a little longer: until the next one.
  */
 void gd__report_refuse(const struct gd_report *report, enum gd_failure failure, const char *words);
+
+/* Within a callback: the task's record is not written when the callback returns but when gd__record_settle() is called
+ * for what this returns. Until then the task is not done: a run that is killed runs it again. NULL: there is no
+ * journal.
+ */
+struct gd__journal_task *gd__record_put_off(struct gd_dispatcher *d);
+
+/* Any thread, one at a time, before before_end() returns. The report is the caller's copy. gd_journal_note() comes
+ * before it, on the same thread; in a run that puts records off it puts off all of them. */
+void gd__record_settle(struct gd_dispatcher *d, struct gd__journal_task *t, const struct gd_report *report);
+
+/* Instead: the task gets no record, and is run again when the run is resumed. */
+void gd__record_drop(struct gd__journal_task *t);
+
+/* Any thread: while this is on, no task is handed to a worker, and what workers print is not read for on_output. What
+ * runs goes on, and so do time limits, signals and everything else. */
+void gd__dispatcher_hold(struct gd_dispatcher *d, bool on);
 
 #endif

@@ -100,8 +100,11 @@ struct gd_dispatcher {
     int signal_token;
     unsigned signals_seen;
     struct gd__watch wake_watch, signal_watch, hook_watch;
-    struct gd__hooks hooks; /* a language binding's; all NULL: none */
-    _Atomic int request;    /* enum gd__request */
+    struct gd__hooks hooks;              /* a language binding's or the command's; all NULL: none */
+    struct gd__journal_task *record_due; /* of the task whose callback is being made; NULL: none, or it was put off */
+    _Atomic bool hold_wanted;            /* gd__dispatcher_hold() */
+    bool held;                           /* the loop has heeded it */
+    _Atomic int request;                 /* enum gd__request */
 
     uint64_t feeder_deadline; /* after it, a source that does not return is left to itself */
     bool source_over;

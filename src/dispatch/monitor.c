@@ -154,6 +154,19 @@ void gd__monitor_obey(struct gd_dispatcher *d)
     obey_requests(d);
 }
 
+/* New workers are told too, so all of them are, in each round. */
+static void heed_hold(struct gd_dispatcher *d)
+{
+    const bool hold = atomic_load(&d->hold_wanted);
+    if (!hold && !d->held)
+        return;
+    d->held = hold;
+    for (unsigned k = 0; k < d->n_live; k++) {
+        gd__output_hold(&d->seats[d->live[k]].out, hold);
+        gd__output_hold(&d->seats[d->live[k]].err, hold);
+    }
+}
+
 /* --- the loop --- */
 
 static void look_at_events(struct gd_dispatcher *d, uint64_t until_ns, uint64_t *looked_at)
@@ -221,7 +234,9 @@ static bool go_round(struct gd_dispatcher *d)
     check_source(d);
     d->now = gd__now_ns();
     moved |= take_new_tasks(d);
-    gd__sched_pump(&d->sched, d->now);
+    heed_hold(d);
+    if (!d->held)
+        gd__sched_pump(&d->sched, d->now);
     gd__feeder_allow(d->feeder, gd__sched_allowed(&d->sched));
     gd__stats_publish(d, false);
     return moved;

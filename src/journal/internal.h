@@ -93,7 +93,7 @@ struct gd_journal {
     atomic_bool interrupted;
     _Atomic uint64_t taken, skipped, skipped_failed;
 
-    /* the run's */
+    /* the run's; the note is that of the thread that calls gd__journal_put() */
     struct gd__note_kept note;
     struct gd__follow *files;
     size_t n_files;

@@ -1,6 +1,7 @@
 /* The journal as the dispatcher uses it. The public part is <gpu_dispatch/journal.h>.
  *
  *   the run's thread      gd__journal_begin, _put, _end
+ *   one other thread      gd__journal_put, in place of the run's (gd__record_put_off() in dispatch/hooks.h)
  *   the feeder's thread   gd__journal_admit, _take
  *   any thread            gd__journal_interrupt, _skipped
  *

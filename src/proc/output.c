@@ -264,10 +264,18 @@ static void on_readable(struct gd__watch *w, uint32_t events)
 
     (void)events;
     for (size_t total = 0; total < READ_PER_WAKE && n > 0; total += (size_t)n) {
-        if (o->blocked || o->fd < 0)
+        if (o->blocked || o->waits || o->fd < 0)
             return;
         n = take_and_pass_on(o, sizeof o->held);
     }
+}
+
+void gd__output_hold(struct gd__output *o, bool hold)
+{
+    if (!o->fn || o->waits == hold || o->watch.fd < 0)
+        return;
+    if (gd__loop_change(o->loop, &o->watch, hold ? PAUSED : EPOLLIN) == 0)
+        o->waits = hold;
 }
 
 void gd__output_drain(struct gd__output *o)

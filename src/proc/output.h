@@ -23,6 +23,7 @@ struct gd__output {
     void *user;
     int forward_kind;          /* how forward_fd is written to without blocking: see output.c */
     bool blocked;              /* forward_fd takes no more: the pipe is not read */
+    bool waits;                /* gd__output_hold() */
     size_t held_at, held_size; /* held[held_at .. held_size) is read and not yet written */
     bool tail_cut;             /* tail begins in the middle of a line */
     size_t tail_size;
@@ -35,6 +36,9 @@ struct gd__output {
  * stop reading, and the worker waits. */
 int gd__output_open(struct gd__output *o, struct gd__loop *loop, int stream, int forward_fd, gd__output_fn *fn,
                     void *user, int *child_fd);
+
+/* Of text that goes to fn: while held, the pipe is not read, and in the end the worker waits. */
+void gd__output_hold(struct gd__output *o, bool hold);
 
 /* Reads what is there now (after the worker's death); does not wait for end of file. The tail gets all of it;
  * what forward_fd does not take at once is not forwarded. */

@@ -3,6 +3,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "dispatch/hooks.h"
 #include "support/test.h"
 #include "support/world.h"
 
@@ -101,6 +102,57 @@ TEST(the_byte_limit)
     world_gate_open(w.page, 2);
     CHECK_EQ(world_join(&w), 0);
     CHECK_EQ(world_callbacks(&w, 'S'), 100);
+    world_close(&w);
+}
+
+/* --- a run that is held --- */
+
+static void hold_at_the_first(struct world *w, const struct gd_report *r)
+{
+    (void)r;
+    if (w->n_finals == 1)
+        gd__dispatcher_hold(w->d, true);
+}
+
+/* Until the queue is full and nothing runs. What was handed out before runs to its end. */
+static uint64_t await_standstill(struct world *w)
+{
+    struct gd_stats s = { .size = sizeof s };
+    do {
+        gd_dispatcher_stats(w->d, &s);
+        sched_yield();
+    } while (s.completed == 0 || s.running > 0 || s.pending < w->o.queue_size);
+    return s.completed;
+}
+
+static void open_held(struct world *w)
+{
+    world_open(w, 1);
+    w->o.queue_size = 50;
+    w->o.window = 1;
+    w->on_final = hold_at_the_first;
+    world_add_many(w, 1000, (struct world_order){ .what = W_ECHO });
+    world_launch(w);
+    CHECK_LE(await_standstill(w), 3);
+}
+
+TEST(while_it_is_held_no_task_is_handed_out)
+{
+    struct world w;
+    open_held(&w);
+    gd__dispatcher_hold(w.d, false);
+    CHECK_EQ(world_join(&w), 0);
+    CHECK_EQ(world_callbacks(&w, 'S'), 1000);
+    world_close(&w);
+}
+
+TEST(what_is_held_can_be_shut_down)
+{
+    struct world w;
+    open_held(&w);
+    gd_dispatcher_shutdown(w.d);
+    CHECK_EQ(world_join(&w), GD_E_SHUTDOWN);
+    CHECK_LE(world_callbacks(&w, 'S'), 3);
     world_close(&w);
 }
 

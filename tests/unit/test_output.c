@@ -166,6 +166,22 @@ TEST(text_goes_to_the_callback)
     CHECK_STR(last_lines(5), "hello");
 }
 
+/* Not even the end is told while it is held; then all of it is. */
+TEST(what_is_held_comes_when_it_is_let_go)
+{
+    open_rig(-1);
+    gd__output_hold(&rig.out, true);
+    say("held\n");
+    close(rig.worker);
+    turn();
+    CHECK_EQ(rig.size, 0);
+    gd__output_hold(&rig.out, false);
+    turn();
+    CHECK_EQ(rig.size, 5);
+    CHECK_MEM(rig.text, "held\n", 5);
+    CHECK_EQ(rig.out.watch.fd, -1);
+}
+
 TEST(no_callback_keeps_the_tail)
 {
     int worker;
