@@ -50,6 +50,15 @@ const char *cli_name(void)
     return own_name;
 }
 
+static void (*speaker)(void *user, const char *line, size_t size);
+static void *speaker_user;
+
+void cli_set_speaker(void (*fn)(void *user, const char *line, size_t size), void *user)
+{
+    speaker_user = user;
+    speaker = fn;
+}
+
 void cli_say(const char *format, ...)
 {
     char line[CLI_ERROR_ROOM + 64];
@@ -65,8 +74,10 @@ void cli_say(const char *format, ...)
         end = sizeof line - 2;
     cli_show_plain(line, end, true);
     line[end++] = '\n';
-    /* Where a complaint can't be written there is nobody to complain to. */
-    (void)cli_write_all(STDERR_FILENO, line, end);
+    if (speaker)
+        speaker(speaker_user, line, end);
+    else /* where a complaint can't be written there is nobody to complain to */
+        (void)cli_write_all(STDERR_FILENO, line, end);
 }
 
 /* Room for so many more; false once memory has run out. */

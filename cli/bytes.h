@@ -26,6 +26,10 @@ const char *cli_name(void);
  * act on becomes '?' (cli_show_plain()): words quote inputs, paths, workers and journals. */
 void cli_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/* From now on lines of cli_say() go there instead: fn is called from whatever thread says something. NULL: to standard
+ * error again. Not while another thread may say something. */
+void cli_set_speaker(void (*fn)(void *user, const char *line, size_t size), void *user);
+
 /* --- bytes ------------------------------------------------------------------ */
 
 /* A buffer that grows. Zeroed is empty. A failed allocation is remembered in failed and everything after it is

@@ -6,6 +6,7 @@
 #include "end.h"
 
 #include <signal.h>
+#include <string.h>
 #include <time.h>
 
 /* Reports have CLOCK_MONOTONIC, people want the time of day: the difference is taken anew each time, since the
@@ -66,6 +67,57 @@ void cli_end_read(struct cli_end *e, const struct gd_report *report, enum cli_re
         e->signal = report->signal;
         e->exit_code = report->signal ? 0 : report->exit_code ? report->exit_code : none;
     }
+}
+
+/* Then come data, input and words. */
+struct packed {
+    size_t size; /* of all */
+    size_t words;
+    void *word;
+    enum cli_result_kind kind;
+    unsigned slot;
+    struct gd_report report; /* its pointers tell only whether there is something */
+};
+
+size_t cli_end_packed_size(const struct cli_end *e)
+{
+    const struct gd_report *r = e->report;
+    const size_t size = sizeof(struct packed) + r->size + r->input_size + (r->error ? strlen(r->error) + 1 : 0);
+    return (size + CLI_END_ALIGN - 1) / CLI_END_ALIGN * CLI_END_ALIGN;
+}
+
+static char *put(char *at, const void *data, size_t size)
+{
+    if (data && size)
+        memcpy(at, data, size);
+    return at + size;
+}
+
+void cli_end_pack(void *at, const struct cli_end *e, void *word)
+{
+    const struct gd_report *r = e->report;
+    struct packed *p = at;
+    *p = (struct packed){ .size = cli_end_packed_size(e),
+                          .words = r->error ? strlen(r->error) + 1 : 0,
+                          .word = word,
+                          .kind = e->kind,
+                          .slot = e->slot,
+                          .report = *r };
+    (void)put(put(put((char *)(p + 1), r->data, r->size), r->input, r->input_size), r->error, p->words);
+}
+
+size_t cli_end_unpack(struct cli_end *e, struct gd_report *report, const void *at, void **word)
+{
+    const struct packed *p = at;
+    const char *data = (const char *)(p + 1), *input = data + p->report.size;
+    *report = p->report;
+    report->data = report->data ? data : NULL;
+    report->input = report->input ? input : NULL;
+    report->error = report->error ? input + report->input_size : NULL;
+    cli_end_read(e, report, p->kind);
+    e->slot = p->slot;
+    *word = p->word;
+    return p->size;
 }
 
 int cli_end_shell_status(const struct cli_end *e)

@@ -31,10 +31,13 @@ static atomic_int latest;    /* the signal */
 struct cli_interrupt {
     struct gd_dispatcher *d;
     void (*say)(void *user, const char *words);
+    void (*hurry)(void *user, unsigned count);
     void *user;
-    int end; /* eventfd: it is over */
+    int end; /* eventfd: there is nothing to watch for any more */
     atomic_uint count;
-    bool watched; /* the thread runs */
+    pthread_mutex_t lock; /* held while the dispatcher is told, and of what follows */
+    bool over;            /* the run */
+    unsigned late;        /* that came since */
     pthread_t thread;
     sigset_t ours, mask_before;
     struct sigaction before[SIGNALS];
@@ -72,6 +75,17 @@ static void first(struct cli_interrupt *i)
     i->say(i->user, words);
 }
 
+static void heed(struct cli_interrupt *i)
+{
+    if (i->over)
+        i->late++;
+    else if (atomic_fetch_add(&i->count, 1) == 0)
+        first(i);
+    else
+        gd_dispatcher_abort(i->d);
+    i->hurry(i->user, atomic_load(&i->count) + i->late);
+}
+
 static void *watch(void *arg)
 {
     struct cli_interrupt *i = arg;
@@ -87,10 +101,9 @@ static void *watch(void *arg)
             return NULL;
         if (!take_told())
             continue;
-        if (atomic_fetch_add(&i->count, 1) == 0)
-            first(i);
-        else
-            gd_dispatcher_abort(i->d);
+        pthread_mutex_lock(&i->lock);
+        heed(i);
+        pthread_mutex_unlock(&i->lock);
     }
 }
 
@@ -100,7 +113,7 @@ static void give_back(struct cli_interrupt *i)
     for (int k = 0; k < SIGNALS; k++)
         sigaction(numbers[k], &i->before[k], NULL);
     pthread_sigmask(SIG_SETMASK, &i->mask_before, NULL);
-    if (take_told())
+    if (take_told() || i->late > 0)
         raise(latest);
 }
 
@@ -116,12 +129,13 @@ static void take(struct cli_interrupt *i)
 }
 
 int cli_interrupt_open(struct cli_interrupt **out, struct gd_dispatcher *d, void (*say)(void *user, const char *words),
-                       void *user)
+                       void (*hurry)(void *user, unsigned count), void *user)
 {
     struct cli_interrupt *i = calloc(1, sizeof *i);
     if (!i)
         return cli_error("out of memory");
-    *i = (struct cli_interrupt){ .d = d, .say = say, .user = user, .end = eventfd(0, EFD_CLOEXEC) };
+    *i = (struct cli_interrupt){ .d = d, .say = say, .hurry = hurry, .user = user, .end = eventfd(0, EFD_CLOEXEC) };
+    pthread_mutex_init(&i->lock, NULL);
     if (told < 0)
         told = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     int rc = i->end < 0 || told < 0 ? errno : 0;
@@ -132,7 +146,6 @@ int cli_interrupt_open(struct cli_interrupt **out, struct gd_dispatcher *d, void
             give_back(i);
     }
     if (rc == 0) {
-        i->watched = true;
         *out = i;
         return 0;
     }
@@ -147,12 +160,18 @@ unsigned cli_interrupt_count(const struct cli_interrupt *i)
     return i ? atomic_load(&i->count) : 0;
 }
 
-void cli_interrupt_stop(struct cli_interrupt *i)
+void cli_interrupt_over(struct cli_interrupt *i)
+{
+    if (!i)
+        return;
+    pthread_mutex_lock(&i->lock);
+    i->over = true;
+    pthread_mutex_unlock(&i->lock);
+}
+
+static void stop_watching(struct cli_interrupt *i)
 {
     const uint64_t one = 1;
-    if (!i || !i->watched)
-        return;
-    i->watched = false;
     while (write(i->end, &one, sizeof one) < 0 && errno == EINTR)
         ;
     pthread_join(i->thread, NULL);
@@ -164,8 +183,9 @@ void cli_interrupt_close(struct cli_interrupt **pointer)
     if (!i)
         return;
     *pointer = NULL;
-    cli_interrupt_stop(i);
+    stop_watching(i);
     close(i->end);
     give_back(i);
+    pthread_mutex_destroy(&i->lock);
     free(i);
 }

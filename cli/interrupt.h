@@ -10,14 +10,16 @@
 struct cli_interrupt;
 
 /* From now on the signals are taken by a thread of its own. Before, and after the close, they do what they always do.
- * say: one line for a person, from that thread. 0, or -1 with cli_error_text(). */
+ * say: one line for a person, from that thread; must not block. hurry: how many have come by now, at each one. 0, or -1
+ * with cli_error_text(). */
 int cli_interrupt_open(struct cli_interrupt **out, struct gd_dispatcher *d, void (*say)(void *user, const char *words),
-                       void *user);
+                       void (*hurry)(void *user, unsigned count), void *user);
 
-/* Says nothing any more once this returns. A signal that comes from now on waits for the close. NULL is fine. */
-void cli_interrupt_stop(struct cli_interrupt *i);
+/* The run is over. One that comes from now on touches the dispatcher no more and says nothing, but hurries what is
+ * being written; and with the close it does what it always does. NULL is fine. */
+void cli_interrupt_over(struct cli_interrupt *i);
 
-/* How many came. */
+/* How many came before the run was over. */
 unsigned cli_interrupt_count(const struct cli_interrupt *i);
 
 void cli_interrupt_close(struct cli_interrupt **i); /* NULL is fine */

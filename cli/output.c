@@ -15,13 +15,19 @@
 #include "progress.h"
 #include "text.h"
 
+struct text {
+    const char *data;
+    size_t size;
+};
+
 struct cli_output {
     struct cli_output_options o;
     bool broken;
-    bool out_shown, err_shown; /* are terminals */
-    bool line_open;            /* a terminal shows the beginning of a line that has no end yet */
-    struct cli_bytes out, err; /* what is to be written of a task, where it is not as it came */
-    struct cli_bytes prefix;   /* --tag: of this task */
+    bool out_shown, err_shown;        /* are terminals */
+    bool line_open;                   /* a terminal shows the beginning of a line that has no end yet */
+    struct cli_bytes plain, out, err; /* of a task: its result as a line; what is not written as it came */
+    struct text out_text, err_text;   /* what is to be written */
+    struct cli_bytes prefix;          /* --tag: of this task */
 };
 
 int cli_output_open(struct cli_output **out, const struct cli_output_options *options)
@@ -38,6 +44,11 @@ int cli_output_open(struct cli_output **out, const struct cli_output_options *op
     o->err_shown = isatty(o->o.err);
     *out = o;
     return 0;
+}
+
+static struct text text_of(const struct cli_bytes *b)
+{
+    return (struct text){ b->data, b->size };
 }
 
 /* The arguments with spaces between them, and a TAB. */
@@ -125,53 +136,83 @@ static void add_words(struct cli_bytes *b, const struct cli_end *e)
     cli_bytes_text(b, "\n");
 }
 
-static void compose(struct cli_output *o, const struct cli_end *e)
+/* What plugins and stream workers give, as a line; what commands wrote, as it is. */
+static struct text plain_out(struct cli_output *o, const struct cli_end *e)
 {
-    if (o->o.tag && !o->o.silent)
-        make_prefix(o, e->report);
-    if (o->o.silent)
-        return;
-    if (e->kind != CLI_RESULT_COMMAND && e->ok) {
-        add_result(&o->out, e);
-    } else if (!o->o.tag) {
-        cli_bytes_add(&o->out, e->out, e->out_size);
-    }
-    if (!o->o.tag) {
-        cli_bytes_add(&o->err, e->err, e->err_size);
-        return;
-    }
-    struct cli_bytes plain = o->out;
-    o->out = (struct cli_bytes){ 0 };
-    if (plain.size)
-        add_tagged(&o->out, &o->prefix, plain.data, plain.size);
-    else
-        add_tagged(&o->out, &o->prefix, e->out, e->out_size);
-    add_tagged(&o->err, &o->prefix, e->err, e->err_size);
-    o->out.failed = o->out.failed || plain.failed || o->prefix.failed;
-    cli_bytes_free(&plain);
+    if (e->kind == CLI_RESULT_COMMAND || !e->ok)
+        return (struct text){ e->out, e->out_size };
+    add_result(&o->plain, e);
+    return text_of(&o->plain);
 }
 
-static int put(struct cli_output *o, int fd, const struct cli_bytes *b)
+/* Fills what is to be written of a task. It may be the end's own memory. */
+static void compose(struct cli_output *o, const struct cli_end *e)
 {
-    if (o->broken || cli_write_all(fd, b->data, b->size) == 0)
+    o->plain.size = o->out.size = o->err.size = 0;
+    o->out_text = o->err_text = (struct text){ "", 0 };
+    if (o->o.silent)
+        return;
+    o->out_text = plain_out(o, e);
+    o->err_text = (struct text){ e->err, e->err_size };
+    if (!o->o.tag)
+        return;
+    make_prefix(o, e->report);
+    add_tagged(&o->out, &o->prefix, o->out_text.data, o->out_text.size);
+    add_tagged(&o->err, &o->prefix, o->err_text.data, o->err_text.size);
+    o->out_text = text_of(&o->out);
+    o->err_text = text_of(&o->err);
+}
+
+/* After what it wrote to standard error itself. */
+static void append_words(struct cli_output *o, const struct cli_end *e)
+{
+    if (o->err_text.data != o->err.data)
+        cli_bytes_add(&o->err, o->err_text.data, o->err_text.size);
+    add_words(&o->err, e);
+    o->err_text = text_of(&o->err);
+}
+
+static bool forget_if_failed(struct cli_output *o)
+{
+    struct cli_bytes *all[] = { &o->plain, &o->out, &o->err, &o->prefix };
+    bool failed = false;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        failed = failed || all[i]->failed;
+    for (size_t i = 0; failed && i < sizeof all / sizeof *all; i++)
+        cli_bytes_free(all[i]);
+    return failed;
+}
+
+static int put_out(struct cli_output *o)
+{
+    if (o->broken || cli_write_all(o->o.out, o->out_text.data, o->out_text.size) == 0)
         return 0;
-    if (fd != o->o.out)
-        return 0; /* nowhere to complain to, and no reason to end */
     o->broken = true;
     return errno == EPIPE ? 0 : cli_error("cannot write standard output: %s", strerror(errno));
+}
+
+/* Where it fails there is nowhere to complain to, and no reason to end. */
+static void put_err(struct cli_output *o, const char *text, size_t size)
+{
+    if (o->o.err_lock)
+        pthread_mutex_lock(o->o.err_lock);
+    (void)cli_write_all(o->o.err, text, size);
+    if (o->o.err_lock)
+        pthread_mutex_unlock(o->o.err_lock);
 }
 
 /* Whether what was just written ends in the middle of a line, on a terminal that shows our own words too. */
 static bool leaves_line_open(const struct cli_output *o)
 {
-    const struct cli_bytes *last = o->err.size ? &o->err : &o->out;
-    return last->data[last->size - 1] != '\n' && (o->err.size ? o->err_shown : o->out_shown) && o->err_shown;
+    const bool is_err = o->err_text.size > 0;
+    const struct text *last = is_err ? &o->err_text : &o->out_text;
+    return last->data[last->size - 1] != '\n' && (is_err ? o->err_shown : o->out_shown) && o->err_shown;
 }
 
 void cli_output_end_line(struct cli_output *o)
 {
     if (o->line_open)
-        (void)cli_write_all(o->o.err, "\n", 1);
+        put_err(o, "\n", 1);
     o->line_open = false;
 }
 
@@ -185,28 +226,25 @@ int cli_output_add(struct cli_output *o, const struct cli_end *e)
 {
     if (o->broken || is_said_of_all(e->report->failure))
         return 0;
-    o->out.size = o->err.size = 0;
     compose(o, e);
     if (!e->ok && !(e->ran && e->report->failure == GD_FAILURE_ERROR))
-        add_words(&o->err, e);
-    if (o->out.failed || o->err.failed) {
-        cli_bytes_free(&o->out);
-        cli_bytes_free(&o->err);
+        append_words(o, e);
+    if (forget_if_failed(o))
         return cli_error("out of memory: the output of task %llu is lost", (unsigned long long)e->report->task_id);
-    }
-    if (o->out.size + o->err.size == 0)
+    const bool some_out = o->out_text.size > 0, some_err = o->err_text.size > 0;
+    if (!some_out && !some_err)
         return 0;
     /* What goes to a file does not disturb what is on the terminal. */
-    struct cli_progress *progress =
-        (o->out.size && o->out_shown) || (o->err.size && o->err_shown) ? o->o.progress : NULL;
+    struct cli_progress *progress = (some_out && o->out_shown) || (some_err && o->err_shown) ? o->o.progress : NULL;
     cli_progress_pause(progress);
-    int result = put(o, o->o.out, &o->out);
-    int saved = put(o, o->o.err, &o->err);
+    const int result = put_out(o);
+    if (!o->broken && some_err)
+        put_err(o, o->err_text.data, o->err_text.size);
     o->line_open = leaves_line_open(o);
     if (progress) /* which draws over the line that it finds */
         cli_output_end_line(o);
     cli_progress_resume(progress);
-    return result < 0 ? result : saved;
+    return result;
 }
 
 bool cli_output_broken(const struct cli_output *o)
@@ -218,6 +256,7 @@ void cli_output_close(struct cli_output **o)
 {
     if (!*o)
         return;
+    cli_bytes_free(&(*o)->plain);
     cli_bytes_free(&(*o)->out);
     cli_bytes_free(&(*o)->err);
     cli_bytes_free(&(*o)->prefix);

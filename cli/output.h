@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * Where results go. Each of these is given every task's end, in the order in which they are to appear, from the run's
- * thread. All return 0, or -1 with cli_error_text(); after an error a sink stays usable (and silent if it is broken).
+ * Where results go. Each of these is given every task's end, in the order in which they are to appear, from one thread
+ * (sinks.h): a write may take for ever. All return 0, or -1 with cli_error_text(); after an error a sink stays usable
+ * (and silent if it is broken).
  */
 #ifndef GD_CLI_OUTPUT_H
 #define GD_CLI_OUTPUT_H
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -21,6 +23,7 @@ struct cli_output_options {
     bool tag;     /* --tag: the arguments and a TAB before every line */
     bool silent; /* nothing of what tasks wrote, only words of failures (--results: GNU parallel prints nothing then) */
     struct cli_progress *progress; /* is taken off the terminal meanwhile; NULL: none */
+    pthread_mutex_t *err_lock;     /* held while err is written to, for others who write there too; NULL: none do */
 };
 
 struct cli_output;

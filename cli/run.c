@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +21,7 @@
 #include "apart.h"
 #include "bytes.h"
 #include "commands.h"
+#include "dispatch/hooks.h"
 #include "interrupt.h"
 #include "keep.h"
 #include "page.h"
@@ -47,9 +49,10 @@ struct run {
     struct cli_interrupt *interrupt;
     char job[256]; /* what observers know the run by: its command */
     struct cli_watch *watch;
-    int no_setup;     /* 1 + the worker whose setup was last said to have failed */
-    bool aborted;     /* workers were killed */
-    bool ended_early; /* by --halt, or since nobody reads the output */
+    int no_setup;            /* 1 + the worker whose setup was last said to have failed */
+    atomic_bool aborted;     /* workers were killed */
+    atomic_bool ended_early; /* by --halt, or since nobody reads the output */
+    bool left_behind;        /* a thread sits in a write that was given up, and may use all of this */
 };
 
 /* --- what the dispatcher calls --------------------------------------------------------- */
@@ -73,22 +76,29 @@ static void cancel_input(void *user)
 
 static void abort_run(struct run *run)
 {
-    run->ended_early = run->aborted = true;
+    run->aborted = true;
     gd_dispatcher_abort(run->d);
+}
+
+/* On a thread of the sinks: what tasks give can't be kept, or nobody reads it. */
+static void end_for_trouble(void *user)
+{
+    struct run *run = user;
+    if (!atomic_exchange(&run->ended_early, true))
+        abort_run(run);
 }
 
 static void halt(struct run *run, enum cli_halt_when when)
 {
     char why[128];
-    if (when == CLI_HALT_NEVER || run->ended_early)
+    if (when == CLI_HALT_NEVER || atomic_exchange(&run->ended_early, true))
         return;
-    run->ended_early = true;
     cli_halt_words(&run->halt, why, sizeof why);
     if (when == CLI_HALT_SOON) {
-        cli_sinks_say(&run->sinks, "%s: starting no more, running tasks may finish", why);
+        cli_say("%s: starting no more, running tasks may finish", why);
         gd_dispatcher_shutdown(run->d);
     } else {
-        cli_sinks_say(&run->sinks, "%s: ending the running tasks", why);
+        cli_say("%s: ending the running tasks", why);
         abort_run(run);
     }
 }
@@ -115,12 +125,10 @@ static void task_ended(void *user, const struct gd_report *report)
     struct cli_end e;
     cli_end_read(&e, report, run->program.kind);
     e.slot = slot_of(run, report->worker_id);
-    const bool kept = cli_sinks_add(&run->sinks, &e);
+    cli_sinks_add(&run->sinks, &e);
     cli_work_ended(&run->work, report);
     (void)gd_balancer_add(run->balancer, report, media_seconds(run->asked, &e));
     halt(run, cli_halt_add(&run->halt, &e));
-    if ((!kept || cli_sinks_broken(&run->sinks)) && !run->ended_early)
-        abort_run(run);
 }
 
 /* The library's words on a worker, without the "worker 0 (GPU 0) " that ours have already. */
@@ -135,7 +143,7 @@ static void setup_failed(void *user, int worker_id, int gpu_id, const char *erro
 {
     struct run *run = user;
     run->no_setup = worker_id + 1;
-    cli_sinks_say(&run->sinks, "worker %d on GPU %d failed to set up: %s", worker_id, gpu_id, after_name(error));
+    cli_say("worker %d on GPU %d failed to set up: %s", worker_id, gpu_id, after_name(error));
 }
 
 /* A worker that is killed because we said so has not failed. */
@@ -144,7 +152,7 @@ static void cleanup_failed(void *user, int worker_id, int gpu_id, const char *er
     struct run *run = user;
     if (run->aborted || cli_interrupt_count(run->interrupt) > 1)
         return; /* it was not given the time */
-    cli_sinks_say(&run->sinks, "worker %d on GPU %d failed to clean up: %s", worker_id, gpu_id, after_name(error));
+    cli_say("worker %d on GPU %d failed to clean up: %s", worker_id, gpu_id, after_name(error));
 }
 
 static void worker_exited(void *user, int worker_id, int gpu_id, const char *why, bool given_up)
@@ -153,14 +161,14 @@ static void worker_exited(void *user, int worker_id, int gpu_id, const char *why
     if (!given_up)
         gd_balancer_restarted(run->balancer, gpu_id);
     if ((given_up && run->no_setup != worker_id + 1) || run->asked->verbose) /* not the same words twice */
-        cli_sinks_say(&run->sinks, "worker %d on GPU %d %s: %s", worker_id, gpu_id,
-                      given_up ? "is given up" : "is replaced", after_name(why));
+        cli_say("worker %d on GPU %d %s: %s", worker_id, gpu_id, given_up ? "is given up" : "is replaced",
+                after_name(why));
 }
 
 static void device_out(void *user, int gpu_id, const char *why)
 {
-    struct run *run = user;
-    cli_sinks_say(&run->sinks, "GPU %d is taken out of use: %s", gpu_id, why);
+    (void)user;
+    cli_say("GPU %d is taken out of use: %s", gpu_id, why);
 }
 
 /* Only where a panel is shown: it would be torn apart otherwise. */
@@ -168,8 +176,6 @@ static void worker_wrote(void *user, int worker_id, int stream, const char *text
 {
     struct run *run = user;
     cli_sinks_pass(&run->sinks, worker_id, stream, text, size);
-    if (cli_sinks_broken(&run->sinks) && !run->ended_early)
-        abort_run(run);
 }
 
 /* The figures are as of the last event, which with long tasks may be hours ago; the time is now. */
@@ -190,8 +196,28 @@ static int stats_now(void *user, struct gd_snapshot *out)
 
 static void say_line(void *user, const char *words)
 {
+    (void)user;
+    cli_say("%s", words);
+}
+
+/* A signal came: on the thread that takes them. */
+static void hurry(void *user, unsigned count)
+{
     struct run *run = user;
-    cli_sinks_say(&run->sinks, "%s", words);
+    cli_sinks_hurry(&run->sinks, count);
+}
+
+static void round_ended(void *user)
+{
+    struct run *run = user;
+    cli_sinks_round(&run->sinks);
+}
+
+/* The last task has ended, and the journal waits for what was written of it. */
+static void flush_sinks(void *user)
+{
+    struct run *run = user;
+    (void)cli_sinks_flush(&run->sinks);
 }
 
 /* --- the dispatcher -------------------------------------------------------------------------- */
@@ -261,7 +287,11 @@ static int open_dispatcher(struct run *run)
     int rc = gd_dispatcher_open(&run->d, &o);
     if (rc == GD_E_NO_DEVICES)
         return cli_error("--gpus %s: %s", r->gpus, gd_error_text());
-    return rc < 0 ? cli_error("%s", gd_error_text()) : 0;
+    if (rc < 0)
+        return cli_error("%s", gd_error_text());
+    gd__dispatcher_hook(
+        run->d, &(struct gd__hooks){ .user = run, .fd = -1, .after_round = round_ended, .before_end = flush_sinks });
+    return 0;
 }
 
 /* --- the input --------------------------------------------------------------------------------- */
@@ -370,6 +400,14 @@ out:
 
 /* --- all of it -------------------------------------------------------------------------------------- */
 
+static int open_sinks(struct run *run)
+{
+    run->sinks.d = run->d;
+    run->sinks.trouble = end_for_trouble;
+    run->sinks.user = run;
+    return cli_sinks_open(&run->sinks, run->asked, run->program.command, run->keep);
+}
+
 static int open_run(struct run *run)
 {
     run->halt = run->asked->halt;
@@ -378,12 +416,12 @@ static int open_run(struct run *run)
         open_work(run) < 0 || list_workers(run) < 0 || open_balancer(run) < 0 ||
         cli_page_open(&run->page, run->asked, run->d, run->input, run->job) < 0)
         return -1;
-    if (cli_sinks_open(&run->sinks, run->asked, run->program.command, run->keep) < 0)
-        return -1;
-    if (cli_watch_open(&run->watch, run->d, run->input, run->job, GD_OBSERVED_FAILURES | GD_OBSERVED_DEVICES) < 0 ||
+    if (open_sinks(run) < 0 ||
+        cli_watch_open(&run->watch, run->d, run->input, run->job, GD_OBSERVED_FAILURES | GD_OBSERVED_DEVICES) < 0 ||
         cli_sinks_draw(&run->sinks, run->asked, stats_now, run, run->watch) < 0)
         return -1;
-    return cli_interrupt_open(&run->interrupt, run->d, say_line, run); /* last: its thread uses all of the above */
+    return cli_interrupt_open(&run->interrupt, run->d, say_line, hurry,
+                              run); /* last: its thread uses all of the above */
 }
 
 static void close_run(struct run *run)
@@ -411,49 +449,67 @@ static void print_summary(struct run *run)
 {
     struct gd_snapshot now = { .stats.size = sizeof now.stats };
     const struct gd_stats *s = &now.stats;
+    char *text = NULL;
+    size_t size = 0;
     if (cli_run_is_silent(run->asked) || run->asked->dry_run || cli_sinks_broken(&run->sinks))
         return;
     if (run->keep && stats_now(run, &now) == 0)
         gd_balancer_set_total(run->balancer, s->total > s->skipped ? s->total - s->skipped : 0);
-    (void)gd_balancer_print(run->balancer, stderr, is_of_files(run->asked) ? "files" : "tasks");
+    FILE *memory = open_memstream(&text, &size);
+    if (!memory)
+        return;
+    (void)gd_balancer_print(run->balancer, memory, is_of_files(run->asked) ? "files" : "tasks");
+    if (fclose(memory) == 0)
+        cli_sinks_print(&run->sinks, text, size);
+    free(text);
 }
 
 /* Closing can fail too: what a log could not take shows in the exit status. The journal comes first, since it follows
  * the files. rc: of the run. False: something could not be written, and was told of. */
 static bool close_files(struct run *run, int rc)
 {
-    struct cli_sinks sinks = run->sinks;
     uint64_t failed = run->halt.failed, inputs;
-    run->sinks = (struct cli_sinks){ 0 };
-    gd_dispatcher_close(&run->d);
-    const bool kept = cli_keep_finish(run->keep, rc != GD_E_JOURNAL) == 0;
+    const bool drained = cli_sinks_flush(&run->sinks); /* if not, a thread may be writing to the files */
+    if (!run->watch)                                   /* else somebody still asks it for figures */
+        gd_dispatcher_close(&run->d);
+    const bool kept = cli_keep_finish(run->keep, rc != GD_E_JOURNAL && drained) == 0;
     if (!kept && rc != GD_E_JOURNAL) /* that was said */
         cli_say("%s", cli_error_text());
-    cli_sinks_close(&sinks);
+    if (drained)
+        cli_sinks_close_files(&run->sinks);
     const bool counted = cli_input_count(run->input, &inputs);
     const bool concluded = cli_keep_conclude(run->keep, inputs, !counted, &failed) == 0;
     if (!concluded && kept)
         cli_say("%s", cli_error_text());
     run->halt.failed = failed; /* those of the runs before count too */
-    return kept && concluded && !sinks.failed;
+    return kept && concluded && drained && !run->sinks.failed;
+}
+
+/* Nothing is drawn any more, and nobody asks for figures. False: the terminal takes nothing, and its thread sits there.
+ */
+static bool end_views(struct run *run)
+{
+    cli_watch_end(run->watch);
+    const bool undrawn = cli_sinks_undraw(&run->sinks);
+    cli_page_close(&run->page);
+    if (undrawn)
+        cli_watch_close(&run->watch); /* before the dispatcher that it watches */
+    return undrawn;
 }
 
 static int do_run(struct run *run)
 {
     int rc = gd_dispatcher_run(run->d);
-    cli_interrupt_stop(run->interrupt); /* it speaks beside the progress display, which goes next */
-    cli_watch_end(run->watch);
-    cli_sinks_undraw(&run->sinks);
-    cli_page_close(&run->page);
-    cli_watch_close(&run->watch); /* before the dispatcher that it watches */
+    const bool drained = cli_sinks_flush(&run->sinks);
+    cli_interrupt_over(run->interrupt);
     if (cli_interrupt_count(run->interrupt) > 0)
         rc = GD_E_INTERRUPTED;
-    else if (rc < 0 && rc != GD_E_SHUTDOWN)
+    const bool undrawn = end_views(run);
+    if (rc < 0 && rc != GD_E_SHUTDOWN && rc != GD_E_INTERRUPTED)
         cli_say("%s", gd_error_text());
-    cli_output_end_line(run->sinks.output);
-    const bool broken = cli_sinks_broken(&run->sinks);
     print_summary(run);
-    const bool written = close_files(run, rc);
+    const bool broken = cli_sinks_broken(&run->sinks), written = close_files(run, rc);
+    run->left_behind = !cli_sinks_end(&run->sinks) || !undrawn || !drained;
     return cli_status(&run->halt, rc, !written || broken);
 }
 
@@ -469,14 +525,24 @@ static int explain(const struct cli_run *asked)
 
 int cli_run_asked(const struct cli_run *asked)
 {
-    struct run run = { .asked = asked };
+    struct run *run = calloc(1, sizeof *run);
     int status = CLI_STATUS_ERROR;
     signal(SIGXFSZ, SIG_IGN); /* a file larger than `ulimit -f` is an error like a full disk */
-    if (open_run(&run) < 0)
+    if (!run) {
+        cli_say("out of memory");
+        return status;
+    }
+    run->asked = asked;
+    if (open_run(run) < 0)
         cli_say("%s", cli_error_text());
     else
-        status = do_run(&run);
-    close_run(&run);
+        status = do_run(run);
+    if (run->left_behind) { /* the process ends beside it */
+        cli_interrupt_close(&run->interrupt);
+        return status;
+    }
+    close_run(run);
+    free(run);
     return status;
 }
 

@@ -1,21 +1,46 @@
 /* SPDX-License-Identifier: MIT
  *
  * All that is written about tasks, as one: standard output, --output, --joblog, --results, the progress display.
+ *
+ * Nothing of it is written by the thread that adds it: two lanes (output/lane.h) do that, one for what tasks gave and
+ * one for words of ours, so that a person is told what happens though nobody reads standard output. A task's record in
+ * the journal is written when its own output was. While too much output waits, no new task is begun.
  */
 #ifndef GD_CLI_SINKS_H
 #define GD_CLI_SINKS_H
 
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 
 #include "keep.h"
 #include "output.h"
+#include "output/lane.h"
 #include "passed.h"
 #include "progress.h"
 #include "run_opts.h"
 #include "watch.h"
 
-/* Zeroed: nothing is written. */
+/* Zeroed: nothing is written. It stays where it is, since the lanes use it. */
 struct cli_sinks {
+    /* To be set before cli_sinks_draw(): */
+    struct gd_dispatcher *d;
+    void (*trouble)(void *user); /* there is no sense in going on: nobody reads standard output, or there is a journal
+                                    and an output could not be kept. Once, on another thread */
+    void *user;
+
+    struct cli_lane *tasks, *words;
+    pthread_t thread; /* the run's, whose are: */
+    char *packed;     /* tasks that ended in this round, not yet on their lane */
+    size_t packed_size, n_packed;
+
+    pthread_mutex_t err_lock; /* held while standard error is written to */
+    bool one_stream;          /* standard output and standard error are the same file */
+    bool flushed;
+    bool drained; /* valid once flushed: all that was added is written */
+    atomic_uint_fast64_t waiting, unsaid;
+    atomic_bool troubled, broken;
+    atomic_bool failed; /* something could not be written; it was said */
     struct cli_output *output;
     struct cli_records *records;
     struct cli_joblog *joblog;
@@ -25,7 +50,6 @@ struct cli_sinks {
     struct cli_keep *keep; /* borrowed; NULL: there is no journal */
     const char *output_path;
     struct cli_passed *passed; /* NULL: workers write by themselves */
-    bool failed;               /* something could not be written; it was said */
 };
 
 /* Opens what was asked for. command: of the joblog, may be NULL. keep: the journal, or NULL; it follows the files, and
@@ -43,17 +67,37 @@ int cli_sinks_draw(struct cli_sinks *s, const struct cli_run *r, cli_stats_fn *s
 /* What a worker wrote by itself, while a panel is shown. stream is 1 or 2. */
 void cli_sinks_pass(struct cli_sinks *s, int worker_id, int stream, const char *text, size_t size);
 
-/* Gives a task's end to all of them, and what is known of it to the journal. False: there is a journal, and this task's
- * output could not be kept: it is not done, and there is no sense in going on. */
-bool cli_sinks_add(struct cli_sinks *s, const struct cli_end *e);
+/* Within the callback: copies the task's end, to be given to all of them, and then what is known of it to the journal.
+ */
+void cli_sinks_add(struct cli_sinks *s, const struct cli_end *e);
 
-/* cli_say(), beside the progress display. */
-void cli_sinks_say(struct cli_sinks *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* On the run's thread, when it has made all callbacks that are due: hands what was added to the lane. One wake-up
+ * serves many short tasks. */
+void cli_sinks_round(struct cli_sinks *s);
+
+/* Another signal came: what can't be written is waited for no longer than the lanes have patience. Any thread. */
+void cli_sinks_hurry(struct cli_sinks *s, unsigned signals);
 
 /* Nobody reads what goes to standard output any more. */
 bool cli_sinks_broken(const struct cli_sinks *s);
 
-void cli_sinks_undraw(struct cli_sinks *s);
+/* After the last task: waits until all is written. False: it was given up, and what is left is lost; that was said. To
+ * be called again is fine. */
+bool cli_sinks_flush(struct cli_sinks *s);
+
+/* After that: takes the progress display away. False: it can't be, since the terminal takes nothing. */
+bool cli_sinks_undraw(struct cli_sinks *s);
+
+/* Text for standard error, after what was said before. */
+void cli_sinks_print(struct cli_sinks *s, const char *text, size_t size);
+
+/* Closes the files, which can fail too: see failed. */
+void cli_sinks_close_files(struct cli_sinks *s);
+
+/* Waits until all words of ours are written. False: it was given up. */
+bool cli_sinks_end(struct cli_sinks *s);
+
+/* Not after anything was given up: the lanes still use it. */
 void cli_sinks_close(struct cli_sinks *s);
 
 #endif

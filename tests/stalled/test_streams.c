@@ -1,0 +1,334 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Nobody takes what a run writes: a pipe that is full and not read, for standard output, for standard error, and for
+ * the files of a run; a terminal that is stopped. Signals and time limits are served all the same, other tasks are run,
+ * and nothing is lost that is read in the end.
+ *
+ * Tasks tell by a fifo that they have begun. If it does not matter which, more of them than the workers can hold at
+ * once mean that the run's thread goes on.
+ */
+#include "command/common.h"
+
+#include <sys/ioctl.h>
+#include <termios.h>
+
+enum { MANY = 400 }; /* tasks: more than lie in the hands of workers */
+
+static const char *path_of(const char *name)
+{
+    static char path[128];
+    snprintf(path, sizeof path, "%s/%s", sh_dir(), name);
+    return path;
+}
+
+/* Open for both: who writes is not refused, who reads sees no end. */
+static int make_fifo(const char *name)
+{
+    CHECK_EQ(mkfifo(path_of(name), 0600), 0);
+    const int fd = open(path_of(name), O_RDWR | O_CLOEXEC);
+    CHECK(fd >= 0);
+    return fd;
+}
+
+/* Full: the next byte has to wait. How many bytes it took. The flags are those of this description alone, and are put
+ * back. */
+static size_t fill(int fd)
+{
+    char some[4096] = { 0 };
+    const int flags = fcntl(fd, F_GETFL);
+    size_t all = 0;
+    CHECK_EQ(fcntl(fd, F_SETFL, flags | O_NONBLOCK), 0);
+    for (size_t size = sizeof some; size > 0;) {
+        const ssize_t n = write(fd, some, size);
+        if (n > 0)
+            all += (size_t)n;
+        else
+            size /= 2;
+    }
+    CHECK_EQ(errno, EAGAIN);
+    CHECK_EQ(fcntl(fd, F_SETFL, flags), 0);
+    return all;
+}
+
+static int make_full_fifo(const char *name)
+{
+    const int fd = make_fifo(name);
+    CHECK_GT(fill(fd), 0);
+    return fd;
+}
+
+static void await_bytes(int fd, size_t n)
+{
+    char c;
+    for (; n > 0; n--)
+        CHECK_EQ(read(fd, &c, 1), 1);
+}
+
+static void await_line(int fd)
+{
+    char c = 0;
+    while (c != '\n')
+        CHECK_EQ(read(fd, &c, 1), 1);
+}
+
+#define START  "export GPU_DISPATCH_JOBS=$PWD/jobs; exec gpu-dispatch run --gpus sim:2 --quiet "
+#define INPUTS " < <(seq 400)"
+
+static void check_ended(struct sh_running r)
+{
+    CHECK_EQ(sh_wait(r).status, 130);
+}
+
+/* The first lets running tasks finish, the second ends everything. */
+static void end_with_two_signals(struct sh_running r, int said)
+{
+    CHECK_EQ(kill(r.pid, SIGINT), 0);
+    await_line(said);
+    CHECK_EQ(kill(r.pid, SIGINT), 0);
+    check_ended(r);
+}
+
+/* --- standard output ----------------------------------------------------------- */
+
+TEST(tasks_go_on_and_two_signals_end_the_run)
+{
+    const int begun = make_fifo("begun"), said = make_fifo("said");
+    (void)make_full_fifo("out");
+    struct sh_running r = sh_start_script(START "'printf x > begun; echo got #' > out 2> said" INPUTS);
+    await_bytes(begun, MANY);
+    end_with_two_signals(r, said);
+}
+
+TEST(a_request_to_end_is_enough)
+{
+    const int begun = make_fifo("begun");
+    (void)make_full_fifo("out");
+    struct sh_running r = sh_start_script(START "'printf x > begun; echo got #' > out" INPUTS);
+    await_bytes(begun, MANY);
+    CHECK_EQ(kill(r.pid, SIGTERM), 0);
+    struct ran ran = sh_wait(r);
+    CHECK_EQ(ran.status, 130);
+    CHECK_CONTAINS(ran.err, "could not be written, since nobody takes it");
+}
+
+/* The second task would sleep for longer than the case may take. That it was killed is seen by a fifo that it holds
+ * open. */
+TEST(time_limits_are_kept)
+{
+    const int begun = make_fifo("begun"), held = make_fifo("held");
+    const int out = make_fifo("out");
+    const size_t before = fill(out);
+    struct sh_running r =
+        sh_start_script(START "-k --timeout 1 'if [ {} = 1 ]; then echo one; else exec 9> held; printf x > "
+                              "begun; sleep 4322; fi' ::: 1 2 > out");
+    struct pollfd p = { .fd = open(path_of("held"), O_RDONLY | O_NONBLOCK | O_CLOEXEC), .events = POLLIN };
+    char text[4] = "";
+    await_bytes(begun, 1);
+    close(held);
+    CHECK_EQ(poll(&p, 1, -1), 1);
+    CHECK(p.revents & POLLHUP);
+    await_bytes(out, before);
+    CHECK_EQ(read(out, text, 4), 4);
+    CHECK_EQ(memcmp(text, "one\n", 4), 0);
+    struct ran ran = sh_wait(r);
+    CHECK_EQ(ran.status, 1);
+    CHECK_CONTAINS(ran.err, "timed out");
+}
+
+TEST(all_of_it_comes_when_it_is_read_after_all)
+{
+    const int begun = make_fifo("begun"), out = make_fifo("out");
+    const size_t before = fill(out);
+    struct sh_running r = sh_start_script(START "-k 'printf x > begun; echo got {}' > out" INPUTS);
+    await_bytes(begun, MANY);
+    await_bytes(out, before);
+    for (int i = 1; i <= MANY; i++) {
+        char expected[32], line[32] = "";
+        const int size = snprintf(expected, sizeof expected, "got %d\n", i);
+        for (int k = 0; k < size; k++)
+            CHECK_EQ(read(out, line + k, 1), 1);
+        CHECK_STR(line, expected);
+    }
+    CHECK_EQ(sh_wait(r).status, 0);
+}
+
+TEST(what_is_larger_than_a_pipe_comes_too)
+{
+    const int begun = make_fifo("begun"), out = make_fifo("out");
+    const size_t before = fill(out);
+    struct sh_running r = sh_start_script(START "'printf x > begun; head -c 1000000 /dev/zero #' > out ::: 1 2 3");
+    await_bytes(begun, 3);
+    await_bytes(out, before);
+    await_bytes(out, 3000000);
+    CHECK_EQ(sh_wait(r).status, 0);
+}
+
+/* Others have the same description of it, and would find it changed. */
+TEST(flags_of_inherited_descriptors_stay)
+{
+    const int begun = make_fifo("begun"), said = make_fifo("said");
+    int ends[2];
+    CHECK_EQ(pipe(ends), 0); /* no close-on-exec: the command gets this very description */
+    (void)fill(ends[1]);
+    const int flags = fcntl(ends[1], F_GETFL), said_flags = fcntl(said, F_GETFL);
+    char script[512];
+    snprintf(script, sizeof script, START "'printf x > begun; echo got; echo err >&2 #' >&%d 2> said" INPUTS, ends[1]);
+    struct sh_running r = sh_start_script(script);
+    await_bytes(begun, MANY);
+    CHECK_EQ(fcntl(ends[1], F_GETFL), flags);
+    CHECK_EQ(fcntl(said, F_GETFL), said_flags);
+    end_with_two_signals(r, said);
+    CHECK_EQ(fcntl(ends[1], F_GETFL), flags);
+}
+
+/* --- standard error -------------------------------------------------------------- */
+
+TEST(nobody_reads_standard_error)
+{
+    const int begun = make_fifo("begun"), err = make_fifo("err");
+    const size_t before = fill(err);
+    struct sh_running r = sh_start_script(START "'printf x > begun; echo err >&2 #' 2> err" INPUTS);
+    await_bytes(begun, MANY);
+    await_bytes(err, before + 4 * MANY);
+    CHECK_EQ(sh_wait(r).status, 0);
+}
+
+/* Two signals, each of them heeded: what shows that the first was is that no more begin. */
+TEST(signals_are_served_though_nobody_can_be_told)
+{
+    const int begun = make_fifo("begun");
+    (void)make_full_fifo("err");
+    struct sh_running r = sh_start_script(START "'printf x > begun; echo err >&2; sleep 4322 #' 2> err" INPUTS);
+    await_bytes(begun, 2);
+    CHECK_EQ(kill(r.pid, SIGINT), 0);
+    while (!strstr(sh("GPU_DISPATCH_JOBS=$PWD/jobs gpu-dispatch top --once %d", (int)r.pid).out, "cancelled"))
+        ;
+    CHECK_EQ(kill(r.pid, SIGINT), 0);
+    check_ended(r);
+}
+
+TEST(nobody_reads_the_progress)
+{
+    const int begun = make_fifo("begun");
+    (void)make_full_fifo("err");
+    struct sh_running r = sh_start_script("export GPU_DISPATCH_JOBS=$PWD/jobs; exec gpu-dispatch run --gpus sim:2 "
+                                          "--progress json 'printf x > begun; read y < never #' 2> err" INPUTS);
+    (void)make_fifo("never");
+    await_bytes(begun, 2);
+    CHECK_EQ(kill(r.pid, SIGINT), 0);
+    while (!strstr(sh("GPU_DISPATCH_JOBS=$PWD/jobs gpu-dispatch top --once %d", (int)r.pid).out, "cancelled"))
+        ;
+    CHECK_EQ(kill(r.pid, SIGINT), 0);
+    check_ended(r);
+}
+
+/* --- a terminal ------------------------------------------------------------------------ */
+
+/* It takes some kilobytes, which the panel fills in a moment, and then nothing. */
+TEST(a_terminal_that_is_stopped)
+{
+    const int begun = make_fifo("begun"), master = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
+    if (master < 0 || grantpt(master) < 0 || unlockpt(master) < 0)
+        SKIP("no pseudo-terminal");
+    char script[512];
+    snprintf(
+        script, sizeof script,
+        "export TERM=xterm GPU_DISPATCH_JOBS=$PWD/jobs; exec gpu-dispatch run --gpus sim:2 'printf x > begun; head -c "
+        "3000 /dev/zero; head -c 3000 /dev/zero >&2 #' 2> %s" INPUTS,
+        ptsname(master));
+    struct sh_running r = sh_start_script(script);
+    await_bytes(begun, MANY);
+    CHECK_EQ(kill(r.pid, SIGINT), 0);
+    /* Nobody can be told of the first. One that comes before it was heeded is the same wish, so they come until it has
+     * ended. */
+    int status;
+    while (waitpid(r.pid, &status, WNOHANG) == 0)
+        CHECK_EQ(kill(r.pid, SIGINT), 0);
+    CHECK(WIFSIGNALED(status) ? WTERMSIG(status) == SIGINT : WEXITSTATUS(status) == 130);
+}
+
+/* --- files ---------------------------------------------------------------------------------- */
+
+static void check_file(const char *option)
+{
+    const int begun = make_fifo("begun"), said = make_fifo("said"), file = make_fifo("file");
+    (void)fcntl(file, F_SETPIPE_SZ, 4096); /* or more of it is needed */
+    char script[512];
+    snprintf(script, sizeof script,
+             START "%s file 'printf x > begun; head -c 1000 /dev/zero | tr \"\\0\" a #' 2> said" INPUTS, option);
+    struct sh_running r = sh_start_script(script);
+    await_bytes(begun, MANY);
+    end_with_two_signals(r, said);
+}
+
+TEST(nobody_reads_the_records)
+{
+    check_file("--output");
+}
+
+TEST(nobody_reads_the_log)
+{
+    check_file("--joblog");
+}
+
+/* --- the journal -------------------------------------------------------------------------------- */
+
+static void need_journal(void)
+{
+    if (strstr(sh("gpu-dispatch run --gpus sim:1 --journal try.db true ::: 1").err, "SQLite"))
+        SKIP("built without journals");
+}
+
+#define JOURNAL "GPU_DISPATCH_JOURNAL_MS=1; export GPU_DISPATCH_JOURNAL_MS; "
+
+/* Every input is there once, with what could not be written the first time. */
+static void check_resumed(size_t n)
+{
+    struct ran ran =
+        sh("seq 400 | gpu-dispatch run --gpus sim:2 --quiet --journal run.db --resume 'printf x > begun; echo "
+           "got {}' | sort | uniq | wc -l");
+    CHECK_EQ((size_t)atoi(ran.out), n);
+    CHECK_EQ(ran.status, 0);
+}
+
+TEST(a_task_is_not_done_before_its_output_is_written)
+{
+    need_journal();
+    const int begun = make_fifo("begun");
+    (void)make_full_fifo("out");
+    struct sh_running r =
+        sh_start_script(JOURNAL START "--journal run.db 'printf x > begun; echo got {}' > out" INPUTS);
+    await_bytes(begun, MANY);
+    CHECK_EQ(kill(r.pid, SIGKILL), 0);
+    CHECK_EQ(sh_wait(r).status, 128 + SIGKILL);
+    check_resumed(MANY);
+}
+
+TEST(what_was_given_up_is_run_again)
+{
+    need_journal();
+    const int begun = make_fifo("begun"), said = make_fifo("said");
+    (void)make_full_fifo("out");
+    struct sh_running r =
+        sh_start_script(JOURNAL START "--journal run.db 'printf x > begun; echo got {}' > out 2> said" INPUTS);
+    await_bytes(begun, MANY);
+    end_with_two_signals(r, said);
+    check_resumed(MANY);
+}
+
+TEST(what_was_read_after_all_is_done)
+{
+    need_journal();
+    const int begun = make_fifo("begun"), out = make_fifo("out");
+    const size_t before = fill(out);
+    struct sh_running r =
+        sh_start_script(JOURNAL START "--journal run.db 'printf x > begun; echo got {}' > out" INPUTS);
+    await_bytes(begun, MANY);
+    await_bytes(out, before);
+    for (int i = 0; i < MANY; i++)
+        await_line(out);
+    CHECK_EQ(sh_wait(r).status, 0);
+    check_resumed(0);
+}
+
+TEST_MAIN()
