@@ -91,9 +91,9 @@ int gd_journal_open(struct gd_journal **out, const struct gd_journal_options *o)
 /* A file that callbacks append to, open for writing at fd (borrowed until close). Its length is recorded with each
  * group of tasks; now, before the run, it is cut back to the recorded length if this journal knows the path, relative
  * to its own directory or absolute: what lies beyond belongs to tasks that will be run again, the last line perhaps
- * torn. GD_E_MISMATCH, with the file as it was: it is shorter, or its last 64 KiB before that length are not what was
- * written (they are read by way of the path, if that is allowed). With force such a file is not cut. Returns 0 or a
- * negative code. */
+ * torn. GD_E_MISMATCH, with the file as it was: it is shorter; or its last 64 KiB before that length are not what was
+ * written (they are read by way of the path, if that is allowed); or it is longer, though the last run came to its end.
+ * With force such a file is not cut. Returns 0 or a negative code. */
 int gd_journal_follow(struct gd_journal *j, const char *path, int fd);
 
 /* The same for a file that was written anew and is whole as it is, though it may be shorter than the journal knows.

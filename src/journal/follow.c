@@ -1,7 +1,7 @@
 /* Files that callbacks append to. Their lengths are committed with the records of the tasks that wrote to them, so a
  * file is never shorter than its journal says, and what lies beyond belongs to tasks that will be run again.
  *
- * Two more things are committed with a length, in columns that version 0.1 did not have. A journal of version 0.1 gets
+ * Three more things are kept with a length, in columns that version 0.1 did not have. A journal of version 0.1 gets
  * them when it is next written to; version 0.1 leaves them NULL.
  *
  *   beside   the file's path relative to the journal's directory. Journal and file are often moved or copied together,
@@ -10,6 +10,7 @@
  *            the place where the file would be cut changes them, so the file is refused before it is cut. An edit
  *            further up that keeps the length is not found, and does no harm: the cut is at the right place. Reading
  *            a bounded piece costs the same for a file of any size.
+ *   ended    1: the run came to its end with the file exactly that long. What lies beyond was written by somebody else.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -119,14 +120,14 @@ static bool path_beside(const struct gd_journal *j, const char *file, char out[P
 
 struct known {
     int64_t size; /* -1: nothing */
-    bool has_tail;
+    bool ended, has_tail;
     unsigned char tail[GD__HASH_SIZE];
 };
 
-/* A journal that version 0.1 made has two columns fewer. */
+/* A journal that version 0.1 made has fewer. */
 static int add_columns(struct gd_journal *j)
 {
-    static const char *const columns[] = { "beside", "tail" };
+    static const char *const columns[] = { "beside", "tail", "ended" };
     for (size_t i = 0; i < sizeof columns / sizeof *columns; i++) {
         char sql[128];
         int64_t has;
@@ -150,6 +151,7 @@ static void read_known(struct known *out, sqlite3_stmt *s)
 {
     out->size = sqlite3_column_int64(s, 0);
     out->has_tail = sqlite3_column_type(s, 1) == SQLITE_BLOB && sqlite3_column_bytes(s, 1) == GD__HASH_SIZE;
+    out->ended = sqlite3_column_int(s, 2) == 1;
     if (out->has_tail)
         memcpy(out->tail, sqlite3_column_blob(s, 1), GD__HASH_SIZE);
 }
@@ -160,10 +162,11 @@ static int look_up(struct gd_journal *j, const struct gd__follow *f, struct know
 {
     sqlite3_stmt *s = NULL;
     *out = (struct known){ .size = -1 };
-    int rc = gd__db_prepare(j->db,
-                            "SELECT size, tail FROM file WHERE path = CAST(?1 AS TEXT) OR beside = CAST(?2 AS TEXT)"
-                            " ORDER BY size DESC LIMIT 1",
-                            &s);
+    int rc =
+        gd__db_prepare(j->db,
+                       "SELECT size, tail, ended FROM file WHERE path = CAST(?1 AS TEXT) OR beside = CAST(?2 AS TEXT)"
+                       " ORDER BY size DESC LIMIT 1",
+                       &s);
     if (rc == SQLITE_OK) {
         bind_path(s, 1, f->path);
         bind_path(s, 2, f->beside);
@@ -224,6 +227,26 @@ static int refuse_edited(const struct gd_journal *j, const char *path, int64_t k
         path, j->path, (long long)known);
 }
 
+static int refuse_grown(const struct gd_journal *j, const char *path, int64_t more)
+{
+    return gd__error(GD_E_MISMATCH,
+                     "%s has %lld bytes more than the last run left there, so somebody else has written to it, and "
+                     "cutting it back to what the journal %s knows would destroy that. It was left as it is. Restore "
+                     "the file, or name another file for the rest of the tasks (or force it: then nothing is cut)",
+                     path, (long long)more, j->path);
+}
+
+/* Why the file cannot be cut back. 0: it can. */
+static int refusal(const struct gd_journal *j, const char *path, const struct gd__follow *f, int64_t present,
+                   const struct known *known)
+{
+    if (present < known->size)
+        return refuse_short(j, path, present, known->size);
+    if (!is_as_written(f, known))
+        return refuse_edited(j, path, known->size);
+    return known->ended && present > known->size ? refuse_grown(j, path, present - known->size) : 0;
+}
+
 /* With a file that is not what was written, and force: all of it stays, and what is added begins a line. */
 static int go_on_behind(const struct gd__follow *f, const char *path, int64_t present)
 {
@@ -235,12 +258,11 @@ static int go_on_behind(const struct gd__follow *f, const char *path, int64_t pr
 static int cut_back(const struct gd_journal *j, const char *path, const struct gd__follow *f, int64_t present,
                     const struct known *known)
 {
-    const bool is_short = present < known->size, is_ours = !is_short && is_as_written(f, known);
-    int rc = 0;
-    if (!is_ours && !j->o.force)
-        rc = is_short ? refuse_short(j, path, present, known->size) : refuse_edited(j, path, known->size);
-    else if (!is_ours)
+    int rc = refusal(j, path, f, present, known);
+    if (rc < 0 && j->o.force)
         rc = go_on_behind(f, path, present);
+    else if (rc < 0)
+        return rc;
     else if (present > known->size && (GD__FAULT("ftruncate") || ftruncate(f->fd, known->size) < 0))
         rc = gd__error_errno("cannot cut %s back to the %lld bytes that the journal knows", path,
                              (long long)known->size);
@@ -363,6 +385,23 @@ void gd__follow_measure(struct gd_journal *j)
     for (size_t i = 0; i < j->n_files; i++)
         if (fstat(j->files[i].fd, &info) == 0)
             j->files[i].size = (uint64_t)info.st_size;
+}
+
+/* Not being able to note it is no error: the file is then taken for one of a run that was killed. */
+void gd__follow_end(struct gd_journal *j)
+{
+    sqlite3_stmt *s = NULL;
+    struct stat info;
+    if (gd__db_prepare(j->db, "UPDATE file SET ended = 1 WHERE path = CAST(?1 AS TEXT)", &s) != SQLITE_OK)
+        return;
+    for (size_t i = 0; i < j->n_files; i++) {
+        if (fstat(j->files[i].fd, &info) < 0 || (uint64_t)info.st_size != j->files[i].size_kept)
+            continue;
+        bind_path(s, 1, j->files[i].path);
+        sqlite3_step(s);
+        sqlite3_reset(s);
+    }
+    sqlite3_finalize(s);
 }
 
 /* What the system could not write it forgets: another call would succeed, and the bytes be missing all the same. */

@@ -132,6 +132,7 @@ void gd__note_clear(struct gd__note_kept *n);
 /* follow.c */
 void gd__follow_measure(struct gd_journal *j);
 int gd__follow_sync(struct gd_journal *j); /* forces them to the disk */
+void gd__follow_end(struct gd_journal *j); /* all is written: nothing more is added to them */
 /* What the file is known by: the hash of its last bytes before this length. False: they cannot be read. */
 bool gd__follow_tail(const struct gd__follow *f, uint64_t size, unsigned char out[GD__HASH_SIZE]);
 void gd__follow_close(struct gd_journal *j);

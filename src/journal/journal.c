@@ -197,6 +197,8 @@ int gd_journal_close(struct gd_journal **jp)
         gd__writer_stop(j);
     else
         gd__store_forget_run(j);
+    if (j->how && j->error == 0 && j->n_files > 0)
+        gd__follow_end(j);
     const int rc = failure_of(j);
     free_journal(j);
     return rc;

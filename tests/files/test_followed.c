@@ -100,6 +100,23 @@ TEST(a_line_of_ones_own_in_a_file_that_is_whole)
     CHECK_STR(sh("cd d; head -n 1 o; wc -l < o").out, "# a line of my own\n4\n");
 }
 
+/* After a run that came to its end, nothing beyond what it wrote is the run's. */
+TEST(lines_that_others_added_are_not_cut_off)
+{
+    need_journal();
+    CHECK_EQ(sh("mkdir d; cd d; " KEEP CMD "::: a b; echo '# a line of my own' >> l; cp l l.is").status, 0);
+    struct ran r = sh("cd d; " RESUME);
+    CHECK_EQ(r.status, 255);
+    CHECK_CONTAINS(r.err, "l has 19 bytes more than the last run left there");
+    CHECK_CONTAINS(r.err, "--force-resume");
+    CHECK_EQ(sh("cd d; cmp l l.is").status, 0);
+    CHECK_EQ(sh("cd d; " KEEP "--force-resume --resume " CMD "::: a b wait").status, 0);
+    CHECK_STR(sh("cd d; sed -n 4p l; tail -n 1 l | cut -f 1; wc -l < l").out, "# a line of my own\n3\n5\n");
+    /* Of --output it is known which lines are the run's. */
+    CHECK_EQ(sh("cd d; echo '# a line of my own' >> o; " KEEP "--resume " CMD "::: a b wait c").status, 0);
+    CHECK_STR(sh("cd d; sed -n 4p o; wc -l < o").out, "# a line of my own\n5\n");
+}
+
 /* --- moved ---------------------------------------------------------------------------------- */
 
 TEST(files_that_were_moved_with_the_journal)

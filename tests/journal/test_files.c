@@ -254,6 +254,12 @@ TEST(what_could_not_be_forced_to_the_disk_is_not_tried_again)
 
 /* --- followed files that were moved or edited --- */
 
+/* As if the run had been killed: what lies beyond the length may be its own. */
+static void not_ended(void)
+{
+    job_sql("run.db", "UPDATE file SET ended = NULL");
+}
+
 static void follow_out(struct job *job)
 {
     job->follow = "out";
@@ -290,6 +296,7 @@ TEST(a_followed_file_is_cut_only_where_it_is_as_it_was_written)
     job.o.ordered = true;
     follow_out(&job);
     CHECK_EQ(job_run(&job), 0);
+    not_ended();
     CHECK_STR(out_after_resume(&job, "one\ntwo\n"), "one\ntwo\n");
     CHECK_STR(out_after_resume(&job, "one\ntwo\nthr"), "one\ntwo\n");
     CHECK_STR(out_after_resume(&job, "# own\none\ntwo\n"), "!");
@@ -297,6 +304,23 @@ TEST(a_followed_file_is_cut_only_where_it_is_as_it_was_written)
     CHECK_STR(out_after_resume(&job, "won\ntwo\n"), "!");
     job.j.force = true;
     CHECK_STR(out_after_resume(&job, "# own\none\ntwo"), "# own\none\ntwo\n");
+}
+
+TEST(what_is_added_after_the_end_is_not_cut_off)
+{
+    folder_enter();
+    struct job job = JOB("");
+    job_lines(&job, "one", NULL);
+    follow_out(&job);
+    CHECK_EQ(job_run(&job), 0);
+    CHECK_EQ(write(job.follow_fd, "own\n", 4), 4);
+    job.j.resume = GD_RESUME_REST;
+    CHECK_EQ(job_run(&job), GD_E_MISMATCH);
+    CHECK_CONTAINS(job.text, "out has 4 bytes more");
+    CHECK_STR(job_sql("run.db", "SELECT size, ended FROM file"), "4|1");
+    job.j.force = true;
+    CHECK_EQ(job_run(&job), 0);
+    CHECK_STR(job_sql("run.db", "SELECT size, ended FROM file"), "8|1");
 }
 
 /* Only so much is read of a long file: what lies before that may have changed. */
@@ -378,6 +402,7 @@ TEST(a_file_that_cannot_be_read_is_cut_by_its_length_alone)
     job_lines(&job, "one", NULL);
     follow_out(&job);
     CHECK_EQ(job_run(&job), 0);
+    not_ended();
     CHECK_EQ(rename("out", "away"), 0); /* by its name another file is found now */
     make_file("out", 0);
     CHECK_STR(out_after_resume(&job, "two\nthr"), "two\n");
