@@ -125,6 +125,35 @@ TEST(links_that_lead_to_one_file_that_is_not_there_yet)
                   "gpu-dispatch: --output link and --joblog o are the same file: name another one");
 }
 
+/* --- whose it is ------------------------------------------------------------------------------- */
+
+TEST(a_new_file_has_the_mode_of_a_new_file)
+{
+    need_journal();
+    CHECK_EQ(sh(KEEP CMD "::: a bad").status, 1);
+    CHECK_STR(sh("umask 027; gpu-dispatch export run.db --csv -o x; stat -c %%a x").out, "640\n");
+    CHECK_STR(sh("umask 077; gpu-dispatch report run.db -o page; stat -c %%a page").out, "page\n600\n");
+}
+
+TEST(a_file_that_is_replaced_keeps_its_mode)
+{
+    need_journal();
+    CHECK_EQ(sh(KEEP "--failed list " CMD "::: a bad").status, 1);
+    CHECK_STR(sh("chmod 604 list; umask 077; " KEEP "--failed list --resume " CMD "::: a bad; stat -c %%a list").out,
+              "604\n");
+    CHECK_STR(sh("touch x; chmod 600 x; umask 0; gpu-dispatch export run.db --csv -o x; stat -c %%a x").out, "600\n");
+}
+
+TEST(a_file_that_is_replaced_keeps_its_owner)
+{
+    need_journal();
+    CHECK_EQ(sh(KEEP "--output o " CMD "::: a bad").status, 1);
+    if (sh("chown 12345:23456 o && chmod 640 o").status != 0)
+        SKIP("this user may not give files away");
+    CHECK_EQ(sh(KEEP "--output o --retry-failed " CMD "::: a bad").status, 1);
+    CHECK_STR(sh("stat -c '%%u %%g %%a' o").out, "12345 23456 640\n");
+}
+
 /* --- what is no file ---------------------------------------------------------------------------- */
 
 TEST(a_pipe_is_written_to_and_not_replaced)
