@@ -4,13 +4,15 @@
  *
  *     DIR/1/<first argument>/2/<second argument>/{stdout,stderr,seq}
  *
- * In a name "/" becomes "\_", "\" "\\", a TAB "\t" and a NUL "\0", and it is cut to 255 bytes; an empty argument has
- * no folder of its own. Two tasks with the same arguments share a folder, and the later one stays. Each file is
- * written as NAME.part first and then renamed: it is whole or not there. What a run that was killed left as .part is
- * overwritten when the task is run again.
+ * In a name "/" becomes "\_", "\" "\\", a TAB "\t" and a NUL "\0"; an empty argument has no folder of its own. A name
+ * of more than 255 bytes, which no file system takes, is cut, and "~" and a hash of the whole name of 32 hexadecimal
+ * digits take the place of the rest: GNU parallel only cuts it, and gives two tasks one folder. Two tasks with the same
+ * arguments share a folder, and the later one stays. Each file is written as NAME.part first and then renamed: it is
+ * whole or not there. What a run that was killed left as .part is overwritten when the task is run again.
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +23,12 @@
 #include "output.h"
 #include "output/replace.h"
 
-enum { LONGEST_NAME = 255 };
+enum {
+    LONGEST_NAME = 255, /* in bytes, of a file */
+    HASH_DIGITS = 32,
+    KEPT = LONGEST_NAME - 1 - HASH_DIGITS, /* of a name that is longer */
+    LONGEST_CHARACTER = 4,
+};
 
 struct cli_results {
     size_t dir_size;       /* of path, what was given */
@@ -78,10 +85,9 @@ const char *cli_results_path(const struct cli_results *r)
     return r->path.data;
 }
 
-static void add_name(struct cli_bytes *b, const char *text, size_t size)
+static void add_quoted(struct cli_bytes *b, const char *text, size_t size)
 {
-    size_t start = b->size;
-    for (size_t i = 0; i < size && b->size - start < LONGEST_NAME; i++) {
+    for (size_t i = 0; i < size; i++) {
         const char *special = text[i] == '/'    ? "\\_"
                               : text[i] == '\\' ? "\\\\"
                               : text[i] == '\t' ? "\\t"
@@ -89,8 +95,54 @@ static void add_name(struct cli_bytes *b, const char *text, size_t size)
                                                 : NULL;
         cli_bytes_add(b, special ? special : &text[i], special ? 2 : 1);
     }
-    if (b->size - start > LONGEST_NAME)
-        b->size = start + LONGEST_NAME;
+}
+
+/* FNV-1a of 128 bits: fixed for good, since a run that resumes looks for the folders of the one before. Its prime is
+ * 2^88 + 315. */
+static void hash_name(const char *name, size_t size, char out[HASH_DIGITS + 1])
+{
+    uint64_t high = UINT64_C(0x6c62272e07bb0142), low = UINT64_C(0x62b821756295c58d);
+    for (size_t i = 0; i < size; i++) {
+        low ^= (unsigned char)name[i];
+        const uint64_t first = (low & UINT32_MAX) * 315, second = (low >> 32) * 315 + (first >> 32);
+        high = high * 315 + (second >> 32) + (low << 24);
+        low = second << 32 | (first & UINT32_MAX);
+    }
+    snprintf(out, HASH_DIGITS + 1, "%016" PRIx64 "%016" PRIx64, high, low);
+}
+
+/* Whether the name of another may have become this one. */
+static bool looks_cut(const char *name, size_t size)
+{
+    if (size < KEPT - LONGEST_CHARACTER + HASH_DIGITS + 1 || name[size - HASH_DIGITS - 1] != '~')
+        return false;
+    for (size_t i = size - HASH_DIGITS; i < size; i++) {
+        if (!strchr("0123456789abcdef", name[i]))
+            return false;
+    }
+    return true;
+}
+
+/* Not in the middle of a character. */
+static size_t kept_size(const char *name)
+{
+    size_t size = KEPT;
+    while (size > KEPT - LONGEST_CHARACTER && ((unsigned char)name[size] & 0xc0) == 0x80)
+        size--;
+    return size;
+}
+
+static void add_name(struct cli_bytes *b, const char *text, size_t size)
+{
+    const size_t start = b->size;
+    char hash[HASH_DIGITS + 1];
+    add_quoted(b, text, size);
+    if (b->failed || (b->size - start <= LONGEST_NAME && !looks_cut(b->data + start, b->size - start)))
+        return;
+    hash_name(b->data + start, b->size - start, hash);
+    b->size = start + kept_size(b->data + start);
+    cli_bytes_text(b, "~");
+    cli_bytes_text(b, hash);
 }
 
 /* Sets path to the task's folder, with a NUL behind it. */

@@ -282,6 +282,67 @@ TEST(results_over_torn_ones)
     cli_results_close(&r);
 }
 
+static size_t name_size(const char *path)
+{
+    return strlen(strrchr(path, '/') + 1);
+}
+
+/* Two that begin alike must not share a folder; and the folder is the same in every run. */
+TEST(results_of_long_inputs)
+{
+    static const size_t sizes[] = { 254, 255, 256, 300, 5000 };
+    struct cli_results *r = NULL;
+    char input[5001], *paths[2 * sizeof sizes / sizeof *sizes];
+    size_t n = 0;
+    enter_folder();
+    CHECK_EQ(cli_results_open(&r, "R"), 0);
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        for (char last = 'x'; last <= 'y'; last++) {
+            memset(input, 'x', sizes[i]);
+            input[sizes[i] - 1] = last;
+            add_results(r, n, input, sizes[i]);
+            paths[n] = strdup(cli_results_path(r));
+            CHECK(paths[n] != NULL);
+            CHECK_EQ(name_size(paths[n]), sizes[i] < 255 ? sizes[i] : 255);
+            CHECK_EQ(strncmp(paths[n], "R/1/xxxxxxxx", 12), 0);
+            n++;
+        }
+    }
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = 0; k < i; k++)
+            CHECK(strcmp(paths[i], paths[k]) != 0);
+    memset(input, 'x', 300);
+    add_results(r, 7, input, 300);
+    CHECK_STR(cli_results_path(r), paths[6]);
+    /* One that is called like the folder of another. */
+    const char *taken = strrchr(paths[6], '/') + 1;
+    add_results(r, 8, taken, strlen(taken));
+    CHECK(strcmp(cli_results_path(r), paths[6]) != 0);
+    for (size_t i = 0; i < n; i++)
+        free(paths[i]);
+    cli_results_close(&r);
+}
+
+/* What was cut is a whole number of characters. */
+TEST(results_of_long_inputs_in_other_languages)
+{
+    struct cli_results *r = NULL;
+    char input[400];
+    enter_folder();
+    CHECK_EQ(cli_results_open(&r, "R"), 0);
+    for (size_t before = 0; before < 3; before++) {
+        memset(input, 'x', before);
+        for (size_t i = before; i + 3 <= sizeof input; i += 3)
+            memcpy(input + i, "\xe2\x82\xac", 3);
+        add_results(r, before, input, before + (sizeof input - before) / 3 * 3);
+        const char *name = strrchr(cli_results_path(r), '/') + 1, *end = strchr(name, '~');
+        CHECK(end != NULL);
+        CHECK_EQ((size_t)(end - name - (ptrdiff_t)before) % 3, 0);
+        CHECK_GT(name_size(cli_results_path(r)), 250);
+    }
+    cli_results_close(&r);
+}
+
 /* Of a line that finds no room nothing stays. */
 TEST(a_line_is_whole_or_not_there)
 {
@@ -343,9 +404,9 @@ TEST(a_joblog_that_is_gone_on_with)
 
 TEST(results_as_gnu_parallel)
 {
-    char long_name[301] = "", slashes[201] = "";
-    memset(long_name, 'x', 300);
-    memset(slashes, '/', 200);
+    char long_name[256] = "", slashes[121] = ""; /* as long as they can be, with what is quoted */
+    memset(long_name, 'x', 255);
+    memset(slashes, '/', 120);
     const char *const inputs[] = { "a",  "b c", "d/e", "",         "tab\tx", "q\\z", "n\nl",    ".",
                                    "..", "/",   "-",   "\xff\x01", "'\"$",   "a",    long_name, slashes };
     size_t n = sizeof inputs / sizeof *inputs;
