@@ -510,7 +510,8 @@ static int do_run(struct run *run)
     print_summary(run);
     const bool broken = cli_sinks_broken(&run->sinks), written = close_files(run, rc);
     run->left_behind = !cli_sinks_end(&run->sinks) || !undrawn || !drained;
-    return cli_status(&run->halt, rc, !written || broken);
+    /* A reader that went away (`| head`) does not hide what stopped the run before. */
+    return cli_status(&run->halt, rc, !written || (broken && !run->halt.halted));
 }
 
 /* What was asked for other than a run; -1: nothing. */

@@ -175,6 +175,15 @@ TEST(status_by_number)
     CHECK_EQ(cli_status(&h, GD_E_SHUTDOWN, false), 101);
 }
 
+/* Whoever reads the status must not take the log for whole. */
+TEST(status_of_a_halt_that_lost_a_log)
+{
+    struct cli_halt h = { .when = CLI_HALT_NOW, .limit = 1, .failed = 1, .halted = true, .status = 3 };
+    CHECK_EQ(cli_status(&h, GD_E_SHUTDOWN, false), 3);
+    CHECK_EQ(cli_status(&h, GD_E_SHUTDOWN, true), 255);
+    CHECK_EQ(cli_status(&h, GD_E_INTERRUPTED, true), 130);
+}
+
 /* The same lists of exit codes through both. */
 TEST_WITHIN(300, as_gnu_parallel)
 {

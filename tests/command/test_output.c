@@ -203,6 +203,16 @@ TEST(a_full_disk_shows_in_the_status)
     }
 }
 
+TEST(a_full_disk_shows_though_it_was_halted)
+{
+    static const char *const halts[] = { "now,fail=1", "soon,fail=1", "now,success=1", "soon,done=100%" };
+    for (size_t i = 0; i < sizeof halts / sizeof halts[0]; i++) {
+        struct ran r = sh(RUN "--halt %s --output /dev/full '[ {} = 1 ] && exit 7; exit {}' ::: 1 0", halts[i]);
+        CHECK_EQ(r.status, 255);
+        CHECK_CONTAINS(r.err, "/dev/full");
+    }
+}
+
 TEST(a_reader_that_goes_away_ends_it_quietly)
 {
     struct ran r = sh("yes | " RUN "echo | head -n 2; echo ${PIPESTATUS[1]}");
