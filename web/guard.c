@@ -87,7 +87,7 @@ static bool good_origin(const struct web_request *r)
     const char *rest = strncasecmp(r->origin, "https://", 8) == 0  ? r->origin + 8
                        : strncasecmp(r->origin, "http://", 7) == 0 ? r->origin + 7
                                                                    : NULL;
-    return rest && strcasecmp(rest, r->host) == 0;
+    return rest && r->n_origins == 1 && strcasecmp(rest, r->host) == 0;
 }
 
 unsigned web_guard_check(const struct web_guard *g, const struct web_request *r, const char **why)

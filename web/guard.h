@@ -21,8 +21,8 @@ struct web_guard {
 /* What a request says of itself; NULL: nothing. */
 struct web_request {
     const char *method, *host, *origin;
-    const char *authorization; /* "Bearer TOKEN" */
-    unsigned n_hosts;          /* how many Host headers there are */
+    const char *authorization;   /* "Bearer TOKEN" */
+    unsigned n_hosts, n_origins; /* how many such headers there are */
 };
 
 /* token: the user's own, NULL: one is made at random. 0, or -1 with cli_error_text(). */

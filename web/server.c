@@ -232,11 +232,12 @@ static const struct path *find_path(const char *path)
     return NULL;
 }
 
-static enum MHD_Result count_hosts(void *user, enum MHD_ValueKind kind, const char *name, const char *value)
+static enum MHD_Result count_header(void *user, enum MHD_ValueKind kind, const char *name, const char *value)
 {
-    unsigned *n = user;
+    struct web_request *r = user;
     (void)kind, (void)value;
-    *n += strcasecmp(name, "Host") == 0;
+    r->n_hosts += strcasecmp(name, "Host") == 0;
+    r->n_origins += strcasecmp(name, "Origin") == 0;
     return MHD_YES;
 }
 
@@ -281,7 +282,7 @@ static enum MHD_Result serve(struct web_server *s, struct MHD_Connection *c, con
                              .authorization = value_of(c, MHD_HEADER_KIND, "Authorization") };
     const struct path *p = find_path(path);
     const char *why;
-    (void)MHD_get_connection_values(c, MHD_HEADER_KIND, count_hosts, &r.n_hosts);
+    (void)MHD_get_connection_values(c, MHD_HEADER_KIND, count_header, &r);
     const unsigned refused = admit(s, c, &r, p && p->open, &why);
     if (place_of(c))
         web_connections_requested(s->connections, place_of(c));

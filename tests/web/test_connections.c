@@ -161,6 +161,25 @@ TEST(one_network_of_ipv6_is_one_client)
     web_connections_close(&s);
 }
 
+/* Else a user of this machine could have more of these than anybody, and each only once. */
+TEST(this_machine_is_one_client)
+{
+    static const char *const from[] = { "127.0.0.1", "127.1.2.3", "::ffff:127.0.0.4", "127.255.0.1" };
+    struct web_connections *s = open_with(4, 8, HOUR_MS, HOUR_MS);
+    struct client good = come(s, "10.0.0.1"), also_good = come(s, "10.0.0.1"), c[4];
+    for (size_t i = 0; i < 4; i++)
+        c[i] = come(s, from[i]);
+    check_connected(&good);
+    check_connected(&also_good);
+    for (size_t i = 0; i < 4; i++) {
+        (i < 2 ? check_dropped : check_connected)(&c[i]);
+        leave(s, &c[i]);
+    }
+    leave(s, &good);
+    leave(s, &also_good);
+    web_connections_close(&s);
+}
+
 TEST(strangers_do_not_touch_who_has_the_token)
 {
     struct web_connections *s = open_with(2, 2, HOUR_MS, HOUR_MS);

@@ -237,6 +237,9 @@ TEST(an_origin_has_to_be_our_own)
     }
     snprintf(header, sizeof header, "Origin: http://127.0.0.1:%u\r\n", v.port);
     check_status(&v, "GET", "/api/stats", header, 200);
+    char two[256];
+    snprintf(two, sizeof two, "%sOrigin: http://evil.test\r\n", header);
+    check_status(&v, "GET", "/api/stats", two, 403);
     serve_end(&v);
 }
 

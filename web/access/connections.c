@@ -156,18 +156,33 @@ void web_connections_close(struct web_connections **connections)
 
 /* --- coming and going ---------------------------------------------------------------------- */
 
-/* One machine has as many IPv6 addresses as it likes, all with the same first half. */
+/* Every user of this machine may use all of 127.0.0.0/8. */
+static void read_v4(unsigned char out[16], const unsigned char address[4])
+{
+    out[0] = address[0];
+    if (address[0] != 127)
+        memcpy(out, address, 4);
+}
+
+/* A machine has as many IPv6 addresses as it likes, all with the same first half. */
+static void read_v6(unsigned char out[16], const struct in6_addr *address)
+{
+    if (IN6_IS_ADDR_V4MAPPED(address))
+        read_v4(out, address->s6_addr + 12);
+    else
+        memcpy(out, address, 8);
+}
+
 static void read_address(unsigned char out[16], const struct sockaddr *from)
 {
-    memset(out, 0, 16);
     if (from->sa_family == AF_INET) {
         struct sockaddr_in in;
         memcpy(&in, from, sizeof in);
-        memcpy(out, &in.sin_addr, sizeof in.sin_addr);
+        read_v4(out, (const unsigned char *)&in.sin_addr);
     } else if (from->sa_family == AF_INET6) {
         struct sockaddr_in6 in;
         memcpy(&in, from, sizeof in);
-        memcpy(out, &in.sin6_addr, IN6_IS_ADDR_V4MAPPED(&in.sin6_addr) ? 16 : 8);
+        read_v6(out, &in.sin6_addr);
     }
 }
 
