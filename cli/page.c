@@ -49,6 +49,7 @@ static int open_server(struct cli_page *p, const struct cli_run *r)
         return -1;
     if (!o.token)
         return tell_address(p);
+    (void)cli_address_file_open(&p->file, web_server_url(p->server)); /* for top --page only */
     cli_say("this run is shown at %s (its token is in %s)", web_server_url(p->server), from);
     return 0;
 }

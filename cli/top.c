@@ -15,6 +15,7 @@
 #include "bytes.h"
 #include "commands.h"
 #include "opts.h"
+#include "run/address_file.h"
 #include "status.h"
 #include "text.h"
 #include "tui/cells.h"
@@ -25,7 +26,7 @@
 enum { MOST_JOBS = 256, REDRAW_MS = 100, REDRAW_IDLE_MS = 1000, WHOLE = 10000, USUAL_WIDTH = 80 };
 
 struct asked {
-    bool once, list, json, help, list_options;
+    bool once, list, json, page, help, list_options;
 };
 
 #define AT(field) .offset = offsetof(struct asked, field)
@@ -35,6 +36,8 @@ static const struct cli_opt table[] = {
     { "list", 0, NULL, "list the jobs", cli_set_flag, AT(list) },
     { "json", 0, NULL, "for programs: a JSON object a second until the job ends; with --once one; with --list an array",
       cli_set_flag, AT(json) },
+    { "page", 0, NULL, "print the addresses of the jobs' web pages (run --http), each with its token", cli_set_flag,
+      AT(page) },
     { "help", 'h', NULL, "this text", cli_set_flag, AT(help) },
     { "list-options", 0, NULL, NULL, cli_set_flag, AT(list_options) },
     { .name = NULL },
@@ -359,6 +362,26 @@ static int choose_and_watch(struct jobs *j, const struct asked *asked)
     return 0;
 }
 
+/* --- web pages --------------------------------------------------------------------------------------- */
+
+static bool is_named(const struct gd_job *j, const char *which)
+{
+    return !which || strcmp(j->id, which) == 0 || strcmp(j->name, which) == 0;
+}
+
+static int print_pages(const struct jobs *j, const char *which)
+{
+    struct cli_bytes b = { 0 };
+    char address[1024];
+    for (size_t i = 0; i < j->n; i++) {
+        if (is_named(&j->items[i], which) && cli_address_file_find((long)j->items[i].pid, address, sizeof address))
+            cli_bytes_format(&b, "%s\n", address);
+    }
+    if (b.size == 0 && !b.failed)
+        return cli_error("%s: start it with --http", which ? "this job has no web page" : "no job has a web page");
+    return print(&b);
+}
+
 /* --------------------------------------------------------------------------------------------------- */
 
 static int show(const struct asked *asked, const char *which)
@@ -367,10 +390,12 @@ static int show(const struct asked *asked, const char *which)
     struct jobs *j = calloc(1, sizeof *j);
     if (!j)
         return cli_error("out of memory");
-    if (which && !asked->list)
+    if (which && !asked->list && !asked->page)
         rc = watch_job(which, asked, NULL);
     else if (find_jobs(j) < 0)
         rc = -1;
+    else if (asked->page)
+        rc = print_pages(j, which);
     else if (asked->list || j->n == 0)
         rc = print_jobs(j, asked->json && asked->list);
     else if (j->n == 1)

@@ -133,7 +133,7 @@ _gpu_dispatch_offer() {
     run) _gpu_dispatch_run ;;
     gpus) _gpu_dispatch_words '--gpus --json -h --help' ;;
     estimate) _gpu_dispatch_words '--input-dir --pattern --recursive --gpus --json -h --help' ;;
-    top) _gpu_dispatch_words '--once --list --json -h --help' ;;
+    top) _gpu_dispatch_words '--once --list --json --page -h --help' ;;
     status) [[ $cur == -* ]] && _gpu_dispatch_words '--json -h --help' || _gpu_dispatch_files -f ;;
     export)
         if [[ $cur == -* ]]; then _gpu_dispatch_words '--csv --jsonl --failed -o --output -h --help'; else _gpu_dispatch_files -f; fi ;;

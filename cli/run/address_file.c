@@ -38,10 +38,10 @@ static bool folder_path(unsigned i, char path[PATH_MAX])
     return n > 0 && n < PATH_MAX;
 }
 
-static int open_folder(const char *path)
+static int open_folder(const char *path, bool make)
 {
     struct stat s;
-    if (mkdir(path, 0700) < 0 && errno != EEXIST)
+    if (make && mkdir(path, 0700) < 0 && errno != EEXIST)
         return cli_error("cannot make the directory %s: %s", path, strerror(errno));
     const int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0)
@@ -82,11 +82,11 @@ static void remove_left(int folder)
 /* --- our own ---------------------------------------------------------------------------- */
 
 /* Containers may share the directory and each have a process of our number. */
-static void name_file(char *out, size_t size)
+static void name_file(long pid, char *out, size_t size)
 {
     struct stat s = { 0 };
     (void)stat("/proc/self/ns/pid", &s);
-    snprintf(out, size, PREFIX "%ld-%llu", (long)getpid(), (unsigned long long)s.st_ino);
+    snprintf(out, size, PREFIX "%ld-%llu", pid, (unsigned long long)s.st_ino);
 }
 
 /* A descriptor, or -1 with errno. */
@@ -112,7 +112,7 @@ static int write_file(int folder, const char *name, const char *address)
 
 static int open_in(struct cli_address_file *f, const char *path, const char *address)
 {
-    const int folder = open_folder(path);
+    const int folder = open_folder(path, true);
     if (folder < 0)
         return -1;
     remove_left(folder);
@@ -132,7 +132,7 @@ int cli_address_file_open(struct cli_address_file *f, const char *address)
 {
     char path[PATH_MAX];
     int rc = cli_error("there is no private directory: set GPU_DISPATCH_JOBS to one");
-    name_file(f->name, sizeof f->name);
+    name_file((long)getpid(), f->name, sizeof f->name);
     for (unsigned i = 0; i < N_FOLDERS && rc < 0; i++) {
         if (folder_path(i, path))
             rc = open_in(f, path, address);
@@ -148,4 +148,33 @@ void cli_address_file_close(struct cli_address_file *f)
         close(f->folder);
     }
     *f = (struct cli_address_file){ 0 };
+}
+
+/* --- of others --------------------------------------------------------------------------- */
+
+static bool read_line(int folder, const char *name, char *out, size_t size)
+{
+    const int fd = openat(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0)
+        return false;
+    const ssize_t n = read(fd, out, size - 1);
+    close(fd);
+    out[n > 0 ? n : 0] = '\0';
+    out[strcspn(out, "\n")] = '\0';
+    return *out != '\0';
+}
+
+bool cli_address_file_find(long pid, char *out, size_t size)
+{
+    char name[64], path[PATH_MAX];
+    bool found = false;
+    name_file(pid, name, sizeof name);
+    for (unsigned i = 0; i < N_FOLDERS && !found; i++) {
+        const int folder = folder_path(i, path) ? open_folder(path, false) : -1;
+        if (folder < 0)
+            continue;
+        found = read_line(folder, name, out, size);
+        close(folder);
+    }
+    return found;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A file that only this user can read and that holds the page's address with its token, while the run lasts. It is in
+ * A file that only this user can read and that holds the page's address, with the token that was made for it, while
+ * the run lasts. It is in
  * the directory where the library keeps what observers read: $GPU_DISPATCH_JOBS, or $XDG_RUNTIME_DIR/gpu-dispatch, or
  * /dev/shm/gpu-dispatch-UID.
  */
@@ -8,6 +9,8 @@
 #define GD_CLI_RUN_ADDRESS_FILE_H
 
 #include <limits.h>
+#include <stdbool.h>
+#include <stddef.h>
 
 /* Zeroed: there is none. */
 struct cli_address_file {
@@ -21,5 +24,8 @@ int cli_address_file_open(struct cli_address_file *f, const char *address);
 
 /* Removes it. */
 void cli_address_file_close(struct cli_address_file *f);
+
+/* The address of the page of a running process, of this user and in our PID namespace. False: it has none. */
+bool cli_address_file_find(long pid, char *out, size_t size);
 
 #endif

@@ -183,6 +183,22 @@ TEST(the_address_of_a_killed_run_is_removed_by_the_next)
     CHECK_STR(r.out, "1\n0\n1\n0\n");
 }
 
+TEST(top_knows_the_address)
+{
+    NEEDS_PAGE();
+    struct ran r =
+        sh("export GPU_DISPATCH_JOBS=$PWD/jobs; gpu-dispatch top --page; " START
+           "[ \"$(gpu-dispatch top --page)\" = \"$link\" ] && echo all; "
+           "[ \"$(gpu-dispatch top --page $run)\" = \"$link\" ] && echo one; gpu-dispatch top --page 1; " LET_GO
+           "wait; gpu-dispatch top --page; rm go.* says; GPU_DISPATCH_HTTP_TOKEN=a-secret-token; "
+           "export GPU_DISPATCH_HTTP_TOKEN; " START_RUN "gpu-dispatch top --page | tr -d 0-9; " LET_GO "wait",
+           "--http 0", "--http 0");
+    CHECK_STR(r.out, "all\none\nhttp://...:/\n");
+    CHECK_STR(r.err, "gpu-dispatch: no job has a web page: start it with --http\n"
+                     "gpu-dispatch: this job has no web page: start it with --http\n"
+                     "gpu-dispatch: no job has a web page: start it with --http\n");
+}
+
 TEST(what_is_wrong_is_said_before_the_first_task)
 {
     NEEDS_PAGE();
