@@ -160,8 +160,8 @@ static const char exit_status[] = "Exit status of gpu-dispatch run:\n"
                                   "           could not be written\n"
                                   "\n"
                                   "Stopped by --halt it is that of GNU parallel: the exit status of the task that\n"
-                                  "decided for fail=N and success=N, the percentage that failed for fail=N%; but 255\n"
-                                  "if a log could not be written.\n";
+                                  "decided for fail=N and success=N, the percentage that failed for fail=N%;\n"
+                                  "but 255 if a log could not be written.\n";
 
 static const struct topic {
     const char *name;
