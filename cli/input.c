@@ -23,6 +23,7 @@
 #include "bytes.h"
 #include "column.h"
 #include "failed.h"
+#include "json.h"
 #include "lines.h"
 #include "walk.h"
 
@@ -31,6 +32,8 @@ struct cli_input {
     bool skip_blank;
     bool json_payload;
     bool warned; /* of a NUL in a line */
+    char *name;  /* of JSONL: what is read, for words */
+    uint64_t line;
     int cancel_fd;
     atomic_bool cancelled;
     atomic_uint_fast64_t given;
@@ -94,9 +97,23 @@ static int clean(struct cli_input *in, const char **data, size_t *size)
     return 0;
 }
 
+/* JSON is UTF-8, and so is every file that the line would be copied to. */
+static int check_encoding(const struct cli_input *in, const char *data, size_t size)
+{
+    const size_t good = cli_utf8_valid(data, size);
+    if (good == size)
+        return 0;
+    return cli_error(
+        "line %llu of %s is no JSON: byte %zu (0x%02x) is not UTF-8. Convert the input (iconv -t UTF-8), or "
+        "give it as plain lines, without --jsonl",
+        (unsigned long long)in->line, in->name, good + 1, (unsigned char)data[good]);
+}
+
 /* A line that tells of a failure (failed.jsonl) stands for the input that failed. */
 static int unwrap(struct cli_input *in, const char **data, size_t *size)
 {
+    if (check_encoding(in, *data, *size) < 0)
+        return -1;
     in->cleaned.size = 0;
     if (!cli_failed_take(&in->cleaned, *data, *size, in->json_payload))
         return 0;
@@ -112,9 +129,10 @@ static int next_record(struct cli_input *in, struct cli_lines *lines, const char
 {
     bool skip = in->skip_blank || in->format == CLI_FORMAT_JSONL;
     int some;
-    do
+    do {
         some = cli_lines_next(lines, data, size);
-    while (some > 0 && skip && is_blank(*data, *size));
+        in->line++;
+    } while (some > 0 && skip && is_blank(*data, *size));
     if (some <= 0 || in->format == CLI_FORMAT_NUL)
         return some;
     return (in->format == CLI_FORMAT_LINES ? clean : unwrap)(in, data, size) < 0 ? -1 : some;
@@ -148,6 +166,11 @@ static int open_file(struct cli_input *in, struct cli_column *c, const struct cl
 {
     struct cli_lines *lines = NULL;
     char delimiter = in->format == CLI_FORMAT_NUL ? 0 : '\n';
+    if (in->format == CLI_FORMAT_JSONL) { /* the only source then */
+        in->name = strdup(strcmp(s->path, "-") == 0 ? "standard input" : s->path);
+        if (!in->name)
+            return cli_error("out of memory");
+    }
     if (strcmp(s->path, "-") == 0 && isatty(STDIN_FILENO))
         cli_say("reading inputs from the terminal, one per line; end with Ctrl-D");
     if (cli_lines_open(&lines, s->path, delimiter, in->cancel_fd) < 0)
@@ -520,6 +543,7 @@ void cli_input_close(struct cli_input **input)
     close(in->cancel_fd);
     cli_bytes_free(&in->cleaned);
     cli_bytes_free(&in->payload);
+    free(in->name);
     free(in->patterns);
     free(in->columns);
     free(in->order);

@@ -28,6 +28,17 @@ size_t cli_utf8_length(const unsigned char *p, size_t left)
     return bad ? 0 : n;
 }
 
+size_t cli_utf8_valid(const char *text, size_t size)
+{
+    const unsigned char *p = (const unsigned char *)text;
+    for (size_t i = 0, n; i < size; i += n) {
+        n = cli_utf8_length(p + i, size - i);
+        if (n == 0)
+            return i;
+    }
+    return size;
+}
+
 /* The letter after the backslash for those that have a short form. */
 static const char short_form[128] = {
     ['"'] = '"', ['\\'] = '\\', ['\b'] = 'b', ['\f'] = 'f', ['\n'] = 'n', ['\r'] = 'r', ['\t'] = 't',
@@ -204,13 +215,23 @@ static void skip_space(struct reader *r)
         r->at++;
 }
 
+/* Of a character that stands for itself; 0: it does not. Bytes that are not UTF-8 are no JSON. */
+static size_t character_length(const struct reader *r)
+{
+    const unsigned char *p = (const unsigned char *)r->at;
+    if (*p >= 0x80)
+        return cli_utf8_length(p, (size_t)(r->end - r->at));
+    return *p >= 0x20 && *p != '"' && *p != '\\';
+}
+
 /* From after the opening quote to after the closing one. */
 static bool read_string(struct reader *r, struct cli_bytes *b)
 {
     while (r->at < r->end) {
         const char *start = r->at;
-        while (r->at < r->end && *r->at != '"' && *r->at != '\\' && (unsigned char)*r->at >= 0x20)
-            r->at++;
+        size_t n;
+        while (r->at < r->end && (n = character_length(r)) > 0)
+            r->at += n;
         cli_bytes_add(b, start, (size_t)(r->at - start));
         char c = r->at < r->end ? *r->at++ : 0;
         if (c == '"')

@@ -32,7 +32,11 @@ bool cli_json_list(struct cli_bytes *b, const char *text, size_t size);
  * text is no object or has no such member. What comes behind the member is not looked at. */
 bool cli_json_member(const char *text, size_t size, const char *name, const char **value, size_t *value_size);
 
-/* True if the text is one JSON value, with space around it. Nested at most 512 deep. */
+/* The first byte that is not part of a UTF-8 character; size: there is none. */
+size_t cli_utf8_valid(const char *text, size_t size);
+
+/* True if the text is one JSON value, with space around it, in UTF-8. Nested at most 512 deep. An escape for half a
+ * surrogate pair is valid: \udc80 to \udcff stand for bytes, the others for U+FFFD. */
 bool cli_json_valid(const char *text, size_t size);
 
 #endif

@@ -4,6 +4,10 @@
  */
 #include "common.h"
 
+#include <gpu_dispatch/error.h>
+
+#include "base/json.h"
+
 TEST(words)
 {
     CHECK_PRINTS(sh(RUNK "echo got ::: a 'b c'"), "got a\ngot b c\n");
@@ -133,6 +137,87 @@ TEST(an_endless_stream_takes_no_memory)
     CHECK_GE(late, early);
     CHECK_LT(late - early, 1000);
     CHECK_STR(r.err, "gpu-dispatch: 3000 tasks ended: ending the running tasks\n");
+}
+
+static void check_json_lines(const char *file)
+{
+    struct ran r = sh("cat %s", file);
+    struct gd__json top;
+    for (const char *at = r.out, *end; (end = memchr(at, '\n', r.out_size - (size_t)(at - r.out))); at = end + 1)
+        if (gd__json_scan(at, (size_t)(end - at), &top) < 0)
+            FAIL("%s: %s: %.200s", file, gd_error_text(), at);
+}
+
+/* Bytes that are not UTF-8, overlong forms, surrogates, and what lies past U+10FFFF. */
+static const char *const no_utf8[] = { "\\377",
+                                       "a\\233b",
+                                       "\\300\\257",
+                                       "\\340\\200\\257",
+                                       "\\355\\240\\200",
+                                       "\\364\\220\\200\\200",
+                                       "\\360\\200\\200\\257",
+                                       "\\303" };
+
+/* A program that answers each line with its input. */
+#define ECHO_PROGRAM                                                                                              \
+    "cat > w.sh <<'end'\n"                                                                                        \
+    "echo '{\"ready\":true}'\n"                                                                                   \
+    "while read -r line; do i=${line#*:}; echo \"{\\\"id\\\":${i%%,*},\\\"output\\\":${line#*\\\"input\\\":}\"; " \
+    "done\n"                                                                                                      \
+    "end\n"
+
+TEST(json_lines_that_are_not_utf8)
+{
+    static const char *const kinds[] = { "--stream sh w.sh", "echo {}" };
+    for (size_t i = 0; i < 2 * sizeof no_utf8 / sizeof *no_utf8; i++) {
+        struct ran r = sh("rm -f o f; " ECHO_PROGRAM "printf '\"good\"\\n\\n{\"x\":\"%s\"}\\n\"more\"\\n' > in; " RUN
+                          "--jsonl -a in --output o --failed f %s",
+                          no_utf8[i / 2], kinds[i % 2]);
+        CHECK_EQ(r.status, 255);
+        CHECK_CONTAINS(r.err, "line 3 of in is no JSON: byte ");
+        CHECK_CONTAINS(r.err, "is not UTF-8");
+        check_json_lines("o");
+        check_json_lines("f");
+    }
+    struct ran r = sh("printf '\"\\377\"\\n' | " RUN "--jsonl echo");
+    CHECK_CONTAINS(r.err, "line 1 of standard input is no JSON");
+}
+
+/* Escapes for halves of a pair are JSON all the same, and stay as they are. */
+TEST(halves_of_surrogate_pairs)
+{
+    CHECK_PRINTS(sh(ECHO_PROGRAM "printf '%%s\\n' '{\"x\":\"\\ud800 \\udc9b\"}' > in; " RUN
+                                 "--jsonl -a in --output o --stream sh w.sh; sed 's/,\"status.*//' o"),
+                 "{\"x\":\"\\ud800 \\udc9b\"}\n{\"id\":0,\"input\":{\"x\":\"\\ud800 \\udc9b\"}\n");
+    check_json_lines("o");
+}
+
+/* An answer that is no UTF-8 is no JSON: the program has broken the protocol, and nothing of it is kept. */
+TEST(answers_that_are_not_utf8)
+{
+    for (size_t i = 0; i < sizeof no_utf8 / sizeof *no_utf8; i++) {
+        struct ran r = sh("rm -f o f; cat > w.sh <<'end'\necho '{\"ready\":true}'\nread x\n"
+                          "printf '{\"id\":0,\"output\":\"%s\"}\\n'\ncat > /dev/null\nend\n" RUN
+                          "--retries 1 --output o --failed f --stream sh w.sh ::: a",
+                          no_utf8[i]);
+        CHECK_EQ(r.status, 1);
+        CHECK_STR(r.out, "");
+        CHECK_CONTAINS(r.err, "not UTF-8");
+        check_json_lines("o");
+        check_json_lines("f");
+    }
+}
+
+/* Plain lines may be anything: in JSON a byte that is not UTF-8 is \udc80 to \udcff, and comes back as that byte. */
+TEST(plain_lines_of_any_bytes_come_back)
+{
+    struct ran r = sh("for i in $(seq 128 255); do printf \"x\\\\$(printf %%o $i)y\\n\"; done > in; "
+                      "printf '\\300\\257\\355\\240\\200\\302\\233\\342\\200\\256\\t\\001\\n' >> in; " RUN
+                      "-a in --output o --failed f 'exit 1; : {}'; " RUNK "--jsonl -a f printf '%%s\\\\n' {} > back; "
+                      "sort in > a; sort back > b; cmp a b && wc -l < back");
+    CHECK_STR(r.out, "129\n");
+    check_json_lines("o");
+    check_json_lines("f");
 }
 
 TEST(from_a_terminal)
