@@ -119,6 +119,14 @@ static void print_processes(const struct gd_devices *list, size_t i)
     printf("%s\n", n > SHOWN_PROCESSES ? ", ..." : "");
 }
 
+/* What a driver says of itself. */
+static void show_plainly(struct gd_device *d)
+{
+    char *const texts[] = { d->name, d->uuid, d->pci, d->cpus };
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        cli_show_plain(texts[i], strlen(texts[i]), false);
+}
+
 static void print_table(const struct gd_devices *list)
 {
     printf("GPU  %-28s  %21s  %4s  %5s  %6s\n", "name", "memory used / total", "util", "temp", "power");
@@ -126,6 +134,7 @@ static void print_table(const struct gd_devices *list)
         struct gd_device d = { .size = sizeof d };
         if (gd_devices_get(list, i, &d) < 0)
             continue;
+        show_plainly(&d);
         print_figures(&d);
         print_identity(&d);
         print_place(&d);

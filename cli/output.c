@@ -51,8 +51,8 @@ static struct text text_of(const struct cli_bytes *b)
     return (struct text){ b->data, b->size };
 }
 
-/* The arguments with spaces between them, and a TAB. */
-static void make_prefix(struct cli_output *o, const struct gd_report *r)
+/* The arguments with spaces between them, and a TAB: as they are, but on a terminal nothing that it would act on. */
+static void make_prefix(struct cli_output *o, const struct gd_report *r, bool shown)
 {
     o->prefix.size = 0;
     cli_bytes_add(&o->prefix, r->input, r->input_size);
@@ -60,6 +60,8 @@ static void make_prefix(struct cli_output *o, const struct gd_report *r)
         if (o->prefix.data[i] == 0)
             o->prefix.data[i] = ' ';
     }
+    if (shown && !o->prefix.failed)
+        cli_show_plain(o->prefix.data, o->prefix.size, true);
     cli_bytes_add(&o->prefix, "\t", 1);
 }
 
@@ -156,8 +158,9 @@ static void compose(struct cli_output *o, const struct cli_end *e)
     o->err_text = (struct text){ e->err, e->err_size };
     if (!o->o.tag)
         return;
-    make_prefix(o, e->report);
+    make_prefix(o, e->report, o->out_shown);
     add_tagged(&o->out, &o->prefix, o->out_text.data, o->out_text.size);
+    make_prefix(o, e->report, o->err_shown);
     add_tagged(&o->err, &o->prefix, o->err_text.data, o->err_text.size);
     o->out_text = text_of(&o->out);
     o->err_text = text_of(&o->err);

@@ -33,6 +33,7 @@ from . import _native, _transcribe
 from ._journal import file_key
 from ._records import distribute_to_gpus, run_multi_gpu
 from .dispatcher import Dispatcher
+from .ui import plain
 from .worker import BaseWorker
 
 __all__ = [
@@ -606,7 +607,8 @@ class LauncherOrchestrator:
             print("interrupted", file=sys.stderr)
             code = 130
         except RuntimeError as error:
-            print(error, file=sys.stderr)
+            for line in str(error).splitlines():
+                print(plain(line), file=sys.stderr)
             code = 1
         except BaseException:
             self.spawner.terminate_all()

@@ -179,6 +179,11 @@ def _rate(per_second: float | None) -> str:
     return f"{per_second:,.0f} tasks/s" if per_second >= 100 else f"{per_second:.2g} tasks/s"
 
 
+def plain(text: str) -> str:
+    """A text from elsewhere for a terminal: nothing that it would act on, and nothing that can't be seen."""
+    return "".join(character if character.isprintable() else "?" for character in text)
+
+
 def _task(gpu: GpuState) -> str:
     task = gpu.current_task if gpu.running else gpu.last_task
     return "-" if task is None else f"#{task}"
@@ -201,7 +206,7 @@ _COLUMNS = (
     _Column("Timeouts", 64, "right", lambda gpu: f"{gpu.timeouts:,}"),
     _Column("Last", 48, "right", lambda gpu: _duration(gpu.last_duration)),
     _Column("Restarts", 100, "right", lambda gpu: f"{gpu.restarts:,}"),
-    _Column("Last error", 120, "left", lambda gpu: gpu.last_error or "-"),
+    _Column("Last error", 120, "left", lambda gpu: plain(gpu.last_error or "-")),
 )
 
 

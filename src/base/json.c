@@ -393,15 +393,29 @@ bool gd__json_uint(const struct gd__json *number, uint64_t *out)
 
 /* ---- writing strings ---- */
 
+/* The code of the character at p, of n bytes, if a terminal or an editor would act on it: U+0080 to U+009F, U+2028 to
+ * U+202E, U+2066 to U+2069. Else 0. Lines of the protocol are shown in error messages. */
+static unsigned control_beyond_ascii(const unsigned char *p, size_t n)
+{
+    if (n == 2 && p[0] == 0xc2 && p[1] <= 0x9f)
+        return p[1];
+    if (n != 3 || p[0] != 0xe2 || (p[1] != 0x80 && p[1] != 0x81))
+        return 0;
+    const unsigned c = 0x2000 | (p[1] & 0x3fu) << 6 | (p[2] & 0x3fu);
+    return (c >= 0x2028 && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069) ? c : 0;
+}
+
 /* Length of the bytes at p that are written as they are. */
 static size_t plain_run(const unsigned char *p, size_t left)
 {
     size_t n = 0;
     while (n < left) {
         size_t length = 1;
-        if (p[n] < 0x20 || p[n] == '"' || p[n] == '\\')
+        if (p[n] < 0x20 || p[n] == '"' || p[n] == '\\' || p[n] == 0x7f)
             break;
         if (p[n] >= 0x80 && (length = utf8_length(p + n, left - n)) == 0)
+            break;
+        if (length > 1 && control_beyond_ascii(p + n, length))
             break;
         n += length;
     }
@@ -417,18 +431,27 @@ static char short_escape(unsigned char c)
     return table[c];
 }
 
-static char *put_escape(char *to, unsigned char c)
+/* How many bytes at p, where plain_run() ended, become one escape. */
+static size_t escaped_length(const unsigned char *p, size_t left)
+{
+    const size_t length = *p >= 0x80 ? utf8_length(p, left) : 1;
+    return length > 0 ? length : 1;
+}
+
+static char *put_escape(char *to, const unsigned char *p, size_t length)
 {
     static const char digits[] = "0123456789abcdef";
-    const char known = short_escape(c);
+    const char known = short_escape(*p);
     *to++ = '\\';
     if (known) {
         *to++ = known;
         return to;
     }
-    const char four[] = { 'u', c >= 0x80 ? 'd' : '0', c >= 0x80 ? 'c' : '0', digits[c >> 4], digits[c & 15] };
-    memcpy(to, four, sizeof four);
-    return to + sizeof four;
+    const unsigned c = length > 1 ? control_beyond_ascii(p, length) : *p >= 0x80 ? 0xdc00u + *p : *p;
+    *to++ = 'u';
+    for (int shift = 12; shift >= 0; shift -= 4)
+        *to++ = digits[c >> shift & 15];
+    return to;
 }
 
 size_t gd__json_escape(char *to, const void *bytes, size_t n)
@@ -442,8 +465,11 @@ size_t gd__json_escape(char *to, const void *bytes, size_t n)
             memcpy(to, p + i, run);
         to += run;
         i += run;
-        if (i < n)
-            to = put_escape(to, p[i++]);
+        if (i == n)
+            break;
+        const size_t length = escaped_length(p + i, n - i);
+        to = put_escape(to, p + i, length);
+        i += length;
     }
     *to++ = '"';
     return (size_t)(to - first);
@@ -457,8 +483,10 @@ size_t gd__json_escaped_size(const void *bytes, size_t n)
         const size_t run = plain_run(p + i, n - i);
         size += run;
         i += run;
-        if (i < n)
-            size += short_escape(p[i++]) ? 2 : 6;
+        if (i == n)
+            break;
+        size += short_escape(p[i]) ? 2 : 6;
+        i += escaped_length(p + i, n - i);
     }
     return size;
 }

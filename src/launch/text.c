@@ -93,7 +93,10 @@ static size_t shown_as_it_is(const unsigned char *at, size_t left)
     const bool first = at[0] == 0xc2 || at[0] == 0xe0 || at[0] == 0xf0;
     if ((first && at[1] < least[length]) || (at[0] == 0xed && at[1] >= 0xa0) || (at[0] == 0xf4 && at[1] >= 0x90))
         return 0;
-    return length;
+    /* Nor what ends a line or changes the direction of a text: U+2028 to U+202E, U+2066 to U+2069. */
+    const bool turns = at[0] == 0xe2 && ((at[1] == 0x80 && at[2] >= 0xa8 && at[2] <= 0xae) ||
+                                         (at[1] == 0x81 && at[2] >= 0xa6 && at[2] <= 0xa9));
+    return turns ? 0 : length;
 }
 
 /* One character, as it is shown. Returns its length there, and in *took its length here. */

@@ -4,6 +4,7 @@
  */
 #include <fcntl.h>
 #include <pthread.h>
+#include <termios.h>
 
 #include "ends.h"
 #include "output.h"
@@ -142,6 +143,38 @@ TEST(a_tag_of_several_arguments)
     struct made *m = command("x\n", 2, "", 0, 0);
     set_input(m, "a b\0c", 5);
     check_output(m, CLI_RESULT_COMMAND, true, "a b c\tx\n", "");
+}
+
+/* A tag is an input; what goes to a file is as it came. */
+TEST(a_tag_on_a_terminal)
+{
+    static const char input[] = "a\033[2J\302\233b";
+    char seen[256];
+    struct cli_output *o = NULL;
+    struct termios raw;
+    struct made *m = command("out\n", 4, "err\n", 0, 0);
+    const int master = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
+    CHECK(master >= 0 && grantpt(master) == 0 && unlockpt(master) == 0);
+    const int terminal = open(ptsname(master), O_RDWR | O_NOCTTY | O_CLOEXEC);
+    CHECK(terminal >= 0 && tcgetattr(terminal, &raw) == 0);
+    cfmakeraw(&raw);
+    CHECK_EQ(tcsetattr(terminal, TCSANOW, &raw), 0);
+    enter_folder();
+    const int file = open("err", O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+    m->report.input = input;
+    m->report.input_size = sizeof input - 1;
+    CHECK_EQ(cli_output_open(&o, &(struct cli_output_options){ .out = terminal, .err = file, .tag = true }), 0);
+    CHECK_EQ(cli_output_add(o, end_of(m, CLI_RESULT_COMMAND)), 0);
+    cli_output_close(&o);
+    const ssize_t n = read(master, seen, sizeof seen - 1);
+    CHECK(n > 0);
+    seen[n] = '\0';
+    CHECK_STR(seen, "a?[2J??b\tout\n");
+    check_file("err", "a\033[2J\302\233b\terr\n");
+    close(file);
+    close(terminal);
+    close(master);
+    drop(m);
 }
 
 TEST(nothing_is_tagged_if_nothing_was_written)

@@ -3,6 +3,7 @@
  * What comes out: standard output and error, logs, records.
  */
 #include "common.h"
+#include "support/terminal.h"
 
 TEST(output_appears_when_a_task_ends)
 {
@@ -231,6 +232,46 @@ TEST(json_inputs_in_the_records)
     CHECK_PRINTS(
         sh("printf '{\"a\":[1]}\\n\"x\"\\n' | " RUNK "--jsonl --output - true | grep -o '\"input\":.*,\"status\"'"),
         "\"input\":{\"a\":[1]},\"status\"\n\"input\":\"x\",\"status\"\n");
+}
+
+/* Escape sequences, C1 controls as one byte and as UTF-8, changes of direction: from inputs, and from a program. */
+#define TROUBLE "\\033[2J\\233m\\302\\233m\\342\\200\\256\\342\\201\\246\\342\\200\\250\\177"
+
+TEST(words_about_a_task_do_not_steer_a_terminal)
+{
+    struct ran r =
+        sh("printf 'x " TROUBLE " y\\n' > in; cat > w.sh <<'end'\n"
+           "echo '{\"ready\":true}'\n"
+           "while read -r line; do\n"
+           "    printf '{\"id\":0,\"error\":\"a\\\\u001b[2J \\302\\233m \\\\u009bm \\\\u202e \\342\\200\\256 "
+           "\\\\u2028 \\\\udc9b z\"}\\n'\n"
+           "done\n"
+           "end\n" RUN "-a in --output o --stream sh w.sh; cat o");
+    CHECK_CONTAINS(r.err, "task \"x ");
+    CHECK_CONTAINS(r.err, " z");
+    check_harmless(r.err, r.err_size, "an error message");
+    check_harmless(r.out, r.out_size, "a record");
+}
+
+TEST(words_about_a_worker_do_not_steer_a_terminal)
+{
+    static const char *const lines[] = { "echo '{\"ready\":true}'; read x; printf '{ " TROUBLE "\\n'",
+                                         "printf '{ " TROUBLE "\\n'",
+                                         "printf '{\"ready\":false,\"error\":\"\\\\u001b[2J\\302\\233 m\"}\\n'" };
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+        struct ran r = sh("cat > w.sh <<'end'\n%s\ncat > /dev/null\nend\n" RUN "--stream sh w.sh ::: a", lines[i]);
+        CHECK_GT(r.err_size, 20);
+        check_harmless(r.err, r.err_size, lines[i]);
+    }
+}
+
+TEST(words_about_options_and_files_do_not_steer_a_terminal)
+{
+    struct ran r = sh("x=$(printf 'n" TROUBLE "'); gpu-dispatch run --$x; gpu-dispatch $x; gpu-dispatch status $x; " RUN
+                      "-a $x echo; gpu-dispatch export --csv $x; gpu-dispatch gpus --gpus $x; gpu-dispatch help $x; "
+                      "touch $x; gpu-dispatch status $x; gpu-dispatch report $x");
+    CHECK_GT(count_lines(r.err), 8);
+    check_harmless(r.err, r.err_size, "messages");
 }
 
 TEST_MAIN()

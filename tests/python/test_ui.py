@@ -91,6 +91,15 @@ def test_layout_columns_by_width() -> None:
     assert "ValueError: no [bold]model[/bold]" in titles[200], "words are no markup"
 
 
+def test_words_do_not_steer_the_terminal() -> None:
+    words = "a\x1b[2J\x9bm\u202e\u2066\u2028\udc9b\x7f z"
+    file = io.StringIO()
+    console = rich_console.Console(width=200, file=file, color_system=None)
+    console.print(dashboard(RunState({0: GpuState("error", last_error=words)}), 110.0))
+    assert "a?[2J?m????? z" in file.getvalue()
+    assert all(character == "\n" or character.isprintable() for character in file.getvalue())
+
+
 def test_layout_without_total_has_no_eta() -> None:
     text = text_of(counted(completed=7), 80)
     assert "7 tasks" in text and "ETA" not in text and " of " not in text

@@ -162,4 +162,12 @@ TEST(of_a_long_name_the_end_is_kept)
     CHECK_STR(name_within(12, large), "...///a.wav");
 }
 
+TEST(what_turns_a_text_round_is_not_shown)
+{
+    static const char text[] = "a\342\200\256b\342\201\246\342\200\250c\342\200\246";
+    char out[64];
+    gd__text_line(out, sizeof out, text, strlen(text));
+    CHECK_STR(out, "a\\xe2\\x80\\xaeb\\xe2\\x81\\xa6\\xe2\\x80\\xa8c\342\200\246");
+}
+
 TEST_MAIN()
