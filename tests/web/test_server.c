@@ -634,8 +634,8 @@ TEST_WITHIN(120, slow_strangers_shut_nobody_out)
 /* Its clock for idle connections, which any byte sets back, has an hour here. */
 TEST(a_request_has_to_be_whole_in_time)
 {
-    static const char *const begun[] = { "", "GET",
-                                         "GET / HTTP/1.1\r\nX: ", "GET / HTTP/1.1\r\nContent-Length: 1000\r\n\r\nabc" };
+    static const char *const begun[] = { "", "GET", "GET / HTTP/1.1\r\nX: ",
+                                         "GET / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\nabc" };
     struct served v = { 0 };
     serve_with(&v, &(struct web_options){ .at = "0", .idle_s = 3600, .request_ms = 100 });
     for (size_t i = 0; i < sizeof begun / sizeof begun[0]; i++) {
