@@ -26,7 +26,9 @@
 
 #include "bytes.h"
 #include "failed.h"
+#include "journal/journal.h"
 #include "json.h"
+#include "output/replace.h"
 #include "text.h"
 #include "tidy.h"
 
@@ -234,19 +236,30 @@ static bool was_tidied(struct cli_keep *k, const char *path)
     return whole;
 }
 
-/* Of a file that should have held something: leaves it as it was found, which is not there. */
 static int refuse_missing(const struct cli_keep *k, const char *path)
 {
-    char *file = realpath(path, NULL); /* at the other end of a link */
-    if (file)
-        unlink(file);
-    free(file);
     return cli_error("%s is missing, and the journal %s knows what was written to it: bring it back, or begin anew "
                      "with another journal (or go on without what was in it: --force-resume)",
                      path, k->asked->journal);
 }
 
-int cli_keep_follow(struct cli_keep *k, const char *path, int fd, bool was_missing)
+int cli_keep_check(struct cli_keep *k, const char *path)
+{
+    if (!path || strcmp(path, "-") == 0 || !cli_keep_goes_on(k))
+        return 0;
+    /* The journal knows the file at the other end of a link. */
+    const bool is_missing = access(path, F_OK) < 0 && errno == ENOENT;
+    char *target = is_missing ? cli_link_target(path) : NULL;
+    const int rc = gd__journal_check_file(k->journal, target ? target : path);
+    free(target);
+    if (rc == GD_E_MISMATCH && is_missing)
+        return refuse_missing(k, path);
+    if (rc < 0)
+        (void)refuse(rc);
+    return rc == 0 || (rc == GD_E_MISMATCH && was_tidied(k, path)) ? 0 : -1;
+}
+
+int cli_keep_follow(struct cli_keep *k, const char *path, int fd)
 {
     struct stat st;
     if (!k || strcmp(path, "-") == 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
@@ -255,8 +268,6 @@ int cli_keep_follow(struct cli_keep *k, const char *path, int fd, bool was_missi
         return cli_error("cannot force the folder of %s to the disk: %s", path, strerror(errno));
     /* What was begun anew may be shorter than it once was. */
     int rc = (cli_keep_goes_on(k) ? gd_journal_follow : gd_journal_follow_anew)(k->journal, path, fd);
-    if (rc == GD_E_MISMATCH && was_missing)
-        return refuse_missing(k, path);
     if (rc < 0)
         (void)refuse(rc);
     if (rc == GD_E_MISMATCH && was_tidied(k, path)) {

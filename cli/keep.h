@@ -34,9 +34,13 @@ bool cli_keep_goes_on(struct cli_keep *k);
 /* What the task is known by (--key). Within the source. 0, or a negative code to be returned. */
 int cli_keep_key(struct cli_keep *k, struct gd_item *item);
 
-/* A file that is open at fd and grows with each task: cut back to what the journal knows. was_missing: there was none
- * before it was opened; if the journal knows better, it is removed again. 0, or -1 with cli_error_text(). */
-int cli_keep_follow(struct cli_keep *k, const char *path, int fd, bool was_missing);
+/* Before any of the files is opened: whether one that grows with each task can be gone on with. It is not if it is
+ * missing, too short, or was edited. path may be NULL. 0, or -1 with cli_error_text(). */
+int cli_keep_check(struct cli_keep *k, const char *path);
+
+/* A file that is open at fd and grows with each task: cut back to what the journal knows. 0, or -1 with
+ * cli_error_text(). */
+int cli_keep_follow(struct cli_keep *k, const char *path, int fd);
 
 /* Within the callback. where: its output went there; NULL: nowhere. lost: it could not be written, so the task is not
  * done and will be run again. */

@@ -34,17 +34,11 @@ enum {
 
 /* --- opening --------------------------------------------------------------------------- */
 
-static bool is_missing(const char *path)
-{
-    return access(path, F_OK) < 0 && errno == ENOENT;
-}
-
 /* The line of headings comes after the journal has cut the file back. */
 static int open_joblog(struct cli_sinks *s, const struct cli_run *r, const struct gd_command *command, bool append)
 {
-    const bool missing = is_missing(r->joblog);
     if (cli_joblog_open(&s->joblog, r->joblog, command, append) < 0 ||
-        cli_keep_follow(s->keep, r->joblog, cli_joblog_fd(s->joblog), missing) < 0)
+        cli_keep_follow(s->keep, r->joblog, cli_joblog_fd(s->joblog)) < 0)
         return -1;
     return cli_joblog_begin(s->joblog);
 }
@@ -59,9 +53,8 @@ static int open_results(struct cli_sinks *s, const struct cli_run *r)
 
 static int open_records(struct cli_sinks *s, const struct cli_run *r, bool append)
 {
-    const bool missing = is_missing(r->output);
     if (cli_records_open(&s->records, r->output, append) < 0 ||
-        cli_keep_follow(s->keep, r->output, cli_records_fd(s->records), missing) < 0)
+        cli_keep_follow(s->keep, r->output, cli_records_fd(s->records)) < 0)
         return -1;
     cli_records_json_input(s->records, r->jsonl);
     cli_records_run(s->records, cli_keep_run(s->keep));
@@ -74,6 +67,9 @@ int cli_sinks_open(struct cli_sinks *s, const struct cli_run *r, const struct gd
 {
     const bool append = cli_keep_goes_on(keep);
     s->keep = keep;
+    /* All of them, before the first is cut back. */
+    if (cli_keep_check(keep, r->joblog) < 0 || cli_keep_check(keep, r->output) < 0)
+        return -1;
     if (r->joblog && open_joblog(s, r, command, append) < 0)
         return -1;
     if (r->results && open_results(s, r) < 0)

@@ -340,6 +340,35 @@ static int follow(struct gd_journal *j, const char *path, int fd, bool anew)
     return rc;
 }
 
+/* Of one that is not there: as if it were empty. */
+static int check(struct gd_journal *j, const char *path, int fd, int64_t present)
+{
+    struct gd__follow f = { .reader = -1 };
+    struct known known;
+    char full[PATH_MAX];
+    int rc = add_columns(j);
+    if (rc == 0)
+        rc = make_follow(j, &f, gd__db_full_path(path, full), fd);
+    if (rc == 0)
+        rc = look_up(j, &f, &known);
+    if (rc == 0 && known.size >= 0 && !j->o.force)
+        rc = refusal(j, path, &f, present, &known);
+    free_follow(&f);
+    return rc;
+}
+
+int gd__journal_check_file(struct gd_journal *j, const char *path)
+{
+    struct stat info = { .st_size = 0 };
+    const int fd = gd__fd_above_stdio(open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
+    int rc = 0;
+    if (fd < 0 ? errno == ENOENT : fstat(fd, &info) == 0 && S_ISREG(info.st_mode))
+        rc = check(j, path, fd, info.st_size);
+    if (fd >= 0)
+        close(fd);
+    return rc;
+}
+
 int gd_journal_follow(struct gd_journal *j, const char *path, int fd)
 {
     return follow(j, path, fd, false);
@@ -356,6 +385,7 @@ static int replace_file(struct gd_journal *j, struct gd__follow *f, int fd)
     f->fd = fd;
     f->reader = reader;
     f->size = (uint64_t)info.st_size;
+    f->size_kept = UINT64_MAX; /* its bytes are others, even if it is as long */
     j->row_stale = j->flush = true;
     pthread_cond_signal(&j->work);
     while (j->error == 0 && (j->row_stale || j->busy_now))

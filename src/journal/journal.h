@@ -63,4 +63,8 @@ int gd__journal_end(struct gd_journal *j, const char *how);
 
 uint64_t gd__journal_skipped(struct gd_journal *j);
 
+/* Before the run: what gd_journal_follow() would say of the file of that name, which need not be there. The file is not
+ * changed. So several files can be looked at before the first is cut. */
+int gd__journal_check_file(struct gd_journal *j, const char *path);
+
 #endif

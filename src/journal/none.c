@@ -137,3 +137,9 @@ uint64_t gd__journal_skipped(struct gd_journal *j)
     (void)j;
     return 0;
 }
+
+int gd__journal_check_file(struct gd_journal *j, const char *path)
+{
+    (void)j, (void)path;
+    return unsupported();
+}

@@ -51,25 +51,35 @@ TEST(what_a_killed_run_left_is_cut_off)
 /* --- edited --------------------------------------------------------------------------------- */
 
 /* Both files stay as they were edited, and the message says what to do. */
-static void check_edited(const char *file, const char *edit)
+static void check_edited(const char *edit)
 {
     struct ran r = sh("cd d; %s; cp o o.is; cp l l.is; " RESUME, edit);
     CHECK_EQ(r.status, 255);
     CHECK_CONTAINS(r.err, "was changed since the journal run.db wrote to it");
     CHECK_CONTAINS(r.err, "Restore the file");
     CHECK_CONTAINS(r.err, "--force-resume");
-    CHECK_EQ(sh("cd d; cmp %s %s.is", file, file).status, 0);
+    CHECK_EQ(sh("cd d; cmp o o.is && cmp l l.is").status, 0);
 }
 
 TEST(a_file_that_was_edited_is_refused_and_not_cut)
 {
     killed_in("d");
     sh("cd d; cp o o.was; cp l l.was");
-    check_edited("o", "sed -i 's/out a/something that is longer than out a/' o");
-    check_edited("o", "cp o.was o; sed -i '1i # a line of my own' o");
-    check_edited("l", "cp o.was o; sed -i '2s/:/somewhere/' l");
+    check_edited("sed -i 's/out a/something that is longer than out a/' o");
+    check_edited("cp o.was o; sed -i '1i # a line of my own' o");
+    check_edited("cp o.was o; sed -i '2s/:/somewhere/' l");
     /* And as it was left it is gone on with. */
     CHECK_EQ(sh("cd d; cp o.was o; cp l.was l; " RESUME).status, 0);
+    check_files("d");
+}
+
+TEST(a_file_that_is_gone_is_told_of_before_another_is_cut)
+{
+    killed_in("d");
+    struct ran r = sh("cd d; cp l l.is; mv o away; " RESUME);
+    CHECK_EQ(r.status, 255);
+    CHECK_CONTAINS(r.err, "o is missing, and the journal run.db knows what was written to it");
+    CHECK_EQ(sh("cd d; cmp l l.is && test ! -e o && mv away o; " RESUME).status, 0);
     check_files("d");
 }
 

@@ -252,6 +252,22 @@ TEST(what_could_not_be_forced_to_the_disk_is_not_tried_again)
     CHECK_STR(job_sql("run.db", "SELECT size FROM file"), "20");
 }
 
+TEST(a_file_that_took_the_place_of_another_is_known_though_it_is_as_long)
+{
+    struct job job = JOB("");
+    run_following(&job);
+    char *was = strdup(job_sql("run.db", "SELECT hex(tail) FROM file"));
+    CHECK_EQ(ftruncate(job.follow_fd, 0), 0);
+    CHECK_EQ(write(job.follow_fd, "other\nother\nother12\n", 21), 21);
+    CHECK_EQ(ftruncate(job.follow_fd, 20), 0);
+    CHECK_EQ(gd_journal_follow_anew(job.journal, "out", job.follow_fd), 0);
+    CHECK(strcmp(job_sql("run.db", "SELECT hex(tail) FROM file"), was) != 0);
+    free(was);
+    CHECK_EQ(gd_journal_close(&job.journal), 0);
+    job.j.resume = GD_RESUME_REST;
+    CHECK_EQ(job_run(&job), 0);
+}
+
 /* --- followed files that were moved or edited --- */
 
 /* As if the run had been killed: what lies beyond the length may be its own. */
