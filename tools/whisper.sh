@@ -13,6 +13,7 @@
 #   --cached   builds nothing: prints the folder if it is there, else fails
 set -eu
 release=1.5.1 # of pywhispercpp
+recipe=2      # of this script: another number is another folder in the cache
 sum=5df897e5dd9d9f16804fc937bd85b9f5880a0b29a55f8843585e0e03d76195e5
 kind=cpu cached='' fetched='' archs=''
 [ "${1:-}" != --fetch ] || { fetched=$2 && shift 2; }
@@ -90,38 +91,74 @@ add_subdirectory("$source" whisper.cpp)
 END
 }
 
+# The flags of LIST that the C compiler knows.
+supported() {
+    for flag; do
+        ! echo 'int main(void) { return 0; }' | ${CC:-cc} -Werror "$flag" -x c -c -o /dev/null - 2>/dev/null || printf '%s ' "$flag"
+    done
+}
+
+# What the libraries are compiled with, as ours are (meson.build): they are installed beside our worker. The names of
+# source files in their messages do not tell where the cache is.
+compile_flags() {
+    supported -fstack-protector-strong -fstack-clash-protection -fcf-protection=full -mbranch-protection=standard
+    echo "-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2 $(prefix_maps)"
+}
+
+prefix_maps() { echo "-ffile-prefix-map=$source=whisper.cpp -ffile-prefix-map=$work=."; }
+
+# Where CUDA's libraries are looked for, beside those of the system. A directory that belongs to one user must not be
+# named in a library that others run, so the libraries of a CUDA elsewhere than in /usr and /opt get a link beside ours.
+cuda_rpath() {
+    case $cuda in /usr/* | /opt/*) printf ';%s/lib64;%s/lib' "$cuda" "$cuda" ;; esac
+}
+
+link_cuda() {
+    [ "$kind" = cuda ] && [ -z "$(cuda_rpath)" ] || return 0
+    for library in "$cuda"/lib64/lib* "$cuda"/lib/lib*; do
+        case ${library##*/} in libcudart.so.* | libcublas.so.* | libcublasLt.so.*) ln -sf "$library" "$work/root$prefix/lib/" ;; esac
+    done
+}
+
 build() {
+    flags=$(compile_flags)
     # Not for this CPU alone (GGML_NATIVE=OFF), since a cache folder may be shared or copied.
     set -- -S "$work" -B "$work/build" -DCMAKE_BUILD_TYPE=Release -DCMAKE_INSTALL_PREFIX="$prefix" \
         -DCMAKE_INSTALL_LIBDIR=lib "-DCMAKE_INSTALL_RPATH=\$ORIGIN" -DBUILD_SHARED_LIBS=ON -DGGML_NATIVE=OFF \
-        -DGGML_OPENMP=OFF -DWHISPER_ALL_WARNINGS=OFF -DWHISPER_BUILD_TESTS=OFF -DWHISPER_BUILD_EXAMPLES=OFF "$@"
+        -DGGML_OPENMP=OFF -DWHISPER_ALL_WARNINGS=OFF -DWHISPER_BUILD_TESTS=OFF -DWHISPER_BUILD_EXAMPLES=OFF \
+        "-DCMAKE_C_FLAGS=${CFLAGS:-} $flags" "-DCMAKE_CXX_FLAGS=${CXXFLAGS:-} $flags" \
+        "-DCMAKE_SHARED_LINKER_FLAGS=${LDFLAGS:-} -Wl,-z,relro,-z,now,-z,noexecstack" "$@"
     if [ "$kind" = cuda ]; then
         cuda=$(dirname "$(dirname "$(readlink -f "$(command -v nvcc)")")")
         # A process has one GPU: it needs nothing to speak with others.
-        set -- "$@" -DGGML_CUDA=ON -DGGML_CUDA_NCCL=OFF "-DCMAKE_INSTALL_RPATH=\$ORIGIN;$cuda/lib64;$cuda/lib"
+        # shellcheck disable=SC2046 # a list
+        set -- "$@" -DGGML_CUDA=ON -DGGML_CUDA_NCCL=OFF "-DCMAKE_INSTALL_RPATH=\$ORIGIN$(cuda_rpath)" \
+            "-DCMAKE_CUDA_FLAGS=$(printf -- '-Xcompiler=%s ' -fstack-protector-strong $(prefix_maps))"
         [ -z "$archs" ] || set -- "$@" "-DCMAKE_CUDA_ARCHITECTURES=$(echo "$archs" | sed 's/[0-9][0-9]*/&-real/g; s/ /;/g')"
     fi
     ! command -v ninja >/dev/null || export CMAKE_GENERATOR="${CMAKE_GENERATOR:-Ninja}"
     say "building whisper.cpp ($suffix) into $prefix$([ "$kind" = cpu ] || echo ": with CUDA that takes some minutes")"
     # shellcheck disable=SC2086 # a list
     cmake "$@" ${WHISPER_CMAKE:-} >"$work/log" 2>&1 && cmake --build "$work/build" -j "$(nproc)" >>"$work/log" 2>&1 &&
-        DESTDIR="$work/root" cmake --install "$work/build" >>"$work/log" 2>&1 || {
+        DESTDIR="$work/root" cmake --install "$work/build" --strip >>"$work/log" 2>&1 || {
         tail -n 30 "$work/log" >&2
         die "building whisper.cpp failed"
     }
 }
 
 # The .pc file that comes with it leaves out the CPU's part, without which nothing links, and with CUDA programs don't
-# where the GPU's driver is not (a container to build in); its CMake file wants a folder bin. A detector of speech is among the sources for their own tests: ours use it too.
+# where the GPU's driver is not (a container to build in); its CMake file wants a folder bin. A detector of speech is among
+# the sources for their own tests: ours use it too. The licence goes where the libraries go.
 complete() {
     mkdir -p "$work/root$prefix/bin"
-    libs='-L${libdir} -Wl,-rpath,${libdir} -lwhisper -lggml -lggml-cpu -lggml-base'
+    libs='-L${libdir} -lwhisper -lggml -lggml-cpu -lggml-base'
     [ "$kind" = cpu ] || libs="-Wl,--allow-shlib-undefined $libs"
     sed -i "s/^Libs:.*/Libs: $libs/" "$work/root$prefix/lib/pkgconfig/whisper.pc"
+    mkdir -p "$work/root$prefix/share/whisper.cpp"
+    [ ! -f "$source/LICENSE" ] || cp "$source/LICENSE" "$work/root$prefix/share/whisper.cpp/"
+    link_cuda
     for vad in "$source"/models/for-tests-silero*.bin; do
-        [ -f "$vad" ] || continue
-        mkdir -p "$work/root$prefix/share/whisper.cpp"
-        cp "$vad" "$work/root$prefix/share/whisper.cpp/ggml-silero-vad.bin"
+        [ ! -f "$vad" ] || cp "$vad" "$work/root$prefix/share/whisper.cpp/ggml-silero-vad.bin"
     done
 }
 
@@ -145,9 +182,9 @@ suffix=$kind$(echo "${archs:+ $archs}" | tr ' ' -)
 if [ -n "$source" ]; then
     source=$(cd "$source" 2>/dev/null && pwd) || die "there is no folder $WHISPER_SOURCE"
     [ -f "$source/include/whisper.h" ] || die "$source is no source tree of whisper.cpp: it has no include/whisper.h"
-    prefix=$cache/whisper-tree-$(cd "$source" && tree_name)-$suffix
+    prefix=$cache/whisper-tree-$(cd "$source" && tree_name)-r$recipe-$suffix
 else
-    prefix=$cache/whisper-$release-$suffix
+    prefix=$cache/whisper-$release-r$recipe-$suffix
 fi
 [ -z "$cached" ] || [ -d "$prefix" ] || die "no $prefix"
 if [ ! -d "$prefix" ]; then

@@ -1,6 +1,8 @@
 #!/bin/sh
 # Installs a fresh build into a prefix of its own and uses it as a stranger would: through pkg-config, in C and in C++,
-# with the shared library and with the static one, with a worker of the program's own and with a plugin.
+# with the shared library and with the static one, with a worker of the program's own and with a plugin. Then every
+# program and library under the prefix, those of a wheel included, is looked at: what a machine of strangers may load must
+# be hardened, stripped, and free of paths of the person who built it.
 # usage: check.sh SOURCE_DIR CC CXX|none
 set -u
 source=$1 cc=$2 cxx=$3
@@ -32,9 +34,71 @@ finish() {
     exit
 }
 
-build_and_install() {
-    CC=$cc meson setup "$tmp/build" "$source" --prefix="$prefix" -Dtests=false -Dbench=false -Dexamples=false &&
+build_and_install() { # with the transcription worker if whisper.cpp is there
+    CC=$cc meson setup "$tmp/build" "$source" --prefix="$prefix" -Dtests=false -Dbench=false -Dexamples=false \
+        -Dpython_install=true && "$source/tools/transcriber.sh" --cached "$tmp/build" &&
         ninja -C "$tmp/build" && meson install -C "$tmp/build" --no-rebuild
+}
+
+# --- every program and library --------------------------------------------------------------------
+
+elf_files() { find "$prefix" -type f -exec sh -c 'head -c 4 "$1" | grep -qa "^.ELF"' - {} \; -print; }
+
+each_elf() { # CHECK: that all pass it; names those that don't
+    wrong=0
+    for file in $(elf_files); do
+        "$1" "$file" || { echo "${file#"$prefix"/}: $1 fails"; wrong=1; }
+    done
+    return "$wrong"
+}
+
+ours() { # not a library of whisper.cpp, which may be one that somebody else has built
+    case ${1##*/} in libwhisper* | libggml* | libcu*) return 1 ;; esac
+}
+
+is_position_independent() { readelf -hW "$1" | grep -q 'Type: *DYN'; }
+has_no_executable_stack() { readelf -lW "$1" | grep GNU_STACK | grep -vq E; }
+has_read_only_tables() { readelf -lW "$1" | grep -q GNU_RELRO && readelf -dW "$1" | grep -Eq 'BIND_NOW|FLAGS_1.* NOW'; }
+has_guarded_stack() { ! ours "$1" || readelf -W --dyn-syms "$1" | grep -q ' __stack_chk_fail'; }
+has_checked_copies() { ! ours "$1" || has_checked_call "$1"; }
+has_checked_call() { readelf -W --dyn-syms "$1" | grep -v __stack_chk | grep -q ' __[a-z]*_chk'; }
+has_marked_targets() { ! ours "$1" || [ "$(objdump -d "$1" | grep -Ec "$target")" -ge 10 ]; }
+is_stripped() { ! readelf -SW "$1" | grep -Eq ' \.(symtab|debug_info) '; }
+loads_from_its_own_places() { # $ORIGIN, or where a system keeps what is its own (CUDA)
+    ! readelf -dW "$1" | sed -n 's/.*(R.*PATH).*\[\(.*\)\]/\1/p' | tr : '\n' | grep -v '^$ORIGIN' | grep -Ev '^/(usr|opt)/'
+}
+names_no_place_of_the_builder() { ! grep -aqF -e "$source/" -e "$tmp/build" -e /gpu_dispatch/whisper- -e /gpu_dispatch/build. "$1"; }
+static_is_clean() { names_no_place_of_the_builder "$libdir/libgpu_dispatch.a"; }
+
+# What this compiler and C library can do.
+# shellcheck disable=SC2086
+can_check_copies() {
+    printf '#include <string.h>\n#include <stdlib.h>\nint main(int n, char **a) { char b[9]; memcpy(b, a[0], (size_t)n); return atoi(b); }' |
+        $cc -O2 -D_FORTIFY_SOURCE=2 -x c - -o "$tmp/probe" && has_checked_call "$tmp/probe"
+}
+
+check_elf_files() {
+    try "there are programs and libraries" test -n "$(elf_files)"
+    for check in is_position_independent has_no_executable_stack has_read_only_tables has_guarded_stack is_stripped \
+        loads_from_its_own_places names_no_place_of_the_builder; do
+        try "every one $(echo $check | tr _ ' ')" each_elf $check
+    done
+    ! can_check_copies || try "every one has checked copies" each_elf has_checked_copies
+    case $($cc -dumpmachine) in
+    x86_64*) target='\<endbr64\>' ;;
+    aarch64*) target='\<(paciasp|bti)\>' ;;
+    *) target='' ;;
+    esac
+    [ -z "$target" ] || try "every one has marked targets of jumps" each_elf has_marked_targets
+    try "the static library names no place of the builder" static_is_clean
+}
+
+# The worker with what it links, as another user meets it: nothing comes from a directory of the builder's.
+transcriber_is_whole() { # WORKER
+    needed=$(ldd "$1" | grep -E 'libwhisper|libggml')
+    [ -n "$needed" ] || { echo "it links no whisper.cpp: $(ldd "$1")"; return 1; }
+    odd=$(echo "$needed" | grep -v "=> $(dirname "$1")/" | grep -v '=> /usr/lib')
+    [ -z "$odd" ] || { echo "$odd"; return 1; }
 }
 
 exports_only_gd() {
@@ -120,6 +184,12 @@ try "manual page" test -f "$prefix/share/man/man3/libgpu_dispatch.3"
 try "command is installed" test "$("$prefix/bin/gpu-dispatch" run --gpus sim:2 -k --quiet echo got {} ::: a b)" = "$(printf 'got a\ngot b')"
 try "its manual pages" test -f "$prefix/share/man/man1/gpu-dispatch.1" -a -f "$prefix/share/man/man1/gpu-dispatch-run.1"
 try "its completions" test -f "$prefix/share/bash-completion/completions/gpu-dispatch" -a -f "$prefix/share/zsh/site-functions/_gpu-dispatch"
+try "licence and notices" test -f "$prefix/share/doc/gpu_dispatch/LICENSE" -a -f "$prefix/share/doc/gpu_dispatch/THIRD-PARTY.md"
+check_elf_files
+for worker in $(find "$prefix" -name transcribe.so); do
+    try "transcriber finds its libraries beside it: ${worker#"$prefix"/}" transcriber_is_whole "$worker"
+    try "and its licence" test -f "$(dirname "$worker")/../../share/doc/gpu_dispatch/LICENSE.whisper.cpp" -o ! -f "$(dirname "$worker")/libwhisper.so.1"
+done
 try "host is installed" test -x "$prefix/libexec/gpu_dispatch/gpu-dispatch-host"
 try "build in C" build_c
 try "run in C" "$tmp/double_c"

@@ -13,7 +13,7 @@ trap 'rm -rf "$work"' EXIT
 prefix=$("$here/../whisper.sh")
 # shellcheck disable=SC2046 # flags
 ${CC:-gcc} -O2 -std=gnu17 -D_GNU_SOURCE "$root/bench/whisper_loop.c" -o "$work/whisper_loop" \
-    $(PKG_CONFIG_PATH="$prefix/lib/pkgconfig" pkg-config --cflags --libs whisper sndfile)
+    $(PKG_CONFIG_PATH="$prefix/lib/pkgconfig" pkg-config --cflags --libs whisper sndfile) "-Wl,-rpath,$prefix/lib"
 
 # As WAV, N to a file.
 joined() {

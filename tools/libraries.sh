@@ -1,0 +1,14 @@
+#!/bin/sh
+# Lists the shared libraries of whisper.cpp in a directory, those that it opens at run time and CUDA's if they are there
+# included, as `PATH NAME` lines: the file, and the name that programs load it by. What is installed carries copies of them.
+# usage: libraries.sh DIR
+set -eu
+for path in "${1:?usage: libraries.sh DIR}"/lib*.so*; do
+    case ${path##*/} in
+    libwhisper.so* | libggml*.so* | libcudart.so* | libcublas.so* | libcublasLt.so*) ;;
+    *) continue ;;
+    esac
+    [ -f "$path" ] || continue
+    name=$(readelf -d "$path" | sed -n 's/.*(SONAME).*\[\(.*\)\]/\1/p')
+    echo "$(readlink -f "$path") ${name:-${path##*/}}"
+done | sort -u
