@@ -58,7 +58,8 @@ struct test_verdict {
 
 static struct test_case *test_first;
 static struct test_case **test_last = &test_first;
-static struct test_verdict *test_verdict;
+/* One for all files of a program: a check may fail in any of them. */
+__attribute__((weak)) struct test_verdict *test_verdict;
 
 static inline void test_register(struct test_case *c)
 {
