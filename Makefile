@@ -46,9 +46,9 @@ check: ## format, lint, sanitizers, headers, fuzz corpora
 	@tools/setup.sh check
 	@tools/check.sh
 
-soak: all ## the simulator, system and crash tests, for much longer
+soak: all ## the simulator, system, crash and chaos tests, for much longer
 	@$(BUILD)/tests/sim_sim --seeds $(SOAK_SEEDS)
-	@tools/test.sh $(BUILD) --setup soak --suite system --suite crash
+	@tools/test.sh $(BUILD) --setup soak --suite system --suite crash --suite chaos
 
 install: all ## install under PREFIX (honours DESTDIR)
 	@meson install -C $(BUILD) --no-rebuild
