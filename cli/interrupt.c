@@ -5,6 +5,9 @@
  * until one comes or until it is told to end. A driver's library may have threads of its own which block nothing: so
  * there is a handler, which tells that thread through an eventfd, rather than a signalfd, which would tell of nothing
  * that another thread was sent.
+ *
+ * Ctrl-Z is taken the same way, unless it is ignored (a shell without job control wants no stops) or the panel has
+ * taken it, which has to leave the terminal first.
  */
 #include "interrupt.h"
 
@@ -21,12 +24,14 @@
 #include <unistd.h>
 
 #include "bytes.h"
+#include "run/suspend.h"
 #include "thread.h"
 
-enum { SIGNALS = 2 };
-static const int numbers[SIGNALS] = { SIGINT, SIGTERM };
+enum { SIGNALS = 3 };
+static const int numbers[SIGNALS] = { SIGINT, SIGTERM, SIGTSTP };
+static atomic_bool stop_wanted, interrupt_wanted; /* by a signal */
 static atomic_int told = -1; /* the eventfd that the handler writes to; never closed, since it may be about to */
-static atomic_int latest;    /* the signal */
+static atomic_int latest;    /* the signal, if it was to end the run */
 
 struct cli_interrupt {
     struct gd_dispatcher *d;
@@ -47,7 +52,9 @@ static void on_signal(int number)
 {
     static const uint64_t one = 1;
     const int saved = errno;
-    latest = number;
+    if (number != SIGTSTP)
+        latest = number;
+    *(number == SIGTSTP ? &stop_wanted : &interrupt_wanted) = true;
     (void)!write(told, &one, sizeof one); /* where it has no room, enough have come */
     errno = saved;
 }
@@ -57,6 +64,12 @@ static bool take_told(void)
 {
     uint64_t n;
     return read(told, &n, sizeof n) == (ssize_t)sizeof n;
+}
+
+/* Likewise, of those that are to end the run. */
+static bool take_interrupt(void)
+{
+    return atomic_exchange(&interrupt_wanted, false);
 }
 
 /* The figures may be a moment old: a run that has just begun may show none running though there are. What comes before
@@ -71,7 +84,7 @@ static void first(struct cli_interrupt *i)
     const bool one = s.running == 1;
     snprintf(words, sizeof words, "interrupted: %srunning task%s may finish; Ctrl-C again ends %s at once", count,
              one ? "" : "s", one ? "it" : "them");
-    (void)take_told();
+    (void)take_interrupt();
     i->say(i->user, words);
 }
 
@@ -101,6 +114,10 @@ static void *watch(void *arg)
             return NULL;
         if (!take_told())
             continue;
+        if (atomic_exchange(&stop_wanted, false))
+            cli_suspend();
+        if (!take_interrupt())
+            continue;
         pthread_mutex_lock(&i->lock);
         heed(i);
         pthread_mutex_unlock(&i->lock);
@@ -113,8 +130,12 @@ static void give_back(struct cli_interrupt *i)
     for (int k = 0; k < SIGNALS; k++)
         sigaction(numbers[k], &i->before[k], NULL);
     pthread_sigmask(SIG_SETMASK, &i->mask_before, NULL);
-    if (take_told() || i->late > 0)
-        raise(latest);
+    (void)take_told();
+    const bool interrupted = take_interrupt() || i->late > 0;
+    if (atomic_exchange(&stop_wanted, false))
+        (void)raise(SIGTSTP);
+    if (interrupted)
+        (void)raise(latest);
 }
 
 static void take(struct cli_interrupt *i)
@@ -124,8 +145,11 @@ static void take(struct cli_interrupt *i)
     for (int k = 0; k < SIGNALS; k++)
         sigaddset(&i->ours, numbers[k]);
     pthread_sigmask(SIG_BLOCK, &i->ours, &i->mask_before);
-    for (int k = 0; k < SIGNALS; k++)
-        sigaction(numbers[k], &ours, &i->before[k]);
+    for (int k = 0; k < SIGNALS; k++) {
+        sigaction(numbers[k], NULL, &i->before[k]);
+        if (numbers[k] != SIGTSTP || i->before[k].sa_handler == SIG_DFL)
+            sigaction(numbers[k], &ours, NULL);
+    }
 }
 
 int cli_interrupt_open(struct cli_interrupt **out, struct gd_dispatcher *d, void (*say)(void *user, const char *words),

@@ -27,6 +27,7 @@
 #include "page.h"
 #include "program.h"
 #include "run.h"
+#include "run/suspend.h"
 #include "sinks.h"
 #include "status.h"
 #include "tui/figures.h"
@@ -420,6 +421,7 @@ static int open_run(struct run *run)
         cli_watch_open(&run->watch, run->d, run->input, run->job, GD_OBSERVED_FAILURES | GD_OBSERVED_DEVICES) < 0 ||
         cli_sinks_draw(&run->sinks, run->asked, stats_now, run, run->watch) < 0)
         return -1;
+    cli_suspend_with(run->d);
     return cli_interrupt_open(&run->interrupt, run->d, say_line, hurry,
                               run); /* last: its thread uses all of the above */
 }
@@ -432,6 +434,7 @@ static void close_run(struct run *run)
     cli_watch_close(&run->watch);
     gd_balancer_close(&run->balancer);
     free(run->workers);
+    cli_suspend_with(NULL);
     gd_dispatcher_close(&run->d);
     cli_work_close(&run->work);
     cli_keep_close(&run->keep);
@@ -500,6 +503,7 @@ static bool end_views(struct run *run)
 static int do_run(struct run *run)
 {
     int rc = gd_dispatcher_run(run->d);
+    cli_suspend_with(NULL);
     const bool drained = cli_sinks_flush(&run->sinks);
     cli_interrupt_over(run->interrupt);
     if (cli_interrupt_count(run->interrupt) > 0)

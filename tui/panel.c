@@ -24,6 +24,7 @@
 #include <unistd.h>
 
 #include "bytes.h"
+#include "run/suspend.h"
 #include "thread.h"
 #include "tui/cells.h"
 #include "tui/layout.h"
@@ -279,21 +280,11 @@ static unsigned draw(struct tui_panel *p)
 
 /* --- the thread -------------------------------------------------------------------------- */
 
-/* Stops as SIGTSTP would have done; returns when there is a SIGCONT, or at once where the kernel allows no stop. Sent
- * to this thread, which then goes no step further. */
 static void stop_here(struct tui_panel *p)
 {
-    sigset_t only, old;
-    struct sigaction usual = { .sa_handler = SIG_DFL }, ours;
     take_off(p, false);
     tui_typed_watch(&p->typed, false);
-    sigemptyset(&only);
-    sigaddset(&only, SIGTSTP);
-    sigaction(SIGTSTP, &usual, &ours);
-    pthread_kill(pthread_self(), SIGTSTP);
-    pthread_sigmask(SIG_UNBLOCK, &only, &old);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    sigaction(SIGTSTP, &ours, NULL);
+    cli_suspend();
 }
 
 static void heed_signals(struct tui_panel *p)

@@ -20,8 +20,8 @@
  * Threads: gd_run() and gd_dispatcher_run() block; every on_... callback runs
  * on the thread that called them. The source runs on a thread of the library's,
  * one call at a time, with all signals blocked (what it starts inherits that). gd_dispatcher_shutdown(), _abort(),
- * _stats(), _worker_stats(), _set_total() and _set_work() may be called from any thread and from callbacks. Several
- * dispatchers may run at once in one process, each on its own thread.
+ * _suspend(), _resume(), _stats(), _worker_stats(), _set_total() and _set_work() may be called from any thread and from
+ * callbacks. Several dispatchers may run at once in one process, each on its own thread.
  */
 #ifndef GPU_DISPATCH_DISPATCHER_H
 #define GPU_DISPATCH_DISPATCHER_H
@@ -246,6 +246,13 @@ void gd_dispatcher_shutdown(struct gd_dispatcher *d);
 
 /* The same without waiting for anything: workers are killed. */
 void gd_dispatcher_abort(struct gd_dispatcher *d);
+
+/* Stops every worker with all that it has started, as SIGSTOP does, and has them go on. For a program that is itself
+ * about to be stopped by Ctrl-Z (SIGTSTP): workers are in process groups of their own, which a terminal does not stop.
+ * No time limit, grace or delay runs meanwhile. A shutdown waits for gd_dispatcher_resume(), an abort does not; if this
+ * process is killed, stopped workers end too. */
+void gd_dispatcher_suspend(struct gd_dispatcher *d);
+void gd_dispatcher_resume(struct gd_dispatcher *d);
 
 /* Frees *d and sets it to NULL. Not while it runs. NULL is fine. */
 void gd_dispatcher_close(struct gd_dispatcher **d);

@@ -82,6 +82,12 @@ void gd__heap_disarm(struct gd__heap *h, struct gd__timer *t)
         place(h, i, last);
 }
 
+void gd__heap_shift(struct gd__heap *h, uint64_t by_ns)
+{
+    for (size_t i = 1; i <= h->count; i++)
+        h->items[i]->at_ns += by_ns;
+}
+
 struct gd__timer *gd__heap_first(const struct gd__heap *h)
 {
     return h->count ? h->items[1] : NULL;

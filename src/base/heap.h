@@ -23,6 +23,7 @@ int gd__heap_init(struct gd__heap *h, size_t capacity); /* 0 or GD_E_NO_MEMORY *
 void gd__heap_destroy(struct gd__heap *h);
 void gd__heap_arm(struct gd__heap *h, struct gd__timer *t, uint64_t at_ns); /* arms or moves */
 void gd__heap_disarm(struct gd__heap *h, struct gd__timer *t);              /* no-op if not armed */
+void gd__heap_shift(struct gd__heap *h, uint64_t by_ns);                    /* all of them: so much later */
 struct gd__timer *gd__heap_first(const struct gd__heap *h);                 /* NULL: empty */
 static inline bool gd__timer_armed(const struct gd__timer *t)
 {

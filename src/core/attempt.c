@@ -143,7 +143,7 @@ int gd__attempt_ended(struct gd__sched *s, uint64_t now, unsigned i, const struc
     note_duration(s, i, t, o);
     t->attempt++;
     w->head++;
-    w->head_since = now;
+    gd__head_changed(w, now);
     w->solo = w->no_steal = false;
     w->productive = w->productive || failure != GD_FAILURE_DEVICE_LOST;
     if (safe_batch > 0 && safe_batch < w->batch_limit) {

@@ -64,6 +64,8 @@ void gd__pool_start(struct gd__sched *s, uint64_t now);
 void gd__pool_stop(struct gd__sched *s, uint64_t now);      /* every worker: those with nothing to do, at once */
 void gd__pool_abort(struct gd__sched *s, uint64_t now);     /* kill them all */
 void gd__pool_end_tasks(struct gd__sched *s, uint64_t now); /* kill those that still have a task */
+void gd__pool_frozen(struct gd__sched *s, uint64_t now, uint64_t lost_ns);
+void gd__head_changed(struct gd__sched_worker *w, uint64_t now); /* another task is the first of its window */
 void gd__pool_timer(struct gd__sched *s, uint64_t now, unsigned w);
 void gd__window_changed(struct gd__sched *s, unsigned w, uint64_t old_length);
 void gd__worker_set_state(struct gd__sched *s, uint64_t now, unsigned w, unsigned state);

@@ -157,7 +157,7 @@ static void hand(struct gd__sched *s, uint64_t now, unsigned i, uint32_t slot, u
     struct gd__sched_worker *w = &s->workers[i];
     struct gd__task *t = &s->tasks[slot];
     if (w->tail == w->head) {
-        w->head_since = now;
+        gd__head_changed(w, now);
         if (s->config.task_timeout_ns > 0 && !gd__timer_armed(&w->timer))
             gd__heap_arm(&s->heap, &w->timer, now + s->config.task_timeout_ns);
     }

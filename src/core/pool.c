@@ -386,17 +386,40 @@ static int on_kill_failed(struct gd__sched *s, unsigned i, const struct event_da
 static uint64_t head_deadline(struct gd__sched *s, uint64_t now, unsigned i)
 {
     struct gd__sched_worker *w = &s->workers[i];
+    const uint64_t first_since = w->head_since + w->frozen_ns; /* as if the run had not stood still */
     if (w->run_position == w->head + 1)
         return w->run_start + s->config.task_timeout_ns;
     struct gd__probe p = { 0, 0 };
     s->fx->probe(s->ctx, i, w->head, &p);
     if (p.started <= w->head)
-        return w->head_since + s->config.task_timeout_ns;
+        return first_since + s->config.task_timeout_ns;
     w->run_position = w->head + 1;
     w->run_start = gd__min64(p.start_ns, now);
-    if (now - w->run_start > now - w->head_since) /* it can't have begun before it was the first */
-        w->run_start = w->head_since;
+    if (w->run_start < w->frozen_until)
+        w->run_start += gd__min64(w->frozen_ns, w->frozen_until - w->run_start);
+    if (w->run_start < first_since) /* it can't have begun before it was the first */
+        w->run_start = first_since;
     return w->run_start + s->config.task_timeout_ns;
+}
+
+void gd__head_changed(struct gd__sched_worker *w, uint64_t now)
+{
+    w->head_since = now;
+    w->frozen_ns = w->frozen_until = 0;
+}
+
+/* Timers are later already; what deadlines are reckoned from is put right here. */
+void gd__pool_frozen(struct gd__sched *s, uint64_t now, uint64_t lost_ns)
+{
+    for (unsigned i = 0; i < s->config.n_workers; i++) {
+        struct gd__sched_worker *w = &s->workers[i];
+        if (gd__window_length(w) == 0)
+            continue;
+        w->frozen_ns += lost_ns;
+        w->frozen_until = now;
+        if (w->run_position == w->head + 1)
+            w->run_start += lost_ns;
+    }
 }
 
 static int on_deadline(struct gd__sched *s, unsigned i, const struct event_data *e)

@@ -439,6 +439,12 @@ static void stop_is_over(struct gd__sched *s, uint64_t now)
     gd__check_done(s, now);
 }
 
+void gd__sched_frozen(struct gd__sched *s, uint64_t now, uint64_t lost_ns)
+{
+    gd__heap_shift(&s->heap, lost_ns);
+    gd__pool_frozen(s, now, lost_ns);
+}
+
 void gd__sched_tick(struct gd__sched *s, uint64_t now)
 {
     struct gd__timer *t;

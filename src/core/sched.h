@@ -187,10 +187,12 @@ struct gd__sched_worker {
     uint64_t head_since;    /* when the task at head became the first */
     uint64_t run_position;  /* position + 1 whose start we have seen; 0: none */
     uint64_t run_start;
-    uint64_t mean_ns;     /* of its tasks' durations */
-    uint64_t target;      /* how many tasks it is to be handed, */
-    uint64_t burst;       /* and how many at once are worth waking it, */
-    uint64_t target_mean; /* for tasks of this length */
+    uint64_t frozen_ns;    /* how long the run stood still since head_since, */
+    uint64_t frozen_until; /* and when that last ended */
+    uint64_t mean_ns;      /* of its tasks' durations */
+    uint64_t target;       /* how many tasks it is to be handed, */
+    uint64_t burst;        /* and how many at once are worth waking it, */
+    uint64_t target_mean;  /* for tasks of this length */
     uint32_t batch_limit;
     uint32_t setup_tries, deaths_in_row;
     uint64_t restarts;
@@ -261,6 +263,8 @@ void gd__sched_broken(struct gd__sched *s, uint64_t now, unsigned w);
 void gd__sched_device_failed(struct gd__sched *s, uint64_t now, unsigned w, const char *words);
 void gd__sched_shutdown(struct gd__sched *s, uint64_t now);
 void gd__sched_abort(struct gd__sched *s, uint64_t now);
+/* The run stood still for lost_ns, until now: that counts towards no time limit, grace or delay. */
+void gd__sched_frozen(struct gd__sched *s, uint64_t now, uint64_t lost_ns);
 void gd__sched_tick(struct gd__sched *s, uint64_t now); /* fires what is due */
 void gd__sched_pump(struct gd__sched *s, uint64_t now);
 

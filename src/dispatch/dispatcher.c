@@ -146,6 +146,7 @@ int gd_dispatcher_open(struct gd_dispatcher **out, const struct gd_options *o)
     if (!d)
         return gd__error(GD_E_NO_MEMORY, "no memory for a dispatcher");
     pthread_mutex_init(&d->stats_lock, NULL);
+    pthread_mutex_init(&d->child_lock, NULL);
     d->wake_fd = d->signal_fd = d->signal_token = d->loop.fd = -1;
     d->wake_watch.fd = d->signal_watch.fd = d->hook_watch.fd = -1;
     d->feeder_deadline = GD__NEVER;
@@ -192,6 +193,7 @@ void gd_dispatcher_close(struct gd_dispatcher **dp)
     gd__free(d->worker_stats);
     gd__options_free(d);
     pthread_mutex_destroy(&d->stats_lock);
+    pthread_mutex_destroy(&d->child_lock);
     gd__free(d);
 }
 

@@ -6,6 +6,7 @@
  *   monitor.c     the loop: results, new tasks, deadlines, sleeping
  *   records.c     what a worker says, checked against what it was given
  *   supervisor.c  processes: starting, killing, burying
+ *   suspend.c     all of them stopped and continued, and time in which the run stood still
  *   deliver.c     the user's callbacks
  *   stats.c       snapshots for other threads
  *   publish.c     and for other processes
@@ -106,6 +107,12 @@ struct gd_dispatcher {
     bool held;                           /* the loop has heeded it */
     _Atomic int request;                 /* enum gd__request */
 
+    pthread_mutex_t child_lock;     /* who writes to a seat's child, or signals it from another thread, has it */
+    _Atomic uint64_t suspended_at;  /* when workers were stopped; 0: they are not */
+    _Atomic uint64_t lost_ns;       /* stood still, and the scheduler does not know yet */
+    _Atomic uint32_t suspend_turns; /* how often workers were stopped or continued, */
+    uint32_t turns_seen;            /* as the run's thread has seen it */
+
     uint64_t feeder_deadline; /* after it, a source that does not return is left to itself */
     bool source_over;
     bool started; /* run was called */
@@ -166,6 +173,19 @@ void gd__supervisor_close(struct gd_dispatcher *d);
 void gd__supervisor_tell_failures(struct gd_dispatcher *d);
 void gd__seat_broken(struct gd__seat *seat, const char *why);
 extern const struct gd__sched_effects gd__effects;
+
+/* suspend.c */
+/* Around what starts, reaps or forgets a child: workers may be stopped and continued by another thread. */
+void gd__children_lock(struct gd_dispatcher *d);
+void gd__children_unlock(struct gd_dispatcher *d);
+void gd__child_started(struct gd__seat *seat); /* with the lock: stops it, if all are */
+bool gd__is_suspended(const struct gd_dispatcher *d);
+/* Sleeps until something happens or until_ns, and notices if all of us stood still meanwhile. */
+void gd__sleep(struct gd_dispatcher *d, uint64_t until_ns);
+/* Nothing was to be done from since to now, and no user was called: if that took long we stood still. */
+void gd__note_gap(struct gd_dispatcher *d, uint64_t since, uint64_t now);
+/* Has the scheduler know for how long that was. */
+void gd__tell_lost(struct gd_dispatcher *d);
 
 /* deliver.c: effects that call the user */
 void gd__deliver(void *ctx, const struct gd__task *t, const struct gd__outcome *o);

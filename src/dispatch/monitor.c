@@ -96,7 +96,7 @@ static void check_source(struct gd_dispatcher *d)
             d->feeder_deadline = d->now + source_grace(d);
     }
     const bool ended = gd__feeder_ended(d->feeder); /* before the queue: it may still fill it */
-    const bool given_up = d->now >= d->feeder_deadline;
+    const bool given_up = d->now >= d->feeder_deadline && !gd__is_suspended(d);
     if ((!ended && !given_up) || gd__feeder_has_tasks(d->feeder))
         return;
     d->source_over = true;
@@ -171,7 +171,7 @@ static void heed_hold(struct gd_dispatcher *d)
 
 static void look_at_events(struct gd_dispatcher *d, uint64_t until_ns, uint64_t *looked_at)
 {
-    gd__loop_wait(&d->loop, until_ns);
+    gd__sleep(d, until_ns);
     d->now = gd__now_ns();
     *looked_at = d->now;
 }
@@ -199,6 +199,8 @@ static void sleep_until_rung(struct gd_dispatcher *d, uint64_t *looked_at)
     uint64_t until = gd__sched_deadline(&d->sched);
     if (!d->source_over && d->feeder_deadline < until)
         until = d->feeder_deadline;
+    if (gd__is_suspended(d))
+        until = GD__NEVER;
     until = gd__stats_before_sleep(d, until);
     d->sleep_number = d->sleep_number == UINT32_MAX ? 2 : d->sleep_number + 1; /* rung for once: see layout.h */
     atomic_store_explicit(sleeping, d->sleep_number, memory_order_seq_cst);
@@ -213,7 +215,8 @@ static void sleep_until_rung(struct gd_dispatcher *d, uint64_t *looked_at)
  * this process, and a worker that is dead by now is not one that will not die. */
 static void fire_timers(struct gd_dispatcher *d)
 {
-    if (gd__sched_deadline(&d->sched) > d->now)
+    gd__tell_lost(d);
+    if (gd__sched_deadline(&d->sched) > d->now || gd__is_suspended(d))
         return;
     gd__loop_wait(&d->loop, 0);
     gd__sched_tick(&d->sched, d->now);
@@ -225,6 +228,8 @@ static void fire_timers(struct gd_dispatcher *d)
  * late from the beginning. */
 static bool go_round(struct gd_dispatcher *d)
 {
+    const uint64_t began = d->now;
+    const struct gd__sched_counts counts = d->sched.counts;
     obey_requests(d);
     bool moved = take_results(d);
     obey_requests(d);
@@ -233,6 +238,8 @@ static bool go_round(struct gd_dispatcher *d)
     fire_timers(d);
     check_source(d);
     d->now = gd__now_ns();
+    if (!moved && !d->sched.stopping && memcmp(&counts, &d->sched.counts, sizeof counts) == 0)
+        gd__note_gap(d, began, d->now); /* nobody was told anything */
     moved |= take_new_tasks(d);
     heed_hold(d);
     if (!d->held)
@@ -274,8 +281,10 @@ void gd__monitor_run(struct gd_dispatcher *d)
                 look_at_events(d, 0, &looked_at);
             if (give_way) { /* to a worker that waits for this processor: better many results at once than a sleep for
                                each */
+                const uint64_t since = d->now;
                 sched_yield();
                 d->now = gd__now_ns(); /* others may have had it for long, and what counts from now must not be short */
+                gd__note_gap(d, since, d->now);
             } else {
                 relax();
             }

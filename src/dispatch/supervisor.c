@@ -217,7 +217,10 @@ static int start_process(struct gd_dispatcher *d, struct gd__seat *seat, int boo
             .stdout_fd = output_fds[0],
             .stderr_fd = output_fds[1],
         };
+        gd__children_lock(d);
         rc = gd__child_spawn(&seat->child, &spec);
+        gd__child_started(seat);
+        gd__children_unlock(d);
     }
     gd__free(e.list);
     return rc;
@@ -303,8 +306,10 @@ static void undo_start(struct gd__seat *seat)
                 gd__loop_wait(&wait, gd__now_ns() + GD__NS_PER_S);
             gd__loop_close(&wait);
         }
+        gd__children_lock(seat->d);
         if (gd__child_reap(&seat->child, &e) != 1)
             gd__child_forget(&seat->child);
+        gd__children_unlock(seat->d);
     }
     clear_seat(seat);
 }
@@ -394,8 +399,10 @@ static void process_ended(struct gd__watch *w, uint32_t events)
     if (!gd__child_can_be_reaped(&seat->child))
         return;
     gd__loop_remove(&seat->d->loop, &seat->pid_watch); /* before its descriptor is closed */
+    gd__children_lock(seat->d);
     if (gd__child_reap(&seat->child, &e) < 0)
         gd__child_forget(&seat->child);
+    gd__children_unlock(seat->d);
     bury(seat, &e);
 }
 
@@ -476,7 +483,9 @@ static void abandon(void *ctx, unsigned w)
 {
     struct gd__seat *seat = seat_of(ctx, w);
     clear_seat(seat);
+    gd__children_lock(seat->d);
     gd__child_forget(&seat->child);
+    gd__children_unlock(seat->d);
 }
 
 const struct gd__sched_effects gd__effects = {
@@ -567,8 +576,10 @@ void gd__supervisor_close(struct gd_dispatcher *d)
     if (d->spawn_argv != d->copy.worker_argv)
         gd__free(d->spawn_argv);
     d->spawn_argv = NULL;
+    gd__children_lock(d); /* another thread may be about to stop them all */
     gd__free(d->seats);
-    gd__free(d->live);
     d->seats = NULL;
+    gd__children_unlock(d);
+    gd__free(d->live);
     d->live = NULL;
 }

@@ -133,6 +133,10 @@ int gd__loop_wait(struct gd__loop *l, uint64_t until_ns)
 
     l->n_pending = l->at = 0;
     int n = fetch(l, until_ns);
+    int why = errno;
+    if (until_ns != 0)
+        l->woke_ns = gd__now_ns();
+    errno = why;
     if (n < 0)
         return errno == EINTR ? 0 : gd__error_errno("cannot wait for events");
 

@@ -21,6 +21,7 @@ enum { GD__LOOP_BATCH = 64 };
 struct gd__loop {
     int fd; /* -1: closed */
     int n_pending, at;
+    uint64_t woke_ns; /* when the last wait was over, before anything was called; not set by just looking */
     struct epoll_event pending[GD__LOOP_BATCH];
 };
 

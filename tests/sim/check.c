@@ -53,13 +53,19 @@ void check_assign(struct sim *s, unsigned w, const struct gd__task *t, unsigned 
     SIM_MUST(s, length == 1 || (!t->solo && !first->solo), "task %llu shares worker %u with a suspect", LLU(t->id), w);
 }
 
+/* A moment before everything stood still, as if it had not. */
+static uint64_t thawed(const struct sim *s, uint64_t at)
+{
+    return s->frozen_at && at <= s->frozen_at ? at + s->plan.freeze_ns : at;
+}
+
 /* When the task at head must be asked to stop. */
 static uint64_t cancel_time(const struct sim *s, unsigned w)
 {
     const struct gd__sched_worker *worker = &s->sched.workers[w];
     const struct proc *p = &s->procs[w];
     const uint64_t begin = p->started > worker->head ? gd__max64(p->start_ns, worker->head_since) : worker->head_since;
-    return begin + s->plan.config.task_timeout_ns;
+    return thawed(s, begin) + s->plan.config.task_timeout_ns;
 }
 
 /* Whether the time of its start is known exactly: not so while the result of the head is on its way. */

@@ -206,6 +206,10 @@ void sim_plan_draw(struct sim_plan *p, uint64_t seed)
         p->device_failures = (unsigned)between(&r, 1, 4);
         p->device_failure_gap_ns = some_time(&r);
     }
+    if (one_in(&r, 4)) {
+        p->freeze_at = 1 + sim_below(&r, 2 * (p->setup_ns + (p->task_ns + GD__NS_PER_US) * (p->n_tasks + 2)));
+        p->freeze_ns = 10 * some_time(&r);
+    }
     p->config.place_user = (void *)(uintptr_t)(seed & 0xffff);
 }
 

@@ -248,6 +248,34 @@ static void on_device_failed(struct sim *s)
         sim_at(s, s->now + 1 + sim_spread(&s->chance, s->plan.device_failure_gap_ns), EVENT_DEVICE_FAILED, 0);
 }
 
+static void later(uint64_t *at, uint64_t by)
+{
+    if (*at)
+        *at += by;
+}
+
+/* The dispatcher and all processes stand still: whatever is to happen happens so much later. */
+static void on_freeze(struct sim *s)
+{
+    const uint64_t by = s->plan.freeze_ns;
+    sim_trace(s, "all stands still for %llu ns", (unsigned long long)by);
+    s->frozen_at = s->now;
+    s->now += by;
+    for (uint64_t i = 1; i <= s->n_events; i++)
+        s->events[i].at += by;
+    for (unsigned w = 0; w < s->plan.config.n_workers; w++) {
+        struct proc *p = &s->procs[w];
+        later(&p->cancelled_at, by);
+        later(&p->killed_at, by);
+        later(&p->spawned_at, by);
+        later(&p->last_arrival, by);
+        later(&s->held_until[w], by);
+    }
+    for (uint64_t id = 0; id < s->taken; id++)
+        later(&s->tasks[id].put_off, by);
+    gd__sched_frozen(&s->sched, s->now, by);
+}
+
 static void handle(struct sim *s, const struct event *e)
 {
     if (e->kind < EVENT_SOURCE && s->procs[e->w].generation != e->generation)
@@ -294,6 +322,9 @@ static void handle(struct sim *s, const struct event *e)
         break;
     case EVENT_DEVICE_FAILED:
         on_device_failed(s);
+        break;
+    case EVENT_FREEZE:
+        on_freeze(s);
         break;
     case EVENT_KINDS:
         break;
@@ -367,6 +398,8 @@ static void plan_ahead(struct sim *s)
         sim_at(s, s->now + p->stop_all_at, EVENT_STOP_ALL, 0);
     if (p->source_cut_at)
         sim_at(s, s->now + p->source_cut_at, EVENT_SOURCE_END, 0);
+    if (p->freeze_at)
+        sim_at(s, s->now + p->freeze_at, EVENT_FREEZE, 0);
     s->device_failures_left = p->device_failures;
     if (s->device_failures_left)
         sim_at(s, s->now + p->device_failure_gap_ns, EVENT_DEVICE_FAILED, 0);

@@ -40,6 +40,7 @@ struct sim_plan {
     uint64_t shutdown_at, abort_at, source_cut_at;
     uint64_t stop_all_at, stop_all_gap_ns; /* SIGTERM to every process; the dispatcher hears of it after the gap */
     uint64_t device_failure_gap_ns;
+    uint64_t freeze_at, freeze_ns; /* when everything stands still, and for how long */
     unsigned external_kills, device_failures, source_burst, load_ahead;
     bool claim_races; /* every step of a claim is an event of its own */
     bool lazy_pump;   /* all that happens at one time is told before a pump */
@@ -132,6 +133,7 @@ enum event_kind {
     EVENT_STOP_ALL,
     EVENT_EXTERNAL_KILL,
     EVENT_DEVICE_FAILED,
+    EVENT_FREEZE,
     EVENT_KINDS
 };
 
@@ -161,6 +163,7 @@ struct sim {
     bool source_waiting, source_over, source_end_due, source_stopped;
     uint64_t tick_for, tick_at, ticks_in_a_row;
     uint64_t kills_left, device_failures_left;
+    uint64_t frozen_at;  /* when all stood still for plan.freeze_ns; 0: never yet */
     uint64_t last_start; /* when a task was last handed out; 0: never */
     bool *device_out;    /* by the first worker of a device: it was said */
 

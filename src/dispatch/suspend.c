@@ -1,0 +1,128 @@
+/* Time in which the run stood still.
+ *
+ * Suspended by its owner (Ctrl-Z): every worker's process group is stopped, and continued together. No timer fires
+ * meanwhile, and what passed is taken off every time limit afterwards.
+ *
+ * Frozen by others (SIGSTOP to every process of the job, a cgroup's freezer): nobody tells us. We see it by waking up
+ * much later than we had to, and then take off all the time since we went to sleep: at which moment of it the freeze
+ * began is not known, and a limit that is too long does less harm than one that is too short. That the sum is not far
+ * off we sleep for an eighth of the way to the next deadline at a time, but not for less than a second. A worker that
+ * is stopped alone gets no more time: then we wake up as we should. On a machine so busy that we wake up that late,
+ * workers have not had their time either.
+ */
+#include <signal.h>
+
+#include "dispatch/internal.h"
+#include "proc/descendants.h"
+
+#define LATE_NS   (250 * GD__NS_PER_MS) /* later than this is no accident */
+#define STRIDE_NS GD__NS_PER_S
+enum { STRIDES = 8 };
+
+/* --- suspended --- */
+
+void gd__children_lock(struct gd_dispatcher *d)
+{
+    pthread_mutex_lock(&d->child_lock);
+}
+
+void gd__children_unlock(struct gd_dispatcher *d)
+{
+    pthread_mutex_unlock(&d->child_lock);
+}
+
+bool gd__is_suspended(const struct gd_dispatcher *d)
+{
+    return atomic_load(&d->suspended_at) != 0;
+}
+
+/* With what has left the group: a stopped group starts nothing more that could leave it. */
+static void signal_child(struct gd__seat *seat, int signal)
+{
+    if (seat->child.pid <= 0)
+        return;
+    gd__child_signal(&seat->child, signal);
+    gd__descendants_signal(seat->child.pid, signal, false);
+}
+
+void gd__child_started(struct gd__seat *seat)
+{
+    if (gd__is_suspended(seat->d))
+        signal_child(seat, SIGSTOP);
+}
+
+static void signal_all(struct gd_dispatcher *d, int signal)
+{
+    for (unsigned i = 0; d->seats && i < d->n_workers; i++)
+        signal_child(&d->seats[i], signal);
+}
+
+void gd_dispatcher_suspend(struct gd_dispatcher *d)
+{
+    gd__children_lock(d);
+    if (!gd__is_suspended(d)) {
+        atomic_fetch_add(&d->suspend_turns, 1);
+        atomic_store(&d->suspended_at, gd__now_ns());
+        signal_all(d, SIGSTOP);
+    }
+    gd__children_unlock(d);
+}
+
+void gd_dispatcher_resume(struct gd_dispatcher *d)
+{
+    gd__children_lock(d);
+    const uint64_t since = atomic_load(&d->suspended_at);
+    if (since != 0) {
+        signal_all(d, SIGCONT);
+        atomic_fetch_add(&d->suspend_turns, 1);
+        atomic_fetch_add(&d->lost_ns, gd__now_ns() - since);
+        atomic_store(&d->suspended_at, 0); /* after it: who sees this finds what was lost */
+    }
+    gd__children_unlock(d);
+    gd__dispatcher_wake(d);
+}
+
+/* --- frozen --- */
+
+static uint64_t a_part_of_the_way(uint64_t now, uint64_t until_ns)
+{
+    if (until_ns == GD__NEVER || until_ns <= now + STRIDE_NS)
+        return until_ns;
+    const uint64_t part = (until_ns - now) / STRIDES;
+    return now + (part > STRIDE_NS ? part : STRIDE_NS);
+}
+
+void gd__sleep(struct gd_dispatcher *d, uint64_t until_ns)
+{
+    if (until_ns == 0) {
+        if (gd__loop_wait(&d->loop, 0) == 0)
+            gd__note_gap(d, d->now, gd__now_ns());
+        return;
+    }
+    const uint64_t since = d->now, until = a_part_of_the_way(since, until_ns);
+    gd__loop_wait(&d->loop, until);
+    if (until != GD__NEVER && d->loop.woke_ns > until + LATE_NS)
+        gd__note_gap(d, since, d->loop.woke_ns);
+}
+
+/* Where workers were suspended or resumed meanwhile, that time is known. */
+void gd__note_gap(struct gd_dispatcher *d, uint64_t since, uint64_t now)
+{
+    const uint32_t turns = atomic_load(&d->suspend_turns);
+    const bool known = turns != d->turns_seen || gd__is_suspended(d);
+    d->turns_seen = turns;
+    if (!known && now > since + LATE_NS)
+        atomic_fetch_add(&d->lost_ns, now - since);
+}
+
+void gd__tell_lost(struct gd_dispatcher *d)
+{
+    if (gd__is_suspended(d))
+        return;
+    const uint64_t lost = atomic_exchange(&d->lost_ns, 0);
+    if (lost == 0)
+        return;
+    gd__sched_frozen(&d->sched, d->now, lost);
+    if (d->feeder_deadline != GD__NEVER)
+        d->feeder_deadline += lost;
+}

@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Ctrl-Z, and a job that is stopped whole by others.
+ */
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+#include "support/fifo.h"
+
+#ifndef SYS_pidfd_open
+#define SYS_pidfd_open 434
+#endif
+
+struct job {
+    struct sh_running running; /* its pid is the command's own, a child of this case */
+    int begun, go;
+    pid_t workers[2], tasks[2];
+};
+
+/* Two tasks, which run when this returns and wait to be let go. */
+static struct job start(const char *options)
+{
+    struct job j = { .begun = fifo("begun"), .go = fifo("go") };
+    char script[512], line[64];
+    snprintf(script, sizeof script,
+             "exec gpu-dispatch run --gpus sim:2 --quiet %s 'echo $PPID $$ > begun; read x < go; echo done #' ::: 1 2",
+             options);
+    j.running = sh_start_script(script);
+    for (int i = 0; i < 2; i++) {
+        int worker, task;
+        read_line(j.begun, line, sizeof line);
+        CHECK_EQ(sscanf(line, "%d %d", &worker, &task), 2);
+        j.workers[i] = worker;
+        j.tasks[i] = task;
+    }
+    return j;
+}
+
+static char state_of(pid_t pid)
+{
+    char path[64], text[512] = "";
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    CHECK(fd >= 0);
+    CHECK_GT(read(fd, text, sizeof text - 1), 0);
+    close(fd);
+    const char *after = strrchr(text, ')');
+    return after ? after[2] : '?';
+}
+
+/* A signal that was sent may not have arrived yet. */
+static void await_stopped(pid_t pid)
+{
+    while (state_of(pid) != 'T')
+        sched_yield();
+}
+
+/* Sends it Ctrl-Z's signal and waits until it stands. */
+static void press_ctrl_z(const struct job *j)
+{
+    int status = 0;
+    CHECK_EQ(kill(j->running.pid, SIGTSTP), 0);
+    CHECK_EQ(waitpid(j->running.pid, &status, WUNTRACED), j->running.pid);
+    CHECK(WIFSTOPPED(status));
+}
+
+static void let_go(const struct job *j)
+{
+    CHECK_EQ(write(j->go, "\n\n", 2), 2);
+    struct ran r = sh_wait(j->running);
+    CHECK_STR(r.out, "done\ndone\n");
+    CHECK_EQ(r.status, 0);
+}
+
+TEST(ctrl_z_stops_workers_and_what_they_run)
+{
+    struct job j = start("");
+    press_ctrl_z(&j);
+    for (int i = 0; i < 2; i++) {
+        await_stopped(j.workers[i]);
+        await_stopped(j.tasks[i]);
+    }
+    CHECK_EQ(kill(j.running.pid, SIGCONT), 0);
+    let_go(&j);
+}
+
+TEST(again_and_again)
+{
+    struct job j = start("");
+    for (int n = 0; n < 3; n++) {
+        press_ctrl_z(&j);
+        for (int i = 0; i < 2; i++)
+            await_stopped(j.tasks[i]);
+        CHECK_EQ(kill(j.running.pid, SIGCONT), 0);
+    }
+    let_go(&j);
+}
+
+/* What is stopped can't look after itself. */
+TEST(killed_while_it_is_stopped_it_leaves_nothing)
+{
+    struct job j = start("");
+    struct pollfd all[4];
+    for (int i = 0; i < 4; i++) {
+        const pid_t pid = i < 2 ? j.workers[i] : j.tasks[i - 2];
+        all[i] = (struct pollfd){ .fd = (int)syscall(SYS_pidfd_open, pid, 0), .events = POLLIN };
+        CHECK(all[i].fd >= 0);
+    }
+    press_ctrl_z(&j);
+    for (int i = 0; i < 2; i++)
+        await_stopped(j.tasks[i]);
+    CHECK_EQ(kill(j.running.pid, SIGKILL), 0);
+    for (int i = 0; i < 4; i++)
+        CHECK_EQ(poll(&all[i], 1, -1), 1);
+    CHECK_EQ(sh_wait(j.running).status, 128 + SIGKILL);
+}
+
+TEST(where_ctrl_z_is_ignored_it_stays_so)
+{
+    struct job j;
+    CHECK(signal(SIGTSTP, SIG_IGN) != SIG_ERR); /* which a program inherits */
+    j = start("");
+    CHECK_EQ(kill(j.running.pid, SIGTSTP), 0);
+    let_go(&j);
+}
+
+/* --- time limits --- */
+
+enum { LIMIT_MS = 3000, STILL_MS = 2 * LIMIT_MS };
+#define LIMIT "--timeout 3s "
+
+static void signal_job(const struct job *j, int signal)
+{
+    CHECK_EQ(kill(j->running.pid, signal), 0);
+    for (int i = 0; i < 2; i++)
+        CHECK_EQ(kill(-j->workers[i], signal), 0);
+}
+
+/* The limit has to pass, on the clock that it is reckoned by. */
+static void pass_the_limit(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    t.tv_sec += STILL_MS / 1000;
+    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL) == EINTR)
+        ;
+}
+
+TEST(time_in_which_all_stood_still_does_not_count)
+{
+    struct job j = start(LIMIT);
+    signal_job(&j, SIGSTOP);
+    for (int i = 0; i < 2; i++)
+        await_stopped(j.workers[i]);
+    pass_the_limit();
+    signal_job(&j, SIGCONT);
+    let_go(&j);
+}
+
+TEST(nor_does_that_after_ctrl_z)
+{
+    struct job j = start(LIMIT);
+    press_ctrl_z(&j);
+    pass_the_limit();
+    CHECK_EQ(kill(j.running.pid, SIGCONT), 0);
+    let_go(&j);
+}
+
+TEST(a_worker_that_stands_still_alone_times_out)
+{
+    struct job j = start(LIMIT "--joblog log");
+    CHECK_EQ(kill(-j.workers[0], SIGSTOP), 0);
+    CHECK_EQ(write(j.go, "\n\n", 2), 2);
+    CHECK_EQ(sh_wait(j.running).status, 1);
+    CHECK_STR(sh("tail -n +2 log | cut -f 7 | sort").out, "-1\n0\n");
+}
+
+TEST_MAIN()
