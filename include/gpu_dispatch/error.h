@@ -6,6 +6,10 @@
  * GD_E_... code when it did not. gd_error_text() then holds, for the calling
  * thread, one line that says what failed, on what, and what to do about it.
  *
+ * NULL where a pointer is needed is GD_E_INVALID, never a crash. Functions that
+ * return a pointer return NULL for it, those that return a figure 0, and those
+ * that return nothing do nothing.
+ *
  * A task's failure is not a call's error: see enum gd_failure in dispatcher.h.
  */
 #ifndef GPU_DISPATCH_ERROR_H

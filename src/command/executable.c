@@ -184,6 +184,8 @@ static bool depends_on_the_shell(const struct gd_command *c)
 int gd_command_check(const struct gd_command *command)
 {
     char name[NAME_MAX + 1], path[PATH_MAX];
+    if (!command)
+        return gd__error(GD_E_INVALID, "gd_command_check: no command");
     if (command->dry_run)
         return 0;
     int why = gd__executable_locate(command->shell, path, sizeof path);

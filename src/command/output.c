@@ -17,6 +17,8 @@ _Static_assert(sizeof(struct gd__command_head) == 24, "a layout between two proc
 int gd_command_read(const void *data, size_t size, struct gd_command_output *out)
 {
     struct gd__command_head head;
+    if (!out)
+        return gd__error(GD_E_INVALID, "gd_command_read: nowhere to put the output (out is NULL)");
     memset(out, 0, sizeof *out);
     if (!data || size < sizeof head)
         return gd__error(GD_E_INVALID, "%zu bytes are no result of a command", data ? size : 0);

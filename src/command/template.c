@@ -226,6 +226,8 @@ static const char *chosen_shell(const char *shell)
 int gd_command_open(struct gd_command **out, const struct gd_command_spec *given)
 {
     struct gd_command_spec spec;
+    if (!out)
+        return gd__error(GD_E_INVALID, "gd_command_open: nowhere to put the command (out is NULL)");
     *out = NULL;
     int code = gd__spec_copy(&spec, sizeof spec, given, "gd_command_spec");
     if (code < 0)
@@ -499,6 +501,10 @@ char *gd_command_line(const struct gd_command *command, const struct gd_command_
 {
     struct gd__filling f = { 0 };
     char *line = NULL;
+    if (!command || !with) {
+        gd__error(GD_E_INVALID, "gd_command_line: no %s", command ? "values to fill in" : "command");
+        return NULL;
+    }
     if (gd__command_fill_line(command, with, &f) == 0) {
         line = f.line.bytes;
         f.line.bytes = NULL;

@@ -362,6 +362,8 @@ void gd__dispatcher_wake(struct gd_dispatcher *d)
 
 static void request(struct gd_dispatcher *d, enum gd__request wanted)
 {
+    if (!d)
+        return;
     int present = atomic_load(&d->request);
     while (present < (int)wanted && !atomic_compare_exchange_weak(&d->request, &present, wanted))
         ;

@@ -196,10 +196,21 @@ void *gd__item_try_alloc(struct gd_item *item, size_t size)
     return place_item(f, item, offset, size);
 }
 
+/* Whose item it is. NULL, with an error: one that no source was given. */
+static struct gd__feeder *feeder_of(const struct gd_item *item, const char *function)
+{
+    struct gd__feeder *f = item ? item->reserved[0] : NULL;
+    if (!f)
+        gd__error(GD_E_INVALID, "%s: pass the item that the source was called with", function);
+    return f;
+}
+
 void *gd_item_alloc(struct gd_item *item, size_t size)
 {
-    struct gd__feeder *f = item->reserved[0];
+    struct gd__feeder *f = feeder_of(item, "gd_item_alloc");
     const uint64_t wanted = size > 0 ? size : 1;
+    if (!f)
+        return NULL;
     drop_item_memory(f, item);
     if (!wait_for(f, has_bytes, wanted, WAITS_FOR_BYTES)) {
         gd__error(GD_E_SHUTDOWN, "the run is being shut down");
@@ -226,10 +237,12 @@ void gd__item_fill(struct gd_item *item)
 
 int gd_item_error(struct gd_item *item, const char *format, ...)
 {
-    struct gd__feeder *f = item->reserved[0];
+    struct gd__feeder *f = feeder_of(item, "gd_item_error");
     va_list args;
+    if (!f)
+        return GD_E_INVALID;
     va_start(args, format);
-    vsnprintf(f->words, sizeof f->words, format, args);
+    vsnprintf(f->words, sizeof f->words, format ? format : "(no error message)", args);
     va_end(args);
     return GD_E_SOURCE;
 }
@@ -278,7 +291,9 @@ static int store_payload(struct gd__feeder *f, struct gd_item *item, const void 
 
 int gd_item_key(struct gd_item *item, const void *key, size_t key_size, const char *version)
 {
-    struct gd__feeder *f = item->reserved[0];
+    struct gd__feeder *f = feeder_of(item, "gd_item_key");
+    if (!f)
+        return GD_E_INVALID;
     if (!f->known.keeps)
         return 0;
     if (!key && key_size > 0)

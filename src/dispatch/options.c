@@ -10,11 +10,17 @@
 #include "dispatch/internal.h"
 #include "worker/host.h"
 
-enum { MOST_BATCH = 32767, MOST_AHEAD = 65536 };
+enum {
+    MOST_BATCH = 32767,
+    MOST_AHEAD = 65536,
+    MOST_OPTIONS = 65536 /* bytes: options that say they are larger were never given their size */
+};
 
 void gd_options_init(struct gd_options *o, size_t size)
 {
     const struct gd_options defaults = GD_OPTIONS_INIT;
+    if (!o || size < sizeof o->size)
+        return;
     memset(o, 0, size);
     memcpy(o, &defaults, size < sizeof defaults ? size : sizeof defaults);
     o->size = size;
@@ -27,7 +33,7 @@ static int read_options(struct gd_options *out, const struct gd_options *o)
     const size_t least = offsetof(struct gd_options, on_exit) + sizeof o->on_exit;
     if (!o)
         return gd__error(GD_E_INVALID, "no options: pass a struct gd_options begun with GD_OPTIONS_INIT");
-    if (o->size < least)
+    if (o->size < least || o->size > MOST_OPTIONS)
         return gd__error(GD_E_INVALID,
                          "gd_options.size is %zu, not sizeof(struct gd_options): begin with GD_OPTIONS_INIT", o->size);
     for (size_t i = sizeof *out; i < o->size; i++)

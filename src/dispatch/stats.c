@@ -156,6 +156,8 @@ int gd_dispatcher_stats(struct gd_dispatcher *d, struct gd_stats *out)
 
 void gd_dispatcher_set_total(struct gd_dispatcher *d, uint64_t total_tasks)
 {
+    if (!d)
+        return;
     pthread_mutex_lock(&d->stats_lock);
     d->stats.total = total_tasks;
     if (!atomic_load(&d->running)) /* what the run begins with */
@@ -167,6 +169,8 @@ void gd_dispatcher_set_total(struct gd_dispatcher *d, uint64_t total_tasks)
  */
 void gd_dispatcher_set_work(struct gd_dispatcher *d, double done, double total)
 {
+    if (!d)
+        return;
     pthread_mutex_lock(&d->stats_lock);
     gd__work_fit(&d->work.done, &d->work.total, done, total);
     pthread_mutex_unlock(&d->stats_lock);
@@ -176,6 +180,13 @@ void gd_dispatcher_set_work(struct gd_dispatcher *d, double done, double total)
 
 void gd_dispatcher_work(struct gd_dispatcher *d, double *done, double *total)
 {
+    if (!d) {
+        if (done)
+            *done = 0;
+        if (total)
+            *total = 0;
+        return;
+    }
     pthread_mutex_lock(&d->stats_lock);
     if (done)
         *done = d->work.done;

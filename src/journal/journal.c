@@ -26,11 +26,13 @@ void gd__journal_hash(const void *key, size_t size, unsigned char out[GD__HASH_S
 
 /* --- opening --- */
 
+enum { MOST_OPTIONS = 65536 /* bytes: options that say they are larger were never given their size */ };
+
 static int read_options(struct gd_journal *j, const struct gd_journal_options *o)
 {
     const struct gd_journal_options defaults = GD_JOURNAL_OPTIONS_INIT;
     const size_t least = offsetof(struct gd_journal_options, command);
-    if (!o || o->size < least)
+    if (!o || o->size < least || o->size > MOST_OPTIONS)
         return gd__error(GD_E_INVALID, "gd_journal_open: begin the options with GD_JOURNAL_OPTIONS_INIT");
     for (size_t i = sizeof *o; i < o->size; i++)
         if (((const unsigned char *)o)[i])

@@ -157,6 +157,8 @@ void gd_task_queue_close(struct gd_task_queue **queue)
 int gd_task_queue_next(void *queue, struct gd_item *item)
 {
     struct gd_task_queue *q = queue;
+    if (!q || !item)
+        return gd__error(GD_E_INVALID, "gd_task_queue_next: no %s", q ? "item to fill" : "queue");
     const size_t i = atomic_load_explicit(&q->next, memory_order_relaxed);
     if (i >= q->count)
         return 0;

@@ -182,24 +182,29 @@ int gd_balancer_add(struct gd_balancer *b, const struct gd_report *r, double med
 void gd_balancer_restarted(struct gd_balancer *b, int gpu_id)
 {
     struct gd__gpu_row *row;
+    if (!b)
+        return;
     row_of(b, gpu_id, &row);
     row->restarts++;
 }
 
 void gd_balancer_set_total(struct gd_balancer *b, uint64_t total)
 {
-    b->total = total;
+    if (b)
+        b->total = total;
 }
 
 void gd_balancer_set_workers(struct gd_balancer *b, int gpu_id, unsigned workers)
 {
     struct gd__gpu_row *row;
-    if (workers > 0 && row_of(b, gpu_id, &row))
+    if (b && workers > 0 && row_of(b, gpu_id, &row))
         row->workers = workers;
 }
 
 void gd_balancer_on_progress(struct gd_balancer *b, gd_progress_fn *fn, void *user, unsigned interval_ms)
 {
+    if (!b)
+        return;
     b->on_progress = fn;
     b->user = user;
     b->interval_ns = interval_ms * GD__NS_PER_MS;

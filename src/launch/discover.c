@@ -214,13 +214,15 @@ static int search_tree(struct search *s)
 
 /* --- the call ------------------------------------------------------------- */
 
+enum { MOST_WHAT = 65536 /* bytes: one that says it is larger was never given its size */ };
+
 /* Brings a struct of another version to ours, as gd_dispatcher_open() does. */
 static int read_what(struct gd_discover *out, const struct gd_discover *what)
 {
     *out = (struct gd_discover)GD_DISCOVER_INIT;
     if (!what)
         return 0;
-    if (what->size < offsetof(struct gd_discover, user) + sizeof what->user)
+    if (what->size < offsetof(struct gd_discover, user) + sizeof what->user || what->size > MOST_WHAT)
         return gd__error(GD_E_INVALID,
                          "gd_discover.size is %zu, not sizeof(struct gd_discover): begin with GD_DISCOVER_INIT",
                          what->size);

@@ -37,33 +37,38 @@ uint64_t gd__thread_loads(void)
 
 int gd_worker_id(const struct gd_worker *w)
 {
-    return w->port.config.worker_id;
+    return w ? w->port.config.worker_id : gd__error(GD_E_INVALID, "gd_worker_id: no worker");
 }
 
 int gd_worker_gpu_id(const struct gd_worker *w)
 {
-    return w->port.config.gpu_id;
+    return w ? w->port.config.gpu_id : gd__error(GD_E_INVALID, "gd_worker_gpu_id: no worker");
 }
 
 void gd_worker_set_user(struct gd_worker *w, void *user)
 {
-    w->user = user;
+    if (w)
+        w->user = user;
 }
 
 void *gd_worker_user(const struct gd_worker *w)
 {
-    return w->user;
+    return w ? w->user : NULL;
 }
 
 void gd_worker_arena(const struct gd_worker *w, const void **base, size_t *size)
 {
-    *base = w->port.arena.base;
-    *size = w->port.config.arena_hot_size;
+    if (base)
+        *base = w ? w->port.arena.base : NULL;
+    if (size)
+        *size = w ? w->port.config.arena_hot_size : 0;
 }
 
 bool gd_task_cancelled(const struct gd_worker *w)
 {
     uint64_t position = loading_position;
+    if (!w)
+        return false;
     if (position == GD__NO_POSITION)
         position = atomic_load_explicit(&w->current, memory_order_relaxed);
     return gd__host_cancel_below(w) > position; /* never more than GD__NO_POSITION */
@@ -134,6 +139,10 @@ void gd__result_reset(struct gd_result *r)
 
 void *gd_result_alloc(struct gd_result *r, size_t size)
 {
+    if (!r) {
+        gd__error(GD_E_INVALID, "gd_result_alloc: no result");
+        return NULL;
+    }
     gd__result_reset(r);
     if (size > GD__INLINE_MAX) {
         r->offset = take_room(r->worker, size);
@@ -156,6 +165,8 @@ void gd__result_fill(struct gd_result *r)
 
 int gd_result_truncate(struct gd_result *r, size_t size)
 {
+    if (!r)
+        return gd__error(GD_E_INVALID, "gd_result_truncate: no result");
     if (r->kind != GD__R_SUCCESS || size > r->size)
         return gd__error(GD_E_INVALID, "gd_result_truncate: a result of %zu bytes can't be made %zu long",
                          r->kind == GD__R_SUCCESS ? (size_t)r->size : 0, size);
@@ -165,6 +176,8 @@ int gd_result_truncate(struct gd_result *r, size_t size)
 
 int gd_result_set(struct gd_result *r, const void *data, size_t size)
 {
+    if (!r || (size > 0 && !data))
+        return gd__error(GD_E_INVALID, "gd_result_set: no %s", r ? "bytes (data is NULL)" : "result");
     void *room = gd_result_alloc(r, size);
     if (!room)
         return size > r->worker->port.config.result_region_size - r->worker->port.config.data_offset ? GD_E_TOO_LARGE
@@ -197,11 +210,16 @@ static char *words_room(struct gd_result *r, size_t length)
     return r->words;
 }
 
+static const char no_message[] = "(no error message)";
+
 __attribute__((format(printf, 3, 0))) static int fail_v(struct gd_result *r, enum gd__record_kind kind,
                                                         const char *format, va_list args)
 {
     va_list again;
     char small[GD__INLINE_MAX + 1] = "";
+    if (!r)
+        return gd__error(GD_E_INVALID, "a failure of no result: pass the one that process() was called with");
+    format = format ? format : no_message;
     gd__result_reset(r);
     va_copy(again, args);
     int whole = vsnprintf(small, sizeof small, format, again);
@@ -241,12 +259,17 @@ FAILURE(gd_result_error, struct gd_result *r, r, GD__R_ERROR)
 FAILURE(gd_result_error_final, struct gd_result *r, r, GD__R_ERROR_FINAL)
 FAILURE(gd_result_out_of_memory, struct gd_result *r, r, GD__R_OUT_OF_MEMORY)
 FAILURE(gd_result_device_lost, struct gd_result *r, r, GD__R_DEVICE_LOST)
-FAILURE(gd_worker_error, struct gd_worker *w, &w->own, GD__R_ERROR)
+FAILURE(gd_worker_error, struct gd_worker *w, w ? &w->own : NULL, GD__R_ERROR)
 #undef FAILURE
 
 void *gd_result_alloc_failed(struct gd_result *r, size_t size, const char *format, ...)
 {
     va_list args, again;
+    if (!r) {
+        gd__error(GD_E_INVALID, "gd_result_alloc_failed: no result");
+        return NULL;
+    }
+    format = format ? format : no_message;
     va_start(args, format);
     va_copy(again, args);
     const int whole = vsnprintf(NULL, 0, format, again);

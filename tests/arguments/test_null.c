@@ -1,0 +1,757 @@
+/* No public function crashes on a NULL pointer or on a struct whose size is not set: a case for each, named after it.
+ *
+ * Functions that return a code say that it is invalid, and why; those that return a pointer return NULL, figures are 0,
+ * and the others do nothing. Each case is a process of its own. The last case looks into the headers: a function that
+ * has no case here is an error. */
+#include <gpu_dispatch/gpu_dispatch.h>
+
+#include "support/test.h"
+#include "worker/host.h"
+
+/* Formats that are NULL are what is tested. */
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+#pragma GCC diagnostic ignored "-Wformat-security"
+
+static const char *const volatile no_format = NULL;
+
+#define REFUSED(call)                               \
+    do {                                            \
+        CHECK_EQ(call, GD_E_INVALID);               \
+        CHECK(strcmp(gd_error_text(), "no error")); \
+    } while (0)
+
+/* A build without journals says so first. */
+#define JOURNAL_REFUSED(call) CHECK_EQ(call, gd_journal_available() ? GD_E_INVALID : GD_E_UNSUPPORTED)
+
+static const char *const words[] = { "echo", "{}", NULL };
+
+static struct gd_command *a_command(void)
+{
+    struct gd_command *c;
+    CHECK_EQ(gd_command_open(&c, &(struct gd_command_spec){ .size = sizeof(struct gd_command_spec), .words = words }),
+             0);
+    return c;
+}
+
+static struct gd_devices *some_devices(void)
+{
+    struct gd_devices *list;
+    CHECK_EQ(gd_devices_open(&list, "sim:2"), 0);
+    return list;
+}
+
+static struct gd_files *some_files(void)
+{
+    struct gd_files *files;
+    CHECK_EQ(gd_files_open(&files), 0);
+    CHECK_EQ(gd_files_add(files, "a", 1), 0);
+    return files;
+}
+
+/* --- error.h --- */
+
+TEST(gd_version)
+{
+    CHECK(gd_version());
+}
+TEST(gd_error_name)
+{
+    CHECK(gd_error_name(12345));
+}
+TEST(gd_error_words)
+{
+    CHECK(gd_error_words(12345));
+}
+TEST(gd_error_text)
+{
+    CHECK(gd_error_text());
+}
+
+/* --- command.h --- */
+
+TEST(gd_command_open)
+{
+    struct gd_command *c;
+    struct gd_command_spec spec = { .size = sizeof spec, .words = words };
+    REFUSED(gd_command_open(NULL, &spec));
+    REFUSED(gd_command_open(&c, NULL));
+    spec.words = NULL;
+    REFUSED(gd_command_open(&c, &spec));
+    spec = (struct gd_command_spec){ .words = words };
+    REFUSED(gd_command_open(&c, &spec));
+    spec.size = SIZE_MAX;
+    REFUSED(gd_command_open(&c, &spec));
+}
+TEST(gd_command_close)
+{
+    struct gd_command *none = NULL;
+    gd_command_close(NULL);
+    gd_command_close(&none);
+}
+TEST(gd_command_line)
+{
+    struct gd_command *c = a_command();
+    CHECK(!gd_command_line(NULL, &(struct gd_command_fill){ 0 }));
+    CHECK(!gd_command_line(c, NULL));
+    gd_command_free(gd_command_line(c, &(struct gd_command_fill){ 0 }));
+    gd_command_close(&c);
+}
+TEST(gd_command_free)
+{
+    gd_command_free(NULL);
+}
+TEST(gd_command_check)
+{
+    REFUSED(gd_command_check(NULL));
+}
+TEST(gd_command_worker)
+{
+    CHECK(!gd_command_worker(NULL));
+    CHECK(!gd_command_worker(&(struct gd_command_spec){ .words = words }));
+}
+TEST(gd_stream_worker)
+{
+    CHECK(!gd_stream_worker(NULL));
+    CHECK(!gd_stream_worker(&(struct gd_stream_spec){ .size = sizeof(struct gd_stream_spec) }));
+}
+TEST(gd_argv_free)
+{
+    gd_argv_free(NULL);
+}
+TEST(gd_command_read)
+{
+    struct gd_command_output out;
+    REFUSED(gd_command_read(NULL, 100, &out));
+    REFUSED(gd_command_read("abc", 3, NULL));
+}
+
+/* --- devices.h --- */
+
+TEST(gd_vendor_name)
+{
+    CHECK(gd_vendor_name((enum gd_vendor)99));
+}
+TEST(gd_devices_open)
+{
+    REFUSED(gd_devices_open(NULL, "sim:1"));
+}
+TEST(gd_devices_close)
+{
+    struct gd_devices *none = NULL;
+    gd_devices_close(NULL);
+    gd_devices_close(&none);
+}
+TEST(gd_devices_count)
+{
+    CHECK_EQ(gd_devices_count(NULL), 0);
+}
+TEST(gd_devices_get)
+{
+    struct gd_device d = { .size = sizeof d };
+    REFUSED(gd_devices_get(NULL, 0, &d));
+    struct gd_devices *list = some_devices();
+    REFUSED(gd_devices_get(list, 0, NULL));
+    d.size = 0;
+    REFUSED(gd_devices_get(list, 0, &d));
+    gd_devices_close(&list);
+}
+TEST(gd_devices_find)
+{
+    CHECK_EQ(gd_devices_find(NULL, 0), GD_E_NO_DEVICES);
+}
+TEST(gd_devices_validate)
+{
+    struct gd_devices *list = some_devices();
+    CHECK_EQ(gd_devices_validate(NULL, (int[]){ 0 }, 1), GD_E_NO_DEVICES);
+    REFUSED(gd_devices_validate(list, NULL, 1));
+    gd_devices_close(&list);
+}
+TEST(gd_devices_cuda)
+{
+    CHECK(!gd_devices_cuda(NULL));
+}
+TEST(gd_devices_refresh)
+{
+    REFUSED(gd_devices_refresh(NULL));
+}
+TEST(gd_devices_processes)
+{
+    struct gd_devices *list = some_devices();
+    REFUSED(gd_devices_processes(NULL, 0, NULL, 1));
+    (void)gd_devices_processes(list, 0, NULL, 1);
+    gd_devices_close(&list);
+}
+TEST(gd_devices_room)
+{
+    REFUSED(gd_devices_room(NULL, 0, 1));
+}
+
+/* --- dispatcher.h --- */
+
+TEST(gd_item_alloc)
+{
+    struct gd_item item = { 0 };
+    CHECK(!gd_item_alloc(NULL, 10));
+    CHECK(!gd_item_alloc(&item, 10)); /* no source was given this one */
+}
+TEST(gd_item_error)
+{
+    struct gd_item item = { 0 };
+    REFUSED(gd_item_error(NULL, "x"));
+    REFUSED(gd_item_error(&item, "x"));
+    REFUSED(gd_item_error(&item, no_format));
+}
+TEST(gd_item_key)
+{
+    struct gd_item item = { 0 };
+    REFUSED(gd_item_key(NULL, "x", 1, NULL));
+    REFUSED(gd_item_key(&item, "x", 1, NULL));
+}
+TEST(gd_failure_name)
+{
+    CHECK(gd_failure_name((enum gd_failure)99));
+}
+TEST(gd_options_init)
+{
+    struct gd_options o = { .size = 77 };
+    gd_options_init(NULL, sizeof o);
+    gd_options_init(&o, 3); /* not even room for the size */
+    CHECK_EQ(o.size, 77);
+}
+TEST(gd_run)
+{
+    struct gd_options o = GD_OPTIONS_INIT;
+    REFUSED(gd_run(NULL));
+    CHECK_LT(gd_run(&o), 0);
+    o.size = 0;
+    REFUSED(gd_run(&o));
+    o.size = SIZE_MAX;
+    REFUSED(gd_run(&o));
+}
+TEST(gd_dispatcher_open)
+{
+    struct gd_dispatcher *d;
+    struct gd_options o = GD_OPTIONS_INIT;
+    REFUSED(gd_dispatcher_open(NULL, &o));
+    REFUSED(gd_dispatcher_open(&d, NULL));
+}
+TEST(gd_dispatcher_run)
+{
+    REFUSED(gd_dispatcher_run(NULL));
+}
+TEST(gd_dispatcher_shutdown)
+{
+    gd_dispatcher_shutdown(NULL);
+}
+TEST(gd_dispatcher_abort)
+{
+    gd_dispatcher_abort(NULL);
+}
+TEST(gd_dispatcher_close)
+{
+    struct gd_dispatcher *none = NULL;
+    gd_dispatcher_close(NULL);
+    gd_dispatcher_close(&none);
+}
+TEST(gd_worker_state_name)
+{
+    CHECK(gd_worker_state_name((enum gd_worker_state)99));
+}
+TEST(gd_dispatcher_stats)
+{
+    REFUSED(gd_dispatcher_stats(NULL, &(struct gd_stats){ .size = sizeof(struct gd_stats) }));
+}
+TEST(gd_dispatcher_worker_stats)
+{
+    struct gd_worker_stats one;
+    REFUSED(gd_dispatcher_worker_stats(NULL, &one, sizeof one, 1));
+}
+TEST(gd_dispatcher_set_total)
+{
+    gd_dispatcher_set_total(NULL, 1);
+}
+TEST(gd_dispatcher_set_work)
+{
+    gd_dispatcher_set_work(NULL, 1, 2);
+}
+TEST(gd_dispatcher_work)
+{
+    double done = 5, total = 5;
+    gd_dispatcher_work(NULL, &done, &total);
+    CHECK(done == 0 && total == 0);
+    gd_dispatcher_work(NULL, NULL, NULL);
+}
+
+/* --- journal.h --- */
+
+TEST(gd_journal_available)
+{
+    (void)gd_journal_available();
+}
+TEST(gd_journal_open)
+{
+    struct gd_journal *j;
+    struct gd_journal_options o = GD_JOURNAL_OPTIONS_INIT;
+    JOURNAL_REFUSED(gd_journal_open(NULL, &o));
+    JOURNAL_REFUSED(gd_journal_open(&j, NULL));
+    JOURNAL_REFUSED(gd_journal_open(&j, &o)); /* no path */
+    o.size = 0;
+    JOURNAL_REFUSED(gd_journal_open(&j, &o));
+    o.size = SIZE_MAX;
+    JOURNAL_REFUSED(gd_journal_open(&j, &o));
+}
+TEST(gd_journal_follow)
+{
+    JOURNAL_REFUSED(gd_journal_follow(NULL, "x", 1));
+}
+TEST(gd_journal_follow_anew)
+{
+    JOURNAL_REFUSED(gd_journal_follow_anew(NULL, "x", 1));
+}
+TEST(gd_journal_note)
+{
+    gd_journal_note(NULL, NULL);
+}
+TEST(gd_journal_counts)
+{
+    JOURNAL_REFUSED(gd_journal_counts(NULL, NULL));
+}
+TEST(gd_journal_close)
+{
+    struct gd_journal *none = NULL;
+    CHECK_EQ(gd_journal_close(NULL), 0);
+    CHECK_EQ(gd_journal_close(&none), 0);
+}
+TEST(gd_journal_reader_open)
+{
+    struct gd_journal_reader *r;
+    JOURNAL_REFUSED(gd_journal_reader_open(NULL, "x"));
+    JOURNAL_REFUSED(gd_journal_reader_open(&r, NULL));
+}
+TEST(gd_journal_reader_close)
+{
+    gd_journal_reader_close(NULL);
+}
+TEST(gd_journal_summary)
+{
+    JOURNAL_REFUSED(gd_journal_summary(NULL, NULL));
+}
+TEST(gd_journal_each)
+{
+    JOURNAL_REFUSED(gd_journal_each(NULL, NULL, NULL, NULL));
+}
+TEST(gd_journal_failures)
+{
+    JOURNAL_REFUSED(gd_journal_failures(NULL, NULL, NULL));
+}
+
+/* --- launch.h --- */
+
+static int take_file(void *user, const char *path, uint64_t size)
+{
+    (void)user, (void)path, (void)size;
+    return 0;
+}
+
+TEST(gd_discover_files)
+{
+    struct gd_discover what = GD_DISCOVER_INIT;
+    REFUSED(gd_discover_files(NULL, &what, take_file, NULL));
+    REFUSED(gd_discover_files(".", &what, NULL, NULL));
+    (void)gd_discover_files("/nonexistent", NULL, take_file, NULL);
+    what.size = 0;
+    REFUSED(gd_discover_files(".", &what, take_file, NULL));
+    what.size = SIZE_MAX;
+    REFUSED(gd_discover_files(".", &what, take_file, NULL));
+}
+TEST(gd_files_open)
+{
+    REFUSED(gd_files_open(NULL));
+}
+TEST(gd_files_close)
+{
+    gd_files_close(NULL);
+}
+TEST(gd_files_add)
+{
+    struct gd_files *files = some_files();
+    REFUSED(gd_files_add(NULL, "x", 1));
+    REFUSED(gd_files_add(files, NULL, 1));
+    gd_files_close(&files);
+}
+TEST(gd_files_discover)
+{
+    struct gd_files *files = some_files();
+    REFUSED(gd_files_discover(NULL, ".", NULL));
+    REFUSED(gd_files_discover(files, NULL, NULL));
+    gd_files_close(&files);
+}
+TEST(gd_files_sort)
+{
+    REFUSED(gd_files_sort(NULL, GD_ORDER_NAME));
+}
+TEST(gd_files_count)
+{
+    CHECK_EQ(gd_files_count(NULL), 0);
+}
+TEST(gd_files_path)
+{
+    CHECK(!gd_files_path(NULL, 0));
+}
+TEST(gd_files_size)
+{
+    CHECK_EQ(gd_files_size(NULL, 0), 0);
+}
+TEST(gd_estimate_workload)
+{
+    struct gd_files *files = some_files();
+    struct gd_workload w = { .size = sizeof w };
+    REFUSED(gd_estimate_workload(NULL, &w));
+    REFUSED(gd_estimate_workload(files, NULL));
+    w.size = 0;
+    REFUSED(gd_estimate_workload(files, &w));
+    gd_files_close(&files);
+}
+TEST(gd_distribute_workload)
+{
+    struct gd_files *files = some_files();
+    size_t gpu;
+    REFUSED(gd_distribute_workload(NULL, 1, GD_DEAL_CHUNKS, &gpu));
+    REFUSED(gd_distribute_workload(files, 1, GD_DEAL_CHUNKS, NULL));
+    gd_files_close(&files);
+}
+TEST(gd_task_queue_open)
+{
+    struct gd_files *files = some_files();
+    struct gd_task_queue *q;
+    REFUSED(gd_task_queue_open(NULL, files));
+    REFUSED(gd_task_queue_open(&q, NULL));
+    gd_files_close(&files);
+}
+TEST(gd_task_queue_close)
+{
+    gd_task_queue_close(NULL);
+}
+TEST(gd_task_queue_next)
+{
+    struct gd_files *files = some_files();
+    struct gd_task_queue *q;
+    struct gd_item item = { 0 };
+    CHECK_EQ(gd_task_queue_open(&q, files), 0);
+    REFUSED(gd_task_queue_next(NULL, &item));
+    REFUSED(gd_task_queue_next(q, NULL));
+    CHECK_EQ(gd_task_queue_left(q), 1);
+    gd_task_queue_close(&q);
+    gd_files_close(&files);
+}
+TEST(gd_task_queue_left)
+{
+    CHECK_EQ(gd_task_queue_left(NULL), 0);
+}
+TEST(gd_spawner_start)
+{
+    struct gd_spawner *s;
+    struct gd_options o = GD_OPTIONS_INIT;
+    REFUSED(gd_spawner_start(NULL, &o));
+    REFUSED(gd_spawner_start(&s, NULL));
+}
+TEST(gd_spawner_wait)
+{
+    REFUSED(gd_spawner_wait(NULL, 0, NULL));
+}
+TEST(gd_spawner_shutdown)
+{
+    gd_spawner_shutdown(NULL);
+}
+TEST(gd_spawner_terminate)
+{
+    gd_spawner_terminate(NULL);
+}
+TEST(gd_spawner_status)
+{
+    REFUSED(gd_spawner_status(NULL, NULL, 1, 0));
+}
+TEST(gd_spawner_stats)
+{
+    REFUSED(gd_spawner_stats(NULL, NULL));
+}
+TEST(gd_spawner_close)
+{
+    gd_spawner_close(NULL);
+}
+
+static struct gd_balancer *a_balancer(void)
+{
+    struct gd_balancer *b;
+    CHECK_EQ(gd_balancer_open(&b, (int[]){ 0 }, 1, 1, 10), 0);
+    return b;
+}
+
+TEST(gd_balancer_open)
+{
+    struct gd_balancer *b;
+    REFUSED(gd_balancer_open(NULL, (int[]){ 0 }, 1, 1, 1));
+    REFUSED(gd_balancer_open(&b, NULL, 1, 1, 1));
+}
+TEST(gd_balancer_close)
+{
+    gd_balancer_close(NULL);
+}
+TEST(gd_balancer_add)
+{
+    struct gd_balancer *b = a_balancer();
+    REFUSED(gd_balancer_add(NULL, &(struct gd_report){ .gpu_id = 0 }, 0));
+    REFUSED(gd_balancer_add(b, NULL, 0));
+    CHECK_EQ(gd_balancer_add(b, &(struct gd_report){ .failure = GD_FAILURE_ERROR }, 0),
+             0); /* without an error message */
+    gd_balancer_close(&b);
+}
+TEST(gd_balancer_restarted)
+{
+    gd_balancer_restarted(NULL, 0);
+}
+TEST(gd_balancer_set_total)
+{
+    gd_balancer_set_total(NULL, 1);
+}
+TEST(gd_balancer_set_workers)
+{
+    gd_balancer_set_workers(NULL, 0, 1);
+}
+TEST(gd_balancer_on_progress)
+{
+    struct gd_balancer *b = a_balancer();
+    gd_balancer_on_progress(NULL, NULL, NULL, 1);
+    gd_balancer_on_progress(b, NULL, NULL, 1);
+    gd_balancer_close(&b);
+}
+TEST(gd_balancer_overall)
+{
+    struct gd_balancer *b = a_balancer();
+    REFUSED(gd_balancer_overall(NULL, &(struct gd_balance){ .size = sizeof(struct gd_balance) }));
+    REFUSED(gd_balancer_overall(b, NULL));
+    gd_balancer_close(&b);
+}
+TEST(gd_balancer_rtf)
+{
+    CHECK(gd_balancer_rtf(NULL) == 0);
+}
+TEST(gd_balancer_speedup)
+{
+    CHECK(gd_balancer_speedup(NULL) == 0);
+}
+TEST(gd_balancer_gpus)
+{
+    CHECK_EQ(gd_balancer_gpus(NULL), 0);
+}
+TEST(gd_balancer_gpu)
+{
+    struct gd_balancer *b = a_balancer();
+    REFUSED(gd_balancer_gpu(NULL, 0, &(struct gd_gpu_figures){ .size = sizeof(struct gd_gpu_figures) }));
+    REFUSED(gd_balancer_gpu(b, 0, NULL));
+    gd_balancer_close(&b);
+}
+TEST(gd_balancer_error)
+{
+    CHECK(!gd_balancer_error(NULL, 0));
+}
+TEST(gd_balancer_print)
+{
+    struct gd_balancer *b = a_balancer();
+    REFUSED(gd_balancer_print(NULL, stderr, "tasks"));
+    REFUSED(gd_balancer_print(b, NULL, "tasks"));
+    CHECK_EQ(gd_balancer_print(b, stderr, NULL), 0);
+    gd_balancer_close(&b);
+}
+TEST(gd_launch_run)
+{
+    struct gd_launch l = GD_LAUNCH_INIT;
+    (void)gd_launch_run(NULL);
+    (void)gd_launch_run(&l);
+    l.size = 0;
+    (void)gd_launch_run(&l);
+}
+TEST(gd_launch_validate)
+{
+    struct gd_launch l = GD_LAUNCH_INIT;
+    REFUSED(gd_launch_validate(NULL));
+    REFUSED(gd_launch_validate(&l));
+}
+TEST(gd_launch_workload)
+{
+    struct gd_workload w = { .size = sizeof w };
+    struct gd_launch l = GD_LAUNCH_INIT;
+    REFUSED(gd_launch_workload(NULL, &w));
+    l.input_dir = ".";
+    REFUSED(gd_launch_workload(&l, NULL));
+}
+
+/* --- observe.h --- */
+
+TEST(gd_jobs_list)
+{
+    REFUSED(gd_jobs_list(NULL, sizeof(struct gd_job), 1));
+    REFUSED(gd_jobs_list(NULL, 0, 0));
+}
+TEST(gd_idle_name)
+{
+    CHECK(gd_idle_name((enum gd_idle)99));
+}
+TEST(gd_observer_open)
+{
+    REFUSED(gd_observer_open(NULL, "x"));
+}
+TEST(gd_observer_attach)
+{
+    struct gd_observer *o;
+    REFUSED(gd_observer_attach(NULL, NULL));
+    REFUSED(gd_observer_attach(&o, NULL));
+}
+TEST(gd_observer_select)
+{
+    REFUSED(gd_observer_select(NULL, 0));
+}
+TEST(gd_observer_read)
+{
+    REFUSED(gd_observer_read(NULL, NULL));
+}
+TEST(gd_observer_fd)
+{
+    CHECK_EQ(gd_observer_fd(NULL), -1);
+}
+TEST(gd_observer_close)
+{
+    gd_observer_close(NULL);
+}
+
+/* --- worker.h --- */
+
+static int do_nothing(struct gd_worker *w, const struct gd_task *task, struct gd_result *result)
+{
+    (void)w, (void)task, (void)result;
+    return 0;
+}
+
+TEST(gd_worker_main)
+{
+    const struct gd_worker_ops ops = { .size = sizeof ops, .process = do_nothing };
+    char name[] = "x", *argv[] = { name, NULL };
+    const int argc = 1;
+    REFUSED(gd_worker_main(NULL, argv, &ops));
+    REFUSED(gd_worker_main(&argc, NULL, &ops));
+    REFUSED(gd_worker_main(&argc, argv, NULL));
+    REFUSED(gd_worker_main(&argc, argv, &(struct gd_worker_ops){ .size = sizeof ops }));
+    REFUSED(gd_worker_main(&argc, argv, &(struct gd_worker_ops){ .process = do_nothing }));
+}
+TEST(gd_worker_id)
+{
+    CHECK_EQ(gd_worker_id(NULL), GD_E_INVALID);
+}
+TEST(gd_worker_gpu_id)
+{
+    CHECK_EQ(gd_worker_gpu_id(NULL), GD_E_INVALID);
+}
+TEST(gd_worker_set_user)
+{
+    gd_worker_set_user(NULL, NULL);
+}
+TEST(gd_worker_user)
+{
+    CHECK(!gd_worker_user(NULL));
+}
+TEST(gd_worker_error)
+{
+    struct gd_worker w = { 0 };
+    REFUSED(gd_worker_error(NULL, "x"));
+    CHECK_EQ(gd_worker_error(&w, no_format), GD_E_FAILED);
+}
+TEST(gd_task_cancelled)
+{
+    CHECK(!gd_task_cancelled(NULL));
+}
+TEST(gd_worker_arena)
+{
+    struct gd_worker w = { 0 };
+    const void *base = &w;
+    size_t size = 7;
+    gd_worker_arena(NULL, &base, &size);
+    CHECK(!base && size == 0);
+    gd_worker_arena(&w, NULL, &size);
+    gd_worker_arena(&w, &base, NULL);
+}
+TEST(gd_result_alloc)
+{
+    CHECK(!gd_result_alloc(NULL, 10));
+}
+TEST(gd_result_truncate)
+{
+    REFUSED(gd_result_truncate(NULL, 1));
+}
+TEST(gd_result_set)
+{
+    struct gd_worker w = { 0 };
+    struct gd_result r = { .worker = &w };
+    REFUSED(gd_result_set(NULL, "x", 1));
+    REFUSED(gd_result_set(&r, NULL, 1));
+    CHECK_EQ(gd_result_set(&r, NULL, 0), 0);
+}
+
+#define FAILS(name, code)                            \
+    TEST(name)                                       \
+    {                                                \
+        struct gd_worker w = { 0 };                  \
+        struct gd_result r = { .worker = &w };       \
+        REFUSED(name(NULL, "x"));                    \
+        CHECK_EQ(name(&r, no_format), code);         \
+        CHECK(r.size > 0); /* it has some message */ \
+    }
+FAILS(gd_result_error, GD_E_FAILED)
+FAILS(gd_result_error_final, GD_E_FAILED)
+FAILS(gd_result_out_of_memory, GD_E_NO_MEMORY)
+FAILS(gd_result_device_lost, GD_E_FAILED)
+
+TEST(gd_result_alloc_failed)
+{
+    CHECK(!gd_result_alloc_failed(NULL, 1, "x"));
+    struct gd_worker w = { 0 };
+    struct gd_result r = { .worker = &w };
+    CHECK(gd_result_alloc_failed(&r, 1, no_format)); /* fits what travels in the record */
+}
+TEST(gd_result_cancelled)
+{
+    REFUSED(gd_result_cancelled(NULL));
+}
+
+/* --- all of them --- */
+
+static bool has_case(const char *name)
+{
+    for (const struct test_case *c = test_first; c; c = c->next)
+        if (strcmp(c->name, name) == 0)
+            return true;
+    return strcmp(name, "gd_plugin_worker") == 0; /* plugins have it, not the library */
+}
+
+TEST(every_public_function_has_a_case)
+{
+    const char *root = getenv("GD_SOURCE_ROOT");
+    if (!root)
+        SKIP("GD_SOURCE_ROOT is not set");
+    char command[4200], name[128];
+    snprintf(
+        command, sizeof command,
+        "sed -n 's,/\\*.*,,; s/^[a-z].*[ *]\\(gd_[a-z_]*\\)(.*/\\1/p' '%s'/include/gpu_dispatch/*.h | grep -v '_fn$'",
+        root);
+    FILE *f = popen(command, "r"); /* NOLINT(cert-env33-c): the tree's own headers */
+    CHECK(f);
+    unsigned n = 0;
+    while (fscanf(f, "%127s", name) == 1) {
+        n++;
+        if (!has_case(name))
+            FAIL("%s has no case here", name);
+    }
+    CHECK_EQ(pclose(f), 0);
+    CHECK_GE(n, 100);
+}
+
+TEST_MAIN()
