@@ -5,6 +5,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -100,10 +101,20 @@ static bool is_launcher(const char *name)
     return strcmp(slash ? slash + 1 : name, "launcher_multigpu") == 0;
 }
 
+/* In this thread, and so in all that it makes: runs hear of it otherwise (gd_options.orphans). */
+static void block_child_signal(void)
+{
+    sigset_t one;
+    sigemptyset(&one);
+    sigaddset(&one, SIGCHLD);
+    pthread_sigmask(SIG_BLOCK, &one, NULL);
+}
+
 int main(int argc, char **argv)
 {
     if (gd__host_wanted())
         return gd__host_main(argc, argv);
+    block_child_signal();
     cli_token_take(); /* first: nothing that is started may get it */
     if (hold_streams() < 0)
         return CLI_STATUS_ERROR;

@@ -126,6 +126,21 @@ enum gd_output {
     GD_OUTPUT_CAPTURE = 2, /* to on_output */
 };
 
+/* What becomes of processes that a worker has started and that outlive it, such as a command in a session of its own
+ * (setsid, timeout). */
+enum gd_orphans {
+    /* They run on, beside the next attempt of their task. */
+    GD_ORPHANS_LEAVE = 0,
+    /* This process adopts orphans while it runs (PR_SET_CHILD_SUBREAPER). What a worker that died had running is killed
+     * before its tasks are started again. What a command that succeeded has left running stays. Children of your own
+     * are never touched: workers' processes are known by the variable GPU_DISPATCH_PROCESS of their environment. One
+     * that has cleared its environment is not found. */
+    GD_ORPHANS_END = 1,
+    /* The same, and every child that ends is waited for during the run. For a program that has no children but its
+     * workers, or is the first process of a container. SIGCHLD must be blocked in all of its threads. */
+    GD_ORPHANS_REAP = 2,
+};
+
 /* Begin with GD_OPTIONS_INIT, which holds the defaults. All is copied or used by gd_dispatcher_open(); strings and
  * arrays may go afterwards, except what user points to. */
 struct gd_options {
@@ -205,6 +220,8 @@ struct gd_options {
     /* keeping and showing */
     struct gd_journal *journal; /* gd_journal_open(): what is final there is skipped, what ends is recorded */
     const char *job;            /* publish the run under this name for observers (observe.h); NULL: don't */
+
+    enum gd_orphans orphans; /* GD_ORPHANS_LEAVE */
 };
 
 #define GD_OPTIONS_INIT                                                                                     \

@@ -147,8 +147,10 @@ int gd_dispatcher_open(struct gd_dispatcher **out, const struct gd_options *o)
         return gd__error(GD_E_NO_MEMORY, "no memory for a dispatcher");
     pthread_mutex_init(&d->stats_lock, NULL);
     pthread_mutex_init(&d->child_lock, NULL);
-    d->wake_fd = d->signal_fd = d->signal_token = d->loop.fd = -1;
-    d->wake_watch.fd = d->signal_watch.fd = d->hook_watch.fd = -1;
+    static atomic_uint opened;
+    d->number = atomic_fetch_add(&opened, 1);
+    d->wake_fd = d->signal_fd = d->signal_token = d->loop.fd = d->ended.fd = -1;
+    d->wake_watch.fd = d->signal_watch.fd = d->hook_watch.fd = d->ended_watch.fd = -1;
     d->feeder_deadline = GD__NEVER;
     d->sleep_number = 1;
     int rc = gd__options_copy(d, o);
@@ -297,6 +299,8 @@ static int run_all(struct gd_dispatcher *d)
         rc = d->signal_token < 0 ? d->signal_token : 0;
     }
     if (rc == 0)
+        rc = gd__strays_open(d);
+    if (rc == 0)
         rc = begin_journal(d);
     const bool begun = rc == 0;
     if (rc == 0)
@@ -331,6 +335,7 @@ int gd_dispatcher_run(struct gd_dispatcher *d)
     atomic_store(&d->running, true);
     pthread_mutex_unlock(&d->stats_lock);
     const int rc = run_all(d);
+    gd__strays_close(d);
     gd__supervisor_close(d);
     gd__feeder_close(&d->feeder);
     gd__publish_end(d);

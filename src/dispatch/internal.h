@@ -7,6 +7,7 @@
  *   records.c     what a worker says, checked against what it was given
  *   supervisor.c  processes: starting, killing, burying
  *   suspend.c     all of them stopped and continued, and time in which the run stood still
+ *   strays.c      what a dead worker had running
  *   deliver.c     the user's callbacks
  *   stats.c       snapshots for other threads
  *   publish.c     and for other processes
@@ -26,10 +27,26 @@
 #include "gpu/device.h"
 #include "proc/child.h"
 #include "proc/loop.h"
+#include "proc/orphans.h"
 #include "proc/output.h"
 #include "shm/channel.h"
 
 enum gd__request { GD__REQUEST_NONE, GD__REQUEST_SHUTDOWN, GD__REQUEST_ABORT };
+
+struct gd__seat;
+
+/* What a dead worker had running, killed and waited for: see strays.c. */
+enum { GD__PROCESS_NAME_MAX = 96, GD__STRAYS_MOST = 64 /* at a time */ };
+struct gd__strays {
+    struct gd__stray {
+        struct gd__watch watch; /* must be first */
+        struct gd__seat *seat;
+        int pidfd;
+    } of[GD__STRAYS_MOST];
+    size_t n, n_alive;
+    int timer; /* a timerfd; -1: none */
+    struct gd__watch timer_watch;
+};
 
 /* One worker's process and all that belongs to it; new with each process. */
 struct gd__seat {
@@ -42,6 +59,10 @@ struct gd__seat {
     unsigned said; /* a bit for each kind of record that comes once in a process's life */
     struct gd__channel channel;
     struct gd__child child;
+    struct gd__exit exit;            /* how it ended, */
+    pid_t ended_pid;                 /* and what its number was */
+    char name[GD__PROCESS_NAME_MAX]; /* NAME=value, for its environment: see strays.c */
+    struct gd__strays strays;
     struct gd__fork_guard lifeline; /* our end of the boot socket */
     uint64_t announced;             /* positions below it were told to on_task_start */
     struct gd__output out, err;
@@ -101,6 +122,10 @@ struct gd_dispatcher {
     int signal_token;
     unsigned signals_seen;
     struct gd__watch wake_watch, signal_watch, hook_watch;
+    unsigned number;                 /* of the dispatchers of this process */
+    bool adopts;                     /* orphans are ours: see strays.c */
+    struct gd__ended_children ended; /* word of their ends */
+    struct gd__watch ended_watch;
     struct gd__hooks hooks;              /* a language binding's or the command's; all NULL: none */
     struct gd__journal_task *record_due; /* of the task whose callback is being made; NULL: none, or it was put off */
     _Atomic bool hold_wanted;            /* gd__dispatcher_hold() */
@@ -172,6 +197,7 @@ int gd__supervisor_open(struct gd_dispatcher *d);
 void gd__supervisor_close(struct gd_dispatcher *d);
 void gd__supervisor_tell_failures(struct gd_dispatcher *d);
 void gd__seat_broken(struct gd__seat *seat, const char *why);
+void gd__seat_bury(struct gd__seat *seat); /* its process has ended, and what that had running: the scheduler is told */
 extern const struct gd__sched_effects gd__effects;
 
 /* suspend.c */
@@ -186,6 +212,14 @@ void gd__sleep(struct gd_dispatcher *d, uint64_t until_ns);
 void gd__note_gap(struct gd_dispatcher *d, uint64_t since, uint64_t now);
 /* Has the scheduler know for how long that was. */
 void gd__tell_lost(struct gd_dispatcher *d);
+
+/* strays.c */
+void gd__strays_name(struct gd__seat *seat); /* gives the process that is about to be started its name */
+/* After the end of its process. True: something is being ended; gd__seat_bury() is called when that is done. */
+bool gd__strays_end(struct gd__seat *seat);
+void gd__strays_forget(struct gd__seat *seat); /* fine if there is nothing */
+int gd__strays_open(struct gd_dispatcher *d);  /* for the time of the run, on its thread */
+void gd__strays_close(struct gd_dispatcher *d);
 
 /* deliver.c: effects that call the user */
 void gd__deliver(void *ctx, const struct gd__task *t, const struct gd__outcome *o);

@@ -1,7 +1,8 @@
 /* Processes: the effects by which the scheduler starts, stops and kills workers, and what happens when one ends.
  *
- * A worker's death, in this order: its pidfd turns readable; its results are read; what it had begun is looked up; the
- * scheduler is told, which hands its tasks on; both rings are thrown away with their memory. A ring is never repaired.
+ * A worker's death, in this order: its pidfd turns readable; its results are read; what it had running and left to us
+ * is ended, where that is wanted (strays.c); what it had begun is looked up; the scheduler is told, which hands its
+ * tasks on; both rings are thrown away with their memory. A ring is never repaired.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -33,11 +34,11 @@ static struct gd__seat *seat_of(void *ctx, unsigned w)
 
 /* --- the environment of a worker --- */
 
-enum { N_OWN_VARIABLES = 5, N_SET = N_OWN_VARIABLES + GD__DEVICE_VARIABLES, VARIABLE_MAX = 64 };
+enum { N_OWN_VARIABLES = 6, N_SET = N_OWN_VARIABLES + GD__DEVICE_VARIABLES, VARIABLE_MAX = GD__PROCESS_NAME_MAX };
 
 struct environment {
-    char own[N_OWN_VARIABLES][VARIABLE_MAX];
-    char **list; /* borrowed strings */
+    char own[N_OWN_VARIABLES][VARIABLE_MAX]; /* the first and the last are not the user's to change */
+    char **list;                             /* borrowed strings */
 };
 
 static bool names_same(const char *a, const char *b)
@@ -80,12 +81,13 @@ static int make_environment(struct environment *e, const struct gd_dispatcher *d
     snprintf(e->own[2], VARIABLE_MAX, "GPU_DISPATCH_GPU_ID=%d", d->copy.gpu_ids[i]);
     snprintf(e->own[3], VARIABLE_MAX, "GPU_DISPATCH_SEED=%" PRIu64, d->o.base_seed + (uint64_t)d->copy.gpu_ids[i]);
     snprintf(e->own[4], VARIABLE_MAX, "GPU_DISPATCH_SLOT=%u", i + 1);
+    snprintf(e->own[5], VARIABLE_MAX, "%s", d->seats[i].name);
     e->list = gd__calloc(N_SET + n_user + count_strings(environ) + 1, sizeof *e->list);
     if (!e->list)
         return gd__error(GD_E_NO_MEMORY, "no memory for a worker's environment");
     size_t n = 0;
     for (size_t k = 0; k < N_OWN_VARIABLES; k++)
-        if (!is_replaced(e->own[k], d->copy.env, n_user) || k == 0)
+        if (!is_replaced(e->own[k], d->copy.env, n_user) || k == 0 || k == N_OWN_VARIABLES - 1)
             e->list[n++] = e->own[k];
     for (size_t k = 0; k < device->n_variables; k++)
         if (!is_replaced(device->variables[k], d->copy.env, n_user))
@@ -239,6 +241,7 @@ static void clear_seat(struct gd__seat *seat)
     struct gd_dispatcher *d = seat->d;
     seat->live = false;
     drop_from_live(d, seat);
+    gd__strays_forget(seat);
     gd__loop_remove(&d->loop, &seat->pid_watch);
     gd__loop_remove(&d->loop, &seat->bell_watch);
     gd__output_close(&seat->out);
@@ -323,6 +326,7 @@ static void spawn(void *ctx, unsigned w)
     seat->told_to_stop = false;
     seat->announced = 0;
     seat->words[0] = '\0';
+    gd__strays_name(seat);
     if (try_start(d, seat) < 0) {
         snprintf(seat->words, sizeof seat->words, "worker %d could not be started: %s", gd__worker_id(d, w),
                  gd_error_text());
@@ -363,16 +367,23 @@ static void report_cleanup_crash(const struct gd__seat *seat, const char *words)
         d->o.on_cleanup_fail(d->o.user, gd__worker_id(d, seat->index), d->copy.gpu_ids[seat->index], words);
 }
 
-static void bury(struct gd__seat *seat, const struct gd__exit *e)
+/* All that there can be, and no more: something that the worker started may still write there. */
+static void read_last_records(struct gd__seat *seat)
 {
     struct gd_dispatcher *d = seat->d;
-    char words[DEATH_WORDS];
-    struct gd__progress p;
     d->now = gd__now_ns();
     gd__monitor_obey(d); /* while the seat is whole */
-    /* All that there can be, and no more: something that the worker started may still write there. */
     for (uint64_t n = 0; n <= seat->channel.result_capacity && gd__records_drain(d, seat); n++)
         ;
+}
+
+void gd__seat_bury(struct gd__seat *seat)
+{
+    struct gd_dispatcher *d = seat->d;
+    const struct gd__exit *e = &seat->exit;
+    char words[DEATH_WORDS];
+    struct gd__progress p;
+    read_last_records(seat);
     gd__output_drain(&seat->out);
     gd__output_drain(&seat->err);
     describe_death(seat, e, words, sizeof words);
@@ -395,15 +406,18 @@ static void process_ended(struct gd__watch *w, uint32_t events)
 {
     (void)events;
     struct gd__seat *seat = (struct gd__seat *)((char *)w - offsetof(struct gd__seat, pid_watch));
-    struct gd__exit e = { .known = false };
     if (!gd__child_can_be_reaped(&seat->child))
         return;
     gd__loop_remove(&seat->d->loop, &seat->pid_watch); /* before its descriptor is closed */
+    seat->exit = (struct gd__exit){ .known = false };
     gd__children_lock(seat->d);
-    if (gd__child_reap(&seat->child, &e) < 0)
+    seat->ended_pid = seat->child.pid;
+    if (gd__child_reap(&seat->child, &seat->exit) < 0)
         gd__child_forget(&seat->child);
     gd__children_unlock(seat->d);
-    bury(seat, &e);
+    read_last_records(seat); /* what it has done is not to be ended */
+    if (!gd__strays_end(seat))
+        gd__seat_bury(seat);
 }
 
 void gd__supervisor_tell_failures(struct gd_dispatcher *d)
@@ -547,6 +561,7 @@ int gd__supervisor_open(struct gd_dispatcher *d)
         seat->out.fd = seat->err.fd = -1;
         seat->out.forward_fd = seat->err.forward_fd = -1;
         seat->pid_watch.fd = seat->bell_watch.fd = -1;
+        seat->strays.timer = seat->strays.timer_watch.fd = -1;
         seat->out.watch.fd = seat->err.watch.fd = seat->out.forward_watch.fd = seat->err.forward_watch.fd = -1;
         seat->child = (struct gd__child)GD__CHILD_NONE;
         seat->channel = (struct gd__channel){ .tasks = GD__REGION_NONE, .results = GD__REGION_NONE, .result_bell = -1 };

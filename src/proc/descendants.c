@@ -7,18 +7,23 @@
  *
  * Numbers of processes are reused: a process is held by a pidfd, then its parent is looked at, then it is signalled.
  *
+ * When the worker itself is killed, nothing leads from it to them any more: its orphans become children of the next
+ * subreaper above it. There they are told from other children by a variable of their environment.
+ *
  * Nothing here takes memory from the heap: the guardian of a worker comes this way, and whoever has the heap's lock
  * there may never give it back.
  */
 #include "proc/descendants.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #ifndef SYS_pidfd_send_signal
@@ -29,7 +34,7 @@
 #endif
 
 enum {
-    MOST = 1024,  /* looked at in one round; more are left to the next */
+    MOST = 4096,  /* looked at in one round; more are left to the next */
     ROUNDS = 100, /* what multiplies faster than that is not to be had this way */
 };
 
@@ -57,7 +62,7 @@ static const char *read_small(const char *path, char *room, size_t size)
 
 static void add_children_of_thread(struct list *list, pid_t parent, const char *thread)
 {
-    char path[320], text[4096];
+    char path[320], text[8 * MOST]; /* a number has seven digits */
     snprintf(path, sizeof path, "/proc/%d/task/%s/children", (int)parent, thread);
     const char *at = read_small(path, text, sizeof text);
     for (char *end; list->n < MOST; at = end) {
@@ -147,4 +152,130 @@ void gd__descendants_kill(pid_t root, bool spare_daemons)
 {
     for (int i = 0; i < ROUNDS && gd__descendants_signal(root, SIGKILL, spare_daemons) > 0; i++)
         ;
+}
+
+/* --- adopted children --- */
+
+void gd__children_each(gd__child_fn *fn, void *user)
+{
+    struct list list = { .n = 0 };
+    add_children(&list, getpid());
+    for (size_t i = 0; i < list.n; i++)
+        fn(user, list.of[i].pid);
+}
+
+/* One entry of an environment after the other, byte by byte. */
+struct scan {
+    const char *name;
+    size_t at; /* in the entry */
+    bool is_it;
+    char *value;
+    size_t size, n;
+};
+
+/* True: the value is there, whole. */
+static bool scan_byte(struct scan *s, char c)
+{
+    if (c == '\0') {
+        const bool found = s->is_it && s->name[s->at] == '\0';
+        s->value[s->n] = '\0';
+        if (!found)
+            *s = (struct scan){ .name = s->name, .is_it = true, .value = s->value, .size = s->size };
+        return found;
+    }
+    if (s->name[s->at] != '\0')
+        s->is_it = s->is_it && c == s->name[s->at++];
+    else if (s->is_it && s->n < s->size - 1)
+        s->value[s->n++] = c;
+    return false;
+}
+
+enum answer { NO_SUCH_VARIABLE, FOUND, NO_ENVIRONMENT };
+
+/* A process that is about to end has no environment any more; that of somebody else may not be read. */
+static enum answer read_variable(pid_t pid, const char *name, char *value, size_t size)
+{
+    char path[64], text[4096];
+    struct scan s = { .name = name, .is_it = true, .value = value, .size = size };
+    bool found = false, any = false;
+    snprintf(path, sizeof path, "/proc/%d/environ", (int)pid);
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    for (ssize_t n; fd >= 0 && !found && (n = read(fd, text, sizeof text)) > 0; any = true)
+        for (ssize_t i = 0; i < n && !found; i++)
+            found = scan_byte(&s, text[i]);
+    if (fd < 0)
+        return errno == ESRCH ? NO_ENVIRONMENT : NO_SUCH_VARIABLE; /* newer kernels say so when it is opened */
+    close(fd);
+    return found ? FOUND : any ? NO_SUCH_VARIABLE : NO_ENVIRONMENT;
+}
+
+/* A pidfd of it, killed; -1: it is gone, is another's child by now, or can't be killed. One that has just ended is
+ * held too, so that its end leads to another look. */
+static int kill_held(const struct found *found)
+{
+    struct fact f;
+    const int fd = (int)syscall(SYS_pidfd_open, found->pid, 0);
+    if (fd < 0)
+        return -1;
+    if (learn(found->pid, &f) && f.state != 'X' && f.parent == found->parent &&
+        syscall(SYS_pidfd_send_signal, fd, SIGKILL, NULL, 0) == 0)
+        return fd;
+    close(fd);
+    return -1;
+}
+
+enum verdict { NOT_MEANT, MEANT, LOOK_AGAIN };
+
+/* What is known of it is asked between opening a pidfd and using it: so it is about the child and not about a later
+ * process of its number. A zombie of the group is waited for here. What was below it is ours by now, and may not have
+ * been when the children were listed. */
+static enum verdict judge(const struct gd__adopted *which, const struct found *found)
+{
+    char value[256];
+    struct fact f;
+    enum verdict verdict = NOT_MEANT;
+    const int fd = (int)syscall(SYS_pidfd_open, found->pid, 0);
+    if (fd < 0)
+        return NOT_MEANT;
+    const enum answer answer = read_variable(found->pid, which->name, value, sizeof value);
+    const bool known = learn(found->pid, &f) && f.parent == found->parent;
+    const bool ending = known && (answer == NO_ENVIRONMENT || f.state == 'Z') && f.group == which->group;
+    if (ending && f.state == 'Z')
+        verdict = waitpid(found->pid, NULL, WNOHANG) == found->pid ? LOOK_AGAIN : NOT_MEANT;
+    else if (ending || (known && answer == FOUND && which->is_meant(which->user, value)))
+        verdict = syscall(SYS_pidfd_send_signal, fd, 0, NULL, 0) == 0 ? MEANT : NOT_MEANT;
+    close(fd);
+    return verdict;
+}
+
+/* Those children that are meant. */
+static void list_meant(struct list *out, const struct gd__adopted *which)
+{
+    for (bool again = true; again;) { /* each time round there is one zombie less */
+        struct list children = { .n = 0 };
+        add_children(&children, getpid());
+        out->n = 0;
+        again = false;
+        for (size_t i = 0; i < children.n; i++) {
+            const enum verdict verdict = judge(which, &children.of[i]);
+            if (verdict == MEANT)
+                out->of[out->n++] = children.of[i];
+            again |= verdict == LOOK_AGAIN;
+        }
+    }
+}
+
+size_t gd__adopted_kill(const struct gd__adopted *which, int *pidfds, size_t most)
+{
+    struct list list = { .n = 0 };
+    size_t n = 0;
+    list_meant(&list, which);
+    for (size_t i = 0; i < list.n; i++)
+        add_children(&list, list.of[i].pid);
+    for (size_t i = list.n; i-- > 0 && n < most;) {
+        const int fd = kill_held(&list.of[i]);
+        if (fd >= 0)
+            pidfds[n++] = fd;
+    }
+    return n;
 }

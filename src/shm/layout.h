@@ -204,6 +204,9 @@ _Static_assert(sizeof(struct gd__result_slot) == 64, "a result slot is one cache
  * fork of the dispatcher may hold its end of the socket open. */
 #define GD__BOOT_ENV "GPU_DISPATCH_WORKER_FD"
 #define GD__BOOT_FD  3
+/* And the name of its process, which all that it starts inherits, by which the dispatcher knows what it left behind.
+ * The adapter for commands puts ":TASK.ATTEMPT" behind it. See dispatch/strays.c. */
+#define GD__PROCESS_ENV "GPU_DISPATCH_PROCESS"
 enum gd__boot_fd { GD__FD_TASKS, GD__FD_RESULTS, GD__FD_ARENA, GD__FD_RESULT_BELL, GD__FD_DISPATCHER, GD__BOOT_FDS };
 struct gd__boot {
     uint64_t magic; /* GD__TASK_MAGIC */

@@ -30,6 +30,7 @@
 #include "command/output.h"
 #include "command/template.h"
 #include "proc/descendants.h"
+#include "shm/layout.h"
 #include "worker/adapters.h"
 #include "worker/host.h"
 
@@ -37,11 +38,11 @@ extern char **environ;
 
 enum { OUT, ERR, N_OUTPUTS };
 enum { EXIT_CANNOT_RUN = 126, EXIT_NOT_FOUND = 127 }; /* as shells have it */
-enum { VARIABLE_MAX = 64, TAIL_MAX = 1024 };
+enum { VARIABLE_MAX = 192, TAIL_MAX = 1024 };
 
-enum variable { TASK_ID, ATTEMPT, SEQUENCE, SLOT, N_VARIABLES };
+enum variable { TASK_ID, ATTEMPT, SEQUENCE, SLOT, PROCESS, N_VARIABLES };
 static const char *const variable_names[N_VARIABLES] = { "GPU_DISPATCH_TASK_ID=", "GPU_DISPATCH_ATTEMPT=",
-                                                         "PARALLEL_SEQ=", "PARALLEL_JOBSLOT=" };
+                                                         "PARALLEL_SEQ=", "PARALLEL_JOBSLOT=", GD__PROCESS_ENV "=" };
 
 static struct {
     struct gd_command *command;
@@ -53,6 +54,7 @@ static struct {
     posix_spawnattr_t attributes;
     char **environment;
     char variables[N_VARIABLES][VARIABLE_MAX];
+    const char *process; /* the name of this one, as the dispatcher knows it */
     unsigned slot;
     int gpu_id;
 } runner = { .outputs = { -1, -1 } };
@@ -171,6 +173,9 @@ static int set_up(struct gd_worker *w, const struct gd_setup *s)
 {
     int rc = 0;
     runner.slot = slot_of(s);
+    runner.process = getenv(GD__PROCESS_ENV);
+    if (!runner.process)
+        runner.process = "";
     runner.gpu_id = s->gpu_id;
     gd__executable_find(&runner.program, runner.command);
     if (renew_outputs() < 0)
@@ -194,6 +199,8 @@ static void set_variables(const struct gd_task *task)
     set_variable(ATTEMPT, task->attempt);
     set_variable(SEQUENCE, task->id + 1);
     set_variable(SLOT, runner.slot);
+    snprintf(runner.variables[PROCESS], VARIABLE_MAX, "%s%.100s:%llu.%u", variable_names[PROCESS], runner.process,
+             (unsigned long long)task->id, task->attempt);
 }
 
 static int spawn(pid_t *pid, const char *path, char *const *argv)

@@ -61,6 +61,7 @@ enum world_what {
     W_LOAD_ERROR,       /* load fails; the others leave a mark that process checks */
     W_LOAD_SEGV,
     W_LOAD_LOOP,
+    W_STRAY, /* leaves a child in a session of its own, whose id goes to page->grandchild, and kills itself */
 };
 
 /* A payload: 24 bytes, so that it travels in the ring. A larger payload has this in front and a pattern behind it, a

@@ -236,6 +236,27 @@ static void leave_grandchild(void)
     atomic_store(&page->grandchild, (uint32_t)pid);
 }
 
+/* The child is in its session before this process ends. */
+static void leave_stray(void)
+{
+    int ends[2];
+    char byte;
+    if (pipe(ends) < 0)
+        _exit(97);
+    const pid_t pid = fork();
+    if (pid == 0) {
+        setsid();
+        if (write(ends[1], "x", 1) != 1)
+            _exit(1);
+        for (;;)
+            pause();
+    }
+    if (read(ends[0], &byte, 1) != 1)
+        _exit(97);
+    atomic_store(&page->grandchild, (uint32_t)pid);
+    kill(getpid(), SIGKILL);
+}
+
 static void write_to_input(const struct gd_task *t)
 {
     *(volatile unsigned char *)(uintptr_t)t->data = 1;
@@ -313,6 +334,9 @@ static int obey(struct gd_worker *w, const struct gd_task *t, struct gd_result *
         break;
     case W_GRANDCHILD:
         leave_grandchild();
+        break;
+    case W_STRAY:
+        leave_stray();
         break;
     default:
         break;

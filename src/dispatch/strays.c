@@ -1,0 +1,211 @@
+/* What a worker that died had running, and has left to us.
+ *
+ * A command that moved to a session or a process group of its own outlives the kill of its worker, and would run beside
+ * its own second attempt. Where the dispatcher adopts orphans (gd_options.orphans) such processes are its children when
+ * the worker's end is known. They are told from others, those of the program itself among them, by the variable
+ * GPU_DISPATCH_PROCESS of their environment: every worker process has a value of its own, and a command's has the
+ * attempt behind it.
+ *
+ *   WORKER              of anything but a command: ended
+ *   WORKER:TASK.ATTEMPT of a command: ended if that attempt has no result. Otherwise it is a daemon that the command
+ * has left on purpose, and stays.
+ *
+ * They are killed, waited for, and looked for again until there are none: only then is the scheduler told that the
+ * worker is dead, so that nothing of it runs beside the next attempt. The loop goes on meanwhile. What cannot be killed
+ * is not waited for longer than a worker would be.
+ *
+ * What was in the worker's own process group has been killed with it, and may still be about to end: that is waited for
+ * too, since what is below it becomes ours only then.
+ *
+ * A process that has cleared its environment, or may not be asked for it, is not found.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/timerfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/fault.h"
+#include "base/fd.h"
+#include "base/process/owner.h"
+#include "dispatch/internal.h"
+#include "proc/descendants.h"
+#include "proc/orphans.h"
+
+enum { WAIT_S = 5 };
+
+#define WAIT_FOR_PIDFD ((idtype_t)3) /* P_PIDFD: see proc/child.c */
+
+/* --- names --- */
+
+void gd__strays_name(struct gd__seat *seat)
+{
+    const struct gd_dispatcher *d = seat->d;
+    struct gd__owner me;
+    gd__owner_self(&me);
+    snprintf(seat->name, sizeof seat->name, GD__PROCESS_ENV "=%" PRIu64 "-%" PRIx64 "-%u-%u-%" PRIu64, me.pid, me.start,
+             d->number, seat->index, d->sched.workers[seat->index].restarts);
+}
+
+/* Whether the attempt that a command belongs to has no result. Commands are run one at a time: it is the first. */
+static bool is_in_flight(const struct gd__seat *seat, const char *attempt)
+{
+    const struct gd__sched *s = &seat->d->sched;
+    const struct gd__task *t = gd__sched_at(s, seat->index, s->workers[seat->index].head);
+    char expected[64];
+    if (!t)
+        return false;
+    snprintf(expected, sizeof expected, "%" PRIu64 ".%u", gd__task_number(t), (unsigned)t->attempt + 1);
+    return strcmp(attempt, expected) == 0;
+}
+
+static bool is_meant(void *user, const char *value)
+{
+    const struct gd__seat *seat = user;
+    const char *ours = seat->name + sizeof GD__PROCESS_ENV; /* behind the '=' */
+    const size_t n = strlen(ours);
+    if (strncmp(value, ours, n) != 0)
+        return false;
+    return value[n] == '\0' || (value[n] == ':' && is_in_flight(seat, value + n + 1));
+}
+
+/* --- waiting for them --- */
+
+/* Reaps them all: those that were another's children have become ours by now, if they have ended. */
+static void drop_round(struct gd__seat *seat)
+{
+    struct gd__strays *s = &seat->strays;
+    for (size_t i = 0; i < s->n; i++) {
+        siginfo_t info;
+        gd__loop_remove(&seat->d->loop, &s->of[i].watch);
+        (void)waitid(WAIT_FOR_PIDFD, (id_t)s->of[i].pidfd, &info, WEXITED | WNOHANG);
+        close(s->of[i].pidfd);
+    }
+    s->n = s->n_alive = 0;
+}
+
+void gd__strays_forget(struct gd__seat *seat)
+{
+    drop_round(seat);
+    gd__loop_remove(&seat->d->loop, &seat->strays.timer_watch);
+    if (seat->strays.timer >= 0)
+        close(seat->strays.timer);
+    seat->strays.timer = -1;
+}
+
+static void bury(struct gd__seat *seat)
+{
+    gd__strays_forget(seat);
+    gd__seat_bury(seat);
+}
+
+static void waited_too_long(struct gd__watch *w, uint32_t events)
+{
+    (void)events;
+    bury((struct gd__seat *)((char *)w - offsetof(struct gd__seat, strays.timer_watch)));
+}
+
+static bool kill_round(struct gd__seat *seat);
+
+static void one_ended(struct gd__watch *w, uint32_t events)
+{
+    const struct gd__stray *stray = (const struct gd__stray *)w;
+    struct gd__seat *seat = stray->seat;
+    (void)events;
+    gd__loop_remove(&seat->d->loop, w);
+    if (--seat->strays.n_alive > 0)
+        return;
+    drop_round(seat);
+    if (!kill_round(seat))
+        bury(seat);
+}
+
+/* Whether there is anything to wait for. What can't be watched is not waited for. */
+static bool kill_round(struct gd__seat *seat)
+{
+    struct gd__strays *s = &seat->strays;
+    int pidfds[GD__STRAYS_MOST];
+    const struct gd__adopted which = {
+        .name = GD__PROCESS_ENV "=", .is_meant = is_meant, .user = seat, .group = seat->ended_pid
+    };
+    const size_t n = gd__adopted_kill(&which, pidfds, GD__STRAYS_MOST);
+    for (size_t i = 0; i < n; i++) {
+        struct gd__stray *stray = &s->of[s->n++];
+        *stray = (struct gd__stray){ .watch = GD__WATCH_NONE, .seat = seat, .pidfd = pidfds[i] };
+        s->n_alive += gd__loop_add(&seat->d->loop, &stray->watch, pidfds[i], EPOLLIN, one_ended) == 0;
+    }
+    if (s->n_alive == 0)
+        drop_round(seat);
+    return s->n_alive > 0;
+}
+
+static int start_timer(struct gd__seat *seat)
+{
+    struct gd__strays *s = &seat->strays;
+    const struct itimerspec once = { .it_value.tv_sec = WAIT_S };
+    s->timer = GD__FAULT("timerfd") ? -1 : gd__fd_above_stdio(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC));
+    if (s->timer < 0 || timerfd_settime(s->timer, 0, &once, NULL) < 0)
+        return -1;
+    return gd__loop_add(&seat->d->loop, &s->timer_watch, s->timer, EPOLLIN, waited_too_long);
+}
+
+bool gd__strays_end(struct gd__seat *seat)
+{
+    if (seat->d->o.orphans == GD_ORPHANS_LEAVE || (seat->said & 1u << GD__R_BYE) || !kill_round(seat))
+        return false;
+    if (start_timer(seat) == 0)
+        return true;
+    gd__strays_forget(seat); /* killed they are; nobody waits for ever for want of a descriptor */
+    return false;
+}
+
+/* --- adopting --- */
+
+static bool is_worker(void *user, pid_t pid)
+{
+    const struct gd_dispatcher *d = user;
+    for (unsigned i = 0; i < d->n_workers; i++)
+        if (d->seats[i].child.pid == pid)
+            return true;
+    return false;
+}
+
+static void children_ended(struct gd__watch *w, uint32_t events)
+{
+    struct gd_dispatcher *d = (struct gd_dispatcher *)((char *)w - offsetof(struct gd_dispatcher, ended_watch));
+    (void)events;
+    gd__ended_children_reap(&d->ended, is_worker, d);
+}
+
+int gd__strays_open(struct gd_dispatcher *d)
+{
+    int rc = 0;
+    if (d->o.orphans == GD_ORPHANS_LEAVE)
+        return 0;
+    rc = gd__orphans_adopt();
+    if (rc < 0)
+        return rc;
+    d->adopts = true;
+    if (d->o.orphans != GD_ORPHANS_REAP)
+        return 0;
+    rc = gd__ended_children_open(&d->ended);
+    if (rc == 0)
+        rc = gd__loop_add(&d->loop, &d->ended_watch, d->ended.fd, EPOLLIN, children_ended);
+    if (rc == 0)
+        gd__ended_children_reap(&d->ended, is_worker, d); /* what has ended before */
+    return rc;
+}
+
+void gd__strays_close(struct gd_dispatcher *d)
+{
+    if (!d->adopts)
+        return;
+    if (d->ended.fd >= 0)
+        gd__ended_children_reap(&d->ended, is_worker, d);
+    gd__loop_remove(&d->loop, &d->ended_watch);
+    gd__ended_children_close(&d->ended);
+    gd__orphans_leave();
+    d->adopts = false;
+}

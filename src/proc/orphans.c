@@ -1,0 +1,94 @@
+/* Being the process that orphans are given to.
+ *
+ * A process whose parent has ended becomes a child of the nearest ancestor that has asked for such (a subreaper), or of
+ * the first process of its PID namespace. Who has asked has to wait for them as well, or they stay in the table of
+ * processes after their end.
+ *
+ * Word of that comes by SIGCHLD, through a signalfd: there is no handler, and no system call of the program is
+ * interrupted. The signal has to be blocked for it, in this thread and in every other: a thread that does not block it
+ * may get it and drop it. Several ends may be one signal, so all children are looked at each time; a zombie is waited
+ * for by its number, which is its own until then.
+ */
+#include "proc/orphans.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/fault.h"
+#include "base/fd.h"
+#include "proc/descendants.h"
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static unsigned adopting; /* under the lock */
+static int before;        /* what this process was */
+
+int gd__orphans_adopt(void)
+{
+    int rc = 0;
+    pthread_mutex_lock(&lock);
+    if (adopting == 0 &&
+        (GD__FAULT("prctl") || prctl(PR_GET_CHILD_SUBREAPER, &before) < 0 || prctl(PR_SET_CHILD_SUBREAPER, 1) < 0))
+        rc = gd__error_errno("cannot adopt the orphans of workers");
+    adopting += rc == 0;
+    pthread_mutex_unlock(&lock);
+    return rc;
+}
+
+void gd__orphans_leave(void)
+{
+    pthread_mutex_lock(&lock);
+    if (adopting > 0 && --adopting == 0)
+        (void)prctl(PR_SET_CHILD_SUBREAPER, before);
+    pthread_mutex_unlock(&lock);
+}
+
+int gd__ended_children_open(struct gd__ended_children *e)
+{
+    sigset_t one;
+    sigemptyset(&one);
+    sigaddset(&one, SIGCHLD);
+    pthread_sigmask(SIG_BLOCK, &one, &e->mask);
+    e->fd = GD__FAULT("signalfd") ? -1 : gd__fd_above_stdio(signalfd(-1, &one, SFD_CLOEXEC | SFD_NONBLOCK));
+    if (e->fd >= 0)
+        return 0;
+    const int rc = gd__error_errno("cannot make a signalfd");
+    pthread_sigmask(SIG_SETMASK, &e->mask, NULL);
+    return rc;
+}
+
+void gd__ended_children_close(struct gd__ended_children *e)
+{
+    if (e->fd < 0)
+        return;
+    close(e->fd);
+    e->fd = -1;
+    pthread_sigmask(SIG_SETMASK, &e->mask, NULL);
+}
+
+struct reaping {
+    gd__spared_fn *is_spared;
+    void *user;
+};
+
+static void reap_one(void *user, pid_t pid)
+{
+    const struct reaping *r = user;
+    if (r->is_spared(r->user, pid))
+        return;
+    while (waitpid(pid, NULL, WNOHANG) < 0 && errno == EINTR)
+        ;
+}
+
+void gd__ended_children_reap(struct gd__ended_children *e, gd__spared_fn *is_spared, void *user)
+{
+    struct reaping r = { is_spared, user };
+    struct signalfd_siginfo info[16];
+    while (read(e->fd, info, sizeof info) > 0)
+        ;
+    gd__children_each(reap_one, &r);
+}
