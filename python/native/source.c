@@ -122,13 +122,15 @@ static int encode(struct run *r, struct gd_item *item, PyObject *object, unsigne
     return item->size > 0 ? 1 : write_item(r, item, object);
 }
 
+/* Hashing a large payload takes a while, and so does reading the journal: all of it is read, to index it, when the list
+ * is in another order than before. Others get the lock meanwhile, the handlers of signals among them. */
 static int ask(struct run *r, struct gd_item *item, uint64_t *number)
 {
-    const bool is_large = item->size >= LARGE;
-    if (is_large)
+    const bool takes_long = item->size >= LARGE || gd__item_ask_reads(item);
+    if (takes_long)
         let_lock_go();
     const int rc = gd__item_ask(item, number);
-    if (is_large)
+    if (takes_long)
         take_lock(r);
     return rc;
 }

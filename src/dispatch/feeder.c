@@ -315,6 +315,15 @@ int gd__item_ask(struct gd_item *item, uint64_t *number)
     return 0;
 }
 
+bool gd__item_ask_reads(struct gd_item *item)
+{
+    struct gd__feeder *f = item->reserved[0];
+    const void *data = NULL;
+    if (!f->known.keeps || f->asked || (!f->known.has_key && find_payload(f, item, &data) < 0))
+        return false;
+    return gd__known_ask_reads(&f->known, data, item->size);
+}
+
 /* --- the thread --- */
 
 static void publish(struct gd__feeder *f, const struct gd__payload *p, uint64_t weight, struct gd__journal_task *t)

@@ -55,6 +55,10 @@ bool gd__item_give(struct gd_item *item);
  * *number is the task's in either case. */
 int gd__item_ask(struct gd_item *item, uint64_t *number);
 
+/* Whether that may take long: the journal is read, some rows of it, or all to find tasks in another order. A source
+ * that keeps others waiting, as with Python's lock, lets them go on meanwhile. */
+bool gd__item_ask_reads(struct gd_item *item);
+
 /* Nothing more is wanted of the source. */
 bool gd__item_stopped(const struct gd_item *item);
 

@@ -38,15 +38,33 @@ void gd__known_next(struct gd__known *k)
     k->has_key = false;
 }
 
+/* Where no key was set, the payload is it. */
+static void find_key(struct gd__known *k, const void *data, size_t size)
+{
+    if (k->has_key)
+        return;
+    k->key.version = NULL;
+    gd__journal_hash(size > 0 ? data : "", size, k->key.hash);
+}
+
+bool gd__known_ask_reads(struct gd__known *k, const void *data, size_t size)
+{
+    bool reads = false;
+    pthread_mutex_lock(&k->lock);
+    if (k->journal) {
+        find_key(k, data, size);
+        reads = gd__journal_take_reads(k->journal, &k->key);
+    }
+    pthread_mutex_unlock(&k->lock);
+    return reads;
+}
+
 int gd__known_ask(struct gd__known *k, const void *data, size_t size, struct gd__journal_task **out)
 {
     int rc = 1;
     pthread_mutex_lock(&k->lock);
     if (k->journal) {
-        if (!k->has_key) {
-            k->key.version = NULL;
-            gd__journal_hash(size > 0 ? data : "", size, k->key.hash);
-        }
+        find_key(k, data, size);
         rc = gd__journal_take(k->journal, &k->key, k->given, out);
     }
     pthread_mutex_unlock(&k->lock);

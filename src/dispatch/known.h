@@ -31,6 +31,8 @@ void gd__known_next(struct gd__known *k); /* another item is in hand, without a 
 /* 1: the item in hand is to be run, with *out, which is NULL without a journal; 0: it is final already; or negative: it
  * may come again. */
 int gd__known_ask(struct gd__known *k, const void *data, size_t size, struct gd__journal_task **out);
+/* Whether that reads the journal: it may take long. */
+bool gd__known_ask_reads(struct gd__known *k, const void *data, size_t size);
 
 void gd__known_wait(struct gd__known *k); /* for a disk that is far behind */
 bool gd__known_has_room(struct gd__known *k);

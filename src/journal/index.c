@@ -40,6 +40,7 @@ enum {
     PAGES = 1024,        /* in the cache */
     STRETCH = PAGES / 2, /* pages that are filled at a time: with those that run over its end, they stay there */
     CHUNK = 1024,        /* rows put aside with one call */
+    LOOK_EVERY = 4096,   /* rows, for an interruption */
     HINTS = 1024,
     NEARBY = 64, /* equal keys looked at for one of the right version */
 };
@@ -297,13 +298,21 @@ static void sort_batch(struct gd__index *x, uint32_t ends[BINS])
         x->order[ends[x->batch[i].key[0] >> BIN_SHIFT]++] = i;
 }
 
-static int put_batch(struct gd__index *x)
+static bool is_interrupted(const atomic_bool *interrupted)
+{
+    return interrupted && atomic_load_explicit(interrupted, memory_order_relaxed);
+}
+
+static int put_batch(struct gd__index *x, const atomic_bool *interrupted)
 {
     uint32_t ends[BINS];
     int rc = 0;
     sort_batch(x, ends);
-    for (uint32_t i = 0; rc == 0 && i < x->n_batch; i++)
+    for (uint32_t i = 0; rc == 0 && i < x->n_batch; i++) {
         rc = put(x, &x->batch[x->order[i]]);
+        if (i % LOOK_EVERY == 0 && is_interrupted(interrupted))
+            rc = gd__error(GD_E_SHUTDOWN, "the run is being shut down");
+    }
     x->n_batch = 0;
     return rc;
 }
@@ -368,7 +377,7 @@ static int put_all_back(struct gd__index *x, const atomic_bool *interrupted)
         const unsigned end = first + step < BINS ? first + step : BINS;
         for (uint32_t k = 0; rc == 0 && k < x->n_aside; k++)
             rc = put_back(x, k, first, end);
-        if (interrupted && atomic_load_explicit(interrupted, memory_order_relaxed))
+        if (is_interrupted(interrupted))
             rc = gd__error(GD_E_SHUTDOWN, "the run is being shut down");
     }
     return rc;
@@ -403,7 +412,7 @@ int gd__index_seal(struct gd__index *x, const atomic_bool *interrupted)
 {
     int rc = 0;
     if (x->n_aside == 0)
-        rc = put_batch(x);
+        rc = put_batch(x, interrupted);
     else if (x->n_batch > 0)
         rc = put_aside(x);
     if (rc == 0 && x->n_aside > 0)

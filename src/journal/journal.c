@@ -399,6 +399,11 @@ int gd__journal_take(struct gd_journal *j, const struct gd__journal_key *key, ui
     return 1;
 }
 
+bool gd__journal_take_reads(const struct gd_journal *j, const struct gd__journal_key *key)
+{
+    return j->resume && gd__resume_find_reads(j->resume, key->hash);
+}
+
 /* --- any thread --- */
 
 uint64_t gd__journal_skipped(struct gd_journal *j)

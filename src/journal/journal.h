@@ -2,7 +2,7 @@
  *
  *   the run's thread      gd__journal_begin, _put, _end
  *   one other thread      gd__journal_put, in place of the run's (gd__record_put_off() in dispatch/hooks.h)
- *   the feeder's thread   gd__journal_admit, _take
+ *   the feeder's thread   gd__journal_admit, _take, _take_reads
  *   any thread            gd__journal_interrupt, _skipped
  *
  * A task that is to be run has a small context, made by gd__journal_take() and taken back by gd__journal_put(). It is
@@ -50,6 +50,9 @@ bool gd__journal_has_room(struct gd_journal *j);
 /* The number-th task of the source. 1: it is to be run, *out is its context; 0: it is final already; or negative. */
 int gd__journal_take(struct gd_journal *j, const struct gd__journal_key *key, uint64_t number,
                      struct gd__journal_task **out);
+
+/* Whether that reads the journal, some rows of it or all: it may take long. */
+bool gd__journal_take_reads(const struct gd_journal *j, const struct gd__journal_key *key);
 
 /* Nothing more is wanted of the source: nobody waits in the two above from here on. */
 void gd__journal_interrupt(struct gd_journal *j);

@@ -112,11 +112,22 @@ static int fill_window(struct gd__resume *r)
     return code;
 }
 
+static bool wants_filling(const struct gd__resume *r)
+{
+    return !at_end(r) && gd__window_room(r->window) > GD__WINDOW_ROWS / 2;
+}
+
+/* Every record that has not been matched is in the window. */
+static bool none_is_elsewhere(const struct gd__resume *r)
+{
+    return at_end(r) && gd__window_passed(r->window) == 0;
+}
+
 /* 1: found; 0: not here; or negative. */
 static int look_in_window(struct gd__resume *r, const unsigned char key[GD__HASH_SIZE], uint64_t version,
                           struct gd__row *out)
 {
-    if (!at_end(r) && gd__window_room(r->window) > GD__WINDOW_ROWS / 2) {
+    if (wants_filling(r)) {
         const int rc = fill_window(r);
         if (rc < 0)
             return rc;
@@ -177,7 +188,7 @@ static int build_index(struct gd__resume *r)
 static int look_in_index(struct gd__resume *r, const unsigned char key[GD__HASH_SIZE], uint64_t version,
                          struct gd__row *out)
 {
-    if (at_end(r) && gd__window_passed(r->window) == 0)
+    if (none_is_elsewhere(r))
         return 0;
     if (!r->index) {
         const int rc = build_index(r);
@@ -212,6 +223,11 @@ int gd__resume_find(struct gd__resume *r, const unsigned char key[GD__HASH_SIZE]
     if (rc == 0)
         *out = (struct gd__row){ .id = new_id(r) };
     return rc;
+}
+
+bool gd__resume_find_reads(const struct gd__resume *r, const unsigned char key[GD__HASH_SIZE])
+{
+    return wants_filling(r) || (!r->index && !none_is_elsewhere(r) && !gd__window_holds(r->window, key));
 }
 
 /* --- opening and closing --- */

@@ -21,4 +21,7 @@ void gd__resume_close(struct gd__resume **r);
 int gd__resume_find(struct gd__resume *r, const unsigned char key[GD__HASH_SIZE], uint64_t version,
                     struct gd__row *out);
 
+/* Whether finding that key reads the journal, some rows of it or all: it may take long. */
+bool gd__resume_find_reads(const struct gd__resume *r, const unsigned char key[GD__HASH_SIZE]);
+
 #endif

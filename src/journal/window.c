@@ -114,6 +114,14 @@ bool gd__window_take(struct gd__window *w, const unsigned char key[GD__HASH_SIZE
     return true;
 }
 
+bool gd__window_holds(const struct gd__window *w, const unsigned char key[GD__HASH_SIZE])
+{
+    for (uint16_t at = w->buckets[bucket_of(key)].first; at != NONE; at = w->slots[at].next)
+        if (memcmp(w->slots[at].row.key, key, GD__HASH_SIZE) == 0)
+            return true;
+    return false;
+}
+
 bool gd__window_has(const struct gd__window *w, uint64_t id)
 {
     uint64_t low = w->head, high = w->tail;

@@ -21,6 +21,9 @@ void gd__window_add(struct gd__window *w, const struct gd__row *row); /* while t
 bool gd__window_take(struct gd__window *w, const unsigned char key[GD__HASH_SIZE], uint64_t version,
                      struct gd__row *out);
 
+/* Whether gd__window_take() would find one. */
+bool gd__window_holds(const struct gd__window *w, const unsigned char key[GD__HASH_SIZE]);
+
 /* Whether a row with that id is here, taken or not. */
 bool gd__window_has(const struct gd__window *w, uint64_t id);
 /* The least id of which that can be said: rows below it have been let go. */
