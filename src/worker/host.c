@@ -11,6 +11,7 @@
  */
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
@@ -87,6 +88,7 @@ void gd__entry_unload(struct gd_worker *w, struct gd__entry *e)
     e->to_unload = false;
     if (w->ops.unload)
         w->ops.unload(w, &e->task);
+    gd__host_check_fork(w);
 }
 
 /* Positions below `below` enter process now. */
@@ -141,6 +143,7 @@ static inline void process_one(struct gd_worker *w, struct gd__entry *e, uint64_
         code = w->ops.process(w, &e->task, &e->result);
     else
         code = gd_result_cancelled(&e->result);
+    gd__host_check_fork(w);
     unset_current(w);
     GD__KILL_POINT("processed");
     if (!LIKELY(code == 0)) {
@@ -305,6 +308,7 @@ static int call_batch(struct gd_worker *w, size_t first, size_t n)
     set_current(w, w->batch[first]->position);
     if (gd__host_cancel_below(w) <= w->batch[first + n - 1]->position) {
         int code = w->ops.process_batch(w, &w->batch_tasks[first], &w->batch_results[first], n);
+        gd__host_check_fork(w);
         unset_current(w);
         return code;
     }
@@ -436,6 +440,7 @@ static int make_entries(struct gd_worker *w)
 /* What setup or cleanup returned: its failure is in w->own then. */
 static void settle_own(struct gd_worker *w, int code, const char *who)
 {
+    gd__host_check_fork(w);
     gd__result_settle(&w->own, code, who);
     gd__words_forget();
     flush_output();
@@ -496,7 +501,25 @@ static void release_memory(struct gd_worker *w)
     gd__free(w->entries);
 }
 
-_Noreturn void gd__host_run(struct gd_worker *w)
+_Noreturn void gd__host_leave_fork(void)
+{
+    static const char words[] =
+        "gpu_dispatch: a process that the worker's code forked has returned into the worker: it "
+        "is ended here; let it leave with _exit()\n";
+    (void)!write(STDERR_FILENO, words, sizeof words - 1);
+    _exit(GD__EXIT_FORK);
+}
+
+_Noreturn void gd__host_thread_left(void *unused)
+{
+    static const char words[] = "gpu_dispatch: the worker's code has ended a thread that it was called on "
+                                "(pthread_exit() or pthread_cancel()): let it return instead\n";
+    (void)unused;
+    (void)!write(STDERR_FILENO, words, sizeof words - 1);
+    _exit(GD__EXIT_THREAD);
+}
+
+_Noreturn static void live(struct gd_worker *w)
 {
     uint32_t batch = w->port.config.batch_size;
     w->batch_size = batch < 1 ? 1 : batch < UINT16_MAX ? batch : UINT16_MAX;
@@ -524,4 +547,11 @@ _Noreturn void gd__host_run(struct gd_worker *w)
     GD__KILL_POINT("after_bye");
     release_memory(w);
     exit(0); /* not _exit: user code may have registered handlers */
+}
+
+_Noreturn void gd__host_run(struct gd_worker *w)
+{
+    pthread_cleanup_push(gd__host_thread_left, NULL);
+    live(w);
+    pthread_cleanup_pop(0);
 }

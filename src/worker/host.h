@@ -29,6 +29,8 @@
 #define GD__EXIT_DEVICE_LOST 71 /* process said so (a record says why) */
 #define GD__EXIT_ORPHAN      72 /* the dispatcher is gone, and this is not the leader of its process group */
 #define GD__EXIT_PROTOCOL    73 /* the program behind this worker broke the protocol: stderr says how */
+#define GD__EXIT_THREAD      74 /* user code ended a thread of the worker: stderr says so */
+#define GD__EXIT_FORK        75 /* of no worker, but of a fork of one that returned into it */
 
 /* Where GD_KILL can end a worker, in the order of its life; loading and loaded with load() only. See base/fault.h. */
 #define GD__KILL_POINTS(X)                                                        \
@@ -107,6 +109,7 @@ struct gd_worker {
     struct gd__ticks clock; /* the main thread's */
     int lifeline;           /* the boot socket: end of file when the dispatcher is gone */
     int dispatcher;         /* its pidfd */
+    const uint32_t *is_us;  /* 0 in a fork of this process, see gd__host_check_fork() */
 
     struct gd__entry *entries; /* by position & entry_mask; positions head .. port.next - 1 are in use */
     uint64_t entry_mask;
@@ -153,6 +156,17 @@ static inline void gd__after_wait(void)
     if (gd__wait_hooks.after)
         gd__wait_hooks.after();
 }
+
+/* After user code has returned: a process that it forked must not go on as the worker, whose memory it shares. */
+_Noreturn void gd__host_leave_fork(void);
+static inline void gd__host_check_fork(const struct gd_worker *w)
+{
+    if (__builtin_expect(*w->is_us == 0, 0))
+        gd__host_leave_fork();
+}
+
+/* Handler of pthread_cleanup_push() in threads that call user code: one that it ends would be waited for in vain. */
+_Noreturn void gd__host_thread_left(void *unused);
 
 /* host.c */
 int gd__host_wait(struct gd_worker *w);           /* gd__port_wait(), with the hooks */

@@ -49,6 +49,7 @@ uint64_t gd__loader_bound(const struct gd_worker *w)
 static void call_load(struct gd_worker *w, struct gd__entry *e)
 {
     int code = w->ops.load(w, &e->task, &e->result);
+    gd__host_check_fork(w);
     if (code) {
         gd__result_settle(&e->result, code, "load");
         gd__words_forget();
@@ -77,9 +78,8 @@ static void finish_load(struct gd__loader *l, struct gd__entry *e)
     pthread_cond_signal(&l->done);
 }
 
-static void *io_thread(void *arg)
+static void load_all(struct gd_worker *w)
 {
-    struct gd_worker *w = arg;
     struct gd__loader *l = w->loader;
     pthread_mutex_lock(&l->lock);
     for (;;) {
@@ -98,6 +98,13 @@ static void *io_thread(void *arg)
     pthread_mutex_unlock(&l->lock);
     if (gd__wait_hooks.io_thread_ends)
         gd__wait_hooks.io_thread_ends();
+}
+
+static void *io_thread(void *arg)
+{
+    pthread_cleanup_push(gd__host_thread_left, NULL);
+    load_all(arg);
+    pthread_cleanup_pop(0);
     return NULL;
 }
 

@@ -22,6 +22,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -33,7 +34,11 @@
 #include "proc/descendants.h"
 #include "worker/host.h"
 
-enum { MOST_OPS = 4096 /* bytes: a table that says it is larger was never given its size */ };
+enum {
+    MOST_OPS = 4096, /* bytes: a table that says it is larger was never given its size */
+    OOM_MORE = 500,
+    OOM_MOST = 1000, /* of oom_score_adj, in thousandths of all memory */
+};
 
 static struct {
     bool called;
@@ -205,9 +210,8 @@ _Noreturn static void die_with_group(void)
     _exit(GD__EXIT_ORPHAN);
 }
 
-static void *guardian(void *arg)
+static void watch_over(struct gd_worker *w)
 {
-    struct gd_worker *w = arg;
     for (;;) {
         struct pollfd both[] = { { .fd = w->lifeline, .events = POLLIN }, { .fd = w->dispatcher, .events = POLLIN } };
         if (poll(both, 2, -1) < 0 && errno == EINTR)
@@ -223,6 +227,54 @@ static void *guardian(void *arg)
         if (byte == 'c')
             interrupt_current(w);
     }
+}
+
+static void *guardian(void *arg)
+{
+    pthread_cleanup_push(gd__host_thread_left, NULL); /* interrupt() is user code */
+    watch_over(arg);
+    pthread_cleanup_pop(0);
+    return NULL;
+}
+
+/* ---- what forks and memory are told ---- */
+
+/* A page that is zero in every fork, whatever call made it. Where the kernel can't do that a handler clears it, which
+ * not every such call runs. */
+static uint32_t *fork_mark;
+
+static void clear_fork_mark(void)
+{
+    *fork_mark = 0;
+}
+
+static void mark_this_process(struct gd_worker *w)
+{
+    const size_t size = (size_t)sysconf(_SC_PAGESIZE);
+    void *page = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (page == MAP_FAILED)
+        boot_failed("no memory for a page: %s", strerror(errno));
+    fork_mark = page;
+    *fork_mark = 1;
+    w->is_us = fork_mark;
+    if (madvise(page, size, MADV_WIPEONFORK) < 0)
+        pthread_atfork(NULL, NULL, clear_fork_mark);
+}
+
+/* If memory runs out, the kernel is to take a worker, which is replaced, and not the dispatcher. What the worker starts
+ * inherits it. Where that can't be said it is left as it is. */
+static void offer_to_be_killed_first(void)
+{
+    char text[32] = "";
+    const int fd = open("/proc/self/oom_score_adj", O_RDWR | O_CLOEXEC);
+    if (fd < 0)
+        return;
+    if (read(fd, text, sizeof text - 1) > 0) {
+        const long now = strtol(text, NULL, 10), then = now + OOM_MORE < OOM_MOST ? now + OOM_MORE : OOM_MOST;
+        const int n = snprintf(text, sizeof text, "%ld", then);
+        (void)!pwrite(fd, text, (size_t)n, 0);
+    }
+    close(fd);
 }
 
 static void start_guardian(struct gd_worker *w)
@@ -247,6 +299,8 @@ _Noreturn static void become_worker(const char *socket_text, const struct gd_wor
     fcntl(w->lifeline, F_SETFD, FD_CLOEXEC);
     w->dispatcher = fds[GD__FD_DISPATCHER];
     begin_faults(fds);
+    offer_to_be_killed_first();
+    mark_this_process(w);
 
     atomic_init(&w->current, GD__NO_POSITION);
     pthread_mutex_init(&w->current_lock, NULL);

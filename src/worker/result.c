@@ -125,6 +125,7 @@ void gd__result_init(struct gd_result *r, struct gd_worker *w)
 
 void gd__result_reset(struct gd_result *r)
 {
+    gd__host_check_fork(r->worker); /* a fork would write into our result */
     if (r->offset) {
         drop_room(r->worker, r->offset);
         r->offset = 0;

@@ -61,7 +61,11 @@ enum world_what {
     W_LOAD_ERROR,       /* load fails; the others leave a mark that process checks */
     W_LOAD_SEGV,
     W_LOAD_LOOP,
-    W_STRAY, /* leaves a child in a session of its own, whose id goes to page->grandchild, and kills itself */
+    W_STRAY,       /* leaves a child in a session of its own, whose id goes to page->grandchild, and kills itself */
+    W_THREAD_EXIT, /* pthread_exit() */
+    W_LOAD_THREAD_EXIT,
+    W_CLOSE_ALL,  /* closes every descriptor from 3 up, then answers */
+    W_FORK_TWICE, /* forks and answers in both processes, n bytes of a pattern, and first in the child */
 };
 
 /* A payload: 24 bytes, so that it travels in the ring. A larger payload has this in front and a pattern behind it, a

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "support/world_page.h"
@@ -257,6 +258,14 @@ static void leave_stray(void)
     kill(getpid(), SIGKILL);
 }
 
+/* The child is the first to go on. */
+static void return_twice(void)
+{
+    const pid_t pid = fork();
+    if (pid > 0)
+        waitpid(pid, NULL, 0);
+}
+
 static void write_to_input(const struct gd_task *t)
 {
     *(volatile unsigned char *)(uintptr_t)t->data = 1;
@@ -338,6 +347,15 @@ static int obey(struct gd_worker *w, const struct gd_task *t, struct gd_result *
     case W_STRAY:
         leave_stray();
         break;
+    case W_THREAD_EXIT:
+        pthread_exit(NULL);
+    case W_CLOSE_ALL:
+        for (int fd = 3; fd < 1024; fd++)
+            close(fd);
+        break;
+    case W_FORK_TWICE:
+        return_twice();
+        break;
     default:
         break;
     }
@@ -366,6 +384,8 @@ static int load(struct gd_worker *w, struct gd_task *t, struct gd_result *r)
     world_count_add(page, WC_LOADS, 1);
     if (o.what == W_LOAD_ERROR)
         return gd_result_error(r, "task %llu can't be loaded", (unsigned long long)t->id);
+    if (o.what == W_LOAD_THREAD_EXIT)
+        pthread_exit(NULL);
     if (o.what == W_LOAD_SEGV || o.what == W_LOAD_LOOP)
         misbehave(o.what, o.n);
     t->loaded = &load_mark;

@@ -1,0 +1,82 @@
+/* What the code of a worker must not do, and may do all the same: end its thread, close descriptors that are not its
+ * own, fork and return twice. The worker is replaced or goes on; no task is lost, none is delivered twice, and the run
+ * ends.
+ */
+#include "command/common.h"
+#include "support/world.h"
+
+/* One of twenty tasks does it, in its first attempt. */
+static void run_with_one(enum world_what what, unsigned attempts)
+{
+    struct world w;
+    world_open(&w, 2);
+    world_add_many(&w, 10, (struct world_order){ .what = W_ECHO });
+    world_add(&w, (struct world_order){ .what = (uint16_t)what, .tries = 1 });
+    world_add_many(&w, 10, (struct world_order){ .what = W_ECHO });
+    CHECK_EQ(world_run(&w), 0);
+    CHECK_EQ(world_callbacks(&w, 'S'), 21);
+    if (attempts > 0)
+        CHECK_EQ(w.finals[10].attempt, attempts);
+    world_close(&w);
+}
+
+TEST(process_ends_its_thread)
+{
+    run_with_one(W_THREAD_EXIT, 2);
+}
+
+TEST(load_ends_its_thread)
+{
+    world_ops("l");
+    run_with_one(W_LOAD_THREAD_EXIT, 0);
+}
+
+TEST(the_report_says_which_call_it_was)
+{
+    struct world w;
+    world_open(&w, 1);
+    w.o.crash_limit = 1;
+    world_add(&w, (struct world_order){ .what = W_THREAD_EXIT });
+    CHECK_EQ(world_run(&w), 0);
+    CHECK_EQ(w.finals[0].failure, GD_FAILURE_CRASH);
+    CHECK_CONTAINS(w.finals[0].error, "pthread_exit()");
+    world_close(&w);
+}
+
+/* Its answer may have been seen without a bell: then nobody notices before the next one is needed. */
+TEST(process_closes_every_descriptor)
+{
+    run_with_one(W_CLOSE_ALL, 0);
+}
+
+/* The worker goes on, and the answers are those of the worker. */
+TEST(process_forks_and_returns_twice)
+{
+    struct world w;
+    world_open(&w, 1);
+    world_add_many(&w, 20, (struct world_order){ .what = W_FORK_TWICE });
+    CHECK_EQ(world_run(&w), 0);
+    CHECK_EQ(world_callbacks(&w, 'S'), 20);
+    for (unsigned i = 0; i < 20; i++) {
+        CHECK_EQ(w.finals[i].attempt, 1);
+        CHECK_EQ(w.finals[i].answer.pid, w.finals[0].answer.pid);
+    }
+    CHECK_EQ(w.stats.crashes, 0);
+    world_close(&w);
+}
+
+/* --- memory --- */
+
+TEST(a_worker_is_killed_before_the_dispatcher_if_memory_runs_out)
+{
+    struct ran own = sh("cat /proc/self/oom_score_adj");
+    if (own.status != 0 || atoi(own.out) >= 1000)
+        SKIP("no oom_score_adj that can be raised");
+    struct ran r = sh(RUN "'cat /proc/self/oom_score_adj /proc/$PPID/oom_score_adj #' ::: 1");
+    int command = -1, worker = -1;
+    CHECK_EQ(sscanf(r.out, "%d %d", &command, &worker), 2);
+    CHECK_GT(worker, atoi(own.out));
+    CHECK_EQ(command, worker);
+}
+
+WORLD_MAIN()
