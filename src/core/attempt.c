@@ -45,7 +45,9 @@ uint64_t gd__count_blamed(const struct gd__sched_worker *w, const struct gd__dea
     uint64_t below = gd__max64(d->started, d->loading);
     if (w->kill_reason == GD__KILL_TIMEOUT && below > w->head)
         below = w->cancel_below; /* the deadline was that of the first, or its batch; what came after it is innocent */
-    if (w->kill_reason == GD__KILL_DEVICE_LOST || w->kill_reason == GD__KILL_ENDING || below <= w->head)
+    const bool innocent = w->kill_reason == GD__KILL_DEVICE_LOST || w->kill_reason == GD__KILL_DEVICE_ERROR ||
+                          w->kill_reason == GD__KILL_ENDING;
+    if (innocent || below <= w->head)
         return 0;
     return gd__min64(below - w->head, length);
 }

@@ -16,6 +16,7 @@ enum gd__kill_reason {
     GD__KILL_SETUP_TIMEOUT,
     GD__KILL_BROKEN,
     GD__KILL_DEVICE_LOST,
+    GD__KILL_DEVICE_ERROR, /* the device is fine again, and its programs must be restarted */
     GD__KILL_ENDING,
 };
 

@@ -244,6 +244,15 @@ void gd__sched_device_failed(struct gd__sched *s, uint64_t now, unsigned w, cons
     gd__check_done(s, now);
 }
 
+/* One that is still in setup meets the error itself, if it concerns it. */
+void gd__sched_device_restart(struct gd__sched *s, uint64_t now, unsigned w)
+{
+    const unsigned device = s->workers[w].device;
+    for (unsigned k = device; k < s->config.n_workers && s->workers[k].device == device; k++)
+        if (takes_tasks(s->workers[k].state))
+            gd__worker_kill(s, now, k, GD__KILL_DEVICE_ERROR);
+}
+
 /* --- death --- */
 
 static uint64_t restart_delay(const struct gd__sched *s, unsigned deaths)
@@ -466,6 +475,8 @@ const char *gd__sched_kill_words(const struct gd__sched *s, unsigned w)
         [GD__KILL_SETUP_TIMEOUT] = "was killed because its setup took longer than it may",
         [GD__KILL_BROKEN] = "was killed because it broke the protocol",
         [GD__KILL_DEVICE_LOST] = "was killed because its device is lost",
+        [GD__KILL_DEVICE_ERROR] =
+            "was killed because its GPU's driver reported an error after which programs must be restarted",
         [GD__KILL_ENDING] = "was killed because the run ended",
     };
     return words[s->workers[w].kill_reason];

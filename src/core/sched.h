@@ -261,6 +261,9 @@ void gd__sched_exited(struct gd__sched *s, uint64_t now, unsigned w, const struc
 void gd__sched_broken(struct gd__sched *s, uint64_t now, unsigned w);
 /* The device of worker w has failed, as its driver says: it is taken out of use with all its workers. */
 void gd__sched_device_failed(struct gd__sched *s, uint64_t now, unsigned w, const char *words);
+/* Its driver says that what runs on the device of worker w must be restarted: its workers are killed and replaced, and
+ * no task is charged. */
+void gd__sched_device_restart(struct gd__sched *s, uint64_t now, unsigned w);
 void gd__sched_shutdown(struct gd__sched *s, uint64_t now);
 void gd__sched_abort(struct gd__sched *s, uint64_t now);
 /* The run stood still for lost_ns, until now: that counts towards no time limit, grace or delay. */

@@ -160,20 +160,32 @@ static bool is_named(const struct gd__worker_device *how, const char *uuid)
     return strcmp(how->uuid, uuid) == 0 || strcmp(how->gpu_uuid, uuid) == 0;
 }
 
-static void device_failed(void *user, const char *uuid, const char *why)
+static void wake_for_news(struct gd_dispatcher *d)
+{
+    atomic_store(&d->device_news, true);
+    const uint64_t one = 1;
+    while (write(d->wake_fd, &one, sizeof one) < 0 && errno == EINTR)
+        ;
+}
+
+/* On the thread that watches the devices. A device fails once; its workers may have to be restarted many times. */
+static void device_failed(void *user, const char *uuid, enum gd__health health, const char *why)
 {
     struct gd_dispatcher *d = user;
     for (unsigned i = 0; i < d->n_devices; i++) {
         struct gd__run_device *device = &d->devices[i];
         int none = NEWS_NONE;
-        if (!is_named(&device->how, uuid) || !atomic_compare_exchange_strong(&device->news, &none, NEWS_WRITING))
+        if (!is_named(&device->how, uuid))
             continue;
-        snprintf(device->words, sizeof device->words, "%s", why);
-        atomic_store_explicit(&device->news, NEWS_TOLD, memory_order_release);
-        atomic_store(&d->device_news, true);
-        const uint64_t one = 1;
-        while (write(d->wake_fd, &one, sizeof one) < 0 && errno == EINTR)
-            ;
+        if (health == GD__HEALTH_RESTART) {
+            atomic_store(&device->restart, true);
+        } else if (atomic_compare_exchange_strong(&device->news, &none, NEWS_WRITING)) {
+            snprintf(device->words, sizeof device->words, "%s", why);
+            atomic_store_explicit(&device->news, NEWS_TOLD, memory_order_release);
+        } else {
+            continue;
+        }
+        wake_for_news(d);
     }
 }
 
@@ -200,5 +212,7 @@ void gd__devices_take_news(struct gd_dispatcher *d)
         int told = NEWS_TOLD;
         if (atomic_compare_exchange_strong(&device->news, &told, NEWS_TAKEN))
             gd__sched_device_failed(&d->sched, d->now, device->first_worker, device->words);
+        else if (atomic_exchange(&device->restart, false))
+            gd__sched_device_restart(&d->sched, d->now, device->first_worker);
     }
 }

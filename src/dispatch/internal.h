@@ -76,8 +76,9 @@ struct gd__run_device {
     unsigned first_worker, n_workers;
     int vendor; /* enum gd_vendor; and its name, for people */
     char name[96];
-    _Atomic int news; /* see devices.c */
-    char words[160];  /* of its failure */
+    _Atomic int news;     /* see devices.c */
+    char words[160];      /* of its failure */
+    _Atomic bool restart; /* its workers must be started again */
 };
 
 struct gd__work { /* gd_dispatcher_set_work() */

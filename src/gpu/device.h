@@ -30,10 +30,16 @@ int gd__worker_device(struct gd__worker_device *out, const struct gd_devices *li
  * no device. list may be NULL. */
 int gd__worker_device_number(struct gd__worker_device *out, const struct gd_devices *list, int gpu_id);
 
+enum gd__health {
+    GD__HEALTH_RESTART, /* the device is fine, but programs that use it must be started again */
+    GD__HEALTH_FAILED,  /* the device must not be used any more */
+};
+
 /* Word of devices that fail: the driver's own (Xid events), from a thread of this module's that lives as long as the
- * process and sleeps in the driver. fn is called on that thread. Errors that are the application's fault are not
- * reported. Returns a token, or a negative code: GD_E_UNSUPPORTED where there is nothing to watch. */
-typedef void gd__health_fn(void *user, const char *uuid, const char *why);
+ * process and sleeps in the driver. fn is called on that thread. Which Xid means what is a table in health.c; many mean
+ * nothing to us and are not reported. Returns a token, or a negative code: GD_E_UNSUPPORTED where there is nothing to
+ * watch. */
+typedef void gd__health_fn(void *user, const char *uuid, enum gd__health health, const char *why);
 int gd__health_subscribe(gd__health_fn *fn, void *user);
 void gd__health_unsubscribe(int token); /* fn is not called any more once this returns; a negative token is fine */
 

@@ -44,37 +44,100 @@ static bool telling; /* a report at a time: every subscriber hears all, in order
 static unsigned forks_seen;
 static pthread_cond_t call_ended = PTHREAD_COND_INITIALIZER;
 
-/* --- words --- */
+/* --- what an Xid means --- */
 
-/* What the driver's documentation says of the usual ones. */
-static const struct {
-    unsigned xid;
-    bool by_application; /* it says nothing about the device */
+/* From NVIDIA's Xid catalogue (https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html, as of October
+ * 2025), by its columns "immediate action" and "investigatory action":
+ *
+ *   IGNORE    it asks for nothing (IGNORE), or only comments on another Xid that is reported too (45, 154)
+ *   PROCESS   RESTART_APP, and the place to look is the application (CHECK_APP/CUDA and the workflows of 13 and 31).
+ * The driver has told the one process whose fault it is; its worker fails the task, which is charged for it. NVML does
+ * not say which process that is, and a restart of them all, uncharged, would let a task that always does it run for
+ * ever. RESTART   RESTART_APP, and the place to look is the hardware or the driver (CONTACT_SUPPORT, INVESTIGATE_SW,
+ * 94) RETIRE    RESET_GPU, RESTART_VM, RESTART_BM, CHECK_MECHANICALS; and the workflows of 48 and of NVLink, which
+ * depend on what NVML does not report
+ *
+ * What is not in this table retires the device: those that the catalogue calls unused, has no action for, or does not
+ * know. */
+enum action { IGNORE, PROCESS, RESTART, RETIRE };
+
+static const struct xid {
+    unsigned first, last;
+    enum action action;
     const char *words;
 } xids[] = {
-    { 13, true, "graphics engine exception" },
-    { 31, true, "memory page fault" },
-    { 32, false, "corrupted push buffer stream" },
-    { 38, false, "driver firmware error" },
-    { 43, true, "GPU stopped processing" },
-    { 45, true, "preemptive cleanup" },
-    { 48, false, "double-bit ECC error" },
-    { 61, false, "microcontroller breakpoint" },
-    { 62, false, "microcontroller halt" },
-    { 63, false, "row remapping or page retirement" },
-    { 64, false, "row remapping or page retirement failed" },
-    { 68, true, "video processor exception" },
-    { 69, false, "graphics engine class error" },
-    { 74, false, "NVLink error" },
-    { 79, false, "GPU has fallen off the bus" },
-    { 92, false, "high rate of single-bit ECC errors" },
-    { 94, false, "contained ECC error" },
-    { 95, false, "uncontained ECC error" },
-    { 109, true, "context switch timeout" },
-    { 119, false, "GSP does not answer" },
-    { 120, false, "GSP error" },
-    { 140, false, "unrecovered ECC error" },
+    { 8, 8, RESTART, "GPU stopped processing" },
+    { 11, 11, PROCESS, "corrupted push buffer stream" },
+    { 13, 13, PROCESS, "graphics engine exception" },
+    { 14, 14, IGNORE, "unused" },
+    { 25, 25, PROCESS, "illegal push buffer stream" },
+    { 31, 31, PROCESS, "memory page fault" },
+    { 32, 32, PROCESS, "corrupted push buffer stream" },
+    { 37, 38, IGNORE, "driver firmware error" },
+    { 39, 41, RESTART, "copy engine exception" },
+    { 43, 43, IGNORE, "GPU stopped processing" },
+    { 44, 44, IGNORE, "graphics engine fault during context switch" },
+    { 45, 45, IGNORE, "preemptive cleanup" },
+    { 46, 46, RETIRE, "GPU stopped processing" },
+    { 48, 48, RETIRE, "double-bit ECC error" },
+    { 54, 54, RETIRE, "auxiliary power is not connected" },
+    { 60, 60, RESTART, "video processor exception" },
+    { 61, 61, RETIRE, "microcontroller breakpoint" },
+    { 62, 62, RETIRE, "microcontroller halt" },
+    { 63, 63, IGNORE, "memory was remapped" },
+    { 64, 64, RETIRE, "memory remapping failed" },
+    { 66, 67, IGNORE, "illegal access by driver" },
+    { 68, 68, RESTART, "video decoder exception" },
+    { 69, 69, PROCESS, "graphics engine class error" },
+    { 70, 72, RESTART, "copy engine error" },
+    { 74, 74, RETIRE, "NVLink error" },
+    { 75, 77, RESTART, "copy engine error" },
+    { 79, 79, RETIRE, "GPU has fallen off the bus" },
+    { 80, 80, PROCESS, "corrupted data sent to GPU" },
+    { 82, 82, RESTART, "JPEG engine error" },
+    { 83, 84, RESTART, "video decoder error" },
+    { 85, 85, RESTART, "copy engine error" },
+    { 86, 86, RESTART, "optical flow engine exception" },
+    { 88, 89, RESTART, "video decoder error" },
+    { 92, 92, IGNORE, "high rate of single-bit ECC errors" },
+    { 93, 93, IGNORE, "InfoROM wear limit" },
+    { 94, 94, RESTART, "contained ECC error" },
+    { 95, 95, RETIRE, "uncontained ECC error" },
+    { 96, 98, RESTART, "video decoder error" },
+    { 99, 105, RESTART, "JPEG engine error" },
+    { 106, 107, IGNORE, "test message" },
+    { 108, 108, IGNORE, "unused" },
+    { 109, 109, RETIRE, "context switch timeout" },
+    { 110, 110, RETIRE, "security fault" },
+    { 119, 119, RETIRE, "GSP does not answer" },
+    { 120, 120, RETIRE, "GSP error" },
+    { 121, 121, IGNORE, "C2C error" },
+    { 126, 135, RESTART, "copy engine error" },
+    { 136, 136, RETIRE, "link training failed" },
+    { 137, 137, IGNORE, "NVLink privilege error" },
+    { 139, 139, RESTART, "optical flow engine error" },
+    { 140, 140, RETIRE, "unrecovered ECC error" },
+    { 141, 141, IGNORE, "CUDA fast path error" },
+    { 143, 143, RETIRE, "GPU initialization error" },
+    { 144, 150, RETIRE, "NVLink error" },
+    { 151, 151, RETIRE, "key rotation error" },
+    { 152, 153, IGNORE, "deep learning accelerator error" },
+    { 154, 154, IGNORE, "recovery action changed" },
+    { 155, 155, RETIRE, "NVLink error" },
+    { 156, 156, RETIRE, "resource retirement" },
+    { 157, 157, IGNORE, "resource retirement failed" },
+    { 158, 158, RETIRE, "fatal timeout" },
+    { 160, 161, IGNORE, "channel retirement" },
+    { 162, 165, IGNORE, "power smoothing changed" }, /* no action is given, and nothing is broken */
 };
+
+static const struct xid *find_xid(unsigned number)
+{
+    for (size_t i = 0; i < sizeof xids / sizeof *xids; i++)
+        if (xids[i].first <= number && number <= xids[i].last)
+            return &xids[i];
+    return NULL;
+}
 
 /* --- telling --- */
 
@@ -96,12 +159,12 @@ static void unlink_subscriber(struct subscriber *s)
     gd__free(s);
 }
 
-static void call(struct subscriber *s, const char *uuid, const char *why)
+static void call(struct subscriber *s, const char *uuid, enum gd__health health, const char *why)
 {
     s->called = true;
     s->caller = pthread_self();
     gd__gpu_unlock();
-    s->fn(s->user, uuid, why);
+    s->fn(s->user, uuid, health, why);
     gd__gpu_lock();
     s->called = false;
     if (s->gone)
@@ -109,7 +172,7 @@ static void call(struct subscriber *s, const char *uuid, const char *why)
     pthread_cond_broadcast(&call_ended);
 }
 
-static void tell(const char *uuid, const char *why)
+static void tell(const char *uuid, enum gd__health health, const char *why)
 {
     gd__gpu_lock();
     while (telling)
@@ -118,7 +181,7 @@ static void tell(const char *uuid, const char *why)
     const unsigned long report = ++n_reports;
     for (struct subscriber *s; (s = next_to_hear(report));) {
         s->heard = report;
-        call(s, uuid, why);
+        call(s, uuid, health, why);
     }
     telling = false;
     pthread_cond_broadcast(&call_ended);
@@ -128,20 +191,20 @@ static void tell(const char *uuid, const char *why)
 void gd__health_report(const char *uuid, unsigned xid)
 {
     char why[128];
-    snprintf(why, sizeof why, "Xid %u", xid);
-    for (size_t i = 0; i < sizeof xids / sizeof *xids; i++) {
-        if (xids[i].xid != xid)
-            continue;
-        if (xids[i].by_application)
-            return;
-        snprintf(why, sizeof why, "Xid %u (%s)", xid, xids[i].words);
-    }
-    tell(uuid, why);
+    const struct xid *x = find_xid(xid);
+    const enum action action = x ? x->action : RETIRE;
+    if (action == IGNORE || action == PROCESS)
+        return;
+    if (x)
+        snprintf(why, sizeof why, "Xid %u (%s)", xid, x->words);
+    else
+        snprintf(why, sizeof why, "Xid %u", xid);
+    tell(uuid, action == RESTART ? GD__HEALTH_RESTART : GD__HEALTH_FAILED, why);
 }
 
 void gd__health_report_lost(const char *uuid)
 {
-    tell(uuid, "the driver has lost the GPU");
+    tell(uuid, GD__HEALTH_FAILED, "the driver has lost the GPU");
 }
 
 /* --- threads --- */

@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-/* For a source's thread: tells every subscriber of an Xid of the device with that UUID, if it condemns the device. */
+/* For a source's thread: tells every subscriber of an Xid of the device with that UUID, if it asks for anything. */
 void gd__health_report(const char *uuid, unsigned xid);
 void gd__health_report_lost(const char *uuid);
 

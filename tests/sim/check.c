@@ -117,6 +117,7 @@ void check_kill(struct sim *s, unsigned w)
         SIM_MUST(s, p->broken, "worker %u killed as broken", w);
         break;
     case GD__KILL_DEVICE_LOST:
+    case GD__KILL_DEVICE_ERROR:
         break;
     case GD__KILL_ENDING:
         SIM_MUST(s, s->sched.stopping || s->sched.workers_stopped || s->setup_failed[w],
@@ -208,7 +209,8 @@ void check_before_exit(struct sim *s, unsigned w, const struct gd__death *d)
     s->held_until[w] = must_wait(s, w, d) ? s->now + s->plan.config.signal_wait_ns : 0;
     if (length == 0)
         return;
-    if (worker->kill_reason == GD__KILL_DEVICE_LOST || worker->kill_reason == GD__KILL_ENDING)
+    if (worker->kill_reason == GD__KILL_DEVICE_LOST || worker->kill_reason == GD__KILL_DEVICE_ERROR ||
+        worker->kill_reason == GD__KILL_ENDING)
         return;
     if (worker->kill_reason != GD__KILL_TIMEOUT) {
         blame(s, w, started > worker->head ? gd__min64(started - worker->head, length) : 0, d);

@@ -236,14 +236,33 @@ static void on_stop_all(struct sim *s)
     sim_at(s, s->now + sim_spread(&s->chance, s->plan.stop_all_gap_ns), EVENT_SHUTDOWN, 0);
 }
 
-static void on_device_failed(struct sim *s)
+static void restart_device(struct sim *s, unsigned w)
 {
-    const unsigned w = (unsigned)sim_below(&s->chance, s->plan.config.n_workers);
+    const unsigned device = s->sched.workers[w].device;
+    const bool out = s->device_out[device];
+    sim_trace(s, "the workers of the device of worker %u are to be restarted", w);
+    gd__sched_device_restart(&s->sched, s->now, w);
+    SIM_MUST(s, s->device_out[device] == out, "a restart took the device of worker %u out of use", w);
+    for (unsigned k = device; k < s->plan.config.n_workers && s->sched.workers[k].device == device; k++)
+        SIM_MUST(s, s->sched.workers[k].state != GD_WORKER_IDLE, "worker %u was not restarted", k);
+}
+
+static void fail_device(struct sim *s, unsigned w)
+{
     sim_trace(s, "the device of worker %u fails", w);
     gd__sched_device_failed(&s->sched, s->now, w, "Xid 79");
     const bool over = s->sched.stopping || s->sched.workers_stopped;
     SIM_MUST(s, over || s->device_out[s->sched.workers[w].device],
              "the device of worker %u failed, and nobody was told", w);
+}
+
+static void on_device_failed(struct sim *s)
+{
+    const unsigned w = (unsigned)sim_below(&s->chance, s->plan.config.n_workers);
+    if (sim_below(&s->chance, 2) == 0)
+        restart_device(s, w);
+    else
+        fail_device(s, w);
     if (--s->device_failures_left > 0)
         sim_at(s, s->now + 1 + sim_spread(&s->chance, s->plan.device_failure_gap_ns), EVENT_DEVICE_FAILED, 0);
 }

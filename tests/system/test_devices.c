@@ -283,6 +283,25 @@ TEST(a_device_that_the_driver_gives_up)
     world_close(&w);
 }
 
+/* A contained memory error: its workers are replaced, the device stays, and no task is charged. */
+TEST(a_device_whose_programs_must_be_restarted)
+{
+    struct world w;
+    run_then_xid(&w, "2", 2, "1 94\n");
+    while (world_count(w.page, WC_SETUPS) < 3) /* the one that came in its place */
+        sched_yield();
+    world_gate_open(w.page, 3);
+    CHECK_EQ(world_join(&w), 0);
+    CHECK_EQ(world_callbacks(&w, 'S'), 20);
+    CHECK_EQ(world_events(&w, 'd'), 0);
+    CHECK_EQ(world_events(&w, 'X'), 0);
+    CHECK_EQ(world_events(&w, 'x'), 1);
+    CHECK_EQ(world_event(&w, 'x')->gpu_id, 1);
+    for (size_t i = 0; i < 20; i++)
+        CHECK_EQ(w.finals[i].attempt, 1);
+    world_close(&w);
+}
+
 TEST(a_gpu_that_takes_its_instances_with_it)
 {
     struct world w;

@@ -51,11 +51,11 @@ struct ear {
     int ends[2];
 };
 
-static void hear(void *user, const char *uuid, const char *why)
+static void hear(void *user, const char *uuid, enum gd__health health, const char *why)
 {
     const struct ear *e = user;
     char line[256];
-    const int n = snprintf(line, sizeof line, "%s: %s\n", uuid, why);
+    const int n = snprintf(line, sizeof line, "%s: %s%s\n", uuid, why, health == GD__HEALTH_RESTART ? ": restart" : "");
     CHECK_EQ(write(e->ends[1], line, (size_t)n), n);
 }
 
@@ -147,8 +147,44 @@ TEST(the_applications_own_faults_are_not_reported)
     setenv("GPU_DISPATCH_SIM_XID", path, 1);
     open_ear(&e);
     CHECK_GE(gd__health_subscribe(hear, &e), 0);
-    say("0 13\n0 31\n0 43\n0 45\n0 68\n0 109\nrubbish\n\n0\n0 x\n9999999 79\n0 0\n1 94\n");
-    CHECK_STR(heard(&e), expected(sim_uuid(1), "Xid 94 (contained ECC error)"));
+    say("0 13\n0 31\n0 32\n0 43\n0 45\n0 69\nrubbish\n\n0\n0 x\n9999999 79\n0 0\n1 94\n");
+    CHECK_STR(heard(&e), expected(sim_uuid(1), "Xid 94 (contained ECC error): restart"));
+}
+
+/* Of NVIDIA's catalogue, by the action that it asks for. */
+TEST(what_the_catalogue_asks_for)
+{
+    static const unsigned ignored[] = { 37, 38, 43, 44, 45, 63, 66, 67, 92, 93, 106, 121, 137, 141, 154, 157, 160 };
+    static const unsigned restart[] = { 8, 39, 41, 60, 68, 70, 77, 82, 94, 96, 105, 126, 135, 139 };
+    static const unsigned retire[] = {
+        46, 48, 62, 64, 74, 79, 95, 109, 110, 119, 120, 136, 140, 143, 151, 155, 156, 158
+    };
+    struct ear e;
+    char line[64];
+    begin(true);
+    setenv("GPU_DISPATCH_SIM_XID", path, 1);
+    open_ear(&e);
+    CHECK_GE(gd__health_subscribe(hear, &e), 0);
+    for (size_t i = 0; i < sizeof ignored / sizeof *ignored; i++) {
+        snprintf(line, sizeof line, "X %u\n", ignored[i]);
+        say(line);
+    }
+    for (size_t i = 0; i < sizeof restart / sizeof *restart; i++) {
+        snprintf(line, sizeof line, "X %u\n", restart[i]);
+        say(line);
+        snprintf(line, sizeof line, "X: Xid %u (", restart[i]);
+        const char *text = heard(&e);
+        CHECK(strncmp(text, line, strlen(line)) == 0);
+        CHECK_CONTAINS(text, "): restart");
+    }
+    for (size_t i = 0; i < sizeof retire / sizeof *retire; i++) {
+        snprintf(line, sizeof line, "X %u\n", retire[i]);
+        say(line);
+        snprintf(line, sizeof line, "X: Xid %u (", retire[i]);
+        const char *text = heard(&e);
+        CHECK(strncmp(text, line, strlen(line)) == 0);
+        CHECK(!strstr(text, "restart"));
+    }
 }
 
 TEST(instances_of_a_failed_gpu)
@@ -200,11 +236,11 @@ struct gate {
     _Atomic bool left;
 };
 
-static void wait_at_gate(void *user, const char *uuid, const char *why)
+static void wait_at_gate(void *user, const char *uuid, enum gd__health health, const char *why)
 {
     struct gate *g = user;
     char byte;
-    (void)uuid, (void)why;
+    (void)uuid, (void)health, (void)why;
     g->calls++;
     CHECK_EQ(write(g->entered[1], "x", 1), 1);
     CHECK_EQ(read(g->leave[0], &byte, 1), 1);
@@ -277,10 +313,10 @@ TEST(unsubscribing_waits_for_a_call_in_progress)
 
 static int own_token;
 
-static void leave_at_once(void *user, const char *uuid, const char *why)
+static void leave_at_once(void *user, const char *uuid, enum gd__health health, const char *why)
 {
     gd__health_unsubscribe(own_token);
-    hear(user, uuid, why);
+    hear(user, uuid, health, why);
 }
 
 TEST(a_callback_may_unsubscribe_itself)
@@ -445,7 +481,7 @@ TEST(nvml_instances)
     open_ear(&e);
     CHECK_GE(gd__health_subscribe(hear, &e), 0);
     say("1 94 4 0\n"); /* one instance's own */
-    CHECK_STR(heard(&e), "MIG-fa11: Xid 94 (contained ECC error)");
+    CHECK_STR(heard(&e), "MIG-fa11: Xid 94 (contained ECC error): restart");
     say("1 95\n"); /* the whole GPU's */
     CHECK_STR(heard(&e), "GPU-fa1: Xid 95 (uncontained ECC error)");
     CHECK_STR(heard(&e), "MIG-fa10: Xid 95 (uncontained ECC error)");
