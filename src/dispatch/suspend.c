@@ -59,6 +59,8 @@ static void signal_all(struct gd_dispatcher *d, int signal)
 
 void gd_dispatcher_suspend(struct gd_dispatcher *d)
 {
+    if (!d)
+        return;
     gd__children_lock(d);
     if (!gd__is_suspended(d)) {
         atomic_fetch_add(&d->suspend_turns, 1);
@@ -70,6 +72,8 @@ void gd_dispatcher_suspend(struct gd_dispatcher *d)
 
 void gd_dispatcher_resume(struct gd_dispatcher *d)
 {
+    if (!d)
+        return;
     gd__children_lock(d);
     const uint64_t since = atomic_load(&d->suspended_at);
     if (since != 0) {

@@ -14,6 +14,13 @@
 
 static const char *const volatile no_format = NULL;
 
+/* Enough of a worker for results that travel in their records. */
+static const uint32_t it_is_us = 1;
+#define A_WORKER           \
+    {                      \
+        .is_us = &it_is_us \
+    }
+
 #define REFUSED(call)                               \
     do {                                            \
         CHECK_EQ(call, GD_E_INVALID);               \
@@ -247,6 +254,16 @@ TEST(gd_dispatcher_abort)
 {
     gd_dispatcher_abort(NULL);
 }
+TEST(gd_dispatcher_suspend)
+{
+    gd_dispatcher_suspend(NULL);
+}
+
+TEST(gd_dispatcher_resume)
+{
+    gd_dispatcher_resume(NULL);
+}
+
 TEST(gd_dispatcher_close)
 {
     struct gd_dispatcher *none = NULL;
@@ -661,7 +678,8 @@ TEST(gd_worker_user)
 }
 TEST(gd_worker_error)
 {
-    struct gd_worker w = { 0 };
+    struct gd_worker w = A_WORKER;
+    w.own.worker = &w;
     REFUSED(gd_worker_error(NULL, "x"));
     CHECK_EQ(gd_worker_error(&w, no_format), GD_E_FAILED);
 }
@@ -671,7 +689,7 @@ TEST(gd_task_cancelled)
 }
 TEST(gd_worker_arena)
 {
-    struct gd_worker w = { 0 };
+    struct gd_worker w = A_WORKER;
     const void *base = &w;
     size_t size = 7;
     gd_worker_arena(NULL, &base, &size);
@@ -689,7 +707,7 @@ TEST(gd_result_truncate)
 }
 TEST(gd_result_set)
 {
-    struct gd_worker w = { 0 };
+    struct gd_worker w = A_WORKER;
     struct gd_result r = { .worker = &w };
     REFUSED(gd_result_set(NULL, "x", 1));
     REFUSED(gd_result_set(&r, NULL, 1));
@@ -699,7 +717,7 @@ TEST(gd_result_set)
 #define FAILS(name, code)                            \
     TEST(name)                                       \
     {                                                \
-        struct gd_worker w = { 0 };                  \
+        struct gd_worker w = A_WORKER;               \
         struct gd_result r = { .worker = &w };       \
         REFUSED(name(NULL, "x"));                    \
         CHECK_EQ(name(&r, no_format), code);         \
@@ -713,7 +731,7 @@ FAILS(gd_result_device_lost, GD_E_FAILED)
 TEST(gd_result_alloc_failed)
 {
     CHECK(!gd_result_alloc_failed(NULL, 1, "x"));
-    struct gd_worker w = { 0 };
+    struct gd_worker w = A_WORKER;
     struct gd_result r = { .worker = &w };
     CHECK(gd_result_alloc_failed(&r, 1, no_format)); /* fits what travels in the record */
 }
