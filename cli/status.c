@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The exit status of a run. Ctrl-C comes before everything. Then comes anything that went wrong besides tasks (its error
- * message was on standard error), then a --halt that was reached, and then the number of tasks that failed.
+ * The exit status of a run. Ctrl-C comes before everything. Then comes anything that went wrong besides tasks (its
+ * error message was on standard error), then a --halt that was reached, and then the number of tasks that failed.
  */
 #include "status.h"
 
