@@ -166,6 +166,12 @@ static void worker_exited(void *user, int worker_id, int gpu_id, const char *why
                 after_name(why));
 }
 
+static void warn_of_shortage(void *user, const char *why)
+{
+    (void)user;
+    cli_say("%s: fewer tasks will run at once (see ulimit -u, and the cgroup's pids.max)", why);
+}
+
 static void device_out(void *user, int gpu_id, const char *why)
 {
     (void)user;
@@ -291,8 +297,11 @@ static int open_dispatcher(struct run *run)
         return cli_error("--gpus %s: %s", r->gpus, gd_error_text());
     if (rc < 0)
         return cli_error("%s", gd_error_text());
-    gd__dispatcher_hook(
-        run->d, &(struct gd__hooks){ .user = run, .fd = -1, .after_round = round_ended, .before_end = flush_sinks });
+    gd__dispatcher_hook(run->d, &(struct gd__hooks){ .user = run,
+                                                     .fd = -1,
+                                                     .after_round = round_ended,
+                                                     .before_end = flush_sinks,
+                                                     .shortage = warn_of_shortage });
     return 0;
 }
 

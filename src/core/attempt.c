@@ -116,6 +116,20 @@ static void end_badly(struct gd__sched *s, uint64_t now, uint32_t slot, struct g
         gd__task_retry(s, now, slot, &o);
 }
 
+/* Back to where it came from, as if it had not been handed out. */
+static void end_short(struct gd__sched *s, uint64_t now, unsigned i, uint32_t slot, const struct gd__outcome *o)
+{
+    s->tasks[slot].attempt--;
+    const bool no_use = gd__short_of(s, now, i, o->bytes, o->size);
+    gd__place_again(s, now, slot);
+    if (no_use) {
+        gd__sched_shutdown(s, now);
+        s->end = GD__END_SHORTAGE;
+    } else if (s->workers[i].state == GD_WORKER_IDLE) {
+        gd__worker_short(s, now, i);
+    }
+}
+
 static void after_result(struct gd__sched *s, uint64_t now, unsigned i)
 {
     struct gd__sched_worker *w = &s->workers[i];
@@ -125,7 +139,8 @@ static void after_result(struct gd__sched *s, uint64_t now, unsigned i)
         if (gd__window_length(w) > 0)
             gd__worker_arm(s, i, now + s->config.task_timeout_ns);
     }
-    if (s->stopping && w->state == GD_WORKER_IDLE && gd__window_length(w) == 0)
+    const bool ready = w->state == GD_WORKER_IDLE || w->state == GD__WORKER_SHORT;
+    if (s->stopping && ready && gd__window_length(w) == 0)
         gd__worker_stop(s, now, i, s->config.cleanup_grace_ns);
     if (s->outstanding == 0)
         gd__check_done(s, now);
@@ -147,7 +162,9 @@ int gd__attempt_ended(struct gd__sched *s, uint64_t now, unsigned i, const struc
     w->head++;
     gd__head_changed(w, now);
     w->solo = w->no_steal = false;
-    w->productive = w->productive || failure != GD_FAILURE_DEVICE_LOST;
+    w->productive = w->productive || (failure != GD_FAILURE_DEVICE_LOST && !o->shortage);
+    if (!o->shortage)
+        s->short_since = w->shortages = 0;
     if (safe_batch > 0 && safe_batch < w->batch_limit) {
         w->batch_limit = safe_batch;
         gd__update_target(s, i);
@@ -155,6 +172,8 @@ int gd__attempt_ended(struct gd__sched *s, uint64_t now, unsigned i, const struc
     gd__window_changed(s, i, length);
     if (failure == GD_FAILURE_NONE)
         end_well(s, i, slot, o);
+    else if (o->shortage && !cancelled && !s->stopping)
+        end_short(s, now, i, slot, o);
     else if (cancelled && failure != GD_FAILURE_DEVICE_LOST)
         end_cancelled(s, now, i, slot, *o);
     else

@@ -75,6 +75,10 @@ void gd__worker_kill(struct gd__sched *s, uint64_t now, unsigned w, enum gd__kil
 void gd__worker_stop(struct gd__sched *s, uint64_t now, unsigned w, uint64_t grace);
 void gd__device_lost(struct gd__sched *s, uint64_t now, unsigned w); /* w's result said so */
 
+/* No process could be started, by w or for it. True: nothing has run for so long that it is no use. */
+bool gd__short_of(struct gd__sched *s, uint64_t now, unsigned w, const char *words, uint64_t size);
+void gd__worker_short(struct gd__sched *s, uint64_t now, unsigned w); /* w, which is ready, gets nothing for a while */
+
 /* attempt.c */
 /* How many tasks of w's window, from its head on, may have caused that death. */
 uint64_t gd__count_blamed(const struct gd__sched_worker *w, const struct gd__death *d);

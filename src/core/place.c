@@ -320,7 +320,7 @@ static void deal(struct gd__sched *s)
 
 static bool can_be_robbed(const struct gd__sched *s, const struct gd__sched_worker *w)
 {
-    const bool ready = w->state == GD_WORKER_IDLE || w->state == GD_WORKER_CANCELLING;
+    const bool ready = w->state == GD_WORKER_IDLE || w->state == GD_WORKER_CANCELLING || w->state == GD__WORKER_SHORT;
     if (!ready || w->solo || w->no_steal || gd__window_length(w) < 2)
         return false;
     return gd__window_length(w) > s->tasks[w->window[w->head & s->window_mask]].batch;

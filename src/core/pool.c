@@ -9,6 +9,7 @@
  *   KILLING    ignore    ignore        take it   died          it won't die: lost
  *   RESTING    .         .             .         .             start again
  *   HELD       .         .             .         .             no stop came: it has died
+ *   SHORT      .         .             take it   died          it may be handed tasks again
  *   FINISHED, FAILED, LOST: nothing comes any more.
  *
  * A dot is what a worker in that state cannot say: it has broken the protocol. (IDLE is "ready"; with tasks in its
@@ -56,7 +57,7 @@ static bool has_no_process(unsigned state)
 
 static bool takes_tasks(unsigned state)
 {
-    return state == GD_WORKER_IDLE || state == GD_WORKER_CANCELLING;
+    return state == GD_WORKER_IDLE || state == GD_WORKER_CANCELLING || state == GD__WORKER_SHORT;
 }
 
 static void start_next_in_line(struct gd__sched *s, uint64_t now)
@@ -276,6 +277,76 @@ static void start_again(struct gd__sched *s, uint64_t now, unsigned i)
         gd__worker_arm(s, i, now + delay);
 }
 
+/* --- want of processes --- */
+
+#define SHORTAGE_DELAY_MIN (GD__NS_PER_S / 10)
+#define SHORTAGE_DELAY_MAX (5 * GD__NS_PER_S)
+
+static uint64_t shortage_delay(struct gd__sched_worker *w)
+{
+    const unsigned doublings = w->shortages > 6 ? 6 : w->shortages;
+    w->shortages++;
+    return gd__min64(SHORTAGE_DELAY_MIN << doublings, SHORTAGE_DELAY_MAX);
+}
+
+/* Whether a worker is at something that is not waiting for a process. */
+static bool something_runs(const struct gd__sched *s)
+{
+    for (unsigned i = 0; i < s->config.n_workers; i++) {
+        const struct gd__sched_worker *w = &s->workers[i];
+        if (w->state != GD__WORKER_SHORT && w->shortages == 0 && gd__window_length(w) > 0)
+            return true;
+    }
+    return false;
+}
+
+bool gd__short_of(struct gd__sched *s, uint64_t now, unsigned i, const char *words, uint64_t size)
+{
+    if (s->short_since == 0)
+        s->short_since = now;
+    s->fx->shortage(s->ctx, i, words, size);
+    return now - s->short_since >= s->config.shortage_wait_ns && !something_runs(s);
+}
+
+static void hand_back(struct gd__sched *s, uint64_t now, unsigned i)
+{
+    struct gd__sched_worker *w = &s->workers[i];
+    const uint64_t old_tail = w->tail, length = gd__window_length(w);
+    if (length == 0)
+        return;
+    const uint64_t tail = s->fx->take_back(s->ctx, i, w->head);
+    w->tail = gd__max64(gd__min64(tail, old_tail), w->head);
+    gd__window_changed(s, i, length);
+    for (uint64_t p = old_tail; p > w->tail; p--)
+        gd__place_again(s, now, gd__window_at(s, w, p - 1));
+}
+
+/* What it still has of tasks has its deadline all the same. */
+static void arm_short(struct gd__sched *s, unsigned i, uint64_t deadline)
+{
+    const struct gd__sched_worker *w = &s->workers[i];
+    const bool limited = gd__window_length(w) > 0 && s->config.task_timeout_ns > 0;
+    gd__worker_arm(s, i, limited ? gd__min64(w->short_until, deadline) : w->short_until);
+}
+
+void gd__worker_short(struct gd__sched *s, uint64_t now, unsigned i)
+{
+    struct gd__sched_worker *w = &s->workers[i];
+    gd__worker_set_state(s, now, i, GD__WORKER_SHORT);
+    hand_back(s, now, i);
+    w->short_until = now + shortage_delay(w);
+    arm_short(s, i, now + s->config.task_timeout_ns);
+}
+
+/* It could not be started: later perhaps, without a mark. */
+static void start_later(struct gd__sched *s, uint64_t now, unsigned i)
+{
+    gd__worker_set_state(s, now, i, GD_WORKER_RESTING);
+    s->workers[i].restarts++;
+    s->counts.restarts++;
+    gd__worker_arm(s, i, now + shortage_delay(&s->workers[i]));
+}
+
 /* Decides whether a worker whose process died before its time gets another. */
 static void replace(struct gd__sched *s, uint64_t now, unsigned i, bool in_setup, const char *words)
 {
@@ -303,7 +374,7 @@ static void replace(struct gd__sched *s, uint64_t now, unsigned i, bool in_setup
 static bool may_be_a_stop(const struct gd__sched *s, unsigned state, const struct gd__death *d)
 {
     const bool stops = d->signal == SIGTERM || d->signal == SIGINT || d->signal == SIGHUP;
-    const bool unasked = state == GD_WORKER_IDLE || state == GD_WORKER_STARTING;
+    const bool unasked = state == GD_WORKER_IDLE || state == GD_WORKER_STARTING || state == GD__WORKER_SHORT;
     return stops && unasked && s->config.signal_wait_ns > 0 && !s->stopping && !s->workers_stopped;
 }
 
@@ -348,7 +419,7 @@ static void bury(struct gd__sched *s, uint64_t now, unsigned i, const struct gd_
     };
     const uint64_t blamed = gd__count_blamed(w, d);
     gd__heap_disarm(&s->heap, &w->timer);
-    s->counts.crashes += !expected && !held;
+    s->counts.crashes += !expected && !held && !d->shortage;
     if (last_state == GD_WORKER_LOST)
         w->given_up = true;
     gd__worker_set_state(s, now, i, GD_WORKER_RESTING); /* so that nothing is handed to it meanwhile */
@@ -358,6 +429,8 @@ static void bury(struct gd__sched *s, uint64_t now, unsigned i, const struct gd_
         gd__worker_set_state(s, now, i, GD_WORKER_LOST);
     } else if (expected || s->stopping || s->workers_stopped) {
         gd__worker_set_state(s, now, i, w->given_up ? GD_WORKER_FAILED : GD_WORKER_FINISHED);
+    } else if (d->shortage && !w->given_up && !gd__short_of(s, now, i, d->words, d->words ? strlen(d->words) : 0)) {
+        start_later(s, now, i);
     } else if (held) {
         put_off(s, now, i, in_setup, d->words);
     } else {
@@ -450,6 +523,19 @@ static int on_deadline(struct gd__sched *s, unsigned i, const struct event_data 
     return 0;
 }
 
+static int on_try_again(struct gd__sched *s, unsigned i, const struct event_data *e)
+{
+    struct gd__sched_worker *w = &s->workers[i];
+    const bool limited = gd__window_length(w) > 0 && s->config.task_timeout_ns > 0;
+    const uint64_t deadline = limited ? head_deadline(s, e->now, i) : GD__NEVER;
+    if (deadline > e->now && w->short_until > e->now) {
+        arm_short(s, i, deadline);
+        return 0;
+    }
+    gd__worker_set_state(s, e->now, i, GD_WORKER_IDLE);
+    return limited ? on_deadline(s, i, e) : 0;
+}
+
 static int on_grace_over(struct gd__sched *s, unsigned i, const struct event_data *e)
 {
     gd__worker_kill(s, e->now, i, GD__KILL_TIMEOUT);
@@ -506,6 +592,7 @@ static handler *const table[GD__WORKER_STATES][N_EVENTS] = {
                             [EV_TIMER] = on_kill_failed },
     [GD_WORKER_RESTING] = { [EV_TIMER] = on_rested },
     [GD__WORKER_HELD] = { [EV_TIMER] = on_no_stop },
+    [GD__WORKER_SHORT] = { [EV_RESULT] = on_result, [EV_EXITED] = on_exited, [EV_TIMER] = on_try_again },
 };
 
 static int fire(struct gd__sched *s, unsigned i, enum event event, const struct event_data *e)
@@ -578,6 +665,7 @@ static void stop_one(struct gd__sched *s, uint64_t now, unsigned i)
         break;
     case GD_WORKER_IDLE:
     case GD_WORKER_CANCELLING:
+    case GD__WORKER_SHORT:
         cancel_unclaimed(s, i);
         if (gd__window_length(w) == 0)
             gd__worker_stop(s, now, i, s->config.cleanup_grace_ns);

@@ -502,5 +502,7 @@ enum gd_worker_state gd__sched_worker_state(const struct gd__sched *s, unsigned 
         return GD_WORKER_BUSY;
     if (worker->state == GD__WORKER_HELD)
         return GD_WORKER_RESTING;
+    if (worker->state == GD__WORKER_SHORT)
+        return gd__window_length(worker) > 0 ? GD_WORKER_BUSY : GD_WORKER_IDLE;
     return (enum gd_worker_state)worker->state;
 }

@@ -23,6 +23,10 @@
  * of it: so the verdict on what SIGTERM, SIGINT or SIGHUP ended waits for signal_wait_ns, the task as DELAYED, the
  * worker as HELD.
  *
+ * A shortage is the machine's. Where no process could be started for want of processes or memory, the task goes back
+ * uncharged, and the worker rests (SHORT, or RESTING if it is the worker's own process) for longer each time. If
+ * nothing else ran for shortage_wait_ns the run ends, and what is left is not done.
+ *
  * Event functions return 0, or GD_E_PROTOCOL when a worker in that state cannot have said that: then call
  * gd__sched_broken(). After a group of events call gd__sched_pump(), which hands out work.
  */
@@ -67,6 +71,7 @@ struct gd__outcome {
     enum gd_failure failure; /* NONE: success */
     bool final;              /* not to be retried */
     bool by_stop_signal;     /* SIGTERM, SIGINT or SIGHUP ended it: perhaps sent to every process of the run */
+    bool shortage;           /* it was not begun: no process could be started */
     bool kept;               /* the bytes are a copy, made by hold() */
     int worker;              /* -1: none */
     int signal;
@@ -86,7 +91,8 @@ struct gd__death {
     uint64_t start_ns;
     int signal;
     int exit_code;
-    bool not_spawned;  /* it could not even be started */
+    bool not_spawned;  /* it could not even be started, */
+    bool shortage;     /* for want of processes or memory */
     const char *words; /* what happened, and the last words of its stderr */
 };
 
@@ -96,7 +102,7 @@ struct gd__probe {
     uint64_t start_ns;
 };
 
-enum gd__run_end { GD__END_NATURAL, GD__END_SHUTDOWN, GD__END_SETUP, GD__END_NO_WORKERS };
+enum gd__run_end { GD__END_NATURAL, GD__END_SHUTDOWN, GD__END_SETUP, GD__END_NO_WORKERS, GD__END_SHORTAGE };
 
 /* None may call back into the scheduler. */
 struct gd__sched_effects {
@@ -119,6 +125,8 @@ struct gd__sched_effects {
     void (*tried)(void *ctx, const struct gd__task *t, const struct gd__outcome *o);
     void (*setup_failed)(void *ctx, unsigned w, const char *words);
     void (*worker_died)(void *ctx, unsigned w, const char *words, bool given_up);
+    /* No process could be started, by w or for it; it will be tried again. */
+    void (*shortage)(void *ctx, unsigned w, const char *words, uint64_t size);
     /* The device of w is out of use; once. words: why, or NULL: it has no worker left. */
     void (*device_out)(void *ctx, unsigned w, const char *words);
 };
@@ -136,8 +144,9 @@ struct gd__sched_config {
     uint64_t kill_wait_ns;     /* from kill to giving up on a process that won't die */
     uint64_t retry_delay_ns;
     uint64_t restart_delay_ns;
-    uint64_t signal_wait_ns; /* how long a verdict waits for a stop, after a death by SIGTERM, SIGINT or SIGHUP */
-    uint64_t start_gap_ns;   /* 0: none; least time from handing out one task to the next */
+    uint64_t signal_wait_ns;   /* how long a verdict waits for a stop, after a death by SIGTERM, SIGINT or SIGHUP */
+    uint64_t shortage_wait_ns; /* how long nothing may run for want of processes */
+    uint64_t start_gap_ns;     /* 0: none; least time from handing out one task to the next */
     unsigned retries;
     bool retry_timeouts; /* a task that took too long counts as one that failed */
     unsigned crash_limit;
@@ -165,7 +174,8 @@ struct gd__list {
 };
 
 /* A worker state that the world sees as RESTING: its process was ended by a signal that may have been a stop. */
-enum { GD__WORKER_HELD = GD_WORKER_LOST + 1, GD__WORKER_STATES };
+/* And one that it sees as ready: it could not start what it needs for a task, and gets none for a while. */
+enum { GD__WORKER_HELD = GD_WORKER_LOST + 1, GD__WORKER_SHORT, GD__WORKER_STATES };
 
 struct gd__sched_worker {
     uint8_t state; /* enum gd_worker_state or HELD; IDLE stands for "ready", BUSY is derived */
@@ -195,6 +205,8 @@ struct gd__sched_worker {
     uint64_t target_mean;  /* for tasks of this length */
     uint32_t batch_limit;
     uint32_t setup_tries, deaths_in_row;
+    uint32_t shortages;   /* in a row, */
+    uint64_t short_until; /* and until when it gets no task; while SHORT */
     uint64_t restarts;
     bool productive;    /* this process has finished a task */
     bool died_in_setup; /* while HELD: what is to be judged, */
@@ -231,9 +243,10 @@ struct gd__sched {
     uint32_t window_mask;
     uint64_t *idle, *hungry; /* bit sets of workers */
     unsigned n_words, rotate, n_ready, n_starting, n_alive;
-    uint64_t n_placed;   /* tasks in workers' own queues */
-    uint64_t hold_until; /* when to pump again: a batch is held back, or something may be worth sharing then */
-    uint64_t next_start; /* with a gap between starts: when the next task may go */
+    uint64_t n_placed;    /* tasks in workers' own queues */
+    uint64_t hold_until;  /* when to pump again: a batch is held back, or something may be worth sharing then */
+    uint64_t short_since; /* since when nothing ended but in a shortage; 0: not so */
+    uint64_t next_start;  /* with a gap between starts: when the next task may go */
 
     struct gd__heap heap;
     struct gd__timer batch_timer, stop_timer;

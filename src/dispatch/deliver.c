@@ -208,6 +208,19 @@ void gd__deliver_drop(void *ctx, const struct gd__task *t, const struct gd__outc
         gd__free((void *)(uintptr_t)o->handle);
 }
 
+void gd__deliver_shortage(void *ctx, unsigned w, const char *words, uint64_t size)
+{
+    struct gd_dispatcher *d = ctx;
+    char text[TEXT_MAX];
+    (void)w;
+    if (d->shortage_told)
+        return;
+    d->shortage_told = true;
+    snprintf(text, sizeof text, "%.*s", (int)(size < TEXT_MAX ? size : TEXT_MAX - 1), words ? words : "");
+    if (d->hooks.shortage)
+        d->hooks.shortage(d->hooks.user, text);
+}
+
 /* Of interest to observers only: users are told of the end. */
 void gd__deliver_try(void *ctx, const struct gd__task *t, const struct gd__outcome *o)
 {

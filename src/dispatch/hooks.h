@@ -30,6 +30,9 @@ struct gd__hooks {
      * thread. NULL: the payload is text. */
     size_t (*describe)(void *user, const void *input, size_t size, char *out, size_t room);
 
+    /* No process could be started for want of processes or memory; said once in a run. On the run's thread. */
+    void (*shortage)(void *user, const char *words);
+
     /* On the run's thread: every task has had its callback. The journal is ended when this returns, so records that
      * were put off must be settled by then. */
     void (*before_end)(void *user);

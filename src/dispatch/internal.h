@@ -53,6 +53,7 @@ struct gd__seat {
     struct gd_dispatcher *d;
     unsigned index;
     bool live;         /* there is a channel: read its results */
+    bool shortage;     /* it could not be started for want of processes or memory */
     bool spawn_failed; /* told to the scheduler from the loop, since effects may not call back */
     bool broken;       /* it broke the protocol: read no more */
     bool told_to_stop;
@@ -150,6 +151,7 @@ struct gd_dispatcher {
     struct gd__work work;
     struct gd_worker_stats *worker_stats;
     uint64_t stats_at;
+    bool shortage_told;
     bool stats_stale;                /* something may have changed since */
     unsigned look_in, look_every;    /* callbacks until the clock is read, see gd__stats_after_callback() */
     struct gd__publisher *publisher; /* NULL: the run has no page */
@@ -226,6 +228,7 @@ void gd__strays_close(struct gd_dispatcher *d);
 void gd__deliver(void *ctx, const struct gd__task *t, const struct gd__outcome *o);
 void gd__deliver_hold(void *ctx, const struct gd__task *t, struct gd__outcome *o);
 void gd__deliver_drop(void *ctx, const struct gd__task *t, const struct gd__outcome *o);
+void gd__deliver_shortage(void *ctx, unsigned w, const char *words, uint64_t size);
 void gd__deliver_try(void *ctx, const struct gd__task *t, const struct gd__outcome *o);
 void gd__deliver_setup_failed(void *ctx, unsigned w, const char *words);
 void gd__deliver_device_out(void *ctx, unsigned w, const char *words);

@@ -28,11 +28,12 @@ static const enum gd_failure failure_of[GD__R_KINDS] = {
     [GD__R_DEVICE_LOST] = GD_FAILURE_DEVICE_LOST,
     [GD__R_CANCELLED] = GD_FAILURE_CANCELLED,
     [GD__R_SIGNALLED] = GD_FAILURE_ERROR,
+    [GD__R_SHORTAGE] = GD_FAILURE_ERROR,
 };
 
 static bool is_result(unsigned kind)
 {
-    return kind >= GD__R_SUCCESS && kind <= GD__R_SIGNALLED;
+    return kind >= GD__R_SUCCESS && kind <= GD__R_SHORTAGE;
 }
 
 const char *gd__record_check(const struct gd__sched *s, unsigned w, const struct gd__result_slot *r)
@@ -79,6 +80,7 @@ static int take_result(struct gd_dispatcher *d, struct gd__seat *seat, const str
     struct gd__outcome o = {
         .failure = failure_of[r->slot.kind],
         .final = r->slot.kind == GD__R_ERROR_FINAL,
+        .shortage = r->slot.kind == GD__R_SHORTAGE,
         .by_stop_signal = r->slot.kind == GD__R_SIGNALLED,
         .worker = (int)seat->index,
         .start_ns = r->slot.start_ns,

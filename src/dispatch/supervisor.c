@@ -221,6 +221,7 @@ static int start_process(struct gd_dispatcher *d, struct gd__seat *seat, int boo
         };
         gd__children_lock(d);
         rc = gd__child_spawn(&seat->child, &spec);
+        seat->shortage = rc < 0 && (errno == EAGAIN || errno == ENOMEM);
         gd__child_started(seat);
         gd__children_unlock(d);
     }
@@ -321,7 +322,7 @@ static void spawn(void *ctx, unsigned w)
 {
     struct gd_dispatcher *d = ctx;
     struct gd__seat *seat = seat_of(ctx, w);
-    seat->broken = false;
+    seat->broken = seat->shortage = false;
     seat->said = 0;
     seat->told_to_stop = false;
     seat->announced = 0;
@@ -394,6 +395,7 @@ void gd__seat_bury(struct gd__seat *seat)
         .start_ns = p.start_ns < d->now ? p.start_ns : d->now,
         .signal = e->signal,
         .exit_code = e->code,
+        .shortage = e->code == GD__EXIT_SHORTAGE && !(seat->said & 1u << GD__R_READY),
         .words = words,
     };
     report_cleanup_crash(seat, words);
@@ -428,7 +430,7 @@ void gd__supervisor_tell_failures(struct gd_dispatcher *d)
             continue;
         seat->spawn_failed = false;
         d->spawn_failures--;
-        const struct gd__death death = { .not_spawned = true, .words = seat->words };
+        const struct gd__death death = { .not_spawned = true, .shortage = seat->shortage, .words = seat->words };
         gd__sched_exited(&d->sched, d->now, i, &death);
     }
 }
@@ -515,6 +517,7 @@ const struct gd__sched_effects gd__effects = {
     .deliver = gd__deliver,
     .hold = gd__deliver_hold,
     .drop = gd__deliver_drop,
+    .shortage = gd__deliver_shortage,
     .tried = gd__deliver_try,
     .setup_failed = gd__deliver_setup_failed,
     .worker_died = gd__deliver_worker_died,

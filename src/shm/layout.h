@@ -45,7 +45,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define GD__LAYOUT_VERSION 3u
+#define GD__LAYOUT_VERSION 4u
 #define GD__TASK_MAGIC     0x314b534154444743ull /* "CGDTASK1" */
 #define GD__RESULT_MAGIC   0x3153455244474347ull
 #define GD__ARENA_MAGIC    0x314e455241444743ull
@@ -172,6 +172,7 @@ enum gd__record_kind {
     GD__R_DEVICE_LOST,    /* bytes: the words */
     GD__R_CANCELLED,      /* stopped as asked */
     GD__R_SIGNALLED,      /* as ERROR_DATA: SIGTERM, SIGINT or SIGHUP ended it, or had been sent to the worker */
+    GD__R_SHORTAGE,       /* bytes: the words; not begun, since no process could be started */
     GD__R_CLEANUP_FAILED, /* bytes: the words */
     GD__R_BYE,            /* cleanup done, about to exit */
     GD__R_KINDS

@@ -356,7 +356,7 @@ static int report_not_started(struct gd_result *r, int why)
     if (why < 0)
         return gd_result_error(r, "%s", gd_error_text());
     if (is_for_want_of_something(why))
-        return gd_result_error(r, "cannot start a process: %s", strerror(why));
+        return gd__result_fail(r, GD__R_SHORTAGE, "cannot start a process: %s", strerror(why));
     struct ended e = { .exit_code = why == ENOENT || why == ENOTDIR ? EXIT_NOT_FOUND : EXIT_CANNOT_RUN };
     char *room = gd_result_alloc_failed(r, result_size(&e), "cannot run %s: %s", runner.program.shell, strerror(why));
     if (room)

@@ -392,6 +392,10 @@ static int setup(struct gd_worker *w, const struct gd_setup *s)
         return gd_worker_error(w, "no program: name one after --stream --");
     signal(SIGPIPE, SIG_IGN); /* a program that has closed its input is found out otherwise */
     int code = gd__program_start(&stream.program, stream.words);
+    if (code < 0 && (errno == EAGAIN || errno == ENOMEM)) {
+        dprintf(STDERR_FILENO, "stream worker: %s\n", gd_error_text());
+        _exit(GD__EXIT_SHORTAGE); /* the machine's fault: it is started again */
+    }
     if (code < 0)
         return code;
     code = await_ready(w);

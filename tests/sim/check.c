@@ -138,7 +138,8 @@ static bool must_wait(const struct sim *s, unsigned w, const struct gd__death *d
 {
     const unsigned state = s->sched.workers[w].state;
     return sim_is_stop_signal(d->signal) && s->plan.config.signal_wait_ns > 0 && !s->sched.stopping &&
-           !s->sched.workers_stopped && (state == GD_WORKER_IDLE || state == GD_WORKER_STARTING);
+           !s->sched.workers_stopped &&
+           (state == GD_WORKER_IDLE || state == GD_WORKER_STARTING || state == GD__WORKER_SHORT);
 }
 
 void check_put_off(struct sim *s, const struct gd__task *t, bool for_crash)
@@ -259,7 +260,7 @@ static bool may_end_so(const struct sim *s, const struct sim_task *t, const stru
     case GD_FAILURE_DEVICE_LOST:
         return own_result && t->last == GD_FAILURE_DEVICE_LOST && t->charges == c->crash_limit;
     case GD_FAILURE_CANCELLED:
-        return s->sched.end == GD__END_SHUTDOWN;
+        return s->sched.end == GD__END_SHUTDOWN || s->sched.end == GD__END_SHORTAGE;
     case GD_FAILURE_NO_WORKER:
         return s->sched.end == GD__END_SETUP || s->sched.end == GD__END_NO_WORKERS;
     }
@@ -451,7 +452,8 @@ static void check_workers(struct sim *s)
     for (unsigned w = 0; w < s->plan.config.n_workers; w++) {
         const struct gd__sched_worker *worker = &sched->workers[w];
         starting += worker->state == GD_WORKER_STARTING;
-        ready += worker->state == GD_WORKER_IDLE || worker->state == GD_WORKER_CANCELLING;
+        ready += worker->state == GD_WORKER_IDLE || worker->state == GD_WORKER_CANCELLING ||
+                 worker->state == GD__WORKER_SHORT;
         out +=
             worker->state == GD_WORKER_FINISHED || worker->state == GD_WORKER_FAILED || worker->state == GD_WORKER_LOST;
         if (spare(s, w) > 0)

@@ -133,6 +133,7 @@ static void draw_limits(struct sim_plan *p, uint64_t *r)
     c->retry_delay_ns = one_in(r, 4) ? 0 : some_time(r);
     c->restart_delay_ns = one_in(r, 4) ? 0 : some_time(r);
     c->signal_wait_ns = one_in(r, 8) ? 0 : some_time(r);
+    c->shortage_wait_ns = some_time(r);
     c->crash_limit = (unsigned)between(r, 1, 4);
     c->setup_attempts = (unsigned)between(r, 1, 4);
     c->setup_jobs = one_in(r, 3) ? (unsigned)between(r, 1, 4) : 0;
@@ -163,6 +164,7 @@ static void draw_misfortunes(struct sim_plan *p, uint64_t *r)
     p->lingers = c->cleanup_grace_ns ? chance(r, 6, 300) : 0;
     p->fate = chance(r, 2, 700);
     p->by_stop_signal = chance(r, 3, 1000);
+    p->shortage = chance(r, 4, one_in(r, 4) ? 1000 : 300);
     if (one_in(r, 3)) {
         p->external_kills = (unsigned)skewed(r, 1, 200);
         p->external_kill_gap_ns = some_time(r);

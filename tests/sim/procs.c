@@ -269,7 +269,10 @@ static void finish(struct sim *s, unsigned w)
             .worker = (int)w, .start_ns = p->start_ns, .end_ns = s->now, .bytes = "x", .size = 1, .handle = ++s->handles
         };
         m.outcome.failure = draw_outcome(s, p, &m.outcome.final);
-        m.outcome.by_stop_signal = m.outcome.failure == GD_FAILURE_ERROR && happens(s, s->plan.by_stop_signal);
+        m.outcome.shortage = m.outcome.failure == GD_FAILURE_ERROR && happens(s, s->plan.shortage);
+        m.outcome.final &= !m.outcome.shortage;
+        m.outcome.by_stop_signal =
+            !m.outcome.shortage && m.outcome.failure == GD_FAILURE_ERROR && happens(s, s->plan.by_stop_signal);
         say(s, w, &m);
         p->done = i + 1;
         if (meets_fate(s, w, FATE_AFTER_RESULT))
@@ -401,7 +404,8 @@ static void fx_spawn(void *ctx, unsigned w)
         return;
     }
     p->state = PROC_DEAD;
-    p->death = (struct gd__death){ .not_spawned = true, .words = "no process" };
+    p->death =
+        (struct gd__death){ .not_spawned = true, .shortage = happens(s, s->plan.shortage), .words = "no process" };
     sim_at(s, soon(s, s->plan.exit_ns), EVENT_EXIT, w);
 }
 
@@ -530,6 +534,12 @@ static void fx_drop(void *ctx, const struct gd__task *t, const struct gd__outcom
     task->held = false;
 }
 
+static void fx_shortage(void *ctx, unsigned w, const char *words, uint64_t size)
+{
+    (void)words, (void)size;
+    sim_trace(ctx, "worker %u is short of processes", w);
+}
+
 static void fx_tried(void *ctx, const struct gd__task *t, const struct gd__outcome *o)
 {
     check_tried(ctx, t, o);
@@ -577,6 +587,7 @@ const struct gd__sched_effects sim_effects = {
     .deliver = fx_deliver,
     .hold = fx_hold,
     .drop = fx_drop,
+    .shortage = fx_shortage,
     .tried = fx_tried,
     .setup_failed = fx_setup_failed,
     .worker_died = fx_worker_died,

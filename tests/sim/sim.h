@@ -34,6 +34,7 @@ struct sim_plan {
     uint64_t n_tasks; /* what the source has */
     unsigned poison, hangs, error, error_final, out_of_memory, safe_batch, device_lost;
     unsigned spawn_fails, setup_fails, setup_dies, setup_hangs, immortal, bad, lingers, fate;
+    unsigned shortage;       /* of errors, and of processes that can't be started: for want of processes */
     unsigned by_stop_signal; /* of deaths and errors: SIGTERM and the like, sent to one process alone */
     uint64_t task_ns, setup_ns, message_ns, exit_ns, kill_ns, source_gap_ns, late_ns, cleanup_ns;
     uint64_t external_kill_gap_ns; /* 0: none */
