@@ -239,6 +239,9 @@ static int conclude(struct gd_dispatcher *d)
     int source = 0;
     if (gd__feeder_ended(d->feeder))
         source = gd__feeder_result(d->feeder, &words);
+    if (d->cut_off)
+        return gd__error(GD_E_SYSTEM, "the run can't wait for its workers any more: a callback, or another thread, has "
+                                      "closed descriptors that it did not open");
     switch (d->sched.end) {
     case GD__END_SETUP:
         return gd__error(GD_E_SETUP, "%s", gd_error_words(GD_E_SETUP));

@@ -142,6 +142,7 @@ struct gd_dispatcher {
 
     uint64_t feeder_deadline; /* after it, a source that does not return is left to itself */
     bool source_over;
+    bool cut_off; /* see gd__supervisor_cut_off() */
     bool started; /* run was called */
     _Atomic bool running;
     pthread_t thread;
@@ -201,6 +202,8 @@ void gd__supervisor_close(struct gd_dispatcher *d);
 void gd__supervisor_tell_failures(struct gd_dispatcher *d);
 void gd__seat_broken(struct gd__seat *seat, const char *why);
 void gd__seat_bury(struct gd__seat *seat); /* its process has ended, and what that had running: the scheduler is told */
+/* The loop is broken, so that no worker's end would be heard of: aborts the run, and ends all of them here and now. */
+void gd__supervisor_cut_off(struct gd_dispatcher *d);
 extern const struct gd__sched_effects gd__effects;
 
 /* suspend.c */

@@ -267,6 +267,8 @@ void gd__monitor_run(struct gd_dispatcher *d)
     gd__publish_awake(d, d->now); /* it may come to the first callback without having slept */
     gd__sched_start(&d->sched, d->now);
     while (!gd__sched_finished(&d->sched)) {
+        if (d->loop.broken && !d->cut_off)
+            gd__supervisor_cut_off(d);
         const bool moved = go_round(d);
         if (d->hooks.after_round)
             d->hooks.after_round(d->hooks.user);

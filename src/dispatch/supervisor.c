@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -420,6 +421,39 @@ static void process_ended(struct gd__watch *w, uint32_t events)
     read_last_records(seat); /* what it has done is not to be ended */
     if (!gd__strays_end(seat))
         gd__seat_bury(seat);
+}
+
+/* By its number, which is its own until it is waited for: its pidfd is closed too, and may be another's by now. */
+static void end_by_number(struct gd__seat *seat)
+{
+    const pid_t pid = seat->child.pid;
+    int status = 0;
+    if (kill(-pid, SIGKILL) < 0)
+        kill(pid, SIGKILL);
+    pid_t got;
+    do
+        got = waitpid(pid, &status, 0);
+    while (got < 0 && errno == EINTR);
+    seat->exit = (struct gd__exit){ .known = got == pid,
+                                    .signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0,
+                                    .code = WIFEXITED(status) ? WEXITSTATUS(status) : 0 };
+    gd__children_lock(seat->d);
+    seat->child = (struct gd__child)GD__CHILD_NONE;
+    gd__children_unlock(seat->d);
+}
+
+void gd__supervisor_cut_off(struct gd_dispatcher *d)
+{
+    d->cut_off = true;
+    d->feeder_deadline = d->now;
+    gd__sched_abort(&d->sched, d->now);
+    for (unsigned i = 0; i < d->n_workers; i++) {
+        if (!d->seats[i].live)
+            continue;
+        if (d->seats[i].child.pid > 0)
+            end_by_number(&d->seats[i]);
+        gd__seat_bury(&d->seats[i]);
+    }
 }
 
 void gd__supervisor_tell_failures(struct gd_dispatcher *d)

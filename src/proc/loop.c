@@ -29,6 +29,7 @@ static atomic_bool only_milliseconds; /* epoll_pwait2 was refused once: do not a
 int gd__loop_open(struct gd__loop *l)
 {
     l->n_pending = l->at = 0;
+    l->broken = false;
     l->fd = GD__FAULT("epoll") ? -1 : gd__fd_above_stdio(epoll_create1(EPOLL_CLOEXEC));
     return l->fd < 0 ? gd__error_errno("cannot create an epoll descriptor") : 0;
 }
@@ -127,6 +128,12 @@ static int fetch(struct gd__loop *l, uint64_t until_ns)
     return wait_left(l, &left_ns);
 }
 
+static int fail(struct gd__loop *l)
+{
+    l->broken = true;
+    return gd__error_errno("cannot wait for events");
+}
+
 int gd__loop_wait(struct gd__loop *l, uint64_t until_ns)
 {
     int called = 0;
@@ -138,7 +145,7 @@ int gd__loop_wait(struct gd__loop *l, uint64_t until_ns)
         l->woke_ns = gd__now_ns();
     errno = why;
     if (n < 0)
-        return errno == EINTR ? 0 : gd__error_errno("cannot wait for events");
+        return errno == EINTR ? 0 : fail(l);
 
     l->n_pending = n;
     while (l->at < l->n_pending) { /* both may change under a callback */

@@ -2,6 +2,7 @@
 #ifndef GD_PROC_LOOP_H
 #define GD_PROC_LOOP_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/epoll.h>
@@ -19,7 +20,8 @@ struct gd__watch {
 enum { GD__LOOP_BATCH = 64 };
 
 struct gd__loop {
-    int fd; /* -1: closed */
+    int fd;      /* -1: closed */
+    bool broken; /* it can't be waited on: somebody has closed its descriptor */
     int n_pending, at;
     uint64_t woke_ns; /* when the last wait was over, before anything was called; not set by just looking */
     struct epoll_event pending[GD__LOOP_BATCH];

@@ -65,6 +65,28 @@ TEST(process_forks_and_returns_twice)
     world_close(&w);
 }
 
+static void close_everything(struct world *w, const struct gd_report *r)
+{
+    (void)w;
+    if (r->task_id == 5)
+        for (int fd = 3; fd < 1024; fd++)
+            close(fd);
+}
+
+/* In the dispatching program: the run ends with an error, and every task is reported. */
+TEST(a_callback_closes_every_descriptor)
+{
+    struct world w;
+    world_open(&w, 2);
+    w.on_final = close_everything;
+    w.source_left = true; /* what is open is not looked at: the test itself has closed more than the run had */
+    world_add_many(&w, 20, (struct world_order){ .what = W_ECHO });
+    world_add_many(&w, 2, (struct world_order){ .what = W_LOOP });
+    CHECK_EQ(world_run(&w), GD_E_SYSTEM);
+    CHECK_CONTAINS(w.text, "closed descriptors that it did not open");
+    world_close(&w);
+}
+
 /* --- memory --- */
 
 TEST(a_worker_is_killed_before_the_dispatcher_if_memory_runs_out)
