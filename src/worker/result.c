@@ -211,7 +211,11 @@ static char *words_room(struct gd_result *r, size_t length)
     return r->words;
 }
 
-static const char no_message[] = "(no error message)";
+/* What is said where user code gave no format. */
+__attribute__((format_arg(1))) static const char *or_nothing(const char *format)
+{
+    return format ? format : "(no error message)";
+}
 
 __attribute__((format(printf, 3, 0))) static int fail_v(struct gd_result *r, enum gd__record_kind kind,
                                                         const char *format, va_list args)
@@ -220,14 +224,13 @@ __attribute__((format(printf, 3, 0))) static int fail_v(struct gd_result *r, enu
     char small[GD__INLINE_MAX + 1] = "";
     if (!r)
         return gd__error(GD_E_INVALID, "a failure of no result: pass the one that process() was called with");
-    format = format ? format : no_message;
     gd__result_reset(r);
     va_copy(again, args);
-    int whole = vsnprintf(small, sizeof small, format, again);
+    int whole = vsnprintf(small, sizeof small, or_nothing(format), again);
     va_end(again);
     size_t length = whole < 0 ? 0 : (size_t)whole < GD__WORDS_MAX ? (size_t)whole : GD__WORDS_MAX;
     if (words_room(r, length)) {
-        vsnprintf(r->words, length + 1, format, args);
+        vsnprintf(r->words, length + 1, or_nothing(format), args);
         r->size = gd__words_fit(r->words, length);
     } else {
         r->size = gd__words_fit(small, length < GD__INLINE_MAX ? length : GD__INLINE_MAX);
@@ -270,16 +273,15 @@ void *gd_result_alloc_failed(struct gd_result *r, size_t size, const char *forma
         gd__error(GD_E_INVALID, "gd_result_alloc_failed: no result");
         return NULL;
     }
-    format = format ? format : no_message;
     va_start(args, format);
     va_copy(again, args);
-    const int whole = vsnprintf(NULL, 0, format, again);
+    const int whole = vsnprintf(NULL, 0, or_nothing(format), again);
     va_end(again);
     uint32_t words = whole < 0 ? 0 : (size_t)whole < GD__WORDS_MAX ? (uint32_t)whole : GD__WORDS_MAX;
     const size_t most = SIZE_MAX - words - 1 - sizeof words;
     char *room = size <= most ? gd_result_alloc(r, size + words + 1 + sizeof words) : NULL;
     if (room) {
-        vsnprintf(room + size, (size_t)words + 1, format, args);
+        vsnprintf(room + size, (size_t)words + 1, or_nothing(format), args);
         words = (uint32_t)gd__words_fit(room + size, words);
         memcpy(room + size + words, &words, sizeof words);
         r->size = size + words + sizeof words;
