@@ -482,6 +482,8 @@ int cli_keep_finish(struct cli_keep *k, bool kept)
     k->counts.size = sizeof k->counts;
     (void)gd_journal_counts(k->journal, &k->counts);
     int rc = kept ? look_and_tidy(k) : 0;
+    if (!kept) /* output was given up: its thread may still write to the followed files */
+        gd__journal_files_may_grow(k->journal);
     if (gd_journal_close(&k->journal) < 0)
         rc = cli_error("--journal %s: %s", k->asked->journal, gd_error_text());
     return rc;
@@ -492,6 +494,7 @@ int cli_keep_conclude(struct cli_keep *k, uint64_t inputs, bool at_least, uint64
     struct gd_journal_reader *reader = NULL;
     if (!k)
         return 0;
+    k->summary.size = sizeof k->summary;
     int rc = gd_journal_reader_open(&reader, k->asked->journal);
     if (rc == 0)
         rc = gd_journal_summary(reader, &k->summary);

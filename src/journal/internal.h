@@ -97,6 +97,7 @@ struct gd_journal {
     struct gd__note_kept note;
     struct gd__follow *files;
     size_t n_files;
+    bool files_may_grow; /* after the end too */
 
     pthread_mutex_t lock; /* of all that follows */
     pthread_cond_t work;  /* for the writer */

@@ -187,6 +187,11 @@ static int failure_of(const struct gd_journal *j)
         j->words, (unsigned long long)j->n_written, (unsigned long long)left);
 }
 
+void gd__journal_files_may_grow(struct gd_journal *j)
+{
+    j->files_may_grow = true;
+}
+
 int gd_journal_close(struct gd_journal **jp)
 {
     struct gd_journal *j = jp ? *jp : NULL;
@@ -199,7 +204,7 @@ int gd_journal_close(struct gd_journal **jp)
         gd__writer_stop(j);
     else
         gd__store_forget_run(j);
-    if (j->how && j->error == 0 && j->n_files > 0)
+    if (j->how && j->error == 0 && j->n_files > 0 && !j->files_may_grow)
         gd__follow_end(j);
     const int rc = failure_of(j);
     free_journal(j);

@@ -54,6 +54,10 @@ int gd__journal_take(struct gd_journal *j, const struct gd__journal_key *key, ui
 /* Whether that reads the journal, some rows of it or all: it may take long. */
 bool gd__journal_take_reads(const struct gd_journal *j, const struct gd__journal_key *key);
 
+/* After the run: somebody may go on writing to followed files. So what lies beyond their recorded lengths is no sign of
+ * strangers, and the next run cuts it off. */
+void gd__journal_files_may_grow(struct gd_journal *j);
+
 /* Nothing more is wanted of the source: nobody waits in the two above from here on. */
 void gd__journal_interrupt(struct gd_journal *j);
 
