@@ -130,6 +130,9 @@ struct outcome {
 /* Starts the nth run (from 1), disturbs it by those steps, and returns when no process of it is left. */
 void storm_run(const struct plan *p, unsigned nth, const struct step *steps, unsigned n_steps, struct outcome *out);
 
+/* Whether a line that the nth run wrote to standard error has these words. */
+bool storm_said(unsigned nth, const char *words);
+
 /* The end of what the nth run wrote to standard error. */
 const char *storm_words(unsigned nth);
 

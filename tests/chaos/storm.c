@@ -162,7 +162,7 @@ static void await_lines(const struct storm *s, const char *path, uint64_t lines)
 /* Until the command has said that it was interrupted. */
 static void await_answer(const struct storm *s)
 {
-    while (!has_ended(s) && !strstr(storm_words(s->nth), "interrupted"))
+    while (!has_ended(s) && !storm_said(s->nth, "interrupted"))
         if (!await_change(s, STILL_MS))
             return;
 }
@@ -501,6 +501,21 @@ void storm_run(const struct plan *p, unsigned nth, const struct step *steps, uns
     await_no_process(&s);
     close(s.ended);
     close(s.changes);
+}
+
+bool storm_said(unsigned nth, const char *words)
+{
+    char path[64], *line = NULL;
+    size_t room = 0;
+    bool found = false;
+    snprintf(path, sizeof path, "stderr.%u", nth);
+    FILE *f = fopen(path, "re");
+    while (f && !found && getline(&line, &room, f) > 0)
+        found = strstr(line, words) != NULL;
+    if (f)
+        fclose(f);
+    free(line);
+    return found;
 }
 
 const char *storm_words(unsigned nth)
