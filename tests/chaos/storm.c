@@ -306,12 +306,21 @@ static void aim(struct storm *s, const struct step *step, struct targets *t)
     }
 }
 
-/* Whoever kills a whole job looks twice: a process may have been started meanwhile, and its parent is dead now. */
+/* Whoever kills a whole job looks again until nothing is left: a worker may have started a command meanwhile, and
+ * nobody else would end that one. */
 static void kill_the_rest(struct storm *s, const struct step *step)
 {
-    struct targets rest;
-    aim(s, step, &rest);
-    let_go(&rest, step->signal);
+    const struct harm harm = s->out->harm; /* what comes now hits nobody who was not hit before */
+    struct pollfd ended = { s->ended, POLLIN, 0 };
+    unsigned left = poll(&ended, 1, LEFT_BEHIND_MS) > 0;
+    for (int passes = 0; left > 0 && passes < LEFT_BEHIND_MS; passes++) {
+        struct targets rest;
+        aim(s, step, &rest);
+        left = rest.n;
+        let_go(&rest, step->signal);
+        (void)poll(NULL, 0, left > 0); /* a millisecond: they take a while to die */
+    }
+    s->out->harm = harm;
 }
 
 static void strike(struct storm *s, const struct step *step)
