@@ -442,12 +442,23 @@ static void describe(const struct process *all, unsigned n, char *text, size_t s
     }
 }
 
+/* After SIGTSTP the command stops its workers and then itself. A SIGCONT that comes before that is lost: a shell waits
+ * until it sees the command stopped, we look again. */
+static void wake_dispatcher(const struct storm *s)
+{
+    struct process now;
+    if (read_stat(s->dispatcher, &now) && now.state == 'T')
+        syscall(SYS_pidfd_send_signal, s->ended, SIGCONT, NULL, 0);
+}
+
 static void await_end(struct storm *s)
 {
     struct process all[MOST_PROCESSES];
     char text[600];
-    while (!has_ended(s)) {
-        if (await_change(s, STUCK_MS))
+    for (int still_ms = 0; !has_ended(s);) {
+        still_ms = await_change(s, STILL_MS) ? 0 : still_ms + STILL_MS;
+        wake_dispatcher(s);
+        if (still_ms < STUCK_MS)
             continue;
         describe(all, list_processes(all), text, sizeof text);
         FAIL("seed %llu, run %u: nothing happens any more%s", (unsigned long long)s->p->seed, s->nth, text);
