@@ -222,6 +222,10 @@ struct gd_options {
     const char *job;            /* publish the run under this name for observers (observe.h); NULL: don't */
 
     enum gd_orphans orphans; /* GD_ORPHANS_LEAVE */
+
+    /* 60000: if the machine can start no process (EAGAIN, ENOMEM) tasks wait, uncharged. If nothing could run for this
+     * long, the run ends with an error. */
+    unsigned shortage_wait_ms;
 };
 
 #define GD_OPTIONS_INIT                                                                                     \
@@ -230,7 +234,7 @@ struct gd_options {
         .death_limit = 10, .restart_delay_ms = 10, .queue_size = 1024, .queue_bytes = (size_t)1 << 30,      \
         .arena_bytes = (size_t)64 << 20, .cancel_grace_ms = 1000, .retry_delay_ms = 100, .crash_limit = 3,  \
         .batch_size = 1, .io_threads = 1, .spin_us = -1, .stop_grace_ms = 10000, .cleanup_grace_ms = 10000, \
-        .handle_signals = true                                                                              \
+        .handle_signals = true, .shortage_wait_ms = 60000                                                   \
     }
 
 /* The same for languages without designated initialisers. */

@@ -60,6 +60,7 @@ static const struct option table[] = {
     OPTION(spin_us, INT),
     OPTION(stop_grace_ms, UNSIGNED),
     OPTION(cleanup_grace_ms, UNSIGNED),
+    OPTION(shortage_wait_ms, UNSIGNED),
     OPTION(job, STRING),
     OPTION(journal, JOURNAL),
     { "task_timeout", SECONDS, offsetof(struct gd_options, task_timeout_ms) },

@@ -1,5 +1,5 @@
 /* What the scheduler's files share: sched.c (tasks and events), pool.c (workers), attempt.c (results), place.c (who
- * gets what). */
+ * gets what), shortage.c (no process can be started). */
 #ifndef GD_CORE_INTERNAL_H
 #define GD_CORE_INTERNAL_H
 
@@ -75,9 +75,12 @@ void gd__worker_kill(struct gd__sched *s, uint64_t now, unsigned w, enum gd__kil
 void gd__worker_stop(struct gd__sched *s, uint64_t now, unsigned w, uint64_t grace);
 void gd__device_lost(struct gd__sched *s, uint64_t now, unsigned w); /* w's result said so */
 
+/* shortage.c */
 /* No process could be started, by w or for it. True: nothing has run for so long that it is no use. */
 bool gd__short_of(struct gd__sched *s, uint64_t now, unsigned w, const char *words, uint64_t size);
 void gd__worker_short(struct gd__sched *s, uint64_t now, unsigned w); /* w, which is ready, gets nothing for a while */
+void gd__arm_short(struct gd__sched *s, unsigned w, uint64_t deadline); /* deadline: of the first task it still has */
+uint64_t gd__shortage_delay(struct gd__sched_worker *w);                /* until the next try; longer each time */
 
 /* attempt.c */
 /* How many tasks of w's window, from its head on, may have caused that death. */

@@ -16,10 +16,9 @@
 #ifndef GD_VERSION
 #define GD_VERSION "0.1.0"
 #endif
-#define SPIN_NS          (30 * GD__NS_PER_US) /* about what a wake-up costs */
-#define KILL_WAIT_NS     (5 * GD__NS_PER_S)
-#define SHORTAGE_WAIT_NS (60 * GD__NS_PER_S)
-#define STOP_WAIT_NS     GD__NS_PER_S /* for word of a stop that has reached a worker before us */
+#define SPIN_NS      (30 * GD__NS_PER_US) /* about what a wake-up costs */
+#define KILL_WAIT_NS (5 * GD__NS_PER_S)
+#define STOP_WAIT_NS GD__NS_PER_S /* for word of a stop that has reached a worker before us */
 enum { WINDOW_MOST = 2048, WINDOW_MOST_MANY = 512, MANY_WORKERS = 16 };
 
 const char *gd_version(void)
@@ -87,7 +86,7 @@ static int open_sched(struct gd_dispatcher *d)
         .cleanup_grace_ns = o->cleanup_grace_ms * GD__NS_PER_MS,
         .kill_wait_ns = KILL_WAIT_NS,
         .signal_wait_ns = STOP_WAIT_NS,
-        .shortage_wait_ns = SHORTAGE_WAIT_NS,
+        .shortage_wait_ns = o->shortage_wait_ms * GD__NS_PER_MS,
         .retry_delay_ns = o->retry_delay_ms * GD__NS_PER_MS,
         .start_gap_ns = o->start_gap_ms * GD__NS_PER_MS,
         .restart_delay_ns = o->restart_delay_ms * GD__NS_PER_MS,
@@ -250,9 +249,9 @@ static int conclude(struct gd_dispatcher *d)
                          (unsigned long long)d->sched.counts.setup_failures);
     case GD__END_SHORTAGE:
         return gd__error(GD_E_SYSTEM,
-                         "no process could be started for %d s, and none runs: raise the limit of processes "
+                         "no process could be started for %.3g s, and none runs: raise the limit of processes "
                          "(ulimit -u, or the cgroup's pids.max) or free memory, and run it again",
-                         (int)(SHORTAGE_WAIT_NS / GD__NS_PER_S));
+                         d->o.shortage_wait_ms / 1000.0);
     case GD__END_SHUTDOWN:
         return d->signals_seen > 0 ? gd__error(GD_E_INTERRUPTED, "interrupted by a signal")
                                    : gd__error(GD_E_SHUTDOWN, "the run was shut down before its end");

@@ -28,10 +28,10 @@
 #define GD__EXIT_BOOT        70 /* it could not even begin: the last line of stderr says why */
 #define GD__EXIT_DEVICE_LOST 71 /* process said so (a record says why) */
 #define GD__EXIT_ORPHAN      72 /* the dispatcher is gone, and this is not the leader of its process group */
-#define GD__EXIT_SHORTAGE    74 /* it could not begin for want of processes or memory: it may be tried again */
 #define GD__EXIT_PROTOCOL    73 /* the program behind this worker broke the protocol: stderr says how */
 #define GD__EXIT_THREAD      74 /* user code ended a thread of the worker: stderr says so */
 #define GD__EXIT_FORK        75 /* of no worker, but of a fork of one that returned into it */
+#define GD__EXIT_SHORTAGE    76 /* it could not begin for want of processes or memory: it may be tried again */
 
 /* Where GD_KILL can end a worker, in the order of its life; loading and loaded with load() only. See base/fault.h. */
 #define GD__KILL_POINTS(X)                                                        \

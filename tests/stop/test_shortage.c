@@ -2,6 +2,9 @@
  *
  * A machine without room for another process is no fault of a task: it is tried again later, and said once.
  */
+#include <gpu_dispatch/command.h>
+#include <gpu_dispatch/gpu_dispatch.h>
+
 #include "support/shell.h"
 
 /* With the library that makes processes scarce. */
@@ -58,6 +61,56 @@ TEST(some_workers_do_all_the_work)
                       "--gpus sim:4 echo ::: a b c d; echo $?; " VALUES);
     CHECK_CONTAINS(r.out, "0\n4 0\n");
     check_said_once(r.err);
+}
+
+/* --- nothing can be started at all --- */
+
+struct job {
+    unsigned given, cancelled, others;
+};
+
+static int source(void *user, struct gd_item *item)
+{
+    struct job *j = user;
+    item->data = "";
+    return j->given++ < 3;
+}
+
+static void on_final(void *user, const struct gd_report *r)
+{
+    struct job *j = user;
+    *(r->failure == GD_FAILURE_CANCELLED ? &j->cancelled : &j->others) += 1;
+}
+
+/* There are more shortages than can be used up in the time: their delays double. */
+TEST(a_run_in_which_nothing_can_be_started_ends)
+{
+    need_preload();
+    char preload[4096], shortages[4096];
+    const char *const words[] = { "true", NULL };
+    const struct gd_command_spec spec = { .size = sizeof spec, .words = words, .shell = "/bin/sh" };
+    const char *const env[] = { preload, shortages, NULL };
+    struct job j = { 0 };
+    struct gd_options o = GD_OPTIONS_INIT;
+    sh("touch c.1 c.2 c.3 c.4 c.5 c.6 c.7 c.8 c.9");
+    snprintf(preload, sizeof preload, "LD_PRELOAD=%s/preload_shortage.so", getenv("GD_TEST_PLUGINS"));
+    snprintf(shortages, sizeof shortages, "SHORT_COMMANDS=%s/c", sh_dir());
+    o.gpu_ids = (const int[]){ 0 };
+    o.n_gpus = 1;
+    o.env = env;
+    o.user = &j;
+    o.source = source;
+    o.on_success = o.on_error = on_final;
+    o.shortage_wait_ms = 200;
+    char **argv = gd_command_worker(&spec);
+    CHECK(argv != NULL);
+    o.worker_argv = argv;
+    CHECK_EQ(gd_run(&o), GD_E_SYSTEM);
+    CHECK_CONTAINS(gd_error_text(), "no process could be started for 0.2 s");
+    CHECK_CONTAINS(gd_error_text(), "ulimit -u");
+    gd_argv_free(argv);
+    CHECK_EQ(j.cancelled, 3);
+    CHECK_EQ(j.others, 0);
 }
 
 TEST_MAIN()

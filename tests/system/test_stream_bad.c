@@ -189,6 +189,7 @@ TEST(a_host_that_runs_out_of_something)
         snprintf(text, sizeof text, "%u", n);
         setenv("GD_FAULT_WORKER", text, 1);
         open_job(&j, NULL, NULL);
+        j.o.shortage_wait_ms = 1; /* what no process gets is not to be had later either */
         GIVE(&j, "a", "error 0", "big 100000", "b", "big 300000");
         const int rc = run_job(&j);
         CHECK(rc == 0 || rc == GD_E_SETUP || rc == GD_E_NO_WORKERS);

@@ -1,0 +1,64 @@
+/* A shortage: the machine can start no process, for want of processes or memory. That is nobody's fault, so no task and
+ * no worker is charged. The task goes back to the backlog, and the worker rests, for longer each time. sched.h has the
+ * rules.
+ */
+#include "core/internal.h"
+
+#define SHORTAGE_DELAY_MIN (GD__NS_PER_S / 10)
+#define SHORTAGE_DELAY_MAX (5 * GD__NS_PER_S)
+
+uint64_t gd__shortage_delay(struct gd__sched_worker *w)
+{
+    const unsigned doublings = w->shortages > 6 ? 6 : w->shortages;
+    w->shortages++;
+    return gd__min64(SHORTAGE_DELAY_MIN << doublings, SHORTAGE_DELAY_MAX);
+}
+
+/* Whether a worker is at something that is not waiting for a process. */
+static bool something_runs(const struct gd__sched *s)
+{
+    for (unsigned i = 0; i < s->config.n_workers; i++) {
+        const struct gd__sched_worker *w = &s->workers[i];
+        if (w->state != GD__WORKER_SHORT && w->shortages == 0 && gd__window_length(w) > 0)
+            return true;
+    }
+    return false;
+}
+
+bool gd__short_of(struct gd__sched *s, uint64_t now, unsigned i, const char *words, uint64_t size)
+{
+    if (s->short_since == 0)
+        s->short_since = now;
+    s->fx->shortage(s->ctx, i, words, size);
+    return now - s->short_since >= s->config.shortage_wait_ns && !something_runs(s);
+}
+
+static void hand_back(struct gd__sched *s, uint64_t now, unsigned i)
+{
+    struct gd__sched_worker *w = &s->workers[i];
+    const uint64_t old_tail = w->tail, length = gd__window_length(w);
+    if (length == 0)
+        return;
+    const uint64_t tail = s->fx->take_back(s->ctx, i, w->head);
+    w->tail = gd__max64(gd__min64(tail, old_tail), w->head);
+    gd__window_changed(s, i, length);
+    for (uint64_t p = old_tail; p > w->tail; p--)
+        gd__place_again(s, now, gd__window_at(s, w, p - 1));
+}
+
+/* What it still has of tasks has its deadline all the same. */
+void gd__arm_short(struct gd__sched *s, unsigned i, uint64_t deadline)
+{
+    const struct gd__sched_worker *w = &s->workers[i];
+    const bool limited = gd__window_length(w) > 0 && s->config.task_timeout_ns > 0;
+    gd__worker_arm(s, i, limited ? gd__min64(w->short_until, deadline) : w->short_until);
+}
+
+void gd__worker_short(struct gd__sched *s, uint64_t now, unsigned i)
+{
+    struct gd__sched_worker *w = &s->workers[i];
+    gd__worker_set_state(s, now, i, GD__WORKER_SHORT);
+    hand_back(s, now, i);
+    w->short_until = now + gd__shortage_delay(w);
+    gd__arm_short(s, i, now + s->config.task_timeout_ns);
+}
