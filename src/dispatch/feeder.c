@@ -408,6 +408,27 @@ static int take_one(struct gd__feeder *f)
 
 static void feeder_release_ref(struct gd__feeder *f);
 
+static void end_with(struct gd__feeder *f, int result)
+{
+    f->result = result;
+    if (f->spec.source_release)
+        f->spec.source_release(f->spec.user);
+    atomic_store_explicit(&f->ended, 1, memory_order_release);
+    wake_monitor(f);
+    feeder_release_ref(f);
+}
+
+/* User code ended the thread, and take_one() never got to its end: without this the run would wait for ever. */
+static void source_left(void *arg)
+{
+    struct gd__feeder *f = arg;
+    snprintf(f->words, sizeof f->words,
+             "it ended the thread that it was called on (pthread_exit() or pthread_cancel()): let it return instead");
+    gd__free(f->asked);
+    f->asked = NULL;
+    end_with(f, GD_E_SOURCE);
+}
+
 static void *feeder_main(void *arg)
 {
     struct gd__feeder *f = arg;
@@ -415,14 +436,11 @@ static void *feeder_main(void *arg)
     while (rc > 0 && wait_for(f, has_room, 0, WAITS_FOR_ROOM)) {
         if (f->known.keeps)
             gd__known_wait(&f->known);
+        pthread_cleanup_push(source_left, f);
         rc = take_one(f);
+        pthread_cleanup_pop(0);
     }
-    f->result = rc < 0 ? rc : 0;
-    if (f->spec.source_release)
-        f->spec.source_release(f->spec.user);
-    atomic_store_explicit(&f->ended, 1, memory_order_release);
-    wake_monitor(f);
-    feeder_release_ref(f);
+    end_with(f, rc < 0 ? rc : 0);
     return NULL;
 }
 

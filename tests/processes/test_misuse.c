@@ -87,6 +87,22 @@ TEST(a_callback_closes_every_descriptor)
     world_close(&w);
 }
 
+static int source_that_ends_its_thread(void *user, struct gd_item *item)
+{
+    (void)user, (void)item;
+    pthread_exit(NULL);
+}
+
+TEST(a_source_ends_its_thread)
+{
+    struct world w;
+    world_open(&w, 1);
+    w.o.source = source_that_ends_its_thread;
+    CHECK_EQ(world_run(&w), GD_E_SOURCE);
+    CHECK_CONTAINS(w.text, "pthread_exit()");
+    world_close(&w);
+}
+
 /* --- memory --- */
 
 TEST(a_worker_is_killed_before_the_dispatcher_if_memory_runs_out)
