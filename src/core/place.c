@@ -191,12 +191,23 @@ static bool hand_solo(struct gd__sched *s, uint64_t now, unsigned i)
     return true;
 }
 
-/* Whether fewer tasks than a batch may go: nothing more can come, or they have waited long enough. */
+/* When the first of these tasks began to wait. It may be at any place: tasks that come back go first, those of a worker
+ * that is gone come last, and some lists are in order of size. */
+static uint64_t oldest(const struct gd__sched *s, const struct gd__list *l)
+{
+    uint64_t since = GD__NEVER;
+    uint32_t slot = l->head;
+    for (uint64_t n = l->count; n > 0; n--, slot = s->tasks[slot].next)
+        since = gd__min64(since, s->tasks[slot].waiting_since);
+    return since;
+}
+
+/* Whether fewer tasks than a batch may go: nothing more can come, or one of them has waited long enough. */
 static bool may_go_short(struct gd__sched *s, uint64_t now, const struct gd__list *l)
 {
     if (s->config.batch_wait_ns == 0 || s->source_ended || s->next_id >= s->allowed)
         return true;
-    const uint64_t until = s->tasks[l->head].waiting_since + s->config.batch_wait_ns;
+    const uint64_t until = oldest(s, l) + s->config.batch_wait_ns;
     if (until <= now)
         return true;
     s->hold_until = gd__min64(s->hold_until, until);

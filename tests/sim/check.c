@@ -399,7 +399,17 @@ static void walk(struct sim *s)
 
 /* --- who is served --- */
 
-/* Whether tasks of this list are rightly held back for a fuller batch. */
+/* When the task of this list that has waited longest began to wait. */
+static uint64_t oldest(const struct gd__sched *sched, const struct gd__list *l)
+{
+    uint64_t since = GD__NEVER;
+    uint32_t slot = l->head;
+    for (uint64_t n = l->count; n > 0; n--, slot = sched->tasks[slot].next)
+        since = gd__min64(since, sched->tasks[slot].waiting_since);
+    return since;
+}
+
+/* Whether tasks of this list are rightly held back for a fuller batch: none has waited long enough. */
 static bool held_back(const struct sim *s, const struct gd__sched_worker *worker, const struct gd__list *l)
 {
     const struct gd__sched_config *c = &s->plan.config;
@@ -407,7 +417,7 @@ static bool held_back(const struct sim *s, const struct gd__sched_worker *worker
     const uint64_t batch = gd__min64(c->batch_size, worker->batch_limit);
     if (l->count >= batch || c->batch_wait_ns == 0 || sched->source_ended || sched->next_id >= sched->allowed)
         return false;
-    const uint64_t until = sched->tasks[l->head].waiting_since + c->batch_wait_ns;
+    const uint64_t until = oldest(sched, l) + c->batch_wait_ns;
     return until > s->now && gd__sched_deadline(sched) <= until; /* and somebody will look again */
 }
 
