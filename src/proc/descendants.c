@@ -34,8 +34,9 @@
 #endif
 
 enum {
-    MOST = 4096,  /* looked at in one round; more are left to the next */
-    ROUNDS = 100, /* what multiplies faster than that is not to be had this way */
+    MOST = 4096,         /* looked at in one round; more are left to the next */
+    MOST_STOPPED = 1024, /* further ones are killed without having been stopped */
+    ROUNDS = 100,        /* what multiplies faster than that is not to be had this way */
 };
 
 struct found {
@@ -95,6 +96,7 @@ static void add_children(struct list *list, pid_t parent)
 struct fact {
     char state;
     int parent, group, session;
+    unsigned long long start; /* with its number: which process it is */
 };
 
 static bool learn(pid_t pid, struct fact *out)
@@ -102,7 +104,8 @@ static bool learn(pid_t pid, struct fact *out)
     char path[64], text[512];
     snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
     const char *rest = strrchr(read_small(path, text, sizeof text), ')'); /* the name before it may be anything */
-    return rest && sscanf(rest, ") %c %d %d %d", &out->state, &out->parent, &out->group, &out->session) == 4;
+    return rest && sscanf(rest, ") %c %d %d %d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu",
+                          &out->state, &out->parent, &out->group, &out->session, &out->start) == 5;
 }
 
 /* Leaves what its starter has taken leave of, and in a session of its own: that is meant to stay. */
@@ -152,6 +155,80 @@ void gd__descendants_kill(pid_t root, bool spare_daemons)
 {
     for (int i = 0; i < ROUNDS && gd__descendants_signal(root, SIGKILL, spare_daemons) > 0; i++)
         ;
+}
+
+/* --- with the group --- */
+
+/* Those that were stopped, to be killed wherever they are by then. */
+struct stopped {
+    struct one {
+        pid_t pid;
+        unsigned long long start;
+    } of[MOST_STOPPED];
+    size_t n;
+};
+
+static bool was_stopped(const struct stopped *s, pid_t pid, unsigned long long start)
+{
+    for (size_t i = 0; i < s->n; i++)
+        if (s->of[i].pid == pid && s->of[i].start == start)
+            return true;
+    return false;
+}
+
+/* True: it is another one. */
+static bool stop_one(struct stopped *s, const struct found *found, pid_t group)
+{
+    struct fact f;
+    const int fd = s->n < MOST_STOPPED ? (int)syscall(SYS_pidfd_open, found->pid, 0) : -1;
+    if (fd < 0)
+        return false;
+    const bool meant = learn(found->pid, &f) && f.state != 'Z' && f.state != 'X' && f.parent == found->parent &&
+                       f.group == group && !was_stopped(s, found->pid, f.start);
+    const bool done = meant && syscall(SYS_pidfd_send_signal, fd, SIGSTOP, NULL, 0) == 0;
+    if (done)
+        s->of[s->n++] = (struct one){ .pid = found->pid, .start = f.start };
+    close(fd);
+    return done;
+}
+
+static bool stop_those_in_group(struct stopped *s, pid_t root, pid_t group)
+{
+    struct list list = { .n = 0 };
+    bool any = false;
+    add_children(&list, root);
+    for (size_t i = 0; i < list.n; i++)
+        add_children(&list, list.of[i].pid);
+    for (size_t i = 0; i < list.n; i++)
+        any |= stop_one(s, &list.of[i], group);
+    return any;
+}
+
+static void kill_stopped(const struct stopped *s)
+{
+    for (size_t i = 0; i < s->n; i++) {
+        struct fact f;
+        const int fd = (int)syscall(SYS_pidfd_open, s->of[i].pid, 0);
+        if (fd < 0)
+            continue;
+        if (learn(s->of[i].pid, &f) && f.start == s->of[i].start)
+            (void)syscall(SYS_pidfd_send_signal, fd, SIGKILL, NULL, 0);
+        close(fd);
+    }
+}
+
+/* One by one and not by the group's number: one that is about to leave the group would be stopped all the same, and if
+ * root ends meanwhile, nothing would lead to it any more. It would stay stopped for ever. */
+void gd__descendants_end(pid_t root)
+{
+    struct stopped stopped = { .n = 0 };
+    const pid_t group = getpgid(root);
+    if (group < 0)
+        return;
+    for (int i = 0; i < ROUNDS && stop_those_in_group(&stopped, root, group); i++)
+        ;
+    gd__descendants_kill(root, false);
+    kill_stopped(&stopped);
 }
 
 /* --- adopted children --- */

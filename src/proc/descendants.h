@@ -14,6 +14,10 @@ size_t gd__descendants_signal(pid_t root, int signal, bool spare_daemons);
 /* The same with SIGKILL, again until none is left: while one is killed another may be started. */
 void gd__descendants_kill(pid_t root, bool spare_daemons);
 
+/* Kills every descendant of root, in its process group or not. Those in it are stopped first, so that they start no
+ * more; root itself is the caller's to stop before, and to kill afterwards with the rest of its group. */
+void gd__descendants_end(pid_t root);
+
 /* --- children that this process did not start but has adopted, as a subreaper or as the first process --- */
 
 /* Every child of this process, whoever started it, those that have ended and were not waited for too. */

@@ -1,13 +1,16 @@
 /* Descendants that have left their process group are found and signalled, whatever state the heap is in. */
 #include "proc/descendants.h"
 
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "proc/child.h"
 #include "support/test.h"
 
 static void needs_children_files(void)
@@ -110,6 +113,96 @@ TEST(no_memory_is_needed)
     CHECK_EQ(waitpid(pid, &status, 0), pid);
     CHECK(WIFEXITED(status));
     CHECK_EQ(WEXITSTATUS(status), 0);
+}
+
+/* --- nobody is left stopped ----------------------------------------------------------- */
+
+enum { STEPS = 10000, TRIES = 500, SURELY_MS = 5000 };
+
+/* In and out of its parent's group, for as long as it has that parent, and a while longer. */
+_Noreturn static void dance(pid_t parent)
+{
+    for (int more = 0; more < STEPS; more += getppid() != parent) {
+        (void)setpgid(0, 0);
+        (void)setpgid(0, parent);
+    }
+    _exit(0);
+}
+
+static void end_at_once(int signal)
+{
+    (void)signal;
+    kill(getpid(), SIGKILL);
+}
+
+/* Leads a group, and ends as soon as one of its children does. */
+_Noreturn static void lead(int out)
+{
+    const pid_t self = getpid();
+    if (setpgid(0, 0) < 0)
+        _exit(2);
+    start(true);
+    const pid_t dancer = fork();
+    if (dancer == 0)
+        dance(self);
+    signal(SIGCHLD, end_at_once);
+    if (write(out, &dancer, sizeof dancer) != sizeof dancer)
+        _exit(2);
+    wait_to_be_killed();
+}
+
+static int pidfd_of(pid_t pid)
+{
+    const int fd = (int)syscall(SYS_pidfd_open, pid, 0);
+    CHECK(fd >= 0);
+    return fd;
+}
+
+/* It has been killed or ends by itself, unless it was stopped and forgotten. */
+static bool is_left_stopped(pid_t pid)
+{
+    siginfo_t info = { 0 };
+    struct pollfd end = { .fd = pidfd_of(pid), .events = POLLIN };
+    CHECK_EQ(waitid(P_PID, (id_t)pid, &info, WEXITED | WSTOPPED | WNOWAIT), 0);
+    const bool stopped = info.si_code == CLD_STOPPED && poll(&end, 1, SURELY_MS * TEST_SLOWDOWN) == 0;
+    kill(pid, SIGKILL);
+    CHECK_EQ(waitpid(pid, NULL, 0), pid);
+    close(end.fd);
+    return stopped;
+}
+
+/* Kills a group while its leader dies and somebody leaves it: whether that one is left stopped. */
+static bool kill_a_dancing_group(void)
+{
+    int ends[2];
+    pid_t dancer;
+    struct gd__exit e;
+    CHECK_EQ(pipe(ends), 0);
+    const pid_t leader = fork();
+    CHECK(leader >= 0);
+    if (leader == 0)
+        lead(ends[1]);
+    CHECK_EQ(read(ends[0], &dancer, sizeof dancer), sizeof dancer);
+    struct gd__child c = { .pid = leader, .pidfd = pidfd_of(leader) };
+    struct pollfd end = { .fd = c.pidfd, .events = POLLIN };
+    gd__child_signal(&c, SIGKILL);
+    CHECK_EQ(poll(&end, 1, -1), 1);
+    CHECK_EQ(gd__child_reap(&c, &e), 1);
+    const bool left = is_left_stopped(dancer);
+    while (waitpid(-1, NULL, 0) > 0) /* the one that was away */
+        ;
+    close(ends[0]);
+    close(ends[1]);
+    return left;
+}
+
+/* Which is a matter of a microsecond: hence many tries. */
+TEST(who_leaves_while_the_group_is_killed_is_not_left_stopped)
+{
+    needs_children_files();
+    CHECK_EQ(prctl(PR_SET_CHILD_SUBREAPER, 1), 0);
+    for (int i = 0; i < TRIES; i++)
+        CHECK(!kill_a_dancing_group());
 }
 
 TEST_MAIN()
