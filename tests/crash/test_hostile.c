@@ -16,6 +16,7 @@
 #include <sys/stat.h>
 
 #include "crash/common.h"
+#include "proc/descendants.h"
 #include "worker/host.h"
 
 enum { N_HONEST = 2, N_WORKERS = N_HONEST + 1, N_TASKS = 48, HOSTILE = 0, TIMEOUT_MS = 400, GRACE_MS = 20 };
@@ -484,11 +485,29 @@ static void run_seed(uint64_t seed)
 }
 
 static uint64_t running_seed;
+static const char *volatile waits_for = "its run";
+enum { CHILDREN_TEXT = 300 };
+
+/* The first words of its file in /proc: number, name, state. T there is one that was stopped, and forgotten. */
+static void add_state(void *user, pid_t pid)
+{
+    char *text = user, path[64], words[48] = "";
+    const size_t length = strlen(text);
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return;
+    if (read(fd, words, sizeof words - 1) > 0)
+        snprintf(text + length, CHILDREN_TEXT - length, "; child %s", words);
+    close(fd);
+}
 
 static void too_long(int signal)
 {
+    char children[CHILDREN_TEXT] = "";
     (void)signal;
-    FAIL("seed %llu hangs", (unsigned long long)running_seed);
+    gd__children_each(add_state, children);
+    FAIL("seed %llu hangs, in %s%s", (unsigned long long)running_seed, waits_for, children);
 }
 
 /* What haunt() left behind has become our child, and ends by itself. */
@@ -508,7 +527,9 @@ static void run_seeds(uint64_t first, uint64_t step, uint64_t end)
     for (uint64_t seed = first; seed < end; seed += step) {
         running_seed = seed;
         alarm(60 * TEST_SLOWDOWN);
+        waits_for = "its run";
         run_seed(seed);
+        waits_for = "the wait for what it left";
         wait_for_ghosts();
         alarm(0);
         CHECK_EQ(footprint().fds, before.fds);
