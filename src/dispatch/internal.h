@@ -139,6 +139,7 @@ struct gd_dispatcher {
     _Atomic uint64_t lost_ns;       /* stood still, and the scheduler does not know yet */
     _Atomic uint32_t suspend_turns; /* how often workers were stopped or continued, */
     uint32_t turns_seen;            /* as the run's thread has seen it */
+    bool woke_late;                 /* from the last sleep: see suspend.c */
 
     uint64_t feeder_deadline; /* after it, a source that does not return is left to itself */
     bool source_over;

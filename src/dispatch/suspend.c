@@ -8,7 +8,8 @@
  * began is not known, and a limit that is too long does less harm than one that is too short. That the sum is not far
  * off we sleep for an eighth of the way to the next deadline at a time, but not for less than a second. A worker that
  * is stopped alone gets no more time: then we wake up as we should. On a machine so busy that we wake up that late,
- * workers have not had their time either.
+ * workers have not had their time either. But who wakes up late again and again would never come to a limit: right
+ * after such a time only what we woke up too late is taken off.
  */
 #include <signal.h>
 
@@ -105,8 +106,10 @@ void gd__sleep(struct gd_dispatcher *d, uint64_t until_ns)
     }
     const uint64_t since = d->now, until = a_part_of_the_way(since, until_ns);
     gd__loop_wait(&d->loop, until);
-    if (until != GD__NEVER && d->loop.woke_ns > until + LATE_NS)
-        gd__note_gap(d, since, d->loop.woke_ns);
+    const bool late = until != GD__NEVER && d->loop.woke_ns > until + LATE_NS;
+    if (late)
+        gd__note_gap(d, d->woke_late ? until : since, d->loop.woke_ns);
+    d->woke_late = late;
 }
 
 /* Where workers were suspended or resumed meanwhile, that time is known. */

@@ -140,11 +140,11 @@ static void signal_job(const struct job *j, int signal)
 }
 
 /* The limit has to pass, on the clock that it is reckoned by. */
-static void pass_the_limit(void)
+static void pass(int seconds)
 {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
-    t.tv_sec += STILL_MS / 1000;
+    t.tv_sec += seconds;
     while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL) == EINTR)
         ;
 }
@@ -155,16 +155,33 @@ TEST(time_in_which_all_stood_still_does_not_count)
     signal_job(&j, SIGSTOP);
     for (int i = 0; i < 2; i++)
         await_stopped(j.workers[i]);
-    pass_the_limit();
+    pass(STILL_MS / 1000);
     signal_job(&j, SIGCONT);
     let_go(&j);
+}
+
+/* Its worker is not stopped. */
+TEST(who_always_wakes_up_late_comes_to_the_limit_too)
+{
+    struct job j = start("--timeout 1s ");
+    int ended = 0;
+    while (!ended) {
+        struct pollfd end = { .fd = (int)syscall(SYS_pidfd_open, j.running.pid, 0), .events = POLLIN };
+        CHECK(end.fd >= 0);
+        CHECK_EQ(kill(j.running.pid, SIGSTOP), 0);
+        pass(2);
+        CHECK_EQ(kill(j.running.pid, SIGCONT), 0);
+        ended = poll(&end, 1, 20);
+        close(end.fd);
+    }
+    CHECK_EQ(sh_wait(j.running).status, 2); /* both */
 }
 
 TEST(nor_does_that_after_ctrl_z)
 {
     struct job j = start(LIMIT);
     press_ctrl_z(&j);
-    pass_the_limit();
+    pass(STILL_MS / 1000);
     CHECK_EQ(kill(j.running.pid, SIGCONT), 0);
     let_go(&j);
 }
