@@ -385,7 +385,7 @@ int cli_status_main(int argc, char **argv)
         cli_say("%s", cli_error_text());
         return CLI_STATUS_ERROR;
     }
-    if (!asked.help && !asked.list_options)
+    if (path && !asked.help && !asked.list_options)
         return show(&asked, path);
     (asked.help ? cli_opts_help : cli_opts_list)(&options);
     return 0;

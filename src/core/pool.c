@@ -173,6 +173,7 @@ static int on_ready(struct gd__sched *s, unsigned i, const struct event_data *e)
 {
     struct gd__sched_worker *w = &s->workers[i];
     w->setup_tries = 0;
+    s->short_since = w->shortages = 0; /* it could be started */
     gd__heap_disarm(&s->heap, &w->timer);
     gd__worker_set_state(s, e->now, i, GD_WORKER_IDLE);
     return 0;

@@ -142,7 +142,7 @@ static int look_in_window(struct gd__resume *r, const unsigned char key[GD__HASH
 
 static int add_rows(struct gd__resume *r, sqlite3_stmt *s)
 {
-    struct gd__row row;
+    struct gd__row row = { .id = 0 };
     uint64_t last = 0;
     int rc = 0, step;
     for (uint64_t n = 1; rc == 0 && (step = sqlite3_step(s)) == SQLITE_ROW; n++) {

@@ -41,8 +41,14 @@ enum { EXIT_CANNOT_RUN = 126, EXIT_NOT_FOUND = 127 }; /* as shells have it */
 enum { VARIABLE_MAX = 192, TAIL_MAX = 1024 };
 
 enum variable { TASK_ID, ATTEMPT, SEQUENCE, SLOT, PROCESS, N_VARIABLES };
-static const char *const variable_names[N_VARIABLES] = { "GPU_DISPATCH_TASK_ID=", "GPU_DISPATCH_ATTEMPT=",
-                                                         "PARALLEL_SEQ=", "PARALLEL_JOBSLOT=", GD__PROCESS_ENV "=" };
+static const char process_name[] = GD__PROCESS_ENV "=";
+static const char *const variable_names[N_VARIABLES] = {
+    [TASK_ID] = "GPU_DISPATCH_TASK_ID=",
+    [ATTEMPT] = "GPU_DISPATCH_ATTEMPT=",
+    [SEQUENCE] = "PARALLEL_SEQ=",
+    [SLOT] = "PARALLEL_JOBSLOT=",
+    [PROCESS] = process_name,
+};
 
 static struct {
     struct gd_command *command;
