@@ -408,9 +408,8 @@ static int take_one(struct gd__feeder *f)
 
 static void feeder_release_ref(struct gd__feeder *f);
 
-static void end_with(struct gd__feeder *f, int result)
+static void say_ended(struct gd__feeder *f)
 {
-    f->result = result;
     if (f->spec.source_release)
         f->spec.source_release(f->spec.user);
     atomic_store_explicit(&f->ended, 1, memory_order_release);
@@ -426,21 +425,28 @@ static void source_left(void *arg)
              "it ended the thread that it was called on (pthread_exit() or pthread_cancel()): let it return instead");
     gd__free(f->asked);
     f->asked = NULL;
-    end_with(f, GD_E_SOURCE);
+    f->result = GD_E_SOURCE;
+    say_ended(f);
+}
+
+static int take_all(struct gd__feeder *f)
+{
+    int rc = 1;
+    while (rc > 0 && wait_for(f, has_room, 0, WAITS_FOR_ROOM)) {
+        if (f->known.keeps)
+            gd__known_wait(&f->known);
+        rc = take_one(f);
+    }
+    return rc < 0 ? rc : 0;
 }
 
 static void *feeder_main(void *arg)
 {
     struct gd__feeder *f = arg;
-    int rc = 1;
-    while (rc > 0 && wait_for(f, has_room, 0, WAITS_FOR_ROOM)) {
-        if (f->known.keeps)
-            gd__known_wait(&f->known);
-        pthread_cleanup_push(source_left, f);
-        rc = take_one(f);
-        pthread_cleanup_pop(0);
-    }
-    end_with(f, rc < 0 ? rc : 0);
+    pthread_cleanup_push(source_left, f);
+    f->result = take_all(f);
+    pthread_cleanup_pop(0);
+    say_ended(f);
     return NULL;
 }
 
