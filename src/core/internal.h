@@ -69,6 +69,8 @@ void gd__pool_frozen(struct gd__sched *s, uint64_t now, uint64_t lost_ns);
 void gd__head_changed(struct gd__sched_worker *w, uint64_t now); /* another task is the first of its window */
 void gd__pool_timer(struct gd__sched *s, uint64_t now, unsigned w);
 void gd__window_changed(struct gd__sched *s, unsigned w, uint64_t old_length);
+/* Takes back what w has not begun: from its tail, as it is then, up to what is returned. */
+uint64_t gd__window_take_back(struct gd__sched *s, unsigned w);
 void gd__worker_set_state(struct gd__sched *s, uint64_t now, unsigned w, unsigned state);
 void gd__worker_arm(struct gd__sched *s, unsigned w, uint64_t at);
 void gd__worker_kill(struct gd__sched *s, uint64_t now, unsigned w, enum gd__kill_reason reason);

@@ -575,16 +575,23 @@ void gd__pool_timer(struct gd__sched *s, uint64_t now, unsigned w)
 
 /* --- the end of the run --- */
 
-/* Takes back what a worker has not begun and reports it as cancelled. */
-static void cancel_unclaimed(struct gd__sched *s, unsigned i)
+uint64_t gd__window_take_back(struct gd__sched *s, unsigned i)
 {
     struct gd__sched_worker *w = &s->workers[i];
     const uint64_t old_tail = w->tail, length = gd__window_length(w);
     if (length == 0)
-        return;
+        return old_tail;
     const uint64_t tail = s->fx->take_back(s->ctx, i, w->head);
     w->tail = gd__max64(gd__min64(tail, old_tail), w->head);
     gd__window_changed(s, i, length);
+    return old_tail;
+}
+
+/* Takes back what a worker has not begun and reports it as cancelled. */
+static void cancel_unclaimed(struct gd__sched *s, unsigned i)
+{
+    const struct gd__sched_worker *w = &s->workers[i];
+    const uint64_t old_tail = gd__window_take_back(s, i);
     for (uint64_t p = w->tail; p < old_tail; p++)
         gd__task_cancel(s, gd__window_at(s, w, p));
 }

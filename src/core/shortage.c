@@ -35,14 +35,8 @@ bool gd__short_of(struct gd__sched *s, uint64_t now, unsigned i, const char *wor
 
 static void hand_back(struct gd__sched *s, uint64_t now, unsigned i)
 {
-    struct gd__sched_worker *w = &s->workers[i];
-    const uint64_t old_tail = w->tail, length = gd__window_length(w);
-    if (length == 0)
-        return;
-    const uint64_t tail = s->fx->take_back(s->ctx, i, w->head);
-    w->tail = gd__max64(gd__min64(tail, old_tail), w->head);
-    gd__window_changed(s, i, length);
-    for (uint64_t p = old_tail; p > w->tail; p--)
+    const struct gd__sched_worker *w = &s->workers[i];
+    for (uint64_t p = gd__window_take_back(s, i); p > w->tail; p--)
         gd__place_again(s, now, gd__window_at(s, w, p - 1));
 }
 
