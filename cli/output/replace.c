@@ -117,8 +117,8 @@ static int refuse(struct cli_replacement *r, const char *path, int fd)
         if (r->temporary)
             unlink(r->temporary);
     } else if (r->temporary && (error == EPERM || error == EISDIR || error == EEXIST)) {
-        return cli_error("cannot write %s: %s cannot be removed: %s. Remove it, or name a file in another folder", path,
-                         r->temporary, strerror(error));
+        return cli_error("cannot write %s: %s cannot be removed: %s. Remove it, or name a file in another directory",
+                         path, r->temporary, strerror(error));
     }
     return cli_error("cannot write %s: %s", path, strerror(error));
 }
