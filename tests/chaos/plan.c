@@ -102,13 +102,17 @@ static void make_step(struct plan *p, struct rng *r, struct step *s)
     s->open_gate = one_in(r, 2);
 }
 
+enum { DEATHS_MOST = 10 }; /* in a row, before a worker is given up: gd_options.death_limit as the command has it */
+
 static void make_tasks(struct plan *p, const struct theme *theme, struct rng *r)
 {
     p->kinds = calloc(p->n, sizeof *p->kinds);
     CHECK(p->kinds != NULL);
     for (unsigned i = 0; i < p->n; i++)
         p->kinds[i] = (enum kind)choose(r, theme->weights, N_KINDS);
-    if (theme->stream && p->n > 0 && one_in(r, 2)) /* each costs as many workers as the limit on crashes allows */
+    /* It costs as many workers as the limit on crashes allows. A worker that has died ten times in a row is given up:
+     * where the limit is higher than that, a job with one worker could not be done. */
+    if (theme->stream && p->n > 0 && one_in(r, 2) && p->crash_limit < DEATHS_MOST)
         p->kinds[rng_below(r, p->n)] = CRASHES;
 }
 
