@@ -217,8 +217,9 @@ static const struct cli_opt table[] = {
     { "resume", 0, NULL, "skip the tasks that the journal holds as ended, well or not", cli_set_flag, AT(resume) },
     { "retry-failed", 0, NULL, "run the tasks that failed according to the journal, and with --resume the rest too",
       cli_set_flag, AT(retry_failed) },
-    { "force-resume", 0, NULL, "resume though the command is another than the journal's, or files it wrote are gone",
-      cli_set_flag, AT(force_resume) },
+    { "force-resume", 0, NULL,
+      "resume though the command is not the journal's, or files that it wrote are gone or edited", cli_set_flag,
+      AT(force_resume) },
     { "key", 0, "WHAT",
       "what a task is known by: input, file (path, size and time), path, or .NAME (a member of its JSON) (default: "
       "file for --input-dir, else input)",

@@ -220,20 +220,21 @@ static int refuse_edited(const struct gd_journal *j, const char *path, int64_t k
 {
     return gd__error(
         GD_E_MISMATCH,
-        "%s was changed since the journal %s wrote to it: its first %lld bytes no longer end with what was "
-        "written, so cutting it there could destroy lines. It was left as it is. Restore the file, or name "
-        "another file for the rest of the tasks (or force it: then nothing is cut, and some tasks may "
-        "have two lines)",
+        "%s was changed since the journal %s wrote to it: byte %lld is no longer where the last record ends, "
+        "so cutting the file there could destroy lines. The file is unchanged. Restore the file, or name "
+        "another file for the rest of the tasks, or force the resume: it cuts nothing, and some tasks may "
+        "have two lines",
         path, j->path, (long long)known);
 }
 
 static int refuse_grown(const struct gd_journal *j, const char *path, int64_t more)
 {
-    return gd__error(GD_E_MISMATCH,
-                     "%s has %lld bytes more than the last run left there, so somebody else has written to it, and "
-                     "cutting it back to what the journal %s knows would destroy that. It was left as it is. Restore "
-                     "the file, or name another file for the rest of the tasks (or force it: then nothing is cut)",
-                     path, (long long)more, j->path);
+    return gd__error(
+        GD_E_MISMATCH,
+        "%s has %lld bytes more than the last run left there, so another program wrote to it, and cutting the "
+        "file back to what the journal %s knows would destroy that. The file is unchanged. Restore the file, "
+        "or name another file for the rest of the tasks, or force the resume: it cuts nothing",
+        path, (long long)more, j->path);
 }
 
 /* Why the file cannot be cut back. 0: it can. */
