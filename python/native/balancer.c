@@ -8,7 +8,8 @@
 #include "fields.h"
 
 typedef struct {
-    PyObject_HEAD struct gd_balancer *balancer;
+    PyObject_HEAD
+    struct gd_balancer *balancer;
 } BalancerObject;
 
 static struct gd_balancer *balancer_of(PyObject *self)

@@ -41,8 +41,11 @@ static struct gd_devices *open_devices(const char *spec)
 {
     struct gd_devices *list = NULL;
     int rc;
-    Py_BEGIN_ALLOW_THREADS rc = gd_devices_open(&list, spec);
-    Py_END_ALLOW_THREADS if (rc < 0) native_error(rc);
+    Py_BEGIN_ALLOW_THREADS
+    rc = gd_devices_open(&list, spec);
+    Py_END_ALLOW_THREADS
+    if (rc < 0)
+        native_error(rc);
     return list;
 }
 
@@ -231,8 +234,10 @@ static PyObject *discover_files(PyObject *module, PyObject *args)
     what.recursive = recursive;
     what.follow = follow;
     what.hidden = hidden;
-    Py_BEGIN_ALLOW_THREADS rc = search(&files, &problems, dir, &what, (enum gd_order)order);
-    Py_END_ALLOW_THREADS PyObject *out = rc < 0 ? native_error(rc) : found(files, problems);
+    Py_BEGIN_ALLOW_THREADS
+    rc = search(&files, &problems, dir, &what, (enum gd_order)order);
+    Py_END_ALLOW_THREADS
+    PyObject *out = rc < 0 ? native_error(rc) : found(files, problems);
     gd_files_close(&files);
     gd_files_close(&problems);
     PyMem_Free(words);

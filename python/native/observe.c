@@ -169,7 +169,8 @@ static PyObject *snapshot_dict(const struct gd_snapshot *s)
 /* --- the type ---------------------------------------------------------------------------------- */
 
 typedef struct {
-    PyObject_HEAD struct gd_observer *observer;
+    PyObject_HEAD
+    struct gd_observer *observer;
     bool busy; /* it is being read */
 } ObserverObject;
 

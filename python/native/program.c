@@ -145,10 +145,11 @@ static int wait_for_end(pid_t pid)
     int rc, error;
     do {
         /* Left to be waited for again: as long as it is, its number is nobody else's. */
-        Py_BEGIN_ALLOW_THREADS rc = waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT);
+        Py_BEGIN_ALLOW_THREADS
+        rc = waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT);
         error = errno;
-        Py_END_ALLOW_THREADS if (PyErr_CheckSignals() < 0)
-        {
+        Py_END_ALLOW_THREADS
+        if (PyErr_CheckSignals() < 0) {
             if (!is_the_programs())
                 return -1;
             PyErr_Clear();

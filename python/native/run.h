@@ -28,8 +28,9 @@ enum call {
 };
 
 struct run {
-    PyObject_HEAD struct gd_dispatcher *d; /* as long as the Run */
-    PyObject *timeout;                     /* of a task, in seconds, as it was given */
+    PyObject_HEAD
+    struct gd_dispatcher *d; /* as long as the Run */
+    PyObject *timeout;       /* of a task, in seconds, as it was given */
     bool used;
 
     /* The run's thread. */

@@ -53,7 +53,8 @@ static void copy(void *to, const void *from, size_t size)
         memcpy(to, from, size);
         return;
     }
-    Py_BEGIN_ALLOW_THREADS memcpy(to, from, size);
+    Py_BEGIN_ALLOW_THREADS
+    memcpy(to, from, size);
     Py_END_ALLOW_THREADS
 }
 
@@ -64,7 +65,8 @@ static void copy_out(void *to, const void *from, size_t size)
         memcpy(to, from, size);
         return;
     }
-    Py_BEGIN_ALLOW_THREADS gd__copy_out(to, from, size);
+    Py_BEGIN_ALLOW_THREADS
+    gd__copy_out(to, from, size);
     Py_END_ALLOW_THREADS
 }
 

@@ -46,7 +46,8 @@ enum memory {
 };
 
 struct view {
-    PyObject_HEAD PyObject *weak_references;
+    PyObject_HEAD
+    PyObject *weak_references;
     enum memory memory;
     struct mapping mapping; /* unless HEAP */
     unsigned char *data;
@@ -113,8 +114,10 @@ static void *map_pages(size_t length, int fd, uint64_t first)
     void *base;
     if (length < GIL_LEAST)
         return map_file(NULL, length, fd, first);
-    Py_BEGIN_ALLOW_THREADS base = map_large(length, fd, first);
-    Py_END_ALLOW_THREADS return base;
+    Py_BEGIN_ALLOW_THREADS
+    base = map_large(length, fd, first);
+    Py_END_ALLOW_THREADS
+    return base;
 }
 
 static bool map_place(struct mapping *mapping, int fd)
@@ -136,10 +139,12 @@ static bool map_place(struct mapping *mapping, int fd)
 static ssize_t read_at(int fd, void *room, size_t size, uint64_t offset)
 {
     ssize_t n;
-    Py_BEGIN_ALLOW_THREADS do n = pread(fd, room, size, (off_t)offset);
-    while (n < 0 && errno == EINTR)
-        ;
-    Py_END_ALLOW_THREADS return n;
+    Py_BEGIN_ALLOW_THREADS
+    do
+        n = pread(fd, room, size, (off_t)offset);
+    while (n < 0 && errno == EINTR);
+    Py_END_ALLOW_THREADS
+    return n;
 }
 
 static int read_all(int fd, unsigned char *room, size_t size, uint64_t offset)
@@ -287,7 +292,8 @@ static int make_own(struct view *view)
     if (length < GIL_LEAST) {
         code = replace(view, start, skew, length);
     } else {
-        Py_BEGIN_ALLOW_THREADS code = replace(view, start, skew, length);
+        Py_BEGIN_ALLOW_THREADS
+        code = replace(view, start, skew, length);
         Py_END_ALLOW_THREADS
     }
     if (code < 0)

@@ -207,7 +207,8 @@ static void make_ready(struct gd_result *r)
 {
     if (r->size < GD__FILL_LEAST)
         return;
-    Py_BEGIN_ALLOW_THREADS gd__result_fill(r);
+    Py_BEGIN_ALLOW_THREADS
+    gd__result_fill(r);
     Py_END_ALLOW_THREADS
 }
 
