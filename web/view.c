@@ -42,9 +42,9 @@ static const struct {
     const char *name;
     size_t offset;
 } figures[] = {
-#define FIGURE(field)                            \
-    {                                            \
-#field, offsetof(struct gd_stats, field) \
+#define FIGURE(field)                                              \
+    {                                                              \
+        .name = #field, .offset = offsetof(struct gd_stats, field) \
     }
     FIGURE(total),    FIGURE(taken),   FIGURE(pending),     FIGURE(running),        FIGURE(completed), FIGURE(failed),
     FIGURE(timeouts), FIGURE(retried), FIGURE(skipped),     FIGURE(setup_failures), FIGURE(restarts),  FIGURE(crashes),

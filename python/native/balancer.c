@@ -98,10 +98,7 @@ static PyObject *balancer_set_total(PyObject *self, PyObject *total)
     Py_RETURN_NONE;
 }
 
-#define BALANCE(field, kind)                                  \
-    {                                                         \
-#field, offsetof(struct gd_balance, field), (kind), 0 \
-    }
+#define BALANCE(field, kind) FIELD(struct gd_balance, field, kind, 0)
 static const struct field balance_fields[] = {
     BALANCE(total, KIND_U64),
     BALANCE(done, KIND_U64),
@@ -126,10 +123,7 @@ static PyObject *balancer_overall(PyObject *self, PyObject *unused)
     return rc < 0 ? native_error(rc) : to_dict(balance_fields, FIELD_COUNT(balance_fields), &b, 0);
 }
 
-#define FIGURE(field, kind)                                       \
-    {                                                             \
-#field, offsetof(struct gd_gpu_figures, field), (kind), 0 \
-    }
+#define FIGURE(field, kind) FIELD(struct gd_gpu_figures, field, kind, 0)
 static const struct field figure_fields[] = {
     FIGURE(gpu_id, KIND_INT),           FIGURE(done, KIND_U64),
     FIGURE(failed, KIND_U64),           FIGURE(timeouts, KIND_U64),

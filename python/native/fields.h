@@ -15,6 +15,10 @@ struct field {
     unsigned known; /* of the bits that to_dict() is given one of these must be set, else it is None; 0: always known */
 };
 
+#define FIELD(type, member, its_kind, its_bits)                                                    \
+    {                                                                                              \
+        .name = #member, .offset = offsetof(type, member), .kind = (its_kind), .known = (its_bits) \
+    }
 #define FIELD_COUNT(array) (sizeof(array) / sizeof *(array))
 
 /* The dict of n fields of the struct at `of`. */

@@ -14,10 +14,7 @@
 
 /* ---- devices ---- */
 
-#define DEVICE(field, kind, known)                                 \
-    {                                                              \
-#field, offsetof(struct gd_device, field), (kind), (known) \
-    }
+#define DEVICE(field, kind, known) FIELD(struct gd_device, field, kind, known)
 static const struct field device_fields[] = {
     DEVICE(id, KIND_INT, 0),
     DEVICE(index, KIND_INT, 0),

@@ -22,12 +22,7 @@ static PyObject *observe_error(int code)
 
 /* --- tables --------------------------------------------------------------------------- */
 
-#define AT(type, field, kind, known)                   \
-    {                                                  \
-#field, offsetof(type, field), (kind), (known) \
-    }
-
-#define JOB(field, kind) AT(struct gd_job, field, kind, 0)
+#define JOB(field, kind) FIELD(struct gd_job, field, kind, 0)
 static const struct field job_fields[] = {
     JOB(id, KIND_TEXT),
     JOB(pid, KIND_U64),
@@ -35,7 +30,7 @@ static const struct field job_fields[] = {
     JOB(started, KIND_DOUBLE),
 };
 
-#define STAT(field) AT(struct gd_stats, field, KIND_U64, 0)
+#define STAT(field) FIELD(struct gd_stats, field, KIND_U64, 0)
 static const struct field stat_fields[] = {
     STAT(total),    STAT(taken),    STAT(pending),   STAT(running),   STAT(completed),   STAT(failed),
     STAT(timeouts), STAT(retried),  STAT(skipped),   STAT(cancelled), STAT(restarts),    STAT(setup_failures),
@@ -43,9 +38,9 @@ static const struct field stat_fields[] = {
 };
 
 enum { HAS_TASK = 1, HAS_PROCESS = 2, HAS_SINCE = 4, HAS_LAST = 8 };
-#define WORKER(field, known)                                                    \
-    {                                                                           \
-#field, offsetof(struct gd_worker_view, stats.field), KIND_U64, (known) \
+#define WORKER(field, bits)                                                                                       \
+    {                                                                                                             \
+        .name = #field, .offset = offsetof(struct gd_worker_view, stats.field), .kind = KIND_U64, .known = (bits) \
     }
 static const struct field worker_fields[] = {
     WORKER(worker_id, 0),
@@ -59,11 +54,11 @@ static const struct field worker_fields[] = {
     WORKER(restarts, 0),
     WORKER(last_ns, HAS_LAST),
     WORKER(busy_ns, 0),
-    AT(struct gd_worker_view, since_ns, KIND_U64, HAS_SINCE),
-    AT(struct gd_worker_view, task, KIND_TEXT, HAS_TASK),
+    FIELD(struct gd_worker_view, since_ns, KIND_U64, HAS_SINCE),
+    FIELD(struct gd_worker_view, task, KIND_TEXT, HAS_TASK),
 };
 
-#define DEVICE(field, kind, known) AT(struct gd_device_view, field, kind, known)
+#define DEVICE(field, kind, known) FIELD(struct gd_device_view, field, kind, known)
 static const struct field device_fields[] = {
     DEVICE(gpu_id, KIND_I64, 0),
     DEVICE(name, KIND_TEXT, 0),
@@ -75,13 +70,13 @@ static const struct field device_fields[] = {
     DEVICE(power_mw, KIND_U64, GD_KNOWN_POWER),
 };
 
-#define TASK(field, kind) AT(struct gd_task_view, field, kind, 0)
+#define TASK(field, kind) FIELD(struct gd_task_view, field, kind, 0)
 static const struct field task_fields[] = {
     TASK(task_id, KIND_U64),  TASK(worker_id, KIND_I64), TASK(gpu_id, KIND_I64),
     TASK(start_ns, KIND_U64), TASK(end_ns, KIND_U64),    TASK(attempt, KIND_U32),
 };
 
-#define SNAPSHOT(field, kind) AT(struct gd_snapshot, field, kind, 0)
+#define SNAPSHOT(field, kind) FIELD(struct gd_snapshot, field, kind, 0)
 static const struct field snapshot_fields[] = {
     SNAPSHOT(job, KIND_TEXT),         SNAPSHOT(id, KIND_TEXT),           SNAPSHOT(pid, KIND_U64),
     SNAPSHOT(started, KIND_DOUBLE),   SNAPSHOT(read_ns, KIND_U64),       SNAPSHOT(ended, KIND_BOOL),

@@ -19,9 +19,9 @@ struct option {
     size_t offset; /* in struct gd_options */
 };
 
-#define OPTION(name, kind)                             \
-    {                                                  \
-#name, kind, offsetof(struct gd_options, name) \
+#define OPTION(member, its_kind)                                                           \
+    {                                                                                      \
+        .name = #member, .kind = (its_kind), .offset = offsetof(struct gd_options, member) \
     }
 static const struct option table[] = {
     OPTION(gpus, STRING),

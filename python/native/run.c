@@ -224,9 +224,9 @@ struct figure {
     size_t offset; /* of a uint64_t */
 };
 
-#define STAT(name)                             \
-    {                                          \
-#name, offsetof(struct gd_stats, name) \
+#define STAT(member)                                                 \
+    {                                                                \
+        .name = #member, .offset = offsetof(struct gd_stats, member) \
     }
 static const struct figure stats_table[] = {
     STAT(total),    STAT(taken),       STAT(pending),        STAT(running),  STAT(completed), STAT(failed),
@@ -234,9 +234,9 @@ static const struct figure stats_table[] = {
     STAT(now_ns),   STAT(source_done), STAT(n_workers),      STAT(skipped),
 };
 
-#define WORKER_STAT(name)                             \
-    {                                                 \
-#name, offsetof(struct gd_worker_stats, name) \
+#define WORKER_STAT(member)                                                 \
+    {                                                                       \
+        .name = #member, .offset = offsetof(struct gd_worker_stats, member) \
     }
 static const struct figure worker_table[] = {
     WORKER_STAT(worker_id), WORKER_STAT(pid),      WORKER_STAT(handed),  WORKER_STAT(completed), WORKER_STAT(failed),

@@ -402,7 +402,8 @@ static PyGetSetDef view_attributes[] = {
 };
 
 static PyTypeObject view_type = {
-    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "gpu_dispatch._native.View",
+    .ob_base = { PyObject_HEAD_INIT(NULL) 0 },
+    .tp_name = "gpu_dispatch._native.View",
     .tp_doc = "Read-only memory that arrived from another process without a copy. It may be kept as long as one likes.",
     .tp_basicsize = sizeof(struct view),
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,

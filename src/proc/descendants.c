@@ -53,8 +53,9 @@ static const char *read_small(const char *path, char *room, size_t size)
 {
     size_t n = 0;
     const int fd = open(path, O_RDONLY | O_CLOEXEC);
-    for (ssize_t got = 1; fd >= 0 && got > 0 && n<size - 1; n += got> 0 ? (size_t)got : 0)
-        got = read(fd, room + n, size - 1 - n);
+    ssize_t got = 0;
+    while (fd >= 0 && n < size - 1 && (got = read(fd, room + n, size - 1 - n)) > 0)
+        n += (size_t)got;
     if (fd >= 0)
         close(fd);
     room[n] = '\0';

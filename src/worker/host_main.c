@@ -54,9 +54,9 @@ static const struct gd_worker_ops *load_plugin(const char *path)
 
 static void print_offer(const char *path, const struct gd_worker_ops *ops)
 {
-#define OFFER(name)                                 \
-    {                                               \
-#name, offsetof(struct gd_worker_ops, name) \
+#define OFFER(member)                                                     \
+    {                                                                     \
+        .name = #member, .offset = offsetof(struct gd_worker_ops, member) \
     }
     static const struct {
         const char *name;
