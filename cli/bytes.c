@@ -6,7 +6,7 @@
  * meet another's. Writes go round until everything is out: a pipe takes part of it, a signal interrupts, and a
  * terminal that somebody else made non-blocking (the descriptor is shared with the shell's other programs) is full.
  */
-#include "bytes.h"
+#include "cli/bytes.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -18,7 +18,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "text.h"
+#include "cli/text.h"
 
 static _Thread_local char error_words[CLI_ERROR_ROOM];
 

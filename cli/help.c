@@ -5,10 +5,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "bytes.h"
-#include "commands.h"
-#include "status.h"
-#include "text.h"
+#include "cli/bytes.h"
+#include "cli/commands.h"
+#include "cli/run/stop/exit_status.h"
+#include "cli/text.h"
 
 const char cli_usage[] = "usage: gpu-dispatch run [OPTIONS] [--] COMMAND [WORD...] [::: INPUT...]\n"
                          "       gpu-dispatch transcribe [OPTIONS] --input-dir DIR\n"

@@ -7,7 +7,7 @@
  * Characters that a terminal or an editor would act on (C1 controls, line separators, changes of direction) are written
  * as escapes too: they mean the same, and a line of JSON does no harm where it is shown.
  */
-#include "json.h"
+#include "cli/json.h"
 
 #include <stdint.h>
 #include <string.h>

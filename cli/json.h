@@ -5,7 +5,7 @@
 #ifndef GD_CLI_JSON_H
 #define GD_CLI_JSON_H
 
-#include "bytes.h"
+#include "cli/bytes.h"
 
 /* The length of the UTF-8 character at p, 0 if there is none: overlong forms, surrogates and what lies beyond U+10FFFF
  * are none. left is at least 1. */

@@ -13,11 +13,11 @@
 
 #include <gpu_dispatch/dispatcher.h>
 
-#include "bytes.h"
-#include "commands.h"
-#include "run/token.h"
-#include "status.h"
-#include "text.h"
+#include "cli/bytes.h"
+#include "cli/commands.h"
+#include "cli/run/http/token.h"
+#include "cli/run/stop/exit_status.h"
+#include "cli/text.h"
 #include "worker/host_main.h"
 
 static int version(int argc, char **argv)

@@ -3,7 +3,7 @@
  * What people write on a command line, and figures written for them. Durations are those of GNU parallel ("1m30s",
  * letters in either case, a fraction anywhere), sizes those of most tools.
  */
-#include "text.h"
+#include "cli/text.h"
 
 #include <ctype.h>
 #include <errno.h>

@@ -9,8 +9,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "bytes.h"
-#include "json.h"
+#include "cli/bytes.h"
+#include "cli/json.h"
 
 /* --- what people write ---------------------------------------------------- */
 

@@ -2,7 +2,7 @@
  *
  * A thread inherits the mask of its maker: every signal is blocked for the moment in which it is made.
  */
-#include "thread.h"
+#include "cli/thread.h"
 
 #include <stddef.h>
 

@@ -7,7 +7,7 @@
  * terminal thinks otherwise of a character, one line is a column off, and no more: lines are written with automatic
  * wrapping turned off.
  */
-#include "cells.h"
+#include "tui/cells.h"
 
 #include <stdarg.h>
 #include <stdint.h>

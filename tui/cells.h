@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "bytes.h"
+#include "cli/bytes.h"
 
 /* --- characters --------------------------------------------------------------- */
 

@@ -10,8 +10,8 @@
 #include <string.h>
 
 #include "tui/cells.h"
-#include "tui/rows.h"
 #include "tui/table.h"
+#include "view/rows.h"
 
 /* A page in the making. */
 struct page {

@@ -19,8 +19,8 @@
 
 #include <gpu_dispatch/observe.h>
 
-#include "bytes.h"
-#include "tui/figures.h"
+#include "cli/bytes.h"
+#include "view/figures.h"
 
 struct tui_view {
     unsigned width, height; /* of the terminal: at most height - 1 lines of width - 1 columns are made */

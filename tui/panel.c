@@ -23,13 +23,13 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "bytes.h"
-#include "run/suspend.h"
-#include "thread.h"
+#include "cli/bytes.h"
+#include "cli/run/stop/suspend.h"
+#include "cli/thread.h"
 #include "tui/cells.h"
 #include "tui/layout.h"
 #include "tui/terminal.h"
-#include "tui/typed.h"
+#include "tui/typed_lines.h"
 
 enum { REDRAW_MS = 100, REDRAW_IDLE_MS = 1000, PUT_BACK_MS = 10, PUT_BACK_SHARE = 4, TYPED_MS = 10 };
 

@@ -8,7 +8,7 @@
 
 #include <stdbool.h>
 
-#include "bytes.h"
+#include "cli/bytes.h"
 
 struct tui_screen;
 

@@ -11,7 +11,7 @@
 
 #include <gpu_dispatch/devices.h>
 
-#include "tui/figures.h"
+#include "view/figures.h"
 
 #define ELLIPSIS "…"
 enum { CELL = sizeof((struct tui_row){ 0 }.task) /* the longest */, LONGEST_EXTENSION = 5 };

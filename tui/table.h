@@ -6,7 +6,7 @@
 #define GD_TUI_TABLE_H
 
 #include "tui/cells.h"
-#include "tui/rows.h"
+#include "view/rows.h"
 
 /* A heading and the rows, as lines no wider than l is. l is at the beginning of a line, before and after. */
 void tui_table(struct tui_line *l, const struct tui_rows *rows);

@@ -3,7 +3,7 @@
  * Addresses are numbers, or localhost: a name that has to be looked up may mean something else tomorrow, and a page
  * that shows what a run is at should be where it was said to be.
  */
-#include "address.h"
+#include "web/address.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -12,8 +12,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "bytes.h"
-#include "text.h"
+#include "cli/bytes.h"
+#include "cli/text.h"
 
 /* All that may wait to be accepted. */
 enum { BACKLOG = 128 };

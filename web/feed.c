@@ -10,7 +10,7 @@
  *
  * The sampling thread reads without the lock, since it alone reads.
  */
-#include "feed.h"
+#include "web/feed.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -18,10 +18,10 @@
 #include <string.h>
 #include <time.h>
 
-#include "history.h"
-#include "kept.h"
-#include "thread.h"
-#include "view.h"
+#include "cli/thread.h"
+#include "web/history.h"
+#include "web/last_snapshot.h"
+#include "web/view.h"
 
 enum { SLOW_MS = 1000, FAST_MS = 100, RING = 32, MOST_WATCHERS = 256 };
 

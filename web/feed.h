@@ -16,7 +16,7 @@
 
 #include <gpu_dispatch/observe.h>
 
-#include "bytes.h"
+#include "cli/bytes.h"
 
 /* 0 and a snapshot that is valid until the next call; GD_E_NO_JOB: the run is gone and this is the last. */
 typedef int web_read_fn(void *user, const struct gd_snapshot **out);

@@ -7,7 +7,7 @@
  * The token is taken from the Authorization header only. In the address it would be in the browser's history, and a
  * cookie would be sent to every other port of this machine, where other users may listen.
  */
-#include "guard.h"
+#include "web/guard.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -15,7 +15,7 @@
 #include <strings.h>
 #include <sys/random.h>
 
-#include "bytes.h"
+#include "cli/bytes.h"
 
 /* Letters that mean nothing in a URL. */
 #define TOKEN_LETTERS "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~"

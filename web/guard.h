@@ -9,7 +9,7 @@
 
 #include <stdbool.h>
 
-#include "address.h"
+#include "web/address.h"
 
 enum { WEB_TOKEN_SHORTEST = 8, WEB_TOKEN_LONGEST = 128 };
 

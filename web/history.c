@@ -3,7 +3,7 @@
  * Samples hold counts and not rates, so that leaving some out loses detail and nothing else: the rate between any two
  * is that of the whole time between them.
  */
-#include "history.h"
+#include "web/history.h"
 
 /* Samples that are meant to be a second apart may be a little less. */
 static const double FIRST_STEP = 0.9;

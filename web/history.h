@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "bytes.h"
+#include "cli/bytes.h"
 
 enum { WEB_HISTORY_ROOM = 600 };
 

@@ -11,7 +11,7 @@
 
 #include <gpu_dispatch/devices.h>
 
-#include "view.h"
+#include "web/view.h"
 
 #define PREFIX "gpu_dispatch_"
 

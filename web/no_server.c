@@ -4,7 +4,7 @@
  */
 #include <stddef.h>
 
-#include "server.h"
+#include "web/server.h"
 
 struct web_server {
     char none;

@@ -4,12 +4,12 @@
  * the number is kept. A journal that is being written may have more records the second time: those of workers that the
  * first pass did not see are counted and not drawn.
  */
-#include "reduce.h"
+#include "web/reduce.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "json.h"
+#include "cli/json.h"
 
 enum { TABLE = 2 * WEB_MOST_LANES, INPUT_SHOWN = 300, ERROR_SHOWN = 1500 };
 #define LONGEST 1e12 /* seconds */

@@ -11,8 +11,8 @@
 
 #include <gpu_dispatch/journal.h>
 
-#include "bytes.h"
-#include "report.h"
+#include "cli/bytes.h"
+#include "web/report.h"
 
 enum {
     WEB_MOST_RUNS = 10000,

@@ -4,7 +4,7 @@
  * characters are line ends to JavaScript that are none to JSON: "<" and these are written as \u escapes, which they may
  * be since they can only stand in strings.
  */
-#include "report.h"
+#include "web/report.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -14,12 +14,12 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "bytes.h"
-#include "json.h"
-#include "output/replace.h"
-#include "pages.h"
-#include "reduce.h"
-#include "standing.h"
+#include "cli/bytes.h"
+#include "cli/json.h"
+#include "cli/output/replace.h"
+#include "view/remaining.h"
+#include "web/pages.h"
+#include "web/reduce.h"
 
 enum { SLOWEST = 50 };
 

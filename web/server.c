@@ -8,7 +8,7 @@
  * those is for clients that have not shown the token yet (access/connections.h). Every answer, refusals too, says that
  * it is not to be kept, framed, sniffed, or used by another site.
  */
-#include "server.h"
+#include "web/server.h"
 
 #include <microhttpd.h>
 #include <poll.h>
@@ -20,10 +20,10 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "access/connections.h"
-#include "guard.h"
-#include "pages.h"
-#include "thread.h"
+#include "cli/thread.h"
+#include "web/access/connections.h"
+#include "web/guard.h"
+#include "web/pages.h"
 
 /* Of a connection: its request's headers and a block of what it is sent. */
 enum { MEMORY_PER_CONNECTION = 32 << 10, BLOCK = 16 << 10, MOST_CONNECTIONS = 384, IDLE_S = 15 };

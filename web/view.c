@@ -4,14 +4,14 @@
  * seconds since the run began, what is not known is null. Inputs and error texts may hold anything: cli_json_string()
  * makes a JSON string of any bytes.
  */
-#include "view.h"
+#include "web/view.h"
 
 #include <string.h>
 
 #include <gpu_dispatch/devices.h>
 
-#include "json.h"
-#include "tui/rows.h"
+#include "cli/json.h"
+#include "view/rows.h"
 
 double web_since(const struct gd_snapshot *s, uint64_t ns)
 {

@@ -7,8 +7,8 @@
 
 #include <gpu_dispatch/observe.h>
 
-#include "bytes.h"
-#include "tui/figures.h"
+#include "cli/bytes.h"
+#include "view/figures.h"
 
 /* Seconds from the beginning of the run to a time of the same clock; 0 if it had not begun. */
 double web_since(const struct gd_snapshot *s, uint64_t ns);

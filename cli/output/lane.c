@@ -7,7 +7,7 @@
  * case (a network disk) not at all. So it is left where it is: the lane is marked as given up, no job is begun any
  * more, and the process exits beside it.
  */
-#include "output/lane.h"
+#include "cli/output/lane.h"
 
 #include <limits.h>
 #include <pthread.h>
@@ -16,8 +16,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "bytes.h"
-#include "thread.h"
+#include "cli/bytes.h"
+#include "cli/thread.h"
 
 /* By the number of signals: how long nothing may move. The first is the run's own pace, for ever. */
 static const unsigned patience_ms[] = { UINT_MAX, 5000, 1000, 0 };

@@ -16,8 +16,8 @@
 
 #include "base/clock.h"
 #include "journal/db.h"
-#include "journal/hold.h"
 #include "journal/journal.h"
+#include "journal/lock.h"
 #include "journal/resume.h"
 
 /* Bytes that grow; a failed append leaves them as they were. */

@@ -15,8 +15,8 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "journal/db.h"
-#include "journal/hold.h"
 #include "journal/journal.h"
+#include "journal/lock.h"
 
 enum { CHUNK = 1000, CHUNK_BYTES = 4 << 20 };
 enum { STEPS_A_BYTE = 64, STEPS_A_LOOK = 1 << 16 };

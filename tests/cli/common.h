@@ -9,7 +9,7 @@
 #include <ftw.h>
 #include <sys/stat.h>
 
-#include "bytes.h"
+#include "cli/bytes.h"
 #include "support/test.h"
 
 static char cli_folder[64];

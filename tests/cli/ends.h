@@ -5,9 +5,9 @@
 #ifndef GD_TESTS_CLI_ENDS_H
 #define GD_TESTS_CLI_ENDS_H
 
+#include "cli/output/task_end.h"
 #include "command/output.h"
 #include "common.h"
-#include "end.h"
 
 /* A report and what it points to. */
 struct made {

@@ -5,8 +5,8 @@
 #ifndef GD_TESTS_CLI_INPUTS_H
 #define GD_TESTS_CLI_INPUTS_H
 
+#include "cli/input/input.h"
 #include "common.h"
-#include "input.h"
 
 /* What the input gives, in lines: each argument in brackets. */
 TEST_UNUSED static struct cli_bytes drain(struct cli_input *in)

@@ -8,8 +8,8 @@
 #include <gpu_dispatch/devices.h>
 #include <gpu_dispatch/observe.h>
 
+#include "cli/json.h"
 #include "common.h"
-#include "json.h"
 #include "support/screens.h"
 #include "tui/layout.h"
 

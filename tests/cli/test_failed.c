@@ -3,12 +3,12 @@
  * Records of failures: what is written is read back as the input that failed, byte for byte, whatever it was; and what
  * is no such record is left alone. How inputs stand in a journal, and what identifies the work of a run.
  */
+#include "cli/json.h"
+#include "cli/output/files/failure_record.h"
+#include "cli/output/streams.h"
+#include "cli/run/journal/run_journal.h"
 #include "ends.h"
-#include "failed.h"
 #include "inputs.h"
-#include "json.h"
-#include "keep.h"
-#include "output.h"
 
 /* --- parts of JSON ----------------------------------------------------------------- */
 

@@ -2,9 +2,9 @@
  *
  * --halt and the exit status, alone and beside GNU parallel.
  */
+#include "cli/run/stop/exit_status.h"
+#include "cli/run/stop/halt.h"
 #include "common.h"
-#include "halt.h"
-#include "status.h"
 
 static struct gd_report task;
 

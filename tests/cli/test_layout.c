@@ -4,7 +4,7 @@
  */
 #include "snapshots.h"
 #include "tui/cells.h"
-#include "tui/rows.h"
+#include "view/rows.h"
 
 /* --- runs that are shown -------------------------------------------------------------- */
 

@@ -5,8 +5,8 @@
 #include <fcntl.h>
 #include <sys/resource.h>
 
+#include "cli/output/streams.h"
 #include "ends.h"
-#include "output.h"
 
 /* --- records ------------------------------------------------------------------------------ */
 

@@ -6,9 +6,9 @@
 #include <pthread.h>
 #include <termios.h>
 
+#include "cli/output/progress.h"
+#include "cli/output/streams.h"
 #include "ends.h"
-#include "output.h"
-#include "progress.h"
 
 /* --- helpers ------------------------------------------------------------------------ */
 

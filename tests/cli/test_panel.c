@@ -9,7 +9,7 @@
 #include <sys/ioctl.h>
 #include <termios.h>
 
-#include "progress.h"
+#include "cli/output/progress.h"
 #include "snapshots.h"
 #include "tui/panel.h"
 

@@ -5,8 +5,8 @@
 #include <fcntl.h>
 #include <termios.h>
 
+#include "cli/output/worker_lines.h"
 #include "common.h"
-#include "passed.h"
 
 /* A pseudo-terminal that changes nothing of what is written. */
 static int open_terminal(int *slave)

@@ -8,10 +8,10 @@
 #include <sys/ioctl.h>
 #include <termios.h>
 
+#include "cli/output/progress.h"
+#include "cli/output/streams.h"
 #include "common.h"
 #include "ends.h"
-#include "output.h"
-#include "progress.h"
 
 /* --- figures -------------------------------------------------------------------------- */
 

@@ -2,7 +2,7 @@
  *
  * What is left and of how many, whatever became of the list of inputs from one run to the next.
  */
-#include "standing.h"
+#include "view/remaining.h"
 
 #include "support/test.h"
 

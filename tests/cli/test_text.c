@@ -5,8 +5,8 @@
 #include <fcntl.h>
 #include <pthread.h>
 
+#include "cli/text.h"
 #include "common.h"
-#include "text.h"
 
 static unsigned duration(const char *text)
 {

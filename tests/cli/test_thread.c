@@ -1,5 +1,5 @@
 /* Threads of the command: signals are its main thread's. */
-#include "thread.h"
+#include "cli/thread.h"
 
 #include "support/test.h"
 

@@ -2,7 +2,7 @@
  *
  * Lines that are typed at a terminal and not read: how far their echo moves the cursor.
  */
-#include "tui/typed.h"
+#include "tui/typed_lines.h"
 
 #include <fcntl.h>
 #include <sys/ioctl.h>

@@ -4,7 +4,7 @@
  */
 #include <math.h>
 
-#include "progress.h"
+#include "cli/output/progress.h"
 #include "snapshots.h"
 
 /* --- runs --------------------------------------------------------------------------------- */

@@ -19,10 +19,10 @@
 
 #include <gpu_dispatch/worker.h>
 
-#include "bytes.h"
-#include "header.h"
-#include "json.h"
-#include "settings.h"
+#include "apps/transcribe/audio/header.h"
+#include "apps/transcribe/engine/settings.h"
+#include "cli/bytes.h"
+#include "cli/json.h"
 
 static struct tr_settings settings;
 static char *kept;

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "header.h"
+#include "apps/transcribe/audio/header.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -3,7 +3,7 @@
 #include <pthread.h>
 #include <sys/syscall.h>
 
-#include "journal/hold.h"
+#include "journal/lock.h"
 #include "support/folder.h"
 #include "support/test.h"
 

@@ -4,9 +4,9 @@
 
 #include "base/alloc.h"
 #include "base/fault.h"
-#include "journal/hold.h"
 #include "journal/index.h"
 #include "journal/internal.h"
+#include "journal/lock.h"
 #include "journal/siphash.h"
 #include "journal/window.h"
 #include "support/folder.h"

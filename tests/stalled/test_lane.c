@@ -3,7 +3,7 @@
  * Lanes: the order of jobs, when a lane is full, and when it is given up. Jobs stand still at a gate that the test
  * opens.
  */
-#include "output/lane.h"
+#include "cli/output/lane.h"
 
 #include <limits.h>
 #include <pthread.h>

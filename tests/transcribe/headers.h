@@ -7,7 +7,7 @@
 
 #include <math.h>
 
-#include "header.h"
+#include "apps/transcribe/audio/header.h"
 #include "support/folder.h"
 #include "support/test.h"
 

@@ -14,7 +14,7 @@
 #include <gpu_dispatch/gpu_dispatch.h>
 #include <limits.h>
 
-#include "json.h"
+#include "cli/json.h"
 #include "support/test.h"
 
 enum { MOST_FILES = 64, MOST_TEXT = 4096 };

@@ -12,7 +12,7 @@
 #include <endian.h>
 #include <sys/stat.h>
 
-#include "model.h"
+#include "apps/transcribe/model/model.h"
 #include "support/folder.h"
 
 static struct made {

@@ -7,7 +7,7 @@
 
 #include <dirent.h>
 
-#include "outputs.h"
+#include "apps/transcribe/output/outputs.h"
 #include "support/folder.h"
 
 static struct tr_places places = { .input_dir = "in", .output_dir = "out", .formats = 1u << TR_TXT };

@@ -5,7 +5,7 @@
 #ifndef GD_TESTS_TRANSCRIBE_SOUND_H
 #define GD_TESTS_TRANSCRIBE_SOUND_H
 
-#include "audio.h"
+#include "apps/transcribe/audio/audio.h"
 #include "support/test.h"
 #include "transcribe/job.h"
 

@@ -12,7 +12,7 @@
 #include <math.h>
 #include <sndfile.h>
 
-#include "decoder.h"
+#include "apps/transcribe/audio/decoder.h"
 #include "transcribe/headers.h"
 
 enum {

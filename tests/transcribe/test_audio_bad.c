@@ -3,7 +3,7 @@
  * Bad audio files: each is refused, in words that say what is wrong; names in them do no harm, and libraries keep
  * quiet.
  */
-#include "shown.h"
+#include "apps/transcribe/output/shown.h"
 #include "transcribe/sounds.h"
 
 /* --- bad files ------------------------------------------------------------------ */

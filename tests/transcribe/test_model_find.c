@@ -2,8 +2,8 @@
  *
  * Where models are found, in which words they are not, and their checksums.
  */
+#include "apps/transcribe/model/model_sums.h"
 #include "made_model.h"
-#include "model_sums.h"
 
 static struct tr_model model;
 

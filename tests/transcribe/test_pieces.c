@@ -1,6 +1,6 @@
 /* Files in pieces: which of a piece's segments are kept, and, with an engine that is not whisper's but hears numbers,
  * that each word of a long file comes once, at its time. */
-#include "pieces.h"
+#include "apps/transcribe/engine/pieces.h"
 
 #include "support/test.h"
 

@@ -4,7 +4,7 @@
  */
 #include <math.h>
 
-#include "settings.h"
+#include "apps/transcribe/engine/settings.h"
 #include "support/test.h"
 
 static struct tr_settings settings;

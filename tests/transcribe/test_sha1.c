@@ -2,7 +2,7 @@
  *
  * SHA-1: sums that are known, and that it does not matter in which pieces bytes come.
  */
-#include "sha1.h"
+#include "apps/transcribe/model/sha1.h"
 #include "support/folder.h"
 
 static const char *sum_of(const char *text, size_t size, size_t piece)

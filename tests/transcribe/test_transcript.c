@@ -5,9 +5,9 @@
 #include <locale.h>
 #include <math.h>
 
-#include "json.h"
+#include "apps/transcribe/output/transcript.h"
+#include "cli/json.h"
 #include "support/test.h"
-#include "transcript.h"
 
 static struct tr_transcript t = { .language_probability = -1 };
 

@@ -1,5 +1,5 @@
 /* Words from tokens: where one begins, characters in several tokens, what a word's numbers are. */
-#include "words.h"
+#include "apps/transcribe/engine/words.h"
 
 #include "support/test.h"
 

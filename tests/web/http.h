@@ -19,8 +19,8 @@
 #include <sched.h>
 #include <sys/socket.h>
 
-#include "server.h"
 #include "support/test.h"
+#include "web/server.h"
 
 /* --- a run that a test makes up ------------------------------------------------- */
 

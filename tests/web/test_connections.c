@@ -2,13 +2,13 @@
  *
  * Who may be connected and for how long. A client is one end of a pair of sockets: it sees the end of its connection.
  */
-#include "access/connections.h"
+#include "web/access/connections.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <unistd.h>
 
-#include "bytes.h"
+#include "cli/bytes.h"
 #include "support/test.h"
 
 enum { AT_ONCE_MS = 1, HOUR_MS = 3600000 };

@@ -8,8 +8,8 @@
 #include <math.h>
 #include <sys/resource.h>
 
-#include "json.h"
-#include "reduce.h"
+#include "cli/json.h"
+#include "web/reduce.h"
 
 /* Records from a function of their number. */
 struct made {

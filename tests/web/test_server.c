@@ -7,8 +7,8 @@
 #include <fcntl.h>
 #include <sys/resource.h>
 
-#include "address.h"
-#include "json.h"
+#include "cli/json.h"
+#include "web/address.h"
 
 static void check_status(const struct served *v, const char *method, const char *path, const char *headers, int status)
 {

@@ -9,11 +9,11 @@
 #include <math.h>
 #include <stdatomic.h>
 
-#include "feed.h"
-#include "history.h"
-#include "json.h"
-#include "kept.h"
-#include "view.h"
+#include "cli/json.h"
+#include "web/feed.h"
+#include "web/history.h"
+#include "web/last_snapshot.h"
+#include "web/view.h"
 
 /* --- metrics --------------------------------------------------------------------- */
 

@@ -7,7 +7,7 @@
  * A connection belongs to the one who removes it. A socket that was shut down is still open, so the descriptor can't be
  * somebody else's until then: everything here happens under the lock.
  */
-#include "access/connections.h"
+#include "web/access/connections.h"
 
 #include <errno.h>
 #include <netinet/in.h>
@@ -18,8 +18,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "bytes.h"
-#include "thread.h"
+#include "cli/bytes.h"
+#include "cli/thread.h"
 
 #define NEVER UINT64_MAX
 

@@ -1,0 +1,509 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Audio files as 16 kHz mono samples.
+ *
+ *     file -> decoder (frames) -> mixed (mono at the file's rate) -> libsoxr -> ring (16 kHz) -> reader
+ *
+ * All but the last arrow is produce(), called by who opens the file until the ring is full or the file ends, and from
+ * then on by a thread, which the first read starts. The decoder's side belongs to whoever produces and needs no lock;
+ * the ring, `ended` and `stop` are under the lock, and so is `words` in effect: it is written before `ended` is set.
+ *
+ * A file that is bad within what opening decodes is refused there, before anything is computed on it.
+ */
+#include "apps/transcribe/audio/audio.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <pthread.h>
+#include <signal.h>
+#include <soxr.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "apps/transcribe/audio/decoder.h"
+#include "apps/transcribe/output/shown.h"
+
+enum {
+    NAME = 128,
+    OUT = 4096,          /* samples that one step adds to the ring at most */
+    IN_FLOATS = 1 << 15, /* of all channels, that are read in one go */
+    RATE_LEAST = 500,    /* what is meant to be heard has more, and less takes much memory to resample */
+    RATE_MOST = 6144000,
+    CHANNELS_MOST = 1024,
+};
+
+/* A header may count itself as data, and MP3's tables count the first frame or do not. */
+enum { WAV_SLACK = 64, MP3_SLACK = 4096 };
+
+static const float LOUDEST = 1e9F; /* beyond it is no sound: not a number, infinite, or bytes that are no floats */
+
+struct tr_audio {
+    char name[NAME];
+    struct tr_file file;
+    const struct tr_decoder *decoder;
+    void *source;
+    struct tr_sound sound;
+
+    float *frames, *mono; /* what was read, and what of it is not resampled yet: mono[mono_at .. mono_n) */
+    size_t block, mono_at, mono_n;
+    uint64_t decoded; /* frames, so far */
+    bool source_ended;
+    soxr_t resampler; /* NULL: the file's rate is ours */
+
+    pthread_t thread;
+    bool threaded; /* of the reader */
+    pthread_mutex_t lock;
+    pthread_cond_t added, taken;
+    float *ring;
+    size_t room, at, n; /* n samples from at on */
+    bool ended, stop;
+    char words[TR_WORDS]; /* empty: it ended well */
+    int code;             /* TR_UNFIT, TR_UNREAD: why there are words */
+};
+
+/* --- words ------------------------------------------------------------------ */
+
+__attribute__((format(printf, 2, 3))) static int say(char words[TR_WORDS], const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    vsnprintf(words, TR_WORDS, format, args);
+    va_end(args);
+    return TR_UNFIT;
+}
+
+/* What the system says of a name, or of who may read it, it will say again. All else may pass: a disk or a network that
+ * is away, no memory, too many open files. */
+static int code_of(int error)
+{
+    static const int lasting[] = { EACCES, EISDIR, ELOOP, ENAMETOOLONG, ENOENT, ENOTDIR, EPERM };
+    for (size_t i = 0; i < sizeof lasting / sizeof *lasting; i++) {
+        if (error == lasting[i])
+            return TR_UNFIT;
+    }
+    return TR_UNREAD;
+}
+
+static int say_unread(const struct tr_audio *a, char words[TR_WORDS], const char *what, int error)
+{
+    (void)say(words, "%s can't be %s: %s%s", a->name, what, strerror(error),
+              error == EMFILE || error == ENFILE ? "; raise the limit (ulimit -n)"
+              : error == ENOMEM                  ? ""
+                                                 : "; see to the disk or network that it lies on");
+    return code_of(error);
+}
+
+static int say_truncated(const struct tr_audio *a, char words[TR_WORDS], double told, double there)
+{
+    return say(words, "%s is truncated: its header says %.1f s, the file holds %.1f s; copy or download it again",
+               a->name, told, there);
+}
+
+/* --- producing -------------------------------------------------------------- */
+
+/* The average of the channels; what is no sound counts as silence. */
+static void mix(const float *frames, size_t n, unsigned lanes, float *mono)
+{
+    for (size_t i = 0; i < n; i++) {
+        double sum = 0;
+        for (unsigned lane = 0; lane < lanes; lane++) {
+            const float x = frames[i * lanes + lane];
+            sum += fabsf(x) <= LOUDEST ? x : 0; /* false for a NaN */
+        }
+        mono[i] = (float)(sum / lanes);
+    }
+}
+
+/* The file's end: whether it came where it was promised. */
+static int check_end(struct tr_audio *a)
+{
+    const struct tr_sound *s = &a->sound;
+    if (a->decoded == 0)
+        return say(a->words, "%s holds no samples: there is a header (%s, %d Hz) and no sound behind it", a->name,
+                   s->format, s->rate);
+    if (a->decoded + s->slack < s->frames)
+        return say_truncated(a, a->words, (double)s->frames / s->rate, (double)a->decoded / s->rate);
+    return 0;
+}
+
+/* Reads and mixes the next frames. 0, or a code with words; at the end source_ended is set. */
+static int refill(struct tr_audio *a)
+{
+    char why[TR_WHY] = "";
+    const long n = a->decoder->read(a->source, a->frames, a->block, why);
+    if (a->file.error)
+        return say_unread(a, a->words, "read", a->file.error);
+    if (n < 0)
+        return say(a->words, "%s is damaged: %s says \"%s\" after %.1f s; copy or download it again", a->name,
+                   a->decoder->name, why, (double)a->decoded / a->sound.rate);
+    if (n == 0) {
+        a->source_ended = true;
+        return check_end(a);
+    }
+    mix(a->frames, (size_t)n, a->sound.lanes, a->mono);
+    a->decoded += (uint64_t)n;
+    a->mono_at = 0;
+    a->mono_n = (size_t)n;
+    return 0;
+}
+
+/* Moves samples from mono to out, at our rate. *made is 0 where more must come first. */
+static int convert(struct tr_audio *a, float *out, size_t max, size_t *made)
+{
+    const size_t left = a->mono_n - a->mono_at;
+    size_t used = left < max ? left : max;
+    if (!a->resampler) {
+        memcpy(out, a->mono + a->mono_at, used * sizeof *out);
+        *made = used;
+    } else {
+        /* No input means that there will be none: it gives what it has kept back. */
+        const float *in = a->source_ended && left == 0 ? NULL : a->mono + a->mono_at;
+        const soxr_error_t error = soxr_process(a->resampler, in, left, &used, out, max, made);
+        if (error)
+            return say(a->words, "%s can't be resampled from %d Hz: libsoxr says \"%s\"", a->name, a->sound.rate,
+                       error);
+    }
+    a->mono_at += used;
+    return 0;
+}
+
+/* The next samples: how many, 0 at the end, or a code with words in a->words. */
+static long produce(struct tr_audio *a, float *out, size_t max)
+{
+    for (;;) {
+        size_t made = 0;
+        int rc = a->mono_at == a->mono_n && !a->source_ended ? refill(a) : 0;
+        if (rc == 0)
+            rc = convert(a, out, max, &made);
+        if (rc < 0)
+            return rc;
+        if (made > 0 || (a->source_ended && a->mono_at == a->mono_n))
+            return (long)made;
+    }
+}
+
+/* --- the ring, under the lock ------------------------------------------------- */
+
+static void ring_put(struct tr_audio *a, const float *samples, size_t n)
+{
+    const size_t end = (a->at + a->n) % a->room, first = n < a->room - end ? n : a->room - end;
+    memcpy(a->ring + end, samples, first * sizeof *samples);
+    memcpy(a->ring, samples + first, (n - first) * sizeof *samples);
+    a->n += n;
+}
+
+static size_t ring_take(struct tr_audio *a, float *samples, size_t max)
+{
+    const size_t n = max < a->n ? max : a->n, first = n < a->room - a->at ? n : a->room - a->at;
+    memcpy(samples, a->ring + a->at, first * sizeof *samples);
+    memcpy(samples + first, a->ring, (n - first) * sizeof *samples);
+    a->at = (a->at + n) % a->room;
+    a->n -= n;
+    return n;
+}
+
+/* --- the thread ------------------------------------------------------------- */
+
+static void *decode_ahead(void *arg)
+{
+    struct tr_audio *a = arg;
+    float samples[OUT];
+    pthread_mutex_lock(&a->lock);
+    while (!a->stop && !a->ended) {
+        if (a->room - a->n < OUT) {
+            pthread_cond_wait(&a->taken, &a->lock);
+            continue;
+        }
+        pthread_mutex_unlock(&a->lock);
+        const long n = produce(a, samples, OUT);
+        pthread_mutex_lock(&a->lock);
+        if (n > 0)
+            ring_put(a, samples, (size_t)n);
+        else
+            a->ended = true;
+        a->code = n < 0 ? (int)n : 0;
+        pthread_cond_signal(&a->added);
+    }
+    pthread_mutex_unlock(&a->lock);
+    return NULL;
+}
+
+/* Signals are for the program's own threads. */
+static int start_thread(struct tr_audio *a)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    const int rc = pthread_create(&a->thread, NULL, decode_ahead, a);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    a->threaded = rc == 0;
+    if (a->threaded)
+        pthread_setname_np(a->thread, "gd-audio"); /* for who looks with top: no matter if it fails */
+    return rc;
+}
+
+long tr_audio_read(struct tr_audio *a, float *samples, size_t max, char words[TR_WORDS])
+{
+    size_t n = 0;
+    /* Until there is a thread nobody else touches anything. */
+    if (!a->threaded && !a->ended) {
+        const int rc = start_thread(a);
+        if (rc != 0) {
+            (void)say(words, "%s can't be decoded further: no thread could be started: %s", a->name, strerror(rc));
+            return TR_UNREAD;
+        }
+    }
+    pthread_mutex_lock(&a->lock);
+    while (n < max) {
+        n += ring_take(a, samples + n, max - n);
+        if (a->room - a->n >= OUT)
+            pthread_cond_signal(&a->taken);
+        if (n == max || (a->ended && a->n == 0))
+            break;
+        pthread_cond_wait(&a->added, &a->lock);
+    }
+    const int bad = n == 0 && a->ended && a->n == 0 ? a->code : 0;
+    pthread_mutex_unlock(&a->lock);
+    if (bad)
+        (void)say(words, "%s", a->words);
+    return bad ? bad : (long)n;
+}
+
+/* --- opening ---------------------------------------------------------------- */
+
+/* Only a regular file: a FIFO or a device may never end, or never begin. */
+static int check_kind(const struct tr_audio *a, const struct stat *st, char words[TR_WORDS])
+{
+    if (S_ISDIR(st->st_mode))
+        return say(words, "%s is a folder, not an audio file", a->name);
+    if (!S_ISREG(st->st_mode))
+        return say(words, "%s is no regular file but a pipe, socket or device: save what comes from it in a file first",
+                   a->name);
+    if (st->st_size == 0)
+        return say(words, "%s is empty (0 bytes): copy or record it again", a->name);
+    return 0;
+}
+
+static int open_file(struct tr_audio *a, const char *path, char words[TR_WORDS])
+{
+    struct stat st;
+    /* Looked at before it is opened, since to open a device may do something; and after, since it may be another. */
+    if (stat(path, &st) == 0 && check_kind(a, &st, words) < 0)
+        return -1;
+    a->file.fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
+    if (a->file.fd < 0 && (errno == ENOENT || errno == ENOTDIR))
+        return say(words, "%s is not there: it was moved or deleted, or its name is misspelt", a->name);
+    if (a->file.fd < 0 && (errno == EACCES || errno == EPERM))
+        return say(words, "%s can't be opened: permission denied; allow this user to read it and the folders above it",
+                   a->name);
+    if (a->file.fd < 0 || fstat(a->file.fd, &st) < 0)
+        return say_unread(a, words, "opened", errno);
+    a->file.size = (uint64_t)st.st_size;
+    return check_kind(a, &st, words);
+}
+
+static int check_rate(const struct tr_audio *a, long long rate, long long channels, char words[TR_WORDS])
+{
+    if (channels <= 0 || channels > CHANNELS_MOST)
+        return say(words, "%s has %lld channels by its header, not 1 to %d: it is damaged, or no audio", a->name,
+                   channels, CHANNELS_MOST);
+    if (rate < RATE_LEAST || rate > RATE_MOST)
+        return say(words, "%s has a sample rate of %lld Hz by its header, not %d to %d: it is damaged, or no audio",
+                   a->name, rate, RATE_LEAST, RATE_MOST);
+    return 0;
+}
+
+/* What is told by the header alone. */
+static int check_header(const struct tr_audio *a, const struct tr_header *h, char words[TR_WORDS])
+{
+    const uint64_t size = a->file.size;
+    if (!h->format)
+        return 0;
+    const bool wav = strcmp(h->format, "WAV") == 0, mp3 = strcmp(h->format, "MP3") == 0;
+    if ((h->rate || h->channels || h->data_at) && check_rate(a, h->rate, h->channels, words) < 0)
+        return -1;
+    if (h->bytes_wanted <= size + (wav ? WAV_SLACK : mp3 ? MP3_SLACK : 0))
+        return 0;
+    if (!h->data_at)
+        return say(words, "%s is truncated: it ends in the middle of a page; copy or download it again", a->name);
+    const double part = (double)(size - h->data_at) / (double)(h->bytes_wanted - h->data_at);
+    return say_truncated(a, words, h->seconds, h->seconds * part);
+}
+
+static const struct tr_decoder *const decoders[] = {
+#ifdef TR_HAVE_MPG123
+    &tr_mpg123,
+#endif
+    &tr_sndfile,
+#ifdef TR_HAVE_FFMPEG
+    &tr_ffmpeg,
+#endif
+};
+
+/* Tries one after the other; the words are about all of them. */
+static int open_decoder(struct tr_audio *a, const struct tr_header *h, char words[TR_WORDS])
+{
+    char why[TR_WHY], all[2 * TR_WHY] = "";
+    for (size_t i = 0; i < sizeof decoders / sizeof decoders[0] && !a->source; i++) {
+        if (decoders[i]->wants && !decoders[i]->wants(h))
+            continue;
+        why[0] = '\0';
+        a->file.at = a->file.mend_at = 0;
+        a->decoder = decoders[i];
+        a->source = a->decoder->open(&a->file, h, &a->sound, why);
+        if (a->file.error)
+            return say_unread(a, words, "read", a->file.error);
+        const size_t used = strlen(all);
+        if (!a->source)
+            snprintf(all + used, sizeof all - used, "%s%s says \"%s\"", used ? ", " : "", a->decoder->name, why);
+    }
+    if (a->source)
+        return 0;
+#ifdef TR_HAVE_FFMPEG
+    const char *help = "convert it to WAV or FLAC if it is";
+#else
+    const char *help = "convert it to WAV or FLAC if it is, or build with FFmpeg's libraries, which read more";
+#endif
+    return say(words, "%s is no audio file that can be read here (%s): %s", a->name, all, help);
+}
+
+static int make_resampler(struct tr_audio *a, char words[TR_WORDS])
+{
+    if (a->sound.rate == TR_RATE)
+        return 0;
+    soxr_error_t error = NULL;
+    const soxr_quality_spec_t quality = soxr_quality_spec(SOXR_HQ, 0);
+    const soxr_runtime_spec_t runtime = soxr_runtime_spec(1);
+    a->resampler = soxr_create(a->sound.rate, TR_RATE, 1, &error, NULL, &quality, &runtime);
+    return error ? say(words, "%s can't be resampled from %d Hz: libsoxr says \"%s\"", a->name, a->sound.rate, error)
+                 : 0;
+}
+
+/* A short file needs less than the whole ring; what a header says is no promise, but a ring holds no more than it has.
+ */
+static int make_buffers(struct tr_audio *a, unsigned ahead_s, char words[TR_WORDS])
+{
+    const double seconds = a->sound.seconds > 0 && a->sound.seconds < ahead_s ? a->sound.seconds : ahead_s;
+    a->room = (size_t)(seconds * TR_RATE) + 2 * OUT;
+    a->block = IN_FLOATS / a->sound.lanes;
+    a->ring = malloc(a->room * sizeof *a->ring);
+    a->frames = malloc(IN_FLOATS * sizeof *a->frames);
+    a->mono = malloc(a->block * sizeof *a->mono);
+    return a->ring && a->frames && a->mono ? 0 : say_unread(a, words, "decoded", ENOMEM);
+}
+
+/* As much as fits, without a thread. */
+static int fill(struct tr_audio *a, char words[TR_WORDS])
+{
+    float samples[OUT];
+    while (!a->ended && a->room - a->n >= OUT) {
+        const long n = produce(a, samples, OUT);
+        if (n < 0) {
+            (void)say(words, "%s", a->words);
+            return (int)n;
+        }
+        ring_put(a, samples, (size_t)n);
+        a->ended = n == 0;
+    }
+    if (a->ended)
+        a->sound.seconds = (double)a->decoded / a->sound.rate; /* now it is known, whatever the header says */
+    return 0;
+}
+
+static int open_all(struct tr_audio *a, const char *path, unsigned ahead_s, char words[TR_WORDS])
+{
+    struct tr_header header = { 0 };
+    int rc = open_file(a, path, words);
+    if (rc == 0 && tr_header_read_fd(&header, a->file.fd) < 0)
+        rc = say_unread(a, words, "read", errno);
+    if (rc == 0)
+        rc = check_header(a, &header, words);
+    if (rc == 0)
+        rc = open_decoder(a, &header, words);
+    if (rc == 0)
+        rc = check_rate(a, a->sound.rate, a->sound.channels, words);
+    if (rc == 0)
+        rc = make_resampler(a, words);
+    if (rc == 0)
+        rc = make_buffers(a, ahead_s, words);
+    return rc == 0 ? fill(a, words) : rc;
+}
+
+int tr_audio_open_ahead(struct tr_audio **out, const char *path, unsigned ahead_s, char words[TR_WORDS])
+{
+    struct tr_audio *a = calloc(1, sizeof *a);
+    *out = NULL;
+    if (!a) {
+        (void)say(words, "there is no memory");
+        return TR_UNREAD;
+    }
+    a->file.fd = -1;
+    tr_shown_name(a->name, sizeof a->name, path);
+    pthread_mutex_init(&a->lock, NULL);
+    pthread_cond_init(&a->added, NULL);
+    pthread_cond_init(&a->taken, NULL);
+    const int rc = open_all(a, path, ahead_s, words);
+    if (rc < 0)
+        tr_audio_close(&a);
+    *out = a;
+    return rc;
+}
+
+int tr_audio_open(struct tr_audio **out, const char *path, char words[TR_WORDS])
+{
+    return tr_audio_open_ahead(out, path, TR_AHEAD, words);
+}
+
+void tr_audio_close(struct tr_audio **audio)
+{
+    struct tr_audio *a = *audio;
+    *audio = NULL;
+    if (!a)
+        return;
+    if (a->threaded) {
+        pthread_mutex_lock(&a->lock);
+        a->stop = true;
+        pthread_cond_signal(&a->taken);
+        pthread_mutex_unlock(&a->lock);
+        pthread_join(a->thread, NULL);
+    }
+    if (a->source)
+        a->decoder->close(a->source);
+    soxr_delete(a->resampler);
+    if (a->file.fd >= 0)
+        close(a->file.fd);
+    pthread_cond_destroy(&a->taken);
+    pthread_cond_destroy(&a->added);
+    pthread_mutex_destroy(&a->lock);
+    free(a->ring);
+    free(a->frames);
+    free(a->mono);
+    free(a);
+}
+
+/* --- about it --------------------------------------------------------------- */
+
+double tr_audio_seconds(const struct tr_audio *a)
+{
+    return a->sound.seconds;
+}
+
+int tr_audio_rate(const struct tr_audio *a)
+{
+    return a->sound.rate;
+}
+
+int tr_audio_channels(const struct tr_audio *a)
+{
+    return a->sound.channels;
+}
+
+const char *tr_audio_format(const struct tr_audio *a)
+{
+    return a->sound.format;
+}

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A file as decoders see it.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "apps/transcribe/audio/decoder.h"
+
+/* Puts the mended bytes over those of them that were read: `got` from `at` on. */
+static void mend(const struct tr_file *f, uint8_t *bytes, uint64_t at, size_t got)
+{
+    for (size_t i = 0; f->mend_at && i < sizeof f->mend; i++) {
+        const uint64_t place = f->mend_at + i;
+        if (place >= at && place - at < got)
+            bytes[place - at] = f->mend[i];
+    }
+}
+
+ssize_t tr_file_read(struct tr_file *f, void *to, size_t size)
+{
+    size_t done = 0;
+    while (done < size) {
+        const ssize_t n = pread(f->fd, (char *)to + done, size - done, (off_t)(f->at + done));
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0) {
+            f->error = errno;
+            return -1;
+        }
+        if (n == 0)
+            break;
+        done += (size_t)n;
+    }
+    mend(f, to, f->at, done);
+    f->at += done;
+    return (ssize_t)done;
+}
+
+int64_t tr_file_seek(struct tr_file *f, int64_t offset, int whence)
+{
+    const uint64_t base = whence == SEEK_SET ? 0 : whence == SEEK_CUR ? f->at : f->size;
+    int64_t place;
+    if (__builtin_add_overflow((int64_t)base, offset, &place) || place < 0)
+        return -1;
+    f->at = (uint64_t)place;
+    return place;
+}

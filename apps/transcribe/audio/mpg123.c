@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * libmpg123: MP3, where the build had it. libsndfile uses it too, but then it writes what it thinks of a file to
+ * standard error, and what lies behind a wrong estimate of the length is not read (sndfile.c).
+ *
+ * It mixes the channels itself and keeps to the first frame's rate, so that a file that is glued together of several
+ * is read through.
+ */
+#include <errno.h>
+#include <mpg123.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "apps/transcribe/audio/decoder.h"
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static void begin(void)
+{
+    /* It can't fail, and newer ones need it no more; mpg123_new() fails where it mattered. */
+    (void)mpg123_init();
+}
+
+static ssize_t file_read(void *file, void *to, size_t size)
+{
+    return tr_file_read(file, to, size);
+}
+
+static off_t file_seek(void *file, off_t offset, int whence)
+{
+    return tr_file_seek(file, offset, whence);
+}
+
+static bool mp3_wants(const struct tr_header *h)
+{
+    return h->format && strcmp(h->format, "MP3") == 0;
+}
+
+static int configure(mpg123_handle *m, const struct tr_header *h)
+{
+    const long flags =
+        MPG123_QUIET | MPG123_FORCE_FLOAT | MPG123_MONO_MIX | MPG123_GAPLESS | MPG123_SKIP_ID3V2 | MPG123_NO_PEEK_END;
+    int rc = mpg123_param(m, MPG123_ADD_FLAGS, flags, 0);
+    if (rc == MPG123_OK)
+        rc = mpg123_param(m, MPG123_FORCE_RATE, (long)h->rate, 0);
+    if (rc == MPG123_OK)
+        rc = mpg123_param(m, MPG123_RESYNC_LIMIT, -1, 0); /* damage, and tags in the middle, are passed over */
+    return rc == MPG123_OK ? mpg123_replace_reader_handle(m, file_read, file_seek, NULL) : rc;
+}
+
+static void *mp3_open(struct tr_file *f, const struct tr_header *h, struct tr_sound *out, char why[TR_WHY])
+{
+    int rc = MPG123_OK, channels, encoding;
+    long rate;
+    pthread_once(&once, begin);
+    mpg123_handle *m = mpg123_new(NULL, &rc);
+    if (!m) {
+        snprintf(why, TR_WHY, "%s", mpg123_plain_strerror(rc));
+        if (rc == MPG123_OUT_OF_MEM)
+            f->error = ENOMEM;
+        return NULL;
+    }
+    f->at = 0;
+    if (configure(m, h) != MPG123_OK || mpg123_open_handle(m, f) != MPG123_OK ||
+        mpg123_getformat(m, &rate, &channels, &encoding) != MPG123_OK || encoding != MPG123_ENC_FLOAT_32) {
+        snprintf(why, TR_WHY, "%s", mpg123_strerror(m));
+        mpg123_delete(m);
+        return NULL;
+    }
+    *out = (struct tr_sound){ .rate = (int)rate,
+                              .channels = (int)h->channels,
+                              .lanes = (unsigned)channels,
+                              .seconds = h->bytes_wanted ? h->seconds : 0, /* else it is a guess */
+                              .format = "MP3" };
+    return m;
+}
+
+static long mp3_read(void *state, float *to, size_t frames, char why[TR_WHY])
+{
+    size_t bytes = 0;
+    int rc;
+    /* A change of format in the middle comes without samples, and the samples after it are as before. */
+    do
+        rc = mpg123_read(state, (void *)to, frames * sizeof *to, &bytes);
+    while (rc == MPG123_NEW_FORMAT && bytes == 0);
+    if (bytes == 0 && rc != MPG123_OK && rc != MPG123_DONE) {
+        snprintf(why, TR_WHY, "%s", mpg123_strerror(state));
+        return -1;
+    }
+    return (long)(bytes / sizeof *to);
+}
+
+static void mp3_close(void *state)
+{
+    mpg123_close(state);
+    mpg123_delete(state);
+}
+
+const struct tr_decoder tr_mpg123 = { "libmpg123", mp3_wants, mp3_open, mp3_read, mp3_close };

@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * libsndfile: WAV, FLAC, Ogg (Vorbis, Opus), MP3 and two dozen more.
+ *
+ * It reads through our functions, not by itself: a read that fails is known as one, and two of its habits can be
+ * helped. A WAV file whose data has the length 0, as some programs leave it that were killed or wrote into a pipe, is
+ * empty to it: it is shown a length of "as much as there is". And an MP3 file without a table of its frames is as long
+ * to it as the bit rate of its first frame makes it, and what lies behind is never read: it is shown a longer file.
+ */
+#include <errno.h>
+#include <sndfile.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "apps/transcribe/audio/decoder.h"
+
+enum { MP3_STRETCH = 64 }; /* more than the ratio of the highest bit rate to the lowest (320 / 8) */
+
+struct state {
+    SNDFILE *sound;
+    struct tr_file *file;
+    uint64_t shown_size;
+};
+
+/* --- as libsndfile wants it --------------------------------------------------- */
+
+static sf_count_t vio_length(void *user)
+{
+    const struct state *s = user;
+    return (sf_count_t)s->shown_size;
+}
+
+static sf_count_t vio_seek(sf_count_t offset, int whence, void *user)
+{
+    const struct state *s = user;
+    if (whence == SEEK_END)
+        return tr_file_seek(s->file, (sf_count_t)s->shown_size + offset, SEEK_SET);
+    return tr_file_seek(s->file, offset, whence);
+}
+
+static sf_count_t vio_read(void *to, sf_count_t size, void *user)
+{
+    const struct state *s = user;
+    /* The last bytes of a file that is shown longer than it is, which are looked at for a tag: there is none. */
+    if (s->file->at >= s->file->size && s->file->at + (uint64_t)size == s->shown_size) {
+        memset(to, 0, (size_t)size);
+        s->file->at += (uint64_t)size;
+        return size;
+    }
+    const ssize_t n = size > 0 ? tr_file_read(s->file, to, (size_t)size) : 0;
+    return n > 0 ? n : 0;
+}
+
+static sf_count_t vio_write(const void *from, sf_count_t size, void *user)
+{
+    (void)from;
+    (void)size;
+    (void)user;
+    return 0;
+}
+
+static sf_count_t vio_tell(void *user)
+{
+    const struct state *s = user;
+    return (sf_count_t)s->file->at;
+}
+
+/* --- the decoder ------------------------------------------------------------ */
+
+/* A length of 0 in front of data. */
+static void mend_length(struct tr_file *f, const struct tr_header *h)
+{
+    uint8_t size[4];
+    if (!h->format || strcmp(h->format, "WAV") != 0 || h->data_at < 4 || h->data_at >= f->size)
+        return;
+    f->at = h->data_at - sizeof size;
+    if (tr_file_read(f, size, sizeof size) == sizeof size && memcmp(size, "\0\0\0", sizeof size) == 0) {
+        f->mend_at = h->data_at - sizeof size;
+        memset(f->mend, 0xff, sizeof f->mend);
+    }
+    f->at = 0;
+}
+
+static bool is_mp3(const struct tr_header *h)
+{
+    return h->format && strcmp(h->format, "MP3") == 0;
+}
+
+/* Whether libsndfile would take it for MP3, though there is no frame in it: it would complain on standard error. */
+static bool is_false_mp3(struct tr_file *f, const struct tr_header *h)
+{
+    uint8_t b[3] = { 0 };
+    f->at = 0;
+    const bool read = !h->format && tr_file_read(f, b, sizeof b) == sizeof b;
+    f->at = 0;
+    return read && (memcmp(b, "ID3", sizeof b) == 0 || (b[0] == 0xff && (b[1] & 0xe0) == 0xe0));
+}
+
+static void describe(SNDFILE *sound, const SF_INFO *info, const struct tr_header *h, struct tr_sound *out)
+{
+    const int kind = info->format & SF_FORMAT_TYPEMASK;
+    /* In Ogg the last page tells, in MP3 an estimate may: too little to call a file truncated by. */
+    const bool sure = kind != SF_FORMAT_OGG && !is_mp3(h) && info->frames > 0 && info->frames < SF_COUNT_MAX;
+    SF_FORMAT_INFO about = { .format = kind };
+    *out = (struct tr_sound){ .rate = info->samplerate,
+                              .channels = info->channels,
+                              .lanes = (unsigned)info->channels,
+                              .frames = sure ? (uint64_t)info->frames : 0 };
+    if (h->format)
+        out->seconds = is_mp3(h) && !h->bytes_wanted ? 0 : h->seconds; /* 0: what it says is a guess */
+    else if (info->frames > 0 && info->frames < SF_COUNT_MAX && info->samplerate > 0)
+        out->seconds = (double)info->frames / info->samplerate;
+    if (h->format)
+        snprintf(out->format, sizeof out->format, "%s", h->format);
+    else if (sf_command(sound, SFC_GET_FORMAT_INFO, &about, sizeof about) == 0 && about.name)
+        snprintf(out->format, sizeof out->format, "%.*s", (int)strcspn(about.name, " "), about.name);
+}
+
+static void *sndfile_open(struct tr_file *f, const struct tr_header *h, struct tr_sound *out, char why[TR_WHY])
+{
+    static SF_VIRTUAL_IO io = { vio_length, vio_seek, vio_read, vio_write, vio_tell };
+    SF_INFO info = { 0 };
+    if (is_false_mp3(f, h)) {
+        snprintf(why, TR_WHY, "There is no MP3 frame in it.");
+        return NULL;
+    }
+    struct state *s = calloc(1, sizeof *s);
+    if (!s) {
+        f->error = ENOMEM;
+        return NULL;
+    }
+    mend_length(f, h);
+    s->file = f;
+    /* With a table its length is known, and it ends with silence that is not to be heard. */
+    s->shown_size =
+        is_mp3(h) && !h->bytes_wanted && f->size < INT64_MAX / MP3_STRETCH ? f->size * MP3_STRETCH : f->size;
+    s->sound = sf_open_virtual(&io, SFM_READ, &info, s);
+    if (!s->sound) {
+        snprintf(why, TR_WHY, "%s", sf_strerror(NULL));
+        free(s);
+        return NULL;
+    }
+    describe(s->sound, &info, h, out);
+    return s;
+}
+
+static long sndfile_read(void *state, float *to, size_t frames, char why[TR_WHY])
+{
+    const struct state *s = state;
+    const sf_count_t n = sf_readf_float(s->sound, to, (sf_count_t)frames);
+    if (n == 0 && sf_error(s->sound) != SF_ERR_NO_ERROR) {
+        snprintf(why, TR_WHY, "%s", sf_strerror(s->sound));
+        return -1;
+    }
+    return n > 0 ? (long)n : 0;
+}
+
+static void sndfile_close(void *state)
+{
+    struct state *s = state;
+    sf_close(s->sound);
+    free(s);
+}
+
+const struct tr_decoder tr_sndfile = { "libsndfile", NULL, sndfile_open, sndfile_read, sndfile_close };

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * whisper.cpp, as far as a worker needs it: a model that listens to pieces of files.
+ *
+ *     tr_engine_begin(e, stop, user);                     // a new file
+ *     if (tr_engine_hear(e, samples, n) == TR_HEARD)      // its next piece
+ *         for (i = 0; i < tr_engine_spans(e, &spans); i++)
+ *             tr_engine_add(e, i, offset, transcript);    // what is added is context for the next piece
+ *
+ * What is heard depends on the file and the settings alone, never on the files before.
+ */
+#ifndef GD_TRANSCRIBE_ENGINE_H
+#define GD_TRANSCRIBE_ENGINE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "apps/transcribe/engine/settings.h"
+#include "apps/transcribe/output/transcript.h"
+
+enum tr_outcome {
+    TR_HEARD = 0,
+    TR_FAILED = -1,
+    TR_NO_MEMORY = -2,
+    TR_CANCELLED = -3,
+    TR_BAD_FILE = -4,
+    TR_LOST = -5,      /* the GPU was there and can't be used any more */
+    TR_FILE_AWAY = -6, /* the file could not be read this time */
+};
+
+struct tr_span {
+    double start, end; /* seconds within the piece: 0 <= start <= end <= its length, none before the last one's end */
+};
+
+struct tr_engine;
+
+/* Loads the model; the settings are borrowed. 0, or -1 with cli_error_text(). Release with tr_engine_close(). */
+int tr_engine_open(struct tr_engine **out, const struct tr_settings *s);
+void tr_engine_close(struct tr_engine **e); /* NULL is fine */
+
+/* A new file. stop is asked every now and then whether to give up, on threads of whisper's too. TR_HEARD, or
+ * TR_NO_MEMORY, TR_LOST with cli_error_text(). */
+enum tr_outcome tr_engine_begin(struct tr_engine *e, bool (*stop)(void *user), void *user);
+
+/* Listens to a piece: TR_HEARD, TR_CANCELLED, or TR_FAILED, TR_NO_MEMORY with cli_error_text(). */
+enum tr_outcome tr_engine_hear(struct tr_engine *e, const float *samples, size_t n);
+
+/* The segments of the piece. Valid until the next one. */
+size_t tr_engine_spans(const struct tr_engine *e, const struct tr_span **out);
+
+/* Adds one of them to a transcript; offset: where the piece begins. 0, or -1 if there is no memory. */
+int tr_engine_add(struct tr_engine *e, size_t segment, double offset, struct tr_transcript *t);
+
+/* What is spoken: NULL before anything was heard. *probability < 0: not known. Static. */
+const char *tr_engine_language(const struct tr_engine *e, float *probability);
+
+#endif

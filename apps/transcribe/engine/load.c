@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Loading a model. whisper.cpp goes on with the CPU when a GPU was asked for and there is none, crashes or makes
+ * something up when it is given more beams, a language or a temperature that it has not, and passes its parameters by
+ * value, in structs that grow: a library of another version than the header would read past them.
+ */
+#include "apps/transcribe/engine/load.h"
+
+#include <ctype.h>
+#include <ggml-backend.h>
+#include <sched.h>
+#include <string.h>
+#include <unistd.h>
+#include <whisper.h>
+
+#include "apps/transcribe/engine/log.h"
+#include "apps/transcribe/model/model.h"
+#include "cli/bytes.h"
+#include "cli/text.h"
+
+enum {
+    MOST_BEAMS = 8,       /* WHISPER_MAX_DECODERS, which is not in the header */
+    MOST_GPU_THREADS = 4, /* what is left for the CPU then does not get faster with more */
+    OTHER_TOKENS = 51765, /* of a multilingual vocabulary, all but one for each language and one more */
+};
+
+/* --- what there is ---------------------------------------------------------- */
+
+static unsigned cores(void)
+{
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set) == 0)
+        return (unsigned)CPU_COUNT(&set);
+    const long n = sysconf(_SC_NPROCESSORS_ONLN); /* more than a set holds */
+    return n > 0 ? (unsigned)n : 1;
+}
+
+int tr_load_threads(const struct tr_settings *s)
+{
+    const unsigned all = cores();
+    if (s->threads >
+        0) /* ggml's threads spin while they wait for each other: more than there are cores hardly get on */
+        return (int)(s->threads < all ? s->threads : all);
+    const unsigned share = all / (s->workers > 0 ? s->workers : 1);
+    const unsigned n = share > 0 ? share : 1;
+    return (int)(!s->no_gpu && n > MOST_GPU_THREADS ? MOST_GPU_THREADS : n);
+}
+
+static ggml_backend_dev_t find_gpu(void)
+{
+    if (ggml_backend_dev_count() == 0)
+        ggml_backend_load_all(); /* a build whose back ends are files of their own */
+    for (size_t i = 0; i < ggml_backend_dev_count(); i++) {
+        ggml_backend_dev_t device = ggml_backend_dev_get(i);
+        const enum ggml_backend_dev_type type = ggml_backend_dev_type(device);
+        if (type == GGML_BACKEND_DEVICE_TYPE_GPU || type == GGML_BACKEND_DEVICE_TYPE_IGPU)
+            return device;
+    }
+    return NULL;
+}
+
+static int no_gpu(void)
+{
+    struct cli_bytes names = { 0 };
+    for (size_t i = 0; i < ggml_backend_reg_count(); i++)
+        cli_bytes_format(&names, "%s%s", i > 0 ? ", " : "", ggml_backend_reg_name(ggml_backend_reg_get(i)));
+    cli_error("whisper.cpp finds no GPU (its back ends: %.*s): use one that was built for GPUs (GGML_CUDA=ON; "
+              "make transcribe WHISPER=cuda makes one), or --no-gpu",
+              (int)names.size, names.data ? names.data : "");
+    cli_bytes_free(&names);
+    return -1;
+}
+
+/* The model's tensors go there as they are in the file; where they have no room whisper.cpp ends the process. What it
+ * needs beside them, some hundred megabytes, it mostly fails without in good order. */
+static int check_gpu(uint64_t model_bytes)
+{
+    char model[32], left[32], total[32];
+    size_t unused = 0, all = 0;
+    ggml_backend_dev_t device = find_gpu();
+    if (!device)
+        return no_gpu();
+    ggml_backend_dev_memory(device, &unused, &all);
+    if (all == 0 || unused >= model_bytes) /* or it does not tell */
+        return 0;
+    return cli_error("the model takes %s of the GPU's memory, and %s of %s are free: end what else uses the GPU "
+                     "(nvidia-smi shows that), or use a smaller model or fewer workers",
+                     cli_show_size(model, sizeof model, model_bytes), cli_show_size(left, sizeof left, unused),
+                     cli_show_size(total, sizeof total, all));
+}
+
+int tr_load_on_gpu(void)
+{
+    const char *why = tr_log_error();
+    return why ? cli_error("the GPU can't be used: %s", why) : 0;
+}
+
+/* --- checks ----------------------------------------------------------------- */
+
+/* "1.8.5" and "1.8.5-dev" are of one version. */
+static int check_version(void)
+{
+    const char *built = TR_WHISPER_VERSION, *runs = whisper_version();
+    const size_t n = strspn(built, "0123456789.");
+    if (n == 0 || (strspn(runs, "0123456789.") == n && strncmp(built, runs, n) == 0))
+        return 0;
+    return cli_error("this worker was built for whisper.cpp %s and finds %s: build it again", built, runs);
+}
+
+/* The number of the language that was given, by its code or English name in any case; -1: whisper.cpp has none such. */
+static int given_language(const struct tr_settings *s)
+{
+    char name[32] = "";
+    for (size_t i = 0; i < sizeof name - 1 && s->language[i]; i++)
+        name[i] = (char)tolower((unsigned char)s->language[i]);
+    return whisper_lang_id(name);
+}
+
+static int check_settings(const struct tr_settings *s)
+{
+    if (!s->model)
+        return cli_error("no model is given: set model=PATH");
+    if (s->beam_size > MOST_BEAMS)
+        return cli_error("a beam size of %u is more than whisper.cpp can do: %d at most", s->beam_size, MOST_BEAMS);
+    if (!(s->temperature >= 0 && s->temperature <= 1))
+        return cli_error("a temperature of %g is not between 0 and 1", s->temperature);
+    if (s->language && given_language(s) < 0)
+        return cli_error("whisper.cpp knows no language \"%s\": give a code like en or de, or leave it out to have it "
+                         "detected",
+                         s->language);
+    return 0;
+}
+
+static int check_english(const struct tr_settings *s)
+{
+    if (s->translate)
+        return cli_error("%s knows English alone and can't translate: use a model without .en", s->model);
+    if (s->language && given_language(s) != whisper_lang_id("en"))
+        return cli_error("%s knows English alone, not \"%s\": use a model without .en", s->model, s->language);
+    return 0;
+}
+
+/* A broken model may well load, and abort later. */
+static int check_file(const struct tr_settings *s, uint64_t *bytes)
+{
+    struct tr_model m = { 0 };
+    if (tr_model_check(&m, s->model) < 0)
+        return -1;
+    *bytes = m.bytes;
+    tr_model_free(&m);
+    return 0;
+}
+
+/* Newer models know a language more. */
+static int check_language(const struct tr_settings *s, struct whisper_context *model)
+{
+    if (!whisper_is_multilingual(model))
+        return check_english(s);
+    const char *language = tr_load_language(s, model);
+    if (!language || whisper_lang_id(language) < whisper_model_n_vocab(model) - OTHER_TOKENS - 1)
+        return 0;
+    return cli_error("%s does not know \"%s\": use a newer model, such as large-v3", s->model, s->language);
+}
+
+/* --- loading ---------------------------------------------------------------- */
+
+const char *tr_load_language(const struct tr_settings *s, struct whisper_context *model)
+{
+    if (!whisper_is_multilingual(model))
+        return "en";
+    return s->language ? whisper_lang_str(given_language(s)) : NULL;
+}
+
+struct whisper_context *tr_load_model(const struct tr_settings *s)
+{
+    uint64_t bytes;
+    if (check_version() < 0 || check_settings(s) < 0 || check_file(s, &bytes) < 0 ||
+        (!s->no_gpu && check_gpu(bytes) < 0))
+        return NULL;
+    struct whisper_context_params p = whisper_context_default_params();
+    p.use_gpu = !s->no_gpu;
+    p.gpu_device = 0; /* this process sees no other */
+    struct whisper_context *model = whisper_init_from_file_with_params_no_state(s->model, p);
+    if (!model) {
+        const char *why = tr_log_error();
+        cli_error("whisper.cpp can't load the model %s: %s", s->model, why ? why : "it does not say why");
+        return NULL;
+    }
+    if (check_language(s, model) < 0) {
+        whisper_free(model);
+        return NULL;
+    }
+    return model;
+}

@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Voice activity by whisper.cpp's own detector. Each part that it finds is followed by a tenth of a second more of what
+ * comes after it and a tenth of silence, as whisper.cpp does it, so that the same text comes out. Times go back by a
+ * table of points, between which they grow evenly.
+ */
+#include "apps/transcribe/engine/speech.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <whisper.h>
+
+#include "apps/transcribe/audio/audio.h"
+#include "apps/transcribe/engine/log.h"
+#include "cli/bytes.h"
+
+struct point {
+    double found, original; /* seconds */
+};
+
+struct tr_speech {
+    struct whisper_vad_context *vad;
+    struct whisper_vad_params params;
+    float *samples;
+    size_t n, room;
+    struct point *points;
+    size_t n_points, points_room;
+};
+
+enum { SILENCE = TR_RATE / 10 };
+
+/* The detector's files begin with the magic of all of them and then a short name; whisper.cpp takes a file's word for
+ * how long that is. */
+static int check_file(const char *path)
+{
+    uint32_t words[2] = { 0, 0 };
+    FILE *f = fopen(path, "re");
+    if (!f)
+        return cli_error("can't read the VAD model %s: %m", path);
+    const size_t got = fread(words, sizeof *words, 2, f);
+    fclose(f);
+    if (got != 2 || words[0] != 0x67676d6c || words[1] == 0 || words[1] > 64)
+        return cli_error("%s is no VAD model: give one like ggml-silero-v5.1.2.bin of whisper.cpp's models", path);
+    return 0;
+}
+
+int tr_speech_open(struct tr_speech **out, const char *model)
+{
+    if (check_file(model) < 0)
+        return -1;
+    struct tr_speech *s = calloc(1, sizeof *s);
+    if (!s)
+        return cli_error("no memory for the VAD model");
+    struct whisper_vad_context_params p = whisper_vad_default_context_params();
+    p.n_threads = 1; /* it takes a step for every 32 ms: threads would do little but wait for each other */
+    s->params = whisper_vad_default_params();
+    s->vad = whisper_vad_init_from_file_with_params(model, p);
+    if (!s->vad) {
+        const char *why = tr_log_error();
+        tr_speech_close(&s);
+        return cli_error("whisper.cpp can't load the VAD model %s: %s", model, why ? why : "it does not say why");
+    }
+    *out = s;
+    return 0;
+}
+
+void tr_speech_close(struct tr_speech **s)
+{
+    if (!*s)
+        return;
+    whisper_vad_free((*s)->vad);
+    free((*s)->samples);
+    free((*s)->points);
+    free(*s);
+    *s = NULL;
+}
+
+static int make_room(struct tr_speech *s, size_t samples, size_t points)
+{
+    if (samples > s->room) {
+        free(s->samples);
+        s->samples = malloc(samples * sizeof *s->samples);
+        s->room = s->samples ? samples : 0;
+    }
+    if (points > s->points_room) {
+        free(s->points);
+        s->points = malloc(points * sizeof *s->points);
+        s->points_room = s->points ? points : 0;
+    }
+    return samples > s->room || points > s->points_room ? cli_error("no memory for the speech of a file") : 0;
+}
+
+static size_t sample_at(float centiseconds, size_t n)
+{
+    const double at = (double)centiseconds / 100.0 * TR_RATE + 0.5;
+    const size_t last = n > 0 ? n - 1 : 0;
+    return at <= 0 ? 0 : at >= (double)last ? last : (size_t)at;
+}
+
+static void add_point(struct tr_speech *s, size_t found, size_t original)
+{
+    s->points[s->n_points++] = (struct point){ (double)found / TR_RATE, (double)original / TR_RATE };
+}
+
+/* One part: from at[0] to at[1], with what comes after it up to at[2]. next: where the part after it begins; 0: it is
+ * the last. */
+static void add_part(struct tr_speech *s, const float *samples, const size_t at[3], size_t next)
+{
+    add_point(s, s->n, at[0]);
+    add_point(s, s->n + (at[1] - at[0]), at[1]);
+    memcpy(s->samples + s->n, samples + at[0], (at[2] - at[0]) * sizeof *samples);
+    s->n += at[2] - at[0];
+    if (next == 0)
+        return;
+    add_point(s, s->n, at[1]);
+    memset(s->samples + s->n, 0, SILENCE * sizeof *s->samples);
+    s->n += SILENCE;
+    add_point(s, s->n, next);
+}
+
+/* A part's bounds in samples: its beginning, its end, and the end of what goes with it. */
+static void part_at(const struct tr_speech *s, struct whisper_vad_segments *found, int i, size_t n, size_t at[3])
+{
+    const bool last = i == whisper_vad_segments_n_segments(found) - 1;
+    const size_t overlap = last ? 0 : (size_t)(s->params.samples_overlap * TR_RATE);
+    at[0] = sample_at(whisper_vad_segments_get_segment_t0(found, i), n);
+    at[1] = sample_at(whisper_vad_segments_get_segment_t1(found, i), n);
+    at[2] = at[1] + overlap < n ? at[1] + overlap : n - 1;
+}
+
+static int add_parts(struct tr_speech *s, struct whisper_vad_segments *found, const float *samples, size_t n)
+{
+    const int parts = whisper_vad_segments_n_segments(found);
+    size_t room = 0, at[3];
+    for (int i = 0; i < parts; i++) {
+        part_at(s, found, i, n, at);
+        room += at[2] > at[0] ? at[2] - at[0] + SILENCE : 0;
+    }
+    if (make_room(s, room, (size_t)parts * 4) < 0)
+        return -1;
+    for (int i = 0; i < parts; i++) {
+        const size_t next = i < parts - 1 ? sample_at(whisper_vad_segments_get_segment_t0(found, i + 1), n) : 0;
+        part_at(s, found, i, n, at);
+        if (at[0] < at[1])
+            add_part(s, samples, at, next);
+    }
+    return 0;
+}
+
+long tr_speech_find(struct tr_speech *s, const float *samples, size_t n, const float **out)
+{
+    s->n = s->n_points = 0;
+    struct whisper_vad_segments *found = whisper_vad_segments_from_samples(s->vad, s->params, samples, (int)n);
+    if (!found)
+        return cli_error("whisper.cpp's voice activity detection failed");
+    const int rc = add_parts(s, found, samples, n);
+    whisper_vad_free_segments(found);
+    *out = s->samples;
+    return rc < 0 ? -1 : (long)s->n;
+}
+
+double tr_speech_time(const struct tr_speech *s, double time)
+{
+    if (s->n_points == 0)
+        return time;
+    size_t i = 0;
+    while (i < s->n_points && s->points[i].found < time)
+        i++;
+    if (i == 0)
+        return s->points[0].original;
+    const struct point a = s->points[i - 1];
+    if (i == s->n_points)
+        return a.original;
+    const struct point b = s->points[i];
+    return b.found > a.found ? a.original + (time - a.found) * (b.original - a.original) / (b.found - a.found)
+                             : b.original;
+}

@@ -1,0 +1,377 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Whether a file is a model in whisper.cpp's format, all of it, before whisper.cpp sees it: that takes some broken
+ * files for good ones and ends the process over others.
+ *
+ *     i32 magic, eleven i32 sizes; mel filters: i32 bands, i32 bins, f32 each; i32 tokens, {u32 length, bytes} each;
+ *     then up to the end, for each tensor: i32 dimensions, i32 length of its name, i32 type, i32 sizes, name, data
+ *
+ * All little-endian. How many tensors there are follows from the numbers of layers. Only what describes is read, not
+ * the weights: a few MiB of a file of gigabytes. Nothing that a file says is believed before it is compared with the
+ * file's length, and nothing is allocated by it.
+ */
+#include "apps/transcribe/model/model.h"
+
+#include <endian.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "apps/transcribe/output/shown.h"
+
+/* --- reading ------------------------------------------------------------------------ */
+
+struct reader {
+    const char *path; /* as it is shown */
+    int fd;
+    uint64_t size, at;
+    uint64_t from; /* where in the file the buffer's first byte is */
+    size_t filled;
+    unsigned char buffer[4096];
+};
+
+static int cut_off(const struct reader *r)
+{
+    return cli_error("%s: is cut off: it goes on beyond its last byte, %" PRIu64 ": delete it and get it again",
+                     r->path, r->size);
+}
+
+static int broken(const struct reader *r, const char *what, int64_t value)
+{
+    return cli_error("%s: is no model that whisper.cpp can use: %s %" PRId64, r->path, what, value);
+}
+
+/* Fills the buffer from where the reader stands. */
+static int fill(struct reader *r)
+{
+    ssize_t n;
+    do
+        n = pread(r->fd, r->buffer, sizeof r->buffer, (off_t)r->at);
+    while (n < 0 && errno == EINTR);
+    if (n < 0)
+        return cli_error("%s: can't be read: %s", r->path, strerror(errno));
+    r->from = r->at;
+    r->filled = (size_t)n;
+    return n == 0 ? cut_off(r) : 0; /* it has become shorter */
+}
+
+static int skip(struct reader *r, uint64_t n)
+{
+    if (n > r->size - r->at)
+        return cut_off(r);
+    r->at += n;
+    return 0;
+}
+
+static int take(struct reader *r, void *out, size_t n)
+{
+    unsigned char *to = out;
+    if (n > r->size - r->at)
+        return cut_off(r);
+    while (n > 0) {
+        if ((r->at < r->from || r->at >= r->from + r->filled) && fill(r) < 0)
+            return -1;
+        const size_t start = (size_t)(r->at - r->from), left = r->filled - start, part = n < left ? n : left;
+        memcpy(to, r->buffer + start, part);
+        to += part;
+        n -= part;
+        r->at += part;
+    }
+    return 0;
+}
+
+static int take_i32(struct reader *r, int32_t *out)
+{
+    uint32_t raw = 0;
+    if (take(r, &raw, sizeof raw) < 0)
+        return -1;
+    *out = (int32_t)le32toh(raw);
+    return 0;
+}
+
+/* --- sizes ---------------------------------------------------------------------------- */
+
+enum size {
+    VOCAB,
+    AUDIO_CTX,
+    AUDIO_STATE,
+    AUDIO_HEAD,
+    AUDIO_LAYER,
+    TEXT_CTX,
+    TEXT_STATE,
+    TEXT_HEAD,
+    TEXT_LAYER,
+    MELS,
+    TYPE,
+    SIZES
+};
+
+/* What can be true. The table of tokens has three lengths: with another, whisper.cpp takes tokens for what they are
+ * not, and ends the process. */
+static const struct limit {
+    const char *what;
+    int32_t least, most;
+} limits[SIZES] = {
+    [VOCAB] = { "its number of tokens (51864 to 51866) is", 51864, 51866 },
+    [AUDIO_CTX] = { "its length of audio is", 1, 1 << 14 },
+    [AUDIO_STATE] = { "its encoder's width is", 1, 1 << 14 },
+    [AUDIO_HEAD] = { "its encoder's number of heads is", 1, 1 << 10 },
+    [AUDIO_LAYER] = { "its encoder's number of layers is", 1, 128 },
+    [TEXT_CTX] = { "its length of text is", 8, 1 << 14 },
+    [TEXT_STATE] = { "its decoder's width is", 1, 1 << 14 },
+    [TEXT_HEAD] = { "its decoder's number of heads is", 1, 1 << 10 },
+    [TEXT_LAYER] = { "its decoder's number of layers is", 1, 128 },
+    [MELS] = { "its number of mel bands is", 1, 512 },
+    [TYPE] = { "its type of weights is", 0, 999999 },
+};
+
+enum { BINS = 201, FIRST_MULTILINGUAL = 51865, TYPE_VERSIONS = 1000 };
+
+static int read_sizes(struct reader *r, int32_t sizes[SIZES])
+{
+    for (int i = 0; i < SIZES; i++) {
+        if (take_i32(r, &sizes[i]) < 0)
+            return -1;
+        if (sizes[i] < limits[i].least || sizes[i] > limits[i].most)
+            return broken(r, limits[i].what, sizes[i]);
+    }
+    if (sizes[AUDIO_STATE] != sizes[TEXT_STATE])
+        return broken(r, "its encoder and decoder differ in width: the decoder's is", sizes[TEXT_STATE]);
+    if (sizes[AUDIO_STATE] % sizes[AUDIO_HEAD] || sizes[TEXT_STATE] % sizes[TEXT_HEAD])
+        return broken(r, "its heads do not divide its width, which is", sizes[AUDIO_STATE]);
+    if (sizes[TYPE] % TYPE_VERSIONS == 0)
+        return cli_error("%s: its weights are 32-bit numbers, which whisper.cpp can't use: convert the model to f16",
+                         r->path);
+    return 0;
+}
+
+static int read_filters(struct reader *r, int32_t mels)
+{
+    int32_t bands, bins;
+    if (take_i32(r, &bands) < 0 || take_i32(r, &bins) < 0)
+        return -1;
+    if (bands != mels)
+        return broken(r, "its mel filters are for another number of bands:", bands);
+    if (bins != BINS)
+        return broken(r, "its mel filters (of 201 frequencies) have", bins);
+    return skip(r, (uint64_t)bands * BINS * sizeof(float));
+}
+
+/* --- tokens --------------------------------------------------------------------------- */
+
+enum { LONGEST_TOKEN = 4096 };
+
+static int read_tokens(struct reader *r, int32_t most)
+{
+    int32_t n, size;
+    bool blank = false;
+    if (take_i32(r, &n) < 0)
+        return -1;
+    if (n < 1 || n > most)
+        return broken(r, "its list of tokens has the length", n);
+    for (int32_t i = 0; i < n; i++) {
+        char first = 0;
+        if (take_i32(r, &size) < 0)
+            return -1;
+        if (size < 0 || size > LONGEST_TOKEN)
+            return broken(r, "a token has the length", size);
+        if (size > 0 && (take(r, &first, 1) < 0 || skip(r, (uint64_t)size - 1) < 0))
+            return -1;
+        blank = blank || (size == 1 && first == ' ');
+    }
+    /* It is looked up without asking whether it is there. */
+    if (!blank)
+        return cli_error("%s: is no model that whisper.cpp can use: a space is not among its tokens", r->path);
+    return 0;
+}
+
+/* --- tensors -------------------------------------------------------------------------- */
+
+/* How ggml stores a type: so many values in so many bytes. */
+static const struct type {
+    unsigned values, bytes;
+} types[] = {
+    [0] = { 1, 4 },      /* f32 */
+    [1] = { 1, 2 },      /* f16 */
+    [2] = { 32, 18 },    /* q4_0 */
+    [3] = { 32, 20 },    /* q4_1 */
+    [6] = { 32, 22 },    /* q5_0 */
+    [7] = { 32, 24 },    /* q5_1 */
+    [8] = { 32, 34 },    /* q8_0 */
+    [10] = { 256, 84 },  /* q2_K */
+    [11] = { 256, 110 }, /* q3_K */
+    [12] = { 256, 144 }, /* q4_K */
+    [13] = { 256, 176 }, /* q5_K */
+    [14] = { 256, 210 }, /* q6_K */
+};
+
+enum { TYPES = sizeof types / sizeof *types, F16 = 1, DIMENSIONS = 3, NAME = 128 };
+
+/* The bytes of a tensor's data; its dimensions are what is read next. */
+static int read_data_size(struct reader *r, int32_t dimensions, int32_t type, uint64_t *bytes)
+{
+    uint64_t values = 1;
+    int32_t size, row = 1;
+    for (int32_t i = 0; i < dimensions; i++) {
+        if (take_i32(r, &size) < 0)
+            return -1;
+        /* whisper.cpp counts values in 31 bits; before the multiplication both are below that. */
+        if (size < 1 || (values *= (uint64_t)size) > INT32_MAX)
+            return broken(r, "a tensor has the size", size);
+        row = i == 0 ? size : row;
+    }
+    if ((unsigned)row % types[type].values)
+        return broken(r, "a tensor's rows do not divide into blocks: their length is", row);
+    *bytes = values / types[type].values * types[type].bytes;
+    return 0;
+}
+
+static bool is_convolution(const char *name)
+{
+    return strcmp(name, "encoder.conv1.weight") == 0 || strcmp(name, "encoder.conv2.weight") == 0;
+}
+
+static int read_tensor(struct reader *r)
+{
+    int32_t dimensions, length, type;
+    uint64_t bytes = 0;
+    char name[NAME + 1] = { 0 };
+    if (take_i32(r, &dimensions) < 0 || take_i32(r, &length) < 0 || take_i32(r, &type) < 0)
+        return -1;
+    if (dimensions < 1 || dimensions > DIMENSIONS)
+        return broken(r, "a tensor's number of dimensions is", dimensions);
+    if (length < 1 || length > NAME)
+        return broken(r, "a tensor's name has the length", length);
+    if (type < 0 || type >= TYPES || types[type].bytes == 0)
+        return broken(r, "a tensor is of a type that is not known here:", type);
+    if (read_data_size(r, dimensions, type, &bytes) < 0 || take(r, name, (size_t)length) < 0)
+        return -1;
+    if (is_convolution(name) && type != F16)
+        return cli_error("%s: its convolution weights are not 16-bit, and whisper.cpp can use no others: convert the "
+                         "model to f16",
+                         r->path);
+    return skip(r, bytes);
+}
+
+static int read_tensors(struct reader *r, const int32_t sizes[SIZES])
+{
+    const int wanted = 11 + 15 * sizes[AUDIO_LAYER] + 24 * sizes[TEXT_LAYER];
+    for (int i = 0; i < wanted; i++) {
+        if (r->at == r->size)
+            return cli_error("%s: is cut off: it ends after %d of %d tensors: delete it and get it again", r->path, i,
+                             wanted);
+        if (read_tensor(r) < 0)
+            return -1;
+    }
+    if (r->at != r->size)
+        return cli_error("%s: is no model that whisper.cpp can use: there is more behind its %d tensors", r->path,
+                         wanted);
+    return 0;
+}
+
+/* --- the whole ------------------------------------------------------------------------ */
+
+/* What people have instead of a model, by its first bytes. */
+static int say_what_it_is(const struct reader *r, const unsigned char *begin, size_t size)
+{
+    static const struct {
+        const char *bytes, *words;
+    } others[] = {
+        { "GGUF", "is a GGUF file, which whisper.cpp does not read: get the model as ggml-*.bin" },
+        { "PK\3\4", "is a PyTorch file, as OpenAI's own program has it: get the model as ggml-*.bin" },
+        { "version https://git-lfs", "only says where a file is (Git LFS): get the file itself" },
+        { "<", "is a web page, not a model: the download went wrong" },
+        { "{", "is a text, not a model: the download went wrong" },
+    };
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        const size_t n = strlen(others[i].bytes);
+        if (size >= n && memcmp(begin, others[i].bytes, n) == 0)
+            return cli_error("%s: %s", r->path, others[i].words);
+    }
+    return cli_error("%s: is no model in whisper.cpp's format (ggml-*.bin)", r->path);
+}
+
+static int read_magic(struct reader *r)
+{
+    static const unsigned char magic[4] = { 'l', 'm', 'g', 'g' };
+    unsigned char begin[32] = { 0 };
+    const size_t size = r->size < sizeof begin ? (size_t)r->size : sizeof begin;
+    if (size == 0)
+        return cli_error("%s: is empty: delete it and get it again", r->path);
+    if (take(r, begin, size) < 0)
+        return -1;
+    if (size < sizeof magic || memcmp(begin, magic, sizeof magic) != 0)
+        return say_what_it_is(r, begin, size);
+    r->at = sizeof magic;
+    return 0;
+}
+
+static int read_model(struct reader *r, int32_t sizes[SIZES])
+{
+    if (read_magic(r) < 0 || read_sizes(r, sizes) < 0 || read_filters(r, sizes[MELS]) < 0 ||
+        read_tokens(r, sizes[VOCAB]) < 0)
+        return -1;
+    return read_tensors(r, sizes);
+}
+
+void tr_model_name(char name[TR_MODEL_NAME], const char *path)
+{
+    const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
+    if (strncmp(base, "ggml-", 5) == 0 && base[5])
+        base += 5;
+    size_t size = strlen(base);
+    if (size > 4 && strcmp(base + size - 4, ".bin") == 0)
+        size -= 4;
+    snprintf(name, TR_MODEL_NAME, "%.*s", (int)(size < TR_MODEL_NAME ? size : TR_MODEL_NAME - 1), base);
+}
+
+static int open_model(struct reader *r, const char *path)
+{
+    struct stat st;
+    r->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe without a writer must not hold us up */
+    if (r->fd < 0 || fstat(r->fd, &st) < 0)
+        return cli_error("%s: the model can't be opened: %s", r->path, strerror(errno));
+    if (!S_ISREG(st.st_mode))
+        return cli_error("%s: is %s: give the file of a model", r->path, S_ISDIR(st.st_mode) ? "a folder" : "no file");
+    r->size = (uint64_t)st.st_size;
+    return 0;
+}
+
+int tr_model_check(struct tr_model *out, const char *path)
+{
+    char room[TR_SHOWN];
+    int32_t sizes[SIZES] = { 0 };
+    struct reader *r = calloc(1, sizeof *r);
+    *out = (struct tr_model){ 0 };
+    if (!r)
+        return cli_error("no memory for the model");
+    r->path = tr_shown(room, path);
+    r->fd = -1;
+    int result = open_model(r, path);
+    if (result == 0)
+        result = read_model(r, sizes);
+    if (result == 0 && !(out->path = strdup(path)))
+        result = cli_error("no memory for the model");
+    if (result == 0) {
+        tr_model_name(out->name, path);
+        out->bytes = r->size;
+        out->multilingual = sizes[VOCAB] >= FIRST_MULTILINGUAL;
+        out->layers = sizes[AUDIO_LAYER];
+        out->mels = sizes[MELS];
+    }
+    if (r->fd >= 0)
+        close(r->fd);
+    free(r);
+    return result;
+}
+
+void tr_model_free(struct tr_model *m)
+{
+    free(m->path);
+    *m = (struct tr_model){ 0 };
+}

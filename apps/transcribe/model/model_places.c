@@ -1,0 +1,302 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Finding a model by its size: the places, in the order that model.h tells, and the words for one that is nowhere.
+ */
+#include <dirent.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "apps/transcribe/model/model.h"
+#include "apps/transcribe/model/model_sums.h"
+#include "apps/transcribe/output/shown.h"
+#include "cli/text.h"
+
+#define PUBLISHED "https://huggingface.co/ggerganov/whisper.cpp/resolve/main"
+
+/* --- places --------------------------------------------------------------------------- */
+
+enum { PLACES = 24 };
+
+struct places {
+    char *paths[PLACES]; /* folders */
+    size_t n;
+    bool failed;
+};
+
+static const char *set_variable(const char *name)
+{
+    const char *value = getenv(name);
+    return value && *value ? value : NULL;
+}
+
+/* Adds base/rest; a base that is NULL adds nothing, nor does a place that is there already. */
+static void add_place(struct places *p, const char *base, const char *rest)
+{
+    char *path = NULL;
+    if (!base || p->n == PLACES)
+        return;
+    if (asprintf(&path, "%s%s", base, rest) < 0) {
+        p->failed = true;
+        return;
+    }
+    for (size_t i = 0; i < p->n; i++) {
+        if (strcmp(p->paths[i], path) == 0) {
+            free(path);
+            return;
+        }
+    }
+    p->paths[p->n++] = path;
+}
+
+/* In the order of the snapshots' names: the file's checksum tells whether it is the right one. */
+static void add_snapshots(struct places *p, const char *hub, const char *rest)
+{
+    char *folder = NULL;
+    if (!hub || asprintf(&folder, "%s%s/models--ggerganov--whisper.cpp/snapshots", hub, rest) < 0)
+        return;
+    struct dirent **found = NULL;
+    const int n = scandir(folder, &found, NULL, alphasort);
+    for (int i = 0; i < n; i++) {
+        char name[NAME_MAX + 2];
+        snprintf(name, sizeof name, "/%s", found[i]->d_name);
+        if (found[i]->d_name[0] != '.')
+            add_place(p, folder, name);
+        free(found[i]);
+    }
+    if (n <= 0)
+        add_place(p, folder, ""); /* it was looked at */
+    free(found);
+    free(folder);
+}
+
+/* Where this program's data was installed; the models of a source tree, for a build folder in it. */
+static void add_own(struct places *p)
+{
+    char program[PATH_MAX];
+    const ssize_t n = readlink("/proc/self/exe", program, sizeof program);
+    if (n > 0 && (size_t)n < sizeof program) {
+        program[n] = '\0';
+        char *slash = strrchr(program, '/');
+        *(slash ? slash : program) = '\0';
+        add_place(p, program, "/../models");
+        add_place(p, program, "/../share/gpu_dispatch/models");
+    }
+    add_place(p, GD_DATA_DIR, "/models");
+}
+
+static void collect(struct places *p, const char *model_dir)
+{
+    const char *home = set_variable("HOME"), *cache = set_variable("XDG_CACHE_HOME");
+    add_place(p, model_dir, "");
+    add_place(p, set_variable("GPU_DISPATCH_MODELS"), "");
+    add_place(p, set_variable("WHISPER_MODEL_DIR"), "");
+    add_place(p, "./models", "");
+    add_own(p);
+    add_place(p, cache, "/whisper.cpp");
+    add_place(p, cache, "/whisper");
+    add_place(p, home, "/.cache/whisper.cpp");
+    add_place(p, home, "/.cache/whisper");
+    add_place(p, set_variable("XDG_DATA_HOME"), "/whisper.cpp");
+    add_place(p, home, "/.local/share/whisper.cpp");
+    add_snapshots(p, set_variable("HF_HUB_CACHE"), "");
+    add_snapshots(p, set_variable("HF_HOME"), "/hub");
+    add_snapshots(p, home, "/.cache/huggingface/hub");
+}
+
+static void release(struct places *p)
+{
+    for (size_t i = 0; i < p->n; i++)
+        free(p->paths[i]);
+}
+
+/* The first place's file that is there; to be freed. NULL: none, or no memory. */
+static char *look(const struct places *p, const char *name)
+{
+    struct stat st;
+    for (size_t i = 0; i < p->n; i++) {
+        char *path = NULL;
+        if (asprintf(&path, "%s/ggml-%s.bin", p->paths[i], name) < 0)
+            return NULL;
+        if (stat(path, &st) == 0)
+            return path;
+        free(path);
+    }
+    return NULL;
+}
+
+/* --- words ---------------------------------------------------------------------------- */
+
+/* As a shell takes it for one word; the home folder as ~. */
+static void add_quoted(struct cli_bytes *b, const char *path)
+{
+    const char *home = set_variable("HOME");
+    const size_t n = home ? strlen(home) : 0;
+    if (n > 1 && strncmp(path, home, n) == 0 && path[n] == '/') {
+        cli_bytes_text(b, "~/");
+        path += n + 1;
+    }
+    const bool plain =
+        path[strspn(path, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./+=,@%")] == 0;
+    cli_bytes_text(b, plain ? "" : "'");
+    for (; *path; path++)
+        cli_bytes_add(b, *path == '\'' ? "'\\''" : path, *path == '\'' ? 4 : 1);
+    cli_bytes_text(b, plain ? "" : "'");
+}
+
+/* The command that gets a model, into the folder that the user named, or the usual one. */
+static void add_command(struct cli_bytes *b, const char *name, const char *model_dir)
+{
+    const char *home = set_variable("HOME"), *named = set_variable("GPU_DISPATCH_MODELS");
+    char *folder = NULL;
+    const int n = model_dir ? asprintf(&folder, "%s", model_dir)
+                  : named   ? asprintf(&folder, "%s", named)
+                  : home    ? asprintf(&folder, "%s/.cache/whisper.cpp", home)
+                            : asprintf(&folder, "models");
+    if (n < 0) {
+        b->failed = true;
+        return;
+    }
+    cli_bytes_text(b, "mkdir -p ");
+    add_quoted(b, folder);
+    cli_bytes_text(b, " && curl -L -o ");
+    add_quoted(b, folder);
+    cli_bytes_format(b, "/ggml-%s.bin %s/ggml-%s.bin", name, PUBLISHED, name);
+    free(folder);
+}
+
+static int say(struct cli_bytes *words)
+{
+    cli_bytes_add(words, "", 1);
+    cli_error("%s", words->failed ? "no memory to look for the model" : words->data);
+    cli_bytes_free(words);
+    return -1;
+}
+
+/* One to a line, as many as leave room for so many bytes. */
+static void add_places(struct cli_bytes *b, const struct places *p, size_t room)
+{
+    char shown[TR_SHOWN];
+    for (size_t i = 0; i < p->n; i++) {
+        const char *place = tr_shown(shown, p->paths[i]);
+        if (b->size + strlen(place) + room > CLI_ERROR_ROOM - 64) {
+            cli_bytes_format(b, "\n  and %zu more", p->n - i);
+            return;
+        }
+        cli_bytes_text(b, "\n  ");
+        cli_bytes_text(b, place);
+    }
+}
+
+/* The command has a line of its own, to be copied; and it must not be cut off, however many places there are. */
+static int not_found(const struct places *p, const char *name, const char *model_dir)
+{
+    struct cli_bytes words = { 0 }, command = { 0 };
+    if (strcmp(name, "demo") == 0) {
+        cli_bytes_text(&command, "\nIt comes with the sources of this program, in models/: give its path with --model");
+    } else {
+        cli_bytes_text(&command, "\nThis command downloads it:\n  ");
+        add_command(&command, name, model_dir);
+    }
+    cli_bytes_format(&words, "the model %s (ggml-%s.bin) is not on this machine. It was looked for in", name, name);
+    add_places(&words, p, command.size);
+    cli_bytes_add(&words, command.data, command.size);
+    words.failed |= command.failed;
+    cli_bytes_free(&command);
+    return say(&words);
+}
+
+static int no_such_model(const char *size)
+{
+    size_t n;
+    char room[TR_SHOWN];
+    const char *const *names = tr_model_names(&n), *near = cli_nearest(size, names, n);
+    struct cli_bytes words = { 0 };
+    cli_bytes_text(&words, "\"");
+    cli_bytes_text(&words, tr_shown(room, size));
+    cli_bytes_text(&words, "\" is no size of a model");
+    if (strchr(size, '/') || (strlen(size) > 4 && strcmp(size + strlen(size) - 4, ".bin") == 0))
+        cli_bytes_text(&words, ": a file is given with --model");
+    else if (near)
+        cli_bytes_format(&words, ": did you mean %s?", near);
+    cli_bytes_text(&words, "\nThere are ");
+    for (size_t i = 0; i < n; i++)
+        cli_bytes_format(&words, "%s%s", i == 0 ? "" : i + 1 < n ? ", " : " and ", names[i]);
+    return say(&words);
+}
+
+static int wrong_sum(const char *path, const char *name, const char *found, const char *sum, const char *model_dir)
+{
+    struct cli_bytes words = { 0 };
+    char room[TR_SHOWN];
+    cli_bytes_text(&words, tr_shown(room, path));
+    cli_bytes_format(&words, ": is not the model %s: its SHA-1 is %s, not %s", name, found, sum);
+    cli_bytes_text(&words, "\nTo use it all the same, give its path with --model; else delete it");
+    if (strcmp(name, "demo") != 0) {
+        cli_bytes_text(&words, ". This command downloads it again:\n  ");
+        add_command(&words, name, model_dir);
+    }
+    return say(&words);
+}
+
+/* --- finding -------------------------------------------------------------------------- */
+
+/* What people call them. */
+static const char *full_name(const char *size)
+{
+    static const char *const names[][2] = { { "large", "large-v3" }, { "turbo", "large-v3-turbo" } };
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        if (strcmp(size, names[i][0]) == 0)
+            return names[i][1];
+    }
+    return size;
+}
+
+static int check_sum(const struct tr_model *m, const char *name, const char *model_dir)
+{
+    char found[41] = "";
+    const char *sum = tr_model_sum(name);
+    const int good = sum ? tr_model_verify(m->path, sum, found) : 1;
+    if (good == 0)
+        return wrong_sum(m->path, name, found, sum, model_dir);
+    return good < 0 ? -1 : 0;
+}
+
+static int check_found(struct tr_model *out, const char *path, const char *name, const char *model_dir)
+{
+    if (tr_model_check(out, path) < 0)
+        return -1;
+    snprintf(out->name, sizeof out->name, "%s", name);
+    if (check_sum(out, name, model_dir) == 0)
+        return 0;
+    tr_model_free(out);
+    return -1;
+}
+
+int tr_model_find(struct tr_model *out, const char *size, const char *path, const char *model_dir)
+{
+    *out = (struct tr_model){ 0 };
+    if (path)
+        return tr_model_check(out, path);
+    const char *name = full_name(size);
+    /* The name becomes part of a path, and of a command. */
+    if (!*name || strlen(name) >= sizeof out->name ||
+        name[strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-")])
+        return no_such_model(size);
+    struct places places = { 0 };
+    collect(&places, model_dir && *model_dir ? model_dir : NULL);
+    char *found = places.failed ? NULL : look(&places, name);
+    int result;
+    if (found)
+        result = check_found(out, found, name, model_dir);
+    else if (places.failed)
+        result = cli_error("no memory to look for the model");
+    else
+        result = tr_model_sum(name) ? not_found(&places, name, model_dir) : no_such_model(size);
+    free(found);
+    release(&places);
+    return result;
+}

@@ -1,0 +1,363 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Outputs: where they go, and whole or not at all.
+ *
+ * An output is a part (parts.h) in its own folder, made before its text is known, and renamed when all of a file's
+ * outputs are written.
+ *
+ * A file's place in the mirrored tree is told by its name alone where that can be done. Where the folder and the file
+ * were named in different ways (one absolute, one through a symbolic link), the file system is asked.
+ */
+#include "apps/transcribe/output/outputs.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "apps/transcribe/output/parts.h"
+#include "apps/transcribe/output/shown.h"
+
+enum { LEAST_ROOM = 4096 }; /* that a disk must have for an output: what most call a block */
+
+static int no_memory(void)
+{
+    (void)cli_error("no memory for the outputs");
+    return -1;
+}
+
+/* --- within the input folder ------------------------------------------------------ */
+
+/* A copy without empty and "." parts: "./a//b/." is "a/b", "." is "". NULL: no memory. */
+static char *tidy(const char *path)
+{
+    char *out = malloc(strlen(path) + 1), *end = out;
+    if (!out)
+        return NULL;
+    if (*path == '/')
+        *end++ = '/';
+    const char *const root = end;
+    while (*path) {
+        path += strspn(path, "/");
+        const size_t n = strcspn(path, "/");
+        if (n > 0 && !(n == 1 && *path == '.')) {
+            if (end != root)
+                *end++ = '/';
+            memcpy(end, path, n);
+            end += n;
+        }
+        path += n;
+    }
+    *end = '\0';
+    return out;
+}
+
+static bool goes_up(const char *path)
+{
+    for (; *path; path += *path == '/') {
+        const size_t n = strcspn(path, "/");
+        if (n == 2 && path[0] == '.' && path[1] == '.')
+            return true;
+        path += n;
+    }
+    return false;
+}
+
+/* What follows dir in path, both tidy; NULL if path is not within it. */
+static const char *behind(const char *dir, const char *path)
+{
+    const size_t n = strlen(dir);
+    const char *rest = NULL;
+    if (n == 0)
+        rest = *path == '/' ? NULL : path;
+    else if (strncmp(path, dir, n) == 0 && dir[n - 1] == '/')
+        rest = path + n;
+    else if (strncmp(path, dir, n) == 0 && path[n] == '/')
+        rest = path + n + 1;
+    return rest && *rest && !goes_up(rest) ? rest : NULL;
+}
+
+static const char *base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+/* The file with all links above it followed: what it is a link to itself does not matter. NULL with errno. */
+static char *real_place(const char *path)
+{
+    const char *base = base_name(path);
+    char *above = strndup(base == path ? "." : path, base == path ? 1 : (size_t)(base - path)), *out = NULL;
+    char *real = above ? realpath(above, NULL) : NULL;
+    if (real && asprintf(&out, "%s/%s", real, base) < 0)
+        out = NULL;
+    free(real);
+    free(above);
+    return out;
+}
+
+/* The same by asking the file system: 1 with *inside, 0 if it lies elsewhere (or is not there), -1 with errno. */
+static int ask_inside(const char *dir, const char *path, char **inside)
+{
+    char *real_dir = realpath(*dir ? dir : ".", NULL), *real = real_dir ? real_place(path) : NULL;
+    char *tidied = real ? tidy(real) : NULL; /* a file of the root folder has two slashes by now */
+    const char *rest = tidied ? behind(real_dir, tidied) : NULL;
+    int result = 0;
+    if (rest)
+        result = (*inside = strdup(rest)) ? 1 : -1;
+    else if (!tidied && (errno == ENAMETOOLONG || errno == ENOMEM))
+        result = -1;
+    const int error = errno;
+    free(tidied);
+    free(real);
+    free(real_dir);
+    errno = error;
+    return result;
+}
+
+/* Where the input lies within the input folder, or its base name; to be freed. NULL with cli_error_text(). */
+static char *place_of(const struct tr_places *p, const char *input)
+{
+    char *dir = tidy(p->input_dir ? p->input_dir : ""), *path = tidy(input), *inside = NULL;
+    const char *rest = dir && path ? behind(dir, path) : NULL;
+    if (dir && path && !p->input_dir)
+        rest = base_name(path);
+    int found = rest ? 0 : -1;
+    errno = ENOMEM;
+    if (!rest && dir && path)
+        found = ask_inside(dir, path, &inside);
+    if (found == 0)
+        inside = strdup(rest ? rest : base_name(path));
+    if (!inside)
+        tr_path_error(input, "can't tell where its output goes", errno);
+    free(dir);
+    free(path);
+    return inside;
+}
+
+/* --- paths ------------------------------------------------------------------------ */
+
+/* How much of a base name stays: without the extension, which a name of nothing else (".wav") has not. */
+static size_t stem_size(const char *base)
+{
+    const char *dot = strrchr(base, '.');
+    return dot && dot > base + strspn(base, ".") ? (size_t)(dot - base) : strlen(base);
+}
+
+/* Found out before anything is written. */
+static int check_name(const struct cli_bytes *out, const char *input)
+{
+    char room[TR_SHOWN];
+    const size_t size = strlen(base_name(out->data));
+    if (size > NAME_MAX)
+        return cli_error("%s: the name of its output would have %zu bytes, %d are possible: give it a shorter name",
+                         tr_shown(room, input), size, NAME_MAX);
+    if (out->size >= PATH_MAX)
+        return cli_error(
+            "%s: the path of its output would have %zu bytes, %d are possible: use a shorter output folder",
+            tr_shown(room, input), out->size, PATH_MAX - 1);
+    return 0;
+}
+
+int tr_output_path(struct cli_bytes *out, const struct tr_places *p, const char *input, enum tr_format f)
+{
+    char room[TR_SHOWN];
+    const char *base = base_name(input);
+    out->size = 0;
+    if (!*base || strcmp(base, ".") == 0 || strcmp(base, "..") == 0)
+        return cli_error("\"%s\" names a folder, not a file", tr_shown(room, input));
+    char *inside = place_of(p, input);
+    if (!inside)
+        return -1;
+    const size_t above = (size_t)(base_name(inside) - inside);
+    cli_bytes_text(out, p->output_dir);
+    if (!*p->output_dir || out->data[out->size - 1] != '/')
+        cli_bytes_text(out, *p->output_dir ? "/" : "./");
+    cli_bytes_add(out, inside, above + (p->full_names ? strlen(inside + above) : stem_size(inside + above)));
+    cli_bytes_text(out, ".");
+    cli_bytes_text(out, tr_format_name(f));
+    cli_bytes_add(out, "", 1);
+    free(inside);
+    if (out->failed)
+        return no_memory();
+    out->size--;
+    return check_name(out, input);
+}
+
+/* --- what is there ---------------------------------------------------------------- */
+
+static bool is_older(const struct stat *a, const struct stat *b)
+{
+    return a->st_mtim.tv_sec != b->st_mtim.tv_sec ? a->st_mtim.tv_sec < b->st_mtim.tv_sec
+                                                  : a->st_mtim.tv_nsec < b->st_mtim.tv_nsec;
+}
+
+bool tr_outputs_done(const struct tr_places *p, const char *input)
+{
+    struct cli_bytes path = { 0 };
+    struct stat in, out;
+    bool done = p->output_dir && p->formats && stat(input, &in) == 0;
+    for (int f = 0; f < TR_FORMATS && done; f++) {
+        if (p->formats & 1u << f)
+            done = tr_output_path(&path, p, input, (enum tr_format)f) == 0 && stat(path.data, &out) == 0 &&
+                   S_ISREG(out.st_mode) && !is_older(&out, &in);
+    }
+    cli_bytes_free(&path);
+    return done;
+}
+
+/* What is at an output's place already must be something that may be replaced. */
+static int check_place(const char *final, const char *input)
+{
+    char room[TR_SHOWN];
+    struct stat there, in;
+    if (stat(final, &there) < 0)
+        return 0;
+    if (S_ISDIR(there.st_mode))
+        return cli_error("%s: is a folder, where an output is to go: move it away", tr_shown(room, final));
+    if (stat(input, &in) == 0 && in.st_dev == there.st_dev && in.st_ino == there.st_ino)
+        return cli_error("%s: would be written over the input itself: use another output folder",
+                         tr_shown(room, final));
+    return 0;
+}
+
+/* Where one goes, and that it may. Replaces what is in path. */
+static int find_place(struct cli_bytes *path, const struct tr_places *p, const char *input, enum tr_format f)
+{
+    if (tr_output_path(path, p, input, f) < 0 || !path->data)
+        return -1;
+    return check_place(path->data, input);
+}
+
+int tr_outputs_possible(const struct tr_places *p, const char *input)
+{
+    struct cli_bytes path = { 0 };
+    int result = 0;
+    for (int f = 0; f < TR_FORMATS && result == 0; f++) {
+        if (p->formats & 1u << f)
+            result = find_place(&path, p, input, (enum tr_format)f);
+    }
+    cli_bytes_free(&path);
+    return result;
+}
+
+/* --- writing ------------------------------------------------------------------------ */
+
+struct tr_outputs {
+    const struct tr_places *places;
+    const char *input;
+    struct tr_part parts[TR_FORMATS]; /* without a final path: not asked for */
+};
+
+/* What a file that plays so long may come to: speech has some 15 letters a second, in segments of a few seconds. */
+static uint64_t room_for(enum tr_format f, double seconds)
+{
+    static const unsigned per_second[TR_FORMATS] = {
+        [TR_TXT] = 16, [TR_SRT] = 32, [TR_VTT] = 32, [TR_JSON] = 64, [TR_TSV] = 24
+    };
+    const double most = 86400; /* of which a header may say more than is true */
+    const double told = seconds > 0 ? seconds : 0;
+    return LEAST_ROOM + (uint64_t)((told < most ? told : most) * per_second[f]);
+}
+
+static int begin_part(struct tr_outputs *o, enum tr_format f, struct cli_bytes *path, double seconds)
+{
+    struct tr_part *part = &o->parts[f];
+    if (find_place(path, o->places, o->input, f) < 0)
+        return -1;
+    part->final = strdup(path->data);
+    return part->final ? tr_part_create(part, room_for(f, seconds)) : no_memory();
+}
+
+int tr_outputs_begin(struct tr_outputs **out, const struct tr_places *p, const char *input, double seconds)
+{
+    struct tr_outputs *o = calloc(1, sizeof *o);
+    struct cli_bytes path = { 0 };
+    *out = NULL;
+    if (!o)
+        return no_memory();
+    o->places = p;
+    o->input = input;
+    for (int f = 0; f < TR_FORMATS; f++)
+        o->parts[f].fd = -1;
+    int result = 0;
+    for (int f = 0; f < TR_FORMATS && result == 0; f++) {
+        if (p->formats & 1u << f)
+            result = begin_part(o, (enum tr_format)f, &path, seconds);
+    }
+    cli_bytes_free(&path);
+    if (result < 0)
+        tr_outputs_drop(&o);
+    *out = o;
+    return result;
+}
+
+static int fill(struct tr_outputs *o, enum tr_format f, const struct tr_transcript *t)
+{
+    struct tr_part *part = &o->parts[f];
+    struct cli_bytes contents = { 0 };
+    int result = check_place(part->final, o->input); /* once more: much may have changed */
+    if (result == 0) {
+        tr_format_write(&contents, f, t);
+        result = contents.failed ? no_memory() : tr_part_fill(part, &contents, o->places->sync);
+    }
+    cli_bytes_free(&contents);
+    return result;
+}
+
+int tr_outputs_finish(struct tr_outputs *o, const struct tr_transcript *t)
+{
+    for (int f = 0; f < TR_FORMATS; f++) {
+        if (o->parts[f].final && fill(o, (enum tr_format)f, t) < 0)
+            return -1;
+    }
+    for (int f = 0; f < TR_FORMATS; f++) {
+        if (o->parts[f].final && tr_part_place(&o->parts[f], o->places->sync) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+void tr_outputs_drop(struct tr_outputs **outputs)
+{
+    struct tr_outputs *o = *outputs;
+    *outputs = NULL;
+    for (int f = 0; o && f < TR_FORMATS; f++)
+        tr_part_drop(&o->parts[f]);
+    free(o);
+}
+
+int tr_outputs_write(const struct tr_places *p, const char *input, const struct tr_transcript *t)
+{
+    struct tr_outputs *o = NULL;
+    int result = tr_outputs_begin(&o, p, input, 0);
+    if (result == 0)
+        result = tr_outputs_finish(o, t);
+    tr_outputs_drop(&o);
+    return result;
+}
+
+/* --- before a run, and after ----------------------------------------------------------------- */
+
+void tr_outputs_tidy(const struct tr_places *p)
+{
+    tr_parts_tidy(*p->output_dir ? p->output_dir : ".");
+}
+
+int tr_outputs_check(const struct tr_places *p)
+{
+    struct tr_part part = { .fd = -1 };
+    char *folder = NULL;
+    if (asprintf(&folder, "%s/", *p->output_dir ? p->output_dir : ".") < 0)
+        return no_memory();
+    int result = tr_make_folders(folder);
+    if (result == 0 && tr_part_open(&part, folder, LEAST_ROOM) < 0)
+        result = tr_path_error(p->output_dir, "outputs can't be written to this folder", errno);
+    tr_part_drop(&part);
+    if (result == 0)
+        tr_outputs_tidy(p);
+    free(folder);
+    return result;
+}

@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What was heard: text in one buffer, segments and words that point into it.
+ *
+ * A model is not to be trusted with times: without timestamps a segment's start can be anything, its end can lie past
+ * the audio's, and a later segment can begin before an earlier one. Here they are put in order once, so that no format
+ * has to ask. Nor is it to be trusted with text: a token may end in the middle of a character.
+ */
+#include "apps/transcribe/output/transcript.h"
+
+#include <math.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/json.h"
+
+/* --- text --------------------------------------------------------------------- */
+
+/* True if n bytes are the beginning of some character of `whole` bytes: what is missing is tried at both its ends. */
+static bool may_begin(const unsigned char *p, size_t n, size_t whole)
+{
+    unsigned char low[4], high[4];
+    memset(low, 0x80, sizeof low);
+    memset(high, 0xbf, sizeof high);
+    memcpy(low, p, n);
+    memcpy(high, p, n);
+    return cli_utf8_length(low, whole) == whole || cli_utf8_length(high, whole) == whole;
+}
+
+/* How many bytes at p, where no character is, are one that was cut off: at least the first. */
+static size_t bad_length(const unsigned char *p, size_t left)
+{
+    const size_t whole = p[0] >= 0xf0 ? 4 : p[0] >= 0xe0 ? 3 : 2;
+    size_t n = 1;
+    while (n + 1 < whole && n < left && may_begin(p, n + 1, whole))
+        n++;
+    return n;
+}
+
+/* Adds the text as UTF-8. A NUL is a character too, but no file of text has one. */
+static void add_utf8(struct cli_bytes *b, const char *text, size_t size)
+{
+    const unsigned char *p = (const unsigned char *)text;
+    for (size_t i = 0; i < size;) {
+        size_t run = 0, n;
+        while (i + run < size && p[i + run] && (n = cli_utf8_length(p + i + run, size - i - run)) > 0)
+            run += n;
+        cli_bytes_add(b, p + i, run);
+        i += run;
+        if (i < size) {
+            cli_bytes_text(b, "\xef\xbf\xbd");
+            i += p[i] ? bad_length(p + i, size - i) : 1;
+        }
+    }
+}
+
+/* --- times -------------------------------------------------------------------- */
+
+static const double longest = 1e9; /* seconds: thirty years */
+
+static double between(double value, double low, double high)
+{
+    /* Written so that what is no number is low. */
+    return !(value > low) ? low : value > high ? high : value;
+}
+
+static float probability(float p)
+{
+    return (float)between((double)p, 0, 1);
+}
+
+/* Puts a start and an end in order within low and high. A start behind its end is nonsense, and the end what can be
+ * believed: then it begins as early as it may. */
+static void put_in_order(double *start, double *end, double low, double high)
+{
+    *end = between(*end, low, high);
+    *start = *start > *end ? low : between(*start, low, high);
+}
+
+/* --- adding ------------------------------------------------------------------- */
+
+/* Room for one more of size bytes. */
+static bool make_room(void **items, size_t *room, size_t count, size_t size)
+{
+    if (count < *room)
+        return true;
+    const size_t more = *room ? *room * 2 : 16;
+    void *grown = more <= SIZE_MAX / size ? realloc(*items, more * size) : NULL;
+    if (!grown)
+        return false;
+    *items = grown;
+    *room = more;
+    return true;
+}
+
+/* The words' times within their segment's, none before the one before it. */
+static void fit_words(struct tr_transcript *t, const struct tr_segment *s)
+{
+    double low = s->start;
+    for (size_t i = 0; i < s->n_words; i++) {
+        struct tr_word *w = &t->words[s->first_word + i];
+        put_in_order(&w->start, &w->end, low, s->end);
+        low = w->end;
+    }
+}
+
+int tr_transcript_add(struct tr_transcript *t, const struct tr_segment *s, const char *text, size_t size)
+{
+    void *items = t->segments;
+    if (!make_room(&items, &t->segments_room, t->n_segments, sizeof *t->segments))
+        return -1;
+    t->segments = items;
+    const struct tr_segment *last = t->n_segments ? &t->segments[t->n_segments - 1] : NULL;
+    struct tr_segment new = *s;
+    const double low = last ? last->end : 0;
+    put_in_order(&new.start, &new.end, low, t->duration > 0 ? fmax(low, fmin(t->duration, longest)) : longest);
+    new.probability = probability(s->probability);
+    new.no_speech = probability(s->no_speech);
+    new.text = t->text.size;
+    new.first_word = last ? last->first_word + last->n_words : 0;
+    new.n_words = t->n_words - new.first_word;
+    add_utf8(&t->text, text, size);
+    if (t->text.failed)
+        return -1;
+    new.size = t->text.size - new.text;
+    fit_words(t, &new);
+    t->segments[t->n_segments++] = new;
+    return 0;
+}
+
+int tr_transcript_add_word(struct tr_transcript *t, const struct tr_word *w, const char *text, size_t size)
+{
+    void *items = t->words;
+    if (!make_room(&items, &t->words_room, t->n_words, sizeof *t->words))
+        return -1;
+    t->words = items;
+    struct tr_word new = *w; /* its times are looked at with its segment's */
+    new.probability = probability(w->probability);
+    new.text = t->text.size;
+    add_utf8(&t->text, text, size);
+    if (t->text.failed)
+        return -1;
+    new.size = t->text.size - new.text;
+    t->words[t->n_words++] = new;
+    return 0;
+}
+
+void tr_transcript_clear(struct tr_transcript *t)
+{
+    t->n_segments = t->n_words = 0;
+    t->text.size = 0;
+    t->text.failed = false;
+    t->duration = 0;
+    t->language = NULL;
+    t->language_probability = -1;
+}
+
+void tr_transcript_free(struct tr_transcript *t)
+{
+    free(t->segments);
+    free(t->words);
+    cli_bytes_free(&t->text);
+    *t = (struct tr_transcript){ 0 };
+}

@@ -1,0 +1,322 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * `gpu-dispatch export FILE --csv|--jsonl`: the records of a journal for other programs, one at a time, so that it does
+ * not matter how many there are.
+ *
+ * CSV is that of RFC 4180, with a line of headings: fields with a quote, comma or line end are quoted, lines end with
+ * CR LF. A text that a spreadsheet would take for a formula gets a ' in front. JSON lines have the members of --output
+ * as far as a journal knows them; of the failed alone (--failed) they are those of failed.jsonl, which `gpu-dispatch
+ * run --jsonl` takes as input.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <gpu_dispatch/journal.h>
+
+#include "cli/bytes.h"
+#include "cli/commands.h"
+#include "cli/json.h"
+#include "cli/options.h"
+#include "cli/output/files/failure_record.h"
+#include "cli/output/replace.h"
+#include "cli/run/journal/run_journal.h"
+#include "cli/run/stop/exit_status.h"
+
+struct asked {
+    bool csv, jsonl, failed, help, list_options;
+    const char *output;
+};
+
+#define AT(field) .offset = offsetof(struct asked, field)
+
+static const struct cli_opt table[] = {
+    { "csv", 0, NULL, "comma-separated values, with a line of headings", cli_set_flag, AT(csv) },
+    { "jsonl", 0, NULL, "a JSON object per line", cli_set_flag, AT(jsonl) },
+    { "failed", 0, NULL, "only the tasks that failed; with --jsonl as lines that run --jsonl takes as input",
+      cli_set_flag, AT(failed) },
+    { "output", 'o', "FILE", "write to FILE, which is whole or not there (default standard output)", cli_set_text,
+      AT(output) },
+    { "help", 'h', NULL, "this text", cli_set_flag, AT(help) },
+    { "list-options", 0, NULL, NULL, cli_set_flag, AT(list_options) },
+    { .name = NULL },
+};
+
+static const struct cli_opts options = {
+    .command = "export",
+    .usage = "usage: gpu-dispatch export FILE --csv|--jsonl [--failed] [-o OUT]\n"
+             "\n"
+             "Writes the records of a journal (run --journal FILE), one per task, also while\n"
+             "the run goes on.\n"
+             "\n"
+             "Examples:\n"
+             "  gpu-dispatch export run.db --csv -o run.csv\n"
+             "  gpu-dispatch export run.db --jsonl --failed > failed.jsonl\n",
+    .table = table,
+};
+
+/* --- one record ------------------------------------------------------------------- */
+
+struct export
+{
+    const struct asked *asked;
+    FILE *to;
+    bool json_input; /* payloads are JSON texts */
+    int error;       /* errno of a write */
+    struct cli_bytes line, payload;
+};
+
+static const char *status_of(const struct gd_journal_record *r)
+{
+    return r->done ? "ok" : r->failure ? r->failure : "error";
+}
+
+static void csv_quoted(struct cli_bytes *b, const char *text, size_t size)
+{
+    bool plain = true;
+    for (size_t i = 0; i < size && plain; i++)
+        plain = !strchr("\",\r\n", text[i]) || !text[i];
+    if (plain) {
+        cli_bytes_add(b, text, size);
+        return;
+    }
+    cli_bytes_text(b, "\"");
+    for (size_t i = 0; i < size; i++)
+        cli_bytes_add(b, text[i] == '"' ? "\"\"" : &text[i], text[i] == '"' ? 2 : 1);
+    cli_bytes_text(b, "\"");
+}
+
+/* Texts only: a number may begin with a minus. */
+static bool looks_like_formula(const char *text, size_t size)
+{
+    return size > 0 && text[0] && strchr("=+-@\t\r", text[0]);
+}
+
+static void csv_text(struct cli_bytes *b, const char *text, size_t size)
+{
+    struct cli_bytes marked = { 0 };
+    if (looks_like_formula(text, size)) {
+        cli_bytes_text(&marked, "'");
+        cli_bytes_add(&marked, text, size);
+        csv_quoted(b, marked.data, marked.size);
+        b->failed = b->failed || marked.failed;
+        cli_bytes_free(&marked);
+    } else {
+        csv_quoted(b, text, size);
+    }
+}
+
+static void csv_field(struct cli_bytes *b, const char *text)
+{
+    cli_bytes_text(b, ",");
+    if (text)
+        csv_text(b, text, strlen(text));
+}
+
+static const char csv_headings[] =
+    "id,run,input,status,error,exit_code,signal,attempt,worker,gpu,started,seconds,where,stderr\r\n";
+
+static void put_csv(struct export *x, const struct gd_journal_record *r)
+{
+    struct cli_bytes *b = &x->line;
+    cli_bytes_format(b, "%" PRIu64 ",%" PRIu64 ",", r->number, r->run);
+    csv_text(b, r->input, r->input_size);
+    csv_field(b, status_of(r));
+    csv_field(b, r->error);
+    cli_bytes_format(b, ",%d,%d,%u,", r->exit_code, r->signal, r->attempts);
+    if (r->worker_id >= 0)
+        cli_bytes_format(b, "%d,%d,", r->worker_id, r->gpu_id);
+    else
+        cli_bytes_text(b, ",,");
+    if (r->started > 0)
+        cli_bytes_format(b, "%.6f,%.6f", r->started, r->seconds);
+    else
+        cli_bytes_text(b, ",");
+    csv_field(b, r->output);
+    cli_bytes_text(b, ",");
+    csv_text(b, r->stderr_end ? r->stderr_end : "", r->stderr_size);
+    cli_bytes_text(b, "\r\n");
+}
+
+static void json_text(struct cli_bytes *b, const char *name, const char *text, size_t size)
+{
+    if (!text || size == 0)
+        return;
+    cli_bytes_format(b, ",\"%s\":", name);
+    cli_json_string(b, text, size);
+}
+
+static void json_input(struct export *x)
+{
+    struct cli_bytes *b = &x->line, *p = &x->payload;
+    if (x->json_input && p->size && !memchr(p->data, '\n', p->size) && cli_json_valid(p->data, p->size))
+        cli_bytes_add(b, p->data, p->size);
+    else
+        cli_json_arguments(b, p->data, p->size);
+}
+
+static void json_figures(struct cli_bytes *b, const struct gd_journal_record *r)
+{
+    cli_bytes_format(b, ",\"exit_code\":%d,\"signal\":%d,\"attempt\":%u", r->exit_code, r->signal, r->attempts);
+    if (r->worker_id >= 0)
+        cli_bytes_format(b, ",\"worker\":%d,\"gpu\":%d", r->worker_id, r->gpu_id);
+    else
+        cli_bytes_text(b, ",\"worker\":null,\"gpu\":null");
+    if (r->started > 0)
+        cli_bytes_format(b, ",\"started\":%.6f,\"seconds\":%.6f", r->started, r->seconds);
+    else
+        cli_bytes_text(b, ",\"started\":null,\"seconds\":null");
+}
+
+static void put_json(struct export *x, const struct gd_journal_record *r)
+{
+    struct cli_bytes *b = &x->line;
+    const char *status = status_of(r);
+    cli_bytes_format(b, "{\"id\":%" PRIu64 ",\"run\":%" PRIu64 ",\"input\":", r->number, r->run);
+    json_input(x);
+    if (r->input_size < r->input_full_size)
+        cli_bytes_format(b, ",\"input_bytes\":%zu", r->input_full_size); /* not all of it is there */
+    json_text(b, "status", status, strlen(status));
+    json_text(b, "stderr", r->stderr_end, r->stderr_size);
+    json_text(b, "error", r->error, r->error ? strlen(r->error) : 0);
+    json_figures(b, r);
+    json_text(b, "where", r->output, r->output ? strlen(r->output) : 0);
+    cli_bytes_text(b, "}\n");
+}
+
+static void put_failed(struct export *x, const struct gd_journal_record *r)
+{
+    const struct cli_failed f = { .payload = x->payload.size ? x->payload.data : "",
+                                  .payload_size = x->payload.size,
+                                  .json = x->json_input,
+                                  .failure = r->failure,
+                                  .error = r->error,
+                                  .attempts = r->attempts,
+                                  .exit_code = r->exit_code,
+                                  .signal = r->signal,
+                                  .err = r->stderr_end,
+                                  .err_size = r->stderr_size };
+    cli_failed_put(&x->line, &f);
+}
+
+static int put_record(void *user, const struct gd_journal_record *r)
+{
+    struct export *x = user;
+    x->line.size = x->payload.size = 0;
+    cli_keep_read_input(&x->payload, r->input, r->input_size);
+    if (x->asked->csv)
+        put_csv(x, r);
+    else
+        (x->asked->failed ? put_failed : put_json)(x, r);
+    if (x->line.failed || x->payload.failed)
+        return GD_E_NO_MEMORY;
+    if (fwrite(x->line.data, 1, x->line.size, x->to) == x->line.size)
+        return 0;
+    x->error = errno;
+    return GD_E_SYSTEM;
+}
+
+/* --- all of them --------------------------------------------------------------------- */
+
+/* Whether inputs are JSON, which the command of the last run tells. */
+static int look(struct export *x, struct gd_journal_reader *r)
+{
+    struct gd_journal_summary s = { .size = sizeof s };
+    if (gd_journal_summary(r, &s) < 0)
+        return -1;
+    x->json_input = s.command && strncmp(s.command, "--stream", 8) == 0 && strstr(s.command, " --jsonl");
+    return 0;
+}
+
+/* A reader that has enough (`| head`) is no error. */
+static int write_all(struct export *x, const char *path)
+{
+    const struct gd_journal_query q = { .size = sizeof q, .failed_only = x->asked->failed };
+    struct gd_journal_reader *r = NULL;
+    if (gd_journal_reader_open(&r, path) < 0)
+        return cli_error("%s", gd_error_text());
+    int rc = look(x, r);
+    if (rc == 0 && x->asked->csv && fputs(csv_headings, x->to) < 0)
+        x->error = errno;
+    if (rc == 0)
+        rc = gd_journal_each(r, &q, put_record, x);
+    if (rc < 0 && !x->error)
+        (void)cli_error("%s", rc == GD_E_NO_MEMORY ? "out of memory" : gd_error_text());
+    if (!x->error && fflush(x->to) != 0)
+        x->error = errno;
+    if (x->error && x->error != EPIPE)
+        rc = cli_error("cannot write %s: %s", x->asked->output ? x->asked->output : "to standard output",
+                       strerror(x->error));
+    gd_journal_reader_close(&r);
+    return x->error == EPIPE ? 0 : rc < 0 ? -1 : 0;
+}
+
+/* A file that is whole or not there. */
+static int write_file(struct export *x, const char *path)
+{
+    struct cli_replacement r;
+    struct stat journal, out;
+    if (stat(path, &journal) == 0 && stat(x->asked->output, &out) == 0 && journal.st_dev == out.st_dev &&
+        journal.st_ino == out.st_ino)
+        return cli_error("-o %s is the journal itself: give the file another name", x->asked->output);
+    int rc = cli_replace_begin(&r, x->asked->output, true);
+    x->to = r.to;
+    if (rc == 0)
+        rc = write_all(x, path);
+    return cli_replace_end(&r, rc, true);
+}
+
+static int export(const struct asked *asked, const char *path)
+{
+    struct export x = { .asked = asked, .to = stdout };
+    const bool file = asked->output && strcmp(asked->output, "-") != 0;
+    int rc = file ? write_file(&x, path) : write_all(&x, path);
+    cli_bytes_free(&x.line);
+    cli_bytes_free(&x.payload);
+    if (rc < 0)
+        cli_say("%s", cli_error_text());
+    else if (x.error == EPIPE)
+        clearerr(stdout);
+    return rc < 0 ? CLI_STATUS_ERROR : 0;
+}
+
+/* The file may stand before or after the options. */
+static int parse(struct asked *asked, int argc, char **argv, const char **path)
+{
+    int first = cli_opts_parse(&options, asked, argc, argv);
+    if (first < 0 || asked->help || asked->list_options)
+        return first;
+    if (first < argc) {
+        *path = argv[first];
+        int rest = cli_opts_parse(&options, asked, argc - first - 1, argv + first + 1);
+        if (rest < 0 || asked->help || asked->list_options)
+            return rest;
+        if (first + 1 + rest < argc)
+            return cli_error("export takes one journal: \"%s\" is one too many", argv[first + 1 + rest]);
+    }
+    if (!*path)
+        return cli_error("export needs a journal: gpu-dispatch export FILE --csv");
+    if (asked->csv == asked->jsonl)
+        return cli_error("export writes --csv or --jsonl: give one of them");
+    return 0;
+}
+
+int cli_export_main(int argc, char **argv)
+{
+    struct asked asked = { 0 };
+    const char *path = NULL;
+    signal(SIGPIPE, SIG_IGN);
+    if (parse(&asked, argc, argv, &path) < 0) {
+        cli_say("%s", cli_error_text());
+        return CLI_STATUS_ERROR;
+    }
+    if (path && !asked.help && !asked.list_options)
+        return export(&asked, path);
+    (asked.help ? cli_opts_help : cli_opts_list)(&options);
+    return 0;
+}

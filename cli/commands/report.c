@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * `gpu-dispatch report`: a journal as one page that anybody can open.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include <gpu_dispatch/journal.h>
+
+#include "cli/bytes.h"
+#include "cli/commands.h"
+#include "cli/commands/transcribe/identity.h"
+#include "cli/options.h"
+#include "cli/run/stop/exit_status.h"
+#include "web/report.h"
+
+struct asked {
+    const char *output;
+    bool help, list_options;
+};
+
+#define AT(field) .offset = offsetof(struct asked, field)
+
+static const struct cli_opt table[] = {
+    { "output", 'o', "PAGE", "where the page is written (default FILE.html)", cli_set_text, AT(output),
+      .group = "Options" },
+    { "help", 'h', NULL, "this text", cli_set_flag, AT(help) },
+    { "list-options", 0, NULL, NULL, cli_set_flag, AT(list_options) },
+    { .name = NULL },
+};
+
+static const struct cli_opts options = {
+    .command = "report",
+    .usage = "usage: gpu-dispatch report [OPTIONS] FILE\n"
+             "\n"
+             "Makes one web page of a journal (run --journal FILE): a summary, the throughput,\n"
+             "the use of each GPU over time, when each task ran, the slowest tasks and the\n"
+             "failures. It needs nothing but itself: mail it, or keep it with the results.\n"
+             "\n"
+             "Examples:\n"
+             "  gpu-dispatch run --journal run.db python3 infer.py {} ::: *.jpg\n"
+             "  gpu-dispatch report run.db -o report.html\n",
+    .table = table,
+    .after = "Exit status: 0; 255 if the journal cannot be read or the page not be written.\n"
+             "More: man gpu-dispatch-report.\n",
+};
+
+/* A page written over the journal would be its end. */
+static bool same_file(const char *a, const char *b)
+{
+    struct stat x, y;
+    return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
+static const char *base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+struct journal {
+    struct gd_journal_reader *reader;
+    struct cli_bytes command; /* as it is shown */
+};
+
+static int each(void *user, const struct gd_journal_query *q,
+                int (*fn)(void *arg, const struct gd_journal_record *record), void *arg)
+{
+    return gd_journal_each(((struct journal *)user)->reader, q, fn, arg);
+}
+
+static int summary(void *user, struct gd_journal_summary *out)
+{
+    struct journal *j = user;
+    const int rc = gd_journal_summary(j->reader, out);
+    if (rc < 0 || !out->command)
+        return rc;
+    j->command.size = 0;
+    cli_transcribe_show(&j->command, out->command);
+    cli_bytes_add(&j->command, "", 1);
+    out->command = j->command.failed ? out->command : j->command.data;
+    return rc;
+}
+
+static int write_report(const char *journal, const char *output, bool named)
+{
+    struct journal j = { .reader = NULL };
+    if (same_file(journal, output))
+        return cli_error("-o %s is the journal itself: give the page another name", output);
+    if (gd_journal_reader_open(&j.reader, journal) < 0)
+        return cli_error("%s", gd_error_text());
+    const struct web_records records = { .user = &j, .each = each, .summary = summary };
+    int rc = web_report_write(&records, base_name(journal), output, named);
+    gd_journal_reader_close(&j.reader);
+    cli_bytes_free(&j.command);
+    return rc;
+}
+
+static int report(const struct asked *asked, const char *journal)
+{
+    char *usual = NULL;
+    int rc = -1;
+    if (!asked->output && asprintf(&usual, "%s.html", journal) < 0)
+        (void)cli_error("out of memory");
+    else
+        rc = write_report(journal, asked->output ? asked->output : usual, asked->output != NULL);
+    if (rc == 0)
+        printf("%s\n", asked->output ? asked->output : usual);
+    free(usual);
+    return rc;
+}
+
+/* Options may also follow the file: report FILE -o PAGE. -1 with cli_error_text(). */
+static int parse(struct asked *asked, int argc, char **argv, const char **journal)
+{
+    int at = 0;
+    *journal = NULL;
+    do {
+        int n = cli_opts_parse(&options, asked, argc - at, argv + at);
+        if (n < 0)
+            return -1;
+        at += n;
+        if (at < argc && *journal)
+            return cli_error("report takes one journal, not \"%s\" as well", argv[at]);
+        if (at < argc)
+            *journal = argv[at++];
+    } while (at < argc);
+    if (!*journal && !asked->help && !asked->list_options)
+        return cli_error("report needs a journal: gpu-dispatch report FILE");
+    return 0;
+}
+
+int cli_report_main(int argc, char **argv)
+{
+    struct asked asked = { 0 };
+    const char *journal = NULL;
+    int rc = parse(&asked, argc, argv, &journal);
+    if (rc == 0 && (asked.help || asked.list_options)) {
+        (asked.help ? cli_opts_help : cli_opts_list)(&options);
+        return 0;
+    }
+    if (rc == 0 && journal)
+        rc = report(&asked, journal);
+    if (rc < 0)
+        cli_say("%s", cli_error_text());
+    return rc < 0 ? CLI_STATUS_ERROR : 0;
+}

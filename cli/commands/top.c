@@ -1,0 +1,439 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * `gpu-dispatch top`: looks at runs of this user from another terminal. What is shown is what the run's own panel shows
+ * (tui/layout.h), on the whole screen. It only reads: whatever happens here, the run does not feel it.
+ */
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <gpu_dispatch/observe.h>
+
+#include "cli/bytes.h"
+#include "cli/commands.h"
+#include "cli/options.h"
+#include "cli/run/http/address_file.h"
+#include "cli/run/stop/exit_status.h"
+#include "cli/text.h"
+#include "tui/cells.h"
+#include "tui/layout.h"
+#include "tui/screen.h"
+#include "tui/terminal.h"
+
+enum { MOST_JOBS = 256, REDRAW_MS = 100, REDRAW_IDLE_MS = 1000, WHOLE = 10000, USUAL_WIDTH = 80 };
+
+struct asked {
+    bool once, list, json, page, help, list_options;
+};
+
+#define AT(field) .offset = offsetof(struct asked, field)
+
+static const struct cli_opt table[] = {
+    { "once", 0, NULL, "print what it is at now and end", cli_set_flag, AT(once), .group = "Options" },
+    { "list", 0, NULL, "list the jobs", cli_set_flag, AT(list) },
+    { "json", 0, NULL, "for programs: a JSON object a second until the job ends; with --once one; with --list an array",
+      cli_set_flag, AT(json) },
+    { "page", 0, NULL, "print the addresses of the jobs' web pages (run --http), each with its token", cli_set_flag,
+      AT(page) },
+    { "help", 'h', NULL, "this text", cli_set_flag, AT(help) },
+    { "list-options", 0, NULL, NULL, cli_set_flag, AT(list_options) },
+    { .name = NULL },
+};
+
+static const struct cli_opts options = {
+    .command = "top",
+    .usage = "usage: gpu-dispatch top [OPTIONS] [PID|JOB]\n"
+             "\n"
+             "Shows what a running job of yours is at, live: how far it is, how fast, and\n"
+             "what each GPU does or why it does nothing. The job is named by the number of\n"
+             "its process or by its command; where there are several and none is named,\n"
+             "they are listed and one can be chosen.\n"
+             "\n"
+             "Examples:\n"
+             "  gpu-dispatch top\n"
+             "  gpu-dispatch top 4711\n"
+             "  gpu-dispatch top --list\n"
+             "  gpu-dispatch top --once --json 4711 | jq .completed\n",
+    .table = table,
+    .after = "Keys: q or Ctrl-C leaves; in the list, arrows or digits choose and Enter opens.\n"
+             "Exit status: 0; 255 if there is no such job, or anything else is wrong.\n"
+             "More: man gpu-dispatch-top.\n",
+};
+
+/* --- which jobs there are ------------------------------------------------------------- */
+
+struct jobs {
+    struct gd_job items[MOST_JOBS];
+    size_t n;
+};
+
+static int find_jobs(struct jobs *j)
+{
+    const int n = gd_jobs_list(j->items, sizeof j->items[0], MOST_JOBS);
+    if (n < 0)
+        return cli_error("%s", gd_error_text());
+    j->n = n < MOST_JOBS ? (size_t)n : MOST_JOBS;
+    return 0;
+}
+
+static double age(const struct gd_job *j)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    const double now = (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+    return now > j->started ? now - j->started : 0;
+}
+
+/* How far a job is: "450 of 1,000". */
+static void show_tasks(char *out, size_t size, const struct gd_job *j)
+{
+    static const struct tui_history none;
+    struct gd_observer *o = NULL;
+    const struct gd_snapshot *s = NULL;
+    struct tui_figures f;
+    char passed[32], total[32];
+    snprintf(out, size, "-");
+    if (gd_observer_open(&o, j->id) < 0)
+        return;
+    if (gd_observer_select(o, 0) == 0 && gd_observer_read(o, &s) == 0) {
+        struct gd_snapshot parted = *s;
+        tui_part_cancelled(&parted.stats);
+        tui_figures_of(&f, &parted, &none);
+        snprintf(out, size, "%s%s%s", tui_show_count(passed, sizeof passed, f.passed), f.total ? " of " : "",
+                 f.total ? tui_show_count(total, sizeof total, f.total) : "");
+    }
+    gd_observer_close(&o);
+}
+
+/* The jobs as a table. chosen: marked; SIZE_MAX: none is. */
+static void lay_jobs(struct cli_bytes *out, const struct jobs *j, const struct tui_view *v, size_t chosen)
+{
+    struct tui_line l = { .out = out, .width = v->width - 1, .colour = v->colour, .utf8 = v->utf8 };
+    const bool can_choose = chosen != SIZE_MAX;
+    tui_format(&l, TUI_BOLD, "%s%-10s  %10s  %20s  %s", can_choose ? "     " : "", "Job", "Elapsed", "Tasks",
+               "Command");
+    tui_end(&l);
+    /* Those around the chosen one, if there is no room for all. */
+    const size_t room = v->height > 4 ? v->height - 4 : 1;
+    const size_t first = can_choose && chosen >= room ? chosen - room + 1 : 0;
+    for (size_t i = first; i < j->n && i < first + room; i++) {
+        char tasks[80], elapsed[32];
+        show_tasks(tasks, sizeof tasks, &j->items[i]);
+        const enum tui_colour colour = i == chosen ? TUI_BOLD_GREEN : TUI_PLAIN;
+        if (can_choose)
+            tui_format(&l, colour, "%s %2zu ", i == chosen ? ">" : " ", i + 1);
+        tui_format(&l, colour, "%-10s  %10s  %20s  ", j->items[i].id,
+                   tui_show_clock(elapsed, sizeof elapsed, age(&j->items[i])), tasks);
+        tui_add(&l, colour, j->items[i].name);
+        tui_end(&l);
+    }
+    if (v->hint) {
+        tui_end(&l);
+        tui_add(&l, TUI_DIM, v->hint);
+        tui_end(&l);
+    }
+}
+
+static void jobs_json(struct cli_bytes *out, const struct jobs *j)
+{
+    cli_bytes_text(out, "[");
+    for (size_t i = 0; i < j->n; i++) {
+        const struct gd_job *a = &j->items[i];
+        cli_bytes_format(out, "%s{\"id\":\"%s\",\"pid\":%llu,\"started\":%.3f,\"name\":", i ? ",\n " : "", a->id,
+                         (unsigned long long)a->pid, a->started);
+        cli_json_string(out, a->name, strlen(a->name));
+        cli_bytes_text(out, "}");
+    }
+    cli_bytes_text(out, "]\n");
+}
+
+/* --- printing ---------------------------------------------------------------------------- */
+
+static void fill_view(struct tui_view *v, bool whole)
+{
+    struct tui_terminal t;
+    const bool drawn = tui_can_draw(STDOUT_FILENO);
+    *v = (struct tui_view){ .width = USUAL_WIDTH, .height = WHOLE, .failures = true };
+    tui_terminal_of(&t);
+    v->colour = drawn && t.colour;
+    v->utf8 = t.utf8;
+    if (drawn)
+        tui_size(STDOUT_FILENO, &v->width, &v->height);
+    if (whole)
+        v->height = WHOLE;
+    v->width = v->width < 2 ? 2 : v->width;
+}
+
+/* Writes and frees. */
+static int print(struct cli_bytes *b)
+{
+    int rc = b->failed ? cli_error("out of memory") : cli_write_all(STDOUT_FILENO, b->data, b->size);
+    cli_bytes_free(b);
+    return rc;
+}
+
+static int print_jobs(const struct jobs *j, bool json)
+{
+    struct cli_bytes b = { 0 };
+    struct tui_view v;
+    fill_view(&v, true);
+    if (json)
+        jobs_json(&b, j);
+    else if (j->n == 0)
+        cli_bytes_text(&b, "no jobs are running\n");
+    else
+        lay_jobs(&b, j, &v, SIZE_MAX);
+    return print(&b);
+}
+
+static int print_snapshot(const struct gd_snapshot *s, struct tui_history *h, bool json)
+{
+    struct cli_bytes b = { 0 };
+    struct tui_view v;
+    fill_view(&v, true);
+    tui_history_add(h, s);
+    if (json) {
+        tui_layout_json(&b, s, h);
+        cli_bytes_text(&b, "\n");
+    } else {
+        tui_layout(&b, s, h, &v);
+    }
+    return print(&b);
+}
+
+/* --- watching -------------------------------------------------------------------------------- */
+
+struct watch {
+    struct gd_observer *o;
+    const struct gd_snapshot *s; /* NULL, or */
+    struct gd_snapshot last_seen;
+    struct tui_history history;
+    struct gd_stats last;
+    bool over; /* it has ended, or was killed: s is the last of it */
+};
+
+/* -1 if nothing can be read. */
+static int look(struct watch *w)
+{
+    const struct gd_snapshot *s = NULL;
+    const int rc = gd_observer_read(w->o, &s);
+    if (s) {
+        w->last_seen = *s;
+        tui_part_cancelled(&w->last_seen.stats);
+        w->s = &w->last_seen;
+    }
+    if (rc < 0 && rc != GD_E_NO_JOB)
+        return cli_error("%s", gd_error_text());
+    if (rc == GD_E_NO_JOB && !w->s)
+        return cli_error("the job was killed");
+    w->over = rc == GD_E_NO_JOB || w->s->ended;
+    tui_history_add(&w->history, w->s);
+    return 0;
+}
+
+static bool have_moved(struct watch *w)
+{
+    const struct gd_stats *a = &w->s->stats, *b = &w->last;
+    const bool moved = a->completed != b->completed || a->failed != b->failed || a->timeouts != b->timeouts ||
+                       a->running != b->running;
+    w->last = *a;
+    return moved;
+}
+
+static int draw(struct watch *w, struct tui_screen *screen)
+{
+    struct cli_bytes b = { 0 };
+    struct tui_view v;
+    if (look(w) < 0)
+        return -1;
+    fill_view(&v, false);
+    v.hint = "q leaves";
+    tui_layout(&b, w->s, &w->history, &v);
+    tui_screen_draw(screen, &b);
+    cli_bytes_free(&b);
+    return 0;
+}
+
+/* Until it ends or nobody wants to see more. */
+static int watch_on_screen(struct watch *w, struct tui_screen *screen)
+{
+    for (;;) {
+        if (draw(w, screen) < 0)
+            return -1;
+        const int wait_ms = have_moved(w) ? REDRAW_MS : REDRAW_IDLE_MS;
+        if (w->over || tui_screen_wait(screen, gd_observer_fd(w->o), wait_ms) == TUI_LEAVE)
+            return 0;
+    }
+}
+
+static int watch_as_json(struct watch *w)
+{
+    for (;;) {
+        struct pollfd gone = { .fd = gd_observer_fd(w->o), .events = POLLIN };
+        if (look(w) < 0 || print_snapshot(w->s, &w->history, true) < 0)
+            return -1;
+        if (w->over)
+            return 0;
+        (void)poll(&gone, 1, REDRAW_IDLE_MS);
+    }
+}
+
+/* What was asked for of one job. screen: it is shown there, and closed in the end. */
+static int watch_job(const char *which, const struct asked *asked, struct tui_screen *screen)
+{
+    struct watch w = { 0 };
+    int rc = -1;
+    if (gd_observer_open(&w.o, which) < 0 || gd_observer_select(w.o, GD_OBSERVED_FAILURES | GD_OBSERVED_DEVICES) < 0) {
+        (void)cli_error("%s", gd_error_text());
+    } else if (screen || (!asked->once && !asked->json && tui_can_draw(STDOUT_FILENO))) {
+        rc = screen ? 0 : tui_screen_open(&screen);
+        rc = rc < 0 ? rc : watch_on_screen(&w, screen);
+        tui_screen_close(&screen);
+        if (rc == 0 && w.over)
+            rc = print_snapshot(w.s, &w.history, false);
+    } else if (asked->json && !asked->once) {
+        rc = watch_as_json(&w);
+    } else if ((rc = look(&w)) == 0) {
+        rc = print_snapshot(w.s, &w.history, asked->json);
+    }
+    tui_screen_close(&screen);
+    gd_observer_close(&w.o);
+    return rc;
+}
+
+/* --- choosing ---------------------------------------------------------------------------------- */
+
+static size_t place_of(const struct jobs *j, const char *id)
+{
+    for (size_t i = 0; i < j->n; i++) {
+        if (strcmp(j->items[i].id, id) == 0)
+            return i;
+    }
+    return 0;
+}
+
+static void draw_jobs(const struct jobs *j, size_t chosen, struct tui_screen *screen)
+{
+    struct cli_bytes b = { 0 };
+    struct tui_view v;
+    fill_view(&v, false);
+    v.hint = "arrows or digits choose, Enter opens, q leaves";
+    lay_jobs(&b, j, &v, chosen);
+    tui_screen_draw(screen, &b);
+    cli_bytes_free(&b);
+}
+
+/* 1 and the one that was chosen in id, 0: none. Ends by itself when there are none left. */
+static int choose(struct jobs *j, struct tui_screen *screen, char *id, size_t size)
+{
+    size_t chosen = 0;
+    snprintf(id, size, "%s", j->items[0].id);
+    for (;;) {
+        if (find_jobs(j) < 0 || j->n == 0)
+            return 0;
+        chosen = place_of(j, id); /* it stays the same one while others come and go */
+        draw_jobs(j, chosen, screen);
+        const enum tui_event e = tui_screen_wait(screen, -1, REDRAW_IDLE_MS);
+        if (e == TUI_LEAVE || e == TUI_ENTER)
+            return e == TUI_ENTER;
+        if (e == TUI_UP && chosen > 0)
+            chosen--;
+        if (e == TUI_DOWN && chosen + 1 < j->n)
+            chosen++;
+        const size_t digit = (size_t)tui_screen_digit(screen);
+        if (e == TUI_DIGIT && digit > 0 && digit <= j->n)
+            chosen = digit - 1;
+        snprintf(id, size, "%s", j->items[chosen].id);
+    }
+}
+
+static int choose_and_watch(struct jobs *j, const struct asked *asked)
+{
+    struct tui_screen *screen = NULL;
+    char id[sizeof j->items[0].id];
+    if (tui_screen_open(&screen) < 0)
+        return -1;
+    if (choose(j, screen, id, sizeof id) == 1)
+        return watch_job(id, asked, screen);
+    tui_screen_close(&screen);
+    return 0;
+}
+
+/* --- web pages --------------------------------------------------------------------------------------- */
+
+static bool is_named(const struct gd_job *j, const char *which)
+{
+    return !which || strcmp(j->id, which) == 0 || strcmp(j->name, which) == 0;
+}
+
+static int print_pages(const struct jobs *j, const char *which)
+{
+    struct cli_bytes b = { 0 };
+    char address[1024];
+    for (size_t i = 0; i < j->n; i++) {
+        if (is_named(&j->items[i], which) && cli_address_file_find((long)j->items[i].pid, address, sizeof address))
+            cli_bytes_format(&b, "%s\n", address);
+    }
+    if (b.size == 0 && !b.failed)
+        return cli_error("%s: start it with --http", which ? "this job has no web page" : "no job has a web page");
+    return print(&b);
+}
+
+/* --------------------------------------------------------------------------------------------------- */
+
+static int show(const struct asked *asked, const char *which)
+{
+    int rc = -1;
+    struct jobs *j = calloc(1, sizeof *j);
+    if (!j)
+        return cli_error("out of memory");
+    if (which && !asked->list && !asked->page)
+        rc = watch_job(which, asked, NULL);
+    else if (find_jobs(j) < 0)
+        rc = -1;
+    else if (asked->page)
+        rc = print_pages(j, which);
+    else if (asked->list || j->n == 0)
+        rc = print_jobs(j, asked->json && asked->list);
+    else if (j->n == 1)
+        rc = watch_job(j->items[0].id, asked, NULL);
+    else if (!asked->once && !asked->json && tui_can_draw(STDOUT_FILENO) && isatty(STDIN_FILENO))
+        rc = choose_and_watch(j, asked);
+    else if (asked->json)
+        rc = cli_error("%zu jobs are running: say which, see gpu-dispatch top --list", j->n);
+    else
+        rc = print_jobs(j, false);
+    free(j);
+    return rc;
+}
+
+/* Options before the job and after it. 0, or -1 with cli_error_text(). */
+static int parse(struct asked *asked, const char **which, int argc, char **argv)
+{
+    const int first = cli_opts_parse(&options, asked, argc, argv);
+    if (first < 0 || first >= argc)
+        return first < 0 ? -1 : 0;
+    *which = argv[first];
+    const int rest = argc - first - 1, second = cli_opts_parse(&options, asked, rest, argv + first + 1);
+    if (second >= 0 && second < rest)
+        return cli_error("top shows one job: \"%s\" is one too many", argv[first + 1 + second]);
+    return second < 0 ? -1 : 0;
+}
+
+int cli_top_main(int argc, char **argv)
+{
+    struct asked asked = { 0 };
+    const char *which = NULL;
+    const int rc = parse(&asked, &which, argc, argv);
+    if (rc == 0 && (asked.help || asked.list_options)) {
+        (asked.help ? cli_opts_help : cli_opts_list)(&options);
+        return 0;
+    }
+    if (rc == 0 && show(&asked, which) == 0)
+        return 0;
+    cli_say("%s", cli_error_text());
+    return CLI_STATUS_ERROR;
+}

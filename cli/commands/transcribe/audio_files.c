@@ -1,0 +1,341 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Files are found by name first, so that one that was named twice is seen; then by how long they play, since the
+ * longest should not be begun last. A header that does not tell (or is in a format that is not read here) leaves the
+ * size to go by.
+ */
+#include "cli/commands/transcribe/audio_files.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "apps/transcribe/audio/header.h"
+#include "apps/transcribe/output/shown.h"
+#include "cli/input/directory_walk.h"
+#include "cli/text.h"
+
+/* What is usual for compressed audio: 128 kbit/s. */
+enum { BYTES_PER_SECOND = 16000 };
+
+static const double LONGEST = 1e9; /* seconds: thirty years */
+
+/* --- finding -------------------------------------------------------------------- */
+
+/* Folders have no order: which one is named is to be the same each time. */
+static void leave_out(struct cli_left_out *l, const char *path, const char *why)
+{
+    l->n++;
+    if (l->path && strcmp(l->path, path) <= 0)
+        return;
+    char *copy = strdup(path);
+    if (!copy)
+        return; /* then another is named, or none */
+    free(l->path);
+    l->path = copy;
+    snprintf(l->why, sizeof l->why, "%s", why);
+}
+
+static void note_problem(void *user, const char *path, const char *why)
+{
+    leave_out(&((struct cli_audio *)user)->problems, path, why);
+}
+
+static void note_other(void *user, const char *path, const char *what)
+{
+    leave_out(&((struct cli_audio *)user)->others, path, what);
+}
+
+/* ", as are 2 more of these" */
+static const char *name_rest(char *out, size_t size, size_t n, const char *of_what)
+{
+    snprintf(out, size, n == 2 ? ", as is %zu more%s" : ", as are %zu more%s", n - 1, of_what);
+    return n > 1 ? out : "";
+}
+
+/* Each kind once, however many there are. What is no file is no failure either. */
+static void say_left_out(const struct cli_audio *a, bool quiet)
+{
+    const struct cli_left_out *p = &a->problems, *o = &a->others;
+    char room[TR_SHOWN], rest[64];
+    if (p->path)
+        cli_say("cannot read %s: %s; left out%s", tr_shown(room, p->path), p->why,
+                name_rest(rest, sizeof rest, p->n, " that cannot be read"));
+    if (o->path && !quiet)
+        cli_say("%s is %s, not a file; left out%s", tr_shown(room, o->path), o->why,
+                name_rest(rest, sizeof rest, o->n, " such"));
+}
+
+static int find_in(struct cli_audio *a, const char *dir, const struct gd_discover *what)
+{
+    return gd_files_discover(a->files, dir, what) < 0 ? cli_error("%s", gd_error_text()) : 0;
+}
+
+static int find_word(struct cli_audio *a, const char *path, const struct gd_discover *what)
+{
+    struct stat st;
+    char room[TR_SHOWN];
+    if (stat(path, &st) < 0)
+        return cli_error("cannot read %s: %s", tr_shown(room, path), strerror(errno));
+    if (S_ISDIR(st.st_mode))
+        return find_in(a, path, what);
+    if (!S_ISREG(st.st_mode))
+        return cli_error("%s is neither a file nor a folder", tr_shown(room, path));
+    return gd_files_add(a->files, path, (uint64_t)st.st_size) < 0 ? cli_error("%s", gd_error_text()) : 0;
+}
+
+/* Audio that the pattern has left out, for who did not think of it: "mp3". NULL: none. */
+static const char *other_audio(const char *dir, bool recursive)
+{
+    static const char *const kinds[] = { "wav", "mp3", "flac", "ogg", "opus", "m4a", "aac", "mp4", "webm" };
+    for (size_t i = 0; dir && i < sizeof kinds / sizeof *kinds; i++) {
+        char pattern[16];
+        struct gd_files *files = NULL;
+        struct gd_discover what = GD_DISCOVER_INIT;
+        snprintf(pattern, sizeof pattern, "*.%s", kinds[i]);
+        what.patterns = (const char *const[]){ pattern, NULL };
+        what.recursive = recursive;
+        what.no_sizes = true;
+        const bool some =
+            gd_files_open(&files) == 0 && gd_files_discover(files, dir, &what) == 0 && gd_files_count(files) > 0;
+        gd_files_close(&files);
+        if (some)
+            return kinds[i];
+    }
+    return NULL;
+}
+
+static int nothing(const struct cli_transcribe *t, const struct gd_discover *what)
+{
+    const char *dir = t->input_dir ? t->input_dir : t->inputs.items[0];
+    const char *other = other_audio(dir, what->recursive);
+    char why[512];
+    (void)cli_walk_nothing(dir, what);
+    if (!other)
+        return -1;
+    snprintf(why, sizeof why, "%s", cli_error_text());
+    return cli_error("%s; there is other audio: --pattern '*.%s'", why, other);
+}
+
+/* All that were named, one after the other. */
+static int find_all(struct cli_audio *a, const struct cli_transcribe *t, const struct gd_discover *what)
+{
+    if (gd_files_open(&a->files) < 0)
+        return cli_error("%s", gd_error_text());
+    int rc = t->input_dir ? find_in(a, t->input_dir, what) : 0;
+    for (size_t i = 0; rc == 0 && i < t->inputs.n; i++)
+        rc = find_word(a, t->inputs.items[i], what);
+    return rc;
+}
+
+int cli_audio_find(struct cli_audio *a, const struct cli_transcribe *t)
+{
+    struct gd_discover what = GD_DISCOVER_INIT;
+    what.patterns = t->run.patterns.items;
+    what.recursive = t->run.recursive;
+    what.follow = true;
+    what.on_problem = note_problem;
+    what.on_other = note_other;
+    what.user = a;
+    const int rc = find_all(a, t, &what);
+    say_left_out(a, t->run.quiet);
+    if (rc < 0)
+        return -1;
+    if (gd_files_count(a->files) == 0)
+        return nothing(t, &what);
+    return gd_files_sort(a->files, GD_ORDER_NAME) < 0 ? cli_error("%s", gd_error_text()) : 0;
+}
+
+/* A file that was named before: they are sorted. */
+static bool is_again(const struct gd_files *files, size_t i)
+{
+    return i > 0 && strcmp(gd_files_path(files, i - 1), gd_files_path(files, i)) == 0;
+}
+
+/* --- outputs of their own --------------------------------------------------------- */
+
+struct place {
+    size_t path; /* of the output, in the text of all */
+    size_t file;
+};
+
+/* One format is enough: they differ in their extensions only. */
+static enum tr_format first_format(const struct tr_places *p)
+{
+    for (int f = 0; f < TR_FORMATS; f++) {
+        if (p->formats & 1U << f)
+            return (enum tr_format)f;
+    }
+    return TR_TXT;
+}
+
+static int by_path(const void *a, const void *b, void *text)
+{
+    const struct place *x = a, *y = b;
+    return strcmp((char *)text + x->path, (char *)text + y->path);
+}
+
+/* Where each goes; what can't have an output (its name is too long) is left for the worker to refuse, since one such
+ * file is no reason to refuse all. Returns how many, or -1. */
+static long find_places(const struct gd_files *files, const struct tr_places *p, struct place *places,
+                        struct cli_bytes *text)
+{
+    const enum tr_format format = first_format(p);
+    struct cli_bytes path = { 0 };
+    long n = 0;
+    for (size_t i = 0; i < gd_files_count(files); i++) {
+        if (is_again(files, i) || tr_output_path(&path, p, gd_files_path(files, i), format) < 0)
+            continue;
+        places[n++] = (struct place){ .path = text->size, .file = i };
+        cli_bytes_add(text, path.data, strlen(path.data) + 1);
+    }
+    cli_bytes_free(&path);
+    return text->failed ? cli_error("out of memory") : n;
+}
+
+/* Names that differ in their ends have another remedy than files of several folders. */
+static int refuse(const struct gd_files *files, const struct tr_places *p, size_t a, size_t b, const char *output)
+{
+    const char *x = gd_files_path(files, a), *y = gd_files_path(files, b);
+    const char *x_base = strrchr(x, '/'), *y_base = strrchr(y, '/');
+    const bool same_name = strcmp(x_base ? x_base + 1 : x, y_base ? y_base + 1 : y) == 0;
+    char rooms[3][TR_SHOWN]; /* the remedy comes last, and must not be cut off */
+    return cli_error("%s and %s would both be written to %s: %s", tr_shown(rooms[0], x), tr_shown(rooms[1], y),
+                     tr_shown(rooms[2], output),
+                     same_name || p->full_names
+                         ? "give the folder that holds them as --input-dir, with --recursive, or "
+                           "transcribe them apart"
+                         : "with --full-names each keeps its own name");
+}
+
+int cli_audio_apart(const struct cli_audio *a, const struct tr_places *p)
+{
+    const size_t count = gd_files_count(a->files);
+    struct place *places = calloc(count + 1, sizeof *places);
+    struct cli_bytes text = { 0 };
+    if (!places)
+        return cli_error("out of memory");
+    const long n = find_places(a->files, p, places, &text);
+    int rc = n < 0 ? -1 : 0;
+    if (n > 0)
+        qsort_r(places, (size_t)n, sizeof *places, by_path, text.data);
+    for (long i = 1; rc == 0 && i < n; i++) {
+        if (by_path(&places[i - 1], &places[i], text.data) == 0)
+            rc = refuse(a->files, p, places[i - 1].file, places[i].file, text.data + places[i].path);
+    }
+    free(places);
+    cli_bytes_free(&text);
+    return rc;
+}
+
+/* --- how long ---------------------------------------------------------------------- */
+
+/* In seconds; *sure: the header says so, and can be right: nothing plays for a second and more per byte. */
+static double length_of(const char *path, bool *sure)
+{
+    struct tr_header h;
+    struct stat st;
+    const off_t bytes = stat(path, &st) == 0 ? st.st_size : 0;
+    *sure = tr_header_read(&h, path) == 0 && h.seconds > 0 && h.seconds <= fmin((double)bytes, LONGEST);
+    return *sure ? h.seconds : (double)bytes / BYTES_PER_SECOND;
+}
+
+static int add(struct cli_audio *a, struct gd_files *to, size_t i)
+{
+    const char *path = gd_files_path(a->files, i);
+    bool sure;
+    const double seconds = length_of(path, &sure);
+    a->seconds += seconds;
+    a->unsure += !sure;
+    return gd_files_add(to, path, (uint64_t)(seconds * 1000)) < 0 ? cli_error("%s", gd_error_text()) : 0;
+}
+
+int cli_audio_measure(struct cli_audio *a, const struct tr_places *p, bool skip_done)
+{
+    struct gd_files *to = NULL;
+    int rc = gd_files_open(&to) < 0 ? cli_error("%s", gd_error_text()) : 0;
+    for (size_t i = 0; rc == 0 && i < gd_files_count(a->files); i++) {
+        if (is_again(a->files, i))
+            continue;
+        if (skip_done && tr_outputs_done(p, gd_files_path(a->files, i)))
+            a->skipped++;
+        else
+            rc = add(a, to, i);
+    }
+    if (rc == 0 && gd_files_sort(to, GD_ORDER_SIZE) < 0)
+        rc = cli_error("%s", gd_error_text());
+    if (rc == 0) {
+        struct gd_files *found = a->files;
+        a->files = to;
+        to = found;
+    }
+    gd_files_close(&to);
+    return rc;
+}
+
+/* --- a list of it -------------------------------------------------------------------- */
+
+static void add_name(struct cli_bytes *b, const char *name)
+{
+    const size_t before = b->size;
+    cli_bytes_text(b, name);
+    if (!b->failed)
+        tr_show(b->data + before, b->size - before);
+}
+
+/* " -> one, the other". 0, or -1 with cli_error_text(). */
+static int add_outputs(struct cli_bytes *b, struct cli_bytes *path, const struct tr_places *p, const char *input)
+{
+    const char *before = " -> ";
+    for (int f = 0; f < TR_FORMATS; f++) {
+        if (!(p->formats & 1U << f))
+            continue;
+        if (tr_output_path(path, p, input, (enum tr_format)f) < 0)
+            return -1;
+        cli_bytes_text(b, before);
+        add_name(b, path->data);
+        before = ", ";
+    }
+    return 0;
+}
+
+static int add_line(struct cli_bytes *b, struct cli_bytes *path, const char *input, const struct tr_places *p)
+{
+    char time[32];
+    bool sure;
+    const double seconds = length_of(input, &sure);
+    cli_bytes_format(b, "%s%7s  ", sure ? " " : "~", cli_show_duration(time, sizeof time, seconds));
+    const size_t before = b->size;
+    add_name(b, input);
+    if (add_outputs(b, path, p, input) < 0) {
+        b->size = before;
+        cli_bytes_text(b, cli_error_text()); /* which begins with its name */
+    }
+    cli_bytes_text(b, "\n");
+    return b->failed ? cli_error("out of memory") : 0;
+}
+
+int cli_audio_list(const struct cli_audio *a, const struct tr_places *p)
+{
+    struct cli_bytes line = { 0 }, path = { 0 };
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < gd_files_count(a->files); i++) {
+        line.size = 0;
+        rc = add_line(&line, &path, gd_files_path(a->files, i), p);
+        if (rc == 0 && fwrite(line.data, 1, line.size, stdout) != line.size)
+            rc = cli_error("cannot write to standard output: %s", strerror(errno));
+    }
+    cli_bytes_free(&line);
+    cli_bytes_free(&path);
+    return rc;
+}
+
+void cli_audio_free(struct cli_audio *a)
+{
+    gd_files_close(&a->files);
+    free(a->problems.path);
+    free(a->others.path);
+}

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The transcription worker is the first of
+ *
+ *   $GPU_DISPATCH_TRANSCRIBER           which must be there, if it is set
+ *   DIR/apps/transcribe/transcribe.so   in a build folder; DIR is that of this program
+ *   DIR/../libexec/gpu_dispatch/transcribe.so
+ *   DIR/transcribe.so
+ *   where it was meant to be installed
+ */
+#include "cli/commands/transcribe/find_worker.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/bytes.h"
+
+#define VARIABLE "GPU_DISPATCH_TRANSCRIBER"
+
+/* A path with a slash in it: a name alone would be looked for among the system's libraries. */
+static char *named(const char *path)
+{
+    char *whole = NULL;
+    if (access(path, R_OK) < 0) {
+        cli_say(VARIABLE " names %s, which cannot be read: %s", path, strerror(errno));
+        return NULL;
+    }
+    if (asprintf(&whole, "%s%s", strchr(path, '/') ? "" : "./", path) < 0)
+        cli_say("out of memory");
+    return whole;
+}
+
+/* One that can be read, or NULL. */
+static char *at(const char *folder, const char *rest)
+{
+    char *path = NULL;
+    if (asprintf(&path, "%s/%s", folder, rest) < 0)
+        return NULL;
+    if (access(path, R_OK) == 0)
+        return path;
+    free(path);
+    return NULL;
+}
+
+static char *beside_us(void)
+{
+    static const char *const places[] = { "apps/transcribe/transcribe.so", "../libexec/gpu_dispatch/transcribe.so",
+                                          "transcribe.so" };
+    char self[PATH_MAX];
+    const ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+    char *found = NULL;
+    if (n <= 0)
+        return NULL;
+    self[n] = '\0';
+    *strrchr(self, '/') = '\0'; /* what the system says is absolute */
+    for (size_t i = 0; !found && i < sizeof places / sizeof *places; i++)
+        found = at(self, places[i]);
+    return found;
+}
+
+/* Beside the worker host, in the place that was chosen when this was configured. */
+static char *installed(void)
+{
+    static const char host[] = GD_HOST_PATH;
+    char *folder = strndup(host, (size_t)(strrchr(host, '/') - host));
+    char *found = folder ? at(folder, "transcribe.so") : NULL;
+    free(folder);
+    return found;
+}
+
+char *cli_transcriber_find(void)
+{
+    const char *variable = getenv(VARIABLE);
+    if (variable && *variable)
+        return named(variable);
+    char *found = beside_us();
+    if (!found)
+        found = installed();
+    if (found)
+        return found;
+    cli_say("the transcription worker (transcribe.so) is not here: gpu-dispatch was built without whisper.cpp");
+    cli_say("to get it, run `make transcribe` in the source tree, or install whisper.cpp, libsndfile and libsoxr and "
+            "build again");
+    cli_say("one that lies elsewhere is named by " VARIABLE "=/path/to/transcribe.so");
+    return NULL;
+}
+
+/* Not closed again: a driver's library does not take that well, and the program is about to end. */
+int cli_transcriber_load(const char *path)
+{
+    return dlopen(path, RTLD_LAZY | RTLD_LOCAL) ? 0
+                                                : cli_error("the transcription worker can't be loaded: %s", dlerror());
+}

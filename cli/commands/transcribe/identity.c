@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * In journals a transcription is "transcribe " and the worker's settings (settings.h), with blanks between them: names
+ * and values in a fixed order, defaults too, so that equal work has equal words, whichever way it was asked for. For
+ * people it is made a command line again.
+ */
+#include "cli/commands/transcribe/identity.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "apps/transcribe/model/model.h"
+#include "apps/transcribe/model/model_sums.h"
+#include "cli/commands/transcribe/transcribe_options.h"
+
+#define BEGINNING "transcribe "
+
+void cli_transcribe_identify(struct cli_bytes *b, const struct tr_settings *s)
+{
+    struct tr_settings same = *s;
+    struct cli_bytes text = { 0 };
+    same.threads = same.workers = 0;
+    same.no_gpu = same.places.sync = false;
+    tr_settings_write(&text, &same);
+    for (size_t i = 0; i < text.size; i++) {
+        if (text.data[i] == '\n')
+            text.data[i] = ' ';
+    }
+    cli_bytes_text(b, BEGINNING);
+    cli_bytes_add(b, text.data, text.size > 0 ? text.size - 1 : 0); /* without the last line's end */
+    b->failed |= text.failed;
+    cli_bytes_free(&text);
+}
+
+bool cli_transcribe_is(const char *command)
+{
+    return strncmp(command, BEGINNING, strlen(BEGINNING)) == 0;
+}
+
+/* --- as a command line ---------------------------------------------------------------- */
+
+static void add_value(struct cli_bytes *b, const char *option, const char *value)
+{
+    if (!value)
+        return;
+    cli_bytes_text(b, option);
+    cli_bytes_word(b, value);
+}
+
+static void add_flag(struct cli_bytes *b, const char *option, bool given)
+{
+    cli_bytes_text(b, given ? option : "");
+}
+
+/* A model that is known by its size was most likely given by it. */
+static void add_model(struct cli_bytes *b, const struct tr_settings *s)
+{
+    char name[TR_MODEL_NAME];
+    tr_model_name(name, s->model);
+    const char *size = s->model_name ? s->model_name : name;
+    if (tr_model_sum(size))
+        add_value(b, " --model-size ", size);
+    else
+        add_value(b, " --model ", s->model);
+}
+
+static void add_formats(struct cli_bytes *b, unsigned formats)
+{
+    const char *before = " --format ";
+    for (int f = 0; formats != 1U << TR_TXT && f < TR_FORMATS; f++) {
+        if (!(formats & 1U << f))
+            continue;
+        cli_bytes_text(b, before);
+        cli_bytes_text(b, tr_format_name((enum tr_format)f));
+        before = ",";
+    }
+}
+
+/* What is as by default is left out. */
+static void add_line(struct cli_bytes *b, const struct tr_settings *s)
+{
+    const struct tr_places *p = &s->places;
+    cli_bytes_text(b, "transcribe");
+    add_value(b, " --input-dir ", p->input_dir);
+    add_model(b, s);
+    add_value(b, " --language ", s->language);
+    add_flag(b, " --translate", s->translate);
+    add_value(b, " --prompt ", s->prompt);
+    if (s->beam_size > 0)
+        cli_bytes_format(b, " --beam-size %u", s->beam_size);
+    if (s->temperature > 0)
+        cli_bytes_format(b, " --temperature %g", s->temperature);
+    add_flag(b, " --word-timestamps", s->word_timestamps);
+    add_value(b, " --vad ", s->vad_model);
+    add_formats(b, p->formats);
+    add_flag(b, " --full-names", p->full_names);
+    if (p->output_dir && strcmp(p->output_dir, CLI_USUAL_OUTPUT) != 0)
+        add_value(b, " --output-dir ", p->output_dir);
+}
+
+void cli_transcribe_show(struct cli_bytes *b, const char *command)
+{
+    struct tr_settings s;
+    char *kept = NULL;
+    if (cli_transcribe_is(command) && tr_settings_read_line(&s, &kept, command + strlen(BEGINNING)) == 0)
+        add_line(b, &s);
+    else
+        cli_bytes_text(b, command);
+    free(kept);
+}

@@ -1,0 +1,356 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * `gpu-dispatch transcribe`, alias launcher_multigpu: a folder of audio in, text out.
+ *
+ * A run of the transcription worker (apps/transcribe) over a list of files: all that is shown, written and kept
+ * meanwhile is run's. What is found wrong is found before any process is started: the line, the files, the worker, the
+ * model, the devices, where the text goes.
+ */
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <gpu_dispatch/devices.h>
+
+#include "apps/transcribe/engine/settings.h"
+#include "apps/transcribe/model/model.h"
+#include "cli/bytes.h"
+#include "cli/commands.h"
+#include "cli/commands/transcribe/audio_files.h"
+#include "cli/commands/transcribe/find_worker.h"
+#include "cli/commands/transcribe/identity.h"
+#include "cli/commands/transcribe/transcribe_options.h"
+#include "cli/json.h"
+#include "cli/output/task_end.h"
+#include "cli/run/run.h"
+#include "cli/run/stop/exit_status.h"
+#include "cli/text.h"
+
+#define USUAL_SIZE "base"
+
+enum { FAILED = 1 }; /* the exit status for whatever went wrong, as the programs have it that this one replaces */
+
+/* Zeroed: nothing is known yet. */
+struct work {
+    struct cli_transcribe *asked;
+    char *plugin;
+    struct tr_model model;
+    size_t n_devices;
+    enum gd_vendor vendor; /* of the devices: all are of one kind, or real ones */
+    struct tr_settings settings;
+    struct cli_audio audio;
+    struct cli_bytes setup, identity, job; /* NUL-terminated */
+};
+
+static int complain(void)
+{
+    cli_say("%s", cli_error_text());
+    return FAILED;
+}
+
+/* --- what is needed ------------------------------------------------------------------ */
+
+static int find_plugin(struct work *w)
+{
+    w->plugin = cli_transcriber_find();
+    return w->plugin ? 0 : -1;
+}
+
+/* A model that knows one language, and another one asked of it. */
+static int check_language(const struct work *w)
+{
+    const struct cli_transcribe *t = w->asked;
+    const char *l = t->language;
+    if (w->model.multilingual)
+        return 0;
+    if (t->translate)
+        return cli_error("model %s knows English alone and can't translate: use one without .en, as in --model-size "
+                         "small",
+                         w->model.name);
+    if (l && strcasecmp(l, "en") != 0 && strcasecmp(l, "english") != 0)
+        return cli_error("model %s knows English alone: leave out --language %s, or use a model without .en",
+                         w->model.name, l);
+    return 0;
+}
+
+/* A pipe would never be read to its end. */
+static int check_vad(const char *path)
+{
+    struct stat st;
+    if (!path)
+        return 0;
+    if (stat(path, &st) < 0 || access(path, R_OK) < 0)
+        return cli_error("--vad %s cannot be read: %s", path, strerror(errno));
+    return S_ISREG(st.st_mode) ? 0 : cli_error("--vad %s is no file: give the file of a VAD model", path);
+}
+
+static int find_model(struct work *w)
+{
+    const struct cli_transcribe *t = w->asked;
+    const char *size = t->model_size ? t->model_size : USUAL_SIZE;
+    if (tr_model_find(&w->model, size, t->model, t->model_dir) < 0)
+        return -1;
+    return check_vad(t->vad) < 0 ? -1 : check_language(w);
+}
+
+static int find_devices(struct work *w)
+{
+    struct gd_devices *devices = NULL;
+    struct gd_device d = { .size = sizeof d };
+    const char *spec = w->asked->run.gpus;
+    int rc = gd_devices_open(&devices, spec);
+    if (rc == 0)
+        rc = gd_devices_get(devices, 0, &d);
+    if (rc < 0)
+        rc = cli_error("--gpus %s: %s", spec, gd_error_text());
+    w->n_devices = rc == 0 ? gd_devices_count(devices) : 0;
+    w->vendor = (enum gd_vendor)d.vendor;
+    gd_devices_close(&devices);
+    return rc;
+}
+
+/* A folder as the only word is an --input-dir. */
+static const char *input_root(const struct cli_transcribe *t)
+{
+    struct stat st;
+    if (t->input_dir || t->inputs.n != 1)
+        return t->input_dir;
+    return stat(t->inputs.items[0], &st) == 0 && S_ISDIR(st.st_mode) ? t->inputs.items[0] : NULL;
+}
+
+static void make_settings(struct work *w)
+{
+    const struct cli_transcribe *t = w->asked;
+    const unsigned per_gpu = t->run.workers.per_gpu ? t->run.workers.per_gpu : 1;
+    w->settings = (struct tr_settings){ .model = w->model.path,
+                                        .model_name = w->model.name,
+                                        .language = t->language,
+                                        .places = { .input_dir = input_root(t),
+                                                    .output_dir = t->output_dir,
+                                                    .formats = t->formats,
+                                                    .full_names = t->full_names,
+                                                    .sync = t->run.sync && strcmp(t->run.sync, "full") == 0 },
+                                        .threads = t->threads,
+                                        .workers = (unsigned)w->n_devices * per_gpu,
+                                        .beam_size = t->beam_size,
+                                        .temperature = t->temperature,
+                                        .prompt = t->prompt,
+                                        .vad_model = t->vad,
+                                        .translate = t->translate,
+                                        .word_timestamps = t->word_timestamps };
+    w->settings.no_gpu = t->no_gpu || w->vendor == GD_VENDOR_CPU || w->vendor == GD_VENDOR_SIMULATED;
+}
+
+/* Outputs are looked at only where no journal knows better. */
+static int measure_files(struct work *w)
+{
+    const struct tr_places *p = &w->settings.places;
+    const bool skip_done = w->asked->run.resume && !w->asked->run.journal;
+    if (cli_audio_apart(&w->audio, p) < 0)
+        return -1;
+    if (!w->asked->dry_run && tr_outputs_check(p) < 0)
+        return -1;
+    return cli_audio_measure(&w->audio, p, skip_done);
+}
+
+/* --- the run ---------------------------------------------------------------------------- */
+
+/* From the worker's result. */
+static double audio_seconds(const struct cli_end *e)
+{
+    const char *value;
+    size_t size;
+    char number[64];
+    if (!e->ok || !cli_json_member(e->out, e->out_size, "audio_duration", &value, &size) || size >= sizeof number)
+        return 0;
+    memcpy(number, value, size);
+    number[size] = '\0';
+    return strtod(number, NULL);
+}
+
+static int describe(struct work *w)
+{
+    const struct cli_transcribe *t = w->asked;
+    tr_settings_write(&w->setup, &w->settings);
+    cli_bytes_add(&w->setup, "", 1);
+    cli_transcribe_identify(&w->identity, &w->settings);
+    cli_bytes_add(&w->identity, "", 1);
+    cli_bytes_text(&w->job, "transcribe ");
+    cli_bytes_text(&w->job, t->input_dir ? t->input_dir : t->inputs.items[0]);
+    cli_bytes_text(&w->job, t->inputs.n + (t->input_dir != NULL) > 1 ? " ..." : "");
+    cli_bytes_add(&w->job, "", 1);
+    return w->setup.failed || w->identity.failed || w->job.failed ? cli_error("out of memory") : 0;
+}
+
+/* "2 GPUs" */
+static void name_devices(const struct work *w, char *out, size_t size)
+{
+    const char *s = w->n_devices == 1 ? "" : "s";
+    if (w->vendor == GD_VENDOR_CPU)
+        snprintf(out, size, "the processor, %zu worker%s", w->n_devices, s);
+    else
+        snprintf(out, size, "%zu %sGPU%s%s", w->n_devices, w->vendor == GD_VENDOR_SIMULATED ? "simulated " : "", s,
+                 w->asked->no_gpu && w->vendor != GD_VENDOR_SIMULATED ? ", which are not used" : "");
+}
+
+/* "12 files, 3h05m of audio (2 of them by their size), 4 done before" */
+static void name_files(const struct work *w, char *out, size_t size)
+{
+    const struct cli_audio *a = &w->audio;
+    const size_t n = gd_files_count(a->files);
+    char time[32], unsure[64] = "", skipped[64] = "";
+    if (a->unsure)
+        snprintf(unsure, sizeof unsure, " (%zu of them by size)", a->unsure);
+    if (a->skipped)
+        snprintf(skipped, sizeof skipped, "; %zu done before", a->skipped);
+    snprintf(out, size, "%zu file%s, %s of audio%s%s", n, n == 1 ? "" : "s",
+             cli_show_duration(time, sizeof time, a->seconds), unsure, skipped);
+}
+
+static void say_beginning(const struct work *w)
+{
+    char files[256], devices[96];
+    if (w->asked->run.quiet)
+        return;
+    name_files(w, files, sizeof files);
+    name_devices(w, devices, sizeof devices);
+    cli_say("%s", files);
+    cli_say("model %s on %s; text goes to %s", w->model.name, devices, w->asked->output_dir);
+}
+
+/* After the summary. What was left out in the beginning is far above by now; and what a person may do next, which of a
+ * journal is said there. status: of the run. Returns that of the command. */
+static int conclude(const struct work *w, int status)
+{
+    const struct cli_run *r = &w->asked->run;
+    const size_t n = w->audio.problems.n;
+    const bool some_left = status == CLI_STATUS_INTERRUPTED || (status > 0 && status <= CLI_STATUS_MANY);
+    if (n > 0 && !cli_run_is_silent(r))
+        cli_say("%zu could not be read and %s left out: see above", n, n == 1 ? "was" : "were");
+    if (some_left && !r->journal && !cli_run_is_silent(r))
+        cli_say("the same again with --resume does what has no text yet");
+    return status == CLI_STATUS_INTERRUPTED ? status : status || n > 0 ? FAILED : 0;
+}
+
+static int start(struct work *w)
+{
+    struct cli_run *r = &w->asked->run;
+    const char *words[] = { w->plugin, NULL };
+    struct cli_source list = { .kind = CLI_SOURCE_LIST, .files = w->audio.files };
+    if (describe(w) < 0)
+        return complain();
+    say_beginning(w);
+    r->worker = "";
+    r->words = words;
+    r->n_words = 1;
+    r->sources = &list;
+    r->n_sources = 1;
+    r->setup_args = w->setup.data;
+    r->key = r->journal ? "file" : NULL; /* a file that has changed is transcribed again */
+    r->own = (struct cli_run_own){
+        .job = w->job.data,
+        .identity = w->identity.data,
+        .show_identity = cli_transcribe_show,
+        .silent = true,
+        .json = true,
+        .media_seconds = audio_seconds,
+        .work_unit = 0.001,
+        .media = "audio",
+    };
+    const int status = cli_run_asked(r);
+    tr_outputs_tidy(&w->settings.places);
+    r->words = NULL;
+    r->sources = NULL;
+    return conclude(w, status);
+}
+
+/* --- all of it ---------------------------------------------------------------------------- */
+
+static int nothing_left(const struct work *w)
+{
+    const size_t n = w->audio.skipped;
+    if (!w->asked->run.quiet && n == 1)
+        cli_say("the file has its text in %s: nothing to do", w->asked->output_dir);
+    else if (!w->asked->run.quiet)
+        cli_say("all %zu files have their text in %s: nothing to do", n, w->asked->output_dir);
+    return w->audio.problems.n ? FAILED : 0;
+}
+
+/* Needs no worker, no model and no GPU. */
+static int list_files(struct work *w)
+{
+    char files[256];
+    make_settings(w);
+    if (cli_audio_find(&w->audio, w->asked) < 0 || measure_files(w) < 0 ||
+        cli_audio_list(&w->audio, &w->settings.places) < 0)
+        return complain();
+    name_files(w, files, sizeof files);
+    if (!w->asked->run.quiet)
+        cli_say("%s", files);
+    return w->audio.problems.n ? FAILED : 0;
+}
+
+/* Other programs ask this before they have the user choose a model. */
+static int check(struct work *w)
+{
+    const bool named = w->asked->model || w->asked->model_size;
+    if (find_plugin(w) < 0)
+        return FAILED;
+    const bool good = cli_transcriber_load(w->plugin) == 0 && (!named || find_model(w) == 0) && find_devices(w) == 0;
+    return good ? 0 : complain();
+}
+
+static int transcribe(struct work *w)
+{
+    if (w->asked->check)
+        return check(w);
+    if (w->asked->dry_run)
+        return list_files(w);
+    if (cli_audio_find(&w->audio, w->asked) < 0) /* a slip in a name is told before a model is fetched */
+        return complain();
+    if (find_plugin(w) < 0)
+        return FAILED;
+    if (find_model(w) < 0 || find_devices(w) < 0)
+        return complain();
+    make_settings(w);
+    if (measure_files(w) < 0)
+        return complain();
+    return gd_files_count(w->audio.files) ? start(w) : nothing_left(w);
+}
+
+static int as(const struct cli_opts *o, int argc, char **argv)
+{
+    struct cli_transcribe asked;
+    struct work w = { .asked = &asked };
+    int status = 0;
+    signal(SIGPIPE, SIG_IGN);
+    if (cli_transcribe_parse(&asked, o, argc, argv) < 0)
+        status = complain();
+    else if (asked.run.help || asked.run.list_options)
+        (asked.run.help ? cli_opts_help : cli_opts_list)(o);
+    else
+        status = transcribe(&w);
+    cli_audio_free(&w.audio);
+    tr_model_free(&w.model);
+    cli_bytes_free(&w.setup);
+    cli_bytes_free(&w.identity);
+    cli_bytes_free(&w.job);
+    free(w.plugin);
+    cli_transcribe_free(&asked);
+    return status;
+}
+
+int cli_transcribe_main(int argc, char **argv)
+{
+    return as(&cli_transcribe_options, argc, argv);
+}
+
+int cli_launcher_main(int argc, char **argv)
+{
+    cli_set_name("launcher_multigpu");
+    return as(&cli_launcher_options, argc, argv);
+}

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What was asked for on the command line of `gpu-dispatch transcribe`.
+ */
+#ifndef GD_CLI_TRANSCRIBE_OPTS_H
+#define GD_CLI_TRANSCRIBE_OPTS_H
+
+#include "cli/run/run_options.h"
+
+#define CLI_USUAL_OUTPUT "data/outputs"
+
+/* Borrowed from argv. */
+struct cli_transcribe {
+    struct cli_run run; /* devices, tasks, keeping and showing, patterns and recursion: as for `run` */
+
+    const char *input_dir;
+    struct cli_list inputs; /* files and folders, the words of the line */
+    const char *output_dir;
+    const char *format; /* as it was written */
+    unsigned formats;   /* bits 1 << enum tr_format */
+    bool full_names, dry_run, check;
+
+    const char *model_size, *model, *model_dir; /* model_size NULL: the usual */
+    const char *language;                       /* NULL: detected */
+    const char *prompt, *vad;
+    unsigned threads, beam_size;
+    double temperature;
+    bool translate, word_timestamps, no_gpu;
+};
+
+extern const struct cli_opts cli_transcribe_options;
+extern const struct cli_opts cli_launcher_options; /* the same as launcher_multigpu */
+
+/* 0, or -1 with cli_error_text(). Words and options may be mixed. */
+int cli_transcribe_parse(struct cli_transcribe *t, const struct cli_opts *o, int argc, char **argv);
+void cli_transcribe_free(struct cli_transcribe *t);
+
+#endif

@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Two threads and two buffers. The one that searches fills a buffer and waits when it is full; the one that asks
+ * empties its own and then swaps it for the other. So each is locked once per file at most, and the folder is never
+ * more than two buffers ahead of the tasks.
+ *
+ * A buffer is a run of entries: size of the file (8 bytes), its path, a NUL.
+ */
+#include "cli/input/directory_walk.h"
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/bytes.h"
+#include "cli/thread.h"
+
+enum { BUFFER_FULL = 64 * 1024 };
+
+struct cli_walk {
+    char *dir;
+    struct gd_discover what;
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t data, space;
+    struct cli_bytes filling; /* under the lock, as is what follows */
+    bool ended, stopped;
+    char problem[512];         /* why it could not be searched; empty: it could */
+    struct cli_bytes emptying; /* the asking side's */
+    size_t at;
+};
+
+/* A gd_file_fn. Not 0 stops the search. */
+static int put(void *user, const char *path, uint64_t size)
+{
+    struct cli_walk *w = user;
+    pthread_mutex_lock(&w->lock);
+    while (w->filling.size >= BUFFER_FULL && !w->stopped)
+        pthread_cond_wait(&w->space, &w->lock);
+    bool was_empty = w->filling.size == 0;
+    cli_bytes_add(&w->filling, &size, sizeof size);
+    cli_bytes_add(&w->filling, path, strlen(path) + 1);
+    int stop = w->stopped || w->filling.failed;
+    pthread_mutex_unlock(&w->lock);
+    if (was_empty)
+        pthread_cond_signal(&w->data);
+    return stop;
+}
+
+static void *search(void *arg)
+{
+    struct cli_walk *w = arg;
+    int result = gd_discover_files(w->dir, &w->what, put, w);
+    pthread_mutex_lock(&w->lock);
+    if (w->filling.failed)
+        memcpy(w->problem, "out of memory", sizeof "out of memory");
+    else if (result < 0)
+        /* The library's words are this thread's own. */
+        strncat(w->problem, gd_error_text(), sizeof w->problem - 1);
+    w->ended = true;
+    pthread_mutex_unlock(&w->lock);
+    pthread_cond_signal(&w->data);
+    return NULL;
+}
+
+/* Waits until there is something to take, or never will be. 1, 0, or -1 for a problem. */
+static int await_entries(struct cli_walk *w)
+{
+    pthread_mutex_lock(&w->lock);
+    while (w->filling.size == 0 && !w->ended && !w->stopped)
+        pthread_cond_wait(&w->data, &w->lock);
+    int some = w->filling.size > 0 && !w->stopped;
+    if (!some && w->problem[0] && !w->stopped)
+        some = cli_error("%s", w->problem);
+    pthread_mutex_unlock(&w->lock);
+    return some;
+}
+
+int cli_walk_nothing(const char *dir, const struct gd_discover *what)
+{
+    char all[256] = "";
+    for (const char *const *p = what->patterns; p && *p; p++) {
+        if (p != what->patterns)
+            strncat(all, " or ", sizeof all - strlen(all) - 1);
+        strncat(all, *p, sizeof all - strlen(all) - 1);
+    }
+    const char *deeper = what->recursive ? "" : " (folders in it are searched with --recursive)";
+    if (!*all)
+        return cli_error("no file in %s%s", dir, deeper);
+    return cli_error("no file in %s matches %s%s", dir, all, deeper);
+}
+
+int cli_walk_open(struct cli_walk **out, const char *dir, const struct gd_discover *what)
+{
+    struct cli_walk *w = calloc(1, sizeof *w);
+    if (!w || !(w->dir = strdup(dir))) {
+        free(w);
+        return cli_error("out of memory");
+    }
+    w->what = *what;
+    pthread_mutex_init(&w->lock, NULL);
+    pthread_cond_init(&w->data, NULL);
+    pthread_cond_init(&w->space, NULL);
+    int code = cli_thread_start(&w->thread, "gd-walk", search, w);
+    if (code) {
+        free(w->dir);
+        free(w);
+        return cli_error("cannot start a thread: %s", strerror(code));
+    }
+    int some = await_entries(w);
+    if (some <= 0) {
+        if (some == 0)
+            (void)cli_walk_nothing(dir, what);
+        cli_walk_close(&w);
+        return -1;
+    }
+    *out = w;
+    return 0;
+}
+
+/* The other buffer, and room for the searcher in this one. 1, 0 at the end, -1. */
+static int swap(struct cli_walk *w)
+{
+    int some = await_entries(w);
+    if (some <= 0)
+        return some;
+    pthread_mutex_lock(&w->lock);
+    struct cli_bytes full = w->filling;
+    w->filling = w->emptying;
+    w->filling.size = 0;
+    w->emptying = full;
+    w->at = 0;
+    pthread_mutex_unlock(&w->lock);
+    pthread_cond_signal(&w->space);
+    return 1;
+}
+
+int cli_walk_next(struct cli_walk *w, const char **path, uint64_t *size)
+{
+    int some = w->at < w->emptying.size ? 1 : swap(w);
+    if (some <= 0)
+        return some;
+    const char *entry = w->emptying.data + w->at;
+    memcpy(size, entry, sizeof *size);
+    *path = entry + sizeof *size;
+    w->at += sizeof *size + strlen(*path) + 1;
+    return 1;
+}
+
+void cli_walk_stop(struct cli_walk *w)
+{
+    pthread_mutex_lock(&w->lock);
+    w->stopped = true;
+    pthread_mutex_unlock(&w->lock);
+    pthread_cond_broadcast(&w->data);
+    pthread_cond_broadcast(&w->space);
+}
+
+void cli_walk_close(struct cli_walk **walk)
+{
+    struct cli_walk *w = *walk;
+    if (!w)
+        return;
+    cli_walk_stop(w);
+    pthread_join(w->thread, NULL);
+    pthread_cond_destroy(&w->space);
+    pthread_cond_destroy(&w->data);
+    pthread_mutex_destroy(&w->lock);
+    cli_bytes_free(&w->filling);
+    cli_bytes_free(&w->emptying);
+    free(w->dir);
+    free(w);
+    *walk = NULL;
+}

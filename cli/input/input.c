@@ -1,0 +1,552 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Tasks from sources. Sources are columns; columns that are linked make a group, whose length is that of its shortest
+ * column; the tasks are all combinations of one row from each group:
+ *
+ *     ::: a b c :::+ 1 2 ::: x y        group 0: (a 1) (b 2)    group 1: (x) (y)
+ *     a 1 x,  a 1 y,  b 2 x,  b 2 y     task i: row i / 2 of group 0, row i % 2 of group 1
+ *
+ * So a task is found from its number alone, which is what a shuffled run needs, except that the first column may be a
+ * stream: then rows of group 0 are taken one after the other as they come and the numbers only count.
+ */
+#include "cli/input/input.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "cli/bytes.h"
+#include "cli/input/column.h"
+#include "cli/input/directory_walk.h"
+#include "cli/input/lines.h"
+#include "cli/json.h"
+#include "cli/output/files/failure_record.h"
+
+struct cli_input {
+    enum cli_format format;
+    bool skip_blank;
+    bool json_payload;
+    bool warned; /* of a NUL in a line */
+    char *name;  /* of JSONL: what is read, for words */
+    uint64_t line;
+    int cancel_fd;
+    atomic_bool cancelled;
+    atomic_uint_fast64_t given;
+    atomic_bool ended; /* a stream was read to its end */
+
+    /* What is left of a folder's options. */
+    struct gd_discover what;
+    char **patterns;
+
+    struct cli_lines *lines; /* the first column, if it is streamed: one of these */
+    struct cli_walk *walk;
+    struct cli_column *columns; /* all of them; a streamed one is empty */
+    size_t n_columns;
+    uint64_t inner;      /* combinations of the groups after the first */
+    uint64_t rows;       /* of group 0; of a stream as far as the columns linked to it reach */
+    uint64_t *order;     /* shuffled: the numbers of the tasks */
+    bool others_empty;   /* a stream, and no other column has anything */
+    const char *current; /* the stream's record of this row */
+    size_t current_size;
+    uint64_t current_weight;
+    struct cli_bytes cleaned; /* a record whose NULs were replaced, or the input of a task that had failed */
+    struct cli_bytes payload;
+};
+
+static bool is_streamed(const struct cli_input *in)
+{
+    return in->lines || in->walk;
+}
+
+/* --- records ------------------------------------------------------------------ */
+
+static bool is_blank(const char *data, size_t size)
+{
+    for (size_t i = 0; i < size; i++) {
+        if (!strchr(" \t\r\n\f\v", data[i]) || !data[i])
+            return false;
+    }
+    return true;
+}
+
+/* A NUL separates arguments in a payload and can't be passed to a program: it is shown as \0, as GNU parallel does. */
+static int clean(struct cli_input *in, const char **data, size_t *size)
+{
+    const char *at = *data, *end = at + *size, *nul = memchr(at, 0, *size);
+    if (!nul)
+        return 0;
+    if (!in->warned)
+        cli_say("a NUL in the input was replaced with \\0: use -0 if records end with NUL");
+    in->warned = true;
+    in->cleaned.size = 0;
+    for (; nul; nul = memchr(at, 0, (size_t)(end - at))) {
+        cli_bytes_add(&in->cleaned, at, (size_t)(nul - at));
+        cli_bytes_add(&in->cleaned, "\\0", 2);
+        at = nul + 1;
+    }
+    cli_bytes_add(&in->cleaned, at, (size_t)(end - at));
+    if (in->cleaned.failed)
+        return cli_error("out of memory");
+    *data = in->cleaned.data;
+    *size = in->cleaned.size;
+    return 0;
+}
+
+/* JSON is UTF-8, and so is every file that the line would be copied to. */
+static int check_encoding(const struct cli_input *in, const char *data, size_t size)
+{
+    const size_t good = cli_utf8_valid(data, size);
+    if (good == size)
+        return 0;
+    return cli_error(
+        "line %llu of %s is no JSON: byte %zu (0x%02x) is not UTF-8. Convert the input (iconv -t UTF-8), or "
+        "give it as plain lines, without --jsonl",
+        (unsigned long long)in->line, in->name, good + 1, (unsigned char)data[good]);
+}
+
+/* A line that tells of a failure (failed.jsonl) stands for the input that failed. */
+static int unwrap(struct cli_input *in, const char **data, size_t *size)
+{
+    if (check_encoding(in, *data, *size) < 0)
+        return -1;
+    in->cleaned.size = 0;
+    if (!cli_failed_take(&in->cleaned, *data, *size, in->json_payload))
+        return 0;
+    if (in->cleaned.failed)
+        return cli_error("out of memory");
+    *data = in->cleaned.size ? in->cleaned.data : "";
+    *size = in->cleaned.size;
+    return 0;
+}
+
+/* The next record that counts. 1, 0, -1. */
+static int next_record(struct cli_input *in, struct cli_lines *lines, const char **data, size_t *size)
+{
+    bool skip = in->skip_blank || in->format == CLI_FORMAT_JSONL;
+    int some;
+    do {
+        some = cli_lines_next(lines, data, size);
+        in->line++;
+    } while (some > 0 && skip && is_blank(*data, *size));
+    if (some <= 0 || in->format == CLI_FORMAT_NUL)
+        return some;
+    return (in->format == CLI_FORMAT_LINES ? clean : unwrap)(in, data, size) < 0 ? -1 : some;
+}
+
+/* --- opening: columns ------------------------------------------------------------ */
+
+static int hold_words(struct cli_input *in, struct cli_column *c, const struct cli_source *s)
+{
+    for (size_t i = 0; i < s->n_words; i++) {
+        size_t size = strlen(s->words[i]);
+        if (!in->skip_blank || !is_blank(s->words[i], size))
+            cli_column_add(c, s->words[i], size);
+    }
+    return cli_column_failed(c) ? cli_error("out of memory") : 0;
+}
+
+static int hold_lines(struct cli_input *in, struct cli_column *c, struct cli_lines *lines)
+{
+    const char *data;
+    size_t size;
+    int some;
+    while ((some = next_record(in, lines, &data, &size)) > 0 && !cli_column_failed(c))
+        cli_column_add(c, data, size);
+    if (cli_column_failed(c))
+        return cli_error("the input is too large to be held in memory");
+    return some;
+}
+
+static int open_file(struct cli_input *in, struct cli_column *c, const struct cli_source *s, bool stream)
+{
+    struct cli_lines *lines = NULL;
+    char delimiter = in->format == CLI_FORMAT_NUL ? 0 : '\n';
+    if (in->format == CLI_FORMAT_JSONL) { /* the only source then */
+        in->name = strdup(strcmp(s->path, "-") == 0 ? "standard input" : s->path);
+        if (!in->name)
+            return cli_error("out of memory");
+    }
+    if (strcmp(s->path, "-") == 0 && isatty(STDIN_FILENO))
+        cli_say("reading inputs from the terminal, one per line; end with Ctrl-D");
+    if (cli_lines_open(&lines, s->path, delimiter, in->cancel_fd) < 0)
+        return -1;
+    if (stream) {
+        in->lines = lines;
+        return 0;
+    }
+    int result = hold_lines(in, c, lines);
+    cli_lines_close(&lines);
+    return result;
+}
+
+static void say_problem(void *user, const char *path, const char *why)
+{
+    (void)user;
+    cli_say("cannot read %s: %s; left out", path, why);
+}
+
+static int copy_patterns(struct cli_input *in, const char *const *patterns)
+{
+    size_t n = 0;
+    while (patterns && patterns[n])
+        n++;
+    in->patterns = calloc(n + 1, sizeof *in->patterns);
+    for (size_t i = 0; in->patterns && i < n; i++) {
+        if (!(in->patterns[i] = strdup(patterns[i])))
+            return cli_error("out of memory");
+    }
+    return in->patterns ? 0 : cli_error("out of memory");
+}
+
+static int open_dir(struct cli_input *in, struct cli_column *c, const char *dir, const struct cli_input_options *o,
+                    bool stream)
+{
+    if (copy_patterns(in, o->patterns) < 0)
+        return -1;
+    in->what = (struct gd_discover)GD_DISCOVER_INIT;
+    in->what.patterns = in->patterns[0] ? (const char *const *)in->patterns : NULL;
+    in->what.recursive = o->recursive;
+    in->what.hidden = o->hidden;
+    in->what.on_problem = say_problem;
+    if (stream && o->order == GD_ORDER_NONE)
+        return cli_walk_open(&in->walk, dir, &in->what);
+    if (gd_files_open(&c->files) < 0 || gd_files_discover(c->files, dir, &in->what) < 0 ||
+        gd_files_sort(c->files, o->order) < 0)
+        return cli_error("%s", gd_error_text());
+    return gd_files_count(c->files) ? 0 : cli_walk_nothing(dir, &in->what);
+}
+
+static int open_source(struct cli_input *in, size_t i, const struct cli_source *s, const struct cli_input_options *o)
+{
+    bool stream = i == 0 && !o->shuffle && !o->need_total;
+    struct cli_column *c = &in->columns[i];
+    c->link = i > 0 && s->link;
+    if (s->kind == CLI_SOURCE_WORDS)
+        return hold_words(in, c, s);
+    if (s->kind == CLI_SOURCE_LIST) {
+        c->files = s->files;
+        c->borrowed = true;
+        return 0;
+    }
+    return s->kind == CLI_SOURCE_FILE ? open_file(in, c, s, stream) : open_dir(in, c, s->path, o, stream);
+}
+
+/* --- opening: combinations --------------------------------------------------------- */
+
+/* The length of a column where others have something: an empty one counts as one empty argument. */
+static uint64_t length_of(const struct cli_column *c)
+{
+    size_t n = cli_column_count(c);
+    return n ? n : 1;
+}
+
+static bool all_empty(const struct cli_input *in)
+{
+    for (size_t i = 0; i < in->n_columns; i++) {
+        if (cli_column_count(&in->columns[i]))
+            return false;
+    }
+    return true;
+}
+
+/* The length of the group that begins at column *i, which is moved behind it. */
+static uint64_t group_rows(const struct cli_input *in, size_t *i)
+{
+    bool stream = *i == 0 && is_streamed(in);
+    uint64_t rows = stream ? UINT64_MAX : length_of(&in->columns[*i]);
+    for (++*i; *i < in->n_columns && in->columns[*i].link; ++*i) {
+        uint64_t n = length_of(&in->columns[*i]);
+        rows = n < rows ? n : rows;
+    }
+    return rows;
+}
+
+static int count_tasks(struct cli_input *in)
+{
+    size_t i = 0;
+    uint64_t total;
+    in->others_empty = all_empty(in);
+    in->rows = group_rows(in, &i);
+    in->inner = 1;
+    while (i < in->n_columns) {
+        if (__builtin_mul_overflow(in->inner, group_rows(in, &i), &in->inner))
+            return cli_error("there are too many combinations of the arguments");
+    }
+    if (is_streamed(in))
+        return 0;
+    if (in->others_empty)
+        in->rows = 0;
+    return __builtin_mul_overflow(in->inner, in->rows, &total)
+               ? cli_error("there are too many combinations of the arguments")
+               : 0;
+}
+
+/* splitmix64: small, and good enough to shuffle with. */
+static uint64_t random_bits(uint64_t *state)
+{
+    uint64_t z = *state += 0x9e3779b97f4a7c15;
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
+    z = (z ^ z >> 27) * 0x94d049bb133111eb;
+    return z ^ z >> 31;
+}
+
+/* 0 to limit - 1, each as likely as the others. */
+static uint64_t random_below(uint64_t *state, uint64_t limit)
+{
+    uint64_t surplus = (0 - limit) % limit, bits; /* so many of the lowest values would favour the small numbers */
+    do
+        bits = random_bits(state);
+    while (bits < surplus);
+    return bits % limit;
+}
+
+static int shuffle(struct cli_input *in, const struct cli_input_options *o)
+{
+    uint64_t n = in->rows * in->inner, state = o->seed;
+    if (!o->seeded && getrandom(&state, sizeof state, 0) != (ssize_t)sizeof state)
+        return cli_error("cannot get a random number: %s", strerror(errno));
+    in->order = calloc(n + 1, sizeof *in->order);
+    if (!in->order)
+        return cli_error("%llu tasks are too many to be shuffled", (unsigned long long)n);
+    for (uint64_t i = 0; i < n; i++) {
+        uint64_t j = random_below(&state, i + 1);
+        in->order[i] = in->order[j];
+        in->order[j] = i;
+    }
+    return 0;
+}
+
+/* --- opening ------------------------------------------------------------------------ */
+
+/* One that was closed is held by what can't be read (main.c). */
+static bool can_read_stdin(void)
+{
+    const int flags = fcntl(STDIN_FILENO, F_GETFL);
+    return flags >= 0 && (flags & O_ACCMODE) != O_WRONLY;
+}
+
+static int check(const struct cli_source *sources, size_t n, const struct cli_input_options *o)
+{
+    bool has_stdin = false;
+    for (size_t i = 0; i < n; i++) {
+        bool is_stdin = sources[i].kind == CLI_SOURCE_FILE && strcmp(sources[i].path, "-") == 0;
+        if (sources[i].kind >= CLI_SOURCE_DIR && n > 1)
+            return cli_error("--input-dir can't be combined with other inputs");
+        if (is_stdin && has_stdin)
+            return cli_error("standard input is given twice as input");
+        if (is_stdin && !can_read_stdin())
+            return cli_error("standard input is closed: give tasks after ::: or with -a FILE");
+        has_stdin = has_stdin || is_stdin;
+    }
+    if (o->format == CLI_FORMAT_JSONL && (n != 1 || sources[0].kind != CLI_SOURCE_FILE))
+        return cli_error("--jsonl goes with one input: standard input or one -a FILE");
+    return 0;
+}
+
+static struct cli_input *make(size_t n, const struct cli_input_options *o)
+{
+    struct cli_input *in = calloc(1, sizeof *in);
+    struct cli_column *columns = calloc(n, sizeof *columns);
+    int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (!in || !columns || fd < 0) {
+        (void)cli_error("cannot open the input: %s", strerror(errno));
+        free(columns);
+        free(in);
+        if (fd >= 0)
+            close(fd);
+        return NULL;
+    }
+    in->format = o->format;
+    in->skip_blank = o->skip_blank;
+    in->json_payload = o->json_payload;
+    in->cancel_fd = fd;
+    in->columns = columns;
+    in->n_columns = n;
+    return in;
+}
+
+int cli_input_open(struct cli_input **out, const struct cli_input_options *o)
+{
+    static const struct cli_source standard_input = { .kind = CLI_SOURCE_FILE, .path = "-" };
+    const struct cli_source *sources = o->n_sources ? o->sources : &standard_input;
+    size_t n = o->n_sources ? o->n_sources : 1;
+    if (check(sources, n, o) < 0)
+        return -1;
+    struct cli_input *in = make(n, o);
+    int result = in ? 0 : -1;
+    for (size_t i = 0; result == 0 && i < n; i++)
+        result = open_source(in, i, &sources[i], o);
+    if (result == 0)
+        result = count_tasks(in);
+    if (result == 0 && o->shuffle)
+        result = shuffle(in, o);
+    if (result < 0)
+        cli_input_close(&in);
+    else
+        *out = in;
+    return result;
+}
+
+uint64_t cli_input_total(const struct cli_input *in)
+{
+    return is_streamed(in) ? 0 : in->rows * in->inner;
+}
+
+uint64_t cli_input_given(const struct cli_input *in)
+{
+    return atomic_load_explicit(&in->given, memory_order_relaxed);
+}
+
+bool cli_input_count(const struct cli_input *in, uint64_t *out)
+{
+    const bool ended = atomic_load(&in->ended);
+    *out = is_streamed(in) ? cli_input_given(in) : cli_input_total(in);
+    return ended || !is_streamed(in);
+}
+
+/* --- giving -------------------------------------------------------------------------- */
+
+static int next_in_stream(struct cli_input *in)
+{
+    in->current_weight = 0;
+    if (in->lines)
+        return next_record(in, in->lines, &in->current, &in->current_size);
+    int some = cli_walk_next(in->walk, &in->current, &in->current_weight);
+    if (some > 0)
+        in->current_size = strlen(in->current);
+    return some;
+}
+
+/* The stream's record for a row. 1, 0 at the end, -1. */
+static int take_row(struct cli_input *in, uint64_t row)
+{
+    if (row >= in->rows)
+        return 0;
+    int some = next_in_stream(in);
+    if (some != 0 || row > 0 || in->others_empty || atomic_load(&in->cancelled))
+        return some;
+    in->rows = 1; /* a stream without anything: one empty argument */
+    in->current = "";
+    in->current_size = 0;
+    return 1;
+}
+
+/* The argument that column i has in a task: row of group 0, k-th combination of the others. */
+static void argument(const struct cli_input *in, size_t i, uint64_t row, const char **data, size_t *size)
+{
+    if (i == 0 && is_streamed(in)) {
+        *data = in->current;
+        *size = in->current_size;
+    } else {
+        cli_column_get(&in->columns[i], row, data, size);
+    }
+}
+
+static void add_argument(struct cli_input *in, size_t i, uint64_t row)
+{
+    const char *data;
+    size_t size;
+    argument(in, i, row, &data, &size);
+    if (i > 0)
+        cli_bytes_add(&in->payload, "", 1);
+    cli_bytes_add(&in->payload, data, size);
+}
+
+static int combine(struct cli_input *in, uint64_t row, uint64_t k)
+{
+    uint64_t span = in->inner;
+    in->payload.size = 0;
+    for (size_t i = 0, next; i < in->n_columns; i = next) {
+        next = i;
+        uint64_t rows = group_rows(in, &next), at = row;
+        if (i > 0) {
+            span /= rows;
+            at = k / span % rows;
+        }
+        for (size_t j = i; j < next; j++)
+            add_argument(in, j, at);
+    }
+    return in->payload.failed ? cli_error("out of memory") : 1;
+}
+
+int cli_input_read(struct cli_input *in, const void **data, size_t *size, uint64_t *weight)
+{
+    uint64_t index = cli_input_given(in);
+    if (atomic_load(&in->cancelled) || (!is_streamed(in) && index >= in->rows * in->inner))
+        return 0;
+    if (in->order)
+        index = in->order[index];
+    uint64_t row = index / in->inner, k = index % in->inner;
+    int some = is_streamed(in) && k == 0 ? take_row(in, row) : 1;
+    if (some == 0 && !atomic_load(&in->cancelled))
+        atomic_store(&in->ended, true);
+    if (some <= 0)
+        return some;
+    *weight = is_streamed(in) ? in->current_weight : cli_column_weight(&in->columns[0], row);
+    if (in->n_columns == 1) {
+        const char *only;
+        argument(in, 0, row, &only, size);
+        *data = only;
+    } else {
+        if (combine(in, row, k) < 0)
+            return -1;
+        *data = in->payload.data;
+        *size = in->payload.size;
+    }
+    atomic_fetch_add_explicit(&in->given, 1, memory_order_relaxed);
+    return 1;
+}
+
+int cli_input_next(struct cli_input *in, struct gd_item *item)
+{
+    const void *data;
+    size_t size;
+    uint64_t weight;
+    int some = cli_input_read(in, &data, &size, &weight);
+    if (some < 0)
+        return gd_item_error(item, "%s", cli_error_text());
+    if (some > 0) {
+        item->data = data;
+        item->size = size;
+        item->weight = weight;
+    }
+    return some;
+}
+
+void cli_input_cancel(struct cli_input *in)
+{
+    const uint64_t one = 1;
+    atomic_store(&in->cancelled, true);
+    /* Full means that it can be read already. */
+    if (write(in->cancel_fd, &one, sizeof one) < 0 && errno != EAGAIN)
+        cli_say("cannot cancel the input: %s", strerror(errno));
+    if (in->walk)
+        cli_walk_stop(in->walk);
+}
+
+void cli_input_close(struct cli_input **input)
+{
+    struct cli_input *in = *input;
+    if (!in)
+        return;
+    cli_lines_close(&in->lines);
+    cli_walk_close(&in->walk);
+    for (size_t i = 0; i < in->n_columns; i++)
+        cli_column_free(&in->columns[i]);
+    for (char **p = in->patterns; p && *p; p++)
+        free(*p);
+    close(in->cancel_fd);
+    cli_bytes_free(&in->cleaned);
+    cli_bytes_free(&in->payload);
+    free(in->name);
+    free(in->patterns);
+    free(in->columns);
+    free(in->order);
+    free(in);
+    *input = NULL;
+}

@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Option tables at work. What a person may write:
+ *
+ *   --name value   --name=value   -x value   -xvalue   -abc (letters without values)
+ *
+ * Options end at the first word that is none, or at "--", which is dropped. Long names are written out: one that is
+ * not known is an error that names the nearest.
+ */
+#include "cli/options.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/text.h"
+
+enum { HELP_WIDTH = 80, HELP_INDENT = 27, MAX_NAMES = 96 };
+
+/* --- storing ------------------------------------------------------------------ */
+
+int cli_set_flag(const struct cli_opt *opt, void *field, const char *text)
+{
+    (void)opt, (void)text;
+    *(bool *)field = true;
+    return 0;
+}
+
+int cli_set_text(const struct cli_opt *opt, void *field, const char *text)
+{
+    (void)opt;
+    *(const char **)field = text;
+    return 0;
+}
+
+int cli_set_list(const struct cli_opt *opt, void *field, const char *text)
+{
+    (void)opt;
+    struct cli_list *list = field;
+    const char **items = realloc(list->items, (list->n + 2) * sizeof *items);
+    if (!items)
+        return cli_error("out of memory");
+    list->items = items;
+    items[list->n++] = text;
+    items[list->n] = NULL;
+    return 0;
+}
+
+static int number(const struct cli_opt *opt, const char *text, uint64_t max, uint64_t *out)
+{
+    char name[64];
+    snprintf(name, sizeof name, "--%s", opt->name);
+    return cli_parse_number(name, text, opt->min, opt->max ? opt->max : max, out);
+}
+
+int cli_set_number(const struct cli_opt *opt, void *field, const char *text)
+{
+    uint64_t value;
+    if (number(opt, text, UINT32_MAX, &value) < 0)
+        return -1;
+    *(unsigned *)field = (unsigned)value;
+    return 0;
+}
+
+int cli_set_number64(const struct cli_opt *opt, void *field, const char *text)
+{
+    return number(opt, text, UINT64_MAX, field);
+}
+
+int cli_set_duration(const struct cli_opt *opt, void *field, const char *text)
+{
+    char why[256];
+    if (cli_parse_duration(text, field) == 0)
+        return 0;
+    snprintf(why, sizeof why, "%s", cli_error_text());
+    return cli_error("--%s: %s", opt->name, why);
+}
+
+/* --- parsing ------------------------------------------------------------------ */
+
+static const struct cli_opt *by_name(const struct cli_opts *o, const char *name, size_t length)
+{
+    for (const struct cli_opt *opt = o->table; opt->name; opt++) {
+        if (strlen(opt->name) == length && memcmp(opt->name, name, length) == 0)
+            return opt;
+    }
+    return NULL;
+}
+
+static const struct cli_opt *by_letter(const struct cli_opts *o, char letter)
+{
+    for (const struct cli_opt *opt = o->table; opt->name; opt++) {
+        if (opt->letter == letter)
+            return opt;
+    }
+    return NULL;
+}
+
+/* The name that was meant: one that begins like this, or the nearest by spelling. */
+static const char *meant(const struct cli_opts *o, const char *word)
+{
+    const char *names[MAX_NAMES];
+    size_t n = 0;
+    for (const struct cli_opt *opt = o->table; opt->name && n < MAX_NAMES; opt++) {
+        if (!opt->help)
+            continue;
+        if (*word && strncmp(opt->name, word, strlen(word)) == 0)
+            return opt->name;
+        names[n++] = opt->name;
+    }
+    return cli_nearest(word, names, n);
+}
+
+/* There is no such option: where all are explained. */
+static int advise(const struct cli_opts *o, const char *what)
+{
+    if (o->invoked)
+        return cli_error("unknown option %s: see %s --help", what, o->invoked);
+    return cli_error("unknown option %s: see gpu-dispatch %s --help", what, o->command);
+}
+
+static int unknown(const struct cli_opts *o, const char *word, size_t length)
+{
+    char name[128] = "--";
+    const size_t room = sizeof name - 3;
+    snprintf(name + 2, room + 1, "%.*s", (int)(length < room ? length : room), word);
+    const char *near = meant(o, name + 2);
+    return near ? cli_error("unknown option %s: did you mean --%s?", name, near) : advise(o, name);
+}
+
+static int store(const struct cli_opt *opt, void *into, const char *text)
+{
+    return opt->set(opt, (char *)into + opt->offset, text);
+}
+
+/* Where parsing stands. */
+struct place {
+    int argc;
+    char **argv;
+    int at;
+    bool done; /* a value was met that no options follow */
+};
+
+/* The value in the next word. */
+static int store_next(const struct cli_opt *opt, void *into, struct place *p)
+{
+    if (p->at + 1 >= p->argc)
+        return cli_error("option --%s needs a value: --%s %s", opt->name, opt->name, opt->value);
+    const char *value = p->argv[++p->at];
+    if (opt->is_last && strcmp(value, "--") == 0)
+        value = "";
+    p->done = opt->is_last && opt->is_last(value);
+    return store(opt, into, value);
+}
+
+static int parse_long(const struct cli_opts *o, void *into, struct place *p)
+{
+    const char *word = p->argv[p->at] + 2;
+    const char *equals = strchrnul(word, '=');
+    const struct cli_opt *opt = by_name(o, word, (size_t)(equals - word));
+    if (!opt)
+        return unknown(o, word, (size_t)(equals - word));
+    if (!opt->value)
+        return *equals ? cli_error("option --%s takes no value", opt->name) : store(opt, into, NULL);
+    return *equals ? store(opt, into, equals + 1) : store_next(opt, into, p);
+}
+
+static int parse_letters(const struct cli_opts *o, void *into, struct place *p)
+{
+    for (const char *at = p->argv[p->at] + 1; *at; at++) {
+        const struct cli_opt *opt = by_letter(o, *at);
+        if (!opt)
+            return advise(o, (const char[]){ '-', *at, '\0' });
+        if (opt->value)
+            return at[1] ? store(opt, into, at + 1 + (at[1] == '=')) : store_next(opt, into, p);
+        if (store(opt, into, NULL) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+int cli_opts_parse_part(const struct cli_opts *o, void *into, int argc, char **argv, bool *dashes)
+{
+    struct place p = { .argc = argc, .argv = argv };
+    *dashes = false;
+    for (; p.at < argc && !p.done; p.at++) {
+        const char *word = argv[p.at];
+        if (word[0] != '-' || !word[1])
+            break;
+        *dashes = strcmp(word, "--") == 0;
+        if (*dashes)
+            return p.at + 1;
+        if ((word[1] == '-' ? parse_long(o, into, &p) : parse_letters(o, into, &p)) < 0)
+            return -1;
+    }
+    return p.at;
+}
+
+int cli_opts_parse(const struct cli_opts *o, void *into, int argc, char **argv)
+{
+    bool dashes;
+    return cli_opts_parse_part(o, into, argc, argv, &dashes);
+}
+
+/* --- explaining ----------------------------------------------------------------- */
+
+/* Words from text that fit the width, at least one; returns how many bytes. */
+static size_t fitting(const char *text, size_t width)
+{
+    size_t length = strlen(text), end = width;
+    if (length <= width)
+        return length;
+    while (end > 0 && text[end] != ' ')
+        end--;
+    return end ? end : strcspn(text, " ");
+}
+
+static void print_wrapped(const char *text)
+{
+    for (bool first = true; *text; first = false) {
+        size_t n = fitting(text, HELP_WIDTH - HELP_INDENT);
+        printf("%*s%.*s\n", first ? 0 : HELP_INDENT, "", (int)n, text);
+        text += n + (text[n] == ' ');
+    }
+}
+
+static void print_option(const struct cli_opt *opt)
+{
+    char left[128];
+    int n = opt->letter ? snprintf(left, sizeof left, "  -%c, --%s", opt->letter, opt->name)
+                        : snprintf(left, sizeof left, "      --%s", opt->name);
+    if (opt->value)
+        n += snprintf(left + n, sizeof left - (size_t)n, " %s", opt->value);
+    if (n < HELP_INDENT - 1)
+        printf("%-*s", HELP_INDENT, left);
+    else
+        printf("%s\n%*s", left, HELP_INDENT, "");
+    print_wrapped(opt->help);
+}
+
+void cli_opts_help(const struct cli_opts *o)
+{
+    fputs(o->usage, stdout);
+    for (const struct cli_opt *opt = o->table; opt->name; opt++) {
+        if (opt->group)
+            printf("\n%s:\n", opt->group);
+        if (opt->help)
+            print_option(opt);
+    }
+    if (o->after)
+        printf("\n%s", o->after);
+}
+
+void cli_opts_list(const struct cli_opts *o)
+{
+    for (const struct cli_opt *opt = o->table; opt->name; opt++) {
+        if (!opt->help)
+            continue;
+        printf("--%s\n", opt->name);
+        if (opt->letter)
+            printf("-%c\n", opt->letter);
+    }
+}

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * --joblog FILE: a line per task with GNU parallel's columns, so that scripts made for its logs read ours.
+ *
+ *   Seq         number of the task, from 1        Receive   bytes of standard output
+ *   Host        ":", this machine                 Exitval   -1 for a timeout and where there is none
+ *   Starttime   Unix time                         Signal    15 for a timeout
+ *   JobRuntime  seconds                           Command   the command line, a newline in it as a NUL
+ *   Send        0
+ *
+ * What was never started, or was stopped because the run ended, is not in the log, as there.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "cli/output/files/logfile.h"
+#include "cli/output/streams.h"
+
+struct cli_joblog {
+    struct cli_logfile file;
+    const struct gd_command *command;
+};
+
+int cli_joblog_open(struct cli_joblog **out, const char *path, const struct gd_command *command, bool append)
+{
+    struct cli_joblog *j = calloc(1, sizeof *j);
+    if (!j)
+        return cli_error("out of memory");
+    j->command = command;
+    if (cli_logfile_open(&j->file, path, append) < 0) {
+        free(j);
+        return -1;
+    }
+    *out = j;
+    return 0;
+}
+
+int cli_joblog_begin(struct cli_joblog *j)
+{
+    struct stat st;
+    if (fstat(j->file.fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size > 0)
+        return 0;
+    cli_bytes_text(&j->file.line, "Seq\tHost\tStarttime\tJobRuntime\tSend\tReceive\tExitval\tSignal\tCommand\n");
+    return cli_logfile_put(&j->file);
+}
+
+int cli_joblog_fd(const struct cli_joblog *j)
+{
+    return j->file.fd;
+}
+
+/* From the given place on: one byte for another. */
+static void replace(struct cli_bytes *b, size_t from, char old, char new)
+{
+    for (size_t i = from; !b->failed && i < b->size; i++) {
+        if (b->data[i] == old)
+            b->data[i] = new;
+    }
+}
+
+static void add_command(struct cli_joblog *j, const struct cli_end *e)
+{
+    const struct gd_report *r = e->report;
+    struct cli_bytes *b = &j->file.line;
+    size_t start = b->size;
+    if (!j->command) {
+        cli_bytes_add(b, r->input, r->input_size);
+        replace(b, start, 0, ' ');
+    } else {
+        struct gd_command_fill fill = { .payload = r->input ? r->input : "",
+                                        .payload_size = r->input_size,
+                                        .task_id = r->task_id,
+                                        .slot = e->slot,
+                                        .gpu_id = r->gpu_id };
+        char *line = gd_command_line(j->command, &fill);
+        if (line)
+            cli_bytes_text(b, line);
+        else
+            b->failed = true;
+        gd_command_free(line);
+    }
+    replace(b, start, '\n', 0);
+}
+
+int cli_joblog_add(struct cli_joblog *j, const struct cli_end *e)
+{
+    const struct gd_report *r = e->report;
+    if (r->start_ns == 0 || r->failure == GD_FAILURE_CANCELLED)
+        return 0;
+    cli_bytes_format(&j->file.line, "%llu\t:\t%.3f\t%10.3f\t0\t%zu\t%d\t%d\t", (unsigned long long)r->task_id + 1,
+                     e->started, e->seconds, e->out_size, e->exit_code, e->signal);
+    add_command(j, e);
+    cli_bytes_text(&j->file.line, "\n");
+    return cli_logfile_put(&j->file);
+}
+
+int cli_joblog_close(struct cli_joblog **j)
+{
+    int result = *j ? cli_logfile_close(&(*j)->file) : 0;
+    free(*j);
+    *j = NULL;
+    return result;
+}

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Files written line by line. No buffer beyond the line: what a task left is on disk when the next one is looked at,
+ * and a reader (`tail -f`) never sees half of it. Of a line that could not be written whole (a full disk) nothing
+ * stays.
+ */
+#include "cli/output/files/logfile.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+int cli_logfile_open(struct cli_logfile *f, const char *path, bool append)
+{
+    *f = (struct cli_logfile){ .fd = STDOUT_FILENO, .path = strdup(path) };
+    if (!f->path)
+        return cli_error("out of memory");
+    if (strcmp(path, "-") == 0)
+        return 0;
+    f->fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_APPEND | (append ? 0 : O_TRUNC), 0666);
+    if (f->fd >= 0)
+        return 0;
+    free(f->path);
+    f->path = NULL;
+    return cli_error("cannot write %s: %s", path, strerror(errno));
+}
+
+/* The file may have been cut since it was opened: its end is looked up at the first line. */
+static void find_end(struct cli_logfile *f)
+{
+    if (f->end == 0)
+        f->end = lseek(f->fd, 0, SEEK_END);
+}
+
+static void written(struct cli_logfile *f, size_t size)
+{
+    if (f->end >= 0)
+        f->end += (off_t)size;
+}
+
+/* Takes away what there is of a line that failed. */
+static void cut_back(struct cli_logfile *f)
+{
+    const int saved = errno;
+    if (f->end >= 0 && f->fd != STDOUT_FILENO && ftruncate(f->fd, f->end) < 0)
+        f->end = -1; /* it stays torn: whoever resumes cuts it */
+    errno = saved;
+}
+
+int cli_logfile_put(struct cli_logfile *f)
+{
+    int result = 0;
+    find_end(f);
+    if (f->line.failed)
+        result = cli_error("out of memory: a line of %s is lost", f->path);
+    else if (!f->broken && cli_write_all(f->fd, f->line.data, f->line.size) < 0) {
+        f->broken = true;
+        /* A reader that went away (`| head`) is nothing to complain of. */
+        f->unread = errno == EPIPE;
+        cut_back(f);
+        result = f->unread ? 0 : cli_error("cannot write %s: %s", f->path, strerror(errno));
+    } else if (!f->broken) {
+        written(f, f->line.size);
+    }
+    if (f->line.failed)
+        cli_bytes_free(&f->line);
+    f->line.size = 0;
+    return result;
+}
+
+int cli_logfile_close(struct cli_logfile *f)
+{
+    int result = 0;
+    if (f->fd != STDOUT_FILENO && close(f->fd) < 0 && !f->broken)
+        result = cli_error("cannot write %s: %s", f->path, strerror(errno));
+    cli_bytes_free(&f->line);
+    free(f->path);
+    return result;
+}

@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * --output FILE.jsonl: a record per task.
+ *
+ *   id         number of the task, from 0
+ *   run        with --journal the number of the run, from 1: run and id together are found in the journal
+ *   input      a string; an array of strings where a task has several arguments; with --jsonl the line's own JSON
+ *   status     "ok", "error", "timeout", "crash", ...
+ *   output     what it gave: a command's stdout and a plugin's bytes as a string, a stream worker's JSON as it is
+ *   stderr     of a command, if it wrote any
+ *   error      in words, if it failed
+ *   exit_code, signal   of a command; of a crash the worker's
+ *   attempt    how many times it was started
+ *   worker, gpu   null if it was never started, as are
+ *   started    Unix time
+ *   seconds    how long the last attempt took
+ */
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/json.h"
+#include "cli/output/files/logfile.h"
+#include "cli/output/streams.h"
+
+struct cli_records {
+    struct cli_logfile file;
+    bool json_input;
+    uint64_t run; /* 0: there is no journal */
+};
+
+int cli_records_open(struct cli_records **out, const char *path, bool append)
+{
+    struct cli_records *r = calloc(1, sizeof *r);
+    if (!r)
+        return cli_error("out of memory");
+    if (cli_logfile_open(&r->file, path, append) < 0) {
+        free(r);
+        return -1;
+    }
+    *out = r;
+    return 0;
+}
+
+void cli_records_json_input(struct cli_records *r, bool json)
+{
+    r->json_input = json;
+}
+
+void cli_records_run(struct cli_records *r, uint64_t run)
+{
+    r->run = run;
+}
+
+int cli_records_fd(const struct cli_records *r)
+{
+    return r->file.fd;
+}
+
+/* A JSON text as it is, if it is one and on one line; anything else as a string, so that the file stays readable. */
+static void add_json(struct cli_bytes *b, const char *text, size_t size)
+{
+    if (cli_json_valid(text, size) && !memchr(text, '\n', size))
+        cli_bytes_add(b, text, size);
+    else
+        cli_json_string(b, text, size);
+}
+
+static void add_output(struct cli_bytes *b, const struct cli_end *e)
+{
+    if (e->ok || e->out_size) {
+        cli_bytes_text(b, ",\"output\":");
+        if (e->kind == CLI_RESULT_JSON && e->out_size)
+            add_json(b, e->out, e->out_size);
+        else
+            cli_json_string(b, e->out, e->out_size);
+    }
+    if (e->err_size) {
+        cli_bytes_text(b, ",\"stderr\":");
+        cli_json_string(b, e->err, e->err_size);
+    }
+    if (!e->ok) {
+        const char *words = e->report->error ? e->report->error : e->status;
+        cli_bytes_text(b, ",\"error\":");
+        cli_json_string(b, words, strlen(words));
+    }
+}
+
+static void add_figures(struct cli_bytes *b, const struct cli_end *e)
+{
+    const struct gd_report *r = e->report;
+    if (e->ran || r->failure == GD_FAILURE_CRASH)
+        cli_bytes_format(b, ",\"exit_code\":%d,\"signal\":%d", e->exit_code, e->signal);
+    cli_bytes_format(b, ",\"attempt\":%u", r->attempt);
+    if (r->worker_id >= 0)
+        cli_bytes_format(b, ",\"worker\":%d,\"gpu\":%d", r->worker_id, r->gpu_id);
+    else
+        cli_bytes_text(b, ",\"worker\":null,\"gpu\":null");
+    if (r->start_ns)
+        cli_bytes_format(b, ",\"started\":%.6f,\"seconds\":%.6f", e->started, e->seconds);
+    else
+        cli_bytes_text(b, ",\"started\":null,\"seconds\":null");
+}
+
+int cli_records_add(struct cli_records *r, const struct cli_end *e)
+{
+    const struct gd_report *report = e->report;
+    struct cli_bytes *b = &r->file.line;
+    cli_bytes_format(b, "{\"id\":%llu,", (unsigned long long)report->task_id);
+    if (r->run)
+        cli_bytes_format(b, "\"run\":%llu,", (unsigned long long)r->run);
+    cli_bytes_text(b, "\"input\":");
+    if (r->json_input)
+        add_json(b, report->input, report->input_size);
+    else
+        cli_json_arguments(b, report->input, report->input_size);
+    cli_bytes_format(b, ",\"status\":\"%s\"", e->status);
+    add_output(b, e);
+    add_figures(b, e);
+    cli_bytes_text(b, "}\n");
+    return cli_logfile_put(&r->file);
+}
+
+bool cli_records_broken(const struct cli_records *r)
+{
+    return r->file.unread;
+}
+
+int cli_records_close(struct cli_records **r)
+{
+    int result = *r ? cli_logfile_close(&(*r)->file) : 0;
+    free(*r);
+    *r = NULL;
+    return result;
+}

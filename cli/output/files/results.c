@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * --results DIR: what each task wrote, in files, with GNU parallel's layout:
+ *
+ *     DIR/1/<first argument>/2/<second argument>/{stdout,stderr,seq}
+ *
+ * In a name "/" becomes "\_", "\" "\\", a TAB "\t" and a NUL "\0"; an empty argument has no folder of its own. A name
+ * of more than 255 bytes, which no file system takes, is cut, and "~" and a hash of the whole name of 32 hexadecimal
+ * digits take the place of the rest: GNU parallel only cuts it, and gives two tasks one folder. Two tasks with the same
+ * arguments share a folder, and the later one stays. Each file is written as NAME.part first and then renamed: it is
+ * whole or not there. What a run that was killed left as .part is overwritten when the task is run again.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cli/bytes.h"
+#include "cli/output/replace.h"
+#include "cli/output/streams.h"
+
+enum {
+    LONGEST_NAME = 255, /* in bytes, of a file */
+    HASH_DIGITS = 32,
+    KEPT = LONGEST_NAME - 1 - HASH_DIGITS, /* of a name that is longer */
+    LONGEST_CHARACTER = 4,
+};
+
+struct cli_results {
+    size_t dir_size;       /* of path, what was given */
+    struct cli_bytes path; /* of the task's folder */
+    bool sync;
+};
+
+/* Makes a folder and what it lies in. 0, or -1 with errno. */
+static int make_folders(char *path)
+{
+    if (mkdir(path, 0777) == 0 || errno == EEXIST)
+        return 0;
+    if (errno != ENOENT)
+        return -1;
+    for (char *at = strchr(path + 1, '/'); at; at = strchr(at + 1, '/')) {
+        *at = 0;
+        int made = mkdir(path, 0777);
+        *at = '/';
+        if (made < 0 && errno != EEXIST)
+            return -1;
+    }
+    return mkdir(path, 0777) == 0 || errno == EEXIST ? 0 : -1;
+}
+
+int cli_results_open(struct cli_results **out, const char *dir)
+{
+    struct stat st;
+    struct cli_results *r = calloc(1, sizeof *r);
+    if (!r)
+        return cli_error("out of memory");
+    cli_bytes_add(&r->path, dir, strlen(dir) + 1);
+    r->dir_size = strlen(dir);
+    if (r->path.failed)
+        (void)cli_error("out of memory");
+    else if (make_folders(r->path.data) < 0)
+        (void)cli_error("cannot make the folder %s: %s", dir, strerror(errno));
+    else if (stat(dir, &st) < 0 || !S_ISDIR(st.st_mode))
+        (void)cli_error("%s is not a folder: --results needs one, or a name that is not taken", dir);
+    else {
+        *out = r;
+        return 0;
+    }
+    cli_results_close(&r);
+    return -1;
+}
+
+void cli_results_sync(struct cli_results *r, bool sync)
+{
+    r->sync = sync;
+}
+
+const char *cli_results_path(const struct cli_results *r)
+{
+    return r->path.data;
+}
+
+static void add_quoted(struct cli_bytes *b, const char *text, size_t size)
+{
+    for (size_t i = 0; i < size; i++) {
+        const char *special = text[i] == '/'    ? "\\_"
+                              : text[i] == '\\' ? "\\\\"
+                              : text[i] == '\t' ? "\\t"
+                              : text[i] == 0    ? "\\0"
+                                                : NULL;
+        cli_bytes_add(b, special ? special : &text[i], special ? 2 : 1);
+    }
+}
+
+/* FNV-1a of 128 bits: fixed for good, since a run that resumes looks for the folders of the one before. Its prime is
+ * 2^88 + 315. */
+static void hash_name(const char *name, size_t size, char out[HASH_DIGITS + 1])
+{
+    uint64_t high = UINT64_C(0x6c62272e07bb0142), low = UINT64_C(0x62b821756295c58d);
+    for (size_t i = 0; i < size; i++) {
+        low ^= (unsigned char)name[i];
+        const uint64_t first = (low & UINT32_MAX) * 315, second = (low >> 32) * 315 + (first >> 32);
+        high = high * 315 + (second >> 32) + (low << 24);
+        low = second << 32 | (first & UINT32_MAX);
+    }
+    snprintf(out, HASH_DIGITS + 1, "%016" PRIx64 "%016" PRIx64, high, low);
+}
+
+/* Whether the name of another may have become this one. */
+static bool looks_cut(const char *name, size_t size)
+{
+    if (size < KEPT - LONGEST_CHARACTER + HASH_DIGITS + 1 || name[size - HASH_DIGITS - 1] != '~')
+        return false;
+    for (size_t i = size - HASH_DIGITS; i < size; i++) {
+        if (!strchr("0123456789abcdef", name[i]))
+            return false;
+    }
+    return true;
+}
+
+/* Not in the middle of a character. */
+static size_t kept_size(const char *name)
+{
+    size_t size = KEPT;
+    while (size > KEPT - LONGEST_CHARACTER && ((unsigned char)name[size] & 0xc0) == 0x80)
+        size--;
+    return size;
+}
+
+static void add_name(struct cli_bytes *b, const char *text, size_t size)
+{
+    const size_t start = b->size;
+    char hash[HASH_DIGITS + 1];
+    add_quoted(b, text, size);
+    if (b->failed || (b->size - start <= LONGEST_NAME && !looks_cut(b->data + start, b->size - start)))
+        return;
+    hash_name(b->data + start, b->size - start, hash);
+    b->size = start + kept_size(b->data + start);
+    cli_bytes_text(b, "~");
+    cli_bytes_text(b, hash);
+}
+
+/* Sets path to the task's folder, with a NUL behind it. */
+static int find_folder(struct cli_results *r, const struct gd_report *report)
+{
+    const char *at = report->input;
+    size_t left = report->input_size;
+    r->path.size = r->dir_size;
+    for (unsigned i = 1;; i++) {
+        const char *nul = left ? memchr(at, 0, left) : NULL;
+        size_t size = nul ? (size_t)(nul - at) : left;
+        cli_bytes_format(&r->path, "/%u/", i);
+        add_name(&r->path, at, size);
+        if (!nul)
+            break;
+        at = nul + 1;
+        left -= size + 1;
+    }
+    /* An empty argument leaves a slash at the end. */
+    while (!r->path.failed && r->path.size > 1 && r->path.data[r->path.size - 1] == '/')
+        r->path.size--;
+    cli_bytes_add(&r->path, "", 1);
+    return r->path.failed ? cli_error("out of memory") : 0;
+}
+
+/* Relative to the folder, so that only the folder's own path can be too long. */
+static int write_file(const struct cli_results *r, int folder, const char *name, const void *data, size_t size)
+{
+    char temporary[64];
+    snprintf(temporary, sizeof temporary, "%s.part", name);
+    int fd = cli_open_temporary(folder, temporary, 0666);
+    if (fd < 0)
+        return -1;
+    int result = cli_write_all(fd, data, size);
+    if (result == 0 && r->sync)
+        result = fsync(fd);
+    if (close(fd) < 0)
+        result = -1;
+    if (result == 0)
+        result = renameat(folder, temporary, folder, name);
+    if (result < 0) {
+        int saved = errno;
+        unlinkat(folder, temporary, 0);
+        errno = saved;
+    }
+    return result;
+}
+
+static int write_files(const struct cli_results *r, int folder, const struct cli_end *e)
+{
+    char seq[32];
+    const char *err = e->err;
+    size_t err_size = e->err_size;
+    int length = snprintf(seq, sizeof seq, "%llu", (unsigned long long)e->report->task_id + 1);
+    if (e->kind != CLI_RESULT_COMMAND && !e->ok && e->report->error) {
+        err = e->report->error;
+        err_size = strlen(err);
+    }
+    if (write_file(r, folder, "stdout", e->out, e->out_size) < 0 ||
+        write_file(r, folder, "stderr", err, err_size) < 0 || write_file(r, folder, "seq", seq, (size_t)length) < 0)
+        return -1;
+    return r->sync ? fsync(folder) : 0;
+}
+
+/* The folders that were made on the way to the task's own. */
+static int sync_folders(struct cli_results *r)
+{
+    int result = cli_sync_folder_of(r->path.data);
+    for (size_t at = r->path.size - 1; result == 0 && at >= r->dir_size && at > 0; at--) {
+        if (r->path.data[at] != '/')
+            continue;
+        r->path.data[at] = '\0';
+        result = cli_sync_folder_of(r->path.data);
+        r->path.data[at] = '/';
+    }
+    return result;
+}
+
+int cli_results_add(struct cli_results *r, const struct cli_end *e)
+{
+    if (e->report->start_ns == 0 || e->report->failure == GD_FAILURE_CANCELLED)
+        return 0;
+    if (find_folder(r, e->report) < 0)
+        return -1;
+    int result = make_folders(r->path.data), folder = -1;
+    if (result == 0)
+        result = folder = open(r->path.data, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (result >= 0)
+        result = write_files(r, folder, e);
+    if (result >= 0 && r->sync)
+        result = sync_folders(r);
+    int saved = errno;
+    if (folder >= 0)
+        close(folder);
+    return result < 0 ? cli_error("cannot write the results in %s: %s", r->path.data, strerror(saved)) : 0;
+}
+
+void cli_results_close(struct cli_results **r)
+{
+    if (!*r)
+        return;
+    cli_bytes_free(&(*r)->path);
+    free(*r);
+    *r = NULL;
+}

@@ -1,0 +1,539 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The sinks of a run. One that fails is told of once and does not end the run: the tasks are worth more than their
+ * log. The exit status says so in the end.
+ *
+ *   lane    who adds to it                      what it does
+ *   tasks   the run's thread                    --joblog, --results, --output, --failed, then stdout and stderr of the
+ *                                               task, then its record in the journal; and what workers print
+ *   words   whatever thread calls cli_say()     standard error; the end of the progress display
+ *
+ * Words come after the output of the tasks that ended before, as long as that moves: if it does not, they come without.
+ */
+#include "cli/output/sinks.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cli/bytes.h"
+#include "dispatch/hooks.h"
+#include "tui/terminal.h"
+
+enum {
+    TASKS_LIMIT = 64 << 20, /* bytes that wait to be written, beyond which no new task is begun */
+    WORDS_LIMIT = 1 << 20,  /* and beyond which words are only counted */
+    PACKED_ROOM = 1 << 16,  /* bytes of tasks that end in one round and are handed on together */
+    IN_TURN_MS = 200,       /* how long words wait for the output of tasks before them */
+};
+
+/* --- opening --------------------------------------------------------------------------- */
+
+/* The line of headings comes after the journal has cut the file back. */
+static int open_joblog(struct cli_sinks *s, const struct cli_run *r, const struct gd_command *command, bool append)
+{
+    if (cli_joblog_open(&s->joblog, r->joblog, command, append) < 0 ||
+        cli_keep_follow(s->keep, r->joblog, cli_joblog_fd(s->joblog)) < 0)
+        return -1;
+    return cli_joblog_begin(s->joblog);
+}
+
+static int open_results(struct cli_sinks *s, const struct cli_run *r)
+{
+    if (cli_results_open(&s->results, r->results) < 0)
+        return -1;
+    cli_results_sync(s->results, r->sync && strcmp(r->sync, "full") == 0);
+    return 0;
+}
+
+static int open_records(struct cli_sinks *s, const struct cli_run *r, bool append)
+{
+    if (cli_records_open(&s->records, r->output, append) < 0 ||
+        cli_keep_follow(s->keep, r->output, cli_records_fd(s->records)) < 0)
+        return -1;
+    cli_records_json_input(s->records, r->jsonl);
+    cli_records_run(s->records, cli_keep_run(s->keep));
+    s->output_path = r->output;
+    return 0;
+}
+
+int cli_sinks_open(struct cli_sinks *s, const struct cli_run *r, const struct gd_command *command,
+                   struct cli_keep *keep)
+{
+    const bool append = cli_keep_goes_on(keep);
+    s->keep = keep;
+    /* All of them, before the first is cut back. */
+    if (cli_keep_check(keep, r->joblog) < 0 || cli_keep_check(keep, r->output) < 0)
+        return -1;
+    if (r->joblog && open_joblog(s, r, command, append) < 0)
+        return -1;
+    if (r->results && open_results(s, r) < 0)
+        return -1;
+    if (r->output && open_records(s, r, append) < 0)
+        return -1;
+    /* With a journal the list is made of that, in the end. */
+    return r->failed && !keep ? cli_failures_open(&s->failures, r->failed, r->jsonl) : 0;
+}
+
+/* On a terminal the panel, unless somebody types the inputs there. */
+static enum cli_progress_style usual_style(const struct cli_run *r)
+{
+    const bool typed = r->n_sources == 0 && isatty(STDIN_FILENO);
+    if (r->quiet || r->dry_run)
+        return CLI_PROGRESS_NONE;
+    return tui_can_draw(STDERR_FILENO) && !typed ? CLI_PROGRESS_PANEL : CLI_PROGRESS_LINE;
+}
+
+enum cli_progress_style cli_sinks_style(const struct cli_run *r)
+{
+    static const struct {
+        const char *name;
+        enum cli_progress_style style;
+    } styles[] = {
+        { "panel", CLI_PROGRESS_PANEL }, { "bar", CLI_PROGRESS_BAR },   { "eta", CLI_PROGRESS_ETA },
+        { "line", CLI_PROGRESS_LINE },   { "json", CLI_PROGRESS_JSON }, { "none", CLI_PROGRESS_NONE },
+    };
+    if (r->bar || r->eta)
+        return r->bar ? CLI_PROGRESS_BAR : CLI_PROGRESS_ETA;
+    for (size_t i = 0; r->progress && i < sizeof styles / sizeof styles[0]; i++) {
+        if (strcmp(r->progress, styles[i].name) != 0)
+            continue;
+        const bool cannot = styles[i].style == CLI_PROGRESS_PANEL && !tui_can_draw(STDERR_FILENO);
+        return cannot ? CLI_PROGRESS_LINE : styles[i].style;
+    }
+    return usual_style(r);
+}
+
+static int open_progress(struct cli_sinks *s, enum cli_progress_style style, cli_stats_fn *stats, void *user,
+                         struct cli_watch *watch)
+{
+    if (style == CLI_PROGRESS_NONE)
+        return 0;
+    if (style == CLI_PROGRESS_PANEL || style == CLI_PROGRESS_JSON)
+        return cli_progress_open_view(&s->progress, STDERR_FILENO, style, cli_watch_read, watch);
+    return cli_progress_open(&s->progress, STDERR_FILENO, style, stats, user);
+}
+
+static void hold(void *user, bool full)
+{
+    const struct cli_sinks *s = user;
+    gd__dispatcher_hold(s->d, full);
+}
+
+static bool is_same_file(int a, int b)
+{
+    struct stat one, other;
+    return fstat(a, &one) == 0 && fstat(b, &other) == 0 && one.st_dev == other.st_dev && one.st_ino == other.st_ino;
+}
+
+static void speak(void *user, const char *line, size_t size);
+
+static int open_lanes(struct cli_sinks *s)
+{
+    const struct cli_lane_options tasks = { .name = "gd-output", .limit = TASKS_LIMIT, .full = hold, .user = s };
+    const struct cli_lane_options words = { .name = "gd-words", .limit = WORDS_LIMIT };
+    pthread_mutex_init(&s->err_lock, NULL);
+    s->one_stream = is_same_file(STDOUT_FILENO, STDERR_FILENO);
+    s->thread = pthread_self();
+    s->packed = aligned_alloc(CLI_END_ALIGN, PACKED_ROOM);
+    if (!s->packed)
+        return cli_error("out of memory");
+    if (cli_lane_open(&s->tasks, &tasks) < 0 || cli_lane_open(&s->words, &words) < 0)
+        return -1;
+    cli_set_speaker(speak, s);
+    return 0;
+}
+
+int cli_sinks_draw(struct cli_sinks *s, const struct cli_run *r, cli_stats_fn *stats, void *user,
+                   struct cli_watch *watch)
+{
+    static const int fds[] = { STDOUT_FILENO, STDERR_FILENO };
+    const enum cli_progress_style style = cli_sinks_style(r);
+    if (open_lanes(s) < 0 || open_progress(s, style, stats, user, watch) < 0)
+        return -1;
+    cli_progress_media(s->progress, r->own.media);
+    if (style == CLI_PROGRESS_PANEL && cli_passed_open(&s->passed, fds, s->progress) < 0)
+        return -1;
+    /* Records on standard output are the only thing there. */
+    const struct cli_output_options o = { .tag = r->tag,
+                                          .silent = r->own.silent || (r->output && strcmp(r->output, "-") == 0),
+                                          .progress = s->progress,
+                                          .err_lock = &s->err_lock };
+    return cli_output_open(&s->output, &o);
+}
+
+/* --- words of ours ------------------------------------------------------------------------- */
+
+struct words_job {
+    struct cli_job base;
+    struct cli_sinks *sinks;
+    uint64_t after; /* the last job of the other lane when this was said */
+    size_t size;
+    char text[];
+};
+
+/* Before anything else is said: what was left out. */
+static size_t unsaid(struct cli_sinks *s, char *out, size_t room)
+{
+    const unsigned long long n = atomic_exchange(&s->unsaid, 0);
+    const int size = n ? snprintf(out, room, "%s: %llu messages are missing here\n", cli_name(), n) : 0;
+    return size > 0 ? (size_t)size : 0;
+}
+
+static void put_words(struct cli_job *base)
+{
+    struct words_job *w = (struct words_job *)base;
+    struct cli_sinks *s = w->sinks;
+    char missing[128];
+    cli_lane_reach(s->tasks, w->after, s->one_stream ? UINT_MAX : IN_TURN_MS);
+    cli_progress_pause(s->progress);
+    pthread_mutex_lock(&s->err_lock);
+    const size_t size = unsaid(s, missing, sizeof missing);
+    /* Where words can't be written there is nobody to complain to. */
+    if (cli_write_all(STDERR_FILENO, missing, size) == 0)
+        (void)cli_write_all(STDERR_FILENO, w->text, w->size);
+    pthread_mutex_unlock(&s->err_lock);
+    cli_progress_resume(s->progress);
+    free(w);
+}
+
+static void speak(void *user, const char *line, size_t size)
+{
+    struct cli_sinks *s = user;
+    struct words_job *w = malloc(sizeof *w + size);
+    if (pthread_equal(pthread_self(), s->thread))
+        cli_sinks_round(s);
+    if (w) {
+        *w = (struct words_job){ .base = { .run = put_words, .bytes = sizeof *w + size },
+                                 .sinks = s,
+                                 .after = cli_lane_last(s->tasks),
+                                 .size = size };
+        memcpy(w->text, line, size);
+    }
+    if (w && cli_lane_try_add(s->words, &w->base))
+        return;
+    free(w);
+    atomic_fetch_add(&s->unsaid, 1);
+}
+
+void cli_sinks_print(struct cli_sinks *s, const char *text, size_t size)
+{
+    speak(s, text, size);
+}
+
+/* --- what tasks gave: on the lane ------------------------------------------------------------ */
+
+static void check(struct cli_sinks *s, int rc)
+{
+    if (rc < 0 && !atomic_exchange(&s->failed, true))
+        cli_say("%s", cli_error_text());
+}
+
+/* Where a person will look for what the task gave. */
+static const char *where(const struct cli_sinks *s, const struct cli_end *e)
+{
+    return s->results && e->report->start_ns ? cli_results_path(s->results) : s->output_path;
+}
+
+/* With a journal a task that has not come to its end is left for a run that resumes: the record is that one's. */
+static bool is_left(const struct cli_sinks *s, const struct cli_end *e)
+{
+    const enum gd_failure why = e->report->failure;
+    return s->keep && !e->ok && (why == GD_FAILURE_CANCELLED || why == GD_FAILURE_NO_WORKER);
+}
+
+static void write_all(struct cli_sinks *s, const struct cli_end *e)
+{
+    if (s->joblog)
+        check(s, cli_joblog_add(s->joblog, e));
+    if (s->results)
+        check(s, cli_results_add(s->results, e));
+    if (s->records && !is_left(s, e))
+        check(s, cli_records_add(s->records, e));
+    if (s->failures)
+        check(s, cli_failures_add(s->failures, e));
+    check(s, cli_output_add(s->output, e));
+}
+
+/* After each write of ours. */
+static void look_for_trouble(struct cli_sinks *s)
+{
+    if (cli_output_broken(s->output) || cli_passed_broken(s->passed) || (s->records && cli_records_broken(s->records)))
+        s->broken = true;
+    if ((s->broken || (s->keep && s->failed)) && !atomic_exchange(&s->troubled, true))
+        s->trouble(s->user);
+}
+
+/* Ends of tasks, one behind the other (cli_end_pack()), each with what its record was put off by, or NULL. */
+struct tasks_job {
+    struct cli_job base;
+    struct cli_sinks *sinks;
+    size_t n;
+    _Alignas(CLI_END_ALIGN) char ends[];
+};
+
+/* What could not be written, or was not since the reader went away, is not done. */
+static void settle(struct cli_sinks *s, void *record, const struct cli_end *e)
+{
+    if (!record)
+        return;
+    cli_keep_note(s->keep, e, where(s, e), s->failed || s->broken);
+    gd__record_settle(s->d, record, e->report);
+}
+
+/* The size of it; 0: the lane was given up meanwhile. */
+static size_t put_task(struct cli_sinks *s, const char *at)
+{
+    struct gd_report report;
+    struct cli_end e;
+    void *record;
+    const size_t size = cli_end_unpack(&e, &report, at, &record);
+    write_all(s, &e);
+    if (!cli_lane_commit(s->tasks))
+        return 0;
+    look_for_trouble(s);
+    settle(s, record, &e);
+    atomic_fetch_sub(&s->waiting, 1);
+    cli_lane_committed(s->tasks);
+    return size;
+}
+
+static void put_tasks(struct cli_job *base)
+{
+    struct tasks_job *t = (struct tasks_job *)base;
+    const char *at = t->ends;
+    for (size_t i = 0, size = 1; i < t->n && size > 0; i++) {
+        size = put_task(t->sinks, at);
+        at += size;
+    }
+    free(t);
+}
+
+struct passed_job {
+    struct cli_job base;
+    struct cli_sinks *sinks;
+    int worker_id, stream;
+    size_t size;
+    char text[];
+};
+
+static void put_passed(struct cli_job *base)
+{
+    struct passed_job *p = (struct passed_job *)base;
+    struct cli_sinks *s = p->sinks;
+    cli_passed_add(s->passed, p->worker_id, p->stream, p->text, p->size);
+    if (cli_lane_commit(s->tasks)) {
+        look_for_trouble(s);
+        cli_lane_committed(s->tasks);
+    }
+    free(p);
+}
+
+/* --- what tasks gave: added by the run's thread -------------------------------------------------- */
+
+/* Nothing of it would be seen anywhere. */
+static bool leaves_nothing(const struct cli_sinks *s, const struct cli_end *e)
+{
+    const bool in_files = s->joblog || s->results || s->records || s->failures || s->keep;
+    return !in_files && e->ok && e->kind == CLI_RESULT_COMMAND && e->out_size + e->err_size == 0;
+}
+
+static void lose_task(struct cli_sinks *s, const struct gd_report *r, struct gd__journal_task *record)
+{
+    gd__record_drop(record);
+    check(s, cli_error("out of memory: the output of task %llu is lost", (unsigned long long)r->task_id));
+    if (s->keep && !atomic_exchange(&s->troubled, true))
+        s->trouble(s->user);
+}
+
+static void lose_packed(struct cli_sinks *s)
+{
+    const char *at = s->packed;
+    for (size_t i = 0; i < s->n_packed; i++) {
+        struct gd_report report;
+        struct cli_end e;
+        void *record;
+        at += cli_end_unpack(&e, &report, at, &record);
+        lose_task(s, &report, record);
+    }
+}
+
+/* NULL: no memory. */
+static struct tasks_job *new_tasks_job(struct cli_sinks *s, size_t n, size_t size)
+{
+    struct tasks_job *t = aligned_alloc(CLI_END_ALIGN, sizeof *t + size); /* both are multiples of it */
+    if (t)
+        *t = (struct tasks_job){ .base = { .run = put_tasks, .bytes = sizeof *t + size }, .sinks = s, .n = n };
+    return t;
+}
+
+static void add_tasks(struct cli_sinks *s, struct tasks_job *t)
+{
+    atomic_fetch_add(&s->waiting, t->n);
+    (void)cli_lane_add(s->tasks, &t->base);
+}
+
+void cli_sinks_round(struct cli_sinks *s)
+{
+    if (s->n_packed == 0)
+        return;
+    struct tasks_job *t = new_tasks_job(s, s->n_packed, s->packed_size);
+    if (t) {
+        memcpy(t->ends, s->packed, s->packed_size);
+        add_tasks(s, t);
+    } else {
+        lose_packed(s);
+    }
+    s->packed_size = s->n_packed = 0;
+}
+
+/* One that is large is copied once only. */
+static void add_large(struct cli_sinks *s, const struct cli_end *e, struct gd__journal_task *record, size_t size)
+{
+    struct tasks_job *t = new_tasks_job(s, 1, size);
+    if (!t) {
+        lose_task(s, e->report, record);
+        return;
+    }
+    cli_end_pack(t->ends, e, record);
+    add_tasks(s, t);
+}
+
+void cli_sinks_add(struct cli_sinks *s, const struct cli_end *e)
+{
+    struct gd__journal_task *record = gd__record_put_off(s->d);
+    if (!record && leaves_nothing(s, e))
+        return;
+    const size_t size = cli_end_packed_size(e);
+    if (size > PACKED_ROOM - s->packed_size)
+        cli_sinks_round(s);
+    if (size > PACKED_ROOM) {
+        add_large(s, e, record, size);
+        return;
+    }
+    cli_end_pack(s->packed + s->packed_size, e, record);
+    s->packed_size += size;
+    s->n_packed++;
+}
+
+void cli_sinks_pass(struct cli_sinks *s, int worker_id, int stream, const char *text, size_t size)
+{
+    struct passed_job *p = s->passed ? malloc(sizeof *p + size) : NULL;
+    if (!p)
+        return;
+    cli_sinks_round(s);
+    *p = (struct passed_job){ .base = { .run = put_passed, .bytes = sizeof *p + size },
+                              .sinks = s,
+                              .worker_id = worker_id,
+                              .stream = stream,
+                              .size = size };
+    memcpy(p->text, text, size);
+    (void)cli_lane_add(s->tasks, &p->base);
+}
+
+void cli_sinks_hurry(struct cli_sinks *s, unsigned signals)
+{
+    cli_lane_hurry(s->tasks, signals);
+    cli_lane_hurry(s->words, signals);
+}
+
+bool cli_sinks_broken(const struct cli_sinks *s)
+{
+    return s->broken;
+}
+
+/* --- the end ------------------------------------------------------------------------------------- */
+
+struct call_job {
+    struct cli_job base;
+    struct cli_sinks *sinks;
+    void (*call)(struct cli_sinks *s);
+};
+
+static void do_call(struct cli_job *base)
+{
+    struct call_job *c = (struct call_job *)base;
+    c->call(c->sinks);
+    free(c);
+}
+
+/* Without memory for it, it is not done. */
+static void add_call(struct cli_lane *l, struct cli_sinks *s, void (*call)(struct cli_sinks *s))
+{
+    struct call_job *c = malloc(sizeof *c);
+    if (!c)
+        return;
+    *c = (struct call_job){ .base = { .run = do_call, .bytes = sizeof *c }, .sinks = s, .call = call };
+    (void)cli_lane_add(l, &c->base);
+}
+
+static void end_passed(struct cli_sinks *s)
+{
+    cli_passed_close(&s->passed);
+}
+
+/* What of the tasks' output is left when it was given up. */
+static void say_lost(struct cli_sinks *s)
+{
+    const unsigned long long n = s->waiting;
+    if (n > 0)
+        cli_say("the output of %llu task%s could not be written, since nobody takes it%s", n, n == 1 ? "" : "s",
+                s->keep ? ": the same again with --resume runs what is not in the journal" : "");
+}
+
+bool cli_sinks_flush(struct cli_sinks *s)
+{
+    if (s->flushed)
+        return s->drained;
+    s->flushed = true;
+    cli_sinks_round(s);
+    add_call(s->tasks, s, end_passed);
+    s->drained = cli_lane_wait(s->tasks);
+    if (!s->drained)
+        say_lost(s);
+    return s->drained;
+}
+
+static void end_progress(struct cli_sinks *s)
+{
+    if (s->drained)
+        cli_output_end_line(s->output);
+    cli_progress_close(&s->progress);
+}
+
+bool cli_sinks_undraw(struct cli_sinks *s)
+{
+    add_call(s->words, s, end_progress);
+    return cli_lane_wait(s->words);
+}
+
+void cli_sinks_close_files(struct cli_sinks *s)
+{
+    check(s, s->records ? cli_records_close(&s->records) : 0);
+    check(s, s->joblog ? cli_joblog_close(&s->joblog) : 0);
+    check(s, s->failures ? cli_failures_close(&s->failures) : 0);
+    cli_results_close(&s->results);
+}
+
+/* If it was given up, what is said from now on is not written either. */
+bool cli_sinks_end(struct cli_sinks *s)
+{
+    return !s->words || cli_lane_wait(s->words);
+}
+
+void cli_sinks_close(struct cli_sinks *s)
+{
+    cli_lane_close(&s->tasks);
+    cli_lane_close(&s->words);
+    cli_set_speaker(NULL, NULL);
+    cli_passed_close(&s->passed);
+    cli_output_close(&s->output);
+    cli_progress_close(&s->progress);
+    cli_sinks_close_files(s);
+    free(s->packed);
+}

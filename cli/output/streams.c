@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Standard output and standard error. A task's stdout is written whole and then its stderr, in as few writes as the
+ * descriptor takes, from one thread, so that nothing of two tasks is ever mixed. A reader that goes away (`| head`) is
+ * remembered and not complained of.
+ */
+#include "cli/output/streams.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/bytes.h"
+#include "cli/output/progress.h"
+#include "cli/text.h"
+
+struct text {
+    const char *data;
+    size_t size;
+};
+
+struct cli_output {
+    struct cli_output_options o;
+    bool broken;
+    bool out_shown, err_shown;        /* are terminals */
+    bool line_open;                   /* a terminal shows the beginning of a line that has no end yet */
+    struct cli_bytes plain, out, err; /* of a task: its result as a line; what is not written as it came */
+    struct text out_text, err_text;   /* what is to be written */
+    struct cli_bytes prefix;          /* --tag: of this task */
+};
+
+int cli_output_open(struct cli_output **out, const struct cli_output_options *options)
+{
+    struct cli_output *o = calloc(1, sizeof *o);
+    if (!o)
+        return cli_error("out of memory");
+    o->o = *options;
+    if (o->o.out == 0 && o->o.err == 0) {
+        o->o.out = STDOUT_FILENO;
+        o->o.err = STDERR_FILENO;
+    }
+    o->out_shown = isatty(o->o.out);
+    o->err_shown = isatty(o->o.err);
+    *out = o;
+    return 0;
+}
+
+static struct text text_of(const struct cli_bytes *b)
+{
+    return (struct text){ b->data, b->size };
+}
+
+/* The arguments with spaces between them, and a TAB: as they are, but on a terminal nothing that it would act on. */
+static void make_prefix(struct cli_output *o, const struct gd_report *r, bool shown)
+{
+    o->prefix.size = 0;
+    cli_bytes_add(&o->prefix, r->input, r->input_size);
+    for (size_t i = 0; !o->prefix.failed && i < o->prefix.size; i++) {
+        if (o->prefix.data[i] == 0)
+            o->prefix.data[i] = ' ';
+    }
+    if (shown && !o->prefix.failed)
+        cli_show_plain(o->prefix.data, o->prefix.size, true);
+    cli_bytes_add(&o->prefix, "\t", 1);
+}
+
+/* The prefix goes before every line, and after a carriage return within one, as GNU parallel has it: a progress bar
+ * keeps its tag. */
+static void add_tagged(struct cli_bytes *b, const struct cli_bytes *prefix, const char *text, size_t size)
+{
+    while (size > 0) {
+        size_t line = 0;
+        while (line < size && text[line] != '\n' && text[line] != '\r')
+            line++;
+        line += line < size;
+        cli_bytes_add(b, prefix->data, prefix->size);
+        cli_bytes_add(b, text, line);
+        text += line;
+        size -= line;
+    }
+}
+
+/* What a plugin or a stream worker gave, as a line. */
+static void add_result(struct cli_bytes *b, const struct cli_end *e)
+{
+    if (e->kind != CLI_RESULT_JSON || !cli_json_decode(b, e->out, e->out_size))
+        cli_bytes_add(b, e->out, e->out_size);
+    if (b->size == 0 || b->data[b->size - 1] != '\n')
+        cli_bytes_add(b, "\n", 1);
+}
+
+enum { SHOWN_INPUT = 80 };
+
+/* The input in words of ours: its arguments on one line, not too long. */
+static void add_input(struct cli_bytes *b, const struct gd_report *r)
+{
+    const char *p = r->input;
+    size_t n = r->input_size < SHOWN_INPUT ? r->input_size : SHOWN_INPUT;
+    while (n > 0 && n < r->input_size && (p[n] & 0xc0) == 0x80) /* not in the middle of a character */
+        n--;
+    cli_bytes_text(b, "\"");
+    for (size_t i = 0; i < n; i++)
+        cli_bytes_add(b, p[i] ? &p[i] : " ", 1);
+    cli_bytes_text(b, n < r->input_size ? "...\"" : "\"");
+}
+
+/* Before the words of the report. A command that ran and failed speaks for itself. */
+static const char *const failure_words[] = {
+    [GD_FAILURE_ERROR] = "",
+    [GD_FAILURE_TIMEOUT] = "timed out",
+    [GD_FAILURE_CRASH] = "crashed",
+    [GD_FAILURE_OUT_OF_MEMORY] = "out of memory",
+    [GD_FAILURE_DEVICE_LOST] = "device lost",
+};
+
+static void add_words(struct cli_bytes *b, const struct cli_end *e)
+{
+    const struct gd_report *r = e->report;
+    size_t n = sizeof failure_words / sizeof *failure_words;
+    const char *words = (size_t)r->failure < n && failure_words[r->failure] ? failure_words[r->failure] : e->status;
+    char time[32];
+    const size_t first = b->size;
+    cli_bytes_format(b, "%s: task ", cli_name());
+    add_input(b, r);
+    if (*words)
+        cli_bytes_format(b, ": %s", words);
+    if (r->failure == GD_FAILURE_TIMEOUT)
+        cli_bytes_format(b, " after %s", cli_show_duration(time, sizeof time, e->seconds));
+    else if (r->error && *r->error) {
+        cli_bytes_text(b, ": ");
+        cli_bytes_text(b, r->error);
+    }
+    if (r->attempt > 1)
+        cli_bytes_format(b, " (attempt %u)", r->attempt);
+    if (!b->failed)
+        cli_show_plain(b->data + first, b->size - first, true); /* a traceback has several lines */
+    cli_bytes_text(b, "\n");
+}
+
+/* What plugins and stream workers give, as a line; what commands wrote, as it is. */
+static struct text plain_out(struct cli_output *o, const struct cli_end *e)
+{
+    if (e->kind == CLI_RESULT_COMMAND || !e->ok)
+        return (struct text){ e->out, e->out_size };
+    add_result(&o->plain, e);
+    return text_of(&o->plain);
+}
+
+/* Fills what is to be written of a task. It may be the end's own memory. */
+static void compose(struct cli_output *o, const struct cli_end *e)
+{
+    o->plain.size = o->out.size = o->err.size = 0;
+    o->out_text = o->err_text = (struct text){ "", 0 };
+    if (o->o.silent)
+        return;
+    o->out_text = plain_out(o, e);
+    o->err_text = (struct text){ e->err, e->err_size };
+    if (!o->o.tag)
+        return;
+    make_prefix(o, e->report, o->out_shown);
+    add_tagged(&o->out, &o->prefix, o->out_text.data, o->out_text.size);
+    make_prefix(o, e->report, o->err_shown);
+    add_tagged(&o->err, &o->prefix, o->err_text.data, o->err_text.size);
+    o->out_text = text_of(&o->out);
+    o->err_text = text_of(&o->err);
+}
+
+/* After what it wrote to standard error itself. */
+static void append_words(struct cli_output *o, const struct cli_end *e)
+{
+    if (o->err_text.data != o->err.data)
+        cli_bytes_add(&o->err, o->err_text.data, o->err_text.size);
+    add_words(&o->err, e);
+    o->err_text = text_of(&o->err);
+}
+
+static bool forget_if_failed(struct cli_output *o)
+{
+    struct cli_bytes *all[] = { &o->plain, &o->out, &o->err, &o->prefix };
+    bool failed = false;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        failed = failed || all[i]->failed;
+    for (size_t i = 0; failed && i < sizeof all / sizeof *all; i++)
+        cli_bytes_free(all[i]);
+    return failed;
+}
+
+static int put_out(struct cli_output *o)
+{
+    if (o->broken || cli_write_all(o->o.out, o->out_text.data, o->out_text.size) == 0)
+        return 0;
+    o->broken = true;
+    return errno == EPIPE ? 0 : cli_error("cannot write standard output: %s", strerror(errno));
+}
+
+/* Where it fails there is nowhere to complain to, and no reason to end. */
+static void put_err(struct cli_output *o, const char *text, size_t size)
+{
+    if (o->o.err_lock)
+        pthread_mutex_lock(o->o.err_lock);
+    (void)cli_write_all(o->o.err, text, size);
+    if (o->o.err_lock)
+        pthread_mutex_unlock(o->o.err_lock);
+}
+
+/* Whether what was just written ends in the middle of a line, on a terminal that shows our own words too. */
+static bool leaves_line_open(const struct cli_output *o)
+{
+    const bool is_err = o->err_text.size > 0;
+    const struct text *last = is_err ? &o->err_text : &o->out_text;
+    return last->data[last->size - 1] != '\n' && (is_err ? o->err_shown : o->out_shown) && o->err_shown;
+}
+
+void cli_output_end_line(struct cli_output *o)
+{
+    if (o->line_open)
+        put_err(o, "\n", 1);
+    o->line_open = false;
+}
+
+/* What becomes of all that is left is said once, by whoever ends the run. */
+static bool is_said_of_all(enum gd_failure f)
+{
+    return f == GD_FAILURE_CANCELLED || f == GD_FAILURE_NO_WORKER;
+}
+
+int cli_output_add(struct cli_output *o, const struct cli_end *e)
+{
+    if (o->broken || is_said_of_all(e->report->failure))
+        return 0;
+    compose(o, e);
+    if (!e->ok && !(e->ran && e->report->failure == GD_FAILURE_ERROR))
+        append_words(o, e);
+    if (forget_if_failed(o))
+        return cli_error("out of memory: the output of task %llu is lost", (unsigned long long)e->report->task_id);
+    const bool some_out = o->out_text.size > 0, some_err = o->err_text.size > 0;
+    if (!some_out && !some_err)
+        return 0;
+    /* What goes to a file does not disturb what is on the terminal. */
+    struct cli_progress *progress = (some_out && o->out_shown) || (some_err && o->err_shown) ? o->o.progress : NULL;
+    cli_progress_pause(progress);
+    const int result = put_out(o);
+    if (!o->broken && some_err)
+        put_err(o, o->err_text.data, o->err_text.size);
+    o->line_open = leaves_line_open(o);
+    if (progress) /* which draws over the line that it finds */
+        cli_output_end_line(o);
+    cli_progress_resume(progress);
+    return result;
+}
+
+bool cli_output_broken(const struct cli_output *o)
+{
+    return o->broken;
+}
+
+void cli_output_close(struct cli_output **o)
+{
+    if (!*o)
+        return;
+    cli_bytes_free(&(*o)->plain);
+    cli_bytes_free(&(*o)->out);
+    cli_bytes_free(&(*o)->err);
+    cli_bytes_free(&(*o)->prefix);
+    free(*o);
+    *o = NULL;
+}

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Takes a report apart. The figures are those that GNU parallel would give: a command that was killed has its signal
+ * and exit code 0, one that ran out of time -1 and signal 15.
+ */
+#include "cli/output/task_end.h"
+
+#include <signal.h>
+#include <string.h>
+#include <time.h>
+
+/* Reports have CLOCK_MONOTONIC, people want the time of day: the difference is taken anew each time, since the
+ * latter can be set. */
+static double unix_time(uint64_t monotonic_ns)
+{
+    struct timespec real, mono;
+    clock_gettime(CLOCK_REALTIME, &real);
+    clock_gettime(CLOCK_MONOTONIC, &mono);
+    int64_t ago = (int64_t)mono.tv_sec * 1000000000 + mono.tv_nsec - (int64_t)monotonic_ns;
+    return (double)real.tv_sec + ((double)real.tv_nsec - (double)ago) / 1e9;
+}
+
+static void read_times(struct cli_end *e)
+{
+    const struct gd_report *r = e->report;
+    if (r->start_ns == 0)
+        return;
+    e->started = unix_time(r->start_ns);
+    if (r->end_ns > r->start_ns)
+        e->seconds = (double)(r->end_ns - r->start_ns) / 1e9;
+}
+
+/* False if it is no command's output. */
+static bool read_command(struct cli_end *e)
+{
+    struct gd_command_output c;
+    if (gd_command_read(e->report->data, e->report->size, &c) < 0)
+        return false;
+    e->out = c.out;
+    e->out_size = c.out_size;
+    e->err = c.err;
+    e->err_size = c.err_size;
+    e->exit_code = c.exit_code;
+    e->signal = c.signal;
+    return true;
+}
+
+void cli_end_read(struct cli_end *e, const struct gd_report *report, enum cli_result_kind kind)
+{
+    *e = (struct cli_end){ .report = report, .kind = kind, .out = "", .err = "" };
+    e->ok = report->failure == GD_FAILURE_NONE;
+    e->status = e->ok ? "ok" : gd_failure_name(report->failure);
+    read_times(e);
+    if (kind == CLI_RESULT_COMMAND) {
+        e->ran = read_command(e);
+    } else if (report->size > 0 && e->ok) {
+        e->out = report->data;
+        e->out_size = report->size;
+    }
+    if (report->failure == GD_FAILURE_TIMEOUT) {
+        e->exit_code = -1;
+        e->signal = SIGTERM;
+        e->ran = false;
+    } else if (!e->ran && !e->ok) {
+        /* Of a crash its worker's end is the nearest there is to one of its own; an error is as good as exit 1. */
+        int none = report->failure == GD_FAILURE_ERROR ? 1 : -1;
+        e->signal = report->signal;
+        e->exit_code = report->signal ? 0 : report->exit_code ? report->exit_code : none;
+    }
+}
+
+/* Then come data, input and words. */
+struct packed {
+    size_t size; /* of all */
+    size_t words;
+    void *word;
+    enum cli_result_kind kind;
+    unsigned slot;
+    struct gd_report report; /* its pointers tell only whether there is something */
+};
+
+size_t cli_end_packed_size(const struct cli_end *e)
+{
+    const struct gd_report *r = e->report;
+    const size_t size = sizeof(struct packed) + r->size + r->input_size + (r->error ? strlen(r->error) + 1 : 0);
+    return (size + CLI_END_ALIGN - 1) / CLI_END_ALIGN * CLI_END_ALIGN;
+}
+
+static char *put(char *at, const void *data, size_t size)
+{
+    if (data && size)
+        memcpy(at, data, size);
+    return at + size;
+}
+
+void cli_end_pack(void *at, const struct cli_end *e, void *word)
+{
+    const struct gd_report *r = e->report;
+    struct packed *p = at;
+    *p = (struct packed){ .size = cli_end_packed_size(e),
+                          .words = r->error ? strlen(r->error) + 1 : 0,
+                          .word = word,
+                          .kind = e->kind,
+                          .slot = e->slot,
+                          .report = *r };
+    (void)put(put(put((char *)(p + 1), r->data, r->size), r->input, r->input_size), r->error, p->words);
+}
+
+size_t cli_end_unpack(struct cli_end *e, struct gd_report *report, const void *at, void **word)
+{
+    const struct packed *p = at;
+    const char *data = (const char *)(p + 1), *input = data + p->report.size;
+    *report = p->report;
+    report->data = report->data ? data : NULL;
+    report->input = report->input ? input : NULL;
+    report->error = report->error ? input + report->input_size : NULL;
+    cli_end_read(e, report, p->kind);
+    e->slot = p->slot;
+    *word = p->word;
+    return p->size;
+}
+
+int cli_end_shell_status(const struct cli_end *e)
+{
+    if (e->exit_code < 0)
+        return 255;
+    return e->signal ? 128 + e->signal : e->exit_code;
+}

@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A line in the making per worker and stream. A progress bar that a worker draws by itself (carriage returns, no
+ * newline) is held until its line ends, so that it does not fight with the view; of one that grows beyond all reason
+ * what there is is shown.
+ */
+#include "cli/output/worker_lines.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/bytes.h"
+
+enum { LONGEST = 65536 };
+
+struct open_line {
+    int worker_id, stream;
+    struct cli_bytes text;
+};
+
+struct cli_passed {
+    int fds[2];
+    bool shown[2]; /* are terminals */
+    bool broken;
+    struct cli_progress *progress;
+    struct open_line *lines;
+    size_t n;
+};
+
+int cli_passed_open(struct cli_passed **out, const int fds[2], struct cli_progress *progress)
+{
+    struct cli_passed *p = calloc(1, sizeof *p);
+    if (!p)
+        return cli_error("out of memory");
+    for (int i = 0; i < 2; i++) {
+        p->fds[i] = fds[i];
+        p->shown[i] = isatty(fds[i]);
+    }
+    p->progress = progress;
+    *out = p;
+    return 0;
+}
+
+static void put(struct cli_passed *p, int stream, const char *text, size_t size)
+{
+    struct cli_progress *progress = p->shown[stream - 1] ? p->progress : NULL;
+    cli_progress_pause(progress);
+    if (cli_write_all(p->fds[stream - 1], text, size) < 0 && stream == STDOUT_FILENO && errno == EPIPE)
+        p->broken = true;
+    cli_progress_resume(progress);
+}
+
+static struct open_line *line_of(struct cli_passed *p, int worker_id, int stream)
+{
+    for (size_t i = 0; i < p->n; i++) {
+        if (p->lines[i].worker_id == worker_id && p->lines[i].stream == stream)
+            return &p->lines[i];
+    }
+    struct open_line *more = realloc(p->lines, (p->n + 1) * sizeof *more);
+    if (!more)
+        return NULL;
+    p->lines = more;
+    more[p->n] = (struct open_line){ .worker_id = worker_id, .stream = stream };
+    return &more[p->n++];
+}
+
+/* Writes the first size bytes of a line. */
+static void flush(struct cli_passed *p, struct open_line *l, size_t size)
+{
+    put(p, l->stream, l->text.data, size);
+    l->text.size -= size;
+    memmove(l->text.data, l->text.data + size, l->text.size);
+}
+
+static void end_line(struct cli_passed *p, struct open_line *l)
+{
+    if (l->text.size == 0)
+        return;
+    cli_bytes_text(&l->text, "\n");
+    flush(p, l, l->text.size);
+}
+
+void cli_passed_add(struct cli_passed *p, int worker_id, int stream, const char *text, size_t size)
+{
+    struct open_line *l = p->shown[stream - 1] ? line_of(p, worker_id, stream) : NULL;
+    if (p->broken && stream == STDOUT_FILENO)
+        return;
+    if (!l) {
+        put(p, stream, text, size);
+        return;
+    }
+    const size_t before = l->text.size;
+    cli_bytes_add(&l->text, text, size);
+    if (l->text.failed) { /* no room to hold it back */
+        cli_bytes_free(&l->text);
+        put(p, stream, text, size);
+        return;
+    }
+    const char *last = size ? memrchr(l->text.data + before, '\n', size) : NULL;
+    if (last)
+        flush(p, l, (size_t)(last - l->text.data) + 1);
+    if (l->text.size > LONGEST)
+        end_line(p, l);
+}
+
+bool cli_passed_broken(const struct cli_passed *p)
+{
+    return p && p->broken;
+}
+
+void cli_passed_close(struct cli_passed **passed)
+{
+    struct cli_passed *p = *passed;
+    if (!p)
+        return;
+    for (size_t i = 0; i < p->n; i++) {
+        end_line(p, &p->lines[i]);
+        cli_bytes_free(&p->lines[i].text);
+    }
+    free(p->lines);
+    free(p);
+    *passed = NULL;
+}

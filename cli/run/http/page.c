@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A web server over an observer of its own: what one observer has read another has not.
+ *
+ * The token that was made for the page is printed with its address, but only where nobody else can read it: messages
+ * often go to a log that all users of a machine can read. Otherwise the address is in a private file, and the message
+ * says where. A token that the user gave is not printed.
+ */
+#include "cli/run/http/page.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cli/bytes.h"
+#include "cli/run/http/token.h"
+#include "web/server.h"
+
+/* A terminal, or a pipe or file that others can't read. Pipes are made by who reads them: the user, or root. */
+static bool is_private(int fd)
+{
+    struct stat s;
+    if (isatty(fd))
+        return true;
+    return fstat(fd, &s) == 0 && (S_ISFIFO(s.st_mode) || S_ISREG(s.st_mode)) && (s.st_mode & 077) == 0 &&
+           (s.st_uid == geteuid() || s.st_uid == 0);
+}
+
+/* 0, or -1 with cli_error_text() if there is no place where the user alone could find it. */
+static int tell_address(struct cli_page *p)
+{
+    const bool kept = cli_address_file_open(&p->file, web_server_link(p->server)) == 0;
+    const char *url = web_server_url(p->server);
+    if (is_private(STDERR_FILENO))
+        cli_say("this run is shown at %s", web_server_link(p->server));
+    else if (kept)
+        cli_say("this run is shown at %s (the address with its token: cat %s)", url, p->file.path);
+    else
+        return cli_error("--http: other users may read these messages, so the page's token is not printed; and it "
+                         "can't be kept in a file: %s. Or set GPU_DISPATCH_HTTP_TOKEN",
+                         cli_error_text());
+    return 0;
+}
+
+static int open_server(struct cli_page *p, const struct cli_run *r)
+{
+    struct web_options o = { .at = r->http, .read = cli_watch_read, .user = p->watch };
+    const char *from;
+    if (cli_token_given(r->http_token_file, &o.token, &from) < 0 || web_server_open(&p->server, &o) < 0)
+        return -1;
+    if (!o.token)
+        return tell_address(p);
+    (void)cli_address_file_open(&p->file, web_server_url(p->server)); /* for top --page only */
+    cli_say("this run is shown at %s (its token is in %s)", web_server_url(p->server), from);
+    return 0;
+}
+
+int cli_page_open(struct cli_page *p, const struct cli_run *r, struct gd_dispatcher *d, const struct cli_input *input,
+                  const char *job)
+{
+    if (!r->http)
+        return 0;
+    const unsigned all = GD_OBSERVED_TASKS | GD_OBSERVED_FAILURES | GD_OBSERVED_DEVICES;
+    if (cli_watch_open(&p->watch, d, input, job, all) < 0)
+        return -1;
+    return open_server(p, r);
+}
+
+void cli_page_close(struct cli_page *p)
+{
+    cli_address_file_close(&p->file);
+    cli_watch_end(p->watch);
+    web_server_close(&p->server);
+    cli_watch_close(&p->watch);
+}

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * --http: the web page of a run, while it lasts.
+ */
+#ifndef GD_CLI_PAGE_H
+#define GD_CLI_PAGE_H
+
+#include "cli/run/http/address_file.h"
+#include "cli/run/run_options.h"
+#include "cli/run/watch.h"
+
+struct web_server;
+
+/* Zeroed: there is none. */
+struct cli_page {
+    struct cli_watch *watch;
+    struct web_server *server;
+    struct cli_address_file file;
+};
+
+/* Where one was asked for, begins to serve it and says where. 0, or -1 with cli_error_text(). */
+int cli_page_open(struct cli_page *p, const struct cli_run *r, struct gd_dispatcher *d, const struct cli_input *input,
+                  const char *job);
+
+/* Who looks at it is told that the run is over. Before the dispatcher is closed. */
+void cli_page_close(struct cli_page *p);
+
+#endif

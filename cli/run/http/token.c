@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What is longer than any token may be is kept one byte too long, so that it is refused and not cut.
+ */
+#include "cli/run/http/token.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cli/bytes.h"
+#include "web/guard.h"
+
+#define VARIABLE "GPU_DISPATCH_HTTP_TOKEN"
+
+enum { ROOM = WEB_TOKEN_LONGEST + 2 };
+
+static char taken[ROOM], read_in[ROOM];
+
+/* The bytes are overwritten too: /proc/PID/environ shows them as they were when the process began. */
+void cli_token_take(void)
+{
+    char *value = getenv(VARIABLE);
+    if (!value)
+        return;
+    snprintf(taken, sizeof taken, "%s", value);
+    explicit_bzero(value, strlen(value));
+    (void)unsetenv(VARIABLE); /* fails for bad names only */
+}
+
+/* A file that others can read keeps no secret. */
+static int check_private(int fd, const char *path)
+{
+    struct stat s;
+    if (fstat(fd, &s) < 0)
+        return cli_error("--http-token-file %s: %s", path, strerror(errno));
+    if (!S_ISREG(s.st_mode) && !S_ISFIFO(s.st_mode))
+        return cli_error("--http-token-file %s: not a file", path);
+    if (s.st_mode & 077)
+        return cli_error("--http-token-file %s: other users may use this file (mode %03o): chmod 600 it", path,
+                         (unsigned)s.st_mode & 0777);
+    if (s.st_uid != geteuid() && s.st_uid != 0)
+        return cli_error("--http-token-file %s: this file belongs to another user (%u): use one of yours", path,
+                         (unsigned)s.st_uid);
+    return 0;
+}
+
+/* All there is, or as much as there is room for. */
+static int read_token(int fd, const char *path)
+{
+    size_t size = 0;
+    while (size < sizeof read_in - 1) {
+        const ssize_t n = read(fd, read_in + size, sizeof read_in - 1 - size);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return cli_error("--http-token-file %s: %s", path, strerror(errno));
+        if (n == 0)
+            break;
+        size += (size_t)n;
+    }
+    if (size > 0 && read_in[size - 1] == '\n')
+        size--;
+    if (memchr(read_in, '\0', size))
+        size = 0; /* is no token either way, and must not be taken for a shorter one */
+    read_in[size] = '\0';
+    return 0;
+}
+
+int cli_token_given(const char *file, const char **token, const char **from)
+{
+    *token = *taken ? taken : NULL;
+    *from = "$" VARIABLE;
+    if (!file)
+        return 0;
+    const int fd = open(file, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return cli_error("--http-token-file %s: %s", file, strerror(errno));
+    const int rc = check_private(fd, file) < 0 ? -1 : read_token(fd, file);
+    close(fd);
+    *token = read_in;
+    *from = file;
+    return rc;
+}

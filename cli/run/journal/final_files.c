@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Tidying up after a run with a journal.
+ *
+ * A record of --output begins {"id":N,"run":M, and these two are in the journal's record of the task as well. A task
+ * that is run again (--retry-failed, a file that changed) gets another record in both; the journal replaces its old
+ * one, the file can't. So a line whose pair is not in the journal was overtaken. Lines of another form are not ours and
+ * stay.
+ */
+#include "cli/run/journal/final_files.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/bytes.h"
+#include "cli/output/files/failure_record.h"
+#include "cli/output/replace.h"
+#include "cli/run/journal/run_journal.h"
+
+/* A pair in one number: 2^24 runs of 2^40 tasks. */
+enum { NUMBER_BITS = 40 };
+
+static bool pack(uint64_t run, uint64_t number, uint64_t *out)
+{
+    *out = run << NUMBER_BITS | number;
+    return run >> (64 - NUMBER_BITS) == 0 && number >> NUMBER_BITS == 0;
+}
+
+/* --- records ---------------------------------------------------------------------- */
+
+struct live {
+    uint64_t *pairs;
+    size_t n, room;
+};
+
+static int add_live(void *user, const struct gd_journal_record *record)
+{
+    struct live *l = user;
+    if (l->n == l->room) {
+        size_t room = l->room ? l->room * 2 : 1024;
+        uint64_t *more = realloc(l->pairs, room * sizeof *more);
+        if (!more)
+            return GD_E_NO_MEMORY;
+        l->pairs = more;
+        l->room = room;
+    }
+    return pack(record->run, record->number, &l->pairs[l->n++]) ? 0 : GD_E_TOO_LARGE;
+}
+
+static int compare(const void *a, const void *b)
+{
+    const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+
+static int read_live(struct live *l, struct gd_journal_reader *r)
+{
+    const struct gd_journal_query q = { .size = sizeof q };
+    if (gd_journal_each(r, &q, add_live, l) != 0)
+        return cli_error("cannot tidy up the records of --output: %s", gd_error_text());
+    if (l->n)
+        qsort(l->pairs, l->n, sizeof *l->pairs, compare);
+    return 0;
+}
+
+/* Where the pair of a line is among them; *known is false for a line that is not ours. NULL: it was overtaken. */
+static const uint64_t *find_line(const struct live *l, const char *line, bool *known)
+{
+    uint64_t id, run, pair;
+    *known = sscanf(line, "{\"id\":%" SCNu64 ",\"run\":%" SCNu64 ",", &id, &run) == 2 && pack(run, id, &pair);
+    return *known && l->n ? bsearch(&pair, l->pairs, l->n, sizeof pair, compare) : NULL;
+}
+
+/* Copies all but what was overtaken, if to is not NULL. *overtaken and *found: how many lines of each kind. */
+static int sift(const struct live *l, FILE *from, FILE *to, uint64_t *overtaken, uint64_t *found)
+{
+    char *line = NULL;
+    size_t room = 0;
+    bool known;
+    *overtaken = *found = 0;
+    for (ssize_t n; (n = getline(&line, &room, from)) > 0;) {
+        const bool is_live = find_line(l, line, &known) != NULL;
+        *found += is_live;
+        *overtaken += known && !is_live;
+        if (to && (is_live || !known))
+            fwrite(line, 1, (size_t)n, to);
+    }
+    const bool bad = ferror(from) || !feof(from);
+    free(line);
+    return bad ? cli_error("cannot read the records of --output: %s", strerror(errno)) : 0;
+}
+
+static int open_both(const char *path, struct gd_journal_reader *r, FILE **from, struct live *l)
+{
+    *from = fopen(path, "re");
+    if (!*from)
+        return cli_error("cannot read %s: %s", path, strerror(errno));
+    return read_live(l, r);
+}
+
+int cli_tidy_records(const char *path, struct gd_journal_reader *r)
+{
+    struct live l = { 0 };
+    struct cli_replacement p = { 0 };
+    FILE *from = NULL;
+    uint64_t overtaken = 0, found;
+    int rc = open_both(path, r, &from, &l);
+    if (rc == 0)
+        rc = cli_replace_begin(&p, path, true);
+    if (rc == 0)
+        rc = sift(&l, from, p.to, &overtaken, &found);
+    rc = cli_replace_end(&p, rc, overtaken > 0);
+    if (from)
+        fclose(from);
+    free(l.pairs);
+    return rc < 0 ? rc : overtaken > 0;
+}
+
+int cli_tidy_is_whole(const char *path, struct gd_journal_reader *r)
+{
+    struct live l = { 0 };
+    FILE *from = NULL;
+    uint64_t overtaken = 0, found = 0;
+    int rc = open_both(path, r, &from, &l);
+    if (rc == 0)
+        rc = sift(&l, from, NULL, &overtaken, &found);
+    if (from)
+        fclose(from);
+    free(l.pairs);
+    return rc < 0 ? rc : found == l.n && overtaken == 0;
+}
+
+/* --- failures ------------------------------------------------------------------------ */
+
+struct failures {
+    FILE *to;
+    bool json;
+    uint64_t count;
+    struct cli_bytes line, payload;
+};
+
+static int put_failure(void *user, const struct gd_journal_record *record)
+{
+    struct failures *f = user;
+    f->line.size = f->payload.size = 0;
+    cli_keep_read_input(&f->payload, record->input, record->input_size);
+    const struct cli_failed failed = { .payload = f->payload.size ? f->payload.data : "",
+                                       .payload_size = f->payload.size,
+                                       .json = f->json,
+                                       .failure = record->failure,
+                                       .error = record->error,
+                                       .attempts = record->attempts,
+                                       .exit_code = record->exit_code,
+                                       .signal = record->signal,
+                                       .err = record->stderr_end,
+                                       .err_size = record->stderr_size };
+    cli_failed_put(&f->line, &failed);
+    if (f->line.failed || f->payload.failed)
+        return GD_E_NO_MEMORY;
+    f->count++;
+    return fwrite(f->line.data, 1, f->line.size, f->to) == f->line.size ? 0 : GD_E_SYSTEM;
+}
+
+int cli_tidy_failed(const char *path, struct gd_journal_reader *r, bool json, bool named, uint64_t *count)
+{
+    const struct gd_journal_query q = { .size = sizeof q, .failed_only = true };
+    struct failures f = { .json = json };
+    struct cli_replacement p;
+    int rc = cli_replace_begin(&p, path, named);
+    f.to = p.to;
+    if (rc == 0 && gd_journal_each(r, &q, put_failure, &f) < 0)
+        rc = cli_error("cannot write %s: %s", path, ferror(p.to) ? strerror(errno) : gd_error_text());
+    const bool wanted = f.count > 0 || named;
+    rc = cli_replace_end(&p, rc, wanted);
+    if (rc == 0 && !wanted && unlink(path) < 0 && errno != ENOENT)
+        rc = cli_error("cannot remove %s: %s", path, strerror(errno));
+    cli_bytes_free(&f.line);
+    cli_bytes_free(&f.payload);
+    *count = f.count;
+    return rc;
+}

@@ -1,0 +1,525 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A run and its journal.
+ *
+ * A journal knows a task by its payload, unless --key says otherwise:
+ *
+ *   --key     known by                                       run again
+ *   input     the payload
+ *   file      the payload; its version is size and time      when a file that it names has another size or time
+ *   path      the payload, which is a path                   never, whatever becomes of the file
+ *   .NAME     a member of the JSON record                    never, whatever else changes in the record
+ *
+ * A file that is not there has "-" for a version: its task is one all the same, and fails as it would. A record without
+ * the member is known by its payload, which is said once. The kind of key is part of what identifies the work: with
+ * another one no task would be known again.
+ */
+#include "cli/run/journal/run_journal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cli/bytes.h"
+#include "cli/json.h"
+#include "cli/output/files/failure_record.h"
+#include "cli/output/replace.h"
+#include "cli/run/journal/final_files.h"
+#include "cli/text.h"
+#include "journal/journal.h"
+
+struct cli_keep {
+    const struct cli_run *asked;
+    struct gd_journal *journal;
+    struct gd_journal_counts counts; /* when it was over */
+    char *failed_path;
+    bool files;                        /* --key file */
+    const char *member;                /* --key .NAME */
+    bool warned;                       /* of a record without it */
+    int tidied;                        /* --output, written anew; -1: it was not */
+    struct gd_journal_summary summary; /* when it was over; what it points to is gone */
+    /* Of the source's thread: */
+    struct cli_bytes key, version;
+    /* Of the run's: */
+    struct cli_bytes input;
+};
+
+/* --- what identifies the work ---------------------------------------------------- */
+
+static const char *key_of(const struct cli_run *r)
+{
+    return r->key ? r->key : r->input_dir ? "file" : "input";
+}
+
+void cli_keep_identity(struct cli_bytes *b, const struct cli_run *r)
+{
+    if (r->own.identity) {
+        cli_bytes_text(b, r->own.identity);
+        return;
+    }
+    cli_bytes_text(b, r->stream ? "--stream" : r->worker ? "--worker" : r->quote ? "-q --" : "--");
+    for (size_t i = 0; i < r->n_words; i++) {
+        cli_bytes_text(b, " ");
+        cli_bytes_word(b, r->words[i]);
+    }
+    if (r->setup_args) {
+        cli_bytes_text(b, " --setup-args ");
+        cli_bytes_word(b, r->setup_args);
+    }
+    /* A stream program gets another input for the same line then; to a command it makes no difference. */
+    if (r->stream && r->jsonl)
+        cli_bytes_text(b, " --jsonl");
+    if (strcmp(key_of(r), "input") != 0) {
+        cli_bytes_text(b, " --key ");
+        cli_bytes_word(b, key_of(r));
+    }
+}
+
+/* --- opening ---------------------------------------------------------------------- */
+
+static int read_key(struct cli_keep *k)
+{
+    const char *key = key_of(k->asked);
+    if (*key == '.') {
+        k->member = key + 1;
+        if (!*k->member)
+            return cli_error("--key . needs the name of a member after the dot, as in --key .id");
+        if (!k->asked->jsonl)
+            return cli_error("--key %s is a member of JSON records: give --jsonl too", key);
+        return 0;
+    }
+    k->files = strcmp(key, "file") == 0;
+    if (k->files || strcmp(key, "path") == 0 || strcmp(key, "input") == 0)
+        return 0;
+    return cli_error("--key takes input, file, path or .NAME, not \"%s\"", key);
+}
+
+/* "run.db" has "run.failed.jsonl". */
+static char *failed_beside(const char *journal)
+{
+    const char *base = strrchr(journal, '/'), *dot = strrchr(base ? base : journal, '.');
+    const bool has_end = dot && dot > (base ? base + 1 : journal);
+    char *path = NULL;
+    int stem = (int)(has_end ? (size_t)(dot - journal) : strlen(journal));
+    return asprintf(&path, "%.*s.failed.jsonl", stem, journal) < 0 ? NULL : path;
+}
+
+static enum gd_resume resume_of(const struct cli_run *r)
+{
+    if (r->resume)
+        return r->retry_failed ? GD_RESUME_REST_AND_FAILED : GD_RESUME_REST;
+    return r->retry_failed ? GD_RESUME_FAILED : GD_RESUME_NONE;
+}
+
+/* How long records are gathered: of the environment, since it is for tests and for disks that spin down. */
+static int window_of(unsigned *ms)
+{
+    const char *text = getenv("GPU_DISPATCH_JOURNAL_MS");
+    uint64_t value;
+    if (!text)
+        return 0;
+    if (cli_parse_number("GPU_DISPATCH_JOURNAL_MS", text, 1, 60000, &value) < 0)
+        return -1;
+    *ms = (unsigned)value;
+    return 0;
+}
+
+/* The library's words tell what to do; these are the options that do it. */
+static int refuse(int rc)
+{
+    const char *option = rc == GD_E_EXISTS     ? " (--resume goes on with it)"
+                         : rc == GD_E_MISMATCH ? " (--force-resume)"
+                                               : "";
+    return cli_error("%s%s", gd_error_text(), option);
+}
+
+/* A journal of other work, in words that its user would know again; where these are the same, in the library's. */
+static int refuse_other(const struct cli_run *r, const char *identity)
+{
+    struct gd_journal_reader *reader = NULL;
+    struct gd_journal_summary s = { .size = sizeof s };
+    struct cli_bytes was = { 0 }, is = { 0 };
+    int rc = refuse(GD_E_MISMATCH);
+    if (gd_journal_reader_open(&reader, r->journal) == 0 && gd_journal_summary(reader, &s) == 0 && s.command) {
+        r->own.show_identity(&was, s.command);
+        r->own.show_identity(&is, identity);
+        cli_bytes_add(&was, "", 1);
+        cli_bytes_add(&is, "", 1);
+        if (!was.failed && !is.failed && strcmp(was.data, is.data) != 0)
+            rc = cli_error(
+                "%s was made by another command: \"%s\", and not \"%s\". Run that, or force the resumption if "
+                "both do the same work (--force-resume)",
+                r->journal, was.data, is.data);
+    }
+    gd_journal_reader_close(&reader);
+    cli_bytes_free(&was);
+    cli_bytes_free(&is);
+    return rc;
+}
+
+static int open_journal(struct cli_keep *k)
+{
+    const struct cli_run *r = k->asked;
+    /* It would run nothing and say that all is well, where the name was mistyped. */
+    if (r->retry_failed && !r->resume && access(r->journal, F_OK) < 0)
+        return cli_error("--retry-failed: there is no journal %s: %s", r->journal, strerror(errno));
+    struct cli_bytes identity = { 0 };
+    struct gd_journal_options o = GD_JOURNAL_OPTIONS_INIT;
+    cli_keep_identity(&identity, r);
+    cli_bytes_add(&identity, "", 1);
+    o.path = r->journal;
+    o.command = identity.data;
+    o.resume = resume_of(r);
+    o.force = r->force_resume;
+    o.sync = r->sync && strcmp(r->sync, "full") == 0 ? GD_SYNC_FULL : GD_SYNC_NORMAL;
+    int rc = identity.failed ? cli_error("out of memory") : window_of(&o.window_ms);
+    if (rc == 0) {
+        rc = gd_journal_open(&k->journal, &o);
+        if (rc == GD_E_MISMATCH && r->own.show_identity)
+            rc = refuse_other(r, identity.data);
+        else if (rc < 0)
+            rc = refuse(rc);
+    }
+    cli_bytes_free(&identity);
+    return rc;
+}
+
+int cli_keep_open(struct cli_keep **out, const struct cli_run *r)
+{
+    *out = NULL;
+    if (!r->journal)
+        return 0;
+    struct cli_keep *k = calloc(1, sizeof *k);
+    if (!k)
+        return cli_error("out of memory");
+    k->asked = r;
+    k->tidied = -1;
+    k->failed_path = r->failed ? strdup(r->failed) : failed_beside(r->journal);
+    int rc = k->failed_path ? read_key(k) : cli_error("out of memory");
+    if (rc == 0)
+        rc = open_journal(k);
+    if (rc < 0)
+        cli_keep_close(&k);
+    *out = k;
+    return rc;
+}
+
+struct gd_journal *cli_keep_journal(struct cli_keep *k)
+{
+    return k ? k->journal : NULL;
+}
+
+uint64_t cli_keep_run(struct cli_keep *k)
+{
+    struct gd_journal_counts c = { .size = sizeof c };
+    return k && k->journal && gd_journal_counts(k->journal, &c) == 0 ? c.run : 0;
+}
+
+bool cli_keep_goes_on(struct cli_keep *k)
+{
+    struct gd_journal_counts c = { .size = sizeof c };
+    return k && (k->asked->resume || k->asked->retry_failed) && gd_journal_counts(k->journal, &c) == 0 && c.before > 0;
+}
+
+/* A file that is not what the journal knows, but has every record of it and no others: nothing has to be cut off.
+ * Either records that were overtaken have been taken out, and there was no time to tell the journal; or somebody has
+ * edited it after a run that came to its end. */
+static bool was_tidied(struct cli_keep *k, const char *path)
+{
+    struct gd_journal_reader *reader = NULL;
+    const bool whole = gd_journal_reader_open(&reader, k->asked->journal) == 0 && cli_tidy_is_whole(path, reader) == 1;
+    gd_journal_reader_close(&reader);
+    return whole;
+}
+
+static int refuse_missing(const struct cli_keep *k, const char *path)
+{
+    return cli_error("%s is missing, and the journal %s knows what was written to it: bring it back, or begin anew "
+                     "with another journal (or go on without what was in it: --force-resume)",
+                     path, k->asked->journal);
+}
+
+int cli_keep_check(struct cli_keep *k, const char *path)
+{
+    if (!path || strcmp(path, "-") == 0 || !cli_keep_goes_on(k))
+        return 0;
+    /* The journal knows the file at the other end of a link. */
+    const bool is_missing = access(path, F_OK) < 0 && errno == ENOENT;
+    char *target = is_missing ? cli_link_target(path) : NULL;
+    const int rc = gd__journal_check_file(k->journal, target ? target : path);
+    free(target);
+    if (rc == GD_E_MISMATCH && is_missing)
+        return refuse_missing(k, path);
+    if (rc < 0)
+        (void)refuse(rc);
+    return rc == 0 || (rc == GD_E_MISMATCH && was_tidied(k, path)) ? 0 : -1;
+}
+
+int cli_keep_follow(struct cli_keep *k, const char *path, int fd)
+{
+    struct stat st;
+    if (!k || strcmp(path, "-") == 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
+        return 0;
+    if (k->asked->sync && strcmp(k->asked->sync, "full") == 0 && cli_sync_folder_of(path) < 0)
+        return cli_error("cannot force the folder of %s to the disk: %s", path, strerror(errno));
+    /* What was begun anew may be shorter than it once was. */
+    int rc = (cli_keep_goes_on(k) ? gd_journal_follow : gd_journal_follow_anew)(k->journal, path, fd);
+    if (rc < 0)
+        (void)refuse(rc);
+    if (rc == GD_E_MISMATCH && was_tidied(k, path)) {
+        rc = gd_journal_follow_anew(k->journal, path, fd);
+        if (rc < 0)
+            (void)cli_error("%s", gd_error_text());
+    }
+    return rc < 0 ? -1 : 0;
+}
+
+/* --- keys -------------------------------------------------------------------------- */
+
+/* Of one file: "size:nanoseconds". */
+static void add_version(struct cli_keep *k, const char *path, size_t size)
+{
+    struct stat st;
+    k->key.size = 0;
+    cli_bytes_add(&k->key, path, size);
+    cli_bytes_add(&k->key, "", 1);
+    cli_bytes_text(&k->version, k->version.size ? "," : "");
+    if (k->key.failed || stat(k->key.data, &st) < 0)
+        cli_bytes_text(&k->version, "-");
+    else
+        cli_bytes_format(&k->version, "%lld:%lld%09ld", (long long)st.st_size, (long long)st.st_mtim.tv_sec,
+                         st.st_mtim.tv_nsec);
+}
+
+/* Each argument may be a file. */
+static int key_file(struct cli_keep *k, struct gd_item *item)
+{
+    const char *at = item->data;
+    size_t left = item->size;
+    k->version.size = 0;
+    for (const char *nul; (nul = left ? memchr(at, 0, left) : NULL); at = nul + 1) {
+        add_version(k, at, (size_t)(nul - at));
+        left -= (size_t)(nul - at) + 1;
+    }
+    add_version(k, at, left);
+    cli_bytes_add(&k->version, "", 1);
+    if (k->version.failed || k->key.failed)
+        return gd_item_error(item, "out of memory");
+    return gd_item_key(item, item->data, item->size, k->version.data);
+}
+
+static int key_member(struct cli_keep *k, struct gd_item *item)
+{
+    const char *value;
+    size_t size;
+    if (!item->size || !cli_json_member(item->data, item->size, k->member, &value, &size)) {
+        if (!k->warned)
+            cli_say("--key .%s: a record has no such member: it is known by all of its text", k->member);
+        k->warned = true;
+        return 0;
+    }
+    /* With a beginning that no record has, so that it can't be taken for one. */
+    k->key.size = 0;
+    cli_bytes_format(&k->key, ".");
+    cli_bytes_text(&k->key, k->member);
+    cli_bytes_text(&k->key, "=");
+    cli_bytes_add(&k->key, value, size);
+    return k->key.failed ? gd_item_error(item, "out of memory") : gd_item_key(item, k->key.data, k->key.size, NULL);
+}
+
+int cli_keep_key(struct cli_keep *k, struct gd_item *item)
+{
+    if (!k || (!k->files && !k->member))
+        return 0;
+    return k->files ? key_file(k, item) : key_member(k, item);
+}
+
+/* --- notes --------------------------------------------------------------------------- */
+
+bool cli_keep_show_input(struct cli_bytes *b, const char *payload, size_t size)
+{
+    if (size == 0)
+        return false;
+    if (memchr(payload, 0, size)) {
+        cli_json_arguments(b, payload, size);
+        return true;
+    }
+    /* One argument that would be read back as several, or as another: an array of one. */
+    struct cli_bytes list = { 0 };
+    const bool is_list = *payload == '[' && cli_json_list(&list, payload, size);
+    cli_bytes_free(&list);
+    if (is_list) {
+        cli_bytes_text(b, "[");
+        cli_json_string(b, payload, size);
+        cli_bytes_text(b, "]");
+    }
+    return is_list;
+}
+
+void cli_keep_read_input(struct cli_bytes *b, const char *text, size_t size)
+{
+    if (size == 0 || *text != '[' || !cli_json_list(b, text, size))
+        cli_bytes_add(b, text, size);
+}
+
+void cli_keep_note(struct cli_keep *k, const struct cli_end *e, const char *where, bool lost)
+{
+    const struct gd_report *r = e->report;
+    struct gd_journal_note note = { .size = sizeof note, .output = where, .not_done = lost };
+    if (!k)
+        return;
+    note.stderr_size = e->err_size;
+    note.stderr_end = e->err_size ? cli_last_lines(e->err, &note.stderr_size) : NULL;
+    note.exit_code = e->exit_code;
+    note.signal = e->signal;
+    k->input.size = 0;
+    if (cli_keep_show_input(&k->input, r->input, r->input_size)) {
+        note.input = k->input.data;
+        note.input_size = k->input.size;
+    } else if (!e->ok) {
+        /* Whole, however long: the list of failures is made of it. */
+        note.input = r->input;
+        note.input_size = r->input_size;
+    }
+    gd_journal_note(k->journal, &note);
+}
+
+/* --- the end --------------------------------------------------------------------------- */
+
+/* Whether --output may hold records that were overtaken: only if a record of the journal ever was, by this run or by
+ * an earlier one, which may have been killed before it came to this, or had another --output. */
+static bool wants_tidying(const struct cli_keep *k, const struct gd_journal_summary *s)
+{
+    const char *path = k->asked->output;
+    struct stat st;
+    if (s->replaced == 0 || !path || strcmp(path, "-") == 0)
+        return false;
+    return stat(path, &st) == 0 && S_ISREG(st.st_mode) && st.st_size > 0;
+}
+
+static void say_count(struct cli_bytes *b, const char *before, uint64_t n, const char *words)
+{
+    if (n)
+        cli_bytes_format(b, "%s%" PRIu64 " %s", before, n, words);
+}
+
+/* Tasks that failed before and were not in the input of this run, which was read whole: --retry-failed alone would not
+ * run them. */
+static uint64_t failed_elsewhere(const struct cli_keep *k, uint64_t failed)
+{
+    const uint64_t here = k->summary.run_failed + k->counts.skipped_failed;
+    return failed > here ? failed - here : 0;
+}
+
+/* What a person may do next: with what is left, or else with what failed. */
+static const char *what_to_do(uint64_t failed, uint64_t elsewhere, bool some_left, bool at_least)
+{
+    if (some_left)
+        return "; the rest: the same again with --resume";
+    if (at_least)
+        return "; what is left, if anything: the same again with --resume";
+    if (failed && elsewhere == failed)
+        return "; they were not in this input: to run them again, give them and --retry-failed";
+    return failed ? "; run them again with --retry-failed" : "";
+}
+
+/* "journal run.db: 20 done, 3 failed, 12 of them before this run; ..." Not the tasks that were skipped: the list may
+ * have lost some of those that ended before. */
+static void say(const struct cli_keep *k, uint64_t failed, uint64_t inputs, bool at_least)
+{
+    const struct gd_journal_summary *s = &k->summary;
+    struct cli_bytes b = { 0 };
+    const uint64_t all = s->done + s->failed, ours = s->run_done + s->run_failed;
+    const bool some_left = inputs > ours + s->skipped;
+    const uint64_t elsewhere = some_left || at_least ? 0 : failed_elsewhere(k, failed);
+    cli_bytes_format(&b, "%" PRIu64 " done", s->done);
+    say_count(&b, ", ", failed, "failed");
+    say_count(&b, " (", elsewhere < failed ? elsewhere : 0, "not in this input)");
+    say_count(&b, ", ", all > ours ? all - ours : 0, "of them before this run");
+    cli_bytes_add(&b, "", 1);
+    if (!b.failed)
+        cli_say("journal %s: %s%s%s%s", k->asked->journal, b.data, failed ? "; the failed are listed in " : "",
+                failed ? k->failed_path : "", what_to_do(failed, elsewhere, some_left, at_least));
+    cli_bytes_free(&b);
+}
+
+/* Takes out of --output what was overtaken, and lets the journal know how long the file is now. */
+static int tidy(struct cli_keep *k, struct gd_journal_reader *reader)
+{
+    const char *path = k->asked->output;
+    const int rc = cli_tidy_records(path, reader);
+    if (rc <= 0)
+        return rc;
+    k->tidied = open(path, O_WRONLY | O_APPEND | O_CLOEXEC);
+    if (k->tidied < 0)
+        return cli_error("cannot open %s: %s", path, strerror(errno));
+    return gd_journal_follow_anew(k->journal, path, k->tidied) < 0 ? cli_error("%s", gd_error_text()) : 0;
+}
+
+static int look_and_tidy(struct cli_keep *k)
+{
+    struct gd_journal_reader *reader = NULL;
+    k->summary.size = sizeof k->summary;
+    int rc = gd_journal_reader_open(&reader, k->asked->journal);
+    if (rc == 0)
+        rc = gd_journal_summary(reader, &k->summary);
+    if (rc < 0)
+        rc = cli_error("--journal %s: %s", k->asked->journal, gd_error_text());
+    else if (wants_tidying(k, &k->summary))
+        rc = tidy(k, reader);
+    gd_journal_reader_close(&reader);
+    return rc;
+}
+
+int cli_keep_finish(struct cli_keep *k, bool kept)
+{
+    if (!k || !k->journal)
+        return 0;
+    k->counts.size = sizeof k->counts;
+    (void)gd_journal_counts(k->journal, &k->counts);
+    int rc = kept ? look_and_tidy(k) : 0;
+    if (!kept) /* output was given up: its thread may still write to the followed files */
+        gd__journal_files_may_grow(k->journal);
+    if (gd_journal_close(&k->journal) < 0)
+        rc = cli_error("--journal %s: %s", k->asked->journal, gd_error_text());
+    return rc;
+}
+
+int cli_keep_conclude(struct cli_keep *k, uint64_t inputs, bool at_least, uint64_t *failed)
+{
+    struct gd_journal_reader *reader = NULL;
+    if (!k)
+        return 0;
+    k->summary.size = sizeof k->summary;
+    int rc = gd_journal_reader_open(&reader, k->asked->journal);
+    if (rc == 0)
+        rc = gd_journal_summary(reader, &k->summary);
+    if (rc < 0)
+        (void)cli_error("--journal %s: %s", k->asked->journal, gd_error_text());
+    else
+        rc = cli_tidy_failed(k->failed_path, reader, k->asked->jsonl, k->asked->failed != NULL, failed);
+    if (rc == 0 && !cli_run_is_silent(k->asked))
+        say(k, *failed, inputs, at_least);
+    gd_journal_reader_close(&reader);
+    return rc < 0 ? -1 : 0;
+}
+
+void cli_keep_close(struct cli_keep **keep)
+{
+    struct cli_keep *k = *keep;
+    if (!k)
+        return;
+    (void)gd_journal_close(&k->journal);
+    if (k->tidied >= 0)
+        close(k->tidied);
+    cli_bytes_free(&k->key);
+    cli_bytes_free(&k->version);
+    cli_bytes_free(&k->input);
+    free(k->failed_path);
+    free(k);
+    *keep = NULL;
+}

@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Workers found and put into words. Commands, stream programs and plugins are run by this program again, which is the
+ * worker's host then (main.c); a program of the user's is its own.
+ */
+#include "cli/run/program.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <gpu_dispatch/gpu_dispatch.h>
+
+#include "cli/bytes.h"
+
+/* This program again: as a worker it is the host. */
+#define SELF "/proc/self/exe"
+
+/* Without words the inputs are commands, as with GNU parallel. */
+static int open_command(struct cli_program *p, const struct cli_run *r)
+{
+    const struct gd_command_spec spec = { .size = sizeof spec,
+                                          .words = r->words,
+                                          .quote = r->quote,
+                                          .dry_run = r->dry_run,
+                                          .ungroup = r->ungroup,
+                                          .host = SELF };
+    p->kind = CLI_RESULT_COMMAND;
+    if (gd_command_open(&p->command, &spec) < 0)
+        return -1;
+    if (!spec.dry_run && gd_command_check(p->command) < 0)
+        return -1;
+    p->argv = gd_command_worker(&spec);
+    return p->argv ? 0 : -1;
+}
+
+/* 0 if a program can be found; the words are as for a command's. */
+static int check_program(const char *program)
+{
+    const char *const words[] = { program, NULL };
+    const struct gd_command_spec spec = { .size = sizeof spec, .words = words, .quote = true };
+    struct gd_command *command;
+    int rc = gd_command_open(&command, &spec);
+    if (rc == 0) {
+        rc = gd_command_check(command);
+        gd_command_close(&command);
+    }
+    return rc;
+}
+
+static int open_stream(struct cli_program *p, const struct cli_run *r)
+{
+    const struct gd_stream_spec spec = { .size = sizeof spec, .words = r->words, .json = r->jsonl, .host = SELF };
+    p->kind = CLI_RESULT_JSON;
+    if (check_program(r->words[0]) < 0)
+        return -1;
+    p->argv = gd_stream_worker(&spec);
+    return p->argv ? 0 : -1;
+}
+
+/* A copy of the words, after first if there is one. */
+static int copy_argv(struct cli_program *p, const struct cli_run *r, const char *first)
+{
+    size_t n = 0;
+    p->own_argv = calloc(r->n_words + 2, sizeof *p->own_argv);
+    if (!p->own_argv)
+        return cli_error("out of memory");
+    if (first)
+        p->own_argv[n++] = strdup(first);
+    for (size_t i = 0; i < r->n_words; i++)
+        p->own_argv[n++] = strdup(r->words[i]);
+    for (size_t i = 0; i < n; i++) {
+        if (!p->own_argv[i])
+            return cli_error("out of memory");
+    }
+    return 0;
+}
+
+static void free_argv(char **argv)
+{
+    for (size_t i = 0; argv && argv[i]; i++)
+        free(argv[i]);
+    free(argv);
+}
+
+static int open_worker(struct cli_program *p, const struct cli_run *r)
+{
+    p->kind = r->own.json ? CLI_RESULT_JSON : CLI_RESULT_BYTES;
+    if (!cli_is_plugin(r->words[0]))
+        return check_program(r->words[0]) < 0 ? cli_error("%s", gd_error_text()) : copy_argv(p, r, NULL);
+    if (r->n_words > 1)
+        return cli_error("a plugin takes no arguments (\"%s\"): give --setup-args TEXT", r->words[1]);
+    if (access(r->words[0], R_OK) < 0)
+        return cli_error("cannot read worker plugin %s: %s", r->words[0], strerror(errno));
+    return copy_argv(p, r, SELF);
+}
+
+int cli_program_open(struct cli_program *p, const struct cli_run *r)
+{
+    if (r->worker)
+        return open_worker(p, r);
+    if ((r->stream ? open_stream(p, r) : open_command(p, r)) < 0)
+        return cli_error("%s", gd_error_text());
+    return 0;
+}
+
+void cli_program_close(struct cli_program *p)
+{
+    gd_command_close(&p->command);
+    gd_argv_free(p->argv);
+    free_argv(p->own_argv);
+}
+
+char *const *cli_program_argv(const struct cli_program *p)
+{
+    return p->argv ? p->argv : p->own_argv;
+}

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What the workers of a run are: a command per task, a program that reads and writes JSON lines, a plugin, a program of
+ * the user's. All are started by an argv.
+ */
+#ifndef GD_CLI_PROGRAM_H
+#define GD_CLI_PROGRAM_H
+
+#include "cli/output/task_end.h"
+#include "cli/run/run_options.h"
+
+/* Zeroed is none. */
+struct cli_program {
+    struct gd_command *command; /* NULL: it is no command */
+    char **argv;                /* if the library made it; or */
+    char **own_argv;
+    enum cli_result_kind kind;
+};
+
+/* Finds it, before any process is started. 0, or -1 with cli_error_text(). */
+int cli_program_open(struct cli_program *p, const struct cli_run *r);
+void cli_program_close(struct cli_program *p);
+
+char *const *cli_program_argv(const struct cli_program *p);
+
+#endif

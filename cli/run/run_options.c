@@ -1,0 +1,445 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The options of `gpu-dispatch run`, and the words after them: the command (or the arguments of a worker program) up to
+ * the first of
+ *
+ *   ::: ARGUMENT...      :::+ ARGUMENT...     a source of arguments; + in step with the source before
+ *   :::: FILE...         ::::+ FILE...        each file a source
+ *
+ * -a FILE is a source before all of those.
+ */
+#include "cli/run/run_options.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/text.h"
+
+/* --- values of their own ------------------------------------------------------- */
+
+int cli_set_workers(const struct cli_opt *opt, void *field, const char *text)
+{
+    struct cli_workers *w = field;
+    uint64_t number;
+    (void)opt;
+    if (strncmp(text, "auto:", 5) == 0) {
+        if (cli_parse_size(text + 5, &w->model_bytes) < 0 || w->model_bytes == 0)
+            return cli_error("-j %s: after auto: comes the memory of one worker, as in auto:6G", text);
+        w->per_gpu = 0;
+        return 0;
+    }
+    if (strcmp(text, "auto") == 0)
+        return cli_error("-j auto needs the device memory of one worker, as in -j auto:6G");
+    if (cli_parse_number("-j", text, 1, 1024, &number) < 0)
+        return -1;
+    w->per_gpu = (unsigned)number;
+    w->model_bytes = 0;
+    return 0;
+}
+
+static int set_order(const struct cli_opt *opt, void *field, const char *text)
+{
+    static const char *const names[] = { "size", "name", "none" };
+    struct cli_run *r = (struct cli_run *)((char *)field - opt->offset);
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        if (strcmp(text, names[i]) == 0) {
+            r->order.given = true;
+            r->order.order = (enum gd_order)i;
+            return 0;
+        }
+    }
+    return cli_error("--order takes size, name or none, not \"%s\"", text);
+}
+
+static int one_of(const char *name, const char *const *choices, const char **field, const char *text)
+{
+    for (size_t i = 0; choices[i]; i++) {
+        if (strcmp(text, choices[i]) == 0) {
+            *field = choices[i];
+            return 0;
+        }
+    }
+    return cli_error("%s cannot be \"%s\": see --help", name, text);
+}
+
+int cli_set_progress(const struct cli_opt *opt, void *field, const char *text)
+{
+    static const char *const choices[] = { "auto", "panel", "bar", "eta", "line", "json", "none", NULL };
+    (void)opt;
+    return one_of("--progress", choices, field, text);
+}
+
+int cli_set_sync(const struct cli_opt *opt, void *field, const char *text)
+{
+    static const char *const choices[] = { "normal", "full", NULL };
+    (void)opt;
+    return one_of("--sync", choices, field, text);
+}
+
+int cli_set_retries(const struct cli_opt *opt, void *field, const char *text)
+{
+    struct cli_retries *r = field;
+    r->given = true;
+    return cli_set_number(opt, &r->tries, text);
+}
+
+static int set_seed(const struct cli_opt *opt, void *field, const char *text)
+{
+    struct cli_run *r = (struct cli_run *)((char *)field - opt->offset);
+    r->seeded = true;
+    return cli_set_number64(opt, field, text);
+}
+
+static int set_halt(const struct cli_opt *opt, void *field, const char *text)
+{
+    (void)opt;
+    return cli_halt_parse(field, text);
+}
+
+int cli_set_timeout(const struct cli_opt *opt, void *field, const char *text)
+{
+    if (strchr(text, '%'))
+        return cli_error("--timeout %s: a percentage is not supported; write a duration, as in 30s or 5m", text);
+    return cli_set_duration(opt, field, text);
+}
+
+bool cli_is_plugin(const char *path)
+{
+    for (const char *so = strstr(path, ".so"); so; so = strstr(so + 1, ".so")) {
+        if ((so[3] == '\0' || so[3] == '.') && strspn(so + 3, ".0123456789") == strlen(so + 3))
+            return true;
+    }
+    return false;
+}
+
+/* The words after a program are its arguments, be they like options of ours or not. A plugin takes none, and one string
+ * with spaces has them inside. */
+static bool is_program(const char *value)
+{
+    return !strpbrk(value, " \t") && !cli_is_plugin(value);
+}
+
+/* --- the table -------------------------------------------------------------------- */
+
+#define AT(field) .offset = offsetof(struct cli_run, field)
+
+static const struct cli_opt table[] = {
+    { "gpus", 0, "SPEC",
+      "devices to use: auto (all that there are), 0,2, 0-3, a UUID or its beginning, sim:4, cpu:8 (default auto)",
+      cli_set_text, AT(gpus), .group = "Devices and workers" },
+    { "workers-per-gpu", 'j', "N",
+      "workers on each GPU; auto:6G: as many as have 6 GiB of its free memory each (default 1)", cli_set_workers,
+      AT(workers) },
+    { "jobs", 0, "N", NULL, cli_set_workers, AT(workers) },
+    { "worker", 0, "FILE",
+      "instead of a command: a worker plugin (.so), or a program that calls gd_worker_main(); words after it are its "
+      "arguments",
+      cli_set_text, AT(worker), .is_last = is_program },
+    { "stream", 0, "PROGRAM",
+      "instead of a command: a program that is kept alive and reads and writes JSON lines; words after it are its "
+      "arguments",
+      cli_set_text, AT(stream), .is_last = is_program },
+    { "setup-args", 0, "TEXT", "given to the setup function of every --worker", cli_set_text, AT(setup_args) },
+    { "setup-jobs", 0, "N", "let so many workers set up at once (default all)", cli_set_number, AT(setup_jobs),
+      .min = 1, .max = 65536 },
+    { "setup-timeout", 0, "TIME", "give up on a worker that is not ready by then (default none)", cli_set_duration,
+      AT(setup_timeout_ms) },
+    { "batch-size", 0, "N", "hand a --worker up to N tasks at once", cli_set_number, AT(batch_size), .min = 1,
+      .max = 65536 },
+    { "io-threads", 0, "N", "threads of a --worker that load tasks ahead (default 1)", cli_set_number, AT(io_threads),
+      .min = 1, .max = 1024 },
+    { "any-cpu", 0, NULL, "let workers run on any CPU, not only on those near their GPU", cli_set_flag, AT(any_cpu) },
+    { "seed", 0, "N",
+      "a worker's seed is N plus the number of its GPU (default 42); with --shuf also the seed of the order", set_seed,
+      AT(seed) },
+
+    { "arg-file", 'a', "FILE", "a task per line of FILE (- is standard input); several give all combinations",
+      cli_set_list, AT(arg_files), .group = "Input" },
+    { "null", '0', NULL, "inputs in files end with a NUL, not with a newline", cli_set_flag, AT(nul) },
+    { "jsonl", 0, NULL, "each line of the input is a JSON text; a --stream program gets it as it is", cli_set_flag,
+      AT(jsonl) },
+    { "input-dir", 0, "DIR", "a task per file in DIR", cli_set_text, AT(input_dir) },
+    { "pattern", 0, "GLOB", "only files whose name matches, as in '*.wav'; may be given several times", cli_set_list,
+      AT(patterns) },
+    { "recursive", 0, NULL, "files in folders below DIR too", cli_set_flag, AT(recursive) },
+    { "order", 0, "ORDER", "of the files: size (largest first, ends soonest), name, none (default size)", set_order,
+      AT(order) },
+    { "shuf", 0, NULL, "tasks in a random order", cli_set_flag, AT(shuffle) },
+    { "no-run-if-empty", 'r', NULL, "leave out inputs that are empty or only white space", cli_set_flag,
+      AT(skip_blank) },
+    { "queue-size", 0, "N", "read at most so many tasks ahead (default 1024)", cli_set_number, AT(queue_size), .min = 1,
+      .max = 1 << 24 },
+
+    { "quote", 'q', NULL, "quote the command's words: the shell sees them as they are", cli_set_flag, AT(quote),
+      .group = "Tasks" },
+    { "timeout", 0, "TIME", "end a task that takes longer: 30s, 5m, 1.5h", cli_set_timeout, AT(timeout_ms) },
+    { "term-grace", 0, "TIME", "time between asking it to end (SIGTERM) and killing it (default 1s)", cli_set_duration,
+      AT(term_grace_ms) },
+    { "retries", 0, "N", "try a task that fails up to N times in all; 0: until it succeeds (default 1)",
+      cli_set_retries, AT(retries), .max = 1000000 },
+    { "crash-limit", 0, "N", "give up on a task that has killed its worker N times (default 3)", cli_set_number,
+      AT(crash_limit), .min = 1, .max = 1000000 },
+    { "delay", 0, "TIME", "wait so long between the starts of two tasks", cli_set_duration, AT(delay_ms) },
+    { "halt", 0, "WHEN", "stop early: soon,fail=1 now,fail=3 soon,fail=20% now,success=1 soon,done=50 (default never)",
+      set_halt, AT(halt) },
+    { "dry-run", 0, NULL, "print the commands, run nothing", cli_set_flag, AT(dry_run) },
+
+    { "keep-order", 'k', NULL, "output in the order of the input", cli_set_flag, AT(keep_order), .group = "Output" },
+    { "tag", 0, NULL, "the input and a TAB before each line of output", cli_set_flag, AT(tag) },
+    { "ungroup", 'u', NULL, "output at once, unbuffered: that of several tasks may mix", cli_set_flag, AT(ungroup) },
+    { "joblog", 0, "FILE", "a line per task: when, how long, exit code, command; the columns of GNU parallel",
+      cli_set_text, AT(joblog) },
+    { "results", 0, "DIR", "the output of each task in files below DIR as well", cli_set_text, AT(results) },
+    { "output", 0, "FILE",
+      "a JSON line per task: id, input, status, output or error, attempt, worker, gpu, started, seconds; - is standard "
+      "output",
+      cli_set_text, AT(output) },
+    { "bar", 0, NULL, "show a progress bar", cli_set_flag, AT(bar) },
+    { "eta", 0, NULL, "show how far it is and when it will be done", cli_set_flag, AT(eta) },
+    { "quiet", 0, NULL, "nothing is shown meanwhile, and no summary at the end", cli_set_flag, AT(quiet) },
+    { "verbose", 'v', NULL, "show which worker is on which GPU, and workers that are replaced", cli_set_flag,
+      AT(verbose) },
+    { "progress", 0, "HOW",
+      "what is shown meanwhile: panel, bar, eta, line (one every few seconds), json, none (default: panel on a "
+      "terminal, else line)",
+      cli_set_progress, AT(progress) },
+    { "http", 0, "[ADDR:]PORT", "show the run on a web page at that address (default address 127.0.0.1)", cli_set_text,
+      AT(http) },
+    { "http-token-file", 0, "FILE",
+      "a private file (mode 600) with the token that the page asks for (default: $GPU_DISPATCH_HTTP_TOKEN, else one is "
+      "made at random and printed with the address)",
+      cli_set_text, AT(http_token_file) },
+
+    { "journal", 0, "FILE", "keep on disk what is done, so that a run that was killed can go on", cli_set_text,
+      AT(journal), .group = "Runs that survive" },
+    { "resume", 0, NULL, "skip the tasks that the journal holds as ended, well or not", cli_set_flag, AT(resume) },
+    { "retry-failed", 0, NULL, "run the tasks that failed according to the journal, and with --resume the rest too",
+      cli_set_flag, AT(retry_failed) },
+    { "force-resume", 0, NULL,
+      "resume though the command is not the journal's, or files that it wrote are gone or edited", cli_set_flag,
+      AT(force_resume) },
+    { "key", 0, "WHAT",
+      "what a task is known by: input, file (path, size and time), path, or .NAME (a member of its JSON) (default: "
+      "file for --input-dir, else input)",
+      cli_set_text, AT(key) },
+    { "sync", 0, "HOW", "normal (survives kill -9) or full (survives power loss too) (default normal)", cli_set_sync,
+      AT(sync) },
+    { "failed", 0, "FILE",
+      "a JSON line per task that failed: input, class, error, attempts, the last lines of its stderr; FILE can be "
+      "given to --jsonl -a",
+      cli_set_text, AT(failed) },
+
+    { "help", 'h', NULL, "this text", cli_set_flag, AT(help) },
+    { "list-options", 0, NULL, NULL, cli_set_flag, AT(list_options) },
+    { .name = NULL },
+};
+
+const struct cli_opts cli_run_options = {
+    .command = "run",
+    .usage = "usage: gpu-dispatch run [OPTIONS] [--] COMMAND [WORD...] [::: INPUT...]\n"
+             "       gpu-dispatch run [OPTIONS] --worker FILE [ARG...] [::: INPUT...]\n"
+             "       gpu-dispatch run [OPTIONS] --stream PROGRAM [ARG...] [::: INPUT...]\n"
+             "\n"
+             "Runs COMMAND once per input, one at a time on each GPU. Inputs come from the\n"
+             "words after :::, from files after ::::, from -a FILE, from --input-dir DIR, or,\n"
+             "with none of these, line by line from standard input.\n"
+             "\n"
+             "Examples:\n"
+             "  gpu-dispatch run python3 infer.py {} ::: *.jpg\n"
+             "  gpu-dispatch run -k --retries 3 --timeout 5m ./transcribe {} {.}.txt ::: *.wav\n"
+             "  ls | gpu-dispatch run --gpus sim:2 echo {} is task {#} on GPU {gpu}\n"
+             "  gpu-dispatch run --input-dir data --pattern '*.wav' --recursive \\\n"
+             "      --output out.jsonl --stream python3 worker.py --model large\n",
+    .table = table,
+    .after = "Placeholders: {} the input, {.} without its extension, {/} its base name,\n"
+             "{//} its folder, {/.} base name without extension, {#} number of the task,\n"
+             "{%} number of the worker, {gpu} number of the GPU, {2} the second argument.\n"
+             "\n"
+             "Exit status: 0 all went well; 1-100 so many tasks failed; 101 more than that;\n"
+             "130 Ctrl-C; 255 anything else. More: gpu-dispatch help, man gpu-dispatch-run.\n",
+};
+
+/* --- the words after the options ------------------------------------------------------ */
+
+/* The separators. */
+struct separator {
+    bool files, link;
+};
+
+static bool is_separator(const char *word, struct separator *s)
+{
+    size_t colons = strspn(word, ":");
+    const char *rest = word + colons;
+    if (colons < 3 || colons > 4 || (rest[0] && strcmp(rest, "+") != 0))
+        return false;
+    *s = (struct separator){ .files = colons == 4, .link = *rest == '+' };
+    return true;
+}
+
+static int add_source(struct cli_run *r, struct cli_source source)
+{
+    struct cli_source *more = realloc(r->sources, (r->n_sources + 1) * sizeof *more);
+    if (!more)
+        return cli_error("out of memory");
+    r->sources = more;
+    more[r->n_sources++] = source;
+    return 0;
+}
+
+/* One group: the words after a separator. */
+static int add_group(struct cli_run *r, struct separator s, char **words, size_t n)
+{
+    if (s.link && r->n_sources == 0)
+        return cli_error("%s needs a source before it to go in step with", s.files ? "::::+" : ":::+");
+    if (!s.files)
+        return add_source(
+            r, (struct cli_source){
+                   .kind = CLI_SOURCE_WORDS, .link = s.link, .words = (const char *const *)words, .n_words = n });
+    if (n == 0)
+        return cli_error("%s needs the name of a file after it", s.link ? "::::+" : "::::");
+    for (size_t i = 0; i < n; i++) {
+        if (add_source(r, (struct cli_source){ .kind = CLI_SOURCE_FILE, .link = s.link, .path = words[i] }) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+static int read_sources(struct cli_run *r, int argc, char **argv)
+{
+    for (size_t i = 0; i < r->arg_files.n; i++) {
+        if (add_source(r, (struct cli_source){ .kind = CLI_SOURCE_FILE, .path = r->arg_files.items[i] }) < 0)
+            return -1;
+    }
+    struct separator now, next;
+    for (int at = 0; at < argc && is_separator(argv[at], &now);) {
+        int end = at + 1;
+        while (end < argc && !is_separator(argv[end], &next))
+            end++;
+        if (add_group(r, now, argv + at + 1, (size_t)(end - at - 1)) < 0)
+            return -1;
+        at = end;
+    }
+    if (!r->input_dir)
+        return 0;
+    if (r->n_sources > 0)
+        return cli_error("--input-dir is an input of its own: leave out -a, ::: and ::::");
+    return add_source(r, (struct cli_source){ .kind = CLI_SOURCE_DIR, .path = r->input_dir });
+}
+
+/* Puts a program in front of the words. One string with spaces, if there is no such file, is the program and its
+ * first arguments. */
+static int put_program(struct cli_run *r, const char *program)
+{
+    char *next = NULL;
+    if (!*program)
+        return 0; /* it is the first of the words */
+    r->split = strdup(program);
+    if (!r->split)
+        return cli_error("out of memory");
+    bool whole = access(program, F_OK) == 0;
+    for (char *word = whole ? r->split : strtok_r(r->split, " \t", &next); word;
+         word = whole ? NULL : strtok_r(NULL, " \t", &next))
+        r->words[r->n_words++] = word;
+    return 0;
+}
+
+static int read_words(struct cli_run *r, int argc, char **argv)
+{
+    const char *program = r->stream ? r->stream : r->worker ? r->worker : "";
+    struct separator unused;
+    const bool is_missing = is_separator(program, &unused); /* the inputs stand where it should */
+    r->words = calloc((size_t)argc + strlen(program) + 4, sizeof *r->words);
+    if (!r->words)
+        return cli_error("out of memory");
+    if (put_program(r, program) < 0)
+        return -1;
+    for (int i = 0; i < argc; i++)
+        r->words[r->n_words++] = argv[i];
+    if ((r->n_words == 0 || is_missing) && (r->stream || r->worker))
+        return cli_error("--%s needs a program: --%s PROGRAM", r->stream ? "stream" : "worker",
+                         r->stream ? "stream" : "worker");
+    return 0;
+}
+
+/* --- what does not go together ------------------------------------------------------------ */
+
+static int check(const struct cli_run *r)
+{
+    const bool command = !r->stream && !r->worker;
+    const struct {
+        bool wrong;
+        const char *words;
+    } rules[] = {
+        { r->stream && r->worker, "--stream and --worker are two kinds of worker: give one of them" },
+        { r->patterns.n && !r->input_dir, "--pattern is for the files of a folder: give --input-dir DIR too" },
+        { r->recursive && !r->input_dir, "--recursive is for the files of a folder: give --input-dir DIR too" },
+        { r->order.given && !r->input_dir, "--order is for the files of a folder: give --input-dir DIR too" },
+        { r->nul && r->jsonl, "-0 and --jsonl are two formats: give one of them" },
+        { r->nul && r->input_dir, "-0 is for inputs from files: it does not go with --input-dir" },
+        { r->jsonl && r->input_dir, "--jsonl is for inputs from files: it does not go with --input-dir" },
+        { r->tag && r->ungroup, "--tag needs each task's output by itself: it does not go with -u" },
+        { r->keep_order && r->ungroup, "-k needs each task's output by itself: it does not go with -u" },
+        { r->results && r->ungroup, "--results needs each task's output by itself: it does not go with -u" },
+        { r->output && r->ungroup, "--output needs each task's output by itself: it does not go with -u" },
+        { r->bar && r->eta, "--bar and --eta are two displays: give one of them" },
+        { (r->bar || r->eta) && r->progress, "--bar, --eta and --progress are displays: give one of them" },
+        { r->journal && !*r->journal, "--journal needs the name of a file: --journal FILE" },
+        { r->resume && !r->journal, "--resume needs the journal of the run: give --journal FILE" },
+        { r->retry_failed && !r->journal, "--retry-failed needs the journal of the run: give --journal FILE" },
+        { r->force_resume && !r->journal, "--force-resume needs the journal of the run: give --journal FILE" },
+        { r->key && !r->journal, "--key says what tasks are known by in a journal: give --journal FILE" },
+        { r->sync && !r->journal, "--sync is for a journal: give --journal FILE" },
+        { r->journal && r->dry_run, "--dry-run does nothing that a journal could keep: leave out --journal" },
+        { r->http_token_file && !r->http, "--http-token-file is for --http" },
+        { !command && r->ungroup, "-u is for commands: it does not go with --stream or --worker" },
+        { !command && r->quote, "-q is for commands: it does not go with --stream or --worker" },
+        { !command && r->dry_run, "--dry-run is for commands: it does not go with --stream or --worker" },
+        { !r->worker && r->setup_args, "--setup-args is for --worker" },
+        { !r->worker && r->batch_size, "--batch-size is for --worker" },
+        { !r->worker && r->io_threads, "--io-threads is for --worker" },
+    };
+    for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++) {
+        if (rules[i].wrong)
+            return cli_error("%s", rules[i].words);
+    }
+    return 0;
+}
+
+void cli_run_defaults(struct cli_run *r)
+{
+    *r = (struct cli_run){ .gpus = "auto",
+                           .workers.per_gpu = 1,
+                           .seed = 42,
+                           .term_grace_ms = 1000,
+                           .retries.tries = 1,
+                           .crash_limit = 3,
+                           .queue_size = 1024 };
+}
+
+int cli_run_parse(struct cli_run *r, int argc, char **argv)
+{
+    cli_run_defaults(r);
+    int first = cli_opts_parse(&cli_run_options, r, argc, argv);
+    if (first < 0)
+        return -1;
+    if (r->help || r->list_options)
+        return 0;
+    struct separator unused;
+    int end = first;
+    while (end < argc && !is_separator(argv[end], &unused))
+        end++;
+    if (check(r) < 0 || read_words(r, end - first, argv + first) < 0)
+        return -1;
+    return read_sources(r, argc - end, argv + end);
+}
+
+void cli_run_free(struct cli_run *r)
+{
+    free(r->arg_files.items);
+    free(r->patterns.items);
+    free(r->words);
+    free(r->sources);
+    free(r->split);
+}

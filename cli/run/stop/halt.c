@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * --halt. What GNU parallel does, found out by trying it:
+ *
+ *   a limit of one (fail or done), reached      the exit status of the task that reached it
+ *   any other limit as a number, reached or not how many have failed by then, at most 101
+ *   a percentage, reached or not                how many of a hundred have failed, rounded up
+ *   success, reached                            0
+ *
+ * A percentage of the total that comes to exactly one task is a limit of one. Tasks that end after the limit was
+ * reached do not change the status.
+ */
+#include "cli/run/stop/halt.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/run/stop/exit_status.h"
+#include "cli/text.h"
+
+static const char *const when_names[] = { "never", "soon", "now" };
+static const char *const what_names[] = { "fail", "success", "done" };
+
+/* The place among n names of the first length bytes of text, or -1. */
+static int find_name(const char *const *names, int n, const char *text, size_t length)
+{
+    for (int i = 0; i < n; i++) {
+        if (strlen(names[i]) == length && memcmp(names[i], text, length) == 0)
+            return i;
+    }
+    return -1;
+}
+
+static int parse_limit(struct cli_halt *h, const char *whole, const char *text)
+{
+    uint64_t limit = 0;
+    size_t length = strlen(text);
+    if (length > 0 && text[length - 1] == '%') {
+        h->limit = 0;
+        return cli_parse_percent(text, &h->percent);
+    }
+    if (cli_parse_number("--halt", text, 1, UINT64_MAX, &limit) < 0)
+        return cli_error("--halt %s: after the = comes a number from 1 up, or a percentage like 20%%", whole);
+    h->limit = limit;
+    h->percent = 0;
+    return 0;
+}
+
+/* What older versions of GNU parallel had; still seen in scripts. */
+static const char *modern_form(const char *text, char *room, size_t size)
+{
+    unsigned percent;
+    if (strcmp(text, "0") == 0)
+        return "never";
+    if (strcmp(text, "1") == 0)
+        return "soon,fail=1";
+    if (strcmp(text, "2") == 0)
+        return "now,fail=1";
+    if (cli_parse_percent(text, &percent) < 0)
+        return text;
+    snprintf(room, size, "soon,fail=%u%%", percent);
+    return room;
+}
+
+int cli_halt_parse(struct cli_halt *h, const char *text)
+{
+    char room[32];
+    const char *at = modern_form(text, room, sizeof room);
+    size_t length = strcspn(at, ",=");
+    int when = find_name(when_names, 3, at, length);
+    if (when < 0)
+        return cli_error("--halt %s: begins with never, soon or now, as in soon,fail=1", text);
+    h->when = (enum cli_halt_when)when;
+    if (when == CLI_HALT_NEVER)
+        return at[length] ? cli_error("--halt %s: nothing comes after never", text) : 0;
+    at += length + (at[length] != 0);
+    length = strcspn(at, ",=");
+    int what = find_name(what_names, 3, at, length);
+    if (what < 0)
+        return cli_error("--halt %s: after %s comes fail, success or done, as in %s,fail=1", text, when_names[when],
+                         when_names[when]);
+    h->what = (enum cli_halt_what)what;
+    return parse_limit(h, text, at + length + (at[length] != 0));
+}
+
+bool cli_halt_needs_total(const struct cli_halt *h)
+{
+    return h->when != CLI_HALT_NEVER && h->percent > 0;
+}
+
+static uint64_t counted(const struct cli_halt *h)
+{
+    const uint64_t figures[] = {
+        [CLI_HALT_FAIL] = h->failed, [CLI_HALT_SUCCESS] = h->succeeded, [CLI_HALT_DONE] = h->failed + h->succeeded
+    };
+    return figures[h->what];
+}
+
+static bool reached(const struct cli_halt *h)
+{
+    if (h->percent)
+        return h->total && (double)counted(h) * 100 >= (double)h->total * h->percent;
+    return counted(h) >= h->limit;
+}
+
+static bool is_limit_of_one(const struct cli_halt *h)
+{
+    return h->percent ? h->total * h->percent == 100 : h->limit == 1;
+}
+
+int cli_halt_count_status(const struct cli_halt *h)
+{
+    /* More than all: a journal may hold failures of inputs that are not on the list any more. */
+    if (cli_halt_needs_total(h) && h->total)
+        return h->failed < h->total ? (int)((h->failed * 100 + h->total - 1) / h->total) : 100;
+    return h->failed < CLI_STATUS_MANY ? (int)h->failed : CLI_STATUS_MANY;
+}
+
+enum cli_halt_when cli_halt_add(struct cli_halt *h, const struct cli_end *e)
+{
+    if (e->report->failure == GD_FAILURE_CANCELLED)
+        return CLI_HALT_NEVER;
+    if (e->ok)
+        h->succeeded++;
+    else
+        h->failed++;
+    bool counts = h->what == CLI_HALT_DONE || e->ok == (h->what == CLI_HALT_SUCCESS);
+    if (h->halted || h->when == CLI_HALT_NEVER || !counts || !reached(h))
+        return CLI_HALT_NEVER;
+    h->halted = true;
+    if (h->what == CLI_HALT_SUCCESS)
+        h->status = 0;
+    else
+        h->status = is_limit_of_one(h) ? cli_end_shell_status(e) : cli_halt_count_status(h);
+    return h->when;
+}
+
+char *cli_halt_words(const struct cli_halt *h, char *out, size_t size)
+{
+    static const char *const verbs[] = { "failed", "succeeded", "ended" };
+    uint64_t n = counted(h);
+    if (h->percent)
+        snprintf(out, size, "%llu of %llu tasks %s, the limit is %u%%", (unsigned long long)n,
+                 (unsigned long long)h->total, verbs[h->what], h->percent);
+    else
+        snprintf(out, size, "%llu %s %s", (unsigned long long)n, n == 1 ? "task" : "tasks", verbs[h->what]);
+    return out;
+}

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * --halt: when to stop before the end, and what that does to the exit status. As GNU parallel has it.
+ *
+ *     cli_halt_parse(&halt, "soon,fail=3")
+ *     on every task's end:  switch (cli_halt_add(&halt, &e)) { case CLI_HALT_SOON: shut down; case CLI_HALT_NOW: abort
+ * } at the end:           cli_status(&halt, result of the run, any other error)
+ */
+#ifndef GD_CLI_HALT_H
+#define GD_CLI_HALT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "cli/output/task_end.h"
+
+enum cli_halt_when { CLI_HALT_NEVER = 0, CLI_HALT_SOON = 1, CLI_HALT_NOW = 2 };
+enum cli_halt_what { CLI_HALT_FAIL = 0, CLI_HALT_SUCCESS = 1, CLI_HALT_DONE = 2 };
+
+/* Zeroed: never, and nothing counted. */
+struct cli_halt {
+    enum cli_halt_when when;
+    enum cli_halt_what what;
+    uint64_t limit;     /* so many, or 0: */
+    unsigned percent;   /* so many of a hundred; needs total */
+    uint64_t total;     /* set by the caller: cli_input_total() */
+    uint64_t succeeded; /* counted here; cancelled tasks count as neither */
+    uint64_t failed;
+    bool halted; /* the limit has been reached */
+    int status;  /* and this is the exit status then */
+};
+
+/* "never", "now,fail=1", "soon,fail=20%", "now,success=3", "soon,done=50%"; the old "0", "1", "2", "20%". Sets when,
+ * what, limit, percent. 0, or -1 with cli_error_text(). */
+int cli_halt_parse(struct cli_halt *h, const char *text);
+
+/* True if it can't be decided without knowing how many tasks there are. */
+bool cli_halt_needs_total(const struct cli_halt *h);
+
+/* Counts a task's end; says what to do now. What it has said once it does not say again. */
+enum cli_halt_when cli_halt_add(struct cli_halt *h, const struct cli_end *e);
+
+/* "3 tasks failed", "20% of 50 tasks are done": why it was halted, for a person. Returns out. */
+char *cli_halt_words(const struct cli_halt *h, char *out, size_t size);
+
+/* The exit status by what has failed, if the limit was not reached. */
+int cli_halt_count_status(const struct cli_halt *h);
+
+#endif

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Workers first: what is stopped before them would leave them to go on alone. They are continued by us and not by the
+ * shell, which knows nothing of them, whether the job goes on in the foreground or in the background.
+ */
+#include "cli/run/stop/suspend.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stddef.h>
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct gd_dispatcher *dispatcher; /* the run may end meanwhile: under the lock */
+
+void cli_suspend_with(struct gd_dispatcher *d)
+{
+    pthread_mutex_lock(&lock);
+    dispatcher = d;
+    pthread_mutex_unlock(&lock);
+}
+
+static void stop_process(void)
+{
+    sigset_t only, old;
+    struct sigaction usual = { .sa_handler = SIG_DFL }, ours;
+    sigemptyset(&only);
+    sigaddset(&only, SIGTSTP);
+    sigaction(SIGTSTP, &usual, &ours);
+    pthread_kill(pthread_self(), SIGTSTP);
+    pthread_sigmask(SIG_UNBLOCK, &only, &old);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    sigaction(SIGTSTP, &ours, NULL);
+}
+
+static void tell_workers(void (*what)(struct gd_dispatcher *d))
+{
+    pthread_mutex_lock(&lock);
+    if (dispatcher)
+        what(dispatcher);
+    pthread_mutex_unlock(&lock);
+}
+
+void cli_suspend(void)
+{
+    tell_workers(gd_dispatcher_suspend);
+    stop_process();
+    tell_workers(gd_dispatcher_resume);
+}

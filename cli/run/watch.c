@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * An observer of our own run; or, where there can be none (no folder for its page), a snapshot made of the dispatcher's
+ * statistics, which lack only what workers are at in words.
+ */
+#include "cli/run/watch.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cli/bytes.h"
+#include "view/figures.h"
+
+struct cli_watch {
+    struct gd_dispatcher *d;
+    const struct cli_input *input;
+    struct gd_observer *observer; /* NULL: what follows is filled here */
+    struct gd_snapshot s;
+    struct gd_worker_view *views;
+    struct gd_worker_stats *stats;
+    size_t n;
+    atomic_bool ended;
+};
+
+static uint64_t now_ns(clockid_t clock)
+{
+    struct timespec t;
+    clock_gettime(clock, &t);
+    return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
+static int make_room(struct cli_watch *w)
+{
+    const int n = gd_dispatcher_worker_stats(w->d, NULL, sizeof *w->stats, 0);
+    if (n < 0)
+        return cli_error("%s", gd_error_text());
+    w->n = (size_t)n;
+    w->views = calloc(w->n + 1, sizeof *w->views);
+    w->stats = calloc(w->n + 1, sizeof *w->stats);
+    return w->views && w->stats ? 0 : cli_error("out of memory");
+}
+
+int cli_watch_open(struct cli_watch **out, struct gd_dispatcher *d, const struct cli_input *input, const char *job,
+                   unsigned what)
+{
+    struct cli_watch *w = calloc(1, sizeof *w);
+    if (!w)
+        return cli_error("out of memory");
+    *w = (struct cli_watch){ .d = d, .input = input };
+    w->s = (struct gd_snapshot){ .size = sizeof w->s,
+                                 .pid = (uint64_t)getpid(),
+                                 .started = (double)now_ns(CLOCK_REALTIME) / 1e9,
+                                 .stats.size = sizeof w->s.stats };
+    snprintf(w->s.job, sizeof w->s.job, "%s", job);
+    const int rc = gd_observer_attach(&w->observer, d) == 0 ? gd_observer_select(w->observer, what) : make_room(w);
+    if (rc < 0) {
+        cli_watch_close(&w);
+        return -1;
+    }
+    *out = w;
+    return 0;
+}
+
+/* From the statistics. */
+static int read_own(struct cli_watch *w)
+{
+    if (gd_dispatcher_stats(w->d, &w->s.stats) < 0)
+        return -1;
+    const int n = gd_dispatcher_worker_stats(w->d, w->stats, sizeof *w->stats, w->n);
+    gd_dispatcher_work(w->d, &w->s.work_done, &w->s.work_total);
+    w->s.read_ns = now_ns(CLOCK_MONOTONIC);
+    w->s.n_workers = n < 0 ? 0 : (size_t)n < w->n ? (size_t)n : w->n;
+    w->s.workers = w->views;
+    for (size_t i = 0; i < w->s.n_workers; i++)
+        w->views[i].stats = w->stats[i];
+    return 0;
+}
+
+static int read_observed(struct cli_watch *w)
+{
+    const struct gd_snapshot *s;
+    if (gd_observer_read(w->observer, &s) < 0)
+        return -1;
+    w->s = *s;
+    return 0;
+}
+
+int cli_watch_read(void *watch, const struct gd_snapshot **out)
+{
+    struct cli_watch *w = watch;
+    if ((w->observer ? read_observed(w) : read_own(w)) < 0)
+        return -1;
+    const uint64_t total = cli_input_total(w->input);
+    tui_part_cancelled(&w->s.stats);
+    if (total)
+        w->s.stats.total = total;
+    w->s.ended = w->s.ended || w->ended;
+    *out = &w->s;
+    return 0;
+}
+
+void cli_watch_end(struct cli_watch *w)
+{
+    if (w)
+        w->ended = true;
+}
+
+void cli_watch_close(struct cli_watch **watch)
+{
+    struct cli_watch *w = *watch;
+    if (!w)
+        return;
+    gd_observer_close(&w->observer);
+    free(w->views);
+    free(w->stats);
+    free(w);
+    *watch = NULL;
+}

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Work is counted in whole units, so that at the end what is done is exactly what there was.
+ *
+ * A journal says how many tasks it has skipped, not which. But it is asked about each right after the source has given
+ * it, and before the source is called again: so if it has skipped one more by then, it was the last.
+ */
+#include "cli/run/work.h"
+
+#include <stdlib.h>
+
+#include "cli/bytes.h"
+
+static uint64_t skipped_by(struct gd_journal *journal)
+{
+    struct gd_journal_counts c = { .size = sizeof c };
+    return journal && gd_journal_counts(journal, &c) == 0 ? c.skipped : 0;
+}
+
+/* With the lock held, so that what is told last is the latest. */
+static void tell(const struct cli_work *w)
+{
+    gd_dispatcher_set_work(w->d, (double)w->done * w->unit, (double)w->total * w->unit);
+}
+
+int cli_work_open(struct cli_work *w, struct gd_dispatcher *d, struct gd_journal *journal, const struct gd_files *files,
+                  double unit)
+{
+    *w = (struct cli_work){ .d = d, .journal = journal, .unit = unit, .room = gd_files_count(files) };
+    w->weights = calloc(w->room + 1, sizeof *w->weights);
+    if (!w->weights)
+        return cli_error("out of memory");
+    pthread_mutex_init(&w->lock, NULL);
+    for (size_t i = 0; i < w->room; i++)
+        w->total += gd_files_size(files, i);
+    w->skipped = skipped_by(journal);
+    tell(w);
+    return 0;
+}
+
+void cli_work_look(struct cli_work *w)
+{
+    const uint64_t skipped = w->weights ? skipped_by(w->journal) : 0;
+    if (skipped == w->skipped || w->n == 0)
+        return;
+    pthread_mutex_lock(&w->lock);
+    w->skipped = skipped;
+    w->total -= w->weights[w->n - 1];
+    tell(w);
+    pthread_mutex_unlock(&w->lock);
+}
+
+void cli_work_given(struct cli_work *w, uint64_t weight)
+{
+    if (!w->weights || w->n == w->room)
+        return;
+    pthread_mutex_lock(&w->lock);
+    w->weights[w->n++] = weight;
+    pthread_mutex_unlock(&w->lock);
+}
+
+void cli_work_ended(struct cli_work *w, const struct gd_report *report)
+{
+    if (!w->weights || report->failure == GD_FAILURE_CANCELLED)
+        return;
+    pthread_mutex_lock(&w->lock);
+    if (report->task_id < w->n)
+        w->done += w->weights[report->task_id];
+    tell(w);
+    pthread_mutex_unlock(&w->lock);
+}
+
+void cli_work_close(struct cli_work *w)
+{
+    if (!w->weights)
+        return;
+    free(w->weights);
+    pthread_mutex_destroy(&w->lock);
+    *w = (struct cli_work){ 0 };
+}

@@ -1,0 +1,108 @@
+/* See known.h. Asking may take long, when a journal is searched for the first time, and so may waiting: both end soon
+ * after gd__known_interrupt(), which is why gd__known_leave() can wait for the lock.
+ */
+#include "dispatch/completed.h"
+
+#include "base/alloc.h"
+#include "base/error.h"
+
+void gd__known_open(struct gd__known *k, struct gd_journal *journal)
+{
+    *k = (struct gd__known){ .keeps = journal != NULL, .journal = journal };
+    pthread_mutex_init(&k->lock, NULL);
+}
+
+void gd__known_close(struct gd__known *k)
+{
+    gd__free(k->version);
+    pthread_mutex_destroy(&k->lock);
+}
+
+/* --- the feeder thread --- */
+
+int gd__known_key(struct gd__known *k, const void *key, size_t size, const char *version)
+{
+    k->has_key = false;
+    gd__free(k->version);
+    k->version = version ? gd__strdup(version) : NULL;
+    if (version && !k->version)
+        return gd__error(GD_E_NO_MEMORY, "no memory for a key");
+    gd__journal_hash(size > 0 ? key : "", size, k->key.hash);
+    k->key.version = k->version;
+    k->has_key = true;
+    return 0;
+}
+
+void gd__known_next(struct gd__known *k)
+{
+    k->has_key = false;
+}
+
+/* Where no key was set, the payload is it. */
+static void find_key(struct gd__known *k, const void *data, size_t size)
+{
+    if (k->has_key)
+        return;
+    k->key.version = NULL;
+    gd__journal_hash(size > 0 ? data : "", size, k->key.hash);
+}
+
+bool gd__known_ask_reads(struct gd__known *k, const void *data, size_t size)
+{
+    bool reads = false;
+    pthread_mutex_lock(&k->lock);
+    if (k->journal) {
+        find_key(k, data, size);
+        reads = gd__journal_take_reads(k->journal, &k->key);
+    }
+    pthread_mutex_unlock(&k->lock);
+    return reads;
+}
+
+int gd__known_ask(struct gd__known *k, const void *data, size_t size, struct gd__journal_task **out)
+{
+    int rc = 1;
+    pthread_mutex_lock(&k->lock);
+    if (k->journal) {
+        find_key(k, data, size);
+        rc = gd__journal_take(k->journal, &k->key, k->given, out);
+    }
+    pthread_mutex_unlock(&k->lock);
+    if (rc >= 0) {
+        k->has_key = false;
+        k->given++;
+    }
+    return rc;
+}
+
+void gd__known_wait(struct gd__known *k)
+{
+    pthread_mutex_lock(&k->lock);
+    if (k->journal)
+        gd__journal_admit(k->journal);
+    pthread_mutex_unlock(&k->lock);
+}
+
+bool gd__known_has_room(struct gd__known *k)
+{
+    pthread_mutex_lock(&k->lock);
+    const bool has = !k->journal || gd__journal_has_room(k->journal);
+    pthread_mutex_unlock(&k->lock);
+    return has;
+}
+
+/* --- the monitor --- */
+
+/* Without the lock, which the feeder may have until this is done: only the monitor changes what is read here. */
+void gd__known_interrupt(struct gd__known *k)
+{
+    if (k->journal)
+        gd__journal_interrupt(k->journal);
+}
+
+void gd__known_leave(struct gd__known *k)
+{
+    pthread_mutex_lock(&k->lock);
+    k->journal = NULL;
+    pthread_mutex_unlock(&k->lock);
+}

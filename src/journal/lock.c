@@ -1,0 +1,301 @@
+/* A journal is held by a lock on a file beside it, JOURNAL-lock, that also says who holds it.
+ *
+ * Not on the journal itself: SQLite's own locks there belong to the process, and closing any descriptor of the file
+ * would drop them. The lock is one of an open file description (F_OFD_SETLK) on byte 0: it ends with the process
+ * however that ends, keeps two runs in one process apart too, and can be tested without being taken.
+ *
+ * But a copy of the process holds it as well: a child that is just being started, until it executes its program, and a
+ * fork of the program. A fork closes its copy (base/process/fork.h) unless it was made by a call that runs no handlers.
+ * So the file names its holder: process number, start of the process, boot of the machine and PID namespace. If boot
+ * and namespace are ours and that process is gone, then the file means nothing, whoever still has the lock.
+ *
+ * What is at JOURNAL-lock was complete before it got that name: a new file is written and locked under a name of its
+ * own. It then gets its place in one of two ways.
+ *
+ *   a) Nothing is there: it is renamed without replacing (or linked), which fails if something is there by then.
+ *   b) A dead file D is there: it is renamed over D, by whoever has the lock on byte 1 of D, and only after
+ *      1. locking byte 1 of D, 2. seeing that D is dead, 3. seeing that D is (still) at JOURNAL-lock.
+ *
+ * Why no living lock can be replaced: D is dead if its byte 0 could be locked, or if the process that it names is gone.
+ * From 2 on nobody removes D any more: only its holder does, before letting go of byte 0, and that holder is gone or
+ * has let go. Nobody else replaces D either: that takes byte 1. And (a) never replaces. So what 3 has seen is still
+ * true when the file is renamed. Of two runs that find the same dead file one gets byte 1; the other is refused, or
+ * finds the first one's file when it looks again.
+ *
+ * In a directory where others may write, somebody may have put something at that name: links are not followed, and what
+ * is there is never written to. The file is readable for its owner only, so that no other user can lock it.
+ */
+#include "journal/lock.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "base/fault.h"
+#include "base/fd.h"
+#include "base/process/owner.h"
+#include "journal/db.h"
+
+enum { TRIES = 100, TEXT_MAX = 256 };
+enum { HOLDER_BYTE, REPLACER_BYTE };
+
+/* Beside the journal itself, so that one that is reached by two names is held once; and in full, so that it is found
+ * again after a change of the working directory. */
+static char *lock_path(const char *journal)
+{
+    char full[PATH_MAX];
+    const char *real = gd__db_full_path(journal, full);
+    const size_t size = strlen(real) + sizeof "-lock";
+    char *path = gd__calloc(1, size);
+    if (path)
+        snprintf(path, size, "%s-lock", real);
+    return path;
+}
+
+static bool is_at(int fd, const char *path)
+{
+    struct stat ours, there;
+    return fstat(fd, &ours) == 0 && lstat(path, &there) == 0 && ours.st_ino == there.st_ino &&
+           ours.st_dev == there.st_dev;
+}
+
+static int lock_byte(int fd, int byte)
+{
+    struct flock one = { .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = byte, .l_len = 1 };
+    return fcntl(fd, F_OFD_SETLK, &one);
+}
+
+/* --- whose it is --- */
+
+struct holder {
+    struct gd__owner owner; /* pid 0: not known */
+    char boot[GD__BOOT_ID_MAX];
+};
+
+static void write_holder(int fd)
+{
+    struct holder me;
+    char text[TEXT_MAX];
+    gd__owner_self(&me.owner);
+    gd__owner_boot_id(me.boot);
+    const int n = snprintf(text, sizeof text, "%" PRIu64 " %" PRIu64 " %" PRIu64 " %s\n", me.owner.pid, me.owner.start,
+                           me.owner.space, me.boot);
+    if (pwrite(fd, text, (size_t)n, 0) != n)
+        return; /* it holds all the same: only who it is will not be said */
+}
+
+static void read_holder(int fd, struct holder *out)
+{
+    char text[TEXT_MAX] = "";
+    *out = (struct holder){ .boot = "" };
+    if (pread(fd, text, sizeof text - 1, 0) > 0)
+        (void)sscanf(text, "%" SCNu64 " %" SCNu64 " %" SCNu64 " %63s", &out->owner.pid, &out->owner.start,
+                     &out->owner.space, out->boot);
+}
+
+/* For certain: of another boot, another namespace, or somebody who could not find out, nothing is known. */
+static bool is_gone(const struct holder *h)
+{
+    char boot[GD__BOOT_ID_MAX];
+    gd__owner_boot_id(boot);
+    return h->owner.pid > 0 && h->owner.start > 0 && h->owner.space > 0 && *boot && strcmp(boot, h->boot) == 0 &&
+           gd__owner_is_ours(&h->owner) && !gd__owner_alive(&h->owner);
+}
+
+/* --- a new file --- */
+
+/* The file that is to be put at h->path, locked, under a name of its own, which the caller frees. */
+static int make_file(struct gd__hold *h, char **name)
+{
+    const size_t size = strlen(h->path) + sizeof ".XXXXXX";
+    *name = gd__calloc(1, size);
+    if (!*name)
+        return gd__error(GD_E_NO_MEMORY, "no memory for the name of a lock");
+    snprintf(*name, size, "%s.XXXXXX", h->path);
+    gd__fork_hold();
+    const int fd = GD__FAULT("open") ? -1 : gd__fd_above_stdio(mkostemp(*name, O_CLOEXEC));
+    gd__fork_guard(&h->file, fd);
+    gd__fork_let();
+    if (fd < 0)
+        return gd__error_errno("cannot make %s, which holds the journal while a run writes to it", h->path);
+    write_holder(fd);
+    if (lock_byte(fd, HOLDER_BYTE) == 0)
+        return 0;
+    const int rc = gd__error_errno("cannot lock %s", h->path);
+    unlink(*name);
+    return rc;
+}
+
+/* 1: it is there; 0: something else is; or negative. */
+static int put_where_nothing_is(const char *name, const char *path)
+{
+    int rc = renameat2(AT_FDCWD, name, AT_FDCWD, path, RENAME_NOREPLACE);
+    if (rc < 0 && (errno == EINVAL || errno == ENOSYS)) {
+        rc = link(name, path);
+        if (rc == 0)
+            unlink(name);
+    }
+    if (rc == 0)
+        return 1;
+    return errno == EEXIST ? 0 : gd__error_errno("cannot make %s, which holds the journal", path);
+}
+
+/* --- the file that is there --- */
+
+static int refuse(int fd, const char *journal)
+{
+    struct holder h;
+    read_holder(fd, &h);
+    if (h.owner.pid > 0)
+        return gd__error(GD_E_BUSY, "%s is in use by the run of process %llu: wait for its end, or use another journal",
+                         journal, (unsigned long long)h.owner.pid);
+    return gd__error(GD_E_BUSY, "%s is in use by another run: wait for its end, or use another journal", journal);
+}
+
+/* Files that we make have our owner, whatever the file system makes of that. */
+static int check_file(int fd, const struct gd__hold *h)
+{
+    struct stat there, ours;
+    if (fstat(fd, &there) < 0 || fstat(h->file.fd, &ours) < 0)
+        return gd__error_errno("cannot look at %s", h->path);
+    if (!S_ISREG(there.st_mode))
+        return gd__error(GD_E_SYSTEM, "%s is not a file that a run made: remove it, or use another journal", h->path);
+    if (there.st_uid != ours.st_uid)
+        return gd__error(GD_E_SYSTEM,
+                         "%s belongs to user %ld, not to you: if no run of that user goes on, have it removed, or use "
+                         "another journal",
+                         h->path, (long)there.st_uid);
+    return 0;
+}
+
+/* *out is a descriptor; -1: it was removed meanwhile. */
+static int open_present(const struct gd__hold *h, int *out)
+{
+    const int fd = gd__fd_above_stdio(open(h->path, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+    int rc = 0;
+    *out = fd;
+    if (fd < 0 && errno == ENOENT)
+        return 0;
+    if (fd < 0 && (errno == ELOOP || errno == EISDIR || errno == ENXIO))
+        rc = gd__error(GD_E_SYSTEM, "%s is not a file that a run made: remove it, or use another journal", h->path);
+    else if (fd < 0)
+        rc = gd__error_errno("cannot open %s, which another run may have made", h->path);
+    else
+        rc = check_file(fd, h);
+    if (rc < 0 && fd >= 0) {
+        close(fd);
+        *out = -1;
+    }
+    return rc;
+}
+
+static bool is_dead(int fd)
+{
+    struct holder h;
+    if (lock_byte(fd, HOLDER_BYTE) == 0)
+        return true;
+    read_holder(fd, &h);
+    return is_gone(&h);
+}
+
+/* 1: the new file has its place; 0: look again; or negative. See (b) above for the order. */
+static int replace_dead(const struct gd__hold *h, const char *name, const char *journal, int present)
+{
+    const bool alone = lock_byte(present, REPLACER_BYTE) == 0;
+    if (!alone && errno != EAGAIN && errno != EACCES)
+        return gd__error_errno("cannot lock %s", h->path);
+    if (!alone || !is_dead(present))
+        return refuse(present, journal);
+    if (!is_at(present, h->path))
+        return 0;
+    return rename(name, h->path) == 0 ? 1 : gd__error_errno("cannot replace %s", h->path);
+}
+
+static int try_put(const struct gd__hold *h, const char *name, const char *journal)
+{
+    int rc = put_where_nothing_is(name, h->path);
+    if (rc != 0)
+        return rc;
+    struct gd__fork_guard guard;
+    int present;
+    gd__fork_hold();
+    rc = open_present(h, &present);
+    gd__fork_guard(&guard, present);
+    gd__fork_let();
+    if (rc == 0 && present >= 0)
+        rc = replace_dead(h, name, journal, present);
+    gd__fork_close(&guard);
+    return rc;
+}
+
+/* --- the calls --- */
+
+static int take(struct gd__hold *h, const char *journal)
+{
+    char *name = NULL;
+    int rc = make_file(h, &name), placed = rc;
+    for (unsigned i = 0; rc == 0 && placed == 0 && i < TRIES; i++)
+        placed = try_put(h, name, journal);
+    if (rc == 0 && placed != 1)
+        unlink(name);
+    gd__free(name);
+    if (placed == 0)
+        return gd__error(GD_E_BUSY, "%s is being opened and closed by other runs: try again", journal);
+    return placed == 1 ? 0 : placed;
+}
+
+int gd__hold_take(struct gd__hold *h, const char *journal)
+{
+    *h = (struct gd__hold)GD__HOLD_NONE;
+    h->path = lock_path(journal);
+    if (!h->path)
+        return gd__error(GD_E_NO_MEMORY, "no memory for the name of a lock");
+    const int rc = take(h, journal);
+    if (rc < 0) {
+        gd__fork_close(&h->file);
+        gd__free(h->path);
+        h->path = NULL;
+    }
+    return rc;
+}
+
+void gd__hold_release(struct gd__hold *h)
+{
+    if (h->file.fd >= 0 && is_at(h->file.fd, h->path))
+        unlink(h->path); /* before the lock goes: see above */
+    gd__fork_close(&h->file);
+    gd__free(h->path);
+    h->path = NULL;
+}
+
+bool gd__hold_is_lost(const struct gd__hold *h)
+{
+    struct stat info;
+    return fstat(h->file.fd, &info) == 0 && info.st_nlink == 0;
+}
+
+bool gd__hold_test(const char *journal, uint64_t *pid)
+{
+    struct flock one = { .l_type = F_RDLCK, .l_whence = SEEK_SET, .l_start = HOLDER_BYTE, .l_len = 1 };
+    struct holder h = { .boot = "" };
+    char *path = lock_path(journal);
+    const int fd = path ? open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC) : -1;
+    bool held = fd >= 0 && fcntl(fd, F_OFD_GETLK, &one) == 0 && one.l_type != F_UNLCK;
+    if (held) {
+        read_holder(fd, &h);
+        held = !is_gone(&h);
+    }
+    *pid = held ? h.owner.pid : 0;
+    if (fd >= 0)
+        close(fd);
+    gd__free(path);
+    return held;
+}

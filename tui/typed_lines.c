@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The echo of Enter moves the cursor a row down. It is not switched off: a run that is killed would leave a terminal
+ * behind on which nothing is seen that is typed. Nor is what was typed taken away from the shell that will read it. So
+ * it is counted. How many bytes of whole lines there are can be asked; how many lines that is can't, but the terminal
+ * sends a signal for each. A real-time signal, since those are not merged, to one thread, through a descriptor that we
+ * have opened anew: its flags are ours alone, and end with us.
+ *
+ * Ctrl-D ends a line too, but has no bytes and moves nothing: alone it is told from Enter by that, in the midst of what
+ * is pasted it is taken for one. A line that is so long that its echo wraps counts as one: a row too few leaves a line
+ * of the panel behind, one too many would wipe one that is not ours.
+ */
+#include "tui/typed_lines.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <sys/ioctl.h>
+#include <termios.h>
+#include <unistd.h>
+
+static atomic_uint counted;
+
+static int line_signal(void)
+{
+    return SIGRTMIN + 3;
+}
+
+static void on_line(int number)
+{
+    (void)number;
+    atomic_fetch_add_explicit(&counted, 1, memory_order_relaxed);
+}
+
+void tui_typed_open(struct tui_typed *t, int fd)
+{
+    const struct sigaction ours = { .sa_handler = on_line, .sa_flags = SA_RESTART };
+    char path[64];
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    *t = (struct tui_typed){ .fd = fd, .own = open(path, O_RDONLY | O_NOCTTY | O_NONBLOCK | O_CLOEXEC) };
+    sigaction(line_signal(), &ours, &t->before);
+    (void)tui_typed_rows(t);
+}
+
+void tui_typed_close(struct tui_typed *t)
+{
+    if (t->own >= 0)
+        close(t->own);
+    t->own = -1;
+    sigaction(line_signal(), &t->before, NULL);
+}
+
+void tui_typed_watch(struct tui_typed *t, bool on)
+{
+    const struct f_owner_ex us = { .type = F_OWNER_TID, .pid = gettid() };
+    const int flags = t->own >= 0 ? fcntl(t->own, F_GETFL) : -1;
+    sigset_t only;
+    if (flags < 0 || !!(flags & O_ASYNC) == on)
+        return;
+    sigemptyset(&only);
+    sigaddset(&only, line_signal());
+    pthread_sigmask(SIG_UNBLOCK, &only, NULL);
+    /* Without a signal of our choice it would be SIGIO, which ends the process. */
+    if (on && (fcntl(t->own, F_SETSIG, line_signal()) < 0 || fcntl(t->own, F_SETOWN_EX, &us) < 0))
+        return;
+    (void)fcntl(t->own, F_SETFL, on ? flags | O_ASYNC : flags & ~O_ASYNC);
+}
+
+size_t tui_typed_rows(struct tui_typed *t)
+{
+    struct termios mode;
+    int bytes = 0;
+    if (ioctl(t->fd, FIONREAD, &bytes) < 0)
+        return 0;
+    const int more = bytes - t->bytes;
+    const unsigned now = atomic_load_explicit(&counted, memory_order_relaxed), lines = now - t->lines;
+    t->bytes = bytes;
+    t->lines = now;
+    if (more <= 0 || tcgetattr(t->fd, &mode) < 0 || !(mode.c_lflag & ICANON) || !(mode.c_lflag & ECHO))
+        return 0;
+    return lines == 0 ? 1 : lines < (unsigned)more ? lines : (unsigned)more;
+}

@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Reckoning and writing of figures. Pure: whatever time it is comes with the snapshot.
+ */
+#include "view/figures.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const uint64_t second_ns = 1000000000, sample_ns = 200000000;
+enum { WINDOW_S = 10, LEAST_WINDOW_S = 1 };
+
+static uint64_t sum(uint64_t a, uint64_t b)
+{
+    return a + b < a ? UINT64_MAX : a + b;
+}
+
+static uint64_t ended_of(const struct gd_stats *s)
+{
+    return sum(sum(s->completed, s->failed), s->timeouts);
+}
+
+void tui_part_cancelled(struct gd_stats *s)
+{
+    s->failed -= s->cancelled < s->failed ? s->cancelled : s->failed;
+}
+
+/* The time of a snapshot: that of a run that has ended stands still. */
+static uint64_t time_of(const struct gd_snapshot *s)
+{
+    return s->ended || s->read_ns < s->stats.now_ns ? s->stats.now_ns : s->read_ns;
+}
+
+/* --- what was seen before --------------------------------------------------------- */
+
+void tui_history_add(struct tui_history *h, const struct gd_snapshot *s)
+{
+    const struct tui_sample now = { .ns = time_of(s), .ended = ended_of(&s->stats), .work = s->work_done };
+    const struct tui_sample *last = h->n ? &h->samples[(h->n - 1) % TUI_SAMPLES] : NULL;
+    if (last && (now.ns < last->ns || now.ended < last->ended)) { /* another run */
+        *h = (struct tui_history){ 0 };
+        last = NULL;
+    }
+    if (!last || now.ns - last->ns >= sample_ns)
+        h->samples[h->n++ % TUI_SAMPLES] = now;
+    if (h->first.ns == 0 && now.ended > 0 && (now.work > 0 || !(s->work_total > 0)))
+        h->first = now; /* with its work, which is told a moment after its end */
+    if (s->n_failures) {
+        const struct gd_failure_view *f = &s->failures[s->n_failures - 1];
+        snprintf(h->failure, sizeof h->failure, "%s%s%.150s", f->input, *f->input ? ": " : "", f->error);
+    }
+}
+
+/* The oldest sample within the window. */
+static const struct tui_sample *window_start(const struct tui_history *h, uint64_t now_ns)
+{
+    const struct tui_sample *oldest = NULL;
+    for (size_t i = 0; i < TUI_SAMPLES && i < h->n; i++) {
+        const struct tui_sample *a = &h->samples[(h->n - 1 - i) % TUI_SAMPLES];
+        if (a->ns > now_ns || now_ns - a->ns > WINDOW_S * second_ns)
+            break;
+        oldest = a;
+    }
+    return oldest;
+}
+
+/* --- reckoning ----------------------------------------------------------------------- */
+
+static double seconds_between(uint64_t from, uint64_t to)
+{
+    return to > from ? (double)(to - from) / 1e9 : 0;
+}
+
+static double rate_now(const struct gd_snapshot *s, const struct tui_history *h, uint64_t ended)
+{
+    const uint64_t now = time_of(s);
+    const struct tui_sample *from = s->ended ? NULL : window_start(h, now);
+    if (!from || ended < from->ended || seconds_between(from->ns, now) < LEAST_WINDOW_S)
+        return -1;
+    return (double)(ended - from->ended) / seconds_between(from->ns, now);
+}
+
+/* What is counted, tasks or work: how much of it is done, and was when the first task had ended. */
+struct count {
+    double done, first;
+};
+
+/* Seconds that so much of it takes, at the pace since then. */
+static double seconds_for(double amount, struct count c, const struct tui_figures *f, const struct tui_history *h,
+                          uint64_t now_ns)
+{
+    const double since = seconds_between(h->first.ns, now_ns);
+    if (h->first.ns && c.done > c.first && since > 0)
+        return amount * since / (c.done - c.first);
+    if (f->ended >= 2 && h->first.ended >= 2 && c.done > 0) /* who came late knows the mean only */
+        return amount * f->elapsed / c.done;
+    return -1;
+}
+
+static double eta(const struct tui_figures *f, const struct gd_snapshot *s, const struct tui_history *h)
+{
+    const bool by_work = f->work_total > 0 && f->work_done > 0;
+    if ((f->total == 0 && !by_work) || s->ended || s->stats.cancelled) /* of those that run still, nothing is known */
+        return -1;
+    if (f->total && f->passed >= f->total)
+        return 0;
+    const struct count work = { f->work_done, h->first.work }, tasks = { (double)f->ended, (double)h->first.ended };
+    return by_work ? seconds_for(f->work_total - f->work_done, work, f, h, time_of(s))
+                   : seconds_for((double)(f->total - f->passed), tasks, f, h, time_of(s));
+}
+
+/* A bar at nine tenths of the files, with the longest still to come, would be no help. */
+static double part(const struct tui_figures *f)
+{
+    static const double nearly = 0.9995;
+    if (f->total && f->passed >= f->total)
+        return 1;
+    if (f->work_total > 0) /* what takes no work may be left */
+        return f->work_done < nearly * f->work_total ? f->work_done / f->work_total : nearly;
+    return f->total ? (double)f->passed / (double)f->total : -1;
+}
+
+static void add_work(struct tui_figures *f, const struct gd_snapshot *s, const struct tui_history *h)
+{
+    f->work_rate = -1;
+    if (!(s->work_total > 0))
+        return;
+    f->work_total = s->work_total;
+    f->work_done = s->work_done < s->work_total ? s->work_done : s->work_total;
+    const double each = seconds_for(1, (struct count){ f->work_done, h->first.work }, f, h, time_of(s));
+    if (each > 0)
+        f->work_rate = 1 / each;
+}
+
+void tui_figures_of(struct tui_figures *f, const struct gd_snapshot *s, const struct tui_history *h)
+{
+    const struct gd_stats *a = &s->stats;
+    *f = (struct tui_figures){ .total = a->total, .ended = ended_of(a), .rate_mean = -1 };
+    f->passed = sum(f->ended, a->skipped);
+    if (a->source_done && !(a->cancelled && a->total)) /* one that is ended early had more to do */
+        f->total = sum(a->taken, a->skipped);
+    if (a->start_ns)
+        f->elapsed = seconds_between(a->start_ns, time_of(s));
+    if (f->ended && f->elapsed > 0)
+        f->rate_mean = (double)f->ended / f->elapsed;
+    f->rate_now = rate_now(s, h, f->ended);
+    add_work(f, s, h);
+    f->part = part(f);
+    f->eta = eta(f, s, h);
+}
+
+/* --- writing ----------------------------------------------------------------------------- */
+
+char *tui_show_clock(char *out, size_t size, double seconds)
+{
+    if (!(seconds >= 0)) {
+        snprintf(out, size, "-");
+        return out;
+    }
+    const unsigned long long s = (unsigned long long)(seconds > 3.6e8 ? 3.6e8 : seconds); /* about eleven years */
+    snprintf(out, size, "%llu:%02llu:%02llu", s / 3600, s / 60 % 60, s % 60);
+    return out;
+}
+
+static char *show_in(char *out, size_t size, double value, const char *unit)
+{
+    snprintf(out, size, value >= 99.95 ? "%.0f %s" : "%.1f %s", value, unit);
+    return out;
+}
+
+char *tui_show_since(char *out, size_t size, double seconds)
+{
+    if (!(seconds >= 0) || seconds >= 600)
+        return tui_show_clock(out, size, seconds);
+    return show_in(out, size, seconds, "s");
+}
+
+char *tui_show_duration(char *out, size_t size, double seconds, bool utf8)
+{
+    if (!(seconds >= 0) || seconds >= 1)
+        return tui_show_since(out, size, seconds);
+    if (seconds >= 1e-3)
+        return show_in(out, size, seconds * 1e3, "ms");
+    return show_in(out, size, seconds * 1e6, utf8 ? "µs" : "us");
+}
+
+char *tui_show_count(char *out, size_t size, uint64_t count)
+{
+    char digits[32];
+    const int n = snprintf(digits, sizeof digits, "%llu", (unsigned long long)count);
+    size_t at = 0;
+    for (int i = 0; i < n && at + 1 < size; i++) {
+        out[at++] = digits[i];
+        if ((n - 1 - i) % 3 == 0 && i + 1 < n && at + 1 < size)
+            out[at++] = ',';
+    }
+    out[at] = 0;
+    return out;
+}
+
+char *tui_show_short_count(char *out, size_t size, uint64_t count)
+{
+    static const char units[] = "kMGTPE";
+    double value = (double)count;
+    size_t unit = 0;
+    if (count < 10000000)
+        return tui_show_count(out, size, count);
+    value /= 1000;
+    while (value >= 999.95 && units[unit + 1]) {
+        value /= 1000;
+        unit++;
+    }
+    snprintf(out, size, "%.1f%c", value, units[unit]);
+    return out;
+}
+
+/* So that two digits count, and there is no exponent. */
+static int digits_after(double value)
+{
+    int digits = 0;
+    if (value < 5e-7)
+        return 0;
+    while (value < 9.95) {
+        value *= 10;
+        digits++;
+    }
+    return digits;
+}
+
+char *tui_show_rate(char *out, size_t size, double per_second)
+{
+    if (!(per_second >= 0))
+        snprintf(out, size, "-");
+    else if (per_second >= 99.5)
+        return tui_show_count(out, size, per_second > 1e18 ? (uint64_t)1e18 : (uint64_t)(per_second + 0.5));
+    else
+        snprintf(out, size, "%.*f", digits_after(per_second), per_second);
+    return out;
+}
+
+char *tui_show_memory(char *out, size_t size, uint64_t used, uint64_t total)
+{
+    static const char units[] = "KMGTPE";
+    size_t unit = 0;
+    double scale = 1024;
+    while ((double)total / scale >= 1000 && units[unit + 1]) {
+        scale *= 1024;
+        unit++;
+    }
+    const double in_use = (double)used / scale, all = (double)total / scale;
+    snprintf(out, size, "%.*f/%.*f%c", in_use > 0.05 && in_use < 9.95 ? 1 : 0, in_use, all < 9.95 ? 1 : 0, all,
+             units[unit]);
+    return out;
+}

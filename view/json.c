@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The same figures for programs: one line, one JSON object. What is not known is null.
+ */
+#include <string.h>
+
+#include <gpu_dispatch/devices.h>
+
+#include "cli/json.h"
+#include "tui/layout.h"
+#include "view/rows.h"
+
+static void put_count(struct cli_bytes *b, const char *name, uint64_t value)
+{
+    cli_bytes_format(b, ",\"%s\":%llu", name, (unsigned long long)value);
+}
+
+static void put_real(struct cli_bytes *b, const char *name, double value)
+{
+    if (value >= 0)
+        cli_bytes_format(b, ",\"%s\":%.3f", name, value);
+    else
+        cli_bytes_format(b, ",\"%s\":null", name);
+}
+
+static void put_known(struct cli_bytes *b, const char *name, bool known, uint64_t value)
+{
+    if (known)
+        put_count(b, name, value);
+    else
+        cli_bytes_format(b, ",\"%s\":null", name);
+}
+
+static void put_worker(struct cli_bytes *b, const struct gd_snapshot *s, const struct gd_worker_view *w)
+{
+    const enum tui_status status = tui_status_of(s, w);
+    cli_bytes_format(b, "{\"worker\":%llu,\"gpu\":%lld", (unsigned long long)w->stats.worker_id,
+                     (long long)w->stats.gpu_id);
+    cli_json_put_text(b, "status", tui_status_name(status));
+    cli_json_put_text(b, "idle", w->idle ? gd_idle_name((enum gd_idle)w->idle) : "");
+    put_real(b, "since", w->since_ns && s->read_ns >= w->since_ns ? (double)(s->read_ns - w->since_ns) / 1e9 : -1);
+    put_known(b, "task", status == TUI_PROCESSING && w->stats.current_task != UINT64_MAX, w->stats.current_task);
+    cli_json_put_text(b, "input", status == TUI_PROCESSING ? w->task : "");
+    put_count(b, "completed", w->stats.completed);
+    put_count(b, "failed", w->stats.failed);
+    put_count(b, "timeouts", w->stats.timeouts);
+    put_count(b, "restarts", w->stats.restarts);
+    put_real(b, "last", w->stats.last_ns ? (double)w->stats.last_ns / 1e9 : -1);
+    put_real(b, "busy", (double)w->stats.busy_ns / 1e9);
+    put_known(b, "pid", w->stats.pid, w->stats.pid);
+    cli_bytes_text(b, "}");
+}
+
+static void put_device(struct cli_bytes *b, const struct gd_device_view *d)
+{
+    cli_bytes_format(b, "{\"gpu\":%lld", (long long)d->gpu_id);
+    cli_json_put_text(b, "name", d->name);
+    cli_json_put_text(b, "uuid", d->uuid);
+    put_known(b, "utilization", d->known & GD_KNOWN_UTILIZATION, d->utilization);
+    put_known(b, "memory_total", d->known & GD_KNOWN_MEMORY, d->memory_total);
+    put_known(b, "memory_free", d->known & GD_KNOWN_MEMORY, d->memory_free);
+    if (d->known & GD_KNOWN_TEMPERATURE)
+        cli_bytes_format(b, ",\"temperature\":%lld", (long long)d->temperature);
+    else
+        cli_bytes_text(b, ",\"temperature\":null");
+    put_known(b, "power_mw", d->known & GD_KNOWN_POWER, d->power_mw);
+    cli_bytes_text(b, "}");
+}
+
+static void put_figures(struct cli_bytes *b, const struct gd_snapshot *s, const struct tui_figures *f)
+{
+    const struct gd_stats *a = &s->stats;
+    put_known(b, "total", f->total, f->total);
+    put_count(b, "taken", a->taken);
+    put_count(b, "waiting", a->pending);
+    put_count(b, "running", a->running);
+    put_count(b, "completed", a->completed);
+    put_count(b, "failed", a->failed);
+    put_count(b, "timeouts", a->timeouts);
+    put_count(b, "retried", a->retried);
+    put_count(b, "skipped", a->skipped);
+    put_count(b, "cancelled", a->cancelled);
+    put_count(b, "setup_failures", a->setup_failures);
+    put_count(b, "restarts", a->restarts);
+    put_count(b, "crashes", a->crashes);
+    put_real(b, "elapsed", f->elapsed);
+    put_real(b, "eta", f->eta);
+    put_real(b, "rate", f->rate_now);
+    put_real(b, "mean_rate", f->rate_mean);
+    if (f->work_total > 0) {
+        put_real(b, "work_done", f->work_done);
+        put_real(b, "work_total", f->work_total);
+    }
+}
+
+void tui_layout_json(struct cli_bytes *out, const struct gd_snapshot *s, const struct tui_history *h)
+{
+    struct tui_figures f;
+    tui_figures_of(&f, s, h);
+    cli_bytes_format(out, "{\"pid\":%llu", (unsigned long long)s->pid);
+    cli_json_put_text(out, "job", s->job);
+    put_real(out, "started", s->started);
+    cli_bytes_format(out, ",\"ended\":%s", s->ended ? "true" : "false");
+    put_figures(out, s, &f);
+    cli_bytes_text(out, ",\"workers\":[");
+    for (size_t i = 0; i < s->n_workers; i++) {
+        cli_bytes_text(out, i ? "," : "");
+        put_worker(out, s, &s->workers[i]);
+    }
+    cli_bytes_text(out, "],\"devices\":[");
+    for (size_t i = 0; i < s->n_devices; i++) {
+        cli_bytes_text(out, i ? "," : "");
+        put_device(out, &s->devices[i]);
+    }
+    cli_bytes_text(out, "]}");
+}

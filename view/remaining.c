@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The list of inputs may have grown or lost lines from one run to the next, so neither the last run's total nor the
+ * number of records is what there is. A task that is run again counts as left while its old record counts as well: more
+ * than is sure is not claimed of either.
+ */
+#include "view/remaining.h"
+
+#include <string.h>
+
+static uint64_t larger(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+static uint64_t less(uint64_t a, uint64_t b)
+{
+    return a > b ? a - b : 0;
+}
+
+void cli_standing_of(struct cli_standing *out, const struct gd_journal_summary *s)
+{
+    const uint64_t records = s->done + s->failed, over = s->run_done + s->run_failed + s->skipped;
+    *out = (struct cli_standing){ .has_left = s->total > 0 };
+    out->left = less(s->total, over);
+    out->all = larger(larger(s->total, records), s->done + out->left);
+    if (s->end && strcmp(s->end, "finished") == 0)
+        out->gone = less(records, over);
+}

@@ -1,0 +1,384 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * From workers to rows. Workers of one GPU come one after the other or not; each row is found by its GPU's number.
+ */
+#include "view/rows.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <gpu_dispatch/devices.h>
+
+static const char *const names[] = {
+    [TUI_ERROR] = "error",           [TUI_QUARANTINED] = "quarantined",
+    [TUI_RESTARTING] = "restarting", [TUI_INITIALIZING] = "initializing",
+    [TUI_PROCESSING] = "processing", [TUI_IDLE] = "idle",
+    [TUI_FINISHED] = "finished",
+};
+
+const char *tui_status_name(enum tui_status status)
+{
+    return names[status];
+}
+
+/* --- one worker ---------------------------------------------------------------------- */
+
+enum tui_status tui_status_of(const struct gd_snapshot *s, const struct gd_worker_view *w)
+{
+    static const enum tui_status of[] = {
+        [GD_WORKER_OFF] = TUI_INITIALIZING,
+        [GD_WORKER_STARTING] = TUI_INITIALIZING,
+        [GD_WORKER_IDLE] = TUI_IDLE,
+        [GD_WORKER_BUSY] = TUI_PROCESSING,
+        [GD_WORKER_CANCELLING] = TUI_PROCESSING,
+        [GD_WORKER_KILLING] = TUI_RESTARTING,
+        [GD_WORKER_RESTING] = TUI_RESTARTING,
+        [GD_WORKER_STOPPING] = TUI_FINISHED,
+        [GD_WORKER_FINISHED] = TUI_FINISHED,
+        [GD_WORKER_FAILED] = TUI_ERROR,
+        [GD_WORKER_LOST] = TUI_ERROR,
+    };
+    enum tui_status status = w->stats.state < sizeof of / sizeof of[0] ? of[w->stats.state] : TUI_ERROR;
+    if (w->device_out)
+        return TUI_QUARANTINED;
+    if (status == TUI_ERROR)
+        return status;
+    if (s->ended)
+        return TUI_FINISHED;
+    if (status == TUI_INITIALIZING && w->stats.restarts > 0)
+        return TUI_RESTARTING;
+    if (status == TUI_PROCESSING && w->idle != GD_IDLE_NOT)
+        return TUI_IDLE; /* it has been handed tasks, and cannot begin: they are being loaded */
+    return status;
+}
+
+/* What it is at. */
+static void describe(struct tui_row *r, const struct gd_worker_view *w)
+{
+    const char *before = w->stats.state == GD_WORKER_CANCELLING ? "asked to stop: " : "";
+    if (r->status == TUI_QUARANTINED)
+        snprintf(r->task, sizeof r->task, "out of use");
+    else if (r->status == TUI_ERROR)
+        snprintf(r->task, sizeof r->task, "%s", w->stats.state == GD_WORKER_LOST ? "does not end" : "given up");
+    else if (r->status == TUI_PROCESSING && *w->task)
+        snprintf(r->task, sizeof r->task, "%s%.*s", before, (int)sizeof w->task, w->task);
+    else if (r->status == TUI_PROCESSING && w->stats.current_task != UINT64_MAX)
+        snprintf(r->task, sizeof r->task, "%s#%llu", before, (unsigned long long)w->stats.current_task);
+    else if (r->status != TUI_FINISHED && r->status != TUI_RESTARTING && w->idle != GD_IDLE_NOT)
+        snprintf(r->task, sizeof r->task, "%s", gd_idle_name((enum gd_idle)w->idle));
+    if (r->status == TUI_PROCESSING && *r->task)
+        r->lead = strlen(before);
+}
+
+static double since(const struct gd_snapshot *s, const struct gd_worker_view *w, enum tui_status status)
+{
+    const bool running = status == TUI_PROCESSING || status == TUI_IDLE || status == TUI_INITIALIZING;
+    return running && w->since_ns && s->read_ns >= w->since_ns ? (double)(s->read_ns - w->since_ns) / 1e9 : -1;
+}
+
+static void of_worker(struct tui_row *r, const struct gd_snapshot *s, const struct gd_worker_view *w)
+{
+    *r = (struct tui_row){ .status = tui_status_of(s, w),
+                           .done = w->stats.completed,
+                           .failed = w->stats.failed,
+                           .timeouts = w->stats.timeouts,
+                           .restarts = w->stats.restarts,
+                           .last_s = w->stats.last_ns ? (double)w->stats.last_ns / 1e9 : -1 };
+    r->since_s = since(s, w, r->status);
+    describe(r, w);
+}
+
+/* What is known of its device. */
+static void add_device(struct tui_row *r, const struct gd_snapshot *s, int64_t gpu_id)
+{
+    for (size_t i = 0; i < s->n_devices; i++) {
+        const struct gd_device_view *d = &s->devices[i];
+        if (d->gpu_id != gpu_id)
+            continue;
+        r->known = d->known;
+        r->memory_total = d->memory_total;
+        r->memory_used = d->memory_total > d->memory_free ? d->memory_total - d->memory_free : 0;
+        r->utilization = (unsigned)(d->utilization > 100 ? 100 : d->utilization);
+        r->temperature = (int)d->temperature;
+        r->power_mw = d->power_mw;
+        snprintf(r->name, sizeof r->name, "%.*s", (int)sizeof d->name - 1, d->name);
+        return;
+    }
+}
+
+/* --- GPUs -------------------------------------------------------------------------------- */
+
+struct gpu {
+    int64_t id;
+    size_t workers;
+};
+
+static struct gpu *find(struct gpu *g, size_t n, int64_t id)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (g[i].id == id)
+            return &g[i];
+    }
+    return NULL;
+}
+
+/* The GPUs in the order of their first workers; returns how many. */
+static size_t list_gpus(struct gpu *g, const struct gd_snapshot *s)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < s->n_workers; i++) {
+        struct gpu *at = find(g, n, s->workers[i].stats.gpu_id);
+        if (!at) {
+            at = &g[n++];
+            *at = (struct gpu){ .id = s->workers[i].stats.gpu_id };
+        }
+        at->workers++;
+    }
+    return n;
+}
+
+/* Those of one GPU, in r; "2", and "2.1", "2.2" where there are several. Returns how many. */
+static size_t make_rows_of(struct tui_row *r, const struct gd_snapshot *s, const struct gpu *g)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < s->n_workers; i++) {
+        if (s->workers[i].stats.gpu_id != g->id)
+            continue;
+        of_worker(&r[n], s, &s->workers[i]);
+        if (g->workers == 1)
+            snprintf(r[n].label, sizeof r[n].label, "%lld", (long long)g->id);
+        else
+            snprintf(r[n].label, sizeof r[n].label, "%lld.%u", (long long)g->id % 1000000000, (unsigned)n + 1);
+        n++;
+    }
+    add_device(r, s, g->id); /* these figures are the device's, not the worker's: once */
+    return n;
+}
+
+static size_t make_worker_rows(struct tui_row *r, const struct gd_snapshot *s, const struct gpu *gpus, size_t n_gpus)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < n_gpus; i++)
+        n += make_rows_of(&r[n], s, &gpus[i]);
+    return n;
+}
+
+/* What a GPU with several workers is said to be at: running counts for more than trouble of one of them. */
+static unsigned weight(enum tui_status status)
+{
+    return status == TUI_PROCESSING ? 0 : (unsigned)status + 1;
+}
+
+static uint64_t sum(uint64_t a, uint64_t b)
+{
+    return a + b < a ? UINT64_MAX : a + b;
+}
+
+static void add_counts(struct tui_row *to, const struct tui_row *from)
+{
+    to->done = sum(to->done, from->done);
+    to->failed = sum(to->failed, from->failed);
+    to->timeouts = sum(to->timeouts, from->timeouts);
+    to->restarts = sum(to->restarts, from->restarts);
+}
+
+/* Workers w of one GPU in one row: the status that counts most, and of those the one that has been at it longest. */
+static void join(struct tui_row *r, const struct tui_row *w)
+{
+    struct tui_row sums = *r;
+    add_counts(&sums, w);
+    const bool other = weight(w->status) < weight(r->status);
+    if (other || (w->status == r->status && w->since_s > r->since_s)) {
+        sums.status = w->status;
+        sums.since_s = w->since_s;
+        memcpy(sums.task, w->task, sizeof sums.task);
+        sums.lead = w->lead;
+    }
+    sums.last_s = w->last_s > r->last_s ? w->last_s : r->last_s;
+    *r = sums;
+}
+
+/* How many of its workers are at what the row says. */
+static size_t count_status(const struct gd_snapshot *s, int64_t gpu_id, enum tui_status status)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < s->n_workers; i++)
+        n += s->workers[i].stats.gpu_id == gpu_id && tui_status_of(s, &s->workers[i]) == status;
+    return n;
+}
+
+static void make_gpu_row(struct tui_row *r, const struct gd_snapshot *s, const struct gpu *g)
+{
+    struct tui_row one;
+    bool any = false;
+    for (size_t i = 0; i < s->n_workers; i++) {
+        if (s->workers[i].stats.gpu_id != g->id)
+            continue;
+        of_worker(any ? &one : r, s, &s->workers[i]);
+        if (any)
+            join(r, &one);
+        any = true;
+    }
+    if (g->workers > 1) {
+        char task[sizeof r->task], which[48];
+        memcpy(task, r->task, sizeof task);
+        const int lead = snprintf(which, sizeof which, "%zu of %zu%s", count_status(s, g->id, r->status), g->workers,
+                                  *task ? ": " : "");
+        snprintf(r->task, sizeof r->task, "%s%.*s", which, (int)(sizeof task - sizeof which), task);
+        r->lead += lead > 0 ? (size_t)lead : 0;
+    }
+    snprintf(r->label, sizeof r->label, "%lld", (long long)g->id);
+    add_device(r, s, g->id);
+}
+
+/* --- one row per status --------------------------------------------------------------------- */
+
+/* Adds a GPU's number to a list like "0-3, 7": appended, or put in the place of the end of the last range. */
+struct id_list {
+    char *out;
+    size_t size, used;
+    size_t at; /* where the end of the last range begins, 0: it is a single number */
+    int64_t last;
+    bool any;
+};
+
+static void put_id(struct id_list *l, int64_t id)
+{
+    const bool goes_on = l->any && id == l->last + 1;
+    if (goes_on && l->at == 0) {
+        l->at = l->used;
+    } else if (goes_on) {
+        l->used = l->at;
+    } else {
+        l->at = 0;
+    }
+    const char *before = goes_on ? "-" : l->any ? ", " : "";
+    const int n = snprintf(l->out + l->used, l->size - l->used, "%s%lld", before, (long long)id);
+    l->used += n > 0 ? (size_t)n : 0;
+    l->used = l->used < l->size ? l->used : l->size - 1;
+    l->last = id;
+    l->any = true;
+}
+
+/* Everything that has this status, in one row. Returns how many GPUs that is; 0: there is no such row. */
+static size_t make_group(struct tui_row *to, const struct tui_row *gpu_rows, const struct gpu *gpus, size_t n,
+                         enum tui_status status, bool utf8)
+{
+    size_t count = 0, with_util = 0, with_memory = 0;
+    unsigned util = 0;
+    *to = (struct tui_row){ .status = status, .since_s = -1, .last_s = -1 };
+    struct id_list ids = { .out = to->task, .size = sizeof to->task };
+    const char *why = NULL;
+    bool same = true;
+    for (size_t i = 0; i < n; i++) {
+        const struct tui_row *r = &gpu_rows[i];
+        if (r->status != status)
+            continue;
+        count++;
+        add_counts(to, r);
+        put_id(&ids, gpus[i].id);
+        same = same && (!why || strcmp(why, r->task) == 0);
+        why = r->task;
+        to->since_s = r->since_s > to->since_s ? r->since_s : to->since_s;
+        if (r->known & GD_KNOWN_UTILIZATION) {
+            util += r->utilization;
+            with_util++;
+        }
+        if (r->known & GD_KNOWN_MEMORY) {
+            to->memory_used = sum(to->memory_used, r->memory_used);
+            to->memory_total = sum(to->memory_total, r->memory_total);
+            with_memory++;
+        }
+    }
+    if (with_util == count)
+        to->known |= GD_KNOWN_UTILIZATION;
+    if (with_memory == count)
+        to->known |= GD_KNOWN_MEMORY;
+    to->utilization = with_util ? util / (unsigned)with_util : 0;
+    snprintf(to->label, sizeof to->label, "%s%zu", utf8 ? "×" : "x", count);
+    /* Why, if it is the same for all; then which. */
+    if (status != TUI_PROCESSING && why && *why && same && strlen(to->task) + strlen(why) + 8 < sizeof to->task) {
+        char which[sizeof to->task];
+        memcpy(which, to->task, sizeof which);
+        snprintf(to->task, sizeof to->task, "%.80s, GPU %.40s", why, which);
+    } else {
+        char which[sizeof to->task];
+        memcpy(which, to->task, sizeof which);
+        snprintf(to->task, sizeof to->task, "GPU %.120s", which);
+    }
+    return count;
+}
+
+static bool is_trouble(enum tui_status status)
+{
+    return status <= TUI_RESTARTING;
+}
+
+/* Those of the GPUs that are in trouble, or those that are not, one by one as far as there is room. */
+static void add_single(struct tui_rows *out, const struct tui_row *gpu_rows, size_t n, size_t most, bool trouble)
+{
+    for (size_t i = 0; i < n && out->n < most; i++) {
+        if (is_trouble(gpu_rows[i].status) == trouble)
+            out->items[out->n++] = gpu_rows[i];
+    }
+}
+
+/* Trouble is told one by one if that leaves room for a row of each other status. */
+static void fold(struct tui_rows *out, const struct tui_row *gpu_rows, const struct gpu *gpus, size_t n, size_t most,
+                 bool utf8)
+{
+    size_t troubled = 0;
+    for (size_t i = 0; i < n; i++)
+        troubled += is_trouble(gpu_rows[i].status);
+    const bool one_by_one = troubled + (TUI_N_STATUSES - TUI_RESTARTING - 1) <= most;
+    if (one_by_one)
+        add_single(out, gpu_rows, n, most, true);
+    for (int status = one_by_one ? TUI_RESTARTING + 1 : 0; status < TUI_N_STATUSES && out->n < most; status++)
+        out->n += make_group(&out->items[out->n], gpu_rows, gpus, n, (enum tui_status)status, utf8) > 0;
+    if (!one_by_one)
+        add_single(out, gpu_rows, n, most, true);
+    add_single(out, gpu_rows, n, most, false);
+}
+
+/* ------------------------------------------------------------------------------------------------ */
+
+int tui_rows_make(struct tui_rows *r, const struct gd_snapshot *s, size_t most, bool utf8)
+{
+    int rc = -1;
+    struct gpu *gpus = calloc(s->n_workers + 1, sizeof *gpus);
+    struct tui_row *by_gpu = NULL;
+    r->n = 0;
+    r->items = calloc((s->n_workers > most ? s->n_workers : most) + TUI_N_STATUSES, sizeof *r->items);
+    if (!gpus || !r->items)
+        goto out;
+    const size_t n_gpus = list_gpus(gpus, s);
+    rc = 0;
+    if (s->n_workers <= most) {
+        r->n = make_worker_rows(r->items, s, gpus, n_gpus);
+        goto out;
+    }
+    by_gpu = calloc(n_gpus + 1, sizeof *by_gpu);
+    if (!by_gpu) {
+        rc = -1;
+        goto out;
+    }
+    for (size_t i = 0; i < n_gpus; i++)
+        make_gpu_row(&by_gpu[i], s, &gpus[i]);
+    if (n_gpus <= most) {
+        memcpy(r->items, by_gpu, n_gpus * sizeof *by_gpu);
+        r->n = n_gpus;
+    } else {
+        fold(r, by_gpu, gpus, n_gpus, most, utf8);
+    }
+out:
+    free(by_gpu);
+    free(gpus);
+    return rc;
+}
+
+void tui_rows_free(struct tui_rows *r)
+{
+    free(r->items);
+    *r = (struct tui_rows){ 0 };
+}
