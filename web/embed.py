@@ -35,7 +35,7 @@ def as_c(name, page, style, script):
     lines = (page[at : at + BYTES_PER_LINE] for at in range(0, len(page), BYTES_PER_LINE))
     array = "\n".join("".join(f"{byte}," for byte in line) for line in lines)
     return (
-        f'#include "pages.h"\n\nconst unsigned char {name}_page[] = {{\n{array}\n}};\n'
+        f'#include "web/pages.h"\n\nconst unsigned char {name}_page[] = {{\n{array}\n}};\n'
         f"const size_t {name}_page_size = sizeof {name}_page;\n"
         f'const char {name}_style_hash[] = "{policy_hash(style).decode()}";\n'
         f'const char {name}_script_hash[] = "{policy_hash(script).decode()}";\n'
