@@ -23,28 +23,28 @@ extern "C" {
 #endif
 
 /* One table for the codes, their names and their words. */
-#define GD_ERROR_TABLE(X)                                          \
-    X(INVALID, -1, "invalid argument")                             \
-    X(NO_MEMORY, -2, "out of memory")                              \
-    X(SYSTEM, -3, "system call failed")                            \
-    X(UNSUPPORTED, -4, "not supported")                            \
-    X(VERSION, -5, "struct or protocol of another version")        \
-    X(BUSY, -6, "already running")                                 \
-    X(NO_DEVICES, -7, "no devices")                                \
-    X(NO_WORKERS, -8, "no worker left")                            \
-    X(SETUP, -9, "All workers failed during setup")                \
-    X(SOURCE, -10, "the source failed")                            \
-    X(SHUTDOWN, -11, "ended early by shutdown")                    \
-    X(INTERRUPTED, -12, "ended early by a signal")                 \
-    X(PLUGIN, -13, "worker plugin cannot be used")                 \
-    X(PROTOCOL, -14, "the other side broke the protocol")          \
-    X(FAILED, -15, "failed")                                       \
-    X(NO_WORKER_MAIN, -16, "gd_worker_main() has not been called") \
-    X(TOO_LARGE, -17, "too large")                                 \
-    X(EXISTS, -18, "there already")                                \
-    X(MISMATCH, -19, "not what it was before")                     \
-    X(CORRUPT, -20, "damaged, or something else")                  \
-    X(NO_JOB, -21, "no such job")                                  \
+#define GD_ERROR_TABLE(X)                                           \
+    X(INVALID, -1, "invalid argument")                              \
+    X(NO_MEMORY, -2, "out of memory")                               \
+    X(SYSTEM, -3, "a system call failed")                           \
+    X(UNSUPPORTED, -4, "not supported")                             \
+    X(VERSION, -5, "program and library are of different versions") \
+    X(BUSY, -6, "already in use")                                   \
+    X(NO_DEVICES, -7, "no usable device")                           \
+    X(NO_WORKERS, -8, "no workers left")                            \
+    X(SETUP, -9, "All workers failed during setup")                 \
+    X(SOURCE, -10, "the source of tasks failed")                    \
+    X(SHUTDOWN, -11, "ended early by shutdown")                     \
+    X(INTERRUPTED, -12, "ended early by a signal")                  \
+    X(PLUGIN, -13, "the worker plugin cannot be used")              \
+    X(PROTOCOL, -14, "the worker protocol was broken")              \
+    X(FAILED, -15, "failed")                                        \
+    X(NO_WORKER_MAIN, -16, "gd_worker_main() has not been called")  \
+    X(TOO_LARGE, -17, "too large")                                  \
+    X(EXISTS, -18, "already exists")                                \
+    X(MISMATCH, -19, "does not match what the journal recorded")    \
+    X(CORRUPT, -20, "damaged, or not made by gpu_dispatch")         \
+    X(NO_JOB, -21, "no such job")                                   \
     X(JOURNAL, -22, "the journal could not be written")
 
 enum gd_error {

@@ -47,7 +47,7 @@ TEST(context_goes_in_front)
 TEST(context_without_a_text_uses_the_words_of_the_code)
 {
     gd__error_context(GD_E_BUSY, "run");
-    CHECK_STR(gd_error_text(), "run: already running");
+    CHECK_STR(gd_error_text(), "run: already in use");
 }
 
 TEST(present_text_may_be_an_argument)
