@@ -173,7 +173,7 @@ static const struct topic {
     { "gpus", cli_gpus_main, NULL },
     { "estimate", cli_estimate_main, NULL },
     { "top", cli_top_main, NULL },
-    { "status", cli_status_main, NULL },
+    { "status", cli_exit_status_main, NULL },
     { "export", cli_export_main, NULL },
     { "report", cli_report_main, NULL },
     { "placeholders", NULL, placeholders },
@@ -206,7 +206,7 @@ static int unknown(const char *name)
         cli_say("no help on \"%s\": did you mean %s?", name, near);
     else
         cli_say("no help on \"%s\": gpu-dispatch help lists the topics", name);
-    return CLI_STATUS_ERROR;
+    return CLI_EXIT_ERROR;
 }
 
 int cli_help_main(int argc, char **argv)

@@ -43,7 +43,7 @@ static const struct command {
     { "estimate", cli_estimate_main },
     { "top", cli_top_main },
     { "report", cli_report_main },
-    { "status", cli_status_main },
+    { "status", cli_exit_status_main },
     { "export", cli_export_main },
     { "help", cli_help_main },
     { "--help", help },
@@ -69,7 +69,7 @@ static int unknown(const char *name)
         cli_say("unknown %s %s: options come after the command, as in gpu-dispatch run %s", kind, name, name);
     else
         cli_say("unknown %s %s: to run a program on GPUs, gpu-dispatch run %s", kind, name, name);
-    return CLI_STATUS_ERROR;
+    return CLI_EXIT_ERROR;
 }
 
 /* What was printed has to have arrived. */
@@ -79,7 +79,7 @@ static int finish(int status)
         return status;
     if (errno != EPIPE)
         cli_say("cannot write to standard output: %s", strerror(errno));
-    return status ? status : CLI_STATUS_ERROR;
+    return status ? status : CLI_EXIT_ERROR;
 }
 
 /* A standard stream that is closed gets a descriptor that can't be read or written: otherwise the next file that is
@@ -117,12 +117,12 @@ int main(int argc, char **argv)
     block_child_signal();
     cli_token_take(); /* first: nothing that is started may get it */
     if (hold_streams() < 0)
-        return CLI_STATUS_ERROR;
+        return CLI_EXIT_ERROR;
     if (argc > 0 && is_launcher(argv[0]))
         return finish(cli_launcher_main(argc - 1, argv + 1));
     if (argc < 2) {
         fputs(cli_usage, stderr);
-        return CLI_STATUS_ERROR;
+        return CLI_EXIT_ERROR;
     }
     for (size_t i = 0; i < N_COMMANDS; i++) {
         if (strcmp(argv[1], commands[i].name) == 0)

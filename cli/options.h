@@ -2,8 +2,8 @@
  *
  * Options of a subcommand: one table, from which they are parsed, explained and listed.
  */
-#ifndef GD_CLI_OPTS_H
-#define GD_CLI_OPTS_H
+#ifndef GD_CLI_OPTIONS_H
+#define GD_CLI_OPTIONS_H
 
 #include <stdbool.h>
 #include <stddef.h>

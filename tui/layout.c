@@ -16,9 +16,9 @@
 /* A page in the making. */
 struct page {
     const struct gd_snapshot *s;
-    const struct tui_history *h;
+    const struct view_history *h;
     const struct tui_view *v;
-    struct tui_figures f;
+    struct view_figures f;
     struct tui_line l;
     size_t left; /* lines */
 };
@@ -39,13 +39,13 @@ static const char *plural(uint64_t n)
 static void put_headline(struct page *p)
 {
     char passed[32], total[32], far[32] = "";
-    const struct tui_figures *f = &p->f;
-    tui_show_count(passed, sizeof passed, f->passed);
+    const struct view_figures *f = &p->f;
+    view_show_count(passed, sizeof passed, f->passed);
     if (f->part >= 0) /* cut: 100 is said of the end only */
         snprintf(far, sizeof far, ", %.1f %%%s", (double)(int)(f->part * 1000) / 10,
                  f->work_total > 0 ? " of the work" : "");
     if (f->total)
-        tui_format(&p->l, TUI_BOLD, "%s of %s task%s%s", passed, tui_show_count(total, sizeof total, f->total),
+        tui_format(&p->l, TUI_BOLD, "%s of %s task%s%s", passed, view_show_count(total, sizeof total, f->total),
                    plural(f->total), far);
     else
         tui_format(&p->l, TUI_BOLD, "%s task%s%s", passed, plural(f->passed), far);
@@ -74,7 +74,7 @@ static size_t share(double part, size_t width)
 static double bad_part(const struct page *p)
 {
     const struct gd_stats *a = &p->s->stats;
-    const struct tui_figures *f = &p->f;
+    const struct view_figures *f = &p->f;
     const double wrong = (double)a->failed + (double)a->timeouts;
     const uint64_t all = f->total > f->passed ? f->total : f->passed;
     if (f->work_total > 0)
@@ -124,7 +124,7 @@ static void put_piece(struct flow *f, enum tui_colour colour, const char *text)
 static void put_count(struct flow *f, enum tui_colour colour, uint64_t n, const char *words)
 {
     char text[96], count[32];
-    snprintf(text, sizeof text, "%s %s", tui_show_count(count, sizeof count, n), words);
+    snprintf(text, sizeof text, "%s %s", view_show_count(count, sizeof count, n), words);
     put_piece(f, colour, text);
 }
 
@@ -154,17 +154,17 @@ static void put_times(struct page *p, size_t lines)
 {
     char text[96], figure[48];
     struct flow f = { p, lines - 1 };
-    snprintf(text, sizeof text, "%s elapsed", tui_show_clock(figure, sizeof figure, p->f.elapsed));
+    snprintf(text, sizeof text, "%s elapsed", view_show_clock(figure, sizeof figure, p->f.elapsed));
     put_piece(&f, TUI_PLAIN, text);
     if (p->f.part >= 0 && !p->s->ended) {
-        snprintf(text, sizeof text, "%s ETA", tui_show_clock(figure, sizeof figure, p->f.eta));
+        snprintf(text, sizeof text, "%s ETA", view_show_clock(figure, sizeof figure, p->f.eta));
         put_piece(&f, TUI_PLAIN, text);
     }
     if (!p->s->ended && p->f.rate_now >= 0) {
-        snprintf(text, sizeof text, "%s tasks/s now", tui_show_rate(figure, sizeof figure, p->f.rate_now));
+        snprintf(text, sizeof text, "%s tasks/s now", view_show_rate(figure, sizeof figure, p->f.rate_now));
         put_piece(&f, TUI_PLAIN, text);
     }
-    snprintf(text, sizeof text, "%s tasks/s mean", tui_show_rate(figure, sizeof figure, p->f.rate_mean));
+    snprintf(text, sizeof text, "%s tasks/s mean", view_show_rate(figure, sizeof figure, p->f.rate_mean));
     put_piece(&f, TUI_PLAIN, text);
     end_line(p);
 }
@@ -176,11 +176,11 @@ static void put_media(struct page *p, size_t lines)
     struct flow f = { p, lines - 1 };
     if (!p->v->media || !(p->f.work_total > 0))
         return;
-    snprintf(text, sizeof text, "%s of %s %.24s", tui_show_clock(done, sizeof done, p->f.work_done),
-             tui_show_clock(total, sizeof total, p->f.work_total), p->v->media);
+    snprintf(text, sizeof text, "%s of %s %.24s", view_show_clock(done, sizeof done, p->f.work_done),
+             view_show_clock(total, sizeof total, p->f.work_total), p->v->media);
     put_piece(&f, TUI_PLAIN, text);
     if (p->f.work_rate > 0) {
-        snprintf(text, sizeof text, "%sx real time", tui_show_rate(done, sizeof done, p->f.work_rate));
+        snprintf(text, sizeof text, "%sx real time", view_show_rate(done, sizeof done, p->f.work_rate));
         put_piece(&f, TUI_PLAIN, text);
     }
     end_line(p);
@@ -191,12 +191,12 @@ static void put_media(struct page *p, size_t lines)
 static void put_table(struct page *p, size_t below)
 {
     enum { HEADING = 1, LEAST = 2 };
-    struct tui_rows rows = { 0 };
+    struct view_rows rows = { 0 };
     if (p->s->n_workers == 0 || p->left < HEADING + LEAST + below)
         return;
     const size_t left = p->left - below;
     const bool roomy = p->s->n_workers + HEADING + 1 <= left || left > 8;
-    if (tui_rows_make(&rows, p->s, left - HEADING - roomy, p->l.utf8) < 0) {
+    if (view_rows_make(&rows, p->s, left - HEADING - roomy, p->l.utf8) < 0) {
         p->l.out->failed = true;
         return;
     }
@@ -204,7 +204,7 @@ static void put_table(struct page *p, size_t below)
         end_line(p);
     tui_table(&p->l, &rows);
     p->left -= rows.n + HEADING;
-    tui_rows_free(&rows);
+    view_rows_free(&rows);
 }
 
 static void put_failure(struct page *p)
@@ -214,7 +214,7 @@ static void put_failure(struct page *p)
     end_line(p);
 }
 
-void tui_layout(struct cli_bytes *out, const struct gd_snapshot *s, const struct tui_history *h,
+void tui_layout(struct cli_bytes *out, const struct gd_snapshot *s, const struct view_history *h,
                 const struct tui_view *v)
 {
     enum { WITH_BAR = 4, ROOMY = 10 }; /* lines */
@@ -225,7 +225,7 @@ void tui_layout(struct cli_bytes *out, const struct gd_snapshot *s, const struct
         return;
     const bool bar = p.left >= WITH_BAR;
     const size_t lines = p.left >= ROOMY ? 2 : 1;
-    tui_figures_of(&p.f, s, h);
+    view_figures_of(&p.f, s, h);
     put_headline(&p);
     if (bar)
         put_bar(&p);

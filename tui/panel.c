@@ -49,9 +49,9 @@ struct tui_panel {
     bool held;              /* a write to the terminal has begun that its drawing will end */
     struct cli_bytes text;  /* of the panel, as laid out last */
     struct cli_bytes shown; /* of that what is on the terminal; empty: nothing */
-    struct tui_typed typed;
+    struct tui_typed_lines typed;
     struct cli_bytes frame;
-    struct tui_history history;
+    struct view_history history;
     struct gd_stats last;
     const char *media;         /* see struct tui_view */
     uint64_t next_ms;          /* CLOCK_MONOTONIC: of the next drawing */
@@ -199,7 +199,7 @@ static void put(struct tui_panel *p, bool anew)
 {
     unsigned width, height;
     const uint64_t begun = now_ns();
-    const size_t typed = tui_typed_rows(&p->typed), moved = p->shown.size ? typed : 0;
+    const size_t typed = tui_typed_lines_rows(&p->typed), moved = p->shown.size ? typed : 0;
     anew = anew || moved > 0;
     if (p->text.size == 0 || (!anew && !p->held && same(&p->text, &p->shown)))
         return;
@@ -224,7 +224,7 @@ static void put(struct tui_panel *p, bool anew)
 static void take_off(struct tui_panel *p, bool more)
 {
     unsigned width, height;
-    const size_t moved = tui_typed_rows(&p->typed);
+    const size_t moved = tui_typed_lines_rows(&p->typed);
     if (p->shown.size) {
         tui_size(p->fd, &width, &height);
         cli_bytes_text(&p->frame, more ? "\033[?2026h\r" : "\r");
@@ -251,7 +251,7 @@ static bool lay_out(struct tui_panel *p, bool *moved)
     tui_size(p->fd, &v.width, &v.height);
     if (v.height > 15) /* a part of the screen is for what scrolls */
         v.height -= v.height / 3;
-    tui_history_add(&p->history, s);
+    view_history_add(&p->history, s);
     p->text.size = 0;
     tui_layout(&p->text, s, &p->history, &v);
     if (p->text.failed)
@@ -267,7 +267,7 @@ static unsigned draw(struct tui_panel *p)
 {
     bool moved = false;
     const bool ours = tui_in_foreground(p->fd);
-    tui_typed_watch(&p->typed, ours);
+    tui_typed_lines_watch(&p->typed, ours);
     if (!ours) {
         p->shown.size = 0; /* whatever is there now belongs to others */
         return REDRAW_IDLE_MS;
@@ -283,7 +283,7 @@ static unsigned draw(struct tui_panel *p)
 static void stop_here(struct tui_panel *p)
 {
     take_off(p, false);
-    tui_typed_watch(&p->typed, false);
+    tui_typed_lines_watch(&p->typed, false);
     cli_suspend();
 }
 
@@ -377,7 +377,7 @@ int tui_panel_open(struct tui_panel **out, int fd, tui_read_fn *read, void *user
     *p = (struct tui_panel){ .fd = fd, .read = read, .user = user, .wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK) };
     p->events = -1;
     tui_terminal_of(&p->terminal);
-    tui_typed_open(&p->typed, fd);
+    tui_typed_lines_open(&p->typed, fd);
     int code = p->wake < 0 ? errno : watch_events(p);
     if (code == 0) {
         resized = stop_wanted = continued = false;
@@ -389,7 +389,7 @@ int tui_panel_open(struct tui_panel **out, int fd, tui_read_fn *read, void *user
         }
         give_signals_back(p);
     }
-    tui_typed_close(&p->typed);
+    tui_typed_lines_close(&p->typed);
     close_events(p);
     free(p);
     return cli_error("cannot show the panel: %s", strerror(code));
@@ -446,7 +446,7 @@ void tui_panel_close(struct tui_panel **panel)
         take_off(p, false);
     if (stop_wanted) /* a Ctrl-Z that came too late for the thread */
         (void)raise(SIGTSTP);
-    tui_typed_close(&p->typed);
+    tui_typed_lines_close(&p->typed);
     pthread_mutex_destroy(&p->lock);
     close_events(p);
     cli_bytes_free(&p->text);

@@ -14,99 +14,99 @@
 #include "view/figures.h"
 
 #define ELLIPSIS "…"
-enum { CELL = sizeof((struct tui_row){ 0 }.task) /* the longest */, LONGEST_EXTENSION = 5 };
+enum { CELL = sizeof((struct view_row){ 0 }.task) /* the longest */, LONGEST_EXTENSION = 5 };
 
 struct column {
     const char *title;
     unsigned rank; /* taken in this order; 0: always */
     size_t least;  /* width */
     bool left;     /* aligned */
-    void (*cell)(char *out, const struct tui_row *r, bool utf8);
+    void (*cell)(char *out, const struct view_row *r, bool utf8);
     uint64_t needs; /* shown if any row knows this (enum gd_device_known); 0: in any case */
 };
 
-static void label(char *out, const struct tui_row *r, bool utf8)
+static void label(char *out, const struct view_row *r, bool utf8)
 {
     (void)utf8;
     snprintf(out, CELL, "%s", r->label);
 }
 
-static void status(char *out, const struct tui_row *r, bool utf8)
+static void status(char *out, const struct view_row *r, bool utf8)
 {
     (void)utf8;
-    snprintf(out, CELL, "%s", tui_status_name(r->status));
+    snprintf(out, CELL, "%s", view_status_name(r->status));
 }
 
-static void task(char *out, const struct tui_row *r, bool utf8)
+static void task(char *out, const struct view_row *r, bool utf8)
 {
     (void)utf8;
     snprintf(out, CELL, "%s", r->task);
 }
 
-static void since(char *out, const struct tui_row *r, bool utf8)
+static void since(char *out, const struct view_row *r, bool utf8)
 {
     (void)utf8;
-    tui_show_since(out, CELL, r->since_s);
+    view_show_since(out, CELL, r->since_s);
 }
 
-static void done(char *out, const struct tui_row *r, bool utf8)
+static void done(char *out, const struct view_row *r, bool utf8)
 {
     (void)utf8;
-    tui_show_short_count(out, CELL, r->done);
+    view_show_short_count(out, CELL, r->done);
 }
 
-static void failed(char *out, const struct tui_row *r, bool utf8)
+static void failed(char *out, const struct view_row *r, bool utf8)
 {
     (void)utf8;
-    tui_show_short_count(out, CELL, r->failed);
+    view_show_short_count(out, CELL, r->failed);
 }
 
-static void timeouts(char *out, const struct tui_row *r, bool utf8)
+static void timeouts(char *out, const struct view_row *r, bool utf8)
 {
     (void)utf8;
-    tui_show_short_count(out, CELL, r->timeouts);
+    view_show_short_count(out, CELL, r->timeouts);
 }
 
-static void restarts(char *out, const struct tui_row *r, bool utf8)
+static void restarts(char *out, const struct view_row *r, bool utf8)
 {
     (void)utf8;
-    tui_show_short_count(out, CELL, r->restarts);
+    view_show_short_count(out, CELL, r->restarts);
 }
 
-static void last(char *out, const struct tui_row *r, bool utf8)
+static void last(char *out, const struct view_row *r, bool utf8)
 {
-    tui_show_duration(out, CELL, r->last_s, utf8);
+    view_show_duration(out, CELL, r->last_s, utf8);
 }
 
-static void utilization(char *out, const struct tui_row *r, bool utf8)
+static void utilization(char *out, const struct view_row *r, bool utf8)
 {
     (void)utf8;
     if (r->known & GD_KNOWN_UTILIZATION)
         snprintf(out, CELL, "%u%%", r->utilization);
 }
 
-static void memory(char *out, const struct tui_row *r, bool utf8)
+static void memory(char *out, const struct view_row *r, bool utf8)
 {
     (void)utf8;
     if (r->known & GD_KNOWN_MEMORY)
-        tui_show_memory(out, CELL, r->memory_used, r->memory_total);
+        view_show_memory(out, CELL, r->memory_used, r->memory_total);
 }
 
-static void temperature(char *out, const struct tui_row *r, bool utf8)
+static void temperature(char *out, const struct view_row *r, bool utf8)
 {
     (void)utf8;
     if (r->known & GD_KNOWN_TEMPERATURE)
         snprintf(out, CELL, "%d C", r->temperature);
 }
 
-static void power(char *out, const struct tui_row *r, bool utf8)
+static void power(char *out, const struct view_row *r, bool utf8)
 {
     (void)utf8;
     if (r->known & GD_KNOWN_POWER)
         snprintf(out, CELL, "%llu W", (unsigned long long)((r->power_mw + 500) / 1000));
 }
 
-static void name(char *out, const struct tui_row *r, bool utf8)
+static void name(char *out, const struct view_row *r, bool utf8)
 {
     (void)utf8;
     snprintf(out, CELL, "%s", r->name);
@@ -133,9 +133,9 @@ static const struct column columns[] = {
 enum { N_COLUMNS = sizeof columns / sizeof columns[0], LUXURY = 8, MOST_RANK = 12 };
 
 static const enum tui_colour status_colours[] = {
-    [TUI_ERROR] = TUI_BOLD_RED,      [TUI_QUARANTINED] = TUI_BOLD_RED, [TUI_RESTARTING] = TUI_MAGENTA,
-    [TUI_INITIALIZING] = TUI_CYAN,   [TUI_PROCESSING] = TUI_YELLOW,    [TUI_IDLE] = TUI_GREEN,
-    [TUI_FINISHED] = TUI_BOLD_GREEN,
+    [VIEW_ERROR] = TUI_BOLD_RED,      [VIEW_QUARANTINED] = TUI_BOLD_RED, [VIEW_RESTARTING] = TUI_MAGENTA,
+    [VIEW_INITIALIZING] = TUI_CYAN,   [VIEW_PROCESSING] = TUI_YELLOW,    [VIEW_IDLE] = TUI_GREEN,
+    [VIEW_FINISHED] = TUI_BOLD_GREEN,
 };
 
 /* --- which, and how wide ------------------------------------------------------------ */
@@ -145,13 +145,13 @@ struct shape {
     size_t gap;
 };
 
-static void cell_of(char *out, const struct column *c, const struct tui_row *r, bool utf8)
+static void cell_of(char *out, const struct column *c, const struct view_row *r, bool utf8)
 {
     *out = 0;
     c->cell(out, r, utf8);
 }
 
-static bool is_known(const struct column *c, const struct tui_rows *rows)
+static bool is_known(const struct column *c, const struct view_rows *rows)
 {
     bool known = c->needs == 0;
     for (size_t i = 0; i < rows->n && !known; i++)
@@ -159,7 +159,7 @@ static bool is_known(const struct column *c, const struct tui_rows *rows)
     return known;
 }
 
-static size_t width_of(const struct column *c, const struct tui_rows *rows, bool utf8)
+static size_t width_of(const struct column *c, const struct view_rows *rows, bool utf8)
 {
     size_t most = strlen(c->title) > c->least ? strlen(c->title) : c->least;
     bool empty = true;
@@ -173,7 +173,7 @@ static size_t width_of(const struct column *c, const struct tui_rows *rows, bool
     return empty && c->cell == name ? 0 : most;
 }
 
-static void choose(struct shape *s, const struct tui_rows *rows, size_t width, bool utf8)
+static void choose(struct shape *s, const struct view_rows *rows, size_t width, bool utf8)
 {
     const size_t part = width * 15 / 100, share = part < 8 ? 8 : part > 40 ? 40 : part;
     *s = (struct shape){ .gap = width < 100 ? 1 : 2 };
@@ -205,13 +205,13 @@ static void put(struct tui_line *l, const struct column *c, size_t width, enum t
     tui_add_within(l, colour, text, from + width - l->column);
 }
 
-static enum tui_colour colour_of(size_t column, const struct tui_row *r)
+static enum tui_colour colour_of(size_t column, const struct view_row *r)
 {
     if (column == STATUS)
         return status_colours[r->status];
     if ((column == FAILED && r->failed) || (column == TIMEOUTS && r->timeouts))
         return TUI_RED;
-    return column == TASK && r->status != TUI_PROCESSING ? TUI_DIM : TUI_PLAIN;
+    return column == TASK && r->status != VIEW_PROCESSING ? TUI_DIM : TUI_PLAIN;
 }
 
 /* "talk.wav" */
@@ -252,7 +252,7 @@ static void cut_front(char cell[CELL], size_t lead, size_t width, bool utf8)
     cell[CELL - 1] = 0;
 }
 
-static void put_row(struct tui_line *l, const struct shape *s, const struct tui_row *r)
+static void put_row(struct tui_line *l, const struct shape *s, const struct view_row *r)
 {
     size_t at = 0;
     for (size_t i = 0; i < N_COLUMNS; i++) {
@@ -273,7 +273,7 @@ static void put_row(struct tui_line *l, const struct shape *s, const struct tui_
     tui_end(l);
 }
 
-void tui_table(struct tui_line *l, const struct tui_rows *rows)
+void tui_table(struct tui_line *l, const struct view_rows *rows)
 {
     struct shape s;
     choose(&s, rows, l->width, l->utf8);

@@ -9,6 +9,6 @@
 #include "view/rows.h"
 
 /* A heading and the rows, as lines no wider than l is. l is at the beginning of a line, before and after. */
-void tui_table(struct tui_line *l, const struct tui_rows *rows);
+void tui_table(struct tui_line *l, const struct view_rows *rows);
 
 #endif

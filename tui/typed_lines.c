@@ -33,17 +33,17 @@ static void on_line(int number)
     atomic_fetch_add_explicit(&counted, 1, memory_order_relaxed);
 }
 
-void tui_typed_open(struct tui_typed *t, int fd)
+void tui_typed_lines_open(struct tui_typed_lines *t, int fd)
 {
     const struct sigaction ours = { .sa_handler = on_line, .sa_flags = SA_RESTART };
     char path[64];
     snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-    *t = (struct tui_typed){ .fd = fd, .own = open(path, O_RDONLY | O_NOCTTY | O_NONBLOCK | O_CLOEXEC) };
+    *t = (struct tui_typed_lines){ .fd = fd, .own = open(path, O_RDONLY | O_NOCTTY | O_NONBLOCK | O_CLOEXEC) };
     sigaction(line_signal(), &ours, &t->before);
-    (void)tui_typed_rows(t);
+    (void)tui_typed_lines_rows(t);
 }
 
-void tui_typed_close(struct tui_typed *t)
+void tui_typed_lines_close(struct tui_typed_lines *t)
 {
     if (t->own >= 0)
         close(t->own);
@@ -51,7 +51,7 @@ void tui_typed_close(struct tui_typed *t)
     sigaction(line_signal(), &t->before, NULL);
 }
 
-void tui_typed_watch(struct tui_typed *t, bool on)
+void tui_typed_lines_watch(struct tui_typed_lines *t, bool on)
 {
     const struct f_owner_ex us = { .type = F_OWNER_TID, .pid = gettid() };
     const int flags = t->own >= 0 ? fcntl(t->own, F_GETFL) : -1;
@@ -67,7 +67,7 @@ void tui_typed_watch(struct tui_typed *t, bool on)
     (void)fcntl(t->own, F_SETFL, on ? flags | O_ASYNC : flags & ~O_ASYNC);
 }
 
-size_t tui_typed_rows(struct tui_typed *t)
+size_t tui_typed_lines_rows(struct tui_typed_lines *t)
 {
     struct termios mode;
     int bytes = 0;

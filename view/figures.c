@@ -20,7 +20,7 @@ static uint64_t ended_of(const struct gd_stats *s)
     return sum(sum(s->completed, s->failed), s->timeouts);
 }
 
-void tui_part_cancelled(struct gd_stats *s)
+void view_part_cancelled(struct gd_stats *s)
 {
     s->failed -= s->cancelled < s->failed ? s->cancelled : s->failed;
 }
@@ -33,16 +33,16 @@ static uint64_t time_of(const struct gd_snapshot *s)
 
 /* --- what was seen before --------------------------------------------------------- */
 
-void tui_history_add(struct tui_history *h, const struct gd_snapshot *s)
+void view_history_add(struct view_history *h, const struct gd_snapshot *s)
 {
-    const struct tui_sample now = { .ns = time_of(s), .ended = ended_of(&s->stats), .work = s->work_done };
-    const struct tui_sample *last = h->n ? &h->samples[(h->n - 1) % TUI_SAMPLES] : NULL;
+    const struct view_sample now = { .ns = time_of(s), .ended = ended_of(&s->stats), .work = s->work_done };
+    const struct view_sample *last = h->n ? &h->samples[(h->n - 1) % VIEW_SAMPLES] : NULL;
     if (last && (now.ns < last->ns || now.ended < last->ended)) { /* another run */
-        *h = (struct tui_history){ 0 };
+        *h = (struct view_history){ 0 };
         last = NULL;
     }
     if (!last || now.ns - last->ns >= sample_ns)
-        h->samples[h->n++ % TUI_SAMPLES] = now;
+        h->samples[h->n++ % VIEW_SAMPLES] = now;
     if (h->first.ns == 0 && now.ended > 0 && (now.work > 0 || !(s->work_total > 0)))
         h->first = now; /* with its work, which is told a moment after its end */
     if (s->n_failures) {
@@ -52,11 +52,11 @@ void tui_history_add(struct tui_history *h, const struct gd_snapshot *s)
 }
 
 /* The oldest sample within the window. */
-static const struct tui_sample *window_start(const struct tui_history *h, uint64_t now_ns)
+static const struct view_sample *window_start(const struct view_history *h, uint64_t now_ns)
 {
-    const struct tui_sample *oldest = NULL;
-    for (size_t i = 0; i < TUI_SAMPLES && i < h->n; i++) {
-        const struct tui_sample *a = &h->samples[(h->n - 1 - i) % TUI_SAMPLES];
+    const struct view_sample *oldest = NULL;
+    for (size_t i = 0; i < VIEW_SAMPLES && i < h->n; i++) {
+        const struct view_sample *a = &h->samples[(h->n - 1 - i) % VIEW_SAMPLES];
         if (a->ns > now_ns || now_ns - a->ns > WINDOW_S * second_ns)
             break;
         oldest = a;
@@ -71,10 +71,10 @@ static double seconds_between(uint64_t from, uint64_t to)
     return to > from ? (double)(to - from) / 1e9 : 0;
 }
 
-static double rate_now(const struct gd_snapshot *s, const struct tui_history *h, uint64_t ended)
+static double rate_now(const struct gd_snapshot *s, const struct view_history *h, uint64_t ended)
 {
     const uint64_t now = time_of(s);
-    const struct tui_sample *from = s->ended ? NULL : window_start(h, now);
+    const struct view_sample *from = s->ended ? NULL : window_start(h, now);
     if (!from || ended < from->ended || seconds_between(from->ns, now) < LEAST_WINDOW_S)
         return -1;
     return (double)(ended - from->ended) / seconds_between(from->ns, now);
@@ -86,7 +86,7 @@ struct count {
 };
 
 /* Seconds that so much of it takes, at the pace since then. */
-static double seconds_for(double amount, struct count c, const struct tui_figures *f, const struct tui_history *h,
+static double seconds_for(double amount, struct count c, const struct view_figures *f, const struct view_history *h,
                           uint64_t now_ns)
 {
     const double since = seconds_between(h->first.ns, now_ns);
@@ -97,7 +97,7 @@ static double seconds_for(double amount, struct count c, const struct tui_figure
     return -1;
 }
 
-static double eta(const struct tui_figures *f, const struct gd_snapshot *s, const struct tui_history *h)
+static double eta(const struct view_figures *f, const struct gd_snapshot *s, const struct view_history *h)
 {
     const bool by_work = f->work_total > 0 && f->work_done > 0;
     if ((f->total == 0 && !by_work) || s->ended || s->stats.cancelled) /* of those that run still, nothing is known */
@@ -110,7 +110,7 @@ static double eta(const struct tui_figures *f, const struct gd_snapshot *s, cons
 }
 
 /* A bar at nine tenths of the files, with the longest still to come, would be no help. */
-static double part(const struct tui_figures *f)
+static double part(const struct view_figures *f)
 {
     static const double nearly = 0.9995;
     if (f->total && f->passed >= f->total)
@@ -120,7 +120,7 @@ static double part(const struct tui_figures *f)
     return f->total ? (double)f->passed / (double)f->total : -1;
 }
 
-static void add_work(struct tui_figures *f, const struct gd_snapshot *s, const struct tui_history *h)
+static void add_work(struct view_figures *f, const struct gd_snapshot *s, const struct view_history *h)
 {
     f->work_rate = -1;
     if (!(s->work_total > 0))
@@ -132,10 +132,10 @@ static void add_work(struct tui_figures *f, const struct gd_snapshot *s, const s
         f->work_rate = 1 / each;
 }
 
-void tui_figures_of(struct tui_figures *f, const struct gd_snapshot *s, const struct tui_history *h)
+void view_figures_of(struct view_figures *f, const struct gd_snapshot *s, const struct view_history *h)
 {
     const struct gd_stats *a = &s->stats;
-    *f = (struct tui_figures){ .total = a->total, .ended = ended_of(a), .rate_mean = -1 };
+    *f = (struct view_figures){ .total = a->total, .ended = ended_of(a), .rate_mean = -1 };
     f->passed = sum(f->ended, a->skipped);
     if (a->source_done && !(a->cancelled && a->total)) /* one that is ended early had more to do */
         f->total = sum(a->taken, a->skipped);
@@ -151,7 +151,7 @@ void tui_figures_of(struct tui_figures *f, const struct gd_snapshot *s, const st
 
 /* --- writing ----------------------------------------------------------------------------- */
 
-char *tui_show_clock(char *out, size_t size, double seconds)
+char *view_show_clock(char *out, size_t size, double seconds)
 {
     if (!(seconds >= 0)) {
         snprintf(out, size, "-");
@@ -168,23 +168,23 @@ static char *show_in(char *out, size_t size, double value, const char *unit)
     return out;
 }
 
-char *tui_show_since(char *out, size_t size, double seconds)
+char *view_show_since(char *out, size_t size, double seconds)
 {
     if (!(seconds >= 0) || seconds >= 600)
-        return tui_show_clock(out, size, seconds);
+        return view_show_clock(out, size, seconds);
     return show_in(out, size, seconds, "s");
 }
 
-char *tui_show_duration(char *out, size_t size, double seconds, bool utf8)
+char *view_show_duration(char *out, size_t size, double seconds, bool utf8)
 {
     if (!(seconds >= 0) || seconds >= 1)
-        return tui_show_since(out, size, seconds);
+        return view_show_since(out, size, seconds);
     if (seconds >= 1e-3)
         return show_in(out, size, seconds * 1e3, "ms");
     return show_in(out, size, seconds * 1e6, utf8 ? "µs" : "us");
 }
 
-char *tui_show_count(char *out, size_t size, uint64_t count)
+char *view_show_count(char *out, size_t size, uint64_t count)
 {
     char digits[32];
     const int n = snprintf(digits, sizeof digits, "%llu", (unsigned long long)count);
@@ -198,13 +198,13 @@ char *tui_show_count(char *out, size_t size, uint64_t count)
     return out;
 }
 
-char *tui_show_short_count(char *out, size_t size, uint64_t count)
+char *view_show_short_count(char *out, size_t size, uint64_t count)
 {
     static const char units[] = "kMGTPE";
     double value = (double)count;
     size_t unit = 0;
     if (count < 10000000)
-        return tui_show_count(out, size, count);
+        return view_show_count(out, size, count);
     value /= 1000;
     while (value >= 999.95 && units[unit + 1]) {
         value /= 1000;
@@ -227,18 +227,18 @@ static int digits_after(double value)
     return digits;
 }
 
-char *tui_show_rate(char *out, size_t size, double per_second)
+char *view_show_rate(char *out, size_t size, double per_second)
 {
     if (!(per_second >= 0))
         snprintf(out, size, "-");
     else if (per_second >= 99.5)
-        return tui_show_count(out, size, per_second > 1e18 ? (uint64_t)1e18 : (uint64_t)(per_second + 0.5));
+        return view_show_count(out, size, per_second > 1e18 ? (uint64_t)1e18 : (uint64_t)(per_second + 0.5));
     else
         snprintf(out, size, "%.*f", digits_after(per_second), per_second);
     return out;
 }
 
-char *tui_show_memory(char *out, size_t size, uint64_t used, uint64_t total)
+char *view_show_memory(char *out, size_t size, uint64_t used, uint64_t total)
 {
     static const char units[] = "KMGTPE";
     size_t unit = 0;

@@ -3,8 +3,8 @@
  * What is reckoned from a run's statistics (how far, how fast, until when), and figures as they are written. The same
  * words as those of the Python package's display.
  */
-#ifndef GD_TUI_FIGURES_H
-#define GD_TUI_FIGURES_H
+#ifndef GD_VIEW_FIGURES_H
+#define GD_VIEW_FIGURES_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -12,27 +12,27 @@
 
 #include <gpu_dispatch/observe.h>
 
-enum { TUI_SAMPLES = 64 };
+enum { VIEW_SAMPLES = 64 };
 
 /* What was seen before. Zeroed is empty. */
-struct tui_history {
-    struct tui_sample {
+struct view_history {
+    struct view_sample {
         uint64_t ns, ended;
         double work;
-    } samples[TUI_SAMPLES];  /* the last, a fifth of a second apart or more */
-    size_t n;                /* how many were ever taken */
-    struct tui_sample first; /* when a task had ended, and its work was told, for the first time; ns 0: not yet */
-    char failure[320];       /* the last one, in words; "": none */
+    } samples[VIEW_SAMPLES];  /* the last, a fifth of a second apart or more */
+    size_t n;                 /* how many were ever taken */
+    struct view_sample first; /* when a task had ended, and its work was told, for the first time; ns 0: not yet */
+    char failure[320];        /* the last one, in words; "": none */
 };
 
 /* The dispatcher counts tasks that were cancelled as failed. They are not: nobody has tried them. For every view of a
  * run, once. */
-void tui_part_cancelled(struct gd_stats *s);
+void view_part_cancelled(struct gd_stats *s);
 
-void tui_history_add(struct tui_history *h, const struct gd_snapshot *s);
+void view_history_add(struct view_history *h, const struct gd_snapshot *s);
 
 /* What is not known is negative. */
-struct tui_figures {
+struct view_figures {
     uint64_t total;   /* 0: not known */
     uint64_t passed;  /* ended or skipped */
     uint64_t ended;   /* well or not, in this run */
@@ -45,16 +45,16 @@ struct tui_figures {
     double work_rate;             /* a second, at that pace */
 };
 
-void tui_figures_of(struct tui_figures *f, const struct gd_snapshot *s, const struct tui_history *h);
+void view_figures_of(struct view_figures *f, const struct gd_snapshot *s, const struct view_history *h);
 
 /* --- as they are written; each returns out ------------------------------------- */
 
-char *tui_show_clock(char *out, size_t size, double seconds);               /* "1:02:03"; "-" if not known */
-char *tui_show_duration(char *out, size_t size, double seconds, bool utf8); /* "12.5 ms", "3.1 s", "0:12:00" */
-char *tui_show_since(char *out, size_t size, double seconds);               /* the same, never finer than 0.1 s */
-char *tui_show_count(char *out, size_t size, uint64_t count);               /* "1,234,567" */
-char *tui_show_short_count(char *out, size_t size, uint64_t count);         /* the same up to 7 digits, then "12.3M" */
-char *tui_show_rate(char *out, size_t size, double per_second);             /* "3.4", "1,200"; "-" */
-char *tui_show_memory(char *out, size_t size, uint64_t used, uint64_t total); /* "12/80G" */
+char *view_show_clock(char *out, size_t size, double seconds);               /* "1:02:03"; "-" if not known */
+char *view_show_duration(char *out, size_t size, double seconds, bool utf8); /* "12.5 ms", "3.1 s", "0:12:00" */
+char *view_show_since(char *out, size_t size, double seconds);               /* the same, never finer than 0.1 s */
+char *view_show_count(char *out, size_t size, uint64_t count);               /* "1,234,567" */
+char *view_show_short_count(char *out, size_t size, uint64_t count);         /* the same up to 7 digits, then "12.3M" */
+char *view_show_rate(char *out, size_t size, double per_second);             /* "3.4", "1,200"; "-" */
+char *view_show_memory(char *out, size_t size, uint64_t used, uint64_t total); /* "12/80G" */
 
 #endif

@@ -33,14 +33,14 @@ static void put_known(struct cli_bytes *b, const char *name, bool known, uint64_
 
 static void put_worker(struct cli_bytes *b, const struct gd_snapshot *s, const struct gd_worker_view *w)
 {
-    const enum tui_status status = tui_status_of(s, w);
+    const enum view_status status = view_status_of(s, w);
     cli_bytes_format(b, "{\"worker\":%llu,\"gpu\":%lld", (unsigned long long)w->stats.worker_id,
                      (long long)w->stats.gpu_id);
-    cli_json_put_text(b, "status", tui_status_name(status));
+    cli_json_put_text(b, "status", view_status_name(status));
     cli_json_put_text(b, "idle", w->idle ? gd_idle_name((enum gd_idle)w->idle) : "");
     put_real(b, "since", w->since_ns && s->read_ns >= w->since_ns ? (double)(s->read_ns - w->since_ns) / 1e9 : -1);
-    put_known(b, "task", status == TUI_PROCESSING && w->stats.current_task != UINT64_MAX, w->stats.current_task);
-    cli_json_put_text(b, "input", status == TUI_PROCESSING ? w->task : "");
+    put_known(b, "task", status == VIEW_PROCESSING && w->stats.current_task != UINT64_MAX, w->stats.current_task);
+    cli_json_put_text(b, "input", status == VIEW_PROCESSING ? w->task : "");
     put_count(b, "completed", w->stats.completed);
     put_count(b, "failed", w->stats.failed);
     put_count(b, "timeouts", w->stats.timeouts);
@@ -67,7 +67,7 @@ static void put_device(struct cli_bytes *b, const struct gd_device_view *d)
     cli_bytes_text(b, "}");
 }
 
-static void put_figures(struct cli_bytes *b, const struct gd_snapshot *s, const struct tui_figures *f)
+static void put_figures(struct cli_bytes *b, const struct gd_snapshot *s, const struct view_figures *f)
 {
     const struct gd_stats *a = &s->stats;
     put_known(b, "total", f->total, f->total);
@@ -93,10 +93,10 @@ static void put_figures(struct cli_bytes *b, const struct gd_snapshot *s, const 
     }
 }
 
-void tui_layout_json(struct cli_bytes *out, const struct gd_snapshot *s, const struct tui_history *h)
+void tui_layout_json(struct cli_bytes *out, const struct gd_snapshot *s, const struct view_history *h)
 {
-    struct tui_figures f;
-    tui_figures_of(&f, s, h);
+    struct view_figures f;
+    view_figures_of(&f, s, h);
     cli_bytes_format(out, "{\"pid\":%llu", (unsigned long long)s->pid);
     cli_json_put_text(out, "job", s->job);
     put_real(out, "started", s->started);

@@ -18,10 +18,10 @@ static uint64_t less(uint64_t a, uint64_t b)
     return a > b ? a - b : 0;
 }
 
-void cli_standing_of(struct cli_standing *out, const struct gd_journal_summary *s)
+void view_remaining_of(struct view_remaining *out, const struct gd_journal_summary *s)
 {
     const uint64_t records = s->done + s->failed, over = s->run_done + s->run_failed + s->skipped;
-    *out = (struct cli_standing){ .has_left = s->total > 0 };
+    *out = (struct view_remaining){ .has_left = s->total > 0 };
     out->left = less(s->total, over);
     out->all = larger(larger(s->total, records), s->done + out->left);
     if (s->end && strcmp(s->end, "finished") == 0)

@@ -11,86 +11,86 @@
 #include <gpu_dispatch/devices.h>
 
 static const char *const names[] = {
-    [TUI_ERROR] = "error",           [TUI_QUARANTINED] = "quarantined",
-    [TUI_RESTARTING] = "restarting", [TUI_INITIALIZING] = "initializing",
-    [TUI_PROCESSING] = "processing", [TUI_IDLE] = "idle",
-    [TUI_FINISHED] = "finished",
+    [VIEW_ERROR] = "error",           [VIEW_QUARANTINED] = "quarantined",
+    [VIEW_RESTARTING] = "restarting", [VIEW_INITIALIZING] = "initializing",
+    [VIEW_PROCESSING] = "processing", [VIEW_IDLE] = "idle",
+    [VIEW_FINISHED] = "finished",
 };
 
-const char *tui_status_name(enum tui_status status)
+const char *view_status_name(enum view_status status)
 {
     return names[status];
 }
 
 /* --- one worker ---------------------------------------------------------------------- */
 
-enum tui_status tui_status_of(const struct gd_snapshot *s, const struct gd_worker_view *w)
+enum view_status view_status_of(const struct gd_snapshot *s, const struct gd_worker_view *w)
 {
-    static const enum tui_status of[] = {
-        [GD_WORKER_OFF] = TUI_INITIALIZING,
-        [GD_WORKER_STARTING] = TUI_INITIALIZING,
-        [GD_WORKER_IDLE] = TUI_IDLE,
-        [GD_WORKER_BUSY] = TUI_PROCESSING,
-        [GD_WORKER_CANCELLING] = TUI_PROCESSING,
-        [GD_WORKER_KILLING] = TUI_RESTARTING,
-        [GD_WORKER_RESTING] = TUI_RESTARTING,
-        [GD_WORKER_STOPPING] = TUI_FINISHED,
-        [GD_WORKER_FINISHED] = TUI_FINISHED,
-        [GD_WORKER_FAILED] = TUI_ERROR,
-        [GD_WORKER_LOST] = TUI_ERROR,
+    static const enum view_status of[] = {
+        [GD_WORKER_OFF] = VIEW_INITIALIZING,
+        [GD_WORKER_STARTING] = VIEW_INITIALIZING,
+        [GD_WORKER_IDLE] = VIEW_IDLE,
+        [GD_WORKER_BUSY] = VIEW_PROCESSING,
+        [GD_WORKER_CANCELLING] = VIEW_PROCESSING,
+        [GD_WORKER_KILLING] = VIEW_RESTARTING,
+        [GD_WORKER_RESTING] = VIEW_RESTARTING,
+        [GD_WORKER_STOPPING] = VIEW_FINISHED,
+        [GD_WORKER_FINISHED] = VIEW_FINISHED,
+        [GD_WORKER_FAILED] = VIEW_ERROR,
+        [GD_WORKER_LOST] = VIEW_ERROR,
     };
-    enum tui_status status = w->stats.state < sizeof of / sizeof of[0] ? of[w->stats.state] : TUI_ERROR;
+    enum view_status status = w->stats.state < sizeof of / sizeof of[0] ? of[w->stats.state] : VIEW_ERROR;
     if (w->device_out)
-        return TUI_QUARANTINED;
-    if (status == TUI_ERROR)
+        return VIEW_QUARANTINED;
+    if (status == VIEW_ERROR)
         return status;
     if (s->ended)
-        return TUI_FINISHED;
-    if (status == TUI_INITIALIZING && w->stats.restarts > 0)
-        return TUI_RESTARTING;
-    if (status == TUI_PROCESSING && w->idle != GD_IDLE_NOT)
-        return TUI_IDLE; /* it has been handed tasks, and cannot begin: they are being loaded */
+        return VIEW_FINISHED;
+    if (status == VIEW_INITIALIZING && w->stats.restarts > 0)
+        return VIEW_RESTARTING;
+    if (status == VIEW_PROCESSING && w->idle != GD_IDLE_NOT)
+        return VIEW_IDLE; /* it has been handed tasks, and cannot begin: they are being loaded */
     return status;
 }
 
 /* What it is at. */
-static void describe(struct tui_row *r, const struct gd_worker_view *w)
+static void describe(struct view_row *r, const struct gd_worker_view *w)
 {
     const char *before = w->stats.state == GD_WORKER_CANCELLING ? "asked to stop: " : "";
-    if (r->status == TUI_QUARANTINED)
+    if (r->status == VIEW_QUARANTINED)
         snprintf(r->task, sizeof r->task, "out of use");
-    else if (r->status == TUI_ERROR)
+    else if (r->status == VIEW_ERROR)
         snprintf(r->task, sizeof r->task, "%s", w->stats.state == GD_WORKER_LOST ? "does not end" : "given up");
-    else if (r->status == TUI_PROCESSING && *w->task)
+    else if (r->status == VIEW_PROCESSING && *w->task)
         snprintf(r->task, sizeof r->task, "%s%.*s", before, (int)sizeof w->task, w->task);
-    else if (r->status == TUI_PROCESSING && w->stats.current_task != UINT64_MAX)
+    else if (r->status == VIEW_PROCESSING && w->stats.current_task != UINT64_MAX)
         snprintf(r->task, sizeof r->task, "%s#%llu", before, (unsigned long long)w->stats.current_task);
-    else if (r->status != TUI_FINISHED && r->status != TUI_RESTARTING && w->idle != GD_IDLE_NOT)
+    else if (r->status != VIEW_FINISHED && r->status != VIEW_RESTARTING && w->idle != GD_IDLE_NOT)
         snprintf(r->task, sizeof r->task, "%s", gd_idle_name((enum gd_idle)w->idle));
-    if (r->status == TUI_PROCESSING && *r->task)
+    if (r->status == VIEW_PROCESSING && *r->task)
         r->lead = strlen(before);
 }
 
-static double since(const struct gd_snapshot *s, const struct gd_worker_view *w, enum tui_status status)
+static double since(const struct gd_snapshot *s, const struct gd_worker_view *w, enum view_status status)
 {
-    const bool running = status == TUI_PROCESSING || status == TUI_IDLE || status == TUI_INITIALIZING;
+    const bool running = status == VIEW_PROCESSING || status == VIEW_IDLE || status == VIEW_INITIALIZING;
     return running && w->since_ns && s->read_ns >= w->since_ns ? (double)(s->read_ns - w->since_ns) / 1e9 : -1;
 }
 
-static void of_worker(struct tui_row *r, const struct gd_snapshot *s, const struct gd_worker_view *w)
+static void of_worker(struct view_row *r, const struct gd_snapshot *s, const struct gd_worker_view *w)
 {
-    *r = (struct tui_row){ .status = tui_status_of(s, w),
-                           .done = w->stats.completed,
-                           .failed = w->stats.failed,
-                           .timeouts = w->stats.timeouts,
-                           .restarts = w->stats.restarts,
-                           .last_s = w->stats.last_ns ? (double)w->stats.last_ns / 1e9 : -1 };
+    *r = (struct view_row){ .status = view_status_of(s, w),
+                            .done = w->stats.completed,
+                            .failed = w->stats.failed,
+                            .timeouts = w->stats.timeouts,
+                            .restarts = w->stats.restarts,
+                            .last_s = w->stats.last_ns ? (double)w->stats.last_ns / 1e9 : -1 };
     r->since_s = since(s, w, r->status);
     describe(r, w);
 }
 
 /* What is known of its device. */
-static void add_device(struct tui_row *r, const struct gd_snapshot *s, int64_t gpu_id)
+static void add_device(struct view_row *r, const struct gd_snapshot *s, int64_t gpu_id)
 {
     for (size_t i = 0; i < s->n_devices; i++) {
         const struct gd_device_view *d = &s->devices[i];
@@ -139,7 +139,7 @@ static size_t list_gpus(struct gpu *g, const struct gd_snapshot *s)
 }
 
 /* Those of one GPU, in r; "2", and "2.1", "2.2" where there are several. Returns how many. */
-static size_t make_rows_of(struct tui_row *r, const struct gd_snapshot *s, const struct gpu *g)
+static size_t make_rows_of(struct view_row *r, const struct gd_snapshot *s, const struct gpu *g)
 {
     size_t n = 0;
     for (size_t i = 0; i < s->n_workers; i++) {
@@ -156,7 +156,7 @@ static size_t make_rows_of(struct tui_row *r, const struct gd_snapshot *s, const
     return n;
 }
 
-static size_t make_worker_rows(struct tui_row *r, const struct gd_snapshot *s, const struct gpu *gpus, size_t n_gpus)
+static size_t make_worker_rows(struct view_row *r, const struct gd_snapshot *s, const struct gpu *gpus, size_t n_gpus)
 {
     size_t n = 0;
     for (size_t i = 0; i < n_gpus; i++)
@@ -165,9 +165,9 @@ static size_t make_worker_rows(struct tui_row *r, const struct gd_snapshot *s, c
 }
 
 /* What a GPU with several workers is said to be at: running counts for more than trouble of one of them. */
-static unsigned weight(enum tui_status status)
+static unsigned weight(enum view_status status)
 {
-    return status == TUI_PROCESSING ? 0 : (unsigned)status + 1;
+    return status == VIEW_PROCESSING ? 0 : (unsigned)status + 1;
 }
 
 static uint64_t sum(uint64_t a, uint64_t b)
@@ -175,7 +175,7 @@ static uint64_t sum(uint64_t a, uint64_t b)
     return a + b < a ? UINT64_MAX : a + b;
 }
 
-static void add_counts(struct tui_row *to, const struct tui_row *from)
+static void add_counts(struct view_row *to, const struct view_row *from)
 {
     to->done = sum(to->done, from->done);
     to->failed = sum(to->failed, from->failed);
@@ -184,9 +184,9 @@ static void add_counts(struct tui_row *to, const struct tui_row *from)
 }
 
 /* Workers w of one GPU in one row: the status that counts most, and of those the one that has been at it longest. */
-static void join(struct tui_row *r, const struct tui_row *w)
+static void join(struct view_row *r, const struct view_row *w)
 {
-    struct tui_row sums = *r;
+    struct view_row sums = *r;
     add_counts(&sums, w);
     const bool other = weight(w->status) < weight(r->status);
     if (other || (w->status == r->status && w->since_s > r->since_s)) {
@@ -200,17 +200,17 @@ static void join(struct tui_row *r, const struct tui_row *w)
 }
 
 /* How many of its workers are at what the row says. */
-static size_t count_status(const struct gd_snapshot *s, int64_t gpu_id, enum tui_status status)
+static size_t count_status(const struct gd_snapshot *s, int64_t gpu_id, enum view_status status)
 {
     size_t n = 0;
     for (size_t i = 0; i < s->n_workers; i++)
-        n += s->workers[i].stats.gpu_id == gpu_id && tui_status_of(s, &s->workers[i]) == status;
+        n += s->workers[i].stats.gpu_id == gpu_id && view_status_of(s, &s->workers[i]) == status;
     return n;
 }
 
-static void make_gpu_row(struct tui_row *r, const struct gd_snapshot *s, const struct gpu *g)
+static void make_gpu_row(struct view_row *r, const struct gd_snapshot *s, const struct gpu *g)
 {
-    struct tui_row one;
+    struct view_row one;
     bool any = false;
     for (size_t i = 0; i < s->n_workers; i++) {
         if (s->workers[i].stats.gpu_id != g->id)
@@ -262,17 +262,17 @@ static void put_id(struct id_list *l, int64_t id)
 }
 
 /* Everything that has this status, in one row. Returns how many GPUs that is; 0: there is no such row. */
-static size_t make_group(struct tui_row *to, const struct tui_row *gpu_rows, const struct gpu *gpus, size_t n,
-                         enum tui_status status, bool utf8)
+static size_t make_group(struct view_row *to, const struct view_row *gpu_rows, const struct gpu *gpus, size_t n,
+                         enum view_status status, bool utf8)
 {
     size_t count = 0, with_util = 0, with_memory = 0;
     unsigned util = 0;
-    *to = (struct tui_row){ .status = status, .since_s = -1, .last_s = -1 };
+    *to = (struct view_row){ .status = status, .since_s = -1, .last_s = -1 };
     struct id_list ids = { .out = to->task, .size = sizeof to->task };
     const char *why = NULL;
     bool same = true;
     for (size_t i = 0; i < n; i++) {
-        const struct tui_row *r = &gpu_rows[i];
+        const struct view_row *r = &gpu_rows[i];
         if (r->status != status)
             continue;
         count++;
@@ -298,7 +298,7 @@ static size_t make_group(struct tui_row *to, const struct tui_row *gpu_rows, con
     to->utilization = with_util ? util / (unsigned)with_util : 0;
     snprintf(to->label, sizeof to->label, "%s%zu", utf8 ? "×" : "x", count);
     /* Why, if it is the same for all; then which. */
-    if (status != TUI_PROCESSING && why && *why && same && strlen(to->task) + strlen(why) + 8 < sizeof to->task) {
+    if (status != VIEW_PROCESSING && why && *why && same && strlen(to->task) + strlen(why) + 8 < sizeof to->task) {
         char which[sizeof to->task];
         memcpy(which, to->task, sizeof which);
         snprintf(to->task, sizeof to->task, "%.80s, GPU %.40s", why, which);
@@ -310,13 +310,13 @@ static size_t make_group(struct tui_row *to, const struct tui_row *gpu_rows, con
     return count;
 }
 
-static bool is_trouble(enum tui_status status)
+static bool is_trouble(enum view_status status)
 {
-    return status <= TUI_RESTARTING;
+    return status <= VIEW_RESTARTING;
 }
 
 /* Those of the GPUs that are in trouble, or those that are not, one by one as far as there is room. */
-static void add_single(struct tui_rows *out, const struct tui_row *gpu_rows, size_t n, size_t most, bool trouble)
+static void add_single(struct view_rows *out, const struct view_row *gpu_rows, size_t n, size_t most, bool trouble)
 {
     for (size_t i = 0; i < n && out->n < most; i++) {
         if (is_trouble(gpu_rows[i].status) == trouble)
@@ -325,17 +325,17 @@ static void add_single(struct tui_rows *out, const struct tui_row *gpu_rows, siz
 }
 
 /* Trouble is told one by one if that leaves room for a row of each other status. */
-static void fold(struct tui_rows *out, const struct tui_row *gpu_rows, const struct gpu *gpus, size_t n, size_t most,
+static void fold(struct view_rows *out, const struct view_row *gpu_rows, const struct gpu *gpus, size_t n, size_t most,
                  bool utf8)
 {
     size_t troubled = 0;
     for (size_t i = 0; i < n; i++)
         troubled += is_trouble(gpu_rows[i].status);
-    const bool one_by_one = troubled + (TUI_N_STATUSES - TUI_RESTARTING - 1) <= most;
+    const bool one_by_one = troubled + (VIEW_N_STATUSES - VIEW_RESTARTING - 1) <= most;
     if (one_by_one)
         add_single(out, gpu_rows, n, most, true);
-    for (int status = one_by_one ? TUI_RESTARTING + 1 : 0; status < TUI_N_STATUSES && out->n < most; status++)
-        out->n += make_group(&out->items[out->n], gpu_rows, gpus, n, (enum tui_status)status, utf8) > 0;
+    for (int status = one_by_one ? VIEW_RESTARTING + 1 : 0; status < VIEW_N_STATUSES && out->n < most; status++)
+        out->n += make_group(&out->items[out->n], gpu_rows, gpus, n, (enum view_status)status, utf8) > 0;
     if (!one_by_one)
         add_single(out, gpu_rows, n, most, true);
     add_single(out, gpu_rows, n, most, false);
@@ -343,13 +343,13 @@ static void fold(struct tui_rows *out, const struct tui_row *gpu_rows, const str
 
 /* ------------------------------------------------------------------------------------------------ */
 
-int tui_rows_make(struct tui_rows *r, const struct gd_snapshot *s, size_t most, bool utf8)
+int view_rows_make(struct view_rows *r, const struct gd_snapshot *s, size_t most, bool utf8)
 {
     int rc = -1;
     struct gpu *gpus = calloc(s->n_workers + 1, sizeof *gpus);
-    struct tui_row *by_gpu = NULL;
+    struct view_row *by_gpu = NULL;
     r->n = 0;
-    r->items = calloc((s->n_workers > most ? s->n_workers : most) + TUI_N_STATUSES, sizeof *r->items);
+    r->items = calloc((s->n_workers > most ? s->n_workers : most) + VIEW_N_STATUSES, sizeof *r->items);
     if (!gpus || !r->items)
         goto out;
     const size_t n_gpus = list_gpus(gpus, s);
@@ -377,8 +377,8 @@ out:
     return rc;
 }
 
-void tui_rows_free(struct tui_rows *r)
+void view_rows_free(struct view_rows *r)
 {
     free(r->items);
-    *r = (struct tui_rows){ 0 };
+    *r = (struct view_rows){ 0 };
 }

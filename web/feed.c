@@ -48,13 +48,13 @@ struct web_feed {
     pthread_mutex_t lock;
     pthread_cond_t changed; /* somebody came or left, or it is to stop */
     bool stop, ended;
-    struct web_kept kept;
+    struct web_last kept;
     struct web_history history;
-    struct tui_history seen; /* for figures that are reckoned */
-    uint64_t sequence;       /* of the last sample that was told of; the first is 1 */
-    struct text *ring[RING]; /* text i is at i % RING; NULL: nobody watched then */
-    struct text *state;      /* of this sequence; NULL: nobody has asked */
-    uint64_t told_ns;        /* when it was last told of anything */
+    struct view_history seen; /* for figures that are reckoned */
+    uint64_t sequence;        /* of the last sample that was told of; the first is 1 */
+    struct text *ring[RING];  /* text i is at i % RING; NULL: nobody watched then */
+    struct text *state;       /* of this sequence; NULL: nobody has asked */
+    uint64_t told_ns;         /* when it was last told of anything */
     struct web_watcher *first;
     size_t n_watchers, n_gone; /* in all; and of these, who have only to be told to leave */
 };
@@ -166,11 +166,11 @@ static void add_history(struct web_feed *f)
 static void take_in(struct web_feed *f, const struct gd_snapshot *s)
 {
     struct gd_snapshot news;
-    const bool differs = f->sequence == 0 || web_kept_differs(&f->kept, s);
-    if (web_kept_add(&f->kept, s, &news) < 0)
+    const bool differs = f->sequence == 0 || web_last_differs(&f->kept, s);
+    if (web_last_add(&f->kept, s, &news) < 0)
         return;
     add_history(f);
-    tui_history_add(&f->seen, &f->kept.s);
+    view_history_add(&f->seen, &f->kept.s);
     if (differs || now_ns() - f->told_ns >= (uint64_t)SLOW_MS * 1000000u)
         tell(f, &news);
 }
@@ -309,7 +309,7 @@ void web_feed_close(struct web_feed **feed)
     for (size_t i = 0; i < RING; i++)
         let_go(f->ring[i]);
     let_go(f->state);
-    web_kept_free(&f->kept);
+    web_last_free(&f->kept);
     pthread_cond_destroy(&f->changed);
     pthread_mutex_destroy(&f->lock);
     free(f);

@@ -16,7 +16,7 @@ static bool same_stats(const struct gd_stats *a, const struct gd_stats *b)
     return memcmp(&x, &y, sizeof x) == 0;
 }
 
-bool web_kept_differs(const struct web_kept *k, const struct gd_snapshot *s)
+bool web_last_differs(const struct web_last *k, const struct gd_snapshot *s)
 {
     return s->n_tasks > 0 || s->n_failures > 0 || s->ended != k->s.ended || s->stale != k->s.stale ||
            s->n_workers != k->s.n_workers || !same_stats(&s->stats, &k->s.stats) || s->work_done != k->s.work_done ||
@@ -66,31 +66,31 @@ static size_t choose(struct gd_task_view *out, const struct gd_snapshot *s)
     return n;
 }
 
-static void add_tasks(struct web_kept *k, const struct gd_snapshot *s, struct gd_snapshot *news)
+static void add_tasks(struct web_last *k, const struct gd_snapshot *s, struct gd_snapshot *news)
 {
     struct gd_task_view chosen[WEB_TASKS_AT_ONCE];
     size_t n = s->n_tasks ? choose(chosen, s) : 0;
     news->tasks_missed = s->tasks_missed + s->n_tasks - n;
     k->s.tasks_missed +=
-        news->tasks_missed + push(k->tasks, &k->s.n_tasks, WEB_KEPT_TASKS, chosen, n, sizeof chosen[0]);
+        news->tasks_missed + push(k->tasks, &k->s.n_tasks, WEB_LAST_TASKS, chosen, n, sizeof chosen[0]);
     news->tasks = k->tasks + k->s.n_tasks - n;
     news->n_tasks = n;
 }
 
-static void add_failures(struct web_kept *k, const struct gd_snapshot *s, struct gd_snapshot *news)
+static void add_failures(struct web_last *k, const struct gd_snapshot *s, struct gd_snapshot *news)
 {
-    size_t n = s->n_failures < WEB_KEPT_FAILURES ? s->n_failures : WEB_KEPT_FAILURES;
+    size_t n = s->n_failures < WEB_LAST_FAILURES ? s->n_failures : WEB_LAST_FAILURES;
     const size_t over = s->n_failures - n;
     news->failures_missed = s->failures_missed + over;
     k->s.failures_missed += news->failures_missed;
     if (n > 0)
         k->s.failures_missed +=
-            push(k->failures, &k->s.n_failures, WEB_KEPT_FAILURES, s->failures + over, n, sizeof *s->failures);
+            push(k->failures, &k->s.n_failures, WEB_LAST_FAILURES, s->failures + over, n, sizeof *s->failures);
     news->failures = k->failures + k->s.n_failures - n;
     news->n_failures = n;
 }
 
-int web_kept_add(struct web_kept *k, const struct gd_snapshot *s, struct gd_snapshot *news)
+int web_last_add(struct web_last *k, const struct gd_snapshot *s, struct gd_snapshot *news)
 {
     const struct gd_snapshot before = k->s;
     if (reserve((void **)&k->workers, &k->room_workers, s->n_workers, sizeof *k->workers) < 0 ||
@@ -115,7 +115,7 @@ int web_kept_add(struct web_kept *k, const struct gd_snapshot *s, struct gd_snap
     return 0;
 }
 
-void web_kept_free(struct web_kept *k)
+void web_last_free(struct web_last *k)
 {
     free(k->workers);
     free(k->devices);

@@ -37,8 +37,8 @@ static void add_text(struct cli_bytes *b, const char *name, const char *text)
 static void add_summary(struct cli_bytes *b, const struct gd_journal_summary *s, const struct web_reduced *d,
                         const char *file)
 {
-    struct cli_standing standing;
-    cli_standing_of(&standing, s);
+    struct view_remaining standing;
+    view_remaining_of(&standing, s);
     cli_bytes_format(b, "{\"version\":\"%s\",\"made\":%lld", gd_version(), (long long)time(NULL));
     add_text(b, "file", file);
     add_text(b, "command", s->command);

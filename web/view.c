@@ -64,10 +64,10 @@ static void add_figures(struct cli_bytes *b, const struct gd_stats *stats)
 }
 
 /* What is reckoned from them. */
-static void add_reckoned(struct cli_bytes *b, const struct gd_snapshot *s, const struct tui_history *h)
+static void add_reckoned(struct cli_bytes *b, const struct gd_snapshot *s, const struct view_history *h)
 {
-    struct tui_figures f;
-    tui_figures_of(&f, s, h);
+    struct view_figures f;
+    view_figures_of(&f, s, h);
     cli_bytes_format(b, ",\"figures\":{\"passed\":%llu", (unsigned long long)f.passed);
     add_known(b, "total", f.total, (double)f.total);
     add_known(b, "eta", f.eta >= 0, f.eta);
@@ -87,7 +87,7 @@ static void add_worker(struct cli_bytes *b, const struct gd_snapshot *s, const s
     const bool working = ws->current_task != UINT64_MAX;
     cli_bytes_format(b, "{\"worker_id\":%llu,\"gpu_id\":%lld,\"state\":\"%s\"", (unsigned long long)ws->worker_id,
                      (long long)ws->gpu_id, gd_worker_state_name((enum gd_worker_state)ws->state));
-    add_text(b, "status", tui_status_name(tui_status_of(s, w)), SIZE_MAX);
+    add_text(b, "status", view_status_name(view_status_of(s, w)), SIZE_MAX);
     if (w->idle == GD_IDLE_NOT)
         cli_bytes_text(b, ",\"idle\":null");
     else
@@ -162,7 +162,7 @@ double web_seconds(const struct gd_snapshot *s)
     return web_since(s, s->ended || s->read_ns < s->stats.now_ns ? s->stats.now_ns : s->read_ns);
 }
 
-void web_view_json(struct cli_bytes *b, const struct gd_snapshot *s, const struct tui_history *h, uint64_t sequence)
+void web_view_json(struct cli_bytes *b, const struct gd_snapshot *s, const struct view_history *h, uint64_t sequence)
 {
     cli_bytes_format(b, "{\"sequence\":%llu", (unsigned long long)sequence);
     add_text(b, "job", s->job, sizeof s->job);

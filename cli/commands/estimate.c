@@ -84,7 +84,7 @@ static int find_files(const struct asked *asked, struct gd_files *files)
         return cli_error("%s", gd_error_text());
     if (gd_files_count(files) > 0)
         return 0;
-    return cli_walk_nothing(asked->input_dir, &what);
+    return cli_directory_walk_nothing(asked->input_dir, &what);
 }
 
 static int deal(const struct gd_files *files, const struct gd_devices *devices, struct plan *plan)
@@ -198,7 +198,7 @@ static int show(const struct asked *asked)
         print_shares(&plan);
     }
     free(plan.shares);
-    return rc < 0 ? CLI_STATUS_ERROR : 0;
+    return rc < 0 ? CLI_EXIT_ERROR : 0;
 }
 
 int cli_estimate_main(int argc, char **argv)
@@ -209,7 +209,7 @@ int cli_estimate_main(int argc, char **argv)
         first = cli_error("estimate takes no words, only options: \"%s\"", argv[first]);
     if (first < 0) {
         cli_say("%s", cli_error_text());
-        status = CLI_STATUS_ERROR;
+        status = CLI_EXIT_ERROR;
     } else if (asked.help || asked.list_options) {
         (asked.help ? cli_opts_help : cli_opts_list)(&options);
     } else {

@@ -191,24 +191,24 @@ static void put_json(struct export *x, const struct gd_journal_record *r)
 
 static void put_failed(struct export *x, const struct gd_journal_record *r)
 {
-    const struct cli_failed f = { .payload = x->payload.size ? x->payload.data : "",
-                                  .payload_size = x->payload.size,
-                                  .json = x->json_input,
-                                  .failure = r->failure,
-                                  .error = r->error,
-                                  .attempts = r->attempts,
-                                  .exit_code = r->exit_code,
-                                  .signal = r->signal,
-                                  .err = r->stderr_end,
-                                  .err_size = r->stderr_size };
-    cli_failed_put(&x->line, &f);
+    const struct cli_failure_record f = { .payload = x->payload.size ? x->payload.data : "",
+                                          .payload_size = x->payload.size,
+                                          .json = x->json_input,
+                                          .failure = r->failure,
+                                          .error = r->error,
+                                          .attempts = r->attempts,
+                                          .exit_code = r->exit_code,
+                                          .signal = r->signal,
+                                          .err = r->stderr_end,
+                                          .err_size = r->stderr_size };
+    cli_failure_record_put(&x->line, &f);
 }
 
 static int put_record(void *user, const struct gd_journal_record *r)
 {
     struct export *x = user;
     x->line.size = x->payload.size = 0;
-    cli_keep_read_input(&x->payload, r->input, r->input_size);
+    cli_journal_read_input(&x->payload, r->input, r->input_size);
     if (x->asked->csv)
         put_csv(x, r);
     else
@@ -282,7 +282,7 @@ static int export(const struct asked *asked, const char *path)
         cli_say("%s", cli_error_text());
     else if (x.error == EPIPE)
         clearerr(stdout);
-    return rc < 0 ? CLI_STATUS_ERROR : 0;
+    return rc < 0 ? CLI_EXIT_ERROR : 0;
 }
 
 /* The file may stand before or after the options. */
@@ -313,7 +313,7 @@ int cli_export_main(int argc, char **argv)
     signal(SIGPIPE, SIG_IGN);
     if (parse(&asked, argc, argv, &path) < 0) {
         cli_say("%s", cli_error_text());
-        return CLI_STATUS_ERROR;
+        return CLI_EXIT_ERROR;
     }
     if (path && !asked.help && !asked.list_options)
         return export(&asked, path);

@@ -217,14 +217,14 @@ static int show(const struct asked *asked)
         bool none = rc == GD_E_NO_DEVICES && !asked->gpus;
         if (none && asked->json)
             puts("[]");
-        return none ? STATUS_NONE : CLI_STATUS_ERROR;
+        return none ? STATUS_NONE : CLI_EXIT_ERROR;
     }
     if (asked->json)
         rc = print_json(list);
     else
         print_table(list);
     gd_devices_close(&list);
-    return rc < 0 ? CLI_STATUS_ERROR : 0;
+    return rc < 0 ? CLI_EXIT_ERROR : 0;
 }
 
 int cli_gpus_main(int argc, char **argv)
@@ -235,7 +235,7 @@ int cli_gpus_main(int argc, char **argv)
         first = cli_error("gpus takes no words, only options: \"%s\"", argv[first]);
     if (first < 0) {
         cli_say("%s", cli_error_text());
-        return CLI_STATUS_ERROR;
+        return CLI_EXIT_ERROR;
     }
     if (!asked.help && !asked.list_options)
         return show(&asked);

@@ -145,5 +145,5 @@ int cli_report_main(int argc, char **argv)
         rc = report(&asked, journal);
     if (rc < 0)
         cli_say("%s", cli_error_text());
-    return rc < 0 ? CLI_STATUS_ERROR : 0;
+    return rc < 0 ? CLI_EXIT_ERROR : 0;
 }

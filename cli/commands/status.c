@@ -58,7 +58,7 @@ struct figures {
     struct gd_journal_summary s;
     double seconds; /* of the last run, until now or its last write */
     double rate;    /* tasks a second in it; 0: not known */
-    struct cli_standing standing;
+    struct view_remaining standing;
     double eta; /* seconds; < 0: not known */
 };
 
@@ -73,7 +73,7 @@ static void work_out(struct figures *f)
     /* Up to the last write, which is what the counts are of. */
     const double until = s->held && s->written > s->started ? s->written - s->started : f->seconds;
     f->rate = until > 0 ? (double)over / until : 0;
-    cli_standing_of(&f->standing, s);
+    view_remaining_of(&f->standing, s);
     f->eta = s->held && f->standing.has_left && f->rate > 0 ? (double)f->standing.left / f->rate : -1;
 }
 
@@ -363,10 +363,10 @@ static int show(const struct asked *asked, const char *path)
     if (rc < 0)
         cli_say("%s", gd_error_text());
     gd_journal_reader_close(&r);
-    return rc < 0 ? CLI_STATUS_ERROR : 0;
+    return rc < 0 ? CLI_EXIT_ERROR : 0;
 }
 
-int cli_status_main(int argc, char **argv)
+int cli_exit_status_main(int argc, char **argv)
 {
     struct asked asked = { 0 };
     const char *path = NULL;
@@ -383,7 +383,7 @@ int cli_status_main(int argc, char **argv)
         first = cli_error("status needs a journal: gpu-dispatch status FILE");
     if (first < 0) {
         cli_say("%s", cli_error_text());
-        return CLI_STATUS_ERROR;
+        return CLI_EXIT_ERROR;
     }
     if (path && !asked.help && !asked.list_options)
         return show(&asked, path);

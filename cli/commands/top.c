@@ -90,20 +90,20 @@ static double age(const struct gd_job *j)
 /* How far a job is: "450 of 1,000". */
 static void show_tasks(char *out, size_t size, const struct gd_job *j)
 {
-    static const struct tui_history none;
+    static const struct view_history none;
     struct gd_observer *o = NULL;
     const struct gd_snapshot *s = NULL;
-    struct tui_figures f;
+    struct view_figures f;
     char passed[32], total[32];
     snprintf(out, size, "-");
     if (gd_observer_open(&o, j->id) < 0)
         return;
     if (gd_observer_select(o, 0) == 0 && gd_observer_read(o, &s) == 0) {
         struct gd_snapshot parted = *s;
-        tui_part_cancelled(&parted.stats);
-        tui_figures_of(&f, &parted, &none);
-        snprintf(out, size, "%s%s%s", tui_show_count(passed, sizeof passed, f.passed), f.total ? " of " : "",
-                 f.total ? tui_show_count(total, sizeof total, f.total) : "");
+        view_part_cancelled(&parted.stats);
+        view_figures_of(&f, &parted, &none);
+        snprintf(out, size, "%s%s%s", view_show_count(passed, sizeof passed, f.passed), f.total ? " of " : "",
+                 f.total ? view_show_count(total, sizeof total, f.total) : "");
     }
     gd_observer_close(&o);
 }
@@ -126,7 +126,7 @@ static void lay_jobs(struct cli_bytes *out, const struct jobs *j, const struct t
         if (can_choose)
             tui_format(&l, colour, "%s %2zu ", i == chosen ? ">" : " ", i + 1);
         tui_format(&l, colour, "%-10s  %10s  %20s  ", j->items[i].id,
-                   tui_show_clock(elapsed, sizeof elapsed, age(&j->items[i])), tasks);
+                   view_show_clock(elapsed, sizeof elapsed, age(&j->items[i])), tasks);
         tui_add(&l, colour, j->items[i].name);
         tui_end(&l);
     }
@@ -189,12 +189,12 @@ static int print_jobs(const struct jobs *j, bool json)
     return print(&b);
 }
 
-static int print_snapshot(const struct gd_snapshot *s, struct tui_history *h, bool json)
+static int print_snapshot(const struct gd_snapshot *s, struct view_history *h, bool json)
 {
     struct cli_bytes b = { 0 };
     struct tui_view v;
     fill_view(&v, true);
-    tui_history_add(h, s);
+    view_history_add(h, s);
     if (json) {
         tui_layout_json(&b, s, h);
         cli_bytes_text(&b, "\n");
@@ -210,7 +210,7 @@ struct watch {
     struct gd_observer *o;
     const struct gd_snapshot *s; /* NULL, or */
     struct gd_snapshot last_seen;
-    struct tui_history history;
+    struct view_history history;
     struct gd_stats last;
     bool over; /* it has ended, or was killed: s is the last of it */
 };
@@ -222,7 +222,7 @@ static int look(struct watch *w)
     const int rc = gd_observer_read(w->o, &s);
     if (s) {
         w->last_seen = *s;
-        tui_part_cancelled(&w->last_seen.stats);
+        view_part_cancelled(&w->last_seen.stats);
         w->s = &w->last_seen;
     }
     if (rc < 0 && rc != GD_E_NO_JOB)
@@ -230,7 +230,7 @@ static int look(struct watch *w)
     if (rc == GD_E_NO_JOB && !w->s)
         return cli_error("the job was killed");
     w->over = rc == GD_E_NO_JOB || w->s->ended;
-    tui_history_add(&w->history, w->s);
+    view_history_add(&w->history, w->s);
     return 0;
 }
 
@@ -435,5 +435,5 @@ int cli_top_main(int argc, char **argv)
     if (rc == 0 && show(&asked, which) == 0)
         return 0;
     cli_say("%s", cli_error_text());
-    return CLI_STATUS_ERROR;
+    return CLI_EXIT_ERROR;
 }

@@ -2,8 +2,8 @@
  *
  * A column of arguments that is held in memory: one source of several, or one that has to be known whole.
  */
-#ifndef GD_CLI_COLUMN_H
-#define GD_CLI_COLUMN_H
+#ifndef GD_CLI_INPUT_COLUMN_H
+#define GD_CLI_INPUT_COLUMN_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -18,7 +18,7 @@
 
 enum { BUFFER_FULL = 64 * 1024 };
 
-struct cli_walk {
+struct cli_directory_walk {
     char *dir;
     struct gd_discover what;
     pthread_t thread;
@@ -34,7 +34,7 @@ struct cli_walk {
 /* A gd_file_fn. Not 0 stops the search. */
 static int put(void *user, const char *path, uint64_t size)
 {
-    struct cli_walk *w = user;
+    struct cli_directory_walk *w = user;
     pthread_mutex_lock(&w->lock);
     while (w->filling.size >= BUFFER_FULL && !w->stopped)
         pthread_cond_wait(&w->space, &w->lock);
@@ -50,7 +50,7 @@ static int put(void *user, const char *path, uint64_t size)
 
 static void *search(void *arg)
 {
-    struct cli_walk *w = arg;
+    struct cli_directory_walk *w = arg;
     int result = gd_discover_files(w->dir, &w->what, put, w);
     pthread_mutex_lock(&w->lock);
     if (w->filling.failed)
@@ -65,7 +65,7 @@ static void *search(void *arg)
 }
 
 /* Waits until there is something to take, or never will be. 1, 0, or -1 for a problem. */
-static int await_entries(struct cli_walk *w)
+static int await_entries(struct cli_directory_walk *w)
 {
     pthread_mutex_lock(&w->lock);
     while (w->filling.size == 0 && !w->ended && !w->stopped)
@@ -77,7 +77,7 @@ static int await_entries(struct cli_walk *w)
     return some;
 }
 
-int cli_walk_nothing(const char *dir, const struct gd_discover *what)
+int cli_directory_walk_nothing(const char *dir, const struct gd_discover *what)
 {
     char all[256] = "";
     for (const char *const *p = what->patterns; p && *p; p++) {
@@ -91,9 +91,9 @@ int cli_walk_nothing(const char *dir, const struct gd_discover *what)
     return cli_error("no file in %s matches %s%s", dir, all, deeper);
 }
 
-int cli_walk_open(struct cli_walk **out, const char *dir, const struct gd_discover *what)
+int cli_directory_walk_open(struct cli_directory_walk **out, const char *dir, const struct gd_discover *what)
 {
-    struct cli_walk *w = calloc(1, sizeof *w);
+    struct cli_directory_walk *w = calloc(1, sizeof *w);
     if (!w || !(w->dir = strdup(dir))) {
         free(w);
         return cli_error("out of memory");
@@ -111,8 +111,8 @@ int cli_walk_open(struct cli_walk **out, const char *dir, const struct gd_discov
     int some = await_entries(w);
     if (some <= 0) {
         if (some == 0)
-            (void)cli_walk_nothing(dir, what);
-        cli_walk_close(&w);
+            (void)cli_directory_walk_nothing(dir, what);
+        cli_directory_walk_close(&w);
         return -1;
     }
     *out = w;
@@ -120,7 +120,7 @@ int cli_walk_open(struct cli_walk **out, const char *dir, const struct gd_discov
 }
 
 /* The other buffer, and room for the searcher in this one. 1, 0 at the end, -1. */
-static int swap(struct cli_walk *w)
+static int swap(struct cli_directory_walk *w)
 {
     int some = await_entries(w);
     if (some <= 0)
@@ -136,7 +136,7 @@ static int swap(struct cli_walk *w)
     return 1;
 }
 
-int cli_walk_next(struct cli_walk *w, const char **path, uint64_t *size)
+int cli_directory_walk_next(struct cli_directory_walk *w, const char **path, uint64_t *size)
 {
     int some = w->at < w->emptying.size ? 1 : swap(w);
     if (some <= 0)
@@ -148,7 +148,7 @@ int cli_walk_next(struct cli_walk *w, const char **path, uint64_t *size)
     return 1;
 }
 
-void cli_walk_stop(struct cli_walk *w)
+void cli_directory_walk_stop(struct cli_directory_walk *w)
 {
     pthread_mutex_lock(&w->lock);
     w->stopped = true;
@@ -157,12 +157,12 @@ void cli_walk_stop(struct cli_walk *w)
     pthread_cond_broadcast(&w->space);
 }
 
-void cli_walk_close(struct cli_walk **walk)
+void cli_directory_walk_close(struct cli_directory_walk **walk)
 {
-    struct cli_walk *w = *walk;
+    struct cli_directory_walk *w = *walk;
     if (!w)
         return;
-    cli_walk_stop(w);
+    cli_directory_walk_stop(w);
     pthread_join(w->thread, NULL);
     pthread_cond_destroy(&w->space);
     pthread_cond_destroy(&w->data);

@@ -44,7 +44,7 @@ struct cli_input {
     char **patterns;
 
     struct cli_lines *lines; /* the first column, if it is streamed: one of these */
-    struct cli_walk *walk;
+    struct cli_directory_walk *walk;
     struct cli_column *columns; /* all of them; a streamed one is empty */
     size_t n_columns;
     uint64_t inner;      /* combinations of the groups after the first */
@@ -115,7 +115,7 @@ static int unwrap(struct cli_input *in, const char **data, size_t *size)
     if (check_encoding(in, *data, *size) < 0)
         return -1;
     in->cleaned.size = 0;
-    if (!cli_failed_take(&in->cleaned, *data, *size, in->json_payload))
+    if (!cli_failure_record_take(&in->cleaned, *data, *size, in->json_payload))
         return 0;
     if (in->cleaned.failed)
         return cli_error("out of memory");
@@ -214,11 +214,11 @@ static int open_dir(struct cli_input *in, struct cli_column *c, const char *dir,
     in->what.hidden = o->hidden;
     in->what.on_problem = say_problem;
     if (stream && o->order == GD_ORDER_NONE)
-        return cli_walk_open(&in->walk, dir, &in->what);
+        return cli_directory_walk_open(&in->walk, dir, &in->what);
     if (gd_files_open(&c->files) < 0 || gd_files_discover(c->files, dir, &in->what) < 0 ||
         gd_files_sort(c->files, o->order) < 0)
         return cli_error("%s", gd_error_text());
-    return gd_files_count(c->files) ? 0 : cli_walk_nothing(dir, &in->what);
+    return gd_files_count(c->files) ? 0 : cli_directory_walk_nothing(dir, &in->what);
 }
 
 static int open_source(struct cli_input *in, size_t i, const struct cli_source *s, const struct cli_input_options *o)
@@ -416,7 +416,7 @@ static int next_in_stream(struct cli_input *in)
     in->current_weight = 0;
     if (in->lines)
         return next_record(in, in->lines, &in->current, &in->current_size);
-    int some = cli_walk_next(in->walk, &in->current, &in->current_weight);
+    int some = cli_directory_walk_next(in->walk, &in->current, &in->current_weight);
     if (some > 0)
         in->current_size = strlen(in->current);
     return some;
@@ -526,7 +526,7 @@ void cli_input_cancel(struct cli_input *in)
     if (write(in->cancel_fd, &one, sizeof one) < 0 && errno != EAGAIN)
         cli_say("cannot cancel the input: %s", strerror(errno));
     if (in->walk)
-        cli_walk_stop(in->walk);
+        cli_directory_walk_stop(in->walk);
 }
 
 void cli_input_close(struct cli_input **input)
@@ -535,7 +535,7 @@ void cli_input_close(struct cli_input **input)
     if (!in)
         return;
     cli_lines_close(&in->lines);
-    cli_walk_close(&in->walk);
+    cli_directory_walk_close(&in->walk);
     for (size_t i = 0; i < in->n_columns; i++)
         cli_column_free(&in->columns[i]);
     for (char **p = in->patterns; p && *p; p++)

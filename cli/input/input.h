@@ -21,8 +21,8 @@
  * Everything that can be found wrong beforehand is found in cli_input_open(): files that are not there, folders
  * without a match. It also reads what is to be held, and may block for that.
  */
-#ifndef GD_CLI_INPUT_H
-#define GD_CLI_INPUT_H
+#ifndef GD_CLI_INPUT_INPUT_H
+#define GD_CLI_INPUT_INPUT_H
 
 #include <stdbool.h>
 #include <stddef.h>

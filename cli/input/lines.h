@@ -3,8 +3,8 @@
  * Records of a file or of standard input, one after the other, of any length. A read that blocks is ended through a
  * descriptor.
  */
-#ifndef GD_CLI_LINES_H
-#define GD_CLI_LINES_H
+#ifndef GD_CLI_INPUT_LINES_H
+#define GD_CLI_INPUT_LINES_H
 
 #include <stddef.h>
 

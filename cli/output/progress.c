@@ -24,12 +24,12 @@ enum { REDRAW_MS = 100, REDRAW_IDLE_MS = 1000, PLAIN_MS = 5000, JSON_MS = 1000, 
 
 /* --- figures and layout --------------------------------------------------------- */
 
-void cli_figures_of(struct cli_figures *f, const struct gd_snapshot *now, struct tui_history *h)
+void cli_figures_of(struct cli_figures *f, const struct gd_snapshot *now, struct view_history *h)
 {
     const struct gd_stats *s = &now->stats;
-    struct tui_figures t;
-    tui_history_add(h, now);
-    tui_figures_of(&t, now, h);
+    struct view_figures t;
+    view_history_add(h, now);
+    view_figures_of(&t, now, h);
     *f = (struct cli_figures){ .total = t.total,
                                .done = t.passed,
                                .ended = t.ended,
@@ -113,7 +113,7 @@ static void lay_line(struct cli_bytes *b, const struct cli_figures *f)
     cli_bytes_format(b, ", %llu running", (unsigned long long)f->running);
     add_failed(b, f);
     if (f->seconds > 0)
-        cli_bytes_format(b, ", %s/s", tui_show_rate(rate, sizeof rate, (double)f->ended / f->seconds));
+        cli_bytes_format(b, ", %s/s", view_show_rate(rate, sizeof rate, (double)f->ended / f->seconds));
     cli_bytes_text(b, ", ");
     add_time(b, f);
 }
@@ -172,7 +172,7 @@ struct cli_progress {
     struct cli_figures last;
     struct tui_panel *panel; /* or this draws, by itself */
     tui_read_fn *read;       /* JSON */
-    struct tui_history history;
+    struct view_history history;
 };
 
 static unsigned terminal_width(int fd)
@@ -229,7 +229,7 @@ static void put_json(struct cli_progress *p)
     struct cli_bytes b = { 0 };
     if (p->read(p->user, &s) != 0 || !s)
         return;
-    tui_history_add(&p->history, s);
+    view_history_add(&p->history, s);
     tui_layout_json(&b, s, &p->history);
     cli_bytes_text(&b, "\n");
     if (!b.failed)

@@ -6,8 +6,8 @@
  * the given function and sleeps between drawings. Everyone who writes to the same terminal does so between
  * cli_progress_pause() and cli_progress_resume(), which take the line off and put it back.
  */
-#ifndef GD_CLI_PROGRESS_H
-#define GD_CLI_PROGRESS_H
+#ifndef GD_CLI_OUTPUT_PROGRESS_H
+#define GD_CLI_OUTPUT_PROGRESS_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -43,7 +43,7 @@ struct cli_figures {
 
 /* Those that the panel shows too (view/figures.h); h: what was seen before. Of the snapshot statistics, time and work
  * are looked at. */
-void cli_figures_of(struct cli_figures *f, const struct gd_snapshot *now, struct tui_history *h);
+void cli_figures_of(struct cli_figures *f, const struct gd_snapshot *now, struct view_history *h);
 
 /* One line without a newline, at most width columns. Pure. Returns its length. */
 size_t cli_progress_layout(char *out, size_t size, const struct cli_figures *f, enum cli_progress_style style,

@@ -38,7 +38,7 @@ enum {
 static int open_joblog(struct cli_sinks *s, const struct cli_run *r, const struct gd_command *command, bool append)
 {
     if (cli_joblog_open(&s->joblog, r->joblog, command, append) < 0 ||
-        cli_keep_follow(s->keep, r->joblog, cli_joblog_fd(s->joblog)) < 0)
+        cli_journal_follow(s->journal, r->joblog, cli_joblog_fd(s->joblog)) < 0)
         return -1;
     return cli_joblog_begin(s->joblog);
 }
@@ -54,21 +54,21 @@ static int open_results(struct cli_sinks *s, const struct cli_run *r)
 static int open_records(struct cli_sinks *s, const struct cli_run *r, bool append)
 {
     if (cli_records_open(&s->records, r->output, append) < 0 ||
-        cli_keep_follow(s->keep, r->output, cli_records_fd(s->records)) < 0)
+        cli_journal_follow(s->journal, r->output, cli_records_fd(s->records)) < 0)
         return -1;
     cli_records_json_input(s->records, r->jsonl);
-    cli_records_run(s->records, cli_keep_run(s->keep));
+    cli_records_run(s->records, cli_journal_run(s->journal));
     s->output_path = r->output;
     return 0;
 }
 
 int cli_sinks_open(struct cli_sinks *s, const struct cli_run *r, const struct gd_command *command,
-                   struct cli_keep *keep)
+                   struct cli_journal *journal)
 {
-    const bool append = cli_keep_goes_on(keep);
-    s->keep = keep;
+    const bool append = cli_journal_goes_on(journal);
+    s->journal = journal;
     /* All of them, before the first is cut back. */
-    if (cli_keep_check(keep, r->joblog) < 0 || cli_keep_check(keep, r->output) < 0)
+    if (cli_journal_check(journal, r->joblog) < 0 || cli_journal_check(journal, r->output) < 0)
         return -1;
     if (r->joblog && open_joblog(s, r, command, append) < 0)
         return -1;
@@ -77,7 +77,7 @@ int cli_sinks_open(struct cli_sinks *s, const struct cli_run *r, const struct gd
     if (r->output && open_records(s, r, append) < 0)
         return -1;
     /* With a journal the list is made of that, in the end. */
-    return r->failed && !keep ? cli_failures_open(&s->failures, r->failed, r->jsonl) : 0;
+    return r->failed && !journal ? cli_failures_open(&s->failures, r->failed, r->jsonl) : 0;
 }
 
 /* On a terminal the panel, unless somebody types the inputs there. */
@@ -140,7 +140,7 @@ static int open_lanes(struct cli_sinks *s)
     pthread_mutex_init(&s->err_lock, NULL);
     s->one_stream = is_same_file(STDOUT_FILENO, STDERR_FILENO);
     s->thread = pthread_self();
-    s->packed = aligned_alloc(CLI_END_ALIGN, PACKED_ROOM);
+    s->packed = aligned_alloc(CLI_TASK_END_ALIGN, PACKED_ROOM);
     if (!s->packed)
         return cli_error("out of memory");
     if (cli_lane_open(&s->tasks, &tasks) < 0 || cli_lane_open(&s->words, &words) < 0)
@@ -157,14 +157,14 @@ int cli_sinks_draw(struct cli_sinks *s, const struct cli_run *r, cli_stats_fn *s
     if (open_lanes(s) < 0 || open_progress(s, style, stats, user, watch) < 0)
         return -1;
     cli_progress_media(s->progress, r->own.media);
-    if (style == CLI_PROGRESS_PANEL && cli_passed_open(&s->passed, fds, s->progress) < 0)
+    if (style == CLI_PROGRESS_PANEL && cli_worker_lines_open(&s->passed, fds, s->progress) < 0)
         return -1;
     /* Records on standard output are the only thing there. */
-    const struct cli_output_options o = { .tag = r->tag,
-                                          .silent = r->own.silent || (r->output && strcmp(r->output, "-") == 0),
-                                          .progress = s->progress,
-                                          .err_lock = &s->err_lock };
-    return cli_output_open(&s->output, &o);
+    const struct cli_streams_options o = { .tag = r->tag,
+                                           .silent = r->own.silent || (r->output && strcmp(r->output, "-") == 0),
+                                           .progress = s->progress,
+                                           .err_lock = &s->err_lock };
+    return cli_streams_open(&s->output, &o);
 }
 
 /* --- words of ours ------------------------------------------------------------------------- */
@@ -235,19 +235,19 @@ static void check(struct cli_sinks *s, int rc)
 }
 
 /* Where a person will look for what the task gave. */
-static const char *where(const struct cli_sinks *s, const struct cli_end *e)
+static const char *where(const struct cli_sinks *s, const struct cli_task_end *e)
 {
     return s->results && e->report->start_ns ? cli_results_path(s->results) : s->output_path;
 }
 
 /* With a journal a task that has not come to its end is left for a run that resumes: the record is that one's. */
-static bool is_left(const struct cli_sinks *s, const struct cli_end *e)
+static bool is_left(const struct cli_sinks *s, const struct cli_task_end *e)
 {
     const enum gd_failure why = e->report->failure;
-    return s->keep && !e->ok && (why == GD_FAILURE_CANCELLED || why == GD_FAILURE_NO_WORKER);
+    return s->journal && !e->ok && (why == GD_FAILURE_CANCELLED || why == GD_FAILURE_NO_WORKER);
 }
 
-static void write_all(struct cli_sinks *s, const struct cli_end *e)
+static void write_all(struct cli_sinks *s, const struct cli_task_end *e)
 {
     if (s->joblog)
         check(s, cli_joblog_add(s->joblog, e));
@@ -257,32 +257,33 @@ static void write_all(struct cli_sinks *s, const struct cli_end *e)
         check(s, cli_records_add(s->records, e));
     if (s->failures)
         check(s, cli_failures_add(s->failures, e));
-    check(s, cli_output_add(s->output, e));
+    check(s, cli_streams_add(s->output, e));
 }
 
 /* After each write of ours. */
 static void look_for_trouble(struct cli_sinks *s)
 {
-    if (cli_output_broken(s->output) || cli_passed_broken(s->passed) || (s->records && cli_records_broken(s->records)))
+    if (cli_streams_broken(s->output) || cli_worker_lines_broken(s->passed) ||
+        (s->records && cli_records_broken(s->records)))
         s->broken = true;
-    if ((s->broken || (s->keep && s->failed)) && !atomic_exchange(&s->troubled, true))
+    if ((s->broken || (s->journal && s->failed)) && !atomic_exchange(&s->troubled, true))
         s->trouble(s->user);
 }
 
-/* Ends of tasks, one behind the other (cli_end_pack()), each with what its record was put off by, or NULL. */
+/* Ends of tasks, one behind the other (cli_task_end_pack()), each with what its record was put off by, or NULL. */
 struct tasks_job {
     struct cli_job base;
     struct cli_sinks *sinks;
     size_t n;
-    _Alignas(CLI_END_ALIGN) char ends[];
+    _Alignas(CLI_TASK_END_ALIGN) char ends[];
 };
 
 /* What could not be written, or was not since the reader went away, is not done. */
-static void settle(struct cli_sinks *s, void *record, const struct cli_end *e)
+static void settle(struct cli_sinks *s, void *record, const struct cli_task_end *e)
 {
     if (!record)
         return;
-    cli_keep_note(s->keep, e, where(s, e), s->failed || s->broken);
+    cli_journal_note(s->journal, e, where(s, e), s->failed || s->broken);
     gd__record_settle(s->d, record, e->report);
 }
 
@@ -290,9 +291,9 @@ static void settle(struct cli_sinks *s, void *record, const struct cli_end *e)
 static size_t put_task(struct cli_sinks *s, const char *at)
 {
     struct gd_report report;
-    struct cli_end e;
+    struct cli_task_end e;
     void *record;
-    const size_t size = cli_end_unpack(&e, &report, at, &record);
+    const size_t size = cli_task_end_unpack(&e, &report, at, &record);
     write_all(s, &e);
     if (!cli_lane_commit(s->tasks))
         return 0;
@@ -326,7 +327,7 @@ static void put_passed(struct cli_job *base)
 {
     struct passed_job *p = (struct passed_job *)base;
     struct cli_sinks *s = p->sinks;
-    cli_passed_add(s->passed, p->worker_id, p->stream, p->text, p->size);
+    cli_worker_lines_add(s->passed, p->worker_id, p->stream, p->text, p->size);
     if (cli_lane_commit(s->tasks)) {
         look_for_trouble(s);
         cli_lane_committed(s->tasks);
@@ -337,9 +338,9 @@ static void put_passed(struct cli_job *base)
 /* --- what tasks gave: added by the run's thread -------------------------------------------------- */
 
 /* Nothing of it would be seen anywhere. */
-static bool leaves_nothing(const struct cli_sinks *s, const struct cli_end *e)
+static bool leaves_nothing(const struct cli_sinks *s, const struct cli_task_end *e)
 {
-    const bool in_files = s->joblog || s->results || s->records || s->failures || s->keep;
+    const bool in_files = s->joblog || s->results || s->records || s->failures || s->journal;
     return !in_files && e->ok && e->kind == CLI_RESULT_COMMAND && e->out_size + e->err_size == 0;
 }
 
@@ -347,7 +348,7 @@ static void lose_task(struct cli_sinks *s, const struct gd_report *r, struct gd_
 {
     gd__record_drop(record);
     check(s, cli_error("out of memory: the output of task %llu is lost", (unsigned long long)r->task_id));
-    if (s->keep && !atomic_exchange(&s->troubled, true))
+    if (s->journal && !atomic_exchange(&s->troubled, true))
         s->trouble(s->user);
 }
 
@@ -356,9 +357,9 @@ static void lose_packed(struct cli_sinks *s)
     const char *at = s->packed;
     for (size_t i = 0; i < s->n_packed; i++) {
         struct gd_report report;
-        struct cli_end e;
+        struct cli_task_end e;
         void *record;
-        at += cli_end_unpack(&e, &report, at, &record);
+        at += cli_task_end_unpack(&e, &report, at, &record);
         lose_task(s, &report, record);
     }
 }
@@ -366,7 +367,7 @@ static void lose_packed(struct cli_sinks *s)
 /* NULL: no memory. */
 static struct tasks_job *new_tasks_job(struct cli_sinks *s, size_t n, size_t size)
 {
-    struct tasks_job *t = aligned_alloc(CLI_END_ALIGN, sizeof *t + size); /* both are multiples of it */
+    struct tasks_job *t = aligned_alloc(CLI_TASK_END_ALIGN, sizeof *t + size); /* both are multiples of it */
     if (t)
         *t = (struct tasks_job){ .base = { .run = put_tasks, .bytes = sizeof *t + size }, .sinks = s, .n = n };
     return t;
@@ -393,30 +394,30 @@ void cli_sinks_round(struct cli_sinks *s)
 }
 
 /* One that is large is copied once only. */
-static void add_large(struct cli_sinks *s, const struct cli_end *e, struct gd__journal_task *record, size_t size)
+static void add_large(struct cli_sinks *s, const struct cli_task_end *e, struct gd__journal_task *record, size_t size)
 {
     struct tasks_job *t = new_tasks_job(s, 1, size);
     if (!t) {
         lose_task(s, e->report, record);
         return;
     }
-    cli_end_pack(t->ends, e, record);
+    cli_task_end_pack(t->ends, e, record);
     add_tasks(s, t);
 }
 
-void cli_sinks_add(struct cli_sinks *s, const struct cli_end *e)
+void cli_sinks_add(struct cli_sinks *s, const struct cli_task_end *e)
 {
     struct gd__journal_task *record = gd__record_put_off(s->d);
     if (!record && leaves_nothing(s, e))
         return;
-    const size_t size = cli_end_packed_size(e);
+    const size_t size = cli_task_end_packed_size(e);
     if (size > PACKED_ROOM - s->packed_size)
         cli_sinks_round(s);
     if (size > PACKED_ROOM) {
         add_large(s, e, record, size);
         return;
     }
-    cli_end_pack(s->packed + s->packed_size, e, record);
+    cli_task_end_pack(s->packed + s->packed_size, e, record);
     s->packed_size += size;
     s->n_packed++;
 }
@@ -474,7 +475,7 @@ static void add_call(struct cli_lane *l, struct cli_sinks *s, void (*call)(struc
 
 static void end_passed(struct cli_sinks *s)
 {
-    cli_passed_close(&s->passed);
+    cli_worker_lines_close(&s->passed);
 }
 
 /* What of the tasks' output is left when it was given up. */
@@ -483,7 +484,7 @@ static void say_lost(struct cli_sinks *s)
     const unsigned long long n = s->waiting;
     if (n > 0)
         cli_say("the output of %llu task%s could not be written, since nobody takes it%s", n, n == 1 ? "" : "s",
-                s->keep ? ": the same again with --resume runs what is not in the journal" : "");
+                s->journal ? ": the same again with --resume runs what is not in the journal" : "");
 }
 
 bool cli_sinks_flush(struct cli_sinks *s)
@@ -502,7 +503,7 @@ bool cli_sinks_flush(struct cli_sinks *s)
 static void end_progress(struct cli_sinks *s)
 {
     if (s->drained)
-        cli_output_end_line(s->output);
+        cli_streams_end_line(s->output);
     cli_progress_close(&s->progress);
 }
 
@@ -531,8 +532,8 @@ void cli_sinks_close(struct cli_sinks *s)
     cli_lane_close(&s->tasks);
     cli_lane_close(&s->words);
     cli_set_speaker(NULL, NULL);
-    cli_passed_close(&s->passed);
-    cli_output_close(&s->output);
+    cli_worker_lines_close(&s->passed);
+    cli_streams_close(&s->output);
     cli_progress_close(&s->progress);
     cli_sinks_close_files(s);
     free(s->packed);

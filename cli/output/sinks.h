@@ -6,8 +6,8 @@
  * one for words of ours, so that a person is told what happens though nobody reads standard output. A task's record in
  * the journal is written when its own output was. While too much output waits, no new task is begun.
  */
-#ifndef GD_CLI_SINKS_H
-#define GD_CLI_SINKS_H
+#ifndef GD_CLI_OUTPUT_SINKS_H
+#define GD_CLI_OUTPUT_SINKS_H
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -41,21 +41,21 @@ struct cli_sinks {
     atomic_uint_fast64_t waiting, unsaid;
     atomic_bool troubled, broken;
     atomic_bool failed; /* something could not be written; it was said */
-    struct cli_output *output;
+    struct cli_streams *output;
     struct cli_records *records;
     struct cli_joblog *joblog;
     struct cli_results *results;
     struct cli_failures *failures;
     struct cli_progress *progress;
-    struct cli_keep *keep; /* borrowed; NULL: there is no journal */
+    struct cli_journal *journal; /* borrowed; NULL: there is no journal */
     const char *output_path;
-    struct cli_passed *passed; /* NULL: workers write by themselves */
+    struct cli_worker_lines *passed; /* NULL: workers write by themselves */
 };
 
 /* Opens what was asked for. command: of the joblog, may be NULL. keep: the journal, or NULL; it follows the files, and
  * they are gone on with if it is resumed. 0, or -1 with cli_error_text(). */
 int cli_sinks_open(struct cli_sinks *s, const struct cli_run *r, const struct gd_command *command,
-                   struct cli_keep *keep);
+                   struct cli_journal *journal);
 
 /* What is shown of a run that was asked for like this, where standard error is what it is now. */
 enum cli_progress_style cli_sinks_style(const struct cli_run *r);
@@ -69,7 +69,7 @@ void cli_sinks_pass(struct cli_sinks *s, int worker_id, int stream, const char *
 
 /* Within the callback: copies the task's end, to be given to all of them, and then what is known of it to the journal.
  */
-void cli_sinks_add(struct cli_sinks *s, const struct cli_end *e);
+void cli_sinks_add(struct cli_sinks *s, const struct cli_task_end *e);
 
 /* On the run's thread, when it has made all callbacks that are due: hands what was added to the lane. One wake-up
  * serves many short tasks. */

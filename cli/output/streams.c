@@ -20,8 +20,8 @@ struct text {
     size_t size;
 };
 
-struct cli_output {
-    struct cli_output_options o;
+struct cli_streams {
+    struct cli_streams_options o;
     bool broken;
     bool out_shown, err_shown;        /* are terminals */
     bool line_open;                   /* a terminal shows the beginning of a line that has no end yet */
@@ -30,9 +30,9 @@ struct cli_output {
     struct cli_bytes prefix;          /* --tag: of this task */
 };
 
-int cli_output_open(struct cli_output **out, const struct cli_output_options *options)
+int cli_streams_open(struct cli_streams **out, const struct cli_streams_options *options)
 {
-    struct cli_output *o = calloc(1, sizeof *o);
+    struct cli_streams *o = calloc(1, sizeof *o);
     if (!o)
         return cli_error("out of memory");
     o->o = *options;
@@ -52,7 +52,7 @@ static struct text text_of(const struct cli_bytes *b)
 }
 
 /* The arguments with spaces between them, and a TAB: as they are, but on a terminal nothing that it would act on. */
-static void make_prefix(struct cli_output *o, const struct gd_report *r, bool shown)
+static void make_prefix(struct cli_streams *o, const struct gd_report *r, bool shown)
 {
     o->prefix.size = 0;
     cli_bytes_add(&o->prefix, r->input, r->input_size);
@@ -82,7 +82,7 @@ static void add_tagged(struct cli_bytes *b, const struct cli_bytes *prefix, cons
 }
 
 /* What a plugin or a stream worker gave, as a line. */
-static void add_result(struct cli_bytes *b, const struct cli_end *e)
+static void add_result(struct cli_bytes *b, const struct cli_task_end *e)
 {
     if (e->kind != CLI_RESULT_JSON || !cli_json_decode(b, e->out, e->out_size))
         cli_bytes_add(b, e->out, e->out_size);
@@ -114,7 +114,7 @@ static const char *const failure_words[] = {
     [GD_FAILURE_DEVICE_LOST] = "device lost",
 };
 
-static void add_words(struct cli_bytes *b, const struct cli_end *e)
+static void add_words(struct cli_bytes *b, const struct cli_task_end *e)
 {
     const struct gd_report *r = e->report;
     size_t n = sizeof failure_words / sizeof *failure_words;
@@ -139,7 +139,7 @@ static void add_words(struct cli_bytes *b, const struct cli_end *e)
 }
 
 /* What plugins and stream workers give, as a line; what commands wrote, as it is. */
-static struct text plain_out(struct cli_output *o, const struct cli_end *e)
+static struct text plain_out(struct cli_streams *o, const struct cli_task_end *e)
 {
     if (e->kind == CLI_RESULT_COMMAND || !e->ok)
         return (struct text){ e->out, e->out_size };
@@ -148,7 +148,7 @@ static struct text plain_out(struct cli_output *o, const struct cli_end *e)
 }
 
 /* Fills what is to be written of a task. It may be the end's own memory. */
-static void compose(struct cli_output *o, const struct cli_end *e)
+static void compose(struct cli_streams *o, const struct cli_task_end *e)
 {
     o->plain.size = o->out.size = o->err.size = 0;
     o->out_text = o->err_text = (struct text){ "", 0 };
@@ -167,7 +167,7 @@ static void compose(struct cli_output *o, const struct cli_end *e)
 }
 
 /* After what it wrote to standard error itself. */
-static void append_words(struct cli_output *o, const struct cli_end *e)
+static void append_words(struct cli_streams *o, const struct cli_task_end *e)
 {
     if (o->err_text.data != o->err.data)
         cli_bytes_add(&o->err, o->err_text.data, o->err_text.size);
@@ -175,7 +175,7 @@ static void append_words(struct cli_output *o, const struct cli_end *e)
     o->err_text = text_of(&o->err);
 }
 
-static bool forget_if_failed(struct cli_output *o)
+static bool forget_if_failed(struct cli_streams *o)
 {
     struct cli_bytes *all[] = { &o->plain, &o->out, &o->err, &o->prefix };
     bool failed = false;
@@ -186,7 +186,7 @@ static bool forget_if_failed(struct cli_output *o)
     return failed;
 }
 
-static int put_out(struct cli_output *o)
+static int put_out(struct cli_streams *o)
 {
     if (o->broken || cli_write_all(o->o.out, o->out_text.data, o->out_text.size) == 0)
         return 0;
@@ -195,7 +195,7 @@ static int put_out(struct cli_output *o)
 }
 
 /* Where it fails there is nowhere to complain to, and no reason to end. */
-static void put_err(struct cli_output *o, const char *text, size_t size)
+static void put_err(struct cli_streams *o, const char *text, size_t size)
 {
     if (o->o.err_lock)
         pthread_mutex_lock(o->o.err_lock);
@@ -205,14 +205,14 @@ static void put_err(struct cli_output *o, const char *text, size_t size)
 }
 
 /* Whether what was just written ends in the middle of a line, on a terminal that shows our own words too. */
-static bool leaves_line_open(const struct cli_output *o)
+static bool leaves_line_open(const struct cli_streams *o)
 {
     const bool is_err = o->err_text.size > 0;
     const struct text *last = is_err ? &o->err_text : &o->out_text;
     return last->data[last->size - 1] != '\n' && (is_err ? o->err_shown : o->out_shown) && o->err_shown;
 }
 
-void cli_output_end_line(struct cli_output *o)
+void cli_streams_end_line(struct cli_streams *o)
 {
     if (o->line_open)
         put_err(o, "\n", 1);
@@ -225,7 +225,7 @@ static bool is_said_of_all(enum gd_failure f)
     return f == GD_FAILURE_CANCELLED || f == GD_FAILURE_NO_WORKER;
 }
 
-int cli_output_add(struct cli_output *o, const struct cli_end *e)
+int cli_streams_add(struct cli_streams *o, const struct cli_task_end *e)
 {
     if (o->broken || is_said_of_all(e->report->failure))
         return 0;
@@ -245,17 +245,17 @@ int cli_output_add(struct cli_output *o, const struct cli_end *e)
         put_err(o, o->err_text.data, o->err_text.size);
     o->line_open = leaves_line_open(o);
     if (progress) /* which draws over the line that it finds */
-        cli_output_end_line(o);
+        cli_streams_end_line(o);
     cli_progress_resume(progress);
     return result;
 }
 
-bool cli_output_broken(const struct cli_output *o)
+bool cli_streams_broken(const struct cli_streams *o)
 {
     return o->broken;
 }
 
-void cli_output_close(struct cli_output **o)
+void cli_streams_close(struct cli_streams **o)
 {
     if (!*o)
         return;

@@ -20,7 +20,7 @@ static double unix_time(uint64_t monotonic_ns)
     return (double)real.tv_sec + ((double)real.tv_nsec - (double)ago) / 1e9;
 }
 
-static void read_times(struct cli_end *e)
+static void read_times(struct cli_task_end *e)
 {
     const struct gd_report *r = e->report;
     if (r->start_ns == 0)
@@ -31,7 +31,7 @@ static void read_times(struct cli_end *e)
 }
 
 /* False if it is no command's output. */
-static bool read_command(struct cli_end *e)
+static bool read_command(struct cli_task_end *e)
 {
     struct gd_command_output c;
     if (gd_command_read(e->report->data, e->report->size, &c) < 0)
@@ -45,9 +45,9 @@ static bool read_command(struct cli_end *e)
     return true;
 }
 
-void cli_end_read(struct cli_end *e, const struct gd_report *report, enum cli_result_kind kind)
+void cli_task_end_read(struct cli_task_end *e, const struct gd_report *report, enum cli_result_kind kind)
 {
-    *e = (struct cli_end){ .report = report, .kind = kind, .out = "", .err = "" };
+    *e = (struct cli_task_end){ .report = report, .kind = kind, .out = "", .err = "" };
     e->ok = report->failure == GD_FAILURE_NONE;
     e->status = e->ok ? "ok" : gd_failure_name(report->failure);
     read_times(e);
@@ -79,11 +79,11 @@ struct packed {
     struct gd_report report; /* its pointers tell only whether there is something */
 };
 
-size_t cli_end_packed_size(const struct cli_end *e)
+size_t cli_task_end_packed_size(const struct cli_task_end *e)
 {
     const struct gd_report *r = e->report;
     const size_t size = sizeof(struct packed) + r->size + r->input_size + (r->error ? strlen(r->error) + 1 : 0);
-    return (size + CLI_END_ALIGN - 1) / CLI_END_ALIGN * CLI_END_ALIGN;
+    return (size + CLI_TASK_END_ALIGN - 1) / CLI_TASK_END_ALIGN * CLI_TASK_END_ALIGN;
 }
 
 static char *put(char *at, const void *data, size_t size)
@@ -93,11 +93,11 @@ static char *put(char *at, const void *data, size_t size)
     return at + size;
 }
 
-void cli_end_pack(void *at, const struct cli_end *e, void *word)
+void cli_task_end_pack(void *at, const struct cli_task_end *e, void *word)
 {
     const struct gd_report *r = e->report;
     struct packed *p = at;
-    *p = (struct packed){ .size = cli_end_packed_size(e),
+    *p = (struct packed){ .size = cli_task_end_packed_size(e),
                           .words = r->error ? strlen(r->error) + 1 : 0,
                           .word = word,
                           .kind = e->kind,
@@ -106,7 +106,7 @@ void cli_end_pack(void *at, const struct cli_end *e, void *word)
     (void)put(put(put((char *)(p + 1), r->data, r->size), r->input, r->input_size), r->error, p->words);
 }
 
-size_t cli_end_unpack(struct cli_end *e, struct gd_report *report, const void *at, void **word)
+size_t cli_task_end_unpack(struct cli_task_end *e, struct gd_report *report, const void *at, void **word)
 {
     const struct packed *p = at;
     const char *data = (const char *)(p + 1), *input = data + p->report.size;
@@ -114,13 +114,13 @@ size_t cli_end_unpack(struct cli_end *e, struct gd_report *report, const void *a
     report->data = report->data ? data : NULL;
     report->input = report->input ? input : NULL;
     report->error = report->error ? input + report->input_size : NULL;
-    cli_end_read(e, report, p->kind);
+    cli_task_end_read(e, report, p->kind);
     e->slot = p->slot;
     *word = p->word;
     return p->size;
 }
 
-int cli_end_shell_status(const struct cli_end *e)
+int cli_task_end_shell_status(const struct cli_task_end *e)
 {
     if (e->exit_code < 0)
         return 255;

@@ -3,8 +3,8 @@
  * The end of a task, taken apart once for everything that is written about it: standard output, --output, --joblog,
  * --results, --halt.
  */
-#ifndef GD_CLI_END_H
-#define GD_CLI_END_H
+#ifndef GD_CLI_OUTPUT_TASK_END_H
+#define GD_CLI_OUTPUT_TASK_END_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -20,7 +20,7 @@ enum cli_result_kind {
 };
 
 /* Borrowed from the report. */
-struct cli_end {
+struct cli_task_end {
     const struct gd_report *report;
     enum cli_result_kind kind;
     bool ok;
@@ -36,18 +36,18 @@ struct cli_end {
 };
 
 /* The slot is left to who knows the workers. */
-void cli_end_read(struct cli_end *e, const struct gd_report *report, enum cli_result_kind kind);
+void cli_task_end_read(struct cli_task_end *e, const struct gd_report *report, enum cli_result_kind kind);
 
 /* A copy of it, with all that it points to and a word of the caller's, as one block of memory: so many bytes, a
- * multiple of CLI_END_ALIGN, at which it must begin. */
-enum { CLI_END_ALIGN = 16 };
-size_t cli_end_packed_size(const struct cli_end *e);
-void cli_end_pack(void *at, const struct cli_end *e, void *word);
+ * multiple of CLI_TASK_END_ALIGN, at which it must begin. */
+enum { CLI_TASK_END_ALIGN = 16 };
+size_t cli_task_end_packed_size(const struct cli_task_end *e);
+void cli_task_end_pack(void *at, const struct cli_task_end *e, void *word);
 
-/* Reads it again, as cli_end_read() does; *report is filled and points into the block. Returns its size. */
-size_t cli_end_unpack(struct cli_end *e, struct gd_report *report, const void *at, void **word);
+/* Reads it again, as cli_task_end_read() does; *report is filled and points into the block. Returns its size. */
+size_t cli_task_end_unpack(struct cli_task_end *e, struct gd_report *report, const void *at, void **word);
 
 /* The exit status by which a shell knows it: the code, 128 + signal, 255 where there is none. */
-int cli_end_shell_status(const struct cli_end *e);
+int cli_task_end_shell_status(const struct cli_task_end *e);
 
 #endif

@@ -20,7 +20,7 @@ struct open_line {
     struct cli_bytes text;
 };
 
-struct cli_passed {
+struct cli_worker_lines {
     int fds[2];
     bool shown[2]; /* are terminals */
     bool broken;
@@ -29,9 +29,9 @@ struct cli_passed {
     size_t n;
 };
 
-int cli_passed_open(struct cli_passed **out, const int fds[2], struct cli_progress *progress)
+int cli_worker_lines_open(struct cli_worker_lines **out, const int fds[2], struct cli_progress *progress)
 {
-    struct cli_passed *p = calloc(1, sizeof *p);
+    struct cli_worker_lines *p = calloc(1, sizeof *p);
     if (!p)
         return cli_error("out of memory");
     for (int i = 0; i < 2; i++) {
@@ -43,7 +43,7 @@ int cli_passed_open(struct cli_passed **out, const int fds[2], struct cli_progre
     return 0;
 }
 
-static void put(struct cli_passed *p, int stream, const char *text, size_t size)
+static void put(struct cli_worker_lines *p, int stream, const char *text, size_t size)
 {
     struct cli_progress *progress = p->shown[stream - 1] ? p->progress : NULL;
     cli_progress_pause(progress);
@@ -52,7 +52,7 @@ static void put(struct cli_passed *p, int stream, const char *text, size_t size)
     cli_progress_resume(progress);
 }
 
-static struct open_line *line_of(struct cli_passed *p, int worker_id, int stream)
+static struct open_line *line_of(struct cli_worker_lines *p, int worker_id, int stream)
 {
     for (size_t i = 0; i < p->n; i++) {
         if (p->lines[i].worker_id == worker_id && p->lines[i].stream == stream)
@@ -67,14 +67,14 @@ static struct open_line *line_of(struct cli_passed *p, int worker_id, int stream
 }
 
 /* Writes the first size bytes of a line. */
-static void flush(struct cli_passed *p, struct open_line *l, size_t size)
+static void flush(struct cli_worker_lines *p, struct open_line *l, size_t size)
 {
     put(p, l->stream, l->text.data, size);
     l->text.size -= size;
     memmove(l->text.data, l->text.data + size, l->text.size);
 }
 
-static void end_line(struct cli_passed *p, struct open_line *l)
+static void end_line(struct cli_worker_lines *p, struct open_line *l)
 {
     if (l->text.size == 0)
         return;
@@ -82,7 +82,7 @@ static void end_line(struct cli_passed *p, struct open_line *l)
     flush(p, l, l->text.size);
 }
 
-void cli_passed_add(struct cli_passed *p, int worker_id, int stream, const char *text, size_t size)
+void cli_worker_lines_add(struct cli_worker_lines *p, int worker_id, int stream, const char *text, size_t size)
 {
     struct open_line *l = p->shown[stream - 1] ? line_of(p, worker_id, stream) : NULL;
     if (p->broken && stream == STDOUT_FILENO)
@@ -105,14 +105,14 @@ void cli_passed_add(struct cli_passed *p, int worker_id, int stream, const char 
         end_line(p, l);
 }
 
-bool cli_passed_broken(const struct cli_passed *p)
+bool cli_worker_lines_broken(const struct cli_worker_lines *p)
 {
     return p && p->broken;
 }
 
-void cli_passed_close(struct cli_passed **passed)
+void cli_worker_lines_close(struct cli_worker_lines **passed)
 {
-    struct cli_passed *p = *passed;
+    struct cli_worker_lines *p = *passed;
     if (!p)
         return;
     for (size_t i = 0; i < p->n; i++) {

@@ -4,27 +4,27 @@
  * output and standard error beside a live view. On a terminal whole lines at a time, so that none is torn by the view
  * or by another worker's; elsewhere as it comes.
  */
-#ifndef GD_CLI_PASSED_H
-#define GD_CLI_PASSED_H
+#ifndef GD_CLI_OUTPUT_WORKER_LINES_H
+#define GD_CLI_OUTPUT_WORKER_LINES_H
 
 #include <stdbool.h>
 #include <stddef.h>
 
 #include "cli/output/progress.h"
 
-struct cli_passed;
+struct cli_worker_lines;
 
 /* fds: where their standard output and standard error go. progress is borrowed, NULL is fine. 0, or -1 with
  * cli_error_text(). */
-int cli_passed_open(struct cli_passed **out, const int fds[2], struct cli_progress *progress);
+int cli_worker_lines_open(struct cli_worker_lines **out, const int fds[2], struct cli_progress *progress);
 
 /* stream is 1 or 2. */
-void cli_passed_add(struct cli_passed *p, int worker_id, int stream, const char *text, size_t size);
+void cli_worker_lines_add(struct cli_worker_lines *p, int worker_id, int stream, const char *text, size_t size);
 
 /* Nobody reads standard output any more. */
-bool cli_passed_broken(const struct cli_passed *p);
+bool cli_worker_lines_broken(const struct cli_worker_lines *p);
 
 /* Writes lines that have no end yet. NULL is fine. */
-void cli_passed_close(struct cli_passed **p);
+void cli_worker_lines_close(struct cli_worker_lines **p);
 
 #endif

@@ -3,8 +3,8 @@
  * What the workers of a run are: a command per task, a program that reads and writes JSON lines, a plugin, a program of
  * the user's. All are started by an argv.
  */
-#ifndef GD_CLI_PROGRAM_H
-#define GD_CLI_PROGRAM_H
+#ifndef GD_CLI_RUN_PROGRAM_H
+#define GD_CLI_RUN_PROGRAM_H
 
 #include "cli/output/task_end.h"
 #include "cli/run/run_options.h"

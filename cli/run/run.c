@@ -39,7 +39,7 @@ struct run {
     struct cli_program program;
     struct gd_dispatcher *d;
     struct cli_input *input;
-    struct cli_keep *keep; /* NULL: there is no journal */
+    struct cli_journal *journal; /* NULL: there is no journal */
     struct cli_sinks sinks;
     struct cli_halt halt;
     struct cli_work work;
@@ -65,7 +65,7 @@ static int next_task(void *user, struct gd_item *item)
     int some = cli_input_next(run->input, item);
     if (some > 0)
         cli_work_given(&run->work, item->weight);
-    int rc = some > 0 ? cli_keep_key(run->keep, item) : 0;
+    int rc = some > 0 ? cli_journal_key(run->journal, item) : 0;
     return rc < 0 ? rc : some;
 }
 
@@ -115,7 +115,7 @@ static unsigned slot_of(const struct run *run, int worker_id)
 }
 
 /* How long what was processed plays, where somebody can tell. */
-static double media_seconds(const struct cli_run *r, const struct cli_end *e)
+static double media_seconds(const struct cli_run *r, const struct cli_task_end *e)
 {
     return r->own.media_seconds ? r->own.media_seconds(e) : 0;
 }
@@ -123,8 +123,8 @@ static double media_seconds(const struct cli_run *r, const struct cli_end *e)
 static void task_ended(void *user, const struct gd_report *report)
 {
     struct run *run = user;
-    struct cli_end e;
-    cli_end_read(&e, report, run->program.kind);
+    struct cli_task_end e;
+    cli_task_end_read(&e, report, run->program.kind);
     e.slot = slot_of(run, report->worker_id);
     cli_sinks_add(&run->sinks, &e);
     cli_work_ended(&run->work, report);
@@ -195,7 +195,7 @@ static int stats_now(void *user, struct gd_snapshot *out)
     clock_gettime(CLOCK_MONOTONIC, &now);
     const uint64_t now_ns = (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
     s->now_ns = out->read_ns = now_ns > s->now_ns ? now_ns : s->now_ns;
-    tui_part_cancelled(s);
+    view_part_cancelled(s);
     s->total = cli_input_total(run->input);
     gd_dispatcher_work(run->d, &out->work_done, &out->work_total);
     return rc;
@@ -287,7 +287,7 @@ static int open_dispatcher(struct run *run)
     o.on_cleanup_fail = cleanup_failed;
     o.on_worker_exit = worker_exited;
     o.on_device_out = device_out;
-    o.journal = cli_keep_journal(run->keep);
+    o.journal = cli_journal_handle(run->journal);
     if (cli_sinks_style(r) == CLI_PROGRESS_PANEL) {
         o.output = GD_OUTPUT_CAPTURE;
         o.on_output = worker_wrote;
@@ -336,7 +336,7 @@ static int open_work(struct run *run)
     const struct cli_run *r = run->asked;
     if (r->own.work_unit <= 0 || r->n_sources == 0 || r->sources[0].kind != CLI_SOURCE_LIST)
         return 0;
-    return cli_work_open(&run->work, run->d, cli_keep_journal(run->keep), r->sources[0].files, r->own.work_unit);
+    return cli_work_open(&run->work, run->d, cli_journal_handle(run->journal), r->sources[0].files, r->own.work_unit);
 }
 
 /* --- who is where --------------------------------------------------------------------------------- */
@@ -416,14 +416,14 @@ static int open_sinks(struct run *run)
     run->sinks.d = run->d;
     run->sinks.trouble = end_for_trouble;
     run->sinks.user = run;
-    return cli_sinks_open(&run->sinks, run->asked, run->program.command, run->keep);
+    return cli_sinks_open(&run->sinks, run->asked, run->program.command, run->journal);
 }
 
 static int open_run(struct run *run)
 {
     run->halt = run->asked->halt;
-    if (cli_files_apart(run->asked) < 0 || cli_program_open(&run->program, run->asked) < 0 ||
-        cli_keep_open(&run->keep, run->asked) < 0 || open_dispatcher(run) < 0 || open_input(run) < 0 ||
+    if (cli_refuse_same_file(run->asked) < 0 || cli_program_open(&run->program, run->asked) < 0 ||
+        cli_journal_open(&run->journal, run->asked) < 0 || open_dispatcher(run) < 0 || open_input(run) < 0 ||
         open_work(run) < 0 || list_workers(run) < 0 || open_balancer(run) < 0 ||
         cli_page_open(&run->page, run->asked, run->d, run->input, run->job) < 0)
         return -1;
@@ -447,7 +447,7 @@ static void close_run(struct run *run)
     cli_suspend_with(NULL);
     gd_dispatcher_close(&run->d);
     cli_work_close(&run->work);
-    cli_keep_close(&run->keep);
+    cli_journal_close(&run->journal);
     cli_input_close(&run->input);
     cli_program_close(&run->program);
 }
@@ -466,7 +466,7 @@ static void print_summary(struct run *run)
     size_t size = 0;
     if (cli_run_is_silent(run->asked) || run->asked->dry_run || cli_sinks_broken(&run->sinks))
         return;
-    if (run->keep && stats_now(run, &now) == 0)
+    if (run->journal && stats_now(run, &now) == 0)
         gd_balancer_set_total(run->balancer, s->total > s->skipped ? s->total - s->skipped : 0);
     FILE *memory = open_memstream(&text, &size);
     if (!memory)
@@ -485,13 +485,13 @@ static bool close_files(struct run *run, int rc)
     const bool drained = cli_sinks_flush(&run->sinks); /* if not, a thread may be writing to the files */
     if (!run->watch)                                   /* else somebody still asks it for figures */
         gd_dispatcher_close(&run->d);
-    const bool kept = cli_keep_finish(run->keep, rc != GD_E_JOURNAL && drained) == 0;
+    const bool kept = cli_journal_finish(run->journal, rc != GD_E_JOURNAL && drained) == 0;
     if (!kept && rc != GD_E_JOURNAL) /* that was said */
         cli_say("%s", cli_error_text());
     if (drained)
         cli_sinks_close_files(&run->sinks);
     const bool counted = cli_input_count(run->input, &inputs);
-    const bool concluded = cli_keep_conclude(run->keep, inputs, !counted, &failed) == 0;
+    const bool concluded = cli_journal_conclude(run->journal, inputs, !counted, &failed) == 0;
     if (!concluded && kept)
         cli_say("%s", cli_error_text());
     run->halt.failed = failed; /* those of the runs before count too */
@@ -525,7 +525,7 @@ static int do_run(struct run *run)
     const bool broken = cli_sinks_broken(&run->sinks), written = close_files(run, rc);
     run->left_behind = !cli_sinks_end(&run->sinks) || !undrawn || !drained;
     /* A reader that went away (`| head`) does not hide what stopped the run before. */
-    return cli_status(&run->halt, rc, !written || (broken && !run->halt.halted));
+    return cli_exit_status(&run->halt, rc, !written || (broken && !run->halt.halted));
 }
 
 /* What was asked for other than a run; -1: nothing. */
@@ -541,7 +541,7 @@ static int explain(const struct cli_run *asked)
 int cli_run_asked(const struct cli_run *asked)
 {
     struct run *run = calloc(1, sizeof *run);
-    int status = CLI_STATUS_ERROR;
+    int status = CLI_EXIT_ERROR;
     signal(SIGXFSZ, SIG_IGN); /* a file larger than `ulimit -f` is an error like a full disk */
     if (!run) {
         cli_say("out of memory");
@@ -568,7 +568,7 @@ int cli_run_main(int argc, char **argv)
     signal(SIGPIPE, SIG_IGN);
     if (cli_run_parse(&asked, argc, argv) < 0) {
         cli_say("%s", cli_error_text());
-        status = CLI_STATUS_ERROR;
+        status = CLI_EXIT_ERROR;
     } else if (explain(&asked) < 0) {
         status = cli_run_asked(&asked);
     }

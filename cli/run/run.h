@@ -7,8 +7,8 @@
  *     r.worker = "", r.words = ..., r.sources = ..., r.own = ...
  *     status = cli_run_asked(&r);
  */
-#ifndef GD_CLI_RUN_H
-#define GD_CLI_RUN_H
+#ifndef GD_CLI_RUN_RUN_H
+#define GD_CLI_RUN_RUN_H
 
 #include "cli/run/run_options.h"
 

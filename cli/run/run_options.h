@@ -2,8 +2,8 @@
  *
  * What was asked for on the command line of `gpu-dispatch run`.
  */
-#ifndef GD_CLI_RUN_OPTS_H
-#define GD_CLI_RUN_OPTS_H
+#ifndef GD_CLI_RUN_RUN_OPTIONS_H
+#define GD_CLI_RUN_RUN_OPTIONS_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -17,7 +17,7 @@
 #include "cli/run/stop/halt.h"
 
 struct cli_bytes;
-struct cli_end;
+struct cli_task_end;
 
 struct cli_workers {
     unsigned per_gpu; /* 0: as many as find room at model_bytes each */
@@ -38,7 +38,7 @@ struct cli_run_own {
     bool silent; /* results are not printed */
     bool json;   /* those of a plugin are JSON texts */
     /* How long what a task has processed plays, for the summary; 0: not known. NULL: it does not play. */
-    double (*media_seconds)(const struct cli_end *e);
+    double (*media_seconds)(const struct cli_task_end *e);
     /* How much work each file of a CLI_SOURCE_LIST is: its "size" times this. 0: tasks are counted. */
     double work_unit;
     const char *media; /* that work is seconds of this: "audio"; NULL: it is something else */

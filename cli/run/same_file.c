@@ -96,7 +96,7 @@ static int check_outputs(const struct named *to, size_t n)
     return 0;
 }
 
-int cli_files_apart(const struct cli_run *r)
+int cli_refuse_same_file(const struct cli_run *r)
 {
     const struct {
         const char *option, *path;

@@ -96,7 +96,7 @@ int cli_watch_read(void *watch, const struct gd_snapshot **out)
     if ((w->observer ? read_observed(w) : read_own(w)) < 0)
         return -1;
     const uint64_t total = cli_input_total(w->input);
-    tui_part_cancelled(&w->s.stats);
+    view_part_cancelled(&w->s.stats);
     if (total)
         w->s.stats.total = total;
     w->s.ended = w->s.ended || w->ended;

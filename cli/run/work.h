@@ -4,8 +4,8 @@
  *
  * Threads: given by the source's, ended by the run's.
  */
-#ifndef GD_CLI_WORK_H
-#define GD_CLI_WORK_H
+#ifndef GD_CLI_RUN_WORK_H
+#define GD_CLI_RUN_WORK_H
 
 #include <pthread.h>
 #include <stdbool.h>

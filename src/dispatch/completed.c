@@ -1,18 +1,18 @@
 /* See known.h. Asking may take long, when a journal is searched for the first time, and so may waiting: both end soon
- * after gd__known_interrupt(), which is why gd__known_leave() can wait for the lock.
+ * after gd__completed_interrupt(), which is why gd__completed_leave() can wait for the lock.
  */
 #include "dispatch/completed.h"
 
 #include "base/alloc.h"
 #include "base/error.h"
 
-void gd__known_open(struct gd__known *k, struct gd_journal *journal)
+void gd__completed_open(struct gd__completed *k, struct gd_journal *journal)
 {
-    *k = (struct gd__known){ .keeps = journal != NULL, .journal = journal };
+    *k = (struct gd__completed){ .keeps = journal != NULL, .journal = journal };
     pthread_mutex_init(&k->lock, NULL);
 }
 
-void gd__known_close(struct gd__known *k)
+void gd__completed_close(struct gd__completed *k)
 {
     gd__free(k->version);
     pthread_mutex_destroy(&k->lock);
@@ -20,7 +20,7 @@ void gd__known_close(struct gd__known *k)
 
 /* --- the feeder thread --- */
 
-int gd__known_key(struct gd__known *k, const void *key, size_t size, const char *version)
+int gd__completed_key(struct gd__completed *k, const void *key, size_t size, const char *version)
 {
     k->has_key = false;
     gd__free(k->version);
@@ -33,13 +33,13 @@ int gd__known_key(struct gd__known *k, const void *key, size_t size, const char 
     return 0;
 }
 
-void gd__known_next(struct gd__known *k)
+void gd__completed_next(struct gd__completed *k)
 {
     k->has_key = false;
 }
 
 /* Where no key was set, the payload is it. */
-static void find_key(struct gd__known *k, const void *data, size_t size)
+static void find_key(struct gd__completed *k, const void *data, size_t size)
 {
     if (k->has_key)
         return;
@@ -47,7 +47,7 @@ static void find_key(struct gd__known *k, const void *data, size_t size)
     gd__journal_hash(size > 0 ? data : "", size, k->key.hash);
 }
 
-bool gd__known_ask_reads(struct gd__known *k, const void *data, size_t size)
+bool gd__completed_ask_reads(struct gd__completed *k, const void *data, size_t size)
 {
     bool reads = false;
     pthread_mutex_lock(&k->lock);
@@ -59,7 +59,7 @@ bool gd__known_ask_reads(struct gd__known *k, const void *data, size_t size)
     return reads;
 }
 
-int gd__known_ask(struct gd__known *k, const void *data, size_t size, struct gd__journal_task **out)
+int gd__completed_ask(struct gd__completed *k, const void *data, size_t size, struct gd__journal_task **out)
 {
     int rc = 1;
     pthread_mutex_lock(&k->lock);
@@ -75,7 +75,7 @@ int gd__known_ask(struct gd__known *k, const void *data, size_t size, struct gd_
     return rc;
 }
 
-void gd__known_wait(struct gd__known *k)
+void gd__completed_wait(struct gd__completed *k)
 {
     pthread_mutex_lock(&k->lock);
     if (k->journal)
@@ -83,7 +83,7 @@ void gd__known_wait(struct gd__known *k)
     pthread_mutex_unlock(&k->lock);
 }
 
-bool gd__known_has_room(struct gd__known *k)
+bool gd__completed_has_room(struct gd__completed *k)
 {
     pthread_mutex_lock(&k->lock);
     const bool has = !k->journal || gd__journal_has_room(k->journal);
@@ -94,13 +94,13 @@ bool gd__known_has_room(struct gd__known *k)
 /* --- the monitor --- */
 
 /* Without the lock, which the feeder may have until this is done: only the monitor changes what is read here. */
-void gd__known_interrupt(struct gd__known *k)
+void gd__completed_interrupt(struct gd__completed *k)
 {
     if (k->journal)
         gd__journal_interrupt(k->journal);
 }
 
-void gd__known_leave(struct gd__known *k)
+void gd__completed_leave(struct gd__completed *k)
 {
     pthread_mutex_lock(&k->lock);
     k->journal = NULL;

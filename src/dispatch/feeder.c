@@ -44,7 +44,7 @@ struct gd__feeder {
     pthread_t thread;
     bool started;
     _Atomic uint32_t refs;
-    struct gd__known known; /* the journal's side of it */
+    struct gd__completed completed; /* the journal's side of it */
 
     alignas(GD__LINE) _Atomic uint64_t tail; /* the feeder's */
     uint64_t taken, bytes_taken, seen_allowed;
@@ -294,21 +294,22 @@ int gd_item_key(struct gd_item *item, const void *key, size_t key_size, const ch
     struct gd__feeder *f = feeder_of(item, "gd_item_key");
     if (!f)
         return GD_E_INVALID;
-    if (!f->known.keeps)
+    if (!f->completed.keeps)
         return 0;
     if (!key && key_size > 0)
         return gd_item_error(item, "gd_item_key: %zu bytes at NULL", key_size);
-    return gd__known_key(&f->known, key, key_size, version) < 0 ? gd_item_error(item, "%s", gd_error_text()) : 0;
+    return gd__completed_key(&f->completed, key, key_size, version) < 0 ? gd_item_error(item, "%s", gd_error_text())
+                                                                        : 0;
 }
 
 int gd__item_ask(struct gd_item *item, uint64_t *number)
 {
     struct gd__feeder *f = item->reserved[0];
     const void *data = NULL;
-    *number = f->asked ? f->asked->number : f->known.keeps ? f->known.given : f->taken;
-    if (!f->known.keeps || f->asked || (!f->known.has_key && find_payload(f, item, &data) < 0))
+    *number = f->asked ? f->asked->number : f->completed.keeps ? f->completed.given : f->taken;
+    if (!f->completed.keeps || f->asked || (!f->completed.has_key && find_payload(f, item, &data) < 0))
         return 1;
-    if (gd__known_ask(&f->known, data, item->size, &f->asked) != 0)
+    if (gd__completed_ask(&f->completed, data, item->size, &f->asked) != 0)
         return 1; /* what went wrong is said when it is given */
     drop_item_memory(f, item);
     *item = (struct gd_item){ .reserved = { f } };
@@ -319,9 +320,9 @@ bool gd__item_ask_reads(struct gd_item *item)
 {
     struct gd__feeder *f = item->reserved[0];
     const void *data = NULL;
-    if (!f->known.keeps || f->asked || (!f->known.has_key && find_payload(f, item, &data) < 0))
+    if (!f->completed.keeps || f->asked || (!f->completed.has_key && find_payload(f, item, &data) < 0))
         return false;
-    return gd__known_ask_reads(&f->known, data, item->size);
+    return gd__completed_ask_reads(&f->completed, data, item->size);
 }
 
 /* --- the thread --- */
@@ -334,7 +335,7 @@ static void publish(struct gd__feeder *f, const struct gd__payload *p, uint64_t 
     memcpy(e->payload, p, sizeof e->payload);
     if (t)
         t->weight = weight;
-    e->word = f->known.keeps ? (uint64_t)(uintptr_t)t : weight;
+    e->word = f->completed.keeps ? (uint64_t)(uintptr_t)t : weight;
     atomic_store_explicit(&f->tail, tail + 1, memory_order_release);
     f->taken++;
 }
@@ -350,8 +351,8 @@ static int give(struct gd__feeder *f, struct gd_item *item)
     if (rc < 0)
         return rc;
     f->asked = NULL;
-    if (f->known.keeps && !t) {
-        rc = gd__known_ask(&f->known, data, item->size, &t);
+    if (f->completed.keeps && !t) {
+        rc = gd__completed_ask(&f->completed, data, item->size, &t);
         if (rc == 0)
             drop_item_memory(f, item);
         if (rc <= 0)
@@ -375,8 +376,8 @@ bool gd__item_give(struct gd_item *item)
         return false;
     if (f->taken + 1 >= f->seen_allowed)
         f->seen_allowed = atomic_load_explicit(&f->allowed, memory_order_acquire);
-    if (f->taken + 1 >= f->seen_allowed || stopped(f) || (f->known.keeps && !gd__known_has_room(&f->known)) ||
-        give(f, item) < 0)
+    if (f->taken + 1 >= f->seen_allowed || stopped(f) ||
+        (f->completed.keeps && !gd__completed_has_room(&f->completed)) || give(f, item) < 0)
         return false;
     *item = (struct gd_item){ .reserved = { f } };
     return true;
@@ -392,7 +393,7 @@ static int take_one(struct gd__feeder *f)
 {
     struct gd_item item = { .reserved = { f } };
     f->words[0] = '\0';
-    gd__known_next(&f->known);
+    gd__completed_next(&f->completed);
     int rc = f->spec.source(f->spec.user, &item);
     if (rc > 0) {
         rc = give(f, &item);
@@ -433,8 +434,8 @@ static int take_all(struct gd__feeder *f)
 {
     int rc = 1;
     while (rc > 0 && wait_for(f, has_room, 0, WAITS_FOR_ROOM)) {
-        if (f->known.keeps)
-            gd__known_wait(&f->known);
+        if (f->completed.keeps)
+            gd__completed_wait(&f->completed);
         rc = take_one(f);
     }
     return rc < 0 ? rc : 0;
@@ -456,14 +457,14 @@ static void *feeder_main(void *arg)
 static void free_left_over(struct gd__feeder *f)
 {
     const uint64_t tail = atomic_load_explicit(&f->tail, memory_order_acquire);
-    for (uint64_t i = f->head; f->known.keeps && f->entries && i != tail; i++)
+    for (uint64_t i = f->head; f->completed.keeps && f->entries && i != tail; i++)
         gd__free((void *)(uintptr_t)f->entries[i & f->mask].word);
 }
 
 static void feeder_free(struct gd__feeder *f)
 {
     free_left_over(f);
-    gd__known_close(&f->known);
+    gd__completed_close(&f->completed);
     gd__arena_close(&f->arena);
     gd__extents_close(&f->extents);
     gd__region_close(&f->region);
@@ -488,7 +489,7 @@ static struct gd__feeder *feeder_alloc(struct gd_journal *journal)
     f->region.fd = -1;
     f->spec.wake_fd = -1;
     f->refs = 1;
-    gd__known_open(&f->known, journal);
+    gd__completed_open(&f->completed, journal);
     return f;
 }
 
@@ -550,7 +551,7 @@ void gd__feeder_close(struct gd__feeder **fp)
         pthread_join(f->thread, NULL);
     else if (f->started)
         pthread_detach(f->thread);
-    gd__known_leave(&f->known);
+    gd__completed_leave(&f->completed);
     feeder_release_ref(f);
 }
 
@@ -626,7 +627,7 @@ void gd__feeder_stop(struct gd__feeder *f)
         return;
     gd__full_fence();
     wake_feeder(f);
-    gd__known_interrupt(&f->known);
+    gd__completed_interrupt(&f->completed);
     if (f->started && f->spec.source_cancel && !gd__feeder_ended(f))
         f->spec.source_cancel(f->spec.user);
 }

@@ -78,7 +78,7 @@ struct gd_journal {
     struct gd_journal_options o; /* path and command are ours */
     char *path, *command;
     pid_t pid; /* whose it is */
-    struct gd__hold hold;
+    struct gd__journal_lock hold;
     sqlite3 *db; /* the writer's, while there is one */
     sqlite3_stmt *insert, *update_run, *put_file;
     uint64_t run, before_done, before_failed;

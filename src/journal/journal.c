@@ -133,7 +133,7 @@ static void free_journal(struct gd_journal *j)
 {
     gd__resume_close(&j->resume);
     gd__store_close(j);
-    gd__hold_release(&j->hold);
+    gd__journal_lock_release(&j->hold);
     gd__follow_close(j);
     gd__free(j->gathered.bytes);
     gd__free(j->writing.bytes);
@@ -154,13 +154,13 @@ int gd_journal_open(struct gd_journal **out, const struct gd_journal_options *o)
     struct gd_journal *j = gd__calloc(1, sizeof *j);
     if (!j)
         return gd__error(GD_E_NO_MEMORY, "no memory for a journal");
-    j->hold = (struct gd__hold)GD__HOLD_NONE;
+    j->hold = (struct gd__journal_lock)GD__JOURNAL_LOCK_NONE;
     j->pid = getpid();
     j->next_id = 1;
     init_locks(j);
     int rc = read_options(j, o);
     if (rc == 0)
-        rc = gd__hold_take(&j->hold, j->path);
+        rc = gd__journal_lock_take(&j->hold, j->path);
     if (rc == 0)
         rc = gd__db_open_write(&j->db, j->path);
     if (rc == 0)

@@ -113,7 +113,7 @@ static bool is_gone(const struct holder *h)
 /* --- a new file --- */
 
 /* The file that is to be put at h->path, locked, under a name of its own, which the caller frees. */
-static int make_file(struct gd__hold *h, char **name)
+static int make_file(struct gd__journal_lock *h, char **name)
 {
     const size_t size = strlen(h->path) + sizeof ".XXXXXX";
     *name = gd__calloc(1, size);
@@ -161,7 +161,7 @@ static int refuse(int fd, const char *journal)
 }
 
 /* Files that we make have our owner, whatever the file system makes of that. */
-static int check_file(int fd, const struct gd__hold *h)
+static int check_file(int fd, const struct gd__journal_lock *h)
 {
     struct stat there, ours;
     if (fstat(fd, &there) < 0 || fstat(h->file.fd, &ours) < 0)
@@ -177,7 +177,7 @@ static int check_file(int fd, const struct gd__hold *h)
 }
 
 /* *out is a descriptor; -1: it was removed meanwhile. */
-static int open_present(const struct gd__hold *h, int *out)
+static int open_present(const struct gd__journal_lock *h, int *out)
 {
     const int fd = gd__fd_above_stdio(open(h->path, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
     int rc = 0;
@@ -207,7 +207,7 @@ static bool is_dead(int fd)
 }
 
 /* 1: the new file has its place; 0: look again; or negative. See (b) above for the order. */
-static int replace_dead(const struct gd__hold *h, const char *name, const char *journal, int present)
+static int replace_dead(const struct gd__journal_lock *h, const char *name, const char *journal, int present)
 {
     const bool alone = lock_byte(present, REPLACER_BYTE) == 0;
     if (!alone && errno != EAGAIN && errno != EACCES)
@@ -219,7 +219,7 @@ static int replace_dead(const struct gd__hold *h, const char *name, const char *
     return rename(name, h->path) == 0 ? 1 : gd__error_errno("cannot replace %s", h->path);
 }
 
-static int try_put(const struct gd__hold *h, const char *name, const char *journal)
+static int try_put(const struct gd__journal_lock *h, const char *name, const char *journal)
 {
     int rc = put_where_nothing_is(name, h->path);
     if (rc != 0)
@@ -238,7 +238,7 @@ static int try_put(const struct gd__hold *h, const char *name, const char *journ
 
 /* --- the calls --- */
 
-static int take(struct gd__hold *h, const char *journal)
+static int take(struct gd__journal_lock *h, const char *journal)
 {
     char *name = NULL;
     int rc = make_file(h, &name), placed = rc;
@@ -252,9 +252,9 @@ static int take(struct gd__hold *h, const char *journal)
     return placed == 1 ? 0 : placed;
 }
 
-int gd__hold_take(struct gd__hold *h, const char *journal)
+int gd__journal_lock_take(struct gd__journal_lock *h, const char *journal)
 {
-    *h = (struct gd__hold)GD__HOLD_NONE;
+    *h = (struct gd__journal_lock)GD__JOURNAL_LOCK_NONE;
     h->path = lock_path(journal);
     if (!h->path)
         return gd__error(GD_E_NO_MEMORY, "no memory for the name of a lock");
@@ -267,7 +267,7 @@ int gd__hold_take(struct gd__hold *h, const char *journal)
     return rc;
 }
 
-void gd__hold_release(struct gd__hold *h)
+void gd__journal_lock_release(struct gd__journal_lock *h)
 {
     if (h->file.fd >= 0 && is_at(h->file.fd, h->path))
         unlink(h->path); /* before the lock goes: see above */
@@ -276,13 +276,13 @@ void gd__hold_release(struct gd__hold *h)
     h->path = NULL;
 }
 
-bool gd__hold_is_lost(const struct gd__hold *h)
+bool gd__journal_lock_is_lost(const struct gd__journal_lock *h)
 {
     struct stat info;
     return fstat(h->file.fd, &info) == 0 && info.st_nlink == 0;
 }
 
-bool gd__hold_test(const char *journal, uint64_t *pid)
+bool gd__journal_lock_test(const char *journal, uint64_t *pid)
 {
     struct flock one = { .l_type = F_RDLCK, .l_whence = SEEK_SET, .l_start = HOLDER_BYTE, .l_len = 1 };
     struct holder h = { .boot = "" };

@@ -145,7 +145,7 @@ int gd_journal_summary(struct gd_journal_reader *r, struct gd_journal_summary *o
     sqlite3_finalize(s);
     if (code < 0)
         return code;
-    all.held = gd__hold_test(r->path, &holder);
+    all.held = gd__journal_lock_test(r->path, &holder);
     const size_t size = out->size < sizeof all ? out->size : sizeof all;
     memcpy((char *)out + sizeof(size_t), (const char *)&all + sizeof(size_t), size - sizeof(size_t));
     return 0;

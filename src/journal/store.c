@@ -172,7 +172,7 @@ static int check_place(struct gd_journal *j)
                          "%s was removed, moved or replaced while the run wrote to it: bring it back with its -wal and "
                          "resume, or begin a new one",
                          j->path);
-    if (gd__hold_is_lost(&j->hold))
+    if (gd__journal_lock_is_lost(&j->hold))
         return gd__error(GD_E_SYSTEM,
                          "%s-lock was removed, and another run may write to the journal as well: leave it alone while "
                          "a run goes on, and resume when no other does",

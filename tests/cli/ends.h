@@ -12,7 +12,7 @@
 /* A report and what it points to. */
 struct made {
     struct gd_report report;
-    struct cli_end end;
+    struct cli_task_end end;
     struct cli_bytes data;
 };
 
@@ -73,9 +73,9 @@ TEST_UNUSED static struct made *failure(enum gd_failure failure, const char *wor
     return m;
 }
 
-TEST_UNUSED static const struct cli_end *end_of(struct made *m, enum cli_result_kind kind)
+TEST_UNUSED static const struct cli_task_end *end_of(struct made *m, enum cli_result_kind kind)
 {
-    cli_end_read(&m->end, &m->report, kind);
+    cli_task_end_read(&m->end, &m->report, kind);
     return &m->end;
 }
 

@@ -21,7 +21,7 @@ struct made_up {
     struct gd_worker_view workers[MOST_MADE];
     struct gd_device_view devices[MOST_MADE];
     struct gd_failure_view failures[1];
-    struct tui_history h;
+    struct view_history h;
 };
 
 /* A run that began 125 seconds ago: 450 of 1,000 tasks have ended, 4 of them badly. */
@@ -47,9 +47,9 @@ TEST_UNUSED static struct made_up *made_run(const char *job)
                                    .now_ns = 1125 * SECOND };
     snprintf(m.s.job, sizeof m.s.job, "%s", job);
     /* It set up for five seconds, and then did 3.75 tasks a second; lately 4. */
-    m.h.first = (struct tui_sample){ .ns = 1005 * SECOND, .ended = 1 };
-    m.h.samples[m.h.n++] = (struct tui_sample){ .ns = 1116 * SECOND, .ended = 414 };
-    m.h.samples[m.h.n++] = (struct tui_sample){ .ns = 1120 * SECOND, .ended = 430 };
+    m.h.first = (struct view_sample){ .ns = 1005 * SECOND, .ended = 1 };
+    m.h.samples[m.h.n++] = (struct view_sample){ .ns = 1116 * SECOND, .ended = 414 };
+    m.h.samples[m.h.n++] = (struct view_sample){ .ns = 1120 * SECOND, .ended = 430 };
     return &m;
 }
 

@@ -15,7 +15,7 @@ static enum cli_halt_when add(struct cli_halt *h, int code)
                                           : code == -1 ? GD_FAILURE_TIMEOUT
                                           : code == -2 ? GD_FAILURE_CANCELLED
                                                        : GD_FAILURE_ERROR };
-    struct cli_end e = { .report = &task, .ok = code == 0, .exit_code = code > 1000 ? 0 : code };
+    struct cli_task_end e = { .report = &task, .ok = code == 0, .exit_code = code > 1000 ? 0 : code };
     e.signal = code > 1000 ? code - 1000 : 0;
     return cli_halt_add(h, &e);
 }
@@ -31,7 +31,7 @@ static int run(const char *halt, const int *codes, size_t n, size_t *ran)
         ;
     if (ran)
         *ran = i;
-    return cli_status(&h, h.halted ? GD_E_SHUTDOWN : 0, false);
+    return cli_exit_status(&h, h.halted ? GD_E_SHUTDOWN : 0, false);
 }
 
 #define RUN(halt, ran, ...) run(halt, (const int[]){ __VA_ARGS__ }, sizeof((int[]){ __VA_ARGS__ }) / sizeof(int), ran)
@@ -135,7 +135,7 @@ TEST(what_ends_after_the_halt_does_not_count)
     CHECK_EQ(add(&h, 3), CLI_HALT_SOON);
     CHECK_EQ(add(&h, 4), CLI_HALT_NEVER);
     CHECK_EQ(add(&h, -2), CLI_HALT_NEVER);
-    CHECK_EQ(cli_status(&h, GD_E_SHUTDOWN, false), 3);
+    CHECK_EQ(cli_exit_status(&h, GD_E_SHUTDOWN, false), 3);
     CHECK_EQ(h.failed, 2);
 }
 
@@ -159,29 +159,29 @@ TEST(words)
 TEST(status_by_number)
 {
     struct cli_halt h = { 0 };
-    CHECK_EQ(cli_status(&h, 0, false), 0);
-    CHECK_EQ(cli_status(&h, 0, true), 255);
+    CHECK_EQ(cli_exit_status(&h, 0, false), 0);
+    CHECK_EQ(cli_exit_status(&h, 0, true), 255);
     h.failed = 1;
-    CHECK_EQ(cli_status(&h, 0, false), 1);
+    CHECK_EQ(cli_exit_status(&h, 0, false), 1);
     h.failed = 100;
-    CHECK_EQ(cli_status(&h, 0, false), 100);
+    CHECK_EQ(cli_exit_status(&h, 0, false), 100);
     h.failed = 101;
-    CHECK_EQ(cli_status(&h, 0, false), 101);
+    CHECK_EQ(cli_exit_status(&h, 0, false), 101);
     h.failed = 100000;
-    CHECK_EQ(cli_status(&h, 0, false), 101);
-    CHECK_EQ(cli_status(&h, GD_E_INTERRUPTED, false), 130);
-    CHECK_EQ(cli_status(&h, GD_E_SETUP, false), 255);
-    CHECK_EQ(cli_status(&h, GD_E_SOURCE, false), 255);
-    CHECK_EQ(cli_status(&h, GD_E_SHUTDOWN, false), 101);
+    CHECK_EQ(cli_exit_status(&h, 0, false), 101);
+    CHECK_EQ(cli_exit_status(&h, GD_E_INTERRUPTED, false), 130);
+    CHECK_EQ(cli_exit_status(&h, GD_E_SETUP, false), 255);
+    CHECK_EQ(cli_exit_status(&h, GD_E_SOURCE, false), 255);
+    CHECK_EQ(cli_exit_status(&h, GD_E_SHUTDOWN, false), 101);
 }
 
 /* Whoever reads the status must not take the log for whole. */
 TEST(status_of_a_halt_that_lost_a_log)
 {
     struct cli_halt h = { .when = CLI_HALT_NOW, .limit = 1, .failed = 1, .halted = true, .status = 3 };
-    CHECK_EQ(cli_status(&h, GD_E_SHUTDOWN, false), 3);
-    CHECK_EQ(cli_status(&h, GD_E_SHUTDOWN, true), 255);
-    CHECK_EQ(cli_status(&h, GD_E_INTERRUPTED, true), 130);
+    CHECK_EQ(cli_exit_status(&h, GD_E_SHUTDOWN, false), 3);
+    CHECK_EQ(cli_exit_status(&h, GD_E_SHUTDOWN, true), 255);
+    CHECK_EQ(cli_exit_status(&h, GD_E_INTERRUPTED, true), 130);
 }
 
 /* The same lists of exit codes through both. */

@@ -440,24 +440,24 @@ TEST(of_a_long_path_the_end_is_shown)
 
 TEST(rates_and_times)
 {
-    struct tui_figures f;
+    struct view_figures f;
     struct made_up *m = one_gpu();
-    tui_figures_of(&f, &m->s, &m->h);
+    view_figures_of(&f, &m->s, &m->h);
     CHECK(f.elapsed == 125);
     CHECK(f.rate_mean == 3.6);
     CHECK(f.rate_now == 4); /* 36 in 9 s */
     CHECK(f.part == 0.45);
     CHECK(f.eta > 146.9 && f.eta < 147.1); /* 550 at 449 in 120 s */
     m->s.stats.skipped = 100;
-    tui_figures_of(&f, &m->s, &m->h);
+    view_figures_of(&f, &m->s, &m->h);
     CHECK_EQ(f.passed, 550);
     CHECK(f.part == 0.55 && f.rate_mean == 3.6);
     m->s.stats.source_done = 1; /* then it is known how many there are */
-    tui_figures_of(&f, &m->s, &m->h);
+    view_figures_of(&f, &m->s, &m->h);
     CHECK_EQ(f.total, 600);
     memset(&m->h, 0, sizeof m->h);
-    m->h.first = (struct tui_sample){ .ns = m->s.read_ns, .ended = 450 }; /* an observer that has just come */
-    tui_figures_of(&f, &m->s, &m->h);
+    m->h.first = (struct view_sample){ .ns = m->s.read_ns, .ended = 450 }; /* an observer that has just come */
+    view_figures_of(&f, &m->s, &m->h);
     CHECK(f.rate_now < 0);
     CHECK(f.eta > 13.8 && f.eta < 14); /* 50 at 450 in 125 s */
 }
@@ -466,16 +466,16 @@ TEST(rates_and_times)
 TEST(cancelled_tasks)
 {
     const struct tui_view v = { .width = 80, .height = 24 };
-    struct tui_figures f;
+    struct view_figures f;
     struct made_up *m = one_gpu();
     struct gd_stats *a = &m->s.stats;
     a->cancelled = 100;
     a->failed += 100;
     const uint64_t failed = a->failed - 100;
-    tui_part_cancelled(a);
+    view_part_cancelled(a);
     CHECK_EQ(a->failed, failed);
     a->source_done = 1;
-    tui_figures_of(&f, &m->s, &m->h);
+    view_figures_of(&f, &m->s, &m->h);
     CHECK_EQ(f.passed, 450);
     CHECK_EQ(f.total, 1000); /* the whole list, though no more is read of it */
     CHECK(f.eta < 0);
@@ -483,41 +483,41 @@ TEST(cancelled_tasks)
     CHECK_CONTAINS(text, "100 cancelled");
     free(text);
     *a = (struct gd_stats){ .failed = 1, .cancelled = 2 }; /* of figures that do not agree */
-    tui_part_cancelled(a);
+    view_part_cancelled(a);
     CHECK_EQ(a->failed, 0);
 }
 
 TEST(nothing_known_yet)
 {
-    struct tui_figures f;
+    struct view_figures f;
     const struct made_up *m = not_begun();
-    tui_figures_of(&f, &m->s, &m->h);
+    view_figures_of(&f, &m->s, &m->h);
     CHECK(f.elapsed == 0 && f.rate_mean < 0 && f.rate_now < 0 && f.eta < 0 && f.part < 0);
 }
 
 TEST(history)
 {
-    struct tui_history h = { 0 };
-    struct tui_figures f;
+    struct view_history h = { 0 };
+    struct view_figures f;
     struct made_up *m = one_gpu();
     m->s.stats.failed = m->s.stats.timeouts = 0;
     /* Thirty seconds, ten a second; then twenty, five a second. */
     for (unsigned i = 0; i <= 500; i++) {
         m->s.read_ns = m->s.stats.now_ns = (1000 + (uint64_t)i / 10) * SECOND + i % 10 * SECOND / 10;
         m->s.stats.completed = i <= 300 ? i : 300 + (i - 300) / 2;
-        tui_history_add(&h, &m->s);
+        view_history_add(&h, &m->s);
     }
-    tui_figures_of(&f, &m->s, &h);
+    view_figures_of(&f, &m->s, &h);
     CHECK(f.rate_now > 4.8 && f.rate_now < 5.2);
     CHECK_EQ(h.first.ended, 1);
     m->s.n_failures = 1;
     snprintf(m->failures[0].input, sizeof m->failures[0].input, "a.wav");
     snprintf(m->failures[0].error, sizeof m->failures[0].error, "no");
-    tui_history_add(&h, &m->s);
+    view_history_add(&h, &m->s);
     CHECK_STR(h.failure, "a.wav: no");
     m->s.stats.completed = 3; /* another run */
     m->s.n_failures = 0;
-    tui_history_add(&h, &m->s);
+    view_history_add(&h, &m->s);
     CHECK_STR(h.failure, "");
     CHECK_EQ(h.n, 1);
 }
@@ -525,36 +525,36 @@ TEST(history)
 TEST(figures_as_written)
 {
     char b[64];
-    CHECK_STR(tui_show_clock(b, sizeof b, 3723.9), "1:02:03");
-    CHECK_STR(tui_show_clock(b, sizeof b, 0), "0:00:00");
-    CHECK_STR(tui_show_clock(b, sizeof b, -1), "-");
-    CHECK_STR(tui_show_clock(b, sizeof b, 1e300), "100000:00:00");
-    CHECK_STR(tui_show_duration(b, sizeof b, 2.5, true), "2.5 s");
-    CHECK_STR(tui_show_duration(b, sizeof b, 0.0123, true), "12.3 ms");
-    CHECK_STR(tui_show_duration(b, sizeof b, 0.5123, true), "512 ms");
-    CHECK_STR(tui_show_duration(b, sizeof b, 0.0000123, true), "12.3 µs");
-    CHECK_STR(tui_show_duration(b, sizeof b, 0.0000123, false), "12.3 us");
-    CHECK_STR(tui_show_duration(b, sizeof b, 599, true), "599 s");
-    CHECK_STR(tui_show_duration(b, sizeof b, 600, true), "0:10:00");
-    CHECK_STR(tui_show_since(b, sizeof b, 0.04), "0.0 s");
-    CHECK_STR(tui_show_since(b, sizeof b, 99.96), "100 s");
-    CHECK_STR(tui_show_count(b, sizeof b, 0), "0");
-    CHECK_STR(tui_show_count(b, sizeof b, 999), "999");
-    CHECK_STR(tui_show_count(b, sizeof b, 1000), "1,000");
-    CHECK_STR(tui_show_count(b, sizeof b, UINT64_MAX), "18,446,744,073,709,551,615");
-    CHECK_STR(tui_show_short_count(b, sizeof b, 9999999), "9,999,999");
-    CHECK_STR(tui_show_short_count(b, sizeof b, 12345678), "12.3M");
-    CHECK_STR(tui_show_short_count(b, sizeof b, 999999999), "1.0G");
-    CHECK_STR(tui_show_short_count(b, sizeof b, UINT64_MAX), "18.4E");
-    CHECK_STR(tui_show_rate(b, sizeof b, -1), "-");
-    CHECK_STR(tui_show_rate(b, sizeof b, 0), "0");
-    CHECK_STR(tui_show_rate(b, sizeof b, 0.0123), "0.012");
-    CHECK_STR(tui_show_rate(b, sizeof b, 3.44), "3.4");
-    CHECK_STR(tui_show_rate(b, sizeof b, 34.4), "34");
-    CHECK_STR(tui_show_rate(b, sizeof b, 123456.7), "123,457");
-    CHECK_STR(tui_show_memory(b, sizeof b, UINT64_C(68) << 30, UINT64_C(80) << 30), "68/80G");
-    CHECK_STR(tui_show_memory(b, sizeof b, UINT64_C(1) << 29, UINT64_C(16) << 30), "0.5/16G");
-    CHECK_STR(tui_show_memory(b, sizeof b, 0, 512 << 20), "0/512M");
+    CHECK_STR(view_show_clock(b, sizeof b, 3723.9), "1:02:03");
+    CHECK_STR(view_show_clock(b, sizeof b, 0), "0:00:00");
+    CHECK_STR(view_show_clock(b, sizeof b, -1), "-");
+    CHECK_STR(view_show_clock(b, sizeof b, 1e300), "100000:00:00");
+    CHECK_STR(view_show_duration(b, sizeof b, 2.5, true), "2.5 s");
+    CHECK_STR(view_show_duration(b, sizeof b, 0.0123, true), "12.3 ms");
+    CHECK_STR(view_show_duration(b, sizeof b, 0.5123, true), "512 ms");
+    CHECK_STR(view_show_duration(b, sizeof b, 0.0000123, true), "12.3 µs");
+    CHECK_STR(view_show_duration(b, sizeof b, 0.0000123, false), "12.3 us");
+    CHECK_STR(view_show_duration(b, sizeof b, 599, true), "599 s");
+    CHECK_STR(view_show_duration(b, sizeof b, 600, true), "0:10:00");
+    CHECK_STR(view_show_since(b, sizeof b, 0.04), "0.0 s");
+    CHECK_STR(view_show_since(b, sizeof b, 99.96), "100 s");
+    CHECK_STR(view_show_count(b, sizeof b, 0), "0");
+    CHECK_STR(view_show_count(b, sizeof b, 999), "999");
+    CHECK_STR(view_show_count(b, sizeof b, 1000), "1,000");
+    CHECK_STR(view_show_count(b, sizeof b, UINT64_MAX), "18,446,744,073,709,551,615");
+    CHECK_STR(view_show_short_count(b, sizeof b, 9999999), "9,999,999");
+    CHECK_STR(view_show_short_count(b, sizeof b, 12345678), "12.3M");
+    CHECK_STR(view_show_short_count(b, sizeof b, 999999999), "1.0G");
+    CHECK_STR(view_show_short_count(b, sizeof b, UINT64_MAX), "18.4E");
+    CHECK_STR(view_show_rate(b, sizeof b, -1), "-");
+    CHECK_STR(view_show_rate(b, sizeof b, 0), "0");
+    CHECK_STR(view_show_rate(b, sizeof b, 0.0123), "0.012");
+    CHECK_STR(view_show_rate(b, sizeof b, 3.44), "3.4");
+    CHECK_STR(view_show_rate(b, sizeof b, 34.4), "34");
+    CHECK_STR(view_show_rate(b, sizeof b, 123456.7), "123,457");
+    CHECK_STR(view_show_memory(b, sizeof b, UINT64_C(68) << 30, UINT64_C(80) << 30), "68/80G");
+    CHECK_STR(view_show_memory(b, sizeof b, UINT64_C(1) << 29, UINT64_C(16) << 30), "0.5/16G");
+    CHECK_STR(view_show_memory(b, sizeof b, 0, 512 << 20), "0/512M");
 }
 
 /* --- characters ------------------------------------------------------------------------------------------- */

@@ -15,7 +15,7 @@
 
 /* --- figures -------------------------------------------------------------------------- */
 
-static void figures_of(struct cli_figures *f, const struct gd_stats *s, struct tui_history *h)
+static void figures_of(struct cli_figures *f, const struct gd_stats *s, struct view_history *h)
 {
     const struct gd_snapshot now = { .stats = *s, .read_ns = s->now_ns };
     cli_figures_of(f, &now, h);
@@ -33,7 +33,7 @@ TEST(figures)
                           .start_ns = 1000000000,
                           .now_ns = 3500000000 };
     struct cli_figures f;
-    struct tui_history h = { 0 };
+    struct view_history h = { 0 };
     figures_of(&f, &s, &h);
     CHECK_EQ(f.total, 100);
     CHECK_EQ(f.done, 45);
@@ -54,7 +54,7 @@ TEST(figures)
 static double time_left(struct gd_stats s)
 {
     struct cli_figures f;
-    struct tui_history h = { 0 };
+    struct view_history h = { 0 };
     s.start_ns = 1000000000;
     s.now_ns = 11000000000;
     figures_of(&f, &s, &h);
@@ -75,7 +75,7 @@ TEST(setting_up_is_no_part_of_the_time_left)
 {
     struct gd_stats s = { .total = 11, .completed = 1, .start_ns = 1000000000, .now_ns = 541000000000 };
     struct cli_figures f;
-    struct tui_history h = { 0 };
+    struct view_history h = { 0 };
     figures_of(&f, &s, &h);
     CHECK(f.eta < 0);
     s.completed = 2;
@@ -95,7 +95,7 @@ TEST(figures_of_a_resumed_run)
                           .start_ns = 1000000000,
                           .now_ns = 11000000000 };
     struct cli_figures f;
-    struct tui_history h = { 0 };
+    struct view_history h = { 0 };
     char line[100];
     figures_of(&f, &s, &h);
     (void)cli_progress_layout(line, sizeof line, &f, CLI_PROGRESS_LINE, 80);
@@ -281,39 +281,39 @@ TEST(an_open_line_is_ended)
 {
     int slave, master = open_terminal(&slave);
     struct cli_progress *p = NULL;
-    struct cli_output *o = NULL;
+    struct cli_streams *o = NULL;
     struct cli_bytes seen = { 0 };
     completed = 1;
     CHECK_EQ(cli_progress_open(&p, slave, CLI_PROGRESS_BAR, stats, user_text), 0);
     await_text(master, &seen, "1/10, 0.0s\033[K");
-    CHECK_EQ(cli_output_open(&o, &(struct cli_output_options){ .out = slave, .err = slave, .progress = p }), 0);
+    CHECK_EQ(cli_streams_open(&o, &(struct cli_streams_options){ .out = slave, .err = slave, .progress = p }), 0);
     struct made *m = command("part", 4, "", 0, 0);
     completed = 2; /* before: the line may be drawn again at any time after it */
-    CHECK_EQ(cli_output_add(o, end_of(m, CLI_RESULT_COMMAND)), 0);
+    CHECK_EQ(cli_streams_add(o, end_of(m, CLI_RESULT_COMMAND)), 0);
     drop(m);
     await_text(master, &seen, "part\n\r 20% [");
     cli_progress_close(&p);
-    cli_output_close(&o);
+    cli_streams_close(&o);
     cli_bytes_free(&seen);
 }
 
 TEST(an_open_line_is_ended_before_words_of_ours)
 {
     int slave, master = open_terminal(&slave);
-    struct cli_output *o = NULL;
+    struct cli_streams *o = NULL;
     struct cli_bytes seen = { 0 };
-    CHECK_EQ(cli_output_open(&o, &(struct cli_output_options){ .out = slave, .err = slave }), 0);
-    cli_output_end_line(o); /* there is none */
+    CHECK_EQ(cli_streams_open(&o, &(struct cli_streams_options){ .out = slave, .err = slave }), 0);
+    cli_streams_end_line(o); /* there is none */
     struct made *m = command("one", 3, "", 0, 0);
     for (int i = 0; i < 2; i++)
-        CHECK_EQ(cli_output_add(o, end_of(m, CLI_RESULT_COMMAND)), 0);
+        CHECK_EQ(cli_streams_add(o, end_of(m, CLI_RESULT_COMMAND)), 0);
     drop(m);
-    cli_output_end_line(o);
-    cli_output_end_line(o);
+    cli_streams_end_line(o);
+    cli_streams_end_line(o);
     CHECK_EQ(write(slave, "end", 3), 3);
     await_text(master, &seen, "end");
     CHECK_STR(seen.data, "oneone\nend");
-    cli_output_close(&o);
+    cli_streams_close(&o);
     cli_bytes_free(&seen);
 }
 
@@ -335,19 +335,19 @@ TEST(results_clear_the_line_first)
 {
     int slave, master = open_terminal(&slave);
     struct cli_progress *p = NULL;
-    struct cli_output *o = NULL;
+    struct cli_streams *o = NULL;
     struct cli_bytes seen = { 0 };
     completed = 1;
     CHECK_EQ(cli_progress_open(&p, slave, CLI_PROGRESS_BAR, stats, user_text), 0);
     await_text(master, &seen, "1/10, 0.0s\033[K");
-    CHECK_EQ(cli_output_open(&o, &(struct cli_output_options){ .out = slave, .err = slave, .progress = p }), 0);
+    CHECK_EQ(cli_streams_open(&o, &(struct cli_streams_options){ .out = slave, .err = slave, .progress = p }), 0);
     struct gd_report r = { .data = "result", .size = 6, .input = "x", .input_size = 1 };
-    struct cli_end e;
-    cli_end_read(&e, &r, CLI_RESULT_BYTES);
-    CHECK_EQ(cli_output_add(o, &e), 0);
+    struct cli_task_end e;
+    cli_task_end_read(&e, &r, CLI_RESULT_BYTES);
+    CHECK_EQ(cli_streams_add(o, &e), 0);
     await_text(master, &seen, "\r\033[Kresult\n");
     cli_progress_close(&p);
-    cli_output_close(&o);
+    cli_streams_close(&o);
     cli_bytes_free(&seen);
 }
 

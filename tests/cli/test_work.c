@@ -70,17 +70,17 @@ SCREENS(ended)
 
 /* --- figures ---------------------------------------------------------------------------------- */
 
-static struct tui_figures figures_of(const struct made_up *m)
+static struct view_figures figures_of(const struct made_up *m)
 {
-    struct tui_figures f;
-    tui_figures_of(&f, &m->s, &m->h);
+    struct view_figures f;
+    view_figures_of(&f, &m->s, &m->h);
     return f;
 }
 
 TEST(the_time_left_is_that_of_the_work)
 {
     const struct made_up *m = of_audio();
-    const struct tui_figures f = figures_of(m);
+    const struct view_figures f = figures_of(m);
     /* 7,925 seconds of audio in the 120 since the first file ended; 133,075 are left. */
     CHECK(fabs(f.work_rate - 7925.0 / 120) < 1e-6);
     CHECK(fabs(f.eta - 133075.0 * 120 / 7925) < 1e-6);
@@ -94,7 +94,7 @@ TEST(without_a_total_tasks_are_counted)
 {
     struct made_up *m = of_audio();
     m->s.work_total = 0;
-    const struct tui_figures f = figures_of(m);
+    const struct view_figures f = figures_of(m);
     CHECK(f.eta > 146.9 && f.eta < 147.1);
     CHECK(f.part == 0.45);
     CHECK(f.work_rate < 0 && f.work_done == 0 && f.work_total == 0);
@@ -106,7 +106,7 @@ TEST(work_that_has_not_begun)
     struct made_up *m = of_audio();
     m->s.work_done = 0;
     m->h.first.work = 0;
-    const struct tui_figures f = figures_of(m);
+    const struct view_figures f = figures_of(m);
     CHECK(f.eta > 146.9 && f.eta < 147.1);
     CHECK(f.part == 0);
 }
@@ -116,7 +116,7 @@ TEST(work_without_a_number_of_tasks)
     const struct tui_view v = { .width = 60, .height = 24 };
     struct made_up *m = of_audio();
     m->s.stats.total = 0;
-    const struct tui_figures f = figures_of(m);
+    const struct view_figures f = figures_of(m);
     CHECK(fabs(f.eta - 133075.0 * 120 / 7925) < 1e-6);
     CHECK(fabs(f.part - 11525.0 / 144600) < 1e-9);
     char *text = laid_out(m, &v);
@@ -133,7 +133,7 @@ TEST(what_takes_no_work_is_still_to_be_done)
     struct made_up *m = of_audio();
     m->s.work_done = m->s.work_total;
     m->s.stats.completed = 995;
-    struct tui_figures f = figures_of(m);
+    struct view_figures f = figures_of(m);
     CHECK(f.part < 1 && f.part > 0.999);
     CHECK(f.eta == 0);
     char *text = laid_out(m, &v);
@@ -155,7 +155,7 @@ TEST(more_than_all)
 {
     struct made_up *m = of_audio();
     m->s.work_done = 2 * m->s.work_total;
-    const struct tui_figures f = figures_of(m);
+    const struct view_figures f = figures_of(m);
     CHECK(f.part < 1 && f.eta == 0 && f.work_done == f.work_total);
 }
 
@@ -163,30 +163,30 @@ TEST(who_comes_late_knows_the_mean)
 {
     struct made_up *m = of_audio();
     memset(&m->h, 0, sizeof m->h);
-    tui_history_add(&m->h, &m->s);
+    view_history_add(&m->h, &m->s);
     CHECK(m->h.first.work == m->s.work_done);
-    const struct tui_figures f = figures_of(m);
+    const struct view_figures f = figures_of(m);
     CHECK(fabs(f.eta - 133075.0 * 125 / 11525) < 1e-6);
 }
 
 /* Its end is published before the callback has told of its work. */
 TEST(the_first_task_counts_with_its_work)
 {
-    struct tui_history h = { 0 };
+    struct view_history h = { 0 };
     struct made_up *m = of_audio();
     m->s.stats.completed = 1;
     m->s.stats.failed = m->s.stats.timeouts = 0;
     m->s.work_done = 0;
-    tui_history_add(&h, &m->s);
+    view_history_add(&h, &m->s);
     CHECK_EQ(h.first.ns, 0);
     m->s.work_done = 100;
-    tui_history_add(&h, &m->s);
+    view_history_add(&h, &m->s);
     CHECK_EQ(h.first.ns, m->s.read_ns);
     CHECK(h.first.work == 100);
     m->s.work_total = 0; /* where it is not told, it need not be */
     m->s.work_done = 0;
-    h = (struct tui_history){ 0 };
-    tui_history_add(&h, &m->s);
+    h = (struct view_history){ 0 };
+    view_history_add(&h, &m->s);
     CHECK_EQ(h.first.ended, 1);
 }
 
@@ -247,7 +247,7 @@ static const char *line_of(const struct made_up *m, enum cli_progress_style styl
 {
     static char line[512];
     struct cli_figures f;
-    struct tui_history h = m->h;
+    struct view_history h = m->h;
     cli_figures_of(&f, &m->s, &h);
     (void)cli_progress_layout(line, sizeof line, &f, style, width);
     return line;

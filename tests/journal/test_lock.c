@@ -21,8 +21,8 @@ static pid_t leave_a_fork(pid_t (*do_fork)(void))
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     const pid_t holder = fork();
     if (holder == 0) {
-        struct gd__hold h;
-        CHECK_EQ(gd__hold_take(&h, "run.db"), 0);
+        struct gd__journal_lock h;
+        CHECK_EQ(gd__journal_lock_take(&h, "run.db"), 0);
         const pid_t pid = do_fork();
         if (pid == 0)
             for (;;)
@@ -40,17 +40,17 @@ static pid_t leave_a_fork(pid_t (*do_fork)(void))
 static void free_after_a_fork(pid_t (*do_fork)(void))
 {
     folder_enter();
-    struct gd__hold h, other;
+    struct gd__journal_lock h, other;
     uint64_t pid;
     const pid_t left = leave_a_fork(do_fork);
-    CHECK(!gd__hold_test("run.db", &pid));
-    if (gd__hold_take(&h, "run.db") < 0)
+    CHECK(!gd__journal_lock_test("run.db", &pid));
+    if (gd__journal_lock_take(&h, "run.db") < 0)
         FAIL("%s", gd_error_text());
-    CHECK(gd__hold_test("run.db", &pid));
+    CHECK(gd__journal_lock_test("run.db", &pid));
     CHECK_EQ(pid, getpid());
-    CHECK_EQ(gd__hold_take(&other, "run.db"), GD_E_BUSY);
-    CHECK(!gd__hold_is_lost(&h));
-    gd__hold_release(&h);
+    CHECK_EQ(gd__journal_lock_take(&other, "run.db"), GD_E_BUSY);
+    CHECK(!gd__journal_lock_is_lost(&h));
+    gd__journal_lock_release(&h);
     CHECK(access("run.db-lock", F_OK) < 0);
     kill(left, SIGKILL);
     CHECK_EQ(waitpid(left, NULL, 0), left);
@@ -71,28 +71,28 @@ TEST(a_fork_that_ran_no_handlers_holds_nothing)
 TEST(a_fork_of_a_living_process_does_not_free_the_journal)
 {
     folder_enter();
-    struct gd__hold h, other;
-    CHECK_EQ(gd__hold_take(&h, "run.db"), 0);
+    struct gd__journal_lock h, other;
+    CHECK_EQ(gd__journal_lock_take(&h, "run.db"), 0);
     const pid_t pid = fork();
     if (pid == 0) {
-        CHECK_EQ(gd__hold_take(&other, "run.db"), GD_E_BUSY);
-        gd__hold_release(&h); /* of the fork: it has no part in it */
+        CHECK_EQ(gd__journal_lock_take(&other, "run.db"), GD_E_BUSY);
+        gd__journal_lock_release(&h); /* of the fork: it has no part in it */
         _exit(0);
     }
     int status;
     CHECK_EQ(waitpid(pid, &status, 0), pid);
     CHECK_EQ(status, 0);
     CHECK_EQ(access("run.db-lock", F_OK), 0);
-    CHECK_EQ(gd__hold_take(&other, "run.db"), GD_E_BUSY);
-    gd__hold_release(&h);
+    CHECK_EQ(gd__journal_lock_take(&other, "run.db"), GD_E_BUSY);
+    gd__journal_lock_release(&h);
 }
 
 static void *stay(void *arg)
 {
     int *ends = arg;
-    struct gd__hold h, *held = &h;
+    struct gd__journal_lock h, *held = &h;
     char byte;
-    CHECK_EQ(gd__hold_take(held, "run.db"), 0);
+    CHECK_EQ(gd__journal_lock_take(held, "run.db"), 0);
     CHECK_EQ(write(ends[1], "x", 1), 1);
     (void)!read(ends[2], &byte, 1);
     return NULL;
@@ -121,10 +121,10 @@ TEST(a_process_whose_first_thread_has_ended_still_holds_it)
         text[n > 0 ? n : 0] = '\0';
         close(fd);
     } while (!strstr(text, ") Z "));
-    struct gd__hold h;
+    struct gd__journal_lock h;
     uint64_t who;
-    CHECK_EQ(gd__hold_take(&h, "run.db"), GD_E_BUSY);
-    CHECK(gd__hold_test("run.db", &who));
+    CHECK_EQ(gd__journal_lock_take(&h, "run.db"), GD_E_BUSY);
+    CHECK(gd__journal_lock_test("run.db", &who));
     CHECK_EQ(write(ends[3], "x", 1), 1);
     CHECK_EQ(waitpid(pid, NULL, 0), pid);
 }
@@ -142,12 +142,12 @@ TEST(of_many_that_take_a_dead_lock_one_gets_it)
         for (int i = 0; i < TAKERS; i++) {
             takers[i] = fork();
             if (takers[i] == 0) {
-                struct gd__hold h;
+                struct gd__journal_lock h;
                 char byte;
                 close(go[1]);
                 close(stop[1]);
                 (void)!read(go[0], &byte, 1); /* end of file, for all at once */
-                const char mine = gd__hold_take(&h, "run.db") == 0;
+                const char mine = gd__journal_lock_take(&h, "run.db") == 0;
                 CHECK_EQ(write(told[1], &mine, 1), 1);
                 (void)!read(stop[0], &byte, 1);
                 _exit(0);
@@ -182,36 +182,36 @@ static void write_file(const char *path, const char *text)
 TEST(a_link_is_not_followed)
 {
     folder_enter();
-    struct gd__hold h;
+    struct gd__journal_lock h;
     uint64_t pid;
     char text[64] = "";
     write_file("victim", "precious");
     CHECK_EQ(symlink("victim", "run.db-lock"), 0);
-    CHECK_LT(gd__hold_take(&h, "run.db"), 0);
+    CHECK_LT(gd__journal_lock_take(&h, "run.db"), 0);
     CHECK_CONTAINS(gd_error_text(), "run.db-lock is not a file that a run made: remove it");
-    CHECK(!gd__hold_test("run.db", &pid));
+    CHECK(!gd__journal_lock_test("run.db", &pid));
     const int fd = open("victim", O_RDONLY | O_CLOEXEC);
     CHECK_EQ(read(fd, text, sizeof text - 1), 8);
     CHECK_STR(text, "precious");
     close(fd);
     CHECK_EQ(unlink("run.db-lock"), 0);
     CHECK_EQ(symlink("nowhere", "run.db-lock"), 0); /* nothing is made through it either */
-    CHECK_LT(gd__hold_take(&h, "run.db"), 0);
+    CHECK_LT(gd__journal_lock_take(&h, "run.db"), 0);
     CHECK(access("nowhere", F_OK) < 0);
 }
 
 TEST(what_is_no_file_is_refused)
 {
     folder_enter();
-    struct gd__hold h;
+    struct gd__journal_lock h;
     uint64_t pid;
     CHECK_EQ(mkfifo("run.db-lock", 0600), 0);
-    CHECK_LT(gd__hold_take(&h, "run.db"), 0);
+    CHECK_LT(gd__journal_lock_take(&h, "run.db"), 0);
     CHECK_CONTAINS(gd_error_text(), "is not a file that a run made");
-    CHECK(!gd__hold_test("run.db", &pid));
+    CHECK(!gd__journal_lock_test("run.db", &pid));
     CHECK_EQ(unlink("run.db-lock"), 0);
     CHECK_EQ(mkdir("run.db-lock", 0700), 0);
-    CHECK_LT(gd__hold_take(&h, "run.db"), 0);
+    CHECK_LT(gd__journal_lock_take(&h, "run.db"), 0);
     CHECK_CONTAINS(gd_error_text(), "is not a file that a run made");
     CHECK_EQ(rmdir("run.db-lock"), 0);
 }
@@ -219,11 +219,11 @@ TEST(what_is_no_file_is_refused)
 TEST(a_file_of_another_user_is_refused)
 {
     folder_enter();
-    struct gd__hold h;
+    struct gd__journal_lock h;
     write_file("run.db-lock", "");
     if (chown("run.db-lock", 12345, (gid_t)-1) < 0)
         SKIP("this user can't make a file another's");
-    CHECK_LT(gd__hold_take(&h, "run.db"), 0);
+    CHECK_LT(gd__journal_lock_take(&h, "run.db"), 0);
     CHECK_CONTAINS(gd_error_text(), "belongs to user 12345");
 }
 
@@ -231,23 +231,23 @@ TEST(a_file_of_another_user_is_refused)
 TEST(the_lock_is_for_its_owner_only)
 {
     folder_enter();
-    struct gd__hold h;
+    struct gd__journal_lock h;
     struct stat s;
     umask(0);
-    CHECK_EQ(gd__hold_take(&h, "run.db"), 0);
+    CHECK_EQ(gd__journal_lock_take(&h, "run.db"), 0);
     CHECK_EQ(stat("run.db-lock", &s), 0);
     CHECK_EQ(s.st_mode & 0777, 0600);
-    gd__hold_release(&h);
+    gd__journal_lock_release(&h);
 }
 
 /* A file that was left by an earlier version, or by a run on another machine, is free if nobody has it locked. */
 TEST(a_file_that_names_nobody_is_replaced)
 {
     folder_enter();
-    struct gd__hold h;
+    struct gd__journal_lock h;
     write_file("run.db-lock", "4194304\n");
-    CHECK_EQ(gd__hold_take(&h, "run.db"), 0);
-    gd__hold_release(&h);
+    CHECK_EQ(gd__journal_lock_take(&h, "run.db"), 0);
+    gd__journal_lock_release(&h);
     CHECK(access("run.db-lock", F_OK) < 0);
 }
 

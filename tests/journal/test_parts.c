@@ -409,49 +409,49 @@ TEST(the_index_says_when_there_is_no_place_for_it)
 TEST(a_journal_is_held_once)
 {
     folder_enter();
-    struct gd__hold a, b;
+    struct gd__journal_lock a, b;
     uint64_t pid;
-    CHECK(!gd__hold_test("run.db", &pid));
-    CHECK_EQ(gd__hold_take(&a, "run.db"), 0);
-    CHECK_EQ(gd__hold_take(&b, "run.db"), GD_E_BUSY);
+    CHECK(!gd__journal_lock_test("run.db", &pid));
+    CHECK_EQ(gd__journal_lock_take(&a, "run.db"), 0);
+    CHECK_EQ(gd__journal_lock_take(&b, "run.db"), GD_E_BUSY);
     char words[64];
     snprintf(words, sizeof words, "process %ld", (long)getpid());
     CHECK_CONTAINS(gd_error_text(), words);
-    CHECK(gd__hold_test("run.db", &pid));
+    CHECK(gd__journal_lock_test("run.db", &pid));
     CHECK_EQ(pid, getpid());
-    gd__hold_release(&a);
+    gd__journal_lock_release(&a);
     CHECK(access("run.db-lock", F_OK) < 0);
-    CHECK_EQ(gd__hold_take(&b, "run.db"), 0);
-    gd__hold_release(&b);
+    CHECK_EQ(gd__journal_lock_take(&b, "run.db"), 0);
+    gd__journal_lock_release(&b);
 }
 
 TEST(a_dead_process_holds_nothing)
 {
     folder_enter();
-    struct gd__hold h;
+    struct gd__journal_lock h;
     uint64_t pid;
     const pid_t child = fork();
     if (child == 0) {
-        CHECK_EQ(gd__hold_take(&h, "run.db"), 0);
+        CHECK_EQ(gd__journal_lock_take(&h, "run.db"), 0);
         kill(getpid(), SIGKILL);
     }
     CHECK_EQ(waitpid(child, NULL, 0), child);
     CHECK_EQ(access("run.db-lock", F_OK), 0);
-    CHECK(!gd__hold_test("run.db", &pid));
-    CHECK_EQ(gd__hold_take(&h, "run.db"), 0);
-    gd__hold_release(&h);
+    CHECK(!gd__journal_lock_test("run.db", &pid));
+    CHECK_EQ(gd__journal_lock_take(&h, "run.db"), 0);
+    gd__journal_lock_release(&h);
 }
 
 TEST(a_lock_that_is_another_file_by_now_is_left_alone)
 {
     folder_enter();
-    struct gd__hold a, b;
-    CHECK_EQ(gd__hold_take(&a, "run.db"), 0);
+    struct gd__journal_lock a, b;
+    CHECK_EQ(gd__journal_lock_take(&a, "run.db"), 0);
     CHECK_EQ(unlink("run.db-lock"), 0);
-    CHECK_EQ(gd__hold_take(&b, "run.db"), 0); /* somebody meddled: there are two */
-    gd__hold_release(&a);
+    CHECK_EQ(gd__journal_lock_take(&b, "run.db"), 0); /* somebody meddled: there are two */
+    gd__journal_lock_release(&a);
     CHECK_EQ(access("run.db-lock", F_OK), 0); /* b's */
-    gd__hold_release(&b);
+    gd__journal_lock_release(&b);
 }
 
 TEST_MAIN()

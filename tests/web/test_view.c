@@ -180,7 +180,7 @@ TEST(metrics_are_what_prometheus_reads)
 TEST(work_where_it_is_known)
 {
     struct made_up *m = made_up_new(1);
-    struct tui_history h = { 0 };
+    struct view_history h = { 0 };
     struct parsed *p = metrics_of(&m->s);
     for (size_t i = 0; i < p->n; i++)
         CHECK(strstr(p->series[i], "work_") == NULL);
@@ -210,18 +210,18 @@ TEST(work_where_it_is_known)
 TEST(more_work_is_news)
 {
     struct made_up *m = made_up_new(1);
-    struct web_kept k = { 0 };
+    struct web_last k = { 0 };
     struct gd_snapshot news;
     m->s.n_tasks = m->s.n_failures = 0;
-    CHECK_EQ(web_kept_add(&k, &m->s, &news), 0);
-    CHECK(!web_kept_differs(&k, &m->s));
+    CHECK_EQ(web_last_add(&k, &m->s, &news), 0);
+    CHECK(!web_last_differs(&k, &m->s));
     m->s.work_total = 5;
-    CHECK(web_kept_differs(&k, &m->s));
-    CHECK_EQ(web_kept_add(&k, &m->s, &news), 0);
-    CHECK(!web_kept_differs(&k, &m->s));
+    CHECK(web_last_differs(&k, &m->s));
+    CHECK_EQ(web_last_add(&k, &m->s, &news), 0);
+    CHECK(!web_last_differs(&k, &m->s));
     m->s.work_done = 1;
-    CHECK(web_kept_differs(&k, &m->s));
-    web_kept_free(&k);
+    CHECK(web_last_differs(&k, &m->s));
+    web_last_free(&k);
     free(m);
 }
 
@@ -294,7 +294,7 @@ TEST(samples_that_come_too_soon_are_left_out)
 
 TEST(the_last_tasks_are_kept_and_the_rest_counted)
 {
-    static struct web_kept k;
+    static struct web_last k;
     struct made_up *m = made_up_new(1);
     struct gd_snapshot news;
     uint64_t next = 0, shown = 0;
@@ -303,23 +303,23 @@ TEST(the_last_tasks_are_kept_and_the_rest_counted)
         m->s.n_tasks = 100;
         for (size_t i = 0; i < 100; i++)
             m->tasks[i] = (struct gd_task_view){ .task_id = next++ };
-        CHECK_EQ(web_kept_add(&k, &m->s, &news), 0);
+        CHECK_EQ(web_last_add(&k, &m->s, &news), 0);
         CHECK_EQ(news.n_tasks, 100);
         CHECK_EQ(news.tasks[0].task_id, next - 100);
         shown += news.n_tasks;
     }
     CHECK_EQ(shown, 10000);
-    CHECK_EQ(k.s.n_tasks, WEB_KEPT_TASKS);
-    CHECK_EQ(k.s.tasks[WEB_KEPT_TASKS - 1].task_id, 9999);
-    CHECK_EQ(k.s.tasks[0].task_id, 10000 - WEB_KEPT_TASKS);
-    CHECK_EQ(k.s.tasks_missed, 10000 - WEB_KEPT_TASKS);
-    web_kept_free(&k);
+    CHECK_EQ(k.s.n_tasks, WEB_LAST_TASKS);
+    CHECK_EQ(k.s.tasks[WEB_LAST_TASKS - 1].task_id, 9999);
+    CHECK_EQ(k.s.tasks[0].task_id, 10000 - WEB_LAST_TASKS);
+    CHECK_EQ(k.s.tasks_missed, 10000 - WEB_LAST_TASKS);
+    web_last_free(&k);
     free(m);
 }
 
 TEST(of_too_many_at_once_the_failed_and_some)
 {
-    static struct web_kept k;
+    static struct web_last k;
     struct made_up *m = made_up_new(1);
     struct gd_snapshot news;
     size_t failed = 0;
@@ -328,51 +328,51 @@ TEST(of_too_many_at_once_the_failed_and_some)
     m->s.tasks_missed = 5;
     for (size_t i = 0; i < 1000; i++)
         m->tasks[i] = (struct gd_task_view){ .task_id = i, .failure = i % 20 == 7 ? GD_FAILURE_ERROR : 0 };
-    CHECK_EQ(web_kept_add(&k, &m->s, &news), 0);
+    CHECK_EQ(web_last_add(&k, &m->s, &news), 0);
     CHECK_LE(news.n_tasks, WEB_TASKS_AT_ONCE);
     for (size_t i = 0; i < news.n_tasks; i++)
         failed += news.tasks[i].failure != 0;
     CHECK_EQ(failed, 50);
     CHECK_GT(news.tasks[news.n_tasks - 1].task_id, 980); /* evenly, to the end */
     CHECK_EQ(news.tasks_missed, 1005 - news.n_tasks);
-    web_kept_free(&k);
+    web_last_free(&k);
     free(m);
 }
 
 TEST(the_last_failures_are_kept)
 {
-    static struct web_kept k;
+    static struct web_last k;
     struct made_up *m = made_up_new(1);
     struct gd_snapshot news;
     for (uint64_t i = 0; i < 250; i++)
         made_up_fail(m, i, "in", "words");
     m->s.failures = m->failures;
     m->s.tasks = m->tasks;
-    CHECK_EQ(web_kept_add(&k, &m->s, &news), 0);
-    CHECK_EQ(k.s.n_failures, WEB_KEPT_FAILURES);
-    CHECK_EQ(k.s.failures[WEB_KEPT_FAILURES - 1].task.task_id, 249);
-    CHECK_EQ(k.s.failures_missed, 250 - WEB_KEPT_FAILURES);
-    CHECK_EQ(web_kept_add(&k, &m->s, &news), 0);
-    CHECK_EQ(k.s.failures_missed, 500 - WEB_KEPT_FAILURES);
-    web_kept_free(&k);
+    CHECK_EQ(web_last_add(&k, &m->s, &news), 0);
+    CHECK_EQ(k.s.n_failures, WEB_LAST_FAILURES);
+    CHECK_EQ(k.s.failures[WEB_LAST_FAILURES - 1].task.task_id, 249);
+    CHECK_EQ(k.s.failures_missed, 250 - WEB_LAST_FAILURES);
+    CHECK_EQ(web_last_add(&k, &m->s, &news), 0);
+    CHECK_EQ(k.s.failures_missed, 500 - WEB_LAST_FAILURES);
+    web_last_free(&k);
     free(m);
 }
 
 TEST(time_alone_is_no_difference)
 {
-    static struct web_kept k;
+    static struct web_last k;
     struct made_up *m = made_up_new(2);
     struct gd_snapshot news, s = m->s;
-    CHECK_EQ(web_kept_add(&k, &s, &news), 0);
+    CHECK_EQ(web_last_add(&k, &s, &news), 0);
     s.read_ns += 5;
     s.stats.now_ns += 5;
-    CHECK(!web_kept_differs(&k, &s));
+    CHECK(!web_last_differs(&k, &s));
     s.stats.completed++;
-    CHECK(web_kept_differs(&k, &s));
+    CHECK(web_last_differs(&k, &s));
     s.stats.completed--;
     m->workers[1].idle = GD_IDLE_LOADING;
-    CHECK(web_kept_differs(&k, &s));
-    web_kept_free(&k);
+    CHECK(web_last_differs(&k, &s));
+    web_last_free(&k);
     free(m);
 }
 

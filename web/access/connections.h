@@ -12,8 +12,8 @@
  *
  * Threads: any may call. To drop a connection is to shut its socket down: its owner then sees that it ended.
  */
-#ifndef GD_WEB_CONNECTIONS_H
-#define GD_WEB_CONNECTIONS_H
+#ifndef GD_WEB_ACCESS_CONNECTIONS_H
+#define GD_WEB_ACCESS_CONNECTIONS_H
 
 #include <stdbool.h>
 #include <sys/socket.h>

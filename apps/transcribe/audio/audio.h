@@ -16,8 +16,8 @@
  * no channels, truncated (the header promises more than there is). It is told apart from what may pass: a disk or a
  * network that is away, no memory, too many open files.
  */
-#ifndef GD_TRANSCRIBE_AUDIO_H
-#define GD_TRANSCRIBE_AUDIO_H
+#ifndef GD_TRANSCRIBE_AUDIO_AUDIO_H
+#define GD_TRANSCRIBE_AUDIO_AUDIO_H
 
 #include <stddef.h>
 

@@ -3,8 +3,8 @@
  * Decoders: the libraries that audio.c can read a file with, each behind the same few functions. Private to audio.c and
  * to them.
  */
-#ifndef GD_TRANSCRIBE_DECODER_H
-#define GD_TRANSCRIBE_DECODER_H
+#ifndef GD_TRANSCRIBE_AUDIO_DECODER_H
+#define GD_TRANSCRIBE_AUDIO_DECODER_H
 
 #include <stdbool.h>
 #include <stddef.h>

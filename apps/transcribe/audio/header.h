@@ -5,8 +5,8 @@
  * WAV (RIFF, RF64), FLAC, Ogg (Vorbis, Opus) and MP3. A file costs one or two reads of a few KiB, so that a folder of
  * a hundred thousand can be put in order before the first is transcribed.
  */
-#ifndef GD_TRANSCRIBE_HEADER_H
-#define GD_TRANSCRIBE_HEADER_H
+#ifndef GD_TRANSCRIBE_AUDIO_HEADER_H
+#define GD_TRANSCRIBE_AUDIO_HEADER_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -9,8 +9,8 @@
  *
  * What is heard depends on the file and the settings alone, never on the files before.
  */
-#ifndef GD_TRANSCRIBE_ENGINE_H
-#define GD_TRANSCRIBE_ENGINE_H
+#ifndef GD_TRANSCRIBE_ENGINE_ENGINE_H
+#define GD_TRANSCRIBE_ENGINE_ENGINE_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -3,8 +3,8 @@
  * Loading a model into whisper.cpp, after everything was checked that whisper.cpp takes on trust: settings it does not
  * know, models that make it abort, a GPU that is not there.
  */
-#ifndef GD_TRANSCRIBE_LOAD_H
-#define GD_TRANSCRIBE_LOAD_H
+#ifndef GD_TRANSCRIBE_ENGINE_LOAD_H
+#define GD_TRANSCRIBE_ENGINE_LOAD_H
 
 #include "apps/transcribe/engine/settings.h"
 

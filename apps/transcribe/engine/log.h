@@ -3,8 +3,8 @@
  * What whisper.cpp says: warnings and errors go to standard error, the rest nowhere; its first error is kept, to be
  * part of ours: those that follow tell what came of it. Where it ends the process, that error is its last words.
  */
-#ifndef GD_TRANSCRIBE_LOG_H
-#define GD_TRANSCRIBE_LOG_H
+#ifndef GD_TRANSCRIBE_ENGINE_LOG_H
+#define GD_TRANSCRIBE_ENGINE_LOG_H
 
 #include <stdbool.h>
 

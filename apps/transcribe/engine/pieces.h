@@ -6,8 +6,8 @@
  * badly, since whisper.cpp can't see how it goes on: segments that end there are dropped, and the next piece begins
  * where the last one that was kept ended.
  */
-#ifndef GD_TRANSCRIBE_PIECES_H
-#define GD_TRANSCRIBE_PIECES_H
+#ifndef GD_TRANSCRIBE_ENGINE_PIECES_H
+#define GD_TRANSCRIBE_ENGINE_PIECES_H
 
 #include "apps/transcribe/audio/audio.h"
 #include "apps/transcribe/engine/engine.h"

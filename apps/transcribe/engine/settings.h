@@ -9,8 +9,8 @@
  * error; what is left out, or empty, has its default. The names are those of the members below; formats are written as
  * for --format (default txt), switches as yes or no.
  */
-#ifndef GD_TRANSCRIBE_SETTINGS_H
-#define GD_TRANSCRIBE_SETTINGS_H
+#ifndef GD_TRANSCRIBE_ENGINE_SETTINGS_H
+#define GD_TRANSCRIBE_ENGINE_SETTINGS_H
 
 #include <stdbool.h>
 

@@ -4,8 +4,8 @@
  *
  * As whisper_full() does with its own option, which only works on a context's own state.
  */
-#ifndef GD_TRANSCRIBE_SPEECH_H
-#define GD_TRANSCRIBE_SPEECH_H
+#ifndef GD_TRANSCRIBE_ENGINE_SPEECH_H
+#define GD_TRANSCRIBE_ENGINE_SPEECH_H
 
 #include <stddef.h>
 

@@ -3,8 +3,8 @@
  * Words from tokens. A token is a word or a part of one; the first of a word begins with a space, but in languages that
  * have none. A character may be spread over several tokens, a word never begins in the middle of one.
  */
-#ifndef GD_TRANSCRIBE_WORDS_H
-#define GD_TRANSCRIBE_WORDS_H
+#ifndef GD_TRANSCRIBE_ENGINE_WORDS_H
+#define GD_TRANSCRIBE_ENGINE_WORDS_H
 
 #include <stdbool.h>
 #include <stddef.h>

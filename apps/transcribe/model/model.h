@@ -8,8 +8,8 @@
  * $XDG_DATA_HOME); the snapshots of ggerganov/whisper.cpp in Hugging Face's cache ($HF_HUB_CACHE, $HF_HOME/hub,
  * ~/.cache/huggingface/hub). "large" is large-v3, "turbo" large-v3-turbo.
  */
-#ifndef GD_TRANSCRIBE_MODEL_H
-#define GD_TRANSCRIBE_MODEL_H
+#ifndef GD_TRANSCRIBE_MODEL_MODEL_H
+#define GD_TRANSCRIBE_MODEL_MODEL_H
 
 #include <stdbool.h>
 #include <stdint.h>

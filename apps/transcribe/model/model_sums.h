@@ -2,8 +2,8 @@
  *
  * The published models: their names, and whether a file is the one of its name.
  */
-#ifndef GD_TRANSCRIBE_MODEL_SUMS_H
-#define GD_TRANSCRIBE_MODEL_SUMS_H
+#ifndef GD_TRANSCRIBE_MODEL_MODEL_SUMS_H
+#define GD_TRANSCRIBE_MODEL_MODEL_SUMS_H
 
 #include <stddef.h>
 

@@ -3,8 +3,8 @@
  * SHA-1 (FIPS 180-4), in which the published models' checksums are given. It tells a damaged download; it is no
  * protection against somebody who makes one on purpose.
  */
-#ifndef GD_TRANSCRIBE_SHA1_H
-#define GD_TRANSCRIBE_SHA1_H
+#ifndef GD_TRANSCRIBE_MODEL_SHA1_H
+#define GD_TRANSCRIBE_MODEL_SHA1_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -3,8 +3,8 @@
  * Where a file's outputs go, and how they get there: the folder layout of the input is mirrored, and a file is written
  * beside its place and renamed, so that one that is there is whole.
  */
-#ifndef GD_TRANSCRIBE_OUTPUTS_H
-#define GD_TRANSCRIBE_OUTPUTS_H
+#ifndef GD_TRANSCRIBE_OUTPUT_OUTPUTS_H
+#define GD_TRANSCRIBE_OUTPUT_OUTPUTS_H
 
 #include <stdbool.h>
 

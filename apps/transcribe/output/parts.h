@@ -8,8 +8,8 @@
  *         tr_part_place(&part, false);
  *     tr_part_drop(&part);
  */
-#ifndef GD_TRANSCRIBE_PARTS_H
-#define GD_TRANSCRIBE_PARTS_H
+#ifndef GD_TRANSCRIBE_OUTPUT_PARTS_H
+#define GD_TRANSCRIBE_OUTPUT_PARTS_H
 
 #include <stdbool.h>
 #include <stdint.h>

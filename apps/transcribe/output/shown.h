@@ -3,8 +3,8 @@
  * Paths as they stand in the words of an error: one line, nothing in it that a terminal or a log would act on, and
  * short enough to leave room for what is wrong.
  */
-#ifndef GD_TRANSCRIBE_SHOWN_H
-#define GD_TRANSCRIBE_SHOWN_H
+#ifndef GD_TRANSCRIBE_OUTPUT_SHOWN_H
+#define GD_TRANSCRIBE_OUTPUT_SHOWN_H
 
 #include <stddef.h>
 

@@ -2,8 +2,8 @@
  *
  * What was heard, and how it is written: the formats that users of Whisper know.
  */
-#ifndef GD_TRANSCRIBE_TRANSCRIPT_H
-#define GD_TRANSCRIBE_TRANSCRIPT_H
+#ifndef GD_TRANSCRIBE_OUTPUT_TRANSCRIPT_H
+#define GD_TRANSCRIBE_OUTPUT_TRANSCRIPT_H
 
 #include <stdbool.h>
 #include <stddef.h>

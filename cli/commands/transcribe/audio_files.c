@@ -113,7 +113,7 @@ static int nothing(const struct cli_transcribe *t, const struct gd_discover *wha
     const char *dir = t->input_dir ? t->input_dir : t->inputs.items[0];
     const char *other = other_audio(dir, what->recursive);
     char why[512];
-    (void)cli_walk_nothing(dir, what);
+    (void)cli_directory_walk_nothing(dir, what);
     if (!other)
         return -1;
     snprintf(why, sizeof why, "%s", cli_error_text());

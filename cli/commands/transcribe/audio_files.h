@@ -2,8 +2,8 @@
  *
  * The audio files of `gpu-dispatch transcribe`: found, checked, measured, put in order.
  */
-#ifndef GD_CLI_TRANSCRIBE_FILES_H
-#define GD_CLI_TRANSCRIBE_FILES_H
+#ifndef GD_CLI_COMMANDS_TRANSCRIBE_AUDIO_FILES_H
+#define GD_CLI_COMMANDS_TRANSCRIBE_AUDIO_FILES_H
 
 #include <stdint.h>
 

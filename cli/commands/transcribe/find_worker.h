@@ -2,8 +2,8 @@
  *
  * Where the transcription worker is: a plugin, since it needs libraries that gpu-dispatch does without.
  */
-#ifndef GD_CLI_TRANSCRIBER_H
-#define GD_CLI_TRANSCRIBER_H
+#ifndef GD_CLI_COMMANDS_TRANSCRIBE_FIND_WORKER_H
+#define GD_CLI_COMMANDS_TRANSCRIBE_FIND_WORKER_H
 
 /* Its path, to be freed; NULL if there is none, which was said, with how to get it. */
 char *cli_transcriber_find(void);

@@ -2,8 +2,8 @@
  *
  * What a journal knows a transcription by, and how people see that.
  */
-#ifndef GD_CLI_TRANSCRIBE_IDENTITY_H
-#define GD_CLI_TRANSCRIBE_IDENTITY_H
+#ifndef GD_CLI_COMMANDS_TRANSCRIBE_IDENTITY_H
+#define GD_CLI_COMMANDS_TRANSCRIBE_IDENTITY_H
 
 #include "apps/transcribe/engine/settings.h"
 #include "cli/bytes.h"

@@ -160,7 +160,7 @@ static int measure_files(struct work *w)
 /* --- the run ---------------------------------------------------------------------------- */
 
 /* From the worker's result. */
-static double audio_seconds(const struct cli_end *e)
+static double audio_seconds(const struct cli_task_end *e)
 {
     const char *value;
     size_t size;
@@ -228,12 +228,12 @@ static int conclude(const struct work *w, int status)
 {
     const struct cli_run *r = &w->asked->run;
     const size_t n = w->audio.problems.n;
-    const bool some_left = status == CLI_STATUS_INTERRUPTED || (status > 0 && status <= CLI_STATUS_MANY);
+    const bool some_left = status == CLI_EXIT_INTERRUPTED || (status > 0 && status <= CLI_EXIT_MANY);
     if (n > 0 && !cli_run_is_silent(r))
         cli_say("%zu could not be read and %s left out: see above", n, n == 1 ? "was" : "were");
     if (some_left && !r->journal && !cli_run_is_silent(r))
         cli_say("the same again with --resume does what has no text yet");
-    return status == CLI_STATUS_INTERRUPTED ? status : status || n > 0 ? FAILED : 0;
+    return status == CLI_EXIT_INTERRUPTED ? status : status || n > 0 ? FAILED : 0;
 }
 
 static int start(struct work *w)

@@ -2,8 +2,8 @@
  *
  * What was asked for on the command line of `gpu-dispatch transcribe`.
  */
-#ifndef GD_CLI_TRANSCRIBE_OPTS_H
-#define GD_CLI_TRANSCRIBE_OPTS_H
+#ifndef GD_CLI_COMMANDS_TRANSCRIBE_TRANSCRIBE_OPTIONS_H
+#define GD_CLI_COMMANDS_TRANSCRIBE_TRANSCRIBE_OPTIONS_H
 
 #include "cli/run/run_options.h"
 

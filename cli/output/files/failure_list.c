@@ -27,22 +27,22 @@ int cli_failures_open(struct cli_failures **out, const char *path, bool json)
     return 0;
 }
 
-int cli_failures_add(struct cli_failures *f, const struct cli_end *e)
+int cli_failures_add(struct cli_failures *f, const struct cli_task_end *e)
 {
     const struct gd_report *r = e->report;
     if (e->ok || r->failure == GD_FAILURE_CANCELLED)
         return 0;
-    const struct cli_failed failed = { .payload = r->input_size ? r->input : "",
-                                       .payload_size = r->input_size,
-                                       .json = f->json,
-                                       .failure = e->status,
-                                       .error = r->error,
-                                       .attempts = r->attempt,
-                                       .exit_code = e->exit_code,
-                                       .signal = e->signal,
-                                       .err = e->err,
-                                       .err_size = e->err_size };
-    cli_failed_put(&f->file.line, &failed);
+    const struct cli_failure_record failed = { .payload = r->input_size ? r->input : "",
+                                               .payload_size = r->input_size,
+                                               .json = f->json,
+                                               .failure = e->status,
+                                               .error = r->error,
+                                               .attempts = r->attempt,
+                                               .exit_code = e->exit_code,
+                                               .signal = e->signal,
+                                               .err = e->err,
+                                               .err_size = e->err_size };
+    cli_failure_record_put(&f->file.line, &failed);
     return cli_logfile_put(&f->file);
 }
 

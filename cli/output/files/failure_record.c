@@ -32,7 +32,7 @@ const char *cli_last_lines(const char *text, size_t *size)
 
 /* --- writing ------------------------------------------------------------------- */
 
-static void put_input(struct cli_bytes *b, const struct cli_failed *f)
+static void put_input(struct cli_bytes *b, const struct cli_failure_record *f)
 {
     cli_bytes_text(b, "{\"input\":");
     if (f->json && !memchr(f->payload, '\n', f->payload_size) && cli_json_valid(f->payload, f->payload_size)) {
@@ -49,7 +49,7 @@ static void put_text(struct cli_bytes *b, const char *name, const char *text, si
     cli_json_string(b, text, size);
 }
 
-void cli_failed_put(struct cli_bytes *b, const struct cli_failed *f)
+void cli_failure_record_put(struct cli_bytes *b, const struct cli_failure_record *f)
 {
     size_t size = f->err_size;
     const char *failure = f->failure ? f->failure : "error", *error = f->error ? f->error : failure;
@@ -93,7 +93,7 @@ static bool add_arguments(struct cli_bytes *b, const struct part *input)
     return cli_json_decode(b, input->text, input->size) || cli_json_list(b, input->text, input->size);
 }
 
-bool cli_failed_take(struct cli_bytes *b, const char *line, size_t size, bool json)
+bool cli_failure_record_take(struct cli_bytes *b, const char *line, size_t size, bool json)
 {
     struct part input, was_json;
     struct cli_bytes arguments = { 0 };

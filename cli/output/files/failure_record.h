@@ -12,15 +12,15 @@
  *   exit_code, signal   where there are any
  *   stderr    the last lines that it wrote there: 20 at the most, 4 KiB at the most
  */
-#ifndef GD_CLI_FAILED_H
-#define GD_CLI_FAILED_H
+#ifndef GD_CLI_OUTPUT_FILES_FAILURE_RECORD_H
+#define GD_CLI_OUTPUT_FILES_FAILURE_RECORD_H
 
 #include <stdbool.h>
 #include <stddef.h>
 
 #include "cli/bytes.h"
 
-struct cli_failed {
+struct cli_failure_record {
     const char *payload;
     size_t payload_size;
     bool json; /* the payload is a line of JSON, if it is one */
@@ -32,11 +32,11 @@ struct cli_failed {
 };
 
 /* Adds the line with its newline. */
-void cli_failed_put(struct cli_bytes *b, const struct cli_failed *f);
+void cli_failure_record_put(struct cli_bytes *b, const struct cli_failure_record *f);
 
 /* If the line is such a record, adds the payload of its task and returns true; else adds nothing. json: payloads are to
  * be JSON texts, since a --stream program gets them; else they are arguments with a NUL between them. */
-bool cli_failed_take(struct cli_bytes *b, const char *line, size_t size, bool json);
+bool cli_failure_record_take(struct cli_bytes *b, const char *line, size_t size, bool json);
 
 /* The last lines of a text: *size is made smaller. Returns where they begin. */
 const char *cli_last_lines(const char *text, size_t *size);

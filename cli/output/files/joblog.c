@@ -59,7 +59,7 @@ static void replace(struct cli_bytes *b, size_t from, char old, char new)
     }
 }
 
-static void add_command(struct cli_joblog *j, const struct cli_end *e)
+static void add_command(struct cli_joblog *j, const struct cli_task_end *e)
 {
     const struct gd_report *r = e->report;
     struct cli_bytes *b = &j->file.line;
@@ -83,7 +83,7 @@ static void add_command(struct cli_joblog *j, const struct cli_end *e)
     replace(b, start, '\n', 0);
 }
 
-int cli_joblog_add(struct cli_joblog *j, const struct cli_end *e)
+int cli_joblog_add(struct cli_joblog *j, const struct cli_task_end *e)
 {
     const struct gd_report *r = e->report;
     if (r->start_ns == 0 || r->failure == GD_FAILURE_CANCELLED)

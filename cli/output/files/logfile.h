@@ -2,8 +2,8 @@
  *
  * A file that grows by a line at a time, each line in one write: what --output and --joblog have in common.
  */
-#ifndef GD_CLI_LOGFILE_H
-#define GD_CLI_LOGFILE_H
+#ifndef GD_CLI_OUTPUT_FILES_LOGFILE_H
+#define GD_CLI_OUTPUT_FILES_LOGFILE_H
 
 #include <stdbool.h>
 #include <sys/types.h>

@@ -66,7 +66,7 @@ static void add_json(struct cli_bytes *b, const char *text, size_t size)
         cli_json_string(b, text, size);
 }
 
-static void add_output(struct cli_bytes *b, const struct cli_end *e)
+static void add_output(struct cli_bytes *b, const struct cli_task_end *e)
 {
     if (e->ok || e->out_size) {
         cli_bytes_text(b, ",\"output\":");
@@ -86,7 +86,7 @@ static void add_output(struct cli_bytes *b, const struct cli_end *e)
     }
 }
 
-static void add_figures(struct cli_bytes *b, const struct cli_end *e)
+static void add_figures(struct cli_bytes *b, const struct cli_task_end *e)
 {
     const struct gd_report *r = e->report;
     if (e->ran || r->failure == GD_FAILURE_CRASH)
@@ -102,7 +102,7 @@ static void add_figures(struct cli_bytes *b, const struct cli_end *e)
         cli_bytes_text(b, ",\"started\":null,\"seconds\":null");
 }
 
-int cli_records_add(struct cli_records *r, const struct cli_end *e)
+int cli_records_add(struct cli_records *r, const struct cli_task_end *e)
 {
     const struct gd_report *report = e->report;
     struct cli_bytes *b = &r->file.line;

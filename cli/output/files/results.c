@@ -191,7 +191,7 @@ static int write_file(const struct cli_results *r, int folder, const char *name,
     return result;
 }
 
-static int write_files(const struct cli_results *r, int folder, const struct cli_end *e)
+static int write_files(const struct cli_results *r, int folder, const struct cli_task_end *e)
 {
     char seq[32];
     const char *err = e->err;
@@ -221,7 +221,7 @@ static int sync_folders(struct cli_results *r)
     return result;
 }
 
-int cli_results_add(struct cli_results *r, const struct cli_end *e)
+int cli_results_add(struct cli_results *r, const struct cli_task_end *e)
 {
     if (e->report->start_ns == 0 || e->report->failure == GD_FAILURE_CANCELLED)
         return 0;

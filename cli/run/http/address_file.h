@@ -5,8 +5,8 @@
  * the directory where the library keeps what observers read: $GPU_DISPATCH_JOBS, or $XDG_RUNTIME_DIR/gpu-dispatch, or
  * /dev/shm/gpu-dispatch-UID.
  */
-#ifndef GD_CLI_RUN_ADDRESS_FILE_H
-#define GD_CLI_RUN_ADDRESS_FILE_H
+#ifndef GD_CLI_RUN_HTTP_ADDRESS_FILE_H
+#define GD_CLI_RUN_HTTP_ADDRESS_FILE_H
 
 #include <limits.h>
 #include <stdbool.h>

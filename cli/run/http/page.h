@@ -2,8 +2,8 @@
  *
  * --http: the web page of a run, while it lasts.
  */
-#ifndef GD_CLI_PAGE_H
-#define GD_CLI_PAGE_H
+#ifndef GD_CLI_RUN_HTTP_PAGE_H
+#define GD_CLI_RUN_HTTP_PAGE_H
 
 #include "cli/run/http/address_file.h"
 #include "cli/run/run_options.h"

@@ -3,8 +3,8 @@
  * A token of the user's own for --http: from $GPU_DISPATCH_HTTP_TOKEN or a private file, never from the command line,
  * which all users of a machine can read.
  */
-#ifndef GD_CLI_RUN_TOKEN_H
-#define GD_CLI_RUN_TOKEN_H
+#ifndef GD_CLI_RUN_HTTP_TOKEN_H
+#define GD_CLI_RUN_HTTP_TOKEN_H
 
 /* Takes the variable out of this process's environment, so that no worker gets it. Before anything is started. */
 void cli_token_take(void);

@@ -102,7 +102,7 @@ static int open_both(const char *path, struct gd_journal_reader *r, FILE **from,
     return read_live(l, r);
 }
 
-int cli_tidy_records(const char *path, struct gd_journal_reader *r)
+int cli_drop_old_records(const char *path, struct gd_journal_reader *r)
 {
     struct live l = { 0 };
     struct cli_replacement p = { 0 };
@@ -120,7 +120,7 @@ int cli_tidy_records(const char *path, struct gd_journal_reader *r)
     return rc < 0 ? rc : overtaken > 0;
 }
 
-int cli_tidy_is_whole(const char *path, struct gd_journal_reader *r)
+int cli_records_are_whole(const char *path, struct gd_journal_reader *r)
 {
     struct live l = { 0 };
     FILE *from = NULL;
@@ -147,25 +147,25 @@ static int put_failure(void *user, const struct gd_journal_record *record)
 {
     struct failures *f = user;
     f->line.size = f->payload.size = 0;
-    cli_keep_read_input(&f->payload, record->input, record->input_size);
-    const struct cli_failed failed = { .payload = f->payload.size ? f->payload.data : "",
-                                       .payload_size = f->payload.size,
-                                       .json = f->json,
-                                       .failure = record->failure,
-                                       .error = record->error,
-                                       .attempts = record->attempts,
-                                       .exit_code = record->exit_code,
-                                       .signal = record->signal,
-                                       .err = record->stderr_end,
-                                       .err_size = record->stderr_size };
-    cli_failed_put(&f->line, &failed);
+    cli_journal_read_input(&f->payload, record->input, record->input_size);
+    const struct cli_failure_record failed = { .payload = f->payload.size ? f->payload.data : "",
+                                               .payload_size = f->payload.size,
+                                               .json = f->json,
+                                               .failure = record->failure,
+                                               .error = record->error,
+                                               .attempts = record->attempts,
+                                               .exit_code = record->exit_code,
+                                               .signal = record->signal,
+                                               .err = record->stderr_end,
+                                               .err_size = record->stderr_size };
+    cli_failure_record_put(&f->line, &failed);
     if (f->line.failed || f->payload.failed)
         return GD_E_NO_MEMORY;
     f->count++;
     return fwrite(f->line.data, 1, f->line.size, f->to) == f->line.size ? 0 : GD_E_SYSTEM;
 }
 
-int cli_tidy_failed(const char *path, struct gd_journal_reader *r, bool json, bool named, uint64_t *count)
+int cli_write_failures(const char *path, struct gd_journal_reader *r, bool json, bool named, uint64_t *count)
 {
     const struct gd_journal_query q = { .size = sizeof q, .failed_only = true };
     struct failures f = { .json = json };

@@ -2,8 +2,8 @@
  *
  * What is made of a journal when a run is over: --output without the records that were overtaken, and failed.jsonl.
  */
-#ifndef GD_CLI_TIDY_H
-#define GD_CLI_TIDY_H
+#ifndef GD_CLI_RUN_JOURNAL_FINAL_FILES_H
+#define GD_CLI_RUN_JOURNAL_FINAL_FILES_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -14,14 +14,14 @@
  * again later. Written beside it and renamed, so that it is whole at every moment (a link to it stays one); left alone
  * if there are none. Holds 8 bytes of memory for each record. 1: it was rewritten; 0: there was no need; -1 with
  * cli_error_text(). */
-int cli_tidy_records(const char *path, struct gd_journal_reader *r);
+int cli_drop_old_records(const char *path, struct gd_journal_reader *r);
 
 /* Whether a file of --output has the record of every task that the journal holds, and no other records. 1, 0, or -1
  * with cli_error_text(). */
-int cli_tidy_is_whole(const char *path, struct gd_journal_reader *r);
+int cli_records_are_whole(const char *path, struct gd_journal_reader *r);
 
 /* Writes the failures of the journal to a file (failed.h), by way of PATH.part. json: inputs are lines of JSON.
  * named: a person named the file; without a failure it is empty, else there is none. *count: how many there are. */
-int cli_tidy_failed(const char *path, struct gd_journal_reader *r, bool json, bool named, uint64_t *count);
+int cli_write_failures(const char *path, struct gd_journal_reader *r, bool json, bool named, uint64_t *count);
 
 #endif

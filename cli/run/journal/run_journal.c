@@ -32,7 +32,7 @@
 #include "cli/text.h"
 #include "journal/journal.h"
 
-struct cli_keep {
+struct cli_journal {
     const struct cli_run *asked;
     struct gd_journal *journal;
     struct gd_journal_counts counts; /* when it was over */
@@ -55,7 +55,7 @@ static const char *key_of(const struct cli_run *r)
     return r->key ? r->key : r->input_dir ? "file" : "input";
 }
 
-void cli_keep_identity(struct cli_bytes *b, const struct cli_run *r)
+void cli_journal_identity(struct cli_bytes *b, const struct cli_run *r)
 {
     if (r->own.identity) {
         cli_bytes_text(b, r->own.identity);
@@ -81,7 +81,7 @@ void cli_keep_identity(struct cli_bytes *b, const struct cli_run *r)
 
 /* --- opening ---------------------------------------------------------------------- */
 
-static int read_key(struct cli_keep *k)
+static int read_key(struct cli_journal *k)
 {
     const char *key = key_of(k->asked);
     if (*key == '.') {
@@ -161,7 +161,7 @@ static int refuse_other(const struct cli_run *r, const char *identity)
     return rc;
 }
 
-static int open_journal(struct cli_keep *k)
+static int open_journal(struct cli_journal *k)
 {
     const struct cli_run *r = k->asked;
     /* It would run nothing and say that all is well, where the name was mistyped. */
@@ -169,7 +169,7 @@ static int open_journal(struct cli_keep *k)
         return cli_error("--retry-failed: there is no journal %s: %s", r->journal, strerror(errno));
     struct cli_bytes identity = { 0 };
     struct gd_journal_options o = GD_JOURNAL_OPTIONS_INIT;
-    cli_keep_identity(&identity, r);
+    cli_journal_identity(&identity, r);
     cli_bytes_add(&identity, "", 1);
     o.path = r->journal;
     o.command = identity.data;
@@ -188,12 +188,12 @@ static int open_journal(struct cli_keep *k)
     return rc;
 }
 
-int cli_keep_open(struct cli_keep **out, const struct cli_run *r)
+int cli_journal_open(struct cli_journal **out, const struct cli_run *r)
 {
     *out = NULL;
     if (!r->journal)
         return 0;
-    struct cli_keep *k = calloc(1, sizeof *k);
+    struct cli_journal *k = calloc(1, sizeof *k);
     if (!k)
         return cli_error("out of memory");
     k->asked = r;
@@ -203,23 +203,23 @@ int cli_keep_open(struct cli_keep **out, const struct cli_run *r)
     if (rc == 0)
         rc = open_journal(k);
     if (rc < 0)
-        cli_keep_close(&k);
+        cli_journal_close(&k);
     *out = k;
     return rc;
 }
 
-struct gd_journal *cli_keep_journal(struct cli_keep *k)
+struct gd_journal *cli_journal_handle(struct cli_journal *k)
 {
     return k ? k->journal : NULL;
 }
 
-uint64_t cli_keep_run(struct cli_keep *k)
+uint64_t cli_journal_run(struct cli_journal *k)
 {
     struct gd_journal_counts c = { .size = sizeof c };
     return k && k->journal && gd_journal_counts(k->journal, &c) == 0 ? c.run : 0;
 }
 
-bool cli_keep_goes_on(struct cli_keep *k)
+bool cli_journal_goes_on(struct cli_journal *k)
 {
     struct gd_journal_counts c = { .size = sizeof c };
     return k && (k->asked->resume || k->asked->retry_failed) && gd_journal_counts(k->journal, &c) == 0 && c.before > 0;
@@ -228,24 +228,25 @@ bool cli_keep_goes_on(struct cli_keep *k)
 /* A file that is not what the journal knows, but has every record of it and no others: nothing has to be cut off.
  * Either records that were overtaken have been taken out, and there was no time to tell the journal; or somebody has
  * edited it after a run that came to its end. */
-static bool was_tidied(struct cli_keep *k, const char *path)
+static bool was_tidied(struct cli_journal *k, const char *path)
 {
     struct gd_journal_reader *reader = NULL;
-    const bool whole = gd_journal_reader_open(&reader, k->asked->journal) == 0 && cli_tidy_is_whole(path, reader) == 1;
+    const bool whole =
+        gd_journal_reader_open(&reader, k->asked->journal) == 0 && cli_records_are_whole(path, reader) == 1;
     gd_journal_reader_close(&reader);
     return whole;
 }
 
-static int refuse_missing(const struct cli_keep *k, const char *path)
+static int refuse_missing(const struct cli_journal *k, const char *path)
 {
     return cli_error("%s is missing, and the journal %s knows what was written to it: bring it back, or begin anew "
                      "with another journal (or go on without what was in it: --force-resume)",
                      path, k->asked->journal);
 }
 
-int cli_keep_check(struct cli_keep *k, const char *path)
+int cli_journal_check(struct cli_journal *k, const char *path)
 {
-    if (!path || strcmp(path, "-") == 0 || !cli_keep_goes_on(k))
+    if (!path || strcmp(path, "-") == 0 || !cli_journal_goes_on(k))
         return 0;
     /* The journal knows the file at the other end of a link. */
     const bool is_missing = access(path, F_OK) < 0 && errno == ENOENT;
@@ -259,7 +260,7 @@ int cli_keep_check(struct cli_keep *k, const char *path)
     return rc == 0 || (rc == GD_E_MISMATCH && was_tidied(k, path)) ? 0 : -1;
 }
 
-int cli_keep_follow(struct cli_keep *k, const char *path, int fd)
+int cli_journal_follow(struct cli_journal *k, const char *path, int fd)
 {
     struct stat st;
     if (!k || strcmp(path, "-") == 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
@@ -267,7 +268,7 @@ int cli_keep_follow(struct cli_keep *k, const char *path, int fd)
     if (k->asked->sync && strcmp(k->asked->sync, "full") == 0 && cli_sync_folder_of(path) < 0)
         return cli_error("cannot force the folder of %s to the disk: %s", path, strerror(errno));
     /* What was begun anew may be shorter than it once was. */
-    int rc = (cli_keep_goes_on(k) ? gd_journal_follow : gd_journal_follow_anew)(k->journal, path, fd);
+    int rc = (cli_journal_goes_on(k) ? gd_journal_follow : gd_journal_follow_anew)(k->journal, path, fd);
     if (rc < 0)
         (void)refuse(rc);
     if (rc == GD_E_MISMATCH && was_tidied(k, path)) {
@@ -281,7 +282,7 @@ int cli_keep_follow(struct cli_keep *k, const char *path, int fd)
 /* --- keys -------------------------------------------------------------------------- */
 
 /* Of one file: "size:nanoseconds". */
-static void add_version(struct cli_keep *k, const char *path, size_t size)
+static void add_version(struct cli_journal *k, const char *path, size_t size)
 {
     struct stat st;
     k->key.size = 0;
@@ -296,7 +297,7 @@ static void add_version(struct cli_keep *k, const char *path, size_t size)
 }
 
 /* Each argument may be a file. */
-static int key_file(struct cli_keep *k, struct gd_item *item)
+static int key_file(struct cli_journal *k, struct gd_item *item)
 {
     const char *at = item->data;
     size_t left = item->size;
@@ -312,7 +313,7 @@ static int key_file(struct cli_keep *k, struct gd_item *item)
     return gd_item_key(item, item->data, item->size, k->version.data);
 }
 
-static int key_member(struct cli_keep *k, struct gd_item *item)
+static int key_member(struct cli_journal *k, struct gd_item *item)
 {
     const char *value;
     size_t size;
@@ -331,7 +332,7 @@ static int key_member(struct cli_keep *k, struct gd_item *item)
     return k->key.failed ? gd_item_error(item, "out of memory") : gd_item_key(item, k->key.data, k->key.size, NULL);
 }
 
-int cli_keep_key(struct cli_keep *k, struct gd_item *item)
+int cli_journal_key(struct cli_journal *k, struct gd_item *item)
 {
     if (!k || (!k->files && !k->member))
         return 0;
@@ -340,7 +341,7 @@ int cli_keep_key(struct cli_keep *k, struct gd_item *item)
 
 /* --- notes --------------------------------------------------------------------------- */
 
-bool cli_keep_show_input(struct cli_bytes *b, const char *payload, size_t size)
+bool cli_journal_show_input(struct cli_bytes *b, const char *payload, size_t size)
 {
     if (size == 0)
         return false;
@@ -360,13 +361,13 @@ bool cli_keep_show_input(struct cli_bytes *b, const char *payload, size_t size)
     return is_list;
 }
 
-void cli_keep_read_input(struct cli_bytes *b, const char *text, size_t size)
+void cli_journal_read_input(struct cli_bytes *b, const char *text, size_t size)
 {
     if (size == 0 || *text != '[' || !cli_json_list(b, text, size))
         cli_bytes_add(b, text, size);
 }
 
-void cli_keep_note(struct cli_keep *k, const struct cli_end *e, const char *where, bool lost)
+void cli_journal_note(struct cli_journal *k, const struct cli_task_end *e, const char *where, bool lost)
 {
     const struct gd_report *r = e->report;
     struct gd_journal_note note = { .size = sizeof note, .output = where, .not_done = lost };
@@ -377,7 +378,7 @@ void cli_keep_note(struct cli_keep *k, const struct cli_end *e, const char *wher
     note.exit_code = e->exit_code;
     note.signal = e->signal;
     k->input.size = 0;
-    if (cli_keep_show_input(&k->input, r->input, r->input_size)) {
+    if (cli_journal_show_input(&k->input, r->input, r->input_size)) {
         note.input = k->input.data;
         note.input_size = k->input.size;
     } else if (!e->ok) {
@@ -392,7 +393,7 @@ void cli_keep_note(struct cli_keep *k, const struct cli_end *e, const char *wher
 
 /* Whether --output may hold records that were overtaken: only if a record of the journal ever was, by this run or by
  * an earlier one, which may have been killed before it came to this, or had another --output. */
-static bool wants_tidying(const struct cli_keep *k, const struct gd_journal_summary *s)
+static bool wants_tidying(const struct cli_journal *k, const struct gd_journal_summary *s)
 {
     const char *path = k->asked->output;
     struct stat st;
@@ -409,7 +410,7 @@ static void say_count(struct cli_bytes *b, const char *before, uint64_t n, const
 
 /* Tasks that failed before and were not in the input of this run, which was read whole: --retry-failed alone would not
  * run them. */
-static uint64_t failed_elsewhere(const struct cli_keep *k, uint64_t failed)
+static uint64_t failed_elsewhere(const struct cli_journal *k, uint64_t failed)
 {
     const uint64_t here = k->summary.run_failed + k->counts.skipped_failed;
     return failed > here ? failed - here : 0;
@@ -429,7 +430,7 @@ static const char *what_to_do(uint64_t failed, uint64_t elsewhere, bool some_lef
 
 /* "journal run.db: 20 done, 3 failed, 12 of them before this run; ..." Not the tasks that were skipped: the list may
  * have lost some of those that ended before. */
-static void say(const struct cli_keep *k, uint64_t failed, uint64_t inputs, bool at_least)
+static void say(const struct cli_journal *k, uint64_t failed, uint64_t inputs, bool at_least)
 {
     const struct gd_journal_summary *s = &k->summary;
     struct cli_bytes b = { 0 };
@@ -448,10 +449,10 @@ static void say(const struct cli_keep *k, uint64_t failed, uint64_t inputs, bool
 }
 
 /* Takes out of --output what was overtaken, and lets the journal know how long the file is now. */
-static int tidy(struct cli_keep *k, struct gd_journal_reader *reader)
+static int tidy(struct cli_journal *k, struct gd_journal_reader *reader)
 {
     const char *path = k->asked->output;
-    const int rc = cli_tidy_records(path, reader);
+    const int rc = cli_drop_old_records(path, reader);
     if (rc <= 0)
         return rc;
     k->tidied = open(path, O_WRONLY | O_APPEND | O_CLOEXEC);
@@ -460,7 +461,7 @@ static int tidy(struct cli_keep *k, struct gd_journal_reader *reader)
     return gd_journal_follow_anew(k->journal, path, k->tidied) < 0 ? cli_error("%s", gd_error_text()) : 0;
 }
 
-static int look_and_tidy(struct cli_keep *k)
+static int look_and_tidy(struct cli_journal *k)
 {
     struct gd_journal_reader *reader = NULL;
     k->summary.size = sizeof k->summary;
@@ -475,7 +476,7 @@ static int look_and_tidy(struct cli_keep *k)
     return rc;
 }
 
-int cli_keep_finish(struct cli_keep *k, bool kept)
+int cli_journal_finish(struct cli_journal *k, bool kept)
 {
     if (!k || !k->journal)
         return 0;
@@ -489,7 +490,7 @@ int cli_keep_finish(struct cli_keep *k, bool kept)
     return rc;
 }
 
-int cli_keep_conclude(struct cli_keep *k, uint64_t inputs, bool at_least, uint64_t *failed)
+int cli_journal_conclude(struct cli_journal *k, uint64_t inputs, bool at_least, uint64_t *failed)
 {
     struct gd_journal_reader *reader = NULL;
     if (!k)
@@ -501,16 +502,16 @@ int cli_keep_conclude(struct cli_keep *k, uint64_t inputs, bool at_least, uint64
     if (rc < 0)
         (void)cli_error("--journal %s: %s", k->asked->journal, gd_error_text());
     else
-        rc = cli_tidy_failed(k->failed_path, reader, k->asked->jsonl, k->asked->failed != NULL, failed);
+        rc = cli_write_failures(k->failed_path, reader, k->asked->jsonl, k->asked->failed != NULL, failed);
     if (rc == 0 && !cli_run_is_silent(k->asked))
         say(k, *failed, inputs, at_least);
     gd_journal_reader_close(&reader);
     return rc < 0 ? -1 : 0;
 }
 
-void cli_keep_close(struct cli_keep **keep)
+void cli_journal_close(struct cli_journal **journal)
 {
-    struct cli_keep *k = *keep;
+    struct cli_journal *k = *journal;
     if (!k)
         return;
     (void)gd_journal_close(&k->journal);
@@ -521,5 +522,5 @@ void cli_keep_close(struct cli_keep **keep)
     cli_bytes_free(&k->input);
     free(k->failed_path);
     free(k);
-    *keep = NULL;
+    *journal = NULL;
 }

@@ -5,14 +5,14 @@
  */
 #include "cli/run/stop/exit_status.h"
 
-int cli_status(const struct cli_halt *h, int run, bool other_error)
+int cli_exit_status(const struct cli_halt *h, int run, bool other_error)
 {
     if (run == GD_E_INTERRUPTED)
-        return CLI_STATUS_INTERRUPTED;
+        return CLI_EXIT_INTERRUPTED;
     if (run < 0 && run != GD_E_SHUTDOWN)
-        return CLI_STATUS_ERROR;
+        return CLI_EXIT_ERROR;
     if (other_error)
-        return CLI_STATUS_ERROR;
+        return CLI_EXIT_ERROR;
     if (h->halted)
         return h->status;
     return cli_halt_count_status(h);

@@ -3,16 +3,16 @@
  * The exit status: 0 all went well, 1-100 so many tasks failed, 101 more, 130 Ctrl-C, 255 anything else; --halt has its
  * own.
  */
-#ifndef GD_CLI_STATUS_H
-#define GD_CLI_STATUS_H
+#ifndef GD_CLI_RUN_STOP_EXIT_STATUS_H
+#define GD_CLI_RUN_STOP_EXIT_STATUS_H
 
 #include <stdbool.h>
 
 #include "cli/run/stop/halt.h"
 
-enum { CLI_STATUS_MANY = 101, CLI_STATUS_INTERRUPTED = 130, CLI_STATUS_ERROR = 255 };
+enum { CLI_EXIT_MANY = 101, CLI_EXIT_INTERRUPTED = 130, CLI_EXIT_ERROR = 255 };
 
 /* run: what gd_dispatcher_run() returned. other_error: something besides tasks failed (a log could not be written). */
-int cli_status(const struct cli_halt *h, int run, bool other_error);
+int cli_exit_status(const struct cli_halt *h, int run, bool other_error);
 
 #endif

@@ -114,10 +114,10 @@ int cli_halt_count_status(const struct cli_halt *h)
     /* More than all: a journal may hold failures of inputs that are not on the list any more. */
     if (cli_halt_needs_total(h) && h->total)
         return h->failed < h->total ? (int)((h->failed * 100 + h->total - 1) / h->total) : 100;
-    return h->failed < CLI_STATUS_MANY ? (int)h->failed : CLI_STATUS_MANY;
+    return h->failed < CLI_EXIT_MANY ? (int)h->failed : CLI_EXIT_MANY;
 }
 
-enum cli_halt_when cli_halt_add(struct cli_halt *h, const struct cli_end *e)
+enum cli_halt_when cli_halt_add(struct cli_halt *h, const struct cli_task_end *e)
 {
     if (e->report->failure == GD_FAILURE_CANCELLED)
         return CLI_HALT_NEVER;
@@ -132,7 +132,7 @@ enum cli_halt_when cli_halt_add(struct cli_halt *h, const struct cli_end *e)
     if (h->what == CLI_HALT_SUCCESS)
         h->status = 0;
     else
-        h->status = is_limit_of_one(h) ? cli_end_shell_status(e) : cli_halt_count_status(h);
+        h->status = is_limit_of_one(h) ? cli_task_end_shell_status(e) : cli_halt_count_status(h);
     return h->when;
 }
 

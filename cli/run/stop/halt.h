@@ -4,10 +4,10 @@
  *
  *     cli_halt_parse(&halt, "soon,fail=3")
  *     on every task's end:  switch (cli_halt_add(&halt, &e)) { case CLI_HALT_SOON: shut down; case CLI_HALT_NOW: abort
- * } at the end:           cli_status(&halt, result of the run, any other error)
+ * } at the end:           cli_exit_status(&halt, result of the run, any other error)
  */
-#ifndef GD_CLI_HALT_H
-#define GD_CLI_HALT_H
+#ifndef GD_CLI_RUN_STOP_HALT_H
+#define GD_CLI_RUN_STOP_HALT_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -39,7 +39,7 @@ int cli_halt_parse(struct cli_halt *h, const char *text);
 bool cli_halt_needs_total(const struct cli_halt *h);
 
 /* Counts a task's end; says what to do now. What it has said once it does not say again. */
-enum cli_halt_when cli_halt_add(struct cli_halt *h, const struct cli_end *e);
+enum cli_halt_when cli_halt_add(struct cli_halt *h, const struct cli_task_end *e);
 
 /* "3 tasks failed", "20% of 50 tasks are done": why it was halted, for a person. Returns out. */
 char *cli_halt_words(const struct cli_halt *h, char *out, size_t size);

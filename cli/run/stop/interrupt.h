@@ -2,8 +2,8 @@
  *
  * Ctrl-C and SIGTERM during a run: the first lets running tasks finish, the second ends everything at once.
  */
-#ifndef GD_CLI_INTERRUPT_H
-#define GD_CLI_INTERRUPT_H
+#ifndef GD_CLI_RUN_STOP_INTERRUPT_H
+#define GD_CLI_RUN_STOP_INTERRUPT_H
 
 #include <gpu_dispatch/dispatcher.h>
 

@@ -2,8 +2,8 @@
  *
  * Ctrl-Z. A terminal stops the command alone: its workers are in process groups of their own.
  */
-#ifndef GD_CLI_RUN_SUSPEND_H
-#define GD_CLI_RUN_SUSPEND_H
+#ifndef GD_CLI_RUN_STOP_SUSPEND_H
+#define GD_CLI_RUN_STOP_SUSPEND_H
 
 #include <gpu_dispatch/dispatcher.h>
 

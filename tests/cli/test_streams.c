@@ -15,15 +15,15 @@
 /* Writes one end to the files "out" and "err". */
 static void write_one(struct made *m, enum cli_result_kind kind, bool tag, bool silent)
 {
-    struct cli_output *o = NULL;
+    struct cli_streams *o = NULL;
     int out = open("out", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     int err = open("err", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     CHECK(out >= 0 && err >= 0);
-    CHECK_EQ(cli_output_open(&o, &(struct cli_output_options){ .out = out, .err = err, .tag = tag, .silent = silent }),
-             0);
-    CHECK_EQ(cli_output_add(o, end_of(m, kind)), 0);
-    CHECK(!cli_output_broken(o));
-    cli_output_close(&o);
+    CHECK_EQ(
+        cli_streams_open(&o, &(struct cli_streams_options){ .out = out, .err = err, .tag = tag, .silent = silent }), 0);
+    CHECK_EQ(cli_streams_add(o, end_of(m, kind)), 0);
+    CHECK(!cli_streams_broken(o));
+    cli_streams_close(&o);
     close(out);
     close(err);
 }
@@ -42,32 +42,32 @@ static void check_output(struct made *m, enum cli_result_kind kind, bool tag, co
 TEST(the_end_of_a_command)
 {
     struct made *m = command("out", 3, "err", 0, 0);
-    const struct cli_end *e = end_of(m, CLI_RESULT_COMMAND);
+    const struct cli_task_end *e = end_of(m, CLI_RESULT_COMMAND);
     CHECK(e->ok && e->ran);
     CHECK_STR(e->status, "ok");
     CHECK_EQ(e->out_size, 3);
     CHECK_EQ(e->err_size, 3);
     CHECK(e->seconds > 0.2499 && e->seconds < 0.2501);
-    CHECK_EQ(cli_end_shell_status(e), 0);
+    CHECK_EQ(cli_task_end_shell_status(e), 0);
     drop(m);
     m = command("", 0, "", 3, 0);
     e = end_of(m, CLI_RESULT_COMMAND);
     CHECK(!e->ok && e->ran);
     CHECK_STR(e->status, "error");
-    CHECK_EQ(cli_end_shell_status(e), 3);
+    CHECK_EQ(cli_task_end_shell_status(e), 3);
     drop(m);
     m = command("", 0, "", 0, 9);
-    CHECK_EQ(cli_end_shell_status(end_of(m, CLI_RESULT_COMMAND)), 137);
+    CHECK_EQ(cli_task_end_shell_status(end_of(m, CLI_RESULT_COMMAND)), 137);
     drop(m);
 }
 
 TEST(ends_of_other_kinds)
 {
     struct made *m = failure(GD_FAILURE_TIMEOUT, "took too long");
-    const struct cli_end *e = end_of(m, CLI_RESULT_COMMAND);
+    const struct cli_task_end *e = end_of(m, CLI_RESULT_COMMAND);
     CHECK_EQ(e->exit_code, -1);
     CHECK_EQ(e->signal, 15);
-    CHECK_EQ(cli_end_shell_status(e), 255);
+    CHECK_EQ(cli_task_end_shell_status(e), 255);
     CHECK_STR(e->status, "timeout");
     drop(m);
     m = failure(GD_FAILURE_CRASH, "died");
@@ -75,13 +75,13 @@ TEST(ends_of_other_kinds)
     e = end_of(m, CLI_RESULT_BYTES);
     CHECK_EQ(e->signal, 11);
     CHECK_EQ(e->exit_code, 0);
-    CHECK_EQ(cli_end_shell_status(e), 139);
+    CHECK_EQ(cli_task_end_shell_status(e), 139);
     drop(m);
     m = failure(GD_FAILURE_ERROR, "words");
-    CHECK_EQ(cli_end_shell_status(end_of(m, CLI_RESULT_JSON)), 1);
+    CHECK_EQ(cli_task_end_shell_status(end_of(m, CLI_RESULT_JSON)), 1);
     drop(m);
     m = failure(GD_FAILURE_NO_WORKER, "none left");
-    CHECK_EQ(cli_end_shell_status(end_of(m, CLI_RESULT_COMMAND)), 255);
+    CHECK_EQ(cli_task_end_shell_status(end_of(m, CLI_RESULT_COMMAND)), 255);
     drop(m);
 }
 
@@ -100,7 +100,7 @@ TEST(the_start_is_unix_time)
     const double before = seconds_of(CLOCK_REALTIME);
     m->report.start_ns = (uint64_t)(seconds_of(CLOCK_MONOTONIC) * 1e9);
     m->report.end_ns = m->report.start_ns;
-    const struct cli_end *e = end_of(m, CLI_RESULT_BYTES);
+    const struct cli_task_end *e = end_of(m, CLI_RESULT_BYTES);
     const double after = seconds_of(CLOCK_REALTIME), apart = after - before + 1;
     CHECK(e->started > before - apart && e->started < after + apart);
     m->report.start_ns = 0;
@@ -150,7 +150,7 @@ TEST(a_tag_on_a_terminal)
 {
     static const char input[] = "a\033[2J\302\233b";
     char seen[256];
-    struct cli_output *o = NULL;
+    struct cli_streams *o = NULL;
     struct termios raw;
     struct made *m = command("out\n", 4, "err\n", 0, 0);
     const int master = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
@@ -163,9 +163,9 @@ TEST(a_tag_on_a_terminal)
     const int file = open("err", O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
     m->report.input = input;
     m->report.input_size = sizeof input - 1;
-    CHECK_EQ(cli_output_open(&o, &(struct cli_output_options){ .out = terminal, .err = file, .tag = true }), 0);
-    CHECK_EQ(cli_output_add(o, end_of(m, CLI_RESULT_COMMAND)), 0);
-    cli_output_close(&o);
+    CHECK_EQ(cli_streams_open(&o, &(struct cli_streams_options){ .out = terminal, .err = file, .tag = true }), 0);
+    CHECK_EQ(cli_streams_add(o, end_of(m, CLI_RESULT_COMMAND)), 0);
+    cli_streams_close(&o);
     const ssize_t n = read(master, seen, sizeof seen - 1);
     CHECK(n > 0);
     seen[n] = '\0';
@@ -273,35 +273,35 @@ TEST(silent_output_has_failures_only)
 TEST(a_reader_that_went_away_ends_it_quietly)
 {
     int fds[2];
-    struct cli_output *o = NULL;
+    struct cli_streams *o = NULL;
     enter_folder();
     signal(SIGPIPE, SIG_IGN);
     CHECK_EQ(pipe2(fds, O_CLOEXEC), 0);
     close(fds[0]);
     int err = open("err", O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
-    CHECK_EQ(cli_output_open(&o, &(struct cli_output_options){ .out = fds[1], .err = err }), 0);
+    CHECK_EQ(cli_streams_open(&o, &(struct cli_streams_options){ .out = fds[1], .err = err }), 0);
     struct made *m = command("a\n", 2, "b\n", 0, 0);
-    CHECK_EQ(cli_output_add(o, end_of(m, CLI_RESULT_COMMAND)), 0);
-    CHECK(cli_output_broken(o));
-    CHECK_EQ(cli_output_add(o, end_of(m, CLI_RESULT_COMMAND)), 0);
+    CHECK_EQ(cli_streams_add(o, end_of(m, CLI_RESULT_COMMAND)), 0);
+    CHECK(cli_streams_broken(o));
+    CHECK_EQ(cli_streams_add(o, end_of(m, CLI_RESULT_COMMAND)), 0);
     check_file("err", "");
-    cli_output_close(&o);
+    cli_streams_close(&o);
     drop(m);
 }
 
 TEST(a_full_disk_is_told_once)
 {
-    struct cli_output *o = NULL;
+    struct cli_streams *o = NULL;
     int full = open("/dev/full", O_WRONLY | O_CLOEXEC), err = open("/dev/null", O_WRONLY | O_CLOEXEC);
     if (full < 0)
         SKIP("no /dev/full");
-    CHECK_EQ(cli_output_open(&o, &(struct cli_output_options){ .out = full, .err = err }), 0);
+    CHECK_EQ(cli_streams_open(&o, &(struct cli_streams_options){ .out = full, .err = err }), 0);
     struct made *m = command("a\n", 2, "", 0, 0);
-    CHECK_EQ(cli_output_add(o, end_of(m, CLI_RESULT_COMMAND)), -1);
+    CHECK_EQ(cli_streams_add(o, end_of(m, CLI_RESULT_COMMAND)), -1);
     CHECK_CONTAINS(cli_error_text(), "cannot write standard output: No space left");
-    CHECK_EQ(cli_output_add(o, end_of(m, CLI_RESULT_COMMAND)), 0);
-    CHECK(cli_output_broken(o));
-    cli_output_close(&o);
+    CHECK_EQ(cli_streams_add(o, end_of(m, CLI_RESULT_COMMAND)), 0);
+    CHECK(cli_streams_broken(o));
+    cli_streams_close(&o);
     drop(m);
 }
 
@@ -321,19 +321,19 @@ TEST(a_non_blocking_standard_output_gets_everything)
     int fds[2];
     pthread_t thread;
     void *got;
-    struct cli_output *o = NULL;
+    struct cli_streams *o = NULL;
     char *large = malloc(LARGE);
     memset(large, 'x', LARGE);
     CHECK_EQ(pipe2(fds, O_CLOEXEC | O_NONBLOCK), 0);
     CHECK_EQ(fcntl(fds[0], F_SETFL, 0), 0);
     CHECK_EQ(pthread_create(&thread, NULL, count_bytes, &fds[0]), 0);
-    CHECK_EQ(cli_output_open(&o, &(struct cli_output_options){ .out = fds[1], .err = STDERR_FILENO }), 0);
+    CHECK_EQ(cli_streams_open(&o, &(struct cli_streams_options){ .out = fds[1], .err = STDERR_FILENO }), 0);
     struct made *m = command(large, LARGE, "", 0, 0);
-    CHECK_EQ(cli_output_add(o, end_of(m, CLI_RESULT_COMMAND)), 0);
+    CHECK_EQ(cli_streams_add(o, end_of(m, CLI_RESULT_COMMAND)), 0);
     close(fds[1]);
     pthread_join(thread, &got);
     CHECK_EQ((size_t)got, LARGE);
-    cli_output_close(&o);
+    cli_streams_close(&o);
     drop(m);
     free(large);
 }

@@ -9,8 +9,8 @@
 #define STANDS(expected_left, expected_all, expected_gone, ...)         \
     do {                                                                \
         const struct gd_journal_summary s = { .size = 0, __VA_ARGS__ }; \
-        struct cli_standing out;                                        \
-        cli_standing_of(&out, &s);                                      \
+        struct view_remaining out;                                      \
+        view_remaining_of(&out, &s);                                    \
         CHECK_EQ(out.left, expected_left);                              \
         CHECK_EQ(out.all, expected_all);                                \
         CHECK_EQ(out.gone, expected_gone);                              \
@@ -26,8 +26,8 @@ TEST(one_run)
 TEST(a_total_that_is_not_known)
 {
     const struct gd_journal_summary s = { .size = 0, .done = 4, .run_done = 4 };
-    struct cli_standing out;
-    cli_standing_of(&out, &s);
+    struct view_remaining out;
+    view_remaining_of(&out, &s);
     CHECK(!out.has_left);
     CHECK_EQ(out.left, 0);
     CHECK_EQ(out.all, 4);

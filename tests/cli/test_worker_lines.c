@@ -37,16 +37,16 @@ static const char *written(int master)
     return text;
 }
 
-static void pass(struct cli_passed *p, int worker_id, int stream, const char *text)
+static void pass(struct cli_worker_lines *p, int worker_id, int stream, const char *text)
 {
-    cli_passed_add(p, worker_id, stream, text, strlen(text));
+    cli_worker_lines_add(p, worker_id, stream, text, strlen(text));
 }
 
 TEST(lines_are_whole)
 {
     int slave, master = open_terminal(&slave);
-    struct cli_passed *p = NULL;
-    CHECK_EQ(cli_passed_open(&p, (const int[]){ slave, slave }, NULL), 0);
+    struct cli_worker_lines *p = NULL;
+    CHECK_EQ(cli_worker_lines_open(&p, (const int[]){ slave, slave }, NULL), 0);
     pass(p, 0, 1, "one ");
     pass(p, 1, 1, "two\nthree ");
     pass(p, 0, 2, "err");
@@ -55,7 +55,7 @@ TEST(lines_are_whole)
     CHECK_STR(written(master), "one more\n\n");
     pass(p, 0, 2, "or\n");
     CHECK_STR(written(master), "error\n");
-    cli_passed_close(&p);
+    cli_worker_lines_close(&p);
     CHECK_STR(written(master), "next\nthree \n");
     CHECK(p == NULL);
 }
@@ -63,12 +63,12 @@ TEST(lines_are_whole)
 TEST(a_line_without_end)
 {
     int slave, master = open_terminal(&slave);
-    struct cli_passed *p = NULL;
+    struct cli_worker_lines *p = NULL;
     char part[1024];
     memset(part, 'x', sizeof part);
-    CHECK_EQ(cli_passed_open(&p, (const int[]){ slave, slave }, NULL), 0);
+    CHECK_EQ(cli_worker_lines_open(&p, (const int[]){ slave, slave }, NULL), 0);
     for (int i = 0; i < 64; i++)
-        cli_passed_add(p, 0, 1, part, sizeof part);
+        cli_worker_lines_add(p, 0, 1, part, sizeof part);
     CHECK_STR(written(master), "");
     const pid_t reader = fork(); /* the terminal holds less than it will get */
     if (reader == 0) {
@@ -78,44 +78,44 @@ TEST(a_line_without_end)
             n++;
         _exit(n == 64 * sizeof part + 1 ? 0 : 1);
     }
-    cli_passed_add(p, 0, 1, "x", 1);
+    cli_worker_lines_add(p, 0, 1, "x", 1);
     int status;
     CHECK_EQ(waitpid(reader, &status, 0), reader);
     CHECK_EQ(status, 0);
-    cli_passed_close(&p);
+    cli_worker_lines_close(&p);
 }
 
 TEST(a_file_gets_bytes_as_they_come)
 {
-    struct cli_passed *p = NULL;
+    struct cli_worker_lines *p = NULL;
     enter_folder();
     int fd = open("f", O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
-    CHECK_EQ(cli_passed_open(&p, (const int[]){ fd, fd }, NULL), 0);
+    CHECK_EQ(cli_worker_lines_open(&p, (const int[]){ fd, fd }, NULL), 0);
     pass(p, 0, 1, "one ");
     pass(p, 1, 2, "two");
     struct cli_bytes b = bytes_of("f");
     CHECK_STR(b.data, "one two");
     cli_bytes_free(&b);
-    cli_passed_close(&p);
+    cli_worker_lines_close(&p);
 }
 
 TEST(a_reader_that_went_away)
 {
-    struct cli_passed *p = NULL;
+    struct cli_worker_lines *p = NULL;
     int ends[2], slave, master = open_terminal(&slave);
     signal(SIGPIPE, SIG_IGN);
     CHECK_EQ(pipe2(ends, O_CLOEXEC), 0);
     close(ends[0]);
-    CHECK_EQ(cli_passed_open(&p, (const int[]){ ends[1], slave }, NULL), 0);
-    CHECK(!cli_passed_broken(p));
+    CHECK_EQ(cli_worker_lines_open(&p, (const int[]){ ends[1], slave }, NULL), 0);
+    CHECK(!cli_worker_lines_broken(p));
     pass(p, 0, 1, "lost");
-    CHECK(cli_passed_broken(p));
+    CHECK(cli_worker_lines_broken(p));
     pass(p, 0, 1, "lost too");
     pass(p, 0, 2, "not lost\n");
     CHECK_STR(written(master), "not lost\n");
-    cli_passed_close(&p);
-    CHECK(!cli_passed_broken(NULL));
-    cli_passed_close(&p);
+    cli_worker_lines_close(&p);
+    CHECK(!cli_worker_lines_broken(NULL));
+    cli_worker_lines_close(&p);
 }
 
 TEST_MAIN()

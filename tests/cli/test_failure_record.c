@@ -77,14 +77,14 @@ TEST(lists_of_strings)
 static struct cli_bytes line_of(const char *payload, size_t size, bool json)
 {
     struct cli_bytes line = { 0 };
-    const struct cli_failed f = { .payload = payload,
-                                  .payload_size = size,
-                                  .json = json,
-                                  .failure = "error",
-                                  .error = "exit code 3",
-                                  .attempts = 2,
-                                  .exit_code = 3 };
-    cli_failed_put(&line, &f);
+    const struct cli_failure_record f = { .payload = payload,
+                                          .payload_size = size,
+                                          .json = json,
+                                          .failure = "error",
+                                          .error = "exit code 3",
+                                          .attempts = 2,
+                                          .exit_code = 3 };
+    cli_failure_record_put(&line, &f);
     CHECK(!line.failed);
     CHECK_EQ(line.data[line.size - 1], '\n');
     CHECK(cli_json_valid(line.data, line.size - 1));
@@ -95,7 +95,7 @@ static struct cli_bytes line_of(const char *payload, size_t size, bool json)
 static void check_back(const char *payload, size_t size, bool json, bool wants_json, const char *expected, size_t n)
 {
     struct cli_bytes line = line_of(payload, size, json), back = { 0 };
-    CHECK(cli_failed_take(&back, line.data, line.size - 1, wants_json));
+    CHECK(cli_failure_record_take(&back, line.data, line.size - 1, wants_json));
     if (back.size != n || (n && memcmp(back.data, expected, n) != 0))
         FAIL("%.*s gives %.*s, not %.*s", (int)line.size, line.data, (int)back.size, back.data, (int)n, expected);
     cli_bytes_free(&line);
@@ -158,8 +158,8 @@ TEST(any_bytes_come_back)
             bytes[k] = some[(size_t)rand_r(&seed) % (sizeof some - 1)];
         check_back(bytes, size, false, false, bytes, size);
         struct cli_bytes shown = { 0 }, back = { 0 };
-        const bool other = cli_keep_show_input(&shown, bytes, size);
-        cli_keep_read_input(&back, other ? shown.data : bytes, other ? shown.size : size);
+        const bool other = cli_journal_show_input(&shown, bytes, size);
+        cli_journal_read_input(&back, other ? shown.data : bytes, other ? shown.size : size);
         CHECK_EQ(back.size, size);
         if (size)
             CHECK_MEM(back.data, bytes, size);
@@ -186,7 +186,7 @@ TEST(what_is_no_record_is_left_alone)
     };
     struct cli_bytes b = { 0 };
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
-        if (cli_failed_take(&b, lines[i], strlen(lines[i]), false))
+        if (cli_failure_record_take(&b, lines[i], strlen(lines[i]), false))
             FAIL("%s was taken for a record", lines[i]);
     }
     CHECK_EQ(b.size, 0);
@@ -196,7 +196,7 @@ TEST(an_input_that_is_other_json_is_its_text)
 {
     static const char line[] = "{\"failure\":\"crash\",\"attempts\":0,\"input\": {\"a\" : [1, 2]} }";
     struct cli_bytes b = { 0 };
-    CHECK(cli_failed_take(&b, line, sizeof line - 1, false));
+    CHECK(cli_failure_record_take(&b, line, sizeof line - 1, false));
     CHECK_EQ(b.size, strlen("{\"a\" : [1, 2]}"));
     CHECK_MEM(b.data, "{\"a\" : [1, 2]}", b.size);
     cli_bytes_free(&b);
@@ -294,7 +294,7 @@ TEST(last_lines_of_long_ones)
 static void check_identity(const struct cli_run *r, const char *expected)
 {
     struct cli_bytes b = { 0 };
-    cli_keep_identity(&b, r);
+    cli_journal_identity(&b, r);
     cli_bytes_add(&b, "", 1);
     CHECK_STR(b.data, expected);
     cli_bytes_free(&b);

@@ -12,7 +12,7 @@
 
 struct pair {
     int master, slave;
-    struct tui_typed typed;
+    struct tui_typed_lines typed;
 };
 
 static void open_pair(struct pair *p)
@@ -21,14 +21,14 @@ static void open_pair(struct pair *p)
     CHECK(p->master >= 0 && grantpt(p->master) == 0 && unlockpt(p->master) == 0);
     p->slave = open(ptsname(p->master), O_RDWR | O_NOCTTY | O_CLOEXEC);
     CHECK_GE(p->slave, 0);
-    tui_typed_open(&p->typed, p->slave);
+    tui_typed_lines_open(&p->typed, p->slave);
     CHECK_GE(p->typed.own, 0);
-    tui_typed_watch(&p->typed, true);
+    tui_typed_lines_watch(&p->typed, true);
 }
 
 static void close_pair(struct pair *p)
 {
-    tui_typed_close(&p->typed);
+    tui_typed_lines_close(&p->typed);
     close(p->slave);
     close(p->master);
 }
@@ -47,14 +47,14 @@ TEST(each_line_is_a_row)
 {
     struct pair p;
     open_pair(&p);
-    CHECK_EQ(tui_typed_rows(&p.typed), 0);
+    CHECK_EQ(tui_typed_lines_rows(&p.typed), 0);
     type(&p, "half a line");
-    CHECK_EQ(tui_typed_rows(&p.typed), 0);
+    CHECK_EQ(tui_typed_lines_rows(&p.typed), 0);
     type(&p, "\r");
-    CHECK_EQ(tui_typed_rows(&p.typed), 1);
+    CHECK_EQ(tui_typed_lines_rows(&p.typed), 1);
     type(&p, "one\rtwo\r\r\rfive\rsix");
-    CHECK_EQ(tui_typed_rows(&p.typed), 5);
-    CHECK_EQ(tui_typed_rows(&p.typed), 0);
+    CHECK_EQ(tui_typed_lines_rows(&p.typed), 5);
+    CHECK_EQ(tui_typed_lines_rows(&p.typed), 0);
     close_pair(&p);
 }
 
@@ -65,14 +65,14 @@ TEST(what_was_there_before_is_not_counted)
     char text[64];
     open_pair(&p);
     type(&p, "a\rb\r");
-    tui_typed_close(&p.typed);
-    tui_typed_open(&p.typed, p.slave);
-    tui_typed_watch(&p.typed, true);
-    CHECK_EQ(tui_typed_rows(&p.typed), 0);
+    tui_typed_lines_close(&p.typed);
+    tui_typed_lines_open(&p.typed, p.slave);
+    tui_typed_lines_watch(&p.typed, true);
+    CHECK_EQ(tui_typed_lines_rows(&p.typed), 0);
     CHECK_EQ(read(p.slave, text, sizeof text), 2);
-    CHECK_EQ(tui_typed_rows(&p.typed), 0);
+    CHECK_EQ(tui_typed_lines_rows(&p.typed), 0);
     type(&p, "c\r");
-    CHECK_EQ(tui_typed_rows(&p.typed), 1);
+    CHECK_EQ(tui_typed_lines_rows(&p.typed), 1);
     close_pair(&p);
 }
 
@@ -83,9 +83,9 @@ TEST(control_d_moves_nothing)
     struct pollfd f = { .fd = p.slave, .events = POLLIN };
     CHECK_EQ(write(p.master, "\004", 1), 1);
     CHECK_EQ(poll(&f, 1, -1), 1);
-    CHECK_EQ(tui_typed_rows(&p.typed), 0);
+    CHECK_EQ(tui_typed_lines_rows(&p.typed), 0);
     type(&p, "\r");
-    CHECK_EQ(tui_typed_rows(&p.typed), 1);
+    CHECK_EQ(tui_typed_lines_rows(&p.typed), 1);
     close_pair(&p);
 }
 
@@ -106,7 +106,7 @@ TEST(nothing_moves_where_nothing_is_echoed)
     CHECK_EQ(write(p.master, "a\rb\r", 4), 4);
     while (bytes < 4)
         CHECK_EQ(ioctl(p.slave, FIONREAD, &bytes), 0);
-    CHECK_EQ(tui_typed_rows(&p.typed), 0);
+    CHECK_EQ(tui_typed_lines_rows(&p.typed), 0);
     close_pair(&p);
 }
 
@@ -116,7 +116,7 @@ TEST(a_program_that_reads_keys_by_itself)
     open_pair(&p);
     set_mode(&p, ICANON);
     type(&p, "jkjk");
-    CHECK_EQ(tui_typed_rows(&p.typed), 0);
+    CHECK_EQ(tui_typed_lines_rows(&p.typed), 0);
     close_pair(&p);
 }
 
@@ -125,23 +125,23 @@ TEST(lines_that_are_not_counted_are_one)
 {
     struct pair p;
     open_pair(&p);
-    tui_typed_watch(&p.typed, false);
+    tui_typed_lines_watch(&p.typed, false);
     type(&p, "a\rb\r");
-    CHECK_EQ(tui_typed_rows(&p.typed), 1);
-    tui_typed_watch(&p.typed, true);
+    CHECK_EQ(tui_typed_lines_rows(&p.typed), 1);
+    tui_typed_lines_watch(&p.typed, true);
     type(&p, "a\rb\r");
-    CHECK_EQ(tui_typed_rows(&p.typed), 2);
+    CHECK_EQ(tui_typed_lines_rows(&p.typed), 2);
     close_pair(&p);
 }
 
 TEST(no_terminal)
 {
-    struct tui_typed t;
+    struct tui_typed_lines t;
     int fd = open("/dev/null", O_RDWR | O_CLOEXEC);
-    tui_typed_open(&t, fd);
-    tui_typed_watch(&t, true);
-    CHECK_EQ(tui_typed_rows(&t), 0);
-    tui_typed_close(&t);
+    tui_typed_lines_open(&t, fd);
+    tui_typed_lines_watch(&t, true);
+    CHECK_EQ(tui_typed_lines_rows(&t), 0);
+    tui_typed_lines_close(&t);
     close(fd);
 }
 
