@@ -27,14 +27,15 @@ struct asked {
 #define AT(field) .offset = offsetof(struct asked, field)
 
 static const struct cli_opt table[] = {
-    { "input-dir", 0, "DIR", "the folder", cli_set_text, AT(input_dir), .group = "Options" },
-    { "pattern", 0, "GLOB", "only files whose name matches, as in '*.wav'; may be given several times", cli_set_list,
+    { "input-dir", 0, "DIR", "directory to look at", cli_set_text, AT(input_dir), .group = "Options" },
+    { "pattern", 0, "GLOB", "use only files whose names match, such as '*.wav'; may be repeated", cli_set_list,
       AT(patterns) },
-    { "recursive", 0, NULL, "files in folders below DIR too", cli_set_flag, AT(recursive) },
-    { "gpus", 0, "SPEC", "devices to deal them to, as for run (default auto; with none, no dealing is shown)",
-      cli_set_text, AT(gpus) },
-    { "json", 0, NULL, "one JSON object", cli_set_flag, AT(json) },
-    { "help", 'h', NULL, "this text", cli_set_flag, AT(help) },
+    { "recursive", 0, NULL, "also use files in the subdirectories of DIR", cli_set_flag, AT(recursive) },
+    { "gpus", 0, "SPEC",
+      "GPUs to distribute the files to, as for run (default auto; without GPUs no distribution is shown)", cli_set_text,
+      AT(gpus) },
+    { "json", 0, NULL, "print one JSON object", cli_set_flag, AT(json) },
+    { "help", 'h', NULL, "show this help", cli_set_flag, AT(help) },
     { "list-options", 0, NULL, NULL, cli_set_flag, AT(list_options) },
     { .name = NULL },
 };
@@ -43,14 +44,14 @@ static const struct cli_opts options = {
     .command = "estimate",
     .usage = "usage: gpu-dispatch estimate [OPTIONS] --input-dir DIR\n"
              "\n"
-             "Says how many files there are, how large, and how they would be dealt to the\n"
-             "GPUs: largest first, each to the GPU that has least by then.\n"
+             "Shows how many files a directory has, how large they are, and how they would be\n"
+             "distributed to the GPUs: largest first, each to the GPU with the least so far.\n"
              "\n"
              "Examples:\n"
              "  gpu-dispatch estimate --input-dir data --pattern '*.wav' --recursive\n"
              "  gpu-dispatch estimate --input-dir data --gpus sim:8 --json\n",
     .table = table,
-    .after = "Exit status: 0; 255 if there is nothing to do, or anything else is wrong.\n"
+    .after = "Exit status: 0; 255 if no file was found, or for any other error.\n"
              "More: man gpu-dispatch-estimate.\n",
 };
 

@@ -36,13 +36,13 @@ struct asked {
 #define AT(field) .offset = offsetof(struct asked, field)
 
 static const struct cli_opt table[] = {
-    { "csv", 0, NULL, "comma-separated values, with a line of headings", cli_set_flag, AT(csv) },
-    { "jsonl", 0, NULL, "a JSON object per line", cli_set_flag, AT(jsonl) },
-    { "failed", 0, NULL, "only the tasks that failed; with --jsonl as lines that run --jsonl takes as input",
+    { "csv", 0, NULL, "write comma-separated values, with a header line", cli_set_flag, AT(csv), .group = "Options" },
+    { "jsonl", 0, NULL, "write a JSON object on each line", cli_set_flag, AT(jsonl) },
+    { "failed", 0, NULL, "write only the failed tasks; with --jsonl, as lines that run --jsonl accepts as input",
       cli_set_flag, AT(failed) },
-    { "output", 'o', "FILE", "write to FILE, which is whole or not there (default standard output)", cli_set_text,
-      AT(output) },
-    { "help", 'h', NULL, "this text", cli_set_flag, AT(help) },
+    { "output", 'o', "FILE", "write to FILE, which appears only when it is complete (default standard output)",
+      cli_set_text, AT(output) },
+    { "help", 'h', NULL, "show this help", cli_set_flag, AT(help) },
     { "list-options", 0, NULL, NULL, cli_set_flag, AT(list_options) },
     { .name = NULL },
 };
@@ -51,13 +51,15 @@ static const struct cli_opts options = {
     .command = "export",
     .usage = "usage: gpu-dispatch export FILE --csv|--jsonl [--failed] [-o OUT]\n"
              "\n"
-             "Writes the records of a journal (run --journal FILE), one per task, also while\n"
-             "the run goes on.\n"
+             "Writes the records of the journal FILE (run --journal FILE), one for each\n"
+             "finished task. It also works while the run is still going on.\n"
              "\n"
              "Examples:\n"
              "  gpu-dispatch export run.db --csv -o run.csv\n"
              "  gpu-dispatch export run.db --jsonl --failed > failed.jsonl\n",
     .table = table,
+    .after = "Exit status: 0; 255 if the journal does not exist or cannot be read, or the\n"
+             "output cannot be written. More: man gpu-dispatch-export.\n",
 };
 
 /* --- one record ------------------------------------------------------------------- */

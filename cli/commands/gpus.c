@@ -24,10 +24,11 @@ struct asked {
 
 static const struct cli_opt table[] = {
     { "gpus", 0, "SPEC",
-      "only these: 0,2, 0-3, a UUID or its beginning, sim:4; says what is wrong with it (default auto)", cli_set_text,
-      AT(gpus), .group = "Options" },
-    { "json", 0, NULL, "a JSON array, an object per device; what is not known is null", cli_set_flag, AT(json) },
-    { "help", 'h', NULL, "this text", cli_set_flag, AT(help) },
+      "show only these: 0,2, 0-3, a UUID or the start of one, sim:4; an error says what is wrong with SPEC (default auto)",
+      cli_set_text, AT(gpus), .group = "Options" },
+    { "json", 0, NULL, "print a JSON array with an object for each GPU; unknown values are null", cli_set_flag,
+      AT(json) },
+    { "help", 'h', NULL, "show this help", cli_set_flag, AT(help) },
     { "list-options", 0, NULL, NULL, cli_set_flag, AT(list_options) },
     { .name = NULL },
 };
@@ -36,15 +37,15 @@ static const struct cli_opts options = {
     .command = "gpus",
     .usage = "usage: gpu-dispatch gpus [OPTIONS]\n"
              "\n"
-             "Shows the GPUs that may be used, in the order of their numbers. Where\n"
-             "CUDA_VISIBLE_DEVICES is set, only those.\n"
+             "Shows the usable GPUs of this machine, ordered by number. If\n"
+             "CUDA_VISIBLE_DEVICES is set, only the GPUs in it are shown.\n"
              "\n"
              "Examples:\n"
              "  gpu-dispatch gpus\n"
              "  gpu-dispatch gpus --gpus 0-3 --json\n"
-             "  GPU_DISPATCH_SIM=2,memory=24G gpu-dispatch gpus\n",
+             "  GPU_DISPATCH_SIM=2,memory=24G gpu-dispatch gpus     two simulated GPUs\n",
     .table = table,
-    .after = "Exit status: 0; 1 if there is no GPU; 255 anything else.\n"
+    .after = "Exit status: 0 there are GPUs; 1 no GPU found; 255 any other error.\n"
              "More: man gpu-dispatch-gpus.\n",
 };
 

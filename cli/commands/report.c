@@ -24,9 +24,9 @@ struct asked {
 #define AT(field) .offset = offsetof(struct asked, field)
 
 static const struct cli_opt table[] = {
-    { "output", 'o', "PAGE", "where the page is written (default FILE.html)", cli_set_text, AT(output),
+    { "output", 'o', "PAGE", "where to write the page (default FILE.html)", cli_set_text, AT(output),
       .group = "Options" },
-    { "help", 'h', NULL, "this text", cli_set_flag, AT(help) },
+    { "help", 'h', NULL, "show this help", cli_set_flag, AT(help) },
     { "list-options", 0, NULL, NULL, cli_set_flag, AT(list_options) },
     { .name = NULL },
 };
@@ -35,15 +35,16 @@ static const struct cli_opts options = {
     .command = "report",
     .usage = "usage: gpu-dispatch report [OPTIONS] FILE\n"
              "\n"
-             "Makes one web page of a journal (run --journal FILE): a summary, the throughput,\n"
-             "the use of each GPU over time, when each task ran, the slowest tasks and the\n"
-             "failures. It needs nothing but itself: mail it, or keep it with the results.\n"
+             "Makes a web page from the journal FILE (run --journal FILE). It shows a summary,\n"
+             "the throughput, the use of each GPU over time, when each task ran, the slowest\n"
+             "tasks and the failures. The page is one file: mail it, or keep it with the\n"
+             "results.\n"
              "\n"
              "Examples:\n"
              "  gpu-dispatch run --journal run.db python3 infer.py {} ::: *.jpg\n"
              "  gpu-dispatch report run.db -o report.html\n",
     .table = table,
-    .after = "Exit status: 0; 255 if the journal cannot be read or the page not be written.\n"
+    .after = "Exit status: 0; 255 if the journal cannot be read or the page cannot be written.\n"
              "More: man gpu-dispatch-report.\n",
 };
 

@@ -32,24 +32,26 @@ struct asked {
 #define AT(field) .offset = offsetof(struct asked, field)
 
 static const struct cli_opt table[] = {
-    { "json", 0, NULL, "one JSON object, for programs", cli_set_flag, AT(json) },
-    { "help", 'h', NULL, "this text", cli_set_flag, AT(help) },
+    { "json", 0, NULL, "print one JSON object, for programs", cli_set_flag, AT(json), .group = "Options" },
+    { "help", 'h', NULL, "show this help", cli_set_flag, AT(help) },
     { "list-options", 0, NULL, NULL, cli_set_flag, AT(list_options) },
     { .name = NULL },
 };
 
 static const struct cli_opts options = {
     .command = "status",
-    .usage = "usage: gpu-dispatch status [--json] FILE\n"
+    .usage = "usage: gpu-dispatch status [OPTIONS] FILE\n"
              "\n"
-             "Shows how the run with the journal FILE (run --journal FILE) stands, whether it\n"
-             "is running, has ended or was killed: how many tasks are done, how many are left\n"
-             "and for how long, what failed and why, and which tasks took longest.\n"
+             "Shows the state of a run from its journal FILE (run --journal FILE): whether it\n"
+             "is running, has ended or was killed, how many tasks are done, how many are left\n"
+             "and how long they will take, what failed and why, and the slowest tasks.\n"
              "\n"
              "Examples:\n"
              "  gpu-dispatch status run.db\n"
              "  gpu-dispatch status --json run.db | jq .left\n",
     .table = table,
+    .after = "Exit status: 0; 255 if the journal does not exist or cannot be read.\n"
+             "More: man gpu-dispatch-status.\n",
 };
 
 /* --- figures ------------------------------------------------------------------------ */

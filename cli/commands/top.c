@@ -32,13 +32,14 @@ struct asked {
 #define AT(field) .offset = offsetof(struct asked, field)
 
 static const struct cli_opt table[] = {
-    { "once", 0, NULL, "print what it is at now and end", cli_set_flag, AT(once), .group = "Options" },
-    { "list", 0, NULL, "list the jobs", cli_set_flag, AT(list) },
-    { "json", 0, NULL, "for programs: a JSON object a second until the job ends; with --once one; with --list an array",
+    { "once", 0, NULL, "print the current state once and exit", cli_set_flag, AT(once), .group = "Options" },
+    { "list", 0, NULL, "list the running jobs", cli_set_flag, AT(list) },
+    { "json", 0, NULL,
+      "print a JSON object every second until the job ends; with --once only one, with --list an array of the jobs",
       cli_set_flag, AT(json) },
     { "page", 0, NULL, "print the addresses of the jobs' web pages (run --http), each with its token", cli_set_flag,
       AT(page) },
-    { "help", 'h', NULL, "this text", cli_set_flag, AT(help) },
+    { "help", 'h', NULL, "show this help", cli_set_flag, AT(help) },
     { "list-options", 0, NULL, NULL, cli_set_flag, AT(list_options) },
     { .name = NULL },
 };
@@ -47,10 +48,9 @@ static const struct cli_opts options = {
     .command = "top",
     .usage = "usage: gpu-dispatch top [OPTIONS] [PID|JOB]\n"
              "\n"
-             "Shows what a running job of yours is at, live: how far it is, how fast, and\n"
-             "what each GPU does or why it does nothing. The job is named by the number of\n"
-             "its process or by its command; where there are several and none is named,\n"
-             "they are listed and one can be chosen.\n"
+             "Shows one of your running jobs, live: its progress, its speed, and what each GPU\n"
+             "is doing or why it is idle. Name the job by its process number or its command.\n"
+             "Without a name, the only job is shown; if there are several, you choose one.\n"
              "\n"
              "Examples:\n"
              "  gpu-dispatch top\n"
@@ -58,8 +58,8 @@ static const struct cli_opts options = {
              "  gpu-dispatch top --list\n"
              "  gpu-dispatch top --once --json 4711 | jq .completed\n",
     .table = table,
-    .after = "Keys: q or Ctrl-C leaves; in the list, arrows or digits choose and Enter opens.\n"
-             "Exit status: 0; 255 if there is no such job, or anything else is wrong.\n"
+    .after = "Keys: q or Ctrl-C quits; in the list, arrows or digits choose and Enter opens.\n"
+             "Exit status: 0; 255 if there is no such job, or for any other error.\n"
              "More: man gpu-dispatch-top.\n",
 };
 

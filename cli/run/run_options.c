@@ -127,111 +127,120 @@ static bool is_program(const char *value)
 
 static const struct cli_opt table[] = {
     { "gpus", 0, "SPEC",
-      "devices to use: auto (all that there are), 0,2, 0-3, a UUID or its beginning, sim:4, cpu:8 (default auto)",
+      "devices to use: auto (all GPUs), 0,2, 0-3, a UUID or the start of one, sim:4 (4 simulated GPUs) or cpu:8 (8 "
+      "workers, no GPU) (default auto)",
       cli_set_text, AT(gpus), .group = "Devices and workers" },
     { "workers-per-gpu", 'j', "N",
-      "workers on each GPU; auto:6G: as many as have 6 GiB of its free memory each (default 1)", cli_set_workers,
-      AT(workers) },
+      "workers on each GPU, or auto:6G for as many as fit at 6 GiB of free GPU memory each (default 1)",
+      cli_set_workers, AT(workers) },
     { "jobs", 0, "N", NULL, cli_set_workers, AT(workers) },
     { "worker", 0, "FILE",
-      "instead of a command: a worker plugin (.so), or a program that calls gd_worker_main(); words after it are its "
-      "arguments",
+      "run a worker plugin (.so), or a program that calls gd_worker_main(), instead of a command; the words after a "
+      "program are its arguments",
       cli_set_text, AT(worker), .is_last = is_program },
     { "stream", 0, "PROGRAM",
-      "instead of a command: a program that is kept alive and reads and writes JSON lines; words after it are its "
+      "run a program that stays alive and exchanges JSON lines, instead of a command; the words after it are its "
       "arguments",
       cli_set_text, AT(stream), .is_last = is_program },
-    { "setup-args", 0, "TEXT", "given to the setup function of every --worker", cli_set_text, AT(setup_args) },
-    { "setup-jobs", 0, "N", "let so many workers set up at once (default all)", cli_set_number, AT(setup_jobs),
+    { "setup-args", 0, "TEXT", "pass TEXT to the setup function of every --worker", cli_set_text, AT(setup_args) },
+    { "setup-jobs", 0, "N", "set up at most N workers at the same time (default all)", cli_set_number, AT(setup_jobs),
       .min = 1, .max = 65536 },
-    { "setup-timeout", 0, "TIME", "give up on a worker that is not ready by then (default none)", cli_set_duration,
-      AT(setup_timeout_ms) },
+    { "setup-timeout", 0, "TIME", "give up on a worker that is not ready after TIME (default: no limit)",
+      cli_set_duration, AT(setup_timeout_ms) },
     { "batch-size", 0, "N", "hand a --worker up to N tasks at once", cli_set_number, AT(batch_size), .min = 1,
       .max = 65536 },
-    { "io-threads", 0, "N", "threads of a --worker that load tasks ahead (default 1)", cli_set_number, AT(io_threads),
-      .min = 1, .max = 1024 },
-    { "any-cpu", 0, NULL, "let workers run on any CPU, not only on those near their GPU", cli_set_flag, AT(any_cpu) },
+    { "io-threads", 0, "N", "threads in each --worker that load tasks ahead (default 1)", cli_set_number,
+      AT(io_threads), .min = 1, .max = 1024 },
+    { "any-cpu", 0, NULL, "let workers run on any CPU, not only on the CPUs near their GPU", cli_set_flag,
+      AT(any_cpu) },
     { "seed", 0, "N",
-      "a worker's seed is N plus the number of its GPU (default 42); with --shuf also the seed of the order", set_seed,
-      AT(seed) },
+      "give each worker the seed N plus its GPU number (default 42); with --shuf, N also determines the order",
+      set_seed, AT(seed) },
 
-    { "arg-file", 'a', "FILE", "a task per line of FILE (- is standard input); several give all combinations",
-      cli_set_list, AT(arg_files), .group = "Input" },
-    { "null", '0', NULL, "inputs in files end with a NUL, not with a newline", cli_set_flag, AT(nul) },
-    { "jsonl", 0, NULL, "each line of the input is a JSON text; a --stream program gets it as it is", cli_set_flag,
+    { "arg-file", 'a', "FILE",
+      "create a task for each line of FILE (- is standard input); several files give all combinations", cli_set_list,
+      AT(arg_files), .group = "Input" },
+    { "null", '0', NULL, "input lines end with a NUL character instead of a newline", cli_set_flag, AT(nul) },
+    { "jsonl", 0, NULL, "each input line is a JSON value; a --stream program gets it unchanged", cli_set_flag,
       AT(jsonl) },
-    { "input-dir", 0, "DIR", "a task per file in DIR", cli_set_text, AT(input_dir) },
-    { "pattern", 0, "GLOB", "only files whose name matches, as in '*.wav'; may be given several times", cli_set_list,
+    { "input-dir", 0, "DIR", "create a task for each file in DIR", cli_set_text, AT(input_dir) },
+    { "pattern", 0, "GLOB", "use only files whose names match, such as '*.wav'; may be repeated", cli_set_list,
       AT(patterns) },
-    { "recursive", 0, NULL, "files in folders below DIR too", cli_set_flag, AT(recursive) },
-    { "order", 0, "ORDER", "of the files: size (largest first, ends soonest), name, none (default size)", set_order,
+    { "recursive", 0, NULL, "also use files in the subdirectories of DIR", cli_set_flag, AT(recursive) },
+    { "order", 0, "ORDER",
+      "order of the files: size (largest first, so that the run ends soonest), name or none (default size)", set_order,
       AT(order) },
-    { "shuf", 0, NULL, "tasks in a random order", cli_set_flag, AT(shuffle) },
-    { "no-run-if-empty", 'r', NULL, "leave out inputs that are empty or only white space", cli_set_flag,
-      AT(skip_blank) },
-    { "queue-size", 0, "N", "read at most so many tasks ahead (default 1024)", cli_set_number, AT(queue_size), .min = 1,
+    { "shuf", 0, NULL, "run the tasks in random order", cli_set_flag, AT(shuffle) },
+    { "no-run-if-empty", 'r', NULL, "skip inputs that are empty or only white space", cli_set_flag, AT(skip_blank) },
+    { "queue-size", 0, "N", "read at most N tasks ahead (default 1024)", cli_set_number, AT(queue_size), .min = 1,
       .max = 1 << 24 },
 
-    { "quote", 'q', NULL, "quote the command's words: the shell sees them as they are", cli_set_flag, AT(quote),
-      .group = "Tasks" },
-    { "timeout", 0, "TIME", "end a task that takes longer: 30s, 5m, 1.5h", cli_set_timeout, AT(timeout_ms) },
-    { "term-grace", 0, "TIME", "time between asking it to end (SIGTERM) and killing it (default 1s)", cli_set_duration,
+    { "quote", 'q', NULL, "quote the words of the command, so that the shell does not interpret them", cli_set_flag,
+      AT(quote), .group = "Tasks" },
+    { "timeout", 0, "TIME", "end a task that runs longer than TIME, such as 30s, 5m or 1.5h", cli_set_timeout,
+      AT(timeout_ms) },
+    { "term-grace", 0, "TIME", "when a task is ended, time between SIGTERM and SIGKILL (default 1s)", cli_set_duration,
       AT(term_grace_ms) },
-    { "retries", 0, "N", "try a task that fails up to N times in all; 0: until it succeeds (default 1)",
+    { "retries", 0, "N", "try a failing task up to N times in all; 0 means until it succeeds (default 1)",
       cli_set_retries, AT(retries), .max = 1000000 },
     { "crash-limit", 0, "N", "give up on a task that has killed its worker N times (default 3)", cli_set_number,
       AT(crash_limit), .min = 1, .max = 1000000 },
-    { "delay", 0, "TIME", "wait so long between the starts of two tasks", cli_set_duration, AT(delay_ms) },
-    { "halt", 0, "WHEN", "stop early: soon,fail=1 now,fail=3 soon,fail=20% now,success=1 soon,done=50 (default never)",
-      set_halt, AT(halt) },
-    { "dry-run", 0, NULL, "print the commands, run nothing", cli_set_flag, AT(dry_run) },
+    { "delay", 0, "TIME", "wait at least TIME between the starts of two tasks", cli_set_duration, AT(delay_ms) },
+    { "halt", 0, "WHEN",
+      "when to stop early: soon,fail=1 now,fail=3 soon,fail=20% now,success=1 soon,done=50 (default never)", set_halt,
+      AT(halt) },
+    { "dry-run", 0, NULL, "print the commands without running them", cli_set_flag, AT(dry_run) },
 
-    { "keep-order", 'k', NULL, "output in the order of the input", cli_set_flag, AT(keep_order), .group = "Output" },
-    { "tag", 0, NULL, "the input and a TAB before each line of output", cli_set_flag, AT(tag) },
-    { "ungroup", 'u', NULL, "output at once, unbuffered: that of several tasks may mix", cli_set_flag, AT(ungroup) },
-    { "joblog", 0, "FILE", "a line per task: when, how long, exit code, command; the columns of GNU parallel",
-      cli_set_text, AT(joblog) },
-    { "results", 0, "DIR", "the output of each task in files below DIR as well", cli_set_text, AT(results) },
+    { "keep-order", 'k', NULL, "print output in the order of the input", cli_set_flag, AT(keep_order),
+      .group = "Output" },
+    { "tag", 0, NULL, "start each line of output with its input and a TAB", cli_set_flag, AT(tag) },
+    { "ungroup", 'u', NULL, "print output at once, unbuffered; the output of several tasks may mix", cli_set_flag,
+      AT(ungroup) },
+    { "joblog", 0, "FILE",
+      "write a line for each task: start, duration, exit code, command, in the columns of GNU parallel", cli_set_text,
+      AT(joblog) },
+    { "results", 0, "DIR", "also save the output of each task in files below DIR", cli_set_text, AT(results) },
     { "output", 0, "FILE",
-      "a JSON line per task: id, input, status, output or error, attempt, worker, gpu, started, seconds; - is standard "
-      "output",
+      "write a JSON line for each task: id, input, status, output or error, attempt, worker, gpu, started, seconds; - "
+      "is standard output",
       cli_set_text, AT(output) },
     { "bar", 0, NULL, "show a progress bar", cli_set_flag, AT(bar) },
-    { "eta", 0, NULL, "show how far it is and when it will be done", cli_set_flag, AT(eta) },
-    { "quiet", 0, NULL, "nothing is shown meanwhile, and no summary at the end", cli_set_flag, AT(quiet) },
-    { "verbose", 'v', NULL, "show which worker is on which GPU, and workers that are replaced", cli_set_flag,
-      AT(verbose) },
+    { "eta", 0, NULL, "show the progress and the estimated time left", cli_set_flag, AT(eta) },
+    { "quiet", 0, NULL, "show no progress and no summary", cli_set_flag, AT(quiet) },
+    { "verbose", 'v', NULL, "show the GPU of each worker, and report replaced workers", cli_set_flag, AT(verbose) },
     { "progress", 0, "HOW",
-      "what is shown meanwhile: panel, bar, eta, line (one every few seconds), json, none (default: panel on a "
-      "terminal, else line)",
+      "how to show progress: panel, bar, eta, line (one every few seconds), json or none (default: panel on a "
+      "terminal, otherwise line)",
       cli_set_progress, AT(progress) },
-    { "http", 0, "[ADDR:]PORT", "show the run on a web page at that address (default address 127.0.0.1)", cli_set_text,
-      AT(http) },
+    { "http", 0, "[ADDR:]PORT", "show the run on a web page at this address (ADDR is 127.0.0.1 unless given)",
+      cli_set_text, AT(http) },
     { "http-token-file", 0, "FILE",
-      "a private file (mode 600) with the token that the page asks for (default: $GPU_DISPATCH_HTTP_TOKEN, else one is "
-      "made at random and printed with the address)",
+      "private file (mode 600) with the access token of the web page (default: $GPU_DISPATCH_HTTP_TOKEN, or a random "
+      "token that is printed with the address)",
       cli_set_text, AT(http_token_file) },
 
-    { "journal", 0, "FILE", "keep on disk what is done, so that a run that was killed can go on", cli_set_text,
-      AT(journal), .group = "Runs that survive" },
-    { "resume", 0, NULL, "skip the tasks that the journal holds as ended, well or not", cli_set_flag, AT(resume) },
-    { "retry-failed", 0, NULL, "run the tasks that failed according to the journal, and with --resume the rest too",
-      cli_set_flag, AT(retry_failed) },
+    { "journal", 0, "FILE", "record finished tasks in FILE, so that a killed run can be resumed", cli_set_text,
+      AT(journal), .group = "Durable runs" },
+    { "resume", 0, NULL, "skip the tasks that the journal records as finished, whether they succeeded or failed",
+      cli_set_flag, AT(resume) },
+    { "retry-failed", 0, NULL,
+      "run the tasks that the journal records as failed; with --resume, also run the remaining tasks", cli_set_flag,
+      AT(retry_failed) },
     { "force-resume", 0, NULL,
-      "resume though the command is not the journal's, or files that it wrote are gone or edited", cli_set_flag,
-      AT(force_resume) },
+      "resume even if the command is not the one in the journal, or files that the run wrote are missing or edited",
+      cli_set_flag, AT(force_resume) },
     { "key", 0, "WHAT",
-      "what a task is known by: input, file (path, size and time), path, or .NAME (a member of its JSON) (default: "
-      "file for --input-dir, else input)",
+      "what identifies a task: input, file (path, size and time), path, or .NAME (a member of its JSON) (default: file "
+      "with --input-dir, otherwise input)",
       cli_set_text, AT(key) },
-    { "sync", 0, "HOW", "normal (survives kill -9) or full (survives power loss too) (default normal)", cli_set_sync,
-      AT(sync) },
+    { "sync", 0, "HOW", "what a journal survives: normal (kill -9) or full (power loss too) (default normal)",
+      cli_set_sync, AT(sync) },
     { "failed", 0, "FILE",
-      "a JSON line per task that failed: input, class, error, attempts, the last lines of its stderr; FILE can be "
-      "given to --jsonl -a",
+      "write a JSON line for each failed task: input, class, error, attempts, end of its stderr; FILE can be used as "
+      "input with --jsonl -a",
       cli_set_text, AT(failed) },
 
-    { "help", 'h', NULL, "this text", cli_set_flag, AT(help) },
+    { "help", 'h', NULL, "show this help", cli_set_flag, AT(help), .group = "Help" },
     { "list-options", 0, NULL, NULL, cli_set_flag, AT(list_options) },
     { .name = NULL },
 };
@@ -242,9 +251,9 @@ const struct cli_opts cli_run_options = {
              "       gpu-dispatch run [OPTIONS] --worker FILE [ARG...] [::: INPUT...]\n"
              "       gpu-dispatch run [OPTIONS] --stream PROGRAM [ARG...] [::: INPUT...]\n"
              "\n"
-             "Runs COMMAND once per input, one at a time on each GPU. Inputs come from the\n"
-             "words after :::, from files after ::::, from -a FILE, from --input-dir DIR, or,\n"
-             "with none of these, line by line from standard input.\n"
+             "Runs COMMAND once for each input, one task at a time on each GPU. The inputs are\n"
+             "the words after :::, or the lines of the files after :::: or -a, or the files in\n"
+             "--input-dir. If none of these is given, they are the lines of standard input.\n"
              "\n"
              "Examples:\n"
              "  gpu-dispatch run python3 infer.py {} ::: *.jpg\n"
@@ -254,11 +263,12 @@ const struct cli_opts cli_run_options = {
              "      --output out.jsonl --stream python3 worker.py --model large\n",
     .table = table,
     .after = "Placeholders: {} the input, {.} without its extension, {/} its base name,\n"
-             "{//} its folder, {/.} base name without extension, {#} number of the task,\n"
-             "{%} number of the worker, {gpu} number of the GPU, {2} the second argument.\n"
+             "{//} its directory, {/.} base name without extension, {#} task number,\n"
+             "{%} worker number, {gpu} GPU number, {2} the second argument of the task.\n"
              "\n"
-             "Exit status: 0 all went well; 1-100 so many tasks failed; 101 more than that;\n"
-             "130 Ctrl-C; 255 anything else. More: gpu-dispatch help, man gpu-dispatch-run.\n",
+             "Exit status: 0 all tasks succeeded; 1-100 number of failed tasks; 101 more than\n"
+             "100 failed; 130 Ctrl-C; 255 any other error.\n"
+             "More: gpu-dispatch help, man gpu-dispatch-run.\n",
 };
 
 /* --- the words after the options ------------------------------------------------------ */

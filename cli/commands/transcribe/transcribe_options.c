@@ -49,90 +49,101 @@ static int set_language(const struct cli_opt *opt, void *field, const char *text
 #define AT(field) .offset = offsetof(struct cli_transcribe, field)
 
 static const struct cli_opt table[] = {
-    { "input-dir", 0, "DIR", "the folder with the audio; files and folders may be named as words as well", cli_set_text,
+    { "input-dir", 0, "DIR",
+      "directory with the audio files; files and directories may also be given as plain arguments", cli_set_text,
       AT(input_dir), .group = "Input and output" },
-    { "output-dir", 0, "DIR", "where the text goes, in folders like those of the input (default " CLI_USUAL_OUTPUT ")",
-      cli_set_text, AT(output_dir) },
-    { "pattern", 0, "GLOB", "only files whose name matches; may be given several times (default *.wav)", cli_set_list,
+    { "output-dir", 0, "DIR",
+      "directory for the text, with the same subdirectories as the input (default " CLI_USUAL_OUTPUT ")", cli_set_text,
+      AT(output_dir) },
+    { "pattern", 0, "GLOB", "use only files whose names match; may be repeated (default *.wav)", cli_set_list,
       AT(run.patterns) },
-    { "recursive", 'r', NULL, "files in folders below too", cli_set_flag, AT(run.recursive) },
-    { "format", 0, "LIST", "txt, srt, vtt, json, tsv, several with commas, or all (default " USUAL_FORMAT ")",
+    { "recursive", 'r', NULL, "also use files in subdirectories", cli_set_flag, AT(run.recursive) },
+    { "format", 0, "LIST",
+      "what to write: txt, srt, vtt, json, tsv, several with commas between them, or all (default " USUAL_FORMAT ")",
       cli_set_text, AT(format) },
-    { "full-names", 0, NULL, "talk.wav becomes talk.wav.txt, not talk.txt", cli_set_flag, AT(full_names) },
-    { "dry-run", 0, NULL, "list the files in their order, with durations, and do nothing", cli_set_flag, AT(dry_run) },
-    { "check", 0, NULL, "see whether worker, devices and the model, if one is named, are there, and do nothing",
+    { "full-names", 0, NULL, "write talk.wav.txt instead of talk.txt for talk.wav", cli_set_flag, AT(full_names) },
+    { "dry-run", 0, NULL, "list the files in order, with durations, and transcribe nothing", cli_set_flag,
+      AT(dry_run) },
+    { "check", 0, NULL, "check the worker, the devices and the model (if you name one), and transcribe nothing",
       cli_set_flag, AT(check) },
 
-    { "model-size", 0, "SIZE", "tiny, base, small, medium, large-v3, base.en, demo, ... (default base)", cli_set_text,
-      AT(model_size), .group = "Model and text" },
-    { "model", 0, "FILE", "a model by its file instead (ggml-*.bin)", cli_set_text, AT(model) },
-    { "model-dir", 0, "DIR", "look for the model there first", cli_set_text, AT(model_dir) },
-    { "language", 0, "LANG", "that is spoken, as in en (default: detected in each file)", set_language, AT(language) },
-    { "translate", 0, NULL, "into English", cli_set_flag, AT(translate) },
-    { "prompt", 0, "TEXT", "words that the model is to expect: names, spellings", cli_set_text, AT(prompt) },
-    { "beam-size", 0, "N", "1 to 8 beams; 1 is greedy (default 1)", cli_set_number, AT(beam_size), .min = 1, .max = 8 },
-    { "temperature", 0, "T", "0 to 1, from which the decoder goes up where it is not sure (default 0)", set_temperature,
+    { "model-size", 0, "SIZE", "which model: tiny, base, small, medium, large-v3, base.en, demo, ... (default base)",
+      cli_set_text, AT(model_size), .group = "Model and text" },
+    { "model", 0, "FILE", "use this model file (ggml-*.bin)", cli_set_text, AT(model) },
+    { "model-dir", 0, "DIR", "look for the model in DIR first", cli_set_text, AT(model_dir) },
+    { "language", 0, "LANG", "spoken language, such as en (default: detected in each file)", set_language,
+      AT(language) },
+    { "translate", 0, NULL, "translate into English", cli_set_flag, AT(translate) },
+    { "prompt", 0, "TEXT", "text that the model should expect: names, spellings", cli_set_text, AT(prompt) },
+    { "beam-size", 0, "N", "number of beams, 1 to 8; 1 is greedy search (default 1)", cli_set_number, AT(beam_size),
+      .min = 1, .max = 8 },
+    { "temperature", 0, "T",
+      "first temperature of the decoder, 0 to 1; it rises when the decoder is unsure (default 0)", set_temperature,
       AT(temperature) },
-    { "word-timestamps", 0, NULL, "times of words too, in json", cli_set_flag, AT(word_timestamps) },
-    { "vad", 0, "FILE", "a model that finds speech; the rest is not transcribed", cli_set_text, AT(vad) },
+    { "word-timestamps", 0, NULL, "also write the times of words, in json", cli_set_flag, AT(word_timestamps) },
+    { "vad", 0, "FILE", "a model that detects speech; everything else is skipped", cli_set_text, AT(vad) },
 
-    { "gpus", 0, "SPEC", "devices to use: auto (all that there are), 0,2, 0-3, sim:4, cpu:8 (default auto)",
+    { "gpus", 0, "SPEC",
+      "devices to use: auto (all GPUs), 0,2, 0-3, sim:4 (4 simulated GPUs) or cpu:8 (8 workers, no GPU) (default auto)",
       cli_set_text, AT(run.gpus), .group = "Devices and workers" },
-    { "workers", 'j', "N", "workers on each GPU; auto:6G: as many as have 6 GiB of its free memory each (default 1)",
+    { "workers", 'j', "N",
+      "workers on each GPU, or auto:6G for as many as fit at 6 GiB of free GPU memory each (default 1)",
       cli_set_workers, AT(run.workers) },
     { "workers-per-gpu", 0, "N", NULL, cli_set_workers, AT(run.workers) },
     { "threads", 0, "N", "threads of each worker (default: cores divided by workers, at most 4 with a GPU)",
       cli_set_number, AT(threads), .min = 1, .max = 1024 },
-    { "no-gpu", 0, NULL, "compute on the processor, whatever GPUs there are", cli_set_flag, AT(no_gpu) },
-    { "timeout", 0, "TIME", "give up on a file that takes longer: 30s, 5m, 1.5h", cli_set_timeout, AT(run.timeout_ms) },
-    { "retries", 0, "N", "try a file that fails up to N times in all; 0: until it succeeds (default 1)",
+    { "no-gpu", 0, NULL, "compute on the CPU even if there are GPUs", cli_set_flag, AT(no_gpu) },
+    { "timeout", 0, "TIME", "give up on a file that takes longer than TIME, such as 30s, 5m or 1.5h", cli_set_timeout,
+      AT(run.timeout_ms) },
+    { "retries", 0, "N", "try a failing file up to N times in all; 0 means until it succeeds (default 1)",
       cli_set_retries, AT(run.retries), .max = 1000000 },
 
     { "resume", 0, NULL,
-      "skip files whose outputs are there and are not older; with --journal, those that the journal holds as ended",
-      cli_set_flag, AT(run.resume), .group = "Runs that survive" },
-    { "journal", 0, "FILE", "keep on disk what is done, so that a run that was killed can go on", cli_set_text,
+      "skip files whose outputs exist and are up to date; with --journal, skip the files that it records as finished",
+      cli_set_flag, AT(run.resume), .group = "Durable runs" },
+    { "journal", 0, "FILE", "record finished files in FILE, so that a killed run can be resumed", cli_set_text,
       AT(run.journal) },
-    { "retry-failed", 0, NULL, "run the files that failed according to the journal, and with --resume the rest too",
-      cli_set_flag, AT(run.retry_failed) },
-    { "force-resume", 0, NULL, "resume though model or options are not those that the journal was begun with",
-      cli_set_flag, AT(run.force_resume) },
-    { "sync", 0, "HOW", "normal (survives kill -9) or full (survives power loss too) (default normal)", cli_set_sync,
-      AT(run.sync) },
-    { "failed", 0, "FILE", "a JSON line per file that failed", cli_set_text, AT(run.failed) },
+    { "retry-failed", 0, NULL,
+      "run the files that the journal records as failed; with --resume, also run the remaining files", cli_set_flag,
+      AT(run.retry_failed) },
+    { "force-resume", 0, NULL, "resume even if the model or the options are not the ones in the journal", cli_set_flag,
+      AT(run.force_resume) },
+    { "sync", 0, "HOW", "what a journal survives: normal (kill -9) or full (power loss too) (default normal)",
+      cli_set_sync, AT(run.sync) },
+    { "failed", 0, "FILE", "write a JSON line for each failed file", cli_set_text, AT(run.failed) },
 
-    { "output", 0, "FILE", "a JSON line per file: its text, language, duration, times; - is standard output",
-      cli_set_text, AT(run.output), .group = "Showing it" },
-    { "http", 0, "[ADDR:]PORT", "show the run on a web page at that address (default address 127.0.0.1)", cli_set_text,
-      AT(run.http) },
+    { "output", 0, "FILE", "write a JSON line for each file: text, language, duration, times; - is standard output",
+      cli_set_text, AT(run.output), .group = "Progress and records" },
+    { "http", 0, "[ADDR:]PORT", "show the run on a web page at this address (ADDR is 127.0.0.1 unless given)",
+      cli_set_text, AT(run.http) },
     { "http-token-file", 0, "FILE",
-      "a private file (mode 600) with the token that the page asks for (default: $GPU_DISPATCH_HTTP_TOKEN, else one is "
-      "made at random and printed with the address)",
+      "private file (mode 600) with the access token of the web page (default: $GPU_DISPATCH_HTTP_TOKEN, or a random "
+      "token that is printed with the address)",
       cli_set_text, AT(run.http_token_file) },
     { "progress", 0, "HOW",
-      "what is shown meanwhile: panel, bar, eta, line (one every few seconds), json, none (default: panel on a "
-      "terminal, else line)",
+      "how to show progress: panel, bar, eta, line (one every few seconds), json or none (default: panel on a "
+      "terminal, otherwise line)",
       cli_set_progress, AT(run.progress) },
-    { "quiet", 0, NULL, "nothing is shown but failures", cli_set_flag, AT(run.quiet) },
-    { "verbose", 'v', NULL, "show which worker is on which GPU, and workers that are replaced", cli_set_flag,
-      AT(run.verbose) },
-    { "help", 'h', NULL, "this text", cli_set_flag, AT(run.help) },
+    { "quiet", 0, NULL, "show only failures", cli_set_flag, AT(run.quiet) },
+    { "verbose", 'v', NULL, "show the GPU of each worker, and report replaced workers", cli_set_flag, AT(run.verbose) },
+    { "help", 'h', NULL, "show this help", cli_set_flag, AT(run.help), .group = "Help" },
     { "list-options", 0, NULL, NULL, cli_set_flag, AT(run.list_options) },
     { .name = NULL },
 };
 
 #define ABOUT                                                                           \
     "\n"                                                                                \
-    "Transcribes every audio file of a folder with a Whisper model, one at a time on\n" \
-    "each GPU, the longest first, and says in the end how it went.\n"                   \
+    "Transcribes every audio file in a directory with a Whisper model, one file at a\n" \
+    "time on each GPU, longest first, and prints a summary at the end.\n"               \
     "\n"                                                                                \
     "Examples:\n"
-#define AFTER                                                                           \
-    "A model is looked for as ggml-SIZE.bin in --model-dir, $GPU_DISPATCH_MODELS,\n"    \
-    "./models and the usual caches; demo comes with this program and knows 50 words.\n" \
-    "\n"                                                                                \
-    "Exit status: 0 every file was transcribed; 1 a file failed, there was none, or\n"  \
-    "it could not start; 130 Ctrl-C. More: man gpu-dispatch-transcribe.\n"
+#define AFTER                                                                            \
+    "Models are files named ggml-SIZE.bin. They are looked for in --model-dir,\n"        \
+    "$GPU_DISPATCH_MODELS, ./models and the usual caches. The model demo is included;\n" \
+    "it knows 50 English words and is only good for trying things out.\n"                \
+    "\n"                                                                                 \
+    "Exit status: 0 every file was transcribed; 1 a file failed, no file was found,\n"   \
+    "or the run could not start; 130 Ctrl-C. More: man gpu-dispatch-transcribe.\n"
 
 const struct cli_opts cli_transcribe_options = {
     .command = "transcribe",
@@ -154,7 +165,7 @@ const struct cli_opts cli_launcher_options = {
              "  launcher_multigpu --input-dir data/audio --gpus 0,1,2 --model-size large-v3\n"
              "  launcher_multigpu --input-dir clips --gpus cpu --model-size demo\n",
     .table = table,
-    .after = "This is gpu-dispatch transcribe by another name.\n" AFTER,
+    .after = "launcher_multigpu is another name for gpu-dispatch transcribe.\n" AFTER,
 };
 
 /* --- what does not go together ------------------------------------------------------ */
