@@ -64,8 +64,7 @@ static const struct cli_opts options = {
 
 /* --- one record ------------------------------------------------------------------- */
 
-struct export
-{
+struct exporter {
     const struct asked *asked;
     FILE *to;
     bool json_input; /* payloads are JSON texts */
@@ -123,7 +122,7 @@ static void csv_field(struct cli_bytes *b, const char *text)
 static const char csv_headings[] =
     "id,run,input,status,error,exit_code,signal,attempt,worker,gpu,started,seconds,where,stderr\r\n";
 
-static void put_csv(struct export *x, const struct gd_journal_record *r)
+static void put_csv(struct exporter *x, const struct gd_journal_record *r)
 {
     struct cli_bytes *b = &x->line;
     cli_bytes_format(b, "%" PRIu64 ",%" PRIu64 ",", r->number, r->run);
@@ -153,7 +152,7 @@ static void json_text(struct cli_bytes *b, const char *name, const char *text, s
     cli_json_string(b, text, size);
 }
 
-static void json_input(struct export *x)
+static void json_input(struct exporter *x)
 {
     struct cli_bytes *b = &x->line, *p = &x->payload;
     if (x->json_input && p->size && !memchr(p->data, '\n', p->size) && cli_json_valid(p->data, p->size))
@@ -175,7 +174,7 @@ static void json_figures(struct cli_bytes *b, const struct gd_journal_record *r)
         cli_bytes_text(b, ",\"started\":null,\"seconds\":null");
 }
 
-static void put_json(struct export *x, const struct gd_journal_record *r)
+static void put_json(struct exporter *x, const struct gd_journal_record *r)
 {
     struct cli_bytes *b = &x->line;
     const char *status = status_of(r);
@@ -191,7 +190,7 @@ static void put_json(struct export *x, const struct gd_journal_record *r)
     cli_bytes_text(b, "}\n");
 }
 
-static void put_failed(struct export *x, const struct gd_journal_record *r)
+static void put_failed(struct exporter *x, const struct gd_journal_record *r)
 {
     const struct cli_failure_record f = { .payload = x->payload.size ? x->payload.data : "",
                                           .payload_size = x->payload.size,
@@ -208,7 +207,7 @@ static void put_failed(struct export *x, const struct gd_journal_record *r)
 
 static int put_record(void *user, const struct gd_journal_record *r)
 {
-    struct export *x = user;
+    struct exporter *x = user;
     x->line.size = x->payload.size = 0;
     cli_journal_read_input(&x->payload, r->input, r->input_size);
     if (x->asked->csv)
@@ -226,7 +225,7 @@ static int put_record(void *user, const struct gd_journal_record *r)
 /* --- all of them --------------------------------------------------------------------- */
 
 /* Whether inputs are JSON, which the command of the last run tells. */
-static int look(struct export *x, struct gd_journal_reader *r)
+static int look(struct exporter *x, struct gd_journal_reader *r)
 {
     struct gd_journal_summary s = { .size = sizeof s };
     if (gd_journal_summary(r, &s) < 0)
@@ -236,7 +235,7 @@ static int look(struct export *x, struct gd_journal_reader *r)
 }
 
 /* A reader that has enough (`| head`) is no error. */
-static int write_all(struct export *x, const char *path)
+static int write_all(struct exporter *x, const char *path)
 {
     const struct gd_journal_query q = { .size = sizeof q, .failed_only = x->asked->failed };
     struct gd_journal_reader *r = NULL;
@@ -259,7 +258,7 @@ static int write_all(struct export *x, const char *path)
 }
 
 /* A file that is whole or not there. */
-static int write_file(struct export *x, const char *path)
+static int write_file(struct exporter *x, const char *path)
 {
     struct cli_replacement r;
     struct stat journal, out;
@@ -273,9 +272,9 @@ static int write_file(struct export *x, const char *path)
     return cli_replace_end(&r, rc, true);
 }
 
-static int export(const struct asked *asked, const char *path)
+static int export_journal(const struct asked *asked, const char *path)
 {
-    struct export x = { .asked = asked, .to = stdout };
+    struct exporter x = { .asked = asked, .to = stdout };
     const bool file = asked->output && strcmp(asked->output, "-") != 0;
     int rc = file ? write_file(&x, path) : write_all(&x, path);
     cli_bytes_free(&x.line);
@@ -318,7 +317,7 @@ int cli_export_main(int argc, char **argv)
         return CLI_EXIT_ERROR;
     }
     if (path && !asked.help && !asked.list_options)
-        return export(&asked, path);
+        return export_journal(&asked, path);
     (asked.help ? cli_opts_help : cli_opts_list)(&options);
     return 0;
 }

@@ -47,7 +47,7 @@ struct run { /* a free one */
 struct slab {
     uint64_t first;
     uint32_t next, prev; /* among those of its class that have a free block; next: also the link of unused entries */
-    uint16_t class;
+    uint16_t size_class;
     uint16_t n_blocks, n_free;
     uint16_t word; /* no word of the map before this one has a free block */
     uint64_t free[MAP_WORDS];
@@ -256,16 +256,16 @@ static unsigned class_of(uint64_t size)
         return 18 + (unsigned)((size + 4095) / 4096);
     if (size <= 512)
         return (unsigned)((size + STEP - 1) / STEP) - 1;
-    unsigned class = 8;
-    while (class_size[class] < size)
-        class ++;
-    return class;
+    unsigned size_class = 8;
+    while (class_size[size_class] < size)
+        size_class++;
+    return size_class;
 }
 
 static void link_slab(struct gd__arena *a, uint32_t i)
 {
     struct slab *s = &a->slabs[i];
-    uint32_t head = a->partial[s->class];
+    uint32_t head = a->partial[s->size_class];
     if (head != NONE && a->slabs[head].first < s->first) { /* behind a head that lies lower */
         s->prev = head;
         s->next = a->slabs[head].next;
@@ -273,7 +273,7 @@ static void link_slab(struct gd__arena *a, uint32_t i)
     } else {
         s->prev = NONE;
         s->next = head;
-        a->partial[s->class] = i;
+        a->partial[s->size_class] = i;
     }
     if (s->next != NONE)
         a->slabs[s->next].prev = i;
@@ -285,7 +285,7 @@ static void unlink_slab(struct gd__arena *a, uint32_t i)
     if (s->prev != NONE)
         a->slabs[s->prev].next = s->next;
     else
-        a->partial[s->class] = s->next;
+        a->partial[s->size_class] = s->next;
     if (s->next != NONE)
         a->slabs[s->next].prev = s->prev;
 }
@@ -332,7 +332,7 @@ static void mark_all_free(struct slab *s)
 }
 
 /* A new slab of class, linked. */
-static uint32_t make_slab(struct gd__arena *a, unsigned class)
+static uint32_t make_slab(struct gd__arena *a, unsigned size_class)
 {
     if (!reserve_slab(a))
         return NONE;
@@ -347,8 +347,8 @@ static uint32_t make_slab(struct gd__arena *a, unsigned class)
     struct slab *s = &a->slabs[i];
     a->unused_slab = s->next;
     s->first = first;
-    s->class = (uint16_t) class;
-    s->n_blocks = s->n_free = (uint16_t)(SLAB_SIZE / class_size[class]);
+    s->size_class = (uint16_t)size_class;
+    s->n_blocks = s->n_free = (uint16_t)(SLAB_SIZE / class_size[size_class]);
     s->word = 0;
     mark_all_free(s);
     a->slab_at[first >> SLAB_SHIFT] = i;
@@ -370,8 +370,8 @@ static void drop_slab(struct gd__arena *a, uint32_t i)
 static bool drop_empty_slabs(struct gd__arena *a)
 {
     bool any = false;
-    for (unsigned class = 0; class < CLASSES; class ++) {
-        for (uint32_t i = a->partial[class], next; i != NONE; i = next) {
+    for (unsigned size_class = 0; size_class < CLASSES; size_class++) {
+        for (uint32_t i = a->partial[size_class], next; i != NONE; i = next) {
             next = a->slabs[i].next;
             if (a->slabs[i].n_free == a->slabs[i].n_blocks) {
                 drop_slab(a, i);
@@ -382,10 +382,10 @@ static bool drop_empty_slabs(struct gd__arena *a)
     return any;
 }
 
-static uint64_t block_alloc(struct gd__arena *a, unsigned class)
+static uint64_t block_alloc(struct gd__arena *a, unsigned size_class)
 {
-    uint32_t i = a->partial[class];
-    if (i == NONE && (i = make_slab(a, class)) == NONE)
+    uint32_t i = a->partial[size_class];
+    if (i == NONE && (i = make_slab(a, size_class)) == NONE)
         return 0;
     struct slab *s = &a->slabs[i];
     while (s->free[s->word] == 0)
@@ -394,19 +394,19 @@ static uint64_t block_alloc(struct gd__arena *a, unsigned class)
     s->free[s->word] &= s->free[s->word] - 1;
     if (--s->n_free == 0)
         unlink_slab(a, i);
-    a->used += class_size[class];
-    return s->first + (uint64_t)(s->word * 64u + bit) * class_size[class];
+    a->used += class_size[size_class];
+    return s->first + (uint64_t)(s->word * 64u + bit) * class_size[size_class];
 }
 
 static void block_free(struct gd__arena *a, uint32_t i, uint64_t offset)
 {
     struct slab *s = &a->slabs[i];
-    unsigned block = (unsigned)(((offset - s->first) * a->inverse[s->class]) >> 32);
+    unsigned block = (unsigned)(((offset - s->first) * a->inverse[s->size_class]) >> 32);
     unsigned word = block / 64;
     s->free[word] |= UINT64_C(1) << (block % 64);
     if (word < s->word)
         s->word = (uint16_t)word;
-    a->used -= class_size[s->class];
+    a->used -= class_size[s->size_class];
     if (s->n_free++ == 0)
         link_slab(a, i);
     /* One empty slab per class is kept: a block that comes and goes should not take and give back pages each time. */
@@ -435,8 +435,9 @@ static int open_later(struct gd__arena *a, size_t max_blocks)
 static int open_books(struct gd__arena *a, uint64_t first, uint64_t end)
 {
     a->random = 2463534242u;
-    for (unsigned class = 0; class < CLASSES; class ++)
-        a->inverse[class] = (uint32_t)(((UINT64_C(1) << 32) + class_size[class] - 1) / class_size[class]);
+    for (unsigned size_class = 0; size_class < CLASSES; size_class++)
+        a->inverse[size_class] =
+            (uint32_t)(((UINT64_C(1) << 32) + class_size[size_class] - 1) / class_size[size_class]);
     if (!reserve_runs(a))
         return gd__error_errno("no room for the arena's books");
     give(a, first, end - first);
