@@ -1,8 +1,9 @@
 /* The allocator of a shared region: private books over bytes that others only read.
  *
  * Two layers:
- *   runs    whole pages, first fit by address, joined when freed. The free runs are a treap ordered by offset in which
- *           each node knows the longest run below it, so that finding, taking and joining are all logarithmic.
+ *   runs    whole pages, first fit by address, joined when freed. The free runs are a treap ordered by offset. Each
+ *           node knows the most room that any run below it has, for pages and for slabs, so a search goes down one
+ *           path: finding, taking and joining take logarithmic time on average.
  *   slabs   128 KiB runs at multiples of 128 KiB, each cut into blocks of one size class, with a bitmap of free blocks.
  *           slab_at[offset / 128 KiB] says which slab, if any, an offset lies in: that is how free knows its layer.
  *
@@ -38,8 +39,13 @@ static const uint16_t class_size[CLASSES] = { 64,   128,  192,  256,   320,   38
                                               768,  896,  1024, 1280,  1536,  1792,  2048,  2560,  3072,
                                               3584, 4096, 8192, 12288, 16384, 20480, 24576, 28672, 32768 };
 
+/* What a run may have to begin at a multiple of. */
+enum alignment { TO_PAGE, TO_SLAB, ALIGNMENTS };
+static const uint64_t alignment_size[ALIGNMENTS] = { [TO_PAGE] = GD__PAGE, [TO_SLAB] = SLAB_SIZE };
+
 struct run { /* a free one */
-    uint64_t first, size, longest;
+    uint64_t first, size;
+    uint64_t most[ALIGNMENTS]; /* the largest room_at() of this run and those below it */
     uint32_t priority;
     uint32_t left, right; /* left: also the link of unused entries */
 };
@@ -62,6 +68,7 @@ struct gd__arena {
     struct run *runs;
     uint32_t n_runs, root, unused_run;
     uint64_t runs_out;
+    uint64_t visited; /* nodes that searches have looked at */
     uint32_t random;
     struct slab *slabs;
     uint32_t n_slabs, unused_slab;
@@ -90,14 +97,26 @@ static uint32_t next_random(struct gd__arena *a)
     return a->random;
 }
 
+static uint64_t aligned(uint64_t offset, uint64_t alignment)
+{
+    return (offset + alignment - 1) & ~(alignment - 1);
+}
+
+/* How many bytes a run has behind the first multiple of the alignment in it. */
+static uint64_t room_at(const struct run *r, enum alignment alignment)
+{
+    const uint64_t skip = aligned(r->first, alignment_size[alignment]) - r->first;
+    return skip < r->size ? r->size - skip : 0;
+}
+
 static void update(struct gd__arena *a, uint32_t i)
 {
     struct run *r = run_of(a, i);
-    r->longest = r->size;
-    if (run_of(a, r->left)->longest > r->longest)
-        r->longest = run_of(a, r->left)->longest; /* entry 0 has 0 */
-    if (run_of(a, r->right)->longest > r->longest)
-        r->longest = run_of(a, r->right)->longest;
+    for (unsigned k = 0; k < ALIGNMENTS; k++) {
+        const uint64_t left = run_of(a, r->left)->most[k], right = run_of(a, r->right)->most[k]; /* entry 0 has 0 */
+        const uint64_t below = left > right ? left : right, own = room_at(r, k);
+        r->most[k] = own > below ? own : below;
+    }
 }
 
 /* Parts tree i in what begins before offset and the rest. */
@@ -155,7 +174,7 @@ static void forget_run(struct gd__arena *a, uint32_t i)
 }
 
 /* Makes [first, first + size) free, in a tree whose runs all lie before (x) or after it (y): joined with neighbours. */
-static void give(struct gd__arena *a, uint64_t first, uint64_t size)
+static void set_free(struct gd__arena *a, uint64_t first, uint64_t size)
 {
     uint32_t x, y, gone;
     split(a, a->root, first, &x, &y);
@@ -173,30 +192,26 @@ static void give(struct gd__arena *a, uint64_t first, uint64_t size)
     }
     uint32_t i = a->unused_run;
     a->unused_run = run_of(a, i)->left;
-    *run_of(a, i) = (struct run){ .first = first, .size = size, .longest = size, .priority = next_random(a) };
+    *run_of(a, i) = (struct run){ .first = first, .size = size, .priority = next_random(a) };
+    update(a, i);
     a->root = join(a, join(a, x, i), y);
 }
 
-static uint64_t aligned(uint64_t offset, uint64_t alignment)
+/* The lowest free run with room for size bytes at that alignment. */
+static uint32_t first_fit(struct gd__arena *a, uint64_t size, enum alignment alignment)
 {
-    return (offset + alignment - 1) & ~(alignment - 1);
-}
-
-static bool run_fits(const struct run *r, uint64_t size, uint64_t alignment)
-{
-    uint64_t skip = aligned(r->first, alignment) - r->first;
-    return skip <= r->size && size <= r->size - skip;
-}
-
-/* The lowest free run that holds size bytes at a multiple of alignment. */
-static uint32_t first_fit(const struct gd__arena *a, uint32_t i, uint64_t size, uint64_t alignment)
-{
-    if (i == NONE || run_of(a, i)->longest < size)
-        return NONE;
-    uint32_t found = first_fit(a, run_of(a, i)->left, size, alignment);
-    if (found != NONE)
-        return found;
-    return run_fits(run_of(a, i), size, alignment) ? i : first_fit(a, run_of(a, i)->right, size, alignment);
+    uint32_t i = a->root;
+    while (i != NONE && run_of(a, i)->most[alignment] >= size) {
+        const struct run *r = run_of(a, i);
+        a->visited++;
+        if (run_of(a, r->left)->most[alignment] >= size)
+            i = r->left;
+        else if (room_at(r, alignment) >= size)
+            return i;
+        else
+            i = r->right;
+    }
+    return NONE;
 }
 
 /* Makes sure that two more runs can become free than are out now: the two ends of what is cut out of one. */
@@ -221,30 +236,30 @@ static bool reserve_runs(struct gd__arena *a)
     return true;
 }
 
-/* Takes size bytes (whole pages) at a multiple of alignment. 0: there are none. */
-static uint64_t take(struct gd__arena *a, uint64_t size, uint64_t alignment)
+/* Takes size bytes (whole pages) at that alignment. 0: there are none. */
+static uint64_t take(struct gd__arena *a, uint64_t size, enum alignment alignment)
 {
-    uint32_t i = first_fit(a, a->root, size, alignment);
+    uint32_t i = first_fit(a, size, alignment);
     if (i == NONE || !reserve_runs(a))
         return 0;
     uint64_t first = run_of(a, i)->first, end = first + run_of(a, i)->size;
-    uint64_t offset = aligned(first, alignment);
+    uint64_t offset = aligned(first, alignment_size[alignment]);
     uint32_t x, y, gone;
     split(a, a->root, first, &x, &y);
     split(a, y, first + 1, &gone, &y);
     a->root = join(a, x, y);
     forget_run(a, gone);
     if (offset > first)
-        give(a, first, offset - first);
+        set_free(a, first, offset - first);
     if (end > offset + size)
-        give(a, offset + size, end - offset - size);
+        set_free(a, offset + size, end - offset - size);
     a->runs_out++;
     return offset;
 }
 
 static void put_back(struct gd__arena *a, uint64_t offset, uint64_t size)
 {
-    give(a, offset, size);
+    set_free(a, offset, size);
     a->runs_out--;
 }
 
@@ -336,7 +351,7 @@ static uint32_t make_slab(struct gd__arena *a, unsigned size_class)
 {
     if (!reserve_slab(a))
         return NONE;
-    uint64_t first = take(a, SLAB_SIZE, SLAB_SIZE);
+    uint64_t first = take(a, SLAB_SIZE, TO_SLAB);
     if (!first)
         return NONE;
     if (!reserve_slab_at(a, first >> SLAB_SHIFT)) {
@@ -366,7 +381,8 @@ static void drop_slab(struct gd__arena *a, uint32_t i)
     a->unused_slab = i;
 }
 
-/* The pages of slabs that were kept although empty. True if there were any. */
+/* The pages of slabs that were kept although empty. True if there were any. Looks at every slab that has a free block:
+ * only done when there is no other room. */
 static bool drop_empty_slabs(struct gd__arena *a)
 {
     bool any = false;
@@ -440,7 +456,7 @@ static int open_books(struct gd__arena *a, uint64_t first, uint64_t end)
             (uint32_t)(((UINT64_C(1) << 32) + class_size[size_class] - 1) / class_size[size_class]);
     if (!reserve_runs(a))
         return gd__error_errno("no room for the arena's books");
-    give(a, first, end - first);
+    set_free(a, first, end - first);
     a->managed = end - first;
     return 0;
 }
@@ -488,9 +504,9 @@ static void empty_later(struct gd__arena *a)
 static uint64_t run_alloc(struct gd__arena *a, uint64_t size)
 {
     size = aligned(size, GD__PAGE);
-    uint64_t offset = take(a, size, GD__PAGE);
+    uint64_t offset = take(a, size, TO_PAGE);
     if (!offset && drop_empty_slabs(a))
-        offset = take(a, size, GD__PAGE);
+        offset = take(a, size, TO_PAGE);
     if (offset)
         a->used += size;
     return offset;
@@ -537,4 +553,9 @@ void gd__arena_free_later(struct gd__arena *a, uint64_t offset, uint64_t size)
 uint64_t gd__arena_used(const struct gd__arena *a)
 {
     return a->used;
+}
+
+uint64_t gd__arena_visited(const struct gd__arena *a)
+{
+    return a->visited;
 }

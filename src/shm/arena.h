@@ -30,6 +30,7 @@ void gd__arena_free(struct gd__arena *a, uint64_t offset, uint64_t size);
 /* The same from the one other thread. */
 void gd__arena_free_later(struct gd__arena *a, uint64_t offset, uint64_t size);
 
-uint64_t gd__arena_used(const struct gd__arena *a); /* bytes out, rounded up as allocated; allocating thread only */
+uint64_t gd__arena_used(const struct gd__arena *a);    /* bytes out, rounded up as allocated; allocating thread only */
+uint64_t gd__arena_visited(const struct gd__arena *a); /* steps of all searches for free runs so far: for tests */
 
 #endif

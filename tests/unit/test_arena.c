@@ -120,6 +120,24 @@ TEST(an_arena_too_small_for_slabs_still_serves_small_blocks)
     CHECK_EQ(gd__arena_alloc(arena, 100), 0);
 }
 
+/* A thousand free runs are longer than a slab, but none of them has 128 KiB at a multiple of 128 KiB. */
+TEST(a_slab_is_found_without_a_look_at_every_free_run)
+{
+    enum { RUNS = 1000, LONG = 192 * KB, SHORT = 64 * KB };
+    static uint64_t runs[RUNS];
+    open_arena(512 * MB);
+    for (int i = 0; i < RUNS; i++) {
+        runs[i] = get(LONG);
+        get(SHORT); /* keeps its neighbours apart */
+    }
+    for (int i = 0; i < RUNS; i++)
+        gd__arena_free(arena, runs[i], LONG);
+    const uint64_t before = gd__arena_visited(arena);
+    CHECK_GT(get(64), runs[RUNS - 1]);
+    CHECK_LT(gd__arena_visited(arena) - before, 100);
+    CHECK_EQ(get(LONG), runs[0]);
+}
+
 TEST(small_blocks_do_not_keep_large_ones_out)
 {
     open_arena(PAGE + 4 * MB);
