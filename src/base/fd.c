@@ -22,3 +22,10 @@ int gd__fd_above_stdio(int fd)
     errno = kept;
     return up;
 }
+
+void gd__fd_close(int *fd)
+{
+    if (*fd >= 0)
+        close(*fd);
+    *fd = -1;
+}

@@ -6,4 +6,7 @@
  * with errno if there is no number left. */
 int gd__fd_above_stdio(int fd);
 
+/* Closes it unless it is negative; it is -1 then. */
+void gd__fd_close(int *fd);
+
 #endif

@@ -263,7 +263,7 @@ static void hand_from(struct gd__sched *s, uint64_t now, unsigned i, struct gd__
     }
 }
 
-static void give(struct gd__sched *s, uint64_t now, unsigned i)
+static void hand_out(struct gd__sched *s, uint64_t now, unsigned i)
 {
     struct gd__sched_worker *w = &s->workers[i];
     const uint64_t length = gd__window_length(w);
@@ -282,7 +282,7 @@ static void give(struct gd__sched *s, uint64_t now, unsigned i)
     s->fx->publish(s->ctx, i);
 }
 
-/* Calls give for each worker of the set, beginning after the one that was first last time. */
+/* Hands out tasks to each worker of the set, beginning after the one that was first last time. */
 static void serve(struct gd__sched *s, uint64_t now, const uint64_t *set)
 {
     for (unsigned k = 0; k <= s->n_words; k++) {
@@ -296,7 +296,7 @@ static void serve(struct gd__sched *s, uint64_t now, const uint64_t *set)
         while (bits) {
             if (s->backlog.count + s->solo.count + s->n_placed == 0)
                 return;
-            give(s, now, word * 64 + (unsigned)__builtin_ctzll(bits));
+            hand_out(s, now, word * 64 + (unsigned)__builtin_ctzll(bits));
             bits &= bits - 1;
         }
     }

@@ -40,7 +40,7 @@ static int check_numbers(const struct gd_options *o)
     return 0;
 }
 
-static int check(const struct gd_options *o)
+static int check_options(const struct gd_options *o)
 {
     if (o->gpus && o->gpu_ids)
         return gd__error(GD_E_INVALID, "both gpus and gpu_ids are set: choose one");
@@ -134,7 +134,7 @@ static int resolve(struct gd_dispatcher *d, const struct gd_devices *list)
 int gd__devices_resolve(struct gd_dispatcher *d)
 {
     struct gd_devices *list = NULL;
-    int rc = check(&d->o);
+    int rc = check_options(&d->o);
     if (rc < 0)
         return rc;
     rc = gd_devices_open(&list, d->o.gpus);

@@ -169,13 +169,6 @@ int gd_dispatcher_open(struct gd_dispatcher **out, const struct gd_options *o)
     return 0;
 }
 
-static void close_fd(int *fd)
-{
-    if (*fd >= 0)
-        close(*fd);
-    *fd = -1;
-}
-
 void gd_dispatcher_close(struct gd_dispatcher **dp)
 {
     struct gd_dispatcher *d = dp ? *dp : NULL;
@@ -191,8 +184,8 @@ void gd_dispatcher_close(struct gd_dispatcher **dp)
     gd__feeder_close(&d->feeder);
     gd__sched_close(&d->sched);
     gd__loop_close(&d->loop);
-    close_fd(&d->wake_fd);
-    close_fd(&d->signal_fd);
+    gd__fd_close(&d->wake_fd);
+    gd__fd_close(&d->signal_fd);
     gd__free(d->worker_stats);
     gd__options_free(d);
     pthread_mutex_destroy(&d->stats_lock);

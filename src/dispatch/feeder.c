@@ -79,7 +79,7 @@ static bool stopped(const struct gd__feeder *f)
     return atomic_load_explicit(&f->stop, memory_order_acquire) != 0;
 }
 
-static bool has_room(struct gd__feeder *f, uint64_t bytes)
+static bool may_take_one(struct gd__feeder *f, uint64_t bytes)
 {
     (void)bytes;
     if (f->taken >= f->seen_allowed)
@@ -327,7 +327,8 @@ bool gd__item_ask_reads(struct gd_item *item)
 
 /* --- the thread --- */
 
-static void publish(struct gd__feeder *f, const struct gd__payload *p, uint64_t weight, struct gd__journal_task *t)
+static void append_to_intake(struct gd__feeder *f, const struct gd__payload *p, uint64_t weight,
+                             struct gd__journal_task *t)
 {
     const uint64_t tail = atomic_load_explicit(&f->tail, memory_order_relaxed);
     struct gd__intake_entry *e = &f->entries[tail & f->mask];
@@ -341,7 +342,7 @@ static void publish(struct gd__feeder *f, const struct gd__payload *p, uint64_t 
 }
 
 /* 0, or negative with the thread's error text. */
-static int give(struct gd__feeder *f, struct gd_item *item)
+static int take_item(struct gd__feeder *f, struct gd_item *item)
 {
     struct gd__payload p = { 0 }; /* all of it goes to the worker */
     struct gd__journal_task *t = f->asked;
@@ -363,7 +364,7 @@ static int give(struct gd__feeder *f, struct gd_item *item)
         gd__free(t);
         return rc;
     }
-    publish(f, &p, weight, t);
+    append_to_intake(f, &p, weight, t);
     wake_monitor(f);
     return 0;
 }
@@ -377,7 +378,7 @@ bool gd__item_give(struct gd_item *item)
     if (f->taken + 1 >= f->seen_allowed)
         f->seen_allowed = atomic_load_explicit(&f->allowed, memory_order_acquire);
     if (f->taken + 1 >= f->seen_allowed || stopped(f) ||
-        (f->completed.keeps && !gd__completed_has_room(&f->completed)) || give(f, item) < 0)
+        (f->completed.keeps && !gd__completed_has_room(&f->completed)) || take_item(f, item) < 0)
         return false;
     *item = (struct gd_item){ .reserved = { f } };
     return true;
@@ -396,7 +397,7 @@ static int take_one(struct gd__feeder *f)
     gd__completed_next(&f->completed);
     int rc = f->spec.source(f->spec.user, &item);
     if (rc > 0) {
-        rc = give(f, &item);
+        rc = take_item(f, &item);
         if (rc == 0)
             return 1;
         snprintf(f->words, sizeof f->words, "%s", gd_error_text());
@@ -433,7 +434,7 @@ static void source_left(void *arg)
 static int take_all(struct gd__feeder *f)
 {
     int rc = 1;
-    while (rc > 0 && wait_for(f, has_room, 0, WAITS_FOR_ROOM)) {
+    while (rc > 0 && wait_for(f, may_take_one, 0, WAITS_FOR_ROOM)) {
         if (f->completed.keeps)
             gd__completed_wait(&f->completed);
         rc = take_one(f);

@@ -202,7 +202,8 @@ int gd__supervisor_open(struct gd_dispatcher *d);
 void gd__supervisor_close(struct gd_dispatcher *d);
 void gd__supervisor_tell_failures(struct gd_dispatcher *d);
 void gd__seat_broken(struct gd__seat *seat, const char *why);
-void gd__seat_bury(struct gd__seat *seat); /* its process has ended, and what that had running: the scheduler is told */
+void gd__seat_ended(
+    struct gd__seat *seat); /* its process has ended, and what that had running: the scheduler is told */
 /* The loop is broken, so that no worker's end would be heard of: aborts the run, and ends all of them here and now. */
 void gd__supervisor_cut_off(struct gd_dispatcher *d);
 extern const struct gd__sched_effects gd__effects;
@@ -222,7 +223,7 @@ void gd__tell_lost(struct gd_dispatcher *d);
 
 /* strays.c */
 void gd__strays_name(struct gd__seat *seat); /* gives the process that is about to be started its name */
-/* After the end of its process. True: something is being ended; gd__seat_bury() is called when that is done. */
+/* After the end of its process. True: something is being ended; gd__seat_ended() is called when that is done. */
 bool gd__strays_end(struct gd__seat *seat);
 void gd__strays_forget(struct gd__seat *seat); /* fine if there is nothing */
 int gd__strays_open(struct gd_dispatcher *d);  /* for the time of the run, on its thread */

@@ -14,13 +14,6 @@
 #define ABORT_FEEDER_NS (200 * GD__NS_PER_MS)
 enum { INTAKE_MOST = 4096, BACKLOG_ENOUGH = 2048 };
 
-static void relax(void)
-{
-#if defined(__x86_64__) || defined(__i386__)
-    __builtin_ia32_pause();
-#endif
-}
-
 /* --- what comes in --- */
 
 /* How many to take now. Where a free worker gets the next task they may as well wait with the feeder, where they lie
@@ -288,7 +281,7 @@ void gd__monitor_run(struct gd_dispatcher *d)
                 d->now = gd__now_ns(); /* others may have had it for long, and what counts from now must not be short */
                 gd__note_gap(d, since, d->now);
             } else {
-                relax();
+                gd__spin_pause();
             }
             continue;
         }

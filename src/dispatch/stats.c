@@ -89,7 +89,7 @@ static void collect_all(struct gd_dispatcher *d, uint64_t now)
         collect_worker(d, i, &d->worker_stats[i]);
 }
 
-static void publish(struct gd_dispatcher *d, uint64_t now, bool wait)
+static void publish_figures(struct gd_dispatcher *d, uint64_t now, bool wait)
 {
     if (wait)
         pthread_mutex_lock(&d->stats_lock);
@@ -109,7 +109,7 @@ void gd__stats_publish(struct gd_dispatcher *d, bool now)
 {
     d->stats_stale = true;
     if (now || (d->now > d->stats_at && d->now - d->stats_at >= PUBLISH_EVERY_NS))
-        publish(d, d->now, now);
+        publish_figures(d, d->now, now);
 }
 
 /* The clock is read rarely while callbacks are quick, and after each that is not. */
@@ -119,7 +119,7 @@ void gd__stats_look(struct gd_dispatcher *d)
     d->look_every = d->look_every < LOOK_MOST ? 2 * d->look_every + 1 : LOOK_MOST;
     d->look_in = d->look_every;
     if (now - d->stats_at >= PUBLISH_EVERY_NS)
-        publish(d, now, false);
+        publish_figures(d, now, false);
 }
 
 uint64_t gd__stats_before_sleep(struct gd_dispatcher *d, uint64_t until_ns)

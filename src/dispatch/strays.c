@@ -95,16 +95,16 @@ void gd__strays_forget(struct gd__seat *seat)
     seat->strays.timer = -1;
 }
 
-static void bury(struct gd__seat *seat)
+static void stop_waiting(struct gd__seat *seat)
 {
     gd__strays_forget(seat);
-    gd__seat_bury(seat);
+    gd__seat_ended(seat);
 }
 
 static void waited_too_long(struct gd__watch *w, uint32_t events)
 {
     (void)events;
-    bury((struct gd__seat *)((char *)w - offsetof(struct gd__seat, strays.timer_watch)));
+    stop_waiting((struct gd__seat *)((char *)w - offsetof(struct gd__seat, strays.timer_watch)));
 }
 
 static bool kill_round(struct gd__seat *seat);
@@ -119,7 +119,7 @@ static void one_ended(struct gd__watch *w, uint32_t events)
         return;
     drop_round(seat);
     if (!kill_round(seat))
-        bury(seat);
+        stop_waiting(seat);
 }
 
 /* Whether there is anything to wait for. What can't be watched is not waited for. */

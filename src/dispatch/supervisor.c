@@ -319,7 +319,7 @@ static void undo_start(struct gd__seat *seat)
     clear_seat(seat);
 }
 
-static void spawn(void *ctx, unsigned w)
+static void start_worker(void *ctx, unsigned w)
 {
     struct gd_dispatcher *d = ctx;
     struct gd__seat *seat = seat_of(ctx, w);
@@ -379,7 +379,7 @@ static void read_last_records(struct gd__seat *seat)
         ;
 }
 
-void gd__seat_bury(struct gd__seat *seat)
+void gd__seat_ended(struct gd__seat *seat)
 {
     struct gd_dispatcher *d = seat->d;
     const struct gd__exit *e = &seat->exit;
@@ -420,7 +420,7 @@ static void process_ended(struct gd__watch *w, uint32_t events)
     gd__children_unlock(seat->d);
     read_last_records(seat); /* what it has done is not to be ended */
     if (!gd__strays_end(seat))
-        gd__seat_bury(seat);
+        gd__seat_ended(seat);
 }
 
 /* By its number, which is its own until it is waited for: its pidfd is closed too, and may be another's by now. */
@@ -452,7 +452,7 @@ void gd__supervisor_cut_off(struct gd_dispatcher *d)
             continue;
         if (d->seats[i].child.pid > 0)
             end_by_number(&d->seats[i]);
-        gd__seat_bury(&d->seats[i]);
+        gd__seat_ended(&d->seats[i]);
     }
 }
 
@@ -490,7 +490,7 @@ static void assign(void *ctx, unsigned w, const struct gd__task *t, unsigned att
     memcpy(&slot->payload, t->payload, sizeof slot->payload);
 }
 
-static void publish(void *ctx, unsigned w)
+static void show_tasks(void *ctx, unsigned w)
 {
     gd__channel_publish(&seat_of(ctx, w)->channel);
 }
@@ -539,9 +539,9 @@ static void abandon(void *ctx, unsigned w)
 }
 
 const struct gd__sched_effects gd__effects = {
-    .spawn = spawn,
+    .spawn = start_worker,
     .assign = assign,
-    .publish = publish,
+    .publish = show_tasks,
     .take_back = take_back,
     .probe = probe,
     .cancel = cancel,

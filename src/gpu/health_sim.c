@@ -25,18 +25,11 @@ static struct {
     char line[256];
 } state = { .fd = -1, .changes = -1 };
 
-static void close_fd(int *fd)
-{
-    if (*fd >= 0)
-        close(*fd);
-    *fd = -1;
-}
-
 static void close_sim(bool forked)
 {
     (void)forked;
-    close_fd(&state.fd);
-    close_fd(&state.changes);
+    gd__fd_close(&state.fd);
+    gd__fd_close(&state.changes);
     state.used = 0;
 }
 

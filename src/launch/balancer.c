@@ -237,7 +237,7 @@ static void add_to(struct gd_balance *o, const struct gd__gpu_row *row)
 }
 
 /* Copies a struct to one of another version: its size first, then as much as both have. */
-static int give(void *out, size_t out_size, const void *from, size_t size, const char *what)
+static int copy_out(void *out, size_t out_size, const void *from, size_t size, const char *what)
 {
     if (out_size < sizeof(size_t))
         return gd__error(GD_E_INVALID, "%s: set its size before the call", what);
@@ -262,7 +262,7 @@ int gd_balancer_overall(const struct gd_balancer *b, struct gd_balance *out)
         o.tasks_per_second = (double)(o.done + o.failed) / o.seconds;
     }
     o.eta_seconds = eta(&o);
-    return give(out, out->size, &o, sizeof o, "struct gd_balance");
+    return copy_out(out, out->size, &o, sizeof o, "struct gd_balance");
 }
 
 double gd_balancer_rtf(const struct gd_balancer *b)
@@ -308,7 +308,7 @@ int gd_balancer_gpu(const struct gd_balancer *b, size_t i, struct gd_gpu_figures
     };
     f.mean_seconds = row->timed > 0 ? f.busy_seconds / (double)row->timed : 0;
     f.rtf = f.media_seconds > 0 ? f.busy_seconds / f.media_seconds : 0;
-    return give(out, out->size, &f, sizeof f, "struct gd_gpu_figures");
+    return copy_out(out, out->size, &f, sizeof f, "struct gd_gpu_figures");
 }
 
 const char *gd_balancer_error(const struct gd_balancer *b, size_t i)

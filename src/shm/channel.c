@@ -108,16 +108,9 @@ int gd__channel_open(struct gd__channel *c, const struct gd__channel_spec *spec)
     return 0;
 }
 
-static void close_fd(int *fd)
-{
-    if (*fd >= 0)
-        close(*fd);
-    *fd = -1;
-}
-
 void gd__channel_close(struct gd__channel *c)
 {
-    close_fd(&c->result_bell);
+    gd__fd_close(&c->result_bell);
     gd__region_close(&c->results);
     gd__region_close(&c->tasks);
     c->out = NULL;

@@ -74,6 +74,16 @@ static inline void gd__full_fence(void)
 #endif
 }
 
+/* Once per turn of a loop that waits without sleeping. */
+static inline void gd__spin_pause(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("isb");
+#endif
+}
+
 /* The number of the next sleep, given that of the last (0: none yet). */
 static inline uint32_t gd__next_sleep(uint32_t last)
 {

@@ -22,6 +22,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/fault.h"
+#include "base/fd.h"
 #include "shm/bytes.h"
 
 enum {
@@ -29,13 +30,6 @@ enum {
 };
 
 /* ---- opening ---- */
-
-static void close_fd(int *fd)
-{
-    if (*fd >= 0)
-        close(*fd);
-    *fd = -1;
-}
 
 /* Attaches all three regions; each call takes its descriptor over, so every one must be made. */
 static int attach_regions(struct gd__port *p, const struct gd__boot *boot, const int fds[GD__BOOT_FDS])
@@ -133,7 +127,7 @@ void gd__port_close(struct gd__port *p)
     gd__region_close(&p->arena);
     gd__region_close(&p->results);
     gd__region_close(&p->tasks);
-    close_fd(&p->result_bell);
+    gd__fd_close(&p->result_bell);
 }
 
 /* ---- ringing and sleeping ---- */
@@ -167,15 +161,6 @@ static void await_bell(const struct gd__port *p, uint32_t heard)
 
 typedef bool ready_fn(struct gd__port *p, uint64_t was);
 
-static inline void relax(void)
-{
-#if defined(__x86_64__) || defined(__i386__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    __asm__ volatile("isb");
-#endif
-}
-
 static bool spin_until(struct gd__port *p, ready_fn *ready, uint64_t was)
 {
     if (p->config.spin_ns == 0)
@@ -185,7 +170,7 @@ static bool spin_until(struct gd__port *p, ready_fn *ready, uint64_t was)
         for (int i = 0; i < SPINS_PER_CLOCK; i++) {
             if (ready(p, was))
                 return true;
-            relax();
+            gd__spin_pause();
         }
     } while (gd__now_ns() < end_ns);
     return false;

@@ -209,7 +209,7 @@ static void set_variables(const struct gd_task *task)
              (unsigned long long)task->id, task->attempt);
 }
 
-static int spawn(pid_t *pid, const char *path, char *const *argv)
+static int spawn_command(pid_t *pid, const char *path, char *const *argv)
 {
     if (GD__FAULT("spawn"))
         return ENOMEM;
@@ -224,7 +224,7 @@ static int spawn_shell(pid_t *pid, const struct gd_command_fill *with)
     if (code < 0)
         return code;
     char *argv[] = { runner.program.shell, dash_c, runner.filling.line.bytes, NULL };
-    return spawn(pid, runner.program.shell, argv);
+    return spawn_command(pid, runner.program.shell, argv);
 }
 
 static bool is_for_want_of_something(int rc)
@@ -241,7 +241,7 @@ static int start(pid_t *pid, const struct gd_command_fill *with)
         if (rc < 0)
             return rc;
         if (gd__executable_agrees(&runner.program, runner.filling.argv)) {
-            rc = spawn(pid, runner.program.path, runner.filling.argv);
+            rc = spawn_command(pid, runner.program.path, runner.filling.argv);
             if (rc == 0 || is_for_want_of_something(rc))
                 return rc;
         }

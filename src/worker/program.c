@@ -22,6 +22,7 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "base/fault.h"
+#include "base/fd.h"
 #include "proc/descendants.h"
 
 #ifndef SYS_pidfd_open
@@ -39,13 +40,6 @@ extern char **environ;
 
 /* ---- starting ---- */
 
-static void close_fd(int *fd)
-{
-    if (*fd >= 0)
-        close(*fd);
-    *fd = -1;
-}
-
 static int make_pipe(int ends[2])
 {
     if (GD__FAULT("pipe") || pipe2(ends, O_CLOEXEC) < 0)
@@ -55,7 +49,7 @@ static int make_pipe(int ends[2])
 }
 
 /* Returns an error number. */
-static int spawn(pid_t *pid, char *const *words, int in, int out)
+static int spawn_program(pid_t *pid, char *const *words, int in, int out)
 {
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attributes;
@@ -84,7 +78,7 @@ int gd__program_start(struct gd__program *p, char *const *words)
         rc = gd__error_errno("can't make the pipes to %s", words[0]);
         goto out;
     }
-    if ((failed = spawn(&p->pid, words, in[0], out[1]))) {
+    if ((failed = spawn_program(&p->pid, words, in[0], out[1]))) {
         errno = failed;
         p->pid = 0;
         rc = gd__error_errno("can't start %s (is it in PATH, and executable?)", words[0]);
@@ -100,8 +94,8 @@ int gd__program_start(struct gd__program *p, char *const *words)
     }
 out:
     for (int i = 0; i < 2; i++) {
-        close_fd(&in[i]);
-        close_fd(&out[i]);
+        gd__fd_close(&in[i]);
+        gd__fd_close(&out[i]);
     }
     return rc;
 }
@@ -171,7 +165,7 @@ static void write_some(struct gd__program *p)
 
 void gd__program_close_input(struct gd__program *p)
 {
-    close_fd(&p->in_fd);
+    gd__fd_close(&p->in_fd);
     empty(&p->to);
 }
 
@@ -266,7 +260,7 @@ static bool reap(struct gd__program *p, struct gd__exit *out)
     else if (rc == 0)
         out->signal = info.si_status;
     p->pid = 0;
-    close_fd(&p->pidfd);
+    gd__fd_close(&p->pidfd);
     return true;
 }
 
@@ -283,7 +277,7 @@ bool gd__program_wait(struct gd__program *p, int ms, struct gd__exit *out)
         if (n > 0 && both[0].revents)
             return reap(p, out);
         if (n > 0 && is_readable(&both[1]) && read(p->out, waste, sizeof waste) <= 0)
-            close_fd(&p->out);
+            gd__fd_close(&p->out);
     }
 }
 

@@ -307,7 +307,7 @@ static void exchange(struct gd_worker *w)
 }
 
 /* Whatever it says while it has nothing to answer is wrong; the end is a crash of its own. */
-static void check(struct gd_worker *w)
+static void check_silence(struct gd_worker *w)
 {
     const char *line;
     size_t size;
@@ -321,7 +321,9 @@ static void check(struct gd_worker *w)
     }
 }
 
-static const struct gd__pipe_ops pipe_ops = { .has_room = has_room, .put = put, .exchange = exchange, .check = check };
+static const struct gd__pipe_ops pipe_ops = {
+    .has_room = has_room, .put = put, .exchange = exchange, .check = check_silence
+};
 
 /* ---- its life ---- */
 
