@@ -81,7 +81,7 @@ static int find_files(const struct asked *asked, struct gd_files *files)
     what.patterns = asked->patterns.items;
     what.recursive = asked->recursive;
     what.on_problem = problem;
-    if (gd_files_discover(files, asked->input_dir, &what) < 0 || gd_files_sort(files, GD_ORDER_SIZE) < 0)
+    if (gd_files_discover(files, asked->input_dir, &what) < 0 || gd_files_sort(files, GD_FILE_ORDER_SIZE) < 0)
         return cli_error("%s", gd_error_text());
     if (gd_files_count(files) > 0)
         return 0;

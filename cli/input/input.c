@@ -213,7 +213,7 @@ static int open_dir(struct cli_input *in, struct cli_column *c, const char *dir,
     in->what.recursive = o->recursive;
     in->what.hidden = o->hidden;
     in->what.on_problem = say_problem;
-    if (stream && o->order == GD_ORDER_NONE)
+    if (stream && o->order == GD_FILE_ORDER_NONE)
         return cli_directory_walk_open(&in->walk, dir, &in->what);
     if (gd_files_open(&c->files) < 0 || gd_files_discover(c->files, dir, &in->what) < 0 ||
         gd_files_sort(c->files, o->order) < 0)

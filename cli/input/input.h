@@ -68,7 +68,7 @@ struct cli_input_options {
     const char *const *patterns; /* of a DIR; NULL-terminated, NULL: every file */
     bool recursive;
     bool hidden;
-    enum gd_order order;
+    enum gd_file_order order;
 };
 
 struct cli_input;

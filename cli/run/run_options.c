@@ -46,7 +46,7 @@ static int set_order(const struct cli_opt *opt, void *field, const char *text)
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         if (strcmp(text, names[i]) == 0) {
             r->order.given = true;
-            r->order.order = (enum gd_order)i;
+            r->order.order = (enum gd_file_order)i;
             return 0;
         }
     }

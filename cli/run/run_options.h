@@ -62,7 +62,7 @@ struct cli_run {
     const char *input_dir;
     struct {
         bool given;
-        enum gd_order order;
+        enum gd_file_order order;
     } order;
     unsigned queue_size;
 

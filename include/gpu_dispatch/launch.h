@@ -40,10 +40,10 @@ extern "C" {
 
 /* --- allocator: finding files ------------------------------------------- */
 
-enum gd_order {
-    GD_ORDER_SIZE = 0, /* largest first, which ends soonest; then by name */
-    GD_ORDER_NAME = 1, /* by path, byte by byte */
-    GD_ORDER_NONE = 2, /* as they are found */
+enum gd_file_order {
+    GD_FILE_ORDER_SIZE = 0, /* largest first, which ends soonest; then by name */
+    GD_FILE_ORDER_NAME = 1, /* by path, byte by byte */
+    GD_FILE_ORDER_NONE = 2, /* as they are found */
 };
 
 /* What to find. Begin with GD_DISCOVER_INIT; zero means default. */
@@ -85,7 +85,7 @@ void gd_files_close(struct gd_files **files);
 int gd_files_add(struct gd_files *files, const char *path, uint64_t size); /* copied */
 /* Adds what is found; nothing if the search fails. */
 int gd_files_discover(struct gd_files *files, const char *dir, const struct gd_discover *what);
-int gd_files_sort(struct gd_files *files, enum gd_order order);
+int gd_files_sort(struct gd_files *files, enum gd_file_order order);
 size_t gd_files_count(const struct gd_files *files);
 const char *gd_files_path(const struct gd_files *files, size_t i); /* borrowed until the list changes */
 uint64_t gd_files_size(const struct gd_files *files, size_t i);
@@ -201,7 +201,7 @@ struct gd_launch {
     const char *input_dir;
     const char *const *patterns; /* as in struct gd_discover */
     bool recursive;
-    enum gd_order order;
+    enum gd_file_order order;
     const char *gpus; /* as gd_devices_open() takes it; "auto"; NULL: as run says */
     struct gd_options
         run; /* the worker and how to run it. Its gpus, source, total_tasks and queue are set here; its

@@ -197,7 +197,7 @@ static PyObject *found(const struct gd_files *files, const struct gd_files *prob
 
 /* Finds and sorts; needs no GIL. */
 static int search(struct gd_files **files, struct gd_files **problems, const char *dir, struct gd_discover *what,
-                  enum gd_order order)
+                  enum gd_file_order order)
 {
     int rc = gd_files_open(files);
     if (rc == 0)
@@ -232,7 +232,7 @@ static PyObject *discover_files(PyObject *module, PyObject *args)
     what.follow = follow;
     what.hidden = hidden;
     Py_BEGIN_ALLOW_THREADS
-    rc = search(&files, &problems, dir, &what, (enum gd_order)order);
+    rc = search(&files, &problems, dir, &what, (enum gd_file_order)order);
     Py_END_ALLOW_THREADS
     PyObject *out = rc < 0 ? native_error(rc) : found(files, problems);
     gd_files_close(&files);

@@ -124,17 +124,17 @@ static int by_size(const void *a, const void *b, void *bytes)
     return x->size != y->size ? (x->size < y->size ? 1 : -1) : by_name(a, b, bytes);
 }
 
-int gd_files_sort(struct gd_files *files, enum gd_order order)
+int gd_files_sort(struct gd_files *files, enum gd_file_order order)
 {
     static int (*const compare[])(const void *, const void *, void *) = {
-        [GD_ORDER_SIZE] = by_size,
-        [GD_ORDER_NAME] = by_name,
-        [GD_ORDER_NONE] = by_age,
+        [GD_FILE_ORDER_SIZE] = by_size,
+        [GD_FILE_ORDER_NAME] = by_name,
+        [GD_FILE_ORDER_NONE] = by_age,
     };
     if (!files)
         return gd__error(GD_E_INVALID, "no list to sort: see gd_files_open()");
     if ((size_t)order >= sizeof compare / sizeof *compare)
-        return gd__error(GD_E_INVALID, "there is no order %d: use a GD_ORDER_...", (int)order);
+        return gd__error(GD_E_INVALID, "there is no order %d: use a GD_FILE_ORDER_...", (int)order);
     if (files->count > 1)
         qsort_r(files->entries, files->count, sizeof *files->entries, compare[order], files->bytes);
     return 0;

@@ -265,7 +265,7 @@ static struct gd_discover what_to_find(const struct gd_launch *l)
     what.patterns = l->patterns;
     what.recursive = l->recursive;
     what.no_sizes =
-        l->order != GD_ORDER_SIZE && l->run.placement != GD_PLACE_BY_SIZE && l->run.placement != GD_PLACE_CUSTOM;
+        l->order != GD_FILE_ORDER_SIZE && l->run.placement != GD_PLACE_BY_SIZE && l->run.placement != GD_PLACE_CUSTOM;
     return what;
 }
 

@@ -405,7 +405,7 @@ TEST(gd_files_discover)
 }
 TEST(gd_files_sort)
 {
-    REFUSED(gd_files_sort(NULL, GD_ORDER_NAME));
+    REFUSED(gd_files_sort(NULL, GD_FILE_ORDER_NAME));
 }
 TEST(gd_files_count)
 {

@@ -31,22 +31,22 @@ TEST(files_largest_first)
 TEST(files_by_name)
 {
     make_tree();
-    check_input(DIR_OPTIONS(.patterns = wav, .recursive = true, .order = GD_ORDER_NAME),
+    check_input(DIR_OPTIONS(.patterns = wav, .recursive = true, .order = GD_FILE_ORDER_NAME),
                 "[d/large.wav]\n[d/small.wav]\n[d/sub/deep.wav]\n");
 }
 
 TEST(files_have_their_size_as_weight)
 {
     make_tree();
-    for (int order = GD_ORDER_SIZE; order <= GD_ORDER_NONE; order++) {
-        struct cli_input *in = open_input(DIR_OPTIONS(.order = (enum gd_order)order));
+    for (int order = GD_FILE_ORDER_SIZE; order <= GD_FILE_ORDER_NONE; order++) {
+        struct cli_input *in = open_input(DIR_OPTIONS(.order = (enum gd_file_order)order));
         const void *data;
         size_t size;
         uint64_t weight, sum = 0;
         while (cli_input_read(in, &data, &size, &weight) > 0)
             sum += weight;
         CHECK_EQ(sum, 8);
-        CHECK_EQ(cli_input_total(in), order == GD_ORDER_NONE ? 0 : 3);
+        CHECK_EQ(cli_input_total(in), order == GD_FILE_ORDER_NONE ? 0 : 3);
         cli_input_close(&in);
     }
 }
@@ -61,7 +61,7 @@ TEST(files_as_they_are_found)
         make_text(path, "");
     }
     bool seen[2000] = { false };
-    struct cli_input *in = open_input(DIR_OPTIONS(.order = GD_ORDER_NONE));
+    struct cli_input *in = open_input(DIR_OPTIONS(.order = GD_FILE_ORDER_NONE));
     const void *data;
     size_t size;
     uint64_t weight;
@@ -86,12 +86,12 @@ TEST(a_search_can_be_left_at_any_point)
         snprintf(path, sizeof path, "d/%0200d", i);
         make_text(path, "");
     }
-    struct cli_input *in = open_input(DIR_OPTIONS(.order = GD_ORDER_NONE));
+    struct cli_input *in = open_input(DIR_OPTIONS(.order = GD_FILE_ORDER_NONE));
     CHECK_EQ((intptr_t)read_one(in), 1);
     cli_input_cancel(in);
     CHECK_EQ((intptr_t)read_one(in), 0);
     cli_input_close(&in);
-    in = open_input(DIR_OPTIONS(.order = GD_ORDER_NONE));
+    in = open_input(DIR_OPTIONS(.order = GD_FILE_ORDER_NONE));
     cli_input_close(&in);
 }
 
@@ -99,15 +99,15 @@ TEST(nothing_found_is_said_before_anything_runs)
 {
     static const char *const mp3[] = { "*.mp3", "*.ogg", NULL };
     make_tree();
-    for (int order = GD_ORDER_SIZE; order <= GD_ORDER_NONE; order++) {
-        check_refused(DIR_OPTIONS(.patterns = mp3, .order = (enum gd_order)order),
+    for (int order = GD_FILE_ORDER_SIZE; order <= GD_FILE_ORDER_NONE; order++) {
+        check_refused(DIR_OPTIONS(.patterns = mp3, .order = (enum gd_file_order)order),
                       "no file in d matches *.mp3 or *.ogg");
-        check_refused(DIR_OPTIONS(.patterns = mp3, .order = (enum gd_order)order), "--recursive");
+        check_refused(DIR_OPTIONS(.patterns = mp3, .order = (enum gd_file_order)order), "--recursive");
         CHECK_EQ(mkdir("e", 0777), order == 0 ? 0 : -1);
         const struct cli_source empty[] = { { .kind = CLI_SOURCE_DIR, .path = "e" } };
-        check_refused(OPTIONS(empty, .order = (enum gd_order)order), "no file in e");
+        check_refused(OPTIONS(empty, .order = (enum gd_file_order)order), "no file in e");
         const struct cli_source missing[] = { { .kind = CLI_SOURCE_DIR, .path = "not-there" } };
-        check_refused(OPTIONS(missing, .order = (enum gd_order)order), "not-there");
+        check_refused(OPTIONS(missing, .order = (enum gd_file_order)order), "not-there");
     }
 }
 

@@ -216,7 +216,7 @@ TEST(by_name_where_asked)
 {
     begin();
     l.gpus = "sim:1";
-    l.order = GD_ORDER_NAME;
+    l.order = GD_FILE_ORDER_NAME;
     write_file("ok", "b");
     write_file("ok, and the largest", "c");
     write_file("ok", "a");
@@ -440,7 +440,7 @@ TEST(a_placement_of_the_users)
     begin();
     l.run.placement = GD_PLACE_CUSTOM;
     l.run.place = to_the_second;
-    l.order = GD_ORDER_NAME;
+    l.order = GD_FILE_ORDER_NAME;
     for (int i = 0; i < 6; i++)
         write_file("ok", "f%d", i);
     CHECK_EQ(launch(), 0);
@@ -656,7 +656,7 @@ TEST(the_workload_beforehand)
     struct gd_workload w = { .size = sizeof w };
     begin();
     l.patterns = (const char *const[]){ "*.wav", NULL };
-    l.order = GD_ORDER_NAME;
+    l.order = GD_FILE_ORDER_NAME;
     write_file("12345", "a.wav");
     write_file("123", "b.wav");
     write_file("1234567", "c.txt");

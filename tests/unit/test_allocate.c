@@ -157,7 +157,7 @@ TEST(a_queue_gives_the_paths_in_order)
 {
     struct gd_task_queue *queue;
     open_files((const uint64_t[]){ 0, 500, 7 }, 3);
-    CHECK_EQ(gd_files_sort(files, GD_ORDER_SIZE), 0);
+    CHECK_EQ(gd_files_sort(files, GD_FILE_ORDER_SIZE), 0);
     CHECK_EQ(gd_task_queue_open(&queue, files), 0);
     const char *const paths[] = { "data/1.wav", "data/2.wav", "data/0.wav" };
     const uint64_t weights[] = { 500, 7, 1 };

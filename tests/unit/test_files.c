@@ -37,7 +37,7 @@ TEST(an_empty_list)
     CHECK_EQ(gd_files_count(files), 0);
     CHECK(gd_files_path(files, 0) == NULL);
     CHECK_EQ(gd_files_size(files, 0), 0);
-    CHECK_EQ(gd_files_sort(files, GD_ORDER_SIZE), 0);
+    CHECK_EQ(gd_files_sort(files, GD_FILE_ORDER_SIZE), 0);
     gd_files_close(&files);
     CHECK(files == NULL);
     gd_files_close(&files);
@@ -66,8 +66,8 @@ TEST(bad_use)
     CHECK_EQ(gd_files_add(files, "", 1), GD_E_INVALID);
     CHECK_CONTAINS(gd_error_text(), "without a path");
     CHECK_EQ(gd_files_discover(NULL, ".", NULL), GD_E_INVALID);
-    CHECK_EQ(gd_files_sort(NULL, GD_ORDER_NAME), GD_E_INVALID);
-    CHECK_EQ(gd_files_sort(files, (enum gd_order)3), GD_E_INVALID);
+    CHECK_EQ(gd_files_sort(NULL, GD_FILE_ORDER_NAME), GD_E_INVALID);
+    CHECK_EQ(gd_files_sort(files, (enum gd_file_order)3), GD_E_INVALID);
     CHECK_CONTAINS(gd_error_text(), "no order 3");
     CHECK_EQ(gd_files_count(NULL), 0);
     CHECK(gd_files_path(NULL, 0) == NULL);
@@ -88,7 +88,7 @@ TEST(largest_first_then_by_name)
     add("a", 5);
     add("huge", UINT64_MAX);
     add("none", 0);
-    CHECK_EQ(gd_files_sort(files, GD_ORDER_SIZE), 0);
+    CHECK_EQ(gd_files_sort(files, GD_FILE_ORDER_SIZE), 0);
     CHECK_STR(listed(), "huge:18446744073709551615 a:5 b:5 small:1 none:0");
     gd_files_close(&files);
 }
@@ -102,7 +102,7 @@ TEST(by_name_byte_by_byte)
     add("a/x", 4);
     add("a", 5);
     add("a.x", 6);
-    CHECK_EQ(gd_files_sort(files, GD_ORDER_NAME), 0);
+    CHECK_EQ(gd_files_sort(files, GD_FILE_ORDER_NAME), 0);
     CHECK_STR(listed(), "B:2 a:5 a.x:6 a/x:4 b:1 \xc3\xa4:3");
     gd_files_close(&files);
 }
@@ -114,7 +114,7 @@ TEST(the_same_path_twice_stays_in_order)
     add("a", 9);
     add("a", 3);
     add("a", 7);
-    CHECK_EQ(gd_files_sort(files, GD_ORDER_NAME), 0);
+    CHECK_EQ(gd_files_sort(files, GD_FILE_ORDER_NAME), 0);
     CHECK_STR(listed(), "a:9 a:3 a:7 b:1");
     gd_files_close(&files);
 }
@@ -125,10 +125,10 @@ TEST(the_order_of_discovery_comes_back)
     add("c", 2);
     add("a", 3);
     add("b", 1);
-    CHECK_EQ(gd_files_sort(files, GD_ORDER_SIZE), 0);
+    CHECK_EQ(gd_files_sort(files, GD_FILE_ORDER_SIZE), 0);
     CHECK_STR(listed(), "a:3 c:2 b:1");
     add("d", 9);
-    CHECK_EQ(gd_files_sort(files, GD_ORDER_NONE), 0);
+    CHECK_EQ(gd_files_sort(files, GD_FILE_ORDER_NONE), 0);
     CHECK_STR(listed(), "c:2 a:3 b:1 d:9");
     gd_files_close(&files);
 }
@@ -143,10 +143,10 @@ TEST(many_files)
         add(path, (uint64_t)i * 7919 % N);
     }
     CHECK_EQ(gd_files_count(files), N);
-    CHECK_EQ(gd_files_sort(files, GD_ORDER_SIZE), 0);
+    CHECK_EQ(gd_files_sort(files, GD_FILE_ORDER_SIZE), 0);
     for (size_t i = 0; i < N; i++) /* 7919 is prime to N: each size once */
         CHECK_EQ(gd_files_size(files, i), N - 1 - i);
-    CHECK_EQ(gd_files_sort(files, GD_ORDER_NONE), 0);
+    CHECK_EQ(gd_files_sort(files, GD_FILE_ORDER_NONE), 0);
     for (int i = 0; i < N; i++) {
         snprintf(path, sizeof path, "data/%0*d.wav", 1 + i % 40, i);
         CHECK_STR(gd_files_path(files, (size_t)i), path);
@@ -186,7 +186,7 @@ TEST(what_is_found_is_added)
     add("before", 5);
     CHECK_EQ(gd_files_discover(files, "d", &what), 0);
     CHECK_EQ(gd_files_discover(files, "f", &what), 0);
-    CHECK_EQ(gd_files_sort(files, GD_ORDER_SIZE), 0);
+    CHECK_EQ(gd_files_sort(files, GD_FILE_ORDER_SIZE), 0);
     CHECK_STR(listed(), "f/c.wav:30 d/e/b.wav:20 d/a.wav:10 before:5");
     gd_files_close(&files);
 }

@@ -146,7 +146,7 @@ int cli_audio_find(struct cli_audio *a, const struct cli_transcribe *t)
         return -1;
     if (gd_files_count(a->files) == 0)
         return nothing(t, &what);
-    return gd_files_sort(a->files, GD_ORDER_NAME) < 0 ? cli_error("%s", gd_error_text()) : 0;
+    return gd_files_sort(a->files, GD_FILE_ORDER_NAME) < 0 ? cli_error("%s", gd_error_text()) : 0;
 }
 
 /* A file that was named before: they are sorted. */
@@ -265,7 +265,7 @@ int cli_audio_measure(struct cli_audio *a, const struct tr_places *p, bool skip_
         else
             rc = add(a, to, i);
     }
-    if (rc == 0 && gd_files_sort(to, GD_ORDER_SIZE) < 0)
+    if (rc == 0 && gd_files_sort(to, GD_FILE_ORDER_SIZE) < 0)
         rc = cli_error("%s", gd_error_text());
     if (rc == 0) {
         struct gd_files *found = a->files;
