@@ -97,7 +97,7 @@ static int deal(const struct gd_files *files, const struct gd_devices *devices, 
     int rc = -1;
     if (!gpu_of || !plan->shares)
         (void)cli_error("out of memory");
-    else if (gd_distribute_workload(files, plan->n, GD_DEAL_BALANCED, gpu_of) < 0)
+    else if (gd_distribute_workload(files, plan->n, GD_DISTRIBUTE_BALANCED, gpu_of) < 0)
         (void)cli_error("%s", gd_error_text());
     else
         rc = 0;

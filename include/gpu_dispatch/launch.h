@@ -100,10 +100,11 @@ struct gd_workload {
 };
 int gd_estimate_workload(const struct gd_files *files, struct gd_workload *out);
 
-/* Deals files to n devices: gpu_of[i] is the device of the i-th. GD_DEAL_CHUNKS: runs of ceil(count / n), as they lie
- * in the list. GD_DEAL_ROUND_ROBIN: in turn. GD_DEAL_BALANCED: largest first, each to whoever has least by then. */
-enum gd_deal { GD_DEAL_ROUND_ROBIN = 0, GD_DEAL_CHUNKS = 1, GD_DEAL_BALANCED = 2 };
-int gd_distribute_workload(const struct gd_files *files, size_t n, enum gd_deal deal, size_t *gpu_of);
+/* Deals files to n devices: gpu_of[i] is the device of the i-th. GD_DISTRIBUTE_CHUNKS: runs of ceil(count / n), as they
+ * lie in the list. GD_DISTRIBUTE_ROUND_ROBIN: in turn. GD_DISTRIBUTE_BALANCED: largest first, each to whoever has least
+ * by then. */
+enum gd_distribution { GD_DISTRIBUTE_ROUND_ROBIN = 0, GD_DISTRIBUTE_CHUNKS = 1, GD_DISTRIBUTE_BALANCED = 2 };
+int gd_distribute_workload(const struct gd_files *files, size_t n, enum gd_distribution deal, size_t *gpu_of);
 
 /* A source of tasks: the paths of the list, in its order. files is borrowed until it is closed.
  *     o.source = gd_task_queue_next; o.user = queue;

@@ -331,7 +331,7 @@ static PyObject *distribute_workload(PyObject *module, PyObject *args)
     const size_t count = gd_files_count(files);
     size_t *gpu_of = PyMem_Calloc(count + 1, sizeof *gpu_of);
     if (gpu_of) {
-        const int rc = gd_distribute_workload(files, (size_t)n, (enum gd_deal)how, gpu_of);
+        const int rc = gd_distribute_workload(files, (size_t)n, (enum gd_distribution)how, gpu_of);
         out = rc < 0 ? native_error(rc) : shares(gpu_of, count, n);
     } else {
         PyErr_NoMemory();

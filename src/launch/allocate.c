@@ -105,19 +105,19 @@ static int deal_balanced(const struct gd_files *files, size_t n, size_t *gpu_of)
     return r;
 }
 
-int gd_distribute_workload(const struct gd_files *files, size_t n, enum gd_deal deal, size_t *gpu_of)
+int gd_distribute_workload(const struct gd_files *files, size_t n, enum gd_distribution deal, size_t *gpu_of)
 {
     static int (*const ways[])(const struct gd_files *, size_t, size_t *) = {
-        [GD_DEAL_ROUND_ROBIN] = deal_round_robin,
-        [GD_DEAL_CHUNKS] = deal_chunks,
-        [GD_DEAL_BALANCED] = deal_balanced,
+        [GD_DISTRIBUTE_ROUND_ROBIN] = deal_round_robin,
+        [GD_DISTRIBUTE_CHUNKS] = deal_chunks,
+        [GD_DISTRIBUTE_BALANCED] = deal_balanced,
     };
     if (!files)
         return gd__error(GD_E_INVALID, "no list of files to deal out: see gd_files_open()");
     if (n == 0)
         return gd__error(GD_E_INVALID, "n must be >= 1, got 0: there is no device to deal files to");
     if ((size_t)deal >= sizeof ways / sizeof *ways)
-        return gd__error(GD_E_INVALID, "there is no way %d to deal files out: use a GD_DEAL_...", (int)deal);
+        return gd__error(GD_E_INVALID, "there is no way %d to deal files out: use a GD_DISTRIBUTE_...", (int)deal);
     if (gd_files_count(files) == 0)
         return 0;
     if (!gpu_of)

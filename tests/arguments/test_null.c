@@ -433,8 +433,8 @@ TEST(gd_distribute_workload)
 {
     struct gd_files *files = some_files();
     size_t gpu;
-    REFUSED(gd_distribute_workload(NULL, 1, GD_DEAL_CHUNKS, &gpu));
-    REFUSED(gd_distribute_workload(files, 1, GD_DEAL_CHUNKS, NULL));
+    REFUSED(gd_distribute_workload(NULL, 1, GD_DISTRIBUTE_CHUNKS, &gpu));
+    REFUSED(gd_distribute_workload(files, 1, GD_DISTRIBUTE_CHUNKS, NULL));
     gd_files_close(&files);
 }
 TEST(gd_task_queue_open)

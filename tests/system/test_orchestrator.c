@@ -692,7 +692,7 @@ TEST(the_allocator_alone)
     CHECK_EQ(gd_files_open(&files), 0);
     CHECK_EQ(gd_files_add(files, "a.wav", 10), 0);
     CHECK_EQ(gd_files_add(files, "b.wav", 20), 0);
-    CHECK_EQ(gd_distribute_workload(files, 2, GD_DEAL_ROUND_ROBIN, gpu_of), 0);
+    CHECK_EQ(gd_distribute_workload(files, 2, GD_DISTRIBUTE_ROUND_ROBIN, gpu_of), 0);
     CHECK_EQ(gpu_of[0], 0);
     CHECK_EQ(gpu_of[1], 1);
     struct gd_task_queue *queue;

@@ -23,7 +23,7 @@ static void open_files(const uint64_t *sizes, size_t n)
 }
 
 /* "0 1 2 0": the device of each. */
-static const char *dealt(size_t n, enum gd_deal deal)
+static const char *dealt(size_t n, enum gd_distribution deal)
 {
     static char text[MOST * 4];
     const size_t count = gd_files_count(files);
@@ -41,20 +41,20 @@ static const char *dealt(size_t n, enum gd_deal deal)
 TEST(in_turn)
 {
     open_files(NULL, 7);
-    CHECK_STR(dealt(3, GD_DEAL_ROUND_ROBIN), "0 1 2 0 1 2 0");
-    CHECK_STR(dealt(1, GD_DEAL_ROUND_ROBIN), "0 0 0 0 0 0 0");
-    CHECK_STR(dealt(SIZE_MAX, GD_DEAL_ROUND_ROBIN), "0 1 2 3 4 5 6");
+    CHECK_STR(dealt(3, GD_DISTRIBUTE_ROUND_ROBIN), "0 1 2 0 1 2 0");
+    CHECK_STR(dealt(1, GD_DISTRIBUTE_ROUND_ROBIN), "0 0 0 0 0 0 0");
+    CHECK_STR(dealt(SIZE_MAX, GD_DISTRIBUTE_ROUND_ROBIN), "0 1 2 3 4 5 6");
     gd_files_close(&files);
 }
 
 TEST(in_chunks_of_the_ceiling)
 {
     open_files(NULL, 7);
-    CHECK_STR(dealt(3, GD_DEAL_CHUNKS), "0 0 0 1 1 1 2");
-    CHECK_STR(dealt(4, GD_DEAL_CHUNKS), "0 0 1 1 2 2 3");
-    CHECK_STR(dealt(5, GD_DEAL_CHUNKS), "0 0 1 1 2 2 3"); /* the last gets nothing, as ceilings have it */
-    CHECK_STR(dealt(7, GD_DEAL_CHUNKS), "0 1 2 3 4 5 6");
-    CHECK_STR(dealt(SIZE_MAX, GD_DEAL_CHUNKS), "0 1 2 3 4 5 6");
+    CHECK_STR(dealt(3, GD_DISTRIBUTE_CHUNKS), "0 0 0 1 1 1 2");
+    CHECK_STR(dealt(4, GD_DISTRIBUTE_CHUNKS), "0 0 1 1 2 2 3");
+    CHECK_STR(dealt(5, GD_DISTRIBUTE_CHUNKS), "0 0 1 1 2 2 3"); /* the last gets nothing, as ceilings have it */
+    CHECK_STR(dealt(7, GD_DISTRIBUTE_CHUNKS), "0 1 2 3 4 5 6");
+    CHECK_STR(dealt(SIZE_MAX, GD_DISTRIBUTE_CHUNKS), "0 1 2 3 4 5 6");
     gd_files_close(&files);
 }
 
@@ -62,23 +62,23 @@ TEST(to_whoever_has_least)
 {
     open_files((const uint64_t[]){ 1, 8, 5, 4, 3, 3 }, 6);
     /* 8 to 0, 5 to 1, 4 to 1, 3 to 0, 3 to 1, 1 to 0: 12 and 12 */
-    CHECK_STR(dealt(2, GD_DEAL_BALANCED), "0 0 1 1 0 1");
-    CHECK_STR(dealt(1, GD_DEAL_BALANCED), "0 0 0 0 0 0");
-    CHECK_STR(dealt(SIZE_MAX, GD_DEAL_BALANCED), "5 0 1 2 3 4");
+    CHECK_STR(dealt(2, GD_DISTRIBUTE_BALANCED), "0 0 1 1 0 1");
+    CHECK_STR(dealt(1, GD_DISTRIBUTE_BALANCED), "0 0 0 0 0 0");
+    CHECK_STR(dealt(SIZE_MAX, GD_DISTRIBUTE_BALANCED), "5 0 1 2 3 4");
     gd_files_close(&files);
 }
 
 TEST(files_of_no_size_are_dealt_by_number)
 {
     open_files(NULL, 6);
-    CHECK_STR(dealt(3, GD_DEAL_BALANCED), "0 1 2 0 1 2");
+    CHECK_STR(dealt(3, GD_DISTRIBUTE_BALANCED), "0 1 2 0 1 2");
     gd_files_close(&files);
 }
 
 TEST(sums_that_do_not_fit_do_not_wrap)
 {
     open_files((const uint64_t[]){ UINT64_MAX, UINT64_MAX - 10, 20, 5 }, 4);
-    CHECK_STR(dealt(2, GD_DEAL_BALANCED), "0 1 1 0");
+    CHECK_STR(dealt(2, GD_DISTRIBUTE_BALANCED), "0 1 1 0");
     gd_files_close(&files);
 }
 
@@ -92,7 +92,7 @@ TEST(as_a_plain_search_deals)
         sizes[i] = (seed >> 33) % 500 + 1;
     }
     open_files(sizes, MOST);
-    dealt(DEVICES, GD_DEAL_BALANCED);
+    dealt(DEVICES, GD_DISTRIBUTE_BALANCED);
     for (uint64_t size = 500; size > 0; size--) {
         for (size_t i = 0; i < MOST; i++) {
             size_t least = 0;
@@ -110,9 +110,9 @@ TEST(as_a_plain_search_deals)
 TEST(nothing_to_deal)
 {
     open_files(NULL, 0);
-    for (int deal = GD_DEAL_ROUND_ROBIN; deal <= GD_DEAL_BALANCED; deal++) {
-        CHECK_STR(dealt(4, (enum gd_deal)deal), "");
-        CHECK_EQ(gd_distribute_workload(files, 4, (enum gd_deal)deal, NULL), 0);
+    for (int deal = GD_DISTRIBUTE_ROUND_ROBIN; deal <= GD_DISTRIBUTE_BALANCED; deal++) {
+        CHECK_STR(dealt(4, (enum gd_distribution)deal), "");
+        CHECK_EQ(gd_distribute_workload(files, 4, (enum gd_distribution)deal, NULL), 0);
     }
     gd_files_close(&files);
 }
@@ -121,13 +121,13 @@ TEST(bad_use)
 {
     struct gd_task_queue *queue;
     open_files(NULL, 3);
-    CHECK_EQ(gd_distribute_workload(files, 0, GD_DEAL_CHUNKS, gpu_of), GD_E_INVALID);
+    CHECK_EQ(gd_distribute_workload(files, 0, GD_DISTRIBUTE_CHUNKS, gpu_of), GD_E_INVALID);
     CHECK_CONTAINS(gd_error_text(), "n must be >= 1, got 0");
-    CHECK_EQ(gd_distribute_workload(NULL, 1, GD_DEAL_CHUNKS, gpu_of), GD_E_INVALID);
+    CHECK_EQ(gd_distribute_workload(NULL, 1, GD_DISTRIBUTE_CHUNKS, gpu_of), GD_E_INVALID);
     CHECK_CONTAINS(gd_error_text(), "no list of files");
-    CHECK_EQ(gd_distribute_workload(files, 1, GD_DEAL_CHUNKS, NULL), GD_E_INVALID);
+    CHECK_EQ(gd_distribute_workload(files, 1, GD_DISTRIBUTE_CHUNKS, NULL), GD_E_INVALID);
     CHECK_CONTAINS(gd_error_text(), "room for 3 numbers");
-    CHECK_EQ(gd_distribute_workload(files, 1, (enum gd_deal)3, gpu_of), GD_E_INVALID);
+    CHECK_EQ(gd_distribute_workload(files, 1, (enum gd_distribution)3, gpu_of), GD_E_INVALID);
     CHECK_CONTAINS(gd_error_text(), "no way 3");
     CHECK_EQ(gd_task_queue_open(&queue, NULL), GD_E_INVALID);
     CHECK_EQ(gd_task_queue_open(NULL, files), GD_E_INVALID);
@@ -142,7 +142,7 @@ TEST(no_memory_is_told)
     open_files(NULL, 3);
     for (unsigned long nth = 1; nth <= 2; nth++) {
         gd__fault_begin(nth);
-        CHECK_EQ(gd_distribute_workload(files, 2, GD_DEAL_BALANCED, gpu_of), GD_E_NO_MEMORY);
+        CHECK_EQ(gd_distribute_workload(files, 2, GD_DISTRIBUTE_BALANCED, gpu_of), GD_E_NO_MEMORY);
     }
     gd__fault_begin(1);
     CHECK_EQ(gd_task_queue_open(&queue, files), GD_E_NO_MEMORY);
