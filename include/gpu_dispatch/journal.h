@@ -19,7 +19,7 @@
  *
  * When a task's callback has returned, its record goes to a thread that writes many at once, one transaction every
  * window_ms. So after kill -9 at most the tasks that ended in the last window are run again; after power loss too, with
- * GD_SYNC_FULL. Tasks that were cancelled, or for which no worker was left, have no record: they are not final.
+ * GD_JOURNAL_SYNC_FULL. Tasks that were cancelled, or for which no worker was left, have no record: they are not final.
  *
  * Without SQLite at build time all of these return GD_E_UNSUPPORTED, with words.
  *
@@ -60,9 +60,10 @@ enum gd_resume {
     GD_RESUME_REST_AND_FAILED = 3, /* skip only what succeeded */
 };
 
-enum gd_sync {
-    GD_SYNC_NORMAL = 0, /* survives the death of every process; power loss may take the last seconds */
-    GD_SYNC_FULL = 1,   /* each group is forced to the disk, with the followed files before it; the run waits for it */
+enum gd_journal_sync {
+    GD_JOURNAL_SYNC_NORMAL = 0, /* survives the death of every process; power loss may take the last seconds */
+    GD_JOURNAL_SYNC_FULL =
+        1, /* each group is forced to the disk, with the followed files before it; the run waits for it */
 };
 
 struct gd_journal_options {
@@ -71,7 +72,7 @@ struct gd_journal_options {
     const char *command; /* what identifies the work; NULL: not checked */
     enum gd_resume resume;
     bool force; /* resume though the command is another */
-    enum gd_sync sync;
+    enum gd_journal_sync sync;
     unsigned window_ms; /* 100: how long records are gathered before they are written together, if it is not much */
     size_t queue_bytes; /* 64 MiB: records not yet written, beyond which the run waits for the disk */
     size_t input_bytes; /* 64 KiB: of each task's input are kept */

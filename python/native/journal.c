@@ -77,7 +77,7 @@ int journal_open(struct run *r, PyObject *options)
         o.path = PyBytes_AS_STRING(where);
         o.resume = (enum gd_resume)how;
         o.force = forced;
-        o.sync = (enum gd_sync)synced;
+        o.sync = (enum gd_journal_sync)synced;
         r->key = by == Py_None ? NULL : Py_NewRef(by);
         r->kept = true;
         r->texts = PyDict_New();

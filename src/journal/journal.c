@@ -45,7 +45,7 @@ static int read_options(struct gd_journal *j, const struct gd_journal_options *o
     j->o.size = sizeof j->o;
     if (!j->o.path || !*j->o.path)
         return gd__error(GD_E_INVALID, "gd_journal_open: no path: set gd_journal_options.path");
-    if ((unsigned)j->o.resume > GD_RESUME_REST_AND_FAILED || (unsigned)j->o.sync > GD_SYNC_FULL)
+    if ((unsigned)j->o.resume > GD_RESUME_REST_AND_FAILED || (unsigned)j->o.sync > GD_JOURNAL_SYNC_FULL)
         return gd__error(GD_E_INVALID, "gd_journal_open: resume is %d and sync is %d, of which one is out of its range",
                          (int)j->o.resume, (int)j->o.sync);
     if (j->o.window_ms > WINDOW_MS_MOST)
@@ -259,7 +259,7 @@ void gd__journal_put(struct gd_journal *j, struct gd__journal_task *t, const str
     const bool is_final = r->failure != GD_FAILURE_CANCELLED && r->failure != GD_FAILURE_NO_WORKER && !lost;
     if (is_final && t->id > 0) {
         pthread_mutex_lock(&j->lock);
-        if (j->o.sync == GD_SYNC_FULL)
+        if (j->o.sync == GD_JOURNAL_SYNC_FULL)
             wait_for_disk(j);
         gather(j, t, r);
         pthread_mutex_unlock(&j->lock);

@@ -198,7 +198,7 @@ int gd__store_group(struct gd_journal *j)
         rc = store_files(j);
     if (rc == SQLITE_OK)
         rc = store_figures(j, &f);
-    if (rc == SQLITE_OK && j->o.sync == GD_SYNC_FULL)
+    if (rc == SQLITE_OK && j->o.sync == GD_JOURNAL_SYNC_FULL)
         code = gd__follow_sync(j);
     GD__KILL_POINT("journal_commit");
     if (rc == SQLITE_OK && code == 0)
@@ -220,7 +220,7 @@ int gd__store_group(struct gd_journal *j)
 
 int gd__store_open(struct gd_journal *j)
 {
-    const char *sync = j->o.sync == GD_SYNC_FULL ? "PRAGMA synchronous = FULL" : "PRAGMA synchronous = NORMAL";
+    const char *sync = j->o.sync == GD_JOURNAL_SYNC_FULL ? "PRAGMA synchronous = FULL" : "PRAGMA synchronous = NORMAL";
     if (gd__db_exec(j->db, sync) != SQLITE_OK ||
         gd__db_exec(j->db, "PRAGMA journal_size_limit = " LOG_LIMIT) != SQLITE_OK ||
         gd__db_exec(j->db, "PRAGMA temp_store = MEMORY") != SQLITE_OK || /* see end_of_piece() */

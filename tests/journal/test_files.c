@@ -242,7 +242,7 @@ TEST(a_length_is_written_though_the_journal_was_locked)
 TEST(what_could_not_be_forced_to_the_disk_is_not_tried_again)
 {
     struct job job = JOB("");
-    job.j.sync = GD_SYNC_FULL;
+    job.j.sync = GD_JOURNAL_SYNC_FULL;
     run_following(&job);
     gd__fault_begin(3); /* after the transaction and its writing */
     CHECK_EQ(gd_journal_follow_anew(job.journal, "out", job.follow_fd), GD_E_JOURNAL);

@@ -246,7 +246,7 @@ TEST(full_sync_keeps_all_as_well)
     folder_enter();
     struct job job = JOB("");
     job_numbers(&job, 2000);
-    job.j.sync = GD_SYNC_FULL;
+    job.j.sync = GD_JOURNAL_SYNC_FULL;
     job.j.window_ms = 1;
     job.follow = "out";
     job.follow_fd = open("out", O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644);

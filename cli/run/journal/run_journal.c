@@ -175,7 +175,7 @@ static int open_journal(struct cli_journal *k)
     o.command = identity.data;
     o.resume = resume_of(r);
     o.force = r->force_resume;
-    o.sync = r->sync && strcmp(r->sync, "full") == 0 ? GD_SYNC_FULL : GD_SYNC_NORMAL;
+    o.sync = r->sync && strcmp(r->sync, "full") == 0 ? GD_JOURNAL_SYNC_FULL : GD_JOURNAL_SYNC_NORMAL;
     int rc = identity.failed ? cli_error("out of memory") : window_of(&o.window_ms);
     if (rc == 0) {
         rc = gd_journal_open(&k->journal, &o);
