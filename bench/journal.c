@@ -279,7 +279,7 @@ static void resume(const char *path, enum order order, const char *name)
         struct gd_journal *j;
         struct run r = { .n = n_records + 1, .n_old = n_records, .order = order, .out = -1 };
         jo.path = path;
-        jo.resume = GD_RESUME_REST;
+        jo.resume = GD_JOURNAL_RESUME_REST;
         const double begin = now();
         if (gd_journal_open(&j, &jo) < 0)
             die("open");

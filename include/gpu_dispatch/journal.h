@@ -5,7 +5,7 @@
  *     struct gd_journal_options jo = GD_JOURNAL_OPTIONS_INIT;
  *     jo.path = "run.db";
  *     jo.command = "my-program --model base";      // who does the work; resuming with another is refused
- *     jo.resume = GD_RESUME_REST;                  // skip what is final
+ *     jo.resume = GD_JOURNAL_RESUME_REST;                  // skip what is final
  *     struct gd_journal *j;
  *     if (gd_journal_open(&j, &jo) < 0)
  *         ...
@@ -53,11 +53,11 @@ bool gd_journal_available(void);
 
 struct gd_journal;
 
-enum gd_resume {
-    GD_RESUME_NONE = 0,   /* a new journal: refused if the file holds records */
-    GD_RESUME_REST = 1,   /* skip every task that is final, failed ones too. A file that is not there is made */
-    GD_RESUME_FAILED = 2, /* run the failed ones, and nothing else */
-    GD_RESUME_REST_AND_FAILED = 3, /* skip only what succeeded */
+enum gd_journal_resume {
+    GD_JOURNAL_RESUME_NONE = 0,   /* a new journal: refused if the file holds records */
+    GD_JOURNAL_RESUME_REST = 1,   /* skip every task that is final, failed ones too. A file that is not there is made */
+    GD_JOURNAL_RESUME_FAILED = 2, /* run the failed ones, and nothing else */
+    GD_JOURNAL_RESUME_REST_AND_FAILED = 3, /* skip only what succeeded */
 };
 
 enum gd_journal_sync {
@@ -70,7 +70,7 @@ struct gd_journal_options {
     size_t size; /* sizeof(struct gd_journal_options) */
     const char *path;
     const char *command; /* what identifies the work; NULL: not checked */
-    enum gd_resume resume;
+    enum gd_journal_resume resume;
     bool force; /* resume though the command is another */
     enum gd_journal_sync sync;
     unsigned window_ms; /* 100: how long records are gathered before they are written together, if it is not much */

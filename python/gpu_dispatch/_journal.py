@@ -13,7 +13,7 @@ from gpu_dispatch import _native
 
 __all__ = ["Versioned", "file_key"]
 
-_RESUMES = {(False, False): 0, (True, False): 1, (False, True): 2, (True, True): 3}  # enum gd_resume
+_RESUMES = {(False, False): 0, (True, False): 1, (False, True): 2, (True, True): 3}  # enum gd_journal_resume
 _SYNCS = {"normal": 0, "full": 1}  # enum gd_journal_sync
 _TEXT_MOST = 1000
 

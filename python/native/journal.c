@@ -75,7 +75,7 @@ int journal_open(struct run *r, PyObject *options)
     if (no_args && PyArg_ParseTupleAndKeywords(no_args, options, "O&s|$ipiO:journal", names, PyUnicode_FSConverter,
                                                &where, &o.command, &how, &forced, &synced, &by)) {
         o.path = PyBytes_AS_STRING(where);
-        o.resume = (enum gd_resume)how;
+        o.resume = (enum gd_journal_resume)how;
         o.force = forced;
         o.sync = (enum gd_journal_sync)synced;
         r->key = by == Py_None ? NULL : Py_NewRef(by);

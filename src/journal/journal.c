@@ -45,7 +45,7 @@ static int read_options(struct gd_journal *j, const struct gd_journal_options *o
     j->o.size = sizeof j->o;
     if (!j->o.path || !*j->o.path)
         return gd__error(GD_E_INVALID, "gd_journal_open: no path: set gd_journal_options.path");
-    if ((unsigned)j->o.resume > GD_RESUME_REST_AND_FAILED || (unsigned)j->o.sync > GD_JOURNAL_SYNC_FULL)
+    if ((unsigned)j->o.resume > GD_JOURNAL_RESUME_REST_AND_FAILED || (unsigned)j->o.sync > GD_JOURNAL_SYNC_FULL)
         return gd__error(GD_E_INVALID, "gd_journal_open: resume is %d and sync is %d, of which one is out of its range",
                          (int)j->o.resume, (int)j->o.sync);
     if (j->o.window_ms > WINDOW_MS_MOST)
@@ -86,7 +86,7 @@ static int read_last_run(struct gd_journal *j, char **command)
 static int check_resume(const struct gd_journal *j, const char *command, bool has_records)
 {
     const unsigned long long records = j->before_done + j->before_failed;
-    if (has_records && j->o.resume == GD_RESUME_NONE)
+    if (has_records && j->o.resume == GD_JOURNAL_RESUME_NONE)
         return gd__error(GD_E_EXISTS,
                          "%s holds the records of %llu tasks: resume it, or name another file (or remove this one)",
                          j->path, records);
@@ -318,13 +318,13 @@ void gd__journal_interrupt(struct gd_journal *j)
 }
 
 /* Whether a task that has this record is to be run, by what was asked for. */
-static bool runs_again(enum gd_resume resume, const struct gd__row *row, bool same_version)
+static bool runs_again(enum gd_journal_resume resume, const struct gd__row *row, bool same_version)
 {
     const bool failed = row->state == GD__FINAL_FAILED;
     switch (resume) {
-    case GD_RESUME_FAILED:
+    case GD_JOURNAL_RESUME_FAILED:
         return failed;
-    case GD_RESUME_REST_AND_FAILED:
+    case GD_JOURNAL_RESUME_REST_AND_FAILED:
         return failed || !same_version;
     default:
         return !same_version;
@@ -385,7 +385,7 @@ int gd__journal_take(struct gd_journal *j, const struct gd__journal_key *key, ui
     const int found = j->resume ? gd__resume_find(j->resume, key->hash, version, &row) : 0;
     if (found < 0 && found != GD_E_SHUTDOWN)
         return lookup_failed(j, found);
-    const bool only_failed = j->o.resume == GD_RESUME_FAILED;
+    const bool only_failed = j->o.resume == GD_JOURNAL_RESUME_FAILED;
     if (found == 0 ? only_failed : found == 1 && !runs_again(j->o.resume, &row, row.version == version)) {
         count_skipped(j, found == 1 && row.state == GD__FINAL_FAILED);
         return 0;

@@ -133,7 +133,7 @@ static int64_t open_and_look(const char *what, size_t size)
     struct gd_journal_options o = GD_JOURNAL_OPTIONS_INIT;
     struct gd_journal *j = NULL;
     o.path = JOURNAL;
-    o.resume = GD_RESUME_REST;
+    o.resume = GD_JOURNAL_RESUME_REST;
     const int rc = gd_journal_open(&j, &o);
     if (rc < 0) {
         if (rc != GD_E_CORRUPT || !*gd_error_text())

@@ -114,7 +114,7 @@ TEST(by_another_name_it_is_held_as_well)
     job_numbers(&other, 5);
     CHECK_EQ(job_run(&job), 0);
     CHECK_EQ(symlink("run.db", "link.db"), 0);
-    job.j.resume = other.j.resume = GD_RESUME_REST;
+    job.j.resume = other.j.resume = GD_JOURNAL_RESUME_REST;
     CHECK_EQ(job_open(&job), 0);
     other.j.path = "link.db";
     CHECK_EQ(job_open(&other), GD_E_BUSY);
@@ -136,7 +136,7 @@ TEST(by_another_name_its_log_is_found)
     CHECK_EQ(chdir(".."), 0);
     CHECK_EQ(symlink("there/run.db", "link.db"), 0);
     job.j.path = "link.db";
-    job.j.resume = GD_RESUME_REST;
+    job.j.resume = GD_JOURNAL_RESUME_REST;
     CHECK_EQ(job_run(&job), 0);
     CHECK_STR(job_ran(&job), "");
     read_once("link.db", 2000);
@@ -164,7 +164,7 @@ TEST(another_working_directory_changes_nothing)
     CHECK_EQ(job_run(&job), 0);
     job.lines--;
     job.n++;
-    job.j.resume = GD_RESUME_REST;
+    job.j.resume = GD_JOURNAL_RESUME_REST;
     CHECK_EQ(mkdir("there", 0755), 0);
     CHECK_EQ(job_open(&job), 0);
     CHECK_EQ(chdir("there"), 0);
@@ -264,7 +264,7 @@ TEST(a_file_that_took_the_place_of_another_is_known_though_it_is_as_long)
     CHECK(strcmp(job_sql("run.db", "SELECT hex(tail) FROM file"), was) != 0);
     free(was);
     CHECK_EQ(gd_journal_close(&job.journal), 0);
-    job.j.resume = GD_RESUME_REST;
+    job.j.resume = GD_JOURNAL_RESUME_REST;
     CHECK_EQ(job_run(&job), 0);
 }
 
@@ -289,7 +289,7 @@ static const char *out_after_resume(struct job *job, const char *before)
     static char text[256];
     CHECK_EQ(ftruncate(job->follow_fd, 0), 0);
     CHECK_EQ(write(job->follow_fd, before, strlen(before)), (ssize_t)strlen(before));
-    job->j.resume = GD_RESUME_REST;
+    job->j.resume = GD_JOURNAL_RESUME_REST;
     const int rc = job_open(job);
     gd_journal_close(&job->journal);
     if (rc < 0) {
@@ -330,7 +330,7 @@ TEST(what_is_added_after_the_end_is_not_cut_off)
     follow_out(&job);
     CHECK_EQ(job_run(&job), 0);
     CHECK_EQ(write(job.follow_fd, "own\n", 4), 4);
-    job.j.resume = GD_RESUME_REST;
+    job.j.resume = GD_JOURNAL_RESUME_REST;
     CHECK_EQ(job_run(&job), GD_E_MISMATCH);
     CHECK_CONTAINS(job.text, "out has 4 bytes more");
     CHECK_STR(job_sql("run.db", "SELECT size, ended FROM file"), "4|1");
@@ -350,7 +350,7 @@ TEST(of_a_long_file_the_end_is_looked_at)
     CHECK_EQ(ftruncate(job.follow_fd, LONG), 0);
     CHECK_EQ(job_run(&job), 0);
     const off_t size = LONG + 4;
-    job.j.resume = GD_RESUME_REST;
+    job.j.resume = GD_JOURNAL_RESUME_REST;
     CHECK_EQ(fcntl(job.follow_fd, F_SETFL, 0), 0); /* else it is appended to */
     CHECK_EQ(pwrite(job.follow_fd, "x", 1, size - TAIL - 1), 1);
     CHECK_EQ(job_run(&job), 0);

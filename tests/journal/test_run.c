@@ -57,7 +57,7 @@ static void run_first(struct job *job, size_t n)
     folder_enter();
     job_numbers(job, n);
     CHECK_EQ(job_run(job), 0);
-    job->j.resume = GD_RESUME_REST;
+    job->j.resume = GD_JOURNAL_RESUME_REST;
 }
 
 TEST(what_is_final_is_skipped)
@@ -160,7 +160,7 @@ TEST(equal_lines_are_as_many_tasks)
     struct job job = JOB("");
     job_lines(&job, "a", "a", "b", NULL);
     CHECK_EQ(job_run(&job), 0);
-    job.j.resume = GD_RESUME_REST;
+    job.j.resume = GD_JOURNAL_RESUME_REST;
     job_lines(&job, "a", "b", "a", "a", "a", NULL);
     CHECK_EQ(job_run(&job), 0);
     CHECK_STR(job_ran(&job), "a a");
@@ -176,7 +176,7 @@ TEST(a_changed_version_is_run_again)
     job.versions = first;
     CHECK_EQ(job_run(&job), 0);
     job.versions = second;
-    job.j.resume = GD_RESUME_REST;
+    job.j.resume = GD_JOURNAL_RESUME_REST;
     CHECK_EQ(job_run(&job), 0);
     CHECK_STR(job_ran(&job), "b c");
     CHECK_STR(job_sql("run.db", "SELECT id, input, version, run, attempts FROM task ORDER BY id"),
@@ -191,10 +191,10 @@ TEST(failed_ones_are_run_again_when_asked)
     job_lines(&job, "a", "?b", "!c", NULL);
     CHECK_EQ(job_run(&job), 0);
     CHECK_EQ(job.failed, 2);
-    job.j.resume = GD_RESUME_REST;
+    job.j.resume = GD_JOURNAL_RESUME_REST;
     CHECK_EQ(job_run(&job), 0);
     CHECK_STR(job_ran(&job), "");
-    job.j.resume = GD_RESUME_FAILED;
+    job.j.resume = GD_JOURNAL_RESUME_FAILED;
     job.o.retries = 1;
     job_lines(&job, "a", "?b", "!c", "new", NULL);
     CHECK_EQ(job_run(&job), 0);
@@ -203,7 +203,7 @@ TEST(failed_ones_are_run_again_when_asked)
     CHECK_STR(job_sql("run.db", "SELECT id, input, state, attempts FROM task ORDER BY id"),
               "1|a|done|1 2|?b|done|3 3|!c|failed|3");
     CHECK_STR(job_sql("run.db", "SELECT all_done, all_failed FROM run WHERE number = 3"), "2|1");
-    job.j.resume = GD_RESUME_REST_AND_FAILED;
+    job.j.resume = GD_JOURNAL_RESUME_REST_AND_FAILED;
     CHECK_EQ(job_run(&job), 0);
     CHECK_STR(job_ran(&job), "!c new");
     struct gd_journal_reader *r;
@@ -236,7 +236,7 @@ TEST(a_second_start_without_resuming_is_refused)
 {
     struct job job = JOB("");
     run_first(&job, 3);
-    job.j.resume = GD_RESUME_NONE;
+    job.j.resume = GD_JOURNAL_RESUME_NONE;
     CHECK_EQ(job_run(&job), GD_E_EXISTS);
     CHECK_CONTAINS(job.text, "3 tasks");
     CHECK_CONTAINS(job.text, "resume");
@@ -249,7 +249,7 @@ TEST(another_command_is_refused_unless_forced)
     job_lines(&job, "a", NULL);
     job.j.command = "one {}";
     CHECK_EQ(job_run(&job), 0);
-    job.j.resume = GD_RESUME_REST;
+    job.j.resume = GD_JOURNAL_RESUME_REST;
     job.j.command = "two {}";
     CHECK_EQ(job_run(&job), GD_E_MISMATCH);
     CHECK_CONTAINS(job.text, "\"one {}\"");
@@ -313,7 +313,7 @@ TEST(placement_knows_numbers_and_weights)
     job_lines(&first, "a", "bb", "ccc", NULL);
     CHECK_EQ(job_run(&first), 0);
     job_lines(&second, "a", "dddd", "bb", "eeeee", "ccc", "ffffff", NULL);
-    second.j.resume = GD_RESUME_REST;
+    second.j.resume = GD_JOURNAL_RESUME_REST;
     second.o.placement = GD_PLACE_CUSTOM;
     second.o.place = place_by_weight;
     placed = 0;
@@ -372,7 +372,7 @@ TEST(what_was_cancelled_has_no_record)
     CHECK_LT(job.done, 5000);
     CHECK_STR(job_sql("run.db", "SELECT (SELECT count(*) FROM task), outcome FROM run"), done);
     job.on_final = NULL;
-    job.j.resume = GD_RESUME_REST;
+    job.j.resume = GD_JOURNAL_RESUME_REST;
     const unsigned before = job.done;
     CHECK_EQ(job_run(&job), 0);
     CHECK_EQ(job.done + before, 5000);

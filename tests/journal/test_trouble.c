@@ -14,7 +14,7 @@ static int try_open(const char *path, char *words, size_t size)
     struct gd_journal_options o = GD_JOURNAL_OPTIONS_INIT;
     struct gd_journal *j;
     o.path = path;
-    o.resume = GD_RESUME_REST;
+    o.resume = GD_JOURNAL_RESUME_REST;
     const int rc = gd_journal_open(&j, &o);
     snprintf(words, size, "%s", gd_error_text());
     CHECK_EQ(gd_journal_close(&j), 0);
@@ -142,7 +142,7 @@ TEST(bad_options_are_refused)
     CHECK_EQ(gd_journal_open(&j, NULL), GD_E_INVALID);
     CHECK_EQ(gd_journal_open(NULL, &o), GD_E_INVALID);
     o.path = "run.db";
-    o.resume = (enum gd_resume)9;
+    o.resume = (enum gd_journal_resume)9;
     CHECK_EQ(gd_journal_open(&j, &o), GD_E_INVALID);
     CHECK_EQ(gd_journal_close(NULL), 0);
     gd_journal_note(NULL, NULL);
@@ -184,7 +184,7 @@ TEST(killed_at_every_point_it_can_be_resumed)
         struct job job = JOB("");
         job_numbers(&job, 2000);
         in_small_groups(&job);
-        job.j.resume = GD_RESUME_REST;
+        job.j.resume = GD_JOURNAL_RESUME_REST;
         run_and_die(&job, points[i]);
         CHECK_EQ(job_run(&job), 0);
         CHECK_EQ(job.closed, 0);
@@ -204,7 +204,7 @@ TEST(a_followed_file_has_each_line_once)
     struct job job = JOB("");
     job_numbers(&job, 500);
     job.j.window_ms = 1;
-    job.j.resume = GD_RESUME_REST;
+    job.j.resume = GD_JOURNAL_RESUME_REST;
     job.follow = "out";
     job.follow_fd = open("out", O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
     CHECK(job.follow_fd >= 0);
@@ -234,7 +234,7 @@ TEST(a_followed_file_that_is_too_short_is_refused)
     job.follow_fd = open("out", O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
     CHECK_EQ(job_run(&job), 0);
     CHECK_EQ(ftruncate(job.follow_fd, 5), 0);
-    job.j.resume = GD_RESUME_REST;
+    job.j.resume = GD_JOURNAL_RESUME_REST;
     CHECK_EQ(job_run(&job), GD_E_MISMATCH);
     CHECK_CONTAINS(job.text, "out has 5 bytes");
     job.j.force = true;
@@ -277,7 +277,7 @@ TEST(a_full_disk_ends_the_run_and_loses_nothing)
     struct job job = JOB("");
     job_numbers(&job, 20000);
     job.j.window_ms = 1;
-    job.j.resume = GD_RESUME_REST;
+    job.j.resume = GD_JOURNAL_RESUME_REST;
     job.on_final = fill_disk;
     const struct rlimit large = { RLIM_INFINITY, RLIM_INFINITY };
     signal(SIGXFSZ, SIG_IGN);
@@ -357,7 +357,7 @@ TEST(records_that_replace_others_need_no_disk_but_the_journals)
     CHECK_EQ(job_run(&job), 0);
     job.n = NEW;
     job.versions = second;
-    job.j.resume = GD_RESUME_REST;
+    job.j.resume = GD_JOURNAL_RESUME_REST;
     watch_files();
     sqlite3_memory_highwater(1);
     CHECK_EQ(job_run(&job), 0);
@@ -401,7 +401,7 @@ static bool run_with_fault(unsigned long nth)
     if (child == 0) {
         struct job job = JOB("");
         job_numbers(&job, 12);
-        job.j.resume = GD_RESUME_REST;
+        job.j.resume = GD_JOURNAL_RESUME_REST;
         job.follow = "out";
         job.follow_fd = open("out", O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
         gd__fault_begin(nth);
@@ -425,7 +425,7 @@ TEST_WITHIN(300, whatever_fails_nothing_is_lost)
     for (; run_with_fault(nth); nth++) {
         struct job job = JOB("");
         job_numbers(&job, 12);
-        job.j.resume = GD_RESUME_REST;
+        job.j.resume = GD_JOURNAL_RESUME_REST;
         CHECK_EQ(job_run(&job), 0);
         CHECK_EQ(job.closed, 0);
         CHECK_STR(job_sql("run.db", "SELECT count(*), count(DISTINCT input) FROM task"), "12|12");
@@ -503,7 +503,7 @@ TEST(a_journal_with_other_pages_is_gone_on_with)
              SQLITE_OK);
     sqlite3_close(db);
     job.n = 2000;
-    job.j.resume = GD_RESUME_REST;
+    job.j.resume = GD_JOURNAL_RESUME_REST;
     CHECK_EQ(job_run(&job), 0);
     CHECK_EQ(job.done, 1000);
     CHECK_STR(job_sql("run.db", "PRAGMA page_size"), "4096");

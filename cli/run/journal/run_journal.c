@@ -108,11 +108,11 @@ static char *failed_beside(const char *journal)
     return asprintf(&path, "%.*s.failed.jsonl", stem, journal) < 0 ? NULL : path;
 }
 
-static enum gd_resume resume_of(const struct cli_run *r)
+static enum gd_journal_resume resume_of(const struct cli_run *r)
 {
     if (r->resume)
-        return r->retry_failed ? GD_RESUME_REST_AND_FAILED : GD_RESUME_REST;
-    return r->retry_failed ? GD_RESUME_FAILED : GD_RESUME_NONE;
+        return r->retry_failed ? GD_JOURNAL_RESUME_REST_AND_FAILED : GD_JOURNAL_RESUME_REST;
+    return r->retry_failed ? GD_JOURNAL_RESUME_FAILED : GD_JOURNAL_RESUME_NONE;
 }
 
 /* How long records are gathered: of the environment, since it is for tests and for disks that spin down. */
