@@ -37,7 +37,7 @@ static void put_worker(struct cli_bytes *b, const struct gd_snapshot *s, const s
     cli_bytes_format(b, "{\"worker\":%llu,\"gpu\":%lld", (unsigned long long)w->stats.worker_id,
                      (long long)w->stats.gpu_id);
     cli_json_put_text(b, "status", view_status_name(status));
-    cli_json_put_text(b, "idle", w->idle ? gd_idle_name((enum gd_idle)w->idle) : "");
+    cli_json_put_text(b, "idle", w->idle ? gd_idle_reason_name((enum gd_idle_reason)w->idle) : "");
     put_real(b, "since", w->since_ns && s->read_ns >= w->since_ns ? (double)(s->read_ns - w->since_ns) / 1e9 : -1);
     put_known(b, "task", status == VIEW_PROCESSING && w->stats.current_task != UINT64_MAX, w->stats.current_task);
     cli_json_put_text(b, "input", status == VIEW_PROCESSING ? w->task : "");

@@ -66,7 +66,7 @@ static void describe(struct view_row *r, const struct gd_worker_view *w)
     else if (r->status == VIEW_PROCESSING && w->stats.current_task != UINT64_MAX)
         snprintf(r->task, sizeof r->task, "%s#%llu", before, (unsigned long long)w->stats.current_task);
     else if (r->status != VIEW_FINISHED && r->status != VIEW_RESTARTING && w->idle != GD_IDLE_NOT)
-        snprintf(r->task, sizeof r->task, "%s", gd_idle_name((enum gd_idle)w->idle));
+        snprintf(r->task, sizeof r->task, "%s", gd_idle_reason_name((enum gd_idle_reason)w->idle));
     if (r->status == VIEW_PROCESSING && *r->task)
         r->lead = strlen(before);
 }

@@ -91,7 +91,7 @@ static void add_worker(struct cli_bytes *b, const struct gd_snapshot *s, const s
     if (w->idle == GD_IDLE_NOT)
         cli_bytes_text(b, ",\"idle\":null");
     else
-        cli_bytes_format(b, ",\"idle\":\"%s\"", gd_idle_name((enum gd_idle)w->idle));
+        cli_bytes_format(b, ",\"idle\":\"%s\"", gd_idle_reason_name((enum gd_idle_reason)w->idle));
     add_number(b, "pid", ws->pid);
     add_known(b, "current_task", working, (double)ws->current_task);
     add_text(b, "task", w->task, sizeof w->task);

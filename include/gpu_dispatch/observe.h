@@ -57,7 +57,7 @@ int gd_jobs_list(struct gd_job *out, size_t element_size, size_t max);
 /* --- what one is at ------------------------------------------------------------ */
 
 /* Why a worker has nothing to do. */
-enum gd_idle {
+enum gd_idle_reason {
     GD_IDLE_NOT = 0,        /* it has */
     GD_IDLE_NO_INPUT = 1,   /* the source has nothing more right now */
     GD_IDLE_SETTING_UP = 2, /* setup, or its turn to set up has not come */
@@ -68,11 +68,11 @@ enum gd_idle {
     GD_IDLE_AT_END = 7,     /* nothing is left for it */
 };
 /* "no input", "loading", ... Static. */
-const char *gd_idle_name(enum gd_idle idle);
+const char *gd_idle_reason_name(enum gd_idle_reason idle);
 
 struct gd_worker_view {
     struct gd_worker_stats stats;
-    uint64_t idle;       /* enum gd_idle */
+    uint64_t idle;       /* enum gd_idle_reason */
     uint64_t since_ns;   /* CLOCK_MONOTONIC: its task was started, or it became idle */
     uint64_t device_out; /* 1: its device is out of use */
     /* The beginning of its task's input, as far as it is text; made fit for a terminal. Of a path that is longer the

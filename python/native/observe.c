@@ -100,7 +100,7 @@ static PyObject *worker_dict(const void *item)
     PyObject *dict = to_dict(worker_fields, FIELD_COUNT(worker_fields), w, known);
     const char *state = gd_worker_state_name((enum gd_worker_state)w->stats.state);
     if (dict && (dict_put(dict, "state", PyUnicode_FromString(state)) < 0 ||
-                 dict_put(dict, "idle", name_or_none(w->idle, gd_idle_name((enum gd_idle)w->idle))) < 0 ||
+                 dict_put(dict, "idle", name_or_none(w->idle, gd_idle_reason_name((enum gd_idle_reason)w->idle))) < 0 ||
                  dict_put(dict, "device_out", PyBool_FromLong(w->device_out != 0)) < 0))
         Py_CLEAR(dict);
     return dict;

@@ -28,20 +28,20 @@ static const char *const names[] = {
     [GD_IDLE_AT_END] = "nothing left",
 };
 
-const char *gd_idle_name(enum gd_idle idle)
+const char *gd_idle_reason_name(enum gd_idle_reason idle)
 {
     return (size_t)idle < sizeof names / sizeof *names ? names[idle] : "unknown";
 }
 
 /* Each task ends with a record, so as many records as tasks mean that it is done with all of them. */
-static enum gd_idle with_tasks(const struct gd__idle_facts *f)
+static enum gd_idle_reason with_tasks(const struct gd__idle_facts *f)
 {
     if (f->wants_room || f->results_waiting >= f->handed)
         return GD_IDLE_RESULTS;
     return f->is_loading && !f->is_started ? GD_IDLE_LOADING : GD_IDLE_NOT;
 }
 
-static enum gd_idle without_tasks(const struct gd__idle_facts *f)
+static enum gd_idle_reason without_tasks(const struct gd__idle_facts *f)
 {
     if (f->waiting > 0)
         return GD_IDLE_BATCH;
@@ -50,11 +50,11 @@ static enum gd_idle without_tasks(const struct gd__idle_facts *f)
     return f->queue_is_full && f->parked > 0 ? GD_IDLE_RESULTS : GD_IDLE_NO_INPUT;
 }
 
-enum gd_idle gd__idle_why(const struct gd__idle_facts *f)
+enum gd_idle_reason gd__idle_why(const struct gd__idle_facts *f)
 {
     const size_t n = sizeof by_state / sizeof *by_state;
     const int known = (size_t)f->state < n ? by_state[f->state] : GD_IDLE_AT_END;
     if (known != ASK)
-        return (enum gd_idle)known;
+        return (enum gd_idle_reason)known;
     return f->state == GD_WORKER_BUSY ? with_tasks(f) : without_tasks(f);
 }

@@ -20,6 +20,6 @@ struct gd__idle_facts {
     bool queue_is_full; /* no more may come before something is done */
 };
 
-enum gd_idle gd__idle_why(const struct gd__idle_facts *f); /* pure */
+enum gd_idle_reason gd__idle_why(const struct gd__idle_facts *f); /* pure */
 
 #endif

@@ -610,9 +610,9 @@ TEST(gd_jobs_list)
     REFUSED(gd_jobs_list(NULL, sizeof(struct gd_job), 1));
     REFUSED(gd_jobs_list(NULL, 0, 0));
 }
-TEST(gd_idle_name)
+TEST(gd_idle_reason_name)
 {
-    CHECK(gd_idle_name((enum gd_idle)99));
+    CHECK(gd_idle_reason_name((enum gd_idle_reason)99));
 }
 TEST(gd_observer_open)
 {

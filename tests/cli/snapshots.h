@@ -54,7 +54,7 @@ TEST_UNUSED static struct made_up *made_run(const char *job)
 }
 
 TEST_UNUSED static struct gd_worker_view *made_worker(struct made_up *m, int gpu_id, enum gd_worker_state state,
-                                                      enum gd_idle idle, const char *task, double since_s)
+                                                      enum gd_idle_reason idle, const char *task, double since_s)
 {
     const size_t i = m->s.n_workers++;
     struct gd_worker_view *w = &m->workers[i];

@@ -54,7 +54,7 @@ static struct made_up *every_reason(void)
         if (idle == GD_IDLE_RESTARTING || idle == GD_IDLE_SETTING_UP)
             continue;
         const bool has_tasks = idle == GD_IDLE_LOADING || idle == GD_IDLE_RESULTS;
-        made_worker(m, idle, has_tasks ? GD_WORKER_BUSY : GD_WORKER_IDLE, (enum gd_idle)idle, "left.over", 2);
+        made_worker(m, idle, has_tasks ? GD_WORKER_BUSY : GD_WORKER_IDLE, (enum gd_idle_reason)idle, "left.over", 2);
     }
     m->s.stale = true;
     return m;
@@ -340,7 +340,7 @@ static struct made_up *any_run(void)
         char task[96];
         any_text(task, sizeof task);
         struct gd_worker_view *w =
-            made_worker(m, (int)below(n), (enum gd_worker_state)below(12), (enum gd_idle)below(9), task, -1);
+            made_worker(m, (int)below(n), (enum gd_worker_state)below(12), (enum gd_idle_reason)below(9), task, -1);
         w->since_ns = any_count();
         w->stats.completed = any_count();
         w->stats.failed = any_count();

@@ -44,7 +44,7 @@ static const struct gd_snapshot *look(struct gd_observer *o)
 }
 
 /* Reads until worker i is idle for that reason: the test's time limit is the only one. */
-static const struct gd_snapshot *await_idle(struct gd_observer *o, size_t i, enum gd_idle why)
+static const struct gd_snapshot *await_idle(struct gd_observer *o, size_t i, enum gd_idle_reason why)
 {
     const struct gd_snapshot *s = look(o);
     for (; s->workers[i].idle != (uint64_t)why; s = look(o))
@@ -503,7 +503,7 @@ TEST(work_told_in_and_beside_callbacks)
 
 struct idle_case {
     size_t worker;
-    enum gd_idle why;
+    enum gd_idle_reason why;
     unsigned gate; /* opened when it was seen */
     bool abort;    /* or this instead */
 };

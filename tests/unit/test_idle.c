@@ -8,15 +8,15 @@
 struct row {
     const char *what;
     struct gd__idle_facts facts;
-    enum gd_idle why;
+    enum gd_idle_reason why;
 };
 
 static void check(const struct row *rows, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
-        const enum gd_idle got = gd__idle_why(&rows[i].facts);
+        const enum gd_idle_reason got = gd__idle_why(&rows[i].facts);
         if (got != rows[i].why)
-            FAIL("%s: %s, not %s", rows[i].what, gd_idle_name(got), gd_idle_name(rows[i].why));
+            FAIL("%s: %s, not %s", rows[i].what, gd_idle_reason_name(got), gd_idle_reason_name(rows[i].why));
     }
 }
 #define CHECK_ROWS(rows) check(rows, sizeof(rows) / sizeof *(rows))
@@ -87,12 +87,13 @@ TEST(without_tasks)
 TEST(each_has_a_name_of_its_own)
 {
     for (int i = GD_IDLE_NOT; i <= GD_IDLE_AT_END; i++) {
-        CHECK(strcmp(gd_idle_name((enum gd_idle)i), "unknown") != 0);
+        CHECK(strcmp(gd_idle_reason_name((enum gd_idle_reason)i), "unknown") != 0);
         for (int k = GD_IDLE_NOT; k < i; k++)
-            CHECK(strcmp(gd_idle_name((enum gd_idle)i), gd_idle_name((enum gd_idle)k)) != 0);
+            CHECK(strcmp(gd_idle_reason_name((enum gd_idle_reason)i), gd_idle_reason_name((enum gd_idle_reason)k)) !=
+                  0);
     }
-    CHECK_STR(gd_idle_name((enum gd_idle)(GD_IDLE_AT_END + 1)), "unknown");
-    CHECK_STR(gd_idle_name((enum gd_idle) - 1), "unknown");
+    CHECK_STR(gd_idle_reason_name((enum gd_idle_reason)(GD_IDLE_AT_END + 1)), "unknown");
+    CHECK_STR(gd_idle_reason_name((enum gd_idle_reason) - 1), "unknown");
 }
 
 TEST_MAIN()
