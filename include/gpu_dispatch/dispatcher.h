@@ -120,7 +120,7 @@ typedef int gd_place_fn(void *user, uint64_t task_id, uint64_t weight, unsigned 
 
 /* --- options ----------------------------------------------------------- */
 
-enum gd_output {
+enum gd_worker_output {
     GD_OUTPUT_INHERIT = 0, /* workers write to our stdout and stderr */
     GD_OUTPUT_DISCARD = 1, /* nowhere (the end of stderr is still kept for crash reports) */
     GD_OUTPUT_CAPTURE = 2, /* to on_output */
@@ -159,7 +159,7 @@ struct gd_options {
     const void *setup_args;   /* given to every worker's setup */
     size_t setup_args_size;
     uint64_t base_seed; /* 42; a worker's seed is base_seed + gpu id */
-    enum gd_output output;
+    enum gd_worker_output output;
     unsigned setup_jobs;       /* how many workers set up at once; 0: all */
     unsigned setup_timeout_ms; /* 0: none */
     unsigned setup_attempts;   /* 3: how often a worker that crashes in setup is started */

@@ -17,7 +17,7 @@ from gpu_dispatch.worker import BaseWorker
 
 __all__ = ["Dispatcher"]
 
-_INHERIT, _DISCARD = 0, 1  # enum gd_output
+_INHERIT, _DISCARD = 0, 1  # enum gd_worker_output
 _NO_RUN = {
     "total": 0,
     "taken": 0,

@@ -69,7 +69,7 @@ static int check_tasks(const struct gd_options *o)
     if (o->setup_args_size > 0 && !o->setup_args)
         return gd__error(GD_E_INVALID, "setup_args_size is %zu, but setup_args is NULL", o->setup_args_size);
     if ((unsigned)o->output > GD_OUTPUT_CAPTURE)
-        return gd__error(GD_E_INVALID, "output is %d, which is no enum gd_output", (int)o->output);
+        return gd__error(GD_E_INVALID, "output is %d, which is no enum gd_worker_output", (int)o->output);
     if ((unsigned)o->orphans > GD_ORPHANS_REAP)
         return gd__error(GD_E_INVALID, "orphans is %d, which is no enum gd_orphans", (int)o->orphans);
     return 0;

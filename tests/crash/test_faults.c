@@ -53,7 +53,7 @@ struct trial {
 struct shape {
     bool ordered, loading;
     unsigned batch;
-    enum gd_output output;
+    enum gd_worker_output output;
 };
 
 static int source(void *user, struct gd_item *item)

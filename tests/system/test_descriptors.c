@@ -15,7 +15,7 @@ static void no_standard_stream_is_open(struct world *w, const struct gd_report *
 }
 
 /* A worker that printed to "our" stdout would else ring an eventfd that stands for SIGINT. */
-static void run_without_streams(enum gd_output output)
+static void run_without_streams(enum gd_worker_output output)
 {
     struct world w;
     world_open(&w, 2);

@@ -352,7 +352,7 @@ TEST(output_is_captured)
 }
 
 /* Runs with our own stdout and stderr going to a pipe that is read afterwards. */
-static size_t run_with_pipe(enum gd_output output, char *text, size_t size)
+static size_t run_with_pipe(enum gd_worker_output output, char *text, size_t size)
 {
     struct world w;
     int pipe_fds[2];
