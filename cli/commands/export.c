@@ -228,7 +228,7 @@ static int put_record(void *user, const struct gd_journal_record *r)
 static int look(struct exporter *x, struct gd_journal_reader *r)
 {
     struct gd_journal_summary s = { .size = sizeof s };
-    if (gd_journal_summary(r, &s) < 0)
+    if (gd_journal_reader_summary(r, &s) < 0)
         return -1;
     x->json_input = s.command && strncmp(s.command, "--stream", 8) == 0 && strstr(s.command, " --jsonl");
     return 0;
@@ -245,7 +245,7 @@ static int write_all(struct exporter *x, const char *path)
     if (rc == 0 && x->asked->csv && fputs(csv_headings, x->to) < 0)
         x->error = errno;
     if (rc == 0)
-        rc = gd_journal_each(r, &q, put_record, x);
+        rc = gd_journal_reader_each(r, &q, put_record, x);
     if (rc < 0 && !x->error)
         (void)cli_error("%s", rc == GD_E_NO_MEMORY ? "out of memory" : gd_error_text());
     if (!x->error && fflush(x->to) != 0)

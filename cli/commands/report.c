@@ -69,13 +69,13 @@ struct journal {
 static int each(void *user, const struct gd_journal_query *q,
                 int (*fn)(void *arg, const struct gd_journal_record *record), void *arg)
 {
-    return gd_journal_each(((struct journal *)user)->reader, q, fn, arg);
+    return gd_journal_reader_each(((struct journal *)user)->reader, q, fn, arg);
 }
 
 static int summary(void *user, struct gd_journal_summary *out)
 {
     struct journal *j = user;
-    const int rc = gd_journal_summary(j->reader, out);
+    const int rc = gd_journal_reader_summary(j->reader, out);
     if (rc < 0 || !out->command)
         return rc;
     j->command.size = 0;

@@ -254,11 +254,11 @@ static int print_page(struct gd_journal_reader *r, const struct figures *f, cons
     bool any_slow = false;
     print_state(f, path);
     print_counts(f);
-    if (gd_journal_failures(r, print_failure, &classes) < 0)
+    if (gd_journal_reader_failures(r, print_failure, &classes) < 0)
         return -1;
     if (classes > MOST_CLASSES)
         printf("  %12s   and %zu more classes\n", "", classes - MOST_CLASSES);
-    return gd_journal_each(r, &slow, print_slow, &any_slow);
+    return gd_journal_reader_each(r, &slow, print_slow, &any_slow);
 }
 
 /* --- for a program -------------------------------------------------------------------------- */
@@ -338,10 +338,10 @@ static int print_json(struct gd_journal_reader *r, const struct figures *f)
     struct cli_bytes b = { 0 };
     put_summary(&b, f);
     cli_bytes_text(&b, ",\"failures\":{");
-    int rc = b.failed ? GD_E_NO_MEMORY : gd_journal_failures(r, put_failure, &b);
+    int rc = b.failed ? GD_E_NO_MEMORY : gd_journal_reader_failures(r, put_failure, &b);
     cli_bytes_text(&b, "},\"slowest\":[");
     if (rc == 0)
-        rc = b.failed ? GD_E_NO_MEMORY : gd_journal_each(r, &slow, put_slow, &b);
+        rc = b.failed ? GD_E_NO_MEMORY : gd_journal_reader_each(r, &slow, put_slow, &b);
     cli_bytes_text(&b, "]}\n");
     if (rc == 0 && !b.failed)
         fwrite(b.data, 1, b.size, stdout);
@@ -357,7 +357,7 @@ static int show(const struct asked *asked, const char *path)
     struct figures f = { .s.size = sizeof f.s };
     int rc = gd_journal_reader_open(&r, path);
     if (rc == 0)
-        rc = gd_journal_summary(r, &f.s);
+        rc = gd_journal_reader_summary(r, &f.s);
     if (rc == 0) {
         work_out(&f);
         rc = asked->json ? print_json(r, &f) : print_page(r, &f, path);

@@ -14,7 +14,7 @@
 static uint64_t skipped_by(struct gd_journal *journal)
 {
     struct gd_journal_counts c = { .size = sizeof c };
-    return journal && gd_journal_counts(journal, &c) == 0 ? c.skipped : 0;
+    return journal && gd_journal_get_counts(journal, &c) == 0 ? c.skipped : 0;
 }
 
 /* With the lock held, so that what is told last is the latest. */

@@ -23,7 +23,7 @@
  *
  * Without SQLite at build time all of these return GD_E_UNSUPPORTED, with words.
  *
- * Threads: a journal belongs to one run. gd_journal_note() is for callbacks. Readers are independent of all that.
+ * Threads: a journal belongs to one run. gd_journal_add_note() is for callbacks. Readers are independent of all that.
  */
 #ifndef GPU_DISPATCH_JOURNAL_H
 #define GPU_DISPATCH_JOURNAL_H
@@ -40,10 +40,6 @@ extern "C" {
 #endif
 #if defined(__GNUC__)
 #pragma GCC visibility push(default)
-#ifdef __cplusplus /* some functions are named as what they fill or take */
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wshadow"
-#endif
 #endif
 
 /* Whether this library can keep journals at all. */
@@ -116,7 +112,7 @@ struct gd_journal_note {
     bool not_done; /* what it gave could not be kept: no record, it will be run again */
 };
 /* Within on_success, on_error or on_timeout only. */
-void gd_journal_note(struct gd_journal *j, const struct gd_journal_note *note);
+void gd_journal_add_note(struct gd_journal *j, const struct gd_journal_note *note);
 
 struct gd_journal_counts {
     size_t size;     /* set to sizeof(struct gd_journal_counts) before the call */
@@ -129,7 +125,7 @@ struct gd_journal_counts {
     uint64_t skipped_failed; /* of those skipped, the ones that had failed */
 };
 /* Any thread. */
-int gd_journal_counts(struct gd_journal *j, struct gd_journal_counts *out);
+int gd_journal_get_counts(struct gd_journal *j, struct gd_journal_counts *out);
 
 /* Writes what is left, notes how the run ended, and lets go of the file. 0, or a negative code if records could not be
  * written: those tasks will be run again. Sets *j to NULL in any case. NULL is fine. Not while the run goes on. In a
@@ -169,7 +165,7 @@ struct gd_journal_summary {
     double busy_seconds;            /* sum over all records */
     uint64_t replaced;              /* records, of all runs, whose place a later one has taken */
 };
-int gd_journal_summary(struct gd_journal_reader *r, struct gd_journal_summary *out);
+int gd_journal_reader_summary(struct gd_journal_reader *r, struct gd_journal_summary *out);
 
 struct gd_journal_record {
     uint64_t id;     /* of the record */
@@ -208,17 +204,14 @@ struct gd_journal_query {
 
 /* Calls fn for each record; it returns 0 to go on, anything else to end. Returns what it ended with, or a negative
  * code. The record is borrowed until fn returns. */
-int gd_journal_each(struct gd_journal_reader *r, const struct gd_journal_query *q,
-                    int (*fn)(void *user, const struct gd_journal_record *record), void *user);
+int gd_journal_reader_each(struct gd_journal_reader *r, const struct gd_journal_query *q,
+                           int (*fn)(void *user, const struct gd_journal_record *record), void *user);
 
 /* Calls fn for each class of failure there is, with how many there are, most first. */
-int gd_journal_failures(struct gd_journal_reader *r, int (*fn)(void *user, const char *failure, uint64_t count),
-                        void *user);
+int gd_journal_reader_failures(struct gd_journal_reader *r, int (*fn)(void *user, const char *failure, uint64_t count),
+                               void *user);
 
 #if defined(__GNUC__)
-#ifdef __cplusplus
-#pragma GCC diagnostic pop
-#endif
 #pragma GCC visibility pop
 #endif
 #ifdef __cplusplus

@@ -194,7 +194,7 @@ void journal_note(struct run *r, const struct gd_report *report)
     if (bytes) {
         note.input = PyBytes_AS_STRING(bytes);
         note.input_size = (size_t)PyBytes_GET_SIZE(bytes);
-        gd_journal_note(r->journal, &note);
+        gd_journal_add_note(r->journal, &note);
     }
     Py_XDECREF(bytes);
     Py_XDECREF(text);

@@ -80,7 +80,7 @@ void gd__report_refuse(const struct gd_report *report, enum gd_failure failure, 
  */
 struct gd__journal_task *gd__record_put_off(struct gd_dispatcher *d);
 
-/* Any thread, one at a time, before before_end() returns. The report is the caller's copy. gd_journal_note() comes
+/* Any thread, one at a time, before before_end() returns. The report is the caller's copy. gd_journal_add_note() comes
  * before it, on the same thread; in a run that puts records off it puts off all of them. */
 void gd__record_settle(struct gd_dispatcher *d, struct gd__journal_task *t, const struct gd_report *report);
 

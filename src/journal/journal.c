@@ -416,7 +416,7 @@ uint64_t gd__journal_skipped(struct gd_journal *j)
     return atomic_load_explicit(&j->skipped, memory_order_relaxed);
 }
 
-int gd_journal_counts(struct gd_journal *j, struct gd_journal_counts *out)
+int gd_journal_get_counts(struct gd_journal *j, struct gd_journal_counts *out)
 {
     if (!j || !out || out->size < sizeof(size_t))
         return gd__error(GD_E_INVALID, "gd_journal_counts: set counts.size to sizeof(struct gd_journal_counts)");

@@ -34,12 +34,12 @@ int gd_journal_follow(struct gd_journal *j, const char *path, int fd)
     return unsupported();
 }
 
-void gd_journal_note(struct gd_journal *j, const struct gd_journal_note *note)
+void gd_journal_add_note(struct gd_journal *j, const struct gd_journal_note *note)
 {
     (void)j, (void)note;
 }
 
-int gd_journal_counts(struct gd_journal *j, struct gd_journal_counts *out)
+int gd_journal_get_counts(struct gd_journal *j, struct gd_journal_counts *out)
 {
     (void)j, (void)out;
     return unsupported();
@@ -64,21 +64,21 @@ void gd_journal_reader_close(struct gd_journal_reader **r)
     (void)r;
 }
 
-int gd_journal_summary(struct gd_journal_reader *r, struct gd_journal_summary *out)
+int gd_journal_reader_summary(struct gd_journal_reader *r, struct gd_journal_summary *out)
 {
     (void)r, (void)out;
     return unsupported();
 }
 
-int gd_journal_each(struct gd_journal_reader *r, const struct gd_journal_query *q,
-                    int (*fn)(void *user, const struct gd_journal_record *record), void *user)
+int gd_journal_reader_each(struct gd_journal_reader *r, const struct gd_journal_query *q,
+                           int (*fn)(void *user, const struct gd_journal_record *record), void *user)
 {
     (void)r, (void)q, (void)fn, (void)user;
     return unsupported();
 }
 
-int gd_journal_failures(struct gd_journal_reader *r, int (*fn)(void *user, const char *failure, uint64_t count),
-                        void *user)
+int gd_journal_reader_failures(struct gd_journal_reader *r, int (*fn)(void *user, const char *failure, uint64_t count),
+                               void *user)
 {
     (void)r, (void)fn, (void)user;
     return unsupported();

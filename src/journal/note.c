@@ -26,7 +26,7 @@ static size_t length_of(const char *s)
     return s ? strlen(s) + 1 : 0;
 }
 
-void gd_journal_note(struct gd_journal *j, const struct gd_journal_note *note)
+void gd_journal_add_note(struct gd_journal *j, const struct gd_journal_note *note)
 {
     if (!j || !note || note->size < sizeof(size_t))
         return;

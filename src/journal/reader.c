@@ -122,7 +122,7 @@ static void read_summary(struct gd_journal_reader *r, sqlite3_stmt *s, struct gd
     };
 }
 
-int gd_journal_summary(struct gd_journal_reader *r, struct gd_journal_summary *out)
+int gd_journal_reader_summary(struct gd_journal_reader *r, struct gd_journal_summary *out)
 {
     if (!r || !out || out->size < sizeof(size_t))
         return gd__error(GD_E_INVALID, "gd_journal_summary: set summary.size to sizeof(struct gd_journal_summary)");
@@ -376,16 +376,16 @@ static int each_ordered(struct reading *w)
     return rc;
 }
 
-int gd_journal_each(struct gd_journal_reader *r, const struct gd_journal_query *q,
-                    int (*fn)(void *user, const struct gd_journal_record *record), void *user)
+int gd_journal_reader_each(struct gd_journal_reader *r, const struct gd_journal_query *q,
+                           int (*fn)(void *user, const struct gd_journal_record *record), void *user)
 {
     struct gd_journal_query query = { .size = sizeof query };
     if (!r || !fn || (q && q->size < sizeof(size_t)))
-        return gd__error(GD_E_INVALID, "gd_journal_each: set query.size to sizeof(struct gd_journal_query)");
+        return gd__error(GD_E_INVALID, "gd_journal_reader_each: set query.size to sizeof(struct gd_journal_query)");
     if (q)
         memcpy(&query, q, q->size < sizeof query ? q->size : sizeof query);
     if ((unsigned)query.order > GD_JOURNAL_SLOWEST)
-        return gd__error(GD_E_INVALID, "gd_journal_each: order is %d, which is no enum gd_journal_order",
+        return gd__error(GD_E_INVALID, "gd_journal_reader_each: order is %d, which is no enum gd_journal_order",
                          (int)query.order);
     struct reading *w = gd__calloc(1, sizeof *w);
     if (!w)
@@ -400,11 +400,11 @@ int gd_journal_each(struct gd_journal_reader *r, const struct gd_journal_query *
     return rc;
 }
 
-int gd_journal_failures(struct gd_journal_reader *r, int (*fn)(void *user, const char *failure, uint64_t count),
-                        void *user)
+int gd_journal_reader_failures(struct gd_journal_reader *r, int (*fn)(void *user, const char *failure, uint64_t count),
+                               void *user)
 {
     if (!r || !fn)
-        return gd__error(GD_E_INVALID, "gd_journal_failures: a reader and a function are needed");
+        return gd__error(GD_E_INVALID, "gd_journal_reader_failures: a reader and a function are needed");
     sqlite3_stmt *s = NULL;
     begin_query(r);
     /* As the text that callers get, which ends at a NUL: no class is reported twice. */

@@ -325,13 +325,13 @@ TEST(gd_journal_follow_anew)
 {
     JOURNAL_REFUSED(gd_journal_follow_anew(NULL, "x", 1));
 }
-TEST(gd_journal_note)
+TEST(gd_journal_add_note)
 {
-    gd_journal_note(NULL, NULL);
+    gd_journal_add_note(NULL, NULL);
 }
-TEST(gd_journal_counts)
+TEST(gd_journal_get_counts)
 {
-    JOURNAL_REFUSED(gd_journal_counts(NULL, NULL));
+    JOURNAL_REFUSED(gd_journal_get_counts(NULL, NULL));
 }
 TEST(gd_journal_close)
 {
@@ -349,17 +349,17 @@ TEST(gd_journal_reader_close)
 {
     gd_journal_reader_close(NULL);
 }
-TEST(gd_journal_summary)
+TEST(gd_journal_reader_summary)
 {
-    JOURNAL_REFUSED(gd_journal_summary(NULL, NULL));
+    JOURNAL_REFUSED(gd_journal_reader_summary(NULL, NULL));
 }
-TEST(gd_journal_each)
+TEST(gd_journal_reader_each)
 {
-    JOURNAL_REFUSED(gd_journal_each(NULL, NULL, NULL, NULL));
+    JOURNAL_REFUSED(gd_journal_reader_each(NULL, NULL, NULL, NULL));
 }
-TEST(gd_journal_failures)
+TEST(gd_journal_reader_failures)
 {
-    JOURNAL_REFUSED(gd_journal_failures(NULL, NULL, NULL));
+    JOURNAL_REFUSED(gd_journal_reader_failures(NULL, NULL, NULL));
 }
 
 /* --- launch.h --- */

@@ -95,7 +95,7 @@ static unsigned read_journal(struct checker *c, struct record *records)
     const struct gd_journal_query q = { .size = sizeof q };
     if (access(JOURNAL, F_OK) < 0 || gd_journal_reader_open(&r, JOURNAL) < 0)
         return 0;
-    if (gd_journal_each(r, &q, take_record, &reading) < 0)
+    if (gd_journal_reader_each(r, &q, take_record, &reading) < 0)
         BAD(c, "the journal can't be read: %s", gd_error_text());
     gd_journal_reader_close(&r);
     return reading.n;

@@ -275,7 +275,7 @@ TEST_UNUSED static int64_t job_committed(const struct job *job)
         free(f.seen);
         return -1;
     }
-    const int rc = gd_journal_each(r, &q, job_see_record, &f);
+    const int rc = gd_journal_reader_each(r, &q, job_see_record, &f);
     if (rc < 0)
         FAIL("reading the journal: %s", gd_error_text());
     gd_journal_reader_close(&r);

@@ -40,7 +40,7 @@ static void read_once(const char *path, uint64_t done)
     struct gd_journal_reader *r;
     struct gd_journal_summary s = { .size = sizeof s };
     CHECK_EQ(gd_journal_reader_open(&r, path), 0);
-    CHECK_EQ(gd_journal_summary(r, &s), 0);
+    CHECK_EQ(gd_journal_reader_summary(r, &s), 0);
     CHECK_EQ(s.done, done);
     gd_journal_reader_close(&r);
 }

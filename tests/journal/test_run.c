@@ -209,7 +209,7 @@ TEST(failed_ones_are_run_again_when_asked)
     struct gd_journal_reader *r;
     struct gd_journal_summary s = { .size = sizeof s };
     CHECK_EQ(gd_journal_reader_open(&r, "run.db"), 0);
-    CHECK_EQ(gd_journal_summary(r, &s), 0);
+    CHECK_EQ(gd_journal_reader_summary(r, &s), 0);
     CHECK_EQ(s.replaced, 3); /* ?b and !c, and !c again */
     gd_journal_reader_close(&r);
 }
@@ -478,7 +478,7 @@ static void note_all(struct job *job, const struct gd_report *r)
                                        .input = "shown",
                                        .input_size = 5 };
     if (r->task_id != 1)
-        gd_journal_note(job->journal, &n);
+        gd_journal_add_note(job->journal, &n);
 }
 
 TEST(notes_are_recorded_with_their_task_alone)
@@ -540,7 +540,7 @@ TEST(a_reader_sees_what_is_there)
     struct gd_journal_reader *r;
     struct gd_journal_summary s = { .size = sizeof s };
     CHECK_EQ(gd_journal_reader_open(&r, "run.db"), 0);
-    CHECK_EQ(gd_journal_summary(r, &s), 0);
+    CHECK_EQ(gd_journal_reader_summary(r, &s), 0);
     CHECK_EQ(s.runs, 1);
     CHECK_EQ(s.done, 4);
     CHECK_EQ(s.failed, 3);
@@ -556,22 +556,22 @@ TEST(a_reader_sees_what_is_there)
     CHECK(s.started > 1e9 && s.ended >= s.started && s.written >= s.started);
     struct seen seen = { .n = 0 };
     struct gd_journal_query q = { .size = sizeof q };
-    CHECK_EQ(gd_journal_each(r, &q, see, &seen), 77);
+    CHECK_EQ(gd_journal_reader_each(r, &q, see, &seen), 77);
     CHECK_STR(seen.text, "a:done !b:error c:done !d:error %e:crash");
     seen = (struct seen){ .n = 0 };
     q.failed_only = true;
-    CHECK_EQ(gd_journal_each(r, &q, see, &seen), 0);
+    CHECK_EQ(gd_journal_reader_each(r, &q, see, &seen), 0);
     CHECK_STR(seen.text, "!b:error !d:error %e:crash");
     seen = (struct seen){ .n = 0 };
     q.failure = "crash";
-    CHECK_EQ(gd_journal_each(r, &q, see, &seen), 0);
+    CHECK_EQ(gd_journal_reader_each(r, &q, see, &seen), 0);
     CHECK_STR(seen.text, "%e:crash");
     seen = (struct seen){ .n = 0 };
     q = (struct gd_journal_query){ .size = sizeof q, .order = GD_JOURNAL_SLOWEST, .limit = 2 };
-    CHECK_EQ(gd_journal_each(r, &q, see, &seen), 0);
+    CHECK_EQ(gd_journal_reader_each(r, &q, see, &seen), 0);
     CHECK_EQ(seen.n, 2);
     seen = (struct seen){ .n = 0 };
-    CHECK_EQ(gd_journal_failures(r, see_failure, &seen), 0);
+    CHECK_EQ(gd_journal_reader_failures(r, see_failure, &seen), 0);
     CHECK_STR(seen.text, "error=2 crash=1");
     gd_journal_reader_close(&r);
     CHECK(r == NULL);
@@ -592,11 +592,11 @@ TEST(a_reader_gets_through_many)
     struct gd_journal_reader *r;
     unsigned n = 0;
     CHECK_EQ(gd_journal_reader_open(&r, "run.db"), 0);
-    CHECK_EQ(gd_journal_each(r, NULL, count_records, &n), 0);
+    CHECK_EQ(gd_journal_reader_each(r, NULL, count_records, &n), 0);
     CHECK_EQ(n, 5000);
     n = 0;
     const struct gd_journal_query q = { .size = sizeof q, .limit = 1234 };
-    CHECK_EQ(gd_journal_each(r, &q, count_records, &n), 0);
+    CHECK_EQ(gd_journal_reader_each(r, &q, count_records, &n), 0);
     CHECK_EQ(n, 1234);
     gd_journal_reader_close(&r);
 }
@@ -609,7 +609,7 @@ static void read_meanwhile(struct job *job, const struct gd_report *report)
     struct gd_journal_reader *r;
     struct gd_journal_summary s = { .size = sizeof s };
     CHECK_EQ(gd_journal_reader_open(&r, "run.db"), 0);
-    CHECK_EQ(gd_journal_summary(r, &s), 0);
+    CHECK_EQ(gd_journal_reader_summary(r, &s), 0);
     CHECK(s.held);
     CHECK(s.end == NULL);
     CHECK_EQ(s.pid, getpid());

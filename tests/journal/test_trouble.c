@@ -145,7 +145,7 @@ TEST(bad_options_are_refused)
     o.resume = (enum gd_journal_resume)9;
     CHECK_EQ(gd_journal_open(&j, &o), GD_E_INVALID);
     CHECK_EQ(gd_journal_close(NULL), 0);
-    gd_journal_note(NULL, NULL);
+    gd_journal_add_note(NULL, NULL);
 }
 
 /* --- being killed --- */

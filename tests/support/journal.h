@@ -210,7 +210,7 @@ TEST_UNUSED static int job_run(struct job *job)
     if (job->d)
         CHECK_EQ(gd_dispatcher_stats(job->d, &job->stats), 0);
     gd_dispatcher_close(&job->d);
-    CHECK_EQ(gd_journal_counts(job->journal, &job->counts), 0);
+    CHECK_EQ(gd_journal_get_counts(job->journal, &job->counts), 0);
     job->closed = gd_journal_close(&job->journal);
     CHECK(job->journal == NULL);
     return rc;

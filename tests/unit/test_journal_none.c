@@ -17,11 +17,11 @@ TEST(every_call_says_how_to_get_journals)
     CHECK_EQ(gd_journal_reader_open(&r, "run.db"), GD_E_UNSUPPORTED);
     CHECK(r == NULL);
     CHECK_EQ(gd_journal_follow(NULL, "x", 1), GD_E_UNSUPPORTED);
-    CHECK_EQ(gd_journal_counts(NULL, NULL), GD_E_UNSUPPORTED);
-    CHECK_EQ(gd_journal_summary(NULL, NULL), GD_E_UNSUPPORTED);
-    CHECK_EQ(gd_journal_each(NULL, NULL, NULL, NULL), GD_E_UNSUPPORTED);
-    CHECK_EQ(gd_journal_failures(NULL, NULL, NULL), GD_E_UNSUPPORTED);
-    gd_journal_note(NULL, NULL);
+    CHECK_EQ(gd_journal_get_counts(NULL, NULL), GD_E_UNSUPPORTED);
+    CHECK_EQ(gd_journal_reader_summary(NULL, NULL), GD_E_UNSUPPORTED);
+    CHECK_EQ(gd_journal_reader_each(NULL, NULL, NULL, NULL), GD_E_UNSUPPORTED);
+    CHECK_EQ(gd_journal_reader_failures(NULL, NULL, NULL), GD_E_UNSUPPORTED);
+    gd_journal_add_note(NULL, NULL);
     CHECK_EQ(gd_journal_close(&j), 0);
     gd_journal_reader_close(&r);
 }

@@ -60,7 +60,7 @@ static int compare(const void *a, const void *b)
 static int read_live(struct live *l, struct gd_journal_reader *r)
 {
     const struct gd_journal_query q = { .size = sizeof q };
-    if (gd_journal_each(r, &q, add_live, l) != 0)
+    if (gd_journal_reader_each(r, &q, add_live, l) != 0)
         return cli_error("cannot tidy up the records of --output: %s", gd_error_text());
     if (l->n)
         qsort(l->pairs, l->n, sizeof *l->pairs, compare);
@@ -172,7 +172,7 @@ int cli_write_failures(const char *path, struct gd_journal_reader *r, bool json,
     struct cli_replacement p;
     int rc = cli_replace_begin(&p, path, named);
     f.to = p.to;
-    if (rc == 0 && gd_journal_each(r, &q, put_failure, &f) < 0)
+    if (rc == 0 && gd_journal_reader_each(r, &q, put_failure, &f) < 0)
         rc = cli_error("cannot write %s: %s", path, ferror(p.to) ? strerror(errno) : gd_error_text());
     const bool wanted = f.count > 0 || named;
     rc = cli_replace_end(&p, rc, wanted);

@@ -144,7 +144,7 @@ static int refuse_other(const struct cli_run *r, const char *identity)
     struct gd_journal_summary s = { .size = sizeof s };
     struct cli_bytes was = { 0 }, is = { 0 };
     int rc = refuse(GD_E_MISMATCH);
-    if (gd_journal_reader_open(&reader, r->journal) == 0 && gd_journal_summary(reader, &s) == 0 && s.command) {
+    if (gd_journal_reader_open(&reader, r->journal) == 0 && gd_journal_reader_summary(reader, &s) == 0 && s.command) {
         r->own.show_identity(&was, s.command);
         r->own.show_identity(&is, identity);
         cli_bytes_add(&was, "", 1);
@@ -216,13 +216,14 @@ struct gd_journal *cli_journal_handle(struct cli_journal *k)
 uint64_t cli_journal_run(struct cli_journal *k)
 {
     struct gd_journal_counts c = { .size = sizeof c };
-    return k && k->journal && gd_journal_counts(k->journal, &c) == 0 ? c.run : 0;
+    return k && k->journal && gd_journal_get_counts(k->journal, &c) == 0 ? c.run : 0;
 }
 
 bool cli_journal_goes_on(struct cli_journal *k)
 {
     struct gd_journal_counts c = { .size = sizeof c };
-    return k && (k->asked->resume || k->asked->retry_failed) && gd_journal_counts(k->journal, &c) == 0 && c.before > 0;
+    return k && (k->asked->resume || k->asked->retry_failed) && gd_journal_get_counts(k->journal, &c) == 0 &&
+           c.before > 0;
 }
 
 /* A file that is not what the journal knows, but has every record of it and no others: nothing has to be cut off.
@@ -386,7 +387,7 @@ void cli_journal_note(struct cli_journal *k, const struct cli_task_end *e, const
         note.input = r->input;
         note.input_size = r->input_size;
     }
-    gd_journal_note(k->journal, &note);
+    gd_journal_add_note(k->journal, &note);
 }
 
 /* --- the end --------------------------------------------------------------------------- */
@@ -467,7 +468,7 @@ static int look_and_tidy(struct cli_journal *k)
     k->summary.size = sizeof k->summary;
     int rc = gd_journal_reader_open(&reader, k->asked->journal);
     if (rc == 0)
-        rc = gd_journal_summary(reader, &k->summary);
+        rc = gd_journal_reader_summary(reader, &k->summary);
     if (rc < 0)
         rc = cli_error("--journal %s: %s", k->asked->journal, gd_error_text());
     else if (wants_tidying(k, &k->summary))
@@ -481,7 +482,7 @@ int cli_journal_finish(struct cli_journal *k, bool kept)
     if (!k || !k->journal)
         return 0;
     k->counts.size = sizeof k->counts;
-    (void)gd_journal_counts(k->journal, &k->counts);
+    (void)gd_journal_get_counts(k->journal, &k->counts);
     int rc = kept ? look_and_tidy(k) : 0;
     if (!kept) /* output was given up: its thread may still write to the followed files */
         gd__journal_files_may_grow(k->journal);
@@ -498,7 +499,7 @@ int cli_journal_conclude(struct cli_journal *k, uint64_t inputs, bool at_least, 
     k->summary.size = sizeof k->summary;
     int rc = gd_journal_reader_open(&reader, k->asked->journal);
     if (rc == 0)
-        rc = gd_journal_summary(reader, &k->summary);
+        rc = gd_journal_reader_summary(reader, &k->summary);
     if (rc < 0)
         (void)cli_error("--journal %s: %s", k->asked->journal, gd_error_text());
     else
