@@ -58,7 +58,7 @@ enum gd_error {
 const char *gd_error_name(int code);
 
 /* The words of a code, "invalid argument". Static. */
-const char *gd_error_words(int code);
+const char *gd_error_description(int code);
 
 /* What the last failed call of this thread said: one line, no newline, never NULL.
  * Valid until this thread's next failing call. */

@@ -40,7 +40,7 @@ const char *gd_error_name(int code)
     return row < 0 ? "GD_E_UNKNOWN" : table[row].name;
 }
 
-const char *gd_error_words(int code)
+const char *gd_error_description(int code)
 {
     int row = row_of(code);
     return row < 0 ? "unknown error" : table[row].words;
@@ -108,7 +108,7 @@ int gd__error_context(int code, const char *format, ...)
     va_start(args, format);
     vsnprintf(buffer, sizeof buffer, format, args);
     va_end(args);
-    append(buffer, text[0] ? text : gd_error_words(code));
+    append(buffer, text[0] ? text : gd_error_description(code));
     set_text(buffer);
     return code;
 }

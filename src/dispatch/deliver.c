@@ -46,7 +46,7 @@ static void default_words(const struct gd_dispatcher *d, const struct gd__outcom
         break;
     case GD_FAILURE_NO_WORKER:
         snprintf(text, TEXT_MAX, "not done: %s",
-                 d->sched.end == GD__END_SETUP ? gd_error_words(GD_E_SETUP) : "no worker is left");
+                 d->sched.end == GD__END_SETUP ? gd_error_description(GD_E_SETUP) : "no worker is left");
         break;
     default:
         snprintf(text, TEXT_MAX, "%s", gd_failure_name(o->failure));

@@ -236,7 +236,7 @@ static int conclude(struct gd_dispatcher *d)
                                       "closed descriptors that it did not open");
     switch (d->sched.end) {
     case GD__END_SETUP:
-        return gd__error(GD_E_SETUP, "%s", gd_error_words(GD_E_SETUP));
+        return gd__error(GD_E_SETUP, "%s", gd_error_description(GD_E_SETUP));
     case GD__END_NO_WORKERS:
         return gd__error(GD_E_NO_WORKERS, "no worker is left: %llu failed setup, the others died too often",
                          (unsigned long long)d->sched.counts.setup_failures);

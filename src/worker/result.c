@@ -313,11 +313,11 @@ void gd__result_settle(struct gd_result *r, int code, const char *who)
     if (code == 0 || r->kind != GD__R_SUCCESS)
         return;
     enum gd__record_kind kind = code == GD_E_NO_MEMORY ? GD__R_OUT_OF_MEMORY : GD__R_ERROR;
-    bool has_text = strcmp(gd_error_text(), gd_error_words(GD_OK)) != 0;
+    bool has_text = strcmp(gd_error_text(), gd_error_description(GD_OK)) != 0;
     if (!is_our_code(code))
         gd__result_fail(r, kind, "%s returned %d", who, code);
     else
-        gd__result_fail(r, kind, "%s", has_text ? gd_error_text() : gd_error_words(code));
+        gd__result_fail(r, kind, "%s", has_text ? gd_error_text() : gd_error_description(code));
 }
 
 /* ---- records ---- */

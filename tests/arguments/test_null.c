@@ -65,9 +65,9 @@ TEST(gd_error_name)
 {
     CHECK(gd_error_name(12345));
 }
-TEST(gd_error_words)
+TEST(gd_error_description)
 {
-    CHECK(gd_error_words(12345));
+    CHECK(gd_error_description(12345));
 }
 TEST(gd_error_text)
 {

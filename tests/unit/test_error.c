@@ -101,10 +101,10 @@ TEST(every_code_has_a_name_and_words)
 {
     CHECK_STR(gd_error_name(GD_OK), "GD_OK");
     CHECK_STR(gd_error_name(GD_E_INVALID), "GD_E_INVALID");
-    CHECK_STR(gd_error_words(GD_E_SETUP), "All workers failed during setup");
+    CHECK_STR(gd_error_description(GD_E_SETUP), "All workers failed during setup");
     for (int code = GD_E_INVALID; code >= GD_E_JOURNAL; code--) {
         CHECK(strcmp(gd_error_name(code), "GD_E_UNKNOWN") != 0);
-        CHECK(gd_error_words(code)[0]);
+        CHECK(gd_error_description(code)[0]);
     }
 }
 
@@ -113,7 +113,7 @@ TEST(other_numbers_are_unknown)
     int others[] = { 1, -1000, INT32_MAX, INT32_MIN, GD_E_JOURNAL - 1 };
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
         CHECK_STR(gd_error_name(others[i]), "GD_E_UNKNOWN");
-        CHECK_STR(gd_error_words(others[i]), "unknown error");
+        CHECK_STR(gd_error_description(others[i]), "unknown error");
     }
 }
 
