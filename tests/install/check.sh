@@ -152,11 +152,11 @@ build_static() { # all of the library, with the others that it says it needs
         $(pkg-config --static --libs gpu_dispatch | sed 's/-lgpu_dispatch//')
 }
 # shellcheck disable=SC2046,SC2086
-build_readme() { # its first block of C
-    sed -n '/^```c$/,/^```$/p' "$source/README.md" | sed '/^```/d' >"$tmp/readme.c"
-    $cc -std=c17 $flags "$tmp/readme.c" -o "$tmp/readme" $(pkg-config --cflags --libs gpu_dispatch)
+build_example() { # the first program of docs/c-api.md
+    sed -n '/^```c title="squares.c"$/,/^```$/p' "$source/docs/c-api.md" | sed '/^```/d' >"$tmp/squares.c"
+    $cc -std=c17 $flags "$tmp/squares.c" -o "$tmp/squares" $(pkg-config --cflags --libs gpu_dispatch)
 }
-run_readme() { [ "$("$tmp/readme" | grep -c '^task ')" -eq 100 ]; }
+run_example() { [ "$("$tmp/squares" | grep -c '^task ')" -eq 100 ]; }
 # shellcheck disable=SC2046,SC2086
 build_plugin() { # OUTPUT [more flags]
     out=$1
@@ -199,8 +199,8 @@ if [ "$cxx" != none ]; then
 fi
 try "build static" build_static
 try "run static" env -u LD_LIBRARY_PATH "$tmp/double_static"
-try "build the README's example" build_readme
-try "run the README's example" run_readme
+try "build the example of the documentation" build_example
+try "run the example of the documentation" run_example
 try "build plugin" build_plugin "$tmp/plugin.so"
 try "run plugin on the installed host" "$tmp/double_c" "$tmp/plugin.so"
 try "run plugin through the installed command" test "$("$prefix/bin/gpu-dispatch" run --gpus sim:1 --quiet --worker "$tmp/plugin.so" ::: aaaa)" = "$(printf '\302\302\302\302')" # 0x61616161, doubled

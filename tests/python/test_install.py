@@ -87,7 +87,7 @@ def test_imports_from_where_it_was_installed(installed, tmp_path):
 
 def test_readme_example_runs(installed, tmp_path):
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    example = re.search(r"^```python\n(.*?)^```$", readme, re.MULTILINE | re.DOTALL)[1]
+    example = re.search(r'^```python title="power.py"\n(.*?)^```$', readme, re.MULTILINE | re.DOTALL)[1]
     (tmp_path / "example.py").write_text(example, encoding="utf-8")
     done = run(installed, "example.py", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
