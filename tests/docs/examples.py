@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: MIT
+"""Runs the examples of README.md and docs/*.md as they are printed.
+
+    examples.py BUILD_DIR [DOCUMENT...]
+
+A document is run in an empty directory of its own, from top to bottom, with the command, the library and the Python
+package of BUILD_DIR. What a block means:
+
+    ```sh                   run by bash; it must end with status 0
+    ```LANG title="NAME"    written to the file NAME
+    ```LANG                 c, python: must have a title or a comment, so that no program goes untested by mistake
+
+A comment in the line before a block changes that:
+
+    <!-- not run: REASON -->    the block is left out
+    <!-- needs: PART -->        the block is left out if BUILD_DIR lacks PART (python, journal, http or transcribe), or
+                                if the machine has no program of that name
+    <!-- prints -->             the block is what the block before it printed to standard output
+
+`sleep` returns at once here: examples sleep only to give a reader something to look at. Prints a line for each
+document and, last, "N passed, N failed".
+"""
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BUILD = pathlib.Path(sys.argv[1]).resolve()
+PROGRAMS = ("c", "python")
+FENCE = re.compile(r"^```(?P<language>\w*)(?: title=\"(?P<title>[^\"]+)\")?$")
+COMMENT = re.compile(r"^<!-- (?P<what>not run|needs|prints)(?:: (?P<value>.*))? -->$")
+# The environment of a reader who has set nothing.
+UNSET = ("CUDA_VISIBLE_DEVICES", "GPU_DISPATCH_SIM", "GPU_DISPATCH_HTTP_TOKEN", "PARALLEL_SHELL", "NO_COLOR")
+LIMIT_S = 300
+
+
+class Failed(Exception):
+    pass
+
+
+class Block:
+    def __init__(self, line, language, title, comment):
+        self.line, self.language, self.title, self.text = line, language, title, ""
+        self.what, self.value = (comment["what"], comment["value"]) if comment else (None, None)
+
+
+def blocks_of(document):
+    """The fenced blocks of a document, in order."""
+    block, before = None, ""
+    for number, line in enumerate(document.read_text(encoding="utf-8").splitlines(), 1):
+        if block is None and line.startswith("```"):
+            fence = FENCE.match(line)
+            if not fence:
+                raise Failed(f"line {number}: cannot read {line}")
+            block = Block(number, fence["language"], fence["title"], COMMENT.match(before))
+        elif block is not None and line == "```":
+            yield block
+            block = None
+        elif block is not None:
+            block.text += line + "\n"
+        before = line
+    if block is not None:
+        raise Failed(f"line {block.line}: the block has no end")
+
+
+def parts_of_the_build():
+    """What this build can do beyond the command itself."""
+    command = BUILD / "gpu-dispatch"
+
+    def works(*words):
+        done = subprocess.run([command, *words], cwd=BUILD, env=environment(BUILD), stdin=subprocess.DEVNULL,
+                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        return done.returncode == 0
+
+    with tempfile.TemporaryDirectory() as directory:
+        return {
+            "python": (BUILD / "python" / "interpreter").exists(),
+            "journal": works("run", "--gpus", "sim:1", "--journal", f"{directory}/j.db", "true", ":::", "a"),
+            "http": works("run", "--gpus", "sim:1", "--http", "0", "true", ":::", "a"),
+            "transcribe": works("transcribe", "--check", "--gpus", "cpu", "--model-size", "demo"),
+        }
+
+
+def environment(directory):
+    own = {name: value for name, value in os.environ.items() if name not in UNSET}
+    return {
+        **own,
+        "PATH": f"{directory}/.bin:{BUILD}:{os.environ['PATH']}",
+        "PYTHONPATH": str(BUILD / "python"),
+        "PKG_CONFIG_PATH": str(BUILD / "meson-uninstalled"),
+        "LD_LIBRARY_PATH": str(BUILD / "src"),
+        "GPU_DISPATCH_HOST": str(next(BUILD.glob("**/gpu-dispatch-host"), "")),
+        "GPU_DISPATCH_JOBS": f"{directory}/.jobs",
+        "GPU_DISPATCH_MODELS": str(ROOT / "models"),
+        "HOME": str(directory),
+        "SHELL": "/bin/sh",
+        "TERM": "dumb",
+    }
+
+
+def make_programs(directory):
+    """The Python that the package was built for, and a `sleep` that does not."""
+    programs = {"sleep": "exit 0"}
+    interpreter = BUILD / "python" / "interpreter"
+    if interpreter.exists():
+        programs["python3"] = f'exec {interpreter.read_text(encoding="utf-8").strip()} "$@"'
+    (directory / ".bin").mkdir()
+    for name, line in programs.items():
+        path = directory / ".bin" / name
+        path.write_text(f"#!/bin/sh\n{line}\n", encoding="utf-8")
+        path.chmod(0o755)
+    (directory / ".jobs").mkdir(mode=0o700)
+
+
+def run_shell(block, directory):
+    done = subprocess.run(["bash", "-eu", "-o", "pipefail", "-c", block.text], cwd=directory, env=environment(directory),
+                          stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LIMIT_S)
+    if done.returncode != 0:
+        raise Failed(f"line {block.line}: status {done.returncode}\n{block.text}{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def has_part(name, parts):
+    return parts[name] if name in parts else shutil.which(name) is not None
+
+
+def run_block(block, directory, printed, parts):
+    """Returns what a later `prints` block is compared with."""
+    if block.what == "not run":
+        return None
+    if block.what == "needs" and not has_part(block.value, parts):
+        return None
+    if block.what == "prints":
+        if printed is not None and printed.strip() != block.text.strip():
+            raise Failed(f"line {block.line}: expected\n{block.text}and it printed\n{printed}")
+        return None
+    if block.title:
+        path = directory / block.title
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(block.text, encoding="utf-8")
+        return printed
+    if block.language in PROGRAMS:
+        raise Failed(f"line {block.line}: a program without a title; give it one, or say why it is not run")
+    return run_shell(block, directory) if block.language == "sh" else None
+
+
+def run_document(document, parts):
+    """Returns how many shell blocks were run."""
+    count, printed = 0, None
+    directory = pathlib.Path(tempfile.mkdtemp(prefix="gd-docs-"))
+    try:
+        make_programs(directory)
+        for block in blocks_of(document):
+            printed = run_block(block, directory, printed, parts)
+            count += block.language == "sh" and printed is not None
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+    return count
+
+
+def main():
+    wanted = [pathlib.Path(name).resolve() for name in sys.argv[2:]]
+    documents = wanted or [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+    parts, failed = parts_of_the_build(), 0
+    print("this build has:", ", ".join(name for name, there in parts.items() if there) or "the command alone")
+    for document in documents:
+        try:
+            print(f"ok {document.relative_to(ROOT)}: {run_document(document, parts)} examples", flush=True)
+        except (Failed, subprocess.TimeoutExpired) as problem:
+            print(f"FAILED {document.relative_to(ROOT)}: {problem}", flush=True)
+            failed += 1
+    print(f"{len(documents) - failed} passed, {failed} failed")
+    return failed > 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
