@@ -4,7 +4,7 @@ PREFIX ?= /usr/local
 MESON_OPTIONS ?=
 SOAK_SEEDS ?= 1000000
 
-.PHONY: all help test transcribe demo demo-transcribe bench check soak install clean setup
+.PHONY: all help test transcribe demo demo-transcribe bench check soak docs install clean setup
 
 all: $(BUILD)/build.ninja ## build everything into build/ (the default)
 	@ninja -C $(BUILD)
@@ -49,6 +49,9 @@ check: ## format, lint, sanitizers, headers, fuzz corpora
 soak: all ## the simulator, system, crash and chaos tests, for much longer
 	@$(BUILD)/tests/sim_sim --seeds $(SOAK_SEEDS)
 	@tools/test.sh $(BUILD) --setup soak --suite system --suite crash --suite chaos
+
+docs: ## build the documentation into build/site (gets MkDocs from PyPI, once)
+	@tools/docs.sh $(BUILD)
 
 install: all ## install under PREFIX (honours DESTDIR)
 	@meson install -C $(BUILD) --no-rebuild

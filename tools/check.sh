@@ -108,6 +108,11 @@ step_lists() {
     return "$bad"
 }
 
+# Links, paths, targets and messages in the documents are those of the tree.
+step_docs() {
+    tools/check_docs.py
+}
+
 step_headers() {
     tests/headers/check.sh clang clang++ include
 }
@@ -202,7 +207,7 @@ run() {
 run_all() {
     local each
     nice -n 19 tools/check.sh lint fuzz >"$logs/beside.log" 2>&1 &
-    for each in format lists headers asan pyasan tsan; do run "$each"; done
+    for each in format lists docs headers asan pyasan tsan; do run "$each"; done
     wait
     cat "$logs/beside.log"
     count "$logs/beside.log"

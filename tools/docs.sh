@@ -1,0 +1,21 @@
+#!/bin/sh
+# Builds the documentation into BUILD_DIR/site, with MkDocs in an environment of its own, BUILD_DIR/docs-venv, which is
+# made on the first call. The site needs no server: open BUILD_DIR/site/index.html.
+# usage: docs.sh BUILD_DIR
+set -eu
+build=${1:?usage: docs.sh BUILD_DIR}
+root=$(cd "$(dirname "$0")/.." && pwd)
+wanted="mkdocs-material>=9.5,<10"
+
+mkdir -p "$build"
+build=$(cd "$build" && pwd)
+venv=$build/docs-venv
+if [ "$(cat "$venv/made" 2>/dev/null)" != "$wanted" ]; then
+    echo "docs: installing $wanted from PyPI into $venv"
+    rm -rf "$venv"
+    python3 -m venv "$venv"
+    "$venv/bin/python" -m pip install -q --disable-pip-version-check "$wanted" </dev/null
+    echo "$wanted" >"$venv/made"
+fi
+NO_MKDOCS_2_WARNING=1 "$venv/bin/python" -m mkdocs build -q -f "$root/mkdocs.yml" -d "$build/site"
+echo "docs: $build/site/index.html"
