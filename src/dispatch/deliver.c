@@ -96,6 +96,12 @@ static void keep_record(struct gd_dispatcher *d, const struct gd_report *r)
         gd__journal_put(d->o.journal, t, r);
 }
 
+static void tell_listener(const struct gd_dispatcher *d, const struct gd_report *r)
+{
+    if (d->listener.task_ended)
+        d->listener.task_ended(d->listener.user, r);
+}
+
 static void call_failed(struct gd_dispatcher *d, struct gd_report *r, const struct gd__outcome *o)
 {
     char text[TEXT_MAX];
@@ -108,6 +114,7 @@ static void call_failed(struct gd_dispatcher *d, struct gd_report *r, const stru
     r->size = o->data_size;
     if (d->publisher)
         gd__publish_final(d, o->worker, r);
+    tell_listener(d, r);
     if (o->failure == GD_FAILURE_TIMEOUT && d->o.on_timeout)
         d->o.on_timeout(d->o.user, r);
     else if (d->o.on_error)
@@ -142,6 +149,7 @@ void gd__deliver(void *ctx, const struct gd__task *t, const struct gd__outcome *
         r.size = o->size;
         if (d->publisher)
             gd__publish_final(d, o->worker, &r);
+        tell_listener(d, &r);
         d->o.on_success(d->o.user, &r);
         keep_record(d, &r);
     } else {
@@ -235,20 +243,38 @@ void gd__deliver_try(void *ctx, const struct gd__task *t, const struct gd__outco
 void gd__deliver_setup_failed(void *ctx, unsigned w, const char *words)
 {
     struct gd_dispatcher *d = ctx;
+    const int id = gd__worker_id(d, w), gpu_id = d->copy.gpu_ids[w];
+    if (d->listener.setup_failed)
+        d->listener.setup_failed(d->listener.user, id, gpu_id, words);
     if (d->o.on_setup_fail)
-        d->o.on_setup_fail(d->o.user, gd__worker_id(d, w), d->copy.gpu_ids[w], words);
+        d->o.on_setup_fail(d->o.user, id, gpu_id, words);
+}
+
+void gd__deliver_cleanup_failed(const struct gd_dispatcher *d, unsigned w, const char *words)
+{
+    const int id = gd__worker_id(d, w), gpu_id = d->copy.gpu_ids[w];
+    if (d->listener.cleanup_failed)
+        d->listener.cleanup_failed(d->listener.user, id, gpu_id, words);
+    if (d->o.on_cleanup_fail)
+        d->o.on_cleanup_fail(d->o.user, id, gpu_id, words);
 }
 
 void gd__deliver_device_out(void *ctx, unsigned w, const char *words)
 {
     struct gd_dispatcher *d = ctx;
+    const char *why = words ? words : "no worker on it is left";
+    if (d->listener.device_out)
+        d->listener.device_out(d->listener.user, d->copy.gpu_ids[w], why);
     if (d->o.on_device_out)
-        d->o.on_device_out(d->o.user, d->copy.gpu_ids[w], words ? words : "no worker on it is left");
+        d->o.on_device_out(d->o.user, d->copy.gpu_ids[w], why);
 }
 
 void gd__deliver_worker_died(void *ctx, unsigned w, const char *words, bool given_up)
 {
     struct gd_dispatcher *d = ctx;
+    const int id = gd__worker_id(d, w), gpu_id = d->copy.gpu_ids[w];
+    if (d->listener.worker_exited)
+        d->listener.worker_exited(d->listener.user, id, gpu_id, words, given_up);
     if (d->o.on_worker_exit)
-        d->o.on_worker_exit(d->o.user, gd__worker_id(d, w), d->copy.gpu_ids[w], words, given_up);
+        d->o.on_worker_exit(d->o.user, id, gpu_id, words, given_up);
 }

@@ -198,6 +198,11 @@ void gd__dispatcher_hook(struct gd_dispatcher *d, const struct gd__hooks *hooks)
     d->hooks = *hooks;
 }
 
+void gd__dispatcher_listen(struct gd_dispatcher *d, const struct gd__listener *listener)
+{
+    d->listener = *listener;
+}
+
 void gd__dispatcher_hold(struct gd_dispatcher *d, bool on)
 {
     atomic_store(&d->hold_wanted, on);

@@ -129,6 +129,7 @@ struct gd_dispatcher {
     struct gd__ended_children ended; /* word of their ends */
     struct gd__watch ended_watch;
     struct gd__hooks hooks;              /* a language binding's or the command's; all NULL: none */
+    struct gd__listener listener;        /* the launcher's; all NULL: none */
     struct gd__journal_task *record_due; /* of the task whose callback is being made; NULL: none, or it was put off */
     _Atomic bool hold_wanted;            /* gd__dispatcher_hold() */
     bool held;                           /* the loop has heeded it */
@@ -236,6 +237,7 @@ void gd__deliver_drop(void *ctx, const struct gd__task *t, const struct gd__outc
 void gd__deliver_shortage(void *ctx, unsigned w, const char *words, uint64_t size);
 void gd__deliver_try(void *ctx, const struct gd__task *t, const struct gd__outcome *o);
 void gd__deliver_setup_failed(void *ctx, unsigned w, const char *words);
+void gd__deliver_cleanup_failed(const struct gd_dispatcher *d, unsigned w, const char *words);
 void gd__deliver_device_out(void *ctx, unsigned w, const char *words);
 void gd__deliver_worker_died(void *ctx, unsigned w, const char *words, bool given_up);
 

@@ -123,8 +123,7 @@ static int take_lifecycle(struct gd_dispatcher *d, struct gd__seat *seat, const 
     case GD__R_SETUP_FAILED:
         return gd__sched_setup_failed(&d->sched, d->now, seat->index, words);
     case GD__R_CLEANUP_FAILED:
-        if (d->o.on_cleanup_fail)
-            d->o.on_cleanup_fail(d->o.user, gd__worker_id(d, seat->index), d->copy.gpu_ids[seat->index], words);
+        gd__deliver_cleanup_failed(d, seat->index, words);
         return 0;
     default:
         return 0;

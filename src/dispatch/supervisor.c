@@ -362,11 +362,10 @@ static void describe_death(const struct gd__seat *seat, const struct gd__exit *e
 /* It died in cleanup, or was killed there for taking too long. */
 static void report_cleanup_crash(const struct gd__seat *seat, const char *words)
 {
-    const struct gd_dispatcher *d = seat->d;
     const bool cleaned = seat->said & (1u << GD__R_BYE | 1u << GD__R_CLEANUP_FAILED);
     const bool in_cleanup = seat->told_to_stop && (seat->said & 1u << GD__R_READY) && !cleaned;
-    if (in_cleanup && d->o.on_cleanup_fail)
-        d->o.on_cleanup_fail(d->o.user, gd__worker_id(d, seat->index), d->copy.gpu_ids[seat->index], words);
+    if (in_cleanup)
+        gd__deliver_cleanup_failed(seat->d, seat->index, words);
 }
 
 /* All that there can be, and no more: something that the worker started may still write there. */
