@@ -7,6 +7,7 @@
 - A link to a file leads to a file, and one with an anchor to a heading of it.
 - A path in backticks that begins with a directory of this tree (`src/core/sched.h`, `docs/*.md`) exists.
 - A name of the C API in backticks (`gd_run()`, `GD_OPTIONS_INIT`) is in the headers; `gd__` names are in the sources or tests.
+- A test in backticks (`unit_json`) has its file in tests/.
 - A target in backticks (`make test`) is in the Makefile.
 - A message in the tables of docs/troubleshooting.md is in the sources; ... stands for what is filled in.
 - README.md has at most 150 lines.
@@ -83,6 +84,15 @@ def name_problem(code, sources):
     return f"no source has {missing[0]}" if missing else None
 
 
+def test_problem(code, sources):
+    """`SUITE_NAME` is tests/SUITE/test_NAME.c, test_NAME.py or, of fuzzers, fuzz_NAME.c; docs_examples has its own."""
+    suite, _, name = code.partition("_")
+    if not re.fullmatch(r"[a-z]+_[a-z_]+", code) or not (ROOT / "tests" / suite).is_dir() or code in sources:
+        return None
+    found = glob.glob(f"{ROOT}/tests/{suite}/test_{name}.*") or glob.glob(f"{ROOT}/tests/{suite}/{code}.*")
+    return None if found or code == "docs_examples" else f"there is no test {code}"
+
+
 def makefile_targets():
     return set(re.findall(r"^([a-z][a-z-]*):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
 
@@ -122,6 +132,7 @@ def problems_of(document, tops, targets, sources, tests):
         for code in CODE.findall(line):
             yield number, path_problem(code, tops)
             yield number, target_problem(code, targets)
+            yield number, test_problem(code, sources)
             yield number, name_problem(code, sources + tests)
     if document == ROOT / "README.md" and text.count("\n") > README_MOST:
         yield text.count("\n"), f"more than {README_MOST} lines"
