@@ -6,10 +6,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/bytes.h"
+#include "base/text/parse.h"
 #include "cli/commands.h"
 #include "cli/run/stop/exit_status.h"
-#include "cli/text.h"
+#include "cli/say.h"
 
 const char cli_usage[] = "usage: gpu-dispatch run [OPTIONS] [--] COMMAND [WORD...] [::: INPUT...]\n"
                          "       gpu-dispatch transcribe [OPTIONS] --input-dir DIR\n"
@@ -199,7 +199,7 @@ static int unknown(const char *name)
     const char *names[N_TOPICS];
     for (size_t i = 0; i < N_TOPICS; i++)
         names[i] = topics[i].name;
-    const char *near = cli_nearest(name, names, N_TOPICS);
+    const char *near = gd__nearest_word(name, names, N_TOPICS);
     if (near)
         cli_say("no help on \"%s\": did you mean %s?", name, near);
     else

@@ -13,11 +13,11 @@
 
 #include <gpu_dispatch/dispatcher.h>
 
-#include "cli/bytes.h"
+#include "base/text/parse.h"
 #include "cli/commands.h"
 #include "cli/run/http/token.h"
 #include "cli/run/stop/exit_status.h"
-#include "cli/text.h"
+#include "cli/say.h"
 #include "worker/host_main.h"
 
 static int version(int argc, char **argv)
@@ -61,7 +61,7 @@ static int unknown(const char *name)
         if ((*commands[i].name == '-') == (*name == '-'))
             names[n++] = commands[i].name;
     }
-    const char *near = cli_nearest(name, names, n);
+    const char *near = gd__nearest_word(name, names, n);
     const char *kind = *name == '-' ? "option" : "command";
     if (near)
         cli_say("unknown %s %s: did you mean %s?", kind, name, near);

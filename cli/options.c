@@ -13,7 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/text.h"
+#include "base/failure.h"
+#include "base/text/parse.h"
 
 enum { HELP_WIDTH = 80, HELP_INDENT = 27, MAX_NAMES = 96 };
 
@@ -39,7 +40,7 @@ int cli_set_list(const struct cli_opt *opt, void *field, const char *text)
     struct cli_list *list = field;
     const char **items = realloc(list->items, (list->n + 2) * sizeof *items);
     if (!items)
-        return cli_error("out of memory");
+        return gd__fail("out of memory");
     list->items = items;
     items[list->n++] = text;
     items[list->n] = NULL;
@@ -50,7 +51,7 @@ static int number(const struct cli_opt *opt, const char *text, uint64_t max, uin
 {
     char name[64];
     snprintf(name, sizeof name, "--%s", opt->name);
-    return cli_parse_number(name, text, opt->min, opt->max ? opt->max : max, out);
+    return gd__parse_number(name, text, opt->min, opt->max ? opt->max : max, out);
 }
 
 int cli_set_number(const struct cli_opt *opt, void *field, const char *text)
@@ -70,10 +71,10 @@ int cli_set_number64(const struct cli_opt *opt, void *field, const char *text)
 int cli_set_duration(const struct cli_opt *opt, void *field, const char *text)
 {
     char why[256];
-    if (cli_parse_duration(text, field) == 0)
+    if (gd__parse_duration(text, field) == 0)
         return 0;
-    snprintf(why, sizeof why, "%s", cli_error_text());
-    return cli_error("--%s: %s", opt->name, why);
+    snprintf(why, sizeof why, "%s", gd__fail_text());
+    return gd__fail("--%s: %s", opt->name, why);
 }
 
 /* --- parsing ------------------------------------------------------------------ */
@@ -108,15 +109,15 @@ static const char *meant(const struct cli_opts *o, const char *word)
             return opt->name;
         names[n++] = opt->name;
     }
-    return cli_nearest(word, names, n);
+    return gd__nearest_word(word, names, n);
 }
 
 /* There is no such option: where all are explained. */
 static int advise(const struct cli_opts *o, const char *what)
 {
     if (o->invoked)
-        return cli_error("unknown option %s: see %s --help", what, o->invoked);
-    return cli_error("unknown option %s: see gpu-dispatch %s --help", what, o->command);
+        return gd__fail("unknown option %s: see %s --help", what, o->invoked);
+    return gd__fail("unknown option %s: see gpu-dispatch %s --help", what, o->command);
 }
 
 static int unknown(const struct cli_opts *o, const char *word, size_t length)
@@ -125,7 +126,7 @@ static int unknown(const struct cli_opts *o, const char *word, size_t length)
     const size_t room = sizeof name - 3;
     snprintf(name + 2, room + 1, "%.*s", (int)(length < room ? length : room), word);
     const char *near = meant(o, name + 2);
-    return near ? cli_error("unknown option %s: did you mean --%s?", name, near) : advise(o, name);
+    return near ? gd__fail("unknown option %s: did you mean --%s?", name, near) : advise(o, name);
 }
 
 static int store(const struct cli_opt *opt, void *into, const char *text)
@@ -145,7 +146,7 @@ struct place {
 static int store_next(const struct cli_opt *opt, void *into, struct place *p)
 {
     if (p->at + 1 >= p->argc)
-        return cli_error("option --%s needs a value: --%s %s", opt->name, opt->name, opt->value);
+        return gd__fail("option --%s needs a value: --%s %s", opt->name, opt->name, opt->value);
     const char *value = p->argv[++p->at];
     if (opt->is_last && strcmp(value, "--") == 0)
         value = "";
@@ -161,7 +162,7 @@ static int parse_long(const struct cli_opts *o, void *into, struct place *p)
     if (!opt)
         return unknown(o, word, (size_t)(equals - word));
     if (!opt->value)
-        return *equals ? cli_error("option --%s takes no value", opt->name) : store(opt, into, NULL);
+        return *equals ? gd__fail("option --%s takes no value", opt->name) : store(opt, into, NULL);
     return *equals ? store(opt, into, equals + 1) : store_next(opt, into, p);
 }
 

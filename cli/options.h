@@ -12,7 +12,7 @@
 struct cli_opt;
 
 /* Stores an option's value in its field. text is NULL for an option without a value. 0, or -1 with
- * cli_error_text(). */
+ * gd__fail_text(). */
 typedef int cli_opt_set(const struct cli_opt *opt, void *field, const char *text);
 
 struct cli_opt {
@@ -45,7 +45,7 @@ struct cli_list {
 };
 
 /* Reads options up to the first word that is none, or past "--". Returns the index of the word after them, or -1 with
- * cli_error_text(). */
+ * gd__fail_text(). */
 int cli_opts_parse(const struct cli_opts *o, void *into, int argc, char **argv);
 
 /* The same, for who goes on behind the words: *dashes says whether they ended at "--" (and not at a value that is it).

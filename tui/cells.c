@@ -14,6 +14,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/text/buffer.h"
+#include "base/text/utf8.h"
+
 /* --- characters --------------------------------------------------------------- */
 
 enum { ELLIPSIS = 0x2026 };
@@ -84,21 +87,10 @@ static bool is_in(uint32_t c, const struct range *r, size_t n)
 /* The character at the beginning, 0 if that is not UTF-8; *used bytes of it. */
 static uint32_t decode(const unsigned char *p, size_t size, size_t *used)
 {
-    static const uint32_t least[] = { 0, 0, 0x80, 0x800, 0x10000 };
-    const size_t n = p[0] < 0x80 ? 1 : p[0] >= 0xf0 && p[0] < 0xf5 ? 4 : p[0] >= 0xe0 ? 3 : 2;
-    uint32_t c = n == 1 ? p[0] : p[0] & (0x7fU >> n);
-    *used = 1;
-    if (n > size || (p[0] >= 0x80 && p[0] < 0xc2) || p[0] >= 0xf5)
-        return 0;
-    for (size_t i = 1; i < n; i++) {
-        if ((p[i] & 0xc0) != 0x80)
-            return 0;
-        c = c << 6 | (p[i] & 0x3fU);
-    }
-    if (c < least[n] || c > 0x10ffff || (c >= 0xd800 && c < 0xe000))
-        return 0;
-    *used = n;
-    return c;
+    uint32_t c;
+    const size_t length = gd__utf8_decode(p, size, &c);
+    *used = length ? length : 1;
+    return length ? c : 0;
 }
 
 size_t tui_glyph(struct tui_glyph *g, const char *text, size_t size, bool utf8)
@@ -143,13 +135,13 @@ static const char *const codes[] = {
 static void colour_on(struct tui_line *l, enum tui_colour colour)
 {
     if (l->colour && colour != TUI_PLAIN)
-        cli_bytes_format(l->out, "\033[%sm", codes[colour]);
+        gd__buffer_format(l->out, "\033[%sm", codes[colour]);
 }
 
 static void colour_off(struct tui_line *l, enum tui_colour colour)
 {
     if (l->colour && colour != TUI_PLAIN)
-        cli_bytes_text(l->out, "\033[0m");
+        gd__buffer_text(l->out, "\033[0m");
 }
 
 static void add_cut(struct tui_line *l, const char *text, size_t columns)
@@ -165,11 +157,11 @@ static void add_cut(struct tui_line *l, const char *text, size_t columns)
             break;
         stacked = g.width ? 0 : stacked + 1;
         if (stacked <= MOST_MARKS)
-            cli_bytes_add(l->out, g.bytes, g.size);
+            gd__buffer_add(l->out, g.bytes, g.size);
         l->column += g.width;
     }
     if (!whole) {
-        cli_bytes_text(l->out, l->utf8 ? "…" : "~");
+        gd__buffer_text(l->out, l->utf8 ? "…" : "~");
         l->column++;
     }
 }
@@ -209,7 +201,7 @@ void tui_fill(struct tui_line *l, enum tui_colour colour, const char *glyph, siz
         return;
     colour_on(l, colour);
     for (size_t i = 0; i < n; i++)
-        cli_bytes_text(l->out, glyph);
+        gd__buffer_text(l->out, glyph);
     colour_off(l, colour);
     l->column += n;
 }
@@ -222,6 +214,6 @@ void tui_to(struct tui_line *l, size_t column)
 
 void tui_end(struct tui_line *l)
 {
-    cli_bytes_text(l->out, "\n");
+    gd__buffer_text(l->out, "\n");
     l->column = 0;
 }

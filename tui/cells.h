@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "cli/bytes.h"
+#include "base/text/buffer.h"
 
 /* --- characters --------------------------------------------------------------- */
 
@@ -45,7 +45,7 @@ enum tui_colour {
 
 /* A line in the making. What does not fit in width is dropped. */
 struct tui_line {
-    struct cli_bytes *out;
+    struct gd__buffer *out;
     size_t width, column;
     bool colour, utf8;
 };

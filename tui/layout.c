@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/text/buffer.h"
 #include "tui/cells.h"
 #include "tui/table.h"
 #include "view/rows.h"
@@ -214,7 +215,7 @@ static void put_failure(struct page *p)
     end_line(p);
 }
 
-void tui_layout(struct cli_bytes *out, const struct gd_snapshot *s, const struct view_history *h,
+void tui_layout(struct gd__buffer *out, const struct gd_snapshot *s, const struct view_history *h,
                 const struct tui_view *v)
 {
     enum { WITH_BAR = 4, ROOMY = 10 }; /* lines */

@@ -19,7 +19,7 @@
 
 #include <gpu_dispatch/observe.h>
 
-#include "cli/bytes.h"
+#include "base/text/buffer.h"
 #include "view/figures.h"
 
 struct tui_view {
@@ -31,10 +31,10 @@ struct tui_view {
 };
 
 /* Adds the lines, each with its newline and, where there is colour, with every colour ended in it. */
-void tui_layout(struct cli_bytes *out, const struct gd_snapshot *s, const struct view_history *h,
+void tui_layout(struct gd__buffer *out, const struct gd_snapshot *s, const struct view_history *h,
                 const struct tui_view *v);
 
 /* One JSON object without a newline: the same figures, and per worker and device. */
-void tui_layout_json(struct cli_bytes *out, const struct gd_snapshot *s, const struct view_history *h);
+void tui_layout_json(struct gd__buffer *out, const struct gd_snapshot *s, const struct view_history *h);
 
 #endif

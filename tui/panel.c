@@ -23,9 +23,11 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "cli/bytes.h"
+#include "base/failure.h"
+#include "base/file.h"
+#include "base/text/buffer.h"
+#include "base/thread.h"
 #include "cli/run/stop/suspend.h"
-#include "cli/thread.h"
 #include "tui/cells.h"
 #include "tui/layout.h"
 #include "tui/terminal.h"
@@ -46,11 +48,11 @@ struct tui_panel {
     pthread_t thread;
     pthread_mutex_t lock; /* of all that follows, and of the terminal */
     bool ended;
-    bool held;              /* a write to the terminal has begun that its drawing will end */
-    struct cli_bytes text;  /* of the panel, as laid out last */
-    struct cli_bytes shown; /* of that what is on the terminal; empty: nothing */
+    bool held;               /* a write to the terminal has begun that its drawing will end */
+    struct gd__buffer text;  /* of the panel, as laid out last */
+    struct gd__buffer shown; /* of that what is on the terminal; empty: nothing */
     struct tui_typed_lines typed;
-    struct cli_bytes frame;
+    struct gd__buffer frame;
     struct view_history history;
     struct gd_stats last;
     const char *media;         /* see struct tui_view */
@@ -137,7 +139,7 @@ static size_t line_columns(const char *line, size_t size, bool utf8)
     return columns;
 }
 
-static size_t line_size(const struct cli_bytes *b, size_t at)
+static size_t line_size(const struct gd__buffer *b, size_t at)
 {
     const char *end = at < b->size ? memchr(b->data + at, '\n', b->size - at) : NULL;
     return end ? (size_t)(end - (b->data + at)) : 0;
@@ -156,17 +158,17 @@ static size_t rows_shown(const struct tui_panel *p, unsigned width)
     return rows;
 }
 
-static void go_up(struct cli_bytes *b, size_t rows)
+static void go_up(struct gd__buffer *b, size_t rows)
 {
     if (rows)
-        cli_bytes_format(b, "\033[%zuA", rows);
+        gd__buffer_format(b, "\033[%zuA", rows);
 }
 
 /* A terminal that is gone takes the panel with it and nothing else. */
 static void send_frame(struct tui_panel *p)
 {
     if (!p->frame.failed)
-        (void)cli_write_all(p->fd, p->frame.data, p->frame.size);
+        (void)gd__write_all(p->fd, p->frame.data, p->frame.size);
     p->frame.size = 0;
     p->frame.failed = false;
 }
@@ -180,16 +182,16 @@ static void add_lines(struct tui_panel *p, bool anew)
         const bool there = !anew && old < p->shown.size && size == old_size &&
                            memcmp(p->text.data + at, p->shown.data + old, size) == 0;
         if (!there) {
-            cli_bytes_add(&p->frame, p->text.data + at, size);
-            cli_bytes_text(&p->frame, "\033[K\r");
+            gd__buffer_add(&p->frame, p->text.data + at, size);
+            gd__buffer_text(&p->frame, "\033[K\r");
         }
-        cli_bytes_text(&p->frame, "\n\r");
+        gd__buffer_text(&p->frame, "\n\r");
         at += size + 1;
         old = old < p->shown.size ? old + old_size + 1 : old;
     }
 }
 
-static bool same(const struct cli_bytes *a, const struct cli_bytes *b)
+static bool same(const struct gd__buffer *a, const struct gd__buffer *b)
 {
     return a->size == b->size && (a->size == 0 || memcmp(a->data, b->data, a->size) == 0);
 }
@@ -204,20 +206,20 @@ static void put(struct tui_panel *p, bool anew)
     if (p->text.size == 0 || (!anew && !p->held && same(&p->text, &p->shown)))
         return;
     tui_size(p->fd, &width, &height);
-    cli_bytes_text(&p->frame, BEGIN);
+    gd__buffer_text(&p->frame, BEGIN);
     go_up(&p->frame, rows_shown(p, width) + moved);
     if (anew)
-        cli_bytes_text(&p->frame, "\033[J");
+        gd__buffer_text(&p->frame, "\033[J");
     add_lines(p, anew);
-    cli_bytes_text(&p->frame, "\033[J" END);
+    gd__buffer_text(&p->frame, "\033[J" END);
     send_frame(p);
     p->held = false;
     p->put_ns = now_ns();
     p->put_cost = p->put_ns - begun;
     p->shown.size = 0;
-    cli_bytes_add(&p->shown, p->text.data, p->text.size);
+    gd__buffer_add(&p->shown, p->text.data, p->text.size);
     if (p->shown.failed) /* it can't be known what is there: it is left behind */
-        cli_bytes_free(&p->shown);
+        gd__buffer_free(&p->shown);
 }
 
 /* Takes it off. more: something is going to be written, and then the panel again; nothing needs to be seen before. */
@@ -227,13 +229,13 @@ static void take_off(struct tui_panel *p, bool more)
     const size_t moved = tui_typed_lines_rows(&p->typed);
     if (p->shown.size) {
         tui_size(p->fd, &width, &height);
-        cli_bytes_text(&p->frame, more ? "\033[?2026h\r" : "\r");
+        gd__buffer_text(&p->frame, more ? "\033[?2026h\r" : "\r");
         go_up(&p->frame, rows_shown(p, width) + moved);
-        cli_bytes_text(&p->frame, "\033[J");
+        gd__buffer_text(&p->frame, "\033[J");
         p->held = more;
     }
     if (p->held && !more) {
-        cli_bytes_text(&p->frame, "\033[?2026l");
+        gd__buffer_text(&p->frame, "\033[?2026l");
         p->held = false;
     }
     if (p->frame.size)
@@ -255,7 +257,7 @@ static bool lay_out(struct tui_panel *p, bool *moved)
     p->text.size = 0;
     tui_layout(&p->text, s, &p->history, &v);
     if (p->text.failed)
-        cli_bytes_free(&p->text);
+        gd__buffer_free(&p->text);
     const struct gd_stats *a = &s->stats, *b = &p->last;
     *moved = a->completed != b->completed || a->failed != b->failed || a->timeouts != b->timeouts ||
              a->running != b->running || a->retried != b->retried || a->restarts != b->restarts;
@@ -343,7 +345,7 @@ static void *keep_drawing(void *arg)
 static int start(struct tui_panel *p)
 {
     pthread_mutex_init(&p->lock, NULL);
-    return cli_thread_start(&p->thread, "gd-panel", keep_drawing, p);
+    return gd__thread_start(&p->thread, "gd-panel", keep_drawing, p);
 }
 
 /* --- for others ---------------------------------------------------------------------------- */
@@ -373,7 +375,7 @@ int tui_panel_open(struct tui_panel **out, int fd, tui_read_fn *read, void *user
 {
     struct tui_panel *p = calloc(1, sizeof *p);
     if (!p)
-        return cli_error("out of memory");
+        return gd__fail("out of memory");
     *p = (struct tui_panel){ .fd = fd, .read = read, .user = user, .wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK) };
     p->events = -1;
     tui_terminal_of(&p->terminal);
@@ -392,7 +394,7 @@ int tui_panel_open(struct tui_panel **out, int fd, tui_read_fn *read, void *user
     tui_typed_lines_close(&p->typed);
     close_events(p);
     free(p);
-    return cli_error("cannot show the panel: %s", strerror(code));
+    return gd__fail("cannot show the panel: %s", strerror(code));
 }
 
 void tui_panel_media(struct tui_panel *p, const char *media)
@@ -449,9 +451,9 @@ void tui_panel_close(struct tui_panel **panel)
     tui_typed_lines_close(&p->typed);
     pthread_mutex_destroy(&p->lock);
     close_events(p);
-    cli_bytes_free(&p->text);
-    cli_bytes_free(&p->shown);
-    cli_bytes_free(&p->frame);
+    gd__buffer_free(&p->text);
+    gd__buffer_free(&p->shown);
+    gd__buffer_free(&p->frame);
     free(p);
     *panel = NULL;
 }

@@ -20,7 +20,7 @@ struct tui_panel;
  * thread, and by tui_panel_close(). */
 typedef int tui_read_fn(void *user, const struct gd_snapshot **out);
 
-/* 0, or -1 with cli_error_text(). */
+/* 0, or -1 with gd__fail_text(). */
 int tui_panel_open(struct tui_panel **out, int fd, tui_read_fn *read, void *user);
 
 /* What the run's work is seconds of (struct tui_view): borrowed until the panel is closed. NULL is fine for p. */

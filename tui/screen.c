@@ -14,6 +14,9 @@
 #include <termios.h>
 #include <unistd.h>
 
+#include "base/failure.h"
+#include "base/file.h"
+#include "base/text/buffer.h"
 #include "tui/terminal.h"
 
 #define ENTER  "\033[?1049h\033[?25l\033[?7l\033[H\033[2J"
@@ -27,7 +30,7 @@ struct tui_screen {
     bool inside;
     struct termios before;
     sigset_t mask_before, ours;
-    struct cli_bytes shown;
+    struct gd__buffer shown;
     char input[64]; /* bytes that were read and not yet looked at */
     size_t n_input;
     int digit;
@@ -42,7 +45,7 @@ static void enter(struct tui_screen *s)
         t.c_cc[VTIME] = 0;
         (void)tcsetattr(STDIN_FILENO, TCSADRAIN, &t);
     }
-    (void)cli_write_all(STDOUT_FILENO, ENTER, sizeof ENTER - 1);
+    (void)gd__write_all(STDOUT_FILENO, ENTER, sizeof ENTER - 1);
     s->shown.size = 0;
     s->inside = true;
 }
@@ -51,7 +54,7 @@ static void leave(struct tui_screen *s)
 {
     if (!s->inside)
         return;
-    (void)cli_write_all(STDOUT_FILENO, LEAVE, sizeof LEAVE - 1);
+    (void)gd__write_all(STDOUT_FILENO, LEAVE, sizeof LEAVE - 1);
     if (s->keys)
         (void)tcsetattr(STDIN_FILENO, TCSADRAIN, &s->before);
     s->inside = false;
@@ -62,7 +65,7 @@ int tui_screen_open(struct tui_screen **out)
     static const int numbers[] = { SIGINT, SIGTERM, SIGHUP, SIGTSTP, SIGWINCH, SIGCONT };
     struct tui_screen *s = calloc(1, sizeof *s);
     if (!s)
-        return cli_error("out of memory");
+        return gd__fail("out of memory");
     sigemptyset(&s->ours);
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
         sigaddset(&s->ours, numbers[i]);
@@ -72,7 +75,7 @@ int tui_screen_open(struct tui_screen **out)
         const int code = errno;
         pthread_sigmask(SIG_SETMASK, &s->mask_before, NULL);
         free(s);
-        return cli_error("cannot watch for signals: %s", strerror(code));
+        return gd__fail("cannot watch for signals: %s", strerror(code));
     }
     s->keys = isatty(STDIN_FILENO) && tcgetattr(STDIN_FILENO, &s->before) == 0;
     enter(s);
@@ -82,39 +85,39 @@ int tui_screen_open(struct tui_screen **out)
 
 /* --- drawing ------------------------------------------------------------------------ */
 
-static size_t line_size(const struct cli_bytes *b, size_t at)
+static size_t line_size(const struct gd__buffer *b, size_t at)
 {
     const char *end = at < b->size ? memchr(b->data + at, '\n', b->size - at) : NULL;
     return end ? (size_t)(end - (b->data + at)) : 0;
 }
 
-void tui_screen_draw(struct tui_screen *s, const struct cli_bytes *lines)
+void tui_screen_draw(struct tui_screen *s, const struct gd__buffer *lines)
 {
-    struct cli_bytes frame = { 0 };
+    struct gd__buffer frame = { 0 };
     size_t old = 0, row = 1;
     if (lines->failed)
         return;
-    cli_bytes_text(&frame, BEGIN);
+    gd__buffer_text(&frame, BEGIN);
     for (size_t at = 0; at < lines->size; row++) {
         const size_t size = line_size(lines, at), old_size = line_size(&s->shown, old);
         const bool there =
             old < s->shown.size && size == old_size && memcmp(lines->data + at, s->shown.data + old, size) == 0;
         if (!there) {
-            cli_bytes_format(&frame, "\033[%zu;1H", row);
-            cli_bytes_add(&frame, lines->data + at, size);
-            cli_bytes_text(&frame, "\033[K");
+            gd__buffer_format(&frame, "\033[%zu;1H", row);
+            gd__buffer_add(&frame, lines->data + at, size);
+            gd__buffer_text(&frame, "\033[K");
         }
         at += size + 1;
         old = old < s->shown.size ? old + old_size + 1 : old;
     }
-    cli_bytes_format(&frame, "\033[%zu;1H" FINISH, row);
+    gd__buffer_format(&frame, "\033[%zu;1H" FINISH, row);
     if (!frame.failed)
-        (void)cli_write_all(STDOUT_FILENO, frame.data, frame.size);
-    cli_bytes_free(&frame);
+        (void)gd__write_all(STDOUT_FILENO, frame.data, frame.size);
+    gd__buffer_free(&frame);
     s->shown.size = 0;
-    cli_bytes_add(&s->shown, lines->data, lines->size);
+    gd__buffer_add(&s->shown, lines->data, lines->size);
     if (s->shown.failed)
-        cli_bytes_free(&s->shown);
+        gd__buffer_free(&s->shown);
 }
 
 /* --- events --------------------------------------------------------------------------- */
@@ -224,7 +227,7 @@ void tui_screen_close(struct tui_screen **screen)
     leave(s);
     close(s->signals);
     pthread_sigmask(SIG_SETMASK, &s->mask_before, NULL);
-    cli_bytes_free(&s->shown);
+    gd__buffer_free(&s->shown);
     free(s);
     *screen = NULL;
 }

@@ -8,7 +8,7 @@
 
 #include <stdbool.h>
 
-#include "cli/bytes.h"
+#include "base/text/buffer.h"
 
 struct tui_screen;
 
@@ -23,11 +23,11 @@ enum tui_event {
     TUI_DIGIT, /* tui_screen_digit() */
 };
 
-/* Standard input and output. One at a time. 0, or -1 with cli_error_text(). */
+/* Standard input and output. One at a time. 0, or -1 with gd__fail_text(). */
 int tui_screen_open(struct tui_screen **out);
 
 /* Puts lines (each with its newline) on the screen; only those that have changed are written. */
-void tui_screen_draw(struct tui_screen *s, const struct cli_bytes *lines);
+void tui_screen_draw(struct tui_screen *s, const struct gd__buffer *lines);
 
 /* Waits for the first of these; other: a descriptor, -1 for none. */
 enum tui_event tui_screen_wait(struct tui_screen *s, int other, int timeout_ms);

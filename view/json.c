@@ -6,41 +6,42 @@
 
 #include <gpu_dispatch/devices.h>
 
-#include "cli/json.h"
+#include "base/text/buffer.h"
+#include "base/text/json_write.h"
 #include "tui/layout.h"
 #include "view/rows.h"
 
-static void put_count(struct cli_bytes *b, const char *name, uint64_t value)
+static void put_count(struct gd__buffer *b, const char *name, uint64_t value)
 {
-    cli_bytes_format(b, ",\"%s\":%llu", name, (unsigned long long)value);
+    gd__buffer_format(b, ",\"%s\":%llu", name, (unsigned long long)value);
 }
 
-static void put_real(struct cli_bytes *b, const char *name, double value)
+static void put_real(struct gd__buffer *b, const char *name, double value)
 {
     if (value >= 0)
-        cli_bytes_format(b, ",\"%s\":%.3f", name, value);
+        gd__buffer_format(b, ",\"%s\":%.3f", name, value);
     else
-        cli_bytes_format(b, ",\"%s\":null", name);
+        gd__buffer_format(b, ",\"%s\":null", name);
 }
 
-static void put_known(struct cli_bytes *b, const char *name, bool known, uint64_t value)
+static void put_known(struct gd__buffer *b, const char *name, bool known, uint64_t value)
 {
     if (known)
         put_count(b, name, value);
     else
-        cli_bytes_format(b, ",\"%s\":null", name);
+        gd__buffer_format(b, ",\"%s\":null", name);
 }
 
-static void put_worker(struct cli_bytes *b, const struct gd_snapshot *s, const struct gd_worker_view *w)
+static void put_worker(struct gd__buffer *b, const struct gd_snapshot *s, const struct gd_worker_view *w)
 {
     const enum view_status status = view_status_of(s, w);
-    cli_bytes_format(b, "{\"worker\":%llu,\"gpu\":%lld", (unsigned long long)w->stats.worker_id,
-                     (long long)w->stats.gpu_id);
-    cli_json_put_text(b, "status", view_status_name(status));
-    cli_json_put_text(b, "idle", w->idle ? gd_idle_reason_name((enum gd_idle_reason)w->idle) : "");
+    gd__buffer_format(b, "{\"worker\":%llu,\"gpu\":%lld", (unsigned long long)w->stats.worker_id,
+                      (long long)w->stats.gpu_id);
+    gd__json_put_text(b, "status", view_status_name(status));
+    gd__json_put_text(b, "idle", w->idle ? gd_idle_reason_name((enum gd_idle_reason)w->idle) : "");
     put_real(b, "since", w->since_ns && s->read_ns >= w->since_ns ? (double)(s->read_ns - w->since_ns) / 1e9 : -1);
     put_known(b, "task", status == VIEW_PROCESSING && w->stats.current_task != UINT64_MAX, w->stats.current_task);
-    cli_json_put_text(b, "input", status == VIEW_PROCESSING ? w->task : "");
+    gd__json_put_text(b, "input", status == VIEW_PROCESSING ? w->task : "");
     put_count(b, "completed", w->stats.completed);
     put_count(b, "failed", w->stats.failed);
     put_count(b, "timeouts", w->stats.timeouts);
@@ -48,26 +49,26 @@ static void put_worker(struct cli_bytes *b, const struct gd_snapshot *s, const s
     put_real(b, "last", w->stats.last_ns ? (double)w->stats.last_ns / 1e9 : -1);
     put_real(b, "busy", (double)w->stats.busy_ns / 1e9);
     put_known(b, "pid", w->stats.pid, w->stats.pid);
-    cli_bytes_text(b, "}");
+    gd__buffer_text(b, "}");
 }
 
-static void put_device(struct cli_bytes *b, const struct gd_device_view *d)
+static void put_device(struct gd__buffer *b, const struct gd_device_view *d)
 {
-    cli_bytes_format(b, "{\"gpu\":%lld", (long long)d->gpu_id);
-    cli_json_put_text(b, "name", d->name);
-    cli_json_put_text(b, "uuid", d->uuid);
+    gd__buffer_format(b, "{\"gpu\":%lld", (long long)d->gpu_id);
+    gd__json_put_text(b, "name", d->name);
+    gd__json_put_text(b, "uuid", d->uuid);
     put_known(b, "utilization", d->known & GD_KNOWN_UTILIZATION, d->utilization);
     put_known(b, "memory_total", d->known & GD_KNOWN_MEMORY, d->memory_total);
     put_known(b, "memory_free", d->known & GD_KNOWN_MEMORY, d->memory_free);
     if (d->known & GD_KNOWN_TEMPERATURE)
-        cli_bytes_format(b, ",\"temperature\":%lld", (long long)d->temperature);
+        gd__buffer_format(b, ",\"temperature\":%lld", (long long)d->temperature);
     else
-        cli_bytes_text(b, ",\"temperature\":null");
+        gd__buffer_text(b, ",\"temperature\":null");
     put_known(b, "power_mw", d->known & GD_KNOWN_POWER, d->power_mw);
-    cli_bytes_text(b, "}");
+    gd__buffer_text(b, "}");
 }
 
-static void put_figures(struct cli_bytes *b, const struct gd_snapshot *s, const struct view_figures *f)
+static void put_figures(struct gd__buffer *b, const struct gd_snapshot *s, const struct view_figures *f)
 {
     const struct gd_stats *a = &s->stats;
     put_known(b, "total", f->total, f->total);
@@ -93,24 +94,24 @@ static void put_figures(struct cli_bytes *b, const struct gd_snapshot *s, const 
     }
 }
 
-void tui_layout_json(struct cli_bytes *out, const struct gd_snapshot *s, const struct view_history *h)
+void tui_layout_json(struct gd__buffer *out, const struct gd_snapshot *s, const struct view_history *h)
 {
     struct view_figures f;
     view_figures_of(&f, s, h);
-    cli_bytes_format(out, "{\"pid\":%llu", (unsigned long long)s->pid);
-    cli_json_put_text(out, "job", s->job);
+    gd__buffer_format(out, "{\"pid\":%llu", (unsigned long long)s->pid);
+    gd__json_put_text(out, "job", s->job);
     put_real(out, "started", s->started);
-    cli_bytes_format(out, ",\"ended\":%s", s->ended ? "true" : "false");
+    gd__buffer_format(out, ",\"ended\":%s", s->ended ? "true" : "false");
     put_figures(out, s, &f);
-    cli_bytes_text(out, ",\"workers\":[");
+    gd__buffer_text(out, ",\"workers\":[");
     for (size_t i = 0; i < s->n_workers; i++) {
-        cli_bytes_text(out, i ? "," : "");
+        gd__buffer_text(out, i ? "," : "");
         put_worker(out, s, &s->workers[i]);
     }
-    cli_bytes_text(out, "],\"devices\":[");
+    gd__buffer_text(out, "],\"devices\":[");
     for (size_t i = 0; i < s->n_devices; i++) {
-        cli_bytes_text(out, i ? "," : "");
+        gd__buffer_text(out, i ? "," : "");
         put_device(out, &s->devices[i]);
     }
-    cli_bytes_text(out, "]}");
+    gd__buffer_text(out, "]}");
 }

@@ -12,8 +12,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/bytes.h"
-#include "cli/text.h"
+#include "base/failure.h"
+#include "base/text/parse.h"
 
 /* All that may wait to be accepted. */
 enum { BACKLOG = 128 };
@@ -50,11 +50,11 @@ int web_address_parse(struct web_address *a, const char *text)
     const char *colon = strrchr(text, ':'), *port_text = colon ? colon + 1 : text;
     uint64_t port;
     *a = (struct web_address){ 0 };
-    if (cli_parse_number("--http", port_text, 0, 65535, &port) < 0)
-        return cli_error("--http %s: write a port from 0 to 65535, or ADDRESS:PORT, as in 8080 or 0.0.0.0:8080", text);
+    if (gd__parse_number("--http", port_text, 0, 65535, &port) < 0)
+        return gd__fail("--http %s: write a port from 0 to 65535, or ADDRESS:PORT, as in 8080 or 0.0.0.0:8080", text);
     size_t length = colon ? (size_t)(colon - text) : 0;
     if (length >= sizeof host)
-        return cli_error("--http %s: that is no address", text);
+        return gd__fail("--http %s: that is no address", text);
     if (colon)
         snprintf(host, sizeof host, "%.*s", (int)length, text);
     a->port = (unsigned)port;
@@ -66,8 +66,8 @@ int web_address_parse(struct web_address *a, const char *text)
         return 0;
     }
     if (strchr(host, ':') && host[0] != '[')
-        return cli_error("--http %s: an IPv6 address stands in brackets, as in [::1]:8080", text);
-    return cli_error("--http %s: the address has to be a number or localhost, as in 0.0.0.0:8080 or [::1]:8080", text);
+        return gd__fail("--http %s: an IPv6 address stands in brackets, as in [::1]:8080", text);
+    return gd__fail("--http %s: the address has to be a number or localhost, as in 0.0.0.0:8080 or [::1]:8080", text);
 }
 
 /* The port that the system chose. */
@@ -91,7 +91,7 @@ int web_address_listen(struct web_address *a)
     const int on = 1, family = a->at.ss_family;
     int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
-        return cli_error("--http: cannot make a socket: %s", strerror(errno));
+        return gd__fail("--http: cannot make a socket: %s", strerror(errno));
     /* So that a run may follow another on the same port at once; two at a time still cannot. */
     (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
     if (family == AF_INET6 && !a->any)
@@ -101,13 +101,12 @@ int web_address_listen(struct web_address *a)
     const int why = errno;
     close(fd);
     if (why == EADDRINUSE)
-        return cli_error("--http: port %u of %s is in use: choose another, or 0 for any that is free", a->port,
-                         a->host);
+        return gd__fail("--http: port %u of %s is in use: choose another, or 0 for any that is free", a->port, a->host);
     if (why == EACCES)
-        return cli_error("--http: port %u may not be used by you: choose one from 1024 up, or 0 for any", a->port);
+        return gd__fail("--http: port %u may not be used by you: choose one from 1024 up, or 0 for any", a->port);
     if (why == EADDRNOTAVAIL)
-        return cli_error("--http: %s is no address of this machine: see \"ip address\", or leave it out", a->host);
-    return cli_error("--http: cannot listen on %s port %u: %s", a->host, a->port, strerror(why));
+        return gd__fail("--http: %s is no address of this machine: see \"ip address\", or leave it out", a->host);
+    return gd__fail("--http: cannot listen on %s port %u: %s", a->host, a->port, strerror(why));
 }
 
 void web_address_url(const struct web_address *a, char *out, size_t size)

@@ -18,10 +18,10 @@ struct web_address {
     char host[128]; /* as in a URL: "127.0.0.1", "[::1]" */
 };
 
-/* "8080", "0.0.0.0:8080", "[::1]:8080", "localhost:8080". 0, or -1 with cli_error_text(). */
+/* "8080", "0.0.0.0:8080", "[::1]:8080", "localhost:8080". 0, or -1 with gd__fail_text(). */
 int web_address_parse(struct web_address *a, const char *text);
 
-/* A socket that listens there, not inherited by children; sets the port if it was 0. -1 with cli_error_text(). */
+/* A socket that listens there, not inherited by children; sets the port if it was 0. -1 with gd__fail_text(). */
 int web_address_listen(struct web_address *a);
 
 /* "http://127.0.0.1:8080/". Where it listens everywhere, with the machine's name. */

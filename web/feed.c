@@ -18,7 +18,9 @@
 #include <string.h>
 #include <time.h>
 
-#include "cli/thread.h"
+#include "base/failure.h"
+#include "base/text/buffer.h"
+#include "base/thread.h"
 #include "web/history.h"
 #include "web/last_snapshot.h"
 #include "web/view.h"
@@ -27,7 +29,7 @@ enum { SLOW_MS = 1000, FAST_MS = 100, RING = 32, MOST_WATCHERS = 256 };
 
 struct text {
     unsigned refs; /* under the lock */
-    struct cli_bytes bytes;
+    struct gd__buffer bytes;
 };
 
 struct web_watcher {
@@ -71,7 +73,7 @@ static uint64_t now_ns(void)
 static void let_go(struct text *t)
 {
     if (t && --t->refs == 0) {
-        cli_bytes_free(&t->bytes);
+        gd__buffer_free(&t->bytes);
         free(t);
     }
 }
@@ -83,9 +85,9 @@ static struct text *make_text(const struct web_feed *f, const char *event, const
     if (!t)
         return NULL;
     t->refs = 1;
-    cli_bytes_format(&t->bytes, "id: %llu\nevent: %s\ndata: ", (unsigned long long)f->sequence, event);
+    gd__buffer_format(&t->bytes, "id: %llu\nevent: %s\ndata: ", (unsigned long long)f->sequence, event);
     web_view_json(&t->bytes, s, &f->seen, f->sequence);
-    cli_bytes_text(&t->bytes, "\n\n");
+    gd__buffer_text(&t->bytes, "\n\n");
     if (t->bytes.failed) {
         let_go(t);
         return NULL;
@@ -225,7 +227,7 @@ int web_feed_open(struct web_feed **out, web_read_fn *read, void *user)
     struct web_feed *f = calloc(1, sizeof *f);
     pthread_condattr_t monotonic;
     if (!f)
-        return cli_error("out of memory");
+        return gd__fail("out of memory");
     f->read = read;
     f->user = user;
     pthread_mutex_init(&f->lock, NULL);
@@ -234,11 +236,11 @@ int web_feed_open(struct web_feed **out, web_read_fn *read, void *user)
     pthread_cond_init(&f->changed, &monotonic);
     pthread_condattr_destroy(&monotonic);
     (void)sample(f);
-    int rc = cli_thread_start(&f->thread, "gd-feed", sampler, f);
+    int rc = gd__thread_start(&f->thread, "gd-feed", sampler, f);
     if (rc != 0) {
         f->stop = true;
         web_feed_close(&f);
-        return cli_error("--http: cannot start a thread: %s", strerror(rc));
+        return gd__fail("--http: cannot start a thread: %s", strerror(rc));
     }
     *out = f;
     return 0;
@@ -317,7 +319,7 @@ void web_feed_close(struct web_feed **feed)
 
 /* --- asking ---------------------------------------------------------------------------------- */
 
-void web_feed_stats(struct web_feed *f, struct cli_bytes *b)
+void web_feed_stats(struct web_feed *f, struct gd__buffer *b)
 {
     pthread_mutex_lock(&f->lock);
     struct gd_snapshot s = f->kept.s;
@@ -325,17 +327,17 @@ void web_feed_stats(struct web_feed *f, struct cli_bytes *b)
     s.n_tasks = 0;
     web_view_json(b, &s, &f->seen, f->sequence);
     pthread_mutex_unlock(&f->lock);
-    cli_bytes_text(b, "\n");
+    gd__buffer_text(b, "\n");
 }
 
-void web_feed_history(struct web_feed *f, struct cli_bytes *b)
+void web_feed_history(struct web_feed *f, struct gd__buffer *b)
 {
     pthread_mutex_lock(&f->lock);
     web_history_json(&f->history, b);
     pthread_mutex_unlock(&f->lock);
 }
 
-void web_feed_metrics(struct web_feed *f, struct cli_bytes *b)
+void web_feed_metrics(struct web_feed *f, struct gd__buffer *b)
 {
     pthread_mutex_lock(&f->lock);
     web_metrics(b, &f->kept.s);

@@ -16,20 +16,20 @@
 
 #include <gpu_dispatch/observe.h>
 
-#include "cli/bytes.h"
+#include "base/text/buffer.h"
 
 /* 0 and a snapshot that is valid until the next call; GD_E_NO_JOB: the run is gone and this is the last. */
 typedef int web_read_fn(void *user, const struct gd_snapshot **out);
 
 struct web_feed;
 
-/* Reads once, then begins to sample. 0, or -1 with cli_error_text(). */
+/* Reads once, then begins to sample. 0, or -1 with gd__fail_text(). */
 int web_feed_open(struct web_feed **out, web_read_fn *read, void *user);
 
 /* What is known now. */
-void web_feed_stats(struct web_feed *f, struct cli_bytes *b);
-void web_feed_history(struct web_feed *f, struct cli_bytes *b);
-void web_feed_metrics(struct web_feed *f, struct cli_bytes *b);
+void web_feed_stats(struct web_feed *f, struct gd__buffer *b);
+void web_feed_history(struct web_feed *f, struct gd__buffer *b);
+void web_feed_metrics(struct web_feed *f, struct gd__buffer *b);
 
 /* --- watching: server-sent events --------------------------------------------- */
 

@@ -15,7 +15,7 @@
 #include <strings.h>
 #include <sys/random.h>
 
-#include "cli/bytes.h"
+#include "base/failure.h"
 
 /* Letters that mean nothing in a URL. */
 #define TOKEN_LETTERS "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~"
@@ -24,7 +24,7 @@ static int make_token(char *token)
 {
     unsigned char random[16];
     if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random)
-        return cli_error("--http: no random bytes for a token (%s): set GPU_DISPATCH_HTTP_TOKEN", strerror(errno));
+        return gd__fail("--http: no random bytes for a token (%s): set GPU_DISPATCH_HTTP_TOKEN", strerror(errno));
     for (size_t i = 0; i < sizeof random; i++)
         snprintf(token + 2 * i, 3, "%02x", random[i]);
     return 0;
@@ -37,9 +37,9 @@ int web_guard_init(struct web_guard *g, const struct web_address *a, const char 
         return make_token(g->token);
     size_t length = strlen(token);
     if (length < WEB_TOKEN_SHORTEST || length > WEB_TOKEN_LONGEST || strspn(token, TOKEN_LETTERS) != length)
-        return cli_error("a token is %d to %d letters, digits and -._~: mend the one in GPU_DISPATCH_HTTP_TOKEN or "
-                         "--http-token-file, or give none and one is made at random",
-                         WEB_TOKEN_SHORTEST, WEB_TOKEN_LONGEST);
+        return gd__fail("a token is %d to %d letters, digits and -._~: mend the one in GPU_DISPATCH_HTTP_TOKEN or "
+                        "--http-token-file, or give none and one is made at random",
+                        WEB_TOKEN_SHORTEST, WEB_TOKEN_LONGEST);
     memcpy(g->token, token, length + 1);
     return 0;
 }

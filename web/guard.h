@@ -25,7 +25,7 @@ struct web_request {
     unsigned n_hosts, n_origins; /* how many such headers there are */
 };
 
-/* token: the user's own, NULL: one is made at random. 0, or -1 with cli_error_text(). */
+/* token: the user's own, NULL: one is made at random. 0, or -1 with gd__fail_text(). */
 int web_guard_init(struct web_guard *g, const struct web_address *a, const char *token);
 
 /* 0 if it is a request that may be made here, token or not; else the HTTP status with which it is refused, and *why,

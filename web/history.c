@@ -5,6 +5,8 @@
  */
 #include "web/history.h"
 
+#include "base/text/buffer.h"
+
 /* Samples that are meant to be a second apart may be a little less. */
 static const double FIRST_STEP = 0.9;
 
@@ -29,14 +31,14 @@ void web_history_add(struct web_history *h, const struct web_sample *s)
     h->samples[h->n++] = *s;
 }
 
-void web_history_json(const struct web_history *h, struct cli_bytes *b)
+void web_history_json(const struct web_history *h, struct gd__buffer *b)
 {
-    cli_bytes_format(b, "{\"step\":%.1f,\"columns\":[\"seconds\",\"completed\",\"failed\",\"running\"],\"samples\":[",
-                     h->step);
+    gd__buffer_format(b, "{\"step\":%.1f,\"columns\":[\"seconds\",\"completed\",\"failed\",\"running\"],\"samples\":[",
+                      h->step);
     for (size_t i = 0; i < h->n; i++) {
         const struct web_sample *s = &h->samples[i];
-        cli_bytes_format(b, "%s[%.2f,%llu,%llu,%llu]", i ? "," : "", s->seconds, (unsigned long long)s->completed,
-                         (unsigned long long)s->failed, (unsigned long long)s->running);
+        gd__buffer_format(b, "%s[%.2f,%llu,%llu,%llu]", i ? "," : "", s->seconds, (unsigned long long)s->completed,
+                          (unsigned long long)s->failed, (unsigned long long)s->running);
     }
-    cli_bytes_text(b, "]}\n");
+    gd__buffer_text(b, "]}\n");
 }

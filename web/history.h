@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "cli/bytes.h"
+#include "base/text/buffer.h"
 
 enum { WEB_HISTORY_ROOM = 600 };
 
@@ -29,6 +29,6 @@ struct web_history {
 void web_history_add(struct web_history *h, const struct web_sample *s);
 
 /* {"step":1,"columns":[...],"samples":[[...],...]} and a newline. */
-void web_history_json(const struct web_history *h, struct cli_bytes *b);
+void web_history_json(const struct web_history *h, struct gd__buffer *b);
 
 #endif

@@ -11,26 +11,27 @@
 
 #include <gpu_dispatch/devices.h>
 
+#include "base/text/buffer.h"
 #include "web/view.h"
 
 #define PREFIX "gpu_dispatch_"
 
-static void head(struct cli_bytes *b, const char *name, const char *type, const char *help)
+static void head(struct gd__buffer *b, const char *name, const char *type, const char *help)
 {
-    cli_bytes_format(b, "# HELP " PREFIX "%s %s\n# TYPE " PREFIX "%s %s\n", name, help, name, type);
+    gd__buffer_format(b, "# HELP " PREFIX "%s %s\n# TYPE " PREFIX "%s %s\n", name, help, name, type);
 }
 
 /* A label's value: backslash, quote and newline are escaped; what is no text at all becomes a dot. */
-static void add_label(struct cli_bytes *b, const char *text, size_t room)
+static void add_label(struct gd__buffer *b, const char *text, size_t room)
 {
     for (size_t i = 0; i < room && text[i]; i++) {
         const unsigned char c = (unsigned char)text[i];
         if (c == '\n')
-            cli_bytes_text(b, "\\n");
+            gd__buffer_text(b, "\\n");
         else if (c == '"' || c == '\\')
-            cli_bytes_format(b, "\\%c", c);
+            gd__buffer_format(b, "\\%c", c);
         else
-            cli_bytes_add(b, c < 0x20 || c >= 0x7f ? "." : &text[i], 1);
+            gd__buffer_add(b, c < 0x20 || c >= 0x7f ? "." : &text[i], 1);
     }
 }
 
@@ -76,17 +77,17 @@ static const struct run_metric {
 };
 
 /* In whatever unit it is counted; nothing where it is not. */
-static void add_work(struct cli_bytes *b, const struct gd_snapshot *s)
+static void add_work(struct gd__buffer *b, const struct gd_snapshot *s)
 {
     if (!(s->work_total > 0))
         return;
     head(b, "work_done", "gauge", "How much of the work is done, in whatever unit it is counted.");
-    cli_bytes_format(b, PREFIX "work_done %.15g\n", s->work_done);
+    gd__buffer_format(b, PREFIX "work_done %.15g\n", s->work_done);
     head(b, "work_expected", "gauge", "How much work there is in all, in the same unit.");
-    cli_bytes_format(b, PREFIX "work_expected %.15g\n", s->work_total);
+    gd__buffer_format(b, PREFIX "work_expected %.15g\n", s->work_total);
 }
 
-static void add_run(struct cli_bytes *b, const struct gd_snapshot *s)
+static void add_run(struct gd__buffer *b, const struct gd_snapshot *s)
 {
     for (size_t i = 0; i < sizeof run_metrics / sizeof run_metrics[0]; i++) {
         const struct run_metric *m = &run_metrics[i];
@@ -94,25 +95,26 @@ static void add_run(struct cli_bytes *b, const struct gd_snapshot *s)
         memcpy(&count, (const char *)&s->stats + m->offset, sizeof count);
         if (m->help)
             head(b, m->name, m->type, m->help);
-        cli_bytes_format(b, PREFIX "%s%s%s%s ", m->name, m->label ? "{" : "", m->label ? m->label : "",
-                         m->label ? "}" : "");
+        gd__buffer_format(b, PREFIX "%s%s%s%s ", m->name, m->label ? "{" : "", m->label ? m->label : "",
+                          m->label ? "}" : "");
         if (m->value)
-            cli_bytes_format(b, "%.3f\n", m->value(s));
+            gd__buffer_format(b, "%.3f\n", m->value(s));
         else
-            cli_bytes_format(b, "%llu\n", (unsigned long long)count);
+            gd__buffer_format(b, "%llu\n", (unsigned long long)count);
     }
 }
 
 /* --- workers ---------------------------------------------------------------------- */
 
-static void add_states(struct cli_bytes *b, const struct gd_snapshot *s)
+static void add_states(struct gd__buffer *b, const struct gd_snapshot *s)
 {
     head(b, "workers", "gauge", "Workers by what they are at.");
     for (unsigned state = GD_WORKER_OFF; state <= GD_WORKER_LOST; state++) {
         size_t n = 0;
         for (size_t i = 0; i < s->n_workers; i++)
             n += s->workers[i].stats.state == state;
-        cli_bytes_format(b, PREFIX "workers{state=\"%s\"} %zu\n", gd_worker_state_name((enum gd_worker_state)state), n);
+        gd__buffer_format(b, PREFIX "workers{state=\"%s\"} %zu\n", gd_worker_state_name((enum gd_worker_state)state),
+                          n);
     }
 }
 
@@ -168,18 +170,18 @@ static const struct worker_metric {
     { "worker_last_task_seconds", "gauge", "How long a worker's last task took.", { { NULL, last_seconds } } },
 };
 
-static void add_worker(struct cli_bytes *b, const struct worker_metric *m, const struct gd_worker_view *w)
+static void add_worker(struct gd__buffer *b, const struct worker_metric *m, const struct gd_worker_view *w)
 {
     for (size_t i = 0; i < 3 && m->lines[i].value; i++) {
-        cli_bytes_format(b, PREFIX "%s{worker=\"%llu\",gpu=\"%lld\"", m->name, (unsigned long long)w->stats.worker_id,
-                         (long long)w->stats.gpu_id);
+        gd__buffer_format(b, PREFIX "%s{worker=\"%llu\",gpu=\"%lld\"", m->name, (unsigned long long)w->stats.worker_id,
+                          (long long)w->stats.gpu_id);
         if (m->lines[i].label)
-            cli_bytes_format(b, ",state=\"%s\"", m->lines[i].label);
-        cli_bytes_format(b, "} %.15g\n", m->lines[i].value(w));
+            gd__buffer_format(b, ",state=\"%s\"", m->lines[i].label);
+        gd__buffer_format(b, "} %.15g\n", m->lines[i].value(w));
     }
 }
 
-static void add_workers(struct cli_bytes *b, const struct gd_snapshot *s)
+static void add_workers(struct gd__buffer *b, const struct gd_snapshot *s)
 {
     for (size_t i = 0; i < sizeof worker_metrics / sizeof worker_metrics[0]; i++) {
         const struct worker_metric *m = &worker_metrics[i];
@@ -207,24 +209,25 @@ static double out_of_use(const struct gd_worker_view *w)
     return w->device_out != 0;
 }
 
-static void add_device_sums(struct cli_bytes *b, const struct gd_snapshot *s)
+static void add_device_sums(struct gd__buffer *b, const struct gd_snapshot *s)
 {
     head(b, "gpu_tasks_total", "counter", "Tasks that ended on a device.");
     for (size_t i = 0; i < s->n_devices; i++) {
         const long long id = s->devices[i].gpu_id;
-        cli_bytes_format(b, PREFIX "gpu_tasks_total{gpu=\"%lld\",state=\"completed\"} %.15g\n", id,
-                         sum(s, id, completed));
-        cli_bytes_format(b, PREFIX "gpu_tasks_total{gpu=\"%lld\",state=\"failed\"} %.15g\n", id, sum(s, id, failed));
-        cli_bytes_format(b, PREFIX "gpu_tasks_total{gpu=\"%lld\",state=\"timeout\"} %.15g\n", id, sum(s, id, timeouts));
+        gd__buffer_format(b, PREFIX "gpu_tasks_total{gpu=\"%lld\",state=\"completed\"} %.15g\n", id,
+                          sum(s, id, completed));
+        gd__buffer_format(b, PREFIX "gpu_tasks_total{gpu=\"%lld\",state=\"failed\"} %.15g\n", id, sum(s, id, failed));
+        gd__buffer_format(b, PREFIX "gpu_tasks_total{gpu=\"%lld\",state=\"timeout\"} %.15g\n", id,
+                          sum(s, id, timeouts));
     }
     head(b, "gpu_busy_seconds_total", "counter", "Time that the ended tasks of a device's workers took, summed.");
     for (size_t i = 0; i < s->n_devices; i++)
-        cli_bytes_format(b, PREFIX "gpu_busy_seconds_total{gpu=\"%lld\"} %.15g\n", (long long)s->devices[i].gpu_id,
-                         sum(s, s->devices[i].gpu_id, busy_seconds));
+        gd__buffer_format(b, PREFIX "gpu_busy_seconds_total{gpu=\"%lld\"} %.15g\n", (long long)s->devices[i].gpu_id,
+                          sum(s, s->devices[i].gpu_id, busy_seconds));
     head(b, "gpu_out_of_use", "gauge", "1 if a device was taken out of use.");
     for (size_t i = 0; i < s->n_devices; i++)
-        cli_bytes_format(b, PREFIX "gpu_out_of_use{gpu=\"%lld\"} %d\n", (long long)s->devices[i].gpu_id,
-                         sum(s, s->devices[i].gpu_id, out_of_use) > 0);
+        gd__buffer_format(b, PREFIX "gpu_out_of_use{gpu=\"%lld\"} %d\n", (long long)s->devices[i].gpu_id,
+                          sum(s, s->devices[i].gpu_id, out_of_use) > 0);
 }
 
 static double utilization(const struct gd_device_view *d)
@@ -264,17 +267,17 @@ static const struct {
     { "gpu_power_watts", "Power that a device draws.", GD_KNOWN_POWER, power },
 };
 
-static void add_devices(struct cli_bytes *b, const struct gd_snapshot *s)
+static void add_devices(struct gd__buffer *b, const struct gd_snapshot *s)
 {
     head(b, "gpu_info", "gauge", "What a device is; always 1.");
     for (size_t i = 0; i < s->n_devices; i++) {
         const struct gd_device_view *d = &s->devices[i];
-        cli_bytes_format(b, PREFIX "gpu_info{gpu=\"%lld\",vendor=\"%s\",name=\"", (long long)d->gpu_id,
-                         gd_vendor_name((enum gd_vendor)d->vendor));
+        gd__buffer_format(b, PREFIX "gpu_info{gpu=\"%lld\",vendor=\"%s\",name=\"", (long long)d->gpu_id,
+                          gd_vendor_name((enum gd_vendor)d->vendor));
         add_label(b, d->name, sizeof d->name);
-        cli_bytes_text(b, "\",uuid=\"");
+        gd__buffer_text(b, "\",uuid=\"");
         add_label(b, d->uuid, sizeof d->uuid);
-        cli_bytes_text(b, "\"} 1\n");
+        gd__buffer_text(b, "\"} 1\n");
     }
     add_device_sums(b, s);
     for (size_t i = 0; i < sizeof device_metrics / sizeof device_metrics[0]; i++) {
@@ -282,20 +285,20 @@ static void add_devices(struct cli_bytes *b, const struct gd_snapshot *s)
         for (size_t k = 0; k < s->n_devices; k++) {
             const struct gd_device_view *d = &s->devices[k];
             if (d->known & device_metrics[i].known)
-                cli_bytes_format(b, PREFIX "%s{gpu=\"%lld\"} %.15g\n", device_metrics[i].name, (long long)d->gpu_id,
-                                 device_metrics[i].value(d));
+                gd__buffer_format(b, PREFIX "%s{gpu=\"%lld\"} %.15g\n", device_metrics[i].name, (long long)d->gpu_id,
+                                  device_metrics[i].value(d));
         }
     }
 }
 
-void web_metrics(struct cli_bytes *b, const struct gd_snapshot *s)
+void web_metrics(struct gd__buffer *b, const struct gd_snapshot *s)
 {
     head(b, "build_info", "gauge", "The version of gpu-dispatch; always 1.");
-    cli_bytes_format(b, PREFIX "build_info{version=\"%s\"} 1\n", gd_version());
+    gd__buffer_format(b, PREFIX "build_info{version=\"%s\"} 1\n", gd_version());
     head(b, "job_info", "gauge", "The run; always 1.");
-    cli_bytes_format(b, PREFIX "job_info{pid=\"%llu\",job=\"", (unsigned long long)s->pid);
+    gd__buffer_format(b, PREFIX "job_info{pid=\"%llu\",job=\"", (unsigned long long)s->pid);
     add_label(b, s->job, sizeof s->job);
-    cli_bytes_text(b, "\"} 1\n");
+    gd__buffer_text(b, "\"} 1\n");
     add_run(b, s);
     add_work(b, s);
     add_states(b, s);

@@ -4,6 +4,7 @@
  */
 #include <stddef.h>
 
+#include "base/failure.h"
 #include "web/server.h"
 
 struct web_server {
@@ -19,7 +20,7 @@ int web_server_open(struct web_server **out, const struct web_options *o)
 {
     (void)o;
     *out = NULL;
-    return cli_error(
+    return gd__fail(
         "--http: this build has no web page: install libmicrohttpd (libmicrohttpd-dev) and build again, with "
         "meson setup --wipe build");
 }

@@ -9,14 +9,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/json.h"
+#include "base/failure.h"
+#include "base/text/buffer.h"
+#include "base/text/json_write.h"
 
 enum { TABLE = 2 * WEB_MOST_LANES, INPUT_SHOWN = 300, ERROR_SHOWN = 1500 };
 #define LONGEST 1e12 /* seconds */
 
 /* --- texts ---------------------------------------------------------------------------- */
 
-void web_add_beginning(struct cli_bytes *b, const char *text, size_t size, size_t most)
+void web_add_beginning(struct gd__buffer *b, const char *text, size_t size, size_t most)
 {
     size_t n = text ? size : 0;
     if (n > most) {
@@ -24,16 +26,16 @@ void web_add_beginning(struct cli_bytes *b, const char *text, size_t size, size_
         while (n > 0 && ((unsigned char)text[n] & 0xc0) == 0x80)
             n--;
     }
-    cli_json_string(b, text ? text : "", n);
+    gd__json_put_string(b, text ? text : "", n);
     if (text && n < size && !b->failed) {
         b->size--; /* the closing quote */
-        cli_bytes_text(b, " ...\"");
+        gd__buffer_text(b, " ...\"");
     }
 }
 
-static void add_named(struct cli_bytes *b, const char *name, const char *text, size_t size, size_t most)
+static void add_named(struct gd__buffer *b, const char *name, const char *text, size_t size, size_t most)
 {
-    cli_bytes_format(b, ",\"%s\":", name);
+    gd__buffer_format(b, ",\"%s\":", name);
     web_add_beginning(b, text, size, most);
 }
 
@@ -43,17 +45,17 @@ static double finite(double seconds)
     return !(seconds > 0) ? 0 : seconds < LONGEST ? seconds : LONGEST;
 }
 
-void web_add_record(struct cli_bytes *b, const struct web_reduced *d, const struct gd_journal_record *r)
+void web_add_record(struct gd__buffer *b, const struct web_reduced *d, const struct gd_journal_record *r)
 {
-    cli_bytes_format(b, "{\"number\":%llu,\"attempts\":%u,\"gpu\":%d,\"worker\":%d,\"start\":%.4f,\"seconds\":%.6f",
-                     (unsigned long long)r->number, r->attempts, r->gpu_id, r->worker_id, web_reduced_start(d, r),
-                     finite(r->seconds));
-    cli_bytes_format(b, ",\"exit_code\":%d,\"signal\":%d", r->exit_code, r->signal);
+    gd__buffer_format(b, "{\"number\":%llu,\"attempts\":%u,\"gpu\":%d,\"worker\":%d,\"start\":%.4f,\"seconds\":%.6f",
+                      (unsigned long long)r->number, r->attempts, r->gpu_id, r->worker_id, web_reduced_start(d, r),
+                      finite(r->seconds));
+    gd__buffer_format(b, ",\"exit_code\":%d,\"signal\":%d", r->exit_code, r->signal);
     add_named(b, "input", r->input, r->input_size, INPUT_SHOWN);
     add_named(b, "failure", r->failure, r->failure ? strlen(r->failure) : 0, sizeof d->classes[0].name - 1);
     add_named(b, "error", r->error, r->error ? strlen(r->error) : 0, ERROR_SHOWN);
     add_named(b, "stderr", r->stderr_end, r->stderr_size, ERROR_SHOWN);
-    cli_bytes_text(b, "}");
+    gd__buffer_text(b, "}");
 }
 
 /* --- who there is ------------------------------------------------------------------------ */
@@ -154,7 +156,7 @@ static int lay_out_bars(struct web_reduced *d)
     for (size_t i = 0; i < d->n_drawn; i++) {
         d->lanes[i].bars = malloc(n * sizeof *d->lanes[i].bars);
         if (!d->lanes[i].bars)
-            return cli_error("out of memory");
+            return gd__fail("out of memory");
         for (size_t k = 0; k < n; k++)
             d->lanes[i].bars[k].seconds = -1;
     }
@@ -224,7 +226,7 @@ static int add_failure(struct web_reduced *d, const struct gd_journal_record *r)
     const int at = class_index(d, r->failure ? r->failure : "error");
     struct web_class *c = &d->classes[at];
     if (c->count++ < WEB_SHOWN_FAILURES) {
-        cli_bytes_text(&c->json, c->shown++ ? "," : "");
+        gd__buffer_text(&c->json, c->shown++ ? "," : "");
         web_add_record(&c->json, d, r);
     }
     return at;
@@ -256,16 +258,16 @@ int web_reduce(struct web_reduced *d, const struct web_records *r)
                                .lanes = calloc(WEB_MOST_LANES, sizeof *d->lanes),
                                .lane_table = calloc(TABLE, sizeof *d->lane_table) };
     if (!d->runs || !d->lanes || !d->lane_table)
-        return cli_error("out of memory");
+        return gd__fail("out of memory");
     int rc = r->each(r->user, &all, first_pass, d);
     if (d->no_memory)
-        return cli_error("out of memory");
+        return gd__fail("out of memory");
     lay_out_time(d);
     if (rc >= 0 && lay_out_bars(d) < 0)
         return -1;
     if (rc >= 0)
         rc = r->each(r->user, &all, second_pass, d);
-    return rc < 0 ? cli_error("%s", gd_error_text()) : 0;
+    return rc < 0 ? gd__fail("%s", gd_error_text()) : 0;
 }
 
 void web_reduced_free(struct web_reduced *d)
@@ -273,7 +275,7 @@ void web_reduced_free(struct web_reduced *d)
     for (size_t i = 0; d->lanes && i < d->n_lanes; i++)
         free(d->lanes[i].bars);
     for (size_t i = 0; i < d->n_classes; i++)
-        cli_bytes_free(&d->classes[i].json);
+        gd__buffer_free(&d->classes[i].json);
     free(d->runs);
     free(d->gpus);
     free(d->lanes);

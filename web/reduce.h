@@ -11,7 +11,7 @@
 
 #include <gpu_dispatch/journal.h>
 
-#include "cli/bytes.h"
+#include "base/text/buffer.h"
 #include "web/report.h"
 
 enum {
@@ -50,7 +50,7 @@ struct web_lane {
 struct web_class {
     char name[64];
     uint64_t count, shown;
-    struct cli_bytes json; /* those that are shown, with commas between */
+    struct gd__buffer json; /* those that are shown, with commas between */
 };
 
 struct web_reduced {
@@ -72,7 +72,7 @@ struct web_reduced {
     bool no_memory;
 };
 
-/* 0, or -1 with cli_error_text(). Free it in either case. */
+/* 0, or -1 with gd__fail_text(). Free it in either case. */
 int web_reduce(struct web_reduced *d, const struct web_records *r);
 void web_reduced_free(struct web_reduced *d);
 
@@ -80,9 +80,9 @@ void web_reduced_free(struct web_reduced *d);
 double web_reduced_start(const struct web_reduced *d, const struct gd_journal_record *r);
 
 /* The beginning of a text as JSON, cut between two characters, with three dots where it was cut. NULL is "". */
-void web_add_beginning(struct cli_bytes *b, const char *text, size_t size, size_t most);
+void web_add_beginning(struct gd__buffer *b, const char *text, size_t size, size_t most);
 
 /* One record as an object. */
-void web_add_record(struct cli_bytes *b, const struct web_reduced *d, const struct gd_journal_record *r);
+void web_add_record(struct gd__buffer *b, const struct web_reduced *d, const struct gd_journal_record *r);
 
 #endif

@@ -22,7 +22,7 @@ struct web_records {
 };
 
 /* Writes the page to path, by way of PATH.part. file: how the journal is called on the page. named: a person named the
- * path, so a link there is followed. 0, or -1 with cli_error_text(). */
+ * path, so a link there is followed. 0, or -1 with gd__fail_text(). */
 int web_report_write(const struct web_records *r, const char *file, const char *path, bool named);
 
 #endif

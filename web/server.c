@@ -20,7 +20,9 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "cli/thread.h"
+#include "base/failure.h"
+#include "base/text/buffer.h"
+#include "base/thread.h"
 #include "web/access/connections.h"
 #include "web/guard.h"
 #include "web/pages.h"
@@ -94,16 +96,16 @@ static enum MHD_Result refuse(const struct web_server *s, struct MHD_Connection 
 }
 
 /* Takes the bytes over. */
-static enum MHD_Result answer(const struct web_server *s, struct MHD_Connection *c, struct cli_bytes *b,
+static enum MHD_Result answer(const struct web_server *s, struct MHD_Connection *c, struct gd__buffer *b,
                               const char *type)
 {
     if (b->failed || b->size == 0) {
-        cli_bytes_free(b);
+        gd__buffer_free(b);
         return refuse(s, c, MHD_HTTP_SERVICE_UNAVAILABLE, "out of memory: try again");
     }
     struct MHD_Response *r = MHD_create_response_from_buffer(b->size, b->data, MHD_RESPMEM_MUST_FREE);
     if (!r) {
-        cli_bytes_free(b);
+        gd__buffer_free(b);
         return MHD_NO;
     }
     add_headers(s, r, type);
@@ -114,28 +116,28 @@ static enum MHD_Result answer(const struct web_server *s, struct MHD_Connection 
 
 static enum MHD_Result page(struct web_server *s, struct MHD_Connection *c)
 {
-    struct cli_bytes b = { 0 };
-    cli_bytes_add(&b, web_live_page, web_live_page_size);
+    struct gd__buffer b = { 0 };
+    gd__buffer_add(&b, web_live_page, web_live_page_size);
     return answer(s, c, &b, "text/html; charset=utf-8");
 }
 
 static enum MHD_Result stats(struct web_server *s, struct MHD_Connection *c)
 {
-    struct cli_bytes b = { 0 };
+    struct gd__buffer b = { 0 };
     web_feed_stats(s->feed, &b);
     return answer(s, c, &b, "application/json");
 }
 
 static enum MHD_Result history(struct web_server *s, struct MHD_Connection *c)
 {
-    struct cli_bytes b = { 0 };
+    struct gd__buffer b = { 0 };
     web_feed_history(s->feed, &b);
     return answer(s, c, &b, "application/json");
 }
 
 static enum MHD_Result metrics(struct web_server *s, struct MHD_Connection *c)
 {
-    struct cli_bytes b = { 0 };
+    struct gd__buffer b = { 0 };
     web_feed_metrics(s->feed, &b);
     return answer(s, c, &b, "text/plain; version=0.0.4; charset=utf-8");
 }
@@ -372,14 +374,14 @@ static int open_connections(struct web_server *s, unsigned limit, unsigned reque
 static struct MHD_Daemon *start_daemon(struct web_server *s, int fd, unsigned limit, unsigned idle_s)
 {
     sigset_t before;
-    cli_signals_block(&before);
+    gd__signals_block(&before);
     struct MHD_Daemon *d = MHD_start_daemon(
         MHD_USE_AUTO_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG | MHD_USE_ITC, 0, NULL, NULL,
         requested, s, MHD_OPTION_EXTERNAL_LOGGER, say_nothing, NULL, MHD_OPTION_LISTEN_SOCKET, fd,
         MHD_OPTION_CONNECTION_LIMIT, limit + DROPPED, MHD_OPTION_NOTIFY_CONNECTION, came_or_left, s,
         MHD_OPTION_NOTIFY_COMPLETED, completed, s, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)MEMORY_PER_CONNECTION,
         MHD_OPTION_CONNECTION_TIMEOUT, idle_s ? idle_s : (unsigned)IDLE_S, MHD_OPTION_END);
-    cli_signals_restore(&before);
+    gd__signals_restore(&before);
     return d;
 }
 
@@ -399,7 +401,7 @@ int web_server_open(struct web_server **out, const struct web_options *o)
     const unsigned limit = connection_limit();
     struct web_server *s = calloc(1, sizeof *s);
     if (!s)
-        return cli_error("out of memory");
+        return gd__fail("out of memory");
     if (web_address_parse(&a, o->at) < 0 || (fd = web_address_listen(&a)) < 0 ||
         web_guard_init(&s->guard, &a, o->token) < 0 || open_connections(s, limit, o->request_ms) < 0 ||
         web_feed_open(&s->feed, o->read, o->user) < 0)
@@ -409,7 +411,7 @@ int web_server_open(struct web_server **out, const struct web_options *o)
     make_policy(s);
     s->daemon = start_daemon(s, fd, limit, o->idle_s);
     if (!s->daemon) {
-        (void)cli_error("--http: the web server cannot be started on port %u", a.port);
+        (void)gd__fail("--http: the web server cannot be started on port %u", a.port);
         goto fail;
     }
     *out = s;

@@ -30,7 +30,7 @@ struct web_server;
 /* Whether this build has it. */
 bool web_server_available(void);
 
-/* Listens from now on. 0, or -1 with cli_error_text(). */
+/* Listens from now on. 0, or -1 with gd__fail_text(). */
 int web_server_open(struct web_server **out, const struct web_options *o);
 
 /* Where it is, without the token. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * JSON of a snapshot. Figures keep the names that they have in the public headers; times of the monotonic clock become
- * seconds since the run began, what is not known is null. Inputs and error texts may hold anything: cli_json_string()
- * makes a JSON string of any bytes.
+ * seconds since the run began, what is not known is null. Inputs and error texts may hold anything:
+ * gd__json_put_string() makes a JSON string of any bytes.
  */
 #include "web/view.h"
 
@@ -10,7 +10,8 @@
 
 #include <gpu_dispatch/devices.h>
 
-#include "cli/json.h"
+#include "base/text/buffer.h"
+#include "base/text/json_write.h"
 #include "view/rows.h"
 
 double web_since(const struct gd_snapshot *s, uint64_t ns)
@@ -18,24 +19,24 @@ double web_since(const struct gd_snapshot *s, uint64_t ns)
     return s->stats.start_ns && ns > s->stats.start_ns ? (double)(ns - s->stats.start_ns) / 1e9 : 0;
 }
 
-static void add_text(struct cli_bytes *b, const char *name, const char *text, size_t room)
+static void add_text(struct gd__buffer *b, const char *name, const char *text, size_t room)
 {
-    cli_bytes_format(b, ",\"%s\":", name);
-    cli_json_string(b, text, strnlen(text, room));
+    gd__buffer_format(b, ",\"%s\":", name);
+    gd__json_put_string(b, text, strnlen(text, room));
 }
 
-static void add_number(struct cli_bytes *b, const char *name, uint64_t value)
+static void add_number(struct gd__buffer *b, const char *name, uint64_t value)
 {
-    cli_bytes_format(b, ",\"%s\":%llu", name, (unsigned long long)value);
+    gd__buffer_format(b, ",\"%s\":%llu", name, (unsigned long long)value);
 }
 
 /* null where it is not known */
-static void add_known(struct cli_bytes *b, const char *name, bool known, double value)
+static void add_known(struct gd__buffer *b, const char *name, bool known, double value)
 {
     if (known)
-        cli_bytes_format(b, ",\"%s\":%.15g", name, value);
+        gd__buffer_format(b, ",\"%s\":%.15g", name, value);
     else
-        cli_bytes_format(b, ",\"%s\":null", name);
+        gd__buffer_format(b, ",\"%s\":null", name);
 }
 
 static const struct {
@@ -52,23 +53,23 @@ static const struct {
 #undef FIGURE
 };
 
-static void add_figures(struct cli_bytes *b, const struct gd_stats *stats)
+static void add_figures(struct gd__buffer *b, const struct gd_stats *stats)
 {
-    cli_bytes_text(b, ",\"stats\":{");
+    gd__buffer_text(b, ",\"stats\":{");
     for (size_t i = 0; i < sizeof figures / sizeof figures[0]; i++) {
         uint64_t value;
         memcpy(&value, (const char *)stats + figures[i].offset, sizeof value);
-        cli_bytes_format(b, "%s\"%s\":%llu", i ? "," : "", figures[i].name, (unsigned long long)value);
+        gd__buffer_format(b, "%s\"%s\":%llu", i ? "," : "", figures[i].name, (unsigned long long)value);
     }
-    cli_bytes_text(b, "}");
+    gd__buffer_text(b, "}");
 }
 
 /* What is reckoned from them. */
-static void add_reckoned(struct cli_bytes *b, const struct gd_snapshot *s, const struct view_history *h)
+static void add_reckoned(struct gd__buffer *b, const struct gd_snapshot *s, const struct view_history *h)
 {
     struct view_figures f;
     view_figures_of(&f, s, h);
-    cli_bytes_format(b, ",\"figures\":{\"passed\":%llu", (unsigned long long)f.passed);
+    gd__buffer_format(b, ",\"figures\":{\"passed\":%llu", (unsigned long long)f.passed);
     add_known(b, "total", f.total, (double)f.total);
     add_known(b, "eta", f.eta >= 0, f.eta);
     add_known(b, "rate", f.rate_now >= 0, f.rate_now);
@@ -78,20 +79,20 @@ static void add_reckoned(struct cli_bytes *b, const struct gd_snapshot *s, const
         add_known(b, "work_done", true, f.work_done);
         add_known(b, "work_total", true, f.work_total);
     }
-    cli_bytes_text(b, "}");
+    gd__buffer_text(b, "}");
 }
 
-static void add_worker(struct cli_bytes *b, const struct gd_snapshot *s, const struct gd_worker_view *w)
+static void add_worker(struct gd__buffer *b, const struct gd_snapshot *s, const struct gd_worker_view *w)
 {
     const struct gd_worker_stats *ws = &w->stats;
     const bool working = ws->current_task != UINT64_MAX;
-    cli_bytes_format(b, "{\"worker_id\":%llu,\"gpu_id\":%lld,\"state\":\"%s\"", (unsigned long long)ws->worker_id,
-                     (long long)ws->gpu_id, gd_worker_state_name((enum gd_worker_state)ws->state));
+    gd__buffer_format(b, "{\"worker_id\":%llu,\"gpu_id\":%lld,\"state\":\"%s\"", (unsigned long long)ws->worker_id,
+                      (long long)ws->gpu_id, gd_worker_state_name((enum gd_worker_state)ws->state));
     add_text(b, "status", view_status_name(view_status_of(s, w)), SIZE_MAX);
     if (w->idle == GD_IDLE_NOT)
-        cli_bytes_text(b, ",\"idle\":null");
+        gd__buffer_text(b, ",\"idle\":null");
     else
-        cli_bytes_format(b, ",\"idle\":\"%s\"", gd_idle_reason_name((enum gd_idle_reason)w->idle));
+        gd__buffer_format(b, ",\"idle\":\"%s\"", gd_idle_reason_name((enum gd_idle_reason)w->idle));
     add_number(b, "pid", ws->pid);
     add_known(b, "current_task", working, (double)ws->current_task);
     add_text(b, "task", w->task, sizeof w->task);
@@ -103,13 +104,13 @@ static void add_worker(struct cli_bytes *b, const struct gd_snapshot *s, const s
     add_number(b, "restarts", ws->restarts);
     add_known(b, "last_seconds", ws->last_ns != 0, (double)ws->last_ns / 1e9);
     add_known(b, "busy_seconds", true, (double)ws->busy_ns / 1e9);
-    cli_bytes_format(b, ",\"device_out\":%s}", w->device_out ? "true" : "false");
+    gd__buffer_format(b, ",\"device_out\":%s}", w->device_out ? "true" : "false");
 }
 
-static void add_device(struct cli_bytes *b, const struct gd_device_view *d)
+static void add_device(struct gd__buffer *b, const struct gd_device_view *d)
 {
-    cli_bytes_format(b, "{\"gpu_id\":%lld,\"vendor\":\"%s\"", (long long)d->gpu_id,
-                     gd_vendor_name((enum gd_vendor)d->vendor));
+    gd__buffer_format(b, "{\"gpu_id\":%lld,\"vendor\":\"%s\"", (long long)d->gpu_id,
+                      gd_vendor_name((enum gd_vendor)d->vendor));
     add_text(b, "name", d->name, sizeof d->name);
     add_text(b, "uuid", d->uuid, sizeof d->uuid);
     add_known(b, "memory_total", d->known & GD_KNOWN_MEMORY, (double)d->memory_total);
@@ -117,7 +118,7 @@ static void add_device(struct cli_bytes *b, const struct gd_device_view *d)
     add_known(b, "utilization", d->known & GD_KNOWN_UTILIZATION, (double)d->utilization);
     add_known(b, "temperature", d->known & GD_KNOWN_TEMPERATURE, (double)d->temperature);
     add_known(b, "power_watts", d->known & GD_KNOWN_POWER, (double)d->power_mw / 1e3);
-    cli_bytes_text(b, "}");
+    gd__buffer_text(b, "}");
 }
 
 static const char *failure_name(const struct gd_task_view *t)
@@ -125,35 +126,35 @@ static const char *failure_name(const struct gd_task_view *t)
     return gd_failure_name((enum gd_failure)t->failure);
 }
 
-static void add_task(struct cli_bytes *b, const struct gd_snapshot *s, const struct gd_task_view *t)
+static void add_task(struct gd__buffer *b, const struct gd_snapshot *s, const struct gd_task_view *t)
 {
     const char *quote = t->failure ? "\"" : "";
-    cli_bytes_format(b, "[%llu,%lld,%lld,%.4f,%.4f,%u,%s%s%s,%u]", (unsigned long long)t->task_id,
-                     (long long)t->worker_id, (long long)t->gpu_id, web_since(s, t->start_ns), web_since(s, t->end_ns),
-                     (unsigned)t->attempt, quote, t->failure ? failure_name(t) : "null", quote, t->again ? 1U : 0U);
+    gd__buffer_format(b, "[%llu,%lld,%lld,%.4f,%.4f,%u,%s%s%s,%u]", (unsigned long long)t->task_id,
+                      (long long)t->worker_id, (long long)t->gpu_id, web_since(s, t->start_ns), web_since(s, t->end_ns),
+                      (unsigned)t->attempt, quote, t->failure ? failure_name(t) : "null", quote, t->again ? 1U : 0U);
 }
 
-static void add_failure(struct cli_bytes *b, const struct gd_snapshot *s, const struct gd_failure_view *f)
+static void add_failure(struct gd__buffer *b, const struct gd_snapshot *s, const struct gd_failure_view *f)
 {
     const struct gd_task_view *t = &f->task;
-    cli_bytes_format(b, "{\"task_id\":%llu,\"worker_id\":%lld,\"gpu_id\":%lld", (unsigned long long)t->task_id,
-                     (long long)t->worker_id, (long long)t->gpu_id);
-    cli_bytes_format(b, ",\"start\":%.4f,\"end\":%.4f,\"attempt\":%u,\"failure\":\"%s\"", web_since(s, t->start_ns),
-                     web_since(s, t->end_ns), (unsigned)t->attempt, failure_name(t));
+    gd__buffer_format(b, "{\"task_id\":%llu,\"worker_id\":%lld,\"gpu_id\":%lld", (unsigned long long)t->task_id,
+                      (long long)t->worker_id, (long long)t->gpu_id);
+    gd__buffer_format(b, ",\"start\":%.4f,\"end\":%.4f,\"attempt\":%u,\"failure\":\"%s\"", web_since(s, t->start_ns),
+                      web_since(s, t->end_ns), (unsigned)t->attempt, failure_name(t));
     add_text(b, "input", f->input, sizeof f->input);
     add_text(b, "error", f->error, sizeof f->error);
-    cli_bytes_text(b, "}");
+    gd__buffer_text(b, "}");
 }
 
-static void add_tasks(struct cli_bytes *b, const struct gd_snapshot *s)
+static void add_tasks(struct gd__buffer *b, const struct gd_snapshot *s)
 {
-    cli_bytes_text(b, ",\"task_columns\":[\"task_id\",\"worker_id\",\"gpu_id\",\"start\",\"end\",\"attempt\","
-                      "\"failure\",\"again\"],\"tasks\":[");
+    gd__buffer_text(b, ",\"task_columns\":[\"task_id\",\"worker_id\",\"gpu_id\",\"start\",\"end\",\"attempt\","
+                       "\"failure\",\"again\"],\"tasks\":[");
     for (size_t i = 0; i < s->n_tasks; i++) {
-        cli_bytes_text(b, i ? "," : "");
+        gd__buffer_text(b, i ? "," : "");
         add_task(b, s, &s->tasks[i]);
     }
-    cli_bytes_text(b, "]");
+    gd__buffer_text(b, "]");
     add_number(b, "tasks_missed", s->tasks_missed);
 }
 
@@ -162,33 +163,33 @@ double web_seconds(const struct gd_snapshot *s)
     return web_since(s, s->ended || s->read_ns < s->stats.now_ns ? s->stats.now_ns : s->read_ns);
 }
 
-void web_view_json(struct cli_bytes *b, const struct gd_snapshot *s, const struct view_history *h, uint64_t sequence)
+void web_view_json(struct gd__buffer *b, const struct gd_snapshot *s, const struct view_history *h, uint64_t sequence)
 {
-    cli_bytes_format(b, "{\"sequence\":%llu", (unsigned long long)sequence);
+    gd__buffer_format(b, "{\"sequence\":%llu", (unsigned long long)sequence);
     add_text(b, "job", s->job, sizeof s->job);
     add_number(b, "pid", s->pid);
-    cli_bytes_format(b, ",\"started\":%.3f,\"seconds\":%.3f,\"ended\":%s,\"stale\":%s", s->started, web_seconds(s),
-                     s->ended ? "true" : "false", s->stale ? "true" : "false");
+    gd__buffer_format(b, ",\"started\":%.3f,\"seconds\":%.3f,\"ended\":%s,\"stale\":%s", s->started, web_seconds(s),
+                      s->ended ? "true" : "false", s->stale ? "true" : "false");
     add_figures(b, &s->stats);
     add_reckoned(b, s, h);
-    cli_bytes_text(b, ",\"workers\":[");
+    gd__buffer_text(b, ",\"workers\":[");
     for (size_t i = 0; i < s->n_workers; i++) {
-        cli_bytes_text(b, i ? "," : "");
+        gd__buffer_text(b, i ? "," : "");
         add_worker(b, s, &s->workers[i]);
     }
-    cli_bytes_text(b, "],\"devices\":[");
+    gd__buffer_text(b, "],\"devices\":[");
     for (size_t i = 0; i < s->n_devices; i++) {
-        cli_bytes_text(b, i ? "," : "");
+        gd__buffer_text(b, i ? "," : "");
         add_device(b, &s->devices[i]);
     }
-    cli_bytes_text(b, "],\"failures\":[");
+    gd__buffer_text(b, "],\"failures\":[");
     for (size_t i = 0; i < s->n_failures; i++) {
-        cli_bytes_text(b, i ? "," : "");
+        gd__buffer_text(b, i ? "," : "");
         add_failure(b, s, &s->failures[i]);
     }
-    cli_bytes_text(b, "]");
+    gd__buffer_text(b, "]");
     add_number(b, "failures_missed", s->failures_missed);
     if (s->tasks)
         add_tasks(b, s);
-    cli_bytes_text(b, "}");
+    gd__buffer_text(b, "}");
 }

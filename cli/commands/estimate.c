@@ -11,12 +11,13 @@
 
 #include <gpu_dispatch/launch.h>
 
-#include "cli/bytes.h"
+#include "base/failure.h"
+#include "base/text/figures.h"
 #include "cli/commands.h"
 #include "cli/input/directory_walk.h"
 #include "cli/options.h"
 #include "cli/run/stop/exit_status.h"
-#include "cli/text.h"
+#include "cli/say.h"
 
 struct asked {
     const char *gpus, *input_dir;
@@ -82,7 +83,7 @@ static int find_files(const struct asked *asked, struct gd_files *files)
     what.recursive = asked->recursive;
     what.on_problem = problem;
     if (gd_files_discover(files, asked->input_dir, &what) < 0 || gd_files_sort(files, GD_FILE_ORDER_SIZE) < 0)
-        return cli_error("%s", gd_error_text());
+        return gd__fail("%s", gd_error_text());
     if (gd_files_count(files) > 0)
         return 0;
     return cli_directory_walk_nothing(asked->input_dir, &what);
@@ -96,9 +97,9 @@ static int deal(const struct gd_files *files, const struct gd_devices *devices, 
     plan->shares = calloc(plan->n, sizeof *plan->shares);
     int rc = -1;
     if (!gpu_of || !plan->shares)
-        (void)cli_error("out of memory");
+        (void)gd__fail("out of memory");
     else if (gd_distribute_workload(files, plan->n, GD_DISTRIBUTE_BALANCED, gpu_of) < 0)
-        (void)cli_error("%s", gd_error_text());
+        (void)gd__fail("%s", gd_error_text());
     else
         rc = 0;
     for (size_t i = 0; rc == 0 && i < plan->n; i++) {
@@ -118,7 +119,7 @@ static int deal_to_devices(const struct asked *asked, const struct gd_files *fil
 {
     struct gd_devices *devices = NULL;
     if (gd_devices_open(&devices, asked->gpus) < 0)
-        return cli_error("%s", gd_error_text());
+        return gd__fail("%s", gd_error_text());
     int rc = gd_devices_count(devices) > 0 ? deal(files, devices, plan) : 0;
     gd_devices_close(&devices);
     return rc;
@@ -129,14 +130,14 @@ static int make_plan(const struct asked *asked, struct plan *plan)
     struct gd_files *files;
     int rc = -1;
     if (!asked->input_dir)
-        return cli_error("estimate needs a folder: --input-dir DIR");
+        return gd__fail("estimate needs a folder: --input-dir DIR");
     if (gd_files_open(&files) < 0)
-        return cli_error("%s", gd_error_text());
+        return gd__fail("%s", gd_error_text());
     plan->work.size = sizeof plan->work;
     if (find_files(asked, files) < 0)
         goto out;
     if (gd_estimate_workload(files, &plan->work) < 0) {
-        (void)cli_error("%s", gd_error_text());
+        (void)gd__fail("%s", gd_error_text());
         goto out;
     }
     rc = deal_to_devices(asked, files, plan);
@@ -151,11 +152,11 @@ static void print_sizes(const struct gd_workload *w)
 {
     char a[32], b[32], c[32], d[32];
     printf("%llu file%s, %s\n", (unsigned long long)w->count, w->count == 1 ? "" : "s",
-           cli_show_size(a, sizeof a, w->total_bytes));
-    printf("largest %s, median %s, smallest %s\n", cli_show_size(a, sizeof a, w->largest_bytes),
-           cli_show_size(b, sizeof b, w->median_bytes), cli_show_size(c, sizeof c, w->smallest_bytes));
-    printf("mean %s, spread (standard deviation) %s\n", cli_show_size(a, sizeof a, (uint64_t)w->mean_bytes),
-           cli_show_size(d, sizeof d, (uint64_t)w->deviation_bytes));
+           gd__text_size(a, sizeof a, w->total_bytes));
+    printf("largest %s, median %s, smallest %s\n", gd__text_size(a, sizeof a, w->largest_bytes),
+           gd__text_size(b, sizeof b, w->median_bytes), gd__text_size(c, sizeof c, w->smallest_bytes));
+    printf("mean %s, spread (standard deviation) %s\n", gd__text_size(a, sizeof a, (uint64_t)w->mean_bytes),
+           gd__text_size(d, sizeof d, (uint64_t)w->deviation_bytes));
 }
 
 static void print_shares(const struct plan *p)
@@ -168,7 +169,7 @@ static void print_shares(const struct plan *p)
         const struct share *s = &p->shares[i];
         double part = p->work.total_bytes ? 100.0 * (double)s->bytes / (double)p->work.total_bytes : 0;
         printf("%4d  %10llu  %10s  %5.1f%%\n", s->gpu_id, (unsigned long long)s->files,
-               cli_show_size(bytes, sizeof bytes, s->bytes), part);
+               gd__text_size(bytes, sizeof bytes, s->bytes), part);
     }
 }
 
@@ -191,7 +192,7 @@ static int show(const struct asked *asked)
     struct plan plan = { .n = 0 };
     int rc = make_plan(asked, &plan);
     if (rc < 0) {
-        cli_say("%s", cli_error_text());
+        cli_say("%s", gd__fail_text());
     } else if (asked->json) {
         print_json(&plan);
     } else {
@@ -207,9 +208,9 @@ int cli_estimate_main(int argc, char **argv)
     struct asked asked = { 0 };
     int status = 0, first = cli_opts_parse(&options, &asked, argc, argv);
     if (first >= 0 && first < argc)
-        first = cli_error("estimate takes no words, only options: \"%s\"", argv[first]);
+        first = gd__fail("estimate takes no words, only options: \"%s\"", argv[first]);
     if (first < 0) {
-        cli_say("%s", cli_error_text());
+        cli_say("%s", gd__fail_text());
         status = CLI_EXIT_ERROR;
     } else if (asked.help || asked.list_options) {
         (asked.help ? cli_opts_help : cli_opts_list)(&options);

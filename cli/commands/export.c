@@ -19,14 +19,17 @@
 
 #include <gpu_dispatch/journal.h>
 
-#include "cli/bytes.h"
+#include "base/failure.h"
+#include "base/text/buffer.h"
+#include "base/text/json.h"
+#include "base/text/json_write.h"
 #include "cli/commands.h"
-#include "cli/json.h"
 #include "cli/options.h"
 #include "cli/output/files/failure_record.h"
 #include "cli/output/replace.h"
 #include "cli/run/journal/run_journal.h"
 #include "cli/run/stop/exit_status.h"
+#include "cli/say.h"
 
 struct asked {
     bool csv, jsonl, failed, help, list_options;
@@ -69,7 +72,7 @@ struct exporter {
     FILE *to;
     bool json_input; /* payloads are JSON texts */
     int error;       /* errno of a write */
-    struct cli_bytes line, payload;
+    struct gd__buffer line, payload;
 };
 
 static const char *status_of(const struct gd_journal_record *r)
@@ -77,19 +80,19 @@ static const char *status_of(const struct gd_journal_record *r)
     return r->done ? "ok" : r->failure ? r->failure : "error";
 }
 
-static void csv_quoted(struct cli_bytes *b, const char *text, size_t size)
+static void csv_quoted(struct gd__buffer *b, const char *text, size_t size)
 {
     bool plain = true;
     for (size_t i = 0; i < size && plain; i++)
         plain = !strchr("\",\r\n", text[i]) || !text[i];
     if (plain) {
-        cli_bytes_add(b, text, size);
+        gd__buffer_add(b, text, size);
         return;
     }
-    cli_bytes_text(b, "\"");
+    gd__buffer_text(b, "\"");
     for (size_t i = 0; i < size; i++)
-        cli_bytes_add(b, text[i] == '"' ? "\"\"" : &text[i], text[i] == '"' ? 2 : 1);
-    cli_bytes_text(b, "\"");
+        gd__buffer_add(b, text[i] == '"' ? "\"\"" : &text[i], text[i] == '"' ? 2 : 1);
+    gd__buffer_text(b, "\"");
 }
 
 /* Texts only: a number may begin with a minus. */
@@ -98,23 +101,23 @@ static bool looks_like_formula(const char *text, size_t size)
     return size > 0 && text[0] && strchr("=+-@\t\r", text[0]);
 }
 
-static void csv_text(struct cli_bytes *b, const char *text, size_t size)
+static void csv_text(struct gd__buffer *b, const char *text, size_t size)
 {
-    struct cli_bytes marked = { 0 };
+    struct gd__buffer marked = { 0 };
     if (looks_like_formula(text, size)) {
-        cli_bytes_text(&marked, "'");
-        cli_bytes_add(&marked, text, size);
+        gd__buffer_text(&marked, "'");
+        gd__buffer_add(&marked, text, size);
         csv_quoted(b, marked.data, marked.size);
         b->failed = b->failed || marked.failed;
-        cli_bytes_free(&marked);
+        gd__buffer_free(&marked);
     } else {
         csv_quoted(b, text, size);
     }
 }
 
-static void csv_field(struct cli_bytes *b, const char *text)
+static void csv_field(struct gd__buffer *b, const char *text)
 {
-    cli_bytes_text(b, ",");
+    gd__buffer_text(b, ",");
     if (text)
         csv_text(b, text, strlen(text));
 }
@@ -124,70 +127,70 @@ static const char csv_headings[] =
 
 static void put_csv(struct exporter *x, const struct gd_journal_record *r)
 {
-    struct cli_bytes *b = &x->line;
-    cli_bytes_format(b, "%" PRIu64 ",%" PRIu64 ",", r->number, r->run);
+    struct gd__buffer *b = &x->line;
+    gd__buffer_format(b, "%" PRIu64 ",%" PRIu64 ",", r->number, r->run);
     csv_text(b, r->input, r->input_size);
     csv_field(b, status_of(r));
     csv_field(b, r->error);
-    cli_bytes_format(b, ",%d,%d,%u,", r->exit_code, r->signal, r->attempts);
+    gd__buffer_format(b, ",%d,%d,%u,", r->exit_code, r->signal, r->attempts);
     if (r->worker_id >= 0)
-        cli_bytes_format(b, "%d,%d,", r->worker_id, r->gpu_id);
+        gd__buffer_format(b, "%d,%d,", r->worker_id, r->gpu_id);
     else
-        cli_bytes_text(b, ",,");
+        gd__buffer_text(b, ",,");
     if (r->started > 0)
-        cli_bytes_format(b, "%.6f,%.6f", r->started, r->seconds);
+        gd__buffer_format(b, "%.6f,%.6f", r->started, r->seconds);
     else
-        cli_bytes_text(b, ",");
+        gd__buffer_text(b, ",");
     csv_field(b, r->output);
-    cli_bytes_text(b, ",");
+    gd__buffer_text(b, ",");
     csv_text(b, r->stderr_end ? r->stderr_end : "", r->stderr_size);
-    cli_bytes_text(b, "\r\n");
+    gd__buffer_text(b, "\r\n");
 }
 
-static void json_text(struct cli_bytes *b, const char *name, const char *text, size_t size)
+static void json_text(struct gd__buffer *b, const char *name, const char *text, size_t size)
 {
     if (!text || size == 0)
         return;
-    cli_bytes_format(b, ",\"%s\":", name);
-    cli_json_string(b, text, size);
+    gd__buffer_format(b, ",\"%s\":", name);
+    gd__json_put_string(b, text, size);
 }
 
 static void json_input(struct exporter *x)
 {
-    struct cli_bytes *b = &x->line, *p = &x->payload;
-    if (x->json_input && p->size && !memchr(p->data, '\n', p->size) && cli_json_valid(p->data, p->size))
-        cli_bytes_add(b, p->data, p->size);
+    struct gd__buffer *b = &x->line, *p = &x->payload;
+    if (x->json_input && p->size && !memchr(p->data, '\n', p->size) && gd__json_valid(p->data, p->size))
+        gd__buffer_add(b, p->data, p->size);
     else
-        cli_json_arguments(b, p->data, p->size);
+        gd__json_put_arguments(b, p->data, p->size);
 }
 
-static void json_figures(struct cli_bytes *b, const struct gd_journal_record *r)
+static void json_figures(struct gd__buffer *b, const struct gd_journal_record *r)
 {
-    cli_bytes_format(b, ",\"exit_code\":%d,\"signal\":%d,\"attempt\":%u", r->exit_code, r->signal, r->attempts);
+    gd__buffer_format(b, ",\"exit_code\":%d,\"signal\":%d,\"attempt\":%u", r->exit_code, r->signal, r->attempts);
     if (r->worker_id >= 0)
-        cli_bytes_format(b, ",\"worker\":%d,\"gpu\":%d", r->worker_id, r->gpu_id);
+        gd__buffer_format(b, ",\"worker\":%d,\"gpu\":%d", r->worker_id, r->gpu_id);
     else
-        cli_bytes_text(b, ",\"worker\":null,\"gpu\":null");
+        gd__buffer_text(b, ",\"worker\":null,\"gpu\":null");
     if (r->started > 0)
-        cli_bytes_format(b, ",\"started\":%.6f,\"seconds\":%.6f", r->started, r->seconds);
+        gd__buffer_format(b, ",\"started\":%.6f,\"seconds\":%.6f", r->started, r->seconds);
     else
-        cli_bytes_text(b, ",\"started\":null,\"seconds\":null");
+        gd__buffer_text(b, ",\"started\":null,\"seconds\":null");
 }
 
 static void put_json(struct exporter *x, const struct gd_journal_record *r)
 {
-    struct cli_bytes *b = &x->line;
+    struct gd__buffer *b = &x->line;
     const char *status = status_of(r);
-    cli_bytes_format(b, "{\"id\":%" PRIu64 ",\"run\":%" PRIu64 ",\"input\":", r->number, r->run);
+    gd__buffer_format(b, "{\"id\":%" PRIu64 ",\"run\":%" PRIu64 ",\"input\":", r->number, r->run);
     json_input(x);
     if (r->input_size < r->input_full_size)
-        cli_bytes_format(b, ",\"input_bytes\":%zu", r->input_full_size); /* not all of it is there */
+        gd__buffer_format(b, ",\"input_bytes\":%zu", r->input_full_size); /* not all of it is there */
     json_text(b, "status", status, strlen(status));
     json_text(b, "stderr", r->stderr_end, r->stderr_size);
     json_text(b, "error", r->error, r->error ? strlen(r->error) : 0);
     json_figures(b, r);
     json_text(b, "where", r->output, r->output ? strlen(r->output) : 0);
-    cli_bytes_text(b, "}\n");
+    gd__buffer_text(b, "}\n");
 }
 
 static void put_failed(struct exporter *x, const struct gd_journal_record *r)
@@ -240,19 +243,19 @@ static int write_all(struct exporter *x, const char *path)
     const struct gd_journal_query q = { .size = sizeof q, .failed_only = x->asked->failed };
     struct gd_journal_reader *r = NULL;
     if (gd_journal_reader_open(&r, path) < 0)
-        return cli_error("%s", gd_error_text());
+        return gd__fail("%s", gd_error_text());
     int rc = look(x, r);
     if (rc == 0 && x->asked->csv && fputs(csv_headings, x->to) < 0)
         x->error = errno;
     if (rc == 0)
         rc = gd_journal_reader_each(r, &q, put_record, x);
     if (rc < 0 && !x->error)
-        (void)cli_error("%s", rc == GD_E_NO_MEMORY ? "out of memory" : gd_error_text());
+        (void)gd__fail("%s", rc == GD_E_NO_MEMORY ? "out of memory" : gd_error_text());
     if (!x->error && fflush(x->to) != 0)
         x->error = errno;
     if (x->error && x->error != EPIPE)
-        rc = cli_error("cannot write %s: %s", x->asked->output ? x->asked->output : "to standard output",
-                       strerror(x->error));
+        rc = gd__fail("cannot write %s: %s", x->asked->output ? x->asked->output : "to standard output",
+                      strerror(x->error));
     gd_journal_reader_close(&r);
     return x->error == EPIPE ? 0 : rc < 0 ? -1 : 0;
 }
@@ -264,7 +267,7 @@ static int write_file(struct exporter *x, const char *path)
     struct stat journal, out;
     if (stat(path, &journal) == 0 && stat(x->asked->output, &out) == 0 && journal.st_dev == out.st_dev &&
         journal.st_ino == out.st_ino)
-        return cli_error("-o %s is the journal itself: give the file another name", x->asked->output);
+        return gd__fail("-o %s is the journal itself: give the file another name", x->asked->output);
     int rc = cli_replace_begin(&r, x->asked->output, true);
     x->to = r.to;
     if (rc == 0)
@@ -277,10 +280,10 @@ static int export_journal(const struct asked *asked, const char *path)
     struct exporter x = { .asked = asked, .to = stdout };
     const bool file = asked->output && strcmp(asked->output, "-") != 0;
     int rc = file ? write_file(&x, path) : write_all(&x, path);
-    cli_bytes_free(&x.line);
-    cli_bytes_free(&x.payload);
+    gd__buffer_free(&x.line);
+    gd__buffer_free(&x.payload);
     if (rc < 0)
-        cli_say("%s", cli_error_text());
+        cli_say("%s", gd__fail_text());
     else if (x.error == EPIPE)
         clearerr(stdout);
     return rc < 0 ? CLI_EXIT_ERROR : 0;
@@ -298,12 +301,12 @@ static int parse(struct asked *asked, int argc, char **argv, const char **path)
         if (rest < 0 || asked->help || asked->list_options)
             return rest;
         if (first + 1 + rest < argc)
-            return cli_error("export takes one journal: \"%s\" is one too many", argv[first + 1 + rest]);
+            return gd__fail("export takes one journal: \"%s\" is one too many", argv[first + 1 + rest]);
     }
     if (!*path)
-        return cli_error("export needs a journal: gpu-dispatch export FILE --csv");
+        return gd__fail("export needs a journal: gpu-dispatch export FILE --csv");
     if (asked->csv == asked->jsonl)
-        return cli_error("export writes --csv or --jsonl: give one of them");
+        return gd__fail("export writes --csv or --jsonl: give one of them");
     return 0;
 }
 
@@ -313,7 +316,7 @@ int cli_export_main(int argc, char **argv)
     const char *path = NULL;
     signal(SIGPIPE, SIG_IGN);
     if (parse(&asked, argc, argv, &path) < 0) {
-        cli_say("%s", cli_error_text());
+        cli_say("%s", gd__fail_text());
         return CLI_EXIT_ERROR;
     }
     if (path && !asked.help && !asked.list_options)

@@ -7,11 +7,16 @@
 
 #include <gpu_dispatch/devices.h>
 
-#include "cli/bytes.h"
+#include "base/failure.h"
+#include "base/file.h"
+#include "base/text/buffer.h"
+#include "base/text/figures.h"
+#include "base/text/json_write.h"
+#include "base/text/printable.h"
 #include "cli/commands.h"
 #include "cli/options.h"
 #include "cli/run/stop/exit_status.h"
-#include "cli/text.h"
+#include "cli/say.h"
 
 enum { MAX_PROCESSES = 64, SHOWN_PROCESSES = 4, STATUS_NONE = 1 };
 
@@ -24,7 +29,8 @@ struct asked {
 
 static const struct cli_opt table[] = {
     { "gpus", 0, "SPEC",
-      "show only these: 0,2, 0-3, a UUID or the start of one, sim:4; an error says what is wrong with SPEC (default auto)",
+      "show only these: 0,2, 0-3, a UUID or the start of one, sim:4; an error says what is wrong with SPEC (default "
+      "auto)",
       cli_set_text, AT(gpus), .group = "Options" },
     { "json", 0, NULL, "print a JSON array with an object for each GPU; unknown values are null", cli_set_flag,
       AT(json) },
@@ -66,8 +72,8 @@ static const char *memory(char *out, size_t size, const struct gd_device *d)
     char used[32], total[32];
     if (!(d->known & GD_KNOWN_MEMORY))
         return "-";
-    snprintf(out, size, "%s / %s", cli_show_size(used, sizeof used, d->memory_total - d->memory_free),
-             cli_show_size(total, sizeof total, d->memory_total));
+    snprintf(out, size, "%s / %s", gd__text_size(used, sizeof used, d->memory_total - d->memory_free),
+             gd__text_size(total, sizeof total, d->memory_total));
     return out;
 }
 
@@ -115,7 +121,7 @@ static void print_processes(const struct gd_devices *list, size_t i)
         char size[32];
         printf("%s %d", k ? "," : "", p[k].pid);
         if (p[k].memory)
-            printf(" (%s)", cli_show_size(size, sizeof size, p[k].memory));
+            printf(" (%s)", gd__text_size(size, sizeof size, p[k].memory));
     }
     printf("%s\n", n > SHOWN_PROCESSES ? ", ..." : "");
 }
@@ -125,7 +131,7 @@ static void show_plainly(struct gd_device *d)
 {
     char *const texts[] = { d->name, d->uuid, d->pci, d->cpus };
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
-        cli_show_plain(texts[i], strlen(texts[i]), false);
+        gd__text_plain(texts[i], strlen(texts[i]), false);
 }
 
 static void print_table(const struct gd_devices *list)
@@ -145,65 +151,65 @@ static void print_table(const struct gd_devices *list)
 
 /* --- for a program ------------------------------------------------------------------ */
 
-static void put_number(struct cli_bytes *b, const char *name, bool known, unsigned long long value)
+static void put_number(struct gd__buffer *b, const char *name, bool known, unsigned long long value)
 {
     if (known)
-        cli_bytes_format(b, ",\"%s\":%llu", name, value);
+        gd__buffer_format(b, ",\"%s\":%llu", name, value);
     else
-        cli_bytes_format(b, ",\"%s\":null", name);
+        gd__buffer_format(b, ",\"%s\":null", name);
 }
 
-static void put_processes(struct cli_bytes *b, const struct gd_devices *list, size_t i)
+static void put_processes(struct gd__buffer *b, const struct gd_devices *list, size_t i)
 {
     struct gd_device_process p[MAX_PROCESSES];
     int n = gd_devices_processes(list, i, p, MAX_PROCESSES);
     if (n < 0) {
-        cli_bytes_text(b, ",\"processes\":null");
+        gd__buffer_text(b, ",\"processes\":null");
         return;
     }
-    cli_bytes_text(b, ",\"processes\":[");
+    gd__buffer_text(b, ",\"processes\":[");
     for (int k = 0; k < n && k < MAX_PROCESSES; k++)
-        cli_bytes_format(b, "%s{\"pid\":%d,\"memory\":%llu}", k ? "," : "", p[k].pid, (unsigned long long)p[k].memory);
-    cli_bytes_text(b, "]");
+        gd__buffer_format(b, "%s{\"pid\":%d,\"memory\":%llu}", k ? "," : "", p[k].pid, (unsigned long long)p[k].memory);
+    gd__buffer_text(b, "]");
 }
 
-static void put_device(struct cli_bytes *b, const struct gd_devices *list, size_t i)
+static void put_device(struct gd__buffer *b, const struct gd_devices *list, size_t i)
 {
     struct gd_device d = { .size = sizeof d };
     if (gd_devices_get(list, i, &d) < 0)
         return;
-    cli_bytes_format(b, "%s{\"id\":%d,\"index\":%d", i ? ",\n " : "", d.id, d.index);
-    cli_json_put_text(b, "vendor", gd_vendor_name((enum gd_vendor)d.vendor));
-    cli_json_put_text(b, "name", d.name);
-    cli_json_put_text(b, "uuid", d.uuid);
-    cli_json_put_text(b, "pci", d.pci);
+    gd__buffer_format(b, "%s{\"id\":%d,\"index\":%d", i ? ",\n " : "", d.id, d.index);
+    gd__json_put_text(b, "vendor", gd_vendor_name((enum gd_vendor)d.vendor));
+    gd__json_put_text(b, "name", d.name);
+    gd__json_put_text(b, "uuid", d.uuid);
+    gd__json_put_text(b, "pci", d.pci);
     put_number(b, "memory_total", d.known & GD_KNOWN_MEMORY, d.memory_total);
     put_number(b, "memory_free", d.known & GD_KNOWN_MEMORY, d.memory_free);
     put_number(b, "utilization", d.known & GD_KNOWN_UTILIZATION, d.utilization);
     if (d.known & GD_KNOWN_TEMPERATURE)
-        cli_bytes_format(b, ",\"temperature\":%d", d.temperature);
+        gd__buffer_format(b, ",\"temperature\":%d", d.temperature);
     else
-        cli_bytes_text(b, ",\"temperature\":null");
+        gd__buffer_text(b, ",\"temperature\":null");
     put_number(b, "power_mw", d.known & GD_KNOWN_POWER, d.power_mw);
     put_number(b, "numa_node", d.known & GD_KNOWN_NUMA && d.numa_node >= 0, (unsigned long long)d.numa_node);
-    cli_json_put_text(b, "cpus", d.known & GD_KNOWN_CPUS ? d.cpus : "");
-    cli_bytes_format(b, ",\"is_mig\":%s,\"mig_enabled\":%s", d.is_mig ? "true" : "false",
-                     !(d.known & GD_KNOWN_MIG) ? "null"
-                     : d.mig_enabled           ? "true"
-                                               : "false");
+    gd__json_put_text(b, "cpus", d.known & GD_KNOWN_CPUS ? d.cpus : "");
+    gd__buffer_format(b, ",\"is_mig\":%s,\"mig_enabled\":%s", d.is_mig ? "true" : "false",
+                      !(d.known & GD_KNOWN_MIG) ? "null"
+                      : d.mig_enabled           ? "true"
+                                                : "false");
     put_processes(b, list, i);
-    cli_bytes_text(b, "}");
+    gd__buffer_text(b, "}");
 }
 
 static int print_json(const struct gd_devices *list)
 {
-    struct cli_bytes b = { 0 };
-    cli_bytes_text(&b, "[");
+    struct gd__buffer b = { 0 };
+    gd__buffer_text(&b, "[");
     for (size_t i = 0; i < gd_devices_count(list); i++)
         put_device(&b, list, i);
-    cli_bytes_text(&b, "]\n");
-    int rc = b.failed ? cli_error("out of memory") : cli_write_all(1, b.data, b.size);
-    cli_bytes_free(&b);
+    gd__buffer_text(&b, "]\n");
+    int rc = b.failed ? gd__fail("out of memory") : gd__write_all(1, b.data, b.size);
+    gd__buffer_free(&b);
     return rc;
 }
 
@@ -233,9 +239,9 @@ int cli_gpus_main(int argc, char **argv)
     struct asked asked = { 0 };
     int first = cli_opts_parse(&options, &asked, argc, argv);
     if (first >= 0 && first < argc)
-        first = cli_error("gpus takes no words, only options: \"%s\"", argv[first]);
+        first = gd__fail("gpus takes no words, only options: \"%s\"", argv[first]);
     if (first < 0) {
-        cli_say("%s", cli_error_text());
+        cli_say("%s", gd__fail_text());
         return CLI_EXIT_ERROR;
     }
     if (!asked.help && !asked.list_options)

@@ -9,11 +9,13 @@
 
 #include <gpu_dispatch/journal.h>
 
-#include "cli/bytes.h"
+#include "base/failure.h"
+#include "base/text/buffer.h"
 #include "cli/commands.h"
 #include "cli/commands/transcribe/identity.h"
 #include "cli/options.h"
 #include "cli/run/stop/exit_status.h"
+#include "cli/say.h"
 #include "web/report.h"
 
 struct asked {
@@ -63,7 +65,7 @@ static const char *base_name(const char *path)
 
 struct journal {
     struct gd_journal_reader *reader;
-    struct cli_bytes command; /* as it is shown */
+    struct gd__buffer command; /* as it is shown */
 };
 
 static int each(void *user, const struct gd_journal_query *q,
@@ -80,7 +82,7 @@ static int summary(void *user, struct gd_journal_summary *out)
         return rc;
     j->command.size = 0;
     cli_transcribe_show(&j->command, out->command);
-    cli_bytes_add(&j->command, "", 1);
+    gd__buffer_add(&j->command, "", 1);
     out->command = j->command.failed ? out->command : j->command.data;
     return rc;
 }
@@ -89,13 +91,13 @@ static int write_report(const char *journal, const char *output, bool named)
 {
     struct journal j = { .reader = NULL };
     if (same_file(journal, output))
-        return cli_error("-o %s is the journal itself: give the page another name", output);
+        return gd__fail("-o %s is the journal itself: give the page another name", output);
     if (gd_journal_reader_open(&j.reader, journal) < 0)
-        return cli_error("%s", gd_error_text());
+        return gd__fail("%s", gd_error_text());
     const struct web_records records = { .user = &j, .each = each, .summary = summary };
     int rc = web_report_write(&records, base_name(journal), output, named);
     gd_journal_reader_close(&j.reader);
-    cli_bytes_free(&j.command);
+    gd__buffer_free(&j.command);
     return rc;
 }
 
@@ -104,7 +106,7 @@ static int report(const struct asked *asked, const char *journal)
     char *usual = NULL;
     int rc = -1;
     if (!asked->output && asprintf(&usual, "%s.html", journal) < 0)
-        (void)cli_error("out of memory");
+        (void)gd__fail("out of memory");
     else
         rc = write_report(journal, asked->output ? asked->output : usual, asked->output != NULL);
     if (rc == 0)
@@ -113,7 +115,7 @@ static int report(const struct asked *asked, const char *journal)
     return rc;
 }
 
-/* Options may also follow the file: report FILE -o PAGE. -1 with cli_error_text(). */
+/* Options may also follow the file: report FILE -o PAGE. -1 with gd__fail_text(). */
 static int parse(struct asked *asked, int argc, char **argv, const char **journal)
 {
     int at = 0;
@@ -124,12 +126,12 @@ static int parse(struct asked *asked, int argc, char **argv, const char **journa
             return -1;
         at += n;
         if (at < argc && *journal)
-            return cli_error("report takes one journal, not \"%s\" as well", argv[at]);
+            return gd__fail("report takes one journal, not \"%s\" as well", argv[at]);
         if (at < argc)
             *journal = argv[at++];
     } while (at < argc);
     if (!*journal && !asked->help && !asked->list_options)
-        return cli_error("report needs a journal: gpu-dispatch report FILE");
+        return gd__fail("report needs a journal: gpu-dispatch report FILE");
     return 0;
 }
 
@@ -145,6 +147,6 @@ int cli_report_main(int argc, char **argv)
     if (rc == 0 && journal)
         rc = report(&asked, journal);
     if (rc < 0)
-        cli_say("%s", cli_error_text());
+        cli_say("%s", gd__fail_text());
     return rc < 0 ? CLI_EXIT_ERROR : 0;
 }

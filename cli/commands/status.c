@@ -14,13 +14,16 @@
 #include <gpu_dispatch/journal.h>
 
 #include "apps/transcribe/output/shown.h"
-#include "cli/bytes.h"
+#include "base/failure.h"
+#include "base/text/buffer.h"
+#include "base/text/figures.h"
+#include "base/text/json_write.h"
+#include "base/text/printable.h"
 #include "cli/commands.h"
 #include "cli/commands/transcribe/identity.h"
-#include "cli/json.h"
 #include "cli/options.h"
 #include "cli/run/stop/exit_status.h"
-#include "cli/text.h"
+#include "cli/say.h"
 #include "view/remaining.h"
 
 enum { SLOWEST = 5, WIDEST_INPUT = 48, WIDEST_WORD = 32, MOST_CLASSES = 20 };
@@ -105,7 +108,7 @@ static const char *grouped(char *out, size_t size, uint64_t n)
 static const char *task_time(char *out, size_t size, double seconds)
 {
     if (seconds >= 1)
-        return cli_show_duration(out, size, seconds);
+        return gd__text_duration(out, size, seconds);
     snprintf(out, size, seconds < 0.01 ? "%.2fms" : "%.0fms", seconds * 1000);
     return out;
 }
@@ -129,13 +132,13 @@ static void print_text(const char *text, size_t size, size_t widest)
         n--;
     for (size_t i = 0; i < n; i++)
         shown[i] = (unsigned char)text[i] < 0x20 || text[i] == 0x7f ? ' ' : text[i];
-    cli_show_plain(shown, n, false);
+    gd__text_plain(shown, n, false);
     printf("%.*s%s", (int)n, shown, cut ? "..." : "");
 }
 
 static void print_command(const char *command)
 {
-    struct cli_bytes b = { 0 };
+    struct gd__buffer b = { 0 };
     if (!command)
         return;
     cli_transcribe_show(&b, command);
@@ -144,14 +147,14 @@ static void print_command(const char *command)
     if (!b.failed)
         printf("gpu-dispatch %s%.*s\n", cli_transcribe_is(command) ? "" : "run ... ", (int)b.size,
                b.data ? b.data : "");
-    cli_bytes_free(&b);
+    gd__buffer_free(&b);
 }
 
 static void print_state(const struct figures *f, const char *path)
 {
     const struct gd_journal_summary *s = &f->s;
     char when[64], how_long[32];
-    cli_show_duration(how_long, sizeof how_long, f->seconds);
+    gd__text_duration(how_long, sizeof how_long, f->seconds);
     print_text(path, strlen(path), PATH_MAX);
     printf(": ");
     if (s->held)
@@ -199,7 +202,7 @@ static void print_counts(const struct figures *f)
     if (f->standing.has_left && f->standing.left) {
         *more = '\0';
         if (f->eta >= 0)
-            snprintf(more, sizeof more, "about %s", cli_show_duration(time, sizeof time, f->eta));
+            snprintf(more, sizeof more, "about %s", gd__text_duration(time, sizeof time, f->eta));
         print_count("left", f->standing.left, more);
     }
     if (f->rate > 0)
@@ -263,68 +266,68 @@ static int print_page(struct gd_journal_reader *r, const struct figures *f, cons
 
 /* --- for a program -------------------------------------------------------------------------- */
 
-static void put_text(struct cli_bytes *b, const char *name, const char *text)
+static void put_text(struct gd__buffer *b, const char *name, const char *text)
 {
-    cli_bytes_format(b, ",\"%s\":", name);
+    gd__buffer_format(b, ",\"%s\":", name);
     if (text)
-        cli_json_string(b, text, strlen(text));
+        gd__json_put_string(b, text, strlen(text));
     else
-        cli_bytes_text(b, "null");
+        gd__buffer_text(b, "null");
 }
 
-static void put_command(struct cli_bytes *b, const char *command)
+static void put_command(struct gd__buffer *b, const char *command)
 {
-    struct cli_bytes shown = { 0 };
+    struct gd__buffer shown = { 0 };
     if (command)
         cli_transcribe_show(&shown, command);
-    cli_bytes_add(&shown, "", 1);
+    gd__buffer_add(&shown, "", 1);
     put_text(b, "command", command && !shown.failed ? shown.data : NULL);
-    cli_bytes_free(&shown);
+    gd__buffer_free(&shown);
 }
 
-static void put_number(struct cli_bytes *b, const char *name, bool known, double value, int digits)
+static void put_number(struct gd__buffer *b, const char *name, bool known, double value, int digits)
 {
     if (known)
-        cli_bytes_format(b, ",\"%s\":%.*f", name, digits, value);
+        gd__buffer_format(b, ",\"%s\":%.*f", name, digits, value);
     else
-        cli_bytes_format(b, ",\"%s\":null", name);
+        gd__buffer_format(b, ",\"%s\":null", name);
 }
 
 static int put_failure(void *user, const char *failure, uint64_t count)
 {
-    struct cli_bytes *b = user;
+    struct gd__buffer *b = user;
     if (b->data[b->size - 1] != '{')
-        cli_bytes_text(b, ",");
-    cli_json_string(b, failure, strlen(failure));
-    cli_bytes_format(b, ":%" PRIu64, count);
+        gd__buffer_text(b, ",");
+    gd__json_put_string(b, failure, strlen(failure));
+    gd__buffer_format(b, ":%" PRIu64, count);
     return b->failed ? GD_E_NO_MEMORY : 0;
 }
 
 static int put_slow(void *user, const struct gd_journal_record *r)
 {
-    struct cli_bytes *b = user;
-    cli_bytes_format(b, "%s{\"id\":%" PRIu64 ",\"run\":%" PRIu64 ",\"input\":", b->data[b->size - 1] == '[' ? "" : ",",
-                     r->number, r->run);
-    cli_json_string(b, r->input, r->input_size);
-    cli_bytes_format(b, ",\"seconds\":%.6f,\"gpu\":%d}", r->seconds, r->gpu_id);
+    struct gd__buffer *b = user;
+    gd__buffer_format(b, "%s{\"id\":%" PRIu64 ",\"run\":%" PRIu64 ",\"input\":", b->data[b->size - 1] == '[' ? "" : ",",
+                      r->number, r->run);
+    gd__json_put_string(b, r->input, r->input_size);
+    gd__buffer_format(b, ",\"seconds\":%.6f,\"gpu\":%d}", r->seconds, r->gpu_id);
     return b->failed ? GD_E_NO_MEMORY : 0;
 }
 
-static void put_summary(struct cli_bytes *b, const struct figures *f)
+static void put_summary(struct gd__buffer *b, const struct figures *f)
 {
     const struct gd_journal_summary *s = &f->s;
-    cli_bytes_text(b, "{\"state\":");
-    cli_json_string(b, state_of(s), strlen(state_of(s)));
+    gd__buffer_text(b, "{\"state\":");
+    gd__json_put_string(b, state_of(s), strlen(state_of(s)));
     put_number(b, "pid", s->held, (double)s->pid, 0);
     put_command(b, s->command);
-    cli_bytes_format(b, ",\"runs\":%" PRIu64 ",\"done\":%" PRIu64 ",\"failed\":%" PRIu64, s->runs, s->done, s->failed);
+    gd__buffer_format(b, ",\"runs\":%" PRIu64 ",\"done\":%" PRIu64 ",\"failed\":%" PRIu64, s->runs, s->done, s->failed);
     put_number(b, "total", f->standing.has_left, (double)s->total, 0);
     put_number(b, "left", f->standing.has_left, (double)f->standing.left, 0);
     put_number(b, "not_in_input", s->end != NULL, (double)f->standing.gone, 0);
     put_number(b, "eta_seconds", f->eta >= 0, f->eta, 3);
     put_number(b, "tasks_per_second", f->rate > 0, f->rate, 3);
-    cli_bytes_format(b, ",\"run_done\":%" PRIu64 ",\"run_failed\":%" PRIu64 ",\"skipped\":%" PRIu64, s->run_done,
-                     s->run_failed, s->skipped);
+    gd__buffer_format(b, ",\"run_done\":%" PRIu64 ",\"run_failed\":%" PRIu64 ",\"skipped\":%" PRIu64, s->run_done,
+                      s->run_failed, s->skipped);
     put_number(b, "started", s->started > 0, s->started, 6);
     put_number(b, "written", s->written > 0, s->written, 6);
     put_number(b, "ended", s->ended > 0, s->ended, 6);
@@ -335,17 +338,17 @@ static void put_summary(struct cli_bytes *b, const struct figures *f)
 static int print_json(struct gd_journal_reader *r, const struct figures *f)
 {
     const struct gd_journal_query slow = { .size = sizeof slow, .order = GD_JOURNAL_SLOWEST, .limit = SLOWEST };
-    struct cli_bytes b = { 0 };
+    struct gd__buffer b = { 0 };
     put_summary(&b, f);
-    cli_bytes_text(&b, ",\"failures\":{");
+    gd__buffer_text(&b, ",\"failures\":{");
     int rc = b.failed ? GD_E_NO_MEMORY : gd_journal_reader_failures(r, put_failure, &b);
-    cli_bytes_text(&b, "},\"slowest\":[");
+    gd__buffer_text(&b, "},\"slowest\":[");
     if (rc == 0)
         rc = b.failed ? GD_E_NO_MEMORY : gd_journal_reader_each(r, &slow, put_slow, &b);
-    cli_bytes_text(&b, "]}\n");
+    gd__buffer_text(&b, "]}\n");
     if (rc == 0 && !b.failed)
         fwrite(b.data, 1, b.size, stdout);
-    cli_bytes_free(&b);
+    gd__buffer_free(&b);
     return rc;
 }
 
@@ -380,11 +383,11 @@ int cli_exit_status_main(int argc, char **argv)
         first = rest < 0 ? rest : first + 1 + rest;
     }
     if (first >= 0 && first < argc)
-        first = cli_error("status takes one journal: \"%s\" is one too many", argv[first]);
+        first = gd__fail("status takes one journal: \"%s\" is one too many", argv[first]);
     else if (first >= 0 && !path && !explain)
-        first = cli_error("status needs a journal: gpu-dispatch status FILE");
+        first = gd__fail("status needs a journal: gpu-dispatch status FILE");
     if (first < 0) {
-        cli_say("%s", cli_error_text());
+        cli_say("%s", gd__fail_text());
         return CLI_EXIT_ERROR;
     }
     if (path && !asked.help && !asked.list_options)

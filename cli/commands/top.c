@@ -12,12 +12,15 @@
 
 #include <gpu_dispatch/observe.h>
 
-#include "cli/bytes.h"
+#include "base/failure.h"
+#include "base/file.h"
+#include "base/text/buffer.h"
+#include "base/text/json_write.h"
 #include "cli/commands.h"
 #include "cli/options.h"
 #include "cli/run/http/address_file.h"
 #include "cli/run/stop/exit_status.h"
-#include "cli/text.h"
+#include "cli/say.h"
 #include "tui/cells.h"
 #include "tui/layout.h"
 #include "tui/screen.h"
@@ -74,7 +77,7 @@ static int find_jobs(struct jobs *j)
 {
     const int n = gd_jobs_list(j->items, sizeof j->items[0], MOST_JOBS);
     if (n < 0)
-        return cli_error("%s", gd_error_text());
+        return gd__fail("%s", gd_error_text());
     j->n = n < MOST_JOBS ? (size_t)n : MOST_JOBS;
     return 0;
 }
@@ -109,7 +112,7 @@ static void show_tasks(char *out, size_t size, const struct gd_job *j)
 }
 
 /* The jobs as a table. chosen: marked; SIZE_MAX: none is. */
-static void lay_jobs(struct cli_bytes *out, const struct jobs *j, const struct tui_view *v, size_t chosen)
+static void lay_jobs(struct gd__buffer *out, const struct jobs *j, const struct tui_view *v, size_t chosen)
 {
     struct tui_line l = { .out = out, .width = v->width - 1, .colour = v->colour, .utf8 = v->utf8 };
     const bool can_choose = chosen != SIZE_MAX;
@@ -137,17 +140,17 @@ static void lay_jobs(struct cli_bytes *out, const struct jobs *j, const struct t
     }
 }
 
-static void jobs_json(struct cli_bytes *out, const struct jobs *j)
+static void jobs_json(struct gd__buffer *out, const struct jobs *j)
 {
-    cli_bytes_text(out, "[");
+    gd__buffer_text(out, "[");
     for (size_t i = 0; i < j->n; i++) {
         const struct gd_job *a = &j->items[i];
-        cli_bytes_format(out, "%s{\"id\":\"%s\",\"pid\":%llu,\"started\":%.3f,\"name\":", i ? ",\n " : "", a->id,
-                         (unsigned long long)a->pid, a->started);
-        cli_json_string(out, a->name, strlen(a->name));
-        cli_bytes_text(out, "}");
+        gd__buffer_format(out, "%s{\"id\":\"%s\",\"pid\":%llu,\"started\":%.3f,\"name\":", i ? ",\n " : "", a->id,
+                          (unsigned long long)a->pid, a->started);
+        gd__json_put_string(out, a->name, strlen(a->name));
+        gd__buffer_text(out, "}");
     }
-    cli_bytes_text(out, "]\n");
+    gd__buffer_text(out, "]\n");
 }
 
 /* --- printing ---------------------------------------------------------------------------- */
@@ -168,22 +171,22 @@ static void fill_view(struct tui_view *v, bool whole)
 }
 
 /* Writes and frees. */
-static int print(struct cli_bytes *b)
+static int print(struct gd__buffer *b)
 {
-    int rc = b->failed ? cli_error("out of memory") : cli_write_all(STDOUT_FILENO, b->data, b->size);
-    cli_bytes_free(b);
+    int rc = b->failed ? gd__fail("out of memory") : gd__write_all(STDOUT_FILENO, b->data, b->size);
+    gd__buffer_free(b);
     return rc;
 }
 
 static int print_jobs(const struct jobs *j, bool json)
 {
-    struct cli_bytes b = { 0 };
+    struct gd__buffer b = { 0 };
     struct tui_view v;
     fill_view(&v, true);
     if (json)
         jobs_json(&b, j);
     else if (j->n == 0)
-        cli_bytes_text(&b, "no jobs are running\n");
+        gd__buffer_text(&b, "no jobs are running\n");
     else
         lay_jobs(&b, j, &v, SIZE_MAX);
     return print(&b);
@@ -191,13 +194,13 @@ static int print_jobs(const struct jobs *j, bool json)
 
 static int print_snapshot(const struct gd_snapshot *s, struct view_history *h, bool json)
 {
-    struct cli_bytes b = { 0 };
+    struct gd__buffer b = { 0 };
     struct tui_view v;
     fill_view(&v, true);
     view_history_add(h, s);
     if (json) {
         tui_layout_json(&b, s, h);
-        cli_bytes_text(&b, "\n");
+        gd__buffer_text(&b, "\n");
     } else {
         tui_layout(&b, s, h, &v);
     }
@@ -226,9 +229,9 @@ static int look(struct watch *w)
         w->s = &w->last_seen;
     }
     if (rc < 0 && rc != GD_E_NO_JOB)
-        return cli_error("%s", gd_error_text());
+        return gd__fail("%s", gd_error_text());
     if (rc == GD_E_NO_JOB && !w->s)
-        return cli_error("the job was killed");
+        return gd__fail("the job was killed");
     w->over = rc == GD_E_NO_JOB || w->s->ended;
     view_history_add(&w->history, w->s);
     return 0;
@@ -245,7 +248,7 @@ static bool have_moved(struct watch *w)
 
 static int draw(struct watch *w, struct tui_screen *screen)
 {
-    struct cli_bytes b = { 0 };
+    struct gd__buffer b = { 0 };
     struct tui_view v;
     if (look(w) < 0)
         return -1;
@@ -253,7 +256,7 @@ static int draw(struct watch *w, struct tui_screen *screen)
     v.hint = "q leaves";
     tui_layout(&b, w->s, &w->history, &v);
     tui_screen_draw(screen, &b);
-    cli_bytes_free(&b);
+    gd__buffer_free(&b);
     return 0;
 }
 
@@ -287,7 +290,7 @@ static int watch_job(const char *which, const struct asked *asked, struct tui_sc
     struct watch w = { 0 };
     int rc = -1;
     if (gd_observer_open(&w.o, which) < 0 || gd_observer_select(w.o, GD_OBSERVED_FAILURES | GD_OBSERVED_DEVICES) < 0) {
-        (void)cli_error("%s", gd_error_text());
+        (void)gd__fail("%s", gd_error_text());
     } else if (screen || (!asked->once && !asked->json && tui_can_draw(STDOUT_FILENO))) {
         rc = screen ? 0 : tui_screen_open(&screen);
         rc = rc < 0 ? rc : watch_on_screen(&w, screen);
@@ -317,13 +320,13 @@ static size_t place_of(const struct jobs *j, const char *id)
 
 static void draw_jobs(const struct jobs *j, size_t chosen, struct tui_screen *screen)
 {
-    struct cli_bytes b = { 0 };
+    struct gd__buffer b = { 0 };
     struct tui_view v;
     fill_view(&v, false);
     v.hint = "arrows or digits choose, Enter opens, q leaves";
     lay_jobs(&b, j, &v, chosen);
     tui_screen_draw(screen, &b);
-    cli_bytes_free(&b);
+    gd__buffer_free(&b);
 }
 
 /* 1 and the one that was chosen in id, 0: none. Ends by itself when there are none left. */
@@ -371,14 +374,14 @@ static bool is_named(const struct gd_job *j, const char *which)
 
 static int print_pages(const struct jobs *j, const char *which)
 {
-    struct cli_bytes b = { 0 };
+    struct gd__buffer b = { 0 };
     char address[1024];
     for (size_t i = 0; i < j->n; i++) {
         if (is_named(&j->items[i], which) && cli_address_file_find((long)j->items[i].pid, address, sizeof address))
-            cli_bytes_format(&b, "%s\n", address);
+            gd__buffer_format(&b, "%s\n", address);
     }
     if (b.size == 0 && !b.failed)
-        return cli_error("%s: start it with --http", which ? "this job has no web page" : "no job has a web page");
+        return gd__fail("%s: start it with --http", which ? "this job has no web page" : "no job has a web page");
     return print(&b);
 }
 
@@ -389,7 +392,7 @@ static int show(const struct asked *asked, const char *which)
     int rc = -1;
     struct jobs *j = calloc(1, sizeof *j);
     if (!j)
-        return cli_error("out of memory");
+        return gd__fail("out of memory");
     if (which && !asked->list && !asked->page)
         rc = watch_job(which, asked, NULL);
     else if (find_jobs(j) < 0)
@@ -403,14 +406,14 @@ static int show(const struct asked *asked, const char *which)
     else if (!asked->once && !asked->json && tui_can_draw(STDOUT_FILENO) && isatty(STDIN_FILENO))
         rc = choose_and_watch(j, asked);
     else if (asked->json)
-        rc = cli_error("%zu jobs are running: say which, see gpu-dispatch top --list", j->n);
+        rc = gd__fail("%zu jobs are running: say which, see gpu-dispatch top --list", j->n);
     else
         rc = print_jobs(j, false);
     free(j);
     return rc;
 }
 
-/* Options before the job and after it. 0, or -1 with cli_error_text(). */
+/* Options before the job and after it. 0, or -1 with gd__fail_text(). */
 static int parse(struct asked *asked, const char **which, int argc, char **argv)
 {
     const int first = cli_opts_parse(&options, asked, argc, argv);
@@ -419,7 +422,7 @@ static int parse(struct asked *asked, const char **which, int argc, char **argv)
     *which = argv[first];
     const int rest = argc - first - 1, second = cli_opts_parse(&options, asked, rest, argv + first + 1);
     if (second >= 0 && second < rest)
-        return cli_error("top shows one job: \"%s\" is one too many", argv[first + 1 + second]);
+        return gd__fail("top shows one job: \"%s\" is one too many", argv[first + 1 + second]);
     return second < 0 ? -1 : 0;
 }
 
@@ -434,6 +437,6 @@ int cli_top_main(int argc, char **argv)
     }
     if (rc == 0 && show(&asked, which) == 0)
         return 0;
-    cli_say("%s", cli_error_text());
+    cli_say("%s", gd__fail_text());
     return CLI_EXIT_ERROR;
 }

@@ -6,6 +6,8 @@
 
 #include <string.h>
 
+#include "base/text/buffer.h"
+
 size_t cli_column_count(const struct cli_column *c)
 {
     return c->files ? gd_files_count(c->files) : c->ends.size / sizeof(size_t);
@@ -13,8 +15,8 @@ size_t cli_column_count(const struct cli_column *c)
 
 void cli_column_add(struct cli_column *c, const void *data, size_t size)
 {
-    cli_bytes_add(&c->text, data, size);
-    cli_bytes_add(&c->ends, &c->text.size, sizeof c->text.size);
+    gd__buffer_add(&c->text, data, size);
+    gd__buffer_add(&c->ends, &c->text.size, sizeof c->text.size);
 }
 
 bool cli_column_failed(const struct cli_column *c)
@@ -53,8 +55,8 @@ uint64_t cli_column_weight(const struct cli_column *c, size_t i)
 
 void cli_column_free(struct cli_column *c)
 {
-    cli_bytes_free(&c->text);
-    cli_bytes_free(&c->ends);
+    gd__buffer_free(&c->text);
+    gd__buffer_free(&c->ends);
     if (!c->borrowed)
         gd_files_close(&c->files);
 }

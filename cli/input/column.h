@@ -11,13 +11,13 @@
 
 #include <gpu_dispatch/launch.h>
 
-#include "cli/bytes.h"
+#include "base/text/buffer.h"
 
 /* Zeroed is empty. Either texts one after the other, or a list of files. */
 struct cli_column {
     bool link;              /* goes in step with the one before */
-    struct cli_bytes text;  /* the arguments */
-    struct cli_bytes ends;  /* a size_t for each: where it ends */
+    struct gd__buffer text; /* the arguments */
+    struct gd__buffer ends; /* a size_t for each: where it ends */
     struct gd_files *files; /* or these */
     bool borrowed;          /* the files are somebody else's */
 };

@@ -13,8 +13,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/bytes.h"
-#include "cli/thread.h"
+#include "base/failure.h"
+#include "base/text/buffer.h"
+#include "base/thread.h"
 
 enum { BUFFER_FULL = 64 * 1024 };
 
@@ -24,10 +25,10 @@ struct cli_directory_walk {
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t data, space;
-    struct cli_bytes filling; /* under the lock, as is what follows */
+    struct gd__buffer filling; /* under the lock, as is what follows */
     bool ended, stopped;
-    char problem[512];         /* why it could not be searched; empty: it could */
-    struct cli_bytes emptying; /* the asking side's */
+    char problem[512];          /* why it could not be searched; empty: it could */
+    struct gd__buffer emptying; /* the asking side's */
     size_t at;
 };
 
@@ -39,8 +40,8 @@ static int put(void *user, const char *path, uint64_t size)
     while (w->filling.size >= BUFFER_FULL && !w->stopped)
         pthread_cond_wait(&w->space, &w->lock);
     bool was_empty = w->filling.size == 0;
-    cli_bytes_add(&w->filling, &size, sizeof size);
-    cli_bytes_add(&w->filling, path, strlen(path) + 1);
+    gd__buffer_add(&w->filling, &size, sizeof size);
+    gd__buffer_add(&w->filling, path, strlen(path) + 1);
     int stop = w->stopped || w->filling.failed;
     pthread_mutex_unlock(&w->lock);
     if (was_empty)
@@ -72,7 +73,7 @@ static int await_entries(struct cli_directory_walk *w)
         pthread_cond_wait(&w->data, &w->lock);
     int some = w->filling.size > 0 && !w->stopped;
     if (!some && w->problem[0] && !w->stopped)
-        some = cli_error("%s", w->problem);
+        some = gd__fail("%s", w->problem);
     pthread_mutex_unlock(&w->lock);
     return some;
 }
@@ -87,8 +88,8 @@ int cli_directory_walk_nothing(const char *dir, const struct gd_discover *what)
     }
     const char *deeper = what->recursive ? "" : " (folders in it are searched with --recursive)";
     if (!*all)
-        return cli_error("no file in %s%s", dir, deeper);
-    return cli_error("no file in %s matches %s%s", dir, all, deeper);
+        return gd__fail("no file in %s%s", dir, deeper);
+    return gd__fail("no file in %s matches %s%s", dir, all, deeper);
 }
 
 int cli_directory_walk_open(struct cli_directory_walk **out, const char *dir, const struct gd_discover *what)
@@ -96,17 +97,17 @@ int cli_directory_walk_open(struct cli_directory_walk **out, const char *dir, co
     struct cli_directory_walk *w = calloc(1, sizeof *w);
     if (!w || !(w->dir = strdup(dir))) {
         free(w);
-        return cli_error("out of memory");
+        return gd__fail("out of memory");
     }
     w->what = *what;
     pthread_mutex_init(&w->lock, NULL);
     pthread_cond_init(&w->data, NULL);
     pthread_cond_init(&w->space, NULL);
-    int code = cli_thread_start(&w->thread, "gd-walk", search, w);
+    int code = gd__thread_start(&w->thread, "gd-walk", search, w);
     if (code) {
         free(w->dir);
         free(w);
-        return cli_error("cannot start a thread: %s", strerror(code));
+        return gd__fail("cannot start a thread: %s", strerror(code));
     }
     int some = await_entries(w);
     if (some <= 0) {
@@ -126,7 +127,7 @@ static int swap(struct cli_directory_walk *w)
     if (some <= 0)
         return some;
     pthread_mutex_lock(&w->lock);
-    struct cli_bytes full = w->filling;
+    struct gd__buffer full = w->filling;
     w->filling = w->emptying;
     w->filling.size = 0;
     w->emptying = full;
@@ -167,8 +168,8 @@ void cli_directory_walk_close(struct cli_directory_walk **walk)
     pthread_cond_destroy(&w->space);
     pthread_cond_destroy(&w->data);
     pthread_mutex_destroy(&w->lock);
-    cli_bytes_free(&w->filling);
-    cli_bytes_free(&w->emptying);
+    gd__buffer_free(&w->filling);
+    gd__buffer_free(&w->emptying);
     free(w->dir);
     free(w);
     *walk = NULL;

@@ -13,10 +13,10 @@
 struct cli_directory_walk;
 
 /* what is copied, its patterns are borrowed until the close. Starts searching and waits for the first file. 0, or -1
- * with cli_error_text(): no such folder, nothing found. */
+ * with gd__fail_text(): no such folder, nothing found. */
 int cli_directory_walk_open(struct cli_directory_walk **out, const char *dir, const struct gd_discover *what);
 
-/* 1: the next file, borrowed until the next call; 0: the end, or stopped; -1: cli_error_text(). */
+/* 1: the next file, borrowed until the next call; 0: the end, or stopped; -1: gd__fail_text(). */
 int cli_directory_walk_next(struct cli_directory_walk *w, const char **path, uint64_t *size);
 
 void cli_directory_walk_stop(

@@ -20,12 +20,14 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-#include "cli/bytes.h"
+#include "base/failure.h"
+#include "base/text/buffer.h"
+#include "base/text/utf8.h"
 #include "cli/input/column.h"
 #include "cli/input/directory_walk.h"
 #include "cli/input/lines.h"
-#include "cli/json.h"
 #include "cli/output/files/failure_record.h"
+#include "cli/say.h"
 
 struct cli_input {
     enum cli_format format;
@@ -54,8 +56,8 @@ struct cli_input {
     const char *current; /* the stream's record of this row */
     size_t current_size;
     uint64_t current_weight;
-    struct cli_bytes cleaned; /* a record whose NULs were replaced, or the input of a task that had failed */
-    struct cli_bytes payload;
+    struct gd__buffer cleaned; /* a record whose NULs were replaced, or the input of a task that had failed */
+    struct gd__buffer payload;
 };
 
 static bool is_streamed(const struct cli_input *in)
@@ -85,13 +87,13 @@ static int clean(struct cli_input *in, const char **data, size_t *size)
     in->warned = true;
     in->cleaned.size = 0;
     for (; nul; nul = memchr(at, 0, (size_t)(end - at))) {
-        cli_bytes_add(&in->cleaned, at, (size_t)(nul - at));
-        cli_bytes_add(&in->cleaned, "\\0", 2);
+        gd__buffer_add(&in->cleaned, at, (size_t)(nul - at));
+        gd__buffer_add(&in->cleaned, "\\0", 2);
         at = nul + 1;
     }
-    cli_bytes_add(&in->cleaned, at, (size_t)(end - at));
+    gd__buffer_add(&in->cleaned, at, (size_t)(end - at));
     if (in->cleaned.failed)
-        return cli_error("out of memory");
+        return gd__fail("out of memory");
     *data = in->cleaned.data;
     *size = in->cleaned.size;
     return 0;
@@ -100,10 +102,10 @@ static int clean(struct cli_input *in, const char **data, size_t *size)
 /* JSON is UTF-8, and so is every file that the line would be copied to. */
 static int check_encoding(const struct cli_input *in, const char *data, size_t size)
 {
-    const size_t good = cli_utf8_valid(data, size);
+    const size_t good = gd__utf8_valid(data, size);
     if (good == size)
         return 0;
-    return cli_error(
+    return gd__fail(
         "line %llu of %s is no JSON: byte %zu (0x%02x) is not UTF-8. Convert the input (iconv -t UTF-8), or "
         "give it as plain lines, without --jsonl",
         (unsigned long long)in->line, in->name, good + 1, (unsigned char)data[good]);
@@ -118,7 +120,7 @@ static int unwrap(struct cli_input *in, const char **data, size_t *size)
     if (!cli_failure_record_take(&in->cleaned, *data, *size, in->json_payload))
         return 0;
     if (in->cleaned.failed)
-        return cli_error("out of memory");
+        return gd__fail("out of memory");
     *data = in->cleaned.size ? in->cleaned.data : "";
     *size = in->cleaned.size;
     return 0;
@@ -147,7 +149,7 @@ static int hold_words(struct cli_input *in, struct cli_column *c, const struct c
         if (!in->skip_blank || !is_blank(s->words[i], size))
             cli_column_add(c, s->words[i], size);
     }
-    return cli_column_failed(c) ? cli_error("out of memory") : 0;
+    return cli_column_failed(c) ? gd__fail("out of memory") : 0;
 }
 
 static int hold_lines(struct cli_input *in, struct cli_column *c, struct cli_lines *lines)
@@ -158,7 +160,7 @@ static int hold_lines(struct cli_input *in, struct cli_column *c, struct cli_lin
     while ((some = next_record(in, lines, &data, &size)) > 0 && !cli_column_failed(c))
         cli_column_add(c, data, size);
     if (cli_column_failed(c))
-        return cli_error("the input is too large to be held in memory");
+        return gd__fail("the input is too large to be held in memory");
     return some;
 }
 
@@ -169,7 +171,7 @@ static int open_file(struct cli_input *in, struct cli_column *c, const struct cl
     if (in->format == CLI_FORMAT_JSONL) { /* the only source then */
         in->name = strdup(strcmp(s->path, "-") == 0 ? "standard input" : s->path);
         if (!in->name)
-            return cli_error("out of memory");
+            return gd__fail("out of memory");
     }
     if (strcmp(s->path, "-") == 0 && isatty(STDIN_FILENO))
         cli_say("reading inputs from the terminal, one per line; end with Ctrl-D");
@@ -198,9 +200,9 @@ static int copy_patterns(struct cli_input *in, const char *const *patterns)
     in->patterns = calloc(n + 1, sizeof *in->patterns);
     for (size_t i = 0; in->patterns && i < n; i++) {
         if (!(in->patterns[i] = strdup(patterns[i])))
-            return cli_error("out of memory");
+            return gd__fail("out of memory");
     }
-    return in->patterns ? 0 : cli_error("out of memory");
+    return in->patterns ? 0 : gd__fail("out of memory");
 }
 
 static int open_dir(struct cli_input *in, struct cli_column *c, const char *dir, const struct cli_input_options *o,
@@ -217,7 +219,7 @@ static int open_dir(struct cli_input *in, struct cli_column *c, const char *dir,
         return cli_directory_walk_open(&in->walk, dir, &in->what);
     if (gd_files_open(&c->files) < 0 || gd_files_discover(c->files, dir, &in->what) < 0 ||
         gd_files_sort(c->files, o->order) < 0)
-        return cli_error("%s", gd_error_text());
+        return gd__fail("%s", gd_error_text());
     return gd_files_count(c->files) ? 0 : cli_directory_walk_nothing(dir, &in->what);
 }
 
@@ -275,14 +277,14 @@ static int count_tasks(struct cli_input *in)
     in->inner = 1;
     while (i < in->n_columns) {
         if (__builtin_mul_overflow(in->inner, group_rows(in, &i), &in->inner))
-            return cli_error("there are too many combinations of the arguments");
+            return gd__fail("there are too many combinations of the arguments");
     }
     if (is_streamed(in))
         return 0;
     if (in->others_empty)
         in->rows = 0;
     return __builtin_mul_overflow(in->inner, in->rows, &total)
-               ? cli_error("there are too many combinations of the arguments")
+               ? gd__fail("there are too many combinations of the arguments")
                : 0;
 }
 
@@ -309,10 +311,10 @@ static int shuffle(struct cli_input *in, const struct cli_input_options *o)
 {
     uint64_t n = in->rows * in->inner, state = o->seed;
     if (!o->seeded && getrandom(&state, sizeof state, 0) != (ssize_t)sizeof state)
-        return cli_error("cannot get a random number: %s", strerror(errno));
+        return gd__fail("cannot get a random number: %s", strerror(errno));
     in->order = calloc(n + 1, sizeof *in->order);
     if (!in->order)
-        return cli_error("%llu tasks are too many to be shuffled", (unsigned long long)n);
+        return gd__fail("%llu tasks are too many to be shuffled", (unsigned long long)n);
     for (uint64_t i = 0; i < n; i++) {
         uint64_t j = random_below(&state, i + 1);
         in->order[i] = in->order[j];
@@ -336,15 +338,15 @@ static int check(const struct cli_source *sources, size_t n, const struct cli_in
     for (size_t i = 0; i < n; i++) {
         bool is_stdin = sources[i].kind == CLI_SOURCE_FILE && strcmp(sources[i].path, "-") == 0;
         if (sources[i].kind >= CLI_SOURCE_DIR && n > 1)
-            return cli_error("--input-dir can't be combined with other inputs");
+            return gd__fail("--input-dir can't be combined with other inputs");
         if (is_stdin && has_stdin)
-            return cli_error("standard input is given twice as input");
+            return gd__fail("standard input is given twice as input");
         if (is_stdin && !can_read_stdin())
-            return cli_error("standard input is closed: give tasks after ::: or with -a FILE");
+            return gd__fail("standard input is closed: give tasks after ::: or with -a FILE");
         has_stdin = has_stdin || is_stdin;
     }
     if (o->format == CLI_FORMAT_JSONL && (n != 1 || sources[0].kind != CLI_SOURCE_FILE))
-        return cli_error("--jsonl goes with one input: standard input or one -a FILE");
+        return gd__fail("--jsonl goes with one input: standard input or one -a FILE");
     return 0;
 }
 
@@ -354,7 +356,7 @@ static struct cli_input *make(size_t n, const struct cli_input_options *o)
     struct cli_column *columns = calloc(n, sizeof *columns);
     int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (!in || !columns || fd < 0) {
-        (void)cli_error("cannot open the input: %s", strerror(errno));
+        (void)gd__fail("cannot open the input: %s", strerror(errno));
         free(columns);
         free(in);
         if (fd >= 0)
@@ -453,8 +455,8 @@ static void add_argument(struct cli_input *in, size_t i, uint64_t row)
     size_t size;
     argument(in, i, row, &data, &size);
     if (i > 0)
-        cli_bytes_add(&in->payload, "", 1);
-    cli_bytes_add(&in->payload, data, size);
+        gd__buffer_add(&in->payload, "", 1);
+    gd__buffer_add(&in->payload, data, size);
 }
 
 static int combine(struct cli_input *in, uint64_t row, uint64_t k)
@@ -471,7 +473,7 @@ static int combine(struct cli_input *in, uint64_t row, uint64_t k)
         for (size_t j = i; j < next; j++)
             add_argument(in, j, at);
     }
-    return in->payload.failed ? cli_error("out of memory") : 1;
+    return in->payload.failed ? gd__fail("out of memory") : 1;
 }
 
 int cli_input_read(struct cli_input *in, const void **data, size_t *size, uint64_t *weight)
@@ -509,7 +511,7 @@ int cli_input_next(struct cli_input *in, struct gd_item *item)
     uint64_t weight;
     int some = cli_input_read(in, &data, &size, &weight);
     if (some < 0)
-        return gd_item_error(item, "%s", cli_error_text());
+        return gd_item_error(item, "%s", gd__fail_text());
     if (some > 0) {
         item->data = data;
         item->size = size;
@@ -541,8 +543,8 @@ void cli_input_close(struct cli_input **input)
     for (char **p = in->patterns; p && *p; p++)
         free(*p);
     close(in->cancel_fd);
-    cli_bytes_free(&in->cleaned);
-    cli_bytes_free(&in->payload);
+    gd__buffer_free(&in->cleaned);
+    gd__buffer_free(&in->payload);
     free(in->name);
     free(in->patterns);
     free(in->columns);

@@ -8,7 +8,7 @@
  *     o.sources = s, o.n_sources = 2;
  *     struct cli_input *in;
  *     if (cli_input_open(&in, &o) < 0)
- *         ... cli_error_text()
+ *         ... gd__fail_text()
  *     options.total_tasks = cli_input_total(in);
  *     options.source: return cli_input_next(in, item);
  *     options.source_cancel: cli_input_cancel(in);
@@ -73,7 +73,7 @@ struct cli_input_options {
 
 struct cli_input;
 
-/* 0, or -1 with cli_error_text(). */
+/* 0, or -1 with gd__fail_text(). */
 int cli_input_open(struct cli_input **out, const struct cli_input_options *o);
 
 /* How many tasks there will be; 0 if not known (a stream). */
@@ -89,7 +89,7 @@ bool cli_input_count(const struct cli_input *in, uint64_t *out);
 int cli_input_next(struct cli_input *in, struct gd_item *item);
 
 /* What cli_input_next() is made of. 1: *data (until the next call), *size and *weight (0: none known); 0: the end;
- * -1: cli_error_text(). */
+ * -1: gd__fail_text(). */
 int cli_input_read(struct cli_input *in, const void **data, size_t *size, uint64_t *weight);
 
 /* Makes a blocked cli_input_next() return 0, and all after it. Any thread. */

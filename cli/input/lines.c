@@ -17,7 +17,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cli/bytes.h"
+#include "base/failure.h"
 
 enum { FIRST_ROOM = 64 * 1024 };
 
@@ -38,10 +38,10 @@ static int open_path(const char *path)
         return STDIN_FILENO;
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
-        return cli_error("cannot open input file %s: %s", path, strerror(errno));
+        return gd__fail("cannot open input file %s: %s", path, strerror(errno));
     if (fstat(fd, &st) == 0 && S_ISDIR(st.st_mode)) {
         close(fd);
-        return cli_error("%s is a folder: use --input-dir for the files in it", path);
+        return gd__fail("%s is a folder: use --input-dir for the files in it", path);
     }
     return fd;
 }
@@ -55,7 +55,7 @@ int cli_lines_open(struct cli_lines **out, const char *path, char delimiter, int
     if (!l) {
         if (fd != STDIN_FILENO)
             close(fd);
-        return cli_error("out of memory");
+        return gd__fail("out of memory");
     }
     *l = (struct cli_lines){ .fd = fd, .cancel_fd = cancel_fd, .delimiter = delimiter };
     l->name = strdup(fd == STDIN_FILENO ? "standard input" : path);
@@ -63,7 +63,7 @@ int cli_lines_open(struct cli_lines **out, const char *path, char delimiter, int
     l->room = FIRST_ROOM;
     if (!l->name || !l->data) {
         cli_lines_close(&l);
-        return cli_error("out of memory");
+        return gd__fail("out of memory");
     }
     *out = l;
     return 0;
@@ -82,7 +82,7 @@ static int make_room(struct cli_lines *l)
     }
     char *data = l->room > SIZE_MAX / 2 ? NULL : realloc(l->data, l->room * 2);
     if (!data)
-        return cli_error("a record of %s is too long for the memory there is (%zu bytes by now)", l->name, l->room);
+        return gd__fail("a record of %s is too long for the memory there is (%zu bytes by now)", l->name, l->room);
     l->data = data;
     l->room *= 2;
     return 0;
@@ -94,7 +94,7 @@ static int await(const struct cli_lines *l)
     struct pollfd p[2] = { { .fd = l->cancel_fd, .events = POLLIN }, { .fd = l->fd, .events = POLLIN } };
     while (poll(p, 2, -1) < 0) {
         if (errno != EINTR && errno != EAGAIN)
-            return cli_error("cannot wait for %s: %s", l->name, strerror(errno));
+            return gd__fail("cannot wait for %s: %s", l->name, strerror(errno));
     }
     return !p[0].revents;
 }
@@ -118,7 +118,7 @@ static int refill(struct cli_lines *l)
             return 0;
         }
         if (errno != EINTR && errno != EAGAIN)
-            return cli_error("cannot read %s: %s", l->name, strerror(errno));
+            return gd__fail("cannot read %s: %s", l->name, strerror(errno));
     }
 }
 

@@ -10,11 +10,11 @@
 
 struct cli_lines;
 
-/* path "-" is standard input. Once cancel_fd can be read, cli_lines_next() returns 0. 0, or -1 with cli_error_text():
+/* path "-" is standard input. Once cancel_fd can be read, cli_lines_next() returns 0. 0, or -1 with gd__fail_text():
  * no such file, a folder. */
 int cli_lines_open(struct cli_lines **out, const char *path, char delimiter, int cancel_fd);
 
-/* 1: the next record without its delimiter, borrowed until the next call; 0: the end; -1: cli_error_text(). The last
+/* 1: the next record without its delimiter, borrowed until the next call; 0: the end; -1: gd__fail_text(). The last
  * record may lack its delimiter. */
 int cli_lines_next(struct cli_lines *l, const char **data, size_t *size);
 

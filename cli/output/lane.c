@@ -16,8 +16,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "cli/bytes.h"
-#include "cli/thread.h"
+#include "base/failure.h"
+#include "base/thread.h"
 
 /* By the number of signals: how long nothing may move. The first is the run's own pace, for ever. */
 static const unsigned patience_ms[] = { UINT_MAX, 5000, 1000, 0 };
@@ -116,7 +116,7 @@ int cli_lane_open(struct cli_lane **out, const struct cli_lane_options *o)
     pthread_condattr_t attr;
     struct cli_lane *l = calloc(1, sizeof *l);
     if (!l)
-        return cli_error("out of memory");
+        return gd__fail("out of memory");
     l->o = *o;
     l->last = &l->first;
     l->went_ns = now_ns();
@@ -126,10 +126,10 @@ int cli_lane_open(struct cli_lane **out, const struct cli_lane_options *o)
     pthread_cond_init(&l->work, NULL);
     pthread_cond_init(&l->moved, &attr);
     pthread_condattr_destroy(&attr);
-    const int code = cli_thread_start(&l->thread, o->name, do_jobs, l);
+    const int code = gd__thread_start(&l->thread, o->name, do_jobs, l);
     if (code != 0) {
         free(l);
-        return cli_error("cannot start a thread: %s", strerror(code));
+        return gd__fail("cannot start a thread: %s", strerror(code));
     }
     *out = l;
     return 0;

@@ -34,7 +34,7 @@ struct cli_lane_options {
     void *user;
 };
 
-/* 0, or -1 with cli_error_text(). */
+/* 0, or -1 with gd__fail_text(). */
 int cli_lane_open(struct cli_lane **out, const struct cli_lane_options *o);
 
 /* Any thread; never waits. Returns the job's number, from 1. */

@@ -15,9 +15,12 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "cli/bytes.h"
-#include "cli/text.h"
-#include "cli/thread.h"
+#include "base/failure.h"
+#include "base/file.h"
+#include "base/text/buffer.h"
+#include "base/text/figures.h"
+#include "base/thread.h"
+#include "cli/say.h"
 #include "tui/layout.h"
 
 enum { REDRAW_MS = 100, REDRAW_IDLE_MS = 1000, PLAIN_MS = 5000, JSON_MS = 1000, USUAL_WIDTH = 80, WIDEST = 512 };
@@ -43,26 +46,26 @@ void cli_figures_of(struct cli_figures *f, const struct gd_snapshot *now, struct
 }
 
 /* The time left, or where that is not known or there is none the time that has passed. */
-static void add_time(struct cli_bytes *b, const struct cli_figures *f)
+static void add_time(struct gd__buffer *b, const struct cli_figures *f)
 {
     char time[32];
     const double eta = f->eta;
-    cli_bytes_text(b, cli_show_duration(time, sizeof time, eta > 0 ? eta : f->seconds));
-    cli_bytes_text(b, eta > 0 ? " left" : "");
+    gd__buffer_text(b, gd__text_duration(time, sizeof time, eta > 0 ? eta : f->seconds));
+    gd__buffer_text(b, eta > 0 ? " left" : "");
 }
 
-static void add_failed(struct cli_bytes *b, const struct cli_figures *f)
+static void add_failed(struct gd__buffer *b, const struct cli_figures *f)
 {
     if (f->failed)
-        cli_bytes_format(b, ", %llu failed", (unsigned long long)f->failed);
+        gd__buffer_format(b, ", %llu failed", (unsigned long long)f->failed);
 }
 
-static void add_done(struct cli_bytes *b, const struct cli_figures *f)
+static void add_done(struct gd__buffer *b, const struct cli_figures *f)
 {
     if (f->total)
-        cli_bytes_format(b, "%llu/%llu", (unsigned long long)f->done, (unsigned long long)f->total);
+        gd__buffer_format(b, "%llu/%llu", (unsigned long long)f->done, (unsigned long long)f->total);
     else
-        cli_bytes_format(b, "%llu done", (unsigned long long)f->done);
+        gd__buffer_format(b, "%llu done", (unsigned long long)f->done);
 }
 
 static bool is_known(const struct cli_figures *f)
@@ -77,64 +80,64 @@ static double part_of(const struct cli_figures *f)
 }
 
 /* " 45% [#######........] 450/1000, 3 failed, 2m05s left"; the bar takes what room there is. */
-static void lay_bar(struct cli_bytes *b, const struct cli_figures *f, unsigned width)
+static void lay_bar(struct gd__buffer *b, const struct cli_figures *f, unsigned width)
 {
-    struct cli_bytes tail = { 0 };
+    struct gd__buffer tail = { 0 };
     add_done(&tail, f);
     add_failed(&tail, f);
-    cli_bytes_text(&tail, ", ");
+    gd__buffer_text(&tail, ", ");
     add_time(&tail, f);
     const double part = part_of(f);
     size_t taken = sizeof "100% [] " - 1 + tail.size, room = width > taken ? width - taken : 0;
     if (is_known(f)) {
-        cli_bytes_format(b, "%3d%% ", (int)(part * 100));
+        gd__buffer_format(b, "%3d%% ", (int)(part * 100));
         if (room >= 4) {
             size_t full = (size_t)(part * (double)room);
-            cli_bytes_text(b, "[");
+            gd__buffer_text(b, "[");
             for (size_t i = 0; i < room; i++)
-                cli_bytes_text(b, i < full ? "#" : ".");
-            cli_bytes_text(b, "] ");
+                gd__buffer_text(b, i < full ? "#" : ".");
+            gd__buffer_text(b, "] ");
         }
     }
-    cli_bytes_add(b, tail.data, tail.size);
+    gd__buffer_add(b, tail.data, tail.size);
     b->failed = b->failed || tail.failed;
-    cli_bytes_free(&tail);
+    gd__buffer_free(&tail);
 }
 
 /* "450/1000 (45%), 8 running, 3 failed, 13/s, 2m05s left" */
-static void lay_line(struct cli_bytes *b, const struct cli_figures *f)
+static void lay_line(struct gd__buffer *b, const struct cli_figures *f)
 {
     char rate[32];
     add_done(b, f);
     if (f->by_work)
-        cli_bytes_format(b, " (%d%% of the work)", (int)(part_of(f) * 100));
+        gd__buffer_format(b, " (%d%% of the work)", (int)(part_of(f) * 100));
     else if (f->total)
-        cli_bytes_format(b, " (%d%%)", (int)((double)f->done * 100 / (double)f->total));
-    cli_bytes_format(b, ", %llu running", (unsigned long long)f->running);
+        gd__buffer_format(b, " (%d%%)", (int)((double)f->done * 100 / (double)f->total));
+    gd__buffer_format(b, ", %llu running", (unsigned long long)f->running);
     add_failed(b, f);
     if (f->seconds > 0)
-        cli_bytes_format(b, ", %s/s", view_show_rate(rate, sizeof rate, (double)f->ended / f->seconds));
-    cli_bytes_text(b, ", ");
+        gd__buffer_format(b, ", %s/s", view_show_rate(rate, sizeof rate, (double)f->ended / f->seconds));
+    gd__buffer_text(b, ", ");
     add_time(b, f);
 }
 
 /* "ETA: 2m05s, 450/1000, 8 running, 3 failed, 0.27s each" */
-static void lay_eta(struct cli_bytes *b, const struct cli_figures *f)
+static void lay_eta(struct gd__buffer *b, const struct cli_figures *f)
 {
     char time[32];
     const double eta = f->eta;
-    cli_bytes_format(b, "ETA: %s, ", eta < 0 ? "unknown" : cli_show_duration(time, sizeof time, eta));
+    gd__buffer_format(b, "ETA: %s, ", eta < 0 ? "unknown" : gd__text_duration(time, sizeof time, eta));
     add_done(b, f);
-    cli_bytes_format(b, ", %llu running", (unsigned long long)f->running);
+    gd__buffer_format(b, ", %llu running", (unsigned long long)f->running);
     add_failed(b, f);
     if (f->ended)
-        cli_bytes_format(b, ", %s each", cli_show_duration(time, sizeof time, f->seconds / (double)f->ended));
+        gd__buffer_format(b, ", %s each", gd__text_duration(time, sizeof time, f->seconds / (double)f->ended));
 }
 
 size_t cli_progress_layout(char *out, size_t size, const struct cli_figures *f, enum cli_progress_style style,
                            unsigned width)
 {
-    struct cli_bytes b = { 0 };
+    struct gd__buffer b = { 0 };
     if (size == 0)
         return 0;
     if (style == CLI_PROGRESS_BAR)
@@ -149,7 +152,7 @@ size_t cli_progress_layout(char *out, size_t size, const struct cli_figures *f, 
     if (length)
         memcpy(out, b.data, length);
     out[length] = 0;
-    cli_bytes_free(&b);
+    gd__buffer_free(&b);
     return length;
 }
 
@@ -190,7 +193,7 @@ static void put(const struct cli_progress *p, const char *before, const char *af
     char text[WIDEST + 64];
     int length = snprintf(text, sizeof text, "%s%.*s%s", before, (int)p->length, p->line, after);
     if (length > 0)
-        (void)cli_write_all(p->fd, text, (size_t)length);
+        (void)gd__write_all(p->fd, text, (size_t)length);
 }
 
 static void show(struct cli_progress *p)
@@ -202,7 +205,7 @@ static void show(struct cli_progress *p)
 static void hide(struct cli_progress *p)
 {
     if (p->shown)
-        (void)cli_write_all(p->fd, "\r\033[K", sizeof "\r\033[K" - 1);
+        (void)gd__write_all(p->fd, "\r\033[K", sizeof "\r\033[K" - 1);
     p->shown = false;
 }
 
@@ -226,15 +229,15 @@ static bool have_moved(const struct cli_figures *a, const struct cli_figures *b)
 static void put_json(struct cli_progress *p)
 {
     const struct gd_snapshot *s = NULL;
-    struct cli_bytes b = { 0 };
+    struct gd__buffer b = { 0 };
     if (p->read(p->user, &s) != 0 || !s)
         return;
     view_history_add(&p->history, s);
     tui_layout_json(&b, s, &p->history);
-    cli_bytes_text(&b, "\n");
+    gd__buffer_text(&b, "\n");
     if (!b.failed)
-        (void)cli_write_all(p->fd, b.data, b.size);
-    cli_bytes_free(&b);
+        (void)gd__write_all(p->fd, b.data, b.size);
+    gd__buffer_free(&b);
 }
 
 /* Among other lines, after who says it. */
@@ -298,14 +301,14 @@ static int start(struct cli_progress *p)
     pthread_mutex_init(&p->lock, NULL);
     pthread_cond_init(&p->wake, &attr);
     pthread_condattr_destroy(&attr);
-    return cli_thread_start(&p->thread, "gd-progress", keep_drawing, p);
+    return gd__thread_start(&p->thread, "gd-progress", keep_drawing, p);
 }
 
 static struct cli_progress *new_progress(int fd, enum cli_progress_style style, void *user)
 {
     struct cli_progress *p = calloc(1, sizeof *p);
     if (!p) {
-        (void)cli_error("out of memory");
+        (void)gd__fail("out of memory");
         return NULL;
     }
     p->fd = fd;
@@ -321,7 +324,7 @@ static int begin(struct cli_progress **out, struct cli_progress *p)
     int code = start(p);
     if (code) {
         free(p);
-        return cli_error("cannot start a thread: %s", strerror(code));
+        return gd__fail("cannot start a thread: %s", strerror(code));
     }
     *out = p;
     return 0;

@@ -20,7 +20,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cli/bytes.h"
+#include "base/failure.h"
+#include "base/file.h"
 
 enum { TRIES = 16, LINKS = 40 };
 
@@ -117,10 +118,10 @@ static int refuse(struct cli_replacement *r, const char *path, int fd)
         if (r->temporary)
             unlink(r->temporary);
     } else if (r->temporary && (error == EPERM || error == EISDIR || error == EEXIST)) {
-        return cli_error("cannot write %s: %s cannot be removed: %s. Remove it, or name a file in another directory",
-                         path, r->temporary, strerror(error));
+        return gd__fail("cannot write %s: %s cannot be removed: %s. Remove it, or name a file in another directory",
+                        path, r->temporary, strerror(error));
     }
-    return cli_error("cannot write %s: %s", path, strerror(error));
+    return gd__fail("cannot write %s: %s", path, strerror(error));
 }
 
 int cli_replace_begin(struct cli_replacement *r, const char *path, bool named)
@@ -158,7 +159,7 @@ static int place(const struct cli_replacement *r)
         errno = ESTALE;
         return -1;
     }
-    return rename(r->temporary, r->path) < 0 ? -1 : cli_sync_folder_of(r->path);
+    return rename(r->temporary, r->path) < 0 ? -1 : gd__sync_directory_of(r->path);
 }
 
 int cli_replace_end(struct cli_replacement *r, int rc, bool wanted)
@@ -166,11 +167,11 @@ int cli_replace_end(struct cli_replacement *r, int rc, bool wanted)
     bool left = r->to && r->temporary && is_ours(r);
     if (r->to) {
         if (rc == 0 && wanted && place(r) < 0)
-            rc = cli_error("cannot write %s: %s", r->path, strerror(errno));
+            rc = gd__fail("cannot write %s: %s", r->path, strerror(errno));
         else
             left = left && (rc != 0 || !wanted);
         if (fclose(r->to) != 0 && rc == 0)
-            rc = cli_error("cannot write %s: %s", r->path, strerror(errno));
+            rc = gd__fail("cannot write %s: %s", r->path, strerror(errno));
         if (left)
             unlink(r->temporary);
     }

@@ -17,11 +17,11 @@ struct cli_replacement {
 
 /* Begins a file that takes the place of path. named: a person gave this name. Then a link is followed, and the file
  * that it leads to is replaced in its own directory; and a device or a pipe is written to as it is. Otherwise the name
- * itself is replaced, whatever it is. 0, or -1 with cli_error_text(). */
+ * itself is replaced, whatever it is. 0, or -1 with gd__fail_text(). */
 int cli_replace_begin(struct cli_replacement *r, const char *path, bool named);
 
 /* Puts it in its place, if rc is 0 and it is wanted; else what was there before stays. Frees all that r holds, also if
- * it could not be begun. Returns rc if that is not 0; 0, or -1 with cli_error_text(). */
+ * it could not be begun. Returns rc if that is not 0; 0, or -1 with gd__fail_text(). */
 int cli_replace_end(struct cli_replacement *r, int rc, bool wanted);
 
 /* Makes a file of a temporary name in a directory (AT_FDCWD: in that of the path), open for writing. What has this

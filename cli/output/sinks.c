@@ -21,7 +21,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cli/bytes.h"
+#include "base/failure.h"
+#include "base/file.h"
+#include "cli/say.h"
 #include "dispatch/hooks.h"
 #include "tui/terminal.h"
 
@@ -142,7 +144,7 @@ static int open_lanes(struct cli_sinks *s)
     s->thread = pthread_self();
     s->packed = aligned_alloc(CLI_TASK_END_ALIGN, PACKED_ROOM);
     if (!s->packed)
-        return cli_error("out of memory");
+        return gd__fail("out of memory");
     if (cli_lane_open(&s->tasks, &tasks) < 0 || cli_lane_open(&s->words, &words) < 0)
         return -1;
     cli_set_speaker(speak, s);
@@ -195,8 +197,8 @@ static void put_words(struct cli_job *base)
     pthread_mutex_lock(&s->err_lock);
     const size_t size = unsaid(s, missing, sizeof missing);
     /* Where words can't be written there is nobody to complain to. */
-    if (cli_write_all(STDERR_FILENO, missing, size) == 0)
-        (void)cli_write_all(STDERR_FILENO, w->text, w->size);
+    if (gd__write_all(STDERR_FILENO, missing, size) == 0)
+        (void)gd__write_all(STDERR_FILENO, w->text, w->size);
     pthread_mutex_unlock(&s->err_lock);
     cli_progress_resume(s->progress);
     free(w);
@@ -231,7 +233,7 @@ void cli_sinks_print(struct cli_sinks *s, const char *text, size_t size)
 static void check(struct cli_sinks *s, int rc)
 {
     if (rc < 0 && !atomic_exchange(&s->failed, true))
-        cli_say("%s", cli_error_text());
+        cli_say("%s", gd__fail_text());
 }
 
 /* Where a person will look for what the task gave. */
@@ -347,7 +349,7 @@ static bool leaves_nothing(const struct cli_sinks *s, const struct cli_task_end 
 static void lose_task(struct cli_sinks *s, const struct gd_report *r, struct gd__journal_task *record)
 {
     gd__record_drop(record);
-    check(s, cli_error("out of memory: the output of task %llu is lost", (unsigned long long)r->task_id));
+    check(s, gd__fail("out of memory: the output of task %llu is lost", (unsigned long long)r->task_id));
     if (s->journal && !atomic_exchange(&s->troubled, true))
         s->trouble(s->user);
 }

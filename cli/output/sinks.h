@@ -53,7 +53,7 @@ struct cli_sinks {
 };
 
 /* Opens what was asked for. command: of the joblog, may be NULL. keep: the journal, or NULL; it follows the files, and
- * they are gone on with if it is resumed. 0, or -1 with cli_error_text(). */
+ * they are gone on with if it is resumed. 0, or -1 with gd__fail_text(). */
 int cli_sinks_open(struct cli_sinks *s, const struct cli_run *r, const struct gd_command *command,
                    struct cli_journal *journal);
 

@@ -11,9 +11,14 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/bytes.h"
+#include "base/failure.h"
+#include "base/file.h"
+#include "base/text/buffer.h"
+#include "base/text/figures.h"
+#include "base/text/json.h"
+#include "base/text/printable.h"
 #include "cli/output/progress.h"
-#include "cli/text.h"
+#include "cli/say.h"
 
 struct text {
     const char *data;
@@ -23,18 +28,18 @@ struct text {
 struct cli_streams {
     struct cli_streams_options o;
     bool broken;
-    bool out_shown, err_shown;        /* are terminals */
-    bool line_open;                   /* a terminal shows the beginning of a line that has no end yet */
-    struct cli_bytes plain, out, err; /* of a task: its result as a line; what is not written as it came */
-    struct text out_text, err_text;   /* what is to be written */
-    struct cli_bytes prefix;          /* --tag: of this task */
+    bool out_shown, err_shown;         /* are terminals */
+    bool line_open;                    /* a terminal shows the beginning of a line that has no end yet */
+    struct gd__buffer plain, out, err; /* of a task: its result as a line; what is not written as it came */
+    struct text out_text, err_text;    /* what is to be written */
+    struct gd__buffer prefix;          /* --tag: of this task */
 };
 
 int cli_streams_open(struct cli_streams **out, const struct cli_streams_options *options)
 {
     struct cli_streams *o = calloc(1, sizeof *o);
     if (!o)
-        return cli_error("out of memory");
+        return gd__fail("out of memory");
     o->o = *options;
     if (o->o.out == 0 && o->o.err == 0) {
         o->o.out = STDOUT_FILENO;
@@ -46,7 +51,7 @@ int cli_streams_open(struct cli_streams **out, const struct cli_streams_options 
     return 0;
 }
 
-static struct text text_of(const struct cli_bytes *b)
+static struct text text_of(const struct gd__buffer *b)
 {
     return (struct text){ b->data, b->size };
 }
@@ -55,54 +60,54 @@ static struct text text_of(const struct cli_bytes *b)
 static void make_prefix(struct cli_streams *o, const struct gd_report *r, bool shown)
 {
     o->prefix.size = 0;
-    cli_bytes_add(&o->prefix, r->input, r->input_size);
+    gd__buffer_add(&o->prefix, r->input, r->input_size);
     for (size_t i = 0; !o->prefix.failed && i < o->prefix.size; i++) {
         if (o->prefix.data[i] == 0)
             o->prefix.data[i] = ' ';
     }
     if (shown && !o->prefix.failed)
-        cli_show_plain(o->prefix.data, o->prefix.size, true);
-    cli_bytes_add(&o->prefix, "\t", 1);
+        gd__text_plain(o->prefix.data, o->prefix.size, true);
+    gd__buffer_add(&o->prefix, "\t", 1);
 }
 
 /* The prefix goes before every line, and after a carriage return within one, as GNU parallel has it: a progress bar
  * keeps its tag. */
-static void add_tagged(struct cli_bytes *b, const struct cli_bytes *prefix, const char *text, size_t size)
+static void add_tagged(struct gd__buffer *b, const struct gd__buffer *prefix, const char *text, size_t size)
 {
     while (size > 0) {
         size_t line = 0;
         while (line < size && text[line] != '\n' && text[line] != '\r')
             line++;
         line += line < size;
-        cli_bytes_add(b, prefix->data, prefix->size);
-        cli_bytes_add(b, text, line);
+        gd__buffer_add(b, prefix->data, prefix->size);
+        gd__buffer_add(b, text, line);
         text += line;
         size -= line;
     }
 }
 
 /* What a plugin or a stream worker gave, as a line. */
-static void add_result(struct cli_bytes *b, const struct cli_task_end *e)
+static void add_result(struct gd__buffer *b, const struct cli_task_end *e)
 {
-    if (e->kind != CLI_RESULT_JSON || !cli_json_decode(b, e->out, e->out_size))
-        cli_bytes_add(b, e->out, e->out_size);
+    if (e->kind != CLI_RESULT_JSON || !gd__json_read_string(b, e->out, e->out_size))
+        gd__buffer_add(b, e->out, e->out_size);
     if (b->size == 0 || b->data[b->size - 1] != '\n')
-        cli_bytes_add(b, "\n", 1);
+        gd__buffer_add(b, "\n", 1);
 }
 
 enum { SHOWN_INPUT = 80 };
 
 /* The input in words of ours: its arguments on one line, not too long. */
-static void add_input(struct cli_bytes *b, const struct gd_report *r)
+static void add_input(struct gd__buffer *b, const struct gd_report *r)
 {
     const char *p = r->input;
     size_t n = r->input_size < SHOWN_INPUT ? r->input_size : SHOWN_INPUT;
     while (n > 0 && n < r->input_size && (p[n] & 0xc0) == 0x80) /* not in the middle of a character */
         n--;
-    cli_bytes_text(b, "\"");
+    gd__buffer_text(b, "\"");
     for (size_t i = 0; i < n; i++)
-        cli_bytes_add(b, p[i] ? &p[i] : " ", 1);
-    cli_bytes_text(b, n < r->input_size ? "...\"" : "\"");
+        gd__buffer_add(b, p[i] ? &p[i] : " ", 1);
+    gd__buffer_text(b, n < r->input_size ? "...\"" : "\"");
 }
 
 /* Before the words of the report. A command that ran and failed speaks for itself. */
@@ -114,28 +119,28 @@ static const char *const failure_words[] = {
     [GD_FAILURE_DEVICE_LOST] = "device lost",
 };
 
-static void add_words(struct cli_bytes *b, const struct cli_task_end *e)
+static void add_words(struct gd__buffer *b, const struct cli_task_end *e)
 {
     const struct gd_report *r = e->report;
     size_t n = sizeof failure_words / sizeof *failure_words;
     const char *words = (size_t)r->failure < n && failure_words[r->failure] ? failure_words[r->failure] : e->status;
     char time[32];
     const size_t first = b->size;
-    cli_bytes_format(b, "%s: task ", cli_name());
+    gd__buffer_format(b, "%s: task ", cli_name());
     add_input(b, r);
     if (*words)
-        cli_bytes_format(b, ": %s", words);
+        gd__buffer_format(b, ": %s", words);
     if (r->failure == GD_FAILURE_TIMEOUT)
-        cli_bytes_format(b, " after %s", cli_show_duration(time, sizeof time, e->seconds));
+        gd__buffer_format(b, " after %s", gd__text_duration(time, sizeof time, e->seconds));
     else if (r->error && *r->error) {
-        cli_bytes_text(b, ": ");
-        cli_bytes_text(b, r->error);
+        gd__buffer_text(b, ": ");
+        gd__buffer_text(b, r->error);
     }
     if (r->attempt > 1)
-        cli_bytes_format(b, " (attempt %u)", r->attempt);
+        gd__buffer_format(b, " (attempt %u)", r->attempt);
     if (!b->failed)
-        cli_show_plain(b->data + first, b->size - first, true); /* a traceback has several lines */
-    cli_bytes_text(b, "\n");
+        gd__text_plain(b->data + first, b->size - first, true); /* a traceback has several lines */
+    gd__buffer_text(b, "\n");
 }
 
 /* What plugins and stream workers give, as a line; what commands wrote, as it is. */
@@ -170,28 +175,28 @@ static void compose(struct cli_streams *o, const struct cli_task_end *e)
 static void append_words(struct cli_streams *o, const struct cli_task_end *e)
 {
     if (o->err_text.data != o->err.data)
-        cli_bytes_add(&o->err, o->err_text.data, o->err_text.size);
+        gd__buffer_add(&o->err, o->err_text.data, o->err_text.size);
     add_words(&o->err, e);
     o->err_text = text_of(&o->err);
 }
 
 static bool forget_if_failed(struct cli_streams *o)
 {
-    struct cli_bytes *all[] = { &o->plain, &o->out, &o->err, &o->prefix };
+    struct gd__buffer *all[] = { &o->plain, &o->out, &o->err, &o->prefix };
     bool failed = false;
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         failed = failed || all[i]->failed;
     for (size_t i = 0; failed && i < sizeof all / sizeof *all; i++)
-        cli_bytes_free(all[i]);
+        gd__buffer_free(all[i]);
     return failed;
 }
 
 static int put_out(struct cli_streams *o)
 {
-    if (o->broken || cli_write_all(o->o.out, o->out_text.data, o->out_text.size) == 0)
+    if (o->broken || gd__write_all(o->o.out, o->out_text.data, o->out_text.size) == 0)
         return 0;
     o->broken = true;
-    return errno == EPIPE ? 0 : cli_error("cannot write standard output: %s", strerror(errno));
+    return errno == EPIPE ? 0 : gd__fail("cannot write standard output: %s", strerror(errno));
 }
 
 /* Where it fails there is nowhere to complain to, and no reason to end. */
@@ -199,7 +204,7 @@ static void put_err(struct cli_streams *o, const char *text, size_t size)
 {
     if (o->o.err_lock)
         pthread_mutex_lock(o->o.err_lock);
-    (void)cli_write_all(o->o.err, text, size);
+    (void)gd__write_all(o->o.err, text, size);
     if (o->o.err_lock)
         pthread_mutex_unlock(o->o.err_lock);
 }
@@ -233,7 +238,7 @@ int cli_streams_add(struct cli_streams *o, const struct cli_task_end *e)
     if (!e->ok && !(e->ran && e->report->failure == GD_FAILURE_ERROR))
         append_words(o, e);
     if (forget_if_failed(o))
-        return cli_error("out of memory: the output of task %llu is lost", (unsigned long long)e->report->task_id);
+        return gd__fail("out of memory: the output of task %llu is lost", (unsigned long long)e->report->task_id);
     const bool some_out = o->out_text.size > 0, some_err = o->err_text.size > 0;
     if (!some_out && !some_err)
         return 0;
@@ -259,10 +264,10 @@ void cli_streams_close(struct cli_streams **o)
 {
     if (!*o)
         return;
-    cli_bytes_free(&(*o)->plain);
-    cli_bytes_free(&(*o)->out);
-    cli_bytes_free(&(*o)->err);
-    cli_bytes_free(&(*o)->prefix);
+    gd__buffer_free(&(*o)->plain);
+    gd__buffer_free(&(*o)->out);
+    gd__buffer_free(&(*o)->err);
+    gd__buffer_free(&(*o)->prefix);
     free(*o);
     *o = NULL;
 }

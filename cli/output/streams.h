@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Where results go. Each of these is given every task's end, in the order in which they are to appear, from one thread
- * (sinks.h): a write may take for ever. All return 0, or -1 with cli_error_text(); after an error a sink stays usable
+ * (sinks.h): a write may take for ever. All return 0, or -1 with gd__fail_text(); after an error a sink stays usable
  * (and silent if it is broken).
  */
 #ifndef GD_CLI_OUTPUT_STREAMS_H

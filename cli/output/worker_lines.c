@@ -11,13 +11,15 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/bytes.h"
+#include "base/failure.h"
+#include "base/file.h"
+#include "base/text/buffer.h"
 
 enum { LONGEST = 65536 };
 
 struct open_line {
     int worker_id, stream;
-    struct cli_bytes text;
+    struct gd__buffer text;
 };
 
 struct cli_worker_lines {
@@ -33,7 +35,7 @@ int cli_worker_lines_open(struct cli_worker_lines **out, const int fds[2], struc
 {
     struct cli_worker_lines *p = calloc(1, sizeof *p);
     if (!p)
-        return cli_error("out of memory");
+        return gd__fail("out of memory");
     for (int i = 0; i < 2; i++) {
         p->fds[i] = fds[i];
         p->shown[i] = isatty(fds[i]);
@@ -47,7 +49,7 @@ static void put(struct cli_worker_lines *p, int stream, const char *text, size_t
 {
     struct cli_progress *progress = p->shown[stream - 1] ? p->progress : NULL;
     cli_progress_pause(progress);
-    if (cli_write_all(p->fds[stream - 1], text, size) < 0 && stream == STDOUT_FILENO && errno == EPIPE)
+    if (gd__write_all(p->fds[stream - 1], text, size) < 0 && stream == STDOUT_FILENO && errno == EPIPE)
         p->broken = true;
     cli_progress_resume(progress);
 }
@@ -78,7 +80,7 @@ static void end_line(struct cli_worker_lines *p, struct open_line *l)
 {
     if (l->text.size == 0)
         return;
-    cli_bytes_text(&l->text, "\n");
+    gd__buffer_text(&l->text, "\n");
     flush(p, l, l->text.size);
 }
 
@@ -92,9 +94,9 @@ void cli_worker_lines_add(struct cli_worker_lines *p, int worker_id, int stream,
         return;
     }
     const size_t before = l->text.size;
-    cli_bytes_add(&l->text, text, size);
+    gd__buffer_add(&l->text, text, size);
     if (l->text.failed) { /* no room to hold it back */
-        cli_bytes_free(&l->text);
+        gd__buffer_free(&l->text);
         put(p, stream, text, size);
         return;
     }
@@ -117,7 +119,7 @@ void cli_worker_lines_close(struct cli_worker_lines **passed)
         return;
     for (size_t i = 0; i < p->n; i++) {
         end_line(p, &p->lines[i]);
-        cli_bytes_free(&p->lines[i].text);
+        gd__buffer_free(&p->lines[i].text);
     }
     free(p->lines);
     free(p);

@@ -15,7 +15,7 @@
 struct cli_worker_lines;
 
 /* fds: where their standard output and standard error go. progress is borrowed, NULL is fine. 0, or -1 with
- * cli_error_text(). */
+ * gd__fail_text(). */
 int cli_worker_lines_open(struct cli_worker_lines **out, const int fds[2], struct cli_progress *progress);
 
 /* stream is 1 or 2. */

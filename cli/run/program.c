@@ -12,7 +12,7 @@
 
 #include <gpu_dispatch/gpu_dispatch.h>
 
-#include "cli/bytes.h"
+#include "base/failure.h"
 
 /* This program again: as a worker it is the host. */
 #define SELF "/proc/self/exe"
@@ -65,14 +65,14 @@ static int copy_argv(struct cli_program *p, const struct cli_run *r, const char 
     size_t n = 0;
     p->own_argv = calloc(r->n_words + 2, sizeof *p->own_argv);
     if (!p->own_argv)
-        return cli_error("out of memory");
+        return gd__fail("out of memory");
     if (first)
         p->own_argv[n++] = strdup(first);
     for (size_t i = 0; i < r->n_words; i++)
         p->own_argv[n++] = strdup(r->words[i]);
     for (size_t i = 0; i < n; i++) {
         if (!p->own_argv[i])
-            return cli_error("out of memory");
+            return gd__fail("out of memory");
     }
     return 0;
 }
@@ -88,11 +88,11 @@ static int open_worker(struct cli_program *p, const struct cli_run *r)
 {
     p->kind = r->own.json ? CLI_RESULT_JSON : CLI_RESULT_BYTES;
     if (!cli_is_plugin(r->words[0]))
-        return check_program(r->words[0]) < 0 ? cli_error("%s", gd_error_text()) : copy_argv(p, r, NULL);
+        return check_program(r->words[0]) < 0 ? gd__fail("%s", gd_error_text()) : copy_argv(p, r, NULL);
     if (r->n_words > 1)
-        return cli_error("a plugin takes no arguments (\"%s\"): give --setup-args TEXT", r->words[1]);
+        return gd__fail("a plugin takes no arguments (\"%s\"): give --setup-args TEXT", r->words[1]);
     if (access(r->words[0], R_OK) < 0)
-        return cli_error("cannot read worker plugin %s: %s", r->words[0], strerror(errno));
+        return gd__fail("cannot read worker plugin %s: %s", r->words[0], strerror(errno));
     return copy_argv(p, r, SELF);
 }
 
@@ -101,7 +101,7 @@ int cli_program_open(struct cli_program *p, const struct cli_run *r)
     if (r->worker)
         return open_worker(p, r);
     if ((r->stream ? open_stream(p, r) : open_command(p, r)) < 0)
-        return cli_error("%s", gd_error_text());
+        return gd__fail("%s", gd_error_text());
     return 0;
 }
 

@@ -18,7 +18,7 @@
 
 #include <gpu_dispatch/gpu_dispatch.h>
 
-#include "cli/bytes.h"
+#include "base/failure.h"
 #include "cli/commands.h"
 #include "cli/output/sinks.h"
 #include "cli/run/http/page.h"
@@ -31,6 +31,7 @@
 #include "cli/run/stop/suspend.h"
 #include "cli/run/watch.h"
 #include "cli/run/work.h"
+#include "cli/say.h"
 #include "dispatch/hooks.h"
 #include "view/figures.h"
 
@@ -294,9 +295,9 @@ static int open_dispatcher(struct run *run)
     }
     int rc = gd_dispatcher_open(&run->d, &o);
     if (rc == GD_E_NO_DEVICES)
-        return cli_error("--gpus %s: %s", r->gpus, gd_error_text());
+        return gd__fail("--gpus %s: %s", r->gpus, gd_error_text());
     if (rc < 0)
-        return cli_error("%s", gd_error_text());
+        return gd__fail("%s", gd_error_text());
     gd__dispatcher_hook(run->d, &(struct gd__hooks){ .user = run,
                                                      .fd = -1,
                                                      .after_round = round_ended,
@@ -379,10 +380,10 @@ static int list_workers(struct run *run)
 {
     int n = gd_dispatcher_worker_stats(run->d, NULL, sizeof *run->workers, 0);
     if (n < 0)
-        return cli_error("%s", gd_error_text());
+        return gd__fail("%s", gd_error_text());
     run->workers = calloc((size_t)n + 1, sizeof *run->workers);
     if (!run->workers)
-        return cli_error("out of memory");
+        return gd__fail("out of memory");
     run->n_workers = (size_t)gd_dispatcher_worker_stats(run->d, run->workers, sizeof *run->workers, (size_t)n);
     if (run->asked->verbose)
         show_map(run);
@@ -394,13 +395,13 @@ static int open_balancer(struct run *run)
     int *ids = calloc(run->n_workers + 1, sizeof *ids), rc = -1;
     unsigned *workers = calloc(run->n_workers + 1, sizeof *workers);
     if (!ids || !workers) {
-        (void)cli_error("out of memory");
+        (void)gd__fail("out of memory");
         goto out;
     }
     size_t n_ids = gpus_of(run->workers, run->n_workers, ids, workers);
     rc = gd_balancer_open(&run->balancer, ids, n_ids, workers[0], cli_input_total(run->input));
     if (rc < 0)
-        (void)cli_error("%s", gd_error_text());
+        (void)gd__fail("%s", gd_error_text());
     for (size_t i = 0; rc == 0 && i < n_ids; i++)
         gd_balancer_set_workers(run->balancer, ids[i], workers[i]);
 out:
@@ -487,13 +488,13 @@ static bool close_files(struct run *run, int rc)
         gd_dispatcher_close(&run->d);
     const bool kept = cli_journal_finish(run->journal, rc != GD_E_JOURNAL && drained) == 0;
     if (!kept && rc != GD_E_JOURNAL) /* that was said */
-        cli_say("%s", cli_error_text());
+        cli_say("%s", gd__fail_text());
     if (drained)
         cli_sinks_close_files(&run->sinks);
     const bool counted = cli_input_count(run->input, &inputs);
     const bool concluded = cli_journal_conclude(run->journal, inputs, !counted, &failed) == 0;
     if (!concluded && kept)
-        cli_say("%s", cli_error_text());
+        cli_say("%s", gd__fail_text());
     run->halt.failed = failed; /* those of the runs before count too */
     return kept && concluded && drained && !run->sinks.failed;
 }
@@ -549,7 +550,7 @@ int cli_run_asked(const struct cli_run *asked)
     }
     run->asked = asked;
     if (open_run(run) < 0)
-        cli_say("%s", cli_error_text());
+        cli_say("%s", gd__fail_text());
     else
         status = do_run(run);
     if (run->left_behind) { /* the process ends beside it */
@@ -567,7 +568,7 @@ int cli_run_main(int argc, char **argv)
     int status = 0;
     signal(SIGPIPE, SIG_IGN);
     if (cli_run_parse(&asked, argc, argv) < 0) {
-        cli_say("%s", cli_error_text());
+        cli_say("%s", gd__fail_text());
         status = CLI_EXIT_ERROR;
     } else if (explain(&asked) < 0) {
         status = cli_run_asked(&asked);

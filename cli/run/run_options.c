@@ -15,7 +15,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/text.h"
+#include "base/failure.h"
+#include "base/text/parse.h"
 
 /* --- values of their own ------------------------------------------------------- */
 
@@ -25,14 +26,14 @@ int cli_set_workers(const struct cli_opt *opt, void *field, const char *text)
     uint64_t number;
     (void)opt;
     if (strncmp(text, "auto:", 5) == 0) {
-        if (cli_parse_size(text + 5, &w->model_bytes) < 0 || w->model_bytes == 0)
-            return cli_error("-j %s: after auto: comes the memory of one worker, as in auto:6G", text);
+        if (gd__parse_size(text + 5, &w->model_bytes) < 0 || w->model_bytes == 0)
+            return gd__fail("-j %s: after auto: comes the memory of one worker, as in auto:6G", text);
         w->per_gpu = 0;
         return 0;
     }
     if (strcmp(text, "auto") == 0)
-        return cli_error("-j auto needs the device memory of one worker, as in -j auto:6G");
-    if (cli_parse_number("-j", text, 1, 1024, &number) < 0)
+        return gd__fail("-j auto needs the device memory of one worker, as in -j auto:6G");
+    if (gd__parse_number("-j", text, 1, 1024, &number) < 0)
         return -1;
     w->per_gpu = (unsigned)number;
     w->model_bytes = 0;
@@ -50,7 +51,7 @@ static int set_order(const struct cli_opt *opt, void *field, const char *text)
             return 0;
         }
     }
-    return cli_error("--order takes size, name or none, not \"%s\"", text);
+    return gd__fail("--order takes size, name or none, not \"%s\"", text);
 }
 
 static int one_of(const char *name, const char *const *choices, const char **field, const char *text)
@@ -61,7 +62,7 @@ static int one_of(const char *name, const char *const *choices, const char **fie
             return 0;
         }
     }
-    return cli_error("%s cannot be \"%s\": see --help", name, text);
+    return gd__fail("%s cannot be \"%s\": see --help", name, text);
 }
 
 int cli_set_progress(const struct cli_opt *opt, void *field, const char *text)
@@ -101,7 +102,7 @@ static int set_halt(const struct cli_opt *opt, void *field, const char *text)
 int cli_set_timeout(const struct cli_opt *opt, void *field, const char *text)
 {
     if (strchr(text, '%'))
-        return cli_error("--timeout %s: a percentage is not supported; write a duration, as in 30s or 5m", text);
+        return gd__fail("--timeout %s: a percentage is not supported; write a duration, as in 30s or 5m", text);
     return cli_set_duration(opt, field, text);
 }
 
@@ -292,7 +293,7 @@ static int add_source(struct cli_run *r, struct cli_source source)
 {
     struct cli_source *more = realloc(r->sources, (r->n_sources + 1) * sizeof *more);
     if (!more)
-        return cli_error("out of memory");
+        return gd__fail("out of memory");
     r->sources = more;
     more[r->n_sources++] = source;
     return 0;
@@ -302,13 +303,13 @@ static int add_source(struct cli_run *r, struct cli_source source)
 static int add_group(struct cli_run *r, struct separator s, char **words, size_t n)
 {
     if (s.link && r->n_sources == 0)
-        return cli_error("%s needs a source before it to go in step with", s.files ? "::::+" : ":::+");
+        return gd__fail("%s needs a source before it to go in step with", s.files ? "::::+" : ":::+");
     if (!s.files)
         return add_source(
             r, (struct cli_source){
                    .kind = CLI_SOURCE_WORDS, .link = s.link, .words = (const char *const *)words, .n_words = n });
     if (n == 0)
-        return cli_error("%s needs the name of a file after it", s.link ? "::::+" : "::::");
+        return gd__fail("%s needs the name of a file after it", s.link ? "::::+" : "::::");
     for (size_t i = 0; i < n; i++) {
         if (add_source(r, (struct cli_source){ .kind = CLI_SOURCE_FILE, .link = s.link, .path = words[i] }) < 0)
             return -1;
@@ -334,7 +335,7 @@ static int read_sources(struct cli_run *r, int argc, char **argv)
     if (!r->input_dir)
         return 0;
     if (r->n_sources > 0)
-        return cli_error("--input-dir is an input of its own: leave out -a, ::: and ::::");
+        return gd__fail("--input-dir is an input of its own: leave out -a, ::: and ::::");
     return add_source(r, (struct cli_source){ .kind = CLI_SOURCE_DIR, .path = r->input_dir });
 }
 
@@ -347,7 +348,7 @@ static int put_program(struct cli_run *r, const char *program)
         return 0; /* it is the first of the words */
     r->split = strdup(program);
     if (!r->split)
-        return cli_error("out of memory");
+        return gd__fail("out of memory");
     bool whole = access(program, F_OK) == 0;
     for (char *word = whole ? r->split : strtok_r(r->split, " \t", &next); word;
          word = whole ? NULL : strtok_r(NULL, " \t", &next))
@@ -362,14 +363,14 @@ static int read_words(struct cli_run *r, int argc, char **argv)
     const bool is_missing = is_separator(program, &unused); /* the inputs stand where it should */
     r->words = calloc((size_t)argc + strlen(program) + 4, sizeof *r->words);
     if (!r->words)
-        return cli_error("out of memory");
+        return gd__fail("out of memory");
     if (put_program(r, program) < 0)
         return -1;
     for (int i = 0; i < argc; i++)
         r->words[r->n_words++] = argv[i];
     if ((r->n_words == 0 || is_missing) && (r->stream || r->worker))
-        return cli_error("--%s needs a program: --%s PROGRAM", r->stream ? "stream" : "worker",
-                         r->stream ? "stream" : "worker");
+        return gd__fail("--%s needs a program: --%s PROGRAM", r->stream ? "stream" : "worker",
+                        r->stream ? "stream" : "worker");
     return 0;
 }
 
@@ -412,7 +413,7 @@ static int check(const struct cli_run *r)
     };
     for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++) {
         if (rules[i].wrong)
-            return cli_error("%s", rules[i].words);
+            return gd__fail("%s", rules[i].words);
     }
     return 0;
 }

@@ -12,11 +12,12 @@
 
 #include <gpu_dispatch/launch.h>
 
+#include "base/text/buffer.h"
 #include "cli/input/input.h"
 #include "cli/options.h"
 #include "cli/run/stop/halt.h"
 
-struct cli_bytes;
+struct gd__buffer;
 struct cli_task_end;
 
 struct cli_workers {
@@ -34,7 +35,7 @@ struct cli_run_own {
     const char *job;      /* what observers know it by; NULL: the words */
     const char *identity; /* what a journal knows the work by; NULL: the words and what else makes a difference */
     /* Adds such an identity as a person would know it again. NULL: as it is. */
-    void (*show_identity)(struct cli_bytes *b, const char *identity);
+    void (*show_identity)(struct gd__buffer *b, const char *identity);
     bool silent; /* results are not printed */
     bool json;   /* those of a plugin are JSON texts */
     /* How long what a task has processed plays, for the summary; 0: not known. NULL: it does not play. */
@@ -119,7 +120,7 @@ cli_opt_set cli_set_sync;     /* const char * */
 
 void cli_run_defaults(struct cli_run *r);
 
-/* 0, or -1 with cli_error_text(). The words of the line after "run". */
+/* 0, or -1 with gd__fail_text(). The words of the line after "run". */
 int cli_run_parse(struct cli_run *r, int argc, char **argv);
 void cli_run_free(struct cli_run *r);
 

@@ -7,7 +7,7 @@
 
 #include "cli/run/run_options.h"
 
-/* 0; or -1 with cli_error_text() if a file has two parts to play. To be asked before any of them is opened. */
+/* 0; or -1 with gd__fail_text() if a file has two parts to play. To be asked before any of them is opened. */
 int cli_refuse_same_file(const struct cli_run *r);
 
 #endif

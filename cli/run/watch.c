@@ -13,7 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "cli/bytes.h"
+#include "base/failure.h"
 #include "view/figures.h"
 
 struct cli_watch {
@@ -38,11 +38,11 @@ static int make_room(struct cli_watch *w)
 {
     const int n = gd_dispatcher_worker_stats(w->d, NULL, sizeof *w->stats, 0);
     if (n < 0)
-        return cli_error("%s", gd_error_text());
+        return gd__fail("%s", gd_error_text());
     w->n = (size_t)n;
     w->views = calloc(w->n + 1, sizeof *w->views);
     w->stats = calloc(w->n + 1, sizeof *w->stats);
-    return w->views && w->stats ? 0 : cli_error("out of memory");
+    return w->views && w->stats ? 0 : gd__fail("out of memory");
 }
 
 int cli_watch_open(struct cli_watch **out, struct gd_dispatcher *d, const struct cli_input *input, const char *job,
@@ -50,7 +50,7 @@ int cli_watch_open(struct cli_watch **out, struct gd_dispatcher *d, const struct
 {
     struct cli_watch *w = calloc(1, sizeof *w);
     if (!w)
-        return cli_error("out of memory");
+        return gd__fail("out of memory");
     *w = (struct cli_watch){ .d = d, .input = input };
     w->s = (struct gd_snapshot){ .size = sizeof w->s,
                                  .pid = (uint64_t)getpid(),

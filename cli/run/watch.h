@@ -12,7 +12,7 @@
 struct cli_watch;
 
 /* what: of enum gd_observed. All is borrowed. Where the run cannot be observed, what its statistics tell is shown. 0,
- * or -1 with cli_error_text(). */
+ * or -1 with gd__fail_text(). */
 int cli_watch_open(struct cli_watch **out, struct gd_dispatcher *d, const struct cli_input *input, const char *job,
                    unsigned what);
 

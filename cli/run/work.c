@@ -9,7 +9,7 @@
 
 #include <stdlib.h>
 
-#include "cli/bytes.h"
+#include "base/failure.h"
 
 static uint64_t skipped_by(struct gd_journal *journal)
 {
@@ -29,7 +29,7 @@ int cli_work_open(struct cli_work *w, struct gd_dispatcher *d, struct gd_journal
     *w = (struct cli_work){ .d = d, .journal = journal, .unit = unit, .room = gd_files_count(files) };
     w->weights = calloc(w->room + 1, sizeof *w->weights);
     if (!w->weights)
-        return cli_error("out of memory");
+        return gd__fail("out of memory");
     pthread_mutex_init(&w->lock, NULL);
     for (size_t i = 0; i < w->room; i++)
         w->total += gd_files_size(files, i);

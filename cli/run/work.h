@@ -28,7 +28,7 @@ struct cli_work {
     uint64_t skipped; /* that the journal had counted when the last task was given */
 };
 
-/* All of files is to be done, in units of this. All is borrowed. 0, or -1 with cli_error_text(). */
+/* All of files is to be done, in units of this. All is borrowed. 0, or -1 with gd__fail_text(). */
 int cli_work_open(struct cli_work *w, struct gd_dispatcher *d, struct gd_journal *journal, const struct gd_files *files,
                   double unit);
 

@@ -12,14 +12,25 @@
 
 #include "base/fault.h"
 
+void gd__signals_block(sigset_t *before)
+{
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, before);
+}
+
+void gd__signals_restore(const sigset_t *before)
+{
+    pthread_sigmask(SIG_SETMASK, before, NULL);
+}
+
 int gd__thread_start(pthread_t *out, const char *name, gd__thread_fn *run, void *arg)
 {
     pthread_t thread;
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
+    sigset_t before;
+    gd__signals_block(&before);
     const int rc = GD__FAULT("thread") ? EAGAIN : pthread_create(out ? out : &thread, NULL, run, arg);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    gd__signals_restore(&before);
     if (rc != 0)
         return rc;
     /* Only what nobody has joined or detached yet may be named: it may have ended already. */

@@ -10,11 +10,11 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "base/text/printable.h"
 #include "dispatch/internal.h"
 #include "stats/idle.h"
 #include "stats/observer.h"
 #include "stats/page.h"
-#include "stats/text.h"
 
 #define TASK_EVERY_NS    (GD__NS_PER_S / (GD__PAGE_TASKS / 2)) /* of all workers together, */
 #define FAILURE_EVERY_NS (GD__NS_PER_S / (GD__PAGE_FAILURES / 2))

@@ -15,7 +15,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/error.h"
-#include "launch/text.h"
+#include "base/text/printable.h"
 
 enum { NAME_ROOM = 64 };
 

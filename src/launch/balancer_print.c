@@ -19,8 +19,8 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/text/figures.h"
 #include "launch/balancer.h"
-#include "launch/text.h"
 
 enum { COLUMNS = 9, CELL = GD__TEXT_FIGURE, ERRORS_SHOWN = 5 };
 enum column { LABEL, TASKS, FAILED, BUSY, RESTARTS, MEAN, MEDIA, TIME, RTF };

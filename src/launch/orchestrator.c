@@ -14,8 +14,8 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "base/text/printable.h"
 #include "command/template.h"
-#include "launch/text.h"
 
 enum { PROGRESS_MS = 100, EXIT_INTERRUPTED = 130, LINE_ROOM = 512 };
 

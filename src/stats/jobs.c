@@ -13,9 +13,9 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "base/process/owner.h"
+#include "base/text/printable.h"
 #include "stats/folder.h"
 #include "stats/reader.h"
-#include "stats/text.h"
 
 void gd__job_describe(struct gd_job *out, const struct gd__page_header *h)
 {

@@ -11,10 +11,10 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/process/owner.h"
+#include "base/text/printable.h"
 #include "stats/jobs.h"
 #include "stats/reader.h"
 #include "stats/sample.h"
-#include "stats/text.h"
 #include "stats/work.h"
 
 #define STALE_NS GD__NS_PER_S

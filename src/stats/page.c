@@ -14,8 +14,8 @@
 #include "base/error.h"
 #include "base/fault.h"
 #include "base/process/owner.h"
+#include "base/text/printable.h"
 #include "shm/region.h"
-#include "stats/text.h"
 
 static _Atomic uint64_t runs_so_far; /* of this process: the number in a page's name */
 

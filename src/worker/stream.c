@@ -23,7 +23,8 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
-#include "base/json.h"
+#include "base/text/json.h"
+#include "base/text/json_write.h"
 #include "worker/host.h"
 #include "worker/program.h"
 

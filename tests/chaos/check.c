@@ -15,7 +15,7 @@
 
 #include <ftw.h>
 
-#include "base/json.h"
+#include "base/text/json.h"
 
 enum { MOST_FAILED = 101 };
 

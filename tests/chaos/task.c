@@ -13,7 +13,8 @@
 #include <sys/file.h>
 #include <sys/resource.h>
 
-#include "base/json.h"
+#include "base/text/json.h"
+#include "base/text/json_write.h"
 
 const char *const kind_names[N_KINDS] = {
     [QUICK] = "quick",     [SLOW] = "slow",   [NOISY] = "noisy",     [LONG] = "long",       [SESSION] = "session",

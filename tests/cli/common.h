@@ -9,7 +9,7 @@
 #include <ftw.h>
 #include <sys/stat.h>
 
-#include "cli/bytes.h"
+#include "base/text/buffer.h"
 #include "support/test.h"
 
 static char cli_folder[64];
@@ -50,21 +50,21 @@ TEST_UNUSED static void make_text(const char *path, const char *text)
     make_file(path, text, strlen(text));
 }
 
-static void read_all(struct cli_bytes *b, FILE *f)
+static void read_all(struct gd__buffer *b, FILE *f)
 {
     char part[4096];
     size_t n;
     while ((n = fread(part, 1, sizeof part, f)) > 0)
-        cli_bytes_add(b, part, n);
-    cli_bytes_add(b, "", 1); /* so that it can be read as text; not counted */
+        gd__buffer_add(b, part, n);
+    gd__buffer_add(b, "", 1); /* so that it can be read as text; not counted */
     CHECK(!b->failed);
     b->size--;
 }
 
 /* The bytes of a file, with a NUL behind them. */
-TEST_UNUSED static struct cli_bytes bytes_of(const char *path)
+TEST_UNUSED static struct gd__buffer bytes_of(const char *path)
 {
-    struct cli_bytes b = { 0 };
+    struct gd__buffer b = { 0 };
     FILE *f = fopen(path, "re");
     if (!f)
         FAIL("cannot open %s", path);
@@ -74,9 +74,9 @@ TEST_UNUSED static struct cli_bytes bytes_of(const char *path)
 }
 
 /* What a shell command writes, and how it ends. */
-TEST_UNUSED static struct cli_bytes shell(const char *command, int *status)
+TEST_UNUSED static struct gd__buffer shell(const char *command, int *status)
 {
-    struct cli_bytes b = { 0 };
+    struct gd__buffer b = { 0 };
     FILE *f = popen(command, "re"); /* NOLINT(cert-env33-c): tests only */
     CHECK(f != NULL);
     read_all(&b, f);
@@ -94,15 +94,15 @@ TEST_UNUSED static void need_parallel(void)
     unsetenv("PARALLEL");
     unsetenv("PARALLEL_HOME");
     setenv("HOME", cli_folder, 1);
-    struct cli_bytes b = shell("parallel --version 2>/dev/null | grep -c '^GNU parallel'", &status);
+    struct gd__buffer b = shell("parallel --version 2>/dev/null | grep -c '^GNU parallel'", &status);
     bool there = b.size > 0 && b.data[0] != '0';
-    cli_bytes_free(&b);
+    gd__buffer_free(&b);
     if (!there)
         SKIP("no GNU parallel");
 }
 
 /* So that two things of any bytes can be compared and shown. */
-TEST_UNUSED static void check_same(const char *what, const struct cli_bytes *ours, const struct cli_bytes *theirs)
+TEST_UNUSED static void check_same(const char *what, const struct gd__buffer *ours, const struct gd__buffer *theirs)
 {
     if (ours->size != theirs->size || (ours->size && memcmp(ours->data, theirs->data, ours->size) != 0))
         FAIL("%s: ours is \"%.300s\", theirs \"%.300s\"", what, ours->data ? ours->data : "",

@@ -5,6 +5,7 @@
 #ifndef GD_TESTS_CLI_ENDS_H
 #define GD_TESTS_CLI_ENDS_H
 
+#include "base/text/buffer.h"
 #include "cli/output/task_end.h"
 #include "command/output.h"
 #include "common.h"
@@ -13,7 +14,7 @@
 struct made {
     struct gd_report report;
     struct cli_task_end end;
-    struct cli_bytes data;
+    struct gd__buffer data;
 };
 
 static const struct gd_report some_task = { .task_id = 6,
@@ -41,9 +42,9 @@ TEST_UNUSED static struct made *command(const char *out, size_t out_size, const 
                                      .out_size = out_size,
                                      .err_size = strlen(err) };
     m->report = some_task;
-    cli_bytes_add(&m->data, &head, sizeof head);
-    cli_bytes_add(&m->data, out, out_size);
-    cli_bytes_text(&m->data, err);
+    gd__buffer_add(&m->data, &head, sizeof head);
+    gd__buffer_add(&m->data, out, out_size);
+    gd__buffer_text(&m->data, err);
     m->report.data = m->data.data;
     m->report.size = m->data.size;
     if (exit_code || signal) {
@@ -58,7 +59,7 @@ TEST_UNUSED static struct made *result(const char *text)
 {
     struct made *m = calloc(1, sizeof *m);
     m->report = some_task;
-    cli_bytes_text(&m->data, text);
+    gd__buffer_text(&m->data, text);
     m->report.data = m->data.data;
     m->report.size = m->data.size;
     return m;
@@ -81,17 +82,17 @@ TEST_UNUSED static const struct cli_task_end *end_of(struct made *m, enum cli_re
 
 TEST_UNUSED static void drop(struct made *m)
 {
-    cli_bytes_free(&m->data);
+    gd__buffer_free(&m->data);
     free(m);
 }
 
 TEST_UNUSED static void check_file(const char *path, const char *expected)
 {
-    struct cli_bytes b = bytes_of(path);
+    struct gd__buffer b = bytes_of(path);
     if (strcmp(b.data, expected) != 0)
         FAIL("%s is \"%s\", not \"%s\"", path, b.data, expected);
     CHECK_EQ(b.size, strlen(expected));
-    cli_bytes_free(&b);
+    gd__buffer_free(&b);
 }
 
 /* Runs a command line as a worker would, and makes its end. */
@@ -101,13 +102,13 @@ TEST_UNUSED static struct made *really_run(const char *line, uint64_t id, const 
     int status;
     make_text("line", line);
     snprintf(script, sizeof script, "PARALLEL_SEQ=%d /bin/sh ./line >line.out 2>line.err", (int)id + 1);
-    struct cli_bytes none = shell(script, &status), out = bytes_of("line.out"), err = bytes_of("line.err");
+    struct gd__buffer none = shell(script, &status), out = bytes_of("line.out"), err = bytes_of("line.err");
     struct made *m = command(out.data, out.size, err.data, status > 128 ? 0 : status, status > 128 ? status - 128 : 0);
     m->report.task_id = id;
     set_input(m, input, strlen(input));
-    cli_bytes_free(&none);
-    cli_bytes_free(&out);
-    cli_bytes_free(&err);
+    gd__buffer_free(&none);
+    gd__buffer_free(&out);
+    gd__buffer_free(&err);
     return m;
 }
 

@@ -5,13 +5,15 @@
 #ifndef GD_TESTS_CLI_INPUTS_H
 #define GD_TESTS_CLI_INPUTS_H
 
+#include "base/failure.h"
+#include "base/text/buffer.h"
 #include "cli/input/input.h"
 #include "common.h"
 
 /* What the input gives, in lines: each argument in brackets. */
-TEST_UNUSED static struct cli_bytes drain(struct cli_input *in)
+TEST_UNUSED static struct gd__buffer drain(struct cli_input *in)
 {
-    struct cli_bytes b = { 0 };
+    struct gd__buffer b = { 0 };
     const void *data;
     size_t size;
     uint64_t weight;
@@ -20,18 +22,18 @@ TEST_UNUSED static struct cli_bytes drain(struct cli_input *in)
         const char *at = data, *end = at + size;
         for (;;) {
             const char *nul = at < end ? memchr(at, 0, (size_t)(end - at)) : NULL;
-            cli_bytes_text(&b, "[");
-            cli_bytes_add(&b, at, (size_t)((nul ? nul : end) - at));
-            cli_bytes_text(&b, "]");
+            gd__buffer_text(&b, "[");
+            gd__buffer_add(&b, at, (size_t)((nul ? nul : end) - at));
+            gd__buffer_text(&b, "]");
             if (!nul)
                 break;
             at = nul + 1;
         }
-        cli_bytes_text(&b, "\n");
+        gd__buffer_text(&b, "\n");
     }
     if (some < 0)
-        FAIL("%s", cli_error_text());
-    cli_bytes_add(&b, "", 1);
+        FAIL("%s", gd__fail_text());
+    gd__buffer_add(&b, "", 1);
     b.size--;
     return b;
 }
@@ -40,7 +42,7 @@ TEST_UNUSED static struct cli_input *open_input(const struct cli_input_options *
 {
     struct cli_input *in = NULL;
     if (cli_input_open(&in, o) < 0)
-        FAIL("%s", cli_error_text());
+        FAIL("%s", gd__fail_text());
     return in;
 }
 
@@ -48,11 +50,11 @@ TEST_UNUSED static void check_input(const struct cli_input_options *o, const cha
 {
     struct cli_input *in = open_input(o);
     uint64_t total = cli_input_total(in);
-    struct cli_bytes got = drain(in);
+    struct gd__buffer got = drain(in);
     CHECK_STR(got.data, expected);
     if (total)
         CHECK_EQ(total, cli_input_given(in));
-    cli_bytes_free(&got);
+    gd__buffer_free(&got);
     cli_input_close(&in);
 }
 
@@ -61,7 +63,7 @@ TEST_UNUSED static void check_refused(const struct cli_input_options *o, const c
     struct cli_input *in = NULL;
     if (cli_input_open(&in, o) == 0)
         FAIL("it was opened");
-    CHECK_CONTAINS(cli_error_text(), words);
+    CHECK_CONTAINS(gd__fail_text(), words);
 }
 
 #define WORDS(...)                                                          \

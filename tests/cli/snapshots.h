@@ -8,7 +8,7 @@
 #include <gpu_dispatch/devices.h>
 #include <gpu_dispatch/observe.h>
 
-#include "cli/json.h"
+#include "base/text/buffer.h"
 #include "common.h"
 #include "support/screens.h"
 #include "tui/layout.h"
@@ -104,9 +104,9 @@ TEST_UNUSED static void made_ended(struct made_up *m)
 /* Laid out, as text with its NUL; to be freed. */
 TEST_UNUSED static char *laid_out(const struct made_up *m, const struct tui_view *v)
 {
-    struct cli_bytes b = { 0 };
+    struct gd__buffer b = { 0 };
     tui_layout(&b, &m->s, &m->h, v);
-    cli_bytes_add(&b, "", 1);
+    gd__buffer_add(&b, "", 1);
     CHECK(!b.failed);
     return b.data;
 }

@@ -2,6 +2,8 @@
  *
  * --halt and the exit status, alone and beside GNU parallel.
  */
+#include "base/failure.h"
+#include "base/text/buffer.h"
 #include "cli/run/stop/exit_status.h"
 #include "cli/run/stop/halt.h"
 #include "common.h"
@@ -80,7 +82,7 @@ TEST(refuses_with_words)
         struct cli_halt h = { 0 };
         if (cli_halt_parse(&h, bad[i].text) == 0)
             FAIL("\"%s\" was taken", bad[i].text);
-        CHECK_CONTAINS(cli_error_text(), bad[i].words);
+        CHECK_CONTAINS(gd__fail_text(), bad[i].words);
     }
 }
 
@@ -206,13 +208,13 @@ TEST_WITHIN(300, as_gnu_parallel)
                      "parallel -j1 -k --halt %s 'echo; exit {}' ::: %s 2>/dev/null | wc -l; "
                      "parallel -j1 --halt %s 'exit {}' ::: %s >/dev/null 2>&1",
                      halts[i], lists[j].text, halts[i], lists[j].text);
-            struct cli_bytes theirs = shell(command, &status);
+            struct gd__buffer theirs = shell(command, &status);
             int mine = run(halts[i], lists[j].codes, lists[j].n, &ran);
             snprintf(ours, sizeof ours, "%zu\n", ran);
             if (strcmp(ours, theirs.data) != 0 || mine != status)
                 FAIL("%s on %s: %d after %s, not %d after %s", halts[i], lists[j].text, mine, ours, status,
                      theirs.data);
-            cli_bytes_free(&theirs);
+            gd__buffer_free(&theirs);
         }
     }
 }

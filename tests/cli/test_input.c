@@ -6,6 +6,8 @@
 #include <pthread.h>
 #include <sys/resource.h>
 
+#include "base/failure.h"
+#include "base/text/buffer.h"
 #include "inputs.h"
 
 static void check_lines(const char *text, size_t size, const char *expected, enum cli_format format, bool skip)
@@ -316,13 +318,13 @@ TEST_WITHIN(120, combinations_as_gnu_parallel)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char command[300];
         snprintf(command, sizeof command, "PARALLEL_SHELL=/bin/sh parallel -k %s", cases[i].theirs);
-        struct cli_bytes theirs = shell(command, NULL);
+        struct gd__buffer theirs = shell(command, NULL);
         struct cli_input *in =
             open_input(&(struct cli_input_options){ .sources = cases[i].s, .n_sources = cases[i].n });
-        struct cli_bytes ours = drain(in);
+        struct gd__buffer ours = drain(in);
         check_same(cases[i].theirs, &ours, &theirs);
-        cli_bytes_free(&theirs);
-        cli_bytes_free(&ours);
+        gd__buffer_free(&theirs);
+        gd__buffer_free(&ours);
         cli_input_close(&in);
     }
 }
@@ -332,14 +334,14 @@ TEST(blank_ones_skipped_as_gnu_parallel)
     need_parallel();
     enter_folder();
     make_text("f", "a\n\n \n\t\nb \n c\n");
-    struct cli_bytes theirs =
+    struct gd__buffer theirs =
         shell("PARALLEL_SHELL=/bin/sh parallel -k -r 'printf [%s][%s]\\\\n {1} {2}' :::: f ::: x '' y", NULL);
     const struct cli_source s[] = { FROM("f"), WORDS("x", "", "y") };
     struct cli_input *in = open_input(OPTIONS(s, .skip_blank = true));
-    struct cli_bytes ours = drain(in);
+    struct gd__buffer ours = drain(in);
     check_same("-r", &ours, &theirs);
-    cli_bytes_free(&theirs);
-    cli_bytes_free(&ours);
+    gd__buffer_free(&theirs);
+    gd__buffer_free(&ours);
     cli_input_close(&in);
 }
 
@@ -350,20 +352,20 @@ static int compare_chars(const void *a, const void *b)
     return *(const char *)a - *(const char *)b;
 }
 
-static struct cli_bytes shuffled(bool seeded, uint64_t seed)
+static struct gd__buffer shuffled(bool seeded, uint64_t seed)
 {
     const struct cli_source s[] = { WORDS("a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m", "n") };
     struct cli_input *in = open_input(OPTIONS(s, .shuffle = true, .seeded = seeded, .seed = seed));
     CHECK_EQ(cli_input_total(in), 14);
-    struct cli_bytes got = drain(in);
+    struct gd__buffer got = drain(in);
     cli_input_close(&in);
     return got;
 }
 
 TEST(shuffled_input_is_all_there_in_another_order)
 {
-    struct cli_bytes one = shuffled(true, 1), again = shuffled(true, 1), two = shuffled(true, 2),
-                     free_one = shuffled(false, 1);
+    struct gd__buffer one = shuffled(true, 1), again = shuffled(true, 1), two = shuffled(true, 2),
+                      free_one = shuffled(false, 1);
     CHECK_STR(one.data, again.data);
     CHECK(strcmp(one.data, two.data) != 0);
     CHECK(strcmp(one.data, free_one.data) != 0);
@@ -373,10 +375,10 @@ TEST(shuffled_input_is_all_there_in_another_order)
         letters[i] = one.data[i * 4 + 1];
     qsort(letters, 14, 1, compare_chars);
     CHECK_STR(letters, "abcdefghijklmn");
-    cli_bytes_free(&one);
-    cli_bytes_free(&again);
-    cli_bytes_free(&two);
-    cli_bytes_free(&free_one);
+    gd__buffer_free(&one);
+    gd__buffer_free(&again);
+    gd__buffer_free(&two);
+    gd__buffer_free(&free_one);
 }
 
 /* Each of the six orders of three is about as likely: 600 of 3,600, and 500 to 700 is four deviations and more. */
@@ -386,9 +388,9 @@ TEST(every_order_is_as_likely)
     int seen[1000] = { 0 };
     for (uint64_t seed = 0; seed < 3600; seed++) {
         struct cli_input *in = open_input(OPTIONS(s, .shuffle = true, .seeded = true, .seed = seed));
-        struct cli_bytes got = drain(in);
+        struct gd__buffer got = drain(in);
         seen[(got.data[1] - '0') * 100 + (got.data[5] - '0') * 10 + got.data[9] - '0']++;
-        cli_bytes_free(&got);
+        gd__buffer_free(&got);
         cli_input_close(&in);
     }
     static const int orders[] = { 123, 132, 213, 231, 312, 321 };
@@ -405,12 +407,12 @@ TEST(combinations_are_shuffled_as_wholes)
     const struct cli_source s[] = { FROM("f"), WORDS("a", "b") };
     struct cli_input *in = open_input(OPTIONS(s, .shuffle = true, .seeded = true, .seed = 5));
     CHECK_EQ(cli_input_total(in), 4);
-    struct cli_bytes got = drain(in);
+    struct gd__buffer got = drain(in);
     static const char *const each[] = { "[1][a]\n", "[1][b]\n", "[2][a]\n", "[2][b]\n" };
     for (size_t i = 0; i < 4; i++)
         CHECK_CONTAINS(got.data, each[i]);
     CHECK_EQ(got.size, 28);
-    cli_bytes_free(&got);
+    gd__buffer_free(&got);
     cli_input_close(&in);
 }
 
@@ -501,7 +503,7 @@ TEST(a_read_that_fails)
     CHECK_EQ(dup2(fd, STDIN_FILENO), STDIN_FILENO);
     struct cli_input *in = open_input(&(struct cli_input_options){ 0 });
     CHECK_EQ((intptr_t)read_one(in), -1);
-    CHECK_CONTAINS(cli_error_text(), "cannot read standard input");
+    CHECK_CONTAINS(gd__fail_text(), "cannot read standard input");
     cli_input_close(&in);
 }
 
@@ -516,10 +518,10 @@ TEST(a_terminal_gets_a_hint)
     CHECK_EQ(dup2(err, STDERR_FILENO), STDERR_FILENO);
     CHECK_EQ(write(master, "x\n\004", 3), 3);
     check_input(&(struct cli_input_options){ 0 }, "[x]\n");
-    struct cli_bytes said = bytes_of("err");
+    struct gd__buffer said = bytes_of("err");
     CHECK_CONTAINS(said.data, "gpu-dispatch: reading inputs from the terminal");
     CHECK_CONTAINS(said.data, "Ctrl-D");
-    cli_bytes_free(&said);
+    gd__buffer_free(&said);
 }
 
 TEST_MAIN()

@@ -2,6 +2,8 @@
  *
  * The live view as lines: whole screens at several sizes, and properties of any.
  */
+#include "base/text/buffer.h"
+#include "base/text/json.h"
 #include "snapshots.h"
 #include "tui/cells.h"
 #include "view/rows.h"
@@ -209,28 +211,28 @@ SCREENS(ended)
 
 TEST(json)
 {
-    struct cli_bytes b = { 0 };
+    struct gd__buffer b = { 0 };
     const struct made_up *m = two_gpus();
     tui_layout_json(&b, &m->s, &m->h);
-    CHECK(cli_json_valid(b.data, b.size));
-    cli_bytes_text(&b, "\n");
-    cli_bytes_add(&b, "", 1);
+    CHECK(gd__json_valid(b.data, b.size));
+    gd__buffer_text(&b, "\n");
+    gd__buffer_add(&b, "", 1);
     check_screen("cli", "two.json", b.data);
-    cli_bytes_free(&b);
+    gd__buffer_free(&b);
     struct made_up *all_taken = two_gpus(); /* then it is known how many there are */
     all_taken->s.stats.source_done = 1;
     tui_layout_json(&b, &all_taken->s, &all_taken->h);
-    cli_bytes_add(&b, "", 1);
+    gd__buffer_add(&b, "", 1);
     CHECK_CONTAINS(b.data, "\"total\":500,");
-    cli_bytes_free(&b);
+    gd__buffer_free(&b);
     const struct made_up *bad = hostile_names();
     tui_layout_json(&b, &bad->s, &bad->h);
-    CHECK(cli_json_valid(b.data, b.size));
-    cli_bytes_free(&b);
+    CHECK(gd__json_valid(b.data, b.size));
+    gd__buffer_free(&b);
     const struct made_up *huge = huge_numbers();
     tui_layout_json(&b, &huge->s, &huge->h);
-    CHECK(cli_json_valid(b.data, b.size));
-    cli_bytes_free(&b);
+    CHECK(gd__json_valid(b.data, b.size));
+    gd__buffer_free(&b);
 }
 
 /* --- what holds for any screen ------------------------------------------------------------------ */
@@ -372,10 +374,10 @@ TEST_WITHIN(120, any_screen_fits)
         char *text = laid_out(m, &v);
         check_lines(text, &v);
         free(text);
-        struct cli_bytes b = { 0 };
+        struct gd__buffer b = { 0 };
         tui_layout_json(&b, &m->s, &m->h);
-        CHECK(cli_json_valid(b.data, b.size));
-        cli_bytes_free(&b);
+        CHECK(gd__json_valid(b.data, b.size));
+        gd__buffer_free(&b);
     }
 }
 
@@ -591,14 +593,14 @@ TEST(columns_of_text)
 
 TEST(a_wide_character_is_not_cut_in_half)
 {
-    struct cli_bytes b = { 0 };
+    struct gd__buffer b = { 0 };
     struct tui_line l = { .out = &b, .width = 6, .utf8 = true };
     tui_add(&l, TUI_PLAIN, "日本語の");
     CHECK_EQ(l.column, 5);
     tui_end(&l);
-    cli_bytes_add(&b, "", 1);
+    gd__buffer_add(&b, "", 1);
     CHECK_STR(b.data, "日本…\n");
-    cli_bytes_free(&b);
+    gd__buffer_free(&b);
 }
 
 TEST_MAIN()

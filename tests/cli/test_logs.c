@@ -5,6 +5,8 @@
 #include <fcntl.h>
 #include <sys/resource.h>
 
+#include "base/failure.h"
+#include "base/text/buffer.h"
 #include "cli/output/streams.h"
 #include "ends.h"
 
@@ -19,14 +21,14 @@ static void check_record(struct made *m, enum cli_result_kind kind, bool json_in
     cli_records_json_input(r, json_input);
     CHECK_EQ(cli_records_add(r, end_of(m, kind)), 0);
     CHECK_EQ(cli_records_close(&r), 0);
-    struct cli_bytes b = bytes_of("r");
+    struct gd__buffer b = bytes_of("r");
     char *started = strstr(b.data, ",\"started\":");
     CHECK(started != NULL);
     char *seconds = strstr(started, ",\"seconds\":");
     CHECK_STR(seconds, m->report.start_ns ? ",\"seconds\":0.250000}\n" : ",\"seconds\":null}\n");
     *started = 0;
     CHECK_STR(b.data, expected);
-    cli_bytes_free(&b);
+    gd__buffer_free(&b);
     drop(m);
 }
 
@@ -102,9 +104,9 @@ TEST(records_replace_or_go_on)
     CHECK_EQ(cli_records_open(&r, "r", true), 0);
     CHECK_EQ(cli_records_add(r, end_of(m, CLI_RESULT_BYTES)), 0);
     CHECK_EQ(cli_records_close(&r), 0);
-    struct cli_bytes b = bytes_of("r");
+    struct gd__buffer b = bytes_of("r");
     CHECK_CONTAINS(b.data, "old\n{\"id\":6");
-    cli_bytes_free(&b);
+    gd__buffer_free(&b);
     CHECK_EQ(cli_records_open(&r, "r", false), 0);
     CHECK_EQ(cli_records_close(&r), 0);
     check_file("r", "");
@@ -137,14 +139,14 @@ TEST(files_that_cannot_be_written)
     struct cli_results *s = NULL;
     enter_folder();
     CHECK_EQ(cli_records_open(&r, "no/such/r", false), -1);
-    CHECK_CONTAINS(cli_error_text(), "cannot write no/such/r: No such file");
+    CHECK_CONTAINS(gd__fail_text(), "cannot write no/such/r: No such file");
     CHECK_EQ(cli_joblog_open(&j, "no/such/j", NULL, false), -1);
-    CHECK_CONTAINS(cli_error_text(), "no/such/j");
+    CHECK_CONTAINS(gd__fail_text(), "no/such/j");
     make_text("f", "");
     CHECK_EQ(cli_results_open(&s, "f"), -1);
-    CHECK_CONTAINS(cli_error_text(), "f is not a folder");
+    CHECK_CONTAINS(gd__fail_text(), "f is not a folder");
     CHECK_EQ(cli_results_open(&s, "f/below"), -1);
-    CHECK_CONTAINS(cli_error_text(), "cannot make the folder f/below");
+    CHECK_CONTAINS(gd__fail_text(), "cannot make the folder f/below");
     if (access("/dev/full", W_OK) == 0) {
         struct made *m = result("1");
         CHECK_EQ(cli_joblog_open(&j, "/dev/full", NULL, false), 0);
@@ -175,15 +177,15 @@ TEST(joblog)
         drop(m[i]);
     }
     CHECK_EQ(cli_joblog_close(&j), 0);
-    struct cli_bytes b = shell("tr '\\000' '@' <j | cut -f 1,2,4-", NULL);
+    struct gd__buffer b = shell("tr '\\000' '@' <j | cut -f 1,2,4-", NULL);
     CHECK_STR(b.data, "Seq\tHost\tJobRuntime\tSend\tReceive\tExitval\tSignal\tCommand\n"
                       "7\t:\t     0.250\t0\t3\t3\t0\ta b@c\n"
                       "7\t:\t     0.250\t0\t0\t-1\t15\ta.wav\n"
                       "7\t:\t     0.250\t0\t0\t0\t9\ta.wav\n");
-    cli_bytes_free(&b);
+    gd__buffer_free(&b);
     b = shell("tail -n +2 j | cut -f 3 | grep -cE '^[0-9]+\\.[0-9]{3}$'", NULL);
     CHECK_STR(b.data, "3\n");
-    cli_bytes_free(&b);
+    gd__buffer_free(&b);
 }
 
 /* The same commands through both, all columns but the times. */
@@ -212,14 +214,14 @@ TEST(joblog_as_gnu_parallel)
     CHECK_EQ(cli_joblog_close(&j), 0);
     gd_command_close(&template);
     make_text("template", words[0]);
-    struct cli_bytes theirs =
+    struct gd__buffer theirs =
         shell("PARALLEL_SHELL=/bin/sh parallel -j1 --joblog theirs \"$(cat template)\" ::: 0 3 'a b' "
               "\"'\" '' >/dev/null 2>&1; cut -f 1,2,5- theirs",
               NULL);
-    struct cli_bytes ours = shell("cut -f 1,2,5- ours", NULL);
+    struct gd__buffer ours = shell("cut -f 1,2,5- ours", NULL);
     check_same("joblog", &ours, &theirs);
-    cli_bytes_free(&theirs);
-    cli_bytes_free(&ours);
+    gd__buffer_free(&theirs);
+    gd__buffer_free(&ours);
 }
 
 /* --- folders of results ------------------------------------------------------------ */
@@ -235,7 +237,7 @@ static void add_results(struct cli_results *r, uint64_t id, const char *input, s
     m->report.task_id = id;
     set_input(m, input, size);
     if (cli_results_add(r, end_of(m, CLI_RESULT_COMMAND)) < 0)
-        FAIL("%s", cli_error_text());
+        FAIL("%s", gd__fail_text());
     drop(m);
 }
 
@@ -248,9 +250,9 @@ TEST(results)
     check_results_file("new/R/1/a/2/b c/stdout", "out\n");
     check_results_file("new/R/1/a/2/b c/stderr", "err\n");
     check_results_file("new/R/1/a/2/b c/seq", "1");
-    struct cli_bytes b = shell("ls -A 'new/R/1/a/2/b c'", NULL);
+    struct gd__buffer b = shell("ls -A 'new/R/1/a/2/b c'", NULL);
     CHECK_STR(b.data, "seq\nstderr\nstdout\n");
-    cli_bytes_free(&b);
+    gd__buffer_free(&b);
     struct made *m = failure(GD_FAILURE_ERROR, "bad input");
     CHECK_EQ(cli_results_add(r, end_of(m, CLI_RESULT_BYTES)), 0);
     check_results_file("new/R/1/a.wav/stderr", "bad input");
@@ -355,17 +357,17 @@ TEST(a_line_is_whole_or_not_there)
     CHECK_EQ(cli_records_open(&r, "r", true), 0);
     CHECK_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
     CHECK_EQ(cli_records_add(r, end_of(m, CLI_RESULT_BYTES)), 0);
-    struct cli_bytes before = bytes_of("r");
+    struct gd__buffer before = bytes_of("r");
     CHECK_EQ(before.data[before.size - 1], '\n');
     CHECK_EQ(cli_records_add(r, end_of(m, CLI_RESULT_BYTES)), 0);
     CHECK_EQ(cli_records_add(r, end_of(m, CLI_RESULT_BYTES)), -1);
-    CHECK_CONTAINS(cli_error_text(), "cannot write r: File too large");
-    struct cli_bytes after = bytes_of("r");
+    CHECK_CONTAINS(gd__fail_text(), "cannot write r: File too large");
+    struct gd__buffer after = bytes_of("r");
     CHECK_EQ(after.data[after.size - 1], '\n');
     CHECK_EQ(after.size, 5 + 2 * (before.size - 5));
     CHECK_EQ(cli_records_close(&r), 0);
-    cli_bytes_free(&before);
-    cli_bytes_free(&after);
+    gd__buffer_free(&before);
+    gd__buffer_free(&after);
     drop(m);
 }
 
@@ -378,9 +380,9 @@ TEST(records_know_their_run)
     cli_records_run(r, 3);
     CHECK_EQ(cli_records_add(r, end_of(m, CLI_RESULT_BYTES)), 0);
     CHECK_EQ(cli_records_close(&r), 0);
-    struct cli_bytes b = bytes_of("r");
+    struct gd__buffer b = bytes_of("r");
     CHECK_EQ(strncmp(b.data, "{\"id\":6,\"run\":3,\"input\":\"a.wav\",", 32), 0);
-    cli_bytes_free(&b);
+    gd__buffer_free(&b);
     drop(m);
 }
 
@@ -397,9 +399,9 @@ TEST(a_joblog_that_is_gone_on_with)
     CHECK_EQ(cli_joblog_open(&j, "j", NULL, true), 0);
     CHECK_EQ(cli_joblog_begin(j), 0);
     CHECK_EQ(cli_joblog_close(&j), 0);
-    struct cli_bytes b = bytes_of("j");
+    struct gd__buffer b = bytes_of("j");
     CHECK_EQ(strncmp(b.data, "Seq\t", 4), 0);
-    cli_bytes_free(&b);
+    gd__buffer_free(&b);
 }
 
 TEST(results_as_gnu_parallel)
@@ -413,21 +415,21 @@ TEST(results_as_gnu_parallel)
     need_parallel();
     enter_folder();
     struct cli_results *r = NULL;
-    struct cli_bytes list = { 0 };
+    struct gd__buffer list = { 0 };
     CHECK_EQ(cli_results_open(&r, "ours"), 0);
     for (size_t i = 0; i < n; i++) {
         add_results(r, i, inputs[i], strlen(inputs[i]));
-        cli_bytes_add(&list, inputs[i], strlen(inputs[i]) + 1);
+        gd__buffer_add(&list, inputs[i], strlen(inputs[i]) + 1);
     }
     cli_results_close(&r);
     make_file("list", list.data, list.size);
-    cli_bytes_free(&list);
-    struct cli_bytes said =
+    gd__buffer_free(&list);
+    struct gd__buffer said =
         shell("PARALLEL_SHELL=/bin/sh parallel -0 -j1 --results theirs 'echo out; echo err >&2; true {}' <list 2>&1; "
               "diff -r ours theirs",
               NULL);
     CHECK_STR(said.data, "");
-    cli_bytes_free(&said);
+    gd__buffer_free(&said);
 }
 
 TEST_MAIN()

@@ -8,6 +8,7 @@
 #include <sys/ioctl.h>
 #include <termios.h>
 
+#include "base/text/buffer.h"
 #include "cli/output/progress.h"
 #include "cli/output/streams.h"
 #include "common.h"
@@ -210,17 +211,17 @@ static int open_terminal(int *slave)
 }
 
 /* Reads until the text has come; the case's time limit ends it otherwise. Adds to b. */
-static void await_text(int master, struct cli_bytes *b, const char *text)
+static void await_text(int master, struct gd__buffer *b, const char *text)
 {
     for (;;) {
         char part[256];
-        cli_bytes_add(b, "", 1);
+        gd__buffer_add(b, "", 1);
         b->size--;
         if (strstr(b->data, text))
             return;
         ssize_t n = read(master, part, sizeof part);
         CHECK_GT(n, 0);
-        cli_bytes_add(b, part, (size_t)n);
+        gd__buffer_add(b, part, (size_t)n);
     }
 }
 
@@ -228,7 +229,7 @@ TEST(a_terminal_sees_the_bar_move)
 {
     int slave, master = open_terminal(&slave);
     struct cli_progress *p = NULL;
-    struct cli_bytes seen = { 0 };
+    struct gd__buffer seen = { 0 };
     completed = 2;
     CHECK_EQ(cli_progress_open(&p, slave, CLI_PROGRESS_BAR, stats, user_text), 0);
     await_text(master, &seen, "\r 20% [######.");
@@ -239,14 +240,14 @@ TEST(a_terminal_sees_the_bar_move)
     /* The last state stays, with a newline. */
     await_text(master, &seen, "\r\033[K\r 50% [");
     await_text(master, &seen, "left\n");
-    cli_bytes_free(&seen);
+    gd__buffer_free(&seen);
 }
 
 TEST(an_eta_is_taken_off_at_the_end)
 {
     int slave, master = open_terminal(&slave);
     struct cli_progress *p = NULL;
-    struct cli_bytes seen = { 0 };
+    struct gd__buffer seen = { 0 };
     completed = 10;
     CHECK_EQ(cli_progress_open(&p, slave, CLI_PROGRESS_ETA, stats, user_text), 0);
     await_text(master, &seen, "10/10");
@@ -254,7 +255,7 @@ TEST(an_eta_is_taken_off_at_the_end)
     CHECK_EQ(write(slave, "end", 3), 3);
     await_text(master, &seen, "end");
     CHECK_STR(strstr(seen.data, "\r\033[Kend"), "\r\033[Kend");
-    cli_bytes_free(&seen);
+    gd__buffer_free(&seen);
 }
 
 /* Between pause and resume nothing is drawn; what was there is taken off first and comes back. */
@@ -262,7 +263,7 @@ TEST(output_goes_between)
 {
     int slave, master = open_terminal(&slave);
     struct cli_progress *p = NULL;
-    struct cli_bytes seen = { 0 };
+    struct gd__buffer seen = { 0 };
     completed = 1;
     CHECK_EQ(cli_progress_open(&p, slave, CLI_PROGRESS_BAR, stats, user_text), 0);
     await_text(master, &seen, "1/10, 0.0s\033[K");
@@ -273,7 +274,7 @@ TEST(output_goes_between)
     cli_progress_resume(p);
     await_text(master, &seen, "\r\033[Kone|two|\r 20%");
     cli_progress_close(&p);
-    cli_bytes_free(&seen);
+    gd__buffer_free(&seen);
 }
 
 /* What a task leaves without a newline is not drawn over. */
@@ -282,7 +283,7 @@ TEST(an_open_line_is_ended)
     int slave, master = open_terminal(&slave);
     struct cli_progress *p = NULL;
     struct cli_streams *o = NULL;
-    struct cli_bytes seen = { 0 };
+    struct gd__buffer seen = { 0 };
     completed = 1;
     CHECK_EQ(cli_progress_open(&p, slave, CLI_PROGRESS_BAR, stats, user_text), 0);
     await_text(master, &seen, "1/10, 0.0s\033[K");
@@ -294,14 +295,14 @@ TEST(an_open_line_is_ended)
     await_text(master, &seen, "part\n\r 20% [");
     cli_progress_close(&p);
     cli_streams_close(&o);
-    cli_bytes_free(&seen);
+    gd__buffer_free(&seen);
 }
 
 TEST(an_open_line_is_ended_before_words_of_ours)
 {
     int slave, master = open_terminal(&slave);
     struct cli_streams *o = NULL;
-    struct cli_bytes seen = { 0 };
+    struct gd__buffer seen = { 0 };
     CHECK_EQ(cli_streams_open(&o, &(struct cli_streams_options){ .out = slave, .err = slave }), 0);
     cli_streams_end_line(o); /* there is none */
     struct made *m = command("one", 3, "", 0, 0);
@@ -314,7 +315,7 @@ TEST(an_open_line_is_ended_before_words_of_ours)
     await_text(master, &seen, "end");
     CHECK_STR(seen.data, "oneone\nend");
     cli_streams_close(&o);
-    cli_bytes_free(&seen);
+    gd__buffer_free(&seen);
 }
 
 /* Two columns for the terminal's own "^C", and the last. */
@@ -322,13 +323,13 @@ TEST(a_bar_leaves_room_for_the_terminals_words)
 {
     int slave, master = open_terminal(&slave);
     struct cli_progress *p = NULL;
-    struct cli_bytes seen = { 0 };
+    struct gd__buffer seen = { 0 };
     completed = 1;
     CHECK_EQ(cli_progress_open(&p, slave, CLI_PROGRESS_BAR, stats, user_text), 0);
     await_text(master, &seen, "\033[K");
     CHECK_EQ(strcspn(seen.data + 1, "\033"), 57);
     cli_progress_close(&p);
-    cli_bytes_free(&seen);
+    gd__buffer_free(&seen);
 }
 
 TEST(results_clear_the_line_first)
@@ -336,7 +337,7 @@ TEST(results_clear_the_line_first)
     int slave, master = open_terminal(&slave);
     struct cli_progress *p = NULL;
     struct cli_streams *o = NULL;
-    struct cli_bytes seen = { 0 };
+    struct gd__buffer seen = { 0 };
     completed = 1;
     CHECK_EQ(cli_progress_open(&p, slave, CLI_PROGRESS_BAR, stats, user_text), 0);
     await_text(master, &seen, "1/10, 0.0s\033[K");
@@ -348,21 +349,21 @@ TEST(results_clear_the_line_first)
     await_text(master, &seen, "\r\033[Kresult\n");
     cli_progress_close(&p);
     cli_streams_close(&o);
-    cli_bytes_free(&seen);
+    gd__buffer_free(&seen);
 }
 
 TEST(nothing_is_drawn_before_there_are_figures)
 {
     int slave, master = open_terminal(&slave);
     struct cli_progress *p = NULL;
-    struct cli_bytes seen = { 0 };
+    struct gd__buffer seen = { 0 };
     no_figures = true;
     CHECK_EQ(cli_progress_open(&p, slave, CLI_PROGRESS_BAR, stats, user_text), 0);
     cli_progress_close(&p);
     CHECK_EQ(write(slave, "end", 3), 3);
     await_text(master, &seen, "end");
     CHECK_STR(seen.data, "end");
-    cli_bytes_free(&seen);
+    gd__buffer_free(&seen);
 }
 
 TEST(a_file_gets_a_plain_line)
@@ -375,9 +376,9 @@ TEST(a_file_gets_a_plain_line)
     cli_progress_pause(p);
     cli_progress_resume(p);
     cli_progress_close(&p);
-    struct cli_bytes b = bytes_of("f");
+    struct gd__buffer b = bytes_of("f");
     CHECK_STR(b.data, "gpu-dispatch: ETA: 0.0s, 10/10, 0 running, 0.0s each\n");
-    cli_bytes_free(&b);
+    gd__buffer_free(&b);
 }
 
 TEST(no_progress_is_fine)

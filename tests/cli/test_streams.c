@@ -6,6 +6,8 @@
 #include <pthread.h>
 #include <termios.h>
 
+#include "base/failure.h"
+#include "base/text/buffer.h"
 #include "cli/output/progress.h"
 #include "cli/output/streams.h"
 #include "ends.h"
@@ -125,10 +127,10 @@ TEST(output_with_nul_bytes)
     enter_folder();
     struct made *m = command("a\0b", 3, "", 0, 0);
     write_one(m, CLI_RESULT_COMMAND, false, false);
-    struct cli_bytes b = bytes_of("out");
+    struct gd__buffer b = bytes_of("out");
     CHECK_EQ(b.size, 3);
     CHECK_MEM(b.data, "a\0b", 3);
-    cli_bytes_free(&b);
+    gd__buffer_free(&b);
     drop(m);
 }
 
@@ -298,7 +300,7 @@ TEST(a_full_disk_is_told_once)
     CHECK_EQ(cli_streams_open(&o, &(struct cli_streams_options){ .out = full, .err = err }), 0);
     struct made *m = command("a\n", 2, "", 0, 0);
     CHECK_EQ(cli_streams_add(o, end_of(m, CLI_RESULT_COMMAND)), -1);
-    CHECK_CONTAINS(cli_error_text(), "cannot write standard output: No space left");
+    CHECK_CONTAINS(gd__fail_text(), "cannot write standard output: No space left");
     CHECK_EQ(cli_streams_add(o, end_of(m, CLI_RESULT_COMMAND)), 0);
     CHECK(cli_streams_broken(o));
     cli_streams_close(&o);
@@ -351,12 +353,12 @@ TEST(tags_as_gnu_parallel)
         write_one(m, CLI_RESULT_COMMAND, true, false);
         drop(m);
         make_text("template", lines[i]);
-        struct cli_bytes theirs =
+        struct gd__buffer theirs =
             shell("PARALLEL_SHELL=/bin/sh parallel --tag \"$(cat template) # {}\" ::: 'in  put' 2>e; cat e", NULL);
-        struct cli_bytes ours = shell("cat out err", NULL);
+        struct gd__buffer ours = shell("cat out err", NULL);
         check_same(lines[i], &ours, &theirs);
-        cli_bytes_free(&theirs);
-        cli_bytes_free(&ours);
+        gd__buffer_free(&theirs);
+        gd__buffer_free(&ours);
     }
 }
 

@@ -4,6 +4,8 @@
  */
 #include <math.h>
 
+#include "base/text/buffer.h"
+#include "base/text/json.h"
 #include "cli/output/progress.h"
 #include "snapshots.h"
 
@@ -226,19 +228,19 @@ TEST(failures_in_a_bar_of_work)
 
 TEST(json_has_the_work_where_it_is_known)
 {
-    struct cli_bytes b = { 0 };
+    struct gd__buffer b = { 0 };
     struct made_up *m = of_audio();
     tui_layout_json(&b, &m->s, &m->h);
-    CHECK(cli_json_valid(b.data, b.size));
-    cli_bytes_add(&b, "", 1);
+    CHECK(gd__json_valid(b.data, b.size));
+    gd__buffer_add(&b, "", 1);
     CHECK_CONTAINS(b.data, "\"work_done\":11525.000,\"work_total\":144600.000");
     CHECK_CONTAINS(b.data, "\"eta\":2015.016,"); /* of the work */
-    cli_bytes_free(&b);
+    gd__buffer_free(&b);
     m->s.work_total = 0;
     tui_layout_json(&b, &m->s, &m->h);
-    cli_bytes_add(&b, "", 1);
+    gd__buffer_add(&b, "", 1);
     CHECK(strstr(b.data, "work_") == NULL);
-    cli_bytes_free(&b);
+    gd__buffer_free(&b);
 }
 
 /* --- lines ---------------------------------------------------------------------------------------- */

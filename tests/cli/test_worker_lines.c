@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <termios.h>
 
+#include "base/text/buffer.h"
 #include "cli/output/worker_lines.h"
 #include "common.h"
 
@@ -93,9 +94,9 @@ TEST(a_file_gets_bytes_as_they_come)
     CHECK_EQ(cli_worker_lines_open(&p, (const int[]){ fd, fd }, NULL), 0);
     pass(p, 0, 1, "one ");
     pass(p, 1, 2, "two");
-    struct cli_bytes b = bytes_of("f");
+    struct gd__buffer b = bytes_of("f");
     CHECK_STR(b.data, "one two");
-    cli_bytes_free(&b);
+    gd__buffer_free(&b);
     cli_worker_lines_close(&p);
 }
 

@@ -21,22 +21,23 @@
 
 #include "apps/transcribe/audio/header.h"
 #include "apps/transcribe/engine/settings.h"
-#include "cli/bytes.h"
-#include "cli/json.h"
+#include "base/failure.h"
+#include "base/text/buffer.h"
+#include "base/text/json_write.h"
 
 static struct tr_settings settings;
 static char *kept;
 
 static void note(const char *file, const char *line)
 {
-    struct cli_bytes b = { 0 };
+    struct gd__buffer b = { 0 };
     int fd = open(file, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-    cli_bytes_text(&b, line);
-    cli_bytes_text(&b, "\n");
+    gd__buffer_text(&b, line);
+    gd__buffer_text(&b, "\n");
     if (fd < 0 || b.failed || write(fd, b.data, b.size) != (ssize_t)b.size)
         abort();
     close(fd);
-    cli_bytes_free(&b);
+    gd__buffer_free(&b);
 }
 
 static void fill(const char *file)
@@ -55,7 +56,7 @@ static int setup(struct gd_worker *w, const struct gd_setup *s)
     const size_t size = strnlen(s->args, s->args_size);
     if (getenv("STANDIN_NO_SETUP"))
         return gd_worker_error(w, "no such setup");
-    return tr_settings_read(&settings, &kept, s->args, size) < 0 ? gd_worker_error(w, "%s", cli_error_text()) : 0;
+    return tr_settings_read(&settings, &kept, s->args, size) < 0 ? gd_worker_error(w, "%s", gd__fail_text()) : 0;
 }
 
 static int cleanup(struct gd_worker *w)
@@ -106,18 +107,18 @@ static int write_outputs(struct tr_outputs *outputs, const char *name, double se
 
 static int answer(struct gd_result *r, const char *path, double seconds)
 {
-    struct cli_bytes b = { 0 }, text = { 0 };
+    struct gd__buffer b = { 0 }, text = { 0 };
     tr_settings_write(&text, &settings);
-    cli_bytes_text(&b, "{\"file\":");
-    cli_json_string(&b, path, strlen(path));
+    gd__buffer_text(&b, "{\"file\":");
+    gd__json_put_string(&b, path, strlen(path));
     if (seconds > 0)
-        cli_bytes_format(&b, ",\"audio_duration\":%.3f", seconds);
-    cli_bytes_text(&b, ",\"text\":");
-    cli_json_string(&b, text.data, text.size);
-    cli_bytes_text(&b, "}");
+        gd__buffer_format(&b, ",\"audio_duration\":%.3f", seconds);
+    gd__buffer_text(&b, ",\"text\":");
+    gd__json_put_string(&b, text.data, text.size);
+    gd__buffer_text(&b, "}");
     int rc = b.failed || text.failed ? GD_E_NO_MEMORY : gd_result_set(r, b.data, b.size);
-    cli_bytes_free(&b);
-    cli_bytes_free(&text);
+    gd__buffer_free(&b);
+    gd__buffer_free(&text);
     return rc;
 }
 
@@ -131,13 +132,13 @@ static int process(struct gd_worker *w, const struct gd_task *task, struct gd_re
     if (!path)
         return GD_E_NO_MEMORY;
     note("ran", path);
-    int rc = tr_outputs_begin(&outputs, &settings.places, path, 0) < 0 ? gd_result_error(r, "%s", cli_error_text()) : 0;
+    int rc = tr_outputs_begin(&outputs, &settings.places, path, 0) < 0 ? gd_result_error(r, "%s", gd__fail_text()) : 0;
     if (rc == 0)
         rc = behave(name, r);
     if (rc == 0)
         rc = tr_header_read(&h, path) < 0 ? gd_result_error_final(r, "cannot be read") : 0;
     if (rc == 0 && write_outputs(outputs, name, h.seconds) < 0)
-        rc = gd_result_error(r, "%s", cli_error_text());
+        rc = gd_result_error(r, "%s", gd__fail_text());
     if (rc == 0)
         rc = answer(r, path, h.seconds);
     tr_outputs_drop(&outputs);

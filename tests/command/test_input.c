@@ -6,7 +6,7 @@
 
 #include <gpu_dispatch/error.h>
 
-#include "base/json.h"
+#include "base/text/json.h"
 
 TEST(words)
 {

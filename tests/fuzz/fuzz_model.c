@@ -10,7 +10,8 @@
 #include <unistd.h>
 
 #include "apps/transcribe/model/model.h"
-#include "cli/bytes.h"
+#include "base/failure.h"
+#include "base/file.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -25,13 +26,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct tr_model model;
     char path[64];
     const int fd = memfd_create("model", MFD_CLOEXEC);
-    MUST(fd >= 0 && cli_write_all(fd, data, size) == 0);
+    MUST(fd >= 0 && gd__write_all(fd, data, size) == 0);
     snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
     if (tr_model_check(&model, path) == 0) {
         MUST(model.bytes == size && model.layers >= 1 && model.layers <= 128 && model.mels >= 1 && model.mels <= 512);
         tr_model_free(&model);
     } else {
-        MUST(model.path == NULL && *cli_error_text());
+        MUST(model.path == NULL && *gd__fail_text());
     }
     close(fd);
     return 0;

@@ -8,7 +8,7 @@
 
 #include <gpu_dispatch/error.h>
 
-#include "base/json.h"
+#include "base/text/json.h"
 #include "support/shell.h"
 #include "support/terminal.h"
 

@@ -21,7 +21,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/json.h"
+#include "base/text/json.h"
 
 static const char *mode = "", *argument = "";
 static unsigned n_answers;

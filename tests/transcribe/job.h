@@ -14,7 +14,8 @@
 #include <gpu_dispatch/gpu_dispatch.h>
 #include <limits.h>
 
-#include "cli/json.h"
+#include "base/text/buffer.h"
+#include "base/text/json.h"
 #include "support/test.h"
 
 enum { MOST_FILES = 64, MOST_TEXT = 4096 };
@@ -84,7 +85,7 @@ static void on_success(void *user, const struct gd_report *r)
     CHECK_LT(r->size, MOST_TEXT);
     memcpy(j->results[r->task_id], r->data, r->size);
     j->attempts[r->task_id] = r->attempt;
-    CHECK(cli_json_valid(r->data, r->size));
+    CHECK(gd__json_valid(r->data, r->size));
 }
 
 static void on_error(void *user, const struct gd_report *r)
@@ -134,17 +135,17 @@ TEST_UNUSED static int run(struct job *j)
 /* A member of a file's result, as text: strings without their quotes. */
 TEST_UNUSED static const char *member(const struct job *j, size_t i, const char *name)
 {
-    static struct cli_bytes out;
+    static struct gd__buffer out;
     const char *value;
     size_t size;
     out.size = 0;
     if (!j->results[i][0])
         FAIL("%s failed: %s", j->files[i], j->errors[i]);
-    if (!cli_json_member(j->results[i], strlen(j->results[i]), name, &value, &size))
+    if (!gd__json_member(j->results[i], strlen(j->results[i]), name, &value, &size))
         FAIL("no %s in %s", name, j->results[i]);
-    if (!cli_json_decode(&out, value, size))
-        cli_bytes_add(&out, value, size);
-    cli_bytes_add(&out, "", 1);
+    if (!gd__json_read_string(&out, value, size))
+        gd__buffer_add(&out, value, size);
+    gd__buffer_add(&out, "", 1);
     CHECK(!out.failed);
     return out.data;
 }

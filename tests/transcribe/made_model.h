@@ -4,7 +4,7 @@
  *
  *     begin();
  *     made.bins = 400;
- *     struct cli_bytes b = build(16);
+ *     struct gd__buffer b = build(16);
  */
 #ifndef GD_TESTS_TRANSCRIBE_MADE_MODEL_H
 #define GD_TESTS_TRANSCRIBE_MADE_MODEL_H
@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 
 #include "apps/transcribe/model/model.h"
+#include "base/text/buffer.h"
 #include "support/folder.h"
 
 static struct made {
@@ -56,27 +57,27 @@ TEST_UNUSED static void begin(void)
     };
 }
 
-TEST_UNUSED static void put(struct cli_bytes *b, int32_t value)
+TEST_UNUSED static void put(struct gd__buffer *b, int32_t value)
 {
     const uint32_t raw = htole32((uint32_t)value);
-    cli_bytes_add(b, &raw, sizeof raw);
+    gd__buffer_add(b, &raw, sizeof raw);
 }
 
-TEST_UNUSED static void put_zeros(struct cli_bytes *b, size_t n)
+TEST_UNUSED static void put_zeros(struct gd__buffer *b, size_t n)
 {
     static const char zeros[1024];
     for (; n > 0; n -= n < sizeof zeros ? n : sizeof zeros)
-        cli_bytes_add(b, zeros, n < sizeof zeros ? n : sizeof zeros);
+        gd__buffer_add(b, zeros, n < sizeof zeros ? n : sizeof zeros);
 }
 
-TEST_UNUSED static void put_tensor(struct cli_bytes *b, const char *name, int32_t type, size_t bytes)
+TEST_UNUSED static void put_tensor(struct gd__buffer *b, const char *name, int32_t type, size_t bytes)
 {
     put(b, made.dimensions);
     put(b, made.name_size >= 0 ? made.name_size : (int32_t)strlen(name));
     put(b, type);
     for (int i = 0; i < made.dimensions && i < 8; i++)
         put(b, i == 0 ? made.side : 1);
-    cli_bytes_text(b, name);
+    gd__buffer_text(b, name);
     put_zeros(b, bytes);
 }
 
@@ -88,9 +89,9 @@ TEST_UNUSED static void write_bytes(const char *path, const void *data, size_t s
 }
 
 /* The file, into which the first tensor comes with `bytes` of data and the type of `made`. */
-TEST_UNUSED static struct cli_bytes build(size_t bytes)
+TEST_UNUSED static struct gd__buffer build(size_t bytes)
 {
-    struct cli_bytes b = { 0 };
+    struct gd__buffer b = { 0 };
     put(&b, made.magic);
     for (int i = 0; i < 11; i++)
         put(&b, made.sizes[i]);
@@ -101,7 +102,7 @@ TEST_UNUSED static struct cli_bytes build(size_t bytes)
     for (int i = 0; i < made.tokens && i < 100; i++) {
         const char *token = i == 1 ? made.token : "word";
         put(&b, i == 1 && made.token_size >= 0 ? made.token_size : (int32_t)strlen(token));
-        cli_bytes_text(&b, token);
+        gd__buffer_text(&b, token);
     }
     for (int i = 0; i < made.tensors; i++)
         put_tensor(&b, i == 7 ? "encoder.conv1.weight" : "a.tensor",

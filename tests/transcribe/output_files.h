@@ -8,15 +8,17 @@
 #include <dirent.h>
 
 #include "apps/transcribe/output/outputs.h"
+#include "base/failure.h"
+#include "base/text/buffer.h"
 #include "support/folder.h"
 
 static struct tr_places places = { .input_dir = "in", .output_dir = "out", .formats = 1u << TR_TXT };
 
 TEST_UNUSED static const char *path_of(const char *input)
 {
-    static struct cli_bytes path;
+    static struct gd__buffer path;
     if (tr_output_path(&path, &places, input, TR_TXT) < 0)
-        FAIL("%s: %s", input, cli_error_text());
+        FAIL("%s: %s", input, gd__fail_text());
     CHECK_EQ(strlen(path.data), path.size);
     return path.data;
 }
@@ -41,14 +43,14 @@ TEST_UNUSED static int write_line(const char *input, const char *text)
 TEST_UNUSED static void must_write(const char *input, const char *text)
 {
     if (write_line(input, text) < 0)
-        FAIL("%s: %s", input, cli_error_text());
+        FAIL("%s: %s", input, gd__fail_text());
 }
 
 TEST_UNUSED static void must_not_write(const char *input, const char *words)
 {
     if (write_line(input, "text") == 0)
         FAIL("%s was written", input);
-    CHECK_CONTAINS(cli_error_text(), words);
+    CHECK_CONTAINS(gd__fail_text(), words);
 }
 
 TEST_UNUSED static const char *contents(const char *path)

@@ -2,15 +2,17 @@
  *
  * Models: what is taken for one and what is not.
  */
+#include "base/failure.h"
+#include "base/text/buffer.h"
 #include "made_model.h"
 
 static struct tr_model model;
 
 static int check_with(size_t bytes)
 {
-    struct cli_bytes b = build(bytes);
+    struct gd__buffer b = build(bytes);
     write_bytes("ggml-made.bin", b.data, b.size);
-    cli_bytes_free(&b);
+    gd__buffer_free(&b);
     tr_model_free(&model);
     return tr_model_check(&model, "ggml-made.bin");
 }
@@ -24,8 +26,8 @@ static void refused(const char *words)
 {
     if (check() == 0)
         FAIL("was taken, without \"%s\"", words);
-    CHECK_CONTAINS(cli_error_text(), "ggml-made.bin: ");
-    CHECK_CONTAINS(cli_error_text(), words);
+    CHECK_CONTAINS(gd__fail_text(), "ggml-made.bin: ");
+    CHECK_CONTAINS(gd__fail_text(), words);
     CHECK(model.path == NULL);
 }
 
@@ -42,7 +44,7 @@ TEST(a_model_is_taken)
     folder_enter();
     begin();
     if (check() < 0)
-        FAIL("%s", cli_error_text());
+        FAIL("%s", gd__fail_text());
     CHECK_STR(model.path, "ggml-made.bin");
     CHECK_STR(model.name, "made");
     CHECK(!model.multilingual);
@@ -80,19 +82,19 @@ TEST(a_model_that_is_cut_off_anywhere)
 {
     folder_enter();
     begin();
-    struct cli_bytes b = build(16);
+    struct gd__buffer b = build(16);
     for (size_t n = 0; n < b.size; n++) {
         write_bytes("cut.bin", b.data, n);
         if (tr_model_check(&model, "cut.bin") == 0)
             FAIL("%zu of %zu bytes were taken", n, b.size);
-        CHECK_CONTAINS(cli_error_text(), n == 0 ? "is empty" : n < 4 ? "is no model" : "is cut off");
-        CHECK_CONTAINS(cli_error_text(), n < 4 && n > 0 ? "ggml-*.bin" : "get it again");
+        CHECK_CONTAINS(gd__fail_text(), n == 0 ? "is empty" : n < 4 ? "is no model" : "is cut off");
+        CHECK_CONTAINS(gd__fail_text(), n < 4 && n > 0 ? "ggml-*.bin" : "get it again");
     }
-    cli_bytes_add(&b, "", 1);
+    gd__buffer_add(&b, "", 1);
     write_bytes("cut.bin", b.data, b.size);
     CHECK_EQ(tr_model_check(&model, "cut.bin"), -1);
-    CHECK_CONTAINS(cli_error_text(), "there is more behind");
-    cli_bytes_free(&b);
+    CHECK_CONTAINS(gd__fail_text(), "there is more behind");
+    gd__buffer_free(&b);
 }
 
 TEST(sizes_that_can_not_be)
@@ -180,7 +182,7 @@ TEST(tensors_that_can_not_be)
     made.tensors = 1;
     if (check_with(8) == 0)
         FAIL("a negative size was taken");
-    CHECK_CONTAINS(cli_error_text(), "a tensor has the size -5");
+    CHECK_CONTAINS(gd__fail_text(), "a tensor has the size -5");
     static const int32_t unknown[] = { 4, 5, 9, 15, 16, 30, 1000, -1 };
     for (int i = 0; i < 8; i++) {
         begin();
@@ -193,7 +195,7 @@ TEST(tensors_that_are_too_large)
 {
     folder_enter();
     begin();
-    struct cli_bytes b = build(16);
+    struct gd__buffer b = build(16);
     /* The first tensor's first size: behind the header, filters, tokens and what comes before it. */
     const size_t at = 48 + 8 + 2 * 201 * 4 + 4 + (4 + 4) * 2 + 4 + 1 + 12;
     uint32_t size;
@@ -207,8 +209,8 @@ TEST(tensors_that_are_too_large)
         if (tr_model_check(&model, "large.bin") == 0)
             FAIL("size %d was taken", sizes[i]);
     }
-    CHECK_CONTAINS(cli_error_text(), "is cut off");
-    cli_bytes_free(&b);
+    CHECK_CONTAINS(gd__fail_text(), "is cut off");
+    gd__buffer_free(&b);
 }
 
 /* Three sizes whose product is 0 in 64 bits, and one that is small in 32. */
@@ -221,17 +223,17 @@ TEST(sizes_that_wrap_around)
     for (int i = 0; i < 3; i++) {
         begin();
         made.tensors = 0;
-        struct cli_bytes b = build(0);
+        struct gd__buffer b = build(0);
         put(&b, 3);
         put(&b, 1);
         put(&b, 0);
         for (int k = 0; k < 3; k++)
             put(&b, sizes[i][k]);
-        cli_bytes_text(&b, "x");
+        gd__buffer_text(&b, "x");
         write_bytes("wrap.bin", b.data, b.size);
-        cli_bytes_free(&b);
+        gd__buffer_free(&b);
         CHECK_EQ(tr_model_check(&model, "wrap.bin"), -1);
-        CHECK_CONTAINS(cli_error_text(), "a tensor has the size");
+        CHECK_CONTAINS(gd__fail_text(), "a tensor has the size");
     }
 }
 
@@ -248,14 +250,14 @@ TEST(types_of_weights)
         made.side = 512;
         const size_t bytes = (size_t)512 / (size_t)types[i][1] * (size_t)types[i][2];
         if (check_with(bytes) < 0)
-            FAIL("type %d: %s", types[i][0], cli_error_text());
+            FAIL("type %d: %s", types[i][0], gd__fail_text());
         tr_model_free(&model);
         CHECK_EQ(check_with(bytes + 4), -1);
         CHECK_EQ(check_with(bytes - 2), -1);
         made.side = types[i][1] + 1;
         if (types[i][1] > 1) {
             CHECK_EQ(check_with(bytes), -1);
-            CHECK_CONTAINS(cli_error_text(), "do not divide into blocks");
+            CHECK_CONTAINS(gd__fail_text(), "do not divide into blocks");
         }
     }
 }
@@ -283,7 +285,7 @@ TEST(what_people_have_instead)
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         write_bytes("it.bin", files[i][0], strlen(files[i][0]));
         CHECK_EQ(tr_model_check(&model, "it.bin"), -1);
-        CHECK_CONTAINS(cli_error_text(), files[i][1]);
+        CHECK_CONTAINS(gd__fail_text(), files[i][1]);
     }
 }
 
@@ -291,14 +293,14 @@ TEST(what_is_no_file)
 {
     folder_enter();
     CHECK_EQ(tr_model_check(&model, "nothing.bin"), -1);
-    CHECK_CONTAINS(cli_error_text(), "nothing.bin: the model can't be opened: No such file");
+    CHECK_CONTAINS(gd__fail_text(), "nothing.bin: the model can't be opened: No such file");
     CHECK_EQ(tr_model_check(&model, "."), -1);
-    CHECK_CONTAINS(cli_error_text(), "is a folder");
+    CHECK_CONTAINS(gd__fail_text(), "is a folder");
     CHECK_EQ(mkfifo("pipe.bin", 0644), 0);
     CHECK_EQ(tr_model_check(&model, "pipe.bin"), -1);
-    CHECK_CONTAINS(cli_error_text(), "is no file");
+    CHECK_CONTAINS(gd__fail_text(), "is no file");
     CHECK_EQ(tr_model_check(&model, "/dev/zero"), -1);
-    CHECK_CONTAINS(cli_error_text(), "is no file");
+    CHECK_CONTAINS(gd__fail_text(), "is no file");
     CHECK_EQ(tr_model_check(&model, ""), -1);
 }
 
@@ -307,7 +309,7 @@ TEST(any_byte_changed)
 {
     folder_enter();
     begin();
-    struct cli_bytes b = build(16);
+    struct gd__buffer b = build(16);
     unsigned seed = 1;
     int taken = 0;
     for (int i = 0; i < 3000; i++) {
@@ -321,7 +323,7 @@ TEST(any_byte_changed)
         b.data[at] = was;
     }
     CHECK_GT(taken, 0);
-    cli_bytes_free(&b);
+    gd__buffer_free(&b);
 }
 
 TEST(names_of_files)
@@ -333,7 +335,7 @@ TEST(names_of_files)
     folder_enter();
     begin();
     make_folders("x");
-    struct cli_bytes b = build(16);
+    struct gd__buffer b = build(16);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         write_bytes(names[i][0], b.data, b.size);
         CHECK_EQ(tr_model_check(&model, names[i][0]), 0);
@@ -347,7 +349,7 @@ TEST(names_of_files)
     CHECK_EQ(tr_model_check(&model, name), 0);
     CHECK_EQ(strlen(model.name), 63);
     tr_model_free(&model);
-    cli_bytes_free(&b);
+    gd__buffer_free(&b);
 }
 
 TEST_MAIN()

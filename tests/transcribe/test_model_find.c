@@ -3,6 +3,8 @@
  * Where models are found, in which words they are not, and their checksums.
  */
 #include "apps/transcribe/model/model_sums.h"
+#include "base/failure.h"
+#include "base/text/buffer.h"
 #include "made_model.h"
 
 static struct tr_model model;
@@ -29,9 +31,9 @@ static void make_model(const char *path)
 {
     make_file(path, 0);
     begin();
-    struct cli_bytes b = build(16);
+    struct gd__buffer b = build(16);
     write_bytes(path, b.data, b.size);
-    cli_bytes_free(&b);
+    gd__buffer_free(&b);
 }
 
 /* Finds "own" at path, which is made and removed again. */
@@ -40,7 +42,7 @@ static void is_found_at(const char *path, const char *model_dir)
     struct stat a, b;
     make_model(path);
     if (tr_model_find(&model, "own", NULL, model_dir) < 0)
-        FAIL("%s: %s", path, cli_error_text());
+        FAIL("%s: %s", path, gd__fail_text());
     CHECK_EQ(stat(path, &a), 0);
     CHECK_EQ(stat(model.path, &b), 0);
     CHECK_EQ(a.st_ino, b.st_ino);
@@ -116,7 +118,7 @@ TEST(without_a_home)
     unsetenv("HOME");
     is_found_at("models/ggml-own.bin", NULL);
     CHECK_EQ(tr_model_find(&model, "base", NULL, NULL), -1);
-    CHECK_CONTAINS(cli_error_text(), "mkdir -p models && curl -L -o models/ggml-base.bin https://");
+    CHECK_CONTAINS(gd__fail_text(), "mkdir -p models && curl -L -o models/ggml-base.bin https://");
 }
 
 TEST(by_path)
@@ -133,14 +135,14 @@ TEST(by_path)
     CHECK_STR(model.name, "base");
     tr_model_free(&model);
     CHECK_EQ(tr_model_find(&model, "base", "y.bin", NULL), -1);
-    CHECK_CONTAINS(cli_error_text(), "y.bin: the model can't be opened");
+    CHECK_CONTAINS(gd__fail_text(), "y.bin: the model can't be opened");
 }
 
 TEST(one_that_is_not_there)
 {
     enter();
     CHECK_EQ(tr_model_find(&model, "base", NULL, NULL), -1);
-    const char *text = cli_error_text();
+    const char *text = gd__fail_text();
     CHECK_CONTAINS(text, "the model base (ggml-base.bin) is not on this machine. It was looked for in\n  ./models\n  ");
     CHECK_CONTAINS(text, "/home/.local/share/whisper.cpp\n  ");
     CHECK_CONTAINS(text, "/home/.cache/huggingface/hub/models--ggerganov--whisper.cpp/snapshots\n");
@@ -168,9 +170,9 @@ TEST(one_that_is_not_in_many_places)
         make_folders(path);
     }
     CHECK_EQ(tr_model_find(&model, "base", NULL, "here"), -1);
-    CHECK_CONTAINS(cli_error_text(), "It was looked for in\n  here\n  /nnn");
-    CHECK_CONTAINS(cli_error_text(), " more\nThis command downloads it:\n  mkdir -p here && curl -L");
-    CHECK_STR(strrchr(cli_error_text(), '/'), "/ggml-base.bin");
+    CHECK_CONTAINS(gd__fail_text(), "It was looked for in\n  here\n  /nnn");
+    CHECK_CONTAINS(gd__fail_text(), " more\nThis command downloads it:\n  mkdir -p here && curl -L");
+    CHECK_STR(strrchr(gd__fail_text(), '/'), "/ggml-base.bin");
 }
 
 TEST(where_the_command_puts_it)
@@ -178,12 +180,12 @@ TEST(where_the_command_puts_it)
     enter();
     setenv("GPU_DISPATCH_MODELS", "/srv/models", 1);
     CHECK_EQ(tr_model_find(&model, "tiny.en", NULL, NULL), -1);
-    CHECK_CONTAINS(cli_error_text(), "\n  mkdir -p /srv/models && curl -L -o /srv/models/ggml-tiny.en.bin https");
+    CHECK_CONTAINS(gd__fail_text(), "\n  mkdir -p /srv/models && curl -L -o /srv/models/ggml-tiny.en.bin https");
     CHECK_EQ(tr_model_find(&model, "tiny.en", NULL, "given"), -1);
-    CHECK_CONTAINS(cli_error_text(), "curl -L -o given/ggml-tiny.en.bin https");
+    CHECK_CONTAINS(gd__fail_text(), "curl -L -o given/ggml-tiny.en.bin https");
     CHECK_EQ(tr_model_find(&model, "tiny.en", NULL, "it's \"here\" $(now)"), -1);
     CHECK_CONTAINS(
-        cli_error_text(),
+        gd__fail_text(),
         "mkdir -p 'it'\\''s \"here\" $(now)' && curl -L -o 'it'\\''s \"here\" $(now)'/ggml-tiny.en.bin https");
 }
 
@@ -191,17 +193,17 @@ TEST(large_is_the_third)
 {
     enter();
     CHECK_EQ(tr_model_find(&model, "large", NULL, NULL), -1);
-    CHECK_CONTAINS(cli_error_text(), "ggml-large-v3.bin");
+    CHECK_CONTAINS(gd__fail_text(), "ggml-large-v3.bin");
     CHECK_EQ(tr_model_find(&model, "turbo", NULL, NULL), -1);
-    CHECK_CONTAINS(cli_error_text(), "ggml-large-v3-turbo.bin");
+    CHECK_CONTAINS(gd__fail_text(), "ggml-large-v3-turbo.bin");
 }
 
 static void no_model(const char *size, const char *words)
 {
     if (tr_model_find(&model, size, NULL, NULL) == 0)
         FAIL("%s was found", size);
-    CHECK_CONTAINS(cli_error_text(), words);
-    CHECK(strstr(cli_error_text(), "curl") == NULL);
+    CHECK_CONTAINS(gd__fail_text(), words);
+    CHECK(strstr(gd__fail_text(), "curl") == NULL);
 }
 
 TEST(sizes_that_there_are_not)
@@ -224,7 +226,7 @@ TEST(one_that_is_there_and_broken)
     enter();
     make_file("models/ggml-base.bin", 100);
     CHECK_EQ(tr_model_find(&model, "base", NULL, NULL), -1);
-    CHECK_CONTAINS(cli_error_text(), "./models/ggml-base.bin: is no model");
+    CHECK_CONTAINS(gd__fail_text(), "./models/ggml-base.bin: is no model");
 }
 
 /* --- checksums -------------------------------------------------------------------------------- */
@@ -246,7 +248,7 @@ TEST(the_demo_model)
     snprintf(dir, sizeof dir, "%s", demo_path());
     *strrchr(dir, '/') = '\0';
     if (tr_model_find(&model, "demo", NULL, dir) < 0)
-        FAIL("%s", cli_error_text());
+        FAIL("%s", gd__fail_text());
     CHECK_STR(model.name, "demo");
     CHECK(!model.multilingual);
     CHECK_EQ(model.layers, 8);
@@ -301,9 +303,9 @@ TEST(a_weight_that_is_wrong)
     CHECK_EQ(find_demo(), 0);
     change_demo();
     CHECK_EQ(find_demo(), -1);
-    CHECK_CONTAINS(cli_error_text(), "models/ggml-demo.bin: is not the model demo: its SHA-1 is ");
-    CHECK_CONTAINS(cli_error_text(), "not 954490f54334d843c9ec49e7c34635f4c9465284\n");
-    CHECK_CONTAINS(cli_error_text(), "give its path with --model");
+    CHECK_CONTAINS(gd__fail_text(), "models/ggml-demo.bin: is not the model demo: its SHA-1 is ");
+    CHECK_CONTAINS(gd__fail_text(), "not 954490f54334d843c9ec49e7c34635f4c9465284\n");
+    CHECK_CONTAINS(gd__fail_text(), "give its path with --model");
     CHECK_EQ(tr_model_find(&model, NULL, "models/ggml-demo.bin", NULL), 0);
     tr_model_free(&model);
 }
@@ -313,9 +315,9 @@ TEST(a_wrong_one_of_a_published_name)
     enter();
     make_model("models/ggml-base.bin");
     CHECK_EQ(tr_model_find(&model, "base", NULL, NULL), -1);
-    CHECK_CONTAINS(cli_error_text(), "is not the model base");
+    CHECK_CONTAINS(gd__fail_text(), "is not the model base");
     CHECK_CONTAINS(
-        cli_error_text(),
+        gd__fail_text(),
         "not 465707469ff3a37a2b9b8d8f89f2f99de7299dac\nTo use it all the same, give its path with --model; else "
         "delete it. This command downloads it again:\n  mkdir -p");
     CHECK(model.path == NULL);

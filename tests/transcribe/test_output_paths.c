@@ -4,15 +4,17 @@
  */
 #include <limits.h>
 
+#include "base/failure.h"
+#include "base/text/buffer.h"
 #include "output_files.h"
 
 static void no_path(const char *input, const char *words)
 {
-    struct cli_bytes path = { 0 };
+    struct gd__buffer path = { 0 };
     if (tr_output_path(&path, &places, input, TR_TXT) == 0)
         FAIL("%s was taken", input);
-    CHECK_CONTAINS(cli_error_text(), words);
-    cli_bytes_free(&path);
+    CHECK_CONTAINS(gd__fail_text(), words);
+    gd__buffer_free(&path);
 }
 
 static void is_at(const char *input_dir, const char *input, const char *wanted)
@@ -124,7 +126,7 @@ TEST(ways_to_name_the_output_folder)
 
 TEST(extensions)
 {
-    struct cli_bytes path = { 0 };
+    struct gd__buffer path = { 0 };
     CHECK_STR(path_of("in/a.b.wav"), "out/a.b.txt");
     CHECK_STR(path_of("in/a"), "out/a.txt");
     CHECK_STR(path_of("in/a."), "out/a.txt");
@@ -140,7 +142,7 @@ TEST(extensions)
         CHECK_EQ(tr_output_path(&path, &places, "in/a.wav", (enum tr_format)f), 0);
         CHECK_STR(path.data, wanted);
     }
-    cli_bytes_free(&path);
+    gd__buffer_free(&path);
 }
 
 TEST(odd_names)
@@ -207,14 +209,14 @@ TEST(paths_as_long_as_they_can_be)
         const int result = tr_outputs_write(&places, input, &t);
         tr_transcript_free(&t);
         if (result == 0) {
-            struct cli_bytes path = { 0 };
+            struct gd__buffer path = { 0 };
             CHECK_EQ(tr_output_path(&path, &places, input, TR_TXT), 0);
             CHECK_EQ(path.size, strlen(input) + 1); /* nothing was cut */
             CHECK_STR(contents(path.data), "text\n");
-            cli_bytes_free(&path);
+            gd__buffer_free(&path);
         } else {
             CHECK_GT(strlen(input), PATH_MAX - 40);
-            CHECK(strstr(cli_error_text(), "File name too long") || strstr(cli_error_text(), "are possible"));
+            CHECK(strstr(gd__fail_text(), "File name too long") || strstr(gd__fail_text(), "are possible"));
         }
     }
 }

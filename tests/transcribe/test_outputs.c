@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <sys/file.h>
 
+#include "base/failure.h"
 #include "output_files.h"
 
 /* --- writing ---------------------------------------------------------------------- */
@@ -125,7 +126,7 @@ TEST(a_folder_that_can_not_be_written)
     must_not_write("in/a.wav", "out/a.txt: can't be written: Permission denied");
     must_not_write("in/x/a.wav", "out/x: this folder can't be made: Permission denied");
     CHECK_EQ(tr_outputs_check(&places), -1);
-    CHECK_CONTAINS(cli_error_text(), "out: outputs can't be written to this folder: Permission denied");
+    CHECK_CONTAINS(gd__fail_text(), "out: outputs can't be written to this folder: Permission denied");
     become_root();
     CHECK_EQ(chmod("out", 0755), 0);
 }
@@ -137,12 +138,12 @@ TEST(a_folder_that_can_not_be_made)
     become_nobody();
     places.output_dir = "x/y";
     CHECK_EQ(tr_outputs_check(&places), -1);
-    CHECK_CONTAINS(cli_error_text(), "x: this folder can't be made: Permission denied");
+    CHECK_CONTAINS(gd__fail_text(), "x: this folder can't be made: Permission denied");
     become_root();
     CHECK_EQ(chmod(".", 0755), 0);
     places.output_dir = "/proc/here";
     CHECK_EQ(tr_outputs_check(&places), -1);
-    CHECK_CONTAINS(cli_error_text(), "/proc/here: this folder can't be made");
+    CHECK_CONTAINS(gd__fail_text(), "/proc/here: this folder can't be made");
 }
 
 TEST(a_file_where_a_folder_is_needed)
@@ -151,10 +152,10 @@ TEST(a_file_where_a_folder_is_needed)
     make_file("out", 1);
     must_not_write("in/a.wav", "Not a directory");
     CHECK_EQ(tr_outputs_check(&places), -1);
-    CHECK_CONTAINS(cli_error_text(), "Not a directory");
+    CHECK_CONTAINS(gd__fail_text(), "Not a directory");
     places.output_dir = "out/x";
     CHECK_EQ(tr_outputs_check(&places), -1);
-    CHECK_CONTAINS(cli_error_text(), "Not a directory");
+    CHECK_CONTAINS(gd__fail_text(), "Not a directory");
 }
 
 TEST(a_folder_where_an_output_is_to_go)

@@ -3,6 +3,7 @@
  * Outputs before the text is known: what can be wrong is found out by then, and what becomes wrong later leaves nothing
  * behind.
  */
+#include "base/failure.h"
 #include "output_files.h"
 #include "support/small_disk.h"
 
@@ -10,7 +11,7 @@ static struct tr_outputs *begun(const char *input, double seconds)
 {
     struct tr_outputs *o = (struct tr_outputs *)&o;
     if (tr_outputs_begin(&o, &places, input, seconds) < 0)
-        FAIL("%s: %s", input, cli_error_text());
+        FAIL("%s: %s", input, gd__fail_text());
     CHECK(o != NULL);
     return o;
 }
@@ -20,14 +21,14 @@ static void must_not_begin(const char *input, const char *words)
     struct tr_outputs *o = (struct tr_outputs *)&o;
     CHECK_EQ(tr_outputs_begin(&o, &places, input, 10), -1);
     CHECK(o == NULL);
-    CHECK_CONTAINS(cli_error_text(), words);
+    CHECK_CONTAINS(gd__fail_text(), words);
 }
 
 static void must_finish(struct tr_outputs *o, const char *text)
 {
     struct tr_transcript t = one_line(text);
     if (tr_outputs_finish(o, &t) < 0)
-        FAIL("%s", cli_error_text());
+        FAIL("%s", gd__fail_text());
     tr_transcript_free(&t);
 }
 
@@ -107,7 +108,7 @@ TEST(a_full_disk_is_known_before_the_text)
                    "output folder");
     CHECK_EQ(entries_of("out/x"), 0);
     CHECK_EQ(tr_outputs_check(&places), -1);
-    CHECK_CONTAINS(cli_error_text(), "out: outputs can't be written to this folder: No space left on device");
+    CHECK_CONTAINS(gd__fail_text(), "out: outputs can't be written to this folder: No space left on device");
     CHECK_EQ(unlink("out/large"), 0);
     CHECK_EQ(tr_outputs_check(&places), 0);
     struct tr_outputs *o = begun("in/x/a.wav", 10);
@@ -130,7 +131,7 @@ TEST(a_disk_that_is_full_in_the_end)
     small_disk_fill("out/large");
     struct tr_transcript t = one_line(text);
     CHECK_EQ(tr_outputs_finish(o, &t), -1);
-    CHECK_CONTAINS(cli_error_text(), "out/a.txt: can't be written: No space left on device");
+    CHECK_CONTAINS(gd__fail_text(), "out/a.txt: can't be written: No space left on device");
     tr_transcript_free(&t);
     tr_outputs_drop(&o);
     CHECK_EQ(entries_of("out"), 1);
@@ -171,7 +172,7 @@ TEST(a_folder_that_comes_into_the_way_meanwhile)
     make_folders("out/a.txt");
     struct tr_transcript t = one_line("text");
     CHECK_EQ(tr_outputs_finish(o, &t), -1);
-    CHECK_CONTAINS(cli_error_text(), "out/a.txt: is a folder");
+    CHECK_CONTAINS(gd__fail_text(), "out/a.txt: is a folder");
     tr_transcript_free(&t);
     tr_outputs_drop(&o);
     CHECK_EQ(entries_of("out"), 1);

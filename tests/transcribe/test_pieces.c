@@ -2,6 +2,7 @@
  * that each word of a long file comes once, at its time. */
 #include "apps/transcribe/engine/pieces.h"
 
+#include "base/failure.h"
 #include "support/test.h"
 
 /* --- the cut ------------------------------------------------------------------ */
@@ -220,7 +221,7 @@ TEST(lengths_that_are_refused)
     struct tr_pieces p = { 0 };
     CHECK_EQ(tr_pieces_open(&p, 89), -1);
     CHECK_EQ(tr_pieces_open(&p, 86401), -1);
-    CHECK_CONTAINS(cli_error_text(), "86401");
+    CHECK_CONTAINS(gd__fail_text(), "86401");
     CHECK_EQ(tr_pieces_open(&p, 0), 0);
     CHECK_EQ(p.most, (size_t)TR_AHEAD * TR_RATE);
     tr_pieces_close(&p);

@@ -5,6 +5,8 @@
 #include <math.h>
 
 #include "apps/transcribe/engine/settings.h"
+#include "base/failure.h"
+#include "base/text/buffer.h"
 #include "support/test.h"
 
 static struct tr_settings settings;
@@ -20,20 +22,20 @@ static void refused(const char *text, const char *words)
 {
     if (read_text(text) == 0)
         FAIL("\"%s\" was taken", text);
-    CHECK_CONTAINS(cli_error_text(), words);
+    CHECK_CONTAINS(gd__fail_text(), words);
     CHECK(kept == NULL);
 }
 
 /* Writes s and reads it back. */
 static void there_and_back(const struct tr_settings *s)
 {
-    struct cli_bytes text = { 0 };
+    struct gd__buffer text = { 0 };
     tr_settings_write(&text, s);
     CHECK(!text.failed);
     free(kept);
     if (tr_settings_read(&settings, &kept, text.data, text.size) < 0)
-        FAIL("\"%.*s\": %s", (int)text.size, text.data, cli_error_text());
-    cli_bytes_free(&text);
+        FAIL("\"%.*s\": %s", (int)text.size, text.data, gd__fail_text());
+    gd__buffer_free(&text);
 }
 
 static void done(void)
@@ -61,7 +63,7 @@ TEST(without_a_model_there_is_nothing)
     refused("model=", "no model");
     refused("language=en\n", "model=PATH");
     CHECK_EQ(tr_settings_read(&settings, &kept, NULL, 0), -1);
-    CHECK_CONTAINS(cli_error_text(), "no model");
+    CHECK_CONTAINS(gd__fail_text(), "no model");
 }
 
 TEST(every_member_goes_there_and_back)
@@ -253,7 +255,7 @@ TEST(a_nul_is_refused)
 {
     static const char text[] = "model=m\0n";
     CHECK_EQ(tr_settings_read(&settings, &kept, text, sizeof text - 1), -1);
-    CHECK_CONTAINS(cli_error_text(), "NUL");
+    CHECK_CONTAINS(gd__fail_text(), "NUL");
 }
 
 TEST(nothing_is_read_past_the_size)

@@ -6,7 +6,10 @@
 #include <math.h>
 
 #include "apps/transcribe/output/transcript.h"
-#include "cli/json.h"
+#include "base/failure.h"
+#include "base/text/buffer.h"
+#include "base/text/json.h"
+#include "base/text/utf8.h"
 #include "support/test.h"
 
 static struct tr_transcript t = { .language_probability = -1 };
@@ -45,10 +48,10 @@ static const char *times(void)
 
 static const char *as(enum tr_format f)
 {
-    static struct cli_bytes b;
-    cli_bytes_free(&b);
+    static struct gd__buffer b;
+    gd__buffer_free(&b);
     tr_format_write(&b, f, &t);
-    cli_bytes_add(&b, "", 1);
+    gd__buffer_add(&b, "", 1);
     CHECK(!b.failed);
     return b.data;
 }
@@ -117,7 +120,7 @@ TEST(any_bytes_become_utf8)
         CHECK_EQ(tr_transcript_add(&t, &s, text, n), 0);
         const unsigned char *p = (const unsigned char *)t.text.data;
         for (size_t k = 0, size = t.segments[0].size, c; k < size; k += c) {
-            c = cli_utf8_length(p + k, size - k);
+            c = gd__utf8_length(p + k, size - k);
             CHECK(c > 0 && p[k] != 0);
         }
     }
@@ -430,7 +433,7 @@ TEST(long_texts_are_whole)
     add(0, 1, text);
     CHECK_EQ(strlen(as(TR_TXT)), 5001);
     CHECK_EQ(strlen(as(TR_TSV)), strlen("start\tend\ttext\n0\t1000\t") + 5001);
-    CHECK(cli_json_valid(as(TR_JSON), strlen(as(TR_JSON))));
+    CHECK(gd__json_valid(as(TR_JSON), strlen(as(TR_JSON))));
 }
 
 TEST(json_is_valid_whatever_was_heard)
@@ -446,7 +449,7 @@ TEST(json_is_valid_whatever_was_heard)
             CHECK_EQ(tr_transcript_add(&t, &s, text, sizeof text), 0);
         }
         const char *json = as(TR_JSON);
-        CHECK(cli_json_valid(json, strlen(json)));
+        CHECK(gd__json_valid(json, strlen(json)));
         CHECK(strstr(json, "udc") == NULL); /* that is how bytes that are no UTF-8 would be written */
     }
 }
@@ -501,10 +504,10 @@ TEST(no_lists_of_formats)
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         if (parsed(bad[i]) != 4242)
             FAIL("\"%s\" was taken", bad[i]);
-        CHECK_CONTAINS(cli_error_text(), "there are txt, srt, vtt, json and tsv");
+        CHECK_CONTAINS(gd__fail_text(), "there are txt, srt, vtt, json and tsv");
     }
     CHECK_EQ(parsed("jsn"), 4242);
-    CHECK_CONTAINS(cli_error_text(), "did you mean json?");
+    CHECK_CONTAINS(gd__fail_text(), "did you mean json?");
     CHECK_EQ(parsed("a word that is longer than any room there is for it in the words of an error"), 4242);
 }
 

@@ -73,6 +73,19 @@ TEST(it_takes_no_signal_and_its_maker_takes_what_it_took)
     CHECK_STR(s.name, "gd-look");
 }
 
+TEST(signals_are_blocked_around_a_call_that_starts_threads)
+{
+    sigset_t mine, before, within, after;
+    only_usr1(&mine);
+    gd__signals_block(&before);
+    pthread_sigmask(SIG_SETMASK, NULL, &within);
+    gd__signals_restore(&before);
+    pthread_sigmask(SIG_SETMASK, NULL, &after);
+    CHECK(same(&mine, &before));
+    CHECK(blocks_all(&within));
+    CHECK(same(&mine, &after));
+}
+
 TEST(one_that_nobody_waits_for)
 {
     struct seen s;

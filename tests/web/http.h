@@ -19,6 +19,7 @@
 #include <sched.h>
 #include <sys/socket.h>
 
+#include "base/failure.h"
 #include "support/test.h"
 #include "web/server.h"
 
@@ -144,7 +145,7 @@ TEST_UNUSED static void serve_with(struct served *v, const struct web_options *o
     with.read = made_up_read;
     with.user = v->run;
     if (web_server_open(&v->server, &with) < 0)
-        FAIL("%s", cli_error_text());
+        FAIL("%s", gd__fail_text());
     const char *colon = strrchr(web_server_url(v->server), ':');
     v->port = (unsigned)atoi(colon + 1);
     CHECK_GT(v->port, 0);

@@ -8,7 +8,7 @@
 #include <netinet/in.h>
 #include <unistd.h>
 
-#include "cli/bytes.h"
+#include "base/failure.h"
 #include "support/test.h"
 
 enum { AT_ONCE_MS = 1, HOUR_MS = 3600000 };
@@ -25,7 +25,7 @@ static struct web_connections *open_with(unsigned strangers, unsigned known, uns
         .most_strangers = strangers, .most_known = known, .request_ms = request_ms, .answer_ms = answer_ms
     };
     if (web_connections_open(&s, &limits) < 0)
-        FAIL("%s", cli_error_text());
+        FAIL("%s", gd__fail_text());
     return s;
 }
 

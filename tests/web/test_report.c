@@ -8,7 +8,8 @@
 #include <math.h>
 #include <sys/resource.h>
 
-#include "cli/json.h"
+#include "base/failure.h"
+#include "base/text/json.h"
 #include "web/reduce.h"
 
 /* Records from a function of their number. */
@@ -53,7 +54,7 @@ static void reduce(struct web_reduced *d, struct made *m)
 {
     const struct web_records r = { .user = m, .each = each, .summary = summary };
     if (web_reduce(d, &r) < 0)
-        FAIL("%s", cli_error_text());
+        FAIL("%s", gd__fail_text());
 }
 
 /* The page, and its data as JSON text. */
@@ -62,7 +63,7 @@ static char *write_report(struct made *m, char **json)
     const struct web_records r = { .user = m, .each = each, .summary = summary };
     folder_enter();
     if (web_report_write(&r, "run.db", "report.html", true) < 0)
-        FAIL("%s", cli_error_text());
+        FAIL("%s", gd__fail_text());
     CHECK_EQ(access("report.html.part", F_OK), -1);
     FILE *f = fopen("report.html", "r");
     CHECK(f != NULL);
@@ -175,7 +176,7 @@ TEST(times_that_never_end)
     CHECK(isfinite(d.seconds) && isfinite(d.step) && isfinite(d.busy_seconds));
     web_reduced_free(&d);
     char *page = write_report(&m, &json);
-    CHECK(cli_json_valid(json, strlen(json)));
+    CHECK(gd__json_valid(json, strlen(json)));
     free(json);
     free(page);
 }
@@ -296,7 +297,7 @@ TEST_WITHIN(300, ten_million_records_cost_what_a_thousand_do)
     struct rusage use;
     char *json;
     char *page = write_report(&m, &json);
-    CHECK(cli_json_valid(json, strlen(json)));
+    CHECK(gd__json_valid(json, strlen(json)));
     CHECK_LT(strlen(page), 8 << 20);
     getrusage(RUSAGE_SELF, &use);
     if (TEST_SLOWDOWN == 1)
@@ -332,7 +333,7 @@ TEST(nothing_gets_out_of_the_data)
     struct made m = { .n = 3, .make = hostile };
     char *json;
     char *page = write_report(&m, &json);
-    CHECK(cli_json_valid(json, strlen(json)));
+    CHECK(gd__json_valid(json, strlen(json)));
     CHECK(strpbrk(json, "<>&") == NULL);
     CHECK(strstr(json, "\xe2\x80\xa8") == NULL && strstr(json, "\xe2\x80\xa9") == NULL);
     CHECK_CONTAINS(json, "\\u003c/script\\u003e\\u003cscript\\u003ealert(1)");
@@ -355,7 +356,7 @@ TEST(an_empty_journal)
     struct made m = { .n = 0, .make = steady };
     char *json;
     char *page = write_report(&m, &json);
-    CHECK(cli_json_valid(json, strlen(json)));
+    CHECK(gd__json_valid(json, strlen(json)));
     free(page);
     free(json);
 }
@@ -366,7 +367,7 @@ TEST(where_it_cannot_be_written_nothing_is_left)
     const struct web_records r = { .user = &m, .each = each, .summary = summary };
     folder_enter();
     CHECK_EQ(web_report_write(&r, "run.db", "no/such/folder/report.html", true), -1);
-    CHECK_CONTAINS(cli_error_text(), "cannot write no/such/folder/report.html: ");
+    CHECK_CONTAINS(gd__fail_text(), "cannot write no/such/folder/report.html: ");
     make_folders("taken");
     CHECK_EQ(web_report_write(&r, "run.db", "taken", true), -1);
     CHECK_EQ(access("taken.part", F_OK), -1);

@@ -7,7 +7,8 @@
 #include <fcntl.h>
 #include <sys/resource.h>
 
-#include "cli/json.h"
+#include "base/failure.h"
+#include "base/text/json.h"
 #include "web/address.h"
 
 static void check_status(const struct served *v, const char *method, const char *path, const char *headers, int status)
@@ -125,12 +126,12 @@ TEST(stats_are_json_with_every_figure)
     struct served v;
     serve(&v, "0", NULL);
     struct reply r = get(&v, "/api/stats", "");
-    CHECK(cli_json_valid(r.body, r.size));
+    CHECK(gd__json_valid(r.body, r.size));
     for (size_t i = 0; i < sizeof figures / sizeof figures[0]; i++)
         CHECK_CONTAINS(r.body, figures[i]);
     reply_free(&r);
     r = get(&v, "/api/history", "");
-    CHECK(cli_json_valid(r.body, r.size));
+    CHECK(gd__json_valid(r.body, r.size));
     reply_free(&r);
     serve_end(&v);
 }
@@ -156,7 +157,7 @@ TEST(hostile_texts_are_json_strings)
     made_up_fail(v.run, 7, "</script>\"\\\n\x01\xff\xe2\x80\xa8", "\xc3(\xf0\x9f\x98\x80\x7f");
     serve_with(&v, &(struct web_options){ .at = "0" });
     struct reply r = get(&v, "/api/stats", "");
-    CHECK(cli_json_valid(r.body, r.size));
+    CHECK(gd__json_valid(r.body, r.size));
     CHECK_CONTAINS(r.body, "\"input\":\"</script>\\\"\\\\\\n\\u0001\\udcff");
     CHECK_EQ(strlen(r.body), strcspn(r.body, "\n") + 1);
     reply_free(&r);
@@ -326,7 +327,7 @@ TEST(tokens_that_are_refused)
         struct web_server *s = NULL;
         const struct web_options o = { .at = "0", .token = bad[i], .read = made_up_read, .user = m };
         CHECK_EQ(web_server_open(&s, &o), -1);
-        CHECK_CONTAINS(cli_error_text(), "a token is 8 to 128 letters");
+        CHECK_CONTAINS(gd__fail_text(), "a token is 8 to 128 letters");
     }
     free(m);
 }
@@ -368,11 +369,11 @@ TEST(addresses_that_are_none)
         struct web_address a;
         if (web_address_parse(&a, bad[i]) != -1)
             FAIL("\"%s\" was taken", bad[i]);
-        CHECK_CONTAINS(cli_error_text(), "--http");
+        CHECK_CONTAINS(gd__fail_text(), "--http");
     }
     struct web_address a;
     CHECK_EQ(web_address_parse(&a, "::1:80"), -1);
-    CHECK_CONTAINS(cli_error_text(), "[::1]:8080");
+    CHECK_CONTAINS(gd__fail_text(), "[::1]:8080");
 }
 
 TEST(a_port_in_use_or_an_address_of_others)
@@ -384,10 +385,10 @@ TEST(a_port_in_use_or_an_address_of_others)
     snprintf(at, sizeof at, "%u", v.port);
     const struct web_options o = { .at = at, .read = made_up_read, .user = v.run };
     CHECK_EQ(web_server_open(&s, &o), -1);
-    CHECK_CONTAINS(cli_error_text(), "is in use: choose another");
+    CHECK_CONTAINS(gd__fail_text(), "is in use: choose another");
     const struct web_options p = { .at = "192.0.2.1:8080", .read = made_up_read, .user = v.run };
     CHECK_EQ(web_server_open(&s, &p), -1);
-    CHECK_CONTAINS(cli_error_text(), "no address of this machine");
+    CHECK_CONTAINS(gd__fail_text(), "no address of this machine");
     serve_end(&v);
 }
 
@@ -438,7 +439,7 @@ TEST(each_event_is_whole)
     CHECK(!stream_until(&s, "nothing follows"));
     size_t n = 0;
     for (const char *at = strstr(s.text, "data: "); at; at = strstr(at + 6, "data: "), n++) {
-        CHECK(cli_json_valid(at + 6, strcspn(at + 6, "\n")));
+        CHECK(gd__json_valid(at + 6, strcspn(at + 6, "\n")));
         CHECK_EQ(strncmp(at + 6 + strcspn(at + 6, "\n"), "\n\n", 2), 0);
     }
     CHECK_GE(n, 3);

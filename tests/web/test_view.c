@@ -9,7 +9,8 @@
 #include <math.h>
 #include <stdatomic.h>
 
-#include "cli/json.h"
+#include "base/text/buffer.h"
+#include "base/text/json.h"
 #include "web/feed.h"
 #include "web/history.h"
 #include "web/last_snapshot.h"
@@ -112,7 +113,7 @@ static void parse_sample(struct parsed *p, const char *line)
     CHECK_LT(++p->n, MOST);
 }
 
-static void parse(struct parsed *p, const struct cli_bytes *b)
+static void parse(struct parsed *p, const struct gd__buffer *b)
 {
     CHECK(b->size > 0 && b->data[b->size - 1] == '\n');
     for (const char *at = b->data; at < b->data + b->size;) {
@@ -145,12 +146,12 @@ static void parsed_free(struct parsed *p)
 static struct parsed *metrics_of(const struct gd_snapshot *s)
 {
     struct parsed *p = calloc(1, sizeof *p);
-    struct cli_bytes b = { 0 };
+    struct gd__buffer b = { 0 };
     web_metrics(&b, s);
-    cli_bytes_add(&b, "", 1);
+    gd__buffer_add(&b, "", 1);
     b.size--;
     parse(p, &b);
-    cli_bytes_free(&b);
+    gd__buffer_free(&b);
     return p;
 }
 
@@ -191,18 +192,18 @@ TEST(work_where_it_is_known)
     CHECK(value_of(p, "gpu_dispatch_work_done") == 12.5);
     CHECK(value_of(p, "gpu_dispatch_work_expected") == 100);
     parsed_free(p);
-    struct cli_bytes b = { 0 };
+    struct gd__buffer b = { 0 };
     web_view_json(&b, &m->s, &h, 1);
-    CHECK(cli_json_valid(b.data, b.size));
-    cli_bytes_add(&b, "", 1);
+    CHECK(gd__json_valid(b.data, b.size));
+    gd__buffer_add(&b, "", 1);
     CHECK_CONTAINS(b.data, "\"part\":0.125,\"work_done\":12.5,\"work_total\":100}");
-    cli_bytes_free(&b);
+    gd__buffer_free(&b);
     m->s.work_total = 0;
     web_view_json(&b, &m->s, &h, 1);
-    cli_bytes_add(&b, "", 1);
+    gd__buffer_add(&b, "", 1);
     CHECK_CONTAINS(b.data, "\"part\":0.122}");
     CHECK(strstr(b.data, "work_") == NULL);
-    cli_bytes_free(&b);
+    gd__buffer_free(&b);
     free(m);
 }
 
@@ -228,11 +229,11 @@ TEST(more_work_is_news)
 TEST(labels_are_escaped)
 {
     struct made_up *m = made_up_new(1);
-    struct cli_bytes b = { 0 };
+    struct gd__buffer b = { 0 };
     web_metrics(&b, &m->s);
-    cli_bytes_add(&b, "", 1);
+    gd__buffer_add(&b, "", 1);
     CHECK_CONTAINS(b.data, "name=\"GPU \\\"0\\\" \\\\ of\\nmany\"");
-    cli_bytes_free(&b);
+    gd__buffer_free(&b);
     free(m);
 }
 
@@ -275,10 +276,10 @@ TEST(history_is_bounded_and_loses_no_count)
         CHECK(b->seconds - a->seconds < 3 * h.step && b->seconds - a->seconds > h.step / 2); /* evenly */
         CHECK_EQ(b->completed, 3 * (uint64_t)b->seconds);
     }
-    struct cli_bytes b = { 0 };
+    struct gd__buffer b = { 0 };
     web_history_json(&h, &b);
-    CHECK(cli_json_valid(b.data, b.size));
-    cli_bytes_free(&b);
+    CHECK(gd__json_valid(b.data, b.size));
+    gd__buffer_free(&b);
 }
 
 TEST(samples_that_come_too_soon_are_left_out)

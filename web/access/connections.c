@@ -18,8 +18,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "cli/bytes.h"
-#include "cli/thread.h"
+#include "base/failure.h"
+#include "base/thread.h"
 
 #define NEVER UINT64_MAX
 
@@ -115,7 +115,7 @@ int web_connections_open(struct web_connections **out, const struct web_connecti
     struct web_connections *s = calloc(1, sizeof *s);
     pthread_condattr_t monotonic;
     if (!s)
-        return cli_error("out of memory");
+        return gd__fail("out of memory");
     *s = (struct web_connections){
         .most_strangers = limits->most_strangers,
         .most_known = limits->most_known,
@@ -127,12 +127,12 @@ int web_connections_open(struct web_connections **out, const struct web_connecti
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_cond_init(&s->changed, &monotonic);
     pthread_condattr_destroy(&monotonic);
-    const int rc = cli_thread_start(&s->thread, "gd-connections", timer, s);
+    const int rc = gd__thread_start(&s->thread, "gd-connections", timer, s);
     if (rc != 0) {
         pthread_cond_destroy(&s->changed);
         pthread_mutex_destroy(&s->lock);
         free(s);
-        return cli_error("--http: cannot start a thread: %s", strerror(rc));
+        return gd__fail("--http: cannot start a thread: %s", strerror(rc));
     }
     *out = s;
     return 0;

@@ -27,7 +27,7 @@ struct web_connection_limits {
 struct web_connections;
 struct web_connection;
 
-/* 0, or -1 with cli_error_text(). */
+/* 0, or -1 with gd__fail_text(). */
 int web_connections_open(struct web_connections **out, const struct web_connection_limits *limits);
 
 /* All connections must have been removed. */

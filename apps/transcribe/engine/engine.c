@@ -20,6 +20,7 @@
 #include "apps/transcribe/engine/log.h"
 #include "apps/transcribe/engine/speech.h"
 #include "apps/transcribe/engine/words.h"
+#include "base/failure.h"
 
 struct tr_engine {
     const struct tr_settings *settings;
@@ -133,10 +134,10 @@ static int make_prompt(struct tr_engine *e)
     e->past = calloc(e->past_room + 1, sizeof *e->past);
     e->prompt = calloc(most + 1, sizeof *e->prompt);
     if (!e->past || !e->prompt)
-        return cli_error("no memory for the prompt");
+        return gd__fail("no memory for the prompt");
     const int n = most > 0 ? whisper_tokenize(e->model, text, e->prompt, (int)most) : 0;
     if (n < 0)
-        return cli_error("whisper.cpp can't make tokens of the prompt");
+        return gd__fail("whisper.cpp can't make tokens of the prompt");
     e->n_prompt = (size_t)n;
     return 0;
 }
@@ -152,7 +153,7 @@ static enum tr_outcome make_state(struct tr_engine *e)
     if (e->state)
         return TR_HEARD;
     const char *why = tr_log_error();
-    cli_error("no memory for transcribing with %s%s%s", e->settings->model, why ? ": " : "", why ? why : "");
+    gd__fail("no memory for transcribing with %s%s%s", e->settings->model, why ? ": " : "", why ? why : "");
     return TR_NO_MEMORY;
 }
 
@@ -174,7 +175,7 @@ int tr_engine_open(struct tr_engine **out, const struct tr_settings *s)
 {
     struct tr_engine *e = calloc(1, sizeof *e);
     if (!e)
-        return cli_error("no memory for the model");
+        return gd__fail("no memory for the model");
     e->settings = s;
     tr_log_begin();
     tr_log_quiet(true); /* what goes wrong here is our error */
@@ -256,7 +257,7 @@ static enum tr_outcome failed(struct tr_engine *e, const char *what, int rc)
     if (e->stop(e->user))
         return TR_CANCELLED;
     const char *why = tr_log_error();
-    cli_error("whisper.cpp failed (%s: %d)%s%s", what, rc, why ? ": " : "", why ? why : "");
+    gd__fail("whisper.cpp failed (%s: %d)%s%s", what, rc, why ? ": " : "", why ? why : "");
     return TR_FAILED;
 }
 
@@ -266,7 +267,7 @@ static enum tr_outcome detect_language(struct tr_engine *e, const float *samples
     const int threads = e->params.n_threads;
     float *probabilities = calloc((size_t)whisper_lang_max_id() + 1, sizeof *probabilities);
     if (!probabilities) {
-        cli_error("no memory for detecting the language");
+        gd__fail("no memory for detecting the language");
         return TR_NO_MEMORY;
     }
     int rc = whisper_pcm_to_mel_with_state(e->model, e->state, samples, (int)n, threads);
@@ -297,7 +298,7 @@ static enum tr_outcome listen(struct tr_engine *e, const float *samples, size_t 
     const int rc = whisper_full_with_state(e->model, e->state, p, ready ? NULL : samples, ready ? 0 : (int)n);
     if (rc == -7) { /* out of memory for more decoders: it has freed the state */
         e->state = NULL;
-        cli_error("no memory for decoding");
+        gd__fail("no memory for decoding");
         return TR_NO_MEMORY;
     }
     return rc == 0 ? TR_HEARD : failed(e, "transcribing", rc);
@@ -327,7 +328,7 @@ static enum tr_outcome measure(struct tr_engine *e)
     const int n = whisper_full_n_segments_from_state(e->state);
     struct tr_span *spans = grown(e->spans, &e->spans_room, (size_t)n + 1, sizeof *spans);
     if (!spans) {
-        cli_error("no memory for a file's segments");
+        gd__fail("no memory for a file's segments");
         return TR_NO_MEMORY;
     }
     e->spans = spans;

@@ -34,15 +34,15 @@ struct tr_span {
 
 struct tr_engine;
 
-/* Loads the model; the settings are borrowed. 0, or -1 with cli_error_text(). Release with tr_engine_close(). */
+/* Loads the model; the settings are borrowed. 0, or -1 with gd__fail_text(). Release with tr_engine_close(). */
 int tr_engine_open(struct tr_engine **out, const struct tr_settings *s);
 void tr_engine_close(struct tr_engine **e); /* NULL is fine */
 
 /* A new file. stop is asked every now and then whether to give up, on threads of whisper's too. TR_HEARD, or
- * TR_NO_MEMORY, TR_LOST with cli_error_text(). */
+ * TR_NO_MEMORY, TR_LOST with gd__fail_text(). */
 enum tr_outcome tr_engine_begin(struct tr_engine *e, bool (*stop)(void *user), void *user);
 
-/* Listens to a piece: TR_HEARD, TR_CANCELLED, or TR_FAILED, TR_NO_MEMORY with cli_error_text(). */
+/* Listens to a piece: TR_HEARD, TR_CANCELLED, or TR_FAILED, TR_NO_MEMORY with gd__fail_text(). */
 enum tr_outcome tr_engine_hear(struct tr_engine *e, const float *samples, size_t n);
 
 /* The segments of the piece. Valid until the next one. */

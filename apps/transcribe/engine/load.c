@@ -15,8 +15,9 @@
 
 #include "apps/transcribe/engine/log.h"
 #include "apps/transcribe/model/model.h"
-#include "cli/bytes.h"
-#include "cli/text.h"
+#include "base/failure.h"
+#include "base/text/buffer.h"
+#include "base/text/figures.h"
 
 enum {
     MOST_BEAMS = 8,       /* WHISPER_MAX_DECODERS, which is not in the header */
@@ -61,13 +62,13 @@ static ggml_backend_dev_t find_gpu(void)
 
 static int no_gpu(void)
 {
-    struct cli_bytes names = { 0 };
+    struct gd__buffer names = { 0 };
     for (size_t i = 0; i < ggml_backend_reg_count(); i++)
-        cli_bytes_format(&names, "%s%s", i > 0 ? ", " : "", ggml_backend_reg_name(ggml_backend_reg_get(i)));
-    cli_error("whisper.cpp finds no GPU (its back ends: %.*s): use one that was built for GPUs (GGML_CUDA=ON; "
-              "make transcribe WHISPER=cuda makes one), or --no-gpu",
-              (int)names.size, names.data ? names.data : "");
-    cli_bytes_free(&names);
+        gd__buffer_format(&names, "%s%s", i > 0 ? ", " : "", ggml_backend_reg_name(ggml_backend_reg_get(i)));
+    gd__fail("whisper.cpp finds no GPU (its back ends: %.*s): use one that was built for GPUs (GGML_CUDA=ON; "
+             "make transcribe WHISPER=cuda makes one), or --no-gpu",
+             (int)names.size, names.data ? names.data : "");
+    gd__buffer_free(&names);
     return -1;
 }
 
@@ -83,16 +84,16 @@ static int check_gpu(uint64_t model_bytes)
     ggml_backend_dev_memory(device, &unused, &all);
     if (all == 0 || unused >= model_bytes) /* or it does not tell */
         return 0;
-    return cli_error("the model takes %s of the GPU's memory, and %s of %s are free: end what else uses the GPU "
-                     "(nvidia-smi shows that), or use a smaller model or fewer workers",
-                     cli_show_size(model, sizeof model, model_bytes), cli_show_size(left, sizeof left, unused),
-                     cli_show_size(total, sizeof total, all));
+    return gd__fail("the model takes %s of the GPU's memory, and %s of %s are free: end what else uses the GPU "
+                    "(nvidia-smi shows that), or use a smaller model or fewer workers",
+                    gd__text_size(model, sizeof model, model_bytes), gd__text_size(left, sizeof left, unused),
+                    gd__text_size(total, sizeof total, all));
 }
 
 int tr_load_on_gpu(void)
 {
     const char *why = tr_log_error();
-    return why ? cli_error("the GPU can't be used: %s", why) : 0;
+    return why ? gd__fail("the GPU can't be used: %s", why) : 0;
 }
 
 /* --- checks ----------------------------------------------------------------- */
@@ -104,7 +105,7 @@ static int check_version(void)
     const size_t n = strspn(built, "0123456789.");
     if (n == 0 || (strspn(runs, "0123456789.") == n && strncmp(built, runs, n) == 0))
         return 0;
-    return cli_error("this worker was built for whisper.cpp %s and finds %s: build it again", built, runs);
+    return gd__fail("this worker was built for whisper.cpp %s and finds %s: build it again", built, runs);
 }
 
 /* The number of the language that was given, by its code or English name in any case; -1: whisper.cpp has none such. */
@@ -119,24 +120,24 @@ static int given_language(const struct tr_settings *s)
 static int check_settings(const struct tr_settings *s)
 {
     if (!s->model)
-        return cli_error("no model is given: set model=PATH");
+        return gd__fail("no model is given: set model=PATH");
     if (s->beam_size > MOST_BEAMS)
-        return cli_error("a beam size of %u is more than whisper.cpp can do: %d at most", s->beam_size, MOST_BEAMS);
+        return gd__fail("a beam size of %u is more than whisper.cpp can do: %d at most", s->beam_size, MOST_BEAMS);
     if (!(s->temperature >= 0 && s->temperature <= 1))
-        return cli_error("a temperature of %g is not between 0 and 1", s->temperature);
+        return gd__fail("a temperature of %g is not between 0 and 1", s->temperature);
     if (s->language && given_language(s) < 0)
-        return cli_error("whisper.cpp knows no language \"%s\": give a code like en or de, or leave it out to have it "
-                         "detected",
-                         s->language);
+        return gd__fail("whisper.cpp knows no language \"%s\": give a code like en or de, or leave it out to have it "
+                        "detected",
+                        s->language);
     return 0;
 }
 
 static int check_english(const struct tr_settings *s)
 {
     if (s->translate)
-        return cli_error("%s knows English alone and can't translate: use a model without .en", s->model);
+        return gd__fail("%s knows English alone and can't translate: use a model without .en", s->model);
     if (s->language && given_language(s) != whisper_lang_id("en"))
-        return cli_error("%s knows English alone, not \"%s\": use a model without .en", s->model, s->language);
+        return gd__fail("%s knows English alone, not \"%s\": use a model without .en", s->model, s->language);
     return 0;
 }
 
@@ -159,7 +160,7 @@ static int check_language(const struct tr_settings *s, struct whisper_context *m
     const char *language = tr_load_language(s, model);
     if (!language || whisper_lang_id(language) < whisper_model_n_vocab(model) - OTHER_TOKENS - 1)
         return 0;
-    return cli_error("%s does not know \"%s\": use a newer model, such as large-v3", s->model, s->language);
+    return gd__fail("%s does not know \"%s\": use a newer model, such as large-v3", s->model, s->language);
 }
 
 /* --- loading ---------------------------------------------------------------- */
@@ -183,7 +184,7 @@ struct whisper_context *tr_load_model(const struct tr_settings *s)
     struct whisper_context *model = whisper_init_from_file_with_params_no_state(s->model, p);
     if (!model) {
         const char *why = tr_log_error();
-        cli_error("whisper.cpp can't load the model %s: %s", s->model, why ? why : "it does not say why");
+        gd__fail("whisper.cpp can't load the model %s: %s", s->model, why ? why : "it does not say why");
         return NULL;
     }
     if (check_language(s, model) < 0) {

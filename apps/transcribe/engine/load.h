@@ -13,11 +13,11 @@ struct whisper_context;
 /* How many threads one worker uses. */
 int tr_load_threads(const struct tr_settings *s);
 
-/* Without a state; NULL with cli_error_text(). Release with whisper_free(). */
+/* Without a state; NULL with gd__fail_text(). Release with whisper_free(). */
 struct whisper_context *tr_load_model(const struct tr_settings *s);
 
 /* Once the model is loaded, and whenever a state was made: whether that went to the GPU. 0, or -1 with
- * cli_error_text(). */
+ * gd__fail_text(). */
 int tr_load_on_gpu(void);
 
 /* The language for a file to begin with: "en"; NULL: to be detected. Static. */

@@ -7,16 +7,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/bytes.h"
+#include "base/failure.h"
 
 int tr_pieces_open(struct tr_pieces *p, unsigned seconds)
 {
     const unsigned length = seconds > 0 ? seconds : TR_AHEAD;
     if (length < TR_LEAST_PIECE || length > 24 * 3600)
-        return cli_error("pieces of %u s: they are between %d s and a day", length, TR_LEAST_PIECE);
+        return gd__fail("pieces of %u s: they are between %d s and a day", length, TR_LEAST_PIECE);
     p->most = (size_t)length * TR_RATE;
     p->samples = malloc((p->most + 1) * sizeof *p->samples);
-    return p->samples ? 0 : cli_error("no memory for %u s of audio", length);
+    return p->samples ? 0 : gd__fail("no memory for %u s of audio", length);
 }
 
 void tr_pieces_close(struct tr_pieces *p)
@@ -43,7 +43,7 @@ static int add_segments(struct tr_engine *e, size_t n, double offset, struct tr_
 {
     for (size_t i = 0; i < n; i++) {
         if (tr_engine_add(e, i, offset, t) < 0)
-            return cli_error("no memory for a file's text");
+            return gd__fail("no memory for a file's text");
     }
     return 0;
 }

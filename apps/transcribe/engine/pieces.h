@@ -28,7 +28,7 @@ struct tr_pieces {
     size_t most; /* without the one more that tells that there are more */
 };
 
-int tr_pieces_open(struct tr_pieces *p, unsigned seconds); /* 0: TR_AHEAD. 0, or -1 with cli_error_text() */
+int tr_pieces_open(struct tr_pieces *p, unsigned seconds); /* 0: TR_AHEAD. 0, or -1 with gd__fail_text() */
 void tr_pieces_close(struct tr_pieces *p);
 
 /* Hears all of it. TR_HEARD; TR_CANCELLED; TR_BAD_FILE, TR_FILE_AWAY, with words; or what tr_engine_hear() gives. */

@@ -14,7 +14,9 @@
 #include <string.h>
 #include <strings.h>
 
-#include "cli/text.h"
+#include "base/failure.h"
+#include "base/text/buffer.h"
+#include "base/text/parse.h"
 
 enum kind { STRING, NUMBER, SWITCH, FORMATS, TEMPERATURE };
 
@@ -50,39 +52,39 @@ enum { ENTRIES = sizeof entries / sizeof *entries };
 
 /* --- writing ---------------------------------------------------------------------- */
 
-static void add_escaped(struct cli_bytes *b, const char *text)
+static void add_escaped(struct gd__buffer *b, const char *text)
 {
     while (*text) {
         const size_t plain = strcspn(text, "\n\r\\");
-        cli_bytes_add(b, text, plain);
+        gd__buffer_add(b, text, plain);
         text += plain;
         if (*text) {
-            cli_bytes_text(b, *text == '\n' ? "\\n" : *text == '\r' ? "\\r" : "\\\\");
+            gd__buffer_text(b, *text == '\n' ? "\\n" : *text == '\r' ? "\\r" : "\\\\");
             text++;
         }
     }
 }
 
-static void add_formats(struct cli_bytes *b, unsigned set)
+static void add_formats(struct gd__buffer *b, unsigned set)
 {
     const char *before = "";
     for (int f = 0; f < TR_FORMATS; f++) {
         if (set & 1u << f) {
-            cli_bytes_text(b, before);
-            cli_bytes_text(b, tr_format_name((enum tr_format)f));
+            gd__buffer_text(b, before);
+            gd__buffer_text(b, tr_format_name((enum tr_format)f));
             before = ",";
         }
     }
 }
 
 /* In millionths, without the locale's idea of a point. */
-static void add_temperature(struct cli_bytes *b, double value)
+static void add_temperature(struct gd__buffer *b, double value)
 {
     const long millionths = lround(fmin(fmax(value, 0), 1) * 1e6);
-    cli_bytes_format(b, "%ld.%06ld", millionths / 1000000, millionths % 1000000);
+    gd__buffer_format(b, "%ld.%06ld", millionths / 1000000, millionths % 1000000);
 }
 
-static void add_value(struct cli_bytes *b, const struct entry *e, const void *member)
+static void add_value(struct gd__buffer *b, const struct entry *e, const void *member)
 {
     switch (e->kind) {
     case STRING:
@@ -90,10 +92,10 @@ static void add_value(struct cli_bytes *b, const struct entry *e, const void *me
             add_escaped(b, *(const char *const *)member);
         break;
     case NUMBER:
-        cli_bytes_format(b, "%u", *(const unsigned *)member);
+        gd__buffer_format(b, "%u", *(const unsigned *)member);
         break;
     case SWITCH:
-        cli_bytes_text(b, *(const bool *)member ? "yes" : "no");
+        gd__buffer_text(b, *(const bool *)member ? "yes" : "no");
         break;
     case FORMATS:
         add_formats(b, *(const unsigned *)member);
@@ -104,13 +106,13 @@ static void add_value(struct cli_bytes *b, const struct entry *e, const void *me
     }
 }
 
-void tr_settings_write(struct cli_bytes *b, const struct tr_settings *s)
+void tr_settings_write(struct gd__buffer *b, const struct tr_settings *s)
 {
     for (const struct entry *e = entries; e < entries + ENTRIES; e++) {
-        cli_bytes_text(b, e->name);
-        cli_bytes_text(b, "=");
+        gd__buffer_text(b, e->name);
+        gd__buffer_text(b, "=");
         add_value(b, e, (const char *)s + e->offset);
-        cli_bytes_text(b, "\n");
+        gd__buffer_text(b, "\n");
     }
 }
 
@@ -142,7 +144,7 @@ static int read_switch(const char *name, const char *value, bool *out)
             return 0;
         }
     }
-    return cli_error("%s takes yes or no, not \"%.100s\"", name, value);
+    return gd__fail("%s takes yes or no, not \"%.100s\"", name, value);
 }
 
 /* Above 1 whisper.cpp has no temperatures left to try, and gives nothing. */
@@ -156,7 +158,7 @@ static int read_temperature(const char *value, double *out)
         for (at++; *at >= '0' && *at <= '9'; at++)
             found += (*at - '0') * (scale /= 10);
     if (*at || found > 1)
-        return cli_error("temperature takes a number from 0 to 1, not \"%.100s\"", value);
+        return gd__fail("temperature takes a number from 0 to 1, not \"%.100s\"", value);
     *out = round(found * 1e6) / 1e6;
     return 0;
 }
@@ -164,7 +166,7 @@ static int read_temperature(const char *value, double *out)
 static int read_number(const struct entry *e, const char *value, unsigned *out)
 {
     uint64_t found;
-    if (cli_parse_number(e->name, value, 0, e->most, &found) < 0)
+    if (gd__parse_number(e->name, value, 0, e->most, &found) < 0)
         return -1;
     *out = (unsigned)found;
     return 0;
@@ -198,9 +200,9 @@ static const struct entry *find_entry(const char *name)
         if (strcmp(name, names[i]) == 0)
             return &entries[i];
     }
-    const char *near = cli_nearest(name, names, ENTRIES);
-    cli_error("\"%.100s\" is no setting of the transcription worker%s%s%s", name, near ? ": did you mean " : "",
-              near ? near : "", near ? "?" : "");
+    const char *near = gd__nearest_word(name, names, ENTRIES);
+    gd__fail("\"%.100s\" is no setting of the transcription worker%s%s%s", name, near ? ": did you mean " : "",
+             near ? near : "", near ? "?" : "");
     return NULL;
 }
 
@@ -209,17 +211,17 @@ static int read_line(struct tr_settings *s, char *line, unsigned *seen)
 {
     char *value = strchr(line, '=');
     if (!value)
-        return cli_error("settings are lines of name=value: \"%.100s\" is none", line);
+        return gd__fail("settings are lines of name=value: \"%.100s\" is none", line);
     *value++ = '\0';
     const struct entry *e = find_entry(line);
     if (!e)
         return -1;
     const unsigned bit = 1u << (e - entries);
     if (*seen & bit)
-        return cli_error("the setting %s is given twice", e->name);
+        return gd__fail("the setting %s is given twice", e->name);
     *seen |= bit;
     if (!unescape(value))
-        return cli_error("the value of %s has a backslash that is not \\n, \\r or \\\\: write \\\\ for one", e->name);
+        return gd__fail("the value of %s has a backslash that is not \\n, \\r or \\\\: write \\\\ for one", e->name);
     return read_value(e, value, (char *)s + e->offset);
 }
 
@@ -238,7 +240,7 @@ static int read_lines(struct tr_settings *s, char *text)
     if (s->language && strcasecmp(s->language, "auto") == 0)
         s->language = NULL;
     if (!s->model)
-        return cli_error("no model was given: model=PATH of a file in whisper.cpp's format");
+        return gd__fail("no model was given: model=PATH of a file in whisper.cpp's format");
     return 0;
 }
 
@@ -247,10 +249,10 @@ int tr_settings_read(struct tr_settings *s, char **kept, const char *text, size_
     *s = (struct tr_settings){ .places.formats = 1u << TR_TXT };
     *kept = NULL;
     if (size > 0 && memchr(text, 0, size))
-        return cli_error("the settings have a NUL in them: they are lines of name=value");
+        return gd__fail("the settings have a NUL in them: they are lines of name=value");
     char *copy = strndup(size ? text : "", size);
     if (!copy)
-        return cli_error("no memory for the settings");
+        return gd__fail("no memory for the settings");
     if (read_lines(s, copy) < 0) {
         free(copy);
         return -1;
@@ -264,7 +266,7 @@ int tr_settings_read_line(struct tr_settings *s, char **kept, const char *line)
     char *copy = strdup(line), *at = copy;
     *kept = NULL;
     if (!copy)
-        return cli_error("no memory for the settings");
+        return gd__fail("no memory for the settings");
     for (const struct entry *e = entries + 1; e < entries + ENTRIES; e++) {
         char name[64];
         snprintf(name, sizeof name, " %s=", e->name);

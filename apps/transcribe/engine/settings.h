@@ -15,7 +15,7 @@
 #include <stdbool.h>
 
 #include "apps/transcribe/output/outputs.h"
-#include "cli/bytes.h"
+#include "base/text/buffer.h"
 
 struct tr_settings {
     const char *model;       /* path of the file; must be given */
@@ -33,9 +33,9 @@ struct tr_settings {
 };
 
 /* Adds the text. */
-void tr_settings_write(struct cli_bytes *b, const struct tr_settings *s);
+void tr_settings_write(struct gd__buffer *b, const struct tr_settings *s);
 
-/* The other way; strings point into *kept, which is released after them. 0, or -1 with cli_error_text(). */
+/* The other way; strings point into *kept, which is released after them. 0, or -1 with gd__fail_text(). */
 int tr_settings_read(struct tr_settings *s, char **kept, const char *text, size_t size);
 
 /* The same of a text whose lines, in the order in which they are written, were joined by blanks. For people to look at:

@@ -15,7 +15,7 @@
 
 #include "apps/transcribe/audio/audio.h"
 #include "apps/transcribe/engine/log.h"
-#include "cli/bytes.h"
+#include "base/failure.h"
 
 struct point {
     double found, original; /* seconds */
@@ -39,11 +39,11 @@ static int check_file(const char *path)
     uint32_t words[2] = { 0, 0 };
     FILE *f = fopen(path, "re");
     if (!f)
-        return cli_error("can't read the VAD model %s: %m", path);
+        return gd__fail("can't read the VAD model %s: %m", path);
     const size_t got = fread(words, sizeof *words, 2, f);
     fclose(f);
     if (got != 2 || words[0] != 0x67676d6c || words[1] == 0 || words[1] > 64)
-        return cli_error("%s is no VAD model: give one like ggml-silero-v5.1.2.bin of whisper.cpp's models", path);
+        return gd__fail("%s is no VAD model: give one like ggml-silero-v5.1.2.bin of whisper.cpp's models", path);
     return 0;
 }
 
@@ -53,7 +53,7 @@ int tr_speech_open(struct tr_speech **out, const char *model)
         return -1;
     struct tr_speech *s = calloc(1, sizeof *s);
     if (!s)
-        return cli_error("no memory for the VAD model");
+        return gd__fail("no memory for the VAD model");
     struct whisper_vad_context_params p = whisper_vad_default_context_params();
     p.n_threads = 1; /* it takes a step for every 32 ms: threads would do little but wait for each other */
     s->params = whisper_vad_default_params();
@@ -61,7 +61,7 @@ int tr_speech_open(struct tr_speech **out, const char *model)
     if (!s->vad) {
         const char *why = tr_log_error();
         tr_speech_close(&s);
-        return cli_error("whisper.cpp can't load the VAD model %s: %s", model, why ? why : "it does not say why");
+        return gd__fail("whisper.cpp can't load the VAD model %s: %s", model, why ? why : "it does not say why");
     }
     *out = s;
     return 0;
@@ -90,7 +90,7 @@ static int make_room(struct tr_speech *s, size_t samples, size_t points)
         s->points = malloc(points * sizeof *s->points);
         s->points_room = s->points ? points : 0;
     }
-    return samples > s->room || points > s->points_room ? cli_error("no memory for the speech of a file") : 0;
+    return samples > s->room || points > s->points_room ? gd__fail("no memory for the speech of a file") : 0;
 }
 
 static size_t sample_at(float centiseconds, size_t n)
@@ -155,7 +155,7 @@ long tr_speech_find(struct tr_speech *s, const float *samples, size_t n, const f
     s->n = s->n_points = 0;
     struct whisper_vad_segments *found = whisper_vad_segments_from_samples(s->vad, s->params, samples, (int)n);
     if (!found)
-        return cli_error("whisper.cpp's voice activity detection failed");
+        return gd__fail("whisper.cpp's voice activity detection failed");
     const int rc = add_parts(s, found, samples, n);
     whisper_vad_free_segments(found);
     *out = s->samples;

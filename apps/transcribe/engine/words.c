@@ -7,6 +7,8 @@
 
 #include <string.h>
 
+#include "base/text/buffer.h"
+
 bool tr_words_unspaced(const char *language)
 {
     static const char *const unspaced[] = { "zh", "ja", "th", "lo", "my", "yue" };
@@ -31,7 +33,7 @@ static size_t bytes_lacking(const char *text, size_t size)
 }
 
 struct word {
-    struct cli_bytes text;
+    struct gd__buffer text;
     double start, end, sum;
     size_t tokens;
 };
@@ -55,7 +57,7 @@ static bool begins_word(const struct word *w, const char *text, bool unspaced)
 
 static void append(struct word *w, const struct tr_token *token)
 {
-    cli_bytes_text(&w->text, token->text);
+    gd__buffer_text(&w->text, token->text);
     if (w->tokens == 0)
         w->start = token->start;
     w->end = token->end;
@@ -76,6 +78,6 @@ int tr_words_add(struct tr_transcript *t, const struct tr_token *tokens, size_t 
     }
     if (rc == 0)
         rc = finish(t, &w);
-    cli_bytes_free(&w.text);
+    gd__buffer_free(&w.text);
     return rc;
 }

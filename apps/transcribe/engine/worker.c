@@ -20,7 +20,9 @@
 #include "apps/transcribe/model/model.h"
 #include "apps/transcribe/output/outputs.h"
 #include "apps/transcribe/output/transcript.h"
-#include "cli/json.h"
+#include "base/failure.h"
+#include "base/text/buffer.h"
+#include "base/text/json_write.h"
 
 struct transcriber {
     struct tr_settings settings;
@@ -28,7 +30,7 @@ struct transcriber {
     struct tr_engine *engine;
     struct tr_pieces pieces;
     struct tr_transcript transcript;
-    struct cli_bytes line, path;
+    struct gd__buffer line, path;
     char model[TR_MODEL_NAME];
 };
 
@@ -39,8 +41,8 @@ static void close_transcriber(struct transcriber *x)
     tr_engine_close(&x->engine);
     tr_pieces_close(&x->pieces);
     tr_transcript_free(&x->transcript);
-    cli_bytes_free(&x->line);
-    cli_bytes_free(&x->path);
+    gd__buffer_free(&x->line);
+    gd__buffer_free(&x->path);
     free(x->kept);
     free(x);
 }
@@ -56,7 +58,7 @@ static int setup(struct gd_worker *w, const struct gd_setup *s)
     if (tr_settings_read(&x->settings, &x->kept, args, size > 0 && args[size - 1] == '\0' ? size - 1 : size) < 0 ||
         tr_pieces_open(&x->pieces, x->settings.piece_seconds) < 0 || tr_engine_open(&x->engine, &x->settings) < 0) {
         close_transcriber(x);
-        return gd_worker_error(w, "%s", cli_error_text());
+        return gd_worker_error(w, "%s", gd__fail_text());
     }
     tr_model_name(x->model, x->settings.model);
     if (x->settings.model_name)
@@ -93,7 +95,7 @@ static int load(struct gd_worker *w, struct gd_task *task, struct gd_result *res
     f->path[task->size] = '\0';
     int rc = places->output_dir ? tr_outputs_possible(places, f->path) : 0;
     if (rc < 0)
-        rc = gd_result_error_final(result, "%s", cli_error_text());
+        rc = gd_result_error_final(result, "%s", gd__fail_text());
     else if ((rc = tr_audio_open(&f->audio, f->path, words)) < 0)
         rc = (rc == TR_UNREAD ? gd_result_error : gd_result_error_final)(result, "%s", words);
     if (rc == 0)
@@ -122,8 +124,8 @@ static int add_outputs(struct transcriber *x, const char *file)
             continue;
         if (tr_output_path(&x->path, p, file, (enum tr_format)f) < 0)
             return -1;
-        cli_bytes_text(&x->line, before);
-        cli_json_string(&x->line, x->path.data, strlen(x->path.data));
+        gd__buffer_text(&x->line, before);
+        gd__json_put_string(&x->line, x->path.data, strlen(x->path.data));
         before = ", ";
     }
     return 0;
@@ -132,22 +134,22 @@ static int add_outputs(struct transcriber *x, const char *file)
 static int give_result(struct transcriber *x, const char *file, struct gd_result *result)
 {
     const struct tr_transcript *t = &x->transcript;
-    struct cli_bytes *b = &x->line;
+    struct gd__buffer *b = &x->line;
     b->size = 0;
     b->failed = false;
-    cli_bytes_text(b, "{\"file\": ");
-    cli_json_string(b, file, strlen(file));
-    cli_bytes_format(b, ", \"audio_duration\": %.3f, \"language\": ", t->duration);
+    gd__buffer_text(b, "{\"file\": ");
+    gd__json_put_string(b, file, strlen(file));
+    gd__buffer_format(b, ", \"audio_duration\": %.3f, \"language\": ", t->duration);
     if (t->language)
-        cli_json_string(b, t->language, strlen(t->language));
+        gd__json_put_string(b, t->language, strlen(t->language));
     else
-        cli_bytes_text(b, "null"); /* nobody spoke */
-    cli_bytes_format(b, ", \"segments\": %zu, \"text\": ", t->n_segments);
+        gd__buffer_text(b, "null"); /* nobody spoke */
+    gd__buffer_format(b, ", \"segments\": %zu, \"text\": ", t->n_segments);
     tr_format_text(b, t);
-    cli_bytes_text(b, ", \"outputs\": [");
+    gd__buffer_text(b, ", \"outputs\": [");
     if (add_outputs(x, file) < 0)
-        return gd_result_error(result, "%s", cli_error_text());
-    cli_bytes_text(b, "]}");
+        return gd_result_error(result, "%s", gd__fail_text());
+    gd__buffer_text(b, "]}");
     return b->failed ? gd_result_error(result, "no memory for the result") : gd_result_set(result, b->data, b->size);
 }
 
@@ -186,14 +188,14 @@ static int transcribe(struct gd_worker *w, const struct file *f, struct tr_outpu
     case TR_FILE_AWAY:
         return gd_result_error(result, "%s", words);
     case TR_NO_MEMORY:
-        return gd_result_out_of_memory(result, "%s", cli_error_text());
+        return gd_result_out_of_memory(result, "%s", gd__fail_text());
     case TR_LOST:
-        return gd_result_device_lost(result, "%s", cli_error_text());
+        return gd_result_device_lost(result, "%s", gd__fail_text());
     case TR_FAILED:
-        return gd_result_error(result, "%s", cli_error_text());
+        return gd_result_error(result, "%s", gd__fail_text());
     }
     if (outputs && tr_outputs_finish(outputs, &x->transcript) < 0)
-        return gd_result_error(result, "%s", cli_error_text());
+        return gd_result_error(result, "%s", gd__fail_text());
     return give_result(x, f->path, result);
 }
 
@@ -204,7 +206,7 @@ static int process(struct gd_worker *w, const struct gd_task *task, struct gd_re
     const struct file *f = task->loaded;
     struct tr_outputs *outputs = NULL;
     if (places->output_dir && tr_outputs_begin(&outputs, places, f->path, tr_audio_seconds(f->audio)) < 0)
-        return gd_result_error(result, "%s", cli_error_text());
+        return gd_result_error(result, "%s", gd__fail_text());
     const int rc = transcribe(w, f, outputs, result);
     tr_outputs_drop(&outputs);
     return rc;

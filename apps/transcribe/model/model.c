@@ -23,6 +23,7 @@
 #include <unistd.h>
 
 #include "apps/transcribe/output/shown.h"
+#include "base/failure.h"
 
 /* --- reading ------------------------------------------------------------------------ */
 
@@ -37,13 +38,13 @@ struct reader {
 
 static int cut_off(const struct reader *r)
 {
-    return cli_error("%s: is cut off: it goes on beyond its last byte, %" PRIu64 ": delete it and get it again",
-                     r->path, r->size);
+    return gd__fail("%s: is cut off: it goes on beyond its last byte, %" PRIu64 ": delete it and get it again", r->path,
+                    r->size);
 }
 
 static int broken(const struct reader *r, const char *what, int64_t value)
 {
-    return cli_error("%s: is no model that whisper.cpp can use: %s %" PRId64, r->path, what, value);
+    return gd__fail("%s: is no model that whisper.cpp can use: %s %" PRId64, r->path, what, value);
 }
 
 /* Fills the buffer from where the reader stands. */
@@ -54,7 +55,7 @@ static int fill(struct reader *r)
         n = pread(r->fd, r->buffer, sizeof r->buffer, (off_t)r->at);
     while (n < 0 && errno == EINTR);
     if (n < 0)
-        return cli_error("%s: can't be read: %s", r->path, strerror(errno));
+        return gd__fail("%s: can't be read: %s", r->path, strerror(errno));
     r->from = r->at;
     r->filled = (size_t)n;
     return n == 0 ? cut_off(r) : 0; /* it has become shorter */
@@ -145,8 +146,8 @@ static int read_sizes(struct reader *r, int32_t sizes[SIZES])
     if (sizes[AUDIO_STATE] % sizes[AUDIO_HEAD] || sizes[TEXT_STATE] % sizes[TEXT_HEAD])
         return broken(r, "its heads do not divide its width, which is", sizes[AUDIO_STATE]);
     if (sizes[TYPE] % TYPE_VERSIONS == 0)
-        return cli_error("%s: its weights are 32-bit numbers, which whisper.cpp can't use: convert the model to f16",
-                         r->path);
+        return gd__fail("%s: its weights are 32-bit numbers, which whisper.cpp can't use: convert the model to f16",
+                        r->path);
     return 0;
 }
 
@@ -186,7 +187,7 @@ static int read_tokens(struct reader *r, int32_t most)
     }
     /* It is looked up without asking whether it is there. */
     if (!blank)
-        return cli_error("%s: is no model that whisper.cpp can use: a space is not among its tokens", r->path);
+        return gd__fail("%s: is no model that whisper.cpp can use: a space is not among its tokens", r->path);
     return 0;
 }
 
@@ -252,9 +253,9 @@ static int read_tensor(struct reader *r)
     if (read_data_size(r, dimensions, type, &bytes) < 0 || take(r, name, (size_t)length) < 0)
         return -1;
     if (is_convolution(name) && type != F16)
-        return cli_error("%s: its convolution weights are not 16-bit, and whisper.cpp can use no others: convert the "
-                         "model to f16",
-                         r->path);
+        return gd__fail("%s: its convolution weights are not 16-bit, and whisper.cpp can use no others: convert the "
+                        "model to f16",
+                        r->path);
     return skip(r, bytes);
 }
 
@@ -263,14 +264,14 @@ static int read_tensors(struct reader *r, const int32_t sizes[SIZES])
     const int wanted = 11 + 15 * sizes[AUDIO_LAYER] + 24 * sizes[TEXT_LAYER];
     for (int i = 0; i < wanted; i++) {
         if (r->at == r->size)
-            return cli_error("%s: is cut off: it ends after %d of %d tensors: delete it and get it again", r->path, i,
-                             wanted);
+            return gd__fail("%s: is cut off: it ends after %d of %d tensors: delete it and get it again", r->path, i,
+                            wanted);
         if (read_tensor(r) < 0)
             return -1;
     }
     if (r->at != r->size)
-        return cli_error("%s: is no model that whisper.cpp can use: there is more behind its %d tensors", r->path,
-                         wanted);
+        return gd__fail("%s: is no model that whisper.cpp can use: there is more behind its %d tensors", r->path,
+                        wanted);
     return 0;
 }
 
@@ -291,9 +292,9 @@ static int say_what_it_is(const struct reader *r, const unsigned char *begin, si
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
         const size_t n = strlen(others[i].bytes);
         if (size >= n && memcmp(begin, others[i].bytes, n) == 0)
-            return cli_error("%s: %s", r->path, others[i].words);
+            return gd__fail("%s: %s", r->path, others[i].words);
     }
-    return cli_error("%s: is no model in whisper.cpp's format (ggml-*.bin)", r->path);
+    return gd__fail("%s: is no model in whisper.cpp's format (ggml-*.bin)", r->path);
 }
 
 static int read_magic(struct reader *r)
@@ -302,7 +303,7 @@ static int read_magic(struct reader *r)
     unsigned char begin[32] = { 0 };
     const size_t size = r->size < sizeof begin ? (size_t)r->size : sizeof begin;
     if (size == 0)
-        return cli_error("%s: is empty: delete it and get it again", r->path);
+        return gd__fail("%s: is empty: delete it and get it again", r->path);
     if (take(r, begin, size) < 0)
         return -1;
     if (size < sizeof magic || memcmp(begin, magic, sizeof magic) != 0)
@@ -335,9 +336,9 @@ static int open_model(struct reader *r, const char *path)
     struct stat st;
     r->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe without a writer must not hold us up */
     if (r->fd < 0 || fstat(r->fd, &st) < 0)
-        return cli_error("%s: the model can't be opened: %s", r->path, strerror(errno));
+        return gd__fail("%s: the model can't be opened: %s", r->path, strerror(errno));
     if (!S_ISREG(st.st_mode))
-        return cli_error("%s: is %s: give the file of a model", r->path, S_ISDIR(st.st_mode) ? "a folder" : "no file");
+        return gd__fail("%s: is %s: give the file of a model", r->path, S_ISDIR(st.st_mode) ? "a folder" : "no file");
     r->size = (uint64_t)st.st_size;
     return 0;
 }
@@ -349,14 +350,14 @@ int tr_model_check(struct tr_model *out, const char *path)
     struct reader *r = calloc(1, sizeof *r);
     *out = (struct tr_model){ 0 };
     if (!r)
-        return cli_error("no memory for the model");
+        return gd__fail("no memory for the model");
     r->path = tr_shown(room, path);
     r->fd = -1;
     int result = open_model(r, path);
     if (result == 0)
         result = read_model(r, sizes);
     if (result == 0 && !(out->path = strdup(path)))
-        result = cli_error("no memory for the model");
+        result = gd__fail("no memory for the model");
     if (result == 0) {
         tr_model_name(out->name, path);
         out->bytes = r->size;

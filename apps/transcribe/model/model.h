@@ -14,8 +14,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "cli/bytes.h"
-
 enum { TR_MODEL_NAME = 64 };
 
 struct tr_model {
@@ -29,7 +27,7 @@ struct tr_model {
 
 /* By size, or by path if path is not NULL. The file is checked: its magic, every tensor up to its last byte (a
  * truncated file is refused), and, for a published model under its own name, its checksum (once: the answer is
- * remembered in the cache folder for that path, size and time). 0, or -1 with cli_error_text(): which places were
+ * remembered in the cache folder for that path, size and time). 0, or -1 with gd__fail_text(): which places were
  * looked at and the exact command that would download it; what is wrong with the file and what to do. Release with
  * tr_model_free(). */
 int tr_model_find(struct tr_model *out, const char *size, const char *path, const char *model_dir);

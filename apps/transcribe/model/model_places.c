@@ -13,7 +13,9 @@
 #include "apps/transcribe/model/model.h"
 #include "apps/transcribe/model/model_sums.h"
 #include "apps/transcribe/output/shown.h"
-#include "cli/text.h"
+#include "base/failure.h"
+#include "base/text/buffer.h"
+#include "base/text/parse.h"
 
 #define PUBLISHED "https://huggingface.co/ggerganov/whisper.cpp/resolve/main"
 
@@ -131,24 +133,24 @@ static char *look(const struct places *p, const char *name)
 /* --- words ---------------------------------------------------------------------------- */
 
 /* As a shell takes it for one word; the home folder as ~. */
-static void add_quoted(struct cli_bytes *b, const char *path)
+static void add_quoted(struct gd__buffer *b, const char *path)
 {
     const char *home = set_variable("HOME");
     const size_t n = home ? strlen(home) : 0;
     if (n > 1 && strncmp(path, home, n) == 0 && path[n] == '/') {
-        cli_bytes_text(b, "~/");
+        gd__buffer_text(b, "~/");
         path += n + 1;
     }
     const bool plain =
         path[strspn(path, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./+=,@%")] == 0;
-    cli_bytes_text(b, plain ? "" : "'");
+    gd__buffer_text(b, plain ? "" : "'");
     for (; *path; path++)
-        cli_bytes_add(b, *path == '\'' ? "'\\''" : path, *path == '\'' ? 4 : 1);
-    cli_bytes_text(b, plain ? "" : "'");
+        gd__buffer_add(b, *path == '\'' ? "'\\''" : path, *path == '\'' ? 4 : 1);
+    gd__buffer_text(b, plain ? "" : "'");
 }
 
 /* The command that gets a model, into the folder that the user named, or the usual one. */
-static void add_command(struct cli_bytes *b, const char *name, const char *model_dir)
+static void add_command(struct gd__buffer *b, const char *name, const char *model_dir)
 {
     const char *home = set_variable("HOME"), *named = set_variable("GPU_DISPATCH_MODELS");
     char *folder = NULL;
@@ -160,52 +162,53 @@ static void add_command(struct cli_bytes *b, const char *name, const char *model
         b->failed = true;
         return;
     }
-    cli_bytes_text(b, "mkdir -p ");
+    gd__buffer_text(b, "mkdir -p ");
     add_quoted(b, folder);
-    cli_bytes_text(b, " && curl -L -o ");
+    gd__buffer_text(b, " && curl -L -o ");
     add_quoted(b, folder);
-    cli_bytes_format(b, "/ggml-%s.bin %s/ggml-%s.bin", name, PUBLISHED, name);
+    gd__buffer_format(b, "/ggml-%s.bin %s/ggml-%s.bin", name, PUBLISHED, name);
     free(folder);
 }
 
-static int say(struct cli_bytes *words)
+static int say(struct gd__buffer *words)
 {
-    cli_bytes_add(words, "", 1);
-    cli_error("%s", words->failed ? "no memory to look for the model" : words->data);
-    cli_bytes_free(words);
+    gd__buffer_add(words, "", 1);
+    gd__fail("%s", words->failed ? "no memory to look for the model" : words->data);
+    gd__buffer_free(words);
     return -1;
 }
 
 /* One to a line, as many as leave room for so many bytes. */
-static void add_places(struct cli_bytes *b, const struct places *p, size_t room)
+static void add_places(struct gd__buffer *b, const struct places *p, size_t room)
 {
     char shown[TR_SHOWN];
     for (size_t i = 0; i < p->n; i++) {
         const char *place = tr_shown(shown, p->paths[i]);
-        if (b->size + strlen(place) + room > CLI_ERROR_ROOM - 64) {
-            cli_bytes_format(b, "\n  and %zu more", p->n - i);
+        if (b->size + strlen(place) + room > GD__FAIL_ROOM - 64) {
+            gd__buffer_format(b, "\n  and %zu more", p->n - i);
             return;
         }
-        cli_bytes_text(b, "\n  ");
-        cli_bytes_text(b, place);
+        gd__buffer_text(b, "\n  ");
+        gd__buffer_text(b, place);
     }
 }
 
 /* The command has a line of its own, to be copied; and it must not be cut off, however many places there are. */
 static int not_found(const struct places *p, const char *name, const char *model_dir)
 {
-    struct cli_bytes words = { 0 }, command = { 0 };
+    struct gd__buffer words = { 0 }, command = { 0 };
     if (strcmp(name, "demo") == 0) {
-        cli_bytes_text(&command, "\nIt comes with the sources of this program, in models/: give its path with --model");
+        gd__buffer_text(&command,
+                        "\nIt comes with the sources of this program, in models/: give its path with --model");
     } else {
-        cli_bytes_text(&command, "\nThis command downloads it:\n  ");
+        gd__buffer_text(&command, "\nThis command downloads it:\n  ");
         add_command(&command, name, model_dir);
     }
-    cli_bytes_format(&words, "the model %s (ggml-%s.bin) is not on this machine. It was looked for in", name, name);
+    gd__buffer_format(&words, "the model %s (ggml-%s.bin) is not on this machine. It was looked for in", name, name);
     add_places(&words, p, command.size);
-    cli_bytes_add(&words, command.data, command.size);
+    gd__buffer_add(&words, command.data, command.size);
     words.failed |= command.failed;
-    cli_bytes_free(&command);
+    gd__buffer_free(&command);
     return say(&words);
 }
 
@@ -213,30 +216,30 @@ static int no_such_model(const char *size)
 {
     size_t n;
     char room[TR_SHOWN];
-    const char *const *names = tr_model_names(&n), *near = cli_nearest(size, names, n);
-    struct cli_bytes words = { 0 };
-    cli_bytes_text(&words, "\"");
-    cli_bytes_text(&words, tr_shown(room, size));
-    cli_bytes_text(&words, "\" is no size of a model");
+    const char *const *names = tr_model_names(&n), *near = gd__nearest_word(size, names, n);
+    struct gd__buffer words = { 0 };
+    gd__buffer_text(&words, "\"");
+    gd__buffer_text(&words, tr_shown(room, size));
+    gd__buffer_text(&words, "\" is no size of a model");
     if (strchr(size, '/') || (strlen(size) > 4 && strcmp(size + strlen(size) - 4, ".bin") == 0))
-        cli_bytes_text(&words, ": a file is given with --model");
+        gd__buffer_text(&words, ": a file is given with --model");
     else if (near)
-        cli_bytes_format(&words, ": did you mean %s?", near);
-    cli_bytes_text(&words, "\nThere are ");
+        gd__buffer_format(&words, ": did you mean %s?", near);
+    gd__buffer_text(&words, "\nThere are ");
     for (size_t i = 0; i < n; i++)
-        cli_bytes_format(&words, "%s%s", i == 0 ? "" : i + 1 < n ? ", " : " and ", names[i]);
+        gd__buffer_format(&words, "%s%s", i == 0 ? "" : i + 1 < n ? ", " : " and ", names[i]);
     return say(&words);
 }
 
 static int wrong_sum(const char *path, const char *name, const char *found, const char *sum, const char *model_dir)
 {
-    struct cli_bytes words = { 0 };
+    struct gd__buffer words = { 0 };
     char room[TR_SHOWN];
-    cli_bytes_text(&words, tr_shown(room, path));
-    cli_bytes_format(&words, ": is not the model %s: its SHA-1 is %s, not %s", name, found, sum);
-    cli_bytes_text(&words, "\nTo use it all the same, give its path with --model; else delete it");
+    gd__buffer_text(&words, tr_shown(room, path));
+    gd__buffer_format(&words, ": is not the model %s: its SHA-1 is %s, not %s", name, found, sum);
+    gd__buffer_text(&words, "\nTo use it all the same, give its path with --model; else delete it");
     if (strcmp(name, "demo") != 0) {
-        cli_bytes_text(&words, ". This command downloads it again:\n  ");
+        gd__buffer_text(&words, ". This command downloads it again:\n  ");
         add_command(&words, name, model_dir);
     }
     return say(&words);
@@ -293,7 +296,7 @@ int tr_model_find(struct tr_model *out, const char *size, const char *path, cons
     if (found)
         result = check_found(out, found, name, model_dir);
     else if (places.failed)
-        result = cli_error("no memory to look for the model");
+        result = gd__fail("no memory to look for the model");
     else
         result = tr_model_sum(name) ? not_found(&places, name, model_dir) : no_such_model(size);
     free(found);

@@ -20,7 +20,9 @@
 
 #include "apps/transcribe/model/sha1.h"
 #include "apps/transcribe/output/shown.h"
-#include "cli/bytes.h"
+#include "base/failure.h"
+#include "base/file.h"
+#include "base/text/buffer.h"
 
 /* As whisper.cpp's authors published them; that of demo is models/ggml-demo.bin's of this source tree. */
 #define MODELS(X)                                                        \
@@ -96,19 +98,19 @@ static char *memory_path(const char *name)
 }
 
 /* The line of a file that is as it has to be, newline and all; false if it can't have one. */
-static bool make_line(struct cli_bytes *line, const char *real, const char *sum, const struct stat *st)
+static bool make_line(struct gd__buffer *line, const char *real, const char *sum, const struct stat *st)
 {
     if (strchr(real, '\n'))
         return false;
-    cli_bytes_format(line, "%s\t%" PRIu64 "\t%lld.%09ld\t", sum, (uint64_t)st->st_size, (long long)st->st_mtim.tv_sec,
-                     (long)st->st_mtim.tv_nsec);
-    cli_bytes_text(line, real);
-    cli_bytes_text(line, "\n");
+    gd__buffer_format(line, "%s\t%" PRIu64 "\t%lld.%09ld\t", sum, (uint64_t)st->st_size, (long long)st->st_mtim.tv_sec,
+                      (long)st->st_mtim.tv_nsec);
+    gd__buffer_text(line, real);
+    gd__buffer_text(line, "\n");
     return !line->failed;
 }
 
 /* All that is remembered. What can't be read is nothing. */
-static void read_memory(struct cli_bytes *all)
+static void read_memory(struct gd__buffer *all)
 {
     char *path = memory_path("/models.tsv"), part[4096];
     const int fd = path ? open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK) : -1;
@@ -117,7 +119,7 @@ static void read_memory(struct cli_bytes *all)
         return;
     ssize_t n;
     while ((n = read(fd, part, sizeof part)) > 0 && all->size < MEMORY_MOST)
-        cli_bytes_add(all, part, (size_t)n);
+        gd__buffer_add(all, part, (size_t)n);
     close(fd);
     if (n != 0 || all->failed)
         all->size = 0;
@@ -140,7 +142,7 @@ static const char *line_end(const char *at, const char *end)
     return newline ? newline + 1 : end;
 }
 
-static bool knows(const struct cli_bytes *all, const struct cli_bytes *line)
+static bool knows(const struct gd__buffer *all, const struct gd__buffer *line)
 {
     const char *end = all->data + all->size;
     for (const char *at = all->data, *next; at < end; at = next) {
@@ -151,7 +153,7 @@ static bool knows(const struct cli_bytes *all, const struct cli_bytes *line)
     return false;
 }
 
-static void write_memory(const struct cli_bytes *all)
+static void write_memory(const struct gd__buffer *all)
 {
     char *above = memory_path(""), *path = memory_path("/models.tsv"), *new = memory_path("/models.tsv.XXXXXX");
     int fd = -1;
@@ -164,7 +166,7 @@ static void write_memory(const struct cli_bytes *all)
         fd = mkostemp(new, O_CLOEXEC);
     }
     if (fd >= 0) {
-        const bool written = cli_write_all(fd, all->data, all->size) == 0;
+        const bool written = gd__write_all(fd, all->data, all->size) == 0;
         if (close(fd) < 0 || !written || rename(new, path) < 0)
             unlink(new);
     }
@@ -174,9 +176,9 @@ static void write_memory(const struct cli_bytes *all)
 }
 
 /* Puts the line in the place of what was known of the same path. */
-static void remember(const struct cli_bytes *all, const struct cli_bytes *line)
+static void remember(const struct gd__buffer *all, const struct gd__buffer *line)
 {
-    struct cli_bytes new = { 0 };
+    struct gd__buffer new = { 0 };
     const char *begin = all->data ? all->data : "", *end = begin + all->size;
     const char *mine = path_in(line->data, line->data + line->size);
     const size_t size = (size_t)(line->data + line->size - mine);
@@ -184,12 +186,12 @@ static void remember(const struct cli_bytes *all, const struct cli_bytes *line)
         next = line_end(at, end);
         const char *path = path_in(at, next);
         if (path && next[-1] == '\n' && ((size_t)(next - path) != size || memcmp(path, mine, size) != 0))
-            cli_bytes_add(&new, at, (size_t)(next - at));
+            gd__buffer_add(&new, at, (size_t)(next - at));
     }
-    cli_bytes_add(&new, line->data, line->size);
+    gd__buffer_add(&new, line->data, line->size);
     if (!new.failed)
         write_memory(&new);
-    cli_bytes_free(&new);
+    gd__buffer_free(&new);
 }
 
 /* --- checking ------------------------------------------------------------------------- */
@@ -212,7 +214,7 @@ static int sum_file(const char *path, char found[41])
     if (n == 0)
         tr_sha1_end(&s, found);
     else
-        cli_error("%s: can't be read: %s", tr_shown(room, path), piece ? strerror(errno) : "no memory");
+        gd__fail("%s: can't be read: %s", tr_shown(room, path), piece ? strerror(errno) : "no memory");
     if (fd >= 0)
         close(fd);
     free(piece);
@@ -221,7 +223,7 @@ static int sum_file(const char *path, char found[41])
 
 int tr_model_verify(const char *path, const char *sum, char found[41])
 {
-    struct cli_bytes all = { 0 }, line = { 0 };
+    struct gd__buffer all = { 0 }, line = { 0 };
     struct stat st;
     char *real = realpath(path, NULL);
     /* The time is that of before the file is read: if it changes meanwhile, the line is no longer its. */
@@ -236,8 +238,8 @@ int tr_model_verify(const char *path, const char *sum, char found[41])
         if (result == 1 && memorable)
             remember(&all, &line);
     }
-    cli_bytes_free(&all);
-    cli_bytes_free(&line);
+    gd__buffer_free(&all);
+    gd__buffer_free(&line);
     free(real);
     return result;
 }

@@ -14,7 +14,7 @@ const char *const *tr_model_names(size_t *n);
 const char *tr_model_sum(const char *name);
 
 /* Compares a file's SHA-1 with what it has to be. 1: it is; 0: it is not, and found (41 bytes) is what it is; -1 with
- * cli_error_text(): it can't be read. That a file is as it has to be is remembered in
+ * gd__fail_text(): it can't be read. That a file is as it has to be is remembered in
  * $XDG_CACHE_HOME/gpu_dispatch/models.tsv (or in ~/.cache) for its path, size and time: then it is not read again. Not
  * being able to remember is no error. */
 int tr_model_verify(const char *path, const char *sum, char found[41]);

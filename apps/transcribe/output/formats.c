@@ -16,8 +16,10 @@
 #include <strings.h>
 
 #include "apps/transcribe/output/transcript.h"
-#include "cli/json.h"
-#include "cli/text.h"
+#include "base/failure.h"
+#include "base/text/buffer.h"
+#include "base/text/json_write.h"
+#include "base/text/parse.h"
 
 static const char *const names[TR_FORMATS] = {
     [TR_TXT] = "txt", [TR_SRT] = "srt", [TR_VTT] = "vtt", [TR_JSON] = "json", [TR_TSV] = "tsv",
@@ -45,9 +47,9 @@ static int no_such_format(const char *word, size_t size)
     const size_t n = size < sizeof copy ? size : sizeof copy - 1;
     memcpy(copy, word, n);
     copy[n] = '\0';
-    const char *near = cli_nearest(copy, names, TR_FORMATS);
-    return cli_error("\"%s\" is no format%s%s%s: there are txt, srt, vtt, json and tsv, and all", copy,
-                     near ? " (did you mean " : "", near ? near : "", near ? "?)" : "");
+    const char *near = gd__nearest_word(copy, names, TR_FORMATS);
+    return gd__fail("\"%s\" is no format%s%s%s: there are txt, srt, vtt, json and tsv, and all", copy,
+                    near ? " (did you mean " : "", near ? near : "", near ? "?)" : "");
 }
 
 int tr_formats_parse(const char *list, unsigned *set)
@@ -94,43 +96,43 @@ static const char *trim(const char *text, size_t *size)
 }
 
 /* A line of text as a format has it. */
-typedef void add_line(struct cli_bytes *b, const char *text, size_t size);
+typedef void add_line(struct gd__buffer *b, const char *text, size_t size);
 
-static void add_plain(struct cli_bytes *b, const char *text, size_t size)
+static void add_plain(struct gd__buffer *b, const char *text, size_t size)
 {
-    cli_bytes_add(b, text, size);
+    gd__buffer_add(b, text, size);
 }
 
 /* There is no way to write an arrow in SubRip: what reads it may take the line for a cue's times. Whisper makes it a
  * short one. */
-static void add_srt(struct cli_bytes *b, const char *text, size_t size)
+static void add_srt(struct gd__buffer *b, const char *text, size_t size)
 {
     for (size_t i = 0; i < size;) {
         size_t dashes = 0;
         while (i + dashes < size && text[i + dashes] == '-')
             dashes++;
         const bool arrow = dashes > 1 && i + dashes < size && text[i + dashes] == '>';
-        cli_bytes_add(b, text + i, arrow ? 1 : dashes > 0 ? dashes : 1);
+        gd__buffer_add(b, text + i, arrow ? 1 : dashes > 0 ? dashes : 1);
         i += dashes > 0 ? dashes : 1;
     }
 }
 
-static void add_vtt(struct cli_bytes *b, const char *text, size_t size)
+static void add_vtt(struct gd__buffer *b, const char *text, size_t size)
 {
     static const char *const escapes[128] = { ['&'] = "&amp;", ['<'] = "&lt;", ['>'] = "&gt;" };
     for (size_t i = 0; i < size; i++) {
         const unsigned char c = (unsigned char)text[i];
         if (c < 128 && escapes[c])
-            cli_bytes_text(b, escapes[c]);
+            gd__buffer_text(b, escapes[c]);
         else
-            cli_bytes_add(b, text + i, 1);
+            gd__buffer_add(b, text + i, 1);
     }
 }
 
-static void add_tsv(struct cli_bytes *b, const char *text, size_t size)
+static void add_tsv(struct gd__buffer *b, const char *text, size_t size)
 {
     for (size_t i = 0; i < size; i++)
-        cli_bytes_add(b, text[i] == '\t' ? " " : text + i, 1);
+        gd__buffer_add(b, text[i] == '\t' ? " " : text + i, 1);
 }
 
 static bool is_break(char c)
@@ -139,7 +141,7 @@ static bool is_break(char c)
 }
 
 /* The lines of a segment that are not blank, each trimmed: no format can bear an empty line in a text. */
-static void add_lines(struct cli_bytes *b, const char *text, size_t size, const char *between, add_line *add)
+static void add_lines(struct gd__buffer *b, const char *text, size_t size, const char *between, add_line *add)
 {
     const char *end = text + size, *before = "";
     while (text < end) {
@@ -149,7 +151,7 @@ static void add_lines(struct cli_bytes *b, const char *text, size_t size, const 
         size_t trimmed = n;
         const char *line = trim(text, &trimmed);
         if (trimmed > 0) {
-            cli_bytes_text(b, before);
+            gd__buffer_text(b, before);
             add(b, line, trimmed);
             before = between;
         }
@@ -186,158 +188,158 @@ static unsigned long long milliseconds(double seconds)
     return (unsigned long long)llround(seconds * 1000);
 }
 
-static void add_clock(struct cli_bytes *b, unsigned long long ms, char point)
+static void add_clock(struct gd__buffer *b, unsigned long long ms, char point)
 {
-    cli_bytes_format(b, "%02llu:%02llu:%02llu%c%03llu", ms / 3600000, ms / 60000 % 60, ms / 1000 % 60, point,
-                     ms % 1000);
+    gd__buffer_format(b, "%02llu:%02llu:%02llu%c%03llu", ms / 3600000, ms / 60000 % 60, ms / 1000 % 60, point,
+                      ms % 1000);
 }
 
 /* "start --> end". What lasts no time is shown by no player, and not allowed in WebVTT. */
-static void add_times(struct cli_bytes *b, const struct tr_segment *s, char point)
+static void add_times(struct gd__buffer *b, const struct tr_segment *s, char point)
 {
     const unsigned long long start = milliseconds(s->start), end = milliseconds(s->end);
     add_clock(b, start, point);
-    cli_bytes_text(b, " --> ");
+    gd__buffer_text(b, " --> ");
     add_clock(b, end > start ? end : start + 1, point);
-    cli_bytes_text(b, "\n");
+    gd__buffer_text(b, "\n");
 }
 
 /* --- the formats ------------------------------------------------------------------ */
 
-static void write_txt(struct cli_bytes *b, const struct tr_transcript *t)
+static void write_txt(struct gd__buffer *b, const struct tr_transcript *t)
 {
     size_t i = 0;
     for (const struct tr_segment *s; (s = next_spoken(t, &i));) {
         add_lines(b, text_of(t, s->text), s->size, " ", add_plain);
-        cli_bytes_text(b, "\n");
+        gd__buffer_text(b, "\n");
     }
 }
 
-static void write_srt(struct cli_bytes *b, const struct tr_transcript *t)
+static void write_srt(struct gd__buffer *b, const struct tr_transcript *t)
 {
     size_t i = 0, number = 1;
     for (const struct tr_segment *s; (s = next_spoken(t, &i)); number++) {
-        cli_bytes_format(b, "%zu\n", number);
+        gd__buffer_format(b, "%zu\n", number);
         add_times(b, s, ',');
         add_lines(b, text_of(t, s->text), s->size, "\n", add_srt);
-        cli_bytes_text(b, "\n\n");
+        gd__buffer_text(b, "\n\n");
     }
 }
 
-static void write_vtt(struct cli_bytes *b, const struct tr_transcript *t)
+static void write_vtt(struct gd__buffer *b, const struct tr_transcript *t)
 {
     size_t i = 0;
-    cli_bytes_text(b, "WEBVTT\n");
+    gd__buffer_text(b, "WEBVTT\n");
     for (const struct tr_segment *s; (s = next_spoken(t, &i));) {
-        cli_bytes_text(b, "\n");
+        gd__buffer_text(b, "\n");
         add_times(b, s, '.');
         add_lines(b, text_of(t, s->text), s->size, "\n", add_vtt);
-        cli_bytes_text(b, "\n");
+        gd__buffer_text(b, "\n");
     }
 }
 
-static void write_tsv(struct cli_bytes *b, const struct tr_transcript *t)
+static void write_tsv(struct gd__buffer *b, const struct tr_transcript *t)
 {
     size_t i = 0;
-    cli_bytes_text(b, "start\tend\ttext\n");
+    gd__buffer_text(b, "start\tend\ttext\n");
     for (const struct tr_segment *s; (s = next_spoken(t, &i));) {
-        cli_bytes_format(b, "%llu\t%llu\t", milliseconds(s->start), milliseconds(s->end));
+        gd__buffer_format(b, "%llu\t%llu\t", milliseconds(s->start), milliseconds(s->end));
         add_lines(b, text_of(t, s->text), s->size, " ", add_tsv);
-        cli_bytes_text(b, "\n");
+        gd__buffer_text(b, "\n");
     }
 }
 
 /* --- json ------------------------------------------------------------------------- */
 
-static void add_seconds(struct cli_bytes *b, const char *name, double seconds)
+static void add_seconds(struct gd__buffer *b, const char *name, double seconds)
 {
     const unsigned long long ms = milliseconds(seconds);
-    cli_bytes_format(b, ", \"%s\": %llu.%03llu", name, ms / 1000, ms % 1000);
+    gd__buffer_format(b, ", \"%s\": %llu.%03llu", name, ms / 1000, ms % 1000);
 }
 
 /* Between 0 and 1 mostly; what is less than 0, or no number, is not known. */
-static void add_share(struct cli_bytes *b, const char *name, float value)
+static void add_share(struct gd__buffer *b, const char *name, float value)
 {
     if (!(value >= 0 && value < 1000)) {
-        cli_bytes_format(b, ", \"%s\": null", name);
+        gd__buffer_format(b, ", \"%s\": null", name);
         return;
     }
     const unsigned long millionths = (unsigned long)lround((double)value * 1e6);
-    cli_bytes_format(b, ", \"%s\": %lu.%06lu", name, millionths / 1000000, millionths % 1000000);
+    gd__buffer_format(b, ", \"%s\": %lu.%06lu", name, millionths / 1000000, millionths % 1000000);
 }
 
-static void add_string(struct cli_bytes *b, const char *name, const char *text)
+static void add_string(struct gd__buffer *b, const char *name, const char *text)
 {
-    cli_bytes_format(b, ", \"%s\": ", name);
+    gd__buffer_format(b, ", \"%s\": ", name);
     if (text)
-        cli_json_string(b, text, strlen(text));
+        gd__json_put_string(b, text, strlen(text));
     else
-        cli_bytes_text(b, "null");
+        gd__buffer_text(b, "null");
 }
 
-static void add_words(struct cli_bytes *b, const struct tr_transcript *t, const struct tr_segment *s)
+static void add_words(struct gd__buffer *b, const struct tr_transcript *t, const struct tr_segment *s)
 {
-    cli_bytes_text(b, ", \"words\": [");
+    gd__buffer_text(b, ", \"words\": [");
     for (size_t i = 0; i < s->n_words; i++) {
         const struct tr_word *w = &t->words[s->first_word + i];
-        cli_bytes_text(b, i ? ", {\"word\": " : "{\"word\": ");
-        cli_json_string(b, text_of(t, w->text), w->size);
+        gd__buffer_text(b, i ? ", {\"word\": " : "{\"word\": ");
+        gd__json_put_string(b, text_of(t, w->text), w->size);
         add_seconds(b, "start", w->start);
         add_seconds(b, "end", w->end);
         add_share(b, "probability", w->probability);
-        cli_bytes_text(b, "}");
+        gd__buffer_text(b, "}");
     }
-    cli_bytes_text(b, "]");
+    gd__buffer_text(b, "]");
 }
 
-static void add_segment(struct cli_bytes *b, const struct tr_transcript *t, size_t id)
+static void add_segment(struct gd__buffer *b, const struct tr_transcript *t, size_t id)
 {
     const struct tr_segment *s = &t->segments[id];
-    cli_bytes_format(b, "%s\n  {\"id\": %zu", id ? "," : "", id);
+    gd__buffer_format(b, "%s\n  {\"id\": %zu", id ? "," : "", id);
     add_seconds(b, "start", s->start);
     add_seconds(b, "end", s->end);
-    cli_bytes_text(b, ", \"text\": ");
-    cli_json_string(b, text_of(t, s->text), s->size);
+    gd__buffer_text(b, ", \"text\": ");
+    gd__json_put_string(b, text_of(t, s->text), s->size);
     add_share(b, "probability", s->probability);
     add_share(b, "no_speech_prob", s->no_speech);
     add_share(b, "temperature", s->temperature);
     if (t->n_words > 0) /* they were asked for */
         add_words(b, t, s);
-    cli_bytes_text(b, "}");
+    gd__buffer_text(b, "}");
 }
 
 /* Segments that want a space between them bring it. */
-void tr_format_text(struct cli_bytes *b, const struct tr_transcript *t)
+void tr_format_text(struct gd__buffer *b, const struct tr_transcript *t)
 {
-    struct cli_bytes whole = { 0 };
+    struct gd__buffer whole = { 0 };
     for (size_t i = 0; i < t->n_segments; i++)
-        cli_bytes_add(&whole, text_of(t, t->segments[i].text), t->segments[i].size);
+        gd__buffer_add(&whole, text_of(t, t->segments[i].text), t->segments[i].size);
     size_t size = whole.size;
     const char *text = trim(whole.data ? whole.data : "", &size);
-    cli_json_string(b, text, size);
+    gd__json_put_string(b, text, size);
     b->failed |= whole.failed;
-    cli_bytes_free(&whole);
+    gd__buffer_free(&whole);
 }
 
-static void write_json(struct cli_bytes *b, const struct tr_transcript *t)
+static void write_json(struct gd__buffer *b, const struct tr_transcript *t)
 {
-    cli_bytes_text(b, "{\"text\": ");
+    gd__buffer_text(b, "{\"text\": ");
     tr_format_text(b, t);
-    cli_bytes_text(b, ", \"segments\": [");
+    gd__buffer_text(b, ", \"segments\": [");
     for (size_t i = 0; i < t->n_segments; i++)
         add_segment(b, t, i);
-    cli_bytes_text(b, t->n_segments ? "\n]" : "]");
+    gd__buffer_text(b, t->n_segments ? "\n]" : "]");
     add_string(b, "language", t->language);
     add_share(b, "language_probability", t->language_probability);
     add_seconds(b, "duration", t->duration);
     add_string(b, "model", t->model);
     add_string(b, "task", t->translated ? "translate" : "transcribe");
-    cli_bytes_text(b, "}\n");
+    gd__buffer_text(b, "}\n");
 }
 
-void tr_format_write(struct cli_bytes *out, enum tr_format f, const struct tr_transcript *t)
+void tr_format_write(struct gd__buffer *out, enum tr_format f, const struct tr_transcript *t)
 {
-    static void (*const write[TR_FORMATS])(struct cli_bytes *, const struct tr_transcript *) = {
+    static void (*const write[TR_FORMATS])(struct gd__buffer *, const struct tr_transcript *) = {
         [TR_TXT] = write_txt, [TR_SRT] = write_srt, [TR_VTT] = write_vtt, [TR_JSON] = write_json, [TR_TSV] = write_tsv,
     };
     write[f](out, t);

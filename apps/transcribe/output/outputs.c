@@ -19,12 +19,14 @@
 
 #include "apps/transcribe/output/parts.h"
 #include "apps/transcribe/output/shown.h"
+#include "base/failure.h"
+#include "base/text/buffer.h"
 
 enum { LEAST_ROOM = 4096 }; /* that a disk must have for an output: what most call a block */
 
 static int no_memory(void)
 {
-    (void)cli_error("no memory for the outputs");
+    (void)gd__fail("no memory for the outputs");
     return -1;
 }
 
@@ -117,7 +119,7 @@ static int ask_inside(const char *dir, const char *path, char **inside)
     return result;
 }
 
-/* Where the input lies within the input folder, or its base name; to be freed. NULL with cli_error_text(). */
+/* Where the input lies within the input folder, or its base name; to be freed. NULL with gd__fail_text(). */
 static char *place_of(const struct tr_places *p, const char *input)
 {
     char *dir = tidy(p->input_dir ? p->input_dir : ""), *path = tidy(input), *inside = NULL;
@@ -147,38 +149,37 @@ static size_t stem_size(const char *base)
 }
 
 /* Found out before anything is written. */
-static int check_name(const struct cli_bytes *out, const char *input)
+static int check_name(const struct gd__buffer *out, const char *input)
 {
     char room[TR_SHOWN];
     const size_t size = strlen(base_name(out->data));
     if (size > NAME_MAX)
-        return cli_error("%s: the name of its output would have %zu bytes, %d are possible: give it a shorter name",
-                         tr_shown(room, input), size, NAME_MAX);
+        return gd__fail("%s: the name of its output would have %zu bytes, %d are possible: give it a shorter name",
+                        tr_shown(room, input), size, NAME_MAX);
     if (out->size >= PATH_MAX)
-        return cli_error(
-            "%s: the path of its output would have %zu bytes, %d are possible: use a shorter output folder",
-            tr_shown(room, input), out->size, PATH_MAX - 1);
+        return gd__fail("%s: the path of its output would have %zu bytes, %d are possible: use a shorter output folder",
+                        tr_shown(room, input), out->size, PATH_MAX - 1);
     return 0;
 }
 
-int tr_output_path(struct cli_bytes *out, const struct tr_places *p, const char *input, enum tr_format f)
+int tr_output_path(struct gd__buffer *out, const struct tr_places *p, const char *input, enum tr_format f)
 {
     char room[TR_SHOWN];
     const char *base = base_name(input);
     out->size = 0;
     if (!*base || strcmp(base, ".") == 0 || strcmp(base, "..") == 0)
-        return cli_error("\"%s\" names a folder, not a file", tr_shown(room, input));
+        return gd__fail("\"%s\" names a folder, not a file", tr_shown(room, input));
     char *inside = place_of(p, input);
     if (!inside)
         return -1;
     const size_t above = (size_t)(base_name(inside) - inside);
-    cli_bytes_text(out, p->output_dir);
+    gd__buffer_text(out, p->output_dir);
     if (!*p->output_dir || out->data[out->size - 1] != '/')
-        cli_bytes_text(out, *p->output_dir ? "/" : "./");
-    cli_bytes_add(out, inside, above + (p->full_names ? strlen(inside + above) : stem_size(inside + above)));
-    cli_bytes_text(out, ".");
-    cli_bytes_text(out, tr_format_name(f));
-    cli_bytes_add(out, "", 1);
+        gd__buffer_text(out, *p->output_dir ? "/" : "./");
+    gd__buffer_add(out, inside, above + (p->full_names ? strlen(inside + above) : stem_size(inside + above)));
+    gd__buffer_text(out, ".");
+    gd__buffer_text(out, tr_format_name(f));
+    gd__buffer_add(out, "", 1);
     free(inside);
     if (out->failed)
         return no_memory();
@@ -196,7 +197,7 @@ static bool is_older(const struct stat *a, const struct stat *b)
 
 bool tr_outputs_done(const struct tr_places *p, const char *input)
 {
-    struct cli_bytes path = { 0 };
+    struct gd__buffer path = { 0 };
     struct stat in, out;
     bool done = p->output_dir && p->formats && stat(input, &in) == 0;
     for (int f = 0; f < TR_FORMATS && done; f++) {
@@ -204,7 +205,7 @@ bool tr_outputs_done(const struct tr_places *p, const char *input)
             done = tr_output_path(&path, p, input, (enum tr_format)f) == 0 && stat(path.data, &out) == 0 &&
                    S_ISREG(out.st_mode) && !is_older(&out, &in);
     }
-    cli_bytes_free(&path);
+    gd__buffer_free(&path);
     return done;
 }
 
@@ -216,15 +217,14 @@ static int check_place(const char *final, const char *input)
     if (stat(final, &there) < 0)
         return 0;
     if (S_ISDIR(there.st_mode))
-        return cli_error("%s: is a folder, where an output is to go: move it away", tr_shown(room, final));
+        return gd__fail("%s: is a folder, where an output is to go: move it away", tr_shown(room, final));
     if (stat(input, &in) == 0 && in.st_dev == there.st_dev && in.st_ino == there.st_ino)
-        return cli_error("%s: would be written over the input itself: use another output folder",
-                         tr_shown(room, final));
+        return gd__fail("%s: would be written over the input itself: use another output folder", tr_shown(room, final));
     return 0;
 }
 
 /* Where one goes, and that it may. Replaces what is in path. */
-static int find_place(struct cli_bytes *path, const struct tr_places *p, const char *input, enum tr_format f)
+static int find_place(struct gd__buffer *path, const struct tr_places *p, const char *input, enum tr_format f)
 {
     if (tr_output_path(path, p, input, f) < 0 || !path->data)
         return -1;
@@ -233,13 +233,13 @@ static int find_place(struct cli_bytes *path, const struct tr_places *p, const c
 
 int tr_outputs_possible(const struct tr_places *p, const char *input)
 {
-    struct cli_bytes path = { 0 };
+    struct gd__buffer path = { 0 };
     int result = 0;
     for (int f = 0; f < TR_FORMATS && result == 0; f++) {
         if (p->formats & 1u << f)
             result = find_place(&path, p, input, (enum tr_format)f);
     }
-    cli_bytes_free(&path);
+    gd__buffer_free(&path);
     return result;
 }
 
@@ -262,7 +262,7 @@ static uint64_t room_for(enum tr_format f, double seconds)
     return LEAST_ROOM + (uint64_t)((told < most ? told : most) * per_second[f]);
 }
 
-static int begin_part(struct tr_outputs *o, enum tr_format f, struct cli_bytes *path, double seconds)
+static int begin_part(struct tr_outputs *o, enum tr_format f, struct gd__buffer *path, double seconds)
 {
     struct tr_part *part = &o->parts[f];
     if (find_place(path, o->places, o->input, f) < 0)
@@ -274,7 +274,7 @@ static int begin_part(struct tr_outputs *o, enum tr_format f, struct cli_bytes *
 int tr_outputs_begin(struct tr_outputs **out, const struct tr_places *p, const char *input, double seconds)
 {
     struct tr_outputs *o = calloc(1, sizeof *o);
-    struct cli_bytes path = { 0 };
+    struct gd__buffer path = { 0 };
     *out = NULL;
     if (!o)
         return no_memory();
@@ -287,7 +287,7 @@ int tr_outputs_begin(struct tr_outputs **out, const struct tr_places *p, const c
         if (p->formats & 1u << f)
             result = begin_part(o, (enum tr_format)f, &path, seconds);
     }
-    cli_bytes_free(&path);
+    gd__buffer_free(&path);
     if (result < 0)
         tr_outputs_drop(&o);
     *out = o;
@@ -297,13 +297,13 @@ int tr_outputs_begin(struct tr_outputs **out, const struct tr_places *p, const c
 static int fill(struct tr_outputs *o, enum tr_format f, const struct tr_transcript *t)
 {
     struct tr_part *part = &o->parts[f];
-    struct cli_bytes contents = { 0 };
+    struct gd__buffer contents = { 0 };
     int result = check_place(part->final, o->input); /* once more: much may have changed */
     if (result == 0) {
         tr_format_write(&contents, f, t);
         result = contents.failed ? no_memory() : tr_part_fill(part, &contents, o->places->sync);
     }
-    cli_bytes_free(&contents);
+    gd__buffer_free(&contents);
     return result;
 }
 

@@ -24,6 +24,9 @@
 #include <unistd.h>
 
 #include "apps/transcribe/output/shown.h"
+#include "base/failure.h"
+#include "base/file.h"
+#include "base/text/buffer.h"
 
 static const char *remedy(int error)
 {
@@ -45,7 +48,7 @@ static const char *remedy(int error)
 int tr_path_error(const char *path, const char *what, int error)
 {
     char room[TR_SHOWN];
-    return cli_error("%s: %s: %s%s", tr_shown(room, path), what, strerror(error), remedy(error));
+    return gd__fail("%s: %s: %s%s", tr_shown(room, path), what, strerror(error), remedy(error));
 }
 
 /* --- folders ---------------------------------------------------------------------- */
@@ -162,7 +165,7 @@ int tr_part_create(struct tr_part *part, uint64_t room)
         return 0;
     if (errno == ENOENT) {
         char *folder = strndup(part->final, (size_t)(basename(part->final) - part->final));
-        const int made = folder ? tr_make_folders(folder) : cli_error("no memory for the outputs");
+        const int made = folder ? tr_make_folders(folder) : gd__fail("no memory for the outputs");
         free(folder);
         if (made < 0)
             return -1;
@@ -180,7 +183,7 @@ static bool is_there(const struct tr_part *part)
            opened.st_ino == named.st_ino;
 }
 
-int tr_part_fill(struct tr_part *part, const struct cli_bytes *contents, bool sync)
+int tr_part_fill(struct tr_part *part, const struct gd__buffer *contents, bool sync)
 {
     if (!is_there(part)) {
         free(part->path); /* whatever has that name by now is not ours */
@@ -190,7 +193,7 @@ int tr_part_fill(struct tr_part *part, const struct cli_bytes *contents, bool sy
             return -1;
     }
     /* What was set aside and is not needed is given back. */
-    if (cli_write_all(part->fd, contents->data, contents->size) < 0 || ftruncate(part->fd, (off_t)contents->size) < 0 ||
+    if (gd__write_all(part->fd, contents->data, contents->size) < 0 || ftruncate(part->fd, (off_t)contents->size) < 0 ||
         (sync && fsync(part->fd) < 0) || close_copy(part->fd) < 0)
         return tr_path_error(part->final, "can't be written", errno);
     return 0;
@@ -198,7 +201,7 @@ int tr_part_fill(struct tr_part *part, const struct cli_bytes *contents, bool sy
 
 int tr_part_place(struct tr_part *part, bool sync)
 {
-    if (rename(part->path, part->final) < 0 || (sync && cli_sync_folder_of(part->final) < 0))
+    if (rename(part->path, part->final) < 0 || (sync && gd__sync_directory_of(part->final) < 0))
         return tr_path_error(part->final, "can't be written", errno);
     free(part->path);
     part->path = NULL;

@@ -14,7 +14,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "cli/bytes.h"
+#include "base/text/buffer.h"
 
 /* One output on its way. */
 struct tr_part {
@@ -27,18 +27,18 @@ struct tr_part {
 int tr_path_error(const char *path, const char *what, int error);
 
 /* Makes a folder and those above it. One that is there already, or that somebody else makes meanwhile, is fine. 0, or
- * -1 with cli_error_text(). */
+ * -1 with gd__fail_text(). */
 int tr_make_folders(char *path);
 
 /* A part in the folder that `beside` is in, with so many bytes of the disk set aside for it where the file system can.
  * 0, or -1 with errno; to be dropped in either case. */
 int tr_part_open(struct tr_part *part, const char *beside, uint64_t room);
 
-/* Beside what it is to become, with the folders that it takes. 0, or -1 with cli_error_text(), as for what follows. */
+/* Beside what it is to become, with the folders that it takes. 0, or -1 with gd__fail_text(), as for what follows. */
 int tr_part_create(struct tr_part *part, uint64_t room);
 
 /* All that it holds. One that somebody has removed meanwhile is made again first. */
-int tr_part_fill(struct tr_part *part, const struct cli_bytes *contents, bool sync);
+int tr_part_fill(struct tr_part *part, const struct gd__buffer *contents, bool sync);
 int tr_part_place(struct tr_part *part, bool sync);
 
 /* Removes it, unless it has its place. */

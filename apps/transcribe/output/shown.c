@@ -10,11 +10,11 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/text.h"
+#include "base/text/printable.h"
 
 void tr_show(char *text, size_t size)
 {
-    cli_show_plain(text, size, false);
+    gd__text_plain(text, size, false);
 }
 
 static bool in_character(char c)

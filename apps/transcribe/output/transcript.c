@@ -13,7 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/json.h"
+#include "base/text/buffer.h"
+#include "base/text/utf8.h"
 
 /* --- text --------------------------------------------------------------------- */
 
@@ -25,7 +26,7 @@ static bool may_begin(const unsigned char *p, size_t n, size_t whole)
     memset(high, 0xbf, sizeof high);
     memcpy(low, p, n);
     memcpy(high, p, n);
-    return cli_utf8_length(low, whole) == whole || cli_utf8_length(high, whole) == whole;
+    return gd__utf8_length(low, whole) == whole || gd__utf8_length(high, whole) == whole;
 }
 
 /* How many bytes at p, where no character is, are one that was cut off: at least the first. */
@@ -39,17 +40,17 @@ static size_t bad_length(const unsigned char *p, size_t left)
 }
 
 /* Adds the text as UTF-8. A NUL is a character too, but no file of text has one. */
-static void add_utf8(struct cli_bytes *b, const char *text, size_t size)
+static void add_utf8(struct gd__buffer *b, const char *text, size_t size)
 {
     const unsigned char *p = (const unsigned char *)text;
     for (size_t i = 0; i < size;) {
         size_t run = 0, n;
-        while (i + run < size && p[i + run] && (n = cli_utf8_length(p + i + run, size - i - run)) > 0)
+        while (i + run < size && p[i + run] && (n = gd__utf8_length(p + i + run, size - i - run)) > 0)
             run += n;
-        cli_bytes_add(b, p + i, run);
+        gd__buffer_add(b, p + i, run);
         i += run;
         if (i < size) {
-            cli_bytes_text(b, "\xef\xbf\xbd");
+            gd__buffer_text(b, "\xef\xbf\xbd");
             i += p[i] ? bad_length(p + i, size - i) : 1;
         }
     }
@@ -160,6 +161,6 @@ void tr_transcript_free(struct tr_transcript *t)
 {
     free(t->segments);
     free(t->words);
-    cli_bytes_free(&t->text);
+    gd__buffer_free(&t->text);
     *t = (struct tr_transcript){ 0 };
 }

@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "cli/bytes.h"
+#include "base/text/buffer.h"
 
 struct tr_word {
     double start, end; /* seconds */
@@ -33,7 +33,7 @@ struct tr_transcript {
     size_t n_segments, segments_room;
     struct tr_word *words;
     size_t n_words, words_room;
-    struct cli_bytes text;
+    struct gd__buffer text;
     double duration;            /* of the audio */
     const char *language;       /* "en"; static or borrowed */
     float language_probability; /* < 0: not known (it was given) */
@@ -55,13 +55,13 @@ enum tr_format { TR_TXT, TR_SRT, TR_VTT, TR_JSON, TR_TSV, TR_FORMATS };
 
 const char *tr_format_name(enum tr_format f); /* "txt": the file's extension too */
 
-/* "txt,srt" or "all" into a set of bits 1 << format. -1 with cli_error_text() that names what there is. */
+/* "txt,srt" or "all" into a set of bits 1 << format. -1 with gd__fail_text() that names what there is. */
 int tr_formats_parse(const char *list, unsigned *set);
 
 /* Adds the whole file's contents. out->failed if there was no memory. */
-void tr_format_write(struct cli_bytes *out, enum tr_format f, const struct tr_transcript *t);
+void tr_format_write(struct gd__buffer *out, enum tr_format f, const struct tr_transcript *t);
 
 /* Adds the text of all segments, one behind the other, as a JSON string. */
-void tr_format_text(struct cli_bytes *out, const struct tr_transcript *t);
+void tr_format_text(struct gd__buffer *out, const struct tr_transcript *t);
 
 #endif

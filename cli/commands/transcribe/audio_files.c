@@ -15,8 +15,11 @@
 
 #include "apps/transcribe/audio/header.h"
 #include "apps/transcribe/output/shown.h"
+#include "base/failure.h"
+#include "base/text/buffer.h"
+#include "base/text/figures.h"
 #include "cli/input/directory_walk.h"
-#include "cli/text.h"
+#include "cli/say.h"
 
 /* What is usual for compressed audio: 128 kbit/s. */
 enum { BYTES_PER_SECOND = 16000 };
@@ -71,7 +74,7 @@ static void say_left_out(const struct cli_audio *a, bool quiet)
 
 static int find_in(struct cli_audio *a, const char *dir, const struct gd_discover *what)
 {
-    return gd_files_discover(a->files, dir, what) < 0 ? cli_error("%s", gd_error_text()) : 0;
+    return gd_files_discover(a->files, dir, what) < 0 ? gd__fail("%s", gd_error_text()) : 0;
 }
 
 static int find_word(struct cli_audio *a, const char *path, const struct gd_discover *what)
@@ -79,12 +82,12 @@ static int find_word(struct cli_audio *a, const char *path, const struct gd_disc
     struct stat st;
     char room[TR_SHOWN];
     if (stat(path, &st) < 0)
-        return cli_error("cannot read %s: %s", tr_shown(room, path), strerror(errno));
+        return gd__fail("cannot read %s: %s", tr_shown(room, path), strerror(errno));
     if (S_ISDIR(st.st_mode))
         return find_in(a, path, what);
     if (!S_ISREG(st.st_mode))
-        return cli_error("%s is neither a file nor a folder", tr_shown(room, path));
-    return gd_files_add(a->files, path, (uint64_t)st.st_size) < 0 ? cli_error("%s", gd_error_text()) : 0;
+        return gd__fail("%s is neither a file nor a folder", tr_shown(room, path));
+    return gd_files_add(a->files, path, (uint64_t)st.st_size) < 0 ? gd__fail("%s", gd_error_text()) : 0;
 }
 
 /* Audio that the pattern has left out, for who did not think of it: "mp3". NULL: none. */
@@ -116,15 +119,15 @@ static int nothing(const struct cli_transcribe *t, const struct gd_discover *wha
     (void)cli_directory_walk_nothing(dir, what);
     if (!other)
         return -1;
-    snprintf(why, sizeof why, "%s", cli_error_text());
-    return cli_error("%s; there is other audio: --pattern '*.%s'", why, other);
+    snprintf(why, sizeof why, "%s", gd__fail_text());
+    return gd__fail("%s; there is other audio: --pattern '*.%s'", why, other);
 }
 
 /* All that were named, one after the other. */
 static int find_all(struct cli_audio *a, const struct cli_transcribe *t, const struct gd_discover *what)
 {
     if (gd_files_open(&a->files) < 0)
-        return cli_error("%s", gd_error_text());
+        return gd__fail("%s", gd_error_text());
     int rc = t->input_dir ? find_in(a, t->input_dir, what) : 0;
     for (size_t i = 0; rc == 0 && i < t->inputs.n; i++)
         rc = find_word(a, t->inputs.items[i], what);
@@ -146,7 +149,7 @@ int cli_audio_find(struct cli_audio *a, const struct cli_transcribe *t)
         return -1;
     if (gd_files_count(a->files) == 0)
         return nothing(t, &what);
-    return gd_files_sort(a->files, GD_FILE_ORDER_NAME) < 0 ? cli_error("%s", gd_error_text()) : 0;
+    return gd_files_sort(a->files, GD_FILE_ORDER_NAME) < 0 ? gd__fail("%s", gd_error_text()) : 0;
 }
 
 /* A file that was named before: they are sorted. */
@@ -181,19 +184,19 @@ static int by_path(const void *a, const void *b, void *text)
 /* Where each goes; what can't have an output (its name is too long) is left for the worker to refuse, since one such
  * file is no reason to refuse all. Returns how many, or -1. */
 static long find_places(const struct gd_files *files, const struct tr_places *p, struct place *places,
-                        struct cli_bytes *text)
+                        struct gd__buffer *text)
 {
     const enum tr_format format = first_format(p);
-    struct cli_bytes path = { 0 };
+    struct gd__buffer path = { 0 };
     long n = 0;
     for (size_t i = 0; i < gd_files_count(files); i++) {
         if (is_again(files, i) || tr_output_path(&path, p, gd_files_path(files, i), format) < 0)
             continue;
         places[n++] = (struct place){ .path = text->size, .file = i };
-        cli_bytes_add(text, path.data, strlen(path.data) + 1);
+        gd__buffer_add(text, path.data, strlen(path.data) + 1);
     }
-    cli_bytes_free(&path);
-    return text->failed ? cli_error("out of memory") : n;
+    gd__buffer_free(&path);
+    return text->failed ? gd__fail("out of memory") : n;
 }
 
 /* Names that differ in their ends have another remedy than files of several folders. */
@@ -203,21 +206,20 @@ static int refuse(const struct gd_files *files, const struct tr_places *p, size_
     const char *x_base = strrchr(x, '/'), *y_base = strrchr(y, '/');
     const bool same_name = strcmp(x_base ? x_base + 1 : x, y_base ? y_base + 1 : y) == 0;
     char rooms[3][TR_SHOWN]; /* the remedy comes last, and must not be cut off */
-    return cli_error("%s and %s would both be written to %s: %s", tr_shown(rooms[0], x), tr_shown(rooms[1], y),
-                     tr_shown(rooms[2], output),
-                     same_name || p->full_names
-                         ? "give the folder that holds them as --input-dir, with --recursive, or "
-                           "transcribe them apart"
-                         : "with --full-names each keeps its own name");
+    return gd__fail("%s and %s would both be written to %s: %s", tr_shown(rooms[0], x), tr_shown(rooms[1], y),
+                    tr_shown(rooms[2], output),
+                    same_name || p->full_names ? "give the folder that holds them as --input-dir, with --recursive, or "
+                                                 "transcribe them apart"
+                                               : "with --full-names each keeps its own name");
 }
 
 int cli_audio_apart(const struct cli_audio *a, const struct tr_places *p)
 {
     const size_t count = gd_files_count(a->files);
     struct place *places = calloc(count + 1, sizeof *places);
-    struct cli_bytes text = { 0 };
+    struct gd__buffer text = { 0 };
     if (!places)
-        return cli_error("out of memory");
+        return gd__fail("out of memory");
     const long n = find_places(a->files, p, places, &text);
     int rc = n < 0 ? -1 : 0;
     if (n > 0)
@@ -227,7 +229,7 @@ int cli_audio_apart(const struct cli_audio *a, const struct tr_places *p)
             rc = refuse(a->files, p, places[i - 1].file, places[i].file, text.data + places[i].path);
     }
     free(places);
-    cli_bytes_free(&text);
+    gd__buffer_free(&text);
     return rc;
 }
 
@@ -250,13 +252,13 @@ static int add(struct cli_audio *a, struct gd_files *to, size_t i)
     const double seconds = length_of(path, &sure);
     a->seconds += seconds;
     a->unsure += !sure;
-    return gd_files_add(to, path, (uint64_t)(seconds * 1000)) < 0 ? cli_error("%s", gd_error_text()) : 0;
+    return gd_files_add(to, path, (uint64_t)(seconds * 1000)) < 0 ? gd__fail("%s", gd_error_text()) : 0;
 }
 
 int cli_audio_measure(struct cli_audio *a, const struct tr_places *p, bool skip_done)
 {
     struct gd_files *to = NULL;
-    int rc = gd_files_open(&to) < 0 ? cli_error("%s", gd_error_text()) : 0;
+    int rc = gd_files_open(&to) < 0 ? gd__fail("%s", gd_error_text()) : 0;
     for (size_t i = 0; rc == 0 && i < gd_files_count(a->files); i++) {
         if (is_again(a->files, i))
             continue;
@@ -266,7 +268,7 @@ int cli_audio_measure(struct cli_audio *a, const struct tr_places *p, bool skip_
             rc = add(a, to, i);
     }
     if (rc == 0 && gd_files_sort(to, GD_FILE_ORDER_SIZE) < 0)
-        rc = cli_error("%s", gd_error_text());
+        rc = gd__fail("%s", gd_error_text());
     if (rc == 0) {
         struct gd_files *found = a->files;
         a->files = to;
@@ -278,16 +280,16 @@ int cli_audio_measure(struct cli_audio *a, const struct tr_places *p, bool skip_
 
 /* --- a list of it -------------------------------------------------------------------- */
 
-static void add_name(struct cli_bytes *b, const char *name)
+static void add_name(struct gd__buffer *b, const char *name)
 {
     const size_t before = b->size;
-    cli_bytes_text(b, name);
+    gd__buffer_text(b, name);
     if (!b->failed)
         tr_show(b->data + before, b->size - before);
 }
 
-/* " -> one, the other". 0, or -1 with cli_error_text(). */
-static int add_outputs(struct cli_bytes *b, struct cli_bytes *path, const struct tr_places *p, const char *input)
+/* " -> one, the other". 0, or -1 with gd__fail_text(). */
+static int add_outputs(struct gd__buffer *b, struct gd__buffer *path, const struct tr_places *p, const char *input)
 {
     const char *before = " -> ";
     for (int f = 0; f < TR_FORMATS; f++) {
@@ -295,41 +297,41 @@ static int add_outputs(struct cli_bytes *b, struct cli_bytes *path, const struct
             continue;
         if (tr_output_path(path, p, input, (enum tr_format)f) < 0)
             return -1;
-        cli_bytes_text(b, before);
+        gd__buffer_text(b, before);
         add_name(b, path->data);
         before = ", ";
     }
     return 0;
 }
 
-static int add_line(struct cli_bytes *b, struct cli_bytes *path, const char *input, const struct tr_places *p)
+static int add_line(struct gd__buffer *b, struct gd__buffer *path, const char *input, const struct tr_places *p)
 {
     char time[32];
     bool sure;
     const double seconds = length_of(input, &sure);
-    cli_bytes_format(b, "%s%7s  ", sure ? " " : "~", cli_show_duration(time, sizeof time, seconds));
+    gd__buffer_format(b, "%s%7s  ", sure ? " " : "~", gd__text_duration(time, sizeof time, seconds));
     const size_t before = b->size;
     add_name(b, input);
     if (add_outputs(b, path, p, input) < 0) {
         b->size = before;
-        cli_bytes_text(b, cli_error_text()); /* which begins with its name */
+        gd__buffer_text(b, gd__fail_text()); /* which begins with its name */
     }
-    cli_bytes_text(b, "\n");
-    return b->failed ? cli_error("out of memory") : 0;
+    gd__buffer_text(b, "\n");
+    return b->failed ? gd__fail("out of memory") : 0;
 }
 
 int cli_audio_list(const struct cli_audio *a, const struct tr_places *p)
 {
-    struct cli_bytes line = { 0 }, path = { 0 };
+    struct gd__buffer line = { 0 }, path = { 0 };
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < gd_files_count(a->files); i++) {
         line.size = 0;
         rc = add_line(&line, &path, gd_files_path(a->files, i), p);
         if (rc == 0 && fwrite(line.data, 1, line.size, stdout) != line.size)
-            rc = cli_error("cannot write to standard output: %s", strerror(errno));
+            rc = gd__fail("cannot write to standard output: %s", strerror(errno));
     }
-    cli_bytes_free(&line);
-    cli_bytes_free(&path);
+    gd__buffer_free(&line);
+    gd__buffer_free(&path);
     return rc;
 }
 

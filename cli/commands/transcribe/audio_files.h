@@ -30,7 +30,7 @@ struct cli_audio {
 };
 
 /* Files of --input-dir and of the words, each once, by name. What was left out is told of. None at all is an error. 0,
- * or -1 with cli_error_text(). */
+ * or -1 with gd__fail_text(). */
 int cli_audio_find(struct cli_audio *a, const struct cli_transcribe *t);
 
 /* No two of them have the same output. */

@@ -18,7 +18,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/bytes.h"
+#include "base/failure.h"
+#include "cli/say.h"
 
 #define VARIABLE "GPU_DISPATCH_TRANSCRIBER"
 
@@ -94,5 +95,5 @@ char *cli_transcriber_find(void)
 int cli_transcriber_load(const char *path)
 {
     return dlopen(path, RTLD_LAZY | RTLD_LOCAL) ? 0
-                                                : cli_error("the transcription worker can't be loaded: %s", dlerror());
+                                                : gd__fail("the transcription worker can't be loaded: %s", dlerror());
 }

@@ -8,7 +8,7 @@
 /* Its path, to be freed; NULL if there is none, which was said, with how to get it. */
 char *cli_transcriber_find(void);
 
-/* Whether it and the libraries that it needs can be loaded: loads it, for good. 0, or -1 with cli_error_text(). */
+/* Whether it and the libraries that it needs can be loaded: loads it, for good. 0, or -1 with gd__fail_text(). */
 int cli_transcriber_load(const char *path);
 
 #endif

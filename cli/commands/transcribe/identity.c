@@ -11,14 +11,15 @@
 
 #include "apps/transcribe/model/model.h"
 #include "apps/transcribe/model/model_sums.h"
+#include "base/text/buffer.h"
 #include "cli/commands/transcribe/transcribe_options.h"
 
 #define BEGINNING "transcribe "
 
-void cli_transcribe_identify(struct cli_bytes *b, const struct tr_settings *s)
+void cli_transcribe_identify(struct gd__buffer *b, const struct tr_settings *s)
 {
     struct tr_settings same = *s;
-    struct cli_bytes text = { 0 };
+    struct gd__buffer text = { 0 };
     same.threads = same.workers = 0;
     same.no_gpu = same.places.sync = false;
     tr_settings_write(&text, &same);
@@ -26,10 +27,10 @@ void cli_transcribe_identify(struct cli_bytes *b, const struct tr_settings *s)
         if (text.data[i] == '\n')
             text.data[i] = ' ';
     }
-    cli_bytes_text(b, BEGINNING);
-    cli_bytes_add(b, text.data, text.size > 0 ? text.size - 1 : 0); /* without the last line's end */
+    gd__buffer_text(b, BEGINNING);
+    gd__buffer_add(b, text.data, text.size > 0 ? text.size - 1 : 0); /* without the last line's end */
     b->failed |= text.failed;
-    cli_bytes_free(&text);
+    gd__buffer_free(&text);
 }
 
 bool cli_transcribe_is(const char *command)
@@ -39,21 +40,21 @@ bool cli_transcribe_is(const char *command)
 
 /* --- as a command line ---------------------------------------------------------------- */
 
-static void add_value(struct cli_bytes *b, const char *option, const char *value)
+static void add_value(struct gd__buffer *b, const char *option, const char *value)
 {
     if (!value)
         return;
-    cli_bytes_text(b, option);
-    cli_bytes_word(b, value);
+    gd__buffer_text(b, option);
+    gd__buffer_shell_word(b, value);
 }
 
-static void add_flag(struct cli_bytes *b, const char *option, bool given)
+static void add_flag(struct gd__buffer *b, const char *option, bool given)
 {
-    cli_bytes_text(b, given ? option : "");
+    gd__buffer_text(b, given ? option : "");
 }
 
 /* A model that is known by its size was most likely given by it. */
-static void add_model(struct cli_bytes *b, const struct tr_settings *s)
+static void add_model(struct gd__buffer *b, const struct tr_settings *s)
 {
     char name[TR_MODEL_NAME];
     tr_model_name(name, s->model);
@@ -64,32 +65,32 @@ static void add_model(struct cli_bytes *b, const struct tr_settings *s)
         add_value(b, " --model ", s->model);
 }
 
-static void add_formats(struct cli_bytes *b, unsigned formats)
+static void add_formats(struct gd__buffer *b, unsigned formats)
 {
     const char *before = " --format ";
     for (int f = 0; formats != 1U << TR_TXT && f < TR_FORMATS; f++) {
         if (!(formats & 1U << f))
             continue;
-        cli_bytes_text(b, before);
-        cli_bytes_text(b, tr_format_name((enum tr_format)f));
+        gd__buffer_text(b, before);
+        gd__buffer_text(b, tr_format_name((enum tr_format)f));
         before = ",";
     }
 }
 
 /* What is as by default is left out. */
-static void add_line(struct cli_bytes *b, const struct tr_settings *s)
+static void add_line(struct gd__buffer *b, const struct tr_settings *s)
 {
     const struct tr_places *p = &s->places;
-    cli_bytes_text(b, "transcribe");
+    gd__buffer_text(b, "transcribe");
     add_value(b, " --input-dir ", p->input_dir);
     add_model(b, s);
     add_value(b, " --language ", s->language);
     add_flag(b, " --translate", s->translate);
     add_value(b, " --prompt ", s->prompt);
     if (s->beam_size > 0)
-        cli_bytes_format(b, " --beam-size %u", s->beam_size);
+        gd__buffer_format(b, " --beam-size %u", s->beam_size);
     if (s->temperature > 0)
-        cli_bytes_format(b, " --temperature %g", s->temperature);
+        gd__buffer_format(b, " --temperature %g", s->temperature);
     add_flag(b, " --word-timestamps", s->word_timestamps);
     add_value(b, " --vad ", s->vad_model);
     add_formats(b, p->formats);
@@ -98,13 +99,13 @@ static void add_line(struct cli_bytes *b, const struct tr_settings *s)
         add_value(b, " --output-dir ", p->output_dir);
 }
 
-void cli_transcribe_show(struct cli_bytes *b, const char *command)
+void cli_transcribe_show(struct gd__buffer *b, const char *command)
 {
     struct tr_settings s;
     char *kept = NULL;
     if (cli_transcribe_is(command) && tr_settings_read_line(&s, &kept, command + strlen(BEGINNING)) == 0)
         add_line(b, &s);
     else
-        cli_bytes_text(b, command);
+        gd__buffer_text(b, command);
     free(kept);
 }

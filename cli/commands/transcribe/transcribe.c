@@ -18,17 +18,19 @@
 
 #include "apps/transcribe/engine/settings.h"
 #include "apps/transcribe/model/model.h"
-#include "cli/bytes.h"
+#include "base/failure.h"
+#include "base/text/buffer.h"
+#include "base/text/figures.h"
+#include "base/text/json.h"
 #include "cli/commands.h"
 #include "cli/commands/transcribe/audio_files.h"
 #include "cli/commands/transcribe/find_worker.h"
 #include "cli/commands/transcribe/identity.h"
 #include "cli/commands/transcribe/transcribe_options.h"
-#include "cli/json.h"
 #include "cli/output/task_end.h"
 #include "cli/run/run.h"
 #include "cli/run/stop/exit_status.h"
-#include "cli/text.h"
+#include "cli/say.h"
 
 #define USUAL_SIZE "base"
 
@@ -43,12 +45,12 @@ struct work {
     enum gd_vendor vendor; /* of the devices: all are of one kind, or real ones */
     struct tr_settings settings;
     struct cli_audio audio;
-    struct cli_bytes setup, identity, job; /* NUL-terminated */
+    struct gd__buffer setup, identity, job; /* NUL-terminated */
 };
 
 static int complain(void)
 {
-    cli_say("%s", cli_error_text());
+    cli_say("%s", gd__fail_text());
     return FAILED;
 }
 
@@ -68,12 +70,12 @@ static int check_language(const struct work *w)
     if (w->model.multilingual)
         return 0;
     if (t->translate)
-        return cli_error("model %s knows English alone and can't translate: use one without .en, as in --model-size "
-                         "small",
-                         w->model.name);
+        return gd__fail("model %s knows English alone and can't translate: use one without .en, as in --model-size "
+                        "small",
+                        w->model.name);
     if (l && strcasecmp(l, "en") != 0 && strcasecmp(l, "english") != 0)
-        return cli_error("model %s knows English alone: leave out --language %s, or use a model without .en",
-                         w->model.name, l);
+        return gd__fail("model %s knows English alone: leave out --language %s, or use a model without .en",
+                        w->model.name, l);
     return 0;
 }
 
@@ -84,8 +86,8 @@ static int check_vad(const char *path)
     if (!path)
         return 0;
     if (stat(path, &st) < 0 || access(path, R_OK) < 0)
-        return cli_error("--vad %s cannot be read: %s", path, strerror(errno));
-    return S_ISREG(st.st_mode) ? 0 : cli_error("--vad %s is no file: give the file of a VAD model", path);
+        return gd__fail("--vad %s cannot be read: %s", path, strerror(errno));
+    return S_ISREG(st.st_mode) ? 0 : gd__fail("--vad %s is no file: give the file of a VAD model", path);
 }
 
 static int find_model(struct work *w)
@@ -106,7 +108,7 @@ static int find_devices(struct work *w)
     if (rc == 0)
         rc = gd_devices_get(devices, 0, &d);
     if (rc < 0)
-        rc = cli_error("--gpus %s: %s", spec, gd_error_text());
+        rc = gd__fail("--gpus %s: %s", spec, gd_error_text());
     w->n_devices = rc == 0 ? gd_devices_count(devices) : 0;
     w->vendor = (enum gd_vendor)d.vendor;
     gd_devices_close(&devices);
@@ -162,13 +164,12 @@ static int measure_files(struct work *w)
 /* From the worker's result. */
 static double audio_seconds(const struct cli_task_end *e)
 {
-    const char *value;
-    size_t size;
+    struct gd__json value;
     char number[64];
-    if (!e->ok || !cli_json_member(e->out, e->out_size, "audio_duration", &value, &size) || size >= sizeof number)
+    if (!e->ok || !gd__json_member(e->out, e->out_size, "audio_duration", &value) || value.size >= sizeof number)
         return 0;
-    memcpy(number, value, size);
-    number[size] = '\0';
+    memcpy(number, value.at, value.size);
+    number[value.size] = '\0';
     return strtod(number, NULL);
 }
 
@@ -176,14 +177,14 @@ static int describe(struct work *w)
 {
     const struct cli_transcribe *t = w->asked;
     tr_settings_write(&w->setup, &w->settings);
-    cli_bytes_add(&w->setup, "", 1);
+    gd__buffer_add(&w->setup, "", 1);
     cli_transcribe_identify(&w->identity, &w->settings);
-    cli_bytes_add(&w->identity, "", 1);
-    cli_bytes_text(&w->job, "transcribe ");
-    cli_bytes_text(&w->job, t->input_dir ? t->input_dir : t->inputs.items[0]);
-    cli_bytes_text(&w->job, t->inputs.n + (t->input_dir != NULL) > 1 ? " ..." : "");
-    cli_bytes_add(&w->job, "", 1);
-    return w->setup.failed || w->identity.failed || w->job.failed ? cli_error("out of memory") : 0;
+    gd__buffer_add(&w->identity, "", 1);
+    gd__buffer_text(&w->job, "transcribe ");
+    gd__buffer_text(&w->job, t->input_dir ? t->input_dir : t->inputs.items[0]);
+    gd__buffer_text(&w->job, t->inputs.n + (t->input_dir != NULL) > 1 ? " ..." : "");
+    gd__buffer_add(&w->job, "", 1);
+    return w->setup.failed || w->identity.failed || w->job.failed ? gd__fail("out of memory") : 0;
 }
 
 /* "2 GPUs" */
@@ -208,7 +209,7 @@ static void name_files(const struct work *w, char *out, size_t size)
     if (a->skipped)
         snprintf(skipped, sizeof skipped, "; %zu done before", a->skipped);
     snprintf(out, size, "%zu file%s, %s of audio%s%s", n, n == 1 ? "" : "s",
-             cli_show_duration(time, sizeof time, a->seconds), unsure, skipped);
+             gd__text_duration(time, sizeof time, a->seconds), unsure, skipped);
 }
 
 static void say_beginning(const struct work *w)
@@ -336,9 +337,9 @@ static int as(const struct cli_opts *o, int argc, char **argv)
         status = transcribe(&w);
     cli_audio_free(&w.audio);
     tr_model_free(&w.model);
-    cli_bytes_free(&w.setup);
-    cli_bytes_free(&w.identity);
-    cli_bytes_free(&w.job);
+    gd__buffer_free(&w.setup);
+    gd__buffer_free(&w.identity);
+    gd__buffer_free(&w.job);
     free(w.plugin);
     cli_transcribe_free(&asked);
     return status;

@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "apps/transcribe/output/transcript.h"
-#include "cli/text.h"
+#include "base/failure.h"
 
 #define USUAL_FORMAT "txt"
 
@@ -29,7 +29,7 @@ static int set_temperature(const struct cli_opt *opt, void *field, const char *t
     const double value = strtod(text, &end);
     (void)opt;
     if (end == text || *end || !isdigit((unsigned char)*text) || !isfinite(value) || value > 1)
-        return cli_error("--temperature takes a number from 0 to 1, not \"%s\"", text);
+        return gd__fail("--temperature takes a number from 0 to 1, not \"%s\"", text);
     *(double *)field = value;
     return 0;
 }
@@ -39,7 +39,7 @@ static int set_language(const struct cli_opt *opt, void *field, const char *text
 {
     (void)opt;
     if (!*text || text[strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-_ ")])
-        return cli_error("--language takes a language, as in en or german, or auto, not \"%s\"", text);
+        return gd__fail("--language takes a language, as in en or german, or auto, not \"%s\"", text);
     *(const char **)field = strcasecmp(text, "auto") == 0 ? NULL : text;
     return 0;
 }
@@ -203,7 +203,7 @@ static int check(const struct cli_transcribe *t)
     };
     for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++) {
         if (rules[i].wrong)
-            return cli_error("%s", rules[i].words);
+            return gd__fail("%s", rules[i].words);
     }
     return 0;
 }

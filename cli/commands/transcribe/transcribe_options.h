@@ -31,7 +31,7 @@ struct cli_transcribe {
 extern const struct cli_opts cli_transcribe_options;
 extern const struct cli_opts cli_launcher_options; /* the same as launcher_multigpu */
 
-/* 0, or -1 with cli_error_text(). Words and options may be mixed. */
+/* 0, or -1 with gd__fail_text(). Words and options may be mixed. */
 int cli_transcribe_parse(struct cli_transcribe *t, const struct cli_opts *o, int argc, char **argv);
 void cli_transcribe_free(struct cli_transcribe *t);
 

@@ -4,6 +4,7 @@
  */
 #include <stdlib.h>
 
+#include "base/failure.h"
 #include "cli/output/files/failure_record.h"
 #include "cli/output/files/logfile.h"
 #include "cli/output/streams.h"
@@ -17,7 +18,7 @@ int cli_failures_open(struct cli_failures **out, const char *path, bool json)
 {
     struct cli_failures *f = calloc(1, sizeof *f);
     if (!f)
-        return cli_error("out of memory");
+        return gd__fail("out of memory");
     f->json = json;
     if (cli_logfile_open(&f->file, path, false) < 0) {
         free(f);

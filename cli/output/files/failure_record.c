@@ -8,7 +8,9 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "cli/json.h"
+#include "base/text/buffer.h"
+#include "base/text/json.h"
+#include "base/text/json_write.h"
 
 enum { MOST_LINES = 20, MOST_BYTES = 4096 };
 
@@ -32,24 +34,24 @@ const char *cli_last_lines(const char *text, size_t *size)
 
 /* --- writing ------------------------------------------------------------------- */
 
-static void put_input(struct cli_bytes *b, const struct cli_failure_record *f)
+static void put_input(struct gd__buffer *b, const struct cli_failure_record *f)
 {
-    cli_bytes_text(b, "{\"input\":");
-    if (f->json && !memchr(f->payload, '\n', f->payload_size) && cli_json_valid(f->payload, f->payload_size)) {
-        cli_bytes_add(b, f->payload, f->payload_size);
-        cli_bytes_text(b, ",\"json\":true");
+    gd__buffer_text(b, "{\"input\":");
+    if (f->json && !memchr(f->payload, '\n', f->payload_size) && gd__json_valid(f->payload, f->payload_size)) {
+        gd__buffer_add(b, f->payload, f->payload_size);
+        gd__buffer_text(b, ",\"json\":true");
     } else {
-        cli_json_arguments(b, f->payload, f->payload_size);
+        gd__json_put_arguments(b, f->payload, f->payload_size);
     }
 }
 
-static void put_text(struct cli_bytes *b, const char *name, const char *text, size_t size)
+static void put_text(struct gd__buffer *b, const char *name, const char *text, size_t size)
 {
-    cli_bytes_format(b, ",\"%s\":", name);
-    cli_json_string(b, text, size);
+    gd__buffer_format(b, ",\"%s\":", name);
+    gd__json_put_string(b, text, size);
 }
 
-void cli_failure_record_put(struct cli_bytes *b, const struct cli_failure_record *f)
+void cli_failure_record_put(struct gd__buffer *b, const struct cli_failure_record *f)
 {
     size_t size = f->err_size;
     const char *failure = f->failure ? f->failure : "error", *error = f->error ? f->error : failure;
@@ -57,57 +59,48 @@ void cli_failure_record_put(struct cli_bytes *b, const struct cli_failure_record
     put_input(b, f);
     put_text(b, "failure", failure, strlen(failure));
     put_text(b, "error", error, strlen(error));
-    cli_bytes_format(b, ",\"attempts\":%u", f->attempts);
+    gd__buffer_format(b, ",\"attempts\":%u", f->attempts);
     if (f->exit_code || f->signal)
-        cli_bytes_format(b, ",\"exit_code\":%d,\"signal\":%d", f->exit_code, f->signal);
+        gd__buffer_format(b, ",\"exit_code\":%d,\"signal\":%d", f->exit_code, f->signal);
     if (err)
         put_text(b, "stderr", err, size);
-    cli_bytes_text(b, "}\n");
+    gd__buffer_text(b, "}\n");
 }
 
 /* --- reading -------------------------------------------------------------------- */
 
-struct part {
-    const char *text;
-    size_t size;
-};
+enum { INPUT, FAILURE, ATTEMPTS, JSON, N_MEMBERS };
 
-static bool member(const char *line, size_t size, const char *name, struct part *out)
+static bool is_record(const char *line, size_t size, struct gd__json members[N_MEMBERS])
 {
-    return cli_json_member(line, size, name, &out->text, &out->size);
-}
-
-static bool is_record(const char *line, size_t size, struct part *input)
-{
-    struct part failure, attempts;
-    /* Most lines of most inputs are none: a look that costs little comes first. */
-    if (!memmem(line, size, "\"failure\"", 9) || !memmem(line, size, "\"attempts\"", 10) || !cli_json_valid(line, size))
-        return false;
-    return member(line, size, "input", input) && member(line, size, "failure", &failure) && *failure.text == '"' &&
-           member(line, size, "attempts", &attempts) && *attempts.text >= '0' && *attempts.text <= '9';
+    static const char *const names[] = { "input", "failure", "attempts", "json" };
+    /* Most lines of most inputs are no records: a cheap test comes first. */
+    return memmem(line, size, "\"failure\"", 9) && memmem(line, size, "\"attempts\"", 10) &&
+           gd__json_scan_object(line, size, names, members, N_MEMBERS) == 0 && members[INPUT].kind != GD__JSON_NONE &&
+           members[FAILURE].kind == GD__JSON_STRING && members[ATTEMPTS].kind == GD__JSON_NUMBER;
 }
 
 /* The arguments that a string or an array of strings stands for. */
-static bool add_arguments(struct cli_bytes *b, const struct part *input)
+static bool add_arguments(struct gd__buffer *b, const struct gd__json *input)
 {
-    return cli_json_decode(b, input->text, input->size) || cli_json_list(b, input->text, input->size);
+    return gd__json_read_string(b, input->at, input->size) || gd__json_read_list(b, input->at, input->size);
 }
 
-bool cli_failure_record_take(struct cli_bytes *b, const char *line, size_t size, bool json)
+bool cli_failure_record_take(struct gd__buffer *b, const char *line, size_t size, bool json)
 {
-    struct part input, was_json;
-    struct cli_bytes arguments = { 0 };
-    if (!is_record(line, size, &input))
+    struct gd__json members[N_MEMBERS];
+    struct gd__buffer arguments = { 0 };
+    if (!is_record(line, size, members))
         return false;
-    const bool as_it_is =
-        (member(line, size, "json", &was_json) && *was_json.text == 't') || !add_arguments(&arguments, &input);
+    const struct gd__json *input = &members[INPUT];
+    const bool as_it_is = members[JSON].kind == GD__JSON_TRUE || !add_arguments(&arguments, input);
     if (as_it_is)
-        cli_bytes_add(b, input.text, input.size);
+        gd__buffer_add(b, input->at, input->size);
     else if (json)
-        cli_json_string(b, arguments.data, arguments.size);
+        gd__json_put_string(b, arguments.data, arguments.size);
     else
-        cli_bytes_add(b, arguments.data, arguments.size);
+        gd__buffer_add(b, arguments.data, arguments.size);
     b->failed = b->failed || arguments.failed;
-    cli_bytes_free(&arguments);
+    gd__buffer_free(&arguments);
     return true;
 }

@@ -18,7 +18,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "cli/bytes.h"
+#include "base/text/buffer.h"
 
 struct cli_failure_record {
     const char *payload;
@@ -32,11 +32,11 @@ struct cli_failure_record {
 };
 
 /* Adds the line with its newline. */
-void cli_failure_record_put(struct cli_bytes *b, const struct cli_failure_record *f);
+void cli_failure_record_put(struct gd__buffer *b, const struct cli_failure_record *f);
 
 /* If the line is such a record, adds the payload of its task and returns true; else adds nothing. json: payloads are to
  * be JSON texts, since a --stream program gets them; else they are arguments with a NUL between them. */
-bool cli_failure_record_take(struct cli_bytes *b, const char *line, size_t size, bool json);
+bool cli_failure_record_take(struct gd__buffer *b, const char *line, size_t size, bool json);
 
 /* The last lines of a text: *size is made smaller. Returns where they begin. */
 const char *cli_last_lines(const char *text, size_t *size);

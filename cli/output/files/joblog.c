@@ -14,6 +14,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/failure.h"
+#include "base/text/buffer.h"
 #include "cli/output/files/logfile.h"
 #include "cli/output/streams.h"
 
@@ -26,7 +28,7 @@ int cli_joblog_open(struct cli_joblog **out, const char *path, const struct gd_c
 {
     struct cli_joblog *j = calloc(1, sizeof *j);
     if (!j)
-        return cli_error("out of memory");
+        return gd__fail("out of memory");
     j->command = command;
     if (cli_logfile_open(&j->file, path, append) < 0) {
         free(j);
@@ -41,7 +43,7 @@ int cli_joblog_begin(struct cli_joblog *j)
     struct stat st;
     if (fstat(j->file.fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size > 0)
         return 0;
-    cli_bytes_text(&j->file.line, "Seq\tHost\tStarttime\tJobRuntime\tSend\tReceive\tExitval\tSignal\tCommand\n");
+    gd__buffer_text(&j->file.line, "Seq\tHost\tStarttime\tJobRuntime\tSend\tReceive\tExitval\tSignal\tCommand\n");
     return cli_logfile_put(&j->file);
 }
 
@@ -51,7 +53,7 @@ int cli_joblog_fd(const struct cli_joblog *j)
 }
 
 /* From the given place on: one byte for another. */
-static void replace(struct cli_bytes *b, size_t from, char old, char new)
+static void replace(struct gd__buffer *b, size_t from, char old, char new)
 {
     for (size_t i = from; !b->failed && i < b->size; i++) {
         if (b->data[i] == old)
@@ -62,10 +64,10 @@ static void replace(struct cli_bytes *b, size_t from, char old, char new)
 static void add_command(struct cli_joblog *j, const struct cli_task_end *e)
 {
     const struct gd_report *r = e->report;
-    struct cli_bytes *b = &j->file.line;
+    struct gd__buffer *b = &j->file.line;
     size_t start = b->size;
     if (!j->command) {
-        cli_bytes_add(b, r->input, r->input_size);
+        gd__buffer_add(b, r->input, r->input_size);
         replace(b, start, 0, ' ');
     } else {
         struct gd_command_fill fill = { .payload = r->input ? r->input : "",
@@ -75,7 +77,7 @@ static void add_command(struct cli_joblog *j, const struct cli_task_end *e)
                                         .gpu_id = r->gpu_id };
         char *line = gd_command_line(j->command, &fill);
         if (line)
-            cli_bytes_text(b, line);
+            gd__buffer_text(b, line);
         else
             b->failed = true;
         gd_command_free(line);
@@ -88,10 +90,10 @@ int cli_joblog_add(struct cli_joblog *j, const struct cli_task_end *e)
     const struct gd_report *r = e->report;
     if (r->start_ns == 0 || r->failure == GD_FAILURE_CANCELLED)
         return 0;
-    cli_bytes_format(&j->file.line, "%llu\t:\t%.3f\t%10.3f\t0\t%zu\t%d\t%d\t", (unsigned long long)r->task_id + 1,
-                     e->started, e->seconds, e->out_size, e->exit_code, e->signal);
+    gd__buffer_format(&j->file.line, "%llu\t:\t%.3f\t%10.3f\t0\t%zu\t%d\t%d\t", (unsigned long long)r->task_id + 1,
+                      e->started, e->seconds, e->out_size, e->exit_code, e->signal);
     add_command(j, e);
-    cli_bytes_text(&j->file.line, "\n");
+    gd__buffer_text(&j->file.line, "\n");
     return cli_logfile_put(&j->file);
 }
 

@@ -12,11 +12,15 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/failure.h"
+#include "base/file.h"
+#include "base/text/buffer.h"
+
 int cli_logfile_open(struct cli_logfile *f, const char *path, bool append)
 {
     *f = (struct cli_logfile){ .fd = STDOUT_FILENO, .path = strdup(path) };
     if (!f->path)
-        return cli_error("out of memory");
+        return gd__fail("out of memory");
     if (strcmp(path, "-") == 0)
         return 0;
     f->fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_APPEND | (append ? 0 : O_TRUNC), 0666);
@@ -24,7 +28,7 @@ int cli_logfile_open(struct cli_logfile *f, const char *path, bool append)
         return 0;
     free(f->path);
     f->path = NULL;
-    return cli_error("cannot write %s: %s", path, strerror(errno));
+    return gd__fail("cannot write %s: %s", path, strerror(errno));
 }
 
 /* The file may have been cut since it was opened: its end is looked up at the first line. */
@@ -54,18 +58,18 @@ int cli_logfile_put(struct cli_logfile *f)
     int result = 0;
     find_end(f);
     if (f->line.failed)
-        result = cli_error("out of memory: a line of %s is lost", f->path);
-    else if (!f->broken && cli_write_all(f->fd, f->line.data, f->line.size) < 0) {
+        result = gd__fail("out of memory: a line of %s is lost", f->path);
+    else if (!f->broken && gd__write_all(f->fd, f->line.data, f->line.size) < 0) {
         f->broken = true;
         /* A reader that went away (`| head`) is nothing to complain of. */
         f->unread = errno == EPIPE;
         cut_back(f);
-        result = f->unread ? 0 : cli_error("cannot write %s: %s", f->path, strerror(errno));
+        result = f->unread ? 0 : gd__fail("cannot write %s: %s", f->path, strerror(errno));
     } else if (!f->broken) {
         written(f, f->line.size);
     }
     if (f->line.failed)
-        cli_bytes_free(&f->line);
+        gd__buffer_free(&f->line);
     f->line.size = 0;
     return result;
 }
@@ -74,8 +78,8 @@ int cli_logfile_close(struct cli_logfile *f)
 {
     int result = 0;
     if (f->fd != STDOUT_FILENO && close(f->fd) < 0 && !f->broken)
-        result = cli_error("cannot write %s: %s", f->path, strerror(errno));
-    cli_bytes_free(&f->line);
+        result = gd__fail("cannot write %s: %s", f->path, strerror(errno));
+    gd__buffer_free(&f->line);
     free(f->path);
     return result;
 }

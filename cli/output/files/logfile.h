@@ -8,18 +8,18 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-#include "cli/bytes.h"
+#include "base/text/buffer.h"
 
 struct cli_logfile {
     int fd;
     bool broken; /* a write has failed and was told of: nothing more is written */
     bool unread; /* because its reader went away; nothing was told */
     char *path;
-    off_t end;             /* of what is whole; -1: no file that has an end */
-    struct cli_bytes line; /* to be filled */
+    off_t end;              /* of what is whole; -1: no file that has an end */
+    struct gd__buffer line; /* to be filled */
 };
 
-/* "-" is standard output. 0, or -1 with cli_error_text(). */
+/* "-" is standard output. 0, or -1 with gd__fail_text(). */
 int cli_logfile_open(struct cli_logfile *f, const char *path, bool append);
 
 /* Writes the line and empties it. */

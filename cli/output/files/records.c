@@ -19,7 +19,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/json.h"
+#include "base/failure.h"
+#include "base/text/buffer.h"
+#include "base/text/json.h"
+#include "base/text/json_write.h"
 #include "cli/output/files/logfile.h"
 #include "cli/output/streams.h"
 
@@ -33,7 +36,7 @@ int cli_records_open(struct cli_records **out, const char *path, bool append)
 {
     struct cli_records *r = calloc(1, sizeof *r);
     if (!r)
-        return cli_error("out of memory");
+        return gd__fail("out of memory");
     if (cli_logfile_open(&r->file, path, append) < 0) {
         free(r);
         return -1;
@@ -58,66 +61,66 @@ int cli_records_fd(const struct cli_records *r)
 }
 
 /* A JSON text as it is, if it is one and on one line; anything else as a string, so that the file stays readable. */
-static void add_json(struct cli_bytes *b, const char *text, size_t size)
+static void add_json(struct gd__buffer *b, const char *text, size_t size)
 {
-    if (cli_json_valid(text, size) && !memchr(text, '\n', size))
-        cli_bytes_add(b, text, size);
+    if (gd__json_valid(text, size) && !memchr(text, '\n', size))
+        gd__buffer_add(b, text, size);
     else
-        cli_json_string(b, text, size);
+        gd__json_put_string(b, text, size);
 }
 
-static void add_output(struct cli_bytes *b, const struct cli_task_end *e)
+static void add_output(struct gd__buffer *b, const struct cli_task_end *e)
 {
     if (e->ok || e->out_size) {
-        cli_bytes_text(b, ",\"output\":");
+        gd__buffer_text(b, ",\"output\":");
         if (e->kind == CLI_RESULT_JSON && e->out_size)
             add_json(b, e->out, e->out_size);
         else
-            cli_json_string(b, e->out, e->out_size);
+            gd__json_put_string(b, e->out, e->out_size);
     }
     if (e->err_size) {
-        cli_bytes_text(b, ",\"stderr\":");
-        cli_json_string(b, e->err, e->err_size);
+        gd__buffer_text(b, ",\"stderr\":");
+        gd__json_put_string(b, e->err, e->err_size);
     }
     if (!e->ok) {
         const char *words = e->report->error ? e->report->error : e->status;
-        cli_bytes_text(b, ",\"error\":");
-        cli_json_string(b, words, strlen(words));
+        gd__buffer_text(b, ",\"error\":");
+        gd__json_put_string(b, words, strlen(words));
     }
 }
 
-static void add_figures(struct cli_bytes *b, const struct cli_task_end *e)
+static void add_figures(struct gd__buffer *b, const struct cli_task_end *e)
 {
     const struct gd_report *r = e->report;
     if (e->ran || r->failure == GD_FAILURE_CRASH)
-        cli_bytes_format(b, ",\"exit_code\":%d,\"signal\":%d", e->exit_code, e->signal);
-    cli_bytes_format(b, ",\"attempt\":%u", r->attempt);
+        gd__buffer_format(b, ",\"exit_code\":%d,\"signal\":%d", e->exit_code, e->signal);
+    gd__buffer_format(b, ",\"attempt\":%u", r->attempt);
     if (r->worker_id >= 0)
-        cli_bytes_format(b, ",\"worker\":%d,\"gpu\":%d", r->worker_id, r->gpu_id);
+        gd__buffer_format(b, ",\"worker\":%d,\"gpu\":%d", r->worker_id, r->gpu_id);
     else
-        cli_bytes_text(b, ",\"worker\":null,\"gpu\":null");
+        gd__buffer_text(b, ",\"worker\":null,\"gpu\":null");
     if (r->start_ns)
-        cli_bytes_format(b, ",\"started\":%.6f,\"seconds\":%.6f", e->started, e->seconds);
+        gd__buffer_format(b, ",\"started\":%.6f,\"seconds\":%.6f", e->started, e->seconds);
     else
-        cli_bytes_text(b, ",\"started\":null,\"seconds\":null");
+        gd__buffer_text(b, ",\"started\":null,\"seconds\":null");
 }
 
 int cli_records_add(struct cli_records *r, const struct cli_task_end *e)
 {
     const struct gd_report *report = e->report;
-    struct cli_bytes *b = &r->file.line;
-    cli_bytes_format(b, "{\"id\":%llu,", (unsigned long long)report->task_id);
+    struct gd__buffer *b = &r->file.line;
+    gd__buffer_format(b, "{\"id\":%llu,", (unsigned long long)report->task_id);
     if (r->run)
-        cli_bytes_format(b, "\"run\":%llu,", (unsigned long long)r->run);
-    cli_bytes_text(b, "\"input\":");
+        gd__buffer_format(b, "\"run\":%llu,", (unsigned long long)r->run);
+    gd__buffer_text(b, "\"input\":");
     if (r->json_input)
         add_json(b, report->input, report->input_size);
     else
-        cli_json_arguments(b, report->input, report->input_size);
-    cli_bytes_format(b, ",\"status\":\"%s\"", e->status);
+        gd__json_put_arguments(b, report->input, report->input_size);
+    gd__buffer_format(b, ",\"status\":\"%s\"", e->status);
     add_output(b, e);
     add_figures(b, e);
-    cli_bytes_text(b, "}\n");
+    gd__buffer_text(b, "}\n");
     return cli_logfile_put(&r->file);
 }
 

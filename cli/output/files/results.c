@@ -19,7 +19,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cli/bytes.h"
+#include "base/failure.h"
+#include "base/file.h"
+#include "base/text/buffer.h"
 #include "cli/output/replace.h"
 #include "cli/output/streams.h"
 
@@ -31,8 +33,8 @@ enum {
 };
 
 struct cli_results {
-    size_t dir_size;       /* of path, what was given */
-    struct cli_bytes path; /* of the task's folder */
+    size_t dir_size;        /* of path, what was given */
+    struct gd__buffer path; /* of the task's folder */
     bool sync;
 };
 
@@ -58,15 +60,15 @@ int cli_results_open(struct cli_results **out, const char *dir)
     struct stat st;
     struct cli_results *r = calloc(1, sizeof *r);
     if (!r)
-        return cli_error("out of memory");
-    cli_bytes_add(&r->path, dir, strlen(dir) + 1);
+        return gd__fail("out of memory");
+    gd__buffer_add(&r->path, dir, strlen(dir) + 1);
     r->dir_size = strlen(dir);
     if (r->path.failed)
-        (void)cli_error("out of memory");
+        (void)gd__fail("out of memory");
     else if (make_folders(r->path.data) < 0)
-        (void)cli_error("cannot make the folder %s: %s", dir, strerror(errno));
+        (void)gd__fail("cannot make the folder %s: %s", dir, strerror(errno));
     else if (stat(dir, &st) < 0 || !S_ISDIR(st.st_mode))
-        (void)cli_error("%s is not a folder: --results needs one, or a name that is not taken", dir);
+        (void)gd__fail("%s is not a folder: --results needs one, or a name that is not taken", dir);
     else {
         *out = r;
         return 0;
@@ -85,7 +87,7 @@ const char *cli_results_path(const struct cli_results *r)
     return r->path.data;
 }
 
-static void add_quoted(struct cli_bytes *b, const char *text, size_t size)
+static void add_quoted(struct gd__buffer *b, const char *text, size_t size)
 {
     for (size_t i = 0; i < size; i++) {
         const char *special = text[i] == '/'    ? "\\_"
@@ -93,7 +95,7 @@ static void add_quoted(struct cli_bytes *b, const char *text, size_t size)
                               : text[i] == '\t' ? "\\t"
                               : text[i] == 0    ? "\\0"
                                                 : NULL;
-        cli_bytes_add(b, special ? special : &text[i], special ? 2 : 1);
+        gd__buffer_add(b, special ? special : &text[i], special ? 2 : 1);
     }
 }
 
@@ -132,7 +134,7 @@ static size_t kept_size(const char *name)
     return size;
 }
 
-static void add_name(struct cli_bytes *b, const char *text, size_t size)
+static void add_name(struct gd__buffer *b, const char *text, size_t size)
 {
     const size_t start = b->size;
     char hash[HASH_DIGITS + 1];
@@ -141,8 +143,8 @@ static void add_name(struct cli_bytes *b, const char *text, size_t size)
         return;
     hash_name(b->data + start, b->size - start, hash);
     b->size = start + kept_size(b->data + start);
-    cli_bytes_text(b, "~");
-    cli_bytes_text(b, hash);
+    gd__buffer_text(b, "~");
+    gd__buffer_text(b, hash);
 }
 
 /* Sets path to the task's folder, with a NUL behind it. */
@@ -154,7 +156,7 @@ static int find_folder(struct cli_results *r, const struct gd_report *report)
     for (unsigned i = 1;; i++) {
         const char *nul = left ? memchr(at, 0, left) : NULL;
         size_t size = nul ? (size_t)(nul - at) : left;
-        cli_bytes_format(&r->path, "/%u/", i);
+        gd__buffer_format(&r->path, "/%u/", i);
         add_name(&r->path, at, size);
         if (!nul)
             break;
@@ -164,8 +166,8 @@ static int find_folder(struct cli_results *r, const struct gd_report *report)
     /* An empty argument leaves a slash at the end. */
     while (!r->path.failed && r->path.size > 1 && r->path.data[r->path.size - 1] == '/')
         r->path.size--;
-    cli_bytes_add(&r->path, "", 1);
-    return r->path.failed ? cli_error("out of memory") : 0;
+    gd__buffer_add(&r->path, "", 1);
+    return r->path.failed ? gd__fail("out of memory") : 0;
 }
 
 /* Relative to the folder, so that only the folder's own path can be too long. */
@@ -176,7 +178,7 @@ static int write_file(const struct cli_results *r, int folder, const char *name,
     int fd = cli_open_temporary(folder, temporary, 0666);
     if (fd < 0)
         return -1;
-    int result = cli_write_all(fd, data, size);
+    int result = gd__write_all(fd, data, size);
     if (result == 0 && r->sync)
         result = fsync(fd);
     if (close(fd) < 0)
@@ -210,12 +212,12 @@ static int write_files(const struct cli_results *r, int folder, const struct cli
 /* The folders that were made on the way to the task's own. */
 static int sync_folders(struct cli_results *r)
 {
-    int result = cli_sync_folder_of(r->path.data);
+    int result = gd__sync_directory_of(r->path.data);
     for (size_t at = r->path.size - 1; result == 0 && at >= r->dir_size && at > 0; at--) {
         if (r->path.data[at] != '/')
             continue;
         r->path.data[at] = '\0';
-        result = cli_sync_folder_of(r->path.data);
+        result = gd__sync_directory_of(r->path.data);
         r->path.data[at] = '/';
     }
     return result;
@@ -237,14 +239,14 @@ int cli_results_add(struct cli_results *r, const struct cli_task_end *e)
     int saved = errno;
     if (folder >= 0)
         close(folder);
-    return result < 0 ? cli_error("cannot write the results in %s: %s", r->path.data, strerror(saved)) : 0;
+    return result < 0 ? gd__fail("cannot write the results in %s: %s", r->path.data, strerror(saved)) : 0;
 }
 
 void cli_results_close(struct cli_results **r)
 {
     if (!*r)
         return;
-    cli_bytes_free(&(*r)->path);
+    gd__buffer_free(&(*r)->path);
     free(*r);
     *r = NULL;
 }

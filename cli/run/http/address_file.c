@@ -17,7 +17,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cli/bytes.h"
+#include "base/failure.h"
+#include "base/file.h"
 
 #define PREFIX "web-"
 
@@ -42,15 +43,14 @@ static int open_folder(const char *path, bool make)
 {
     struct stat s;
     if (make && mkdir(path, 0700) < 0 && errno != EEXIST)
-        return cli_error("cannot make the directory %s: %s", path, strerror(errno));
+        return gd__fail("cannot make the directory %s: %s", path, strerror(errno));
     const int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0)
-        return cli_error("cannot open the directory %s: %s", path, strerror(errno));
+        return gd__fail("cannot open the directory %s: %s", path, strerror(errno));
     if (fstat(fd, &s) == 0 && s.st_uid == geteuid() && (s.st_mode & 077) == 0)
         return fd;
     close(fd);
-    return cli_error("the directory %s is not yours alone: chmod 700 it, or set GPU_DISPATCH_JOBS to one that is",
-                     path);
+    return gd__fail("the directory %s is not yours alone: chmod 700 it, or set GPU_DISPATCH_JOBS to one that is", path);
 }
 
 /* --- files of runs that were killed ------------------------------------------------- */
@@ -100,7 +100,7 @@ static int write_file(int folder, const char *name, const char *address)
     const int fd = openat(folder, temporary, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd < 0)
         return -1;
-    if (flock(fd, LOCK_EX | LOCK_NB) == 0 && cli_write_all(fd, line, (size_t)length) == 0 &&
+    if (flock(fd, LOCK_EX | LOCK_NB) == 0 && gd__write_all(fd, line, (size_t)length) == 0 &&
         renameat(folder, temporary, folder, name) == 0)
         return fd;
     const int why = errno;
@@ -118,7 +118,7 @@ static int open_in(struct cli_address_file *f, const char *path, const char *add
     remove_left(folder);
     const int fd = write_file(folder, f->name, address);
     if (fd < 0) {
-        (void)cli_error("cannot write %s/%s: %s", path, f->name, strerror(errno));
+        (void)gd__fail("cannot write %s/%s: %s", path, f->name, strerror(errno));
         close(folder);
         return -1;
     }
@@ -131,7 +131,7 @@ static int open_in(struct cli_address_file *f, const char *path, const char *add
 int cli_address_file_open(struct cli_address_file *f, const char *address)
 {
     char path[PATH_MAX];
-    int rc = cli_error("there is no private directory: set GPU_DISPATCH_JOBS to one");
+    int rc = gd__fail("there is no private directory: set GPU_DISPATCH_JOBS to one");
     name_file((long)getpid(), f->name, sizeof f->name);
     for (unsigned i = 0; i < N_FOLDERS && rc < 0; i++) {
         if (folder_path(i, path))

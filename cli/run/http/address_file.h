@@ -19,7 +19,7 @@ struct cli_address_file {
     char path[PATH_MAX + 64];
 };
 
-/* 0, or -1 with cli_error_text(). */
+/* 0, or -1 with gd__fail_text(). */
 int cli_address_file_open(struct cli_address_file *f, const char *address);
 
 /* Removes it. */

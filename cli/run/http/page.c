@@ -11,8 +11,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cli/bytes.h"
+#include "base/failure.h"
 #include "cli/run/http/token.h"
+#include "cli/say.h"
 #include "web/server.h"
 
 /* A terminal, or a pipe or file that others can't read. Pipes are made by who reads them: the user, or root. */
@@ -25,7 +26,7 @@ static bool is_private(int fd)
            (s.st_uid == geteuid() || s.st_uid == 0);
 }
 
-/* 0, or -1 with cli_error_text() if there is no place where the user alone could find it. */
+/* 0, or -1 with gd__fail_text() if there is no place where the user alone could find it. */
 static int tell_address(struct cli_page *p)
 {
     const bool kept = cli_address_file_open(&p->file, web_server_link(p->server)) == 0;
@@ -35,9 +36,9 @@ static int tell_address(struct cli_page *p)
     else if (kept)
         cli_say("this run is shown at %s (the address with its token: cat %s)", url, p->file.path);
     else
-        return cli_error("--http: other users may read these messages, so the page's token is not printed; and it "
-                         "can't be kept in a file: %s. Or set GPU_DISPATCH_HTTP_TOKEN",
-                         cli_error_text());
+        return gd__fail("--http: other users may read these messages, so the page's token is not printed; and it "
+                        "can't be kept in a file: %s. Or set GPU_DISPATCH_HTTP_TOKEN",
+                        gd__fail_text());
     return 0;
 }
 

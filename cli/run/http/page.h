@@ -18,7 +18,7 @@ struct cli_page {
     struct cli_address_file file;
 };
 
-/* Where one was asked for, begins to serve it and says where. 0, or -1 with cli_error_text(). */
+/* Where one was asked for, begins to serve it and says where. 0, or -1 with gd__fail_text(). */
 int cli_page_open(struct cli_page *p, const struct cli_run *r, struct gd_dispatcher *d, const struct cli_input *input,
                   const char *job);
 

@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cli/bytes.h"
+#include "base/failure.h"
 #include "web/guard.h"
 
 #define VARIABLE "GPU_DISPATCH_HTTP_TOKEN"
@@ -38,15 +38,15 @@ static int check_private(int fd, const char *path)
 {
     struct stat s;
     if (fstat(fd, &s) < 0)
-        return cli_error("--http-token-file %s: %s", path, strerror(errno));
+        return gd__fail("--http-token-file %s: %s", path, strerror(errno));
     if (!S_ISREG(s.st_mode) && !S_ISFIFO(s.st_mode))
-        return cli_error("--http-token-file %s: not a file", path);
+        return gd__fail("--http-token-file %s: not a file", path);
     if (s.st_mode & 077)
-        return cli_error("--http-token-file %s: other users may use this file (mode %03o): chmod 600 it", path,
-                         (unsigned)s.st_mode & 0777);
+        return gd__fail("--http-token-file %s: other users may use this file (mode %03o): chmod 600 it", path,
+                        (unsigned)s.st_mode & 0777);
     if (s.st_uid != geteuid() && s.st_uid != 0)
-        return cli_error("--http-token-file %s: this file belongs to another user (%u): use one of yours", path,
-                         (unsigned)s.st_uid);
+        return gd__fail("--http-token-file %s: this file belongs to another user (%u): use one of yours", path,
+                        (unsigned)s.st_uid);
     return 0;
 }
 
@@ -59,7 +59,7 @@ static int read_token(int fd, const char *path)
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)
-            return cli_error("--http-token-file %s: %s", path, strerror(errno));
+            return gd__fail("--http-token-file %s: %s", path, strerror(errno));
         if (n == 0)
             break;
         size += (size_t)n;
@@ -80,7 +80,7 @@ int cli_token_given(const char *file, const char **token, const char **from)
         return 0;
     const int fd = open(file, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
-        return cli_error("--http-token-file %s: %s", file, strerror(errno));
+        return gd__fail("--http-token-file %s: %s", file, strerror(errno));
     const int rc = check_private(fd, file) < 0 ? -1 : read_token(fd, file);
     close(fd);
     *token = read_in;

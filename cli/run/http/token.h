@@ -10,7 +10,7 @@
 void cli_token_take(void);
 
 /* The token in file, or if that is NULL, the one that was taken; *from: what to call its source. *token is NULL if
- * there is none. Valid until the next call. 0, or -1 with cli_error_text(). */
+ * there is none. Valid until the next call. 0, or -1 with gd__fail_text(). */
 int cli_token_given(const char *file, const char **token, const char **from);
 
 #endif

@@ -16,7 +16,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/bytes.h"
+#include "base/failure.h"
+#include "base/text/buffer.h"
 #include "cli/output/files/failure_record.h"
 #include "cli/output/replace.h"
 #include "cli/run/journal/run_journal.h"
@@ -61,7 +62,7 @@ static int read_live(struct live *l, struct gd_journal_reader *r)
 {
     const struct gd_journal_query q = { .size = sizeof q };
     if (gd_journal_reader_each(r, &q, add_live, l) != 0)
-        return cli_error("cannot tidy up the records of --output: %s", gd_error_text());
+        return gd__fail("cannot tidy up the records of --output: %s", gd_error_text());
     if (l->n)
         qsort(l->pairs, l->n, sizeof *l->pairs, compare);
     return 0;
@@ -91,14 +92,14 @@ static int sift(const struct live *l, FILE *from, FILE *to, uint64_t *overtaken,
     }
     const bool bad = ferror(from) || !feof(from);
     free(line);
-    return bad ? cli_error("cannot read the records of --output: %s", strerror(errno)) : 0;
+    return bad ? gd__fail("cannot read the records of --output: %s", strerror(errno)) : 0;
 }
 
 static int open_both(const char *path, struct gd_journal_reader *r, FILE **from, struct live *l)
 {
     *from = fopen(path, "re");
     if (!*from)
-        return cli_error("cannot read %s: %s", path, strerror(errno));
+        return gd__fail("cannot read %s: %s", path, strerror(errno));
     return read_live(l, r);
 }
 
@@ -140,7 +141,7 @@ struct failures {
     FILE *to;
     bool json;
     uint64_t count;
-    struct cli_bytes line, payload;
+    struct gd__buffer line, payload;
 };
 
 static int put_failure(void *user, const struct gd_journal_record *record)
@@ -173,13 +174,13 @@ int cli_write_failures(const char *path, struct gd_journal_reader *r, bool json,
     int rc = cli_replace_begin(&p, path, named);
     f.to = p.to;
     if (rc == 0 && gd_journal_reader_each(r, &q, put_failure, &f) < 0)
-        rc = cli_error("cannot write %s: %s", path, ferror(p.to) ? strerror(errno) : gd_error_text());
+        rc = gd__fail("cannot write %s: %s", path, ferror(p.to) ? strerror(errno) : gd_error_text());
     const bool wanted = f.count > 0 || named;
     rc = cli_replace_end(&p, rc, wanted);
     if (rc == 0 && !wanted && unlink(path) < 0 && errno != ENOENT)
-        rc = cli_error("cannot remove %s: %s", path, strerror(errno));
-    cli_bytes_free(&f.line);
-    cli_bytes_free(&f.payload);
+        rc = gd__fail("cannot remove %s: %s", path, strerror(errno));
+    gd__buffer_free(&f.line);
+    gd__buffer_free(&f.payload);
     *count = f.count;
     return rc;
 }

@@ -13,11 +13,11 @@
 /* Rewrites a file of --output without the records that the journal does not hold any more: those of tasks that were run
  * again later. Written beside it and renamed, so that it is whole at every moment (a link to it stays one); left alone
  * if there are none. Holds 8 bytes of memory for each record. 1: it was rewritten; 0: there was no need; -1 with
- * cli_error_text(). */
+ * gd__fail_text(). */
 int cli_drop_old_records(const char *path, struct gd_journal_reader *r);
 
 /* Whether a file of --output has the record of every task that the journal holds, and no other records. 1, 0, or -1
- * with cli_error_text(). */
+ * with gd__fail_text(). */
 int cli_records_are_whole(const char *path, struct gd_journal_reader *r);
 
 /* Writes the failures of the journal to a file (failed.h), by way of PATH.part. json: inputs are lines of JSON.

@@ -24,12 +24,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cli/bytes.h"
-#include "cli/json.h"
+#include "base/failure.h"
+#include "base/file.h"
+#include "base/text/buffer.h"
+#include "base/text/json.h"
+#include "base/text/json_write.h"
+#include "base/text/parse.h"
 #include "cli/output/files/failure_record.h"
 #include "cli/output/replace.h"
 #include "cli/run/journal/final_files.h"
-#include "cli/text.h"
+#include "cli/say.h"
 #include "journal/journal.h"
 
 struct cli_journal {
@@ -43,9 +47,9 @@ struct cli_journal {
     int tidied;                        /* --output, written anew; -1: it was not */
     struct gd_journal_summary summary; /* when it was over; what it points to is gone */
     /* Of the source's thread: */
-    struct cli_bytes key, version;
+    struct gd__buffer key, version;
     /* Of the run's: */
-    struct cli_bytes input;
+    struct gd__buffer input;
 };
 
 /* --- what identifies the work ---------------------------------------------------- */
@@ -55,27 +59,27 @@ static const char *key_of(const struct cli_run *r)
     return r->key ? r->key : r->input_dir ? "file" : "input";
 }
 
-void cli_journal_identity(struct cli_bytes *b, const struct cli_run *r)
+void cli_journal_identity(struct gd__buffer *b, const struct cli_run *r)
 {
     if (r->own.identity) {
-        cli_bytes_text(b, r->own.identity);
+        gd__buffer_text(b, r->own.identity);
         return;
     }
-    cli_bytes_text(b, r->stream ? "--stream" : r->worker ? "--worker" : r->quote ? "-q --" : "--");
+    gd__buffer_text(b, r->stream ? "--stream" : r->worker ? "--worker" : r->quote ? "-q --" : "--");
     for (size_t i = 0; i < r->n_words; i++) {
-        cli_bytes_text(b, " ");
-        cli_bytes_word(b, r->words[i]);
+        gd__buffer_text(b, " ");
+        gd__buffer_shell_word(b, r->words[i]);
     }
     if (r->setup_args) {
-        cli_bytes_text(b, " --setup-args ");
-        cli_bytes_word(b, r->setup_args);
+        gd__buffer_text(b, " --setup-args ");
+        gd__buffer_shell_word(b, r->setup_args);
     }
     /* A stream program gets another input for the same line then; to a command it makes no difference. */
     if (r->stream && r->jsonl)
-        cli_bytes_text(b, " --jsonl");
+        gd__buffer_text(b, " --jsonl");
     if (strcmp(key_of(r), "input") != 0) {
-        cli_bytes_text(b, " --key ");
-        cli_bytes_word(b, key_of(r));
+        gd__buffer_text(b, " --key ");
+        gd__buffer_shell_word(b, key_of(r));
     }
 }
 
@@ -87,15 +91,15 @@ static int read_key(struct cli_journal *k)
     if (*key == '.') {
         k->member = key + 1;
         if (!*k->member)
-            return cli_error("--key . needs the name of a member after the dot, as in --key .id");
+            return gd__fail("--key . needs the name of a member after the dot, as in --key .id");
         if (!k->asked->jsonl)
-            return cli_error("--key %s is a member of JSON records: give --jsonl too", key);
+            return gd__fail("--key %s is a member of JSON records: give --jsonl too", key);
         return 0;
     }
     k->files = strcmp(key, "file") == 0;
     if (k->files || strcmp(key, "path") == 0 || strcmp(key, "input") == 0)
         return 0;
-    return cli_error("--key takes input, file, path or .NAME, not \"%s\"", key);
+    return gd__fail("--key takes input, file, path or .NAME, not \"%s\"", key);
 }
 
 /* "run.db" has "run.failed.jsonl". */
@@ -122,7 +126,7 @@ static int window_of(unsigned *ms)
     uint64_t value;
     if (!text)
         return 0;
-    if (cli_parse_number("GPU_DISPATCH_JOURNAL_MS", text, 1, 60000, &value) < 0)
+    if (gd__parse_number("GPU_DISPATCH_JOURNAL_MS", text, 1, 60000, &value) < 0)
         return -1;
     *ms = (unsigned)value;
     return 0;
@@ -134,7 +138,7 @@ static int refuse(int rc)
     const char *option = rc == GD_E_EXISTS     ? " (--resume goes on with it)"
                          : rc == GD_E_MISMATCH ? " (--force-resume)"
                                                : "";
-    return cli_error("%s%s", gd_error_text(), option);
+    return gd__fail("%s%s", gd_error_text(), option);
 }
 
 /* A journal of other work, in words that its user would know again; where these are the same, in the library's. */
@@ -142,22 +146,22 @@ static int refuse_other(const struct cli_run *r, const char *identity)
 {
     struct gd_journal_reader *reader = NULL;
     struct gd_journal_summary s = { .size = sizeof s };
-    struct cli_bytes was = { 0 }, is = { 0 };
+    struct gd__buffer was = { 0 }, is = { 0 };
     int rc = refuse(GD_E_MISMATCH);
     if (gd_journal_reader_open(&reader, r->journal) == 0 && gd_journal_reader_summary(reader, &s) == 0 && s.command) {
         r->own.show_identity(&was, s.command);
         r->own.show_identity(&is, identity);
-        cli_bytes_add(&was, "", 1);
-        cli_bytes_add(&is, "", 1);
+        gd__buffer_add(&was, "", 1);
+        gd__buffer_add(&is, "", 1);
         if (!was.failed && !is.failed && strcmp(was.data, is.data) != 0)
-            rc = cli_error(
-                "%s was made by another command: \"%s\", and not \"%s\". Run that, or force the resumption if "
-                "both do the same work (--force-resume)",
-                r->journal, was.data, is.data);
+            rc =
+                gd__fail("%s was made by another command: \"%s\", and not \"%s\". Run that, or force the resumption if "
+                         "both do the same work (--force-resume)",
+                         r->journal, was.data, is.data);
     }
     gd_journal_reader_close(&reader);
-    cli_bytes_free(&was);
-    cli_bytes_free(&is);
+    gd__buffer_free(&was);
+    gd__buffer_free(&is);
     return rc;
 }
 
@@ -166,17 +170,17 @@ static int open_journal(struct cli_journal *k)
     const struct cli_run *r = k->asked;
     /* It would run nothing and say that all is well, where the name was mistyped. */
     if (r->retry_failed && !r->resume && access(r->journal, F_OK) < 0)
-        return cli_error("--retry-failed: there is no journal %s: %s", r->journal, strerror(errno));
-    struct cli_bytes identity = { 0 };
+        return gd__fail("--retry-failed: there is no journal %s: %s", r->journal, strerror(errno));
+    struct gd__buffer identity = { 0 };
     struct gd_journal_options o = GD_JOURNAL_OPTIONS_INIT;
     cli_journal_identity(&identity, r);
-    cli_bytes_add(&identity, "", 1);
+    gd__buffer_add(&identity, "", 1);
     o.path = r->journal;
     o.command = identity.data;
     o.resume = resume_of(r);
     o.force = r->force_resume;
     o.sync = r->sync && strcmp(r->sync, "full") == 0 ? GD_JOURNAL_SYNC_FULL : GD_JOURNAL_SYNC_NORMAL;
-    int rc = identity.failed ? cli_error("out of memory") : window_of(&o.window_ms);
+    int rc = identity.failed ? gd__fail("out of memory") : window_of(&o.window_ms);
     if (rc == 0) {
         rc = gd_journal_open(&k->journal, &o);
         if (rc == GD_E_MISMATCH && r->own.show_identity)
@@ -184,7 +188,7 @@ static int open_journal(struct cli_journal *k)
         else if (rc < 0)
             rc = refuse(rc);
     }
-    cli_bytes_free(&identity);
+    gd__buffer_free(&identity);
     return rc;
 }
 
@@ -195,11 +199,11 @@ int cli_journal_open(struct cli_journal **out, const struct cli_run *r)
         return 0;
     struct cli_journal *k = calloc(1, sizeof *k);
     if (!k)
-        return cli_error("out of memory");
+        return gd__fail("out of memory");
     k->asked = r;
     k->tidied = -1;
     k->failed_path = r->failed ? strdup(r->failed) : failed_beside(r->journal);
-    int rc = k->failed_path ? read_key(k) : cli_error("out of memory");
+    int rc = k->failed_path ? read_key(k) : gd__fail("out of memory");
     if (rc == 0)
         rc = open_journal(k);
     if (rc < 0)
@@ -240,9 +244,9 @@ static bool was_tidied(struct cli_journal *k, const char *path)
 
 static int refuse_missing(const struct cli_journal *k, const char *path)
 {
-    return cli_error("%s is missing, and the journal %s knows what was written to it: bring it back, or begin anew "
-                     "with another journal (or go on without what was in it: --force-resume)",
-                     path, k->asked->journal);
+    return gd__fail("%s is missing, and the journal %s knows what was written to it: bring it back, or begin anew "
+                    "with another journal (or go on without what was in it: --force-resume)",
+                    path, k->asked->journal);
 }
 
 int cli_journal_check(struct cli_journal *k, const char *path)
@@ -266,8 +270,8 @@ int cli_journal_follow(struct cli_journal *k, const char *path, int fd)
     struct stat st;
     if (!k || strcmp(path, "-") == 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
         return 0;
-    if (k->asked->sync && strcmp(k->asked->sync, "full") == 0 && cli_sync_folder_of(path) < 0)
-        return cli_error("cannot force the folder of %s to the disk: %s", path, strerror(errno));
+    if (k->asked->sync && strcmp(k->asked->sync, "full") == 0 && gd__sync_directory_of(path) < 0)
+        return gd__fail("cannot force the folder of %s to the disk: %s", path, strerror(errno));
     /* What was begun anew may be shorter than it once was. */
     int rc = (cli_journal_goes_on(k) ? gd_journal_follow : gd_journal_follow_anew)(k->journal, path, fd);
     if (rc < 0)
@@ -275,7 +279,7 @@ int cli_journal_follow(struct cli_journal *k, const char *path, int fd)
     if (rc == GD_E_MISMATCH && was_tidied(k, path)) {
         rc = gd_journal_follow_anew(k->journal, path, fd);
         if (rc < 0)
-            (void)cli_error("%s", gd_error_text());
+            (void)gd__fail("%s", gd_error_text());
     }
     return rc < 0 ? -1 : 0;
 }
@@ -287,14 +291,14 @@ static void add_version(struct cli_journal *k, const char *path, size_t size)
 {
     struct stat st;
     k->key.size = 0;
-    cli_bytes_add(&k->key, path, size);
-    cli_bytes_add(&k->key, "", 1);
-    cli_bytes_text(&k->version, k->version.size ? "," : "");
+    gd__buffer_add(&k->key, path, size);
+    gd__buffer_add(&k->key, "", 1);
+    gd__buffer_text(&k->version, k->version.size ? "," : "");
     if (k->key.failed || stat(k->key.data, &st) < 0)
-        cli_bytes_text(&k->version, "-");
+        gd__buffer_text(&k->version, "-");
     else
-        cli_bytes_format(&k->version, "%lld:%lld%09ld", (long long)st.st_size, (long long)st.st_mtim.tv_sec,
-                         st.st_mtim.tv_nsec);
+        gd__buffer_format(&k->version, "%lld:%lld%09ld", (long long)st.st_size, (long long)st.st_mtim.tv_sec,
+                          st.st_mtim.tv_nsec);
 }
 
 /* Each argument may be a file. */
@@ -308,7 +312,7 @@ static int key_file(struct cli_journal *k, struct gd_item *item)
         left -= (size_t)(nul - at) + 1;
     }
     add_version(k, at, left);
-    cli_bytes_add(&k->version, "", 1);
+    gd__buffer_add(&k->version, "", 1);
     if (k->version.failed || k->key.failed)
         return gd_item_error(item, "out of memory");
     return gd_item_key(item, item->data, item->size, k->version.data);
@@ -316,9 +320,8 @@ static int key_file(struct cli_journal *k, struct gd_item *item)
 
 static int key_member(struct cli_journal *k, struct gd_item *item)
 {
-    const char *value;
-    size_t size;
-    if (!item->size || !cli_json_member(item->data, item->size, k->member, &value, &size)) {
+    struct gd__json value;
+    if (!item->size || !gd__json_member(item->data, item->size, k->member, &value)) {
         if (!k->warned)
             cli_say("--key .%s: a record has no such member: it is known by all of its text", k->member);
         k->warned = true;
@@ -326,10 +329,10 @@ static int key_member(struct cli_journal *k, struct gd_item *item)
     }
     /* With a beginning that no record has, so that it can't be taken for one. */
     k->key.size = 0;
-    cli_bytes_format(&k->key, ".");
-    cli_bytes_text(&k->key, k->member);
-    cli_bytes_text(&k->key, "=");
-    cli_bytes_add(&k->key, value, size);
+    gd__buffer_format(&k->key, ".");
+    gd__buffer_text(&k->key, k->member);
+    gd__buffer_text(&k->key, "=");
+    gd__buffer_add(&k->key, value.at, value.size);
     return k->key.failed ? gd_item_error(item, "out of memory") : gd_item_key(item, k->key.data, k->key.size, NULL);
 }
 
@@ -342,30 +345,30 @@ int cli_journal_key(struct cli_journal *k, struct gd_item *item)
 
 /* --- notes --------------------------------------------------------------------------- */
 
-bool cli_journal_show_input(struct cli_bytes *b, const char *payload, size_t size)
+bool cli_journal_show_input(struct gd__buffer *b, const char *payload, size_t size)
 {
     if (size == 0)
         return false;
     if (memchr(payload, 0, size)) {
-        cli_json_arguments(b, payload, size);
+        gd__json_put_arguments(b, payload, size);
         return true;
     }
     /* One argument that would be read back as several, or as another: an array of one. */
-    struct cli_bytes list = { 0 };
-    const bool is_list = *payload == '[' && cli_json_list(&list, payload, size);
-    cli_bytes_free(&list);
+    struct gd__buffer list = { 0 };
+    const bool is_list = *payload == '[' && gd__json_read_list(&list, payload, size);
+    gd__buffer_free(&list);
     if (is_list) {
-        cli_bytes_text(b, "[");
-        cli_json_string(b, payload, size);
-        cli_bytes_text(b, "]");
+        gd__buffer_text(b, "[");
+        gd__json_put_string(b, payload, size);
+        gd__buffer_text(b, "]");
     }
     return is_list;
 }
 
-void cli_journal_read_input(struct cli_bytes *b, const char *text, size_t size)
+void cli_journal_read_input(struct gd__buffer *b, const char *text, size_t size)
 {
-    if (size == 0 || *text != '[' || !cli_json_list(b, text, size))
-        cli_bytes_add(b, text, size);
+    if (size == 0 || *text != '[' || !gd__json_read_list(b, text, size))
+        gd__buffer_add(b, text, size);
 }
 
 void cli_journal_note(struct cli_journal *k, const struct cli_task_end *e, const char *where, bool lost)
@@ -403,10 +406,10 @@ static bool wants_tidying(const struct cli_journal *k, const struct gd_journal_s
     return stat(path, &st) == 0 && S_ISREG(st.st_mode) && st.st_size > 0;
 }
 
-static void say_count(struct cli_bytes *b, const char *before, uint64_t n, const char *words)
+static void say_count(struct gd__buffer *b, const char *before, uint64_t n, const char *words)
 {
     if (n)
-        cli_bytes_format(b, "%s%" PRIu64 " %s", before, n, words);
+        gd__buffer_format(b, "%s%" PRIu64 " %s", before, n, words);
 }
 
 /* Tasks that failed before and were not in the input of this run, which was read whole: --retry-failed alone would not
@@ -434,19 +437,19 @@ static const char *what_to_do(uint64_t failed, uint64_t elsewhere, bool some_lef
 static void say(const struct cli_journal *k, uint64_t failed, uint64_t inputs, bool at_least)
 {
     const struct gd_journal_summary *s = &k->summary;
-    struct cli_bytes b = { 0 };
+    struct gd__buffer b = { 0 };
     const uint64_t all = s->done + s->failed, ours = s->run_done + s->run_failed;
     const bool some_left = inputs > ours + s->skipped;
     const uint64_t elsewhere = some_left || at_least ? 0 : failed_elsewhere(k, failed);
-    cli_bytes_format(&b, "%" PRIu64 " done", s->done);
+    gd__buffer_format(&b, "%" PRIu64 " done", s->done);
     say_count(&b, ", ", failed, "failed");
     say_count(&b, " (", elsewhere < failed ? elsewhere : 0, "not in this input)");
     say_count(&b, ", ", all > ours ? all - ours : 0, "of them before this run");
-    cli_bytes_add(&b, "", 1);
+    gd__buffer_add(&b, "", 1);
     if (!b.failed)
         cli_say("journal %s: %s%s%s%s", k->asked->journal, b.data, failed ? "; the failed are listed in " : "",
                 failed ? k->failed_path : "", what_to_do(failed, elsewhere, some_left, at_least));
-    cli_bytes_free(&b);
+    gd__buffer_free(&b);
 }
 
 /* Takes out of --output what was overtaken, and lets the journal know how long the file is now. */
@@ -458,8 +461,8 @@ static int tidy(struct cli_journal *k, struct gd_journal_reader *reader)
         return rc;
     k->tidied = open(path, O_WRONLY | O_APPEND | O_CLOEXEC);
     if (k->tidied < 0)
-        return cli_error("cannot open %s: %s", path, strerror(errno));
-    return gd_journal_follow_anew(k->journal, path, k->tidied) < 0 ? cli_error("%s", gd_error_text()) : 0;
+        return gd__fail("cannot open %s: %s", path, strerror(errno));
+    return gd_journal_follow_anew(k->journal, path, k->tidied) < 0 ? gd__fail("%s", gd_error_text()) : 0;
 }
 
 static int look_and_tidy(struct cli_journal *k)
@@ -470,7 +473,7 @@ static int look_and_tidy(struct cli_journal *k)
     if (rc == 0)
         rc = gd_journal_reader_summary(reader, &k->summary);
     if (rc < 0)
-        rc = cli_error("--journal %s: %s", k->asked->journal, gd_error_text());
+        rc = gd__fail("--journal %s: %s", k->asked->journal, gd_error_text());
     else if (wants_tidying(k, &k->summary))
         rc = tidy(k, reader);
     gd_journal_reader_close(&reader);
@@ -487,7 +490,7 @@ int cli_journal_finish(struct cli_journal *k, bool kept)
     if (!kept) /* output was given up: its thread may still write to the followed files */
         gd__journal_files_may_grow(k->journal);
     if (gd_journal_close(&k->journal) < 0)
-        rc = cli_error("--journal %s: %s", k->asked->journal, gd_error_text());
+        rc = gd__fail("--journal %s: %s", k->asked->journal, gd_error_text());
     return rc;
 }
 
@@ -501,7 +504,7 @@ int cli_journal_conclude(struct cli_journal *k, uint64_t inputs, bool at_least, 
     if (rc == 0)
         rc = gd_journal_reader_summary(reader, &k->summary);
     if (rc < 0)
-        (void)cli_error("--journal %s: %s", k->asked->journal, gd_error_text());
+        (void)gd__fail("--journal %s: %s", k->asked->journal, gd_error_text());
     else
         rc = cli_write_failures(k->failed_path, reader, k->asked->jsonl, k->asked->failed != NULL, failed);
     if (rc == 0 && !cli_run_is_silent(k->asked))
@@ -518,9 +521,9 @@ void cli_journal_close(struct cli_journal **journal)
     (void)gd_journal_close(&k->journal);
     if (k->tidied >= 0)
         close(k->tidied);
-    cli_bytes_free(&k->key);
-    cli_bytes_free(&k->version);
-    cli_bytes_free(&k->input);
+    gd__buffer_free(&k->key);
+    gd__buffer_free(&k->version);
+    gd__buffer_free(&k->input);
     free(k->failed_path);
     free(k);
     *journal = NULL;

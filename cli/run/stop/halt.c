@@ -16,8 +16,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/failure.h"
+#include "base/text/parse.h"
 #include "cli/run/stop/exit_status.h"
-#include "cli/text.h"
 
 static const char *const when_names[] = { "never", "soon", "now" };
 static const char *const what_names[] = { "fail", "success", "done" };
@@ -38,10 +39,10 @@ static int parse_limit(struct cli_halt *h, const char *whole, const char *text)
     size_t length = strlen(text);
     if (length > 0 && text[length - 1] == '%') {
         h->limit = 0;
-        return cli_parse_percent(text, &h->percent);
+        return gd__parse_percent(text, &h->percent);
     }
-    if (cli_parse_number("--halt", text, 1, UINT64_MAX, &limit) < 0)
-        return cli_error("--halt %s: after the = comes a number from 1 up, or a percentage like 20%%", whole);
+    if (gd__parse_number("--halt", text, 1, UINT64_MAX, &limit) < 0)
+        return gd__fail("--halt %s: after the = comes a number from 1 up, or a percentage like 20%%", whole);
     h->limit = limit;
     h->percent = 0;
     return 0;
@@ -57,7 +58,7 @@ static const char *modern_form(const char *text, char *room, size_t size)
         return "soon,fail=1";
     if (strcmp(text, "2") == 0)
         return "now,fail=1";
-    if (cli_parse_percent(text, &percent) < 0)
+    if (gd__parse_percent(text, &percent) < 0)
         return text;
     snprintf(room, size, "soon,fail=%u%%", percent);
     return room;
@@ -70,16 +71,16 @@ int cli_halt_parse(struct cli_halt *h, const char *text)
     size_t length = strcspn(at, ",=");
     int when = find_name(when_names, 3, at, length);
     if (when < 0)
-        return cli_error("--halt %s: begins with never, soon or now, as in soon,fail=1", text);
+        return gd__fail("--halt %s: begins with never, soon or now, as in soon,fail=1", text);
     h->when = (enum cli_halt_when)when;
     if (when == CLI_HALT_NEVER)
-        return at[length] ? cli_error("--halt %s: nothing comes after never", text) : 0;
+        return at[length] ? gd__fail("--halt %s: nothing comes after never", text) : 0;
     at += length + (at[length] != 0);
     length = strcspn(at, ",=");
     int what = find_name(what_names, 3, at, length);
     if (what < 0)
-        return cli_error("--halt %s: after %s comes fail, success or done, as in %s,fail=1", text, when_names[when],
-                         when_names[when]);
+        return gd__fail("--halt %s: after %s comes fail, success or done, as in %s,fail=1", text, when_names[when],
+                        when_names[when]);
     h->what = (enum cli_halt_what)what;
     return parse_limit(h, text, at + length + (at[length] != 0));
 }

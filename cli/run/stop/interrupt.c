@@ -23,9 +23,9 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "cli/bytes.h"
+#include "base/failure.h"
+#include "base/thread.h"
 #include "cli/run/stop/suspend.h"
-#include "cli/thread.h"
 
 enum { SIGNALS = 3 };
 static const int numbers[SIGNALS] = { SIGINT, SIGTERM, SIGTSTP };
@@ -157,7 +157,7 @@ int cli_interrupt_open(struct cli_interrupt **out, struct gd_dispatcher *d, void
 {
     struct cli_interrupt *i = calloc(1, sizeof *i);
     if (!i)
-        return cli_error("out of memory");
+        return gd__fail("out of memory");
     *i = (struct cli_interrupt){ .d = d, .say = say, .hurry = hurry, .user = user, .end = eventfd(0, EFD_CLOEXEC) };
     pthread_mutex_init(&i->lock, NULL);
     if (told < 0)
@@ -165,7 +165,7 @@ int cli_interrupt_open(struct cli_interrupt **out, struct gd_dispatcher *d, void
     int rc = i->end < 0 || told < 0 ? errno : 0;
     if (rc == 0) {
         take(i);
-        rc = cli_thread_start(&i->thread, "gd-interrupt", watch, i);
+        rc = gd__thread_start(&i->thread, "gd-interrupt", watch, i);
         if (rc != 0)
             give_back(i);
     }
@@ -176,7 +176,7 @@ int cli_interrupt_open(struct cli_interrupt **out, struct gd_dispatcher *d, void
     if (i->end >= 0)
         close(i->end);
     free(i);
-    return cli_error("cannot watch for Ctrl-C: %s", strerror(rc));
+    return gd__fail("cannot watch for Ctrl-C: %s", strerror(rc));
 }
 
 unsigned cli_interrupt_count(const struct cli_interrupt *i)

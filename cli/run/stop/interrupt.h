@@ -11,7 +11,7 @@ struct cli_interrupt;
 
 /* From now on the signals are taken by a thread of its own. Before, and after the close, they do what they always do.
  * say: one line for a person, from that thread; must not block. hurry: how many have come by now, at each one. 0, or -1
- * with cli_error_text(). */
+ * with gd__fail_text(). */
 int cli_interrupt_open(struct cli_interrupt **out, struct gd_dispatcher *d, void (*say)(void *user, const char *words),
                        void (*hurry)(void *user, unsigned count), void *user);
 

@@ -3,7 +3,7 @@
  * Text from anywhere, made fit for a terminal. */
 #include "support/test.h"
 
-#include "stats/text.h"
+#include "base/text/printable.h"
 
 static const char *fit(const char *from)
 {

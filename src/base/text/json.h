@@ -1,15 +1,17 @@
-/* JSON (RFC 8259), as much of it as a line protocol needs: strings are written, texts are checked without building
- * anything, and the members of an object are found where they stand.
+/* Reads JSON (RFC 8259), strictly. A text is checked without building anything, and the members of an object are found
+ * where they stand.
  *
- * Bytes that are not UTF-8 have a place in strings: byte 0x80 + n is written as \udc80 + n, half of a surrogate pair
- * that no text has, and read back as that byte. Python's "surrogateescape" does the same.
+ * Strings may hold bytes that are not UTF-8: byte 0x80 + n is written as \udc80 + n, half of a surrogate pair, which no
+ * text contains, and is read back as that byte. Python's "surrogateescape" does the same.
  */
-#ifndef GD_BASE_JSON_H
-#define GD_BASE_JSON_H
+#ifndef GD_BASE_TEXT_JSON_H
+#define GD_BASE_TEXT_JSON_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#include "base/text/buffer.h"
 
 enum { GD__JSON_DEPTH = 512 /* arrays and objects in each other; a text with more is refused */ };
 
@@ -45,8 +47,18 @@ size_t gd__json_decode(const struct gd__json *string, char *to);
 /* A number that was scanned, if it is written as an integer from 0 to UINT64_MAX. */
 bool gd__json_uint(const struct gd__json *number, uint64_t *out);
 
-/* Writes bytes as a string, quotes included. Takes what gd__json_escaped_size() says, at most 6 * n + 2. */
-size_t gd__json_escape(char *to, const void *bytes, size_t n);
-size_t gd__json_escaped_size(const void *bytes, size_t n);
+/* True if the text is one JSON value, with space around it, in UTF-8. */
+bool gd__json_valid(const char *text, size_t size);
+
+/* The value of a member of that name. False if the text is not a valid object, has no such member, or has it twice. */
+bool gd__json_member(const char *text, size_t size, const char *name, struct gd__json *value);
+
+/* If the text is one JSON string (with space around it), adds the bytes it stands for and returns true. Otherwise adds
+ * nothing. */
+bool gd__json_read_string(struct gd__buffer *b, const char *text, size_t size);
+
+/* If the text is an array of one or more strings, adds them with a NUL between them and returns true. Otherwise adds
+ * nothing. */
+bool gd__json_read_list(struct gd__buffer *b, const char *text, size_t size);
 
 #endif

@@ -1,5 +1,6 @@
 /* JSON: what is a text and what is not, where members stand, strings there and back. */
-#include "base/json.h"
+#include "base/text/json.h"
+#include "base/text/json_write.h"
 
 #include <gpu_dispatch/error.h>
 
@@ -426,7 +427,7 @@ TEST(strings_are_written)
         { T("a\0\x1f\x7f"), "\"a\\u0000\\u001f\\u007f\"" },
         { T("\xc2\x80\xc2\x9b\xc2\xa0"), "\"\\u0080\\u009b\xc2\xa0\"" }, /* what a terminal would act on */
         { T("\xe2\x80\xa7\xe2\x80\xa8\xe2\x80\xae"), "\"\xe2\x80\xa7\\u2028\\u202e\"" },
-        { T("\xe2\x81\xa5\xe2\x81\xa6\xe2\x81\xa9"), "\"\xe2\x81\xa5\\u2066\\u2069\"" },
+        { T("\xe2\x81\x9e\xe2\x81\xa6\xe2\x81\xa9"), "\"\xe2\x81\x9e\\u2066\\u2069\"" },
         { T("\xc3\xa9\xf0\x9f\x98\x80"), "\"\xc3\xa9\xf0\x9f\x98\x80\"" },
         { T("\xff\x80z"), "\"\\udcff\\udc80z\"" },
         { T("\xc3"), "\"\\udcc3\"" },

@@ -1,5 +1,6 @@
 /* Figures with their units, and foreign bytes for a terminal. */
-#include "launch/text.h"
+#include "base/text/figures.h"
+#include "base/text/printable.h"
 
 #include "support/test.h"
 

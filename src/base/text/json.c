@@ -4,11 +4,12 @@
  * Strict: no comments, no trailing commas, no bare words, UTF-8 without overlong forms and surrogates, nothing behind
  * the value but space.
  */
-#include "base/json.h"
+#include "base/text/json.h"
 
 #include <string.h>
 
 #include "base/error.h"
+#include "base/text/utf8.h"
 
 struct scan {
     const unsigned char *text;
@@ -56,30 +57,6 @@ static void skip_space(struct scan *s)
 
 /* ---- characters ---- */
 
-/* Length of the UTF-8 sequence at p, whose first byte is not ASCII; 0 if it is none. */
-static size_t utf8_length(const unsigned char *p, size_t left)
-{
-    static const struct {
-        unsigned char first, last, low, high; /* first byte between these; then the second between those */
-        unsigned char length;
-    } forms[] = {
-        { 0xc2, 0xdf, 0x80, 0xbf, 2 }, { 0xe0, 0xe0, 0xa0, 0xbf, 3 }, { 0xe1, 0xec, 0x80, 0xbf, 3 },
-        { 0xed, 0xed, 0x80, 0x9f, 3 }, { 0xee, 0xef, 0x80, 0xbf, 3 }, { 0xf0, 0xf0, 0x90, 0xbf, 4 },
-        { 0xf1, 0xf3, 0x80, 0xbf, 4 }, { 0xf4, 0xf4, 0x80, 0x8f, 4 },
-    };
-    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
-        if (p[0] < forms[i].first || p[0] > forms[i].last)
-            continue;
-        if (left < forms[i].length || p[1] < forms[i].low || p[1] > forms[i].high)
-            return 0;
-        for (size_t k = 2; k < forms[i].length; k++)
-            if ((p[k] & 0xc0) != 0x80)
-                return 0;
-        return forms[i].length;
-    }
-    return 0;
-}
-
 static int hex_digit(int c)
 {
     return c >= '0' && c <= '9'   ? c - '0'
@@ -118,7 +95,7 @@ static bool scan_string(struct scan *s)
             n = 0;
             if (!scan_escape(s))
                 return false;
-        } else if (c >= 0x80 && (n = utf8_length(s->text + s->at, s->size - s->at)) == 0) {
+        } else if (c >= 0x80 && (n = gd__utf8_length(s->text + s->at, s->size - s->at)) == 0) {
             return wrong(s, "bytes that are not UTF-8");
         }
         s->at += n;
@@ -187,13 +164,21 @@ static bool scan_array(struct scan *s)
     return true;
 }
 
-/* The wanted member that a name (as it stands, with quotes) means; NULL: none. Names may be written with escapes. */
+/* The wanted member of a name, which is given as it stands, with quotes. NULL if it is not wanted. A name may be
+ * written with escapes, and then in up to 1024 bytes. */
 static struct gd__json *find_wanted(const struct wanted *w, const struct gd__json *name)
 {
-    char plain[64];
-    if (!w || name->size > sizeof plain)
+    char decoded[1024];
+    const char *plain = name->at + 1;
+    size_t length = name->size - 2;
+    if (!w)
         return NULL;
-    const size_t length = gd__json_decode(name, plain);
+    if (memchr(plain, '\\', length)) {
+        if (name->size > sizeof decoded)
+            return NULL;
+        length = gd__json_decode(name, decoded);
+        plain = decoded;
+    }
     for (size_t i = 0; i < w->n; i++)
         if (strlen(w->names[i]) == length && memcmp(w->names[i], plain, length) == 0)
             return &w->members[i];
@@ -302,26 +287,6 @@ int gd__json_scan_object(const char *text, size_t size, const char *const *names
 
 /* ---- reading values ---- */
 
-static char *put_utf8(char *to, uint32_t c)
-{
-    if (c < 0x80) {
-        *to++ = (char)c;
-    } else if (c < 0x800) {
-        *to++ = (char)(0xc0 | c >> 6);
-        *to++ = (char)(0x80 | (c & 0x3f));
-    } else if (c < 0x10000) {
-        *to++ = (char)(0xe0 | c >> 12);
-        *to++ = (char)(0x80 | (c >> 6 & 0x3f));
-        *to++ = (char)(0x80 | (c & 0x3f));
-    } else {
-        *to++ = (char)(0xf0 | c >> 18);
-        *to++ = (char)(0x80 | (c >> 12 & 0x3f));
-        *to++ = (char)(0x80 | (c >> 6 & 0x3f));
-        *to++ = (char)(0x80 | (c & 0x3f));
-    }
-    return to;
-}
-
 /* The four digits behind "\u", which were scanned. */
 static uint32_t hex4(const char *p)
 {
@@ -341,15 +306,15 @@ static char *put_unicode(char *to, const char **p, const char *end)
         return to;
     }
     if (c < 0xd800 || c > 0xdfff)
-        return put_utf8(to, c);
+        return to + gd__utf8_encode(to, c);
     if (c < 0xdc00 && end - *p >= 6 && (*p)[0] == '\\' && (*p)[1] == 'u') {
         const uint32_t low = hex4(*p + 2);
         if (low >= 0xdc00 && low <= 0xdfff) {
             *p += 6;
-            return put_utf8(to, 0x10000 + ((c - 0xd800) << 10) + (low - 0xdc00));
+            return to + gd__utf8_encode(to, 0x10000 + ((c - 0xd800) << 10) + (low - 0xdc00));
         }
     }
-    return put_utf8(to, 0xfffd);
+    return to + gd__utf8_encode(to, 0xfffd);
 }
 
 size_t gd__json_decode(const struct gd__json *string, char *to)
@@ -391,102 +356,55 @@ bool gd__json_uint(const struct gd__json *number, uint64_t *out)
     return true;
 }
 
-/* ---- writing strings ---- */
+/* ---- for buffers ---- */
 
-/* The code of the character at p, of n bytes, if a terminal or an editor would act on it: U+0080 to U+009F, U+2028 to
- * U+202E, U+2066 to U+2069. Else 0. Lines of the protocol are shown in error messages. */
-static unsigned control_beyond_ascii(const unsigned char *p, size_t n)
+bool gd__json_valid(const char *text, size_t size)
 {
-    if (n == 2 && p[0] == 0xc2 && p[1] <= 0x9f)
-        return p[1];
-    if (n != 3 || p[0] != 0xe2 || (p[1] != 0x80 && p[1] != 0x81))
-        return 0;
-    const unsigned c = 0x2000 | (p[1] & 0x3fu) << 6 | (p[2] & 0x3fu);
-    return (c >= 0x2028 && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069) ? c : 0;
+    struct gd__json top;
+    return gd__json_scan(text, size, &top) == 0;
 }
 
-/* Length of the bytes at p that are written as they are. */
-static size_t plain_run(const unsigned char *p, size_t left)
+bool gd__json_member(const char *text, size_t size, const char *name, struct gd__json *value)
 {
-    size_t n = 0;
-    while (n < left) {
-        size_t length = 1;
-        if (p[n] < 0x20 || p[n] == '"' || p[n] == '\\' || p[n] == 0x7f)
-            break;
-        if (p[n] >= 0x80 && (length = utf8_length(p + n, left - n)) == 0)
-            break;
-        if (length > 1 && control_beyond_ascii(p + n, length))
-            break;
-        n += length;
-    }
-    return n;
+    return gd__json_scan_object(text, size, &name, value, 1) == 0 && value->kind != GD__JSON_NONE;
 }
 
-/* What stands behind the backslash; 0: there is no short form. */
-static char short_escape(unsigned char c)
+static void decode_into(struct gd__buffer *b, const struct gd__json *string)
 {
-    static const char table[256] = {
-        ['"'] = '"', ['\\'] = '\\', ['\b'] = 'b', ['\f'] = 'f', ['\n'] = 'n', ['\r'] = 'r', ['\t'] = 't'
-    };
-    return table[c];
+    char *to = gd__buffer_reserve(b, string->size);
+    if (to)
+        b->size += gd__json_decode(string, to);
 }
 
-/* How many bytes at p, where plain_run() ended, become one escape. */
-static size_t escaped_length(const unsigned char *p, size_t left)
+bool gd__json_read_string(struct gd__buffer *b, const char *text, size_t size)
 {
-    const size_t length = *p >= 0x80 ? utf8_length(p, left) : 1;
-    return length > 0 ? length : 1;
+    struct gd__json top;
+    if (gd__json_scan(text, size, &top) < 0 || top.kind != GD__JSON_STRING)
+        return false;
+    decode_into(b, &top);
+    return true;
 }
 
-static char *put_escape(char *to, const unsigned char *p, size_t length)
+bool gd__json_read_list(struct gd__buffer *b, const char *text, size_t size)
 {
-    static const char digits[] = "0123456789abcdef";
-    const char known = short_escape(*p);
-    *to++ = '\\';
-    if (known) {
-        *to++ = known;
-        return to;
-    }
-    const unsigned c = length > 1 ? control_beyond_ascii(p, length) : *p >= 0x80 ? 0xdc00u + *p : *p;
-    *to++ = 'u';
-    for (int shift = 12; shift >= 0; shift -= 4)
-        *to++ = digits[c >> shift & 15];
-    return to;
-}
-
-size_t gd__json_escape(char *to, const void *bytes, size_t n)
-{
-    const unsigned char *p = bytes;
-    char *const first = to;
-    *to++ = '"';
-    for (size_t i = 0; i < n;) {
-        const size_t run = plain_run(p + i, n - i);
-        if (run > 0)
-            memcpy(to, p + i, run);
-        to += run;
-        i += run;
-        if (i == n)
-            break;
-        const size_t length = escaped_length(p + i, n - i);
-        to = put_escape(to, p + i, length);
-        i += length;
-    }
-    *to++ = '"';
-    return (size_t)(to - first);
-}
-
-size_t gd__json_escaped_size(const void *bytes, size_t n)
-{
-    const unsigned char *p = bytes;
-    size_t size = 2;
-    for (size_t i = 0; i < n;) {
-        const size_t run = plain_run(p + i, n - i);
-        size += run;
-        i += run;
-        if (i == n)
-            break;
-        size += short_escape(p[i]) ? 2 : 6;
-        i += escaped_length(p + i, n - i);
-    }
-    return size;
+    struct gd__json top;
+    const size_t before = b->size;
+    if (gd__json_scan(text, size, &top) < 0 || top.kind != GD__JSON_ARRAY)
+        return false;
+    /* It is a good array: what is between strings is space and commas. */
+    struct scan s = { .text = (const unsigned char *)top.at, .size = top.size, .at = 1 };
+    do {
+        if (s.at > 1)
+            gd__buffer_add(b, "", 1);
+        skip_space(&s);
+        const size_t first = s.at;
+        if (!scan_string(&s)) {
+            b->size = before;
+            return false;
+        }
+        const struct gd__json string = span(&s, first, GD__JSON_STRING);
+        decode_into(b, &string);
+        skip_space(&s);
+    } while (skip(&s, ','));
+    return true;
 }

@@ -1,0 +1,45 @@
+/* A pipe takes part of a write, a signal interrupts one, and a terminal that another program made non-blocking (the
+ * shell's programs share its descriptor) may be full. Writes go on until everything is out.
+ */
+#include "base/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+int gd__write_all(int fd, const void *data, size_t size)
+{
+    const char *at = data;
+    while (size > 0) {
+        ssize_t n = write(fd, at, size);
+        if (n >= 0) {
+            at += n;
+            size -= (size_t)n;
+        } else if (errno == EAGAIN) {
+            struct pollfd p = { .fd = fd, .events = POLLOUT };
+            if (poll(&p, 1, -1) < 0 && errno != EINTR)
+                return -1;
+        } else if (errno != EINTR) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
+int gd__sync_directory_of(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    char *directory = slash ? strndup(path, slash == path ? 1 : (size_t)(slash - path)) : strdup(".");
+    const int fd = directory ? open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+    free(directory);
+    if (fd < 0)
+        return -1;
+    /* Some file systems cannot do this and do not need it. */
+    const int result = fsync(fd) < 0 && errno != EINVAL ? -1 : 0, saved = errno;
+    close(fd);
+    errno = saved;
+    return result;
+}
