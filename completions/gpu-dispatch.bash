@@ -1,15 +1,15 @@
 # bash completion for gpu-dispatch                                                       -*- shell-script -*-
 
-_gpu_dispatch_words() { # LIST: those that begin with the word being typed
+_gpu_dispatch_words() { # LIST: offers the words that begin with the word being typed
     mapfile -t COMPREPLY < <(compgen -W "$1" -- "$cur")
 }
 
-_gpu_dispatch_files() { # -f or -d
+_gpu_dispatch_files() { # -f or -d: offers files or directories
     compopt -o filenames 2> /dev/null
     mapfile -t COMPREPLY < <(compgen "$1" -- "$cur")
 }
 
-# The value of an option; 1 if the option takes none.
+# Offers values of an option. Returns 1 if the option takes none.
 _gpu_dispatch_value() {
     case $1 in
     --gpus) _gpu_dispatch_words 'auto all 0 0,1 0-3 sim:2 sim:4 cpu cpu:2' ;;
@@ -33,8 +33,8 @@ _gpu_dispatch_value() {
     esac
 }
 
-# Bash splits the line at ':' and '=' as well ("sim:2" is three words to it): sets words and at, the words as the command
-# will get them and the place of the one being typed.
+# Bash also splits the line at ':' and '=', so "sim:2" is three words. This joins them again: it sets words to the words as
+# the command will get them, and at to the index of the word being typed.
 _gpu_dispatch_rejoin() {
     local i piece rest=$COMP_LINE line
     words=()
@@ -47,8 +47,9 @@ _gpu_dispatch_rejoin() {
     at=$((${#words[@]} - 1))
 }
 
-# Sets command_at to the place of the first word that is no option, 0 if there is none before the word being typed. A
-# program after --stream or --worker is one; a plugin takes no words, and one string with spaces has them inside.
+# Sets command_at to the index of the first word that is not an option, or to 0 if there is none before the word being
+# typed. A program after --stream or --worker counts as such a word. A plugin does not, since it takes no arguments, and
+# neither does a string with spaces, since it contains its arguments.
 _gpu_dispatch_find_command() {
     local i word
     command_at=0
@@ -84,7 +85,7 @@ _gpu_dispatch_run() {
     fi
 }
 
-# Options and files in any order.
+# Options and files may come in any order.
 _gpu_dispatch_transcribe() {
     if [[ $cur != -* ]]; then
         _gpu_dispatch_files -f
@@ -112,7 +113,7 @@ _gpu_dispatch() {
     local cur=${words[at]} previous=${words[at - 1]}
     COMPREPLY=()
     _gpu_dispatch_offer
-    # Only what comes after the last ':' or '=' is put in place of what was typed.
+    # Bash replaces only what comes after the last ':' or '='.
     local before=${cur%"${cur##*[:=]}"}
     [[ $before ]] && COMPREPLY=("${COMPREPLY[@]#"$before"}")
 }
@@ -124,9 +125,9 @@ _gpu_dispatch_offer() {
     fi
     if ((at > 2)) && [[ $previous == -* ]]; then
         local command_at=0
-        [[ ${words[1]} == transcribe ]] || _gpu_dispatch_find_command # its words and options may be mixed
+        [[ ${words[1]} == transcribe ]] || _gpu_dispatch_find_command # its arguments and options may be mixed
         COMPREPLY=()
-        # An option of ours, not of the command that is run.
+        # This is an option of gpu-dispatch, not of the command that it runs.
         ((command_at == 0)) && _gpu_dispatch_value "$previous" && return
     fi
     case ${words[1]} in
