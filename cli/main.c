@@ -14,11 +14,11 @@
 #include <gpu_dispatch/dispatcher.h>
 
 #include "base/text/parse.h"
+#include "binding.h"
 #include "cli/commands.h"
 #include "cli/run/http/token.h"
 #include "cli/run/stop/exit_status.h"
 #include "cli/say.h"
-#include "worker/host_main.h"
 
 static int version(int argc, char **argv)
 {

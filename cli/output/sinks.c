@@ -23,8 +23,8 @@
 
 #include "base/failure.h"
 #include "base/file.h"
+#include "binding.h"
 #include "cli/say.h"
-#include "dispatch/hooks.h"
 #include "tui/terminal.h"
 
 enum {

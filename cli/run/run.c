@@ -19,6 +19,7 @@
 #include <gpu_dispatch/gpu_dispatch.h>
 
 #include "base/failure.h"
+#include "binding.h"
 #include "cli/commands.h"
 #include "cli/output/sinks.h"
 #include "cli/run/http/page.h"
@@ -32,7 +33,6 @@
 #include "cli/run/watch.h"
 #include "cli/run/work.h"
 #include "cli/say.h"
-#include "dispatch/hooks.h"
 #include "view/figures.h"
 
 struct run {

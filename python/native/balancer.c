@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "fields.h"
+#include "python/native/fields.h"
 
 typedef struct {
     PyObject_HEAD

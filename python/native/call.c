@@ -18,9 +18,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "dispatch/hooks.h"
-#include "dispatch/internal.h"
-#include "run.h"
+#include "binding.h"
+#include "python/native/run.h"
 
 const char *const call_names[N_CALLS] = {
     [ON_SUCCESS] = "on_success",
@@ -276,15 +275,6 @@ void call_options(struct gd_options *o)
     o->on_worker_exit = on_worker_exit;
     o->on_device_out = on_device_out;
     o->on_exit = on_exit_;
-}
-
-/* Workers announce tasks only if somebody wants to know, and without on_timeout on_error gets timeouts. */
-void call_choose(struct run *r)
-{
-    if (!r->calls[ON_TASK_START])
-        r->d->o.on_task_start = NULL;
-    if (!r->calls[ON_TIMEOUT])
-        r->d->o.on_timeout = NULL;
 }
 
 /* ---- signals ---- */

@@ -1,7 +1,7 @@
 /* Structs of the library as dicts. A table says where each field lies and what it is, so that a struct that grows needs
  * one line more and no code.
  */
-#include "fields.h"
+#include "python/native/fields.h"
 
 #include <limits.h>
 #include <string.h>

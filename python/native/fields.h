@@ -4,7 +4,7 @@
 
 #include <stddef.h>
 
-#include "native.h"
+#include "python/native/native.h"
 
 enum field_kind { KIND_INT, KIND_UNSIGNED, KIND_U32, KIND_I64, KIND_U64, KIND_DOUBLE, KIND_BOOL, KIND_TEXT };
 

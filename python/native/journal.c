@@ -9,8 +9,8 @@
  */
 #include <string.h>
 
-#include "dispatch/hooks.h"
-#include "run.h"
+#include "binding.h"
+#include "python/native/run.h"
 
 static PyObject *error_type; /* gpu_dispatch.JournalError */
 

@@ -10,7 +10,7 @@
  */
 #include <string.h>
 
-#include "run.h"
+#include "python/native/run.h"
 
 static PyObject *encode(PyObject *object, bool is_strict);
 

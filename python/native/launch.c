@@ -9,8 +9,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "fields.h"
-#include "gpu/spec.h"
+#include "binding.h"
+#include "python/native/fields.h"
 
 /* ---- devices ---- */
 
@@ -108,16 +108,11 @@ static PyObject *validate_devices(PyObject *module, PyObject *sequence)
     return out;
 }
 
-/* Adds the numbers of one entry. False: *out is gone, with an exception or because the entry is no number. */
-static bool put_numbers(PyObject **out, const struct gd__entry *e)
+/* *user: the list, or NULL with an exception. */
+static bool put_number(void *user, int number)
 {
-    if (e->kind != GD__ENTRY_NUMBERS) {
-        Py_CLEAR(*out);
-        return false;
-    }
-    for (int id = e->first; *out && id <= e->last; id++)
-        list_put(out, PyLong_FromLong(id));
-    return *out != NULL;
+    PyObject **out = user;
+    return list_put(out, PyLong_FromLong(number));
 }
 
 PyDoc_STRVAR(parse_devices_doc, "parse_devices(text, /)\n--\n\n"
@@ -129,19 +124,14 @@ static PyObject *parse_devices(PyObject *module, PyObject *args)
     (void)module;
     if (!PyArg_ParseTuple(args, "s:parse_devices", &text))
         return NULL;
-    struct gd__spec spec;
-    int rc = gd__spec_parse(&spec, text);
-    if (rc == 0 && spec.kind != GD__SPEC_LIST)
-        Py_RETURN_NONE;
-    PyObject *out = rc < 0 ? NULL : PyList_New(0);
-    struct gd__entry e;
-    for (const char *at = text; out && (rc = gd__spec_next(text, &at, &e)) > 0;)
-        put_numbers(&out, &e);
-    if (rc < 0) {
-        Py_XDECREF(out);
-        return native_error(rc);
-    }
-    return out || PyErr_Occurred() ? out : Py_NewRef(Py_None);
+    PyObject *out = PyList_New(0);
+    if (!out)
+        return NULL;
+    const int rc = gd__spec_numbers(text, put_number, &out);
+    if (rc > 0 || !out)
+        return out;
+    Py_DECREF(out);
+    return rc < 0 ? native_error(rc) : Py_NewRef(Py_None);
 }
 
 /* ---- files ---- */

@@ -7,7 +7,7 @@
  *
  * A larger mapping serves what lies within it, too. That is looked for among the last few only.
  */
-#include "mapping.h"
+#include "python/native/mapping.h"
 
 #include <sys/mman.h>
 

@@ -5,7 +5,7 @@
  *
  * The library is linked into it whole and not exported: a program may have another libgpu_dispatch loaded as well.
  */
-#include "native.h"
+#include "python/native/native.h"
 
 static struct PyModuleDef native_module = {
     PyModuleDef_HEAD_INIT,

@@ -7,7 +7,7 @@
 #include <gpu_dispatch/devices.h>
 #include <gpu_dispatch/observe.h>
 
-#include "fields.h"
+#include "python/native/fields.h"
 
 /* That there is no such job, or no more, is nothing a RuntimeError says. */
 static PyObject *no_job_error;

@@ -19,7 +19,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "native.h"
+#include "python/native/native.h"
 
 /* ---- signals that are passed on ---- */
 

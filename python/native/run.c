@@ -6,12 +6,12 @@
  * How run() ends, the first of these that holds: the exception of a callback or a signal handler; no worker; a journal
  * that could not be written; the exception of the iterator; something of the system's; None.
  */
-#include "run.h"
+#include "python/native/run.h"
 
 #include <stddef.h>
 #include <string.h>
 
-#include "dispatch/hooks.h"
+#include "binding.h"
 
 enum { SOURCE_GRACE_MS = 1000 };
 
@@ -122,7 +122,6 @@ static int prepare(struct run *r, PyObject *iterable, PyObject *callbacks)
     r->iterator = PyObject_GetIter(iterable);
     if (!r->iterator || call_watch_signals(r) < 0)
         return -1;
-    call_choose(r);
     pthread_sigmask(SIG_SETMASK, NULL, &r->signals);
     const struct gd__hooks hooks = {
         .user = r,
@@ -133,6 +132,8 @@ static int prepare(struct run *r, PyObject *iterable, PyObject *callbacks)
         .source_release = source_release,
         .source_grace_ms = SOURCE_GRACE_MS,
         .describe = describe_input,
+        .without_task_start = !r->calls[ON_TASK_START],
+        .without_timeout = !r->calls[ON_TIMEOUT],
     };
     gd__dispatcher_hook(r->d, &hooks);
     return 0;

@@ -12,7 +12,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 
-#include "native.h"
+#include "python/native/native.h"
 
 enum call {
     ON_SUCCESS,
@@ -94,7 +94,6 @@ void source_leave(struct run *r); /* after the run: a source that is still block
 /* call.c */
 extern const char *const call_names[N_CALLS];
 void call_options(struct gd_options *o); /* all callbacks of the library */
-void call_choose(struct run *r);         /* before the run: only those that somebody listens to */
 void call_after_round(void *user);
 void call_take_lock(struct run *r);
 int call_watch_signals(struct run *r); /* on Python's main thread; elsewhere nothing */

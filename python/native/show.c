@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "kinds.h"
-#include "native.h"
+#include "python/native/kinds.h"
+#include "python/native/native.h"
 
 enum { BRIEF_MOST = 64, REPR_MOST = 4096 /* bytes of a string */ };
 

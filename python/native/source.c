@@ -16,8 +16,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "dispatch/hooks.h"
-#include "run.h"
+#include "binding.h"
+#include "python/native/run.h"
 
 enum { SMALL_MAX = 24, TURN = 256 /* items per hold of the lock, while somebody waits for it */ };
 enum { LARGE = 1 << 20 /* payloads whose hash takes longer than a switch of threads */ };

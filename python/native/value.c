@@ -15,12 +15,12 @@
  * Only exact types have a kind of their own: a bool, an IntEnum or a numpy.float64 must come back as what it was.
  * Buffers come back read-only whatever their size, so that code that works with small arrays works with large ones.
  */
-#include "native.h"
+#include "python/native/native.h"
 
 #include <string.h>
 
-#include "kinds.h"
-#include "shm/copy.h"
+#include "binding.h"
+#include "python/native/kinds.h"
 
 enum {
     SCALAR_SIZE = 1 + 8,

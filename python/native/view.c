@@ -15,7 +15,7 @@
  * After fork() the child has the same shared mappings, but it is the parent that says when the place is used again:
  * views that are open at the fork are good in the child only until the parent settles them. Kept ones are private.
  */
-#include "native.h"
+#include "python/native/native.h"
 
 #include <errno.h>
 #include <stddef.h>
@@ -24,7 +24,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "mapping.h"
+#include "python/native/mapping.h"
 
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23

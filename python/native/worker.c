@@ -14,7 +14,7 @@
  * exit() ends the process without the interpreter's own end: so cleanup (or, if it doesn't come to that, a handler of
  * exit) does what is expected of it by way of host.finish().
  */
-#include "native.h"
+#include "python/native/native.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -24,7 +24,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "worker/host.h"
+#include "binding.h"
 
 enum { EXIT_NO_MEMORY = 74 };
 
@@ -195,17 +195,14 @@ static PyObject *item_of(const struct gd_worker *w, const struct gd_task *task)
     if (task->loaded)
         return Py_NewRef((PyObject *)task->loaded);
     struct value_place place = { .fd = -1 };
-    if (task->size > GD__INLINE_MAX) {
-        place.fd = w->port.arena.fd;
-        place.offset = (uint64_t)((const char *)task->data - (const char *)w->port.arena.base);
-    }
+    (void)gd__task_locate(w, task, &place.fd, &place.offset);
     return value_read(task->data, task->size, &place);
 }
 
 /* The room for a result that will be written whole; other threads may run meanwhile. */
 static void make_ready(struct gd_result *r)
 {
-    if (r->size < GD__FILL_LEAST)
+    if (!gd__result_would_fill(r))
         return;
     Py_BEGIN_ALLOW_THREADS
     gd__result_fill(r);
@@ -286,12 +283,6 @@ static int process(struct gd_worker *w, const struct gd_task *task, struct gd_re
     return code;
 }
 
-/* Of a batch, those tasks that have not failed by themselves. */
-static bool is_open(const struct gd_result *r)
-{
-    return r->kind == GD__R_SUCCESS;
-}
-
 static int fail_all(struct gd_worker *w, struct gd_result *const *results, size_t n)
 {
     struct failure f;
@@ -299,7 +290,7 @@ static int fail_all(struct gd_worker *w, struct gd_result *const *results, size_
     int code = 0;
     explain(&f, w, exception, NULL);
     for (size_t i = 0; i < n; i++)
-        if (is_open(results[i]))
+        if (gd__result_is_success(results[i]))
             code = say_failure(&f, results[i]);
     Py_DECREF(exception);
     forget(&f);
@@ -344,7 +335,7 @@ static void put_results(struct gd_worker *w, struct gd_result *const *results, s
 {
     Py_ssize_t at = 0;
     for (size_t i = 0; i < n; i++) {
-        if (!is_open(results[i]))
+        if (!gd__result_is_success(results[i]))
             continue;
         PyObject *value = Py_NewRef(PySequence_Fast_GET_ITEM(list, at++));
         if (PyExceptionInstance_Check(value)) {

@@ -1,4 +1,4 @@
-/* How a worker that runs other programs is started: the arguments of worker/host_main.h. */
+/* How a worker that runs other programs is started: the arguments of worker/host_main.c. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -196,6 +196,10 @@ void gd_dispatcher_close(struct gd_dispatcher **dp)
 void gd__dispatcher_hook(struct gd_dispatcher *d, const struct gd__hooks *hooks)
 {
     d->hooks = *hooks;
+    if (hooks->without_task_start)
+        d->o.on_task_start = NULL;
+    if (hooks->without_timeout)
+        d->o.on_timeout = NULL;
 }
 
 void gd__dispatcher_listen(struct gd_dispatcher *d, const struct gd__listener *listener)

@@ -30,7 +30,7 @@ _Static_assert(sizeof(struct gd__payload) == 4 * sizeof(uint64_t), "a payload is
 struct gd__feeder_spec {
     gd_source_fn *source;
     void (*source_cancel)(void *user);
-    void (*source_hold)(void *user); /* this and the next: see hooks.h */
+    void (*source_hold)(void *user); /* this and the next: see binding.h */
     void (*source_release)(void *user);
     void *user;
     uint64_t queue_bytes;

@@ -21,9 +21,10 @@
 
 #include "base/clock.h"
 #include "base/process/fork.h"
+#include "binding.h"
 #include "core/sched.h"
 #include "dispatch/feeder.h"
-#include "dispatch/hooks.h"
+#include "dispatch/listener.h"
 #include "gpu/device.h"
 #include "proc/child.h"
 #include "proc/loop.h"

@@ -77,7 +77,7 @@ static int none_at_all(const struct gd__machine *m)
 
 /* --- adding --- */
 
-static int add(struct gd__found_list *out, const struct gd__found *f, const struct gd__entry *e)
+static int add(struct gd__found_list *out, const struct gd__found *f, const struct gd__spec_entry *e)
 {
     for (size_t i = 0; i < out->n; i++)
         if (out->items[i].d.id == f->d.id)
@@ -105,7 +105,7 @@ static const struct gd__found *by_id(const struct gd__machine *m, int id)
     return NULL;
 }
 
-static int add_numbers(struct gd__found_list *out, const struct gd__machine *m, const struct gd__entry *e)
+static int add_numbers(struct gd__found_list *out, const struct gd__machine *m, const struct gd__spec_entry *e)
 {
     int rc = 0;
     for (int id = e->first; id <= e->last && rc == 0; id++) {
@@ -119,12 +119,12 @@ static int add_numbers(struct gd__found_list *out, const struct gd__machine *m, 
 
 /* --- by UUID --- */
 
-static bool named(const struct gd__found *f, const struct gd__entry *e)
+static bool named(const struct gd__found *f, const struct gd__spec_entry *e)
 {
     return gd__visible_named(f, e->text, e->length);
 }
 
-static bool is_gpu_name(const struct gd__entry *e)
+static bool is_gpu_name(const struct gd__spec_entry *e)
 {
     return strncasecmp(e->text, "GPU-", 4) == 0;
 }
@@ -139,7 +139,7 @@ static int no_instance(const struct gd__found *f)
 }
 
 /* It is not among those that may be used: is it here at all? */
-static int not_named(const struct gd__machine *m, const struct gd__entry *e)
+static int not_named(const struct gd__machine *m, const struct gd__spec_entry *e)
 {
     char is[IDS_MAX], names[NAMES_MAX] = "";
     for (size_t i = 0; i < m->all.n; i++) {
@@ -157,14 +157,14 @@ static int not_named(const struct gd__machine *m, const struct gd__entry *e)
                      names, *names ? ")" : "");
 }
 
-static int ambiguous(const struct gd__entry *e, const struct gd__found *a, const struct gd__found *b)
+static int ambiguous(const struct gd__spec_entry *e, const struct gd__found *a, const struct gd__found *b)
 {
     const bool gpus = is_gpu_name(e);
     return gd__error(GD_E_INVALID, "\"%.*s\" fits %s and %s: write more of it", (int)e->length, e->text,
                      gpus ? a->gpu_uuid : a->d.uuid, gpus ? b->gpu_uuid : b->d.uuid);
 }
 
-static int add_named(struct gd__found_list *out, const struct gd__machine *m, const struct gd__entry *e)
+static int add_named(struct gd__found_list *out, const struct gd__machine *m, const struct gd__spec_entry *e)
 {
     const struct gd__found *first = NULL;
     int rc = 0;
@@ -187,7 +187,7 @@ static bool may_have_mig(const struct gd__found *f)
     return f->d.vendor == GD_VENDOR_NVIDIA || f->d.vendor == GD_VENDOR_SIMULATED;
 }
 
-static int add_mig(struct gd__found_list *out, const struct gd__machine *m, const struct gd__entry *e)
+static int add_mig(struct gd__found_list *out, const struct gd__machine *m, const struct gd__spec_entry *e)
 {
     int instances = 0, gpus = 0;
     for (size_t i = 0; i < m->visible.n; i++) {
@@ -214,17 +214,17 @@ static int add_mig(struct gd__found_list *out, const struct gd__machine *m, cons
 
 /* --- all together --- */
 
-typedef int adder(struct gd__found_list *out, const struct gd__machine *m, const struct gd__entry *e);
+typedef int adder(struct gd__found_list *out, const struct gd__machine *m, const struct gd__spec_entry *e);
 static adder *const adders[] = {
-    [GD__ENTRY_NUMBERS] = add_numbers,
-    [GD__ENTRY_NAME] = add_named,
-    [GD__ENTRY_MIG] = add_mig,
+    [GD__SPEC_NUMBERS] = add_numbers,
+    [GD__SPEC_NAME] = add_named,
+    [GD__SPEC_MIG] = add_mig,
 };
 
 /* The form of the whole list is looked at before any device is: a slip of the pen is reported as one. */
 static int select_list(struct gd__found_list *out, const struct gd__machine *m, const char *text)
 {
-    struct gd__entry e;
+    struct gd__spec_entry e;
     const char *at = text;
     int rc;
     while ((rc = gd__spec_next(text, &at, &e)) > 0)

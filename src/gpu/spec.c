@@ -12,6 +12,7 @@
 #include <strings.h>
 
 #include "base/error.h"
+#include "binding.h"
 
 enum { NUMBER_MOST = 999999 };
 
@@ -71,7 +72,7 @@ int gd__spec_parse(struct gd__spec *out, const char *text)
     return 0;
 }
 
-static int wrong_entry(const char *text, const struct gd__entry *e)
+static int wrong_entry(const char *text, const struct gd__spec_entry *e)
 {
     return gd__error(GD_E_INVALID,
                      "devices \"%s\": \"%.*s\" is none; use auto, numbers (0,2 or 0-3), UUIDs (GPU-..., MIG-...), "
@@ -80,21 +81,21 @@ static int wrong_entry(const char *text, const struct gd__entry *e)
 }
 
 /* "3", "0-3", "0:1". */
-static int parse_numbers(const char *text, struct gd__entry *e)
+static int parse_numbers(const char *text, struct gd__spec_entry *e)
 {
     const size_t left = strspn(e->text, "0123456789");
     const long first = gd__spec_number(e->text, left < e->length ? left : e->length, 0, NUMBER_MOST);
     long last = first;
-    e->kind = GD__ENTRY_NUMBERS;
+    e->kind = GD__SPEC_NUMBERS;
     if (left < e->length) {
         if (e->text[left] != '-' && e->text[left] != ':')
             return wrong_entry(text, e);
-        e->kind = e->text[left] == ':' ? GD__ENTRY_MIG : GD__ENTRY_NUMBERS;
+        e->kind = e->text[left] == ':' ? GD__SPEC_MIG : GD__SPEC_NUMBERS;
         last = gd__spec_number(e->text + left + 1, e->length - left - 1, 0, NUMBER_MOST);
     }
     if (first < 0 || last < 0)
         return wrong_entry(text, e);
-    if (e->kind == GD__ENTRY_NUMBERS && last < first)
+    if (e->kind == GD__SPEC_NUMBERS && last < first)
         return gd__error(GD_E_INVALID, "devices \"%s\": the range %.*s is empty; write %ld-%ld", text, (int)e->length,
                          e->text, last, first);
     e->first = (int)first;
@@ -102,12 +103,12 @@ static int parse_numbers(const char *text, struct gd__entry *e)
     return 1;
 }
 
-int gd__spec_next(const char *text, const char **at, struct gd__entry *out)
+int gd__spec_next(const char *text, const char **at, struct gd__spec_entry *out)
 {
     const char *end = *at + strlen(*at);
     if (*at > text && **at == '\0' && (*at)[-1] != ',')
         return 0;
-    *out = (struct gd__entry){ .text = *at + strspn(*at, " \t") };
+    *out = (struct gd__spec_entry){ .text = *at + strspn(*at, " \t") };
     const size_t whole = strcspn(out->text, ",");
     for (out->length = whole; out->length > 0 && isspace((unsigned char)out->text[out->length - 1]);)
         out->length--;
@@ -117,8 +118,25 @@ int gd__spec_next(const char *text, const char **at, struct gd__entry *out)
     if (out->length == 0)
         return gd__error(GD_E_INVALID, "devices \"%s\": an entry is empty; use auto, 0,2 or 0-3", text);
     if (strncasecmp(out->text, "GPU-", 4) == 0 || strncasecmp(out->text, "MIG-", 4) == 0) {
-        out->kind = GD__ENTRY_NAME;
+        out->kind = GD__SPEC_NAME;
         return 1;
     }
     return parse_numbers(text, out);
+}
+
+int gd__spec_numbers(const char *text, gd__number_fn *fn, void *user)
+{
+    struct gd__spec spec;
+    struct gd__spec_entry e;
+    int rc = gd__spec_parse(&spec, text);
+    if (rc < 0 || spec.kind != GD__SPEC_LIST)
+        return rc < 0 ? rc : 0;
+    for (const char *at = text; (rc = gd__spec_next(text, &at, &e)) > 0;) {
+        if (e.kind != GD__SPEC_NUMBERS)
+            return 0;
+        for (int number = e.first; number <= e.last; number++)
+            if (!fn(user, number))
+                return 0;
+    }
+    return rc < 0 ? rc : 1;
 }

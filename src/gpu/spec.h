@@ -22,14 +22,14 @@ struct gd__spec {
 int gd__spec_parse(struct gd__spec *out, const char *text);
 
 /* One entry of a list. */
-enum gd__entry_kind {
-    GD__ENTRY_NUMBERS, /* first to last */
-    GD__ENTRY_NAME,    /* a UUID, or a beginning of one */
-    GD__ENTRY_MIG,     /* instance last of GPU first */
+enum gd__spec_entry_kind {
+    GD__SPEC_NUMBERS, /* first to last */
+    GD__SPEC_NAME,    /* a UUID, or a beginning of one */
+    GD__SPEC_MIG,     /* instance last of GPU first */
 };
 
-struct gd__entry {
-    enum gd__entry_kind kind;
+struct gd__spec_entry {
+    enum gd__spec_entry_kind kind;
     int first, last;
     const char *text; /* as it was written; within the list */
     size_t length;
@@ -37,7 +37,7 @@ struct gd__entry {
 
 /* The entry at *at, which is moved past it. 1: there was one, 0: the end, else GD_E_INVALID. text: the whole list, for
  * the words of an error. */
-int gd__spec_next(const char *text, const char **at, struct gd__entry *out);
+int gd__spec_next(const char *text, const char **at, struct gd__spec_entry *out);
 
 /* A whole number between least and most, nothing behind it within length. -1: it is none. */
 long gd__spec_number(const char *text, size_t length, long least, long most);

@@ -25,6 +25,7 @@
 #include "base/error.h"
 #include "base/fault.h"
 #include "base/fd.h"
+#include "binding.h"
 #include "journal/internal.h"
 
 enum { TAIL = 64 << 10 };

@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "base/fault.h"
+#include "binding.h"
 #include "journal/internal.h"
 
 enum { TELL_EVERY = 1 << 16, WINDOW_MS_MOST = 3600 * 1000 };

@@ -1,7 +1,7 @@
 /* The journal as the dispatcher uses it. The public part is <gpu_dispatch/journal.h>.
  *
  *   the run's thread      gd__journal_begin, _put, _end
- *   one other thread      gd__journal_put, in place of the run's (gd__record_put_off() in dispatch/hooks.h)
+ *   one other thread      gd__journal_put, in place of the run's (gd__record_put_off() in binding.h)
  *   the feeder's thread   gd__journal_admit, _take, _take_reads
  *   any thread            gd__journal_interrupt, _skipped
  *
@@ -54,10 +54,6 @@ int gd__journal_take(struct gd_journal *j, const struct gd__journal_key *key, ui
 /* Whether that reads the journal, some rows of it or all: it may take long. */
 bool gd__journal_take_reads(const struct gd_journal *j, const struct gd__journal_key *key);
 
-/* After the run: somebody may go on writing to followed files. So what lies beyond their recorded lengths is no sign of
- * strangers, and the next run cuts it off. */
-void gd__journal_files_may_grow(struct gd_journal *j);
-
 /* Nothing more is wanted of the source: nobody waits in the two above from here on. */
 void gd__journal_interrupt(struct gd_journal *j);
 
@@ -69,9 +65,5 @@ void gd__journal_put(struct gd_journal *j, struct gd__journal_task *t, const str
 int gd__journal_end(struct gd_journal *j, const char *how);
 
 uint64_t gd__journal_skipped(struct gd_journal *j);
-
-/* Before the run: what gd_journal_follow() would say of the file of that name, which need not be there. The file is not
- * changed. So several files can be looked at before the first is cut. */
-int gd__journal_check_file(struct gd_journal *j, const char *path);
 
 #endif

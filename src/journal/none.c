@@ -1,5 +1,6 @@
 /* A library built without SQLite: there are no journals, and every call says how to get them. */
 #include "base/error.h"
+#include "binding.h"
 #include "journal/journal.h"
 
 static int unsupported(void)

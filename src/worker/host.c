@@ -28,6 +28,15 @@ uint64_t gd__host_cancel_below(const struct gd_worker *w)
     return atomic_load_explicit(&w->port.in->cancel, memory_order_acquire);
 }
 
+bool gd__task_locate(const struct gd_worker *w, const struct gd_task *task, int *fd, uint64_t *offset)
+{
+    if (task->size <= GD__INLINE_MAX)
+        return false;
+    *fd = w->port.arena.fd;
+    *offset = (uint64_t)((const char *)task->data - (const char *)w->port.arena.base);
+    return true;
+}
+
 void gd__host_flush(struct gd_worker *w)
 {
     bool pending = w->port.published != w->port.result_tail;

@@ -20,6 +20,7 @@
 #include <stdint.h>
 
 #include "base/ticks.h"
+#include "binding.h"
 #include "shm/channel.h"
 #include "worker/pipeline.h"
 
@@ -61,10 +62,6 @@
 
 const struct gd_worker_ops *gd__worker_registered(void); /* NULL: gd_worker_main() was never called */
 char *const *gd__worker_argv(void);                      /* as main had it; NULL likewise */
-
-/* This process was started as a worker, whether or not its main calls gd_worker_main(): a dispatcher here would start
- * itself without end. */
-bool gd__in_worker_process(void);
 
 /* Before gd_worker_main(): the worker's tasks are handed on through these instead of to process. */
 void gd__worker_pipe(const struct gd__pipe_ops *pipe);
@@ -134,18 +131,6 @@ struct gd_worker {
     uint64_t interrupted; /* position + 1 that interrupt() was called for */
 };
 
-/* For a language with a lock of its own: called on the main thread before it waits for the dispatcher or an I/O thread,
- * and after; and on an I/O thread before it ends. NULL: nothing. Set before gd_worker_main(). */
-struct gd__wait_hooks {
-    void (*before)(void);
-    void (*after)(void);
-    void (*io_thread_ends)(void);
-    /* On the main thread, between after() and before(): what is being loaded below gd__host_cancel_below() is to stop.
-     */
-    void (*interrupt_loads)(void);
-};
-extern struct gd__wait_hooks gd__wait_hooks;
-
 static inline void gd__before_wait(void)
 {
     if (gd__wait_hooks.before)
@@ -172,7 +157,6 @@ _Noreturn void gd__host_thread_left(void *unused);
 /* host.c */
 int gd__host_wait(struct gd_worker *w);           /* gd__port_wait(), with the hooks */
 _Noreturn void gd__host_run(struct gd_worker *w); /* port, ops and lifeline are set */
-uint64_t gd__host_cancel_below(const struct gd_worker *w);
 void gd__entry_unload(struct gd_worker *w, struct gd__entry *e);
 void gd__host_flush(struct gd_worker *w); /* wakes the dispatcher for what was committed */
 /* Claims up to n more tasks if they are there, and opens their entries; false if not one was. */
@@ -208,8 +192,6 @@ void gd__loader_stop(struct gd_worker *w);
 /* result.c */
 void gd__result_init(struct gd_result *r, struct gd_worker *w); /* once per object */
 void gd__result_reset(struct gd_result *r);                     /* back to an empty success */
-/* The room that was allocated is about to be written, all of it: makes its pages ready. */
-void gd__result_fill(struct gd_result *r);
 /* Settles what the user's function `who` returned: a failure without words gets some, if need be from the thread's
  * error text. That must not speak for a later failure too: forget it after the last use. */
 void gd__result_settle(struct gd_result *r, int code, const char *who);
@@ -218,8 +200,7 @@ int gd__result_fail(struct gd_result *r, enum gd__record_kind kind, const char *
     __attribute__((format(printf, 3, 4)));
 /* Writes a record with the bytes of r (NULL: none) and position, times and so on of e (NULL: none), and commits it. */
 void gd__record_put(struct gd_worker *w, enum gd__record_kind kind, const struct gd__entry *e, struct gd_result *r);
-void gd__thread_is_loading(uint64_t position);         /* this thread is an I/O thread, at that position */
-uint64_t gd__thread_loads(void);                       /* which it is, or GD__NO_POSITION */
+void gd__thread_is_loading(uint64_t position); /* this thread is an I/O thread, at that position, or GD__NO_POSITION */
 size_t gd__words_fit(const char *text, size_t length); /* without a character cut in two at the end */
 
 #endif

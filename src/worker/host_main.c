@@ -1,9 +1,14 @@
 /* The worker host as a program: finds out from its arguments which worker it is, and is that one.
  *
+ *   HOST PLUGIN.so                                                                a C plugin
+ *   HOST --command [--quote] [--dry-run] [--ungroup] [--shell SHELL] -- WORD...   a command per task
+ *   HOST --stream [--json] -- PROGRAM ARG...                                      a program that speaks JSON Lines
+ *   HOST --check PLUGIN.so                                                        by hand: says what the plugin offers
+ *
  * A plugin that can't be used, or arguments that make no sense, are no crash: the worker is run with a setup that fails
  * with the reason, so that it reaches the dispatcher's on_setup_fail.
  */
-#include "worker/host_main.h"
+#include "binding.h"
 
 #include <dlfcn.h>
 #include <gpu_dispatch/worker.h>

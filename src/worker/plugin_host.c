@@ -1,7 +1,7 @@
 /* gpu-dispatch-host: the program that is a worker, of a plugin or of other programs. A dispatcher starts it, once per
  * worker; by hand it tells what a plugin offers. All of it is in host_main.c, which the gpu-dispatch command has too.
  */
-#include "worker/host_main.h"
+#include "binding.h"
 
 int main(int argc, char **argv)
 {

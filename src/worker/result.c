@@ -157,11 +157,21 @@ void *gd_result_alloc(struct gd_result *r, size_t size)
 void gd__result_fill(struct gd_result *r)
 {
     struct gd_worker *w = r->worker;
-    if (!r->offset || r->size < GD__FILL_LEAST)
+    if (!gd__result_would_fill(r))
         return;
     lock_bytes(w);
     gd__extents_fill(&w->port.extents, r->offset, r->size);
     unlock_bytes(w);
+}
+
+bool gd__result_would_fill(const struct gd_result *r)
+{
+    return r->offset > 0 && r->size >= GD__FILL_LEAST;
+}
+
+bool gd__result_is_success(const struct gd_result *r)
+{
+    return r->kind == GD__R_SUCCESS;
 }
 
 int gd_result_truncate(struct gd_result *r, size_t size)

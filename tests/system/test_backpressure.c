@@ -3,7 +3,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "dispatch/hooks.h"
+#include "binding.h"
 #include "support/test.h"
 #include "support/world.h"
 

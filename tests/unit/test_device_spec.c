@@ -10,7 +10,7 @@
 static char *write_entries(const char *text)
 {
     static char out[512];
-    struct gd__entry e;
+    struct gd__spec_entry e;
     const char *at = text;
     int rc;
     out[0] = '\0';

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "base/fault.h"
-#include "dispatch/hooks.h"
+#include "binding.h"
 #include "support/test.h"
 
 enum { QUEUE = 8, KIB = 1024, MIB = 1024 * KIB };

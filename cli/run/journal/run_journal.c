@@ -30,11 +30,11 @@
 #include "base/text/json.h"
 #include "base/text/json_write.h"
 #include "base/text/parse.h"
+#include "binding.h"
 #include "cli/output/files/failure_record.h"
 #include "cli/output/replace.h"
 #include "cli/run/journal/final_files.h"
 #include "cli/say.h"
-#include "journal/journal.h"
 
 struct cli_journal {
     const struct cli_run *asked;

@@ -1,0 +1,21 @@
+/* What another part of the library hears of a run: the events of the program's callbacks, each right before the
+ * callback is called, with the same arguments. So that part needs no callback of the program's. */
+#ifndef GD_DISPATCH_LISTENER_H
+#define GD_DISPATCH_LISTENER_H
+
+#include <gpu_dispatch/dispatcher.h>
+
+/* NULL: not wanted. */
+struct gd__listener {
+    void *user;
+    void (*task_ended)(void *user, const struct gd_report *report); /* on_success, on_error, on_timeout */
+    void (*setup_failed)(void *user, int worker_id, int gpu_id, const char *error);
+    void (*cleanup_failed)(void *user, int worker_id, int gpu_id, const char *error);
+    void (*worker_exited)(void *user, int worker_id, int gpu_id, const char *why, bool given_up);
+    void (*device_out)(void *user, int gpu_id, const char *why);
+};
+
+/* Before the run. Copied. */
+void gd__dispatcher_listen(struct gd_dispatcher *d, const struct gd__listener *listener);
+
+#endif
