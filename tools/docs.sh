@@ -1,6 +1,6 @@
 #!/bin/sh
 # Builds the documentation into BUILD_DIR/site, with MkDocs in an environment of its own, BUILD_DIR/docs-venv, which is
-# made on the first call. The site needs no server: open BUILD_DIR/site/index.html.
+# made on the first call. Open BUILD_DIR/site/index.html, or serve the directory to have its search too.
 # usage: docs.sh BUILD_DIR
 set -eu
 build=${1:?usage: docs.sh BUILD_DIR}
