@@ -105,16 +105,6 @@ static void halt(struct run *run, enum cli_halt_when when)
     }
 }
 
-/* The number of a worker, from 1, as {%} has it; its id may be that of its GPU. */
-static unsigned slot_of(const struct run *run, int worker_id)
-{
-    for (size_t i = 0; i < run->n_workers; i++) {
-        if (run->workers[i].worker_id == (uint64_t)worker_id)
-            return (unsigned)i + 1;
-    }
-    return 0;
-}
-
 /* How long what was processed plays, where somebody can tell. */
 static double media_seconds(const struct cli_run *r, const struct cli_task_end *e)
 {
@@ -126,7 +116,7 @@ static void task_ended(void *user, const struct gd_report *report)
     struct run *run = user;
     struct cli_task_end e;
     cli_task_end_read(&e, report, run->program.kind);
-    e.slot = slot_of(run, report->worker_id);
+    e.slot = (unsigned)(report->worker_id + 1); /* {%}; 0: no worker had it */
     cli_sinks_add(&run->sinks, &e);
     cli_work_ended(&run->work, report);
     (void)gd_balancer_add(run->balancer, report, media_seconds(run->asked, &e));

@@ -63,7 +63,7 @@ struct gd_result; /* where one task's result goes */
 
 struct gd_setup {
     size_t size;      /* of this struct, as the library knows it */
-    int worker_id;    /* 0, 1, ...; equals gpu_id when there is one worker per GPU */
+    int worker_id;    /* index of the worker: 0, 1, ... */
     int gpu_id;       /* as given to the dispatcher; inside this process the device is number 0 */
     uint64_t seed;    /* base_seed + gpu_id */
     const void *args; /* gd_options.setup_args, the same bytes for every worker; valid until the process ends */

@@ -154,7 +154,7 @@ static void call_unread(struct run *r, const struct gd_report *report)
         return;
     }
     PyObject *args[] = { NULL, text ? PyLong_FromUnsignedLongLong(report->task_id) : NULL, text,
-                         text ? PyLong_FromLong(report->worker_id) : NULL };
+                         text ? PyLong_FromLong(run_worker_id(r, report->worker_id)) : NULL };
     call(r, ON_ERROR, args, 3);
 }
 
@@ -166,7 +166,7 @@ static void tell_success(struct run *r, const struct gd_report *report)
     PyObject *value = value_read(report->data, report->size, &place);
     if (value) {
         PyObject *args[] = { NULL, PyLong_FromUnsignedLongLong(report->task_id), value,
-                             PyLong_FromLong(report->worker_id) };
+                             PyLong_FromLong(run_worker_id(r, report->worker_id)) };
         call(r, ON_SUCCESS, args, 3);
     } else {
         call_unread(r, report);
@@ -188,7 +188,7 @@ static void on_error(void *user, const struct gd_report *report)
     struct run *r = user;
     if (begin_end(r, ON_ERROR, report)) {
         PyObject *args[] = { NULL, PyLong_FromUnsignedLongLong(report->task_id), text_of(report->error),
-                             PyLong_FromLong(report->worker_id) };
+                             PyLong_FromLong(run_worker_id(r, report->worker_id)) };
         call(r, ON_ERROR, args, 3);
     }
     finish_end(r, report);
@@ -200,7 +200,7 @@ static void on_timeout(void *user, const struct gd_report *report)
     if (begin_end(r, ON_TIMEOUT, report)) {
         Py_INCREF(r->timeout);
         PyObject *args[] = { NULL, PyLong_FromUnsignedLongLong(report->task_id), r->timeout,
-                             PyLong_FromLong(report->worker_id) };
+                             PyLong_FromLong(run_worker_id(r, report->worker_id)) };
         call(r, ON_TIMEOUT, args, 3);
     }
     finish_end(r, report);
@@ -214,7 +214,7 @@ static void on_task_start(void *user, uint64_t task_id, int worker_id, unsigned 
     (void)attempt, (void)start_ns;
     if (!begin(r, ON_TASK_START))
         return;
-    PyObject *args[] = { NULL, PyLong_FromUnsignedLongLong(task_id), PyLong_FromLong(worker_id) };
+    PyObject *args[] = { NULL, PyLong_FromUnsignedLongLong(task_id), PyLong_FromLong(run_worker_id(r, worker_id)) };
     call(r, ON_TASK_START, args, 2);
 }
 
@@ -248,7 +248,7 @@ static void on_worker_exit(void *user, int worker_id, int gpu_id, const char *wh
     struct run *r = user;
     if (!begin(r, ON_WORKER_EXIT))
         return;
-    PyObject *args[] = { NULL, PyLong_FromLong(worker_id), PyLong_FromLong(gpu_id), text_of(why),
+    PyObject *args[] = { NULL, PyLong_FromLong(run_worker_id(r, worker_id)), PyLong_FromLong(gpu_id), text_of(why),
                          PyBool_FromLong(given_up) };
     call(r, ON_WORKER_EXIT, args, 4);
 }

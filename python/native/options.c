@@ -264,6 +264,36 @@ static int open_dispatcher(struct run *r, const struct gd_options *o)
     return rc < 0 ? -1 : 0;
 }
 
+/* True: no two workers share a GPU. */
+static bool one_per_gpu(const struct gd_worker_stats *workers, int n)
+{
+    for (int i = 1; i < n; i++)
+        if (workers[i].gpu_id == workers[i - 1].gpu_id) /* those of a GPU follow each other */
+            return false;
+    return true;
+}
+
+static int find_worker_ids(struct run *r)
+{
+    const int n = gd_dispatcher_worker_stats(r->d, NULL, sizeof(struct gd_worker_stats), 0);
+    struct gd_worker_stats *workers = PyMem_Calloc((size_t)n, sizeof *workers);
+    int *ids = PyMem_Calloc((size_t)n, sizeof *ids);
+    const bool found = workers && ids;
+    if (found)
+        gd_dispatcher_worker_stats(r->d, workers, sizeof *workers, (size_t)n);
+    if (found && one_per_gpu(workers, n)) {
+        for (int i = 0; i < n; i++)
+            ids[i] = (int)workers[i].gpu_id;
+        r->worker_ids = ids;
+    } else {
+        PyMem_Free(ids);
+    }
+    PyMem_Free(workers);
+    if (!found)
+        PyErr_NoMemory();
+    return found ? 0 : -1;
+}
+
 int options_open(struct run *r, PyObject *options)
 {
     struct gd_options o = GD_OPTIONS_INIT;
@@ -284,6 +314,8 @@ int options_open(struct run *r, PyObject *options)
     o.journal = r->journal;
     if (rc == 0)
         rc = open_dispatcher(r, &o);
+    if (rc == 0)
+        rc = find_worker_ids(r);
     Py_XDECREF(reading.keep);
     return rc;
 }

@@ -74,6 +74,7 @@ static void run_dealloc(PyObject *self)
     struct run *r = (struct run *)self;
     PyTypeObject *type = Py_TYPE(self);
     gd_dispatcher_close(&r->d);
+    PyMem_Free(r->worker_ids);
     (void)gd_journal_close(&r->journal); /* of one that never ran */
     journal_clear(r);
     drop_calls(r);
@@ -303,18 +304,19 @@ static PyObject *worker_figures(const struct gd_worker_stats *w)
 
 static PyObject *run_worker_stats(PyObject *self, PyObject *nothing)
 {
-    struct gd_dispatcher *d = ((struct run *)self)->d;
+    const struct run *r = (const struct run *)self;
     PyObject *list = NULL;
     (void)nothing;
-    int n = gd_dispatcher_worker_stats(d, NULL, sizeof(struct gd_worker_stats), 0);
+    int n = gd_dispatcher_worker_stats(r->d, NULL, sizeof(struct gd_worker_stats), 0);
     if (n < 0)
         return native_error(n);
     struct gd_worker_stats *workers = PyMem_Calloc((size_t)n, sizeof *workers);
     if (!workers)
         return PyErr_NoMemory();
-    gd_dispatcher_worker_stats(d, workers, sizeof *workers, (size_t)n);
+    gd_dispatcher_worker_stats(r->d, workers, sizeof *workers, (size_t)n);
     list = PyList_New(n);
     for (int i = 0; list && i < n; i++) {
+        workers[i].worker_id = (uint64_t)run_worker_id(r, i);
         PyObject *dict = worker_figures(&workers[i]);
         if (dict)
             PyList_SET_ITEM(list, i, dict);

@@ -30,6 +30,7 @@ enum call {
 struct run {
     PyObject_HEAD
     struct gd_dispatcher *d; /* as long as the Run */
+    int *worker_ids;         /* what Python is told for each worker; NULL: the worker's index */
     PyObject *timeout;       /* of a task, in seconds, as it was given */
     bool used;
 
@@ -67,7 +68,14 @@ struct run {
     PyObject *words;     /* of the last task that was refused */
 };
 
-/* options.c: r->d is open then, and r->timeout set. */
+/* With one worker per GPU a worker is known by its GPU's id in Python, otherwise by its index. worker: the library's
+ * worker_id; -1 (none) stays -1. */
+static inline int run_worker_id(const struct run *r, int worker)
+{
+    return r->worker_ids && worker >= 0 ? r->worker_ids[worker] : worker;
+}
+
+/* options.c: r->d is open then, and r->worker_ids and r->timeout set. */
 int options_open(struct run *r, PyObject *options);
 
 /* journal.c. Of the run's thread but for _key and _remember, which are the feeder's. */

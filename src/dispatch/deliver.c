@@ -131,7 +131,7 @@ void gd__deliver(void *ctx, const struct gd__task *t, const struct gd__outcome *
     const bool in_arena = p.size > GD__INLINE_MAX;
     struct gd_report r = {
         .task_id = gd__task_number(t),
-        .worker_id = o->worker < 0 ? -1 : gd__worker_id(d, (unsigned)o->worker),
+        .worker_id = o->worker, /* -1: none */
         .gpu_id = o->worker < 0 ? -1 : d->copy.gpu_ids[o->worker],
         .attempt = t->attempt,
         .start_ns = o->start_ns,
@@ -243,7 +243,7 @@ void gd__deliver_try(void *ctx, const struct gd__task *t, const struct gd__outco
 void gd__deliver_setup_failed(void *ctx, unsigned w, const char *words)
 {
     struct gd_dispatcher *d = ctx;
-    const int id = gd__worker_id(d, w), gpu_id = d->copy.gpu_ids[w];
+    const int id = (int)w, gpu_id = d->copy.gpu_ids[w];
     if (d->listener.setup_failed)
         d->listener.setup_failed(d->listener.user, id, gpu_id, words);
     if (d->o.on_setup_fail)
@@ -252,7 +252,7 @@ void gd__deliver_setup_failed(void *ctx, unsigned w, const char *words)
 
 void gd__deliver_cleanup_failed(const struct gd_dispatcher *d, unsigned w, const char *words)
 {
-    const int id = gd__worker_id(d, w), gpu_id = d->copy.gpu_ids[w];
+    const int id = (int)w, gpu_id = d->copy.gpu_ids[w];
     if (d->listener.cleanup_failed)
         d->listener.cleanup_failed(d->listener.user, id, gpu_id, words);
     if (d->o.on_cleanup_fail)
@@ -272,7 +272,7 @@ void gd__deliver_device_out(void *ctx, unsigned w, const char *words)
 void gd__deliver_worker_died(void *ctx, unsigned w, const char *words, bool given_up)
 {
     struct gd_dispatcher *d = ctx;
-    const int id = gd__worker_id(d, w), gpu_id = d->copy.gpu_ids[w];
+    const int id = (int)w, gpu_id = d->copy.gpu_ids[w];
     if (d->listener.worker_exited)
         d->listener.worker_exited(d->listener.user, id, gpu_id, words, given_up);
     if (d->o.on_worker_exit)

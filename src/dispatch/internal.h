@@ -177,7 +177,6 @@ static inline uint64_t gd__task_number(const struct gd__task *t)
 int gd__options_copy(struct gd_dispatcher *d, const struct gd_options *o);
 int gd__options_check_placement(const struct gd_options *o); /* again, when the total is known for certain */
 void gd__options_free(struct gd_dispatcher *d);
-int gd__worker_id(const struct gd_dispatcher *d, unsigned index);
 
 /* devices.c */
 int gd__devices_resolve(struct gd_dispatcher *d); /* fills devices, device_of, n_workers and copy.gpu_ids */

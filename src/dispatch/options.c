@@ -176,8 +176,3 @@ void gd__options_free(struct gd_dispatcher *d)
     free_strings(d->copy.worker_argv);
     free_strings(d->copy.env);
 }
-
-int gd__worker_id(const struct gd_dispatcher *d, unsigned index)
-{
-    return d->n_workers == d->n_devices ? d->copy.gpu_ids[index] : (int)index;
-}

@@ -192,7 +192,7 @@ void gd__publish_try(struct gd_dispatcher *d, const struct gd__task *t, const st
     p->page->run.tasks_ended++;
     if (may_pass(&p->workers[o->worker].task_at, d->now, p->task_every, p->task_slack))
         gd__page_put_task(p->page, &(struct gd_task_view){ .task_id = gd__task_number(t),
-                                                           .worker_id = gd__worker_id(d, (unsigned)o->worker),
+                                                           .worker_id = o->worker,
                                                            .gpu_id = d->copy.gpu_ids[o->worker],
                                                            .start_ns = o->start_ns,
                                                            .end_ns = o->end_ns,

@@ -104,8 +104,7 @@ static int take_started(struct gd_dispatcher *d, struct gd__seat *seat, const st
         return GD_E_PROTOCOL;
     seat->announced = r->slot.position + 1;
     if (d->o.on_task_start)
-        d->o.on_task_start(d->o.user, r->slot.task_id, gd__worker_id(d, seat->index), r->slot.attempt,
-                           r->slot.start_ns);
+        d->o.on_task_start(d->o.user, r->slot.task_id, (int)seat->index, r->slot.attempt, r->slot.start_ns);
     return 0;
 }
 

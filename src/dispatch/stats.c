@@ -39,7 +39,7 @@ int gd__stats_open(struct gd_dispatcher *d)
     d->stats.total = d->o.total_tasks;
     d->stats.n_workers = d->n_workers;
     for (unsigned i = 0; i < d->n_workers; i++) {
-        d->worker_stats[i].worker_id = (uint64_t)gd__worker_id(d, i);
+        d->worker_stats[i].worker_id = i;
         d->worker_stats[i].gpu_id = d->copy.gpu_ids[i];
         d->worker_stats[i].current_task = UINT64_MAX;
     }

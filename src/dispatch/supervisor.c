@@ -78,7 +78,7 @@ static int make_environment(struct environment *e, const struct gd_dispatcher *d
     const size_t n_user = count_strings(d->copy.env);
     const struct gd__worker_device *device = &d->devices[d->device_of[i]].how;
     snprintf(e->own[0], VARIABLE_MAX, "%s=%d", GD__BOOT_ENV, GD__BOOT_FD);
-    snprintf(e->own[1], VARIABLE_MAX, "GPU_DISPATCH_WORKER_ID=%d", gd__worker_id(d, i));
+    snprintf(e->own[1], VARIABLE_MAX, "GPU_DISPATCH_WORKER_ID=%u", i);
     snprintf(e->own[2], VARIABLE_MAX, "GPU_DISPATCH_GPU_ID=%d", d->copy.gpu_ids[i]);
     snprintf(e->own[3], VARIABLE_MAX, "GPU_DISPATCH_SEED=%" PRIu64, d->o.base_seed + (uint64_t)d->copy.gpu_ids[i]);
     snprintf(e->own[4], VARIABLE_MAX, "GPU_DISPATCH_SLOT=%u", i + 1);
@@ -111,7 +111,7 @@ static int open_channel(struct gd_dispatcher *d, struct gd__seat *seat)
     const struct gd__channel_spec spec = {
         .config = {
             .generation = (uint32_t)w->restarts,
-            .worker_id = gd__worker_id(d, seat->index),
+            .worker_id = (int)seat->index,
             .gpu_id = w->gpu_id,
             .seed = d->o.base_seed + (uint64_t)w->gpu_id,
             .arena_size = arena->size,
@@ -138,7 +138,7 @@ static void pass_output(void *user, int stream, const char *text, size_t length)
     const struct gd__seat *seat = user;
     const struct gd_dispatcher *d = seat->d;
     if (d->o.output == GD_OUTPUT_CAPTURE && d->o.on_output)
-        d->o.on_output(d->o.user, gd__worker_id(d, seat->index), stream, text, length);
+        d->o.on_output(d->o.user, (int)seat->index, stream, text, length);
 }
 
 /* stderr always passes through us, for the last words of a crash; stdout only when it is captured. */
@@ -330,8 +330,7 @@ static void start_worker(void *ctx, unsigned w)
     seat->words[0] = '\0';
     gd__strays_name(seat);
     if (try_start(d, seat) < 0) {
-        snprintf(seat->words, sizeof seat->words, "worker %d could not be started: %s", gd__worker_id(d, w),
-                 gd_error_text());
+        snprintf(seat->words, sizeof seat->words, "worker %u could not be started: %s", w, gd_error_text());
         undo_start(seat);
         seat->spawn_failed = true;
         d->spawn_failures++;
@@ -349,8 +348,7 @@ static void describe_death(const struct gd__seat *seat, const struct gd__exit *e
     const char *killed = e->signal == SIGKILL ? gd__sched_kill_words(&seat->d->sched, seat->index) : NULL;
     gd__exit_describe(e, how, sizeof how);
     const size_t n = gd__output_last_lines(&seat->err, LAST_LINES, last, sizeof last);
-    int length = snprintf(text, size, "worker %d (GPU %d) %s%s", gd__worker_id(seat->d, seat->index),
-                          seat->d->copy.gpu_ids[seat->index],
+    int length = snprintf(text, size, "worker %u (GPU %d) %s%s", seat->index, seat->d->copy.gpu_ids[seat->index],
                           seat->broken ? seat->words
                           : killed     ? killed
                                        : how,
