@@ -168,6 +168,7 @@ int main(int argc, char **argv)
     struct gd_options o = GD_OPTIONS_INIT;
     o.gpu_ids = gpus;
     o.n_gpus = (size_t)devices;
+    o.handle_signals = true; /* Ctrl-C shuts the run down, a second one ends it at once */
     o.task_timeout_ms = 250;
     o.total_tasks = job.n_images;
     o.output = GD_OUTPUT_DISCARD; /* the end of a worker's stderr still comes with its crash */

@@ -268,7 +268,6 @@ static int open_dispatcher(struct run *run)
     o.batch_size = r->batch_size ? r->batch_size : o.batch_size;
     o.io_threads = r->io_threads ? r->io_threads : o.io_threads;
     o.stop_grace_ms = NO_HURRY_MS;
-    o.handle_signals = false;
     o.orphans = GD_ORPHANS_REAP; /* SIGCHLD is blocked: see main() */
     o.user = run;
     o.source = next_task;

@@ -226,6 +226,7 @@ int main(int argc, char **argv)
 
     gd_options o;
     gd_options_init(&o, sizeof o);
+    o.handle_signals = true;
     o.gpu_ids = gpus.data();
     o.n_gpus = gpus.size();
     o.setup_args = pinned ? "p" : "u";

@@ -195,7 +195,7 @@ struct gd_options {
                                enough; 0: never; otherwise for so long */
     unsigned stop_grace_ms; /* 10000: how long running tasks may take after a shutdown */
     unsigned cleanup_grace_ms; /* 10000: how long a worker may take to clean up and exit */
-    bool handle_signals;       /* true: SIGINT and SIGTERM shut the run down, a second one ends it at once */
+    bool handle_signals;       /* false; true: SIGINT and SIGTERM shut the run down, a second one ends it at once */
 
     /* the callbacks; on_success is required */
     void *user;
@@ -234,7 +234,7 @@ struct gd_options {
         .death_limit = 10, .restart_delay_ms = 10, .queue_size = 1024, .queue_bytes = (size_t)1 << 30,      \
         .arena_bytes = (size_t)64 << 20, .cancel_grace_ms = 1000, .retry_delay_ms = 100, .crash_limit = 3,  \
         .batch_size = 1, .io_threads = 1, .spin_us = -1, .stop_grace_ms = 10000, .cleanup_grace_ms = 10000, \
-        .handle_signals = true, .shortage_wait_ms = 60000                                                   \
+        .shortage_wait_ms = 60000                                                                           \
     }
 
 /* The same for languages without designated initialisers. */

@@ -305,7 +305,6 @@ int options_open(struct run *r, PyObject *options)
         const struct option *option = find(key);
         rc = option ? read_option(&reading, option, value) : -1;
     }
-    o.handle_signals = false;
     o.user = r;
     o.source = source_next;
     call_options(&o);

@@ -210,6 +210,7 @@ static struct gd_options options_of(struct run *run, size_t n_workers, const cha
     struct gd_options o = GD_OPTIONS_INIT;
     o.gpu_ids = device_numbers;
     o.n_gpus = n_workers;
+    o.handle_signals = true;
     o.source = source;
     o.on_success = on_success;
     o.on_error = on_error;

@@ -23,10 +23,17 @@ static void await_drain(struct world *w)
     } while (s.failed == 0);
 }
 
+/* A world whose run is shut down by SIGINT and SIGTERM. */
+static void open_handling(struct world *w, unsigned n_gpus)
+{
+    world_open(w, n_gpus);
+    w->o.handle_signals = true;
+}
+
 static void drains(int number)
 {
     struct world w;
-    world_open(&w, 2);
+    open_handling(&w, 2);
     w.o.window = 1;
     world_add_many(&w, 20, (struct world_order){ .what = W_ECHO, .gate = 2 });
     world_launch(&w);
@@ -54,7 +61,7 @@ TEST(sigterm_once_drains)
 TEST(a_second_one_ends_it_at_once)
 {
     struct world w;
-    world_open(&w, 2);
+    open_handling(&w, 2);
     w.o.stop_grace_ms = 60000;
     world_add_many(&w, 20, (struct world_order){ .what = W_LOOP });
     world_launch(&w);
@@ -73,7 +80,7 @@ TEST(a_second_one_ends_it_at_once)
 TEST(two_at_the_same_moment)
 {
     struct world w;
-    world_open(&w, 1);
+    open_handling(&w, 1);
     w.o.stop_grace_ms = 60000;
     world_add_many(&w, 5, (struct world_order){ .what = W_LOOP });
     world_launch(&w);
@@ -95,7 +102,7 @@ TEST(during_a_respawn)
 {
     for (unsigned i = 0; i < 10; i++) {
         struct world w;
-        world_open(&w, 2);
+        open_handling(&w, 2);
         w.on_event = interrupt_on_event;
         world_add(&w, (struct world_order){ .what = W_KILL });
         world_add_many(&w, 30, (struct world_order){ .what = W_ECHO, .gate = 2 });
@@ -109,7 +116,7 @@ TEST(during_a_respawn)
 TEST(during_setup)
 {
     struct world w;
-    world_open(&w, 2);
+    open_handling(&w, 2);
     w.o.cancel_grace_ms = 100;
     w.setup = (struct world_setup){ .gate = 5 };
     world_add_many(&w, 5, (struct world_order){ .what = W_ECHO });
@@ -133,7 +140,7 @@ TEST(handlers_are_restored)
     struct sigaction own = { .sa_handler = own_handler }, now;
     sigaction(SIGINT, &own, NULL);
     signal(SIGTERM, SIG_IGN);
-    world_open(&w, 1);
+    open_handling(&w, 1);
     w.on_final = interrupt_first;
     world_add_many(&w, 5000, (struct world_order){ .what = W_ECHO });
     CHECK_EQ(world_run(&w), GD_E_INTERRUPTED);
@@ -153,13 +160,12 @@ static void interrupt_every(struct world *w, const struct gd_report *r)
     kill(getpid(), SIGINT);
 }
 
-TEST(signal_handling_can_be_switched_off)
+TEST(signals_are_the_program_s_own_unless_it_asks)
 {
     struct world w;
     struct sigaction own = { .sa_handler = own_handler };
     sigaction(SIGINT, &own, NULL);
     world_open(&w, 1);
-    w.o.handle_signals = false;
     w.on_final = interrupt_every;
     world_add_many(&w, 10, (struct world_order){ .what = W_ECHO });
     CHECK_EQ(world_run(&w), 0);
@@ -172,7 +178,7 @@ TEST(two_dispatchers_are_both_interrupted)
 {
     struct world w[2];
     for (unsigned i = 0; i < 2; i++) {
-        world_open(&w[i], 1);
+        open_handling(&w[i], 1);
         w[i].leaves_children = 1; /* the other's */
         world_add_many(&w[i], 20, (struct world_order){ .what = W_ECHO, .gate = 2 });
         world_launch(&w[i]);
@@ -198,7 +204,7 @@ TEST(two_dispatchers_are_both_interrupted)
 TEST(the_group_s_signal_does_not_reach_the_workers)
 {
     struct world w;
-    world_open(&w, 2);
+    open_handling(&w, 2);
     w.o.window = 1;
     world_add_many(&w, 4, (struct world_order){ .what = W_ECHO, .gate = 2 });
     world_launch(&w);
@@ -218,7 +224,7 @@ TEST(a_signal_after_the_run_is_not_swallowed)
     struct world w;
     struct sigaction own = { .sa_handler = own_handler };
     sigaction(SIGTERM, &own, NULL);
-    world_open(&w, 1);
+    open_handling(&w, 1);
     world_add(&w, (struct world_order){ .what = W_ECHO });
     CHECK_EQ(world_run(&w), 0);
     raise(SIGTERM);
