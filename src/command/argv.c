@@ -4,6 +4,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "base/sized.h"
 #include "command/template.h"
 
 /* A growing argv; every string is ours. A failure is remembered. */
@@ -53,13 +54,13 @@ static char **finish(struct list *l, const char *const *words)
 
 char **gd_command_worker(const struct gd_command_spec *given)
 {
-    struct gd_command_spec spec;
+    struct gd_command_spec spec = { 0 };
     struct gd_command *command;
     struct list l = { 0 };
     if (gd_command_open(&command, given) < 0) /* so that what is wrong is said here, and not by every worker */
         return NULL;
     gd_command_close(&command);
-    gd__spec_copy(&spec, sizeof spec, given, "gd_command_spec");
+    gd__sized_read(&spec, sizeof spec, given, "gd_command_spec");
     add_host(&l, spec.host);
     add(&l, "--command");
     if (spec.quote)
@@ -77,9 +78,9 @@ char **gd_command_worker(const struct gd_command_spec *given)
 
 char **gd_stream_worker(const struct gd_stream_spec *given)
 {
-    struct gd_stream_spec spec;
+    struct gd_stream_spec spec = { 0 };
     struct list l = { 0 };
-    if (gd__spec_copy(&spec, sizeof spec, given, "gd_stream_spec") < 0)
+    if (gd__sized_read(&spec, sizeof spec, given, "gd_stream_spec") < 0)
         return NULL;
     if (!spec.words || !spec.words[0]) {
         gd__error(GD_E_INVALID, "gd_stream_spec.words is empty: give it the program and its arguments");

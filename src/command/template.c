@@ -18,8 +18,8 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "base/sized.h"
 
-enum { MOST_SPEC = 4096 /* bytes: a spec that says it is larger was never given its size */ };
 enum { MOST_POSITION = 1000000 };
 
 /* ---- taking apart ---- */
@@ -195,26 +195,6 @@ static int refuse_perl(const char *const *words)
 
 /* ---- opening ---- */
 
-int gd__spec_copy(void *out, size_t known, const void *spec, const char *name)
-{
-    size_t size = 0;
-    memset(out, 0, known);
-    if (!spec)
-        return gd__error(GD_E_INVALID, "%s is NULL: pass one with its size set", name);
-    memcpy(&size, spec, sizeof size);
-    if (size < sizeof size || size > MOST_SPEC)
-        return gd__error(GD_E_INVALID, "%s.size is %zu: set it to sizeof(struct %s)", name, size, name);
-    for (size_t i = known; i < size; i++) {
-        if (((const unsigned char *)spec)[i])
-            return gd__error(GD_E_VERSION,
-                             "%s has a non-zero field at byte %zu that this library does not know: the program was "
-                             "built with a newer header",
-                             name, i);
-    }
-    memcpy(out, spec, size < known ? size : known);
-    return 0;
-}
-
 static const char *chosen_shell(const char *shell)
 {
     static const char *const variables[] = { "PARALLEL_SHELL", "SHELL" };
@@ -225,11 +205,11 @@ static const char *chosen_shell(const char *shell)
 
 int gd_command_open(struct gd_command **out, const struct gd_command_spec *given)
 {
-    struct gd_command_spec spec;
+    struct gd_command_spec spec = { 0 };
     if (!out)
         return gd__error(GD_E_INVALID, "gd_command_open: nowhere to put the command (out is NULL)");
     *out = NULL;
-    int code = gd__spec_copy(&spec, sizeof spec, given, "gd_command_spec");
+    int code = gd__sized_read(&spec, sizeof spec, given, "gd_command_spec");
     if (code < 0)
         return code;
     if (!spec.words)

@@ -103,10 +103,4 @@ void gd__executable_find(struct gd__executable *p, const struct gd_command *c);
 /* The shell's own command would do the same as the program with these arguments. */
 bool gd__executable_agrees(const struct gd__executable *p, char *const *argv);
 
-/* ---- structs that carry their size ---- */
-
-/* Copies what this library knows of a spec: an older one is shorter, a newer one may be longer if it asks for nothing
- * new. GD_E_INVALID or GD_E_VERSION with words. */
-int gd__spec_copy(void *out, size_t known, const void *spec, const char *name);
-
 #endif

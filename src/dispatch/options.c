@@ -7,14 +7,11 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "base/sized.h"
 #include "dispatch/internal.h"
 #include "worker/host.h"
 
-enum {
-    MOST_BATCH = 32767,
-    MOST_AHEAD = 65536,
-    MOST_OPTIONS = 65536 /* bytes: options that say they are larger were never given their size */
-};
+enum { MOST_BATCH = 32767, MOST_AHEAD = 65536 };
 
 void gd_options_init(struct gd_options *o, size_t size)
 {
@@ -30,22 +27,12 @@ void gd_options_init(struct gd_options *o, size_t size)
  * fine as long as it asks for nothing that we don't know. */
 static int read_options(struct gd_options *out, const struct gd_options *o)
 {
-    const size_t least = offsetof(struct gd_options, on_exit) + sizeof o->on_exit;
     if (!o)
         return gd__error(GD_E_INVALID, "no options: pass a struct gd_options begun with GD_OPTIONS_INIT");
-    if (o->size < least || o->size > MOST_OPTIONS)
-        return gd__error(GD_E_INVALID,
-                         "gd_options.size is %zu, not sizeof(struct gd_options): begin with GD_OPTIONS_INIT", o->size);
-    for (size_t i = sizeof *out; i < o->size; i++)
-        if (((const unsigned char *)o)[i])
-            return gd__error(GD_E_VERSION,
-                             "gd_options has a non-zero field at byte %zu that this library (%s) does not know: the "
-                             "program was built with a newer header",
-                             i, gd_version());
     gd_options_init(out, sizeof *out);
-    memcpy(out, o, o->size < sizeof *out ? o->size : sizeof *out);
+    const int rc = gd__sized_read(out, sizeof *out, o, "gd_options");
     out->size = sizeof *out;
-    return 0;
+    return rc;
 }
 
 static int check_tasks(const struct gd_options *o)

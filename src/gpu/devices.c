@@ -8,6 +8,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "base/sized.h"
 #include "gpu/list.h"
 #include "gpu/select.h"
 #include "gpu/sim.h"
@@ -123,11 +124,7 @@ int gd_devices_get(const struct gd_devices *list, size_t i, struct gd_device *ou
     const struct gd__found *f = gd__devices_at(list, i);
     if (!f)
         return GD_E_INVALID;
-    if (!out || out->size < sizeof(size_t))
-        return gd__error(GD_E_INVALID, "gd_devices_get: set size to sizeof(struct gd_device) first");
-    const size_t size = out->size < sizeof f->d ? out->size : sizeof f->d; /* callers may know a shorter struct */
-    memcpy((char *)out + sizeof(size_t), (const char *)&f->d + sizeof(size_t), size - sizeof(size_t));
-    return 0;
+    return gd__sized_write(out, &f->d, sizeof f->d, "gd_device");
 }
 
 static int place_of(const struct gd_devices *list, int id)

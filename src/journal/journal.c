@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "base/fault.h"
+#include "base/sized.h"
 #include "binding.h"
 #include "journal/internal.h"
 
@@ -27,22 +28,12 @@ void gd__journal_hash(const void *key, size_t size, unsigned char out[GD__HASH_S
 
 /* --- opening --- */
 
-enum { MOST_OPTIONS = 65536 /* bytes: options that say they are larger were never given their size */ };
-
 static int read_options(struct gd_journal *j, const struct gd_journal_options *o)
 {
-    const struct gd_journal_options defaults = GD_JOURNAL_OPTIONS_INIT;
-    const size_t least = offsetof(struct gd_journal_options, command);
-    if (!o || o->size < least || o->size > MOST_OPTIONS)
-        return gd__error(GD_E_INVALID, "gd_journal_open: begin the options with GD_JOURNAL_OPTIONS_INIT");
-    for (size_t i = sizeof *o; i < o->size; i++)
-        if (((const unsigned char *)o)[i])
-            return gd__error(GD_E_VERSION,
-                             "gd_journal_options has a field at byte %zu that this library does not know: "
-                             "the program was built with a newer header",
-                             i);
-    j->o = defaults;
-    memcpy(&j->o, o, o->size < sizeof j->o ? o->size : sizeof j->o);
+    j->o = (struct gd_journal_options)GD_JOURNAL_OPTIONS_INIT;
+    const int rc = gd__sized_read(&j->o, sizeof j->o, o, "gd_journal_options");
+    if (rc < 0)
+        return rc;
     j->o.size = sizeof j->o;
     if (!j->o.path || !*j->o.path)
         return gd__error(GD_E_INVALID, "gd_journal_open: no path: set gd_journal_options.path");
@@ -419,8 +410,8 @@ uint64_t gd__journal_skipped(struct gd_journal *j)
 
 int gd_journal_get_counts(struct gd_journal *j, struct gd_journal_counts *out)
 {
-    if (!j || !out || out->size < sizeof(size_t))
-        return gd__error(GD_E_INVALID, "gd_journal_counts: set counts.size to sizeof(struct gd_journal_counts)");
+    if (!j)
+        return gd__error(GD_E_INVALID, "gd_journal_get_counts: no journal");
     struct gd_journal_counts c = {
         .run = j->run,
         .before = j->before_done + j->before_failed,
@@ -433,7 +424,5 @@ int gd_journal_get_counts(struct gd_journal *j, struct gd_journal_counts *out)
     c.recorded = j->n_written;
     c.waiting = j->n_gathered + j->n_writing;
     pthread_mutex_unlock(&j->lock);
-    const size_t size = out->size < sizeof c ? out->size : sizeof c;
-    memcpy((char *)out + sizeof(size_t), (const char *)&c + sizeof(size_t), size - sizeof(size_t));
-    return 0;
+    return gd__sized_write(out, &c, sizeof c, "gd_journal_counts");
 }

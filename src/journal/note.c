@@ -1,6 +1,7 @@
 /* What a callback says of its task beyond the report: kept until its record is made, a moment later. */
 #include <string.h>
 
+#include "base/sized.h"
 #include "journal/internal.h"
 
 void gd__note_clear(struct gd__note_kept *n)
@@ -28,10 +29,9 @@ static size_t length_of(const char *s)
 
 void gd_journal_add_note(struct gd_journal *j, const struct gd_journal_note *note)
 {
-    if (!j || !note || note->size < sizeof(size_t))
-        return;
     struct gd_journal_note n = { .size = 0 };
-    memcpy(&n, note, note->size < sizeof n ? note->size : sizeof n);
+    if (!j || gd__sized_read(&n, sizeof n, note, "gd_journal_note") < 0)
+        return;
     gd__note_clear(&j->note);
     n.stderr_size = n.stderr_end ? n.stderr_size : 0;
     n.input_size = n.input ? n.input_size : 0;

@@ -14,6 +14,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "base/sized.h"
 #include "journal/db.h"
 #include "journal/journal.h"
 #include "journal/lock.h"
@@ -124,8 +125,8 @@ static void read_summary(struct gd_journal_reader *r, sqlite3_stmt *s, struct gd
 
 int gd_journal_reader_summary(struct gd_journal_reader *r, struct gd_journal_summary *out)
 {
-    if (!r || !out || out->size < sizeof(size_t))
-        return gd__error(GD_E_INVALID, "gd_journal_summary: set summary.size to sizeof(struct gd_journal_summary)");
+    if (!r)
+        return gd__error(GD_E_INVALID, "gd_journal_reader_summary: no reader");
     sqlite3_stmt *s = NULL;
     struct gd_journal_summary all = { .size = 0 };
     uint64_t holder;
@@ -146,9 +147,7 @@ int gd_journal_reader_summary(struct gd_journal_reader *r, struct gd_journal_sum
     if (code < 0)
         return code;
     all.held = gd__journal_lock_test(r->path, &holder);
-    const size_t size = out->size < sizeof all ? out->size : sizeof all;
-    memcpy((char *)out + sizeof(size_t), (const char *)&all + sizeof(size_t), size - sizeof(size_t));
-    return 0;
+    return gd__sized_write(out, &all, sizeof all, "gd_journal_summary");
 }
 
 /* --- records --- */
@@ -380,10 +379,11 @@ int gd_journal_reader_each(struct gd_journal_reader *r, const struct gd_journal_
                            int (*fn)(void *user, const struct gd_journal_record *record), void *user)
 {
     struct gd_journal_query query = { .size = sizeof query };
-    if (!r || !fn || (q && q->size < sizeof(size_t)))
-        return gd__error(GD_E_INVALID, "gd_journal_reader_each: set query.size to sizeof(struct gd_journal_query)");
-    if (q)
-        memcpy(&query, q, q->size < sizeof query ? q->size : sizeof query);
+    if (!r || !fn)
+        return gd__error(GD_E_INVALID, "gd_journal_reader_each: no reader, or no function to give the records to");
+    int rc = q ? gd__sized_read(&query, sizeof query, q, "gd_journal_query") : 0;
+    if (rc < 0)
+        return rc;
     if ((unsigned)query.order > GD_JOURNAL_SLOWEST)
         return gd__error(GD_E_INVALID, "gd_journal_reader_each: order is %d, which is no enum gd_journal_order",
                          (int)query.order);
@@ -395,7 +395,7 @@ int gd_journal_reader_each(struct gd_journal_reader *r, const struct gd_journal_
     w->fn = fn;
     w->user = user;
     w->left = query.limit > 0 ? query.limit : UINT64_MAX;
-    const int rc = each_ordered(w);
+    rc = each_ordered(w);
     gd__free(w);
     return rc;
 }

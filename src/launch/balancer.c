@@ -15,6 +15,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/sized.h"
 #include "base/text/printable.h"
 
 enum { NAME_ROOM = 64 };
@@ -236,16 +237,6 @@ static void add_to(struct gd_balance *o, const struct gd__gpu_row *row)
     o->media_seconds += row->media_seconds;
 }
 
-/* Copies a struct to one of another version: its size first, then as much as both have. */
-static int copy_out(void *out, size_t out_size, const void *from, size_t size, const char *what)
-{
-    if (out_size < sizeof(size_t))
-        return gd__error(GD_E_INVALID, "%s: set its size before the call", what);
-    size = size < out_size ? size : out_size;
-    memcpy((char *)out + sizeof(size_t), (const char *)from + sizeof(size_t), size - sizeof(size_t));
-    return 0;
-}
-
 int gd_balancer_overall(const struct gd_balancer *b, struct gd_balance *out)
 {
     if (!b || !out)
@@ -262,7 +253,7 @@ int gd_balancer_overall(const struct gd_balancer *b, struct gd_balance *out)
         o.tasks_per_second = (double)(o.done + o.failed) / o.seconds;
     }
     o.eta_seconds = eta(&o);
-    return copy_out(out, out->size, &o, sizeof o, "struct gd_balance");
+    return gd__sized_write(out, &o, sizeof o, "gd_balance");
 }
 
 double gd_balancer_rtf(const struct gd_balancer *b)
@@ -308,7 +299,7 @@ int gd_balancer_gpu(const struct gd_balancer *b, size_t i, struct gd_gpu_figures
     };
     f.mean_seconds = row->timed > 0 ? f.busy_seconds / (double)row->timed : 0;
     f.rtf = f.media_seconds > 0 ? f.busy_seconds / f.media_seconds : 0;
-    return copy_out(out, out->size, &f, sizeof f, "struct gd_gpu_figures");
+    return gd__sized_write(out, &f, sizeof f, "gd_gpu_figures");
 }
 
 const char *gd_balancer_error(const struct gd_balancer *b, size_t i)

@@ -13,6 +13,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "base/sized.h"
 #include "launch/pattern.h"
 #include "launch/tree.h"
 #include "launch/visited.h"
@@ -214,27 +215,10 @@ static int search_tree(struct search *s)
 
 /* --- the call ------------------------------------------------------------- */
 
-enum { MOST_WHAT = 65536 /* bytes: one that says it is larger was never given its size */ };
-
-/* Brings a struct of another version to ours, as gd_dispatcher_open() does. */
 static int read_what(struct gd_discover *out, const struct gd_discover *what)
 {
     *out = (struct gd_discover)GD_DISCOVER_INIT;
-    if (!what)
-        return 0;
-    if (what->size < offsetof(struct gd_discover, user) + sizeof what->user || what->size > MOST_WHAT)
-        return gd__error(GD_E_INVALID,
-                         "gd_discover.size is %zu, not sizeof(struct gd_discover): begin with GD_DISCOVER_INIT",
-                         what->size);
-    for (size_t i = sizeof *out; i < what->size; i++) {
-        if (((const unsigned char *)what)[i])
-            return gd__error(GD_E_VERSION,
-                             "gd_discover has a non-zero field at byte %zu that this library (%s) does not know: the "
-                             "program was built with a newer header",
-                             i, gd_version());
-    }
-    memcpy(out, what, what->size < sizeof *out ? what->size : sizeof *out);
-    return 0;
+    return what ? gd__sized_read(out, sizeof *out, what, "gd_discover") : 0;
 }
 
 int gd_discover_files(const char *dir, const struct gd_discover *what, gd_file_fn *fn, void *user)

@@ -55,7 +55,7 @@ REFUSES(chunks_with_a_short_queue, (w.o.placement = GD_PLACE_CHUNKS, w.o.total_t
 REFUSES(plugin_and_argv, (w.o.plugin = "/bin/true", w.o.worker_argv = (char *[]){ NULL }), GD_E_INVALID, "choose one")
 REFUSES(empty_argv, w.o.worker_argv = (char *[]){ NULL }, GD_E_INVALID, "worker_argv is empty")
 REFUSES(missing_plugin, w.o.plugin = "/nonexistent.so", GD_E_PLUGIN, "/nonexistent.so")
-REFUSES(no_size, w.o.size = 0, GD_E_INVALID, "GD_OPTIONS_INIT")
+REFUSES(no_size, w.o.size = 0, GD_E_INVALID, "set it to sizeof(struct gd_options)")
 
 TEST(no_options)
 {

@@ -635,7 +635,7 @@ TEST(options_of_another_version)
     CHECK_EQ(gd_discover_files("d", &newer.known, on_file, &what), GD_E_VERSION);
     what.size = 0;
     CHECK_EQ(search("d"), GD_E_INVALID);
-    CHECK_CONTAINS(gd_error_text(), "GD_DISCOVER_INIT");
+    CHECK_CONTAINS(gd_error_text(), "set it to sizeof(struct gd_discover)");
 }
 
 TEST(what_the_function_returns_ends_it)
