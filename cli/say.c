@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "base/failure.h"
-#include "base/file.h"
+#include "base/file/write.h"
 #include "base/text/printable.h"
 
 static const char *own_name = "gpu-dispatch";

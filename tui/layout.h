@@ -34,7 +34,4 @@ struct tui_view {
 void tui_layout(struct gd__buffer *out, const struct gd_snapshot *s, const struct view_history *h,
                 const struct tui_view *v);
 
-/* One JSON object without a newline: the same figures, and per worker and device. */
-void tui_layout_json(struct gd__buffer *out, const struct gd_snapshot *s, const struct view_history *h);
-
 #endif

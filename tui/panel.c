@@ -24,10 +24,9 @@
 #include <unistd.h>
 
 #include "base/failure.h"
-#include "base/file.h"
+#include "base/file/write.h"
 #include "base/text/buffer.h"
 #include "base/thread.h"
-#include "cli/run/stop/suspend.h"
 #include "tui/cells.h"
 #include "tui/layout.h"
 #include "tui/terminal.h"
@@ -44,6 +43,7 @@ struct tui_panel {
     int events;   /* epoll: of these two */
     tui_read_fn *read;
     void *user;
+    tui_suspend_fn *suspend;
     struct tui_terminal terminal;
     pthread_t thread;
     pthread_mutex_t lock; /* of all that follows, and of the terminal */
@@ -286,7 +286,7 @@ static void stop_here(struct tui_panel *p)
 {
     take_off(p, false);
     tui_typed_lines_watch(&p->typed, false);
-    cli_suspend();
+    p->suspend();
 }
 
 static void heed_signals(struct tui_panel *p)
@@ -371,12 +371,13 @@ static void close_events(struct tui_panel *p)
         close(p->wake);
 }
 
-int tui_panel_open(struct tui_panel **out, int fd, tui_read_fn *read, void *user)
+int tui_panel_open(struct tui_panel **out, int fd, tui_read_fn *read, void *user, tui_suspend_fn *suspend)
 {
     struct tui_panel *p = calloc(1, sizeof *p);
     if (!p)
         return gd__fail("out of memory");
-    *p = (struct tui_panel){ .fd = fd, .read = read, .user = user, .wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK) };
+    *p = (struct tui_panel){ .fd = fd, .read = read, .user = user, .suspend = suspend };
+    p->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     p->events = -1;
     tui_terminal_of(&p->terminal);
     tui_typed_lines_open(&p->typed, fd);

@@ -20,8 +20,11 @@ struct tui_panel;
  * thread, and by tui_panel_close(). */
 typedef int tui_read_fn(void *user, const struct gd_snapshot **out);
 
+/* Stops this process, as Ctrl-Z asks for, and returns when it goes on. Called on the drawing thread. */
+typedef void tui_suspend_fn(void);
+
 /* 0, or -1 with gd__fail_text(). */
-int tui_panel_open(struct tui_panel **out, int fd, tui_read_fn *read, void *user);
+int tui_panel_open(struct tui_panel **out, int fd, tui_read_fn *read, void *user, tui_suspend_fn *suspend);
 
 /* What the run's work is seconds of (struct tui_view): borrowed until the panel is closed. NULL is fine for p. */
 void tui_panel_media(struct tui_panel *p, const char *media);

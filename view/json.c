@@ -2,13 +2,14 @@
  *
  * The same figures for programs: one line, one JSON object. What is not known is null.
  */
+#include "view/json.h"
+
 #include <string.h>
 
 #include <gpu_dispatch/devices.h>
 
 #include "base/text/buffer.h"
 #include "base/text/json_write.h"
-#include "tui/layout.h"
 #include "view/rows.h"
 
 static void put_count(struct gd__buffer *b, const char *name, uint64_t value)
@@ -94,7 +95,7 @@ static void put_figures(struct gd__buffer *b, const struct gd_snapshot *s, const
     }
 }
 
-void tui_layout_json(struct gd__buffer *out, const struct gd_snapshot *s, const struct view_history *h)
+void view_json(struct gd__buffer *out, const struct gd_snapshot *s, const struct view_history *h)
 {
     struct view_figures f;
     view_figures_of(&f, s, h);

@@ -15,9 +15,9 @@
 #include <unistd.h>
 
 #include "base/failure.h"
+#include "base/file/replace.h"
 #include "base/text/buffer.h"
 #include "base/text/json_write.h"
-#include "cli/output/replace.h"
 #include "view/remaining.h"
 #include "web/pages.h"
 #include "web/reduce.h"
@@ -233,11 +233,11 @@ static int make_page(struct gd__buffer *page, struct gd__buffer *json)
 
 static int write_file(const char *path, bool named, const struct gd__buffer *page)
 {
-    struct cli_replacement r;
-    int rc = cli_replace_begin(&r, path, named);
+    struct gd__replacement r;
+    int rc = gd__replace_begin(&r, path, named);
     if (rc == 0 && fwrite(page->data, 1, page->size, r.to) != page->size)
         rc = gd__fail("cannot write %s: %s", path, strerror(errno));
-    return cli_replace_end(&r, rc, true);
+    return gd__replace_end(&r, rc, true);
 }
 
 int web_report_write(const struct web_records *r, const char *file, const char *path, bool named)

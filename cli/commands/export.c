@@ -20,13 +20,13 @@
 #include <gpu_dispatch/journal.h>
 
 #include "base/failure.h"
+#include "base/file/replace.h"
 #include "base/text/buffer.h"
 #include "base/text/json.h"
 #include "base/text/json_write.h"
 #include "cli/commands.h"
 #include "cli/options.h"
 #include "cli/output/files/failure_record.h"
-#include "cli/output/replace.h"
 #include "cli/run/journal/run_journal.h"
 #include "cli/run/stop/exit_status.h"
 #include "cli/say.h"
@@ -263,16 +263,16 @@ static int write_all(struct exporter *x, const char *path)
 /* A file that is whole or not there. */
 static int write_file(struct exporter *x, const char *path)
 {
-    struct cli_replacement r;
+    struct gd__replacement r;
     struct stat journal, out;
     if (stat(path, &journal) == 0 && stat(x->asked->output, &out) == 0 && journal.st_dev == out.st_dev &&
         journal.st_ino == out.st_ino)
         return gd__fail("-o %s is the journal itself: give the file another name", x->asked->output);
-    int rc = cli_replace_begin(&r, x->asked->output, true);
+    int rc = gd__replace_begin(&r, x->asked->output, true);
     x->to = r.to;
     if (rc == 0)
         rc = write_all(x, path);
-    return cli_replace_end(&r, rc, true);
+    return gd__replace_end(&r, rc, true);
 }
 
 static int export_journal(const struct asked *asked, const char *path)

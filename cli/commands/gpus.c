@@ -8,7 +8,7 @@
 #include <gpu_dispatch/devices.h>
 
 #include "base/failure.h"
-#include "base/file.h"
+#include "base/file/write.h"
 #include "base/text/buffer.h"
 #include "base/text/figures.h"
 #include "base/text/json_write.h"

@@ -13,7 +13,7 @@
 #include <gpu_dispatch/observe.h>
 
 #include "base/failure.h"
-#include "base/file.h"
+#include "base/file/write.h"
 #include "base/text/buffer.h"
 #include "base/text/json_write.h"
 #include "cli/commands.h"
@@ -25,6 +25,7 @@
 #include "tui/layout.h"
 #include "tui/screen.h"
 #include "tui/terminal.h"
+#include "view/json.h"
 
 enum { MOST_JOBS = 256, REDRAW_MS = 100, REDRAW_IDLE_MS = 1000, WHOLE = 10000, USUAL_WIDTH = 80 };
 
@@ -199,7 +200,7 @@ static int print_snapshot(const struct gd_snapshot *s, struct view_history *h, b
     fill_view(&v, true);
     view_history_add(h, s);
     if (json) {
-        tui_layout_json(&b, s, h);
+        view_json(&b, s, h);
         gd__buffer_text(&b, "\n");
     } else {
         tui_layout(&b, s, h, &v);

@@ -16,12 +16,14 @@
 #include <unistd.h>
 
 #include "base/failure.h"
-#include "base/file.h"
+#include "base/file/write.h"
 #include "base/text/buffer.h"
 #include "base/text/figures.h"
 #include "base/thread.h"
+#include "cli/run/stop/suspend.h"
 #include "cli/say.h"
 #include "tui/layout.h"
+#include "view/json.h"
 
 enum { REDRAW_MS = 100, REDRAW_IDLE_MS = 1000, PLAIN_MS = 5000, JSON_MS = 1000, USUAL_WIDTH = 80, WIDEST = 512 };
 
@@ -233,7 +235,7 @@ static void put_json(struct cli_progress *p)
     if (p->read(p->user, &s) != 0 || !s)
         return;
     view_history_add(&p->history, s);
-    tui_layout_json(&b, s, &p->history);
+    view_json(&b, s, &p->history);
     gd__buffer_text(&b, "\n");
     if (!b.failed)
         (void)gd__write_all(p->fd, b.data, b.size);
@@ -348,7 +350,7 @@ int cli_progress_open_view(struct cli_progress **out, int fd, enum cli_progress_
     p->read = read;
     if (style != CLI_PROGRESS_PANEL)
         return begin(out, p);
-    if (tui_panel_open(&p->panel, fd, read, user) < 0) {
+    if (tui_panel_open(&p->panel, fd, read, user, cli_suspend) < 0) {
         free(p);
         return -1;
     }

@@ -22,7 +22,7 @@
 #include <unistd.h>
 
 #include "base/failure.h"
-#include "base/file.h"
+#include "base/file/write.h"
 #include "binding.h"
 #include "cli/say.h"
 #include "tui/terminal.h"

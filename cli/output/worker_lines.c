@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "base/failure.h"
-#include "base/file.h"
+#include "base/file/write.h"
 #include "base/text/buffer.h"
 
 enum { LONGEST = 65536 };

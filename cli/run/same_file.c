@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "base/failure.h"
-#include "cli/output/replace.h"
+#include "base/file/replace.h"
 
 struct named {
     const char *option, *path; /* option NULL: an input */
@@ -27,7 +27,7 @@ struct named {
 /* Where a file will be made: the folder by its real name; at the other end of a link. */
 static void find_whole(struct named *f)
 {
-    char folder[PATH_MAX], real[PATH_MAX], *target = cli_link_target(f->path);
+    char folder[PATH_MAX], real[PATH_MAX], *target = gd__link_target(f->path);
     const char *path = target ? target : f->path;
     const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
     snprintf(folder, sizeof folder, "%.*s", slash ? (int)(base - path) : 1, slash ? path : ".");

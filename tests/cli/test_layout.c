@@ -6,6 +6,7 @@
 #include "base/text/json.h"
 #include "snapshots.h"
 #include "tui/cells.h"
+#include "view/json.h"
 #include "view/rows.h"
 
 /* --- runs that are shown -------------------------------------------------------------- */
@@ -213,7 +214,7 @@ TEST(json)
 {
     struct gd__buffer b = { 0 };
     const struct made_up *m = two_gpus();
-    tui_layout_json(&b, &m->s, &m->h);
+    view_json(&b, &m->s, &m->h);
     CHECK(gd__json_valid(b.data, b.size));
     gd__buffer_text(&b, "\n");
     gd__buffer_add(&b, "", 1);
@@ -221,16 +222,16 @@ TEST(json)
     gd__buffer_free(&b);
     struct made_up *all_taken = two_gpus(); /* then it is known how many there are */
     all_taken->s.stats.source_done = 1;
-    tui_layout_json(&b, &all_taken->s, &all_taken->h);
+    view_json(&b, &all_taken->s, &all_taken->h);
     gd__buffer_add(&b, "", 1);
     CHECK_CONTAINS(b.data, "\"total\":500,");
     gd__buffer_free(&b);
     const struct made_up *bad = hostile_names();
-    tui_layout_json(&b, &bad->s, &bad->h);
+    view_json(&b, &bad->s, &bad->h);
     CHECK(gd__json_valid(b.data, b.size));
     gd__buffer_free(&b);
     const struct made_up *huge = huge_numbers();
-    tui_layout_json(&b, &huge->s, &huge->h);
+    view_json(&b, &huge->s, &huge->h);
     CHECK(gd__json_valid(b.data, b.size));
     gd__buffer_free(&b);
 }
@@ -375,7 +376,7 @@ TEST_WITHIN(120, any_screen_fits)
         check_lines(text, &v);
         free(text);
         struct gd__buffer b = { 0 };
-        tui_layout_json(&b, &m->s, &m->h);
+        view_json(&b, &m->s, &m->h);
         CHECK(gd__json_valid(b.data, b.size));
         gd__buffer_free(&b);
     }

@@ -10,6 +10,7 @@
 #include <termios.h>
 
 #include "cli/output/progress.h"
+#include "cli/run/stop/suspend.h"
 #include "snapshots.h"
 #include "tui/panel.h"
 
@@ -83,7 +84,7 @@ TEST(only_what_has_changed_is_written)
 {
     int slave, master = open_terminal(&slave);
     struct tui_panel *p = NULL;
-    CHECK_EQ(tui_panel_open(&p, slave, read_run, run), 0);
+    CHECK_EQ(tui_panel_open(&p, slave, read_run, run, cli_suspend), 0);
     const char *first = await_text(master, FRAME_END);
     CHECK_EQ(strncmp(first, FRAME_BEGIN "450 of 1,000", strlen(FRAME_BEGIN) + 12), 0);
     CHECK_CONTAINS(first, "a.wav");
@@ -102,7 +103,7 @@ TEST(nothing_new_nothing_written)
 {
     int slave, master = open_terminal(&slave);
     struct tui_panel *p = NULL;
-    CHECK_EQ(tui_panel_open(&p, slave, read_run, run), 0);
+    CHECK_EQ(tui_panel_open(&p, slave, read_run, run, cli_suspend), 0);
     await_text(master, FRAME_END);
     const unsigned before = reads;
     while (reads < before + 2) /* it looks again, sees the same, and writes nothing */
@@ -135,7 +136,7 @@ TEST(a_terminal_that_was_narrowed)
 {
     int slave, master = open_terminal(&slave);
     struct tui_panel *p = NULL;
-    CHECK_EQ(tui_panel_open(&p, slave, read_run, run), 0);
+    CHECK_EQ(tui_panel_open(&p, slave, read_run, run, cli_suspend), 0);
     await_text(master, FRAME_END);
     set_size(slave, 40, 24);
     CHECK_EQ(raise(SIGWINCH), 0);
@@ -150,7 +151,7 @@ TEST(nothing_is_drawn_before_there_are_figures)
     int slave, master = open_terminal(&slave);
     struct tui_panel *p = NULL;
     nothing = true;
-    CHECK_EQ(tui_panel_open(&p, slave, read_run, run), 0);
+    CHECK_EQ(tui_panel_open(&p, slave, read_run, run, cli_suspend), 0);
     while (reads < 2)
         sched_yield();
     tui_panel_pause(p);
@@ -167,7 +168,7 @@ TEST(signals_are_given_back)
     struct tui_panel *p = NULL;
     struct sigaction a;
     signal(SIGTSTP, SIG_IGN);
-    CHECK_EQ(tui_panel_open(&p, slave, read_run, run), 0);
+    CHECK_EQ(tui_panel_open(&p, slave, read_run, run, cli_suspend), 0);
     await_text(master, FRAME_END);
     CHECK_EQ(sigaction(SIGTSTP, NULL, &a), 0);
     CHECK(a.sa_handler == SIG_IGN); /* it was, and stays so */
@@ -204,7 +205,7 @@ TEST(several_threads_write)
     struct tui_panel *p = NULL;
     pthread_t writers[3], reader;
     CHECK_EQ(pthread_create(&reader, NULL, keep_reading, &master), 0);
-    CHECK_EQ(tui_panel_open(&p, slave, read_run, run), 0);
+    CHECK_EQ(tui_panel_open(&p, slave, read_run, run, cli_suspend), 0);
     for (int i = 0; i < 3; i++)
         CHECK_EQ(pthread_create(&writers[i], NULL, keep_writing, p), 0);
     for (int i = 0; i < 3; i++)

@@ -8,6 +8,7 @@
 #include "base/text/json.h"
 #include "cli/output/progress.h"
 #include "snapshots.h"
+#include "view/json.h"
 
 /* --- runs --------------------------------------------------------------------------------- */
 
@@ -230,14 +231,14 @@ TEST(json_has_the_work_where_it_is_known)
 {
     struct gd__buffer b = { 0 };
     struct made_up *m = of_audio();
-    tui_layout_json(&b, &m->s, &m->h);
+    view_json(&b, &m->s, &m->h);
     CHECK(gd__json_valid(b.data, b.size));
     gd__buffer_add(&b, "", 1);
     CHECK_CONTAINS(b.data, "\"work_done\":11525.000,\"work_total\":144600.000");
     CHECK_CONTAINS(b.data, "\"eta\":2015.016,"); /* of the work */
     gd__buffer_free(&b);
     m->s.work_total = 0;
-    tui_layout_json(&b, &m->s, &m->h);
+    view_json(&b, &m->s, &m->h);
     gd__buffer_add(&b, "", 1);
     CHECK(strstr(b.data, "work_") == NULL);
     gd__buffer_free(&b);

@@ -11,7 +11,7 @@
 
 #include "apps/transcribe/model/model.h"
 #include "base/failure.h"
-#include "base/file.h"
+#include "base/file/write.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

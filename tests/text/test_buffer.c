@@ -6,7 +6,7 @@
 #include <pthread.h>
 
 #include "base/failure.h"
-#include "base/file.h"
+#include "base/file/write.h"
 #include "base/text/buffer.h"
 #include "base/text/json.h"
 #include "base/text/json_write.h"

@@ -21,7 +21,7 @@
 #include "apps/transcribe/model/sha1.h"
 #include "apps/transcribe/output/shown.h"
 #include "base/failure.h"
-#include "base/file.h"
+#include "base/file/write.h"
 #include "base/text/buffer.h"
 
 /* As whisper.cpp's authors published them; that of demo is models/ggml-demo.bin's of this source tree. */

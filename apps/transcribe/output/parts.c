@@ -25,7 +25,7 @@
 
 #include "apps/transcribe/output/shown.h"
 #include "base/failure.h"
-#include "base/file.h"
+#include "base/file/write.h"
 #include "base/text/buffer.h"
 
 static const char *remedy(int error)

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "base/failure.h"
-#include "base/file.h"
+#include "base/file/write.h"
 #include "base/text/buffer.h"
 
 int cli_logfile_open(struct cli_logfile *f, const char *path, bool append)

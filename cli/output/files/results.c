@@ -20,9 +20,9 @@
 #include <unistd.h>
 
 #include "base/failure.h"
-#include "base/file.h"
+#include "base/file/replace.h"
+#include "base/file/write.h"
 #include "base/text/buffer.h"
-#include "cli/output/replace.h"
 #include "cli/output/streams.h"
 
 enum {
@@ -175,7 +175,7 @@ static int write_file(const struct cli_results *r, int folder, const char *name,
 {
     char temporary[64];
     snprintf(temporary, sizeof temporary, "%s.part", name);
-    int fd = cli_open_temporary(folder, temporary, 0666);
+    int fd = gd__open_temporary(folder, temporary, 0666);
     if (fd < 0)
         return -1;
     int result = gd__write_all(fd, data, size);

@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 #include "base/failure.h"
-#include "base/file.h"
+#include "base/file/write.h"
 
 #define PREFIX "web-"
 

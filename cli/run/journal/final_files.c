@@ -17,9 +17,9 @@
 #include <unistd.h>
 
 #include "base/failure.h"
+#include "base/file/replace.h"
 #include "base/text/buffer.h"
 #include "cli/output/files/failure_record.h"
-#include "cli/output/replace.h"
 #include "cli/run/journal/run_journal.h"
 
 /* A pair in one number: 2^24 runs of 2^40 tasks. */
@@ -106,15 +106,15 @@ static int open_both(const char *path, struct gd_journal_reader *r, FILE **from,
 int cli_drop_old_records(const char *path, struct gd_journal_reader *r)
 {
     struct live l = { 0 };
-    struct cli_replacement p = { 0 };
+    struct gd__replacement p = { 0 };
     FILE *from = NULL;
     uint64_t overtaken = 0, found;
     int rc = open_both(path, r, &from, &l);
     if (rc == 0)
-        rc = cli_replace_begin(&p, path, true);
+        rc = gd__replace_begin(&p, path, true);
     if (rc == 0)
         rc = sift(&l, from, p.to, &overtaken, &found);
-    rc = cli_replace_end(&p, rc, overtaken > 0);
+    rc = gd__replace_end(&p, rc, overtaken > 0);
     if (from)
         fclose(from);
     free(l.pairs);
@@ -170,13 +170,13 @@ int cli_write_failures(const char *path, struct gd_journal_reader *r, bool json,
 {
     const struct gd_journal_query q = { .size = sizeof q, .failed_only = true };
     struct failures f = { .json = json };
-    struct cli_replacement p;
-    int rc = cli_replace_begin(&p, path, named);
+    struct gd__replacement p;
+    int rc = gd__replace_begin(&p, path, named);
     f.to = p.to;
     if (rc == 0 && gd_journal_reader_each(r, &q, put_failure, &f) < 0)
         rc = gd__fail("cannot write %s: %s", path, ferror(p.to) ? strerror(errno) : gd_error_text());
     const bool wanted = f.count > 0 || named;
-    rc = cli_replace_end(&p, rc, wanted);
+    rc = gd__replace_end(&p, rc, wanted);
     if (rc == 0 && !wanted && unlink(path) < 0 && errno != ENOENT)
         rc = gd__fail("cannot remove %s: %s", path, strerror(errno));
     gd__buffer_free(&f.line);

@@ -25,14 +25,14 @@
 #include <unistd.h>
 
 #include "base/failure.h"
-#include "base/file.h"
+#include "base/file/replace.h"
+#include "base/file/write.h"
 #include "base/text/buffer.h"
 #include "base/text/json.h"
 #include "base/text/json_write.h"
 #include "base/text/parse.h"
 #include "binding.h"
 #include "cli/output/files/failure_record.h"
-#include "cli/output/replace.h"
 #include "cli/run/journal/final_files.h"
 #include "cli/say.h"
 
@@ -255,7 +255,7 @@ int cli_journal_check(struct cli_journal *k, const char *path)
         return 0;
     /* The journal knows the file at the other end of a link. */
     const bool is_missing = access(path, F_OK) < 0 && errno == ENOENT;
-    char *target = is_missing ? cli_link_target(path) : NULL;
+    char *target = is_missing ? gd__link_target(path) : NULL;
     const int rc = gd__journal_check_file(k->journal, target ? target : path);
     free(target);
     if (rc == GD_E_MISMATCH && is_missing)

@@ -10,7 +10,7 @@
  * The new file has the mode of the one that it replaces, and its owner and group as far as that is allowed, before
  * anything is written to it. Access control lists are not copied.
  */
-#include "cli/output/replace.h"
+#include "base/file/replace.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -21,11 +21,11 @@
 #include <unistd.h>
 
 #include "base/failure.h"
-#include "base/file.h"
+#include "base/file/write.h"
 
 enum { TRIES = 16, LINKS = 40 };
 
-int cli_open_temporary(int directory, const char *name, mode_t mode)
+int gd__open_temporary(int directory, const char *name, mode_t mode)
 {
     for (int i = 0; i < TRIES; i++) {
         const int fd = openat(directory, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
@@ -50,7 +50,7 @@ static char *join(const char *path, const char *text)
     return asprintf(&whole, "%.*s%s", (int)(slash + 1 - path), path, text) < 0 ? NULL : whole;
 }
 
-char *cli_link_target(const char *path)
+char *gd__link_target(const char *path)
 {
     char text[PATH_MAX], *at = realpath(path, NULL);
     if (at)
@@ -90,12 +90,12 @@ static void take_rights(int fd, const struct stat *old)
 }
 
 /* The file whose rights the new one gets. One that a stranger put under a name that nobody gave has no say. */
-static bool find_old(const struct cli_replacement *r, bool named, struct stat *old)
+static bool find_old(const struct gd__replacement *r, bool named, struct stat *old)
 {
     return lstat(r->path, old) == 0 && S_ISREG(old->st_mode) && (named || old->st_uid == geteuid());
 }
 
-static int open_temporary(struct cli_replacement *r, bool named)
+static int open_temporary(struct gd__replacement *r, bool named)
 {
     struct stat old;
     if (asprintf(&r->temporary, "%s.part", r->path) < 0) {
@@ -104,13 +104,13 @@ static int open_temporary(struct cli_replacement *r, bool named)
         return -1;
     }
     const bool has_old = find_old(r, named, &old);
-    const int fd = cli_open_temporary(AT_FDCWD, r->temporary, has_old ? 0600 : 0666);
+    const int fd = gd__open_temporary(AT_FDCWD, r->temporary, has_old ? 0600 : 0666);
     if (fd >= 0 && has_old)
         take_rights(fd, &old);
     return fd;
 }
 
-static int refuse(struct cli_replacement *r, const char *path, int fd)
+static int refuse(struct gd__replacement *r, const char *path, int fd)
 {
     const int error = errno;
     if (fd >= 0) {
@@ -124,11 +124,11 @@ static int refuse(struct cli_replacement *r, const char *path, int fd)
     return gd__fail("cannot write %s: %s", path, strerror(error));
 }
 
-int cli_replace_begin(struct cli_replacement *r, const char *path, bool named)
+int gd__replace_begin(struct gd__replacement *r, const char *path, bool named)
 {
     struct stat info;
     const bool as_it_is = named && stat(path, &info) == 0 && !S_ISREG(info.st_mode);
-    *r = (struct cli_replacement){ .path = named && !as_it_is ? cli_link_target(path) : strdup(path) };
+    *r = (struct gd__replacement){ .path = named && !as_it_is ? gd__link_target(path) : strdup(path) };
     int fd = -1;
     if (r->path)
         fd = as_it_is ? open(path, O_WRONLY | O_NOCTTY | O_CLOEXEC) : open_temporary(r, named);
@@ -139,7 +139,7 @@ int cli_replace_begin(struct cli_replacement *r, const char *path, bool named)
 /* --- the end ---------------------------------------------------------------------------- */
 
 /* Whether the name is still that of the file. */
-static bool is_ours(const struct cli_replacement *r)
+static bool is_ours(const struct gd__replacement *r)
 {
     struct stat opened, named;
     return fstat(fileno(r->to), &opened) == 0 && lstat(r->temporary, &named) == 0 && opened.st_dev == named.st_dev &&
@@ -147,7 +147,7 @@ static bool is_ours(const struct cli_replacement *r)
 }
 
 /* All of it on the disk and in its place. 0, or -1 with errno. */
-static int place(const struct cli_replacement *r)
+static int place(const struct gd__replacement *r)
 {
     if (ferror(r->to) || fflush(r->to) != 0)
         return -1;
@@ -162,7 +162,7 @@ static int place(const struct cli_replacement *r)
     return rename(r->temporary, r->path) < 0 ? -1 : gd__sync_directory_of(r->path);
 }
 
-int cli_replace_end(struct cli_replacement *r, int rc, bool wanted)
+int gd__replace_end(struct gd__replacement *r, int rc, bool wanted)
 {
     bool left = r->to && r->temporary && is_ours(r);
     if (r->to) {
@@ -177,6 +177,6 @@ int cli_replace_end(struct cli_replacement *r, int rc, bool wanted)
     }
     free(r->temporary);
     free(r->path);
-    *r = (struct cli_replacement){ 0 };
+    *r = (struct gd__replacement){ 0 };
     return rc;
 }

@@ -1,7 +1,7 @@
 /* A pipe takes part of a write, a signal interrupts one, and a terminal that another program made non-blocking (the
  * shell's programs share its descriptor) may be full. Writes go on until everything is out.
  */
-#include "base/file.h"
+#include "base/file/write.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,6 +1,6 @@
 /* Writing to files. */
-#ifndef GD_BASE_FILE_H
-#define GD_BASE_FILE_H
+#ifndef GD_BASE_FILE_WRITE_H
+#define GD_BASE_FILE_WRITE_H
 
 #include <stddef.h>
 

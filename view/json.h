@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The figures of a run as JSON, for programs.
+ */
+#ifndef GD_VIEW_JSON_H
+#define GD_VIEW_JSON_H
+
+#include <gpu_dispatch/observe.h>
+
+#include "base/text/buffer.h"
+#include "view/figures.h"
+
+/* Adds one JSON object without a newline: the figures of the live view, and per worker and device. */
+void view_json(struct gd__buffer *out, const struct gd_snapshot *s, const struct view_history *h);
+
+#endif
