@@ -1,4 +1,4 @@
-"""Transcribes a folder of audio on all GPUs: the program that `gpu-dispatch transcribe` is, under its older name.
+"""Transcribes a directory of audio files on all GPUs. This is an older name for `gpu-dispatch transcribe`.
 
     python -m launcher_multigpu --input-dir data/audio --gpus auto
     python -m launcher_multigpu --input-dir data/audio --gpus 0,1,2 --model-size large-v3
@@ -6,8 +6,8 @@
     from launcher_multigpu import run_multi_gpu
     exit_code = run_multi_gpu("data/audio", "data/outputs", gpus=[0, 1], model_size="base")
 
-`python -m launcher_multigpu --help` has all options. For files of another kind, with a worker of your own, see
-gpu_dispatch.multigpu.
+`python -m launcher_multigpu --help` shows all options. gpu_dispatch.multigpu processes other kinds of files with your own
+worker.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ def run_multi_gpu(
     pattern: str | Sequence[str] = "*.wav",
     **more: Unpack[_transcribe.Options],
 ) -> int:
-    """Transcribes the files of a folder; returns an exit code: 0, or 1 if anything failed, there was nothing to do or
-    it could not start (standard error says what); 130 if it was interrupted.
+    """Transcribes the files of a directory. Returns an exit code: 0; 1 if a file failed, no file was found, or the run
+    could not start (standard error has the reason); 130 if it was interrupted.
 
-    Ctrl-C, or a SIGINT sent to this process, lets the files that are being transcribed finish; a second one ends them
-    at once. There is no KeyboardInterrupt then: the exit code says it.
+    Ctrl-C, or a SIGINT sent to this process, lets the running files finish; a second one ends them at once. This raises
+    no KeyboardInterrupt; it only changes the exit code.
 
     :param gpus: numbers, or "auto", "0,1", "sim:2" (simulated, on the CPU), "cpu".
-    :param model_size: "tiny", "base", "small", "medium", "large-v3" ..., or "demo": a model of fifty words that comes
-        with this package.
-    :param language: as in "en"; None: detected.
-    :param pattern: of the files' names, or several.
-    :param more: as `gpu_dispatch.multigpu.LauncherOrchestrator.run()` has them: ``model``, ``model_dir``, ``formats``,
+    :param model_size: "tiny", "base", "small", "medium", "large-v3" ..., or "demo", a model that knows fifty words and
+        comes with this package.
+    :param language: such as "en"; None: detected in each file.
+    :param pattern: a pattern for the names of the files, or several.
+    :param more: options of `gpu_dispatch.multigpu.LauncherOrchestrator.run()`: ``model``, ``model_dir``, ``formats``,
         ``translate``, ``threads``, ``beam_size``, ``temperature``, ``prompt``, ``vad``, ``word_timestamps``,
         ``no_gpu``, ``workers_per_gpu``, ``task_timeout``, ``retries``, ``journal``, ``resume``, ``retry_failed``,
         ``recursive``, ``full_names``, ``quiet``.
@@ -53,7 +53,7 @@ def run_multi_gpu(
 
 
 def main() -> NoReturn:
-    """The command line. This process becomes the command: it does not return."""
+    """The command line. Replaces this process by the command, so it does not return."""
     _transcribe.become_command("launcher_multigpu", *sys.argv[1:])
 
 

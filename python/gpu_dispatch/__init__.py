@@ -12,8 +12,8 @@
     if __name__ == "__main__":
         Dispatcher(Worker, gpu_ids=[0, 1]).run(items(), on_success=print, model_path="model.pt")
 
-See help(Dispatcher) and help(BaseWorker); gpu_dispatch.multigpu for files in a folder, gpu_dispatch.ui for a live table,
-gpu_dispatch.observe for runs that are going on elsewhere.
+See help(Dispatcher) and help(BaseWorker). gpu_dispatch.multigpu processes the files of a directory, gpu_dispatch.ui
+shows a live table, and gpu_dispatch.observe reads the state of runs in other processes.
 """
 
 from gpu_dispatch._imap import Results, TaskFailed

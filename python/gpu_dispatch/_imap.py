@@ -1,4 +1,4 @@
-"""Results as an iterator: a run on a thread of its own, and what lies between it and whoever takes the results."""
+"""Results as an iterator: the run has its own thread, and a stream connects it with the code that takes the results."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from typing import Any
 
 __all__ = ["Results", "TaskFailed"]
 
-_FAIR = 64  # results that an `async for` takes in a row before the loop gets a turn
+_FAIR = 64  # results that an `async for` takes in a row before other tasks of the event loop get a turn
 
 
 class TaskFailed(Exception):
-    """A task of imap() failed. The iterator goes on: the next result can be asked for.
+    """A task of imap() failed. The iterator goes on: you can still ask for the next result.
 
-    task_id is its place in the iterable, error the traceback as text (or what became of its worker), worker_id the
-    worker that had it (-1: none), timeout the limit in seconds if it passed that, else None.
+    task_id is the position of the item in the iterable. error is the traceback as text, or says what happened to the
+    worker. worker_id is the worker that had the task (-1: none). timeout is the limit in seconds if the task exceeded
+    it, otherwise None.
     """
 
     def __init__(self, task_id: int, error: str, worker_id: int, timeout: float | None = None) -> None:
@@ -35,23 +36,24 @@ class TaskFailed(Exception):
 
 
 class _NotTaken(Exception):
-    """Ends a run whose results nobody takes any more: the one at hand is not final."""
+    """Ends a run whose results nobody takes any more. The task of the current result is not finished."""
 
 
 class _Stream:
-    """Shared by the run's thread, the generator's and the taker's.
+    """Connects three threads: the thread of the run, the thread of the generator, and the taker of the results.
 
-    taken is written by the generator's thread only, given by the taker only. Who waits says so, looks again, and is
-    then woken by a token: no lock is needed between.
+    Only the generator's thread writes taken, and only the taker writes given. A thread that wants to wait first says so,
+    then checks again, and is then woken by a token. So no lock is needed.
 
-    With acknowledge (a journal is kept), the run's thread waits in the callback of each result until the taker comes for
-    the next: only then is it final. The library's own queue is the limit then; items may be skipped, which nobody takes.
+    With acknowledge (there is a journal), the run's thread waits in the callback of each result until the taker asks for
+    the next one. Only then is the task finished. The queue of the library is the only limit in this case, because
+    skipped items are never taken.
     """
 
     def __init__(self, iterable: Iterable[Any], limit: int, acknowledge: bool) -> None:
         self.iterator = iter(iterable)
         self.limit = limit
-        self.wake_room = max(1, limit // 4)  # so that the generator is not woken for each result
+        self.wake_room = max(1, limit // 4)  # so that the generator is not woken for every result
         self.results: SimpleQueue[tuple[bool, Any] | None] = SimpleQueue()
         self.taken = 0
         self.given = 0
@@ -62,7 +64,7 @@ class _Stream:
         self.end: Callable[[], None] | None = None  # shuts the run down
         self.thread: threading.Thread | None = None
         self.acknowledge = acknowledge
-        self.is_taken = False  # the last one, and not acknowledged yet
+        self.is_taken = False  # the last result is taken, but not acknowledged yet
         self._answers: SimpleQueue[bool] = SimpleQueue()
         self._feed_waits = False
         self._room: SimpleQueue[None] = SimpleQueue()
@@ -108,7 +110,7 @@ class _Stream:
 
     def on_error(self, task_id: int, error: str, worker_id: int) -> None:
         entry = (False, TaskFailed(task_id, error, worker_id))
-        if worker_id < 0:  # no worker had it: the run is ending, perhaps with something that says more
+        if worker_id < 0:  # no worker had it: the run is ending, perhaps with a more useful exception
             self.left_over.append(entry)
         else:
             self.put(entry)
@@ -124,7 +126,7 @@ class _Stream:
         if isinstance(error, RuntimeError) and error.__cause__ is None and self.setup_error is not None:
             error.__cause__ = RuntimeError(self.setup_error)
         self.error = None if isinstance(error, _NotTaken) else error
-        self.acknowledge = False  # those were not final
+        self.acknowledge = False  # the remaining results are not finished
         if error is None:
             for entry in self.left_over:
                 self.put(entry)
@@ -143,7 +145,7 @@ class _Stream:
     # --- the taker ---
 
     def settle(self) -> None:
-        """The next is asked for: whoever took the last is done with it."""
+        """Called when the next result is asked for: the taker is done with the last one."""
         if self.is_taken:
             self.is_taken = False
             self._answers.put(True)
@@ -156,7 +158,7 @@ class _Stream:
             self._room.put(None)
 
     async def wait(self) -> None:
-        """Until there may be something in results."""
+        """Waits until there may be something in results."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[None] = loop.create_future()
         self._waiter = (loop, future)
@@ -187,7 +189,7 @@ _live: weakref.WeakSet[_Stream] = weakref.WeakSet()
 
 @atexit.register
 def _stop_all() -> None:
-    """A run must not outlive the interpreter that its callbacks need."""
+    """Ends all runs at exit: a run must not outlive the interpreter, which its callbacks need."""
     streams = list(_live)
     for stream in streams:
         stream.stop()
@@ -199,8 +201,8 @@ def _stop_all() -> None:
 class Results:
     """The results of imap() and imap_unordered(): an iterator, and an async iterator.
 
-    A task that failed raises TaskFailed, after which the next can be asked for. close() ends the run early, as do the
-    end of a `with` or `async with` block and the loss of the last reference.
+    A failed task raises TaskFailed; you can still ask for the next result. The run ends early when you call close(), at
+    the end of a `with` or `async with` block, or when the last reference is gone.
     """
 
     def __init__(
@@ -211,8 +213,8 @@ class Results:
         end: Callable[[], None],
         acknowledge: bool = False,
     ) -> None:
-        """run(generator, callbacks) runs it all; end() makes it return early. With acknowledge, the callback of a result
-        returns when the next one is asked for, or raises if none is."""
+        """run(generator, callbacks) does the whole run, and end() makes it return early. With acknowledge, the callback
+        of a result returns when the next one is asked for, or raises if the iterator is closed."""
         stream = self._stream = _Stream(iterable, limit, acknowledge)
         stream.end = end
         stream.thread = threading.Thread(target=_work, args=(stream, run), name="gpu_dispatch-imap", daemon=True)
@@ -261,14 +263,14 @@ class Results:
         raise StopAsyncIteration
 
     def close(self) -> None:
-        """Ends the run: running tasks may finish, their results are dropped. Returns when it has ended."""
+        """Ends the run. Running tasks may finish, but their results are dropped. Returns when the run has ended."""
         self._done = True
         self._stream.stop()
         if self._stream.thread is not None and self._stream.thread is not threading.current_thread():
             self._stream.thread.join()
 
     async def aclose(self) -> None:
-        """The same without blocking the event loop."""
+        """The same as close(), without blocking the event loop."""
         await asyncio.get_running_loop().run_in_executor(None, self.close)
 
     def __enter__(self) -> Results:
@@ -304,7 +306,7 @@ def _work(stream: _Stream, run: Callable[..., None]) -> None:
     raised: BaseException | None = None
     try:
         run(stream.items(), callbacks)
-    except BaseException as error:  # raised to the taker, at its end
+    except BaseException as error:  # raised again in the taker, after the last result
         raised = error
     _live.discard(stream)
     stream.finish(raised)

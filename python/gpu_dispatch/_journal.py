@@ -1,4 +1,4 @@
-"""What runs with a journal need on the side of Python: their options, keys with versions, names, items as text."""
+"""The Python part of journals: options, keys with versions, names, and items as text."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _TEXT_MOST = 1000
 
 @dataclass(frozen=True)
 class Versioned:
-    """A key together with a version: a task whose key is known with another version is run again.
+    """A key together with a version. If the journal has the key with another version, the task is run again.
 
     dispatcher.run(paths, save, journal="run.db", resume=True, key=lambda path: Versioned(path, digest(path)))
 
-    The version may be anything; it is compared as str(version), and None is none.
+    The version may be anything. It is compared as str(version); None means no version.
     """
 
     key: Any
@@ -32,11 +32,11 @@ class Versioned:
 
 
 def file_key(path: str | os.PathLike[str]) -> Versioned:
-    """A key for items that are paths of files: the path, with size and time of modification as its version, so that a
-    file that has changed is processed again."""
+    """A key for items that are paths of files. The version is the size and the modification time, so that a file that
+    has changed is processed again."""
     try:
         status = os.stat(path)
-    except OSError:  # the worker will say so
+    except OSError:  # the worker will report it
         return Versioned(os.fspath(path), "missing")
     return Versioned(os.fspath(path), f"{status.st_size}:{status.st_mtime_ns}")
 
@@ -50,7 +50,7 @@ def journal_options(
     sync: Any,
     force: Any,
 ) -> dict[str, Any] | None:
-    """As _native.Run takes them; None: no journal."""
+    """The options for _native.Run; None: no journal."""
     if key is not None and not callable(key):
         raise TypeError(f"key is {key!r}: it must be callable, and return what identifies an item")
     if sync not in _SYNCS:
@@ -81,7 +81,7 @@ def journal_options(
 
 
 def _main_name() -> str:
-    """What the main module is called where it is not called __main__."""
+    """The name of the main module when another program imports it."""
     main = sys.modules.get("__main__")
     name = getattr(getattr(main, "__spec__", None), "name", None)
     if name:
@@ -91,13 +91,13 @@ def _main_name() -> str:
 
 
 def class_name(cls: type) -> str:
-    """Who does the work, for a journal: module and name. A script is the module that it would be if it were imported."""
+    """Module and name of a worker class, for a journal. A script counts as the module that it would be if imported."""
     module = _main_name() if cls.__module__ == "__main__" else cls.__module__
     return f"{module}.{cls.__qualname__}"
 
 
 def job_name(cls: type, job: str | bool | None) -> str | None:
-    """The name that observers see; None: they are to see nothing."""
+    """The name that observers see; None: the run is not published."""
     if job is None or job is False:
         return None
     if job is not True:
@@ -136,7 +136,7 @@ _repr = _Repr()
 
 
 def describe(item: Any) -> str:
-    """What a journal shows of an item that is no scalar."""
+    """How a journal shows an item that is not a scalar."""
     try:
         text = _repr.repr(item)
     except Exception:
@@ -145,5 +145,5 @@ def describe(item: Any) -> str:
 
 
 def available() -> bool:
-    """Whether this build of the package can keep journals: it needs SQLite's headers when it is built."""
+    """Whether this package was built with support for journals, which needs the headers of SQLite."""
     return _native.journal_available()

@@ -1,4 +1,4 @@
-"""The C side of the package. Not for direct use: see the classes of gpu_dispatch."""
+"""The C part of the package. Not for direct use; use the classes of gpu_dispatch."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NoReturn, Protocol, TypedDict, final
@@ -34,7 +34,7 @@ class Run:
 
 @final
 class View:
-    """Memory that lies in shared memory; read-only."""
+    """Read-only access to shared memory."""
 
     def __buffer__(self, flags: int, /) -> memoryview: ...
     def __len__(self) -> int: ...

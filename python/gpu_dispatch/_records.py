@@ -1,4 +1,4 @@
-"""Records in memory, batch by batch, over several GPUs: `run_multi_gpu()` of gpu_dispatch.multigpu."""
+"""`run_multi_gpu()` of gpu_dispatch.multigpu: processes records in memory, in batches, on several GPUs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ log = logging.getLogger("gpu_dispatch.multigpu")
 
 
 def distribute_to_gpus(records: Sequence[Any], n_gpus: int) -> list[tuple[Sequence[Any], int, int]]:
-    """Records in runs of as many, one per GPU: (records, gpu_id, position); a GPU without any has no entry."""
+    """Splits records into equal parts, one per GPU: (records, gpu_id, position). A GPU without records has no entry."""
     if n_gpus < 1:
         raise ValueError(f"n_gpus must be >= 1, got {n_gpus}")
     each = -(-len(records) // n_gpus)
@@ -31,15 +31,15 @@ def _words(error: BaseException) -> str:
 
 
 def _ends_batch(error: Exception) -> bool:
-    """Whether nothing more can be done with this batch here: its time is up, or the device is gone."""
+    """Whether this worker cannot go on with the batch: its time is up, or the device is lost."""
     from ._worker import Host
 
     return Host.classify(error) in ("device_lost", "timeout")
 
 
 class _BatchWorker(BaseWorker):
-    """Processes lists of records with a function of the user's, or a worker of the user's. A record's outcome is
-    (True, result) or (False, words)."""
+    """Processes lists of records with the user's function or worker. The outcome of a record is (True, result) or
+    (False, error message)."""
 
     _worker: BaseWorker | None = None
 
@@ -62,8 +62,8 @@ class _BatchWorker(BaseWorker):
         try:
             return self._whole(data)
         except Exception as error:
-            # One bad record must not cost the others: each is tried alone. What fails for a single one is the
-            # dispatcher's to judge.
+            # One bad record must not fail the others, so each is tried alone. If there is only one, or this worker cannot
+            # go on, the dispatcher handles the exception.
             if len(data) == 1 or _ends_batch(error):
                 raise
         return [self._alone(record) for record in data]
@@ -111,18 +111,19 @@ def run_multi_gpu(
 ) -> list[Any]:
     """Processes records in batches on several GPUs and returns the results, in the order of the records.
 
-    A record that failed comes back as itself with an ``"_error"`` in it (one that is no mapping as ``{"record": ...,
-    "_error": ...}``), so that nothing is lost: when a batch fails each of its records is tried alone, and when every
-    GPU fails what is left is marked.
+    No record is lost. A failed record is returned with an additional member ``"_error"``; if the record is not a
+    mapping, ``{"record": ..., "_error": ...}`` is returned instead. If a batch fails, each of its records is tried
+    alone. If every GPU fails, the remaining records are marked as failed.
 
-    :param records: mappings, mostly; anything that can be pickled will do.
-    :param n_gpus: GPUs 0 to n_gpus - 1, unless `gpu_ids` names others.
-    :param batch_size: the most that is processed at once. Batches are smaller where that keeps every GPU busy.
-    :param process_batch: a function of a list of records that returns as many results, or a `BaseWorker` class (its
-        ``process_batch(list)``, or else ``process(record)``; `setup_kwargs` go to its ``setup()``). None: the function
-        ``process_batch`` of the calling module, and, if it has one, its ``_worker_init_with_gpu(gpu_id)`` for `init`.
-    :param init: called once in each worker with its GPU's number before anything is processed.
-    :param task_timeout: seconds for a batch.
+    :param records: usually mappings, but anything that can be pickled is allowed.
+    :param n_gpus: use GPUs 0 to n_gpus - 1, unless `gpu_ids` names others.
+    :param batch_size: maximum size of a batch. Batches are smaller if that keeps every GPU busy.
+    :param process_batch: a function that takes a list of records and returns a list of the same length, or a
+        `BaseWorker` class. Its ``process_batch(list)`` is used, or else its ``process(record)``; its ``setup()`` gets
+        `setup_kwargs`. None: use the function ``process_batch`` of the calling module, and its
+        ``_worker_init_with_gpu(gpu_id)``, if it has one, as `init`.
+    :param init: called once in each worker with the number of its GPU, before anything is processed.
+    :param task_timeout: maximum seconds for a batch.
     :param options: keyword options for `Dispatcher`.
     """
     if process_batch is None:
@@ -147,7 +148,7 @@ def run_multi_gpu(
 
 
 class _Job:
-    """The state of one run_multi_gpu(): which records have a result, and who is tried again alone."""
+    """The state of one run_multi_gpu(): which records have a result, and which are tried again alone."""
 
     def __init__(self, records: list[Any], batch_size: int, gpu_ids: Sequence[int] | str) -> None:
         self.records = records
@@ -162,7 +163,7 @@ class _Job:
         log.info("distributing %d records in %d batches", len(self.records), len(self.batches))
         self._pass(setup, options, numbers)
         if self.crashed:
-            # Their worker died, which the others in the batch need not have been the cause of.
+            # Their worker died, but not every record of the batch need be the cause: each is tried alone.
             self.batches, self.crashed = [range(at, at + 1) for at in self.crashed], []
             self._pass(setup, options, numbers)
 
@@ -180,7 +181,7 @@ class _Job:
             Dispatcher(_BatchWorker, gpus, **options).run(
                 source, **callbacks, on_setup_fail=on_setup_fail, **numbers, **setup
             )
-        except RuntimeError as error:  # no worker is left, or there never was one: all that is lost is time
+        except RuntimeError as error:  # no worker is left, or none could start: only time is lost
             log.error("%s", error)
             self._mark_rest("; ".join([str(error), *setup_errors[:1]]))
 

@@ -1,7 +1,7 @@
-"""How a worker process is started: its command line, and what its setup is given.
+"""How a worker process is started: its command line, and the data for its setup.
 
-The process is a fresh interpreter that imports the main module as the processes of multiprocessing's spawn do, by
-means of multiprocessing itself: so whatever works there works here, and in the same way.
+The process is a fresh interpreter. It imports the main module with the code of multiprocessing's start method "spawn",
+so everything that works there works here in the same way.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ _PROGRAM = "import sys; sys.path.insert(0, {parent!r})\nfrom gpu_dispatch._worke
 
 
 class MainReached(BaseException):
-    """A worker process imports the main module and comes to a dispatcher there, outside `if __name__ == "__main__"`.
+    """Raised when a worker process imports the main module and reaches a dispatcher outside `if __name__ == "__main__"`.
 
-    The workers' class is defined by then, as a rule: so the import ends here, and what there is of the module is used.
+    Usually the worker class is defined by then. So the import stops here, and the module is used as far as it is defined.
     """
 
 
 def worker_command(worker_cls: type[BaseWorker], setup_kwargs: dict[str, Any]) -> tuple[list[str], bytes]:
-    """Returns the argument words of a worker process, and the bytes that its setup is given.
+    """Returns the command line of a worker process, and the bytes for its setup.
 
-    Raises TypeError if the class or an argument can't be sent to another process.
+    Raises TypeError if the class or an argument cannot be sent to another process.
     """
     if getattr(process.current_process(), "_inheriting", False):
         raise MainReached
@@ -61,7 +61,7 @@ def _text(path: str | bytes) -> str:
 
 
 def _preparation() -> dict[str, Any]:
-    """What multiprocessing tells a process about this one, without its side effect of settling the start method."""
+    """What multiprocessing tells a new process about this one, without its side effect of fixing the start method."""
     method = multiprocessing.get_start_method(allow_none=True)
     try:
         data = spawn.get_preparation_data("gpu_dispatch")
@@ -70,14 +70,14 @@ def _preparation() -> dict[str, Any]:
             multiprocessing.set_start_method(None, force=True)
     if method is None:
         data.pop("start_method", None)
-    if not os.path.exists(data.get("init_main_from_path", os.curdir)):  # a script that came in through a pipe
+    if not os.path.exists(data.get("init_main_from_path", os.curdir)):  # a script that was read from a pipe
         del data["init_main_from_path"]
-    data["authkey"] = bytes(data["authkey"])  # its own type refuses to be pickled; it is made that again there
+    data["authkey"] = bytes(data["authkey"])  # the type of authkey refuses to be pickled; the worker restores it
     return data
 
 
 def _overrides(worker_cls: type[BaseWorker], name: str) -> bool:
-    """Whether the class has this optional method; one that can't be called with one argument is something else."""
+    """Whether the class has this optional method. A method that does not take one argument is something else."""
     method = getattr(worker_cls, name, None)
     if method is None or method is getattr(BaseWorker, name):
         return False
@@ -86,13 +86,13 @@ def _overrides(worker_cls: type[BaseWorker], name: str) -> bool:
         inspect.signature(method).bind(*((None,) if as_static else (None, None)))
     except TypeError:
         return False
-    except ValueError:  # no signature to be had
+    except ValueError:  # the signature is not available
         pass
     return True
 
 
 def _imports_main(preparation: dict[str, Any]) -> bool:
-    """Whether worker processes will import the main module; multiprocessing leaves a __main__.py alone."""
+    """Whether worker processes will import the main module. multiprocessing does not import a __main__.py."""
     name = preparation.get("init_main_from_name", "__main__")
     return "init_main_from_path" in preparation or name.rpartition(".")[2] != "__main__"
 
@@ -110,7 +110,7 @@ def _dump_class(worker_cls: type[BaseWorker], preparation: dict[str, Any]) -> by
 
 
 def _dump(value: Any, what: str) -> bytes:
-    """A pickle of value; by cloudpickle, if it is there, of what pickle can't do (lambdas, local classes)."""
+    """A pickle of value. If pickle fails (lambdas, local classes) and cloudpickle is installed, it is used."""
     try:
         return pickle.dumps(value, protocol=5)
     except Exception as error:

@@ -1,7 +1,7 @@
-"""Transcription: `gpu-dispatch transcribe`, run for a Python program.
+"""Transcription: runs `gpu-dispatch transcribe` for a Python program.
 
-The command does the work: it finds the files and the model, keeps every GPU busy, shows how far it is and prints the
-summary. Here it is found, told what to do, and waited for.
+The command does the work: it finds the files and the model, keeps every GPU busy, shows the progress and prints the
+summary. This module finds the command, builds its command line and waits for it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def _is_program(path: Path) -> bool:
 
 
 def _is_the_program_itself(path: Path) -> bool:
-    """pip makes a script of the same name that comes here to find the program: that one is not it."""
+    """Whether this is the real program. pip makes a script of the same name, which calls this module."""
     try:
         with path.open("rb") as file:
             return _is_program(path) and file.read(4) == b"\x7fELF"
@@ -44,20 +44,20 @@ def _is_the_program_itself(path: Path) -> bool:
 
 
 def _places() -> Iterator[Path]:
-    """Where it may be when nobody says."""
+    """Where the program may be if $GPU_DISPATCH_COMMAND does not name it."""
     package = Path(__file__).parent
     yield Path(str(importlib.resources.files(__package__).joinpath("_prefix", "bin", NAME)))  # a wheel
-    yield package.parents[1] / NAME  # a build folder
+    yield package.parents[1] / NAME  # a build directory
     yield Path(sys.executable).parent / NAME
     for folder in os.get_exec_path():
         yield Path(folder) / NAME
 
 
 def find_command() -> Path:
-    """The program `gpu-dispatch`: what $GPU_DISPATCH_COMMAND names; else that of this package, or beside the running
-    Python, or in the PATH.
+    """Finds the program `gpu-dispatch`: the one that $GPU_DISPATCH_COMMAND names, or else the one in this package, next
+    to the running Python, or in the PATH.
 
-    :raises FileNotFoundError: it is in none of these places, with words that say what to do.
+    :raises FileNotFoundError: it is in none of these places. The message says what to do.
     """
     named = os.environ.get(VARIABLE)
     if named:
@@ -76,7 +76,7 @@ def find_command() -> Path:
 
 
 def become_command(name: str, *words: str) -> NoReturn:
-    """Replaces this process by the command under one of its names; ends with code 1 and words if there is none."""
+    """Replaces this process by the command under one of its names. If it is not found, exits with 1 and a message."""
     try:
         command = find_command()
         sys.stdout.flush()
@@ -92,35 +92,35 @@ def command_main() -> NoReturn:
     become_command(NAME, *sys.argv[1:])
 
 
-# ---- what it is told -------------------------------------------------------------------------------------------------
+# ---- its command line ------------------------------------------------------------------------------------------------
 
 
 class Options(TypedDict, total=False):
-    """What can be said beside the folders, devices, model size, language and pattern; what is left out, or None, is as
-    by default. The names are those of the command's options but for ``formats``, ``task_timeout``, ``journal_sync``."""
+    """Options besides the directories, devices, model size, language and pattern. An option that is missing or None has
+    its default. The names are those of the command's options, except ``formats``, ``task_timeout``, ``journal_sync``."""
 
-    model: StrPath | None  #: the file of a model, instead of a size
-    model_dir: StrPath | None  #: where the model is looked for before all other places
-    formats: str | Sequence[str] | None  #: ("txt",): of "txt", "srt", "vtt", "json", "tsv"; or "all"
-    translate: bool  #: into English
-    threads: int | None  #: of each worker; by default as many as its share of the cores
+    model: StrPath | None  #: a model file, instead of a size
+    model_dir: StrPath | None  #: look for the model in this directory first
+    formats: str | Sequence[str] | None  #: "txt" (the default), "srt", "vtt", "json", "tsv", several of them, or "all"
+    translate: bool  #: translate into English
+    threads: int | None  #: threads of each worker; by default its share of the cores
     beam_size: int | None
     temperature: float | None
-    prompt: str | None  #: text that comes before, for its words and its style
-    vad: StrPath | None  #: the file of a model that tells speech from silence
+    prompt: str | None  #: text that the model should expect: names, spellings, a style
+    vad: StrPath | None  #: the file of a model that detects speech
     word_timestamps: bool
-    no_gpu: bool  #: compute on the CPU, whatever the devices
+    no_gpu: bool  #: compute on the CPU even if there are GPUs
     workers_per_gpu: int | None
-    task_timeout: float | None  #: seconds that a file may take
-    retries: int | None  #: how often a file that failed is tried again
-    journal: StrPath | None  #: keeps on disk what is done
-    resume: bool  #: skip what is done
-    retry_failed: bool  #: do again what failed according to the journal
+    task_timeout: float | None  #: maximum seconds for a file
+    retries: int | None  #: how often to try a failed file again
+    journal: StrPath | None  #: file that records finished files
+    resume: bool  #: skip finished files
+    retry_failed: bool  #: transcribe the files again that the journal records as failed
     journal_sync: str | None  #: "normal" or "full"
-    force_resume: bool  #: though the journal was begun with other options
-    recursive: bool  #: files in folders below the input folder too
-    full_names: bool  #: talk.wav becomes talk.wav.txt, not talk.txt
-    quiet: bool  #: nothing is shown meanwhile, and no summary
+    force_resume: bool  #: resume even if the journal was made with other options
+    recursive: bool  #: also use files in subdirectories
+    full_names: bool  #: write talk.wav.txt instead of talk.txt for talk.wav
+    quiet: bool  #: show no progress and no summary
 
 
 def _joined(formats: str | Sequence[str]) -> str:
@@ -136,14 +136,14 @@ def _seconds(task_timeout: float) -> str:
 def _tries(retries: int) -> int:
     if retries < 0:
         raise ValueError(f"retries={retries}: it cannot be less than 0")
-    return retries + 1  # the command counts the first one as well
+    return retries + 1  # the command counts the first attempt as well
 
 
 def _unless_normal(sync: str) -> str | None:
     return None if sync == "normal" else sync
 
 
-# Those that the command has under another name, or in another form.
+# Options that have another name or another form on the command line.
 _TRANSLATED: dict[str, tuple[str, Callable[[Any], object]]] = {
     "formats": ("format", _joined),
     "task_timeout": ("timeout", _seconds),
@@ -154,7 +154,7 @@ _KINDS = get_type_hints(Options)
 
 
 def _words(name: str, value: Any) -> list[str]:
-    """An option as the command reads it; values go with an equals sign, since one may begin with a dash."""
+    """An option for the command line. The value follows an equals sign, since it may begin with a dash."""
     if name not in _KINDS:
         raise TypeError(f"transcription has no option {name!r}: it has {', '.join(_KINDS)}")
     option, form = _TRANSLATED.get(name, (name.replace("_", "-"), lambda value: value))
@@ -182,10 +182,10 @@ def arguments(
     pattern: str | Sequence[str] = "*.wav",
     **options: Unpack[Options],
 ) -> list[str]:
-    """The words after `gpu-dispatch` that say all of this."""
+    """The arguments of `gpu-dispatch` for all of this."""
     patterns = (pattern,) if isinstance(pattern, str) else pattern
     words = ["transcribe", f"--input-dir={os.fspath(input_dir)}", f"--output-dir={os.fspath(output_dir)}"]
-    if gpus != "auto":  # left out it is what the command thinks best, which with no_gpu is the CPU
+    if gpus != "auto":  # without --gpus the command chooses; with no_gpu it uses the CPU
         words.append(f"--gpus={_devices(gpus)}")
     if options.get("model") is None:
         words.append(f"--model-size={model_size}")
@@ -208,15 +208,15 @@ def transcribe(
     pattern: str | Sequence[str] = "*.wav",
     **options: Unpack[Options],
 ) -> int:
-    """Runs `gpu-dispatch transcribe` with this program's standard streams and returns its exit code: 0, 1 (something
-    failed, there was nothing to do or it could not start), or 130 (interrupted). It never outlives this process.
+    """Runs `gpu-dispatch transcribe` with the standard streams of this program. Returns its exit code: 0, 1 (a file
+    failed, no file was found, or it could not start), or 130 (interrupted). It never outlives this process.
 
-    Ctrl-C, or a SIGINT sent to this process, lets the files that are being transcribed finish; a second one ends them
-    at once. There is no KeyboardInterrupt then: the exit code says it."""
+    Ctrl-C, or a SIGINT sent to this process, lets the running files finish; a second one ends them at once. This raises
+    no KeyboardInterrupt; it only changes the exit code."""
     words = arguments(input_dir, output_dir, gpus, model_size, language, pattern, **options)
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:
-            stream.flush()  # what was printed before comes before what the command prints
+            stream.flush()  # so that earlier output comes before the output of the command
     try:
         command = os.fspath(find_command())
     except FileNotFoundError as error:
@@ -230,8 +230,8 @@ def transcribe(
 
 
 def problem(gpus: str | Iterable[int], model_size: str | None = None) -> str | None:
-    """Why nothing could be transcribed, in words; None: the command, its transcriber, the devices and, if its size is
-    given, the model are there."""
+    """An error message if nothing can be transcribed. None: the command, its transcriber, the devices and (if its size is
+    given) the model can be used."""
     words = ["transcribe", "--check", f"--gpus={_devices(gpus)}"]
     words += [f"--model-size={model_size}"] if model_size is not None else []
     try:

@@ -1,4 +1,4 @@
-"""What a worker gets in place of an item that could not be pickled: the task fails with the words of that."""
+"""What a worker gets instead of an item that could not be pickled. The task fails with the error message of pickle."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 
 
 class Unsendable:
-    """Pickled, it is a call of raise_unsendable()."""
+    """Its pickle is a call of raise_unsendable()."""
 
     def __init__(self, error: BaseException) -> None:
         self._text = "".join(traceback.format_exception(error)).rstrip()

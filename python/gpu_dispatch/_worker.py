@@ -1,7 +1,7 @@
 """The entry of a worker process: main() is called by the program in _spawn.worker_command().
 
-worker.c calls the methods of Host. Nothing of the user's is imported before setup(), so that whatever goes wrong with
-it is a failure of setup, with its traceback.
+worker.c calls the methods of Host. The user's code is not imported before setup(), so that every error in it is a failed
+setup with a traceback.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from gpu_dispatch.worker import BaseWorker, TaskTimeoutError
 
 __all__ = ["Host", "main"]
 
-_TEXT_MAX = 60_000  # bytes of an error text; the core cuts off the end of what is over 64 KiB, where the error stands
+_TEXT_MAX = 60_000  # bytes of an error message; the core would cut it at 64 KiB and lose the end, which has the error
 _TEXT_HEAD = 12_000
 
-# Classes of exceptions, by module and name: whoever raises one of these has imported that module, and we need not.
+# Classes of exceptions, by module and name, so that these modules need not be imported here.
 _OUT_OF_MEMORY_CLASSES = {
     "builtins.MemoryError",
     "torch.OutOfMemoryError",
@@ -36,7 +36,7 @@ _OUT_OF_MEMORY_CLASSES = {
     "tensorflow.python.framework.errors_impl.ResourceExhaustedError",
 }
 
-# What stands in the message of an exception of another class, in lower case.
+# Parts of the message of an exception of another class, in lower case.
 _OUT_OF_MEMORY_WORDS = (
     "cuda out of memory",
     "hip out of memory",
@@ -90,7 +90,7 @@ _DEVICE_WORDS = ("cuda", "hip", "gpu", "nvlink", "nccl", "cudnn", "cublas", "acc
 
 
 class Host:
-    """What worker.c calls. process, process_batch and load are the instance's own once setup() is through."""
+    """What worker.c calls. After setup(), process, process_batch and load are the methods of the user's instance."""
 
     process: Any
     process_batch: Any
@@ -118,7 +118,7 @@ class Host:
         self._cleanup()
 
     def finish(self) -> None:
-        """What the interpreter does at a normal end: this process will not come to its own."""
+        """Does what the interpreter does at its normal end, because this process does not end normally."""
         try:
             threading._shutdown()  # type: ignore[attr-defined]
         finally:
@@ -130,12 +130,12 @@ class Host:
         for stream in (sys.stdout, sys.stderr):
             try:
                 stream.flush()
-            except (AttributeError, OSError, ValueError):  # none, closed, or nobody reads it
+            except (AttributeError, OSError, ValueError):  # there is no stream, it is closed, or nobody reads it
                 pass
 
     @staticmethod
     def classify(exception: BaseException) -> str:
-        """'error', 'out_of_memory', 'device_lost' or 'timeout'; that of what it was raised from, if it is an error."""
+        """'error', 'out_of_memory', 'device_lost' or 'timeout'. If it is only 'error', the class of its cause."""
         kind, seen = "error", set()
         cause: BaseException | None = exception
         while cause is not None and kind == "error" and id(cause) not in seen:
@@ -146,7 +146,7 @@ class Host:
 
     @staticmethod
     def describe(exception: BaseException, lead: str | None) -> bytes:
-        """The traceback as text, from the user's first frame on, behind a line of ours if there is one."""
+        """The traceback as text, from the first frame of the user's code on. The line lead, if given, comes before it."""
         tb = exception.__traceback__
         while tb is not None and tb.tb_frame.f_code.co_filename == __file__:
             tb = tb.tb_next
@@ -162,7 +162,7 @@ class Host:
 
     @staticmethod
     def relieve() -> None:
-        """After something ran out of memory: gives back what is only kept in case it is needed again."""
+        """Called after memory ran out: frees memory that is only cached."""
         torch: Any = sys.modules.get("torch")
         if torch is not None and torch.cuda.is_initialized():
             torch.cuda.empty_cache()
@@ -200,11 +200,11 @@ def _prepare(data: dict[str, Any]) -> None:
 
 
 def _adopt_main(reached: MainReached) -> None:
-    """Takes what was defined of a main module whose import ended at a dispatcher."""
+    """Uses a main module whose import stopped at a dispatcher, as far as it is defined."""
     for frame, _ in traceback.walk_tb(reached.__traceback__):
         if frame.f_globals.get("__name__") == "__mp_main__":
             break
-    else:  # some module that main imports has a dispatcher at its top level
+    else:  # a module that the main module imports has a dispatcher at its top level
         raise RuntimeError(
             "a worker process that imported the main module came to a dispatcher in another module: run dispatchers "
             'in functions, or behind `if __name__ == "__main__":`'
@@ -215,7 +215,7 @@ def _adopt_main(reached: MainReached) -> None:
 
 
 def _raise_timeout(signum: int, frame: Any) -> None:
-    """The handler of SIGALRM, by which worker.c interrupts a task. One that comes late finds nothing to stop."""
+    """The handler of SIGALRM, with which worker.c interrupts a task. If the signal comes too late, nothing happens."""
     if _native.task_cancelled():
         raise TaskTimeoutError("the task has passed its time limit")
 
@@ -223,7 +223,7 @@ def _raise_timeout(signum: int, frame: Any) -> None:
 def main() -> NoReturn:
     """Does not return: the process ends with the worker."""
     words = sys.argv[1:]
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the dispatcher's business
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the dispatcher handles Ctrl-C
     signal.signal(signal.SIGALRM, _raise_timeout)
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:

@@ -44,9 +44,9 @@ class Dispatcher:
         dispatcher = Dispatcher(MyWorker, gpu_ids=[0, 1, 2, 3])
         dispatcher.run(generator=paths(), on_success=save, on_error=complain, model_path="model.pt")
 
-    Each item of the generator gets exactly one of on_success, on_error and on_timeout, whatever happens to the workers:
-    those that die are replaced, and their tasks run again. A dispatcher can be used for several runs, one after the
-    other or at once from several threads.
+    For each item of the generator exactly one of on_success, on_error and on_timeout is called, whatever happens to the
+    workers. Workers that die are replaced, and their tasks are run again. A dispatcher can be used for several runs, one
+    after the other, or at the same time from several threads.
     """
 
     def __init__(
@@ -83,34 +83,33 @@ class Dispatcher:
     ) -> None:
         """
         :param worker_cls: the class of the workers, a subclass of BaseWorker.
-        :param gpu_ids: the GPUs by number; or as a string "auto" (all that are free), "0,2", "GPU-8d2f", "sim:4",
-            "cpu:8".
-        :param queue_size: how many items may be taken from the generator and not done.
-        :param suppress_worker_output: whether what workers print is dropped.
-        :param workers_per_gpu: processes for each GPU; 0: as many as fit its free memory, at model_bytes each.
-        :param model_bytes: GPU memory that a worker needs.
-        :param retries: how often a task that failed with an exception is run again, after retry_delay seconds (which
-            double each time); with retry_timeouts also one that passed its time limit.
-        :param crash_limit: how often a task that kills its worker is started.
-        :param ordered: whether callbacks come in the order of the generator.
-        :param batch_size: how many items process_batch() may be given at once, and batch_wait how many seconds they may
-            be held back for a fuller batch.
-        :param io_threads: threads of each worker that call load(), and load_ahead how many items may be loaded and not
-            done (0: twice io_threads or batch_size).
-        :param queue_bytes: how many bytes of items may be taken and not done.
-        :param window: how many tasks a worker is handed at once; 0: as many as their length asks for.
+        :param gpu_ids: GPU numbers, or a string: "auto" (all free GPUs), "0,2", "GPU-8d2f" (a UUID or the start of one),
+            "sim:4" (simulated GPUs), "cpu:8" (no GPU).
+        :param queue_size: maximum number of items taken from the generator and not finished.
+        :param suppress_worker_output: whether to drop what workers print.
+        :param workers_per_gpu: worker processes on each GPU; 0: as many as fit into its free memory at model_bytes each.
+        :param model_bytes: GPU memory that one worker needs.
+        :param retries: how often to run a task again that raised an exception, after retry_delay seconds (doubled each
+            time). With retry_timeouts, tasks that exceeded their time limit are also run again.
+        :param crash_limit: how often to start a task that kills its worker.
+        :param ordered: whether callbacks are called in the order of the generator.
+        :param batch_size: maximum number of items for one call of process_batch(). batch_wait is how many seconds items
+            may wait for a fuller batch.
+        :param io_threads: number of threads in each worker that call load(). load_ahead is how many items may be loaded
+            and not finished (0: twice io_threads or batch_size).
+        :param queue_bytes: maximum size in bytes of the items taken and not finished.
+        :param window: how many tasks a worker is handed at once; 0: chosen from how long tasks take.
         :param setup_jobs: how many workers are set up at the same time; 0: all.
-        :param setup_timeout: seconds that setup() may take.
-        :param cancel_grace: seconds from interrupting a task that has passed its time limit to killing its worker.
+        :param setup_timeout: maximum seconds for setup().
+        :param cancel_grace: when a task exceeds its time limit, seconds between interrupting it and killing its worker.
         :param stop_grace: seconds that running tasks have after shutdown().
         :param cleanup_grace: seconds that a worker has to clean up and exit.
-        :param any_cpu: whether workers may run on any CPU, instead of those near their GPU.
-        :param env: further environment variables of the workers.
-        :param job: the name under which runs are published, for `gpu-dispatch top` and other observers of the same user.
-            True: the script and the class, "script.py: Worker"; None or False: they are not.
+        :param any_cpu: whether workers may run on any CPU, not only on the CPUs near their GPU.
+        :param env: additional environment variables for the workers.
+        :param job: publish runs under this name, for `gpu-dispatch top` and other observers of the same user. True: use
+            the script and the class, "script.py: Worker". None or False: publish nothing.
         :param on_cleanup_fail: called with (gpu_id, error) when a worker's cleanup() failed.
-        :param on_worker_exit: called with (worker_id, gpu_id, why, given_up) when a worker process ended before it
-            should have.
+        :param on_worker_exit: called with (worker_id, gpu_id, why, given_up) when a worker process ended too early.
         :param on_device_out: called with (gpu_id, why) when a GPU is taken out of use.
         """
         _check_class(worker_cls)
@@ -178,46 +177,46 @@ class Dispatcher:
         force_resume: bool = False,
         **setup_kwargs: Any,
     ) -> None:
-        """Starts the workers, and blocks until the generator is exhausted and every task is done.
+        """Starts the workers, and blocks until the generator is exhausted and every task is finished.
 
-        All callbacks are called on the thread that called run(), the generator on another. A callback that raises ends
-        the run, and run() raises its exception; so does a generator that raises, when what it gave before is done.
-        Ctrl-C ends the run at once with KeyboardInterrupt.
+        All callbacks are called on the thread that called run(); the generator runs on another thread. If a callback
+        raises, the run ends and run() raises its exception. If the generator raises, the items that it yielded before
+        are finished first. Ctrl-C ends the run at once with KeyboardInterrupt.
 
-        :param generator: yields the items; any iterable will do. Items may be anything that can be pickled.
+        :param generator: any iterable of items. Items may be anything that can be pickled.
         :param on_success: called with (task_id, result, worker_id). Task ids count the items from 0.
-        :param on_error: called with (task_id, error, worker_id) for a task that failed; error is a traceback, or says
-            what became of the worker. worker_id is -1 for a task that no worker ever had.
-        :param on_timeout: called with (task_id, timeout, worker_id) for a task that has passed task_timeout; if
-            there is none, on_error is.
+        :param on_error: called with (task_id, error, worker_id) for a failed task. error is a traceback, or says what
+            happened to the worker. worker_id is -1 if no worker ever had the task.
+        :param on_timeout: called with (task_id, timeout, worker_id) for a task that exceeded task_timeout. If it is not
+            given, on_error is called instead.
         :param on_setup_fail: called with (gpu_id, error) when a worker's setup() failed.
-        :param on_task_start: called with (task_id, worker_id) when a worker begins with a task.
+        :param on_task_start: called with (task_id, worker_id) when a worker starts a task.
         :param on_exit: called last, always.
         :param base_seed: a worker's seed is base_seed + its GPU's number.
-        :param task_timeout: seconds that a task may take. It is interrupted by an exception, or if that does not help,
-            by killing its worker.
-        :param total_tasks: how many items there will be, if that is known: for get_stats().
-        :param journal: the path of a file that holds what became of each task, so that a run that was killed can be
-            resumed. It is an SQLite database, and may be read by others while the run goes on; see
-            gpu-dispatch-journal(5). A task is final when its callback has returned: not if that raised, nor if the run
-            was ended before. All is on disk when run() returns or raises; after kill -9, all but the last tenth of a
-            second.
-        :param resume: whether tasks that are final in the journal are skipped, those that failed too. They get no
-            callback, but have their numbers: task ids are those of the generator. A journal that is not there is begun.
-        :param retry_failed: whether those that failed are run again; without resume, those and nothing else.
-        :param key: called with each item, where the generator is; returns what identifies it: str, bytes, int, float, a
-            path, or tuples, lists, dicts or sets of them. With a Versioned, items of another version are run again;
-            file_key does that for paths. The order of items does not matter, and of equal ones each is a task. None: the
-            item itself, by its value if it is made of those types, else by its pickle. A pickle is the same again only
-            as far as the class sees to that (one with a set in it is not; nor with a time or a random number), and is
-            made of all the data: for objects and arrays, give a key. An exception in it ends the run, as one of the
-            generator would.
-        :param journal_sync: "full": the journal is forced to the disk before more than a tenth of a second's tasks are
-            told, and survives power loss. "normal": the death of every process.
-        :param force_resume: resume though the journal is of another worker class.
+        :param task_timeout: maximum seconds for a task. After that the task is interrupted by an exception. If that does
+            not help, its worker is killed.
+        :param total_tasks: number of items, if it is known; used by get_stats().
+        :param journal: path of a file that records how each task ended, so that a killed run can be resumed. It is an
+            SQLite database that other programs may read during the run; see gpu-dispatch-journal(5). A task is finished
+            when its callback has returned. It is not finished if the callback raised or the run ended before. When run()
+            returns or raises, everything is on disk. After kill -9 only the last tenth of a second is missing.
+        :param resume: whether to skip tasks that the journal records as finished, including failed ones. No callback is
+            called for them, but they are counted: task ids are still those of the generator. If there is no journal yet,
+            it is created.
+        :param retry_failed: whether to run failed tasks again; without resume, only those.
+        :param key: called with each item, on the thread of the generator. It returns what identifies the item: str,
+            bytes, int, float, a path, or tuples, lists, dicts or sets of them. If it returns a Versioned, an item whose
+            version has changed is run again; file_key does that for paths. The order of items does not matter, and equal
+            items are separate tasks. None: the item itself is the key, by value if it is made of those types, otherwise
+            by its pickle. A pickle contains all the data, and is the same again only if the class makes sure of it.
+            (Sets, times and random numbers inside change it.) So give a key for objects and arrays. An exception in key
+            ends the run like an exception in the generator.
+        :param journal_sync: "normal": the journal survives the death of every process. "full": it also survives power
+            loss, because it is forced to the disk before callbacks get more than a tenth of a second ahead.
+        :param force_resume: resume even if the journal belongs to another worker class.
         :param setup_kwargs: passed to the workers' setup().
         :raises RuntimeError: "All workers failed during setup", or no worker is left.
-        :raises JournalError: the journal is in use, of another class, not one, or cannot be written; see there.
+        :raises JournalError: the journal is in use, belongs to another class, is not a journal, or cannot be written.
         """
         callbacks = {
             "on_success": _check_call("on_success", on_success, required=True),
@@ -234,7 +233,7 @@ class Dispatcher:
         try:
             run = self._open(options, setup_kwargs)
         except Exception:
-            if on_exit is not None:  # guaranteed, even if there is nothing to exit from
+            if on_exit is not None:  # promised to be called, even if the run could not start
                 on_exit()
             raise
         self._run(run, iterator, callbacks)
@@ -260,11 +259,11 @@ class Dispatcher:
             for result in dispatcher.imap(paths(), model_path="model.pt"):
                 ...
 
-        The run goes on in the background, at most queue_size items ahead of what has been taken. A task that failed
-        raises TaskFailed; the next result can be asked for all the same. Arguments as for run().
+        The run goes on in the background, at most queue_size items ahead of the results that you have taken. A failed
+        task raises TaskFailed; you can still ask for the next result. The arguments are those of run().
 
-        With a journal, a result is final when the next one is asked for: what the taker did not come to is run again.
-        Items that are skipped yield nothing, since a journal does not hold results.
+        With a journal, a result is finished when you ask for the next one. Results that you did not get to are computed
+        again. Skipped items yield nothing, since a journal does not store results.
         """
         kept = journal_options(self.worker_cls, journal, resume, retry_failed, key, journal_sync, force_resume)
         options = self._run_options(base_seed, task_timeout, total_tasks, kept)
@@ -278,12 +277,12 @@ class Dispatcher:
         return Results(iterator, self.queue_size, work, run.shutdown, acknowledge=kept is not None)
 
     def imap_unordered(self, iterable: Iterable[Any], **kwargs: Any) -> Results:
-        """imap(), with the results as they come."""
+        """Like imap(), but yields the results in the order in which they are ready."""
         return self.imap(iterable, ordered=False, **kwargs)
 
     def shutdown(self) -> None:
-        """Ends the runs of this dispatcher: no more items are taken, running tasks may finish (for stop_grace seconds),
-        waiting ones are reported through on_error. Returns at once; run() returns when that is done.
+        """Ends the runs of this dispatcher. No more items are taken, running tasks may finish (for stop_grace seconds),
+        and waiting tasks are reported through on_error. Returns at once; run() returns when all of this is done.
 
         May be called from any thread, and from callbacks.
         """
@@ -300,11 +299,11 @@ class Dispatcher:
             run.abort()
 
     def set_work(self, done: float, total: float) -> None:
-        """Where tasks differ much in size: how much of the whole is done, in whatever unit you count (seconds of audio,
-        bytes). What shows the run (`gpu-dispatch top`, observers) takes how far it is, and how long it will last, from
-        this instead of from the number of tasks. What is skipped belongs to neither; total 0: tasks are counted.
+        """Tells observers how much of the work is done, for tasks that differ much in size. Use any unit, such as seconds
+        of audio or bytes. `gpu-dispatch top` and other observers then compute the progress and the time left from these
+        numbers instead of the number of tasks. Do not include skipped tasks. With total 0, tasks are counted again.
 
-        From callbacks and from any thread, for the runs that are going on.
+        May be called from callbacks and from any thread. It concerns the runs that are going on.
         """
         with self._lock:
             active = list(self._active)
@@ -312,11 +311,11 @@ class Dispatcher:
             run.set_work(done, total)
 
     def get_stats(self) -> dict[str, int]:
-        """The figures of the present run, or of the last one. From any thread.
+        """The statistics of the current run, or of the last one. May be called from any thread.
 
-        pending (taken from the generator, not begun), running, completed, failed, timeouts, total (total_tasks, or if
-        that was not given, how many items have been seen), taken, skipped (final in the journal already, and not in
-        taken), retried, setup_failures, restarts, crashes, n_workers, and others.
+        The keys are pending (taken from the generator, not started), running, completed, failed, timeouts, total
+        (total_tasks, or the number of items seen so far), taken, skipped (finished according to the journal, not included
+        in taken), retried, setup_failures, restarts, crashes, n_workers, and others.
         """
         latest = self._latest
         if latest is None:
@@ -327,13 +326,13 @@ class Dispatcher:
 
     def get_worker_stats(self) -> list[dict[str, Any]]:
         """For each worker: worker_id, gpu_id, state ("starting", "idle", "busy", ...), pid, current_task (or None),
-        completed, failed, timeouts, restarts, last_ns, busy_ns. From any thread."""
+        completed, failed, timeouts, restarts, last_ns, busy_ns. May be called from any thread."""
         latest = self._latest
         return [] if latest is None else latest.worker_stats()
 
     def task_times(self) -> tuple[int, int]:
-        """When the task began and ended whose on_success, on_error or on_timeout this is called from: nanoseconds of
-        time.monotonic_ns(), (0, 0) if it never began."""
+        """When the current task started and ended, in nanoseconds of time.monotonic_ns(); (0, 0) if it never started.
+        Call this from on_success, on_error or on_timeout: it is about the task of that call."""
         latest = self._latest
         return (0, 0) if latest is None else latest.task_times()
 
@@ -406,7 +405,7 @@ def _at_least(name: str, value: Any, least: int) -> int:
 
 
 def _in_ms(name: str, seconds: Any, per_second: int = 1000) -> int:
-    """Rounded up, so that only 0 is 0."""
+    """Rounded up, so that only 0 becomes 0."""
     try:
         exact = float(seconds) * per_second
     except (TypeError, ValueError):

@@ -1,18 +1,18 @@
-"""A folder of files, or a list of records, over all GPUs: the launcher in five parts, each of use alone.
+"""Processes a directory of files, or a list of records, on all GPUs. The launcher has five parts that also work alone:
 
-    GPUDetector           which devices there are
-    ResourceAllocator     finds files, estimates them, deals them out
-    ProcessSpawner        a run on a thread of its own, between two queues
-    LoadBalancer          counts what comes back: per GPU, overall, in words
-    LauncherOrchestrator  the four of them put together
+    GPUDetector           finds the devices
+    ResourceAllocator     finds files, estimates them, distributes them
+    ProcessSpawner        a run on its own thread, between two queues
+    LoadBalancer          counts the results, per GPU and overall, and prints them
+    LauncherOrchestrator  combines the other four
 
     LauncherOrchestrator().run("data/audio", "data/outputs", gpus="auto", pattern="*.wav")  # transcribes audio
 
     class Resizer(BaseWorker): ...
     LauncherOrchestrator(Resizer).run("data/images", "data/small", gpus="auto", pattern="*.png")  # work of your own
 
-and `run_multi_gpu()` for records in memory, batch by batch. Devices, files and figures are the C library's; see
-gpu-dispatch(1) for the same from the command line.
+`run_multi_gpu()` processes records in memory, in batches. The C library finds devices and files and computes the
+statistics. gpu-dispatch(1) does the same from the command line.
 """
 
 from __future__ import annotations
@@ -60,18 +60,18 @@ NO_WORKER = (
 
 
 class GPUDetector:
-    """Which devices there are, and whether those that are wanted are among them."""
+    """Finds the devices, and checks whether the wanted ones exist."""
 
     def get_available_gpus(self) -> list[int]:
-        """The numbers of the devices that this process may use; none is an empty list."""
+        """The numbers of the devices that this process may use. The list may be empty."""
         return [device["id"] for device in _native.devices(None)]
 
     def is_cuda_available(self) -> bool:
-        """Whether there is an NVIDIA device that CUDA could use. CUDA itself is not touched."""
+        """Whether there is an NVIDIA device that CUDA could use. CUDA itself is not loaded."""
         return _native.cuda_available()
 
     def validate_gpus(self, gpu_ids: Sequence[int]) -> tuple[bool, str | None]:
-        """(True, None), or (False, words that say what is not there, and what is)."""
+        """(True, None), or (False, message): which devices are missing, and which exist."""
         if not gpu_ids:
             return False, 'no GPUs were asked for: give their numbers, or "auto"'
         try:
@@ -81,9 +81,9 @@ class GPUDetector:
         return True, None
 
     def parse_gpu_list(self, spec: str | Iterable[int] | None) -> list[int]:
-        """The numbers that "auto" (or None), "0,1,2", "0-3", or a UUID stand for.
+        """The GPU numbers for "auto" (or None), "0,1,2", "0-3", or a UUID.
 
-        Numbers are not looked up: that is what `validate_gpus()` is for. ValueError if it cannot be read.
+        Does not check that the numbers exist; `validate_gpus()` does. Raises ValueError if spec is malformed.
         """
         if spec is None or isinstance(spec, str) and spec.strip().lower() in ("auto", "all"):
             return self.get_available_gpus()
@@ -93,8 +93,8 @@ class GPUDetector:
         return [device["id"] for device in _native.devices(spec)] if numbers is None else numbers
 
     def get_gpu_info(self, gpu_id: int) -> dict[str, Any]:
-        """What is known of a device: ``name``, ``total_memory``, ``free_memory`` (bytes), ``uuid``, ``vendor``,
-        ``utilization``, ``temperature`` ...; None for what is not. ValueError if there is no such device."""
+        """Properties of a device: ``name``, ``total_memory``, ``free_memory`` (bytes), ``uuid``, ``vendor``,
+        ``utilization``, ``temperature`` ...; unknown ones are None. Raises ValueError if there is no such device."""
         for device in _native.devices(None):
             if device["id"] == gpu_id:
                 return {
@@ -120,7 +120,7 @@ def _choose(table: Mapping[str, int], what: str, name: str) -> int:
 
 
 def _sizes(files: Iterable[str | os.PathLike[str]]) -> list[tuple[str, int]]:
-    """Paths with their sizes; one that cannot be had counts as 0: it is the worker who has to open it."""
+    """Paths with their sizes. An unknown size counts as 0; the worker will report the error."""
     out = []
     for path in files:
         try:
@@ -132,7 +132,7 @@ def _sizes(files: Iterable[str | os.PathLike[str]]) -> list[tuple[str, int]]:
 
 
 class ResourceAllocator:
-    """Finds files and deals them out."""
+    """Finds files and distributes them."""
 
     def discover_files(
         self,
@@ -143,10 +143,11 @@ class ResourceAllocator:
         hidden: bool = False,
         order: str = "size",
     ) -> list[Path]:
-        """The files whose name fits a shell pattern (or one of several), largest first, which ends soonest.
+        """The files whose names match a shell pattern (or one of several).
 
-        :param order: "size", "name" or "none" (as they are found).
-        :raises ValueError: the folder is not there or cannot be read. A folder within it is logged and left out.
+        :param order: "size" (largest first, so that the run ends soonest), "name" or "none" (as they are found).
+        :raises ValueError: the directory does not exist or cannot be read. If a subdirectory cannot be read, that is
+            logged and the subdirectory is skipped.
         """
         patterns = (pattern,) if isinstance(pattern, str) else tuple(pattern)
         files, problems = _native.discover_files(
@@ -162,13 +163,13 @@ class ResourceAllocator:
         return [Path(path) for path, _ in files]
 
     def distribute_workload(self, files: Sequence[Path], num_gpus: int, how: str = "round_robin") -> list[list[Path]]:
-        """The files of each GPU. how: "round_robin" (in turn, as they lie), "chunks" (runs of as many), "balanced" (by
-        size). For work that is dealt out beforehand; a run gives each file to whoever is free instead."""
+        """Distributes the files to GPUs in advance. how: "round_robin" (one after the other), "chunks" (equal parts of
+        the list), "balanced" (by size). A run does not do this: it gives each file to the next free worker."""
         shares = _native.distribute_workload(_sizes(files), num_gpus, _choose(_DEALS, "how", how))
         return [[files[place] for place in share] for share in shares]
 
     def create_task_queue(self, files: Iterable[Path], num_workers: int) -> queue.Queue[Path | None]:
-        """A queue of the files, in their order, and behind them a None for each worker."""
+        """A queue with the files in their order, followed by one None for each worker."""
         if num_workers < 1:
             raise ValueError(f"num_workers is {num_workers}: there has to be one at least")
         tasks: queue.Queue[Path | None] = queue.Queue()
@@ -190,17 +191,17 @@ class ResourceAllocator:
 
 @dataclass
 class FileResult:
-    """What became of a file, as the result queue has it."""
+    """How a file ended, as an entry of the result queue."""
 
     task_id: int
     path: Path | None
-    gpu_id: int  #: -1: it was never on one
+    gpu_id: int  #: -1: it was never on a GPU
     result: Any = None
-    error: str | None = None  #: None: it went well
+    error: str | None = None  #: None: it succeeded
     failure: str | None = None  #: "error", "timeout"
-    start_ns: int = 0  #: time.monotonic_ns(); 0: not known
+    start_ns: int = 0  #: time.monotonic_ns(); 0: unknown
     end_ns: int = 0
-    media_seconds: float = 0.0  #: how long what was processed plays, where the worker tells
+    media_seconds: float = 0.0  #: duration of the audio or video, if the worker returns it
 
     @property
     def success(self) -> bool:
@@ -208,7 +209,7 @@ class FileResult:
 
 
 def _media_seconds(result: Any) -> float:
-    """How long it plays: ``media_seconds`` or ``audio_duration`` in the worker's result, as a key or an attribute."""
+    """The duration: ``media_seconds`` or ``audio_duration`` in the worker's result, as a key or an attribute."""
     for name in ("media_seconds", "audio_duration"):
         value = result.get(name) if isinstance(result, Mapping) else getattr(result, name, None)
         if isinstance(value, (int, float)) and value > 0:
@@ -217,7 +218,7 @@ def _media_seconds(result: Any) -> float:
 
 
 class WorkerProcess:
-    """One worker of a run, as it is at the moment it is asked."""
+    """One worker of a run. Each call returns the current state."""
 
     def __init__(self, spawner: ProcessSpawner, gpu_id: int, place: int) -> None:
         self._spawner = spawner
@@ -232,7 +233,7 @@ class WorkerProcess:
 
     @property
     def pid(self) -> int | None:
-        """None: there is no process at the moment."""
+        """The process id; None: there is no process at the moment."""
         return self.status["pid"] or None
 
     def is_alive(self) -> bool:
@@ -244,7 +245,7 @@ class WorkerProcess:
 
 
 def _accepted(function: Callable[..., Any], offered: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of the keywords that the function takes."""
+    """The keywords that the function accepts."""
     parameters = inspect.signature(function).parameters
     if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
         return dict(offered)
@@ -252,7 +253,7 @@ def _accepted(function: Callable[..., Any], offered: Mapping[str, Any]) -> dict[
 
 
 class ProcessSpawner:
-    """Worker processes, one per GPU, that take paths from one queue and put a `FileResult` for each into another."""
+    """Worker processes that take paths from one queue and put a `FileResult` for each into another."""
 
     def __init__(self, worker_cls: type[BaseWorker] | None = None) -> None:
         self._worker_cls = worker_cls
@@ -284,12 +285,12 @@ class ProcessSpawner:
     ) -> list[WorkerProcess]:
         """Starts the run and returns its workers.
 
-        Tasks are taken from ``task_queue.get()`` until it gives None; results go to ``result_queue.put()``, and when
-        all is over a last None. Worker processes are replaced if they die, which is why they are not
-        multiprocessing's own.
+        Tasks are taken from ``task_queue.get()`` until it returns None. Results go to ``result_queue.put()``, followed by
+        a None at the end of the run. Worker processes are replaced if they die, so they are not objects of
+        multiprocessing.
 
-        :param model_size, language, output_dir: given to the worker's ``setup()`` as far as it takes them; further
-            keywords are given to it in any case.
+        :param model_size, language, output_dir: passed to the worker's ``setup()`` if it accepts them. Other keywords
+            are always passed.
         :param options: keyword options for `Dispatcher`.
         :param run_options: keyword options for `Dispatcher.run()`: journal, resume, key ...
         :raises TypeError: there is no worker class.
@@ -323,7 +324,8 @@ class ProcessSpawner:
             feed.results.put(None)
 
     def wait_for_completion(self, timeout: float | None = None) -> bool:
-        """Waits for the end of the run, at most `timeout` seconds: False if it still runs. Raises what ended it."""
+        """Waits for the end of the run, at most `timeout` seconds. Returns False if it is still running. If an exception
+        ended the run, raises it."""
         if self._thread is None:
             return True
         self._thread.join(timeout)
@@ -335,7 +337,7 @@ class ProcessSpawner:
         return True
 
     def terminate_all(self) -> None:
-        """Kills every process and waits for the end of the run. What was not done is reported as failed."""
+        """Kills every process and waits for the end of the run. Unfinished files are reported as failed."""
         if self._dispatcher is None or self._thread is None:
             return
         self._dispatcher.abort()
@@ -344,7 +346,7 @@ class ProcessSpawner:
 
     @property
     def skipped(self) -> int:
-        """How many tasks were final in the journal already: there is no result of them."""
+        """How many tasks were already finished according to the journal. They have no result."""
         return 0 if self._dispatcher is None else self._dispatcher.get_stats()["skipped"]
 
     def get_process_status(self) -> list[dict[str, Any]]:
@@ -353,7 +355,7 @@ class ProcessSpawner:
 
 
 class _Feed:
-    """What lies between a run and the two queues. The run's threads use it: the feeder tasks(), the other the rest."""
+    """Connects a run with the two queues. The feeder thread of the run calls tasks(), its other thread the callbacks."""
 
     def __init__(self, dispatcher: Dispatcher, tasks: Any, results: Any) -> None:
         self._dispatcher = dispatcher
@@ -397,11 +399,11 @@ class _Feed:
         )
 
 
-# ---- figures ---------------------------------------------------------------------------------------------------------
+# ---- results ---------------------------------------------------------------------------------------------------------
 
 
 class LoadBalancer:
-    """Counts what comes back."""
+    """Counts results and computes statistics."""
 
     def __init__(self, gpu_ids: Sequence[int], workers_per_gpu: int = 1) -> None:
         self.gpu_ids = list(gpu_ids)
@@ -409,7 +411,7 @@ class LoadBalancer:
         self._printed = 0.0
 
     def add(self, result: FileResult | Mapping[str, Any]) -> None:
-        """Counts one result: a `FileResult`, or a mapping with the names of its fields."""
+        """Counts one result: a `FileResult`, or a mapping with the same names."""
         if isinstance(result, Mapping):
             result = FileResult(**{"task_id": 0, "path": None, "gpu_id": -1, **result})
         name = os.fsencode(result.path) if result.path is not None else b""
@@ -424,9 +426,9 @@ class LoadBalancer:
         total_files: int,
         progress_callback: Callable[[int, int], object] | None = None,
     ) -> list[FileResult]:
-        """Takes results until there are `total_files`, or None says that no more will come; returns them.
+        """Takes results until there are `total_files`, or until a None, which means that there are no more. Returns them.
 
-        :param progress_callback: called with (how many are done, total_files) at every result.
+        :param progress_callback: called with (number of results, total_files) after every result.
         """
         self._figures.set_total(total_files)
         results: list[FileResult] = []
@@ -441,15 +443,15 @@ class LoadBalancer:
         return results
 
     def get_overall_rtf(self) -> float:
-        """Real-time factor: time that passed for a second of media. 0.0 while nothing is known."""
+        """Real-time factor: elapsed time divided by the duration of the media. 0.0 while it is unknown."""
         return float(self._figures.overall()["rtf"])
 
     def get_speedup(self) -> float:
-        """How many GPUs' worth of work was done at once. 0.0 in the beginning."""
+        """How many GPUs were working at the same time, on average. 0.0 at the start."""
         return float(self._figures.overall()["speedup"])
 
     def get_overall_stats(self) -> dict[str, Any]:
-        """``done``, ``failed``, ``seconds``, ``tasks_per_second``, ``eta_seconds`` (below 0: not known) ..."""
+        """``done``, ``failed``, ``seconds``, ``tasks_per_second``, ``eta_seconds`` (below 0: unknown) ..."""
         return self._figures.overall()
 
     def get_per_gpu_stats(self) -> dict[int, dict[str, Any]]:
@@ -457,11 +459,11 @@ class LoadBalancer:
         return {figures["gpu_id"]: figures for figures in self._figures.gpus()}
 
     def get_errors(self) -> list[str]:
-        """The first errors, at most 100: "file: words"."""
+        """The first errors, at most 100, as "file: message"."""
         return self._figures.errors()
 
     def print_progress(self, completed: int, total: int) -> None:
-        """A line on standard error: rewritten in place on a terminal, else at most one a second."""
+        """Prints a line on standard error. On a terminal it is rewritten in place; otherwise at most one a second."""
         now, in_place = time.monotonic(), sys.stderr.isatty()
         if completed < total and now - self._printed < (0.1 if in_place else 1.0):
             return
@@ -475,20 +477,20 @@ class LoadBalancer:
         print(f"\r\x1b[K{line}" if in_place else line, end=end, file=sys.stderr, flush=True)
 
     def print_summary(self, total_files: int) -> None:
-        """A table of GPUs, the overall figures and the first errors, on standard output."""
+        """Prints a table of GPUs, the overall statistics and the first errors, on standard output."""
         self._figures.set_total(total_files)
         print(self._figures.text("files"), end="", flush=True)
 
 
-# ---- all of it -------------------------------------------------------------------------------------------------------
+# ---- the launcher ----------------------------------------------------------------------------------------------------
 
 
 class LauncherOrchestrator:
     """Finds devices and files, processes every file, prints a summary.
 
-    :param worker_cls: what processes a file: ``process(path)``. Its ``setup()`` gets those of ``model_size``,
-        ``language`` and ``output_dir`` that it takes. None: the files are audio, and are transcribed by the command
-        gpu-dispatch, which comes with this package ($GPU_DISPATCH_COMMAND names another).
+    :param worker_cls: a worker class whose ``process(path)`` processes a file. Its ``setup()`` gets ``model_size``,
+        ``language`` and ``output_dir`` if it accepts them. None: the files are audio, and the command gpu-dispatch, which
+        comes with this package, transcribes them ($GPU_DISPATCH_COMMAND names another command).
     """
 
     def __init__(
@@ -524,18 +526,19 @@ class LauncherOrchestrator:
         force_resume: bool = False,
         **setup_kwargs: Any,
     ) -> int:
-        """Returns an exit code: 0, or 1 if anything failed, there was nothing to do or it could not start (standard
-        error says what); 130 if it was interrupted.
+        """Returns an exit code: 0; 1 if a file failed, no file was found, or the run could not start (standard error has
+        the reason); 130 if it was interrupted.
 
-        With a journal (see `Dispatcher.run()`) a file is known by its path, size and time of modification: one that has
-        changed is processed again.
+        With a journal (see `Dispatcher.run()`) a file is identified by its path, size and modification time, so a file
+        that has changed is processed again.
 
         :param gpus: numbers, or "auto", "0,1", "sim:2" (simulated, on the CPU), "cpu".
-        :param setup_kwargs: further keywords for the ``setup()`` of a worker class; without one, of transcription:
-            ``model`` (a file, instead of a size), ``model_dir``, ``formats`` (("txt",); "srt", "vtt", "json", "tsv",
-            "all"), ``translate``, ``threads``, ``beam_size``, ``temperature``, ``prompt``, ``vad`` (a model's file),
-            ``word_timestamps``, ``no_gpu``, ``retries``, ``full_names``, ``quiet``. ``progress_callback`` is for worker
-            classes alone: the command shows how far it is by itself."""
+        :param progress_callback: only for worker classes; the transcription command shows its own progress.
+        :param setup_kwargs: additional keywords for the ``setup()`` of the worker class. Without a worker class, options
+            of the transcription: ``model`` (a file, instead of a size), ``model_dir``, ``formats`` ("txt", "srt", "vtt",
+            "json", "tsv", several of them, or "all"), ``translate``, ``threads``, ``beam_size``, ``temperature``,
+            ``prompt``, ``vad`` (a model file), ``word_timestamps``, ``no_gpu``, ``retries``, ``full_names``, ``quiet``.
+        """
         if self._transcribes():
             if progress_callback is not None:
                 raise TypeError("progress_callback needs a worker class: a transcription shows how far it is by itself")
@@ -646,19 +649,18 @@ class LauncherOrchestrator:
     def validate_setup(
         self, input_dir: str | os.PathLike[str], gpus: Sequence[int] | str, model_size: str | None = None
     ) -> tuple[bool, str | None]:
-        """(True, None) if a run could start: the devices are there, the folder can be read, there is what does
-        the work (for a transcription: the command, its transcriber and, if its size is given, the model); else (False,
-        words)."""
+        """(True, None) if a run could start, otherwise (False, error message). Checks the devices, the input directory
+        and the worker. For a transcription, the worker is the command with its transcriber and (if given) model."""
         problem = self._problem(input_dir, gpus, model_size)
         return problem is None, problem
 
     def get_workload_info(
         self, input_dir: str | os.PathLike[str], pattern: str | Sequence[str] = "*.wav"
     ) -> dict[str, Any]:
-        """What there would be to do: see `ResourceAllocator.estimate_workload()`."""
+        """How much work there is; see `ResourceAllocator.estimate_workload()`."""
         return self.allocator.estimate_workload(self.allocator.discover_files(input_dir, pattern))
 
     def get_gpu_info(self) -> dict[str, Any]:
-        """``cuda_available``, ``gpu_count`` and ``gpus``: what is known of each."""
+        """``cuda_available``, ``gpu_count`` and ``gpus``: the properties of each GPU."""
         gpus = [self.detector.get_gpu_info(gpu_id) for gpu_id in self.detector.get_available_gpus()]
         return {"cuda_available": self.detector.is_cuda_available(), "gpu_count": len(gpus), "gpus": gpus}

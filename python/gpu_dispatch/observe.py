@@ -1,18 +1,19 @@
-"""Runs that are going on, looked at from anywhere: another process, another terminal, a notebook.
+"""Watches running jobs from anywhere: from another process, another terminal, a notebook.
 
     from gpu_dispatch import observe
 
     for job in observe.jobs():
         print(job.id, job.name)
 
-    with observe.Observer() as run:             # the only one there is; or by id, process id or name
-        for now in run:                         # once a second, and once more at its end
+    with observe.Observer() as run:             # the only job; or name one by its id, process id or name
+        for now in run:                         # once a second, and once more at the end
             print(now.stats["completed"], "done,", [w.task for w in now.workers])
 
-What `gpu-dispatch run` and `Dispatcher(job=...)` publish is only read: there is no lock, and nothing that an observer
-does, or fails to do, is felt by the run. `gpu-dispatch top` is such an observer.
+Observers only read what `gpu-dispatch run` and `Dispatcher(job=...)` publish. There is no lock, and no observer can
+disturb the run or slow it down. `gpu-dispatch top` is such an observer.
 
-Times whose names end in ``_ns`` are nanoseconds of `time.monotonic_ns()`; durations are too. What is not known is None.
+Names that end in ``_ns`` are times in nanoseconds of `time.monotonic_ns()`, or durations in nanoseconds. Unknown values
+are None.
 """
 
 from __future__ import annotations
@@ -32,39 +33,39 @@ __all__ = ["Device", "Failure", "Job", "NoJobError", "Observer", "Snapshot", "Ta
 
 @dataclass(frozen=True)
 class Job:
-    """A run that is going on."""
+    """A running job."""
 
     id: str  #: "4711", or "4711.2" for the second run of a process: for `Observer`
     pid: int
-    name: str  #: the command, or what `Dispatcher(job=...)` was given
+    name: str  #: the command, or the name given to `Dispatcher(job=...)`
     started: float  #: Unix time
 
 
 @dataclass(frozen=True)
 class Worker:
-    """A worker, and what it is at."""
+    """A worker, and what it is doing."""
 
     worker_id: int
     gpu_id: int
-    state: str  #: "starting", "idle", "busy", ... as in `Dispatcher`'s figures
-    idle: str | None  #: why it has nothing to do: "no input", "loading", ...; None: it has
-    since_ns: int | None  #: its task was started, or it became idle
+    state: str  #: "starting", "idle", "busy", ... as in `Dispatcher.get_worker_stats()`
+    idle: str | None  #: why it is idle: "no input", "loading", ...; None: it is not idle
+    since_ns: int | None  #: when its task was started, or when it became idle
     current_task: int | None
-    task: str | None  #: the beginning of its task's input, as text; of a path that is too long the end, after "…"
-    handed: int  #: tasks it has been handed and not finished
+    task: str | None  #: the start of its task's input, as text; if a path is too long, "…" and the end of the path
+    handed: int  #: tasks that it was handed and has not finished
     completed: int
     failed: int
     timeouts: int
     restarts: int
     last_ns: int | None  #: how long its last task took
-    busy_ns: int  #: how long all of them took
+    busy_ns: int  #: how long all of its tasks took
     pid: int | None
     device_out: bool  #: its device is out of use
 
 
 @dataclass(frozen=True)
 class Device:
-    """A device, and what its driver says; asked about once a second."""
+    """A device, and what its driver reports about once a second."""
 
     gpu_id: int
     vendor: str
@@ -79,7 +80,7 @@ class Device:
 
 @dataclass(frozen=True)
 class Task:
-    """An attempt that ended: of a task that is retried there are several."""
+    """An attempt that ended. A task that is retried has several."""
 
     task_id: int
     worker_id: int
@@ -93,7 +94,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Failure(Task):
-    """One that failed, with its words."""
+    """A failed attempt, with its error message."""
 
     input: str
     error: str
@@ -108,19 +109,19 @@ class Snapshot:
     pid: int
     started: float  #: Unix time
     read_ns: int
-    ended: bool  #: these are its last figures
-    stale: bool  #: not published for a while, though the run is not asleep: a callback takes its time
-    #: total (0: not known), taken, pending, running, completed, failed, timeouts, retried, skipped, cancelled, restarts,
+    ended: bool  #: the run has ended, and this is its last state
+    stale: bool  #: the run has not published for a while, though it is not asleep: a callback takes long
+    #: total (0: unknown), taken, pending, running, completed, failed, timeouts, retried, skipped, cancelled, restarts,
     #: setup_failures, crashes, n_workers, source_done, start_ns, now_ns
     stats: dict[str, int]
     workers: list[Worker]
     devices: list[Device]
-    #: those that ended since this observer's last read; of a fast run a sample, the others are counted as missed
+    #: tasks that ended since this observer's last read; of a fast run only some, the others are counted in missed
     tasks: list[Task]
     tasks_missed: int
     failures: list[Failure]
     failures_missed: int
-    #: what `Dispatcher.set_work()` was told, seconds of audio for `gpu-dispatch transcribe`; total 0: tasks are counted
+    #: numbers from `Dispatcher.set_work()`, or seconds of audio for `gpu-dispatch transcribe`; total 0: not used
     work_done: float
     work_total: float
 
@@ -141,13 +142,13 @@ def _snapshot(raw: dict[str, Any]) -> Snapshot:
 
 
 class Observer:
-    """Reads what a run publishes. For one thread at a time: another that comes in between gets a RuntimeError.
+    """Reads what a run publishes. Only one thread may use it at a time; a second one gets a RuntimeError.
 
-    Iterating gives a snapshot now, one every second, and the last when the run has ended; a run that was killed ends it
-    too. `watch()` has another pace.
+    Iterating gives a snapshot now, one every second, and a last one when the run has ended. It also stops if the run was
+    killed. `watch()` can use another interval.
 
-    :param which: a job's id, its process id, its name or the beginning of that; None: the only one there is.
-    :raises NoJobError: there is none, or several and which one was not said. Its words list them.
+    :param which: the id of a job, its process id, its name or the start of its name; None: the only job.
+    :raises NoJobError: there is no such job, or there are several and none was named. The message lists them.
     """
 
     def __init__(self, which: str | int | None = None) -> None:
@@ -156,23 +157,23 @@ class Observer:
         self._native = _native.Observer(None if which is None else str(which))
 
     def read(self) -> Snapshot:
-        """What the run is at now. Waits for nothing.
+        """The current state of the run. Does not wait.
 
         :raises NoJobError: the run was killed.
         """
         return _snapshot(self._native.read())
 
     def read_dict(self) -> dict[str, Any]:
-        """The same as `read()` gives, as plain dicts and lists: for `json.dumps()`."""
+        """The same as `read()`, as plain dicts and lists, for `json.dumps()`."""
         return self._native.read()
 
     def fileno(self) -> int:
-        """A descriptor that becomes readable when the observed process is gone; -1: there is none."""
+        """A file descriptor that becomes readable when the observed process is gone; -1: not available."""
         return self._native.fileno()
 
     def watch(self, interval: float = 1.0) -> Iterator[Snapshot]:
-        """Snapshots, `interval` seconds apart, up to the one in which the run has ended. Ends without that one if it was
-        killed; what was read before is then the last that is known."""
+        """Yields snapshots, `interval` seconds apart; in the last one the run has ended. If the run was killed, that one
+        is missing, and the snapshot before is the last known state."""
         if not interval > 0:
             raise ValueError(f"interval must be > 0 seconds, got {interval}")
         next_at = time.monotonic()
@@ -188,7 +189,7 @@ class Observer:
             self._wait(next_at - time.monotonic())
 
     def _wait(self, seconds: float) -> None:
-        """Until then, or until the process is gone."""
+        """Waits so many seconds, or until the process is gone."""
         poll = select.poll()
         if self.fileno() >= 0:
             poll.register(self.fileno(), select.POLLIN)
@@ -198,7 +199,7 @@ class Observer:
         return self.watch()
 
     def close(self) -> None:
-        """Lets go of it; once or often."""
+        """Stops observing. May be called several times."""
         self._native.close()
 
     def __enter__(self) -> Observer:

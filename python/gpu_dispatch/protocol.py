@@ -1,7 +1,7 @@
 """What happens to tasks and workers, as message classes.
 
-The dispatcher itself calls functions (on_success and so on) with the same fields as arguments; these classes are for
-code that keeps or passes on what it was told.
+The dispatcher itself calls functions (on_success and so on) with the same fields as arguments. These classes are for
+code that stores these events or passes them on.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ __all__ = ["CleanupFailed", "SetupFailed", "TaskError", "TaskStarted", "TaskSucc
 
 @dataclass
 class TaskSuccess:
-    """A task is done."""
+    """A task succeeded."""
 
-    task_id: int  # its place in the generator, from 0
+    task_id: int  # its position in the generator, from 0
     data: Any  # what process() returned
     worker_id: int
 
@@ -26,7 +26,7 @@ class TaskError:
     """A task failed."""
 
     task_id: int
-    error: str  # the traceback, or what became of its worker
+    error: str  # the traceback, or what happened to its worker
     worker_id: int
 
 
@@ -48,7 +48,7 @@ class CleanupFailed:
 
 @dataclass
 class TaskTimeout:
-    """A task has passed its time limit."""
+    """A task exceeded its time limit."""
 
     task_id: int
     timeout: float  # the limit, in seconds

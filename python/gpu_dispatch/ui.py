@@ -1,12 +1,12 @@
-"""A dispatcher that shows what it does: the calls of `Dispatcher`, a live panel and a table of GPUs in the terminal.
+"""A dispatcher with a display: the methods of `Dispatcher`, and a live panel and a table of GPUs in the terminal.
 
     from gpu_dispatch.ui import RichDispatcher
 
     stats = RichDispatcher(MyWorker, gpu_ids=[0, 1]).run(paths, on_success=save, total_tasks=len(paths))
     print(stats["completed"], stats["gpu_status"][0]["last_duration"])
 
-Three parts, each of use alone: `RunState` counts, `dashboard()` lays a state out, `RichDispatcher` puts the two around
-a `Dispatcher`. Rich is needed for the display only and is imported when there is one (`pip install gpu_dispatch[ui]`).
+It has three parts that also work alone: `RunState` counts, `dashboard()` draws a state, and `RichDispatcher` combines the
+two with a `Dispatcher`. Rich is imported only if there is a display (`pip install gpu_dispatch[ui]`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["GpuState", "RichDispatcher", "RunState", "dashboard"]
 
-#: What a GPU can be doing, and the Rich style each is shown in.
+#: The statuses of a GPU, and the Rich style of each.
 STATUS_STYLES = {
     "initializing": "cyan",
     "processing": "yellow",
@@ -38,7 +38,7 @@ STATUS_STYLES = {
     "error": "bold red",
 }
 
-# What the core says a worker is doing, where that tells more than the callbacks have.
+# States of a worker in the core that the callbacks do not show, and the status for each.
 _WORKER_STATUS = {
     "off": "initializing",
     "starting": "initializing",
@@ -54,7 +54,7 @@ _WORKER_STATUS = {
 
 @dataclass
 class GpuState:
-    """One GPU: what its workers are doing and have done."""
+    """One GPU: what its workers are doing and what they have done."""
 
     status: str = "initializing"
     completed: int = 0
@@ -62,18 +62,18 @@ class GpuState:
     timeouts: int = 0
     restarts: int = 0
     last_duration: float | None = None  #: seconds that its last task took
-    last_task: int | None = None  #: the last that it began
-    last_error: str | None = None  #: the last line of the words
-    running: dict[int, tuple[int, float]] = field(default_factory=dict)  #: worker -> (task, time it began)
+    last_task: int | None = None  #: the task that it started last
+    last_error: str | None = None  #: the last line of the error message
+    running: dict[int, tuple[int, float]] = field(default_factory=dict)  #: worker -> (task, start time)
     broken: set[int] = field(default_factory=set)  #: workers that will do nothing more
 
     @property
     def current_task(self) -> int | None:
-        """The task it is at; with several workers, the one that has been running longest."""
+        """The running task; with several workers, the one that has been running longest."""
         return min(self.running.values(), key=lambda task: task[1])[0] if self.running else None
 
     def settle(self) -> None:
-        """The status that follows from what is running."""
+        """Sets the status from the running tasks."""
         if self.running:
             self.status = "processing"
         elif self.status == "processing":
@@ -82,7 +82,7 @@ class GpuState:
 
 @dataclass
 class RunState:
-    """All of a run. Times are `time.monotonic()`, except `start_time`, which is `time.time()`."""
+    """The state of a run. Times are `time.monotonic()`, except `start_time`, which is `time.time()`."""
 
     gpus: dict[int, GpuState]
     expected_total: int | None = None
@@ -90,28 +90,28 @@ class RunState:
     failed: int = 0
     timeouts: int = 0
     setup_failures: int = 0
-    skipped: int = 0  #: final in the journal already: done by an earlier run
+    skipped: int = 0  #: already finished in an earlier run, according to the journal
     start_time: float | None = None
     began: float | None = None
     ended: float | None = None
-    first_end: float | None = None  #: when the first task was done: setup is over, and says nothing about what follows
+    first_end: float | None = None  #: when the first task ended; the time before includes setup and would spoil the ETA
 
     @property
     def total(self) -> int:
-        """Tasks that are over, one way or another."""
+        """Number of tasks that have ended, successfully or not."""
         return self.completed + self.failed + self.timeouts
 
     def elapsed(self, now: float) -> float:
-        """Seconds since the run began; of one that is over, how long it took."""
+        """Seconds since the start of the run; if it is over, its duration."""
         return 0.0 if self.began is None else max(0.0, (now if self.ended is None else self.ended) - self.began)
 
     def throughput(self, now: float) -> float | None:
-        """Tasks per second; None while nothing is done."""
+        """Tasks per second; None while no task has ended."""
         elapsed = self.elapsed(now)
         return self.total / elapsed if self.total and elapsed > 0 else None
 
     def eta(self, now: float) -> float | None:
-        """Seconds until `expected_total` is reached at the pace since the first task was done; None: not known."""
+        """Seconds until `expected_total` is reached at the speed since the first task ended; None: unknown."""
         if self.expected_total is None or self.ended is not None:
             return None
         left = self.expected_total - self.total - self.skipped
@@ -157,7 +157,7 @@ def _clock(seconds: float | None) -> str:
 
 
 def _duration(seconds: float | None) -> str:
-    """Three digits and a unit, whatever the size."""
+    """A duration with three digits and a unit."""
     if seconds is None:
         return "-"
     for unit, factor in (("s", 1.0), ("ms", 1e3), ("µs", 1e6)):
@@ -180,7 +180,7 @@ def _rate(per_second: float | None) -> str:
 
 
 def plain(text: str) -> str:
-    """A text from elsewhere for a terminal: nothing that it would act on, and nothing that can't be seen."""
+    """Makes untrusted text safe for a terminal: replaces control characters and invisible characters."""
     return "".join(character if character.isprintable() else "?" for character in text)
 
 
@@ -191,7 +191,7 @@ def _task(gpu: GpuState) -> str:
 
 @dataclass(frozen=True)
 class _Column:
-    """A column of the table, shown where the display is at least so wide."""
+    """A column of the table. It is shown if the display has at least a certain width."""
 
     title: str
     least_width: int
@@ -271,7 +271,7 @@ class _Dashboard:
 
 
 def dashboard(state: RunState, now: float | None = None) -> Any:
-    """The panel and the table for a state, as something that Rich can print; it fits itself to the width it gets."""
+    """The panel and the table for a state, as an object that Rich can print. It adapts to the width of the display."""
     return _Dashboard(state, time.monotonic() if now is None else now)
 
 
@@ -293,14 +293,14 @@ def _last_line(words: str) -> str:
 
 
 def _as_error(on_error: Callable[[int, str, int], object] | None) -> Callable[[int, float, int], object] | None:
-    """Who hears of timeouts where there is no on_timeout, as with `Dispatcher`."""
+    """Makes an on_timeout that calls on_error, for callers without on_timeout, as `Dispatcher` does."""
     if on_error is None:
         return None
     return lambda task_id, seconds, worker_id: on_error(task_id, f"timed out after {seconds} s", worker_id)
 
 
 def _device_ids(gpu_ids: Iterable[int] | str) -> list[int]:
-    """The numbers of the devices that a specification names; those of a list are taken as they are."""
+    """The device numbers for a specification; a list is returned unchanged."""
     if isinstance(gpu_ids, str):
         return [device["id"] for device in _native.devices(gpu_ids)]
     return list(gpu_ids)
@@ -309,13 +309,13 @@ def _device_ids(gpu_ids: Iterable[int] | str) -> list[int]:
 class RichDispatcher:
     """`Dispatcher` with a live display, and statistics as the result of `run()`.
 
-    :param worker_cls, gpu_ids, queue_size: as for `Dispatcher`, and so is any further keyword option.
-    :param suppress_worker_output: what workers print goes nowhere. None: while there is a live display, which it would
-        tear apart.
-    :param refresh_rate: how often a second the display is drawn.
-    :param show_ui: False: no display, statistics only; Rich is not needed then.
-    :param console: the `rich.console.Console` to draw on. None: one for standard output. On one that is no terminal
-        nothing is drawn but the state at the end.
+    :param worker_cls, gpu_ids, queue_size: as for `Dispatcher`, like all other keyword options.
+    :param suppress_worker_output: whether to drop what workers print. None: drop it if there is a live display, because
+        it would disturb the display.
+    :param refresh_rate: how often the display is drawn in a second.
+    :param show_ui: False: no display, only statistics. Rich is not needed then.
+    :param console: the `rich.console.Console` to draw on. None: a console for standard output. If the console is not a
+        terminal, only the final state is drawn.
     """
 
     def __init__(
@@ -351,23 +351,23 @@ class RichDispatcher:
 
         return RichConsole() if console is None else console
 
-    # -- as Dispatcher has them --
+    # -- methods of Dispatcher --
 
     def shutdown(self) -> None:
-        """Ends the run: running tasks may finish. From any thread."""
+        """Ends the run. Running tasks may finish. May be called from any thread."""
         self._dispatcher.shutdown()
 
     def abort(self) -> None:
-        """Ends the run at once: workers are killed. From any thread."""
+        """Ends the run at once and kills the workers. May be called from any thread."""
         self._dispatcher.abort()
 
     def get_stats(self) -> dict[str, Any]:
-        """The core's own figures, as `Dispatcher.get_stats()` gives them."""
+        """The statistics of `Dispatcher.get_stats()`."""
         return self._dispatcher.get_stats()
 
     @property
     def state(self) -> RunState:
-        """A copy of the state as it is now. From any thread."""
+        """A copy of the current state. May be called from any thread."""
         with self._lock:
             return deepcopy(self._state)
 
@@ -392,16 +392,17 @@ class RichDispatcher:
         force_resume: bool = False,
         **setup_kwargs: Any,
     ) -> dict[str, Any]:
-        """Runs as `Dispatcher.run()` does and returns the statistics of the run.
+        """Runs like `Dispatcher.run()` and returns the statistics of the run.
 
-        With a live display the run is on a thread of its own, where the callbacks are made too, and the caller's thread
-        draws. A callback is made when the statistics hold what it tells. Exceptions of callbacks and the generator, and
-        KeyboardInterrupt, end the run and are raised here. A resumed run begins with what is final already as ``skipped``.
+        With a live display the caller's thread draws. The run and its callbacks are then on another thread. The
+        statistics are updated before each callback is called. Exceptions of callbacks and of the generator, and
+        KeyboardInterrupt, end the run and are raised here. In a resumed run, tasks that are already finished are counted
+        as ``skipped``.
 
-        :return: ``total`` (tasks that are over), ``completed``, ``failed``, ``timeouts``, ``setup_failures``,
-            ``skipped``, ``start_time`` and ``end_time`` (as time.time()), ``elapsed``, ``expected_total`` and ``gpu_status``: for
-            each GPU ``status``, ``completed``, ``failed``, ``timeouts``, ``restarts``, ``last_duration``,
-            ``current_task``, ``last_task``, ``last_error``.
+        :return: ``total`` (tasks that have ended), ``completed``, ``failed``, ``timeouts``, ``setup_failures``,
+            ``skipped``, ``start_time`` and ``end_time`` (as time.time()), ``elapsed``, ``expected_total`` and
+            ``gpu_status``. This has for each GPU ``status``, ``completed``, ``failed``, ``timeouts``, ``restarts``,
+            ``last_duration``, ``current_task``, ``last_task``, ``last_error``.
         """
         expected = total_tasks if total_tasks is not None else length_hint(generator, -1)
         self._state = self._new_state(None if expected < 0 else expected)
@@ -450,12 +451,12 @@ class RichDispatcher:
         def background() -> None:
             try:
                 work()
-            except BaseException as error:  # it is raised by the caller's thread
+            except BaseException as error:  # the caller's thread raises it
                 raised.append(error)
             finally:
                 over.set()
 
-        # A daemon: a second Ctrl-C while it is being waited for leaves at once.
+        # A daemon thread, so that a second Ctrl-C ends the program at once, without waiting for it.
         thread = threading.Thread(target=background, name="gpu_dispatch", daemon=True)
         with Live(self._frame(), console=self._console, auto_refresh=False) as live:
             thread.start()
@@ -478,13 +479,13 @@ class RichDispatcher:
             self._look()
             return dashboard(deepcopy(self._state))
 
-    # -- what changes the state; with the lock --
+    # -- changes of the state, made while holding the lock --
 
     def _new_state(self, expected: int | None) -> RunState:
         return RunState({gpu_id: GpuState() for gpu_id in self._gpu_ids}, expected_total=expected)
 
     def _gpu(self, worker_id: int) -> GpuState | None:
-        """The GPU of a worker; None for a task that never was on one."""
+        """The GPU of a worker; None if the task was never on a GPU."""
         gpu_id = self._gpu_of.get(worker_id)
         if gpu_id is None and worker_id >= 0:
             self._look()
@@ -492,7 +493,7 @@ class RichDispatcher:
         return None if gpu_id is None else self._state.gpus.setdefault(gpu_id, GpuState())
 
     def _look(self) -> None:
-        """Takes over what the core knows and callbacks do not tell: which worker is whose, and which do not run."""
+        """Reads from the core what callbacks do not report: the GPU of each worker, and which workers do not run."""
         workers = self._dispatcher.get_worker_stats()
         self._state.skipped = self._dispatcher.get_stats()["skipped"]
         restarts: dict[int, int] = {}
@@ -523,7 +524,7 @@ class RichDispatcher:
                 if gpu.status != "error":
                     gpu.status = "finished"
 
-    # -- the callbacks: first the state, then the user's --
+    # -- the callbacks: update the state, then call the user's callback --
 
     def _task_start(self, user: Callable[[int, int], object] | None) -> Callable[[int, int], None]:
         def on_task_start(task_id: int, worker_id: int) -> None:
@@ -572,7 +573,7 @@ class RichDispatcher:
                 gpu = self._state.gpus.setdefault(gpu_id, GpuState())
                 gpu.last_error = _last_line(error)
                 if self._workers_per_gpu == 1:
-                    gpu.status = "error"  # with several, the core tells when the last is gone
+                    gpu.status = "error"  # with several workers, the core reports when the last one is gone
             if user is not None:
                 user(gpu_id, error)
 

@@ -10,68 +10,68 @@ __all__ = ["BaseWorker", "TaskTimeoutError"]
 
 
 class TaskTimeoutError(TimeoutError):
-    """Raised inside process() or load() when the task has passed its time limit.
+    """Raised inside process() or load() when the task exceeds its time limit.
 
-    The task is reported as timed out and the worker lives on. Catch it to tidy up and raise it again, or in process() to
-    return what there is so far, which is then the result. What has not returned a grace period later is killed, and its
-    worker replaced.
+    The task is reported as timed out, and the worker stays alive. You may catch the exception to clean up, and raise it
+    again. In process() you may also return what you have so far; that is then the result. If the method has not returned
+    after a grace period, the worker is killed and replaced.
     """
 
 
 class BaseWorker(abc.ABC):
-    """The work of one GPU, in a process of its own.
+    """Base class of workers. A worker is a process that uses one GPU.
 
-    Subclass it, and give the class itself to Dispatcher: each worker process makes one instance, calls setup() once,
-    process() for each task, and cleanup() at the end, all on its main thread. The process is a fresh interpreter in
-    which CUDA_VISIBLE_DEVICES names the one GPU of this worker, so that inside it the device is number 0.
+    Write a subclass, and give the class itself to Dispatcher. Each worker process makes one instance, calls setup()
+    once, process() for each task, and cleanup() at the end, all on its main thread. The process is a fresh interpreter
+    in which CUDA_VISIBLE_DEVICES names only the GPU of this worker, so inside it the device has the number 0.
     """
 
     def __init__(self) -> None:
-        """Called without arguments in the worker process. Keep it light: models are loaded in setup()."""
+        """Called without arguments in the worker process. Keep it light, and load models in setup()."""
 
     @abc.abstractmethod
     def setup(self, gpu_id: int, seed: int, **kwargs: Any) -> None:
-        """Called once when the worker process starts: load the model here.
+        """Called once when the worker process starts. Load the model here.
 
-        An exception takes this worker out of the run; on_setup_fail gets its traceback.
+        If it raises, this worker is taken out of the run, and on_setup_fail gets the traceback.
 
-        :param gpu_id: the GPU as given to the dispatcher.
+        :param gpu_id: the number of the GPU, as given to the dispatcher.
         :param seed: base_seed + gpu_id.
-        :param kwargs: the further keyword arguments of Dispatcher.run().
+        :param kwargs: the additional keyword arguments of Dispatcher.run().
         """
 
     @abc.abstractmethod
     def process(self, data: Any) -> Any:
-        """Called for each item of the generator; what it returns goes to on_success. Both may be anything that can
-        be pickled.
+        """Called for each item of the generator. on_success gets its return value. Items and return values may be
+        anything that can be pickled.
 
-        Arrays and bytes-like objects inside data that support pickle's out-of-band buffers (those of NumPy do) lie in
-        shared memory: they are read-only, and may be kept. An exception is the failure of this task only: on_error
-        gets its traceback. Running out of GPU memory and a GPU that has been lost are recognised as such.
+        Arrays and bytes-like objects inside data are in shared memory if they support pickle's out-of-band buffers, as
+        those of NumPy do. They are read-only, and may be kept. If process() raises, only this task fails, and on_error
+        gets the traceback. Errors that mean that GPU memory ran out, or that the GPU was lost, are recognised.
 
-        :param data: the item; with load(), what that returned.
+        :param data: the item, or the return value of load().
         """
 
     def cleanup(self) -> None:
-        """Called once before the worker process ends in good order: release what needs to be released."""
+        """Called once before the worker process ends normally. Release resources here."""
 
     def process_batch(self, items: list[Any]) -> Sequence[Any]:
-        """Optional; used instead of process() if the dispatcher's batch_size is more than 1.
+        """Optional. Used instead of process() if the dispatcher's batch_size is more than 1.
 
-        Returns one result for each item, in the same order; one that is an exception object is the failure of its
-        item alone. An exception that is raised fails the whole batch, except that a batch that has run out of memory
-        is split and tried again in halves.
+        Returns one result for each item, in the same order. If a result is an exception object, only that item fails.
+        If process_batch() raises, the whole batch fails; but if it ran out of memory, the batch is split and the halves
+        are tried again.
 
         :param items: between 1 and batch_size items.
         """
         return [self.process(item) for item in items]
 
     def load(self, data: Any) -> Any:
-        """Optional; runs ahead of process() on the I/O threads of the worker: read and decode here.
+        """Optional. Runs ahead of process(), on the I/O threads of the worker. Read and decode here.
 
-        process() then gets what this returned instead of the item. It must be safe to call from several threads if
-        the dispatcher's io_threads is more than 1. An exception is the failure of this task. A time limit counts here
-        too: it raises TaskTimeoutError in Python code; a load() that waits or is stuck in C has its worker replaced.
+        process() then gets the return value of load() instead of the item. If the dispatcher's io_threads is more than
+        1, load() must be safe to call from several threads. If it raises, the task fails. The time limit of the task
+        includes load(). Python code gets a TaskTimeoutError; if load() waits or is stuck in C, the worker is replaced.
 
         :param data: the item.
         """

@@ -1,5 +1,5 @@
-# What type checkers see of worker.py. A worker names the arguments of its setup() as it likes, and those of the other
-# methods too: to a checker `*args: Any, **kwargs: Any` goes with any of that, and `/` says that names don't matter.
+# What type checkers see of worker.py. A subclass may name the arguments of its methods as it likes. A checker accepts any
+# arguments for `*args: Any, **kwargs: Any`, and any name before a `/`.
 import abc
 from collections.abc import Sequence
 from typing import Any
