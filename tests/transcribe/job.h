@@ -136,15 +136,14 @@ TEST_UNUSED static int run(struct job *j)
 TEST_UNUSED static const char *member(const struct job *j, size_t i, const char *name)
 {
     static struct gd__buffer out;
-    const char *value;
-    size_t size;
+    struct gd__json value;
     out.size = 0;
     if (!j->results[i][0])
         FAIL("%s failed: %s", j->files[i], j->errors[i]);
-    if (!gd__json_member(j->results[i], strlen(j->results[i]), name, &value, &size))
+    if (!gd__json_member(j->results[i], strlen(j->results[i]), name, &value))
         FAIL("no %s in %s", name, j->results[i]);
-    if (!gd__json_read_string(&out, value, size))
-        gd__buffer_add(&out, value, size);
+    if (!gd__json_read_string(&out, value.at, value.size))
+        gd__buffer_add(&out, value.at, value.size);
     gd__buffer_add(&out, "", 1);
     CHECK(!out.failed);
     return out.data;
