@@ -3,8 +3,8 @@
 
     examples.py BUILD_DIR [DOCUMENT...]
 
-A document is run in an empty directory of its own, from top to bottom, with the command, the library and the Python
-package of BUILD_DIR. What a block means:
+A document is run in a directory of its own, from top to bottom, with the command, the library and the Python package of
+BUILD_DIR. The directory holds nothing but links to examples/ and tests/. What a block means:
 
     ```sh                   run by bash; it must end with status 0
     ```LANG title="NAME"    written to the file NAME
@@ -102,8 +102,8 @@ def environment(directory):
     }
 
 
-def make_programs(directory):
-    """The Python that the package was built for, and a `sleep` that does not."""
+def fill(directory):
+    """The Python that the package was built for, a `sleep` that does not, and what examples use of the tree."""
     programs = {"sleep": "exit 0"}
     interpreter = BUILD / "python" / "interpreter"
     if interpreter.exists():
@@ -114,6 +114,8 @@ def make_programs(directory):
         path.write_text(f"#!/bin/sh\n{line}\n", encoding="utf-8")
         path.chmod(0o755)
     (directory / ".jobs").mkdir(mode=0o700)
+    for name in ("examples", "tests"):
+        (directory / name).symlink_to(ROOT / name)
 
 
 def run_shell(block, directory):
@@ -153,7 +155,7 @@ def run_document(document, parts):
     count, printed = 0, None
     directory = pathlib.Path(tempfile.mkdtemp(prefix="gd-docs-"))
     try:
-        make_programs(directory)
+        fill(directory)
         for block in blocks_of(document):
             printed = run_block(block, directory, printed, parts)
             count += block.language == "sh" and printed is not None
