@@ -24,7 +24,7 @@
 #include "base/text/buffer.h"
 #include "base/thread.h"
 #include "web/access/connections.h"
-#include "web/guard.h"
+#include "web/access/guard.h"
 #include "web/pages.h"
 
 /* Of a connection: its request's headers and a block of what it is sent. */

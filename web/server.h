@@ -14,7 +14,7 @@
 #ifndef GD_WEB_SERVER_H
 #define GD_WEB_SERVER_H
 
-#include "web/feed.h"
+#include "web/live/feed.h"
 
 struct web_options {
     const char *at;    /* [ADDRESS:]PORT */

@@ -16,7 +16,7 @@
 #include "cli/options.h"
 #include "cli/run/stop/exit_status.h"
 #include "cli/say.h"
-#include "web/report.h"
+#include "web/report/report.h"
 
 struct asked {
     const char *output;

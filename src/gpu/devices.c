@@ -9,9 +9,9 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "base/sized.h"
+#include "gpu/backends/sim.h"
 #include "gpu/list.h"
 #include "gpu/select.h"
-#include "gpu/sim.h"
 
 #define MIB ((uint64_t)1 << 20)
 

@@ -2,7 +2,7 @@
 #ifndef GD_GPU_LIST_H
 #define GD_GPU_LIST_H
 
-#include "gpu/backend.h"
+#include "gpu/backends/backend.h"
 
 struct gd_devices {
     struct gd__found_list found;

@@ -12,7 +12,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
-#include "gpu/sim.h"
+#include "gpu/backends/sim.h"
 #include "gpu/visible_list.h"
 
 /* --- lists --- */

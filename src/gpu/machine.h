@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-#include "gpu/backend.h"
+#include "gpu/backends/backend.h"
 
 struct gd__machine {
     struct gd__found_list all; /* sorted, numbered (d.index) */

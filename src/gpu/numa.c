@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "gpu/backend.h"
-#include "gpu/sysfs_file.h"
+#include "gpu/backends/backend.h"
+#include "gpu/backends/sysfs_file.h"
 
 /* A number at *at, which is moved past it. CPUs far beyond any are one that no set holds. */
 static bool take_number(const char **at, unsigned *out)

@@ -4,7 +4,7 @@
 
 #include <stddef.h>
 
-#include "gpu/backend.h"
+#include "gpu/backends/backend.h"
 
 enum gd__visible_rules {
     GD__VISIBLE_CUDA,       /* numbers, or GPU UUIDs, or MIG names, not mixed; one that is there twice: none at all */

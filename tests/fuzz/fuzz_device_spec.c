@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "gpu/backends/sim.h"
 #include "gpu/numa.h"
-#include "gpu/sim.h"
 #include "gpu/spec.h"
 #include "gpu/visible_list.h"
 

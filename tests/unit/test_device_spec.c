@@ -2,8 +2,8 @@
  *
  * What a user writes to choose devices: the form, and the choice among simulated ones.
  */
+#include "gpu/backends/sim.h"
 #include "gpu/numa.h"
-#include "gpu/sim.h"
 #include "gpu/spec.h"
 #include "support/devices.h"
 

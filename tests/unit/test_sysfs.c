@@ -5,8 +5,8 @@
 #include <ftw.h>
 #include <sys/stat.h>
 
+#include "gpu/backends/sysfs_file.h"
 #include "gpu/device.h"
-#include "gpu/sysfs_file.h"
 #include "support/devices.h"
 
 static char root[64];

@@ -10,7 +10,7 @@
 
 #include "base/failure.h"
 #include "base/text/json.h"
-#include "web/reduce.h"
+#include "web/report/reduce.h"
 
 /* Records from a function of their number. */
 struct made {

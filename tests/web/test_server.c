@@ -9,7 +9,7 @@
 
 #include "base/failure.h"
 #include "base/text/json.h"
-#include "web/address.h"
+#include "web/access/address.h"
 
 static void check_status(const struct served *v, const char *method, const char *path, const char *headers, int status)
 {

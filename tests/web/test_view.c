@@ -11,10 +11,10 @@
 
 #include "base/text/buffer.h"
 #include "base/text/json.h"
-#include "web/feed.h"
-#include "web/history.h"
-#include "web/last_snapshot.h"
-#include "web/view.h"
+#include "web/live/feed.h"
+#include "web/live/history.h"
+#include "web/live/last_snapshot.h"
+#include "web/live/view.h"
 
 /* --- metrics --------------------------------------------------------------------- */
 

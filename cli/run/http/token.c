@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "base/failure.h"
-#include "web/guard.h"
+#include "web/access/guard.h"
 
 #define VARIABLE "GPU_DISPATCH_HTTP_TOKEN"
 

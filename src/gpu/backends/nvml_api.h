@@ -1,0 +1,116 @@
+/* The part of NVML's binary interface that is used here, in declarations of our own: NVML is opened at run time, and
+ * nothing of it is needed to build.
+ */
+#ifndef GD_GPU_BACKENDS_NVML_API_H
+#define GD_GPU_BACKENDS_NVML_API_H
+
+#include <assert.h>
+#include <stddef.h>
+
+enum gd__nvml_return {
+    GD__NVML_SUCCESS = 0,
+    GD__NVML_NOT_SUPPORTED = 3,
+    GD__NVML_INSUFFICIENT_SIZE = 7,
+    GD__NVML_TIMEOUT = 10,
+    GD__NVML_GPU_IS_LOST = 15,
+};
+
+enum {
+    GD__NVML_TEXT = 96, /* of names and UUIDs */
+    GD__NVML_TEMPERATURE_GPU = 0,
+    GD__NVML_MODE_PROHIBITED = 2,
+    GD__NVML_MIG_ENABLED = 1,
+};
+
+#define GD__NVML_EVENT_XID   0x8ULL
+#define GD__NVML_NO_INSTANCE 0xFFFFFFFFu
+#define GD__NVML_NOT_KNOWN   (~0ULL)
+
+typedef void *gd__nvml_device;
+typedef void *gd__nvml_events;
+
+struct gd__nvml_pci { /* of nvmlDeviceGetPciInfo_v3 */
+    char legacy_bus_id[16];
+    unsigned domain, bus, device, device_id, subsystem_id;
+    char bus_id[32];
+};
+
+struct gd__nvml_memory {
+    unsigned long long total, free, used;
+};
+
+struct gd__nvml_utilization {
+    unsigned gpu, memory;
+};
+
+struct gd__nvml_process_v1 { /* of nvmlDeviceGetComputeRunningProcesses */
+    unsigned pid;
+    unsigned long long memory;
+};
+
+struct gd__nvml_process { /* of its _v2 and _v3 */
+    unsigned pid;
+    unsigned long long memory;
+    unsigned gpu_instance, compute_instance;
+};
+
+struct gd__nvml_event { /* of nvmlEventSetWait_v2; the first version fills in all but the last two */
+    gd__nvml_device device;
+    unsigned long long type, data;
+    unsigned gpu_instance, compute_instance;
+};
+
+static_assert(sizeof(struct gd__nvml_pci) == 68 && offsetof(struct gd__nvml_pci, bus_id) == 36, "nvmlPciInfo_t");
+static_assert(sizeof(struct gd__nvml_memory) == 24, "nvmlMemory_t");
+static_assert(sizeof(struct gd__nvml_process_v1) == 16, "nvmlProcessInfo_v1_t");
+static_assert(sizeof(struct gd__nvml_process) == 24, "nvmlProcessInfo_v2_t");
+static_assert(sizeof(struct gd__nvml_event) == 32 && offsetof(struct gd__nvml_event, data) == 16, "nvmlEventData_t");
+
+/* Calls of NVML: those that may be missing say so. */
+struct gd__nvml {
+    int (*init)(void);
+    const char *(*error_string)(int);
+    int (*count)(unsigned *);
+    int (*handle)(unsigned, gd__nvml_device *);
+    int (*name)(gd__nvml_device, char *, unsigned);
+    int (*uuid)(gd__nvml_device, char *, unsigned);
+    int (*pci)(gd__nvml_device, struct gd__nvml_pci *);
+    int (*memory)(gd__nvml_device, struct gd__nvml_memory *);
+    /* may be NULL */
+    int (*utilization)(gd__nvml_device, struct gd__nvml_utilization *);
+    int (*temperature)(gd__nvml_device, int, unsigned *);
+    int (*power)(gd__nvml_device, unsigned *);
+    int (*processes)(gd__nvml_device, unsigned *, void *);    /* struct gd__nvml_process */
+    int (*processes_v1)(gd__nvml_device, unsigned *, void *); /* struct gd__nvml_process_v1 */
+    int (*mig_mode)(gd__nvml_device, unsigned *current, unsigned *pending);
+    int (*mig_most)(gd__nvml_device, unsigned *);
+    int (*mig_handle)(gd__nvml_device, unsigned, gd__nvml_device *);
+    int (*gpu_instance)(gd__nvml_device, unsigned *);
+    int (*compute_instance)(gd__nvml_device, unsigned *);
+    int (*cpus)(gd__nvml_device, unsigned n_words, unsigned long *);
+    int (*compute_mode)(gd__nvml_device, int *);
+    int (*event_types)(gd__nvml_device, unsigned long long *);
+    int (*events_create)(gd__nvml_events *);
+    int (*events_register)(gd__nvml_device, unsigned long long types, gd__nvml_events);
+    int (*events_wait)(gd__nvml_events, struct gd__nvml_event *, unsigned timeout_ms);
+    int (*events_free)(gd__nvml_events);
+};
+
+/* NVML, opened and started at the first call and kept. NULL if it cannot be, and why (of size GD__WHY_MAX) says the
+ * reason; the next call tries again. */
+const struct gd__nvml *gd__nvml_open(char *why);
+const struct gd__nvml *gd__nvml_open_locked(char *why); /* for those who hold the module's lock */
+
+/* A GPU and the name it had when it could still be asked: one that is lost does not even tell its UUID. */
+struct gd__nvml_gpu {
+    gd__nvml_device handle;
+    char uuid[GD__NVML_TEXT];
+};
+
+/* Calls fn for the UUID of a GPU, and for those of its MIG instances: all of them, or those of one GPU instance (gi)
+ * and in it one compute instance (ci), which then are the only ones. For one that is lost only its own. */
+typedef void gd__nvml_uuid_fn(void *user, const char *uuid);
+void gd__nvml_each_uuid(const struct gd__nvml *n, const struct gd__nvml_gpu *gpu, unsigned gi, unsigned ci,
+                        gd__nvml_uuid_fn *fn, void *user);
+
+#endif

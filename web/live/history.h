@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * How the counts grew since the run began, in a bounded number of samples: about one a second at first; when there is
+ * no room left every second one goes and the steps are twice as long.
+ */
+#ifndef GD_WEB_LIVE_HISTORY_H
+#define GD_WEB_LIVE_HISTORY_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/text/buffer.h"
+
+enum { WEB_HISTORY_ROOM = 600 };
+
+struct web_sample {
+    double seconds; /* since the run began */
+    uint64_t completed, failed, running;
+};
+
+/* Zeroed is empty. */
+struct web_history {
+    struct web_sample samples[WEB_HISTORY_ROOM];
+    size_t n;
+    double step; /* least time between two; 0: not begun */
+};
+
+/* One that comes sooner than a step after the last is left out. */
+void web_history_add(struct web_history *h, const struct web_sample *s);
+
+/* {"step":1,"columns":[...],"samples":[[...],...]} and a newline. */
+void web_history_json(const struct web_history *h, struct gd__buffer *b);
+
+#endif

@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A run may end a hundred thousand tasks a second. No screen can show them: of those that came at once the failed are
+ * taken, and of the others so many, evenly. How many were left out is counted.
+ */
+#include "web/live/last_snapshot.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static bool same_stats(const struct gd_stats *a, const struct gd_stats *b)
+{
+    struct gd_stats x = *a, y = *b;
+    x.now_ns = y.now_ns = 0;
+    x.size = y.size = 0;
+    return memcmp(&x, &y, sizeof x) == 0;
+}
+
+bool web_last_differs(const struct web_last *k, const struct gd_snapshot *s)
+{
+    return s->n_tasks > 0 || s->n_failures > 0 || s->ended != k->s.ended || s->stale != k->s.stale ||
+           s->n_workers != k->s.n_workers || !same_stats(&s->stats, &k->s.stats) || s->work_done != k->s.work_done ||
+           s->work_total != k->s.work_total ||
+           (s->n_workers > 0 && memcmp(s->workers, k->workers, s->n_workers * sizeof *s->workers) != 0);
+}
+
+/* Room for n elements. */
+static int reserve(void **list, size_t *room, size_t n, size_t element)
+{
+    if (n <= *room)
+        return 0;
+    void *larger = realloc(*list, n * element);
+    if (!larger)
+        return -1;
+    *list = larger;
+    *room = n;
+    return 0;
+}
+
+/* Puts n more at the end of a list that holds *count of at most room, and returns how many of the oldest had to go. */
+static size_t push(void *list, size_t *count, size_t room, const void *more, size_t n, size_t element)
+{
+    char *at = list;
+    size_t gone = *count + n > room ? *count + n - room : 0;
+    if (gone) {
+        memmove(at, at + gone * element, (*count - gone) * element);
+        *count -= gone;
+    }
+    memcpy(at + *count * element, more, n * element);
+    *count += n;
+    return gone;
+}
+
+/* Which of the tasks are shown, at most WEB_TASKS_AT_ONCE; returns how many. */
+static size_t choose(struct gd_task_view *out, const struct gd_snapshot *s)
+{
+    const size_t even = s->n_tasks > WEB_TASKS_AT_ONCE ? WEB_TASKS_AT_ONCE / 2 : s->n_tasks;
+    size_t n = 0, failed = 0;
+    for (size_t i = 0; i < s->n_tasks && n < WEB_TASKS_AT_ONCE; i++) {
+        const bool its_turn = i * even / s->n_tasks != (i + 1) * even / s->n_tasks;
+        const bool counts = s->tasks[i].failure && failed < WEB_TASKS_AT_ONCE / 2;
+        failed += counts;
+        if (its_turn || counts)
+            out[n++] = s->tasks[i];
+    }
+    return n;
+}
+
+static void add_tasks(struct web_last *k, const struct gd_snapshot *s, struct gd_snapshot *news)
+{
+    struct gd_task_view chosen[WEB_TASKS_AT_ONCE];
+    size_t n = s->n_tasks ? choose(chosen, s) : 0;
+    news->tasks_missed = s->tasks_missed + s->n_tasks - n;
+    k->s.tasks_missed +=
+        news->tasks_missed + push(k->tasks, &k->s.n_tasks, WEB_LAST_TASKS, chosen, n, sizeof chosen[0]);
+    news->tasks = k->tasks + k->s.n_tasks - n;
+    news->n_tasks = n;
+}
+
+static void add_failures(struct web_last *k, const struct gd_snapshot *s, struct gd_snapshot *news)
+{
+    size_t n = s->n_failures < WEB_LAST_FAILURES ? s->n_failures : WEB_LAST_FAILURES;
+    const size_t over = s->n_failures - n;
+    news->failures_missed = s->failures_missed + over;
+    k->s.failures_missed += news->failures_missed;
+    if (n > 0)
+        k->s.failures_missed +=
+            push(k->failures, &k->s.n_failures, WEB_LAST_FAILURES, s->failures + over, n, sizeof *s->failures);
+    news->failures = k->failures + k->s.n_failures - n;
+    news->n_failures = n;
+}
+
+int web_last_add(struct web_last *k, const struct gd_snapshot *s, struct gd_snapshot *news)
+{
+    const struct gd_snapshot before = k->s;
+    if (reserve((void **)&k->workers, &k->room_workers, s->n_workers, sizeof *k->workers) < 0 ||
+        reserve((void **)&k->devices, &k->room_devices, s->n_devices, sizeof *k->devices) < 0)
+        return -1;
+    if (s->n_workers > 0)
+        memcpy(k->workers, s->workers, s->n_workers * sizeof *k->workers);
+    if (s->n_devices > 0)
+        memcpy(k->devices, s->devices, s->n_devices * sizeof *k->devices);
+    k->s = *s;
+    k->s.workers = k->workers;
+    k->s.devices = k->devices;
+    k->s.tasks = k->tasks;
+    k->s.failures = k->failures;
+    k->s.n_tasks = before.n_tasks;
+    k->s.tasks_missed = before.tasks_missed;
+    k->s.n_failures = before.n_failures;
+    k->s.failures_missed = before.failures_missed;
+    *news = k->s;
+    add_tasks(k, s, news);
+    add_failures(k, s, news);
+    return 0;
+}
+
+void web_last_free(struct web_last *k)
+{
+    free(k->workers);
+    free(k->devices);
+    k->workers = NULL;
+    k->devices = NULL;
+}

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A journal made small enough to be drawn. Two passes over its records: the first learns which runs, workers and GPUs
+ * there are and when, the second counts and keeps.
+ *
+ * Runs of one journal are put one after the other, without the time between: a run that was killed in the evening and
+ * resumed in the morning is two working spans, not a night of idle GPUs.
+ */
+#ifndef GD_WEB_REPORT_REDUCE_H
+#define GD_WEB_REPORT_REDUCE_H
+
+#include <gpu_dispatch/journal.h>
+
+#include "base/text/buffer.h"
+#include "web/report/report.h"
+
+enum {
+    WEB_MOST_RUNS = 10000,
+    WEB_MOST_LANES = 4096, /* workers that are told apart */
+    WEB_DRAWN_LANES = 128, /* and drawn */
+    WEB_MOST_CLASSES = 32, /* of failures; the last one is all the others */
+    WEB_SHOWN_FAILURES = 30,
+    WEB_MOST_BARS = 20000, /* about: at least one for each worker in each step */
+};
+
+struct web_span {
+    double first, last; /* Unix time; first 0: nothing ran in it */
+    double offset;      /* where it begins on the page */
+};
+
+struct web_gpu {
+    int gpu;
+    uint64_t workers, done, failed;
+    double busy_seconds;
+    double busy[WEB_REPORT_STEPS]; /* seconds, summed over its workers */
+};
+
+struct web_bar {
+    uint64_t number;
+    double start, seconds; /* seconds < 0: none */
+    int failure;           /* index of its class; -1: it succeeded */
+};
+
+struct web_lane {
+    int gpu, worker;
+    size_t gpu_at;        /* index */
+    struct web_bar *bars; /* per step as many as are drawn, the longest first; NULL: not drawn */
+};
+
+struct web_class {
+    char name[64];
+    uint64_t count, shown;
+    struct gd__buffer json; /* those that are shown, with commas between */
+};
+
+struct web_reduced {
+    struct web_span *runs;
+    size_t n_runs;
+    struct web_gpu *gpus;
+    size_t n_gpus;
+    struct web_lane *lanes;
+    size_t n_lanes, n_drawn;
+    int *lane_table; /* of twice WEB_MOST_LANES: index + 1, found by GPU and worker */
+    size_t bars_per_step;
+    double seconds, step;
+    uint64_t done, failed, attempts;
+    double busy_seconds;
+    uint64_t ended_done[WEB_REPORT_STEPS], ended_failed[WEB_REPORT_STEPS];
+    struct web_class classes[WEB_MOST_CLASSES];
+    size_t n_classes;
+    uint64_t bars_left_out;
+    bool no_memory;
+};
+
+/* 0, or -1 with gd__fail_text(). Free it in either case. */
+int web_reduce(struct web_reduced *d, const struct web_records *r);
+void web_reduced_free(struct web_reduced *d);
+
+/* When a record's task began, on the page. */
+double web_reduced_start(const struct web_reduced *d, const struct gd_journal_record *r);
+
+/* The beginning of a text as JSON, cut between two characters, with three dots where it was cut. NULL is "". */
+void web_add_beginning(struct gd__buffer *b, const char *text, size_t size, size_t most);
+
+/* One record as an object. */
+void web_add_record(struct gd__buffer *b, const struct web_reduced *d, const struct gd_journal_record *r);
+
+#endif
