@@ -1,5 +1,6 @@
-/* Balancer(gpu_ids, workers_per_gpu, total): what came back, counted by the launcher's balancer, as dicts and text.
- * The library's object is for one thread at a time: the GIL sees to that, since no call here lets it go.
+/* Balancer(gpu_ids, workers_per_gpu, total): counts results with the launcher's balancer, and gives them as dicts and
+ * text. Only one thread may use the library's object at a time. The GIL makes sure of that, since no call here releases
+ * it.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -48,7 +49,7 @@ static void balancer_dealloc(PyObject *self)
     Py_DECREF(type); /* a heap type: its objects own it */
 }
 
-/* NULL: nothing went wrong. An unknown name is an error like any other. */
+/* NULL: no failure. An unknown name is an ordinary error. */
 static enum gd_failure failure_of(const char *name)
 {
     if (!name)

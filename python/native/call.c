@@ -1,15 +1,14 @@
 /* The callbacks, on the run's thread.
  *
- * The library calls without Python's lock. The first callback of a round takes it, call_after_round() lets it go: once
- * for up to thousands of tasks. A thread that waits for the lock takes tens of microseconds to wake up, so the feeder
- * is told (`wanted`) to stand back meanwhile.
+ * The library makes its calls without Python's lock. The first callback of a round takes the lock, and
+ * call_after_round() releases it: once for up to thousands of tasks. A thread that waits for the lock takes tens of
+ * microseconds to wake up, so the feeder is told (`wanted`) to stay away from the lock meanwhile.
  *
- * When a callback raises, the exception is kept for run() to raise, the run is shut down, and nobody but on_exit is
- * called any more.
+ * If a callback raises, run() will raise that exception. The run is shut down, and only on_exit is still called.
  *
- * Signals: Python's handlers run on the main thread between bytecodes, and this thread may sleep in the library. So it
- * takes the place of Python's wake-up descriptor, which the library watches; what it reads it passes on to whoever had
- * that place.
+ * Signals: Python's handlers run on the main thread between bytecodes, but this thread may sleep in the library. So
+ * Python's wake-up descriptor is replaced by a pipe that the library watches. What is read from the pipe is passed on
+ * to the descriptor that was set before.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -58,12 +57,12 @@ void call_after_round(void *user)
 
 /* ---- calling ---- */
 
-/* Keeps the exception that is set and ends the run: at once if it is Ctrl-C. */
+/* Stores the current exception and ends the run; at once if it is Ctrl-C. */
 static void raised(struct run *r)
 {
     const bool at_once = PyErr_ExceptionMatches(PyExc_KeyboardInterrupt);
     if (r->error)
-        PyErr_WriteUnraisable(NULL); /* there can only be one: on_exit after something else */
+        PyErr_WriteUnraisable(NULL); /* run() can raise only one; this one is from on_exit, after another */
     else
         r->error = error_take();
     if (at_once)
@@ -72,7 +71,7 @@ static void raised(struct run *r)
         gd_dispatcher_shutdown(r->d);
 }
 
-/* Calls with args[1 .. n], whose references are given up; args[0] is scratch. One that is NULL has an exception set. */
+/* Calls with args[1 .. n] and releases their references; args[0] is scratch. If one is NULL, an exception is set. */
 static void call(struct run *r, enum call which, PyObject **args, size_t n)
 {
     bool whole = true;
@@ -88,7 +87,7 @@ static void call(struct run *r, enum call which, PyObject **args, size_t n)
     Py_XDECREF(result);
 }
 
-/* Somebody is to be told: true, with the lock. */
+/* Before a callback. True: it is to be called, and the lock is held. */
 static bool begin(struct run *r, enum call which)
 {
     if (!r->calls[which] || r->error)
@@ -97,7 +96,7 @@ static bool begin(struct run *r, enum call which)
     return true;
 }
 
-/* The same for the end of a task: run_times() tells when it ran. */
+/* The same for the end of a task. run_times() then returns when the task ran. */
 static bool begin_end(struct run *r, enum call which, const struct gd_report *report)
 {
     r->start_ns = report->start_ns;
@@ -107,7 +106,8 @@ static bool begin_end(struct run *r, enum call which, const struct gd_report *re
     return begin(r, which);
 }
 
-/* And when that has been told. Of a run that ends with an exception nobody was, or whoever was raised it. */
+/* After the callback for the end of a task. If an exception is stored, either this callback raised it or the callback
+ * was not called. In both cases the task is not finished. */
 static void finish_end(struct run *r, const struct gd_report *report)
 {
     if (r->journal && r->error)
@@ -121,7 +121,7 @@ static PyObject *text_of(const char *words)
 
 /* ---- the end of a task ---- */
 
-/* The exception that is set, as it would be printed. */
+/* The current exception as Python would print it. */
 static PyObject *traceback_text(void)
 {
     PyObject *error = error_take(), *text = NULL;
@@ -137,7 +137,7 @@ static PyObject *traceback_text(void)
     return text;
 }
 
-/* A result that cannot be read here (its class cannot be imported, say) is that task's error. */
+/* If a result cannot be read here (for example, its class cannot be imported), the task fails with that error. */
 static void call_unread(struct run *r, const struct gd_report *report)
 {
     if (!PyErr_ExceptionMatches(PyExc_Exception)) {
@@ -253,7 +253,7 @@ static void on_worker_exit(void *user, int worker_id, int gpu_id, const char *wh
     call(r, ON_WORKER_EXIT, args, 4);
 }
 
-/* Always, whatever was raised before. */
+/* Called in any case, even after an exception. */
 static void on_exit_(void *user)
 {
     struct run *r = user;
@@ -286,11 +286,11 @@ void call_readable(void *user)
     ssize_t n;
     while ((n = read(r->wakeup_read, numbers, sizeof numbers)) > 0)
         if (r->wakeup_next >= 0 && write(r->wakeup_next, numbers, (size_t)n) < 0 && errno == EPIPE)
-            r->wakeup_next = -1; /* (one that is full has been woken) */
+            r->wakeup_next = -1; /* (if it is full, its reader is awake already) */
     call_take_lock(r);
     if (PyErr_CheckSignals() == 0)
         return;
-    if (r->error) { /* asked a second time */
+    if (r->error) { /* the second signal */
         PyErr_Clear();
     } else {
         r->error = error_take();
@@ -298,8 +298,8 @@ void call_readable(void *user)
     gd_dispatcher_abort(r->d);
 }
 
-/* An attribute by name. The name is the one string of that text: Python's cache of attributes keeps the names that it
- * is asked for, by address, and would fill up with copies. */
+/* An attribute by name. The name is interned, because Python's cache of attributes stores names by address and would
+ * fill up with copies. */
 static PyObject *attribute(PyObject *object, const char *name)
 {
     PyObject *key = PyUnicode_InternFromString(name);
@@ -334,7 +334,7 @@ static int on_main_thread(void)
     return yes;
 }
 
-/* Has Python write the numbers of signals to fd (-1: nowhere). Returns where it did before, -2 with an exception. */
+/* Makes Python write signal numbers to fd (-1: nowhere). Returns the previous descriptor, or -2 with an exception. */
 static int set_wakeup(int fd)
 {
     int before = -2;
@@ -373,14 +373,14 @@ int call_watch_signals(struct run *r)
     return -1;
 }
 
-/* What came too late to be read here is pending: Python's handler runs as soon as run() has returned. */
+/* A signal that came too late to be read here is pending: Python's handler runs as soon as run() has returned. */
 void call_unwatch_signals(struct run *r)
 {
     if (r->wakeup_read < 0)
         return;
     PyObject *error = PyErr_Occurred() ? error_take() : NULL;
     if (set_wakeup(r->wakeup_next) < -1) {
-        PyErr_Clear(); /* whoever had it closed it meanwhile */
+        PyErr_Clear(); /* the previous descriptor was closed meanwhile */
         if (set_wakeup(-1) < -1)
             PyErr_WriteUnraisable(NULL);
     }

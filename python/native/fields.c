@@ -1,5 +1,5 @@
-/* Structs of the library as dicts. A table says where each field lies and what it is, so that a struct that grows needs
- * one line more and no code.
+/* Structs of the library as dicts. A table has the offset and type of each field, so a new field needs one line and no
+ * code.
  */
 #include "python/native/fields.h"
 

@@ -12,7 +12,8 @@ struct field {
     const char *name;
     size_t offset;
     enum field_kind kind;
-    unsigned known; /* of the bits that to_dict() is given one of these must be set, else it is None; 0: always known */
+    unsigned
+        known; /* one of these bits must be set in to_dict()'s argument, otherwise the value is None; 0: always known */
 };
 
 #define FIELD(type, member, its_kind, its_bits)                                                    \
@@ -24,13 +25,13 @@ struct field {
 /* The dict of n fields of the struct at `of`. */
 PyObject *to_dict(const struct field *fields, size_t n, const void *of, unsigned known);
 
-/* Takes the reference to value, which may be NULL: then there is an exception already. */
+/* Takes the reference to value. If value is NULL, an exception is already set. */
 int dict_put(PyObject *dict, const char *name, PyObject *value);
 
-/* Takes the reference to item, which may be NULL. False: *list is released, and NULL. */
+/* Takes the reference to item, which may be NULL. False: *list was released and set to NULL. */
 bool list_put(PyObject **list, PyObject *item);
 
-/* Numbers of a Python sequence as ints; PyMem_Free() them. NULL with an exception set. */
+/* The numbers of a Python sequence as ints; free with PyMem_Free(). NULL with an exception set. */
 int *read_ints(PyObject *sequence, size_t *n);
 
 #endif

@@ -1,11 +1,11 @@
-/* A run's journal: opening it with a dict of options, the keys and words of its tasks, and JournalError.
+/* A run's journal: opening it with a dict of options, the keys and texts of its tasks, and JournalError.
  *
- * On the feeder's thread each item is looked up by its key before anything else is done with it, so what is final costs
- * no pickling. What a record shows as the input is, of a scalar, made from the payload when the record is; of anything
- * else it is made from the object while that is here, and kept by the task's number until then.
+ * The feeder's thread looks up each item by its key before anything else, so finished items are never pickled. A record
+ * also has the input as text. For a scalar this text is made from the payload together with the record. For any other
+ * item it is made from the object while the object exists, and stored by task number until the record is made.
  *
- * A task is final when somebody was told. So one whose callback raised, or was not called any more because an earlier
- * one had raised, is kept out of the journal.
+ * A task is finished when its callback has returned. If the callback raised, or was not called because an earlier one
+ * had raised, the task is kept out of the journal.
  */
 #include <string.h>
 
@@ -45,7 +45,7 @@ PyObject *journal_error(int code)
 
 /* ---- opening and closing ---- */
 
-/* The attribute of the module that has the Python part. */
+/* An attribute of the module with the Python part of journals. */
 static PyObject *helper(const char *name)
 {
     PyObject *module = PyImport_ImportModule("gpu_dispatch._journal");
@@ -57,7 +57,7 @@ static PyObject *helper(const char *name)
 static int open_journal(struct run *r, const struct gd_journal_options *o)
 {
     int rc;
-    Py_BEGIN_ALLOW_THREADS; /* it may be large, and on a slow disk */
+    Py_BEGIN_ALLOW_THREADS; /* the journal may be large, and on a slow disk */
     rc = gd_journal_open(&r->journal, o);
     Py_END_ALLOW_THREADS;
     if (rc < 0)
@@ -171,7 +171,7 @@ int journal_remember(struct run *r, uint64_t number, PyObject *object)
 
 /* ---- records, on the run's thread ---- */
 
-/* What was remembered, which is forgotten; NULL without an exception if there is nothing. */
+/* Takes out the stored text. NULL without an exception: there is none. */
 static PyObject *recall(struct run *r, uint64_t number)
 {
     PyObject *place = PyLong_FromUnsignedLongLong(number);
@@ -198,7 +198,7 @@ void journal_note(struct run *r, const struct gd_report *report)
     }
     Py_XDECREF(bytes);
     Py_XDECREF(text);
-    if (PyErr_Occurred()) /* of memory: the record shows the payload */
+    if (PyErr_Occurred()) /* out of memory: the record shows the payload */
         PyErr_Clear();
 }
 

@@ -5,8 +5,9 @@
  *     dict 'D', set 'S'      the same with the elements in the order of their bytes; those of a dict are keys, each
  *                            followed by its value
  *
- * A pickle will not do: it tells objects that are one from objects that are equal, and a set's order changes with each
- * start of the interpreter. It has to for what is not made of plain values; then the payload is the key.
+ * A pickle is not good enough: it differs between identical and equal objects, and the order of a set changes with each
+ * start of the interpreter. For items that are not made of plain values there is nothing better; then the payload is
+ * the key.
  */
 #include <string.h>
 
@@ -26,7 +27,7 @@ static PyObject *encode_scalar(PyObject *object)
     return bytes;
 }
 
-/* Appends what is encoded of object. -1: with an exception, or it is not plain. */
+/* Appends the encoded object. -1: there is an exception, or the object is not plain. */
 static int encode_into(PyObject *list, PyObject *object, bool is_strict)
 {
     PyObject *bytes = encode(object, is_strict);
@@ -67,7 +68,7 @@ static int encode_elements(PyObject *list, PyObject *object, bool is_strict)
     return rc < 0 || PyErr_Occurred() ? -1 : 0;
 }
 
-/* Each key with its value behind it, as one element. */
+/* Each key followed by its value, as one element. */
 static int encode_items(PyObject *list, PyObject *dict, bool is_strict)
 {
     PyObject *items = PyDict_Items(dict); /* pairs, which are tuples */
@@ -93,7 +94,7 @@ static PyObject *encode_container(PyObject *object, char letter, bool is_strict)
     return out;
 }
 
-/* Where a key was asked for, what is nearly plain will do: an IntEnum, a path, an integer of NumPy's. */
+/* Accepts nearly plain objects in the result of a key function: an IntEnum, a path, an integer of NumPy. */
 static PyObject *make_plain(PyObject *object)
 {
     if (PyUnicode_Check(object))
@@ -126,7 +127,7 @@ static PyObject *encode_other(PyObject *object)
     return out;
 }
 
-/* NULL with an exception; or, unless it is strict, without one: there is something that is not plain. */
+/* NULL with an exception. If not strict, NULL without an exception means that something is not plain. */
 static PyObject *encode(PyObject *object, bool is_strict)
 {
     static const struct {
@@ -155,7 +156,7 @@ PyObject *key_of_item(PyObject *object)
         return NULL; /* a scalar's payload is its key */
     PyObject *key = encode(object, false);
     if (!key && PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_Exception))
-        PyErr_Clear(); /* it contains itself, perhaps; a pickle can do that */
+        PyErr_Clear(); /* perhaps it contains itself, which a pickle can handle */
     return key;
 }
 

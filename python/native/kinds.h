@@ -1,4 +1,4 @@
-/* The first byte of a value: see value.c. Shared with show.c, which reads values without making objects of them. */
+/* The first byte of a value; see value.c. Shared with show.c, which reads values without creating objects. */
 #ifndef GD_PYTHON_KINDS_H
 #define GD_PYTHON_KINDS_H
 

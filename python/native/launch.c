@@ -3,8 +3,8 @@
  *   devices(spec), cuda_available(), validate_devices(ids), parse_devices(text)
  *   discover_files(...), estimate_workload(files), distribute_workload(files, n, how)
  *
- * What the library gives in structs becomes dicts; a field that is not known is None. A file is a pair (path, size).
- * The GIL is let go while a driver is asked or folders are read.
+ * Structs of the library become dicts; an unknown field is None. A file is a pair (path, size). The GIL is released
+ * while a driver is asked or directories are read.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,7 +33,7 @@ static const struct field device_fields[] = {
     DEVICE(n_processes, KIND_UNSIGNED, GD_KNOWN_PROCESSES),
 };
 
-/* The list for spec (NULL: all there are), opened without the GIL. */
+/* The devices for spec (NULL: all), opened without the GIL. */
 static struct gd_devices *open_devices(const char *spec)
 {
     struct gd_devices *list = NULL;
@@ -136,7 +136,8 @@ static PyObject *parse_devices(PyObject *module, PyObject *args)
 
 /* ---- files ---- */
 
-/* The patterns as an array for gd_discover, borrowed from the tuple; PyMem_Free() it. */
+/* The patterns as an array for gd_discover. The strings are borrowed from the tuple; free the array with PyMem_Free().
+ */
 static const char **read_patterns(PyObject *tuple)
 {
     const Py_ssize_t n = PyTuple_GET_SIZE(tuple);
@@ -154,7 +155,7 @@ static const char **read_patterns(PyObject *tuple)
     return out;
 }
 
-/* A problem is a line in a list; that it could not be kept is no reason to stop. */
+/* Adds a problem as a line to a list. If that fails, the search goes on. */
 static void keep_problem(void *user, const char *path, const char *why)
 {
     char *line;
@@ -248,7 +249,7 @@ static int add_file(struct gd_files *files, PyObject *item)
     return rc < 0 ? -1 : 0;
 }
 
-/* The library's list of a Python one; gd_files_close() it. */
+/* A Python list as a list of the library; release with gd_files_close(). */
 static struct gd_files *read_files(PyObject *sequence)
 {
     struct gd_files *files = NULL;
@@ -288,7 +289,7 @@ static PyObject *estimate_workload(PyObject *module, PyObject *sequence)
     return rc < 0 ? native_error(rc) : to_dict(workload_fields, FIELD_COUNT(workload_fields), &w, 0);
 }
 
-/* n lists of places in the list of files. */
+/* n lists of indexes into the list of files. */
 static PyObject *shares(const size_t *gpu_of, size_t count, Py_ssize_t n)
 {
     PyObject *out = PyList_New(0);

@@ -1,11 +1,11 @@
-/* Mappings that nobody uses, kept for whoever wants the same pages of the same file again.
+/* A cache of unused mappings, for the next view of the same pages of the same file.
  *
- * A queue of N arrays lies in N places that are used in turn. A cache that holds fewer than the turn has, and gives up
- * the longest unused, never has the one that is wanted: then each array costs an mmap() and a munmap(), which in a
- * process with threads on other processors is more than everything else that is done to hand it over. So there is room
- * for thousands, and one of them is found by its first page in a hash table.
+ * A queue of N arrays uses N places in turn. A cache with fewer than N entries that evicts the longest unused one would
+ * never have the mapping that is needed next. Then each array would cost an mmap() and a munmap(), which in a process
+ * with threads on other processors takes longer than everything else that is done to hand the array over. So the cache
+ * has room for thousands of mappings, in a hash table by their first page.
  *
- * A larger mapping serves what lies within it, too. That is looked for among the last few only.
+ * A larger mapping can also serve pages inside it. Only the last few mappings are searched for that.
  */
 #include "python/native/mapping.h"
 
@@ -13,19 +13,19 @@
 
 enum {
     BUCKETS = 16384, /* a power of two */
-    NEAR = 64,       /* how many are looked at for one that is larger */
-    WASTE = 4,       /* a mapping this many times too large is left for something larger */
-    NONE = 0         /* entry 0 is where the ring of those that wait begins and ends */
+    NEAR = 64,       /* how many mappings are searched for a larger one */
+    WASTE = 4,       /* a mapping this many times too large is not used */
+    NONE = 0         /* entry 0 is the start and the end of the ring of waiting mappings */
 };
 
 static struct entry {
     struct mapping mapping;
     uint32_t newer, older; /* a ring through entry 0 */
-    uint32_t next;         /* in its bucket, or among the unused */
+    uint32_t next;         /* in its bucket, or in the list of free entries */
 } entries[VIEW_CACHE_MOST + 1];
 
 static uint32_t buckets[BUCKETS];
-static uint32_t unused, n_made; /* the first that was given back; those beyond n_made were never used */
+static uint32_t unused, n_made; /* the first free entry; entries from n_made on were never used */
 static size_t n_waiting, waiting_bytes;
 
 static uint32_t *bucket_of(const struct mapping *m)
@@ -34,7 +34,7 @@ static uint32_t *bucket_of(const struct mapping *m)
     return &buckets[(mixed >> 32) % BUCKETS];
 }
 
-/* ---- in and out ---- */
+/* ---- adding and removing ---- */
 
 static void take_out(uint32_t i)
 {
@@ -85,16 +85,16 @@ void mapping_put(struct mapping mapping)
     waiting_bytes += mapping.length;
 }
 
-/* ---- looking ---- */
+/* ---- finding ---- */
 
 static bool serves(const struct mapping *have, const struct mapping *want)
 {
-    const uint64_t skew = want->first - have->first; /* huge if it begins before */
+    const uint64_t skew = want->first - have->first; /* huge if want begins before have */
     return have->inode == want->inode && have->device == want->device && skew <= have->length &&
            want->length <= have->length - skew && have->length / WASTE <= want->length;
 }
 
-/* The smaller of two of which the first may be NONE and the second may not serve. */
+/* The smaller one of two mappings. The first may be NONE, and the second may be unsuitable. */
 static uint32_t better(uint32_t best, uint32_t i, const struct mapping *want)
 {
     const bool is_better =

@@ -1,4 +1,4 @@
-/* Pieces of files in memory, and those of them that wait to be used again. The GIL guards all of it. */
+/* Mapped pieces of files, and a cache of unused ones. The GIL protects all of it. */
 #ifndef GD_PYTHON_MAPPING_H
 #define GD_PYTHON_MAPPING_H
 
@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* At least what 1 GiB of the smallest views comes to, and with as many that are in use within the 65,000 mappings that
+/* Enough for 1 GiB of the smallest views. Together with the same number in use it stays below the 65,000 mappings that
  * the kernel allows a process. */
 #ifndef VIEW_CACHE_MOST
 #define VIEW_CACHE_MOST 16384
@@ -24,13 +24,14 @@ struct mapping {
     ino_t inode;
 };
 
-/* Nobody uses it any more. */
+/* Puts an unused mapping into the cache. */
 void mapping_put(struct mapping mapping);
 
-/* Makes *want, of which everything but base is set, one that has its pages and may have more. False: there is none. */
+/* Takes a mapping from the cache that has the pages of *want, and perhaps more, and stores it in *want. Everything in
+ * *want except base must be set. False: there is no such mapping. */
 bool mapping_take(struct mapping *want);
 
-void mappings_drop(void); /* all that wait */
+void mappings_drop(void); /* empties the cache */
 size_t mappings_waiting(void);
 size_t mappings_waiting_bytes(void);
 

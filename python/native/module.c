@@ -1,9 +1,9 @@
 /* The extension module gpu_dispatch._native.
  *
- * Its parts keep what they need in static variables, so it is a module of the plain, single-phase kind: made once per
- * process, the same object whoever imports it again, and refused by interpreters that want one of their own.
+ * Its parts use static variables, so it is a single-phase module: it is created once per process, later imports get the
+ * same object, and subinterpreters that need their own copy refuse it.
  *
- * The library is linked into it whole and not exported: a program may have another libgpu_dispatch loaded as well.
+ * The whole library is linked into it and not exported, so a program may load another libgpu_dispatch as well.
  */
 #include "python/native/native.h"
 
@@ -17,7 +17,7 @@ static struct PyModuleDef native_module = {
 static int (*const parts[])(PyObject *module) = { value_init,  view_init,   run_init,     journal_init,
                                                   worker_init, launch_init, program_init, observe_init };
 
-/* What is wrong with the arguments is a ValueError; codes that are not named here are a RuntimeError. */
+/* Wrong arguments are a ValueError. Codes that are not in this table are a RuntimeError. */
 static PyObject *exception_of(int code)
 {
     switch (code) {

@@ -1,6 +1,7 @@
-/* Runs that are going on, of this process or another: jobs() and Observer, as dicts; gpu_dispatch.observe makes them
- * pleasant. A read waits for nothing but the driver, which can take its time: other threads go on meanwhile. Until its
- * dict is made, on the way to which the collector may run anything, the observer is nobody else's.
+/* Running jobs of this process or others: jobs() and Observer, as dicts. gpu_dispatch.observe makes classes of them.
+ *
+ * A read waits only for the GPU driver, which can take long, so other threads run meanwhile. While the dict is made,
+ * the garbage collector may run any code. So the observer is marked as busy until the dict is complete.
  */
 #include <string.h>
 
@@ -9,7 +10,7 @@
 
 #include "python/native/fields.h"
 
-/* That there is no such job, or no more, is nothing a RuntimeError says. */
+/* "No such job" has its own exception, because RuntimeError would not tell it from other errors. */
 static PyObject *no_job_error;
 
 static PyObject *observe_error(int code)
@@ -86,7 +87,7 @@ static const struct field snapshot_fields[] = {
 
 /* --- a snapshot --------------------------------------------------------------------------- */
 
-/* A name, or None where there is nothing to be named. */
+/* A name, or None for NULL. */
 static PyObject *name_or_none(bool is, const char *name)
 {
     return is ? PyUnicode_FromString(name) : Py_NewRef(Py_None);
@@ -266,14 +267,14 @@ static PyType_Spec observer_spec = {
     .slots = observer_slots,
 };
 
-/* --- which there are ------------------------------------------------------------------------------ */
+/* --- listing jobs --------------------------------------------------------------------------------- */
 
 static PyObject *job_dict(const void *item)
 {
     return to_dict(job_fields, FIELD_COUNT(job_fields), item, 0);
 }
 
-/* More may begin between being counted and being listed: those are for the next call. */
+/* A job that starts between counting and listing may be missing; the next call has it. */
 static PyObject *list_jobs(PyObject *self, PyObject *unused)
 {
     (void)self, (void)unused;

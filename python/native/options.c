@@ -1,7 +1,7 @@
 /* A dict as struct gd_options: its keys are the names of the fields.
  *
- * gd_dispatcher_open() copies what options point to, so everything made here goes when it has returned. Beside the
- * library's own names there is task_timeout, in seconds: what on_timeout is told. The journal is a dict of its own.
+ * gd_dispatcher_open() copies what options point to, so everything made here is freed when it has returned. There is
+ * one additional name: task_timeout, in seconds, which on_timeout gets. The journal has its own dict.
  */
 #include <limits.h>
 #include <math.h>
@@ -119,7 +119,7 @@ static int read_unsigned(const struct option *option, PyObject *value, void *fie
     return 0;
 }
 
-/* Rounded up: a limit that is not 0 does not become none. */
+/* Rounded up, so that a limit above 0 does not become 0, which means no limit. */
 static int read_seconds(struct reading *reading, PyObject *value, unsigned *field)
 {
     const double seconds = PyFloat_AsDouble(value);
@@ -141,7 +141,7 @@ static int read_seconds(struct reading *reading, PyObject *value, unsigned *fiel
 
 /* ---- strings and lists ---- */
 
-/* The list keeps it, and our reference goes. */
+/* Moves our reference into the list. */
 static int keep(struct reading *reading, PyObject *object)
 {
     const int rc = object ? PyList_Append(reading->keep, object) : -1;
@@ -157,7 +157,7 @@ static char *read_string(struct reading *reading, PyObject *value)
     return keep(reading, bytes) < 0 ? NULL : PyBytes_AS_STRING(bytes);
 }
 
-/* Room for n elements that lives as long as what is kept. */
+/* Memory for n elements that lives as long as the list `keep`. */
 static void *array(struct reading *reading, Py_ssize_t n, size_t size)
 {
     PyObject *bytes = PyBytes_FromStringAndSize(NULL, n * (Py_ssize_t)size);
@@ -237,7 +237,7 @@ static int read_option(struct reading *reading, const struct option *option, PyO
     case SECONDS:
         return read_seconds(reading, value, field);
     case JOURNAL:
-        reading->journal = value; /* opened when all else is known to be right */
+        reading->journal = value; /* opened when everything else has been checked */
         return 0;
     }
     return 0;
@@ -252,7 +252,7 @@ static const struct option *find(PyObject *key)
     return NULL;
 }
 
-/* Looking for devices can take a while. */
+/* Finding devices can take a while. */
 static int open_dispatcher(struct run *r, const struct gd_options *o)
 {
     int rc;
@@ -268,7 +268,7 @@ static int open_dispatcher(struct run *r, const struct gd_options *o)
 static bool one_per_gpu(const struct gd_worker_stats *workers, int n)
 {
     for (int i = 1; i < n; i++)
-        if (workers[i].gpu_id == workers[i - 1].gpu_id) /* those of a GPU follow each other */
+        if (workers[i].gpu_id == workers[i - 1].gpu_id) /* workers of one GPU are next to each other */
             return false;
     return true;
 }

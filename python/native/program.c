@@ -1,14 +1,15 @@
-/* Another program run to its end, for gpu_dispatch._transcribe:
+/* Runs another program to its end, for gpu_dispatch._transcribe:
  *
  *   run_program(argv, pass_on)
  *
  * Like subprocess.call(), with two differences that need C.
  *
- * It dies with this process, however that ends: it asks for that itself before it becomes the program.
+ * The program dies with this process, however this process ends. The child asks the kernel for that before exec().
  *
- * SIGINT reaches it once. What the terminal sends for Ctrl-C goes to every process in the foreground, so it has that
- * already; what somebody sent to this process alone it has not. Only the handler is told which of the two it was
- * (si_code), so it passes the signal on itself, and then calls the handler that was there before: Python's.
+ * The program gets each SIGINT once. For Ctrl-C the terminal sends SIGINT to every process in the foreground, so the
+ * program has it already. A SIGINT that was sent only to this process must be passed on. Only a signal handler can tell
+ * the two apart (si_code). So the handler here passes the signal on, and then calls the previous handler, which is
+ * Python's.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -21,20 +22,20 @@
 
 #include "python/native/native.h"
 
-/* ---- signals that are passed on ---- */
+/* ---- passing on signals ---- */
 
 static struct {
     struct sigaction before;
-    atomic_int pid;    /* 0: it has not been started yet */
-    atomic_int missed; /* one came before there was a process to have it */
-    atomic_int came;   /* one came that no KeyboardInterrupt has been seen of yet */
+    atomic_int pid;    /* 0: not started yet */
+    atomic_int missed; /* a signal came before there was a process */
+    atomic_int came;   /* a signal came whose KeyboardInterrupt has not been seen yet */
 } passing;
 
 static void pass_on_signal(int number, siginfo_t *info, void *context)
 {
     const int kept = errno;
     atomic_store(&passing.came, 1);
-    if (info->si_code <= 0) { /* sent by a process; the terminal's are the kernel's, above 0 */
+    if (info->si_code <= 0) { /* sent by a process; signals of the terminal come from the kernel and are above 0 */
         atomic_store(&passing.missed, 1);
         const pid_t pid = atomic_load(&passing.pid);
         if (pid > 0 && atomic_exchange(&passing.missed, 0))
@@ -47,8 +48,8 @@ static void pass_on_signal(int number, siginfo_t *info, void *context)
     errno = kept;
 }
 
-/* False: nobody handles SIGINT. Ignored it is ignored by the program too, and where it ends this process it ends both.
- */
+/* False: there is no handler for SIGINT. If SIGINT is ignored, the program ignores it too. If it ends this process, it
+ * ends both. */
 static bool passing_begin(void)
 {
     struct sigaction ours = { .sa_sigaction = pass_on_signal };
@@ -79,8 +80,8 @@ static void passing_end(void)
 
 /* ---- starting it ---- */
 
-/* In the new process, between fork() and exec(): no function but those a signal handler may call. Blocked signals are
- * let in only when no handler of this process's is left. */
+/* In the new process, between fork() and exec(): only functions that a signal handler may call. Signals stay blocked
+ * until no handler of this process is left. */
 static _Noreturn void become(char *const *argv, pid_t parent, const sigset_t *mask, int tell)
 {
     static const int python_ignores[] = { SIGPIPE, SIGXFSZ };
@@ -91,7 +92,7 @@ static _Noreturn void become(char *const *argv, pid_t parent, const sigset_t *ma
         signal(SIGINT, SIG_DFL);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent)
-        _exit(127); /* it had died before that was asked for */
+        _exit(127); /* the parent died before the request took effect */
     pthread_sigmask(SIG_SETMASK, mask, NULL);
     execv(argv[0], argv);
     const int error = errno;
@@ -131,20 +132,20 @@ static pid_t start(char *const *argv, bool pass_on)
 
 /* ---- its end ---- */
 
-/* The exception that a handler raised is the KeyboardInterrupt of a SIGINT, which the program has too: by its exit code
- * it says what came of it. */
+/* Whether a handler's exception is the KeyboardInterrupt of a SIGINT. The program gets that signal too, so its exit
+ * code shows the result. */
 static bool is_the_programs(void)
 {
     return PyErr_ExceptionMatches(PyExc_KeyboardInterrupt) && atomic_exchange(&passing.came, 0);
 }
 
-/* 0 when it has ended, or -1 with an exception: a handler's, or what the wait failed with. */
+/* 0 when the program has ended; -1 with an exception, from a handler or because the wait failed. */
 static int wait_for_end(pid_t pid)
 {
     siginfo_t info;
     int rc, error;
     do {
-        /* Left to be waited for again: as long as it is, its number is nobody else's. */
+        /* WNOWAIT leaves it to be waited for again, so its number cannot be reused yet. */
         Py_BEGIN_ALLOW_THREADS
         rc = waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT);
         error = errno;
@@ -162,7 +163,7 @@ static int wait_for_end(pid_t pid)
     return -1;
 }
 
-/* As a shell tells it: 128 and the signal for one that was killed. */
+/* The exit code as in a shell: 128 plus the signal if the program was killed. */
 static int reap(pid_t pid)
 {
     int status = 0;
@@ -173,8 +174,8 @@ static int reap(pid_t pid)
     return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-/* Its exit code, or an error number below 0 if it could not be started; NULL with an exception. It has ended in any
- * case. */
+/* The exit code, or an error number below 0 if the program could not be started; NULL with an exception. The program
+ * has ended in any case. */
 static PyObject *run(char *const *argv, bool pass_on)
 {
     const bool passes = pass_on && passing_begin();
@@ -190,7 +191,7 @@ static PyObject *run(char *const *argv, bool pass_on)
 
 /* ---- the function ---- */
 
-/* Pointers into the list's own bytes, and a NULL; released with PyMem_Free(). */
+/* Pointers into the bytes of the list, and a NULL; free with PyMem_Free(). */
 static char **read_words(PyObject *list)
 {
     const Py_ssize_t n = PyList_GET_SIZE(list);
@@ -218,7 +219,7 @@ static PyObject *run_program(PyObject *module, PyObject *args)
     (void)module;
     if (!PyArg_ParseTuple(args, "O!p:run_program", &PyList_Type, &list, &pass_on))
         return NULL;
-    PyObject *copy = PyList_GetSlice(list, 0, PyList_GET_SIZE(list)); /* the list is the caller's to change */
+    PyObject *copy = PyList_GetSlice(list, 0, PyList_GET_SIZE(list)); /* the caller may change its list meanwhile */
     char **words = copy ? read_words(copy) : NULL;
     PyObject *code = words ? run(words, pass_on) : NULL;
     PyMem_Free(words);

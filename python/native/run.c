@@ -1,10 +1,10 @@
 /* The type Run: the dispatching side, as _native.pyi and gpu_dispatch.Dispatcher use it.
  *
- * A Run opens its gd_dispatcher when it is made, so what is wrong with the options is said there, and closes it when it
- * goes: shutdown() and stats() are safe from any thread at any time. It runs once.
+ * A Run opens its gd_dispatcher when it is created, so errors in the options are reported there. It closes it when it
+ * is freed, so shutdown() and stats() are safe from any thread at any time. It runs once.
  *
- * How run() ends, the first of these that holds: the exception of a callback or a signal handler; no worker; a journal
- * that could not be written; the exception of the iterator; something of the system's; None.
+ * run() ends with the first of these that applies: the exception of a callback or a signal handler; no worker is left;
+ * the journal could not be written; the exception of the iterator; an error of the system; None.
  */
 #include "python/native/run.h"
 
@@ -75,7 +75,7 @@ static void run_dealloc(PyObject *self)
     PyTypeObject *type = Py_TYPE(self);
     gd_dispatcher_close(&r->d);
     PyMem_Free(r->worker_ids);
-    (void)gd_journal_close(&r->journal); /* of one that never ran */
+    (void)gd_journal_close(&r->journal); /* if it never ran */
     journal_clear(r);
     drop_calls(r);
     Py_XDECREF(r->iterator);
@@ -140,18 +140,18 @@ static int prepare(struct run *r, PyObject *iterable, PyObject *callbacks)
     return 0;
 }
 
-/* The library's part, without the lock but for the callbacks. */
+/* The library's part, without the lock except in callbacks. */
 static int run_library(struct run *r)
 {
-    Py_INCREF(r); /* the feeder's: see source_release */
+    Py_INCREF(r); /* the feeder's reference: see source_release */
     r->state = PyEval_SaveThread();
     const int rc = gd_dispatcher_run(r->d);
     call_take_lock(r);
-    r->has_lock = false; /* it is the caller's again */
+    r->has_lock = false; /* the caller has it again */
     if (!r->source_begun)
         Py_DECREF(r);
     source_leave(r);
-    views_forget(); /* the results' memory */
+    views_forget(); /* the memory of the results */
     return rc;
 }
 
@@ -245,7 +245,7 @@ static const struct figure worker_table[] = {
     WORKER_STAT(timeouts),  WORKER_STAT(restarts), WORKER_STAT(last_ns), WORKER_STAT(busy_ns),
 };
 
-/* Takes the reference, also where it fails. */
+/* Takes the reference, even if it fails. */
 static int put(PyObject *dict, const char *name, PyObject *value)
 {
     const int rc = value ? PyDict_SetItemString(dict, name, value) : -1;

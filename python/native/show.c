@@ -1,7 +1,7 @@
-/* Values as text for people, from their bytes: no pickle is opened for that.
+/* Values as text for people, made from their bytes. Pickles are not opened for that.
  *
  *   value_brief()   for observers of a run: plain text, without the GIL
- *   value_repr()    for a journal: what repr() gives, of what is not a pickle
+ *   value_repr()    for a journal: the repr() of a value that is not a pickle
  */
 #include <stdio.h>
 #include <string.h>
@@ -18,7 +18,7 @@ static size_t put(char *out, size_t room, const void *text, size_t size)
     return n;
 }
 
-/* The number, if the value is one. False: it is not, or damaged. */
+/* Reads a number. False: the value is not a number, or is damaged. */
 static bool number_in(const unsigned char *data, size_t size, enum kind kind, void *eight_bytes)
 {
     if (size != 1 + 8 || data[0] != TAG(kind))
@@ -50,7 +50,7 @@ size_t value_brief(const void *bytes, size_t size, char *out, size_t room)
     return put(out, room, text, strlen(text));
 }
 
-/* Long ones are cut, in the middle of a character perhaps, which is left out then. */
+/* A long string is cut. If the cut is in the middle of a character, that character is left out. */
 static PyObject *run_repr(const unsigned char *data, size_t size, enum kind kind)
 {
     const bool is_cut = size > REPR_MOST;

@@ -1,15 +1,14 @@
 /* The iterator behind the library's source.
  *
- * It runs on the feeder's thread, which has one thread state for its life. While there is room in the queue each item
- * is given to the library before the next is asked for, so an iterator that waits for the result of its last item gets
- * it; Python's lock is kept meanwhile, until there is no room, or the run's thread waits for it (see `wanted`) and has
- * had to for a while.
+ * It runs on the feeder's thread, which keeps one thread state for its whole life. Each item is given to the library
+ * before the next one is asked for. So an iterator that waits for the result of its last item gets it. Python's lock is
+ * held until the queue is full, or until the run's thread has waited for the lock for a while (see `wanted`).
  *
- * An item that cannot be pickled is a task all the same: in its place goes an object that says so when the worker
- * unpickles it, and the task fails with those words.
+ * An item that cannot be pickled is still a task. The worker gets an object that raises the error message when it is
+ * unpickled, so the task fails with that message.
  *
- * An iterator that is blocked when the run ends is left to itself: its thread keeps a reference to the Run and lets go
- * of everything when the iterator returns.
+ * If the iterator is blocked when the run ends, nobody waits for it. Its thread keeps a reference to the Run and
+ * releases everything when the iterator returns.
  */
 #include <errno.h>
 #include <linux/futex.h>
@@ -19,15 +18,15 @@
 #include "binding.h"
 #include "python/native/run.h"
 
-enum { SMALL_MAX = 24, TURN = 256 /* items per hold of the lock, while somebody waits for it */ };
-enum { LARGE = 1 << 20 /* payloads whose hash takes longer than a switch of threads */ };
+enum { SMALL_MAX = 24, TURN = 256 /* items for which the lock is held while another thread waits for it */ };
+enum { LARGE = 1 << 20 /* hashing a payload of this size takes longer than switching threads */ };
 
-enum pulled { FAILED = -1, AT_END = 0, ITEM = 1, SKIPPED = 2 /* final already, by the journal */ };
+enum pulled { FAILED = -1, AT_END = 0, ITEM = 1, SKIPPED = 2 /* already finished, according to the journal */ };
 
 /* ---- Python's lock ---- */
 
-/* The run's thread goes first: it has results to tell, and this thread, which has just let the lock go, would otherwise
- * be back before it has woken up. */
+/* Lets the run's thread take the lock first, because it has results to report. Otherwise this thread, which has just
+ * released the lock, would take it again before the other one has woken up. */
 static void give_way(struct run *r)
 {
     if (!atomic_load(&r->wanted))
@@ -49,7 +48,8 @@ static void take_lock(struct run *r)
     r->source_state = PyThreadState_Get();
     r->source_thread = PyThread_get_thread_ident();
     r->source_ready = true;
-    /* What the iterator starts is to have the signals of the program, not of a thread that wants none. */
+    /* Processes and threads that the iterator starts must have the signal mask of the program, not of this thread,
+     * which blocks all signals. */
     pthread_sigmask(SIG_SETMASK, &r->signals, NULL);
 }
 
@@ -60,7 +60,8 @@ static void let_lock_go(void)
 
 /* ---- one item ---- */
 
-/* Room for the payload, which will be written whole. Where that has to be waited for, the lock is let go. */
+/* Room for the payload, which will be written completely. If there is no room yet, the lock is released while waiting.
+ */
 static void *room_for(struct run *r, struct gd_item *item, size_t size)
 {
     void *room = gd__item_try_alloc(item, size);
@@ -75,7 +76,7 @@ static void *room_for(struct run *r, struct gd_item *item, size_t size)
     return room;
 }
 
-/* The object that takes the place of one that cannot be sent: the exception is used up. */
+/* The replacement for an item that cannot be sent. It contains the current exception, which is cleared. */
 static PyObject *stand_in(void)
 {
     PyObject *error = error_take();
@@ -98,8 +99,8 @@ static int plan_item(struct value_plan *plan, PyObject *object)
     return rc;
 }
 
-/* 1, or -1 with an exception. When the run is being shut down meanwhile it is a task without its payload: it will be
- * reported as cancelled. */
+/* 1, or -1 with an exception. If the run is being shut down meanwhile, the task has no payload; it will be reported as
+ * cancelled. */
 static int write_item(struct run *r, struct gd_item *item, PyObject *object)
 {
     struct value_plan plan;
@@ -122,8 +123,8 @@ static int encode(struct run *r, struct gd_item *item, PyObject *object, unsigne
     return item->size > 0 ? 1 : write_item(r, item, object);
 }
 
-/* Hashing a large payload takes a while, and so does reading the journal: all of it is read, to index it, when the list
- * is in another order than before. Others get the lock meanwhile, the handlers of signals among them. */
+/* Hashing a large payload takes a while. So does reading the journal, which is read completely to index it if the list
+ * has another order than before. Other threads and signal handlers get the lock meanwhile. */
 static int ask(struct run *r, struct gd_item *item, uint64_t *number)
 {
     const bool takes_long = item->size >= LARGE || gd__item_ask_reads(item);
@@ -135,7 +136,7 @@ static int ask(struct run *r, struct gd_item *item, uint64_t *number)
     return rc;
 }
 
-/* With a journal: an item that has a key is asked for before it is encoded. */
+/* With a journal: an item that has a key is looked up before it is encoded. */
 static enum pulled take_kept(struct run *r, struct gd_item *item, PyObject *object, unsigned char small[SMALL_MAX])
 {
     uint64_t number = 0;
@@ -169,8 +170,8 @@ static enum pulled pull(struct run *r, struct gd_item *item, unsigned char small
     return what;
 }
 
-/* The next that is to be run. There may be millions before it that are not: others get the lock meanwhile, and a run
- * that is over does not wait for the end of them. */
+/* The next item that is to be run. Millions of skipped items may come before it. So other threads get the lock
+ * meanwhile, and the search stops when the run is over. */
 static enum pulled pull_wanted(struct run *r, struct gd_item *item, unsigned char small[SMALL_MAX])
 {
     enum pulled what;
@@ -194,7 +195,8 @@ static int failed(struct run *r, struct gd_item *item)
 int source_next(void *user, struct gd_item *item)
 {
     struct run *r = user;
-    static _Thread_local unsigned char small[SMALL_MAX]; /* outlives this call: the library copies it afterwards */
+    static _Thread_local unsigned char
+        small[SMALL_MAX]; /* outlives this call, because the library copies it afterwards */
     int rc;
     unsigned turn = 0;
     take_lock(r);
@@ -207,16 +209,17 @@ int source_next(void *user, struct gd_item *item)
     return rc;
 }
 
-/* ---- the beginning and the end of its thread ---- */
+/* ---- the start and the end of its thread ---- */
 
-/* On the run's thread, which does not have the lock: but the Run is in use, and nobody else counts this reference. */
+/* On the run's thread, which does not hold the lock. That is safe: the Run is in use, and only this thread uses
+ * source_held now. */
 void source_hold(void *user)
 {
     struct run *r = user;
     r->source_begun = r->source_held = true;
 }
 
-/* The feeder's reference was taken by run(), and run() gives it back if this never comes. */
+/* run() took the feeder's reference, and run() releases it if this function is never called. */
 void source_release(void *user)
 {
     struct run *r = user;

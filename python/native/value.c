@@ -1,7 +1,7 @@
 /* Python values as bytes, and back.
  *
  * The first byte of a value is its tag: the version of this layout in the upper four bits, the kind in the lower four.
- * The length is known from outside. Both sides are the same machine, so numbers are as this machine has them.
+ * The length is stored elsewhere. Both sides are on the same machine, so numbers have its byte order.
  *
  *     NONE, FALSE, TRUE      tag
  *     INT                    tag, int64_t               (an int beyond that is a PICKLE)
@@ -12,8 +12,8 @@
  *     BUFFERS                struct header, n_buffers sizes (uint64_t each), the pickle, then each buffer, aligned to
  * 64 bytes from the beginning of the value; the last one ends it
  *
- * Only exact types have a kind of their own: a bool, an IntEnum or a numpy.float64 must come back as what it was.
- * Buffers come back read-only whatever their size, so that code that works with small arrays works with large ones.
+ * Only exact types have their own kind: an IntEnum or a numpy.float64 must come back with its type. Buffers come back
+ * read-only, whatever their size, so that code that works with small arrays also works with large ones.
  */
 #include "python/native/native.h"
 
@@ -26,7 +26,7 @@ enum {
     SCALAR_SIZE = 1 + 8,
     SMALL_MOST = 24,
     ALIGNMENT = 64,
-    GIL_LEAST = 1 << 20, /* copies from this size on let other threads run */
+    GIL_LEAST = 1 << 20, /* larger copies release the GIL */
     PICKLE_PROTOCOL = 5,
 };
 
@@ -39,7 +39,7 @@ struct header {
 
 /* Set once by value_init() and never released. */
 static PyObject *plain_dumps, *plain_loads, *pickling_error;
-static PyObject *dumps_names, *loads_names; /* of keyword arguments */
+static PyObject *dumps_names, *loads_names; /* names of keyword arguments */
 static PyObject *protocol;
 
 static size_t aligned(size_t at)
@@ -58,7 +58,7 @@ static void copy(void *to, const void *from, size_t size)
     Py_END_ALLOW_THREADS
 }
 
-/* The same into memory that another process will read. */
+/* The same, into memory that another process will read. */
 static void copy_out(void *to, const void *from, size_t size)
 {
     if (size < GIL_LEAST) {
@@ -129,7 +129,7 @@ size_t value_small(PyObject *object, unsigned char room[24])
 
 /* ---- pickles ---- */
 
-/* The pickler's buffer_callback: true keeps a buffer in the pickle, false puts it beside. */
+/* The pickler's buffer_callback: true keeps a buffer inside the pickle, false stores it separately. */
 static PyObject *collect(PyObject *list, PyObject *pickle_buffer)
 {
     const Py_buffer *buffer = PyPickleBuffer_GetBuffer(pickle_buffer);
@@ -165,8 +165,8 @@ static PyObject *dump(PyObject *dumps, PyObject *object, PyObject **list)
     return pickle;
 }
 
-/* cloudpickle.dumps (new reference), or NULL without an exception if there is none. Looked for at each use: this comes
- * after a failure, is quick once imported, and a notebook may install it meanwhile. */
+/* cloudpickle.dumps (new reference), or NULL without an exception if it is not installed. It is looked up at each use.
+ * That happens only after a failure, is quick once it is imported, and a notebook may install it meanwhile. */
 static PyObject *cloud_dumps(void)
 {
     PyObject *module = PyImport_ImportModule("cloudpickle");
@@ -177,14 +177,15 @@ static PyObject *cloud_dumps(void)
     return dumps;
 }
 
-/* What pickle raises for things that it can't do, as opposed to those that went wrong. */
+/* Whether the exception means that pickle cannot handle the object at all, as opposed to another error. */
 static bool may_be_cloudpickled(void)
 {
     return PyErr_ExceptionMatches(pickling_error) || PyErr_ExceptionMatches(PyExc_AttributeError) ||
            PyErr_ExceptionMatches(PyExc_TypeError);
 }
 
-/* The second failure tells the cause (the first may only have met a lambda); the first one is its context. */
+/* The second exception shows the cause, since the first one may only be about a lambda. The first one is its context.
+ */
 static void chain(PyObject *first)
 {
     PyObject *type, *error, *traceback;
@@ -270,7 +271,7 @@ static int plan_pickle(struct value_plan *plan, PyObject *object)
     return code;
 }
 
-/* The UTF-8 form of what is not ASCII is made for the plan only: PyUnicode_AsUTF8() would leave it with the object. */
+/* For text that is not ASCII the plan makes its own UTF-8 copy: PyUnicode_AsUTF8() would leave one with the object. */
 static int plan_str(struct value_plan *plan, PyObject *object)
 {
     plan->tag = TAG(KIND_STR);
@@ -339,7 +340,7 @@ void value_plan_clear(struct value_plan *plan)
 
 /* ---- writing ---- */
 
-/* Gaps are zeroed: what lay there before is nobody's business. */
+/* Gaps are zeroed, so that old contents of the memory are not exposed. */
 static void write_buffers(const struct value_plan *plan, unsigned char *room)
 {
     struct header header = { .tag = (unsigned char)plan->tag,
@@ -430,12 +431,12 @@ static PyObject *read_bytearray(const void *data, size_t size)
     return bytes;
 }
 
-/* The pickle is read where it lies; nothing that it makes refers to it. */
+/* The pickle is read in place; the objects made from it do not refer to it. */
 static PyObject *load(const unsigned char *data, size_t size, PyObject *buffers)
 {
     union {
         const unsigned char *data;
-        char *for_python; /* which takes it as read-only by PyBUF_READ */
+        char *for_python; /* PyBUF_READ makes it read-only */
     } pickle = { data };
     PyObject *memory = PyMemoryView_FromMemory(pickle.for_python, (Py_ssize_t)size, PyBUF_READ);
     if (!memory)
@@ -453,7 +454,7 @@ static PyObject *read_buffer(const unsigned char *data, size_t at, size_t size, 
     return read_bytes(data + at, size);
 }
 
-/* Fills list with the buffers that begin after `at`; they must end where the value ends. */
+/* Fills list with the buffers that begin after `at`. The last one must end where the value ends. */
 static int read_buffers(PyObject *list, const unsigned char *data, size_t at, size_t size,
                         const struct value_place *place)
 {

@@ -1,19 +1,20 @@
-/* Memory that lies in shared memory, shown to Python without a copy, safe to keep.
+/* Shared memory that Python uses without a copy and may keep.
  *
- * A View has a mapping to itself: the pages of its bytes, read-only and shared. It may be kept by anything (an array, a
- * slice of one, a tensor), which then holds a reference to it. When the place is about to be used again,
- * views_settle() looks at that count: a view nobody has is let go, one that is kept gets a private copy of its pages,
- * moved over the same address by mremap(), which no reader can see happen.
+ * A View has its own mapping: the pages of its bytes, read-only and shared. Any object may keep it (an array, a slice
+ * of one, a tensor) by holding a reference. Before the place is used again, views_settle() looks at the reference
+ * count. A view that nobody else references is released. A view that is kept gets a private copy of its pages, which
+ * mremap() moves to the same address; readers do not notice.
  *
- * Mapping a place is dear, and places are used again soon: mappings that nobody uses wait in a cache (mapping.c), by
- * file and pages. Since it is a shared mapping, it shows what the file holds by then. It keeps its file alive, so no
- * other file can have the same inode number meanwhile.
+ * Mapping a place is expensive, and the same places are used again soon. So unused mappings wait in a cache
+ * (mapping.c), by file and pages. A shared mapping always shows the current contents of the file. It also keeps its
+ * file alive, so no other file can get the same inode number meanwhile.
  *
- * The kernel allows a process some 65,000 mappings. Somebody who keeps that many arrays gets ordinary memory from a
- * certain number on.
+ * The kernel allows a process about 65,000 mappings. If a program keeps very many arrays, further ones get ordinary
+ * memory.
  *
- * After fork() the child has the same shared mappings, but it is the parent that says when the place is used again:
- * views that are open at the fork are good in the child only until the parent settles them. Kept ones are private.
+ * After fork() the child has the same shared mappings, but the parent decides when the place is used again. So in the
+ * child, views that were open at the fork are valid only until the parent settles them. Views that were kept before are
+ * private.
  */
 #include "python/native/native.h"
 
@@ -31,12 +32,12 @@
 #endif
 
 #ifndef VIEW_MOST
-#define VIEW_MOST 16384 /* mappings of views at a time */
+#define VIEW_MOST 16384 /* maximum number of mappings of views */
 #endif
 
 enum {
     HUGE_PAGE = 2 << 20,
-    GIL_LEAST = 1 << 20, /* work on this many bytes lets other threads run */
+    GIL_LEAST = 1 << 20, /* work on more bytes releases the GIL */
 };
 
 enum memory {
@@ -52,12 +53,12 @@ struct view {
     struct mapping mapping; /* unless HEAP */
     unsigned char *data;
     size_t size;
-    struct view *next; /* in the list of the thread that opened it, which owns a reference */
+    struct view *next; /* in the list of the thread that opened it; the list owns a reference */
 };
 
 static _Thread_local struct view *open_views;
 
-/* The rest is guarded by the GIL. */
+/* The GIL protects the rest. */
 static struct view_counts counts;
 static size_t page = 4096;
 
@@ -80,8 +81,8 @@ void views_count(struct view_counts *out)
 
 /* ---- opening ---- */
 
-/* Private pages at the same distance from a multiple of HUGE_PAGE as `like` (an address, or an offset in a file): what
- * lies there can be moved to it or mapped from it in huge pages. MAP_FAILED: there is no room. */
+/* Private pages at the same distance from a multiple of HUGE_PAGE as `like` (an address, or an offset in a file), so
+ * that data can be moved to it or mapped from it in huge pages. MAP_FAILED: there is no room. */
 static void *map_alike(size_t length, uint64_t like, int protection)
 {
     unsigned char *room = mmap(NULL, length + HUGE_PAGE, protection, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -94,7 +95,7 @@ static void *map_alike(size_t length, uint64_t like, int protection)
     return room + before;
 }
 
-/* Pages are mapped at once rather than by a fault for each. */
+/* All pages are mapped at once, rather than by one page fault for each. */
 static void *map_file(void *at, size_t length, int fd, uint64_t first)
 {
     return mmap(at, length, PROT_READ, MAP_SHARED | MAP_POPULATE | (at ? MAP_FIXED : 0), fd, (off_t)first);
@@ -152,7 +153,7 @@ static int read_all(int fd, unsigned char *room, size_t size, uint64_t offset)
     for (size_t done = 0; done < size;) {
         ssize_t n = read_at(fd, room + done, size - done, offset + done);
         if (n == 0)
-            errno = EIO; /* it was long enough a moment ago */
+            errno = EIO; /* the file was long enough a moment ago */
         if (n <= 0) {
             PyErr_SetFromErrno(PyExc_OSError);
             return -1;
@@ -189,7 +190,7 @@ static int fill(struct view *view, int fd, uint64_t offset, const struct stat *f
     return 0;
 }
 
-/* Beyond the end of the file there is nothing but SIGBUS. */
+/* Reading beyond the end of the file would cause SIGBUS. */
 static int check_place(int fd, uint64_t offset, size_t size, struct stat *file)
 {
     if (fstat(fd, file) < 0) {
@@ -242,7 +243,7 @@ static void *map_huge(size_t length, const unsigned char *target)
 {
     void *room = map_alike(length, (uintptr_t)target, PROT_READ | PROT_WRITE);
     if (room != MAP_FAILED)
-        madvise(room, length, MADV_HUGEPAGE); /* no matter if there are none */
+        madvise(room, length, MADV_HUGEPAGE); /* optional: there may be no huge pages */
     return room;
 }
 
@@ -252,7 +253,8 @@ static void *private_copy(const struct view *view, size_t skew, size_t length)
     unsigned char *copy = length < 2 * HUGE_PAGE ? map_private(length) : map_huge(length, view->data - skew);
     if (copy == MAP_FAILED)
         return MAP_FAILED;
-    madvise(copy, length, MADV_POPULATE_WRITE); /* quicker than a fault for each page; older kernels don't know it */
+    madvise(copy, length,
+            MADV_POPULATE_WRITE); /* faster than a page fault for each page; older kernels do not have it */
     memcpy(copy + skew, view->data, view->size);
     if (mprotect(copy, length, PROT_READ) == 0)
         return copy;
@@ -270,7 +272,7 @@ static void trim(const struct mapping *mapping, unsigned char *start, size_t len
         munmap(end, (size_t)(mapping_end - end));
 }
 
-/* The GIL need not be held: the list's reference keeps the view, and only this thread settles it. */
+/* Does not need the GIL: the list's reference keeps the view alive, and only this thread settles it. */
 static int replace(const struct view *view, unsigned char *start, size_t skew, size_t length)
 {
     void *copy = private_copy(view, skew, length);
@@ -307,7 +309,7 @@ static int make_own(struct view *view)
 
 static int settle(struct view *view)
 {
-    /* One reference is the list's. What exports the buffer, or refers to that, has one of its own. */
+    /* The list owns one reference. Everything that uses the buffer owns another one. */
     if (Py_REFCNT(view) == 1 || make_own(view) == 0) {
         Py_DECREF(view);
         return 0;
@@ -317,7 +319,7 @@ static int settle(struct view *view)
     return -1;
 }
 
-/* The list is taken first: what runs when something is deallocated may open views. */
+/* The list is emptied first, because code that runs during a deallocation may open views. */
 int views_settle(void)
 {
     struct view *view = open_views;
@@ -378,7 +380,7 @@ static PyObject *view_shared(PyObject *self, void *closure)
     return PyBool_FromLong(((struct view *)self)->memory == SHARED);
 }
 
-/* A view that is sent on arrives as bytes. */
+/* A view that is pickled becomes bytes. */
 static PyObject *view_reduce(PyObject *self, PyObject *protocol)
 {
     long number = PyLong_AsLong(protocol);

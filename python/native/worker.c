@@ -1,18 +1,19 @@
-/* The worker's side: gd_worker_main() with the methods of a Python object behind its table.
+/* The worker's side: gd_worker_main() that calls the methods of a Python object.
  *
- * The main thread holds the GIL from task to task and lets it go only where the library waits (gd__wait_hooks), so that
- * a small task costs no more than its Python. I/O threads take it for each load(); their thread state is kept as long
- * as they live, so that what user code keeps per thread stays.
+ * The main thread holds the GIL from task to task and releases it only while the library waits (gd__wait_hooks), so
+ * that a small task costs only its Python code. I/O threads take the GIL for each load(). They keep their thread state
+ * as long as they live, so that thread-local data of the user stays.
  *
- * Payloads are read where they lie: large buffers are views of the arena, which are settled when the task is over and
- * nothing of ours refers to them any more. Results are written where the dispatcher reads them.
+ * Payloads are read in place. Large buffers are views of the arena. They are settled when the task is over and this
+ * file holds no reference to them any more. Results are written directly to where the dispatcher reads them.
  *
- * A failure is classified and described by the host object (_worker.py); should that fail too there are words without
- * a traceback. A time limit is a SIGALRM to the main thread, whose Python handler raises if the task is still the one.
- * Signals are no use to an I/O thread: a load() is sent the exception itself, by the main thread, which waits for it.
+ * The host object (_worker.py) classifies and describes a failure. If that fails too, there is an error message without
+ * a traceback. A time limit is a SIGALRM to the main thread, whose Python handler raises if the same task is still
+ * running. Signals do not work for an I/O thread: the main thread raises the exception in its load() instead, and waits
+ * for it.
  *
- * exit() ends the process without the interpreter's own end: so cleanup (or, if it doesn't come to that, a handler of
- * exit) does what is expected of it by way of host.finish().
+ * exit() ends the process without the normal end of the interpreter. So cleanup does that work with host.finish(); if
+ * cleanup is not reached, an exit handler does it.
  */
 #include "python/native/native.h"
 
@@ -34,17 +35,17 @@ static struct {
     PyObject *timeout_error;                  /* a class */
     PyObject *process, *process_batch, *load; /* bound methods, from setup on */
     pthread_t main_thread;
-    PyThreadState *waiting; /* the main thread's, while it waits */
+    PyThreadState *waiting; /* the main thread's state, while it waits */
     bool finished;          /* host.finish() has been called */
     bool forked;            /* this process is a child of the worker */
 } self;
 
-static _Thread_local PyThreadState *io_state; /* an I/O thread's own, once it has loaded */
+static _Thread_local PyThreadState *io_state; /* the state of an I/O thread, from its first load() on */
 
-/* The load()s that are running; under the GIL, each on the stack of its thread. */
+/* The running calls of load(), protected by the GIL. Each is on the stack of its thread. */
 static struct running_load {
     struct running_load *next;
-    unsigned long thread; /* as Python numbers them */
+    unsigned long thread; /* Python's id of the thread */
     uint64_t position;
     bool interrupted;
 } * running_loads;
@@ -81,7 +82,7 @@ static void end_io_thread(void)
     if (!io_state)
         return;
     PyEval_RestoreThread(io_state);
-    PyGILState_Release(PyGILState_UNLOCKED); /* pairs with the one Ensure */
+    PyGILState_Release(PyGILState_UNLOCKED); /* pairs with the only Ensure */
 }
 
 /* ---- failures ---- */
@@ -91,17 +92,17 @@ static const struct kind {
     const char *name;
     say *say;
 } kinds[] = {
-    { "error", gd_result_error }, /* also of what has no kind */
+    { "error", gd_result_error }, /* also for unknown kinds */
     { "out_of_memory", gd_result_out_of_memory },
     { "device_lost", gd_result_device_lost },
-    { "timeout", gd_result_error }, /* one that we did not ask for; see explain() */
+    { "timeout", gd_result_error }, /* an exception that we did not cause; see explain() */
 };
 enum { ERROR, OUT_OF_MEMORY };
 
 struct failure {
-    const struct kind *kind; /* NULL: stopped as it was asked to */
+    const struct kind *kind; /* NULL: it was stopped on request */
     PyObject *text;          /* bytes, or NULL */
-    const char *words;       /* of text, or others */
+    const char *words;       /* the contents of text, or a fixed message */
     char plain[256];
 };
 
@@ -118,7 +119,7 @@ static const struct kind *classify(PyObject *exception)
     return kind;
 }
 
-/* lead: a line of ours before it, or NULL. */
+/* lead: a line to put before it, or NULL. */
 static void describe(struct failure *f, PyObject *exception, const char *lead)
 {
     f->text = PyObject_CallMethod(self.host, "describe", "Oz", exception, lead);
@@ -131,7 +132,7 @@ static void describe(struct failure *f, PyObject *exception, const char *lead)
     PyErr_Clear();
 }
 
-/* What the exception is to the dispatcher. Cleared by forget(). */
+/* Turns the exception into a failure for the dispatcher. Cleared by forget(). */
 static void explain(struct failure *f, const struct gd_worker *w, PyObject *exception, const char *lead)
 {
     *f = (struct failure){ .kind = classify(exception) };
@@ -146,7 +147,7 @@ static int say_failure(const struct failure *f, struct gd_result *r)
     return f->kind ? f->kind->say(r, "%s", f->words) : gd_result_cancelled(r);
 }
 
-/* When the exception is gone, and what it kept alive with it. */
+/* Called when the exception, and what it kept alive, are gone. */
 static void forget(struct failure *f)
 {
     Py_CLEAR(f->text);
@@ -166,13 +167,13 @@ static int fail_with(struct gd_worker *w, struct gd_result *r, PyObject *excepti
     return code;
 }
 
-/* The exception that is set becomes the failure of a task. */
+/* The current exception becomes the failure of a task. */
 static int fail(struct gd_worker *w, struct gd_result *r, const char *lead)
 {
     return fail_with(w, r, error_take(), lead);
 }
 
-/* The same of setup or cleanup. */
+/* The same for setup or cleanup. */
 static int fail_own(struct gd_worker *w)
 {
     struct failure f = { 0 };
@@ -189,7 +190,7 @@ static int fail_own(struct gd_worker *w)
 static const char unreadable[] = "The item can't be read in the worker process:";
 static const char unsendable[] = "The result can't be sent back:";
 
-/* What process is given. New reference. */
+/* The argument of process(). New reference. */
 static PyObject *item_of(const struct gd_worker *w, const struct gd_task *task)
 {
     if (task->loaded)
@@ -199,7 +200,7 @@ static PyObject *item_of(const struct gd_worker *w, const struct gd_task *task)
     return value_read(task->data, task->size, &place);
 }
 
-/* The room for a result that will be written whole; other threads may run meanwhile. */
+/* Room for a result, which will be written completely. Other threads may run meanwhile. */
 static void make_ready(struct gd_result *r)
 {
     if (!gd__result_would_fill(r))
@@ -233,8 +234,8 @@ static int put(struct gd_worker *w, struct gd_result *r, PyObject *value)
     return size ? gd_result_set(r, small, size) : put_large(w, r, value);
 }
 
-/* The memory behind the views of this thread will be used again. If that can't be survived by an array that user code
- * has kept, this process can't either: going on would change what is in it. */
+/* Called before the memory behind the views of this thread is used again. If there is no memory to preserve an array
+ * that user code has kept, the process is ended: going on would change the contents of that array. */
 static void settle(void)
 {
     if (__builtin_expect(views_settle() == 0, 1))
@@ -252,12 +253,12 @@ static void note_fork(void)
     self.forked = true;
 }
 
-/* It has come back from user code into the worker's loop, which isn't its to go on with. */
+/* The child has returned from user code into the worker's loop, but must not continue it. */
 _Noreturn static void end_fork(void)
 {
     const bool failed = PyErr_Occurred();
     if (failed)
-        PyErr_Print(); /* does not return from SystemExit */
+        PyErr_Print(); /* does not return if it is SystemExit */
     exit(Py_FinalizeEx() < 0 || failed);
 }
 
@@ -297,7 +298,7 @@ static int fail_all(struct gd_worker *w, struct gd_result *const *results, size_
     return code;
 }
 
-/* A list of the items; those that can't be read are not in it and have failed. NULL: no memory. */
+/* A list of the items. Items that cannot be read are not in it; they have failed. NULL: out of memory. */
 static PyObject *read_items(struct gd_worker *w, const struct gd_task *const *tasks, struct gd_result *const *results,
                             size_t n)
 {
@@ -313,7 +314,7 @@ static PyObject *read_items(struct gd_worker *w, const struct gd_task *const *ta
     return items;
 }
 
-/* What process_batch returned, as a list or tuple of n. */
+/* The result of process_batch() as a list or tuple with n elements. */
 static PyObject *check_results(PyObject *returned, Py_ssize_t n)
 {
     if (PyUnicode_Check(returned) || PyBytes_Check(returned) || PyDict_Check(returned) || !PySequence_Check(returned)) {
@@ -372,7 +373,7 @@ static int process_batch(struct gd_worker *w, const struct gd_task *const *tasks
     return code;
 }
 
-/* On an I/O thread. NULL with an exception; *read: whether it came as far as load(). */
+/* On an I/O thread. NULL with an exception. *read: whether load() was called. */
 static PyObject *call_load(const struct gd_worker *w, const struct gd_task *task, bool *read)
 {
     PyObject *item = item_of(w, task);
@@ -390,8 +391,8 @@ static void begin_load(struct running_load *l)
     running_loads = l;
 }
 
-/* From here on it can't be interrupted; an exception that was too late to be raised in it is taken back, or it would be
- * raised in the next. */
+/* From here on this load() cannot be interrupted. An exception that came too late is taken back; otherwise it would be
+ * raised in the next one. */
 static void end_load(struct running_load *l)
 {
     struct running_load **at = &running_loads;
@@ -409,7 +410,7 @@ static int load(struct gd_worker *w, struct gd_task *task, struct gd_result *r)
     bool read = true;
     enter_io_thread();
     begin_load(&running);
-    /* Cancelled while it waited for the GIL: interrupt_loads() has not seen it. */
+    /* It was cancelled while it waited for the GIL, so interrupt_loads() has not seen it. */
     PyObject *loaded = gd_task_cancelled(w) ? NULL : call_load(w, task, &read);
     end_load(&running);
     if (!loaded)
@@ -420,8 +421,8 @@ static int load(struct gd_worker *w, struct gd_task *task, struct gd_result *r)
     return code;
 }
 
-/* On the main thread. Python code gets the exception at its next instruction; what is stuck in C, or waits in it, does
- * not, and is killed by the dispatcher. */
+/* On the main thread. Python code gets the exception at its next instruction. Code that is stuck or waits in C does not
+ * get it, and is killed by the dispatcher. */
 static void interrupt_loads(void)
 {
     const uint64_t below = gd__host_cancel_below(self.worker);
@@ -448,7 +449,7 @@ static void interrupt(struct gd_worker *w)
     pthread_kill(self.main_thread, SIGALRM);
 }
 
-/* ---- the beginning and the end ---- */
+/* ---- the start and the end ---- */
 
 /* A bound method of the instance, or None. */
 static int take_method(PyObject **out, const char *name)
@@ -494,7 +495,7 @@ static int clean_up(struct gd_worker *w)
     return code;
 }
 
-/* After a setup that failed, or a lost device: the dispatcher has been told by then. */
+/* After a failed setup or a lost device. The dispatcher already knows of it. */
 static void finish_at_exit(void)
 {
     if (!self.finished && !self.forked && pthread_equal(pthread_self(), self.main_thread) && PyGILState_Check())
@@ -545,7 +546,7 @@ static PyObject *worker_main(PyObject *module, PyObject *host)
         .before = before_wait, .after = after_wait, .io_thread_ends = end_io_thread, .interrupt_loads = interrupt_loads
     };
     static char *argv[] = { NULL };
-    return native_error(gd_worker_main(&(int){ 0 }, argv, &ops)); /* does not come back: see above */
+    return native_error(gd_worker_main(&(int){ 0 }, argv, &ops)); /* does not return: see above */
 }
 
 static PyObject *task_cancelled(PyObject *module, PyObject *nothing)
