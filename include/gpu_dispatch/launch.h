@@ -203,18 +203,19 @@ struct gd_launch {
     const char *const *patterns; /* as in struct gd_discover */
     bool recursive;
     enum gd_file_order order;
-    const char *gpus; /* as gd_devices_open() takes it; "auto"; NULL: as run says */
-    struct gd_options
-        run; /* the worker and how to run it. Its gpus, source, total_tasks and queue are set here; its
-                callbacks are called as well as the launcher's own, with run.user. on_success may be NULL. */
+    const char *gpus; /* as gd_devices_open() takes it; "auto"; NULL: as options says */
+    /* The worker and how to run it; NULL: the defaults, with this program's own worker. The launcher sets gpus, source
+     * and total_tasks itself. The callbacks are called beside the launcher's own, with options->user. on_success may
+     * be NULL. */
+    const struct gd_options *options;
     double (*media_seconds)(void *user, const struct gd_report *report); /* for the real-time factor; NULL: none */
     gd_progress_fn *on_progress;
     FILE *summary; /* where the summary and complaints go; NULL: stderr */
     bool quiet;    /* no summary; complaints only */
 };
-#define GD_LAUNCH_INIT                                                           \
-    {                                                                            \
-        .size = sizeof(struct gd_launch), .gpus = "auto", .run = GD_OPTIONS_INIT \
+#define GD_LAUNCH_INIT                                   \
+    {                                                    \
+        .size = sizeof(struct gd_launch), .gpus = "auto" \
     }
 
 /* Finds devices and files, processes every file, prints the summary. Returns the exit code for a program: 0 if all went

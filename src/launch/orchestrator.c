@@ -14,15 +14,17 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "base/sized.h"
 #include "base/text/printable.h"
 #include "command/template.h"
 
 enum { PROGRESS_MS = 100, EXIT_INTERRUPTED = 130, LINE_ROOM = 512 };
 
 struct launching {
-    const struct gd_launch *l;
+    struct gd_launch l;
+    struct gd_options run; /* as the caller has them */
     FILE *to;
-    struct gd_options o; /* l->run with our callbacks in front of its own */
+    struct gd_options o; /* run, with our callbacks in front of its own */
     int *gpu_ids;
     size_t n_gpus;
     struct gd_files *files;
@@ -70,15 +72,15 @@ static int next_file(void *user, struct gd_item *item)
 
 static int place(void *user, uint64_t task_id, uint64_t weight, unsigned n_workers)
 {
-    const struct gd_options *run = &((struct launching *)user)->l->run;
+    const struct gd_options *run = &((struct launching *)user)->run;
     return run->place(run->user, task_id, weight, n_workers);
 }
 
 static void on_success(void *user, const struct gd_report *r)
 {
     struct launching *c = user;
-    const struct gd_options *run = &c->l->run;
-    gd_balancer_add(c->balancer, r, c->l->media_seconds ? c->l->media_seconds(run->user, r) : 0);
+    const struct gd_options *run = &c->run;
+    gd_balancer_add(c->balancer, r, c->l.media_seconds ? c->l.media_seconds(run->user, r) : 0);
     if (run->on_success)
         run->on_success(run->user, r);
 }
@@ -87,20 +89,20 @@ static void on_error(void *user, const struct gd_report *r)
 {
     struct launching *c = user;
     gd_balancer_add(c->balancer, r, 0);
-    if (c->l->run.on_error)
-        c->l->run.on_error(c->l->run.user, r);
+    if (c->run.on_error)
+        c->run.on_error(c->run.user, r);
 }
 
 static void on_timeout(void *user, const struct gd_report *r)
 {
     struct launching *c = user;
     gd_balancer_add(c->balancer, r, 0);
-    c->l->run.on_timeout(c->l->run.user, r);
+    c->run.on_timeout(c->run.user, r);
 }
 
 static void on_task_start(void *user, uint64_t task_id, int worker_id, unsigned attempt, uint64_t start_ns)
 {
-    const struct gd_options *run = &((struct launching *)user)->l->run;
+    const struct gd_options *run = &((struct launching *)user)->run;
     run->on_task_start(run->user, task_id, worker_id, attempt, start_ns);
 }
 
@@ -109,8 +111,8 @@ static void on_setup_fail(void *user, int worker_id, int gpu_id, const char *err
     const struct launching *c = user;
     char words[LINE_ROOM];
     complain(c, "worker %d on GPU %d failed in setup: %s", worker_id, gpu_id, in_a_line(words, error));
-    if (c->l->run.on_setup_fail)
-        c->l->run.on_setup_fail(c->l->run.user, worker_id, gpu_id, error);
+    if (c->run.on_setup_fail)
+        c->run.on_setup_fail(c->run.user, worker_id, gpu_id, error);
 }
 
 static void on_cleanup_fail(void *user, int worker_id, int gpu_id, const char *error)
@@ -118,8 +120,8 @@ static void on_cleanup_fail(void *user, int worker_id, int gpu_id, const char *e
     const struct launching *c = user;
     char words[LINE_ROOM];
     complain(c, "worker %d on GPU %d failed in cleanup: %s", worker_id, gpu_id, in_a_line(words, error));
-    if (c->l->run.on_cleanup_fail)
-        c->l->run.on_cleanup_fail(c->l->run.user, worker_id, gpu_id, error);
+    if (c->run.on_cleanup_fail)
+        c->run.on_cleanup_fail(c->run.user, worker_id, gpu_id, error);
 }
 
 static void on_worker_exit(void *user, int worker_id, int gpu_id, const char *why, bool given_up)
@@ -130,8 +132,8 @@ static void on_worker_exit(void *user, int worker_id, int gpu_id, const char *wh
         complain(c, "worker %d on GPU %d is given up: %s", worker_id, gpu_id, in_a_line(words, why));
     else
         gd_balancer_restarted(c->balancer, gpu_id);
-    if (c->l->run.on_worker_exit)
-        c->l->run.on_worker_exit(c->l->run.user, worker_id, gpu_id, why, given_up);
+    if (c->run.on_worker_exit)
+        c->run.on_worker_exit(c->run.user, worker_id, gpu_id, why, given_up);
 }
 
 static void on_device_out(void *user, int gpu_id, const char *why)
@@ -139,26 +141,26 @@ static void on_device_out(void *user, int gpu_id, const char *why)
     const struct launching *c = user;
     char words[LINE_ROOM];
     complain(c, "GPU %d is taken out of use: %s", gpu_id, in_a_line(words, why));
-    if (c->l->run.on_device_out)
-        c->l->run.on_device_out(c->l->run.user, gpu_id, why);
+    if (c->run.on_device_out)
+        c->run.on_device_out(c->run.user, gpu_id, why);
 }
 
 static void on_output(void *user, int worker_id, int fd, const char *text, size_t length)
 {
-    const struct gd_options *run = &((struct launching *)user)->l->run;
+    const struct gd_options *run = &((struct launching *)user)->run;
     run->on_output(run->user, worker_id, fd, text, length);
 }
 
 static void on_end(void *user)
 {
-    const struct gd_options *run = &((struct launching *)user)->l->run;
+    const struct gd_options *run = &((struct launching *)user)->run;
     run->on_exit(run->user);
 }
 
 /* Where the user has no callback and we need none there is none: that may mean something, as with on_timeout. */
 static void set_callbacks(struct launching *c)
 {
-    const struct gd_options *run = &c->l->run;
+    const struct gd_options *run = &c->run;
     struct gd_options *o = &c->o;
     o->user = c;
     o->source = next_file;
@@ -178,18 +180,19 @@ static void set_callbacks(struct launching *c)
 
 /* --- checks --- */
 
-static int check_launch(const struct gd_launch *l)
+/* Copies what was asked for, so that a struct of another version is brought to ours. */
+static int read_launch(struct launching *c, const struct gd_launch *l)
 {
-    if (!l)
-        return gd__error(GD_E_INVALID, "nothing to launch: pass a struct gd_launch begun with GD_LAUNCH_INIT");
-    if (l->size != sizeof *l || l->run.size != sizeof l->run)
-        return gd__error(GD_E_VERSION,
-                         "gd_launch.size is %zu, not %zu: begin with GD_LAUNCH_INIT, and build the program with the "
-                         "headers of this library (%s)",
-                         l->size, sizeof *l, gd_version());
-    if (!l->input_dir || !*l->input_dir)
-        return gd__error(GD_E_INVALID, "no input folder: set gd_launch.input_dir to the folder that holds the files");
-    return 0;
+    c->l = (struct gd_launch)GD_LAUNCH_INIT;
+    gd_options_init(&c->run, sizeof c->run);
+    int rc = gd__sized_read(&c->l, sizeof c->l, l, "gd_launch");
+    if (rc == 0 && c->l.options)
+        rc = gd__sized_read(&c->run, sizeof c->run, c->l.options, "gd_options");
+    c->to = rc == 0 && c->l.summary ? c->l.summary : stderr;
+    c->run.size = sizeof c->run;
+    if (rc == 0 && (!c->l.input_dir || !*c->l.input_dir))
+        rc = gd__error(GD_E_INVALID, "no input directory: set gd_launch.input_dir to the directory of the files");
+    return rc;
 }
 
 /* Before any process is started: a worker that is not there would only be found out by its failing. */
@@ -227,11 +230,11 @@ static int list_ids(struct launching *c, const struct gd_devices *devices)
     return rc;
 }
 
-/* l->gpus, or if that is NULL what the run's own options name. */
+/* Those of the launch, or if it names none, those of the run's own options. */
 static int find_devices(struct launching *c)
 {
-    const struct gd_options *run = &c->l->run;
-    const char *spec = c->l->gpus ? c->l->gpus : run->gpus;
+    const struct gd_options *run = &c->run;
+    const char *spec = c->l.gpus ? c->l.gpus : run->gpus;
     if (!spec && run->n_gpus > 0 && run->gpu_ids)
         return copy_ids(c, run->gpu_ids, run->n_gpus);
     struct gd_devices *devices;
@@ -249,23 +252,22 @@ static int find_devices(struct launching *c)
 /* The checks that need no file, and the options as they will be but for the number of tasks. */
 static int prepare(struct launching *c, const struct gd_launch *l)
 {
-    int rc = check_launch(l);
-    if (!l || rc < 0)
-        return rc < 0 ? rc : GD_E_INVALID;
-    c->l = l;
-    c->o = l->run;
+    int rc = read_launch(c, l);
+    if (rc < 0)
+        return rc;
+    c->o = c->run;
     set_callbacks(c);
     rc = find_devices(c);
-    return rc < 0 ? rc : check_program(l->run.worker_argv);
+    return rc < 0 ? rc : check_program(c->run.worker_argv);
 }
 
-static struct gd_discover what_to_find(const struct gd_launch *l)
+static struct gd_discover what_to_find(const struct launching *c)
 {
     struct gd_discover what = GD_DISCOVER_INIT;
-    what.patterns = l->patterns;
-    what.recursive = l->recursive;
+    what.patterns = c->l.patterns;
+    what.recursive = c->l.recursive;
     what.no_sizes =
-        l->order != GD_FILE_ORDER_SIZE && l->run.placement != GD_PLACE_BY_SIZE && l->run.placement != GD_PLACE_CUSTOM;
+        c->l.order != GD_FILE_ORDER_SIZE && c->run.placement != GD_PLACE_BY_SIZE && c->run.placement != GD_PLACE_CUSTOM;
     return what;
 }
 
@@ -290,15 +292,15 @@ static int no_file(const struct gd_launch *l)
 
 static int find_files(struct launching *c)
 {
-    struct gd_discover what = what_to_find(c->l);
+    struct gd_discover what = what_to_find(c);
     what.on_problem = on_problem;
     what.user = c;
     int rc = gd_files_open(&c->files);
     if (rc == 0)
-        rc = gd_files_discover(c->files, c->l->input_dir, &what);
+        rc = gd_files_discover(c->files, c->l.input_dir, &what);
     if (rc < 0)
         return rc;
-    return gd_files_count(c->files) > 0 ? gd_files_sort(c->files, c->l->order) : no_file(c->l);
+    return gd_files_count(c->files) > 0 ? gd_files_sort(c->files, c->l.order) : no_file(&c->l);
 }
 
 static int open_parts(struct launching *c)
@@ -312,7 +314,7 @@ static int open_parts(struct launching *c)
         rc = gd_balancer_open(&c->balancer, c->gpu_ids, c->n_gpus, c->o.workers_per_gpu, n);
     if (rc < 0)
         return rc;
-    gd_balancer_on_progress(c->balancer, c->l->on_progress, c->l->run.user, PROGRESS_MS);
+    gd_balancer_on_progress(c->balancer, c->l.on_progress, c->run.user, PROGRESS_MS);
     return gd_spawner_start(&c->spawner, &c->o);
 }
 
@@ -342,7 +344,7 @@ static int finish(struct launching *c)
     if (result < 0)
         in_a_line(words, gd_error_text());
     count_workers(c);
-    if (!c->l->quiet && gd_balancer_print(c->balancer, c->to, "files") < 0)
+    if (!c->l.quiet && gd_balancer_print(c->balancer, c->to, "files") < 0)
         c->problems++;
     if (result < 0)
         complain(c, "%s", words);
@@ -366,7 +368,7 @@ static void release(struct launching *c)
 
 int gd_launch_run(const struct gd_launch *l)
 {
-    struct launching c = { .to = l && l->size == sizeof *l && l->summary ? l->summary : stderr };
+    struct launching c = { .to = stderr };
     char words[LINE_ROOM];
     int rc = prepare(&c, l), code = EXIT_FAILURE;
     if (rc == 0)
@@ -394,7 +396,7 @@ int gd_launch_validate(const struct gd_launch *l)
     int rc = prepare(&c, l);
     if (rc == 0) {
         const struct gd_discover any = GD_DISCOVER_INIT;
-        rc = gd_discover_files(l->input_dir, &any, stop_at_once, NULL);
+        rc = gd_discover_files(c.l.input_dir, &any, stop_at_once, NULL);
     }
     if (rc >= 0) {
         c.o.total_tasks = 1; /* how many there are does not matter here, but that there are some may */
@@ -407,14 +409,15 @@ int gd_launch_validate(const struct gd_launch *l)
 
 int gd_launch_workload(const struct gd_launch *l, struct gd_workload *out)
 {
+    struct launching c = { .to = stderr };
     struct gd_files *files = NULL;
-    int rc = check_launch(l);
+    int rc = read_launch(&c, l);
     if (rc == 0)
         rc = gd_files_open(&files);
     if (rc == 0) {
-        struct gd_discover what = what_to_find(l);
+        struct gd_discover what = what_to_find(&c);
         what.no_sizes = false;
-        rc = gd_files_discover(files, l->input_dir, &what);
+        rc = gd_files_discover(files, c.l.input_dir, &what);
     }
     if (rc == 0)
         rc = gd_estimate_workload(files, out);

@@ -122,6 +122,7 @@ static void note_progress(void *user, const struct gd_balance *now)
 
 static struct seen seen;
 static struct gd_launch l;
+static struct gd_options options;
 static char *printed;
 
 static void begin(void)
@@ -129,14 +130,17 @@ static void begin(void)
     static const struct gd_launch init = GD_LAUNCH_INIT;
     memset(&seen, 0, sizeof seen);
     l = init;
+    gd_options_init(&options, sizeof options);
+    options.handle_signals = true;
+    l.options = &options;
     l.input_dir = sh_dir();
     l.gpus = "sim:2";
-    l.run.output = GD_OUTPUT_DISCARD;
-    l.run.cancel_grace_ms = 3600 * 1000; /* a worker that is slow to start is waited for at the end */
-    l.run.user = &seen;
-    l.run.on_success = note_success;
-    l.run.on_error = note_error;
-    l.run.on_exit = note_exit;
+    options.output = GD_OUTPUT_DISCARD;
+    options.cancel_grace_ms = 3600 * 1000; /* a worker that is slow to start is waited for at the end */
+    options.user = &seen;
+    options.on_success = note_success;
+    options.on_error = note_error;
+    options.on_exit = note_exit;
 }
 
 /* What it prints is left in `printed`, which lives as long as the case. */
@@ -265,8 +269,8 @@ TEST(a_file_that_fails_does_not_stop_the_others)
 TEST(a_retry_is_no_failure)
 {
     begin();
-    l.run.retries = 1;
-    l.run.retry_delay_ms = 1;
+    options.retries = 1;
+    options.retry_delay_ms = 1;
     write_file("once", "a");
     CHECK_EQ(launch(), 0);
     CHECK_CONTAINS(printed, ", 1 retry\n");
@@ -277,7 +281,7 @@ TEST(a_worker_killed_inside_a_file_is_replaced)
 {
     begin();
     l.gpus = "sim:1";
-    l.run.on_worker_exit = note_worker_exit;
+    options.on_worker_exit = note_worker_exit;
     write_file("kill once", "a");
     write_file("ok", "b");
     CHECK_EQ(launch(), 0);
@@ -291,7 +295,7 @@ TEST(a_worker_killed_inside_a_file_is_replaced)
 TEST(a_file_that_kills_its_workers_is_a_crash)
 {
     begin();
-    l.run.restart_delay_ms = 1;
+    options.restart_delay_ms = 1;
     write_file("kill", "a");
     write_file("ok", "b");
     CHECK_EQ(launch(), 1);
@@ -303,17 +307,17 @@ TEST(a_file_that_kills_its_workers_is_a_crash)
 TEST(timeouts_go_to_on_error_or_on_timeout)
 {
     begin();
-    l.run.task_timeout_ms = 50;
-    l.run.cancel_grace_ms = 10;
+    options.task_timeout_ms = 50;
+    options.cancel_grace_ms = 10;
     write_file("wait", "a");
     CHECK_EQ(launch(), 1);
     CHECK_EQ(seen.failed, 1);
     CHECK_CONTAINS(printed, "1 failed: 1 timeout\n");
     free(printed);
     begin();
-    l.run.task_timeout_ms = 50;
-    l.run.cancel_grace_ms = 10;
-    l.run.on_timeout = note_timeout;
+    options.task_timeout_ms = 50;
+    options.cancel_grace_ms = 10;
+    options.on_timeout = note_timeout;
     CHECK_EQ(launch(), 1);
     CHECK_EQ(seen.failed, 0);
     CHECK_EQ(seen.timeouts, 1);
@@ -326,8 +330,8 @@ TEST(interrupted)
     begin();
     for (int i = 0; i < 10; i++)
         write_file("wait", "f%d", i);
-    l.run.on_task_start = note_start;
-    l.run.stop_grace_ms = 50;
+    options.on_task_start = note_start;
+    options.stop_grace_ms = 50;
     seen.interrupt_at = 2;
     CHECK_EQ(launch(), 130);
     CHECK_GE(seen.failed, 2); /* the others may not have been taken from the queue yet */
@@ -342,7 +346,7 @@ TEST(without_callbacks_of_the_users)
 {
     begin();
     const struct gd_options none = GD_OPTIONS_INIT;
-    l.run = none;
+    options = none;
     write_file("ok", "a");
     write_file("error x", "b");
     CHECK_EQ(launch(), 1);
@@ -404,8 +408,8 @@ TEST(devices_named_by_number_alone)
     static const int ids[] = { 5, 9 };
     begin();
     l.gpus = NULL;
-    l.run.gpu_ids = ids;
-    l.run.n_gpus = 2;
+    options.gpu_ids = ids;
+    options.n_gpus = 2;
     write_file("ok", "a");
     CHECK_EQ(launch(), 0);
     CHECK_CONTAINS(printed, "\n  5  ");
@@ -416,8 +420,8 @@ TEST(devices_named_by_number_alone)
 TEST(chunks_need_no_thought_for_the_queue)
 {
     begin();
-    l.run.placement = GD_PLACE_CHUNKS;
-    l.run.queue_size = 4;
+    options.placement = GD_PLACE_CHUNKS;
+    options.queue_size = 4;
     for (int i = 0; i < 20; i++)
         write_file("ok", "f%d", i);
     CHECK_EQ(launch(), 0);
@@ -438,8 +442,8 @@ static int to_the_second(void *user, uint64_t task_id, uint64_t weight, unsigned
 TEST(a_placement_of_the_users)
 {
     begin();
-    l.run.placement = GD_PLACE_CUSTOM;
-    l.run.place = to_the_second;
+    options.placement = GD_PLACE_CUSTOM;
+    options.place = to_the_second;
     l.order = GD_FILE_ORDER_NAME;
     for (int i = 0; i < 6; i++)
         write_file("ok", "f%d", i);
@@ -521,9 +525,9 @@ TEST(a_folder_that_cannot_be_read_is_told)
 TEST(one_device_fails_in_setup)
 {
     begin();
-    l.run.setup_args = "0";
-    l.run.setup_args_size = 1;
-    l.run.on_setup_fail = note_setup_fail;
+    options.setup_args = "0";
+    options.setup_args_size = 1;
+    options.on_setup_fail = note_setup_fail;
     for (int i = 0; i < 5; i++)
         write_file("ok", "f%d", i);
     CHECK_EQ(launch(), 0);
@@ -537,8 +541,8 @@ TEST(one_device_fails_in_setup)
 TEST(every_device_fails_in_setup)
 {
     begin();
-    l.run.setup_args = "01";
-    l.run.setup_args_size = 2;
+    options.setup_args = "01";
+    options.setup_args_size = 2;
     write_file("ok", "a");
     CHECK_EQ(launch(), 1);
     CHECK_CONTAINS(printed, "worker 1 on GPU 1 failed in setup: no model here\n");
@@ -556,7 +560,7 @@ TEST(a_device_that_is_lost_is_taken_out_of_use)
 {
     begin();
     l.gpus = "sim:1";
-    l.run.on_device_out = note_device_out;
+    options.on_device_out = note_device_out;
     for (int i = 0; i < 4; i++)
         write_file("lost", "f%d", i);
     CHECK_EQ(launch(), 1);
@@ -574,7 +578,7 @@ TEST_WITHIN(120, whatever_is_wanting_is_told)
     do {
         begin();
         l.gpus = "sim:1";
-        l.run.restart_delay_ms = 1;
+        options.restart_delay_ms = 1;
         size_t size;
         l.summary = open_memstream(&printed, &size);
         CHECK(l.summary);
@@ -602,8 +606,36 @@ TEST(nothing_to_launch)
     CHECK_CONTAINS(printed, "input_dir");
     free(printed);
     begin();
-    l.size--;
-    CHECK_EQ(gd_launch_validate(&l), GD_E_VERSION);
+    l.size = 0;
+    CHECK_EQ(gd_launch_validate(&l), GD_E_INVALID);
+}
+
+/* Both structs may be longer or shorter than this library knows them. */
+TEST(a_launch_of_another_version)
+{
+    struct {
+        struct gd_launch l;
+        uint64_t more;
+    } newer = { .more = 0 };
+    struct {
+        struct gd_options o;
+        uint64_t more;
+    } newer_options = { .more = 0 };
+    begin();
+    newer.l = l;
+    newer.l.size = sizeof newer;
+    newer_options.o = options;
+    newer_options.o.size = sizeof newer_options;
+    newer.l.options = &newer_options.o;
+    CHECK_EQ(gd_launch_validate(&newer.l), 0);
+    newer_options.more = 1;
+    CHECK_EQ(gd_launch_validate(&newer.l), GD_E_VERSION);
+    newer_options.more = 0;
+    newer.more = 1;
+    CHECK_EQ(gd_launch_validate(&newer.l), GD_E_VERSION);
+    l.size = offsetof(struct gd_launch, media_seconds);
+    options.size = offsetof(struct gd_options, orphans);
+    CHECK_EQ(gd_launch_validate(&l), 0);
 }
 
 /* --- asking beforehand --- */
@@ -613,11 +645,11 @@ TEST(what_can_start_is_valid)
     begin();
     CHECK_EQ(gd_launch_validate(&l), 0); /* whether there are files is not asked */
     write_file("ok", "a");
-    l.run.placement = GD_PLACE_CHUNKS;
+    options.placement = GD_PLACE_CHUNKS;
     CHECK_EQ(gd_launch_validate(&l), 0);
-    l.run.worker_argv = (char *const[]){ (char[]){ "true" }, NULL };
+    options.worker_argv = (char *const[]){ (char[]){ "true" }, NULL };
     CHECK_EQ(gd_launch_validate(&l), 0);
-    l.run.worker_argv = (char *const[]){ (char[]){ "/bin/sh" }, NULL };
+    options.worker_argv = (char *const[]){ (char[]){ "/bin/sh" }, NULL };
     CHECK_EQ(gd_launch_validate(&l), 0);
 }
 
@@ -632,15 +664,15 @@ TEST(what_cannot_start_is_not)
     CHECK_LT(gd_launch_validate(&l), 0);
     CHECK_CONTAINS(gd_error_text(), "rubbish");
     begin();
-    l.run.plugin = "/nowhere/plugin.so";
+    options.plugin = "/nowhere/plugin.so";
     CHECK_EQ(gd_launch_validate(&l), GD_E_PLUGIN);
     begin();
-    l.run.queue_size = 0;
+    options.queue_size = 0;
     CHECK_EQ(gd_launch_validate(&l), GD_E_INVALID);
     static char programs[][32] = { "no-such-program-anywhere", "/nowhere/program", "/tmp" };
     for (size_t i = 0; i < sizeof programs / sizeof *programs; i++) {
         begin();
-        l.run.worker_argv = (char *const[]){ programs[i], NULL };
+        options.worker_argv = (char *const[]){ programs[i], NULL };
         write_file("ok", "a");
         CHECK_EQ(gd_launch_validate(&l), GD_E_INVALID);
         CHECK_CONTAINS(gd_error_text(), programs[i]);
