@@ -1,4 +1,4 @@
-/* Runs are found by looking through the folders of pages. A page whose process is gone (killed: others take theirs
+/* Runs are found by looking through the directories of pages. A page whose process is gone (killed: others take theirs
  * away) is removed by whoever finds it; one of another PID namespace, of which nothing can be known, is left alone.
  */
 #include "stats/jobs.h"
@@ -12,9 +12,10 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "base/file/run_directory.h"
 #include "base/process/owner.h"
 #include "base/text/printable.h"
-#include "stats/folder.h"
+#include "stats/page_file.h"
 #include "stats/reader.h"
 
 void gd__job_describe(struct gd_job *out, const struct gd__page_header *h)
@@ -30,7 +31,7 @@ void gd__job_describe(struct gd_job *out, const struct gd__page_header *h)
         snprintf(out->id, sizeof out->id, "%u", (unsigned)h->pid);
 }
 
-/* --- looking through a folder --- */
+/* --- looking through a directory --- */
 
 typedef int visit_fn(void *user, const struct gd__page_header *h, int fd); /* not 0: enough */
 
@@ -40,28 +41,28 @@ static struct gd__owner owner_of(const struct gd__page_header *h)
 }
 
 /* A file that never got its name: whose it was, its name says. */
-static void remove_leftover(int folder, const char *name, int fd)
+static void remove_leftover(int directory, const char *name, int fd)
 {
     struct gd__owner o = { .pid = strtoull(name + 1, NULL, 10) };
     const char *space = strchr(name, '-');
     o.space = space ? strtoull(space + 1, NULL, 10) : 0;
     if (o.pid > 0 && gd__owner_is_ours(&o) && !gd__owner_alive(&o))
-        gd__folder_remove(folder, name, fd);
+        gd__page_file_remove(directory, name, fd);
 }
 
-static int visit_file(int folder, const char *name, visit_fn *visit, void *user)
+static int visit_file(int directory, const char *name, visit_fn *visit, void *user)
 {
     struct gd__page_header h;
     int rc = 0;
-    const int fd = gd__folder_read(folder, name);
+    const int fd = gd__page_file_read(directory, name);
     if (fd < 0)
         return 0;
     if (name[0] == '.') {
-        remove_leftover(folder, name, fd);
+        remove_leftover(directory, name, fd);
     } else if (gd__reader_header(fd, &h) == 0) {
         const struct gd__owner o = owner_of(&h);
         if (gd__owner_is_ours(&o) && !gd__owner_alive(&o))
-            gd__folder_remove(folder, name, fd);
+            gd__page_file_remove(directory, name, fd);
         else if (gd__owner_is_ours(&o))
             rc = visit(user, &h, fd);
     }
@@ -69,30 +70,32 @@ static int visit_file(int folder, const char *name, visit_fn *visit, void *user)
     return rc;
 }
 
-static int visit_folder(unsigned i, visit_fn *visit, void *user)
+static int visit_directory(unsigned i, visit_fn *visit, void *user)
 {
-    const int folder = gd__folder_open(i, false);
-    if (folder < 0)
-        return folder == GD_E_NO_JOB ? 0 : folder;
-    const int copy = fcntl(folder, F_DUPFD_CLOEXEC, STDERR_FILENO + 1); /* readdir takes its own over */
+    const int directory = gd__run_directory_open(i, false, NULL);
+    if (directory < 0)
+        return directory == GD_E_NO_JOB ? 0 : directory;
+    const int copy = fcntl(directory, F_DUPFD_CLOEXEC, STDERR_FILENO + 1); /* readdir takes its own over */
     DIR *dir = copy < 0 ? NULL : fdopendir(copy);
-    int rc = dir ? 0 : gd__error_errno("cannot list the folder of runs");
+    int rc = dir ? 0 : gd__error_errno("cannot list the directory of runs");
     for (const struct dirent *e; rc == 0 && dir && (e = readdir(dir));)
-        rc = visit_file(folder, e->d_name, visit, user);
+        rc = visit_file(directory, e->d_name, visit, user);
     if (dir)
         closedir(dir);
     else if (copy >= 0)
         close(copy);
-    close(folder);
+    close(directory);
     return rc;
 }
 
-/* A folder that is not to be trusted hides no jobs of ours; but if nothing else is found, its words are the answer. */
+/* A directory that cannot be trusted does not hide the jobs in the other one. If nothing else is found, the error is
+ * returned.
+ */
 static int visit_all(visit_fn *visit, void *user)
 {
     int rc = 0;
-    for (unsigned i = 0; i < GD__FOLDERS && rc <= 0; i++) {
-        const int one = visit_folder(i, visit, user);
+    for (unsigned i = 0; i < GD__RUN_DIRECTORIES && rc <= 0; i++) {
+        const int one = visit_directory(i, visit, user);
         rc = one != 0 ? one : rc;
         if (rc == GD_E_NO_MEMORY)
             break;

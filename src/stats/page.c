@@ -1,4 +1,4 @@
-/* A page is a file in the user's folder, or where none can be made there a memfd: then observers within the process
+/* A page is a file in the user's directory, or where none can be made there a memfd: then observers within the process
  * have it all the same. It is mapped once, written by one thread, and never grows.
  */
 #include "stats/page.h"
@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/fault.h"
+#include "base/file/run_directory.h"
 #include "base/process/owner.h"
 #include "base/text/printable.h"
 #include "shm/region.h"
@@ -98,20 +99,20 @@ static int map(struct gd__page *p)
 
 static int open_file(struct gd__page *p, unsigned i, char temporary[GD__PAGE_NAME])
 {
-    const int folder = gd__folder_open(i, true);
-    if (folder < 0)
-        return folder;
-    p->folder = folder;
-    p->fd = gd__folder_create(p->folder, p->name, p->plan.size, temporary);
+    const int directory = gd__run_directory_open(i, true, NULL);
+    if (directory < 0)
+        return directory;
+    p->directory = directory;
+    p->fd = gd__page_file_create(p->directory, p->name, p->plan.size, temporary);
     int rc = p->fd < 0 ? p->fd : map(p);
     if (rc == 0)
         return 0;
     if (p->fd >= 0) {
-        gd__folder_remove(p->folder, temporary, p->fd);
+        gd__page_file_remove(p->directory, temporary, p->fd);
         close(p->fd);
     }
-    close(p->folder);
-    p->fd = p->folder = -1;
+    close(p->directory);
+    p->fd = p->directory = -1;
     return rc;
 }
 
@@ -126,13 +127,13 @@ static int open_memory(struct gd__page *p)
     return rc;
 }
 
-static void leave_folder(struct gd__page *p, const char *name)
+static void leave_directory(struct gd__page *p, const char *name)
 {
-    if (p->folder < 0)
+    if (p->directory < 0)
         return;
-    gd__folder_remove(p->folder, name, p->fd);
-    close(p->folder);
-    p->folder = -1;
+    gd__page_file_remove(p->directory, name, p->fd);
+    close(p->directory);
+    p->directory = -1;
 }
 
 /* The name says whose it is, for people; who reads it believes the header. */
@@ -151,15 +152,15 @@ static int make(struct gd__page *p, const struct gd__page_spec *spec)
     gd__owner_self(&owner);
     p->pid = owner.pid;
     choose_name(p, &owner, number);
-    for (unsigned i = 0; i < GD__FOLDERS && rc < 0; i++)
+    for (unsigned i = 0; i < GD__RUN_DIRECTORIES && rc < 0; i++)
         rc = open_file(p, i, temporary);
     if (rc < 0)
         rc = open_memory(p);
     if (rc < 0)
         return rc;
     fill(p, spec, &owner, number);
-    if (p->folder >= 0 && gd__folder_commit(p->folder, temporary, p->name) < 0)
-        leave_folder(p, temporary);
+    if (p->directory >= 0 && gd__page_file_commit(p->directory, temporary, p->name) < 0)
+        leave_directory(p, temporary);
     return 0;
 }
 
@@ -169,7 +170,7 @@ int gd__page_open(struct gd__page **out, const struct gd__page_spec *spec)
     *out = NULL;
     if (!p)
         return gd__error(GD_E_NO_MEMORY, "no memory for the page of this run");
-    p->fd = p->folder = -1;
+    p->fd = p->directory = -1;
     p->run.stats.size = sizeof p->run.stats;
     p->run.stats.n_workers = spec->n_workers;
     int rc = gd__page_plan(&p->plan, spec->n_workers, spec->n_devices)
@@ -197,8 +198,8 @@ void gd__page_close(struct gd__page **pp)
         return;
     if (p->base && is_own(p))
         gd__page_end(p);
-    if (p->folder >= 0)
-        close(p->folder);
+    if (p->directory >= 0)
+        close(p->directory);
     if (p->base)
         munmap(p->base, p->plan.size);
     if (p->fd >= 0)
@@ -241,5 +242,5 @@ void gd__page_end(struct gd__page *p)
         return;
     p->run.ended = 1;
     gd__page_put_run(p);
-    leave_folder(p, p->name);
+    leave_directory(p, p->name);
 }

@@ -4,8 +4,8 @@
 
 #include <stdbool.h>
 
-#include "stats/folder.h"
 #include "stats/layout.h"
+#include "stats/page_file.h"
 
 struct gd__page_spec {
     const char *job;
@@ -14,8 +14,8 @@ struct gd__page_spec {
 };
 
 struct gd__page {
-    int fd;     /* of the file, or of memory without a name */
-    int folder; /* -1: it has no name */
+    int fd;        /* of the file, or of memory without a name */
+    int directory; /* -1: it has no name */
     char name[GD__PAGE_NAME];
     uint64_t pid;
     struct gd__page_plan plan;

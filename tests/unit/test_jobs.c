@@ -83,7 +83,7 @@ static struct gd__page *open_page(const char *job)
     const struct gd__page_spec spec = { .job = job, .n_workers = 1 };
     struct gd__page *p;
     CHECK_EQ(gd__page_open(&p, &spec), 0);
-    CHECK_GE(p->folder, 0);
+    CHECK_GE(p->directory, 0);
     return p;
 }
 

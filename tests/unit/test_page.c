@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 
 #include "base/clock.h"
+#include "base/file/run_directory.h"
 #include "base/process/owner.h"
 #include "stats/observer.h"
 #include "stats/page.h"
@@ -31,7 +32,7 @@ static struct gd__page *open_page(void)
     struct gd__page *p;
     setenv("GPU_DISPATCH_JOBS", "/nonexistent/folder", 1);
     CHECK_EQ(gd__page_open(&p, &spec), 0);
-    CHECK_EQ(p->folder, -1);
+    CHECK_EQ(p->directory, -1);
     return p;
 }
 
@@ -697,62 +698,6 @@ static void use_folder(const char *name)
     setenv("GPU_DISPATCH_JOBS", path, 1);
 }
 
-TEST(the_folder_is_made_for_the_user_alone)
-{
-    struct stat s;
-    folder_enter();
-    use_folder("jobs");
-    CHECK_EQ(gd__folder_open(0, false), GD_E_NO_JOB);
-    const int fd = gd__folder_open(0, true);
-    CHECK_GE(fd, 3);
-    CHECK_EQ(stat("jobs", &s), 0);
-    CHECK_EQ(s.st_mode & 0777, 0700);
-    CHECK_EQ(gd__folder_open(1, true), GD_E_NO_JOB); /* the only one */
-    close(fd);
-}
-
-TEST(a_folder_that_is_not_ours_alone_is_refused)
-{
-    folder_enter();
-    CHECK_EQ(mkdir("open", 0700), 0);
-    CHECK_EQ(chmod("open", 0755), 0);
-    use_folder("open");
-    CHECK_EQ(gd__folder_open(0, true), GD_E_INVALID);
-    CHECK_CONTAINS(gd_error_text(), "chmod 700");
-    CHECK_EQ(mkdir("real", 0700), 0);
-    CHECK_EQ(symlink("real", "link"), 0);
-    use_folder("link");
-    CHECK_LT(gd__folder_open(0, true), 0);
-    make_file("file", 3);
-    use_folder("file");
-    CHECK_LT(gd__folder_open(0, true), 0);
-    if (geteuid() == 0) {
-        CHECK_EQ(mkdir("others", 0700), 0);
-        CHECK_EQ(chown("others", 12345, 0), 0);
-        use_folder("others");
-        CHECK_EQ(gd__folder_open(0, true), GD_E_INVALID);
-        CHECK_CONTAINS(gd_error_text(), "another user");
-    }
-}
-
-TEST(a_runtime_folder_of_another_user_is_passed_over)
-{
-    folder_enter();
-    unsetenv("GPU_DISPATCH_JOBS");
-    setenv("XDG_RUNTIME_DIR", folder_path, 1);
-    const int own = gd__folder_open(0, true);
-    CHECK_GE(own, 0);
-    close(own);
-    CHECK_EQ(access("gpu-dispatch", F_OK), 0);
-    setenv("XDG_RUNTIME_DIR", "relative", 1);
-    CHECK_EQ(gd__folder_open(0, true), GD_E_NO_JOB);
-    if (geteuid() == 0) {
-        CHECK_EQ(chown(folder_path, 12345, 0), 0);
-        setenv("XDG_RUNTIME_DIR", folder_path, 1);
-        CHECK_EQ(gd__folder_open(0, true), GD_E_NO_JOB);
-    }
-}
-
 TEST(a_page_has_its_name_when_it_is_whole_and_until_it_ends)
 {
     const struct gd__page_spec spec = { .job = "j", .n_workers = 1, .n_devices = 2, .devices = two };
@@ -761,7 +706,7 @@ TEST(a_page_has_its_name_when_it_is_whole_and_until_it_ends)
     folder_enter();
     use_folder("jobs");
     CHECK_EQ(gd__page_open(&p, &spec), 0);
-    const int folder = gd__folder_open(0, false);
+    const int folder = gd__run_directory_open(0, false, NULL);
     CHECK_EQ(fstatat(folder, p->name, &s, AT_SYMLINK_NOFOLLOW), 0);
     CHECK_EQ(s.st_size, p->plan.size);
     CHECK_EQ(s.st_mode & 0777, 0400);

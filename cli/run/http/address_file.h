@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * A file that only this user can read and that holds the page's address, with the token that was made for it, while
- * the run lasts. It is in
- * the directory where the library keeps what observers read: $GPU_DISPATCH_JOBS, or $XDG_RUNTIME_DIR/gpu-dispatch, or
- * /dev/shm/gpu-dispatch-UID.
+ * the run lasts. It is in the private directory of the user's runs (base/file/run_directory.h).
  */
 #ifndef GD_CLI_RUN_HTTP_ADDRESS_FILE_H
 #define GD_CLI_RUN_HTTP_ADDRESS_FILE_H
@@ -14,7 +12,7 @@
 
 /* Zeroed: there is none. */
 struct cli_address_file {
-    int folder, fd; /* 0: there is none */
+    int directory, fd; /* 0: there is none */
     char name[64];
     char path[PATH_MAX + 64];
 };

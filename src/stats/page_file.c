@@ -1,0 +1,77 @@
+/* A page is made under a temporary name and gets its own when it is whole. Its room is reserved first: writing to a
+ * mapped page that the file system has no room for would be a SIGBUS.
+ */
+#include "stats/page_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/fault.h"
+#include "base/fd.h"
+
+/* Past RLIMIT_FSIZE there would not only be an error but SIGXFSZ, which kills. */
+static bool may_be_as_large(size_t size)
+{
+    struct rlimit limit;
+    return getrlimit(RLIMIT_FSIZE, &limit) < 0 || limit.rlim_cur == RLIM_INFINITY || size <= limit.rlim_cur;
+}
+
+int gd__page_file_create(int directory, const char *name, size_t size, char temporary[GD__PAGE_NAME])
+{
+    snprintf(temporary, GD__PAGE_NAME, ".%s", name);
+    if (!may_be_as_large(size))
+        return gd__error(GD_E_SYSTEM,
+                         "the limit on the size of files (ulimit -f) leaves no room for a page of %zu bytes", size);
+    if (unlinkat(directory, temporary, 0) < 0 && errno != ENOENT) /* of an earlier process with our number */
+        return gd__error_errno("cannot remove %s", temporary);
+    /* Nobody needs to open it for writing, and a run would not outlive that its page is cut short. */
+    const int fd = GD__FAULT("open")
+                       ? -1
+                       : gd__fd_above_stdio(
+                             openat(directory, temporary, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0400));
+    if (fd < 0)
+        return gd__error_errno("cannot make the file %s", temporary);
+    const int rc = GD__FAULT("fallocate") ? ENOMEM : posix_fallocate(fd, 0, (off_t)size);
+    if (rc == 0)
+        return fd;
+    close(fd);
+    unlinkat(directory, temporary, 0);
+    errno = rc;
+    return gd__error_errno("no room for a page of %zu bytes", size);
+}
+
+int gd__page_file_commit(int directory, const char *temporary, const char *name)
+{
+    if (GD__FAULT("rename") || renameat(directory, temporary, directory, name) < 0)
+        return gd__error_errno("cannot rename %s", temporary);
+    return 0;
+}
+
+int gd__page_file_read(int directory, const char *name)
+{
+    struct stat s;
+    const int fd =
+        GD__FAULT("open")
+            ? -1
+            : gd__fd_above_stdio(openat(directory, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
+    if (fd < 0)
+        return -1;
+    if (fstat(fd, &s) == 0 && S_ISREG(s.st_mode) && s.st_uid == geteuid())
+        return fd;
+    close(fd);
+    return -1;
+}
+
+void gd__page_file_remove(int directory, const char *name, int fd)
+{
+    struct stat ours, theirs;
+    if (fstat(fd, &ours) == 0 && fstatat(directory, name, &theirs, AT_SYMLINK_NOFOLLOW) == 0 &&
+        ours.st_dev == theirs.st_dev && ours.st_ino == theirs.st_ino)
+        unlinkat(directory, name, 0);
+}
