@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT
  *
- * The yardstick: what this machine allows with nothing of the library in between.
+ * The reference: how fast this machine is without the library.
  *
  *   ring        tasks per second through a bare task ring and a bare result ring between two processes: 64-byte slots,
  *               sequence number in the slot, spin then sleep on a futex, a window of 2048 (and of 1: a busy round trip)
  *   pingpong    a round trip between two processes: spinning, futex, eventfd, and eventfd with epoll on one side
- *   memcpy      into warm memory, anonymous and memfd, at 1 MB, 100 MB and 1 GB
- *   spawn       posix_spawn and wait of /bin/true, one at a time
- *   spawn_pairs the same with two of them running, -s of them in all
+ *   memcpy      into warm memory, anonymous and memfd, with 1 MB, 100 MB and 1 GB
+ *   spawn       posix_spawn of /bin/true and waiting for it, one at a time
+ *   spawn_pairs the same with two running at a time, -s in all
  *
- * One JSON object per line: name, unit, the median of the repeats, and the repeats. Two processes are not pinned to
- * cores, as the library's are not, unless -p is given.
+ * One JSON object per line: name, unit, the median of the repeats, and the repeats. The two processes are pinned to
+ * cores only with -p, because those of the library are not pinned either.
  *
  * usage: bench_bare [-r REPEATS] [-n TASKS] [-s SPAWNS] [-p] [ring|pingpong|memcpy|spawn|spawn_pairs ...]
  */
@@ -71,7 +71,7 @@ static void relax(void)
 #endif
 }
 
-/* Measures `repeats` times and reports; the first, cold one is not counted. */
+/* Measures `repeats` times and reports. A first, cold measurement is not counted. */
 static void measure(const char *name, const char *unit, double (*once)(const void *), const void *what)
 {
     double values[MAX_REPEATS];
@@ -89,7 +89,7 @@ static void *shared_memory(size_t size)
     return p;
 }
 
-/* To the first or the second of the cores that we were given at the start. */
+/* Pins to the first or the second of the cores that the program had at its start. */
 static void pin(int which)
 {
     cpu_set_t one;
@@ -149,8 +149,9 @@ struct slot {
 };
 _Static_assert(sizeof(struct slot) == 64, "a slot is one cache line");
 
-/* Whoever writes keeps within the window, which is less than the capacity, so no index goes back through memory: a
- * task's slot is free once its result has come, and a result's once a task a whole window later has. */
+/* The writer stays within the window, which is smaller than the capacity. So no index has to be sent back: the slot of
+ * a task is free when its result has arrived, and the slot of a result is free when a task one window later has
+ * arrived. */
 struct ring {
     struct slot slots[CAPACITY];
     alignas(64) _Atomic uint32_t sleeping; /* the reader sleeps on it */
@@ -291,13 +292,13 @@ struct pingpong {
     const struct kind *kind;
 };
 
-/* One way of handing over: `serve` answers round i from the other process, `round` makes it from this one. */
+/* A way to pass control: `round` starts round i in this process, and `serve` answers it in the other one. */
 struct kind {
     const char *name;
     void (*serve)(struct pingpong *p, uint32_t i);
     void (*round)(struct pingpong *p, uint32_t i);
     uint32_t rounds;
-    uint32_t batch; /* rounds per look at the clock */
+    uint32_t batch; /* rounds between two readings of the clock */
 };
 
 static void spin_until(const _Atomic uint32_t *word, uint32_t value)
@@ -448,7 +449,7 @@ struct copy {
     size_t size;
 };
 
-/* GB/s; small blocks are copied many times for a measurable length. */
+/* GB/s. Small blocks are copied many times, to get a measurable duration. */
 static double copy_once(const void *what)
 {
     const struct copy *c = what;
@@ -458,7 +459,7 @@ static double copy_once(const void *what)
     uint64_t start = now_ns();
     for (size_t i = 0; i < times; i++) {
         memcpy(c->to, c->from, c->size);
-        __asm__ volatile("" ::"r"(c->to) : "memory"); /* each copy is wanted */
+        __asm__ volatile("" ::"r"(c->to) : "memory"); /* no copy may be optimized away */
     }
     return (double)times * (double)c->size / (double)(now_ns() - start);
 }
@@ -539,14 +540,14 @@ static void start(char *const *argv)
         die("posix_spawn");
 }
 
-/* As many as two slots allow: whenever one ends the next is started. With an argument, as the rivals have it: true does
- * more then. */
+/* Keeps two processes running: whenever one ends, the next is started. It has an argument, as in the other programs,
+ * because /bin/true does more work with one. */
 static double spawn_pairs_once(const void *what)
 {
     char program[64], argument[] = "1";
     snprintf(program, sizeof program, "%s", (const char *)what);
     char *argv[] = { program, argument, NULL };
-    setenv("LC_ALL", "C", 1); /* nor does it read locale files there */
+    setenv("LC_ALL", "C", 1); /* so that it does not read locale files */
     uint64_t began = now_ns(), started = 0;
     for (uint64_t ended = 0; ended < n_spawns; ended++) {
         for (; started < n_spawns && started < ended + 2; started++)

@@ -2,11 +2,12 @@
  *
  * How fast files are found.
  *
- *   bench_discover [-r REPEATS] DIR PATTERN      finds the files of DIR and below, without their sizes
- *   bench_discover -m [-n FILES] DIR             makes DIR: FILES (1,000,000) empty files *.wav in folders of 1,000
+ *   bench_discover [-r REPEATS] DIR PATTERN      finds the files in DIR and its subdirectories, without their sizes
+ *   bench_discover -m [-n FILES] DIR             makes DIR with FILES (1,000,000) empty files *.wav, 1,000 per
+ * directory
  *
- * One JSON object per line: name, unit, the median of the repeats, and the repeats. discover_seconds is one search's,
- * discover_files how many it found, discover_peak the most memory this process ever had.
+ * One JSON object per line: name, unit, the median of the repeats, and the repeats. discover_seconds is the time of one
+ * search, discover_files the number of files found, discover_peak the peak memory of this process.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -51,7 +52,7 @@ static void complain(void *user, const char *path, const char *why)
     fprintf(stderr, "bench_discover: %s: %s\n", path, why);
 }
 
-/* Of this program alone: ru_maxrss would count what the process was before it became this. */
+/* Only of this program: ru_maxrss would include the memory of the process before exec(). */
 static double peak_mib(void)
 {
     char line[200];

@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: MIT
  *
- * What the library does on this machine.
+ * How fast the library is on this machine.
  *
- *   throughput  no-op tasks a second, from the first result to the last, one worker and two
- *   latency     a round trip with one task out at a time: busy (spinning) and blocking
+ *   throughput  no-op tasks a second, from the first result to the last, with one worker and with two
+ *   latency     a round trip with one task at a time: busy (spinning) and blocking
  *   payload     GB/s of 1 MB, 100 MB and 1 GB payloads in (copied once by the library) and results out (copied once)
- *   recovery    from a worker's SIGKILL to its task running again, and a worker's own start
- *   lateness    of a kill past deadline plus grace
- *   first       from the call to the first result
+ *   recovery    time from the SIGKILL of a worker until its task runs again, and the time to start a worker
+ *   lateness    how late a worker is killed after deadline plus grace
+ *   first       time from the call to the first result
  *   memory      resident memory over ten million items
- *   scale       cost per task in the dispatcher, 1 to 256 workers
- *   stream      small tasks a second through programs that speak JSON Lines, one worker and two
+ *   scale       cost per task in the dispatcher, with 1 to 256 workers
+ *   stream      small tasks a second through stream programs (JSON lines), with one worker and with two
  *
  * One JSON object per line: name, unit, the median of the repeats, and the repeats.
  *
  * usage: bench_dispatch [-r REPEATS] [-q] [-s HOST:PROGRAM[:PROGRAM]] [part ...]
- *   -q: smaller; -s: the worker host and the programs of part stream, the second of them in Python
+ *   -q: less work; -s: the worker host and the programs for part stream, the second one in Python
  */
 #include <gpu_dispatch/gpu_dispatch.h>
 #include <inttypes.h>
@@ -50,7 +50,7 @@ struct order {
     uint64_t size;
 };
 
-static char *block; /* what GIVE_BYTES gives */
+static char *block; /* the result of GIVE_BYTES */
 
 static int give_bytes(struct gd_result *r, size_t size)
 {
@@ -318,8 +318,8 @@ static void first(void)
     print_line("first_result", "ms", v, (size_t)n);
 }
 
-/* Peak resident memory of this process, so it comes before anything else large; the worker's is read off its children.
- */
+/* Peak resident memory of this process, so it must come before other parts that need much memory. The worker's is that
+ * of the children. */
 static void memory(void)
 {
     struct run r;
@@ -341,8 +341,8 @@ static double cpu_seconds(void)
     return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) + (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) / 1e6;
 }
 
-/* The dispatcher's own processor time, between a quarter of the results and the last: starting and ending so many
- * processes is not what is asked for, and their scheduling is the kernel's affair. */
+/* The processor time of the dispatcher itself, between the first quarter of the results and the last result. Starting
+ * and ending so many processes is not measured, and neither is their scheduling by the kernel. */
 struct scale_run {
     struct run r;
     double cpu_at_warm, cpu_at_end;

@@ -2,15 +2,15 @@
  *
  * What a journal costs.
  *
- *   rate    tasks of some microseconds a second, without a journal and with one, in turn: journal_plain, journal_kept,
- *           journal_followed (with an output file that is followed), journal_ratio (kept by plain); and the processor
- *           time that the dispatching process takes for a task, which a busy machine distorts less
- *   resume  a journal of many records, made here: seconds until the first new task is done and the peak of resident
- *           memory, for a list in the same order, one with a new line first, and one in another order
+ *   rate    tasks a second, for tasks of a few microseconds, without a journal and with one, in turn: journal_plain,
+ *           journal_kept, journal_followed (also with an output file), journal_ratio (kept divided by plain); and the
+ *           processor time of the dispatching process for each task, which a busy machine distorts less
+ *   resume  makes a journal with many records and measures the seconds until the first new task is done and the peak
+ *           resident memory: for a list in the same order, a list with a new line first, and a list in another order
  *
  * One JSON object per line: name, unit, median, repeats.
  *
- * usage: bench_journal [-r ROUNDS] [-n TASKS] [-u MICROSECONDS] [-m RECORDS] [-d FOLDER] rate|resume ...
+ * usage: bench_journal [-r ROUNDS] [-n TASKS] [-u MICROSECONDS] [-m RECORDS] [-d DIR] rate|resume ...
  */
 #include <fcntl.h>
 #include <gpu_dispatch/gpu_dispatch.h>
@@ -84,7 +84,7 @@ static uint64_t line_at(const struct run *r, uint64_t i)
         return i == 0 ? r->n_old : i - 1;
     if (i >= r->n_old || r->order == SAME)
         return i;
-    return i * UINT64_C(2654435761) % r->n_old; /* a prime: every line comes once */
+    return i * UINT64_C(2654435761) % r->n_old; /* a prime, so that every line comes once */
 }
 
 static size_t write_line(char line[LINE], uint64_t number)
@@ -219,7 +219,7 @@ static void must(int rc, sqlite3 *db)
     exit(1);
 }
 
-/* As a run of that many tasks leaves it. */
+/* Makes a journal as a run of that many tasks leaves it. */
 static void make_records(const char *path)
 {
     struct gd_journal_options jo = GD_JOURNAL_OPTIONS_INIT;
@@ -268,7 +268,7 @@ static double peak_mb(void)
     return kb / 1024;
 }
 
-/* In a process of its own, whose peak is that of this alone. */
+/* In its own process, so that its peak memory is only that of this part. */
 static void resume(const char *path, enum order order, const char *name)
 {
     char label[64];
@@ -318,7 +318,7 @@ static void measure_resume(void)
     } cases[] = { { SAME, "same" }, { NEW_FIRST, "new_first" }, { SHUFFLED, "shuffled" } };
     for (unsigned i = 0; i < sizeof cases / sizeof *cases; i++) {
         resume(path, cases[i].order, cases[i].name);
-        sqlite3 *db; /* the one new task goes again, so that each finds the same */
+        sqlite3 *db; /* removes the new task again, so that every measurement starts with the same journal */
         must(sqlite3_open(path, &db), db);
         snprintf(sql, sizeof sql, "DELETE FROM task WHERE id > %llu", (unsigned long long)n_records);
         must(sqlite3_exec(db, sql, NULL, NULL, NULL), db);

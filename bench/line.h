@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a program that measures prints for bench/run.py: a line of JSON for each thing, with its median and all values.
+ * The output of the benchmark programs for bench/run.py: a line of JSON for each measurement, with the median and all
+ * values.
  */
 #ifndef GD_BENCH_LINE_H
 #define GD_BENCH_LINE_H

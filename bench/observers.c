@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: MIT
  *
- * What observers cost the run that they look at: no-op tasks a second of one worker, of
+ * What observers cost the run: no-op tasks a second of one worker, for
  *
- *   observers_none       a run without a page
- *   observers_page       one with a page at which nobody looks
- *   observers_stopped    one whose observer was stopped (SIGSTOP)
- *   observers_killed     one whose observer reads a hundred times a second, and is killed half-way
- *   observers_500        one with 500 observers in another process, each of which reads once a second what
- *                        `gpu-dispatch top` reads
- *   observers_500_tasks  the same, each reading the tasks that ended, too
- *   observers_500_floor  the same process, which wakes up as often and reads nothing
+ *   observers_none       a run that publishes no page
+ *   observers_page       a run with a page that nobody reads
+ *   observers_stopped    a run whose observer was stopped (SIGSTOP)
+ *   observers_killed     a run whose observer reads a hundred times a second, and is killed half-way
+ *   observers_500        a run with 500 observers in another process; each reads once a second what `gpu-dispatch top`
+ *                        reads
+ *   observers_500_tasks  the same, but each also reads the tasks that ended
+ *   observers_500_floor  the same process, which wakes up as often but reads nothing
  *
- * one right after the other, in turn; the clock starts when all observers have read once. Beside the last three stands
- * the processor time for a read with its wake-up, in microseconds (..._us), which a busy machine distorts less; and
- * that for opening an observer and its first read (..._first_us). One JSON object per line: name, unit, the median of
- * the repeats, and the repeats.
+ * They are measured in turn, one right after the other. The clock starts when all observers have read once. The last
+ * three also have the processor time of a read with its wake-up, in microseconds (..._us), which a busy machine
+ * distorts less, and that of opening an observer with its first read (..._first_us). One JSON object per line: name,
+ * unit, the median of the repeats, and the repeats.
  *
  * usage: bench_observers [-r REPEATS] [-q]
  */
@@ -47,7 +47,7 @@ static uint64_t now_ns(void)
     return clock_ns(CLOCK_MONOTONIC);
 }
 
-/* What the observing process tells the run's. */
+/* What the observing process reports to the process of the run. */
 static struct told {
     _Atomic uint64_t ready;    /* all have read once */
     _Atomic uint64_t first_ns; /* processor time until then */
@@ -62,7 +62,7 @@ static int process(struct gd_worker *w, const struct gd_task *t, struct gd_resul
 
 static const struct gd_worker_ops ops = { .size = sizeof ops, .process = process };
 
-/* --- observers: in processes of their own --- */
+/* --- observers, in their own processes --- */
 
 static void look_once(struct gd_observer *o)
 {
@@ -106,7 +106,7 @@ static void open_crowd(unsigned what)
     atomic_store(&told->first_ns, clock_ns(CLOCK_PROCESS_CPUTIME_ID) - begun);
 }
 
-/* One after the other, evenly over the second. */
+/* The observers read one after the other, evenly spread over the second. */
 static void be_a_crowd(bool looks, unsigned what)
 {
     if (looks)
@@ -164,7 +164,7 @@ static const struct kind {
     bool published;
     void (*observer)(void);
     bool killed; /* half-way */
-    bool timed;  /* its process tells its processor time */
+    bool timed;  /* its process reports its processor time */
 } kinds[KINDS] = {
     { "observers_none", false, NULL, false, false },         { "observers_page", true, NULL, false, false },
     { "observers_stopped", true, be_stopped, false, false }, { "observers_killed", true, read_often, true, false },
@@ -174,7 +174,7 @@ static const struct kind {
 
 struct run {
     const struct kind *kind;
-    uint64_t length_ns; /* of what is measured */
+    uint64_t length_ns; /* of the measurement */
     uint64_t given, done;
     uint64_t from_ns, from_done, until_ns, until_done;
     atomic_bool over;
@@ -190,7 +190,7 @@ static int give(void *user, struct gd_item *item)
     return more;
 }
 
-/* The observers come, and have read, before the clock starts. */
+/* The observers start, and have read once, before the clock starts. */
 static bool is_ready(struct run *r)
 {
     if (!r->kind->observer)
@@ -214,7 +214,7 @@ static void look_at_clock(struct run *r)
         r->from_ns = now;
     }
     if (r->kind->killed && now - r->from_ns > r->length_ns / 2)
-        kill(r->observer, SIGKILL); /* again and again: it is not waited for until the end */
+        kill(r->observer, SIGKILL); /* may happen several times, because the process is reaped only at the end */
     if (now - r->from_ns >= r->length_ns) {
         r->until_done = r->done;
         r->until_ns = now;
@@ -295,7 +295,8 @@ int main(int argc, char **argv)
     }
     if (repeats < 1 || repeats > MAX_REPEATS)
         return fprintf(stderr, "usage: %s [-r 1..%d] [-q]\n", argv[0], MAX_REPEATS), 2;
-    char folder[] = "/dev/shm/bench-XXXXXX"; /* its own: opening looks at all that are there */
+    char folder[] =
+        "/dev/shm/bench-XXXXXX"; /* its own directory, because opening an observer looks at all jobs in it */
     if (!mkdtemp(folder) || setenv("GPU_DISPATCH_JOBS", folder, 1) < 0)
         return perror("bench: a folder in /dev/shm"), 1;
     told = mmap(NULL, sizeof *told, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);

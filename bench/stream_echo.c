@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The least that a stream program can do: gives each task's input back as its output. It trusts its lines to look as
- * they do, {"id":N,...,"input":TEXT}, and answers all that one read has brought with one write.
+ * The simplest stream program: the output of each task is its input. It relies on the known form of the lines,
+ * {"id":N,...,"input":TEXT}, and answers all lines of one read with one write.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,7 +22,7 @@ static void write_all(const char *bytes, size_t n)
     }
 }
 
-/* The answer to one line, without its end; returns behind what was written. */
+/* Writes the answer to one line (given without its newline). Returns the end of what was written. */
 static char *answer(char *to, const char *line, size_t n)
 {
     static const char id_key[] = "{\"id\":", input_key[] = "\"input\":";
@@ -35,14 +35,13 @@ static char *answer(char *to, const char *line, size_t n)
     memcpy(to, line, id_size);
     to += id_size;
     to = stpcpy(to, ",\"output\":");
-    memcpy(to, input, input_size); /* with the brace at its end */
+    memcpy(to, input, input_size); /* includes the brace at the end */
     to += input_size;
     *to++ = '\n';
     return to;
 }
 
-/* Answers the whole lines that are there and keeps the rest. An answer is never longer than its line but for 10 bytes,
- * and a line has more than that of its own. */
+/* Answers the complete lines and keeps the rest. An answer is never longer than its line, so `out` has room for all. */
 static void answer_all(void)
 {
     char *at = in, *to = out;

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * What whisper.cpp takes by itself: one process, the model loaded once, each file decoded with libsndfile, given to
- * whisper_full() and written as text, one after the other. Default greedy decoding, every file from a fresh start.
- * What `gpu-dispatch transcribe` is measured against (bench/run.py), and how tools/train/evaluate.sh measures a model.
+ * Measures whisper.cpp alone: one process that loads the model once. Each file is decoded with libsndfile, given to
+ * whisper_full() and written as text, one after the other. It uses the default greedy decoding, and keeps no context
+ * between files. bench/run.py compares `gpu-dispatch transcribe` with it, and tools/train/evaluate.sh measures models
+ * with it.
  *
  *     whisper_loop [-g] [-t THREADS] MODEL OUTPUT_DIR < FILES      one path per line; a/b.wav becomes OUTPUT_DIR/b.txt
  *
- * -g: on the GPU. Files are 16 kHz mono. Prints a record like the other programs here: the seconds in all (from the
- * program's first line to its last), those of loading the model, the recordings' seconds.
+ * -g: use the GPU. Files must be 16 kHz mono. Prints records like the other programs here: the seconds in all (from the
+ * first line of the program to its last), the seconds for loading the model, and the duration of the recordings.
  */
 #include <sndfile.h>
 #include <stdbool.h>
@@ -96,7 +97,7 @@ static int transcribe(struct whisper_context *whisper, const struct sound *s, in
     return whisper_full(whisper, params, s->samples, (int)s->count);
 }
 
-/* The recordings' seconds, or -1. */
+/* The duration of the recordings in seconds, or -1. */
 static double all_files(struct whisper_context *whisper, const char *folder, int threads, int *files)
 {
     struct sound sound = { 0 };

@@ -4,9 +4,9 @@
  *
  *     example_demo [images [devices]]
  *
- * Each task is a small grey image; the worker inverts it. Four "devices" are simulated, so no GPU is needed. Three of
- * the images are poison, as some always are on a long night: one crashes its worker the first time, one hangs, and one
- * can't be processed. See examples/cuda for the same on a real GPU.
+ * Each task is a small grey image; the worker inverts it. Four devices are simulated, so no GPU is needed. Three of the
+ * images are bad, as happens in every long run: one crashes its worker the first time, one hangs, and one cannot be
+ * processed. See examples/cuda for the same on a real GPU.
  */
 #include <gpu_dispatch/gpu_dispatch.h>
 #include <inttypes.h>
@@ -28,13 +28,13 @@ struct image {
 
 static int setup(struct gd_worker *w, const struct gd_setup *s)
 {
-    (void)w, (void)s; /* a real one loads its model here: s->gpu_id, s->seed, s->args */
+    (void)w, (void)s; /* a real worker loads its model here: s->gpu_id, s->seed, s->args */
     return 0;
 }
 
 static int process(struct gd_worker *w, const struct gd_task *task, struct gd_result *result)
 {
-    const struct image *in = task->data; /* lies in memory shared with the dispatcher: not copied */
+    const struct image *in = task->data; /* in memory shared with the dispatcher, not a copy */
     if (in->poison == CRASHES_ONCE && task->attempt == 1) {
         fprintf(stderr, "image %u: the decoder wrote where it should not\n", in->number);
         abort();
@@ -49,7 +49,7 @@ static int process(struct gd_worker *w, const struct gd_task *task, struct gd_re
     if (!out)
         return GD_E_NO_MEMORY;
     memcpy(out, in->pixels, PIXELS);
-    for (int pass = 0; pass < PASSES + 1; pass++) /* an odd number of times, to have something to do */
+    for (int pass = 0; pass < PASSES + 1; pass++) /* an odd number of passes, to take some time */
         for (int i = 0; i < PIXELS; i++)
             out[i] = (unsigned char)(255 - out[i]);
     return 0;
@@ -150,7 +150,7 @@ static void print_summary(struct job *job)
 int main(int argc, char **argv)
 {
     static const struct gd_worker_ops ops = { .size = sizeof ops, .setup = setup, .process = process };
-    if (gd_worker_main(&argc, argv, &ops) < 0) { /* in a worker process this does the work and does not return */
+    if (gd_worker_main(&argc, argv, &ops) < 0) { /* in a worker process this call does the work and does not return */
         fprintf(stderr, "%s\n", gd_error_text());
         return 1;
     }
@@ -171,7 +171,7 @@ int main(int argc, char **argv)
     o.handle_signals = true; /* Ctrl-C shuts the run down, a second one ends it at once */
     o.task_timeout_ms = 250;
     o.total_tasks = job.n_images;
-    o.output = GD_OUTPUT_DISCARD; /* the end of a worker's stderr still comes with its crash */
+    o.output = GD_OUTPUT_DISCARD; /* the report of a crash still has the end of the worker's stderr */
     o.user = &job;
     o.source = next_image;
     o.on_success = on_success;

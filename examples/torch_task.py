@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""A command that is run once per input and computes on the GPU it was given.
+"""A command that is run once for each input and computes on its GPU.
 
     gpu-dispatch run python3 examples/torch_task.py {} ::: 100 200 300
 
-Multiplies two random matrices of that size and prints one line of JSON. A process per task pays for the import of
-PyTorch and the CUDA context each time (seconds): for many small tasks see stream/torch_worker.py.
+Multiplies two random matrices of the given size and prints one line of JSON. With one process per task, importing PyTorch
+and creating the CUDA context takes seconds each time. For many small tasks see stream/torch_worker.py.
 """
 import json
 import os

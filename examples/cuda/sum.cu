@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 //
-// A worker on a real GPU: a kernel that processes a payload straight from the arena.
+// A worker on a real GPU, with a kernel that processes payloads directly from the arena.
 //
 //     example_cuda [-u] [tasks [mebibytes per task [gpu id ...]]]        -u: do not pin the arena
 //
-// The worker pins the payload arena once, in setup. Each payload then goes to the device from where the source wrote
-// it, at the speed of the bus: no copy on the host in between. The kernel adds up its 32-bit words; the sum comes back
-// and is checked. Copy and kernel are timed on the device.
+// The worker pins the payload arena once, in setup. Each payload is then copied to the device from where the source wrote
+// it, at the speed of the bus, without another copy on the host. The kernel adds up its 32-bit words. The driver checks the
+// sum. Copy and kernel are timed on the device.
 #include <cuda_runtime.h>
 #include <gpu_dispatch/gpu_dispatch.h>
 
@@ -20,7 +20,7 @@
 
 namespace {
 
-struct answer { // what a task gives back
+struct answer { // the result of a task
     unsigned long long sum;
     float copy_ms, kernel_ms;
 };
@@ -57,7 +57,7 @@ int setup(gd_worker *w, const gd_setup *s)
     const void *arena;
     size_t size;
     gd_worker_set_user(w, &m);
-    // CUDA_VISIBLE_DEVICES shows this process its own device, as number 0, and no other.
+    // Because of CUDA_VISIBLE_DEVICES this process sees only its own device, as number 0.
     int rc = cuda_failed(w, "no CUDA device", cudaStreamCreate(&m.stream));
     if (rc == 0)
         rc = cuda_failed(w, "no device memory", cudaMalloc(&m.sum, sizeof *m.sum));

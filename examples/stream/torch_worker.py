@@ -4,19 +4,19 @@
 
     seq 10000 | gpu-dispatch run --stream python3 torch_worker.py
 
-The dispatcher shows each worker one device, so that "cuda:0" is this worker's own, whichever it is. Without a GPU it runs
-on the processor. An input is a number: the seed of the batch that is put through the model; the output has the sum of
-what came out, the device, and how many devices this process sees (1, or 0 without a GPU).
+Each worker sees only one device, so "cuda:0" is always its own. Without a GPU it runs on the CPU. The input is a number,
+the seed of a random batch for the model. The output has the sum of the results, the device, and how many devices this
+process sees (1, or 0 without a GPU).
 
-The kinds of failure are told apart: a task that does not fit in memory ("out_of_memory") and a device that is gone
-("device_lost", after which this process is replaced) are no ordinary errors.
+The worker reports two special kinds of failure: "out_of_memory" if a task does not fit into memory, and "device_lost" if
+the device cannot be used any more. After "device_lost" this process is replaced.
 """
 import json
 import sys
 
 
 def load():
-    """Takes long, happens once: imports, weights, and a first run that makes the kernels."""
+    """Everything that takes long and is done once: imports, weights, and a first run that compiles the kernels."""
     import torch
 
     count = torch.cuda.device_count()
@@ -44,10 +44,10 @@ def failure(torch, error):
     if isinstance(error, torch.cuda.OutOfMemoryError):
         torch.cuda.empty_cache()
         return {"error": words, "kind": "out_of_memory"}
-    if isinstance(error, RuntimeError) and "CUDA error" in str(error):  # the context is broken for good
+    if isinstance(error, RuntimeError) and "CUDA error" in str(error):  # the CUDA context cannot be used any more
         return {"error": words, "kind": "device_lost"}
     if isinstance(error, ValueError):
-        return {"error": words, "final": True}  # an input that is no number will not become one
+        return {"error": words, "final": True}  # the input is not a number, so trying again is useless
     return {"error": words}
 
 

@@ -1,19 +1,19 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""A stream worker in Python: loads a model once, then turns each input into capitals.
+"""A stream worker in Python: loads a model once, then turns each input into capital letters.
 
     seq 1000 | sed 's/^/clip /' | gpu-dispatch run --stream python3 upper.py
 
-One process like this runs per GPU and is kept alive. What it has to do, in this order:
+One such process runs for each GPU and stays alive. It does this, in this order:
 
-  1. load what takes long to load, then write the line {"ready":true}
-     (or {"ready":false,"error":"words"}, which takes this worker out of use);
-  2. read a line {"id":7,"attempt":1,"input":"..."} per task and answer it with a line {"id":7,"output":ANYTHING} or
-     {"id":7,"error":"words"}, which is tried again if retries are left ("final":true: not again);
-  3. end when its input does.
+  1. It loads everything that takes long to load, then writes the line {"ready":true}.
+     If that fails, it writes {"ready":false,"error":"message"}, and this worker is not used.
+  2. It reads a line {"id":7,"attempt":1,"input":"..."} for each task and answers it with a line {"id":7,"output":ANYTHING}
+     or {"id":7,"error":"message"}. A failed task is tried again if retries are left, but not with "final":true.
+  3. It exits at the end of its input.
 
-stdout belongs to the protocol: messages go to stderr. If this program crashes or is killed, the task it was on is given
-to a new one.
+stdout is only for the protocol; messages go to stderr. If this program crashes or is killed, its task is given to a new
+process.
 """
 import json
 import os
@@ -21,8 +21,8 @@ import sys
 
 
 def load_model():
-    """Stands for what takes long: reading weights, building the network, a first run to warm up."""
-    device = os.environ.get("CUDA_VISIBLE_DEVICES", "none")  # the one device this process may see
+    """An example for work that takes long: reading weights, building the network, a first run to warm up."""
+    device = os.environ.get("CUDA_VISIBLE_DEVICES", "none")  # the only device that this process sees
     print(f"upper.py: loading for device {device}", file=sys.stderr)
     return str.upper
 
@@ -30,12 +30,12 @@ def load_model():
 def answer(model, task):
     text = task["input"]
     if not isinstance(text, str):
-        return {"error": "the input is no string", "final": True}
-    # An input that is no UTF-8 (a file name may be anything) has its odd bytes as lone surrogates, which is what
-    # Python's own functions for file names use too: open(text) works, os.fsencode(text) gives the bytes.
+        return {"error": "the input is not a string", "final": True}
+    # An input may contain bytes that are not UTF-8, for example in a file name. They arrive as lone surrogates, which
+    # Python's functions for file names understand: open(text) works, and os.fsencode(text) returns the bytes.
     try:
         return {"output": model(text)}
-    except Exception as error:  # a task that fails is no reason to lose the model
+    except Exception as error:  # a failed task must not cost the loaded model
         return {"error": f"{type(error).__name__}: {error}"}
 
 
@@ -49,9 +49,9 @@ def main():
     out.write(b'{"ready":true}\n')
     out.flush()
 
-    # Several lines may be waiting. Take what one read gives, answer all of it, then flush once: with small tasks most
-    # of the time would go into one write per line. (`for line in sys.stdin: ... print(..., flush=True)` is right too,
-    # and just as fast where a task takes a millisecond.)
+    # Several lines may be waiting. Read as much as possible, answer all of it, then flush once. With small tasks, one write
+    # per line would take most of the time. (`for line in sys.stdin: ... print(..., flush=True)` is correct too, and just as
+    # fast if a task takes a millisecond.)
     lines = sys.stdin.buffer
     rest = bytearray()
     while True:
@@ -59,7 +59,7 @@ def main():
         if not chunk:
             return 0
         rest += chunk
-        if b"\n" not in chunk:  # a line larger than a read
+        if b"\n" not in chunk:  # the line is larger than one read
             continue
         *whole, rest = rest.split(b"\n")
         for line in whole:

@@ -1,14 +1,14 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 #
-# A stream worker in plain sh: counts the words of the file that each input names.
+# A stream worker in plain sh. Each input is the name of a file, and the output is the number of words in it.
 #
 #     ls *.txt | gpu-dispatch run --stream sh wordcount.sh
 #
-# There is no JSON parser here. That is fair for lines whose shape is known, {"id":7,"attempt":1,"input":"a.txt"}, and
-# inputs that JSON writes as they are. A name with a quote, a backslash, a control character or bytes that are not UTF-8
-# comes with backslashes in it; this worker refuses those rather than guess. It takes inputs that are strings, so it is not
-# for --jsonl. One process per task is started (wc): for more than some hundred small tasks a second use another language.
+# It has no JSON parser. It relies on the known form of the lines, {"id":7,"attempt":1,"input":"a.txt"}. A name with a
+# quote, a backslash, a control character or bytes that are not UTF-8 contains backslashes in JSON; this worker refuses
+# such names. It accepts only strings as inputs, so it does not work with --jsonl. It starts one process (wc) for each
+# task. For more than a few hundred small tasks a second, use another language.
 
 echo '{"ready":true}' # there is nothing to load
 
@@ -19,15 +19,15 @@ while IFS= read -r line; do
     name=${name%'"}'}
     case $name in
     *\\*)
-        echo "{\"id\":$id,\"error\":\"a name with characters that this worker can't read\",\"final\":true}"
+        echo "{\"id\":$id,\"error\":\"the name has characters that this worker cannot read\",\"final\":true}"
         continue
         ;;
     esac
-    # The file is given as stdin, so that no name is taken for an option. What goes wrong is said on stderr: stdout is
-    # the protocol's. The arithmetic takes off the blanks that some wc put before the number.
+    # wc reads the file from stdin, so that no name is taken for an option. It writes errors to stderr; stdout is only for
+    # the protocol. The arithmetic removes the blanks that some versions of wc print before the number.
     if [ -f "$name" ] || [ -c "$name" ] && words=$(wc -w <"$name"); then
         echo "{\"id\":$id,\"output\":$((words))}"
     else
-        echo "{\"id\":$id,\"error\":\"$name can't be read\"}"
+        echo "{\"id\":$id,\"error\":\"cannot read $name\"}"
     fi
 done
