@@ -1,7 +1,7 @@
 #!/bin/bash
-# What CI checks beyond `make test`: format, lint, complete lists, headers under clang, the tests under ASan and UBSan
-# (gcc: those in C, and those in Python that are about C) and TSan (clang), fuzz targets over their corpora. Builds treat
-# warnings as errors. Each step counts for one; the steps that run tests add theirs. The last line is
+# What CI checks beyond `make test`: format, lint, layers, complete lists, headers under clang, the tests under ASan and
+# UBSan (gcc: those in C, and those in Python that are about C) and TSan (clang), fuzz targets over their corpora. Builds
+# treat warnings as errors. Each step counts for one; the steps that run tests add theirs. The last line is
 # `N passed, N failed`.
 # usage: check.sh [STEP...]
 set -u
@@ -27,13 +27,13 @@ step_format() {
 tidy() {
     sources "$@" | xargs -P "$(nproc)" -I{} \
         clang-tidy --quiet {} -- -std=c17 -D_GNU_SOURCE -DGD_TEST_HOOKS -DGD_HOST_PATH='"x"' -DGD_VERSION='"x"' \
-        -DGD_DATA_DIR='"x"' -Iinclude -Isrc -Icli -Iweb -Iapps/transcribe -I. -Itests
+        -DGD_DATA_DIR='"x"' -Iinclude -Isrc -I. -Itests
 }
 # Python's headers are the system's: what they hold is not ours to mend.
 tidy_python() {
     sources "$@" | xargs -P "$(nproc)" -I{} \
         clang-tidy --quiet {} -- -std=c17 -D_GNU_SOURCE -DGD_VERSION='"x"' -DVIEW_MOST=200 -DVIEW_CACHE_BYTES=25165824 \
-        -Iinclude -Isrc -Ipython/native \
+        -Iinclude -Isrc -I. \
         -isystem "$(python3 -c 'import sysconfig; print(sysconfig.get_paths()["include"])')"
 }
 # What sources of the transcription include, and which package has it. Those whose packages are not all there are passed
@@ -58,7 +58,7 @@ tidy_speech_file() {
         flags+=("${words[@]}")
     done <<<"$speech_headers"
     clang-tidy --quiet "$1" -- -std=c17 -D_GNU_SOURCE -DGD_DATA_DIR='"x"' -DTR_WHISPER_VERSION='"x"' -DTR_HAVE_FFMPEG \
-        -DTR_HAVE_MPG123 -DGD_TEST_HOOKS -Iinclude -Isrc -Icli -Iapps/transcribe -I. -Itests "${flags[@]}"
+        -DTR_HAVE_MPG123 -DGD_TEST_HOOKS -Iinclude -Isrc -I. -Itests "${flags[@]}"
 }
 tidy_speech() {
     local prefix
@@ -68,7 +68,7 @@ tidy_speech() {
     sources "$@" | xargs -P "$(nproc)" -I{} bash -c 'tidy_speech_file "$1"' _ {}
 }
 step_lint() {
-    tidy 'src/*.c' 'tui/*.c' 'web/*.c' 'cli/*.c' && tidy_python 'python/*.c' && tidy_speech 'apps/*.c'
+    tidy 'src/*.c' 'view/*.c' 'tui/*.c' 'web/*.c' 'cli/*.c' && tidy_python 'python/*.c' && tidy_speech 'apps/*.c'
 }
 step_lint_all() {
     step_lint && tidy 'bench/*.c' 'examples/*.c' 'tests/*.c' ':!bench/whisper_loop.c' ':!tests/python/*.c' \
@@ -78,18 +78,11 @@ step_lint_all() {
 
 # Every source and every test program is named in its meson.build: what is not built is not tested.
 step_lists() {
-    local f name bad=0
-    for f in $(sources 'src/*.c'); do
-        grep -q "'${f#src/}'" src/meson.build || { echo "$f is not in src/meson.build"; bad=1; }
-    done
-    for f in $(sources 'tui/*.c'); do
-        grep -q "'${f#tui/}'" tui/meson.build || { echo "$f is not in tui/meson.build"; bad=1; }
-    done
-    for f in $(sources 'cli/*.c'); do
-        grep -q "'${f#cli/}'" cli/meson.build || { echo "$f is not in cli/meson.build"; bad=1; }
-    done
-    for f in $(sources 'apps/transcribe/*.c'); do
-        grep -q "'$(basename "$f")'" apps/transcribe/meson.build || { echo "$f is not in apps/transcribe/meson.build"; bad=1; }
+    local f name part bad=0
+    for part in src view tui web cli apps/transcribe; do
+        for f in $(sources "$part/*.c"); do
+            grep -q "'${f#"$part"/}'" "$part/meson.build" || { echo "$f is not in $part/meson.build"; bad=1; }
+        done
     done
     for f in $(sources 'tests/*/test_*.c' 'tests/fuzz/fuzz_*.c'); do
         name=$(basename "$f" .c)
@@ -111,6 +104,11 @@ step_lists() {
 # Links, paths, targets and messages in the documents are those of the tree.
 step_docs() {
     tools/check_docs.py
+}
+
+# The layers that docs/architecture.md allows against the real #includes; first the check itself, on trees with faults.
+step_layers() {
+    python3 tests/tools/test_layers.py && python3 tools/layers.py
 }
 
 step_headers() {
@@ -207,7 +205,7 @@ run() {
 run_all() {
     local each
     nice -n 19 tools/check.sh lint fuzz >"$logs/beside.log" 2>&1 &
-    for each in format lists docs headers asan pyasan tsan; do run "$each"; done
+    for each in format layers lists docs headers asan pyasan tsan; do run "$each"; done
     wait
     cat "$logs/beside.log"
     count "$logs/beside.log"
