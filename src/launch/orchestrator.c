@@ -31,6 +31,7 @@ struct launching {
     struct gd_task_queue *queue;
     struct gd_balancer *balancer;
     struct gd_spawner *spawner;
+    int no_setup;      /* 1 + the worker whose setup was last printed to have failed */
     unsigned problems; /* what could not be searched for files */
 };
 
@@ -106,11 +107,20 @@ static void on_task_start(void *user, uint64_t task_id, int worker_id, unsigned 
     run->on_task_start(run->user, task_id, worker_id, attempt, start_ns);
 }
 
+/* The library's own message may begin with the worker's name, which ours has already. */
+static const char *after_name(const char *words)
+{
+    int length = 0;
+    (void)sscanf(words, "worker %*d (GPU %*d) %n", &length);
+    return words + length;
+}
+
 static void on_setup_fail(void *user, int worker_id, int gpu_id, const char *error)
 {
-    const struct launching *c = user;
+    struct launching *c = user;
     char words[LINE_ROOM];
-    complain(c, "worker %d on GPU %d failed in setup: %s", worker_id, gpu_id, in_a_line(words, error));
+    c->no_setup = worker_id + 1;
+    complain(c, "worker %d on GPU %d failed to set up: %s", worker_id, gpu_id, in_a_line(words, after_name(error)));
     if (c->run.on_setup_fail)
         c->run.on_setup_fail(c->run.user, worker_id, gpu_id, error);
 }
@@ -119,7 +129,7 @@ static void on_cleanup_fail(void *user, int worker_id, int gpu_id, const char *e
 {
     const struct launching *c = user;
     char words[LINE_ROOM];
-    complain(c, "worker %d on GPU %d failed in cleanup: %s", worker_id, gpu_id, in_a_line(words, error));
+    complain(c, "worker %d on GPU %d failed to clean up: %s", worker_id, gpu_id, in_a_line(words, after_name(error)));
     if (c->run.on_cleanup_fail)
         c->run.on_cleanup_fail(c->run.user, worker_id, gpu_id, error);
 }
@@ -128,9 +138,9 @@ static void on_worker_exit(void *user, int worker_id, int gpu_id, const char *wh
 {
     struct launching *c = user;
     char words[LINE_ROOM];
-    if (given_up)
-        complain(c, "worker %d on GPU %d is given up: %s", worker_id, gpu_id, in_a_line(words, why));
-    else
+    if (given_up && c->no_setup != worker_id + 1) /* why its setup failed was printed */
+        complain(c, "worker %d on GPU %d is given up: %s", worker_id, gpu_id, in_a_line(words, after_name(why)));
+    if (!given_up)
         gd_balancer_restarted(c->balancer, gpu_id);
     if (c->run.on_worker_exit)
         c->run.on_worker_exit(c->run.user, worker_id, gpu_id, why, given_up);

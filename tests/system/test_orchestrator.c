@@ -533,7 +533,7 @@ TEST(one_device_fails_in_setup)
     CHECK_EQ(launch(), 0);
     CHECK_EQ(seen.done, 5);
     CHECK_EQ(seen.setup_fails, 1);
-    CHECK_CONTAINS(printed, "worker 0 on GPU 0 failed in setup: no model here\n");
+    CHECK_CONTAINS(printed, "worker 0 on GPU 0 failed to set up: no model here\n");
     CHECK(!strstr(printed, "more words"));
     free(printed);
 }
@@ -545,7 +545,7 @@ TEST(every_device_fails_in_setup)
     options.setup_args_size = 2;
     write_file("ok", "a");
     CHECK_EQ(launch(), 1);
-    CHECK_CONTAINS(printed, "worker 1 on GPU 1 failed in setup: no model here\n");
+    CHECK_CONTAINS(printed, "worker 1 on GPU 1 failed to set up: no model here\n");
     if (seen.failed == 1) {
         CHECK_CONTAINS(printed, "none      1       1     -         0     -\n");
         CHECK_CONTAINS(printed, "1 failed: 1 without a worker\n");
