@@ -39,6 +39,7 @@ struct gd__hooks {
      * was left to itself. */
     void (*source_hold)(void *user);
     void (*source_release)(void *user);
+    void *source_user; /* not NULL: what the source and the calls about it get instead of gd_options.user */
     unsigned source_grace_ms; /* > 0: a source that does not return is left to itself so soon after a shutdown */
 
     /* A payload as observers are to be shown it: writes at most room bytes, no NUL, and returns how many. On the run's

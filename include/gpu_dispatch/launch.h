@@ -7,7 +7,7 @@
  *   allocator     finds files, estimates, orders, deals them out
  *   spawner       a run on a thread of its own: start, wait with a time limit, end, look at its processes
  *   balancer      counts what comes back: per GPU, overall, in words
- *   orchestrator  the four of them put together
+ *   orchestrator  devices, files, a run and its figures put together, on the caller's thread
  *
  *     struct gd_launch l = GD_LAUNCH_INIT;
  *     l.input_dir = "data/audio";
@@ -17,7 +17,8 @@
  *     return gd_launch_run(&l);                 // an exit code: 0, or 1 if anything failed
  *
  * Threads: a struct gd_files, gd_task_queue or gd_balancer is used by one thread at a time, except where said
- * otherwise. A spawner's calls may be made from any thread.
+ * otherwise. A spawner's calls may be made from any thread. gd_launch_run() blocks, and makes all callbacks on the thread
+ * that called it.
  */
 #ifndef GPU_DISPATCH_LAUNCH_H
 #define GPU_DISPATCH_LAUNCH_H

@@ -222,7 +222,7 @@ static int open_feeder(struct gd_dispatcher *d)
         .source_cancel = d->o.source_cancel,
         .source_hold = d->hooks.source_hold,
         .source_release = d->hooks.source_release,
-        .user = d->o.user,
+        .user = d->hooks.source_user ? d->hooks.source_user : d->o.user,
         .queue_bytes = d->o.queue_bytes,
         .arena_bytes = d->o.arena_bytes,
         .max_tasks = d->sched.n_slots,

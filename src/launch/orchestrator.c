@@ -1,10 +1,11 @@
-/* The four other components put together, and nothing else: devices, files, a queue of them, a balancer that counts, a
- * spawner that runs; then wait, print, and say how it went in an exit code.
+/* gd_launch_run(): a directory of files in, a summary and an exit status out. The run itself is launch/run.h's; here
+ * are its parts: devices and files are found before the run, errors and the summary are printed to a FILE.
  *
- * Who launches and who waits is the caller's thread; the callbacks, which feed the balancer, are made on the spawner's.
- * The balancer is read only after the run has ended, so they never use it at the same time.
+ * The program's options are passed on as they are, with its callbacks and their user. Only what the launcher decides is
+ * set: devices, source, number of tasks, queue.
  *
- * Every complaint is a line of its own that says what to do. One that comes from a component is printed as it is.
+ * Every error is printed on a line of its own that says what to do. One that comes from a component is printed as it
+ * is.
  */
 #include <gpu_dispatch/launch.h>
 #include <limits.h>
@@ -16,23 +17,22 @@
 #include "base/error.h"
 #include "base/sized.h"
 #include "base/text/printable.h"
+#include "binding.h"
 #include "command/template.h"
+#include "launch/run.h"
 
 enum { PROGRESS_MS = 100, EXIT_INTERRUPTED = 130, LINE_ROOM = 512 };
 
 struct launching {
-    struct gd_launch l;
-    struct gd_options run; /* as the caller has them */
+    const struct gd_launch *asked;
+    struct gd_launch l;        /* asked, */
+    struct gd_options options; /* and its options, in our version of the structs */
     FILE *to;
-    struct gd_options o; /* run, with our callbacks in front of its own */
-    int *gpu_ids;
-    size_t n_gpus;
     struct gd_files *files;
     struct gd_task_queue *queue;
-    struct gd_balancer *balancer;
-    struct gd_spawner *spawner;
-    int no_setup;      /* 1 + the worker whose setup was last printed to have failed */
-    unsigned problems; /* what could not be searched for files */
+    struct gd__run run;
+    uint64_t left;     /* files that failed or were cancelled */
+    unsigned problems; /* what could not be searched for files, or printed */
 };
 
 /* --- complaints --- */
@@ -64,142 +64,18 @@ static void on_problem(void *user, const char *path, const char *why)
     c->problems++;
 }
 
-/* --- callbacks: ours first, then the user's --- */
-
-static int next_file(void *user, struct gd_item *item)
-{
-    return gd_task_queue_next(((struct launching *)user)->queue, item);
-}
-
-static int place(void *user, uint64_t task_id, uint64_t weight, unsigned n_workers)
-{
-    const struct gd_options *run = &((struct launching *)user)->run;
-    return run->place(run->user, task_id, weight, n_workers);
-}
-
-static void on_success(void *user, const struct gd_report *r)
-{
-    struct launching *c = user;
-    const struct gd_options *run = &c->run;
-    gd_balancer_add(c->balancer, r, c->l.media_seconds ? c->l.media_seconds(run->user, r) : 0);
-    if (run->on_success)
-        run->on_success(run->user, r);
-}
-
-static void on_error(void *user, const struct gd_report *r)
-{
-    struct launching *c = user;
-    gd_balancer_add(c->balancer, r, 0);
-    if (c->run.on_error)
-        c->run.on_error(c->run.user, r);
-}
-
-static void on_timeout(void *user, const struct gd_report *r)
-{
-    struct launching *c = user;
-    gd_balancer_add(c->balancer, r, 0);
-    c->run.on_timeout(c->run.user, r);
-}
-
-static void on_task_start(void *user, uint64_t task_id, int worker_id, unsigned attempt, uint64_t start_ns)
-{
-    const struct gd_options *run = &((struct launching *)user)->run;
-    run->on_task_start(run->user, task_id, worker_id, attempt, start_ns);
-}
-
-/* The library's own message may begin with the worker's name, which ours has already. */
-static const char *after_name(const char *words)
-{
-    int length = 0;
-    (void)sscanf(words, "worker %*d (GPU %*d) %n", &length);
-    return words + length;
-}
-
-static void on_setup_fail(void *user, int worker_id, int gpu_id, const char *error)
-{
-    struct launching *c = user;
-    char words[LINE_ROOM];
-    c->no_setup = worker_id + 1;
-    complain(c, "worker %d on GPU %d failed to set up: %s", worker_id, gpu_id, in_a_line(words, after_name(error)));
-    if (c->run.on_setup_fail)
-        c->run.on_setup_fail(c->run.user, worker_id, gpu_id, error);
-}
-
-static void on_cleanup_fail(void *user, int worker_id, int gpu_id, const char *error)
-{
-    const struct launching *c = user;
-    char words[LINE_ROOM];
-    complain(c, "worker %d on GPU %d failed to clean up: %s", worker_id, gpu_id, in_a_line(words, after_name(error)));
-    if (c->run.on_cleanup_fail)
-        c->run.on_cleanup_fail(c->run.user, worker_id, gpu_id, error);
-}
-
-static void on_worker_exit(void *user, int worker_id, int gpu_id, const char *why, bool given_up)
-{
-    struct launching *c = user;
-    char words[LINE_ROOM];
-    if (given_up && c->no_setup != worker_id + 1) /* why its setup failed was printed */
-        complain(c, "worker %d on GPU %d is given up: %s", worker_id, gpu_id, in_a_line(words, after_name(why)));
-    if (!given_up)
-        gd_balancer_restarted(c->balancer, gpu_id);
-    if (c->run.on_worker_exit)
-        c->run.on_worker_exit(c->run.user, worker_id, gpu_id, why, given_up);
-}
-
-static void on_device_out(void *user, int gpu_id, const char *why)
-{
-    const struct launching *c = user;
-    char words[LINE_ROOM];
-    complain(c, "GPU %d is taken out of use: %s", gpu_id, in_a_line(words, why));
-    if (c->run.on_device_out)
-        c->run.on_device_out(c->run.user, gpu_id, why);
-}
-
-static void on_output(void *user, int worker_id, int fd, const char *text, size_t length)
-{
-    const struct gd_options *run = &((struct launching *)user)->run;
-    run->on_output(run->user, worker_id, fd, text, length);
-}
-
-static void on_end(void *user)
-{
-    const struct gd_options *run = &((struct launching *)user)->run;
-    run->on_exit(run->user);
-}
-
-/* Where the user has no callback and we need none there is none: that may mean something, as with on_timeout. */
-static void set_callbacks(struct launching *c)
-{
-    const struct gd_options *run = &c->run;
-    struct gd_options *o = &c->o;
-    o->user = c;
-    o->source = next_file;
-    o->source_cancel = NULL; /* ours never blocks */
-    o->place = run->place ? place : NULL;
-    o->on_success = on_success;
-    o->on_error = on_error;
-    o->on_timeout = run->on_timeout ? on_timeout : NULL;
-    o->on_task_start = run->on_task_start ? on_task_start : NULL;
-    o->on_setup_fail = on_setup_fail;
-    o->on_cleanup_fail = on_cleanup_fail;
-    o->on_worker_exit = on_worker_exit;
-    o->on_device_out = on_device_out;
-    o->on_output = run->on_output ? on_output : NULL;
-    o->on_exit = run->on_exit ? on_end : NULL;
-}
-
 /* --- checks --- */
 
 /* Copies what was asked for, so that a struct of another version is brought to ours. */
-static int read_launch(struct launching *c, const struct gd_launch *l)
+static int read_launch(struct launching *c)
 {
     c->l = (struct gd_launch)GD_LAUNCH_INIT;
-    gd_options_init(&c->run, sizeof c->run);
-    int rc = gd__sized_read(&c->l, sizeof c->l, l, "gd_launch");
+    gd_options_init(&c->options, sizeof c->options);
+    int rc = gd__sized_read(&c->l, sizeof c->l, c->asked, "gd_launch");
     if (rc == 0 && c->l.options)
-        rc = gd__sized_read(&c->run, sizeof c->run, c->l.options, "gd_options");
+        rc = gd__sized_read(&c->options, sizeof c->options, c->l.options, "gd_options");
     c->to = rc == 0 && c->l.summary ? c->l.summary : stderr;
-    c->run.size = sizeof c->run;
+    c->options.size = sizeof c->options;
     if (rc == 0 && (!c->l.input_dir || !*c->l.input_dir))
         rc = gd__error(GD_E_INVALID, "no input directory: set gd_launch.input_dir to the directory of the files");
     return rc;
@@ -216,68 +92,48 @@ static int check_program(char *const *argv)
                                           : "it is in no folder of PATH");
 }
 
-/* --- the steps --- */
-
-static int copy_ids(struct launching *c, const int *ids, size_t n)
-{
-    c->gpu_ids = gd__calloc(n, sizeof *c->gpu_ids);
-    if (!c->gpu_ids)
-        return gd__error(GD_E_NO_MEMORY, "no memory for a list of %zu devices", n);
-    for (size_t i = 0; ids && i < n; i++)
-        c->gpu_ids[i] = ids[i];
-    c->n_gpus = n;
-    return 0;
-}
-
-static int list_ids(struct launching *c, const struct gd_devices *devices)
-{
-    int rc = copy_ids(c, NULL, gd_devices_count(devices));
-    for (size_t i = 0; rc == 0 && i < c->n_gpus; i++) {
-        struct gd_device d = { .size = sizeof d };
-        rc = gd_devices_get(devices, i, &d);
-        c->gpu_ids[i] = d.id;
-    }
-    return rc;
-}
+/* --- devices and files --- */
 
 /* Those of the launch, or if it names none, those of the run's own options. */
-static int find_devices(struct launching *c)
+static int name_devices(const struct gd_launch *l, struct gd_options *o)
 {
-    const struct gd_options *run = &c->run;
-    const char *spec = c->l.gpus ? c->l.gpus : run->gpus;
-    if (!spec && run->n_gpus > 0 && run->gpu_ids)
-        return copy_ids(c, run->gpu_ids, run->n_gpus);
+    const char *spec = l->gpus ? l->gpus : o->gpus;
+    if (!spec && o->n_gpus > 0 && o->gpu_ids)
+        return 0;
+    o->gpus = spec ? spec : "auto";
+    o->gpu_ids = NULL;
+    o->n_gpus = 0;
     struct gd_devices *devices;
-    c->o.gpus = spec ? spec : "auto";
-    c->o.gpu_ids = NULL;
-    c->o.n_gpus = 0;
-    int rc = gd_devices_open(&devices, c->o.gpus);
-    if (rc < 0)
-        return rc;
-    rc = list_ids(c, devices);
-    gd_devices_close(&devices);
+    const int rc = gd_devices_open(&devices, o->gpus); /* before a long search for files is begun in vain */
+    if (rc == 0)
+        gd_devices_close(&devices);
     return rc;
 }
 
-/* The checks that need no file, and the options as they will be but for the number of tasks. */
-static int prepare(struct launching *c, const struct gd_launch *l)
+static void ignore_success(void *user, const struct gd_report *report)
 {
-    int rc = read_launch(c, l);
+    (void)user, (void)report;
+}
+
+/* The checks that need no file, and the options as they will be but for source and number of tasks. */
+static int make_options(struct launching *c, struct gd_options *o)
+{
+    int rc = read_launch(c);
     if (rc < 0)
         return rc;
-    c->o = c->run;
-    set_callbacks(c);
-    rc = find_devices(c);
-    return rc < 0 ? rc : check_program(c->run.worker_argv);
+    *o = c->options;
+    o->on_success = o->on_success ? o->on_success : ignore_success;
+    rc = name_devices(&c->l, o);
+    return rc < 0 ? rc : check_program(o->worker_argv);
 }
 
 static struct gd_discover what_to_find(const struct launching *c)
 {
+    const enum gd_placement placement = c->options.placement;
     struct gd_discover what = GD_DISCOVER_INIT;
     what.patterns = c->l.patterns;
     what.recursive = c->l.recursive;
-    what.no_sizes =
-        c->l.order != GD_FILE_ORDER_SIZE && c->run.placement != GD_PLACE_BY_SIZE && c->run.placement != GD_PLACE_CUSTOM;
+    what.no_sizes = c->l.order != GD_FILE_ORDER_SIZE && placement != GD_PLACE_BY_SIZE && placement != GD_PLACE_CUSTOM;
     return what;
 }
 
@@ -313,84 +169,105 @@ static int find_files(struct launching *c)
     return gd_files_count(c->files) > 0 ? gd_files_sort(c->files, c->l.order) : no_file(&c->l);
 }
 
-static int open_parts(struct launching *c)
+/* --- the parts of the run --- */
+
+static int fail(const struct launching *c, int rc)
 {
-    const size_t n = gd_files_count(c->files);
-    c->o.total_tasks = n;
-    if (c->o.placement == GD_PLACE_CHUNKS && c->o.queue_size < n)
-        c->o.queue_size = n; /* chunks are dealt out beforehand */
-    int rc = gd_task_queue_open(&c->queue, c->files);
+    char words[LINE_ROOM];
+    complain(c, "%s", in_a_line(words, gd_error_text()));
+    return rc;
+}
+
+static int prepare(void *user, struct gd_options *o)
+{
+    struct launching *c = user;
+    int rc = make_options(c, o);
     if (rc == 0)
-        rc = gd_balancer_open(&c->balancer, c->gpu_ids, c->n_gpus, c->o.workers_per_gpu, n);
+        rc = find_files(c);
+    if (rc == 0)
+        rc = gd_task_queue_open(&c->queue, c->files);
     if (rc < 0)
-        return rc;
-    gd_balancer_on_progress(c->balancer, c->l.on_progress, c->run.user, PROGRESS_MS);
-    return gd_spawner_start(&c->spawner, &c->o);
+        return fail(c, rc);
+    o->source = gd_task_queue_next;
+    o->source_cancel = NULL; /* it never blocks */
+    o->total_tasks = gd_files_count(c->files);
+    if (o->placement == GD_PLACE_CHUNKS && o->queue_size < o->total_tasks)
+        o->queue_size = o->total_tasks; /* chunks are dealt out beforehand */
+    return 0;
 }
 
-/* Where there were as many workers as found room, each GPU may have had another number of them. */
-static void count_workers(struct launching *c)
+/* The callbacks get the program's user; the source gets the queue. */
+static int open_source(void *user)
 {
-    const int n = gd_spawner_status(c->spawner, NULL, sizeof(struct gd_worker_stats), 0);
-    struct gd_worker_stats *w = n > 0 ? gd__calloc((size_t)n, sizeof *w) : NULL;
-    if (!w)
-        return;
-    gd_spawner_status(c->spawner, w, sizeof *w, (size_t)n);
-    for (size_t g = 0; g < c->n_gpus; g++) {
-        unsigned workers = 0;
-        for (int i = 0; i < n; i++)
-            workers += w[i].gpu_id == c->gpu_ids[g];
-        gd_balancer_set_workers(c->balancer, c->gpu_ids[g], workers);
-    }
-    gd__free(w);
+    struct launching *c = user;
+    gd__dispatcher_hook(c->run.d, &(struct gd__hooks){ .fd = -1, .source_user = c->queue });
+    return 0;
 }
 
-/* Waits, prints, and gives the exit code. */
-static int finish(struct launching *c)
+static int open_views(void *user)
 {
-    int result = 0;
+    struct launching *c = user;
+    gd_balancer_on_progress(c->run.balancer, c->l.on_progress, c->options.user, PROGRESS_MS);
+    return 0;
+}
+
+static void report(void *user, int result)
+{
+    struct launching *c = user;
     char words[LINE_ROOM] = "";
-    gd_spawner_wait(c->spawner, -1, &result);
     if (result < 0)
         in_a_line(words, gd_error_text());
-    count_workers(c);
-    if (!c->l.quiet && gd_balancer_print(c->balancer, c->to, "files") < 0)
+    if (!c->l.quiet && gd__run_print_summary(&c->run, c->to, "files") < 0)
         c->problems++;
     if (result < 0)
         complain(c, "%s", words);
     struct gd_balance all = { .size = sizeof all };
-    gd_balancer_overall(c->balancer, &all);
-    if (result == GD_E_INTERRUPTED)
-        return EXIT_INTERRUPTED;
-    return result < 0 || all.failed > 0 || all.cancelled > 0 || c->problems > 0;
+    gd_balancer_overall(c->run.balancer, &all);
+    c->left = all.failed + all.cancelled;
 }
 
-static void release(struct launching *c)
+static void release(void *user)
 {
-    gd_spawner_close(&c->spawner);
-    gd_balancer_close(&c->balancer);
+    struct launching *c = user;
     gd_task_queue_close(&c->queue);
     gd_files_close(&c->files);
-    gd__free(c->gpu_ids);
 }
+
+static void failed(void *user, int code)
+{
+    (void)fail(user, code);
+}
+
+static void say(void *user, const char *what, const char *why)
+{
+    char words[LINE_ROOM];
+    complain(user, "%s: %s", what, in_a_line(words, why));
+}
+
+static double media_seconds(void *user, const struct gd_report *r)
+{
+    const struct launching *c = user;
+    return c->l.media_seconds ? c->l.media_seconds(c->options.user, r) : 0;
+}
+
+static const struct gd__run_parts parts = { .prepare = prepare,
+                                            .open_source = open_source,
+                                            .open_views = open_views,
+                                            .report = report,
+                                            .close = release,
+                                            .failed = failed,
+                                            .say = say,
+                                            .media_seconds = media_seconds };
 
 /* --- the public calls --- */
 
 int gd_launch_run(const struct gd_launch *l)
 {
-    struct launching c = { .to = stderr };
-    char words[LINE_ROOM];
-    int rc = prepare(&c, l), code = EXIT_FAILURE;
-    if (rc == 0)
-        rc = find_files(&c);
-    if (rc == 0)
-        rc = open_parts(&c);
-    if (rc == 0)
-        code = finish(&c);
-    else
-        complain(&c, "%s", in_a_line(words, gd_error_text()));
-    release(&c);
-    return code;
+    struct launching c = { .asked = l };
+    const int result = gd__run_execute(&c.run, &parts, &c);
+    if (result == GD_E_INTERRUPTED)
+        return EXIT_INTERRUPTED;
+    return result < 0 || c.left > 0 || c.problems > 0 ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 
 static int stop_at_once(void *user, const char *path, uint64_t size)
@@ -401,27 +278,27 @@ static int stop_at_once(void *user, const char *path, uint64_t size)
 
 int gd_launch_validate(const struct gd_launch *l)
 {
-    struct launching c = { .to = stderr };
+    const struct gd_discover any = GD_DISCOVER_INIT;
+    struct launching c = { .asked = l };
+    struct gd_options o = GD_OPTIONS_INIT;
     struct gd_dispatcher *d = NULL;
-    int rc = prepare(&c, l);
-    if (rc == 0) {
-        const struct gd_discover any = GD_DISCOVER_INIT;
+    int rc = make_options(&c, &o);
+    if (rc == 0)
         rc = gd_discover_files(c.l.input_dir, &any, stop_at_once, NULL);
-    }
     if (rc >= 0) {
-        c.o.total_tasks = 1; /* how many there are does not matter here, but that there are some may */
-        rc = gd_dispatcher_open(&d, &c.o);
+        o.source = gd_task_queue_next;
+        o.total_tasks = 1; /* how many there are does not matter here, but that there are some may */
+        rc = gd_dispatcher_open(&d, &o);
     }
     gd_dispatcher_close(&d);
-    release(&c);
     return rc < 0 ? rc : 0;
 }
 
 int gd_launch_workload(const struct gd_launch *l, struct gd_workload *out)
 {
-    struct launching c = { .to = stderr };
+    struct launching c = { .asked = l };
     struct gd_files *files = NULL;
-    int rc = read_launch(&c, l);
+    int rc = read_launch(&c);
     if (rc == 0)
         rc = gd_files_open(&files);
     if (rc == 0) {

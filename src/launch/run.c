@@ -1,0 +1,219 @@
+/* The steps of a run, in their order, and what is counted and reported meanwhile: see run.h.
+ *
+ * The balancer hears of every end as a listener (dispatch/listener.h), so the callbacks in the options stay the caller's.
+ */
+#include "launch/run.h"
+
+#include <stdio.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "dispatch/listener.h"
+
+enum { WHAT_ROOM = 96 };
+
+/* --- what the run is told ---------------------------------------------------------- */
+
+static void task_ended(void *user, const struct gd_report *report)
+{
+    struct gd__run *run = user;
+    const bool asks = run->parts->media_seconds && report->failure == GD_FAILURE_NONE;
+    (void)gd_balancer_add(run->balancer, report, asks ? run->parts->media_seconds(run->user, report) : 0);
+}
+
+static void say_of_worker(struct gd__run *run, int worker_id, int gpu_id, const char *what, const char *why)
+{
+    char about[WHAT_ROOM];
+    int length = 0;
+    snprintf(about, sizeof about, "worker %d on GPU %d %s", worker_id, gpu_id, what);
+    /* The library's own message may begin with the worker's name too. */
+    (void)sscanf(why, "worker %*d (GPU %*d) %n", &length);
+    run->parts->say(run->user, about, why + length);
+}
+
+static void setup_failed(void *user, int worker_id, int gpu_id, const char *error)
+{
+    struct gd__run *run = user;
+    run->no_setup = worker_id + 1;
+    say_of_worker(run, worker_id, gpu_id, "failed to set up", error);
+}
+
+/* A worker that is killed because the run was aborted has not failed: it was not given the time. */
+static void cleanup_failed(void *user, int worker_id, int gpu_id, const char *error)
+{
+    struct gd__run *run = user;
+    if (!run->aborted)
+        say_of_worker(run, worker_id, gpu_id, "failed to clean up", error);
+}
+
+static void worker_exited(void *user, int worker_id, int gpu_id, const char *why, bool given_up)
+{
+    struct gd__run *run = user;
+    if (!given_up)
+        gd_balancer_restarted(run->balancer, gpu_id);
+    const bool is_news = given_up && run->no_setup != worker_id + 1; /* why its setup failed was reported */
+    if (is_news || run->say_replaced)
+        say_of_worker(run, worker_id, gpu_id, given_up ? "is given up" : "is replaced", why);
+}
+
+static void device_out(void *user, int gpu_id, const char *why)
+{
+    struct gd__run *run = user;
+    char about[WHAT_ROOM];
+    snprintf(about, sizeof about, "GPU %d is taken out of use", gpu_id);
+    run->parts->say(run->user, about, why);
+}
+
+/* --- the steps that are the same for all --------------------------------------------- */
+
+static int open_dispatcher(struct gd__run *run, const struct gd_options *o)
+{
+    const int rc = gd_dispatcher_open(&run->d, o);
+    if (rc < 0)
+        return rc;
+    run->total = o->total_tasks;
+    run->has_journal = o->journal != NULL;
+    gd__dispatcher_listen(run->d, &(struct gd__listener){ .user = run,
+                                                          .task_ended = task_ended,
+                                                          .setup_failed = setup_failed,
+                                                          .cleanup_failed = cleanup_failed,
+                                                          .worker_exited = worker_exited,
+                                                          .device_out = device_out });
+    return 0;
+}
+
+static int list_workers(struct gd__run *run)
+{
+    const int n = gd_dispatcher_worker_stats(run->d, NULL, sizeof *run->workers, 0);
+    if (n < 0)
+        return n;
+    run->workers = gd__calloc((size_t)n + 1, sizeof *run->workers);
+    if (!run->workers)
+        return gd__error(GD_E_NO_MEMORY, "no memory for a list of %d workers", n);
+    run->n_workers = (size_t)gd_dispatcher_worker_stats(run->d, run->workers, sizeof *run->workers, (size_t)n);
+    return 0;
+}
+
+/* The devices in the order of their workers, each once; returns how many. */
+static size_t devices_of(const struct gd__run *run, int *ids, unsigned *workers)
+{
+    size_t n_ids = 0;
+    for (size_t i = 0; i < run->n_workers; i++) {
+        const int id = (int)run->workers[i].gpu_id;
+        size_t at = 0;
+        while (at < n_ids && ids[at] != id)
+            at++;
+        if (at == n_ids) {
+            ids[n_ids] = id;
+            workers[n_ids++] = 0;
+        }
+        workers[at]++;
+    }
+    return n_ids;
+}
+
+static int open_balancer(struct gd__run *run)
+{
+    int *ids = gd__calloc(run->n_workers + 1, sizeof *ids);
+    unsigned *workers = gd__calloc(run->n_workers + 1, sizeof *workers);
+    int rc = ids && workers ? 0 : gd__error(GD_E_NO_MEMORY, "no memory for a list of devices");
+    if (rc == 0) {
+        const size_t n_ids = devices_of(run, ids, workers);
+        rc = gd_balancer_open(&run->balancer, ids, n_ids, 1, run->total);
+        for (size_t i = 0; rc == 0 && i < n_ids; i++)
+            gd_balancer_set_workers(run->balancer, ids[i], workers[i]);
+    }
+    gd__free(ids);
+    gd__free(workers);
+    return rc;
+}
+
+/* --- all steps ------------------------------------------------------------------------- */
+
+/* Of a step that is done here. */
+static int checked(const struct gd__run *run, int rc)
+{
+    if (rc < 0)
+        run->parts->failed(run->user, rc);
+    return rc;
+}
+
+static int call(const struct gd__run *run, int (*part)(void *user))
+{
+    return part ? part(run->user) : 0;
+}
+
+static int open_run(struct gd__run *run)
+{
+    struct gd_options o = GD_OPTIONS_INIT;
+    int rc = run->parts->prepare(run->user, &o);
+    if (rc == 0)
+        rc = checked(run, open_dispatcher(run, &o));
+    if (rc == 0)
+        rc = call(run, run->parts->open_source);
+    if (rc == 0)
+        rc = checked(run, list_workers(run));
+    if (rc == 0)
+        rc = checked(run, open_balancer(run));
+    return rc == 0 ? call(run, run->parts->open_views) : rc;
+}
+
+/* ran: all of it was open, and the run has ended with this result. */
+static void tear_down(struct gd__run *run, bool ran, int result)
+{
+    const struct gd__run_parts *parts = run->parts;
+    if (parts->close_views)
+        parts->close_views(run->user);
+    if (ran && parts->report)
+        parts->report(run->user, result);
+    if (!run->left_behind)
+        gd_dispatcher_close(&run->d);
+    if (ran && parts->conclude)
+        parts->conclude(run->user, result);
+    if (run->left_behind)
+        return;
+    gd_balancer_close(&run->balancer);
+    gd__free(run->workers);
+    if (parts->close)
+        parts->close(run->user);
+}
+
+int gd__run_execute(struct gd__run *run, const struct gd__run_parts *parts, void *user)
+{
+    *run = (struct gd__run){ .parts = parts, .user = user };
+    int result = open_run(run);
+    const bool opened = result == 0;
+    if (opened)
+        result = gd_dispatcher_run(run->d);
+    if (opened && parts->ended)
+        result = parts->ended(user, result);
+    tear_down(run, opened, result);
+    return result;
+}
+
+/* --- for the parts ------------------------------------------------------------------------ */
+
+void gd__run_set_total(struct gd__run *run, uint64_t total)
+{
+    run->total = total;
+    gd_dispatcher_set_total(run->d, total);
+}
+
+void gd__run_shutdown(struct gd__run *run)
+{
+    gd_dispatcher_shutdown(run->d);
+}
+
+void gd__run_abort(struct gd__run *run)
+{
+    run->aborted = true;
+    gd_dispatcher_abort(run->d);
+}
+
+int gd__run_print_summary(struct gd__run *run, FILE *to, const char *what)
+{
+    struct gd_stats s = { .size = sizeof s };
+    if (run->has_journal && gd_dispatcher_stats(run->d, &s) == 0)
+        gd_balancer_set_total(run->balancer, run->total > s.skipped ? run->total - s.skipped : 0);
+    return gd_balancer_print(run->balancer, to, what);
+}

@@ -1,0 +1,102 @@
+/* One run, put together. gd_launch_run() and the commands `gpu-dispatch run` and `gpu-dispatch transcribe` are thin
+ * layers over this.
+ *
+ * A run goes through these steps. The middle column is done here and is the same for every run. The right column is
+ * what differs: the parts (struct gd__run_parts) that the caller brings.
+ *
+ *   step         here                                          the caller's part
+ *   options                                                    prepare(): devices, worker, limits, callbacks; opens
+ *                                                              what the options point to (program, journal, files)
+ *   dispatcher   opens it, which checks devices and options
+ *   source                                                     open_source(), if it was not opened before
+ *   figures      lists the workers, opens the balancer
+ *   views                                                      open_views(): outputs, displays, signals
+ *   run          gd_dispatcher_run(), on the caller's thread   the callbacks in the options
+ *   stop         gd__run_shutdown(), gd__run_abort()           decides when: a signal, --halt, an output that is gone
+ *   end                                                        ended(): waits for outputs
+ *   teardown                                                   close_views(): nothing looks at the dispatcher any more
+ *                                                              report(): the error and the summary (*)
+ *                closes the dispatcher
+ *                                                              conclude(): ends journal and files (*)
+ *                closes balancer and list of workers
+ *                                                              close(): releases what prepare() and the others made
+ *   exit status  returns the result of the run                 makes an exit status of it
+ *
+ *   (*) only after a run. If a step before the run fails, the rest of the teardown is done as after a run.
+ *
+ * Who owns what: struct gd__run owns the dispatcher, the list of workers and the balancer. All else is the caller's,
+ * and outlives the dispatcher: source, journal, outputs. What looks at the dispatcher is gone before it
+ * (close_views()).
+ *
+ * Threads: the parts and all callbacks are called on the thread that called gd__run_execute().
+ */
+#ifndef GD_LAUNCH_RUN_H
+#define GD_LAUNCH_RUN_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+
+#include <gpu_dispatch/dispatcher.h>
+#include <gpu_dispatch/launch.h>
+
+struct gd__run;
+
+/* NULL: there is nothing to do, except for prepare(), failed() and say(), which are required. A part that returns an
+ * int returns 0 or a negative code; it has then reported the error itself. */
+struct gd__run_parts {
+    int (*prepare)(void *user, struct gd_options *o); /* o holds the defaults */
+    int (*open_source)(void *user); /* calls gd__run_set_total(), if total_tasks is not in the options */
+    int (*open_views)(void *user);
+
+    int (*ended)(void *user, int result); /* returns the result to go on with */
+    void (*close_views)(void *user);
+    void (*report)(void *user, int result);
+    void (*conclude)(void *user, int result);
+    void (*close)(void *user);
+
+    /* A step that is done here failed: reports gd_error_text(). */
+    void (*failed)(void *user, int code);
+
+    /* What happened to a worker or a device, for a person: "worker 0 on GPU 0 failed to set up", and why. */
+    void (*say)(void *user, const char *what, const char *why);
+
+    /* How long the input of a task that succeeded plays, for the real-time factor; 0: unknown. */
+    double (*media_seconds)(void *user, const struct gd_report *report);
+};
+
+/* Zeroed by gd__run_execute(). The parts may read it, and write where it says so. */
+struct gd__run {
+    const struct gd__run_parts *parts;
+    void *user;
+    struct gd_dispatcher *d;
+    struct gd_worker_stats *workers; /* by their index, as they are before the run */
+    size_t n_workers;
+    struct gd_balancer *balancer; /* counts every end of a task before the program's callback */
+    uint64_t total;               /* 0: unknown */
+    bool has_journal;
+    bool say_replaced;    /* written by prepare(): workers that are replaced are reported too */
+    int no_setup;         /* 1 + the worker whose setup was last reported to have failed */
+    _Atomic bool aborted; /* gd__run_abort() was called */
+    bool left_behind; /* written by close_views() or conclude(): a thread that cannot be ended still uses the run and
+                         the caller's parts. Nothing is released after that, and the process has to end. */
+};
+
+/* All steps above. run lives as long as the call; if it is left behind, as long as the process. Returns what ended()
+ * returned or the code of the step that failed. */
+int gd__run_execute(struct gd__run *run, const struct gd__run_parts *parts, void *user);
+
+/* In open_source(). 0: unknown. */
+void gd__run_set_total(struct gd__run *run, uint64_t total);
+
+/* Any thread, between open_views() and close_views(). The first lets running tasks finish. The second kills the
+ * workers; what they fail of after that is not reported. */
+void gd__run_shutdown(struct gd__run *run);
+void gd__run_abort(struct gd__run *run);
+
+/* In report(): the summary. Tasks that a journal skipped are not part of it. what: "files", "tasks". 0, or a negative
+ * code if it could not be written. */
+int gd__run_print_summary(struct gd__run *run, FILE *to, const char *what);
+
+#endif
