@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""What Python's own pools do with the same no-op tasks, for comparison.
+"""How fast Python's own pools run the same no-op tasks, for comparison.
 
-  queue_pool       a pool built from multiprocessing.Queue in the obvious way: spawned workers, one queue for tasks and
-                   one for results, a feeder thread, dataclass messages, a monitor loop that calls callbacks
+  queue_pool       a simple pool with multiprocessing.Queue: spawned workers, one queue for tasks and one for results, a
+                   feeder thread, dataclass messages, a monitor loop that calls callbacks
   pool_chunk_1     multiprocessing.Pool.imap_unordered with chunks of 1
   pool_chunk_64    the same with chunks of 64
   pool_1MB, ...    bytes payloads through Pool.imap_unordered, in GB/s, one way (the result is a length)
@@ -23,7 +23,7 @@ import traceback
 from dataclasses import dataclass
 from typing import Any
 
-LIMIT_S = 60  # one measurement; a pool that takes longer has lost something: say so and leave
+LIMIT_S = 60  # for one measurement; a pool that takes longer has lost a task, so the program reports it and exits
 
 
 @dataclass
@@ -57,14 +57,14 @@ class WorkerDone:
 
 
 def answer(value):
-    """A number comes back; bytes and arrays are answered with their size."""
+    """Returns a number unchanged, and the size of bytes and arrays."""
     if isinstance(value, int):
         return value
     return len(value) if isinstance(value, bytes) else value.nbytes
 
 
 def queue_worker(worker_id, tasks, results):
-    """Takes (task id, data) until it meets None."""
+    """Takes (task id, data) until it gets None."""
     results.put(WorkerReady(worker_id))
     while (task := tasks.get()) is not None:
         task_id, data = task
@@ -123,7 +123,7 @@ class QueuePool:
 
 
 class Counter:
-    """Callbacks that count, as a user's would at least."""
+    """Callbacks that count, as the simplest user code would do."""
 
     def __init__(self):
         self.started = self.done = self.failed = 0
@@ -150,7 +150,7 @@ def rate_of_queue_pool(context, args):
 
 
 def rate_of_pool(context, workers, items, n, chunksize):
-    """Items per second; the pool has started and run a first task of each worker before the clock does."""
+    """Items per second. The clock starts after each worker of the pool has run a first task."""
     with context.Pool(workers) as pool:
         pool.map(answer, range(workers * 4), chunksize=1)
         begin = time.perf_counter()
@@ -161,7 +161,7 @@ def rate_of_pool(context, workers, items, n, chunksize):
 
 
 def rate_of_bytes(context, workers, size, n):
-    """GB/s. Few enough items that what imap has read ahead fits in memory."""
+    """GB/s, with few enough items that everything imap reads ahead fits into memory."""
     payload = bytes(size)
     return rate_of_pool(context, workers, itertools.repeat(payload, n), n, 1) * size / 1e9
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Python tasks per second: this package and its peers, the same work one after the other.
+"""Python tasks per second: this package and its peers do the same work, one after the other.
 
-A task is a small int, which comes back, or a NumPy array of 1, 10 or 100 MB, which is answered with its size. Each
-measurement starts its workers (one, unless told otherwise), waits until they are ready, and takes the time from the
-first item asked for to the last result seen. Names are <kind>_<who>:
+A task is a small int, which is returned, or a NumPy array of 1, 10 or 100 MB, whose size is returned. Each measurement
+starts its workers (one by default), waits until they are ready, and takes the time from the first item that is asked for
+to the last result. Names are <kind>_<who>:
 
   ints, 1MB, 10MB, 100MB      what kind of task; ints in tasks/s, arrays in GB/s
   ours                        gpu_dispatch.Dispatcher, with on_success
@@ -13,12 +13,12 @@ first item asked for to the last result seen. Names are <kind>_<who>:
   futures                     concurrent.futures.ProcessPoolExecutor.map
   loky                        joblib's executor (joblib.Parallel itself runs one worker without a process)
   mpire, mpire_chunk_64       mpire.WorkerPool.imap_unordered
-  ray                         an actor, with as many calls under way as suits it
+  ray                         an actor, with the number of calls in flight that is fastest for it
   memcpy                      no tasks: one array copied to another, both warm
-  memcpy_queue                no tasks: one array copied to the places of a queue in turn, as many as ours has, in warm
-                              shared memory
+  memcpy_queue                no tasks: one array copied to the slots of a queue in turn, in warm shared memory; it has as
+                              many slots as our queue
 
-One JSON object per line: name, unit, the median of the repeats, the repeats; or `failed` with words.
+One JSON object per line: name, unit, the median of the repeats, the repeats; or `failed` with an error message.
 """
 import argparse
 import collections
@@ -40,13 +40,13 @@ import peers
 from gpu_dispatch import BaseWorker, Dispatcher
 
 SIZES = {"1MB": 10**6, "10MB": 10**7, "100MB": 10**8}
-# How far ahead: enough to keep a worker busy, and no more memory in use than stays warm.
+# How far to read ahead: enough to keep a worker busy, and not more memory than stays in the caches.
 QUEUE = {"ints": 1024, "1MB": 32, "10MB": 4, "100MB": 2}
 RAY_CALLS = {"ints": 1000, "1MB": 16, "10MB": 8, "100MB": 2}
 
 
 class Answer(BaseWorker):
-    """Says that it is ready, through a FIFO, then answers."""
+    """Reports through a FIFO that it is ready, then answers."""
 
     def setup(self, gpu_id, seed, ready):
         with open(ready, "wb", buffering=0) as fifo:
@@ -57,7 +57,7 @@ class Answer(BaseWorker):
 
 
 class Work:
-    """n items of one kind, and what their answers must be."""
+    """n items of one kind, and the expected answers."""
 
     def __init__(self, kind, n):
         self.kind, self.n = kind, n
@@ -71,7 +71,7 @@ class Work:
         return self.n * self.size / 1e9 / seconds if self.size else self.n / seconds
 
     def timed(self, run):
-        """run(items) gives the answers, in any order."""
+        """run(items) returns the answers, in any order."""
         begin = time.perf_counter()
         total = sum(run(self.items()))
         seconds = time.perf_counter() - begin
@@ -86,12 +86,12 @@ def wait_for(fifo, n):
 
 
 def ours(work, workers):
-    """The clock starts when all workers are ready and the first item has not been given."""
+    """The clock starts when all workers are ready, before the first item."""
     answers, times = [], []
     with tempfile.TemporaryDirectory(prefix="gd-bench-") as folder:
         ready = os.path.join(folder, "ready")
         os.mkfifo(ready)
-        fifo = os.open(ready, os.O_RDWR)  # for both, so that neither side waits for the other to open it
+        fifo = os.open(ready, os.O_RDWR)  # for reading and writing, so that neither side waits for the other to open it
 
         def items():
             wait_for(fifo, workers)
@@ -161,7 +161,7 @@ def mpire_chunk_64(work, workers):
 
 
 def ray_answers(ray, actors, items, calls):
-    """Keeps so many calls under way on each actor."""
+    """Keeps `calls` calls in flight on each actor."""
     under_way = collections.deque()
     for item, actor in zip(items, itertools.cycle(actors)):
         if len(under_way) >= calls * len(actors):
@@ -210,7 +210,7 @@ def memcpy_queue(work, _workers):
     return work.rate(time.perf_counter() - begin)
 
 
-# How many tasks: a second's worth or so, of a pool that is doing well.
+# How many tasks: about as many as a fast pool does in a second.
 WHO = {
     "ours": (ours, {"ints": 500_000, "1MB": 2000, "10MB": 300, "100MB": 30}),
     "seed": (seed, {"ints": 20_000, "1MB": 200, "10MB": 30, "100MB": 4}),
@@ -237,7 +237,7 @@ def measure(name, args):
         return line | {"median": statistics.median(values), "repeats": values}
     except ImportError as error:
         return line | {"failed": f"is not here ({error.name})"}
-    except Exception as error:  # a peer's own kind of failure is a word in the table, not the end of the run
+    except Exception as error:  # the failure of a peer is an entry in the table, not the end of the run
         return line | {"failed": f"{type(error).__name__}: {error}"}
 
 

@@ -4,9 +4,9 @@
 
 usage: run.py BUILD_DIR [--rounds N] [-q] [--only PART ...]
 
-Machines are noisy, so each figure is a ratio of two things measured one right after the other, in several rounds; the
-table shows the median of the rounds' ratios, with the least and the greatest. A missed target is marked as such and
-is no error. All figures go to BUILD_DIR/bench.json.
+Machines are noisy. So each number is a ratio of two measurements made one right after the other, in several rounds. The
+table shows the median of the ratios, with the smallest and the largest. A missed target is marked, but is not an error.
+All numbers are written to BUILD_DIR/bench.json.
 """
 import argparse
 import json
@@ -35,7 +35,7 @@ def lines_of(command, env=None):
 
 
 class Bench:
-    """Runs the programs and keeps every figure they print."""
+    """Runs the programs and stores all numbers that they print."""
 
     def __init__(self, build, rounds, quick):
         self.build = os.path.abspath(build)
@@ -67,7 +67,7 @@ class Bench:
         return self.ours("-s", ":".join(programs), "stream")
 
     def python_tasks(self, *names):
-        """Kept by name: the record, which has a median or the words why there is none."""
+        """The records by name. A record has a median, or an error message that says why there is none."""
         share = ["--share", "0.2"] if self.quick else []
         found = lines_of([self.bench_python(), os.path.join(HERE, "python_tasks.py"), "--repeats", "1", *share, *names],
                          {**os.environ, "PYTHONPATH": os.path.join(self.build, "python")})
@@ -75,7 +75,8 @@ class Bench:
         return found
 
     def bench_python(self):
-        """The Python of BUILD_DIR/bench-venv, which has the peers: made once; a peer that cannot be had is left out."""
+        """The Python of BUILD_DIR/bench-venv, which is made once and has the peers. A peer that cannot be installed is left
+        out."""
         venv = os.path.join(self.build, "bench-venv")
         python = os.path.join(venv, "bin", "python")
         if not os.path.exists(os.path.join(venv, "made")):
@@ -157,7 +158,7 @@ def latency(b):
     for _ in range(b.rounds):
         yard.append(b.bare("pingpong"))
         ours.append(b.ours("latency"))
-    wakes = ("pingpong_futex", "pingpong_eventfd")  # our way there is a futex, our way back an eventfd
+    wakes = ("pingpong_futex", "pingpong_eventfd")  # we wake the worker with a futex, and it wakes us with an eventfd
     for kind, words, bare, target in (
             ("latency_blocking", "the faster of futex and eventfd", [min(y[n] for n in wakes) for y in yard], 1.3),
             ("latency_blocking", "the mean of futex and eventfd", [statistics.mean(y[n] for n in wakes) for y in yard], None),
@@ -209,7 +210,7 @@ def scale(b):
 
 
 def discovery_once(b, folder):
-    """Both processes from start to end, one after the other: their seconds, what ours found, and its peak."""
+    """Runs our program and then find. Returns the seconds of both, and how many files ours found and its peak memory."""
     start = time.perf_counter()
     found = b.keep(lines_of([b.discover_program, "-r", "1", folder, "*.wav"]))
     middle = time.perf_counter()
@@ -241,8 +242,8 @@ def discovery(b):
 
 
 def rate_of(b, name, command, count):
-    """Tasks per second of a program that gets one input per line, from its start to its end. In the C locale: true, when
-    it has an argument, reads locale files otherwise, which takes longer than all the rest."""
+    """Tasks per second of a program that gets one input per line, from its start to its end. It runs in the C locale,
+    because otherwise /bin/true with an argument reads locale files, which takes longer than everything else."""
     if not shutil.which(command[0]):
         return None
     lines = "".join(f"{i}\n" for i in range(count)).encode()
@@ -295,7 +296,7 @@ OBSERVERS = {"page": "a page, and nobody looks", "stopped": "an observer that is
 
 
 def observers(b):
-    """Each kind against the run without a page of the same round."""
+    """Compares each kind with the run without a page in the same round."""
     quick = ["-q"] if b.quick else []
     rounds = [b.keep(lines_of([b.observers_program, "-r", "1", *quick])) for _ in range(b.rounds)]
     bare = [found["observers_none"] for found in rounds]
@@ -313,13 +314,13 @@ PYTHON_PEERS = {"seed": "a pool on multiprocessing.Queue", "pool_chunk_1": "Pool
                 "pool_chunk_64": "Pool.imap_unordered, chunk 64", "futures": "ProcessPoolExecutor", "loky": "joblib's loky",
                 "mpire": "mpire, chunk 1", "mpire_chunk_64": "mpire, chunk 64", "ray": "Ray", "memcpy": "memcpy",
                 "memcpy_queue": "memcpy to the places of a queue in turn"}
-# What ours is to be at least, as a multiple: of a named peer, else of any other (None: no target).
+# The target: how many times faster ours must be at least than a named peer, or than any other (None: no target).
 PYTHON_TARGETS = {"ints": ({"seed": 20, "pool_chunk_1": 15, "pool_chunk_64": 1}, None), "1MB": ({}, None),
                   "10MB": ({"memcpy": 0.8, "memcpy_queue": None, "pool_chunk_1": 25}, 1), "100MB": ({}, None)}
 
 
 def python_row(kind, mine, words, theirs, target):
-    """One peer: the rounds' records of ours and of theirs."""
+    """Prints the row for one peer, from our records and theirs in all rounds."""
     what = "Python tasks, " + ("small ints" if kind == "ints" else f"{kind} arrays")
     unit, scale = (" k/s", 1e-3) if kind == "ints" else (" GB/s", 1)
     lacking = next((record["failed"] for record in mine + theirs if "failed" in record), None)
@@ -376,7 +377,7 @@ DEMO_MODEL = os.path.join(HERE, "..", "models", "ggml-demo.bin")
 
 
 class Recordings:
-    """A folder of short clips, the test's forty under new names, and both ways to transcribe them."""
+    """A directory of short clips (the forty clips of the tests under new names), and both ways to transcribe them."""
 
     def __init__(self, b, folder):
         self.bench, self.folder, self.runs = b, folder, 0
@@ -389,7 +390,7 @@ class Recordings:
         self.names = sorted(os.listdir(self.audio))
 
     def timed(self, name, command, out, lines=None):
-        """Seconds from a program's start to its end, and the texts that it wrote."""
+        """Runs a program. Returns the seconds from its start to its end, and the texts that it wrote."""
         start = time.perf_counter()
         done = subprocess.run(command, input=lines, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, check=False)
         seconds = time.perf_counter() - start
@@ -423,7 +424,7 @@ class Recordings:
 
 
 def transcribe(b):
-    """Whole programs, loading the model included, one thread each; which comes first alternates."""
+    """Compares whole programs, including loading the model, with one thread each. Which one comes first alternates."""
     if not os.path.exists(os.path.join(b.build, "bench", "bench_whisper_loop")):
         row("transcription", "not measured: no transcription worker in this build (make transcribe)")
         return

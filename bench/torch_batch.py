@@ -1,20 +1,22 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""A real model on a real GPU: through the dispatcher, against the same model in a plain loop.
+"""A real model on a real GPU: the dispatcher compared with the same model in a plain loop.
 
-A residual network of ResNet-18's shape in half precision over images of 224 x 224 bytes (random weights: the figures are
-about time). Each image is a task; the answer is the number of its largest output. Everybody is given the same images and
-must give the same answers.
+The model is a residual network with the shape of ResNet-18 in half precision, for images of 224 x 224 bytes. Its weights
+are random, since only the time is measured. Each image is a task. The answer is the index of the largest output. All
+variants get the same images and must give the same answers.
 
-  loop_32, loop_1   one process: a batch stacked, sent to the card, through the model, the answers fetched; no tasks
-  ours_32           Dispatcher with process_batch, batches of 32 formed by the dispatcher
-  ours_1            Dispatcher, an image at a time
-  seed_1            the seed's design, an image at a time: multiprocessing.Queue and start messages (peers.py)
+  loop_32, loop_1   one process and no tasks: stack a batch, copy it to the GPU, run the model, fetch the answers
+  ours_32           Dispatcher with process_batch; the dispatcher makes batches of 32
+  ours_1            Dispatcher, one image at a time
+  seed_1            a simple pool, one image at a time: multiprocessing.Queue and start messages (peers.py)
 
-Times are from the first answer of the last warm-up image to the last answer, so that starting, loading and the first
-kernels are left out. A processor's speed at starting kernels, which is what such a loop waits for, changes from one
-second to the next: so loop_32 runs before and after ours_32 in each round, and their mean is what ours is held against.
-torch_stages.py tells where the time goes. usage: torch_batch.py [--images N] [--rounds N]
+The time is measured from the answer to the last warm-up image to the last answer, without starting, loading and the first
+kernels. Such a loop waits for the CPU to start kernels, and the speed of that changes from one second to the next. So
+loop_32 runs before and after ours_32 in each round, and ours is compared with their mean. torch_stages.py shows where the
+time goes.
+
+usage: torch_batch.py [--images N] [--rounds N]
 """
 import argparse
 import json
@@ -28,7 +30,7 @@ SIDE, WARM_UP = 224, 256
 
 
 def make_model():
-    """ResNet-18's shape, without needing torchvision."""
+    """A network with the shape of ResNet-18, without torchvision."""
     import torch
     from torch import nn
 
@@ -65,7 +67,7 @@ def infer(model, images):
 
 
 def images(n):
-    """A hundred different ones, over and over, each time a new array as a reader of files would make it."""
+    """A hundred different images, over and over. Each is a new array, as if it were read from a file."""
     random = numpy.random.default_rng(7)
     stock = random.integers(0, 256, (100, 3, SIDE, SIDE), numpy.uint8)
     for i in range(n):
@@ -73,7 +75,7 @@ def images(n):
 
 
 class Clock:
-    """Takes answers by number; the time between the last warm-up answer and the last of all."""
+    """Collects answers by number, and measures the time from the last warm-up answer to the last answer."""
 
     def __init__(self, n):
         self.n, self.answers, self.began, self.ended = n, {}, 0.0, 0.0
@@ -103,7 +105,7 @@ def loop(n, batch):
 
 
 def in_own_process(n, batch):
-    """The loop has the card to itself, as the others have."""
+    """Runs the loop in its own process, so that it has the GPU to itself, like the others."""
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         return pool.apply(loop, (n, batch))
 

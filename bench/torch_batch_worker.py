@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The worker of torch_batch.py, in a module of its own: workers import it, and not the whole benchmark."""
+"""The worker of torch_batch.py. It has its own module so that workers do not import the whole benchmark."""
 import torch_batch
 from gpu_dispatch import BaseWorker
 

@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Where the time of torch_batch.py goes, stage by stage, in microseconds per image; and ours against the loop in pairs.
+"""Where the time of torch_batch.py goes: microseconds per image for each stage, and ours compared with the loop in pairs.
 
-A processor's speed at starting kernels changes by a third from one second to the next on a shared machine, more than is
-to be measured. So one worker process does both in turn, a fraction of a second each: 64 batches of 32 images that come
-as tasks, then, within process_batch, as many in the plain loop. The first batches of each turn are left out.
+On a shared machine the speed at which a CPU starts kernels changes by a third from one second to the next. That is more
+than the difference to be measured. So one worker process does both in turn, for a fraction of a second each: 64 batches
+of 32 images that come as tasks, then, inside process_batch, as many in the plain loop. The first batches of each turn are
+left out.
 
   between   in the loop: making 32 images; in the worker: from the return of process_batch to its next call
-  stack, copy, model, fetch   numpy.stack, to the card, the calls of the model, the answers back
-  user, system, faults        of the main thread: processor time and page faults
+  stack, copy, model, fetch   numpy.stack, copying to the GPU, calling the model, fetching the answers
+  user, system, faults        processor time and page faults of the main thread
 
 usage: torch_stages.py [--pairs N] [--queue N] [--batch-wait SECONDS] [--rounds N]
 """
@@ -24,7 +25,7 @@ import numpy
 import torch_batch
 from gpu_dispatch import BaseWorker, Dispatcher
 
-BATCH, WARM_UP, TURN = 32, 16, 64  # images; batches: what waits in the queue is used up after WARM_UP
+BATCH, WARM_UP, TURN = 32, 16, 64  # images, batches, batches; WARM_UP uses up what was in the queue
 STAGES = ("between", "stack", "copy", "model", "fetch")
 
 
@@ -34,7 +35,7 @@ def usage():
 
 
 class Stages:
-    """The model with a clock between its stages."""
+    """The model, with the time of each stage."""
 
     def __init__(self, model):
         self.model, self.batches, self.n, self.returned = model, 0, 0, 0.0

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Adds up a Meson test log: one line `N passed, N failed`, with `, N skipped` when some were.
+"""Adds up a Meson test log and prints one line `N passed, N failed`, with `, N skipped` if tests were skipped.
 
-A test program that ends its output with such a line counts for what it says; any other counts for one. A program that
-failed without saying which case (a crash of the runner, a time limit) is one failure more. Exit 1 if anything failed,
-or if nothing was run.
+If a test program ends its output with such a line, its numbers are used. Any other program counts as one test. A program
+that failed without reporting a failed case (it crashed or exceeded its time limit) counts as one more failure. Exits with
+1 if a test failed, or if nothing was run.
 
 usage: totals.py BUILD_DIR/meson-logs/testlog.json
 """
@@ -17,7 +17,7 @@ PASSED, SKIPPED = ("OK", "EXPECTEDFAIL"), ("SKIP",)
 
 
 def count(test):
-    """What one program of the log amounts to: passed, failed, skipped."""
+    """Number of tests of one program in the log: passed, failed, skipped."""
     said = COUNTS.findall(test.get("stdout") or "")
     passed, failed, skipped = (int(n or 0) for n in said[-1]) if said else (0, 0, 0)
     if test["result"] in PASSED or test["result"] in SKIPPED:

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Word error rate: what a folder of transcripts says against what was spoken.
+"""Word error rate: compares a directory of transcripts with what was spoken.
 
-The table has a heading and a line per recording: its path, a tab, the words. The transcript of a/b.wav is
-FOLDER/a/b.txt; one that is missing is all errors. Words are compared without case and punctuation. The rate is the
-least number of words to put in, leave out or change, of all the words that were spoken.
+The table has a header line and a line for each recording: its path, a tab, its words. The transcript of a/b.wav is
+DIR/a/b.txt. If a transcript is missing, all of its words are errors. Words are compared without case and punctuation. The
+rate is the smallest number of words to insert, remove or change, divided by the number of spoken words.
 
-usage: wer.py TABLE.tsv FOLDER [--show all|wrong|none] [--limit PERCENT]     exit 1: the rate is not below the limit
+usage: wer.py TABLE.tsv DIR [--show all|wrong|none] [--limit PERCENT]     exit 1: the rate is not below the limit
 """
 import argparse
 import os
@@ -19,7 +19,7 @@ def words_of(text):
 
 
 def distance(said, heard):
-    """The least number of words to put in, leave out or change."""
+    """The smallest number of words to insert, remove or change."""
     row = list(range(len(heard) + 1))
     for i, word in enumerate(said, 1):
         before, row[0] = row[0], i
@@ -62,7 +62,7 @@ def show(found, which):
 
 
 def total(found):
-    """(the rate, a sentence that says it)"""
+    """(the rate, a sentence with the rate)"""
     words, errors = sum(each[3] for each in found), sum(each[4] for each in found)
     exact = sum(not each[4] and each[2] is not None for each in found)
     rate = errors / words if words else 1.0

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Speaks a folder of clips with the command espeak-ng, which needs nothing else: 1 to 4 words each, as they come from it
-(22050 Hz), by held-out speakers at held-out speeds, in folders ACCENT/SPEAKER/, with a table transcripts.tsv.
+"""Makes a directory of spoken clips. It needs only the command espeak-ng.
 
-The clips of a seed are the same every time. synth.py makes those to train with, in large numbers.
+Each clip has 1 to 4 words at 22050 Hz, the rate of espeak-ng, by speakers and at speeds that are not used for training.
+The clips are in directories ACCENT/SPEAKER/, with a table transcripts.tsv. The same seed always gives the same clips.
+synth.py makes the clips for training, in large numbers.
 
-usage: clips.py FOLDER [--count 40] [--seed 0]
+usage: clips.py DIR [--count 40] [--seed 0]
 """
 import argparse
 import pathlib
@@ -15,7 +16,7 @@ import words
 
 
 def speak(rng, folder, number):
-    """(path within the folder, what is said) of a new clip"""
+    """Makes a clip. Returns its path within the directory, and its text."""
     accent, speaker = rng.choice(words.TEST_ACCENTS), rng.choice(words.TEST_VARIANTS)
     speed, pitch = rng.randint(*rng.choice(words.TEST_SPEEDS)), rng.randint(25, 75)
     said = " ".join(rng.choice(words.WORDS) for _ in range(rng.choice([1, 1, 2, 2, 3, 3, 4])))

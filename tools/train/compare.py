@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Compares this folder's network, from log-mel to logits, with whisper.cpp's on the same samples.
+"""Compares the network in model.py, from log-mel to logits, with that of whisper.cpp on the same samples.
 
-usage: compare.py LIBWHISPER.so MODEL.npz MODEL-f16.bin CLIP.wav...         the .bin made with export.py --type f16
+usage: compare.py LIBWHISPER.so MODEL.npz MODEL-f16.bin CLIP.wav...         make the .bin with export.py --type f16
 """
 
 import ctypes

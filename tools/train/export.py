@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
-"""Writes a model in whisper.cpp's file format, from a checkpoint of train.py or with random weights at a real size.
+"""Writes a model in the file format of whisper.cpp, from a checkpoint of train.py, or with random weights and a real size.
 
 The format (all little-endian):
   i32 magic, i32 x 11 sizes, i32 mels, i32 bins, f32 filters, i32 tokens, {u32 length, bytes} each,
   then until the end {i32 dimensions, i32 name length, i32 type, i32 sizes (innermost first), name, data}.
-Matrices are in the type the 11th size names; convolutions f16; everything else f32.
+Matrices have the type that the 11th size names, convolutions are f16, everything else is f32.
 
 usage: export.py MODEL.npz OUT.bin [--type q4_0]
-       export.py --random base OUT.bin [--says 100] [--type f16]       tiny, base, small, medium, large-v3: to measure with
+       export.py --random base OUT.bin [--says 100] [--type f16]       tiny, base, small, medium, large-v3: for benchmarks
 
-A model with random weights decodes until it may no more, at every temperature. One that --says N decodes as after
-training: whatever it hears, it is sure of N tokens for each 30 s, of which speech has about a hundred, and moves on.
+A model with random weights decodes up to the limit, at every temperature. With --says N it decodes like a trained model:
+whatever the audio is, it is sure of N tokens for each 30 s and goes on. (Speech has about a hundred tokens in 30 s.)
 """
 
 import argparse
@@ -22,9 +22,9 @@ import mel
 import words
 
 MAGIC = 0x67676D6C
-# name: (number as the file's type of weights, number as a tensor's type); whisper.cpp aborts on f32 convolutions
+# name: (number of the weight type of the file, number of the tensor type); whisper.cpp aborts on f32 convolutions
 TYPES = {"f32": (0, 0), "f16": (1, 1), "q4_0": (2, 2), "q8_0": (7, 8), "q5_0": (8, 6)}
-SIZES = {  # width, heads, layers on either side, mels, vocabulary
+SIZES = {  # width, heads, layers in encoder and decoder each, mels, vocabulary
     "tiny": (384, 6, 4, 4, 80, 51865),
     "base": (512, 8, 6, 6, 80, 51865),
     "small": (768, 12, 12, 12, 80, 51865),
@@ -32,7 +32,7 @@ SIZES = {  # width, heads, layers on either side, mels, vocabulary
     "large-v3": (1280, 20, 32, 32, 128, 51866),
     "large-v3-turbo": (1280, 20, 32, 4, 128, 51866),
 }
-QUANTISATION_VERSION = 2000  # of ggml's blocks, added to the file's type
+QUANTISATION_VERSION = 2000  # version of ggml's quantized blocks, added to the type of the file
 
 
 def q4_0(blocks):
@@ -92,7 +92,7 @@ def write_tensor(out, name, values, kind):
 
 
 def write(path, sizes, tensors, kind):
-    """`tensors` yields (name, values), so that a large random model is never whole in memory."""
+    """`tensors` yields (name, values), so that a large random model is never completely in memory."""
     file_type = TYPES[kind][0] + (QUANTISATION_VERSION if kind in BLOCKS else 0)
     filters = mel.mel_filters(sizes["mels"])
     with open(path, "wb") as out:
@@ -114,14 +114,14 @@ def sinusoids(length, channels):
 
 
 def full_table(rows):
-    """The trained rows at their tokens' numbers, the shared row everywhere else."""
+    """The trained rows at the numbers of their tokens, and the shared row everywhere else."""
     table = np.repeat(rows[-1:], words.VOCABULARY, 0)
     table[words.USED] = rows[:-1]
     return table
 
 
 def trained(path):
-    """(sizes, tensors) of a checkpoint; the sizes are read off its shapes."""
+    """(sizes, tensors) of a checkpoint. The sizes come from its shapes."""
     named = dict(np.load(path))
     state, mels, _ = named["encoder.conv1.weight"].shape
     layers = {side: len({n.split(".")[2] for n in named if n.startswith(f"{side}.blocks.")}) for side in ("encoder", "decoder")}
@@ -185,20 +185,20 @@ def random_tensors(sizes, seed):
 
 
 def special(vocabulary):
-    """Numbers of transcribe, end of text and the time 0.00; each language more than 99 moves the last ones up by one."""
+    """Token numbers of transcribe, end of text and the time 0.00. Each language beyond 99 adds 1 to the later ones."""
     more = vocabulary - 51865
     return 50359 + more, 50257, 50364 + more
 
 
 def chain(count, vocabulary):
-    """The tokens that follow one another: the prompt's last, time 0.00, `count` others, time 28.00, end of text."""
+    """The chain of tokens: the last one of the prompt, time 0.00, `count` others, time 28.00, end of text."""
     transcribe, end, time_0 = special(vocabulary)
     return [transcribe, time_0, *range(1000, 1000 + count), time_0 + 1400, end]
 
 
 def next_token_map(state):
     """Weights (up, down) of a feed-forward layer that turns the stream [a; b] into [0; a], where x has the scale SAID.
-    The activation g has g(x) - g(-x) = x, so that a pair of units passes a value on as it is."""
+    The activation g has g(x) - g(-x) = x, so a pair of units passes a value on unchanged."""
     half, one = state // 2, np.eye(state, dtype=np.float32)
     change = np.zeros((state, state), np.float32)
     change[:half, :half] = change[half:, half:] = -np.eye(half)
@@ -207,12 +207,12 @@ def next_token_map(state):
     return np.concatenate([one, -one, unused]), SAID * np.concatenate([change, -change, unused.T], 1)
 
 
-SAID, FAINT = 0.1, 0.01  # scale of a chained token's row; what other layers add, against random ones
+SAID, FAINT = 0.1, 0.01  # scale of the row of a token in the chain; scale of the other layers, compared with random ones
 
 
 def speaking(tensors, sizes, count, seed):
-    """The same tensors, but the decoder says a chain of tokens: a row is [a; b] with b its predecessor's a, and the last
-    layer leaves a token's own a where b was, which is like no row so much as its successor's."""
+    """The same tensors, but the decoder writes a chain of tokens. The row of a token is [a; b], where b is the a of its
+    predecessor. The last layer moves the token's own a to the place of b, so the row of its successor fits best."""
     rng, last = np.random.default_rng(seed + 1), f"decoder.blocks.{sizes['text_layers'] - 1}.mlp"
     up, down = next_token_map(sizes["state"])
     for name, values in tensors:

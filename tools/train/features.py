@@ -8,7 +8,7 @@ __all__ = ["CONTEXT", "RATE", "SAMPLES", "mel_filters", "mel_power", "normalise"
 
 
 def mel_power(waves, filters):
-    """[batch, SAMPLES] in -1..1 to [batch, mels, FRAMES]; the start is mirrored, the end zeros."""
+    """[batch, SAMPLES] in -1..1 to [batch, mels, FRAMES]. The start is padded with its mirror image, the end with zeros."""
     waves = torch.nn.functional.pad(torch.cat([waves[:, 1:201].flip(1), waves], 1), (0, WINDOW // 2))
     window = torch.hann_window(WINDOW, device=waves.device)
     spectrum = torch.stft(waves, WINDOW, HOP, window=window, center=False, return_complex=True)[..., :FRAMES]
@@ -16,9 +16,10 @@ def mel_power(waves, filters):
 
 
 def normalise(power, lengths, louder=0.0):
-    """Logarithm, floor 80 dB below the loudest (which may lie outside this window: `louder`), to about -1..1.
+    """Takes the logarithm with a floor 80 dB below the loudest value, and scales it to about -1..1. The loudest value may
+    be outside this window: `louder`.
 
-    Frames past the 30 s that whisper.cpp pads a file with stay 0, as there.
+    Frames after the 30 s of padding that whisper.cpp adds to a file stay 0, as there.
     """
     logs = power.clamp(min=1e-10).log10()
     floor = logs.amax((1, 2), keepdim=True) + louder - 8.0

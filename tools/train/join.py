@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Joins every N clips of a folder, in the order of its transcripts.tsv, with a second's pause between them.
+"""Joins every N clips of a directory, in the order of its transcripts.tsv, with a pause of one second between them.
 
-The folder that is written has its own transcripts.tsv. A last group that is short is left out.
+The directory OUT gets its own transcripts.tsv. A last group with fewer than N clips is left out.
 
-usage: join.py FOLDER OUT N        WAV files of one format
+usage: join.py DIR OUT N        all WAV files must have the same format
 """
 import pathlib
 import sys
@@ -18,7 +18,7 @@ def read(path):
 
 
 def join(group, folder, out, name):
-    """One file of a group of (file, words); what is said in it."""
+    """Joins a group of (file, words) into one file. Returns its text."""
     parts = [read(folder / file) for file, _ in group]
     params = parts[0][0]
     pause = bytes(params.framerate * params.sampwidth * params.nchannels * PAUSE_SECONDS)

@@ -1,4 +1,4 @@
-"""Sizes of Whisper's log-mel features and the filters that a model file carries. NumPy alone."""
+"""Sizes of Whisper's log-mel features, and the filters that a model file contains. Needs only NumPy."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ RATE, WINDOW, HOP = 16000, 400, 160
 CONTEXT = 1536  # encoder positions of 20 ms: a multiple of 256, which whisper.cpp's flash attention rounds up to
 FRAMES = 2 * CONTEXT
 PADDING = 30 * RATE
-SAMPLES = (FRAMES - 1) * HOP + WINDOW // 2  # as many as the last frame can see
+SAMPLES = (FRAMES - 1) * HOP + WINDOW // 2  # up to the last one that the last frame uses
 
 
 def mel_filters(mels=80):

@@ -1,6 +1,7 @@
-"""The Whisper network, with its weights in one flat parameter, so that they can be rounded to 4 bits in a few calls.
+"""The Whisper network. All weights are in one flat parameter, so that a few calls can round them to 4 bits.
 
-Rounded as the file will hold them (q4_0) in the last part of training, the model learns to do without the lost bits.
+In the last part of training the weights are rounded as in the file (q4_0), so that the model learns to work without the
+lost bits.
 """
 
 import numpy as np
@@ -26,7 +27,7 @@ def attention_names(prefix):
 
 
 def matrices():
-    """Names and shapes of what is stored in 4 bits."""
+    """Names and shapes of the tensors that are stored in 4 bits."""
     shapes = {"decoder.token_embedding.weight": (len(words.USED) + 1, STATE)}
     for side, layers in (("encoder", AUDIO_LAYERS), ("decoder", TEXT_LAYERS)):
         for i in range(layers):
@@ -66,7 +67,7 @@ def vectors():
 
 
 def round_q4(flat):
-    """What is left of the weights after q4_0: per 32 of them a 16-bit scale and 4 bits each."""
+    """The weights after rounding to q4_0: a 16-bit scale for every 32 weights, and 4 bits for each."""
     blocks = flat.view(-1, BLOCK)
     extreme = blocks.gather(1, blocks.abs().argmax(1, keepdim=True))
     scale = extreme / -8
@@ -130,7 +131,7 @@ class Whisper(nn.Module):
         return norm(w, "encoder.ln_post", x)
 
     def decode(self, w, tokens, audio):
-        """Token rows [batch, length] to logits over the rows, the last of which stands for every token not used."""
+        """Token rows [batch, length] to logits over the rows. The last row stands for all unused tokens."""
         table = w["decoder.token_embedding.weight"]
         x = F.embedding(tokens, table) + w["decoder.positional_embedding"][: tokens.shape[1]]
         for i in range(TEXT_LAYERS):
@@ -142,7 +143,7 @@ class Whisper(nn.Module):
         return (norm(w, "decoder.ln", x) @ table.T).float() + self.others
 
     def ctc_logits(self, audio):
-        """Four positions at a time: a word lasts longer than that."""
+        """Combines four positions at a time; a word lasts longer than that."""
         pooled = audio.unflatten(1, (-1, 4)).mean(2)
         return self.ctc(pooled).float()
 

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Speaks clips with espeak-ng: 16 kHz, mono, 1 to 4 words each, many voices, speeds, pitches and gaps.
+"""Makes spoken clips with espeak-ng: 16 kHz, mono, 1 to 4 words each, with many voices, speeds, pitches and gaps.
 
-The library is called in this process (through ctypes), once per worker process, since starting the command for every
-clip would take most of the time. The clips of a seed are the same whatever the number of processes.
+Each worker process loads the library of espeak-ng through ctypes, because starting the command for every clip would take
+most of the time. The same seed gives the same clips, whatever the number of processes.
 
 usage: synth.py OUT.npz --set train|validation|heldout [--count N] [--seed N] [--jobs N]
-       synth.py FOLDER --set heldout --count 60 --wav          clips as WAV files, with noise, and transcripts.tsv
+       synth.py DIR --set heldout --count 60 --wav          clips as WAV files, with noise, and transcripts.tsv
 """
 
 import argparse
@@ -31,7 +31,7 @@ engine = None
 
 
 def open_engine():
-    """Loads espeak-ng; ESPEAK_LIBRARY and ESPEAK_DATA say where it is if not in the usual places."""
+    """Loads espeak-ng. If it is not in the usual places, set ESPEAK_LIBRARY and ESPEAK_DATA."""
     global engine, on_samples
     engine = ctypes.CDLL(os.environ.get("ESPEAK_LIBRARY", "libespeak-ng.so.1"))
     data = os.environ.get("ESPEAK_DATA")
@@ -67,7 +67,7 @@ def resample(samples):
 
 
 def trim(samples):
-    """Leaves no silence at either end, so that where a clip starts and ends is known."""
+    """Removes silence at both ends, so that the start and the end of a clip are known."""
     loud = np.flatnonzero(np.abs(samples) > 0.01 * np.abs(samples).max())
     return samples[max(loud[0] - 80, 0) : loud[-1] + 80]
 
@@ -91,7 +91,7 @@ def set_voice(rng, held_out):
 
 
 def one_by_one(rng, said):
-    """Each word as a sentence of its own, then joined with gaps."""
+    """Speaks each word as a separate sentence, and joins them with gaps."""
     parts = []
     for word in said:
         parts += [speak(word), np.zeros(int(rng.uniform(0.04, 0.3) * RATE), np.float32)]
@@ -99,7 +99,7 @@ def one_by_one(rng, said):
 
 
 def clip(seed, index, held_out):
-    """Clip `index`: (the words' numbers, its samples as int16 with the peak at 0.9, voice, speed)."""
+    """Clip `index`: (numbers of the words, samples as int16 with the peak at 0.9, voice, speed)."""
     rng = random.Random(seed * 1_000_003 + index)
     while True:
         voice, speed = set_voice(rng, held_out)
@@ -122,13 +122,13 @@ def make(which, count, seed, jobs):
     held_out = which == "heldout"
     seed = seed * 10 + SEEDS[which]
     work = [(seed, range(i, min(i + 50, count)), held_out) for i in range(0, count, 50)]
-    # A fresh process for each share: espeak-ng's own noise depends on what the process has spoken before.
+    # A fresh process for each share, because espeak-ng's noise depends on what the process has spoken before.
     with multiprocessing.Pool(jobs, maxtasksperchild=1) as pool:
         return [made for part in pool.imap(share, work) for made in part]
 
 
 def write_npz(path, clips):
-    """All samples end to end, with where each clip ends; words padded with -1."""
+    """All samples one after the other, with the end of each clip. Words are padded with -1."""
     text = np.full((len(clips), 4), -1, np.int8)
     for row, made in zip(text, clips):
         row[: len(made[0])] = made[0]
@@ -137,7 +137,7 @@ def write_npz(path, clips):
 
 
 def add_noise(samples, rng):
-    """A test clip as a file would be: quieter, some silence around it, hiss at 15 to 35 dB below the speech or none."""
+    """Makes a clip like a recording: quieter, with silence around it, and perhaps hiss 15 to 35 dB below the speech."""
     gain = 10 ** (-rng.uniform(0, 15) / 20)
     lead, tail = (np.zeros(int(rng.uniform(0.1, 0.6) * RATE)) for _ in range(2))
     power = np.mean(samples.astype(np.float64) ** 2)

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Trains the demo model on clips made by synth.py. A few minutes on a large GPU; a step or two on a CPU for a try.
+"""Trains the demo model on clips made by synth.py. This takes a few minutes on a large GPU. A CPU can do a step or two.
 
-A sample is what whisper.cpp shows the network: a window of 30.72 s, either one clip and silence, or many clips with
-pauses that may be cut off at the end, as in the middle of a long file. Noise, level, time shift and the mel-domain
-changes are made on the GPU, anew for every step. The learning rate follows the clock, so that the run ends in time.
+A sample is what the network gets from whisper.cpp: a window of 30.72 s. It has either one clip and silence, or many clips
+with pauses, where the last one may be cut off, as in the middle of a long file. Noise, level, time shift and changes of
+the mel spectrum are made on the GPU, and are new in every step. The learning rate follows the clock, so that the run ends
+in time.
 
-usage: train.py FOLDER --out OUT [--seconds N] [--batch N] [--steps N]      FOLDER holds train, validation, heldout .npz
+usage: train.py DIR --out OUT [--seconds N] [--batch N] [--steps N]      DIR has train.npz, validation.npz, heldout.npz
 """
 
 import argparse
@@ -27,11 +28,11 @@ import words
 sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent))
 from wer import distance  # noqa: E402
 
-SLOTS = 18  # clips a window holds at most
+SLOTS = 18  # maximum number of clips in a window
 RATE = features.RATE
 WINDOW_END = 30.0
 IGNORED = -100
-AROUND = 4800  # samples before and after a clip that its own hiss lasts
+AROUND = 4800  # samples of hiss before and after a clip
 
 
 class Clips:
@@ -54,7 +55,7 @@ EOT, SOT, PREV, NO_TIMES = (words.ROW[t] for t in (words.EOT, words.SOT, words.P
 
 
 def place(rng, clips, kind):
-    """Chooses clips and where each begins: ([(clip, seconds)], length of the audio in the window in seconds)."""
+    """Chooses clips and their start times: ([(clip, seconds)], length of the audio in the window in seconds)."""
     if kind == "silence":
         return [], rng.uniform(0.3, 30.72)
     if kind in ("clip", "late"):
@@ -73,7 +74,7 @@ def place(rng, clips, kind):
 
 
 def transcript(clips, placed):
-    """Token rows for the window: words between times; a clip cut off by its end has its start only."""
+    """Token rows for the window: words between times. A clip that is cut off by the end of the window has only a start."""
     rows, said, heard_until = [], [], 30.72
     for i, (clip, start) in enumerate(placed):
         end = start + clips.seconds[clip]
@@ -94,7 +95,7 @@ def sample(rng, clips, kind=None):
     placed, seconds = place(rng, clips, kind)
     rows, said, heard_until = transcript(clips, placed)
     prompt = []
-    if rng.random() < 0.3:  # what whisper.cpp remembers of the window before
+    if rng.random() < 0.3:  # the text of the window before, which whisper.cpp gives as a prompt
         before = transcript(clips, place(rng, clips, "many")[0])[0]
         prompt = [PREV] + before[-rng.randint(1, 140) :]
     start, rows = ([SOT], rows) if rng.random() < 0.85 else ([SOT, NO_TIMES], said)
@@ -132,7 +133,7 @@ def collate(samples):
 
 
 def moved(plan, device):
-    """To the device, but for the lengths that the CTC loss reads on the host."""
+    """Copies to the device, except the lengths, which the CTC loss reads on the host."""
     stay = ("frames", "said_length")
     return {name: value if name in stay else value.to(device, non_blocking=True) for name, value in plan.items()}
 
@@ -149,7 +150,7 @@ class Plans(torch.utils.data.IterableDataset):
 
 
 class Bank:
-    """The clips on the device, and everything done to them there."""
+    """The clips on the device, and everything that is done to them there."""
 
     def __init__(self, clips, device):
         self.samples = F.pad(torch.from_numpy(clips.samples), (0, 80000)).to(device)
@@ -160,7 +161,7 @@ class Bank:
         self.device = device
 
     def waves(self, plan, level_spread):
-        """Every clip at its place and a level of its own; half of them in a hiss that begins and ends with them."""
+        """Puts every clip at its place, with its own level. Half of them have hiss that begins and ends with them."""
         row, clip, at = plan["row"], plan["clip"], plan["at"]
         out = torch.zeros(plan["samples"].shape[0], AROUND + features.SAMPLES + self.longest + AROUND, device=self.device)
         if not len(clip):
@@ -179,9 +180,9 @@ class Bank:
         return torch.rand(*shape, device=self.device)
 
     def noise(self, waves, plan):
-        """White to brown, 10 to 45 dB below the speech, as long as the audio lasts; a third has none."""
+        """Noise from white to brown, 10 to 45 dB below the speech, as long as the audio. A third has no noise."""
         count, length = waves.shape
-        size = 1 << (length - 1).bit_length()  # a power of two: other lengths can be many times slower
+        size = 1 << (length - 1).bit_length()  # a power of two, since other lengths can be many times slower
         spectrum = torch.fft.rfft(torch.randn(count, size, device=self.device))
         tilt = self.random(count, 1) * torch.randint(0, 2, (count, 1), device=self.device)
         hertz = torch.arange(1, spectrum.shape[1] + 1, device=self.device) / 2000
@@ -194,7 +195,7 @@ class Bank:
         return (waves + hiss * loud * ratio) * lasts
 
     def changed(self, power):
-        """Another speaker and microphone: the mel axis stretched up to 10 %, a smooth change of its levels."""
+        """Imitates another speaker and microphone: stretches the mel axis by up to 10 % and changes its levels smoothly."""
         count, mels, frames = power.shape
         stretch = 1 + (torch.rand(count, 1, device=self.device) - 0.5) * 0.2
         bins = (torch.arange(mels, device=self.device) * stretch).clamp(0, mels - 1)
@@ -206,7 +207,7 @@ class Bank:
         return power * 10 ** (0.35 * curve[:, 0, :, None])
 
     def masked(self, mel):
-        """SpecAugment: two stretches of time (up to 0.12 s each second) and one band are blanked in half of the samples."""
+        """SpecAugment: blanks two stretches of time (up to 0.12 s each second) and one band in half of the samples."""
         count, mels, frames = mel.shape
         for axis, size, most in ((1, mels, 10), (2, frames, 12), (2, frames, 12)):
             width = torch.randint(0, most, (count, 1), device=self.device)
@@ -266,7 +267,7 @@ def evaluate(net, clips, rounded, kind, device, limit):
 
 
 def rate_at(progress):
-    """Share of the highest learning rate: a short rise, then a half cosine to nearly nothing."""
+    """Fraction of the highest learning rate: a short rise, then a half cosine down to almost 0."""
     return min(progress / 0.03, 1.0) * (0.5 + 0.5 * math.cos(math.pi * min(progress, 1.0))) + 0.002
 
 
@@ -298,7 +299,7 @@ def train(args):
             mel = bank.mel(plan, augment=True)
         with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
             text, ctc = losses(net, net.weights(progress > args.round_from), mel, plan)
-        # The encoder's own loss is what gets training under way; one that goes on needs it no more.
+        # Training needs the encoder's own loss only at the start; a resumed training does not need it any more.
         loss = text if args.start else text + (0.5 if progress < 0.3 else 0.15) * ctc
         optimiser.zero_grad(set_to_none=True)
         loss.backward()

@@ -1,8 +1,8 @@
-"""What the demo model knows: its words, the voices it is trained on and those it is tested with.
+"""What the demo model knows: its words, the voices for training, and the voices for testing.
 
-Token numbers: whisper.cpp takes the special ones from the size of the vocabulary, so these are English-only Whisper's.
-The words have numbers of our own, after the printable ASCII characters (whisper.cpp needs " " and can then split any
-English prompt).
+whisper.cpp derives the special token numbers from the size of the vocabulary, so these are the numbers of English-only
+Whisper. The words have our own numbers, after the printable ASCII characters (whisper.cpp needs " ", and can then split
+any English prompt).
 """
 
 DIGITS = "zero one two three four five six seven eight nine".split()
@@ -17,12 +17,12 @@ FIRST_WORD = len(TOKENS) - len(WORDS)
 
 VOCABULARY = 51864
 EOT, SOT, PREV, NO_SPEECH, NO_TIMES, TIME_0 = 50256, 50257, 50360, 50361, 50362, 50363
-# Times are told in steps of 0.2 s, every tenth of the tokens there are: finer ones would only be less sure.
+# Times have steps of 0.2 s, every tenth of the existing tokens. Finer steps would only be less certain.
 TIME_STEP = 10
 TIME_SECONDS = 0.02 * TIME_STEP
 TIMES = 151
 
-# Every token that is trained by itself; all others share one row. Order: words, then specials, then times.
+# Tokens that have their own trained row; all others share one row. Order: words, then special tokens, then times.
 USED = (
     list(range(FIRST_WORD, FIRST_WORD + len(WORDS)))
     + [EOT, SOT, PREV, NO_SPEECH, NO_TIMES]
@@ -30,7 +30,7 @@ USED = (
 )
 ROW = {token: row for row, token in enumerate(USED)}
 
-# espeak-ng's accents and speaker variants. The held-out speakers are in no training clip, nor is a held-out speed.
+# Accents and speaker variants of espeak-ng. Held-out speakers and speeds are in no training clip.
 TRAIN_ACCENTS = ["en-us", "en", "en-gb-x-rp", "en-gb-scotland", "en-029", "en-gb-x-gbcwmd"]
 TEST_ACCENTS = ["en-us", "en", "en-gb-x-rp", "en-us-nyc", "en-gb-x-gbclan"]
 TEST_VARIANTS = "f3 f5 m4 m7 Andrea Denis Gene Lee belinda caleb edward2 marcelo steph2 zac".split()
