@@ -1,19 +1,19 @@
-/* The end of an attempt: what a result means for its task and for the worker that gave it, and who is to blame for what
- * was in the window of a worker that died. See sched.h for the rules.
+/* The end of an attempt: what a result means for its task and for the worker that sent it, and which tasks in the
+ * window of a dead worker are charged with its death. See sched.h for the rules.
  */
 #include "core/internal.h"
 
 /* --- the window of a dead worker --- */
 
-/* Empties a window whose process is gone. The last `blamed` arguments say how many tasks from head on are to blame;
- * going backwards and putting each in front keeps their order. */
+/* Empties the window of a process that is gone. `blamed` says how many tasks, counted from head, may have caused the
+ * death. The loop goes backwards and puts each task in front, which keeps their order. */
 void gd__window_reclaim(struct gd__sched *s, uint64_t now, unsigned i, uint64_t blamed, const struct gd__outcome *o)
 {
     struct gd__sched_worker *w = &s->workers[i];
     const uint64_t head = w->head, tail = w->tail;
     const uint64_t old_length = gd__window_length(w);
     const bool cancelled = s->stopping;
-    /* One left of a batch that was asked to stop is not thereby the one that took too long. */
+    /* If a whole batch was asked to stop, the one task left of it is not necessarily the one that took too long. */
     const bool guilty = blamed == 1 && !(o->failure == GD_FAILURE_TIMEOUT && w->cancel_batch);
     w->head = tail;
     gd__window_changed(s, i, old_length);
@@ -44,7 +44,7 @@ uint64_t gd__count_blamed(const struct gd__sched_worker *w, const struct gd__dea
     const uint64_t length = gd__window_length(w);
     uint64_t below = gd__max64(d->started, d->loading);
     if (w->kill_reason == GD__KILL_TIMEOUT && below > w->head)
-        below = w->cancel_below; /* the deadline was that of the first, or its batch; what came after it is innocent */
+        below = w->cancel_below; /* the deadline was that of the first task or its batch; later tasks are innocent */
     const bool innocent = w->kill_reason == GD__KILL_DEVICE_LOST || w->kill_reason == GD__KILL_DEVICE_ERROR ||
                           w->kill_reason == GD__KILL_ENDING;
     if (innocent || below <= w->head)
@@ -54,12 +54,13 @@ uint64_t gd__count_blamed(const struct gd__sched_worker *w, const struct gd__dea
 
 /* --- results --- */
 
-/* Keeps the mean length of its tasks; how many it is handed follows once that has moved by a quarter. */
+/* Updates the mean duration of the worker's tasks. The number of tasks it is handed changes only once that mean has
+ * moved by a quarter. */
 static void note_duration(struct gd__sched *s, unsigned i, const struct gd__task *t, const struct gd__outcome *o)
 {
     struct gd__sched_worker *w = &s->workers[i];
     const uint64_t ns = o->end_ns > o->start_ns ? o->end_ns - o->start_ns : 0;
-    if (w->batch_left > 0) { /* the rest of a batch: its time has been counted */
+    if (w->batch_left > 0) { /* the rest of a batch: the batch's time has been counted */
         w->batch_left--;
         return;
     }
@@ -82,7 +83,8 @@ void gd__count_for_worker(struct gd__sched *s, const struct gd__outcome *o)
         w->failed++;
 }
 
-/* A failure that came after the task was asked to stop is its time-out; of a batch, nobody knows whose. */
+/* A task that fails after it was asked to stop has timed out. In a batch it is unknown which task took too long, so
+ * each is run again alone. */
 static void end_cancelled(struct gd__sched *s, uint64_t now, unsigned i, uint32_t slot, struct gd__outcome o)
 {
     struct gd__task *t = &s->tasks[slot];
@@ -93,7 +95,7 @@ static void end_cancelled(struct gd__sched *s, uint64_t now, unsigned i, uint32_
         return;
     }
     o.failure = GD_FAILURE_TIMEOUT;
-    o.final = o.by_stop_signal = false; /* what it said when it was asked to stop is not about the task */
+    o.final = o.by_stop_signal = false; /* these describe how it stopped, not the task */
     gd__task_timed_out(s, now, slot, &o);
 }
 
@@ -107,7 +109,7 @@ static void end_well(struct gd__sched *s, unsigned i, uint32_t slot, const struc
 static void end_badly(struct gd__sched *s, uint64_t now, uint32_t slot, struct gd__outcome o)
 {
     if (o.failure == GD_FAILURE_CANCELLED && !s->stopping) {
-        o.failure = GD_FAILURE_ERROR; /* nobody asked it to stop */
+        o.failure = GD_FAILURE_ERROR; /* it was not asked to stop */
         o.final = true;
     }
     if (o.failure == GD_FAILURE_DEVICE_LOST)
@@ -116,7 +118,7 @@ static void end_badly(struct gd__sched *s, uint64_t now, uint32_t slot, struct g
         gd__task_retry(s, now, slot, &o);
 }
 
-/* Back to where it came from, as if it had not been handed out. */
+/* Puts the task back as if it had not been handed out. */
 static void end_short(struct gd__sched *s, uint64_t now, unsigned i, uint32_t slot, const struct gd__outcome *o)
 {
     s->tasks[slot].attempt--;
@@ -154,7 +156,7 @@ int gd__attempt_ended(struct gd__sched *s, uint64_t now, unsigned i, const struc
         return GD_E_PROTOCOL;
     const uint32_t slot = gd__window_at(s, w, w->head);
     struct gd__task *t = &s->tasks[slot];
-    __builtin_prefetch(&s->tasks[gd__window_at(s, w, w->head + 4)]); /* a stale one there is in range too */
+    __builtin_prefetch(&s->tasks[gd__window_at(s, w, w->head + 4)]); /* a stale entry there is a valid slot too */
     const bool cancelled = w->head < w->cancel_below;
     const enum gd_failure failure = o->failure;
     note_duration(s, i, t, o);

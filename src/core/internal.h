@@ -1,5 +1,5 @@
-/* What the scheduler's files share: sched.c (tasks and events), pool.c (workers), attempt.c (results), place.c (who
- * gets what), shortage.c (no process can be started). */
+/* What the scheduler's files share: sched.c (tasks and events), pool.c (workers), attempt.c (results), place.c (which
+ * worker gets which task), shortage.c (no process can be started). */
 #ifndef GD_CORE_INTERNAL_H
 #define GD_CORE_INTERNAL_H
 
@@ -9,14 +9,14 @@
 /* Less work than this is not taken from a busy worker for an idle one. */
 #define GD__SHARE_NS (100 * GD__NS_PER_US)
 
-/* Why a process is being killed: decides what its task gets. */
+/* Why a process is being killed. This decides how its task ends. */
 enum gd__kill_reason {
     GD__KILL_NONE,
     GD__KILL_TIMEOUT,
     GD__KILL_SETUP_TIMEOUT,
     GD__KILL_BROKEN,
     GD__KILL_DEVICE_LOST,
-    GD__KILL_DEVICE_ERROR, /* the device is fine again, and its programs must be restarted */
+    GD__KILL_DEVICE_ERROR, /* the device works again, but its programs must be restarted */
     GD__KILL_ENDING,
 };
 
@@ -32,7 +32,7 @@ static inline uint64_t gd__window_length(const struct gd__sched_worker *w)
 {
     return w->tail - w->head;
 }
-/* What is at a position of its window. */
+/* The slot of the task at that position of the worker's window. */
 static inline uint32_t gd__window_at(const struct gd__sched *s, const struct gd__sched_worker *w, uint64_t position)
 {
     return w->window[position & s->window_mask];
@@ -51,7 +51,7 @@ void gd__list_push_back(struct gd__sched *s, struct gd__list *l, uint32_t slot);
 void gd__list_push_front(struct gd__sched *s, struct gd__list *l, uint32_t slot);
 uint32_t gd__list_pop(struct gd__sched *s, struct gd__list *l);
 void gd__task_final(struct gd__sched *s, uint32_t slot, const struct gd__outcome *o);
-void gd__task_began(struct gd__task *t, const struct gd__outcome *o); /* an attempt has ended that is not its last */
+void gd__task_began(struct gd__task *t, const struct gd__outcome *o); /* one attempt has ended, not the last */
 void gd__task_cancel(struct gd__sched *s, uint32_t slot);             /* final: cancelled, or no worker */
 void gd__task_retry(struct gd__sched *s, uint64_t now, uint32_t slot, const struct gd__outcome *o);
 void gd__task_timed_out(struct gd__sched *s, uint64_t now, uint32_t slot, const struct gd__outcome *o);
@@ -62,30 +62,30 @@ void gd__check_done(struct gd__sched *s, uint64_t now);
 
 /* pool.c */
 void gd__pool_start(struct gd__sched *s, uint64_t now);
-void gd__pool_stop(struct gd__sched *s, uint64_t now);      /* every worker: those with nothing to do, at once */
-void gd__pool_abort(struct gd__sched *s, uint64_t now);     /* kill them all */
-void gd__pool_end_tasks(struct gd__sched *s, uint64_t now); /* kill those that still have a task */
+void gd__pool_stop(struct gd__sched *s, uint64_t now);      /* stops every worker; at once if it has no task */
+void gd__pool_abort(struct gd__sched *s, uint64_t now);     /* kill every worker */
+void gd__pool_end_tasks(struct gd__sched *s, uint64_t now); /* kill the workers that still have a task */
 void gd__pool_frozen(struct gd__sched *s, uint64_t now, uint64_t lost_ns);
-void gd__head_changed(struct gd__sched_worker *w, uint64_t now); /* another task is the first of its window */
+void gd__head_changed(struct gd__sched_worker *w, uint64_t now); /* another task has become the first of the window */
 void gd__pool_timer(struct gd__sched *s, uint64_t now, unsigned w);
 void gd__window_changed(struct gd__sched *s, unsigned w, uint64_t old_length);
-/* Takes back what w has not begun: from its tail, as it is then, up to what is returned. */
+/* Takes back the tasks that w has not begun. They are at the positions from w's new tail up to the returned one. */
 uint64_t gd__window_take_back(struct gd__sched *s, unsigned w);
 void gd__worker_set_state(struct gd__sched *s, uint64_t now, unsigned w, unsigned state);
 void gd__worker_arm(struct gd__sched *s, unsigned w, uint64_t at);
 void gd__worker_kill(struct gd__sched *s, uint64_t now, unsigned w, enum gd__kill_reason reason);
 void gd__worker_stop(struct gd__sched *s, uint64_t now, unsigned w, uint64_t grace);
-void gd__device_lost(struct gd__sched *s, uint64_t now, unsigned w); /* w's result said so */
+void gd__device_lost(struct gd__sched *s, uint64_t now, unsigned w); /* w's result reported it */
 
 /* shortage.c */
-/* No process could be started, by w or for it. True: nothing has run for so long that it is no use. */
+/* No process could be started, by w or for it. True: nothing has run for so long that waiting is no use. */
 bool gd__short_of(struct gd__sched *s, uint64_t now, unsigned w, const char *words, uint64_t size);
-void gd__worker_short(struct gd__sched *s, uint64_t now, unsigned w); /* w, which is ready, gets nothing for a while */
-void gd__arm_short(struct gd__sched *s, unsigned w, uint64_t deadline); /* deadline: of the first task it still has */
+void gd__worker_short(struct gd__sched *s, uint64_t now, unsigned w);   /* w is ready, but gets no task for a while */
+void gd__arm_short(struct gd__sched *s, unsigned w, uint64_t deadline); /* deadline: of w's first task */
 uint64_t gd__shortage_delay(struct gd__sched_worker *w);                /* until the next try; longer each time */
 
 /* attempt.c */
-/* How many tasks of w's window, from its head on, may have caused that death. */
+/* How many tasks of w's window, counted from its head, may have caused that death. */
 uint64_t gd__count_blamed(const struct gd__sched_worker *w, const struct gd__death *d);
 void gd__window_reclaim(struct gd__sched *s, uint64_t now, unsigned w, uint64_t blamed, const struct gd__outcome *o);
 void gd__count_for_worker(struct gd__sched *s, const struct gd__outcome *o);
@@ -94,8 +94,8 @@ int gd__attempt_ended(struct gd__sched *s, uint64_t now, unsigned w, const struc
 
 /* place.c */
 void gd__place_new(struct gd__sched *s, uint64_t now, uint32_t slot);   /* a task from the source */
-void gd__place_again(struct gd__sched *s, uint64_t now, uint32_t slot); /* one that comes back: goes first */
-void gd__place_release(struct gd__sched *s, unsigned w);                /* w is gone: its placed tasks go to anyone */
+void gd__place_again(struct gd__sched *s, uint64_t now, uint32_t slot); /* a task that comes back: it goes first */
+void gd__place_release(struct gd__sched *s, unsigned w); /* w is gone: any worker may get the tasks placed on it */
 void gd__update_target(struct gd__sched *s, unsigned w); /* after its mean or its batch limit has changed */
 void gd__update_hunger(struct gd__sched *s, unsigned w);
 

@@ -1,20 +1,20 @@
-/* Who gets what.
+/* Which worker gets which task.
  *
- * A worker that has nothing (idle) or little (hungry) is handed tasks from its own queue, if tasks were placed on it,
- * and else from the backlog. How far ahead it is handed tasks follows from how long its tasks take: enough for
- * WINDOW_NS, so that short tasks travel in bursts and long ones stay where any worker can still get them. When the
- * backlog is empty and a worker idle, half of what the richest worker has not begun is taken back for it.
+ * A worker that has no task (idle) or few (hungry) is handed tasks from its own queue, if tasks were placed on it, and
+ * otherwise from the backlog. The shorter its tasks are, the more it is handed ahead: enough for WINDOW_NS. So short
+ * tasks travel in bursts, and long ones stay where any worker can still get them. When the backlog is empty and a
+ * worker is idle, that worker gets half of what the worker with the most tasks has not begun.
  */
 #include "base/error.h"
 #include "core/internal.h"
 
 #define WINDOW_NS (200 * GD__NS_PER_US)
 #define SHARE_NS  GD__SHARE_NS
-#define LONG_NS   (10 * GD__NS_PER_MS) /* against which a wake-up and a load that was not made ahead are little */
+#define LONG_NS   (10 * GD__NS_PER_MS) /* far longer than a wake-up, or a load not done ahead */
 
 /* --- how much --- */
 
-static uint64_t unit(const struct gd__sched *s, const struct gd__sched_worker *w)
+static uint64_t batch_unit(const struct gd__sched *s, const struct gd__sched_worker *w)
 {
     return gd__min64(s->config.batch_size, w->batch_limit);
 }
@@ -22,7 +22,7 @@ static uint64_t unit(const struct gd__sched *s, const struct gd__sched_worker *w
 void gd__update_target(struct gd__sched *s, unsigned i)
 {
     struct gd__sched_worker *w = &s->workers[i];
-    const uint64_t b = unit(s, w);
+    const uint64_t b = batch_unit(s, w);
     const uint64_t most = s->config.window_max / b * b;
     const uint64_t ahead = w->mean_ns == 0 ? 0 : WINDOW_NS / w->mean_ns;
     const uint64_t wanted = s->config.start_gap_ns > 0 ? b
@@ -169,7 +169,7 @@ static void hand(struct gd__sched *s, uint64_t now, unsigned i, uint32_t slot, u
     s->fx->assign(s->ctx, i, t, t->attempt + 1);
 }
 
-/* With a gap between starts: whether the next may go now. */
+/* Whether start_gap_ns allows the next task to be handed out now. */
 static bool may_start(struct gd__sched *s, uint64_t now)
 {
     if (s->config.start_gap_ns == 0)
@@ -191,8 +191,8 @@ static bool hand_solo(struct gd__sched *s, uint64_t now, unsigned i)
     return true;
 }
 
-/* When the first of these tasks began to wait. It may be at any place: tasks that come back go first, those of a worker
- * that is gone come last, and some lists are in order of size. */
+/* When the first of these tasks began to wait. That task may be anywhere in the list: tasks that come back go first,
+ * those of a worker that is gone come last, and some lists are in order of size. */
 static uint64_t oldest(const struct gd__sched *s, const struct gd__list *l)
 {
     uint64_t since = GD__NEVER;
@@ -202,7 +202,7 @@ static uint64_t oldest(const struct gd__sched *s, const struct gd__list *l)
     return since;
 }
 
-/* Whether fewer tasks than a batch may go: nothing more can come, or one of them has waited long enough. */
+/* Whether a batch that is not full may be handed out: no more tasks can come, or one has waited long enough. */
 static bool may_go_short(struct gd__sched *s, uint64_t now, const struct gd__list *l)
 {
     if (s->config.batch_wait_ns == 0 || s->source_ended || s->next_id >= s->allowed)
@@ -214,27 +214,29 @@ static bool may_go_short(struct gd__sched *s, uint64_t now, const struct gd__lis
     return false;
 }
 
-/* A worker's fair part of what is waiting: all of it for one worker, and for many less than their share, so that
- * those who come later find something. */
+/* How many of the waiting tasks a worker may take at once. A single worker may take all. One of many may take half its
+ * share of the backlog, so that workers that ask later still find tasks. */
 static uint64_t fair_part(const struct gd__sched *s, const struct gd__list *l)
 {
     const uint64_t part = l == &s->backlog && s->n_ready > 1 ? l->count / (2 * s->n_ready) : l->count;
     return gd__max64(part, 1);
 }
 
-/* Whether tasks take so long that the last few are left to whoever is free first: what a worker has begun to load ahead
- * can't be taken back, and would wait behind its long task while others have nothing. Of a worker's first task nobody
- * knows; then those that are still starting are to find something. */
+/* Whether tasks take so long that the last few are left for the workers that become free first. A task that a worker
+ * has begun to load ahead can't be taken back: it would wait behind a long task while other workers are idle. If the
+ * worker has not finished a task yet the duration is unknown; then tasks are left for workers that are still
+ * starting. */
 static bool is_long(const struct gd__sched *s, const struct gd__sched_worker *w)
 {
     return w->mean_ns == 0 || (s->source_ended && w->mean_ns >= LONG_NS);
 }
 
-/* One for each worker, and one more for each that has nothing. */
+/* Whether the rest of the backlog is left for other workers: one batch for each, and one more for each that has no
+ * task. */
 static bool is_kept_for_others(const struct gd__sched *s, unsigned i, const struct gd__list *l)
 {
     const struct gd__sched_worker *w = &s->workers[i];
-    const uint64_t b = unit(s, w);
+    const uint64_t b = batch_unit(s, w);
     if (l != &s->backlog || gd__window_length(w) == 0 || !is_long(s, w) || l->count >= 2 * b * s->config.n_workers)
         return false;
     uint64_t others = 0;
@@ -248,7 +250,7 @@ static bool is_kept_for_others(const struct gd__sched *s, unsigned i, const stru
 static void hand_from(struct gd__sched *s, uint64_t now, unsigned i, struct gd__list *l)
 {
     struct gd__sched_worker *w = &s->workers[i];
-    const uint64_t b = unit(s, w), target = w->target;
+    const uint64_t b = batch_unit(s, w), target = w->target;
     uint64_t left = gd__max64(gd__max64(fair_part(s, l), w->burst), b);
     while (left > 0 && l->count > 0 && gd__window_length(w) + b <= target && !is_kept_for_others(s, i, l)) {
         uint64_t n = gd__min64(b, l->count);
@@ -282,7 +284,7 @@ static void hand_out(struct gd__sched *s, uint64_t now, unsigned i)
     s->fx->publish(s->ctx, i);
 }
 
-/* Hands out tasks to each worker of the set, beginning after the one that was first last time. */
+/* Hands out tasks to each worker of the set. It starts one worker further each time (rotate). */
 static void serve(struct gd__sched *s, uint64_t now, const uint64_t *set)
 {
     for (unsigned k = 0; k <= s->n_words; k++) {
@@ -304,7 +306,7 @@ static void serve(struct gd__sched *s, uint64_t now, const uint64_t *set)
 
 /* --- by size --- */
 
-static bool any(const struct gd__sched *s, const uint64_t *set)
+static bool any_set(const struct gd__sched *s, const uint64_t *set)
 {
     for (unsigned k = 0; k < s->n_words; k++)
         if (set[k])
@@ -312,10 +314,11 @@ static bool any(const struct gd__sched *s, const uint64_t *set)
     return false;
 }
 
-/* Deals all that is waiting, largest first, to the workers in turn; once somebody needs it or no more can come. */
-static void deal(struct gd__sched *s)
+/* Deals all waiting tasks, largest first, to the workers in turn. Waits with that until a worker is idle or no more
+ * tasks can come. */
+static void deal_by_size(struct gd__sched *s)
 {
-    if (!any(s, s->idle) && !s->source_ended && s->next_id < s->allowed)
+    if (!any_set(s, s->idle) && !s->source_ended && s->next_id < s->allowed)
         return;
     while (s->by_size_count > 0) {
         const uint32_t slot = by_size_pop(s);
@@ -329,7 +332,7 @@ static void deal(struct gd__sched *s)
 
 /* --- taking back --- */
 
-static bool can_be_robbed(const struct gd__sched *s, const struct gd__sched_worker *w)
+static bool can_take_from(const struct gd__sched *s, const struct gd__sched_worker *w)
 {
     const bool ready = w->state == GD_WORKER_IDLE || w->state == GD_WORKER_CANCELLING || w->state == GD__WORKER_SHORT;
     if (!ready || w->solo || w->no_steal || gd__window_length(w) < 2)
@@ -337,9 +340,9 @@ static bool can_be_robbed(const struct gd__sched *s, const struct gd__sched_work
     return gd__window_length(w) > s->tasks[w->window[w->head & s->window_mask]].batch;
 }
 
-/* Whether it pays to move its tasks: what takes less time than a wake-up is done sooner where it is. That is judged by
- * the past, so a first task that takes long after all makes us look again. */
-static bool is_worth_robbing(struct gd__sched *s, uint64_t now, const struct gd__sched_worker *w)
+/* Whether it pays to move the worker's tasks: those that take less time than a wake-up are done sooner where they are.
+ * The estimate uses past durations, so look again if the first task takes longer than SHARE_NS. */
+static bool is_worth_taking_from(struct gd__sched *s, uint64_t now, const struct gd__sched_worker *w)
 {
     const uint64_t look_again = w->head_since + SHARE_NS;
     if (w->mean_ns == 0 || w->mean_ns * gd__window_length(w) >= SHARE_NS || look_again <= now)
@@ -348,12 +351,12 @@ static bool is_worth_robbing(struct gd__sched *s, uint64_t now, const struct gd_
     return false;
 }
 
-static struct gd__sched_worker *richest(struct gd__sched *s, uint64_t now)
+static struct gd__sched_worker *longest_window(struct gd__sched *s, uint64_t now)
 {
     struct gd__sched_worker *best = NULL;
     for (unsigned i = 0; i < s->config.n_workers; i++) {
         struct gd__sched_worker *w = &s->workers[i];
-        if (!can_be_robbed(s, w) || !is_worth_robbing(s, now, w))
+        if (!can_take_from(s, w) || !is_worth_taking_from(s, now, w))
             continue;
         if (!best || gd__window_length(w) > gd__window_length(best))
             best = w;
@@ -361,8 +364,8 @@ static struct gd__sched_worker *richest(struct gd__sched *s, uint64_t now)
     return best;
 }
 
-/* Puts the later half of what w has back into the backlog, whole batches. False: it has begun everything. */
-static bool rob(struct gd__sched *s, struct gd__sched_worker *w)
+/* Puts the later half of w's tasks back into the backlog, in whole batches. False: w has begun all of them. */
+static bool take_half_back(struct gd__sched *s, struct gd__sched_worker *w)
 {
     const unsigned i = (unsigned)(w - s->workers);
     const uint64_t length = gd__window_length(w), old_tail = w->tail;
@@ -370,7 +373,7 @@ static bool rob(struct gd__sched *s, struct gd__sched_worker *w)
     for (uint64_t b; keep < w->head + length / 2; keep += b) {
         b = s->tasks[w->window[keep & s->window_mask]].batch;
         if (keep + b >= old_tail)
-            break; /* the last batch is more than half of it, and can go as well */
+            break; /* the last batch is more than half of the window, and goes too */
     }
     w->tail = gd__max64(gd__min64(s->fx->take_back(s->ctx, i, keep), old_tail), keep);
     w->no_steal = w->tail == old_tail;
@@ -384,13 +387,13 @@ static bool rob(struct gd__sched *s, struct gd__sched_worker *w)
     return !w->no_steal;
 }
 
-static void share_the_rest(struct gd__sched *s, uint64_t now)
+static void take_from_busy_workers(struct gd__sched *s, uint64_t now)
 {
-    while (s->backlog.count == 0 && any(s, s->idle)) {
-        struct gd__sched_worker *victim = richest(s, now);
-        if (!victim)
+    while (s->backlog.count == 0 && any_set(s, s->idle)) {
+        struct gd__sched_worker *from = longest_window(s, now);
+        if (!from)
             return;
-        if (rob(s, victim))
+        if (take_half_back(s, from))
             serve(s, now, s->idle);
     }
 }
@@ -401,16 +404,16 @@ void gd__sched_pump(struct gd__sched *s, uint64_t now)
         return;
     s->hold_until = GD__NEVER;
     if (s->by_size_count > 0)
-        deal(s);
+        deal_by_size(s);
     if (s->backlog.count + s->solo.count + s->n_placed > 0) {
         serve(s, now, s->idle);
-        if (s->solo.count == 0) /* a suspect needs an empty worker: let one run dry */
+        if (s->solo.count == 0) /* a suspect needs a worker with no tasks: let one finish what it has */
             serve(s, now, s->hungry);
         if (s->config.placement != GD_PLACE_BY_SIZE)
             s->rotate = (s->rotate + 1) % s->config.n_workers;
     }
     if (s->config.placement == GD_PLACE_DYNAMIC && s->backlog.count == 0)
-        share_the_rest(s, now);
+        take_from_busy_workers(s, now);
     if (s->hold_until != GD__NEVER)
         gd__heap_arm(&s->heap, &s->batch_timer, s->hold_until);
 }

@@ -12,11 +12,11 @@
  *   SHORT      .         .             take it   died          it may be handed tasks again
  *   FINISHED, FAILED, LOST: nothing comes any more.
  *
- * A dot is what a worker in that state cannot say: it has broken the protocol. (IDLE is "ready"; with tasks in its
- * window the world sees it as BUSY.)
+ * A dot is an event that a worker in that state cannot cause: it has broken the protocol. (IDLE means "ready". With
+ * tasks in its window the worker is shown as BUSY.)
  *
- * Deadlines are lazy: a worker's timer is armed when its window stops being empty, and when it fires the true start of
- * its first task is looked up; so a task costs no timer operation.
+ * Deadlines are lazy, so that a task costs no timer operation: a worker's timer is armed when its window gets its first
+ * task, and only when it fires is the real start of the task at head looked up.
  */
 #include <signal.h>
 #include <string.h>
@@ -49,7 +49,7 @@ static bool is_terminal(unsigned state)
     return state == GD_WORKER_FINISHED || state == GD_WORKER_FAILED || state == GD_WORKER_LOST;
 }
 
-/* But may get one. */
+/* Such a worker may still get a process. */
 static bool has_no_process(unsigned state)
 {
     return state == GD_WORKER_OFF || state == GD_WORKER_RESTING || state == GD__WORKER_HELD;
@@ -67,7 +67,7 @@ static void start_next_in_line(struct gd__sched *s, uint64_t now)
             start_worker(s, now, i);
 }
 
-/* Every run ends here when its last worker is out while there is work left. */
+/* Ends the run if its last worker is out of use while tasks are left. */
 static void no_worker_left(struct gd__sched *s)
 {
     const bool over = s->stopping || s->workers_stopped;
@@ -78,7 +78,7 @@ static void no_worker_left(struct gd__sched *s)
     gd__cancel_waiting(s);
 }
 
-/* Says so once, if the last worker of a device is out for a reason that is not the end of the run. */
+/* Reports, once, that a device has no worker left. The end of the run does not count. */
 static void check_device(struct gd__sched *s, unsigned i)
 {
     const unsigned device = s->workers[i].device;
@@ -173,7 +173,7 @@ static int on_ready(struct gd__sched *s, unsigned i, const struct event_data *e)
 {
     struct gd__sched_worker *w = &s->workers[i];
     w->setup_tries = 0;
-    s->short_since = w->shortages = 0; /* it could be started */
+    s->short_since = w->shortages = 0; /* the shortage is over: this worker could be started */
     gd__heap_disarm(&s->heap, &w->timer);
     gd__worker_set_state(s, e->now, i, GD_WORKER_IDLE);
     return 0;
@@ -208,13 +208,13 @@ static int on_result(struct gd__sched *s, unsigned i, const struct event_data *e
 
 /* --- devices --- */
 
-static void set_aside(struct gd__sched *s, uint64_t now, unsigned device, const char *words)
+static void take_device_out(struct gd__sched *s, uint64_t now, unsigned device, const char *words)
 {
     if (!s->workers[device].device_out && !s->stopping && !s->workers_stopped) {
         s->workers[device].device_out = true;
         s->fx->device_out(s->ctx, device, words);
     }
-    unsigned end = device; /* all of them first: the end of one may be the turn of another to start */
+    unsigned end = device; /* mark all before stopping any: the end of one lets another start */
     for (; end < s->config.n_workers && s->workers[end].device == device; end++) {
         s->workers[end].given_up = true;
         s->workers[end].wants_start = false;
@@ -230,23 +230,23 @@ static void set_aside(struct gd__sched *s, uint64_t now, unsigned device, const 
     }
 }
 
-/* A device that loses itself twice without doing anything in between is taken out of use with all its workers. */
+/* A device that is lost twice, with no success in between, is taken out of use with all its workers. */
 void gd__device_lost(struct gd__sched *s, uint64_t now, unsigned i)
 {
     const unsigned device = s->workers[i].device;
     if (++s->workers[device].lost_in_row >= DEVICE_LOST_LIMIT)
-        set_aside(s, now, device, "its workers lost it twice in a row");
+        take_device_out(s, now, device, "its workers lost it twice in a row");
     else
         gd__worker_kill(s, now, i, GD__KILL_DEVICE_LOST);
 }
 
 void gd__sched_device_failed(struct gd__sched *s, uint64_t now, unsigned w, const char *words)
 {
-    set_aside(s, now, s->workers[w].device, words);
+    take_device_out(s, now, s->workers[w].device, words);
     gd__check_done(s, now);
 }
 
-/* One that is still in setup meets the error itself, if it concerns it. */
+/* A worker that is still in setup is left alone: if the error concerns it, its setup fails. */
 void gd__sched_device_restart(struct gd__sched *s, uint64_t now, unsigned w)
 {
     const unsigned device = s->workers[w].device;
@@ -278,7 +278,7 @@ static void start_again(struct gd__sched *s, uint64_t now, unsigned i)
         gd__worker_arm(s, i, now + delay);
 }
 
-/* It could not be started: later perhaps, without a mark. */
+/* The worker could not be started because of a shortage. Tries again later and charges nothing. */
 static void start_later(struct gd__sched *s, uint64_t now, unsigned i)
 {
     gd__worker_set_state(s, now, i, GD_WORKER_RESTING);
@@ -287,7 +287,7 @@ static void start_later(struct gd__sched *s, uint64_t now, unsigned i)
     gd__worker_arm(s, i, now + gd__shortage_delay(&s->workers[i]));
 }
 
-/* Decides whether a worker whose process died before its time gets another. */
+/* Decides whether a worker whose process died unexpectedly gets another process. */
 static void replace(struct gd__sched *s, uint64_t now, unsigned i, bool in_setup, const char *words)
 {
     struct gd__sched_worker *w = &s->workers[i];
@@ -301,7 +301,7 @@ static void replace(struct gd__sched *s, uint64_t now, unsigned i, bool in_setup
     }
     const bool out = w->given_up || setup_over;
     if (setup_over && !w->given_up)
-        count_setup_failure(s, i, words); /* first: it says more */
+        count_setup_failure(s, i, words); /* before worker_died: this message says more */
     s->fx->worker_died(s->ctx, i, words, out);
     if (out)
         gd__worker_set_state(s, now, i, GD_WORKER_FAILED);
@@ -309,8 +309,8 @@ static void replace(struct gd__sched *s, uint64_t now, unsigned i, bool in_setup
         start_again(s, now, i);
 }
 
-/* Whether that death may be the work of a stop, sent to every process of the run, of which we have not heard yet. What
- * we asked to end is no riddle. */
+/* Whether that death may come from a stop that was sent to every process of the run and has not reached us yet. Not if
+ * we asked the process to end. */
 static bool may_be_a_stop(const struct gd__sched *s, unsigned state, const struct gd__death *d)
 {
     const bool stops = d->signal == SIGTERM || d->signal == SIGINT || d->signal == SIGHUP;
@@ -318,7 +318,7 @@ static bool may_be_a_stop(const struct gd__sched *s, unsigned state, const struc
     return stops && unasked && s->config.signal_wait_ns > 0 && !s->stopping && !s->workers_stopped;
 }
 
-static void put_off(struct gd__sched *s, uint64_t now, unsigned i, bool in_setup, const char *words)
+static void hold_death(struct gd__sched *s, uint64_t now, unsigned i, bool in_setup, const char *words)
 {
     struct gd__sched_worker *w = &s->workers[i];
     gd__free(w->last_words);
@@ -338,7 +338,7 @@ static int on_no_stop(struct gd__sched *s, unsigned i, const struct event_data *
 }
 
 /* The common end of a process: its tasks first, then the worker itself. */
-static void bury(struct gd__sched *s, uint64_t now, unsigned i, const struct gd__death *d, unsigned last_state)
+static void process_ended(struct gd__sched *s, uint64_t now, unsigned i, const struct gd__death *d, unsigned last_state)
 {
     struct gd__sched_worker *w = &s->workers[i];
     const unsigned state = w->state;
@@ -362,7 +362,7 @@ static void bury(struct gd__sched *s, uint64_t now, unsigned i, const struct gd_
     s->counts.crashes += !expected && !held && !d->shortage;
     if (last_state == GD_WORKER_LOST)
         w->given_up = true;
-    gd__worker_set_state(s, now, i, GD_WORKER_RESTING); /* so that nothing is handed to it meanwhile */
+    gd__worker_set_state(s, now, i, GD_WORKER_RESTING); /* so that it is handed no task meanwhile */
     gd__window_reclaim(s, now, i, blamed, &o);
     if (last_state == GD_WORKER_LOST) {
         s->fx->worker_died(s->ctx, i, d->words, true);
@@ -372,7 +372,7 @@ static void bury(struct gd__sched *s, uint64_t now, unsigned i, const struct gd_
     } else if (d->shortage && !w->given_up && !gd__short_of(s, now, i, d->words, d->words ? strlen(d->words) : 0)) {
         start_later(s, now, i);
     } else if (held) {
-        put_off(s, now, i, in_setup, d->words);
+        hold_death(s, now, i, in_setup, d->words);
     } else {
         replace(s, now, i, in_setup, d->words);
     }
@@ -381,7 +381,7 @@ static void bury(struct gd__sched *s, uint64_t now, unsigned i, const struct gd_
 
 static int on_exited(struct gd__sched *s, unsigned i, const struct event_data *e)
 {
-    bury(s, e->now, i, e->death, GD_WORKER_FINISHED);
+    process_ended(s, e->now, i, e->death, GD_WORKER_FINISHED);
     return 0;
 }
 
@@ -392,19 +392,21 @@ static int on_kill_failed(struct gd__sched *s, unsigned i, const struct event_da
     s->fx->abandon(s->ctx, i);
     const struct gd__sched_worker *w = &s->workers[i];
     const struct gd__death d = {
-        /* What it timed out on may have been a load: that must not take one worker after the other with it. */
+        /* The timed-out task may have been loading, not started. It is charged too: otherwise it would go on to hang
+         * one worker after the other. */
         .started = w->kill_reason == GD__KILL_TIMEOUT ? gd__max64(p.started, w->cancel_below) : p.started,
         .start_ns = p.start_ns,
         .words = "killed, but the process does not end (stuck in the kernel?); it is set aside",
     };
-    bury(s, e->now, i, &d, GD_WORKER_LOST);
+    process_ended(s, e->now, i, &d, GD_WORKER_LOST);
     return 0;
 }
 
 /* --- timers --- */
 
-/* When the task at head must be over. Its start is believed once and never later than now, so a worker cannot put its
- * deadline off; one that has not started counts from when it became the first, so a stopped process is found too. */
+/* When the task at head must have ended. The start time that the worker reports is read once and cannot be later than
+ * now, so a worker cannot put off its deadline. A task that has not started is timed from when it became the first, so
+ * that a stopped process is found too. */
 static uint64_t head_deadline(struct gd__sched *s, uint64_t now, unsigned i)
 {
     struct gd__sched_worker *w = &s->workers[i];
@@ -419,7 +421,7 @@ static uint64_t head_deadline(struct gd__sched *s, uint64_t now, unsigned i)
     w->run_start = gd__min64(p.start_ns, now);
     if (w->run_start < w->frozen_until)
         w->run_start += gd__min64(w->frozen_ns, w->frozen_until - w->run_start);
-    if (w->run_start < first_since) /* it can't have begun before it was the first */
+    if (w->run_start < first_since) /* the task can't have begun before it was the first */
         w->run_start = first_since;
     return w->run_start + s->config.task_timeout_ns;
 }
@@ -430,7 +432,7 @@ void gd__head_changed(struct gd__sched_worker *w, uint64_t now)
     w->frozen_ns = w->frozen_until = 0;
 }
 
-/* Timers are later already; what deadlines are reckoned from is put right here. */
+/* The timers have been moved already. This moves the times that deadlines are computed from. */
 void gd__pool_frozen(struct gd__sched *s, uint64_t now, uint64_t lost_ns)
 {
     for (unsigned i = 0; i < s->config.n_workers; i++) {
@@ -607,7 +609,7 @@ static void stop_one(struct gd__sched *s, uint64_t now, unsigned i)
         gd__heap_disarm(&s->heap, &w->timer);
         gd__worker_set_state(s, now, i, GD_WORKER_FINISHED);
         break;
-    case GD_WORKER_STARTING: /* a quick set-up gets its cleanup, a slow one is not waited for */
+    case GD_WORKER_STARTING: /* a quick setup may still end and clean up; a slow one is not waited for */
         gd__worker_stop(s, now, i, gd__min64(s->config.cleanup_grace_ns, s->config.cancel_grace_ns));
         break;
     case GD_WORKER_IDLE:
@@ -638,7 +640,8 @@ static void cancel_window(struct gd__sched *s, unsigned i)
         gd__task_cancel(s, gd__window_at(s, w, p));
 }
 
-/* The time for running tasks is over: whoever still has one is killed. Those that clean up have their own time. */
+/* The time for running tasks is over: every worker that still has one is killed. Workers that are cleaning up have
+ * their own time limit. */
 void gd__pool_end_tasks(struct gd__sched *s, uint64_t now)
 {
     for (unsigned i = 0; i < s->config.n_workers; i++)
@@ -648,7 +651,7 @@ void gd__pool_end_tasks(struct gd__sched *s, uint64_t now)
         cancel_window(s, i);
 }
 
-/* All are killed before the user is told of any task, which may take longer than they take to die. */
+/* All are killed before any task is reported: the callbacks may take longer than the processes take to die. */
 void gd__pool_abort(struct gd__sched *s, uint64_t now)
 {
     for (unsigned i = 0; i < s->config.n_workers; i++) {

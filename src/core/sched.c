@@ -1,8 +1,8 @@
-/* Tasks and the run as a whole: where a task goes when an attempt ends, in which order results are delivered, how a run
- * comes to its end. See sched.h for the states.
+/* Tasks and the run as a whole: where a task goes when an attempt ends, in which order results are delivered, and how a
+ * run ends. See sched.h for the states.
  *
- * Task slots are made once, enough for queue_size tasks waiting and one batch running on every worker; lists link slots
- * by number. Nothing is allocated while the run goes on.
+ * All task slots are allocated once: enough for queue_size waiting tasks and one running batch on every worker. Lists
+ * link slots by number. Nothing is allocated during the run.
  */
 #include "core/sched.h"
 
@@ -110,7 +110,7 @@ int gd__sched_open(struct gd__sched *s, const struct gd__sched_config *c, const 
     s->fx = fx;
     s->ctx = ctx;
     const uint64_t n_slots = c->queue_size + (uint64_t)c->n_workers * c->batch_size;
-    /* The sum may overflow; and a slot's number with TAG_TASK must not be one of the other tags. */
+    /* The sum may overflow. And a slot's number combined with TAG_TASK must not equal one of the other tags. */
     if (c->queue_size >= TAG_TASK || n_slots >= TAG_TASK - 1)
         return gd__error(GD_E_TOO_LARGE, "queue_size %llu is too large (at most about a thousand million)",
                          (unsigned long long)c->queue_size);
@@ -124,7 +124,8 @@ int gd__sched_open(struct gd__sched *s, const struct gd__sched_config *c, const 
         return gd__error(GD_E_NO_MEMORY, "no memory for a queue of %llu tasks on %u workers",
                          (unsigned long long)c->queue_size, c->n_workers);
     }
-    /* Slots are linked lazily: a slot never used is next in line by number, so an unused queue costs no memory. */
+    /* Only slots that were used are on the free list. Unused slots are taken in order of their number, so memory that
+     * no task needs is never touched. */
     s->free_head = GD__NO_TASK;
     return 0;
 }
@@ -165,7 +166,7 @@ static void deliver(struct gd__sched *s, uint32_t slot, const struct gd__outcome
     else
         s->counts.failed++;
     s->counts.cancelled += o->failure == GD_FAILURE_CANCELLED;
-    s->outstanding--; /* with the counts: the callback may ask for figures that add up */
+    s->outstanding--; /* before the callback, which may ask for these counts: they must add up */
     s->fx->deliver(s->ctx, t, o);
     t->state = GD__TASK_FREE;
     t->next = s->free_head;
@@ -174,7 +175,7 @@ static void deliver(struct gd__sched *s, uint32_t slot, const struct gd__outcome
     gd__update_allowed(s);
 }
 
-static void keep(struct gd__sched *s, uint32_t slot, const struct gd__outcome *o)
+static void hold_outcome(struct gd__sched *s, uint32_t slot, const struct gd__outcome *o)
 {
     struct gd__outcome *held = &s->held[slot];
     *held = *o;
@@ -190,7 +191,7 @@ static void deliver_in_order(struct gd__sched *s, uint32_t slot, const struct gd
         t->state = GD__TASK_PARKED;
         s->n_parked++;
         s->parked[t->id & s->parked_mask] = slot;
-        keep(s, slot, o);
+        hold_outcome(s, slot, o);
         return;
     }
     s->next_delivery++;
@@ -259,7 +260,7 @@ static void delay(struct gd__sched *s, uint32_t slot, uint64_t until)
     gd__heap_arm(&s->heap, &t->timer, until);
 }
 
-/* True: a stop has begun, so it is not done; or one may be on its way, so nothing is decided yet. */
+/* True: a stop has begun, so the task is cancelled; or a stop may be on its way, so the verdict waits. */
 static bool is_excused(struct gd__sched *s, uint64_t now, uint32_t slot, const struct gd__outcome *o,
                        enum gd__verdict verdict)
 {
@@ -270,7 +271,7 @@ static bool is_excused(struct gd__sched *s, uint64_t now, uint32_t slot, const s
     if (!o->by_stop_signal || s->config.signal_wait_ns == 0)
         return false;
     s->tasks[slot].verdict = (uint8_t)verdict;
-    keep(s, slot, o);
+    hold_outcome(s, slot, o);
     s->held[slot].by_stop_signal = false;
     delay(s, slot, now + s->config.signal_wait_ns);
     return true;
@@ -318,11 +319,11 @@ void gd__task_crashed(struct gd__sched *s, uint64_t now, uint32_t slot, const st
     gd__place_again(s, now, slot);
 }
 
-/* No stop came: what was put off is done. */
+/* No stop came: the task is charged as its verdict says. */
 static void judge(struct gd__sched *s, uint64_t now, uint32_t slot)
 {
     struct gd__task *t = &s->tasks[slot];
-    const struct gd__outcome o = s->held[slot]; /* a copy: it may have to wait for its turn, in the same place */
+    const struct gd__outcome o = s->held[slot]; /* a copy: the outcome may be parked, which overwrites held[slot] */
     const enum gd__verdict verdict = (enum gd__verdict)t->verdict;
     t->verdict = GD__VERDICT_NONE;
     if (verdict == GD__VERDICT_CRASHED)
@@ -395,7 +396,7 @@ void gd__sched_source_end(struct gd__sched *s, uint64_t now)
     gd__check_done(s, now);
 }
 
-/* Every task that no worker has. */
+/* Cancels every task that no worker has. */
 void gd__cancel_waiting(struct gd__sched *s)
 {
     for (uint32_t slot = 0; slot < s->n_used && s->outstanding > 0; slot++) {
@@ -412,12 +413,12 @@ void gd__cancel_waiting(struct gd__sched *s)
 
 void gd__sched_shutdown(struct gd__sched *s, uint64_t now)
 {
-    if (s->stopping || s->workers_stopped) /* everything was done before: there is nothing to cut short */
+    if (s->stopping || s->workers_stopped) /* already stopping, or all tasks are done */
         return;
     s->stopping = true;
     s->end = GD__END_SHUTDOWN;
     gd__heap_arm(&s->heap, &s->stop_timer, now + s->config.stop_grace_ns);
-    gd__pool_stop(s, now); /* first: telling the user of many waiting tasks may take as long as the grace period */
+    gd__pool_stop(s, now); /* first: reporting many cancelled tasks may take as long as the grace period */
     gd__cancel_waiting(s);
     gd__check_done(s, now);
 }
@@ -453,7 +454,7 @@ void gd__sched_tick(struct gd__sched *s, uint64_t now)
         if (t->tag == TAG_STOP)
             stop_is_over(s, now);
         else if (t->tag == TAG_BATCH)
-            ; /* the pump that follows sees that the time has come */
+            ; /* the pump that follows checks the time itself */
         else if (t->tag & TAG_TASK)
             delay_is_over(s, now, t->tag & ~(uint32_t)TAG_TASK);
         else

@@ -1,7 +1,9 @@
-/* The scheduler: what goes where, what a death means, when a deadline has passed.
+/* The scheduler decides which worker gets which task, what the death of a process means, and when a deadline has
+ * passed.
  *
- * It is a state machine and nothing else: it is told events and the time, and answers by calling the effects table. It
- * makes no system call and reads no clock, so the dispatcher drives it with processes and tests/sim with virtual ones.
+ * It is only a state machine: its caller passes in events and the time, and it answers by calling the effects table. It
+ * makes no system call and reads no clock, so the dispatcher can drive it with real processes and tests/sim with
+ * virtual ones.
  *
  * A task is in exactly one state:
  *
@@ -14,20 +16,21 @@
  * A worker's window holds the tasks handed to it, in order, at positions head .. tail - 1 of its ring; results come in
  * that order. Positions count from 0 for each process.
  *
- * Who is to blame for a death. If one task had been started, that task: it is charged and run again up to crash_limit
- * times. If several had (a batch, or loads beside it), each is suspect and none is charged: every one is run again
- * alone, and a death then names its culprit. What had not been started is handed out again at once, uncharged.
+ * Which task is charged with a death. If one task had been started, that task is charged. It is run again until it has
+ * crashed crash_limit times. If several had been started (a batch, or loads beside it), each is suspect and none is
+ * charged. Every suspect is run again alone, so that another death has only one possible cause. Tasks that had not been
+ * started are handed out again at once, uncharged.
  *
- * A stop uses up no tries. A task that fails after the stop began is cancelled, whatever it failed of. A stop may also
- * be sent to every process at once (SIGTERM by systemd or Slurm), and a worker may be hit before the dispatcher hears
- * of it: so the verdict on what SIGTERM, SIGINT or SIGHUP ended waits for signal_wait_ns, the task as DELAYED, the
- * worker as HELD.
+ * A stop uses up no attempts. A task that fails after the stop began is cancelled, whatever the cause of the failure. A
+ * stop may also be sent to every process at once (SIGTERM by systemd or Slurm), and may reach a worker before the
+ * dispatcher hears of it. So a task or worker that was ended by SIGTERM, SIGINT or SIGHUP is not judged for
+ * signal_wait_ns. Until then the task is DELAYED and the worker HELD.
  *
- * A shortage is the machine's. Where no process could be started for want of processes or memory, the task goes back
- * uncharged, and the worker rests (SHORT, or RESTING if it is the worker's own process) for longer each time. If
- * nothing else ran for shortage_wait_ns the run ends, and what is left is not done.
+ * A shortage concerns the machine. If no process could be started because no more processes or memory were available,
+ * the task goes back uncharged, and the worker rests for longer each time (as SHORT, or as RESTING if its own process
+ * could not be started). If nothing else ran for shortage_wait_ns, the run ends and the remaining tasks are not done.
  *
- * Event functions return 0, or GD_E_PROTOCOL when a worker in that state cannot have said that: then call
+ * Event functions return 0, or GD_E_PROTOCOL if a worker in that state cannot have sent that event. In that case call
  * gd__sched_broken(). After a group of events call gd__sched_pump(), which hands out work.
  */
 #ifndef GD_CORE_SCHED_H
@@ -41,23 +44,23 @@
 
 #define GD__NO_TASK UINT32_MAX
 
-/* What a task is charged with when its time as DELAYED is over. NONE: nothing, it is tried again. */
+/* What a DELAYED task is charged with when its delay is over. NONE: it is not charged, only run again. */
 enum gd__verdict { GD__VERDICT_NONE, GD__VERDICT_FAILED, GD__VERDICT_CRASHED };
 
 enum gd__task_state { GD__TASK_FREE, GD__TASK_WAITING, GD__TASK_DELAYED, GD__TASK_HANDED, GD__TASK_PARKED };
 
 struct gd__task {
     uint64_t id;
-    uint64_t payload[4]; /* the dispatcher's, as is the tag: not looked at */
+    uint64_t payload[4]; /* belongs to the dispatcher, as does the tag: not read here */
     uint64_t tag;
     uint64_t weight;
     uint64_t waiting_since;
-    uint64_t first_start_ns; /* of the first attempt that has ended, while it is tried again; 0: none yet */
-    uint32_t next;           /* in whichever list it is */
+    uint64_t first_start_ns; /* start of the first attempt that has ended; 0: none has */
+    uint32_t next;           /* in the list it is on */
     uint32_t attempt;        /* how often it was started */
     uint32_t crashes;
     uint32_t errors;
-    int32_t worker; /* that had it last; -1 */
+    int32_t worker; /* the last worker that had it; -1: none */
     int32_t home;   /* worker it was placed on; -1: any */
     uint16_t batch; /* while handed: size of the batch from here to its end */
     uint8_t state;
@@ -70,7 +73,7 @@ struct gd__task {
 struct gd__outcome {
     enum gd_failure failure; /* NONE: success */
     bool final;              /* not to be retried */
-    bool by_stop_signal;     /* SIGTERM, SIGINT or SIGHUP ended it: perhaps sent to every process of the run */
+    bool by_stop_signal;     /* SIGTERM, SIGINT or SIGHUP ended it; every process of the run may have got that signal */
     bool shortage;           /* it was not begun: no process could be started */
     bool kept;               /* the bytes are a copy, made by hold() */
     int worker;              /* -1: none */
@@ -78,25 +81,25 @@ struct gd__outcome {
     int exit_code;
     uint64_t start_ns;
     uint64_t end_ns;
-    const void *bytes; /* the result, or the words of the failure, */
+    const void *bytes; /* the result, or the error message */
     uint64_t size;
-    uint64_t data_size; /* before which it may have left so many bytes of data */
-    uint64_t handle;    /* the dispatcher's: where the bytes are */
+    uint64_t data_size; /* how many bytes of data come before the error message */
+    uint64_t handle;    /* belongs to the dispatcher: where the bytes are */
 };
 
 /* A process that ended. */
 struct gd__death {
-    uint64_t started; /* positions below it had entered process (a batch counts whole) */
-    uint64_t loading; /* positions below it had entered load; 0: there is no load */
+    uint64_t started; /* process() had been entered for positions below this (a batch counts whole) */
+    uint64_t loading; /* load() had been entered for positions below this; 0: the worker has no load() */
     uint64_t start_ns;
     int signal;
     int exit_code;
-    bool not_spawned;  /* it could not even be started, */
-    bool shortage;     /* for want of processes or memory */
-    const char *words; /* what happened, and the last words of its stderr */
+    bool not_spawned;  /* it could not be started */
+    bool shortage;     /* because no more processes or memory were available */
+    const char *words; /* what happened, and the end of its stderr */
 };
 
-/* What a worker is in the middle of, as far as is known. */
+/* How far a worker has got, as far as is known; see struct gd__death. */
 struct gd__probe {
     uint64_t started;
     uint64_t start_ns;
@@ -104,9 +107,9 @@ struct gd__probe {
 
 enum gd__run_end { GD__END_NATURAL, GD__END_SHUTDOWN, GD__END_SETUP, GD__END_NO_WORKERS, GD__END_SHORTAGE };
 
-/* None may call back into the scheduler. */
+/* These functions must not call back into the scheduler. */
 struct gd__sched_effects {
-    void (*spawn)(void *ctx, unsigned w); /* failure is told by gd__sched_exited() later */
+    void (*spawn)(void *ctx, unsigned w); /* a failure is reported later, by gd__sched_exited() */
     void (*assign)(void *ctx, unsigned w, const struct gd__task *t, unsigned attempt); /* append at tail */
     void (*publish)(void *ctx, unsigned w);                                            /* after some assigns */
     uint64_t (*take_back)(void *ctx, unsigned w, uint64_t keep); /* returns the new tail, >= keep */
@@ -114,41 +117,41 @@ struct gd__sched_effects {
     void (*cancel)(void *ctx, unsigned w, uint64_t below); /* ask tasks below that position to stop */
     void (*kill)(void *ctx, unsigned w);
     void (*stop)(void *ctx, unsigned w);    /* clean up and exit when the window is done */
-    void (*abandon)(void *ctx, unsigned w); /* it will not die: let go of it */
-    /* A task is final. Its payload may go after this. */
+    void (*abandon)(void *ctx, unsigned w); /* the process cannot be killed: let go of it */
+    /* A task is final. Its payload may be freed after this. */
     void (*deliver)(void *ctx, const struct gd__task *t, const struct gd__outcome *o);
-    /* It will be delivered later: keep what o points to, update o, until then; */
+    /* The task will be delivered later: copy what o points to, and make o point to the copy. */
     void (*hold)(void *ctx, const struct gd__task *t, struct gd__outcome *o);
-    /* or it will not be, and what was kept may go. */
+    /* It will not be delivered after all: the copy may be freed. */
     void (*drop)(void *ctx, const struct gd__task *t, const struct gd__outcome *o);
-    /* An attempt failed, and the task will be run again. NULL: nobody wants to know. */
+    /* An attempt failed, and the task will be run again. May be NULL. */
     void (*tried)(void *ctx, const struct gd__task *t, const struct gd__outcome *o);
     void (*setup_failed)(void *ctx, unsigned w, const char *words);
     void (*worker_died)(void *ctx, unsigned w, const char *words, bool given_up);
-    /* No process could be started, by w or for it; it will be tried again. */
+    /* No process could be started, by w or for it. Another attempt to start one will follow. */
     void (*shortage)(void *ctx, unsigned w, const char *words, uint64_t size);
-    /* The device of w is out of use; once. words: why, or NULL: it has no worker left. */
+    /* The device of w is out of use. Called once for each device. words: why; NULL: it has no worker left. */
     void (*device_out)(void *ctx, unsigned w, const char *words);
 };
 
 struct gd__sched_config {
     unsigned n_workers;
-    const int *gpu_ids; /* of each worker; copied */
+    const int *gpu_ids; /* one for each worker; copied */
     uint64_t queue_size;
     uint64_t total_tasks;
     uint64_t task_timeout_ns; /* 0: none */
     uint64_t cancel_grace_ns;
     uint64_t setup_timeout_ns; /* 0: none */
     uint64_t stop_grace_ns;    /* for running tasks, after a shutdown */
-    uint64_t cleanup_grace_ns; /* for a worker that was told to stop */
-    uint64_t kill_wait_ns;     /* from kill to giving up on a process that won't die */
+    uint64_t cleanup_grace_ns; /* for a worker that was asked to stop */
+    uint64_t kill_wait_ns;     /* from the kill until a process that does not die is given up */
     uint64_t retry_delay_ns;
     uint64_t restart_delay_ns;
-    uint64_t signal_wait_ns;   /* how long a verdict waits for a stop, after a death by SIGTERM, SIGINT or SIGHUP */
-    uint64_t shortage_wait_ns; /* how long nothing may run for want of processes */
-    uint64_t start_gap_ns;     /* 0: none; least time from handing out one task to the next */
+    uint64_t signal_wait_ns;   /* how long to wait for a stop after a death by SIGTERM, SIGINT or SIGHUP */
+    uint64_t shortage_wait_ns; /* how long a shortage may last while nothing runs */
+    uint64_t start_gap_ns;     /* least time from handing out one task to the next; 0: none */
     unsigned retries;
-    bool retry_timeouts; /* a task that took too long counts as one that failed */
+    bool retry_timeouts; /* a time-out is retried as a failure is */
     unsigned crash_limit;
     unsigned setup_attempts;
     unsigned setup_jobs; /* 0: all */
@@ -173,44 +176,44 @@ struct gd__list {
     uint64_t count;
 };
 
-/* A worker state that the world sees as RESTING: its process was ended by a signal that may have been a stop. */
-/* And one that it sees as ready: it could not start what it needs for a task, and gets none for a while. */
+/* Two more worker states. HELD is shown as RESTING: the process was ended by a signal that may have been a stop. SHORT
+ * is shown as ready: the worker could not start what it needs for a task, and gets no task for a while. */
 enum { GD__WORKER_HELD = GD_WORKER_LOST + 1, GD__WORKER_SHORT, GD__WORKER_STATES };
 
 struct gd__sched_worker {
-    uint8_t state; /* enum gd_worker_state or HELD; IDLE stands for "ready", BUSY is derived */
+    uint8_t state; /* enum gd_worker_state, HELD or SHORT; IDLE stands for "ready", BUSY is derived */
     uint8_t kill_reason;
     bool given_up;    /* not to be started again */
     bool wants_start; /* waits for its turn to set up */
-    bool solo;        /* the window holds one suspect: add nothing */
-    bool no_steal;    /* everything it has is claimed, as of its last result */
+    bool solo;        /* the window holds one suspect: hand it no other task */
+    bool no_steal;    /* nothing could be taken back from it, and it has sent no result since */
     int gpu_id;
     unsigned device;      /* the first worker on the same GPU */
-    unsigned lost_in_row; /* kept in that one: device losses since the last success, */
-    bool device_out;      /* and whether it was said that the device is out of use */
+    unsigned lost_in_row; /* device losses since the last success; kept in the device's first worker */
+    bool device_out;      /* it was reported that the device is out of use; kept in the same place */
     uint64_t head, tail;
-    uint64_t cancel_below; /* tasks below it were asked to stop, */
-    bool cancel_batch;     /* as one batch */
-    uint32_t batch_left;   /* results still to come of the batch at head; 0: at its beginning */
+    uint64_t cancel_below; /* tasks below this position were asked to stop */
+    bool cancel_batch;     /* and they are one batch */
+    uint32_t batch_left;   /* results of the batch at head that are still to come; 0: no result of it has come */
     uint32_t *window;
     struct gd__list placed; /* tasks placed on it, waiting */
     uint64_t head_since;    /* when the task at head became the first */
-    uint64_t run_position;  /* position + 1 whose start we have seen; 0: none */
+    uint64_t run_position;  /* 1 + the position whose start was seen; 0: none */
     uint64_t run_start;
-    uint64_t frozen_ns;    /* how long the run stood still since head_since, */
+    uint64_t frozen_ns;    /* how long the run stood still since head_since */
     uint64_t frozen_until; /* and when that last ended */
-    uint64_t mean_ns;      /* of its tasks' durations */
-    uint64_t target;       /* how many tasks it is to be handed, */
-    uint64_t burst;        /* and how many at once are worth waking it, */
-    uint64_t target_mean;  /* for tasks of this length */
+    uint64_t mean_ns;      /* mean duration of its tasks */
+    uint64_t target;       /* how many tasks its window should hold */
+    uint64_t burst;        /* how many tasks make it worth waking */
+    uint64_t target_mean;  /* the mean_ns for which target and burst were computed */
     uint32_t batch_limit;
     uint32_t setup_tries, deaths_in_row;
-    uint32_t shortages;   /* in a row, */
-    uint64_t short_until; /* and until when it gets no task; while SHORT */
+    uint32_t shortages;   /* number of shortages in a row */
+    uint64_t short_until; /* while SHORT: until when it gets no task */
     uint64_t restarts;
     bool productive;    /* this process has finished a task */
-    bool died_in_setup; /* while HELD: what is to be judged, */
-    char *last_words;   /* and the error message; NULL: there was no memory for it */
+    bool died_in_setup; /* while HELD: whether it died in setup */
+    char *last_words;   /* while HELD: the error message; NULL: no memory for it */
     struct gd__timer timer;
     uint64_t completed, failed, timeouts, last_ns, busy_ns;
 };
@@ -222,7 +225,7 @@ struct gd__sched {
 
     struct gd__task *tasks;
     uint32_t n_slots;
-    uint32_t n_used; /* slots that were ever in use: the first ones */
+    uint32_t n_used; /* the first n_used slots have been in use */
     uint32_t free_head;
     struct gd__list backlog, solo;
     uint32_t *by_size; /* heap of waiting tasks, largest first */
@@ -235,7 +238,7 @@ struct gd__sched {
 
     uint64_t next_delivery; /* ordered runs */
     uint32_t *parked;
-    struct gd__outcome *held; /* of each task that is PARKED, or DELAYED with a verdict to come */
+    struct gd__outcome *held; /* outcome of each task that is PARKED, or DELAYED with a verdict */
     uint64_t parked_mask;
     uint64_t n_parked;
 
@@ -244,8 +247,8 @@ struct gd__sched {
     uint64_t *idle, *hungry; /* bit sets of workers */
     unsigned n_words, rotate, n_ready, n_starting, n_alive;
     uint64_t n_placed;    /* tasks in workers' own queues */
-    uint64_t hold_until;  /* when to pump again: a batch is held back, or something may be worth sharing then */
-    uint64_t short_since; /* since when nothing ended but in a shortage; 0: not so */
+    uint64_t hold_until;  /* when to pump again, for a batch held back or tasks worth taking back */
+    uint64_t short_since; /* since when every attempt has ended in a shortage; 0: there is no shortage */
     uint64_t next_start;  /* with a gap between starts: when the next task may go */
 
     struct gd__heap heap;
@@ -261,33 +264,33 @@ void gd__sched_close(struct gd__sched *s);
 
 /* --- events --- */
 void gd__sched_start(struct gd__sched *s, uint64_t now);
-/* A task was taken from the source; its number is returned. payload: four words, kept, as is the tag. */
+/* A task was taken from the source. Returns its number. payload and tag are copied. */
 uint64_t gd__sched_add(struct gd__sched *s, uint64_t now, const uint64_t payload[4], uint64_t weight, uint64_t tag);
 void gd__sched_source_end(struct gd__sched *s, uint64_t now);
 int gd__sched_ready(struct gd__sched *s, uint64_t now, unsigned w);
 int gd__sched_setup_failed(struct gd__sched *s, uint64_t now, unsigned w, const char *words);
 /* The result of the task at head. safe_batch: 0, or the largest batch that fitted. */
 int gd__sched_result(struct gd__sched *s, uint64_t now, unsigned w, const struct gd__outcome *o, unsigned safe_batch);
-/* Its results have been read. */
+/* The process of w has ended. Call this after its results have been read. */
 void gd__sched_exited(struct gd__sched *s, uint64_t now, unsigned w, const struct gd__death *d);
-/* It broke the protocol: it is killed and replaced. */
+/* w broke the protocol: it is killed and replaced. */
 void gd__sched_broken(struct gd__sched *s, uint64_t now, unsigned w);
-/* The device of worker w has failed, as its driver says: it is taken out of use with all its workers. */
+/* The driver reports that the device of worker w has failed: it is taken out of use with all its workers. */
 void gd__sched_device_failed(struct gd__sched *s, uint64_t now, unsigned w, const char *words);
-/* Its driver says that what runs on the device of worker w must be restarted: its workers are killed and replaced, and
- * no task is charged. */
+/* The driver reports that programs on the device of worker w must be restarted: its workers are killed and replaced,
+ * and no task is charged. */
 void gd__sched_device_restart(struct gd__sched *s, uint64_t now, unsigned w);
 void gd__sched_shutdown(struct gd__sched *s, uint64_t now);
 void gd__sched_abort(struct gd__sched *s, uint64_t now);
 /* The run stood still for lost_ns, until now: that counts towards no time limit, grace or delay. */
 void gd__sched_frozen(struct gd__sched *s, uint64_t now, uint64_t lost_ns);
-void gd__sched_tick(struct gd__sched *s, uint64_t now); /* fires what is due */
+void gd__sched_tick(struct gd__sched *s, uint64_t now); /* fires the timers that are due */
 void gd__sched_pump(struct gd__sched *s, uint64_t now);
 
 /* --- questions --- */
 uint64_t gd__sched_deadline(const struct gd__sched *s); /* when to call tick; GD__NEVER */
 bool gd__sched_finished(const struct gd__sched *s);     /* every task final, source ended, every worker gone */
-/* How many tasks may have been taken in all, so that no more than queue_size wait: never goes back. */
+/* How many tasks may be taken in all so that no more than queue_size wait. It never decreases. */
 static inline uint64_t gd__sched_allowed(const struct gd__sched *s)
 {
     return s->allowed;
@@ -298,7 +301,7 @@ const struct gd__task *gd__sched_head(const struct gd__sched *s, unsigned w);
 /* The task at a position of w's window, or NULL if it is not there. */
 const struct gd__task *gd__sched_at(const struct gd__sched *s, unsigned w, uint64_t position);
 enum gd_worker_state gd__sched_worker_state(const struct gd__sched *s, unsigned w);
-/* Why w's process was killed, in words; NULL: it was not. */
+/* A message that says why w's process was killed; NULL: it was not. */
 const char *gd__sched_kill_words(const struct gd__sched *s, unsigned w);
 
 #endif

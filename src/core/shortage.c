@@ -1,6 +1,6 @@
-/* A shortage: the machine can start no process, for want of processes or memory. That is nobody's fault, so no task and
- * no worker is charged. The task goes back to the backlog, and the worker rests, for longer each time. sched.h has the
- * rules.
+/* A shortage: the machine cannot start a process because no more processes or memory are available. No task and no
+ * worker caused that, so none is charged. The task goes back to the backlog, and the worker rests, for longer each
+ * time. sched.h has the rules.
  */
 #include "core/internal.h"
 
@@ -14,7 +14,7 @@ uint64_t gd__shortage_delay(struct gd__sched_worker *w)
     return gd__min64(SHORTAGE_DELAY_MIN << doublings, SHORTAGE_DELAY_MAX);
 }
 
-/* Whether a worker is at something that is not waiting for a process. */
+/* Whether some worker has tasks and is not short of a process. */
 static bool something_runs(const struct gd__sched *s)
 {
     for (unsigned i = 0; i < s->config.n_workers; i++) {
@@ -40,7 +40,7 @@ static void hand_back(struct gd__sched *s, uint64_t now, unsigned i)
         gd__place_again(s, now, gd__window_at(s, w, p - 1));
 }
 
-/* What it still has of tasks has its deadline all the same. */
+/* The tasks that the worker still has keep their deadline. */
 void gd__arm_short(struct gd__sched *s, unsigned i, uint64_t deadline)
 {
     const struct gd__sched_worker *w = &s->workers[i];
