@@ -4,15 +4,15 @@
 
     check_docs.py [DOCUMENT...]
 
-- A link to a file leads to a file, and one with an anchor to a heading of it.
-- A path in backticks that begins with a directory of this tree (`src/core/sched.h`, `docs/*.md`) exists; NAME stands for any.
-- A name of the C API in backticks (`gd_run()`, `GD_OPTIONS_INIT`) is in the headers; `gd__` names are in the sources or tests.
-- A test in backticks (`unit_json`) has its file in tests/.
+- A link to a file leads to a file, and a link with an anchor to a heading of that file.
+- A path in backticks that begins with a directory of this tree (`src/core/sched.h`, `docs/*.md`) exists. NAME in a path
+  stands for any name.
+- A name of the C API in backticks (`gd_run()`, `GD_OPTIONS_INIT`) is in the sources or tests.
+- A test in backticks (`unit_heap`) has its file in tests/.
 - A target in backticks (`make test`) is in the Makefile.
-- A message in the tables of docs/troubleshooting.md is in the sources; ... stands for what is filled in.
+- A message in the tables of docs/troubleshooting.md is in the sources; "..." stands for what is filled in.
 - README.md has at most 150 lines.
 """
-import glob
 import pathlib
 import re
 import subprocess
@@ -23,21 +23,17 @@ LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 CODE = re.compile(r"`([^`]+)`")
 PATH = re.compile(r"[\w.*/-]+/[\w.*/-]*")
 TARGET = re.compile(r"(?:[A-Z]+=\S+ )*make ([a-z][a-z-]*)$")
-NAME = re.compile(r"\b(?:gd_|GD_)[A-Za-z_]\w*\b(?!\.\.\.)")
+NAME = re.compile(r"\b(?:gd_|GD_)[A-Za-z_]\w*\b")
+TEST = re.compile(r"([a-z]+)_([a-z_]+)")
+SYSTEM_WORDS = re.compile(r": (?:No space|Address)\b.*")  # of strerror(), at the end of a message
+SOURCES = ("src", "cli", "tui", "web", "view", "apps", "python", "include")
 README_MOST = 150
-SOURCES = ("src", "cli", "tui", "web", "apps", "python", "include")
 
 
-def documents():
-    names = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", "*.md"], cwd=ROOT, capture_output=True,
-                           text=True, check=True).stdout.split()
-    return [ROOT / name for name in names if (ROOT / name).exists()]
-
-
-def prose_of(text):
+def prose_of(document):
     """The lines outside fenced blocks, with their numbers."""
     fenced = False
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(document.read_text(encoding="utf-8").splitlines(), 1):
         if line.startswith("```"):
             fenced = not fenced
         elif not fenced:
@@ -46,13 +42,16 @@ def prose_of(text):
 
 def anchors_of(document):
     """The anchors of its headings, as GitHub and MkDocs make them."""
-    anchors = set()
-    for _, line in prose_of(document.read_text(encoding="utf-8")):
-        heading = re.match(r"#+ (.*)", line)
-        if heading:
-            kept = re.sub(r"[^\w\s-]", "", heading[1].lower()).strip()
-            anchors.add(re.sub(r"\s", "-", kept))
-    return anchors
+    headings = (re.match(r"#+ (.*)", line) for _, line in prose_of(document))
+    texts = (re.sub(r"[^\w\s-]", "", heading[1].lower()).strip() for heading in headings if heading)
+    return {re.sub(r"\s", "-", text) for text in texts}
+
+
+def texts_below(root, tops):
+    """The sources below these directories as one text, with the parts of string literals joined and escapes undone."""
+    paths = (path for top in tops for path in sorted((root / top).rglob("*")) if path.suffix in (".c", ".h", ".py"))
+    text = "".join(path.read_text(encoding="utf-8") for path in paths)
+    return re.sub(r'"\s*f?"', "", text).replace('\\"', '"')
 
 
 def link_problem(document, target):
@@ -67,85 +66,75 @@ def link_problem(document, target):
     return None
 
 
-def path_problem(code, tops):
-    """Of a path in backticks: whether it is one of this tree, and is missing."""
-    if not PATH.fullmatch(code) or code.split("/")[0] not in tops or "NAME" in code:
-        return None
-    return None if glob.glob(str(ROOT / code)) else f"there is no {code}"
+class Tree:
+    def __init__(self, root):
+        self.root = root
+        self.tops = {path.name for path in root.iterdir() if path.is_dir() and not path.name.startswith("build")}
+        self.targets = set(re.findall(r"^([a-z][a-z-]*):", (root / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+        self.sources = texts_below(root, SOURCES)
+        self.tests = texts_below(root, ("tests",))
+
+    def has(self, pattern):
+        return any(True for _ in self.root.glob(pattern))
+
+    def path_problem(self, code):
+        if not PATH.fullmatch(code) or code.split("/")[0] not in self.tops or "NAME" in code:
+            return None
+        return None if self.has(code) else f"there is no {code}"
+
+    def target_problem(self, code):
+        found = TARGET.match(code)
+        return f"the Makefile has no target {found[1]}" if found and found[1] not in self.targets else None
+
+    def name_problem(self, code):
+        known = self.sources + self.tests
+        missing = [name for name in NAME.findall(code) if name not in known]
+        return f"no source has {missing[0]}" if missing else None
+
+    def test_problem(self, code):
+        found = TEST.fullmatch(code)
+        if not found or not (self.root / "tests" / found[1]).is_dir() or code in self.sources:
+            return None
+        places = (f"test_{found[2]}.*", f"{code}.*", f"{found[2]}.py")
+        return None if any(self.has(f"tests/{found[1]}/{place}") for place in places) else f"there is no test {code}"
+
+    def message_problems(self, document):
+        """Messages that the sources do not have: first cells of tables whose first column is called "message"."""
+        in_messages = False
+        for number, line in prose_of(document):
+            first = line.split("|")[1].strip() if line.startswith("|") else None
+            in_messages = first is not None and (in_messages or first == "message")
+            if in_messages and first.startswith("`"):
+                parts = (part.strip(" :()") for part in SYSTEM_WORDS.sub("", first.strip("`")).split("..."))
+                yield from ((number, f"no source has this part of a message: {part}") for part in parts
+                            if part not in self.sources)
+
+    def problems_of(self, document):
+        """(line, what is wrong) of a document."""
+        lines = list(prose_of(document))
+        for number, line in lines:
+            for target in LINK.findall(line):
+                yield number, link_problem(document, target)
+            for code in CODE.findall(line):
+                for look in (self.path_problem, self.target_problem, self.name_problem, self.test_problem):
+                    yield number, look(code)
+        if document == self.root / "README.md" and lines[-1][0] > README_MOST:
+            yield lines[-1][0], f"more than {README_MOST} lines"
+        if document.name == "troubleshooting.md":
+            yield from self.message_problems(document)
 
 
-def target_problem(code, targets):
-    found = TARGET.match(code)
-    return f"the Makefile has no target {found[1]}" if found and found[1] not in targets else None
-
-
-def name_problem(code, sources):
-    missing = [name for name in NAME.findall(code) if name not in sources and not name.endswith("_")]
-    return f"no source has {missing[0]}" if missing else None
-
-
-def test_problem(code, sources):
-    """`SUITE_NAME` is tests/SUITE/test_NAME.c, test_NAME.py or, of fuzzers, fuzz_NAME.c; docs_examples has its own."""
-    suite, _, name = code.partition("_")
-    if not re.fullmatch(r"[a-z]+_[a-z_]+", code) or not (ROOT / "tests" / suite).is_dir() or code in sources:
-        return None
-    found = glob.glob(f"{ROOT}/tests/{suite}/test_{name}.*") or glob.glob(f"{ROOT}/tests/{suite}/{code}.*")
-    return None if found or code == "docs_examples" else f"there is no test {code}"
-
-
-def makefile_targets():
-    return set(re.findall(r"^([a-z][a-z-]*):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
-
-
-def source_texts(tops):
-    """All source texts as one, with the parts of each string literal joined and escapes undone."""
-    text = ""
-    for top in tops:
-        for path in sorted((ROOT / top).rglob("*")):
-            if path.suffix in (".c", ".h", ".py"):
-                text += path.read_text(encoding="utf-8")
-    return re.sub(r'"\s*f?"', "", text).replace('\\"', '"')
-
-
-def message_problems(document, sources):
-    """Messages that the sources no longer have: the first cells of tables under a heading "message"."""
-    in_messages = False
-    for number, line in prose_of(document.read_text(encoding="utf-8")):
-        if not line.startswith("|"):
-            in_messages = False
-            continue
-        first = line.split("|")[1].strip()
-        if first == "message":
-            in_messages = True
-        elif in_messages and first.startswith("`"):
-            for part in first.strip("`").split("..."):
-                part = part.split(": No space")[0].split(": Address")[0].strip(" :()")
-                if part and part not in sources:
-                    yield number, f"no source has the message part: {part}"
-
-
-def problems_of(document, tops, targets, sources, tests):
-    text = document.read_text(encoding="utf-8")
-    for number, line in prose_of(text):
-        for target in LINK.findall(line):
-            yield number, link_problem(document, target)
-        for code in CODE.findall(line):
-            yield number, path_problem(code, tops)
-            yield number, target_problem(code, targets)
-            yield number, test_problem(code, sources)
-            yield number, name_problem(code, sources + tests)
-    if document == ROOT / "README.md" and text.count("\n") > README_MOST:
-        yield text.count("\n"), f"more than {README_MOST} lines"
-    if document.name == "troubleshooting.md":
-        yield from message_problems(document, sources)
+def documents():
+    names = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", "*.md"], cwd=ROOT, capture_output=True,
+                           text=True, check=True).stdout.split()
+    return [ROOT / name for name in names if (ROOT / name).exists()]
 
 
 def main():
+    tree, wrong = Tree(ROOT), 0
     chosen = [pathlib.Path(name).resolve() for name in sys.argv[1:]] or documents()
-    tops = {path.name for path in ROOT.iterdir() if path.is_dir() and not path.name.startswith("build")}
-    targets, sources, tests, wrong = makefile_targets(), source_texts(SOURCES), source_texts(["tests"]), 0
     for document in chosen:
-        for number, problem in problems_of(document, tops, targets, sources, tests):
+        for number, problem in tree.problems_of(document):
             if problem:
                 print(f"{document.relative_to(ROOT)}:{number}: {problem}")
                 wrong += 1
