@@ -1,7 +1,7 @@
 #!/bin/bash
 # What CI checks beyond `make test`: format, lint, layers, complete lists, headers under clang, the tests under ASan and
 # UBSan (gcc: those in C, and those in Python that are about C) and TSan (clang), fuzz targets over their corpora. Builds
-# treat warnings as errors. Each step counts for one; the steps that run tests add theirs. The last line is
+# treat warnings as errors. Each step counts as one; steps that run tests add the number of their tests. The last line is
 # `N passed, N failed`.
 # usage: check.sh [STEP...]
 set -u
@@ -23,21 +23,21 @@ step_format() {
     sources '*.c' '*.h' | xargs clang-format --dry-run -Werror
 }
 
-# The product's sources; with the tests it takes twice as long, by name only (check.sh lint_all).
+# Only the sources of the product. `check.sh lint_all` also checks the tests, which takes twice as long.
 tidy() {
     sources "$@" | xargs -P "$(nproc)" -I{} \
         clang-tidy --quiet {} -- -std=c17 -D_GNU_SOURCE -DGD_TEST_HOOKS -DGD_HOST_PATH='"x"' -DGD_VERSION='"x"' \
         -DGD_DATA_DIR='"x"' -Iinclude -Isrc -I. -Itests
 }
-# Python's headers are the system's: what they hold is not ours to mend.
+# Python's headers are system headers, so that warnings in them are not reported.
 tidy_python() {
     sources "$@" | xargs -P "$(nproc)" -I{} \
         clang-tidy --quiet {} -- -std=c17 -D_GNU_SOURCE -DGD_VERSION='"x"' -DVIEW_MOST=200 -DVIEW_CACHE_BYTES=25165824 \
         -Iinclude -Isrc -I. \
         -isystem "$(python3 -c 'import sysconfig; print(sysconfig.get_paths()["include"])')"
 }
-# What sources of the transcription include, and which package has it. Those whose packages are not all there are passed
-# over; the system's headers are not ours to mend.
+# Headers that sources of the transcription include, and the package of each. A source is skipped if one of its packages is
+# missing. Warnings in system headers are not reported.
 speech_headers='
 libavcodec/ libavcodec
 libavformat/ libavformat
@@ -52,7 +52,7 @@ tidy_speech_file() {
     local header module flags=()
     while read -r header module; do
         [ -n "$header" ] && grep -q "#include <$header" "$1" || continue
-        pkg-config --exists "$module" || { echo "$1: not looked at, there is no $module" && return 0; }
+        pkg-config --exists "$module" || { echo "$1: not checked, $module is missing" && return 0; }
         local words
         read -ra words <<<"$(pkg-config --cflags-only-I "$module" | sed 's/-I */-isystem /g')"
         flags+=("${words[@]}")
@@ -76,7 +76,7 @@ step_lint_all() {
         tidy_speech 'bench/whisper_loop.c' 'tests/transcribe/*.c'
 }
 
-# Every source and every test program is named in its meson.build: what is not built is not tested.
+# Every source and every test program must be in its meson.build, otherwise it would not be built and tested.
 step_lists() {
     local f name part bad=0
     for part in src view tui web cli apps/transcribe; do
@@ -116,56 +116,57 @@ step_headers() {
     tests/headers/check.sh clang clang++ include
 }
 
-# What a machine does not allow is left out: run() shows such lines.
+# Reports a check that this machine does not allow; run() shows such lines.
 left_out() { echo "left out: $*"; }
 
-# The search for leaks stops a process as a debugger does, which not every container allows.
+# The leak check stops a process like a debugger, which some containers do not allow.
 look_for_leaks() { # COMPILER
     echo 'int main(void) { return 0; }' >"$logs/nothing.c"
     # shellcheck disable=SC2086 # may be "ccache gcc"
     $1 -fsanitize=address "$logs/nothing.c" -o "$logs/nothing" || return 1
     "$logs/nothing" && return 0
-    left_out "the search for leaks, which is not possible here"
+    left_out "the leak check, which is not possible here"
     export LSAN_OPTIONS=detect_leaks=0
 }
 
-# With the transcription worker if whisper.cpp is there by now (`make test` gets it).
+# Includes the transcription worker if whisper.cpp is in the cache (`make test` builds it).
 configure_asan() {
     configure build-asan -Db_sanitize=address,undefined -Db_lundef=false && tools/transcriber.sh --cached build-asan
 }
 
-# Without those of whole programs: what they run in ours is run by the others too.
+# Without the suite "whole", which runs whole programs: the other suites run the same code of ours.
 step_asan() {
     look_for_leaks "${CC:-gcc}" && configure_asan &&
         tools/test.sh build-asan -t 5 --no-suite headers --no-suite install --no-suite python \
             --no-suite whole
 }
 
-# The Python tests in the same build, in a Python that has the sanitizer preloaded. Leaks are Python's own by the hundred:
-# the tests look for ours by counting (test_leaks.py, elsewhere). Files of tests: those that are about C.
+# Runs Python tests in the same build, in a Python with the sanitizer preloaded. Python itself has hundreds of leaks, so the
+# leak check is off; test_leaks.py finds our leaks by counting. The arguments are test files.
 python_asan() {
     configure_asan && ninja -C build-asan || return 1
-    # The tests' environment is the same, and takes long to make.
+    # Uses the environment of build/, because making another one takes long.
     [ -e build-asan/venv ] || [ ! -f build/venv/made ] || ln -s "$PWD/build/venv" build-asan/venv
     PYTEST_ADDOPTS="$*" GD_TEST_TIMEOUT=1500 tools/test.sh build-asan -t 5 --suite python
 }
 
+# Only the tests that are about C code.
 step_pyasan() {
     python_asan tests/python/test_{values,views,worker}.py
 }
 
-# All of them: by name only, for it takes long (check.sh pyasan_all).
+# All Python tests. It takes long, so it is not part of a whole check.
 step_pyasan_all() {
     python_asan
 }
 
 step_tsan() {
     local steady=()
-    # TSan's shadow does not fit every randomised address space.
+    # The shadow memory of TSan does not fit into every randomized address space.
     if setarch "$(uname -m)" -R true 2>/dev/null; then
         steady=(setarch "$(uname -m)" -R)
     elif [ "$(cat /proc/sys/vm/mmap_rnd_bits 2>/dev/null || echo 0)" -gt 28 ]; then
-        left_out "ThreadSanitizer: addresses are random by more bits than it can do with, and setarch -R is not allowed"
+        left_out "ThreadSanitizer: addresses have too many random bits (vm.mmap_rnd_bits), and setarch -R is not allowed"
         return 0
     fi
     CC=clang configure build-tsan -Db_sanitize=thread -Db_lundef=false &&
@@ -175,7 +176,7 @@ step_tsan() {
 step_fuzz() {
     look_for_leaks clang && CC=clang configure build-fuzz -Dfuzz=true -Db_sanitize=address,undefined -Db_lundef=false &&
         ninja -C build-fuzz fuzzers || return 1
-    # The corpus, then a little further: seconds, from a seed that is always the same.
+    # Runs the corpus, then a few seconds more from a fixed seed.
     sources 'tests/fuzz/fuzz_*.c' | xargs -P "$(nproc)" -I{} sh -c 'name=$(basename {} .c) && mkdir -p "$0/$name" &&
         "build-fuzz/tests/$name" -seed=1 -max_total_time=5 -artifact_prefix="$0/$name-" "$0/$name" "tests/fuzz/corpus/${name#fuzz_}"' "$logs"
 }
@@ -196,13 +197,13 @@ run() {
         passed=$((passed + 1))
     else
         tail -n 60 "$log"
-        echo "FAILED $name ($((SECONDS - start)) s): all of it is in $log"
+        echo "FAILED $name ($((SECONDS - start)) s): the whole log is $log"
         failed=$((failed + 1))
     fi
     count "$log"
 }
 
-# What only computes goes beside the others, whose tests mostly wait, and gives way to them.
+# lint and fuzz only compute. They run in parallel with the others, whose tests mostly wait, and with a lower priority.
 run_all() {
     local each
     nice -n 19 tools/check.sh lint fuzz >"$logs/beside.log" 2>&1 &

@@ -1,5 +1,5 @@
 #!/bin/sh
-# What the command does, shown on simulated GPUs: each line that begins with $ is run as it stands.
+# Shows what the command does, on simulated GPUs. Each printed line that begins with $ is run exactly as printed.
 # usage: demo.sh BUILD_DIR
 set -u
 PATH=$(cd "$1" && pwd):$PATH
@@ -12,7 +12,7 @@ show() {
 
 show "gpu-dispatch gpus --gpus sim:4" || exit 1
 show "gpu-dispatch run --gpus sim:4 -k 'echo {/} on GPU {gpu}: \$(wc -l < {}) lines' ::: src/core/*.c" || exit 1
-# One task kills its worker the first time: it is run again, and nothing is lost.
+# One task kills its worker in its first attempt. It is run again, and nothing is lost.
 show "seq 200 | gpu-dispatch run --gpus sim:4 'if [ {} = 77 ] && [ \$GPU_DISPATCH_ATTEMPT = 1 ]; then kill -9 \$PPID; fi; echo {}' | sort -n | uniq | wc -l" || exit 1
 if command -v python3 >/dev/null; then
     show "printf 'one\\nsmall\\nstep\\n' | gpu-dispatch run --gpus sim:2 -k --quiet --stream python3 examples/stream/upper.py" || exit 1

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Builds the documentation into BUILD_DIR/site, with MkDocs in an environment of its own, BUILD_DIR/docs-venv, which is
-# made on the first call. Open BUILD_DIR/site/index.html, or serve the directory to have its search too.
+# Builds the documentation into BUILD_DIR/site with MkDocs, which the first call installs into BUILD_DIR/docs-venv. Open
+# BUILD_DIR/site/index.html, or serve the directory if you also want its search.
 # usage: docs.sh BUILD_DIR
 set -eu
 build=${1:?usage: docs.sh BUILD_DIR}

@@ -31,19 +31,19 @@ for size in 1 16 64 256; do
     done
 done
 command=$build/gpu-dispatch
-torch_command() { # every process sees exactly one device, and it is the real one
+torch_command() { # every process must see exactly one device, and it must be the real one
     "$command" run -k -v python3 examples/torch_task.py {} ::: 1000 2000 3000 4000 >"$logs/command.jsonl" || return 1
     cat "$logs/command.jsonl"
     [ "$(grep -c '"visible": 1,' "$logs/command.jsonl")" -eq 4 ] && ! grep -q '"device": "cpu"' "$logs/command.jsonl"
 }
-torch_stream() { # the same, in workers that keep their model; 4,000 tasks on 1, then on 2 workers of the same GPU
+torch_stream() { # the same with workers that keep their model: 4,000 tasks on 1 worker, then on 2 workers of one GPU
     for workers in 1 2; do
         seq 4000 | "$command" run -j "$workers" --output "$logs/stream.jsonl" --stream python3 examples/stream/torch_worker.py \
             >"$logs/stream.out" || return 1
         [ "$(grep -c '"visible": *1' "$logs/stream.jsonl")" -eq 4000 ] || return 1
     done
 }
-python_tests() { # with what is there: no venv, no network
+python_tests() { # with the installed packages, without a venv and without network
     PYTHONPATH="$build/python:$build/tests" python3 -m pytest -q -p no:cacheprovider tests/python --ignore tests/python/test_install.py
 }
 torch_batch() {

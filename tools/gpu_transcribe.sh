@@ -1,20 +1,20 @@
 #!/usr/bin/env bash
-# Measures transcription on a machine with a real NVIDIA GPU that has no network: builds whisper.cpp with CUDA and our
-# tree with the worker, makes models of real sizes with random weights, transcribes made-up recordings, prints a table.
-# Needs there: gcc, g++, CMake, Ninja or make, Meson, nvcc, Python with NumPy. All else is carried.
+# Measures transcription on a machine with a real NVIDIA GPU and without network. Builds whisper.cpp with CUDA and our tree
+# with the worker, makes models of real sizes with random weights, transcribes synthetic recordings, and prints a table.
+# That machine needs gcc, g++, CMake, Ninja or make, Meson, nvcc, and Python with NumPy. Everything else is in carry/.
 #
-#   tools/gpu_transcribe.sh pack             where there is a network: fills carry/ (libsndfile's and libsoxr's shared
-#                                            libraries and headers, whisper.cpp's sources, speech)
+#   tools/gpu_transcribe.sh pack             on a machine with network: fills carry/ (shared libraries and headers of
+#                                            libsndfile and libsoxr, sources of whisper.cpp, speech)
 #   tools/gpu_transcribe.sh run [BUILD_DIR [LOG_DIR]]
 #
-# DRY=1: on the processor, with small models and little sound, to try the script.
-# SIZES="base large-v3", WORKERS="1 2 4", ROUNDS=3, MINUTES=20, THREADS=4: what is measured.
-# carry/whisper-cuda.tar.xz, if it is there, is the library as `WHISPER_ARCHS=90 tools/whisper.sh cuda` leaves it in its
-# folder: then it is not built.
+# DRY=1: runs on the CPU, with small models and little audio, to try the script.
+# SIZES="base large-v3", WORKERS="1 2 4", ROUNDS=3, MINUTES=20, THREADS=4: what to measure.
+# carry/whisper-cuda.tar.xz may have the directory that `WHISPER_ARCHS=90 tools/whisper.sh cuda` makes. Then whisper.cpp is
+# not built.
 #
-# Models: random weights that say 100 tokens for each 30 s whatever they hear (tools/train/export.py --says), about as many
-# as speech has: the work is that of a trained model of the size. The demo model's text tells whether the GPU computes
-# what the processor does.
+# The models have random weights and write 100 tokens for each 30 s of any audio (tools/train/export.py --says). Speech has
+# about as many, so the work is that of a trained model of this size. The text of the demo model shows whether the GPU
+# computes the same as the CPU.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 carry=$PWD/carry
@@ -27,10 +27,10 @@ die() {
 
 # --- pack ----------------------------------------------------------------------------
 
-pack_library() { # its shared library, what that needs beyond libc, its header and a .pc file that knows no place
+pack_library() { # packs a shared library, the libraries it needs besides libc, its header and a relocatable .pc file
     local name=$1 header=$2 module=$3 file needed
     file=$(ldconfig -p | sed -n "s|.*lib$name\.so\.[0-9]* .*=> ||p" | head -n 1)
-    [ -n "$file" ] || die "no lib$name here"
+    [ -n "$file" ] || die "lib$name is not installed"
     for needed in "$file" $(ldd "$file" | sed -n 's/.*=> \(\/[^ ]*\).*/\1/p' | grep -v '/lib\(c\|m\|pthread\|dl\|gomp\|gcc_s\)\.so'); do
         cp -L "$needed" "$carry/lib/"
     done
@@ -45,7 +45,7 @@ Cflags: -I\${prefix}/include
 PC
 }
 
-pack_tool() { # pkg-config, for a machine that has none
+pack_tool() { # packs pkg-config, for a machine without it
     local file
     file=$(readlink -f "$(command -v pkg-config)")
     cp "$file" "$carry/bin/pkgconf"
@@ -75,15 +75,15 @@ pack() {
     if [ ! -f "$carry/whisper.tar.gz" ]; then
         local folder
         folder=$(mktemp -d)
-        tools/whisper.sh --fetch "$folder/whisper.tar.gz" || die "no sources of whisper.cpp"
+        tools/whisper.sh --fetch "$folder/whisper.tar.gz" || die "could not get the sources of whisper.cpp"
         mv "$folder/whisper.tar.gz" "$carry/" && rm -r "$folder"
     fi
     du -sh "$carry"
 }
 
-# --- run: what has to be built -----------------------------------------------------------
+# --- run: building -----------------------------------------------------------------------
 
-step() { # a step with a log of its own; where it fails the rest has no sense
+step() { # runs a step with its own log; if it fails, the script ends
     local name=$1 start=$SECONDS
     shift
     "$@" >"$logs/$name.log" 2>&1 || {
@@ -104,14 +104,14 @@ build_whisper() {
     fi
 }
 
-make_models() { # beside the compilers, which leave a core or two
+make_models() { # in parallel with the compilers, which leave a core or two free
     local size
     for size in $sizes; do
         (cd tools/train && python3 export.py --random "$size" --says 100 "$models/ggml-$size.bin") || return 1
     done
 }
 
-# Recordings of about a minute: the clips in an order of their own each, with pauses.
+# Makes recordings of about a minute. Each has the clips in a random order, with pauses.
 make_audio() {
     python3 - "$carry/speech" "$logs/audio" "$minutes" <<'PY'
 import os, random, sys, wave
@@ -140,9 +140,9 @@ build_tree() {
         -Dtranscribe=enabled -Dpkg_config_path="$prefix/lib/pkgconfig,$carry/lib/pkgconfig" && ninja -C "$build"
 }
 
-# --- run: what is measured ---------------------------------------------------------------
+# --- run: measuring ----------------------------------------------------------------------
 
-# Utilisation and memory of the GPU, five times a second, while a command runs.
+# Runs a command, and records the utilization and memory of the GPU five times a second meanwhile.
 sampled() {
     local name=$1 sampler=
     shift
@@ -164,30 +164,30 @@ transcribe() {
         --model "$models/ggml-$2.bin" --language en --threads "$threads" --progress none --output "$logs/$1.jsonl" "${@:4}"
 }
 
-# One of two workers is killed in mid-file, once the first file is done.
+# Kills one of two workers in the middle of a file, after the first file is done.
 kill_one() {
     local pid results
     exec {results}< <(transcribe "$1" "$2" 2 --retries 2 --output - 2>"$logs/$1.err")
     pid=$!
     read -r _ <&"$results" && kill -KILL "$(pgrep -n -P "$pid")"
     cat <&"$results" >/dev/null
-    wait "$pid" || echo "gpu_transcribe: a run with a worker killed ended with $?: $(tail -n 5 "$logs/$1.err")" >&2
-    awk -v name="$1" '$1 == "all" { print name ": " $2 " files, " $3 " failed, workers started again: " $5 }' "$logs/$1.err"
+    wait "$pid" || echo "gpu_transcribe: the run with a killed worker ended with $?: $(tail -n 5 "$logs/$1.err")" >&2
+    awk -v name="$1" '$1 == "all" { print name ": " $2 " files, " $3 " failed, restarted workers: " $5 }' "$logs/$1.err"
 }
 
-# Whoever computed it, the text is the same.
+# Checks that all runs wrote the same texts.
 compare() {
     local name first=$1
     for name in "${@:2}"; do
         if diff -rq "$logs/$first.text" "$logs/$name.text" >"$logs/$name.diff"; then
             echo "$name: $(find "$logs/$name.text" -type f | wc -l) texts, the same as $first"
         else
-            echo "$name: $(wc -l <"$logs/$name.diff") texts not as $first"
+            echo "$name: $(wc -l <"$logs/$name.diff") texts differ from $first"
         fi
     done
 }
 
-alone() { # whisper.cpp by itself, in one process
+alone() { # runs whisper.cpp alone, in one process
     local gpu=-g
     [ -z "$dry" ] || gpu=
     mkdir -p "$logs/$1.text"
@@ -197,7 +197,8 @@ alone() { # whisper.cpp by itself, in one process
         "$logs/$1.text" "$logs/$1.files" "$threads"
 }
 
-# show NAME WHAT PEER: a line of the table, from all rounds. The ratio is of rates, each to the peer's in the same round.
+# show NAME WHAT PEER: prints a line of the table, from all rounds. The ratio compares the rate with that of PEER in the same
+# round.
 show() {
     python3 - "$logs" "$1" "$2" "$3" "$logs/audio" "$rounds" <<'PY'
 import json, os, statistics, sys, wave
@@ -209,13 +210,13 @@ def whole(name, n):
     start, end = map(float, open(f"{logs}/{name}.{n}.times").read().split())
     return end - start
 
-def inner(n):  # from the first file's beginning: without starting and loading; how many failed
+def inner(n):  # seconds from the start of the first file, so without starting and loading; number of failures
     path = f"{logs}/{name}.{n}.jsonl"
     lines = [json.loads(line) for line in open(path)] if os.path.exists(path) else []
     seconds = max(e["started"] + e["seconds"] for e in lines) - min(e["started"] for e in lines) if lines else None
     return seconds, sum(each["status"] != "ok" for each in lines)
 
-def gpu(n):  # its mean load while it has any, the most memory
+def gpu(n):  # mean load from the first to the last time it is above 0; maximum memory
     path = f"{logs}/{name}.{n}.gpu"
     rows = [line.split(",") for line in open(path)] if os.path.exists(path) else []
     rows = [tuple(map(int, row)) for row in rows if len(row) == 2 and all(cell.strip().isdigit() for cell in row)]
@@ -248,14 +249,14 @@ print("| " + " | ".join(cells) + " |", flush=True)
 PY
 }
 
-# The demo model computes on the GPU what it does on the processor.
+# Checks that the demo model computes the same on the GPU as on the CPU.
 check_text() {
     "$build/gpu-dispatch" transcribe --input-dir "$carry/speech" --output-dir "$logs/demo.text" --gpus "$gpus" --model \
         models/ggml-demo.bin --language en --threads "$threads" --progress none >"$logs/demo.out" 2>&1 || tail -n 20 "$logs/demo.out"
     tools/wer.py "$carry/speech/transcripts.tsv" "$logs/demo.text" --show none --limit 10
 }
 
-# In turn, since a machine is faster at one time than at another.
+# Measures in turn, because the speed of a machine changes over time.
 measure_size() {
     local size=$1 round workers runs=
     for ((round = 1; round <= rounds; round++)); do
@@ -279,7 +280,7 @@ run() {
     logs=$(realpath -m "${2:-$build-logs}")
     models=$logs/models gpus=${GPUS:-auto} sizes=${SIZES:-"base large-v3"} minutes=${MINUTES:-20} threads=${THREADS:-4}
     rounds=${ROUNDS:-3} counts=${WORKERS:-1 2 4}
-    [ -d "$carry/speech" ] || die "nothing in $carry: first tools/gpu_transcribe.sh pack, where there is a network"
+    [ -d "$carry/speech" ] || die "$carry is empty: first run tools/gpu_transcribe.sh pack on a machine with network"
     [ -z "$dry" ] || gpus=sim:1 sizes=${SIZES:-tiny} minutes=${MINUTES:-1} threads=1
     mkdir -p "$models" || exit 1
     export PATH=$PATH:/usr/local/cuda/bin LD_LIBRARY_PATH=$carry/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
@@ -291,12 +292,12 @@ run() {
     step whisper sh -c '"$@" >"$0"' "$logs/prefix" "$BASH" "$PWD/tools/gpu_transcribe.sh" build_whisper "$build"
     prefix=$(tail -n 1 "$logs/prefix")
     step build build_tree
-    wait "$modelling" || die "no models: $(tail -n 5 "$logs/models.log")"
+    wait "$modelling" || die "could not make the models: $(tail -n 5 "$logs/models.log")"
     check_text
     : >"$logs/compared"
-    printf '%s s of sound in %s files, %s threads, %s rounds\n\n' "$(du -sb "$logs/audio" | awk '{ printf "%.0f", $1 / 32000 }')" \
+    printf '%s s of audio in %s files, %s threads, %s rounds\n\n' "$(du -sb "$logs/audio" | awk '{ printf "%.0f", $1 / 32000 }')" \
         "$(find "$logs/audio" -name '*.wav' | wc -l)" "$threads" "$rounds"
-    printf '| what | files | whole run | RTF | times real time, without starting | against whisper.cpp alone | GPU busy | GPU memory, most |\n|---|---|---|---|---|---|---|---|\n'
+    printf '| what | files | whole run | RTF | times real time, without starting | compared with whisper.cpp alone | GPU busy | GPU memory, maximum |\n|---|---|---|---|---|---|---|---|\n'
     local size
     for size in $sizes; do
         measure_size "$size"

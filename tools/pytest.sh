@@ -1,8 +1,8 @@
 #!/bin/sh
-# Runs the Python tests on the package in a build folder, and ends with their total, `N passed, N failed`.
-# $GD_PRELOAD: libraries to preload (a sanitizer's, which must come before the interpreter's own). What a sanitizer finds,
-# in whatever process, goes to files: in a worker it would pass for a crash, in pytest it would be lost with what that
-# has captured. Each is a failure.
+# Runs the Python tests on the package in a build directory. The last line is their total, `N passed, N failed`.
+# $GD_PRELOAD: libraries to preload (those of a sanitizer, which must be loaded before the interpreter's). The reports of a
+# sanitizer go to files, because pytest would lose them in the output that it captures, and in a worker they would look like
+# a crash. Each report is a failure.
 # usage: pytest.sh BUILD_DIR [arguments of pytest]
 set -u
 build=$(cd "$1" && pwd) || exit 1
@@ -15,7 +15,7 @@ python=$build/venv/bin/python
 [ -f "$build/venv/made" ] || { echo "skipped: no $build/venv (tools/venv.sh makes it)"; exit 77; }
 rm -f "$report" "$found".*
 cd "$root" || exit 1
-# A folder of its own: that of pytest is shared with whoever else runs it, and may belong to somebody else.
+# Uses its own directory: the default directory of pytest is shared, and may belong to another user.
 tmp=$(mktemp -d "${TMPDIR:-/tmp}/gd_pytest.XXXXXX") || exit 1
 # Two files at a time. No test takes half as long as the limit; one that hangs fails by itself and not the whole run.
 env TMPDIR="$tmp" PYTHONPATH="$build/python:$build/tests" PYTHONDONTWRITEBYTECODE=1 ${GD_PRELOAD:+LD_PRELOAD="$GD_PRELOAD"} \
@@ -23,7 +23,7 @@ env TMPDIR="$tmp" PYTHONPATH="$build/python:$build/tests" PYTHONDONTWRITEBYTECOD
     "$python" -m pytest -p no:cacheprovider -q -n 2 --dist loadfile --durations=5 --timeout="${GD_TEST_TIMEOUT:-300}" --junitxml="$report" \
     --basetemp="$tmp/pytest" "$@" </dev/null
 status=$?
-if [ "$status" -eq 0 ]; then rm -rf "$tmp"; else echo "what the tests left is in $tmp"; fi
+if [ "$status" -eq 0 ]; then rm -rf "$tmp"; else echo "the files of the tests are in $tmp"; fi
 set -- "$found".*
 [ -f "$1" ] || set --
 for file in "$@"; do

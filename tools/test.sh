@@ -1,5 +1,5 @@
 #!/bin/sh
-# Runs the tests of a build folder and ends with their total, `N passed, N failed`.
+# Runs the tests of a build directory. The last line is their total, `N passed, N failed`.
 # usage: test.sh BUILD_DIR [arguments of meson test]
 set -u
 build=$1

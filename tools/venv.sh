@@ -1,7 +1,7 @@
 #!/bin/sh
-# Makes BUILD_DIR/venv, the environment of the Python tests, unless it is there already: what pyproject.toml lists under
-# `dev`, installed with pip. The package itself is not in it: it is used from BUILD_DIR/python. Where it cannot be made it
-# says why and leaves nothing behind; that is no error, the tests are skipped then.
+# Makes BUILD_DIR/venv, the environment of the Python tests, unless it exists. It has the packages that pyproject.toml lists
+# under `dev`, installed with pip. It does not have our own package, which is used from BUILD_DIR/python. If it cannot be
+# made, the script prints the reason and leaves nothing behind. That is not an error; the tests are then skipped.
 # usage: venv.sh BUILD_DIR
 set -u
 build=$1

@@ -1,19 +1,19 @@
 #!/bin/sh
-# Builds whisper.cpp's library, headers and pkg-config file in a cache folder, once, and prints the folder.
-# The sources are those in the PyPI source distribution of pywhispercpp, of a fixed version and checksum, or a tree of
-# yours, whose folder in the cache is named after what is in it.
-# Two callers at a time are kept apart by a lock; a build that breaks off leaves nothing that looks whole.
-# usage: whisper.sh [cpu|cuda|auto] [--cached]   WHISPER_SDIST=FILE uses an archive that is there already
-#                                                WHISPER_SOURCE=DIR uses a source tree of whisper.cpp
-#                                                WHISPER_ARCHS="80 90" generations of GPUs, for CUDA (those that are
-#                                                here; where there are none, whisper.cpp's own choice)
-#                                                WHISPER_CMAKE="-D..." more options of CMake
-#        whisper.sh --fetch FILE                 gets the archive alone
-#   auto       for CUDA, if there are an NVIDIA GPU and nvcc
-#   --cached   builds nothing: prints the folder if it is there, else fails
+# Builds whisper.cpp's library, headers and pkg-config file once, in a cache directory, and prints that directory.
+# The sources come from the source distribution of pywhispercpp on PyPI, with a fixed version and checksum, or from your own
+# tree. The cache directory of your tree is named after its contents.
+# A lock keeps two callers apart. An interrupted build leaves nothing that looks complete.
+# usage: whisper.sh [cpu|cuda|auto] [--cached]   WHISPER_SDIST=FILE uses this archive instead of downloading it
+#                                                WHISPER_SOURCE=DIR uses this source tree of whisper.cpp
+#                                                WHISPER_ARCHS="80 90" generations of GPUs for CUDA (default: those of this
+#                                                machine, or whisper.cpp's own choice if it has no GPU)
+#                                                WHISPER_CMAKE="-D..." additional options of CMake
+#        whisper.sh --fetch FILE                 only downloads the archive
+#   auto       for CUDA, if there are an NVIDIA GPU and nvcc; otherwise for the CPU
+#   --cached   builds nothing: prints the directory if it exists, otherwise fails
 set -eu
 release=1.5.1 # of pywhispercpp
-recipe=2      # of this script: another number is another folder in the cache
+recipe=2      # of this script: another number is another directory in the cache
 sum=5df897e5dd9d9f16804fc937bd85b9f5880a0b29a55f8843585e0e03d76195e5
 kind=cpu cached='' fetched='' archs=''
 [ "${1:-}" != --fetch ] || { fetched=$2 && shift 2; }
@@ -32,7 +32,7 @@ die() {
 
 say() { echo "whisper.sh: $*" >&2; }
 
-# nvcc is often not where programs are looked for.
+# nvcc is often not in the PATH.
 find_nvcc() {
     command -v nvcc >/dev/null || PATH=$PATH:${CUDA_HOME:-/usr/local/cuda}/bin
     export PATH
@@ -47,29 +47,29 @@ choose_kind() {
     if find_nvcc >/dev/null; then
         kind=cuda
     else
-        say "there is an NVIDIA GPU but no nvcc: this one computes on the processor alone. With the CUDA toolkit (nvcc in" \
-            "PATH, or CUDA_HOME set), the same again makes one for the GPU"
+        say "there is an NVIDIA GPU but no nvcc, so this build uses only the CPU. To build for the GPU, install the CUDA" \
+            "toolkit (nvcc in PATH, or CUDA_HOME set) and run this again"
     fi
 }
 
-# Of the GPUs here: "9.0" is 90. Code for one generation is built in a tenth of the time that it takes for all.
+# The generations of the GPUs of this machine: "9.0" is 90. Building for one generation takes a tenth of the time for all.
 choose_archs() {
     archs=$(echo "${WHISPER_ARCHS:-$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null)}" |
         tr -d . | tr ' ;,' '\n\n\n' | grep -x '[0-9][0-9]*' | sort -un | paste -sd ' ' -)
 }
 
-# The archive, as $work/sdist.tar.gz.
+# Gets the archive, as $work/sdist.tar.gz.
 fetch() {
     if [ -n "${WHISPER_SDIST:-}" ]; then
-        cp "$WHISPER_SDIST" "$work/sdist.tar.gz" || die "can't read $WHISPER_SDIST"
+        cp "$WHISPER_SDIST" "$work/sdist.tar.gz" || die "cannot read $WHISPER_SDIST"
     else
         say "fetching the sources of whisper.cpp (pywhispercpp $release)"
-        # Only this one from source: what pip needs to read its metadata may come ready-made.
+        # Only this package must come as source; what pip needs to read its metadata may be binary.
         python3 -m pip download -q --disable-pip-version-check --no-deps --no-binary pywhispercpp -d "$work/sdist" \
             "pywhispercpp==$release" >&2 || die "could not fetch pywhispercpp $release with pip: is there a network?"
         mv "$work"/sdist/*.tar.gz "$work/sdist.tar.gz"
     fi
-    echo "$sum  $work/sdist.tar.gz" | sha256sum -c --quiet >&2 || die "the archive is not the one expected"
+    echo "$sum  $work/sdist.tar.gz" | sha256sum -c --quiet >&2 || die "the archive has another checksum than expected"
 }
 
 unpack() {
@@ -77,12 +77,12 @@ unpack() {
     source=$work/pywhispercpp-$release/whisper.cpp
 }
 
-# What tells one state of a tree from another, without reading all of it.
+# A name that identifies the state of a tree, without reading all files.
 tree_name() {
     find include src ggml CMakeLists.txt -type f -printf '%p %s %T@\n' | LC_ALL=C sort | sha256sum | cut -c 1-12
 }
 
-# As a sub-project, since by itself it asks for a folder that the archive does not hold.
+# Builds it as a subproject, because on its own it needs a directory that is not in the archive.
 wrapper() {
     cat >"$work/CMakeLists.txt" <<END
 cmake_minimum_required(VERSION 3.18)
@@ -91,15 +91,15 @@ add_subdirectory("$source" whisper.cpp)
 END
 }
 
-# The flags of LIST that the C compiler knows.
+# The arguments that are flags the C compiler supports.
 supported() {
     for flag; do
         ! echo 'int main(void) { return 0; }' | ${CC:-cc} -Werror "$flag" -x c -c -o /dev/null - 2>/dev/null || printf '%s ' "$flag"
     done
 }
 
-# What the libraries are compiled with, as ours are (meson.build): they are installed beside our worker. The names of
-# source files in their messages do not tell where the cache is.
+# The libraries are compiled with the same flags as ours (meson.build), because they are installed next to our worker. File
+# names in their messages do not show where the cache is.
 compile_flags() {
     supported -fstack-protector-strong -fstack-clash-protection -fcf-protection=full -mbranch-protection=standard
     echo "-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2 $(prefix_maps)"
@@ -107,8 +107,8 @@ compile_flags() {
 
 prefix_maps() { echo "-ffile-prefix-map=$source=whisper.cpp -ffile-prefix-map=$work=."; }
 
-# Where CUDA's libraries are looked for, beside those of the system. A directory that belongs to one user must not be
-# named in a library that others run, so the libraries of a CUDA elsewhere than in /usr and /opt get a link beside ours.
+# Where to look for CUDA's libraries besides the system's directories. A library that other users run must not name a
+# directory of one user. So if CUDA is not in /usr or /opt, there are links to its libraries next to ours.
 cuda_rpath() {
     case $cuda in /usr/* | /opt/*) printf ';%s/lib64;%s/lib' "$cuda" "$cuda" ;; esac
 }
@@ -122,7 +122,7 @@ link_cuda() {
 
 build() {
     flags=$(compile_flags)
-    # Not for this CPU alone (GGML_NATIVE=OFF), since a cache folder may be shared or copied.
+    # GGML_NATIVE=OFF: not only for this CPU, because the cache directory may be shared or copied.
     set -- -S "$work" -B "$work/build" -DCMAKE_BUILD_TYPE=Release -DCMAKE_INSTALL_PREFIX="$prefix" \
         -DCMAKE_INSTALL_LIBDIR=lib "-DCMAKE_INSTALL_RPATH=\$ORIGIN" -DBUILD_SHARED_LIBS=ON -DGGML_NATIVE=OFF \
         -DGGML_OPENMP=OFF -DWHISPER_ALL_WARNINGS=OFF -DWHISPER_BUILD_TESTS=OFF -DWHISPER_BUILD_EXAMPLES=OFF \
@@ -130,14 +130,14 @@ build() {
         "-DCMAKE_SHARED_LINKER_FLAGS=${LDFLAGS:-} -Wl,-z,relro,-z,now,-z,noexecstack" "$@"
     if [ "$kind" = cuda ]; then
         cuda=$(dirname "$(dirname "$(readlink -f "$(command -v nvcc)")")")
-        # A process has one GPU: it needs nothing to speak with others.
+        # A process has one GPU, so it does not need NCCL.
         # shellcheck disable=SC2046 # a list
         set -- "$@" -DGGML_CUDA=ON -DGGML_CUDA_NCCL=OFF "-DCMAKE_INSTALL_RPATH=\$ORIGIN$(cuda_rpath)" \
             "-DCMAKE_CUDA_FLAGS=$(printf -- '-Xcompiler=%s ' -fstack-protector-strong $(prefix_maps))"
         [ -z "$archs" ] || set -- "$@" "-DCMAKE_CUDA_ARCHITECTURES=$(echo "$archs" | sed 's/[0-9][0-9]*/&-real/g; s/ /;/g')"
     fi
     ! command -v ninja >/dev/null || export CMAKE_GENERATOR="${CMAKE_GENERATOR:-Ninja}"
-    say "building whisper.cpp ($suffix) into $prefix$([ "$kind" = cpu ] || echo ": with CUDA that takes some minutes")"
+    say "building whisper.cpp ($suffix) into $prefix$([ "$kind" = cpu ] || echo ", which takes some minutes with CUDA")"
     # shellcheck disable=SC2086 # a list
     cmake "$@" ${WHISPER_CMAKE:-} >"$work/log" 2>&1 && cmake --build "$work/build" -j "$(nproc)" >>"$work/log" 2>&1 &&
         DESTDIR="$work/root" cmake --install "$work/build" --strip >>"$work/log" 2>&1 || {
@@ -146,9 +146,12 @@ build() {
     }
 }
 
-# The .pc file that comes with it leaves out the CPU's part, without which nothing links, and with CUDA programs don't
-# where the GPU's driver is not (a container to build in); its CMake file wants a folder bin. A detector of speech is among
-# the sources for their own tests: ours use it too. The licence goes where the libraries go.
+# Completes what whisper.cpp installs:
+# - Its .pc file lacks the CPU library, without which nothing links. With CUDA, linking also fails on a machine without the
+#   GPU driver, such as a build container.
+# - Its CMake file needs a directory bin.
+# - Its sources have a speech detector for their tests, which our tests use too.
+# - The license must be next to the libraries.
 complete() {
     mkdir -p "$work/root$prefix/bin"
     libs='-L${libdir} -lwhisper -lggml -lggml-cpu -lggml-base'
@@ -180,8 +183,8 @@ cuda)
 esac
 suffix=$kind$(echo "${archs:+ $archs}" | tr ' ' -)
 if [ -n "$source" ]; then
-    source=$(cd "$source" 2>/dev/null && pwd) || die "there is no folder $WHISPER_SOURCE"
-    [ -f "$source/include/whisper.h" ] || die "$source is no source tree of whisper.cpp: it has no include/whisper.h"
+    source=$(cd "$source" 2>/dev/null && pwd) || die "no such directory: $WHISPER_SOURCE"
+    [ -f "$source/include/whisper.h" ] || die "$source is not a source tree of whisper.cpp: include/whisper.h is missing"
     prefix=$cache/whisper-tree-$(cd "$source" && tree_name)-r$recipe-$suffix
 else
     prefix=$cache/whisper-$release-r$recipe-$suffix
@@ -190,7 +193,7 @@ fi
 if [ ! -d "$prefix" ]; then
     mkdir -p "$cache"
     exec 9>"$cache/lock"
-    flock 9 || die "can't lock $cache/lock"
+    flock 9 || die "cannot lock $cache/lock"
     if [ ! -d "$prefix" ]; then
         "$here/setup.sh" whisper >&2
         work=$(mktemp -d "$cache/build.XXXXXX")

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Word error rate of a model through whisper.cpp alone, on a folder of clips (WAV or FLAC, 16 kHz mono, with
-# transcripts.tsv). Needs libsndfile's headers; flac to join FLAC files.
-# usage: evaluate.sh [MODEL [FOLDER [N]]]     N: join every N clips, with a second's pause, to files of a minute or so
+# Measures the word error rate of a model with whisper.cpp alone, on a directory of clips (WAV or FLAC, 16 kHz mono, with
+# transcripts.tsv). Needs the headers of libsndfile, and flac to join FLAC files.
+# usage: evaluate.sh [MODEL [DIR [N]]]     N: join every N clips to one file, with a pause of one second between them
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
@@ -15,7 +15,7 @@ prefix=$("$here/../whisper.sh")
 ${CC:-gcc} -O2 -std=gnu17 -D_GNU_SOURCE "$root/bench/whisper_loop.c" -o "$work/whisper_loop" \
     $(PKG_CONFIG_PATH="$prefix/lib/pkgconfig" pkg-config --cflags --libs whisper sndfile) "-Wl,-rpath,$prefix/lib"
 
-# As WAV, N to a file.
+# Converts the clips to WAV and joins N clips to one file.
 joined() {
     mkdir "$work/wav" "$work/joined"
     for file in "$clips"/*.wav "$clips"/*.flac; do
