@@ -103,7 +103,7 @@ class GPUDetector:
                     "free_memory": device["memory_free"],
                     **device,
                 }
-        raise ValueError(self.validate_gpus([gpu_id])[1] or f"GPU {gpu_id} is not there")
+        raise ValueError(self.validate_gpus([gpu_id])[1] or f"no GPU {gpu_id}")
 
 
 # ---- files -----------------------------------------------------------------------------------------------------------

@@ -13,10 +13,10 @@ int gd__heap_init(struct gd__heap *h, size_t capacity)
 {
     *h = (struct gd__heap){ 0 };
     if (capacity >= UINT32_MAX)
-        return gd__error(GD_E_NO_MEMORY, "no room for %zu timers", capacity);
+        return gd__error(GD_E_NO_MEMORY, "no memory for %zu timers", capacity);
     h->items = gd__calloc(capacity + 1, sizeof *h->items);
     if (!h->items)
-        return gd__error_errno("no room for %zu timers", capacity);
+        return gd__error_errno("no memory for %zu timers", capacity);
     h->capacity = capacity;
     return 0;
 }

@@ -83,7 +83,7 @@ char **gd_stream_worker(const struct gd_stream_spec *given)
     if (gd__sized_read(&spec, sizeof spec, given, "gd_stream_spec") < 0)
         return NULL;
     if (!spec.words || !spec.words[0]) {
-        gd__error(GD_E_INVALID, "gd_stream_spec.words is empty: give it the program and its arguments");
+        gd__error(GD_E_INVALID, "gd_stream_spec.words is empty: set it to the program and its arguments");
         return NULL;
     }
     add_host(&l, spec.host);

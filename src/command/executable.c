@@ -157,12 +157,14 @@ static int say_why_not(const char *name, int why)
     case ENOENT:
         if (!strchr(name, '/'))
             return gd__error(GD_E_INVALID,
-                             "command not found: %s (looked through PATH): check its name, or give its path", name);
-        return gd__error(GD_E_INVALID, "command not found: there is no file %s", name);
+                             "command not found: %s (it is not in PATH): check its name, or give its path", name);
+        return gd__error(GD_E_INVALID, "command not found: the file %s does not exist", name);
     case EISDIR:
-        return gd__error(GD_E_INVALID, "cannot run %s: it is a folder", name);
+        return gd__error(GD_E_INVALID, "cannot run %s: it is a directory", name);
     case EACCES:
-        return gd__error(GD_E_INVALID, "cannot run %s: you may not execute it (chmod +x, if it is yours)", name);
+        return gd__error(GD_E_INVALID,
+                         "cannot run %s: it is not executable for you (chmod +x makes your own files executable)",
+                         name);
     default:
         return gd__error(GD_E_INVALID, "cannot run %s: %s", name, strerror(why));
     }
@@ -185,7 +187,7 @@ int gd_command_check(const struct gd_command *command)
 {
     char name[NAME_MAX + 1], path[PATH_MAX];
     if (!command)
-        return gd__error(GD_E_INVALID, "gd_command_check: no command");
+        return gd__error(GD_E_INVALID, "gd_command_check: the command is NULL");
     if (command->dry_run)
         return 0;
     int why = gd__executable_locate(command->shell, path, sizeof path);

@@ -18,16 +18,17 @@ int gd_command_read(const void *data, size_t size, struct gd_command_output *out
 {
     struct gd__command_head head;
     if (!out)
-        return gd__error(GD_E_INVALID, "gd_command_read: nowhere to put the output (out is NULL)");
+        return gd__error(GD_E_INVALID, "gd_command_read: out is NULL");
     memset(out, 0, sizeof *out);
     if (!data || size < sizeof head)
-        return gd__error(GD_E_INVALID, "%zu bytes are no result of a command", data ? size : 0);
+        return gd__error(GD_E_INVALID, "a result of %zu bytes is too short for the result of a command",
+                         data ? size : 0);
     memcpy(&head, data, sizeof head);
     const size_t most = size - sizeof head;
     if (head.magic != GD__COMMAND_MAGIC)
-        return gd__error(GD_E_INVALID, "not the result of a command");
+        return gd__error(GD_E_INVALID, "this is this is not the result of a command");
     if (head.out_size > most || head.err_size > most - head.out_size)
-        return gd__error(GD_E_INVALID, "the result of a command is shorter than it says");
+        return gd__error(GD_E_INVALID, "the result of a command is shorter than its header says");
     out->exit_code = head.exit_code;
     out->signal = head.signal;
     out->out = (const char *)data + sizeof head;

@@ -184,11 +184,10 @@ static int refuse_perl(const char *const *words)
     for (; *words; words++) {
         const char *at = strstr(*words, "{=");
         if (at && strstr(at + 2, "=}"))
-            return gd__error(
-                GD_E_UNSUPPORTED,
-                "%s: {= =} would be a Perl expression, which is not supported: use a placeholder, or let a "
-                "script do it",
-                *words);
+            return gd__error(GD_E_UNSUPPORTED,
+                             "%s: {= =} is a Perl expression of GNU parallel, which is not supported: use a "
+                             "placeholder, or call a script",
+                             *words);
     }
     return 0;
 }
@@ -207,13 +206,13 @@ int gd_command_open(struct gd_command **out, const struct gd_command_spec *given
 {
     struct gd_command_spec spec = { 0 };
     if (!out)
-        return gd__error(GD_E_INVALID, "gd_command_open: nowhere to put the command (out is NULL)");
+        return gd__error(GD_E_INVALID, "gd_command_open: out is NULL");
     *out = NULL;
     int code = gd__sized_read(&spec, sizeof spec, given, "gd_command_spec");
     if (code < 0)
         return code;
     if (!spec.words)
-        return gd__error(GD_E_INVALID, "gd_command_spec.words is NULL: give it the words of the command");
+        return gd__error(GD_E_INVALID, "gd_command_spec.words is NULL: set it to the command and its arguments");
     if ((code = refuse_perl(spec.words)) < 0)
         return code;
     struct gd_command *c = gd__calloc(1, sizeof *c);
@@ -482,7 +481,7 @@ char *gd_command_line(const struct gd_command *command, const struct gd_command_
     struct gd__filling f = { 0 };
     char *line = NULL;
     if (!command || !with) {
-        gd__error(GD_E_INVALID, "gd_command_line: no %s", command ? "values to fill in" : "command");
+        gd__error(GD_E_INVALID, "gd_command_line: %s is NULL", command ? "with" : "command");
         return NULL;
     }
     if (gd__command_fill_line(command, with, &f) == 0) {

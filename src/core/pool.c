@@ -396,7 +396,7 @@ static int on_kill_failed(struct gd__sched *s, unsigned i, const struct event_da
          * one worker after the other. */
         .started = w->kill_reason == GD__KILL_TIMEOUT ? gd__max64(p.started, w->cancel_below) : p.started,
         .start_ns = p.start_ns,
-        .words = "killed, but the process does not end (stuck in the kernel?); it is set aside",
+        .words = "was killed, but the process does not end (is it stuck in the kernel?); the run goes on without it",
     };
     process_ended(s, e->now, i, &d, GD_WORKER_LOST);
     return 0;
@@ -500,9 +500,9 @@ const char *gd__sched_kill_words(const struct gd__sched *s, unsigned w)
 {
     static const char *const words[] = {
         [GD__KILL_TIMEOUT] = "was killed because its task did not stop at the time limit",
-        [GD__KILL_SETUP_TIMEOUT] = "was killed because its setup took longer than it may",
+        [GD__KILL_SETUP_TIMEOUT] = "was killed because its setup took longer than the limit",
         [GD__KILL_BROKEN] = "was killed because it broke the protocol",
-        [GD__KILL_DEVICE_LOST] = "was killed because its device is lost",
+        [GD__KILL_DEVICE_LOST] = "was killed because its device was lost",
         [GD__KILL_DEVICE_ERROR] =
             "was killed because its GPU's driver reported an error after which programs must be restarted",
         [GD__KILL_ENDING] = "was killed because the run ended",

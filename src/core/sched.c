@@ -112,7 +112,7 @@ int gd__sched_open(struct gd__sched *s, const struct gd__sched_config *c, const 
     const uint64_t n_slots = c->queue_size + (uint64_t)c->n_workers * c->batch_size;
     /* The sum may overflow. And a slot's number combined with TAG_TASK must not equal one of the other tags. */
     if (c->queue_size >= TAG_TASK || n_slots >= TAG_TASK - 1)
-        return gd__error(GD_E_TOO_LARGE, "queue_size %llu is too large (at most about a thousand million)",
+        return gd__error(GD_E_TOO_LARGE, "queue_size %llu is too large: at most about 1000000000",
                          (unsigned long long)c->queue_size);
     s->n_slots = (uint32_t)n_slots;
     s->free_head = 0;

@@ -46,7 +46,7 @@ static void default_words(const struct gd_dispatcher *d, const struct gd__outcom
         break;
     case GD_FAILURE_NO_WORKER:
         snprintf(text, TEXT_MAX, "not done: %s",
-                 d->sched.end == GD__END_SETUP ? gd_error_description(GD_E_SETUP) : "no worker is left");
+                 d->sched.end == GD__END_SETUP ? gd_error_description(GD_E_SETUP) : "no workers are left");
         break;
     default:
         snprintf(text, TEXT_MAX, "%s", gd_failure_name(o->failure));
@@ -198,7 +198,7 @@ static void *copy_result(const struct gd_dispatcher *d, const struct gd__outcome
 void gd__deliver_hold(void *ctx, const struct gd__task *t, struct gd__outcome *o)
 {
     (void)t;
-    static const char no_memory[] = "the result could not be kept until its turn: out of memory";
+    static const char no_memory[] = "out of memory: the result could not be kept until the earlier tasks had ended";
     if (o->size == 0)
         return;
     void *copy = copy_result(ctx, o);
@@ -240,10 +240,30 @@ void gd__deliver_try(void *ctx, const struct gd__task *t, const struct gd__outco
         gd__publish_try(d, t, o);
 }
 
+/* One line of an error message. A Python traceback names the error in its last line. Otherwise the first line says what
+ * happened, and the last one often why: it may be the last output of a process. */
+static void shorten(const char *words, char *out, size_t size)
+{
+    const size_t first = strcspn(words, "\n");
+    const char *end = words + strlen(words);
+    while (end > words && (end[-1] == '\n' || end[-1] == ' '))
+        end--;
+    const char *last = end;
+    while (last > words && last[-1] != '\n')
+        last--;
+    if (last == words || strncmp(words, "Traceback (", 11) == 0)
+        snprintf(out, size, "%.*s", (int)(end - last), last);
+    else
+        snprintf(out, size, "%.*s%s%.*s", (int)first, words, words + first + 1 == last ? " " : " ... ",
+                 (int)(end - last), last);
+}
+
 void gd__deliver_setup_failed(void *ctx, unsigned w, const char *words)
 {
     struct gd_dispatcher *d = ctx;
     const int id = (int)w, gpu_id = d->copy.gpu_ids[w];
+    if (!d->setup_error[0])
+        shorten(words, d->setup_error, sizeof d->setup_error);
     if (d->listener.setup_failed)
         d->listener.setup_failed(d->listener.user, id, gpu_id, words);
     if (d->o.on_setup_fail)
@@ -262,7 +282,7 @@ void gd__deliver_cleanup_failed(const struct gd_dispatcher *d, unsigned w, const
 void gd__deliver_device_out(void *ctx, unsigned w, const char *words)
 {
     struct gd_dispatcher *d = ctx;
-    const char *why = words ? words : "no worker on it is left";
+    const char *why = words ? words : "it has no workers left";
     if (d->listener.device_out)
         d->listener.device_out(d->listener.user, d->copy.gpu_ids[w], why);
     if (d->o.on_device_out)

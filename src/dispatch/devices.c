@@ -20,8 +20,8 @@ enum { NEWS_NONE, NEWS_WRITING, NEWS_TOLD, NEWS_TAKEN };
 
 static int too_many(const struct gd_options *o, size_t n_gpus)
 {
-    return gd__error(GD_E_INVALID, "%zu devices with workers_per_gpu = %u: there can be %d workers in all", n_gpus,
-                     o->workers_per_gpu, MOST_WORKERS);
+    return gd__error(GD_E_INVALID, "%zu devices with workers_per_gpu = %u are too many workers: at most %d in all",
+                     n_gpus, o->workers_per_gpu, MOST_WORKERS);
 }
 
 static int check_numbers(const struct gd_options *o)
@@ -43,14 +43,13 @@ static int check_numbers(const struct gd_options *o)
 static int check_options(const struct gd_options *o)
 {
     if (o->gpus && o->gpu_ids)
-        return gd__error(GD_E_INVALID, "both gpus and gpu_ids are set: choose one");
+        return gd__error(GD_E_INVALID, "both gpus and gpu_ids are set: set only one");
     if (!o->gpus && (!o->gpu_ids || o->n_gpus == 0))
-        return gd__error(GD_E_NO_DEVICES,
-                         "no devices: set gpus (\"auto\", \"sim:2\"), or gpu_ids and n_gpus (any number does for a "
-                         "worker that needs no GPU)");
+        return gd__error(GD_E_NO_DEVICES, "no devices: set gpus (\"auto\", \"sim:2\"), or gpu_ids and n_gpus (any "
+                                          "number will do for workers that need no GPU)");
     if (o->workers_per_gpu == 0 && o->model_bytes == 0)
-        return gd__error(GD_E_INVALID, "workers_per_gpu is 0: it must be at least 1, or model_bytes must say how much "
-                                       "device memory a worker needs, so that it can be chosen");
+        return gd__error(GD_E_INVALID, "workers_per_gpu is 0: set it to at least 1, or set model_bytes to the device "
+                                       "memory that one worker needs");
     return o->gpus ? 0 : check_numbers(o);
 }
 
@@ -60,8 +59,8 @@ static int workers_on(const struct gd_options *o, const struct gd_devices *list,
     if (o->workers_per_gpu > 0)
         return o->workers_per_gpu > MOST_WORKERS ? too_many(o, 1) : (int)o->workers_per_gpu;
     if (at < 0)
-        return gd__error(GD_E_NO_DEVICES, "workers_per_gpu is to be chosen by free memory, which is known only of "
-                                          "devices that are there");
+        return gd__error(GD_E_NO_DEVICES, "workers_per_gpu is 0, and the free memory of a device that does not exist "
+                                          "is unknown: set workers_per_gpu");
     return gd_devices_room(list, (size_t)at, o->model_bytes);
 }
 
@@ -116,8 +115,8 @@ static int resolve(struct gd_dispatcher *d, const struct gd_devices *list)
 {
     d->n_devices = (unsigned)(d->o.gpus ? gd_devices_count(list) : d->o.n_gpus);
     if (d->n_devices == 0)
-        return gd__error(GD_E_NO_DEVICES, "no device that may be used: use sim:2 as the devices to try it on simulated "
-                                          "ones, or cpu:8 for workers without one");
+        return gd__error(GD_E_NO_DEVICES, "no usable device: each one is in a compute mode that prohibits programs, or "
+                                          "has MIG on but no MIG instance");
     if (d->n_devices > MOST_WORKERS)
         return too_many(&d->o, d->n_devices);
     d->devices = gd__calloc(d->n_devices, sizeof *d->devices);

@@ -114,7 +114,7 @@ static int open_sched(struct gd_dispatcher *d)
 static int open_eventfd(int *fd)
 {
     *fd = GD__FAULT("eventfd") ? -1 : gd__fd_above_stdio(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-    return *fd < 0 ? gd__error_errno("cannot make an eventfd") : 0;
+    return *fd < 0 ? gd__error_errno("cannot create an eventfd") : 0;
 }
 
 static int open_parts(struct gd_dispatcher *d)
@@ -141,7 +141,7 @@ static int open_parts(struct gd_dispatcher *d)
 int gd_dispatcher_open(struct gd_dispatcher **out, const struct gd_options *o)
 {
     if (!out)
-        return gd__error(GD_E_INVALID, "gd_dispatcher_open: nowhere to put the dispatcher (out is NULL)");
+        return gd__error(GD_E_INVALID, "gd_dispatcher_open: out is NULL");
     *out = NULL;
     struct gd_dispatcher *d = gd__calloc(1, sizeof *d);
     if (!d)
@@ -241,17 +241,18 @@ static int conclude(struct gd_dispatcher *d)
     if (gd__feeder_ended(d->feeder))
         source = gd__feeder_result(d->feeder, &words);
     if (d->cut_off)
-        return gd__error(GD_E_SYSTEM, "the run can't wait for its workers any more: a callback, or another thread, has "
-                                      "closed descriptors that it did not open");
+        return gd__error(GD_E_SYSTEM, "the run can no longer wait for its workers: a callback, or another thread, "
+                                      "closed file descriptors that it had not opened");
     switch (d->sched.end) {
     case GD__END_SETUP:
-        return gd__error(GD_E_SETUP, "%s", gd_error_description(GD_E_SETUP));
+        return gd__error(GD_E_SETUP, "%s%s%s", gd_error_description(GD_E_SETUP), d->setup_error[0] ? ": " : "",
+                         d->setup_error);
     case GD__END_NO_WORKERS:
-        return gd__error(GD_E_NO_WORKERS, "no worker is left: %llu failed setup, the others died too often",
+        return gd__error(GD_E_NO_WORKERS, "no workers are left: %llu failed during setup, the others died too often",
                          (unsigned long long)d->sched.counts.setup_failures);
     case GD__END_SHORTAGE:
         return gd__error(GD_E_SYSTEM,
-                         "no process could be started for %.3g s, and none runs: raise the limit of processes "
+                         "no worker process could be started for %.3g s, and none is running: raise the process limit "
                          "(ulimit -u, or the cgroup's pids.max) or free memory, and run it again",
                          d->o.shortage_wait_ms / 1000.0);
     case GD__END_SHUTDOWN:
@@ -335,9 +336,9 @@ static int run_all(struct gd_dispatcher *d)
 int gd_dispatcher_run(struct gd_dispatcher *d)
 {
     if (!d)
-        return gd__error(GD_E_INVALID, "gd_dispatcher_run: no dispatcher");
+        return gd__error(GD_E_INVALID, "gd_dispatcher_run: the dispatcher is NULL");
     if (d->started)
-        return gd__error(GD_E_BUSY, "a dispatcher runs once: open another");
+        return gd__error(GD_E_BUSY, "a dispatcher can run only once: open another one");
     d->started = true;
     d->thread = pthread_self();
     d->now = gd__now_ns();

@@ -201,7 +201,7 @@ static struct gd__feeder *feeder_of(const struct gd_item *item, const char *func
 {
     struct gd__feeder *f = item ? item->reserved[0] : NULL;
     if (!f)
-        gd__error(GD_E_INVALID, "%s: pass the item that the source was called with", function);
+        gd__error(GD_E_INVALID, "%s: this is not the item that the source was called with", function);
     return f;
 }
 
@@ -213,7 +213,7 @@ void *gd_item_alloc(struct gd_item *item, size_t size)
         return NULL;
     drop_item_memory(f, item);
     if (!wait_for(f, has_bytes, wanted, WAITS_FOR_BYTES)) {
-        gd__error(GD_E_SHUTDOWN, "the run is being shut down");
+        gd__error(GD_E_SHUTDOWN, "the run is shutting down");
         return NULL;
     }
     const uint64_t offset = take_room(f, wanted);
@@ -253,10 +253,10 @@ static int find_payload(struct gd__feeder *f, const struct gd_item *item, const 
     const struct item_memory m = item_memory(item);
     *data = m.offset > 0 ? (char *)f->region.base + m.offset : item->data;
     if (m.offset > 0 && item->size > m.size)
-        return gd__error(GD_E_INVALID, "the source gave %zu bytes where it had allocated %llu", item->size,
+        return gd__error(GD_E_INVALID, "the source returned %zu bytes, but had allocated %llu", item->size,
                          (unsigned long long)m.size);
     if (!*data && item->size > 0)
-        return gd__error(GD_E_INVALID, "the source gave %zu bytes at NULL", item->size);
+        return gd__error(GD_E_INVALID, "the source returned %zu bytes, but data is NULL", item->size);
     return 0;
 }
 
@@ -297,7 +297,7 @@ int gd_item_key(struct gd_item *item, const void *key, size_t key_size, const ch
     if (!f->completed.keeps)
         return 0;
     if (!key && key_size > 0)
-        return gd_item_error(item, "gd_item_key: %zu bytes at NULL", key_size);
+        return gd_item_error(item, "gd_item_key: the size is %zu, but the key is NULL", key_size);
     return gd__completed_key(&f->completed, key, key_size, version) < 0 ? gd_item_error(item, "%s", gd_error_text())
                                                                         : 0;
 }
@@ -424,7 +424,7 @@ static void source_left(void *arg)
 {
     struct gd__feeder *f = arg;
     snprintf(f->words, sizeof f->words,
-             "it ended the thread that it was called on (pthread_exit() or pthread_cancel()): let it return instead");
+             "it ended the thread that called it (pthread_exit() or pthread_cancel()): it must return instead");
     gd__free(f->asked);
     f->asked = NULL;
     f->result = GD_E_SOURCE;
@@ -640,6 +640,6 @@ bool gd__feeder_ended(const struct gd__feeder *f)
 
 int gd__feeder_result(const struct gd__feeder *f, const char **words)
 {
-    *words = f->words[0] ? f->words : "it gave no reason (see gd_item_error)";
+    *words = f->words[0] ? f->words : "no error message was set (see gd_item_error())";
     return f->started ? f->result : 0;
 }

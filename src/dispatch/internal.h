@@ -37,7 +37,7 @@ enum gd__request { GD__REQUEST_NONE, GD__REQUEST_SHUTDOWN, GD__REQUEST_ABORT };
 struct gd__seat;
 
 /* What a dead worker had running, killed and waited for: see strays.c. */
-enum { GD__PROCESS_NAME_MAX = 96, GD__STRAYS_MOST = 64 /* at a time */ };
+enum { GD__PROCESS_NAME_MAX = 96, GD__STRAYS_MOST = 64 /* at a time */, GD__SETUP_ERROR_MAX = 512 };
 struct gd__strays {
     struct gd__stray {
         struct gd__watch watch; /* must be first */
@@ -145,8 +145,9 @@ struct gd_dispatcher {
 
     uint64_t feeder_deadline; /* after it, a source that does not return is left to itself */
     bool source_over;
-    bool cut_off; /* see gd__supervisor_cut_off() */
-    bool started; /* run was called */
+    bool cut_off;                          /* see gd__supervisor_cut_off() */
+    char setup_error[GD__SETUP_ERROR_MAX]; /* of the first worker that failed in setup; "": none has */
+    bool started;                          /* run was called */
     _Atomic bool running;
     pthread_t thread;
 

@@ -28,7 +28,8 @@ void gd_options_init(struct gd_options *o, size_t size)
 static int read_options(struct gd_options *out, const struct gd_options *o)
 {
     if (!o)
-        return gd__error(GD_E_INVALID, "no options: pass a struct gd_options begun with GD_OPTIONS_INIT");
+        return gd__error(GD_E_INVALID,
+                         "the options are NULL: pass a struct gd_options initialised with GD_OPTIONS_INIT");
     gd_options_init(out, sizeof *out);
     const int rc = gd__sized_read(out, sizeof *out, o, "gd_options");
     out->size = sizeof *out;
@@ -38,9 +39,9 @@ static int read_options(struct gd_options *out, const struct gd_options *o)
 static int check_tasks(const struct gd_options *o)
 {
     if (!o->source)
-        return gd__error(GD_E_INVALID, "no source: set gd_options.source");
+        return gd__error(GD_E_INVALID, "no source is set: set gd_options.source");
     if (!o->on_success)
-        return gd__error(GD_E_INVALID, "no on_success: set gd_options.on_success");
+        return gd__error(GD_E_INVALID, "no on_success is set: set gd_options.on_success");
     if (o->queue_size == 0)
         return gd__error(GD_E_INVALID, "queue_size is 0: it must be at least 1 (the default is 1024)");
     if (o->queue_bytes == 0)
@@ -56,24 +57,23 @@ static int check_tasks(const struct gd_options *o)
     if (o->setup_args_size > 0 && !o->setup_args)
         return gd__error(GD_E_INVALID, "setup_args_size is %zu, but setup_args is NULL", o->setup_args_size);
     if ((unsigned)o->output > GD_OUTPUT_CAPTURE)
-        return gd__error(GD_E_INVALID, "output is %d, which is no enum gd_worker_output", (int)o->output);
+        return gd__error(GD_E_INVALID, "output is %d, which is not a value of enum gd_worker_output", (int)o->output);
     if ((unsigned)o->orphans > GD_ORPHANS_REAP)
-        return gd__error(GD_E_INVALID, "orphans is %d, which is no enum gd_orphans", (int)o->orphans);
+        return gd__error(GD_E_INVALID, "orphans is %d, which is not a value of enum gd_orphans", (int)o->orphans);
     return 0;
 }
 
 int gd__options_check_placement(const struct gd_options *o)
 {
     if ((unsigned)o->placement > GD_PLACE_CUSTOM)
-        return gd__error(GD_E_INVALID, "placement is %d, which is no enum gd_placement", (int)o->placement);
+        return gd__error(GD_E_INVALID, "placement is %d, which is not a value of enum gd_placement", (int)o->placement);
     if (o->placement == GD_PLACE_CUSTOM && !o->place)
         return gd__error(GD_E_INVALID, "GD_PLACE_CUSTOM needs gd_options.place");
     if (o->placement == GD_PLACE_CHUNKS && (o->total_tasks == 0 || o->total_tasks > o->queue_size))
-        return gd__error(
-            GD_E_INVALID,
-            "GD_PLACE_CHUNKS deals out the whole list beforehand: set total_tasks (it is %llu), and queue_size "
-            "(it is %zu) to at least that",
-            (unsigned long long)o->total_tasks, o->queue_size);
+        return gd__error(GD_E_INVALID,
+                         "GD_PLACE_CHUNKS divides the whole list in advance: set total_tasks (now %llu), and set "
+                         "queue_size (now %zu) to at least total_tasks",
+                         (unsigned long long)o->total_tasks, o->queue_size);
     return 0;
 }
 
@@ -81,9 +81,9 @@ static int check_worker_code(const struct gd_options *o)
 {
     if (gd__in_worker_process())
         return gd__error(GD_E_NO_WORKER_MAIN,
-                         "this process is itself a worker: call gd_worker_main() first thing in main()");
+                         "this process is itself a worker: call gd_worker_main() at the start of main()");
     if (o->plugin && o->worker_argv)
-        return gd__error(GD_E_INVALID, "both plugin and worker_argv are set: choose one");
+        return gd__error(GD_E_INVALID, "both plugin and worker_argv are set: set only one");
     if (o->plugin && access(o->plugin, R_OK) < 0)
         return gd__error(GD_E_PLUGIN, "cannot read the worker plugin %s: %s", o->plugin, strerror(errno));
     if (o->worker_argv && !o->worker_argv[0])
@@ -91,7 +91,7 @@ static int check_worker_code(const struct gd_options *o)
     if (!o->plugin && !o->worker_argv && !gd__worker_registered())
         return gd__error(
             GD_E_NO_WORKER_MAIN,
-            "gd_worker_main() has not been called: call it first thing in main(), or set plugin or worker_argv");
+            "gd_worker_main() has not been called: call it at the start of main(), or set plugin or worker_argv");
     return 0;
 }
 

@@ -292,10 +292,10 @@ void gd__publish_close(struct gd_dispatcher *d)
 int gd_observer_attach(struct gd_observer **out, struct gd_dispatcher *d)
 {
     if (!out || !d)
-        return gd__error(GD_E_INVALID, "gd_observer_attach: no dispatcher, or nowhere to put the observer");
+        return gd__error(GD_E_INVALID, "gd_observer_attach: the dispatcher or out is NULL");
     *out = NULL;
     if (!d->publisher)
-        return gd__error(GD_E_NO_JOB, "this run is not published: set gd_options.job to a name for it");
+        return gd__error(GD_E_NO_JOB, "this run is not published: give it a name in gd_options.job");
     const int fd = fcntl(d->publisher->page->fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
     return fd < 0 ? gd__error_errno("cannot copy a descriptor") : gd__observer_open_page(out, fd, true);
 }

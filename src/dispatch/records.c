@@ -42,9 +42,9 @@ const char *gd__record_check(const struct gd__sched *s, unsigned w, const struct
         return NULL;
     const struct gd__task *t = gd__sched_at(s, w, r->position);
     if (!t || (is_result(r->kind) && r->position != s->workers[w].head))
-        return "spoke of a task that it does not hold";
+        return "it reported on a task that it does not have";
     if (gd__task_number(t) != r->task_id || t->attempt + 1 != r->attempt)
-        return "mistook one task for another";
+        return "it reported one task as another";
     return NULL;
 }
 
@@ -140,7 +140,7 @@ static void take_record(struct gd_dispatcher *d, struct gd__seat *seat, const st
     else if (!wrong)
         rc = take_lifecycle(d, seat, r);
     if (rc < 0)
-        wrong = "spoke out of turn";
+        wrong = "it sent a report at the wrong time";
     if (wrong)
         gd__seat_broken(seat, wrong);
 }

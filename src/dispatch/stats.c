@@ -146,7 +146,7 @@ static void lock_fresh(struct gd_dispatcher *d)
 int gd_dispatcher_stats(struct gd_dispatcher *d, struct gd_stats *out)
 {
     if (!d || !out || out->size < sizeof(size_t))
-        return gd__error(GD_E_INVALID, "gd_dispatcher_stats: set stats.size to sizeof(struct gd_stats)");
+        return gd__error(GD_E_INVALID, "gd_dispatcher_stats: set stats.size to sizeof(struct gd_stats) first");
     const size_t size = out->size < sizeof d->stats ? out->size : sizeof d->stats;
     lock_fresh(d);
     memcpy((char *)out + sizeof(size_t), (const char *)&d->stats + sizeof(size_t), size - sizeof(size_t));

@@ -192,7 +192,7 @@ static int boot(const struct gd_dispatcher *d, const struct gd__seat *seat)
 {
     const int self = gd__pidfd_open(getpid());
     if (self < 0)
-        return gd__error_errno("cannot make a descriptor of this process");
+        return gd__error_errno("cannot open a pidfd of this process");
     const int rc = send_boot(d, seat, self);
     close(self);
     return rc;
@@ -255,7 +255,7 @@ static void clear_seat(struct gd__seat *seat)
 static int open_socket_pair(int pair[2])
 {
     if (GD__FAULT("socketpair") || socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
-        return gd__error_errno("cannot make a socket pair");
+        return gd__error_errno("cannot create a socket pair");
     for (int k = 0; k < 2; k++)
         pair[k] = gd__fd_above_stdio(pair[k]);
     return pair[0] < 0 || pair[1] < 0 ? gd__error_errno("cannot copy a descriptor") : 0;
@@ -342,6 +342,13 @@ static void start_worker(void *ctx, unsigned w)
 
 /* --- the end of a process --- */
 
+/* Whether it ended by itself, and was another program than a worker. */
+static bool is_no_worker(const struct gd__seat *seat, const struct gd__exit *e)
+{
+    return e->known && e->signal == 0 && e->code != GD__EXIT_BOOT && e->code != GD__EXIT_SHORTAGE &&
+           !gd__channel_attached(&seat->channel);
+}
+
 static void describe_death(const struct gd__seat *seat, const struct gd__exit *e, char *text, size_t size)
 {
     char how[128], last[GD__TAIL_BYTES + 1];
@@ -352,7 +359,10 @@ static void describe_death(const struct gd__seat *seat, const struct gd__exit *e
                           seat->broken ? seat->words
                           : killed     ? killed
                                        : how,
-                          seat->broken ? "; it was killed" : "");
+                          seat->broken            ? "; it was killed"
+                          : is_no_worker(seat, e) ? " without calling gd_worker_main(): a worker program must call it "
+                                                    "at the start of main()"
+                                                  : "");
     if (n > 0 && length > 0 && (size_t)length < size)
         snprintf(text + length, size - (size_t)length, "; its last output:\n%s", last);
 }

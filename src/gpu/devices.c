@@ -79,7 +79,7 @@ int gd_devices_open(struct gd_devices **out, const char *spec)
 {
     struct gd__spec parsed;
     if (!out)
-        return gd__error(GD_E_INVALID, "gd_devices_open: nowhere to put the list");
+        return gd__error(GD_E_INVALID, "gd_devices_open: out is NULL");
     *out = NULL;
     int rc = gd__spec_parse(&parsed, spec);
     if (rc < 0)
@@ -110,7 +110,7 @@ const struct gd__found *gd__devices_at(const struct gd_devices *list, size_t i)
 {
     if (list && i < list->found.n)
         return &list->found.items[i];
-    gd__error(GD_E_INVALID, "there is no device in place %zu of this list: it has %zu", i, gd_devices_count(list));
+    gd__error(GD_E_INVALID, "no device at index %zu: the list has %zu", i, gd_devices_count(list));
     return NULL;
 }
 
@@ -140,9 +140,9 @@ static int not_there(const struct gd_devices *list, int id)
     const size_t n = gd_devices_count(list);
     char ids[256];
     if (n == 0)
-        return gd__error(GD_E_NO_DEVICES, "GPU %d is not there: there is none", id);
+        return gd__error(GD_E_NO_DEVICES, "no GPU %d: no GPUs were found", id);
     gd__ids_format(list->found.items, n, ids, sizeof ids);
-    return gd__error(GD_E_NO_DEVICES, "GPU %d is not there: there %s %s", id, n == 1 ? "is only" : "are", ids);
+    return gd__error(GD_E_NO_DEVICES, "no GPU %d: the %s %s", id, n == 1 ? "only GPU is" : "GPUs are", ids);
 }
 
 int gd_devices_find(const struct gd_devices *list, int id)
@@ -154,13 +154,13 @@ int gd_devices_find(const struct gd_devices *list, int id)
 int gd_devices_validate(const struct gd_devices *list, const int *ids, size_t n)
 {
     if (n > 0 && !ids)
-        return gd__error(GD_E_INVALID, "gd_devices_validate: no numbers to look at");
+        return gd__error(GD_E_INVALID, "gd_devices_validate: ids is NULL");
     for (size_t i = 0; i < n; i++) {
         if (place_of(list, ids[i]) < 0)
             return not_there(list, ids[i]);
         for (size_t k = 0; k < i; k++)
             if (ids[k] == ids[i])
-                return gd__error(GD_E_INVALID, "GPU %d is listed twice; name it once", ids[i]);
+                return gd__error(GD_E_INVALID, "GPU %d is listed twice; list it once", ids[i]);
     }
     return 0;
 }
@@ -178,7 +178,7 @@ bool gd_devices_cuda(const struct gd_devices *list)
 int gd_devices_refresh(struct gd_devices *list)
 {
     if (!list)
-        return gd__error(GD_E_INVALID, "gd_devices_refresh: no list");
+        return gd__error(GD_E_INVALID, "gd_devices_refresh: the list is NULL");
     for (size_t i = 0; i < list->found.n; i++)
         if (list->found.items[i].backend)
             list->found.items[i].backend->refresh(&list->found.items[i]);
@@ -192,7 +192,7 @@ int gd_devices_processes(const struct gd_devices *list, size_t i, struct gd_devi
         return GD_E_INVALID;
     int rc = f->backend && f->backend->processes ? f->backend->processes(f, out, out ? max : 0) : GD_E_UNSUPPORTED;
     if (rc == GD_E_UNSUPPORTED)
-        gd__error(rc, "which processes compute on GPU %d is not known here", f->d.id);
+        gd__error(rc, "the processes that use GPU %d cannot be listed: its driver does not report them", f->d.id);
     return rc;
 }
 
@@ -218,16 +218,16 @@ int gd_devices_room(const struct gd_devices *list, size_t i, uint64_t bytes)
     if (!f)
         return GD_E_INVALID;
     if (bytes == 0)
-        return gd__error(GD_E_INVALID, "how much memory a worker needs must be more than 0 bytes");
+        return gd__error(GD_E_INVALID, "the memory that a worker needs must be more than 0 bytes");
     if (!(f->d.known & GD_KNOWN_MEMORY))
-        return gd__error(GD_E_UNSUPPORTED, "how much memory GPU %d has free is not known: give the number of workers",
+        return gd__error(GD_E_UNSUPPORTED, "the free memory of GPU %d is unknown: give the number of workers instead",
                          f->d.id);
     const uint64_t tenth = f->d.memory_free / 10, kept = tenth > 256 * MIB ? tenth : 256 * MIB;
     const uint64_t room = f->d.memory_free > kept ? (f->d.memory_free - kept) / bytes : 0;
     if (room == 0)
         return gd__error(GD_E_TOO_LARGE,
-                         "GPU %d has %s free, of which %s are left alone: no room for a worker that needs %s", f->d.id,
-                         amount(f->d.memory_free, has, sizeof has), amount(kept, keeps, sizeof keeps),
+                         "GPU %d has %s free, and %s of that stay in reserve: a worker that needs %s does not fit",
+                         f->d.id, amount(f->d.memory_free, has, sizeof has), amount(kept, keeps, sizeof keeps),
                          amount(bytes, wants, sizeof wants));
     return room > INT_MAX ? INT_MAX : (int)room;
 }

@@ -28,21 +28,6 @@ void gd__ids_format(const struct gd__found *items, size_t n, char *out, size_t s
     }
 }
 
-/* What may be chosen: "there are 0-3", "there is only 0". Numbers have no gaps. */
-static void say_what_is(const struct gd__machine *m, char *out, size_t size)
-{
-    int last = -1;
-    for (size_t i = 0; i < m->visible.n; i++)
-        if (m->visible.items[i].d.id > last)
-            last = m->visible.items[i].d.id;
-    if (last < 0)
-        snprintf(out, size, "there is none");
-    else if (last == 0)
-        snprintf(out, size, "there is only 0");
-    else
-        snprintf(out, size, "there are 0-%d", last);
-}
-
 static const char *limiting_variable(enum gd_vendor vendor)
 {
     static const char *const names[][3] = {
@@ -58,20 +43,46 @@ static const char *limiting_variable(enum gd_vendor vendor)
     return NULL;
 }
 
+/* Why no number can be chosen. */
+static void explain_none(const struct gd__machine *m, char *out, size_t size)
+{
+    const char *variable = m->all.n > 0 ? limiting_variable((enum gd_vendor)m->all.items[0].d.vendor) : NULL;
+    if (m->all.n == 0)
+        snprintf(out, size, "this machine has no GPUs (try --gpus sim:4)");
+    else if (variable)
+        snprintf(out, size, "%s=\"%s\" hides all GPUs of this machine", variable, getenv(variable));
+    else
+        snprintf(out, size, "no GPU of this machine can be used (see gpu-dispatch gpus)");
+}
+
+/* What may be chosen: "the GPUs are 0-3", "the only GPU is 0". Numbers have no gaps. */
+static void explain_choice(const struct gd__machine *m, char *out, size_t size)
+{
+    int last = -1;
+    for (size_t i = 0; i < m->visible.n; i++)
+        if (m->visible.items[i].d.id > last)
+            last = m->visible.items[i].d.id;
+    if (last < 0)
+        explain_none(m, out, size);
+    else if (last == 0)
+        snprintf(out, size, "the only GPU is 0");
+    else
+        snprintf(out, size, "the GPUs are 0-%d", last);
+}
+
 static int none_at_all(const struct gd__machine *m)
 {
-    static const char advice[] =
-        "use sim:2 as the devices (--gpus sim:2) to try it on simulated ones, or cpu:8 for workers without one";
+    static const char advice[] = "use sim:2 (--gpus sim:2) for simulated GPUs, or cpu:8 for workers without a GPU";
     if (m->all.n == 0)
         return gd__error(GD_E_NO_DEVICES, "no GPU found (%s): %s", m->why, advice);
     const char *variable = m->visible.n == 0 ? limiting_variable((enum gd_vendor)m->all.items[0].d.vendor) : NULL;
     if (variable)
         return gd__error(GD_E_NO_DEVICES,
-                         "no GPU to use: %s=\"%s\" shows none of the %zu that are here; change it, or %s", variable,
+                         "no usable GPU: %s=\"%s\" hides all %zu GPUs of this machine; change it, or %s", variable,
                          getenv(variable), m->all.n, advice);
     return gd__error(GD_E_NO_DEVICES,
-                     "no GPU to use: those that are here (%zu) have MIG on without an instance, or a compute mode that "
-                     "lets nobody in; see nvidia-smi, or %s",
+                     "no usable GPU: each of the %zu here either has MIG on but no MIG instance, or is in a compute "
+                     "mode that prohibits programs; see nvidia-smi, or %s",
                      m->all.n, advice);
 }
 
@@ -81,7 +92,7 @@ static int add(struct gd__found_list *out, const struct gd__found *f, const stru
 {
     for (size_t i = 0; i < out->n; i++)
         if (out->items[i].d.id == f->d.id)
-            return gd__error(GD_E_INVALID, "GPU %d is listed twice, the second time as \"%.*s\"; name it once", f->d.id,
+            return gd__error(GD_E_INVALID, "GPU %d is listed twice, the second time as \"%.*s\"; list it once", f->d.id,
                              (int)e->length, e->text);
     return gd__found_add(out, f);
 }
@@ -111,8 +122,8 @@ static int add_numbers(struct gd__found_list *out, const struct gd__machine *m, 
     for (int id = e->first; id <= e->last && rc == 0; id++) {
         const struct gd__found *f = by_id(m, id);
         char is[IDS_MAX];
-        say_what_is(m, is, sizeof is);
-        rc = f ? add(out, f, e) : gd__error(GD_E_NO_DEVICES, "GPU %d is not there: %s", id, is);
+        explain_choice(m, is, sizeof is);
+        rc = f ? add(out, f, e) : gd__error(GD_E_NO_DEVICES, "no GPU %d: %s", id, is);
     }
     return rc;
 }
@@ -131,11 +142,10 @@ static bool is_gpu_name(const struct gd__spec_entry *e)
 
 static int no_instance(const struct gd__found *f)
 {
-    return gd__error(
-        GD_E_NO_DEVICES,
-        "GPU %d (%s) has MIG on and no instance, so nothing can run on it: make one (nvidia-smi mig -cgi ... -C) "
-        "or switch MIG off",
-        f->d.index, f->gpu_uuid);
+    return gd__error(GD_E_NO_DEVICES,
+                     "GPU %d (%s) has MIG on but no MIG instance, so nothing can run on it: create one (nvidia-smi mig "
+                     "-cgi ... -C) or switch MIG off",
+                     f->d.index, f->gpu_uuid);
 }
 
 /* It is not among those that may be used: is it here at all? */
@@ -146,21 +156,21 @@ static int not_named(const struct gd__machine *m, const struct gd__spec_entry *e
         const struct gd__found *f = &m->all.items[i];
         const char *variable = limiting_variable((enum gd_vendor)f->d.vendor);
         if (named(f, e) && variable)
-            return gd__error(GD_E_NO_DEVICES, "%.*s is here, but %s=\"%s\" does not show it", (int)e->length, e->text,
-                             variable, getenv(variable));
+            return gd__error(GD_E_NO_DEVICES, "%.*s is hidden by %s=\"%s\": change that variable to use it",
+                             (int)e->length, e->text, variable, getenv(variable));
     }
     for (size_t i = 0, used = 0; i < m->visible.n && used < sizeof names; i++)
         used +=
             (size_t)snprintf(names + used, sizeof names - used, "%s%s", used ? ", " : "", m->visible.items[i].d.uuid);
-    say_what_is(m, is, sizeof is);
-    return gd__error(GD_E_NO_DEVICES, "%.*s is not there: %s%s%s%s", (int)e->length, e->text, is, *names ? " (" : "",
+    explain_choice(m, is, sizeof is);
+    return gd__error(GD_E_NO_DEVICES, "no device %.*s: %s%s%s%s", (int)e->length, e->text, is, *names ? " (" : "",
                      names, *names ? ")" : "");
 }
 
 static int ambiguous(const struct gd__spec_entry *e, const struct gd__found *a, const struct gd__found *b)
 {
     const bool gpus = is_gpu_name(e);
-    return gd__error(GD_E_INVALID, "\"%.*s\" fits %s and %s: write more of it", (int)e->length, e->text,
+    return gd__error(GD_E_INVALID, "\"%.*s\" matches both %s and %s: write more of the UUID", (int)e->length, e->text,
                      gpus ? a->gpu_uuid : a->d.uuid, gpus ? b->gpu_uuid : b->d.uuid);
 }
 
@@ -202,14 +212,14 @@ static int add_mig(struct gd__found_list *out, const struct gd__machine *m, cons
         gpus++;
     }
     if (gpus == 0)
-        return gd__error(GD_E_NO_DEVICES, "MIG instance %d:%d is not there: there is no GPU %d that may be used",
-                         e->first, e->last, e->first);
+        return gd__error(GD_E_NO_DEVICES, "no MIG instance %d:%d: there is no usable GPU %d", e->first, e->last,
+                         e->first);
     if (instances == 0)
         return gd__error(GD_E_NO_DEVICES,
-                         "MIG instance %d:%d is not there: GPU %d has no MIG instances; write %d for all of it",
-                         e->first, e->last, e->first, e->first);
-    return gd__error(GD_E_NO_DEVICES, "MIG instance %d:%d is not there: GPU %d has %d of them, counted from 0",
-                     e->first, e->last, e->first, instances);
+                         "no MIG instance %d:%d: GPU %d has no MIG instances; write %d for the whole GPU", e->first,
+                         e->last, e->first, e->first);
+    return gd__error(GD_E_NO_DEVICES, "no MIG instance %d:%d: GPU %d has %d, counted from 0", e->first, e->last,
+                     e->first, instances);
 }
 
 /* --- all together --- */

@@ -45,10 +45,10 @@ long gd__spec_number(const char *text, size_t length, long least, long most)
 static int parse_count(struct gd__spec *out, const char *text, const char *count)
 {
     if (out->kind == GD__SPEC_AUTO)
-        return gd__error(GD_E_INVALID, "devices \"%s\": nothing may stand behind the word; use \"auto\"", text);
+        return gd__error(GD_E_INVALID, "\"%s\": auto takes no number; write \"auto\"", text);
     const long n = gd__spec_number(count, strlen(count), 1, GD__SPEC_MOST);
     if (n < 0)
-        return gd__error(GD_E_INVALID, "devices \"%s\": how many must be a number from 1 to %d, as in \"%.3s:4\"", text,
+        return gd__error(GD_E_INVALID, "\"%s\": the number of devices must be 1 to %d, as in \"%.3s:4\"", text,
                          GD__SPEC_MOST, text);
     out->count = (unsigned)n;
     return 0;
@@ -75,9 +75,9 @@ int gd__spec_parse(struct gd__spec *out, const char *text)
 static int wrong_entry(const char *text, const struct gd__spec_entry *e)
 {
     return gd__error(GD_E_INVALID,
-                     "devices \"%s\": \"%.*s\" is none; use auto, numbers (0,2 or 0-3), UUIDs (GPU-..., MIG-...), "
-                     "0:1 for a MIG instance, sim:4 or cpu:8",
-                     text, (int)e->length, e->text);
+                     "\"%.*s\" is not a GPU number (0), range (0-3), UUID (GPU-..., MIG-...), MIG instance (0:1), "
+                     "auto, sim:N or cpu:N",
+                     (int)e->length, e->text);
 }
 
 /* "3", "0-3", "0:1". */
@@ -96,7 +96,7 @@ static int parse_numbers(const char *text, struct gd__spec_entry *e)
     if (first < 0 || last < 0)
         return wrong_entry(text, e);
     if (e->kind == GD__SPEC_NUMBERS && last < first)
-        return gd__error(GD_E_INVALID, "devices \"%s\": the range %.*s is empty; write %ld-%ld", text, (int)e->length,
+        return gd__error(GD_E_INVALID, "\"%s\": the range %.*s is backwards; write %ld-%ld", text, (int)e->length,
                          e->text, last, first);
     e->first = (int)first;
     e->last = (int)last;
@@ -116,7 +116,7 @@ int gd__spec_next(const char *text, const char **at, struct gd__spec_entry *out)
     if (*at < end)
         (*at)++;
     if (out->length == 0)
-        return gd__error(GD_E_INVALID, "devices \"%s\": an entry is empty; use auto, 0,2 or 0-3", text);
+        return gd__error(GD_E_INVALID, "\"%s\" has an empty entry; write auto, or a list like 0,2 or 0-3", text);
     if (strncasecmp(out->text, "GPU-", 4) == 0 || strncasecmp(out->text, "MIG-", 4) == 0) {
         out->kind = GD__SPEC_NAME;
         return 1;

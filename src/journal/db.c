@@ -58,17 +58,17 @@ static const char *advice(int sqlite_code)
 {
     switch (sqlite_code & 0xff) {
     case SQLITE_NOTADB:
-        return " (it is no journal: name another file)";
+        return " (it is not a journal: give another file)";
     case SQLITE_CORRUPT:
-        return " (it is damaged: sqlite3's .recover may save what is left; begin a new one with the rest)";
+        return " (it is damaged: sqlite3's .recover may save part of it; start a new journal for the remaining tasks)";
     case SQLITE_FULL:
-        return " (make room on that disk)";
+        return " (the disk is full: free some space)";
     case SQLITE_READONLY:
     case SQLITE_CANTOPEN:
-        return " (the file and its folder must be writable)";
+        return " (the file and its directory must be writable)";
     case SQLITE_BUSY:
     case SQLITE_LOCKED:
-        return " (another program has it locked: end its transaction)";
+        return " (another program has locked it: end that program's transaction)";
     default:
         return "";
     }
@@ -150,21 +150,21 @@ static int check_kind(sqlite3 *db, const char *path)
     if (application == 0 && version == 0 && tables == 0)
         return 0;
     if (application != GD__DB_APPLICATION)
-        return gd__error(GD_E_CORRUPT, "%s is a database of something else, not a journal: name another file", path);
+        return gd__error(GD_E_CORRUPT, "%s is a database of another program, not a journal: give another file", path);
     if (version != GD__DB_VERSION)
-        return gd__error(
-            GD_E_VERSION,
-            "%s is a journal of version %lld, and this library knows version %d: use the gpu_dispatch that "
-            "made it, or a newer one",
-            path, (long long)version, GD__DB_VERSION);
+        return gd__error(GD_E_VERSION,
+                         "%s is a journal of version %lld, but this gpu_dispatch reads version %d: use the "
+                         "gpu_dispatch that made it, or a newer one",
+                         path, (long long)version, GD__DB_VERSION);
     return 1;
 }
 
 static int not_as_made(const char *path, const char *what)
 {
-    return gd__error(GD_E_CORRUPT,
-                     "%s was damaged or made by another program: %s is not as a journal has it. Name another file",
-                     path, what);
+    return gd__error(
+        GD_E_CORRUPT,
+        "%s is damaged, or was made by another program: %s differs from that of a journal. Give another file", path,
+        what);
 }
 
 /* What this library reads and writes must be plain tables: a view or a virtual table runs code of its own, and never
@@ -330,7 +330,8 @@ static int check_beside(const char *path)
     struct stat info;
     for (size_t i = 0; i < sizeof suffixes / sizeof *suffixes; i++)
         if (stat_beside(path, suffixes[i], &info) && !S_ISREG(info.st_mode))
-            return gd__error(GD_E_INVALID, "%s%s is no file: move it away, or name another journal", path, suffixes[i]);
+            return gd__error(GD_E_INVALID, "%s%s is not a regular file: move it away, or give another journal", path,
+                             suffixes[i]);
     return 0;
 }
 
@@ -338,11 +339,14 @@ static int check_file(const char *path)
 {
     struct stat info;
     if (stat(path, &info) == 0)
-        return S_ISREG(info.st_mode) ? check_beside(path)
-                                     : gd__error(GD_E_INVALID, "%s is no file: a journal is a file of its own", path);
+        return S_ISREG(info.st_mode)
+                   ? check_beside(path)
+                   : gd__error(GD_E_INVALID, "%s is not a regular file: give the name of a file for the journal", path);
     /* The lock lies beside the file that it leads to, and where that will be is not known yet. */
     if (errno == ENOENT && lstat(path, &info) == 0)
-        return gd__error(GD_E_INVALID, "%s is a link to a file that is not there: name that file itself", path);
+        return gd__error(GD_E_INVALID,
+                         "%s is a symbolic link to a file that does not exist: give the name of that file instead",
+                         path);
     return 0;
 }
 
@@ -360,10 +364,10 @@ static int use_wal(sqlite3 *db, const char *path)
     const int code = rc == SQLITE_DONE ? 0 : gd__db_error(db, "write to", path);
     sqlite3_finalize(s);
     if (code == 0 && !is_wal)
-        return gd__error(GD_E_SYSTEM,
-                         "cannot use %s: its file system has no shared memory for a write-ahead log: put the journal "
-                         "on a local disk",
-                         path);
+        return gd__error(
+            GD_E_SYSTEM,
+            "cannot use %s: its file system does not support SQLite's write-ahead log: put the journal on a local disk",
+            path);
     return code;
 }
 
@@ -416,7 +420,7 @@ static int check_readable(sqlite3 *db, const char *path)
 {
     const int rc = check_kind(db, path);
     if (rc == 0)
-        return gd__error(GD_E_CORRUPT, "%s is empty: no run has written to it", path);
+        return gd__error(GD_E_CORRUPT, "%s is empty: no run has written to this journal", path);
     return rc < 0 ? rc : check_tables(db, path);
 }
 

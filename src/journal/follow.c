@@ -212,8 +212,8 @@ static bool is_as_written(const struct gd__follow *f, const struct known *known)
 static int refuse_short(const struct gd_journal *j, const char *path, int64_t present, int64_t known)
 {
     return gd__error(GD_E_MISMATCH,
-                     "%s has %lld bytes and the journal %s knows of %lld: what was done is not all there. Bring the "
-                     "file back, or begin anew with another journal (or force it, and go without)",
+                     "%s has %lld bytes, but the journal %s recorded %lld: results are missing. Restore the file, or "
+                     "start again with another journal, or force the resume and go on without them",
                      path, (long long)present, j->path, (long long)known);
 }
 
@@ -222,9 +222,8 @@ static int refuse_edited(const struct gd_journal *j, const char *path, int64_t k
     return gd__error(
         GD_E_MISMATCH,
         "%s was changed since the journal %s wrote to it: byte %lld is no longer where the last record ends, "
-        "so cutting the file there could destroy lines. The file is unchanged. Restore the file, or name "
-        "another file for the rest of the tasks, or force the resume: it cuts nothing, and some tasks may "
-        "have two lines",
+        "so truncating the file there could destroy lines. The file is unchanged. Restore the file, or name another "
+        "file for the rest of the tasks, or force the resume: it truncates nothing, and some tasks may have two lines",
         path, j->path, (long long)known);
 }
 
@@ -232,9 +231,9 @@ static int refuse_grown(const struct gd_journal *j, const char *path, int64_t mo
 {
     return gd__error(
         GD_E_MISMATCH,
-        "%s has %lld bytes more than the last run left there, so another program wrote to it, and cutting the "
-        "file back to what the journal %s knows would destroy that. The file is unchanged. Restore the file, "
-        "or name another file for the rest of the tasks, or force the resume: it cuts nothing",
+        "%s has %lld bytes more than the last run left there, so another program wrote to it. Truncating the file to "
+        "what the journal %s recorded would destroy those bytes. The file is unchanged. Restore the file, or name "
+        "another file for the rest of the tasks, or force the resume: it truncates nothing",
         path, (long long)more, j->path);
 }
 
@@ -266,10 +265,10 @@ static int cut_back(const struct gd_journal *j, const char *path, const struct g
     else if (rc < 0)
         return rc;
     else if (present > known->size && (GD__FAULT("ftruncate") || ftruncate(f->fd, known->size) < 0))
-        rc = gd__error_errno("cannot cut %s back to the %lld bytes that the journal knows", path,
+        rc = gd__error_errno("cannot truncate %s to the %lld bytes that the journal recorded", path,
                              (long long)known->size);
     if (rc == 0 && lseek(f->fd, 0, SEEK_END) < 0)
-        rc = gd__error_errno("cannot go to the end of %s", path);
+        rc = gd__error_errno("cannot seek to the end of %s", path);
     return rc;
 }
 
@@ -292,7 +291,7 @@ static int make_follow(struct gd_journal *j, struct gd__follow *f, const char *n
     if (has)
         f->beside = gd__strdup(beside);
     if (!f->path || !f->room || (has && !f->beside))
-        return gd__error(GD_E_NO_MEMORY, "no memory to follow a file");
+        return gd__error(GD_E_NO_MEMORY, "no memory to record the length of a file");
     f->reader = open_to_read(name, fd);
     return 0;
 }
@@ -321,9 +320,9 @@ static int follow(struct gd_journal *j, const char *path, int fd, bool anew)
     char full[PATH_MAX];
     if (!j || !path || fd < 0 || j->begun)
         return gd__error(GD_E_INVALID,
-                         "gd_journal_follow: a journal before its run, a path and a descriptor are needed");
+                         "gd_journal_follow: needs a journal whose run has not begun, a path and a descriptor");
     if (fstat(fd, &info) < 0)
-        return gd__error_errno("cannot look at %s", path);
+        return gd__error_errno("cannot read the attributes of %s", path);
     if (!S_ISREG(info.st_mode)) /* a pipe or a terminal has no length */
         return 0;
     struct gd__follow f = { .reader = -1 };
@@ -381,7 +380,7 @@ static int replace_file(struct gd_journal *j, struct gd__follow *f, int fd)
 {
     struct stat info;
     if (fstat(fd, &info) < 0)
-        return gd__error_errno("cannot look at %s", f->path);
+        return gd__error_errno("cannot read the attributes of %s", f->path);
     const int reader = open_to_read(f->path, fd), old = f->reader;
     pthread_mutex_lock(&j->lock);
     f->fd = fd;
@@ -408,7 +407,8 @@ int gd_journal_follow_anew(struct gd_journal *j, const char *path, int fd)
     for (size_t i = 0; name && i < j->n_files; i++)
         if (strcmp(j->files[i].path, name) == 0)
             return replace_file(j, &j->files[i], fd);
-    return gd__error(GD_E_INVALID, "gd_journal_follow_anew: %s was not followed before", path ? path : "(null)");
+    return gd__error(GD_E_INVALID, "gd_journal_follow_anew: %s was not given to gd_journal_follow() before",
+                     path ? path : "(null)");
 }
 
 void gd__follow_measure(struct gd_journal *j)
@@ -449,7 +449,7 @@ int gd__follow_sync(struct gd_journal *j)
 {
     for (size_t i = 0; i < j->n_files; i++)
         if (j->files[i].size_then != j->files[i].size_kept && sync_file(&j->files[i]) < 0)
-            return gd__error_errno("cannot force %s to the disk", j->files[i].path);
+            return gd__error_errno("cannot flush %s to disk", j->files[i].path);
     return 0;
 }
 

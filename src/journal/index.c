@@ -84,14 +84,15 @@ struct gd__index {
     uint32_t (*ends_aside)[BINS]; /* of each, where its rows of each bin end */
 };
 
-static int cannot_write(void)
+/* It has no name: its directory tells which disk is full or broken. */
+static int cannot_write(const struct gd__index *x)
 {
-    return gd__error_errno("cannot write to the temporary file by which tasks in another order are found");
+    return gd__error_errno("cannot write the temporary index of the journal's tasks in %s", x->folder);
 }
 
-static int cannot_read(void)
+static int cannot_read(const struct gd__index *x)
 {
-    return gd__error_errno("cannot read the temporary file by which tasks in another order are found");
+    return gd__error_errno("cannot read the temporary index of the journal's tasks in %s", x->folder);
 }
 
 /* --- pages --- */
@@ -102,7 +103,7 @@ static int write_page(const struct gd__index *x, struct page *p)
         return 0;
     const off_t at = (off_t)(p->number - 1) * PAGE;
     if (GD__FAULT("pwrite") || pwrite(x->fd, p->entries, PAGE, at) != PAGE)
-        return cannot_write();
+        return cannot_write(x);
     p->dirty = false;
     return 0;
 }
@@ -113,7 +114,7 @@ static int read_page(const struct gd__index *x, struct page *p, uint64_t number)
     memset(p->entries, 0, sizeof p->entries);
     p->number = 0;
     if (GD__FAULT("pread") || pread(x->fd, p->entries, PAGE, (off_t)(number - 1) * PAGE) < 0)
-        return cannot_read();
+        return cannot_read(x);
     p->number = number;
     return 0;
 }
@@ -232,8 +233,8 @@ static int open_unnamed(const char *folder)
 
 static int no_file(const char *folder)
 {
-    return gd__error_errno("cannot make a temporary file in %s, to find the tasks of a list that is in another order "
-                           "than the journal",
+    return gd__error_errno("cannot create a temporary file in %s, which resuming needs because the tasks are in a "
+                           "different order than in the journal",
                            folder);
 }
 
@@ -242,7 +243,7 @@ int gd__index_open(struct gd__index **out, const char *folder, uint64_t rows, co
     *out = NULL;
     struct gd__index *x = gd__calloc(1, sizeof *x);
     if (!x)
-        return gd__error(GD_E_NO_MEMORY, "no memory to resume with");
+        return gd__error(GD_E_NO_MEMORY, "no memory to resume from the journal");
     x->n = (rows + rows / 4 + PER_PAGE) / PER_PAGE * PER_PAGE;
     x->used = used;
     x->aside_fd = -1;
@@ -253,7 +254,7 @@ int gd__index_open(struct gd__index **out, const char *folder, uint64_t rows, co
     x->fd = x->batch && x->order && x->folder ? open_unnamed(folder) : -1;
     int rc = 0;
     if (!x->batch || !x->order || !x->folder)
-        rc = gd__error(GD_E_NO_MEMORY, "no memory to resume with");
+        rc = gd__error(GD_E_NO_MEMORY, "no memory to resume from the journal");
     else if (x->fd < 0)
         rc = no_file(folder);
     if (rc < 0)
@@ -311,7 +312,7 @@ static int put_batch(struct gd__index *x, const atomic_bool *interrupted)
     for (uint32_t i = 0; rc == 0 && i < x->n_batch; i++) {
         rc = put(x, &x->batch[x->order[i]]);
         if (i % LOOK_EVERY == 0 && is_interrupted(interrupted))
-            rc = gd__error(GD_E_SHUTDOWN, "the run is being shut down");
+            rc = gd__error(GD_E_SHUTDOWN, "the run is shutting down");
     }
     x->n_batch = 0;
     return rc;
@@ -325,7 +326,7 @@ static int open_aside(struct gd__index *x)
         return no_file(x->folder);
     void *ends = gd__realloc(x->ends_aside, (x->n_aside + 1) * sizeof *x->ends_aside);
     if (!ends)
-        return gd__error(GD_E_NO_MEMORY, "no memory to resume with");
+        return gd__error(GD_E_NO_MEMORY, "no memory to resume from the journal");
     x->ends_aside = ends;
     return 0;
 }
@@ -347,7 +348,7 @@ static int put_aside(struct gd__index *x)
             chunk[n] = x->batch[x->order[i + n]];
         const size_t size = n * sizeof *chunk;
         if (GD__FAULT("pwrite") || pwrite(x->aside_fd, chunk, size, aside_at(x->n_aside, i)) != (ssize_t)size)
-            return cannot_write();
+            return cannot_write(x);
     }
     x->n_aside++;
     x->n_batch = 0;
@@ -360,7 +361,7 @@ static int put_back(struct gd__index *x, uint32_t batch, unsigned first, unsigne
     const uint32_t *ends = x->ends_aside[batch], from = first > 0 ? ends[first - 1] : 0, n = ends[end - 1] - from;
     const size_t size = n * sizeof *x->batch;
     if (GD__FAULT("pread") || pread(x->aside_fd, x->batch, size, aside_at(batch, from)) != (ssize_t)size)
-        return cannot_read();
+        return cannot_read(x);
     int rc = 0;
     for (uint32_t i = 0; rc == 0 && i < n; i++)
         rc = put(x, &x->batch[i]);
@@ -378,7 +379,7 @@ static int put_all_back(struct gd__index *x, const atomic_bool *interrupted)
         for (uint32_t k = 0; rc == 0 && k < x->n_aside; k++)
             rc = put_back(x, k, first, end);
         if (is_interrupted(interrupted))
-            rc = gd__error(GD_E_SHUTDOWN, "the run is being shut down");
+            rc = gd__error(GD_E_SHUTDOWN, "the run is shutting down");
     }
     return rc;
 }

@@ -36,12 +36,13 @@ static int read_options(struct gd_journal *j, const struct gd_journal_options *o
         return rc;
     j->o.size = sizeof j->o;
     if (!j->o.path || !*j->o.path)
-        return gd__error(GD_E_INVALID, "gd_journal_open: no path: set gd_journal_options.path");
+        return gd__error(GD_E_INVALID, "gd_journal_open: no path is set: set gd_journal_options.path");
     if ((unsigned)j->o.resume > GD_JOURNAL_RESUME_REST_AND_FAILED || (unsigned)j->o.sync > GD_JOURNAL_SYNC_FULL)
-        return gd__error(GD_E_INVALID, "gd_journal_open: resume is %d and sync is %d, of which one is out of its range",
-                         (int)j->o.resume, (int)j->o.sync);
+        return gd__error(GD_E_INVALID, "gd_journal_open: resume (%d) or sync (%d) is out of range", (int)j->o.resume,
+                         (int)j->o.sync);
     if (j->o.window_ms > WINDOW_MS_MOST)
-        return gd__error(GD_E_INVALID, "gd_journal_open: window_ms is %u: at most an hour", j->o.window_ms);
+        return gd__error(GD_E_INVALID, "gd_journal_open: window_ms is %u: it must be at most an hour (3600000)",
+                         j->o.window_ms);
     j->path = gd__strdup(j->o.path);
     j->command = j->o.command ? gd__strdup(j->o.command) : NULL;
     j->o.path = j->path;
@@ -79,15 +80,15 @@ static int check_resume(const struct gd_journal *j, const char *command, bool ha
 {
     const unsigned long long records = j->before_done + j->before_failed;
     if (has_records && j->o.resume == GD_JOURNAL_RESUME_NONE)
-        return gd__error(GD_E_EXISTS,
-                         "%s holds the records of %llu tasks: resume it, or name another file (or remove this one)",
-                         j->path, records);
-    if (has_records && command && j->command && !j->o.force && strcmp(command, j->command) != 0)
         return gd__error(
-            GD_E_MISMATCH,
-            "%s was made by another command: \"%s\", and not \"%s\". Run that, or force the resumption if both "
-            "do the same work",
-            j->path, command, j->command);
+            GD_E_EXISTS,
+            "%s already has the records of %llu tasks: resume it, or give another file, or remove this one", j->path,
+            records);
+    if (has_records && command && j->command && !j->o.force && strcmp(command, j->command) != 0)
+        return gd__error(GD_E_MISMATCH,
+                         "%s was made by another command: \"%s\". The command now is \"%s\". Run the first one, or "
+                         "force the resume if both do the same work",
+                         j->path, command, j->command);
     return 0;
 }
 
@@ -141,7 +142,7 @@ static void free_journal(struct gd_journal *j)
 int gd_journal_open(struct gd_journal **out, const struct gd_journal_options *o)
 {
     if (!out)
-        return gd__error(GD_E_INVALID, "gd_journal_open: nowhere to put the journal (out is NULL)");
+        return gd__error(GD_E_INVALID, "gd_journal_open: out is NULL");
     *out = NULL;
     struct gd_journal *j = gd__calloc(1, sizeof *j);
     if (!j)
@@ -172,11 +173,10 @@ static int failure_of(const struct gd_journal *j)
     if (j->error == 0)
         return 0;
     const uint64_t left = j->n_gathered + j->n_writing + j->n_lost;
-    return gd__error(
-        GD_E_JOURNAL,
-        "%s. %llu records of this run are on disk; %llu are not: those tasks, and what was not done, will be "
-        "run again when it is resumed",
-        j->words, (unsigned long long)j->n_written, (unsigned long long)left);
+    return gd__error(GD_E_JOURNAL,
+                     "%s. %llu records of this run are on disk; %llu are not. A resumed run repeats those tasks and "
+                     "does the remaining ones",
+                     j->words, (unsigned long long)j->n_written, (unsigned long long)left);
 }
 
 void gd__journal_files_may_grow(struct gd_journal *j)
@@ -208,7 +208,7 @@ int gd_journal_close(struct gd_journal **jp)
 int gd__journal_begin(struct gd_journal *j, const struct gd__journal_run *run)
 {
     if (j->begun)
-        return gd__error(GD_E_BUSY, "the journal %s had its run: a journal is opened for each run", j->path);
+        return gd__error(GD_E_BUSY, "the journal %s was already used for a run: open it again for each run", j->path);
     j->told = *run;
     const int rc = gd__writer_start(j);
     j->begun = rc == 0;

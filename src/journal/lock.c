@@ -112,20 +112,42 @@ static bool is_gone(const struct holder *h)
 
 /* --- a new file --- */
 
+/* The usual causes lie in the directory of the journal. */
+static int cannot_create(const char *lock)
+{
+    const char *slash = strrchr(lock, '/');
+    const int length = !slash || slash == lock ? 1 : (int)(slash - lock);
+    const char *directory = slash ? lock : ".";
+    switch (errno) {
+    case ENOENT:
+        return gd__error(GD_E_SYSTEM, "cannot create the journal: the directory %.*s does not exist. Create it first",
+                         length, directory);
+    case ENOTDIR:
+        return gd__error(GD_E_SYSTEM, "cannot create the journal: %.*s is not a directory", length, directory);
+    case EACCES:
+    case EPERM:
+    case EROFS:
+        return gd__error_errno("cannot create the lock file of the journal, %s: the directory %.*s must be writable",
+                               lock, length, directory);
+    default:
+        return gd__error_errno("cannot create %s, the lock file of the journal", lock);
+    }
+}
+
 /* The file that is to be put at h->path, locked, under a name of its own, which the caller frees. */
 static int make_file(struct gd__journal_lock *h, char **name)
 {
     const size_t size = strlen(h->path) + sizeof ".XXXXXX";
     *name = gd__calloc(1, size);
     if (!*name)
-        return gd__error(GD_E_NO_MEMORY, "no memory for the name of a lock");
+        return gd__error(GD_E_NO_MEMORY, "no memory for the name of the lock file");
     snprintf(*name, size, "%s.XXXXXX", h->path);
     gd__fork_hold();
     const int fd = GD__FAULT("open") ? -1 : gd__fd_above_stdio(mkostemp(*name, O_CLOEXEC));
     gd__fork_guard(&h->file, fd);
     gd__fork_let();
     if (fd < 0)
-        return gd__error_errno("cannot make %s, which holds the journal while a run writes to it", h->path);
+        return cannot_create(h->path);
     write_holder(fd);
     if (lock_byte(fd, HOLDER_BYTE) == 0)
         return 0;
@@ -145,7 +167,7 @@ static int put_where_nothing_is(const char *name, const char *path)
     }
     if (rc == 0)
         return 1;
-    return errno == EEXIST ? 0 : gd__error_errno("cannot make %s, which holds the journal", path);
+    return errno == EEXIST ? 0 : cannot_create(path);
 }
 
 /* --- the file that is there --- */
@@ -155,9 +177,10 @@ static int refuse(int fd, const char *journal)
     struct holder h;
     read_holder(fd, &h);
     if (h.owner.pid > 0)
-        return gd__error(GD_E_BUSY, "%s is in use by the run of process %llu: wait for its end, or use another journal",
+        return gd__error(GD_E_BUSY,
+                         "%s is in use by another run (process %llu): wait until it ends, or use another journal",
                          journal, (unsigned long long)h.owner.pid);
-    return gd__error(GD_E_BUSY, "%s is in use by another run: wait for its end, or use another journal", journal);
+    return gd__error(GD_E_BUSY, "%s is in use by another run: wait until it ends, or use another journal", journal);
 }
 
 /* Files that we make have our owner, whatever the file system makes of that. */
@@ -165,13 +188,13 @@ static int check_file(int fd, const struct gd__journal_lock *h)
 {
     struct stat there, ours;
     if (fstat(fd, &there) < 0 || fstat(h->file.fd, &ours) < 0)
-        return gd__error_errno("cannot look at %s", h->path);
+        return gd__error_errno("cannot read the attributes of %s", h->path);
     if (!S_ISREG(there.st_mode))
-        return gd__error(GD_E_SYSTEM, "%s is not a file that a run made: remove it, or use another journal", h->path);
+        return gd__error(GD_E_SYSTEM, "%s is not the lock file of a run: remove it, or use another journal", h->path);
     if (there.st_uid != ours.st_uid)
         return gd__error(GD_E_SYSTEM,
-                         "%s belongs to user %ld, not to you: if no run of that user goes on, have it removed, or use "
-                         "another journal",
+                         "%s belongs to user %ld, not to you: if no run of that user is active, have the file removed, "
+                         "or use another journal",
                          h->path, (long)there.st_uid);
     return 0;
 }
@@ -185,9 +208,9 @@ static int open_present(const struct gd__journal_lock *h, int *out)
     if (fd < 0 && errno == ENOENT)
         return 0;
     if (fd < 0 && (errno == ELOOP || errno == EISDIR || errno == ENXIO))
-        rc = gd__error(GD_E_SYSTEM, "%s is not a file that a run made: remove it, or use another journal", h->path);
+        rc = gd__error(GD_E_SYSTEM, "%s is not the lock file of a run: remove it, or use another journal", h->path);
     else if (fd < 0)
-        rc = gd__error_errno("cannot open %s, which another run may have made", h->path);
+        rc = gd__error_errno("cannot open %s, the lock file of the journal", h->path);
     else
         rc = check_file(fd, h);
     if (rc < 0 && fd >= 0) {
@@ -248,7 +271,7 @@ static int take(struct gd__journal_lock *h, const char *journal)
         unlink(name);
     gd__free(name);
     if (placed == 0)
-        return gd__error(GD_E_BUSY, "%s is being opened and closed by other runs: try again", journal);
+        return gd__error(GD_E_BUSY, "%s is being opened and closed by other runs: try again later later", journal);
     return placed == 1 ? 0 : placed;
 }
 
@@ -257,7 +280,7 @@ int gd__journal_lock_take(struct gd__journal_lock *h, const char *journal)
     *h = (struct gd__journal_lock)GD__JOURNAL_LOCK_NONE;
     h->path = lock_path(journal);
     if (!h->path)
-        return gd__error(GD_E_NO_MEMORY, "no memory for the name of a lock");
+        return gd__error(GD_E_NO_MEMORY, "no memory for the name of the lock file");
     const int rc = take(h, journal);
     if (rc < 0) {
         gd__fork_close(&h->file);

@@ -5,9 +5,8 @@
 
 static int unsupported(void)
 {
-    return gd__error(GD_E_UNSUPPORTED,
-                     "this gpu_dispatch was built without SQLite and keeps no journals: install SQLite's "
-                     "headers (Debian: libsqlite3-dev) and build it anew");
+    return gd__error(GD_E_UNSUPPORTED, "this gpu_dispatch was built without SQLite, so it has no journals: install "
+                                       "SQLite's headers (Debian: libsqlite3-dev) and build it again");
 }
 
 bool gd_journal_available(void)

@@ -60,7 +60,7 @@ static int read_failed(struct gd_journal_reader *r)
 int gd_journal_reader_open(struct gd_journal_reader **out, const char *path)
 {
     if (!out || !path || !*path)
-        return gd__error(GD_E_INVALID, "gd_journal_reader_open: a path and a place for the reader are needed");
+        return gd__error(GD_E_INVALID, "gd_journal_reader_open: path or out is NULL");
     *out = NULL;
     struct gd_journal_reader *r = gd__calloc(1, sizeof *r);
     if (!r)
@@ -385,7 +385,8 @@ int gd_journal_reader_each(struct gd_journal_reader *r, const struct gd_journal_
     if (rc < 0)
         return rc;
     if ((unsigned)query.order > GD_JOURNAL_SLOWEST)
-        return gd__error(GD_E_INVALID, "gd_journal_reader_each: order is %d, which is no enum gd_journal_order",
+        return gd__error(GD_E_INVALID,
+                         "gd_journal_reader_each: order is %d, which is not a value of enum gd_journal_order",
                          (int)query.order);
     struct reading *w = gd__calloc(1, sizeof *w);
     if (!w)

@@ -152,7 +152,7 @@ static int add_rows(struct gd__resume *r, sqlite3_stmt *s)
         else if (!is_used(r, row.id))
             rc = gd__index_add(r->index, &row);
         if (n % LOOK_EVERY == 0 && atomic_load_explicit(r->interrupted, memory_order_relaxed))
-            rc = gd__error(GD_E_SHUTDOWN, "the run is being shut down");
+            rc = gd__error(GD_E_SHUTDOWN, "the run is shutting down");
         last = row.id;
     }
     if (rc == 0 && step != SQLITE_DONE)
@@ -165,7 +165,7 @@ static int build_index(struct gd__resume *r)
     sqlite3_stmt *s = NULL;
     char *copy = gd__strdup(r->path);
     if (!copy)
-        return gd__error(GD_E_NO_MEMORY, "no memory to resume with");
+        return gd__error(GD_E_NO_MEMORY, "no memory to resume from the journal");
     int rc = gd__index_open(&r->index, dirname(copy), r->max_id, r->used);
     gd__free(copy);
     if (rc < 0)
@@ -238,7 +238,7 @@ static int open_used(struct gd__resume *r)
     r->used_size = r->max_id / 8 + 1;
     void *at = mmap(NULL, r->used_size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (at == MAP_FAILED)
-        return gd__error_errno("no memory to resume with");
+        return gd__error_errno("no memory to resume from the journal");
     r->used = at;
     return 0;
 }
@@ -260,18 +260,18 @@ static int open_parts(struct gd__resume *r, const char *path)
     r->max_id = (uint64_t)max_id;
     r->next_id = r->max_id + 1;
     r->window = gd__window_new();
-    return r->window ? open_used(r) : gd__error(GD_E_NO_MEMORY, "no memory to resume with");
+    return r->window ? open_used(r) : gd__error(GD_E_NO_MEMORY, "no memory to resume from the journal");
 }
 
 int gd__resume_open(struct gd__resume **out, const char *path, const atomic_bool *interrupted)
 {
     struct gd__resume *r = gd__calloc(1, sizeof *r);
     if (!r)
-        return gd__error(GD_E_NO_MEMORY, "no memory to resume with");
+        return gd__error(GD_E_NO_MEMORY, "no memory to resume from the journal");
     r->interrupted = interrupted;
     char full[PATH_MAX];
     r->path = gd__strdup(gd__db_full_path(path, full)); /* the index is made beside it, maybe much later */
-    const int rc = r->path ? open_parts(r, path) : gd__error(GD_E_NO_MEMORY, "no memory to resume with");
+    const int rc = r->path ? open_parts(r, path) : gd__error(GD_E_NO_MEMORY, "no memory to resume from the journal");
     if (rc < 0)
         gd__resume_close(&r);
     *out = r;

@@ -169,13 +169,13 @@ static int check_place(struct gd_journal *j)
     int moved = 0;
     if (sqlite3_file_control(j->db, "main", SQLITE_FCNTL_HAS_MOVED, &moved) == SQLITE_OK && moved)
         return gd__error(GD_E_SYSTEM,
-                         "%s was removed, moved or replaced while the run wrote to it: bring it back with its -wal and "
-                         "resume, or begin a new one",
+                         "%s was removed, moved or replaced while the run wrote to it: put it back together with its "
+                         "-wal file and resume, or start a new journal",
                          j->path);
     if (gd__journal_lock_is_lost(&j->hold))
         return gd__error(GD_E_SYSTEM,
-                         "%s-lock was removed, and another run may write to the journal as well: leave it alone while "
-                         "a run goes on, and resume when no other does",
+                         "%s-lock was removed during the run, so another run may also write to the journal. Resume "
+                         "when no other run uses it, and leave the lock file alone",
                          j->path);
     return 0;
 }

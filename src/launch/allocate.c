@@ -93,7 +93,7 @@ static int deal_balanced(const struct gd_files *files, size_t n, size_t *gpu_of)
     struct share *heap = gd__calloc(n, sizeof *heap);
     int r = 0;
     if (!order || !heap) {
-        r = gd__error(GD_E_NO_MEMORY, "no memory to deal out %zu files", count);
+        r = gd__error(GD_E_NO_MEMORY, "no memory to distribute %zu files", count);
     } else {
         for (size_t i = 0; i < count; i++)
             order[i] = (struct weighed){ weight_of(files, i), i };
@@ -113,15 +113,16 @@ int gd_distribute_workload(const struct gd_files *files, size_t n, enum gd_distr
         [GD_DISTRIBUTE_BALANCED] = deal_balanced,
     };
     if (!files)
-        return gd__error(GD_E_INVALID, "no list of files to deal out: see gd_files_open()");
+        return gd__error(GD_E_INVALID, "the list of files is NULL: see gd_files_open()");
     if (n == 0)
-        return gd__error(GD_E_INVALID, "n must be >= 1, got 0: there is no device to deal files to");
+        return gd__error(GD_E_INVALID, "n must be >= 1, got 0: there is no device to distribute files to");
     if ((size_t)deal >= sizeof ways / sizeof *ways)
-        return gd__error(GD_E_INVALID, "there is no way %d to deal files out: use a GD_DISTRIBUTE_...", (int)deal);
+        return gd__error(GD_E_INVALID, "%d is not a way to distribute files: use one of the GD_DISTRIBUTE_... values",
+                         (int)deal);
     if (gd_files_count(files) == 0)
         return 0;
     if (!gpu_of)
-        return gd__error(GD_E_INVALID, "gpu_of is NULL: it needs room for %zu numbers", gd_files_count(files));
+        return gd__error(GD_E_INVALID, "gpu_of is NULL: it must have room for %zu numbers", gd_files_count(files));
     return ways[deal](files, n, gpu_of);
 }
 
@@ -136,7 +137,7 @@ struct gd_task_queue {
 int gd_task_queue_open(struct gd_task_queue **out, const struct gd_files *files)
 {
     if (!out || !files)
-        return gd__error(GD_E_INVALID, "a task queue needs a list of files, and a place for its pointer");
+        return gd__error(GD_E_INVALID, "gd_task_queue_open: the list of files or out is NULL");
     *out = gd__calloc(1, sizeof **out);
     if (!*out)
         return gd__error(GD_E_NO_MEMORY, "no memory for a task queue");
@@ -158,7 +159,7 @@ int gd_task_queue_next(void *queue, struct gd_item *item)
 {
     struct gd_task_queue *q = queue;
     if (!q || !item)
-        return gd__error(GD_E_INVALID, "gd_task_queue_next: no %s", q ? "item to fill" : "queue");
+        return gd__error(GD_E_INVALID, "gd_task_queue_next: the %s is NULL", q ? "item" : "queue");
     const size_t i = atomic_load_explicit(&q->next, memory_order_relaxed);
     if (i >= q->count)
         return 0;

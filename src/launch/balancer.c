@@ -64,7 +64,7 @@ static bool row_of(struct gd_balancer *b, int gpu_id, struct gd__gpu_row **out)
 int gd_balancer_open(struct gd_balancer **out, const int *gpu_ids, size_t n, unsigned workers_per_gpu, uint64_t total)
 {
     if (!out)
-        return gd__error(GD_E_INVALID, "gd_balancer_open: nowhere to put the balancer (out is NULL)");
+        return gd__error(GD_E_INVALID, "gd_balancer_open: out is NULL");
     *out = NULL;
     if (n > 0 && !gpu_ids)
         return gd__error(GD_E_INVALID, "gd_balancer_open: %zu GPUs, but gpu_ids is NULL", n);
@@ -161,7 +161,7 @@ static void tell_progress(struct gd_balancer *b)
 int gd_balancer_add(struct gd_balancer *b, const struct gd_report *r, double media_seconds)
 {
     if (!b || !r)
-        return gd__error(GD_E_INVALID, "gd_balancer_add: no %s", b ? "report" : "balancer");
+        return gd__error(GD_E_INVALID, "gd_balancer_add: the %s is NULL", b ? "report" : "balancer");
     struct gd__gpu_row *row;
     const bool lost = !row_of(b, r->gpu_id, &row);
     count_time(b, row, r);
@@ -177,7 +177,9 @@ int gd_balancer_add(struct gd_balancer *b, const struct gd_report *r, double med
     }
     if (b->on_progress)
         tell_progress(b);
-    return lost ? gd__error(GD_E_NO_MEMORY, "no memory for the figures of GPU %d: counted as of no GPU", r->gpu_id) : 0;
+    return lost ? gd__error(GD_E_NO_MEMORY, "no memory for the figures of GPU %d: its tasks are counted as of no GPU",
+                            r->gpu_id)
+                : 0;
 }
 
 void gd_balancer_restarted(struct gd_balancer *b, int gpu_id)
@@ -240,7 +242,7 @@ static void add_to(struct gd_balance *o, const struct gd__gpu_row *row)
 int gd_balancer_overall(const struct gd_balancer *b, struct gd_balance *out)
 {
     if (!b || !out)
-        return gd__error(GD_E_INVALID, "gd_balancer_overall: no %s", b ? "place for the figures" : "balancer");
+        return gd__error(GD_E_INVALID, "gd_balancer_overall: %s is NULL", b ? "out" : "the balancer");
     struct gd_balance o = { .size = sizeof o, .total = b->total, .cancelled = b->cancelled, .retried = b->retried };
     for (size_t i = 0; i < b->n_rows; i++)
         add_to(&o, &b->rows[i]);
@@ -284,7 +286,7 @@ static double percent(const struct gd_balancer *b, const struct gd__gpu_row *row
 int gd_balancer_gpu(const struct gd_balancer *b, size_t i, struct gd_gpu_figures *out)
 {
     if (!b || !out || i >= b->n_rows)
-        return gd__error(GD_E_INVALID, "gd_balancer_gpu: there is no GPU %zu of %zu", i, gd_balancer_gpus(b));
+        return gd__error(GD_E_INVALID, "gd_balancer_gpu: no GPU at index %zu: there are %zu", i, gd_balancer_gpus(b));
     const struct gd__gpu_row *row = &b->rows[i];
     struct gd_gpu_figures f = {
         .size = sizeof f,

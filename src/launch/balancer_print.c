@@ -198,6 +198,8 @@ static void print_headline(const struct table *t, FILE *to)
     } else {
         print_count(to, over, t->what);
     }
+    if (t->all.done > 0 && t->all.failed > 0)
+        fprintf(to, ", %" PRIu64 " failed%s", t->all.failed, t->all.seconds > 0 ? "," : "");
     if (t->all.seconds > 0)
         print_times(t, to);
     if (t->all.retried > 0)
@@ -250,7 +252,7 @@ static void print_rest(const struct table *t, FILE *to)
     if (untouched > 0) {
         fputs(t->all.cancelled > 0 ? ", " : "", to);
         print_count(to, untouched, t->what);
-        fputs(" not begun", to);
+        fputs(" not started", to);
     }
     if (t->all.cancelled + untouched > 0)
         fputc('\n', to);
@@ -259,7 +261,7 @@ static void print_rest(const struct table *t, FILE *to)
 int gd_balancer_print(const struct gd_balancer *b, FILE *to, const char *what)
 {
     if (!b || !to)
-        return gd__error(GD_E_INVALID, "gd_balancer_print: no %s", b ? "file to print to" : "balancer");
+        return gd__error(GD_E_INVALID, "gd_balancer_print: the %s is NULL", b ? "file" : "balancer");
     struct table t = { .b = b, .what = what && *what ? what : "tasks", .all = { .size = sizeof t.all } };
     gd_balancer_overall(b, &t.all);
     t.columns = t.all.media_seconds > 0 ? COLUMNS : MEDIA;

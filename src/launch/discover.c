@@ -131,7 +131,7 @@ static int visit_link(struct search *s, struct entry *e)
 static int visit(struct search *s, struct entry *e)
 {
     if (e->type == DT_UNKNOWN && (e->wanted || e->enter) && !look_up(s, e, AT_SYMLINK_NOFOLLOW))
-        return entry_problem(s, e, "what it is cannot be read");
+        return entry_problem(s, e, "its type cannot be read");
     switch (e->type) {
     case DT_REG:
         return visit_file(s, e);
@@ -225,8 +225,8 @@ int gd_discover_files(const char *dir, const struct gd_discover *what, gd_file_f
 {
     struct search s = { .fn = fn, .user = user };
     if (!dir || !*dir || !fn)
-        return gd__error(GD_E_INVALID, fn ? "no folder to search: name one, or \".\" for this one"
-                                          : "no function to give the files to");
+        return gd__error(GD_E_INVALID, fn ? "no directory to search: give one, or \".\" for the current one"
+                                          : "no function to call for each file");
     int r = read_what(&s.what, what);
     if (r == 0)
         r = gd__patterns_open(&s.patterns, s.what.patterns, s.what.hidden);
@@ -234,7 +234,7 @@ int gd_discover_files(const char *dir, const struct gd_discover *what, gd_file_f
         return r;
     s.buffer = gd__calloc(1, BUFFER_SIZE);
     if (!s.buffer) {
-        r = gd__error(GD_E_NO_MEMORY, "no memory to read folders with");
+        r = gd__error(GD_E_NO_MEMORY, "no memory to read directories");
     } else {
         r = gd__tree_open(&s.tree, dir, s.what.follow);
         if (r == 0)

@@ -27,7 +27,7 @@ struct gd_files {
 int gd_files_open(struct gd_files **out)
 {
     if (!out)
-        return gd__error(GD_E_INVALID, "no place for the list: pass the address of a struct gd_files *");
+        return gd__error(GD_E_INVALID, "out is NULL: pass the address of a struct gd_files *");
     *out = gd__calloc(1, sizeof **out);
     return *out ? 0 : gd__error(GD_E_NO_MEMORY, "no memory for a list of files");
 }
@@ -70,8 +70,8 @@ static int more_bytes(struct gd_files *f, size_t need)
 int gd_files_add(struct gd_files *files, const char *path, uint64_t size)
 {
     if (!files || !path || !*path)
-        return gd__error(GD_E_INVALID, !files ? "no list to add a file to: see gd_files_open()"
-                                              : "a file without a path can't be added to a list");
+        return gd__error(GD_E_INVALID, !files ? "the list of files is NULL: see gd_files_open()"
+                                              : "the path of the file is NULL or empty");
     const size_t need = strlen(path) + 1;
     int r = files->count < files->capacity ? 0 : more_entries(files);
     if (r == 0 && files->bytes_size - files->used < need)
@@ -92,7 +92,7 @@ static int add_found(void *user, const char *path, uint64_t size)
 int gd_files_discover(struct gd_files *files, const char *dir, const struct gd_discover *what)
 {
     if (!files)
-        return gd__error(GD_E_INVALID, "no list to add files to: see gd_files_open()");
+        return gd__error(GD_E_INVALID, "the list of files is NULL: see gd_files_open()");
     const size_t count = files->count, used = files->used;
     const int r = gd_discover_files(dir, what, add_found, files);
     if (r != 0) { /* all or nothing */
@@ -132,9 +132,9 @@ int gd_files_sort(struct gd_files *files, enum gd_file_order order)
         [GD_FILE_ORDER_NONE] = by_age,
     };
     if (!files)
-        return gd__error(GD_E_INVALID, "no list to sort: see gd_files_open()");
+        return gd__error(GD_E_INVALID, "the list of files is NULL: see gd_files_open()");
     if ((size_t)order >= sizeof compare / sizeof *compare)
-        return gd__error(GD_E_INVALID, "there is no order %d: use a GD_FILE_ORDER_...", (int)order);
+        return gd__error(GD_E_INVALID, "%d is not an order: use one of the GD_FILE_ORDER_... values", (int)order);
     if (files->count > 1)
         qsort_r(files->entries, files->count, sizeof *files->entries, compare[order], files->bytes);
     return 0;
@@ -168,7 +168,7 @@ static int summarize(struct gd_workload *w, const uint64_t *sizes, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         if (__builtin_add_overflow(w->total_bytes, sizes[i], &w->total_bytes))
-            return gd__error(GD_E_TOO_LARGE, "the sizes of %zu files add up to more than 64 bits hold", n);
+            return gd__error(GD_E_TOO_LARGE, "the total size of %zu files does not fit into 64 bits", n);
     }
     const uint64_t low = sizes[(n - 1) / 2], high = sizes[n / 2];
     const long double mean = (long double)w->total_bytes / (long double)n;
@@ -187,8 +187,11 @@ static int summarize(struct gd_workload *w, const uint64_t *sizes, size_t n)
 int gd_estimate_workload(const struct gd_files *files, struct gd_workload *out)
 {
     if (!files || !out || out->size < sizeof out->size)
-        return gd__error(GD_E_INVALID, !files ? "no list to estimate: see gd_files_open()"
-                                              : "no place for the estimate: set gd_workload.size to its sizeof");
+        return gd__error(
+            GD_E_INVALID,
+            !files
+                ? "the list of files is NULL: see gd_files_open()"
+                : "the estimate is NULL, or its size is not set: set gd_workload.size to sizeof(struct gd_workload)");
     struct gd_workload w = { .size = out->size };
     uint64_t *sizes = gd__calloc(files->count, sizeof *sizes);
     if (!sizes)

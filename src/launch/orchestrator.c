@@ -88,8 +88,7 @@ static int check_program(char *const *argv)
     if (!argv || !argv[0] || gd__executable_locate(argv[0], path, sizeof path) == 0)
         return 0;
     return gd__error(GD_E_INVALID, "cannot run the worker program %s: %s", argv[0],
-                     strchr(argv[0], '/') ? "there is no such program, or it may not be run"
-                                          : "it is in no folder of PATH");
+                     strchr(argv[0], '/') ? "it does not exist or is not executable" : "it is not in PATH");
 }
 
 /* --- devices and files --- */
@@ -149,11 +148,11 @@ static void join_patterns(char out[LINE_ROOM], const char *const *patterns)
 static int no_file(const struct gd_launch *l)
 {
     char patterns[LINE_ROOM];
-    const char *advice = l->recursive ? "" : " (its folders were not looked into: that is `recursive`)";
+    const char *advice = l->recursive ? "" : " (subdirectories are searched only with `recursive`)";
     if (!l->patterns || !l->patterns[0])
-        return gd__error(GD_E_INVALID, "there is no file in %s%s", l->input_dir, advice);
+        return gd__error(GD_E_INVALID, "no files in %s%s", l->input_dir, advice);
     join_patterns(patterns, l->patterns);
-    return gd__error(GD_E_INVALID, "no file matched %s in %s%s", patterns, l->input_dir, advice);
+    return gd__error(GD_E_INVALID, "no file in %s matches %s%s", l->input_dir, patterns, advice);
 }
 
 static int find_files(struct launching *c)

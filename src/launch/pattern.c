@@ -40,11 +40,11 @@ static struct gd__pattern take_apart(const char *text)
 static int check(const char *text)
 {
     if (!*text)
-        return gd__error(GD_E_INVALID, "a pattern is empty: give a shell pattern for file names, such as \"*.wav\"");
+        return gd__error(GD_E_INVALID, "a pattern is empty: give a shell pattern for file names, like \"*.wav\"");
     if (strchr(text, '/'))
         return gd__error(GD_E_INVALID,
-                         "the pattern \"%s\" has a '/' in it: a pattern is for the name of a file, without its folder; "
-                         "name the folder to search instead",
+                         "the pattern \"%s\" contains '/': a pattern matches the name of a file without its directory. "
+                         "Give the directory to search instead",
                          text);
     return 0;
 }

@@ -56,7 +56,7 @@ static int init_lock(struct gd_spawner *s)
     if (rc == 0 && (rc = pthread_mutex_init(&s->lock, NULL)) != 0)
         pthread_cond_destroy(&s->over);
     errno = rc;
-    return rc == 0 ? 0 : gd__error_errno("cannot make a condition variable");
+    return rc == 0 ? 0 : gd__error_errno("cannot create a condition variable");
 }
 
 static void free_spawner(struct gd_spawner *s)
@@ -70,7 +70,7 @@ static void free_spawner(struct gd_spawner *s)
 int gd_spawner_start(struct gd_spawner **out, const struct gd_options *o)
 {
     if (!out)
-        return gd__error(GD_E_INVALID, "gd_spawner_start: nowhere to put the spawner (out is NULL)");
+        return gd__error(GD_E_INVALID, "gd_spawner_start: out is NULL");
     *out = NULL;
     struct gd_spawner *s = gd__calloc(1, sizeof *s);
     if (!s)
@@ -112,7 +112,7 @@ static bool await_end(struct gd_spawner *s, int timeout_ms)
 int gd_spawner_wait(struct gd_spawner *s, int timeout_ms, int *result)
 {
     if (!s)
-        return gd__error(GD_E_INVALID, "gd_spawner_wait: no spawner");
+        return gd__error(GD_E_INVALID, "gd_spawner_wait: the spawner is NULL");
     if (running_here == s)
         return gd__error(GD_E_BUSY, "gd_spawner_wait: a callback cannot wait for its own run");
     pthread_mutex_lock(&s->lock);
@@ -143,12 +143,12 @@ void gd_spawner_terminate(struct gd_spawner *s)
 int gd_spawner_status(struct gd_spawner *s, struct gd_worker_stats *out, size_t element_size, size_t max)
 {
     return s ? gd_dispatcher_worker_stats(s->d, out, element_size, max)
-             : gd__error(GD_E_INVALID, "gd_spawner_status: no spawner");
+             : gd__error(GD_E_INVALID, "gd_spawner_status: the spawner is NULL");
 }
 
 int gd_spawner_stats(struct gd_spawner *s, struct gd_stats *out)
 {
-    return s ? gd_dispatcher_stats(s->d, out) : gd__error(GD_E_INVALID, "gd_spawner_stats: no spawner");
+    return s ? gd_dispatcher_stats(s->d, out) : gd__error(GD_E_INVALID, "gd_spawner_stats: the spawner is NULL");
 }
 
 void gd_spawner_close(struct gd_spawner **sp)

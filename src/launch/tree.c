@@ -46,7 +46,7 @@ static int reserve(void **block, size_t *size, size_t element, size_t first, siz
         n *= 2;
     void *grown = n < need ? NULL : gd__realloc(*block, n * element);
     if (!grown)
-        return gd__error(GD_E_NO_MEMORY, "no memory for a folder tree of this depth or width");
+        return gd__error(GD_E_NO_MEMORY, "no memory for a directory tree of this depth or width");
     *block = grown;
     *size = n;
     return 0;
@@ -207,10 +207,10 @@ static int no_folder(const char *dir)
 {
     const int why = errno;
     if (why == ENOTDIR)
-        return gd__error(GD_E_INVALID, "%s is not a folder: name the folder that the files are in", dir);
+        return gd__error(GD_E_INVALID, "%s is not a directory: give the directory that contains the files", dir);
     if (why == ENOENT)
-        return gd__error(GD_E_INVALID, "there is no folder %s: check its name, or make it", dir);
-    const int code = gd__error_errno("the folder %s cannot be read", dir);
+        return gd__error(GD_E_INVALID, "the directory %s does not exist: check its name, or create it", dir);
+    const int code = gd__error_errno("the directory %s cannot be read", dir);
     return why == EACCES || why == EPERM || why == ELOOP || why == ENAMETOOLONG ? GD_E_INVALID : code;
 }
 

@@ -37,7 +37,7 @@ static int grow(struct gd__visited *v)
     struct gd__visited larger = { .count = v->count, .capacity = v->capacity ? v->capacity * 2 : FIRST_CAPACITY };
     larger.slots = gd__calloc(larger.capacity, sizeof *larger.slots);
     if (!larger.slots)
-        return gd__error(GD_E_NO_MEMORY, "no memory to remember %zu folders", larger.capacity / 2);
+        return gd__error(GD_E_NO_MEMORY, "no memory to remember %zu directories", larger.capacity / 2);
     for (size_t i = 0; i < v->capacity; i++) {
         if (v->slots[i].used)
             *slot_of(&larger, v->slots[i].dev, v->slots[i].ino) = v->slots[i];

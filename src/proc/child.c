@@ -216,7 +216,7 @@ static int watch(struct gd__child *c, pid_t pid, const char *path)
     int fd = gd__pidfd_open(pid);
 
     if (fd < 0) {
-        int rc = gd__error_errno("cannot watch the process of %s", path);
+        int rc = gd__error_errno("cannot open a pidfd of the process of %s", path);
 
         if (errno != ESRCH) /* else it has ended and somebody else has reaped it: the number is no longer ours */
             destroy_unwatched(pid);
@@ -325,7 +325,7 @@ int gd__child_reap(struct gd__child *c, struct gd__exit *out)
     siginfo_t info, unused;
 
     if (c->pid <= 0 || c->pidfd < 0)
-        return gd__error(GD_E_INVALID, "no process to reap");
+        return gd__error(GD_E_INVALID, "there is no child process to wait for");
     /* First look without reaping: the dead leader keeps the number ours while its group is killed. */
     if (wait_now(c, &info, WNOWAIT) == 0) {
         if (info.si_pid == 0)
@@ -355,7 +355,7 @@ void gd__child_forget(struct gd__child *c)
 void gd__exit_describe(const struct gd__exit *e, char *text, size_t size)
 {
     if (!e->known) {
-        snprintf(text, size, "ended (status taken by another wait)");
+        snprintf(text, size, "ended (its exit status was taken by another wait() in this program)");
     } else if (e->signal) {
         const char *words = signal_words(e->signal);
 

@@ -33,7 +33,7 @@ int gd__orphans_adopt(void)
     pthread_mutex_lock(&lock);
     if (adopting == 0 &&
         (GD__FAULT("prctl") || prctl(PR_GET_CHILD_SUBREAPER, &before) < 0 || prctl(PR_SET_CHILD_SUBREAPER, 1) < 0))
-        rc = gd__error_errno("cannot adopt the orphans of workers");
+        rc = gd__error_errno("cannot become the parent of processes that workers leave behind");
     adopting += rc == 0;
     pthread_mutex_unlock(&lock);
     return rc;
@@ -56,7 +56,7 @@ int gd__ended_children_open(struct gd__ended_children *e)
     e->fd = GD__FAULT("signalfd") ? -1 : gd__fd_above_stdio(signalfd(-1, &one, SFD_CLOEXEC | SFD_NONBLOCK));
     if (e->fd >= 0)
         return 0;
-    const int rc = gd__error_errno("cannot make a signalfd");
+    const int rc = gd__error_errno("cannot create a signalfd");
     pthread_sigmask(SIG_SETMASK, &e->mask, NULL);
     return rc;
 }

@@ -360,7 +360,7 @@ static int open_pipe(struct gd__output *o, int *child_fd)
     int ends[2];
 
     if (GD__FAULT("pipe") || pipe2(ends, O_CLOEXEC) < 0)
-        return gd__error_errno("cannot make a pipe for a worker's output");
+        return gd__error_errno("cannot create a pipe for a worker's output");
     o->fd = ends[0];
     *child_fd = ends[1];
     /* Only our end is non-blocking: the worker's writes block, as programs expect. */

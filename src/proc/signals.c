@@ -198,7 +198,7 @@ static int subscribe_locked(int fd)
     while (token < GD__SIGNAL_SUBSCRIBERS && atomic_load(&slots[token]) != 0)
         token++;
     if (token == GD__SIGNAL_SUBSCRIBERS)
-        return gd__error(GD_E_BUSY, "signals: more than %d runs at once", GD__SIGNAL_SUBSCRIBERS);
+        return gd__error(GD_E_BUSY, "more than %d runs of this process handle signals at once", GD__SIGNAL_SUBSCRIBERS);
     atomic_store(&slots[token], fd + 1);
     int rc = n_subscribers == 0 ? install() : 0;
     if (rc < 0) {

@@ -437,13 +437,13 @@ static int open_later(struct gd__arena *a, size_t max_blocks)
     if (max_blocks == 0)
         return 0;
     if (max_blocks > SIZE_MAX / 4 / sizeof *a->later)
-        return gd__error(GD_E_NO_MEMORY, "no room for %zu blocks", max_blocks);
+        return gd__error(GD_E_NO_MEMORY, "no memory for %zu blocks", max_blocks);
     size_t n = 1;
     while (n < max_blocks)
         n *= 2;
     a->later = gd__calloc(n, sizeof *a->later);
     if (!a->later)
-        return gd__error_errno("no room for %zu blocks", max_blocks);
+        return gd__error_errno("no memory for %zu blocks", max_blocks);
     a->later_mask = n - 1;
     return 0;
 }
@@ -455,7 +455,7 @@ static int open_books(struct gd__arena *a, uint64_t first, uint64_t end)
         a->inverse[size_class] =
             (uint32_t)(((UINT64_C(1) << 32) + class_size[size_class] - 1) / class_size[size_class]);
     if (!reserve_runs(a))
-        return gd__error_errno("no room for the arena's books");
+        return gd__error_errno("no memory to manage the arena");
     set_free(a, first, end - first);
     a->managed = end - first;
     return 0;

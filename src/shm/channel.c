@@ -210,3 +210,8 @@ void gd__channel_progress(const struct gd__channel *c, uint64_t from, struct gd_
         .start_ns = atomic_load_explicit(&c->in->start_ns, memory_order_relaxed),
     };
 }
+
+bool gd__channel_attached(const struct gd__channel *c)
+{
+    return c->in && c->in->magic == GD__RESULT_MAGIC;
+}

@@ -133,6 +133,9 @@ struct gd__progress {
 };
 void gd__channel_progress(const struct gd__channel *c, uint64_t from, struct gd__progress *out);
 
+/* Whether a process has ever used the worker's end: one that never called gd_worker_main() has not. */
+bool gd__channel_attached(const struct gd__channel *c);
+
 /* ---- the worker's end ---- */
 
 struct gd__port {

@@ -55,7 +55,7 @@ static int check_config(const struct gd__port *p)
 {
     const struct gd__worker_config *c = &p->config;
     if (c->magic != GD__TASK_MAGIC || p->arena_head->magic != GD__ARENA_MAGIC)
-        return gd__error(GD_E_PROTOCOL, "the shared memory is not a dispatcher's");
+        return gd__error(GD_E_PROTOCOL, "the shared memory was not made by a dispatcher");
     if (c->version != GD__LAYOUT_VERSION)
         return gd__error(GD_E_VERSION, "the dispatcher has layout %" PRIu32 ", this library %u", c->version,
                          GD__LAYOUT_VERSION);
@@ -64,7 +64,7 @@ static int check_config(const struct gd__port *p)
                 fits(GD__PAGE, c->task_capacity, sizeof(struct gd__task_slot), p->tasks.size) &&
                 fits(GD__PAGE, c->result_capacity, sizeof(struct gd__result_slot), c->data_offset) &&
                 c->data_offset < p->results.size && fits(c->args_offset, c->args_size, 1, p->tasks.size);
-    return good ? 0 : gd__error(GD_E_PROTOCOL, "the dispatcher's configuration makes no sense");
+    return good ? 0 : gd__error(GD_E_PROTOCOL, "the dispatcher's configuration is invalid");
 }
 
 static void set_views(struct gd__port *p)
@@ -80,7 +80,7 @@ static void set_views(struct gd__port *p)
 static int check_boot(const struct gd__boot *boot)
 {
     if (boot->magic != GD__TASK_MAGIC)
-        return gd__error(GD_E_PROTOCOL, "what came over the boot socket is not from a dispatcher");
+        return gd__error(GD_E_PROTOCOL, "the message on the boot socket is not from a dispatcher");
     if (boot->version != GD__LAYOUT_VERSION)
         return gd__error(GD_E_VERSION, "the dispatcher has layout %" PRIu32 ", this library %u", boot->version,
                          GD__LAYOUT_VERSION);
@@ -134,7 +134,8 @@ void gd__port_close(struct gd__port *p)
 
 _Noreturn static void cut_off(const char *what)
 {
-    dprintf(STDERR_FILENO, "gpu_dispatch: %s: %m (did the worker's code close descriptors it did not open?)\n", what);
+    dprintf(STDERR_FILENO,
+            "gpu_dispatch: %s: %m (did the worker's code close file descriptors that it had not opened?)\n", what);
     abort();
 }
 
@@ -149,14 +150,14 @@ void gd__port_ring(struct gd__port *p, uint32_t sleep)
         n = write(p->result_bell, &one, sizeof one);
     while (n < 0 && errno == EINTR);
     if (n < 0 && errno != EAGAIN) /* full: it rings already */
-        cut_off("the dispatcher cannot be woken");
+        cut_off("cannot wake the dispatcher");
 }
 
 /* Sleeps until the bell has rung since it was `heard`. May end early: the caller looks again. */
 static void await_bell(const struct gd__port *p, uint32_t heard)
 {
     if (syscall(SYS_futex, &p->in->bell, FUTEX_WAIT, heard, NULL, NULL, 0) < 0 && errno != EAGAIN && errno != EINTR)
-        cut_off("the worker cannot sleep");
+        cut_off("cannot wait for tasks");
 }
 
 typedef bool ready_fn(struct gd__port *p, uint64_t was);

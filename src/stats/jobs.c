@@ -217,8 +217,8 @@ static int say_which(const struct gd__jobs *jobs, fits_fn *fits, const char *whi
     char there[1024];
     list(jobs, fits, which ? which : "", there, sizeof there);
     if (!which)
-        return gd__error(GD_E_NO_JOB, "there are %zu jobs: say which: %s", jobs->n, there);
-    return gd__error(GD_E_NO_JOB, "\"%s\" may be any of these: say which by its number: %s", which, there);
+        return gd__error(GD_E_NO_JOB, "%zu jobs are running: choose one of %s", jobs->n, there);
+    return gd__error(GD_E_NO_JOB, "\"%s\" matches several jobs: choose one by its number: %s", which, there);
 }
 
 int gd__jobs_choose(const struct gd__jobs *jobs, const char *which)
@@ -226,8 +226,8 @@ int gd__jobs_choose(const struct gd__jobs *jobs, const char *which)
     static fits_fn *const ways[] = { has_id, has_pid, has_name, begins_so };
     char there[1024];
     if (jobs->n == 0)
-        return gd__error(GD_E_NO_JOB, "no job of yours is running%s%s%s", which ? ": there is no \"" : "",
-                         which ? which : "", which ? "\"" : "");
+        return which ? gd__error(GD_E_NO_JOB, "no job \"%s\": you have no running jobs", which)
+                     : gd__error(GD_E_NO_JOB, "you have no running jobs");
     if (!which)
         return jobs->n == 1 ? 0 : say_which(jobs, is_any, NULL);
     for (size_t k = 0; k < sizeof ways / sizeof *ways; k++) {
@@ -243,7 +243,8 @@ int gd__jobs_choose(const struct gd__jobs *jobs, const char *which)
             return found == 1 ? at : say_which(jobs, ways[k], which);
     }
     list(jobs, is_any, which, there, sizeof there);
-    return gd__error(GD_E_NO_JOB, "there is no job \"%s\"; there %s: %s", which, jobs->n == 1 ? "is" : "are", there);
+    return gd__error(GD_E_NO_JOB, "no job \"%s\": the running %s: %s", which, jobs->n == 1 ? "job is" : "jobs are",
+                     there);
 }
 
 /* --- its page --- */

@@ -95,7 +95,7 @@ int gd_observer_open(struct gd_observer **out, const char *which)
 {
     struct gd__jobs jobs;
     if (!out)
-        return gd__error(GD_E_INVALID, "gd_observer_open: nowhere to put the observer (out is NULL)");
+        return gd__error(GD_E_INVALID, "gd_observer_open: out is NULL");
     *out = NULL;
     int rc = gd__jobs_find(&jobs);
     if (rc < 0)
@@ -131,7 +131,8 @@ int gd_observer_fd(const struct gd_observer *o)
 int gd_observer_select(struct gd_observer *o, unsigned what)
 {
     if (!o || (what & ~(unsigned)(GD_OBSERVED_TASKS | GD_OBSERVED_FAILURES | GD_OBSERVED_DEVICES)) != 0)
-        return gd__error(GD_E_INVALID, "gd_observer_select: no observer, or 0x%x is not of enum gd_observed", what);
+        return gd__error(GD_E_INVALID,
+                         "gd_observer_select: the observer is NULL, or 0x%x is not a value of enum gd_observed", what);
     o->reader.no_tasks = !(what & GD_OBSERVED_TASKS);
     o->reader.no_failures = !(what & GD_OBSERVED_FAILURES);
     o->no_devices = !(what & GD_OBSERVED_DEVICES);
@@ -261,7 +262,7 @@ static int last_again(struct gd_observer *o, int rc)
 int gd_observer_read(struct gd_observer *o, const struct gd_snapshot **out)
 {
     if (!o || !out)
-        return gd__error(GD_E_INVALID, "gd_observer_read: no observer, or nowhere to put the snapshot");
+        return gd__error(GD_E_INVALID, "gd_observer_read: the observer or out is NULL");
     *out = &o->snapshot;
     const bool gone = is_gone(o); /* before: what was published last is read after it */
     int rc = gd__reader_read(&o->reader);
@@ -272,6 +273,6 @@ int gd_observer_read(struct gd_observer *o, const struct gd_snapshot **out)
     if (rc == 0 && !gone && !o->snapshot.ended && !o->no_devices)
         gd__sample_update(&o->sample, o->snapshot.read_ns, o->devices, o->snapshot.n_devices);
     if (rc == 0 && gone && !o->snapshot.ended)
-        return gd__error(GD_E_NO_JOB, "the process %llu of this run was killed", (unsigned long long)o->owner.pid);
+        return gd__error(GD_E_NO_JOB, "this run was killed (process %llu)", (unsigned long long)o->owner.pid);
     return rc;
 }

@@ -40,7 +40,7 @@ static void in_that_order(void)
 
 static int cut_short(void)
 {
-    return gd__error(GD_E_CORRUPT, "the page of this run was cut short, or is something else");
+    return gd__error(GD_E_CORRUPT, "the status page of this run was truncated or overwritten");
 }
 
 int gd__reader_header(int fd, struct gd__page_header *h)
@@ -48,14 +48,14 @@ int gd__reader_header(int fd, struct gd__page_header *h)
     struct gd__page_plan plan;
     struct stat s;
     if (!read_at(fd, h, sizeof *h, 0) || h->magic != GD__PAGE_MAGIC)
-        return gd__error(GD_E_CORRUPT, "not the page of a run");
+        return gd__error(GD_E_CORRUPT, "this is not the status page of a run");
     if (h->version != GD__PAGE_VERSION)
         return gd__error(GD_E_VERSION,
-                         "the page is of version %llu, and this is a program for version %u: use the one of the same "
-                         "release as the run",
+                         "the status page of this run has version %llu, but this program reads version %u: use the "
+                         "same release of gpu_dispatch as the run",
                          (unsigned long long)h->version, GD__PAGE_VERSION);
     if (!gd__page_plan(&plan, h->n_workers, h->n_devices) || h->size != plan.size)
-        return gd__error(GD_E_CORRUPT, "the page of this run makes no sense");
+        return gd__error(GD_E_CORRUPT, "the status page of this run is damaged");
     if (fstat(fd, &s) < 0 || s.st_size < 0 || (uint64_t)s.st_size < h->size)
         return cut_short();
     h->job[sizeof h->job - 1] = '\0';
@@ -212,7 +212,7 @@ static int read_ring(int fd, const struct ring *ring, bool unwanted, struct gd__
 {
     c->n = c->missed = 0;
     if (ring->tail < c->seen || ring->ended < c->ended || ring->ended < ring->tail)
-        return gd__error(GD_E_CORRUPT, "the page of this run has gone back");
+        return gd__error(GD_E_CORRUPT, "the status page of this run is damaged: its counters went backwards");
     const uint64_t added = ring->tail - c->seen, n = added < ring->capacity ? added : ring->capacity;
     const int rc = n > 0 && !unwanted ? copy_last(fd, ring, n, c) : 0;
     if (rc < 0)

@@ -321,7 +321,7 @@ static size_t result_size(const struct ended *e)
 
 static int say_too_large(struct gd_result *r, const struct ended *e)
 {
-    return gd_result_error(r, "no room for its output of %zu bytes: let it write to a file",
+    return gd_result_error(r, "no memory for its output of %zu bytes: let it write to a file instead",
                            e->sizes[OUT] + e->sizes[ERR]);
 }
 
@@ -381,7 +381,7 @@ static int report_dry_run(struct gd_result *r, const struct gd_command_fill *wit
     head.out_size = line->size;
     char *room = gd_result_alloc(r, sizeof head + line->size);
     if (!room)
-        return gd_result_error(r, "no room for a command line of %zu bytes", line->size);
+        return gd_result_error(r, "no memory for a command line of %zu bytes", line->size);
     memcpy(room, &head, sizeof head);
     memcpy(room + sizeof head, line->bytes, line->size);
     return 0;
@@ -448,7 +448,7 @@ static int process(struct gd_worker *w, const struct gd_task *task, struct gd_re
     if (runner.command->dry_run)
         return report_dry_run(r, &with);
     if (runner.stale && renew_outputs() < 0)
-        return gd_result_error(r, "cannot make room for its output: %s", strerror(errno));
+        return gd_result_error(r, "no memory for its output: %s", strerror(errno));
     set_variables(task);
     return run(w, &with, r);
 }

@@ -440,7 +440,7 @@ static int make_entries(struct gd_worker *w)
     w->batch_tasks = gd__calloc(w->batch_size, sizeof w->batch_tasks[0]);
     w->batch_results = gd__calloc(w->batch_size, sizeof w->batch_results[0]);
     if (!w->entries || !w->batch || !w->batch_tasks || !w->batch_results)
-        return gd__error_errno("room for %llu tasks in progress", (unsigned long long)n);
+        return gd__error_errno("no memory for %llu tasks in progress", (unsigned long long)n);
     for (uint64_t i = 0; i < n; i++)
         gd__result_init(&w->entries[i].result, w);
     return 0;
@@ -512,17 +512,16 @@ static void release_memory(struct gd_worker *w)
 
 _Noreturn void gd__host_leave_fork(void)
 {
-    static const char words[] =
-        "gpu_dispatch: a process that the worker's code forked has returned into the worker: it "
-        "is ended here; let it leave with _exit()\n";
+    static const char words[] = "gpu_dispatch: a process that the worker's code forked returned into the worker, so it "
+                                "was ended: a forked process must leave with _exit()\n";
     (void)!write(STDERR_FILENO, words, sizeof words - 1);
     _exit(GD__EXIT_FORK);
 }
 
 _Noreturn void gd__host_thread_left(void *unused)
 {
-    static const char words[] = "gpu_dispatch: the worker's code has ended a thread that it was called on "
-                                "(pthread_exit() or pthread_cancel()): let it return instead\n";
+    static const char words[] = "gpu_dispatch: the worker's code ended the thread that called it (pthread_exit() or "
+                                "pthread_cancel()): it must return instead\n";
     (void)unused;
     (void)!write(STDERR_FILENO, words, sizeof words - 1);
     _exit(GD__EXIT_THREAD);

@@ -114,7 +114,7 @@ static char **read_options(char **argv, const struct option *options, size_t n)
         while (i < n && strcmp(*argv, options[i].name) != 0)
             i++;
         if (i == n || (options[i].value && !argv[1])) {
-            snprintf(reason, sizeof reason, "worker host: %s %s", i == n ? "unknown option" : "no value behind", *argv);
+            snprintf(reason, sizeof reason, "worker host: %s %s", i == n ? "unknown option" : "no value after", *argv);
             return NULL;
         }
         if (options[i].flag)
@@ -123,7 +123,7 @@ static char **read_options(char **argv, const struct option *options, size_t n)
             *options[i].value = *++argv;
     }
     if (!*argv) {
-        snprintf(reason, sizeof reason, "worker host: no -- in front of the words to run");
+        snprintf(reason, sizeof reason, "worker host: -- is missing before the program to run");
         return NULL;
     }
     return argv + 1;
@@ -157,7 +157,7 @@ static const struct gd_worker_ops *stream_worker(int argc, char **argv)
         return NULL;
     if (*words)
         gd__stream_main(argc, argv, words, json);
-    snprintf(reason, sizeof reason, "worker host: %s", *words ? gd_error_text() : "no program behind --");
+    snprintf(reason, sizeof reason, "worker host: %s", *words ? gd_error_text() : "no program after --");
     return NULL;
 }
 
@@ -175,7 +175,7 @@ static const struct gd_worker_ops *open_worker(int argc, char **argv)
     if (argc == 2)
         return load_plugin(argv[1]);
     snprintf(reason, sizeof reason,
-             "%s was started with %d arguments: it takes one plugin, or --command or --stream and their own",
+             "%s was started with %d arguments: it takes one plugin, or --command or --stream with their arguments",
              argc > 0 ? argv[0] : "the worker host", argc - 1);
     return NULL;
 }

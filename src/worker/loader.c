@@ -128,7 +128,7 @@ int gd__loader_start(struct gd_worker *w)
     unsigned n = wanted_threads(w);
     struct gd__loader *l = gd__calloc(1, sizeof *l + n * sizeof l->threads[0]);
     if (!l)
-        return gd__error_errno("room for %u I/O threads", n);
+        return gd__error_errno("no memory for %u I/O threads", n);
     pthread_mutex_init(&l->lock, NULL);
     pthread_cond_init(&l->work, NULL);
     pthread_cond_init(&l->done, NULL);

@@ -6,7 +6,7 @@
  *
  *   on a byte 'c'       calls interrupt(), if what was cancelled still runs
  *   on end of file, or when the dispatcher's pidfd says so (a fork of it may hold the socket open)
- *                       the dispatcher is gone: kills this process and its whole group
+ *                       the dispatcher has ended: kills this process and its whole group
  *
  * The parent-death signal alone would not do: it has a gap before it is set, and spares this process's children. It
  * must not be SIGKILL either once the guardian is there, or it would mostly be faster, and the children would live.
@@ -84,18 +84,16 @@ static bool all_zero(const unsigned char *bytes, size_t n)
 static int copy_ops(struct gd_worker_ops *out, const struct gd_worker_ops *ops)
 {
     if (!ops)
-        return gd__error(GD_E_INVALID, "gd_worker_main: ops is NULL: give it a filled struct gd_worker_ops");
+        return gd__error(GD_E_INVALID, "gd_worker_main: ops is NULL: pass a struct gd_worker_ops");
     if (ops->size < sizeof ops->size || ops->size > MOST_OPS)
-        return gd__error(GD_E_INVALID,
-                         "gd_worker_ops.size is %zu: set it to sizeof(struct gd_worker_ops) so that versions can be "
-                         "told apart",
-                         ops->size);
+        return gd__error(GD_E_INVALID, "gd_worker_ops.size is %zu: set it to sizeof(struct gd_worker_ops)", ops->size);
     size_t known = ops->size < sizeof *out ? ops->size : sizeof *out;
     if (!all_zero((const unsigned char *)ops + known, ops->size - known))
-        return gd__error(GD_E_VERSION,
-                         "gd_worker_ops has functions that this libgpu_dispatch does not know (%zu bytes, %zu known): "
-                         "run with the library of the header it was built with, or newer",
-                         ops->size, sizeof *out);
+        return gd__error(
+            GD_E_VERSION,
+            "gd_worker_ops has functions that this libgpu_dispatch does not know (%zu bytes, %zu known): the worker "
+            "was built with a newer header, so run it with that version of the library, or a newer one",
+            ops->size, sizeof *out);
     memset(out, 0, sizeof *out);
     memcpy(out, ops, known);
     out->size = sizeof *out;
@@ -132,7 +130,8 @@ static int socket_from(const char *text)
     errno = 0;
     long fd = strtol(text, &end, 10);
     if (errno || end == text || *end || fd < 0 || fd > 1 << 20)
-        boot_failed("%s=%s is no descriptor (it is set by a dispatcher for its workers: unset it)", GD__BOOT_ENV, text);
+        boot_failed("%s=%s is not a file descriptor (a dispatcher sets this variable for its workers: unset it)",
+                    GD__BOOT_ENV, text);
     return (int)fd;
 }
 
@@ -158,16 +157,17 @@ static void receive_boot(int fd, struct gd__boot *boot, int fds[GD__BOOT_FDS])
         n = recvmsg(fd, &m, MSG_CMSG_CLOEXEC);
     while (n < 0 && errno == EINTR);
     if (n < 0)
-        boot_failed("no boot message on descriptor %d: %s", fd, strerror(errno));
+        boot_failed("no boot message on file descriptor %d: %s", fd, strerror(errno));
     if (n == 0)
-        boot_failed("the dispatcher is gone");
+        boot_failed("the dispatcher has ended");
     /* The version stands before anything that another version might have changed. */
     if ((size_t)n >= offsetof(struct gd__boot, reserved) && boot->magic == GD__TASK_MAGIC &&
         boot->version != GD__LAYOUT_VERSION)
-        boot_failed("its dispatcher speaks version %u and this libgpu_dispatch version %u: run both with one library",
+        boot_failed("the dispatcher uses protocol version %u, but this libgpu_dispatch uses version %u: run both with "
+                    "the same library",
                     boot->version, GD__LAYOUT_VERSION);
     if ((size_t)n != sizeof *boot || boot->magic != GD__TASK_MAGIC)
-        boot_failed("the boot message is not one of a dispatcher");
+        boot_failed("the boot message is not from a dispatcher");
     take_fds(&m, fds);
 }
 
@@ -281,7 +281,7 @@ static void start_guardian(struct gd_worker *w)
 {
     const int failed = gd__thread_start(NULL, "gd-guardian", guardian, w);
     if (failed)
-        boot_failed("no thread: %s", strerror(failed));
+        boot_failed("cannot start a thread: %s", strerror(failed));
 }
 
 _Noreturn static void become_worker(const char *socket_text, const struct gd_worker_ops *ops)
@@ -319,10 +319,10 @@ _Noreturn static void become_worker(const char *socket_text, const struct gd_wor
 static int remember(const int *argc, char **argv, const struct gd_worker_ops *ops)
 {
     if (!argc || !argv || *argc < 0)
-        return gd__error(GD_E_INVALID, "gd_worker_main: give it main's own &argc and argv");
+        return gd__error(GD_E_INVALID, "gd_worker_main: pass &argc and argv of main()");
     char **copy = gd__calloc((size_t)*argc + 1, sizeof copy[0]);
     if (!copy)
-        return gd__error_errno("gd_worker_main: room for %d arguments", *argc);
+        return gd__error_errno("gd_worker_main: no memory for %d arguments", *argc);
     memcpy(copy, argv, (size_t)*argc * sizeof copy[0]);
     gd__free(registered.argv);
     registered.argv = copy;

@@ -42,7 +42,7 @@ int gd__pipeline_open(struct gd_worker *w)
     if (!l || !answered) {
         gd__free(l);
         gd__free(answered);
-        return gd__error_errno("room for tasks in flight");
+        return gd__error_errno("no memory for tasks in flight");
     }
     l->answered = answered;
     l->depth = l->least = w->batch_size;

@@ -75,7 +75,7 @@ int gd__program_start(struct gd__program *p, char *const *words)
     int in[2] = { -1, -1 }, out[2] = { -1, -1 }, rc = 0, failed;
     *p = (struct gd__program){ .pidfd = -1, .in_fd = -1, .out = -1 };
     if (make_pipe(in) < 0 || make_pipe(out) < 0 || fcntl(in[1], F_SETFL, O_NONBLOCK) < 0) {
-        rc = gd__error_errno("can't make the pipes to %s", words[0]);
+        rc = gd__error_errno("can't create the pipes to %s", words[0]);
         goto out;
     }
     if ((failed = spawn_program(&p->pid, words, in[0], out[1]))) {
@@ -89,7 +89,7 @@ int gd__program_start(struct gd__program *p, char *const *words)
     in[1] = out[0] = -1;
     p->pidfd = GD__FAULT("pidfd") ? -1 : (int)syscall(SYS_pidfd_open, p->pid, 0);
     if (p->pidfd < 0) {
-        rc = gd__error_errno("can't watch the process of %s", words[0]);
+        rc = gd__error_errno("can't open a pidfd of the process of %s", words[0]);
         gd__program_kill(p);
     }
 out:
@@ -183,7 +183,7 @@ static int read_some(struct gd__program *p)
         n = read(p->out, b->bytes + b->size, b->room - b->size);
     while (n < 0 && errno == EINTR);
     if (n < 0)
-        return gd__error_errno("can't read what the program writes");
+        return gd__error_errno("can't read the program's output");
     b->size += (size_t)n;
     return n > 0;
 }
@@ -204,7 +204,7 @@ int gd__program_move(struct gd__program *p)
         if (n < 0 && errno != EINTR)
             return gd__error_errno("can't wait for the program");
         if (n == 0)
-            return gd__error(GD_E_FAILED, "it closed its input and went on running");
+            return gd__error(GD_E_FAILED, "it closed its standard input but kept running");
         if (is_readable(&all[0]))
             return read_some(p);
         if (all[1].revents)

@@ -37,12 +37,12 @@ uint64_t gd__thread_loads(void)
 
 int gd_worker_id(const struct gd_worker *w)
 {
-    return w ? w->port.config.worker_id : gd__error(GD_E_INVALID, "gd_worker_id: no worker");
+    return w ? w->port.config.worker_id : gd__error(GD_E_INVALID, "gd_worker_id: the worker is NULL");
 }
 
 int gd_worker_gpu_id(const struct gd_worker *w)
 {
-    return w ? w->port.config.gpu_id : gd__error(GD_E_INVALID, "gd_worker_gpu_id: no worker");
+    return w ? w->port.config.gpu_id : gd__error(GD_E_INVALID, "gd_worker_gpu_id: the worker is NULL");
 }
 
 void gd_worker_set_user(struct gd_worker *w, void *user)
@@ -141,7 +141,7 @@ void gd__result_reset(struct gd_result *r)
 void *gd_result_alloc(struct gd_result *r, size_t size)
 {
     if (!r) {
-        gd__error(GD_E_INVALID, "gd_result_alloc: no result");
+        gd__error(GD_E_INVALID, "gd_result_alloc: the result is NULL");
         return NULL;
     }
     gd__result_reset(r);
@@ -177,9 +177,9 @@ bool gd__result_is_success(const struct gd_result *r)
 int gd_result_truncate(struct gd_result *r, size_t size)
 {
     if (!r)
-        return gd__error(GD_E_INVALID, "gd_result_truncate: no result");
+        return gd__error(GD_E_INVALID, "gd_result_truncate: the result is NULL");
     if (r->kind != GD__R_SUCCESS || size > r->size)
-        return gd__error(GD_E_INVALID, "gd_result_truncate: a result of %zu bytes can't be made %zu long",
+        return gd__error(GD_E_INVALID, "gd_result_truncate: a result of %zu bytes cannot be lengthened to %zu",
                          r->kind == GD__R_SUCCESS ? (size_t)r->size : 0, size);
     r->size = size;
     return 0;
@@ -188,7 +188,7 @@ int gd_result_truncate(struct gd_result *r, size_t size)
 int gd_result_set(struct gd_result *r, const void *data, size_t size)
 {
     if (!r || (size > 0 && !data))
-        return gd__error(GD_E_INVALID, "gd_result_set: no %s", r ? "bytes (data is NULL)" : "result");
+        return gd__error(GD_E_INVALID, "gd_result_set: the %s is NULL", r ? "data" : "result");
     void *room = gd_result_alloc(r, size);
     if (!room)
         return size > r->worker->port.config.result_region_size - r->worker->port.config.data_offset ? GD_E_TOO_LARGE
@@ -233,7 +233,7 @@ __attribute__((format(printf, 3, 0))) static int fail_v(struct gd_result *r, enu
     va_list again;
     char small[GD__INLINE_MAX + 1] = "";
     if (!r)
-        return gd__error(GD_E_INVALID, "a failure of no result: pass the one that process() was called with");
+        return gd__error(GD_E_INVALID, "the result is NULL: pass the one that process() was called with");
     gd__result_reset(r);
     va_copy(again, args);
     int whole = vsnprintf(small, sizeof small, or_nothing(format), again);
@@ -280,7 +280,7 @@ void *gd_result_alloc_failed(struct gd_result *r, size_t size, const char *forma
 {
     va_list args, again;
     if (!r) {
-        gd__error(GD_E_INVALID, "gd_result_alloc_failed: no result");
+        gd__error(GD_E_INVALID, "gd_result_alloc_failed: the result is NULL");
         return NULL;
     }
     va_start(args, format);

@@ -112,14 +112,15 @@ _Noreturn static void ended(struct gd_worker *w)
     const char *rest;
     const size_t n_rest = gd__program_rest(&stream.program, &rest);
     if (!gd__program_wait(&stream.program, END_WAIT_MS, &e))
-        broke(w, NULL, 0, "%s closed its output and went on running", stream.words[0]);
+        broke(w, NULL, 0, "%s closed its standard output but kept running", stream.words[0]);
     if (e.signal == 0 && e.code == 0 && n_rest > 0)
-        broke(w, rest, n_rest, "%s ended, and its last line has no end", stream.words[0]);
+        broke(w, rest, n_rest, "%s ended in the middle of a line (the line end is missing)", stream.words[0]);
     if (e.signal == 0 && e.code == 0)
-        broke(w, NULL, 0, "%s ended in the middle of its work, with exit code 0", stream.words[0]);
+        broke(w, NULL, 0, "%s ended before its standard input was closed, with exit code 0", stream.words[0]);
     gd__exit_describe(&e, words, sizeof words);
     settle_all(w);
-    dprintf(STDERR_FILENO, "stream worker: %s ended in the middle of its work: %s\n", stream.words[0], words);
+    dprintf(STDERR_FILENO, "stream worker: %s ended before its standard input was closed: %s\n", stream.words[0],
+            words);
     if (e.signal)
         die_by(e.signal);
     _exit(e.code);
@@ -233,7 +234,7 @@ static const char *fault_of(const struct gd__json *m, uint64_t *id)
     if (m[FINAL].kind && m[FINAL].kind != GD__JSON_TRUE && m[FINAL].kind != GD__JSON_FALSE)
         return "\"final\" is neither true nor false";
     if (!kind_of(m, &kind))
-        return "\"kind\" is none of \"error\", \"out_of_memory\" and \"device_lost\"";
+        return "\"kind\" must be \"error\", \"out_of_memory\" or \"device_lost\"";
     return NULL;
 }
 
@@ -242,7 +243,10 @@ static void settle_error(struct gd_result *r, const struct gd__json *m)
     enum gd__record_kind kind;
     char *words = words_of(&m[ERROR]);
     kind_of(m, &kind);
-    gd__result_fail(r, kind, "%s", !words ? "no memory for its words" : *words ? words : "an error without words");
+    gd__result_fail(r, kind, "%s",
+                    !words   ? "out of memory: the error message is lost"
+                    : *words ? words
+                             : "(no error message)");
     gd__free(words);
 }
 
@@ -262,13 +266,14 @@ static void take_answer(struct gd_worker *w, const char *line, size_t size)
     struct gd__json m[N_MEMBERS];
     uint64_t id = 0;
     if (gd__json_scan_object(line, size, member_names, m, N_MEMBERS) < 0)
-        broke(w, line, size, "a line that is no JSON object (%s; messages belong on stderr)", gd_error_text());
+        broke(w, line, size, "a line that is not a JSON object (%s; messages belong on stderr)", gd_error_text());
     const char *fault = fault_of(m, &id);
     if (fault)
         broke(w, line, size, "%s", fault);
     struct gd__entry *e = gd__pipeline_find(w, id);
     if (!e)
-        broke(w, line, size, "an answer for task %llu, which it does not have or has answered", (unsigned long long)id);
+        broke(w, line, size, "an answer for task %llu, which it was not given or has already answered",
+              (unsigned long long)id);
     if (m[ERROR].kind)
         settle_error(&e->result, m);
     else
@@ -355,7 +360,7 @@ static int ended_early(struct gd_worker *w)
 static int refused(struct gd_worker *w, const struct gd__json *error)
 {
     char *words = error->kind ? words_of(error) : NULL;
-    gd_worker_error(w, "%s", words && *words ? words : "the program said that it is not ready");
+    gd_worker_error(w, "%s", words && *words ? words : "the program reported \"ready\":false without an error message");
     gd__free(words);
     return GD_E_FAILED;
 }

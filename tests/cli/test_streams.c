@@ -254,7 +254,7 @@ TEST(words_do_not_reach_the_terminal_s_controls)
 
 TEST(what_becomes_of_all_is_not_said_of_each)
 {
-    check_output(failure(GD_FAILURE_NO_WORKER, "not done: no worker is left"), CLI_RESULT_BYTES, false, "", "");
+    check_output(failure(GD_FAILURE_NO_WORKER, "not done: no workers are left"), CLI_RESULT_BYTES, false, "", "");
     check_output(failure(GD_FAILURE_CANCELLED, "the run was shut down"), CLI_RESULT_BYTES, false, "", "");
 }
 

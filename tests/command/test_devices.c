@@ -79,7 +79,7 @@ TEST(a_device_whose_workers_fail_is_taken_out)
     CHECK_EQ(r.status, 0);
     CHECK_STR(r.out, "1\n1\n1\n");
     CHECK_CONTAINS(r.err, "gpu-dispatch: worker 0 on GPU 0 failed to set up: no memory\n");
-    CHECK_CONTAINS(r.err, "gpu-dispatch: GPU 0 is taken out of use: no worker on it is left\n");
+    CHECK_CONTAINS(r.err, "gpu-dispatch: GPU 0 is taken out of use: it has no workers left\n");
 }
 
 TEST(a_device_that_its_driver_gives_up)
@@ -158,8 +158,7 @@ TEST(a_list_can_be_tried)
 {
     CHECK_STR(sh("GPU_DISPATCH_SIM=4 gpu-dispatch gpus --gpus 1,3 --json | grep -o '\"id\":.'").out,
               "\"id\":1\n\"id\":3\n");
-    CHECK_REFUSED(sh("GPU_DISPATCH_SIM=2 gpu-dispatch gpus --gpus 1,7"),
-                  "gpu-dispatch: GPU 7 is not there: there are 0-1");
+    CHECK_REFUSED(sh("GPU_DISPATCH_SIM=2 gpu-dispatch gpus --gpus 1,7"), "gpu-dispatch: no GPU 7: the GPUs are 0-1");
 }
 
 TEST(no_devices)

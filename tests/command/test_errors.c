@@ -103,7 +103,7 @@ TEST(bad_order)
 TEST(missing_input_dir)
 {
     CHECK_REFUSED(sh(RUN "--input-dir nowhere true"),
-                  "gpu-dispatch: there is no folder nowhere: check its name, or make it");
+                  "gpu-dispatch: the directory nowhere does not exist: check its name, or create it");
 }
 
 TEST(no_file_matched)
@@ -123,7 +123,7 @@ TEST(command_not_found)
 {
     CHECK_REFUSED(
         sh(RUN "nosuchcommand {} ::: 1"),
-        "gpu-dispatch: command not found: nosuchcommand (looked through PATH): check its name, or give its path");
+        "gpu-dispatch: command not found: nosuchcommand (it is not in PATH): check its name, or give its path");
 }
 
 TEST(command_not_found_before_the_input_is_read)
@@ -136,10 +136,10 @@ TEST(program_not_found)
 {
     CHECK_REFUSED(
         sh(RUN "--stream nosuchprogram ::: 1"),
-        "gpu-dispatch: command not found: nosuchprogram (looked through PATH): check its name, or give its path");
+        "gpu-dispatch: command not found: nosuchprogram (it is not in PATH): check its name, or give its path");
     CHECK_REFUSED(
         sh(RUN "--worker nosuchprogram ::: 1"),
-        "gpu-dispatch: command not found: nosuchprogram (looked through PATH): check its name, or give its path");
+        "gpu-dispatch: command not found: nosuchprogram (it is not in PATH): check its name, or give its path");
 }
 
 TEST(plugin_not_found)
@@ -157,7 +157,7 @@ TEST(a_plugin_with_arguments)
 TEST(a_gpu_that_is_not_there)
 {
     CHECK_REFUSED(sh("GPU_DISPATCH_SIM=2 gpu-dispatch run --gpus 5 true ::: 1"),
-                  "gpu-dispatch: --gpus 5: GPU 5 is not there: there are 0-1");
+                  "gpu-dispatch: --gpus 5: no GPU 5: the GPUs are 0-1");
 }
 
 TEST(no_gpu)
@@ -176,8 +176,8 @@ TEST(no_simulated_gpu_that_may_be_used)
     CHECK_EQ(count_lines(r.err), 1);
     CHECK_CONTAINS(r.err, "gpu-dispatch: --gpus all: no GPU found (");
     CHECK_REFUSED(sh("GPU_DISPATCH_SIM=2,mode=prohibited gpu-dispatch run --gpus sim:2 echo ::: 1"),
-                  "gpu-dispatch: --gpus sim:2: no device that may be used: use sim:2 as the devices to try it on "
-                  "simulated ones, or cpu:8 for workers without one");
+                  "gpu-dispatch: --gpus sim:2: no usable device: each one is in a compute mode that prohibits "
+                  "programs, or has MIG on but no MIG instance");
 }
 
 TEST(unreadable_arg_file)

@@ -150,7 +150,7 @@ TEST(a_link_to_nothing_is_refused)
     struct job job = JOB("");
     job.j.path = "link.db";
     CHECK_EQ(job_open(&job), GD_E_INVALID);
-    CHECK_CONTAINS(job.text, "link.db is a link to a file that is not there");
+    CHECK_CONTAINS(job.text, "link.db is a symbolic link to a file that does not exist");
     CHECK_STR(names_here(), "link.db");
 }
 
@@ -246,7 +246,7 @@ TEST(what_could_not_be_forced_to_the_disk_is_not_tried_again)
     run_following(&job);
     gd__fault_begin(3); /* after the transaction and its writing */
     CHECK_EQ(gd_journal_follow_anew(job.journal, "out", job.follow_fd), GD_E_JOURNAL);
-    CHECK_CONTAINS(gd_error_text(), "cannot force");
+    CHECK_CONTAINS(gd_error_text(), "cannot flush");
     gd__fault_begin(0);
     CHECK_EQ(gd_journal_close(&job.journal), GD_E_JOURNAL);
     CHECK_STR(job_sql("run.db", "SELECT size FROM file"), "20");

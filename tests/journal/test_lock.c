@@ -188,7 +188,7 @@ TEST(a_link_is_not_followed)
     write_file("victim", "precious");
     CHECK_EQ(symlink("victim", "run.db-lock"), 0);
     CHECK_LT(gd__journal_lock_take(&h, "run.db"), 0);
-    CHECK_CONTAINS(gd_error_text(), "run.db-lock is not a file that a run made: remove it");
+    CHECK_CONTAINS(gd_error_text(), "run.db-lock is not the lock file of a run: remove it");
     CHECK(!gd__journal_lock_test("run.db", &pid));
     const int fd = open("victim", O_RDONLY | O_CLOEXEC);
     CHECK_EQ(read(fd, text, sizeof text - 1), 8);
@@ -207,12 +207,12 @@ TEST(what_is_no_file_is_refused)
     uint64_t pid;
     CHECK_EQ(mkfifo("run.db-lock", 0600), 0);
     CHECK_LT(gd__journal_lock_take(&h, "run.db"), 0);
-    CHECK_CONTAINS(gd_error_text(), "is not a file that a run made");
+    CHECK_CONTAINS(gd_error_text(), "is not the lock file of a run");
     CHECK(!gd__journal_lock_test("run.db", &pid));
     CHECK_EQ(unlink("run.db-lock"), 0);
     CHECK_EQ(mkdir("run.db-lock", 0700), 0);
     CHECK_LT(gd__journal_lock_take(&h, "run.db"), 0);
-    CHECK_CONTAINS(gd_error_text(), "is not a file that a run made");
+    CHECK_CONTAINS(gd_error_text(), "is not the lock file of a run");
     CHECK_EQ(rmdir("run.db-lock"), 0);
 }
 

@@ -83,7 +83,7 @@ TEST(a_callback_closes_every_descriptor)
     world_add_many(&w, 20, (struct world_order){ .what = W_ECHO });
     world_add_many(&w, 2, (struct world_order){ .what = W_LOOP });
     CHECK_EQ(world_run(&w), GD_E_SYSTEM);
-    CHECK_CONTAINS(w.text, "closed descriptors that it did not open");
+    CHECK_CONTAINS(w.text, "closed file descriptors that it had not opened");
     world_close(&w);
 }
 

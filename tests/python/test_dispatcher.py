@@ -306,7 +306,7 @@ def test_setup_failure_of_one():
 def test_setup_failure_of_all():
     log = Log()
     dispatcher = Dispatcher(FailsOnOne, [0, 1])
-    with pytest.raises(RuntimeError, match="^All workers failed during setup$"):
+    with pytest.raises(RuntimeError, match="^All workers failed during setup: OSError: no model for [01]$"):
         dispatcher.run(range(20), **log.callbacks(), bad=(0, 1))
     assert len(log.of(protocol.SetupFailed)) == 2
     assert log.events[-1] == "exit" and log.events.count("exit") == 1

@@ -247,7 +247,7 @@ def test_read_while_it_runs(path):
 
 def test_refused_without_resume(path):
     run([1], path)
-    with pytest.raises(JournalError, match="resume it, or name another file") as caught:
+    with pytest.raises(JournalError, match="resume it, or give another file") as caught:
         run([1], path)
     assert caught.value.reason == "exists" and isinstance(caught.value, RuntimeError)
 
@@ -498,7 +498,7 @@ def test_no_place_for_it(tmp_path):
     with pytest.raises(JournalError, match="missing/run.db") as caught:
         run([1], tmp_path / "missing/run.db")
     assert caught.value.reason == "system"
-    with pytest.raises(ValueError, match="is no file"):
+    with pytest.raises(ValueError, match="is not a regular file"):
         run([1], tmp_path)
 
 
@@ -633,7 +633,7 @@ def test_disk_full(path, monkeypatch):
     )
     out = subprocess.run([sys.executable, script, path], capture_output=True, text=True)
     assert out.stdout.startswith("write "), out
-    assert "will be run again" in out.stdout.replace("\n", " ")
+    assert "repeats those tasks" in out.stdout.replace("\n", " ")
 
 
 def test_kill_and_resume(path, tmp_path):

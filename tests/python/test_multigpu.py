@@ -113,7 +113,7 @@ def test_detector_info() -> None:
     info = GPUDetector().get_gpu_info(1)
     assert info["gpu_id"] == 1 and info["name"] == "Simulated GPU" and info["vendor"] == "simulated"
     assert info["total_memory"] >= info["free_memory"] > 0
-    with pytest.raises(ValueError, match="2 is not there"):
+    with pytest.raises(ValueError, match="no GPU 2: "):
         GPUDetector().get_gpu_info(2)
 
 
@@ -350,7 +350,7 @@ def test_orchestrator_tells_failures(folder: Path, capsys: pytest.CaptureFixture
     [
         (Count, "absent", [0], "absent"),
         (Count, "a.wav", [0], "a.wav"),
-        (Count, ".", [5], "5 is not there"),
+        (Count, ".", [5], "no GPU 5: "),
         (Count, ".", "nonsense-7", "nonsense-7"),
     ],
 )

@@ -282,7 +282,7 @@ class FailsSetup(Plain):
 
 def test_setup_failure_has_the_traceback_from_setup_on(tmp_path: Path) -> None:
     out = run(FailsSetup, [1], {"path": str(tmp_path / "exit")})
-    assert out.raised == "All workers failed during setup" and len(out.setup_failures) == 1
+    assert out.raised == "All workers failed during setup: OSError: no model here" and len(out.setup_failures) == 1
     lines = out.setup_failures[0].splitlines()
     assert lines[0] == "Traceback (most recent call last):"
     assert "test_worker.py" in lines[1] and lines[1].endswith("in setup")

@@ -106,7 +106,7 @@ TEST(a_run_in_which_nothing_can_be_started_ends)
     CHECK(argv != NULL);
     o.worker_argv = argv;
     CHECK_EQ(gd_run(&o), GD_E_SYSTEM);
-    CHECK_CONTAINS(gd_error_text(), "no process could be started for 0.2 s");
+    CHECK_CONTAINS(gd_error_text(), "no worker process could be started for 0.2 s");
     CHECK_CONTAINS(gd_error_text(), "ulimit -u");
     gd_argv_free(argv);
     CHECK_EQ(j.cancelled, 3);

@@ -52,7 +52,7 @@ REFUSES(no_such_placement, w.o.placement = (enum gd_placement)9, GD_E_INVALID, "
 REFUSES(custom_without_place, w.o.placement = GD_PLACE_CUSTOM, GD_E_INVALID, "gd_options.place")
 REFUSES(chunks_without_total, w.o.placement = GD_PLACE_CHUNKS, GD_E_INVALID, "total_tasks")
 REFUSES(chunks_with_a_short_queue, (w.o.placement = GD_PLACE_CHUNKS, w.o.total_tasks = 2000), GD_E_INVALID, "1024")
-REFUSES(plugin_and_argv, (w.o.plugin = "/bin/true", w.o.worker_argv = (char *[]){ NULL }), GD_E_INVALID, "choose one")
+REFUSES(plugin_and_argv, (w.o.plugin = "/bin/true", w.o.worker_argv = (char *[]){ NULL }), GD_E_INVALID, "set only one")
 REFUSES(empty_argv, w.o.worker_argv = (char *[]){ NULL }, GD_E_INVALID, "worker_argv is empty")
 REFUSES(missing_plugin, w.o.plugin = "/nonexistent.so", GD_E_PLUGIN, "/nonexistent.so")
 REFUSES(no_size, w.o.size = 0, GD_E_INVALID, "set it to sizeof(struct gd_options)")

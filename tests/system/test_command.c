@@ -254,7 +254,7 @@ TEST(more_output_than_there_is_room_for)
     struct job *j = job(WORDS("truncate -s 1T /dev/stdout #"));
     run_all(j);
     CHECK_EQ(j->records[0].failure, GD_FAILURE_ERROR);
-    CHECK_CONTAINS(j->records[0].error, "no room for its output of 1099511627776 bytes");
+    CHECK_CONTAINS(j->records[0].error, "no memory for its output of 1099511627776 bytes");
 }
 
 TEST(late_output_of_what_was_left_behind)
@@ -559,8 +559,8 @@ TEST(arguments_that_make_no_sense)
     static char command[] = "--command", bad[] = "--bad", shell[] = "--shell", perl[] = "{= x =}", end[] = "--";
     char *host = getenv("GPU_DISPATCH_HOST");
     expect_refused((char *[]){ host, command, bad, end, NULL }, "unknown option --bad");
-    expect_refused((char *[]){ host, command, shell, NULL }, "no value behind --shell");
-    expect_refused((char *[]){ host, command, NULL }, "no --");
+    expect_refused((char *[]){ host, command, shell, NULL }, "no value after --shell");
+    expect_refused((char *[]){ host, command, NULL }, "-- is missing");
     expect_refused((char *[]){ host, command, end, perl, NULL }, "Perl");
     expect_refused((char *[]){ host, bad, bad, NULL }, "it takes one plugin");
 }

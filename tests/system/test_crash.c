@@ -345,6 +345,9 @@ TEST(a_program_that_is_no_worker)
     w.o.restart_delay_ms = 1;
     world_add_many(&w, 5, (struct world_order){ .what = W_ECHO });
     CHECK_EQ(world_run(&w), GD_E_SETUP);
+    CHECK_CONTAINS(
+        w.text,
+        "All workers failed during setup: worker 0 (GPU 0) exited with code 0 without calling gd_worker_main()");
     CHECK_EQ(world_count(w.page, WC_SETUPS), 0);
     world_close(&w);
 }

@@ -221,7 +221,7 @@ TEST(a_device_none_of_whose_workers_sets_up)
     CHECK_EQ(world_events(&w, 's'), 2);
     CHECK_EQ(world_events(&w, 'd'), 1);
     CHECK_EQ(world_event(&w, 'd')->gpu_id, 1);
-    CHECK_STR(world_event(&w, 'd')->text, "no worker on it is left");
+    CHECK_STR(world_event(&w, 'd')->text, "it has no workers left");
     world_close(&w);
 }
 

@@ -129,7 +129,7 @@ TEST(chunks_of_a_total_that_cannot_be)
         world_start(&w);
         gd_dispatcher_set_total(w.d, totals[k]);
         CHECK_EQ(world_finish(&w), GD_E_INVALID);
-        CHECK_CONTAINS(w.text, "GD_PLACE_CHUNKS deals out the whole list beforehand");
+        CHECK_CONTAINS(w.text, "GD_PLACE_CHUNKS divides the whole list in advance");
         CHECK_EQ(w.n_finals, 0);
         gd_dispatcher_close(&w.d);
         world_close(&w);

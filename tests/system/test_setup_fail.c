@@ -56,7 +56,7 @@ TEST(all_workers_fail)
     w.setup = (struct world_setup){ .what = W_ERROR };
     world_add_many(&w, 100, (struct world_order){ .what = W_ECHO });
     CHECK_EQ(world_run(&w), GD_E_SETUP);
-    CHECK_STR(w.text, "All workers failed during setup");
+    CHECK_CONTAINS(w.text, "All workers failed during setup: setup of worker ");
     CHECK_EQ(world_failures(&w, GD_FAILURE_NO_WORKER), w.stats.taken);
     CHECK_EQ(w.stats.setup_failures, 3);
     CHECK_LT(w.stats.taken, 100); /* the source is not drained for nothing */
@@ -97,7 +97,7 @@ TEST(all_workers_fail_beside_a_blocked_source)
     world_await(w.page, WC_SOURCE, 4); /* three were given, and there it blocks */
     world_gate_open(w.page, 2);
     CHECK_EQ(world_join(&w), GD_E_SETUP);
-    CHECK_STR(w.text, "All workers failed during setup");
+    CHECK_CONTAINS(w.text, "All workers failed during setup: setup of worker ");
     CHECK_EQ(w.stats.taken, 3);
     CHECK_EQ(world_failures(&w, GD_FAILURE_NO_WORKER), 3);
     _exit(0); /* the source still waits */
@@ -113,6 +113,18 @@ TEST(all_workers_fail_in_order)
     CHECK_EQ(world_run(&w), GD_E_SETUP);
     for (size_t i = 0; i < w.stats.taken; i++)
         CHECK_EQ(w.finals[i].order, i);
+    world_close(&w);
+}
+
+TEST(a_worker_that_exits_in_setup_is_still_a_worker)
+{
+    struct world w;
+    world_open(&w, 1);
+    w.o.setup_attempts = 1;
+    w.setup = (struct world_setup){ .what = W_EXIT, .code = 0 };
+    world_add_many(&w, 1, (struct world_order){ .what = W_ECHO });
+    CHECK_EQ(world_run(&w), GD_E_SETUP);
+    CHECK_STR(w.text, "All workers failed during setup: worker 0 (GPU 0) exited with code 0");
     world_close(&w);
 }
 

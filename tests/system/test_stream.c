@@ -192,7 +192,7 @@ TEST(json_inputs_go_as_they_are)
     CHECK_STR(j.finals[0].data, "{\"a\": [1,  2]}");
     CHECK_STR(j.finals[1].data, "7");
     CHECK_STR(j.finals[2].error, "no luck \xff\xc3\xa9");
-    CHECK_STR(j.finals[3].error, "input is not JSON: no value at byte 4");
+    CHECK_STR(j.finals[3].error, "input is not JSON: a value is missing at byte 4");
     CHECK_EQ(j.finals[3].failure, GD_FAILURE_ERROR);
     CHECK_EQ(j.finals[3].attempt, 1); /* it would not get better */
     CHECK_CONTAINS(j.finals[4].error, "the text ends at byte 1");
@@ -235,7 +235,7 @@ TEST(errors_are_failures_of_their_task)
     CHECK_EQ(j.finals[0].attempt, 2);
     CHECK_STR(j.finals[0].error, "no luck \xff\xc3\xa9");
     CHECK_STR(j.finals[1].error, "{\"code\": 5}");
-    CHECK_STR(j.finals[2].error, "an error without words");
+    CHECK_STR(j.finals[2].error, "(no error message)");
     CHECK_STR(j.finals[3].error, "a b");
     CHECK_STR(j.finals[4].data, "\"fine\"");
     CHECK_STR(j.finals[5].error, "never");
@@ -419,7 +419,7 @@ TEST(setup_is_refused)
 }
 TEST(setup_is_refused_without_words)
 {
-    setup_fails("refuse-silently", NULL, "said that it is not ready");
+    setup_fails("refuse-silently", NULL, "reported \"ready\":false without an error message");
 }
 TEST(rubbish_before_ready)
 {
@@ -501,7 +501,7 @@ TEST(setup_that_takes_too_long_is_killed)
     j.o.setup_attempts = 1;
     GIVE(&j, "a");
     CHECK_EQ(run_job(&j), GD_E_SETUP);
-    CHECK_CONTAINS(j.setup_error, "its setup took longer than it may");
+    CHECK_CONTAINS(j.setup_error, "its setup took longer than the limit");
     close_job(&j);
 }
 

@@ -46,32 +46,32 @@ static void bad_among_others(const char *input, int sig, int code, const char *w
     }
 
 BREAK(a_line_that_is_no_json, "hello",
-      "no JSON object (no value at byte 1; messages belong on stderr): its line was \"Processing...\"")
-BREAK(json_that_is_no_object, "array", "stream worker broke the protocol: a line that is no JSON object")
-BREAK(an_empty_line, "empty", "no JSON object")
+      "not a JSON object (a value is missing at byte 1; messages belong on stderr): its line was \"Processing...\"")
+BREAK(json_that_is_no_object, "array", "stream worker broke the protocol: a line that is not a JSON object")
+BREAK(an_empty_line, "empty", "not a JSON object")
 BREAK(nuls_in_a_line, "nuls", "its line was \"{\\\"id\\\":\\u0000\\u0000}\"")
-BREAK(an_answer_for_another_task, "other", "an answer for task 1000120, which it does not have")
+BREAK(an_answer_for_another_task, "other", "an answer for task 1000120, which it was not given")
 BREAK(neither_output_nor_error, "neither", "neither \"output\" nor \"error\"")
 BREAK(both_output_and_error, "both", "both \"output\" and \"error\"")
 BREAK(an_answer_without_id, "no-id", "without the \"id\" of a task")
 BREAK(final_that_is_no_bool, "odd-final", "\"final\" is neither")
-BREAK(a_kind_that_is_none, "odd-kind", "\"kind\" is none of")
-BREAK(a_last_line_without_its_end, "half", "its last line has no end: its line was \"{\\\"id\\\":120,")
-BREAK(an_end_in_good_order_before_its_time, "exit 0", "ended in the middle of its work, with exit code 0")
-BREAK(input_closed, "go-deaf", "closed its input and went on running")
-BREAK(output_closed, "close", "closed its output and went on running")
+BREAK(a_kind_that_is_none, "odd-kind", "\"kind\" must be ")
+BREAK(a_last_line_without_its_end, "half", "(the line end is missing): its line was \"{\\\"id\\\":120,")
+BREAK(an_end_in_good_order_before_its_time, "exit 0", "ended before its standard input was closed, with exit code 0")
+BREAK(input_closed, "go-deaf", "closed its standard input but kept running")
+BREAK(output_closed, "close", "closed its standard output but kept running")
 
 TEST(death_by_a_signal)
 {
-    bad_among_others("segv", SIGSEGV, 0, "ended in the middle of its work: killed by signal 11");
+    bad_among_others("segv", SIGSEGV, 0, "ended before its standard input was closed: killed by signal 11");
 }
 TEST(exit_while_what_it_started_holds_the_pipes)
 {
-    bad_among_others("bequeath 3", 0, 3, "ended in the middle of its work: exited with code 3");
+    bad_among_others("bequeath 3", 0, 3, "ended before its standard input was closed: exited with code 3");
 }
 TEST(exit_with_a_code)
 {
-    bad_among_others("exit 3", 0, 3, "ended in the middle of its work: exited with code 3");
+    bad_among_others("exit 3", 0, 3, "ended before its standard input was closed: exited with code 3");
 }
 
 TEST(a_line_that_is_too_long)

@@ -240,7 +240,7 @@ TEST(depth_is_limited)
 {
     CHECK_EQ(scan_nested(GD__JSON_DEPTH, "[", "", "]"), 0);
     CHECK_EQ(scan_nested(GD__JSON_DEPTH + 1, "[", "", "]"), GD_E_INVALID);
-    CHECK_CONTAINS(gd_error_text(), "in each other");
+    CHECK_CONTAINS(gd_error_text(), "nested too deeply");
     CHECK_EQ(scan_nested(GD__JSON_DEPTH, "{\"a\":", "1", "}"), 0);
     CHECK_EQ(scan_nested(GD__JSON_DEPTH + 1, "{\"a\":", "1", "}"), GD_E_INVALID);
     CHECK_EQ(scan_nested(1000000, "[", "", ""), GD_E_INVALID);
@@ -263,14 +263,14 @@ TEST(errors_say_where)
         const char *text, *words;
     } cases[] = {
         { "", "the text ends at byte 1" },
-        { "[1,2", "an array without its end at byte 5" },
-        { "[1,x]", "no value at byte 4" },
+        { "[1,2", "an array without a closing ] at byte 5" },
+        { "[1,x]", "a value is missing at byte 4" },
         { "{\"a\" 1}", "a colon is missing at byte 6" },
-        { "{} {}", "something behind its end at byte 4" },
+        { "{} {}", "text after the end of the value at byte 4" },
         { "\"a\\q\"", "an unknown escape at byte 4" },
         { "\"\\u00x0\"", "hexadecimal digits at byte 6" },
         { "1.", "a digit is missing at byte 3" },
-        { "\"ab", "a string without its end at byte 4" },
+        { "\"ab", "a string without a closing quote at byte 4" },
         { "{1}", "a string is missing at byte 2" },
     };
     for (size_t i = 0; i < COUNT(cases); i++) {
@@ -329,7 +329,7 @@ TEST(a_member_that_comes_twice_is_refused)
 {
     struct gd__json m[3];
     CHECK_EQ(members_of("{\"id\":1,\"id\":1}", m), GD_E_INVALID);
-    CHECK_CONTAINS(gd_error_text(), "second time");
+    CHECK_CONTAINS(gd_error_text(), "occurs twice");
     CHECK_EQ(members_of("{\"id\":1,\"i\\u0064\":1}", m), GD_E_INVALID);
     CHECK_EQ(members_of("{\"x\":1,\"x\":1,\"id\":1}", m), 0); /* nobody asked for it */
     CHECK_EQ(members_of("{\"id\":{\"id\":1},\"output\":[{\"output\":2}]}", m), 0);
@@ -344,7 +344,7 @@ TEST(what_is_no_object_has_no_members)
         if (members_of(texts[i], m) != GD_E_INVALID)
             FAIL("%s was accepted", texts[i]);
     CHECK_EQ(members_of("[]", m), GD_E_INVALID);
-    CHECK_CONTAINS(gd_error_text(), "no object");
+    CHECK_CONTAINS(gd_error_text(), "not a JSON object");
 }
 
 /* --- values -------------------------------------------------------------------- */

@@ -124,11 +124,11 @@ TEST(bad_use)
     CHECK_EQ(gd_distribute_workload(files, 0, GD_DISTRIBUTE_CHUNKS, gpu_of), GD_E_INVALID);
     CHECK_CONTAINS(gd_error_text(), "n must be >= 1, got 0");
     CHECK_EQ(gd_distribute_workload(NULL, 1, GD_DISTRIBUTE_CHUNKS, gpu_of), GD_E_INVALID);
-    CHECK_CONTAINS(gd_error_text(), "no list of files");
+    CHECK_CONTAINS(gd_error_text(), "the list of files is NULL");
     CHECK_EQ(gd_distribute_workload(files, 1, GD_DISTRIBUTE_CHUNKS, NULL), GD_E_INVALID);
     CHECK_CONTAINS(gd_error_text(), "room for 3 numbers");
     CHECK_EQ(gd_distribute_workload(files, 1, (enum gd_distribution)3, gpu_of), GD_E_INVALID);
-    CHECK_CONTAINS(gd_error_text(), "no way 3");
+    CHECK_CONTAINS(gd_error_text(), "3 is not a way");
     CHECK_EQ(gd_task_queue_open(&queue, NULL), GD_E_INVALID);
     CHECK_EQ(gd_task_queue_open(NULL, files), GD_E_INVALID);
     gd_task_queue_close(NULL);

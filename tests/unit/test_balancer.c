@@ -505,7 +505,7 @@ TEST(summary_of_failures)
                   "   0     23      22  100%         0  1.0s\n"
                   "none      1       1     -         0     -\n"
                   " all     24      23  100%         0  1.0s\n"
-                  "24 of 30 files in 3.0s, 8.0 files/s, speed-up 7.7\n"
+                  "24 of 30 files, 23 failed, in 3.0s, 8.0 files/s, speed-up 7.7\n"
                   "23 failed: 16 errors, 3 timeouts, 1 crash, 1 out of memory, 1 lost device, 1 without a worker\n"
                   "  dir/a.wav: timed out after 1.000 s\n"
                   "  b.wav: timed out after 1.000 s\n"
@@ -513,7 +513,7 @@ TEST(summary_of_failures)
                   "  b.wav: went wrong\n"
                   "  b.wav: went wrong\n"
                   "  ... and 18 more\n"
-                  "6 files not begun\n");
+                  "6 files not started\n");
 }
 
 TEST(five_failures_are_all_shown)
@@ -544,7 +544,7 @@ TEST(summary_of_a_run_in_which_all_failed)
     open_for(1, 3);
     failed(0, 10 * S, 11 * S, GD_FAILURE_ERROR, "a.wav", "x");
     char *text = printed("files");
-    CHECK_CONTAINS(text, "\n0 of 3 files done in 1.0s\n1 failed: 1 error\n  a.wav: x\n2 files not begun\n");
+    CHECK_CONTAINS(text, "\n0 of 3 files done in 1.0s\n1 failed: 1 error\n  a.wav: x\n2 files not started\n");
     free(text);
     gd_balancer_close(&b);
 }
@@ -559,7 +559,7 @@ TEST(summary_of_a_run_cut_short)
                            "  0      1       0  100%         0  3m05s\n"
                            "all      1       0  100%         0  3m05s\n"
                            "1 of 5 files in 3m05s, 19 files/h, speed-up 1.0\n"
-                           "2 files cancelled, 2 files not begun\n");
+                           "2 files cancelled, 2 files not started\n");
 }
 
 TEST(summary_of_a_run_in_which_all_was_cancelled)

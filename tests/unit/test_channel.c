@@ -622,7 +622,7 @@ TEST(a_worker_that_cannot_ring_says_so_and_dies)
     CHECK_EQ(waitpid(pid, &status, 0), pid);
     CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
     CHECK_GT(read(pipes[0], text, sizeof text - 1), 0);
-    CHECK_CONTAINS(text, "the dispatcher cannot be woken");
+    CHECK_CONTAINS(text, "cannot wake the dispatcher");
 }
 
 /* The CPU time of this process. */

@@ -300,7 +300,7 @@ TEST(ends_are_described)
     gd__exit_describe(&(struct gd__exit){ .known = true, .code = 3 }, text, sizeof text);
     CHECK_STR(text, "exited with code 3");
     gd__exit_describe(&(struct gd__exit){ .known = false }, text, sizeof text);
-    CHECK_STR(text, "ended (status taken by another wait)");
+    CHECK_STR(text, "ended (its exit status was taken by another wait() in this program)");
     gd__exit_describe(&(struct gd__exit){ .known = true, .code = 3 }, text, 7);
     CHECK_STR(text, "exited");
 }

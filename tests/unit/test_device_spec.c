@@ -121,16 +121,16 @@ TEST(what_is_not_there_is_named)
         const char *spec;
         int error;
         const char *words;
-    } rows[] = { { "7", GD_E_NO_DEVICES, "GPU 7 is not there: there are 0-3" },
-                 { "0-9", GD_E_NO_DEVICES, "GPU 4 is not there: there are 0-3" },
-                 { "0-999999", GD_E_NO_DEVICES, "GPU 4 is not there" },
+    } rows[] = { { "7", GD_E_NO_DEVICES, "no GPU 7: the GPUs are 0-3" },
+                 { "0-9", GD_E_NO_DEVICES, "no GPU 4: the GPUs are 0-3" },
+                 { "0-999999", GD_E_NO_DEVICES, "no GPU 4" },
                  { "1,1", GD_E_INVALID, "GPU 1 is listed twice" },
                  { "0-2,1", GD_E_INVALID, "GPU 1 is listed twice" },
-                 { "GPU-zz", GD_E_NO_DEVICES, "GPU-zz is not there: there are 0-3 (GPU-" },
-                 { "GPU-", GD_E_INVALID, "\"GPU-\" fits GPU-" },
+                 { "GPU-zz", GD_E_NO_DEVICES, "no device GPU-zz: the GPUs are 0-3 (GPU-" },
+                 { "GPU-", GD_E_INVALID, "\"GPU-\" matches both GPU-" },
                  { "0:1", GD_E_NO_DEVICES, "GPU 0 has no MIG instances" },
-                 { "9:0", GD_E_NO_DEVICES, "there is no GPU 9" },
-                 { "7,x", GD_E_INVALID, "\"x\" is none" }, /* the form comes first */
+                 { "9:0", GD_E_NO_DEVICES, "there is no usable GPU 9" },
+                 { "7,x", GD_E_INVALID, "\"x\" is not a GPU number (0), range (0-3), UUID" }, /* the form comes first */
                  { "", GD_E_INVALID, "empty" },
                  { "3-1", GD_E_INVALID, "write 1-3" } };
     no_devices();
@@ -146,7 +146,7 @@ TEST(one_device_alone_is_said_so)
     no_devices();
     setenv("GPU_DISPATCH_SIM", "1", 1);
     CHECK_EQ(refused("3"), GD_E_NO_DEVICES);
-    CHECK_STR(gd_error_text(), "GPU 3 is not there: there is only 0");
+    CHECK_STR(gd_error_text(), "no GPU 3: the only GPU is 0");
 }
 
 TEST(by_uuid_and_beginning)
@@ -191,9 +191,9 @@ TEST(mig_instances)
     gd_devices_close(&list);
 
     CHECK_EQ(refused("1:2"), GD_E_NO_DEVICES);
-    CHECK_CONTAINS(gd_error_text(), "GPU 1 has 2 of them");
+    CHECK_CONTAINS(gd_error_text(), "GPU 1 has 2, counted from 0");
     CHECK_EQ(refused("2:0"), GD_E_NO_DEVICES);
-    CHECK_CONTAINS(gd_error_text(), "MIG on and no instance");
+    CHECK_CONTAINS(gd_error_text(), "MIG on but no MIG instance");
     CHECK_EQ(refused("1:0,1"), GD_E_INVALID);
     CHECK_EQ(refused("3"), GD_E_NO_DEVICES);
 }
@@ -210,7 +210,7 @@ TEST(a_gpu_named_by_uuid_is_all_of_its_instances)
     CHECK_STR(ids(list), "1 2 3");
     gd_devices_close(&list);
     CHECK_EQ(refused(two.uuid), GD_E_NO_DEVICES);
-    CHECK_CONTAINS(gd_error_text(), "MIG on and no instance");
+    CHECK_CONTAINS(gd_error_text(), "MIG on but no MIG instance");
 }
 
 TEST(sim_and_cpu)

@@ -25,11 +25,11 @@ TEST(nothing_at_all_is_an_empty_list_or_advice)
     gd_devices_close(&list);
     CHECK(list == NULL);
     CHECK_EQ(refused("auto"), GD_E_NO_DEVICES);
-    CHECK_CONTAINS(gd_error_text(), "no GPU found (NVIDIA: /nonexistent is not here; AMD: ");
+    CHECK_CONTAINS(gd_error_text(), "no GPU found (NVIDIA: /nonexistent not found; AMD: ");
     CHECK_CONTAINS(gd_error_text(), "sim:2");
     CHECK_CONTAINS(gd_error_text(), "cpu:8");
     CHECK_EQ(refused("0"), GD_E_NO_DEVICES);
-    CHECK_STR(gd_error_text(), "GPU 0 is not there: there is none");
+    CHECK_STR(gd_error_text(), "no GPU 0: this machine has no GPUs (try --gpus sim:4)");
 }
 
 TEST(defaults_are_plausible)
@@ -82,11 +82,11 @@ TEST(rubbish_in_the_variable)
                  { "0", "number of devices" },
                  { "1025", "number of devices" },
                  { "-1", "number of devices" },
-                 { "4,", "is none of its settings" },
-                 { "4,foo", "\"foo\" is none" },
-                 { "4,foo=1", "\"foo=1\" is none" },
-                 { "4,memory", "memory\" is none" },
-                 { "4,memory=", "memory= makes no sense" },
+                 { "4,", "is not a setting; the settings are memory, " },
+                 { "4,foo", "\"foo\" is not a setting" },
+                 { "4,foo=1", "\"foo=1\" is not a setting" },
+                 { "4,memory", "memory\" is not a setting" },
+                 { "4,memory=", "memory= is not a valid value" },
                  { "4,memory=8X", "memory=8X" },
                  { "4,memory=8GG", "memory=8GG" },
                  { "4,memory=99999999999T", "memory=9" },
@@ -100,7 +100,7 @@ TEST(rubbish_in_the_variable)
                  { "2,numa=x", "numa=x" },
                  { "2,name=", "name=" },
                  { "2,mode=odd", "mode=odd" },
-                 { "2,util=1/x", "util=x makes no sense for device 1" } };
+                 { "2,util=1/x", "util=x is not a valid value for device 1" } };
     no_devices();
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         setenv("GPU_DISPATCH_SIM", rows[i].value, 1);
@@ -157,7 +157,7 @@ TEST(the_environment_shows_some)
     CHECK_STR(indices(list), "0");
     gd_devices_close(&list);
     CHECK_EQ(refused("2"), GD_E_NO_DEVICES);
-    CHECK_STR(gd_error_text(), "GPU 2 is not there: there are 0-1");
+    CHECK_STR(gd_error_text(), "no GPU 2: the GPUs are 0-1");
 }
 
 TEST(a_uuid_that_the_environment_hides_is_said_to_be_here)
@@ -172,10 +172,12 @@ TEST(a_uuid_that_the_environment_hides_is_said_to_be_here)
     gd_devices_close(&list);
     setenv("CUDA_VISIBLE_DEVICES", "0", 1);
     CHECK_EQ(refused(d.uuid), GD_E_NO_DEVICES);
-    CHECK_CONTAINS(gd_error_text(), "is here, but CUDA_VISIBLE_DEVICES=\"0\" does not show it");
+    CHECK_CONTAINS(gd_error_text(), " is hidden by CUDA_VISIBLE_DEVICES=\"0\"");
     setenv("CUDA_VISIBLE_DEVICES", "", 1);
     CHECK_EQ(refused("auto"), GD_E_NO_DEVICES);
-    CHECK_CONTAINS(gd_error_text(), "CUDA_VISIBLE_DEVICES=\"\" shows none of the 4 that are here");
+    CHECK_CONTAINS(gd_error_text(), "CUDA_VISIBLE_DEVICES=\"\" hides all 4 GPUs of this machine");
+    CHECK_EQ(refused("0"), GD_E_NO_DEVICES);
+    CHECK_STR(gd_error_text(), "no GPU 0: CUDA_VISIBLE_DEVICES=\"\" hides all GPUs of this machine");
 }
 
 TEST(prohibited_ones_are_left_out_of_auto)
@@ -206,7 +208,7 @@ TEST(get_and_find)
     CHECK_EQ(other.name[0], 'x');
     CHECK_EQ(gd_devices_find(list, 3), 3);
     CHECK_EQ(gd_devices_find(list, 4), GD_E_NO_DEVICES);
-    CHECK_CONTAINS(gd_error_text(), "there are 0-3");
+    CHECK_CONTAINS(gd_error_text(), "the GPUs are 0-3");
     gd_devices_close(&list);
     list = devices("3,1");
     CHECK_EQ(gd_devices_find(list, 1), 1);
@@ -222,18 +224,18 @@ TEST(validate)
     CHECK_EQ(gd_devices_validate(list, NULL, 0), 0);
     CHECK_EQ(gd_devices_validate(list, NULL, 1), GD_E_INVALID);
     CHECK_EQ(gd_devices_validate(list, (int[]){ 0, 7 }, 2), GD_E_NO_DEVICES);
-    CHECK_STR(gd_error_text(), "GPU 7 is not there: there are 0-3");
+    CHECK_STR(gd_error_text(), "no GPU 7: the GPUs are 0-3");
     CHECK_EQ(gd_devices_validate(list, (int[]){ -1 }, 1), GD_E_NO_DEVICES);
     CHECK_EQ(gd_devices_validate(list, (int[]){ 2, 1, 2 }, 3), GD_E_INVALID);
     CHECK_CONTAINS(gd_error_text(), "GPU 2 is listed twice");
     gd_devices_close(&list);
     list = devices("0,2-3");
     CHECK_EQ(gd_devices_validate(list, (int[]){ 1 }, 1), GD_E_NO_DEVICES);
-    CHECK_STR(gd_error_text(), "GPU 1 is not there: there are 0, 2-3");
+    CHECK_STR(gd_error_text(), "no GPU 1: the GPUs are 0, 2-3");
     gd_devices_close(&list);
     list = devices("2");
     CHECK_EQ(gd_devices_validate(list, (int[]){ 1 }, 1), GD_E_NO_DEVICES);
-    CHECK_STR(gd_error_text(), "GPU 1 is not there: there is only 2");
+    CHECK_STR(gd_error_text(), "no GPU 1: the only GPU is 2");
     gd_devices_close(&list);
     CHECK_EQ(gd_devices_validate(NULL, (int[]){ 1 }, 1), GD_E_NO_DEVICES);
 }
@@ -261,7 +263,7 @@ TEST(room)
     struct gd_devices *list = simulated("1,memory=8G,free=6G");
     CHECK_EQ(gd_devices_room(list, 0, 8 * GIB), GD_E_TOO_LARGE);
     CHECK_STR(gd_error_text(),
-              "GPU 0 has 6.0 GiB free, of which 614 MiB are left alone: no room for a worker that needs 8.0 GiB");
+              "GPU 0 has 6.0 GiB free, and 614 MiB of that stay in reserve: a worker that needs 8.0 GiB does not fit");
     CHECK_EQ(gd_devices_room(list, 1, 1), GD_E_INVALID);
     gd_devices_close(&list);
     list = devices("cpu:1");

@@ -264,7 +264,7 @@ TEST(bad_patterns_are_refused)
     CHECK_CONTAINS(gd_error_text(), "a pattern is empty");
     PATTERNS("sub/*.wav");
     CHECK_EQ(search("d"), GD_E_INVALID);
-    CHECK_CONTAINS(gd_error_text(), "\"sub/*.wav\" has a '/'");
+    CHECK_CONTAINS(gd_error_text(), "\"sub/*.wav\" contains '/'");
     CHECK_EQ(n_found, 0);
 }
 
@@ -607,14 +607,14 @@ TEST(folders_that_cannot_be_searched)
     folder_enter();
     make_file("d/a.wav", 1);
     CHECK_EQ(search("nowhere"), GD_E_INVALID);
-    CHECK_CONTAINS(gd_error_text(), "there is no folder nowhere");
+    CHECK_CONTAINS(gd_error_text(), "the directory nowhere does not exist");
     CHECK_EQ(search("d/a.wav"), GD_E_INVALID);
-    CHECK_CONTAINS(gd_error_text(), "d/a.wav is not a folder");
+    CHECK_CONTAINS(gd_error_text(), "d/a.wav is not a directory");
     CHECK_EQ(mkfifo("fifo", 0644), 0);
     CHECK_EQ(search("fifo"), GD_E_INVALID); /* and does not wait for a writer */
     CHECK_EQ(search(""), GD_E_INVALID);
     CHECK_EQ(search(NULL), GD_E_INVALID);
-    CHECK_CONTAINS(gd_error_text(), "no folder to search");
+    CHECK_CONTAINS(gd_error_text(), "no directory to search");
     CHECK_EQ(symlink("loop", "loop"), 0);
     CHECK_EQ(search("loop"), GD_E_INVALID);
     CHECK_EQ(gd_discover_files("d", &what, NULL, NULL), GD_E_INVALID);

@@ -153,18 +153,18 @@ TEST(commands_that_cannot_be_run)
     char path[128];
     snprintf(path, sizeof path, "%s/tool", sh_dir());
     fclose(fopen(path, "we"));
-    expect_not("no_such_command_xy", "command not found: no_such_command_xy (looked through PATH)");
+    expect_not("no_such_command_xy", "command not found: no_such_command_xy (it is not in PATH)");
     expect_not("no_such_command_xy {} | cat", "command not found: no_such_command_xy");
-    expect_not("/no/such", "no file /no/such");
-    expect_not("/tmp", "it is a folder");
-    expect_not(path, "you may not execute it");
+    expect_not("/no/such", "the file /no/such does not exist");
+    expect_not("/tmp", "it is a directory");
+    expect_not(path, "it is not executable for you");
     CHECK_EQ(chmod(path, 0755), 0);
     CHECK_EQ(check_words(WORDS(path)), 0);
     setenv("PATH", "/nowhere::/usr/bin", 1);
     CHECK_EQ(chdir(sh_dir()), 0);
     CHECK_EQ(check_words(WORDS("tool")), 0); /* an empty entry is this folder */
     CHECK_EQ(chmod(path, 0644), 0);
-    expect_not("tool", "you may not execute it");
+    expect_not("tool", "it is not executable for you");
     setenv("PATH", "/nowhere", 1);
     expect_not("cat", "command not found");
     unsetenv("PATH");

@@ -606,7 +606,7 @@ TEST(stopped_while_it_allocates)
     await_end(&r);
     CHECK_EQ(atomic_load(&s.returned), 2);
     CHECK_EQ(gd__feeder_queued(r.f), 0);
-    check_result(&r, GD_E_SOURCE, "shut down");
+    check_result(&r, GD_E_SOURCE, "shutting down");
     rig_close(&r);
 }
 

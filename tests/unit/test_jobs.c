@@ -58,7 +58,7 @@ TEST(what_is_not_there_is_said)
     CHECK_EQ(gd__jobs_choose(&all, ""), GD_E_NO_JOB);
     const struct gd__jobs none = { 0 };
     CHECK_EQ(gd__jobs_choose(&none, NULL), GD_E_NO_JOB);
-    CHECK_CONTAINS(gd_error_text(), "no job of yours is running");
+    CHECK_CONTAINS(gd_error_text(), "you have no running jobs");
     CHECK_EQ(gd__jobs_choose(&none, "x"), GD_E_NO_JOB);
 }
 

@@ -47,9 +47,9 @@ TEST(what_cannot_be_used)
 {
     static const struct {
         const char *library, *words;
-    } rows[] = { { "no_such_library", "is not here" },
-                 { "fake_nvml_broken", "too old, it has no nvmlDeviceGetMemoryInfo" },
-                 { "plugin_nothing", "too old, it has no nvmlInit_v2" } };
+    } rows[] = { { "no_such_library", ".so not found" },
+                 { "fake_nvml_broken", "too old: it lacks nvmlDeviceGetMemoryInfo" },
+                 { "plugin_nothing", "too old: it lacks nvmlInit_v2" } };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         use(rows[i].library);
         struct gd_devices *list = devices(NULL);
@@ -73,11 +73,11 @@ TEST(a_driver_without_gpus)
     use("fake_nvml");
     setenv("FAKE_NVML_GPUS", "0", 1);
     CHECK_EQ(refused("auto"), GD_E_NO_DEVICES);
-    CHECK_CONTAINS(gd_error_text(), "NVIDIA: the driver has none;");
+    CHECK_CONTAINS(gd_error_text(), "NVIDIA: the driver reports no GPU;");
     setenv("FAKE_NVML_GPUS", "1", 1);
     setenv("FAKE_NVML_CLOSED", "0", 1);
     CHECK_EQ(refused("auto"), GD_E_NO_DEVICES);
-    CHECK_CONTAINS(gd_error_text(), "which this process may not open");
+    CHECK_CONTAINS(gd_error_text(), "but this process may not open");
 }
 
 TEST(without_anything_optional)
@@ -166,11 +166,11 @@ TEST(mig_without_instances)
     CHECK_STR(device(list, 0).uuid, "GPU-fa0");
     gd_devices_close(&list);
     CHECK_EQ(refused("GPU-fa1"), GD_E_NO_DEVICES);
-    CHECK_CONTAINS(gd_error_text(), "MIG on and no instance");
+    CHECK_CONTAINS(gd_error_text(), "MIG on but no MIG instance");
     setenv("FAKE_NVML_GPUS", "2", 1);
     setenv("CUDA_VISIBLE_DEVICES", "0", 1);
     CHECK_EQ(refused("auto"), GD_E_NO_DEVICES);
-    CHECK_CONTAINS(gd_error_text(), "MIG on without an instance");
+    CHECK_CONTAINS(gd_error_text(), "MIG on but no MIG instance");
 }
 
 TEST(visible_devices_count_by_bus)

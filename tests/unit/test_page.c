@@ -649,7 +649,7 @@ TEST(one_of_another_version_says_so)
                  sizeof versions[i]);
         CHECK_EQ(gd__observer_open_page(&o, dup(fd), true), GD_E_VERSION);
         CHECK_CONTAINS(gd_error_text(), i == 0 ? "version 2, " : "version 4, ");
-        CHECK_CONTAINS(gd_error_text(), "a program for version 3:");
+        CHECK_CONTAINS(gd_error_text(), "but this program reads version 3:");
     }
     close(fd);
     gd__page_close(&p);

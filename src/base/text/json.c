@@ -100,7 +100,7 @@ static bool scan_string(struct scan *s)
         }
         s->at += n;
     }
-    return wrong(s, "a string without its end");
+    return wrong(s, "a string without a closing quote");
 }
 
 /* ---- values ---- */
@@ -132,7 +132,7 @@ static bool scan_word(struct scan *s, const char *word)
 {
     const size_t n = strlen(word);
     if (s->size - s->at < n || memcmp(s->text + s->at, word, n) != 0)
-        return wrong(s, "no value");
+        return wrong(s, "a value is missing");
     s->at += n;
     return true;
 }
@@ -141,7 +141,7 @@ static bool enter(struct scan *s)
 {
     s->at++;
     if (++s->depth > GD__JSON_DEPTH)
-        return wrong(s, "too many arrays and objects in each other");
+        return wrong(s, "arrays and objects nested too deeply");
     skip_space(s);
     return true;
 }
@@ -158,7 +158,7 @@ static bool scan_array(struct scan *s)
             skip_space(s);
         } while (skip(s, ','));
         if (!skip(s, ']'))
-            return wrong(s, "an array without its end");
+            return wrong(s, "an array without a closing ]");
     }
     s->depth--;
     return true;
@@ -198,7 +198,7 @@ static bool scan_member(struct scan *s, const struct wanted *w)
     const struct gd__json name = span(s, name_at, GD__JSON_STRING);
     struct gd__json *member = find_wanted(w, &name);
     if (member && member->kind)
-        return wrong(s, "a member for the second time");
+        return wrong(s, "a member that occurs twice");
     skip_space(s);
     if (!skip(s, ':'))
         return wrong(s, "a colon is missing");
@@ -222,7 +222,7 @@ static bool scan_object(struct scan *s, const struct wanted *w)
             skip_space(s);
         } while (skip(s, ','));
         if (!skip(s, '}'))
-            return wrong(s, "an object without its end");
+            return wrong(s, "an object without a closing }");
     }
     s->depth--;
     return true;
@@ -248,7 +248,7 @@ static enum gd__json_kind scan_value(struct scan *s)
     default:
         if (c == '-' || (c >= '0' && c <= '9'))
             return scan_number(s) ? GD__JSON_NUMBER : GD__JSON_NONE;
-        wrong(s, c < 0 ? "the text ends" : "no value");
+        wrong(s, c < 0 ? "the text ends" : "a value is missing");
         return GD__JSON_NONE;
     }
 }
@@ -258,7 +258,7 @@ static int finish(struct scan *s)
 {
     skip_space(s);
     if (!s->wrong && s->at < s->size)
-        wrong(s, "something behind its end");
+        wrong(s, "text after the end of the value");
     return s->wrong ? gd__error(GD_E_INVALID, "%s at byte %zu", s->wrong, s->at + 1) : 0;
 }
 
@@ -281,7 +281,7 @@ int gd__json_scan_object(const char *text, size_t size, const char *const *names
     if (peek(&s) == '{')
         scan_object(&s, &w);
     else if (scan_value(&s)) /* else the words for that */
-        return finish(&s) < 0 ? GD_E_INVALID : gd__error(GD_E_INVALID, "no object at byte 1");
+        return finish(&s) < 0 ? GD_E_INVALID : gd__error(GD_E_INVALID, "not a JSON object");
     return finish(&s);
 }
 

@@ -194,9 +194,9 @@ static int detect(struct gd__found_list *out, char why[GD__WHY_MAX])
             return rc;
     }
     if (closed > 0)
-        snprintf(why, GD__WHY_MAX, "the driver has %u, which this process may not open", closed);
+        snprintf(why, GD__WHY_MAX, "the driver reports %u, but this process may not open them", closed);
     else
-        snprintf(why, GD__WHY_MAX, "the driver has none");
+        snprintf(why, GD__WHY_MAX, "the driver reports no GPU");
     return 0;
 }
 

@@ -69,7 +69,7 @@ static bool find_symbols(void *library, struct gd__nvml *out, char *why)
     for (size_t i = 0; i < sizeof symbols / sizeof *symbols; i++) {
         void *symbol = find_symbol(library, symbols[i].names);
         if (!symbol && !symbols[i].optional) {
-            snprintf(why, GD__WHY_MAX, "the NVML library is too old, it has no %s", symbols[i].names[0]);
+            snprintf(why, GD__WHY_MAX, "the NVML library is too old: it lacks %s", symbols[i].names[0]);
             return false;
         }
         memcpy((char *)out + symbols[i].slot, &symbol, sizeof symbol); /* ISO C has no cast from object to function */
@@ -84,7 +84,7 @@ static void *open_library(char *why)
         path = LIBRARY;
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!library)
-        snprintf(why, GD__WHY_MAX, "%s is not here", path);
+        snprintf(why, GD__WHY_MAX, "%s not found", path);
     return library;
 }
 

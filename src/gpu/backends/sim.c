@@ -172,7 +172,7 @@ static int unknown_key(const char *whole, const char *piece, size_t length)
     size_t used = 0;
     for (size_t k = 0; k < N_KEYS; k++)
         used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", k ? ", " : "", keys[k].name);
-    return gd__error(GD_E_INVALID, GD__ENV_SIM "=%s: \"%.*s\" is none of its settings; those are %s, as in 4,memory=8G",
+    return gd__error(GD_E_INVALID, GD__ENV_SIM "=%s: \"%.*s\" is not a setting; the settings are %s, as in 4,memory=8G",
                      whole, (int)length, piece, names);
 }
 
@@ -207,8 +207,8 @@ static int read_variable(struct config *c)
     const long n = gd__spec_number(text, length, 1, GD__SPEC_MOST);
     if (n < 0)
         return gd__error(GD_E_INVALID,
-                         GD__ENV_SIM "=%s: it must begin with a number of devices from 1 to %d, as in 4,memory=8G",
-                         text, GD__SPEC_MOST);
+                         GD__ENV_SIM "=%s: it must start with the number of devices, 1 to %d, as in 4,memory=8G", text,
+                         GD__SPEC_MOST);
     c->count = (unsigned)n;
     for (const char *at = text + length; rc == 0 && *at == ','; at += length) {
         at++;
@@ -245,7 +245,7 @@ static int describe(struct gpu *g, const struct config *c, unsigned i)
             continue;
         const struct slice s = value_for(&c->values[k], i);
         if (!keys[k].set(g, &s))
-            return gd__error(GD_E_INVALID, GD__ENV_SIM ": %s=%.*s makes no sense for device %u; use %s=%s",
+            return gd__error(GD_E_INVALID, GD__ENV_SIM ": %s=%.*s is not a valid value for device %u; use %s=%s",
                              keys[k].name, (int)s.length, s.text, i, keys[k].name, keys[k].example);
     }
     if (!g->has_free)

@@ -150,7 +150,7 @@ static int amd_detect(struct gd__found_list *out, char why[GD__WHY_MAX])
     int n = 0;
     char path[GD__SYSFS_PATH_MAX];
     if (!gd__sysfs_path(path, KFD_NODES, NULL) || access(path, F_OK) < 0) {
-        snprintf(why, GD__WHY_MAX, "the amdgpu driver is not here");
+        snprintf(why, GD__WHY_MAX, "the amdgpu driver is not loaded");
         return 0;
     }
     for (unsigned i = 0; i < MOST_NODES; i++) {
@@ -165,7 +165,7 @@ static int amd_detect(struct gd__found_list *out, char why[GD__WHY_MAX])
         if (rc < 0)
             return rc;
     }
-    snprintf(why, GD__WHY_MAX, "the driver has none that this process may use");
+    snprintf(why, GD__WHY_MAX, "the driver reports no GPU that this process may use");
     return 0;
 }
 
@@ -238,7 +238,7 @@ static int intel_detect(struct gd__found_list *out, char why[GD__WHY_MAX])
     struct gd__found f;
     int rc = 0;
     DIR *dir = gd__sysfs_open(DRM);
-    snprintf(why, GD__WHY_MAX, "no card with memory of its own");
+    snprintf(why, GD__WHY_MAX, "no graphics card with its own memory");
     for (struct dirent *e; dir && rc == 0 && (e = readdir(dir));) {
         const int card = gd__sysfs_numbered(e->d_name, "card");
         if (card >= 0 && intel_describe(&f, card))

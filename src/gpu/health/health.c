@@ -277,7 +277,7 @@ int gd__health_subscribe(gd__health_fn *fn, void *user)
     if (!any)
         unlink_subscriber(s);
     gd__gpu_unlock();
-    return any ? token : gd__error(GD_E_UNSUPPORTED, "there is no device here whose driver tells of its failures");
+    return any ? token : gd__error(GD_E_UNSUPPORTED, "no device on this machine has a driver that reports failures");
 }
 
 static struct subscriber *find(int token)
