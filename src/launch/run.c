@@ -1,6 +1,7 @@
 /* The steps of a run, in their order, and what is counted and reported meanwhile: see run.h.
  *
- * The balancer hears of every end as a listener (dispatch/listener.h), so the callbacks in the options stay the caller's.
+ * The balancer hears of every end as a listener (dispatch/listener.h), so the callbacks in the options stay the
+ * caller's.
  */
 #include "launch/run.h"
 
@@ -21,21 +22,27 @@ static void task_ended(void *user, const struct gd_report *report)
     (void)gd_balancer_add(run->balancer, report, asks ? run->parts->media_seconds(run->user, report) : 0);
 }
 
+/* The library's own message may begin with the worker's name too. */
+static const char *without_name(const char *why)
+{
+    int length = 0;
+    (void)sscanf(why, "worker %*d (GPU %*d) %n", &length);
+    return why + length;
+}
+
 static void say_of_worker(struct gd__run *run, int worker_id, int gpu_id, const char *what, const char *why)
 {
     char about[WHAT_ROOM];
-    int length = 0;
     snprintf(about, sizeof about, "worker %d on GPU %d %s", worker_id, gpu_id, what);
-    /* The library's own message may begin with the worker's name too. */
-    (void)sscanf(why, "worker %*d (GPU %*d) %n", &length);
-    run->parts->say(run->user, about, why + length);
+    run->parts->say(run->user, about, without_name(why));
 }
 
 static void setup_failed(void *user, int worker_id, int gpu_id, const char *error)
 {
     struct gd__run *run = user;
-    run->no_setup = worker_id + 1;
-    say_of_worker(run, worker_id, gpu_id, "failed to set up", error);
+    run->no_setup[worker_id] = true;
+    if (gd__setup_failures_add(&run->setup_failures, worker_id, without_name(error)))
+        say_of_worker(run, worker_id, gpu_id, "failed to set up", error);
 }
 
 /* A worker that is killed because the run was aborted has not failed: it was not given the time. */
@@ -51,15 +58,26 @@ static void worker_exited(void *user, int worker_id, int gpu_id, const char *why
     struct gd__run *run = user;
     if (!given_up)
         gd_balancer_restarted(run->balancer, gpu_id);
-    const bool is_news = given_up && run->no_setup != worker_id + 1; /* why its setup failed was reported */
+    const bool is_news = given_up && !run->no_setup[worker_id]; /* why its setup failed was reported */
     if (is_news || run->say_replaced)
         say_of_worker(run, worker_id, gpu_id, given_up ? "is given up" : "is replaced", why);
 }
 
+static bool none_was_set_up(const struct gd__run *run, int gpu_id)
+{
+    for (size_t i = 0; i < run->n_workers; i++)
+        if ((int)run->workers[i].gpu_id == gpu_id && !run->no_setup[i])
+            return false;
+    return true;
+}
+
+/* If all its workers failed in setup, that was reported. */
 static void device_out(void *user, int gpu_id, const char *why)
 {
     struct gd__run *run = user;
     char about[WHAT_ROOM];
+    if (none_was_set_up(run, gpu_id))
+        return;
     snprintf(about, sizeof about, "GPU %d is taken out of use", gpu_id);
     run->parts->say(run->user, about, why);
 }
@@ -88,7 +106,8 @@ static int list_workers(struct gd__run *run)
     if (n < 0)
         return n;
     run->workers = gd__calloc((size_t)n + 1, sizeof *run->workers);
-    if (!run->workers)
+    run->no_setup = gd__calloc((size_t)n + 1, sizeof *run->no_setup);
+    if (!run->workers || !run->no_setup)
         return gd__error(GD_E_NO_MEMORY, "no memory for a list of %d workers", n);
     run->n_workers = (size_t)gd_dispatcher_worker_stats(run->d, run->workers, sizeof *run->workers, (size_t)n);
     return 0;
@@ -158,6 +177,12 @@ static int open_run(struct gd__run *run)
     return rc == 0 ? call(run, run->parts->open_views) : rc;
 }
 
+static bool has_done_any(const struct gd__run *run)
+{
+    struct gd_balance all = { .size = sizeof all };
+    return gd_balancer_overall(run->balancer, &all) == 0 && all.done > 0;
+}
+
 /* ran: all of it was open, and the run has ended with this result. */
 static void tear_down(struct gd__run *run, bool ran, int result)
 {
@@ -173,9 +198,21 @@ static void tear_down(struct gd__run *run, bool ran, int result)
     if (run->left_behind)
         return;
     gd_balancer_close(&run->balancer);
+    gd__setup_failures_free(&run->setup_failures);
+    gd__free(run->no_setup);
     gd__free(run->workers);
     if (parts->close)
         parts->close(run->user);
+}
+
+/* Why workers could not be set up was reported, so the error need not say it again. */
+static int run_dispatcher(struct gd__run *run)
+{
+    const int result = gd_dispatcher_run(run->d);
+    gd__setup_failures_report(&run->setup_failures, run->parts->say, run->user);
+    if (result == GD_E_SETUP && !has_done_any(run))
+        return gd__error(GD_E_SETUP, "%s: no task was run", gd_error_description(GD_E_SETUP));
+    return result;
 }
 
 int gd__run_execute(struct gd__run *run, const struct gd__run_parts *parts, void *user)
@@ -184,7 +221,7 @@ int gd__run_execute(struct gd__run *run, const struct gd__run_parts *parts, void
     int result = open_run(run);
     const bool opened = result == 0;
     if (opened)
-        result = gd_dispatcher_run(run->d);
+        result = run->result = run_dispatcher(run);
     if (opened && parts->ended)
         result = parts->ended(user, result);
     tear_down(run, opened, result);
@@ -213,6 +250,8 @@ void gd__run_abort(struct gd__run *run)
 int gd__run_print_summary(struct gd__run *run, FILE *to, const char *what)
 {
     struct gd_stats s = { .size = sizeof s };
+    if (run->result == GD_E_SETUP && !has_done_any(run))
+        return 0;
     if (run->has_journal && gd_dispatcher_stats(run->d, &s) == 0)
         gd_balancer_set_total(run->balancer, run->total > s.skipped ? run->total - s.skipped : 0);
     return gd_balancer_print(run->balancer, to, what);

@@ -41,6 +41,8 @@
 #include <gpu_dispatch/dispatcher.h>
 #include <gpu_dispatch/launch.h>
 
+#include "launch/setup_failures.h"
+
 struct gd__run;
 
 /* NULL: there is nothing to do, except for prepare(), failed() and say(), which are required. A part that returns an
@@ -59,7 +61,8 @@ struct gd__run_parts {
     /* A step that is done here failed: reports gd_error_text(). */
     void (*failed)(void *user, int code);
 
-    /* What happened to a worker or a device, for a person: "worker 0 on GPU 0 failed to set up", and why. */
+    /* What happened to a worker or a device, for a person: "worker 0 on GPU 0 failed to set up", and why. Workers that
+     * fail to set up with the same error are reported by one line, and by a second one with their number. */
     void (*say)(void *user, const char *what, const char *why);
 
     /* How long the input of a task that succeeded plays, for the real-time factor; 0: unknown. */
@@ -76,8 +79,10 @@ struct gd__run {
     struct gd_balancer *balancer; /* counts every end of a task before the program's callback */
     uint64_t total;               /* 0: unknown */
     bool has_journal;
-    bool say_replaced;    /* written by prepare(): workers that are replaced are reported too */
-    int no_setup;         /* 1 + the worker whose setup was last reported to have failed */
+    bool say_replaced; /* written by prepare(): workers that are replaced are reported too */
+    bool *no_setup;    /* of each worker: its setup failed */
+    struct gd__setup_failures setup_failures;
+    int result;           /* of gd_dispatcher_run() */
     _Atomic bool aborted; /* gd__run_abort() was called */
     bool left_behind; /* written by close_views() or conclude(): a thread that cannot be ended still uses the run and
                          the caller's parts. Nothing is released after that, and the process has to end. */
@@ -95,7 +100,8 @@ void gd__run_set_total(struct gd__run *run, uint64_t total);
 void gd__run_shutdown(struct gd__run *run);
 void gd__run_abort(struct gd__run *run);
 
-/* In report(): the summary. Tasks that a journal skipped are not part of it. what: "files", "tasks". 0, or a negative
+/* In report(): the summary. Tasks that a journal skipped are not part of it. Nothing is printed if no worker could be
+ * set up and so no task was run: the error says that. what: "files", "tasks". 0, or a negative
  * code if it could not be written. */
 int gd__run_print_summary(struct gd__run *run, FILE *to, const char *what);
 
