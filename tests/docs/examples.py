@@ -13,7 +13,7 @@ BUILD_DIR. The directory holds nothing but links to examples/ and tests/. What a
 A comment in the line before a block changes that:
 
     <!-- not run: REASON -->    the block is left out
-    <!-- needs: PART -->        the block is left out if BUILD_DIR lacks PART (python, journal, http or transcribe), or
+    <!-- needs: PART, ... -->   the block is left out if BUILD_DIR lacks PART (python, journal, http or transcribe), or
                                 if the machine has no program of that name
     <!-- prints -->             the block is what the block before it printed to standard output
 
@@ -134,7 +134,7 @@ def run_block(block, directory, printed, parts):
     """Returns what a later `prints` block is compared with."""
     if block.what == "not run":
         return None
-    if block.what == "needs" and not has_part(block.value, parts):
+    if block.what == "needs" and not all(has_part(name, parts) for name in block.value.split(", ")):
         return None
     if block.what == "prints":
         if printed is not None and printed.strip() != block.text.strip():
