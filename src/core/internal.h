@@ -1,5 +1,15 @@
-/* What the scheduler's files share: sched.c (tasks and events), pool.c (workers), attempt.c (results), place.c (which
- * worker gets which task), shortage.c (no process can be started). */
+/* What the scheduler's files share.
+ *
+ *   sched.c      tasks: their states, retries, delivery in order
+ *   place.c      which worker gets which task
+ *   attempt.c    what a result, or a death, means for the tasks of a window
+ *   pool.c       workers: what each event does in each state
+ *   death.c      the end of a worker's process, and whether it gets another
+ *   deadline.c   when the first task of a window must have ended
+ *   device.c     all workers of a device
+ *   shortage.c   no process can be started
+ *   ending.c     the end of the run
+ */
 #ifndef GD_CORE_INTERNAL_H
 #define GD_CORE_INTERNAL_H
 
@@ -37,6 +47,19 @@ static inline uint32_t gd__window_at(const struct gd__sched *s, const struct gd_
 {
     return w->window[position & s->window_mask];
 }
+static inline bool gd__is_terminal(unsigned state)
+{
+    return state == GD_WORKER_FINISHED || state == GD_WORKER_FAILED || state == GD_WORKER_LOST;
+}
+/* Such a worker may still get a process. */
+static inline bool gd__has_no_process(unsigned state)
+{
+    return state == GD_WORKER_OFF || state == GD_WORKER_RESTING || state == GD__WORKER_HELD;
+}
+static inline bool gd__takes_tasks(unsigned state)
+{
+    return state == GD_WORKER_IDLE || state == GD_WORKER_CANCELLING || state == GD__WORKER_SHORT;
+}
 static inline void gd__bit_set(uint64_t *set, unsigned i)
 {
     set[i / 64] |= UINT64_C(1) << (i % 64);
@@ -62,20 +85,34 @@ void gd__check_done(struct gd__sched *s, uint64_t now);
 
 /* pool.c */
 void gd__pool_start(struct gd__sched *s, uint64_t now);
-void gd__pool_stop(struct gd__sched *s, uint64_t now);      /* stops every worker; at once if it has no task */
-void gd__pool_abort(struct gd__sched *s, uint64_t now);     /* kill every worker */
-void gd__pool_end_tasks(struct gd__sched *s, uint64_t now); /* kill the workers that still have a task */
-void gd__pool_frozen(struct gd__sched *s, uint64_t now, uint64_t lost_ns);
-void gd__head_changed(struct gd__sched_worker *w, uint64_t now); /* another task has become the first of the window */
 void gd__pool_timer(struct gd__sched *s, uint64_t now, unsigned w);
 void gd__window_changed(struct gd__sched *s, unsigned w, uint64_t old_length);
 /* Takes back the tasks that w has not begun. They are at the positions from w's new tail up to the returned one. */
 uint64_t gd__window_take_back(struct gd__sched *s, unsigned w);
 void gd__worker_set_state(struct gd__sched *s, uint64_t now, unsigned w, unsigned state);
 void gd__worker_arm(struct gd__sched *s, unsigned w, uint64_t at);
-void gd__worker_kill(struct gd__sched *s, uint64_t now, unsigned w, enum gd__kill_reason reason);
+void gd__worker_start(struct gd__sched *s, uint64_t now, unsigned w); /* now, or when fewer are being set up */
 void gd__worker_stop(struct gd__sched *s, uint64_t now, unsigned w, uint64_t grace);
+void gd__worker_kill(struct gd__sched *s, uint64_t now, unsigned w, enum gd__kill_reason reason);
+void gd__count_setup_failure(struct gd__sched *s, unsigned w, const char *words);
+
+/* death.c */
+void gd__worker_exited(struct gd__sched *s, uint64_t now, unsigned w, const struct gd__death *d);
+void gd__worker_lost(struct gd__sched *s, uint64_t now, unsigned w);         /* it was killed and does not end */
+void gd__worker_no_stop_came(struct gd__sched *s, uint64_t now, unsigned w); /* its death by a stop signal counts */
+
+/* deadline.c */
+uint64_t gd__head_deadline(struct gd__sched *s, uint64_t now, unsigned w);
+void gd__head_changed(struct gd__sched_worker *w, uint64_t now); /* another task has become the first of the window */
+void gd__pool_frozen(struct gd__sched *s, uint64_t now, uint64_t lost_ns);
+
+/* device.c */
 void gd__device_lost(struct gd__sched *s, uint64_t now, unsigned w); /* w's result reported it */
+
+/* ending.c */
+void gd__pool_stop(struct gd__sched *s, uint64_t now);      /* stops every worker; at once if it has no task */
+void gd__pool_abort(struct gd__sched *s, uint64_t now);     /* kill every worker */
+void gd__pool_end_tasks(struct gd__sched *s, uint64_t now); /* kill the workers that still have a task */
 
 /* shortage.c */
 /* No process could be started, by w or for it. True: nothing has run for so long that waiting is no use. */

@@ -1,0 +1,172 @@
+/* The death of a worker's process: what its tasks get, and whether the worker gets another process.
+ *
+ * attempt.c decides which of its tasks are charged. A worker that dies often without finishing a task is given up.
+ * Others are started again after a delay that doubles with deaths in a row.
+ */
+#include <signal.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "core/internal.h"
+
+#define RESTART_DELAY_MAX GD__NS_PER_S
+
+static uint64_t restart_delay(const struct gd__sched *s, unsigned deaths)
+{
+    if (deaths <= 1)
+        return 0;
+    const unsigned doublings = deaths - 2 > 10 ? 10 : deaths - 2;
+    return gd__min64(s->config.restart_delay_ns << doublings, RESTART_DELAY_MAX);
+}
+
+static void start_again(struct gd__sched *s, uint64_t now, unsigned i)
+{
+    struct gd__sched_worker *w = &s->workers[i];
+    const uint64_t delay = restart_delay(s, w->setup_tries + w->deaths_in_row);
+    w->restarts++;
+    s->counts.restarts++;
+    gd__worker_set_state(s, now, i, GD_WORKER_RESTING);
+    if (delay == 0)
+        gd__worker_start(s, now, i);
+    else
+        gd__worker_arm(s, i, now + delay);
+}
+
+/* The worker could not be started because of a shortage. Tries again later and charges nothing. */
+static void start_later(struct gd__sched *s, uint64_t now, unsigned i)
+{
+    gd__worker_set_state(s, now, i, GD_WORKER_RESTING);
+    s->workers[i].restarts++;
+    s->counts.restarts++;
+    gd__worker_arm(s, i, now + gd__shortage_delay(&s->workers[i]));
+}
+
+/* Decides whether a worker whose process died unexpectedly gets another process. */
+static void replace(struct gd__sched *s, uint64_t now, unsigned i, bool in_setup, const char *words)
+{
+    struct gd__sched_worker *w = &s->workers[i];
+    bool setup_over = false;
+    if (in_setup) {
+        setup_over = ++w->setup_tries >= s->config.setup_attempts;
+    } else if (w->productive) {
+        w->deaths_in_row = 0;
+    } else {
+        w->given_up = w->given_up || ++w->deaths_in_row >= s->config.death_limit;
+    }
+    const bool out = w->given_up || setup_over;
+    if (setup_over && !w->given_up)
+        gd__count_setup_failure(s, i, words); /* before worker_died: this message says more */
+    s->fx->worker_died(s->ctx, i, words, out);
+    if (out)
+        gd__worker_set_state(s, now, i, GD_WORKER_FAILED);
+    else
+        start_again(s, now, i);
+}
+
+/* Whether that death may come from a stop that was sent to every process of the run and has not reached us yet. Not if
+ * we asked the process to end. */
+static bool may_be_a_stop(const struct gd__sched *s, unsigned state, const struct gd__death *d)
+{
+    const bool stops = d->signal == SIGTERM || d->signal == SIGINT || d->signal == SIGHUP;
+    const bool unasked = state == GD_WORKER_IDLE || state == GD_WORKER_STARTING || state == GD__WORKER_SHORT;
+    return stops && unasked && s->config.signal_wait_ns > 0 && !s->stopping && !s->workers_stopped;
+}
+
+static void hold_death(struct gd__sched *s, uint64_t now, unsigned i, bool in_setup, const char *words)
+{
+    struct gd__sched_worker *w = &s->workers[i];
+    gd__free(w->last_words);
+    w->last_words = words ? gd__memdup(words, strlen(words) + 1) : NULL;
+    w->died_in_setup = in_setup;
+    gd__worker_set_state(s, now, i, GD__WORKER_HELD);
+    gd__worker_arm(s, i, now + s->config.signal_wait_ns);
+}
+
+void gd__worker_no_stop_came(struct gd__sched *s, uint64_t now, unsigned i)
+{
+    const struct gd__sched_worker *w = &s->workers[i];
+    s->counts.crashes++;
+    replace(s, now, i, w->died_in_setup, w->last_words ? w->last_words : "was ended by a signal");
+    gd__check_done(s, now);
+}
+
+/* What the attempts that this death ended come to. */
+static struct gd__outcome outcome_of(const struct gd__sched *s, uint64_t now, unsigned i, const struct gd__death *d)
+{
+    const struct gd__sched_worker *w = &s->workers[i];
+    const bool timeout = w->kill_reason == GD__KILL_TIMEOUT;
+    return (struct gd__outcome){
+        .failure = timeout ? GD_FAILURE_TIMEOUT : GD_FAILURE_CRASH,
+        .by_stop_signal = may_be_a_stop(s, w->state, d),
+        .worker = (int)i,
+        .signal = timeout ? 0 : d->signal,
+        .exit_code = timeout ? 0 : d->exit_code,
+        .start_ns = d->start_ns,
+        .end_ns = now,
+        .bytes = timeout ? NULL : d->words,
+        .size = timeout || !d->words ? 0 : strlen(d->words),
+    };
+}
+
+/* The common end of a process: its tasks first, then the worker itself. is_lost: it does not end, and is set aside. */
+static void end_process(struct gd__sched *s, uint64_t now, unsigned i, const struct gd__death *d, bool is_lost)
+{
+    struct gd__sched_worker *w = &s->workers[i];
+    const bool expected = w->state == GD_WORKER_STOPPING || w->kill_reason == GD__KILL_ENDING;
+    const bool in_setup = w->state == GD_WORKER_STARTING || w->kill_reason == GD__KILL_SETUP_TIMEOUT;
+    const struct gd__outcome o = outcome_of(s, now, i, d);
+    const uint64_t blamed = gd__count_blamed(w, d);
+    gd__heap_disarm(&s->heap, &w->timer);
+    s->counts.crashes += !expected && !o.by_stop_signal && !d->shortage;
+    w->given_up = w->given_up || is_lost;
+    gd__worker_set_state(s, now, i, GD_WORKER_RESTING); /* so that it is handed no task meanwhile */
+    gd__window_reclaim(s, now, i, blamed, &o);
+    if (is_lost) {
+        s->fx->worker_died(s->ctx, i, d->words, true);
+        gd__worker_set_state(s, now, i, GD_WORKER_LOST);
+    } else if (expected || s->stopping || s->workers_stopped) {
+        gd__worker_set_state(s, now, i, w->given_up ? GD_WORKER_FAILED : GD_WORKER_FINISHED);
+    } else if (d->shortage && !w->given_up && !gd__short_of(s, now, i, d->words, d->words ? strlen(d->words) : 0)) {
+        start_later(s, now, i);
+    } else if (o.by_stop_signal) {
+        hold_death(s, now, i, in_setup, d->words);
+    } else {
+        replace(s, now, i, in_setup, d->words);
+    }
+    gd__check_done(s, now);
+}
+
+void gd__worker_exited(struct gd__sched *s, uint64_t now, unsigned i, const struct gd__death *d)
+{
+    end_process(s, now, i, d, false);
+}
+
+void gd__worker_lost(struct gd__sched *s, uint64_t now, unsigned i)
+{
+    struct gd__probe p = { 0, 0 };
+    s->fx->probe(s->ctx, i, s->workers[i].head, &p);
+    s->fx->abandon(s->ctx, i);
+    const struct gd__sched_worker *w = &s->workers[i];
+    const struct gd__death d = {
+        /* The timed-out task may have been loading, not started. It is charged too: otherwise it would go on to hang
+         * one worker after the other. */
+        .started = w->kill_reason == GD__KILL_TIMEOUT ? gd__max64(p.started, w->cancel_below) : p.started,
+        .start_ns = p.start_ns,
+        .words = "was killed, but the process does not end (is it stuck in the kernel?); the run goes on without it",
+    };
+    end_process(s, now, i, &d, true);
+}
+
+const char *gd__sched_kill_words(const struct gd__sched *s, unsigned w)
+{
+    static const char *const words[] = {
+        [GD__KILL_TIMEOUT] = "was killed because its task did not stop at the time limit",
+        [GD__KILL_SETUP_TIMEOUT] = "was killed because its setup took longer than the limit",
+        [GD__KILL_BROKEN] = "was killed because it broke the protocol",
+        [GD__KILL_DEVICE_LOST] = "was killed because its device was lost",
+        [GD__KILL_DEVICE_ERROR] =
+            "was killed because its GPU's driver reported an error after which programs must be restarted",
+        [GD__KILL_ENDING] = "was killed because the run ended",
+    };
+    return words[s->workers[w].kill_reason];
+}

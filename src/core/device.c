@@ -1,0 +1,53 @@
+/* Devices: when one goes out of use with all its workers, and when its workers are started again. A device is known by
+ * the index of its first worker.
+ */
+#include "core/internal.h"
+
+enum { LOST_LIMIT = 2 };
+
+static void take_device_out(struct gd__sched *s, uint64_t now, unsigned device, const char *words)
+{
+    if (!s->workers[device].device_out && !s->stopping && !s->workers_stopped) {
+        s->workers[device].device_out = true;
+        s->fx->device_out(s->ctx, device, words);
+    }
+    unsigned end = device; /* mark all before stopping any: the end of one lets another start */
+    for (; end < s->config.n_workers && s->workers[end].device == device; end++) {
+        s->workers[end].given_up = true;
+        s->workers[end].wants_start = false;
+    }
+    for (unsigned k = device; k < end; k++) {
+        struct gd__sched_worker *w = &s->workers[k];
+        if (gd__has_no_process(w->state)) {
+            gd__heap_disarm(&s->heap, &w->timer);
+            gd__worker_set_state(s, now, k, GD_WORKER_FAILED);
+        } else if (gd__takes_tasks(w->state) || w->state == GD_WORKER_STARTING) {
+            gd__worker_kill(s, now, k, GD__KILL_DEVICE_LOST);
+        }
+    }
+}
+
+/* A device that is lost twice, with no success in between, is taken out of use with all its workers. */
+void gd__device_lost(struct gd__sched *s, uint64_t now, unsigned i)
+{
+    const unsigned device = s->workers[i].device;
+    if (++s->workers[device].lost_in_row >= LOST_LIMIT)
+        take_device_out(s, now, device, "its workers lost it twice in a row");
+    else
+        gd__worker_kill(s, now, i, GD__KILL_DEVICE_LOST);
+}
+
+void gd__sched_device_failed(struct gd__sched *s, uint64_t now, unsigned w, const char *words)
+{
+    take_device_out(s, now, s->workers[w].device, words);
+    gd__check_done(s, now);
+}
+
+/* A worker that is still in setup is left alone: if the error concerns it, its setup fails. */
+void gd__sched_device_restart(struct gd__sched *s, uint64_t now, unsigned w)
+{
+    const unsigned device = s->workers[w].device;
+    for (unsigned k = device; k < s->config.n_workers && s->workers[k].device == device; k++)
+        if (gd__takes_tasks(s->workers[k].state))
+            gd__worker_kill(s, now, k, GD__KILL_DEVICE_ERROR);
+}

@@ -1,0 +1,85 @@
+/* The end of a run: workers are stopped, their tasks cancelled, or all of them killed. */
+#include "core/internal.h"
+
+/* Takes back what a worker has not begun and reports it as cancelled. */
+static void cancel_unclaimed(struct gd__sched *s, unsigned i)
+{
+    const struct gd__sched_worker *w = &s->workers[i];
+    const uint64_t old_tail = gd__window_take_back(s, i);
+    for (uint64_t p = w->tail; p < old_tail; p++)
+        gd__task_cancel(s, gd__window_at(s, w, p));
+}
+
+static void stop_one(struct gd__sched *s, uint64_t now, unsigned i)
+{
+    struct gd__sched_worker *w = &s->workers[i];
+    w->wants_start = false;
+    switch (w->state) {
+    case GD_WORKER_OFF:
+    case GD_WORKER_RESTING:
+    case GD__WORKER_HELD:
+        gd__heap_disarm(&s->heap, &w->timer);
+        gd__worker_set_state(s, now, i, GD_WORKER_FINISHED);
+        break;
+    case GD_WORKER_STARTING: /* a quick setup may still end and clean up; a slow one is not waited for */
+        gd__worker_stop(s, now, i, gd__min64(s->config.cleanup_grace_ns, s->config.cancel_grace_ns));
+        break;
+    case GD_WORKER_IDLE:
+    case GD_WORKER_CANCELLING:
+    case GD__WORKER_SHORT:
+        cancel_unclaimed(s, i);
+        if (gd__window_length(w) == 0)
+            gd__worker_stop(s, now, i, s->config.cleanup_grace_ns);
+        break;
+    default:
+        break;
+    }
+}
+
+void gd__pool_stop(struct gd__sched *s, uint64_t now)
+{
+    for (unsigned i = 0; i < s->config.n_workers; i++)
+        stop_one(s, now, i);
+}
+
+static void cancel_window(struct gd__sched *s, unsigned i)
+{
+    struct gd__sched_worker *w = &s->workers[i];
+    const uint64_t head = w->head, tail = w->tail, length = tail - head;
+    w->head = tail;
+    gd__window_changed(s, i, length);
+    for (uint64_t p = head; p < tail; p++)
+        gd__task_cancel(s, gd__window_at(s, w, p));
+}
+
+/* The time for running tasks is over: every worker that still has one is killed. Workers that are cleaning up have
+ * their own time limit. */
+void gd__pool_end_tasks(struct gd__sched *s, uint64_t now)
+{
+    for (unsigned i = 0; i < s->config.n_workers; i++)
+        if (gd__takes_tasks(s->workers[i].state))
+            gd__worker_kill(s, now, i, GD__KILL_ENDING);
+    for (unsigned i = 0; i < s->config.n_workers; i++)
+        cancel_window(s, i);
+}
+
+/* All are killed before any task is reported: the callbacks may take longer than the processes take to die. */
+void gd__pool_abort(struct gd__sched *s, uint64_t now)
+{
+    for (unsigned i = 0; i < s->config.n_workers; i++) {
+        struct gd__sched_worker *w = &s->workers[i];
+        w->wants_start = false;
+        if (gd__is_terminal(w->state))
+            continue;
+        if (gd__has_no_process(w->state)) {
+            gd__heap_disarm(&s->heap, &w->timer);
+            gd__worker_set_state(s, now, i, GD_WORKER_FINISHED);
+        } else if (w->state == GD_WORKER_KILLING) {
+            w->kill_reason = GD__KILL_ENDING;
+        } else {
+            gd__worker_kill(s, now, i, GD__KILL_ENDING);
+        }
+    }
+    for (unsigned i = 0; i < s->config.n_workers; i++)
+        cancel_window(s, i);
+}
