@@ -104,8 +104,8 @@ class Tree:
         for number, line in prose_of(document):
             first = line.split("|")[1].strip() if line.startswith("|") else None
             in_messages = first is not None and (in_messages or first == "message")
-            if in_messages and first.startswith("`"):
-                parts = (part.strip(" :()") for part in SYSTEM_WORDS.sub("", first.strip("`")).split("..."))
+            for message in CODE.findall(first) if in_messages else ():
+                parts = (part.strip(" :()") for part in SYSTEM_WORDS.sub("", message).split("..."))
                 yield from ((number, f"no source has this part of a message: {part}") for part in parts
                             if part not in self.sources)
 
