@@ -72,7 +72,7 @@ int gd__spec_parse(struct gd__spec *out, const char *text)
     return 0;
 }
 
-static int wrong_entry(const char *text, const struct gd__spec_entry *e)
+static int wrong_entry(const struct gd__spec_entry *e)
 {
     return gd__error(GD_E_INVALID,
                      "\"%.*s\" is not a GPU number (0), range (0-3), UUID (GPU-..., MIG-...), MIG instance (0:1), "
@@ -89,12 +89,12 @@ static int parse_numbers(const char *text, struct gd__spec_entry *e)
     e->kind = GD__SPEC_NUMBERS;
     if (left < e->length) {
         if (e->text[left] != '-' && e->text[left] != ':')
-            return wrong_entry(text, e);
+            return wrong_entry(e);
         e->kind = e->text[left] == ':' ? GD__SPEC_MIG : GD__SPEC_NUMBERS;
         last = gd__spec_number(e->text + left + 1, e->length - left - 1, 0, NUMBER_MOST);
     }
     if (first < 0 || last < 0)
-        return wrong_entry(text, e);
+        return wrong_entry(e);
     if (e->kind == GD__SPEC_NUMBERS && last < first)
         return gd__error(GD_E_INVALID, "\"%s\": the range %.*s is backwards; write %ld-%ld", text, (int)e->length,
                          e->text, last, first);
