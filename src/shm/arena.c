@@ -1,16 +1,16 @@
-/* The allocator of a shared region: private books over bytes that others only read.
+/* The allocator of a shared region: private tables about bytes that other processes only read.
  *
  * Two layers:
  *   runs    whole pages, first fit by address, joined when freed. The free runs are a treap ordered by offset. Each
- *           node knows the most room that any run below it has, for pages and for slabs, so a search goes down one
- *           path: finding, taking and joining take logarithmic time on average.
+ *           node stores the size of the largest run in its subtree, for pages and for slabs, so a search goes down
+ *           one path: finding, taking and joining take logarithmic time on average.
  *   slabs   128 KiB runs at multiples of 128 KiB, each cut into blocks of one size class, with a bitmap of free blocks.
  *           slab_at[offset / 128 KiB] says which slab, if any, an offset lies in: that is how free knows its layer.
  *
- * A small block for which no slab can be had (a region that is nearly full) is given a run of its own.
+ * If no slab can be made for a small block (the region is nearly full), the block gets a run of its own.
  *
- * Freeing never needs memory: there are never more free runs than runs out, plus one, and room for that many is made
- * when a run is taken.
+ * Freeing never needs memory. The number of free runs is at most the number of runs in use plus one, and taking a run
+ * makes room in the table for that many.
  */
 #include "shm/arena.h"
 
@@ -34,28 +34,28 @@ enum {
     NONE = 0 /* index of no run and no slab: entry 0 of each table is unused */
 };
 
-/* From a page on the classes are whole pages, so that blocks lie on pages. */
+/* Classes of a page or more are whole pages, so that their blocks begin at a page. */
 static const uint16_t class_size[CLASSES] = { 64,   128,  192,  256,   320,   384,   448,   512,   640,
                                               768,  896,  1024, 1280,  1536,  1792,  2048,  2560,  3072,
                                               3584, 4096, 8192, 12288, 16384, 20480, 24576, 28672, 32768 };
 
-/* What a run may have to begin at a multiple of. */
+/* A run must begin at a multiple of one of these. */
 enum alignment { TO_PAGE, TO_SLAB, ALIGNMENTS };
 static const uint64_t alignment_size[ALIGNMENTS] = { [TO_PAGE] = GD__PAGE, [TO_SLAB] = SLAB_SIZE };
 
-struct run { /* a free one */
+struct run { /* a free run */
     uint64_t first, size;
-    uint64_t most[ALIGNMENTS]; /* the largest room_at() of this run and those below it */
+    uint64_t most[ALIGNMENTS]; /* the largest room_at() in the subtree of this run */
     uint32_t priority;
-    uint32_t left, right; /* left: also the link of unused entries */
+    uint32_t left, right; /* left also links unused entries */
 };
 
 struct slab {
     uint64_t first;
-    uint32_t next, prev; /* among those of its class that have a free block; next: also the link of unused entries */
+    uint32_t next, prev; /* among slabs of its class with a free block; next also links unused entries */
     uint16_t size_class;
     uint16_t n_blocks, n_free;
-    uint16_t word; /* no word of the map before this one has a free block */
+    uint16_t word; /* words of the bitmap before this one have no free block */
     uint64_t free[MAP_WORDS];
 };
 
@@ -75,10 +75,10 @@ struct gd__arena {
     uint32_t *slab_at;
     uint64_t n_slab_at;
     uint32_t partial[CLASSES]; /* slabs with a free block */
-    uint32_t inverse[CLASSES]; /* ceil(2^32 / class_size): divides exactly below SLAB_SIZE */
-    struct freed *later;       /* the ring of free_later: never full, it has room for all blocks */
+    uint32_t inverse[CLASSES]; /* ceil(2^32 / class_size): makes division exact below SLAB_SIZE */
+    struct freed *later;       /* the ring of free_later(): it has room for all blocks, so it is never full */
     uint64_t later_mask;
-    uint64_t later_head; /* of the allocating thread */
+    uint64_t later_head; /* used by the allocating thread only */
     alignas(GD__LINE) _Atomic uint64_t later_tail;
 };
 
@@ -102,7 +102,7 @@ static uint64_t aligned(uint64_t offset, uint64_t alignment)
     return (offset + alignment - 1) & ~(alignment - 1);
 }
 
-/* How many bytes a run has behind the first multiple of the alignment in it. */
+/* How many bytes a run has from the first aligned offset in it. */
 static uint64_t room_at(const struct run *r, enum alignment alignment)
 {
     const uint64_t skip = aligned(r->first, alignment_size[alignment]) - r->first;
@@ -119,7 +119,7 @@ static void update(struct gd__arena *a, uint32_t i)
     }
 }
 
-/* Parts tree i in what begins before offset and the rest. */
+/* Splits tree i into the runs that begin before offset and the rest. */
 static void split(struct gd__arena *a, uint32_t i, uint64_t offset, uint32_t *before, uint32_t *rest)
 {
     if (i == NONE) {
@@ -137,7 +137,7 @@ static void split(struct gd__arena *a, uint32_t i, uint64_t offset, uint32_t *be
     update(a, i);
 }
 
-/* All of x lies before all of y. */
+/* Joins two trees. All runs of x must lie before all runs of y. */
 static uint32_t join(struct gd__arena *a, uint32_t x, uint32_t y)
 {
     if (x == NONE || y == NONE)
@@ -167,13 +167,13 @@ static uint32_t first_of(const struct gd__arena *a, uint32_t i)
     return i;
 }
 
-static void forget_run(struct gd__arena *a, uint32_t i)
+static void unuse_run(struct gd__arena *a, uint32_t i)
 {
     *run_of(a, i) = (struct run){ .left = a->unused_run };
     a->unused_run = i;
 }
 
-/* Makes [first, first + size) free, in a tree whose runs all lie before (x) or after it (y): joined with neighbours. */
+/* Adds [first, first + size) to the free runs, joined with its neighbours. No free run may overlap it. */
 static void set_free(struct gd__arena *a, uint64_t first, uint64_t size)
 {
     uint32_t x, y, gone;
@@ -182,13 +182,13 @@ static void set_free(struct gd__arena *a, uint64_t first, uint64_t size)
     if (after != NONE && run_of(a, after)->first == first + size) {
         size += run_of(a, after)->size;
         split(a, y, first + size, &gone, &y);
-        forget_run(a, gone);
+        unuse_run(a, gone);
     }
     if (before != NONE && run_of(a, before)->first + run_of(a, before)->size == first) {
         first = run_of(a, before)->first;
         size += run_of(a, before)->size;
         split(a, x, first, &x, &gone);
-        forget_run(a, gone);
+        unuse_run(a, gone);
     }
     uint32_t i = a->unused_run;
     a->unused_run = run_of(a, i)->left;
@@ -214,10 +214,10 @@ static uint32_t first_fit(struct gd__arena *a, uint64_t size, enum alignment ali
     return NONE;
 }
 
-/* Makes sure that two more runs can become free than are out now: the two ends of what is cut out of one. */
+/* Makes room in the table for the free runs that taking one more run can leave: one before it and one after it. */
 static bool reserve_runs(struct gd__arena *a)
 {
-    uint64_t wanted = a->runs_out + 4; /* entry 0, the free run beyond the last one out, the one about to be taken */
+    uint64_t wanted = a->runs_out + 4; /* entry 0, one free run more than runs in use, and the run about to be taken */
     if (wanted <= a->n_runs)
         return true;
     if (wanted > UINT32_MAX / 2)
@@ -230,13 +230,13 @@ static bool reserve_runs(struct gd__arena *a)
     memset(&runs[a->n_runs], 0, (n - a->n_runs) * sizeof *runs);
     for (uint32_t i = n; i-- > a->n_runs;) {
         if (i != NONE)
-            forget_run(a, i);
+            unuse_run(a, i);
     }
     a->n_runs = n;
     return true;
 }
 
-/* Takes size bytes (whole pages) at that alignment. 0: there are none. */
+/* Takes size bytes (whole pages) at that alignment. 0: no room. */
 static uint64_t take(struct gd__arena *a, uint64_t size, enum alignment alignment)
 {
     uint32_t i = first_fit(a, size, alignment);
@@ -248,7 +248,7 @@ static uint64_t take(struct gd__arena *a, uint64_t size, enum alignment alignmen
     split(a, a->root, first, &x, &y);
     split(a, y, first + 1, &gone, &y);
     a->root = join(a, x, y);
-    forget_run(a, gone);
+    unuse_run(a, gone);
     if (offset > first)
         set_free(a, first, offset - first);
     if (end > offset + size)
@@ -281,7 +281,7 @@ static void link_slab(struct gd__arena *a, uint32_t i)
 {
     struct slab *s = &a->slabs[i];
     uint32_t head = a->partial[s->size_class];
-    if (head != NONE && a->slabs[head].first < s->first) { /* behind a head that lies lower */
+    if (head != NONE && a->slabs[head].first < s->first) { /* insert after a head at a lower offset */
         s->prev = head;
         s->next = a->slabs[head].next;
         a->slabs[head].next = i;
@@ -346,7 +346,7 @@ static void mark_all_free(struct slab *s)
         s->free[i / 64] |= UINT64_C(1) << (i % 64);
 }
 
-/* A new slab of class, linked. */
+/* Makes a slab of that class and links it. */
 static uint32_t make_slab(struct gd__arena *a, unsigned size_class)
 {
     if (!reserve_slab(a))
@@ -381,8 +381,8 @@ static void drop_slab(struct gd__arena *a, uint32_t i)
     a->unused_slab = i;
 }
 
-/* The pages of slabs that were kept although empty. True if there were any. Looks at every slab that has a free block:
- * only done when there is no other room. */
+/* Frees the slabs that were kept although they are empty. True if there were any. It looks at every slab that has a
+ * free block, so it is called only if there is no other room. */
 static bool drop_empty_slabs(struct gd__arena *a)
 {
     bool any = false;
@@ -425,7 +425,8 @@ static void block_free(struct gd__arena *a, uint32_t i, uint64_t offset)
     a->used -= class_size[s->size_class];
     if (s->n_free++ == 0)
         link_slab(a, i);
-    /* One empty slab per class is kept: a block that comes and goes should not take and give back pages each time. */
+    /* Keep one empty slab per class: allocating and freeing one block in turn should not take and return pages each
+     * time. */
     if (s->n_free == s->n_blocks && (s->next != NONE || s->prev != NONE))
         drop_slab(a, i);
 }
@@ -448,7 +449,7 @@ static int open_later(struct gd__arena *a, size_t max_blocks)
     return 0;
 }
 
-static int open_books(struct gd__arena *a, uint64_t first, uint64_t end)
+static int open_tables(struct gd__arena *a, uint64_t first, uint64_t end)
 {
     a->random = 2463534242u;
     for (unsigned size_class = 0; size_class < CLASSES; size_class++)
@@ -472,7 +473,7 @@ int gd__arena_open(struct gd__arena **out, uint64_t first, uint64_t size, size_t
     if (!a)
         return gd__error_errno("arena");
     int code;
-    if ((code = open_later(a, max_blocks)) < 0 || (code = open_books(a, first, end)) < 0) {
+    if ((code = open_later(a, max_blocks)) < 0 || (code = open_tables(a, first, end)) < 0) {
         gd__arena_close(&a);
         return code;
     }

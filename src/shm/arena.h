@@ -1,9 +1,9 @@
-/* The allocator of the payload arena: who owns which bytes of a region that this process alone writes.
+/* The allocator of the payload arena. It knows which bytes are in use in a region that only this process writes.
  *
- * Its books are private memory, so no reader can harm them. Low addresses are used first: the beginning of the
- * arena stays warm, and is what workers pin. Up to 32 KiB from slabs of size classes; above that, whole pages, first
- * fit, joined when freed. Memory is kept for re-use, never given back before the end (a sealed region can't be
- * punched).
+ * Its tables are in private memory, so no reader can damage them. Low addresses are used first: the beginning of the
+ * arena stays in the cache, and is the part that workers pin. Blocks of up to 32 KiB come from slabs of size classes.
+ * Larger blocks are whole pages, found by first fit and joined when freed. Memory is kept for reuse and never returned
+ * to the system before the end (holes can't be punched into a sealed region).
  *
  * One thread allocates (the feeder). Another may free (the monitor): gd__arena_free_later() puts the block on a
  * single-producer ring that the allocating thread empties when it allocates.
@@ -16,21 +16,21 @@
 
 struct gd__arena;
 
-/* Manages bytes first .. size of a region (offsets). max_blocks: how many blocks may be out at once. */
+/* Manages the bytes of a region from offset first up to size. max_blocks: how many blocks may be in use at once. */
 int gd__arena_open(struct gd__arena **out, uint64_t first, uint64_t size, size_t max_blocks);
 void gd__arena_close(struct gd__arena **a);
 
-/* An offset (a multiple of 64, or of the page size from a page on), or 0 with GD_E_NO_MEMORY / GD_E_TOO_LARGE as the
- * thread's error text. size > 0. Allocating thread only. */
+/* Returns an offset: a multiple of 64, or of the page size for blocks of a page or more. On failure returns 0 and sets
+ * the thread's error to GD_E_NO_MEMORY or GD_E_TOO_LARGE. size > 0. Allocating thread only. */
 uint64_t gd__arena_alloc(struct gd__arena *a, uint64_t size);
 
-/* Gives back what alloc returned, with the same size. Allocating thread only. */
+/* Frees a block. size is that given to gd__arena_alloc(). Allocating thread only. */
 void gd__arena_free(struct gd__arena *a, uint64_t offset, uint64_t size);
 
-/* The same from the one other thread. */
+/* Frees a block from the other thread. */
 void gd__arena_free_later(struct gd__arena *a, uint64_t offset, uint64_t size);
 
-uint64_t gd__arena_used(const struct gd__arena *a);    /* bytes out, rounded up as allocated; allocating thread only */
+uint64_t gd__arena_used(const struct gd__arena *a); /* bytes in use, rounded up as allocated; allocating thread only */
 uint64_t gd__arena_visited(const struct gd__arena *a); /* steps of all searches for free runs so far: for tests */
 
 #endif

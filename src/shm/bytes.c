@@ -1,11 +1,12 @@
 /* The worker's allocator for result bytes.
  *
  * An arena over the data part of the result region, and two lists:
- *   unbound   blocks that no record names yet, oldest first. They are mostly bound in the order in which they were
+ *   unbound   blocks not bound to a record yet, oldest first. They are mostly bound in the order in which they were
  *             made, so looking from the front finds them at once.
  *   out       blocks that went out with a record, by record number: a ring from which released ones are taken.
  *
- * Room in both is made when a block is, so that binding and dropping can't fail. Not for two threads at once.
+ * Allocating a block also makes room for it in both lists, so that binding and dropping can't fail. Not for two threads
+ * at once.
  */
 #include "shm/bytes.h"
 
@@ -56,7 +57,8 @@ void gd__bytes_close(struct gd__bytes **b)
     *b = NULL;
 }
 
-/* Room for one more block that is not bound: at the end, by moving the list to the front, or by a larger one. */
+/* Makes room for one more unbound block: at the end of the list, by moving the list to the front, or by enlarging
+ * it. */
 static int reserve_unbound(struct gd__bytes *b)
 {
     size_t n = b->unbound_end - b->unbound_first;
@@ -77,7 +79,7 @@ static int reserve_unbound(struct gd__bytes *b)
     return 0;
 }
 
-/* Room for binding all that is not bound, and one more. */
+/* Makes room for binding all unbound blocks and one more. */
 static int reserve_out(struct gd__bytes *b)
 {
     size_t n = b->out_tail - b->out_head;
@@ -107,7 +109,7 @@ uint64_t gd__bytes_alloc(struct gd__bytes *b, uint64_t size)
     return offset;
 }
 
-/* Takes the block at offset off the list. */
+/* Takes the block at offset off the list of unbound blocks. */
 static struct block take_unbound(struct gd__bytes *b, uint64_t offset)
 {
     size_t first = b->unbound_first, i = first;

@@ -1,9 +1,8 @@
 /* The dispatcher's end of the rings to one worker process.
  *
- * The task region is ours alone to write. The result region is the worker's:
- * nothing in it is believed. Records are copied and the copy is checked (in
- * channel.h); sizes and offsets used for the check are our own copies; counters
- * are clamped to what they can honestly be.
+ * Only the dispatcher writes the task region. The worker writes the result region, so nothing in it is trusted. Records
+ * are copied and the copy is checked (in channel.h). The check uses the dispatcher's own copies of sizes and offsets.
+ * Counters are clamped to the values that are possible.
  */
 #include "shm/channel.h"
 
@@ -18,7 +17,7 @@
 #include "base/fd.h"
 
 enum {
-    LEAST_BYTES = 1 << 20 /* of room for result bytes */
+    LEAST_BYTES = 1 << 20 /* the least room for result bytes */
 };
 #define MOST_SLOTS (UINT64_C(1) << 30)
 #define MOST_BYTES (UINT64_C(1) << 56)
@@ -132,12 +131,12 @@ uint64_t gd__channel_take_back(struct gd__channel *c, uint64_t keep)
 {
     if (keep < c->published) {
         atomic_store_explicit(&c->out->limit, keep, memory_order_release);
-        gd__full_fence(); /* pairs with the one in claim: it sees our limit or we see its claim */
+        gd__full_fence(); /* pairs with the fence in gd__port_claim(): the worker sees our limit, or we see its claim */
         uint64_t claimed = atomic_load_explicit(&c->in->claimed, memory_order_acquire);
         if (claimed > c->published)
             claimed = c->published;
         if (claimed > keep) {
-            /* It may have seen the lower limit, and sleep over a claim that it gave up: let it look again. */
+            /* The worker may have seen the lower limit, given up its claim and gone to sleep: wake it to look again. */
             keep = claimed;
             atomic_store_explicit(&c->out->limit, keep, memory_order_release);
             gd__channel_wake(c);
@@ -176,10 +175,10 @@ int gd__channel_far_bytes(const struct gd__channel *c, const struct gd__result_s
 void gd__channel_done(struct gd__channel *c, uint64_t consumed, uint64_t released)
 {
     atomic_store_explicit(&c->out->released, released, memory_order_release);
-    atomic_store_explicit(&c->out->consumed, consumed, memory_order_release); /* pairs with port.c's look for room */
-    gd__full_fence();                                                         /* pairs with the one in port.c's sleep */
+    atomic_store_explicit(&c->out->consumed, consumed, memory_order_release); /* pairs with has_room() in port.c */
+    gd__full_fence(); /* pairs with the fence in port.c's sleep_until() */
     const uint32_t sleep = atomic_load_explicit(&c->in->sleeping, memory_order_relaxed);
-    /* One that sleeps for want of a task has no use for room, and would be woken twice. */
+    /* A worker that waits for a task does not need room: waking it here would wake it twice. */
     if (sleep != 0 && atomic_load_explicit(&c->in->wants_room, memory_order_relaxed) != 0)
         gd__channel_ring(c, sleep);
 }

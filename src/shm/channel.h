@@ -1,6 +1,6 @@
 /* The two rings between the dispatcher and one worker process: both ends. See layout.h for the protocol.
  *
- * What runs once per task is inline; what waits, rings or complains is in channel.c and port.c.
+ * Functions that run once per task are inline. Those that wait, ring or report errors are in channel.c and port.c.
  *
  * A channel is made for one process and thrown away with it: a worker's replacement gets new memory.
  */
@@ -36,35 +36,35 @@ struct gd__channel {
     uint64_t data_offset; /* private copies: the worker can't change what we check against */
     uint64_t result_region_size;
     uint64_t task_tail;   /* next position to append at */
-    uint64_t published;   /* limit as we last stored it */
+    uint64_t published;   /* the last `limit` we stored */
     uint64_t result_head; /* next result record to read */
-    uint64_t result_tail; /* tail as last read and checked */
-    uint32_t rung;        /* the worker's sleep that was last rung for */
+    uint64_t result_tail; /* the last tail we read and checked */
+    uint32_t rung;        /* the last sleep of the worker that we rang for */
 };
 
 int gd__channel_open(struct gd__channel *c, const struct gd__channel_spec *spec);
-void gd__channel_close(struct gd__channel *c); /* fine twice and on a zeroed one with fds -1 */
+void gd__channel_close(struct gd__channel *c); /* may be called twice, and on a zeroed channel with fds -1 */
 
-/* The slot to fill for the next task; never fails: the caller keeps task_tail - finished <= task_capacity. */
+/* Returns the slot to fill for the next task. Never fails: the caller keeps task_tail - finished <= task_capacity. */
 static inline struct gd__task_slot *gd__channel_append(struct gd__channel *c)
 {
     gd__will_write(&c->task_slots[(c->task_tail + GD__AHEAD) & c->task_mask]);
     return &c->task_slots[c->task_tail++ & c->task_mask];
 }
 
-/* Rings the worker's bell for the sleep it says it is in, unless that was done. */
+/* Rings the worker's bell for that sleep, unless that was done before. */
 void gd__channel_ring(struct gd__channel *c, uint32_t sleep);
 
-/* After something was stored for the worker to see: wakes it if it sleeps. */
+/* Wakes the worker if it sleeps. Call it after storing something for the worker to see. */
 static inline void gd__channel_wake(struct gd__channel *c)
 {
-    gd__full_fence(); /* pairs with the one in port.c's sleep */
+    gd__full_fence(); /* pairs with the fence in port.c's sleep_until() */
     uint32_t sleep = atomic_load_explicit(&c->in->sleeping, memory_order_relaxed);
     if (__builtin_expect(sleep != 0, 0))
         gd__channel_ring(c, sleep);
 }
 
-/* Lets the worker see what was appended, and rings its bell if it sleeps. */
+/* Lets the worker see the appended tasks, and rings its bell if it sleeps. */
 static inline void gd__channel_publish(struct gd__channel *c)
 {
     if (c->published == c->task_tail)
@@ -74,18 +74,18 @@ static inline void gd__channel_publish(struct gd__channel *c)
     gd__channel_wake(c);
 }
 
-/* Takes back tasks from position keep on. Returns the new end: what lies in [returned, old end) is ours again.
- * A worker that lies about `claimed` only gets to keep more. */
+/* Takes back tasks from position keep on. Returns the new end: the tasks in [returned, old end) are ours again. A
+ * worker that reports a false `claimed` only keeps more tasks. */
 uint64_t gd__channel_take_back(struct gd__channel *c, uint64_t keep);
 
-/* The two rarer parts of next: 1 or GD_E_PROTOCOL. */
+/* The two rarer parts of gd__channel_next(). far_bytes returns 1 or GD_E_PROTOCOL. */
 void gd__channel_bad_tail(const struct gd__channel *c, uint64_t tail);
 int gd__channel_far_bytes(const struct gd__channel *c, const struct gd__result_slot *record, const void **bytes,
                           uint64_t *size);
 
-/* Copies the next result record to *out. 1, 0 if there is none, GD_E_PROTOCOL with words if the worker's memory makes
- * no sense: a tail that goes back or runs ahead, a kind that is none, bytes outside its region. For bytes not in the
- * slot, *bytes points into the region; for inline ones, into *out. */
+/* Copies the next result record to *out. Returns 1; 0 if there is no record; GD_E_PROTOCOL with an error message if the
+ * worker's memory is not valid: a tail that goes back or runs too far ahead, an unknown kind, bytes outside the region.
+ * *bytes points into *out if the bytes are inline, otherwise into the region. */
 static inline int gd__channel_next(struct gd__channel *c, struct gd__result_slot *out, const void **bytes,
                                    uint64_t *size)
 {
@@ -93,7 +93,7 @@ static inline int gd__channel_next(struct gd__channel *c, struct gd__result_slot
         uint64_t tail = atomic_load_explicit(&c->in->tail, memory_order_acquire); /* pairs with commit's release */
         if (tail == c->result_head)
             return 0;
-        if (__builtin_expect(tail - c->result_head > c->result_capacity, 0)) { /* one that went back is far ahead too */
+        if (__builtin_expect(tail - c->result_head > c->result_capacity, 0)) { /* also true for a tail that went back */
             gd__channel_bad_tail(c, tail);
             return GD_E_PROTOCOL;
         }
@@ -101,7 +101,7 @@ static inline int gd__channel_next(struct gd__channel *c, struct gd__result_slot
     }
     gd__will_read(&c->result_slots[(c->result_head + GD__AHEAD) & c->result_mask]);
     memcpy(out, &c->result_slots[c->result_head & c->result_mask], sizeof *out);
-    atomic_signal_fence(memory_order_seq_cst); /* from here on the copy is looked at, the worker's memory never again */
+    atomic_signal_fence(memory_order_seq_cst); /* from here on only the copy is read */
     if (__builtin_expect((unsigned)out->kind - 1u < GD__R_KINDS - 1u && out->inline_size <= GD__INLINE_MAX, 1)) {
         *bytes = out->bytes;
         *size = out->inline_size;
@@ -112,22 +112,22 @@ static inline int gd__channel_next(struct gd__channel *c, struct gd__result_slot
     return 1;
 }
 
-/* True if there is a record (or a broken tail): what to look at again before sleeping. */
+/* True if there is a record (or an invalid tail). Check this again before sleeping. */
 static inline bool gd__channel_has_result(const struct gd__channel *c)
 {
     return atomic_load_explicit(&c->in->tail, memory_order_acquire) != c->result_head;
 }
 
-/* Tells the worker that records below `consumed` were read and the bytes of those below `released` are no longer
- * looked at. released <= consumed. */
+/* Reports to the worker that records below `consumed` have been read, and that the bytes of those below `released` are
+ * no longer needed. released <= consumed. */
 void gd__channel_done(struct gd__channel *c, uint64_t consumed, uint64_t released);
 
-void gd__channel_cancel(struct gd__channel *c, uint64_t below); /* sets `cancel`; the socket byte is the caller's */
+void gd__channel_cancel(struct gd__channel *c, uint64_t below); /* sets `cancel`; the caller sends the socket byte */
 void gd__channel_stop(struct gd__channel *c);                   /* sets `stop` and rings */
 
-/* What the worker was in the middle of, as far as it says: clamped to [from, task_tail], so safe to use. */
+/* How far the worker reports to have got. Positions are clamped to [from, task_tail], so they are safe to use. */
 struct gd__progress {
-    uint64_t started; /* positions below it were started */
+    uint64_t started; /* positions below this were started */
     uint64_t loading;
     uint64_t start_ns;
 };
@@ -149,25 +149,25 @@ struct gd__port {
     struct gd__worker_config config; /* copied and checked */
     uint64_t task_mask, result_mask;
     uint64_t next;  /* next task position to claim */
-    uint64_t limit; /* as last read */
+    uint64_t limit; /* the last value read */
     uint64_t result_tail;
-    uint64_t consumed;          /* as last read */
-    uint64_t published;         /* result_tail at the last look at whether the dispatcher sleeps */
+    uint64_t consumed;          /* the last value read */
+    uint64_t published;         /* result_tail when we last checked whether the dispatcher sleeps */
     uint32_t sleep;             /* number of our last sleep */
-    uint32_t rung;              /* the dispatcher's sleep that was last rung for */
+    uint32_t rung;              /* the last sleep of the dispatcher that we rang for */
     struct gd__bytes *bytes;    /* the result bytes: see bytes.h */
-    struct gd__extents extents; /* of results */
+    struct gd__extents extents; /* of the result region */
 };
 
 /* Maps what came over the boot socket. Takes over the descriptors. */
 int gd__port_open(struct gd__port *p, const struct gd__boot *boot, const int fds[GD__BOOT_FDS]);
 void gd__port_close(struct gd__port *p);
 
-/* Waits (spins, then sleeps) until there is a task at position `next` that may be claimed, or stop. Does not claim.
- * 1: there is; 0: stop was asked and nothing is left. */
+/* Waits (spins, then sleeps) until the task at position `next` may be claimed, or a stop is requested. Does not claim.
+ * 1: there is a task; 0: a stop was requested and no task is left. */
 int gd__port_wait(struct gd__port *p);
 
-/* 1 if there is a task to claim, without waiting. */
+/* 1 if there is a task to claim. Does not wait. */
 static inline int gd__port_poll(struct gd__port *p)
 {
     if (p->next >= p->limit)
@@ -175,10 +175,10 @@ static inline int gd__port_poll(struct gd__port *p)
     return p->next < p->limit;
 }
 
-/* Rings the dispatcher's bell for the sleep it is in, unless that was done. */
+/* Rings the dispatcher's bell for that sleep, unless that was done before. */
 void gd__port_ring(struct gd__port *p, uint32_t sleep);
 
-/* After a full fence: wakes the dispatcher if it sleeps and anything was committed since the last look. */
+/* Wakes the dispatcher if it sleeps and something was committed since the last check. Call it after a full fence. */
 static inline void gd__port_wake(struct gd__port *p)
 {
     if (p->published == p->result_tail)
@@ -189,13 +189,13 @@ static inline void gd__port_wake(struct gd__port *p)
         gd__port_ring(p, sleep);
 }
 
-/* Claims n tasks from `next` on (a whole batch). True: they are ours, next has moved on. False: they were taken back;
- * nothing changed. Publishes pending results in the same fence. */
+/* Claims n tasks from `next` on (a whole batch). True: they are ours, and `next` is behind them. False: they were taken
+ * back, and nothing has changed. The same fence also publishes pending results. */
 static inline bool gd__port_claim(struct gd__port *p, uint64_t n)
 {
     uint64_t end = p->next + n;
     atomic_store_explicit(&p->out->claimed, end, memory_order_relaxed);
-    gd__full_fence(); /* pairs with the one in take_back, and with the one of a dispatcher going to sleep */
+    gd__full_fence(); /* pairs with those in gd__channel_take_back() and in a dispatcher that goes to sleep */
     gd__port_wake(p);
     p->limit = atomic_load_explicit(&p->in->limit, memory_order_acquire);
     if (__builtin_expect(p->limit >= end, 1)) {
@@ -212,7 +212,7 @@ static inline const struct gd__task_slot *gd__port_task(const struct gd__port *p
     return &p->task_slots[position & p->task_mask];
 }
 
-/* Says that process is about to be entered for positions below `below`, at now. */
+/* Records that process() is about to be entered, at now_ns, for positions below `below`. */
 static inline void gd__port_started(struct gd__port *p, uint64_t below, uint64_t now_ns)
 {
     atomic_store_explicit(&p->out->start_ns, now_ns, memory_order_relaxed);
@@ -222,11 +222,12 @@ static inline void gd__port_started(struct gd__port *p, uint64_t below, uint64_t
 /* Waits until the result ring has room. */
 void gd__port_wait_room(struct gd__port *p);
 
-/* Waits until `released` is more than it was, for want of room for result bytes; returns it. Everything committed is
- * flushed first. Only useful while records with bytes are out. */
+/* Waits until the dispatcher's `released` is greater than was, and returns it. Call it if there is no room for result
+ * bytes. Everything committed is flushed first. It is useful only while records with bytes are not released. */
 uint64_t gd__port_wait_released(struct gd__port *p, uint64_t was);
 
-/* The slot for the next result record (waits for room if the ring is full); filled by the caller, then committed. */
+/* Returns the slot for the next result record, and waits for room if the ring is full. The caller fills it, then
+ * commits it. */
 static inline struct gd__result_slot *gd__port_result(struct gd__port *p)
 {
     if (__builtin_expect(p->result_tail - p->consumed > p->result_mask, 0))
@@ -234,19 +235,19 @@ static inline struct gd__result_slot *gd__port_result(struct gd__port *p)
     return &p->result_slots[p->result_tail & p->result_mask];
 }
 
-/* Makes it readable (tail). Does not wake the dispatcher: gd__port_flush() or gd__port_claim() does. */
+/* Lets the dispatcher read the record (moves tail). Does not wake it: gd__port_flush() or gd__port_claim() does. */
 static inline void gd__port_commit(struct gd__port *p)
 {
     gd__will_write(&p->result_slots[(p->result_tail + GD__AHEAD) & p->result_mask]);
     atomic_store_explicit(&p->out->tail, ++p->result_tail, memory_order_release); /* pairs with next's acquire */
 }
 
-/* Wakes the dispatcher if it sleeps and anything was committed since the last flush. */
+/* Wakes the dispatcher if it sleeps and something was committed since the last check. */
 static inline void gd__port_flush(struct gd__port *p)
 {
     if (p->published == p->result_tail)
         return;
-    gd__full_fence(); /* pairs with the one of a dispatcher going to sleep */
+    gd__full_fence(); /* pairs with the fence of a dispatcher that goes to sleep */
     gd__port_wake(p);
 }
 

@@ -1,11 +1,12 @@
 /* Copying into memory that another process will read.
  *
- * A queue of large payloads has several places that are written in turn: source, places and whatever else runs do not
- * stay in the cache together, so each line that an ordinary copy writes is first read from memory and later pushes
- * another one out. Stores that go past the cache leave that traffic out. Measured here (docs/performance.md), with two
- * places in turn: at 10 MB 26 instead of 19 GB/s, at 100 MB 17 instead of 12, and with the reader's part counted in
- * still ahead; at 4 MB, where all fits, they would take twice as long. (C libraries do the same from three quarters of
- * what they take for the size of the cache on, which on a virtual machine may be several times what it is.)
+ * A queue of large payloads writes to several places in turn. The source, those places and everything else that runs do
+ * not fit into the cache together. So each cache line that an ordinary copy writes is first read from memory, and later
+ * pushes another line out. Stores that go past the cache avoid that traffic. Measured with two places in turn
+ * (docs/performance.md): 26 instead of 19 GB/s for 10 MB, and 17 instead of 12 for 100 MB. They are still faster if the
+ * reader's time is included. For 4 MB, where everything fits into the cache, they would take twice as long. (C
+ * libraries do the same for copies above three quarters of what they believe is the size of the cache. On a virtual
+ * machine that may be several times its real size.)
  */
 #include "shm/copy.h"
 
@@ -17,7 +18,7 @@
 
 enum { LINE = 64 };
 
-/* All four at once: a line that is written whole need not be read. */
+/* Stores all four parts together: the processor need not read a line that is written whole. */
 static inline void copy_line(__m128i *to, const __m128i *from)
 {
     const __m128i a = _mm_loadu_si128(from), b = _mm_loadu_si128(from + 1);
@@ -36,7 +37,7 @@ static void copy_past_cache(char *to, const char *from, size_t size)
     for (; size - at >= LINE; at += LINE)
         copy_line((__m128i *)(void *)(to + at), (const __m128i *)(const void *)(from + at));
     memcpy(to + at, from + at, size - at);
-    _mm_sfence(); /* such stores are not ordered with what is published next */
+    _mm_sfence(); /* without it these stores may become visible after what is published next */
 }
 
 void gd__copy_out(void *to, const void *from, size_t size)

@@ -7,7 +7,7 @@
 /* From this size on a copy goes past the cache: see copy.c. */
 enum { GD__COPY_PAST_CACHE = 8 << 20 };
 
-/* memcpy() into shared memory. The bytes are visible to whoever sees what this thread publishes afterwards. */
+/* memcpy() into shared memory. A process that sees what this thread publishes afterwards sees these bytes too. */
 void gd__copy_out(void *to, const void *from, size_t size);
 
 #endif

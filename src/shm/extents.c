@@ -1,16 +1,17 @@
 /* Huge pages for shared memory that is about to be filled.
  *
- * On nearly every machine huge pages are off for shared memory (shmem_enabled is `never`), advice does nothing, and
- * the pool for MFD_HUGETLB is empty. What works is to ask for a range outright: MADV_COLLAPSE, since Linux 6.1. It
- * wants an extent that lies at the same distance from a multiple of 2 MiB in the file and in the address space (see
- * region.c) and that is not empty; so one byte of it is written first, and the rest comes zeroed in one piece.
+ * On nearly every machine huge pages are off for shared memory (shmem_enabled is `never`), advice has no effect, and
+ * the pool for MFD_HUGETLB is empty. Asking for a range directly does work: MADV_COLLAPSE, since Linux 6.1. It needs an
+ * extent that has the same distance to a multiple of 2 MiB in the file and in the address space (see region.c) and that
+ * is not empty. So one byte of it is written first, and the kernel provides the rest as one zeroed piece.
  *
- * A virtual machine that gives its free memory back to its host (a balloon with free page reporting) gets whole extents
- * slowly, a host's fault for each page, while small pages come from what was in use a moment ago: 2 to 4 ms for an
- * extent were seen where 512 faults take 1 to 2. So it is timed, and given up where it takes longer than faults do.
+ * Some virtual machines return their free memory to the host (a balloon with free page reporting). There a whole extent
+ * is slow, because the host takes a fault for each page, while small pages come from memory that was in use a moment
+ * ago. We saw 2 to 4 ms for an extent where 512 faults take 1 to 2 ms. So each request is timed, and no more are made
+ * if they take longer than the faults would.
  *
- * Extents at a block's ends may hold other blocks too. The kernel moves what they hold, while others may be reading it;
- * pages that a device has pinned it leaves alone.
+ * The extents at the ends of a block may hold other blocks too. The kernel moves those while other processes may be
+ * reading them. It does not move pages that a device has pinned.
  */
 #include "shm/extents.h"
 
@@ -48,7 +49,8 @@ struct range {
     uint64_t first, end; /* extents */
 };
 
-/* Those that hold a part of the block; none if it is small. What is left at the end of a region is no whole extent. */
+/* The extents that hold a part of the block; none if it is small. An incomplete extent at the end of the region does
+ * not count. */
 static struct range extents_of(const struct gd__extents *e, uint64_t offset, uint64_t size)
 {
     if (size < GD__FILL_LEAST || e->off || !e->region)
@@ -66,24 +68,25 @@ bool gd__extents_would_fill(const struct gd__extents *e, uint64_t offset, uint64
     return false;
 }
 
-/* Processor time of this thread: being kept from the processor is not the kernel's slowness. */
-static uint64_t own_ns(void)
+/* Processor time of this thread. Time in which other threads have the processor must not count as slowness. */
+static uint64_t thread_cpu_ns(void)
 {
     struct timespec t;
     return clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t) < 0 ? 0 : (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-/* Busy pages are no reason to stop asking. Too little memory in one piece is: the kernel has looked hard for it. */
+/* EAGAIN (busy pages) is no reason to stop asking. A lack of contiguous memory is: the kernel spends long looking for
+ * it. */
 static void ask_some(struct gd__extents *e, uint64_t first, uint64_t n)
 {
-    const uint64_t begun = own_ns();
+    const uint64_t begun = thread_cpu_ns();
     if (madvise((char *)e->region->base + first * GD__EXTENT, n * GD__EXTENT, MADV_COLLAPSE) < 0 && errno != EAGAIN)
         e->off = true;
-    if (own_ns() - begun >= n * e->slow_ns)
+    if (thread_cpu_ns() - begun >= n * e->slow_ns)
         e->off = true;
 }
 
-/* In steps, so that slowness is noticed before all of a very large block has suffered from it. */
+/* Asks in steps, so that slowness is noticed before a very large block is done. */
 static void ask(struct gd__extents *e, uint64_t first, uint64_t end)
 {
     for (uint64_t i = first; i < end && !e->off; i += STEP)

@@ -1,5 +1,5 @@
-/* The byte layout of the memory that the dispatcher and a worker share.
- * Version GD__LAYOUT_VERSION; this file is its only home.
+/* The byte layout of the memory that the dispatcher and a worker share. The version is GD__LAYOUT_VERSION. The layout
+ * is defined only in this file.
  *
  * Three memfds, all sealed against shrinking, growing and further seals:
  *
@@ -19,21 +19,24 @@
  *
  * Positions in rings count from 0 and never wrap (64 bits); a slot is position & (capacity - 1).
  *
- * Who may run what. The dispatcher appends tasks and publishes `limit`; the worker may start position p only
- * after   claimed = p + 1; full fence; limit > p.   The dispatcher takes back what was not started by
- *         limit = r; full fence; read claimed (c).   All positions >= max(r, c) are then its own again, and it sets
- * limit = max(r, c). At least one side sees the other's store, so no position is both run and taken back.
- * A worker that loses (limit <= p after its claim) sets claimed = p and waits.
+ * Claiming and taking back. The dispatcher appends tasks and publishes `limit`. The worker may start position p only
+ * after
+ *     claimed = p + 1; full fence; limit > p.
+ * The dispatcher takes back tasks that were not started by
+ *     limit = r; full fence; read claimed (c).
+ * All positions >= max(r, c) are then its own again, and it sets limit = max(r, c). At least one side sees the other's
+ * store, so no position is both run and taken back. A worker that loses (limit <= p after its claim) sets claimed = p
+ * and waits.
  *
- * Sleeping. A side that is about to sleep stores `sleeping` = n, full fence, looks once more, and sleeps on its bell;
- * it stores 0 when awake. A side that has published something does a full fence, and rings the other's bell only if it
- * reads sleeping != 0. n is 1, or the number of this sleep (2, 3, ..., then 2 again): a number that has been rung for
- * need not be rung for again, however much is published before the sleeper is up. What a sleeper looks at is never
- * older than the last ring that it has taken note of: it does so before it looks.
+ * Sleeping. A side that is about to sleep stores `sleeping` = n, does a full fence, checks once more for something to
+ * do, and sleeps on its bell. It stores 0 when awake. A side that has published something does a full fence, and rings
+ * the other's bell only if it reads sleeping != 0. n is 1, or the number of this sleep (2, 3, ..., then 2 again). Each
+ * number is rung for only once, however much is published before the sleeper is awake. A sleeper reads the count of its
+ * bell before it checks, so what it sees is never older than the last ring it has counted.
  *
- * The worker's bell is a futex, `bell` in the task header, which it can wait on but not write. (Not an eventfd: its
- * O_NONBLOCK belongs to both sides, so a worker could fill it, make it block, and so stop the dispatcher.) The
- * dispatcher's bell is an eventfd, which it only ever watches and never writes.
+ * The worker's bell is a futex, `bell` in the task header. The worker can wait on it but not write it. (It is not an
+ * eventfd: both sides share its O_NONBLOCK flag, so a worker could fill it, make it block, and so stop the dispatcher.)
+ * The dispatcher's bell is an eventfd. The dispatcher only watches it and never writes it.
  *
  * The dispatcher trusts nothing in the result region: it copies, then checks.
  */
@@ -54,7 +57,7 @@
 #define GD__EXTENT         (2u << 20) /* a huge page: see extents.h */
 #define GD__INLINE_MAX     24u        /* payloads and results of up to this many bytes travel in the slot */
 
-/* The full fence of the protocol. ThreadSanitizer does not know fences: for it, a read-modify-write that is one. */
+/* The full fence of the protocol. ThreadSanitizer does not know fences, so it gets a read-modify-write instead. */
 #if defined(__SANITIZE_THREAD__)
 #define GD__TSAN 1
 #elif defined(__has_feature)
@@ -68,13 +71,13 @@ static inline void gd__full_fence(void)
     _Atomic int own = 0;
     atomic_fetch_add(&own, 1);
 #elif defined(__x86_64__)
-    __asm__ volatile("lock; orl $0, (%%rsp)" ::: "memory", "cc"); /* a third of the mfence that clang would use */
+    __asm__ volatile("lock; orl $0, (%%rsp)" ::: "memory", "cc"); /* three times as fast as clang's mfence */
 #else
     atomic_thread_fence(memory_order_seq_cst);
 #endif
 }
 
-/* Once per turn of a loop that waits without sleeping. */
+/* Call it once in each turn of a loop that waits without sleeping. */
 static inline void gd__spin_pause(void)
 {
 #if defined(__x86_64__) || defined(__i386__)
@@ -90,26 +93,26 @@ static inline uint32_t gd__next_sleep(uint32_t last)
     return last < 2 || last == UINT32_MAX ? 2 : last + 1;
 }
 
-/* Payload of a task, wherever it is described: inline when size <= GD__INLINE_MAX, else in the arena. */
+/* The payload of a task: inline if size <= GD__INLINE_MAX, otherwise in the arena. */
 struct gd__payload {
     uint64_t size;
     union {
         struct {
             uint64_t offset;    /* in the arena */
-            uint64_t allocated; /* how large the block there is: the dispatcher's */
+            uint64_t allocated; /* size of the block there; for the dispatcher only */
         };
         unsigned char bytes[GD__INLINE_MAX];
     };
 };
 
 enum gd__task_flags {
-    GD__TASK_SOLO = 1u, /* suspected of crashing: nothing else is to be in progress beside it */
+    GD__TASK_SOLO = 1u, /* suspected of crashing: no other task may be in progress beside it */
 };
 
 struct gd__task_slot {
     uint64_t task_id;
     uint32_t attempt;
-    uint16_t batch; /* how many tasks of this batch begin at this slot, itself included (>= 1) */
+    uint16_t batch; /* number of tasks of this batch from this slot on, itself included (>= 1) */
     uint16_t flags; /* enum gd__task_flags */
     struct gd__payload payload;
     uint64_t reserved[2];
@@ -119,7 +122,7 @@ _Static_assert(sizeof(struct gd__task_slot) == 64, "a task slot is one cache lin
 struct gd__worker_config { /* set once, before the worker starts */
     uint64_t magic;
     uint32_t version;
-    uint32_t generation; /* of this worker's memory: its restarts */
+    uint32_t generation; /* of this worker's memory: how often the worker was restarted */
     int32_t worker_id;
     int32_t gpu_id;
     uint64_t seed;
@@ -141,12 +144,12 @@ struct gd__worker_config { /* set once, before the worker starts */
 
 struct gd__task_header {
     struct gd__worker_config config;
-    alignas(GD__LINE) _Atomic uint64_t limit;    /* tasks at positions below it may be claimed */
-    alignas(GD__LINE) _Atomic uint64_t consumed; /* result records below it have been read: their slots are free */
-    _Atomic uint64_t released;                   /* result records below it: their bytes are free too */
-    alignas(GD__LINE) _Atomic uint64_t cancel;   /* tasks at positions below it are to stop */
+    alignas(GD__LINE) _Atomic uint64_t limit;    /* tasks at positions below this may be claimed */
+    alignas(GD__LINE) _Atomic uint64_t consumed; /* result records below this have been read: their slots are free */
+    _Atomic uint64_t released;                   /* the bytes of result records below this are free */
+    alignas(GD__LINE) _Atomic uint64_t cancel;   /* tasks at positions below this must stop */
     _Atomic uint32_t stop;                       /* 1: clean up and exit when no task is left below limit */
-    alignas(GD__LINE) _Atomic uint32_t bell;     /* one more with each ring; the worker sleeps on it */
+    alignas(GD__LINE) _Atomic uint32_t bell;     /* each ring adds 1; the worker sleeps on it */
 };
 _Static_assert(sizeof(struct gd__task_header) <= GD__PAGE, "task header fits its page");
 
@@ -154,36 +157,36 @@ struct gd__result_header {
     uint64_t magic; /* written by the worker when it has mapped everything */
     uint32_t version;
     uint32_t pid;
-    alignas(GD__LINE) _Atomic uint64_t tail; /* result records below it are whole */
+    alignas(GD__LINE) _Atomic uint64_t tail; /* result records below this are complete */
     alignas(GD__LINE) _Atomic uint64_t claimed;
-    _Atomic uint64_t started;  /* process has been entered for positions below it (a batch counts whole) */
-    _Atomic uint64_t loading;  /* load has been entered for positions below it; 0 without load() */
+    _Atomic uint64_t started;  /* process() has been entered for positions below this (a batch counts whole) */
+    _Atomic uint64_t loading;  /* load() has been entered for positions below this; 0 without load() */
     _Atomic uint64_t start_ns; /* when position started - 1 was started */
     alignas(GD__LINE) _Atomic uint32_t sleeping; /* not 0: the worker sleeps on its bell */
-    _Atomic uint32_t wants_room;                 /* 1: for room for results, not for a task */
+    _Atomic uint32_t wants_room;                 /* 1: it waits for room for results, not for a task */
 };
 _Static_assert(sizeof(struct gd__result_header) <= GD__PAGE, "result header fits its page");
 
 struct gd__arena_header {
     uint64_t magic;
     uint64_t size;
-    alignas(GD__LINE) _Atomic uint32_t sleeping; /* not 0: the dispatcher sleeps, ring the result bell */
+    alignas(GD__LINE) _Atomic uint32_t sleeping; /* not 0: the dispatcher sleeps; ring the result bell */
 };
 
 enum gd__record_kind {
     GD__R_READY = 1,      /* setup done */
-    GD__R_SETUP_FAILED,   /* bytes: the words */
+    GD__R_SETUP_FAILED,   /* bytes: the error message */
     GD__R_STARTED,        /* position, task_id, attempt, start_ns */
     GD__R_SUCCESS,        /* bytes: the result */
-    GD__R_ERROR,          /* bytes: the words; retry if any are left */
-    GD__R_ERROR_FINAL,    /* bytes: the words */
-    GD__R_ERROR_DATA,     /* bytes: data, then the words, then a uint32_t: how many bytes the words have */
-    GD__R_OUT_OF_MEMORY,  /* bytes: the words */
-    GD__R_DEVICE_LOST,    /* bytes: the words */
+    GD__R_ERROR,          /* bytes: the error message; the task may be retried */
+    GD__R_ERROR_FINAL,    /* bytes: the error message */
+    GD__R_ERROR_DATA,     /* bytes: data, then the error message, then its size as a uint32_t */
+    GD__R_OUT_OF_MEMORY,  /* bytes: the error message */
+    GD__R_DEVICE_LOST,    /* bytes: the error message */
     GD__R_CANCELLED,      /* stopped as asked */
     GD__R_SIGNALLED,      /* as ERROR_DATA: SIGTERM, SIGINT or SIGHUP ended it, or had been sent to the worker */
-    GD__R_SHORTAGE,       /* bytes: the words; not begun, since no process could be started */
-    GD__R_CLEANUP_FAILED, /* bytes: the words */
+    GD__R_SHORTAGE,       /* bytes: the error message; not begun, because no process could be started */
+    GD__R_CLEANUP_FAILED, /* bytes: the error message */
     GD__R_BYE,            /* cleanup done, about to exit */
     GD__R_KINDS
 };
@@ -209,14 +212,14 @@ struct gd__result_slot {
 _Static_assert(sizeof(struct gd__result_slot) == 64, "a result slot is one cache line");
 #define GD__NOT_INLINE 0xffu
 
-/* What a worker finds on the socket it inherits as descriptor GD__BOOT_FD (named by GD__BOOT_ENV): one message
- * with this struct and GD__BOOT_FDS descriptors. After that the dispatcher sends one byte 'c' for each cancelled
- * task; end of file means that the dispatcher is gone. So does GD__FD_DISPATCHER, its pidfd, when it is readable: a
- * fork of the dispatcher may hold its end of the socket open. */
+/* A worker inherits a socket as descriptor GD__BOOT_FD (named by GD__BOOT_ENV). The first message on it is struct
+ * gd__boot with GD__BOOT_FDS descriptors. After that the dispatcher sends one byte 'c' for each cancelled task. End of
+ * file means that the dispatcher is gone. The dispatcher is also gone when its pidfd, GD__FD_DISPATCHER, is readable:
+ * this is needed because a fork of the dispatcher may hold its end of the socket open. */
 #define GD__BOOT_ENV "GPU_DISPATCH_WORKER_FD"
 #define GD__BOOT_FD  3
-/* And the name of its process, which all that it starts inherits, by which the dispatcher knows what it left behind.
- * The adapter for commands puts ":TASK.ATTEMPT" behind it. See dispatch/strays.c. */
+/* The name of the worker's process. All processes that it starts inherit it, so the dispatcher can find those it leaves
+ * behind. The adapter for commands appends ":TASK.ATTEMPT" to it. See dispatch/strays.c. */
 #define GD__PROCESS_ENV "GPU_DISPATCH_PROCESS"
 enum gd__boot_fd { GD__FD_TASKS, GD__FD_RESULTS, GD__FD_ARENA, GD__FD_RESULT_BELL, GD__FD_DISPATCHER, GD__BOOT_FDS };
 struct gd__boot {
@@ -228,7 +231,8 @@ struct gd__boot {
     uint64_t arena_size;
 };
 
-/* A slot that the other side has touched last is a cache miss of its core's making: ask for it some slots ahead. */
+/* A slot that the other side wrote last is in the cache of its core, so reading it misses: prefetch it some slots
+ * ahead. */
 #ifndef GD__AHEAD
 #define GD__AHEAD 4u
 #endif
@@ -239,7 +243,8 @@ static inline void gd__will_read(const void *p)
 static inline void gd__will_write(const void *p)
 {
 #if defined(__x86_64__)
-    /* Compilers take the baseline to lack this and ask for reading only, which is no use: the line must be ours. */
+    /* Compilers assume that the baseline lacks this instruction and prefetch for reading, which does not help: this
+     * core must own the line. */
     __asm__ volatile("prefetchw %0" : : "m"(*(const char *)p));
 #else
     __builtin_prefetch(p, 1, 3);

@@ -1,13 +1,11 @@
 /* The worker's end of the rings.
  *
- * All waiting is one function, sleep_until(): flush what was committed, spin for
- * a while, then announce a sleep, look once more, and sleep on our bell.
- * What is waited for is a task or the end, room in the result ring, or the
- * release of result bytes; the dispatcher rings the same bell for all of them.
+ * One function does all waiting, sleep_until(): it flushes what was committed, spins for a while, announces a sleep,
+ * checks once more, and sleeps on our bell. It waits for a task or the end, for room in the result ring, or for the
+ * release of result bytes. The dispatcher rings the same bell for all of them.
  *
- * The dispatcher's bell is a descriptor of our own process: user code that closes
- * it has left this worker dumb. It says so on stderr, which goes into the crash
- * report, and dies.
+ * The dispatcher's bell is a descriptor of this process. If user code closes it, this worker can no longer wake the
+ * dispatcher. It then prints a message to stderr, which goes into the crash report, and aborts.
  */
 #include "shm/channel.h"
 
@@ -26,12 +24,12 @@
 #include "shm/bytes.h"
 
 enum {
-    SPINS_PER_CLOCK = 32 /* looks between two looks at the clock */
+    SPINS_PER_CLOCK = 32 /* checks between two reads of the clock */
 };
 
 /* ---- opening ---- */
 
-/* Attaches all three regions; each call takes its descriptor over, so every one must be made. */
+/* Attaches all three regions. Each call takes over its descriptor, so all three calls must be made. */
 static int attach_regions(struct gd__port *p, const struct gd__boot *boot, const int fds[GD__BOOT_FDS])
 {
     int tasks = gd__region_attach(&p->tasks, fds[GD__FD_TASKS], boot->task_region_size, 0);
@@ -98,7 +96,7 @@ int gd__port_open(struct gd__port *p, const struct gd__boot *boot, const int fds
         .result_bell = fds[GD__FD_RESULT_BELL],
     };
     int code = attach_regions(p, boot, fds);
-    int boot_code = check_boot(boot); /* the better reason of the two */
+    int boot_code = check_boot(boot); /* its message is preferred: it says more */
     if (boot_code < 0)
         code = boot_code;
     if (code < 0)
@@ -149,11 +147,11 @@ void gd__port_ring(struct gd__port *p, uint32_t sleep)
     do
         n = write(p->result_bell, &one, sizeof one);
     while (n < 0 && errno == EINTR);
-    if (n < 0 && errno != EAGAIN) /* full: it rings already */
+    if (n < 0 && errno != EAGAIN) /* EAGAIN: the counter is full, so the bell rings already */
         cut_off("cannot wake the dispatcher");
 }
 
-/* Sleeps until the bell has rung since it was `heard`. May end early: the caller looks again. */
+/* Sleeps until the bell's count is no longer `heard`. May return early: the caller checks again. */
 static void await_bell(const struct gd__port *p, uint32_t heard)
 {
     if (syscall(SYS_futex, &p->in->bell, FUTEX_WAIT, heard, NULL, NULL, 0) < 0 && errno != EAGAIN && errno != EINTR)
@@ -186,10 +184,10 @@ static void sleep_until(struct gd__port *p, ready_fn *ready, uint64_t was, bool 
         return;
     atomic_store_explicit(&p->out->wants_room, for_room, memory_order_relaxed); /* before `sleeping`: same fence */
     for (;;) {
-        const uint32_t heard = atomic_load_explicit(&p->in->bell, memory_order_acquire); /* pairs with ring's release */
+        const uint32_t heard = atomic_load_explicit(&p->in->bell, memory_order_acquire); /* pairs with channel_ring */
         p->sleep = gd__next_sleep(p->sleep);
         atomic_store_explicit(&p->out->sleeping, p->sleep, memory_order_relaxed);
-        gd__full_fence(); /* pairs with the one in channel_wake: it sees us asleep or we see what it published */
+        gd__full_fence(); /* pairs with gd__channel_wake()'s: it sees us asleep, or we see what it published */
         if (ready(p, was))
             break;
         await_bell(p, heard);
@@ -211,7 +209,7 @@ static bool has_task_or_stop(struct gd__port *p, uint64_t was)
 int gd__port_wait(struct gd__port *p)
 {
     sleep_until(p, has_task_or_stop, 0, false);
-    if (gd__port_poll(p)) /* after the look at stop: what was published before it counts */
+    if (gd__port_poll(p)) /* after reading stop: tasks published before it count */
         return 1;
     gd__port_flush(p);
     return 0;

@@ -1,13 +1,11 @@
 /* A sealed memfd and its mapping.
  *
- * The seals are what makes shared memory safe to read: without F_SEAL_SHRINK
- * the other side could truncate the file and each access beyond its end would
- * be a SIGBUS. F_SEAL_FUTURE_WRITE leaves our own writable mapping, made before
- * it, as the only one there will ever be. The memory has no name in any file
- * system, so that nothing is left behind by a process that was killed.
+ * The seals make shared memory safe to read. Without F_SEAL_SHRINK the other side could truncate the file, and each
+ * access beyond its end would raise SIGBUS. F_SEAL_FUTURE_WRITE allows no writable mapping except our own, which was
+ * made before it. The memory has no name in any file system, so a process that is killed leaves nothing behind.
  *
- * Sizes are of address space: a page costs memory once it is touched. Large regions begin at a multiple of 2 MiB, since
- * only what lies alike in the file and in the address space can be a huge page.
+ * Sizes are address space: a page costs memory only once it is touched. Large regions begin at a multiple of 2 MiB: the
+ * kernel makes a huge page only of memory that has the same alignment in the file and in the address space.
  */
 #include "shm/region.h"
 
@@ -44,7 +42,7 @@ static int make_memfd(const char *name)
     return gd__fd_above_stdio(fd);
 }
 
-/* Past RLIMIT_FSIZE ftruncate would not only fail but send SIGXFSZ, which kills. */
+/* Beyond RLIMIT_FSIZE ftruncate() would not only fail but also send SIGXFSZ, which kills the process. */
 static int set_size(int fd, size_t size)
 {
     struct rlimit limit;
@@ -57,7 +55,7 @@ static int set_size(int fd, size_t size)
     return ftruncate(fd, (off_t)size);
 }
 
-/* size bytes of address space at a multiple of GD__EXTENT, to be mapped over; NULL: anywhere. */
+/* Reserves size bytes of address space at a multiple of GD__EXTENT, to be mapped over. NULL: map anywhere. */
 static void *reserve_aligned(size_t size)
 {
     const size_t room = size + GD__EXTENT;
@@ -83,7 +81,7 @@ static void *map(int fd, size_t size, bool writable)
     if (base == MAP_FAILED && room)
         munmap(room, size);
     if (base != MAP_FAILED)
-        madvise(base, size, MADV_DONTDUMP); /* a core dump of a sparse terabyte helps nobody; no matter if it fails */
+        madvise(base, size, MADV_DONTDUMP); /* keeps a sparse terabyte out of core dumps; may fail */
     return base;
 }
 
@@ -98,7 +96,7 @@ static size_t halved(size_t size, size_t at_least)
     return half > at_least ? half : at_least;
 }
 
-/* Gives fd the largest size that it can have and be mapped with. */
+/* Gives fd the largest size that is possible and can be mapped. */
 static void *size_and_map(int fd, size_t *size, size_t at_least, bool writable)
 {
     for (;;) {

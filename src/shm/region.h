@@ -16,20 +16,20 @@ struct gd__region {
     }
 
 enum gd__region_side {
-    GD__REGION_WE_WRITE,   /* mapped read-write here, then sealed so that nobody else can write */
+    GD__REGION_WE_WRITE,   /* mapped read-write here, then sealed so that no other process can write */
     GD__REGION_THEY_WRITE, /* mapped read-only here; the other side maps it read-write */
 };
 
 /* Makes a memfd of size bytes (a multiple of the page size; sparse), sealed SHRINK|GROW|SEAL (and FUTURE_WRITE when we
  * write) and mapped. If at_least < size and the address space or a limit (RLIMIT_AS, RLIMIT_FSIZE) does not allow size,
- * halves it until it fits. 0, GD_E_SYSTEM or GD_E_NO_MEMORY. */
+ * it is halved until it fits. Returns 0, GD_E_SYSTEM or GD_E_NO_MEMORY. */
 int gd__region_create(struct gd__region *r, const char *name, size_t size, size_t at_least, enum gd__region_side side);
 
-/* Maps a memfd made by the other side. Takes over fd, also when it fails. Refuses one that is not sealed or not exactly
- * size bytes. */
+/* Maps a memfd made by the other side. Takes over fd, even if it fails. Refuses a memfd that is not sealed or not
+ * exactly size bytes long. */
 int gd__region_attach(struct gd__region *r, int fd, size_t size, int writable);
 
-/* Unmaps and closes; fine on GD__REGION_NONE and twice. */
+/* Unmaps and closes. May be called twice, and on GD__REGION_NONE. */
 void gd__region_close(struct gd__region *r);
 
 #endif
