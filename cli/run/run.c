@@ -92,12 +92,12 @@ static void end_for_trouble(void *user)
 
 static void halt(struct run *run, enum cli_halt_when when)
 {
-    char why[128];
+    char why[CLI_HALT_ROOM];
     if (when == CLI_HALT_NEVER || atomic_exchange(&run->ended_early, true))
         return;
     cli_halt_words(&run->halt, why, sizeof why);
     if (when == CLI_HALT_SOON) {
-        cli_say("%s: starting no more, running tasks may finish", why);
+        cli_say("%s: starting no more tasks, the running ones may finish", why);
         gd_dispatcher_shutdown(run->d);
     } else {
         cli_say("%s: ending the running tasks", why);

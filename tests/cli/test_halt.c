@@ -72,11 +72,21 @@ TEST(refuses_with_words)
     static const struct {
         const char *text, *words;
     } bad[] = {
-        { "", "begins with" },           { "bogus", "begins with" },      { "fail=1", "begins with" },
-        { "now", "after now comes" },    { "soon,", "after soon comes" }, { "now,fails=1", "after now comes" },
-        { "now,fail", "a number" },      { "now,fail=", "a number" },     { "now,fail=x", "a number" },
-        { "now,fail=0", "a number" },    { "now,fail=1.5", "a number" },  { "now,fail=1.5%", "percentage" },
-        { "now,fail=0%", "percentage" }, { "never,fail=1", "nothing" },   { "3", "begins with" },
+        { "", "must start with" },
+        { "bogus", "must start with" },
+        { "fail=1", "must start with" },
+        { "now", "now must be followed by" },
+        { "soon,", "soon must be followed by" },
+        { "now,fails=1", "now must be followed by" },
+        { "now,fail", "a number" },
+        { "now,fail=", "a number" },
+        { "now,fail=x", "a number" },
+        { "now,fail=0", "a number" },
+        { "now,fail=1.5", "a number" },
+        { "now,fail=1.5%", "percentage" },
+        { "now,fail=0%", "percentage" },
+        { "never,fail=1", "takes no limit" },
+        { "3", "must start with" },
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         struct cli_halt h = { 0 };
@@ -151,9 +161,16 @@ TEST(cancelled_tasks_count_as_nothing)
 
 TEST(words)
 {
-    char text[100];
-    struct cli_halt h = { .when = CLI_HALT_NOW, .limit = 1, .failed = 1 };
-    CHECK_STR(cli_halt_words(&h, text, sizeof text), "1 task failed");
+    char text[CLI_HALT_ROOM];
+    struct cli_halt h = { .when = CLI_HALT_NOW, .limit = 1 };
+    struct gd_report one = { .input = "a\tb.wav", .input_size = 8, .failure = GD_FAILURE_ERROR, .error = "no\nmodel" };
+    struct cli_task_end e = { .report = &one };
+    CHECK_EQ(cli_halt_add(&h, &e), CLI_HALT_NOW);
+    CHECK_STR(cli_halt_words(&h, text, sizeof text), "task \"a b.wav\" failed (no)");
+    h = (struct cli_halt){ .when = CLI_HALT_SOON, .limit = 3, .failed = 2 };
+    one = (struct gd_report){ .task_id = 6, .input = "x\0y", .input_size = 4, .failure = GD_FAILURE_TIMEOUT };
+    CHECK_EQ(cli_halt_add(&h, &e), CLI_HALT_SOON);
+    CHECK_STR(cli_halt_words(&h, text, sizeof text), "3 tasks failed, the last one is 7");
     h = (struct cli_halt){ .percent = 20, .what = CLI_HALT_DONE, .total = 50, .failed = 4, .succeeded = 6 };
     CHECK_STR(cli_halt_words(&h, text, sizeof text), "10 of 50 tasks ended, the limit is 20%");
 }

@@ -92,7 +92,7 @@ TEST(automatic_workers_need_a_size)
 TEST(bad_halt)
 {
     CHECK_REFUSED(sh(RUN "--halt later true"),
-                  "gpu-dispatch: --halt later: begins with never, soon or now, as in soon,fail=1");
+                  "gpu-dispatch: --halt later: must start with never, soon or now, as in soon,fail=1");
 }
 
 TEST(bad_order)

@@ -34,7 +34,7 @@ TEST(halt_now_ends_what_runs)
     struct ran r = sh("mkfifo f; " RUN
                       "--halt now,fail=1 'if [ {} = 1 ]; then echo x > f; sleep 5000; fi; cat f; exit 7' ::: 1 2 3 4");
     CHECK_EQ(r.status, 7);
-    CHECK_STR(r.err, "gpu-dispatch: 1 task failed: ending the running tasks\n");
+    CHECK_CONTAINS(r.err, " failed (exited with code 7): ending the running tasks\n");
 }
 
 TEST(halt_soon_lets_what_runs_finish)
@@ -43,7 +43,8 @@ TEST(halt_soon_lets_what_runs_finish)
     struct ran r = sh("mkfifo f said; exec 4<> said; " RUN "--halt soon,fail=1 'case {} in 1) cat f > /dev/null; exit "
                       "3;; 2) echo > f; read -r line < said; echo done {}, $line;; *) echo no;; esac' ::: 1 2 3 4 2> "
                       "said");
-    CHECK_STR(r.out, "done 2, gpu-dispatch: 1 task failed: starting no more, running tasks may finish\n");
+    CHECK_STR(r.out, "done 2, gpu-dispatch: task \"1\" failed (exited with code 3): starting no more tasks, the "
+                     "running ones may finish\n");
     CHECK_EQ(r.status, 3);
 }
 

@@ -107,7 +107,7 @@ TEST(a_bar_of_a_run_that_was_ended)
     struct ran r = sh("gpu-dispatch run --gpus sim:1 --quiet --bar --halt now,fail=1 'exit {}' ::: 1 1 1 1");
     CHECK_CONTAINS(r.err, "1/4, 1 failed");
     r = sh("gpu-dispatch run --gpus sim:4 --quiet --halt now,fail=1 'exit {}' ::: 1");
-    CHECK_STR(r.err, "gpu-dispatch: 1 task failed: ending the running tasks\n");
+    CHECK_STR(r.err, "gpu-dispatch: task \"1\" failed (exited with code 1): ending the running tasks\n");
 }
 
 TEST(inputs_from_a_terminal_are_announced_once)

@@ -18,6 +18,7 @@
 
 #include "base/failure.h"
 #include "base/text/parse.h"
+#include "base/text/printable.h"
 #include "cli/run/stop/exit_status.h"
 
 static const char *const when_names[] = { "never", "soon", "now" };
@@ -42,7 +43,7 @@ static int parse_limit(struct cli_halt *h, const char *whole, const char *text)
         return gd__parse_percent(text, &h->percent);
     }
     if (gd__parse_number("--halt", text, 1, UINT64_MAX, &limit) < 0)
-        return gd__fail("--halt %s: after the = comes a number from 1 up, or a percentage like 20%%", whole);
+        return gd__fail("--halt %s: the limit must be a number from 1 up, or a percentage like 20%%", whole);
     h->limit = limit;
     h->percent = 0;
     return 0;
@@ -71,16 +72,16 @@ int cli_halt_parse(struct cli_halt *h, const char *text)
     size_t length = strcspn(at, ",=");
     int when = find_name(when_names, 3, at, length);
     if (when < 0)
-        return gd__fail("--halt %s: begins with never, soon or now, as in soon,fail=1", text);
+        return gd__fail("--halt %s: must start with never, soon or now, as in soon,fail=1", text);
     h->when = (enum cli_halt_when)when;
     if (when == CLI_HALT_NEVER)
-        return at[length] ? gd__fail("--halt %s: nothing comes after never", text) : 0;
+        return at[length] ? gd__fail("--halt %s: never takes no limit: write --halt never", text) : 0;
     at += length + (at[length] != 0);
     length = strcspn(at, ",=");
     int what = find_name(what_names, 3, at, length);
     if (what < 0)
-        return gd__fail("--halt %s: after %s comes fail, success or done, as in %s,fail=1", text, when_names[when],
-                        when_names[when]);
+        return gd__fail("--halt %s: %s must be followed by fail, success or done, as in %s,fail=1", text,
+                        when_names[when], when_names[when]);
     h->what = (enum cli_halt_what)what;
     return parse_limit(h, text, at + length + (at[length] != 0));
 }
@@ -118,6 +119,21 @@ int cli_halt_count_status(const struct cli_halt *h)
     return h->failed < CLI_EXIT_MANY ? (int)h->failed : CLI_EXIT_MANY;
 }
 
+/* By its input, or by its number if the input is not one text. */
+static void name_task(struct cli_halt *h, const struct gd_report *r)
+{
+    char name[CLI_HALT_TEXT - 2];
+    size_t size = r->input ? r->input_size : 0;
+    if (size > 0 && ((const char *)r->input)[size - 1] == '\0')
+        size--;
+    if (size > 0 && !memchr(r->input, 0, size) && gd__text_name(name, sizeof name, r->input, size) > 0)
+        snprintf(h->task, sizeof h->task, "\"%s\"", name);
+    else
+        snprintf(h->task, sizeof h->task, "%llu", (unsigned long long)r->task_id + 1);
+    if (r->failure != GD_FAILURE_NONE && r->error)
+        gd__text_line(h->error, sizeof h->error, r->error, strlen(r->error));
+}
+
 enum cli_halt_when cli_halt_add(struct cli_halt *h, const struct cli_task_end *e)
 {
     if (e->report->failure == GD_FAILURE_CANCELLED)
@@ -130,6 +146,7 @@ enum cli_halt_when cli_halt_add(struct cli_halt *h, const struct cli_task_end *e
     if (h->halted || h->when == CLI_HALT_NEVER || !counts || !reached(h))
         return CLI_HALT_NEVER;
     h->halted = true;
+    name_task(h, e->report);
     if (h->what == CLI_HALT_SUCCESS)
         h->status = 0;
     else
@@ -140,11 +157,17 @@ enum cli_halt_when cli_halt_add(struct cli_halt *h, const struct cli_task_end *e
 char *cli_halt_words(const struct cli_halt *h, char *out, size_t size)
 {
     static const char *const verbs[] = { "failed", "succeeded", "ended" };
-    uint64_t n = counted(h);
+    const unsigned long long n = counted(h);
+    const char *verb = verbs[h->what];
+    int length;
     if (h->percent)
-        snprintf(out, size, "%llu of %llu tasks %s, the limit is %u%%", (unsigned long long)n,
-                 (unsigned long long)h->total, verbs[h->what], h->percent);
+        length = snprintf(out, size, "%llu of %llu tasks %s, the limit is %u%%", n, (unsigned long long)h->total, verb,
+                          h->percent);
+    else if (n == 1)
+        length = snprintf(out, size, "task %s %s", h->task, verb);
     else
-        snprintf(out, size, "%llu %s %s", (unsigned long long)n, n == 1 ? "task" : "tasks", verbs[h->what]);
+        length = snprintf(out, size, "%llu tasks %s, the last one is %s", n, verb, h->task);
+    if (!h->percent && h->error[0] && length > 0 && (size_t)length < size)
+        snprintf(out + length, size - (size_t)length, " (%s)", h->error);
     return out;
 }

@@ -18,6 +18,8 @@
 enum cli_halt_when { CLI_HALT_NEVER = 0, CLI_HALT_SOON = 1, CLI_HALT_NOW = 2 };
 enum cli_halt_what { CLI_HALT_FAIL = 0, CLI_HALT_SUCCESS = 1, CLI_HALT_DONE = 2 };
 
+enum { CLI_HALT_TEXT = 96, CLI_HALT_ROOM = 320 };
+
 /* Zeroed: never, and nothing counted. */
 struct cli_halt {
     enum cli_halt_when when;
@@ -27,8 +29,10 @@ struct cli_halt {
     uint64_t total;     /* set by the caller: cli_input_total() */
     uint64_t succeeded; /* counted here; cancelled tasks count as neither */
     uint64_t failed;
-    bool halted; /* the limit has been reached */
-    int status;  /* and this is the exit status then */
+    bool halted;               /* the limit has been reached */
+    int status;                /* and this is the exit status then */
+    char task[CLI_HALT_TEXT];  /* the task that reached it, "a.wav" with its quotes, or its number from 1 */
+    char error[CLI_HALT_TEXT]; /* and its error; "": none */
 };
 
 /* "never", "now,fail=1", "soon,fail=20%", "now,success=3", "soon,done=50%"; the old "0", "1", "2", "20%". Sets when,
@@ -41,7 +45,8 @@ bool cli_halt_needs_total(const struct cli_halt *h);
 /* Counts a task's end; says what to do now. What it has said once it does not say again. */
 enum cli_halt_when cli_halt_add(struct cli_halt *h, const struct cli_task_end *e);
 
-/* "3 tasks failed", "20% of 50 tasks are done": why it was halted, for a person. Returns out. */
+/* Why it was halted, for a person: "task \"a.wav\" failed (exited with code 1)", "10 of 50 tasks ended, the limit is
+ * 20%". CLI_HALT_ROOM bytes are enough. Returns out. */
 char *cli_halt_words(const struct cli_halt *h, char *out, size_t size);
 
 /* The exit status by what has failed, if the limit was not reached. */
