@@ -63,15 +63,15 @@ def find_command() -> Path:
     if named:
         found = shutil.which(named)
         if found is None:
-            raise FileNotFoundError(f"{VARIABLE}={named}: there is no such program; unset it, or name gpu-dispatch")
+            raise FileNotFoundError(f"{VARIABLE}={named}: no such program; unset it, or set it to a gpu-dispatch")
         return Path(found).absolute()
     for place in _places():
         if _is_the_program_itself(place):
             return place.absolute()
     raise FileNotFoundError(
-        f"the command gpu-dispatch, which transcribes, is neither in this package nor beside {sys.executable} nor in "
-        "the PATH: install the package with `pip install .`, which brings it along, or the command with `make install`; "
-        f"or name it with the environment variable {VARIABLE}"
+        f"cannot find the command gpu-dispatch, which does the transcription, in this package, next to {sys.executable} "
+        "or in the PATH: install the package with `pip install .`, which includes the command, or install the command "
+        f"with `make install`, or set the environment variable {VARIABLE} to its path"
     )
 
 
@@ -129,13 +129,13 @@ def _joined(formats: str | Sequence[str]) -> str:
 
 def _seconds(task_timeout: float) -> str:
     if not task_timeout > 0:
-        raise ValueError(f"task_timeout={task_timeout}: it is a number of seconds above 0, or None")
+        raise ValueError(f"task_timeout={task_timeout}: it must be a number of seconds above 0, or None")
     return f"{max(task_timeout, 0.001):.3f}"
 
 
 def _tries(retries: int) -> int:
     if retries < 0:
-        raise ValueError(f"retries={retries}: it cannot be less than 0")
+        raise ValueError(f"retries={retries}: it must be 0 or more")
     return retries + 1  # the command counts the first attempt as well
 
 

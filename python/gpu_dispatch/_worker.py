@@ -206,8 +206,8 @@ def _adopt_main(reached: MainReached) -> None:
             break
     else:  # a module that the main module imports has a dispatcher at its top level
         raise RuntimeError(
-            "a worker process that imported the main module came to a dispatcher in another module: run dispatchers "
-            'in functions, or behind `if __name__ == "__main__":`'
+            "a module that the main module imports starts a dispatcher, so the worker cannot import it: start "
+            'dispatchers in a function, or under `if __name__ == "__main__":`'
         ) from None
     main_module = types.ModuleType("__mp_main__")
     main_module.__dict__.update(frame.f_globals)
@@ -217,7 +217,7 @@ def _adopt_main(reached: MainReached) -> None:
 def _raise_timeout(signum: int, frame: Any) -> None:
     """The handler of SIGALRM, with which worker.c interrupts a task. If the signal comes too late, nothing happens."""
     if _native.task_cancelled():
-        raise TaskTimeoutError("the task has passed its time limit")
+        raise TaskTimeoutError("the task exceeded its time limit")
 
 
 def main() -> NoReturn:

@@ -51,8 +51,8 @@ __all__ = [
 log = logging.getLogger(__name__)
 
 NO_WORKER = (
-    "no worker class: pass a class derived from gpu_dispatch.BaseWorker, whose process(path) does one file: "
-    "ProcessSpawner(worker_cls=MyWorker). Transcription needs none: that is LauncherOrchestrator().run()"
+    "no worker class: pass a subclass of gpu_dispatch.BaseWorker whose process(path) processes one file, as in "
+    "ProcessSpawner(worker_cls=MyWorker). Only LauncherOrchestrator().run() works without one: it transcribes audio"
 )
 
 
@@ -115,7 +115,7 @@ _ORDERS = {"size": 0, "name": 1, "none": 2}
 
 def _choose(table: Mapping[str, int], what: str, name: str) -> int:
     if name not in table:
-        raise ValueError(f"{what}={name!r}: it is one of {', '.join(table)}")
+        raise ValueError(f"{what}={name!r}: it must be one of {', '.join(table)}")
     return table[name]
 
 
@@ -171,7 +171,7 @@ class ResourceAllocator:
     def create_task_queue(self, files: Iterable[Path], num_workers: int) -> queue.Queue[Path | None]:
         """A queue with the files in their order, followed by one None for each worker."""
         if num_workers < 1:
-            raise ValueError(f"num_workers is {num_workers}: there has to be one at least")
+            raise ValueError(f"num_workers is {num_workers}: it must be at least 1")
         tasks: queue.Queue[Path | None] = queue.Queue()
         for path in files:
             tasks.put(path)
@@ -541,7 +541,7 @@ class LauncherOrchestrator:
         """
         if self._transcribes():
             if progress_callback is not None:
-                raise TypeError("progress_callback needs a worker class: a transcription shows how far it is by itself")
+                raise TypeError("progress_callback needs a worker class: a transcription shows its own progress")
             return _transcribe.transcribe(
                 input_dir,
                 output_dir,
@@ -562,7 +562,7 @@ class LauncherOrchestrator:
         problem = self._problem(input_dir, gpus)
         files = [] if problem else self.allocator.discover_files(input_dir, pattern, recursive=recursive)
         if not problem and not files:
-            problem = f"nothing to do: no file in {os.fspath(input_dir)} fits {pattern!r}"
+            problem = f"nothing to do: no file in {os.fspath(input_dir)} matches {pattern!r}"
         if problem:
             print(problem, file=sys.stderr)
             return 1

@@ -331,7 +331,7 @@ class RichDispatcher:
         **options: Any,
     ) -> None:
         if not refresh_rate > 0:
-            raise ValueError(f"refresh_rate is {refresh_rate}: it has to be more than 0 times a second")
+            raise ValueError(f"refresh_rate is {refresh_rate}: it must be above 0")
         if show_ui:
             _need_rich()
         self._refresh_seconds = 1.0 / refresh_rate

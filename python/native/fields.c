@@ -72,7 +72,7 @@ int *read_ints(PyObject *sequence, size_t *n)
             continue;
         }
         if (!PyErr_Occurred())
-            PyErr_Format(PyExc_OverflowError, "%ld is no device number", value);
+            PyErr_Format(PyExc_OverflowError, "%ld is not a device number", value);
         PyMem_Free(out);
         out = NULL;
     }

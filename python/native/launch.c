@@ -148,7 +148,7 @@ static const char **read_patterns(PyObject *tuple)
         out[i] = PyBytes_Check(PyTuple_GET_ITEM(tuple, i)) ? PyBytes_AS_STRING(PyTuple_GET_ITEM(tuple, i)) : NULL;
         if (out[i])
             continue;
-        PyErr_SetString(PyExc_TypeError, "patterns have to be a tuple of bytes");
+        PyErr_SetString(PyExc_TypeError, "patterns must be a tuple of bytes");
         PyMem_Free(out);
         out = NULL;
     }
@@ -237,7 +237,7 @@ static int add_file(struct gd_files *files, PyObject *item)
     PyObject *path = NULL;
     unsigned long long size;
     if (!PyTuple_Check(item)) {
-        PyErr_SetString(PyExc_TypeError, "files have to be tuples (path, size)");
+        PyErr_SetString(PyExc_TypeError, "files must be tuples (path, size)");
         return -1;
     }
     if (!PyArg_ParseTuple(item, "O&K:file", PyUnicode_FSConverter, &path, &size))
@@ -315,7 +315,7 @@ static PyObject *distribute_workload(PyObject *module, PyObject *args)
     if (!PyArg_ParseTuple(args, "Oni:distribute_workload", &sequence, &n, &how))
         return NULL;
     if (n < 1)
-        return PyErr_Format(PyExc_ValueError, "files cannot be dealt to %zd devices: there has to be one at least", n);
+        return PyErr_Format(PyExc_ValueError, "cannot distribute files to %zd devices: there must be at least one", n);
     struct gd_files *files = read_files(sequence);
     if (!files)
         return NULL;

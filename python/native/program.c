@@ -197,7 +197,7 @@ static char **read_words(PyObject *list)
     const Py_ssize_t n = PyList_GET_SIZE(list);
     char **words = n > 0 ? PyMem_Calloc((size_t)n + 1, sizeof *words) : NULL;
     if (!words)
-        PyErr_SetString(PyExc_ValueError, "a program has a name at least");
+        PyErr_SetString(PyExc_ValueError, "argv is empty: it must begin with the program");
     for (Py_ssize_t i = 0; words && i < n; i++) {
         if (PyBytes_AsStringAndSize(PyList_GET_ITEM(list, i), &words[i], NULL) < 0) {
             PyMem_Free(words);

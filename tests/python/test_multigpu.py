@@ -72,7 +72,7 @@ def test_detector_lists_devices() -> None:
 
 
 @pytest.mark.parametrize(
-    ("gpus", "words"), [([7], "7"), ([0, 0], "twice|0"), ([], "auto"), (["x"], ""), ([1 << 40], "no device")]
+    ("gpus", "words"), [([7], "7"), ([0, 0], "twice|0"), ([], "auto"), (["x"], ""), ([1 << 40], "not a device number")]
 )
 def test_detector_refuses(gpus: list[Any], words: str) -> None:
     import re
