@@ -74,7 +74,7 @@ static size_t share(double part, size_t width)
 /* The part of the bar that is bad. Of work it is not known how much of it failed: as of the tasks that have ended. */
 static double bad_part(const struct page *p)
 {
-    const struct gd_stats *a = &p->s->stats;
+    const struct gd_stats *a = p->s->stats;
     const struct view_figures *f = &p->f;
     const double wrong = (double)a->failed + (double)a->timeouts;
     const uint64_t all = f->total > f->passed ? f->total : f->passed;
@@ -131,7 +131,7 @@ static void put_count(struct flow *f, enum tui_colour colour, uint64_t n, const 
 
 static void put_counts(struct page *p, size_t lines)
 {
-    const struct gd_stats *a = &p->s->stats;
+    const struct gd_stats *a = p->s->stats;
     struct flow f = { p, lines - 1 };
     put_count(&f, TUI_GREEN, a->completed, "done");
     put_count(&f, a->failed ? TUI_RED : TUI_PLAIN, a->failed, "failed");

@@ -258,7 +258,7 @@ static bool lay_out(struct tui_panel *p, bool *moved)
     tui_layout(&p->text, s, &p->history, &v);
     if (p->text.failed)
         gd__buffer_free(&p->text);
-    const struct gd_stats *a = &s->stats, *b = &p->last;
+    const struct gd_stats *a = s->stats, *b = &p->last;
     *moved = a->completed != b->completed || a->failed != b->failed || a->timeouts != b->timeouts ||
              a->running != b->running || a->retried != b->retried || a->restarts != b->restarts;
     p->last = *a;

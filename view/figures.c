@@ -25,17 +25,33 @@ void view_part_cancelled(struct gd_stats *s)
     s->failed -= s->cancelled < s->failed ? s->cancelled : s->failed;
 }
 
+void view_fill_worker(struct gd_worker_view *to, const struct gd_worker_stats *from)
+{
+    to->worker_id = from->worker_id;
+    to->gpu_id = from->gpu_id;
+    to->state = from->state;
+    to->pid = from->pid;
+    to->current_task = from->current_task;
+    to->handed = from->handed;
+    to->completed = from->completed;
+    to->failed = from->failed;
+    to->timeouts = from->timeouts;
+    to->restarts = from->restarts;
+    to->last_ns = from->last_ns;
+    to->busy_ns = from->busy_ns;
+}
+
 /* The time of a snapshot: that of a run that has ended stands still. */
 static uint64_t time_of(const struct gd_snapshot *s)
 {
-    return s->ended || s->read_ns < s->stats.now_ns ? s->stats.now_ns : s->read_ns;
+    return s->ended || s->read_ns < s->stats->now_ns ? s->stats->now_ns : s->read_ns;
 }
 
 /* --- what was seen before --------------------------------------------------------- */
 
 void view_history_add(struct view_history *h, const struct gd_snapshot *s)
 {
-    const struct view_sample now = { .ns = time_of(s), .ended = ended_of(&s->stats), .work = s->work_done };
+    const struct view_sample now = { .ns = time_of(s), .ended = ended_of(s->stats), .work = s->work_done };
     const struct view_sample *last = h->n ? &h->samples[(h->n - 1) % VIEW_SAMPLES] : NULL;
     if (last && (now.ns < last->ns || now.ended < last->ended)) { /* another run */
         *h = (struct view_history){ 0 };
@@ -46,7 +62,7 @@ void view_history_add(struct view_history *h, const struct gd_snapshot *s)
     if (h->first.ns == 0 && now.ended > 0 && (now.work > 0 || !(s->work_total > 0)))
         h->first = now; /* with its work, which is told a moment after its end */
     if (s->n_failures) {
-        const struct gd_failure_view *f = &s->failures[s->n_failures - 1];
+        const struct gd_failure_view *f = gd_snapshot_failure(s, s->n_failures - 1);
         snprintf(h->failure, sizeof h->failure, "%s%s%.150s", f->input, *f->input ? ": " : "", f->error);
     }
 }
@@ -100,7 +116,7 @@ static double seconds_for(double amount, struct count c, const struct view_figur
 static double eta(const struct view_figures *f, const struct gd_snapshot *s, const struct view_history *h)
 {
     const bool by_work = f->work_total > 0 && f->work_done > 0;
-    if ((f->total == 0 && !by_work) || s->ended || s->stats.cancelled) /* of those that run still, nothing is known */
+    if ((f->total == 0 && !by_work) || s->ended || s->stats->cancelled) /* of those that run still, nothing is known */
         return -1;
     if (f->total && f->passed >= f->total)
         return 0;
@@ -134,7 +150,7 @@ static void add_work(struct view_figures *f, const struct gd_snapshot *s, const 
 
 void view_figures_of(struct view_figures *f, const struct gd_snapshot *s, const struct view_history *h)
 {
-    const struct gd_stats *a = &s->stats;
+    const struct gd_stats *a = s->stats;
     *f = (struct view_figures){ .total = a->total, .ended = ended_of(a), .rate_mean = -1 };
     f->passed = sum(f->ended, a->skipped);
     if (a->source_done && !(a->cancelled && a->total)) /* one that is ended early had more to do */

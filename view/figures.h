@@ -29,6 +29,9 @@ struct view_history {
  * run, once. */
 void view_part_cancelled(struct gd_stats *s);
 
+/* A worker as the dispatcher counts it: all that a view of it has in common with that. */
+void view_fill_worker(struct gd_worker_view *to, const struct gd_worker_stats *from);
+
 void view_history_add(struct view_history *h, const struct gd_snapshot *s);
 
 /* What is not known is negative. */

@@ -36,20 +36,19 @@ static void put_known(struct gd__buffer *b, const char *name, bool known, uint64
 static void put_worker(struct gd__buffer *b, const struct gd_snapshot *s, const struct gd_worker_view *w)
 {
     const enum view_status status = view_status_of(s, w);
-    gd__buffer_format(b, "{\"worker\":%llu,\"gpu\":%lld", (unsigned long long)w->stats.worker_id,
-                      (long long)w->stats.gpu_id);
+    gd__buffer_format(b, "{\"worker\":%llu,\"gpu\":%lld", (unsigned long long)w->worker_id, (long long)w->gpu_id);
     gd__json_put_text(b, "status", view_status_name(status));
     gd__json_put_text(b, "idle", w->idle ? gd_idle_reason_name((enum gd_idle_reason)w->idle) : "");
     put_real(b, "since", w->since_ns && s->read_ns >= w->since_ns ? (double)(s->read_ns - w->since_ns) / 1e9 : -1);
-    put_known(b, "task", status == VIEW_PROCESSING && w->stats.current_task != UINT64_MAX, w->stats.current_task);
+    put_known(b, "task", status == VIEW_PROCESSING && w->current_task != UINT64_MAX, w->current_task);
     gd__json_put_text(b, "input", status == VIEW_PROCESSING ? w->task : "");
-    put_count(b, "completed", w->stats.completed);
-    put_count(b, "failed", w->stats.failed);
-    put_count(b, "timeouts", w->stats.timeouts);
-    put_count(b, "restarts", w->stats.restarts);
-    put_real(b, "last", w->stats.last_ns ? (double)w->stats.last_ns / 1e9 : -1);
-    put_real(b, "busy", (double)w->stats.busy_ns / 1e9);
-    put_known(b, "pid", w->stats.pid, w->stats.pid);
+    put_count(b, "completed", w->completed);
+    put_count(b, "failed", w->failed);
+    put_count(b, "timeouts", w->timeouts);
+    put_count(b, "restarts", w->restarts);
+    put_real(b, "last", w->last_ns ? (double)w->last_ns / 1e9 : -1);
+    put_real(b, "busy", (double)w->busy_ns / 1e9);
+    put_known(b, "pid", w->pid, w->pid);
     gd__buffer_text(b, "}");
 }
 
@@ -71,7 +70,7 @@ static void put_device(struct gd__buffer *b, const struct gd_device_view *d)
 
 static void put_figures(struct gd__buffer *b, const struct gd_snapshot *s, const struct view_figures *f)
 {
-    const struct gd_stats *a = &s->stats;
+    const struct gd_stats *a = s->stats;
     put_known(b, "total", f->total, f->total);
     put_count(b, "taken", a->taken);
     put_count(b, "waiting", a->pending);
@@ -107,12 +106,12 @@ void view_json(struct gd__buffer *out, const struct gd_snapshot *s, const struct
     gd__buffer_text(out, ",\"workers\":[");
     for (size_t i = 0; i < s->n_workers; i++) {
         gd__buffer_text(out, i ? "," : "");
-        put_worker(out, s, &s->workers[i]);
+        put_worker(out, s, gd_snapshot_worker(s, i));
     }
     gd__buffer_text(out, "],\"devices\":[");
     for (size_t i = 0; i < s->n_devices; i++) {
         gd__buffer_text(out, i ? "," : "");
-        put_device(out, &s->devices[i]);
+        put_device(out, gd_snapshot_device(s, i));
     }
     gd__buffer_text(out, "]}");
 }

@@ -39,14 +39,14 @@ enum view_status view_status_of(const struct gd_snapshot *s, const struct gd_wor
         [GD_WORKER_FAILED] = VIEW_ERROR,
         [GD_WORKER_LOST] = VIEW_ERROR,
     };
-    enum view_status status = w->stats.state < sizeof of / sizeof of[0] ? of[w->stats.state] : VIEW_ERROR;
+    enum view_status status = w->state < sizeof of / sizeof of[0] ? of[w->state] : VIEW_ERROR;
     if (w->device_out)
         return VIEW_QUARANTINED;
     if (status == VIEW_ERROR)
         return status;
     if (s->ended)
         return VIEW_FINISHED;
-    if (status == VIEW_INITIALIZING && w->stats.restarts > 0)
+    if (status == VIEW_INITIALIZING && w->restarts > 0)
         return VIEW_RESTARTING;
     if (status == VIEW_PROCESSING && w->idle != GD_IDLE_NOT)
         return VIEW_IDLE; /* it has been handed tasks, and cannot begin: they are being loaded */
@@ -56,15 +56,15 @@ enum view_status view_status_of(const struct gd_snapshot *s, const struct gd_wor
 /* What it is at. */
 static void describe(struct view_row *r, const struct gd_worker_view *w)
 {
-    const char *before = w->stats.state == GD_WORKER_CANCELLING ? "asked to stop: " : "";
+    const char *before = w->state == GD_WORKER_CANCELLING ? "asked to stop: " : "";
     if (r->status == VIEW_QUARANTINED)
         snprintf(r->task, sizeof r->task, "out of use");
     else if (r->status == VIEW_ERROR)
-        snprintf(r->task, sizeof r->task, "%s", w->stats.state == GD_WORKER_LOST ? "does not end" : "given up");
+        snprintf(r->task, sizeof r->task, "%s", w->state == GD_WORKER_LOST ? "does not end" : "given up");
     else if (r->status == VIEW_PROCESSING && *w->task)
         snprintf(r->task, sizeof r->task, "%s%.*s", before, (int)sizeof w->task, w->task);
-    else if (r->status == VIEW_PROCESSING && w->stats.current_task != UINT64_MAX)
-        snprintf(r->task, sizeof r->task, "%s#%llu", before, (unsigned long long)w->stats.current_task);
+    else if (r->status == VIEW_PROCESSING && w->current_task != UINT64_MAX)
+        snprintf(r->task, sizeof r->task, "%s#%llu", before, (unsigned long long)w->current_task);
     else if (r->status != VIEW_FINISHED && r->status != VIEW_RESTARTING && w->idle != GD_IDLE_NOT)
         snprintf(r->task, sizeof r->task, "%s", gd_idle_reason_name((enum gd_idle_reason)w->idle));
     if (r->status == VIEW_PROCESSING && *r->task)
@@ -80,11 +80,11 @@ static double since(const struct gd_snapshot *s, const struct gd_worker_view *w,
 static void of_worker(struct view_row *r, const struct gd_snapshot *s, const struct gd_worker_view *w)
 {
     *r = (struct view_row){ .status = view_status_of(s, w),
-                            .done = w->stats.completed,
-                            .failed = w->stats.failed,
-                            .timeouts = w->stats.timeouts,
-                            .restarts = w->stats.restarts,
-                            .last_s = w->stats.last_ns ? (double)w->stats.last_ns / 1e9 : -1 };
+                            .done = w->completed,
+                            .failed = w->failed,
+                            .timeouts = w->timeouts,
+                            .restarts = w->restarts,
+                            .last_s = w->last_ns ? (double)w->last_ns / 1e9 : -1 };
     r->since_s = since(s, w, r->status);
     describe(r, w);
 }
@@ -93,7 +93,7 @@ static void of_worker(struct view_row *r, const struct gd_snapshot *s, const str
 static void add_device(struct view_row *r, const struct gd_snapshot *s, int64_t gpu_id)
 {
     for (size_t i = 0; i < s->n_devices; i++) {
-        const struct gd_device_view *d = &s->devices[i];
+        const struct gd_device_view *d = gd_snapshot_device(s, i);
         if (d->gpu_id != gpu_id)
             continue;
         r->known = d->known;
@@ -128,10 +128,10 @@ static size_t list_gpus(struct gpu *g, const struct gd_snapshot *s)
 {
     size_t n = 0;
     for (size_t i = 0; i < s->n_workers; i++) {
-        struct gpu *at = find(g, n, s->workers[i].stats.gpu_id);
+        struct gpu *at = find(g, n, gd_snapshot_worker(s, i)->gpu_id);
         if (!at) {
             at = &g[n++];
-            *at = (struct gpu){ .id = s->workers[i].stats.gpu_id };
+            *at = (struct gpu){ .id = gd_snapshot_worker(s, i)->gpu_id };
         }
         at->workers++;
     }
@@ -143,9 +143,9 @@ static size_t make_rows_of(struct view_row *r, const struct gd_snapshot *s, cons
 {
     size_t n = 0;
     for (size_t i = 0; i < s->n_workers; i++) {
-        if (s->workers[i].stats.gpu_id != g->id)
+        if (gd_snapshot_worker(s, i)->gpu_id != g->id)
             continue;
-        of_worker(&r[n], s, &s->workers[i]);
+        of_worker(&r[n], s, gd_snapshot_worker(s, i));
         if (g->workers == 1)
             snprintf(r[n].label, sizeof r[n].label, "%lld", (long long)g->id);
         else
@@ -204,7 +204,7 @@ static size_t count_status(const struct gd_snapshot *s, int64_t gpu_id, enum vie
 {
     size_t n = 0;
     for (size_t i = 0; i < s->n_workers; i++)
-        n += s->workers[i].stats.gpu_id == gpu_id && view_status_of(s, &s->workers[i]) == status;
+        n += gd_snapshot_worker(s, i)->gpu_id == gpu_id && view_status_of(s, gd_snapshot_worker(s, i)) == status;
     return n;
 }
 
@@ -213,9 +213,9 @@ static void make_gpu_row(struct view_row *r, const struct gd_snapshot *s, const 
     struct view_row one;
     bool any = false;
     for (size_t i = 0; i < s->n_workers; i++) {
-        if (s->workers[i].stats.gpu_id != g->id)
+        if (gd_snapshot_worker(s, i)->gpu_id != g->id)
             continue;
-        of_worker(any ? &one : r, s, &s->workers[i]);
+        of_worker(any ? &one : r, s, gd_snapshot_worker(s, i));
         if (any)
             join(r, &one);
         any = true;

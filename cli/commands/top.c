@@ -104,7 +104,9 @@ static void show_tasks(char *out, size_t size, const struct gd_job *j)
         return;
     if (gd_observer_select(o, 0) == 0 && gd_observer_read(o, &s) == 0) {
         struct gd_snapshot parted = *s;
-        view_part_cancelled(&parted.stats);
+        struct gd_stats stats = *s->stats;
+        view_part_cancelled(&stats);
+        parted.stats = &stats;
         view_figures_of(&f, &parted, &none);
         snprintf(out, size, "%s%s%s", view_show_count(passed, sizeof passed, f.passed), f.total ? " of " : "",
                  f.total ? view_show_count(total, sizeof total, f.total) : "");
@@ -214,6 +216,7 @@ struct watch {
     struct gd_observer *o;
     const struct gd_snapshot *s; /* NULL, or */
     struct gd_snapshot last_seen;
+    struct gd_stats last_stats; /* of it */
     struct view_history history;
     struct gd_stats last;
     bool over; /* it has ended, or was killed: s is the last of it */
@@ -226,7 +229,9 @@ static int look(struct watch *w)
     const int rc = gd_observer_read(w->o, &s);
     if (s) {
         w->last_seen = *s;
-        view_part_cancelled(&w->last_seen.stats);
+        w->last_stats = *s->stats;
+        view_part_cancelled(&w->last_stats);
+        w->last_seen.stats = &w->last_stats;
         w->s = &w->last_seen;
     }
     if (rc < 0 && rc != GD_E_NO_JOB)
@@ -240,7 +245,7 @@ static int look(struct watch *w)
 
 static bool have_moved(struct watch *w)
 {
-    const struct gd_stats *a = &w->s->stats, *b = &w->last;
+    const struct gd_stats *a = w->s->stats, *b = &w->last;
     const bool moved = a->completed != b->completed || a->failed != b->failed || a->timeouts != b->timeouts ||
                        a->running != b->running;
     w->last = *a;

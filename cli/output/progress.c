@@ -31,7 +31,7 @@ enum { REDRAW_MS = 100, REDRAW_IDLE_MS = 1000, PLAIN_MS = 5000, JSON_MS = 1000, 
 
 void cli_figures_of(struct cli_figures *f, const struct gd_snapshot *now, struct view_history *h)
 {
-    const struct gd_stats *s = &now->stats;
+    const struct gd_stats *s = now->stats;
     struct view_figures t;
     view_history_add(h, now);
     view_figures_of(&t, now, h);
@@ -214,8 +214,9 @@ static void hide(struct cli_progress *p)
 /* Asks for the figures and lays them out. False if there are none. */
 static bool refresh(struct cli_progress *p, struct cli_figures *f)
 {
-    struct gd_snapshot s = { .size = sizeof s, .stats.size = sizeof s.stats };
-    if (p->stats(p->user, &s) != 0)
+    struct gd_stats stats = { .size = sizeof stats };
+    struct gd_snapshot s = { .size = sizeof s, .stats = &stats };
+    if (p->stats(p->user, &s, &stats) != 0)
         return false;
     cli_figures_of(f, &s, &p->history);
     p->length =

@@ -52,7 +52,7 @@ size_t cli_progress_layout(char *out, size_t size, const struct cli_figures *f, 
 struct cli_progress;
 
 /* 0 and the figures (stats, read_ns, work), or anything else if there are none yet. Called on the drawing thread. */
-typedef int cli_stats_fn(void *user, struct gd_snapshot *out);
+typedef int cli_stats_fn(void *user, struct gd_snapshot *out, struct gd_stats *stats); /* out->stats points to stats */
 
 /* fd is mostly 2. Starts drawing. 0, or -1 with gd__fail_text(). */
 int cli_progress_open(struct cli_progress **out, int fd, enum cli_progress_style style, cli_stats_fn *stats,

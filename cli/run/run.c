@@ -177,10 +177,9 @@ static void worker_wrote(void *user, int worker_id, int stream, const char *text
 }
 
 /* The figures are as of the last event, which with long tasks may be hours ago; the time is now. */
-static int stats_now(void *user, struct gd_snapshot *out)
+static int stats_now(void *user, struct gd_snapshot *out, struct gd_stats *s)
 {
     struct run *run = user;
-    struct gd_stats *s = &out->stats;
     struct timespec now;
     int rc = gd_dispatcher_stats(run->d, s);
     clock_gettime(CLOCK_MONOTONIC, &now);
@@ -450,14 +449,14 @@ static bool is_of_files(const struct cli_run *r)
 /* The figures of the end. What was done before is no part of them. */
 static void print_summary(struct run *run)
 {
-    struct gd_snapshot now = { .stats.size = sizeof now.stats };
-    const struct gd_stats *s = &now.stats;
+    struct gd_stats s = { .size = sizeof s };
+    struct gd_snapshot now = { .stats = &s };
     char *text = NULL;
     size_t size = 0;
     if (cli_run_is_silent(run->asked) || run->asked->dry_run || cli_sinks_broken(&run->sinks))
         return;
-    if (run->journal && stats_now(run, &now) == 0)
-        gd_balancer_set_total(run->balancer, s->total > s->skipped ? s->total - s->skipped : 0);
+    if (run->journal && stats_now(run, &now, &s) == 0)
+        gd_balancer_set_total(run->balancer, s.total > s.skipped ? s.total - s.skipped : 0);
     FILE *memory = open_memstream(&text, &size);
     if (!memory)
         return;

@@ -21,6 +21,7 @@ struct cli_watch {
     const struct cli_input *input;
     struct gd_observer *observer; /* NULL: what follows is filled here */
     struct gd_snapshot s;
+    struct gd_stats all; /* of s */
     struct gd_worker_view *views;
     struct gd_worker_stats *stats;
     size_t n;
@@ -55,7 +56,7 @@ int cli_watch_open(struct cli_watch **out, struct gd_dispatcher *d, const struct
     w->s = (struct gd_snapshot){ .size = sizeof w->s,
                                  .pid = (uint64_t)getpid(),
                                  .started = (double)now_ns(CLOCK_REALTIME) / 1e9,
-                                 .stats.size = sizeof w->s.stats };
+                                 .stats = &w->all };
     snprintf(w->s.job, sizeof w->s.job, "%s", job);
     const int rc = gd_observer_attach(&w->observer, d) == 0 ? gd_observer_select(w->observer, what) : make_room(w);
     if (rc < 0) {
@@ -69,7 +70,8 @@ int cli_watch_open(struct cli_watch **out, struct gd_dispatcher *d, const struct
 /* From the statistics. */
 static int read_own(struct cli_watch *w)
 {
-    if (gd_dispatcher_stats(w->d, &w->s.stats) < 0)
+    w->all.size = sizeof w->all;
+    if (gd_dispatcher_stats(w->d, &w->all) < 0)
         return -1;
     const int n = gd_dispatcher_worker_stats(w->d, w->stats, sizeof *w->stats, w->n);
     gd_dispatcher_work(w->d, &w->s.work_done, &w->s.work_total);
@@ -77,7 +79,7 @@ static int read_own(struct cli_watch *w)
     w->s.n_workers = n < 0 ? 0 : (size_t)n < w->n ? (size_t)n : w->n;
     w->s.workers = w->views;
     for (size_t i = 0; i < w->s.n_workers; i++)
-        w->views[i].stats = w->stats[i];
+        view_fill_worker(&w->views[i], &w->stats[i]);
     return 0;
 }
 
@@ -87,6 +89,8 @@ static int read_observed(struct cli_watch *w)
     if (gd_observer_read(w->observer, &s) < 0)
         return -1;
     w->s = *s;
+    w->all = *s->stats;
+    w->s.stats = &w->all;
     return 0;
 }
 
@@ -96,9 +100,9 @@ int cli_watch_read(void *watch, const struct gd_snapshot **out)
     if ((w->observer ? read_observed(w) : read_own(w)) < 0)
         return -1;
     const uint64_t total = cli_input_total(w->input);
-    view_part_cancelled(&w->s.stats);
+    view_part_cancelled(&w->all);
     if (total)
-        w->s.stats.total = total;
+        w->all.total = total;
     w->s.ended = w->s.ended || w->ended;
     *out = &w->s;
     return 0;

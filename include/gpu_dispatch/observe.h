@@ -12,7 +12,7 @@
  *         return fprintf(stderr, "%s\n", gd_error_text()), 1;
  *     const struct gd_snapshot *s;
  *     while (gd_observer_read(o, &s) == 0 && !s->ended) {
- *         printf("%llu done\n", (unsigned long long)s->stats.completed);
+ *         printf("%llu done\n", (unsigned long long)s->stats->completed);
  *         ... wait a second ...
  *     }
  *     gd_observer_close(&o);
@@ -70,8 +70,20 @@ enum gd_idle_reason {
 /* "no input", "loading", ... Static. */
 const char *gd_idle_reason_name(enum gd_idle_reason idle);
 
+/* The structs of a snapshot are made by the library, and you get pointers to them: fields are only added at the end. */
+
 struct gd_worker_view {
-    struct gd_worker_stats stats;
+    /* as in struct gd_worker_stats */
+    uint64_t worker_id;
+    int64_t gpu_id;
+    uint64_t state; /* enum gd_worker_state */
+    uint64_t pid;
+    uint64_t current_task;
+    uint64_t handed;
+    uint64_t completed, failed, timeouts;
+    uint64_t restarts;
+    uint64_t last_ns, busy_ns;
+
     uint64_t idle;       /* enum gd_idle_reason */
     uint64_t since_ns;   /* CLOCK_MONOTONIC: its task was started, or it became idle */
     uint64_t device_out; /* 1: its device is out of use */
@@ -104,7 +116,14 @@ struct gd_task_view {
 };
 
 struct gd_failure_view {
-    struct gd_task_view task;
+    /* as in struct gd_task_view */
+    uint64_t task_id;
+    int64_t worker_id, gpu_id;
+    uint64_t start_ns, end_ns;
+    uint32_t attempt;
+    uint32_t again;
+    uint64_t failure;
+
     char input[160]; /* likewise */
     char error[512]; /* its beginning */
 };
@@ -119,22 +138,30 @@ struct gd_snapshot {
     uint64_t read_ns; /* CLOCK_MONOTONIC: when this was read; stats.now_ns: when it was published */
     bool ended;       /* the run has ended: these are its last figures */
     bool stale;       /* not published for a while though the run is not asleep: a callback takes its time */
-    struct gd_stats stats;
-    const struct gd_worker_view *workers;
+    const struct gd_stats *stats;
+    /* The lists, of which gd_snapshot_worker(), _device(), _task() and _failure() give the elements: how large these
+     * are the library knows. */
+    const void *workers;
     size_t n_workers;
-    const struct gd_device_view *devices;
+    const void *devices;
     size_t n_devices;
     /* Those that ended since this observer's last read, in that order; at its first, those that the page still holds.
      * Of a run of more than some thousand tasks a second it is a sample, of every worker's; the others are counted as
      * missed. Over all reads of an observer tasks and missed add up to all that have ended. */
-    const struct gd_task_view *tasks;
+    const void *tasks;
     size_t n_tasks;
     uint64_t tasks_missed;
-    const struct gd_failure_view *failures; /* likewise, from some hundred a second on */
+    const void *failures; /* likewise, from some hundred a second on */
     size_t n_failures;
     uint64_t failures_missed;
     double work_done, work_total; /* gd_dispatcher_set_work(); total 0: tasks are counted */
 };
+
+/* The i-th of a list; NULL past its end. */
+const struct gd_worker_view *gd_snapshot_worker(const struct gd_snapshot *s, size_t i);
+const struct gd_device_view *gd_snapshot_device(const struct gd_snapshot *s, size_t i);
+const struct gd_task_view *gd_snapshot_task(const struct gd_snapshot *s, size_t i);
+const struct gd_failure_view *gd_snapshot_failure(const struct gd_snapshot *s, size_t i);
 
 struct gd_observer;
 

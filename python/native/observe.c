@@ -39,13 +39,13 @@ static const struct field stat_fields[] = {
 };
 
 enum { HAS_TASK = 1, HAS_PROCESS = 2, HAS_SINCE = 4, HAS_LAST = 8 };
-#define WORKER(field, bits)                                                                                       \
-    {                                                                                                             \
-        .name = #field, .offset = offsetof(struct gd_worker_view, stats.field), .kind = KIND_U64, .known = (bits) \
+#define WORKER(field, bits)                                                                                 \
+    {                                                                                                       \
+        .name = #field, .offset = offsetof(struct gd_worker_view, field), .kind = KIND_U64, .known = (bits) \
     }
 static const struct field worker_fields[] = {
     WORKER(worker_id, 0),
-    { "gpu_id", offsetof(struct gd_worker_view, stats.gpu_id), KIND_I64, 0 },
+    { "gpu_id", offsetof(struct gd_worker_view, gpu_id), KIND_I64, 0 },
     WORKER(pid, HAS_PROCESS),
     WORKER(current_task, HAS_TASK),
     WORKER(handed, 0),
@@ -93,13 +93,12 @@ static PyObject *name_or_none(bool is, const char *name)
     return is ? PyUnicode_FromString(name) : Py_NewRef(Py_None);
 }
 
-static PyObject *worker_dict(const void *item)
+static PyObject *worker_dict(const struct gd_worker_view *w)
 {
-    const struct gd_worker_view *w = item;
-    const unsigned known = (w->stats.current_task != UINT64_MAX ? HAS_TASK : 0) | (w->stats.pid ? HAS_PROCESS : 0) |
-                           (w->since_ns ? HAS_SINCE : 0) | (w->stats.last_ns ? HAS_LAST : 0);
+    const unsigned known = (w->current_task != UINT64_MAX ? HAS_TASK : 0) | (w->pid ? HAS_PROCESS : 0) |
+                           (w->since_ns ? HAS_SINCE : 0) | (w->last_ns ? HAS_LAST : 0);
     PyObject *dict = to_dict(worker_fields, FIELD_COUNT(worker_fields), w, known);
-    const char *state = gd_worker_state_name((enum gd_worker_state)w->stats.state);
+    const char *state = gd_worker_state_name((enum gd_worker_state)w->state);
     if (dict && (dict_put(dict, "state", PyUnicode_FromString(state)) < 0 ||
                  dict_put(dict, "idle", name_or_none(w->idle, gd_idle_reason_name((enum gd_idle_reason)w->idle))) < 0 ||
                  dict_put(dict, "device_out", PyBool_FromLong(w->device_out != 0)) < 0))
@@ -107,18 +106,16 @@ static PyObject *worker_dict(const void *item)
     return dict;
 }
 
-static PyObject *device_dict(const void *item)
+static PyObject *device_dict(const struct gd_device_view *d)
 {
-    const struct gd_device_view *d = item;
     PyObject *dict = to_dict(device_fields, FIELD_COUNT(device_fields), d, (unsigned)d->known);
     if (dict && dict_put(dict, "vendor", PyUnicode_FromString(gd_vendor_name((enum gd_vendor)d->vendor))) < 0)
         Py_CLEAR(dict);
     return dict;
 }
 
-static PyObject *task_dict(const void *item)
+static PyObject *task_dict(const struct gd_task_view *t)
 {
-    const struct gd_task_view *t = item;
     PyObject *dict = to_dict(task_fields, FIELD_COUNT(task_fields), t, 0);
     const char *failure = gd_failure_name((enum gd_failure)t->failure);
     if (dict && (dict_put(dict, "failure", name_or_none(t->failure, failure)) < 0 ||
@@ -132,32 +129,42 @@ static PyObject *decoded(const char *text)
     return PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace");
 }
 
-static PyObject *failure_dict(const void *item)
+static PyObject *failure_dict(const struct gd_failure_view *f)
 {
-    const struct gd_failure_view *f = item;
-    PyObject *dict = task_dict(&f->task);
+    const struct gd_task_view task = { .task_id = f->task_id,
+                                       .worker_id = f->worker_id,
+                                       .gpu_id = f->gpu_id,
+                                       .start_ns = f->start_ns,
+                                       .end_ns = f->end_ns,
+                                       .attempt = f->attempt,
+                                       .again = f->again,
+                                       .failure = f->failure };
+    PyObject *dict = task_dict(&task);
     if (dict && (dict_put(dict, "input", decoded(f->input)) < 0 || dict_put(dict, "error", decoded(f->error)) < 0))
         Py_CLEAR(dict);
     return dict;
 }
 
-static PyObject *list_of(const void *items, size_t size, size_t n, PyObject *(*make)(const void *item))
-{
-    PyObject *list = PyList_New(0);
-    for (size_t i = 0; list && i < n; i++)
-        list_put(&list, make((const char *)items + i * size));
-    return list;
-}
+/* A list of a snapshot, whose elements gd_snapshot_...() gives. */
+#define LIST_OF(s, element, n, make)                             \
+    static PyObject *element##_list(const struct gd_snapshot *s) \
+    {                                                            \
+        PyObject *list = PyList_New(0);                          \
+        for (size_t i = 0; list && i < (n); i++)                 \
+            list_put(&list, make(gd_snapshot_##element(s, i)));  \
+        return list;                                             \
+    }
+LIST_OF(s, worker, s->n_workers, worker_dict)
+LIST_OF(s, device, s->n_devices, device_dict)
+LIST_OF(s, task, s->n_tasks, task_dict)
+LIST_OF(s, failure, s->n_failures, failure_dict)
 
 static PyObject *snapshot_dict(const struct gd_snapshot *s)
 {
     PyObject *dict = to_dict(snapshot_fields, FIELD_COUNT(snapshot_fields), s, 0);
-    if (dict &&
-        (dict_put(dict, "stats", to_dict(stat_fields, FIELD_COUNT(stat_fields), &s->stats, 0)) < 0 ||
-         dict_put(dict, "workers", list_of(s->workers, sizeof *s->workers, s->n_workers, worker_dict)) < 0 ||
-         dict_put(dict, "devices", list_of(s->devices, sizeof *s->devices, s->n_devices, device_dict)) < 0 ||
-         dict_put(dict, "tasks", list_of(s->tasks, sizeof *s->tasks, s->n_tasks, task_dict)) < 0 ||
-         dict_put(dict, "failures", list_of(s->failures, sizeof *s->failures, s->n_failures, failure_dict)) < 0))
+    if (dict && (dict_put(dict, "stats", to_dict(stat_fields, FIELD_COUNT(stat_fields), s->stats, 0)) < 0 ||
+                 dict_put(dict, "workers", worker_list(s)) < 0 || dict_put(dict, "devices", device_list(s)) < 0 ||
+                 dict_put(dict, "tasks", task_list(s)) < 0 || dict_put(dict, "failures", failure_list(s)) < 0))
         Py_CLEAR(dict);
     return dict;
 }
@@ -269,9 +276,17 @@ static PyType_Spec observer_spec = {
 
 /* --- listing jobs --------------------------------------------------------------------------------- */
 
-static PyObject *job_dict(const void *item)
+static PyObject *job_dict(const struct gd_job *job)
 {
-    return to_dict(job_fields, FIELD_COUNT(job_fields), item, 0);
+    return to_dict(job_fields, FIELD_COUNT(job_fields), job, 0);
+}
+
+static PyObject *job_list(const struct gd_job *jobs, size_t n)
+{
+    PyObject *list = PyList_New(0);
+    for (size_t i = 0; list && i < n; i++)
+        list_put(&list, job_dict(&jobs[i]));
+    return list;
 }
 
 /* A job that starts between counting and listing may be missing; the next call has it. */
@@ -287,7 +302,7 @@ static PyObject *list_jobs(PyObject *self, PyObject *unused)
         return PyErr_NoMemory();
     n = gd_jobs_list(jobs, sizeof *jobs, room);
     const size_t got = n > 0 && (size_t)n < room ? (size_t)n : room;
-    PyObject *list = n < 0 ? observe_error(n) : list_of(jobs, sizeof *jobs, got, job_dict);
+    PyObject *list = n < 0 ? observe_error(n) : job_list(jobs, got);
     PyMem_Free(jobs);
     return list;
 }

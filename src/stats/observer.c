@@ -27,6 +27,7 @@ struct gd_observer {
     struct gd__sample sample;
     bool no_devices; /* they are not sampled */
     struct gd_snapshot snapshot;
+    struct gd_stats stats; /* of the snapshot, as are these: */
     struct gd_worker_view *workers;
     struct gd_device_view *devices;
     struct gd_failure_view *failures;
@@ -65,6 +66,7 @@ static int prepare(struct gd_observer *o)
     memcpy(s->id, job.id, sizeof s->id);
     s->pid = job.pid;
     s->started = job.started;
+    s->stats = &o->stats;
     s->workers = o->workers;
     s->n_workers = h->n_workers;
     s->devices = o->devices;
@@ -147,13 +149,28 @@ static uint64_t within(uint64_t value, uint64_t most, uint64_t otherwise)
     return value <= most ? value : otherwise;
 }
 
+static void fill_worker(struct gd_worker_view *to, const struct gd_worker_stats *from)
+{
+    to->worker_id = from->worker_id;
+    to->gpu_id = from->gpu_id;
+    to->state = within(from->state, GD_WORKER_LOST, GD_WORKER_LOST);
+    to->pid = from->pid;
+    to->current_task = from->current_task;
+    to->handed = from->handed;
+    to->completed = from->completed;
+    to->failed = from->failed;
+    to->timeouts = from->timeouts;
+    to->restarts = from->restarts;
+    to->last_ns = from->last_ns;
+    to->busy_ns = from->busy_ns;
+}
+
 static void fill_workers(struct gd_observer *o)
 {
     for (size_t i = 0; i < o->reader.plan.n_workers; i++) {
         const struct gd__page_worker *from = &o->reader.workers[i];
         struct gd_worker_view *to = &o->workers[i];
-        to->stats = from->stats;
-        to->stats.state = within(from->stats.state, GD_WORKER_LOST, GD_WORKER_LOST);
+        fill_worker(to, &from->stats);
         to->idle = within(from->idle, GD_IDLE_AT_END, GD_IDLE_NOT);
         to->since_ns = from->since_ns;
         to->device_out = from->device_out != 0;
@@ -195,6 +212,18 @@ static void fill_tasks(struct gd_observer *o)
     o->snapshot.tasks_missed = c->missed;
 }
 
+static void fill_failure(struct gd_failure_view *to, const struct gd_task_view *from)
+{
+    to->task_id = from->task_id;
+    to->worker_id = from->worker_id;
+    to->gpu_id = from->gpu_id;
+    to->start_ns = from->start_ns;
+    to->end_ns = from->end_ns;
+    to->attempt = from->attempt;
+    to->again = from->again;
+    to->failure = within(from->failure, GD_FAILURE_NO_WORKER, GD_FAILURE_ERROR);
+}
+
 static int fill_failures(struct gd_observer *o)
 {
     const struct gd__ring_copy *c = &o->reader.failures;
@@ -203,7 +232,7 @@ static int fill_failures(struct gd_observer *o)
         struct gd__page_failure from;
         memcpy(&from, c->entries + i * sizeof from, sizeof from);
         struct gd_failure_view *to = &o->failures[i];
-        fill_task(&to->task, &from.task);
+        fill_failure(to, &from.task);
         gd__text_fit(to->input, sizeof to->input, from.input, within(from.input_size, sizeof from.input, 0));
         gd__text_fit(to->error, sizeof to->error, from.error, within(from.error_size, sizeof from.error, 0));
     }
@@ -239,9 +268,9 @@ static void fill_work(struct gd_observer *o)
 static int fill(struct gd_observer *o)
 {
     struct gd_snapshot *s = &o->snapshot;
-    s->stats = o->reader.run.stats;
-    s->stats.size = sizeof s->stats;
-    s->stats.n_workers = s->n_workers;
+    o->stats = o->reader.run.stats;
+    o->stats.size = sizeof o->stats;
+    o->stats.n_workers = s->n_workers;
     s->ended = o->reader.run.ended != 0;
     s->stale = is_stale(o);
     fill_work(o);

@@ -605,6 +605,29 @@ TEST(gd_launch_workload)
 
 /* --- observe.h --- */
 
+TEST(gd_snapshot_worker)
+{
+    const struct gd_worker_view workers[2] = { { .worker_id = 0 }, { .worker_id = 1 } };
+    const struct gd_snapshot s = { .size = sizeof s, .workers = workers, .n_workers = 2 };
+    CHECK(!gd_snapshot_worker(NULL, 0));
+    CHECK_EQ(gd_snapshot_worker(&s, 1)->worker_id, 1);
+    CHECK(!gd_snapshot_worker(&s, 2));
+}
+TEST(gd_snapshot_device)
+{
+    CHECK(!gd_snapshot_device(NULL, 0));
+    CHECK(!gd_snapshot_device(&(struct gd_snapshot){ .n_devices = 0 }, 0));
+}
+TEST(gd_snapshot_task)
+{
+    CHECK(!gd_snapshot_task(NULL, 0));
+    CHECK(!gd_snapshot_task(&(struct gd_snapshot){ .n_tasks = 0 }, 0));
+}
+TEST(gd_snapshot_failure)
+{
+    CHECK(!gd_snapshot_failure(NULL, 0));
+    CHECK(!gd_snapshot_failure(&(struct gd_snapshot){ .n_failures = 0 }, 0));
+}
 TEST(gd_jobs_list)
 {
     REFUSED(gd_jobs_list(NULL, sizeof(struct gd_job), 1));

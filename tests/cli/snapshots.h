@@ -18,6 +18,7 @@ enum { MOST_MADE = 256 };
 
 struct made_up {
     struct gd_snapshot s;
+    struct gd_stats stats; /* of s */
     struct gd_worker_view workers[MOST_MADE];
     struct gd_device_view devices[MOST_MADE];
     struct gd_failure_view failures[1];
@@ -33,18 +34,19 @@ TEST_UNUSED static struct made_up *made_run(const char *job)
                                 .pid = 4711,
                                 .started = 1700000000,
                                 .read_ns = 1125 * SECOND,
+                                .stats = &m.stats,
                                 .workers = m.workers,
                                 .devices = m.devices,
                                 .failures = m.failures };
-    m.s.stats = (struct gd_stats){ .size = sizeof m.s.stats,
-                                   .total = 1000,
-                                   .taken = 500,
-                                   .pending = 48,
-                                   .completed = 446,
-                                   .failed = 3,
-                                   .timeouts = 1,
-                                   .start_ns = 1000 * SECOND,
-                                   .now_ns = 1125 * SECOND };
+    m.stats = (struct gd_stats){ .size = sizeof m.stats,
+                                 .total = 1000,
+                                 .taken = 500,
+                                 .pending = 48,
+                                 .completed = 446,
+                                 .failed = 3,
+                                 .timeouts = 1,
+                                 .start_ns = 1000 * SECOND,
+                                 .now_ns = 1125 * SECOND };
     snprintf(m.s.job, sizeof m.s.job, "%s", job);
     /* It set up for five seconds, and then did 3.75 tasks a second; lately 4. */
     m.h.first = (struct view_sample){ .ns = 1005 * SECOND, .ended = 1 };
@@ -59,20 +61,20 @@ TEST_UNUSED static struct gd_worker_view *made_worker(struct made_up *m, int gpu
     const size_t i = m->s.n_workers++;
     struct gd_worker_view *w = &m->workers[i];
     CHECK_LT(i, MOST_MADE);
-    *w = (struct gd_worker_view){ .idle = idle };
-    w->stats = (struct gd_worker_stats){ .worker_id = i,
-                                         .gpu_id = gpu_id,
-                                         .state = state,
-                                         .pid = 5000 + i,
-                                         .current_task = state == GD_WORKER_BUSY ? 450 + i : UINT64_MAX,
-                                         .completed = 200 + i,
-                                         .failed = i % 3,
-                                         .last_ns = SECOND + i * SECOND / 10 };
+    *w = (struct gd_worker_view){ .worker_id = i,
+                                  .gpu_id = gpu_id,
+                                  .state = state,
+                                  .pid = 5000 + i,
+                                  .current_task = state == GD_WORKER_BUSY ? 450 + i : UINT64_MAX,
+                                  .completed = 200 + i,
+                                  .failed = i % 3,
+                                  .last_ns = SECOND + i * SECOND / 10,
+                                  .idle = idle };
     if (since_s >= 0)
         w->since_ns = m->s.read_ns - (uint64_t)(since_s * 1e9);
     memccpy(w->task, task, 0, sizeof w->task);
-    m->s.stats.n_workers++;
-    m->s.stats.running += state == GD_WORKER_BUSY;
+    m->stats.n_workers++;
+    m->stats.running += state == GD_WORKER_BUSY;
     return w;
 }
 
@@ -95,10 +97,10 @@ TEST_UNUSED static void made_device(struct made_up *m, int gpu_id)
 TEST_UNUSED static void made_ended(struct made_up *m)
 {
     m->s.ended = true;
-    m->s.stats.completed = 996;
-    m->s.stats.running = 0;
-    m->s.stats.taken = 1000;
-    m->s.stats.source_done = 1;
+    m->stats.completed = 996;
+    m->stats.running = 0;
+    m->stats.taken = 1000;
+    m->stats.source_done = 1;
 }
 
 /* Laid out, as text with its NUL; to be freed. */

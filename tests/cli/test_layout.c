@@ -24,7 +24,7 @@ static struct made_up *two_gpus(void)
     struct made_up *m = one_gpu();
     made_worker(m, 1, GD_WORKER_IDLE, GD_IDLE_NO_INPUT, "", 3.21);
     made_device(m, 1);
-    m->s.stats.retried = 2;
+    m->stats.retried = 2;
     return m;
 }
 
@@ -34,19 +34,19 @@ static struct made_up *every_status(void)
     made_worker(m, 0, GD_WORKER_OFF, GD_IDLE_SETTING_UP, "", -1);
     made_worker(m, 1, GD_WORKER_STARTING, GD_IDLE_SETTING_UP, "", 42);
     made_worker(m, 2, GD_WORKER_BUSY, GD_IDLE_NOT, "", 0.05);
-    made_worker(m, 3, GD_WORKER_CANCELLING, GD_IDLE_NOT, "stuck.wav", 700)->stats.timeouts = 1;
+    made_worker(m, 3, GD_WORKER_CANCELLING, GD_IDLE_NOT, "stuck.wav", 700)->timeouts = 1;
     made_worker(m, 4, GD_WORKER_KILLING, GD_IDLE_NOT, "stuck.wav", 31);
-    made_worker(m, 5, GD_WORKER_RESTING, GD_IDLE_RESTARTING, "", 1)->stats.restarts = 3;
-    made_worker(m, 6, GD_WORKER_STARTING, GD_IDLE_SETTING_UP, "", 1)->stats.restarts = 1;
+    made_worker(m, 5, GD_WORKER_RESTING, GD_IDLE_RESTARTING, "", 1)->restarts = 3;
+    made_worker(m, 6, GD_WORKER_STARTING, GD_IDLE_SETTING_UP, "", 1)->restarts = 1;
     made_worker(m, 7, GD_WORKER_STOPPING, GD_IDLE_AT_END, "", 1);
     made_worker(m, 8, GD_WORKER_FINISHED, GD_IDLE_AT_END, "", 1);
     made_worker(m, 9, GD_WORKER_FAILED, GD_IDLE_AT_END, "", 1);
     made_worker(m, 10, GD_WORKER_LOST, GD_IDLE_AT_END, "", 1);
     made_worker(m, 11, GD_WORKER_FAILED, GD_IDLE_AT_END, "", 1)->device_out = 1;
-    m->s.stats.setup_failures = 1;
-    m->s.stats.crashes = 4;
-    m->s.stats.skipped = 100;
-    m->s.stats.total = 1100;
+    m->stats.setup_failures = 1;
+    m->stats.crashes = 4;
+    m->stats.skipped = 100;
+    m->stats.total = 1100;
     return m;
 }
 
@@ -124,13 +124,13 @@ static struct made_up *huge_numbers(void)
 {
     struct made_up *m = made_run("huge");
     struct gd_worker_view *w = made_worker(m, INT32_MAX, GD_WORKER_BUSY, GD_IDLE_NOT, "x", 1e9);
-    w->stats.completed = w->stats.failed = w->stats.timeouts = w->stats.restarts = UINT64_MAX;
-    w->stats.last_ns = UINT64_MAX;
+    w->completed = w->failed = w->timeouts = w->restarts = UINT64_MAX;
+    w->last_ns = UINT64_MAX;
     w->since_ns = 1;
-    made_worker(m, -1, GD_WORKER_BUSY, GD_IDLE_NOT, "", 1)->stats.completed = 12345678;
-    m->s.stats.completed = m->s.stats.failed = m->s.stats.timeouts = m->s.stats.skipped = UINT64_MAX;
-    m->s.stats.total = m->s.stats.taken = m->s.stats.retried = m->s.stats.running = UINT64_MAX;
-    m->s.read_ns = m->s.stats.now_ns = UINT64_MAX - 1;
+    made_worker(m, -1, GD_WORKER_BUSY, GD_IDLE_NOT, "", 1)->completed = 12345678;
+    m->stats.completed = m->stats.failed = m->stats.timeouts = m->stats.skipped = UINT64_MAX;
+    m->stats.total = m->stats.taken = m->stats.retried = m->stats.running = UINT64_MAX;
+    m->s.read_ns = m->stats.now_ns = UINT64_MAX - 1;
     made_device(m, INT32_MAX);
     m->devices[0].memory_total = UINT64_MAX;
     m->devices[0].memory_free = 0;
@@ -141,10 +141,11 @@ static struct made_up *huge_numbers(void)
 static struct made_up *not_begun(void)
 {
     struct made_up *m = made_run("./transcribe {}");
-    m->s.stats = (struct gd_stats){ .size = sizeof m->s.stats, .now_ns = m->s.read_ns };
+    m->stats = (struct gd_stats){ .size = sizeof m->stats, .now_ns = m->s.read_ns };
     memset(&m->h, 0, sizeof m->h);
-    made_worker(m, 0, GD_WORKER_OFF, GD_IDLE_SETTING_UP, "", -1)->stats = (struct gd_worker_stats){
+    *made_worker(m, 0, GD_WORKER_OFF, GD_IDLE_SETTING_UP, "", -1) = (struct gd_worker_view){
         .current_task = UINT64_MAX,
+        .idle = GD_IDLE_SETTING_UP,
     };
     return m;
 }
@@ -153,7 +154,7 @@ static struct made_up *ended(void)
 {
     struct made_up *m = two_gpus();
     made_ended(m);
-    m->s.stats.now_ns = 1300 * SECOND;
+    m->stats.now_ns = 1300 * SECOND;
     m->s.read_ns = 9999 * SECOND;
     snprintf(m->h.failure, sizeof m->h.failure, "songs/7.wav: exited with code 1");
     return m;
@@ -221,7 +222,7 @@ TEST(json)
     check_screen("cli", "two.json", b.data);
     gd__buffer_free(&b);
     struct made_up *all_taken = two_gpus(); /* then it is known how many there are */
-    all_taken->s.stats.source_done = 1;
+    all_taken->stats.source_done = 1;
     view_json(&b, &all_taken->s, &all_taken->h);
     gd__buffer_add(&b, "", 1);
     CHECK_CONTAINS(b.data, "\"total\":500,");
@@ -323,7 +324,7 @@ static void any_text(char *out, size_t size)
 static struct made_up *any_run(void)
 {
     struct made_up *m = made_run("");
-    struct gd_stats *a = &m->s.stats;
+    struct gd_stats *a = &m->stats;
     any_text(m->s.job, sizeof m->s.job);
     any_text(m->h.failure, sizeof m->h.failure);
     uint64_t *const counts[] = { &a->total,    &a->taken,   &a->pending, &a->running,        &a->completed, &a->failed,
@@ -345,9 +346,9 @@ static struct made_up *any_run(void)
         struct gd_worker_view *w =
             made_worker(m, (int)below(n), (enum gd_worker_state)below(12), (enum gd_idle_reason)below(9), task, -1);
         w->since_ns = any_count();
-        w->stats.completed = any_count();
-        w->stats.failed = any_count();
-        w->stats.last_ns = any_count();
+        w->completed = any_count();
+        w->failed = any_count();
+        w->last_ns = any_count();
         w->device_out = below(6) == 0;
         if (below(3)) {
             made_device(m, (int)i);
@@ -387,13 +388,13 @@ TEST(a_bar_is_full_at_the_end_only)
 {
     const struct tui_view v = { .width = 20, .height = 24 };
     struct made_up *m = one_gpu();
-    m->s.stats.completed = m->s.stats.timeouts = 0;
-    m->s.stats.total = UINT64_MAX;
-    m->s.stats.failed = UINT64_MAX - 1;
+    m->stats.completed = m->stats.timeouts = 0;
+    m->stats.total = UINT64_MAX;
+    m->stats.failed = UINT64_MAX - 1;
     char *text = laid_out(m, &v);
     CHECK_CONTAINS(text, "\n##################.\n");
     free(text);
-    m->s.stats.failed++;
+    m->stats.failed++;
     text = laid_out(m, &v);
     CHECK_CONTAINS(text, "\n###################\n");
     free(text);
@@ -405,7 +406,7 @@ TEST(columns_stay)
     const struct tui_view v = { .width = 100, .height = 24, .utf8 = true };
     struct made_up *m = two_gpus();
     char *before = laid_out(m, &v);
-    m->workers[0].stats.completed = 9999;
+    m->workers[0].completed = 9999;
     m->workers[0].since_ns = m->s.read_ns - 100 * SECOND;
     memcpy(m->workers[0].task, "x", 2);
     char *after = laid_out(m, &v);
@@ -451,11 +452,11 @@ TEST(rates_and_times)
     CHECK(f.rate_now == 4); /* 36 in 9 s */
     CHECK(f.part == 0.45);
     CHECK(f.eta > 146.9 && f.eta < 147.1); /* 550 at 449 in 120 s */
-    m->s.stats.skipped = 100;
+    m->stats.skipped = 100;
     view_figures_of(&f, &m->s, &m->h);
     CHECK_EQ(f.passed, 550);
     CHECK(f.part == 0.55 && f.rate_mean == 3.6);
-    m->s.stats.source_done = 1; /* then it is known how many there are */
+    m->stats.source_done = 1; /* then it is known how many there are */
     view_figures_of(&f, &m->s, &m->h);
     CHECK_EQ(f.total, 600);
     memset(&m->h, 0, sizeof m->h);
@@ -471,7 +472,7 @@ TEST(cancelled_tasks)
     const struct tui_view v = { .width = 80, .height = 24 };
     struct view_figures f;
     struct made_up *m = one_gpu();
-    struct gd_stats *a = &m->s.stats;
+    struct gd_stats *a = &m->stats;
     a->cancelled = 100;
     a->failed += 100;
     const uint64_t failed = a->failed - 100;
@@ -503,11 +504,11 @@ TEST(history)
     struct view_history h = { 0 };
     struct view_figures f;
     struct made_up *m = one_gpu();
-    m->s.stats.failed = m->s.stats.timeouts = 0;
+    m->stats.failed = m->stats.timeouts = 0;
     /* Thirty seconds, ten a second; then twenty, five a second. */
     for (unsigned i = 0; i <= 500; i++) {
-        m->s.read_ns = m->s.stats.now_ns = (1000 + (uint64_t)i / 10) * SECOND + i % 10 * SECOND / 10;
-        m->s.stats.completed = i <= 300 ? i : 300 + (i - 300) / 2;
+        m->s.read_ns = m->stats.now_ns = (1000 + (uint64_t)i / 10) * SECOND + i % 10 * SECOND / 10;
+        m->stats.completed = i <= 300 ? i : 300 + (i - 300) / 2;
         view_history_add(&h, &m->s);
     }
     view_figures_of(&f, &m->s, &h);
@@ -518,7 +519,7 @@ TEST(history)
     snprintf(m->failures[0].error, sizeof m->failures[0].error, "no");
     view_history_add(&h, &m->s);
     CHECK_STR(h.failure, "a.wav: no");
-    m->s.stats.completed = 3; /* another run */
+    m->stats.completed = 3; /* another run */
     m->s.n_failures = 0;
     view_history_add(&h, &m->s);
     CHECK_STR(h.failure, "");

@@ -22,7 +22,7 @@ static int read_run(void *user, const struct gd_snapshot **out)
 {
     CHECK(user == run);
     reads++;
-    run->s.stats.completed = completed;
+    run->stats.completed = completed;
     *out = &run->s;
     return nothing ? -1 : 0;
 }

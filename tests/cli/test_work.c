@@ -30,7 +30,7 @@ static struct made_up *of_audio(void)
 static struct made_up *long_ones_left(void)
 {
     struct made_up *m = of_audio();
-    m->s.stats.completed = 896;
+    m->stats.completed = 896;
     m->s.work_done = m->s.work_total / 100;
     m->h.first.work = 1;
     return m;
@@ -47,7 +47,7 @@ static struct made_up *ended(void)
 static struct made_up *just_begun(void)
 {
     struct made_up *m = of_audio();
-    m->s.stats.completed = m->s.stats.failed = m->s.stats.timeouts = 0;
+    m->stats.completed = m->stats.failed = m->stats.timeouts = 0;
     m->s.work_done = 0;
     memset(&m->h, 0, sizeof m->h);
     return m;
@@ -118,7 +118,7 @@ TEST(work_without_a_number_of_tasks)
 {
     const struct tui_view v = { .width = 60, .height = 24 };
     struct made_up *m = of_audio();
-    m->s.stats.total = 0;
+    m->stats.total = 0;
     const struct view_figures f = figures_of(m);
     CHECK(fabs(f.eta - 133075.0 * 120 / 7925) < 1e-6);
     CHECK(fabs(f.part - 11525.0 / 144600) < 1e-9);
@@ -135,14 +135,14 @@ TEST(what_takes_no_work_is_still_to_be_done)
     const struct tui_view v = { .width = 20, .height = 24 };
     struct made_up *m = of_audio();
     m->s.work_done = m->s.work_total;
-    m->s.stats.completed = 995;
+    m->stats.completed = 995;
     struct view_figures f = figures_of(m);
     CHECK(f.part < 1 && f.part > 0.999);
     CHECK(f.eta == 0);
     char *text = laid_out(m, &v);
     CHECK_CONTAINS(text, "\n##################.\n");
     free(text);
-    m->s.stats.completed = 996;
+    m->stats.completed = 996;
     f = figures_of(m);
     CHECK(f.part == 1);
     m->s.work_done = m->s.work_total / 2; /* all tasks have ended: that counts for more */
@@ -177,8 +177,8 @@ TEST(the_first_task_counts_with_its_work)
 {
     struct view_history h = { 0 };
     struct made_up *m = of_audio();
-    m->s.stats.completed = 1;
-    m->s.stats.failed = m->s.stats.timeouts = 0;
+    m->stats.completed = 1;
+    m->stats.failed = m->stats.timeouts = 0;
     m->s.work_done = 0;
     view_history_add(&h, &m->s);
     CHECK_EQ(h.first.ns, 0);
@@ -197,9 +197,9 @@ TEST(the_first_task_counts_with_its_work)
 TEST(a_run_that_is_being_ended)
 {
     struct made_up *m = of_audio();
-    m->s.stats.cancelled = 10;
+    m->stats.cancelled = 10;
     CHECK(figures_of(m).eta < 0);
-    m->s.stats.cancelled = 0;
+    m->stats.cancelled = 0;
     m->s.ended = true;
     CHECK(figures_of(m).eta < 0);
 }
@@ -210,9 +210,9 @@ TEST(failures_in_a_bar_of_work)
     const struct tui_view v = { .width = 101, .height = 24, .utf8 = true, .colour = true };
     struct made_up *m = of_audio();
     m->s.work_done = m->s.work_total / 2;
-    m->s.stats.completed = 225;
-    m->s.stats.failed = 225;
-    m->s.stats.timeouts = 0;
+    m->stats.completed = 225;
+    m->stats.failed = 225;
+    m->stats.timeouts = 0;
     char *text = laid_out(m, &v), *bar = strchr(text, '\n');
     size_t dashes[3] = { 0 };
     for (size_t i = 0; i < 3; i++) { /* green, red, dim */
@@ -264,7 +264,7 @@ TEST(bars_and_lines_follow_the_work)
     CHECK_STR(line_of(m, CLI_PROGRESS_LINE, 80), "900/1000 (1% of the work), 2 running, 4 failed, 7.2/s, 3h18m left");
     m->s.work_done = m->s.work_total * 0.6;
     CHECK_STR(line_of(m, CLI_PROGRESS_BAR, 60), " 60% [#############.........] 900/1000, 4 failed, 1m20s left");
-    m->s.stats.total = 0;
+    m->stats.total = 0;
     CHECK_STR(line_of(m, CLI_PROGRESS_BAR, 60), " 60% [#############.........] 900 done, 4 failed, 1m20s left");
 }
 

@@ -62,19 +62,19 @@ static void look(struct gd_observer *o)
     (void)gd_observer_read(o, &s);
     check_text(s->job, sizeof s->job);
     for (size_t i = 0; i < s->n_workers; i++) {
-        MUST(s->workers[i].stats.state <= GD_WORKER_LOST && s->workers[i].idle <= GD_IDLE_AT_END);
-        check_text(s->workers[i].task, sizeof s->workers[i].task);
+        MUST(gd_snapshot_worker(s, i)->state <= GD_WORKER_LOST && gd_snapshot_worker(s, i)->idle <= GD_IDLE_AT_END);
+        check_text(gd_snapshot_worker(s, i)->task, sizeof gd_snapshot_worker(s, i)->task);
     }
     for (size_t i = 0; i < s->n_devices; i++) {
-        check_text(s->devices[i].name, sizeof s->devices[i].name);
-        check_text(s->devices[i].uuid, sizeof s->devices[i].uuid);
+        check_text(gd_snapshot_device(s, i)->name, sizeof gd_snapshot_device(s, i)->name);
+        check_text(gd_snapshot_device(s, i)->uuid, sizeof gd_snapshot_device(s, i)->uuid);
     }
     MUST(s->n_tasks <= GD__PAGE_TASKS && s->n_failures <= GD__PAGE_FAILURES);
     for (size_t i = 0; i < s->n_tasks; i++)
-        MUST(s->tasks[i].failure <= GD_FAILURE_NO_WORKER);
+        MUST(gd_snapshot_task(s, i)->failure <= GD_FAILURE_NO_WORKER);
     for (size_t i = 0; i < s->n_failures; i++) {
-        check_text(s->failures[i].input, sizeof s->failures[i].input);
-        check_text(s->failures[i].error, sizeof s->failures[i].error);
+        check_text(gd_snapshot_failure(s, i)->input, sizeof gd_snapshot_failure(s, i)->input);
+        check_text(gd_snapshot_failure(s, i)->error, sizeof gd_snapshot_failure(s, i)->error);
     }
 }
 

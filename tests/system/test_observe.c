@@ -47,7 +47,7 @@ static const struct gd_snapshot *look(struct gd_observer *o)
 static const struct gd_snapshot *await_idle(struct gd_observer *o, size_t i, enum gd_idle_reason why)
 {
     const struct gd_snapshot *s = look(o);
-    for (; s->workers[i].idle != (uint64_t)why; s = look(o))
+    for (; gd_snapshot_worker(s, i)->idle != (uint64_t)why; s = look(o))
         sched_yield();
     return s;
 }
@@ -84,18 +84,18 @@ TEST(a_run_is_listed_and_seen)
     CHECK_EQ(s->n_devices, 2);
     CHECK(!s->ended);
     for (size_t i = 0; i < 2; i++) {
-        CHECK_EQ(s->workers[i].stats.state, GD_WORKER_BUSY);
-        CHECK_LT(s->workers[i].stats.current_task, 4);
-        CHECK_GE(s->workers[i].since_ns, s->stats.start_ns);
-        CHECK_LE(s->workers[i].since_ns, s->read_ns);
+        CHECK_EQ(gd_snapshot_worker(s, i)->state, GD_WORKER_BUSY);
+        CHECK_LT(gd_snapshot_worker(s, i)->current_task, 4);
+        CHECK_GE(gd_snapshot_worker(s, i)->since_ns, s->stats->start_ns);
+        CHECK_LE(gd_snapshot_worker(s, i)->since_ns, s->read_ns);
     }
     world_gate_open(w.page, 1);
     CHECK_EQ(world_join(&w), 0);
     s = look(o);
     CHECK(s->ended);
     CHECK(!s->stale);
-    CHECK_EQ(s->stats.completed, 4);
-    CHECK_EQ(s->stats.source_done, 1);
+    CHECK_EQ(s->stats->completed, 4);
+    CHECK_EQ(s->stats->source_done, 1);
     CHECK_EQ(count_jobs(), 0);
     gd_observer_close(&o);
     world_close(&w);
@@ -145,8 +145,8 @@ TEST(two_at_once_in_one_process)
     CHECK_STR(look(o)->job, "two");
     world_gate_open(b.page, 2);
     CHECK_EQ(world_join(&b), 0);
-    CHECK_EQ(look(of_a)->stats.completed, 1);
-    CHECK_EQ(look(of_b)->stats.failed, 1);
+    CHECK_EQ(look(of_a)->stats->completed, 1);
+    CHECK_EQ(look(of_b)->stats->failed, 1);
     gd_observer_close(&o);
     gd_observer_close(&of_a);
     gd_observer_close(&of_b);
@@ -186,7 +186,7 @@ TEST(one_that_is_killed_leaves_nothing_for_long)
     CHECK_EQ(gd_observer_read(o, &s), GD_E_NO_JOB);
     CHECK_CONTAINS(gd_error_text(), "killed");
     CHECK(!s->ended);
-    CHECK_EQ(s->workers[0].stats.current_task, 0);
+    CHECK_EQ(gd_snapshot_worker(s, 0)->current_task, 0);
     CHECK_EQ(count_jobs(), 1); /* though nobody has waited for it yet */
     CHECK_EQ(waitpid(first, NULL, 0), first);
     struct gd_job job;
@@ -237,7 +237,7 @@ static void run_unlisted(void)
     CHECK_EQ(gd_observer_fd(o), -1);
     CHECK_STR(look(o)->job, "hidden");
     CHECK_EQ(world_finish(&w), 0);
-    CHECK_EQ(look(o)->stats.completed, 10);
+    CHECK_EQ(look(o)->stats->completed, 10);
     gd_observer_close(&o);
     gd_dispatcher_close(&w.d);
     world_close(&w);
@@ -285,7 +285,7 @@ struct seen {
 static void take(struct seen *seen, const struct gd_snapshot *s, struct world *w)
 {
     for (size_t i = 0; i < s->n_tasks; i++) {
-        const struct gd_task_view *t = &s->tasks[i];
+        const struct gd_task_view *t = gd_snapshot_task(s, i);
         CHECK_LT(t->task_id, w->n_orders);
         const struct world_final *f = &w->finals[t->task_id];
         CHECK_EQ(f->finals, 1);
@@ -298,9 +298,9 @@ static void take(struct seen *seen, const struct gd_snapshot *s, struct world *w
         CHECK_EQ(t->attempt, f->attempt);
     }
     for (size_t i = 0; i < s->n_failures; i++) {
-        const struct gd_failure_view *f = &s->failures[i];
-        CHECK_EQ(f->task.task_id % 10, 3);
-        CHECK_STR(f->error, w->finals[f->task.task_id].error);
+        const struct gd_failure_view *f = gd_snapshot_failure(s, i);
+        CHECK_EQ(f->task_id % 10, 3);
+        CHECK_STR(f->error, w->finals[f->task_id].error);
     }
     seen->n_tasks += s->n_tasks;
     seen->n_failures += s->n_failures;
@@ -324,13 +324,13 @@ TEST(attempts_that_are_tried_again_are_seen)
     const struct gd_snapshot *s = look(o);
     CHECK_EQ(s->n_tasks, 3);
     CHECK_EQ(s->n_failures, 1);
-    CHECK_EQ(s->stats.failed, 1);
+    CHECK_EQ(s->stats->failed, 1);
     for (uint32_t i = 0; i < 3; i++) {
-        CHECK_EQ(s->tasks[i].task_id, 0);
-        CHECK_EQ(s->tasks[i].attempt, i + 1);
-        CHECK_EQ(s->tasks[i].again, i < 2);
-        CHECK_EQ(s->tasks[i].failure, GD_FAILURE_ERROR);
-        CHECK(i == 0 || s->tasks[i].start_ns >= s->tasks[i - 1].end_ns);
+        CHECK_EQ(gd_snapshot_task(s, i)->task_id, 0);
+        CHECK_EQ(gd_snapshot_task(s, i)->attempt, i + 1);
+        CHECK_EQ(gd_snapshot_task(s, i)->again, i < 2);
+        CHECK_EQ(gd_snapshot_task(s, i)->failure, GD_FAILURE_ERROR);
+        CHECK(i == 0 || gd_snapshot_task(s, i)->start_ns >= gd_snapshot_task(s, i - 1)->end_ns);
     }
     gd_observer_close(&o);
     gd_dispatcher_close(&w.d);
@@ -357,9 +357,9 @@ TEST(who_keeps_up_sees_each_task_once_and_in_order)
     CHECK_EQ(world_finish(&w), 0);
     const struct gd_snapshot *s = look(o);
     for (size_t i = 0; i < s->n_tasks; i++)
-        tasks[all.n_tasks++] = s->tasks[i];
+        tasks[all.n_tasks++] = *gd_snapshot_task(s, i);
     for (size_t i = 0; i < s->n_failures; i++)
-        failures[all.n_failures++] = s->failures[i];
+        failures[all.n_failures++] = *gd_snapshot_failure(s, i);
     all.tasks_missed += s->tasks_missed;
     take(&seen, &all, &w);
     CHECK_EQ(seen.n_tasks, 400);
@@ -386,8 +386,8 @@ TEST(reads_while_it_runs_add_up)
         const struct gd_snapshot *s = look(o);
         told += s->n_tasks + s->tasks_missed;
         failures += s->n_failures + s->failures_missed;
-        CHECK_EQ(told, s->stats.completed + s->stats.failed);
-        CHECK_EQ(failures, s->stats.failed);
+        CHECK_EQ(told, s->stats->completed + s->stats->failed);
+        CHECK_EQ(failures, s->stats->failed);
         over = s->ended;
         sched_yield();
     }
@@ -410,19 +410,19 @@ TEST(the_input_and_the_words_of_a_failure)
     world_launch(&w);
     struct gd_observer *o = observe(NULL);
     const struct gd_snapshot *s = look(o);
-    CHECK_EQ(s->stats.total, 2);
+    CHECK_EQ(s->stats->total, 2);
     for (; s->n_failures == 0; s = look(o))
         sched_yield();
     CHECK_EQ(s->n_failures, 1);
-    CHECK_EQ(s->failures[0].task.task_id, 0);
-    CHECK_EQ(s->failures[0].task.failure, GD_FAILURE_ERROR);
+    CHECK_EQ(gd_snapshot_failure(s, 0)->task_id, 0);
+    CHECK_EQ(gd_snapshot_failure(s, 0)->failure, GD_FAILURE_ERROR);
     char error[512];
-    snprintf(error, sizeof error, "%s", s->failures[0].error);
+    snprintf(error, sizeof error, "%s", gd_snapshot_failure(s, 0)->error);
     gd_dispatcher_set_total(w.d, 7);
     world_gate_open(w.page, 1);
     CHECK_EQ(world_join(&w), 0);
     CHECK_STR(error, w.finals[0].error);
-    CHECK_EQ(look(o)->stats.total, 7);
+    CHECK_EQ(look(o)->stats->total, 7);
     gd_observer_close(&o);
     world_close(&w);
 }
@@ -515,8 +515,8 @@ static void check_idle(struct world *w, struct idle_case c)
     world_launch(w);
     struct gd_observer *o = observe(NULL);
     const struct gd_snapshot *s = await_idle(o, c.worker, c.why);
-    CHECK_GT(s->workers[c.worker].since_ns, 0);
-    CHECK_LE(s->workers[c.worker].since_ns, s->read_ns);
+    CHECK_GT(gd_snapshot_worker(s, c.worker)->since_ns, 0);
+    CHECK_LE(gd_snapshot_worker(s, c.worker)->since_ns, s->read_ns);
     if (c.abort)
         gd_dispatcher_abort(w->d);
     world_gate_open(w->page, c.gate);
@@ -623,7 +623,7 @@ TEST(results_wait_for_a_callback)
     w.o.job = "idle";
     world_launch(&w);
     struct gd_observer *o = observe(NULL);
-    while (look(o)->workers[0].stats.handed < STEPS)
+    while (gd_snapshot_worker(look(o), 0)->handed < STEPS)
         sched_yield();
     world_gate_open(w.page, 2);
     world_await(w.page, WC_ENTERED, STEPS);
@@ -632,12 +632,12 @@ TEST(results_wait_for_a_callback)
     for (unsigned k = 0; k < STEPS; k++) {
         const struct gd_snapshot *s =
             look(o); /* it publishes once a millisecond: the next time is to be after the callback */
-        while (s->read_ns - s->stats.now_ns < 2000000)
+        while (s->read_ns - s->stats->now_ns < 2000000)
             s = look(o);
         world_gate_open(w.page, FIRST_STEP + k);
-        while (s->stats.completed <= k)
+        while (s->stats->completed <= k)
             s = look(o);
-        seen = seen || s->workers[0].idle == GD_IDLE_RESULTS;
+        seen = seen || gd_snapshot_worker(s, 0)->idle == GD_IDLE_RESULTS;
     }
     CHECK(seen);
     world_gate_open(w.page, 1);
@@ -703,16 +703,16 @@ TEST(a_late_start_is_seen_though_the_run_sleeps)
     world_await_state(worker, 'T');
     world_gate_open(w.page, 1);
     const struct gd_snapshot *s = look(o);
-    while (s->workers[0].stats.handed == 0 || s->read_ns - s->stats.now_ns < 2000000) /* said, and asleep */
+    while (gd_snapshot_worker(s, 0)->handed == 0 || s->read_ns - s->stats->now_ns < 2000000) /* said, and asleep */
         s = look(o);
     CHECK_EQ(clock_gettime(CLOCK_MONOTONIC, &t), 0);
     const uint64_t before = (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-    CHECK_LT(s->workers[0].since_ns, before);
+    CHECK_LT(gd_snapshot_worker(s, 0)->since_ns, before);
     CHECK_EQ(kill(worker, SIGCONT), 0);
-    for (s = look(o); s->workers[0].since_ns < before; s = look(o))
+    for (s = look(o); gd_snapshot_worker(s, 0)->since_ns < before; s = look(o))
         sched_yield();
-    CHECK_EQ(s->workers[0].idle, GD_IDLE_NOT);
-    CHECK_EQ(s->workers[0].stats.current_task, 1);
+    CHECK_EQ(gd_snapshot_worker(s, 0)->idle, GD_IDLE_NOT);
+    CHECK_EQ(gd_snapshot_worker(s, 0)->current_task, 1);
     world_gate_open(w.page, 2);
     CHECK_EQ(world_join(&w), 0);
     gd_observer_close(&o);
@@ -772,7 +772,7 @@ TEST_WITHIN(120, a_crowd_of_observers_changes_nothing)
     CHECK_EQ(world_join(&w), 0);
     for (size_t i = 0; i < CROWD; i++) {
         CHECK(look(crowd[i])->ended);
-        CHECK_EQ(look(crowd[i])->stats.completed, 3001);
+        CHECK_EQ(look(crowd[i])->stats->completed, 3001);
         gd_observer_close(&crowd[i]);
     }
     CHECK_EQ(kill(stopped, SIGKILL), 0);

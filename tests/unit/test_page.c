@@ -142,20 +142,20 @@ TEST(what_was_written_is_read)
     CHECK_EQ(s->pid, getpid());
     CHECK_GT(s->started, 1.6e9);
     CHECK(!s->ended);
-    CHECK_EQ(s->stats.completed, 9);
+    CHECK_EQ(s->stats->completed, 9);
     CHECK_EQ(s->n_workers, WORKERS);
-    CHECK_EQ(s->stats.n_workers, WORKERS);
-    CHECK_EQ(s->workers[1].stats.current_task, 77);
-    CHECK_EQ(s->workers[1].device_out, 1);
-    CHECK_STR(s->workers[1].task, "in?put");
+    CHECK_EQ(s->stats->n_workers, WORKERS);
+    CHECK_EQ(gd_snapshot_worker(s, 1)->current_task, 77);
+    CHECK_EQ(gd_snapshot_worker(s, 1)->device_out, 1);
+    CHECK_STR(gd_snapshot_worker(s, 1)->task, "in?put");
     CHECK_EQ(s->n_devices, DEVICES);
-    CHECK_STR(s->devices[0].name, "first");
-    CHECK_STR(s->devices[0].uuid, "GPU-1");
+    CHECK_STR(gd_snapshot_device(s, 0)->name, "first");
+    CHECK_STR(gd_snapshot_device(s, 0)->uuid, "GPU-1");
     CHECK_EQ(s->n_tasks, 1);
-    CHECK_MEM(&s->tasks[0], &t, sizeof t);
+    CHECK_MEM(gd_snapshot_task(s, 0), &t, sizeof t);
     CHECK_EQ(s->n_failures, 1);
-    CHECK_STR(s->failures[0].input, "abc");
-    CHECK_STR(s->failures[0].error, "no t");
+    CHECK_STR(gd_snapshot_failure(s, 0)->input, "abc");
+    CHECK_STR(gd_snapshot_failure(s, 0)->error, "no t");
     CHECK_EQ(gd_observer_read(o, &s), 0);
     CHECK_EQ(s->n_tasks + s->n_failures + s->tasks_missed + s->failures_missed, 0); /* they were told */
     gd__page_end(p);
@@ -304,7 +304,7 @@ TEST(each_of_many_tasks_is_whole)
     CHECK_EQ(gd_observer_read(o, &s), 0);
     CHECK_EQ(s->n_tasks, 1000);
     for (uint64_t i = 0; i < s->n_tasks; i++) {
-        const struct gd_task_view *t = &s->tasks[i];
+        const struct gd_task_view *t = gd_snapshot_task(s, i);
         CHECK_EQ(t->task_id, i);
         CHECK_EQ(t->worker_id, (int64_t)i + 1);
         CHECK_EQ(t->gpu_id, -(int64_t)i);
@@ -376,10 +376,10 @@ TEST(devices_are_asked_about_where_they_are_wanted)
     struct gd_observer *o = observe(p);
     CHECK_EQ(gd_observer_select(o, GD_OBSERVED_TASKS | GD_OBSERVED_FAILURES), 0);
     CHECK_EQ(gd_observer_read(o, &s), 0);
-    CHECK_EQ(s->devices[0].known, 0);
+    CHECK_EQ(gd_snapshot_device(s, 0)->known, 0);
     CHECK_EQ(gd_observer_select(o, GD_OBSERVED_DEVICES), 0);
     CHECK_EQ(gd_observer_read(o, &s), 0);
-    CHECK(s->devices[0].known != 0);
+    CHECK(gd_snapshot_device(s, 0)->known != 0);
     gd_observer_close(&o);
     gd__page_close(&p);
 }
@@ -549,18 +549,18 @@ static void check_snapshot(const struct gd_snapshot *s)
 {
     CHECK(has_end(s->job, sizeof s->job));
     for (size_t i = 0; i < s->n_workers; i++) {
-        CHECK_LE(s->workers[i].stats.state, GD_WORKER_LOST);
-        CHECK_LE(s->workers[i].idle, GD_IDLE_AT_END);
-        CHECK(has_end(s->workers[i].task, sizeof s->workers[i].task));
+        CHECK_LE(gd_snapshot_worker(s, i)->state, GD_WORKER_LOST);
+        CHECK_LE(gd_snapshot_worker(s, i)->idle, GD_IDLE_AT_END);
+        CHECK(has_end(gd_snapshot_worker(s, i)->task, sizeof gd_snapshot_worker(s, i)->task));
     }
     for (size_t i = 0; i < s->n_devices; i++)
-        CHECK(has_end(s->devices[i].name, sizeof s->devices[i].name));
+        CHECK(has_end(gd_snapshot_device(s, i)->name, sizeof gd_snapshot_device(s, i)->name));
     CHECK_LE(s->n_tasks, GD__PAGE_TASKS);
     CHECK_LE(s->n_failures, GD__PAGE_FAILURES);
     for (size_t i = 0; i < s->n_failures; i++) {
-        CHECK_LE(s->failures[i].task.failure, GD_FAILURE_NO_WORKER);
-        CHECK(has_end(s->failures[i].error, sizeof s->failures[i].error));
-        CHECK(has_end(s->failures[i].input, sizeof s->failures[i].input));
+        CHECK_LE(gd_snapshot_failure(s, i)->failure, GD_FAILURE_NO_WORKER);
+        CHECK(has_end(gd_snapshot_failure(s, i)->error, sizeof gd_snapshot_failure(s, i)->error));
+        CHECK(has_end(gd_snapshot_failure(s, i)->input, sizeof gd_snapshot_failure(s, i)->input));
     }
 }
 

@@ -27,7 +27,8 @@
 
 struct made_up {
     pthread_mutex_t lock;
-    struct gd_snapshot s; /* what the next read gives */
+    struct gd_snapshot s;  /* what the next read gives */
+    struct gd_stats stats; /* of it */
     struct gd_worker_view workers[64];
     struct gd_device_view devices[64];
     struct gd_task_view tasks[1000];
@@ -35,6 +36,7 @@ struct made_up {
     unsigned reads;
     /* what the last read gave */
     struct gd_snapshot given;
+    struct gd_stats given_stats;
     struct gd_task_view given_tasks[1000];
     struct gd_failure_view given_failures[300];
 };
@@ -48,6 +50,8 @@ TEST_UNUSED static int made_up_read(void *user, const struct gd_snapshot **out)
     m->given = m->s;
     memcpy(m->given_tasks, m->tasks, m->s.n_tasks * sizeof m->tasks[0]);
     memcpy(m->given_failures, m->failures, m->s.n_failures * sizeof m->failures[0]);
+    m->given_stats = m->stats;
+    m->given.stats = &m->given_stats;
     m->given.tasks = m->given_tasks;
     m->given.failures = m->given_failures;
     m->s.n_tasks = m->s.n_failures = 0;
@@ -67,34 +71,35 @@ TEST_UNUSED static struct made_up *made_up_new(size_t n_gpus)
                                  .pid = 4711,
                                  .started = 1.7e9,
                                  .read_ns = 3000000000,
+                                 .stats = &m->stats,
                                  .workers = m->workers,
                                  .n_workers = n_gpus,
                                  .devices = m->devices,
                                  .n_devices = n_gpus };
-    m->s.stats = (struct gd_stats){ .size = sizeof m->s.stats,
-                                    .total = 1000,
-                                    .taken = 120,
-                                    .pending = 7,
-                                    .running = 2,
-                                    .completed = 100,
-                                    .failed = 8,
-                                    .timeouts = 3,
-                                    .retried = 5,
-                                    .start_ns = 1000000000,
-                                    .now_ns = 3000000000,
-                                    .n_workers = n_gpus,
-                                    .skipped = 11,
-                                    .cancelled = 4 };
+    m->stats = (struct gd_stats){ .size = sizeof m->stats,
+                                  .total = 1000,
+                                  .taken = 120,
+                                  .pending = 7,
+                                  .running = 2,
+                                  .completed = 100,
+                                  .failed = 8,
+                                  .timeouts = 3,
+                                  .retried = 5,
+                                  .start_ns = 1000000000,
+                                  .now_ns = 3000000000,
+                                  .n_workers = n_gpus,
+                                  .skipped = 11,
+                                  .cancelled = 4 };
     for (size_t i = 0; i < n_gpus; i++) {
-        m->workers[i].stats = (struct gd_worker_stats){ .worker_id = i,
-                                                        .gpu_id = (int64_t)i,
-                                                        .state = i % 2 ? GD_WORKER_IDLE : GD_WORKER_BUSY,
-                                                        .current_task = i % 2 ? UINT64_MAX : i,
-                                                        .completed = 50,
-                                                        .failed = 2,
-                                                        .busy_ns = 1500000000,
-                                                        .last_ns = 20000000 };
-        m->workers[i].idle = i % 2 ? GD_IDLE_NO_INPUT : GD_IDLE_NOT;
+        m->workers[i] = (struct gd_worker_view){ .worker_id = i,
+                                                 .gpu_id = (int64_t)i,
+                                                 .state = i % 2 ? GD_WORKER_IDLE : GD_WORKER_BUSY,
+                                                 .current_task = i % 2 ? UINT64_MAX : i,
+                                                 .completed = 50,
+                                                 .failed = 2,
+                                                 .busy_ns = 1500000000,
+                                                 .last_ns = 20000000,
+                                                 .idle = i % 2 ? GD_IDLE_NO_INPUT : GD_IDLE_NOT };
         m->devices[i] = (struct gd_device_view){ .gpu_id = (int64_t)i,
                                                  .vendor = 4,
                                                  .known = 15,
@@ -122,10 +127,12 @@ TEST_UNUSED static void made_up_fail(struct made_up *m, uint64_t task, const cha
                                     .failure = GD_FAILURE_ERROR };
     m->tasks[m->s.n_tasks++] = t;
     struct gd_failure_view *f = &m->failures[m->s.n_failures++];
-    f->task = t;
+    *f = (struct gd_failure_view){
+        .task_id = t.task_id, .start_ns = t.start_ns, .end_ns = t.end_ns, .attempt = t.attempt, .failure = t.failure
+    };
     snprintf(f->input, sizeof f->input, "%s", input);
     snprintf(f->error, sizeof f->error, "%s", error);
-    m->s.stats.failed++;
+    m->stats.failed++;
     pthread_mutex_unlock(&m->lock);
 }
 

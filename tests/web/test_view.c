@@ -240,7 +240,7 @@ TEST(labels_are_escaped)
 TEST(two_workers_of_a_gpu_are_summed)
 {
     struct made_up *m = made_up_new(2);
-    m->workers[1].stats.gpu_id = 0;
+    m->workers[1].gpu_id = 0;
     struct parsed *p = metrics_of(&m->s);
     CHECK_EQ(value_of(p, "gpu_dispatch_gpu_tasks_total{gpu=\"0\",state=\"completed\"}"), 100);
     CHECK_EQ(value_of(p, "gpu_dispatch_gpu_tasks_total{gpu=\"1\",state=\"completed\"}"), 0);
@@ -251,7 +251,8 @@ TEST(two_workers_of_a_gpu_are_summed)
 
 TEST(metrics_of_a_run_without_workers)
 {
-    struct gd_snapshot s = { .size = sizeof s };
+    const struct gd_stats none = { .size = sizeof none };
+    struct gd_snapshot s = { .size = sizeof s, .stats = &none };
     struct parsed *p = metrics_of(&s);
     CHECK_EQ(value_of(p, "gpu_dispatch_run_seconds"), 0);
     parsed_free(p);
@@ -306,13 +307,13 @@ TEST(the_last_tasks_are_kept_and_the_rest_counted)
             m->tasks[i] = (struct gd_task_view){ .task_id = next++ };
         CHECK_EQ(web_last_add(&k, &m->s, &news), 0);
         CHECK_EQ(news.n_tasks, 100);
-        CHECK_EQ(news.tasks[0].task_id, next - 100);
+        CHECK_EQ(gd_snapshot_task(&news, 0)->task_id, next - 100);
         shown += news.n_tasks;
     }
     CHECK_EQ(shown, 10000);
     CHECK_EQ(k.s.n_tasks, WEB_LAST_TASKS);
-    CHECK_EQ(k.s.tasks[WEB_LAST_TASKS - 1].task_id, 9999);
-    CHECK_EQ(k.s.tasks[0].task_id, 10000 - WEB_LAST_TASKS);
+    CHECK_EQ(gd_snapshot_task(&k.s, WEB_LAST_TASKS - 1)->task_id, 9999);
+    CHECK_EQ(gd_snapshot_task(&k.s, 0)->task_id, 10000 - WEB_LAST_TASKS);
     CHECK_EQ(k.s.tasks_missed, 10000 - WEB_LAST_TASKS);
     web_last_free(&k);
     free(m);
@@ -332,9 +333,9 @@ TEST(of_too_many_at_once_the_failed_and_some)
     CHECK_EQ(web_last_add(&k, &m->s, &news), 0);
     CHECK_LE(news.n_tasks, WEB_TASKS_AT_ONCE);
     for (size_t i = 0; i < news.n_tasks; i++)
-        failed += news.tasks[i].failure != 0;
+        failed += gd_snapshot_task(&news, i)->failure != 0;
     CHECK_EQ(failed, 50);
-    CHECK_GT(news.tasks[news.n_tasks - 1].task_id, 980); /* evenly, to the end */
+    CHECK_GT(gd_snapshot_task(&news, news.n_tasks - 1)->task_id, 980); /* evenly, to the end */
     CHECK_EQ(news.tasks_missed, 1005 - news.n_tasks);
     web_last_free(&k);
     free(m);
@@ -351,7 +352,7 @@ TEST(the_last_failures_are_kept)
     m->s.tasks = m->tasks;
     CHECK_EQ(web_last_add(&k, &m->s, &news), 0);
     CHECK_EQ(k.s.n_failures, WEB_LAST_FAILURES);
-    CHECK_EQ(k.s.failures[WEB_LAST_FAILURES - 1].task.task_id, 249);
+    CHECK_EQ(gd_snapshot_failure(&k.s, WEB_LAST_FAILURES - 1)->task_id, 249);
     CHECK_EQ(k.s.failures_missed, 250 - WEB_LAST_FAILURES);
     CHECK_EQ(web_last_add(&k, &m->s, &news), 0);
     CHECK_EQ(k.s.failures_missed, 500 - WEB_LAST_FAILURES);
@@ -366,11 +367,11 @@ TEST(time_alone_is_no_difference)
     struct gd_snapshot news, s = m->s;
     CHECK_EQ(web_last_add(&k, &s, &news), 0);
     s.read_ns += 5;
-    s.stats.now_ns += 5;
+    m->stats.now_ns += 5;
     CHECK(!web_last_differs(&k, &s));
-    s.stats.completed++;
+    m->stats.completed++;
     CHECK(web_last_differs(&k, &s));
-    s.stats.completed--;
+    m->stats.completed--;
     m->workers[1].idle = GD_IDLE_LOADING;
     CHECK(web_last_differs(&k, &s));
     web_last_free(&k);

@@ -157,10 +157,10 @@ static void add_history(struct web_feed *f)
 {
     const struct gd_snapshot *s = &f->kept.s;
     const struct web_sample sample = { .seconds = web_seconds(s),
-                                       .completed = s->stats.completed,
-                                       .failed = s->stats.failed + s->stats.timeouts,
-                                       .running = s->stats.running };
-    if (s->stats.start_ns)
+                                       .completed = s->stats->completed,
+                                       .failed = s->stats->failed + s->stats->timeouts,
+                                       .running = s->stats->running };
+    if (s->stats->start_ns)
         web_history_add(&f->history, &sample);
 }
 

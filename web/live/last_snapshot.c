@@ -19,9 +19,9 @@ static bool same_stats(const struct gd_stats *a, const struct gd_stats *b)
 bool web_last_differs(const struct web_last *k, const struct gd_snapshot *s)
 {
     return s->n_tasks > 0 || s->n_failures > 0 || s->ended != k->s.ended || s->stale != k->s.stale ||
-           s->n_workers != k->s.n_workers || !same_stats(&s->stats, &k->s.stats) || s->work_done != k->s.work_done ||
+           s->n_workers != k->s.n_workers || !same_stats(s->stats, &k->stats) || s->work_done != k->s.work_done ||
            s->work_total != k->s.work_total ||
-           (s->n_workers > 0 && memcmp(s->workers, k->workers, s->n_workers * sizeof *s->workers) != 0);
+           (s->n_workers > 0 && memcmp(s->workers, k->workers, s->n_workers * sizeof *k->workers) != 0);
 }
 
 /* Room for n elements. */
@@ -58,10 +58,10 @@ static size_t choose(struct gd_task_view *out, const struct gd_snapshot *s)
     size_t n = 0, failed = 0;
     for (size_t i = 0; i < s->n_tasks && n < WEB_TASKS_AT_ONCE; i++) {
         const bool its_turn = i * even / s->n_tasks != (i + 1) * even / s->n_tasks;
-        const bool counts = s->tasks[i].failure && failed < WEB_TASKS_AT_ONCE / 2;
+        const bool counts = gd_snapshot_task(s, i)->failure && failed < WEB_TASKS_AT_ONCE / 2;
         failed += counts;
         if (its_turn || counts)
-            out[n++] = s->tasks[i];
+            out[n++] = *gd_snapshot_task(s, i);
     }
     return n;
 }
@@ -84,8 +84,8 @@ static void add_failures(struct web_last *k, const struct gd_snapshot *s, struct
     news->failures_missed = s->failures_missed + over;
     k->s.failures_missed += news->failures_missed;
     if (n > 0)
-        k->s.failures_missed +=
-            push(k->failures, &k->s.n_failures, WEB_LAST_FAILURES, s->failures + over, n, sizeof *s->failures);
+        k->s.failures_missed += push(k->failures, &k->s.n_failures, WEB_LAST_FAILURES, gd_snapshot_failure(s, over), n,
+                                     sizeof k->failures[0]);
     news->failures = k->failures + k->s.n_failures - n;
     news->n_failures = n;
 }
@@ -101,6 +101,8 @@ int web_last_add(struct web_last *k, const struct gd_snapshot *s, struct gd_snap
     if (s->n_devices > 0)
         memcpy(k->devices, s->devices, s->n_devices * sizeof *k->devices);
     k->s = *s;
+    k->stats = *s->stats;
+    k->s.stats = &k->stats;
     k->s.workers = k->workers;
     k->s.devices = k->devices;
     k->s.tasks = k->tasks;

@@ -12,7 +12,8 @@ enum { WEB_LAST_TASKS = 2000, WEB_LAST_FAILURES = 100, WEB_TASKS_AT_ONCE = 256 }
 
 /* Zeroed is empty. */
 struct web_last {
-    struct gd_snapshot s; /* its lists are the ones below; missed: what these lack since the run began */
+    struct gd_snapshot s; /* its stats and lists are the ones below; missed: what these lack since the run began */
+    struct gd_stats stats;
     struct gd_worker_view *workers;
     struct gd_device_view *devices;
     struct gd_task_view tasks[WEB_LAST_TASKS];

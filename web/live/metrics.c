@@ -92,7 +92,7 @@ static void add_run(struct gd__buffer *b, const struct gd_snapshot *s)
     for (size_t i = 0; i < sizeof run_metrics / sizeof run_metrics[0]; i++) {
         const struct run_metric *m = &run_metrics[i];
         uint64_t count;
-        memcpy(&count, (const char *)&s->stats + m->offset, sizeof count);
+        memcpy(&count, (const char *)s->stats + m->offset, sizeof count);
         if (m->help)
             head(b, m->name, m->type, m->help);
         gd__buffer_format(b, PREFIX "%s%s%s%s ", m->name, m->label ? "{" : "", m->label ? m->label : "",
@@ -112,7 +112,7 @@ static void add_states(struct gd__buffer *b, const struct gd_snapshot *s)
     for (unsigned state = GD_WORKER_OFF; state <= GD_WORKER_LOST; state++) {
         size_t n = 0;
         for (size_t i = 0; i < s->n_workers; i++)
-            n += s->workers[i].stats.state == state;
+            n += gd_snapshot_worker(s, i)->state == state;
         gd__buffer_format(b, PREFIX "workers{state=\"%s\"} %zu\n", gd_worker_state_name((enum gd_worker_state)state),
                           n);
     }
@@ -120,37 +120,37 @@ static void add_states(struct gd__buffer *b, const struct gd_snapshot *s)
 
 static double is_busy(const struct gd_worker_view *w)
 {
-    return w->stats.state == GD_WORKER_BUSY || w->stats.state == GD_WORKER_CANCELLING;
+    return w->state == GD_WORKER_BUSY || w->state == GD_WORKER_CANCELLING;
 }
 
 static double busy_seconds(const struct gd_worker_view *w)
 {
-    return (double)w->stats.busy_ns / 1e9;
+    return (double)w->busy_ns / 1e9;
 }
 
 static double last_seconds(const struct gd_worker_view *w)
 {
-    return (double)w->stats.last_ns / 1e9;
+    return (double)w->last_ns / 1e9;
 }
 
 static double completed(const struct gd_worker_view *w)
 {
-    return (double)w->stats.completed;
+    return (double)w->completed;
 }
 
 static double failed(const struct gd_worker_view *w)
 {
-    return (double)w->stats.failed;
+    return (double)w->failed;
 }
 
 static double timeouts(const struct gd_worker_view *w)
 {
-    return (double)w->stats.timeouts;
+    return (double)w->timeouts;
 }
 
 static double restarts(const struct gd_worker_view *w)
 {
-    return (double)w->stats.restarts;
+    return (double)w->restarts;
 }
 
 static const struct worker_metric {
@@ -173,8 +173,8 @@ static const struct worker_metric {
 static void add_worker(struct gd__buffer *b, const struct worker_metric *m, const struct gd_worker_view *w)
 {
     for (size_t i = 0; i < 3 && m->lines[i].value; i++) {
-        gd__buffer_format(b, PREFIX "%s{worker=\"%llu\",gpu=\"%lld\"", m->name, (unsigned long long)w->stats.worker_id,
-                          (long long)w->stats.gpu_id);
+        gd__buffer_format(b, PREFIX "%s{worker=\"%llu\",gpu=\"%lld\"", m->name, (unsigned long long)w->worker_id,
+                          (long long)w->gpu_id);
         if (m->lines[i].label)
             gd__buffer_format(b, ",state=\"%s\"", m->lines[i].label);
         gd__buffer_format(b, "} %.15g\n", m->lines[i].value(w));
@@ -187,7 +187,7 @@ static void add_workers(struct gd__buffer *b, const struct gd_snapshot *s)
         const struct worker_metric *m = &worker_metrics[i];
         head(b, m->name, m->type, m->help);
         for (size_t k = 0; k < s->n_workers; k++)
-            add_worker(b, m, &s->workers[k]);
+            add_worker(b, m, gd_snapshot_worker(s, k));
     }
 }
 
@@ -198,8 +198,8 @@ static double sum(const struct gd_snapshot *s, int64_t gpu_id, double (*value)(c
 {
     double total = 0;
     for (size_t i = 0; i < s->n_workers; i++) {
-        if (s->workers[i].stats.gpu_id == gpu_id)
-            total += value(&s->workers[i]);
+        if (gd_snapshot_worker(s, i)->gpu_id == gpu_id)
+            total += value(gd_snapshot_worker(s, i));
     }
     return total;
 }
@@ -213,7 +213,7 @@ static void add_device_sums(struct gd__buffer *b, const struct gd_snapshot *s)
 {
     head(b, "gpu_tasks_total", "counter", "Tasks that ended on a device.");
     for (size_t i = 0; i < s->n_devices; i++) {
-        const long long id = s->devices[i].gpu_id;
+        const long long id = gd_snapshot_device(s, i)->gpu_id;
         gd__buffer_format(b, PREFIX "gpu_tasks_total{gpu=\"%lld\",state=\"completed\"} %.15g\n", id,
                           sum(s, id, completed));
         gd__buffer_format(b, PREFIX "gpu_tasks_total{gpu=\"%lld\",state=\"failed\"} %.15g\n", id, sum(s, id, failed));
@@ -222,12 +222,13 @@ static void add_device_sums(struct gd__buffer *b, const struct gd_snapshot *s)
     }
     head(b, "gpu_busy_seconds_total", "counter", "Time that the ended tasks of a device's workers took, summed.");
     for (size_t i = 0; i < s->n_devices; i++)
-        gd__buffer_format(b, PREFIX "gpu_busy_seconds_total{gpu=\"%lld\"} %.15g\n", (long long)s->devices[i].gpu_id,
-                          sum(s, s->devices[i].gpu_id, busy_seconds));
+        gd__buffer_format(b, PREFIX "gpu_busy_seconds_total{gpu=\"%lld\"} %.15g\n",
+                          (long long)gd_snapshot_device(s, i)->gpu_id,
+                          sum(s, gd_snapshot_device(s, i)->gpu_id, busy_seconds));
     head(b, "gpu_out_of_use", "gauge", "1 if a device was taken out of use.");
     for (size_t i = 0; i < s->n_devices; i++)
-        gd__buffer_format(b, PREFIX "gpu_out_of_use{gpu=\"%lld\"} %d\n", (long long)s->devices[i].gpu_id,
-                          sum(s, s->devices[i].gpu_id, out_of_use) > 0);
+        gd__buffer_format(b, PREFIX "gpu_out_of_use{gpu=\"%lld\"} %d\n", (long long)gd_snapshot_device(s, i)->gpu_id,
+                          sum(s, gd_snapshot_device(s, i)->gpu_id, out_of_use) > 0);
 }
 
 static double utilization(const struct gd_device_view *d)
@@ -271,7 +272,7 @@ static void add_devices(struct gd__buffer *b, const struct gd_snapshot *s)
 {
     head(b, "gpu_info", "gauge", "What a device is; always 1.");
     for (size_t i = 0; i < s->n_devices; i++) {
-        const struct gd_device_view *d = &s->devices[i];
+        const struct gd_device_view *d = gd_snapshot_device(s, i);
         gd__buffer_format(b, PREFIX "gpu_info{gpu=\"%lld\",vendor=\"%s\",name=\"", (long long)d->gpu_id,
                           gd_vendor_name((enum gd_vendor)d->vendor));
         add_label(b, d->name, sizeof d->name);
@@ -283,7 +284,7 @@ static void add_devices(struct gd__buffer *b, const struct gd_snapshot *s)
     for (size_t i = 0; i < sizeof device_metrics / sizeof device_metrics[0]; i++) {
         head(b, device_metrics[i].name, "gauge", device_metrics[i].help);
         for (size_t k = 0; k < s->n_devices; k++) {
-            const struct gd_device_view *d = &s->devices[k];
+            const struct gd_device_view *d = gd_snapshot_device(s, k);
             if (d->known & device_metrics[i].known)
                 gd__buffer_format(b, PREFIX "%s{gpu=\"%lld\"} %.15g\n", device_metrics[i].name, (long long)d->gpu_id,
                                   device_metrics[i].value(d));

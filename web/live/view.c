@@ -16,7 +16,7 @@
 
 double web_since(const struct gd_snapshot *s, uint64_t ns)
 {
-    return s->stats.start_ns && ns > s->stats.start_ns ? (double)(ns - s->stats.start_ns) / 1e9 : 0;
+    return s->stats->start_ns && ns > s->stats->start_ns ? (double)(ns - s->stats->start_ns) / 1e9 : 0;
 }
 
 static void add_text(struct gd__buffer *b, const char *name, const char *text, size_t room)
@@ -84,26 +84,25 @@ static void add_reckoned(struct gd__buffer *b, const struct gd_snapshot *s, cons
 
 static void add_worker(struct gd__buffer *b, const struct gd_snapshot *s, const struct gd_worker_view *w)
 {
-    const struct gd_worker_stats *ws = &w->stats;
-    const bool working = ws->current_task != UINT64_MAX;
-    gd__buffer_format(b, "{\"worker_id\":%llu,\"gpu_id\":%lld,\"state\":\"%s\"", (unsigned long long)ws->worker_id,
-                      (long long)ws->gpu_id, gd_worker_state_name((enum gd_worker_state)ws->state));
+    const bool working = w->current_task != UINT64_MAX;
+    gd__buffer_format(b, "{\"worker_id\":%llu,\"gpu_id\":%lld,\"state\":\"%s\"", (unsigned long long)w->worker_id,
+                      (long long)w->gpu_id, gd_worker_state_name((enum gd_worker_state)w->state));
     add_text(b, "status", view_status_name(view_status_of(s, w)), SIZE_MAX);
     if (w->idle == GD_IDLE_NOT)
         gd__buffer_text(b, ",\"idle\":null");
     else
         gd__buffer_format(b, ",\"idle\":\"%s\"", gd_idle_reason_name((enum gd_idle_reason)w->idle));
-    add_number(b, "pid", ws->pid);
-    add_known(b, "current_task", working, (double)ws->current_task);
+    add_number(b, "pid", w->pid);
+    add_known(b, "current_task", working, (double)w->current_task);
     add_text(b, "task", w->task, sizeof w->task);
     add_known(b, "since", w->since_ns != 0, web_since(s, w->since_ns));
-    add_number(b, "handed", ws->handed);
-    add_number(b, "completed", ws->completed);
-    add_number(b, "failed", ws->failed);
-    add_number(b, "timeouts", ws->timeouts);
-    add_number(b, "restarts", ws->restarts);
-    add_known(b, "last_seconds", ws->last_ns != 0, (double)ws->last_ns / 1e9);
-    add_known(b, "busy_seconds", true, (double)ws->busy_ns / 1e9);
+    add_number(b, "handed", w->handed);
+    add_number(b, "completed", w->completed);
+    add_number(b, "failed", w->failed);
+    add_number(b, "timeouts", w->timeouts);
+    add_number(b, "restarts", w->restarts);
+    add_known(b, "last_seconds", w->last_ns != 0, (double)w->last_ns / 1e9);
+    add_known(b, "busy_seconds", true, (double)w->busy_ns / 1e9);
     gd__buffer_format(b, ",\"device_out\":%s}", w->device_out ? "true" : "false");
 }
 
@@ -121,9 +120,9 @@ static void add_device(struct gd__buffer *b, const struct gd_device_view *d)
     gd__buffer_text(b, "}");
 }
 
-static const char *failure_name(const struct gd_task_view *t)
+static const char *failure_name(uint64_t failure)
 {
-    return gd_failure_name((enum gd_failure)t->failure);
+    return gd_failure_name((enum gd_failure)failure);
 }
 
 static void add_task(struct gd__buffer *b, const struct gd_snapshot *s, const struct gd_task_view *t)
@@ -131,16 +130,16 @@ static void add_task(struct gd__buffer *b, const struct gd_snapshot *s, const st
     const char *quote = t->failure ? "\"" : "";
     gd__buffer_format(b, "[%llu,%lld,%lld,%.4f,%.4f,%u,%s%s%s,%u]", (unsigned long long)t->task_id,
                       (long long)t->worker_id, (long long)t->gpu_id, web_since(s, t->start_ns), web_since(s, t->end_ns),
-                      (unsigned)t->attempt, quote, t->failure ? failure_name(t) : "null", quote, t->again ? 1U : 0U);
+                      (unsigned)t->attempt, quote, t->failure ? failure_name(t->failure) : "null", quote,
+                      t->again ? 1U : 0U);
 }
 
 static void add_failure(struct gd__buffer *b, const struct gd_snapshot *s, const struct gd_failure_view *f)
 {
-    const struct gd_task_view *t = &f->task;
-    gd__buffer_format(b, "{\"task_id\":%llu,\"worker_id\":%lld,\"gpu_id\":%lld", (unsigned long long)t->task_id,
-                      (long long)t->worker_id, (long long)t->gpu_id);
-    gd__buffer_format(b, ",\"start\":%.4f,\"end\":%.4f,\"attempt\":%u,\"failure\":\"%s\"", web_since(s, t->start_ns),
-                      web_since(s, t->end_ns), (unsigned)t->attempt, failure_name(t));
+    gd__buffer_format(b, "{\"task_id\":%llu,\"worker_id\":%lld,\"gpu_id\":%lld", (unsigned long long)f->task_id,
+                      (long long)f->worker_id, (long long)f->gpu_id);
+    gd__buffer_format(b, ",\"start\":%.4f,\"end\":%.4f,\"attempt\":%u,\"failure\":\"%s\"", web_since(s, f->start_ns),
+                      web_since(s, f->end_ns), (unsigned)f->attempt, failure_name(f->failure));
     add_text(b, "input", f->input, sizeof f->input);
     add_text(b, "error", f->error, sizeof f->error);
     gd__buffer_text(b, "}");
@@ -152,7 +151,7 @@ static void add_tasks(struct gd__buffer *b, const struct gd_snapshot *s)
                        "\"failure\",\"again\"],\"tasks\":[");
     for (size_t i = 0; i < s->n_tasks; i++) {
         gd__buffer_text(b, i ? "," : "");
-        add_task(b, s, &s->tasks[i]);
+        add_task(b, s, gd_snapshot_task(s, i));
     }
     gd__buffer_text(b, "]");
     add_number(b, "tasks_missed", s->tasks_missed);
@@ -160,7 +159,7 @@ static void add_tasks(struct gd__buffer *b, const struct gd_snapshot *s)
 
 double web_seconds(const struct gd_snapshot *s)
 {
-    return web_since(s, s->ended || s->read_ns < s->stats.now_ns ? s->stats.now_ns : s->read_ns);
+    return web_since(s, s->ended || s->read_ns < s->stats->now_ns ? s->stats->now_ns : s->read_ns);
 }
 
 void web_view_json(struct gd__buffer *b, const struct gd_snapshot *s, const struct view_history *h, uint64_t sequence)
@@ -170,22 +169,22 @@ void web_view_json(struct gd__buffer *b, const struct gd_snapshot *s, const stru
     add_number(b, "pid", s->pid);
     gd__buffer_format(b, ",\"started\":%.3f,\"seconds\":%.3f,\"ended\":%s,\"stale\":%s", s->started, web_seconds(s),
                       s->ended ? "true" : "false", s->stale ? "true" : "false");
-    add_figures(b, &s->stats);
+    add_figures(b, s->stats);
     add_reckoned(b, s, h);
     gd__buffer_text(b, ",\"workers\":[");
     for (size_t i = 0; i < s->n_workers; i++) {
         gd__buffer_text(b, i ? "," : "");
-        add_worker(b, s, &s->workers[i]);
+        add_worker(b, s, gd_snapshot_worker(s, i));
     }
     gd__buffer_text(b, "],\"devices\":[");
     for (size_t i = 0; i < s->n_devices; i++) {
         gd__buffer_text(b, i ? "," : "");
-        add_device(b, &s->devices[i]);
+        add_device(b, gd_snapshot_device(s, i));
     }
     gd__buffer_text(b, "],\"failures\":[");
     for (size_t i = 0; i < s->n_failures; i++) {
         gd__buffer_text(b, i ? "," : "");
-        add_failure(b, s, &s->failures[i]);
+        add_failure(b, s, gd_snapshot_failure(s, i));
     }
     gd__buffer_text(b, "]");
     add_number(b, "failures_missed", s->failures_missed);
