@@ -1,11 +1,11 @@
 /* A worker's process, from posix_spawn to its last status.
  *
- * posix_spawn, because fork copies page tables (slow in a big program) and a forked CUDA context is broken. The
+ * posix_spawn is used because fork copies page tables (slow in a big program) and a forked CUDA context is broken. The
  * child leads its own process group, so that everything it starts can be killed with it.
  *
- * Numbers of processes are reused, pidfds are not: the pidfd says when it has ended, and a number is signalled only
- * while it is surely still this child's (see group_is_ours). A library cannot assume that it is alone: the program
- * may ignore SIGCHLD or wait for any child in another thread, and then the status is lost but nothing else is.
+ * Process ids are reused, pidfds are not. The pidfd reports when the process has ended. A process id is signalled only
+ * while it certainly belongs to this child (see group_is_ours). A library cannot assume that it is alone: the program
+ * may ignore SIGCHLD or wait for any child in another thread. Then only the exit status is lost.
  *
  * Needs Linux 5.4 (waitid on a pidfd).
  */
@@ -35,7 +35,7 @@
 #ifndef SYS_pidfd_open
 #define SYS_pidfd_open 434
 #endif
-#define WAIT_FOR_PIDFD ((idtype_t)3) /* P_PIDFD; an enumerator that older headers lack, so it cannot be asked for */
+#define WAIT_FOR_PIDFD ((idtype_t)3) /* P_PIDFD; older headers lack it, and #ifdef cannot test for an enumerator */
 
 #if defined(__GLIBC__) && defined(__GLIBC_PREREQ)
 #if __GLIBC_PREREQ(2, 34) && !defined(GD_NO_CLOSEFROM)
@@ -52,8 +52,8 @@
 /* The child's descriptors, by the number they get there. */
 enum { BOOT_FD = 3, N_FDS = 4 };
 
-/* Every source is copied up here first: a program that runs with some of 0..3 closed gets these numbers for its own
- * files, and then one dup2 in the child would overwrite the source of the next. */
+/* Every source is first copied to a number from here on. A program that runs with some of 0..3 closed gets these
+ * numbers for its own files, and then one dup2 in the child would overwrite the source of the next. */
 enum { SPARE_FD = 10 };
 
 static int copy_up(int fd, int *copy)
@@ -62,7 +62,7 @@ static int copy_up(int fd, int *copy)
     return *copy < 0 ? -1 : 0;
 }
 
-/* A stream of the child: /dev/null if none is wanted, or if it is ours and we have none. */
+/* A stream of the child. It is /dev/null if none was requested, or if ours was requested and is closed. */
 static int copy_stream(int fd, int null_fd, int *copy)
 {
     if (fd < 0)
@@ -72,8 +72,8 @@ static int copy_stream(int fd, int null_fd, int *copy)
     return errno == EBADF && fd <= STDERR_FILENO ? copy_up(null_fd, copy) : -1;
 }
 
-/* /dev/null, high up. The number that open() gives it is let go at once: with 1 closed it is 1, and would pass for
- * our standard output. */
+/* Opens /dev/null at a high number. The number that open() returns is closed at once: if 1 was closed it is 1, and
+ * would be taken for our standard output. */
 static int open_null(int *copy)
 {
     int fd = GD__FAULT("open") ? -1 : open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -119,8 +119,8 @@ static int close_the_rest(posix_spawn_file_actions_t *actions)
     return posix_spawn_file_actions_addclosefrom_np(actions, N_FDS);
 }
 #else
-/* What is open now. A descriptor that another thread opens before the spawn gets through unless it is close-on-exec;
- * one that it closes meanwhile does no harm. */
+/* Closes the descriptors that are open now. One that another thread opens before the spawn is inherited unless it is
+ * close-on-exec. One that another thread closes meanwhile does no harm. */
 static int close_the_rest(posix_spawn_file_actions_t *actions)
 {
     DIR *dir = GD__FAULT("opendir") ? NULL : opendir("/proc/self/fd");
@@ -183,8 +183,9 @@ out_actions:
     return rc;
 }
 
-/* A child begins on the CPUs of the thread that starts it, so that not even its loader runs elsewhere. CPUs that can't
- * be had (somebody has taken them away meanwhile) are no reason not to start it. */
+/* A child starts on the CPUs of the thread that spawns it. So this thread moves there first, and even the child's
+ * loader runs on them. If these CPUs are not available (they were taken away meanwhile), the child is started
+ * anyway. */
 static int spawn_on(pid_t *pid, const struct gd__child_spec *spec, const int sources[N_FDS])
 {
     cpu_set_t ours;
@@ -197,7 +198,7 @@ static int spawn_on(pid_t *pid, const struct gd__child_spec *spec, const int sou
     return rc;
 }
 
-/* A child that cannot be watched is of no use. Waits for it: SIGKILL does not take long. */
+/* A child that cannot be watched is useless. Kills it and waits for it: SIGKILL does not take long. */
 static void destroy_unwatched(pid_t pid)
 {
     if (kill(-pid, SIGKILL) < 0)
@@ -218,7 +219,7 @@ static int watch(struct gd__child *c, pid_t pid, const char *path)
     if (fd < 0) {
         int rc = gd__error_errno("cannot open a pidfd of the process of %s", path);
 
-        if (errno != ESRCH) /* else it has ended and somebody else has reaped it: the number is no longer ours */
+        if (errno != ESRCH) /* ESRCH: it has ended and other code has reaped it, so the id is no longer ours */
             destroy_unwatched(pid);
         return rc;
     }
@@ -248,9 +249,9 @@ int gd__child_spawn(struct gd__child *c, const struct gd__child_spec *spec)
 
 /* Whether c->pid can only mean this child's group.
  *
- * While our child is unreaped, even dead, the number is its own. If somebody else has reaped it, the kernel still
- * gives the number to nobody as long as the group has a member. So if another process has the number now, the group
- * is empty and there is nobody to signal; and if no process has it, what goes by it is what our child left behind. */
+ * As long as our child is not reaped, even if it is dead, no other process has its id. If other code has reaped it, the
+ * kernel still does not reuse the id while the group has a member. So if another process has the id now, the group is
+ * empty and there is nothing to signal. If no process has it, a group with that id is what our child left behind. */
 static bool group_is_ours(const struct gd__child *c)
 {
     if (syscall(SYS_pidfd_send_signal, c->pidfd, 0, NULL, 0) == 0 || errno != ESRCH)
@@ -258,7 +259,8 @@ static bool group_is_ours(const struct gd__child *c)
     return kill(c->pid, 0) < 0 && errno == ESRCH;
 }
 
-/* What has left the group has to be found while the child is there to lead to it; meanwhile it must start no more. */
+/* Processes that left the group can be found only while the child exists. The child is stopped meanwhile, so that it
+ * starts no more. */
 static void kill_outside_group(const struct gd__child *c)
 {
     if (syscall(SYS_pidfd_send_signal, c->pidfd, 0, NULL, 0) < 0 || gd__descendants_signal(c->pid, SIGKILL, false) == 0)
@@ -274,7 +276,7 @@ void gd__child_signal(struct gd__child *c, int signal)
     if (signal == SIGKILL)
         kill_outside_group(c);
     bool reached = group_is_ours(c) && kill(-c->pid, signal) == 0;
-    /* It may have left its group. Twice does no harm with SIGKILL; with others it would be a second request. */
+    /* The child may have left its group. A second SIGKILL does no harm; another signal would be a second request. */
     if (!reached || signal == SIGKILL)
         (void)syscall(SYS_pidfd_send_signal, c->pidfd, signal, NULL, 0);
 }
@@ -317,7 +319,7 @@ bool gd__child_can_be_reaped(const struct gd__child *c)
         return false;
     if (wait_now(c, &info, WNOWAIT) == 0)
         return info.si_pid != 0;
-    return errno != ECHILD || has_ended(c); /* an error is for reap to tell */
+    return errno != ECHILD || has_ended(c); /* gd__child_reap() reports the error */
 }
 
 int gd__child_reap(struct gd__child *c, struct gd__exit *out)
@@ -326,7 +328,7 @@ int gd__child_reap(struct gd__child *c, struct gd__exit *out)
 
     if (c->pid <= 0 || c->pidfd < 0)
         return gd__error(GD_E_INVALID, "there is no child process to wait for");
-    /* First look without reaping: the dead leader keeps the number ours while its group is killed. */
+    /* Look first without reaping: while the dead leader exists the id stays ours, and its group can be killed. */
     if (wait_now(c, &info, WNOWAIT) == 0) {
         if (info.si_pid == 0)
             return 0;
@@ -340,7 +342,7 @@ int gd__child_reap(struct gd__child *c, struct gd__exit *out)
     }
     if (group_is_ours(c))
         kill(-c->pid, SIGKILL);
-    (void)wait_now(c, &unused, 0); /* ECHILD if it was stolen at the last moment: we know its status already */
+    (void)wait_now(c, &unused, 0); /* ECHILD if other code reaped it meanwhile: its status is known already */
     gd__child_forget(c);
     return 1;
 }

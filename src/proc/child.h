@@ -1,4 +1,5 @@
-/* A worker's process: started by posix_spawn (never fork), in its own process group, watched through a pidfd. */
+/* A worker's process. It is started by posix_spawn (never fork), in its own process group, and watched through a
+ * pidfd. */
 #ifndef GD_PROC_CHILD_H
 #define GD_PROC_CHILD_H
 
@@ -18,44 +19,47 @@ struct gd__child {
     }
 
 struct gd__child_spec {
-    const char *path; /* found through PATH if it has no slash */
+    const char *path; /* searched for in PATH if it has no slash */
     char *const *argv;
     char *const *envp;
-    const cpu_set_t *cpus; /* that it may run on; NULL: ours */
+    const cpu_set_t *cpus; /* the CPUs it may run on; NULL: ours */
     int boot_fd;           /* becomes descriptor 3 */
-    int stdout_fd;         /* becomes 1; -1: /dev/null; 1: ours */
-    int stderr_fd;         /* likewise 2 */
+    int stdout_fd;         /* becomes descriptor 1; -1: /dev/null; 1: ours */
+    int stderr_fd;         /* likewise, becomes descriptor 2 */
 };
 
 struct gd__exit {
-    bool known; /* false: somebody else reaped it */
-    int signal; /* that killed it; 0: it exited */
+    bool known; /* false: other code reaped the process */
+    int signal; /* the signal that killed it; 0: it exited */
     int code;   /* exit code */
     bool core;
 };
 
-/* Readable when that process has ended; close-on-exec, above 2. -1 with errno. */
+/* Returns a descriptor that is readable when the process has ended. It is close-on-exec and above 2. -1 with errno. */
 int gd__pidfd_open(pid_t pid);
 
-/* For whoever starts a process: default signals, none blocked, and more flags (POSIX_SPAWN_...). Returns an error
- * number. */
+/* Sets attributes for starting any process: default signal handlers, no signal blocked, and the flags in `more`
+ * (POSIX_SPAWN_...). Returns an error number. */
 int gd__spawn_attributes(posix_spawnattr_t *attributes, short more);
 
-/* stdin is /dev/null, signal dispositions are default and none is blocked; no descriptor but 0 to 3 is passed on. */
+/* The child's stdin is /dev/null, its signal handlers are the default ones and no signal is blocked. It inherits only
+ * descriptors 0 to 3. */
 int gd__child_spawn(struct gd__child *c, const struct gd__child_spec *spec);
 
-/* Signals the whole process group. No-op if there is none. */
+/* Signals the whole process group. No-op if there is no process. */
 void gd__child_signal(struct gd__child *c, int signal);
 
-/* Whether gd__child_reap() would have something to say, so that what watches the descriptor can be removed first: it is
- * closed there, but a process that was forked from ours meanwhile still has it, and epoll would go on reporting it. */
+/* Whether gd__child_reap() would return something other than 0. Remove the watch of the pidfd before calling it:
+ * gd__child_reap() closes the pidfd, but a process forked from ours meanwhile still has it open, and epoll would go on
+ * reporting it. */
 bool gd__child_can_be_reaped(const struct gd__child *c);
 
-/* 1: it has ended, is reaped, what was left of its group is killed, *out is set, *c is none again; 0: it runs;
- * GD_E_SYSTEM otherwise. Never blocks. Copes with SIGCHLD ignored and with somebody else's wait(). */
+/* 1: the process had ended and was reaped, the rest of its group was killed, *out is set, and *c is GD__CHILD_NONE
+ * again. 0: the process is running. Otherwise GD_E_SYSTEM. Never blocks. Works even if SIGCHLD is ignored or other code
+ * calls wait(). */
 int gd__child_reap(struct gd__child *c, struct gd__exit *out);
 
-/* Lets go of it without waiting (it will not die). */
+/* Forgets the process without waiting for it (it does not die). */
 void gd__child_forget(struct gd__child *c);
 
 /* "killed by signal 11 (Segmentation fault)", "exited with code 3", "ended (status taken by another wait)". */

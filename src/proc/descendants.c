@@ -1,17 +1,17 @@
 /* Descendants that have left their process group.
  *
- * A worker and what it starts are one process group, which can be signalled as a whole. But timeout(1), a shell with
- * job control and setsid(1) put what they run into a group of its own, which would outlive the worker. So these are
- * looked for, from the root down, in /proc/<pid>/task/<tid>/children (where a kernel lacks it none are found, and the
- * group has to do).
+ * A worker and the processes it starts are one process group, which can be signalled as a whole. But timeout(1), a
+ * shell with job control and setsid(1) put their commands into groups of their own, which would outlive the worker. So
+ * such processes are searched for, from the root down, in /proc/<pid>/task/<tid>/children. (If the kernel does not have
+ * that file, none are found, and only the group is signalled.)
  *
- * Numbers of processes are reused: a process is held by a pidfd, then its parent is looked at, then it is signalled.
+ * Process ids are reused. So a pidfd is opened first, then the parent is checked, and then the process is signalled.
  *
- * When the worker itself is killed, nothing leads from it to them any more: its orphans become children of the next
- * subreaper above it. There they are told from other children by a variable of their environment.
+ * When the worker itself is killed, its descendants can no longer be found through it: its orphans become children of
+ * the next subreaper above it. There a variable in their environment distinguishes them from other children.
  *
- * Nothing here takes memory from the heap: the guardian of a worker comes this way, and whoever has the heap's lock
- * there may never give it back.
+ * Nothing here allocates from the heap. The guardian of a worker runs this code, and in its process the lock of the
+ * heap may be held for ever.
  */
 #include "proc/descendants.h"
 
@@ -34,9 +34,9 @@
 #endif
 
 enum {
-    MOST = 4096,         /* looked at in one round; more are left to the next */
-    MOST_STOPPED = 1024, /* further ones are killed without having been stopped */
-    ROUNDS = 100,        /* what multiplies faster than that is not to be had this way */
+    MOST = 4096,         /* processes handled in one round; the next round finds more */
+    MOST_STOPPED = 1024, /* processes beyond this number are killed without being stopped first */
+    ROUNDS = 100,        /* processes that still multiply after this many rounds are given up */
 };
 
 struct found {
@@ -48,7 +48,7 @@ struct list {
     size_t n;
 };
 
-/* Reads a small file of /proc whole; "" if there is none. */
+/* Reads a small file of /proc whole; "" if it does not exist. */
 static const char *read_small(const char *path, char *room, size_t size)
 {
     size_t n = 0;
@@ -64,12 +64,12 @@ static const char *read_small(const char *path, char *room, size_t size)
 
 static void add_children_of_thread(struct list *list, pid_t parent, const char *thread)
 {
-    char path[320], text[8 * MOST]; /* a number has seven digits */
+    char path[320], text[8 * MOST]; /* a process id has at most seven digits */
     snprintf(path, sizeof path, "/proc/%d/task/%s/children", (int)parent, thread);
     const char *at = read_small(path, text, sizeof text);
     for (char *end; list->n < MOST; at = end) {
         const long pid = strtol(at, &end, 10);
-        if (end == at || *end != ' ') /* a number that was cut off is no number */
+        if (end == at || *end != ' ') /* the last number may be cut off */
             return;
         list->of[list->n++] = (struct found){ .pid = (pid_t)pid, .parent = parent };
     }
@@ -94,28 +94,28 @@ static void add_children(struct list *list, pid_t parent)
     close(fd);
 }
 
-struct fact {
+struct process_stat {
     char state;
     int parent, group, session;
-    unsigned long long start; /* with its number: which process it is */
+    unsigned long long start; /* start time: with the pid it identifies a process */
 };
 
-static bool learn(pid_t pid, struct fact *out)
+static bool read_stat(pid_t pid, struct process_stat *out)
 {
     char path[64], text[512];
     snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
-    const char *rest = strrchr(read_small(path, text, sizeof text), ')'); /* the name before it may be anything */
+    const char *rest = strrchr(read_small(path, text, sizeof text), ')'); /* a name may contain ')' */
     return rest && sscanf(rest, ") %c %d %d %d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu",
                           &out->state, &out->parent, &out->group, &out->session, &out->start) == 5;
 }
 
-/* Leaves what its starter has taken leave of, and in a session of its own: that is meant to stay. */
+/* Drops processes in a session of their own from the list: they were detached on purpose and are meant to stay. */
 static void drop_daemons(struct list *list, pid_t session)
 {
     size_t kept = 0;
     for (size_t i = 0; i < list->n; i++) {
-        struct fact f;
-        if (learn(list->of[i].pid, &f) && f.session == session)
+        struct process_stat f;
+        if (read_stat(list->of[i].pid, &f) && f.session == session)
             list->of[kept++] = list->of[i];
     }
     list->n = kept;
@@ -123,13 +123,13 @@ static void drop_daemons(struct list *list, pid_t session)
 
 static bool signal_one(const struct found *found, int signal, pid_t group)
 {
-    struct fact f;
+    struct process_stat f;
     const int fd = (int)syscall(SYS_pidfd_open, found->pid, 0);
     if (fd < 0)
         return false;
-    const bool meant =
-        learn(found->pid, &f) && f.state != 'Z' && f.state != 'X' && f.parent == found->parent && f.group != group;
-    const bool done = meant && syscall(SYS_pidfd_send_signal, fd, signal, NULL, 0) == 0;
+    const bool selected =
+        read_stat(found->pid, &f) && f.state != 'Z' && f.state != 'X' && f.parent == found->parent && f.group != group;
+    const bool done = selected && syscall(SYS_pidfd_send_signal, fd, signal, NULL, 0) == 0;
     close(fd);
     return done;
 }
@@ -146,7 +146,7 @@ size_t gd__descendants_signal(pid_t root, int signal, bool spare_daemons)
         drop_daemons(&list, session);
     for (size_t i = 0; i < list.n; i++)
         add_children(&list, list.of[i].pid);
-    /* From the lowest up: a parent that ends first would leave its children to somebody else. */
+    /* From the bottom up: if a parent ended first, its children would get another parent. */
     for (size_t i = list.n; i-- > 0;)
         n += signal_one(&list.of[i], signal, group);
     return n;
@@ -160,7 +160,7 @@ void gd__descendants_kill(pid_t root, bool spare_daemons)
 
 /* --- with the group --- */
 
-/* Those that were stopped, to be killed wherever they are by then. */
+/* The processes that were stopped. They are killed later, whatever their parent is by then. */
 struct stopped {
     struct one {
         pid_t pid;
@@ -169,7 +169,7 @@ struct stopped {
     size_t n;
 };
 
-static bool was_stopped(const struct stopped *s, pid_t pid, unsigned long long start)
+static bool is_in_stopped(const struct stopped *s, pid_t pid, unsigned long long start)
 {
     for (size_t i = 0; i < s->n; i++)
         if (s->of[i].pid == pid && s->of[i].start == start)
@@ -177,16 +177,16 @@ static bool was_stopped(const struct stopped *s, pid_t pid, unsigned long long s
     return false;
 }
 
-/* True: it is another one. */
+/* True: one more process was stopped. */
 static bool stop_one(struct stopped *s, const struct found *found, pid_t group)
 {
-    struct fact f;
+    struct process_stat f;
     const int fd = s->n < MOST_STOPPED ? (int)syscall(SYS_pidfd_open, found->pid, 0) : -1;
     if (fd < 0)
         return false;
-    const bool meant = learn(found->pid, &f) && f.state != 'Z' && f.state != 'X' && f.parent == found->parent &&
-                       f.group == group && !was_stopped(s, found->pid, f.start);
-    const bool done = meant && syscall(SYS_pidfd_send_signal, fd, SIGSTOP, NULL, 0) == 0;
+    const bool selected = read_stat(found->pid, &f) && f.state != 'Z' && f.state != 'X' && f.parent == found->parent &&
+                          f.group == group && !is_in_stopped(s, found->pid, f.start);
+    const bool done = selected && syscall(SYS_pidfd_send_signal, fd, SIGSTOP, NULL, 0) == 0;
     if (done)
         s->of[s->n++] = (struct one){ .pid = found->pid, .start = f.start };
     close(fd);
@@ -208,18 +208,18 @@ static bool stop_those_in_group(struct stopped *s, pid_t root, pid_t group)
 static void kill_stopped(const struct stopped *s)
 {
     for (size_t i = 0; i < s->n; i++) {
-        struct fact f;
+        struct process_stat f;
         const int fd = (int)syscall(SYS_pidfd_open, s->of[i].pid, 0);
         if (fd < 0)
             continue;
-        if (learn(s->of[i].pid, &f) && f.start == s->of[i].start)
+        if (read_stat(s->of[i].pid, &f) && f.start == s->of[i].start)
             (void)syscall(SYS_pidfd_send_signal, fd, SIGKILL, NULL, 0);
         close(fd);
     }
 }
 
-/* One by one and not by the group's number: one that is about to leave the group would be stopped all the same, and if
- * root ends meanwhile, nothing would lead to it any more. It would stay stopped for ever. */
+/* Stops processes one by one and not by the group's number. A signal to the group would also stop a process that is
+ * about to leave it. If root then ended, that process could not be found any more and would stay stopped for ever. */
 void gd__descendants_end(pid_t root)
 {
     struct stopped stopped = { .n = 0 };
@@ -242,7 +242,7 @@ void gd__children_each(gd__child_fn *fn, void *user)
         fn(user, list.of[i].pid);
 }
 
-/* One entry of an environment after the other, byte by byte. */
+/* Scans the entries of an environment byte by byte. */
 struct scan {
     const char *name;
     size_t at; /* in the entry */
@@ -251,7 +251,7 @@ struct scan {
     size_t size, n;
 };
 
-/* True: the value is there, whole. */
+/* True: the whole value has been read. */
 static bool scan_byte(struct scan *s, char c)
 {
     if (c == '\0') {
@@ -270,7 +270,8 @@ static bool scan_byte(struct scan *s, char c)
 
 enum answer { NO_SUCH_VARIABLE, FOUND, NO_ENVIRONMENT };
 
-/* A process that is about to end has no environment any more; that of somebody else may not be read. */
+/* A process that is about to end has no environment any more. The environment of another user's process cannot be
+ * read. */
 static enum answer read_variable(pid_t pid, const char *name, char *value, size_t size)
 {
     char path[64], text[4096];
@@ -282,61 +283,60 @@ static enum answer read_variable(pid_t pid, const char *name, char *value, size_
         for (ssize_t i = 0; i < n && !found; i++)
             found = scan_byte(&s, text[i]);
     if (fd < 0)
-        return errno == ESRCH ? NO_ENVIRONMENT : NO_SUCH_VARIABLE; /* newer kernels say so when it is opened */
+        return errno == ESRCH ? NO_ENVIRONMENT : NO_SUCH_VARIABLE; /* newer kernels fail when the file is opened */
     close(fd);
     return found ? FOUND : any ? NO_SUCH_VARIABLE : NO_ENVIRONMENT;
 }
 
-/* A pidfd of it, killed; -1: it is gone, is another's child by now, or can't be killed. One that has just ended is
- * held too, so that its end leads to another look. */
-static int kill_held(const struct found *found)
+/* Kills a process and returns a pidfd for it. -1: it is gone, has another parent by now, or can't be killed. A process
+ * that has just ended gets a pidfd too, so that the caller searches again. */
+static int kill_and_watch(const struct found *found)
 {
-    struct fact f;
+    struct process_stat f;
     const int fd = (int)syscall(SYS_pidfd_open, found->pid, 0);
     if (fd < 0)
         return -1;
-    if (learn(found->pid, &f) && f.state != 'X' && f.parent == found->parent &&
+    if (read_stat(found->pid, &f) && f.state != 'X' && f.parent == found->parent &&
         syscall(SYS_pidfd_send_signal, fd, SIGKILL, NULL, 0) == 0)
         return fd;
     close(fd);
     return -1;
 }
 
-enum verdict { NOT_MEANT, MEANT, LOOK_AGAIN };
+enum verdict { NOT_SELECTED, SELECTED, LOOK_AGAIN };
 
-/* What is known of it is asked between opening a pidfd and using it: so it is about the child and not about a later
- * process of its number. A zombie of the group is waited for here. What was below it is ours by now, and may not have
- * been when the children were listed. */
+/* Its facts are read between opening a pidfd and using it, so they concern this child and not a later process with the
+ * same id. A zombie of the group is waited for here. Its children have become children of this process, perhaps after
+ * the children were listed: so look again. */
 static enum verdict judge(const struct gd__adopted *which, const struct found *found)
 {
     char value[256];
-    struct fact f;
-    enum verdict verdict = NOT_MEANT;
+    struct process_stat f;
+    enum verdict verdict = NOT_SELECTED;
     const int fd = (int)syscall(SYS_pidfd_open, found->pid, 0);
     if (fd < 0)
-        return NOT_MEANT;
+        return NOT_SELECTED;
     const enum answer answer = read_variable(found->pid, which->name, value, sizeof value);
-    const bool known = learn(found->pid, &f) && f.parent == found->parent;
+    const bool known = read_stat(found->pid, &f) && f.parent == found->parent;
     const bool ending = known && (answer == NO_ENVIRONMENT || f.state == 'Z') && f.group == which->group;
     if (ending && f.state == 'Z')
-        verdict = waitpid(found->pid, NULL, WNOHANG) == found->pid ? LOOK_AGAIN : NOT_MEANT;
+        verdict = waitpid(found->pid, NULL, WNOHANG) == found->pid ? LOOK_AGAIN : NOT_SELECTED;
     else if (ending || (known && answer == FOUND && which->is_meant(which->user, value)))
-        verdict = syscall(SYS_pidfd_send_signal, fd, 0, NULL, 0) == 0 ? MEANT : NOT_MEANT;
+        verdict = syscall(SYS_pidfd_send_signal, fd, 0, NULL, 0) == 0 ? SELECTED : NOT_SELECTED;
     close(fd);
     return verdict;
 }
 
-/* Those children that are meant. */
-static void list_meant(struct list *out, const struct gd__adopted *which)
+static void list_selected(struct list *out, const struct gd__adopted *which)
 {
-    for (bool again = true; again;) { /* each time round there is one zombie less */
+    for (bool again = true; again;) { /* each round leaves one zombie less */
         struct list children = { .n = 0 };
         add_children(&children, getpid());
         out->n = 0;
         again = false;
         for (size_t i = 0; i < children.n; i++) {
             const enum verdict verdict = judge(which, &children.of[i]);
-            if (verdict == MEANT)
+            if (verdict == SELECTED)
                 out->of[out->n++] = children.of[i];
             again |= verdict == LOOK_AGAIN;
         }
@@ -347,11 +347,11 @@ size_t gd__adopted_kill(const struct gd__adopted *which, int *pidfds, size_t mos
 {
     struct list list = { .n = 0 };
     size_t n = 0;
-    list_meant(&list, which);
+    list_selected(&list, which);
     for (size_t i = 0; i < list.n; i++)
         add_children(&list, list.of[i].pid);
     for (size_t i = list.n; i-- > 0 && n < most;) {
-        const int fd = kill_held(&list.of[i]);
+        const int fd = kill_and_watch(&list.of[i]);
         if (fd >= 0)
             pidfds[n++] = fd;
     }

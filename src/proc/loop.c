@@ -1,11 +1,11 @@
 /* The event loop: epoll, one watch per descriptor, events fetched in batches.
  *
- * A callback may remove any watch, also one whose event has been fetched and not yet delivered. The batch therefore
- * lives in the loop, and removing a watch strikes its events from what is left of the batch.
+ * A callback may remove any watch, even one whose event has been fetched and not yet delivered. So the batch is kept in
+ * the loop, and removing a watch also removes its events from the rest of the batch.
  *
- * Deadlines need better than epoll_wait's millisecond: epoll_pwait2 takes nanoseconds (Linux 5.11). Where the kernel
- * or a sandbox does not have it we learn so at the first wait and go on with milliseconds, rounded up so that a wait
- * never ends early and spins.
+ * Deadlines need more precision than the milliseconds of epoll_wait: epoll_pwait2 takes nanoseconds (Linux 5.11). If
+ * the kernel or a sandbox does not allow it, the first wait finds out. From then on milliseconds are used, rounded up
+ * so that a wait does not end early and spin.
  */
 #include "proc/loop.h"
 
@@ -69,7 +69,7 @@ void gd__loop_remove(struct gd__loop *l, struct gd__watch *w)
 
     if (w->fd < 0)
         return;
-    /* Nothing to do about an error: the descriptor was closed before, so the kernel has forgotten it already. */
+    /* An error means that the descriptor was closed before, and the kernel no longer watches it. */
     (void)epoll_ctl(l->fd, EPOLL_CTL_DEL, w->fd, &unused);
     w->fd = -1;
     for (int i = l->at; i < l->n_pending; i++) {
@@ -90,13 +90,13 @@ static int wait_milliseconds(struct gd__loop *l, const uint64_t *left_ns)
     return epoll_wait(l->fd, l->pending, GD__LOOP_BATCH, ms);
 }
 
-/* left_ns NULL: for ever. */
+/* left_ns NULL: no time limit. */
 static int wait_left(struct gd__loop *l, const uint64_t *left_ns)
 {
 #ifdef SYS_epoll_pwait2
     if (!atomic_load_explicit(&only_milliseconds, memory_order_relaxed)) {
         struct {
-            int64_t s, ns; /* the kernel's own timespec, whatever libc's is on a 32-bit machine */
+            int64_t s, ns; /* the kernel's timespec; libc's may differ on a 32-bit machine */
         } t = { 0, 0 };
         long n;
 
@@ -105,7 +105,7 @@ static int wait_left(struct gd__loop *l, const uint64_t *left_ns)
             t.ns = (int64_t)(*left_ns % GD__NS_PER_S);
         }
         n = syscall(SYS_epoll_pwait2, l->fd, l->pending, GD__LOOP_BATCH, left_ns ? &t : NULL, NULL, 0);
-        /* EPERM is what some container sandboxes answer to a call they do not know. */
+        /* Some container sandboxes return EPERM for a call they do not know. */
         if (n >= 0 || (errno != ENOSYS && errno != EPERM))
             return (int)n;
         atomic_store_explicit(&only_milliseconds, true, memory_order_relaxed);
@@ -148,7 +148,7 @@ int gd__loop_wait(struct gd__loop *l, uint64_t until_ns)
         return errno == EINTR ? 0 : fail(l);
 
     l->n_pending = n;
-    while (l->at < l->n_pending) { /* both may change under a callback */
+    while (l->at < l->n_pending) { /* a callback may change both */
         struct epoll_event e = l->pending[l->at++];
         struct gd__watch *w = e.data.ptr;
 

@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <sys/epoll.h>
 
-/* Embedded in what it belongs to. fd is -1 when it is not watched. */
+/* One watched descriptor. Embed it in the struct it belongs to. fd is -1 while nothing is watched. */
 struct gd__watch {
     int fd;
     void (*ready)(struct gd__watch *w, uint32_t events);
@@ -21,24 +21,25 @@ enum { GD__LOOP_BATCH = 64 };
 
 struct gd__loop {
     int fd;      /* -1: closed */
-    bool broken; /* it can't be waited on: somebody has closed its descriptor */
+    bool broken; /* waiting failed: its descriptor was closed by other code */
     int n_pending, at;
-    uint64_t woke_ns; /* when the last wait was over, before anything was called; not set by just looking */
+    uint64_t woke_ns; /* when the last wait ended, before any callback; not set if until_ns was 0 */
     struct epoll_event pending[GD__LOOP_BATCH];
 };
 
 int gd__loop_open(struct gd__loop *l);
-void gd__loop_close(struct gd__loop *l); /* fine twice; does not close watched descriptors */
+void gd__loop_close(struct gd__loop *l); /* may be called twice; does not close watched descriptors */
 
 /* Watches fd (not taken over). events as for epoll: EPOLLIN, EPOLLET... */
 int gd__loop_add(struct gd__loop *l, struct gd__watch *w, int fd, uint32_t events,
                  void (*ready)(struct gd__watch *, uint32_t));
 int gd__loop_change(struct gd__loop *l, struct gd__watch *w, uint32_t events);
-/* No call of w->ready after this, even for an event already fetched. No-op if not watched. */
+/* w->ready is not called after this, even for an event already fetched. No-op if not watched. */
 void gd__loop_remove(struct gd__loop *l, struct gd__watch *w);
 
-/* Waits until something is ready or now reaches until_ns (CLOCK_MONOTONIC; GD__NEVER; 0: just look), calls what is
- * ready. How many were, or a negative code. EINTR counts as nothing ready. Precise to well under a millisecond. */
+/* Waits until a descriptor is ready or the time is until_ns (CLOCK_MONOTONIC; GD__NEVER: no limit; 0: do not wait), and
+ * calls the callbacks of those that are ready. Returns how many were, or a negative code. EINTR counts as none. Precise
+ * to well under a millisecond. */
 int gd__loop_wait(struct gd__loop *l, uint64_t until_ns);
 
 #endif

@@ -1,13 +1,13 @@
-/* Being the process that orphans are given to.
+/* Adopting the orphaned processes of workers.
  *
- * A process whose parent has ended becomes a child of the nearest ancestor that has asked for such (a subreaper), or of
- * the first process of its PID namespace. Who has asked has to wait for them as well, or they stay in the table of
- * processes after their end.
+ * A process whose parent has ended becomes a child of its nearest ancestor that is a subreaper, or of the first process
+ * of its PID namespace. A subreaper must also wait for these children. Otherwise they stay in the process table after
+ * they end.
  *
- * Word of that comes by SIGCHLD, through a signalfd: there is no handler, and no system call of the program is
- * interrupted. The signal has to be blocked for it, in this thread and in every other: a thread that does not block it
- * may get it and drop it. Several ends may be one signal, so all children are looked at each time; a zombie is waited
- * for by its number, which is its own until then.
+ * SIGCHLD reports that a child has ended. It is read from a signalfd: so there is no handler, and no system call of the
+ * program is interrupted. The signal must be blocked for that, in this thread and in every other: a thread that does
+ * not block it may receive and discard it. One signal may stand for several children, so all children are checked each
+ * time. A zombie is waited for by its process id, which cannot be reused before that.
  */
 #include "proc/orphans.h"
 
@@ -24,17 +24,17 @@
 #include "proc/descendants.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static unsigned adopting; /* under the lock */
-static int before;        /* what this process was */
+static unsigned n_adopting; /* under the lock */
+static int before;          /* whether this process was a subreaper before */
 
 int gd__orphans_adopt(void)
 {
     int rc = 0;
     pthread_mutex_lock(&lock);
-    if (adopting == 0 &&
+    if (n_adopting == 0 &&
         (GD__FAULT("prctl") || prctl(PR_GET_CHILD_SUBREAPER, &before) < 0 || prctl(PR_SET_CHILD_SUBREAPER, 1) < 0))
         rc = gd__error_errno("cannot become the parent of processes that workers leave behind");
-    adopting += rc == 0;
+    n_adopting += rc == 0;
     pthread_mutex_unlock(&lock);
     return rc;
 }
@@ -42,7 +42,7 @@ int gd__orphans_adopt(void)
 void gd__orphans_leave(void)
 {
     pthread_mutex_lock(&lock);
-    if (adopting > 0 && --adopting == 0)
+    if (n_adopting > 0 && --n_adopting == 0)
         (void)prctl(PR_SET_CHILD_SUBREAPER, before);
     pthread_mutex_unlock(&lock);
 }

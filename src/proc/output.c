@@ -1,15 +1,15 @@
-/* A worker's output: read from a pipe, passed on, its end kept.
+/* A worker's output: it is read from a pipe and passed on, and its end is kept.
  *
- * The rule is that nothing here blocks, whatever the terminal or the pipe behind our own standard output does. That
- * descriptor is shared with other processes, so it cannot be made non-blocking; how we write to it instead:
+ * Nothing here may block, whatever the terminal or the pipe behind our own standard output does. That descriptor is
+ * shared with other processes, so it cannot be made non-blocking. It is written to as follows:
  *
  *   pipe, terminal   opened again through /proc, which gives a description of our own that is non-blocking
  *   socket           send() with MSG_DONTWAIT
- *   anything else    a copy, asked with poll() first and given at most PIPE_BUF bytes; a file always says yes
+ *   anything else    a duplicate, checked with poll() first and given at most PIPE_BUF bytes; a file is always ready
  *
- * While it takes no more the pipe is not read, so in the end the worker waits, as it would with the terminal itself.
- * All that needs memory happens in gd__output_open(): pausing and going on are changes to watches that exist. A
- * paused watch is edge-triggered with no events, because end of file cannot be masked and would be told for ever.
+ * While it accepts no more, the pipe is not read. Once the pipe is full the worker waits, as it would with the terminal
+ * itself. Only gd__output_open() needs memory: pausing and resuming change watches that exist. A paused watch is
+ * edge-triggered with no events, because end of file cannot be masked and would be reported for ever.
  */
 #include "proc/output.h"
 
@@ -29,7 +29,7 @@
 #include "base/error.h"
 #include "base/fault.h"
 
-enum { READ_PER_WAKE = 64 * 1024 }; /* a chatty worker must not starve the loop */
+enum { READ_PER_WAKE = 64 * 1024 }; /* a worker that prints much must not starve the loop */
 
 enum forward_kind { FORWARD_NONBLOCKING, FORWARD_SOCKET, FORWARD_POLLED };
 
@@ -40,7 +40,7 @@ static const uint32_t PAUSED = EPOLLET;
 static void keep_tail(struct gd__output *o, const char *text, size_t n)
 {
     size_t drop = o->tail_size + n > GD__TAIL_BYTES ? o->tail_size + n - GD__TAIL_BYTES : 0;
-    size_t old = drop < o->tail_size ? drop : o->tail_size; /* of it, from what we had */
+    size_t old = drop < o->tail_size ? drop : o->tail_size; /* how much of that is dropped from the old tail */
 
     if (drop > 0) {
         char last = drop <= o->tail_size ? o->tail[drop - 1] : text[drop - o->tail_size - 1];
@@ -60,7 +60,7 @@ static size_t line_start(const struct gd__output *o, size_t end)
     return end;
 }
 
-/* Where the last lines begin that are whole and fit; end if there are none. */
+/* Where the last lines that are whole and fit begin; end if none fits. */
 static size_t whole_lines(const struct gd__output *o, size_t end, unsigned max_lines, size_t room)
 {
     size_t start = end, line_end = end;
@@ -78,7 +78,7 @@ static size_t whole_lines(const struct gd__output *o, size_t end, unsigned max_l
     return start;
 }
 
-/* The end of a line that is too long; not from the middle of a UTF-8 character. */
+/* Where the part of a too long line that fits begins. Not in the middle of a UTF-8 character. */
 static size_t end_of_line(const struct gd__output *o, size_t end, size_t room)
 {
     size_t start = line_start(o, end);
@@ -90,7 +90,7 @@ static size_t end_of_line(const struct gd__output *o, size_t end, size_t room)
     return start;
 }
 
-static char shown(char c)
+static char printable_or_mark(char c)
 {
     unsigned char u = (unsigned char)c;
 
@@ -111,7 +111,7 @@ size_t gd__output_last_lines(const struct gd__output *o, unsigned max_lines, cha
         if (start == end)
             start = end_of_line(o, end, size - 1);
         while (start < end)
-            text[length++] = shown(o->tail[start++]);
+            text[length++] = printable_or_mark(o->tail[start++]);
     }
     text[length] = 0;
     return length;
@@ -119,8 +119,8 @@ size_t gd__output_last_lines(const struct gd__output *o, unsigned max_lines, cha
 
 /* --- forwarding --------------------------------------------------------- */
 
-/* write() that never raises SIGPIPE in a program that did not ask for it. The signal goes to the thread that writes:
- * blocked here, it waits to be taken away, unless one was waiting before, which is then the program's own. */
+/* A write() that does not raise SIGPIPE in the program. The signal goes to the thread that writes. It is blocked here,
+ * so it stays pending and is then removed. A SIGPIPE that was pending before belongs to the program and is left. */
 static ssize_t write_without_sigpipe(int fd, const char *text, size_t n)
 {
     static const struct timespec at_once = { 0, 0 };
@@ -185,7 +185,7 @@ static void block(struct gd__output *o)
     if (o->blocked)
         return;
     o->blocked = true;
-    /* Without a watch nobody would tell us to go on: rather lose the forwarding than the worker. */
+    /* Without a watch the output would never resume: rather lose the forwarding than the worker. */
     if (o->forward_watch.fd < 0 || gd__loop_change(o->loop, &o->forward_watch, EPOLLOUT) < 0 ||
         (o->watch.fd >= 0 && gd__loop_change(o->loop, &o->watch, PAUSED) < 0))
         stop_forwarding(o);
@@ -217,13 +217,13 @@ static void on_forward_ready(struct gd__watch *w, uint32_t events)
         return;
     flush(o);
     if (o->blocked && (events & (EPOLLERR | EPOLLHUP)))
-        stop_forwarding(o); /* broken, whatever write() says: it would be told for ever */
+        stop_forwarding(o); /* broken, whatever write() returned: the event would be reported for ever */
 }
 
 /* --- reading ------------------------------------------------------------ */
 
-/* More than 0: so many bytes; 0: the end; less: nothing there now. */
-static ssize_t take(struct gd__output *o, char *buffer, size_t size)
+/* Returns the number of bytes read; 0: end of file; -1: nothing to read now. */
+static ssize_t read_into_tail(struct gd__output *o, char *buffer, size_t size)
 {
     ssize_t n;
 
@@ -240,10 +240,10 @@ static ssize_t take(struct gd__output *o, char *buffer, size_t size)
     return n;
 }
 
-/* Only while nothing is held. The callback may close o. */
-static ssize_t take_and_pass_on(struct gd__output *o, size_t size)
+/* May only be called while nothing is held. The callback may close o. */
+static ssize_t read_and_pass_on(struct gd__output *o, size_t size)
 {
-    ssize_t n = take(o, o->held, size < sizeof o->held ? size : sizeof o->held);
+    ssize_t n = read_into_tail(o, o->held, size < sizeof o->held ? size : sizeof o->held);
 
     if (n <= 0)
         return n;
@@ -266,7 +266,7 @@ static void on_readable(struct gd__watch *w, uint32_t events)
     for (size_t total = 0; total < READ_PER_WAKE && n > 0; total += (size_t)n) {
         if (o->blocked || o->waits || o->fd < 0)
             return;
-        n = take_and_pass_on(o, sizeof o->held);
+        n = read_and_pass_on(o, sizeof o->held);
     }
 }
 
@@ -280,17 +280,18 @@ void gd__output_hold(struct gd__output *o, bool hold)
 
 void gd__output_drain(struct gd__output *o)
 {
-    char scrap[PIPE_BUF];
+    char buffer[PIPE_BUF];
     int there = 0;
 
-    /* What is there now and no more: something the worker started may go on writing. */
+    /* Read only what is in the pipe now: a process that the worker started may go on writing. */
     if (o->fd < 0 || ioctl(o->fd, FIONREAD, &there) < 0)
         return;
     if (o->blocked)
         flush(o);
     while (there > 0 && o->fd >= 0) {
         size_t left = (size_t)there;
-        ssize_t n = o->blocked ? take(o, scrap, left < sizeof scrap ? left : sizeof scrap) : take_and_pass_on(o, left);
+        ssize_t n = o->blocked ? read_into_tail(o, buffer, left < sizeof buffer ? left : sizeof buffer)
+                               : read_and_pass_on(o, left);
 
         if (n <= 0)
             return;
@@ -308,7 +309,7 @@ static int open_again(int fd)
     return open(path, O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
 }
 
-/* A description or copy of our own; -1 with errno. */
+/* Opens fd again or duplicates it; -1 with errno. */
 static int forward_open(int fd, int *kind)
 {
     struct stat s;
@@ -316,12 +317,12 @@ static int forward_open(int fd, int *kind)
 
     if (GD__FAULT("dup") || mode < 0 || fstat(fd, &s) < 0)
         return -1;
-    if ((mode & O_ACCMODE) == O_RDONLY) { /* poll() would only say that it is not ready */
+    if ((mode & O_ACCMODE) == O_RDONLY) { /* poll() would only report that it is not ready */
         errno = EBADF;
         return -1;
     }
     if (S_ISFIFO(s.st_mode) || isatty(fd)) {
-        int again = open_again(fd); /* fails without /proc, or on a terminal of another user: then as below */
+        int again = open_again(fd); /* fails without /proc or on another user's terminal: then as below */
 
         *kind = FORWARD_NONBLOCKING;
         if (again >= 0)
@@ -331,7 +332,7 @@ static int forward_open(int fd, int *kind)
     return fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
 }
 
-/* Out of 0..2, where the program or the other stream's forwarding would take it for a standard stream. */
+/* Moves fd out of 0..2, where the program or the other stream's forwarding would take it for a standard stream. */
 static int move_above_stdio(int *fd)
 {
     if (*fd > STDERR_FILENO)
@@ -348,7 +349,7 @@ static int start_forwarding(struct gd__output *o, int fd)
 {
     o->forward_fd = forward_open(fd, &o->forward_kind);
     if (o->forward_fd < 0 && errno == EBADF)
-        return 0; /* a program may well run with its standard streams closed */
+        return 0; /* a program may run with its standard streams closed */
     if (o->forward_fd < 0 || move_above_stdio(&o->forward_fd) < 0)
         return gd__error_errno("cannot copy descriptor %d", fd);
     int rc = gd__loop_add(o->loop, &o->forward_watch, o->forward_fd, PAUSED, on_forward_ready);
@@ -398,7 +399,7 @@ fail:
 void gd__output_close(struct gd__output *o)
 {
     if (o->forward_fd >= 0)
-        flush(o); /* once more; what it does not take now is lost */
+        flush(o); /* a last time: what is not accepted now is lost */
     gd__loop_remove(o->loop, &o->watch);
     stop_forwarding(o);
     if (o->fd >= 0)

@@ -1,14 +1,14 @@
-/* SIGINT and SIGTERM, told to every run that asked, through eventfds.
+/* SIGINT and SIGTERM, passed on to every run that subscribed, through eventfds.
  *
  * The handler may run on any thread at any instruction, so it takes no lock: subscribers are an array of atomics.
- * Leaving is the delicate part, since a handler on another thread may have read the descriptor and not yet written to
- * it. Handlers are counted on their way in and out, in one of two counts; who leaves empties its slot, turns new
- * handlers to the other count, and sleeps until the old one is zero (a single count might never be, in a storm of
- * signals). All of it is sequentially consistent: a handler that comes in too late to be waited for reads the slot
- * after it was emptied.
+ * Unsubscribing is the delicate part, because a handler on another thread may have read the descriptor and not yet
+ * written to it. So running handlers are counted, in one of two counts. A run that unsubscribes empties its slot, makes
+ * new handlers use the other count, and sleeps until the old count is zero. (A single count might never reach zero if
+ * many signals come.) All of this is sequentially consistent: a handler that is not waited for started later, and reads
+ * the empty slot.
  *
- * Where nobody subscribes (a fork of the program that still has our handler, or the moment between the last leaving
- * and the old handler's return) a signal is handed to the handler that was there before us.
+ * Our handler may also run without a subscriber: in a fork of the program, or between the last unsubscribing and the
+ * return of the old handler. It then calls the handler that was installed before ours.
  */
 #include "proc/signals.h"
 
@@ -30,22 +30,23 @@ enum { N_SIGNALS = 2 };
 static const int watched[N_SIGNALS] = { SIGINT, SIGTERM };
 
 static atomic_int slots[GD__SIGNAL_SUBSCRIBERS]; /* fd + 1; 0: free */
-static _Atomic uint32_t handlers_running[2];     /* also the futexes that who leaves sleeps on */
-static atomic_uint turn;                         /* its lowest bit: which of the two counts new handlers */
+static _Atomic uint32_t handlers_running[2];     /* also futexes: unsubscribing sleeps on them */
+static atomic_uint turn;                         /* the lowest bit says which of the two counts new handlers use */
 static atomic_bool someone_leaves;
-static _Atomic pid_t owner; /* the process that subscribed: not its forks */
+static _Atomic pid_t owner; /* the process that subscribed, not a fork of it */
 
-/* Under the lock, but for the handler's reading of previous[] and displaced[], which are set before it is installed. */
+/* Used under the lock. Only the handler reads previous[] and displaced[] without it: they are set before it is
+ * installed. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static int n_subscribers;
 static struct sigaction previous[N_SIGNALS];
-static bool displaced[N_SIGNALS]; /* somebody once put theirs over ours: it may call ours */
+static bool displaced[N_SIGNALS]; /* another handler was once installed over ours, and may call ours */
 
-static void handle(int signal, siginfo_t *info, void *context);
+static void on_signal(int signal, siginfo_t *info, void *context);
 
 static bool handler_is_ours(const struct sigaction *a)
 {
-    return (a->sa_flags & SA_SIGINFO) && a->sa_sigaction == handle;
+    return (a->sa_flags & SA_SIGINFO) && a->sa_sigaction == on_signal;
 }
 
 static void hand_to_previous(int signal, siginfo_t *info, void *context)
@@ -54,16 +55,16 @@ static void hand_to_previous(int signal, siginfo_t *info, void *context)
     const struct sigaction *p = &previous[i];
     struct sigaction now;
 
-    /* Somebody else's handler called ours: it has the last word. */
+    /* Another handler is installed and has called ours: it decides what happens. */
     if (sigaction(signal, NULL, &now) < 0 || !handler_is_ours(&now))
         return;
     if (!(p->sa_flags & SA_SIGINFO) && p->sa_handler == SIG_IGN)
         return;
     if (!(p->sa_flags & SA_SIGINFO) && p->sa_handler == SIG_DFL) {
         sigaction(signal, p, NULL);
-        raise(signal); /* strikes when our handler returns: the signal is blocked in it */
+        raise(signal); /* is delivered when our handler returns: the signal is blocked in it */
     } else if (displaced[i]) {
-        return; /* what was there before may call us in turn, for ever */
+        return; /* the previous handler may call ours in turn, for ever */
     } else if (p->sa_flags & SA_SIGINFO) {
         p->sa_sigaction(signal, info, context);
     } else {
@@ -74,39 +75,39 @@ static void hand_to_previous(int signal, siginfo_t *info, void *context)
 static int tell_subscribers(void)
 {
     static const uint64_t one = 1;
-    int told = 0;
+    int n_told = 0;
 
     for (int i = 0; i < GD__SIGNAL_SUBSCRIBERS; i++) {
         int fd = atomic_load(&slots[i]) - 1;
 
         if (fd < 0)
             continue;
-        told++;
-        /* Not write(): that is a cancellation point, and a cancelled thread would never be counted out. */
+        n_told++;
+        /* Not write(), which is a cancellation point: a cancelled thread would stay counted for ever. */
         (void)syscall(SYS_write, fd, &one, sizeof one);
     }
-    return told;
+    return n_told;
 }
 
-static void handle(int signal, siginfo_t *info, void *context)
+static void on_signal(int signal, siginfo_t *info, void *context)
 {
     int saved_errno = errno;
-    int told = 0;
+    int n_told = 0;
 
     if (atomic_load(&owner) == getpid()) {
         _Atomic uint32_t *running = &handlers_running[atomic_load(&turn) & 1];
 
         atomic_fetch_add(running, 1);
-        told = tell_subscribers();
+        n_told = tell_subscribers();
         if (atomic_fetch_sub(running, 1) == 1 && atomic_load(&someone_leaves))
             (void)syscall(SYS_futex, running, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
     }
-    if (!told)
+    if (!n_told)
         hand_to_previous(signal, info, context);
     errno = saved_errno;
 }
 
-/* Until no handler that may have read the old slots is still running. */
+/* Waits until no handler that may have read the old slots is still running. */
 static void await_handlers(void)
 {
     _Atomic uint32_t *running = &handlers_running[atomic_fetch_add(&turn, 1) & 1];
@@ -125,12 +126,12 @@ static void restore(int i)
     if (sigaction(watched[i], NULL, &now) == 0 && handler_is_ours(&now))
         sigaction(watched[i], &previous[i], NULL);
     else
-        displaced[i] = true; /* theirs stays */
+        displaced[i] = true; /* another handler is installed: it stays */
 }
 
 static int install_one(int i)
 {
-    struct sigaction ours = { .sa_sigaction = handle, .sa_flags = SA_SIGINFO | SA_RESTART | SA_ONSTACK };
+    struct sigaction ours = { .sa_sigaction = on_signal, .sa_flags = SA_SIGINFO | SA_RESTART | SA_ONSTACK };
     struct sigaction old;
 
     sigemptyset(&ours.sa_mask);
@@ -138,7 +139,7 @@ static int install_one(int i)
         sigaddset(&ours.sa_mask, watched[k]);
     if (GD__FAULT("sigaction") || sigaction(watched[i], &ours, &old) < 0)
         return gd__error_errno("cannot handle signal %d", watched[i]);
-    /* Ours already: in a fork, or where another handler covered it and has since put it back. previous[] holds. */
+    /* Our handler was already installed, in a fork or put back by another handler: then previous[] is still valid. */
     if (!handler_is_ours(&old))
         previous[i] = old;
     return 0;
@@ -158,8 +159,8 @@ static int install(void)
     return 0;
 }
 
-/* The subscribers that a fork inherits are its parent's. */
-static void disown_parents(void)
+/* Forgets the subscribers that a fork inherits: they belong to its parent. */
+static void forget_inherited(void)
 {
     if (atomic_load(&owner) == getpid())
         return;
@@ -172,8 +173,8 @@ static void disown_parents(void)
     atomic_store(&owner, getpid());
 }
 
-/* Our signals stay blocked while the lock is held: a previous handler may leave by longjmp and never unlock it. */
-static void enter(sigset_t *mask)
+/* Blocks our signals while the lock is held: a previous handler may leave by longjmp() and never unlock it. */
+static void lock_signals(sigset_t *mask)
 {
     sigset_t ours;
 
@@ -184,13 +185,13 @@ static void enter(sigset_t *mask)
     pthread_mutex_lock(&lock);
 }
 
-static void leave(const sigset_t *mask)
+static void unlock_signals(const sigset_t *mask)
 {
     pthread_mutex_unlock(&lock);
     pthread_sigmask(SIG_SETMASK, mask, NULL);
 }
 
-/* The slot is filled before the handlers go in: no signal comes to ours and finds nobody. */
+/* Fills the slot before it installs the handlers, so that our handler never runs without a subscriber. */
 static int subscribe_locked(int fd)
 {
     int token = 0;
@@ -216,10 +217,10 @@ int gd__signals_subscribe(int fd)
 
     if (fd < 0)
         return gd__error(GD_E_INVALID, "signals: no descriptor to tell");
-    enter(&mask);
-    disown_parents();
+    lock_signals(&mask);
+    forget_inherited();
     int rc = subscribe_locked(fd);
-    leave(&mask);
+    unlock_signals(&mask);
     return rc;
 }
 
@@ -229,7 +230,7 @@ void gd__signals_unsubscribe(int token)
 
     if (token < 0 || token >= GD__SIGNAL_SUBSCRIBERS)
         return;
-    enter(&mask);
+    lock_signals(&mask);
     if (atomic_load(&owner) == getpid() && atomic_exchange(&slots[token], 0) != 0) {
         if (--n_subscribers == 0) {
             for (int i = 0; i < N_SIGNALS; i++)
@@ -237,5 +238,5 @@ void gd__signals_unsubscribe(int token)
         }
         await_handlers();
     }
-    leave(&mask);
+    unlock_signals(&mask);
 }
