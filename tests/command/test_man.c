@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The manual pages: they describe exactly the options of each command, and groff accepts them. man_examples.py runs
+ * The manual pages: they describe exactly the options of each command, and groff accepts them. examples.py runs
  * their examples.
  */
 #include "common.h"

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Runs the examples of the manual pages, on simulated GPUs.
+"""Runs the examples of the manual pages and of --help, on simulated GPUs.
 
-Every block from .EX to .EE is shell code and must succeed. The blocks of a page run one after the other in one directory
-that has the files they name (prepare()). A block is left out if the line before it is a comment that begins with
-"not run:". Programs that are not installed here are replaced by ones that do nothing.
+In a manual page every block from .EX to .EE is shell code, and must succeed. A block is left out if the line before it is
+a comment that begins with "not run:". In a help text every indented line that calls one of our programs is an example. The
+examples of one text run one after the other, in a directory that has the files they name (prepare()). Programs that are
+not installed here are replaced by ones that do nothing.
 
-usage: man_examples.py SOURCE_ROOT BUILD_ROOT journals|no-journals
+usage: examples.py SOURCE_ROOT BUILD_ROOT journals|no-journals
 """
 import os
 import pathlib
@@ -30,8 +31,8 @@ TRANSCRIBE = """#!/bin/sh
 echo "$1"
 test -z "$2" || echo "$1" > "$2"
 """
-AUDIO = ("a.wav", "data/b.wav", "data/more/c.wav", "data/audio/d.wav", "talks/more/e.mp3", "talks/f.flac", "calls/g.wav",
-         "clips/h.wav")
+AUDIO = ("a.wav", "data/b.wav", "data/more/c.wav", "data/audio/d.wav", "talks/more/e.mp3", "talks/f.flac", "talks/g.mp3",
+         "calls/h.wav", "clips/i.wav")
 # Only the demo model is in the tree. The last --model-size counts.
 WITH_DEMO_MODEL = """#!/bin/sh
 case "$0 $1" in *" transcribe" | *launcher*) set -- "$@" --model-size demo ;; esac
@@ -40,16 +41,25 @@ exec {program} "$@"
 UNSET = ("BASH_ENV", "CUDA_VISIBLE_DEVICES", "GPU_DISPATCH_HTTP_TOKEN", "GPU_DISPATCH_MODELS", "HIP_VISIBLE_DEVICES",
          "PARALLEL_SHELL", "ROCR_VISIBLE_DEVICES", "WHISPER_MODEL_DIR", "ZE_AFFINITY_MASK")
 MISSING_IS_NOTHING = ("jq", "sqlite3")
-WITH_JOURNAL = ("gpu-dispatch-run.1", "gpu-dispatch-transcribe.1", "gpu-dispatch-report.1", "gpu-dispatch-status.1",
-                "gpu-dispatch-export.1", "gpu-dispatch-journal.5")
-JOURNAL_IS_THERE = ("gpu-dispatch-status.1", "gpu-dispatch-export.1", "gpu-dispatch-journal.5")
+HELP = ("", "run", "transcribe", "gpus", "estimate", "top", "status", "export", "report", "journal", "stream")
+NEEDS_JOURNALS = ("run", "transcribe", "report", "status", "export", "journal")
+JOURNAL_IS_THERE = ("gpu-dispatch-status.1", "gpu-dispatch-export.1", "gpu-dispatch-journal.5", "help status", "help export")
+HELP_NOT_RUN = ("4711", "run.failed.jsonl")  # need a job with this number, and a run with failed tasks
 
 
-def examples(page):
-    """The blocks of a page that can be run."""
+def of_page(page):
+    """The examples of a manual page that can be run."""
     blocks = re.findall(r'^(\.\\" not run:.*\n)?\.EX\n(.*?)^\.EE', page.read_text(), re.MULTILINE | re.DOTALL)
     plain = {r"\-": "-", r"\e": "\\", r"\(aq": "'", r"\(dq": '"'}
     return [re.sub(r"\\(-|e|\(aq|\(dq)", lambda escape: plain[escape[0]], text) for skipped, text in blocks if not skipped]
+
+
+def of_help(*command):
+    """The examples of a help text that can be run. Two blanks end an example; an explanation may follow."""
+    text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    lines = re.findall(r"^  (\S.*)$", re.sub(r"\\\n +", "", text), re.MULTILINE)
+    calls = [line.split("  ")[0] for line in lines if re.match(r"(\S+=\S+ |\w+ \| )?(gpu-dispatch|launcher_multigpu) ", line)]
+    return [call for call in calls if not any(part in call for part in HELP_NOT_RUN)]
 
 
 def write(path, text, mode=0o644):
@@ -69,6 +79,7 @@ def environment(directory, build):
     programs.mkdir()
     for name in ("gpu-dispatch", "launcher_multigpu"):
         write(programs / name, WITH_DEMO_MODEL.format(program=build / name), 0o755)
+    write(programs / "CMD", "#!/bin/sh\necho \"$@\"\n", 0o755)
     for name in MISSING_IS_NOTHING:
         if not shutil.which(name):
             write(programs / name, "#!/bin/sh\ncat > /dev/null\n", 0o755)
@@ -87,6 +98,7 @@ def prepare(directory, source, env, with_journal):
     """The files that examples name, and a journal with a failed task."""
     write(directory / "infer.py", INFER)
     write(directory / "worker.py", WORKER)
+    write(directory / "worker", f"#!{sys.executable}\n{WORKER}", 0o755)
     write(directory / "transcribe", TRANSCRIBE, 0o755)
     write(directory / "list", "a.jpg\nb.jpg\n")
     for name in ("a.jpg", "b.jpg"):
@@ -100,37 +112,44 @@ def prepare(directory, source, env, with_journal):
         write(directory / "c.jpg", "")
 
 
-def try_page(page, source, build, with_journal):
-    """Runs the examples of a page. Returns how many there were."""
-    blocks = examples(page)
-    with tempfile.TemporaryDirectory(prefix="gd-man-") as name:
-        directory = pathlib.Path(name)
+def try_examples(name, examples, source, build, journals):
+    """Runs the examples of one text."""
+    assert examples, "it has no example"
+    with tempfile.TemporaryDirectory(prefix="gd-examples-") as made:
+        directory = pathlib.Path(made)
         env = environment(directory, build)
-        prepare(directory, source, env, with_journal)
-        if with_journal and page.name not in JOURNAL_IS_THERE:
-            (directory / "run.db").unlink()
-        for block in blocks:
-            done = run(block, directory, env)
-            assert done.returncode == 0, f"exit status {done.returncode} of\n{block}{done.stdout}"
-    return len(blocks)
+        prepare(directory, source, env, journals and name in JOURNAL_IS_THERE)
+        for example in examples:
+            done = run(example, directory, env)
+            assert done.returncode == 0, f"exit status {done.returncode} of\n{example}\n{done.stdout}"
+
+
+def texts(source, build):
+    """(name, examples) of every text that has some."""
+    for page in sorted((source / "man").glob("gpu-dispatch*.[15]")):
+        yield page.name, of_page(page)
+    for topic in HELP:
+        yield f"help {topic}".strip(), of_help(build / "gpu-dispatch", "help", *topic.split())
+    yield "launcher_multigpu --help", of_help(build / "launcher_multigpu", "--help")
 
 
 def main():
     source, build = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
     journals = sys.argv[3] == "journals"
     passed = failed = skipped = 0
-    for page in sorted((source / "man").glob("gpu-dispatch*.[15]")):
-        if page.name in WITH_JOURNAL and not journals:
+    for name, examples in texts(source, build):
+        if not journals and any(part in NEEDS_JOURNALS for part in re.split(r"[-. ]", name)):
             skipped += 1
             continue
         try:
-            assert try_page(page, source, build, page.name in WITH_JOURNAL), "it has no example"
+            try_examples(name, examples, source, build, journals)
             passed += 1
         except AssertionError as error:
             failed += 1
-            print(f"FAILED {page.name}: {error}")
+            print(f"FAILED {name}: {error}")
     print(f"{passed} passed, {failed} failed" + f", {skipped} skipped" * bool(skipped))
     return failed > 0 or passed == 0
 
 
-sys.exit(main())
+if __name__ == "__main__":
+    sys.exit(main())
