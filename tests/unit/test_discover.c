@@ -1,151 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * Finding files: patterns, kinds of entries, links, deep and wide trees, and what goes wrong on the way.
- *
- * The calls by which the library looks at folders are this program's own: they pass on, count, and can hide what kind
- * an entry is or put the entry "a" last, as some file systems do.
+ * Finding files: patterns, kinds of entries, links, and what goes wrong on the way. Large trees have a program of their
+ * own (tests/files/test_discover_large.c).
  */
-#include <dirent.h>
-#include <gpu_dispatch/launch.h>
-#include <malloc.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
 #include "base/fault.h"
-#include "support/folder.h"
-
-/* --- the calls ------------------------------------------------------------ */
-
-static bool hide_types, a_last;
-static int n_stats, reads_until_error;
-
-static void hide_all_types(char *records, size_t size)
-{
-    for (size_t at = 0; at < size;) {
-        struct dirent64 *d = (void *)(records + at);
-        d->d_type = DT_UNKNOWN;
-        at += d->d_reclen;
-    }
-}
-
-static void put_a_last(char *records, size_t size)
-{
-    char kept[sizeof(struct dirent64)];
-    for (size_t at = 0; at < size;) {
-        const struct dirent64 *d = (void *)(records + at);
-        const size_t length = d->d_reclen;
-        if (strcmp(d->d_name, "a") == 0) {
-            memcpy(kept, d, length);
-            memmove(records + at, records + at + length, size - at - length);
-            memcpy(records + size - length, kept, length);
-            return;
-        }
-        at += length;
-    }
-}
-
-ssize_t getdents64(int fd, void *buffer, size_t size)
-{
-    if (reads_until_error > 0 && --reads_until_error == 0) {
-        errno = EIO;
-        return -1;
-    }
-    const ssize_t n = syscall(SYS_getdents64, fd, buffer, size);
-    if (n > 0 && hide_types)
-        hide_all_types(buffer, (size_t)n);
-    if (n > 0 && a_last)
-        put_a_last(buffer, (size_t)n);
-    return n;
-}
-
-int fstatat(int fd, const char *restrict path, struct stat *restrict s, int flags)
-{
-    n_stats++;
-    return (int)syscall(SYS_newfstatat, fd, path, s, flags);
-}
-
-/* --- searching ------------------------------------------------------------ */
-
-enum { MOST = 64 };
-
-static char *found[MOST], *problems[MOST];
-static size_t n_found, n_problems, longest_path;
-static uint64_t sum;
-static int stop_after, highest_fd;
-static void (*at_file)(const char *path);
-static struct gd_discover what = GD_DISCOVER_INIT;
-
-static int on_file(void *user, const char *path, uint64_t size)
-{
-    CHECK(user == &what);
-    if (n_found < MOST)
-        found[n_found] = strdup(path);
-    n_found++;
-    sum += size;
-    longest_path = strlen(path) > longest_path ? strlen(path) : longest_path;
-    const int fd = dup(0);
-    highest_fd = fd > highest_fd ? fd : highest_fd;
-    close(fd);
-    if (at_file)
-        at_file(path);
-    return stop_after > 0 && n_found == (size_t)stop_after ? 7 : 0;
-}
-
-static void on_problem(void *user, const char *path, const char *why)
-{
-    CHECK(user == &found);
-    if (n_problems < MOST && asprintf(&problems[n_problems], "%s: %s", path, why) < 0)
-        FAIL("no memory");
-    n_problems++;
-}
-
-static void forget(char **list, size_t *n)
-{
-    for (size_t i = 0; i < *n && i < MOST; i++)
-        free(list[i]);
-    *n = 0;
-}
-
-static int by_text(const void *a, const void *b)
-{
-    return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
-/* One after the other, in order, with blanks between. */
-static const char *joined(char **list, size_t n)
-{
-    static char text[MOST * 300];
-    CHECK_LE(n, MOST);
-    qsort(list, n, sizeof *list, by_text);
-    char *end = text;
-    *end = '\0';
-    for (size_t i = 0; i < n; i++)
-        end += snprintf(end, sizeof text - (size_t)(end - text), "%s%s", i ? " " : "", list[i]);
-    return text;
-}
-
-static int search(const char *dir)
-{
-    forget(found, &n_found);
-    forget(problems, &n_problems);
-    sum = 0;
-    what.on_problem = on_problem;
-    what.user = &found;
-    return gd_discover_files(dir, &what, on_file, &what);
-}
-
-/* What is found, and that it went without a problem. */
-static const char *files_in(const char *dir)
-{
-    if (search(dir) != 0)
-        FAIL("%s", gd_error_text());
-    if (n_problems > 0)
-        FAIL("%s", problems[0]);
-    return joined(found, n_found);
-}
-
-#define PATTERNS(...) (what.patterns = (const char *const[]){ __VA_ARGS__, NULL })
+#include "unit/discover.h"
 
 static const char *matching(const char *pattern)
 {
@@ -453,23 +316,6 @@ TEST(a_folder_reached_twice_is_entered_once)
     CHECK_EQ(n_found, 1);
 }
 
-/* More folders than the set of those visited begins with, each reached twice. */
-TEST(many_folders_are_remembered)
-{
-    folder_enter();
-    for (int i = 0; i < 1000; i++) {
-        char path[40], link[40], target[40];
-        snprintf(path, sizeof path, "d/%d/x.wav", i);
-        snprintf(link, sizeof link, "d/again_%d", i);
-        snprintf(target, sizeof target, "%d", i);
-        make_file(path, 1);
-        CHECK_EQ(symlink(target, link), 0);
-    }
-    what.recursive = what.follow = true;
-    CHECK_EQ(search("d"), 0);
-    CHECK_EQ(n_found, 1000);
-}
-
 /* Each link leads one folder further; a path of more than 40 of them can't be given to the system whole. */
 TEST(a_long_chain_of_links)
 {
@@ -488,116 +334,6 @@ TEST(a_long_chain_of_links)
     CHECK_EQ(search("f0"), 0);
     CHECK_EQ(n_problems, 0);
     CHECK_EQ(n_found, N);
-}
-
-/* --- size ----------------------------------------------------------------- */
-
-/* d/a/a/a/..., and in each a file and a folder s with a file. Leaves us where we were. */
-static void make_deep(int levels, const char *file)
-{
-    const int here = open(".", O_RDONLY | O_DIRECTORY);
-    char below[40];
-    snprintf(below, sizeof below, "s/%s", file);
-    make_folders("d");
-    CHECK_EQ(chdir("d"), 0);
-    for (int i = 0; i < levels; i++) {
-        make_file(file, 1);
-        make_file(below, 1);
-        make_folders("a");
-        CHECK_EQ(chdir("a"), 0);
-    }
-    CHECK_EQ(fchdir(here), 0);
-    close(here);
-}
-
-/* Deeper than PATH_MAX. Folders wait at every level, whichever is entered first. */
-static void search_deep(bool a_first)
-{
-    enum { LEVELS = 3000, BOUND = 48 };
-    folder_enter();
-    make_deep(LEVELS, "x.wav");
-    const int lowest = dup(0);
-    close(lowest);
-    what.recursive = true;
-    a_last = a_first; /* the last name is entered first */
-    CHECK_EQ(search("d"), 0);
-    CHECK_EQ(n_problems, 0);
-    CHECK_EQ(n_found, 2 * LEVELS);
-    CHECK_EQ(sum, 2 * LEVELS);
-    CHECK_EQ(longest_path, strlen("d/") + 2 * (LEVELS - 1) + strlen("s/x.wav"));
-    CHECK_GT(longest_path, PATH_MAX);
-    CHECK_LT(highest_fd, lowest + BOUND);
-    const int after = dup(0);
-    CHECK_EQ(after, lowest); /* every one closed */
-}
-
-TEST_WITHIN(300, a_tree_of_3000_levels)
-{
-    search_deep(true);
-}
-
-TEST_WITHIN(300, a_tree_of_3000_levels_in_the_folders_own_order)
-{
-    search_deep(false);
-}
-
-static size_t most_kept;
-
-/* What is allocated now, to the byte. The kernel's figures come in steps, which grow with the number of processors. */
-static void note_memory(void)
-{
-    const struct mallinfo2 m = mallinfo2();
-    const size_t kept = m.uordblks + m.hblkhd;
-    most_kept = kept > most_kept ? kept : most_kept;
-}
-
-static int count_only(void *user, const char *path, uint64_t size)
-{
-    (void)path, (void)size;
-    if (++*(size_t *)user % 1000 == 0)
-        note_memory();
-    return 0;
-}
-
-static void make_wide(const char *path, int n)
-{
-    make_folders(path);
-    const int dir = open(path, O_RDONLY | O_DIRECTORY);
-    CHECK(dir >= 0);
-    for (int i = 0; i < n; i++) {
-        char name[40];
-        snprintf(name, sizeof name, "take_%d.wav", i);
-        CHECK_EQ(mknodat(dir, name, S_IFREG | 0644, 0), 0);
-    }
-    close(dir);
-}
-
-TEST_WITHIN(300, memory_does_not_grow_with_files)
-{
-    size_t few = 0, many = 0;
-    folder_enter();
-    make_wide("few", 10000);
-    make_wide("many", 100000);
-    PATTERNS("*.wav");
-    CHECK_EQ(gd_discover_files("few", &what, count_only, &few), 0);
-    const size_t before = most_kept;
-    CHECK_EQ(gd_discover_files("many", &what, count_only, &many), 0);
-    CHECK_EQ(few, 10000);
-    CHECK_EQ(many, 100000);
-    CHECK_LE(most_kept - before, 512 * 1024); /* the names alone are three times that */
-}
-
-TEST(many_folders)
-{
-    folder_enter();
-    for (int i = 0; i < 3000; i++) {
-        char path[40];
-        snprintf(path, sizeof path, "d/folder number %d/x.wav", i);
-        make_file(path, 1);
-    }
-    what.recursive = true;
-    CHECK_EQ(search("d"), 0);
-    CHECK_EQ(n_found, 3000);
 }
 
 /* --- what goes wrong ------------------------------------------------------ */
@@ -905,8 +641,10 @@ TEST(every_failure_is_told)
 
 static int with_input_closed(void *user, const char *path, uint64_t size)
 {
+    (void)path, (void)size;
     CHECK_EQ(fcntl(0, F_GETFD), -1);
-    return count_only(user, path, size);
+    ++*(size_t *)user;
+    return 0;
 }
 
 TEST(standard_streams_that_are_closed_stay_so)
