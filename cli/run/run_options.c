@@ -237,7 +237,7 @@ static const struct cli_opt table[] = {
     { "sync", 0, "HOW", "what a journal survives: normal (kill -9) or full (power loss too) (default normal)",
       cli_set_sync, AT(sync) },
     { "failed", 0, "FILE",
-      "write a JSON line for each failed task: input, class, error, attempts, end of its stderr; FILE can be used as "
+      "write a JSON line for each failed task: input, failure, error, attempts, end of its stderr; FILE can be used as "
       "input with --jsonl -a",
       cli_set_text, AT(failed) },
 
