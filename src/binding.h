@@ -3,7 +3,7 @@
  * any commit.
  *
  *   of a run       hooks into its loop, records that are written later                  src/dispatch
- *   of a source    payloads without waiting, asking the journal early                   src/dispatch/feeder.c
+ *   of a source    payloads without waiting, asking the journal early                   src/dispatch/source/items.c
  *   of a journal   followed files                                                       src/journal/follow.c
  *   of a worker    waiting, loading, results; the host as a program                     src/worker
  *   of devices     the numbers in a list                                                src/gpu/spec.c
@@ -39,7 +39,7 @@ struct gd__hooks {
      * was left to itself. */
     void (*source_hold)(void *user);
     void (*source_release)(void *user);
-    void *source_user; /* not NULL: what the source and the calls about it get instead of gd_options.user */
+    void *source_user;        /* not NULL: what the source and the calls about it get instead of gd_options.user */
     unsigned source_grace_ms; /* > 0: a source that does not return is left to itself so soon after a shutdown */
 
     /* A payload as observers are to be shown it: writes at most room bytes, no NUL, and returns how many. On the run's

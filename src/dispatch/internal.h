@@ -5,12 +5,18 @@
  *   dispatcher.c  the public calls: open, run, shutdown, close
  *   monitor.c     the loop: results, new tasks, deadlines, sleeping
  *   records.c     what a worker says, checked against what it was given
- *   supervisor.c  processes: starting, killing, burying
- *   suspend.c     all of them stopped and continued, and time in which the run stood still
- *   strays.c      what a dead worker had running
  *   deliver.c     the user's callbacks
  *   stats.c       snapshots for other threads
  *   publish.c     and for other processes
+ *
+ *   source/feeder.c        the thread that calls the source, and the queue of what it gives
+ *   source/items.c         what the source fills: payloads, keys
+ *   source/completed.c     what the journal knows already
+ *   workers/supervisor.c   the scheduler's effects: starting, stopping and killing processes
+ *   workers/start.c        how a process is started
+ *   workers/exit.c         what happens when one ends
+ *   workers/strays.c       what a dead worker had running
+ *   workers/suspend.c      all of them stopped and continued, and time in which the run stood still
  */
 #ifndef GD_DISPATCH_INTERNAL_H
 #define GD_DISPATCH_INTERNAL_H
@@ -23,8 +29,8 @@
 #include "base/process/fork.h"
 #include "binding.h"
 #include "core/sched.h"
-#include "dispatch/feeder.h"
 #include "dispatch/listener.h"
+#include "dispatch/source/feeder.h"
 #include "gpu/device.h"
 #include "proc/child.h"
 #include "proc/loop.h"
@@ -199,18 +205,26 @@ bool gd__records_drain(struct gd_dispatcher *d, struct gd__seat *seat);
 /* What is wrong with a record in the present state of worker w; NULL: nothing. Pure. */
 const char *gd__record_check(const struct gd__sched *s, unsigned w, const struct gd__result_slot *r);
 
-/* supervisor.c */
+/* workers/supervisor.c */
 int gd__supervisor_open(struct gd_dispatcher *d);
 void gd__supervisor_close(struct gd_dispatcher *d);
-void gd__supervisor_tell_failures(struct gd_dispatcher *d);
-void gd__seat_broken(struct gd__seat *seat, const char *why);
-void gd__seat_ended(
-    struct gd__seat *seat); /* its process has ended, and what that had running: the scheduler is told */
-/* The loop is broken, so that no worker's end would be heard of: aborts the run, and ends all of them here and now. */
-void gd__supervisor_cut_off(struct gd_dispatcher *d);
 extern const struct gd__sched_effects gd__effects;
 
-/* suspend.c */
+/* workers/start.c */
+int gd__seat_start(struct gd__seat *seat);       /* 0; if negative, gd__seat_undo_start() it */
+void gd__seat_undo_start(struct gd__seat *seat); /* ends its process, if it has one, here and now */
+void gd__seat_clear(struct gd__seat *seat);      /* everything of a process that is gone, or never came to be */
+
+/* workers/exit.c */
+void gd__seat_process_ended(struct gd__watch *w, uint32_t events); /* of seat->pid_watch */
+/* The process has ended, and so has what it had running: the scheduler is told. */
+void gd__seat_ended(struct gd__seat *seat);
+void gd__seat_broken(struct gd__seat *seat, const char *why);
+void gd__supervisor_tell_failures(struct gd_dispatcher *d); /* of processes that could not be started */
+/* The loop is broken, so that no worker's end would be heard of: aborts the run, and ends all of them here and now. */
+void gd__supervisor_cut_off(struct gd_dispatcher *d);
+
+/* workers/suspend.c */
 /* Around what starts, reaps or forgets a child: workers may be stopped and continued by another thread. */
 void gd__children_lock(struct gd_dispatcher *d);
 void gd__children_unlock(struct gd_dispatcher *d);
@@ -223,7 +237,7 @@ void gd__note_gap(struct gd_dispatcher *d, uint64_t since, uint64_t now);
 /* Has the scheduler know for how long that was. */
 void gd__tell_lost(struct gd_dispatcher *d);
 
-/* strays.c */
+/* workers/strays.c */
 void gd__strays_name(struct gd__seat *seat); /* gives the process that is about to be started its name */
 /* After the end of its process. True: something is being ended; gd__seat_ended() is called when that is done. */
 bool gd__strays_end(struct gd__seat *seat);

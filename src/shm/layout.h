@@ -219,7 +219,7 @@ _Static_assert(sizeof(struct gd__result_slot) == 64, "a result slot is one cache
 #define GD__BOOT_ENV "GPU_DISPATCH_WORKER_FD"
 #define GD__BOOT_FD  3
 /* The name of the worker's process. All processes that it starts inherit it, so the dispatcher can find those it leaves
- * behind. The adapter for commands appends ":TASK.ATTEMPT" to it. See dispatch/strays.c. */
+ * behind. The adapter for commands appends ":TASK.ATTEMPT" to it. See dispatch/workers/strays.c. */
 #define GD__PROCESS_ENV "GPU_DISPATCH_PROCESS"
 enum gd__boot_fd { GD__FD_TASKS, GD__FD_RESULTS, GD__FD_ARENA, GD__FD_RESULT_BELL, GD__FD_DISPATCHER, GD__BOOT_FDS };
 struct gd__boot {

@@ -1,5 +1,5 @@
 /* The feeder alone: its thread and a source on one side, the test as the monitor on the other. */
-#include "dispatch/feeder.h"
+#include "dispatch/source/feeder.h"
 
 #include <fcntl.h>
 #include <limits.h>

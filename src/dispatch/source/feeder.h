@@ -7,8 +7,8 @@
  * A source that is blocked for good cannot be joined at the end of a run. So the feeder is counted: the thread holds
  * one reference and the dispatcher another, and one that is given up on frees everything when its source returns.
  */
-#ifndef GD_DISPATCH_FEEDER_H
-#define GD_DISPATCH_FEEDER_H
+#ifndef GD_DISPATCH_SOURCE_FEEDER_H
+#define GD_DISPATCH_SOURCE_FEEDER_H
 
 #include <gpu_dispatch/dispatcher.h>
 #include <stdatomic.h>

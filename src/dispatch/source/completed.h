@@ -3,8 +3,8 @@
  *   the feeder thread   gd__completed_key, _ask, _wait, _has_room
  *   the monitor         gd__completed_interrupt, _leave: a feeder that is left to itself finds no journal
  */
-#ifndef GD_DISPATCH_COMPLETED_H
-#define GD_DISPATCH_COMPLETED_H
+#ifndef GD_DISPATCH_SOURCE_COMPLETED_H
+#define GD_DISPATCH_SOURCE_COMPLETED_H
 
 #include <pthread.h>
 #include <stdbool.h>

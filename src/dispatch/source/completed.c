@@ -1,7 +1,7 @@
 /* See known.h. Asking may take long, when a journal is searched for the first time, and so may waiting: both end soon
  * after gd__completed_interrupt(), which is why gd__completed_leave() can wait for the lock.
  */
-#include "dispatch/completed.h"
+#include "dispatch/source/completed.h"
 
 #include "base/alloc.h"
 #include "base/error.h"

@@ -1,0 +1,79 @@
+/* What feeder.c and items.c share: a feeder from within. Who writes what:
+ *
+ *   the feeder thread   tail, taken, bytes_taken, the arena's books, `sleeping` (its own), ended, result, words
+ *   the monitor         head, allowed, bytes_freed, stop
+ *
+ * Sleeping works as everywhere: say so, fence, look again, sleep; the other side publishes, fences, looks.
+ */
+#ifndef GD_DISPATCH_SOURCE_FEEDER_STATE_H
+#define GD_DISPATCH_SOURCE_FEEDER_STATE_H
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdalign.h>
+#include <unistd.h>
+
+#include "dispatch/source/completed.h"
+#include "dispatch/source/feeder.h"
+#include "shm/arena.h"
+#include "shm/extents.h"
+
+enum { GD__SOURCE_WORDS_MAX = 1024 };
+
+enum gd__feeder_sleep { GD__AWAKE, GD__WAITS_FOR_ROOM, GD__WAITS_FOR_BYTES };
+
+struct gd__feeder {
+    struct gd__feeder_spec spec;
+    struct gd__region region;
+    struct gd__arena *arena;
+    struct gd__extents extents; /* of region; the feeder's */
+    struct gd__intake_entry *entries;
+    uint64_t mask;
+    pthread_t thread;
+    bool started;
+    _Atomic uint32_t refs;
+    struct gd__completed completed; /* the journal's side of it */
+
+    alignas(GD__LINE) _Atomic uint64_t tail; /* the feeder's */
+    uint64_t taken, bytes_taken, seen_allowed;
+    struct gd__journal_task *asked; /* what the journal made of the item in hand, if it was asked already */
+    uint32_t rung;                  /* the monitor's sleep that was last rung for */
+    _Atomic uint32_t sleeping;      /* enum gd__feeder_sleep */
+    _Atomic uint32_t ended;
+    int result;
+    char words[GD__SOURCE_WORDS_MAX];
+
+    alignas(GD__LINE) _Atomic uint64_t allowed; /* the monitor's */
+    _Atomic uint64_t bytes_freed;
+    _Atomic uint32_t kick; /* the futex */
+    _Atomic uint32_t stop;
+    uint64_t head, seen_tail, freed, freed_told, told;
+};
+
+/* Waits until the condition holds. False: the feeder was stopped. */
+typedef bool gd__feeder_condition(struct gd__feeder *f, uint64_t bytes);
+bool gd__feeder_wait_for(struct gd__feeder *f, gd__feeder_condition *holds, uint64_t bytes, enum gd__feeder_sleep kind);
+
+static inline bool gd__feeder_stopped(const struct gd__feeder *f)
+{
+    return atomic_load_explicit(&f->stop, memory_order_acquire) != 0;
+}
+
+static inline void gd__feeder_wake_monitor(struct gd__feeder *f)
+{
+    gd__full_fence(); /* pairs with the monitor's before it sleeps */
+    const struct gd__arena_header *h = f->region.base;
+    const uint32_t sleep = atomic_load_explicit(&h->sleeping, memory_order_relaxed);
+    if (sleep == 0 || sleep == f->rung)
+        return;
+    f->rung = sleep;
+    const uint64_t one = 1;
+    while (write(f->spec.wake_fd, &one, sizeof one) < 0 && errno == EINTR)
+        ;
+}
+
+/* items.c */
+void gd__item_drop_memory(struct gd__feeder *f, struct gd_item *item); /* what gd_item_alloc() gave it, if anything */
+int gd__item_take(struct gd__feeder *f, struct gd_item *item);         /* 0, or negative with the thread's error text */
+
+#endif
