@@ -1,6 +1,6 @@
 #!/bin/sh
-# Sees to it that what `make` needs is there: installs Debian packages through apt, only those missing, and says so.
-# Where everything is present it does nothing and needs no network.
+# Installs the Debian packages that `make` needs and that are missing, with apt, and prints their names.
+# If everything is there, it does nothing and needs no network.
 # usage: setup.sh [build|check|browser|whisper|transcribe|speech] [BUILD_DIR]
 set -u
 what=${1:-build}
@@ -45,13 +45,14 @@ fuzzer_links() {
         clang -fsanitize=fuzzer,address -x c - -o /dev/null 2>/dev/null
 }
 
-# A Python for the package: new enough, with headers and venv. Meson uses the first one on the path.
+# Whether there is a Python for the package: new enough, with headers and venv. Meson uses the first one in the PATH.
 python_ready() {
     python3 -c 'import ensurepip, os, sys, sysconfig
 sys.exit(sys.version_info < (3, 10) or not os.path.exists(sysconfig.get_paths()["include"] + "/Python.h"))' 2>/dev/null
 }
 
-# Everything else works without the package: a build folder that was made without it stays so, and nothing here is fatal.
+# Everything else works without the Python package, so nothing here is fatal. A build directory that was configured without
+# the package stays so.
 needs_python() {
     [ -f "$build/build.ninja" ] || python_ready && return 0
     case $(command -v python3) in
@@ -63,8 +64,8 @@ needs_python() {
     packages=
 }
 
-# The same for what the optional parts use: journals SQLite, the web page libmicrohttpd, transcription libsndfile and
-# libsoxr, all found by pkg-config. FFmpeg's libraries, which read more kinds of audio, are used if they are there.
+# The same for optional parts: journals use SQLite, the web page uses libmicrohttpd, transcription uses libsndfile and
+# libsoxr. All are found by pkg-config. FFmpeg's libraries, which read more audio formats, are used if they are there.
 needs_optional() {
     [ -f "$build/build.ninja" ] && return 0
     want pkg-config pkg-config
@@ -80,7 +81,7 @@ needs_build() {
     want "${CC:-gcc}" gcc
     want meson meson
     want ninja ninja-build
-    # Needed by a few tests only (which otherwise are skipped or do less), so no reason by themselves to use the network.
+    # Only a few tests need these, and are otherwise skipped or do less. So they alone are no reason to use the network.
     if [ -n "$packages" ] || [ "$what" = check ]; then
         want pkg-config pkg-config
         want g++ g++
@@ -112,7 +113,7 @@ needs_whisper() {
     install
 }
 
-# For the transcription worker, beside whisper.cpp itself.
+# For the transcription worker, in addition to whisper.cpp.
 needs_transcribe() {
     want pkg-config pkg-config
     have pkg-config && pkg-config --exists sndfile || packages="$packages libsndfile1-dev"
@@ -120,14 +121,14 @@ needs_transcribe() {
     install
 }
 
-# For `make demo-transcribe`, which speaks what it transcribes.
+# For `make demo-transcribe`, which makes the speech that it transcribes.
 needs_speech() {
     want espeak-ng espeak-ng
     install
 }
 
-# For the test of the web page, which is skipped without it. Nothing here is fatal, and nobody is asked for a password: it is
-# only a test. About 125 MB to fetch; GD_BROWSER=no leaves it out.
+# For the test of the web page, which is skipped without a browser. It is only a test, so nothing here is fatal, and nobody is
+# asked for a password. The download is about 125 MB; GD_BROWSER=no avoids it.
 needs_browser() {
     if have chromium || have chromium-browser || have google-chrome || [ "${GD_BROWSER:-}" = no ]; then
         return 0
