@@ -1,6 +1,6 @@
 /* What the Python extension and the command need from the library beyond its public headers. This is the only private
- * header of the library that they include, apart from the helpers in base/. It is not installed, and may change with
- * any commit.
+ * header of the library that they include, apart from the helpers in base/ and, in the command, launch/run.h. It is not
+ * installed, and may change with any commit.
  *
  *   of a run       hooks into its loop, records that are written later                  src/dispatch
  *   of a source    payloads without waiting, asking the journal early                   src/dispatch/source/items.c

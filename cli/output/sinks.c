@@ -511,6 +511,8 @@ static void end_progress(struct cli_sinks *s)
 
 bool cli_sinks_undraw(struct cli_sinks *s)
 {
+    if (!s->words)
+        return true;
     add_call(s->words, s, end_progress);
     return cli_lane_wait(s->words);
 }

@@ -19,7 +19,7 @@
 #include "cli/output/worker_lines.h"
 #include "cli/run/journal/run_journal.h"
 #include "cli/run/run_options.h"
-#include "cli/run/watch.h"
+#include "cli/run/views/watch.h"
 
 /* Zeroed: nothing is written. It stays where it is, since the lanes use it. */
 struct cli_sinks {
@@ -85,7 +85,8 @@ bool cli_sinks_broken(const struct cli_sinks *s);
  * be called again is fine. */
 bool cli_sinks_flush(struct cli_sinks *s);
 
-/* After that: takes the progress display away. False: it can't be, since the terminal takes nothing. */
+/* After that: takes the progress display away, if there is one. False: it can't be, since the terminal takes nothing.
+ */
 bool cli_sinks_undraw(struct cli_sinks *s);
 
 /* Text for standard error, after what was said before. */

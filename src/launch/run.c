@@ -10,6 +10,7 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "dispatch/listener.h"
+#include "launch/setup_failures.h"
 
 enum { WHAT_ROOM = 96 };
 
@@ -41,7 +42,7 @@ static void setup_failed(void *user, int worker_id, int gpu_id, const char *erro
 {
     struct gd__run *run = user;
     run->no_setup[worker_id] = true;
-    if (gd__setup_failures_add(&run->setup_failures, worker_id, without_name(error)))
+    if (gd__setup_failures_add(run->setup_failures, worker_id, without_name(error)))
         say_of_worker(run, worker_id, gpu_id, "failed to set up", error);
 }
 
@@ -107,7 +108,8 @@ static int list_workers(struct gd__run *run)
         return n;
     run->workers = gd__calloc((size_t)n + 1, sizeof *run->workers);
     run->no_setup = gd__calloc((size_t)n + 1, sizeof *run->no_setup);
-    if (!run->workers || !run->no_setup)
+    run->setup_failures = gd__calloc(1, sizeof *run->setup_failures);
+    if (!run->workers || !run->no_setup || !run->setup_failures)
         return gd__error(GD_E_NO_MEMORY, "no memory for a list of %d workers", n);
     run->n_workers = (size_t)gd_dispatcher_worker_stats(run->d, run->workers, sizeof *run->workers, (size_t)n);
     return 0;
@@ -198,7 +200,9 @@ static void tear_down(struct gd__run *run, bool ran, int result)
     if (run->left_behind)
         return;
     gd_balancer_close(&run->balancer);
-    gd__setup_failures_free(&run->setup_failures);
+    if (run->setup_failures)
+        gd__setup_failures_free(run->setup_failures);
+    gd__free(run->setup_failures);
     gd__free(run->no_setup);
     gd__free(run->workers);
     if (parts->close)
@@ -209,7 +213,7 @@ static void tear_down(struct gd__run *run, bool ran, int result)
 static int run_dispatcher(struct gd__run *run)
 {
     const int result = gd_dispatcher_run(run->d);
-    gd__setup_failures_report(&run->setup_failures, run->parts->say, run->user);
+    gd__setup_failures_report(run->setup_failures, run->parts->say, run->user);
     if (result == GD_E_SETUP && !has_done_any(run))
         return gd__error(GD_E_SETUP, "%s: no task was run", gd_error_description(GD_E_SETUP));
     return result;

@@ -41,9 +41,8 @@
 #include <gpu_dispatch/dispatcher.h>
 #include <gpu_dispatch/launch.h>
 
-#include "launch/setup_failures.h"
-
 struct gd__run;
+struct gd__setup_failures;
 
 /* NULL: there is nothing to do, except for prepare(), failed() and say(), which are required. A part that returns an
  * int returns 0 or a negative code; it has then reported the error itself. */
@@ -81,7 +80,7 @@ struct gd__run {
     bool has_journal;
     bool say_replaced; /* written by prepare(): workers that are replaced are reported too */
     bool *no_setup;    /* of each worker: its setup failed */
-    struct gd__setup_failures setup_failures;
+    struct gd__setup_failures *setup_failures;
     int result;           /* of gd_dispatcher_run() */
     _Atomic bool aborted; /* gd__run_abort() was called */
     bool left_behind; /* written by close_views() or conclude(): a thread that cannot be ended still uses the run and

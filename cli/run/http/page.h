@@ -7,7 +7,7 @@
 
 #include "cli/run/http/address_file.h"
 #include "cli/run/run_options.h"
-#include "cli/run/watch.h"
+#include "cli/run/views/watch.h"
 
 struct web_server;
 

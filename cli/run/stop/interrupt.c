@@ -34,7 +34,7 @@ static atomic_int told = -1; /* the eventfd that the handler writes to; never cl
 static atomic_int latest;    /* the signal, if it was to end the run */
 
 struct cli_interrupt {
-    struct gd_dispatcher *d;
+    struct gd__run *run;
     void (*say)(void *user, const char *words);
     void (*hurry)(void *user, unsigned count);
     void *user;
@@ -78,9 +78,9 @@ static void first(struct cli_interrupt *i)
 {
     char words[128], count[32] = "";
     struct gd_stats s = { .size = sizeof s };
-    if (gd_dispatcher_stats(i->d, &s) == 0 && s.running > 0)
+    if (gd_dispatcher_stats(i->run->d, &s) == 0 && s.running > 0)
         snprintf(count, sizeof count, "%llu ", (unsigned long long)s.running);
-    gd_dispatcher_shutdown(i->d);
+    gd__run_shutdown(i->run);
     const bool one = s.running == 1;
     snprintf(words, sizeof words, "interrupted: %srunning task%s may finish; Ctrl-C again ends %s at once", count,
              one ? "" : "s", one ? "it" : "them");
@@ -95,7 +95,7 @@ static void heed(struct cli_interrupt *i)
     else if (atomic_fetch_add(&i->count, 1) == 0)
         first(i);
     else
-        gd_dispatcher_abort(i->d);
+        gd__run_abort(i->run);
     i->hurry(i->user, atomic_load(&i->count) + i->late);
 }
 
@@ -152,13 +152,13 @@ static void take(struct cli_interrupt *i)
     }
 }
 
-int cli_interrupt_open(struct cli_interrupt **out, struct gd_dispatcher *d, void (*say)(void *user, const char *words),
+int cli_interrupt_open(struct cli_interrupt **out, struct gd__run *run, void (*say)(void *user, const char *words),
                        void (*hurry)(void *user, unsigned count), void *user)
 {
     struct cli_interrupt *i = calloc(1, sizeof *i);
     if (!i)
         return gd__fail("out of memory");
-    *i = (struct cli_interrupt){ .d = d, .say = say, .hurry = hurry, .user = user, .end = eventfd(0, EFD_CLOEXEC) };
+    *i = (struct cli_interrupt){ .run = run, .say = say, .hurry = hurry, .user = user, .end = eventfd(0, EFD_CLOEXEC) };
     pthread_mutex_init(&i->lock, NULL);
     if (told < 0)
         told = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);

@@ -5,14 +5,14 @@
 #ifndef GD_CLI_RUN_STOP_INTERRUPT_H
 #define GD_CLI_RUN_STOP_INTERRUPT_H
 
-#include <gpu_dispatch/dispatcher.h>
+#include "launch/run.h"
 
 struct cli_interrupt;
 
 /* From now on the signals are taken by a thread of its own. Before, and after the close, they do what they always do.
  * say: one line for a person, from that thread; must not block. hurry: how many have come by now, at each one. 0, or -1
  * with gd__fail_text(). */
-int cli_interrupt_open(struct cli_interrupt **out, struct gd_dispatcher *d, void (*say)(void *user, const char *words),
+int cli_interrupt_open(struct cli_interrupt **out, struct gd__run *run, void (*say)(void *user, const char *words),
                        void (*hurry)(void *user, unsigned count), void *user);
 
 /* The run is over. One that comes from now on touches the dispatcher no more and says nothing, but hurries what is

@@ -3,7 +3,7 @@
  * An observer of our own run; or, where there can be none (no folder for its page), a snapshot made of the dispatcher's
  * statistics, which lack only what workers are at in words.
  */
-#include "cli/run/watch.h"
+#include "cli/run/views/watch.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>

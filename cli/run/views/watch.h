@@ -2,8 +2,8 @@
  *
  * The run that this process makes, as it is shown: what an observer sees, with what the command knows better.
  */
-#ifndef GD_CLI_RUN_WATCH_H
-#define GD_CLI_RUN_WATCH_H
+#ifndef GD_CLI_RUN_VIEWS_WATCH_H
+#define GD_CLI_RUN_VIEWS_WATCH_H
 
 #include <gpu_dispatch/observe.h>
 

@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What the dispatcher calls during a run of the command: the source, the end of each task, and what follows from that.
+ * All is called on the run's thread, except for the source and cli_end_for_trouble().
+ */
+#include "binding.h"
+#include "cli/run/running.h"
+#include "cli/say.h"
+
+/* --- the source ------------------------------------------------------------------------- */
+
+static int next_task(void *user, struct gd_item *item)
+{
+    struct cli_running *r = user;
+    cli_work_look(&r->work);
+    int some = cli_input_next(r->input, item);
+    if (some > 0)
+        cli_work_given(&r->work, item->weight);
+    int rc = some > 0 ? cli_journal_key(r->journal, item) : 0;
+    return rc < 0 ? rc : some;
+}
+
+static void cancel_input(void *user)
+{
+    struct cli_running *r = user;
+    cli_input_cancel(r->input);
+}
+
+/* --- stops -------------------------------------------------------------------------------- */
+
+void cli_end_for_trouble(void *running)
+{
+    struct cli_running *r = running;
+    if (!atomic_exchange(&r->ended_early, true))
+        gd__run_abort(&r->run);
+}
+
+static void halt(struct cli_running *r, enum cli_halt_when when)
+{
+    char why[CLI_HALT_ROOM];
+    if (when == CLI_HALT_NEVER || atomic_exchange(&r->ended_early, true))
+        return;
+    cli_halt_words(&r->halt, why, sizeof why);
+    if (when == CLI_HALT_SOON) {
+        cli_say("%s: starting no more tasks, the running ones may finish", why);
+        gd__run_shutdown(&r->run);
+    } else {
+        cli_say("%s: ending the running tasks", why);
+        gd__run_abort(&r->run);
+    }
+}
+
+/* --- ends of tasks ------------------------------------------------------------------------- */
+
+static void read_end(const struct cli_running *r, struct cli_task_end *e, const struct gd_report *report)
+{
+    cli_task_end_read(e, report, r->program.kind);
+    e->slot = (unsigned)(report->worker_id + 1); /* {%}; 0: no worker had it */
+}
+
+static void task_ended(void *user, const struct gd_report *report)
+{
+    struct cli_running *r = user;
+    struct cli_task_end e;
+    read_end(r, &e, report);
+    cli_sinks_add(&r->sinks, &e);
+    cli_work_ended(&r->work, report);
+    halt(r, cli_halt_add(&r->halt, &e));
+}
+
+double cli_media_seconds(void *running, const struct gd_report *report)
+{
+    const struct cli_running *r = running;
+    struct cli_task_end e;
+    if (!r->asked->own.media_seconds)
+        return 0;
+    read_end(r, &e, report);
+    return r->asked->own.media_seconds(&e);
+}
+
+/* --- the rest ------------------------------------------------------------------------------- */
+
+/* Only where a panel is shown: it would be torn apart otherwise. */
+static void worker_wrote(void *user, int worker_id, int stream, const char *text, size_t size)
+{
+    struct cli_running *r = user;
+    cli_sinks_pass(&r->sinks, worker_id, stream, text, size);
+}
+
+static void warn_of_shortage(void *user, const char *why)
+{
+    (void)user;
+    cli_say("%s: fewer tasks will run at once (see ulimit -u, and the cgroup's pids.max)", why);
+}
+
+static void round_ended(void *user)
+{
+    struct cli_running *r = user;
+    cli_sinks_round(&r->sinks);
+}
+
+/* The last task has ended, and the journal waits for what was written of it. */
+static void flush_sinks(void *user)
+{
+    struct cli_running *r = user;
+    (void)cli_sinks_flush(&r->sinks);
+}
+
+void cli_callbacks_set(struct cli_running *r, struct gd_options *o)
+{
+    o->user = r;
+    o->source = next_task;
+    o->source_cancel = cancel_input;
+    o->on_success = o->on_error = task_ended;
+    if (cli_sinks_style(r->asked) == CLI_PROGRESS_PANEL) {
+        o->output = GD_OUTPUT_CAPTURE;
+        o->on_output = worker_wrote;
+    }
+}
+
+void cli_callbacks_hook(struct cli_running *r)
+{
+    gd__dispatcher_hook(
+        r->run.d,
+        &(struct gd__hooks){
+            .user = r, .fd = -1, .after_round = round_ended, .before_end = flush_sinks, .shortage = warn_of_shortage });
+}
