@@ -22,7 +22,7 @@
 
 #include "line.h"
 
-enum { MAX_REPEATS = 101, PER_FOLDER = 1000 };
+enum { MAX_REPEATS = 101, PER_DIRECTORY = 1000 };
 
 static void die(const char *what)
 {
@@ -95,10 +95,10 @@ static int search(const char *dir, const char *pattern, int repeats)
 
 /* --- making --------------------------------------------------------------- */
 
-static int make_folder(int in, uint64_t number)
+static int make_directory(int in, uint64_t number)
 {
     char name[32];
-    snprintf(name, sizeof name, "folder_%06" PRIu64, number);
+    snprintf(name, sizeof name, "dir_%06" PRIu64, number);
     if (mkdirat(in, name, 0700) < 0)
         die(name);
     const int fd = openat(in, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -123,10 +123,10 @@ static int make(const char *dir, uint64_t n)
     if (top < 0)
         die(dir);
     for (uint64_t i = 0; i < n;) {
-        const int folder = make_folder(top, i / PER_FOLDER);
-        for (const uint64_t end = i + PER_FOLDER; i < end && i < n; i++)
-            make_file(folder, i);
-        close(folder);
+        const int dir = make_directory(top, i / PER_DIRECTORY);
+        for (const uint64_t end = i + PER_DIRECTORY; i < end && i < n; i++)
+            make_file(dir, i);
+        close(dir);
     }
     close(top);
     return 0;

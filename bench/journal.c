@@ -30,7 +30,7 @@ enum { MAX_ROUNDS = 101, LINE = 32 };
 
 static unsigned rounds = 5;
 static uint64_t n_tasks = 300000, n_records = 10000000;
-static const char *folder = ".";
+static const char *dir = ".";
 
 static void die(const char *what)
 {
@@ -182,8 +182,8 @@ static void measure_rate(void)
         followed_ratio[MAX_ROUNDS], cpu_plain[MAX_ROUNDS], cpu_kept[MAX_ROUNDS], cpu_written[MAX_ROUNDS],
         cpu_followed[MAX_ROUNDS];
     char path[400], out[400];
-    snprintf(path, sizeof path, "%s/bench-journal.db", folder);
-    snprintf(out, sizeof out, "%s/bench-journal.jsonl", folder);
+    snprintf(path, sizeof path, "%s/bench-journal.db", dir);
+    snprintf(out, sizeof out, "%s/bench-journal.jsonl", dir);
     remove_journal(path);
     for (unsigned i = 0; i < rounds; i++) {
         plain[i] = rate(NULL, NULL, &cpu_plain[i]);
@@ -310,7 +310,7 @@ static void resume(const char *path, enum order order, const char *name)
 static void measure_resume(void)
 {
     char path[400], sql[128];
-    snprintf(path, sizeof path, "%s/bench-resume.db", folder);
+    snprintf(path, sizeof path, "%s/bench-resume.db", dir);
     make_records(path);
     static const struct {
         enum order order;
@@ -343,7 +343,7 @@ int main(int argc, char **argv)
         else if (c == 'm')
             n_records = strtoull(optarg, NULL, 10);
         else if (c == 'd')
-            folder = optarg;
+            dir = optarg;
         else
             return 2;
     }

@@ -295,16 +295,15 @@ int main(int argc, char **argv)
     }
     if (repeats < 1 || repeats > MAX_REPEATS)
         return fprintf(stderr, "usage: %s [-r 1..%d] [-q]\n", argv[0], MAX_REPEATS), 2;
-    char folder[] =
-        "/dev/shm/bench-XXXXXX"; /* its own directory, because opening an observer looks at all jobs in it */
-    if (!mkdtemp(folder) || setenv("GPU_DISPATCH_JOBS", folder, 1) < 0)
-        return perror("bench: a folder in /dev/shm"), 1;
+    char dir[] = "/dev/shm/bench-XXXXXX"; /* its own directory, because opening an observer looks at all jobs in it */
+    if (!mkdtemp(dir) || setenv("GPU_DISPATCH_JOBS", dir, 1) < 0)
+        return perror("bench: a directory in /dev/shm"), 1;
     told = mmap(NULL, sizeof *told, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (told == MAP_FAILED)
         return perror("bench: mmap"), 1;
     for (int i = 0; i < repeats; i++)
         repeat(i, length_ns);
     print_all(repeats);
-    (void)rmdir(folder);
+    (void)rmdir(dir);
     return 0;
 }

@@ -88,8 +88,8 @@ def wait_for(fifo, n):
 def ours(work, workers):
     """The clock starts when all workers are ready, before the first item."""
     answers, times = [], []
-    with tempfile.TemporaryDirectory(prefix="gd-bench-") as folder:
-        ready = os.path.join(folder, "ready")
+    with tempfile.TemporaryDirectory(prefix="gd-bench-") as directory:
+        ready = os.path.join(directory, "ready")
         os.mkfifo(ready)
         fifo = os.open(ready, os.O_RDWR)  # for reading and writing, so that neither side waits for the other to open it
 

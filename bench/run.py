@@ -61,8 +61,8 @@ class Bench:
         return self.keep(lines_of([self.our_program, "-r", str(repeats), *quick, *parts]))
 
     def streams(self):
-        folder = os.path.dirname(self.our_program)
-        programs = [os.path.join(folder, "..", "src", "gpu-dispatch-host"), os.path.join(folder, "bench_stream_echo"),
+        directory = os.path.dirname(self.our_program)
+        programs = [os.path.join(directory, "..", "src", "gpu-dispatch-host"), os.path.join(directory, "bench_stream_echo"),
                     os.path.join(HERE, "..", "examples", "stream", "upper.py")]
         return self.ours("-s", ":".join(programs), "stream")
 
@@ -209,12 +209,12 @@ def scale(b):
             ratio <= 1.5)
 
 
-def discovery_once(b, folder):
+def discovery_once(b, directory):
     """Runs our program and then find. Returns the seconds of both, and how many files ours found and its peak memory."""
     start = time.perf_counter()
-    found = b.keep(lines_of([b.discover_program, "-r", "1", folder, "*.wav"]))
+    found = b.keep(lines_of([b.discover_program, "-r", "1", directory, "*.wav"]))
     middle = time.perf_counter()
-    theirs = subprocess.run(["find", folder, "-type", "f", "-name", "*.wav"], stdout=subprocess.PIPE, check=True)
+    theirs = subprocess.run(["find", directory, "-type", "f", "-name", "*.wav"], stdout=subprocess.PIPE, check=True)
     end = time.perf_counter()
     count = theirs.stdout.count(b"\n")
     if count != found["discover_files"]:
@@ -225,8 +225,8 @@ def discovery_once(b, folder):
 def discovery(b):
     peaks, whole = {}, 100_000 if b.quick else 1_000_000
     for count in (whole // 10, whole):
-        with tempfile.TemporaryDirectory(prefix="gd-bench-") as folder:
-            tree = os.path.join(folder, "tree")
+        with tempfile.TemporaryDirectory(prefix="gd-bench-") as directory:
+            tree = os.path.join(directory, "tree")
             subprocess.run([b.discover_program, "-m", "-n", str(count), tree], check=True)
             discovery_once(b, tree)  # the first one warms the cache
             rounds = [discovery_once(b, tree) for _ in range(b.rounds)]
@@ -350,9 +350,9 @@ def journal(b):
     if not os.path.exists(program):
         row("journals", "not measured: built without SQLite")
         return
-    with tempfile.TemporaryDirectory(dir=b.build) as folder:
+    with tempfile.TemporaryDirectory(dir=b.build) as directory:
         size = ["-n", "100000", "-m", "1000000"] if b.quick else []
-        found = lines_of([program, "-r", str(b.rounds), "-d", folder, *size, "rate", "resume"])
+        found = lines_of([program, "-r", str(b.rounds), "-d", directory, *size, "rate", "resume"])
     b.keep(found)
     ratio = found["journal_ratio"]["repeats"]
     row("tasks of 8 us with a journal, 1 worker", spread(found["journal_kept"]["repeats"], 1e-3) + " k/s",
@@ -379,9 +379,9 @@ DEMO_MODEL = os.path.join(HERE, "..", "models", "ggml-demo.bin")
 class Recordings:
     """A directory of short clips (the forty clips of the tests under new names), and both ways to transcribe them."""
 
-    def __init__(self, b, folder):
-        self.bench, self.folder, self.runs = b, folder, 0
-        self.audio = os.path.join(folder, "audio")
+    def __init__(self, b, directory):
+        self.bench, self.directory, self.runs = b, directory, 0
+        self.audio = os.path.join(directory, "audio")
         os.mkdir(self.audio)
         clips = sorted(name for name in os.listdir(SPEECH) if name.endswith(".flac"))
         for i in range(1 if b.quick else 5):
@@ -405,7 +405,7 @@ class Recordings:
 
     def out(self):
         self.runs += 1
-        path = os.path.join(self.folder, f"out{self.runs}")
+        path = os.path.join(self.directory, f"out{self.runs}")
         os.mkdir(path)
         return path
 
@@ -429,8 +429,8 @@ def transcribe(b):
         row("transcription", "not measured: no transcription worker in this build (make transcribe)")
         return
     ours, theirs, two = [], [], []
-    with tempfile.TemporaryDirectory(prefix="gd-bench-") as folder:
-        r = Recordings(b, folder)
+    with tempfile.TemporaryDirectory(prefix="gd-bench-") as directory:
+        r = Recordings(b, directory)
         for i in range(min(b.rounds, 3)):
             order = (r.whisper, lambda: r.ours(1))[:: 1 if i % 2 else -1]
             found = [each() for each in order][:: 1 if i % 2 else -1]

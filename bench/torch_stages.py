@@ -106,8 +106,8 @@ class StagesWorker(BaseWorker):
 
 def measure(args):
     errors = []
-    with tempfile.TemporaryDirectory() as folder:
-        path = os.path.join(folder, "pairs.json")
+    with tempfile.TemporaryDirectory() as directory:
+        path = os.path.join(directory, "pairs.json")
         n = args.pairs * (WARM_UP + TURN) * BATCH
         Dispatcher(StagesWorker, [0], queue_size=args.queue, batch_size=BATCH, batch_wait=args.batch_wait).run(
             torch_batch.images(n), on_success=lambda *report: None,

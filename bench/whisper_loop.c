@@ -70,12 +70,12 @@ static int decode(struct sound *s, const char *path)
     return rc;
 }
 
-static int write_text(struct whisper_context *whisper, const char *folder, const char *path)
+static int write_text(struct whisper_context *whisper, const char *dir, const char *path)
 {
     char name[4096];
     const char *base = strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
     const char *dot = strrchr(base, '.');
-    snprintf(name, sizeof name, "%s/%.*s.txt", folder, (int)(dot ? dot - base : (long)strlen(base)), base);
+    snprintf(name, sizeof name, "%s/%.*s.txt", dir, (int)(dot ? dot - base : (long)strlen(base)), base);
     FILE *out = fopen(name, "w");
     if (!out) {
         perror(name);
@@ -98,7 +98,7 @@ static int transcribe(struct whisper_context *whisper, const struct sound *s, in
 }
 
 /* The duration of the recordings in seconds, or -1. */
-static double all_files(struct whisper_context *whisper, const char *folder, int threads, int *files)
+static double all_files(struct whisper_context *whisper, const char *dir, int threads, int *files)
 {
     struct sound sound = { 0 };
     char *line = NULL;
@@ -107,7 +107,7 @@ static double all_files(struct whisper_context *whisper, const char *folder, int
     while (getline(&line, &room, stdin) > 0) {
         line[strcspn(line, "\n")] = 0;
         if (decode(&sound, line) < 0 || transcribe(whisper, &sound, threads) != 0 ||
-            write_text(whisper, folder, line) != 0) {
+            write_text(whisper, dir, line) != 0) {
             seconds = -1;
             break;
         }

@@ -40,7 +40,7 @@ static int process(struct gd_worker *w, const struct gd_task *task, struct gd_re
         abort();
     }
     if (in->poison == IS_BROKEN)
-        return gd_result_error_final(result, "image %u is no image", in->number);
+        return gd_result_error_final(result, "image %u is not an image", in->number);
     while (in->poison == HANGS && !gd_task_cancelled(w))
         ;
     if (gd_task_cancelled(w))
@@ -177,7 +177,7 @@ int main(int argc, char **argv)
     o.on_success = on_success;
     o.on_error = o.on_timeout = on_failure;
     o.on_worker_exit = on_worker_exit;
-    printf("%u images on %ld simulated devices, each a process of its own\n", job.n_images, devices);
+    printf("%u images on %ld simulated devices, each with its own process\n", job.n_images, devices);
     fflush(stdout);
     int rc = gd_dispatcher_open(&job.dispatcher, &o);
     if (rc == 0) {

@@ -73,10 +73,10 @@ pack() {
     pack_tool
     pack_speech
     if [ ! -f "$carry/whisper.tar.gz" ]; then
-        local folder
-        folder=$(mktemp -d)
-        tools/whisper.sh --fetch "$folder/whisper.tar.gz" || die "could not get the sources of whisper.cpp"
-        mv "$folder/whisper.tar.gz" "$carry/" && rm -r "$folder"
+        local directory
+        directory=$(mktemp -d)
+        tools/whisper.sh --fetch "$directory/whisper.tar.gz" || die "could not get the sources of whisper.cpp"
+        mv "$directory/whisper.tar.gz" "$carry/" && rm -r "$directory"
     fi
     du -sh "$carry"
 }

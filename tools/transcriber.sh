@@ -52,11 +52,11 @@ add_to_build() {
     [ "$(option transcribe)" != disabled ] || without "$build is configured with -Dtranscribe=disabled"
     [ "$mode" = cached ] || "$here/setup.sh" transcribe || without "libsndfile and libsoxr could not be installed (see above)"
     have sndfile soxr || without "pkg-config does not find libsndfile and libsoxr (Debian: libsndfile1-dev libsoxr-dev)"
-    folder=$(find_whisper) || without "whisper.cpp is not installed and could not be built (see above). tools/whisper.sh builds \
+    directory=$(find_whisper) || without "whisper.cpp is not installed and could not be built (see above). tools/whisper.sh builds \
 it; it needs network, or the archive of its sources in WHISPER_SDIST"
     # It replaces the directory that was chosen the last time.
     paths=$(option pkg_config_path | tr , '\n' | grep -v "$ours" | paste -sd , -)
-    [ -z "$folder" ] || paths=$folder${paths:+,$paths}
+    [ -z "$directory" ] || paths=$directory${paths:+,$paths}
     meson setup --reconfigure "$build" -Dpkg_config_path="$paths" >"$build/transcriber.log" 2>&1 ||
         without "$(tail -n 20 "$build/transcriber.log")"
     planned || without "Meson did not find everything that it needs: see $build/meson-logs/meson-log.txt"
@@ -66,8 +66,8 @@ it; it needs network, or the archive of its sources in WHISPER_SDIST"
 is_other() {
     [ "$mode" = must ] || return 1
     paths=$(option pkg_config_path | tr , '\n' | grep "$ours") || return 1
-    folder=$(find_whisper) || return 0 # add_to_build() reports it
-    [ -n "$folder" ] && [ "$folder" != "$(echo "$paths" | head -n 1)" ]
+    directory=$(find_whisper) || return 0 # add_to_build() reports it
+    [ -n "$directory" ] && [ "$directory" != "$(echo "$paths" | head -n 1)" ]
 }
 
 [ -f "$build/build.ninja" ] || without "$build is not a configured build directory"

@@ -35,19 +35,19 @@ def read_table(path):
         return [tuple(line.rstrip("\n").split("\t")[:2]) for line in table]
 
 
-def read_transcript(folder, recording):
+def read_transcript(directory, recording):
     try:
-        with open(os.path.join(folder, os.path.splitext(recording)[0] + ".txt"), encoding="utf-8") as file:
+        with open(os.path.join(directory, os.path.splitext(recording)[0] + ".txt"), encoding="utf-8") as file:
             return " ".join(file.read().split())
     except FileNotFoundError:
         return None
 
 
-def compare(table, folder):
+def compare(table, directory):
     """[(recording, said, heard or None, words, errors)]"""
     found = []
     for recording, said in read_table(table):
-        heard, wanted = read_transcript(folder, recording), words_of(said)
+        heard, wanted = read_transcript(directory, recording), words_of(said)
         errors = len(wanted) if heard is None else distance(wanted, words_of(heard))
         found.append((recording, said, heard, len(wanted), errors))
     return found
@@ -72,11 +72,11 @@ def total(found):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("table")
-    parser.add_argument("folder")
+    parser.add_argument("directory")
     parser.add_argument("--show", choices=("all", "wrong", "none"), default="wrong")
     parser.add_argument("--limit", type=float, help="percent that the rate has to stay below")
     args = parser.parse_args()
-    found = compare(args.table, args.folder)
+    found = compare(args.table, args.directory)
     show(found, args.show)
     rate, said = total(found)
     print(said)

@@ -49,8 +49,8 @@ def _places() -> Iterator[Path]:
     yield Path(str(importlib.resources.files(__package__).joinpath("_prefix", "bin", NAME)))  # a wheel
     yield package.parents[1] / NAME  # a build directory
     yield Path(sys.executable).parent / NAME
-    for folder in os.get_exec_path():
-        yield Path(folder) / NAME
+    for directory in os.get_exec_path():
+        yield Path(directory) / NAME
 
 
 def find_command() -> Path:

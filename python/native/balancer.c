@@ -60,8 +60,9 @@ static enum gd_failure failure_of(const char *name)
     return GD_FAILURE_ERROR;
 }
 
-PyDoc_STRVAR(balancer_add_doc, "add(task_id, gpu_id, start_ns, end_ns, failure, error, name, media_seconds, /)\n--\n\n"
-                               "A task's end. failure: None, or its kind by name; start_ns 0: its time is not known.");
+PyDoc_STRVAR(balancer_add_doc,
+             "add(task_id, gpu_id, start_ns, end_ns, failure, error, name, media_seconds, /)\n--\n\n"
+             "Counts the end of a task. failure: None, or the name of its kind. start_ns 0: the time is unknown.");
 static PyObject *balancer_add(PyObject *self, PyObject *args)
 {
     struct gd_report r = { .worker_id = -1 };
@@ -156,7 +157,7 @@ static PyObject *balancer_errors(PyObject *self, PyObject *unused)
     return out;
 }
 
-PyDoc_STRVAR(balancer_text_doc, "text(what, /)\n--\n\nThe summary, in lines. what: \"files\", \"tasks\".");
+PyDoc_STRVAR(balancer_text_doc, "text(what, /)\n--\n\nThe summary as lines of text. what: \"files\" or \"tasks\".");
 static PyObject *balancer_text(PyObject *self, PyObject *args)
 {
     const char *what;
@@ -191,7 +192,7 @@ static PyType_Slot balancer_slots[] = {
     { Py_tp_new, (void *)(uintptr_t)balancer_new },
     { Py_tp_dealloc, (void *)(uintptr_t)balancer_dealloc },
     { Py_tp_methods, balancer_methods },
-    { Py_tp_doc, (void *)(uintptr_t) "Balancer(gpu_ids, workers_per_gpu=1, total=0)\n--\n\nCounts what comes back." },
+    { Py_tp_doc, (void *)(uintptr_t) "Balancer(gpu_ids, workers_per_gpu=1, total=0)\n--\n\nCounts results." },
     { 0, NULL },
 };
 

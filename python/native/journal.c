@@ -229,11 +229,11 @@ static PyMethodDef functions[] = {
 
 PyDoc_STRVAR(
     error_doc,
-    "A run's journal cannot be used, or could not be written; a RuntimeError.\n\n"
-    "reason is one of \"busy\" (another run holds it), \"exists\" (it holds records, and resume was not asked\n"
-    "for), \"mismatch\" (of another worker class), \"corrupt\" (no journal, or a damaged one), \"version\" (of\n"
-    "another version), \"system\" (it cannot be opened), \"write\" (the disk is full, say: the run was ended),\n"
-    "\"unsupported\" (built without SQLite).");
+    "The journal of a run cannot be used or written. This is a RuntimeError.\n\n"
+    "reason is one of \"busy\" (another run uses it), \"exists\" (it has records, and resume is not set),\n"
+    "\"mismatch\" (it belongs to another worker class), \"corrupt\" (it is damaged or not a journal), \"version\"\n"
+    "(its version is not supported), \"system\" (it cannot be opened), \"write\" (it cannot be written, for example\n"
+    "because the disk is full, and the run was ended), \"unsupported\" (built without SQLite).");
 
 int journal_init(PyObject *module)
 {

@@ -59,7 +59,7 @@ static PyObject *device_dict(const struct gd_devices *list, size_t i)
 }
 
 PyDoc_STRVAR(devices_doc, "devices(spec=None, /)\n--\n\n"
-                          "The devices of this machine that spec names, each as a dict; None: all that there are.");
+                          "The devices of this machine that spec names, each as a dict; None: all devices.");
 static PyObject *devices(PyObject *module, PyObject *args)
 {
     const char *spec = NULL;
@@ -88,8 +88,9 @@ static PyObject *cuda_available(PyObject *module, PyObject *unused)
     return PyBool_FromLong(is);
 }
 
-PyDoc_STRVAR(validate_devices_doc, "validate_devices(ids, /)\n--\n\n"
-                                   "Raises with words that say which is not there, and what is.");
+PyDoc_STRVAR(validate_devices_doc,
+             "validate_devices(ids, /)\n--\n\n"
+             "Raises an exception whose message says which devices are missing, and which exist.");
 static PyObject *validate_devices(PyObject *module, PyObject *sequence)
 {
     (void)module;
@@ -115,9 +116,10 @@ static bool put_number(void *user, int number)
     return list_put(out, PyLong_FromLong(number));
 }
 
-PyDoc_STRVAR(parse_devices_doc, "parse_devices(text, /)\n--\n\n"
-                                "The numbers in a list such as \"0,2-3\", whether or not there are such devices; None "
-                                "if it is not made of numbers alone.");
+PyDoc_STRVAR(parse_devices_doc,
+             "parse_devices(text, /)\n--\n\n"
+             "The numbers in a list such as \"0,2-3\", whether such devices exist or not. None if the "
+             "list has anything else than numbers.");
 static PyObject *parse_devices(PyObject *module, PyObject *args)
 {
     const char *text;
@@ -276,7 +278,8 @@ static const struct field workload_fields[] = {
     { "size_deviation", offsetof(struct gd_workload, deviation_bytes), KIND_DOUBLE, 0 },
 };
 
-PyDoc_STRVAR(estimate_workload_doc, "estimate_workload(files, /)\n--\n\nHow many, how large, as a dict.");
+PyDoc_STRVAR(estimate_workload_doc,
+             "estimate_workload(files, /)\n--\n\nThe number and the sizes of the files, as a dict.");
 static PyObject *estimate_workload(PyObject *module, PyObject *sequence)
 {
     (void)module;
@@ -305,7 +308,7 @@ static PyObject *shares(const size_t *gpu_of, size_t count, Py_ssize_t n)
 }
 
 PyDoc_STRVAR(distribute_workload_doc, "distribute_workload(files, n, how, /)\n--\n\n"
-                                      "n lists of places in files. how: 0 in turn, 1 chunks, 2 balanced by size.");
+                                      "n lists of indexes into files. how: 0 in turn, 1 chunks, 2 balanced by size.");
 static PyObject *distribute_workload(PyObject *module, PyObject *args)
 {
     PyObject *sequence, *out = NULL;

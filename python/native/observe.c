@@ -252,10 +252,10 @@ static PyObject *observer_close(PyObject *self, PyObject *unused)
 }
 
 static PyMethodDef observer_methods[] = {
-    { "read", observer_read, METH_NOARGS, "read()\n--\n\nWhat the run is at now, as a dict." },
+    { "read", observer_read, METH_NOARGS, "read()\n--\n\nThe current state of the run, as a dict." },
     { "fileno", observer_fileno, METH_NOARGS,
-      "fileno()\n--\n\nA descriptor that becomes readable when the observed process is gone; -1: there is none." },
-    { "close", observer_close, METH_NOARGS, "close()\n--\n\nLets go of it; once or often." },
+      "fileno()\n--\n\nA file descriptor that becomes readable when the observed process is gone; -1: not available." },
+    { "close", observer_close, METH_NOARGS, "close()\n--\n\nStops observing. May be called several times." },
     { NULL, NULL, 0, NULL },
 };
 
@@ -308,7 +308,7 @@ static PyObject *list_jobs(PyObject *self, PyObject *unused)
 }
 
 static PyMethodDef functions[] = {
-    { "jobs", list_jobs, METH_NOARGS, "jobs()\n--\n\nThe user's running jobs, a dict each, oldest first." },
+    { "jobs", list_jobs, METH_NOARGS, "jobs()\n--\n\nThe running jobs of this user, oldest first, each as a dict." },
     { NULL, NULL, 0, NULL },
 };
 
@@ -316,7 +316,7 @@ int observe_init(PyObject *module)
 {
     PyObject *type = PyType_FromSpec(&observer_spec);
     no_job_error = PyErr_NewExceptionWithDoc("gpu_dispatch.observe.NoJobError",
-                                             "There is no such job, or which one was not said, or it is no more.",
+                                             "There is no such job, several jobs fit, or the job was killed.",
                                              PyExc_LookupError, NULL);
     const int rc = type && no_job_error && PyModule_AddObjectRef(module, "Observer", type) == 0 &&
                            PyModule_AddObjectRef(module, "NoJobError", no_job_error) == 0

@@ -207,11 +207,12 @@ static char **read_words(PyObject *list)
     return words;
 }
 
-PyDoc_STRVAR(run_program_doc, "run_program(argv, pass_on, /)\n--\n\n"
-                              "Runs a program with this process's standard streams; returns its exit code, or 128 and "
-                              "the number of the signal that killed it, or if it could not be started an error number "
-                              "below 0. pass_on: for the main thread, a SIGINT that "
-                              "was sent to this process alone is sent on.");
+PyDoc_STRVAR(run_program_doc,
+             "run_program(argv, pass_on, /)\n--\n\n"
+             "Runs a program with the standard streams of this process. Returns its exit code, or 128 "
+             "plus the number of the signal that killed it, or an error number below 0 if it could not "
+             "be started. pass_on (only on the main thread): pass on a SIGINT that was sent only to this "
+             "process.");
 static PyObject *run_program(PyObject *module, PyObject *args)
 {
     PyObject *list;

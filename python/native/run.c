@@ -330,15 +330,15 @@ static PyObject *run_worker_stats(PyObject *self, PyObject *nothing)
 /* ---- the type ---- */
 
 static PyMethodDef run_methods[] = {
-    { "run", run_run, METH_VARARGS, "run(iterator, callbacks): until all is done. Once." },
-    { "shutdown", run_shutdown, METH_NOARGS, "Ends the run: running tasks may finish. Any thread." },
-    { "abort", run_abort, METH_NOARGS, "Ends the run at once. Any thread." },
-    { "set_work", run_set_work, METH_VARARGS, "set_work(done, total): how much of the whole is done. Any thread." },
-    { "stats", run_stats, METH_NOARGS, "The figures of the run, as a dict." },
+    { "run", run_run, METH_VARARGS,
+      "run(iterator, callbacks): runs until everything is finished. May be called once." },
+    { "shutdown", run_shutdown, METH_NOARGS, "Ends the run; running tasks may finish. From any thread." },
+    { "abort", run_abort, METH_NOARGS, "Ends the run at once. From any thread." },
+    { "set_work", run_set_work, METH_VARARGS, "set_work(done, total): how much of the work is done. From any thread." },
+    { "stats", run_stats, METH_NOARGS, "The statistics of the run, as a dict." },
     { "task_times", run_times, METH_NOARGS,
-      "(start_ns, end_ns), CLOCK_MONOTONIC, of the task whose end is being told: from its callback. 0: never "
-      "started." },
-    { "worker_stats", run_worker_stats, METH_NOARGS, "The figures of each worker, as a list of dicts." },
+      "(start_ns, end_ns), CLOCK_MONOTONIC, of the task whose callback this is called from. 0: it never started." },
+    { "worker_stats", run_worker_stats, METH_NOARGS, "The statistics of each worker, as a list of dicts." },
     { NULL, NULL, 0, NULL },
 };
 

@@ -559,9 +559,9 @@ static PyObject *task_cancelled(PyObject *module, PyObject *nothing)
 int worker_init(PyObject *module)
 {
     static PyMethodDef functions[] = {
-        { "worker_main", worker_main, METH_O, "Makes this process the worker that it was started as; never returns." },
+        { "worker_main", worker_main, METH_O, "Runs the worker that this process was started for. Does not return." },
         { "task_cancelled", task_cancelled, METH_NOARGS,
-          "Whether the task that this worker process is at has passed its time limit." },
+          "Whether the current task of this worker process has exceeded its time limit." },
         { NULL, NULL, 0, NULL },
     };
     return PyModule_AddFunctions(module, functions);

@@ -17,9 +17,9 @@ def read(path):
         return file.getparams(), file.readframes(file.getnframes())
 
 
-def join(group, folder, out, name):
+def join(group, directory, out, name):
     """Joins a group of (file, words) into one file. Returns its text."""
-    parts = [read(folder / file) for file, _ in group]
+    parts = [read(directory / file) for file, _ in group]
     params = parts[0][0]
     pause = bytes(params.framerate * params.sampwidth * params.nchannels * PAUSE_SECONDS)
     with wave.open(str(out / name), "wb") as file:
@@ -31,15 +31,15 @@ def join(group, folder, out, name):
 def main():
     if len(sys.argv) != 4:
         sys.exit(__doc__)
-    folder, out, n = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]), int(sys.argv[3])
+    directory, out, n = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]), int(sys.argv[3])
     out.mkdir(parents=True, exist_ok=True)
-    lines = (folder / "transcripts.tsv").read_text(encoding="utf-8").splitlines()[1:]
+    lines = (directory / "transcripts.tsv").read_text(encoding="utf-8").splitlines()[1:]
     clips = [line.split("\t")[:2] for line in lines]
     with open(out / "transcripts.tsv", "w", encoding="utf-8") as table:
         table.write("file\ttext\n")
         for i in range(0, len(clips) - n + 1, n):
             name = f"joined_{i // n:03d}.wav"
-            table.write(f"{name}\t{join(clips[i:i + n], folder, out, name)}\n")
+            table.write(f"{name}\t{join(clips[i:i + n], directory, out, name)}\n")
 
 
 if __name__ == "__main__":

@@ -148,13 +148,13 @@ def add_noise(samples, rng):
     return np.clip(out * gain, -32768, 32767).astype(np.int16)
 
 
-def write_wavs(folder, clips, seed):
-    folder.mkdir(parents=True, exist_ok=True)
-    with open(folder / "transcripts.tsv", "w", encoding="utf-8") as table:
+def write_wavs(directory, clips, seed):
+    directory.mkdir(parents=True, exist_ok=True)
+    with open(directory / "transcripts.tsv", "w", encoding="utf-8") as table:
         table.write("file\ttext\tvoice\tspeed\n")
         for i, (said, samples, voice, speed) in enumerate(clips):
             name = f"clip_{i:03d}.wav"
-            with wave.open(str(folder / name), "wb") as out:
+            with wave.open(str(directory / name), "wb") as out:
                 out.setparams((1, 2, RATE, 0, "NONE", ""))
                 out.writeframes(add_noise(samples, random.Random(seed * 7919 + i)).tobytes())
             table.write(f"{name}\t{' '.join(words.WORDS[w] for w in said)}\t{voice}\t{speed}\n")

@@ -276,7 +276,7 @@ def train(args):
     torch.manual_seed(0)
     torch.backends.cuda.matmul.allow_tf32 = True
     torch.backends.cudnn.allow_tf32 = True
-    clips = Clips(args.folder / "train.npz")
+    clips = Clips(args.directory / "train.npz")
     bank, net = Bank(clips, device), network.Whisper().to(device)
     if args.start:
         net.load(np.load(args.start))
@@ -314,7 +314,7 @@ def train(args):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("folder", type=pathlib.Path)
+    parser.add_argument("directory", type=pathlib.Path)
     parser.add_argument("--out", type=pathlib.Path, required=True)
     parser.add_argument("--seconds", type=float, default=280)
     parser.add_argument("--steps", type=int, default=0, help="instead of seconds")
@@ -330,7 +330,7 @@ def main():
     args.out.mkdir(parents=True, exist_ok=True)
     np.savez(args.out / "model.npz", **net.exported())
     for name in ("train", "validation", "heldout"):
-        clips = Clips(args.folder / f"{name}.npz")
+        clips = Clips(args.directory / f"{name}.npz")
         for kind in ("clip", "many"):
             for rounded in (False, True) if kind == "clip" else (True,):
                 result = evaluate(net, clips, rounded, kind, device, args.check)
