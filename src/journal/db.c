@@ -1,11 +1,11 @@
-/* See db.h. The schema is described in gpu-dispatch-journal(5); a change to it means another GD__DB_VERSION.
+/* See db.h. The schema is described in gpu-dispatch-journal(5). A change to it needs another GD__DB_VERSION.
  *
- * There is no index on task.key: with keys as random as these, every group of records would touch as many pages of it
- * as it has records. What resuming needs is made on the side, in the order of the ids (resume.h).
+ * There is no index on task.key. Keys are random, so every group of records would change as many pages of such an index
+ * as it has records. Resuming builds what it needs separately, in the order of the ids (resume.h).
  *
- * A journal may come from somebody else, and SQL can be stored in a database: views, triggers, generated columns. So
- * nothing that a file brings along is executed (restrict_connection), and its tables must be plain tables with our
- * columns (check_tables).
+ * A journal may come from another person, and a database can contain SQL: views, triggers, generated columns. So no SQL
+ * stored in the file is executed (restrict_connection), and its tables must be plain tables with our columns
+ * (check_tables).
  */
 #include "journal/db.h"
 
@@ -21,8 +21,8 @@
 #include "base/fault.h"
 
 enum { BUSY_MS = 2000 };
-#define PAGE_SIZE     "16384"             /* of new files: with SQLite's 4096 a record takes a sixth more time */
-#define CHECKED_WHOLE ((int64_t)64 << 20) /* smaller files are checked when they are opened */
+#define PAGE_SIZE     "16384"             /* for new files: with SQLite's 4096 a record takes a sixth longer */
+#define CHECKED_WHOLE ((int64_t)64 << 20) /* files up to this size are checked whole when they are opened */
 
 static const char schema[] =
     "CREATE TABLE run(number INTEGER PRIMARY KEY, command, started REAL NOT NULL, ended REAL, outcome TEXT,"
@@ -30,7 +30,7 @@ static const char schema[] =
     " skipped INTEGER NOT NULL DEFAULT 0, done INTEGER NOT NULL DEFAULT 0, failed INTEGER NOT NULL DEFAULT 0,"
     " written REAL, busy REAL NOT NULL DEFAULT 0, all_done INTEGER NOT NULL DEFAULT 0,"
     " all_failed INTEGER NOT NULL DEFAULT 0);"
-    /* what is looked at when a run is resumed comes first: the rest of a row is not read then */
+    /* columns that resuming needs come first: it does not read the rest of a row */
     "CREATE TABLE task(id INTEGER PRIMARY KEY, key BLOB NOT NULL, version, state TEXT NOT NULL,"
     " attempts INTEGER NOT NULL, number INTEGER NOT NULL, run INTEGER NOT NULL, started REAL, seconds REAL,"
     " worker INTEGER, gpu INTEGER, exit_code INTEGER, signal INTEGER, failure, input_size INTEGER NOT NULL,"
@@ -53,7 +53,7 @@ static int code_of(int sqlite_code)
     return GD_E_SYSTEM;
 }
 
-/* What to do, where that is not plain. */
+/* What the user can do, if that is not obvious. */
 static const char *advice(int sqlite_code)
 {
     switch (sqlite_code & 0xff) {
@@ -126,20 +126,20 @@ double gd__db_seconds(sqlite3_stmt *s, int column)
 
 const char *gd__db_full_path(const char *path, char full[PATH_MAX])
 {
-    char folder[PATH_MAX], copy[PATH_MAX];
+    char directory[PATH_MAX], copy[PATH_MAX];
     if (realpath(path, full))
         return full;
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
     const int length = snprintf(copy, sizeof copy, "%.*s", (int)(name - path), path);
-    if (length < 0 || length >= PATH_MAX || !realpath(length > 0 ? copy : ".", folder))
+    if (length < 0 || length >= PATH_MAX || !realpath(length > 0 ? copy : ".", directory))
         return path;
-    const int n = snprintf(full, PATH_MAX, "%s/%s", strcmp(folder, "/") == 0 ? "" : folder, name);
+    const int n = snprintf(full, PATH_MAX, "%s/%s", strcmp(directory, "/") == 0 ? "" : directory, name);
     return n < PATH_MAX ? full : path;
 }
 
-/* --- is it one of ours --- */
+/* --- checking that it is a journal --- */
 
-/* 1: a journal; 0: nothing is in it yet; or negative. */
+/* 1: a journal; 0: an empty database; or negative. */
 static int check_kind(sqlite3 *db, const char *path)
 {
     int64_t application, version, tables;
@@ -159,7 +159,7 @@ static int check_kind(sqlite3 *db, const char *path)
     return 1;
 }
 
-static int not_as_made(const char *path, const char *what)
+static int not_a_journal(const char *path, const char *what)
 {
     return gd__error(
         GD_E_CORRUPT,
@@ -167,8 +167,8 @@ static int not_as_made(const char *path, const char *what)
         what);
 }
 
-/* What this library reads and writes must be plain tables: a view or a virtual table runs code of its own, and never
- * has to end. Names are compared as SQLite does, in either case. */
+/* This library reads and writes only plain tables: a view or a virtual table runs code of its own, which may never end.
+ * Names are compared as SQLite does, regardless of case. */
 static int check_plain(sqlite3 *db, const char *path)
 {
     static const char sql[] = "SELECT count(*) = 3 AND total(type = 'table' AND rootpage > 0) = 3 FROM sqlite_master"
@@ -176,17 +176,17 @@ static int check_plain(sqlite3 *db, const char *path)
     int64_t plain;
     if (gd__db_integer(db, sql, &plain) != SQLITE_OK)
         return gd__db_error(db, "read", path);
-    return plain ? 0 : not_as_made(path, "one of its tables");
+    return plain ? 0 : not_a_journal(path, "one of its tables");
 }
 
-/* A generated column is computed whenever it is read: a few bytes of SQL can ask for gigabytes. */
+/* A generated column is computed whenever it is read: a few bytes of SQL can allocate gigabytes. */
 static int check_columns(sqlite3 *db, const char *path, const char *table)
 {
     enum { HIDDEN = 6 };
     char sql[64];
     sqlite3_stmt *s = NULL;
     bool plain = true;
-    snprintf(sql, sizeof sql, "PRAGMA table_xinfo(%s)", table); /* before 3.26: no rows, and no such columns */
+    snprintf(sql, sizeof sql, "PRAGMA table_xinfo(%s)", table); /* before 3.26: no rows, no generated columns */
     int rc = gd__db_prepare(db, sql, &s);
     while (rc == SQLITE_OK && plain && (rc = sqlite3_step(s)) == SQLITE_ROW) {
         plain = sqlite3_column_int(s, HIDDEN) == 0;
@@ -195,10 +195,10 @@ static int check_columns(sqlite3 *db, const char *path, const char *table)
     sqlite3_finalize(s);
     if (rc != SQLITE_OK && rc != SQLITE_DONE)
         return gd__db_error(db, "read", path);
-    return plain ? 0 : not_as_made(path, table);
+    return plain ? 0 : not_a_journal(path, table);
 }
 
-/* Texts of another encoding are converted when they are looked at, and move in memory. */
+/* Texts of another encoding are converted when they are read, and then move in memory. */
 static int check_encoding(sqlite3 *db, const char *path)
 {
     sqlite3_stmt *s = NULL;
@@ -211,7 +211,7 @@ static int check_encoding(sqlite3 *db, const char *path)
     }
     const int code = rc == SQLITE_DONE ? 0 : gd__db_error(db, "read", path);
     sqlite3_finalize(s);
-    return code < 0 || same ? code : not_as_made(path, "its encoding");
+    return code < 0 || same ? code : not_a_journal(path, "its encoding");
 }
 
 static int check_tables(sqlite3 *db, const char *path)
@@ -225,7 +225,7 @@ static int check_tables(sqlite3 *db, const char *path)
     return rc;
 }
 
-/* Of a file that lies beside the journal itself, wherever the path may link to. False: it is not there. */
+/* stat() of a file in the directory of the real journal, even if path is a link. False: it does not exist. */
 static bool stat_beside(const char *path, const char *suffix, struct stat *info)
 {
     char full[PATH_MAX];
@@ -241,7 +241,7 @@ static bool has_wal(const char *path)
     return stat_beside(path, "-wal", &info) && info.st_size > 0;
 }
 
-/* A file that was cut off is found by its length; a small one is looked through, which takes a moment. */
+/* A truncated file is found by its length. A small file is checked whole, which does not take long. */
 static int check_damage(sqlite3 *db, const char *path)
 {
     struct stat info;
@@ -272,7 +272,7 @@ static int make_schema(sqlite3 *db, const char *path)
     return 0;
 }
 
-/* To SQLite ":memory:" is no file, and "file:x" may be another: such names are given with their folder. */
+/* SQLite gives names like ":memory:" and "file:x" a special meaning, so "./" is put before them. */
 static int open_named(sqlite3 **out, const char *path, int flags)
 {
     const bool is_odd = *path == ':' || (strncmp(path, "file:", 5) == 0 && !(flags & SQLITE_OPEN_URI));
@@ -282,7 +282,7 @@ static int open_named(sqlite3 **out, const char *path, int flags)
     return rc;
 }
 
-/* Options that an older SQLite does not have are for things that it cannot do either, or that check_tables() finds. */
+/* If an older SQLite lacks an option, it also lacks the feature, or check_tables() finds its use. */
 static void restrict_connection(sqlite3 *db)
 {
     static const struct {
@@ -304,7 +304,7 @@ static void restrict_connection(sqlite3 *db)
     for (size_t i = 0; i < sizeof options / sizeof *options; i++)
         (void)sqlite3_db_config(db, options[i].option, options[i].value, (int *)NULL);
     for (size_t i = 0; i < sizeof pragmas / sizeof *pragmas; i++)
-        (void)gd__db_exec(db, pragmas[i]); /* one that is not known does nothing */
+        (void)gd__db_exec(db, pragmas[i]); /* an unknown pragma does nothing */
 }
 
 static int connect(sqlite3 **out, const char *path, int flags)
@@ -323,7 +323,7 @@ static int connect(sqlite3 **out, const char *path, int flags)
     return code;
 }
 
-/* SQLite opens these too: a FIFO would make it wait. */
+/* SQLite opens these files too: a FIFO would make it wait. */
 static int check_beside(const char *path)
 {
     static const char *const suffixes[] = { "-wal", "-shm", "-journal" };
@@ -342,7 +342,7 @@ static int check_file(const char *path)
         return S_ISREG(info.st_mode)
                    ? check_beside(path)
                    : gd__error(GD_E_INVALID, "%s is not a regular file: give the name of a file for the journal", path);
-    /* The lock lies beside the file that it leads to, and where that will be is not known yet. */
+    /* A dangling link: the lock file belongs in the directory of its target, which is not known yet. */
     if (errno == ENOENT && lstat(path, &info) == 0)
         return gd__error(GD_E_INVALID,
                          "%s is a symbolic link to a file that does not exist: give the name of that file instead",
@@ -350,7 +350,7 @@ static int check_file(const char *path)
     return 0;
 }
 
-/* SQLite says no more than which mode it is left in. */
+/* SQLite reports no error here, only the mode that is in effect. */
 static int use_wal(sqlite3 *db, const char *path)
 {
     sqlite3_stmt *s = NULL;
@@ -399,8 +399,8 @@ int gd__db_open_write(sqlite3 **out, const char *path)
     return 0;
 }
 
-/* On a medium that cannot be written to SQLite has no place for the index of its write-ahead log. Where there is no
- * log none is needed. */
+/* On a read-only medium SQLite has no place for the index of its write-ahead log. It needs that index only if there is
+ * a log. */
 static int connect_immutable(sqlite3 **out, const char *path)
 {
     const size_t room = 3 * strlen(path) + sizeof "file:?immutable=1";
@@ -424,8 +424,8 @@ static int check_readable(sqlite3 *db, const char *path)
     return rc < 0 ? rc : check_tables(db, path);
 }
 
-/* The last connection to be closed removes the write-ahead log and its index, unless it is one that may not write. So
- * ours may, and promises not to. */
+/* The last connection to be closed removes the write-ahead log and its index, but only if it may write. So this
+ * connection may write, and query_only keeps it from doing so. */
 static int connect_reading(sqlite3 **out, const char *path, int flags)
 {
     int rc = connect(out, path, flags);
@@ -434,7 +434,7 @@ static int connect_reading(sqlite3 **out, const char *path, int flags)
     return rc < 0 ? rc : check_readable(*out, path);
 }
 
-static bool cannot_be_written_beside(sqlite3 *db)
+static bool is_read_only(sqlite3 *db)
 {
     const int why = sqlite3_errcode(db) & 0xff;
     return why == SQLITE_CANTOPEN || why == SQLITE_READONLY;
@@ -450,11 +450,11 @@ int gd__db_open_read(sqlite3 **out, const char *path)
     if (rc < 0)
         return rc;
     rc = connect_reading(out, path, SQLITE_OPEN_READWRITE);
-    if (rc < 0 && *out && cannot_be_written_beside(*out)) {
+    if (rc < 0 && *out && is_read_only(*out)) {
         sqlite3_close(*out);
         rc = connect_reading(out, path, SQLITE_OPEN_READONLY);
     }
-    if (rc < 0 && *out && cannot_be_written_beside(*out) && !has_wal(path)) {
+    if (rc < 0 && *out && is_read_only(*out) && !has_wal(path)) {
         sqlite3_close(*out);
         rc = connect_immutable(out, path);
         rc = rc < 0 ? rc : check_readable(*out, path);

@@ -1,16 +1,16 @@
-/* Files that callbacks append to. Their lengths are committed with the records of the tasks that wrote to them, so a
- * file is never shorter than its journal says, and what lies beyond belongs to tasks that will be run again.
+/* Files that callbacks append to. Their lengths are committed with the records of the tasks that wrote to them. So a
+ * file is never shorter than its journal says, and the bytes beyond that length belong to tasks that will be run again.
  *
- * Three more things are kept with a length, in columns that version 0.1 did not have. A journal of version 0.1 gets
- * them when it is next written to; version 0.1 leaves them NULL.
+ * Three more values are stored with a length, in columns that version 0.1 did not have. A journal of version 0.1 gets
+ * these columns when it is next written to. Version 0.1 leaves them NULL.
  *
  *   beside   the file's path relative to the journal's directory. Journal and file are often moved or copied together,
- *            or reached through another mount: then this path is still right, and the absolute one is not.
+ *            or reached through another mount. Then this path is still right, and the absolute one is not.
  *   tail     the hash of the last TAIL bytes before that length (of all bytes, if there are fewer). An edit that moves
  *            the place where the file would be cut changes them, so the file is refused before it is cut. An edit
  *            further up that keeps the length is not found, and does no harm: the cut is at the right place. Reading
  *            a bounded piece costs the same for a file of any size.
- *   ended    1: the run came to its end with the file exactly that long. What lies beyond was written by somebody else.
+ *   ended    1: the run ended with the file exactly that long. Bytes beyond that were written by another program.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -30,13 +30,13 @@
 
 enum { TAIL = 64 << 10 };
 
-/* Fixed for good: it is part of the format. */
+/* Part of the format: it must never change. */
 static const unsigned char tail_key[16] = { 'g', 'p', 'u', '_', 'd', 'i', 's', 'p',
                                             'a', 't', 'c', 'h', 't', 'a', 'i', 'l' };
 
 /* --- its end --- */
 
-/* The file at fd, to be read. -1: it may only be written to, so its bytes are not checked. */
+/* Opens the file at fd for reading. -1: that is not allowed, so its bytes are not checked. */
 static int open_to_read(const char *path, int fd)
 {
     struct stat given, opened;
@@ -61,7 +61,7 @@ static bool read_whole(int fd, unsigned char *to, size_t size, uint64_t from)
     return true;
 }
 
-/* The bytes before a length, in f->room. Returns how many there are, -1 if they cannot be read. */
+/* Reads the last bytes before that length into f->room. Returns how many there are, or -1 if they cannot be read. */
 static ssize_t read_tail(const struct gd__follow *f, uint64_t size)
 {
     const size_t n = size < TAIL ? (size_t)size : TAIL;
@@ -84,14 +84,14 @@ static bool ends_line(const struct gd__follow *f, uint64_t size)
 
 /* --- where it is --- */
 
-/* The path to a file from a directory, both absolute and without links. False: it does not fit. */
+/* The path of file relative to directory; both are absolute and without links. False: it does not fit. */
 static bool relative_path(char out[PATH_MAX], const char *directory, const char *file)
 {
     size_t same = 0, at = 0;
     for (size_t i = 0; directory[i] && directory[i] == file[i]; i++)
         if (file[i] == '/')
             same = i + 1;
-    /* "/a/b" lies above "/a/b/c", and not above "/a/bc" */
+    /* "/a/b" contains "/a/b/c", but not "/a/bc" */
     const size_t length = strlen(directory);
     if (strncmp(directory, file, length) == 0 && file[length] == '/')
         same = length + 1;
@@ -105,7 +105,7 @@ static bool relative_path(char out[PATH_MAX], const char *directory, const char 
     return n >= 0 && (size_t)n < PATH_MAX - at;
 }
 
-/* The path of the file from the journal's directory. False: there is none. */
+/* The path of the file relative to the journal's directory. False: no such path. */
 static bool path_beside(const struct gd_journal *j, const char *file, char out[PATH_MAX])
 {
     char full[PATH_MAX];
@@ -119,13 +119,13 @@ static bool path_beside(const struct gd_journal *j, const char *file, char out[P
 
 /* --- what the journal knows of it --- */
 
-struct known {
-    int64_t size; /* -1: nothing */
+struct recorded_file {
+    int64_t size; /* -1: the journal does not have the file */
     bool ended, has_tail;
     unsigned char tail[GD__HASH_SIZE];
 };
 
-/* A journal that version 0.1 made has fewer. */
+/* Adds the columns that a journal of version 0.1 lacks. */
 static int add_columns(struct gd_journal *j)
 {
     static const char *const columns[] = { "beside", "tail", "ended" };
@@ -148,7 +148,7 @@ static void bind_path(sqlite3_stmt *s, int column, const char *path)
         sqlite3_bind_blob(s, column, path, (int)strlen(path), SQLITE_STATIC);
 }
 
-static void read_known(struct known *out, sqlite3_stmt *s)
+static void read_known(struct recorded_file *out, sqlite3_stmt *s)
 {
     out->size = sqlite3_column_int64(s, 0);
     out->has_tail = sqlite3_column_type(s, 1) == SQLITE_BLOB && sqlite3_column_bytes(s, 1) == GD__HASH_SIZE;
@@ -157,12 +157,12 @@ static void read_known(struct known *out, sqlite3_stmt *s)
         memcpy(out->tail, sqlite3_column_blob(s, 1), GD__HASH_SIZE);
 }
 
-/* By its path from the journal, or by its absolute one. Both may be found where version 0.1 went on with a journal that
- * had been moved: the greater length is never too short to be cut to. */
-static int look_up(struct gd_journal *j, const struct gd__follow *f, struct known *out)
+/* Finds the file by its path relative to the journal, or by its absolute path. Both may be found if version 0.1
+ * continued a journal that had been moved. The greater length is the right one: cutting to it loses no results. */
+static int look_up(struct gd_journal *j, const struct gd__follow *f, struct recorded_file *out)
 {
     sqlite3_stmt *s = NULL;
-    *out = (struct known){ .size = -1 };
+    *out = (struct recorded_file){ .size = -1 };
     int rc =
         gd__db_prepare(j->db,
                        "SELECT size, tail, ended FROM file WHERE path = CAST(?1 AS TEXT) OR beside = CAST(?2 AS TEXT)"
@@ -180,7 +180,7 @@ static int look_up(struct gd_journal *j, const struct gd__follow *f, struct know
     return code;
 }
 
-/* Rows of the same file from before it was moved. */
+/* Deletes rows of the same file from before it was moved. */
 static int forget_moved(struct gd_journal *j, const struct gd__follow *f)
 {
     sqlite3_stmt *s = NULL;
@@ -197,9 +197,9 @@ static int forget_moved(struct gd_journal *j, const struct gd__follow *f)
 
 /* --- cutting it --- */
 
-/* Whether the file up to the known length is what was written. Without a tail (version 0.1 wrote the length) at least a
- * line has to end there. */
-static bool is_as_written(const struct gd__follow *f, const struct known *known)
+/* Whether the file up to the known length is as it was written. Without a tail (version 0.1 wrote the length) a line
+ * must at least end there. */
+static bool is_as_written(const struct gd__follow *f, const struct recorded_file *known)
 {
     unsigned char tail[GD__HASH_SIZE];
     if (f->reader < 0)
@@ -239,7 +239,7 @@ static int refuse_grown(const struct gd_journal *j, const char *path, int64_t mo
 
 /* Why the file cannot be cut back. 0: it can. */
 static int refusal(const struct gd_journal *j, const char *path, const struct gd__follow *f, int64_t present,
-                   const struct known *known)
+                   const struct recorded_file *known)
 {
     if (present < known->size)
         return refuse_short(j, path, present, known->size);
@@ -248,8 +248,8 @@ static int refusal(const struct gd_journal *j, const char *path, const struct gd
     return known->ended && present > known->size ? refuse_grown(j, path, present - known->size) : 0;
 }
 
-/* With a file that is not what was written, and force: all of it stays, and what is added begins a line. */
-static int go_on_behind(const struct gd__follow *f, const char *path, int64_t present)
+/* Continues a file that was changed, if forced: all of it stays, and new results begin on a new line. */
+static int continue_changed(const struct gd__follow *f, const char *path, int64_t present)
 {
     if (!ends_line(f, (uint64_t)present) && pwrite(f->fd, "\n", 1, (off_t)present) != 1)
         return gd__error_errno("cannot write %s", path);
@@ -257,11 +257,11 @@ static int go_on_behind(const struct gd__follow *f, const char *path, int64_t pr
 }
 
 static int cut_back(const struct gd_journal *j, const char *path, const struct gd__follow *f, int64_t present,
-                    const struct known *known)
+                    const struct recorded_file *known)
 {
     int rc = refusal(j, path, f, present, known);
     if (rc < 0 && j->o.force)
-        rc = go_on_behind(f, path, present);
+        rc = continue_changed(f, path, present);
     else if (rc < 0)
         return rc;
     else if (present > known->size && (GD__FAULT("ftruncate") || ftruncate(f->fd, known->size) < 0))
@@ -296,7 +296,7 @@ static int make_follow(struct gd_journal *j, struct gd__follow *f, const char *n
     return 0;
 }
 
-/* Takes over what f holds, unless it fails. */
+/* Takes over the members of f, unless it fails. */
 static int add_file(struct gd_journal *j, const struct gd__follow *f)
 {
     int rc = forget_moved(j, f);
@@ -308,7 +308,7 @@ static int add_file(struct gd_journal *j, const struct gd__follow *f)
     j->files = files;
     files[j->n_files++] = *f;
     gd__follow_measure(j);
-    /* Now, not with the first group: a run that is killed before that has written to the file too. */
+    /* Now, not with the first group: a run that is killed before that may have written to the file. */
     rc = gd__store_file(j, &files[j->n_files - 1]);
     j->n_files -= rc < 0;
     return rc;
@@ -326,7 +326,7 @@ static int follow(struct gd_journal *j, const char *path, int fd, bool anew)
     if (!S_ISREG(info.st_mode)) /* a pipe or a terminal has no length */
         return 0;
     struct gd__follow f = { .reader = -1 };
-    struct known known;
+    struct recorded_file known;
     int rc = add_columns(j);
     if (rc == 0)
         rc = make_follow(j, &f, realpath(path, full) ? full : path, fd);
@@ -341,11 +341,11 @@ static int follow(struct gd_journal *j, const char *path, int fd, bool anew)
     return rc;
 }
 
-/* Of one that is not there: as if it were empty. */
-static int check(struct gd_journal *j, const char *path, int fd, int64_t present)
+/* A file that does not exist is treated as an empty one. */
+static int check_resumable(struct gd_journal *j, const char *path, int fd, int64_t present)
 {
     struct gd__follow f = { .reader = -1 };
-    struct known known;
+    struct recorded_file known;
     char full[PATH_MAX];
     int rc = add_columns(j);
     if (rc == 0)
@@ -364,7 +364,7 @@ int gd__journal_check_file(struct gd_journal *j, const char *path)
     const int fd = gd__fd_above_stdio(open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
     int rc = 0;
     if (fd < 0 ? errno == ENOENT : fstat(fd, &info) == 0 && S_ISREG(info.st_mode))
-        rc = check(j, path, fd, info.st_size);
+        rc = check_resumable(j, path, fd, info.st_size);
     if (fd >= 0)
         close(fd);
     return rc;
@@ -375,7 +375,7 @@ int gd_journal_follow(struct gd_journal *j, const char *path, int fd)
     return follow(j, path, fd, false);
 }
 
-/* After the run the writer is at rest; it commits the length as it does everything. */
+/* Called after the run, when the writer is idle. The writer commits the new length. */
 static int replace_file(struct gd_journal *j, struct gd__follow *f, int fd)
 {
     struct stat info;
@@ -386,7 +386,7 @@ static int replace_file(struct gd_journal *j, struct gd__follow *f, int fd)
     f->fd = fd;
     f->reader = reader;
     f->size = (uint64_t)info.st_size;
-    f->size_kept = UINT64_MAX; /* its bytes are others, even if it is as long */
+    f->size_kept = UINT64_MAX; /* store it even if the length is the same: the bytes differ */
     j->row_stale = j->flush = true;
     pthread_cond_signal(&j->work);
     while (j->error == 0 && (j->row_stale || j->busy_now))
@@ -419,7 +419,7 @@ void gd__follow_measure(struct gd_journal *j)
             j->files[i].size = (uint64_t)info.st_size;
 }
 
-/* Not being able to note it is no error: the file is then taken for one of a run that was killed. */
+/* A failure here is no error: the file is then treated as that of a run that was killed. */
 void gd__follow_end(struct gd_journal *j)
 {
     sqlite3_stmt *s = NULL;
@@ -436,7 +436,8 @@ void gd__follow_end(struct gd_journal *j)
     sqlite3_finalize(s);
 }
 
-/* What the system could not write it forgets: another call would succeed, and the bytes be missing all the same. */
+/* After a failed write the system forgets the data: another fdatasync() would succeed although the bytes are missing.
+ * So the error is kept. */
 static int sync_file(struct gd__follow *f)
 {
     if (f->sync_errno == 0 && (GD__FAULT("fdatasync") || fdatasync(f->fd) < 0))

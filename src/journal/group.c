@@ -1,8 +1,8 @@
-/* The group that is being written, or a piece of it, as a table to SQLite: its columns are those of table task.
+/* Shows the group that is being written, or a piece of it, to SQLite as a table with the columns of table task.
  *
- * So one statement, INSERT ... SELECT, writes all of it. A statement for each record, bound and stepped, takes
- * SQLite more than half as long again: it begins and ends a statement each time, and copies every value once more. The
- * table is known to the writer's connection only; there is nothing of it in the file.
+ * So one statement, INSERT ... SELECT, writes all of it. A statement for each record would take more than half as long
+ * again: SQLite would begin and end a statement each time, and copy every value once more. Only the writer's connection
+ * has this table. It is not stored in the file.
  */
 #include <stddef.h>
 #include <string.h>
@@ -34,15 +34,15 @@ enum column {
 };
 
 struct table {
-    sqlite3_vtab base; /* first: SQLite knows this only */
+    sqlite3_vtab base; /* must be first: SQLite uses only this part */
     const struct gd_journal *journal;
 };
 
 struct cursor {
     sqlite3_vtab_cursor base;
     const struct gd_journal *journal;
-    size_t at;    /* of the present record in journal->writing */
-    double epoch; /* when the monotonic clock was 0 */
+    size_t at;    /* offset of the current record in journal->writing */
+    double epoch; /* the Unix time when the monotonic clock was 0 */
 };
 
 static const struct gd__record *record_at(const struct cursor *c)
@@ -52,8 +52,8 @@ static const struct gd__record *record_at(const struct cursor *c)
 
 /* --- values --- */
 
-/* How many bytes the character at p has; 0: it is none. */
-static size_t character(const unsigned char *p, size_t left)
+/* How many bytes the UTF-8 character at p has; 0: it is not valid, or NUL. */
+static size_t utf8_length(const unsigned char *p, size_t left)
 {
     static const struct {
         unsigned char mask, lead;
@@ -75,13 +75,13 @@ static size_t character(const unsigned char *p, size_t left)
     return 0;
 }
 
-/* Eight bytes at once, all of them ASCII and none 0: nearly all texts are made of such. */
+/* Whether the next eight bytes are all ASCII and none is 0. This is true for most of nearly all texts. */
 static bool is_plain(const unsigned char *p)
 {
     const uint64_t highs = UINT64_C(0x8080808080808080), ones = UINT64_C(0x0101010101010101);
     uint64_t word;
     memcpy(&word, p, sizeof word);
-    return ((word | (word - ones)) & highs) == 0; /* a borrow needs a 0 byte */
+    return ((word | (word - ones)) & highs) == 0; /* only a 0 byte causes a borrow */
 }
 
 bool gd__group_is_text(const char *bytes, size_t size)
@@ -89,16 +89,16 @@ bool gd__group_is_text(const char *bytes, size_t size)
     const unsigned char *p = (const unsigned char *)bytes;
     for (size_t i = 0, n; i < size; i += n) {
         const bool plain = size - i >= sizeof(uint64_t) && is_plain(p + i);
-        n = plain ? sizeof(uint64_t) : character(p + i, size - i);
+        n = plain ? sizeof(uint64_t) : utf8_length(p + i, size - i);
         if (n == 0)
             return false;
     }
     return true;
 }
 
-/* Text where it is text, so that a person can read it; else the bytes. They stay where they are until the statement is
- * over. */
-static void give_bytes(sqlite3_context *out, const struct gd__record *r, enum gd__text which)
+/* The value is text if the bytes are valid text, so that people can read it, and a blob otherwise. The bytes stay valid
+ * until the statement is over. */
+static void result_bytes(sqlite3_context *out, const struct gd__record *r, enum gd__text which)
 {
     const uint32_t length = r->length[which];
     if (length == GD__NO_TEXT)
@@ -110,19 +110,19 @@ static void give_bytes(sqlite3_context *out, const struct gd__record *r, enum gd
         sqlite3_result_blob(out, bytes, (int)length, SQLITE_STATIC);
 }
 
-static void give_count(sqlite3_context *out, uint64_t n)
+static void result_count(sqlite3_context *out, uint64_t n)
 {
     sqlite3_result_int64(out, (sqlite3_int64)n);
 }
 
-/* NULL where there is none. */
-static void give_if(sqlite3_context *out, bool is_there, int32_t n)
+/* NULL if the value is absent. */
+static void result_int_if(sqlite3_context *out, bool is_there, int32_t n)
 {
     if (is_there)
         sqlite3_result_int(out, n);
 }
 
-static void give_state(sqlite3_context *out, const struct gd__record *r)
+static void result_state(sqlite3_context *out, const struct gd__record *r)
 {
     if (r->state == GD__FINAL_DONE)
         sqlite3_result_text(out, "done", 4, SQLITE_STATIC);
@@ -130,21 +130,21 @@ static void give_state(sqlite3_context *out, const struct gd__record *r)
         sqlite3_result_text(out, "failed", 6, SQLITE_STATIC);
 }
 
-static void give_fixed(sqlite3_context *out, const struct cursor *c, const struct gd__record *r, enum column column)
+static void result_fixed(sqlite3_context *out, const struct cursor *c, const struct gd__record *r, enum column column)
 {
     switch (column) {
     case C_ID:
-        return give_count(out, r->id);
+        return result_count(out, r->id);
     case C_KEY:
         return sqlite3_result_blob(out, r->key, sizeof r->key, SQLITE_STATIC);
     case C_STATE:
-        return give_state(out, r);
+        return result_state(out, r);
     case C_ATTEMPTS:
-        return give_count(out, r->attempts);
+        return result_count(out, r->attempts);
     case C_NUMBER:
-        return give_count(out, r->number);
+        return result_count(out, r->number);
     case C_RUN:
-        return give_count(out, c->journal->run);
+        return result_count(out, c->journal->run);
     case C_STARTED:
         if (r->start_ns > 0)
             sqlite3_result_double(out, c->epoch + (double)r->start_ns / 1e9);
@@ -152,15 +152,15 @@ static void give_fixed(sqlite3_context *out, const struct cursor *c, const struc
     case C_SECONDS:
         return sqlite3_result_double(out, (double)r->duration_ns / 1e9);
     case C_WORKER:
-        return give_if(out, r->worker >= 0, r->worker);
+        return result_int_if(out, r->worker >= 0, r->worker);
     case C_GPU:
-        return give_if(out, r->worker >= 0, r->gpu);
+        return result_int_if(out, r->worker >= 0, r->gpu);
     case C_EXIT_CODE:
-        return give_if(out, r->exit_code != 0, r->exit_code);
+        return result_int_if(out, r->exit_code != 0, r->exit_code);
     case C_SIGNAL:
-        return give_if(out, r->signal != 0, r->signal);
+        return result_int_if(out, r->signal != 0, r->signal);
     default:
-        return give_count(out, r->input_size);
+        return result_count(out, r->input_size);
     }
 }
 
@@ -170,25 +170,25 @@ static int column_of(sqlite3_vtab_cursor *base, sqlite3_context *out, int column
     const struct gd__record *r = record_at(c);
     switch (column) {
     case C_VERSION:
-        give_bytes(out, r, GD__TEXT_VERSION);
+        result_bytes(out, r, GD__TEXT_VERSION);
         break;
     case C_FAILURE:
-        give_bytes(out, r, GD__TEXT_FAILURE);
+        result_bytes(out, r, GD__TEXT_FAILURE);
         break;
     case C_INPUT:
-        give_bytes(out, r, GD__TEXT_INPUT);
+        result_bytes(out, r, GD__TEXT_INPUT);
         break;
     case C_OUTPUT:
-        give_bytes(out, r, GD__TEXT_OUTPUT);
+        result_bytes(out, r, GD__TEXT_OUTPUT);
         break;
     case C_ERROR:
-        give_bytes(out, r, GD__TEXT_ERROR);
+        result_bytes(out, r, GD__TEXT_ERROR);
         break;
     case C_STDERR:
-        give_bytes(out, r, GD__TEXT_STDERR);
+        result_bytes(out, r, GD__TEXT_STDERR);
         break;
     default:
-        give_fixed(out, c, r, (enum column)column);
+        result_fixed(out, c, r, (enum column)column);
     }
     return SQLITE_OK;
 }
@@ -201,13 +201,13 @@ static int rowid_of(sqlite3_vtab_cursor *base, sqlite3_int64 *out)
     return SQLITE_OK;
 }
 
-static int is_over(sqlite3_vtab_cursor *base)
+static int at_end(sqlite3_vtab_cursor *base)
 {
     const struct cursor *c = (const struct cursor *)base;
     return c->at >= c->journal->piece_end;
 }
 
-static int go_on(sqlite3_vtab_cursor *base)
+static int next_record(sqlite3_vtab_cursor *base)
 {
     struct cursor *c = (struct cursor *)base;
     c->at += record_at(c)->size;
@@ -215,7 +215,7 @@ static int go_on(sqlite3_vtab_cursor *base)
     return SQLITE_OK;
 }
 
-static int begin(sqlite3_vtab_cursor *base, int plan, const char *words, int n, sqlite3_value **values)
+static int begin_scan(sqlite3_vtab_cursor *base, int plan, const char *words, int n, sqlite3_value **values)
 {
     (void)plan, (void)words, (void)n, (void)values;
     struct cursor *c = (struct cursor *)base;
@@ -226,7 +226,7 @@ static int begin(sqlite3_vtab_cursor *base, int plan, const char *words, int n, 
 
 static int plan_of(sqlite3_vtab *base, sqlite3_index_info *info)
 {
-    (void)base, (void)info; /* from the first to the last: there is no other way */
+    (void)base, (void)info; /* a full scan is the only plan */
     return SQLITE_OK;
 }
 
@@ -270,14 +270,14 @@ static int close_table(sqlite3_vtab *base)
 int gd__group_offer(struct gd_journal *j)
 {
     static const sqlite3_module module = {
-        .xConnect = open_table, /* and no xCreate: it is there without being made */
+        .xConnect = open_table, /* no xCreate: the table exists without CREATE VIRTUAL TABLE */
         .xBestIndex = plan_of,
         .xDisconnect = close_table,
         .xOpen = open_cursor,
         .xClose = close_cursor,
-        .xFilter = begin,
-        .xNext = go_on,
-        .xEof = is_over,
+        .xFilter = begin_scan,
+        .xNext = next_record,
+        .xEof = at_end,
         .xColumn = column_of,
         .xRowid = rowid_of,
     };

@@ -1,16 +1,16 @@
-/* See index.h. Open addressing over 32-byte entries, a little more room than rows.
+/* See index.h. Open addressing over 32-byte entries, with a little more room than rows.
  *
- * Rows are gathered, and when there are many, put aside in a second file, each batch sorted by the place that its rows
- * go to. From there they are put in, one stretch of the table after the other, so that building goes through it once
- * from its beginning to its end instead of jumping about in it. Pages are read and written through a small cache of our
- * own; the rest is the system's, which may take its memory back when it is short of it.
+ * Rows are gathered in batches. A full batch is sorted by the places of its rows in the table, and written to a second
+ * file. From there the rows are put into the table, one stretch of it after the other. So building goes through the
+ * table once from beginning to end, and does not jump about in it. Pages are read and written through a small cache of
+ * our own. The rest is in the cache of the system, which may drop it when memory is short.
  *
- * Equal keys would pile up in one place. So the k-th of them is kept under a key of its own, made from the key and k;
- * how many there are is found by doubling and halving. Of keys that came up lately that is remembered, and up to where
- * they are taken. When all are, the first is marked, so that it is not searched again.
+ * Equal keys would pile up in one place. So the k-th of them is stored under a key of its own, made from the key and k.
+ * How many there are is found by doubling and halving. For recent keys a hint remembers that number, and how many of
+ * them are taken. When all are taken the first is marked, so that the key is not searched again.
  *
- * A row's place comes from a hash of its key with a secret of this index: a journal that was made to harm could
- * otherwise have all its keys in one place, and finding a free entry would take as long as there are rows.
+ * The place of a row comes from a hash of its key with a secret of this index. Otherwise a malicious journal could have
+ * all its keys in one place, and finding a free entry would take time proportional to the number of rows.
  */
 #include "journal/index.h"
 
@@ -38,11 +38,11 @@ enum {
     BIN_SHIFT = 64 - 12,
     PAGE = 4096,
     PAGES = 1024,        /* in the cache */
-    STRETCH = PAGES / 2, /* pages that are filled at a time: with those that run over its end, they stay there */
-    CHUNK = 1024,        /* rows put aside with one call */
-    LOOK_EVERY = 4096,   /* rows, for an interruption */
+    STRETCH = PAGES / 2, /* pages filled at a time: they stay in the cache, with those that run over the end */
+    CHUNK = 1024,        /* rows written to the second file with one call */
+    LOOK_EVERY = 4096,   /* rows between two checks for an interruption */
     HINTS = 1024,
-    NEARBY = 64, /* equal keys looked at for one of the right version */
+    NEARBY = 64, /* how many equal keys are searched for one of the right version */
 };
 
 struct entry {
@@ -59,7 +59,7 @@ struct page {
     struct entry entries[PER_PAGE];
 };
 
-/* What is known of a key: how many there are, and that those below `free` are taken. */
+/* What is known about a key: how many rows have it, and that the rows below `free` are taken. */
 struct hint {
     uint64_t key[2];
     uint64_t count; /* 0: nothing is known */
@@ -68,31 +68,31 @@ struct hint {
 
 struct gd__index {
     int fd;
-    uint64_t n; /* entries there is room for */
+    uint64_t n; /* number of entries in the table */
     const unsigned char *used;
     unsigned char secret[GD__HASH_SIZE];
     struct page pages[PAGES];
     struct hint hints[HINTS];
 
     /* while it is built */
-    char *folder;
+    char *directory;
     struct entry *batch;
     uint32_t *order;
     uint32_t n_batch;
     int aside_fd;
-    uint32_t n_aside;             /* batches, of BATCH rows each but for the last */
-    uint32_t (*ends_aside)[BINS]; /* of each, where its rows of each bin end */
+    uint32_t n_aside;             /* batches in the second file; each has BATCH rows, except the last */
+    uint32_t (*ends_aside)[BINS]; /* for each of them, where the rows of each bin end */
 };
 
-/* It has no name: its directory tells which disk is full or broken. */
+/* The file has no name, so the message names its directory: that shows which disk is full or broken. */
 static int cannot_write(const struct gd__index *x)
 {
-    return gd__error_errno("cannot write the temporary index of the journal's tasks in %s", x->folder);
+    return gd__error_errno("cannot write the temporary index of the journal's tasks in %s", x->directory);
 }
 
 static int cannot_read(const struct gd__index *x)
 {
-    return gd__error_errno("cannot read the temporary index of the journal's tasks in %s", x->folder);
+    return gd__error_errno("cannot read the temporary index of the journal's tasks in %s", x->directory);
 }
 
 /* --- pages --- */
@@ -108,7 +108,7 @@ static int write_page(const struct gd__index *x, struct page *p)
     return 0;
 }
 
-/* What was never written reads as nothing: free entries. */
+/* A page that was never written reads as zeros: free entries. */
 static int read_page(const struct gd__index *x, struct page *p, uint64_t number)
 {
     memset(p->entries, 0, sizeof p->entries);
@@ -130,7 +130,8 @@ static struct page *page_with(struct gd__index *x, uint64_t place)
 
 /* --- entries --- */
 
-/* An entry, valid until the next is sought; its page, to be marked when it is changed. page is NULL: an error. */
+/* An entry, valid until the next seek(), and its page, to be marked dirty if the entry is changed. page is NULL: an
+ * error. */
 struct found {
     struct entry *e;
     struct page *page;
@@ -141,7 +142,7 @@ static bool is_free(struct found f)
     return f.e->packed == 0;
 }
 
-/* The key that is used here. */
+/* The key under which a row is stored here. */
 static void hash_key(const struct gd__index *x, const unsigned char bytes[GD__HASH_SIZE], uint64_t key[2])
 {
     unsigned char hash[GD__HASH_SIZE];
@@ -149,15 +150,15 @@ static void hash_key(const struct gd__index *x, const unsigned char bytes[GD__HA
     memcpy(key, hash, sizeof hash);
 }
 
-/* The key under which the k-th of several equal ones is kept. */
+/* The key under which the k-th of several equal keys is stored. */
 static void key_of(const uint64_t key[2], uint64_t k, uint64_t out[2])
 {
-    const uint64_t far = k * UINT64_C(0x9e3779b97f4a7c15);
-    out[0] = key[0] ^ far ^ far >> 29;
+    const uint64_t mixed = k * UINT64_C(0x9e3779b97f4a7c15);
+    out[0] = key[0] ^ mixed ^ mixed >> 29;
     out[1] = key[1] + k;
 }
 
-/* The entry with that key, or the free one where it would go. There always is one. */
+/* The entry with that key, or the free entry where it would go. The table always has a free entry. */
 static struct found seek(struct gd__index *x, const uint64_t key[2])
 {
     uint64_t at = (uint64_t)((unsigned __int128)key[0] * x->n >> 64);
@@ -177,7 +178,7 @@ static struct found seek_kth(struct gd__index *x, const uint64_t key[2], uint64_
 }
 
 /* 1: there are at least n equal keys; 0: there are fewer; or negative. */
-static int are(struct gd__index *x, const uint64_t key[2], uint64_t n)
+static int has_at_least(struct gd__index *x, const uint64_t key[2], uint64_t n)
 {
     const struct found f = seek_kth(x, key, n - 1);
     return f.page ? !is_free(f) : GD_E_SYSTEM;
@@ -188,13 +189,13 @@ static uint64_t count_equal(struct gd__index *x, const uint64_t key[2])
 {
     uint64_t known = 1, beyond = 2;
     int rc;
-    while ((rc = are(x, key, beyond)) == 1) {
+    while ((rc = has_at_least(x, key, beyond)) == 1) {
         known = beyond;
         beyond *= 2;
     }
     while (rc >= 0 && known + 1 < beyond) {
         const uint64_t middle = known + (beyond - known) / 2;
-        rc = are(x, key, middle);
+        rc = has_at_least(x, key, middle);
         if (rc == 1)
             known = middle;
         else
@@ -214,15 +215,15 @@ static struct hint *hint_of(struct gd__index *x, const uint64_t key[2])
 
 /* --- building --- */
 
-static int open_unnamed(const char *folder)
+static int open_unnamed(const char *directory)
 {
-    int fd = GD__FAULT("open") ? -1 : open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-    if (fd < 0 && (errno == EOPNOTSUPP || errno == EISDIR)) { /* a file system that knows no such files */
-        const size_t size = strlen(folder) + sizeof "/.gpu-dispatch-XXXXXX";
+    int fd = GD__FAULT("open") ? -1 : open(directory, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    if (fd < 0 && (errno == EOPNOTSUPP || errno == EISDIR)) { /* the file system does not support unnamed files */
+        const size_t size = strlen(directory) + sizeof "/.gpu-dispatch-XXXXXX";
         char *name = gd__calloc(1, size);
         if (!name)
             return -1;
-        snprintf(name, size, "%s/.gpu-dispatch-XXXXXX", folder);
+        snprintf(name, size, "%s/.gpu-dispatch-XXXXXX", directory);
         fd = mkostemp(name, O_CLOEXEC);
         if (fd >= 0)
             unlink(name);
@@ -231,14 +232,14 @@ static int open_unnamed(const char *folder)
     return gd__fd_above_stdio(fd);
 }
 
-static int no_file(const char *folder)
+static int cannot_create(const char *directory)
 {
     return gd__error_errno("cannot create a temporary file in %s, which resuming needs because the tasks are in a "
                            "different order than in the journal",
-                           folder);
+                           directory);
 }
 
-int gd__index_open(struct gd__index **out, const char *folder, uint64_t rows, const unsigned char *used)
+int gd__index_open(struct gd__index **out, const char *directory, uint64_t rows, const unsigned char *used)
 {
     *out = NULL;
     struct gd__index *x = gd__calloc(1, sizeof *x);
@@ -247,23 +248,23 @@ int gd__index_open(struct gd__index **out, const char *folder, uint64_t rows, co
     x->n = (rows + rows / 4 + PER_PAGE) / PER_PAGE * PER_PAGE;
     x->used = used;
     x->aside_fd = -1;
-    (void)!getrandom(x->secret, sizeof x->secret, GRND_NONBLOCK); /* too early after the start of the system: zeros */
+    (void)!getrandom(x->secret, sizeof x->secret, GRND_NONBLOCK); /* zeros if called too early after boot */
     x->batch = gd__calloc(BATCH, sizeof *x->batch);
     x->order = gd__calloc(BATCH, sizeof *x->order);
-    x->folder = gd__strdup(folder);
-    x->fd = x->batch && x->order && x->folder ? open_unnamed(folder) : -1;
+    x->directory = gd__strdup(directory);
+    x->fd = x->batch && x->order && x->directory ? open_unnamed(directory) : -1;
     int rc = 0;
-    if (!x->batch || !x->order || !x->folder)
+    if (!x->batch || !x->order || !x->directory)
         rc = gd__error(GD_E_NO_MEMORY, "no memory to resume from the journal");
     else if (x->fd < 0)
-        rc = no_file(folder);
+        rc = cannot_create(directory);
     if (rc < 0)
         gd__index_close(&x);
     *out = x;
     return rc;
 }
 
-static int put(struct gd__index *x, const struct entry *e)
+static int insert(struct gd__index *x, const struct entry *e)
 {
     uint64_t key[2] = { e->key[0], e->key[1] };
     struct found to = seek(x, key);
@@ -283,14 +284,14 @@ static int put(struct gd__index *x, const struct entry *e)
     return 0;
 }
 
-/* By the place they go to, those of one place in the order in which they came. */
+/* Sorts the batch by the bins of its rows. Rows of one bin keep their order. */
 static void sort_batch(struct gd__index *x, uint32_t ends[BINS])
 {
     uint32_t sum = 0;
     memset(ends, 0, BINS * sizeof *ends);
     for (uint32_t i = 0; i < x->n_batch; i++)
         ends[x->batch[i].key[0] >> BIN_SHIFT]++;
-    for (unsigned b = 0; b < BINS; b++) { /* first where they begin: counting on makes that the end */
+    for (unsigned b = 0; b < BINS; b++) { /* ends[b] is first where bin b begins; the next loop moves it to the end */
         const uint32_t n = ends[b];
         ends[b] = sum;
         sum += n;
@@ -304,13 +305,13 @@ static bool is_interrupted(const atomic_bool *interrupted)
     return interrupted && atomic_load_explicit(interrupted, memory_order_relaxed);
 }
 
-static int put_batch(struct gd__index *x, const atomic_bool *interrupted)
+static int insert_batch(struct gd__index *x, const atomic_bool *interrupted)
 {
     uint32_t ends[BINS];
     int rc = 0;
     sort_batch(x, ends);
     for (uint32_t i = 0; rc == 0 && i < x->n_batch; i++) {
-        rc = put(x, &x->batch[x->order[i]]);
+        rc = insert(x, &x->batch[x->order[i]]);
         if (i % LOOK_EVERY == 0 && is_interrupted(interrupted))
             rc = gd__error(GD_E_SHUTDOWN, "the run is shutting down");
     }
@@ -321,9 +322,9 @@ static int put_batch(struct gd__index *x, const atomic_bool *interrupted)
 static int open_aside(struct gd__index *x)
 {
     if (x->aside_fd < 0)
-        x->aside_fd = open_unnamed(x->folder);
+        x->aside_fd = open_unnamed(x->directory);
     if (x->aside_fd < 0)
-        return no_file(x->folder);
+        return cannot_create(x->directory);
     void *ends = gd__realloc(x->ends_aside, (x->n_aside + 1) * sizeof *x->ends_aside);
     if (!ends)
         return gd__error(GD_E_NO_MEMORY, "no memory to resume from the journal");
@@ -336,7 +337,7 @@ static off_t aside_at(uint32_t batch, uint32_t row)
     return (off_t)(((uint64_t)batch * BATCH + row) * sizeof(struct entry));
 }
 
-static int put_aside(struct gd__index *x)
+static int write_aside(struct gd__index *x)
 {
     struct entry chunk[CHUNK];
     int rc = open_aside(x);
@@ -355,8 +356,8 @@ static int put_aside(struct gd__index *x)
     return 0;
 }
 
-/* Those of one batch that go to bins first .. end - 1. */
-static int put_back(struct gd__index *x, uint32_t batch, unsigned first, unsigned end)
+/* Puts the rows of one batch that belong to bins first .. end - 1 into the table. */
+static int insert_range(struct gd__index *x, uint32_t batch, unsigned first, unsigned end)
 {
     const uint32_t *ends = x->ends_aside[batch], from = first > 0 ? ends[first - 1] : 0, n = ends[end - 1] - from;
     const size_t size = n * sizeof *x->batch;
@@ -364,12 +365,12 @@ static int put_back(struct gd__index *x, uint32_t batch, unsigned first, unsigne
         return cannot_read(x);
     int rc = 0;
     for (uint32_t i = 0; rc == 0 && i < n; i++)
-        rc = put(x, &x->batch[i]);
+        rc = insert(x, &x->batch[i]);
     return rc;
 }
 
-/* Batch after batch for each stretch: equal keys go in in the order in which they came. */
-static int put_all_back(struct gd__index *x, const atomic_bool *interrupted)
+/* For each stretch, goes through the batches in order: so equal keys keep the order in which they came. */
+static int insert_all(struct gd__index *x, const atomic_bool *interrupted)
 {
     const uint64_t at_once = (uint64_t)BINS * STRETCH / (x->n / PER_PAGE);
     const unsigned step = at_once < 1 ? 1 : at_once < BINS ? (unsigned)at_once : BINS;
@@ -377,7 +378,7 @@ static int put_all_back(struct gd__index *x, const atomic_bool *interrupted)
     for (unsigned first = 0; rc == 0 && first < BINS; first += step) {
         const unsigned end = first + step < BINS ? first + step : BINS;
         for (uint32_t k = 0; rc == 0 && k < x->n_aside; k++)
-            rc = put_back(x, k, first, end);
+            rc = insert_range(x, k, first, end);
         if (is_interrupted(interrupted))
             rc = gd__error(GD_E_SHUTDOWN, "the run is shutting down");
     }
@@ -391,7 +392,7 @@ int gd__index_add(struct gd__index *x, const struct gd__row *row)
     hash_key(x, row->key, e->key);
     e->version = row->version;
     e->packed = row->id << (ATTEMPT_BITS + STATE_BITS) | attempts << STATE_BITS | row->state;
-    return x->n_batch == BATCH ? put_aside(x) : 0;
+    return x->n_batch == BATCH ? write_aside(x) : 0;
 }
 
 static void end_building(struct gd__index *x)
@@ -399,11 +400,11 @@ static void end_building(struct gd__index *x)
     gd__free(x->batch);
     gd__free(x->order);
     gd__free(x->ends_aside);
-    gd__free(x->folder);
+    gd__free(x->directory);
     x->batch = NULL;
     x->order = NULL;
     x->ends_aside = NULL;
-    x->folder = NULL;
+    x->directory = NULL;
     if (x->aside_fd >= 0)
         close(x->aside_fd);
     x->aside_fd = -1;
@@ -413,11 +414,11 @@ int gd__index_seal(struct gd__index *x, const atomic_bool *interrupted)
 {
     int rc = 0;
     if (x->n_aside == 0)
-        rc = put_batch(x, interrupted);
+        rc = insert_batch(x, interrupted);
     else if (x->n_batch > 0)
-        rc = put_aside(x);
+        rc = write_aside(x);
     if (rc == 0 && x->n_aside > 0)
-        rc = put_all_back(x, interrupted);
+        rc = insert_all(x, interrupted);
     end_building(x);
     return rc;
 }
@@ -442,7 +443,7 @@ static bool is_used(const struct gd__index *x, const struct entry *e)
     return x->used[id / 8] >> (id % 8) & 1;
 }
 
-/* 1: *e is the k-th of the equal keys; 0: that is taken; or negative. */
+/* Reads the k-th row with that key into *e. 1: it is not taken; 0: it is taken; or negative. */
 static int read_kth(struct gd__index *x, const uint64_t key[2], uint64_t k, struct entry *e)
 {
     const struct found f = seek_kth(x, key, k);
@@ -462,8 +463,8 @@ static int mark_all_taken(struct gd__index *x, const uint64_t key[2])
     return 0;
 }
 
-/* 1: *e is the first of the equal keys that is not taken, or one close behind it that has the version; 0: there is
- * none; or negative. */
+/* Chooses the first row with that key that is not taken, or one shortly after it that has the version. 1: *e is the
+ * row; 0: all are taken; or negative. */
 static int choose(struct gd__index *x, struct hint *h, uint64_t version, struct entry *e)
 {
     struct entry other;

@@ -1,4 +1,4 @@
-/* A journal that is written to: opening and closing it, and what the run's thread and the feeder's ask of it. */
+/* A journal that is written to: opening and closing it, and the calls of the run's thread and the feeder's thread. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,7 +13,7 @@
 
 enum { TELL_EVERY = 1 << 16, WINDOW_MS_MOST = 3600 * 1000 };
 
-/* Fixed for good: it is part of the format. */
+/* Part of the format: it must never change. */
 static const unsigned char hash_key[16] = "gpu_dispatch key";
 
 bool gd_journal_available(void)
@@ -52,7 +52,7 @@ static int read_options(struct gd_journal *j, const struct gd_journal_options *o
     return 0;
 }
 
-/* The run before this one: its command, and how many records there are. */
+/* Reads the last run: its command, and how many records the journal has. */
 static int read_last_run(struct gd_journal *j, char **command)
 {
     sqlite3_stmt *s = NULL;
@@ -62,7 +62,7 @@ static int read_last_run(struct gd_journal *j, char **command)
     *command = NULL;
     if (rc == SQLITE_OK && (rc = sqlite3_step(s)) == SQLITE_ROW) {
         const int64_t number = sqlite3_column_int64(s, 0);
-        in_range = number > 0 && number < GD__DB_COUNT_MOST; /* so the next one is larger */
+        in_range = number > 0 && number < GD__DB_COUNT_MOST; /* so that the next number is larger */
         j->run = (uint64_t)number;
         j->figures.all_done = j->before_done = gd__db_count(s, 1);
         j->figures.all_failed = j->before_failed = gd__db_count(s, 2);
@@ -191,7 +191,7 @@ int gd_journal_close(struct gd_journal **jp)
         return 0;
     *jp = NULL;
     if (j->pid != getpid())
-        return 0; /* forked: the thread, the lock and the connection are the other's, and stay untouched */
+        return 0; /* in a fork: the thread, the lock and the connection belong to the parent */
     if (j->begun)
         gd__writer_stop(j);
     else
@@ -215,7 +215,7 @@ int gd__journal_begin(struct gd_journal *j, const struct gd__journal_run *run)
     return rc;
 }
 
-/* With the disk being waited for, nothing gets further ahead of it than a window. */
+/* With GD_JOURNAL_SYNC_FULL, results are never more than one window ahead of the disk. */
 static void wait_for_disk(struct gd_journal *j)
 {
     const uint64_t window = j->o.window_ms * GD__NS_PER_MS;
@@ -229,7 +229,7 @@ static void gather(struct gd_journal *j, const struct gd__journal_task *t, const
 {
     const bool first = j->gathered.used == 0;
     const size_t before = j->gathered.used;
-    /* After a loss nothing more is gathered: followed files are measured no further than their records go. */
+    /* After a record was lost no more are gathered: the recorded length of a file must not go beyond its records. */
     if (j->n_lost > 0 || gd__record_append(&j->gathered, j, t, r) < 0) {
         j->n_lost++;
         gd__writer_fail(j);
@@ -270,7 +270,7 @@ int gd__journal_end(struct gd_journal *j, const char *how)
     pthread_cond_signal(&j->work);
     while (j->error == 0 && (j->gathered.used > 0 || j->writing.used > 0 || j->row_stale || j->busy_now))
         pthread_cond_wait(&j->moved, &j->lock);
-    j->told.failed = NULL; /* the rest is the writer's, which may be at it if others have failed */
+    j->told.failed = NULL; /* the writer may still be writing; it must not end the run any more */
     if (j->error < 0)
         j->how = "journal failed";
     const int rc = failure_of(j);
@@ -309,7 +309,7 @@ void gd__journal_interrupt(struct gd_journal *j)
     pthread_mutex_unlock(&j->lock);
 }
 
-/* Whether a task that has this record is to be run, by what was asked for. */
+/* Whether a task with this record is run again in this mode of resuming. */
 static bool runs_again(enum gd_journal_resume resume, const struct gd__row *row, bool same_version)
 {
     const bool failed = row->state == GD__FINAL_FAILED;
@@ -348,7 +348,8 @@ static uint64_t hash_version(const char *version)
     return value | 1;
 }
 
-/* Readers are told now and then how far skipping has come, though there is nothing to write. */
+/* Updates the run row now and then, so that readers see how far skipping has come when there are no records to
+ * write. */
 static void count_skipped(struct gd_journal *j, bool failed)
 {
     if (failed)

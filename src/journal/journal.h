@@ -5,8 +5,8 @@
  *   the feeder's thread   gd__journal_admit, _take, _take_reads
  *   any thread            gd__journal_interrupt, _skipped
  *
- * A task that is to be run has a small context, made by gd__journal_take() and taken back by gd__journal_put(). It is
- * plain memory that knows no journal: whoever drops the task may free it with gd__free().
+ * A task that is to be run has a small context. gd__journal_take() makes it, and gd__journal_put() frees it. It is
+ * plain memory without a link to the journal: code that drops the task may free it with gd__free().
  */
 #ifndef GD_JOURNAL_JOURNAL_H
 #define GD_JOURNAL_JOURNAL_H
@@ -22,11 +22,11 @@ struct gd__journal_key {
 };
 
 struct gd__journal_task {
-    uint64_t id;       /* of its record; 0: none is to be written */
+    uint64_t id;       /* of its record; 0: write no record */
     uint64_t number;   /* in the source, from 0 */
-    uint64_t weight;   /* the dispatcher's */
-    uint32_t attempts; /* of the record that it replaces and goes on from */
-    uint8_t replaces;  /* that record's state (enum gd__final); 0: there is none */
+    uint64_t weight;   /* belongs to the dispatcher */
+    uint32_t attempts; /* attempts of the record that it replaces */
+    uint8_t replaces;  /* state of the record that it replaces (enum gd__final); 0: no such record */
     bool has_version;
     unsigned char key[GD__HASH_SIZE];
     char version[];
@@ -35,33 +35,35 @@ struct gd__journal_task {
 void gd__journal_hash(const void *key, size_t size, unsigned char out[GD__HASH_SIZE]);
 
 struct gd__journal_run {
-    void (*failed)(void *user); /* from the journal's thread: nothing more can be written, end the run */
+    void (*failed)(void *user); /* called on the journal's thread: nothing more can be written, end the run */
     void *user;
     uint64_t total; /* tasks; 0: not known */
 };
 int gd__journal_begin(struct gd_journal *j, const struct gd__journal_run *run);
 
-/* Waits while too much is unwritten. */
+/* Waits while too many records are unwritten. */
 void gd__journal_admit(struct gd_journal *j);
 
-/* Whether it would not wait. */
+/* Whether gd__journal_admit() would return at once. */
 bool gd__journal_has_room(struct gd_journal *j);
 
-/* The number-th task of the source. 1: it is to be run, *out is its context; 0: it is final already; or negative. */
+/* Called for task `number` of the source. 1: it is to be run, and *out is its context; 0: it is already final; or
+ * negative. */
 int gd__journal_take(struct gd_journal *j, const struct gd__journal_key *key, uint64_t number,
                      struct gd__journal_task **out);
 
-/* Whether that reads the journal, some rows of it or all: it may take long. */
+/* Whether gd__journal_take() for that key reads some or all rows of the journal, which may take long. */
 bool gd__journal_take_reads(const struct gd_journal *j, const struct gd__journal_key *key);
 
-/* Nothing more is wanted of the source: nobody waits in the two above from here on. */
+/* No more tasks are taken from the source: from here on gd__journal_admit() and gd__journal_take() do not wait. */
 void gd__journal_interrupt(struct gd_journal *j);
 
-/* A task is final; its callback has returned. Takes the context over; reports of tasks that were cancelled or had no
- * worker are not recorded. */
+/* A task is final, and its callback has returned. Frees the context. Tasks that were cancelled or had no worker are not
+ * recorded. */
 void gd__journal_put(struct gd_journal *j, struct gd__journal_task *t, const struct gd_report *r);
 
-/* The run is over: writes what is left. how: a word for the journal. 0, or GD_E_JOURNAL with words. */
+/* The run is over: writes the remaining records. how: a word for the journal. Returns 0, or GD_E_JOURNAL with an error
+ * message. */
 int gd__journal_end(struct gd_journal *j, const char *how);
 
 uint64_t gd__journal_skipped(struct gd_journal *j);

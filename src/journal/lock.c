@@ -1,29 +1,29 @@
-/* A journal is held by a lock on a file beside it, JOURNAL-lock, that also says who holds it.
+/* A journal is locked by a lock on a file in its directory, JOURNAL-lock. That file also names the holder of the lock.
  *
- * Not on the journal itself: SQLite's own locks there belong to the process, and closing any descriptor of the file
- * would drop them. The lock is one of an open file description (F_OFD_SETLK) on byte 0: it ends with the process
- * however that ends, keeps two runs in one process apart too, and can be tested without being taken.
+ * The lock is not on the journal itself: SQLite's own locks there belong to the process, and closing any descriptor of
+ * the file would drop them. It is a lock of an open file description (F_OFD_SETLK) on byte 0. It ends with the process,
+ * however that ends. It also separates two runs in one process, and can be tested without being taken.
  *
- * But a copy of the process holds it as well: a child that is just being started, until it executes its program, and a
- * fork of the program. A fork closes its copy (base/process/fork.h) unless it was made by a call that runs no handlers.
- * So the file names its holder: process number, start of the process, boot of the machine and PID namespace. If boot
- * and namespace are ours and that process is gone, then the file means nothing, whoever still has the lock.
+ * But copies of the process hold it too: a child that is being started, until it executes its program, and a fork of
+ * the program. A fork closes its copy (base/process/fork.h) unless it was made by a call that runs no handlers. So the
+ * file names its holder: process id, start time of the process, boot of the machine and PID namespace. If boot and
+ * namespace are ours and that process is gone, the file is not valid any more, even if another process still has the
+ * lock.
  *
- * What is at JOURNAL-lock was complete before it got that name: a new file is written and locked under a name of its
- * own. It then gets its place in one of two ways.
+ * The file at JOURNAL-lock is always complete: a new file is written and locked under a temporary name. It is then put
+ * in place in one of two ways.
+ *   a) No file is there: the new file is renamed without replacing (or linked), which fails if a file is there by then.
+ *   b) A dead file D is there: the new file is renamed over D, but only after this process has
+ *      1. locked byte 1 of D, 2. found that D is dead, 3. found that D is (still) at JOURNAL-lock.
  *
- *   a) Nothing is there: it is renamed without replacing (or linked), which fails if something is there by then.
- *   b) A dead file D is there: it is renamed over D, by whoever has the lock on byte 1 of D, and only after
- *      1. locking byte 1 of D, 2. seeing that D is dead, 3. seeing that D is (still) at JOURNAL-lock.
+ * Why a lock that is in use cannot be replaced: D is dead if its byte 0 could be locked, or if the process it names is
+ * gone. After step 2 no process removes D: only its holder does that, before it unlocks byte 0, and that holder is gone
+ * or has unlocked it. No other process replaces D either, because that needs the lock on byte 1. And (a) never replaces
+ * a file. So what step 3 has found is still true when the file is renamed. If two runs find the same dead file, one of
+ * them locks byte 1. The other is refused, or finds the first one's file when it looks again.
  *
- * Why no living lock can be replaced: D is dead if its byte 0 could be locked, or if the process that it names is gone.
- * From 2 on nobody removes D any more: only its holder does, before letting go of byte 0, and that holder is gone or
- * has let go. Nobody else replaces D either: that takes byte 1. And (a) never replaces. So what 3 has seen is still
- * true when the file is renamed. Of two runs that find the same dead file one gets byte 1; the other is refused, or
- * finds the first one's file when it looks again.
- *
- * In a directory where others may write, somebody may have put something at that name: links are not followed, and what
- * is there is never written to. The file is readable for its owner only, so that no other user can lock it.
+ * If others may write to the directory, they may have put something at that name. So links are not followed, and a file
+ * that is there is never written to. The lock file is readable for its owner only, so that no other user can lock it.
  */
 #include "journal/lock.h"
 
@@ -47,8 +47,8 @@
 enum { TRIES = 100, TEXT_MAX = 256 };
 enum { HOLDER_BYTE, REPLACER_BYTE };
 
-/* Beside the journal itself, so that one that is reached by two names is held once; and in full, so that it is found
- * again after a change of the working directory. */
+/* In the directory of the real journal, so that a journal with two names has one lock. The path is absolute, so that it
+ * is still right after a change of the working directory. */
 static char *lock_path(const char *journal)
 {
     char full[PATH_MAX];
@@ -89,7 +89,7 @@ static void write_holder(int fd)
     const int n = snprintf(text, sizeof text, "%" PRIu64 " %" PRIu64 " %" PRIu64 " %s\n", me.owner.pid, me.owner.start,
                            me.owner.space, me.boot);
     if (pwrite(fd, text, (size_t)n, 0) != n)
-        return; /* it holds all the same: only who it is will not be said */
+        return; /* the lock is still valid; only its holder is unknown */
 }
 
 static void read_holder(int fd, struct holder *out)
@@ -101,7 +101,8 @@ static void read_holder(int fd, struct holder *out)
                      &out->owner.space, out->boot);
 }
 
-/* For certain: of another boot, another namespace, or somebody who could not find out, nothing is known. */
+/* True only if it is certain. Nothing is known about a holder of another boot or another PID namespace, or one that
+ * could not record these. */
 static bool is_gone(const struct holder *h)
 {
     char boot[GD__BOOT_ID_MAX];
@@ -112,7 +113,7 @@ static bool is_gone(const struct holder *h)
 
 /* --- a new file --- */
 
-/* The usual causes lie in the directory of the journal. */
+/* The usual cause is the directory of the journal. */
 static int cannot_create(const char *lock)
 {
     const char *slash = strrchr(lock, '/');
@@ -134,7 +135,7 @@ static int cannot_create(const char *lock)
     }
 }
 
-/* The file that is to be put at h->path, locked, under a name of its own, which the caller frees. */
+/* Creates and locks the new file under a temporary name, which the caller frees. */
 static int make_file(struct gd__journal_lock *h, char **name)
 {
     const size_t size = strlen(h->path) + sizeof ".XXXXXX";
@@ -156,8 +157,8 @@ static int make_file(struct gd__journal_lock *h, char **name)
     return rc;
 }
 
-/* 1: it is there; 0: something else is; or negative. */
-static int put_where_nothing_is(const char *name, const char *path)
+/* 1: the file is in place; 0: another file is there; or negative. */
+static int rename_without_replacing(const char *name, const char *path)
 {
     int rc = renameat2(AT_FDCWD, name, AT_FDCWD, path, RENAME_NOREPLACE);
     if (rc < 0 && (errno == EINVAL || errno == ENOSYS)) {
@@ -172,7 +173,7 @@ static int put_where_nothing_is(const char *name, const char *path)
 
 /* --- the file that is there --- */
 
-static int refuse(int fd, const char *journal)
+static int already_in_use(int fd, const char *journal)
 {
     struct holder h;
     read_holder(fd, &h);
@@ -183,7 +184,7 @@ static int refuse(int fd, const char *journal)
     return gd__error(GD_E_BUSY, "%s is in use by another run: wait until it ends, or use another journal", journal);
 }
 
-/* Files that we make have our owner, whatever the file system makes of that. */
+/* Compares with the owner of our new file: some file systems map owners. */
 static int check_file(int fd, const struct gd__journal_lock *h)
 {
     struct stat there, ours;
@@ -199,8 +200,8 @@ static int check_file(int fd, const struct gd__journal_lock *h)
     return 0;
 }
 
-/* *out is a descriptor; -1: it was removed meanwhile. */
-static int open_present(const struct gd__journal_lock *h, int *out)
+/* Opens the file that is in place. *out is its descriptor; -1: it was removed meanwhile. */
+static int open_existing(const struct gd__journal_lock *h, int *out)
 {
     const int fd = gd__fd_above_stdio(open(h->path, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
     int rc = 0;
@@ -229,28 +230,28 @@ static bool is_dead(int fd)
     return is_gone(&h);
 }
 
-/* 1: the new file has its place; 0: look again; or negative. See (b) above for the order. */
+/* 1: the new file is in place; 0: look again; or negative. See (b) above for the order. */
 static int replace_dead(const struct gd__journal_lock *h, const char *name, const char *journal, int present)
 {
     const bool alone = lock_byte(present, REPLACER_BYTE) == 0;
     if (!alone && errno != EAGAIN && errno != EACCES)
         return gd__error_errno("cannot lock %s", h->path);
     if (!alone || !is_dead(present))
-        return refuse(present, journal);
+        return already_in_use(present, journal);
     if (!is_at(present, h->path))
         return 0;
     return rename(name, h->path) == 0 ? 1 : gd__error_errno("cannot replace %s", h->path);
 }
 
-static int try_put(const struct gd__journal_lock *h, const char *name, const char *journal)
+static int put_in_place(const struct gd__journal_lock *h, const char *name, const char *journal)
 {
-    int rc = put_where_nothing_is(name, h->path);
+    int rc = rename_without_replacing(name, h->path);
     if (rc != 0)
         return rc;
     struct gd__fork_guard guard;
     int present;
     gd__fork_hold();
-    rc = open_present(h, &present);
+    rc = open_existing(h, &present);
     gd__fork_guard(&guard, present);
     gd__fork_let();
     if (rc == 0 && present >= 0)
@@ -266,7 +267,7 @@ static int take(struct gd__journal_lock *h, const char *journal)
     char *name = NULL;
     int rc = make_file(h, &name), placed = rc;
     for (unsigned i = 0; rc == 0 && placed == 0 && i < TRIES; i++)
-        placed = try_put(h, name, journal);
+        placed = put_in_place(h, name, journal);
     if (rc == 0 && placed != 1)
         unlink(name);
     gd__free(name);
@@ -293,7 +294,7 @@ int gd__journal_lock_take(struct gd__journal_lock *h, const char *journal)
 void gd__journal_lock_release(struct gd__journal_lock *h)
 {
     if (h->file.fd >= 0 && is_at(h->file.fd, h->path))
-        unlink(h->path); /* before the lock goes: see above */
+        unlink(h->path); /* before byte 0 is unlocked: see above */
     gd__fork_close(&h->file);
     gd__free(h->path);
     h->path = NULL;

@@ -1,4 +1,4 @@
-/* Holding a journal: one run at a time. See hold.c. */
+/* Locks a journal, so that only one run at a time writes to it. See lock.c. */
 #ifndef GD_JOURNAL_LOCK_H
 #define GD_JOURNAL_LOCK_H
 
@@ -8,7 +8,7 @@
 #include "base/process/fork.h"
 
 struct gd__journal_lock {
-    struct gd__fork_guard file; /* its descriptor is -1: not held */
+    struct gd__fork_guard file; /* its descriptor is -1 while not locked */
     char *path;
 };
 #define GD__JOURNAL_LOCK_NONE       \
@@ -16,13 +16,15 @@ struct gd__journal_lock {
         .file = GD__FORK_GUARD_NONE \
     }
 
-/* Holds the journal at path. GD_E_BUSY: another run does. Must stay at its address until it is released. */
+/* Locks the journal at that path. GD_E_BUSY: another run has locked it. *h must stay at its address until it is
+ * released. */
 int gd__journal_lock_take(struct gd__journal_lock *h, const char *journal);
 void gd__journal_lock_release(struct gd__journal_lock *h);
-/* Somebody has removed the lock: another run could hold the journal as well. */
+/* Whether the lock file was removed: then another run could lock the journal too. */
 bool gd__journal_lock_is_lost(const struct gd__journal_lock *h);
 
-/* Whether a run holds it; *pid is whose it is, as far as known. Takes nothing, so it is in nobody's way. */
+/* Whether a run has locked the journal; *pid is its process id, or 0 if unknown. Takes no lock, so it disturbs no
+ * run. */
 bool gd__journal_lock_test(const char *journal, uint64_t *pid);
 
 #endif

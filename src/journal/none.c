@@ -1,4 +1,4 @@
-/* A library built without SQLite: there are no journals, and every call says how to get them. */
+/* A library built without SQLite has no journals: every call fails with a message that says how to get them. */
 #include "base/error.h"
 #include "binding.h"
 #include "journal/journal.h"
@@ -84,7 +84,7 @@ int gd_journal_reader_failures(struct gd_journal_reader *r, int (*fn)(void *user
     return unsupported();
 }
 
-/* What the dispatcher calls: nobody has a journal to call it with. */
+/* Functions that the dispatcher calls. They are never reached, because no journal can be opened. */
 
 void gd__journal_hash(const void *key, size_t size, unsigned char out[GD__HASH_SIZE])
 {

@@ -1,4 +1,5 @@
-/* What a callback says of its task beyond the report: kept until its record is made, a moment later. */
+/* What a callback adds to the record of its task, beyond the report. It is kept until the record is made, right after
+ * the callback. */
 #include <string.h>
 
 #include "base/sized.h"
@@ -10,8 +11,8 @@ void gd__note_clear(struct gd__note_kept *n)
     n->text.used = 0;
 }
 
-/* A copy in the note's own memory; NULL: nothing was given, or there is no memory. */
-static const char *keep(struct gd__bytes_buffer *b, const char *bytes, size_t size)
+/* Copies bytes into the note's memory. NULL: bytes is NULL, or no memory. */
+static const char *copy_bytes(struct gd__bytes_buffer *b, const char *bytes, size_t size)
 {
     char *at = bytes ? gd__buffer_room(b, size + 1) : NULL;
     if (!at)
@@ -35,18 +36,19 @@ void gd_journal_add_note(struct gd_journal *j, const struct gd_journal_note *not
     gd__note_clear(&j->note);
     n.stderr_size = n.stderr_end ? n.stderr_size : 0;
     n.input_size = n.input ? n.input_size : 0;
-    /* Room for all of it first, so that nothing moves; without memory the record is made from the report alone. */
-    const size_t all = length_of(n.output) + n.stderr_size + 1 + length_of(n.failure) + n.input_size + 1;
-    if (!gd__buffer_room(&j->note.text, all)) {
+    /* Make room for everything first, so that no copy moves. Without memory the record is made from the report
+     * alone. */
+    const size_t total = length_of(n.output) + n.stderr_size + 1 + length_of(n.failure) + n.input_size + 1;
+    if (!gd__buffer_room(&j->note.text, total)) {
         j->note.note = (struct gd_journal_note){ .not_done = n.not_done };
         j->note.set = n.not_done;
         return;
     }
     struct gd__bytes_buffer *b = &j->note.text;
-    n.output = keep(b, n.output, n.output ? strlen(n.output) : 0);
-    n.stderr_end = keep(b, n.stderr_end, n.stderr_size);
-    n.failure = keep(b, n.failure, n.failure ? strlen(n.failure) : 0);
-    n.input = keep(b, n.input, n.input_size);
+    n.output = copy_bytes(b, n.output, n.output ? strlen(n.output) : 0);
+    n.stderr_end = copy_bytes(b, n.stderr_end, n.stderr_size);
+    n.failure = copy_bytes(b, n.failure, n.failure ? strlen(n.failure) : 0);
+    n.input = copy_bytes(b, n.input, n.input_size);
     j->note.note = n;
     j->note.set = true;
 }

@@ -1,12 +1,12 @@
-/* Reading a journal, also one that a run writes to.
+/* Reading a journal, even while a run writes to it.
  *
- * Records are read a thousand at a time, each time as a state of its own: a reader that takes its time must not
- * keep the run from emptying its write-ahead log. So a long reading sees records that were written meanwhile, if they
- * come behind the place where it is.
+ * Records are read a thousand at a time, each time in a transaction of its own: a slow reader must not keep the run
+ * from emptying its write-ahead log. So a long read also sees records that were written meanwhile, if their ids are
+ * above the one it has reached.
  *
- * The file may be damaged, or made to harm: values are forced into the ranges that callers can rely on, and nothing
- * here goes round in circles. Ids must ascend, and a query may take only so many steps of SQLite's machine for each
- * byte of the file: every row takes some bytes, and pages that lead back to themselves are found that way.
+ * The file may be damaged or malicious. Values are forced into ranges that callers can rely on, and every loop ends.
+ * Ids must ascend, and a query may take only a limited number of steps of SQLite's virtual machine for each byte of the
+ * file. Every row takes some bytes, so this also finds pages that link back to themselves.
  */
 #include <limits.h>
 #include <stdio.h>
@@ -21,24 +21,24 @@
 
 enum { CHUNK = 1000, CHUNK_BYTES = 4 << 20 };
 enum { STEPS_A_BYTE = 64, STEPS_A_LOOK = 1 << 16 };
-#define BYTES_LEAST (INT64_C(1) << 20) /* for the small files */
+#define BYTES_LEAST (INT64_C(1) << 20) /* small files count as this large */
 
 struct gd_journal_reader {
     sqlite3 *db;
     char *path;
     char *command, *outcome; /* of the last summary */
-    int64_t looks_left;      /* of the present query, one for each STEPS_A_LOOK */
+    int64_t looks_left;      /* how many more times the current query may take STEPS_A_LOOK steps */
 };
 
-/* --- an end to every query --- */
+/* --- limiting every query --- */
 
 static int count_steps(void *user)
 {
     struct gd_journal_reader *r = user;
-    return --r->looks_left < 0; /* not 0: SQLite ends the query */
+    return --r->looks_left < 0; /* true: SQLite ends the query */
 }
 
-/* Before a query that reads rows. An error is found again by the query itself. */
+/* Call it before a query that reads rows. Errors are ignored: the query itself meets them again. */
 static void begin_query(struct gd_journal_reader *r)
 {
     int64_t pages = 0, page_size = 0;
@@ -89,7 +89,7 @@ void gd_journal_reader_close(struct gd_journal_reader **rp)
     gd__free(r);
 }
 
-/* --- the whole --- */
+/* --- the summary --- */
 
 static char *copy_column(sqlite3_stmt *s, int column)
 {
@@ -131,7 +131,7 @@ int gd_journal_reader_summary(struct gd_journal_reader *r, struct gd_journal_sum
     struct gd_journal_summary all = { .size = 0 };
     uint64_t holder;
     begin_query(r);
-    /* total() and not sum(): that is an error where it does not fit an integer */
+    /* total() and not sum(), which fails if the sum does not fit an integer */
     int rc = gd__db_prepare(r->db,
                             "SELECT command, outcome, pid, total, taken, skipped, done, failed, all_done, all_failed,"
                             " started, written, ended, (SELECT total(busy) FROM run), (SELECT count(*) FROM run),"
@@ -166,8 +166,8 @@ static int within(int64_t n, int least, int most)
     return n < least ? least : n > most ? most : (int)n;
 }
 
-/* Of a worker or a device; -1: none. */
-static int which_at(sqlite3_stmt *s, int column)
+/* The number of a worker or a device; -1: none. */
+static int number_or_none_at(sqlite3_stmt *s, int column)
 {
     return sqlite3_column_type(s, column) == SQLITE_NULL ? -1 : within(sqlite3_column_int64(s, column), -1, INT_MAX);
 }
@@ -188,7 +188,7 @@ static void read_record(sqlite3_stmt *s, struct gd_journal_record *out)
 {
     const char *state = text_at(s, 3), *input = text_at(s, 15), *last = text_at(s, 18);
     *out = (struct gd_journal_record){
-        .id = (uint64_t)sqlite3_column_int64(s, 0), /* above 0: so it is asked for */
+        .id = (uint64_t)sqlite3_column_int64(s, 0), /* above 0: the query selects only such */
         .key = key_at(s, 1),
         .version = text_at(s, 2),
         .done = state && strcmp(state, "done") == 0,
@@ -197,8 +197,8 @@ static void read_record(sqlite3_stmt *s, struct gd_journal_record *out)
         .run = gd__db_count(s, 6),
         .started = gd__db_seconds(s, 7),
         .seconds = gd__db_seconds(s, 8),
-        .worker_id = which_at(s, 9),
-        .gpu_id = which_at(s, 10),
+        .worker_id = number_or_none_at(s, 9),
+        .gpu_id = number_or_none_at(s, 10),
         .exit_code = code_at(s, 11),
         .signal = code_at(s, 12),
         .failure = text_at(s, 13),
@@ -212,7 +212,7 @@ static void read_record(sqlite3_stmt *s, struct gd_journal_record *out)
     };
 }
 
-/* A copy that owns what it points to, in one piece; adds its size to *bytes. NULL: no memory. */
+/* Copies a record and what it points to into one block, and adds its size to *bytes. NULL: no memory. */
 static struct gd_journal_record *copy_record(const struct gd_journal_record *r, size_t *bytes)
 {
     const struct {
@@ -258,11 +258,11 @@ struct reading {
     const struct gd_journal_query *q;
     int (*fn)(void *user, const struct gd_journal_record *record);
     void *user;
-    uint64_t left; /* of the limit */
-    uint64_t last; /* id that was read last */
+    uint64_t left; /* records left of the query's limit */
+    uint64_t last; /* the last id that was read */
     struct gd_journal_record *kept[CHUNK];
     size_t n_kept;
-    bool more; /* there may be */
+    bool more; /* there may be more records */
 };
 
 static int no_memory(void)
@@ -270,7 +270,7 @@ static int no_memory(void)
     return gd__error(GD_E_NO_MEMORY, "no memory for records");
 }
 
-/* Reads some, and lets go of the state that they were read from. */
+/* Reads some records, then ends the transaction. */
 static int read_some(struct reading *w, sqlite3_stmt *s)
 {
     struct gd_journal_record record;
@@ -299,8 +299,8 @@ static int read_some(struct reading *w, sqlite3_stmt *s)
     return code;
 }
 
-/* Hands on what was read. What fn ended with, or 0. */
-static int hand_on(struct reading *w)
+/* Passes the records that were read to fn. Returns the first non-zero result of fn, or 0. */
+static int pass_on(struct reading *w)
 {
     int ended = 0;
     for (size_t i = 0; i < w->n_kept; i++) {
@@ -336,13 +336,13 @@ static int each_by_id(struct reading *w, sqlite3_stmt *s)
     do {
         sqlite3_bind_int64(s, 1, (sqlite3_int64)w->last);
         rc = read_some(w, s);
-        const int ended = hand_on(w);
+        const int ended = pass_on(w);
         rc = ended != 0 ? ended : rc;
     } while (rc == 0 && w->more && w->left > 0);
     return rc;
 }
 
-/* In another order all have to be sorted first, so it is one state that is read, from the first to the last. */
+/* Another order needs a sort of all records first, so they are all read in one transaction. */
 static int each_sorted(struct reading *w, sqlite3_stmt *s)
 {
     struct gd_journal_record record;
@@ -366,7 +366,7 @@ static int each_ordered(struct reading *w)
         rc = each_by_id(w, s);
     } else if (rc == 0 && w->left <= CHUNK) {
         rc = read_some(w, s);
-        const int ended = hand_on(w);
+        const int ended = pass_on(w);
         rc = ended != 0 ? ended : rc;
     } else if (rc == 0) {
         rc = each_sorted(w, s);
@@ -408,7 +408,7 @@ int gd_journal_reader_failures(struct gd_journal_reader *r, int (*fn)(void *user
         return gd__error(GD_E_INVALID, "gd_journal_reader_failures: a reader and a function are needed");
     sqlite3_stmt *s = NULL;
     begin_query(r);
-    /* As the text that callers get, which ends at a NUL: no class is reported twice. */
+    /* Group by the text that callers get, which ends at a NUL: so no class is reported twice. */
     int ended = 0, rc = gd__db_prepare(r->db,
                                        "SELECT printf('%s', ifnull(failure, 'error')) AS f, count(*) AS n FROM task"
                                        " INDEXED BY task_failed WHERE state = 'failed' GROUP BY f ORDER BY n DESC, f",

@@ -1,11 +1,11 @@
-/* See resume.h. A task is looked for in three places:
+/* See resume.h. The record of a task is searched for in this order:
  *
- *   the window   the records that come next, in the order of their ids: the list is as it was, or nearly
- *   nowhere      when every record that is not in the window has been matched: it is new
- *   the index    of all records, built when it is first needed, from one pass over the journal
+ *   the window   holds the next records in the order of their ids: enough if the tasks come in nearly the same order
+ *   nowhere      if every record outside the window has been matched, the task is new
+ *   the index    holds all records; it is built by one pass over the journal when it is first needed
  *
- * A new task takes the id that follows the last one matched, if no record has it: the task that was running when the
- * run before was killed. So ids stay in the order of the list, however often a run is resumed.
+ * A new task gets the id after the last matched one, if no record has that id: it is probably the task that was running
+ * when the previous run was killed. So ids stay in the order of the tasks, however often a run is resumed.
  */
 #include "journal/resume.h"
 
@@ -27,10 +27,10 @@ struct gd__resume {
     sqlite3_stmt *next;
     char *path;
     const atomic_bool *interrupted;
-    uint64_t max_id;     /* of the records that were there */
-    uint64_t read_to;    /* ids up to here were put in the window */
-    uint64_t last_id;    /* matched, or given to a new task beside one that was */
-    uint64_t next_id;    /* for what finds no place */
+    uint64_t max_id;     /* largest id of the records that existed at the start */
+    uint64_t read_to;    /* records with ids up to this were put in the window */
+    uint64_t last_id;    /* the last id that was matched, or given to a new task after a matched one */
+    uint64_t next_id;    /* for new tasks that fit into no gap */
     unsigned char *used; /* a bit per id up to max_id: matched, or given to a new task */
     size_t used_size;
     struct gd__window *window;
@@ -58,13 +58,13 @@ static uint64_t version_of(sqlite3_stmt *s, int column)
     uint64_t version;
     if (sqlite3_column_type(s, column) == SQLITE_NULL)
         return 0;
-    const size_t size = (size_t)sqlite3_column_bytes(s, column); /* first: it may move what the next one points to */
+    const size_t size = (size_t)sqlite3_column_bytes(s, column); /* before the blob: it may move the value */
     gd__journal_hash(sqlite3_column_blob(s, column), size, hash);
     memcpy(&version, hash, sizeof version);
     return version | 1;
 }
 
-/* id, key, version, state, attempts. False: no row of ours. */
+/* Columns: id, key, version, state, attempts. False: not a valid row. */
 static bool read_row(sqlite3_stmt *s, struct gd__row *out)
 {
     const char *state = (const char *)sqlite3_column_text(s, 3);
@@ -102,11 +102,11 @@ static int fill_window(struct gd__resume *r)
         }
         r->read_to = row.id;
         n++;
-        if (!is_used(r, row.id)) /* else this run wrote it */
+        if (!is_used(r, row.id)) /* otherwise this run wrote it */
             gd__window_add(r->window, &row);
     }
     const int code = rc == SQLITE_DONE ? 0 : gd__db_error(r->db, "read", r->path);
-    sqlite3_reset(r->next); /* lets go of the snapshot */
+    sqlite3_reset(r->next); /* ends the read transaction */
     if (code == 0 && n < room)
         r->read_to = r->max_id;
     return code;
@@ -117,13 +117,13 @@ static bool wants_filling(const struct gd__resume *r)
     return !at_end(r) && gd__window_room(r->window) > GD__WINDOW_ROWS / 2;
 }
 
-/* Every record that has not been matched is in the window. */
-static bool none_is_elsewhere(const struct gd__resume *r)
+/* Whether every record that has not been matched is in the window. */
+static bool all_unmatched_in_window(const struct gd__resume *r)
 {
     return at_end(r) && gd__window_passed(r->window) == 0;
 }
 
-/* 1: found; 0: not here; or negative. */
+/* 1: found; 0: not in the window; or negative. */
 static int look_in_window(struct gd__resume *r, const unsigned char key[GD__HASH_SIZE], uint64_t version,
                           struct gd__row *out)
 {
@@ -133,7 +133,7 @@ static int look_in_window(struct gd__resume *r, const unsigned char key[GD__HASH
             return rc;
     }
     while (gd__window_take(r->window, key, version, out))
-        if (!is_used(r, out->id)) /* else it was found through the index meanwhile */
+        if (!is_used(r, out->id)) /* otherwise the index found it meanwhile */
             return 1;
     return 0;
 }
@@ -146,7 +146,7 @@ static int add_rows(struct gd__resume *r, sqlite3_stmt *s)
     uint64_t last = 0;
     int rc = 0, step;
     for (uint64_t n = 1; rc == 0 && (step = sqlite3_step(s)) == SQLITE_ROW; n++) {
-        /* Ids that do not ascend could be more than the index has room for. */
+        /* If ids did not ascend there could be more rows than the index has room for. */
         if (!read_row(s, &row) || row.id <= last || row.id > r->max_id)
             rc = damaged(r);
         else if (!is_used(r, row.id))
@@ -188,7 +188,7 @@ static int build_index(struct gd__resume *r)
 static int look_in_index(struct gd__resume *r, const unsigned char key[GD__HASH_SIZE], uint64_t version,
                          struct gd__row *out)
 {
-    if (none_is_elsewhere(r))
+    if (all_unmatched_in_window(r))
         return 0;
     if (!r->index) {
         const int rc = build_index(r);
@@ -227,12 +227,12 @@ int gd__resume_find(struct gd__resume *r, const unsigned char key[GD__HASH_SIZE]
 
 bool gd__resume_find_reads(const struct gd__resume *r, const unsigned char key[GD__HASH_SIZE])
 {
-    return wants_filling(r) || (!r->index && !none_is_elsewhere(r) && !gd__window_holds(r->window, key));
+    return wants_filling(r) || (!r->index && !all_unmatched_in_window(r) && !gd__window_holds(r->window, key));
 }
 
 /* --- opening and closing --- */
 
-/* Sparse: only what is touched costs memory. */
+/* Sparse: only pages that are touched cost memory. */
 static int open_used(struct gd__resume *r)
 {
     r->used_size = r->max_id / 8 + 1;
@@ -270,7 +270,7 @@ int gd__resume_open(struct gd__resume **out, const char *path, const atomic_bool
         return gd__error(GD_E_NO_MEMORY, "no memory to resume from the journal");
     r->interrupted = interrupted;
     char full[PATH_MAX];
-    r->path = gd__strdup(gd__db_full_path(path, full)); /* the index is made beside it, maybe much later */
+    r->path = gd__strdup(gd__db_full_path(path, full)); /* the index is created in its directory, maybe much later */
     const int rc = r->path ? open_parts(r, path) : gd__error(GD_E_NO_MEMORY, "no memory to resume from the journal");
     if (rc < 0)
         gd__resume_close(&r);

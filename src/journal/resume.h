@@ -1,7 +1,7 @@
-/* What is final already: which record, if any, a task of the source belongs to, and which id the others get.
+/* Resuming: finds the record of a task of the source, if it has one, and gives the other tasks an id.
  *
- * Each record is matched once, so two equal tasks are two. The journal is read in small parts, so that its write-ahead
- * log can be emptied meanwhile. For one thread, on a connection of its own.
+ * Each record is matched only once, so two equal tasks have two records. The journal is read in small parts, so that
+ * its write-ahead log can be emptied meanwhile. For one thread, on a database connection of its own.
  */
 #ifndef GD_JOURNAL_RESUME_H
 #define GD_JOURNAL_RESUME_H
@@ -12,16 +12,16 @@
 
 struct gd__resume;
 
-/* interrupted: looked at while something takes long. */
+/* interrupted: checked during long operations. */
 int gd__resume_open(struct gd__resume **out, const char *path, const atomic_bool *interrupted);
 void gd__resume_close(struct gd__resume **r);
 
-/* 1: *out is its record; 0: there is none, and out->id is the id of the one to be written; GD_E_SHUTDOWN: interrupted;
+/* 1: *out is the task's record; 0: it has no record, and out->id is the id for its new one; GD_E_SHUTDOWN: interrupted;
  * or another negative code. */
 int gd__resume_find(struct gd__resume *r, const unsigned char key[GD__HASH_SIZE], uint64_t version,
                     struct gd__row *out);
 
-/* Whether finding that key reads the journal, some rows of it or all: it may take long. */
+/* Whether gd__resume_find() for that key reads some or all rows of the journal, which may take long. */
 bool gd__resume_find_reads(const struct gd__resume *r, const unsigned char key[GD__HASH_SIZE]);
 
 #endif

@@ -1,6 +1,6 @@
-/* SipHash-2-4-128 (Aumasson and Bernstein), written after their paper: a hash that nobody who does not know the key
- * can make collide. Ours is fixed, since a journal must know its tasks again; what is wanted is 128 well mixed bits,
- * the same on every machine, so bytes are read and written as little-endian whatever the processor.
+/* SipHash-2-4-128 (Aumasson and Bernstein), written after their paper. Without the key it is infeasible to construct
+ * collisions. Our key is fixed, because a journal must recognise its tasks later: all we need is 128 well mixed bits.
+ * They must be the same on every machine, so bytes are read and written as little-endian on every processor.
  */
 #include "journal/siphash.h"
 

@@ -1,4 +1,4 @@
-/* SipHash-2-4 with 128 bits of result: by it tasks are known. */
+/* SipHash-2-4 with a result of 128 bits. It identifies tasks. */
 #ifndef GD_JOURNAL_SIPHASH_H
 #define GD_JOURNAL_SIPHASH_H
 

@@ -1,9 +1,9 @@
-/* Writing to the database: a group of records, the lengths of followed files and the figures of the run, all in one
- * transaction, so that what a reader or a resumed run sees belongs together.
+/* Writing to the database: a group of records, the lengths of followed files and the figures of the run. All are
+ * written in one transaction, so that a reader or a resumed run sees a consistent state.
  *
- * The write-ahead log is emptied here too, on the writer's thread, when it has grown to some megabytes. While somebody
- * reads an old state of the journal that cannot be done; it is then tried again each time the log has grown by half,
- * with a moment's wait for readers. Our own readers hold a state only as long as it takes to read some thousand rows.
+ * The write-ahead log is also emptied here, on the writer's thread, when it has grown to some megabytes. That is not
+ * possible while a reader uses an old state of the journal. It is then tried again each time the log has grown by half,
+ * and waits briefly for readers. Our own readers use a state only as long as it takes to read some thousand rows.
  */
 #include <string.h>
 #include <unistd.h>
@@ -38,7 +38,7 @@ static int bind_count(sqlite3_stmt *s, int column, uint64_t n)
 
 /* --- a group --- */
 
-/* A count that the file brought along may be too low. */
+/* Never goes below 0: a count that was read from the file may be too low. */
 static void count_down(uint64_t *count, bool by_one)
 {
     *count -= by_one && *count > 0;
@@ -56,9 +56,10 @@ static void count_record(struct gd__figures *f, const struct gd__record *r)
     f->busy += (double)r->duration_ns / 1e9;
 }
 
-/* Where the next statement ends. SQLite notes what the pages that a statement changes were like, so as to be able to
- * take it back alone: in memory, as a temporary file would need another disk, which may be full. At the end of the
- * table these are few; but records that replace others may each lie on a page of its own, and have a statement each. */
+/* Where the records of the next statement end. SQLite saves the old contents of the pages that a statement changes, to
+ * be able to undo that statement alone. It saves them in memory, because a temporary file would need another disk,
+ * which may be full. Records that are appended change few pages. But records that replace others may each be on a page
+ * of its own, so each of these gets its own statement. */
 static size_t end_of_piece(const struct gd__bytes_buffer *b, size_t at)
 {
     const struct gd__record *r = gd__record_at(b, at);
@@ -114,7 +115,7 @@ static int store_files(struct gd_journal *j)
 
 int gd__store_file(struct gd_journal *j, struct gd__follow *f)
 {
-    /* Not when the journal is opened: one of version 0.1 has these columns from the first file on. */
+    /* Not prepared when the journal is opened: a journal of version 0.1 gets these columns with the first file. */
     if ((!j->put_file && gd__db_prepare(j->db, file_sql, &j->put_file) != SQLITE_OK) ||
         store_size(j, f, f->size) != SQLITE_OK)
         return gd__db_error(j->db, "write to", j->path);
@@ -141,7 +142,7 @@ static int store_figures(struct gd_journal *j, const struct gd__figures *f)
     return rc == SQLITE_DONE ? SQLITE_OK : rc;
 }
 
-/* Empties the write-ahead log if it is long. Not being able to is no error: it only grows. */
+/* Empties the write-ahead log if it is long. A failure is no error: the log only grows. */
 static void empty_log(struct gd_journal *j, int pages)
 {
     const uint64_t bytes = (uint64_t)pages * (uint64_t)j->page_size;
@@ -163,7 +164,8 @@ static int log_hook(void *user, sqlite3 *db, const char *name, int pages)
     return SQLITE_OK;
 }
 
-/* What is written to a file that has no name any more, or beside another run, would be said to be kept and is not. */
+/* Checks that the journal still has its name and its lock. Otherwise records would be reported as kept but be lost: the
+ * file was removed, or another run writes to it too. */
 static int check_place(struct gd_journal *j)
 {
     int moved = 0;
@@ -207,7 +209,7 @@ int gd__store_group(struct gd_journal *j)
     if (rc != SQLITE_OK)
         code = gd__db_error(j->db, "write to", j->path);
     if (code < 0) {
-        gd__db_exec(j->db, "ROLLBACK"); /* or SQLite has done so */
+        gd__db_exec(j->db, "ROLLBACK"); /* harmless if SQLite has done so */
         return code;
     }
     j->figures = f;
@@ -267,7 +269,7 @@ int gd__store_begin_run(struct gd_journal *j)
     return code;
 }
 
-/* It was opened and never used: the row is not worth keeping, and if it cannot be removed it does no harm. */
+/* The journal was opened but never used, so the row is removed. If that fails it does no harm. */
 void gd__store_forget_run(struct gd_journal *j)
 {
     char sql[64];

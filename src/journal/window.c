@@ -1,6 +1,6 @@
-/* See window.h: a ring of rows, and a hash table of those in it that have not been taken. Rows of one bucket are linked
- * in the order of their ids, with the end of the list at hand: among many equal keys the first is found at once, and
- * the last is added at once.
+/* See window.h. A ring of rows, and a hash table of those that have not been taken. The rows of a bucket are linked in
+ * the order of their ids, and the bucket knows its first and last row. So even with many equal keys the first row is
+ * found at once, and a row is added at once.
  */
 #include "journal/window.h"
 
@@ -21,7 +21,7 @@ struct gd__window {
     struct {
         uint16_t first, last;
     } buckets[BUCKETS];
-    uint64_t head, tail; /* positions: rows of head .. tail - 1 are here */
+    uint64_t head, tail; /* positions: rows head .. tail - 1 are here */
     uint64_t from;
     uint64_t passed;
 };
@@ -56,7 +56,7 @@ void gd__window_add(struct gd__window *w, const struct gd__row *row)
     w->buckets[b].last = at;
 }
 
-/* Takes a slot out of its bucket; before is the one in front of it there, or NONE. */
+/* Takes a slot out of its bucket. before: the slot in front of it there, or NONE. */
 static void unlink_slot(struct gd__window *w, unsigned b, uint16_t before, uint16_t at)
 {
     const uint16_t next = w->slots[at].next;
@@ -76,11 +76,11 @@ static void drop_first(struct gd__window *w)
     if (s->taken)
         return;
     w->passed++;
-    unlink_slot(w, bucket_of(s->row.key), NONE, at); /* the oldest is the first of its bucket */
+    unlink_slot(w, bucket_of(s->row.key), NONE, at); /* the oldest row is the first of its bucket */
 }
 
-/* Lets go of what is taken, and of what is too far behind the position of the last one taken. */
-static void let_go(struct gd__window *w, uint64_t position)
+/* Drops rows at the head that are taken, or too far behind the position of the last row taken. */
+static void drop_old(struct gd__window *w, uint64_t position)
 {
     while (w->head < w->tail && (w->slots[w->head % GD__WINDOW_ROWS].taken || position > w->head + BEHIND_MOST))
         drop_first(w);
@@ -110,7 +110,7 @@ bool gd__window_take(struct gd__window *w, const unsigned char key[GD__HASH_SIZE
     unlink_slot(w, b, before_found, found);
     w->slots[found].taken = true;
     *out = w->slots[found].row;
-    let_go(w, position_of(w, found));
+    drop_old(w, position_of(w, found));
     return true;
 }
 

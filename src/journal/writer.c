@@ -1,9 +1,9 @@
-/* The thread that writes: it takes all that was gathered, once in every window or when there is much, and writes it in
- * one transaction. With nothing to write it sleeps on a condition variable.
+/* The thread that writes. Once in every window, or when there is much to write, it takes all gathered records and
+ * writes them in one transaction. With nothing to write it sleeps on a condition variable.
  *
- * A group that cannot be written stays in memory. If the journal is locked by another program it is tried again, like a
- * disk that is slow. Any other failure ends the run, as nothing that finishes from then on would be kept; what is left
- * is tried once more when the journal is closed.
+ * A group that cannot be written stays in memory. If another program has locked the journal, writing is tried again, as
+ * with a slow disk. Any other failure ends the run, because the results of later tasks would not be kept. The remaining
+ * records are tried once more when the journal is closed.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -40,7 +40,7 @@ static void wait_until(struct gd_journal *j, uint64_t ns)
     pthread_cond_timedwait(&j->work, &j->lock, &t);
 }
 
-/* Until the window of what is gathered is over. */
+/* Waits until the window of the gathered records is over. */
 static void wait_for_window(struct gd_journal *j)
 {
     const uint64_t until = j->gathered_since + j->o.window_ms * GD__NS_PER_MS;
@@ -68,18 +68,18 @@ void gd__writer_fail(struct gd_journal *j)
         return;
     j->error = GD_E_JOURNAL;
     snprintf(j->words, sizeof j->words, "%s", gd_error_text());
-    pthread_cond_broadcast(&j->moved); /* whoever waits for the disk waits in vain */
+    pthread_cond_broadcast(&j->moved); /* threads that wait for the disk need not wait any more */
     if (j->told.failed)
         j->told.failed(j->told.user);
 }
 
-/* Takes a group, if the last one is written, and writes it. The lock is let go meanwhile. */
+/* Takes a group, if the last one is written, and writes it. Unlocks the lock meanwhile. */
 static int write_group(struct gd_journal *j)
 {
     if (j->writing.used == 0)
         take_gathered(j);
     j->busy_now = true;
-    pthread_cond_broadcast(&j->moved); /* a run that must not get ahead may gather the next */
+    pthread_cond_broadcast(&j->moved); /* a run that waits for the disk may gather the next group */
     pthread_mutex_unlock(&j->lock);
     const int rc = gd__store_group(j);
     pthread_mutex_lock(&j->lock);
@@ -89,7 +89,7 @@ static int write_group(struct gd_journal *j)
         j->n_written += j->n_writing;
         j->n_writing = 0;
     } else {
-        j->row_stale = true; /* it may have been all there was to write */
+        j->row_stale = true; /* the run row may have been all there was to write */
     }
     return rc;
 }
@@ -142,7 +142,7 @@ void gd__writer_stop(struct gd_journal *j)
     j->started = false;
     if (j->error == 0)
         return;
-    /* Once more: there may be room by now. */
+    /* Try once more: the disk may have room by now. */
     pthread_mutex_lock(&j->lock);
     int rc = 0;
     do
