@@ -308,7 +308,7 @@ def test_balancer_counts(capsys: pytest.CaptureFixture[str]) -> None:
     assert per_gpu[0]["done"] == 1 and per_gpu[1]["failed"] == 1 and per_gpu[1]["timeouts"] == 1
     assert balancer.get_errors() == ["c.wav: too slow"]
     balancer.print_summary(3)
-    assert "3 files in 2.0s" in capsys.readouterr().out
+    assert "3 files, 1 failed, in 2.0s" in capsys.readouterr().out
 
 
 def test_balancer_prints_progress(capsys: pytest.CaptureFixture[str]) -> None:

@@ -83,7 +83,7 @@ class Echo(BaseWorker):
 
 def test_nothing_runs():
     assert observe.jobs() == []
-    with pytest.raises(observe.NoJobError, match="no job"):
+    with pytest.raises(observe.NoJobError, match="no running jobs"):
         observe.Observer()
     with pytest.raises(LookupError, match="nobody"):
         observe.Observer("nobody")
