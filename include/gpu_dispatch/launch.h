@@ -17,8 +17,8 @@
  *     return gd_launch_run(&l);                 // an exit code: 0, or 1 if anything failed
  *
  * Threads: a struct gd_files, gd_task_queue or gd_balancer is used by one thread at a time, except where said
- * otherwise. A spawner's calls may be made from any thread. gd_launch_run() blocks, and makes all callbacks on the thread
- * that called it.
+ * otherwise. A spawner's calls may be made from any thread. gd_launch_run() blocks, and makes all callbacks on the
+ * thread that called it.
  */
 #ifndef GPU_DISPATCH_LAUNCH_H
 #define GPU_DISPATCH_LAUNCH_H

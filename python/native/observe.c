@@ -146,7 +146,7 @@ static PyObject *failure_dict(const struct gd_failure_view *f)
 }
 
 /* A list of a snapshot, whose elements gd_snapshot_...() gives. */
-#define LIST_OF(s, element, n, make)                             \
+#define LIST_OF(element, n, make)                                \
     static PyObject *element##_list(const struct gd_snapshot *s) \
     {                                                            \
         PyObject *list = PyList_New(0);                          \
@@ -154,10 +154,10 @@ static PyObject *failure_dict(const struct gd_failure_view *f)
             list_put(&list, make(gd_snapshot_##element(s, i)));  \
         return list;                                             \
     }
-LIST_OF(s, worker, s->n_workers, worker_dict)
-LIST_OF(s, device, s->n_devices, device_dict)
-LIST_OF(s, task, s->n_tasks, task_dict)
-LIST_OF(s, failure, s->n_failures, failure_dict)
+LIST_OF(worker, s->n_workers, worker_dict)
+LIST_OF(device, s->n_devices, device_dict)
+LIST_OF(task, s->n_tasks, task_dict)
+LIST_OF(failure, s->n_failures, failure_dict)
 
 static PyObject *snapshot_dict(const struct gd_snapshot *s)
 {
