@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * Names of tasks come from anywhere: files named in any script, records of any bytes. Here they become something that
- * takes as many columns as was reckoned and does nothing else to the terminal.
+ * The name of a task may be a file name in any script, or any bytes. This code makes it take exactly as many columns as
+ * the layout counts, with no other effect on the terminal.
  *
- * The table of widths is a coarse one of our own, so that a layout depends on its arguments and on no locale. Where a
- * terminal thinks otherwise of a character, one line is a column off, and no more: lines are written with automatic
- * wrapping turned off.
+ * The table of widths is our own and coarse, so that a layout depends on its arguments and not on the locale. If a
+ * terminal gives a character another width, one line is a column off; it does not wrap, because lines are written with
+ * automatic wrapping turned off.
  */
 #include "tui/cells.h"
 
@@ -25,7 +25,7 @@ struct range {
     uint32_t first, last;
 };
 
-/* Left out: they have no shape, or change how their neighbours are shown. */
+/* Left out: characters without a shape, and characters that change how their neighbours are shown. */
 static const struct range shapeless[] = {
     { 0x00ad, 0x00ad },   { 0x034f, 0x034f },   { 0x061c, 0x061c },   { 0x115f, 0x1160 },   { 0x180b, 0x180f },
     { 0x200b, 0x200f },   { 0x2028, 0x202e },   { 0x2060, 0x206f },   { 0x3164, 0x3164 },   { 0xfe00, 0xfe0f },
@@ -33,7 +33,7 @@ static const struct range shapeless[] = {
     { 0x1f1e6, 0x1f1ff }, { 0x1f3fb, 0x1f3ff }, { 0xe0000, 0xe0fff },
 };
 
-/* Marks on the character before. */
+/* Marks on the character before them: no column of their own. */
 static const struct range marks[] = {
     { 0x0300, 0x036f }, { 0x0483, 0x0489 }, { 0x0591, 0x05bd }, { 0x05bf, 0x05bf }, { 0x05c1, 0x05c2 },
     { 0x05c4, 0x05c5 }, { 0x05c7, 0x05c7 }, { 0x0610, 0x061a }, { 0x064b, 0x065f }, { 0x0670, 0x0670 },
@@ -48,7 +48,7 @@ static const struct range marks[] = {
     { 0xfe20, 0xfe2f },
 };
 
-/* Two columns. */
+/* Characters of two columns. */
 static const struct range wide[] = {
     { 0x1100, 0x115e },   { 0x231a, 0x231b },   { 0x2329, 0x232a },   { 0x23e9, 0x23ec },   { 0x23f0, 0x23f0 },
     { 0x23f3, 0x23f3 },   { 0x25fd, 0x25fe },   { 0x2614, 0x2615 },   { 0x2648, 0x2653 },   { 0x267f, 0x267f },
@@ -84,7 +84,7 @@ static bool is_in(uint32_t c, const struct range *r, size_t n)
 
 #define IS_IN(c, table) is_in(c, table, sizeof(table) / sizeof(table)[0])
 
-/* The character at the beginning, 0 if that is not UTF-8; *used bytes of it. */
+/* The first character of a text, which has *used bytes; 0 if it is not UTF-8. */
 static uint32_t decode(const unsigned char *p, size_t size, size_t *used)
 {
     uint32_t c;
@@ -105,7 +105,7 @@ size_t tui_glyph(struct tui_glyph *g, const char *text, size_t size, bool utf8)
         return used;
     }
     if (c >= 0x7f && !utf8) {
-        g->bytes[0] = c == ELLIPSIS ? '~' : '?'; /* texts that were cut, here or before they came here */
+        g->bytes[0] = c == ELLIPSIS ? '~' : '?'; /* the mark of texts that were cut */
         return used;
     }
     memcpy(g->bytes, text, used);

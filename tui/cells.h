@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Text in terminal columns: how wide characters are, and lines that are made of pieces and never get wider than they
- * may.
+ * Text in terminal columns: the width of characters, and lines made of pieces that never exceed their width.
  */
 #ifndef GD_TUI_CELLS_H
 #define GD_TUI_CELLS_H
@@ -13,19 +12,19 @@
 
 /* --- characters --------------------------------------------------------------- */
 
-/* What is shown of the character at the beginning of a text. */
+/* The first character of a text, as it is shown. */
 struct tui_glyph {
-    char bytes[4]; /* UTF-8, or ASCII; none for a character that is left out */
+    char bytes[4]; /* UTF-8 or ASCII; empty for a character that is left out */
     unsigned char size;
-    unsigned char width; /* columns: 0 (a mark on the one before), 1 or 2 */
+    unsigned char width; /* columns: 0 (a mark on the character before), 1 or 2 */
 };
 
-/* Reads one character of size > 0 bytes; returns how many bytes it took. Whatever a terminal would act on, whatever is
- * not UTF-8 and, unless utf8, whatever is not ASCII becomes "?", but "…" becomes "~"; characters without a shape of
- * their own that change the direction or the width of others are left out. */
+/* Reads one character of a text of size > 0 bytes. Returns the number of bytes it took. Control characters and bytes
+ * that are not UTF-8 become "?". Without utf8, everything that is not ASCII becomes "?" too, but "…" becomes "~".
+ * Characters without a shape that change the direction or the width of others are left out. */
 size_t tui_glyph(struct tui_glyph *g, const char *text, size_t size, bool utf8);
 
-/* Columns that a text takes as it would be shown. */
+/* The number of columns that a text takes. */
 size_t tui_columns(const char *text, bool utf8);
 
 /* --- lines ---------------------------------------------------------------------- */
@@ -43,20 +42,21 @@ enum tui_colour {
     TUI_BOLD_RED,
 };
 
-/* A line in the making. What does not fit in width is dropped. */
+/* A line that is being built. Text that does not fit in width is dropped. */
 struct tui_line {
     struct gd__buffer *out;
     size_t width, column;
     bool colour, utf8;
 };
 
-/* Adds a text in at most columns columns; one that is longer ends in "…" (or "~"). */
+/* Adds a text in at most this many columns. A longer text is cut and ends in "…" (or "~"). */
 void tui_add_within(struct tui_line *l, enum tui_colour colour, const char *text, size_t columns);
 void tui_add(struct tui_line *l, enum tui_colour colour, const char *text);
 void tui_format(struct tui_line *l, enum tui_colour colour, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-void tui_fill(struct tui_line *l, enum tui_colour colour, const char *glyph, size_t n); /* of one column each */
-void tui_to(struct tui_line *l, size_t column);                                         /* spaces up to there */
-void tui_end(struct tui_line *l);                                                       /* the newline */
+void tui_fill(struct tui_line *l, enum tui_colour colour, const char *glyph,
+              size_t n);                        /* each character takes one column */
+void tui_to(struct tui_line *l, size_t column); /* adds spaces up to this column */
+void tui_end(struct tui_line *l);               /* adds the newline */
 
 #endif

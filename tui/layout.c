@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * From top to bottom: how far, a bar, counts, times, the table of GPUs. What there is no room for is left out, the
- * table first and then the bar; rows that are too many are folded (rows.c), columns that are too many left out
- * (table.c).
+ * From top to bottom: progress, a bar, counts, times, the table of GPUs. If there is not enough room, the table is left
+ * out first and then the bar. Too many rows are folded (view/rows.c), and too many columns are left out (table.c).
  */
 #include "tui/layout.h"
 
@@ -14,7 +13,7 @@
 #include "tui/table.h"
 #include "view/rows.h"
 
-/* A page in the making. */
+/* A page that is being built. */
 struct page {
     const struct gd_snapshot *s;
     const struct view_history *h;
@@ -42,7 +41,7 @@ static void put_headline(struct page *p)
     char passed[32], total[32], far[32] = "";
     const struct view_figures *f = &p->f;
     view_show_count(passed, sizeof passed, f->passed);
-    if (f->part >= 0) /* cut: 100 is said of the end only */
+    if (f->part >= 0) /* rounded down: 100 is shown only at the end */
         snprintf(far, sizeof far, ", %.1f %%%s", (double)(int)(f->part * 1000) / 10,
                  f->work_total > 0 ? " of the work" : "");
     if (f->total)
@@ -54,7 +53,7 @@ static void put_headline(struct page *p)
         tui_add(&p->l, TUI_BOLD_GREEN, ", ended");
     else if (p->s->stale)
         tui_add(&p->l, TUI_YELLOW, ", in a callback");
-    /* The job's name at the right, if a good part of it fits. */
+    /* Shows the job's name at the right, if a good part of it fits. */
     const size_t name = tui_columns(p->s->job, p->l.utf8), gap = 2;
     const size_t room = p->l.width > p->l.column + gap ? p->l.width - p->l.column - gap : 0;
     if (name > 0 && (name <= room || room >= 16)) {
@@ -64,14 +63,15 @@ static void put_headline(struct page *p)
     end_line(p);
 }
 
-/* Columns of the bar that a part takes: at least one of what there is. */
+/* The columns of the bar that a part takes: at least one if the part is not 0. */
 static size_t share(double part, size_t width)
 {
     const size_t n = (size_t)(part * (double)width);
     return part > 0 && n == 0 ? 1 : n > width ? width : n;
 }
 
-/* The part of the bar that is bad. Of work it is not known how much of it failed: as of the tasks that have ended. */
+/* The failed part of the bar. How much of the work failed is not known, so the share of failed tasks among the ended
+ * ones is used. */
 static double bad_part(const struct page *p)
 {
     const struct gd_stats *a = p->s->stats;
@@ -101,10 +101,10 @@ static void put_bar(struct page *p)
 
 /* --- counts and times ----------------------------------------------------------------------- */
 
-/* Pieces of text that follow each other, two spaces apart, on as many lines as they take and may take. */
+/* Pieces of text, two spaces apart, on as many lines as they need and are allowed. */
 struct flow {
     struct page *p;
-    size_t lines; /* that may still be begun */
+    size_t lines; /* lines that may still be begun */
 };
 
 static void put_piece(struct flow *f, enum tui_colour colour, const char *text)
@@ -170,7 +170,7 @@ static void put_times(struct page *p, size_t lines)
     end_line(p);
 }
 
-/* How much of it plays, and how fast that goes; on a line of its own, so that nothing else moves for it. */
+/* How much of the audio is done, and how fast. It has a line of its own, so that nothing else moves when it appears. */
 static void put_media(struct page *p, size_t lines)
 {
     char text[96], done[32], total[32];

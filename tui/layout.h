@@ -25,12 +25,12 @@
 struct tui_view {
     unsigned width, height; /* of the terminal: at most height - 1 lines of width - 1 columns are made */
     bool colour, utf8;
-    bool failures;     /* the last failure in words, if there is room */
+    bool failures;     /* show the message of the last failure, if there is room */
     const char *hint;  /* a last line; NULL: none */
-    const char *media; /* what the run's work is seconds of: "audio"; NULL: something else */
+    const char *media; /* the run's work is counted in seconds of this: "audio"; NULL: in something else */
 };
 
-/* Adds the lines, each with its newline and, where there is colour, with every colour ended in it. */
+/* Adds the lines, each with its newline. A colour never reaches beyond its line. */
 void tui_layout(struct gd__buffer *out, const struct gd_snapshot *s, const struct view_history *h,
                 const struct tui_view *v);
 

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * Between two drawings the cursor stands at the beginning of the line below the panel. A drawing goes up as many rows
- * as the panel takes, writes the lines that have changed and passes over the others, all in one write. Rows are counted
- * anew each time: a terminal that was made narrower has wrapped the lines that were there.
+ * Between two drawings the cursor is at the beginning of the line below the panel. A drawing moves up by the rows of
+ * the panel, writes the lines that have changed and skips the others, all in one write. The rows are counted again each
+ * time, because a terminal that was made narrower has wrapped the old lines.
  *
- * Other programs write to the terminal after a Ctrl-Z: what was drawn is then left behind (it was taken off before the
- * stop), and the panel begins anew where the cursor is. In the background nothing is drawn.
+ * After Ctrl-Z other programs write to the terminal. The panel is taken off before the stop, and begins again where the
+ * cursor is then. In the background nothing is drawn.
  *
- * Whoever presses Enter, or pastes lines, moves the cursor down, since the terminal echoes it. That is not switched off
- * but counted, and of what was typed nothing is taken (typed.h).
+ * When a person presses Enter or pastes lines, the echo moves the cursor down. The echo is not switched off but
+ * counted, and the typed text stays for the program that reads it (typed_lines.h).
  */
 #include "tui/panel.h"
 
@@ -34,7 +34,8 @@
 
 enum { REDRAW_MS = 100, REDRAW_IDLE_MS = 1000, PUT_BACK_MS = 10, PUT_BACK_SHARE = 4, TYPED_MS = 10 };
 
-/* Synchronized: a terminal that knows this shows all of it at once. Lines that are wider than we reckon don't wrap. */
+/* Synchronized output: a terminal that knows it shows the whole frame at once. Automatic wrapping is off, so that a
+ * line that is wider than we think does not wrap. */
 #define BEGIN "\033[?2026h\033[?25l\033[?7l\r"
 #define END   "\033[?7h\033[?25h\033[?2026l"
 
@@ -46,17 +47,17 @@ struct tui_panel {
     tui_suspend_fn *suspend;
     struct tui_terminal terminal;
     pthread_t thread;
-    pthread_mutex_t lock; /* of all that follows, and of the terminal */
+    pthread_mutex_t lock; /* protects everything below, and the terminal */
     bool ended;
-    bool held;               /* a write to the terminal has begun that its drawing will end */
-    struct gd__buffer text;  /* of the panel, as laid out last */
-    struct gd__buffer shown; /* of that what is on the terminal; empty: nothing */
+    bool held;               /* somebody has begun a write to the terminal, which the next drawing will end */
+    struct gd__buffer text;  /* the panel as it was last laid out */
+    struct gd__buffer shown; /* what is on the terminal; empty: nothing */
     struct tui_typed_lines typed;
     struct gd__buffer frame;
     struct view_history history;
     struct gd_stats last;
     const char *media;         /* see struct tui_view */
-    uint64_t next_ms;          /* CLOCK_MONOTONIC: of the next drawing */
+    uint64_t next_ms;          /* CLOCK_MONOTONIC, of the next drawing */
     uint64_t put_ns, put_cost; /* when it was last put on the terminal, and how long that took */
     struct sigaction before[3];
 };
@@ -100,7 +101,7 @@ static void on_signal(int number)
     errno = saved;
 }
 
-/* A signal that was ignored stays so: a shell without job control wants no stops. */
+/* A signal that was ignored stays ignored: a shell without job control does not want stops. */
 static void take_signals(struct tui_panel *p)
 {
     const struct sigaction ours = { .sa_handler = on_signal, .sa_flags = SA_RESTART };
@@ -121,7 +122,7 @@ static void give_signals_back(struct tui_panel *p)
 
 /* --- drawing ------------------------------------------------------------------------- */
 
-/* Columns of a line as it was laid out: without what sets colours. */
+/* The columns of a line, without the sequences that set colours. */
 static size_t line_columns(const char *line, size_t size, bool utf8)
 {
     struct tui_glyph g;
@@ -145,7 +146,7 @@ static size_t line_size(const struct gd__buffer *b, size_t at)
     return end ? (size_t)(end - (b->data + at)) : 0;
 }
 
-/* Rows from the panel's first to the cursor's, on a terminal of this width. */
+/* The rows from the panel's first one to the cursor, on a terminal of this width. */
 static size_t rows_shown(const struct tui_panel *p, unsigned width)
 {
     size_t rows = 0;
@@ -164,7 +165,7 @@ static void go_up(struct gd__buffer *b, size_t rows)
         gd__buffer_format(b, "\033[%zuA", rows);
 }
 
-/* A terminal that is gone takes the panel with it and nothing else. */
+/* If the terminal is gone, the panel ends, and nothing else does. */
 static void send_frame(struct tui_panel *p)
 {
     if (!p->frame.failed)
@@ -173,7 +174,7 @@ static void send_frame(struct tui_panel *p)
     p->frame.failed = false;
 }
 
-/* The lines of text, passing over those that are there already. */
+/* Adds the lines of the text, skipping those that are already shown. */
 static void add_lines(struct tui_panel *p, bool anew)
 {
     size_t old = 0;
@@ -196,7 +197,7 @@ static bool same(const struct gd__buffer *a, const struct gd__buffer *b)
     return a->size == b->size && (a->size == 0 || memcmp(a->data, b->data, a->size) == 0);
 }
 
-/* Puts what is laid out on the terminal. */
+/* Puts the laid-out panel on the terminal. */
 static void put(struct tui_panel *p, bool anew)
 {
     unsigned width, height;
@@ -218,11 +219,11 @@ static void put(struct tui_panel *p, bool anew)
     p->put_cost = p->put_ns - begun;
     p->shown.size = 0;
     gd__buffer_add(&p->shown, p->text.data, p->text.size);
-    if (p->shown.failed) /* it can't be known what is there: it is left behind */
+    if (p->shown.failed) /* what is there cannot be known, so it is left behind */
         gd__buffer_free(&p->shown);
 }
 
-/* Takes it off. more: something is going to be written, and then the panel again; nothing needs to be seen before. */
+/* Takes the panel off. more: output follows and then the panel again, so nothing needs to be shown before that. */
 static void take_off(struct tui_panel *p, bool more)
 {
     unsigned width, height;
@@ -243,7 +244,7 @@ static void take_off(struct tui_panel *p, bool more)
     p->shown.size = 0;
 }
 
-/* Lays out; false if there is nothing new to be had. */
+/* Lays out the panel. False if there is nothing new. */
 static bool lay_out(struct tui_panel *p, bool *moved)
 {
     const struct gd_snapshot *s = NULL;
@@ -251,7 +252,7 @@ static bool lay_out(struct tui_panel *p, bool *moved)
     if (p->read(p->user, &s) != 0 || !s)
         return false;
     tui_size(p->fd, &v.width, &v.height);
-    if (v.height > 15) /* a part of the screen is for what scrolls */
+    if (v.height > 15) /* part of the screen stays free for the output above */
         v.height -= v.height / 3;
     view_history_add(&p->history, s);
     p->text.size = 0;
@@ -271,7 +272,7 @@ static unsigned draw(struct tui_panel *p)
     const bool ours = tui_in_foreground(p->fd);
     tui_typed_lines_watch(&p->typed, ours);
     if (!ours) {
-        p->shown.size = 0; /* whatever is there now belongs to others */
+        p->shown.size = 0; /* what is there now belongs to other programs */
         return REDRAW_IDLE_MS;
     }
     if (!lay_out(p, &moved))
@@ -293,7 +294,7 @@ static void heed_signals(struct tui_panel *p)
 {
     if (atomic_exchange(&stop_wanted, false)) {
         stop_here(p);
-        p->next_ms = now_ms() + REDRAW_MS; /* or with its SIGCONT, which another thread may get a moment later */
+        p->next_ms = now_ms() + REDRAW_MS; /* or with SIGCONT, which another thread may get a moment later */
     }
     if (atomic_exchange(&continued, false)) {
         p->shown.size = 0;
@@ -303,7 +304,7 @@ static void heed_signals(struct tui_panel *p)
         p->next_ms = 0;
 }
 
-/* True: that is sooner than it was going to be. */
+/* True: that is sooner than planned. */
 static bool draw_within(struct tui_panel *p, unsigned ms)
 {
     const uint64_t then = now_ms() + ms;
@@ -323,7 +324,7 @@ static void sleep_until(struct tui_panel *p)
     if (some && e.data.fd == p->wake)
         (void)!read(p->wake, &rings, sizeof rings);
     pthread_mutex_lock(&p->lock);
-    if (some && e.data.fd == p->fd) /* Enter; what is pasted has more lines a moment later */
+    if (some && e.data.fd == p->fd) /* Enter; a paste brings more lines a moment later */
         (void)draw_within(p, TYPED_MS);
 }
 
@@ -350,8 +351,8 @@ static int start(struct tui_panel *p)
 
 /* --- for others ---------------------------------------------------------------------------- */
 
-/* Of the terminal each new line once, since it is not read. Where that cannot be had there is none of it. 0, or why
- * not. */
+/* Watches the terminal for typed lines: each new line is reported once, since it is not read. If the kernel cannot
+ * watch it, this feature is off. 0, or an errno value. */
 static int watch_events(struct tui_panel *p)
 {
     struct epoll_event wake = { .events = EPOLLIN, .data.fd = p->wake };
@@ -415,15 +416,15 @@ void tui_panel_pause(struct tui_panel *p)
     take_off(p, true);
 }
 
-/* Put back at once, so that it is hardly seen to go; but in a flood of output no more than a fifth of the time goes
- * into that: then it is put back by the thread, now and then. */
+/* The panel is put back at once, so that it does not flicker. In a flood of output this may take at most a fifth of the
+ * time; beyond that the thread puts it back now and then. */
 void tui_panel_resume(struct tui_panel *p)
 {
     if (!p)
         return;
     bool later = false;
     if (!tui_in_foreground(p->fd)) {
-        take_off(p, false); /* nothing is drawn, and what was begun ends */
+        take_off(p, false); /* nothing is drawn, and the write that was begun ends */
     } else if (now_ns() >= p->put_ns + PUT_BACK_SHARE * p->put_cost) {
         put(p, false);
     } else {
@@ -447,7 +448,7 @@ void tui_panel_close(struct tui_panel **panel)
     give_signals_back(p);
     if (tui_in_foreground(p->fd))
         take_off(p, false);
-    if (stop_wanted) /* a Ctrl-Z that came too late for the thread */
+    if (stop_wanted) /* for a Ctrl-Z that came too late for the thread */
         (void)raise(SIGTSTP);
     tui_typed_lines_close(&p->typed);
     pthread_mutex_destroy(&p->lock);

@@ -2,12 +2,12 @@
  *
  * The live view at the bottom of a terminal, drawn in place while output scrolls above it.
  *
- * Threads: a thread of its own draws: ten times a second while figures change, once a second otherwise, and when the
- * terminal changes its size. Everyone who writes to the same terminal does so between tui_panel_pause() and
- * tui_panel_resume(), from any thread; what they write ends with a newline.
+ * Threads: the panel has a thread that draws: ten times a second while figures change, once a second otherwise, and
+ * when the size of the terminal changes. Any other write to the same terminal must come between tui_panel_pause() and
+ * tui_panel_resume(), on any thread, and must end with a newline.
  *
- * The cursor stays visible, below the panel; colours never reach beyond a line. So there is nothing to restore, however
- * the program ends. One panel at a time: it takes SIGWINCH, SIGTSTP and SIGCONT for itself until it is closed.
+ * The cursor stays visible below the panel, and a colour never reaches beyond its line. So nothing has to be restored,
+ * however the program ends. Only one panel at a time: it handles SIGWINCH, SIGTSTP and SIGCONT until it is closed.
  */
 #ifndef GD_TUI_PANEL_H
 #define GD_TUI_PANEL_H
@@ -16,8 +16,8 @@
 
 struct tui_panel;
 
-/* Gives what is to be shown, valid until the next call; anything but 0: there is nothing new. Called on the drawing
- * thread, and by tui_panel_close(). */
+/* Gives the snapshot to show, valid until the next call. Not 0: there is nothing new. Called on the drawing thread, and
+ * by tui_panel_close(). */
 typedef int tui_read_fn(void *user, const struct gd_snapshot **out);
 
 /* Stops this process, as Ctrl-Z asks for, and returns when it goes on. Called on the drawing thread. */
@@ -26,14 +26,14 @@ typedef void tui_suspend_fn(void);
 /* 0, or -1 with gd__fail_text(). */
 int tui_panel_open(struct tui_panel **out, int fd, tui_read_fn *read, void *user, tui_suspend_fn *suspend);
 
-/* What the run's work is seconds of (struct tui_view): borrowed until the panel is closed. NULL is fine for p. */
+/* Sets media of struct tui_view. Borrowed until the panel is closed. p may be NULL. */
 void tui_panel_media(struct tui_panel *p, const char *media);
 
-/* NULL is fine for these. */
+/* p may be NULL. */
 void tui_panel_pause(struct tui_panel *p);
 void tui_panel_resume(struct tui_panel *p);
 
-/* Takes it off the terminal. read is not called any more. */
+/* Takes the panel off the terminal. read is not called after this. */
 void tui_panel_close(struct tui_panel **p);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Signals are blocked and read from a signalfd, so that all that can happen is waited for in one poll(). Ctrl-C and
- * Ctrl-Z stay signals: the terminal is put back in order before the one ends us and the other stops us.
+ * Signals are blocked and read from a signalfd, so that one poll() waits for everything. Ctrl-C and Ctrl-Z stay
+ * signals: the terminal is restored before the one ends the process and the other stops it.
  */
 #include "tui/screen.h"
 
@@ -31,7 +31,7 @@ struct tui_screen {
     struct termios before;
     sigset_t mask_before, ours;
     struct gd__buffer shown;
-    char input[64]; /* bytes that were read and not yet looked at */
+    char input[64]; /* bytes that were read but not yet used */
     size_t n_input;
     int digit;
 };
@@ -122,7 +122,7 @@ void tui_screen_draw(struct tui_screen *s, const struct gd__buffer *lines)
 
 /* --- events --------------------------------------------------------------------------- */
 
-/* Stops as Ctrl-Z would, the terminal in order meanwhile. */
+/* Stops the process as Ctrl-Z would, with the terminal restored meanwhile. */
 static void stop_here(struct tui_screen *s)
 {
     sigset_t only;
@@ -130,7 +130,7 @@ static void stop_here(struct tui_screen *s)
     sigemptyset(&only);
     sigaddset(&only, SIGTSTP);
     (void)raise(SIGTSTP);
-    pthread_sigmask(SIG_UNBLOCK, &only, NULL); /* here it stops */
+    pthread_sigmask(SIG_UNBLOCK, &only, NULL); /* the process stops here */
     pthread_sigmask(SIG_BLOCK, &only, NULL);
     enter(s);
 }
@@ -142,7 +142,8 @@ static enum tui_event heed_signal(struct tui_screen *s)
         return TUI_TICK;
     if (info.ssi_signo == SIGTSTP)
         stop_here(s);
-    if (info.ssi_signo == SIGCONT && s->inside) /* of a stop that could not be caught: the shell has changed it */
+    if (info.ssi_signo == SIGCONT &&
+        s->inside) /* after a stop that could not be caught: the shell has changed the terminal's settings */
         enter(s);
     if (info.ssi_signo == SIGWINCH)
         s->shown.size = 0;
@@ -165,7 +166,7 @@ static void drop(struct tui_screen *s, size_t n)
     memmove(s->input, s->input + n, s->n_input);
 }
 
-/* The first key of what was read. Sequences of keys that are not known are passed over whole. */
+/* The first key in what was read. Unknown key sequences are skipped whole. */
 static enum tui_event next_key(struct tui_screen *s)
 {
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A whole terminal for a while: the alternate screen, keys as they are pressed, signals as events. What was on the
- * terminal before is there again afterwards, whichever way it ends.
+ * The whole terminal for a while: the alternate screen, keys as they are pressed, signals as events. Afterwards the
+ * terminal shows again what it showed before, however the program ends.
  */
 #ifndef GD_TUI_SCREEN_H
 #define GD_TUI_SCREEN_H
@@ -15,7 +15,7 @@ struct tui_screen;
 enum tui_event {
     TUI_TICK,    /* the time is up */
     TUI_OTHER,   /* the other descriptor is readable */
-    TUI_RESIZED, /* or back from a stop: draw again */
+    TUI_RESIZED, /* or the process goes on after a stop: draw again */
     TUI_LEAVE,   /* q, Escape, Ctrl-C, Ctrl-D, SIGTERM, SIGHUP, or the terminal is gone */
     TUI_UP,
     TUI_DOWN,
@@ -26,14 +26,14 @@ enum tui_event {
 /* Standard input and output. One at a time. 0, or -1 with gd__fail_text(). */
 int tui_screen_open(struct tui_screen **out);
 
-/* Puts lines (each with its newline) on the screen; only those that have changed are written. */
+/* Puts lines (each with its newline) on the screen. Only changed lines are written. */
 void tui_screen_draw(struct tui_screen *s, const struct gd__buffer *lines);
 
-/* Waits for the first of these; other: a descriptor, -1 for none. */
+/* Waits for the first event. other: a descriptor to watch; -1: none. */
 enum tui_event tui_screen_wait(struct tui_screen *s, int other, int timeout_ms);
 int tui_screen_digit(const struct tui_screen *s);
 
-/* NULL is fine. */
+/* s may be NULL. */
 void tui_screen_close(struct tui_screen **s);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Columns are a table. Each has a rank; they are taken in that order as long as they fit beside a task column of some
- * width, which then gets all that is left. Widths have a least value that usual figures do not exceed, so that columns
- * stay where they are from one drawing to the next.
+ * The columns are a table, and each has a rank. They are taken in that order while they fit beside a task column of
+ * some width, which then gets the rest. Each column has a least width that usual figures do not exceed, so that columns
+ * do not move from one drawing to the next.
  */
 #include "tui/table.h"
 
@@ -221,8 +221,8 @@ static bool has_extension(const char *name)
     return dot && dot > name && dot[1] && strlen(dot) <= 1 + LONGEST_EXTENSION && !strpbrk(dot, " \"");
 }
 
-/* "/data/a b/talk.wav", "my songs/talk.wav"; not a record, nor a sentence and/or something like it. Or the end of one,
- * of which the beginning was left out before. */
+/* True for "/data/a b/talk.wav" and "my songs/talk.wav", not for a record or a sentence with a slash in it. Also true
+ * for a path whose beginning was already cut off. */
 static bool is_path(const char *text)
 {
     const char *name = strrchr(text, '/');
@@ -233,8 +233,8 @@ static bool is_path(const char *text)
     return text[strcspn(text, "/ \"{")] == '/' || has_extension(name + 1);
 }
 
-/* Files of one folder differ in the ends of their paths: of one that is too long the beginning is left out, but not
- * what stands before it (lead bytes), as long as that leaves some of it. */
+/* Files of one directory differ at the end of their paths, so a path that is too long loses its beginning. The `lead`
+ * bytes before the path stay, if that leaves some of the path. */
 static void cut_front(char cell[CELL], size_t lead, size_t width, bool utf8)
 {
     enum { LEAST = 8 };
@@ -248,7 +248,7 @@ static void cut_front(char cell[CELL], size_t lead, size_t width, bool utf8)
     for (size_t left = all - taken; left > width - taken - 1; left -= g.width)
         text += tui_glyph(&g, text, strlen(text), utf8);
     snprintf(kept, sizeof kept, "%s%s%s", before, mark, text);
-    memcpy(cell, kept, CELL - 1); /* a task's text is shorter than there is room for */
+    memcpy(cell, kept, CELL - 1); /* a task's text is shorter than the room */
     cell[CELL - 1] = 0;
 }
 

@@ -8,7 +8,7 @@
 #include "tui/cells.h"
 #include "view/rows.h"
 
-/* A heading and the rows, as lines no wider than l is. l is at the beginning of a line, before and after. */
+/* Adds a heading and the rows as lines within the width of l, which is at the beginning of a line before and after. */
 void tui_table(struct tui_line *l, const struct view_rows *rows);
 
 #endif

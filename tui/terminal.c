@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The terminal, as far as the environment and the kernel know it. There is no terminfo: the few sequences that are
- * used are understood by every terminal of the last thirty years, and those that are newer are ignored by the others.
+ * What the environment and the kernel know of the terminal. Terminfo is not used: every terminal of the last thirty
+ * years understands the few sequences that are needed, and ignores the newer ones it does not know.
  */
 #include "tui/terminal.h"
 
@@ -29,7 +29,7 @@ bool tui_can_draw(int fd)
     return isatty(fd) && term && *term && strcmp(term, "dumb") != 0;
 }
 
-/* A locale of our own, so that the program's stays as it is. */
+/* A locale object of its own, so that the program's locale stays as it is. */
 static bool locale_is_utf8(void)
 {
     locale_t l = newlocale(LC_CTYPE_MASK, "", (locale_t)0);
@@ -42,8 +42,8 @@ static bool locale_is_utf8(void)
 void tui_terminal_of(struct tui_terminal *t)
 {
     const char *term = getenv("TERM");
-    /* xterm, the console and screen cut lines; about all others wrap them anew, and so does tmux, whatever is around
-     * it. */
+    /* xterm, the console and screen cut lines when the terminal is narrowed. Nearly all others wrap them again, and so
+     * does tmux in any terminal. */
     const bool cuts = is_set("XTERM_VERSION") || begins(term, "linux") || begins(term, "screen");
     *t = (struct tui_terminal){ .colour = !is_set("NO_COLOR"),
                                 .utf8 = locale_is_utf8(),

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What is to be known of a terminal before anything is drawn on it.
+ * The properties of a terminal that drawing depends on.
  */
 #ifndef GD_TUI_TERMINAL_H
 #define GD_TUI_TERMINAL_H
@@ -9,8 +9,8 @@
 
 struct tui_terminal {
     bool colour;  /* NO_COLOR is not set */
-    bool utf8;    /* the locale's characters are */
-    bool rewraps; /* lines that became too long when it was narrowed take several rows then */
+    bool utf8;    /* the locale's characters are UTF-8 */
+    bool rewraps; /* when it is narrowed, lines that are too long wrap onto several rows */
 };
 
 /* Whether a descriptor is a terminal that can be drawn on: TERM is set and not "dumb". */
@@ -18,10 +18,10 @@ bool tui_can_draw(int fd);
 
 void tui_terminal_of(struct tui_terminal *t);
 
-/* Its size; 80 x 24 if it does not say. */
+/* The size of the terminal; 80 x 24 if it is not known. */
 void tui_size(int fd, unsigned *width, unsigned *height);
 
-/* Whether we are in the foreground of it: who is not must not draw. */
+/* True if this process is in the foreground of the terminal. A process in the background must not draw. */
 bool tui_in_foreground(int fd);
 
 #endif

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * The echo of Enter moves the cursor a row down. It is not switched off: a run that is killed would leave a terminal
- * behind on which nothing is seen that is typed. Nor is what was typed taken away from the shell that will read it. So
- * it is counted. How many bytes of whole lines there are can be asked; how many lines that is can't, but the terminal
- * sends a signal for each. A real-time signal, since those are not merged, to one thread, through a descriptor that we
- * have opened anew: its flags are ours alone, and end with us.
+ * The echo of Enter moves the cursor down a row. The echo is not switched off, because a run that is killed would then
+ * leave a terminal that shows nothing of what is typed. The typed text is not read either, because the shell will read
+ * it. So the rows are counted. The kernel tells how many bytes of whole lines are waiting, but not how many lines. It
+ * sends a signal for each line, though: a real-time signal, since these are not merged, to one thread, through a
+ * descriptor that we opened ourselves, so that its flags are ours alone and end with this process.
  *
- * Ctrl-D ends a line too, but has no bytes and moves nothing: alone it is told from Enter by that, in the midst of what
- * is pasted it is taken for one. A line that is so long that its echo wraps counts as one: a row too few leaves a line
- * of the panel behind, one too many would wipe one that is not ours.
+ * Ctrl-D ends a line too, but adds no bytes and does not move the cursor. A single Ctrl-D is recognised by that; within
+ * a paste it counts as Enter. A line whose echo wraps counts as one row. Counting a row too few leaves a line of the
+ * panel behind; counting one too many would erase a line that is not ours.
  */
 #include "tui/typed_lines.h"
 
@@ -61,7 +61,7 @@ void tui_typed_lines_watch(struct tui_typed_lines *t, bool on)
     sigemptyset(&only);
     sigaddset(&only, line_signal());
     pthread_sigmask(SIG_UNBLOCK, &only, NULL);
-    /* Without a signal of our choice it would be SIGIO, which ends the process. */
+    /* Without this choice the signal would be SIGIO, which ends the process. */
     if (on && (fcntl(t->own, F_SETSIG, line_signal()) < 0 || fcntl(t->own, F_SETOWN_EX, &us) < 0))
         return;
     (void)fcntl(t->own, F_SETFL, on ? flags | O_ASYNC : flags & ~O_ASYNC);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What is typed at a terminal that nobody reads just now: by how many rows its echo has moved the cursor.
+ * Counts the rows by which the echo of typed lines has moved the cursor, while no program reads the terminal.
  */
 #ifndef GD_TUI_TYPED_LINES_H
 #define GD_TUI_TYPED_LINES_H
@@ -11,21 +11,21 @@
 
 struct tui_typed_lines {
     int fd;         /* the terminal */
-    int own;        /* the same, opened by ourselves: what we ask of that is no other program's business; -1: none */
-    int bytes;      /* of whole lines that nobody has read */
-    unsigned lines; /* counted by now */
+    int own;        /* the same terminal, opened again, so that its flags concern no other program; -1: none */
+    int bytes;      /* bytes of whole lines that are waiting to be read */
+    unsigned lines; /* lines counted so far */
     struct sigaction before;
 };
 
-/* What was typed before is not counted. One at a time in a process. */
+/* Lines typed before this are not counted. Only one at a time in a process. */
 void tui_typed_lines_open(struct tui_typed_lines *t, int fd);
 void tui_typed_lines_close(struct tui_typed_lines *t);
 
-/* On the thread that draws, which takes the signals from then on: counts lines, or lets them pass, as while a shell
- * reads them. Where lines cannot be counted nothing happens. */
+/* Called on the drawing thread, which gets the signals from then on. on: lines are counted. Off: they are not, as while
+ * a shell reads them. If lines cannot be counted, nothing happens. */
 void tui_typed_lines_watch(struct tui_typed_lines *t, bool on);
 
-/* Rows that the cursor has gone down since it was last asked. Any thread, one at a time. */
+/* The rows by which the cursor has moved down since the last call. Any thread, one at a time. */
 size_t tui_typed_lines_rows(struct tui_typed_lines *t);
 
 #endif

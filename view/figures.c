@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Reckoning and writing of figures. Pure: whatever time it is comes with the snapshot.
+ * Computes figures and formats them. Pure functions: the time comes with the snapshot.
  */
 #include "view/figures.h"
 
@@ -41,7 +41,7 @@ void view_fill_worker(struct gd_worker_view *to, const struct gd_worker_stats *f
     to->busy_ns = from->busy_ns;
 }
 
-/* The time of a snapshot: that of a run that has ended stands still. */
+/* The time of a snapshot. For a run that has ended, it is the time of its end. */
 static uint64_t time_of(const struct gd_snapshot *s)
 {
     return s->ended || s->read_ns < s->stats->now_ns ? s->stats->now_ns : s->read_ns;
@@ -60,7 +60,7 @@ void view_history_add(struct view_history *h, const struct gd_snapshot *s)
     if (!last || now.ns - last->ns >= sample_ns)
         h->samples[h->n++ % VIEW_SAMPLES] = now;
     if (h->first.ns == 0 && now.ended > 0 && (now.work > 0 || !(s->work_total > 0)))
-        h->first = now; /* with its work, which is told a moment after its end */
+        h->first = now; /* with its work, which is reported a moment after the task's end */
     if (s->n_failures) {
         const struct gd_failure_view *f = gd_snapshot_failure(s, s->n_failures - 1);
         snprintf(h->failure, sizeof h->failure, "%s%s%.150s", f->input, *f->input ? ": " : "", f->error);
@@ -96,19 +96,19 @@ static double rate_now(const struct gd_snapshot *s, const struct view_history *h
     return (double)(ended - from->ended) / seconds_between(from->ns, now);
 }
 
-/* What is counted, tasks or work: how much of it is done, and was when the first task had ended. */
+/* Progress in tasks or in work: how much is done now, and how much was done when the first task ended. */
 struct count {
     double done, first;
 };
 
-/* Seconds that so much of it takes, at the pace since then. */
+/* The seconds that this much takes at the pace since the first task ended. */
 static double seconds_for(double amount, struct count c, const struct view_figures *f, const struct view_history *h,
                           uint64_t now_ns)
 {
     const double since = seconds_between(h->first.ns, now_ns);
     if (h->first.ns && c.done > c.first && since > 0)
         return amount * since / (c.done - c.first);
-    if (f->ended >= 2 && h->first.ended >= 2 && c.done > 0) /* who came late knows the mean only */
+    if (f->ended >= 2 && h->first.ended >= 2 && c.done > 0) /* an observer that came late knows only the mean */
         return amount * f->elapsed / c.done;
     return -1;
 }
@@ -116,7 +116,8 @@ static double seconds_for(double amount, struct count c, const struct view_figur
 static double eta(const struct view_figures *f, const struct gd_snapshot *s, const struct view_history *h)
 {
     const bool by_work = f->work_total > 0 && f->work_done > 0;
-    if ((f->total == 0 && !by_work) || s->ended || s->stats->cancelled) /* of those that run still, nothing is known */
+    if ((f->total == 0 && !by_work) || s->ended ||
+        s->stats->cancelled) /* nothing is known of the tasks that are still running */
         return -1;
     if (f->total && f->passed >= f->total)
         return 0;
@@ -125,13 +126,13 @@ static double eta(const struct view_figures *f, const struct gd_snapshot *s, con
                    : seconds_for((double)(f->total - f->passed), tasks, f, h, time_of(s));
 }
 
-/* A bar at nine tenths of the files, with the longest still to come, would be no help. */
+/* A bar at nine tenths of the files would mislead if the longest file is still to come. */
 static double part(const struct view_figures *f)
 {
     static const double nearly = 0.9995;
     if (f->total && f->passed >= f->total)
         return 1;
-    if (f->work_total > 0) /* what takes no work may be left */
+    if (f->work_total > 0) /* tasks without work may be left */
         return f->work_done < nearly * f->work_total ? f->work_done / f->work_total : nearly;
     return f->total ? (double)f->passed / (double)f->total : -1;
 }
@@ -153,7 +154,7 @@ void view_figures_of(struct view_figures *f, const struct gd_snapshot *s, const 
     const struct gd_stats *a = s->stats;
     *f = (struct view_figures){ .total = a->total, .ended = ended_of(a), .rate_mean = -1 };
     f->passed = sum(f->ended, a->skipped);
-    if (a->source_done && !(a->cancelled && a->total)) /* one that is ended early had more to do */
+    if (a->source_done && !(a->cancelled && a->total)) /* a run that was stopped early had more to do */
         f->total = sum(a->taken, a->skipped);
     if (a->start_ns)
         f->elapsed = seconds_between(a->start_ns, time_of(s));
@@ -230,7 +231,7 @@ char *view_show_short_count(char *out, size_t size, uint64_t count)
     return out;
 }
 
-/* So that two digits count, and there is no exponent. */
+/* Two significant digits and no exponent. */
 static int digits_after(double value)
 {
     int digits = 0;

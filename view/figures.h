@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What is reckoned from a run's statistics (how far, how fast, until when), and figures as they are written. The same
- * words as those of the Python package's display.
+ * Figures computed from a run's statistics (progress, pace, time left), and how they are formatted. The Python
+ * package's display uses the same terms.
  */
 #ifndef GD_VIEW_FIGURES_H
 #define GD_VIEW_FIGURES_H
@@ -14,19 +14,19 @@
 
 enum { VIEW_SAMPLES = 64 };
 
-/* What was seen before. Zeroed is empty. */
+/* Earlier samples of a run. Zeroed is empty. */
 struct view_history {
     struct view_sample {
         uint64_t ns, ended;
         double work;
-    } samples[VIEW_SAMPLES];  /* the last, a fifth of a second apart or more */
-    size_t n;                 /* how many were ever taken */
-    struct view_sample first; /* when a task had ended, and its work was told, for the first time; ns 0: not yet */
-    char failure[320];        /* the last one, in words; "": none */
+    } samples[VIEW_SAMPLES];  /* the last samples, at least a fifth of a second apart */
+    size_t n;                 /* number of samples ever taken */
+    struct view_sample first; /* when the first task had ended and its work was reported; ns 0: not yet */
+    char failure[320];        /* message of the last failure; "": none */
 };
 
-/* The dispatcher counts tasks that were cancelled as failed. They are not: nobody has tried them. For every view of a
- * run, once. */
+/* The dispatcher counts cancelled tasks as failed, though they were never tried. This takes them out of the failed
+ * ones. To be called once for each snapshot, before any view uses it. */
 void view_part_cancelled(struct gd_stats *s);
 
 /* A worker as the dispatcher counts it: all that a view of it has in common with that. */
@@ -34,16 +34,16 @@ void view_fill_worker(struct gd_worker_view *to, const struct gd_worker_stats *f
 
 void view_history_add(struct view_history *h, const struct gd_snapshot *s);
 
-/* What is not known is negative. */
+/* Unknown figures are negative. */
 struct view_figures {
     uint64_t total;   /* 0: not known */
     uint64_t passed;  /* ended or skipped */
     uint64_t ended;   /* well or not, in this run */
-    double part;      /* 0 to 1: of the work where that is known, else of the tasks; 1 at the end only */
+    double part;      /* 0 to 1, of the work if that is known, else of the tasks; 1 only at the end */
     double elapsed;   /* seconds; 0: not begun */
     double rate_now;  /* tasks a second, over the last ten seconds */
     double rate_mean; /* over the run */
-    double eta;       /* seconds: at the pace since the first task ended: setting up says nothing about what follows */
+    double eta;       /* seconds, at the pace since the first task ended; the time of the set-up does not count */
     double work_done, work_total; /* total 0: not known (gd_dispatcher_set_work) */
     double work_rate;             /* a second, at that pace */
 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The same figures for programs: one line, one JSON object. What is not known is null.
+ * One line, one JSON object. Unknown figures are null.
  */
 #include "view/json.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * The list of inputs may have grown or lost lines from one run to the next, so neither the last run's total nor the
- * number of records is what there is. A task that is run again counts as left while its old record counts as well: more
- * than is sure is not claimed of either.
+ * The list of inputs may have grown or lost lines between two runs, so neither the last run's total nor the number of
+ * records is the number of tasks. A task that is run again counts as left, and its old record counts too. The figures
+ * therefore claim only what is certain.
  */
 #include "view/remaining.h"
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * How the work of a journal stands, from its summary: what is left, of how many, and what the last run did not have in
- * its input. For `status`, the report, and who else tells a person.
+ * How much of a journal's work remains, computed from its summary. `status` and the report show it.
  */
 #ifndef GD_VIEW_REMAINING_H
 #define GD_VIEW_REMAINING_H
@@ -12,10 +11,10 @@
 #include <gpu_dispatch/journal.h>
 
 struct view_remaining {
-    bool has_left; /* known: */
-    uint64_t left; /* inputs of the last run that have not come to an end, in it or before */
-    uint64_t all;  /* tasks there are: those of the journal and those that are left */
-    uint64_t gone; /* tasks of the journal that the last run did not have in its input; 0 too if it was not finished */
+    bool has_left; /* the next three are known */
+    uint64_t left; /* inputs of the last run that are not finished, neither in it nor before */
+    uint64_t all;  /* all tasks: those in the journal and those that are left */
+    uint64_t gone; /* tasks in the journal that were not in the input of the last run; 0 if that run did not finish */
 };
 
 void view_remaining_of(struct view_remaining *out, const struct gd_journal_summary *s);

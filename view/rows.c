@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * From workers to rows. Workers of one GPU come one after the other or not; each row is found by its GPU's number.
+ * Makes rows of workers. The workers of a GPU need not follow each other: a row is found by its GPU's number.
  */
 #include "view/rows.h"
 
@@ -49,11 +49,11 @@ enum view_status view_status_of(const struct gd_snapshot *s, const struct gd_wor
     if (status == VIEW_INITIALIZING && w->restarts > 0)
         return VIEW_RESTARTING;
     if (status == VIEW_PROCESSING && w->idle != GD_IDLE_NOT)
-        return VIEW_IDLE; /* it has been handed tasks, and cannot begin: they are being loaded */
+        return VIEW_IDLE; /* it has been given tasks but cannot begin: they are being loaded */
     return status;
 }
 
-/* What it is at. */
+/* What the worker is doing. */
 static void describe(struct view_row *r, const struct gd_worker_view *w)
 {
     const char *before = w->state == GD_WORKER_CANCELLING ? "asked to stop: " : "";
@@ -89,7 +89,7 @@ static void of_worker(struct view_row *r, const struct gd_snapshot *s, const str
     describe(r, w);
 }
 
-/* What is known of its device. */
+/* The figures of its device. */
 static void add_device(struct view_row *r, const struct gd_snapshot *s, int64_t gpu_id)
 {
     for (size_t i = 0; i < s->n_devices; i++) {
@@ -123,7 +123,7 @@ static struct gpu *find(struct gpu *g, size_t n, int64_t id)
     return NULL;
 }
 
-/* The GPUs in the order of their first workers; returns how many. */
+/* Lists the GPUs in the order of their first workers. Returns their number. */
 static size_t list_gpus(struct gpu *g, const struct gd_snapshot *s)
 {
     size_t n = 0;
@@ -138,7 +138,8 @@ static size_t list_gpus(struct gpu *g, const struct gd_snapshot *s)
     return n;
 }
 
-/* Those of one GPU, in r; "2", and "2.1", "2.2" where there are several. Returns how many. */
+/* Makes a row for each worker of a GPU. Labels are "2", or "2.1", "2.2" if the GPU has several workers. Returns the
+ * number of rows. */
 static size_t make_rows_of(struct view_row *r, const struct gd_snapshot *s, const struct gpu *g)
 {
     size_t n = 0;
@@ -152,7 +153,7 @@ static size_t make_rows_of(struct view_row *r, const struct gd_snapshot *s, cons
             snprintf(r[n].label, sizeof r[n].label, "%lld.%u", (long long)g->id % 1000000000, (unsigned)n + 1);
         n++;
     }
-    add_device(r, s, g->id); /* these figures are the device's, not the worker's: once */
+    add_device(r, s, g->id); /* these figures are the device's, not the worker's: shown once */
     return n;
 }
 
@@ -164,7 +165,7 @@ static size_t make_worker_rows(struct view_row *r, const struct gd_snapshot *s, 
     return n;
 }
 
-/* What a GPU with several workers is said to be at: running counts for more than trouble of one of them. */
+/* The order of statuses for a GPU with several workers: a running task counts for more than one worker's trouble. */
 static unsigned weight(enum view_status status)
 {
     return status == VIEW_PROCESSING ? 0 : (unsigned)status + 1;
@@ -183,7 +184,8 @@ static void add_counts(struct view_row *to, const struct view_row *from)
     to->restarts = sum(to->restarts, from->restarts);
 }
 
-/* Workers w of one GPU in one row: the status that counts most, and of those the one that has been at it longest. */
+/* Puts the workers of a GPU into one row. It shows the status that counts most, and the worker that has had it longest.
+ */
 static void join(struct view_row *r, const struct view_row *w)
 {
     struct view_row sums = *r;
@@ -199,7 +201,7 @@ static void join(struct view_row *r, const struct view_row *w)
     *r = sums;
 }
 
-/* How many of its workers are at what the row says. */
+/* The number of its workers that have the row's status. */
 static size_t count_status(const struct gd_snapshot *s, int64_t gpu_id, enum view_status status)
 {
     size_t n = 0;
@@ -234,11 +236,11 @@ static void make_gpu_row(struct view_row *r, const struct gd_snapshot *s, const 
 
 /* --- one row per status --------------------------------------------------------------------- */
 
-/* Adds a GPU's number to a list like "0-3, 7": appended, or put in the place of the end of the last range. */
+/* Adds a GPU's number to a list like "0-3, 7": appends it, or makes it the end of the last range. */
 struct id_list {
     char *out;
     size_t size, used;
-    size_t at; /* where the end of the last range begins, 0: it is a single number */
+    size_t at; /* where the end of the last range begins; 0: the last entry is a single number */
     int64_t last;
     bool any;
 };
@@ -261,7 +263,7 @@ static void put_id(struct id_list *l, int64_t id)
     l->any = true;
 }
 
-/* Everything that has this status, in one row. Returns how many GPUs that is; 0: there is no such row. */
+/* Makes one row of all GPUs with this status. Returns their number; 0: no row was made. */
 static size_t make_group(struct view_row *to, const struct view_row *gpu_rows, const struct gpu *gpus, size_t n,
                          enum view_status status, bool utf8)
 {
@@ -297,7 +299,7 @@ static size_t make_group(struct view_row *to, const struct view_row *gpu_rows, c
         to->known |= GD_KNOWN_MEMORY;
     to->utilization = with_util ? util / (unsigned)with_util : 0;
     snprintf(to->label, sizeof to->label, "%s%zu", utf8 ? "×" : "x", count);
-    /* Why, if it is the same for all; then which. */
+    /* The reason, if it is the same for all of them; then which GPUs. */
     if (status != VIEW_PROCESSING && why && *why && same && strlen(to->task) + strlen(why) + 8 < sizeof to->task) {
         char which[sizeof to->task];
         memcpy(which, to->task, sizeof which);
@@ -315,7 +317,7 @@ static bool is_trouble(enum view_status status)
     return status <= VIEW_RESTARTING;
 }
 
-/* Those of the GPUs that are in trouble, or those that are not, one by one as far as there is room. */
+/* Adds GPUs one by one while there is room: either those in trouble or the others. */
 static void add_single(struct view_rows *out, const struct view_row *gpu_rows, size_t n, size_t most, bool trouble)
 {
     for (size_t i = 0; i < n && out->n < most; i++) {
@@ -324,7 +326,7 @@ static void add_single(struct view_rows *out, const struct view_row *gpu_rows, s
     }
 }
 
-/* Trouble is told one by one if that leaves room for a row of each other status. */
+/* GPUs in trouble are shown one by one if there is still room for a row of each other status. */
 static void fold(struct view_rows *out, const struct view_row *gpu_rows, const struct gpu *gpus, size_t n, size_t most,
                  bool utf8)
 {
