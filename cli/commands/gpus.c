@@ -113,7 +113,7 @@ static void print_place(const struct gd_device *d)
 static void print_processes(const struct gd_devices *list, size_t i)
 {
     struct gd_device_process p[MAX_PROCESSES];
-    int n = gd_devices_processes(list, i, p, MAX_PROCESSES);
+    int n = gd_devices_processes(list, i, p, sizeof(struct gd_device_process), MAX_PROCESSES);
     if (n <= 0)
         return;
     printf("     %d process%s:", n, n == 1 ? "" : "es");
@@ -162,7 +162,7 @@ static void put_number(struct gd__buffer *b, const char *name, bool known, unsig
 static void put_processes(struct gd__buffer *b, const struct gd_devices *list, size_t i)
 {
     struct gd_device_process p[MAX_PROCESSES];
-    int n = gd_devices_processes(list, i, p, MAX_PROCESSES);
+    int n = gd_devices_processes(list, i, p, sizeof(struct gd_device_process), MAX_PROCESSES);
     if (n < 0) {
         gd__buffer_text(b, ",\"processes\":null");
         return;

@@ -33,7 +33,7 @@ static void read_times(struct cli_task_end *e)
 /* False if it is no command's output. */
 static bool read_command(struct cli_task_end *e)
 {
-    struct gd_command_output c;
+    struct gd_command_output c = { .size = sizeof c };
     if (gd_command_read(e->report->data, e->report->size, &c) < 0)
         return false;
     e->out = c.out;

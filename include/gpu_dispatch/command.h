@@ -69,6 +69,7 @@ struct gd_command_spec {
 
 /* What a template is filled with. */
 struct gd_command_fill {
+    size_t size;         /* sizeof(struct gd_command_fill) */
     const char *payload; /* the arguments, with a NUL between them */
     size_t payload_size;
     uint64_t task_id; /* {#} is one more */
@@ -107,6 +108,7 @@ void gd_argv_free(char **argv); /* NULL is fine */
 
 /* What a command left. Points into the result. */
 struct gd_command_output {
+    size_t size;   /* set to sizeof(struct gd_command_output) before the call */
     int exit_code; /* 0 if it was killed by a signal */
     int signal;    /* 0 if it exited */
     const char *out, *err;

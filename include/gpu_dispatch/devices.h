@@ -126,8 +126,10 @@ bool gd_devices_cuda(const struct gd_devices *list);
 /* Asks again for memory, utilisation, temperature, power and processes. */
 int gd_devices_refresh(struct gd_devices *list);
 
-/* The processes that compute on the i-th: the first max; returns how many there are, GD_E_UNSUPPORTED if not known. */
-int gd_devices_processes(const struct gd_devices *list, size_t i, struct gd_device_process *out, size_t max);
+/* The processes that compute on the i-th: the first max. Returns how many there are, GD_E_UNSUPPORTED if not known.
+ * element_size is sizeof(struct gd_device_process). */
+int gd_devices_processes(const struct gd_devices *list, size_t i, struct gd_device_process *out, size_t element_size,
+                         size_t max);
 
 /* How many workers that need so many bytes of device memory each find room on the i-th: of its free memory a tenth,
  * and at least 256 MiB, is left alone. GD_E_UNSUPPORTED where the free memory is not known, GD_E_TOO_LARGE if not even

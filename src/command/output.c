@@ -11,29 +11,31 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/sized.h"
 
 _Static_assert(sizeof(struct gd__command_head) == 24, "a layout between two processes");
 
 int gd_command_read(const void *data, size_t size, struct gd_command_output *out)
 {
     struct gd__command_head head;
-    if (!out)
-        return gd__error(GD_E_INVALID, "gd_command_read: out is NULL");
-    memset(out, 0, sizeof *out);
+    struct gd_command_output o = { .size = sizeof o };
+    const int rc = gd__sized_write(out, &o, sizeof o, "gd_command_output"); /* cleared, whatever comes */
+    if (rc < 0)
+        return rc;
     if (!data || size < sizeof head)
         return gd__error(GD_E_INVALID, "a result of %zu bytes is too short for the result of a command",
                          data ? size : 0);
     memcpy(&head, data, sizeof head);
     const size_t most = size - sizeof head;
     if (head.magic != GD__COMMAND_MAGIC)
-        return gd__error(GD_E_INVALID, "this is this is not the result of a command");
+        return gd__error(GD_E_INVALID, "this is not the result of a command");
     if (head.out_size > most || head.err_size > most - head.out_size)
         return gd__error(GD_E_INVALID, "the result of a command is shorter than its header says");
-    out->exit_code = head.exit_code;
-    out->signal = head.signal;
-    out->out = (const char *)data + sizeof head;
-    out->out_size = (size_t)head.out_size;
-    out->err = out->out + out->out_size;
-    out->err_size = (size_t)head.err_size;
-    return 0;
+    o.exit_code = head.exit_code;
+    o.signal = head.signal;
+    o.out = (const char *)data + sizeof head;
+    o.out_size = (size_t)head.out_size;
+    o.err = o.out + o.out_size;
+    o.err_size = (size_t)head.err_size;
+    return gd__sized_write(out, &o, sizeof o, "gd_command_output");
 }

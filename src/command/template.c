@@ -479,12 +479,15 @@ void gd__filling_free(struct gd__filling *f)
 char *gd_command_line(const struct gd_command *command, const struct gd_command_fill *with)
 {
     struct gd__filling f = { 0 };
+    struct gd_command_fill known = { .size = sizeof known };
     char *line = NULL;
-    if (!command || !with) {
-        gd__error(GD_E_INVALID, "gd_command_line: %s is NULL", command ? "with" : "command");
+    if (!command) {
+        gd__error(GD_E_INVALID, "gd_command_line: command is NULL");
         return NULL;
     }
-    if (gd__command_fill_line(command, with, &f) == 0) {
+    if (gd__sized_read(&known, sizeof known, with, "gd_command_fill") < 0)
+        return NULL;
+    if (gd__command_fill_line(command, &known, &f) == 0) {
         line = f.line.bytes;
         f.line.bytes = NULL;
     }

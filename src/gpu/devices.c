@@ -185,14 +185,30 @@ int gd_devices_refresh(struct gd_devices *list)
     return 0;
 }
 
-int gd_devices_processes(const struct gd_devices *list, size_t i, struct gd_device_process *out, size_t max)
+/* Elements of a newer header are longer than ours: moves each to its place, the last one first. */
+static void spread(struct gd_device_process *list, size_t n, size_t element_size)
+{
+    for (size_t i = n; element_size > sizeof *list && i-- > 0;) {
+        char *to = (char *)list + i * element_size;
+        memmove(to, &list[i], sizeof *list);
+        memset(to + sizeof *list, 0, element_size - sizeof *list);
+    }
+}
+
+int gd_devices_processes(const struct gd_devices *list, size_t i, struct gd_device_process *out, size_t element_size,
+                         size_t max)
 {
     const struct gd__found *f = gd__devices_at(list, i);
     if (!f)
         return GD_E_INVALID;
-    int rc = f->backend && f->backend->processes ? f->backend->processes(f, out, out ? max : 0) : GD_E_UNSUPPORTED;
+    if (element_size < sizeof(*out))
+        return gd__error(GD_E_INVALID, "gd_devices_processes: pass sizeof(struct gd_device_process)");
+    const size_t room = out ? max : 0;
+    int rc = f->backend && f->backend->processes ? f->backend->processes(f, out, room) : GD_E_UNSUPPORTED;
     if (rc == GD_E_UNSUPPORTED)
         gd__error(rc, "the processes that use GPU %d cannot be listed: its driver does not report them", f->d.id);
+    if (rc > 0)
+        spread(out, (size_t)rc < room ? (size_t)rc : room, element_size);
     return rc;
 }
 

@@ -440,7 +440,8 @@ static int run(struct gd_worker *w, const struct gd_command_fill *with, struct g
 
 static int process(struct gd_worker *w, const struct gd_task *task, struct gd_result *r)
 {
-    const struct gd_command_fill with = { .payload = task->data,
+    const struct gd_command_fill with = { .size = sizeof(struct gd_command_fill),
+                                          .payload = task->data,
                                           .payload_size = task->size,
                                           .task_id = task->id,
                                           .slot = runner.slot,

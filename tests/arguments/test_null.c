@@ -100,7 +100,8 @@ TEST(gd_command_line)
     struct gd_command *c = a_command();
     CHECK(!gd_command_line(NULL, &(struct gd_command_fill){ 0 }));
     CHECK(!gd_command_line(c, NULL));
-    gd_command_free(gd_command_line(c, &(struct gd_command_fill){ 0 }));
+    CHECK(!gd_command_line(c, &(struct gd_command_fill){ 0 }));
+    gd_command_free(gd_command_line(c, &(struct gd_command_fill){ .size = sizeof(struct gd_command_fill) }));
     gd_command_close(&c);
 }
 TEST(gd_command_free)
@@ -127,7 +128,7 @@ TEST(gd_argv_free)
 }
 TEST(gd_command_read)
 {
-    struct gd_command_output out;
+    struct gd_command_output out = { .size = sizeof out };
     REFUSED(gd_command_read(NULL, 100, &out));
     REFUSED(gd_command_read("abc", 3, NULL));
 }
@@ -184,8 +185,8 @@ TEST(gd_devices_refresh)
 TEST(gd_devices_processes)
 {
     struct gd_devices *list = some_devices();
-    REFUSED(gd_devices_processes(NULL, 0, NULL, 1));
-    (void)gd_devices_processes(list, 0, NULL, 1);
+    REFUSED(gd_devices_processes(NULL, 0, NULL, sizeof(struct gd_device_process), 1));
+    (void)gd_devices_processes(list, 0, NULL, sizeof(struct gd_device_process), 1);
     gd_devices_close(&list);
 }
 TEST(gd_devices_room)

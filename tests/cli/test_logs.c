@@ -203,9 +203,11 @@ TEST(joblog_as_gnu_parallel)
     CHECK_EQ(cli_joblog_open(&j, "ours", template, false), 0);
     CHECK_EQ(cli_joblog_begin(j), 0);
     for (uint64_t i = 0; i < 5; i++) {
-        char *line = gd_command_line(
-            template, &(struct gd_command_fill){
-                          .payload = inputs[i], .payload_size = strlen(inputs[i]), .task_id = i, .slot = 1 });
+        char *line = gd_command_line(template, &(struct gd_command_fill){ .size = sizeof(struct gd_command_fill),
+                                                                          .payload = inputs[i],
+                                                                          .payload_size = strlen(inputs[i]),
+                                                                          .task_id = i,
+                                                                          .slot = 1 });
         struct made *m = really_run(line, i, inputs[i]);
         CHECK_EQ(cli_joblog_add(j, end_of(m, CLI_RESULT_COMMAND)), 0);
         drop(m);

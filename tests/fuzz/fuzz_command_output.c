@@ -27,7 +27,7 @@ static void touch(const char *bytes, size_t size)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    struct gd_command_output o;
+    struct gd_command_output o = { .size = sizeof o };
     if (gd_command_read(data, size, &o) < 0) {
         MUST(!o.out && !o.err && o.out_size == 0 && o.err_size == 0);
         return 0;

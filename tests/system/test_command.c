@@ -61,6 +61,7 @@ static void on_final(void *user, const struct gd_report *r)
     to->failure = r->failure;
     to->attempt = r->attempt;
     snprintf(to->error, sizeof to->error, "%s", r->error ? r->error : "");
+    to->o.size = sizeof to->o;
     to->has_output = gd_command_read(r->data, r->size, &to->o) == 0;
     if (to->has_output) {
         to->o.out = copy_of(to->o.out, to->o.out_size);

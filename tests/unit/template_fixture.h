@@ -32,7 +32,12 @@ TEST_UNUSED static struct gd_command *open_words(const char *const *words)
 
 TEST_UNUSED static struct gd_command_fill filled(const char *payload, size_t size)
 {
-    return (struct gd_command_fill){ .payload = payload, .payload_size = size, .task_id = 6, .slot = 3, .gpu_id = 5 };
+    return (struct gd_command_fill){ .size = sizeof(struct gd_command_fill),
+                                     .payload = payload,
+                                     .payload_size = size,
+                                     .task_id = 6,
+                                     .slot = 3,
+                                     .gpu_id = 5 };
 }
 
 #endif

@@ -19,7 +19,7 @@ static size_t make(uint16_t exit_code, uint16_t signal, const char *out, const c
 
 static void refuse(size_t size, const char *words)
 {
-    struct gd_command_output o;
+    struct gd_command_output o = { .size = sizeof o };
     memset(&o, 0x55, sizeof o);
     CHECK_EQ(gd_command_read(data, size, &o), GD_E_INVALID);
     CHECK_CONTAINS(gd_error_text(), words);
@@ -28,7 +28,7 @@ static void refuse(size_t size, const char *words)
 
 TEST(both_outputs)
 {
-    struct gd_command_output o;
+    struct gd_command_output o = { .size = sizeof o };
     CHECK_EQ(gd_command_read(data, make(0, 0, "out", "errors"), &o), 0);
     CHECK_EQ(o.exit_code, 0);
     CHECK_EQ(o.signal, 0);
@@ -40,7 +40,7 @@ TEST(both_outputs)
 
 TEST(how_it_ended)
 {
-    struct gd_command_output o;
+    struct gd_command_output o = { .size = sizeof o };
     CHECK_EQ(gd_command_read(data, make(255, 0, "", ""), &o), 0);
     CHECK_EQ(o.exit_code, 255);
     CHECK_EQ(gd_command_read(data, make(0, 9, "", ""), &o), 0);
@@ -55,7 +55,7 @@ TEST(no_output_fits_a_record)
 
 TEST(more_than_it_says_is_left_alone)
 {
-    struct gd_command_output o;
+    struct gd_command_output o = { .size = sizeof o };
     const size_t size = make(0, 0, "a", "b");
     CHECK_EQ(gd_command_read(data, size + 10, &o), 0);
     CHECK_EQ(o.out_size, 1);
@@ -64,7 +64,7 @@ TEST(more_than_it_says_is_left_alone)
 
 TEST(what_is_no_result)
 {
-    struct gd_command_output o;
+    struct gd_command_output o = { .size = sizeof o };
     memset(data, 0, sizeof data);
     refuse(0, "0 bytes");
     refuse(23, "23 bytes");

@@ -45,7 +45,7 @@ TEST(defaults_are_plausible)
                           GD_KNOWN_PROCESSES);
     CHECK(d.temperature > 0 && d.power_mw > 0);
     CHECK(!gd_devices_cuda(list));
-    CHECK_EQ(gd_devices_processes(list, 0, NULL, 0), 0);
+    CHECK_EQ(gd_devices_processes(list, 0, NULL, sizeof(struct gd_device_process), 0), 0);
     gd_devices_close(&list);
 }
 
@@ -268,7 +268,7 @@ TEST(room)
     gd_devices_close(&list);
     list = devices("cpu:1");
     CHECK_EQ(gd_devices_room(list, 0, 1), GD_E_UNSUPPORTED);
-    CHECK_EQ(gd_devices_processes(list, 0, NULL, 0), GD_E_UNSUPPORTED);
+    CHECK_EQ(gd_devices_processes(list, 0, NULL, sizeof(struct gd_device_process), 0), GD_E_UNSUPPORTED);
     gd_devices_close(&list);
 }
 

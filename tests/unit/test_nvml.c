@@ -86,7 +86,7 @@ TEST(without_anything_optional)
     struct gd_devices *list = devices("auto");
     CHECK_EQ(gd_devices_count(list), 2);
     CHECK_EQ(device(list, 0).known, GD_KNOWN_MEMORY);
-    CHECK_EQ(gd_devices_processes(list, 0, NULL, 0), GD_E_UNSUPPORTED);
+    CHECK_EQ(gd_devices_processes(list, 0, NULL, sizeof(struct gd_device_process), 0), GD_E_UNSUPPORTED);
     CHECK_EQ(gd_devices_refresh(list), 0);
     gd_devices_close(&list);
 }
@@ -194,9 +194,9 @@ static void check_processes(const char *library)
     use(library);
     struct gd_devices *list = devices("auto");
     struct gd_device_process p[64] = { { 0, 0 } };
-    CHECK_EQ(gd_devices_processes(list, 0, p, 64), 0);
+    CHECK_EQ(gd_devices_processes(list, 0, p, sizeof(struct gd_device_process), 64), 0);
     setenv("FAKE_NVML_PROCESSES", "40", 1);
-    CHECK_EQ(gd_devices_processes(list, 0, p, 64), 40);
+    CHECK_EQ(gd_devices_processes(list, 0, p, sizeof(struct gd_device_process), 64), 40);
     CHECK_EQ(p[0].pid, 100);
     CHECK_EQ(p[0].memory, 1 << 20);
     CHECK_EQ(p[1].memory, 0); /* not known to the driver */
@@ -204,10 +204,10 @@ static void check_processes(const char *library)
     CHECK_EQ(p[39].memory, 40 << 20);
     CHECK_EQ(p[40].pid, 0);
     memset(p, 0, sizeof p);
-    CHECK_EQ(gd_devices_processes(list, 0, p, 2), 40);
+    CHECK_EQ(gd_devices_processes(list, 0, p, sizeof(struct gd_device_process), 2), 40);
     CHECK_EQ(p[1].pid, 101);
     CHECK_EQ(p[2].pid, 0);
-    CHECK_EQ(gd_devices_processes(list, 0, NULL, 9), 40);
+    CHECK_EQ(gd_devices_processes(list, 0, NULL, sizeof(struct gd_device_process), 9), 40);
     CHECK_EQ(device(list, 0).n_processes, 0);
     CHECK_EQ(gd_devices_refresh(list), 0);
     CHECK_EQ(device(list, 0).n_processes, 40);

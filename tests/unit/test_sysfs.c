@@ -177,10 +177,11 @@ TEST(amd_processes)
     put("8192\n", "class/kfd/kfd/proc/78/vram_1002");
     struct gd_devices *list = devices("auto");
     struct gd_device_process p[4] = { { 0, 0 } };
-    CHECK_EQ(gd_devices_processes(list, 0, p, 4), 2); /* first on the bus is node 2, 1002 */
+    CHECK_EQ(gd_devices_processes(list, 0, p, sizeof(struct gd_device_process), 4),
+             2); /* first on the bus is node 2, 1002 */
     CHECK_EQ(p[0].pid + p[1].pid, 155);
     CHECK_EQ(p[0].memory + p[1].memory, 12288);
-    CHECK_EQ(gd_devices_processes(list, 1, p, 4), 0);
+    CHECK_EQ(gd_devices_processes(list, 1, p, sizeof(struct gd_device_process), 4), 0);
     CHECK_EQ(device(list, 0).n_processes, 2);
     gd_devices_close(&list);
 }
@@ -239,7 +240,7 @@ TEST(intel_has_memory_of_its_own)
     CHECK_EQ(b.memory_total, 16000000000LL);
     CHECK_EQ(b.memory_free, 15000000000LL);
     CHECK_EQ(b.known & GD_KNOWN_MEMORY, GD_KNOWN_MEMORY);
-    CHECK_EQ(gd_devices_processes(list, 0, NULL, 0), GD_E_UNSUPPORTED);
+    CHECK_EQ(gd_devices_processes(list, 0, NULL, sizeof(struct gd_device_process), 0), GD_E_UNSUPPORTED);
     gd_devices_close(&list);
     setenv("ZE_AFFINITY_MASK", "1.0", 1);
     list = devices("auto");

@@ -348,7 +348,9 @@ static struct gd__text our_lines(const char *const *words, bool quote, size_t pe
     char payload[4096];
     size_t size;
     for (size_t i = 0; payload_of(i, per, payload, &size); i++) {
-        const struct gd_command_fill with = { .payload = payload, .payload_size = size, .task_id = i, .slot = 1 };
+        const struct gd_command_fill with = {
+            .size = sizeof(struct gd_command_fill), .payload = payload, .payload_size = size, .task_id = i, .slot = 1
+        };
         char *line = gd_command_line(c, &with);
         gd__text_put(&all, line, strlen(line));
         gd__text_put(&all, "\n", 1);
@@ -405,9 +407,11 @@ static void same_output(const char *const *words, bool quote)
     struct gd_command *c = open_spec((struct gd_command_spec){ .words = words, .quote = quote });
     struct gd__text script = { 0 };
     for (size_t i = 0; i < N_INPUTS; i++) {
-        const struct gd_command_fill with = {
-            .payload = inputs[i], .payload_size = strlen(inputs[i]), .task_id = i, .slot = 1
-        };
+        const struct gd_command_fill with = { .size = sizeof(struct gd_command_fill),
+                                              .payload = inputs[i],
+                                              .payload_size = strlen(inputs[i]),
+                                              .task_id = i,
+                                              .slot = 1 };
         char *line = gd_command_line(c, &with);
         gd__text_put(&script, line, strlen(line));
         gd__text_put(&script, "\n", 1);

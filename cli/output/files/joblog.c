@@ -70,7 +70,8 @@ static void add_command(struct cli_joblog *j, const struct cli_task_end *e)
         gd__buffer_add(b, r->input, r->input_size);
         replace(b, start, 0, ' ');
     } else {
-        struct gd_command_fill fill = { .payload = r->input ? r->input : "",
+        struct gd_command_fill fill = { .size = sizeof(struct gd_command_fill),
+                                        .payload = r->input ? r->input : "",
                                         .payload_size = r->input_size,
                                         .task_id = r->task_id,
                                         .slot = e->slot,
