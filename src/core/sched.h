@@ -96,7 +96,7 @@ struct gd__death {
     int exit_code;
     bool not_spawned;  /* it could not be started */
     bool shortage;     /* because no more processes or memory were available */
-    const char *words; /* what happened, and the end of its stderr */
+    const char *words; /* what happened to it ("exited with code 3"), and the end of its stderr */
 };
 
 /* How far a worker has got, as far as is known; see struct gd__death. */

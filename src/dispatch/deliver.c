@@ -7,7 +7,7 @@
 #include "base/alloc.h"
 #include "dispatch/internal.h"
 
-enum { TEXT_MAX = 256, SPARSE_FROM = 1 << 20 };
+enum { NAME_MAX_BYTES = 64, TEXT_MAX = 256, SPARSE_FROM = 1 << 20 };
 
 static const char *const failure_names[] = {
     [GD_FAILURE_NONE] = "none",
@@ -55,12 +55,18 @@ static void default_words(const struct gd_dispatcher *d, const struct gd__outcom
 }
 
 /* A failure's words as a string: they come from shared memory, unterminated, so they are copied. */
-static char *copy_words(const struct gd__outcome *o)
+static char *copy_words(const struct gd_dispatcher *d, const struct gd__outcome *o)
 {
     const size_t length = o->size - o->data_size;
-    char *text = gd__calloc(1, length + 1);
-    if (text)
-        memcpy(text, (const char *)o->bytes + o->data_size, length);
+    char name[NAME_MAX_BYTES] = "";
+    if (o->failure == GD_FAILURE_CRASH && o->worker >= 0) /* these are about the worker */
+        snprintf(name, sizeof name, "worker %d (GPU %d) ", o->worker, d->copy.gpu_ids[o->worker]);
+    const size_t before = strlen(name);
+    char *text = gd__calloc(1, before + length + 1);
+    if (!text)
+        return NULL;
+    memcpy(text, name, before);
+    memcpy(text + before, (const char *)o->bytes + o->data_size, length);
     return text;
 }
 
@@ -106,7 +112,7 @@ static void call_failed(struct gd_dispatcher *d, struct gd_report *r, const stru
 {
     char text[TEXT_MAX];
     const bool own_words = o->size > o->data_size && o->failure != GD_FAILURE_TIMEOUT;
-    char *words = own_words ? copy_words(o) : NULL;
+    char *words = own_words ? copy_words(d, o) : NULL;
     if (!words)
         default_words(d, o, text);
     r->error = words ? words : text;
@@ -223,11 +229,10 @@ void gd__deliver_shortage(void *ctx, unsigned w, const char *words, uint64_t siz
 {
     struct gd_dispatcher *d = ctx;
     char text[TEXT_MAX];
-    (void)w;
     if (d->shortage_told)
         return;
     d->shortage_told = true;
-    snprintf(text, sizeof text, "%.*s", (int)(size < TEXT_MAX ? size : TEXT_MAX - 1), words ? words : "");
+    snprintf(text, sizeof text, "worker %u %.*s", w, (int)(size < TEXT_MAX ? size : TEXT_MAX - 1), words ? words : "");
     if (d->hooks.shortage)
         d->hooks.shortage(d->hooks.user, text);
 }

@@ -23,26 +23,18 @@ static void task_ended(void *user, const struct gd_report *report)
     (void)gd_balancer_add(run->balancer, report, asks ? run->parts->media_seconds(run->user, report) : 0);
 }
 
-/* The library's own message may begin with the worker's name too. */
-static const char *without_name(const char *why)
-{
-    int length = 0;
-    (void)sscanf(why, "worker %*d (GPU %*d) %n", &length);
-    return why + length;
-}
-
 static void say_of_worker(struct gd__run *run, int worker_id, int gpu_id, const char *what, const char *why)
 {
     char about[WHAT_ROOM];
     snprintf(about, sizeof about, "worker %d on GPU %d %s", worker_id, gpu_id, what);
-    run->parts->say(run->user, about, without_name(why));
+    run->parts->say(run->user, about, why);
 }
 
 static void setup_failed(void *user, int worker_id, int gpu_id, const char *error)
 {
     struct gd__run *run = user;
     run->no_setup[worker_id] = true;
-    if (gd__setup_failures_add(run->setup_failures, worker_id, without_name(error)))
+    if (gd__setup_failures_add(run->setup_failures, worker_id, error))
         say_of_worker(run, worker_id, gpu_id, "failed to set up", error);
 }
 

@@ -405,7 +405,7 @@ TEST(environment)
     setenv("OTHER421", "x y", 1);
     j->n = 2;
     run_all(j);
-    CHECK_STR(j->records[1].o.out, "1\n1\n2\n1\n4\n4\nx y\n");
+    CHECK_STR(j->records[1].o.out, "1\n1\n2\n1\n4\n0\nx y\n");
     j = job(WORDS("env | grep -c '^PARALLEL_SEQ=' ; env | grep GPU_DISPATCH_WORKER_FD; echo $OTHER421 #"));
     run_all(j);
     CHECK_STR(j->records[0].o.out, "1\nx y\n");

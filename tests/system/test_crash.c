@@ -335,6 +335,19 @@ TEST(a_missing_program)
     world_close(&w);
 }
 
+/* The callback is told which worker it was; a report's message has to say it itself. */
+TEST(the_message_of_a_death_names_the_worker_in_reports_alone)
+{
+    struct world w;
+    world_open(&w, 1);
+    w.o.crash_limit = 1;
+    world_add(&w, (struct world_order){ .what = W_EXIT, .n = 7 });
+    CHECK_EQ(world_run(&w), 0);
+    CHECK_CONTAINS(w.finals[0].error, "worker 0 (GPU 0) exited with code 7");
+    CHECK_EQ(strncmp(world_event(&w, 'x')->text, "exited with code 7", strlen("exited with code 7")), 0);
+    world_close(&w);
+}
+
 TEST(a_program_that_is_no_worker)
 {
     struct world w;
@@ -345,9 +358,7 @@ TEST(a_program_that_is_no_worker)
     w.o.restart_delay_ms = 1;
     world_add_many(&w, 5, (struct world_order){ .what = W_ECHO });
     CHECK_EQ(world_run(&w), GD_E_SETUP);
-    CHECK_CONTAINS(
-        w.text,
-        "All workers failed during setup: worker 0 (GPU 0) exited with code 0 without calling gd_worker_main()");
+    CHECK_CONTAINS(w.text, "All workers failed during setup: exited with code 0 without calling gd_worker_main()");
     CHECK_EQ(world_count(w.page, WC_SETUPS), 0);
     world_close(&w);
 }

@@ -27,7 +27,7 @@ static void describe_death(const struct gd__seat *seat, const struct gd__exit *e
     const char *killed = e->signal == SIGKILL ? gd__sched_kill_words(&seat->d->sched, seat->index) : NULL;
     gd__exit_describe(e, how, sizeof how);
     const size_t n = gd__output_last_lines(&seat->err, LAST_LINES, last, sizeof last);
-    int length = snprintf(text, size, "worker %u (GPU %d) %s%s", seat->index, seat->d->copy.gpu_ids[seat->index],
+    int length = snprintf(text, size, "%s%s",
                           seat->broken ? seat->words
                           : killed     ? killed
                                        : how,

@@ -31,7 +31,7 @@ static void start_worker(void *ctx, unsigned w)
     seat->words[0] = '\0';
     gd__strays_name(seat);
     if (gd__seat_start(seat) < 0) {
-        snprintf(seat->words, sizeof seat->words, "worker %u could not be started: %s", w, gd_error_text());
+        snprintf(seat->words, sizeof seat->words, "could not be started: %s", gd_error_text());
         gd__seat_undo_start(seat);
         seat->spawn_failed = true;
         d->spawn_failures++;
