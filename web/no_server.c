@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The web page where the build has no libmicrohttpd: it says so.
+ * Takes the place of the server in a build without libmicrohttpd: reports that there is no web page.
  */
 #include <stddef.h>
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * The server, on libmicrohttpd: one thread of its own, which never waits for a client. A client of the events that has
- * been told everything is suspended and costs nothing; the feed wakes it. Where a client does not take what it is sent
- * the library's own clock drops it.
+ * The server, built on libmicrohttpd. It has one thread, which never waits for a client. A client of the events that is
+ * up to date is suspended and costs nothing until the feed wakes it. The library's own timer drops clients that do not
+ * read.
  *
- * A run needs its descriptors: connections may have a quarter of what the process may open, at most 384. A third of
- * those is for clients that have not shown the token yet (access/connections.h). Every answer, refusals too, says that
- * it is not to be kept, framed, sniffed, or used by another site.
+ * A run needs its descriptors, so connections may use a quarter of the descriptors that the process may open, at most
+ * 384. A third of those is for clients that have not shown the token yet (access/connections.h). The headers of every
+ * answer, refusals included, forbid storing it, framing it, guessing its type, and using it from another site.
  */
 #include "web/server.h"
 
@@ -27,16 +27,16 @@
 #include "web/access/guard.h"
 #include "web/pages.h"
 
-/* Of a connection: its request's headers and a block of what it is sent. */
+/* Memory of a connection: the headers of its request and a block of the answer. */
 enum { MEMORY_PER_CONNECTION = 32 << 10, BLOCK = 16 << 10, MOST_CONNECTIONS = 384, IDLE_S = 15 };
 
-/* How long a request may take to arrive, and an answer to a stranger to be read. */
+/* The time limits for a request to arrive, and for a stranger to read the answer. */
 enum { REQUEST_MS = 10000, ANSWER_MS = 30000 };
 
-/* Connections that were dropped and that the library has not closed yet. */
+/* Room for connections that were dropped but not yet closed by the library. */
 enum { DROPPED = 16 };
 
-/* How long the end of a run waits for clients that do not read, and for our own thread. */
+/* How long the end of a run waits for clients that do not read, and for the server's thread. */
 enum { LAST_WORDS_MS = 500, BUSY_MS = 10000 };
 
 struct web_server {
@@ -186,7 +186,7 @@ static void leave(void *watcher)
     web_watcher_leave(watcher);
 }
 
-/* What a HEAD gets: nobody watches. */
+/* The answer to HEAD: no watcher is made. */
 static enum MHD_Result no_events(struct web_server *s, struct MHD_Connection *c)
 {
     struct MHD_Response *r = MHD_create_response_from_buffer(0, NULL, MHD_RESPMEM_PERSISTENT);
@@ -216,7 +216,7 @@ static const struct path {
     const char *path;
     enum MHD_Result (*get)(struct web_server *s, struct MHD_Connection *c);
     enum MHD_Result (*head)(struct web_server *s, struct MHD_Connection *c); /* NULL: the same without its body */
-    bool open;                                                               /* for everybody: there is nothing in it */
+    bool open;                                                               /* for everybody: the page holds no data */
 } paths[] = {
     { "/", page, NULL, true },
     { "/api/events", events, no_events, false },
@@ -243,7 +243,7 @@ static enum MHD_Result count_header(void *user, enum MHD_ValueKind kind, const c
     return MHD_YES;
 }
 
-/* A value that holds a NUL is longer than it looks: it is none. */
+/* A value with a NUL in it does not count. */
 static const char *value_of(struct MHD_Connection *c, enum MHD_ValueKind kind, const char *name)
 {
     const char *value = NULL;
@@ -259,7 +259,7 @@ static struct web_connection *place_of(struct MHD_Connection *c)
     return info ? info->socket_context : NULL;
 }
 
-/* 0 if it may be answered, else the status and why not. */
+/* 0 if the request may be answered; otherwise the HTTP status, and the reason. */
 static unsigned admit(struct web_server *s, struct MHD_Connection *c, const struct web_request *r, bool open,
                       const char **why)
 {
@@ -295,7 +295,7 @@ static enum MHD_Result serve(struct web_server *s, struct MHD_Connection *c, con
     return (p->head && strcmp(method, "HEAD") == 0 ? p->head : p->get)(s, c);
 }
 
-/* Called when the headers are there, for each part of a body (which nobody wants), and at the end. */
+/* Called when the headers have arrived, for each part of a body (which is ignored), and at the end. */
 static enum MHD_Result requested(void *user, struct MHD_Connection *c, const char *path, const char *method,
                                  const char *version, const char *body, size_t *body_size, void **state)
 {
@@ -304,7 +304,7 @@ static enum MHD_Result requested(void *user, struct MHD_Connection *c, const cha
     (void)version, (void)body;
     *state = &seen;
     if (first && reads)
-        return MHD_YES; /* an answer before the end of a request costs the connection */
+        return MHD_YES; /* an answer before the end of the request would close the connection */
     if (*body_size > 0) {
         *body_size = 0;
         return MHD_YES;
@@ -331,7 +331,7 @@ static struct web_connection *enter(struct web_server *s, struct MHD_Connection 
     struct web_connection *place =
         web_connections_add(s->connections, socket->connect_fd, from ? from->client_addr : NULL);
     if (!place)
-        (void)shutdown(socket->connect_fd, SHUT_RDWR); /* no memory: nobody would watch its time */
+        (void)shutdown(socket->connect_fd, SHUT_RDWR); /* out of memory: the connection would have no time limit */
     return place;
 }
 
@@ -347,7 +347,7 @@ static void came_or_left(void *user, struct MHD_Connection *c, void **place, enu
 
 /* --- opening and closing --------------------------------------------------------------------------- */
 
-/* What the library has to complain of are its clients' mistakes. */
+/* The library's messages are about mistakes of clients. They are dropped. */
 static void say_nothing(void *user, const char *format, va_list args)
 {
     (void)user, (void)format, (void)args;
@@ -370,7 +370,7 @@ static int open_connections(struct web_server *s, unsigned limit, unsigned reque
     return web_connections_open(&s->connections, &limits);
 }
 
-/* The library's thread takes no signal: those are for the run. */
+/* The library's thread takes no signals: they are for the run. */
 static struct MHD_Daemon *start_daemon(struct web_server *s, int fd, unsigned limit, unsigned idle_s)
 {
     sigset_t before;
@@ -385,7 +385,7 @@ static struct MHD_Daemon *start_daemon(struct web_server *s, int fd, unsigned li
     return d;
 }
 
-/* The page's own script and style by their hashes, and nothing else from anywhere. */
+/* Allows the page's own script and style, by their hashes, and nothing else. */
 static void make_policy(struct web_server *s)
 {
     snprintf(s->csp, sizeof s->csp,
@@ -447,7 +447,7 @@ void web_server_close(struct web_server **server)
     if (!s)
         return;
     web_feed_finish(s->feed, LAST_WORDS_MS, BUSY_MS);
-    MHD_stop_daemon(s->daemon); /* closes the socket too; nobody is suspended any more */
+    MHD_stop_daemon(s->daemon); /* closes the socket too; no connection is suspended any more */
     web_connections_close(&s->connections);
     web_feed_close(&s->feed);
     explicit_bzero(s, sizeof *s);

@@ -21,28 +21,28 @@ struct web_options {
     const char *token; /* NULL: one is made at random */
     web_read_fn *read;
     void *user;
-    unsigned idle_s;     /* a connection on which nothing moves is closed; 0: 15 */
-    unsigned request_ms; /* a request must be whole in this time; 0: ten seconds */
+    unsigned idle_s;     /* an idle connection is closed after this time; 0: 15 */
+    unsigned request_ms; /* a request must be complete within this time; 0: ten seconds */
 };
 
 struct web_server;
 
-/* Whether this build has it. */
+/* True if this build has the server. */
 bool web_server_available(void);
 
 /* Listens from now on. 0, or -1 with gd__fail_text(). */
 int web_server_open(struct web_server **out, const struct web_options *o);
 
-/* Where it is, without the token. */
+/* The URL of the page, without the token. */
 const char *web_server_url(const struct web_server *s);
 
-/* What to type in a browser: URL#token=TOKEN. The browser does not send what follows the #, the page reads it. */
+/* The address for a browser: URL#token=TOKEN. A browser does not send the part after the #; the page reads it. */
 const char *web_server_link(const struct web_server *s);
 
-/* How many watch the events now. */
+/* The number of clients that watch the events now. */
 size_t web_server_watchers(const struct web_server *s);
 
-/* Tells those who watch that the run is over, with its last figures; closes everything. read is called once more. */
+/* Sends the last figures and the end of the run to the watchers, then closes everything. read is called once more. */
 void web_server_close(struct web_server **s);
 
 #endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Addresses are numbers, or localhost: a name that has to be looked up may mean something else tomorrow, and a page
- * that shows what a run is at should be where it was said to be.
+ * Addresses are numbers or "localhost". A name that has to be looked up may mean another machine tomorrow.
  */
 #include "web/access/address.h"
 
@@ -15,7 +14,7 @@
 #include "base/failure.h"
 #include "base/text/parse.h"
 
-/* All that may wait to be accepted. */
+/* As many connections may wait to be accepted as the system allows. */
 enum { BACKLOG = 128 };
 
 static int set_v4(struct web_address *a, const char *host, uint16_t port)
@@ -92,7 +91,7 @@ int web_address_listen(struct web_address *a)
     int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
         return gd__fail("--http: cannot make a socket: %s", strerror(errno));
-    /* So that a run may follow another on the same port at once; two at a time still cannot. */
+    /* Lets a run use the port of a run that has just ended. Two runs at a time still cannot share a port. */
     (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
     if (family == AF_INET6 && !a->any)
         (void)setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on);

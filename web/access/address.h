@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Where the page is: [ADDRESS:]PORT as people write it, a socket that listens there, and what to type in a browser.
+ * The address of the page: [ADDRESS:]PORT as people write it, a socket that listens there, and the URL for a browser.
  */
 #ifndef GD_WEB_ACCESS_ADDRESS_H
 #define GD_WEB_ACCESS_ADDRESS_H
@@ -13,7 +13,7 @@ struct web_address {
     struct sockaddr_storage at;
     socklen_t size;
     unsigned port;
-    bool loopback;  /* nobody outside this machine can reach it */
+    bool loopback;  /* it cannot be reached from outside this machine */
     bool any;       /* every address of this machine */
     char host[128]; /* as in a URL: "127.0.0.1", "[::1]" */
 };
@@ -24,7 +24,7 @@ int web_address_parse(struct web_address *a, const char *text);
 /* A socket that listens there, not inherited by children; sets the port if it was 0. -1 with gd__fail_text(). */
 int web_address_listen(struct web_address *a);
 
-/* "http://127.0.0.1:8080/". Where it listens everywhere, with the machine's name. */
+/* "http://127.0.0.1:8080/"; with the machine's name if it listens on every address. */
 void web_address_url(const struct web_address *a, char *out, size_t size);
 
 #endif

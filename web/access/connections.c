@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * libmicrohttpd has one clock for a connection, which any byte sets back: a client that sends a byte now and then would
- * stay for ever. So each connection has a time here by which its request must be whole. One thread waits for the
- * earliest of these times and shuts down what is overdue.
+ * libmicrohttpd has one timer for a connection, which any byte restarts, so a client that sends a byte now and then
+ * would stay for ever. Therefore each connection has a deadline here by which its request must be complete. One thread
+ * waits for the earliest deadline and shuts down the connections that miss theirs.
  *
- * A connection belongs to the one who removes it. A socket that was shut down is still open, so the descriptor can't be
- * somebody else's until then: everything here happens under the lock.
+ * A connection belongs to the caller until the caller removes it. A socket that was shut down is still open, so its
+ * descriptor cannot be reused until then. Everything here happens under the lock.
  */
 #include "web/access/connections.h"
 
@@ -28,9 +28,9 @@ enum phase { READING, ANSWERING, N_PHASES };
 struct web_connection {
     struct web_connection *before, *after; /* in the order in which they came */
     int fd;
-    unsigned char from[16]; /* the address, or what one client's addresses have in common */
+    unsigned char from[16]; /* the client's address, or the common part of its addresses */
     bool trusted;
-    bool dropped; /* shut down: holds no place any more */
+    bool dropped; /* shut down: it no longer counts towards a limit */
     uint64_t due_ns;
 };
 
@@ -72,13 +72,13 @@ static unsigned *place_of(struct web_connections *s, const struct web_connection
 
 static void drop(struct web_connections *s, struct web_connection *c)
 {
-    (void)shutdown(c->fd, SHUT_RDWR); /* fails only if the client was faster */
+    (void)shutdown(c->fd, SHUT_RDWR); /* fails only if the client closed it first */
     c->dropped = true;
     c->due_ns = NEVER;
     (*place_of(s, c))--;
 }
 
-/* Returns when the next one will be overdue. */
+/* Shuts down the connections that are overdue. Returns the next deadline. */
 static uint64_t drop_overdue(struct web_connections *s)
 {
     const uint64_t now = now_ns();
@@ -164,7 +164,7 @@ static void read_v4(unsigned char out[16], const unsigned char address[4])
         memcpy(out, address, 4);
 }
 
-/* A machine has as many IPv6 addresses as it likes, all with the same first half. */
+/* A machine may have any number of IPv6 addresses, all with the same first half. */
 static void read_v6(unsigned char out[16], const struct in6_addr *address)
 {
     if (IN6_IS_ADDR_V4MAPPED(address))
@@ -199,7 +199,7 @@ static unsigned count_from(const struct web_connections *s, const unsigned char 
     return n;
 }
 
-/* The oldest stranger of the address that has the most. */
+/* The oldest stranger of the address that has the most strangers. */
 static struct web_connection *find_victim(const struct web_connections *s)
 {
     struct web_connection *victim = NULL;
@@ -252,7 +252,7 @@ void web_connections_remove(struct web_connections *s, struct web_connection *c)
 
 /* --- what they do ------------------------------------------------------------------------------ */
 
-/* Those whose client has hung up: a watcher's owner may not have looked yet. */
+/* Finds the connections whose client has hung up. The owner of a watcher may not have noticed yet. */
 static void drop_gone(struct web_connections *s)
 {
     for (struct web_connection *c = s->first; c; c = c->after) {

@@ -33,19 +33,19 @@ int web_connections_open(struct web_connections **out, const struct web_connecti
 /* All connections must have been removed. */
 void web_connections_close(struct web_connections **connections);
 
-/* A stranger, which may cost an older stranger its place. fd stays the caller's. NULL if memory ran out. */
+/* Adds a stranger, for which an older stranger may be dropped. fd stays the caller's. NULL: out of memory. */
 struct web_connection *web_connections_add(struct web_connections *s, int fd, const struct sockaddr *from);
 
 /* Before fd is closed. */
 void web_connections_remove(struct web_connections *s, struct web_connection *c);
 
-/* It has shown the token. False: there is no room for one more of those, and it stays a stranger. */
+/* The client has shown the token. False: there are too many such clients, and it stays a stranger. */
 bool web_connections_trust(struct web_connections *s, struct web_connection *c);
 
-/* A whole request has arrived, and is answered from now on. */
+/* A whole request has arrived and will now be answered. */
 void web_connections_requested(struct web_connections *s, struct web_connection *c);
 
-/* The answer is over: the next request may come. */
+/* The answer is complete: the next request may come. */
 void web_connections_answered(struct web_connections *s, struct web_connection *c);
 
 #endif

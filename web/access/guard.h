@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Who may look. A page on this machine's own address can be asked for by every user of the machine, and by any web site
- * that the user's browser has open, through a name that the site made to mean 127.0.0.1; one on another address, by
- * anybody. So there is always a token.
+ * Decides who may see the page. Every user of the machine can request a page on the loopback address. So can any web
+ * site that is open in the user's browser, through a name that resolves to 127.0.0.1. On another address anybody can.
+ * So there is always a token.
  */
 #ifndef GD_WEB_ACCESS_GUARD_H
 #define GD_WEB_ACCESS_GUARD_H
@@ -18,21 +18,21 @@ struct web_guard {
     char token[WEB_TOKEN_LONGEST + 1];
 };
 
-/* What a request says of itself; NULL: nothing. */
+/* The headers of a request; NULL: not sent. */
 struct web_request {
     const char *method, *host, *origin;
     const char *authorization;   /* "Bearer TOKEN" */
-    unsigned n_hosts, n_origins; /* how many such headers there are */
+    unsigned n_hosts, n_origins; /* number of such headers */
 };
 
-/* token: the user's own, NULL: one is made at random. 0, or -1 with gd__fail_text(). */
+/* token: chosen by the user; NULL: a random one is made. 0, or -1 with gd__fail_text(). */
 int web_guard_init(struct web_guard *g, const struct web_address *a, const char *token);
 
-/* 0 if it is a request that may be made here, token or not; else the HTTP status with which it is refused, and *why,
- * one line. */
+/* 0 if the request is allowed, apart from the token. Otherwise the HTTP status for the refusal, and *why is one line
+ * that explains it. */
 unsigned web_guard_check(const struct web_guard *g, const struct web_request *r, const char **why);
 
-/* Whether it has the token. */
+/* True if the request has the token. */
 bool web_guard_has_token(const struct web_guard *g, const struct web_request *r);
 
 #endif

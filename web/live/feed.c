@@ -37,9 +37,9 @@ struct web_watcher {
     struct web_watcher *before, *after;
     const struct web_watch_ops *ops;
     void *arg;
-    struct text *at; /* being sent, from offset; NULL: none */
+    struct text *at; /* the text that is being sent, from offset; NULL: none */
     size_t offset;
-    uint64_t next; /* number of the text after it; 0: the state */
+    uint64_t next; /* number of the next text; 0: the state */
     bool asleep, gone;
 };
 
@@ -48,17 +48,17 @@ struct web_feed {
     void *user;
     pthread_t thread;
     pthread_mutex_t lock;
-    pthread_cond_t changed; /* somebody came or left, or it is to stop */
+    pthread_cond_t changed; /* a watcher came or left, or the thread is to stop */
     bool stop, ended;
     struct web_last kept;
     struct web_history history;
-    struct view_history seen; /* for figures that are reckoned */
-    uint64_t sequence;        /* of the last sample that was told of; the first is 1 */
-    struct text *ring[RING];  /* text i is at i % RING; NULL: nobody watched then */
-    struct text *state;       /* of this sequence; NULL: nobody has asked */
-    uint64_t told_ns;         /* when it was last told of anything */
+    struct view_history seen; /* for the computed figures */
+    uint64_t sequence;        /* of the last sample that was sent to watchers; the first is 1 */
+    struct text *ring[RING];  /* text i is at i % RING; NULL: there was no watcher then */
+    struct text *state;       /* the state of this sequence; NULL: not needed yet */
+    uint64_t told_ns;         /* when something was last sent to watchers */
     struct web_watcher *first;
-    size_t n_watchers, n_gone; /* in all; and of these, who have only to be told to leave */
+    size_t n_watchers, n_gone; /* all watchers; and those of them that only have to be told to leave */
 };
 
 static uint64_t now_ns(void)
@@ -95,7 +95,7 @@ static struct text *make_text(const struct web_feed *f, const char *event, const
     return t;
 }
 
-/* The text that w is to get now, with a reference; NULL: none, or no memory. */
+/* The next text for w, with a reference; NULL: none, or out of memory. */
 static struct text *next_text(struct web_watcher *w)
 {
     struct web_feed *f = w->feed;
@@ -128,7 +128,7 @@ static void wake_all(struct web_feed *f)
     }
 }
 
-/* Those who sleep and whose other side has hung up. */
+/* Wakes sleeping watchers whose client has hung up. */
 static void sweep(struct web_feed *f)
 {
     for (struct web_watcher *w = f->first; w; w = w->after) {
@@ -177,13 +177,13 @@ static void take_in(struct web_feed *f, const struct gd_snapshot *s)
         tell(f, &news);
 }
 
-/* Without the lock. False: there is nothing to be had any more. */
+/* Reads a snapshot, without the lock. False: the run is gone. */
 static bool sample(struct web_feed *f)
 {
     const struct gd_snapshot *s = NULL;
     const int rc = f->read(f->user, &s);
     if ((rc < 0 && rc != GD_E_NO_JOB) || !s)
-        return true; /* another time, perhaps */
+        return true; /* perhaps next time */
     struct gd_snapshot copy = *s;
     pthread_mutex_lock(&f->lock);
     copy.ended = copy.ended || rc == GD_E_NO_JOB;
@@ -193,7 +193,7 @@ static bool sample(struct web_feed *f)
     return !copy.ended;
 }
 
-/* Under the lock: until the next sample is due. False: it is to stop. */
+/* Under the lock: waits until the next sample is due. False: the thread is to stop. */
 static bool wait_turn(struct web_feed *f, uint64_t last_ns)
 {
     while (!f->stop) {
@@ -246,7 +246,7 @@ int web_feed_open(struct web_feed **out, web_read_fn *read, void *user)
     return 0;
 }
 
-/* The thread is at its end, or never was. */
+/* The thread has ended, or was never started. */
 static void stop_thread(struct web_feed *f)
 {
     pthread_mutex_lock(&f->lock);
@@ -258,7 +258,7 @@ static void stop_thread(struct web_feed *f)
         pthread_join(f->thread, NULL);
 }
 
-/* Under the lock: what was seen last is the last. */
+/* Under the lock: makes the newest sample the last one. */
 static void tell_end(struct web_feed *f)
 {
     struct gd_snapshot news = f->kept.s;
@@ -268,7 +268,7 @@ static void tell_end(struct web_feed *f)
     tell(f, &news);
 }
 
-/* Under the lock: until nobody watches, or for so long. */
+/* Under the lock: waits until there are no watchers, or for this long. */
 static void wait_for_leavers(struct web_feed *f, unsigned wait_ms)
 {
     const uint64_t due = now_ns() + (uint64_t)wait_ms * 1000000u;
@@ -277,7 +277,7 @@ static void wait_for_leavers(struct web_feed *f, unsigned wait_ms)
         ;
 }
 
-/* Somebody who could be sent the rest has not been yet: who serves them has had no CPU. */
+/* There is a watcher that could still be sent the rest: the thread that serves it has had no CPU. */
 static bool is_behind(const struct web_feed *f)
 {
     for (const struct web_watcher *w = f->first; w; w = w->after) {

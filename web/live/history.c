@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Samples hold counts and not rates, so that leaving some out loses detail and nothing else: the rate between any two
- * is that of the whole time between them.
+ * Samples hold counts, not rates. So leaving some of them out loses only detail: the rate between any two samples is
+ * still the rate of the whole time between them.
  */
 #include "web/live/history.h"
 
@@ -22,7 +22,7 @@ void web_history_add(struct web_history *h, const struct web_sample *s)
 {
     if (h->step <= 0) {
         h->step = FIRST_STEP;
-        h->n = 1; /* at 0 seconds there was nothing */
+        h->n = 1; /* at 0 seconds all counts are 0 */
     }
     if (h->n > 0 && s->seconds < h->samples[h->n - 1].seconds + h->step)
         return;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * How the counts grew since the run began, in a bounded number of samples: about one a second at first; when there is
- * no room left every second one goes and the steps are twice as long.
+ * How the counts grew since the run began, in a bounded number of samples. At first there is about one a second. When
+ * the room is used up, every second sample is dropped and the steps become twice as long.
  */
 #ifndef GD_WEB_LIVE_HISTORY_H
 #define GD_WEB_LIVE_HISTORY_H
@@ -22,13 +22,13 @@ struct web_sample {
 struct web_history {
     struct web_sample samples[WEB_HISTORY_ROOM];
     size_t n;
-    double step; /* least time between two; 0: not begun */
+    double step; /* least time between two samples; 0: not begun */
 };
 
-/* One that comes sooner than a step after the last is left out. */
+/* A sample that comes sooner than a step after the last one is left out. */
 void web_history_add(struct web_history *h, const struct web_sample *s);
 
-/* {"step":1,"columns":[...],"samples":[[...],...]} and a newline. */
+/* Adds {"step":1,"columns":[...],"samples":[[...],...]} and a newline. */
 void web_history_json(const struct web_history *h, struct gd__buffer *b);
 
 #endif

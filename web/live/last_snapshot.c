@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A run may end a hundred thousand tasks a second. No screen can show them: of those that came at once the failed are
- * taken, and of the others so many, evenly. How many were left out is counted.
+ * A run may finish a hundred thousand tasks a second, and no screen can show them all. Of those that came in one
+ * snapshot, the failed ones are kept, and an even selection of the others. The rest is counted.
  */
 #include "web/live/last_snapshot.h"
 
@@ -37,7 +37,8 @@ static int reserve(void **list, size_t *room, size_t n, size_t element)
     return 0;
 }
 
-/* Puts n more at the end of a list that holds *count of at most room, and returns how many of the oldest had to go. */
+/* Adds n elements at the end of a list of *count elements with room for `room`. Returns how many of the oldest were
+ * dropped. */
 static size_t push(void *list, size_t *count, size_t room, const void *more, size_t n, size_t element)
 {
     char *at = list;
@@ -51,7 +52,7 @@ static size_t push(void *list, size_t *count, size_t room, const void *more, siz
     return gone;
 }
 
-/* Which of the tasks are shown, at most WEB_TASKS_AT_ONCE; returns how many. */
+/* Selects the tasks to show, at most WEB_TASKS_AT_ONCE. Returns their number. */
 static size_t choose(struct gd_task_view *out, const struct gd_snapshot *s)
 {
     const size_t even = s->n_tasks > WEB_TASKS_AT_ONCE ? WEB_TASKS_AT_ONCE / 2 : s->n_tasks;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * What Prometheus reads, in its text format 0.0.4: for each metric HELP and TYPE, then its samples, all together. What
- * is counted here only grows while the run lasts (_total); what is measured is a gauge, in base units. A figure that
- * the driver does not tell has no sample.
+ * Metrics in the text format 0.0.4 of Prometheus: for each metric HELP and TYPE, then all its samples. Counters
+ * (_total) only grow while the run lasts. Measured values are gauges, in base units. A figure that the driver does not
+ * report has no sample.
  *
- * Metrics are tables: those of the run, those of each worker, those of each device.
+ * The metrics are tables: one for the run, one for each worker, one for each device.
  */
 #include <stdio.h>
 #include <string.h>
@@ -21,7 +21,7 @@ static void head(struct gd__buffer *b, const char *name, const char *type, const
     gd__buffer_format(b, "# HELP " PREFIX "%s %s\n# TYPE " PREFIX "%s %s\n", name, help, name, type);
 }
 
-/* A label's value: backslash, quote and newline are escaped; what is no text at all becomes a dot. */
+/* The value of a label: backslash, quote and newline are escaped, and bytes that are not text become a dot. */
 static void add_label(struct gd__buffer *b, const char *text, size_t room)
 {
     for (size_t i = 0; i < room && text[i]; i++) {
@@ -47,7 +47,7 @@ static double ended(const struct gd_snapshot *s)
     return s->ended;
 }
 
-/* One line each; a name with several lines is given again without words. */
+/* One line for each sample. A further sample of the same metric has no help text. */
 static const struct run_metric {
     const char *name, *type, *help, *label;
     size_t offset; /* in struct gd_stats, or */
@@ -76,7 +76,7 @@ static const struct run_metric {
 #undef AT
 };
 
-/* In whatever unit it is counted; nothing where it is not. */
+/* In the unit of the run's work; nothing if the run has none. */
 static void add_work(struct gd__buffer *b, const struct gd_snapshot *s)
 {
     if (!(s->work_total > 0))
@@ -156,7 +156,7 @@ static double restarts(const struct gd_worker_view *w)
 static const struct worker_metric {
     const char *name, *type, *help;
     struct {
-        const char *label; /* NULL: it is the only one */
+        const char *label; /* NULL: this is the only one */
         double (*value)(const struct gd_worker_view *w);
     } lines[3];
 } worker_metrics[] = {

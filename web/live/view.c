@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * JSON of a snapshot. Figures keep the names that they have in the public headers; times of the monotonic clock become
- * seconds since the run began, what is not known is null. Inputs and error texts may hold anything:
- * gd__json_put_string() makes a JSON string of any bytes.
+ * JSON of a snapshot. Figures keep the names that they have in the public headers. Times of the monotonic clock become
+ * seconds since the run began, and unknown figures are null. Inputs and error messages may hold any bytes;
+ * gd__json_put_string() makes a JSON string of them.
  */
 #include "web/live/view.h"
 
@@ -30,7 +30,7 @@ static void add_number(struct gd__buffer *b, const char *name, uint64_t value)
     gd__buffer_format(b, ",\"%s\":%llu", name, (unsigned long long)value);
 }
 
-/* null where it is not known */
+/* null if it is not known */
 static void add_known(struct gd__buffer *b, const char *name, bool known, double value)
 {
     if (known)
@@ -64,7 +64,7 @@ static void add_figures(struct gd__buffer *b, const struct gd_stats *stats)
     gd__buffer_text(b, "}");
 }
 
-/* What is reckoned from them. */
+/* The figures computed from the statistics. */
 static void add_reckoned(struct gd__buffer *b, const struct gd_snapshot *s, const struct view_history *h)
 {
     struct view_figures f;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * A snapshot of a run as text: JSON for the page and for programs, and what Prometheus reads.
+ * A snapshot of a run as text: JSON for the page and for programs, and metrics for Prometheus.
  */
 #ifndef GD_WEB_LIVE_VIEW_H
 #define GD_WEB_LIVE_VIEW_H
@@ -13,7 +13,7 @@
 /* Seconds from the beginning of the run to a time of the same clock; 0 if it had not begun. */
 double web_since(const struct gd_snapshot *s, uint64_t ns);
 
-/* How long it has lasted; one that has ended lasts no longer. */
+/* How long the run has lasted, up to its end. */
 double web_seconds(const struct gd_snapshot *s);
 
 /* {"sequence":...,"stats":{...},"figures":{...},"workers":[...],"devices":[...],"failures":[...],"tasks":[...]}, one

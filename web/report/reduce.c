@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * The two passes. Nothing here grows with the number of records: tables have a largest size, and of what does not fit
- * the number is kept. A journal that is being written may have more records the second time: those of workers that the
- * first pass did not see are counted and not drawn.
+ * The two passes. Nothing here grows with the number of records: tables have a largest size, and what does not fit is
+ * only counted. A journal that is being written may have more records in the second pass. Records of workers that the
+ * first pass did not see are counted but not drawn.
  */
 #include "web/report/reduce.h"
 
@@ -39,7 +39,7 @@ static void add_named(struct gd__buffer *b, const char *name, const char *text, 
     web_add_beginning(b, text, size, most);
 }
 
-/* A time or a duration as it may be drawn: whatever gave the records, sums of these stay finite. */
+/* Limits a time or a duration, so that sums stay finite whatever is in the records. */
 static double finite(double seconds)
 {
     return !(seconds > 0) ? 0 : seconds < LONGEST ? seconds : LONGEST;
@@ -60,7 +60,7 @@ void web_add_record(struct gd__buffer *b, const struct web_reduced *d, const str
 
 /* --- who there is ------------------------------------------------------------------------ */
 
-/* The place of a worker in the table, or the free one where it would be. */
+/* The place of a worker in the table, or the free place for it. */
 static int *table_slot(const struct web_reduced *d, int gpu, int worker)
 {
     size_t at = ((unsigned)gpu * 2654435761u + (unsigned)worker * 40503u) % TABLE;
@@ -86,7 +86,7 @@ static size_t gpu_index(struct web_reduced *d, int gpu)
     return d->n_gpus++;
 }
 
-/* NULL: there are too many, or it never ran. */
+/* NULL: there are too many workers, or the task never ran. */
 static struct web_lane *find_lane(const struct web_reduced *d, const struct gd_journal_record *r)
 {
     const int slot = *table_slot(d, r->gpu_id, r->worker_id);
@@ -190,7 +190,7 @@ static void add_busy(const struct web_reduced *d, struct web_gpu *g, double star
     }
 }
 
-/* The shortest of a step goes when there is no room. */
+/* If there is no room in a step, its shortest task is dropped. */
 static void add_bar(struct web_reduced *d, struct web_lane *lane, const struct web_bar *bar)
 {
     if (!lane->bars) {

@@ -16,16 +16,16 @@
 
 enum {
     WEB_MOST_RUNS = 10000,
-    WEB_MOST_LANES = 4096, /* workers that are told apart */
-    WEB_DRAWN_LANES = 128, /* and drawn */
+    WEB_MOST_LANES = 4096, /* workers that are distinguished */
+    WEB_DRAWN_LANES = 128, /* workers that are drawn */
     WEB_MOST_CLASSES = 32, /* of failures; the last one is all the others */
     WEB_SHOWN_FAILURES = 30,
-    WEB_MOST_BARS = 20000, /* about: at least one for each worker in each step */
+    WEB_MOST_BARS = 20000, /* approximate: at least one for each worker in each step */
 };
 
 struct web_span {
     double first, last; /* Unix time; first 0: nothing ran in it */
-    double offset;      /* where it begins on the page */
+    double offset;      /* where the run begins on the page */
 };
 
 struct web_gpu {
@@ -38,19 +38,19 @@ struct web_gpu {
 struct web_bar {
     uint64_t number;
     double start, seconds; /* seconds < 0: none */
-    int failure;           /* index of its class; -1: it succeeded */
+    int failure;           /* index of its class of failure; -1: it succeeded */
 };
 
 struct web_lane {
     int gpu, worker;
     size_t gpu_at;        /* index */
-    struct web_bar *bars; /* per step as many as are drawn, the longest first; NULL: not drawn */
+    struct web_bar *bars; /* for each step the tasks that are drawn, the longest first; NULL: not drawn */
 };
 
 struct web_class {
     char name[64];
     uint64_t count, shown;
-    struct gd__buffer json; /* those that are shown, with commas between */
+    struct gd__buffer json; /* the records that are shown, separated by commas */
 };
 
 struct web_reduced {
@@ -72,17 +72,18 @@ struct web_reduced {
     bool no_memory;
 };
 
-/* 0, or -1 with gd__fail_text(). Free it in either case. */
+/* 0, or -1 with gd__fail_text(). The result must be freed in either case. */
 int web_reduce(struct web_reduced *d, const struct web_records *r);
 void web_reduced_free(struct web_reduced *d);
 
-/* When a record's task began, on the page. */
+/* The position on the page at which a record's task began. */
 double web_reduced_start(const struct web_reduced *d, const struct gd_journal_record *r);
 
-/* The beginning of a text as JSON, cut between two characters, with three dots where it was cut. NULL is "". */
+/* Adds the beginning of a text as JSON. A long text is cut between two characters and ends in three dots. NULL counts
+ * as "". */
 void web_add_beginning(struct gd__buffer *b, const char *text, size_t size, size_t most);
 
-/* One record as an object. */
+/* Adds a record as an object. */
 void web_add_record(struct gd__buffer *b, const struct web_reduced *d, const struct gd_journal_record *r);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Writes the report: the page with its data in a script element, as JSON. There an end tag would end it, and two
- * characters are line ends to JavaScript that are none to JSON: "<" and these are written as \u escapes, which they may
- * be since they can only stand in strings.
+ * Writes the report: the page, with its data as JSON in a script element. An end tag in the data would end the element,
+ * and two characters are line ends in JavaScript but not in JSON. So "<" and these two are written as \u escapes, which
+ * is allowed because they only occur in strings.
  */
 #include "web/report/report.h"
 
@@ -192,7 +192,7 @@ static int make_data(struct gd__buffer *b, const struct web_records *r, const ch
 
 /* --- the page -------------------------------------------------------------------------------- */
 
-/* JSON as it may stand in a script element. */
+/* JSON that is safe in a script element. */
 static void add_embedded(struct gd__buffer *page, const struct gd__buffer *json)
 {
     for (size_t i = 0; i < json->size;) {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * The page of a run that is over, from its journal: one file that needs nothing else.
+ * The page of a run that is over, made from its journal: one file that needs nothing else.
  *
- * However many records there are, memory and page are bounded: time is divided into WEB_REPORT_STEPS, the use of each
- * GPU is known per step, and of each worker's tasks the longest that began in a step are drawn.
+ * Memory and page are bounded, however many records there are. Time is divided into WEB_REPORT_STEPS. The use of each
+ * GPU is known for each step, and the longest tasks of each worker that began in a step are drawn.
  */
 #ifndef GD_WEB_REPORT_REPORT_H
 #define GD_WEB_REPORT_REPORT_H
@@ -12,8 +12,7 @@
 
 enum { WEB_REPORT_STEPS = 400 };
 
-/* Where records come from: a journal's reader, or what a test makes up. As the functions of journal.h of these names.
- */
+/* The source of records: a journal's reader, or a test. The functions are those of journal.h with these names. */
 struct web_records {
     void *user;
     int (*each)(void *user, const struct gd_journal_query *q,
@@ -21,8 +20,8 @@ struct web_records {
     int (*summary)(void *user, struct gd_journal_summary *out);
 };
 
-/* Writes the page to path, by way of PATH.part. file: how the journal is called on the page. named: a person named the
- * path, so a link there is followed. 0, or -1 with gd__fail_text(). */
+/* Writes the page to PATH.part and renames that to path. file: the journal's name on the page. named: a person gave the
+ * path, so a link is followed. 0, or -1 with gd__fail_text(). */
 int web_report_write(const struct web_records *r, const char *file, const char *path, bool named);
 
 #endif
