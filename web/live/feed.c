@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * What watchers are told is numbered. The last few texts are in a ring; a watcher knows the number that it is to get
- * next and holds a reference to the text that it is in the middle of. One that finds its number gone from the ring gets
- * the state instead, which is made once per sample however many ask for it.
+ * The texts that watchers get are numbered, and the last few are in a ring. A watcher knows the number of its next text
+ * and holds a reference to the one it is sending. If its number is no longer in the ring, it gets the state instead,
+ * which is made once per sample for all of them.
  *
- *   event: state    everything there is      the first of each stream, and for who fell behind
- *   event: update   what is new since        tasks and failures that ended; figures, workers, devices as they are
- *   event: end      the same, and the last
+ *   event: state    everything              the first of each stream, and for a watcher that fell behind
+ *   event: update   what is new             tasks and failures that ended; figures, workers, devices as they are
+ *   event: end      what is new, the last
  *
- * The sampling thread reads without the lock, since it alone reads.
+ * The sampling thread reads snapshots without the lock, since no other thread reads them.
  */
 #include "web/live/feed.h"
 
