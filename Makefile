@@ -4,9 +4,10 @@ PREFIX ?= /usr/local
 MESON_OPTIONS ?=
 SOAK_SEEDS ?= 1000000
 
-.PHONY: all help test transcribe demo demo-transcribe bench check soak docs install clean setup
+.PHONY: all help setup missing unit test-one test test-slow transcribe demo demo-transcribe bench check soak docs install \
+	clean
 
-all: $(BUILD)/build.ninja ## build everything into build/ (the default)
+all: $(BUILD)/build.ninja ## build everything into build/ (the default); installs nothing
 	@ninja -C $(BUILD)
 
 help: ## show this list
@@ -14,29 +15,53 @@ help: ## show this list
 	@echo
 	@echo 'BUILD=$(BUILD)  PREFIX=$(PREFIX)  MESON_OPTIONS="$(MESON_OPTIONS)" (used when $(BUILD)/ is made)'
 
-setup:
+setup: ## install what the build and its optional parts need (Debian packages; names them first)
 	@tools/setup.sh build $(BUILD)
 
-$(BUILD)/build.ninja: | setup
+missing:
+	@tools/setup.sh missing $(BUILD)
+
+$(BUILD)/build.ninja: | missing
 	@meson setup $(BUILD) --prefix=$(PREFIX) $(MESON_OPTIONS)
+
+unit: $(BUILD)/build.ninja ## build and run the unit tests alone: seconds after a change of one file
+	@tools/test.sh $(BUILD) --suite unit --suite text
+
+test-one: $(BUILD)/build.ninja ## run one test: T=unit_arena, T='unit_arena one_case', T=tests/python/test_imap.py, T='a pytest -k expression'
+	@tools/test_one.sh $(BUILD) "$(T)"
+
+test: ## run the tests and print the total; installs what they use, a browser too (not with GD_BROWSER=no)
+	@tools/setup.sh test $(BUILD)
+	@$(MAKE) --no-print-directory $(BUILD)/build.ninja
+	@tools/transcriber.sh --try $(BUILD)
+	@ninja -C $(BUILD)
+	@tools/venv.sh $(BUILD)
+	@tools/test.sh $(BUILD) --no-suite slow
+
+test-slow: ## run the tests that take minutes (crashes, chaos, installation, accuracy), which `make test` leaves out
+	@tools/setup.sh test $(BUILD)
+	@$(MAKE) --no-print-directory $(BUILD)/build.ninja
+	@tools/transcriber.sh --try $(BUILD)
+	@tools/venv.sh $(BUILD)
+	@tools/test.sh $(BUILD) --suite slow
 
 transcribe: $(BUILD)/build.ninja ## also build the transcription worker, with whisper.cpp (WHISPER=cpu or cuda; default: what this machine has)
 	@tools/transcriber.sh $(BUILD)
 	@ninja -C $(BUILD)
 
-test: all ## run every test and print the total (installs a browser to test the web page; not with GD_BROWSER=no)
-	@tools/setup.sh browser
-	@tools/transcriber.sh --try $(BUILD)
-	@tools/test.sh $(BUILD)
-
-demo: all ## run a real dispatch on simulated devices (no GPU needed)
+demo: ## run a real dispatch on simulated devices (no GPU needed)
+	@tools/setup.sh tools
+	@$(MAKE) --no-print-directory $(BUILD)/build.ninja
+	@ninja -C $(BUILD) gpu-dispatch examples/example_demo
 	@$(BUILD)/examples/example_demo
 	@tools/demo.sh $(BUILD)
 
-demo-transcribe: $(BUILD)/build.ninja ## make a few spoken clips, transcribe them on simulated GPUs, compare the text
-	@tools/transcriber.sh --any $(BUILD)
-	@ninja -C $(BUILD)
+demo-transcribe: ## make a few spoken clips, transcribe them on simulated GPUs, compare the text
+	@tools/setup.sh tools
 	@tools/setup.sh speech
+	@$(MAKE) --no-print-directory $(BUILD)/build.ninja
+	@tools/transcriber.sh --any $(BUILD)
+	@ninja -C $(BUILD) gpu-dispatch
 	@tools/demo_transcribe.sh $(BUILD)
 
 bench: all ## compare with bare rings and Python's pools, and print a table

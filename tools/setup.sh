@@ -1,48 +1,74 @@
 #!/bin/sh
-# Installs the Debian packages that `make` needs and that are missing, with apt, and prints their names.
-# If everything is there, it does nothing and needs no network.
-# usage: setup.sh [build|check|browser|whisper|transcribe|speech] [BUILD_DIR]
+# Installs the Debian packages that a make target needs, through apt: only those that are missing, and it names them first.
+# If everything is present it does nothing and needs no network.
+# usage: setup.sh missing|tools|build|test|check|whisper|transcribe|speech [BUILD_DIR]
+#   missing      installs nothing: names what is missing, and fails if nothing can be built without it
+#   tools        a compiler, Meson and Ninja
+#   build        the same, and what the optional parts use: journals, the web page, transcription, the Python package
+#   test         the same, and what tests use, a browser among them (about 125 MB; GD_BROWSER=no leaves it out)
+#   check        what `make test` and `make check` use
+#   whisper      what builds whisper.cpp (tools/whisper.sh)
+#   transcribe   what the transcription worker uses, except whisper.cpp
+#   speech       the voice of `make demo-transcribe`
 set -u
-what=${1:-build}
+what=${1:-}
 build=${2:-build}
-packages=
+packages='' updated='' installed=''
 
 have() { command -v "$1" >/dev/null 2>&1; }
 want() { have "$1" || packages="$packages $2"; } # want COMMAND PACKAGE
+want_library() { { have pkg-config && pkg-config --exists "$1"; } || packages="$packages $2"; }
+is_root() { [ "$(id -u)" -eq 0 ]; }
+as_root() { if is_root; then "$@"; else sudo "$@"; fi; }
+by_hand() { if is_root; then echo "apt-get install$packages"; else echo "sudo apt-get install$packages"; fi; }
 
 die() {
     echo "setup: $*" >&2
     exit 1
 }
 
-as_root() {
-    if [ "$(id -u)" -eq 0 ]; then
-        "$@"
-    elif have sudo; then
-        sudo "$@"
-    else
-        die "not root and no sudo; as root, please: apt-get install$packages"
-    fi
-}
-
+# Installs $packages and empties the list.
 install() {
     [ -n "$packages" ] || return 0
-    have apt-get || die "missing:$packages (Debian's names). There is no apt-get here: please install them by hand"
+    if ! have apt-get; then
+        echo "setup: missing:$packages (names of Debian packages). There is no apt-get here: please install them by hand" >&2
+        return 1
+    elif ! is_root && ! have sudo; then
+        echo "setup: neither root nor sudo: cannot install packages. As root: apt-get install$packages" >&2
+        return 1
+    fi
     echo "setup: installing Debian packages:$packages"
-    if [ -z "${updated:-}" ]; then
-        as_root apt-get update -q || die "apt-get update failed"
+    if [ -z "$updated" ]; then
+        as_root apt-get update -q || return 1
         updated=1
     fi
     # shellcheck disable=SC2086 # a list
     as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends $packages </dev/null ||
-        die "could not install:$packages"
+        return 1
+    packages='' installed=1
+}
+
+install_needed() { install || die "could not install:$packages"; }
+
+# Nothing here is fatal, and only `make setup` asks for a password: install_optional WHAT_IS_LOST
+install_optional() {
+    [ -n "$packages" ] || return 0
+    if [ "$what" != build ] && ! is_root && ! sudo -n true 2>/dev/null; then
+        echo "setup: continuing without $1. This installs them: $(by_hand)"
+    else
+        install || echo "setup: continuing without $1: could not install:$packages"
+    fi
     packages=
 }
 
-fuzzer_links() {
-    echo 'int LLVMFuzzerTestOneInput(const unsigned char *d, unsigned long n); int LLVMFuzzerTestOneInput(const
-        unsigned char *d, unsigned long n) { return d && n ? 0 : 0; }' |
-        clang -fsanitize=fuzzer,address -x c - -o /dev/null 2>/dev/null
+have_compiler() {
+    if [ -n "${CC:-}" ]; then have "${CC%% *}"; else have cc || have gcc || have clang; fi
+}
+
+want_tools() {
+    have_compiler || packages="$packages gcc libc6-dev"
+    want meson meson
+    want ninja ninja-build
 }
 
 # Whether there is a Python for the package: new enough, with headers and venv. Meson uses the first one in the PATH.
@@ -51,102 +77,106 @@ python_ready() {
 sys.exit(sys.version_info < (3, 10) or not os.path.exists(sysconfig.get_paths()["include"] + "/Python.h"))' 2>/dev/null
 }
 
-# Everything else works without the Python package, so nothing here is fatal. A build directory that was configured without
-# the package stays so.
-needs_python() {
-    [ -f "$build/build.ninja" ] || python_ready && return 0
+# Debian's packages complete Debian's Python alone.
+want_python() {
+    python_ready && return 0
     case $(command -v python3) in
-    /usr/bin/python3 | /bin/python3 | "") ;;
-    *) echo "setup: $(command -v python3) is older than 3.10 or lacks headers: no Python package" && return 0 ;;
+    /usr/bin/python3 | /bin/python3 | "") packages="$packages python3-dev python3-venv" ;;
+    *) echo "setup: $(command -v python3) is older than 3.10 or lacks headers or venv: no Python package" ;;
     esac
-    packages="python3-dev python3-venv"
-    (install) || echo "setup: going on without the Python package"
-    packages=
 }
 
-# The same for optional parts: journals use SQLite, the web page uses libmicrohttpd, transcription uses libsndfile and
-# libsoxr. All are found by pkg-config. FFmpeg's libraries, which read more audio formats, are used if they are there.
-needs_optional() {
-    [ -f "$build/build.ninja" ] && return 0
+# FFmpeg's libraries, which read more audio formats, are used if they are there.
+want_optional() {
+    want_library sqlite3 libsqlite3-dev
+    want_library libmicrohttpd libmicrohttpd-dev
+    want_transcribe
+    want_python
+}
+
+want_transcribe() {
     want pkg-config pkg-config
-    have pkg-config && pkg-config --exists sqlite3 || packages="$packages libsqlite3-dev"
-    have pkg-config && pkg-config --exists libmicrohttpd || packages="$packages libmicrohttpd-dev"
-    have pkg-config && pkg-config --exists sndfile || packages="$packages libsndfile1-dev"
-    have pkg-config && pkg-config --exists soxr || packages="$packages libsoxr-dev"
-    [ -z "$packages" ] || (install) || echo "setup: going on without:$packages (journals, the web page, transcription)"
-    packages=
+    want_library sndfile libsndfile1-dev
+    want_library soxr libsoxr-dev
 }
 
-needs_build() {
-    want "${CC:-gcc}" gcc
-    want meson meson
-    want ninja ninja-build
-    # Only a few tests need these, and are otherwise skipped or do less. So they alone are no reason to use the network.
-    if [ -n "$packages" ] || [ "$what" = check ]; then
-        want pkg-config pkg-config
-        want g++ g++
-        want parallel parallel
-        want tmux tmux
-        have "${CC:-gcc}" || packages="$packages libc6-dev"
+# Without these some tests are skipped or do less.
+want_for_tests() {
+    want g++ g++
+    want parallel parallel
+    want tmux tmux
+    have chromium || have chromium-browser || have google-chrome || [ "${GD_BROWSER:-}" = no ] ||
+        packages="$packages chromium"
+}
+
+# A build directory that was configured without a library finds it when it is configured again. `make setup` always does
+# so: the library may have been installed by hand.
+reconfigure() {
+    [ -f "$build/build.ninja" ] || return 0
+    [ -n "$installed" ] || [ "$what" = build ] || return 0
+    meson setup --reconfigure "$build" >/dev/null || die "meson setup --reconfigure $build failed"
+}
+
+report_missing() {
+    want_tools
+    if [ -n "$packages" ] && have apt-get; then
+        die "cannot build, these packages are missing:$packages. This installs them: $(by_hand)"
+    elif [ -n "$packages" ]; then
+        die "cannot build, these are missing (names of Debian packages):$packages. Install them with your package manager"
     fi
-    install
-    needs_python
-    needs_optional
+    [ ! -f "$build/build.ninja" ] || return 0
+    want_optional
+    [ -z "$packages" ] ||
+        echo "setup: building without some optional parts, missing:$packages. This installs them: make setup"
 }
 
-needs_check() {
+setup_build() {
+    want_tools
+    install_needed
+    want_optional
+    install_optional "some optional parts (journals, the web page, transcription, the Python package)"
+    reconfigure
+}
+
+setup_test() {
+    setup_build
+    want_for_tests
+    install_optional "what some tests use"
+}
+
+fuzzer_links() {
+    echo 'int LLVMFuzzerTestOneInput(const unsigned char *d, unsigned long n); int LLVMFuzzerTestOneInput(const
+        unsigned char *d, unsigned long n) { return d && n ? 0 : 0; }' |
+        clang -fsanitize=fuzzer,address -x c - -o /dev/null 2>/dev/null
+}
+
+setup_check() {
+    setup_test
     want clang clang
     want clang-format clang-format
     want clang-tidy clang-tidy
-    install
-    fuzzer_links || packages="libclang-rt-$(clang -dumpversion | cut -d. -f1)-dev"
-    install
+    install_needed
+    fuzzer_links || packages=" libclang-rt-$(clang -dumpversion | cut -d. -f1)-dev"
+    install_needed
 }
 
-# For tools/whisper.sh, which builds the speech library.
-needs_whisper() {
+want_whisper() {
     want cmake cmake
     have ninja || want make make
     want g++ g++
     want flock util-linux
-    [ -n "${WHISPER_SDIST:-}${WHISPER_SOURCE:-}" ] || python3 -m pip --version >/dev/null 2>&1 || packages="$packages python3-pip"
-    install
-}
-
-# For the transcription worker, in addition to whisper.cpp.
-needs_transcribe() {
-    want pkg-config pkg-config
-    have pkg-config && pkg-config --exists sndfile || packages="$packages libsndfile1-dev"
-    have pkg-config && pkg-config --exists soxr || packages="$packages libsoxr-dev"
-    install
-}
-
-# For `make demo-transcribe`, which makes the speech that it transcribes.
-needs_speech() {
-    want espeak-ng espeak-ng
-    install
-}
-
-# For the test of the web page, which is skipped without a browser. It is only a test, so nothing here is fatal, and nobody is
-# asked for a password. The download is about 125 MB; GD_BROWSER=no avoids it.
-needs_browser() {
-    if have chromium || have chromium-browser || have google-chrome || [ "${GD_BROWSER:-}" = no ]; then
-        return 0
-    fi
-    packages=" chromium"
-    if [ "$(id -u)" -ne 0 ] && ! sudo -n true 2>/dev/null; then
-        echo "setup: no browser: the test of the web page is skipped. As root: apt-get install$packages"
-        return 0
-    fi
-    (install) || echo "setup: going on without a browser: the test of the web page is skipped"
+    [ -n "${WHISPER_SDIST:-}${WHISPER_SOURCE:-}" ] || python3 -m pip --version >/dev/null 2>&1 ||
+        packages="$packages python3-pip"
 }
 
 case $what in
-build) needs_build ;;
-check) needs_build && needs_check ;;
-browser) needs_browser ;;
-whisper) needs_whisper ;;
-transcribe) needs_transcribe ;;
-speech) needs_speech ;;
-*) die "usage: setup.sh [build|check|browser|whisper|transcribe|speech] [BUILD_DIR]" ;;
+missing) report_missing ;;
+tools) want_tools && install_needed ;;
+build) setup_build ;;
+test) setup_test ;;
+check) setup_check ;;
+whisper) want_whisper && install_needed ;;
+transcribe) want_transcribe && install_needed ;;
+speech) want espeak-ng espeak-ng && install_needed ;;
+*) die "usage: setup.sh missing|tools|build|test|check|whisper|transcribe|speech [BUILD_DIR]" ;;
 esac

@@ -318,7 +318,7 @@ CASES = (figures_are_those_of_the_stats, a_resumed_run_from_a_pipe, small_figure
 def why_not():
     """Why there is nothing to test here; None if there is."""
     if not browser.find():
-        return "there is no chromium: tools/setup.sh browser installs it"
+        return "there is no chromium: tools/setup.sh test installs it"
     try:
         with running(1, 1):
             return None
