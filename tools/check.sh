@@ -147,7 +147,8 @@ python_asan() {
     configure_asan && ninja -C build-asan || return 1
     # Uses the environment of build/, because making another one takes long.
     [ -e build-asan/venv ] || [ ! -f build/venv/made ] || ln -s "$PWD/build/venv" build-asan/venv
-    PYTEST_ADDOPTS="$*" GD_TEST_TIMEOUT=1500 tools/test.sh build-asan -t 5 --suite python
+    tools/venv.sh build-asan
+    PYTEST_ADDOPTS="$*" GD_TEST_TIMEOUT=1500 tools/test.sh build-asan -t 5 --suite python --no-suite slow
 }
 
 # Only the tests that are about C code.

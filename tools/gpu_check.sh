@@ -24,6 +24,7 @@ printf '%s, %s CPUs, Linux %s, %s, meson %s\n' "$(sed -n 's/^model name[^:]*: //
     "$(uname -r)" "$(gcc -dumpfullversion 2>/dev/null)" "$(meson --version)"
 step setup meson setup "$build" --buildtype=release -Dcuda=enabled
 step build ninja -C "$build"
+tools/venv.sh "$build"
 LINES_SHOWN=60 step tests tools/test.sh "$build"
 for size in 1 16 64 256; do
     for unpinned in "" -u; do

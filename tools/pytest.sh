@@ -3,13 +3,18 @@
 # $GD_PRELOAD: libraries to preload (those of a sanitizer, which must be loaded before the interpreter's). The reports of a
 # sanitizer go to files, because pytest would lose them in the output that it captures, and in a worker they would look like
 # a crash. Each report is a failure.
+# $GD_PYTEST_MARKS: which tests, an expression for `pytest -m` (those that are not marked as slow; all if it is empty).
+# $GD_PYTEST_WORKERS: how many processes of pytest share the tests; with 0 pytest runs them itself.
 # usage: pytest.sh BUILD_DIR [arguments of pytest]
 set -u
 build=$(cd "$1" && pwd) || exit 1
 shift
 root=$(cd "$(dirname "$0")/.." && pwd)
-report=$build/meson-logs/pytest.xml
-found=$build/meson-logs/sanitizer
+marks=${GD_PYTEST_MARKS-not slow}
+name=pytest
+[ "$marks" != slow ] || name=pytest_slow
+report=$build/meson-logs/$name.xml
+found=$build/meson-logs/$name.sanitizer
 python=$build/venv/bin/python
 
 [ -f "$build/venv/made" ] || { echo "skipped: no $build/venv (tools/venv.sh makes it)"; exit 77; }
@@ -17,11 +22,12 @@ rm -f "$report" "$found".*
 cd "$root" || exit 1
 # Uses its own directory: the default directory of pytest is shared, and may belong to another user.
 tmp=$(mktemp -d "${TMPDIR:-/tmp}/gd_pytest.XXXXXX") || exit 1
-# Two files at a time. No test takes half as long as the limit; one that hangs fails by itself and not the whole run.
+# One file more at a time than there are processors, since many tests wait. No test takes half as long as the limit; one
+# that hangs fails by itself and not the whole run.
 env TMPDIR="$tmp" PYTHONPATH="$build/python:$build/tests" PYTHONDONTWRITEBYTECODE=1 ${GD_PRELOAD:+LD_PRELOAD="$GD_PRELOAD"} \
     ASAN_OPTIONS="${ASAN_OPTIONS:-}:log_path=$found" UBSAN_OPTIONS="${UBSAN_OPTIONS:-}:log_path=$found" \
-    "$python" -m pytest -p no:cacheprovider -q -n 2 --dist loadfile --durations=5 --timeout="${GD_TEST_TIMEOUT:-300}" --junitxml="$report" \
-    --basetemp="$tmp/pytest" "$@" </dev/null
+    "$python" -m pytest -p no:cacheprovider -q -n "${GD_PYTEST_WORKERS:-$(($(nproc) + 1))}" --dist loadfile -m "$marks" \
+    --durations=5 --timeout="${GD_TEST_TIMEOUT:-300}" --junitxml="$report" --basetemp="$tmp/pytest" "$@" </dev/null
 status=$?
 if [ "$status" -eq 0 ]; then rm -rf "$tmp"; else echo "the files of the tests are in $tmp"; fi
 set -- "$found".*

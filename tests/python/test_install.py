@@ -16,6 +16,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 OURS = ("PYTHONPATH", "PYTHONMALLOC", "LD_PRELOAD", "GPU_DISPATCH_HOST", "CFLAGS", "LDFLAGS", "DESTDIR")
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.skipif("LD_PRELOAD" in os.environ, reason="the same as without a sanitizer, and slower"),
     pytest.mark.timeout(1500),  # all of it is compiled once more
 ]
