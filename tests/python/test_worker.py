@@ -264,7 +264,7 @@ def test_setup_gets_its_arguments() -> None:
     out = run(Plain, ["environment"], {"path": "x", "n": [1, 2]}, gpu_ids=[3], base_seed=100)
     gpu_id, seed, kwargs, visible, name = out.results[0]
     assert (gpu_id, seed, kwargs, visible) == (3, 103, {"path": "x", "n": [1, 2]}, "3")
-    assert name == "gpu_dispatch-3"
+    assert name == "gpu_dispatch-0", "the name of the process has the index of its worker"
 
 
 def test_values_come_back_as_they_are() -> None:
