@@ -201,9 +201,9 @@ static int unknown(const char *name)
         names[i] = topics[i].name;
     const char *near = gd__nearest_word(name, names, N_TOPICS);
     if (near)
-        cli_say("no help on \"%s\": did you mean %s?", name, near);
+        cli_say("no help topic \"%s\": did you mean %s?", name, near);
     else
-        cli_say("no help on \"%s\": gpu-dispatch help lists the topics", name);
+        cli_say("no help topic \"%s\": gpu-dispatch help lists the topics", name);
     return CLI_EXIT_ERROR;
 }
 

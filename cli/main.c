@@ -66,9 +66,9 @@ static int unknown(const char *name)
     if (near)
         cli_say("unknown %s %s: did you mean %s?", kind, name, near);
     else if (*name == '-')
-        cli_say("unknown %s %s: options come after the command, as in gpu-dispatch run %s", kind, name, name);
+        cli_say("unknown %s %s: options come after the command name, as in gpu-dispatch run %s", kind, name, name);
     else
-        cli_say("unknown %s %s: to run a program on GPUs, gpu-dispatch run %s", kind, name, name);
+        cli_say("unknown %s %s: to run a program, write gpu-dispatch run %s", kind, name, name);
     return CLI_EXIT_ERROR;
 }
 

@@ -200,7 +200,7 @@ static enum MHD_Result events(struct web_server *s, struct MHD_Connection *c)
 {
     struct web_watcher *w = web_feed_watch(s->feed, &ops, c);
     if (!w)
-        return refuse(s, c, MHD_HTTP_SERVICE_UNAVAILABLE, "too many watch this run: close a page");
+        return refuse(s, c, MHD_HTTP_SERVICE_UNAVAILABLE, "too many pages are watching this run: close one");
     struct MHD_Response *r = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK, next_block, w, leave);
     if (!r) {
         web_watcher_leave(w);
@@ -267,11 +267,11 @@ static unsigned admit(struct web_server *s, struct MHD_Connection *c, const stru
     if (refused)
         return refused;
     if (!web_guard_has_token(&s->guard, r)) {
-        *why = "a token is needed, as \"Authorization: Bearer TOKEN\": gpu-dispatch printed it, or where it is kept, "
-               "when the run began";
+        *why = "a token is needed: use the address with the token that gpu-dispatch printed when the run started "
+               "(gpu-dispatch top --page prints it again), or send \"Authorization: Bearer TOKEN\"";
         return open ? 0 : MHD_HTTP_UNAUTHORIZED;
     }
-    *why = "too many are connected: close a page";
+    *why = "too many connections: close a page";
     struct web_connection *place = place_of(c);
     return place && web_connections_trust(s->connections, place) ? 0 : MHD_HTTP_SERVICE_UNAVAILABLE;
 }
@@ -291,7 +291,8 @@ static enum MHD_Result serve(struct web_server *s, struct MHD_Connection *c, con
     if (refused)
         return refuse(s, c, refused, why);
     if (!p)
-        return refuse(s, c, MHD_HTTP_NOT_FOUND, "there is /, /api/stats, /api/events, /api/history and /metrics");
+        return refuse(s, c, MHD_HTTP_NOT_FOUND,
+                      "not found: the paths are /, /api/stats, /api/events, /api/history and /metrics");
     return (p->head && strcmp(method, "HEAD") == 0 ? p->head : p->get)(s, c);
 }
 
@@ -411,7 +412,7 @@ int web_server_open(struct web_server **out, const struct web_options *o)
     make_policy(s);
     s->daemon = start_daemon(s, fd, limit, o->idle_s);
     if (!s->daemon) {
-        (void)gd__fail("--http: the web server cannot be started on port %u", a.port);
+        (void)gd__fail("--http: cannot start the web server on port %u", a.port);
         goto fail;
     }
     *out = s;

@@ -119,7 +119,7 @@ static int deal_to_devices(const struct asked *asked, const struct gd_files *fil
 {
     struct gd_devices *devices = NULL;
     if (gd_devices_open(&devices, asked->gpus) < 0)
-        return gd__fail("%s", gd_error_text());
+        return asked->gpus ? gd__fail("--gpus %s: %s", asked->gpus, gd_error_text()) : gd__fail("%s", gd_error_text());
     int rc = gd_devices_count(devices) > 0 ? deal(files, devices, plan) : 0;
     gd_devices_close(&devices);
     return rc;
@@ -130,7 +130,7 @@ static int make_plan(const struct asked *asked, struct plan *plan)
     struct gd_files *files;
     int rc = -1;
     if (!asked->input_dir)
-        return gd__fail("estimate needs a folder: --input-dir DIR");
+        return gd__fail("estimate needs a directory: --input-dir DIR");
     if (gd_files_open(&files) < 0)
         return gd__fail("%s", gd_error_text());
     plan->work.size = sizeof plan->work;
@@ -208,7 +208,7 @@ int cli_estimate_main(int argc, char **argv)
     struct asked asked = { 0 };
     int status = 0, first = cli_opts_parse(&options, &asked, argc, argv);
     if (first >= 0 && first < argc)
-        first = gd__fail("estimate takes no words, only options: \"%s\"", argv[first]);
+        first = gd__fail("estimate takes only options, not \"%s\"", argv[first]);
     if (first < 0) {
         cli_say("%s", gd__fail_text());
         status = CLI_EXIT_ERROR;

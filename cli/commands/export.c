@@ -254,7 +254,7 @@ static int write_all(struct exporter *x, const char *path)
     if (!x->error && fflush(x->to) != 0)
         x->error = errno;
     if (x->error && x->error != EPIPE)
-        rc = gd__fail("cannot write %s: %s", x->asked->output ? x->asked->output : "to standard output",
+        rc = gd__fail("cannot write %s: %s", x->asked->output ? x->asked->output : "standard output",
                       strerror(x->error));
     gd_journal_reader_close(&r);
     return x->error == EPIPE ? 0 : rc < 0 ? -1 : 0;
@@ -267,7 +267,7 @@ static int write_file(struct exporter *x, const char *path)
     struct stat journal, out;
     if (stat(path, &journal) == 0 && stat(x->asked->output, &out) == 0 && journal.st_dev == out.st_dev &&
         journal.st_ino == out.st_ino)
-        return gd__fail("-o %s is the journal itself: give the file another name", x->asked->output);
+        return gd__fail("-o %s is the journal itself: give another file", x->asked->output);
     int rc = gd__replace_begin(&r, x->asked->output, true);
     x->to = r.to;
     if (rc == 0)
@@ -301,12 +301,12 @@ static int parse(struct asked *asked, int argc, char **argv, const char **path)
         if (rest < 0 || asked->help || asked->list_options)
             return rest;
         if (first + 1 + rest < argc)
-            return gd__fail("export takes one journal: \"%s\" is one too many", argv[first + 1 + rest]);
+            return gd__fail("export takes one journal, not \"%s\" as well", argv[first + 1 + rest]);
     }
     if (!*path)
         return gd__fail("export needs a journal: gpu-dispatch export FILE --csv");
     if (asked->csv == asked->jsonl)
-        return gd__fail("export writes --csv or --jsonl: give one of them");
+        return gd__fail("export needs a format: give --csv or --jsonl");
     return 0;
 }
 

@@ -220,7 +220,10 @@ static int show(const struct asked *asked)
     struct gd_devices *list = NULL;
     int rc = gd_devices_open(&list, asked->gpus ? asked->gpus : "auto");
     if (rc < 0) {
-        cli_say("%s", gd_error_text());
+        if (asked->gpus)
+            cli_say("--gpus %s: %s", asked->gpus, gd_error_text());
+        else
+            cli_say("%s", gd_error_text());
         bool none = rc == GD_E_NO_DEVICES && !asked->gpus;
         if (none && asked->json)
             puts("[]");
@@ -239,7 +242,7 @@ int cli_gpus_main(int argc, char **argv)
     struct asked asked = { 0 };
     int first = cli_opts_parse(&options, &asked, argc, argv);
     if (first >= 0 && first < argc)
-        first = gd__fail("gpus takes no words, only options: \"%s\"", argv[first]);
+        first = gd__fail("gpus takes only options, not \"%s\"", argv[first]);
     if (first < 0) {
         cli_say("%s", gd__fail_text());
         return CLI_EXIT_ERROR;

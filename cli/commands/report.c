@@ -91,7 +91,7 @@ static int write_report(const char *journal, const char *output, bool named)
 {
     struct journal j = { .reader = NULL };
     if (same_file(journal, output))
-        return gd__fail("-o %s is the journal itself: give the page another name", output);
+        return gd__fail("-o %s is the journal itself: give another file", output);
     if (gd_journal_reader_open(&j.reader, journal) < 0)
         return gd__fail("%s", gd_error_text());
     const struct web_records records = { .user = &j, .each = each, .summary = summary };

@@ -163,7 +163,7 @@ static void print_state(const struct figures *f, const char *path)
         print_text(s->end, strlen(s->end), WIDEST_WORD);
         printf(" %s, after %s", moment(when, sizeof when, s->ended), how_long);
     } else if (s->runs)
-        printf("killed, last heard of %s: go on with --resume",
+        printf("killed, last record %s: continue with --resume",
                moment(when, sizeof when, s->written > 0 ? s->written : s->started));
     else
         printf("not begun");
@@ -383,7 +383,7 @@ int cli_exit_status_main(int argc, char **argv)
         first = rest < 0 ? rest : first + 1 + rest;
     }
     if (first >= 0 && first < argc)
-        first = gd__fail("status takes one journal: \"%s\" is one too many", argv[first]);
+        first = gd__fail("status takes one journal, not \"%s\" as well", argv[first]);
     else if (first >= 0 && !path && !explain)
         first = gd__fail("status needs a journal: gpu-dispatch status FILE");
     if (first < 0) {

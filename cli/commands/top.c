@@ -412,7 +412,7 @@ static int show(const struct asked *asked, const char *which)
     else if (!asked->once && !asked->json && tui_can_draw(STDOUT_FILENO) && isatty(STDIN_FILENO))
         rc = choose_and_watch(j, asked);
     else if (asked->json)
-        rc = gd__fail("%zu jobs are running: say which, see gpu-dispatch top --list", j->n);
+        rc = gd__fail("%zu jobs are running: give one of them (gpu-dispatch top --list shows them)", j->n);
     else
         rc = print_jobs(j, false);
     free(j);
@@ -428,7 +428,7 @@ static int parse(struct asked *asked, const char **which, int argc, char **argv)
     *which = argv[first];
     const int rest = argc - first - 1, second = cli_opts_parse(&options, asked, rest, argv + first + 1);
     if (second >= 0 && second < rest)
-        return gd__fail("top shows one job: \"%s\" is one too many", argv[first + 1 + second]);
+        return gd__fail("top shows one job, not \"%s\" as well", argv[first + 1 + second]);
     return second < 0 ? -1 : 0;
 }
 

@@ -86,9 +86,9 @@ int cli_directory_walk_nothing(const char *dir, const struct gd_discover *what)
             strncat(all, " or ", sizeof all - strlen(all) - 1);
         strncat(all, *p, sizeof all - strlen(all) - 1);
     }
-    const char *deeper = what->recursive ? "" : " (folders in it are searched with --recursive)";
+    const char *deeper = what->recursive ? "" : " (subdirectories are searched only with --recursive)";
     if (!*all)
-        return gd__fail("no file in %s%s", dir, deeper);
+        return gd__fail("no files in %s%s", dir, deeper);
     return gd__fail("no file in %s matches %s%s", dir, all, deeper);
 }
 

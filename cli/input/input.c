@@ -105,10 +105,9 @@ static int check_encoding(const struct cli_input *in, const char *data, size_t s
     const size_t good = gd__utf8_valid(data, size);
     if (good == size)
         return 0;
-    return gd__fail(
-        "line %llu of %s is no JSON: byte %zu (0x%02x) is not UTF-8. Convert the input (iconv -t UTF-8), or "
-        "give it as plain lines, without --jsonl",
-        (unsigned long long)in->line, in->name, good + 1, (unsigned char)data[good]);
+    return gd__fail("line %llu of %s is not JSON: byte %zu (0x%02x) is not UTF-8. Convert the input (iconv -t UTF-8), "
+                    "or leave out --jsonl to use it as plain lines",
+                    (unsigned long long)in->line, in->name, good + 1, (unsigned char)data[good]);
 }
 
 /* A line that tells of a failure (failed.jsonl) stands for the input that failed. */
@@ -160,7 +159,7 @@ static int hold_lines(struct cli_input *in, struct cli_column *c, struct cli_lin
     while ((some = next_record(in, lines, &data, &size)) > 0 && !cli_column_failed(c))
         cli_column_add(c, data, size);
     if (cli_column_failed(c))
-        return gd__fail("the input is too large to be held in memory");
+        return gd__fail("the input does not fit into memory");
     return some;
 }
 
@@ -189,7 +188,7 @@ static int open_file(struct cli_input *in, struct cli_column *c, const struct cl
 static void say_problem(void *user, const char *path, const char *why)
 {
     (void)user;
-    cli_say("cannot read %s: %s; left out", path, why);
+    cli_say("cannot read %s: %s; the file is left out", path, why);
 }
 
 static int copy_patterns(struct cli_input *in, const char *const *patterns)
@@ -277,15 +276,13 @@ static int count_tasks(struct cli_input *in)
     in->inner = 1;
     while (i < in->n_columns) {
         if (__builtin_mul_overflow(in->inner, group_rows(in, &i), &in->inner))
-            return gd__fail("there are too many combinations of the arguments");
+            return gd__fail("too many combinations of the arguments");
     }
     if (is_streamed(in))
         return 0;
     if (in->others_empty)
         in->rows = 0;
-    return __builtin_mul_overflow(in->inner, in->rows, &total)
-               ? gd__fail("there are too many combinations of the arguments")
-               : 0;
+    return __builtin_mul_overflow(in->inner, in->rows, &total) ? gd__fail("too many combinations of the arguments") : 0;
 }
 
 /* splitmix64: small, and good enough to shuffle with. */
@@ -314,7 +311,7 @@ static int shuffle(struct cli_input *in, const struct cli_input_options *o)
         return gd__fail("cannot get a random number: %s", strerror(errno));
     in->order = calloc(n + 1, sizeof *in->order);
     if (!in->order)
-        return gd__fail("%llu tasks are too many to be shuffled", (unsigned long long)n);
+        return gd__fail("%llu tasks are too many to shuffle", (unsigned long long)n);
     for (uint64_t i = 0; i < n; i++) {
         uint64_t j = random_below(&state, i + 1);
         in->order[i] = in->order[j];
@@ -338,9 +335,9 @@ static int check(const struct cli_source *sources, size_t n, const struct cli_in
     for (size_t i = 0; i < n; i++) {
         bool is_stdin = sources[i].kind == CLI_SOURCE_FILE && strcmp(sources[i].path, "-") == 0;
         if (sources[i].kind >= CLI_SOURCE_DIR && n > 1)
-            return gd__fail("--input-dir can't be combined with other inputs");
+            return gd__fail("--input-dir cannot be combined with other inputs");
         if (is_stdin && has_stdin)
-            return gd__fail("standard input is given twice as input");
+            return gd__fail("standard input is given as input twice");
         if (is_stdin && !can_read_stdin())
             return gd__fail("standard input is closed: give tasks after ::: or with -a FILE");
         has_stdin = has_stdin || is_stdin;

@@ -41,7 +41,7 @@ static int open_path(const char *path)
         return gd__fail("cannot open input file %s: %s", path, strerror(errno));
     if (fstat(fd, &st) == 0 && S_ISDIR(st.st_mode)) {
         close(fd);
-        return gd__fail("%s is a folder: use --input-dir for the files in it", path);
+        return gd__fail("%s is a directory: use --input-dir for the files in it", path);
     }
     return fd;
 }
@@ -82,7 +82,7 @@ static int make_room(struct cli_lines *l)
     }
     char *data = l->room > SIZE_MAX / 2 ? NULL : realloc(l->data, l->room * 2);
     if (!data)
-        return gd__fail("a record of %s is too long for the memory there is (%zu bytes by now)", l->name, l->room);
+        return gd__fail("a record of %s does not fit into memory (%zu bytes so far)", l->name, l->room);
     l->data = data;
     l->room *= 2;
     return 0;

@@ -183,7 +183,7 @@ struct words_job {
 static size_t unsaid(struct cli_sinks *s, char *out, size_t room)
 {
     const unsigned long long n = atomic_exchange(&s->unsaid, 0);
-    const int size = n ? snprintf(out, room, "%s: %llu messages are missing here\n", cli_name(), n) : 0;
+    const int size = n ? snprintf(out, room, "%s: %llu messages were dropped here\n", cli_name(), n) : 0;
     return size > 0 ? (size_t)size : 0;
 }
 
@@ -485,8 +485,8 @@ static void say_lost(struct cli_sinks *s)
 {
     const unsigned long long n = s->waiting;
     if (n > 0)
-        cli_say("the output of %llu task%s could not be written, since nobody takes it%s", n, n == 1 ? "" : "s",
-                s->journal ? ": the same again with --resume runs what is not in the journal" : "");
+        cli_say("the output of %llu task%s could not be written, because nothing reads it%s", n, n == 1 ? "" : "s",
+                s->journal ? "; run the same command with --resume to run the tasks that are not in the journal" : "");
 }
 
 bool cli_sinks_flush(struct cli_sinks *s)

@@ -90,7 +90,7 @@ static int open_worker(struct cli_program *p, const struct cli_run *r)
     if (!cli_is_plugin(r->words[0]))
         return check_program(r->words[0]) < 0 ? gd__fail("%s", gd_error_text()) : copy_argv(p, r, NULL);
     if (r->n_words > 1)
-        return gd__fail("a plugin takes no arguments (\"%s\"): give --setup-args TEXT", r->words[1]);
+        return gd__fail("a plugin takes no arguments (\"%s\"): use --setup-args TEXT", r->words[1]);
     if (access(r->words[0], R_OK) < 0)
         return gd__fail("cannot read worker plugin %s: %s", r->words[0], strerror(errno));
     return copy_argv(p, r, SELF);

@@ -178,10 +178,19 @@ static void release(void *user)
 
 /* --- what the composition reports ----------------------------------------------------------- */
 
+/* Whether --gpus is what was refused; then the error is that of the devices. */
+static bool is_wrong_choice(const char *gpus, int code)
+{
+    struct gd_devices *list = NULL;
+    const bool wrong = code == GD_E_NO_DEVICES || (code == GD_E_INVALID && gd_devices_open(&list, gpus) < 0);
+    gd_devices_close(&list);
+    return wrong;
+}
+
 static void failed(void *user, int code)
 {
     const struct cli_running *r = user;
-    if (code == GD_E_NO_DEVICES)
+    if (is_wrong_choice(r->asked->gpus, code))
         cli_say("--gpus %s: %s", r->asked->gpus, gd_error_text());
     else
         cli_say("%s", gd_error_text());

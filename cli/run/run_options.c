@@ -27,7 +27,7 @@ int cli_set_workers(const struct cli_opt *opt, void *field, const char *text)
     (void)opt;
     if (strncmp(text, "auto:", 5) == 0) {
         if (gd__parse_size(text + 5, &w->model_bytes) < 0 || w->model_bytes == 0)
-            return gd__fail("-j %s: after auto: comes the memory of one worker, as in auto:6G", text);
+            return gd__fail("-j %s: auto: must be followed by the memory of one worker, as in auto:6G", text);
         w->per_gpu = 0;
         return 0;
     }
@@ -54,15 +54,27 @@ static int set_order(const struct cli_opt *opt, void *field, const char *text)
     return gd__fail("--order takes size, name or none, not \"%s\"", text);
 }
 
+/* "panel, bar or none" */
+static const char *join_choices(char *out, size_t size, const char *const *choices)
+{
+    size_t length = 0;
+    for (size_t i = 0; choices[i] && length < size; i++) {
+        const char *before = i == 0 ? "" : choices[i + 1] ? ", " : " or ";
+        length += (size_t)snprintf(out + length, size - length, "%s%s", before, choices[i]);
+    }
+    return out;
+}
+
 static int one_of(const char *name, const char *const *choices, const char **field, const char *text)
 {
+    char list[128] = "";
     for (size_t i = 0; choices[i]; i++) {
         if (strcmp(text, choices[i]) == 0) {
             *field = choices[i];
             return 0;
         }
     }
-    return gd__fail("%s cannot be \"%s\": see --help", name, text);
+    return gd__fail("%s takes %s, not \"%s\"", name, join_choices(list, sizeof list, choices), text);
 }
 
 int cli_set_progress(const struct cli_opt *opt, void *field, const char *text)
@@ -303,13 +315,13 @@ static int add_source(struct cli_run *r, struct cli_source source)
 static int add_group(struct cli_run *r, struct separator s, char **words, size_t n)
 {
     if (s.link && r->n_sources == 0)
-        return gd__fail("%s needs a source before it to go in step with", s.files ? "::::+" : ":::+");
+        return gd__fail("%s needs a source before it, to combine with", s.files ? "::::+" : ":::+");
     if (!s.files)
         return add_source(
             r, (struct cli_source){
                    .kind = CLI_SOURCE_WORDS, .link = s.link, .words = (const char *const *)words, .n_words = n });
     if (n == 0)
-        return gd__fail("%s needs the name of a file after it", s.link ? "::::+" : "::::");
+        return gd__fail("%s must be followed by the name of a file", s.link ? "::::+" : "::::");
     for (size_t i = 0; i < n; i++) {
         if (add_source(r, (struct cli_source){ .kind = CLI_SOURCE_FILE, .link = s.link, .path = words[i] }) < 0)
             return -1;
@@ -335,7 +347,7 @@ static int read_sources(struct cli_run *r, int argc, char **argv)
     if (!r->input_dir)
         return 0;
     if (r->n_sources > 0)
-        return gd__fail("--input-dir is an input of its own: leave out -a, ::: and ::::");
+        return gd__fail("--input-dir cannot be combined with -a, ::: or ::::");
     return add_source(r, (struct cli_source){ .kind = CLI_SOURCE_DIR, .path = r->input_dir });
 }
 
@@ -383,33 +395,34 @@ static int check(const struct cli_run *r)
         bool wrong;
         const char *words;
     } rules[] = {
-        { r->stream && r->worker, "--stream and --worker are two kinds of worker: give one of them" },
-        { r->patterns.n && !r->input_dir, "--pattern is for the files of a folder: give --input-dir DIR too" },
-        { r->recursive && !r->input_dir, "--recursive is for the files of a folder: give --input-dir DIR too" },
-        { r->order.given && !r->input_dir, "--order is for the files of a folder: give --input-dir DIR too" },
-        { r->nul && r->jsonl, "-0 and --jsonl are two formats: give one of them" },
-        { r->nul && r->input_dir, "-0 is for inputs from files: it does not go with --input-dir" },
-        { r->jsonl && r->input_dir, "--jsonl is for inputs from files: it does not go with --input-dir" },
-        { r->tag && r->ungroup, "--tag needs each task's output by itself: it does not go with -u" },
-        { r->keep_order && r->ungroup, "-k needs each task's output by itself: it does not go with -u" },
-        { r->results && r->ungroup, "--results needs each task's output by itself: it does not go with -u" },
-        { r->output && r->ungroup, "--output needs each task's output by itself: it does not go with -u" },
-        { r->bar && r->eta, "--bar and --eta are two displays: give one of them" },
-        { (r->bar || r->eta) && r->progress, "--bar, --eta and --progress are displays: give one of them" },
+        { r->stream && r->worker, "--stream and --worker cannot be combined: give one of them" },
+        { r->patterns.n && !r->input_dir, "--pattern selects files of a directory: give --input-dir DIR too" },
+        { r->recursive && !r->input_dir, "--recursive is for the files of a directory: give --input-dir DIR too" },
+        { r->order.given && !r->input_dir, "--order is for the files of a directory: give --input-dir DIR too" },
+        { r->nul && r->jsonl, "-0 and --jsonl are two input formats: give one of them" },
+        { r->nul && r->input_dir, "-0 is for inputs read from files: it cannot be combined with --input-dir" },
+        { r->jsonl && r->input_dir, "--jsonl is for inputs read from files: it cannot be combined with --input-dir" },
+        { r->tag && r->ungroup, "--tag needs the output of each task separately: it cannot be combined with -u" },
+        { r->keep_order && r->ungroup, "-k needs the output of each task separately: it cannot be combined with -u" },
+        { r->results && r->ungroup,
+          "--results needs the output of each task separately: it cannot be combined with -u" },
+        { r->output && r->ungroup, "--output needs the output of each task separately: it cannot be combined with -u" },
+        { r->bar && r->eta, "--bar and --eta cannot be combined: give one of them" },
+        { (r->bar || r->eta) && r->progress, "--bar, --eta and --progress cannot be combined: give one of them" },
         { r->journal && !*r->journal, "--journal needs the name of a file: --journal FILE" },
-        { r->resume && !r->journal, "--resume needs the journal of the run: give --journal FILE" },
-        { r->retry_failed && !r->journal, "--retry-failed needs the journal of the run: give --journal FILE" },
-        { r->force_resume && !r->journal, "--force-resume needs the journal of the run: give --journal FILE" },
-        { r->key && !r->journal, "--key says what tasks are known by in a journal: give --journal FILE" },
+        { r->resume && !r->journal, "--resume needs a journal: give --journal FILE" },
+        { r->retry_failed && !r->journal, "--retry-failed needs a journal: give --journal FILE" },
+        { r->force_resume && !r->journal, "--force-resume needs a journal: give --journal FILE" },
+        { r->key && !r->journal, "--key chooses what identifies a task in a journal: give --journal FILE" },
         { r->sync && !r->journal, "--sync is for a journal: give --journal FILE" },
-        { r->journal && r->dry_run, "--dry-run does nothing that a journal could keep: leave out --journal" },
-        { r->http_token_file && !r->http, "--http-token-file is for --http" },
-        { !command && r->ungroup, "-u is for commands: it does not go with --stream or --worker" },
-        { !command && r->quote, "-q is for commands: it does not go with --stream or --worker" },
-        { !command && r->dry_run, "--dry-run is for commands: it does not go with --stream or --worker" },
-        { !r->worker && r->setup_args, "--setup-args is for --worker" },
-        { !r->worker && r->batch_size, "--batch-size is for --worker" },
-        { !r->worker && r->io_threads, "--io-threads is for --worker" },
+        { r->journal && r->dry_run, "--dry-run runs nothing, so there is nothing to record: leave out --journal" },
+        { r->http_token_file && !r->http, "--http-token-file is for --http: give --http too" },
+        { !command && r->ungroup, "-u is for commands: it cannot be combined with --stream or --worker" },
+        { !command && r->quote, "-q is for commands: it cannot be combined with --stream or --worker" },
+        { !command && r->dry_run, "--dry-run is for commands: it cannot be combined with --stream or --worker" },
+        { !r->worker && r->setup_args, "--setup-args is for workers: give --worker FILE too" },
+        { !r->worker && r->batch_size, "--batch-size is for workers: give --worker FILE too" },
+        { !r->worker && r->io_threads, "--io-threads is for workers: give --worker FILE too" },
     };
     for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++) {
         if (rules[i].wrong)

@@ -69,8 +69,8 @@ static int check_input(const struct cli_run *r, const struct named *to, size_t n
     look(&from, NULL, path);
     for (size_t i = 0; i < n; i++) {
         if (same(&to[i], &from) && !is_given_back(r, &to[i]))
-            return gd__fail("%s %s is the input as well: name another file%s", to[i].option, to[i].path,
-                            to[i].path == r->failed && r->jsonl ? ", or keep a --journal" : "");
+            return gd__fail("%s %s is also the input: give another file%s", to[i].option, to[i].path,
+                            to[i].path == r->failed && r->jsonl ? ", or use --journal" : "");
     }
     return 0;
 }
@@ -90,7 +90,7 @@ static int check_outputs(const struct named *to, size_t n)
     for (size_t i = 0; i < n; i++)
         for (size_t k = 0; k < i; k++) {
             if (same(&to[k], &to[i]))
-                return gd__fail("%s %s and %s %s are the same file: name another one", to[k].option, to[k].path,
+                return gd__fail("%s %s and %s %s are the same file: give two different files", to[k].option, to[k].path,
                                 to[i].option, to[i].path);
         }
     return 0;

@@ -11,7 +11,7 @@ int gd__sized_read(void *out, size_t known, const void *in, const char *name)
 {
     size_t size = 0;
     if (!in)
-        return gd__error(GD_E_INVALID, "%s is NULL: pass one with its size set", name);
+        return gd__error(GD_E_INVALID, "%s is NULL: pass a struct whose size is set", name);
     memcpy(&size, in, sizeof size);
     if (size < sizeof size || size > MOST)
         return gd__error(GD_E_INVALID, "%s.size is %zu: set it to sizeof(struct %s)", name, size, name);

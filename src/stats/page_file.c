@@ -27,7 +27,8 @@ int gd__page_file_create(int directory, const char *name, size_t size, char temp
     snprintf(temporary, GD__PAGE_NAME, ".%s", name);
     if (!may_be_as_large(size))
         return gd__error(GD_E_SYSTEM,
-                         "the limit on the size of files (ulimit -f) leaves no room for a page of %zu bytes", size);
+                         "the limit on file sizes (ulimit -f) is below the %zu bytes that the page of a run needs",
+                         size);
     if (unlinkat(directory, temporary, 0) < 0 && errno != ENOENT) /* of an earlier process with our number */
         return gd__error_errno("cannot remove %s", temporary);
     /* Nobody needs to open it for writing, and a run would not outlive that its page is cut short. */
@@ -36,14 +37,14 @@ int gd__page_file_create(int directory, const char *name, size_t size, char temp
                        : gd__fd_above_stdio(
                              openat(directory, temporary, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0400));
     if (fd < 0)
-        return gd__error_errno("cannot make the file %s", temporary);
+        return gd__error_errno("cannot create the file %s", temporary);
     const int rc = GD__FAULT("fallocate") ? ENOMEM : posix_fallocate(fd, 0, (off_t)size);
     if (rc == 0)
         return fd;
     close(fd);
     unlinkat(directory, temporary, 0);
     errno = rc;
-    return gd__error_errno("no room for a page of %zu bytes", size);
+    return gd__error_errno("no space for the page of a run (%zu bytes)", size);
 }
 
 int gd__page_file_commit(int directory, const char *temporary, const char *name)

@@ -105,7 +105,7 @@ TEST(nothing_found_is_said_before_anything_runs)
         check_refused(DIR_OPTIONS(.patterns = mp3, .order = (enum gd_file_order)order), "--recursive");
         CHECK_EQ(mkdir("e", 0777), order == 0 ? 0 : -1);
         const struct cli_source empty[] = { { .kind = CLI_SOURCE_DIR, .path = "e" } };
-        check_refused(OPTIONS(empty, .order = (enum gd_file_order)order), "no file in e");
+        check_refused(OPTIONS(empty, .order = (enum gd_file_order)order), "no files in e");
         const struct cli_source missing[] = { { .kind = CLI_SOURCE_DIR, .path = "not-there" } };
         check_refused(OPTIONS(missing, .order = (enum gd_file_order)order), "not-there");
     }

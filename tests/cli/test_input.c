@@ -475,7 +475,7 @@ TEST(missing_files_are_said_before_anything_runs)
     const struct cli_source second[] = { FROM("f"), FROM("not-there") };
     check_refused(OPTIONS(second), "not-there");
     const struct cli_source folder[] = { FROM(".") };
-    check_refused(OPTIONS(folder), "is a folder");
+    check_refused(OPTIONS(folder), "is a directory");
 }
 
 TEST(what_does_not_go_together)

@@ -144,9 +144,9 @@ TEST(files_that_cannot_be_written)
     CHECK_CONTAINS(gd__fail_text(), "no/such/j");
     make_text("f", "");
     CHECK_EQ(cli_results_open(&s, "f"), -1);
-    CHECK_CONTAINS(gd__fail_text(), "f is not a folder");
+    CHECK_CONTAINS(gd__fail_text(), "f is not a directory");
     CHECK_EQ(cli_results_open(&s, "f/below"), -1);
-    CHECK_CONTAINS(gd__fail_text(), "cannot make the folder f/below");
+    CHECK_CONTAINS(gd__fail_text(), "cannot create the directory f/below");
     if (access("/dev/full", W_OK) == 0) {
         struct made *m = result("1");
         CHECK_EQ(cli_joblog_open(&j, "/dev/full", NULL, false), 0);

@@ -19,13 +19,14 @@ TEST(unknown_command)
 TEST(a_command_in_place_of_run)
 {
     CHECK_REFUSED(sh("gpu-dispatch python3"),
-                  "gpu-dispatch: unknown command python3: to run a program on GPUs, gpu-dispatch run python3");
+                  "gpu-dispatch: unknown command python3: to run a program, write gpu-dispatch run python3");
 }
 
 TEST(an_option_before_the_command)
 {
-    CHECK_REFUSED(sh("gpu-dispatch --gpus run"),
-                  "gpu-dispatch: unknown option --gpus: options come after the command, as in gpu-dispatch run --gpus");
+    CHECK_REFUSED(
+        sh("gpu-dispatch --gpus run"),
+        "gpu-dispatch: unknown option --gpus: options come after the command name, as in gpu-dispatch run --gpus");
 }
 
 TEST(unknown_option)
@@ -60,8 +61,9 @@ TEST(a_value_where_none_is)
 
 TEST(bad_duration)
 {
-    CHECK_REFUSED(sh(RUN "--timeout 5x true"),
-                  "gpu-dispatch: --timeout: \"5x\" is no duration: write seconds, or 500ms, 30s, 5m, 1.5h, 2d, 1m30s");
+    CHECK_REFUSED(
+        sh(RUN "--timeout 5x true"),
+        "gpu-dispatch: --timeout: \"5x\" is not a duration: write seconds, or 500ms, 30s, 5m, 1.5h, 2d, 1m30s");
 }
 
 TEST(a_timeout_in_percent)
@@ -86,7 +88,7 @@ TEST(automatic_workers_need_a_size)
     CHECK_REFUSED(sh(RUN "-j auto true"),
                   "gpu-dispatch: -j auto needs the device memory of one worker, as in -j auto:6G");
     CHECK_REFUSED(sh(RUN "-j auto:x true"),
-                  "gpu-dispatch: -j auto:x: after auto: comes the memory of one worker, as in auto:6G");
+                  "gpu-dispatch: -j auto:x: auto: must be followed by the memory of one worker, as in auto:6G");
 }
 
 TEST(bad_halt)
@@ -109,14 +111,14 @@ TEST(missing_input_dir)
 TEST(no_file_matched)
 {
     CHECK_REFUSED(sh("mkdir d; touch d/a.txt; " RUN "--input-dir d --pattern '*.wav' true"),
-                  "gpu-dispatch: no file in d matches *.wav (folders in it are searched with --recursive)");
+                  "gpu-dispatch: no file in d matches *.wav (subdirectories are searched only with --recursive)");
 }
 
 TEST(a_folder_without_files)
 {
     struct ran r = sh("mkdir d; " RUN "--input-dir d true");
     CHECK_EQ(r.status, 255);
-    CHECK_CONTAINS(r.err, "gpu-dispatch: no file in d");
+    CHECK_CONTAINS(r.err, "gpu-dispatch: no files in d");
 }
 
 TEST(command_not_found)
@@ -148,16 +150,35 @@ TEST(plugin_not_found)
                   "gpu-dispatch: cannot read worker plugin ./no.so: No such file or directory");
 }
 
+/* One line for the error, one for how many had it, and one for the run: not one for each worker, GPU and task. */
+TEST(a_worker_that_is_none)
+{
+    struct ran r = sh("gpu-dispatch run --gpus sim:3 --worker /bin/true ::: 1 2");
+    CHECK_EQ(r.status, 255);
+    CHECK_EQ(count_lines(r.err), 3);
+    CHECK_CONTAINS(r.err, " failed to set up: exited with code 0 without calling gd_worker_main(): a worker program "
+                          "must call it at the start of main()\n");
+    CHECK_CONTAINS(r.err, "gpu-dispatch: 2 more workers failed to set up: the same error as worker ");
+    CHECK_CONTAINS(r.err, "gpu-dispatch: All workers failed during setup: no task was run\n");
+}
+
 TEST(a_plugin_with_arguments)
 {
     CHECK_REFUSED(sh(RUN "--worker ./no.so large ::: 1"),
-                  "gpu-dispatch: a plugin takes no arguments (\"large\"): give --setup-args TEXT");
+                  "gpu-dispatch: a plugin takes no arguments (\"large\"): use --setup-args TEXT");
 }
 
 TEST(a_gpu_that_is_not_there)
 {
     CHECK_REFUSED(sh("GPU_DISPATCH_SIM=2 gpu-dispatch run --gpus 5 true ::: 1"),
                   "gpu-dispatch: --gpus 5: no GPU 5: the GPUs are 0-1");
+}
+
+TEST(what_is_no_list_of_gpus)
+{
+    CHECK_REFUSED(sh("gpu-dispatch run --gpus foo true ::: 1"),
+                  "gpu-dispatch: --gpus foo: \"foo\" is not a GPU number (0), range (0-3), UUID (GPU-..., MIG-...), "
+                  "MIG instance (0:1), auto, sim:N or cpu:N");
 }
 
 TEST(no_gpu)
@@ -187,7 +208,7 @@ TEST(unreadable_arg_file)
 
 TEST(a_folder_as_an_arg_file)
 {
-    CHECK_REFUSED(sh(RUN "-a . true"), "gpu-dispatch: . is a folder: use --input-dir for the files in it");
+    CHECK_REFUSED(sh(RUN "-a . true"), "gpu-dispatch: . is a directory: use --input-dir for the files in it");
 }
 
 TEST(files_that_cannot_be_written)
@@ -214,27 +235,28 @@ TEST(options_that_do_not_go_together)
     static const struct {
         const char *options, *words;
     } rows[] = {
-        { "--stream=a --worker b", "--stream and --worker are two kinds of worker: give one of them" },
-        { "--pattern x true", "--pattern is for the files of a folder: give --input-dir DIR too" },
-        { "--recursive true", "--recursive is for the files of a folder: give --input-dir DIR too" },
-        { "--order name true", "--order is for the files of a folder: give --input-dir DIR too" },
-        { "-0 --jsonl true", "-0 and --jsonl are two formats: give one of them" },
-        { "-0 --input-dir . true", "-0 is for inputs from files: it does not go with --input-dir" },
-        { "--jsonl --input-dir . true", "--jsonl is for inputs from files: it does not go with --input-dir" },
-        { "--tag -u true", "--tag needs each task's output by itself: it does not go with -u" },
-        { "-k -u true", "-k needs each task's output by itself: it does not go with -u" },
-        { "--results x -u true", "--results needs each task's output by itself: it does not go with -u" },
-        { "--output x -u true", "--output needs each task's output by itself: it does not go with -u" },
-        { "--bar --eta true", "--bar and --eta are two displays: give one of them" },
-        { "-u --stream cat", "-u is for commands: it does not go with --stream or --worker" },
-        { "-q --stream cat", "-q is for commands: it does not go with --stream or --worker" },
-        { "--dry-run --worker cat", "--dry-run is for commands: it does not go with --stream or --worker" },
-        { "--setup-args x true", "--setup-args is for --worker" },
-        { "--batch-size 2 true", "--batch-size is for --worker" },
-        { "--io-threads 2 true", "--io-threads is for --worker" },
-        { "--input-dir . true ::: a", "--input-dir is an input of its own: leave out -a, ::: and ::::" },
-        { "true :::+ a", ":::+ needs a source before it to go in step with" },
-        { "true ::::", ":::: needs the name of a file after it" },
+        { "--stream=a --worker b", "--stream and --worker cannot be combined: give one of them" },
+        { "--pattern x true", "--pattern selects files of a directory: give --input-dir DIR too" },
+        { "--recursive true", "--recursive is for the files of a directory: give --input-dir DIR too" },
+        { "--order name true", "--order is for the files of a directory: give --input-dir DIR too" },
+        { "-0 --jsonl true", "-0 and --jsonl are two input formats: give one of them" },
+        { "-0 --input-dir . true", "-0 is for inputs read from files: it cannot be combined with --input-dir" },
+        { "--jsonl --input-dir . true",
+          "--jsonl is for inputs read from files: it cannot be combined with --input-dir" },
+        { "--tag -u true", "--tag needs the output of each task separately: it cannot be combined with -u" },
+        { "-k -u true", "-k needs the output of each task separately: it cannot be combined with -u" },
+        { "--results x -u true", "--results needs the output of each task separately: it cannot be combined with -u" },
+        { "--output x -u true", "--output needs the output of each task separately: it cannot be combined with -u" },
+        { "--bar --eta true", "--bar and --eta cannot be combined: give one of them" },
+        { "-u --stream cat", "-u is for commands: it cannot be combined with --stream or --worker" },
+        { "-q --stream cat", "-q is for commands: it cannot be combined with --stream or --worker" },
+        { "--dry-run --worker cat", "--dry-run is for commands: it cannot be combined with --stream or --worker" },
+        { "--setup-args x true", "--setup-args is for workers: give --worker FILE too" },
+        { "--batch-size 2 true", "--batch-size is for workers: give --worker FILE too" },
+        { "--io-threads 2 true", "--io-threads is for workers: give --worker FILE too" },
+        { "--input-dir . true ::: a", "--input-dir cannot be combined with -a, ::: or ::::" },
+        { "true :::+ a", ":::+ needs a source before it, to combine with" },
+        { "true ::::", ":::: must be followed by the name of a file" },
         { "--stream --", "--stream needs a program: --stream PROGRAM" },
         { "--stream ::: x", "--stream needs a program: --stream PROGRAM" },
         { "--stream=:::: x", "--stream needs a program: --stream PROGRAM" },
@@ -251,8 +273,8 @@ TEST(options_that_do_not_go_together)
 
 TEST(words_after_gpus_and_estimate)
 {
-    CHECK_REFUSED(sh("gpu-dispatch gpus x"), "gpu-dispatch: gpus takes no words, only options: \"x\"");
-    CHECK_REFUSED(sh("gpu-dispatch estimate x"), "gpu-dispatch: estimate takes no words, only options: \"x\"");
+    CHECK_REFUSED(sh("gpu-dispatch gpus x"), "gpu-dispatch: gpus takes only options, not \"x\"");
+    CHECK_REFUSED(sh("gpu-dispatch estimate x"), "gpu-dispatch: estimate takes only options, not \"x\"");
 }
 
 TEST(standard_output_that_is_full)

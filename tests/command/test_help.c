@@ -60,9 +60,9 @@ TEST(every_topic_that_is_named_is_there)
 TEST(unknown_topic)
 {
     CHECK_REFUSED(sh("gpu-dispatch help placeholder"),
-                  "gpu-dispatch: no help on \"placeholder\": did you mean placeholders?");
+                  "gpu-dispatch: no help topic \"placeholder\": did you mean placeholders?");
     CHECK_REFUSED(sh("gpu-dispatch help zzzzzzz"),
-                  "gpu-dispatch: no help on \"zzzzzzz\": gpu-dispatch help lists the topics");
+                  "gpu-dispatch: no help topic \"zzzzzzz\": gpu-dispatch help lists the topics");
 }
 
 TEST(help_fits_80_columns)

@@ -122,7 +122,7 @@ TEST(a_token_from_the_environment_is_not_printed)
                       "--http 0");
     CHECK_STR(r.out, "(its token is in $GPU_DISPATCH_HTTP_TOKEN)\n401 401 401 401 401 401 200\n");
     CHECK_CONTAINS(sh("GPU_DISPATCH_HTTP_TOKEN=short gpu-dispatch run --http 0 --gpus sim:1 true ::: a").err,
-                   "a token is 8 to 128 letters, digits and -._~: mend the one in GPU_DISPATCH_HTTP_TOKEN");
+                   "a token must be 8 to 128 letters, digits or -._~: correct the one in GPU_DISPATCH_HTTP_TOKEN");
     CHECK_EQ(sh("GPU_DISPATCH_HTTP_TOKEN= gpu-dispatch run --http 0 --gpus sim:1 true ::: a").status, 0);
 }
 
@@ -136,18 +136,20 @@ TEST(a_token_from_a_private_file)
                       "--http 0 --http-token-file token");
     CHECK_STR(r.out, "(its token is in token)\n401 401 401 401 401 401 200\n");
 #define WITH_FILE "gpu-dispatch run --http 0 --gpus sim:1 --http-token-file "
-    CHECK_REFUSED(sh("chmod 640 token; " WITH_FILE "token touch {} ::: made"),
-                  "gpu-dispatch: --http-token-file token: other users may use this file (mode 640): chmod 600 it");
+    CHECK_REFUSED(
+        sh("chmod 640 token; " WITH_FILE "token touch {} ::: made"),
+        "gpu-dispatch: --http-token-file token: other users can access this file (mode 640): run chmod 600 on it");
     CHECK_REFUSED(sh(WITH_FILE "missing touch {} ::: made"),
                   "gpu-dispatch: --http-token-file missing: No such file or directory");
-    CHECK_REFUSED(sh(WITH_FILE ". touch {} ::: made"), "gpu-dispatch: --http-token-file .: not a file");
-    CHECK_CONTAINS(sh("umask 077; : > empty; " WITH_FILE "empty touch {} ::: made").err, "a token is 8 to 128 letters");
+    CHECK_REFUSED(sh(WITH_FILE ". touch {} ::: made"), "gpu-dispatch: --http-token-file .: this is not a regular file");
+    CHECK_CONTAINS(sh("umask 077; : > empty; " WITH_FILE "empty touch {} ::: made").err,
+                   "a token must be 8 to 128 letters");
     CHECK_CONTAINS(sh("umask 077; printf 'with-a-nul-\\0' > nul; " WITH_FILE "nul touch {} ::: made").err,
-                   "a token is 8 to 128 letters");
+                   "a token must be 8 to 128 letters");
     CHECK_CONTAINS(sh("umask 077; printf %%0999d 1 > long; " WITH_FILE "long touch {} ::: made").err,
-                   "a token is 8 to 128 letters");
+                   "a token must be 8 to 128 letters");
     CHECK_REFUSED(sh("gpu-dispatch run --http-token-file token --gpus sim:1 touch {} ::: made"),
-                  "gpu-dispatch: --http-token-file is for --http");
+                  "gpu-dispatch: --http-token-file is for --http: give --http too");
     CHECK_REFUSED(sh("gpu-dispatch run --http 0 --http-token on-the-command-line --gpus sim:1 touch {} ::: made"),
                   "gpu-dispatch: unknown option --http-token: did you mean --http-token-file?");
     CHECK_NE(sh("ls made").status, 0);
@@ -205,13 +207,13 @@ TEST(what_is_wrong_is_said_before_the_first_task)
     CHECK_CONTAINS(sh("gpu-dispatch run --http nowhere --gpus sim:1 touch {} ::: made; ls").err,
                    "gpu-dispatch: --http nowhere: write a port");
     CHECK_CONTAINS(sh("gpu-dispatch run --http 192.0.2.1:80 --gpus sim:1 touch {} ::: made; ls").err,
-                   "no address of this machine");
+                   "not an address of this machine");
     CHECK_STR(sh("ls").out, "");
     struct ran r =
         sh(START "rm auth; p=${url##*:}; gpu-dispatch run --http ${p%%/} --gpus sim:1 --joblog log touch {} ::: made; "
                  "echo $?; ls; " LET_GO "wait",
            "--http 0");
-    CHECK_CONTAINS(r.err, "is in use: choose another, or 0 for any that is free");
+    CHECK_CONTAINS(r.err, "is in use: choose another port, or 0 for any free one");
     CHECK_STR(r.out, "255\ngo.a\ngo.b\ngo.c\nout\nsays\n");
 }
 
@@ -252,7 +254,7 @@ TEST(reports_that_cannot_be)
     CHECK_EQ(sh("gpu-dispatch report missing.db").status, 255);
     CHECK_EQ(sh("echo text > text; gpu-dispatch report text").status, 255);
     CHECK_REFUSED(sh("gpu-dispatch report j.db -o j.db"),
-                  "gpu-dispatch: -o j.db is the journal itself: give the page another name");
+                  "gpu-dispatch: -o j.db is the journal itself: give another file");
     CHECK_STR(sh("ls *.html *.part 2> /dev/null").out, "");
 }
 

@@ -174,13 +174,13 @@ TEST(json_lines_that_are_not_utf8)
                           "--jsonl -a in --output o --failed f %s",
                           no_utf8[i / 2], kinds[i % 2]);
         CHECK_EQ(r.status, 255);
-        CHECK_CONTAINS(r.err, "line 3 of in is no JSON: byte ");
+        CHECK_CONTAINS(r.err, "line 3 of in is not JSON: byte ");
         CHECK_CONTAINS(r.err, "is not UTF-8");
         check_json_lines("o");
         check_json_lines("f");
     }
     struct ran r = sh("printf '\"\\377\"\\n' | " RUN "--jsonl echo");
-    CHECK_CONTAINS(r.err, "line 1 of standard input is no JSON");
+    CHECK_CONTAINS(r.err, "line 1 of standard input is not JSON");
 }
 
 /* Escapes for halves of a pair are JSON all the same, and stay as they are. */
@@ -192,7 +192,7 @@ TEST(halves_of_surrogate_pairs)
     check_json_lines("o");
 }
 
-/* An answer that is no UTF-8 is no JSON: the program has broken the protocol, and nothing of it is kept. */
+/* An answer that is no UTF-8 is not JSON: the program has broken the protocol, and nothing of it is kept. */
 TEST(answers_that_are_not_utf8)
 {
     for (size_t i = 0; i < sizeof no_utf8 / sizeof *no_utf8; i++) {

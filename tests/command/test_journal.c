@@ -168,7 +168,7 @@ TEST(members_as_keys)
     struct ran r = sh(
         "printf '%%s\\n' '{\"x\":9,\"id\":2}' '{\"id\":\"2\"}' '{\"no\":1}' '{\"no\":2}' '{\"id\":1}' > in; %s", run);
     CHECK_EQ(r.status, 0);
-    CHECK_STR(r.err, "gpu-dispatch: --key .id: a record has no such member: it is known by all of its text\n");
+    CHECK_STR(r.err, "gpu-dispatch: --key .id: a record has no such member, so its whole text identifies it\n");
     CHECK_STR(sh("wc -l < ran; rm ran").out, "3\n");
     CHECK_EQ(sh("%s", run).status, 0);
     CHECK_STR(ran(), "");
@@ -180,9 +180,9 @@ TEST(keys_that_are_none)
     CHECK_REFUSED(sh(KEEP "--key size echo ::: a"),
                   "gpu-dispatch: --key takes input, file, path or .NAME, not \"size\"");
     CHECK_REFUSED(sh(KEEP "--key .id echo ::: a"),
-                  "gpu-dispatch: --key .id is a member of JSON records: give --jsonl too");
+                  "gpu-dispatch: --key .id names a member of JSON records: give --jsonl too");
     CHECK_REFUSED(sh(KEEP "--key . --jsonl echo"),
-                  "gpu-dispatch: --key . needs the name of a member after the dot, as in --key .id");
+                  "gpu-dispatch: --key . needs a member name after the dot, as in --key .id");
     CHECK_EQ(sh("test -e run.db").status, 1);
 }
 
@@ -302,11 +302,10 @@ static void check_gone(const char *file, const char *name)
 {
     char words[300];
     struct ran r = sh("mv %s was; " KEEP "--output o --joblog l --resume " CMD "::: a b c", file);
-    snprintf(
-        words, sizeof words,
-        "gpu-dispatch: %s is missing, and the journal run.db knows what was written to it: bring it back, or begin "
-        "anew with another journal (or go on without what was in it: --force-resume)\n",
-        name);
+    snprintf(words, sizeof words,
+             "gpu-dispatch: %s is missing, but the journal run.db has records of what was written to it: restore the "
+             "file, or start again with another journal, or go on without the old output (--force-resume)\n",
+             name);
     CHECK_STR(r.err, words);
     CHECK_EQ(r.status, 255);
     CHECK_STR(ran(), "");
@@ -342,15 +341,14 @@ TEST(one_file_for_two_things_is_refused)
     need_journal();
     CHECK_REFUSED(sh("seq 3 > in; " RUN "--output in -a in echo; status=$?; test $(wc -l < in) = 3 || exit 1; "
                      "exit $status"),
-                  "gpu-dispatch: --output in is the input as well: name another file");
+                  "gpu-dispatch: --output in is also the input: give another file");
     CHECK_REFUSED(sh("ln in hard; " RUN "--joblog hard echo < in"),
-                  "gpu-dispatch: --joblog hard is the input as well: name another file");
-    CHECK_REFUSED(sh(KEEP "--failed in -a in false"),
-                  "gpu-dispatch: --failed in is the input as well: name another file");
+                  "gpu-dispatch: --joblog hard is also the input: give another file");
+    CHECK_REFUSED(sh(KEEP "--failed in -a in false"), "gpu-dispatch: --failed in is also the input: give another file");
     CHECK_REFUSED(sh(KEEP "--output ./run.db echo ::: a"),
-                  "gpu-dispatch: --journal run.db and --output ./run.db are the same file: name another one");
+                  "gpu-dispatch: --journal run.db and --output ./run.db are the same file: give two different files");
     CHECK_REFUSED(sh("ln -s . here; " RUN "--output here/o --joblog o echo ::: a"),
-                  "gpu-dispatch: --output here/o and --joblog o are the same file: name another one");
+                  "gpu-dispatch: --output here/o and --joblog o are the same file: give two different files");
     CHECK_STR(sh("ls | tr '\\n' ' '; wc -l < in").out, "hard here in 3\n");
     CHECK_EQ(sh(RUN "--output /dev/null --joblog /dev/null echo ::: a").status, 0);
 }
@@ -426,7 +424,7 @@ TEST(lists_without_a_journal)
     CHECK_STR(r.out, "2\n0\n");
     CHECK_REFUSED(sh("echo '{\"input\":\"a\",\"failure\":\"error\",\"attempts\":1}' > f; cp f g; " RUN
                      "--failed f --jsonl -a f echo; status=$?; cmp f g || exit 1; exit $status"),
-                  "gpu-dispatch: --failed f is the input as well: name another file, or keep a --journal");
+                  "gpu-dispatch: --failed f is also the input: give another file, or use --journal");
 }
 
 TEST(an_empty_list_where_one_was_asked_for)
@@ -441,9 +439,8 @@ TEST(the_summary_says_how_it_stands)
 {
     need_journal();
     struct ran r = sh("gpu-dispatch run --gpus sim:2 --journal run.db " CMD "::: a b bad");
-    CHECK_CONTAINS(r.err,
-                   "gpu-dispatch: journal run.db: 2 done, 1 failed; the failed are listed in run.failed.jsonl; run "
-                   "them again with --retry-failed\n");
+    CHECK_CONTAINS(r.err, "gpu-dispatch: journal run.db: 2 done, 1 failed; the failed tasks are listed in "
+                          "run.failed.jsonl; to run them again, add --retry-failed\n");
     r = sh("gpu-dispatch run --gpus sim:2 --journal run.db --resume " CMD "::: a b bad c");
     CHECK_CONTAINS(r.err, "\n1 task in ");
     CHECK_CONTAINS(r.err, "journal run.db: 3 done, 1 failed, 3 of them before this run; ");
@@ -474,24 +471,26 @@ TEST(failures_that_were_not_given_again)
     const char *run = "gpu-dispatch run --gpus sim:2 --journal run.db --resume ";
     CHECK_EQ(sh(KEEP CMD "::: a bad1 bad2 bad3").status, 3);
     struct ran r = sh("%s" CMD "::: a bad3 b", run);
-    CHECK_CONTAINS(r.err,
-                   "journal run.db: 2 done, 3 failed (2 not in this input), 4 of them before this run; the failed "
-                   "are listed in run.failed.jsonl; run them again with --retry-failed\n");
+    CHECK_CONTAINS(r.err, "journal run.db: 2 done, 3 failed (2 not in this input), 4 of them before this run; the "
+                          "failed tasks are listed in run.failed.jsonl; to run them again, add --retry-failed\n");
     r = sh("%s --retry-failed " CMD "::: a b", run);
-    CHECK_CONTAINS(r.err, "journal run.db: 2 done, 3 failed, 5 of them before this run; the failed are listed in "
-                          "run.failed.jsonl; they were not in this input: to run them again, give them and "
-                          "--retry-failed\n");
+    CHECK_CONTAINS(
+        r.err,
+        "journal run.db: 2 done, 3 failed, 5 of them before this run; the failed tasks are listed in run.failed.jsonl; "
+        "they were not in this input: to run them again, give them as input with --retry-failed\n");
     r = sh("%s --retry-failed --halt soon,done=1 " CMD "::: $(seq 100) a", run);
-    CHECK_CONTAINS(r.err, "3 failed, 5 of them before this run; the failed are listed in run.failed.jsonl; the rest: ");
+    CHECK_CONTAINS(
+        r.err,
+        "3 failed, 5 of them before this run; the failed tasks are listed in run.failed.jsonl; to run the rest, ");
     r = sh("%s --retry-failed --jsonl -a run.failed.jsonl " CMD, run);
-    CHECK_CONTAINS(r.err, "; the failed are listed in run.failed.jsonl; run them again with --retry-failed\n");
+    CHECK_CONTAINS(r.err, "; the failed tasks are listed in run.failed.jsonl; to run them again, add --retry-failed\n");
 }
 
 TEST(nothing_to_retry_from)
 {
     need_journal();
     CHECK_REFUSED(sh(RUN "--journal typo.db --retry-failed echo ::: a"),
-                  "gpu-dispatch: --retry-failed: there is no journal typo.db: No such file or directory");
+                  "gpu-dispatch: --retry-failed: cannot open the journal typo.db: No such file or directory");
     CHECK_EQ(sh("test -e typo.db").status, 1);
     CHECK_REFUSED(sh(RUN "--journal '' echo ::: a"),
                   "gpu-dispatch: --journal needs the name of a file: --journal FILE");
@@ -501,7 +500,7 @@ TEST(an_interrupted_run_says_how_to_go_on)
 {
     need_journal();
     struct ran r = sh("gpu-dispatch run --gpus sim:1 --journal run.db --halt soon,done=2 " CMD "::: a b c d e");
-    CHECK_CONTAINS(r.err, "; the rest: the same again with --resume\n");
+    CHECK_CONTAINS(r.err, "; to run the rest, run the same command with --resume\n");
     CHECK_EQ(sh(KEEP "--resume " CMD "::: a b c d e").status, 0);
     CHECK_STR(ran(), "a b c d e ");
 }
@@ -511,7 +510,7 @@ TEST(a_run_that_ends_early_with_nothing_left_does_not_say_so)
 {
     need_journal();
     struct ran r = sh("gpu-dispatch run --gpus sim:1 --journal run.db --halt soon,done=2 " CMD "::: a b");
-    CHECK_CONTAINS(r.err, "2 tasks ended: starting no more");
+    CHECK_CONTAINS(r.err, "2 tasks ended, the last one is ");
     CHECK_CONTAINS(r.err, "journal run.db: 2 done\n");
     r = sh(
         "rm run.db; mkfifo begun go said; gpu-dispatch run --gpus sim:1 --journal run.db 'echo > begun; read x < go; "
@@ -526,7 +525,7 @@ TEST(a_run_that_ends_before_its_input)
     need_journal();
     struct ran r = sh("mkfifo in; exec 3<> in; echo a >&3; "
                       "gpu-dispatch run --gpus sim:1 --journal run.db --halt soon,done=1 " CMD "< in");
-    CHECK_CONTAINS(r.err, "; what is left, if anything: the same again with --resume\n");
+    CHECK_CONTAINS(r.err, "; to run what is left, if anything, run the same command with --resume\n");
 }
 
 /* They will have a record when they have come to an end, also in a file that not all runs wrote to. */
@@ -604,8 +603,8 @@ TEST(status_of_a_killed_run)
     struct ran r = sh("mkfifo p; GPU_DISPATCH_JOURNAL_MS=1 " KEEP "'echo {} >> ran; test {} != b || cat p' ::: a b & "
                       "until gpu-dispatch status run.db 2> err | grep -q 'done  *1 '; do :; done; kill -9 $!; wait; "
                       "gpu-dispatch status run.db");
-    CHECK_CONTAINS(r.out, "run.db: killed, last heard of 20");
-    CHECK_CONTAINS(r.out, "go on with --resume\n");
+    CHECK_CONTAINS(r.out, "run.db: killed, last record 20");
+    CHECK_CONTAINS(r.out, "continue with --resume\n");
     CHECK_CONTAINS(r.out, "\n  left                1\n");
 }
 
@@ -682,12 +681,12 @@ TEST(export_to_a_reader_that_has_enough)
 
 TEST(export_asked_for_wrongly)
 {
-    CHECK_REFUSED(sh("gpu-dispatch export run.db"), "gpu-dispatch: export writes --csv or --jsonl: give one of them");
+    CHECK_REFUSED(sh("gpu-dispatch export run.db"), "gpu-dispatch: export needs a format: give --csv or --jsonl");
     CHECK_REFUSED(sh("gpu-dispatch export --csv"),
                   "gpu-dispatch: export needs a journal: gpu-dispatch export FILE --csv");
-    CHECK_REFUSED(sh("gpu-dispatch export a b --csv"), "gpu-dispatch: export takes one journal: \"b\" is one too many");
+    CHECK_REFUSED(sh("gpu-dispatch export a b --csv"), "gpu-dispatch: export takes one journal, not \"b\" as well");
     CHECK_REFUSED(sh("gpu-dispatch status"), "gpu-dispatch: status needs a journal: gpu-dispatch status FILE");
-    CHECK_REFUSED(sh("gpu-dispatch status a b"), "gpu-dispatch: status takes one journal: \"b\" is one too many");
+    CHECK_REFUSED(sh("gpu-dispatch status a b"), "gpu-dispatch: status takes one journal, not \"b\" as well");
 }
 
 TEST(without_sqlite_it_is_said)

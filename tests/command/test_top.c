@@ -49,7 +49,7 @@ TEST(no_jobs)
 
 TEST(wrong_words)
 {
-    CHECK_REFUSED(sh(TOP "1 2"), "gpu-dispatch: top shows one job: \"2\" is one too many");
+    CHECK_REFUSED(sh(TOP "1 2"), "gpu-dispatch: top shows one job, not \"2\" as well");
 }
 
 TEST(one_job)

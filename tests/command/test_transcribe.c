@@ -134,7 +134,7 @@ TEST(a_name_too_long_for_an_output_is_one_failure)
     wav("in/a.wav", 1);
     struct ran r = sh(ALONE "--input-dir in --format json");
     CHECK_EQ(r.status, 1);
-    CHECK_CONTAINS(r.err, "the name of its output would have 256 bytes, 255 are possible");
+    CHECK_CONTAINS(r.err, "the name of its output would have 256 bytes, at most 255 are possible");
     CHECK_STR(sh("ls data/outputs").out, "a.json\n");
     r = sh(ALONE "--input-dir in --format json --dry-run");
     CHECK_EQ(r.status, 0);
@@ -199,7 +199,7 @@ TEST(checks)
     CHECK_EQ(sh("GPU_DISPATCH_TRANSCRIBER=/none " ON "--check").status, 1);
     CHECK_EQ(sh(STANDIN "gpu-dispatch transcribe --check --gpus nonsense-7").status, 1);
     r = sh("echo > bad.so; GPU_DISPATCH_TRANSCRIBER=bad.so " ON "--check");
-    CHECK_CONTAINS(r.err, "gpu-dispatch: the transcription worker can't be loaded: ./bad.so: ");
+    CHECK_CONTAINS(r.err, "gpu-dispatch: the transcription worker cannot be loaded: ./bad.so: ");
     CHECK_EQ(r.status, 1);
     CHECK_EQ(sh("test -e data").status, 1);
 }
@@ -209,17 +209,15 @@ TEST(checks)
 TEST(two_files_with_one_output)
 {
     WAVS("in/a.wav", "in/a.mp3", "x/a.wav");
-    CHECK_NOT_STARTED(
-        sh(ALONE "--input-dir in --pattern '*'"),
-        "gpu-dispatch: in/a.mp3 and in/a.wav would both be written to data/outputs/a.txt: with --full-names "
-        "each keeps its own name");
+    CHECK_NOT_STARTED(sh(ALONE "--input-dir in --pattern '*'"),
+                      "gpu-dispatch: in/a.mp3 and in/a.wav would both be written to data/outputs/a.txt: use "
+                      "--full-names to give each its own name");
     CHECK_EQ(sh("test -e data").status, 1);
     CHECK_EQ(sh(ALONE "--input-dir in --pattern '*' --full-names").status, 0);
     CHECK_STR(sh("ls data/outputs").out, "a.mp3.txt\na.wav.txt\n");
-    CHECK_NOT_STARTED(
-        sh(ALONE "in/a.wav x/a.wav"),
-        "gpu-dispatch: in/a.wav and x/a.wav would both be written to data/outputs/a.txt: give the folder that "
-        "holds them as --input-dir, with --recursive, or transcribe them apart");
+    CHECK_NOT_STARTED(sh(ALONE "in/a.wav x/a.wav"),
+                      "gpu-dispatch: in/a.wav and x/a.wav would both be written to data/outputs/a.txt: give the "
+                      "directory that contains them as --input-dir with --recursive, or transcribe them separately");
     /* However long they are, it says what to do. */
     char folder[1001] = "", name[1100];
     for (size_t n = 0; n + 101 < sizeof folder; n += 101)
@@ -228,23 +226,25 @@ TEST(two_files_with_one_output)
     wav(name, 1);
     snprintf(name, sizeof name, "%sa.mp3", folder);
     wav(name, 1);
-    CHECK_CONTAINS(sh(ALONE "--input-dir %s --pattern '*'", folder).err, "with --full-names each keeps its own name\n");
+    CHECK_CONTAINS(sh(ALONE "--input-dir %s --pattern '*'", folder).err,
+                   "use --full-names to give each its own name\n");
 }
 
 TEST(no_files)
 {
     WAVS("in/x/a.wav", "mp/b.mp3", "mp/b.flac");
     CHECK_NOT_STARTED(sh(ALONE "--input-dir in"),
-                      "gpu-dispatch: no file in in matches *.wav (folders in it are searched with --recursive)");
-    CHECK_NOT_STARTED(sh(ALONE "--input-dir in -r --pattern '*.ogg' --pattern '*.aac'"),
-                      "gpu-dispatch: no file in in matches *.ogg or *.aac; there is other audio: --pattern '*.wav'");
-    CHECK_NOT_STARTED(sh(ALONE "mp"), "gpu-dispatch: no file in mp matches *.wav (folders in it are searched with "
-                                      "--recursive); there is other audio: --pattern '*.mp3'");
+                      "gpu-dispatch: no file in in matches *.wav (subdirectories are searched only with --recursive)");
+    CHECK_NOT_STARTED(
+        sh(ALONE "--input-dir in -r --pattern '*.ogg' --pattern '*.aac'"),
+        "gpu-dispatch: no file in in matches *.ogg or *.aac; for the other audio files there, use --pattern '*.wav'");
+    CHECK_NOT_STARTED(sh(ALONE "mp"), "gpu-dispatch: no file in mp matches *.wav (subdirectories are searched only "
+                                      "with --recursive); for the other audio files there, use --pattern '*.mp3'");
     struct ran r = sh(ALONE "--input-dir nowhere");
     CHECK_EQ(r.status, 1);
     CHECK_CONTAINS(r.err, "nowhere");
     CHECK_NOT_STARTED(sh(ALONE "nowhere.wav"), "gpu-dispatch: cannot read nowhere.wav: No such file or directory");
-    CHECK_NOT_STARTED(sh("mkfifo p; " ALONE "p"), "gpu-dispatch: p is neither a file nor a folder");
+    CHECK_NOT_STARTED(sh("mkfifo p; " ALONE "p"), "gpu-dispatch: p is neither a file nor a directory");
     CHECK_EQ(sh("test -e data").status, 1);
 }
 
@@ -253,24 +253,22 @@ TEST(lines_that_make_no_sense)
     static const struct {
         const char *words, *error;
     } cases[] = {
-        { "", "name the folder with the audio: --input-dir DIR" },
-        { "--input-dir ''", "--input-dir needs the name of a folder: --input-dir DIR" },
-        { "in --output-dir ''", "--output-dir needs the name of a folder: --output-dir DIR" },
-        { "in --model-size ''", "--model-size needs a size, as in base" },
-        { "in --model x --model-size base",
-          "--model and --model-size are two ways to name the model: give one of them" },
+        { "", "give the directory with the audio files: --input-dir DIR" },
+        { "--input-dir ''", "--input-dir needs the name of a directory: --input-dir DIR" },
+        { "in --output-dir ''", "--output-dir needs the name of a directory: --output-dir DIR" },
+        { "in --model-size ''", "--model-size needs a size, as in --model-size base" },
+        { "in --model x --model-size base", "--model and --model-size cannot be combined: give one of them" },
         { "in --model x --model-dir y",
-          "--model-dir is where a model is looked for by its size: leave it out with --model" },
-        { "in --retry-failed",
-          "--retry-failed needs the journal of the run: give --journal FILE, or --resume alone, which "
-          "runs again what has no output" },
-        { "in --force-resume", "--force-resume needs the journal of the run: give --journal FILE" },
+          "--model-dir is searched for a model of a given size: leave it out with --model" },
+        { "in --retry-failed", "--retry-failed needs a journal: give --journal FILE, or only --resume, which runs "
+                               "again the files without output" },
+        { "in --force-resume", "--force-resume needs a journal: give --journal FILE" },
         { "in --sync full", "--sync is for a journal: give --journal FILE" },
-        { "in --sync often", "--sync cannot be \"often\": see --help" },
-        { "in --dry-run --journal j", "--dry-run does nothing that a journal could keep: leave out --journal" },
+        { "in --sync often", "--sync takes normal or full, not \"often\"" },
+        { "in --dry-run --journal j", "--dry-run runs nothing, so there is nothing to record: leave out --journal" },
         { "in --journal ''", "--journal needs the name of a file: --journal FILE" },
-        { "in --http-token-file x", "--http-token-file is for --http" },
-        { "in --word-timestamps", "--word-timestamps are written to json alone: give --format json too" },
+        { "in --http-token-file x", "--http-token-file is for --http: give --http too" },
+        { "in --word-timestamps", "--word-timestamps are written only to json: give --format json too" },
         { "in --temperature 1.5", "--temperature takes a number from 0 to 1, not \"1.5\"" },
         { "in --temperature -1", "--temperature takes a number from 0 to 1, not \"-1\"" },
         { "in --temperature nan", "--temperature takes a number from 0 to 1, not \"nan\"" },
@@ -296,9 +294,9 @@ TEST(lines_that_make_no_sense)
 TEST(no_worker)
 {
     wav("in/a.wav", 1);
-    CHECK_NOT_STARTED(sh("GPU_DISPATCH_TRANSCRIBER=/none/t.so " ON "--input-dir in"),
-                      "gpu-dispatch: GPU_DISPATCH_TRANSCRIBER names /none/t.so, which cannot be read: No such file or "
-                      "directory");
+    CHECK_NOT_STARTED(
+        sh("GPU_DISPATCH_TRANSCRIBER=/none/t.so " ON "--input-dir in"),
+        "gpu-dispatch: GPU_DISPATCH_TRANSCRIBER is /none/t.so, which cannot be read: No such file or directory");
     /* A copy elsewhere finds none beside it, unless one was installed. */
     struct ran r = sh("mkdir bin; cp $GD_COMMAND_DIR/gpu-dispatch bin/; bin/gpu-dispatch transcribe --gpus sim:1 " MODEL
                       "--input-dir in");
@@ -306,7 +304,7 @@ TEST(no_worker)
         SKIP("one is installed");
     CHECK_EQ(r.status, 1);
     CHECK_EQ(count_lines(r.err), 3);
-    CHECK_CONTAINS(r.err, "the transcription worker (transcribe.so) is not here");
+    CHECK_CONTAINS(r.err, "the transcription worker (transcribe.so) was not found");
     CHECK_CONTAINS(r.err, "`make transcribe`");
     CHECK_CONTAINS(r.err, "GPU_DISPATCH_TRANSCRIBER=/path/to/transcribe.so\n");
 }
@@ -346,7 +344,7 @@ TEST(models_that_are_none)
     r = sh(ALONE "--input-dir in --vad none.bin");
     CHECK_STR(r.err, "gpu-dispatch: --vad none.bin cannot be read: No such file or directory\n");
     r = sh("mkfifo pipe; " ALONE "--input-dir in --vad pipe");
-    CHECK_STR(r.err, "gpu-dispatch: --vad pipe is no file: give the file of a VAD model\n");
+    CHECK_STR(r.err, "gpu-dispatch: --vad pipe is not a regular file: give the file of a VAD model\n");
     CHECK_STR(ran(), "");
     CHECK_EQ(sh("test -e data").status, 1);
 }
@@ -356,9 +354,9 @@ TEST(a_model_that_knows_english_alone)
     wav("in/a.wav", 1);
     CHECK_NOT_STARTED(
         sh(ALONE "--input-dir in --language de"),
-        "gpu-dispatch: model demo knows English alone: leave out --language de, or use a model without .en");
+        "gpu-dispatch: model demo knows only English: leave out --language de, or use a model without .en");
     CHECK_NOT_STARTED(sh(ALONE "--input-dir in --translate"),
-                      "gpu-dispatch: model demo knows English alone and can't translate: use one without .en, as in "
+                      "gpu-dispatch: model demo knows only English and cannot translate: use one without .en, as in "
                       "--model-size small");
     CHECK_EQ(sh(ALONE "--input-dir in --language English").status, 0);
 }
@@ -615,9 +613,9 @@ TEST(what_has_its_output_is_skipped)
     CHECK_EQ(sh("rm in/bad.wav data/outputs/a.txt; " ALONE "--input-dir in --resume").status, 0);
     CHECK_STR(ran(), "in/a.wav ");
     struct ran r = sh(STANDIN ON "--input-dir in --resume");
-    CHECK_STR(r.err, "gpu-dispatch: all 3 files have their text in data/outputs: nothing to do\n");
+    CHECK_STR(r.err, "gpu-dispatch: all 3 files already have their text in data/outputs: nothing to do\n");
     CHECK_STR(sh(STANDIN ON "--resume in/a.wav").err,
-              "gpu-dispatch: the file has its text in data/outputs: nothing to do\n");
+              "gpu-dispatch: the file already has its text in data/outputs: nothing to do\n");
     CHECK_EQ(r.status, 0);
     CHECK_PRINTS(sh(ALONE "--input-dir in --resume"), "");
     CHECK_STR(ran(), "");
@@ -871,7 +869,7 @@ TEST(the_launcher)
 TEST(the_launcher_by_any_path)
 {
     CHECK_NOT_STARTED(sh("$GD_COMMAND_DIR/launcher_multigpu"),
-                      "launcher_multigpu: name the folder with the audio: --input-dir DIR");
+                      "launcher_multigpu: give the directory with the audio files: --input-dir DIR");
     CHECK_NOT_STARTED(sh("ln -s $GD_COMMAND_DIR/gpu-dispatch launcher_multigpu; ./launcher_multigpu -y"),
                       "launcher_multigpu: unknown option -y: see launcher_multigpu --help");
 }

@@ -42,8 +42,8 @@ TEST(what_is_no_file_is_said_once)
 TEST(a_folder_with_nothing_but_a_pipe)
 {
     struct ran r = sh("mkdir in; mkfifo in/a.wav; " STANDIN ON "--input-dir in");
-    CHECK_STR(r.err, "gpu-dispatch: in/a.wav is a pipe, not a file; left out\n"
-                     "gpu-dispatch: no file in in matches *.wav (folders in it are searched with --recursive)\n");
+    CHECK_STR(r.err, "gpu-dispatch: in/a.wav is a pipe, not a file; left out\ngpu-dispatch: no file in in matches "
+                     "*.wav (subdirectories are searched only with --recursive)\n");
     CHECK_EQ(r.status, 1);
 }
 
@@ -52,15 +52,14 @@ TEST(what_cannot_be_looked_at_is_said_once)
     WAVS("in/a.wav", "in/x/b.wav");
     CHECK_EQ(sh("ln -s nowhere in/c.wav").status, 0);
     struct ran r = sh(ALONE "--input-dir in");
-    CHECK_STR(r.err, "gpu-dispatch: cannot read in/c.wav: the link cannot be followed: No such file or directory; left "
-                     "out\n");
+    CHECK_STR(r.err, "gpu-dispatch: cannot read in/c.wav: the link cannot be followed: No such file or directory; the "
+                     "file is left out\n");
     CHECK_EQ(r.status, 1);
     CHECK_EQ(sh("ln -s b.wav in/b.wav; ln -s nowhere in/x/d.wav; ln -s nowhere in/not-meant").status, 0);
     r = sh(STANDIN ON "--input-dir in -r --progress none");
-    CHECK_CONTAINS(r.err,
-                   "gpu-dispatch: cannot read in/b.wav: the link cannot be followed: Too many levels of symbolic "
-                   "links; left out, as are 2 more that cannot be read\n");
-    CHECK_CONTAINS(r.err, "gpu-dispatch: 3 could not be read and were left out: see above\n");
+    CHECK_CONTAINS(r.err, "gpu-dispatch: cannot read in/b.wav: the link cannot be followed: Too many levels of "
+                          "symbolic links; the file is left out, as are 2 more that cannot be read\n");
+    CHECK_CONTAINS(r.err, "gpu-dispatch: 3 could not be read and were left out (see above)\n");
     CHECK(!strstr(r.err, "c.wav"));
     CHECK_EQ(r.status, 1);
     CHECK_STR(sh("find data -type f | sort").out, "data/outputs/a.txt\ndata/outputs/x/b.txt\n");
@@ -100,14 +99,14 @@ TEST(a_model_that_is_nowhere)
     wav("in/a.wav", 1);
     struct ran r = sh(STANDIN "HOME=$PWD gpu-dispatch transcribe --gpus sim:1 --input-dir in --model-size small");
     CHECK_EQ(r.status, 1);
-    CHECK_CONTAINS(r.err,
-                   "gpu-dispatch: the model small (ggml-small.bin) is not on this machine. It was looked for in\n"
-                   "  ./models\n");
+    CHECK_CONTAINS(r.err, "gpu-dispatch: the model small (ggml-small.bin) is not on this machine. These places were "
+                          "searched:\n  ./models\n");
     CHECK_CONTAINS(r.err, "\nThis command downloads it:\n  mkdir -p ~/.cache/whisper.cpp && curl -L -o "
                           "~/.cache/whisper.cpp/ggml-small.bin https://");
     CHECK_GT(count_lines(r.err), 6);
     r = sh(STANDIN "gpu-dispatch transcribe --gpus sim:1 --input-dir in --model-size smal");
-    CHECK_CONTAINS(r.err, "gpu-dispatch: \"smal\" is no size of a model: did you mean small?\nThere are tiny, ");
+    CHECK_CONTAINS(r.err,
+                   "gpu-dispatch: \"smal\" is not the size of a model: did you mean small?\nThe sizes are tiny, ");
     CHECK_STR(ran(), "");
 }
 
@@ -178,11 +177,10 @@ TEST(a_journal_of_other_work_is_named_by_what_was_typed)
     need_journal();
     wav("in/a.wav", 1);
     CHECK_EQ(sh(ALONE "--input-dir in --journal j.db").status, 0);
-    CHECK_NOT_STARTED(
-        sh(ALONE "--input-dir in --journal j.db --resume --language en"),
-        "gpu-dispatch: j.db was made by another command: \"transcribe --input-dir in --model-size demo\", "
-        "and not \"transcribe --input-dir in --model-size demo --language en\". Run that, or force the "
-        "resumption if both do the same work (--force-resume)");
+    CHECK_NOT_STARTED(sh(ALONE "--input-dir in --journal j.db --resume --language en"),
+                      "gpu-dispatch: j.db was made by another command: \"transcribe --input-dir in --model-size "
+                      "demo\". The command now is \"transcribe --input-dir in --model-size demo --language en\". Run "
+                      "the first one, or force the resume if both do the same work (to force it: --force-resume)");
     /* Two that look alike: all that is known of them. */
     CHECK_EQ(sh("mkdir m; cp $GD_SOURCE_ROOT/models/ggml-demo.bin m/").status, 0);
     struct ran r =
@@ -190,7 +188,7 @@ TEST(a_journal_of_other_work_is_named_by_what_was_typed)
                    "j.db --resume");
     CHECK_EQ(r.status, 1);
     CHECK_CONTAINS(r.err, "model=m/ggml-demo.bin");
-    CHECK_CONTAINS(r.err, "(--force-resume)");
+    CHECK_CONTAINS(r.err, "(to force it: --force-resume)");
 }
 
 /* --- runs in which little goes well ------------------------------------------------------------- */
@@ -202,10 +200,8 @@ TEST(every_file_fails)
     CHECK_EQ(r.status, 1);
     CHECK_STR(r.out, "");
     CHECK_CONTAINS(r.err, "\n0 of 2 files done in ");
-    CHECK_CONTAINS(r.err, "\n2 failed: 2 errors\n"
-                          "  in/bad2.wav: bad2.wav is no audio\n"
-                          "  in/bad1.wav: bad1.wav is no audio\n"
-                          "gpu-dispatch: the same again with --resume does what has no text yet\n");
+    CHECK_CONTAINS(r.err, "\n2 failed: 2 errors\n  in/bad2.wav: bad2.wav is no audio\n  in/bad1.wav: bad1.wav is no "
+                          "audio\ngpu-dispatch: run it again with --resume for the files that have no text yet\n");
     CHECK(!strstr(r.err, "files/") && !strstr(r.err, "speed-up"));
     CHECK_STR(sh("ls -A data/outputs").out, "");
     r = sh(ALONE "--input-dir in");
@@ -238,8 +234,9 @@ TEST(a_disk_that_is_full_is_told_of_at_once)
     WAVS("in/a.wav", "in/b.wav");
     CHECK_NOT_STARTED(
         sh(STANDIN SMALL_DISK "cat /dev/zero > o/large 2> full; exec " ON "--input-dir in --output-dir o'"),
-        "gpu-dispatch: o: outputs can't be written to this folder: No space left on device; make room there, "
-        "or use another output folder");
+        "gpu-dispatch: o: outputs cannot be written to this directory: No space left on device; free some space there, "
+        "or "
+        "use another output directory");
     CHECK_STR(ran(), "");
 }
 
@@ -250,8 +247,8 @@ TEST(a_disk_that_becomes_full)
     WAVS("in/b.wav", "in/a-fill.wav");
     struct ran r = sh(STANDIN SMALL_DISK ON "--quiet --input-dir in --output-dir o --failed failed; echo $?; ls -A o'");
     CHECK_STR(r.out, "1\na-fill.txt\nlarge\n");
-    CHECK_STR(r.err, "gpu-dispatch: task \"in/b.wav\": o/b.txt: can't be written: No space left on device; make room "
-                     "there, or use another output folder\n");
+    CHECK_STR(r.err, "gpu-dispatch: task \"in/b.wav\": o/b.txt: cannot be written: No space left on device; free some "
+                     "space there, or use another output directory\n");
 }
 
 TEST_MAIN()

@@ -78,7 +78,7 @@ TEST(a_file_that_is_gone_is_told_of_before_another_is_cut)
     killed_in("d");
     struct ran r = sh("cd d; cp l l.is; mv o away; " RESUME);
     CHECK_EQ(r.status, 255);
-    CHECK_CONTAINS(r.err, "o is missing, and the journal run.db knows what was written to it");
+    CHECK_CONTAINS(r.err, "o is missing, but the journal run.db has records of what was written to it");
     CHECK_EQ(sh("cd d; cmp l l.is && test ! -e o && mv away o; " RESUME).status, 0);
     check_files("d");
 }

@@ -122,7 +122,7 @@ TEST(an_output_through_a_link_is_tidied_where_it_is)
 TEST(links_that_lead_to_one_file_that_is_not_there_yet)
 {
     CHECK_REFUSED(sh("ln -s o link; " RUN "--output link --joblog o echo ::: a"),
-                  "gpu-dispatch: --output link and --joblog o are the same file: name another one");
+                  "gpu-dispatch: --output link and --joblog o are the same file: give two different files");
 }
 
 /* --- whose it is ------------------------------------------------------------------------------- */
@@ -170,7 +170,7 @@ TEST(a_journal_is_not_written_over)
     need_journal();
     CHECK_EQ(sh(KEEP CMD "::: a").status, 0);
     CHECK_REFUSED(sh("ln -s run.db link; gpu-dispatch export run.db --csv -o link"),
-                  "gpu-dispatch: -o link is the journal itself: give the file another name");
+                  "gpu-dispatch: -o link is the journal itself: give another file");
     CHECK_EQ(sh("gpu-dispatch status run.db").status, 0);
 }
 

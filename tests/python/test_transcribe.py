@@ -754,7 +754,7 @@ def test_setup_without_the_model(at_home: Path) -> None:
     is_valid, error = LauncherOrchestrator().validate_setup(at_home, "cpu", model_size="base")
     assert is_valid is False and error
     said = error.splitlines()
-    assert said[0] == "the model base (ggml-base.bin) is not on this machine. It was looked for in"
+    assert said[0] == "the model base (ggml-base.bin) is not on this machine. These places were searched:"
     assert said[-2] == "This command downloads it:" and said[-1].startswith("  mkdir -p ")
 
 

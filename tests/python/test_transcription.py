@@ -255,7 +255,7 @@ def test_each_bad_file_is_one_failure(tmp_path: Path, folder: Path) -> None:
     assert all(f"{kind}.wav" in done.stderr + done.stdout for kind in BAD)
 
 
-@pytest.mark.parametrize(("kind", "words"), [("empty", ("empty", "no samples", "0 bytes")), ("text", ("not audio", "no audio")),
+@pytest.mark.parametrize(("kind", "words"), [("empty", ("empty", "no samples", "0 bytes")), ("text", ("not audio", "not an audio")),
                                              ("truncated", ("truncated", "cut", "ends")), ("channels", ("channel",)),
                                              ("samples", ("no samples", "no sound", "empty"))])
 def test_the_reason_is_said(tmp_path: Path, folder: Path, kind: str, words: tuple[str, ...]) -> None:
@@ -385,7 +385,7 @@ def test_a_model_that_is_missing(tmp_path: Path, folder: Path) -> None:
     done = with_model(folder, tmp_path / "out", "--model-size", "medium")
     assert done.returncode == 1
     said = done.stderr.splitlines()
-    assert said[0] == "gpu-dispatch: the model medium (ggml-medium.bin) is not on this machine. It was looked for in"
+    assert said[0] == "gpu-dispatch: the model medium (ggml-medium.bin) is not on this machine. These places were searched:"
     assert said[1:-2] and all(line.startswith("  ") and " " not in line[2:] for line in said[1:-2])
     assert said[-2] == "This command downloads it:" and said[-1].startswith("  mkdir -p ") and " && curl " in said[-1]
     assert not list(tmp_path.rglob("*.txt"))

@@ -300,11 +300,11 @@ TEST(a_playlist_is_no_audio)
     struct made m = { 0 };
     put_text(&m, "#EXTM3U\n#EXT-X-TARGETDURATION:10\n#EXTINF:10,\nother.wav\n#EXT-X-ENDLIST\n");
     save(&m, "list.m3u8");
-    refused("list.m3u8", "no audio file");
+    refused("list.m3u8", "is not an audio file");
     m.size = 0;
     put_text(&m, "ffconcat version 1.0\nfile other.wav\n");
     save(&m, "list.txt");
-    refused("list.txt", "no audio file");
+    refused("list.txt", "is not an audio file");
     drop(&m);
 }
 

@@ -11,16 +11,16 @@
 TEST(files_that_are_none)
 {
     folder_enter();
-    refused("none.wav", "none.wav is not there");
-    refused("d/none.wav", "none.wav is not there");
+    refused("none.wav", "none.wav does not exist");
+    refused("d/none.wav", "none.wav does not exist");
     make_file("empty.wav", 0);
     refused("empty.wav", "empty.wav is empty");
     CHECK_EQ(mkdir("folder.wav", 0755), 0);
-    refused("folder.wav", "folder.wav is a folder");
-    refused("folder.wav/", "folder.wav is a folder");
-    refused("empty.wav/x.wav", "x.wav is not there");
+    refused("folder.wav", "folder.wav is a directory");
+    refused("folder.wav/", "folder.wav is a directory");
+    refused("empty.wav/x.wav", "x.wav does not exist");
     CHECK_EQ(symlink("loop.wav", "loop.wav"), 0);
-    refused("loop.wav", "loop.wav can't be opened: Too many levels");
+    refused("loop.wav", "loop.wav cannot be opened: Too many levels");
 }
 
 /* And nobody waits for one to be written to. */
@@ -28,9 +28,9 @@ TEST(pipes_and_devices)
 {
     folder_enter();
     CHECK_EQ(mkfifo("fifo.wav", 0644), 0);
-    refused("fifo.wav", "fifo.wav is no regular file");
-    refused("/dev/zero", "zero is no regular file");
-    refused("/dev/null", "null is no regular file");
+    refused("fifo.wav", "fifo.wav is a pipe");
+    refused("/dev/zero", "zero is a pipe, socket or device");
+    refused("/dev/null", "null is a pipe, socket or device");
 }
 
 TEST(a_file_that_may_not_be_read)
@@ -40,7 +40,7 @@ TEST(a_file_that_may_not_be_read)
     CHECK_EQ(chmod("secret.wav", 0), 0);
     if (getuid() == 0 && seteuid(65534) < 0)
         SKIP("root can't be anybody else here");
-    refused("secret.wav", "secret.wav can't be opened: permission denied");
+    refused("secret.wav", "secret.wav cannot be opened: permission denied");
     CHECK_EQ(seteuid(getuid()), 0);
 }
 
@@ -60,15 +60,15 @@ TEST(what_is_no_audio)
     unsigned seed = 1;
     for (size_t i = 0; i < sizeof noise; i++)
         noise[i] = (uint8_t)((seed = seed * 1103515245 + 12345) >> 16);
-    refuse_bytes("hello, world\n", 13, "bad.wav is no audio file");
-    refuse_bytes("RIFF", 4, "bad.wav is no audio file");
-    refuse_bytes("RIFF\0\0\0\0WAVE", 12, "bad.wav is no audio file");
-    refuse_bytes("\0", 1, "bad.wav is no audio file");
-    refuse_bytes(noise, sizeof noise, "bad.wav is no audio file");
+    refuse_bytes("hello, world\n", 13, "bad.wav is not an audio file");
+    refuse_bytes("RIFF", 4, "bad.wav is not an audio file");
+    refuse_bytes("RIFF\0\0\0\0WAVE", 12, "bad.wav is not an audio file");
+    refuse_bytes("\0", 1, "bad.wav is not an audio file");
+    refuse_bytes(noise, sizeof noise, "bad.wav is not an audio file");
     memcpy(noise, (uint8_t[]){ 0xff, 0xfb, 0x90, 0 }, 4);
-    refuse_bytes(noise, sizeof noise, "bad.wav is no audio file");
+    refuse_bytes(noise, sizeof noise, "bad.wav is not an audio file");
     memcpy(noise, (uint8_t[]){ 'I', 'D', '3', 4, 0, 0, 0, 0, 0, 64 }, 10);
-    refuse_bytes(noise, sizeof noise, "bad.wav is no audio file");
+    refuse_bytes(noise, sizeof noise, "bad.wav is not an audio file");
     memcpy(noise, (uint8_t[]){ 'f', 'L', 'a', 'C' }, 4);
     refuse_bytes(noise, sizeof noise, "bad.wav ");
 }
@@ -89,10 +89,10 @@ TEST(headers_that_can_not_be)
     refuse_wav((struct wav_spec){ 1, 1, 0, 16, 1000, 1000 }, "a sample rate of 0 Hz");
     refuse_wav((struct wav_spec){ 1, 1, 1, 16, 1000, 1000 }, "a sample rate of 1 Hz");
     refuse_wav((struct wav_spec){ 1, 1, 4000000000U, 16, 1000, 1000 }, "a sample rate of 4000000000 Hz");
-    refuse_wav((struct wav_spec){ 1, 1, 16000, 16, 0, 0 }, "bad.wav holds no samples");
-    refuse_wav((struct wav_spec){ 0x4242, 1, 16000, 16, 1000, 1000 }, "no audio file");
+    refuse_wav((struct wav_spec){ 1, 1, 16000, 16, 0, 0 }, "bad.wav contains no audio");
+    refuse_wav((struct wav_spec){ 0x4242, 1, 16000, 16, 1000, 1000 }, "is not an audio file");
     make_wav_file("none.wav", 44100, 2, 0);
-    refused("none.wav", "none.wav holds no samples");
+    refused("none.wav", "none.wav contains no audio");
 }
 
 TEST(a_truncated_wav)
@@ -275,7 +275,7 @@ TEST(long_names_are_shortened)
             CHECK(memcmp(shown, "...", 3) == 0 && !strchr(shown, '?'));
             CHECK_STR(shown + strlen(shown) - 4, ".wav");
         }
-        refused(path, ".wav can't be opened: File name too long");
+        refused(path, ".wav cannot be opened: File name too long");
     }
 }
 

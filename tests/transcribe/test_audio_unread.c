@@ -129,7 +129,7 @@ TEST(further_on)
     while ((n = tr_audio_read(a, samples + total, 7000, words)) > 0)
         total += n;
     CHECK_EQ(n, TR_UNREAD);
-    CHECK_CONTAINS(words, "a.wav can't be read: Stale file handle; see to the disk or network that it lies on");
+    CHECK_CONTAINS(words, "a.wav cannot be read: Stale file handle; check the disk or network that it is on");
     CHECK_GE(total, 32000);
     CHECK_LT(total, 320000);
     CHECK_EQ(tr_audio_read(a, samples, 1, words), TR_UNREAD);
@@ -148,7 +148,7 @@ TEST(too_many_open_files)
     CHECK_EQ(setrlimit(RLIMIT_NOFILE, &low), 0);
     check_open(TR_UNREAD, EMFILE);
     CHECK_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
-    CHECK_CONTAINS(words, "a.wav can't be opened: Too many open files; raise the limit (ulimit -n)");
+    CHECK_CONTAINS(words, "a.wav cannot be opened: Too many open files; raise the limit (ulimit -n)");
     CHECK_EQ(read_all("a.wav"), 16000);
 }
 

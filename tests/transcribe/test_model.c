@@ -75,7 +75,7 @@ TEST(layers_say_how_many_tensors_there_are)
     CHECK_EQ(model.layers, 3);
     tr_model_free(&model);
     made.tensors = 105;
-    refused("there is more behind its 104 tensors");
+    refused("there is more data after its 104 tensors");
 }
 
 TEST(a_model_that_is_cut_off_anywhere)
@@ -87,13 +87,13 @@ TEST(a_model_that_is_cut_off_anywhere)
         write_bytes("cut.bin", b.data, n);
         if (tr_model_check(&model, "cut.bin") == 0)
             FAIL("%zu of %zu bytes were taken", n, b.size);
-        CHECK_CONTAINS(gd__fail_text(), n == 0 ? "is empty" : n < 4 ? "is no model" : "is cut off");
-        CHECK_CONTAINS(gd__fail_text(), n < 4 && n > 0 ? "ggml-*.bin" : "get it again");
+        CHECK_CONTAINS(gd__fail_text(), n == 0 ? "is empty" : n < 4 ? "is not a model" : "is truncated");
+        CHECK_CONTAINS(gd__fail_text(), n < 4 && n > 0 ? "ggml-*.bin" : "download it again");
     }
     gd__buffer_add(&b, "", 1);
     write_bytes("cut.bin", b.data, b.size);
     CHECK_EQ(tr_model_check(&model, "cut.bin"), -1);
-    CHECK_CONTAINS(gd__fail_text(), "there is more behind");
+    CHECK_CONTAINS(gd__fail_text(), "there is more data after");
     gd__buffer_free(&b);
 }
 
@@ -153,7 +153,7 @@ TEST(tokens_that_can_not_be)
     begin();
     made.token_size = 4096; /* which may be, but there is not as much */
     made.tensors = 0;
-    refused("is cut off");
+    refused("is truncated");
     begin();
     made.token = "";
     refused("a space is not among its tokens");
@@ -187,7 +187,7 @@ TEST(tensors_that_can_not_be)
     for (int i = 0; i < 8; i++) {
         begin();
         made.type = unknown[i];
-        refused("type that is not known here");
+        refused("has an unknown type");
     }
 }
 
@@ -209,7 +209,7 @@ TEST(tensors_that_are_too_large)
         if (tr_model_check(&model, "large.bin") == 0)
             FAIL("size %d was taken", sizes[i]);
     }
-    CHECK_CONTAINS(gd__fail_text(), "is cut off");
+    CHECK_CONTAINS(gd__fail_text(), "is truncated");
     gd__buffer_free(&b);
 }
 
@@ -278,8 +278,8 @@ TEST(what_people_have_instead)
         { "version https://git-lfs.github.com/spec/v1\n", "Git LFS" },
         { "<!DOCTYPE html><html>", "is a web page" },
         { "{\"error\":\"not found\"}", "is a text" },
-        { "RIFFxxxxWAVEfmt xxxxxxxxxxxxxxxx", "is no model in whisper.cpp's format" },
-        { "x", "is no model in whisper.cpp's format" },
+        { "RIFFxxxxWAVEfmt xxxxxxxxxxxxxxxx", "is not a model in whisper.cpp's format" },
+        { "x", "is not a model in whisper.cpp's format" },
     };
     folder_enter();
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
@@ -293,14 +293,14 @@ TEST(what_is_no_file)
 {
     folder_enter();
     CHECK_EQ(tr_model_check(&model, "nothing.bin"), -1);
-    CHECK_CONTAINS(gd__fail_text(), "nothing.bin: the model can't be opened: No such file");
+    CHECK_CONTAINS(gd__fail_text(), "nothing.bin: the model cannot be opened: No such file");
     CHECK_EQ(tr_model_check(&model, "."), -1);
-    CHECK_CONTAINS(gd__fail_text(), "is a folder");
+    CHECK_CONTAINS(gd__fail_text(), "is a directory");
     CHECK_EQ(mkfifo("pipe.bin", 0644), 0);
     CHECK_EQ(tr_model_check(&model, "pipe.bin"), -1);
-    CHECK_CONTAINS(gd__fail_text(), "is no file");
+    CHECK_CONTAINS(gd__fail_text(), "is not a regular file");
     CHECK_EQ(tr_model_check(&model, "/dev/zero"), -1);
-    CHECK_CONTAINS(gd__fail_text(), "is no file");
+    CHECK_CONTAINS(gd__fail_text(), "is not a regular file");
     CHECK_EQ(tr_model_check(&model, ""), -1);
 }
 

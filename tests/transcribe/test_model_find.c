@@ -135,7 +135,7 @@ TEST(by_path)
     CHECK_STR(model.name, "base");
     tr_model_free(&model);
     CHECK_EQ(tr_model_find(&model, "base", "y.bin", NULL), -1);
-    CHECK_CONTAINS(gd__fail_text(), "y.bin: the model can't be opened");
+    CHECK_CONTAINS(gd__fail_text(), "y.bin: the model cannot be opened");
 }
 
 TEST(one_that_is_not_there)
@@ -143,7 +143,8 @@ TEST(one_that_is_not_there)
     enter();
     CHECK_EQ(tr_model_find(&model, "base", NULL, NULL), -1);
     const char *text = gd__fail_text();
-    CHECK_CONTAINS(text, "the model base (ggml-base.bin) is not on this machine. It was looked for in\n  ./models\n  ");
+    CHECK_CONTAINS(
+        text, "the model base (ggml-base.bin) is not on this machine. These places were searched:\n  ./models\n  ");
     CHECK_CONTAINS(text, "/home/.local/share/whisper.cpp\n  ");
     CHECK_CONTAINS(text, "/home/.cache/huggingface/hub/models--ggerganov--whisper.cpp/snapshots\n");
     /* The last line is the command and nothing else. */
@@ -170,7 +171,7 @@ TEST(one_that_is_not_in_many_places)
         make_folders(path);
     }
     CHECK_EQ(tr_model_find(&model, "base", NULL, "here"), -1);
-    CHECK_CONTAINS(gd__fail_text(), "It was looked for in\n  here\n  /nnn");
+    CHECK_CONTAINS(gd__fail_text(), "These places were searched:\n  here\n  /nnn");
     CHECK_CONTAINS(gd__fail_text(), " more\nThis command downloads it:\n  mkdir -p here && curl -L");
     CHECK_STR(strrchr(gd__fail_text(), '/'), "/ggml-base.bin");
 }
@@ -209,16 +210,16 @@ static void no_model(const char *size, const char *words)
 TEST(sizes_that_there_are_not)
 {
     enter();
-    no_model("bsae", "\"bsae\" is no size of a model: did you mean base?");
+    no_model("bsae", "\"bsae\" is not the size of a model: did you mean base?");
     no_model("large-v4", "did you mean large-v");
-    no_model("gigantic", "\"gigantic\" is no size of a model\nThere are tiny, tiny-q5_1, ");
+    no_model("gigantic", "\"gigantic\" is not the size of a model\nThe sizes are tiny, tiny-q5_1, ");
     no_model("gigantic", "large-v3-turbo-q8_0 and demo");
-    no_model("", "is no size");
-    no_model("../x", "a file is given with --model");
-    no_model("/models/ggml-base.bin", "a file is given with --model");
-    no_model("ggml-base.bin", "a file is given with --model");
-    no_model("base\n", "is no size");
-    no_model("a-name-that-is-longer-than-any-name-of-a-model-could-ever-be-and-then-some", "is no size");
+    no_model("", "is not the size");
+    no_model("../x", "give a model file with --model");
+    no_model("/models/ggml-base.bin", "give a model file with --model");
+    no_model("ggml-base.bin", "give a model file with --model");
+    no_model("base\n", "is not the size");
+    no_model("a-name-that-is-longer-than-any-name-of-a-model-could-ever-be-and-then-some", "is not the size");
 }
 
 TEST(one_that_is_there_and_broken)
@@ -226,7 +227,7 @@ TEST(one_that_is_there_and_broken)
     enter();
     make_file("models/ggml-base.bin", 100);
     CHECK_EQ(tr_model_find(&model, "base", NULL, NULL), -1);
-    CHECK_CONTAINS(gd__fail_text(), "./models/ggml-base.bin: is no model");
+    CHECK_CONTAINS(gd__fail_text(), "./models/ggml-base.bin: is not a model");
 }
 
 /* --- checksums -------------------------------------------------------------------------------- */
@@ -304,7 +305,7 @@ TEST(a_weight_that_is_wrong)
     change_demo();
     CHECK_EQ(find_demo(), -1);
     CHECK_CONTAINS(gd__fail_text(), "models/ggml-demo.bin: is not the model demo: its SHA-1 is ");
-    CHECK_CONTAINS(gd__fail_text(), "not 954490f54334d843c9ec49e7c34635f4c9465284\n");
+    CHECK_CONTAINS(gd__fail_text(), "instead of 954490f54334d843c9ec49e7c34635f4c9465284\n");
     CHECK_CONTAINS(gd__fail_text(), "give its path with --model");
     CHECK_EQ(tr_model_find(&model, NULL, "models/ggml-demo.bin", NULL), 0);
     tr_model_free(&model);
@@ -316,10 +317,9 @@ TEST(a_wrong_one_of_a_published_name)
     make_model("models/ggml-base.bin");
     CHECK_EQ(tr_model_find(&model, "base", NULL, NULL), -1);
     CHECK_CONTAINS(gd__fail_text(), "is not the model base");
-    CHECK_CONTAINS(
-        gd__fail_text(),
-        "not 465707469ff3a37a2b9b8d8f89f2f99de7299dac\nTo use it all the same, give its path with --model; else "
-        "delete it. This command downloads it again:\n  mkdir -p");
+    CHECK_CONTAINS(gd__fail_text(),
+                   "instead of 465707469ff3a37a2b9b8d8f89f2f99de7299dac\nTo use it anyway, give its path "
+                   "with --model; otherwise delete it. This command downloads it again:\n  mkdir -p");
     CHECK(model.path == NULL);
 }
 

@@ -106,10 +106,10 @@ TEST(dots_do_not_lead_out)
     make_folders("in");
     is_at("in", "in/../../../../etc/passwd.wav", "out/passwd.txt");
     is_at(".", "../x.wav", "out/x.txt");
-    no_path("in/..", "names a folder");
-    no_path("in/.", "names a folder");
-    no_path("in/", "names a folder");
-    no_path("", "names a folder");
+    no_path("in/..", "is a directory");
+    no_path("in/.", "is a directory");
+    no_path("in/", "is a directory");
+    no_path("", "is a directory");
 }
 
 TEST(ways_to_name_the_output_folder)
@@ -175,7 +175,7 @@ TEST(names_as_long_as_they_can_be)
     CHECK_STR(contents(path_of(long_name(255))), "text\n");
     CHECK_EQ(entries_of("out"), 1);
     places.full_names = true;
-    must_not_write(long_name(255), "would have 259 bytes, 255 are possible");
+    must_not_write(long_name(255), "would have 259 bytes, at most 255 are possible");
     CHECK_EQ(entries_of("out"), 1);
 }
 
@@ -183,7 +183,7 @@ TEST(errors_are_one_line)
 {
     folder_enter();
     make_folders("out/a\nb\x7f.txt");
-    must_not_write("in/a\nb\x7f.wav", "out/a?b?.txt: is a folder");
+    must_not_write("in/a\nb\x7f.wav", "out/a?b?.txt: is a directory");
 }
 
 /* .txt would fit, .json would not: then neither is written. */

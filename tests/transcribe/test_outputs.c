@@ -123,10 +123,10 @@ TEST(a_folder_that_can_not_be_written)
     make_folders("out");
     CHECK_EQ(chmod("out", 0555), 0);
     become_nobody();
-    must_not_write("in/a.wav", "out/a.txt: can't be written: Permission denied");
-    must_not_write("in/x/a.wav", "out/x: this folder can't be made: Permission denied");
+    must_not_write("in/a.wav", "out/a.txt: cannot be written: Permission denied");
+    must_not_write("in/x/a.wav", "out/x: this directory cannot be created: Permission denied");
     CHECK_EQ(tr_outputs_check(&places), -1);
-    CHECK_CONTAINS(gd__fail_text(), "out: outputs can't be written to this folder: Permission denied");
+    CHECK_CONTAINS(gd__fail_text(), "out: outputs cannot be written to this directory: Permission denied");
     become_root();
     CHECK_EQ(chmod("out", 0755), 0);
 }
@@ -138,12 +138,12 @@ TEST(a_folder_that_can_not_be_made)
     become_nobody();
     places.output_dir = "x/y";
     CHECK_EQ(tr_outputs_check(&places), -1);
-    CHECK_CONTAINS(gd__fail_text(), "x: this folder can't be made: Permission denied");
+    CHECK_CONTAINS(gd__fail_text(), "x: this directory cannot be created: Permission denied");
     become_root();
     CHECK_EQ(chmod(".", 0755), 0);
     places.output_dir = "/proc/here";
     CHECK_EQ(tr_outputs_check(&places), -1);
-    CHECK_CONTAINS(gd__fail_text(), "/proc/here: this folder can't be made");
+    CHECK_CONTAINS(gd__fail_text(), "/proc/here: this directory cannot be created");
 }
 
 TEST(a_file_where_a_folder_is_needed)
@@ -163,7 +163,7 @@ TEST(a_folder_where_an_output_is_to_go)
     folder_enter();
     places.formats = 1u << TR_TXT | 1u << TR_SRT;
     make_folders("out/a.srt");
-    must_not_write("in/a.wav", "out/a.srt: is a folder");
+    must_not_write("in/a.wav", "out/a.srt: is a directory");
     CHECK_EQ(entries_of("out"), 1); /* nor is the other format there */
 }
 
@@ -172,7 +172,7 @@ TEST(the_input_itself_is_not_overwritten)
     folder_enter();
     make_file("in/a.txt", 5);
     places.output_dir = "in";
-    must_not_write("in/a.txt", "over the input itself");
+    must_not_write("in/a.txt", "overwrite the input itself");
     CHECK_EQ(entries_of("in"), 1);
     struct stat st;
     CHECK_EQ(stat("in/a.txt", &st), 0);
@@ -189,7 +189,7 @@ TEST(a_disk_that_is_full)
     limit.rlim_cur = 40; /* enough for the txt, not for the json */
     CHECK_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
     places.formats = 1u << TR_TXT | 1u << TR_JSON;
-    must_not_write("in/x/a.wav", "out/x/a.json: can't be written: File too large");
+    must_not_write("in/x/a.wav", "out/x/a.json: cannot be written: File too large");
     CHECK_EQ(entries_of("out/x"), 0);
     limit.rlim_cur = limit.rlim_max;
     CHECK_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
@@ -201,7 +201,7 @@ TEST(a_link_that_leads_nowhere)
 {
     folder_enter();
     CHECK_EQ(symlink("/nowhere/at/all", "out"), 0);
-    must_not_write("in/a.wav", "out/a.txt: can't be written: No such file");
+    must_not_write("in/a.wav", "out/a.txt: cannot be written: No such file");
 }
 
 /* --- done --------------------------------------------------------------------------- */
@@ -248,7 +248,7 @@ TEST(never_done)
     folder_enter();
     make_file("in/a.wav", 1);
     make_folders("out/a.txt");
-    CHECK(!tr_outputs_done(&places, "in/a.wav")); /* that is a folder */
+    CHECK(!tr_outputs_done(&places, "in/a.wav")); /* that is a directory */
     make_file("out/b.txt", 1);
     CHECK(!tr_outputs_done(&places, "in/b.wav")); /* that has no input */
     places.formats = 0;

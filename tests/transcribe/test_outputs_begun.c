@@ -103,12 +103,11 @@ TEST(a_full_disk_is_known_before_the_text)
     places.formats = 1u << TR_TXT | 1u << TR_JSON;
     make_folders("out/x");
     small_disk_fill("out/large");
-    must_not_begin("in/x/a.wav",
-                   "out/x/a.txt: can't be written: No space left on device; make room there, or use another "
-                   "output folder");
+    must_not_begin("in/x/a.wav", "out/x/a.txt: cannot be written: No space left on device; free some space there, or "
+                                 "use another output directory");
     CHECK_EQ(entries_of("out/x"), 0);
     CHECK_EQ(tr_outputs_check(&places), -1);
-    CHECK_CONTAINS(gd__fail_text(), "out: outputs can't be written to this folder: No space left on device");
+    CHECK_CONTAINS(gd__fail_text(), "out: outputs cannot be written to this directory: No space left on device");
     CHECK_EQ(unlink("out/large"), 0);
     CHECK_EQ(tr_outputs_check(&places), 0);
     struct tr_outputs *o = begun("in/x/a.wav", 10);
@@ -131,7 +130,7 @@ TEST(a_disk_that_is_full_in_the_end)
     small_disk_fill("out/large");
     struct tr_transcript t = one_line(text);
     CHECK_EQ(tr_outputs_finish(o, &t), -1);
-    CHECK_CONTAINS(gd__fail_text(), "out/a.txt: can't be written: No space left on device");
+    CHECK_CONTAINS(gd__fail_text(), "out/a.txt: cannot be written: No space left on device");
     tr_transcript_free(&t);
     tr_outputs_drop(&o);
     CHECK_EQ(entries_of("out"), 1);
@@ -144,12 +143,12 @@ TEST(a_read_only_folder_is_known_before_the_text)
     make_folders("out");
     CHECK_EQ(chmod("out", 0555), 0);
     become_nobody();
-    must_not_begin("in/a.wav", "out/a.txt: can't be written: Permission denied; allow this user to write there, or use "
-                               "another output folder");
+    must_not_begin("in/a.wav", "out/a.txt: cannot be written: Permission denied; allow this user to write there, or "
+                               "use another output directory");
     become_root();
     CHECK_EQ(chmod("out", 0755), 0);
     make_folders("out/b.txt");
-    must_not_begin("in/b.wav", "out/b.txt: is a folder");
+    must_not_begin("in/b.wav", "out/b.txt: is a directory");
     CHECK_EQ(entries_of("out"), 1);
 }
 
@@ -172,7 +171,7 @@ TEST(a_folder_that_comes_into_the_way_meanwhile)
     make_folders("out/a.txt");
     struct tr_transcript t = one_line("text");
     CHECK_EQ(tr_outputs_finish(o, &t), -1);
-    CHECK_CONTAINS(gd__fail_text(), "out/a.txt: is a folder");
+    CHECK_CONTAINS(gd__fail_text(), "out/a.txt: is a directory");
     tr_transcript_free(&t);
     tr_outputs_drop(&o);
     CHECK_EQ(entries_of("out"), 1);

@@ -212,11 +212,11 @@ TEST(switches_in_many_words)
 TEST(unknown_names)
 {
     refused("model=m\nlanguge=en", "did you mean language?");
-    refused("model=m\nzzzzzzzzzz=en", "is no setting");
-    refused("model=m\n=en", "is no setting");
-    refused("model=m\nModel=n", "is no setting");
-    refused("model=m\nen", "\"en\" is none");
-    refused("model=m\nformats=txt,doc", "\"doc\" is no format");
+    refused("model=m\nzzzzzzzzzz=en", "is not a setting");
+    refused("model=m\n=en", "is not a setting");
+    refused("model=m\nModel=n", "is not a setting");
+    refused("model=m\nen", "\"en\" is not one");
+    refused("model=m\nformats=txt,doc", "\"doc\" is not a format");
 }
 
 TEST(names_that_come_twice)
@@ -231,7 +231,7 @@ TEST(escapes)
     CHECK_STR(settings.prompt, "a\nb\rc\\n");
     refused("model=m\nprompt=a\\tb", "backslash");
     refused("model=m\nprompt=a\\", "backslash");
-    refused("model=m\\", "write \\\\ for one");
+    refused("model=m\\", "write \\\\ for a backslash");
 }
 
 TEST(lines_of_other_systems_and_empty_ones)

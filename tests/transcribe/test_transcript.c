@@ -504,7 +504,7 @@ TEST(no_lists_of_formats)
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         if (parsed(bad[i]) != 4242)
             FAIL("\"%s\" was taken", bad[i]);
-        CHECK_CONTAINS(gd__fail_text(), "there are txt, srt, vtt, json and tsv");
+        CHECK_CONTAINS(gd__fail_text(), "the formats are txt, srt, vtt, json, tsv");
     }
     CHECK_EQ(parsed("jsn"), 4242);
     CHECK_CONTAINS(gd__fail_text(), "did you mean json?");

@@ -272,7 +272,7 @@ TEST_WITHIN(300, settings_that_are_refused)
     check_refused("beam_size=9\n", NULL, "9");
     check_refused("temperature=1.5\n", NULL, "1.5");
     check_refused("piece_seconds=10\n", NULL, "between 90 s and a day");
-    check_refused("nonsense=1\n", NULL, "\"nonsense\" is no setting");
+    check_refused("nonsense=1\n", NULL, "\"nonsense\" is not a setting");
 }
 
 TEST_WITHIN(300, a_language_that_the_model_lacks)
@@ -407,8 +407,8 @@ TEST_WITHIN(300, a_file_that_stays_away_fails)
     add_clip(j, 22);
     add_clip(j, 23);
     CHECK_EQ(run(j), 0);
-    CHECK_CONTAINS(j->errors[0], "clip_020.flac can't be opened: Stale file handle");
-    CHECK_CONTAINS(j->errors[1], "clip_022.flac can't be read: Stale file handle");
+    CHECK_CONTAINS(j->errors[0], "clip_020.flac cannot be opened: Stale file handle");
+    CHECK_CONTAINS(j->errors[1], "clip_022.flac cannot be read: Stale file handle");
     CHECK_EQ(j->attempts[0], 3);
     CHECK_EQ(j->attempts[1], 3);
     CHECK_EQ(j->attempts[2], 1);
@@ -421,7 +421,7 @@ TEST_WITHIN(300, a_file_that_may_not_be_read_is_not_tried_again)
     j->retries = 2;
     add_clip(j, 20);
     CHECK_EQ(run(j), 0);
-    CHECK_CONTAINS(j->errors[0], "clip_020.flac can't be opened: permission denied");
+    CHECK_CONTAINS(j->errors[0], "clip_020.flac cannot be opened: permission denied");
     CHECK_EQ(j->attempts[0], 1);
 }
 
@@ -455,7 +455,7 @@ TEST_WITHIN(300, what_can_t_be_written_is_not_transcribed)
     add_file(j, "long.wav");
     CHECK_EQ(run(j), 0);
     CHECK_EQ(j->failures[0], GD_FAILURE_ERROR);
-    CHECK_CONTAINS(j->errors[0], "out/long.txt: can't be written: No space left on device");
+    CHECK_CONTAINS(j->errors[0], "out/long.txt: cannot be written: No space left on device");
     CHECK_EQ(unlink("out/large"), 0);
     CHECK_EQ(umount2("out", MNT_DETACH), 0);
 }

@@ -327,7 +327,7 @@ TEST(tokens_that_are_refused)
         struct web_server *s = NULL;
         const struct web_options o = { .at = "0", .token = bad[i], .read = made_up_read, .user = m };
         CHECK_EQ(web_server_open(&s, &o), -1);
-        CHECK_CONTAINS(gd__fail_text(), "a token is 8 to 128 letters");
+        CHECK_CONTAINS(gd__fail_text(), "a token must be 8 to 128 letters");
     }
     free(m);
 }
@@ -388,7 +388,7 @@ TEST(a_port_in_use_or_an_address_of_others)
     CHECK_CONTAINS(gd__fail_text(), "is in use: choose another");
     const struct web_options p = { .at = "192.0.2.1:8080", .read = made_up_read, .user = v.run };
     CHECK_EQ(web_server_open(&s, &p), -1);
-    CHECK_CONTAINS(gd__fail_text(), "no address of this machine");
+    CHECK_CONTAINS(gd__fail_text(), "not an address of this machine");
     serve_end(&v);
 }
 

@@ -53,7 +53,7 @@ int web_address_parse(struct web_address *a, const char *text)
         return gd__fail("--http %s: write a port from 0 to 65535, or ADDRESS:PORT, as in 8080 or 0.0.0.0:8080", text);
     size_t length = colon ? (size_t)(colon - text) : 0;
     if (length >= sizeof host)
-        return gd__fail("--http %s: that is no address", text);
+        return gd__fail("--http %s: this is not an address", text);
     if (colon)
         snprintf(host, sizeof host, "%.*s", (int)length, text);
     a->port = (unsigned)port;
@@ -65,8 +65,9 @@ int web_address_parse(struct web_address *a, const char *text)
         return 0;
     }
     if (strchr(host, ':') && host[0] != '[')
-        return gd__fail("--http %s: an IPv6 address stands in brackets, as in [::1]:8080", text);
-    return gd__fail("--http %s: the address has to be a number or localhost, as in 0.0.0.0:8080 or [::1]:8080", text);
+        return gd__fail("--http %s: write an IPv6 address in brackets, as in [::1]:8080", text);
+    return gd__fail("--http %s: the address must be an IP address or localhost, as in 0.0.0.0:8080 or [::1]:8080",
+                    text);
 }
 
 /* The port that the system chose. */
@@ -100,11 +101,15 @@ int web_address_listen(struct web_address *a)
     const int why = errno;
     close(fd);
     if (why == EADDRINUSE)
-        return gd__fail("--http: port %u of %s is in use: choose another, or 0 for any that is free", a->port, a->host);
+        return gd__fail("--http: port %u of %s is in use: choose another port, or 0 for any free one", a->port,
+                        a->host);
     if (why == EACCES)
-        return gd__fail("--http: port %u may not be used by you: choose one from 1024 up, or 0 for any", a->port);
+        return gd__fail("--http: you are not allowed to use port %u: choose a port from 1024 up, or 0 for any free one",
+                        a->port);
     if (why == EADDRNOTAVAIL)
-        return gd__fail("--http: %s is no address of this machine: see \"ip address\", or leave it out", a->host);
+        return gd__fail(
+            "--http: %s is not an address of this machine: \"ip address\" lists them; or leave the address out",
+            a->host);
     return gd__fail("--http: cannot listen on %s port %u: %s", a->host, a->port, strerror(why));
 }
 

@@ -24,7 +24,7 @@ static int make_token(char *token)
 {
     unsigned char random[16];
     if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random)
-        return gd__fail("--http: no random bytes for a token (%s): set GPU_DISPATCH_HTTP_TOKEN", strerror(errno));
+        return gd__fail("--http: cannot make a random token (%s): set GPU_DISPATCH_HTTP_TOKEN", strerror(errno));
     for (size_t i = 0; i < sizeof random; i++)
         snprintf(token + 2 * i, 3, "%02x", random[i]);
     return 0;
@@ -37,8 +37,8 @@ int web_guard_init(struct web_guard *g, const struct web_address *a, const char 
         return make_token(g->token);
     size_t length = strlen(token);
     if (length < WEB_TOKEN_SHORTEST || length > WEB_TOKEN_LONGEST || strspn(token, TOKEN_LETTERS) != length)
-        return gd__fail("a token is %d to %d letters, digits and -._~: mend the one in GPU_DISPATCH_HTTP_TOKEN or "
-                        "--http-token-file, or give none and one is made at random",
+        return gd__fail("a token must be %d to %d letters, digits or -._~: correct the one in GPU_DISPATCH_HTTP_TOKEN "
+                        "or --http-token-file, or give none to have one made at random",
                         WEB_TOKEN_SHORTEST, WEB_TOKEN_LONGEST);
     memcpy(g->token, token, length + 1);
     return 0;
@@ -92,12 +92,12 @@ static bool good_origin(const struct web_request *r)
 
 unsigned web_guard_check(const struct web_guard *g, const struct web_request *r, const char **why)
 {
-    *why = "only GET and HEAD: nothing can be changed here";
+    *why = "only GET and HEAD are allowed: nothing can be changed here";
     if (strcmp(r->method, "GET") != 0 && strcmp(r->method, "HEAD") != 0)
         return 405;
-    *why = "not by this name: use the address that gpu-dispatch printed";
+    *why = "this host name is not allowed: use the address that gpu-dispatch printed";
     if (!good_host(g, r))
         return 403;
-    *why = "not from another site's page";
+    *why = "requests from pages of other sites are not allowed";
     return good_origin(r) ? 0 : 403;
 }

@@ -221,7 +221,7 @@ static int make_page(struct gd__buffer *page, struct gd__buffer *json)
     static const char mark[] = "@DATA@";
     const char *at = memmem(web_report_page, web_report_page_size, mark, sizeof mark - 1);
     if (!at)
-        return gd__fail("the report's page has no place for its data");
+        return gd__fail("the template of the report has no place for the data");
     const size_t before = (size_t)(at - (const char *)web_report_page), after = before + sizeof mark - 1;
     gd__buffer_add(json, "", 1); /* strcspn() ends there */
     json->size -= !json->failed;

@@ -91,10 +91,10 @@ static int code_of(int error)
 
 static int say_unread(const struct tr_audio *a, char words[TR_WORDS], const char *what, int error)
 {
-    (void)say(words, "%s can't be %s: %s%s", a->name, what, strerror(error),
+    (void)say(words, "%s cannot be %s: %s%s", a->name, what, strerror(error),
               error == EMFILE || error == ENFILE ? "; raise the limit (ulimit -n)"
               : error == ENOMEM                  ? ""
-                                                 : "; see to the disk or network that it lies on");
+                                                 : "; check the disk or network that it is on");
     return code_of(error);
 }
 
@@ -124,7 +124,7 @@ static int check_end(struct tr_audio *a)
 {
     const struct tr_sound *s = &a->sound;
     if (a->decoded == 0)
-        return say(a->words, "%s holds no samples: there is a header (%s, %d Hz) and no sound behind it", a->name,
+        return say(a->words, "%s contains no audio: there is a header (%s, %d Hz) but no samples after it", a->name,
                    s->format, s->rate);
     if (a->decoded + s->slack < s->frames)
         return say_truncated(a, a->words, (double)s->frames / s->rate, (double)a->decoded / s->rate);
@@ -165,7 +165,7 @@ static int convert(struct tr_audio *a, float *out, size_t max, size_t *made)
         const float *in = a->source_ended && left == 0 ? NULL : a->mono + a->mono_at;
         const soxr_error_t error = soxr_process(a->resampler, in, left, &used, out, max, made);
         if (error)
-            return say(a->words, "%s can't be resampled from %d Hz: libsoxr says \"%s\"", a->name, a->sound.rate,
+            return say(a->words, "%s cannot be resampled from %d Hz: libsoxr says \"%s\"", a->name, a->sound.rate,
                        error);
     }
     a->mono_at += used;
@@ -254,7 +254,7 @@ long tr_audio_read(struct tr_audio *a, float *samples, size_t max, char words[TR
     if (!a->threaded && !a->ended) {
         const int rc = start_thread(a);
         if (rc != 0) {
-            (void)say(words, "%s can't be decoded further: no thread could be started: %s", a->name, strerror(rc));
+            (void)say(words, "%s cannot be decoded: no thread could be started: %s", a->name, strerror(rc));
             return TR_UNREAD;
         }
     }
@@ -280,10 +280,9 @@ long tr_audio_read(struct tr_audio *a, float *samples, size_t max, char words[TR
 static int check_kind(const struct tr_audio *a, const struct stat *st, char words[TR_WORDS])
 {
     if (S_ISDIR(st->st_mode))
-        return say(words, "%s is a folder, not an audio file", a->name);
+        return say(words, "%s is a directory, not an audio file", a->name);
     if (!S_ISREG(st->st_mode))
-        return say(words, "%s is no regular file but a pipe, socket or device: save what comes from it in a file first",
-                   a->name);
+        return say(words, "%s is a pipe, socket or device, not a regular file: save its data to a file first", a->name);
     if (st->st_size == 0)
         return say(words, "%s is empty (0 bytes): copy or record it again", a->name);
     return 0;
@@ -297,9 +296,10 @@ static int open_file(struct tr_audio *a, const char *path, char words[TR_WORDS])
         return -1;
     a->file.fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
     if (a->file.fd < 0 && (errno == ENOENT || errno == ENOTDIR))
-        return say(words, "%s is not there: it was moved or deleted, or its name is misspelt", a->name);
+        return say(words, "%s does not exist: it was moved or deleted, or the name is misspelt", a->name);
     if (a->file.fd < 0 && (errno == EACCES || errno == EPERM))
-        return say(words, "%s can't be opened: permission denied; allow this user to read it and the folders above it",
+        return say(words,
+                   "%s cannot be opened: permission denied; allow this user to read it and the directories above it",
                    a->name);
     if (a->file.fd < 0 || fstat(a->file.fd, &st) < 0)
         return say_unread(a, words, "opened", errno);
@@ -310,10 +310,11 @@ static int open_file(struct tr_audio *a, const char *path, char words[TR_WORDS])
 static int check_rate(const struct tr_audio *a, long long rate, long long channels, char words[TR_WORDS])
 {
     if (channels <= 0 || channels > CHANNELS_MOST)
-        return say(words, "%s has %lld channels by its header, not 1 to %d: it is damaged, or no audio", a->name,
-                   channels, CHANNELS_MOST);
+        return say(words, "%s has %lld channels according to its header, not 1 to %d: it is damaged or not audio",
+                   a->name, channels, CHANNELS_MOST);
     if (rate < RATE_LEAST || rate > RATE_MOST)
-        return say(words, "%s has a sample rate of %lld Hz by its header, not %d to %d: it is damaged, or no audio",
+        return say(words,
+                   "%s has a sample rate of %lld Hz according to its header, not %d to %d: it is damaged or not audio",
                    a->name, rate, RATE_LEAST, RATE_MOST);
     return 0;
 }
@@ -365,11 +366,12 @@ static int open_decoder(struct tr_audio *a, const struct tr_header *h, char word
     if (a->source)
         return 0;
 #ifdef TR_HAVE_FFMPEG
-    const char *help = "convert it to WAV or FLAC if it is";
+    const char *help = "if it is audio, convert it to WAV or FLAC";
 #else
-    const char *help = "convert it to WAV or FLAC if it is, or build with FFmpeg's libraries, which read more";
+    const char *help =
+        "if it is audio, convert it to WAV or FLAC, or build with FFmpeg's libraries, which read more formats";
 #endif
-    return say(words, "%s is no audio file that can be read here (%s): %s", a->name, all, help);
+    return say(words, "%s is not an audio file that can be read here (%s): %s", a->name, all, help);
 }
 
 static int make_resampler(struct tr_audio *a, char words[TR_WORDS])
@@ -380,7 +382,7 @@ static int make_resampler(struct tr_audio *a, char words[TR_WORDS])
     const soxr_quality_spec_t quality = soxr_quality_spec(SOXR_HQ, 0);
     const soxr_runtime_spec_t runtime = soxr_runtime_spec(1);
     a->resampler = soxr_create(a->sound.rate, TR_RATE, 1, &error, NULL, &quality, &runtime);
-    return error ? say(words, "%s can't be resampled from %d Hz: libsoxr says \"%s\"", a->name, a->sound.rate, error)
+    return error ? say(words, "%s cannot be resampled from %d Hz: libsoxr says \"%s\"", a->name, a->sound.rate, error)
                  : 0;
 }
 
@@ -439,7 +441,7 @@ int tr_audio_open_ahead(struct tr_audio **out, const char *path, unsigned ahead_
     struct tr_audio *a = calloc(1, sizeof *a);
     *out = NULL;
     if (!a) {
-        (void)say(words, "there is no memory");
+        (void)say(words, "out of memory");
         return TR_UNREAD;
     }
     a->file.fd = -1;

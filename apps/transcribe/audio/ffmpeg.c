@@ -179,7 +179,7 @@ static void *ffmpeg_open(struct tr_file *f, const struct tr_header *h, struct tr
     const int rc = open_all(s);
     if (rc < 0) {
         if (rc == AVERROR_STREAM_NOT_FOUND)
-            snprintf(why, TR_WHY, "there is no sound in it");
+            snprintf(why, TR_WHY, "it contains no sound");
         else
             av_strerror(rc, why, TR_WHY);
         ffmpeg_close(s);

@@ -122,7 +122,7 @@ static void *sndfile_open(struct tr_file *f, const struct tr_header *h, struct t
     static SF_VIRTUAL_IO io = { vio_length, vio_seek, vio_read, vio_write, vio_tell };
     SF_INFO info = { 0 };
     if (is_false_mp3(f, h)) {
-        snprintf(why, TR_WHY, "There is no MP3 frame in it.");
+        snprintf(why, TR_WHY, "It contains no MP3 frame.");
         return NULL;
     }
     struct state *s = calloc(1, sizeof *s);

@@ -137,7 +137,7 @@ static int make_prompt(struct tr_engine *e)
         return gd__fail("no memory for the prompt");
     const int n = most > 0 ? whisper_tokenize(e->model, text, e->prompt, (int)most) : 0;
     if (n < 0)
-        return gd__fail("whisper.cpp can't make tokens of the prompt");
+        return gd__fail("whisper.cpp cannot turn the prompt into tokens");
     e->n_prompt = (size_t)n;
     return 0;
 }
@@ -363,7 +363,7 @@ size_t tr_engine_spans(const struct tr_engine *e, const struct tr_span **out)
     return e->n_spans;
 }
 
-/* The text tokens of a segment; *mean: how probable they are. NULL if there is no memory. */
+/* The text tokens of a segment; *mean: how probable they are. NULL if out of memory. */
 static struct tr_token *text_tokens(const struct tr_engine *e, int segment, double offset, size_t *count, float *mean)
 {
     const int n = whisper_full_n_tokens_from_state(e->state, segment);

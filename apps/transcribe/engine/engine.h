@@ -48,7 +48,7 @@ enum tr_outcome tr_engine_hear(struct tr_engine *e, const float *samples, size_t
 /* The segments of the piece. Valid until the next one. */
 size_t tr_engine_spans(const struct tr_engine *e, const struct tr_span **out);
 
-/* Adds one of them to a transcript; offset: where the piece begins. 0, or -1 if there is no memory. */
+/* Adds one of them to a transcript; offset: where the piece begins. 0, or -1 if out of memory. */
 int tr_engine_add(struct tr_engine *e, size_t segment, double offset, struct tr_transcript *t);
 
 /* What is spoken: NULL before anything was heard. *probability < 0: not known. Static. */

@@ -65,8 +65,8 @@ static int no_gpu(void)
     struct gd__buffer names = { 0 };
     for (size_t i = 0; i < ggml_backend_reg_count(); i++)
         gd__buffer_format(&names, "%s%s", i > 0 ? ", " : "", ggml_backend_reg_name(ggml_backend_reg_get(i)));
-    gd__fail("whisper.cpp finds no GPU (its back ends: %.*s): use one that was built for GPUs (GGML_CUDA=ON; "
-             "make transcribe WHISPER=cuda makes one), or --no-gpu",
+    gd__fail("whisper.cpp finds no GPU (its back ends: %.*s): use a whisper.cpp that was built for GPUs (GGML_CUDA=ON; "
+             "make transcribe WHISPER=cuda builds one), or --no-gpu",
              (int)names.size, names.data ? names.data : "");
     gd__buffer_free(&names);
     return -1;
@@ -84,8 +84,8 @@ static int check_gpu(uint64_t model_bytes)
     ggml_backend_dev_memory(device, &unused, &all);
     if (all == 0 || unused >= model_bytes) /* or it does not tell */
         return 0;
-    return gd__fail("the model takes %s of the GPU's memory, and %s of %s are free: end what else uses the GPU "
-                    "(nvidia-smi shows that), or use a smaller model or fewer workers",
+    return gd__fail("the model needs %s of GPU memory, but %s of %s are free: end other programs on the GPU "
+                    "(nvidia-smi lists them), or use a smaller model or fewer workers",
                     gd__text_size(model, sizeof model, model_bytes), gd__text_size(left, sizeof left, unused),
                     gd__text_size(total, sizeof total, all));
 }
@@ -93,7 +93,7 @@ static int check_gpu(uint64_t model_bytes)
 int tr_load_on_gpu(void)
 {
     const char *why = tr_log_error();
-    return why ? gd__fail("the GPU can't be used: %s", why) : 0;
+    return why ? gd__fail("the GPU cannot be used: %s", why) : 0;
 }
 
 /* --- checks ----------------------------------------------------------------- */
@@ -105,7 +105,7 @@ static int check_version(void)
     const size_t n = strspn(built, "0123456789.");
     if (n == 0 || (strspn(runs, "0123456789.") == n && strncmp(built, runs, n) == 0))
         return 0;
-    return gd__fail("this worker was built for whisper.cpp %s and finds %s: build it again", built, runs);
+    return gd__fail("this worker was built for whisper.cpp %s but finds version %s: build it again", built, runs);
 }
 
 /* The number of the language that was given, by its code or English name in any case; -1: whisper.cpp has none such. */
@@ -120,14 +120,14 @@ static int given_language(const struct tr_settings *s)
 static int check_settings(const struct tr_settings *s)
 {
     if (!s->model)
-        return gd__fail("no model is given: set model=PATH");
+        return gd__fail("no model was given: set model=PATH");
     if (s->beam_size > MOST_BEAMS)
-        return gd__fail("a beam size of %u is more than whisper.cpp can do: %d at most", s->beam_size, MOST_BEAMS);
+        return gd__fail("a beam size of %u is too large for whisper.cpp: at most %d", s->beam_size, MOST_BEAMS);
     if (!(s->temperature >= 0 && s->temperature <= 1))
         return gd__fail("a temperature of %g is not between 0 and 1", s->temperature);
     if (s->language && given_language(s) < 0)
-        return gd__fail("whisper.cpp knows no language \"%s\": give a code like en or de, or leave it out to have it "
-                        "detected",
+        return gd__fail("whisper.cpp does not know the language \"%s\": give a code like en or de, or leave it out to "
+                        "have it detected",
                         s->language);
     return 0;
 }
@@ -135,9 +135,9 @@ static int check_settings(const struct tr_settings *s)
 static int check_english(const struct tr_settings *s)
 {
     if (s->translate)
-        return gd__fail("%s knows English alone and can't translate: use a model without .en", s->model);
+        return gd__fail("%s knows only English and cannot translate: use a model without .en", s->model);
     if (s->language && given_language(s) != whisper_lang_id("en"))
-        return gd__fail("%s knows English alone, not \"%s\": use a model without .en", s->model, s->language);
+        return gd__fail("%s knows only English, not \"%s\": use a model without .en", s->model, s->language);
     return 0;
 }
 
@@ -160,7 +160,7 @@ static int check_language(const struct tr_settings *s, struct whisper_context *m
     const char *language = tr_load_language(s, model);
     if (!language || whisper_lang_id(language) < whisper_model_n_vocab(model) - OTHER_TOKENS - 1)
         return 0;
-    return gd__fail("%s does not know \"%s\": use a newer model, such as large-v3", s->model, s->language);
+    return gd__fail("%s does not know \"%s\": use a newer model, like large-v3", s->model, s->language);
 }
 
 /* --- loading ---------------------------------------------------------------- */
@@ -184,7 +184,7 @@ struct whisper_context *tr_load_model(const struct tr_settings *s)
     struct whisper_context *model = whisper_init_from_file_with_params_no_state(s->model, p);
     if (!model) {
         const char *why = tr_log_error();
-        gd__fail("whisper.cpp can't load the model %s: %s", s->model, why ? why : "it does not say why");
+        gd__fail("whisper.cpp cannot load the model %s: %s", s->model, why ? why : "it gives no reason");
         return NULL;
     }
     if (check_language(s, model) < 0) {

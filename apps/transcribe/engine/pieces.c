@@ -13,7 +13,7 @@ int tr_pieces_open(struct tr_pieces *p, unsigned seconds)
 {
     const unsigned length = seconds > 0 ? seconds : TR_AHEAD;
     if (length < TR_LEAST_PIECE || length > 24 * 3600)
-        return gd__fail("pieces of %u s: they are between %d s and a day", length, TR_LEAST_PIECE);
+        return gd__fail("pieces of %u s are not possible: use %d s to a day", length, TR_LEAST_PIECE);
     p->most = (size_t)length * TR_RATE;
     p->samples = malloc((p->most + 1) * sizeof *p->samples);
     return p->samples ? 0 : gd__fail("no memory for %u s of audio", length);

@@ -201,7 +201,7 @@ static const struct entry *find_entry(const char *name)
             return &entries[i];
     }
     const char *near = gd__nearest_word(name, names, ENTRIES);
-    gd__fail("\"%.100s\" is no setting of the transcription worker%s%s%s", name, near ? ": did you mean " : "",
+    gd__fail("\"%.100s\" is not a setting of the transcription worker%s%s%s", name, near ? ": did you mean " : "",
              near ? near : "", near ? "?" : "");
     return NULL;
 }
@@ -211,7 +211,7 @@ static int read_line(struct tr_settings *s, char *line, unsigned *seen)
 {
     char *value = strchr(line, '=');
     if (!value)
-        return gd__fail("settings are lines of name=value: \"%.100s\" is none", line);
+        return gd__fail("settings are lines of name=value: \"%.100s\" is not one", line);
     *value++ = '\0';
     const struct entry *e = find_entry(line);
     if (!e)
@@ -221,7 +221,9 @@ static int read_line(struct tr_settings *s, char *line, unsigned *seen)
         return gd__fail("the setting %s is given twice", e->name);
     *seen |= bit;
     if (!unescape(value))
-        return gd__fail("the value of %s has a backslash that is not \\n, \\r or \\\\: write \\\\ for one", e->name);
+        return gd__fail(
+            "the value of %s has a backslash that is not part of \\n, \\r or \\\\: write \\\\ for a backslash",
+            e->name);
     return read_value(e, value, (char *)s + e->offset);
 }
 
@@ -249,7 +251,7 @@ int tr_settings_read(struct tr_settings *s, char **kept, const char *text, size_
     *s = (struct tr_settings){ .places.formats = 1u << TR_TXT };
     *kept = NULL;
     if (size > 0 && memchr(text, 0, size))
-        return gd__fail("the settings have a NUL in them: they are lines of name=value");
+        return gd__fail("the settings contain a NUL: they must be lines of name=value");
     char *copy = strndup(size ? text : "", size);
     if (!copy)
         return gd__fail("no memory for the settings");

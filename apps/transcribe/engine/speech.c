@@ -39,11 +39,11 @@ static int check_file(const char *path)
     uint32_t words[2] = { 0, 0 };
     FILE *f = fopen(path, "re");
     if (!f)
-        return gd__fail("can't read the VAD model %s: %m", path);
+        return gd__fail("cannot read the VAD model %s: %m", path);
     const size_t got = fread(words, sizeof *words, 2, f);
     fclose(f);
     if (got != 2 || words[0] != 0x67676d6c || words[1] == 0 || words[1] > 64)
-        return gd__fail("%s is no VAD model: give one like ggml-silero-v5.1.2.bin of whisper.cpp's models", path);
+        return gd__fail("%s is not a VAD model: give one like ggml-silero-v5.1.2.bin of whisper.cpp's models", path);
     return 0;
 }
 
@@ -61,7 +61,7 @@ int tr_speech_open(struct tr_speech **out, const char *model)
     if (!s->vad) {
         const char *why = tr_log_error();
         tr_speech_close(&s);
-        return gd__fail("whisper.cpp can't load the VAD model %s: %s", model, why ? why : "it does not say why");
+        return gd__fail("whisper.cpp cannot load the VAD model %s: %s", model, why ? why : "it gives no reason");
     }
     *out = s;
     return 0;

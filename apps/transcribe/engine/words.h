@@ -20,7 +20,7 @@ struct tr_token {
 /* "zh", "ja", ...: written without spaces between words. NULL is none of them. */
 bool tr_words_unspaced(const char *language);
 
-/* Adds the words of a segment's tokens to the transcript, which sees to their times. 0, or -1 if there is no memory. */
+/* Adds the words of a segment's tokens to the transcript, which sees to their times. 0, or -1 if out of memory. */
 int tr_words_add(struct tr_transcript *t, const struct tr_token *tokens, size_t n, bool unspaced);
 
 #endif

@@ -87,7 +87,7 @@ static int load(struct gd_worker *w, struct gd_task *task, struct gd_result *res
     const struct tr_places *places = &((struct transcriber *)gd_worker_user(w))->settings.places;
     char words[TR_WORDS] = "";
     if (task->size == 0 || memchr(task->data, 0, task->size))
-        return gd_result_error_final(result, "the task is no path of a file");
+        return gd_result_error_final(result, "the task is not the path of a file");
     struct file *f = malloc(sizeof *f + task->size + 1);
     if (!f)
         return gd_result_error(result, "no memory for a path");

@@ -38,13 +38,14 @@ struct reader {
 
 static int cut_off(const struct reader *r)
 {
-    return gd__fail("%s: is cut off: it goes on beyond its last byte, %" PRIu64 ": delete it and get it again", r->path,
-                    r->size);
+    return gd__fail("%s: is truncated: its data goes on beyond its last byte, %" PRIu64
+                    ": delete it and download it again",
+                    r->path, r->size);
 }
 
 static int broken(const struct reader *r, const char *what, int64_t value)
 {
-    return gd__fail("%s: is no model that whisper.cpp can use: %s %" PRId64, r->path, what, value);
+    return gd__fail("%s: is not a model that whisper.cpp can use: %s %" PRId64, r->path, what, value);
 }
 
 /* Fills the buffer from where the reader stands. */
@@ -55,7 +56,7 @@ static int fill(struct reader *r)
         n = pread(r->fd, r->buffer, sizeof r->buffer, (off_t)r->at);
     while (n < 0 && errno == EINTR);
     if (n < 0)
-        return gd__fail("%s: can't be read: %s", r->path, strerror(errno));
+        return gd__fail("%s: cannot be read: %s", r->path, strerror(errno));
     r->from = r->at;
     r->filled = (size_t)n;
     return n == 0 ? cut_off(r) : 0; /* it has become shorter */
@@ -146,7 +147,7 @@ static int read_sizes(struct reader *r, int32_t sizes[SIZES])
     if (sizes[AUDIO_STATE] % sizes[AUDIO_HEAD] || sizes[TEXT_STATE] % sizes[TEXT_HEAD])
         return broken(r, "its heads do not divide its width, which is", sizes[AUDIO_STATE]);
     if (sizes[TYPE] % TYPE_VERSIONS == 0)
-        return gd__fail("%s: its weights are 32-bit numbers, which whisper.cpp can't use: convert the model to f16",
+        return gd__fail("%s: its weights are 32-bit numbers, which whisper.cpp cannot use: convert the model to f16",
                         r->path);
     return 0;
 }
@@ -187,7 +188,7 @@ static int read_tokens(struct reader *r, int32_t most)
     }
     /* It is looked up without asking whether it is there. */
     if (!blank)
-        return gd__fail("%s: is no model that whisper.cpp can use: a space is not among its tokens", r->path);
+        return gd__fail("%s: is not a model that whisper.cpp can use: a space is not among its tokens", r->path);
     return 0;
 }
 
@@ -249,13 +250,13 @@ static int read_tensor(struct reader *r)
     if (length < 1 || length > NAME)
         return broken(r, "a tensor's name has the length", length);
     if (type < 0 || type >= TYPES || types[type].bytes == 0)
-        return broken(r, "a tensor is of a type that is not known here:", type);
+        return broken(r, "a tensor has an unknown type:", type);
     if (read_data_size(r, dimensions, type, &bytes) < 0 || take(r, name, (size_t)length) < 0)
         return -1;
     if (is_convolution(name) && type != F16)
-        return gd__fail("%s: its convolution weights are not 16-bit, and whisper.cpp can use no others: convert the "
-                        "model to f16",
-                        r->path);
+        return gd__fail(
+            "%s: its convolution weights are not 16-bit, but whisper.cpp needs 16-bit: convert the model to f16",
+            r->path);
     return skip(r, bytes);
 }
 
@@ -264,13 +265,13 @@ static int read_tensors(struct reader *r, const int32_t sizes[SIZES])
     const int wanted = 11 + 15 * sizes[AUDIO_LAYER] + 24 * sizes[TEXT_LAYER];
     for (int i = 0; i < wanted; i++) {
         if (r->at == r->size)
-            return gd__fail("%s: is cut off: it ends after %d of %d tensors: delete it and get it again", r->path, i,
-                            wanted);
+            return gd__fail("%s: is truncated: it ends after %d of %d tensors: delete it and download it again",
+                            r->path, i, wanted);
         if (read_tensor(r) < 0)
             return -1;
     }
     if (r->at != r->size)
-        return gd__fail("%s: is no model that whisper.cpp can use: there is more behind its %d tensors", r->path,
+        return gd__fail("%s: is not a model that whisper.cpp can use: there is more data after its %d tensors", r->path,
                         wanted);
     return 0;
 }
@@ -285,16 +286,16 @@ static int say_what_it_is(const struct reader *r, const unsigned char *begin, si
     } others[] = {
         { "GGUF", "is a GGUF file, which whisper.cpp does not read: get the model as ggml-*.bin" },
         { "PK\3\4", "is a PyTorch file, as OpenAI's own program has it: get the model as ggml-*.bin" },
-        { "version https://git-lfs", "only says where a file is (Git LFS): get the file itself" },
+        { "version https://git-lfs", "is only a Git LFS pointer to a file: download the file itself" },
         { "<", "is a web page, not a model: the download went wrong" },
-        { "{", "is a text, not a model: the download went wrong" },
+        { "{", "is a text file, not a model: the download went wrong" },
     };
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
         const size_t n = strlen(others[i].bytes);
         if (size >= n && memcmp(begin, others[i].bytes, n) == 0)
             return gd__fail("%s: %s", r->path, others[i].words);
     }
-    return gd__fail("%s: is no model in whisper.cpp's format (ggml-*.bin)", r->path);
+    return gd__fail("%s: is not a model in whisper.cpp's format (ggml-*.bin)", r->path);
 }
 
 static int read_magic(struct reader *r)
@@ -303,7 +304,7 @@ static int read_magic(struct reader *r)
     unsigned char begin[32] = { 0 };
     const size_t size = r->size < sizeof begin ? (size_t)r->size : sizeof begin;
     if (size == 0)
-        return gd__fail("%s: is empty: delete it and get it again", r->path);
+        return gd__fail("%s: is empty: delete it and download it again", r->path);
     if (take(r, begin, size) < 0)
         return -1;
     if (size < sizeof magic || memcmp(begin, magic, sizeof magic) != 0)
@@ -336,9 +337,9 @@ static int open_model(struct reader *r, const char *path)
     struct stat st;
     r->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe without a writer must not hold us up */
     if (r->fd < 0 || fstat(r->fd, &st) < 0)
-        return gd__fail("%s: the model can't be opened: %s", r->path, strerror(errno));
+        return gd__fail("%s: the model cannot be opened: %s", r->path, strerror(errno));
     if (!S_ISREG(st.st_mode))
-        return gd__fail("%s: is %s: give the file of a model", r->path, S_ISDIR(st.st_mode) ? "a folder" : "no file");
+        return gd__fail("%s: is %s: give the file of a model", r->path, S_ISDIR(st.st_mode) ? "a directory" : "not a regular file");
     r->size = (uint64_t)st.st_size;
     return 0;
 }

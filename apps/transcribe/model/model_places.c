@@ -199,12 +199,13 @@ static int not_found(const struct places *p, const char *name, const char *model
     struct gd__buffer words = { 0 }, command = { 0 };
     if (strcmp(name, "demo") == 0) {
         gd__buffer_text(&command,
-                        "\nIt comes with the sources of this program, in models/: give its path with --model");
+                        "\nIt is part of the source tree of this program, in models/: give its path with --model");
     } else {
         gd__buffer_text(&command, "\nThis command downloads it:\n  ");
         add_command(&command, name, model_dir);
     }
-    gd__buffer_format(&words, "the model %s (ggml-%s.bin) is not on this machine. It was looked for in", name, name);
+    gd__buffer_format(&words, "the model %s (ggml-%s.bin) is not on this machine. These places were searched:", name,
+                      name);
     add_places(&words, p, command.size);
     gd__buffer_add(&words, command.data, command.size);
     words.failed |= command.failed;
@@ -220,12 +221,12 @@ static int no_such_model(const char *size)
     struct gd__buffer words = { 0 };
     gd__buffer_text(&words, "\"");
     gd__buffer_text(&words, tr_shown(room, size));
-    gd__buffer_text(&words, "\" is no size of a model");
+    gd__buffer_text(&words, "\" is not the size of a model");
     if (strchr(size, '/') || (strlen(size) > 4 && strcmp(size + strlen(size) - 4, ".bin") == 0))
-        gd__buffer_text(&words, ": a file is given with --model");
+        gd__buffer_text(&words, ": give a model file with --model");
     else if (near)
         gd__buffer_format(&words, ": did you mean %s?", near);
-    gd__buffer_text(&words, "\nThere are ");
+    gd__buffer_text(&words, "\nThe sizes are ");
     for (size_t i = 0; i < n; i++)
         gd__buffer_format(&words, "%s%s", i == 0 ? "" : i + 1 < n ? ", " : " and ", names[i]);
     return say(&words);
@@ -236,8 +237,8 @@ static int wrong_sum(const char *path, const char *name, const char *found, cons
     struct gd__buffer words = { 0 };
     char room[TR_SHOWN];
     gd__buffer_text(&words, tr_shown(room, path));
-    gd__buffer_format(&words, ": is not the model %s: its SHA-1 is %s, not %s", name, found, sum);
-    gd__buffer_text(&words, "\nTo use it all the same, give its path with --model; else delete it");
+    gd__buffer_format(&words, ": is not the model %s: its SHA-1 is %s instead of %s", name, found, sum);
+    gd__buffer_text(&words, "\nTo use it anyway, give its path with --model; otherwise delete it");
     if (strcmp(name, "demo") != 0) {
         gd__buffer_text(&words, ". This command downloads it again:\n  ");
         add_command(&words, name, model_dir);

@@ -214,7 +214,7 @@ static int sum_file(const char *path, char found[41])
     if (n == 0)
         tr_sha1_end(&s, found);
     else
-        gd__fail("%s: can't be read: %s", tr_shown(room, path), piece ? strerror(errno) : "no memory");
+        gd__fail("%s: cannot be read: %s", tr_shown(room, path), piece ? strerror(errno) : "no memory");
     if (fd >= 0)
         close(fd);
     free(piece);

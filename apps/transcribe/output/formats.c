@@ -48,7 +48,7 @@ static int no_such_format(const char *word, size_t size)
     memcpy(copy, word, n);
     copy[n] = '\0';
     const char *near = gd__nearest_word(copy, names, TR_FORMATS);
-    return gd__fail("\"%s\" is no format%s%s%s: there are txt, srt, vtt, json and tsv, and all", copy,
+    return gd__fail("\"%s\" is not a format%s%s%s: the formats are txt, srt, vtt, json, tsv, or all", copy,
                     near ? " (did you mean " : "", near ? near : "", near ? "?)" : "");
 }
 

@@ -133,7 +133,7 @@ static char *place_of(const struct tr_places *p, const char *input)
     if (found == 0)
         inside = strdup(rest ? rest : base_name(path));
     if (!inside)
-        tr_path_error(input, "can't tell where its output goes", errno);
+        tr_path_error(input, "cannot find out where its output goes", errno);
     free(dir);
     free(path);
     return inside;
@@ -154,10 +154,12 @@ static int check_name(const struct gd__buffer *out, const char *input)
     char room[TR_SHOWN];
     const size_t size = strlen(base_name(out->data));
     if (size > NAME_MAX)
-        return gd__fail("%s: the name of its output would have %zu bytes, %d are possible: give it a shorter name",
-                        tr_shown(room, input), size, NAME_MAX);
+        return gd__fail(
+            "%s: the name of its output would have %zu bytes, at most %d are possible: give it a shorter name",
+            tr_shown(room, input), size, NAME_MAX);
     if (out->size >= PATH_MAX)
-        return gd__fail("%s: the path of its output would have %zu bytes, %d are possible: use a shorter output folder",
+        return gd__fail("%s: the path of its output would have %zu bytes, at most %d are possible: use an output "
+                        "directory with a shorter path",
                         tr_shown(room, input), out->size, PATH_MAX - 1);
     return 0;
 }
@@ -168,7 +170,7 @@ int tr_output_path(struct gd__buffer *out, const struct tr_places *p, const char
     const char *base = base_name(input);
     out->size = 0;
     if (!*base || strcmp(base, ".") == 0 || strcmp(base, "..") == 0)
-        return gd__fail("\"%s\" names a folder, not a file", tr_shown(room, input));
+        return gd__fail("\"%s\" is a directory, not a file", tr_shown(room, input));
     char *inside = place_of(p, input);
     if (!inside)
         return -1;
@@ -217,9 +219,9 @@ static int check_place(const char *final, const char *input)
     if (stat(final, &there) < 0)
         return 0;
     if (S_ISDIR(there.st_mode))
-        return gd__fail("%s: is a folder, where an output is to go: move it away", tr_shown(room, final));
+        return gd__fail("%s: is a directory, but an output must be written there: move it away", tr_shown(room, final));
     if (stat(input, &in) == 0 && in.st_dev == there.st_dev && in.st_ino == there.st_ino)
-        return gd__fail("%s: would be written over the input itself: use another output folder", tr_shown(room, final));
+        return gd__fail("%s: would overwrite the input itself: use another output directory", tr_shown(room, final));
     return 0;
 }
 
@@ -354,7 +356,7 @@ int tr_outputs_check(const struct tr_places *p)
         return no_memory();
     int result = tr_make_folders(folder);
     if (result == 0 && tr_part_open(&part, folder, LEAST_ROOM) < 0)
-        result = tr_path_error(p->output_dir, "outputs can't be written to this folder", errno);
+        result = tr_path_error(p->output_dir, "outputs cannot be written to this directory", errno);
     tr_part_drop(&part);
     if (result == 0)
         tr_outputs_tidy(p);

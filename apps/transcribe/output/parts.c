@@ -33,13 +33,13 @@ static const char *remedy(int error)
     switch (error) {
     case ENOSPC:
     case EDQUOT:
-        return "; make room there, or use another output folder";
+        return "; free some space there, or use another output directory";
     case EFBIG:
         return "; raise the limit (ulimit -f)";
     case EACCES:
     case EPERM:
     case EROFS:
-        return "; allow this user to write there, or use another output folder";
+        return "; allow this user to write there, or use another output directory";
     default:
         return "";
     }
@@ -62,7 +62,7 @@ int tr_make_folders(char *path)
             *slash = '\0';
         const int error = mkdir(path, 0777) < 0 && errno != EEXIST ? errno : 0;
         if (error)
-            tr_path_error(path, "this folder can't be made", error);
+            tr_path_error(path, "this directory cannot be created", error);
         if (slash) {
             *slash = '/';
             slash += strspn(slash, "/");
@@ -172,7 +172,7 @@ int tr_part_create(struct tr_part *part, uint64_t room)
         if (tr_part_open(part, part->final, room) == 0)
             return 0;
     }
-    return tr_path_error(part->final, "can't be written", errno);
+    return tr_path_error(part->final, "cannot be written", errno);
 }
 
 /* Whether it still has its name: who empties the output folder meanwhile must not cost the text. */
@@ -195,14 +195,14 @@ int tr_part_fill(struct tr_part *part, const struct gd__buffer *contents, bool s
     /* What was set aside and is not needed is given back. */
     if (gd__write_all(part->fd, contents->data, contents->size) < 0 || ftruncate(part->fd, (off_t)contents->size) < 0 ||
         (sync && fsync(part->fd) < 0) || close_copy(part->fd) < 0)
-        return tr_path_error(part->final, "can't be written", errno);
+        return tr_path_error(part->final, "cannot be written", errno);
     return 0;
 }
 
 int tr_part_place(struct tr_part *part, bool sync)
 {
     if (rename(part->path, part->final) < 0 || (sync && gd__sync_directory_of(part->final) < 0))
-        return tr_path_error(part->final, "can't be written", errno);
+        return tr_path_error(part->final, "cannot be written", errno);
     free(part->path);
     part->path = NULL;
     return 0;

@@ -65,7 +65,7 @@ static void say_left_out(const struct cli_audio *a, bool quiet)
     const struct cli_left_out *p = &a->problems, *o = &a->others;
     char room[TR_SHOWN], rest[64];
     if (p->path)
-        cli_say("cannot read %s: %s; left out%s", tr_shown(room, p->path), p->why,
+        cli_say("cannot read %s: %s; the file is left out%s", tr_shown(room, p->path), p->why,
                 name_rest(rest, sizeof rest, p->n, " that cannot be read"));
     if (o->path && !quiet)
         cli_say("%s is %s, not a file; left out%s", tr_shown(room, o->path), o->why,
@@ -86,7 +86,7 @@ static int find_word(struct cli_audio *a, const char *path, const struct gd_disc
     if (S_ISDIR(st.st_mode))
         return find_in(a, path, what);
     if (!S_ISREG(st.st_mode))
-        return gd__fail("%s is neither a file nor a folder", tr_shown(room, path));
+        return gd__fail("%s is neither a file nor a directory", tr_shown(room, path));
     return gd_files_add(a->files, path, (uint64_t)st.st_size) < 0 ? gd__fail("%s", gd_error_text()) : 0;
 }
 
@@ -120,7 +120,7 @@ static int nothing(const struct cli_transcribe *t, const struct gd_discover *wha
     if (!other)
         return -1;
     snprintf(why, sizeof why, "%s", gd__fail_text());
-    return gd__fail("%s; there is other audio: --pattern '*.%s'", why, other);
+    return gd__fail("%s; for the other audio files there, use --pattern '*.%s'", why, other);
 }
 
 /* All that were named, one after the other. */
@@ -206,11 +206,12 @@ static int refuse(const struct gd_files *files, const struct tr_places *p, size_
     const char *x_base = strrchr(x, '/'), *y_base = strrchr(y, '/');
     const bool same_name = strcmp(x_base ? x_base + 1 : x, y_base ? y_base + 1 : y) == 0;
     char rooms[3][TR_SHOWN]; /* the remedy comes last, and must not be cut off */
-    return gd__fail("%s and %s would both be written to %s: %s", tr_shown(rooms[0], x), tr_shown(rooms[1], y),
-                    tr_shown(rooms[2], output),
-                    same_name || p->full_names ? "give the folder that holds them as --input-dir, with --recursive, or "
-                                                 "transcribe them apart"
-                                               : "with --full-names each keeps its own name");
+    return gd__fail(
+        "%s and %s would both be written to %s: %s", tr_shown(rooms[0], x), tr_shown(rooms[1], y),
+        tr_shown(rooms[2], output),
+        same_name || p->full_names
+            ? "give the directory that contains them as --input-dir with --recursive, or transcribe them separately"
+            : "use --full-names to give each its own name");
 }
 
 int cli_audio_apart(const struct cli_audio *a, const struct tr_places *p)

@@ -28,7 +28,7 @@ static char *named(const char *path)
 {
     char *whole = NULL;
     if (access(path, R_OK) < 0) {
-        cli_say(VARIABLE " names %s, which cannot be read: %s", path, strerror(errno));
+        cli_say(VARIABLE " is %s, which cannot be read: %s", path, strerror(errno));
         return NULL;
     }
     if (asprintf(&whole, "%s%s", strchr(path, '/') ? "" : "./", path) < 0)
@@ -84,10 +84,10 @@ char *cli_transcriber_find(void)
         found = installed();
     if (found)
         return found;
-    cli_say("the transcription worker (transcribe.so) is not here: gpu-dispatch was built without whisper.cpp");
+    cli_say("the transcription worker (transcribe.so) was not found: gpu-dispatch was built without whisper.cpp");
     cli_say("to get it, run `make transcribe` in the source tree, or install whisper.cpp, libsndfile and libsoxr and "
             "build again");
-    cli_say("one that lies elsewhere is named by " VARIABLE "=/path/to/transcribe.so");
+    cli_say("if it is installed elsewhere, set " VARIABLE "=/path/to/transcribe.so");
     return NULL;
 }
 
@@ -95,5 +95,5 @@ char *cli_transcriber_find(void)
 int cli_transcriber_load(const char *path)
 {
     return dlopen(path, RTLD_LAZY | RTLD_LOCAL) ? 0
-                                                : gd__fail("the transcription worker can't be loaded: %s", dlerror());
+                                                : gd__fail("the transcription worker cannot be loaded: %s", dlerror());
 }

@@ -70,11 +70,11 @@ static int check_language(const struct work *w)
     if (w->model.multilingual)
         return 0;
     if (t->translate)
-        return gd__fail("model %s knows English alone and can't translate: use one without .en, as in --model-size "
-                        "small",
-                        w->model.name);
+        return gd__fail(
+            "model %s knows only English and cannot translate: use one without .en, as in --model-size small",
+            w->model.name);
     if (l && strcasecmp(l, "en") != 0 && strcasecmp(l, "english") != 0)
-        return gd__fail("model %s knows English alone: leave out --language %s, or use a model without .en",
+        return gd__fail("model %s knows only English: leave out --language %s, or use a model without .en",
                         w->model.name, l);
     return 0;
 }
@@ -87,7 +87,7 @@ static int check_vad(const char *path)
         return 0;
     if (stat(path, &st) < 0 || access(path, R_OK) < 0)
         return gd__fail("--vad %s cannot be read: %s", path, strerror(errno));
-    return S_ISREG(st.st_mode) ? 0 : gd__fail("--vad %s is no file: give the file of a VAD model", path);
+    return S_ISREG(st.st_mode) ? 0 : gd__fail("--vad %s is not a regular file: give the file of a VAD model", path);
 }
 
 static int find_model(struct work *w)
@@ -231,9 +231,9 @@ static int conclude(const struct work *w, int status)
     const size_t n = w->audio.problems.n;
     const bool some_left = status == CLI_EXIT_INTERRUPTED || (status > 0 && status <= CLI_EXIT_MANY);
     if (n > 0 && !cli_run_is_silent(r))
-        cli_say("%zu could not be read and %s left out: see above", n, n == 1 ? "was" : "were");
+        cli_say("%zu could not be read and %s left out (see above)", n, n == 1 ? "was" : "were");
     if (some_left && !r->journal && !cli_run_is_silent(r))
-        cli_say("the same again with --resume does what has no text yet");
+        cli_say("run it again with --resume for the files that have no text yet");
     return status == CLI_EXIT_INTERRUPTED ? status : status || n > 0 ? FAILED : 0;
 }
 
@@ -275,9 +275,9 @@ static int nothing_left(const struct work *w)
 {
     const size_t n = w->audio.skipped;
     if (!w->asked->run.quiet && n == 1)
-        cli_say("the file has its text in %s: nothing to do", w->asked->output_dir);
+        cli_say("the file already has its text in %s: nothing to do", w->asked->output_dir);
     else if (!w->asked->run.quiet)
-        cli_say("all %zu files have their text in %s: nothing to do", n, w->asked->output_dir);
+        cli_say("all %zu files already have their text in %s: nothing to do", n, w->asked->output_dir);
     return w->audio.problems.n ? FAILED : 0;
 }
 

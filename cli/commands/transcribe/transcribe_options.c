@@ -182,24 +182,22 @@ static int check(const struct cli_transcribe *t)
         bool wrong;
         const char *words;
     } rules[] = {
-        { !t->input_dir && t->inputs.n == 0 && !t->check, "name the folder with the audio: --input-dir DIR" },
-        { is_empty(t->input_dir), "--input-dir needs the name of a folder: --input-dir DIR" },
-        { is_empty(t->output_dir), "--output-dir needs the name of a folder: --output-dir DIR" },
-        { is_empty(t->model_size), "--model-size needs a size, as in base" },
+        { !t->input_dir && t->inputs.n == 0 && !t->check, "give the directory with the audio files: --input-dir DIR" },
+        { is_empty(t->input_dir), "--input-dir needs the name of a directory: --input-dir DIR" },
+        { is_empty(t->output_dir), "--output-dir needs the name of a directory: --output-dir DIR" },
+        { is_empty(t->model_size), "--model-size needs a size, as in --model-size base" },
         { is_empty(t->model), "--model needs the name of a file: --model FILE" },
-        { t->model && t->model_size, "--model and --model-size are two ways to name the model: give one of them" },
-        { t->model && t->model_dir,
-          "--model-dir is where a model is looked for by its size: leave it out with --model" },
+        { t->model && t->model_size, "--model and --model-size cannot be combined: give one of them" },
+        { t->model && t->model_dir, "--model-dir is searched for a model of a given size: leave it out with --model" },
         { is_empty(r->journal), "--journal needs the name of a file: --journal FILE" },
-        { r->retry_failed && !r->journal,
-          "--retry-failed needs the journal of the run: give --journal FILE, or --resume alone, which runs again what "
-          "has no output" },
-        { r->force_resume && !r->journal, "--force-resume needs the journal of the run: give --journal FILE" },
+        { r->retry_failed && !r->journal, "--retry-failed needs a journal: give --journal FILE, or only --resume, "
+                                          "which runs again the files without output" },
+        { r->force_resume && !r->journal, "--force-resume needs a journal: give --journal FILE" },
         { r->sync && !r->journal, "--sync is for a journal: give --journal FILE" },
-        { r->journal && t->dry_run, "--dry-run does nothing that a journal could keep: leave out --journal" },
-        { r->http_token_file && !r->http, "--http-token-file is for --http" },
+        { r->journal && t->dry_run, "--dry-run runs nothing, so there is nothing to record: leave out --journal" },
+        { r->http_token_file && !r->http, "--http-token-file is for --http: give --http too" },
         { t->word_timestamps && !(t->formats & 1U << TR_JSON),
-          "--word-timestamps are written to json alone: give --format json too" },
+          "--word-timestamps are written only to json: give --format json too" },
     };
     for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++) {
         if (rules[i].wrong)

@@ -58,7 +58,7 @@ int cli_logfile_put(struct cli_logfile *f)
     int result = 0;
     find_end(f);
     if (f->line.failed)
-        result = gd__fail("out of memory: a line of %s is lost", f->path);
+        result = gd__fail("out of memory: a line for %s is lost", f->path);
     else if (!f->broken && gd__write_all(f->fd, f->line.data, f->line.size) < 0) {
         f->broken = true;
         /* A reader that went away (`| head`) is nothing to complain of. */

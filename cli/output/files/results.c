@@ -66,9 +66,9 @@ int cli_results_open(struct cli_results **out, const char *dir)
     if (r->path.failed)
         (void)gd__fail("out of memory");
     else if (make_folders(r->path.data) < 0)
-        (void)gd__fail("cannot make the folder %s: %s", dir, strerror(errno));
+        (void)gd__fail("cannot create the directory %s: %s", dir, strerror(errno));
     else if (stat(dir, &st) < 0 || !S_ISDIR(st.st_mode))
-        (void)gd__fail("%s is not a folder: --results needs one, or a name that is not taken", dir);
+        (void)gd__fail("%s is not a directory: give --results a directory, or a name that does not exist yet", dir);
     else {
         *out = r;
         return 0;

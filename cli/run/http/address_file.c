@@ -96,7 +96,7 @@ static int make_file(struct cli_address_file *f, int directory, const char *path
 int cli_address_file_open(struct cli_address_file *f, const char *address)
 {
     char path[PATH_MAX];
-    int rc = gd__fail("there is no private directory: set GPU_DISPATCH_JOBS to one");
+    int rc = gd__fail("no private directory was found: set GPU_DISPATCH_JOBS to one");
     name_file((long)getpid(), f->name, sizeof f->name);
     for (unsigned i = 0; i < GD__RUN_DIRECTORIES && rc < 0; i++) {
         const int directory = gd__run_directory_open(i, true, path);

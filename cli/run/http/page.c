@@ -34,10 +34,10 @@ static int tell_address(struct cli_page *p)
     if (is_private(STDERR_FILENO))
         cli_say("this run is shown at %s", web_server_link(p->server));
     else if (kept)
-        cli_say("this run is shown at %s (the address with its token: cat %s)", url, p->file.path);
+        cli_say("this run is shown at %s (cat %s prints the address with its token)", url, p->file.path);
     else
-        return gd__fail("--http: other users may read these messages, so the page's token is not printed; and it "
-                        "can't be kept in a file: %s. Or set GPU_DISPATCH_HTTP_TOKEN",
+        return gd__fail("--http: the page's token is not printed, because other users may read these messages, and it "
+                        "cannot be written to a file: %s. Or set GPU_DISPATCH_HTTP_TOKEN",
                         gd__fail_text());
     return 0;
 }

@@ -40,12 +40,12 @@ static int check_private(int fd, const char *path)
     if (fstat(fd, &s) < 0)
         return gd__fail("--http-token-file %s: %s", path, strerror(errno));
     if (!S_ISREG(s.st_mode) && !S_ISFIFO(s.st_mode))
-        return gd__fail("--http-token-file %s: not a file", path);
+        return gd__fail("--http-token-file %s: this is not a regular file", path);
     if (s.st_mode & 077)
-        return gd__fail("--http-token-file %s: other users may use this file (mode %03o): chmod 600 it", path,
+        return gd__fail("--http-token-file %s: other users can access this file (mode %03o): run chmod 600 on it", path,
                         (unsigned)s.st_mode & 0777);
     if (s.st_uid != geteuid() && s.st_uid != 0)
-        return gd__fail("--http-token-file %s: this file belongs to another user (%u): use one of yours", path,
+        return gd__fail("--http-token-file %s: this file belongs to another user (%u): use a file of your own", path,
                         (unsigned)s.st_uid);
     return 0;
 }

@@ -62,7 +62,7 @@ static int read_live(struct live *l, struct gd_journal_reader *r)
 {
     const struct gd_journal_query q = { .size = sizeof q };
     if (gd_journal_reader_each(r, &q, add_live, l) != 0)
-        return gd__fail("cannot tidy up the records of --output: %s", gd_error_text());
+        return gd__fail("cannot remove old records from --output: %s", gd_error_text());
     if (l->n)
         qsort(l->pairs, l->n, sizeof *l->pairs, compare);
     return 0;

@@ -91,9 +91,9 @@ static int read_key(struct cli_journal *k)
     if (*key == '.') {
         k->member = key + 1;
         if (!*k->member)
-            return gd__fail("--key . needs the name of a member after the dot, as in --key .id");
+            return gd__fail("--key . needs a member name after the dot, as in --key .id");
         if (!k->asked->jsonl)
-            return gd__fail("--key %s is a member of JSON records: give --jsonl too", key);
+            return gd__fail("--key %s names a member of JSON records: give --jsonl too", key);
         return 0;
     }
     k->files = strcmp(key, "file") == 0;
@@ -135,8 +135,8 @@ static int window_of(unsigned *ms)
 /* The library's words tell what to do; these are the options that do it. */
 static int refuse(int rc)
 {
-    const char *option = rc == GD_E_EXISTS     ? " (--resume goes on with it)"
-                         : rc == GD_E_MISMATCH ? " (--force-resume)"
+    const char *option = rc == GD_E_EXISTS     ? " (to resume: --resume)"
+                         : rc == GD_E_MISMATCH ? " (to force it: --force-resume)"
                                                : "";
     return gd__fail("%s%s", gd_error_text(), option);
 }
@@ -154,10 +154,9 @@ static int refuse_other(const struct cli_run *r, const char *identity)
         gd__buffer_add(&was, "", 1);
         gd__buffer_add(&is, "", 1);
         if (!was.failed && !is.failed && strcmp(was.data, is.data) != 0)
-            rc =
-                gd__fail("%s was made by another command: \"%s\", and not \"%s\". Run that, or force the resumption if "
-                         "both do the same work (--force-resume)",
-                         r->journal, was.data, is.data);
+            rc = gd__fail("%s was made by another command: \"%s\". The command now is \"%s\". Run the first one, or "
+                          "force the resume if both do the same work (to force it: --force-resume)",
+                          r->journal, was.data, is.data);
     }
     gd_journal_reader_close(&reader);
     gd__buffer_free(&was);
@@ -170,7 +169,7 @@ static int open_journal(struct cli_journal *k)
     const struct cli_run *r = k->asked;
     /* It would run nothing and say that all is well, where the name was mistyped. */
     if (r->retry_failed && !r->resume && access(r->journal, F_OK) < 0)
-        return gd__fail("--retry-failed: there is no journal %s: %s", r->journal, strerror(errno));
+        return gd__fail("--retry-failed: cannot open the journal %s: %s", r->journal, strerror(errno));
     struct gd__buffer identity = { 0 };
     struct gd_journal_options o = GD_JOURNAL_OPTIONS_INIT;
     cli_journal_identity(&identity, r);
@@ -244,8 +243,8 @@ static bool was_tidied(struct cli_journal *k, const char *path)
 
 static int refuse_missing(const struct cli_journal *k, const char *path)
 {
-    return gd__fail("%s is missing, and the journal %s knows what was written to it: bring it back, or begin anew "
-                    "with another journal (or go on without what was in it: --force-resume)",
+    return gd__fail("%s is missing, but the journal %s has records of what was written to it: restore the file, or "
+                    "start again with another journal, or go on without the old output (--force-resume)",
                     path, k->asked->journal);
 }
 
@@ -271,7 +270,7 @@ int cli_journal_follow(struct cli_journal *k, const char *path, int fd)
     if (!k || strcmp(path, "-") == 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
         return 0;
     if (k->asked->sync && strcmp(k->asked->sync, "full") == 0 && gd__sync_directory_of(path) < 0)
-        return gd__fail("cannot force the folder of %s to the disk: %s", path, strerror(errno));
+        return gd__fail("cannot flush the directory of %s to disk: %s", path, strerror(errno));
     /* What was begun anew may be shorter than it once was. */
     int rc = (cli_journal_goes_on(k) ? gd_journal_follow : gd_journal_follow_anew)(k->journal, path, fd);
     if (rc < 0)
@@ -323,7 +322,7 @@ static int key_member(struct cli_journal *k, struct gd_item *item)
     struct gd__json value;
     if (!item->size || !gd__json_member(item->data, item->size, k->member, &value)) {
         if (!k->warned)
-            cli_say("--key .%s: a record has no such member: it is known by all of its text", k->member);
+            cli_say("--key .%s: a record has no such member, so its whole text identifies it", k->member);
         k->warned = true;
         return 0;
     }
@@ -424,12 +423,12 @@ static uint64_t failed_elsewhere(const struct cli_journal *k, uint64_t failed)
 static const char *what_to_do(uint64_t failed, uint64_t elsewhere, bool some_left, bool at_least)
 {
     if (some_left)
-        return "; the rest: the same again with --resume";
+        return "; to run the rest, run the same command with --resume";
     if (at_least)
-        return "; what is left, if anything: the same again with --resume";
+        return "; to run what is left, if anything, run the same command with --resume";
     if (failed && elsewhere == failed)
-        return "; they were not in this input: to run them again, give them and --retry-failed";
-    return failed ? "; run them again with --retry-failed" : "";
+        return "; they were not in this input: to run them again, give them as input with --retry-failed";
+    return failed ? "; to run them again, add --retry-failed" : "";
 }
 
 /* "journal run.db: 20 done, 3 failed, 12 of them before this run; ..." Not the tasks that were skipped: the list may
@@ -447,7 +446,7 @@ static void say(const struct cli_journal *k, uint64_t failed, uint64_t inputs, b
     say_count(&b, ", ", all > ours ? all - ours : 0, "of them before this run");
     gd__buffer_add(&b, "", 1);
     if (!b.failed)
-        cli_say("journal %s: %s%s%s%s", k->asked->journal, b.data, failed ? "; the failed are listed in " : "",
+        cli_say("journal %s: %s%s%s%s", k->asked->journal, b.data, failed ? "; the failed tasks are listed in " : "",
                 failed ? k->failed_path : "", what_to_do(failed, elsewhere, some_left, at_least));
     gd__buffer_free(&b);
 }

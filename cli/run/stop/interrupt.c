@@ -176,7 +176,7 @@ int cli_interrupt_open(struct cli_interrupt **out, struct gd__run *run, void (*s
     if (i->end >= 0)
         close(i->end);
     free(i);
-    return gd__fail("cannot watch for Ctrl-C: %s", strerror(rc));
+    return gd__fail("cannot handle Ctrl-C: %s", strerror(rc));
 }
 
 unsigned cli_interrupt_count(const struct cli_interrupt *i)

@@ -118,7 +118,7 @@ static int refuse(struct gd__replacement *r, const char *path, int fd)
         if (r->temporary)
             unlink(r->temporary);
     } else if (r->temporary && (error == EPERM || error == EISDIR || error == EEXIST)) {
-        return gd__fail("cannot write %s: %s cannot be removed: %s. Remove it, or name a file in another directory",
+        return gd__fail("cannot write %s: %s cannot be removed: %s. Remove it, or give a file in another directory",
                         path, r->temporary, strerror(error));
     }
     return gd__fail("cannot write %s: %s", path, strerror(error));

@@ -35,13 +35,14 @@ static int check_owner(int fd, const char *path)
     if (fstat(fd, &s) < 0)
         return gd__error_errno("%s", path);
     if (s.st_uid != geteuid())
-        return gd__error(GD_E_INVALID,
-                         "%s belongs to another user (%u): remove it, or set GPU_DISPATCH_JOBS to a directory of yours",
-                         path, (unsigned)s.st_uid);
+        return gd__error(
+            GD_E_INVALID,
+            "%s belongs to another user (%u): remove it, or set GPU_DISPATCH_JOBS to a directory of your own", path,
+            (unsigned)s.st_uid);
     if (s.st_mode & 077)
         return gd__error(GD_E_INVALID,
-                         "%s is open to other users (mode %03o): chmod 700 it, or set GPU_DISPATCH_JOBS to another "
-                         "directory",
+                         "%s is accessible to other users (mode %03o): run chmod 700 on it, or set GPU_DISPATCH_JOBS "
+                         "to another directory",
                          path, (unsigned)s.st_mode & 0777);
     return 0;
 }
@@ -53,7 +54,7 @@ int gd__run_directory_open(unsigned i, bool make, char path[PATH_MAX])
     if (!path_of(i, path))
         return GD_E_NO_JOB;
     if (make && mkdir(path, 0700) < 0 && errno != EEXIST)
-        return gd__error_errno("cannot make the directory %s", path);
+        return gd__error_errno("cannot create the directory %s", path);
     const int fd =
         GD__FAULT("open") ? -1 : gd__fd_above_stdio(open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
     if (fd < 0)

@@ -67,7 +67,7 @@ int gd__parse_duration(const char *text, unsigned *ms)
         seconds += value * unit;
     }
     if (!good)
-        return gd__fail("\"%s\" is no duration: write seconds, or 500ms, 30s, 5m, 1.5h, 2d, 1m30s", text);
+        return gd__fail("\"%s\" is not a duration: write seconds, or 500ms, 30s, 5m, 1.5h, 2d, 1m30s", text);
     if (seconds * 1000 > (double)UINT_MAX)
         return gd__fail("\"%s\" is too long: at most %u days", text, UINT_MAX / 1000 / 86400);
     unsigned whole = (unsigned)(seconds * 1000);
@@ -103,7 +103,7 @@ int gd__parse_size(const char *text, uint64_t *bytes)
         at++;
     double factor = good ? size_factor(at) : 0;
     if (factor <= 0)
-        return gd__fail("\"%s\" is no size: write bytes, or 512M, 8G, 1.5T", text);
+        return gd__fail("\"%s\" is not a size: write bytes, or 512M, 8G, 1.5T", text);
     if (value * factor >= 0x1p63)
         return gd__fail("\"%s\" is too large", text);
     *bytes = (uint64_t)(value * factor);
@@ -130,7 +130,7 @@ int gd__parse_percent(const char *text, unsigned *percent)
     size_t digits = strspn(text, "0123456789");
     unsigned value = digits > 0 && digits <= 3 ? (unsigned)strtoul(text, NULL, 10) : 0;
     if (strcmp(text + digits, "%") != 0 || value < 1 || value > 100)
-        return gd__fail("\"%s\" is no percentage: write 1%% to 100%%", text);
+        return gd__fail("\"%s\" is not a percentage: write 1%% to 100%%", text);
     *percent = value;
     return 0;
 }
