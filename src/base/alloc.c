@@ -1,7 +1,6 @@
-/* Allocation that tests can make fail: the C library's, behind gd__fault().
+/* Allocation that tests can make fail: the C library's functions, with gd__fault() before them.
  *
- * A request for nothing gives a valid pointer, so that NULL always means that
- * memory ran out.
+ * A request for 0 bytes returns a valid pointer, so that NULL always means that memory ran out.
  */
 #include "base/alloc.h"
 

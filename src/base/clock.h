@@ -1,4 +1,4 @@
-/* Monotonic time in nanoseconds. The scheduler never calls this: it is told the time. */
+/* Monotonic time in nanoseconds. The scheduler never calls this: its caller passes in the time. */
 #ifndef GD_BASE_CLOCK_H
 #define GD_BASE_CLOCK_H
 

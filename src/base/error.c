@@ -1,9 +1,7 @@
-/* The words of the last error, one buffer per thread.
+/* The last error message, one buffer per thread.
  *
- * Everything is formatted into a buffer on the stack first and copied over
- * then, so that the present text may be among the arguments. Line ends and
- * other control characters become blanks: an error is one line, wherever its
- * parts came from.
+ * A message is first formatted into a buffer on the stack and then copied, so that the current message may be among the
+ * arguments. Line ends and other control characters become blanks: a message is one line, wherever its parts come from.
  */
 #include "base/error.h"
 
@@ -61,7 +59,7 @@ static void set_text(const char *from)
     text[i] = '\0';
 }
 
-/* Puts ": more" behind what is in buffer, as far as it fits. */
+/* Appends ": more" to the text in buffer, as far as it fits. */
 static void append(char buffer[TEXT_SIZE], const char *more)
 {
     size_t length = strlen(buffer);

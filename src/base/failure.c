@@ -1,5 +1,5 @@
-/* One message per thread: the source of a run has a thread of its own, and its error message must not overwrite
- * another's. */
+/* There is one message per thread: the source of a run has a thread of its own, and its error message must not
+ * overwrite that of another thread. */
 #include "base/failure.h"
 
 #include <stdarg.h>

@@ -1,9 +1,8 @@
-/* Where tests make calls fail and processes die: see fault.h. Nothing of it is
- * in a library built without GD_TEST_HOOKS.
+/* Lets tests make calls fail and processes die: see fault.h. A library built without GD_TEST_HOOKS contains none of
+ * this.
  *
- * GD_FAULT counts in whatever process finds it in its environment until that
- * process says that it is a worker; from there on only GD_FAULT_WORKER does,
- * counting from 1 again.
+ * GD_FAULT counts calls in every process that has it in its environment, until that process calls gd__fault_worker().
+ * From then on only GD_FAULT_WORKER counts, from 1 again.
  */
 #include "base/fault.h"
 
@@ -22,10 +21,10 @@ static atomic_ulong calls;
 static atomic_ulong fail_at; /* 0: never */
 
 static struct {
-    char name[NAME_SIZE]; /* "": no point kills */
+    char name[NAME_SIZE]; /* "": the process is not killed */
     unsigned long at;
     atomic_ulong passed;
-} deadly;
+} kill_at;
 
 static unsigned long number_from(const char *s)
 {
@@ -38,10 +37,10 @@ static void read_kill(const char *spec)
     size_t length = strcspn(spec, ":");
     if (length >= NAME_SIZE)
         return;
-    deadly.at = spec[length] == ':' ? number_from(spec + length + 1) : 1;
-    atomic_store(&deadly.passed, 0);
-    memcpy(deadly.name, spec, length);
-    deadly.name[length] = '\0';
+    kill_at.at = spec[length] == ':' ? number_from(spec + length + 1) : 1;
+    atomic_store(&kill_at.passed, 0);
+    memcpy(kill_at.name, spec, length);
+    kill_at.name[length] = '\0';
 }
 
 void gd__fault_read_kill(void)
@@ -80,7 +79,7 @@ bool gd__fault(const char *what)
 void gd__fault_worker(unsigned restarts)
 {
     gd__fault_begin(number_from(getenv("GD_FAULT_WORKER")));
-    deadly.name[0] = '\0';
+    kill_at.name[0] = '\0';
     const char *spec = getenv("GD_KILL"), *always = getenv("GD_KILL_ALWAYS");
     if (spec && (restarts == 0 || (always && strcmp(always, "1") == 0)))
         read_kill(spec);
@@ -88,7 +87,7 @@ void gd__fault_worker(unsigned restarts)
 
 void gd__kill_point(const char *name)
 {
-    if (strcmp(name, deadly.name) == 0 && atomic_fetch_add(&deadly.passed, 1) + 1 == deadly.at)
+    if (strcmp(name, kill_at.name) == 0 && atomic_fetch_add(&kill_at.passed, 1) + 1 == kill_at.at)
         kill(getpid(), SIGKILL);
 }
 

@@ -1,8 +1,9 @@
-/* Descriptors of ours stay off 0, 1 and 2.
+/* Keeps our descriptors off 0, 1 and 2.
  *
  * A program may run with some of its standard streams closed (a daemon, `program >&-`). Then the first descriptors that
- * anyone opens get those numbers, and whoever prints, the program or a worker that has its stdout, writes into them:
- * into an eventfd that stands for SIGINT, say. So what we open moves up.
+ * are opened get those numbers. If the program, or a worker that inherits its stdout, prints something, it goes into
+ * one of these descriptors: for example into an eventfd that stands for SIGINT. So we move what we open to higher
+ * numbers.
  */
 #include "base/fd.h"
 

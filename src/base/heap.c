@@ -33,7 +33,7 @@ static void put(struct gd__heap *h, size_t position, struct gd__timer *t)
     t->position = (uint32_t)position;
 }
 
-/* Each moves the hole at i to where t belongs, and puts it there. */
+/* Both move the hole at i to where t belongs, and put t there. */
 static void sift_up(struct gd__heap *h, size_t i, struct gd__timer *t)
 {
     for (; i > 1 && t->at_ns < h->items[i / 2]->at_ns; i /= 2)

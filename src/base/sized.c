@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 
-enum { MOST = 65536 /* bytes: a struct that says it is larger was never given its size */ };
+enum { MOST = 65536 /* bytes: a larger size means that it was never set */ };
 
 int gd__sized_read(void *out, size_t known, const void *in, const char *name)
 {

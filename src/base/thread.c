@@ -1,8 +1,8 @@
-/* A thread of ours within a user's program.
+/* Threads of the library in a user's program.
  *
- * Signals are for the user's threads: a handler of theirs must not run on one of ours, which may hold a lock. A thread
- * inherits the mask of its maker, so every signal is blocked for the moment in which it is made; blocking them within
- * the thread would leave a gap.
+ * Signals are for the user's threads: their handlers must not run on one of ours, which may hold a lock. A thread
+ * inherits the signal mask of the thread that creates it, so every signal is blocked while it is created. Blocking them
+ * in the new thread would leave a gap.
  */
 #include "base/thread.h"
 
@@ -33,7 +33,7 @@ int gd__thread_start(pthread_t *out, const char *name, gd__thread_fn *run, void 
     gd__signals_restore(&before);
     if (rc != 0)
         return rc;
-    /* Only what nobody has joined or detached yet may be named: it may have ended already. */
+    /* Name the thread before it is detached: a detached thread may have ended already. */
     pthread_setname_np(out ? *out : thread, name);
     if (!out)
         pthread_detach(thread);

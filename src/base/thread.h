@@ -1,4 +1,4 @@
-/* A thread of ours within a user's program: see thread.c. */
+/* Threads of the library in a user's program: see thread.c. */
 #ifndef GD_BASE_THREAD_H
 #define GD_BASE_THREAD_H
 
@@ -7,11 +7,12 @@
 
 typedef void *gd__thread_fn(void *arg);
 
-/* Starts a thread that takes no signal, with a name of at most 15 characters. out: to be joined; NULL: nobody waits for
- * it. 0, or why not as a positive errno value. */
+/* Starts a thread that receives no signals. Its name has at most 15 characters. out: the caller joins it; NULL: it is
+ * detached. Returns 0 or a positive errno value. */
 int gd__thread_start(pthread_t *out, const char *name, gd__thread_fn *run, void *arg);
 
-/* Around a call that starts threads by itself: they inherit that every signal is blocked. */
+/* Call these around a call that starts threads by itself, so that those threads inherit a mask with every signal
+ * blocked. */
 void gd__signals_block(sigset_t *before);
 void gd__signals_restore(const sigset_t *before);
 

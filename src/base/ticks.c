@@ -1,5 +1,5 @@
-/* See ticks.h. The counter is believed only if the processor says that it is invariant, and only as long as the clock
- * agrees.
+/* See ticks.h. The counter is used only if the processor reports that it is invariant, and only as long as it agrees
+ * with the clock.
  */
 #include "base/ticks.h"
 
@@ -25,7 +25,7 @@ static bool is_invariant(void)
 #endif
 }
 
-/* Between the two readings this thread may lose the processor, which makes them worthless together: then again. */
+/* This thread may lose the processor between the two readings. Then they do not belong together, and are repeated. */
 static bool read_both(uint64_t *count, uint64_t *clock_ns)
 {
     for (int tries = 0; tries < 3; tries++) {
@@ -45,7 +45,7 @@ void gd__ticks_init(struct gd__ticks *t)
     t->last_ns = t->base_ns;
 }
 
-/* What the counter would have said against what the clock says: within a percent. */
+/* Whether a newly measured speed is within a percent of the last one. */
 static bool agrees(const struct gd__ticks *t, uint64_t ns_per_count)
 {
     const uint64_t a = t->ns_per_count, b = ns_per_count;
@@ -60,8 +60,9 @@ uint64_t gd__ticks_read(struct gd__ticks *t)
     return t->last_ns = clock_ns > t->last_ns ? clock_ns : t->last_ns;
 }
 
-/* Takes over the speed just measured. If it is not the one before, either was an accident; many in a row are not. */
-static void learn(struct gd__ticks *t, uint64_t speed)
+/* Uses the speed just measured. If it differs from the last one, one of the two may be an accident. Many differences in
+ * a row are not. */
+static void set_speed(struct gd__ticks *t, uint64_t speed)
 {
     const bool possible = speed > 0 && speed <= FASTEST;
     t->strayed = agrees(t, speed) ? 0 : t->strayed + 1;
@@ -73,19 +74,19 @@ static void learn(struct gd__ticks *t, uint64_t speed)
 uint64_t gd__ticks_sync(struct gd__ticks *t, uint64_t count, uint64_t clock_ns)
 {
     const uint64_t passed_ns = clock_ns - t->base_ns, passed = count - t->base_count;
-    const bool tells =
+    const bool is_long_enough =
         passed_ns >= LEARN_NS && passed_ns < 4 * GD__NS_PER_S && passed > 0 && passed < UINT64_C(1) << 40;
     t->last_ns = clock_ns > t->last_ns ? clock_ns : t->last_ns;
     if (!t->usable)
         return t->last_ns;
-    if (tells)
-        learn(t, (uint64_t)(((unsigned __int128)passed_ns << 32) / passed));
+    if (is_long_enough)
+        set_speed(t, (uint64_t)(((unsigned __int128)passed_ns << 32) / passed));
     const bool known = t->usable && t->ns_per_count > 0;
     const uint64_t limit = known ? (SYNC_NS << 32) / t->ns_per_count : 0;
     t->limit = limit < MOST_PASSED ? limit : MOST_PASSED;
     if (!t->usable)
         t->limit = 0;
-    if (known || !t->usable || passed_ns >= LEARN_NS) { /* else go on waiting until the interval tells something */
+    if (known || !t->usable || passed_ns >= LEARN_NS) { /* otherwise wait for a longer interval */
         t->base_ns = clock_ns;
         t->base_count = count;
     }

@@ -1,10 +1,9 @@
-/* The monotonic clock at the price of a counter.
+/* The monotonic clock at the cost of reading a counter.
  *
- * Reading CLOCK_MONOTONIC takes about 25 ns, which is a good part of what a short task costs. Where the processor has
- * a counter that runs at one speed whatever it does, most readings can be taken from that: the clock itself is read
- * about once a millisecond, and sets the counter right. A reading never goes back, and is off by no more than the
- * counter strays from the clock in that millisecond. A counter that keeps straying by more than a percent
- * is not used again.
+ * Reading CLOCK_MONOTONIC takes about 25 ns, which is a good part of the cost of a short task. If the processor has a
+ * counter that always runs at the same speed, most readings are computed from it. The clock itself is read about once a
+ * millisecond, to correct the counter. A reading never goes back. Its error is at most the drift of the counter in that
+ * millisecond. A counter that repeatedly drifts by more than a percent is not used again.
  *
  * For one thread.
  */
@@ -21,21 +20,21 @@
 #endif
 
 struct gd__ticks {
-    uint64_t base_ns, base_count; /* a reading of both */
+    uint64_t base_ns, base_count; /* the last reading of clock and counter */
     uint64_t limit;               /* counts after which the clock is read again; 0: always */
     uint64_t ns_per_count;        /* times 2^32; 0: not known yet */
-    uint64_t cautious;            /* a little less, so that readings are rather late than in the future */
+    uint64_t cautious;            /* a little less than ns_per_count, so that readings are never in the future */
     uint64_t last_ns;
-    unsigned strayed; /* how often in a row */
+    unsigned strayed; /* how many times in a row the counter drifted */
     bool usable;
 };
 
 void gd__ticks_init(struct gd__ticks *t);
 
-/* Reads both; the slow part of gd__ticks_now(). */
+/* Reads clock and counter; the slow part of gd__ticks_now(). */
 uint64_t gd__ticks_read(struct gd__ticks *t);
 
-/* A reading of both, and what follows from it: how fast the counter runs, and whether it is to be believed. */
+/* Uses a reading of clock and counter to compute how fast the counter runs, and whether it can be trusted. */
 uint64_t gd__ticks_sync(struct gd__ticks *t, uint64_t count, uint64_t clock_ns);
 
 static inline uint64_t gd__ticks_count(void)

@@ -12,6 +12,7 @@
  *
  * The file at JOURNAL-lock is always complete: a new file is written and locked under a temporary name. It is then put
  * in place in one of two ways.
+ *
  *   a) No file is there: the new file is renamed without replacing (or linked), which fails if a file is there by then.
  *   b) A dead file D is there: the new file is renamed over D, but only after this process has
  *      1. locked byte 1 of D, 2. found that D is dead, 3. found that D is (still) at JOURNAL-lock.

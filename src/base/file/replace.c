@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * Files that take the place of others.
+ * Replaces files.
  *
- * Directories may be shared with people who are not to be trusted. A temporary name can be guessed, so a link may wait
- * there that leads to a file of the user's: the file is always made anew (O_EXCL, which follows no link), and before it
- * is renamed it is checked that the name is still that of the file. Names that a person gave are another matter: a link
- * there is one that the person wants to be followed.
+ * Directories may be shared with people who are not trusted. A temporary name can be guessed, so someone may have put a
+ * link there that leads to a file of the user. So the temporary file is always created (O_EXCL, which follows no link),
+ * and before it is renamed we check that its name still refers to it. This does not apply to a name that a person gave:
+ * a link there is meant to be followed.
  *
- * The new file has the mode of the one that it replaces, and its owner and group as far as that is allowed, before
- * anything is written to it. Access control lists are not copied.
+ * Before anything is written to it, the new file gets the mode of the one that it replaces, and its owner and group as
+ * far as that is allowed. Access control lists are not copied.
  */
 #include "base/file/replace.h"
 
@@ -34,13 +34,13 @@ int gd__open_temporary(int directory, const char *name, mode_t mode)
         if (unlinkat(directory, name, 0) < 0 && errno != ENOENT)
             return -1;
     }
-    errno = EEXIST; /* somebody makes it again and again */
+    errno = EEXIST; /* another process creates it again and again */
     return -1;
 }
 
 /* --- links ---------------------------------------------------------------------------- */
 
-/* Where a link leads that is called path and holds text. */
+/* The target of the link at path, which contains text. */
 static char *join(const char *path, const char *text)
 {
     const char *slash = strrchr(path, '/');
@@ -58,7 +58,7 @@ char *gd__link_target(const char *path)
     at = strdup(path);
     for (int i = 0; at && i < LINKS; i++) {
         const ssize_t n = readlink(at, text, sizeof text - 1);
-        if (n < 0) /* it is no link, or it is not there */
+        if (n < 0) /* not a link, or it does not exist */
             return at;
         text[n] = '\0';
         char *next = join(at, text);
@@ -72,8 +72,9 @@ char *gd__link_target(const char *path)
 
 /* --- beginning ------------------------------------------------------------------------- */
 
-/* Group and others must not be given more than they had: a group that could not be kept has no more than the others. */
-static void take_rights(int fd, const struct stat *old)
+/* Group and others must not get more rights than they had. If the group cannot be kept, the new group gets no more than
+ * others. */
+static void copy_rights(int fd, const struct stat *old)
 {
     struct stat new;
     mode_t mode = old->st_mode & 07777;
@@ -86,10 +87,10 @@ static void take_rights(int fd, const struct stat *old)
             mode &= 0777;
     }
     if (fchmod(fd, mode) < 0)
-        return; /* then it stays private */
+        return; /* the file stays private */
 }
 
-/* The file whose rights the new one gets. One that a stranger put under a name that nobody gave has no say. */
+/* The file whose rights the new one gets. A file of another user counts only if a person gave the name. */
 static bool find_old(const struct gd__replacement *r, bool named, struct stat *old)
 {
     return lstat(r->path, old) == 0 && S_ISREG(old->st_mode) && (named || old->st_uid == geteuid());
@@ -106,11 +107,11 @@ static int open_temporary(struct gd__replacement *r, bool named)
     const bool has_old = find_old(r, named, &old);
     const int fd = gd__open_temporary(AT_FDCWD, r->temporary, has_old ? 0600 : 0666);
     if (fd >= 0 && has_old)
-        take_rights(fd, &old);
+        copy_rights(fd, &old);
     return fd;
 }
 
-static int refuse(struct gd__replacement *r, const char *path, int fd)
+static int cannot_begin(struct gd__replacement *r, const char *path, int fd)
 {
     const int error = errno;
     if (fd >= 0) {
@@ -133,12 +134,12 @@ int gd__replace_begin(struct gd__replacement *r, const char *path, bool named)
     if (r->path)
         fd = as_it_is ? open(path, O_WRONLY | O_NOCTTY | O_CLOEXEC) : open_temporary(r, named);
     r->to = fd >= 0 ? fdopen(fd, "w") : NULL;
-    return r->to ? 0 : refuse(r, path, fd);
+    return r->to ? 0 : cannot_begin(r, path, fd);
 }
 
 /* --- the end ---------------------------------------------------------------------------- */
 
-/* Whether the name is still that of the file. */
+/* Whether the temporary name still refers to our file. */
 static bool is_ours(const struct gd__replacement *r)
 {
     struct stat opened, named;
@@ -146,8 +147,8 @@ static bool is_ours(const struct gd__replacement *r)
            opened.st_ino == named.st_ino;
 }
 
-/* All of it on the disk and in its place. 0, or -1 with errno. */
-static int place(const struct gd__replacement *r)
+/* Flushes the file to disk and puts it in place. 0, or -1 with errno. */
+static int put_in_place(const struct gd__replacement *r)
 {
     if (ferror(r->to) || fflush(r->to) != 0)
         return -1;
@@ -164,15 +165,15 @@ static int place(const struct gd__replacement *r)
 
 int gd__replace_end(struct gd__replacement *r, int rc, bool wanted)
 {
-    bool left = r->to && r->temporary && is_ours(r);
+    bool has_temporary = r->to && r->temporary && is_ours(r);
     if (r->to) {
-        if (rc == 0 && wanted && place(r) < 0)
+        if (rc == 0 && wanted && put_in_place(r) < 0)
             rc = gd__fail("cannot write %s: %s", r->path, strerror(errno));
         else
-            left = left && (rc != 0 || !wanted);
+            has_temporary = has_temporary && (rc != 0 || !wanted);
         if (fclose(r->to) != 0 && rc == 0)
             rc = gd__fail("cannot write %s: %s", r->path, strerror(errno));
-        if (left)
+        if (has_temporary)
             unlink(r->temporary);
     }
     free(r->temporary);

@@ -1,5 +1,5 @@
-/* /dev/shm belongs to everybody, so what is found there may be somebody's trap. The directory must be a directory (no
- * link to one), the user's, and closed to others. All that is done in it is done through its descriptor.
+/* Every user can write to /dev/shm, so what is found there may be a trap. The directory must be a real directory (not a
+ * link to one), belong to the user, and be closed to others. Files in it are only used through its descriptor.
  */
 #include "base/file/run_directory.h"
 
@@ -14,7 +14,7 @@
 #include "base/fault.h"
 #include "base/fd.h"
 
-/* False: there is no such directory. */
+/* False: there is no i-th directory. */
 static bool path_of(unsigned i, char path[PATH_MAX])
 {
     struct stat s;

@@ -1,5 +1,6 @@
-/* A pipe takes part of a write, a signal interrupts one, and a terminal that another program made non-blocking (the
- * shell's programs share its descriptor) may be full. Writes go on until everything is out.
+/* A pipe may accept only part of a write, and a signal may interrupt one. A terminal may be full and non-blocking:
+ * programs of a shell share its descriptor, and another one may have set the flag. gd__write_all() goes on until
+ * everything is written.
  */
 #include "base/file/write.h"
 

@@ -4,11 +4,10 @@
 
 #include <stddef.h>
 
-/* Writes everything, whatever the descriptor does: partial writes, interruptions, a full non-blocking pipe. 0, or -1
- * with errno. */
+/* Writes everything, despite partial writes, interruptions and a full non-blocking pipe. 0, or -1 with errno. */
 int gd__write_all(int fd, const void *data, size_t size);
 
-/* Forces the directory of path to the disk, so that a new name in it survives a power loss. 0, or -1 with errno. */
+/* Flushes the directory of path to disk, so that a new name in it survives a power loss. 0, or -1 with errno. */
 int gd__sync_directory_of(const char *path);
 
 #endif

@@ -1,17 +1,17 @@
 /* Descriptors that a fork of this process must not keep.
  *
  * A program that uses the library may fork (Python's multiprocessing does). The child has a copy of every descriptor,
- * close-on-exec or not, for as long as it does not execute another program. Some of ours tell others that this process
- * is alive simply by being open: a worker's lifeline, the lock of a journal. A handler of pthread_atfork() closes the
- * child's copies.
+ * close-on-exec or not, until it executes another program. Some of our descriptors show other processes that this one
+ * is alive, just by being open: a worker's lifeline, the lock of a journal. A handler of pthread_atfork() closes the
+ * child's copies of these.
  *
- * The handler runs in the child of a process with many threads, so it calls only what is async-signal-safe. The list is
- * whole there, since the lock is held across the fork. The program may have closed one of our descriptors behind our
- * back and got its number for a file of its own: a descriptor is closed, there and here, only if it is still the file
- * that it was.
+ * The handler runs in the child of a process with many threads, so it calls only async-signal-safe functions. The list
+ * is consistent there, because the lock is held across the fork. The program may have closed one of our descriptors by
+ * mistake and got its number for a file of its own. So a descriptor is closed, in the child and here, only if it still
+ * refers to the same file.
  *
- * _Fork(), vfork() and a bare clone() run no handlers. What must be right even then does not rely on this alone: see
- * the guardian in worker/main.c and journal/hold.c.
+ * _Fork(), vfork() and a direct clone() run no handlers. Code that must be right even then does not rely on this alone:
+ * see the guardian in worker/main.c, and journal/lock.c.
  */
 #include "base/process/fork.h"
 
@@ -54,7 +54,7 @@ static void after_in_child(void)
 
 static void prepare(void)
 {
-    pthread_atfork(before_fork, after_in_parent, after_in_child); /* fails for want of memory only: then as without */
+    pthread_atfork(before_fork, after_in_parent, after_in_child); /* on failure forks keep them */
 }
 
 void gd__fork_hold(void)
@@ -80,7 +80,7 @@ void gd__fork_guard(struct gd__fork_guard *g, int fd)
     first = g;
 }
 
-/* In the child of a fork the list is empty and the guard has no descriptor: nothing is done there. */
+/* Does nothing in the child of a fork: there the list is empty and the guard has no descriptor. */
 void gd__fork_close(struct gd__fork_guard *g)
 {
     gd__fork_hold();

@@ -1,10 +1,11 @@
-/* Descriptors that a fork of this process must not keep: see fork.c. */
+/* Closes descriptors in forks of this process: see fork.c. */
 #ifndef GD_BASE_PROCESS_FORK_H
 #define GD_BASE_PROCESS_FORK_H
 
 #include <sys/types.h>
 
-/* One such descriptor. Lives in what the descriptor belongs to, and must stay at its address while it is guarded. */
+/* A descriptor that forks close. It is embedded in the struct the descriptor belongs to, and must stay at its address
+ * while it is guarded. */
 struct gd__fork_guard {
     int fd; /* -1: none */
     dev_t device;
@@ -16,14 +17,15 @@ struct gd__fork_guard {
         .fd = -1            \
     }
 
-/* Between these two calls no fork() takes place: for opening a descriptor and guarding it. Keep it short. */
+/* No fork() happens between these two calls. Open and guard a descriptor between them, and nothing else. */
 void gd__fork_hold(void);
 void gd__fork_let(void);
 
-/* Between the two: a fork closes its copy of fd at once. fd < 0: nothing is guarded. */
+/* From now on a fork closes its copy of fd at once. fd < 0: nothing is guarded. Call it between hold and let. */
 void gd__fork_guard(struct gd__fork_guard *g, int fd);
 
-/* Outside of them: closes fd and guards it no more. Fine for a guard of nothing, and twice. */
+/* Closes fd and ends guarding it. May be called twice, and if nothing is guarded. Do not call it between hold and
+ * let. */
 void gd__fork_close(struct gd__fork_guard *g);
 
 #endif

@@ -1,5 +1,5 @@
-/* A process number says little: the process may be gone and the number another's, or be one of another namespace (a
- * container that shares our /dev/shm). With its start and its namespace it is somebody.
+/* A process id alone does not identify a process. The process may be gone and its id reused, or the id may be one of
+ * another PID namespace (a container that shares our /dev/shm). Id, start time and namespace together identify it.
  */
 #include "base/process/owner.h"
 
@@ -20,7 +20,7 @@
 
 enum { START_FIELD = 22, STAT_MAX = 1024 };
 
-/* Fields after the name, which is in parentheses and may hold anything, parentheses and blanks too. */
+/* Counts fields after the name, which is in parentheses and may itself contain parentheses and blanks. */
 bool gd__owner_parse(const char *stat, uint64_t *start)
 {
     const char *name_end = strrchr(stat, ')'), *at = name_end;
@@ -40,7 +40,8 @@ static void read_text(const char *path, char *text, size_t size)
     text[n > 0 ? n : 0] = '\0';
 }
 
-/* Its first thread has ended. Whether all have, its pidfd says; where there are none, that is taken for granted. */
+/* For a process whose first thread has ended: whether another thread runs. A pidfd can tell. Without pidfds the answer
+ * is no. */
 static bool has_threads_left(uint64_t pid)
 {
     const int fd = (int)syscall(SYS_pidfd_open, (pid_t)pid, 0u);
@@ -51,7 +52,7 @@ static bool has_threads_left(uint64_t pid)
     return left;
 }
 
-/* False: it is not there. */
+/* False: the process does not exist. */
 static bool look_up(uint64_t pid, uint64_t *start)
 {
     char path[64], text[STAT_MAX + 1];
@@ -90,7 +91,7 @@ bool gd__owner_alive(const struct gd__owner *o)
     uint64_t start;
     if (o->pid == 0 || o->pid > INT_MAX || (kill((pid_t)o->pid, 0) < 0 && errno == ESRCH))
         return false;
-    if (o->start == 0) /* made where there was no /proc: there is only the number */
+    if (o->start == 0) /* recorded without /proc: only the id is known */
         return true;
     return look_up(o->pid, &start) && start == o->start;
 }
@@ -100,7 +101,7 @@ int gd__owner_pidfd(const struct gd__owner *o)
     if (o->pid == 0 || o->pid > INT_MAX || GD__FAULT("pidfd"))
         return -1;
     const int fd = gd__fd_above_stdio((int)syscall(SYS_pidfd_open, (pid_t)o->pid, 0u));
-    if (fd >= 0 && !gd__owner_alive(o)) { /* after it was opened: from here on it is the one that was looked at */
+    if (fd >= 0 && !gd__owner_alive(o)) { /* checked after opening, so the pidfd is that of this process */
         close(fd);
         return -1;
     }

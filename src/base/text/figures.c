@@ -1,7 +1,7 @@
 /* Figures as people read them.
  *
- * A figure has two or three significant digits and the unit that suits it. The unit is chosen by what would be printed,
- * not by the value itself: 999.96 ms rounds to 1000.0, and so is "1.0s". Durations are written as --timeout takes them.
+ * A figure has two or three significant digits and a suitable unit. The unit is chosen by the rounded value: 999.96 ms
+ * rounds to 1000.0, and is printed as "1.0s". Durations are printed in the form that --timeout accepts.
  */
 #include "base/text/figures.h"
 
@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Whole seconds count, and what is left of them below the smaller part is not shown: as clocks do. */
+/* Rounds to whole seconds. What is less than one unit of the smaller part is not shown, as on a clock. */
 static void two_parts(char out[GD__TEXT_FIGURE], double seconds, unsigned large, char large_name, unsigned small,
                       char small_name)
 {

@@ -1,16 +1,16 @@
-/* Figures as people read them: durations, rates, sizes. Each function writes to a buffer that it is given. */
+/* Figures as people read them: durations, rates, sizes. Each function writes to the caller's buffer. */
 #ifndef GD_BASE_TEXT_FIGURES_H
 #define GD_BASE_TEXT_FIGURES_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-enum { GD__TEXT_FIGURE = 32 }; /* room enough for any of the figures below */
+enum { GD__TEXT_FIGURE = 32 }; /* enough room for each figure below */
 
 /* How long one thing took: "850us", "1.2ms", "4.5s", "3m05s", "2h03m", "4d07h" */
 void gd__text_seconds(char out[GD__TEXT_FIGURE], double seconds);
 
-/* How long a run takes, in which parts of a second do not matter: "0.5s", "12s", "3m05s", "2h07m". Returns out. */
+/* How long a run takes; fractions of a second hardly matter: "0.5s", "12s", "3m05s", "2h07m". Returns out. */
 char *gd__text_duration(char *out, size_t size, double seconds);
 
 /* "5.4 files/s", "32 files/min", "1.5 files/h" */

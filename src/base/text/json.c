@@ -1,8 +1,8 @@
-/* JSON texts are walked by recursive descent, one function per kind of value; nothing is allocated. The first thing
- * that is wrong stops the walk: its words and place are kept in struct scan until they become the error text.
+/* JSON texts are scanned by recursive descent, with one function per kind of value. Nothing is allocated. The scan
+ * stops at the first error. struct scan keeps what is wrong and where, until that becomes the error message.
  *
- * Strict: no comments, no trailing commas, no bare words, UTF-8 without overlong forms and surrogates, nothing behind
- * the value but space.
+ * The scan is strict: no comments, no trailing commas, no bare words, UTF-8 without overlong forms and surrogates, and
+ * only space after the value.
  */
 #include "base/text/json.h"
 
@@ -18,7 +18,7 @@ struct scan {
     const char *wrong; /* NULL: nothing yet */
 };
 
-/* What is looked for in the outermost object. */
+/* The members that are wanted from the outermost object. */
 struct wanted {
     const char *const *names;
     struct gd__json *members;
@@ -27,7 +27,7 @@ struct wanted {
 
 static enum gd__json_kind scan_value(struct scan *s);
 
-/* Always false, for `return`. */
+/* Always returns false, so that callers can return it. */
 static bool wrong(struct scan *s, const char *words)
 {
     if (!s->wrong)
@@ -137,7 +137,7 @@ static bool scan_word(struct scan *s, const char *word)
     return true;
 }
 
-static bool enter(struct scan *s)
+static bool enter_nested(struct scan *s)
 {
     s->at++;
     if (++s->depth > GD__JSON_DEPTH)
@@ -148,7 +148,7 @@ static bool enter(struct scan *s)
 
 static bool scan_array(struct scan *s)
 {
-    if (!enter(s))
+    if (!enter_nested(s))
         return false;
     if (!skip(s, ']')) {
         do {
@@ -164,8 +164,8 @@ static bool scan_array(struct scan *s)
     return true;
 }
 
-/* The wanted member of a name, which is given as it stands, with quotes. NULL if it is not wanted. A name may be
- * written with escapes, and then in up to 1024 bytes. */
+/* Finds the wanted member for a name, which is part of the text, with its quotes. NULL if it is not wanted. A name with
+ * escapes may take up to 1024 bytes in the text. */
 static struct gd__json *find_wanted(const struct wanted *w, const struct gd__json *name)
 {
     char decoded[1024];
@@ -212,7 +212,7 @@ static bool scan_member(struct scan *s, const struct wanted *w)
 
 static bool scan_object(struct scan *s, const struct wanted *w)
 {
-    if (!enter(s))
+    if (!enter_nested(s))
         return false;
     if (!skip(s, '}')) {
         do {
@@ -253,7 +253,7 @@ static enum gd__json_kind scan_value(struct scan *s)
     }
 }
 
-/* Behind the outermost value. */
+/* Checks what follows the outermost value, and sets the error message. */
 static int finish(struct scan *s)
 {
     skip_space(s);
@@ -280,14 +280,14 @@ int gd__json_scan_object(const char *text, size_t size, const char *const *names
     skip_space(&s);
     if (peek(&s) == '{')
         scan_object(&s, &w);
-    else if (scan_value(&s)) /* else the words for that */
+    else if (scan_value(&s)) /* otherwise finish() reports what is wrong */
         return finish(&s) < 0 ? GD_E_INVALID : gd__error(GD_E_INVALID, "not a JSON object");
     return finish(&s);
 }
 
 /* ---- reading values ---- */
 
-/* The four digits behind "\u", which were scanned. */
+/* The value of the four digits after "\u". They were checked by the scan. */
 static uint32_t hex4(const char *p)
 {
     uint32_t c = 0;
@@ -296,7 +296,7 @@ static uint32_t hex4(const char *p)
     return c;
 }
 
-/* Writes what the escape at p (behind "\u") means; *p moves behind it. */
+/* Writes the character of the escape at *p (after "\u"), and moves *p past it. */
 static char *put_unicode(char *to, const char **p, const char *end)
 {
     const uint32_t c = hex4(*p);
@@ -391,7 +391,7 @@ bool gd__json_read_list(struct gd__buffer *b, const char *text, size_t size)
     const size_t before = b->size;
     if (gd__json_scan(text, size, &top) < 0 || top.kind != GD__JSON_ARRAY)
         return false;
-    /* It is a good array: what is between strings is space and commas. */
+    /* The array is valid, so only space and commas are between its strings. */
     struct scan s = { .text = (const unsigned char *)top.at, .size = top.size, .at = 1 };
     do {
         if (s.at > 1)

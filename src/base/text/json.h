@@ -1,8 +1,8 @@
-/* Reads JSON (RFC 8259), strictly. A text is checked without building anything, and the members of an object are found
- * where they stand.
+/* Reads JSON (RFC 8259), strictly. A text is checked without building a tree, and members of an object are returned as
+ * parts of the text.
  *
- * Strings may hold bytes that are not UTF-8: byte 0x80 + n is written as \udc80 + n, half of a surrogate pair, which no
- * text contains, and is read back as that byte. Python's "surrogateescape" does the same.
+ * Strings may hold bytes that are not UTF-8: byte 0x80 + n is written as \udc80 + n and is read back as that byte. This
+ * is half of a surrogate pair, which does not occur in valid text. Python's "surrogateescape" does the same.
  */
 #ifndef GD_BASE_TEXT_JSON_H
 #define GD_BASE_TEXT_JSON_H
@@ -13,10 +13,10 @@
 
 #include "base/text/buffer.h"
 
-enum { GD__JSON_DEPTH = 512 /* arrays and objects in each other; a text with more is refused */ };
+enum { GD__JSON_DEPTH = 512 /* nested arrays and objects; a text with more is refused */ };
 
 enum gd__json_kind {
-    GD__JSON_NONE, /* there is no such member */
+    GD__JSON_NONE, /* no such member */
     GD__JSON_NULL,
     GD__JSON_FALSE,
     GD__JSON_TRUE,
@@ -26,25 +26,25 @@ enum gd__json_kind {
     GD__JSON_OBJECT,
 };
 
-/* A value, as it stands in the text that was scanned: without the space around it. */
+/* A value: the part of the scanned text, without the space around it. */
 struct gd__json {
     const char *at;
     size_t size;
     enum gd__json_kind kind;
 };
 
-/* Checks a whole text. 0, or GD_E_INVALID with words that end in "at byte N" (from 1). */
+/* Checks a whole text. Returns 0, or GD_E_INVALID with an error message that ends in "at byte N" (from 1). */
 int gd__json_scan(const char *text, size_t size, struct gd__json *top);
 
-/* The same of an object (GD_E_INVALID if it is none), whose members of those names are put into members[0 .. n). One of
- * them that comes twice is an error too; other members may be there. */
+/* Checks a text that must be an object (otherwise GD_E_INVALID), and stores its members with these names in members[0
+ * .. n). It is also an error if one of these occurs twice. The object may have other members. */
 int gd__json_scan_object(const char *text, size_t size, const char *const *names, struct gd__json *members, size_t n);
 
-/* The bytes of a string that was scanned; to has room for string->size of them. Returns how many there are. What stands
- * for no character (half a surrogate pair) becomes U+FFFD, unless it stands for a byte. */
+/* Writes the bytes of a scanned string to `to`, which has room for string->size bytes. Returns how many there are. Half
+ * of a surrogate pair becomes U+FFFD, unless it stands for a byte. */
 size_t gd__json_decode(const struct gd__json *string, char *to);
 
-/* A number that was scanned, if it is written as an integer from 0 to UINT64_MAX. */
+/* Reads a scanned number. True if it is written as an integer from 0 to UINT64_MAX. */
 bool gd__json_uint(const struct gd__json *number, uint64_t *out);
 
 /* True if the text is one JSON value, with space around it, in UTF-8. */

@@ -1,5 +1,5 @@
 /* Writes JSON. Characters that a terminal or an editor would act on become escapes. These mean the same, and the line
- * does no harm where it is shown.
+ * can be shown without harm.
  */
 #include "base/text/json_write.h"
 
@@ -8,18 +8,18 @@
 
 #include "base/text/utf8.h"
 
-/* The code of the character at p if a terminal or an editor would act on it; else 0. Those beyond U+FFFF have no short
- * escape and stay as they are. */
+/* The code of the character at p if a terminal or an editor would act on it, otherwise 0. Characters beyond U+FFFF have
+ * no short escape and are written unchanged. */
 static unsigned control_beyond_ascii(const unsigned char *p, size_t length)
 {
     uint32_t code;
-    if (*p != 0xc2 && *p != 0xe2 && *p != 0xef) /* no other first byte leads to one */
+    if (*p != 0xc2 && *p != 0xe2 && *p != 0xef) /* the first bytes of all such characters */
         return 0;
     gd__utf8_decode(p, length, &code);
     return gd__utf8_is_control(code) ? code : 0;
 }
 
-/* Length of the bytes at p that are written as they are. */
+/* How many bytes from p on are written unchanged. */
 static size_t plain_run(const unsigned char *p, size_t left)
 {
     size_t n = 0;
@@ -36,7 +36,7 @@ static size_t plain_run(const unsigned char *p, size_t left)
     return n;
 }
 
-/* What stands behind the backslash; 0: there is no short form. */
+/* The letter after the backslash; 0: no short form. */
 static char short_escape(unsigned char c)
 {
     static const char table[256] = {
@@ -112,7 +112,7 @@ void gd__json_put_string(struct gd__buffer *b, const void *bytes, size_t n)
     const unsigned char *p = bytes;
     gd__buffer_add(b, "\"", 1);
     for (size_t i = 0; i < n;) {
-        const size_t run = plain_run(p + i, n - i); /* most of a text is plain */
+        const size_t run = plain_run(p + i, n - i); /* most of a text needs no escapes */
         gd__buffer_add(b, p + i, run);
         i += run;
         if (i == n)

@@ -1,4 +1,4 @@
-/* Writes JSON strings, also of bytes that are not UTF-8 (base/text/json.h says how). */
+/* Writes JSON strings, even from bytes that are not UTF-8 (see base/text/json.h). */
 #ifndef GD_BASE_TEXT_JSON_WRITE_H
 #define GD_BASE_TEXT_JSON_WRITE_H
 
@@ -6,11 +6,11 @@
 
 #include "base/text/buffer.h"
 
-/* Writes bytes as a string, quotes included. Takes what gd__json_escaped_size() says, at most 6 * n + 2. */
+/* Writes bytes as a string, with its quotes. It needs gd__json_escaped_size() bytes of room, at most 6 * n + 2. */
 size_t gd__json_escape(char *to, const void *bytes, size_t n);
 size_t gd__json_escaped_size(const void *bytes, size_t n);
 
-/* The same, into a buffer. */
+/* Adds the same string to a buffer. */
 void gd__json_put_string(struct gd__buffer *b, const void *bytes, size_t n);
 
 /* Adds ,"name":"text"; null if the text is empty. */

@@ -1,5 +1,5 @@
-/* What people write on a command line. Durations are those of GNU parallel ("1m30s", letters in either case, a fraction
- * anywhere), sizes those of most tools.
+/* Parses what people write on a command line. Durations are written as for GNU parallel ("1m30s", upper or lower case,
+ * a fraction anywhere), and sizes as for most tools.
  */
 #include "base/text/parse.h"
 
@@ -13,7 +13,7 @@
 
 #include "base/failure.h"
 
-/* A plain decimal number at *at, which is moved behind it: no sign, no exponent, no hexadecimal, no "nan". */
+/* Reads a plain decimal number at *at and moves *at past it. No sign, no exponent, no hexadecimal, no "nan". */
 static bool read_decimal(const char **at, double *out)
 {
     const char *p = *at;
@@ -30,7 +30,8 @@ static bool read_decimal(const char **at, double *out)
     return digits > 0;
 }
 
-/* The unit at *at, which is moved behind it; 0: it is none. Without one these are seconds. */
+/* Reads the unit at *at and moves *at past it. Returns its length in seconds; 1 if there is no unit; 0 if it is
+ * unknown. */
 static double read_unit(const char **at)
 {
     const char *letter = *at;
@@ -71,12 +72,12 @@ int gd__parse_duration(const char *text, unsigned *ms)
     if (seconds * 1000 > (double)UINT_MAX)
         return gd__fail("\"%s\" is too long: at most %u days", text, UINT_MAX / 1000 / 86400);
     unsigned whole = (unsigned)(seconds * 1000);
-    /* What is a hair over a millisecond is that millisecond: 0.1 and its like are no exact fractions. */
+    /* A tiny excess over a whole millisecond is not rounded up: 0.1 and the like are not exact in binary. */
     *ms = whole + (seconds * 1000 - whole > 1e-6 || (whole == 0 && seconds > 0));
     return 0;
 }
 
-/* The factor of "", "B", "k", "KiB", "GB", ... or 0. */
+/* The factor of "", "B", "k", "KiB", "GB", ...; 0 if unknown. */
 static double size_factor(const char *unit)
 {
     static const char letters[] = "kmgtpe";
@@ -144,7 +145,8 @@ static size_t least(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-/* Row by row over the table of distances between beginnings of a and of b; a swap looks two rows back. */
+/* Computes, row by row, the table of distances between the prefixes of a and of b. A swap needs the row before the
+ * last. */
 size_t gd__edit_distance(const char *a, const char *b)
 {
     size_t rows[3][LONGEST_WORD + 1], n = strlen(a), m = strlen(b);
@@ -171,7 +173,7 @@ size_t gd__edit_distance(const char *a, const char *b)
 const char *gd__nearest_word(const char *word, const char *const *words, size_t n)
 {
     const char *best = NULL;
-    /* A third of the letters may be wrong, and one of a short word. */
+    /* A third of the letters may be wrong, and at least one. */
     size_t limit = strlen(word) / 3, best_distance = (limit < 1 ? 1 : limit) + 1;
     for (size_t i = 0; i < n; i++) {
         size_t distance = gd__edit_distance(word, words[i]);

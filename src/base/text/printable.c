@@ -1,5 +1,5 @@
-/* Text from users, workers and journals is shown on terminals and pages. It must not act as commands to them: a task's
- * input may be anything, and an error message may come from a program that colours it.
+/* Text from users, workers and journals is shown on terminals and web pages. It must not control them: the input of a
+ * task may contain anything, and an error message may come from a program that colours its output.
  */
 #include "base/text/printable.h"
 
@@ -25,7 +25,7 @@ void gd__text_plain(char *text, size_t size, bool lines)
     }
 }
 
-/* --- in little room --- */
+/* --- into a small buffer --- */
 
 static bool is_space(uint32_t c)
 {
@@ -64,7 +64,7 @@ size_t gd__text_fit(char *to, size_t room, const char *from, size_t size)
     return n;
 }
 
-/* --- of a path, the end --- */
+/* --- the end of a path --- */
 
 #define MARK "\xe2\x80\xa6" /* an ellipsis */
 enum { LONGEST_EXTENSION = 5 };
@@ -78,8 +78,8 @@ static bool has_extension(const char *name, size_t size)
            !memchr(dot, '"', length);
 }
 
-/* "/data/a b/talk.wav", "my songs/talk.wav"; not a record, nor a sentence and/or something like it. The terminal's view
- * (tui/table.c) thinks the same of texts that are shorter. */
+/* True for "/data/a b/talk.wav" and "my songs/talk.wav". False for a record, and for a sentence with and/or in it. The
+ * terminal's view (tui/table.c) uses the same rule for shorter texts. */
 static bool is_path(const char *text, size_t size)
 {
     const char *slash = memchr(text, '/', size), *last = memrchr(text, '/', size);
@@ -103,7 +103,7 @@ size_t gd__text_keep(char *to, size_t room, const char *from, size_t size)
         return n;
     }
     size_t at = length - (room - 1 - mark);
-    for (int k = 0; k < 3 && ((unsigned char)from[at] & 0xc0) == 0x80; k++) /* not in the middle of a character */
+    for (int k = 0; k < 3 && ((unsigned char)from[at] & 0xc0) == 0x80; k++) /* not within a character */
         at++;
     memcpy(to, MARK, mark);
     memcpy(to + mark, from + at, length - at);
@@ -112,18 +112,19 @@ size_t gd__text_keep(char *to, size_t room, const char *from, size_t size)
 
 /* --- one line --- */
 
-/* The length of the UTF-8 character that begins here and may be shown as it is; 0: it may not. */
-static size_t shown_as_it_is(const unsigned char *at, size_t left)
+/* The length of the UTF-8 character at `at`, if it can be shown unchanged; otherwise 0. */
+static size_t unchanged_length(const unsigned char *at, size_t left)
 {
     uint32_t code;
     const size_t length = gd__utf8_decode(at, left, &code);
     return gd__utf8_is_control(code) ? 0 : length;
 }
 
-/* One character, as it is shown. Returns its length there, and in *took its length here. */
-static size_t show(char out[5], const unsigned char *at, size_t left, size_t *took)
+/* Writes one character of the text in the form in which it is shown. Returns the length of that form. *took is the
+ * length of the character in the text. */
+static size_t show_character(char out[5], const unsigned char *at, size_t left, size_t *took)
 {
-    *took = shown_as_it_is(at, left);
+    *took = unchanged_length(at, left);
     if (*took > 0) {
         memcpy(out, at, *took);
         return *took;
@@ -141,7 +142,7 @@ static bool is_blank(char c)
     return c == ' ' || c == '\t' || c == '\r' || c == '\n';
 }
 
-/* Narrows to the first line that has something in it. */
+/* Finds the first line that is not blank, and sets *size to its length. */
 static const char *first_line(const char *bytes, size_t *size)
 {
     size_t from = 0, to;
@@ -155,23 +156,23 @@ static const char *first_line(const char *bytes, size_t *size)
     return bytes + from;
 }
 
-/* How long all of it would be. */
+/* How long the whole text would be when shown. */
 static size_t shown_length(const unsigned char *at, size_t size)
 {
     char one[5];
     size_t length = 0, took;
     for (size_t i = 0; i < size; i += took)
-        length += show(one, at + i, size - i, &took);
+        length += show_character(one, at + i, size - i, &took);
     return length;
 }
 
-/* As many characters as fit. */
+/* Copies as many characters as fit, in the form in which they are shown. */
 static size_t copy_shown(char *out, size_t room, const unsigned char *at, size_t size)
 {
     char one[5];
     size_t length = 0, took;
     for (size_t i = 0; i < size; i += took) {
-        const size_t n = show(one, at + i, size - i, &took);
+        const size_t n = show_character(one, at + i, size - i, &took);
         if (length + n >= room)
             break;
         memcpy(out + length, one, n);
@@ -183,7 +184,7 @@ static size_t copy_shown(char *out, size_t room, const unsigned char *at, size_t
 
 size_t gd__text_line(char *out, size_t room, const char *bytes, size_t size)
 {
-    const size_t most = room * 4; /* nobody shows megabytes to count what is cut */
+    const size_t most = room * 4; /* a text longer than this is cut in any case: do not measure megabytes */
     const unsigned char *at = (const unsigned char *)first_line(bytes, &size);
     if (size <= most && shown_length(at, size) < room)
         return copy_shown(out, room, at, size);
@@ -197,12 +198,12 @@ size_t gd__text_name(char *out, size_t room, const char *bytes, size_t size)
     const unsigned char *at = (const unsigned char *)first_line(bytes, &size);
     if (size <= room * 4 && shown_length(at, size) < room)
         return copy_shown(out, room, at, size);
-    if (size > room * 4) { /* what is far from the end is not shown anyway */
+    if (size > room * 4) { /* only the end is shown */
         at += size - room * 4;
         size = room * 4;
     }
     while (size > 0 && shown_length(at, size) >= room - 3) {
-        size_t took = shown_as_it_is(at, size);
+        size_t took = unchanged_length(at, size);
         took = took > 0 ? took : 1;
         at += took;
         size -= took;
