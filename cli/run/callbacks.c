@@ -12,12 +12,17 @@
 static int next_task(void *user, struct gd_item *item)
 {
     struct cli_running *r = user;
-    cli_work_look(&r->work);
     int some = cli_input_next(r->input, item);
     if (some > 0)
         cli_work_given(&r->work, item->weight);
     int rc = some > 0 ? cli_journal_key(r->journal, item) : 0;
     return rc < 0 ? rc : some;
+}
+
+static void task_skipped(void *user, const struct gd_skipped *skipped)
+{
+    struct cli_running *r = user;
+    cli_work_skipped(&r->work, skipped);
 }
 
 static void cancel_input(void *user)
@@ -111,6 +116,7 @@ void cli_callbacks_set(struct cli_running *r, struct gd_options *o)
     o->user = r;
     o->source = next_task;
     o->source_cancel = cancel_input;
+    o->on_skip = task_skipped;
     o->on_success = o->on_error = task_ended;
     if (cli_sinks_style(r->asked) == CLI_PROGRESS_PANEL) {
         o->output = GD_OUTPUT_CAPTURE;

@@ -75,8 +75,7 @@ static int open_work(struct cli_running *r)
     const struct cli_run *asked = r->asked;
     if (asked->own.work_unit <= 0 || asked->n_sources == 0 || asked->sources[0].kind != CLI_SOURCE_LIST)
         return 0;
-    return cli_work_open(&r->work, r->run.d, cli_journal_handle(r->journal), asked->sources[0].files,
-                         asked->own.work_unit);
+    return cli_work_open(&r->work, r->run.d, asked->sources[0].files, asked->own.work_unit);
 }
 
 static int open_source(void *user)

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
  * Work is counted in whole units, so that at the end what is done is exactly what there was.
- *
- * A journal says how many tasks it has skipped, not which. But it is asked about each right after the source has given
- * it, and before the source is called again: so if it has skipped one more by then, it was the last.
  */
 #include "cli/run/work.h"
 
@@ -11,41 +8,32 @@
 
 #include "base/failure.h"
 
-static uint64_t skipped_by(struct gd_journal *journal)
-{
-    struct gd_journal_counts c = { .size = sizeof c };
-    return journal && gd_journal_get_counts(journal, &c) == 0 ? c.skipped : 0;
-}
-
 /* With the lock held, so that what is told last is the latest. */
 static void tell(const struct cli_work *w)
 {
     gd_dispatcher_set_work(w->d, (double)w->done * w->unit, (double)w->total * w->unit);
 }
 
-int cli_work_open(struct cli_work *w, struct gd_dispatcher *d, struct gd_journal *journal, const struct gd_files *files,
-                  double unit)
+int cli_work_open(struct cli_work *w, struct gd_dispatcher *d, const struct gd_files *files, double unit)
 {
-    *w = (struct cli_work){ .d = d, .journal = journal, .unit = unit, .room = gd_files_count(files) };
+    *w = (struct cli_work){ .d = d, .unit = unit, .room = gd_files_count(files) };
     w->weights = calloc(w->room + 1, sizeof *w->weights);
     if (!w->weights)
         return gd__fail("out of memory");
     pthread_mutex_init(&w->lock, NULL);
     for (size_t i = 0; i < w->room; i++)
         w->total += gd_files_size(files, i);
-    w->skipped = skipped_by(journal);
     tell(w);
     return 0;
 }
 
-void cli_work_look(struct cli_work *w)
+void cli_work_skipped(struct cli_work *w, const struct gd_skipped *skipped)
 {
-    const uint64_t skipped = w->weights ? skipped_by(w->journal) : 0;
-    if (skipped == w->skipped || w->n == 0)
+    if (!w->weights)
         return;
     pthread_mutex_lock(&w->lock);
-    w->skipped = skipped;
-    w->total -= w->weights[w->n - 1];
+    if (skipped->task_id < w->n)
+        w->total -= w->weights[skipped->task_id];
     tell(w);
     pthread_mutex_unlock(&w->lock);
 }

@@ -101,6 +101,15 @@ struct gd_report {
     uint64_t first_start_ns; /* as start_ns, of the first attempt; 0: not told */
 };
 
+/* A task that is not run, since the journal has its result. Borrowed until the callback returns; fields are only added
+ * at the end. */
+struct gd_skipped {
+    uint64_t task_id;
+    const void *input; /* the payload that the source gave */
+    size_t input_size;
+    uint64_t weight; /* as the source gave it; the size of the payload if it gave none */
+};
+
 /* --- placement --------------------------------------------------------- */
 
 enum gd_placement {
@@ -226,6 +235,9 @@ struct gd_options {
     /* 60000: if the machine can start no process (EAGAIN, ENOMEM) tasks wait, uncharged. If nothing could run for this
      * long, the run ends with an error. */
     unsigned shortage_wait_ms;
+
+    /* A task was skipped (see journal). Called on the source's thread, between two calls of the source. */
+    void (*on_skip)(void *user, const struct gd_skipped *skipped);
 };
 
 #define GD_OPTIONS_INIT                                                                                     \

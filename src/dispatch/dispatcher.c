@@ -220,6 +220,7 @@ static int open_feeder(struct gd_dispatcher *d)
     const struct gd__feeder_spec spec = {
         .source = d->o.source,
         .source_cancel = d->o.source_cancel,
+        .on_skip = d->o.on_skip,
         .source_hold = d->hooks.source_hold,
         .source_release = d->hooks.source_release,
         .user = d->hooks.source_user ? d->hooks.source_user : d->o.user,

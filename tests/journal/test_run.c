@@ -52,6 +52,35 @@ TEST(ids_are_in_the_order_of_the_list)
 
 /* --- resuming --- */
 
+static void note_skip(void *user, const struct gd_skipped *s)
+{
+    struct job *job = user;
+    const size_t at = strlen(job->mine);
+    snprintf((char *)job->mine + at, 64 - at, " %llu:%.*s/%llu", (unsigned long long)s->task_id, (int)s->input_size,
+             (const char *)s->input, (unsigned long long)s->weight);
+}
+
+/* With what the source gave of them, in its order. */
+TEST(skipped_tasks_are_reported)
+{
+    char skipped[64] = "";
+    folder_enter();
+    struct job first = JOB("");
+    job_lines(&first, "a", "bb", NULL);
+    first.o.on_skip = note_skip;
+    first.mine = skipped;
+    CHECK_EQ(job_run(&first), 0);
+    CHECK_STR(skipped, ""); /* there was nothing to skip */
+    struct job again = JOB("");
+    job_lines(&again, "x", "bb", "y", "a", NULL);
+    again.j.resume = GD_JOURNAL_RESUME_REST;
+    again.o.on_skip = note_skip;
+    again.mine = skipped;
+    CHECK_EQ(job_run(&again), 0);
+    CHECK_STR(job_ran(&again), "x y");
+    CHECK_STR(skipped, " 1:bb/2 3:a/1");
+}
+
 static void run_first(struct job *job, size_t n)
 {
     folder_enter();

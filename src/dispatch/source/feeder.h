@@ -34,9 +34,10 @@ struct gd__feeder_spec {
     void (*source_release)(void *user);
     void *user;
     uint64_t queue_bytes;
-    uint64_t arena_bytes;       /* the part worth pinning */
-    uint64_t max_tasks;         /* that can be out at once */
-    uint64_t wake_room;         /* wake the feeder when this many more may be taken */
+    uint64_t arena_bytes; /* the part worth pinning */
+    uint64_t max_tasks;   /* that can be out at once */
+    uint64_t wake_room;   /* wake the feeder when this many more may be taken */
+    void (*on_skip)(void *user, const struct gd_skipped *skipped); /* NULL: not wanted */
     struct gd_journal *journal; /* NULL: none. Not touched after gd__feeder_close() */
     int wake_fd;                /* eventfd: rung when the monitor sleeps and there is something; duplicated */
 };

@@ -193,6 +193,17 @@ int gd_item_key(struct gd_item *item, const void *key, size_t key_size, const ch
                                                                         : 0;
 }
 
+/* The item in hand is not run: the journal, which was just asked, has its result. */
+static void tell_skipped(const struct gd__feeder *f, const struct gd_item *item, const void *data)
+{
+    const struct gd_skipped skipped = { .task_id = f->completed.given - 1,
+                                        .input = data,
+                                        .input_size = data ? item->size : 0,
+                                        .weight = item->weight > 0 ? item->weight : item->size };
+    if (f->spec.on_skip)
+        f->spec.on_skip(f->spec.user, &skipped);
+}
+
 int gd__item_ask(struct gd_item *item, uint64_t *number)
 {
     struct gd__feeder *f = item->reserved[0];
@@ -202,6 +213,7 @@ int gd__item_ask(struct gd_item *item, uint64_t *number)
         return 1;
     if (gd__completed_ask(&f->completed, data, item->size, &f->asked) != 0)
         return 1; /* what went wrong is said when it is given */
+    tell_skipped(f, item, data);
     gd__item_drop_memory(f, item);
     *item = (struct gd_item){ .reserved = { f } };
     return 0;
@@ -242,8 +254,10 @@ int gd__item_take(struct gd__feeder *f, struct gd_item *item)
     f->asked = NULL;
     if (f->completed.keeps && !t) {
         rc = gd__completed_ask(&f->completed, data, item->size, &t);
-        if (rc == 0)
+        if (rc == 0) {
+            tell_skipped(f, item, data);
             gd__item_drop_memory(f, item);
+        }
         if (rc <= 0)
             return rc;
     }
