@@ -4,11 +4,12 @@
  *
  *     file -> decoder (frames) -> mixed (mono at the file's rate) -> libsoxr -> ring (16 kHz) -> reader
  *
- * All but the last arrow is produce(), called by who opens the file until the ring is full or the file ends, and from
- * then on by a thread, which the first read starts. The decoder's side belongs to whoever produces and needs no lock;
- * the ring, `ended` and `stop` are under the lock, and so is `words` in effect: it is written before `ended` is set.
+ * produce() does everything but the last arrow. The thread that opens the file calls it first, until the ring is full
+ * or the file ends. After that a thread started by the first read calls it. The decoder's side belongs to the thread
+ * that produces, and needs no lock. The lock protects the ring, `ended` and `stop`. `words` is written before `ended`
+ * is set, so the lock protects it too.
  *
- * A file that is bad within what opening decodes is refused there, before anything is computed on it.
+ * If the part of a file that opening decodes is bad, opening fails, before any computation is spent on the file.
  */
 #include "apps/transcribe/audio/audio.h"
 
@@ -30,17 +31,18 @@
 
 enum {
     NAME = 128,
-    OUT = 4096,          /* samples that one step adds to the ring at most */
-    IN_FLOATS = 1 << 15, /* of all channels, that are read in one go */
-    RATE_LEAST = 500,    /* what is meant to be heard has more, and less takes much memory to resample */
+    OUT = 4096,          /* the most samples that one step adds to the ring */
+    IN_FLOATS = 1 << 15, /* of all channels, read at a time */
+    RATE_LEAST = 500,    /* audible sound has a higher rate, and a lower one takes much memory to resample */
     RATE_MOST = 6144000,
     CHANNELS_MOST = 1024,
 };
 
-/* A header may count itself as data, and MP3's tables count the first frame or do not. */
+/* A WAV header may count itself as data. MP3 tables may or may not count the first frame. */
 enum { WAV_SLACK = 64, MP3_SLACK = 4096 };
 
-static const float LOUDEST = 1e9F; /* beyond it is no sound: not a number, infinite, or bytes that are no floats */
+/* Larger values are not sound: not a number, infinite, or bytes that are not floats. */
+static const float LOUDEST = 1e9F;
 
 struct tr_audio {
     char name[NAME];
@@ -49,24 +51,24 @@ struct tr_audio {
     void *source;
     struct tr_sound sound;
 
-    float *frames, *mono; /* what was read, and what of it is not resampled yet: mono[mono_at .. mono_n) */
+    float *frames, *mono; /* frames as read; their mix, of which mono[mono_at .. mono_n) is not resampled yet */
     size_t block, mono_at, mono_n;
-    uint64_t decoded; /* frames, so far */
+    uint64_t decoded; /* number of frames so far */
     bool source_ended;
-    soxr_t resampler; /* NULL: the file's rate is ours */
+    soxr_t resampler; /* NULL: the file already has 16 kHz */
 
     pthread_t thread;
-    bool threaded; /* of the reader */
+    bool threaded; /* the reader's thread was started */
     pthread_mutex_t lock;
     pthread_cond_t added, taken;
     float *ring;
-    size_t room, at, n; /* n samples from at on */
+    size_t room, at, n; /* the n samples begin at `at` */
     bool ended, stop;
-    char words[TR_WORDS]; /* empty: it ended well */
-    int code;             /* TR_UNFIT, TR_UNREAD: why there are words */
+    char words[TR_WORDS]; /* the error message; empty: no error */
+    int code;             /* TR_UNFIT or TR_UNREAD, if there is an error message */
 };
 
-/* --- words ------------------------------------------------------------------ */
+/* --- error messages --------------------------------------------------------- */
 
 __attribute__((format(printf, 2, 3))) static int say(char words[TR_WORDS], const char *format, ...)
 {
@@ -77,8 +79,8 @@ __attribute__((format(printf, 2, 3))) static int say(char words[TR_WORDS], const
     return TR_UNFIT;
 }
 
-/* What the system says of a name, or of who may read it, it will say again. All else may pass: a disk or a network that
- * is away, no memory, too many open files. */
+/* An error about the name or the permissions of a file is permanent. Every other error may be temporary: a disk or a
+ * network that is unavailable, no memory, too many open files. */
 static int code_of(int error)
 {
     static const int lasting[] = { EACCES, EISDIR, ELOOP, ENAMETOOLONG, ENOENT, ENOTDIR, EPERM };
@@ -106,7 +108,7 @@ static int say_truncated(const struct tr_audio *a, char words[TR_WORDS], double 
 
 /* --- producing -------------------------------------------------------------- */
 
-/* The average of the channels; what is no sound counts as silence. */
+/* The average of the channels. Values that are not sound count as silence. */
 static void mix(const float *frames, size_t n, unsigned lanes, float *mono)
 {
     for (size_t i = 0; i < n; i++) {
@@ -119,7 +121,7 @@ static void mix(const float *frames, size_t n, unsigned lanes, float *mono)
     }
 }
 
-/* The file's end: whether it came where it was promised. */
+/* At the end of the file: checks that the file is as long as its header promised. */
 static int check_end(struct tr_audio *a)
 {
     const struct tr_sound *s = &a->sound;
@@ -131,7 +133,7 @@ static int check_end(struct tr_audio *a)
     return 0;
 }
 
-/* Reads and mixes the next frames. 0, or a code with words; at the end source_ended is set. */
+/* Reads and mixes the next frames. Returns 0, or a code with an error message. Sets source_ended at the end. */
 static int refill(struct tr_audio *a)
 {
     char why[TR_WHY] = "";
@@ -152,7 +154,7 @@ static int refill(struct tr_audio *a)
     return 0;
 }
 
-/* Moves samples from mono to out, at our rate. *made is 0 where more must come first. */
+/* Moves samples from mono to out and resamples them. *made is 0 if more input is needed first. */
 static int convert(struct tr_audio *a, float *out, size_t max, size_t *made)
 {
     const size_t left = a->mono_n - a->mono_at;
@@ -161,7 +163,7 @@ static int convert(struct tr_audio *a, float *out, size_t max, size_t *made)
         memcpy(out, a->mono + a->mono_at, used * sizeof *out);
         *made = used;
     } else {
-        /* No input means that there will be none: it gives what it has kept back. */
+        /* NULL tells libsoxr that the input is complete: it returns the samples it still holds. */
         const float *in = a->source_ended && left == 0 ? NULL : a->mono + a->mono_at;
         const soxr_error_t error = soxr_process(a->resampler, in, left, &used, out, max, made);
         if (error)
@@ -172,7 +174,7 @@ static int convert(struct tr_audio *a, float *out, size_t max, size_t *made)
     return 0;
 }
 
-/* The next samples: how many, 0 at the end, or a code with words in a->words. */
+/* Makes the next samples. Returns their number, 0 at the end, or a code with an error message in a->words. */
 static long produce(struct tr_audio *a, float *out, size_t max)
 {
     for (;;) {
@@ -233,7 +235,7 @@ static void *decode_ahead(void *arg)
     return NULL;
 }
 
-/* Signals are for the program's own threads. */
+/* Blocks all signals in the thread: they are meant for the program's own threads. */
 static int start_thread(struct tr_audio *a)
 {
     sigset_t all, before;
@@ -243,14 +245,14 @@ static int start_thread(struct tr_audio *a)
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     a->threaded = rc == 0;
     if (a->threaded)
-        pthread_setname_np(a->thread, "gd-audio"); /* for who looks with top: no matter if it fails */
+        pthread_setname_np(a->thread, "gd-audio"); /* shown by top; failure does not matter */
     return rc;
 }
 
 long tr_audio_read(struct tr_audio *a, float *samples, size_t max, char words[TR_WORDS])
 {
     size_t n = 0;
-    /* Until there is a thread nobody else touches anything. */
+    /* Before the thread starts, only the caller uses this structure. */
     if (!a->threaded && !a->ended) {
         const int rc = start_thread(a);
         if (rc != 0) {
@@ -276,7 +278,7 @@ long tr_audio_read(struct tr_audio *a, float *samples, size_t max, char words[TR
 
 /* --- opening ---------------------------------------------------------------- */
 
-/* Only a regular file: a FIFO or a device may never end, or never begin. */
+/* Accepts only regular files: a FIFO or a device may never end, or never begin. */
 static int check_kind(const struct tr_audio *a, const struct stat *st, char words[TR_WORDS])
 {
     if (S_ISDIR(st->st_mode))
@@ -291,7 +293,8 @@ static int check_kind(const struct tr_audio *a, const struct stat *st, char word
 static int open_file(struct tr_audio *a, const char *path, char words[TR_WORDS])
 {
     struct stat st;
-    /* Looked at before it is opened, since to open a device may do something; and after, since it may be another. */
+    /* Checked before opening, since opening a device may have an effect, and again after it, since the file may have
+     * changed. */
     if (stat(path, &st) == 0 && check_kind(a, &st, words) < 0)
         return -1;
     a->file.fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
@@ -319,7 +322,7 @@ static int check_rate(const struct tr_audio *a, long long rate, long long channe
     return 0;
 }
 
-/* What is told by the header alone. */
+/* The checks that need only the header. */
 static int check_header(const struct tr_audio *a, const struct tr_header *h, char words[TR_WORDS])
 {
     const uint64_t size = a->file.size;
@@ -346,7 +349,7 @@ static const struct tr_decoder *const decoders[] = {
 #endif
 };
 
-/* Tries one after the other; the words are about all of them. */
+/* Tries one decoder after the other. The error message covers all of them. */
 static int open_decoder(struct tr_audio *a, const struct tr_header *h, char words[TR_WORDS])
 {
     char why[TR_WHY], all[2 * TR_WHY] = "";
@@ -386,8 +389,8 @@ static int make_resampler(struct tr_audio *a, char words[TR_WORDS])
                  : 0;
 }
 
-/* A short file needs less than the whole ring; what a header says is no promise, but a ring holds no more than it has.
- */
+/* A short file needs less than the whole ring. The header may be wrong about the length, which is harmless: the ring
+ * never holds more than its size. */
 static int make_buffers(struct tr_audio *a, unsigned ahead_s, char words[TR_WORDS])
 {
     const double seconds = a->sound.seconds > 0 && a->sound.seconds < ahead_s ? a->sound.seconds : ahead_s;
@@ -399,7 +402,7 @@ static int make_buffers(struct tr_audio *a, unsigned ahead_s, char words[TR_WORD
     return a->ring && a->frames && a->mono ? 0 : say_unread(a, words, "decoded", ENOMEM);
 }
 
-/* As much as fits, without a thread. */
+/* Fills the ring, without a thread. */
 static int fill(struct tr_audio *a, char words[TR_WORDS])
 {
     float samples[OUT];
@@ -413,7 +416,7 @@ static int fill(struct tr_audio *a, char words[TR_WORDS])
         a->ended = n == 0;
     }
     if (a->ended)
-        a->sound.seconds = (double)a->decoded / a->sound.rate; /* now it is known, whatever the header says */
+        a->sound.seconds = (double)a->decoded / a->sound.rate; /* the true length, whatever the header says */
     return 0;
 }
 
@@ -488,7 +491,7 @@ void tr_audio_close(struct tr_audio **audio)
     free(a);
 }
 
-/* --- about it --------------------------------------------------------------- */
+/* --- properties ------------------------------------------------------------- */
 
 double tr_audio_seconds(const struct tr_audio *a)
 {

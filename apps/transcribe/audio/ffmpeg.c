@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * FFmpeg's libraries, where the build had them: M4A, WMA, AMR, the sound of films, and whatever else libsndfile can't
- * read.
+ * FFmpeg's libraries, if the build found them: M4A, WMA, AMR, the sound of films, and other formats that libsndfile
+ * can't read.
  *
- * libavformat reads through our functions and may open nothing by itself: a playlist that names other files or
- * addresses stays what it is, a text. libswresample only changes how samples lie in memory, to floats side by side;
- * should the format change in the middle it also brings them back to what they were at the beginning. The rate is
- * libsoxr's work.
+ * libavformat reads through our functions and may open nothing by itself, so a playlist that names other files or
+ * addresses is never followed. libswresample only changes the layout of samples in memory, to interleaved floats. If
+ * the format changes in the middle of a file, it also converts back to the first format. libsoxr does the resampling.
  */
 #include <libavcodec/avcodec.h>
 #include <libavformat/avformat.h>
@@ -28,13 +27,13 @@ struct state {
     AVFormatContext *format;
     AVCodecContext *codec;
     SwrContext *convert;
-    AVFrame *frame, *like; /* the last one, and the kind that convert is made for */
+    AVFrame *frame, *like; /* the last frame, and the format that convert was made for */
     AVPacket *packet;
-    AVChannelLayout layout; /* of what is given out */
+    AVChannelLayout layout; /* of the samples that read() returns */
     int stream, rate;
     bool drained;
-    size_t good, bad; /* frames, packets that could not be decoded */
-    float *samples;   /* converted and not given out yet, frames at .. n */
+    size_t good, bad; /* decoded frames; packets that could not be decoded */
+    float *samples;   /* converted but not returned yet: frames at .. n */
     size_t at, n, room;
 };
 
@@ -81,10 +80,10 @@ static int open_format(struct state *s)
         return AVERROR(ENOMEM);
     s->format->pb = s->io;
     s->format->io_open = io_open_nothing;
-    s->format->protocol_whitelist = av_strdup("none"); /* for demuxers that open others with a context of their own */
+    s->format->protocol_whitelist = av_strdup("none"); /* for demuxers that open other files with their own context */
     if (!s->format->protocol_whitelist)
         return AVERROR(ENOMEM);
-    const int rc = avformat_open_input(&s->format, NULL, NULL, NULL); /* releases it where it fails */
+    const int rc = avformat_open_input(&s->format, NULL, NULL, NULL); /* frees s->format on failure */
     return rc < 0 ? rc : avformat_find_stream_info(s->format, NULL);
 }
 
@@ -101,13 +100,13 @@ static int open_codec(struct state *s)
     s->codec = avcodec_alloc_context3(codec);
     if (!s->codec)
         return AVERROR(ENOMEM);
-    s->codec->thread_count = 1; /* what computes has the cores */
+    s->codec->thread_count = 1; /* the cores are for the transcription */
     const int rc = avcodec_parameters_to_context(s->codec, s->format->streams[s->stream]->codecpar);
     return rc < 0 ? rc : avcodec_open2(s->codec, codec, NULL);
 }
 
-/* As the container has it: in the stream, or of the whole file, which is surely the sound's own only if there is
- * nothing else in it. A guess by the bit rate is none. */
+/* The duration from the stream, or from the container. The container's is only sure if it holds nothing but this
+ * stream. An estimate from the bit rate counts as not known. */
 static double told_seconds(const struct state *s, bool *sure)
 {
     const AVStream *stream = s->format->streams[s->stream];
@@ -174,7 +173,7 @@ static void *ffmpeg_open(struct tr_file *f, const struct tr_header *h, struct tr
         f->error = ENOMEM;
         return NULL;
     }
-    av_log_set_level(AV_LOG_QUIET); /* what is wrong with a file is in the words */
+    av_log_set_level(AV_LOG_QUIET); /* our error messages already say what is wrong with a file */
     s->file = f;
     const int rc = open_all(s);
     if (rc < 0) {
@@ -191,7 +190,7 @@ static void *ffmpeg_open(struct tr_file *f, const struct tr_header *h, struct tr
 
 /* --- decoding --------------------------------------------------------------- */
 
-/* Makes convert for frames like this one, unless it is. */
+/* Makes convert for frames with this frame's format, unless it already fits. */
 static int prepare(struct state *s, const AVFrame *frame)
 {
     if (s->convert && frame->format == s->like->format && frame->sample_rate == s->like->sample_rate &&
@@ -210,7 +209,7 @@ static int prepare(struct state *s, const AVFrame *frame)
 static int take_frame(struct state *s)
 {
     const AVFrame *frame = s->frame;
-    /* A stream that did not say what it is until now. */
+    /* The stream has not given its rate or channels so far. */
     if (s->rate == 0 || s->layout.nb_channels == 0 || frame->sample_rate <= 0)
         return AVERROR_INVALIDDATA;
     int rc = prepare(s, frame);
@@ -232,7 +231,7 @@ static int take_frame(struct state *s)
     return rc;
 }
 
-/* Gives the decoder the next packet of the stream, or the end. */
+/* Gives the decoder the next packet of the stream, or tells it that the stream has ended. */
 static int feed(struct state *s)
 {
     int rc;
@@ -241,20 +240,20 @@ static int feed(struct state *s)
         rc = av_read_frame(s->format, s->packet);
     } while (rc >= 0 && s->packet->stream_index != s->stream);
     if (rc < 0) {
-        /* The end; or what can't be read on, which is judged by what came before: the length that was promised. */
+        /* The end of the file, or a read error. The promised length decides later whether the file is complete. */
         s->drained = true;
         s->bad += rc != AVERROR_EOF;
         return avcodec_send_packet(s->codec, NULL);
     }
     rc = avcodec_send_packet(s->codec, s->packet);
     av_packet_unref(s->packet);
-    /* What can't be decoded is passed over, as players do. */
+    /* Data that can't be decoded is skipped, as players do. */
     if (rc == AVERROR_INVALIDDATA)
         s->bad++;
     return rc == AVERROR_INVALIDDATA ? 0 : rc;
 }
 
-/* Decodes until there are samples. 1, 0 at the end, or an error. */
+/* Decodes until there are samples. Returns 1, 0 at the end, or an error. */
 static int decode(struct state *s)
 {
     while (s->at == s->n) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * A file as decoders see it.
+ * Reading and seeking for decoders.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -9,7 +9,7 @@
 
 #include "apps/transcribe/audio/decoder.h"
 
-/* Puts the mended bytes over those of them that were read: `got` from `at` on. */
+/* Overwrites those of the bytes just read (`got` of them, from offset `at`) that have a replacement. */
 static void mend(const struct tr_file *f, uint8_t *bytes, uint64_t at, size_t got)
 {
     for (size_t i = 0; f->mend_at && i < sizeof f->mend; i++) {

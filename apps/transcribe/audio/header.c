@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT
  *
- * What the first bytes of an audio file tell.
+ * What the first bytes of an audio file say.
  *
- * The parsers see a file through get(): bytes at an offset, which come from what the caller gave or, where there is a
- * descriptor, from the file itself. get() alone decides what may be read, so a parser can ask for anything.
+ * The parsers see a file through get(): bytes at an offset. They come from the buffer that the caller gave or, if there
+ * is a descriptor, from the file itself. get() alone checks what may be read, so a parser can ask for any offset.
  *
  *   WAV    chunks from byte 12 on: `fmt ` (what a frame is), `ds64` (sizes beyond 4 GiB), `fact`, `data`
  *   FLAC   STREAMINFO, the first block behind `fLaC`
  *   MP3    the first frame, and a Xing, Info or VBRI table in it; without one all frames are taken to be of one size
  *   Ogg    the first page's packet says what a sample is, the last page how many there were
  *
- * An ID3v2 tag, which may hold pictures, is passed over.
+ * An ID3v2 tag, which may hold pictures, is skipped.
  */
 #include "apps/transcribe/audio/header.h"
 
@@ -23,21 +23,21 @@
 #include <unistd.h>
 
 enum {
-    BEGIN_SIZE = 8192, /* read at first */
-    MOST_CHUNKS = 64,  /* of a WAV file, before its data */
+    BEGIN_SIZE = 8192, /* first read */
+    MOST_CHUNKS = 64,  /* before the data of a WAV file */
     MOST_TAGS = 4,
-    MOST_STREAMS = 8,    /* of an Ogg file */
-    SYNC_REACH = 4096,   /* how far behind the tags an MP3's first frame may lie */
+    MOST_STREAMS = 8,    /* in an Ogg file */
+    SYNC_REACH = 4096,   /* how far after the tags the first frame of an MP3 file may begin */
     PAGE_HEAD = 27,      /* of an Ogg page, before its table of segments */
-    TAIL_NEAR = 8192,    /* where its last page mostly begins, and where at the latest: */
-    TAIL_FAR = 2 * 65536 /* a page takes at most 65307 bytes, and a few may have no time */
+    TAIL_NEAR = 8192,    /* how far from the end of an Ogg file its last page begins in most files, and at most: */
+    TAIL_FAR = 2 * 65536 /* a page has at most 65307 bytes, and the last few may have no time */
 };
 
 struct view {
     const uint8_t *begin, *end;
     uint64_t begin_size, end_size, size;
-    int fd;    /* -1: there are those bytes alone */
-    int error; /* of reading it */
+    int fd;    /* -1: only those bytes can be read */
+    int error; /* errno of a failed read */
 };
 
 /* --- bytes ------------------------------------------------------------------ */
@@ -49,7 +49,7 @@ static bool read_at(int fd, uint64_t at, uint8_t *to, size_t n)
         if (got < 0 && errno == EINTR)
             continue;
         if (got <= 0) {
-            errno = got < 0 ? errno : 0; /* it became shorter meanwhile: no error */
+            errno = got < 0 ? errno : 0; /* 0: the file has become shorter, which is not an error */
             return false;
         }
         to += got;
@@ -81,7 +81,7 @@ static bool get(struct view *v, uint64_t at, void *to, size_t n)
     return whole;
 }
 
-/* As many of them as there are. */
+/* Gets as many of the bytes as there are. */
 static size_t get_some(struct view *v, uint64_t at, void *to, size_t most)
 {
     const uint64_t left = at < v->size ? v->size - at : 0, begun = at < v->begin_size ? v->begin_size - at : 0;
@@ -92,7 +92,7 @@ static size_t get_some(struct view *v, uint64_t at, void *to, size_t most)
     return get(v, at, to, n) ? n : 0;
 }
 
-/* n <= 8 bytes as a number. */
+/* A number of n bytes, n <= 8. */
 static uint64_t little(const uint8_t *b, int n)
 {
     uint64_t value = 0;
@@ -117,11 +117,11 @@ static bool is(const uint8_t *b, const char *word)
 /* --- WAV -------------------------------------------------------------------- */
 
 struct wav {
-    uint64_t (*number)(const uint8_t *, int); /* RIFX has them the other way round */
+    uint64_t (*number)(const uint8_t *, int); /* reads a number: RIFX files are big-endian */
     unsigned format, bytes_per_s, frame;      /* frame: bytes of one sample of every channel, or of a block */
-    unsigned block_frames;                    /* how many samples a block holds, where it tells */
-    uint64_t frames_told;                     /* by fact */
-    uint64_t data_size64;                     /* by ds64 */
+    unsigned block_frames;                    /* samples in a block; 0: not given */
+    uint64_t frames_told;                     /* from the fact chunk */
+    uint64_t data_size64;                     /* from the ds64 chunk */
     bool wide;                                /* RF64 */
 };
 
@@ -159,8 +159,8 @@ static void wav_fact(struct view *v, uint64_t at, uint64_t size, struct wav *w, 
         w->frames_told = w->number(b, 4);
 }
 
-/* Whether a size is what programs write that can't know it, for they write into a pipe: nothing, or as much as fits
- * (some less a few KiB, or less the header). */
+/* Whether a size is a placeholder. A program that writes into a pipe can't know the size, and writes 0 or the largest
+ * number (some subtract a few KiB, or the header). */
 static bool is_streamed(uint64_t size, uint64_t there)
 {
     if (size <= there)
@@ -181,7 +181,7 @@ static double wav_seconds(const struct wav *w, const struct tr_header *h, uint64
 
 static void wav_data(struct view *v, uint64_t at, uint64_t size, struct wav *w, struct tr_header *out)
 {
-    const uint64_t there = v->size - at; /* at is within the file: its chunk's head was read */
+    const uint64_t there = v->size - at; /* `at` is within the file, since the header of the chunk was read */
     if (w->wide && size == 0xffffffff)
         size = w->data_size64;
     out->data_at = at;
@@ -234,7 +234,7 @@ static bool parse_flac(struct view *v, uint64_t start, struct tr_header *out)
     out->format = "FLAC";
     if (!get(v, start, b, sizeof b) || (b[4] & 0x7f) != 0)
         return true;
-    /* Behind 18 bytes: 20 bits of rate, 3 of channels, 5 of sample size, 36 of length. */
+    /* At byte 18: 20 bits of rate, 3 of channels, 5 of sample size, 36 of length. */
     const uint64_t bits = big(b + 18, 8);
     out->rate = (unsigned)(bits >> 44);
     out->channels = (unsigned)(bits >> 41 & 7) + 1;
@@ -258,7 +258,8 @@ static const uint16_t kbits[5][15] = {
     { 0, 8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160 },         /* layers II and III */
 };
 
-/* A frame's head; false if those four bytes are none, or one without a bit rate, whose length nobody knows. */
+/* Parses the header of a frame. False if the four bytes are not one, or if the frame has no bit rate: then its length
+ * is not known. */
 static bool mpeg_head(const uint8_t *b, struct mpeg *m)
 {
     static const uint8_t versions[4] = { 3, 0, 2, 1 };
@@ -277,7 +278,7 @@ static bool mpeg_head(const uint8_t *b, struct mpeg *m)
     return m->bytes > 4;
 }
 
-/* Whether a frame begins there: two more of its kind follow, or the file ends first. */
+/* Whether a frame begins at this offset: two more of its kind follow, or the file ends first. */
 static bool mpeg_at(struct view *v, uint64_t at, struct mpeg *m)
 {
     uint8_t b[4];
@@ -312,8 +313,8 @@ static bool mpeg_find(struct view *v, uint64_t *at, struct mpeg *m)
     return false;
 }
 
-/* Xing (Info, where the bit rate is constant): flags say which of frames, bytes, 100 bytes of places and a quality
- * follow; behind those LAME and others say how many samples of silence they added. */
+/* A Xing table (called Info if the bit rate is constant): flags say which of frames, bytes, 100 bytes of places and a
+ * quality follow. After those, LAME and other encoders give the number of samples of silence they added. */
 static uint64_t mpeg_xing(struct view *v, uint64_t at, uint64_t frame, const struct mpeg *m, struct tr_header *out)
 {
     uint8_t b[24];
@@ -373,19 +374,20 @@ static bool parse_mp3(struct view *v, uint64_t start, struct tr_header *out)
 /* --- Ogg -------------------------------------------------------------------- */
 
 struct ogg {
-    uint32_t serial;  /* of the stream that is sound */
-    unsigned rate;    /* that its times are told in */
-    uint64_t skipped; /* samples at its beginning that are not to be heard */
+    uint32_t serial;  /* of the audio stream */
+    unsigned rate;    /* unit of its times */
+    uint64_t skipped; /* samples at its beginning that are not played */
 };
 
 struct page {
-    int64_t time; /* in samples, at its end; -1: it has none */
+    int64_t time; /* in samples, at the end of the page; -1: it has none */
     uint32_t serial;
-    unsigned head; /* bytes before its packets */
+    unsigned head; /* size of the header, before the packets */
     uint64_t bytes;
 };
 
-/* size bytes that begin with a page's. False if those are none, or its head is not all there. */
+/* Parses the header of a page at the beginning of size bytes. False if it is not a page, or if the header is not
+ * complete. */
 static bool page_head(const uint8_t *b, uint64_t size, struct page *p)
 {
     if (size < PAGE_HEAD || !is(b, "OggS") || b[4] != 0 || size < PAGE_HEAD + (uint64_t)b[26])
@@ -396,7 +398,7 @@ static bool page_head(const uint8_t *b, uint64_t size, struct page *p)
     return true;
 }
 
-/* A stream's first packet. */
+/* Parses the first packet of a stream. */
 static bool ogg_sound(const uint8_t *b, struct ogg *o, struct tr_header *out)
 {
     if (is(b, "\001vorbis")) {
@@ -419,8 +421,8 @@ static bool ogg_sound(const uint8_t *b, struct ogg *o, struct tr_header *out)
     return true;
 }
 
-/* The last page of the stream within bytes that end where the file ends: how long it plays, and, if that page is not
- * all there, how long the file would be. */
+/* Finds the last page of the stream in the last size bytes of the file. It gives the duration and, if the page is not
+ * complete, how long the file should be. */
 static bool ogg_last(const uint8_t *b, uint64_t size, uint64_t file_size, const struct ogg *o, struct tr_header *out)
 {
     struct page p;
@@ -428,7 +430,7 @@ static bool ogg_last(const uint8_t *b, uint64_t size, uint64_t file_size, const 
         if (size - i < 4 || !is(b + i, "OggS"))
             continue;
         if (!page_head(b + i, size - i, &p)) {
-            /* The beginning of a page that was cut off; else it only looks like one. */
+            /* A page that was cut off may begin here. Other bytes only look like a page. */
             if (size - i < PAGE_HEAD + 255 && (size - i < PAGE_HEAD || b[i + 4] == 0))
                 out->bytes_wanted = file_size + 1;
             continue;
@@ -462,7 +464,7 @@ static bool parse_ogg(struct view *v, uint64_t start, struct tr_header *out)
     struct ogg o = { 0 };
     bool sound = false;
     for (int n = 0; n < MOST_STREAMS && !sound; n++) {
-        /* What is not there is nothing. */
+        /* Bytes past the end of the file read as 0. */
         memset(b, 0, sizeof b);
         if (!page_head(b, get_some(v, start, b, sizeof b), &p))
             break;
@@ -480,15 +482,15 @@ static bool parse_ogg(struct view *v, uint64_t start, struct tr_header *out)
     return true;
 }
 
-/* --- any -------------------------------------------------------------------- */
+/* --- any format ------------------------------------------------------------- */
 
-/* Where the file begins behind its tags. */
+/* The offset after the ID3v2 tags. */
 static uint64_t behind_tags(struct view *v)
 {
     uint64_t at = 0;
     uint8_t b[10];
     for (int n = 0; n < MOST_TAGS && get(v, at, b, sizeof b) && is(b, "ID3"); n++) {
-        /* Seven bits of each byte; a footer is as long as the head. */
+        /* The size has seven bits in each byte. A footer is as long as the header. */
         const uint64_t size =
             (uint64_t)(b[6] & 127) << 21 | (uint64_t)(b[7] & 127) << 14 | (uint64_t)(b[8] & 127) << 7 | (b[9] & 127);
         at += sizeof b + size + (b[5] & 0x10 ? sizeof b : 0);
@@ -513,7 +515,8 @@ void tr_header_parse(struct tr_header *out, const void *begin, size_t begin_size
                      uint64_t file_size)
 {
     struct view v = { .begin = begin, .begin_size = begin_size, .end = end, .size = file_size, .fd = -1 };
-    /* The end's last bytes count, the beginning's first: neither is longer than the file. */
+    /* Neither the beginning nor the end may be longer than the file. The first bytes of the beginning and the last
+     * bytes of the end are used. */
     if (v.begin_size > file_size)
         v.begin_size = file_size;
     v.end_size = end_size < file_size ? end_size : file_size;
@@ -550,7 +553,7 @@ unread:
 int tr_header_read(struct tr_header *out, const char *path)
 {
     *out = (struct tr_header){ 0 };
-    /* A FIFO would wait for a writer. */
+    /* O_NONBLOCK: opening a FIFO must not wait for a writer. */
     const int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
     if (fd < 0)
         return -1;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * libmpg123: MP3, where the build had it. libsndfile uses it too, but then it writes what it thinks of a file to
- * standard error, and what lies behind a wrong estimate of the length is not read (sndfile.c).
+ * libmpg123: MP3, if the build found it. libsndfile uses it too, but then it prints its complaints about a file on
+ * standard error, and it does not read past a wrong estimate of the length (sndfile.c).
  *
- * It mixes the channels itself and keeps to the first frame's rate, so that a file that is glued together of several
- * is read through.
+ * libmpg123 mixes the channels itself and keeps the first frame's rate, so a file joined from several is read to its
+ * end.
  */
 #include <errno.h>
 #include <mpg123.h>
@@ -18,7 +18,8 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static void begin(void)
 {
-    /* It can't fail, and newer ones need it no more; mpg123_new() fails where it mattered. */
+    /* The result does not matter: newer versions do not need the call, and without it mpg123_new() fails in older ones.
+     */
     (void)mpg123_init();
 }
 
@@ -45,7 +46,7 @@ static int configure(mpg123_handle *m, const struct tr_header *h)
     if (rc == MPG123_OK)
         rc = mpg123_param(m, MPG123_FORCE_RATE, (long)h->rate, 0);
     if (rc == MPG123_OK)
-        rc = mpg123_param(m, MPG123_RESYNC_LIMIT, -1, 0); /* damage, and tags in the middle, are passed over */
+        rc = mpg123_param(m, MPG123_RESYNC_LIMIT, -1, 0); /* damage, and tags in the middle, are skipped */
     return rc == MPG123_OK ? mpg123_replace_reader_handle(m, file_read, file_seek, NULL) : rc;
 }
 
@@ -71,7 +72,7 @@ static void *mp3_open(struct tr_file *f, const struct tr_header *h, struct tr_so
     *out = (struct tr_sound){ .rate = (int)rate,
                               .channels = (int)h->channels,
                               .lanes = (unsigned)channels,
-                              .seconds = h->bytes_wanted ? h->seconds : 0, /* else it is a guess */
+                              .seconds = h->bytes_wanted ? h->seconds : 0, /* otherwise the duration is a guess */
                               .format = "MP3" };
     return m;
 }
@@ -80,7 +81,7 @@ static long mp3_read(void *state, float *to, size_t frames, char why[TR_WHY])
 {
     size_t bytes = 0;
     int rc;
-    /* A change of format in the middle comes without samples, and the samples after it are as before. */
+    /* A change of format in the middle comes without samples. The samples after it still have the first format. */
     do
         rc = mpg123_read(state, (void *)to, frames * sizeof *to, &bytes);
     while (rc == MPG123_NEW_FORMAT && bytes == 0);

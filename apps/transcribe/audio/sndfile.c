@@ -2,10 +2,11 @@
  *
  * libsndfile: WAV, FLAC, Ogg (Vorbis, Opus), MP3 and two dozen more.
  *
- * It reads through our functions, not by itself: a read that fails is known as one, and two of its habits can be
- * helped. A WAV file whose data has the length 0, as some programs leave it that were killed or wrote into a pipe, is
- * empty to it: it is shown a length of "as much as there is". And an MP3 file without a table of its frames is as long
- * to it as the bit rate of its first frame makes it, and what lies behind is never read: it is shown a longer file.
+ * It reads through our functions, not by itself. So a read that fails is recognised as such, and two problems can be
+ * worked around. A WAV file whose data has the length 0 looks empty to libsndfile. Some programs leave such files when
+ * they are killed or write into a pipe. libsndfile is shown the largest length instead. An MP3 file without a table of
+ * its frames gets its length from the bit rate of its first frame, and libsndfile never reads what follows after that.
+ * It is shown a longer file.
  */
 #include <errno.h>
 #include <sndfile.h>
@@ -42,7 +43,8 @@ static sf_count_t vio_seek(sf_count_t offset, int whence, void *user)
 static sf_count_t vio_read(void *to, sf_count_t size, void *user)
 {
     const struct state *s = user;
-    /* The last bytes of a file that is shown longer than it is, which are looked at for a tag: there is none. */
+    /* libsndfile looks for a tag in the last bytes of a file. If the file is shown longer than it is, they read as 0:
+     * no tag. */
     if (s->file->at >= s->file->size && s->file->at + (uint64_t)size == s->shown_size) {
         memset(to, 0, (size_t)size);
         s->file->at += (uint64_t)size;
@@ -68,7 +70,7 @@ static sf_count_t vio_tell(void *user)
 
 /* --- the decoder ------------------------------------------------------------ */
 
-/* A length of 0 in front of data. */
+/* Replaces a length of 0 in front of data. */
 static void mend_length(struct tr_file *f, const struct tr_header *h)
 {
     uint8_t size[4];
@@ -87,7 +89,7 @@ static bool is_mp3(const struct tr_header *h)
     return h->format && strcmp(h->format, "MP3") == 0;
 }
 
-/* Whether libsndfile would take it for MP3, though there is no frame in it: it would complain on standard error. */
+/* Whether libsndfile would take the file for MP3 although it has no frame: it would complain on standard error. */
 static bool is_false_mp3(struct tr_file *f, const struct tr_header *h)
 {
     uint8_t b[3] = { 0 };
@@ -100,7 +102,8 @@ static bool is_false_mp3(struct tr_file *f, const struct tr_header *h)
 static void describe(SNDFILE *sound, const SF_INFO *info, const struct tr_header *h, struct tr_sound *out)
 {
     const int kind = info->format & SF_FORMAT_TYPEMASK;
-    /* In Ogg the last page tells, in MP3 an estimate may: too little to call a file truncated by. */
+    /* In Ogg the length comes from the last page, in MP3 it may be an estimate. Neither is good enough to call a file
+     * truncated. */
     const bool sure = kind != SF_FORMAT_OGG && !is_mp3(h) && info->frames > 0 && info->frames < SF_COUNT_MAX;
     SF_FORMAT_INFO about = { .format = kind };
     *out = (struct tr_sound){ .rate = info->samplerate,
@@ -108,7 +111,7 @@ static void describe(SNDFILE *sound, const SF_INFO *info, const struct tr_header
                               .lanes = (unsigned)info->channels,
                               .frames = sure ? (uint64_t)info->frames : 0 };
     if (h->format)
-        out->seconds = is_mp3(h) && !h->bytes_wanted ? 0 : h->seconds; /* 0: what it says is a guess */
+        out->seconds = is_mp3(h) && !h->bytes_wanted ? 0 : h->seconds; /* 0: the header's value is a guess */
     else if (info->frames > 0 && info->frames < SF_COUNT_MAX && info->samplerate > 0)
         out->seconds = (double)info->frames / info->samplerate;
     if (h->format)
@@ -132,7 +135,7 @@ static void *sndfile_open(struct tr_file *f, const struct tr_header *h, struct t
     }
     mend_length(f, h);
     s->file = f;
-    /* With a table its length is known, and it ends with silence that is not to be heard. */
+    /* With a table the length is known, and the file ends with silence that must not be played. */
     s->shown_size =
         is_mp3(h) && !h->bytes_wanted && f->size < INT64_MAX / MP3_STRETCH ? f->size * MP3_STRETCH : f->size;
     s->sound = sf_open_virtual(&io, SFM_READ, &info, s);

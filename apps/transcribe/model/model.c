@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * Whether a file is a model in whisper.cpp's format, all of it, before whisper.cpp sees it: that takes some broken
- * files for good ones and ends the process over others.
+ * Checks that a file is a complete model in whisper.cpp's format before whisper.cpp sees it. whisper.cpp accepts some
+ * broken files, and ends the process over others.
  *
  *     i32 magic, eleven i32 sizes; mel filters: i32 bands, i32 bins, f32 each; i32 tokens, {u32 length, bytes} each;
  *     then up to the end, for each tensor: i32 dimensions, i32 length of its name, i32 type, i32 sizes, name, data
  *
- * All little-endian. How many tensors there are follows from the numbers of layers. Only what describes is read, not
- * the weights: a few MiB of a file of gigabytes. Nothing that a file says is believed before it is compared with the
- * file's length, and nothing is allocated by it.
+ * All numbers are little-endian. The number of tensors follows from the numbers of layers. Only the descriptions are
+ * read, not the weights: a few MiB of a file of gigabytes. Every size in the file is compared with the file's length
+ * before it is used, and nothing is allocated by such a size.
  */
 #include "apps/transcribe/model/model.h"
 
@@ -28,10 +28,10 @@
 /* --- reading ------------------------------------------------------------------------ */
 
 struct reader {
-    const char *path; /* as it is shown */
+    const char *path; /* as error messages show it */
     int fd;
     uint64_t size, at;
-    uint64_t from; /* where in the file the buffer's first byte is */
+    uint64_t from; /* offset in the file of the buffer's first byte */
     size_t filled;
     unsigned char buffer[4096];
 };
@@ -48,7 +48,7 @@ static int broken(const struct reader *r, const char *what, int64_t value)
     return gd__fail("%s: is not a model that whisper.cpp can use: %s %" PRId64, r->path, what, value);
 }
 
-/* Fills the buffer from where the reader stands. */
+/* Fills the buffer from the reader's position. */
 static int fill(struct reader *r)
 {
     ssize_t n;
@@ -59,7 +59,7 @@ static int fill(struct reader *r)
         return gd__fail("%s: cannot be read: %s", r->path, strerror(errno));
     r->from = r->at;
     r->filled = (size_t)n;
-    return n == 0 ? cut_off(r) : 0; /* it has become shorter */
+    return n == 0 ? cut_off(r) : 0; /* the file has become shorter */
 }
 
 static int skip(struct reader *r, uint64_t n)
@@ -113,8 +113,8 @@ enum size {
     SIZES
 };
 
-/* What can be true. The table of tokens has three lengths: with another, whisper.cpp takes tokens for what they are
- * not, and ends the process. */
+/* The values that are possible. The vocabulary has one of three sizes. With another, whisper.cpp mistakes some tokens
+ * for others and ends the process. */
 static const struct limit {
     const char *what;
     int32_t least, most;
@@ -186,7 +186,7 @@ static int read_tokens(struct reader *r, int32_t most)
             return -1;
         blank = blank || (size == 1 && first == ' ');
     }
-    /* It is looked up without asking whether it is there. */
+    /* whisper.cpp looks up the space without checking that it exists. */
     if (!blank)
         return gd__fail("%s: is not a model that whisper.cpp can use: a space is not among its tokens", r->path);
     return 0;
@@ -194,7 +194,7 @@ static int read_tokens(struct reader *r, int32_t most)
 
 /* --- tensors -------------------------------------------------------------------------- */
 
-/* How ggml stores a type: so many values in so many bytes. */
+/* How ggml stores a type: the number of values in a block, and the block's bytes. */
 static const struct type {
     unsigned values, bytes;
 } types[] = {
@@ -214,7 +214,7 @@ static const struct type {
 
 enum { TYPES = sizeof types / sizeof *types, F16 = 1, DIMENSIONS = 3, NAME = 128 };
 
-/* The bytes of a tensor's data; its dimensions are what is read next. */
+/* Reads a tensor's dimensions, which come next, and computes the bytes of its data. */
 static int read_data_size(struct reader *r, int32_t dimensions, int32_t type, uint64_t *bytes)
 {
     uint64_t values = 1;
@@ -222,7 +222,8 @@ static int read_data_size(struct reader *r, int32_t dimensions, int32_t type, ui
     for (int32_t i = 0; i < dimensions; i++) {
         if (take_i32(r, &size) < 0)
             return -1;
-        /* whisper.cpp counts values in 31 bits; before the multiplication both are below that. */
+        /* whisper.cpp counts values in 31 bits. Before the multiplication both factors are below that, so it can't
+         * overflow. */
         if (size < 1 || (values *= (uint64_t)size) > INT32_MAX)
             return broken(r, "a tensor has the size", size);
         row = i == 0 ? size : row;
@@ -276,9 +277,9 @@ static int read_tensors(struct reader *r, const int32_t sizes[SIZES])
     return 0;
 }
 
-/* --- the whole ------------------------------------------------------------------------ */
+/* --- the whole file ------------------------------------------------------------------- */
 
-/* What people have instead of a model, by its first bytes. */
+/* Recognises files that people often have instead of a model, by their first bytes. */
 static int say_what_it_is(const struct reader *r, const unsigned char *begin, size_t size)
 {
     static const struct {
@@ -335,11 +336,12 @@ void tr_model_name(char name[TR_MODEL_NAME], const char *path)
 static int open_model(struct reader *r, const char *path)
 {
     struct stat st;
-    r->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe without a writer must not hold us up */
+    r->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* O_NONBLOCK: a pipe without a writer must not block us */
     if (r->fd < 0 || fstat(r->fd, &st) < 0)
         return gd__fail("%s: the model cannot be opened: %s", r->path, strerror(errno));
     if (!S_ISREG(st.st_mode))
-        return gd__fail("%s: is %s: give the file of a model", r->path, S_ISDIR(st.st_mode) ? "a directory" : "not a regular file");
+        return gd__fail("%s: is %s: give the file of a model", r->path,
+                        S_ISDIR(st.st_mode) ? "a directory" : "not a regular file");
     r->size = (uint64_t)st.st_size;
     return 0;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Finding a model by its size: the places, in the order that model.h tells, and the words for one that is nowhere.
+ * Finds a model by its size. Searches the directories in the order that model.h gives, and makes the error message for
+ * a model that was not found.
  */
 #include <dirent.h>
 #include <limits.h>
@@ -24,7 +25,7 @@
 enum { PLACES = 24 };
 
 struct places {
-    char *paths[PLACES]; /* folders */
+    char *paths[PLACES]; /* directories */
     size_t n;
     bool failed;
 };
@@ -35,7 +36,7 @@ static const char *set_variable(const char *name)
     return value && *value ? value : NULL;
 }
 
-/* Adds base/rest; a base that is NULL adds nothing, nor does a place that is there already. */
+/* Adds the directory base/rest. Adds nothing if base is NULL or the directory is already listed. */
 static void add_place(struct places *p, const char *base, const char *rest)
 {
     char *path = NULL;
@@ -54,28 +55,29 @@ static void add_place(struct places *p, const char *base, const char *rest)
     p->paths[p->n++] = path;
 }
 
-/* In the order of the snapshots' names: the file's checksum tells whether it is the right one. */
+/* Adds the snapshots in the order of their names. The file's checksum shows whether it is the right one. */
 static void add_snapshots(struct places *p, const char *hub, const char *rest)
 {
-    char *folder = NULL;
-    if (!hub || asprintf(&folder, "%s%s/models--ggerganov--whisper.cpp/snapshots", hub, rest) < 0)
+    char *directory = NULL;
+    if (!hub || asprintf(&directory, "%s%s/models--ggerganov--whisper.cpp/snapshots", hub, rest) < 0)
         return;
     struct dirent **found = NULL;
-    const int n = scandir(folder, &found, NULL, alphasort);
+    const int n = scandir(directory, &found, NULL, alphasort);
     for (int i = 0; i < n; i++) {
         char name[NAME_MAX + 2];
         snprintf(name, sizeof name, "/%s", found[i]->d_name);
         if (found[i]->d_name[0] != '.')
-            add_place(p, folder, name);
+            add_place(p, directory, name);
         free(found[i]);
     }
     if (n <= 0)
-        add_place(p, folder, ""); /* it was looked at */
+        add_place(p, directory, ""); /* lists it among the searched directories */
     free(found);
-    free(folder);
+    free(directory);
 }
 
-/* Where this program's data was installed; the models of a source tree, for a build folder in it. */
+/* Adds the directory where this program's data was installed and, for a build directory, the models of its source tree.
+ */
 static void add_own(struct places *p)
 {
     char program[PATH_MAX];
@@ -115,7 +117,7 @@ static void release(struct places *p)
         free(p->paths[i]);
 }
 
-/* The first place's file that is there; to be freed. NULL: none, or no memory. */
+/* The first file that exists; the caller frees it. NULL: not found, or no memory. */
 static char *look(const struct places *p, const char *name)
 {
     struct stat st;
@@ -130,9 +132,9 @@ static char *look(const struct places *p, const char *name)
     return NULL;
 }
 
-/* --- words ---------------------------------------------------------------------------- */
+/* --- the error message ---------------------------------------------------------------- */
 
-/* As a shell takes it for one word; the home folder as ~. */
+/* Adds a path quoted as one word of a shell, with the home directory as ~. */
 static void add_quoted(struct gd__buffer *b, const char *path)
 {
     const char *home = set_variable("HOME");
@@ -149,25 +151,25 @@ static void add_quoted(struct gd__buffer *b, const char *path)
     gd__buffer_text(b, plain ? "" : "'");
 }
 
-/* The command that gets a model, into the folder that the user named, or the usual one. */
+/* Adds the command that downloads a model into the directory that the user named, or the usual one. */
 static void add_command(struct gd__buffer *b, const char *name, const char *model_dir)
 {
     const char *home = set_variable("HOME"), *named = set_variable("GPU_DISPATCH_MODELS");
-    char *folder = NULL;
-    const int n = model_dir ? asprintf(&folder, "%s", model_dir)
-                  : named   ? asprintf(&folder, "%s", named)
-                  : home    ? asprintf(&folder, "%s/.cache/whisper.cpp", home)
-                            : asprintf(&folder, "models");
+    char *directory = NULL;
+    const int n = model_dir ? asprintf(&directory, "%s", model_dir)
+                  : named   ? asprintf(&directory, "%s", named)
+                  : home    ? asprintf(&directory, "%s/.cache/whisper.cpp", home)
+                            : asprintf(&directory, "models");
     if (n < 0) {
         b->failed = true;
         return;
     }
     gd__buffer_text(b, "mkdir -p ");
-    add_quoted(b, folder);
+    add_quoted(b, directory);
     gd__buffer_text(b, " && curl -L -o ");
-    add_quoted(b, folder);
+    add_quoted(b, directory);
     gd__buffer_format(b, "/ggml-%s.bin %s/ggml-%s.bin", name, PUBLISHED, name);
-    free(folder);
+    free(directory);
 }
 
 static int say(struct gd__buffer *words)
@@ -178,7 +180,7 @@ static int say(struct gd__buffer *words)
     return -1;
 }
 
-/* One to a line, as many as leave room for so many bytes. */
+/* Lists the directories, one on each line, as many as leave `room` bytes free. */
 static void add_places(struct gd__buffer *b, const struct places *p, size_t room)
 {
     char shown[TR_SHOWN];
@@ -193,7 +195,8 @@ static void add_places(struct gd__buffer *b, const struct places *p, size_t room
     }
 }
 
-/* The command has a line of its own, to be copied; and it must not be cut off, however many places there are. */
+/* The command has a line of its own, so that it can be copied. It must not be cut off, however many directories are
+ * listed. */
 static int not_found(const struct places *p, const char *name, const char *model_dir)
 {
     struct gd__buffer words = { 0 }, command = { 0 };
@@ -248,7 +251,7 @@ static int wrong_sum(const char *path, const char *name, const char *found, cons
 
 /* --- finding -------------------------------------------------------------------------- */
 
-/* What people call them. */
+/* Common short names. */
 static const char *full_name(const char *size)
 {
     static const char *const names[][2] = { { "large", "large-v3" }, { "turbo", "large-v3-turbo" } };
@@ -286,7 +289,7 @@ int tr_model_find(struct tr_model *out, const char *size, const char *path, cons
     if (path)
         return tr_model_check(out, path);
     const char *name = full_name(size);
-    /* The name becomes part of a path, and of a command. */
+    /* Checked, since the name becomes part of a path and of a command. */
     if (!*name || strlen(name) >= sizeof out->name ||
         name[strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-")])
         return no_such_model(size);

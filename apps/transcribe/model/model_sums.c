@@ -2,9 +2,9 @@
  *
  * Checksums of models, and the memory of those that were right.
  *
- * The memory is a text of lines SUM, SIZE, SECONDS.NANOSECONDS, PATH with tabs between: a file is known to be good if
- * its line is there as it would be written now. It is written anew and renamed, so that two that do so at a time can
- * lose a line, which costs reading a file once more, and nothing else.
+ * The memory is a text file with lines of SUM, SIZE, SECONDS.NANOSECONDS, PATH, separated by tabs. A file is known to
+ * be good if the memory holds exactly the line that would be written for it now. The memory is replaced by a rename.
+ * Two processes that do so at the same time can lose a line, which only means that a model is read once more.
  */
 #include "apps/transcribe/model/model_sums.h"
 
@@ -24,7 +24,7 @@
 #include "base/file/write.h"
 #include "base/text/buffer.h"
 
-/* As whisper.cpp's authors published them; that of demo is models/ggml-demo.bin's of this source tree. */
+/* As whisper.cpp's authors published them. The sum of demo is that of models/ggml-demo.bin in this source tree. */
 #define MODELS(X)                                                        \
     X("tiny", "bd577a113a864445d4c299885e0cb97d4ba92b5f")                \
     X("tiny-q5_1", "2827a03e495b1ed3048ef28a6a4620537db4ee51")           \
@@ -84,20 +84,22 @@ const char *tr_model_sum(const char *name)
 
 enum { MEMORY_MOST = 1 << 20 };
 
-/* The file, or the folder it is in. NULL: there is no place for it. */
+/* The path of a file in the cache directory, or of the directory itself if name is empty. NULL: no cache directory, or
+ * no memory. */
 static char *memory_path(const char *name)
 {
     const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
     char *path = NULL;
     int n = -1;
-    if (cache && *cache == '/') /* relative ones are to be ignored */
+    if (cache && *cache == '/') /* relative paths are ignored, as the XDG specification demands */
         n = asprintf(&path, "%s/gpu_dispatch%s", cache, name);
     else if (home && *home)
         n = asprintf(&path, "%s/.cache/gpu_dispatch%s", home, name);
     return n < 0 ? NULL : path;
 }
 
-/* The line of a file that is as it has to be, newline and all; false if it can't have one. */
+/* Makes the line of a good file, with its newline. False if the path can't be written in a line, or if there is no
+ * memory. */
 static bool make_line(struct gd__buffer *line, const char *real, const char *sum, const struct stat *st)
 {
     if (strchr(real, '\n'))
@@ -109,7 +111,7 @@ static bool make_line(struct gd__buffer *line, const char *real, const char *sum
     return !line->failed;
 }
 
-/* All that is remembered. What can't be read is nothing. */
+/* Reads the whole memory. A memory that can't be read counts as empty. */
 static void read_memory(struct gd__buffer *all)
 {
     char *path = memory_path("/models.tsv"), part[4096];
@@ -125,7 +127,7 @@ static void read_memory(struct gd__buffer *all)
         all->size = 0;
 }
 
-/* The path in a line: what is behind its third tab. */
+/* The path in a line: the text after its third tab. */
 static const char *path_in(const char *line, const char *end)
 {
     for (int tabs = 0; line && tabs < 3; tabs++) {
@@ -135,7 +137,7 @@ static const char *path_in(const char *line, const char *end)
     return line;
 }
 
-/* Where the next line begins: behind its newline, or at the end. */
+/* Where the next line begins: after the newline, or at the end. */
 static const char *line_end(const char *at, const char *end)
 {
     const char *newline = memchr(at, '\n', (size_t)(end - at));
@@ -175,7 +177,7 @@ static void write_memory(const struct gd__buffer *all)
     free(new);
 }
 
-/* Puts the line in the place of what was known of the same path. */
+/* Adds the line, in place of an older line for the same path. */
 static void remember(const struct gd__buffer *all, const struct gd__buffer *line)
 {
     struct gd__buffer new = { 0 };
@@ -226,7 +228,7 @@ int tr_model_verify(const char *path, const char *sum, char found[41])
     struct gd__buffer all = { 0 }, line = { 0 };
     struct stat st;
     char *real = realpath(path, NULL);
-    /* The time is that of before the file is read: if it changes meanwhile, the line is no longer its. */
+    /* The time is taken before the file is read. If the file changes meanwhile, the line no longer matches it. */
     const bool memorable = real && stat(real, &st) == 0 && make_line(&line, real, sum, &st);
     int result = 1;
     if (memorable)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * SHA-1 after FIPS 180-4: blocks of 64 bytes, eighty steps each over a window of sixteen words that is extended as it
- * goes. Four loops of twenty steps with the function and constant of each, which compilers unroll.
+ * SHA-1, after FIPS 180-4: blocks of 64 bytes, eighty steps for each block, over a window of sixteen words that is
+ * extended step by step. The steps are four loops of twenty, each with its own function and constant, which compilers
+ * unroll.
  */
 #include "apps/transcribe/model/sha1.h"
 
@@ -33,7 +34,7 @@ static inline uint32_t majority(uint32_t b, uint32_t c, uint32_t d)
     return (b & c) | (d & (b | c));
 }
 
-/* Steps from to from + 20 of a block: v are a to e. */
+/* Steps from ... from + 19 of a block; v holds the variables a to e. */
 #define TWENTY(from, function, constant)                                                               \
     for (int t = (from); t < (from) + 20; t++) {                                                       \
         const uint32_t next = rotate(v[0], 5) + function(v[1], v[2], v[3]) + v[4] + (constant) + w[t]; \

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * SHA-1 (FIPS 180-4), in which the published models' checksums are given. It tells a damaged download; it is no
- * protection against somebody who makes one on purpose.
+ * SHA-1 (FIPS 180-4), which the published checksums of models use. It detects a damaged download. It does not protect
+ * against a file that was forged on purpose.
  */
 #ifndef GD_TRANSCRIBE_MODEL_SHA1_H
 #define GD_TRANSCRIBE_MODEL_SHA1_H
@@ -13,7 +13,7 @@ enum { TR_SHA1_TEXT = 41 };
 
 struct tr_sha1 {
     uint32_t state[5];
-    uint64_t size; /* in bytes, so far */
+    uint64_t size; /* bytes so far */
     unsigned char block[64];
 };
 
