@@ -18,7 +18,7 @@
 #include "journal/db.h"
 #include "journal/journal.h"
 #include "journal/lock.h"
-#include "journal/resume.h"
+#include "journal/lookup/resume.h"
 
 /* A growing buffer. A failed append leaves it as it was. */
 struct gd__bytes_buffer {

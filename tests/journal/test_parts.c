@@ -4,11 +4,11 @@
 
 #include "base/alloc.h"
 #include "base/fault.h"
-#include "journal/index.h"
 #include "journal/internal.h"
 #include "journal/lock.h"
+#include "journal/lookup/index.h"
+#include "journal/lookup/window.h"
 #include "journal/siphash.h"
-#include "journal/window.h"
 #include "support/folder.h"
 #include "support/test.h"
 #include <gpu_dispatch/error.h>

@@ -3,8 +3,8 @@
  * Built with their files and with a small VIEW_MOST, VIEW_CACHE_MOST and VIEW_CACHE_BYTES, so that the limits can be
  * reached.
  */
-#include "python/native/mapping.h"
 #include "python/native/native.h"
+#include "python/native/values/mapping.h"
 
 #include <time.h>
 

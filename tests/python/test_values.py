@@ -1,4 +1,4 @@
-"""Python values as bytes, and back (python/native/value.c)."""
+"""Python values as bytes, and back (python/native/values/value.c)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Views of shared memory, and keeping them (python/native/view.c)."""
+"""Views of shared memory, and keeping them (python/native/values/view.c)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 /* The part of a record that resuming needs. */
-#ifndef GD_JOURNAL_ROWS_H
-#define GD_JOURNAL_ROWS_H
+#ifndef GD_JOURNAL_LOOKUP_ROWS_H
+#define GD_JOURNAL_LOOKUP_ROWS_H
 
 #include <stdbool.h>
 #include <stdint.h>

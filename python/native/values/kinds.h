@@ -1,6 +1,6 @@
 /* The first byte of a value; see value.c. Shared with show.c, which reads values without creating objects. */
-#ifndef GD_PYTHON_KINDS_H
-#define GD_PYTHON_KINDS_H
+#ifndef GD_PYTHON_VALUES_KINDS_H
+#define GD_PYTHON_VALUES_KINDS_H
 
 enum kind {
     KIND_NONE,

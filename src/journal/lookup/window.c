@@ -2,7 +2,7 @@
  * the order of their ids, and the bucket knows its first and last row. So even with many equal keys the first row is
  * found at once, and a row is added at once.
  */
-#include "journal/window.h"
+#include "journal/lookup/window.h"
 
 #include <string.h>
 

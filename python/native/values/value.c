@@ -20,7 +20,7 @@
 #include <string.h>
 
 #include "binding.h"
-#include "python/native/kinds.h"
+#include "python/native/values/kinds.h"
 
 enum {
     SCALAR_SIZE = 1 + 8,

@@ -7,7 +7,7 @@
  * A new task gets the id after the last matched one, if no record has that id: it is probably the task that was running
  * when the previous run was killed. So ids stay in the order of the tasks, however often a run is resumed.
  */
-#include "journal/resume.h"
+#include "journal/lookup/resume.h"
 
 #include <libgen.h>
 #include <string.h>
@@ -16,9 +16,9 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "journal/db.h"
-#include "journal/index.h"
 #include "journal/journal.h"
-#include "journal/window.h"
+#include "journal/lookup/index.h"
+#include "journal/lookup/window.h"
 
 enum { LOOK_EVERY = 4096 };
 

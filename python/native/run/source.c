@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "binding.h"
-#include "python/native/run.h"
+#include "python/native/run/run.h"
 
 enum { SMALL_MAX = 24, TURN = 256 /* items for which the lock is held while another thread waits for it */ };
 enum { LARGE = 1 << 20 /* hashing a payload of this size takes longer than switching threads */ };

@@ -3,12 +3,12 @@
  * It is a hash table in an unnamed file in a given directory. Only some megabytes of it are kept in memory, however
  * many rows there are. It is built once: add all rows, seal it, then take rows.
  */
-#ifndef GD_JOURNAL_INDEX_H
-#define GD_JOURNAL_INDEX_H
+#ifndef GD_JOURNAL_LOOKUP_INDEX_H
+#define GD_JOURNAL_LOOKUP_INDEX_H
 
 #include <stdatomic.h>
 
-#include "journal/rows.h"
+#include "journal/lookup/rows.h"
 
 struct gd__index;
 

@@ -3,12 +3,12 @@
  * Each record is matched only once, so two equal tasks have two records. The journal is read in small parts, so that
  * its write-ahead log can be emptied meanwhile. For one thread, on a database connection of its own.
  */
-#ifndef GD_JOURNAL_RESUME_H
-#define GD_JOURNAL_RESUME_H
+#ifndef GD_JOURNAL_LOOKUP_RESUME_H
+#define GD_JOURNAL_LOOKUP_RESUME_H
 
 #include <stdatomic.h>
 
-#include "journal/rows.h"
+#include "journal/lookup/rows.h"
 
 struct gd__resume;
 

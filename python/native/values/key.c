@@ -11,7 +11,7 @@
  */
 #include <string.h>
 
-#include "python/native/run.h"
+#include "python/native/run/run.h"
 
 static PyObject *encode(PyObject *object, bool is_strict);
 

@@ -6,7 +6,7 @@
  * run() ends with the first of these that applies: the exception of a callback or a signal handler; no worker is left;
  * the journal could not be written; the exception of the iterator; an error of the system; None.
  */
-#include "python/native/run.h"
+#include "python/native/run/run.h"
 
 #include <stddef.h>
 #include <string.h>

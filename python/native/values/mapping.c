@@ -7,7 +7,7 @@
  *
  * A larger mapping can also serve pages inside it. Only the last few mappings are searched for that.
  */
-#include "python/native/mapping.h"
+#include "python/native/values/mapping.h"
 
 #include <sys/mman.h>
 

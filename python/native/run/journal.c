@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "binding.h"
-#include "python/native/run.h"
+#include "python/native/run/run.h"
 
 static PyObject *error_type; /* gpu_dispatch.JournalError */
 

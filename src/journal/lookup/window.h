@@ -3,10 +3,10 @@
  * A resumed run mostly gets its tasks in the same order as before, so the next row is here. Rows are added at the end.
  * Each is taken at most once. Rows far behind the last one taken are dropped.
  */
-#ifndef GD_JOURNAL_WINDOW_H
-#define GD_JOURNAL_WINDOW_H
+#ifndef GD_JOURNAL_LOOKUP_WINDOW_H
+#define GD_JOURNAL_LOOKUP_WINDOW_H
 
-#include "journal/rows.h"
+#include "journal/lookup/rows.h"
 
 enum { GD__WINDOW_ROWS = 4096 };
 

@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "python/native/kinds.h"
 #include "python/native/native.h"
+#include "python/native/values/kinds.h"
 
 enum { BRIEF_MOST = 64, REPR_MOST = 4096 /* bytes of a string */ };
 

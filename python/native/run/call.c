@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 #include "binding.h"
-#include "python/native/run.h"
+#include "python/native/run/run.h"
 
 const char *const call_names[N_CALLS] = {
     [ON_SUCCESS] = "on_success",

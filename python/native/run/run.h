@@ -6,8 +6,8 @@
  *   call.c     the callbacks, on the run's thread; Python's lock there; signals
  *   journal.c  its journal; key.c: what identifies a task in it
  */
-#ifndef GD_PYTHON_RUN_H
-#define GD_PYTHON_RUN_H
+#ifndef GD_PYTHON_RUN_RUN_H
+#define GD_PYTHON_RUN_RUN_H
 
 #include <signal.h>
 #include <stdatomic.h>

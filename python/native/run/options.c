@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "python/native/run.h"
+#include "python/native/run/run.h"
 
 enum kind { UNSIGNED, INT, UINT64, BOOL, STRING, INTS, STRINGS, BYTES, SECONDS, JOURNAL };
 

@@ -1,6 +1,6 @@
 /* Mapped pieces of files, and a cache of unused ones. The GIL protects all of it. */
-#ifndef GD_PYTHON_MAPPING_H
-#define GD_PYTHON_MAPPING_H
+#ifndef GD_PYTHON_VALUES_MAPPING_H
+#define GD_PYTHON_VALUES_MAPPING_H
 
 #include <stdbool.h>
 #include <stddef.h>

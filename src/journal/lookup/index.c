@@ -12,7 +12,7 @@
  * The place of a row comes from a hash of its key with a secret of this index. Otherwise a malicious journal could have
  * all its keys in one place, and finding a free entry would take time proportional to the number of rows.
  */
-#include "journal/index.h"
+#include "journal/lookup/index.h"
 
 #include <errno.h>
 #include <fcntl.h>
