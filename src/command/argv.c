@@ -1,4 +1,4 @@
-/* How a worker that runs other programs is started: the arguments of worker/host_main.c. */
+/* Builds the arguments of worker/host_main.c, the worker that runs other programs. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,7 +7,7 @@
 #include "base/sized.h"
 #include "command/template.h"
 
-/* A growing argv; every string is ours. A failure is remembered. */
+/* A growing argv that owns its strings. A failed allocation is remembered. */
 struct list {
     char **argv;
     size_t n, capacity;
@@ -57,7 +57,7 @@ char **gd_command_worker(const struct gd_command_spec *given)
     struct gd_command_spec spec = { 0 };
     struct gd_command *command;
     struct list l = { 0 };
-    if (gd_command_open(&command, given) < 0) /* so that what is wrong is said here, and not by every worker */
+    if (gd_command_open(&command, given) < 0) /* reports an error here, once, and not in every worker */
         return NULL;
     gd_command_close(&command);
     gd__sized_read(&spec, sizeof spec, given, "gd_command_spec");

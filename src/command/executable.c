@@ -1,11 +1,11 @@
-/* What the first word of a command is: a program that can be started without a shell, or something that only a shell
+/* Whether the first word of a command is a program that can be started without a shell, or something that only a shell
  * knows.
  *
- * Starting it without one must make no difference. So a shell is used whenever it might have a say: for its keywords
- * and own commands, for names that are not found in PATH, for functions that bash takes from the environment, with a
- * start-up file (BASH_ENV), and for any shell whose own commands are not in the table below. Of a shell's commands
- * that are programs too, only those are run as programs which then do the same: true, false and echo, as long as no
- * argument begins with a dash (options) or, for echo, has a backslash in it.
+ * Starting it without a shell must make no difference. So a shell is used whenever it might change something: for its
+ * keywords and own commands, for names that are not found in PATH, for functions that bash takes from the environment,
+ * if there is a start-up file (BASH_ENV), and for any shell whose own commands are not in the table below. Some
+ * commands of a shell are programs too. Only those that do the same as the program are run as programs: true, false and
+ * echo, if no argument begins with a dash (options) or contains a backslash.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -54,7 +54,7 @@ static const char *base_name(const char *path)
 
 /* ---- looking through PATH ---- */
 
-/* 0, or the errno that says why it can't be run. */
+/* 0, or the errno that says why the file can't be run. */
 static int runnable(const char *path)
 {
     struct stat s;
@@ -65,13 +65,14 @@ static int runnable(const char *path)
     return access(path, X_OK) < 0 ? errno : 0;
 }
 
-/* As a shell looks: the first that can be run. 0 with path filled, or why there is none. */
-static int look_through_path(const char *name, char *path, size_t size)
+/* Finds the first program in PATH that can be run, as a shell does. 0 with path filled in, or the reason as an
+ * errno. */
+static int search_path(const char *name, char *path, size_t size)
 {
     const char *at = getenv("PATH");
     int why = ENOENT;
     if (!at)
-        at = "/usr/bin:/bin"; /* what shells and posix_spawnp() then go by */
+        at = "/usr/bin:/bin"; /* as shells and posix_spawnp() do */
     while (at) {
         const size_t length = strcspn(at, ":");
         const int n =
@@ -90,7 +91,7 @@ int gd__executable_locate(const char *name, char *path, size_t size)
 {
     int rc;
     if (!strchr(name, '/'))
-        rc = look_through_path(name, path, size);
+        rc = search_path(name, path, size);
     else
         rc = (size_t)snprintf(path, size, "%s", name) < size ? runnable(name) : ENAMETOOLONG;
     if (rc)
@@ -98,7 +99,7 @@ int gd__executable_locate(const char *name, char *path, size_t size)
     return rc;
 }
 
-/* ---- what a shell has a say in ---- */
+/* ---- what only a shell knows ---- */
 
 static bool is_exported_function(const char *name)
 {
@@ -106,13 +107,13 @@ static bool is_exported_function(const char *name)
     const size_t length = strlen(name);
     for (char **e = environ; e && *e; e++) {
         if (strncmp(*e, prefix, sizeof prefix - 1) == 0 && strncmp(*e + sizeof prefix - 1, name, length) == 0 &&
-            strchr("%(", (*e)[sizeof prefix - 1 + length])) /* %%= today, ()= once */
+            strchr("%(", (*e)[sizeof prefix - 1 + length])) /* %%= today, ()= in old versions */
             return true;
     }
     return false;
 }
 
-/* The shell knows the name as something of its own, or might. */
+/* Whether the shell has, or might have, something of its own with that name. */
 static bool shell_knows(const struct gd_command *c, const char *name)
 {
     const char *start_up = getenv("BASH_ENV");
@@ -128,7 +129,7 @@ void gd__executable_find(struct gd__executable *p, const struct gd_command *c)
     char name[NAME_MAX + 1];
     memset(p, 0, sizeof *p);
     if (gd__executable_locate(c->shell, p->shell, sizeof p->shell) != 0)
-        snprintf(p->shell, sizeof p->shell, "%s", c->shell); /* starting it will say why not */
+        snprintf(p->shell, sizeof p->shell, "%s", c->shell); /* starting it will report why it fails */
     gd__command_first(c, name, sizeof name);
     if (!*name || !gd__command_is_plain(c))
         return;
@@ -151,7 +152,7 @@ bool gd__executable_agrees(const struct gd__executable *p, char *const *argv)
 
 /* ---- before anything is run ---- */
 
-static int say_why_not(const char *name, int why)
+static int report_why_not(const char *name, int why)
 {
     switch (why) {
     case ENOENT:
@@ -170,7 +171,7 @@ static int say_why_not(const char *name, int why)
     }
 }
 
-/* foo() {...} defines a function, and in foo || bar it is fine if there is no foo. */
+/* foo() {...} defines a function, and foo || bar works even if there is no foo. */
 static bool depends_on_the_shell(const struct gd_command *c)
 {
     for (size_t i = 0; !c->quote && i < c->n_parts; i++) {
@@ -192,12 +193,12 @@ int gd_command_check(const struct gd_command *command)
         return 0;
     int why = gd__executable_locate(command->shell, path, sizeof path);
     if (why)
-        return gd__error_context(say_why_not(command->shell, why), "the shell");
+        return gd__error_context(report_why_not(command->shell, why), "the shell");
     gd__command_first(command, name, sizeof name);
     if (!*name || command->raw || depends_on_the_shell(command))
         return 0;
     if (!strchr(name, '/') && shell_knows(command, name))
         return 0;
     why = gd__executable_locate(name, path, sizeof path);
-    return why ? say_why_not(name, why) : 0;
+    return why ? report_why_not(name, why) : 0;
 }

@@ -1,10 +1,10 @@
-/* The layout of a command's result: written by the adapter (worker/command.c), read by whoever gets the report.
+/* The layout of a command's result. The adapter (worker/command.c) writes it, and the receiver of the report reads it.
  *
  *   header | stdout | stderr
  *
- * The header is as large as what travels inside a record, so that a command that prints nothing takes no room in the
- * result region. What comes from a worker is not to be trusted: sizes are checked against what is there, which may be
- * more than they say (a file that shrank while it was read).
+ * The header is as large as the data that fits inside a record, so that a command that prints nothing takes no room in
+ * the result region. Data from a worker is not trusted: the sizes are checked against the size of the result. The
+ * result may be longer than they say (a file that shrank while it was read).
  */
 #include "command/output.h"
 
@@ -19,7 +19,7 @@ int gd_command_read(const void *data, size_t size, struct gd_command_output *out
 {
     struct gd__command_head head;
     struct gd_command_output o = { .size = sizeof o };
-    const int rc = gd__sized_write(out, &o, sizeof o, "gd_command_output"); /* cleared, whatever comes */
+    const int rc = gd__sized_write(out, &o, sizeof o, "gd_command_output"); /* cleared, whatever follows */
     if (rc < 0)
         return rc;
     if (!data || size < sizeof head)

@@ -1,4 +1,4 @@
-/* What stands in front of a command's output in its result. See output.c. */
+/* The header of a command's result. See output.c. */
 #ifndef GD_COMMAND_OUTPUT_H
 #define GD_COMMAND_OUTPUT_H
 

@@ -1,14 +1,15 @@
-/* Templates: the words of a command, taken apart once and filled for every task.
+/* Templates: the words of a command, parsed once and filled for every task.
  *
- * Pure: no system call but for memory, and of the environment only which shell is meant (when a template is opened).
+ * This code makes no system calls except for memory. It reads the environment only to choose the shell, when a template
+ * is opened.
  *
- * A template is a row of parts: text, breaks between words, placeholders. Filling it walks the parts with a table of
- * three functions, one table for each of the two things that can come of it: a line for a shell, or the words that a
- * shell would make of that line. The second is for templates in which a shell finds nothing to do.
+ * A template is a list of parts: text, breaks between words, placeholders. Filling it goes through the parts with a
+ * table of three functions. There are two tables, for the two possible results: a line for a shell, or the words that a
+ * shell would make of that line. The second is for templates that do not need a shell.
  *
- * What GNU parallel does and might surprise: {#} and {%} count as placeholders, so that with one of them no {} is
- * added; a template whose first word has a placeholder in it gets its values unquoted, since the input is then a
- * command line; a {2} of a task that has one argument is nothing at all; {-1} is the last argument.
+ * GNU parallel has some surprising rules, which apply here too. {#} and {%} count as placeholders: a template with one
+ * of them gets no {} added. If the first word of a template has a placeholder in it, values are not quoted, because the
+ * input is then a command line. {2} is empty for a task with one argument. {-1} is the last argument.
  */
 #include "command/template.h"
 
@@ -22,22 +23,22 @@
 
 enum { MOST_POSITION = 1000000 };
 
-/* ---- taking apart ---- */
+/* ---- parsing ---- */
 
 static const struct {
     const char *name;
     enum gd__part_kind kind;
-} fixed[] = { { "{#}", GD__PART_NUMBER }, { "{%}", GD__PART_SLOT }, { "{gpu}", GD__PART_GPU } };
+} fixed_placeholders[] = { { "{#}", GD__PART_NUMBER }, { "{%}", GD__PART_SLOT }, { "{gpu}", GD__PART_GPU } };
 
-/* Behind the brace, or behind the number. */
+/* What follows the brace, or the number. */
 static const struct {
     const char *name;
     enum gd__part_kind kind;
-} forms[] = { { "}", GD__PART_INPUT },
-              { ".}", GD__PART_NO_EXTENSION },
-              { "/}", GD__PART_BASE },
-              { "//}", GD__PART_FOLDER },
-              { "/.}", GD__PART_BASE_NO_EXTENSION } };
+} input_forms[] = { { "}", GD__PART_INPUT },
+                    { ".}", GD__PART_NO_EXTENSION },
+                    { "/}", GD__PART_BASE },
+                    { "//}", GD__PART_DIRECTORY },
+                    { "/.}", GD__PART_BASE_NO_EXTENSION } };
 
 #define COUNT(table) (sizeof(table) / sizeof(table)[0])
 
@@ -54,27 +55,27 @@ static const char *skip_number(const char *at, int *position)
     return at + strspn(at, " \t\n\v\f\r");
 }
 
-/* The length of the placeholder that begins here, with part filled; 0: none does. */
+/* Fills in part for the placeholder that begins here, and returns its length; 0: no placeholder begins here. */
 static size_t placeholder_at(const char *at, struct gd__part *part)
 {
-    for (size_t i = 0; i < COUNT(fixed); i++) {
-        if (strncmp(at, fixed[i].name, strlen(fixed[i].name)) == 0) {
-            *part = (struct gd__part){ .kind = fixed[i].kind };
-            return strlen(fixed[i].name);
+    for (size_t i = 0; i < COUNT(fixed_placeholders); i++) {
+        if (strncmp(at, fixed_placeholders[i].name, strlen(fixed_placeholders[i].name)) == 0) {
+            *part = (struct gd__part){ .kind = fixed_placeholders[i].kind };
+            return strlen(fixed_placeholders[i].name);
         }
     }
     int position = 0;
     const char *form = skip_number(at + 1, &position);
-    for (size_t i = 0; i < COUNT(forms); i++) {
-        if (strncmp(form, forms[i].name, strlen(forms[i].name)) == 0) {
-            *part = (struct gd__part){ .kind = forms[i].kind, .position = position };
-            return (size_t)(form - at) + strlen(forms[i].name);
+    for (size_t i = 0; i < COUNT(input_forms); i++) {
+        if (strncmp(form, input_forms[i].name, strlen(input_forms[i].name)) == 0) {
+            *part = (struct gd__part){ .kind = input_forms[i].kind, .position = position };
+            return (size_t)(form - at) + strlen(input_forms[i].name);
         }
     }
     return 0;
 }
 
-/* There is room: see most_parts(). */
+/* most_parts() made room for it. */
 static void add_text(struct gd_command *c, const char *text, size_t size)
 {
     if (size)
@@ -102,7 +103,7 @@ static void add_part(struct gd_command *c, enum gd__part_kind kind)
     c->parts[c->n_parts++] = (struct gd__part){ .kind = kind };
 }
 
-/* Those of GNU parallel. */
+/* Whether it is a placeholder of GNU parallel. */
 static bool is_placeholder(const struct gd__part *part)
 {
     return part->kind >= GD__PART_INPUT && part->kind != GD__PART_GPU;
@@ -117,7 +118,7 @@ static bool has_placeholder(const struct gd_command *c)
     return false;
 }
 
-/* A placeholder in the first word, and not as the value of a variable. */
+/* Whether the first word has a placeholder, but not as the value of a variable (NAME={}). */
 static bool begins_with_input(const struct gd_command *c)
 {
     for (size_t i = 0; i < c->n_parts; i++) {
@@ -136,7 +137,7 @@ static bool begins_with_input(const struct gd_command *c)
 
 static size_t most_parts(const char *const *words)
 {
-    size_t n = 2; /* the {} that may be added */
+    size_t n = 2; /* for the {} that may be added */
     for (; *words; words++) {
         n += 2;
         for (const char *at = *words; (at = strchr(at, '{')); at++)
@@ -156,13 +157,13 @@ static char *join_words(const char *const *words)
     return all.bytes;
 }
 
-static int take_apart(struct gd_command *c, const char *const *words)
+static int parse(struct gd_command *c, const char *const *words)
 {
     c->words = join_words(words);
     c->parts = gd__calloc(most_parts(words), sizeof *c->parts);
     if (!c->words || !c->parts)
         return gd__error(GD_E_NO_MEMORY, "no memory for a command of %zu parts", most_parts(words));
-    const char *word = c->words + 1; /* behind the NUL that keeps it from being empty */
+    const char *word = c->words + 1; /* after the NUL that join_words() puts first */
     for (size_t i = 0; words[i]; i++) {
         if (i)
             add_part(c, GD__PART_BREAK);
@@ -178,7 +179,7 @@ static int take_apart(struct gd_command *c, const char *const *words)
     return 0;
 }
 
-/* GNU parallel would run it as Perl, and a shell would make something else of it. */
+/* Refuses {= =}: GNU parallel would run it as Perl, and a shell would do something else with it. */
 static int refuse_perl(const char *const *words)
 {
     for (; *words; words++) {
@@ -222,7 +223,7 @@ int gd_command_open(struct gd_command **out, const struct gd_command_spec *given
     c->dry_run = spec.dry_run;
     c->ungroup = spec.ungroup;
     c->shell = gd__strdup(chosen_shell(spec.shell));
-    code = c->shell ? take_apart(c, spec.words) : gd__error(GD_E_NO_MEMORY, "no memory for a command");
+    code = c->shell ? parse(c, spec.words) : gd__error(GD_E_NO_MEMORY, "no memory for a command");
     if (code < 0)
         gd_command_close(&c);
     *out = c;
@@ -243,14 +244,14 @@ void gd_command_close(struct gd_command **command)
 
 /* ---- filling ---- */
 
-/* What is made of the parts. */
-struct shape {
+/* The functions that produce one kind of result. */
+struct writer {
     void (*text)(const struct gd_command *c, struct gd__filling *f, const char *text, size_t size);
     void (*value)(const struct gd_command *c, struct gd__filling *f, const char *value, size_t size);
     void (*end_word)(const struct gd_command *c, struct gd__filling *f, bool last);
 };
 
-/* A line. With quote each word is gathered first and quoted whole. */
+/* The first result: a line. With quote each word is gathered first and quoted whole. */
 
 static void line_text(const struct gd_command *c, struct gd__filling *f, const char *text, size_t size)
 {
@@ -273,10 +274,10 @@ static void line_end_word(const struct gd_command *c, struct gd__filling *f, boo
     gd__text_put(&f->line, last ? "" : " ", 1);
 }
 
-static const struct shape line_shape = { line_text, line_value, line_end_word };
+static const struct writer line_writer = { line_text, line_value, line_end_word };
 
-/* Words, with a NUL behind each. Without quote a shell cuts text at blanks, and a word of nothing is none;
- * word.size > 0 says that there is one: its first byte is a marker. */
+/* The second result: words, each followed by a NUL. Without quote a shell splits text at blanks, and drops empty words.
+ * f->word begins with a marker byte, so word.size > 0 means that a word has begun, even an empty one. */
 
 static void argv_begin(struct gd__filling *f)
 {
@@ -284,7 +285,7 @@ static void argv_begin(struct gd__filling *f)
         gd__text_put(&f->word, "", 1);
 }
 
-static void argv_cut(struct gd__filling *f)
+static void argv_finish_word(struct gd__filling *f)
 {
     if (f->word.size == 0)
         return;
@@ -311,7 +312,7 @@ static void argv_text(const struct gd_command *c, struct gd__filling *f, const c
             argv_value(c, f, text, length);
         if (length == size)
             return;
-        argv_cut(f);
+        argv_finish_word(f);
         text += length + 1;
         size -= length + 1;
     }
@@ -323,13 +324,13 @@ static void argv_end_word(const struct gd_command *c, struct gd__filling *f, boo
 {
     (void)last;
     if (c->quote)
-        argv_begin(f); /* an empty word is one */
-    argv_cut(f);
+        argv_begin(f); /* an empty word counts too */
+    argv_finish_word(f);
 }
 
-static const struct shape argv_shape = { argv_text, argv_value, argv_end_word };
+static const struct writer argv_writer = { argv_text, argv_value, argv_end_word };
 
-/* The arguments of a task: a NUL between them. */
+/* The arguments of a task are separated by NULs. */
 
 struct argument {
     const char *text;
@@ -344,7 +345,7 @@ static size_t count_arguments(const struct gd_command_fill *with)
     return n;
 }
 
-/* Number `index` from 0; false if there are not so many. */
+/* The argument with that index, from 0. False if there are fewer. */
 static bool argument_at(const struct gd_command_fill *with, size_t index, struct argument *a)
 {
     const char *at = with->payload ? with->payload : "", *end = at + with->payload_size;
@@ -357,7 +358,7 @@ static bool argument_at(const struct gd_command_fill *with, size_t index, struct
     }
 }
 
-static void fill_argument(const struct gd_command *c, const struct shape *s, struct gd__filling *f,
+static void fill_argument(const struct gd_command *c, const struct writer *s, struct gd__filling *f,
                           enum gd__part_kind kind, const struct argument *a)
 {
     if (kind == GD__PART_INPUT) {
@@ -370,19 +371,19 @@ static void fill_argument(const struct gd_command *c, const struct shape *s, str
         s->value(c, f, f->value.bytes ? f->value.bytes : "", f->value.size);
 }
 
-static void fill_position(const struct gd_command *c, const struct shape *s, const struct gd_command_fill *with,
+static void fill_position(const struct gd_command *c, const struct writer *s, const struct gd_command_fill *with,
                           struct gd__filling *f, const struct gd__part *part)
 {
     const long n = (long)count_arguments(with);
     long index = part->position > 0 ? part->position - 1 : n + part->position;
     struct argument a;
     if (index < 0)
-        index += n; /* as Perl counts */
+        index += n; /* negative indexes count from the end once more, as in Perl */
     if (index >= 0 && argument_at(with, (size_t)index, &a))
         fill_argument(c, s, f, part->kind, &a);
 }
 
-static void fill_every(const struct gd_command *c, const struct shape *s, const struct gd_command_fill *with,
+static void fill_every(const struct gd_command *c, const struct writer *s, const struct gd_command_fill *with,
                        struct gd__filling *f, const struct gd__part *part)
 {
     struct gd_command_fill rest = *with;
@@ -398,14 +399,14 @@ static void fill_every(const struct gd_command *c, const struct shape *s, const 
     }
 }
 
-static void fill_number(const struct gd_command *c, const struct shape *s, struct gd__filling *f, long long number)
+static void fill_number(const struct gd_command *c, const struct writer *s, struct gd__filling *f, long long number)
 {
     char digits[24];
     const int length = snprintf(digits, sizeof digits, "%lld", number);
     s->value(c, f, digits, (size_t)length);
 }
 
-static void fill_part(const struct gd_command *c, const struct shape *s, const struct gd_command_fill *with,
+static void fill_part(const struct gd_command *c, const struct writer *s, const struct gd_command_fill *with,
                       struct gd__filling *f, const struct gd__part *part)
 {
     switch (part->kind) {
@@ -429,7 +430,7 @@ static void fill_part(const struct gd_command *c, const struct shape *s, const s
     }
 }
 
-static int fill(const struct gd_command *c, const struct shape *s, const struct gd_command_fill *with,
+static int fill(const struct gd_command *c, const struct writer *s, const struct gd_command_fill *with,
                 struct gd__filling *f)
 {
     f->line.size = f->word.size = f->n_argv = 0;
@@ -445,12 +446,12 @@ static int fill(const struct gd_command *c, const struct shape *s, const struct 
 
 int gd__command_fill_line(const struct gd_command *c, const struct gd_command_fill *with, struct gd__filling *f)
 {
-    return fill(c, &line_shape, with, f);
+    return fill(c, &line_writer, with, f);
 }
 
 int gd__command_fill_argv(const struct gd_command *c, const struct gd_command_fill *with, struct gd__filling *f)
 {
-    int code = fill(c, &argv_shape, with, f);
+    int code = fill(c, &argv_writer, with, f);
     if (code < 0)
         return code;
     if (f->argv_capacity < f->n_argv + 1) {
@@ -500,9 +501,10 @@ void gd_command_free(char *line)
     gd__free(line);
 }
 
-/* ---- what a shell would see in it ---- */
+/* ---- what means something to a shell ---- */
 
-/* These mean nothing to a shell, wherever in a word; '=' makes an assignment of a first word. */
+/* Whether the character means nothing to a shell anywhere in a word. Except '=': it makes the first word an
+ * assignment. */
 static bool is_safe(unsigned char c)
 {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||

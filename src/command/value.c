@@ -1,14 +1,13 @@
-/* What a placeholder makes of an argument, and quoting.
+/* The values of placeholders, and quoting.
  *
- * Both do what GNU parallel's expressions do, byte for byte, odd cases included:
- *
- *   {.}   s:\.[^/.]*$::      from the last dot on, if no slash follows it
- *   {/}   s:.*\/::           in the first line with a slash, all up to its last one
+ * Both give the same bytes as GNU parallel's expressions, even in odd cases:  *   {.}   s:\.[^/.]*$::      removes
+ * all from the last dot on, if no slash follows it
+ *   {/}   s:.*\/::           removes, in the first line with a slash, all up to its last slash
  *   {//}  dirname            of Perl's File::Basename
  *   {/.}  {/}, then {.}
  *
- * Quoting: a value of letters, digits and -_.+/ stands as it is. Any other is put into single quotes, each single
- * quote in it into double ones.
+ * Quoting: a value of letters, digits and -_.+/ is not quoted. Any other value is put in single quotes, and each single
+ * quote in it in double quotes.
  */
 #include <string.h>
 
@@ -60,8 +59,8 @@ static size_t without_extension(const char *text, size_t size)
     return size;
 }
 
-/* The part that {/} takes out: [*from, *to). A dot of Perl's matches no line end, hence the lines. */
-static void find_folders(const char *text, size_t size, size_t *from, size_t *to)
+/* The part that {/} removes: [*from, *to). It is within one line, because a dot in Perl does not match a line end. */
+static void find_directories(const char *text, size_t size, size_t *from, size_t *to)
 {
     const char *slash = size ? memchr(text, '/', size) : NULL;
     *from = *to = 0;
@@ -77,12 +76,12 @@ static void find_folders(const char *text, size_t size, size_t *from, size_t *to
 static void put_base(struct gd__text *t, const char *text, size_t size)
 {
     size_t from, to;
-    find_folders(text, size, &from, &to);
+    find_directories(text, size, &from, &to);
     gd__text_put(t, text, from);
     gd__text_put(t, text + to, size - to);
 }
 
-/* Trailing slashes go, but not the first byte. */
+/* The length without trailing slashes, but at least the first byte. */
 static size_t without_slashes(const char *text, size_t size)
 {
     while (size > 1 && text[size - 1] == '/')
@@ -90,20 +89,20 @@ static size_t without_slashes(const char *text, size_t size)
     return size;
 }
 
-/* The length of the folder in front of the last slash; 0: there is none. */
-static size_t folder_of(const char *text, size_t size)
+/* The length of the directory before the last slash; 0: no slash. */
+static size_t directory_of(const char *text, size_t size)
 {
     const char *slash = size ? memrchr(text, '/', size) : NULL;
     return slash ? without_slashes(text, (size_t)(slash + 1 - text)) : 0;
 }
 
-static void put_folder(struct gd__text *t, const char *text, size_t size)
+static void put_directory(struct gd__text *t, const char *text, size_t size)
 {
-    size_t folder = folder_of(text, size);
-    if (size && text[size - 1] == '/') /* nothing behind the slash: the folder's own folder */
-        folder = folder_of(text, folder);
-    if (folder)
-        gd__text_put(t, text, folder);
+    size_t directory = directory_of(text, size);
+    if (size && text[size - 1] == '/') /* a slash at the end: the parent of that directory */
+        directory = directory_of(text, directory);
+    if (directory)
+        gd__text_put(t, text, directory);
     else
         gd__text_put(t, ".", 1);
 }
@@ -118,8 +117,8 @@ void gd__value_put(struct gd__text *t, enum gd__part_kind kind, const char *argu
     case GD__PART_BASE:
         put_base(t, argument, size);
         break;
-    case GD__PART_FOLDER:
-        put_folder(t, argument, size);
+    case GD__PART_DIRECTORY:
+        put_directory(t, argument, size);
         break;
     case GD__PART_BASE_NO_EXTENSION:
         put_base(t, argument, size);
@@ -133,7 +132,7 @@ void gd__value_put(struct gd__text *t, enum gd__part_kind kind, const char *argu
 
 /* ---- quoting ---- */
 
-static bool stands_as_it_is(unsigned char c)
+static bool needs_no_quotes(unsigned char c)
 {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
            (c != 0 && strchr("-_.+/", c) != NULL);
@@ -142,12 +141,12 @@ static bool stands_as_it_is(unsigned char c)
 static size_t plain_length(const char *value, size_t size)
 {
     size_t i = 0;
-    while (i < size && stands_as_it_is((unsigned char)value[i]))
+    while (i < size && needs_no_quotes((unsigned char)value[i]))
         i++;
     return i;
 }
 
-/* No empty '' is made at either end, but between two quotes one is. */
+/* Makes no empty '' at either end, but makes one between two adjacent quotes. */
 static void put_in_quotes(struct gd__text *t, const char *value, size_t size)
 {
     const char *at = value, *end = value + size;

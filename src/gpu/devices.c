@@ -1,5 +1,5 @@
-/* Lists of devices, as users see them: see <gpu_dispatch/devices.h>. A list is a snapshot of what the back ends
- * found; only gd_devices_refresh() and gd_devices_processes() ask again.
+/* Lists of devices, as users see them: see <gpu_dispatch/devices.h>. A list is a snapshot of what the back ends found.
+ * Only gd_devices_refresh() and gd_devices_processes() ask the back ends again.
  */
 #include <gpu_dispatch/devices.h>
 #include <limits.h>
@@ -52,7 +52,7 @@ static int make_cpu_workers(struct gd__found_list *out, unsigned count)
     return rc;
 }
 
-/* Simulated devices asked for by that name: none of the environment's limits holds. */
+/* For "sim:N": the variables that hide devices do not apply. */
 static int make_simulated(struct gd__found_list *out, unsigned count)
 {
     struct gd__found_list made = { 0 };
@@ -185,7 +185,7 @@ int gd_devices_refresh(struct gd_devices *list)
     return 0;
 }
 
-/* Elements of a newer header are longer than ours: moves each to its place, the last one first. */
+/* If the caller's elements (of a newer header) are longer than ours, moves each to its place, the last one first. */
 static void spread(struct gd_device_process *list, size_t n, size_t element_size)
 {
     for (size_t i = n; element_size > sizeof *list && i-- > 0;) {

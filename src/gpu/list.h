@@ -1,4 +1,4 @@
-/* What is in a struct gd_devices. */
+/* The members of struct gd_devices. */
 #ifndef GD_GPU_LIST_H
 #define GD_GPU_LIST_H
 
@@ -6,10 +6,10 @@
 
 struct gd_devices {
     struct gd__found_list found;
-    bool beside_nvidia; /* there are NVIDIA devices on this machine */
+    bool beside_nvidia; /* this machine has NVIDIA devices */
 };
 
-/* The i-th. NULL, with words: there is none. */
+/* The i-th device. NULL, with an error message, if there is no such device. */
 const struct gd__found *gd__devices_at(const struct gd_devices *list, size_t i);
 
 #endif

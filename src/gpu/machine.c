@@ -1,8 +1,8 @@
 /* All devices of this machine, and those that this process may use.
  *
- * Back ends are asked in the order of a table. The devices of each are sorted by PCI bus id, which is the order that
- * CUDA_DEVICE_ORDER=PCI_BUS_ID means, then cut down to what the vendor's variables show. Devices that remain are
- * numbered through; one on which nothing can run keeps its place in the vendor's counting and gets no number.
+ * Back ends are asked in the order of a table. The devices of each are sorted by PCI bus id, which is the order of
+ * CUDA_DEVICE_ORDER=PCI_BUS_ID, and then reduced to those that the vendor's variables show. The remaining devices are
+ * numbered. A device on which nothing can run keeps its place in the vendor's numbering, but gets no number.
  */
 #include "gpu/machine.h"
 
@@ -80,7 +80,7 @@ static void sort_and_number(struct gd__found_list *list)
         struct gd__found *f = &list->items[i];
         index += i == 0 || !same_gpu(f, &list->items[i - 1]);
         f->d.index = index;
-        if (f->d.vendor != GD_VENDOR_AMD) /* ROCm counts in an order of its own */
+        if (f->d.vendor != GD_VENDOR_AMD) /* ROCm has an order of its own */
             f->runtime_number = index;
         f->number = f->runtime_number;
     }
@@ -88,8 +88,8 @@ static void sort_and_number(struct gd__found_list *list)
 
 /* --- what the environment shows --- */
 
-/* Replaces list by what the variable shows of it, counted anew from 0. */
-static int cut(struct gd__found_list *list, const char *variable, enum gd__visible_rules rules)
+/* Reduces list to the devices that the variable shows, and numbers them from 0. */
+static int reduce(struct gd__found_list *list, const char *variable, enum gd__visible_rules rules)
 {
     const char *value = getenv(variable);
     struct gd__found_list kept = { 0 };
@@ -114,25 +114,25 @@ static int cut(struct gd__found_list *list, const char *variable, enum gd__visib
     return 0;
 }
 
-/* HIP counts in what ROCm has left. It reads CUDA's variable where its own is not set; beside NVIDIA devices that
- * is theirs. */
-static int cut_amd(struct gd__found_list *list, bool has_nvidia)
+/* HIP numbers the devices that ROCm shows. If its own variable is not set it reads CUDA's. But if there are NVIDIA
+ * devices, that variable is for them. */
+static int reduce_amd(struct gd__found_list *list, bool has_nvidia)
 {
     const char *hip = !getenv("HIP_VISIBLE_DEVICES") && !has_nvidia ? "CUDA_VISIBLE_DEVICES" : "HIP_VISIBLE_DEVICES";
-    int rc = cut(list, "ROCR_VISIBLE_DEVICES", GD__VISIBLE_ROCM);
-    return rc < 0 ? rc : cut(list, hip, GD__VISIBLE_ROCM);
+    int rc = reduce(list, "ROCR_VISIBLE_DEVICES", GD__VISIBLE_ROCM);
+    return rc < 0 ? rc : reduce(list, hip, GD__VISIBLE_ROCM);
 }
 
-static int show(struct gd__found_list *list, enum gd_vendor vendor, bool has_nvidia)
+static int apply_variables(struct gd__found_list *list, enum gd_vendor vendor, bool has_nvidia)
 {
     switch (vendor) {
     case GD_VENDOR_NVIDIA:
     case GD_VENDOR_SIMULATED:
-        return cut(list, "CUDA_VISIBLE_DEVICES", GD__VISIBLE_CUDA);
+        return reduce(list, "CUDA_VISIBLE_DEVICES", GD__VISIBLE_CUDA);
     case GD_VENDOR_AMD:
-        return cut_amd(list, has_nvidia);
+        return reduce_amd(list, has_nvidia);
     case GD_VENDOR_INTEL:
-        return cut(list, "ZE_AFFINITY_MASK", GD__VISIBLE_LEVEL_ZERO);
+        return reduce(list, "ZE_AFFINITY_MASK", GD__VISIBLE_LEVEL_ZERO);
     case GD_VENDOR_CPU:
         break;
     }
@@ -160,14 +160,14 @@ static int add_backend(struct gd__machine *m, const struct gd__backend *b)
         rc = append(&m->all, &part);
     }
     if (rc == 0 && part.n > 0)
-        rc = show(&part, b->vendor, m->has_nvidia);
+        rc = apply_variables(&part, b->vendor, m->has_nvidia);
     if (rc == 0)
         rc = append(&m->visible, &part);
     gd__found_clear(&part);
     return rc;
 }
 
-static void number(struct gd__found_list *list)
+static void set_ids(struct gd__found_list *list)
 {
     int id = 0;
     for (size_t i = 0; i < list->n; i++)
@@ -184,7 +184,7 @@ int gd__machine_open(struct gd__machine *out)
     else
         for (size_t i = 0; i < sizeof real / sizeof *real && rc == 0; i++)
             rc = add_backend(out, real[i]);
-    number(&out->visible);
+    set_ids(&out->visible);
     if (rc < 0)
         gd__machine_close(out);
     return rc;

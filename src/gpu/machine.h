@@ -8,10 +8,10 @@
 
 struct gd__machine {
     struct gd__found_list all; /* sorted, numbered (d.index) */
-    /* Those that the environment shows, in its order, with ids; -1: nothing runs on it. */
+    /* The devices that the environment shows, in its order, with ids. Id -1: nothing can run on the device. */
     struct gd__found_list visible;
     bool has_nvidia;
-    char why[1024]; /* "NVIDIA: ...; AMD: ..." of vendors without any device */
+    char why[1024]; /* why vendors have no device: "NVIDIA: ...; AMD: ..." */
 };
 
 int gd__machine_open(struct gd__machine *out);

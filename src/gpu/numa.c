@@ -1,8 +1,8 @@
 /* CPUs near a device.
  *
- * The kernel says for each PCI device on which NUMA node it is and which CPUs are local to it. A node of -1 means that
- * it does not know, and the list is then simply all of them: no reason to pin anything. A scheduler or `taskset` may
- * have given this process fewer CPUs; a worker is bound to what is left of the local ones, and to nothing if none is.
+ * For each PCI device the kernel reports its NUMA node and the CPUs that are local to it. Node -1 means that the kernel
+ * does not know. Then the list has all CPUs, and workers are not bound. A scheduler or `taskset` may have given this
+ * process fewer CPUs. Then a worker is bound to the local CPUs that are left, and not bound if none is left.
  */
 #include "gpu/numa.h"
 
@@ -14,8 +14,8 @@
 #include "gpu/backends/backend.h"
 #include "gpu/backends/sysfs_file.h"
 
-/* A number at *at, which is moved past it. CPUs far beyond any are one that no set holds. */
-static bool take_number(const char **at, unsigned *out)
+/* Reads a number at *at and moves *at past it. Numbers too large for a set become one that no set holds. */
+static bool read_number(const char **at, unsigned *out)
 {
     if (!isdigit((unsigned char)**at))
         return false;
@@ -26,15 +26,15 @@ static bool take_number(const char **at, unsigned *out)
     return true;
 }
 
-static bool take_range(const char **at, cpu_set_t *out)
+static bool read_range(const char **at, cpu_set_t *out)
 {
     unsigned first, last;
-    if (!take_number(at, &first))
+    if (!read_number(at, &first))
         return false;
     last = first;
     if (**at == '-') {
         (*at)++;
-        if (!take_number(at, &last) || last < first)
+        if (!read_number(at, &last) || last < first)
             return false;
     }
     for (unsigned i = first; i <= last && i < CPU_SETSIZE; i++)
@@ -47,7 +47,7 @@ bool gd__cpulist_parse(const char *text, cpu_set_t *out)
     const char *at = text + strspn(text, " \t");
     CPU_ZERO(out);
     for (;;) {
-        if (!take_range(&at, out))
+        if (!read_range(&at, out))
             return false;
         if (*at != ',')
             break;
@@ -84,13 +84,13 @@ void gd__numa_set_cpus(struct gd__found *f, const cpu_set_t *cpus)
     if (f->has_cpus && gd__cpulist_format(cpus, f->d.cpus, sizeof f->d.cpus))
         f->d.known |= GD_KNOWN_CPUS;
     else
-        f->d.cpus[0] = '\0'; /* half a list would be a wrong one */
+        f->d.cpus[0] = '\0'; /* half a list would be wrong */
 }
 
-void gd__numa_read(struct gd__found *f, const char *folder)
+void gd__numa_read(struct gd__found *f, const char *directory)
 {
     char text[4096];
-    if (!gd__sysfs_read(folder, "numa_node", text, sizeof text))
+    if (!gd__sysfs_read(directory, "numa_node", text, sizeof text))
         return;
     char *end;
     const long node = strtol(text, &end, 10);
@@ -99,7 +99,7 @@ void gd__numa_read(struct gd__found *f, const char *folder)
     f->d.numa_node = (int)node;
     f->d.known |= GD_KNOWN_NUMA;
     cpu_set_t cpus;
-    if (gd__sysfs_read(folder, "local_cpulist", text, sizeof text) && gd__cpulist_parse(text, &cpus))
+    if (gd__sysfs_read(directory, "local_cpulist", text, sizeof text) && gd__cpulist_parse(text, &cpus))
         gd__numa_set_cpus(f, &cpus);
 }
 

@@ -8,21 +8,21 @@
 
 struct gd__found;
 
-/* "0-3,8,10-11" as the kernel writes it, blanks around it allowed. False if it is anything else; an empty list is none.
- * CPUs that a cpu_set_t cannot hold are left out. */
+/* Parses "0-3,8,10-11" as the kernel writes it, with optional blanks around it. False for anything else, even an empty
+ * list. CPUs that a cpu_set_t cannot hold are left out. */
 bool gd__cpulist_parse(const char *text, cpu_set_t *out);
 
-/* The other way. False if it does not fit. */
+/* Writes such a list. False if it does not fit. */
 bool gd__cpulist_format(const cpu_set_t *set, char *out, size_t size);
 
-/* Fills in NUMA node and CPUs from a device's folder in sysfs (see sysfs_file.h); leaves them unknown if it has no node
- * of its own. */
-void gd__numa_read(struct gd__found *f, const char *folder);
+/* Fills in NUMA node and CPUs from the device's directory in sysfs (see sysfs_file.h). Leaves them unknown if the
+ * kernel does not know its node. */
+void gd__numa_read(struct gd__found *f, const char *directory);
 
-/* Sets the CPUs near it, in both forms. */
+/* Sets the CPUs near the device, as a set and as text. */
 void gd__numa_set_cpus(struct gd__found *f, const cpu_set_t *cpus);
 
-/* Those near it that this process may run on. False: none, or not known. */
+/* The CPUs near the device that this process may run on. False: none, or not known. */
 bool gd__numa_bind(const struct gd__found *f, cpu_set_t *out);
 
 #endif

@@ -1,4 +1,5 @@
-/* Devices by the names that a user gave. Most of this file is words: which name is wrong, why, and what there is. */
+/* Selects devices by the names that a user gave. Most of this file makes error messages: which name is wrong, why, and
+ * which devices there are. */
 #include "gpu/select.h"
 
 #include <stdio.h>
@@ -11,7 +12,7 @@
 
 enum { IDS_MAX = 256, NAMES_MAX = 512 };
 
-/* --- words --- */
+/* --- error messages --- */
 
 void gd__ids_format(const struct gd__found *items, size_t n, char *out, size_t size)
 {
@@ -43,7 +44,7 @@ static const char *limiting_variable(enum gd_vendor vendor)
     return NULL;
 }
 
-/* Why no number can be chosen. */
+/* Says why no number can be chosen. */
 static void explain_none(const struct gd__machine *m, char *out, size_t size)
 {
     const char *variable = m->all.n > 0 ? limiting_variable((enum gd_vendor)m->all.items[0].d.vendor) : NULL;
@@ -55,7 +56,7 @@ static void explain_none(const struct gd__machine *m, char *out, size_t size)
         snprintf(out, size, "no GPU of this machine can be used (see gpu-dispatch gpus)");
 }
 
-/* What may be chosen: "the GPUs are 0-3", "the only GPU is 0". Numbers have no gaps. */
+/* Says what can be chosen: "the GPUs are 0-3", "the only GPU is 0". Numbers have no gaps. */
 static void explain_choice(const struct gd__machine *m, char *out, size_t size)
 {
     int last = -1;
@@ -70,7 +71,7 @@ static void explain_choice(const struct gd__machine *m, char *out, size_t size)
         snprintf(out, size, "the GPUs are 0-%d", last);
 }
 
-static int none_at_all(const struct gd__machine *m)
+static int no_usable_gpu(const struct gd__machine *m)
 {
     static const char advice[] = "use sim:2 (--gpus sim:2) for simulated GPUs, or cpu:8 for workers without a GPU";
     if (m->all.n == 0)
@@ -121,9 +122,9 @@ static int add_numbers(struct gd__found_list *out, const struct gd__machine *m, 
     int rc = 0;
     for (int id = e->first; id <= e->last && rc == 0; id++) {
         const struct gd__found *f = by_id(m, id);
-        char is[IDS_MAX];
-        explain_choice(m, is, sizeof is);
-        rc = f ? add(out, f, e) : gd__error(GD_E_NO_DEVICES, "no GPU %d: %s", id, is);
+        char choice[IDS_MAX];
+        explain_choice(m, choice, sizeof choice);
+        rc = f ? add(out, f, e) : gd__error(GD_E_NO_DEVICES, "no GPU %d: %s", id, choice);
     }
     return rc;
 }
@@ -148,10 +149,10 @@ static int no_instance(const struct gd__found *f)
                      f->d.index, f->gpu_uuid);
 }
 
-/* It is not among those that may be used: is it here at all? */
+/* The name matches no device that may be used. Says whether a hidden device has that name. */
 static int not_named(const struct gd__machine *m, const struct gd__spec_entry *e)
 {
-    char is[IDS_MAX], names[NAMES_MAX] = "";
+    char choice[IDS_MAX], names[NAMES_MAX] = "";
     for (size_t i = 0; i < m->all.n; i++) {
         const struct gd__found *f = &m->all.items[i];
         const char *variable = limiting_variable((enum gd_vendor)f->d.vendor);
@@ -162,8 +163,8 @@ static int not_named(const struct gd__machine *m, const struct gd__spec_entry *e
     for (size_t i = 0, used = 0; i < m->visible.n && used < sizeof names; i++)
         used +=
             (size_t)snprintf(names + used, sizeof names - used, "%s%s", used ? ", " : "", m->visible.items[i].d.uuid);
-    explain_choice(m, is, sizeof is);
-    return gd__error(GD_E_NO_DEVICES, "no device %.*s: %s%s%s%s", (int)e->length, e->text, is, *names ? " (" : "",
+    explain_choice(m, choice, sizeof choice);
+    return gd__error(GD_E_NO_DEVICES, "no device %.*s: %s%s%s%s", (int)e->length, e->text, choice, *names ? " (" : "",
                      names, *names ? ")" : "");
 }
 
@@ -222,7 +223,7 @@ static int add_mig(struct gd__found_list *out, const struct gd__machine *m, cons
                      e->first, instances);
 }
 
-/* --- all together --- */
+/* --- a whole list --- */
 
 typedef int adder(struct gd__found_list *out, const struct gd__machine *m, const struct gd__spec_entry *e);
 static adder *const adders[] = {
@@ -231,7 +232,7 @@ static adder *const adders[] = {
     [GD__SPEC_MIG] = add_mig,
 };
 
-/* The form of the whole list is looked at before any device is: a slip of the pen is reported as one. */
+/* Checks the form of the whole list before it looks for devices, so that a typing error is reported first. */
 static int select_list(struct gd__found_list *out, const struct gd__machine *m, const char *text)
 {
     struct gd__spec_entry e;
@@ -250,5 +251,5 @@ int gd__select(struct gd__found_list *out, const struct gd__machine *m, const st
     if (spec->kind == GD__SPEC_LIST)
         return select_list(out, m, text);
     const int rc = add_usable(out, m);
-    return rc == 0 && out->n == 0 && spec->kind == GD__SPEC_AUTO ? none_at_all(m) : rc;
+    return rc == 0 && out->n == 0 && spec->kind == GD__SPEC_AUTO ? no_usable_gpu(m) : rc;
 }

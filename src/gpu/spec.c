@@ -1,9 +1,9 @@
-/* What a user writes to choose devices.
+/* Parses what a user writes to choose devices.
  *
  *   spec    = "auto" | "all" | "sim:" count | "cpu" [":" count] | entry { "," entry }
  *   entry   = number | number "-" number | number ":" number | "GPU-..." | "MIG-..."
  *
- * Blanks around an entry don't matter. Only the form is looked at here; select.c knows what there is.
+ * Blanks around an entry are ignored. Only the form is checked here; select.c finds the devices.
  */
 #include "gpu/spec.h"
 
@@ -19,7 +19,7 @@ enum { NUMBER_MOST = 999999 };
 static const struct {
     const char *word;
     enum gd__spec_kind kind;
-    unsigned count; /* without one: 0 is not allowed */
+    unsigned count; /* if no count is given; 0: a count is required */
 } words[] = {
     { "auto", GD__SPEC_AUTO, 1 },
     { "all", GD__SPEC_AUTO, 1 },

@@ -1,15 +1,15 @@
-/* What CUDA_VISIBLE_DEVICES and its like say, as CUDA itself reads them.
+/* Interprets CUDA_VISIBLE_DEVICES and similar variables as CUDA itself does.
  *
  *   not set          all devices
  *   empty, "-1"      none
  *   "0,2,-1,1"       0 and 2: the first entry that is invalid ends the list
- *   "1gpu2"          1: numbers are read as strtoul() does. There are no ranges
- *   "GPU-8d2f"       by UUID, or a beginning of one that fits a single GPU
+ *  *   "1gpu2"          1: numbers are read by strtoul(); there are no ranges
+ *   "GPU-8d2f"       the GPU with that UUID, or with a UUID that begins so if it is the only one
  *   "MIG-..."        a MIG instance likewise; "MIG-GPU-<uuid>/<gi>/<ci>" is how drivers before 470 wrote it
  *   "0,GPU-8d2f"     0: a list goes on only while its entries are of the same kind
  *   "0,1,0"          none at all
  *
- * The ROCm and Level Zero variables are read by the same rules but for those in the table.
+ * The same rules apply to the ROCm and Level Zero variables, except for those in the table.
  */
 #include "gpu/visible_list.h"
 
@@ -24,8 +24,8 @@ enum kind { KIND_NONE, KIND_NUMBER, KIND_GPU, KIND_MIG };
 enum repeated { REPEATED_CLEARS, REPEATED_ENDS, REPEATED_SKIPPED };
 
 static const struct {
-    bool names; /* UUIDs are understood */
-    bool mixed; /* beside numbers */
+    bool names; /* entries may be UUIDs */
+    bool mixed; /* UUIDs and numbers may be mixed */
     enum repeated repeated;
 } rule_table[] = {
     [GD__VISIBLE_CUDA] = { .names = true, .mixed = false, .repeated = REPEATED_CLEARS },
@@ -48,7 +48,7 @@ static enum kind kind_of(const char *entry)
     return isdigit((unsigned char)*entry) ? KIND_NUMBER : KIND_NONE;
 }
 
-/* The form with the GPU's name in it has numbers at its end, of which no beginning would do. */
+/* The old form ends with numbers, so it must match whole: a beginning of it is not enough. */
 static bool is_old_mig_name(const struct gd__found *f, const char *name, size_t length)
 {
     char old[sizeof f->gpu_uuid + 32];
@@ -67,20 +67,21 @@ bool gd__visible_named(const struct gd__found *f, const char *name, size_t lengt
 
 static bool is_numbered(const struct gd__found *f, const char *entry)
 {
-    if (*entry == '-') /* strtoul would take it and wrap */
+    if (*entry == '-') /* strtoul() would accept it and wrap */
         return false;
     errno = 0;
     const unsigned long n = strtoul(entry, NULL, 10);
     return errno == 0 && f->number >= 0 && n == (unsigned long)f->number;
 }
 
-/* What an entry names: a GPU (all of its instances) or one instance. Two items are the same thing named if they are. */
-static bool same_thing(const struct gd__found *a, const struct gd__found *b, enum kind kind)
+/* Whether an entry of that kind that names a also names b. An entry names a GPU with all its instances, or one
+ * instance. */
+static bool is_named_together(const struct gd__found *a, const struct gd__found *b, enum kind kind)
 {
     return kind == KIND_MIG ? a == b : a->number == b->number;
 }
 
-/* The first of items that the entry names, or n if it names none, or several that are not one GPU's. */
+/* The index of the first item that the entry names. n if it names none, or items of several GPUs. */
 static size_t resolve(const char *entry, size_t length, enum kind kind, const struct gd__found *items, size_t n)
 {
     size_t first = n;
@@ -89,7 +90,7 @@ static size_t resolve(const char *entry, size_t length, enum kind kind, const st
             kind == KIND_NUMBER ? is_numbered(&items[i], entry) : gd__visible_named(&items[i], entry, length);
         if (fits && first == n)
             first = i;
-        else if (fits && !same_thing(&items[first], &items[i], kind))
+        else if (fits && !is_named_together(&items[first], &items[i], kind))
             return n;
     }
     return first;
@@ -103,13 +104,13 @@ static bool is_listed(const size_t *order, size_t count, size_t i)
     return false;
 }
 
-/* Adds the thing that items[first] is the first of. Returns how many were added; 0: it is there already. A GPU of which
- * one instance is there already counts as there. */
+/* Adds what the entry names, beginning with items[first]. Returns how many items were added; 0: it is in the list
+ * already. A GPU is in the list if one of its instances is. */
 static size_t add(const struct gd__found *items, size_t n, size_t first, enum kind kind, size_t *order, size_t count)
 {
     size_t added = 0;
     for (size_t i = first; i < n; i++) {
-        if (!same_thing(&items[first], &items[i], kind))
+        if (!is_named_together(&items[first], &items[i], kind))
             continue;
         if (is_listed(order, count, i))
             return 0;
@@ -118,7 +119,7 @@ static size_t add(const struct gd__found *items, size_t n, size_t first, enum ki
     return added;
 }
 
-static size_t all(size_t n, size_t *order)
+static size_t show_all(size_t n, size_t *order)
 {
     for (size_t i = 0; i < n; i++)
         order[i] = i;
@@ -131,7 +132,7 @@ size_t gd__visible_list(const char *value, enum gd__visible_rules rules, const s
     size_t count = 0;
     enum kind begun = KIND_NONE;
     if (!value)
-        return all(n, order);
+        return show_all(n, order);
     for (const char *entry = value;; entry++) {
         entry += strspn(entry, " \t");
         const size_t length = strcspn(entry, ",");

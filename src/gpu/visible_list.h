@@ -1,4 +1,4 @@
-/* What CUDA_VISIBLE_DEVICES and its like say. */
+/* Interprets CUDA_VISIBLE_DEVICES and similar variables. */
 #ifndef GD_GPU_VISIBLE_LIST_H
 #define GD_GPU_VISIBLE_LIST_H
 
@@ -7,19 +7,20 @@
 #include "gpu/backends/backend.h"
 
 enum gd__visible_rules {
-    GD__VISIBLE_CUDA,       /* numbers, or GPU UUIDs, or MIG names, not mixed; one that is there twice: none at all */
-    GD__VISIBLE_ROCM,       /* numbers and GPU UUIDs; a second time ends the list */
-    GD__VISIBLE_LEVEL_ZERO, /* numbers, each with ".tile" behind it or not; a second time says nothing new */
+    GD__VISIBLE_CUDA,       /* numbers, or GPU UUIDs, or MIG names, not mixed; a repeated entry hides all devices */
+    GD__VISIBLE_ROCM,       /* numbers and GPU UUIDs; a repeated entry ends the list */
+    GD__VISIBLE_LEVEL_ZERO, /* numbers, optionally followed by ".tile"; a repeated entry is ignored */
 };
 
-/* Which of items a variable shows, in the order in which it shows them: order[] gets their places, and has room for n.
- * items are those of one vendor, numbered by their field number; an entry that names a GPU stands for all of its MIG
- * instances. value NULL: the variable is not set, all are shown. Returns how many. Pure. */
+/* Finds the items that a variable shows, in its order. Stores their indexes in order[], which has room for n, and
+ * returns how many there are. All items are of one vendor, and are numbered by their field number. An entry that names
+ * a GPU stands for all its MIG instances. value NULL: the variable is not set, and all items are shown. Has no side
+ * effects. */
 size_t gd__visible_list(const char *value, enum gd__visible_rules rules, const struct gd__found *items, size_t n,
                         size_t *order);
 
-/* True if name is the device's UUID, its GPU's, the old form of a MIG name ("MIG-GPU-<uuid>/gi/ci"), or a beginning of
- * a UUID; letters of either case. */
+/* True if name is the UUID of the device or of its GPU, the beginning of one of these, or the old form of a MIG name
+ * ("MIG-GPU-<uuid>/gi/ci"). Upper and lower case are equal. */
 bool gd__visible_named(const struct gd__found *f, const char *name, size_t length);
 
 #endif

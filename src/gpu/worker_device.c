@@ -1,5 +1,5 @@
-/* How a worker is shown its one device: variables that the vendors' runtimes read when they start, and the CPUs near
- * it.
+/* How a worker is shown its one device: by variables that the vendors' runtimes read when they start, and by binding it
+ * to the CPUs near the device.
  *
  *   NVIDIA, simulated   CUDA_VISIBLE_DEVICES=<UUID>, CUDA_DEVICE_ORDER
  *   AMD                 ROCR_VISIBLE_DEVICES=<UUID or number>, HIP_VISIBLE_DEVICES=0, CUDA_VISIBLE_DEVICES
@@ -7,9 +7,9 @@
  *   CPU                 everything hidden
  *   by number alone     CUDA_VISIBLE_DEVICES=<that entry of the inherited list, or the number>
  *
- * CUDA finds no device by a simulated UUID. HIP counts from 0 within what ROCm has left. It reads CUDA's variable too,
- * where its own is not set, so that an inherited one must not contradict; beside NVIDIA devices CUDA's must hide those.
- * HIP takes an empty variable for one that is not set: -1 hides everything.
+ * CUDA finds no device with a simulated UUID. HIP numbers from 0 the devices that ROCm shows. If its own variable is
+ * not set it reads CUDA's, so an inherited one must not contradict. If there are NVIDIA devices, CUDA's variable must
+ * hide those. HIP treats an empty variable as not set, so -1 is used to hide everything.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,7 +20,7 @@
 #include "gpu/list.h"
 #include "gpu/numa.h"
 
-static void set(struct gd__worker_device *out, const char *name, const char *value)
+static void set_variable(struct gd__worker_device *out, const char *name, const char *value)
 {
     if (out->n_variables < GD__DEVICE_VARIABLES)
         snprintf(out->variables[out->n_variables++], GD__DEVICE_VARIABLE_MAX, "%s=%s", name, value);
@@ -28,28 +28,28 @@ static void set(struct gd__worker_device *out, const char *name, const char *val
 
 static void show_cuda(struct gd__worker_device *out, const char *value)
 {
-    set(out, "CUDA_VISIBLE_DEVICES", value);
-    set(out, "CUDA_DEVICE_ORDER", "PCI_BUS_ID");
+    set_variable(out, "CUDA_VISIBLE_DEVICES", value);
+    set_variable(out, "CUDA_DEVICE_ORDER", "PCI_BUS_ID");
 }
 
 static void show_amd(struct gd__worker_device *out, const struct gd__found *f, bool beside_nvidia)
 {
     char number[16];
     snprintf(number, sizeof number, "%d", f->runtime_number);
-    set(out, "ROCR_VISIBLE_DEVICES", f->d.uuid[0] ? f->d.uuid : number);
-    set(out, "HIP_VISIBLE_DEVICES", "0");
-    set(out, "CUDA_VISIBLE_DEVICES", beside_nvidia ? "" : "0");
+    set_variable(out, "ROCR_VISIBLE_DEVICES", f->d.uuid[0] ? f->d.uuid : number);
+    set_variable(out, "HIP_VISIBLE_DEVICES", "0");
+    set_variable(out, "CUDA_VISIBLE_DEVICES", beside_nvidia ? "" : "0");
 }
 
 static void show_intel(struct gd__worker_device *out, const struct gd__found *f)
 {
     char number[16];
     snprintf(number, sizeof number, "%d", f->runtime_number);
-    set(out, "ZE_AFFINITY_MASK", number);
-    set(out, "CUDA_VISIBLE_DEVICES", "");
+    set_variable(out, "ZE_AFFINITY_MASK", number);
+    set_variable(out, "CUDA_VISIBLE_DEVICES", "");
 }
 
-static void show(struct gd__worker_device *out, const struct gd__found *f, bool beside_nvidia)
+static void show_device(struct gd__worker_device *out, const struct gd__found *f, bool beside_nvidia)
 {
     switch ((enum gd_vendor)f->d.vendor) {
     case GD_VENDOR_NVIDIA:
@@ -63,8 +63,8 @@ static void show(struct gd__worker_device *out, const struct gd__found *f, bool 
         show_intel(out, f);
         break;
     case GD_VENDOR_CPU:
-        set(out, "CUDA_VISIBLE_DEVICES", "");
-        set(out, "HIP_VISIBLE_DEVICES", "-1");
+        set_variable(out, "CUDA_VISIBLE_DEVICES", "");
+        set_variable(out, "HIP_VISIBLE_DEVICES", "-1");
         break;
     }
 }
@@ -75,7 +75,7 @@ int gd__worker_device(struct gd__worker_device *out, const struct gd_devices *li
     *out = (struct gd__worker_device){ .gpu_id = f ? f->d.id : -1 };
     if (!f)
         return GD_E_INVALID;
-    show(out, f, list->beside_nvidia);
+    show_device(out, f, list->beside_nvidia);
     out->has_cpus = gd__numa_bind(f, &out->cpus);
     out->is_watched =
         f->d.vendor == GD_VENDOR_NVIDIA || (f->d.vendor == GD_VENDOR_SIMULATED && getenv("GPU_DISPATCH_SIM_XID"));
@@ -84,7 +84,7 @@ int gd__worker_device(struct gd__worker_device *out, const struct gd_devices *li
     return 0;
 }
 
-/* The entry of that number in a list that this process was given; the number itself where there is none. */
+/* The entry with that number in the list that this process inherited; the number itself if there is no such entry. */
 static void inherited_entry(int number, const char *list, char *out, size_t size)
 {
     const char *entry = list ? list : "";

@@ -1,8 +1,8 @@
 /* NVIDIA devices, through NVML.
  *
- * NVML counts GPUs that this process may not open (a container's, say): those are passed over, as CUDA does. Its own
- * order is not relied upon; devices are sorted by PCI bus id afterwards. A GPU with MIG on is listed as its instances:
- * each has a handle with memory and processes of its own, while temperature and power are its GPU's.
+ * NVML also counts GPUs that this process may not open (in a container, for example). Those are skipped, as CUDA does.
+ * The order of NVML is not relied on: devices are sorted by PCI bus id later. A GPU with MIG on is listed as its
+ * instances. Each instance has a handle with its own memory and processes; temperature and power are those of its GPU.
  */
 #include <stdio.h>
 #include <string.h>
@@ -13,10 +13,10 @@
 #include "gpu/backends/nvml_api.h"
 #include "gpu/numa.h"
 
-/* True if the call is there and went well. */
+/* True if the function exists and succeeds. */
 #define ASK(call, ...) ((call) && (call)(__VA_ARGS__) == GD__NVML_SUCCESS)
 
-enum { PROCESS_TRIES = 4, PROCESS_SPARE = 16, PCI_FOLDER_MAX = 64 };
+enum { PROCESS_TRIES = 4, PROCESS_SPARE = 16, PCI_DIRECTORY_MAX = 64 };
 
 /* --- figures --- */
 
@@ -49,14 +49,14 @@ static void refresh(struct gd__found *f)
 
 static void copy_process(struct gd_device_process *out, const void *all, unsigned i, bool v1)
 {
-    const struct gd__nvml_process *now = all;
+    const struct gd__nvml_process *current = all;
     const struct gd__nvml_process_v1 *old = all;
-    const unsigned long long memory = v1 ? old[i].memory : now[i].memory;
-    out->pid = (int)(v1 ? old[i].pid : now[i].pid);
+    const unsigned long long memory = v1 ? old[i].memory : current[i].memory;
+    out->pid = (int)(v1 ? old[i].pid : current[i].pid);
     out->memory = memory == GD__NVML_NOT_KNOWN ? 0 : memory;
 }
 
-/* The list may grow between the question how long it is and the one for it. */
+/* The list may grow between asking for its length and asking for its entries. */
 static int processes(const struct gd__found *f, struct gd_device_process *out, size_t max)
 {
     char why[GD__WHY_MAX];
@@ -83,7 +83,7 @@ static int processes(const struct gd__found *f, struct gd_device_process *out, s
 
 /* --- detection --- */
 
-/* NVML writes "00000000:3B:00.0" where sysfs has "0000:3b:00.0". */
+/* NVML writes "00000000:3B:00.0", sysfs "0000:3b:00.0". */
 static void write_pci(char *out, size_t size, const struct gd__nvml_pci *pci)
 {
     unsigned domain, bus, device, function = 0;
@@ -94,13 +94,13 @@ static void write_pci(char *out, size_t size, const struct gd__nvml_pci *pci)
 
 static void ask_cpus(const struct gd__nvml *n, struct gd__found *f)
 {
-    char folder[PCI_FOLDER_MAX];
+    char directory[PCI_DIRECTORY_MAX];
     union {
-        cpu_set_t set; /* on Linux an array of unsigned long, as NVML has it */
+        cpu_set_t set; /* on Linux an array of unsigned long, as in NVML */
         unsigned long words[sizeof(cpu_set_t) / sizeof(unsigned long)];
     } near = { .words = { 0 } };
-    snprintf(folder, sizeof folder, "bus/pci/devices/%s", f->d.pci);
-    gd__numa_read(f, folder);
+    snprintf(directory, sizeof directory, "bus/pci/devices/%s", f->d.pci);
+    gd__numa_read(f, directory);
     if (!f->has_cpus && f->d.known & GD_KNOWN_NUMA &&
         ASK(n->cpus, f->gpu_handle, sizeof near.words / sizeof *near.words, near.words))
         gd__numa_set_cpus(f, &near.set);

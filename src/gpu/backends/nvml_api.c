@@ -1,6 +1,6 @@
-/* Opening NVML. Its symbols are a table and a loop: each has the names it goes by, best first, and whether we can do
- * without it. nvmlInit takes tens of milliseconds and wakes the driver, so it is done once, by the first who asks for
- * devices, and never undone: handles stay valid as long as the process lives, in children that it forks too.
+/* Opens NVML. A loop over a table finds its symbols. Each entry has the possible names of a symbol, best first, and
+ * says whether it is optional. nvmlInit takes tens of milliseconds and wakes the driver, so it is called once, when
+ * devices are first needed, and never undone. Handles stay valid as long as the process lives, and in forks of it.
  */
 #include "gpu/backends/nvml_api.h"
 
@@ -19,9 +19,9 @@ static struct gd__nvml api; /* under the lock until started, then constant */
 static bool started;        /* under the lock */
 
 static const struct {
-    size_t slot; /* where in struct gd__nvml */
+    size_t slot; /* offset in struct gd__nvml */
     bool optional;
-    const char *names[3]; /* one of these */
+    const char *names[3]; /* the first one found is used */
 } symbols[] = {
 #define SLOT(field) offsetof(struct gd__nvml, field)
     { SLOT(init), false, { "nvmlInit_v2" } },
@@ -35,8 +35,8 @@ static const struct {
     { SLOT(utilization), true, { "nvmlDeviceGetUtilizationRates" } },
     { SLOT(temperature), true, { "nvmlDeviceGetTemperature" } },
     { SLOT(power), true, { "nvmlDeviceGetPowerUsage" } },
-    /* The second version before the third: the entries of both are the same, but for some R535 drivers whose third has
-     * longer ones. */
+    /* The second version is preferred to the third: both have the same entries, except in some R535 drivers, where the
+     * third has longer ones. */
     { SLOT(processes), true, { "nvmlDeviceGetComputeRunningProcesses_v2", "nvmlDeviceGetComputeRunningProcesses_v3" } },
     { SLOT(processes_v1), true, { "nvmlDeviceGetComputeRunningProcesses" } },
     { SLOT(mig_mode), true, { "nvmlDeviceGetMigMode" } },
@@ -72,7 +72,7 @@ static bool find_symbols(void *library, struct gd__nvml *out, char *why)
             snprintf(why, GD__WHY_MAX, "the NVML library is too old: it lacks %s", symbols[i].names[0]);
             return false;
         }
-        memcpy((char *)out + symbols[i].slot, &symbol, sizeof symbol); /* ISO C has no cast from object to function */
+        memcpy((char *)out + symbols[i].slot, &symbol, sizeof symbol); /* ISO C has no such cast */
     }
     return true;
 }
@@ -103,7 +103,7 @@ static bool start(char *why)
         goto failed;
     }
     api = found;
-    return true; /* the library stays open for good */
+    return true; /* the library is never closed */
 failed:
     dlclose(library);
     return false;
@@ -123,7 +123,7 @@ const struct gd__nvml *gd__nvml_open(char *why)
     return n;
 }
 
-/* --- names of what is part of a GPU --- */
+/* --- UUIDs of a GPU and its MIG instances --- */
 
 static bool is_instance(const struct gd__nvml *n, gd__nvml_device mig, unsigned gi, unsigned ci)
 {

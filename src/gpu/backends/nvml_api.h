@@ -1,5 +1,5 @@
-/* The part of NVML's binary interface that is used here, in declarations of our own: NVML is opened at run time, and
- * nothing of it is needed to build.
+/* The part of NVML's binary interface that is used here, in our own declarations. NVML is opened at run time, and is
+ * not needed to build.
  */
 #ifndef GD_GPU_BACKENDS_NVML_API_H
 #define GD_GPU_BACKENDS_NVML_API_H
@@ -16,7 +16,7 @@ enum gd__nvml_return {
 };
 
 enum {
-    GD__NVML_TEXT = 96, /* of names and UUIDs */
+    GD__NVML_TEXT = 96, /* room for a name or a UUID */
     GD__NVML_TEMPERATURE_GPU = 0,
     GD__NVML_MODE_PROHIBITED = 2,
     GD__NVML_MIG_ENABLED = 1,
@@ -54,7 +54,7 @@ struct gd__nvml_process { /* of its _v2 and _v3 */
     unsigned gpu_instance, compute_instance;
 };
 
-struct gd__nvml_event { /* of nvmlEventSetWait_v2; the first version fills in all but the last two */
+struct gd__nvml_event { /* of nvmlEventSetWait_v2; the first version does not fill in the last two */
     gd__nvml_device device;
     unsigned long long type, data;
     unsigned gpu_instance, compute_instance;
@@ -66,7 +66,7 @@ static_assert(sizeof(struct gd__nvml_process_v1) == 16, "nvmlProcessInfo_v1_t");
 static_assert(sizeof(struct gd__nvml_process) == 24, "nvmlProcessInfo_v2_t");
 static_assert(sizeof(struct gd__nvml_event) == 32 && offsetof(struct gd__nvml_event, data) == 16, "nvmlEventData_t");
 
-/* Calls of NVML: those that may be missing say so. */
+/* Functions of NVML. */
 struct gd__nvml {
     int (*init)(void);
     const char *(*error_string)(int);
@@ -76,7 +76,7 @@ struct gd__nvml {
     int (*uuid)(gd__nvml_device, char *, unsigned);
     int (*pci)(gd__nvml_device, struct gd__nvml_pci *);
     int (*memory)(gd__nvml_device, struct gd__nvml_memory *);
-    /* may be NULL */
+    /* the rest may be NULL */
     int (*utilization)(gd__nvml_device, struct gd__nvml_utilization *);
     int (*temperature)(gd__nvml_device, int, unsigned *);
     int (*power)(gd__nvml_device, unsigned *);
@@ -96,19 +96,20 @@ struct gd__nvml {
     int (*events_free)(gd__nvml_events);
 };
 
-/* NVML, opened and started at the first call and kept. NULL if it cannot be, and why (of size GD__WHY_MAX) says the
- * reason; the next call tries again. */
+/* Returns NVML. The first call opens and starts it, and it is kept. On failure returns NULL and writes the reason to
+ * why (of size GD__WHY_MAX). The next call tries again. */
 const struct gd__nvml *gd__nvml_open(char *why);
-const struct gd__nvml *gd__nvml_open_locked(char *why); /* for those who hold the module's lock */
+const struct gd__nvml *gd__nvml_open_locked(char *why); /* the same with the module's lock held */
 
-/* A GPU and the name it had when it could still be asked: one that is lost does not even tell its UUID. */
+/* A GPU and its UUID. The UUID is kept because a lost GPU cannot be asked for it. */
 struct gd__nvml_gpu {
     gd__nvml_device handle;
     char uuid[GD__NVML_TEXT];
 };
 
-/* Calls fn for the UUID of a GPU, and for those of its MIG instances: all of them, or those of one GPU instance (gi)
- * and in it one compute instance (ci), which then are the only ones. For one that is lost only its own. */
+/* Calls fn for the UUID of a GPU and for those of all its MIG instances. If gi, or gi and ci, are given, calls it only
+ * for the MIG instances of that GPU instance, or that compute instance. For a lost GPU calls it only with the GPU's
+ * UUID. */
 typedef void gd__nvml_uuid_fn(void *user, const char *uuid);
 void gd__nvml_each_uuid(const struct gd__nvml *n, const struct gd__nvml_gpu *gpu, unsigned gi, unsigned ci,
                         gd__nvml_uuid_fn *fn, void *user);

@@ -1,12 +1,12 @@
-/* Simulated devices: for trying everything out, and testing it, where there is no GPU.
+/* Simulated devices, for trying things out and for tests on a machine without a GPU.
  *
  *   GPU_DISPATCH_SIM=4
  *   GPU_DISPATCH_SIM=4,memory=8G,free=6G/2G,cpus=0-3,8/4-7,numa=0/1,name=Foo,mig=0/2,util=50,temp=40,power=75
  *
- * The number is how many GPUs; then what is to be known of them. Values with '/' between them are for one GPU each, the
- * last for all further ones. mig=2 gives a GPU two MIG instances, mig=on none, though MIG is on. mode=prohibited is the
- * compute mode. power is in watts. A device's UUID depends on its number alone, so that it is the same in every
- * process. What the variable says is read again at every refresh.
+ * The number says how many GPUs there are. The settings after it describe them. Values separated by '/' are for one GPU
+ * each, and the last value is for all further GPUs. mig=2 gives a GPU two MIG instances. mig=on switches MIG on without
+ * an instance. mode=prohibited sets the compute mode. power is in watts. The UUID of a device depends only on its
+ * number, so it is the same in every process. Each refresh reads the variable again.
  */
 #include "gpu/backends/sim.h"
 
@@ -39,7 +39,7 @@ enum key {
     N_KEYS
 };
 
-/* The variable, taken apart; slices of its text. */
+/* The parsed variable. Values are slices of its text. */
 struct config {
     unsigned count;
     struct slice {
@@ -48,7 +48,7 @@ struct config {
     } values[N_KEYS];
 };
 
-/* One GPU's part of it. */
+/* The settings of one GPU. */
 struct gpu {
     uint64_t memory, free;
     unsigned utilization, power_mw, instances;
@@ -69,8 +69,8 @@ static bool set_bytes(const struct slice *s, uint64_t *out)
     const long n = gd__spec_number(s->text, digits, 0, 1L << 40);
     const char *unit = digits < s->length ? strchr(units, toupper((unsigned char)s->text[digits])) : NULL;
     const size_t rest = s->length - digits - (unit != NULL);
-    const char *behind = s->text + digits + (unit != NULL);
-    if (n < 0 || !(rest == 0 || (rest == 1 && *behind == 'B') || (unit && rest == 2 && strncmp(behind, "iB", 2) == 0)))
+    const char *after = s->text + digits + (unit != NULL);
+    if (n < 0 || !(rest == 0 || (rest == 1 && *after == 'B') || (unit && rest == 2 && strncmp(after, "iB", 2) == 0)))
         return false;
     const unsigned shift = unit ? 10 * (unsigned)(unit - units + 1) : 0;
     *out = (uint64_t)n << shift;
@@ -176,8 +176,8 @@ static int unknown_key(const char *whole, const char *piece, size_t length)
                      whole, (int)length, piece, names);
 }
 
-/* One "key=value". A piece without '=' behind cpus is more of that list, in which there may be commas. */
-static int take_piece(struct config *c, const char *whole, const char *piece, size_t length, int *last)
+/* Reads one "key=value". The value of cpus may contain commas: a piece without '=' after cpus belongs to its list. */
+static int read_setting(struct config *c, const char *whole, const char *piece, size_t length, int *last)
 {
     const char *equals = memchr(piece, '=', length);
     if (!equals && *last == KEY_CPUS) {
@@ -195,7 +195,7 @@ static int take_piece(struct config *c, const char *whole, const char *piece, si
     return unknown_key(whole, piece, length);
 }
 
-/* Without the variable: no count, and nothing but defaults. */
+/* Without the variable the count is 0 and all values are defaults. */
 static int read_variable(struct config *c)
 {
     const char *text = getenv(GD__ENV_SIM);
@@ -213,12 +213,12 @@ static int read_variable(struct config *c)
     for (const char *at = text + length; rc == 0 && *at == ','; at += length) {
         at++;
         length = strcspn(at, ",");
-        rc = take_piece(c, text, at, length, &last);
+        rc = read_setting(c, text, at, length, &last);
     }
     return rc;
 }
 
-/* The value for the i-th GPU: the last one holds for all further. */
+/* The value for the i-th GPU. The last value is for all further GPUs. */
 static struct slice value_for(const struct slice *all, unsigned i)
 {
     struct slice s = *all;
@@ -249,7 +249,7 @@ static int describe(struct gpu *g, const struct config *c, unsigned i)
                              keys[k].name, (int)s.length, s.text, i, keys[k].name, keys[k].example);
     }
     if (!g->has_free)
-        g->free = g->memory - g->memory / 32; /* a driver keeps some to itself */
+        g->free = g->memory - g->memory / 32; /* a real driver uses some memory itself */
     if (g->free > g->memory)
         return gd__error(GD_E_INVALID,
                          GD__ENV_SIM ": device %u has %" PRIu64 " bytes and cannot have %" PRIu64
@@ -260,10 +260,10 @@ static int describe(struct gpu *g, const struct config *c, unsigned i)
 
 /* --- devices --- */
 
-/* Distinct for distinct n, with beginnings that differ as real ones do. */
+/* Different for each n. The beginnings differ too, as those of real UUIDs do. */
 static void make_uuid(char *out, size_t size, const char *prefix, uint32_t n)
 {
-    const uint32_t mixed = (n + 1) * UINT32_C(0x9E3779B1); /* odd: no two n have the same */
+    const uint32_t mixed = (n + 1) * UINT32_C(0x9E3779B1); /* the factor is odd: no two n have the same result */
     const uint32_t more = (mixed ^ (mixed >> 15)) * UINT32_C(0x85EBCA77);
     snprintf(out, size, "%s%08" PRIx32 "-%04" PRIx32 "-4%03" PRIx32 "-8%03" PRIx32 "-51%010" PRIx32, prefix, mixed,
              more >> 16, more & 0xfff, (more >> 4) & 0xfff, n);
@@ -348,7 +348,7 @@ int gd__sim_make(struct gd__found_list *out, unsigned count)
 
 static int detect(struct gd__found_list *out, char why[GD__WHY_MAX])
 {
-    (void)why; /* there is always one, or an error */
+    (void)why; /* there is always a device, or an error */
     return gd__sim_make(out, 0);
 }
 

@@ -1,4 +1,4 @@
-/* Simulated devices: for trying everything out where there is no GPU. */
+/* Simulated devices, for trying things out on a machine without a GPU. */
 #ifndef GD_GPU_BACKENDS_SIM_H
 #define GD_GPU_BACKENDS_SIM_H
 
@@ -6,10 +6,10 @@
 
 #include "gpu/backends/backend.h"
 
-/* True if this machine is taken to have simulated devices instead of real ones. */
+/* True if simulated devices are used instead of the real ones of this machine. */
 bool gd__sim_wanted(void);
 
-/* count of them ("sim:4"), with the details of GPU_DISPATCH_SIM if that is set. */
+/* Makes count devices ("sim:4"), with the details of GPU_DISPATCH_SIM if that is set. */
 int gd__sim_make(struct gd__found_list *out, unsigned count);
 
 #endif

@@ -1,8 +1,8 @@
 /* AMD and Intel devices, through sysfs.
  *
- * AMD: what ROCm can compute on are the nodes of the KFD topology that have SIMD units, and ROCm counts them in the
- * order of those nodes (not by PCI bus id); a node names the DRM device that has the figures. Intel: DRM devices with
- * memory of their own; a GPU that is part of the processor is no device to dispatch to.
+ * AMD: ROCm can use the nodes of the KFD topology that have SIMD units. It numbers them in the order of those nodes,
+ * not by PCI bus id. A node names the DRM device that has the figures. Intel: DRM devices with memory of their own. A
+ * GPU that is part of the processor is not used.
  */
 #include <dirent.h>
 #include <inttypes.h>
@@ -25,17 +25,17 @@ enum { VENDOR_INTEL = 0x8086, MOST_NODES = 1024 };
 
 /* --- figures --- */
 
-/* The folder of its sensors, "<folder>/hwmon/hwmon3". */
+/* The directory of the device's sensors, "<directory>/hwmon/hwmon3". */
 static bool find_sensors(const struct gd__found *f, char *out, size_t size)
 {
-    char folder[sizeof f->folder + 8];
-    snprintf(folder, sizeof folder, "%s/hwmon", f->folder);
-    DIR *dir = gd__sysfs_open(folder);
+    char directory[sizeof f->directory + 8];
+    snprintf(directory, sizeof directory, "%s/hwmon", f->directory);
+    DIR *dir = gd__sysfs_open(directory);
     bool found = false;
     for (struct dirent *e; dir && !found && (e = readdir(dir));) {
         found = gd__sysfs_numbered(e->d_name, "hwmon") >= 0;
         if (found)
-            snprintf(out, size, "%s/%.32s", folder, e->d_name);
+            snprintf(out, size, "%s/%.32s", directory, e->d_name);
     }
     if (dir)
         closedir(dir);
@@ -44,37 +44,37 @@ static bool find_sensors(const struct gd__found *f, char *out, size_t size)
 
 static void read_sensors(struct gd__found *f)
 {
-    char folder[2 * sizeof f->folder];
+    char directory[2 * sizeof f->directory];
     uint64_t milli_degrees = 0, microwatts = 0;
-    const bool there = find_sensors(f, folder, sizeof folder);
-    gd__set_known(&f->d, GD_KNOWN_TEMPERATURE, there && gd__sysfs_number(folder, "temp1_input", &milli_degrees));
+    const bool there = find_sensors(f, directory, sizeof directory);
+    gd__set_known(&f->d, GD_KNOWN_TEMPERATURE, there && gd__sysfs_number(directory, "temp1_input", &milli_degrees));
     gd__set_known(&f->d, GD_KNOWN_POWER,
-                  there && (gd__sysfs_number(folder, "power1_average", &microwatts) ||
-                            gd__sysfs_number(folder, "power1_input", &microwatts)));
+                  there && (gd__sysfs_number(directory, "power1_average", &microwatts) ||
+                            gd__sysfs_number(directory, "power1_input", &microwatts)));
     f->d.temperature = (int)(milli_degrees / 1000);
     f->d.power_mw = (unsigned)(microwatts / 1000);
 }
 
-/* Name and number of a PCI device, and what is near it. */
+/* Reads the PCI bus id of a device, its NUMA node and the CPUs near it. */
 static bool read_pci(struct gd__found *f)
 {
     char path[GD__SYSFS_PATH_MAX], target[PATH_MAX];
-    const ssize_t n = gd__sysfs_path(path, f->folder, NULL) ? readlink(path, target, sizeof target - 1) : -1;
+    const ssize_t n = gd__sysfs_path(path, f->directory, NULL) ? readlink(path, target, sizeof target - 1) : -1;
     if (n <= 0)
         return false;
     target[n] = '\0';
     const char *base = strrchr(target, '/');
     snprintf(f->d.pci, sizeof f->d.pci, "%.31s", base ? base + 1 : target);
-    gd__numa_read(f, f->folder);
+    gd__numa_read(f, f->directory);
     return true;
 }
 
 /* --- AMD --- */
 
-/* Every process that has opened KFD has a folder, in it a file per GPU: what it has there. */
+/* Every process that has opened KFD has a directory with a file per GPU, which says how much memory it has there. */
 static int amd_processes(const struct gd__found *f, struct gd_device_process *out, size_t max)
 {
-    char folder[sizeof KFD_PROCESSES + 32], file[32];
+    char directory[sizeof KFD_PROCESSES + 32], file[32];
     uint64_t memory;
     size_t n = 0;
     DIR *dir = gd__sysfs_open(KFD_PROCESSES);
@@ -83,8 +83,8 @@ static int amd_processes(const struct gd__found *f, struct gd_device_process *ou
     snprintf(file, sizeof file, "vram_%u", f->kfd_id);
     for (struct dirent *e; (e = readdir(dir));) {
         const int pid = gd__sysfs_numbered(e->d_name, "");
-        snprintf(folder, sizeof folder, "%s/%d", KFD_PROCESSES, pid);
-        if (pid < 0 || !gd__sysfs_number(folder, file, &memory) || memory == 0)
+        snprintf(directory, sizeof directory, "%s/%d", KFD_PROCESSES, pid);
+        if (pid < 0 || !gd__sysfs_number(directory, file, &memory) || memory == 0)
             continue;
         if (n < max)
             out[n] = (struct gd_device_process){ .pid = pid, .memory = memory };
@@ -98,9 +98,9 @@ static void amd_refresh(struct gd__found *f)
 {
     uint64_t total = 0, used = 0, busy = 0;
     gd__set_known(&f->d, GD_KNOWN_MEMORY,
-                  gd__sysfs_number(f->folder, "mem_info_vram_total", &total) &&
-                      gd__sysfs_number(f->folder, "mem_info_vram_used", &used));
-    gd__set_known(&f->d, GD_KNOWN_UTILIZATION, gd__sysfs_number(f->folder, "gpu_busy_percent", &busy));
+                  gd__sysfs_number(f->directory, "mem_info_vram_total", &total) &&
+                      gd__sysfs_number(f->directory, "mem_info_vram_used", &used));
+    gd__set_known(&f->d, GD_KNOWN_UTILIZATION, gd__sysfs_number(f->directory, "gpu_busy_percent", &busy));
     f->d.memory_total = total;
     f->d.memory_free = used < total ? total - used : 0;
     f->d.utilization = (unsigned)busy;
@@ -113,14 +113,14 @@ static void amd_refresh(struct gd__found *f)
 static void amd_name(struct gd__found *f, const char *node)
 {
     uint64_t id = 0;
-    if (gd__sysfs_read(f->folder, "product_name", f->d.name, sizeof f->d.name) ||
+    if (gd__sysfs_read(f->directory, "product_name", f->d.name, sizeof f->d.name) ||
         gd__sysfs_read(node, "name", f->d.name, sizeof f->d.name))
         return;
-    gd__sysfs_number(f->folder, "device", &id);
+    gd__sysfs_number(f->directory, "device", &id);
     snprintf(f->d.name, sizeof f->d.name, "AMD GPU %04x", (unsigned)id & 0xffff);
 }
 
-/* False: this node is no GPU, or not ours to use (what is in its files is then hidden). */
+/* False: this node is not a GPU, or this process may not use it (the contents of its files are then hidden). */
 static bool amd_describe(struct gd__found *f, unsigned number)
 {
     char node[sizeof KFD_NODES + 16], text[4096];
@@ -131,7 +131,7 @@ static bool amd_describe(struct gd__found *f, unsigned number)
         return false;
     *f = (struct gd__found){ .backend = &gd__amd_backend, .mig_index = -1, .gi = -1, .ci = -1 };
     f->d.vendor = GD_VENDOR_AMD;
-    snprintf(f->folder, sizeof f->folder, "%s/renderD%u/device", DRM, (unsigned)minor);
+    snprintf(f->directory, sizeof f->directory, "%s/renderD%u/device", DRM, (unsigned)minor);
     if (!read_pci(f))
         return false;
     gd__sysfs_number(node, "gpu_id", &id);
@@ -179,29 +179,29 @@ const struct gd__backend gd__amd_backend = {
 
 /* --- Intel --- */
 
-/* Where drivers say how much memory a card has of its own: i915, xe. */
+/* The files in which drivers (i915, xe) report how much memory of its own a card has. */
 static const struct {
-    const char *folder; /* behind "class/drm/card0/" */
+    const char *directory; /* after "class/drm/card0/" */
     const char *total, *free;
 } intel_memory[] = {
     { ".", "lmem_total_bytes", "lmem_avail_bytes" },
     { "device/tile0", "physical_vram_size_bytes", NULL },
 };
 
-/* False: it has none. Only where the free memory is known too does it count as known. */
+/* False: the card has no memory of its own. The memory counts as known only if the free memory is known too. */
 static bool intel_read_memory(struct gd__found *f)
 {
     uint64_t total, available;
     gd__set_known(&f->d, GD_KNOWN_MEMORY, false);
     for (size_t i = 0; i < sizeof intel_memory / sizeof *intel_memory; i++) {
-        char folder[sizeof f->folder + 32];
-        snprintf(folder, sizeof folder, "%.*s%s", (int)(strlen(f->folder) - strlen("device")), f->folder,
-                 intel_memory[i].folder);
-        if (!gd__sysfs_number(folder, intel_memory[i].total, &total) || total == 0)
+        char directory[sizeof f->directory + 32];
+        snprintf(directory, sizeof directory, "%.*s%s", (int)(strlen(f->directory) - strlen("device")), f->directory,
+                 intel_memory[i].directory);
+        if (!gd__sysfs_number(directory, intel_memory[i].total, &total) || total == 0)
             continue;
         f->d.memory_total = total;
         f->d.memory_free = 0;
-        if (intel_memory[i].free && gd__sysfs_number(folder, intel_memory[i].free, &available)) {
+        if (intel_memory[i].free && gd__sysfs_number(directory, intel_memory[i].free, &available)) {
             f->d.memory_free = available;
             gd__set_known(&f->d, GD_KNOWN_MEMORY, true);
         }
@@ -221,13 +221,13 @@ static bool intel_describe(struct gd__found *f, int card)
     uint64_t vendor = 0, id = 0;
     *f = (struct gd__found){ .backend = &gd__intel_backend, .mig_index = -1, .gi = -1, .ci = -1 };
     f->d.vendor = GD_VENDOR_INTEL;
-    snprintf(f->folder, sizeof f->folder, "%s/card%d/device", DRM, card);
-    if (!gd__sysfs_number(f->folder, "vendor", &vendor) || vendor != VENDOR_INTEL || !read_pci(f))
+    snprintf(f->directory, sizeof f->directory, "%s/card%d/device", DRM, card);
+    if (!gd__sysfs_number(f->directory, "vendor", &vendor) || vendor != VENDOR_INTEL || !read_pci(f))
         return false;
     const bool has_memory = intel_read_memory(f);
     if (!has_memory && strncmp(f->d.pci, "0000:00:", 8) == 0)
-        return false; /* part of the processor: those alone sit on its own bus */
-    gd__sysfs_number(f->folder, "device", &id);
+        return false; /* part of the processor: only such GPUs are on its own bus */
+    gd__sysfs_number(f->directory, "device", &id);
     snprintf(f->d.name, sizeof f->d.name, "Intel GPU %04x", (unsigned)id & 0xffff);
     intel_refresh(f);
     return true;

@@ -1,4 +1,4 @@
-/* Small files of sysfs. One that is missing or cannot be read is an answer here, not an error: every kernel and driver
+/* Reads small files of sysfs. A file that is missing or cannot be read is not an error here: every kernel and driver
  * has a different selection of them.
  */
 #include "gpu/backends/sysfs_file.h"
@@ -14,18 +14,18 @@
 
 #include "gpu/backends/backend.h"
 
-bool gd__sysfs_path(char out[GD__SYSFS_PATH_MAX], const char *folder, const char *name)
+bool gd__sysfs_path(char out[GD__SYSFS_PATH_MAX], const char *directory, const char *name)
 {
     const char *root = getenv(GD__ENV_SYSFS);
-    const int n = snprintf(out, GD__SYSFS_PATH_MAX, "%s/%s%s%s", root && *root ? root : "/sys", folder, name ? "/" : "",
-                           name ? name : "");
+    const int n = snprintf(out, GD__SYSFS_PATH_MAX, "%s/%s%s%s", root && *root ? root : "/sys", directory,
+                           name ? "/" : "", name ? name : "");
     return n > 0 && n < GD__SYSFS_PATH_MAX;
 }
 
-bool gd__sysfs_read(const char *folder, const char *name, char *out, size_t size)
+bool gd__sysfs_read(const char *directory, const char *name, char *out, size_t size)
 {
     char path[GD__SYSFS_PATH_MAX];
-    const int fd = gd__sysfs_path(path, folder, name) ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+    const int fd = gd__sysfs_path(path, directory, name) ? open(path, O_RDONLY | O_CLOEXEC) : -1;
     if (fd < 0)
         return false;
     size_t used = 0;
@@ -49,10 +49,10 @@ static bool whole_number(const char *text, uint64_t *out)
     return errno == 0 && (*end == '\0' || isspace((unsigned char)*end));
 }
 
-bool gd__sysfs_number(const char *folder, const char *name, uint64_t *out)
+bool gd__sysfs_number(const char *directory, const char *name, uint64_t *out)
 {
     char text[64];
-    return gd__sysfs_read(folder, name, text, sizeof text) && whole_number(text, out);
+    return gd__sysfs_read(directory, name, text, sizeof text) && whole_number(text, out);
 }
 
 bool gd__sysfs_property(const char *text, const char *key, uint64_t *out)
@@ -66,10 +66,10 @@ bool gd__sysfs_property(const char *text, const char *key, uint64_t *out)
     return false;
 }
 
-DIR *gd__sysfs_open(const char *folder)
+DIR *gd__sysfs_open(const char *directory)
 {
     char path[GD__SYSFS_PATH_MAX];
-    return gd__sysfs_path(path, folder, NULL) ? opendir(path) : NULL;
+    return gd__sysfs_path(path, directory, NULL) ? opendir(path) : NULL;
 }
 
 int gd__sysfs_numbered(const char *name, const char *beginning)

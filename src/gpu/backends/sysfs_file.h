@@ -1,4 +1,4 @@
-/* Small files of sysfs, below a root that tests and odd installations may move: see GD__ENV_SYSFS. */
+/* Reads small files of sysfs. Tests and unusual installations may set another root than /sys: see GD__ENV_SYSFS. */
 #ifndef GD_GPU_BACKENDS_SYSFS_FILE_H
 #define GD_GPU_BACKENDS_SYSFS_FILE_H
 
@@ -9,21 +9,21 @@
 
 enum { GD__SYSFS_PATH_MAX = 1024 };
 
-/* The path of folder/name below the root; name may be NULL. False if it is too long. */
-bool gd__sysfs_path(char out[GD__SYSFS_PATH_MAX], const char *folder, const char *name);
+/* The path of directory/name below the root; name may be NULL. False if it is too long. */
+bool gd__sysfs_path(char out[GD__SYSFS_PATH_MAX], const char *directory, const char *name);
 
-/* What is in it, without line ends behind. False if it is not there or cannot be read. */
-bool gd__sysfs_read(const char *folder, const char *name, char *out, size_t size);
+/* Reads the file, without white space at its end. False if it is empty, does not exist or cannot be read. */
+bool gd__sysfs_read(const char *directory, const char *name, char *out, size_t size);
 
-/* A number, decimal or 0x..., alone in its file. */
-bool gd__sysfs_number(const char *folder, const char *name, uint64_t *out);
+/* Reads a file that contains one number, decimal or 0x... */
+bool gd__sysfs_number(const char *directory, const char *name, uint64_t *out);
 
-/* The value of a line "key value" in such a file's text. */
+/* Finds the line "key value" in the text of a file. */
 bool gd__sysfs_property(const char *text, const char *key, uint64_t *out);
 
-DIR *gd__sysfs_open(const char *folder); /* NULL: not there */
+DIR *gd__sysfs_open(const char *directory); /* NULL: it does not exist */
 
-/* The number in a name made of a beginning and digits alone ("card", "card12"): or -1. */
+/* The number in a name that consists of beginning and digits: 12 for "card12" and "card". Otherwise -1. */
 int gd__sysfs_numbered(const char *name, const char *beginning);
 
 #endif

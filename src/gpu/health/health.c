@@ -1,12 +1,12 @@
-/* Word of devices that fail.
+/* Reports failures of devices.
  *
- * A thread per source (the driver; a FIFO for simulated devices) sleeps in it and lives as long as the process: NVML
- * has no way to wake one who waits for events but an event. The first subscriber starts it. Signals are the program's
- * business, so the thread takes none.
+ * One thread per source (the driver; a FIFO for simulated devices) waits in that source and lives as long as the
+ * process: only an event can wake a thread that waits for events of NVML. The first subscriber starts the threads. They
+ * receive no signals, which are for the program.
  *
- * A callback is made without the lock, but with its subscription marked as being called, for which whoever unsubscribes
- * it waits. One that unsubscribes itself does not. A forked child has no such thread and no subscribers; it can
- * subscribe anew.
+ * A callback is called without the lock, but its subscription is marked as being called. Unsubscribing waits until that
+ * call has ended, unless the callback itself unsubscribes. A forked child has none of these threads and no subscribers.
+ * It can subscribe again.
  */
 #include "gpu/health/health.h"
 
@@ -26,9 +26,9 @@ struct subscriber {
     int token;
     gd__health_fn *fn;
     void *user;
-    bool gone;           /* to be freed by whoever is calling it */
-    unsigned long heard; /* the last report it was told of */
-    bool called;         /* now, by the thread below */
+    bool gone;           /* the thread that is calling it frees it */
+    unsigned long heard; /* the number of the last report it got */
+    bool called;         /* fn is being called, by the thread below */
     pthread_t caller;
 };
 
@@ -40,7 +40,7 @@ static struct subscriber *subscribers;
 static bool running[N_SOURCES];
 static int last_token;
 static unsigned long n_reports;
-static bool telling; /* a report at a time: every subscriber hears all, in order */
+static bool reporting; /* one report at a time, so that every subscriber gets all in order */
 static unsigned forks_seen;
 static pthread_cond_t call_ended = PTHREAD_COND_INITIALIZER;
 
@@ -49,16 +49,17 @@ static pthread_cond_t call_ended = PTHREAD_COND_INITIALIZER;
 /* From NVIDIA's Xid catalogue (https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html, as of October
  * 2025), by its columns "immediate action" and "investigatory action":
  *
- *   IGNORE    it asks for nothing (IGNORE), or only comments on another Xid that is reported too (45, 154)
- *   PROCESS   RESTART_APP, and the place to look is the application (CHECK_APP/CUDA and the workflows of 13 and 31).
- * The driver has told the one process whose fault it is; its worker fails the task, which is charged for it. NVML does
- * not say which process that is, and a restart of them all, uncharged, would let a task that always does it run for
- * ever. RESTART   RESTART_APP, and the place to look is the hardware or the driver (CONTACT_SUPPORT, INVESTIGATE_SW,
- * 94) RETIRE    RESET_GPU, RESTART_VM, RESTART_BM, CHECK_MECHANICALS; and the workflows of 48 and of NVLink, which
- * depend on what NVML does not report
+ *   IGNORE    No action (IGNORE), or the Xid only comments on another Xid that is reported too (45, 154).
+ *   PROCESS   RESTART_APP, and the cause is in the application (CHECK_APP/CUDA and the workflows of 13 and 31). The
+ *             driver has reported the error to the process that caused it. Its worker fails the task, which is charged.
+ *             NVML does not say which process that is. Restarting all of them, uncharged, would let a task that always
+ *             causes it run for ever.
+ *   RESTART   RESTART_APP, and the cause is in the hardware or the driver (CONTACT_SUPPORT, INVESTIGATE_SW, 94).
+ *   RETIRE    RESET_GPU, RESTART_VM, RESTART_BM, CHECK_MECHANICALS, and the workflows of 48 and of NVLink, which depend
+ *             on facts that NVML does not report.
  *
- * What is not in this table retires the device: those that the catalogue calls unused, has no action for, or does not
- * know. */
+ * An Xid that is not in this table retires the device: one that the catalogue calls unused, has no action for, or does
+ * not know. */
 enum action { IGNORE, PROCESS, RESTART, RETIRE };
 
 static const struct xid {
@@ -128,7 +129,7 @@ static const struct xid {
     { 157, 157, IGNORE, "resource retirement failed" },
     { 158, 158, RETIRE, "fatal timeout" },
     { 160, 161, IGNORE, "channel retirement" },
-    { 162, 165, IGNORE, "power smoothing changed" }, /* no action is given, and nothing is broken */
+    { 162, 165, IGNORE, "power smoothing changed" }, /* the catalogue gives no action, and nothing is broken */
 };
 
 static const struct xid *find_xid(unsigned number)
@@ -139,9 +140,9 @@ static const struct xid *find_xid(unsigned number)
     return NULL;
 }
 
-/* --- telling --- */
+/* --- reporting --- */
 
-static struct subscriber *next_to_hear(unsigned long report)
+static struct subscriber *next_without(unsigned long report)
 {
     for (struct subscriber *s = subscribers; s; s = s->next)
         if (s->heard < report)
@@ -172,18 +173,18 @@ static void call(struct subscriber *s, const char *uuid, enum gd__health health,
     pthread_cond_broadcast(&call_ended);
 }
 
-static void tell(const char *uuid, enum gd__health health, const char *why)
+static void report_to_all(const char *uuid, enum gd__health health, const char *why)
 {
     gd__gpu_lock();
-    while (telling)
+    while (reporting)
         pthread_cond_wait(&call_ended, &gd__gpu_mutex);
-    telling = true;
+    reporting = true;
     const unsigned long report = ++n_reports;
-    for (struct subscriber *s; (s = next_to_hear(report));) {
+    for (struct subscriber *s; (s = next_without(report));) {
         s->heard = report;
         call(s, uuid, health, why);
     }
-    telling = false;
+    reporting = false;
     pthread_cond_broadcast(&call_ended);
     gd__gpu_unlock();
 }
@@ -199,12 +200,12 @@ void gd__health_report(const char *uuid, unsigned xid)
         snprintf(why, sizeof why, "Xid %u (%s)", xid, x->words);
     else
         snprintf(why, sizeof why, "Xid %u", xid);
-    tell(uuid, action == RESTART ? GD__HEALTH_RESTART : GD__HEALTH_FAILED, why);
+    report_to_all(uuid, action == RESTART ? GD__HEALTH_RESTART : GD__HEALTH_FAILED, why);
 }
 
 void gd__health_report_lost(const char *uuid)
 {
-    tell(uuid, GD__HEALTH_FAILED, "the driver has lost the GPU");
+    report_to_all(uuid, GD__HEALTH_FAILED, "the driver has lost the GPU");
 }
 
 /* --- threads --- */
@@ -214,7 +215,7 @@ static void *watch(void *arg)
     const struct gd__health_source *source = arg;
     while (source->watch())
         ;
-    return NULL; /* running stays set: what has ended once is not begun again */
+    return NULL; /* running stays set: a source that has ended is not started again */
 }
 
 static bool start_thread(const struct gd__health_source *source)
@@ -238,7 +239,7 @@ static bool start_source(size_t i)
     return running[i];
 }
 
-/* In a forked child: threads and subscribers are another process's. */
+/* In a forked child: forgets the threads and subscribers, which belong to the parent. */
 static void forget_parent(void)
 {
     const unsigned forks = gd__gpu_forks();
@@ -255,7 +256,7 @@ static void forget_parent(void)
             sources[i]->close(true);
         running[i] = false;
     }
-    telling = false;
+    reporting = false;
     call_ended = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
 }
 
@@ -297,7 +298,7 @@ void gd__health_unsubscribe(int token)
     struct subscriber *s = find(token);
     if (s && s->called) {
         const bool by_us = pthread_equal(s->caller, pthread_self());
-        s->gone = true; /* whoever is calling it frees it then, and calls it no more */
+        s->gone = true; /* the thread that is calling it frees it afterwards */
         while (!by_us && find(token))
             pthread_cond_wait(&call_ended, &gd__gpu_mutex);
     } else if (s) {

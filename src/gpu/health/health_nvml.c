@@ -1,5 +1,5 @@
-/* Xid events of NVIDIA devices. The thread sleeps in nvmlEventSetWait. If a GPU is lost altogether that call does
- * nothing but say so, again and again: the lost one is then found, reported, and left out of a new set of events.
+/* Xid events of NVIDIA devices. The thread waits in nvmlEventSetWait. If a GPU is lost, that call returns only this
+ * error, again and again. So the lost GPU is found, reported, and left out of a new set of events.
  */
 #include <limits.h>
 #include <stddef.h>
@@ -9,15 +9,15 @@
 #include "gpu/backends/nvml_api.h"
 #include "gpu/health/health.h"
 
-/* About 25 days: the largest that NVML could take for any kind of integer. */
+/* About 25 days: the largest value that fits if NVML treats it as a signed int. */
 #define WAIT_MS ((unsigned)INT_MAX)
 
 static struct {
     const struct gd__nvml *n;
     gd__nvml_events events;
-    struct gd__nvml_gpu *gpus; /* those watched */
+    struct gd__nvml_gpu *gpus; /* the GPUs that are watched */
     unsigned n_gpus;
-} state; /* made by open(), then the thread's */
+} state; /* made by open(), then used by the thread only */
 
 static void free_events(void)
 {
@@ -33,7 +33,7 @@ static bool has_xids(gd__nvml_device gpu)
            (state.n->event_types(gpu, &types) == GD__NVML_SUCCESS && types & GD__NVML_EVENT_XID);
 }
 
-/* A new set of events with all that are watched; those that have no events are dropped. False: none has. */
+/* Makes a new set of events for all watched GPUs. GPUs without events are dropped. False: no GPU has events. */
 static bool make_events(void)
 {
     unsigned kept = 0;
@@ -64,7 +64,7 @@ static bool list_gpus(void)
     return state.gpus != NULL;
 }
 
-/* The driver's end of the events is shared with the process that we were forked from: theirs are left alone. */
+/* After a fork the driver's end of the events is shared with the parent, so it is left alone. */
 static void close_nvml(bool forked)
 {
     if (!forked)
@@ -104,7 +104,7 @@ static bool is_lost(gd__nvml_device gpu)
     return state.n->memory(gpu, &memory) == GD__NVML_GPU_IS_LOST;
 }
 
-/* Reports lost GPUs and goes on without them. False: there is nothing left to watch, or nothing to be found. */
+/* Reports lost GPUs and continues without them. False: no GPU is left to watch, or no lost GPU was found. */
 static bool drop_lost(void)
 {
     const unsigned before = state.n_gpus;

@@ -1,6 +1,6 @@
 /* Failures of simulated devices: lines "<index or UUID> <xid>" in a FIFO or a file that GPU_DISPATCH_SIM_XID names. A
- * FIFO is opened for writing as well, so that it does not end when a writer leaves; of a file, what is added to it
- * later is read when inotify tells of it. A line that makes no sense is passed over.
+ * FIFO is also opened for writing, so that it does not end when a writer closes it. Lines that are added to a file
+ * later are read when inotify reports the change. A line that is not valid is ignored.
  */
 #include <ctype.h>
 #include <errno.h>
@@ -46,7 +46,7 @@ static bool open_sim(void)
     if (!path || stat(path, &s) < 0)
         return false;
     const bool fifo = S_ISFIFO(s.st_mode);
-    const bool watched = fifo || watch_file(path); /* before it is read: nothing is missed */
+    const bool watched = fifo || watch_file(path); /* before it is read, so that nothing is missed */
     if (watched)
         state.fd = gd__fd_above_stdio(open(path, (fifo ? O_RDWR : O_RDONLY) | O_CLOEXEC));
     if (state.fd >= 0)
@@ -55,7 +55,7 @@ static bool open_sim(void)
     return false;
 }
 
-/* By index: the GPU, and its MIG instances if it has any. */
+/* Reports an Xid by index: for the GPU, and for its MIG instances if it has any. */
 static void report_index(unsigned index, unsigned xid)
 {
     struct gd__found_list made = { 0 };
@@ -71,7 +71,7 @@ static void report_index(unsigned index, unsigned xid)
     gd__found_clear(&made);
 }
 
-static void take_line(char *line)
+static void read_line(char *line)
 {
     char *device = line + strspn(line, " \t");
     char *number = device + strcspn(device, " \t");
@@ -88,7 +88,7 @@ static void take_line(char *line)
         gd__health_report(device, (unsigned)xid);
 }
 
-static void take_bytes(const char *bytes, size_t n)
+static void read_bytes(const char *bytes, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         if (bytes[i] != '\n') {
@@ -98,7 +98,7 @@ static void take_bytes(const char *bytes, size_t n)
         }
         state.line[state.used] = '\0';
         state.used = 0;
-        take_line(state.line);
+        read_line(state.line);
     }
 }
 
@@ -116,7 +116,7 @@ static bool watch_sim(void)
     char bytes[256];
     const ssize_t n = read(state.fd, bytes, sizeof bytes);
     if (n > 0)
-        take_bytes(bytes, (size_t)n);
+        read_bytes(bytes, (size_t)n);
     if (n == 0)
         return await_change();
     return n > 0 || errno == EINTR;
