@@ -60,7 +60,7 @@ def journal_options(
         for name, value in given.items():
             if value:
                 raise ValueError(
-                    f"{name} is for a run with a journal: give journal= too (an argument of setup() needs another name)"
+                    f"{name} needs a journal: give journal= too (an argument of setup() must have another name)"
                 )
         return None
     if not isinstance(journal, (str, bytes, os.PathLike)):

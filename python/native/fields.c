@@ -58,7 +58,7 @@ bool list_put(PyObject **list, PyObject *item)
 
 int *read_ints(PyObject *sequence, size_t *n)
 {
-    PyObject *fast = PySequence_Fast(sequence, "device numbers have to come in a list");
+    PyObject *fast = PySequence_Fast(sequence, "device numbers must be a list");
     if (!fast)
         return NULL;
     *n = (size_t)PySequence_Fast_GET_SIZE(fast);

@@ -255,7 +255,7 @@ static int add_file(struct gd_files *files, PyObject *item)
 static struct gd_files *read_files(PyObject *sequence)
 {
     struct gd_files *files = NULL;
-    PyObject *fast = PySequence_Fast(sequence, "files have to come in a list");
+    PyObject *fast = PySequence_Fast(sequence, "files must be a list");
     if (!fast)
         return NULL;
     const int rc = gd_files_open(&files);

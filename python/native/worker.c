@@ -125,8 +125,8 @@ static void describe(struct failure *f, PyObject *exception, const char *lead)
     f->text = PyObject_CallMethod(self.host, "describe", "Oz", exception, lead);
     f->words = f->text ? PyBytes_AsString(f->text) : NULL;
     if (!f->words) {
-        snprintf(f->plain, sizeof f->plain, "%s%s%s (its traceback can't be had)", lead ? lead : "", lead ? " " : "",
-                 Py_TYPE(exception)->tp_name);
+        snprintf(f->plain, sizeof f->plain, "%s%s%s (its traceback is not available)", lead ? lead : "",
+                 lead ? " " : "", Py_TYPE(exception)->tp_name);
         f->words = f->plain;
     }
     PyErr_Clear();
@@ -221,7 +221,7 @@ static int put_large(struct gd_worker *w, struct gd_result *r, PyObject *value)
         make_ready(r);
         value_write(&plan, room);
     } else {
-        code = gd_result_error(r, "no room for a result of %zu bytes: %s", plan.size, gd_error_text());
+        code = gd_result_error(r, "no memory for a result of %zu bytes: %s", plan.size, gd_error_text());
     }
     value_plan_clear(&plan);
     return code;
@@ -241,7 +241,7 @@ static void settle(void)
     if (__builtin_expect(views_settle() == 0, 1))
         return;
     PyErr_Print();
-    fputs("gpu_dispatch worker: no memory for an array that was kept by process(): ending\n", stderr);
+    fputs("gpu_dispatch worker: no memory for an array that process() kept: the worker ends\n", stderr);
     fflush(stderr);
     _exit(EXIT_NO_MEMORY);
 }
@@ -527,8 +527,9 @@ static PyObject *worker_main(PyObject *module, PyObject *host)
                                         .interrupt = interrupt };
     (void)module;
     if (!gd__in_worker_process())
-        return PyErr_Format(PyExc_RuntimeError, "this process was not started by a dispatcher: worker_main() is for "
-                                                "those that were");
+        return PyErr_Format(
+            PyExc_RuntimeError,
+            "this process was not started by a dispatcher: worker_main() works only in worker processes");
     self.host = Py_NewRef(host);
     self.timeout_error = PyObject_GetAttrString(host, "timeout_error");
     if (!self.timeout_error)

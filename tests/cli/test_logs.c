@@ -139,7 +139,7 @@ TEST(files_that_cannot_be_written)
     struct cli_results *s = NULL;
     enter_folder();
     CHECK_EQ(cli_records_open(&r, "no/such/r", false), -1);
-    CHECK_CONTAINS(gd__fail_text(), "cannot write no/such/r: No such file");
+    CHECK_CONTAINS(gd__fail_text(), "cannot write no/such/r: the directory no/such does not exist");
     CHECK_EQ(cli_joblog_open(&j, "no/such/j", NULL, false), -1);
     CHECK_CONTAINS(gd__fail_text(), "no/such/j");
     make_text("f", "");

@@ -91,7 +91,7 @@ int web_address_listen(struct web_address *a)
     const int on = 1, family = a->at.ss_family;
     int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
-        return gd__fail("--http: cannot make a socket: %s", strerror(errno));
+        return gd__fail("--http: cannot create a socket: %s", strerror(errno));
     /* Lets a run use the port of a run that has just ended. Two runs at a time still cannot share a port. */
     (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
     if (family == AF_INET6 && !a->any)

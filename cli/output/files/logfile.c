@@ -28,7 +28,7 @@ int cli_logfile_open(struct cli_logfile *f, const char *path, bool append)
         return 0;
     free(f->path);
     f->path = NULL;
-    return gd__fail("cannot write %s: %s", path, strerror(errno));
+    return gd__fail_to_write(path, errno);
 }
 
 /* The file may have been cut since it was opened: its end is looked up at the first line. */

@@ -248,7 +248,7 @@ static const struct option *find(PyObject *key)
     for (size_t i = 0; i < sizeof table / sizeof *table; i++)
         if (PyUnicode_Check(key) && PyUnicode_CompareWithASCIIString(key, table[i].name) == 0)
             return &table[i];
-    PyErr_Format(PyExc_TypeError, "there is no option %R", key);
+    PyErr_Format(PyExc_TypeError, "unknown option %R", key);
     return NULL;
 }
 

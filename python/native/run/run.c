@@ -103,7 +103,7 @@ static int read_call(struct run *r, PyObject *key, PyObject *value)
         Py_XSETREF(r->calls[i], value);
         return 0;
     }
-    PyErr_Format(PyExc_TypeError, "there is no callback %R", key);
+    PyErr_Format(PyExc_TypeError, "unknown callback %R", key);
     return -1;
 }
 
@@ -177,7 +177,7 @@ static PyObject *run_run(PyObject *self, PyObject *args)
     if (!PyArg_ParseTuple(args, "OO!:run", &iterable, &PyDict_Type, &callbacks))
         return NULL;
     if (r->used) {
-        PyErr_SetString(PyExc_RuntimeError, "a Run runs once: make another");
+        PyErr_SetString(PyExc_RuntimeError, "a Run can run only once: make another one");
         return NULL;
     }
     r->used = true;

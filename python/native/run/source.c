@@ -112,7 +112,7 @@ static int write_item(struct run *r, struct gd_item *item, PyObject *object)
     value_plan_clear(&plan);
     if (room || gd__item_stopped(item))
         return 1;
-    PyErr_Format(PyExc_MemoryError, "no room for an item of %zu bytes: %s", plan.size, gd_error_text());
+    PyErr_Format(PyExc_MemoryError, "no memory for an item of %zu bytes: %s", plan.size, gd_error_text());
     return -1;
 }
 

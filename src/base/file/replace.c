@@ -122,7 +122,7 @@ static int cannot_begin(struct gd__replacement *r, const char *path, int fd)
         return gd__fail("cannot write %s: %s cannot be removed: %s. Remove it, or give a file in another directory",
                         path, r->temporary, strerror(error));
     }
-    return gd__fail("cannot write %s: %s", path, strerror(error));
+    return gd__fail_to_write(path, error);
 }
 
 int gd__replace_begin(struct gd__replacement *r, const char *path, bool named)

@@ -11,6 +11,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/failure.h"
+
 int gd__write_all(int fd, const void *data, size_t size)
 {
     const char *at = data;
@@ -30,10 +32,15 @@ int gd__write_all(int fd, const void *data, size_t size)
     return 0;
 }
 
-int gd__sync_directory_of(const char *path)
+static char *directory_of(const char *path)
 {
     const char *slash = strrchr(path, '/');
-    char *directory = slash ? strndup(path, slash == path ? 1 : (size_t)(slash - path)) : strdup(".");
+    return slash ? strndup(path, slash == path ? 1 : (size_t)(slash - path)) : strdup(".");
+}
+
+int gd__sync_directory_of(const char *path)
+{
+    char *directory = directory_of(path);
     const int fd = directory ? open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
     free(directory);
     if (fd < 0)
@@ -43,4 +50,15 @@ int gd__sync_directory_of(const char *path)
     close(fd);
     errno = saved;
     return result;
+}
+
+int gd__fail_to_write(const char *path, int error)
+{
+    char *directory = error == ENOENT ? directory_of(path) : NULL;
+    if (directory && access(directory, F_OK) < 0)
+        (void)gd__fail("cannot write %s: the directory %s does not exist", path, directory);
+    else
+        (void)gd__fail("cannot write %s: %s", path, strerror(error));
+    free(directory);
+    return -1;
 }
