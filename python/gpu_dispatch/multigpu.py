@@ -299,7 +299,10 @@ class ProcessSpawner:
         if worker_cls is None:
             raise TypeError(NO_WORKER)
         if self.is_running:
-            raise RuntimeError("the workers of this ProcessSpawner are still running: call wait_for_completion() first, or use another ProcessSpawner")
+            raise RuntimeError(
+                "the workers of this ProcessSpawner are still running: call wait_for_completion() first, or use another "
+                "ProcessSpawner"
+            )
         offered = {"model_size": model_size, "language": language, "output_dir": output_dir}
         kwargs = {**_accepted(worker_cls.setup, offered), **setup_kwargs}
         ids = gpu_ids if isinstance(gpu_ids, str) else list(gpu_ids)
