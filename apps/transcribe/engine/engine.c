@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * whisper.cpp listening. A state holds what one file leaves behind: the random numbers of sampling go on from where the
- * file before left them, which would make text depend on the order of files. Making a state takes a while, on a GPU
- * above all; so it is made anew only when random numbers were drawn: whenever beams are searched, and whenever a window
- * was tried at a temperature above 0, which shows in how often its first token is asked for. Everything else in a
- * state whisper.cpp overwrites, as it is told that there is no context.
+ * Transcribes with whisper.cpp.
  *
- * The context that a piece has is given to it: the prompt, and the tokens of the segments that were kept.
+ * A whisper.cpp state keeps its random numbers from one file to the next. If they were reused, the text of a file would
+ * depend on the files before it. Making a new state takes a while, above all on a GPU. So a new one is made only if
+ * random numbers were drawn: always with a beam search, and whenever a window was tried at a temperature above 0. The
+ * second case is recognised by how often the first token of a window is asked for. whisper.cpp overwrites everything
+ * else in a state, since it is told that there is no context.
+ *
+ * The context of a piece is passed explicitly: the prompt, and the tokens of the segments that were kept.
  */
 #include "apps/transcribe/engine/engine.h"
 
@@ -26,22 +28,22 @@ struct tr_engine {
     const struct tr_settings *settings;
     struct whisper_context *model;
     struct whisper_state *state;
-    bool drawn; /* random numbers were, from this state */
+    bool drawn; /* random numbers were drawn from this state */
     struct tr_speech *speech;
     struct whisper_full_params params;
 
-    /* the file */
+    /* of the current file */
     const char *language; /* NULL: to be detected */
     float language_probability;
-    whisper_token *past; /* prompt and context, whose last past_room tokens are kept */
+    whisper_token *past; /* prompt and context: the last past_room tokens */
     size_t n_past, past_room, n_prompt;
     whisper_token *prompt;
     bool (*stop)(void *user);
     void *user;
 
-    /* the piece */
+    /* of the current piece */
     double length;
-    unsigned tries; /* of the window: the first is at the temperature that was asked for */
+    unsigned tries; /* for this window: the first is at the temperature that was set */
     struct tr_span *spans;
     size_t n_spans, spans_room;
     float *temperatures; /* of the segments */
@@ -55,7 +57,7 @@ static bool on_abort(void *user)
     const struct tr_engine *e = user;
     const bool stop = e->stop(e->user);
     if (stop)
-        tr_log_quiet(true); /* it will call that a failure */
+        tr_log_quiet(true); /* whisper.cpp will log the stop as a failure */
     return stop;
 }
 
@@ -67,7 +69,7 @@ static bool on_window(struct whisper_context *model, struct whisper_state *state
     return true;
 }
 
-/* Called for every token, on several threads; without tokens before it only by the one that called us. */
+/* Called for every token, on several threads. Calls without earlier tokens come only from the thread that called us. */
 static void on_logits(struct whisper_context *model, struct whisper_state *state, const whisper_token_data *tokens,
                       int n_tokens, float *logits, void *user)
 {
@@ -96,7 +98,7 @@ static void on_segments(struct whisper_context *model, struct whisper_state *sta
     for (int i = 0; i < n; i++) {
         float *p = grown(e->temperatures, &e->temperatures_room, e->n_temperatures + 1, sizeof *p);
         if (!p)
-            return; /* not known, then */
+            return; /* the temperature is then not known */
         e->temperatures = p;
         p[e->n_temperatures++] = t;
     }
@@ -116,7 +118,7 @@ static void choose_params(struct tr_engine *e)
     p->temperature = (float)s->temperature;
     p->translate = s->translate;
     p->token_timestamps = s->word_timestamps;
-    p->no_context = true; /* of the call before */
+    p->no_context = true; /* no context from the call before */
     p->print_progress = p->print_realtime = p->print_timestamps = false;
     p->abort_callback = on_abort;
     p->encoder_begin_callback = on_window;
@@ -129,7 +131,7 @@ static void choose_params(struct tr_engine *e)
 static int make_prompt(struct tr_engine *e)
 {
     const char *text = e->settings->prompt ? e->settings->prompt : "";
-    const size_t most = strlen(text); /* a token has a byte at least */
+    const size_t most = strlen(text); /* a token has at least one byte */
     e->past_room = (size_t)(whisper_n_text_ctx(e->model) / 2);
     e->past = calloc(e->past_room + 1, sizeof *e->past);
     e->prompt = calloc(most + 1, sizeof *e->prompt);
@@ -146,7 +148,7 @@ static enum tr_outcome make_state(struct tr_engine *e)
 {
     e->state = whisper_init_state(e->model);
     if (e->state && !e->settings->no_gpu && tr_load_on_gpu() < 0) {
-        whisper_free_state(e->state); /* it would compute on the CPU */
+        whisper_free_state(e->state); /* the new state would compute on the CPU */
         e->state = NULL;
         return TR_LOST;
     }
@@ -178,7 +180,7 @@ int tr_engine_open(struct tr_engine **out, const struct tr_settings *s)
         return gd__fail("no memory for the model");
     e->settings = s;
     tr_log_begin();
-    tr_log_quiet(true); /* what goes wrong here is our error */
+    tr_log_quiet(true); /* errors here are returned by us */
     const int rc = open_engine(e);
     tr_log_quiet(false);
     if (rc < 0)
@@ -213,7 +215,7 @@ static void remember(struct tr_engine *e, whisper_token token)
     e->past[e->n_past++] = token;
 }
 
-/* whisper.cpp leaves the time out with which a segment begins, unless it is a window's first. */
+/* whisper.cpp leaves out the time token at the beginning of a segment, unless the segment is the first of a window. */
 static void remember_segment(struct tr_engine *e, int segment)
 {
     const whisper_token eot = whisper_token_eot(e->model), begin = whisper_token_beg(e->model);
@@ -240,7 +242,7 @@ enum tr_outcome tr_engine_begin(struct tr_engine *e, bool (*stop)(void *user), v
     const enum tr_outcome outcome = e->state ? TR_HEARD : make_state(e);
     if (outcome != TR_HEARD)
         return outcome;
-    /* Beams are made with random numbers at any temperature. */
+    /* A beam search draws random numbers at any temperature. */
     e->drawn = e->params.strategy == WHISPER_SAMPLING_BEAM_SEARCH || e->params.temperature > 0;
     e->language = tr_load_language(e->settings, e->model);
     e->language_probability = -1;
@@ -261,7 +263,8 @@ static enum tr_outcome failed(struct tr_engine *e, const char *what, int rc)
     return TR_FAILED;
 }
 
-/* Makes the spectrum, and finds the language in it as whisper_full() would, which keeps to itself how sure it is. */
+/* Makes the spectrum and finds the language in it, as whisper_full() would. whisper_full() does not return the
+ * probability. */
 static enum tr_outcome detect_language(struct tr_engine *e, const float *samples, size_t n)
 {
     const int threads = e->params.n_threads;
@@ -284,19 +287,20 @@ static enum tr_outcome detect_language(struct tr_engine *e, const float *samples
 static enum tr_outcome listen(struct tr_engine *e, const float *samples, size_t n)
 {
     struct whisper_full_params p = e->params;
-    bool ready = false; /* the spectrum is there already */
+    bool ready = false; /* the spectrum is already made */
     if (!e->language) {
         const enum tr_outcome outcome = detect_language(e, samples, n);
         if (outcome != TR_HEARD)
             return outcome;
-        /* Times of tokens are found with the samples, and those can't be given without making the spectrum again. */
+        /* Finding the times of tokens needs the samples, and passing the samples makes whisper.cpp compute the spectrum
+         * again. */
         ready = !p.token_timestamps;
     }
     p.language = e->language;
     p.prompt_tokens = e->n_past > 0 ? e->past : NULL;
     p.prompt_n_tokens = (int)e->n_past;
     const int rc = whisper_full_with_state(e->model, e->state, p, ready ? NULL : samples, ready ? 0 : (int)n);
-    if (rc == -7) { /* out of memory for more decoders: it has freed the state */
+    if (rc == -7) { /* out of memory for more decoders: whisper.cpp has freed the state */
         e->state = NULL;
         gd__fail("no memory for decoding");
         return TR_NO_MEMORY;
@@ -315,7 +319,8 @@ static double within(double t, double low, double high)
     return t < low ? low : t > high ? high : t;
 }
 
-/* Times can be anything where the model told none. A start behind its end is made up, ends are not. */
+/* If the model gave no times, a segment's times can be anything. A start after its end is invented, so the end is used.
+ */
 static struct tr_span span_of(const struct tr_engine *e, int segment, double low)
 {
     const double start = in_piece(e, whisper_full_get_segment_t0_from_state(e->state, segment));
@@ -348,14 +353,14 @@ enum tr_outcome tr_engine_hear(struct tr_engine *e, const float *samples, size_t
             return e->stop(e->user) ? TR_CANCELLED : TR_FAILED;
         n = (size_t)found;
     }
-    /* whisper.cpp hears nothing in less, and reads past the end of much less. */
+    /* whisper.cpp finds nothing in shorter audio, and reads past the end of much shorter audio. */
     if (n < TR_RATE / 10)
         return TR_HEARD;
     const enum tr_outcome outcome = e->stop(e->user) ? TR_CANCELLED : listen(e, samples, n);
     return outcome == TR_HEARD ? measure(e) : outcome;
 }
 
-/* --- what was heard --------------------------------------------------------- */
+/* --- results ---------------------------------------------------------------- */
 
 size_t tr_engine_spans(const struct tr_engine *e, const struct tr_span **out)
 {
@@ -363,7 +368,7 @@ size_t tr_engine_spans(const struct tr_engine *e, const struct tr_span **out)
     return e->n_spans;
 }
 
-/* The text tokens of a segment; *mean: how probable they are. NULL if out of memory. */
+/* The text tokens of a segment. *mean is their mean probability. NULL if out of memory. */
 static struct tr_token *text_tokens(const struct tr_engine *e, int segment, double offset, size_t *count, float *mean)
 {
     const int n = whisper_full_n_tokens_from_state(e->state, segment);

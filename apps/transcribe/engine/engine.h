@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * whisper.cpp, as far as a worker needs it: a model that listens to pieces of files.
+ * The part of whisper.cpp that a worker needs: a model that transcribes files piece by piece.
  *
  *     tr_engine_begin(e, stop, user);                     // a new file
  *     if (tr_engine_hear(e, samples, n) == TR_HEARD)      // its next piece
  *         for (i = 0; i < tr_engine_spans(e, &spans); i++)
- *             tr_engine_add(e, i, offset, transcript);    // what is added is context for the next piece
+ *             tr_engine_add(e, i, offset, transcript);    // also becomes context for the next piece
  *
- * What is heard depends on the file and the settings alone, never on the files before.
+ * The text depends on the file and the settings alone, never on the files before.
  */
 #ifndef GD_TRANSCRIBE_ENGINE_ENGINE_H
 #define GD_TRANSCRIBE_ENGINE_ENGINE_H
@@ -24,12 +24,12 @@ enum tr_outcome {
     TR_NO_MEMORY = -2,
     TR_CANCELLED = -3,
     TR_BAD_FILE = -4,
-    TR_LOST = -5,      /* the GPU was there and can't be used any more */
+    TR_LOST = -5,      /* the GPU was found before and can't be used any more */
     TR_FILE_AWAY = -6, /* the file could not be read this time */
 };
 
 struct tr_span {
-    double start, end; /* seconds within the piece: 0 <= start <= end <= its length, none before the last one's end */
+    double start, end; /* in the piece, in seconds: 0 <= start <= end <= length, start not before the previous end */
 };
 
 struct tr_engine;
@@ -38,20 +38,20 @@ struct tr_engine;
 int tr_engine_open(struct tr_engine **out, const struct tr_settings *s);
 void tr_engine_close(struct tr_engine **e); /* NULL is fine */
 
-/* A new file. stop is asked every now and then whether to give up, on threads of whisper's too. TR_HEARD, or
- * TR_NO_MEMORY, TR_LOST with gd__fail_text(). */
+/* Begins a new file. stop is called now and then, also on whisper.cpp's threads, and returns true to give up. Returns
+ * TR_HEARD, or TR_NO_MEMORY or TR_LOST with gd__fail_text(). */
 enum tr_outcome tr_engine_begin(struct tr_engine *e, bool (*stop)(void *user), void *user);
 
-/* Listens to a piece: TR_HEARD, TR_CANCELLED, or TR_FAILED, TR_NO_MEMORY with gd__fail_text(). */
+/* Transcribes a piece. Returns TR_HEARD, TR_CANCELLED, or TR_FAILED or TR_NO_MEMORY with gd__fail_text(). */
 enum tr_outcome tr_engine_hear(struct tr_engine *e, const float *samples, size_t n);
 
-/* The segments of the piece. Valid until the next one. */
+/* The segments of the piece. Valid until the next piece. */
 size_t tr_engine_spans(const struct tr_engine *e, const struct tr_span **out);
 
-/* Adds one of them to a transcript; offset: where the piece begins. 0, or -1 if out of memory. */
+/* Adds one segment to a transcript. offset is where the piece begins. Returns 0, or -1 if out of memory. */
 int tr_engine_add(struct tr_engine *e, size_t segment, double offset, struct tr_transcript *t);
 
-/* What is spoken: NULL before anything was heard. *probability < 0: not known. Static. */
+/* The language. NULL before anything was transcribed. *probability < 0: not known. Static. */
 const char *tr_engine_language(const struct tr_engine *e, float *probability);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Loading a model. whisper.cpp goes on with the CPU when a GPU was asked for and there is none, crashes or makes
- * something up when it is given more beams, a language or a temperature that it has not, and passes its parameters by
- * value, in structs that grow: a library of another version than the header would read past them.
+ * Loads a model. These checks come before whisper.cpp, for it handles mistakes badly. If the GPU is missing it goes on
+ * with the CPU. With too many beams, an unknown language or a wrong temperature it crashes or makes up text. It takes
+ * its parameters by value, in structs that grow: a library of another version than the header would read past them.
  */
 #include "apps/transcribe/engine/load.h"
 
@@ -21,26 +21,26 @@
 
 enum {
     MOST_BEAMS = 8,       /* WHISPER_MAX_DECODERS, which is not in the header */
-    MOST_GPU_THREADS = 4, /* what is left for the CPU then does not get faster with more */
-    OTHER_TOKENS = 51765, /* of a multilingual vocabulary, all but one for each language and one more */
+    MOST_GPU_THREADS = 4, /* the work left for the CPU does not get faster with more */
+    OTHER_TOKENS = 51765, /* in a multilingual vocabulary, all but one for each language and one more */
 };
 
-/* --- what there is ---------------------------------------------------------- */
+/* --- resources -------------------------------------------------------------- */
 
 static unsigned cores(void)
 {
     cpu_set_t set;
     if (sched_getaffinity(0, sizeof set, &set) == 0)
         return (unsigned)CPU_COUNT(&set);
-    const long n = sysconf(_SC_NPROCESSORS_ONLN); /* more than a set holds */
+    const long n = sysconf(_SC_NPROCESSORS_ONLN); /* more CPUs than a cpu_set_t holds */
     return n > 0 ? (unsigned)n : 1;
 }
 
 int tr_load_threads(const struct tr_settings *s)
 {
     const unsigned all = cores();
-    if (s->threads >
-        0) /* ggml's threads spin while they wait for each other: more than there are cores hardly get on */
+    /* ggml's threads spin while they wait for each other, so more threads than cores hardly make progress. */
+    if (s->threads > 0)
         return (int)(s->threads < all ? s->threads : all);
     const unsigned share = all / (s->workers > 0 ? s->workers : 1);
     const unsigned n = share > 0 ? share : 1;
@@ -50,7 +50,7 @@ int tr_load_threads(const struct tr_settings *s)
 static ggml_backend_dev_t find_gpu(void)
 {
     if (ggml_backend_dev_count() == 0)
-        ggml_backend_load_all(); /* a build whose back ends are files of their own */
+        ggml_backend_load_all(); /* for a build whose back ends are separate files */
     for (size_t i = 0; i < ggml_backend_dev_count(); i++) {
         ggml_backend_dev_t device = ggml_backend_dev_get(i);
         const enum ggml_backend_dev_type type = ggml_backend_dev_type(device);
@@ -72,8 +72,8 @@ static int no_gpu(void)
     return -1;
 }
 
-/* The model's tensors go there as they are in the file; where they have no room whisper.cpp ends the process. What it
- * needs beside them, some hundred megabytes, it mostly fails without in good order. */
+/* The model's tensors use as much GPU memory as in the file. If they do not fit, whisper.cpp ends the process. If the
+ * other memory it needs, some hundred megabytes, is missing, it usually returns an error. */
 static int check_gpu(uint64_t model_bytes)
 {
     char model[32], left[32], total[32];
@@ -82,7 +82,7 @@ static int check_gpu(uint64_t model_bytes)
     if (!device)
         return no_gpu();
     ggml_backend_dev_memory(device, &unused, &all);
-    if (all == 0 || unused >= model_bytes) /* or it does not tell */
+    if (all == 0 || unused >= model_bytes) /* all == 0: the amount is not known */
         return 0;
     return gd__fail("the model needs %s of GPU memory, but %s of %s are free: end other programs on the GPU "
                     "(nvidia-smi lists them), or use a smaller model or fewer workers",
@@ -98,7 +98,7 @@ int tr_load_on_gpu(void)
 
 /* --- checks ----------------------------------------------------------------- */
 
-/* "1.8.5" and "1.8.5-dev" are of one version. */
+/* Compares versions. "1.8.5" and "1.8.5-dev" are the same version. */
 static int check_version(void)
 {
     const char *built = TR_WHISPER_VERSION, *runs = whisper_version();
@@ -108,7 +108,8 @@ static int check_version(void)
     return gd__fail("this worker was built for whisper.cpp %s but finds version %s: build it again", built, runs);
 }
 
-/* The number of the language that was given, by its code or English name in any case; -1: whisper.cpp has none such. */
+/* The number of the language that was set, by its code or English name, in any case of letters. -1: unknown to
+ * whisper.cpp. */
 static int given_language(const struct tr_settings *s)
 {
     char name[32] = "";
@@ -141,7 +142,7 @@ static int check_english(const struct tr_settings *s)
     return 0;
 }
 
-/* A broken model may well load, and abort later. */
+/* Checked first: a broken model may load and abort later. */
 static int check_file(const struct tr_settings *s, uint64_t *bytes)
 {
     struct tr_model m = { 0 };
@@ -152,7 +153,7 @@ static int check_file(const struct tr_settings *s, uint64_t *bytes)
     return 0;
 }
 
-/* Newer models know a language more. */
+/* Newer models know one language more. */
 static int check_language(const struct tr_settings *s, struct whisper_context *model)
 {
     if (!whisper_is_multilingual(model))
@@ -180,7 +181,7 @@ struct whisper_context *tr_load_model(const struct tr_settings *s)
         return NULL;
     struct whisper_context_params p = whisper_context_default_params();
     p.use_gpu = !s->no_gpu;
-    p.gpu_device = 0; /* this process sees no other */
+    p.gpu_device = 0; /* this process sees only one GPU */
     struct whisper_context *model = whisper_init_from_file_with_params_no_state(s->model, p);
     if (!model) {
         const char *why = tr_log_error();

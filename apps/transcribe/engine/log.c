@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * whisper.cpp's log. It comes from whichever thread computes, in lines or parts of lines (level CONT goes on with the
- * one before). By itself it writes a hundred lines for a model and several for each file.
+ * whisper.cpp's log. Messages come from any computing thread, as lines or parts of lines (level CONT continues the last
+ * one). Without this file whisper.cpp prints a hundred lines for a model and several for each audio file.
  */
 #include "apps/transcribe/engine/log.h"
 
@@ -14,9 +14,9 @@
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static atomic_bool silent;
-static enum ggml_log_level level; /* of the line that is being said */
+static enum ggml_log_level level; /* level of the current line */
 static char first_error[256];
-static char kept[256]; /* a copy that whisper's threads don't write to */
+static char kept[256]; /* a copy that whisper.cpp's threads don't write to */
 
 static void keep(const char *text)
 {
@@ -27,7 +27,7 @@ static void keep(const char *text)
 }
 
 #ifdef TR_HAVE_ABORT_CALLBACK
-/* Instead of a trace of the stack, or of the debugger that it starts where there is one. */
+/* Called in place of the stack trace, or of the debugger that ggml starts if there is one. */
 static void on_abort(const char *words)
 {
     const char *why = tr_log_error();
@@ -55,7 +55,7 @@ void tr_log_begin(void)
     pthread_mutex_lock(&lock);
     first_error[0] = '\0';
     pthread_mutex_unlock(&lock);
-    whisper_log_set(on_log, NULL); /* sets ggml's too */
+    whisper_log_set(on_log, NULL); /* sets ggml's callback too */
 #ifdef TR_HAVE_ABORT_CALLBACK
     ggml_set_abort_callback(on_abort);
 #endif

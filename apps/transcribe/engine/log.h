@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: MIT
  *
- * What whisper.cpp says: warnings and errors go to standard error, the rest nowhere; its first error is kept, to be
- * part of ours: those that follow tell what came of it. Where it ends the process, that error is its last words.
+ * whisper.cpp's log: warnings and errors go to standard error, other messages nowhere. The first error is kept as part
+ * of our error message, since the errors after it are only its consequences. If whisper.cpp ends the process, that
+ * error is printed last.
  */
 #ifndef GD_TRANSCRIBE_ENGINE_LOG_H
 #define GD_TRANSCRIBE_ENGINE_LOG_H
 
 #include <stdbool.h>
 
-void tr_log_begin(void);        /* from now on; forgets the error */
-void tr_log_quiet(bool quiet);  /* while its errors are expected, or said by us */
-const char *tr_log_error(void); /* the first error, NULL: none; valid until the next call */
+void tr_log_begin(void);        /* begins logging; forgets the last error */
+void tr_log_quiet(bool quiet);  /* true while errors are expected, or reported by us */
+const char *tr_log_error(void); /* the first error, or NULL; valid until the next call */
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Long files in pieces. What is dropped at a piece's end is moved to the front and heard again with what follows.
+ * Long files in pieces. The audio of segments that were dropped at the end of a piece is moved to the front and
+ * transcribed again with the audio that follows.
  */
 #include "apps/transcribe/engine/pieces.h"
 
@@ -25,8 +26,8 @@ void tr_pieces_close(struct tr_pieces *p)
     *p = (struct tr_pieces){ 0 };
 }
 
-/* Segments are half a minute at most. So what lies between the last one kept and a minute before the end, or the first
- * one dropped, was heard as silence, and need not be heard again. */
+/* A segment has at most half a minute. So the audio between the last segment that was kept and either a minute before
+ * the end or the first segment that was dropped is silence. It need not be transcribed again. */
 struct tr_cut tr_pieces_cut(const struct tr_span *spans, size_t n, double length)
 {
     struct tr_cut cut = { 0, 0 };
@@ -35,7 +36,7 @@ struct tr_cut tr_pieces_cut(const struct tr_span *spans, size_t n, double length
     const double quiet = length - 2 * TR_TAIL, next = cut.kept < n ? spans[cut.kept].start : length;
     if (cut.at < quiet)
         cut.at = next < quiet ? next : quiet;
-    /* Speech without silence can be longer, where silence was left out: it must go on, so it is taken as it is. */
+    /* A segment can be longer if silence was left out of it. The cut must make progress, so the whole piece is kept. */
     return cut.at < length / 8 ? (struct tr_cut){ n, length } : cut;
 }
 
@@ -48,8 +49,9 @@ static int add_segments(struct tr_engine *e, size_t n, double offset, struct tr_
     return 0;
 }
 
-/* Fills the piece, and one sample more if there are more. A file that is bad further on gives what is good before it
- * says so, and must not pass for one that ends there. 0, or what tr_audio_read() gives, with words. */
+/* Fills the piece, and one sample more if the file has more. A file with a bad part returns its good samples before the
+ * error, so a short read must not be taken for the end of the file. Returns 0, or the code of tr_audio_read() with an
+ * error message. */
 static int fill(const struct tr_pieces *p, struct tr_audio *a, size_t *have, char words[TR_WORDS])
 {
     while (*have <= p->most) {
@@ -64,7 +66,7 @@ static int fill(const struct tr_pieces *p, struct tr_audio *a, size_t *have, cha
 enum tr_outcome tr_pieces_hear(struct tr_pieces *p, struct tr_engine *e, struct tr_audio *a, struct tr_transcript *t,
                                char words[TR_WORDS])
 {
-    size_t have = 0, before = 0; /* in the piece; of the file, before the piece */
+    size_t have = 0, before = 0; /* samples in the piece; samples of the file before the piece */
     for (;;) {
         const int filled = fill(p, a, &have, words);
         if (filled < 0)

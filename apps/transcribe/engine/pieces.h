@@ -2,9 +2,9 @@
  *
  * A file of any length, piece by piece, in bounded memory.
  *
- * A file that is no longer than a piece is heard whole. Of a piece with more to come, the last half minute is heard
- * badly, since whisper.cpp can't see how it goes on: segments that end there are dropped, and the next piece begins
- * where the last one that was kept ended.
+ * A file that is not longer than a piece is transcribed as a whole. If more audio follows a piece, its last half minute
+ * is transcribed badly, since whisper.cpp can't see how it continues. Segments that end there are dropped, and the next
+ * piece begins where the last segment that was kept ended.
  */
 #ifndef GD_TRANSCRIBE_ENGINE_PIECES_H
 #define GD_TRANSCRIBE_ENGINE_PIECES_H
@@ -14,7 +14,7 @@
 
 enum { TR_TAIL = 30, TR_LEAST_PIECE = 90 }; /* seconds */
 
-/* What of a piece is kept: its first segments, and where the next piece begins. */
+/* Which segments of a piece are kept (the first `kept`), and where the next piece begins. */
 struct tr_cut {
     size_t kept;
     double at;
@@ -22,16 +22,18 @@ struct tr_cut {
 
 struct tr_cut tr_pieces_cut(const struct tr_span *spans, size_t n, double length);
 
-/* The samples of a piece. Zeroed is none. */
+/* The samples of a piece. A zeroed struct is empty. */
 struct tr_pieces {
     float *samples;
-    size_t most; /* without the one more that tells that there are more */
+    size_t most; /* size of a piece; one sample more is read, to see whether the file goes on */
 };
 
-int tr_pieces_open(struct tr_pieces *p, unsigned seconds); /* 0: TR_AHEAD. 0, or -1 with gd__fail_text() */
+/* 0 seconds means TR_AHEAD. Returns 0, or -1 with gd__fail_text(). */
+int tr_pieces_open(struct tr_pieces *p, unsigned seconds);
 void tr_pieces_close(struct tr_pieces *p);
 
-/* Hears all of it. TR_HEARD; TR_CANCELLED; TR_BAD_FILE, TR_FILE_AWAY, with words; or what tr_engine_hear() gives. */
+/* Transcribes the whole file. Returns TR_HEARD; TR_CANCELLED; TR_BAD_FILE or TR_FILE_AWAY with an error message in
+ * words; or another result of tr_engine_hear(). */
 enum tr_outcome tr_pieces_hear(struct tr_pieces *p, struct tr_engine *e, struct tr_audio *a, struct tr_transcript *t,
                                char words[TR_WORDS]);
 

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * The worker's settings as text: one table says which name is which member and how it is written, for both ways.
+ * The worker's settings as text. One table gives the name, member and type of each setting, for reading and for
+ * writing.
  *
- * Reading copies the text once and takes escapes back in place, since what they stand for is never longer; strings
- * point into that copy.
+ * Reading copies the text once and decodes escapes in place, since an escape is never shorter than its character.
+ * Strings point into that copy.
  */
 #include "apps/transcribe/engine/settings.h"
 
@@ -24,7 +25,7 @@ static const struct entry {
     const char *name;
     enum kind kind;
     size_t offset;
-    unsigned most; /* of a number */
+    unsigned most; /* largest value of a number */
 } entries[] = {
 #define MEMBER(member) offsetof(struct tr_settings, member)
     { "beam_size", NUMBER, MEMBER(beam_size), 8 }, /* whisper.cpp has no more decoders */
@@ -77,7 +78,7 @@ static void add_formats(struct gd__buffer *b, unsigned set)
     }
 }
 
-/* In millionths, without the locale's idea of a point. */
+/* Writes millionths, since the locale may have another decimal point. */
 static void add_temperature(struct gd__buffer *b, double value)
 {
     const long millionths = lround(fmin(fmax(value, 0), 1) * 1e6);
@@ -147,7 +148,7 @@ static int read_switch(const char *name, const char *value, bool *out)
     return gd__fail("%s takes yes or no, not \"%.100s\"", name, value);
 }
 
-/* Above 1 whisper.cpp has no temperatures left to try, and gives nothing. */
+/* Above 1 whisper.cpp has no temperatures left to try, and returns no text. */
 static int read_temperature(const char *value, double *out)
 {
     double found = 0, scale = 1;
@@ -206,7 +207,7 @@ static const struct entry *find_entry(const char *name)
     return NULL;
 }
 
-/* One line, without its end. seen has a bit per entry. */
+/* Reads one line, without its newline. seen has a bit for each entry. */
 static int read_line(struct tr_settings *s, char *line, unsigned *seen)
 {
     char *value = strchr(line, '=');
@@ -234,7 +235,7 @@ static int read_lines(struct tr_settings *s, char *text)
     char *rest = text;
     for (char *line; (line = strsep(&rest, "\n"));) {
         const size_t size = strlen(line);
-        if (size > 0 && line[size - 1] == '\r') /* written raw, it is the end of a line of another system's */
+        if (size > 0 && line[size - 1] == '\r') /* part of another system's line end: a '\r' in a value is escaped */
             line[size - 1] = '\0';
         if (*line && read_line(s, line, &seen) < 0)
             return -1;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Voice activity by whisper.cpp's own detector. Each part that it finds is followed by a tenth of a second more of what
- * comes after it and a tenth of silence, as whisper.cpp does it, so that the same text comes out. Times go back by a
- * table of points, between which they grow evenly.
+ * Voice activity detection, by whisper.cpp's own detector. Each part of speech is followed by a tenth of a second of
+ * the audio after it and a tenth of a second of silence. whisper.cpp does the same, so the text is the same. A table of
+ * points maps times back to the original, with linear interpolation.
  */
 #include "apps/transcribe/engine/speech.h"
 
@@ -32,8 +32,7 @@ struct tr_speech {
 
 enum { SILENCE = TR_RATE / 10 };
 
-/* The detector's files begin with the magic of all of them and then a short name; whisper.cpp takes a file's word for
- * how long that is. */
+/* The detector's files begin with the usual magic and then a short name. whisper.cpp trusts the length of that name. */
 static int check_file(const char *path)
 {
     uint32_t words[2] = { 0, 0 };
@@ -55,7 +54,7 @@ int tr_speech_open(struct tr_speech **out, const char *model)
     if (!s)
         return gd__fail("no memory for the VAD model");
     struct whisper_vad_context_params p = whisper_vad_default_context_params();
-    p.n_threads = 1; /* it takes a step for every 32 ms: threads would do little but wait for each other */
+    p.n_threads = 1; /* the detector takes a step for every 32 ms: more threads would mostly wait for each other */
     s->params = whisper_vad_default_params();
     s->vad = whisper_vad_init_from_file_with_params(model, p);
     if (!s->vad) {
@@ -105,7 +104,7 @@ static void add_point(struct tr_speech *s, size_t found, size_t original)
     s->points[s->n_points++] = (struct point){ (double)found / TR_RATE, (double)original / TR_RATE };
 }
 
-/* One part: from at[0] to at[1], with what comes after it up to at[2]. next: where the part after it begins; 0: it is
+/* Adds one part: from at[0] to at[1], with the audio after it up to at[2]. next is where the next part begins, or 0 for
  * the last. */
 static void add_part(struct tr_speech *s, const float *samples, const size_t at[3], size_t next)
 {
@@ -121,7 +120,7 @@ static void add_part(struct tr_speech *s, const float *samples, const size_t at[
     add_point(s, s->n, next);
 }
 
-/* A part's bounds in samples: its beginning, its end, and the end of what goes with it. */
+/* A part's bounds in samples: its beginning, its end, and the end of the audio that is added to it. */
 static void part_at(const struct tr_speech *s, struct whisper_vad_segments *found, int i, size_t n, size_t at[3])
 {
     const bool last = i == whisper_vad_segments_n_segments(found) - 1;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Words from tokens: a word is collected until a token begins the next one. Its times are those of its first and last
- * token, its probability the mean.
+ * Makes words from tokens. A word is collected until a token begins the next one. Its times are those of its first and
+ * last token, its probability is the mean.
  */
 #include "apps/transcribe/engine/words.h"
 
@@ -19,7 +19,7 @@ bool tr_words_unspaced(const char *language)
     return false;
 }
 
-/* How many bytes the character still lacks with which the text ends. */
+/* How many bytes are missing from the character at the end of the text. */
 static size_t bytes_lacking(const char *text, size_t size)
 {
     size_t back = 0;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Words from tokens. A token is a word or a part of one; the first of a word begins with a space, but in languages that
- * have none. A character may be spread over several tokens, a word never begins in the middle of one.
+ * Makes words from tokens. A token is a word or a part of one. The first token of a word begins with a space, except in
+ * languages without spaces. A character may be spread over several tokens, but a word never begins in the middle of
+ * one.
  */
 #ifndef GD_TRANSCRIBE_ENGINE_WORDS_H
 #define GD_TRANSCRIBE_ENGINE_WORDS_H
@@ -17,10 +18,11 @@ struct tr_token {
     float probability;
 };
 
-/* "zh", "ja", ...: written without spaces between words. NULL is none of them. */
+/* True for "zh", "ja" and other languages written without spaces between words. False for NULL. */
 bool tr_words_unspaced(const char *language);
 
-/* Adds the words of a segment's tokens to the transcript, which sees to their times. 0, or -1 if out of memory. */
+/* Adds the words of a segment's tokens to the transcript, which corrects their times. Returns 0, or -1 if out of
+ * memory. */
 int tr_words_add(struct tr_transcript *t, const struct tr_token *tokens, size_t n, bool unspaced);
 
 #endif

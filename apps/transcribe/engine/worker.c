@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * The transcription worker: a plugin for `gpu-dispatch transcribe`, or for anyone who names it as one.
+ * The transcription worker: a plugin for `gpu-dispatch transcribe`, or for `gpu-dispatch run --worker`.
  *
- * Its setup arguments are settings (settings.h), a task's payload is the path of an audio file. Files are opened and
- * decoded ahead on the I/O threads; what was heard is written to the output folder, and comes back as one line of JSON:
+ * Its setup arguments are settings (settings.h). A task's payload is the path of an audio file. Files are opened and
+ * decoded ahead on the I/O threads. The transcript is written to the output directory, and summarised in the result as
+ * one line of JSON:
  *
  *     {"file": PATH, "audio_duration": SECONDS, "language": "en", "segments": N, "text": "...", "outputs": [PATH, ...]}
  */
@@ -26,7 +27,7 @@
 
 struct transcriber {
     struct tr_settings settings;
-    char *kept; /* what settings point into */
+    char *kept; /* the text that settings point into */
     struct tr_engine *engine;
     struct tr_pieces pieces;
     struct tr_transcript transcript;
@@ -52,7 +53,7 @@ static int setup(struct gd_worker *w, const struct gd_setup *s)
     struct transcriber *x = calloc(1, sizeof *x);
     if (!x)
         return gd_worker_error(w, "no memory");
-    signal(SIGXFSZ, SIG_IGN); /* a file larger than `ulimit -f` is an error like a full disk */
+    signal(SIGXFSZ, SIG_IGN); /* writing past `ulimit -f` is then an error like a full disk */
     const char *args = s->args;
     const size_t size = s->args_size; /* the command counts a NUL at the end */
     if (tr_settings_read(&x->settings, &x->kept, args, size > 0 && args[size - 1] == '\0' ? size - 1 : size) < 0 ||
@@ -76,7 +77,7 @@ static int cleanup(struct gd_worker *w)
 
 /* --- files ------------------------------------------------------------------ */
 
-/* A file that is being read; its path ends with a NUL, which a payload does not. */
+/* A file that is being read. Its path ends with a NUL, which a payload does not have. */
 struct file {
     struct tr_audio *audio;
     char path[];
@@ -143,7 +144,7 @@ static int give_result(struct transcriber *x, const char *file, struct gd_result
     if (t->language)
         gd__json_put_string(b, t->language, strlen(t->language));
     else
-        gd__buffer_text(b, "null"); /* nobody spoke */
+        gd__buffer_text(b, "null"); /* no speech was found */
     gd__buffer_format(b, ", \"segments\": %zu, \"text\": ", t->n_segments);
     tr_format_text(b, t);
     gd__buffer_text(b, ", \"outputs\": [");
@@ -173,7 +174,7 @@ static enum tr_outcome hear(struct transcriber *x, struct gd_worker *w, const st
     return outcome;
 }
 
-/* outputs NULL: the text is in the result alone. */
+/* outputs NULL: the text is only in the result. */
 static int transcribe(struct gd_worker *w, const struct file *f, struct tr_outputs *outputs, struct gd_result *result)
 {
     struct transcriber *x = gd_worker_user(w);
@@ -199,7 +200,7 @@ static int transcribe(struct gd_worker *w, const struct file *f, struct tr_outpu
     return give_result(x, f->path, result);
 }
 
-/* What can't be written is not transcribed. */
+/* The outputs are opened first: a file whose outputs can't be written is not transcribed. */
 static int process(struct gd_worker *w, const struct gd_task *task, struct gd_result *result)
 {
     const struct tr_places *places = &((struct transcriber *)gd_worker_user(w))->settings.places;

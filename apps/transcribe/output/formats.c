@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The formats, as Whisper's own program writes them where it does so well:
+ * The formats. They follow Whisper's own program, except for its faults:
  *
  *     txt   a line per segment
  *     srt   number, HH:MM:SS,mmm --> HH:MM:SS,mmm, text, an empty line
@@ -8,8 +8,8 @@
  *     json  the whole, segments as objects
  *     tsv   start, end, text; milliseconds
  *
- * Segments without text are in the json alone. Numbers are written from whole ones, since a program's locale may have
- * a comma for the point.
+ * Segments without text are only in the json. Numbers are written from integers, since the locale may have a comma as
+ * the decimal point.
  */
 #include <math.h>
 #include <string.h>
@@ -83,7 +83,7 @@ static bool is_space(char c)
     return c == ' ' || c == '\t' || c == '\n' || c == '\r' || c == '\v' || c == '\f';
 }
 
-/* Without the space around it. */
+/* Removes white space at both ends. */
 static const char *trim(const char *text, size_t *size)
 {
     while (*size > 0 && is_space(*text)) {
@@ -95,7 +95,7 @@ static const char *trim(const char *text, size_t *size)
     return text;
 }
 
-/* A line of text as a format has it. */
+/* Adds a line of text as a format needs it. */
 typedef void add_line(struct gd__buffer *b, const char *text, size_t size);
 
 static void add_plain(struct gd__buffer *b, const char *text, size_t size)
@@ -103,8 +103,7 @@ static void add_plain(struct gd__buffer *b, const char *text, size_t size)
     gd__buffer_add(b, text, size);
 }
 
-/* There is no way to write an arrow in SubRip: what reads it may take the line for a cue's times. Whisper makes it a
- * short one. */
+/* SubRip has no way to write an arrow: a reader may take the line for the times of a cue. Whisper shortens it to ->. */
 static void add_srt(struct gd__buffer *b, const char *text, size_t size)
 {
     for (size_t i = 0; i < size;) {
@@ -140,7 +139,7 @@ static bool is_break(char c)
     return is_space(c) && c != ' ' && c != '\t';
 }
 
-/* The lines of a segment that are not blank, each trimmed: no format can bear an empty line in a text. */
+/* Adds the lines of a segment that are not blank, each trimmed. An empty line would end the text in every format. */
 static void add_lines(struct gd__buffer *b, const char *text, size_t size, const char *between, add_line *add)
 {
     const char *end = text + size, *before = "";
@@ -164,7 +163,7 @@ static const char *text_of(const struct tr_transcript *t, size_t at)
     return t->text.data ? t->text.data + at : "";
 }
 
-/* The next segment that has text, from *i on, which is moved behind it; NULL at the end. */
+/* The next segment with text, from *i on. *i is moved past it. NULL at the end. */
 static const struct tr_segment *next_spoken(const struct tr_transcript *t, size_t *i)
 {
     while (*i < t->n_segments) {
@@ -183,7 +182,7 @@ static unsigned long long milliseconds(double seconds)
 {
     if (!(seconds > 0))
         return 0;
-    if (seconds > 1e9) /* thirty years: what can only be a mistake must fit all the same */
+    if (seconds > 1e9) /* thirty years: a larger value is a mistake, but must still fit */
         seconds = 1e9;
     return (unsigned long long)llround(seconds * 1000);
 }
@@ -194,7 +193,8 @@ static void add_clock(struct gd__buffer *b, unsigned long long ms, char point)
                       ms % 1000);
 }
 
-/* "start --> end". What lasts no time is shown by no player, and not allowed in WebVTT. */
+/* "start --> end". The end is always after the start: players do not show cues without duration, and WebVTT forbids
+ * them. */
 static void add_times(struct gd__buffer *b, const struct tr_segment *s, char point)
 {
     const unsigned long long start = milliseconds(s->start), end = milliseconds(s->end);
@@ -249,7 +249,7 @@ static void write_tsv(struct gd__buffer *b, const struct tr_transcript *t)
     }
 }
 
-/* --- json ------------------------------------------------------------------------- */
+/* --- JSON ------------------------------------------------------------------------- */
 
 static void add_seconds(struct gd__buffer *b, const char *name, double seconds)
 {
@@ -257,7 +257,7 @@ static void add_seconds(struct gd__buffer *b, const char *name, double seconds)
     gd__buffer_format(b, ", \"%s\": %llu.%03llu", name, ms / 1000, ms % 1000);
 }
 
-/* Between 0 and 1 mostly; what is less than 0, or no number, is not known. */
+/* Usually between 0 and 1. A value that is negative or not a number means not known. */
 static void add_share(struct gd__buffer *b, const char *name, float value)
 {
     if (!(value >= 0 && value < 1000)) {
@@ -303,12 +303,12 @@ static void add_segment(struct gd__buffer *b, const struct tr_transcript *t, siz
     add_share(b, "probability", s->probability);
     add_share(b, "no_speech_prob", s->no_speech);
     add_share(b, "temperature", s->temperature);
-    if (t->n_words > 0) /* they were asked for */
+    if (t->n_words > 0) /* word timestamps were requested */
         add_words(b, t, s);
     gd__buffer_text(b, "}");
 }
 
-/* Segments that want a space between them bring it. */
+/* The segments bring the spaces between them. */
 void tr_format_text(struct gd__buffer *b, const struct tr_transcript *t)
 {
     struct gd__buffer whole = { 0 };

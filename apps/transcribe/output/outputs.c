@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * Outputs: where they go, and whole or not at all.
+ * Outputs: their places, and writing them completely or not at all.
  *
- * An output is a part (parts.h) in its own folder, made before its text is known, and renamed when all of a file's
- * outputs are written.
+ * An output is a part (parts.h) in the output's own directory. The part is made before the text is known, and renamed
+ * when all outputs of a file are written.
  *
- * A file's place in the mirrored tree is told by its name alone where that can be done. Where the folder and the file
- * were named in different ways (one absolute, one through a symbolic link), the file system is asked.
+ * The place of a file in the mirrored tree follows from its path, if possible. If the directory and the file were named
+ * in different ways (one absolute, one through a symbolic link), the file system is asked.
  */
 #include "apps/transcribe/output/outputs.h"
 
@@ -22,7 +22,7 @@
 #include "base/failure.h"
 #include "base/text/buffer.h"
 
-enum { LEAST_ROOM = 4096 }; /* that a disk must have for an output: what most call a block */
+enum { LEAST_ROOM = 4096 }; /* that a disk must have for an output: a block of most file systems */
 
 static int no_memory(void)
 {
@@ -30,10 +30,10 @@ static int no_memory(void)
     return -1;
 }
 
-/* --- within the input folder ------------------------------------------------------ */
+/* --- the path within the input directory ------------------------------------------ */
 
-/* A copy without empty and "." parts: "./a//b/." is "a/b", "." is "". NULL: no memory. */
-static char *tidy(const char *path)
+/* A copy without empty and "." components: "./a//b/." becomes "a/b", "." becomes "". NULL: no memory. */
+static char *simplify(const char *path)
 {
     char *out = malloc(strlen(path) + 1), *end = out;
     if (!out)
@@ -67,8 +67,8 @@ static bool goes_up(const char *path)
     return false;
 }
 
-/* What follows dir in path, both tidy; NULL if path is not within it. */
-static const char *behind(const char *dir, const char *path)
+/* The rest of path after dir, both simplified; NULL if path is not within dir. */
+static const char *path_below(const char *dir, const char *path)
 {
     const size_t n = strlen(dir);
     const char *rest = NULL;
@@ -87,7 +87,7 @@ static const char *base_name(const char *path)
     return slash ? slash + 1 : path;
 }
 
-/* The file with all links above it followed: what it is a link to itself does not matter. NULL with errno. */
+/* The path with the links in its directories resolved. If the file is a link itself, it stays one. NULL with errno. */
 static char *real_place(const char *path)
 {
     const char *base = base_name(path);
@@ -100,30 +100,30 @@ static char *real_place(const char *path)
     return out;
 }
 
-/* The same by asking the file system: 1 with *inside, 0 if it lies elsewhere (or is not there), -1 with errno. */
+/* The same by asking the file system: 1 with *inside; 0 if the file is elsewhere or does not exist; -1 with errno. */
 static int ask_inside(const char *dir, const char *path, char **inside)
 {
     char *real_dir = realpath(*dir ? dir : ".", NULL), *real = real_dir ? real_place(path) : NULL;
-    char *tidied = real ? tidy(real) : NULL; /* a file of the root folder has two slashes by now */
-    const char *rest = tidied ? behind(real_dir, tidied) : NULL;
+    char *simple = real ? simplify(real) : NULL; /* the path of a file in the root directory has two slashes here */
+    const char *rest = simple ? path_below(real_dir, simple) : NULL;
     int result = 0;
     if (rest)
         result = (*inside = strdup(rest)) ? 1 : -1;
-    else if (!tidied && (errno == ENAMETOOLONG || errno == ENOMEM))
+    else if (!simple && (errno == ENAMETOOLONG || errno == ENOMEM))
         result = -1;
     const int error = errno;
-    free(tidied);
+    free(simple);
     free(real);
     free(real_dir);
     errno = error;
     return result;
 }
 
-/* Where the input lies within the input folder, or its base name; to be freed. NULL with gd__fail_text(). */
+/* The input's path within the input directory, or its base name; the caller frees it. NULL with gd__fail_text(). */
 static char *place_of(const struct tr_places *p, const char *input)
 {
-    char *dir = tidy(p->input_dir ? p->input_dir : ""), *path = tidy(input), *inside = NULL;
-    const char *rest = dir && path ? behind(dir, path) : NULL;
+    char *dir = simplify(p->input_dir ? p->input_dir : ""), *path = simplify(input), *inside = NULL;
+    const char *rest = dir && path ? path_below(dir, path) : NULL;
     if (dir && path && !p->input_dir)
         rest = base_name(path);
     int found = rest ? 0 : -1;
@@ -141,14 +141,14 @@ static char *place_of(const struct tr_places *p, const char *input)
 
 /* --- paths ------------------------------------------------------------------------ */
 
-/* How much of a base name stays: without the extension, which a name of nothing else (".wav") has not. */
+/* The size of a base name without its extension. A name that is all extension (".wav") keeps it. */
 static size_t stem_size(const char *base)
 {
     const char *dot = strrchr(base, '.');
     return dot && dot > base + strspn(base, ".") ? (size_t)(dot - base) : strlen(base);
 }
 
-/* Found out before anything is written. */
+/* Names that are too long are refused before anything is written. */
 static int check_name(const struct gd__buffer *out, const char *input)
 {
     char room[TR_SHOWN];
@@ -189,7 +189,7 @@ int tr_output_path(struct gd__buffer *out, const struct tr_places *p, const char
     return check_name(out, input);
 }
 
-/* --- what is there ---------------------------------------------------------------- */
+/* --- existing files --------------------------------------------------------------- */
 
 static bool is_older(const struct stat *a, const struct stat *b)
 {
@@ -211,7 +211,7 @@ bool tr_outputs_done(const struct tr_places *p, const char *input)
     return done;
 }
 
-/* What is at an output's place already must be something that may be replaced. */
+/* A file that already exists at an output's path must be one that may be replaced. */
 static int check_place(const char *final, const char *input)
 {
     char room[TR_SHOWN];
@@ -225,7 +225,7 @@ static int check_place(const char *final, const char *input)
     return 0;
 }
 
-/* Where one goes, and that it may. Replaces what is in path. */
+/* Finds the path of one output and checks that it may be written. Replaces the contents of path. */
 static int find_place(struct gd__buffer *path, const struct tr_places *p, const char *input, enum tr_format f)
 {
     if (tr_output_path(path, p, input, f) < 0 || !path->data)
@@ -250,16 +250,16 @@ int tr_outputs_possible(const struct tr_places *p, const char *input)
 struct tr_outputs {
     const struct tr_places *places;
     const char *input;
-    struct tr_part parts[TR_FORMATS]; /* without a final path: not asked for */
+    struct tr_part parts[TR_FORMATS]; /* a part without a final path was not requested */
 };
 
-/* What a file that plays so long may come to: speech has some 15 letters a second, in segments of a few seconds. */
+/* An estimate of an output's size: speech has some 15 letters a second, in segments of a few seconds. */
 static uint64_t room_for(enum tr_format f, double seconds)
 {
     static const unsigned per_second[TR_FORMATS] = {
         [TR_TXT] = 16, [TR_SRT] = 32, [TR_VTT] = 32, [TR_JSON] = 64, [TR_TSV] = 24
     };
-    const double most = 86400; /* of which a header may say more than is true */
+    const double most = 86400; /* a header may give a wrong, much longer duration */
     const double told = seconds > 0 ? seconds : 0;
     return LEAST_ROOM + (uint64_t)((told < most ? told : most) * per_second[f]);
 }
@@ -300,7 +300,7 @@ static int fill(struct tr_outputs *o, enum tr_format f, const struct tr_transcri
 {
     struct tr_part *part = &o->parts[f];
     struct gd__buffer contents = { 0 };
-    int result = check_place(part->final, o->input); /* once more: much may have changed */
+    int result = check_place(part->final, o->input); /* checked again: much may have changed */
     if (result == 0) {
         tr_format_write(&contents, f, t);
         result = contents.failed ? no_memory() : tr_part_fill(part, &contents, o->places->sync);
@@ -341,7 +341,7 @@ int tr_outputs_write(const struct tr_places *p, const char *input, const struct 
     return result;
 }
 
-/* --- before a run, and after ----------------------------------------------------------------- */
+/* --- before and after a run ------------------------------------------------------------------- */
 
 void tr_outputs_tidy(const struct tr_places *p)
 {
@@ -351,15 +351,15 @@ void tr_outputs_tidy(const struct tr_places *p)
 int tr_outputs_check(const struct tr_places *p)
 {
     struct tr_part part = { .fd = -1 };
-    char *folder = NULL;
-    if (asprintf(&folder, "%s/", *p->output_dir ? p->output_dir : ".") < 0)
+    char *directory = NULL;
+    if (asprintf(&directory, "%s/", *p->output_dir ? p->output_dir : ".") < 0)
         return no_memory();
-    int result = tr_make_folders(folder);
-    if (result == 0 && tr_part_open(&part, folder, LEAST_ROOM) < 0)
+    int result = tr_make_directories(directory);
+    if (result == 0 && tr_part_open(&part, directory, LEAST_ROOM) < 0)
         result = tr_path_error(p->output_dir, "outputs cannot be written to this directory", errno);
     tr_part_drop(&part);
     if (result == 0)
         tr_outputs_tidy(p);
-    free(folder);
+    free(directory);
     return result;
 }

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * Parts: files that are written beside their place.
+ * Parts: files that are written beside their final place.
  *
- * A part is .gd-PID-N.part in the folder of the output that it becomes. Such a name is short, since an output's own
- * name may already be as long as names can be. Its writer holds a lock on it (flock): a part that can be locked is what
- * a killed process left, whichever machine or container it ran in, and is removed before the next run. Where a file
- * system has no locks, parts stay.
+ * A part is .gd-PID-N.part in the directory of the output that it becomes. The name is short, since an output's own
+ * name may already have the maximum length. Its writer holds a lock on it (flock). A part that can be locked was left
+ * by a killed process, on whichever machine or in whichever container, and is removed before the next run. On a file
+ * system without locks, parts are not removed.
  *
- * A part is made long before it is filled, so that a disk that is full or may not be written to is found out before
- * hours are spent on what it is to hold. For the same reason some room is set aside for it.
+ * A part is made long before it is filled. So a disk that is full or read-only is noticed before hours are spent on the
+ * text. Space is reserved for the same reason.
  */
 #include "apps/transcribe/output/parts.h"
 
@@ -51,9 +51,9 @@ int tr_path_error(const char *path, const char *what, int error)
     return gd__fail("%s: %s: %s%s", tr_shown(room, path), what, strerror(error), remedy(error));
 }
 
-/* --- folders ---------------------------------------------------------------------- */
+/* --- directories ------------------------------------------------------------------ */
 
-int tr_make_folders(char *path)
+int tr_make_directories(char *path)
 {
     char *slash = path + strspn(path, "/");
     while (slash) {
@@ -76,17 +76,17 @@ int tr_make_folders(char *path)
 
 /* --- parts ------------------------------------------------------------------------ */
 
-/* Makes and locks a file. 1: it is there; 0: another name has to be tried; -1 with errno. */
+/* Makes and locks a file. Returns 1 if it worked, 0 if another name must be tried, -1 with errno. */
 static int open_part(struct tr_part *part)
 {
     struct stat st;
     part->fd = open(part->path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (part->fd < 0)
         return errno == EEXIST ? 0 : -1;
-    /* Where there are no locks, nobody tidies up either. */
+    /* A failure does not matter: on a file system without locks no process removes parts. */
     while (flock(part->fd, LOCK_EX) < 0 && errno == EINTR)
         ;
-    /* Before it was locked somebody who tidies up may have taken it for left behind. */
+    /* Before the lock was taken, another process may have removed the part as stale. */
     if (fstat(part->fd, &st) == 0 && st.st_nlink > 0)
         return 1;
     close(part->fd);
@@ -94,16 +94,16 @@ static int open_part(struct tr_part *part)
     return 0;
 }
 
-/* Some file systems tell only at a close that there was no room: a copy is closed, since the lock goes with the last.
- * 0, or -1 with errno. */
+/* Some file systems report a full disk only on close. A duplicate is closed, since closing the last descriptor would
+ * release the lock. Returns 0, or -1 with errno. */
 static int close_copy(int fd)
 {
     const int copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);
     return copy < 0 ? -1 : close(copy);
 }
 
-/* A file system that can't do so, or a limit on the size of files, which what is written may well stay below, is no
- * reason to refuse. 0, or -1 with errno. */
+/* Reserves disk space. It is not an error if the file system can't do so, or if the reserve exceeds the limit on the
+ * size of files: the text may be shorter. Returns 0, or -1 with errno. */
 static int set_aside(int fd, uint64_t room)
 {
     int error;
@@ -116,7 +116,7 @@ static int set_aside(int fd, uint64_t room)
     return error ? -1 : close_copy(fd);
 }
 
-/* What there is of it, but not what it is to become. */
+/* Removes the part itself, but not the name it was to get. */
 static void remove_part(struct tr_part *part)
 {
     const int error = errno;
@@ -130,7 +130,7 @@ static void remove_part(struct tr_part *part)
     errno = error;
 }
 
-/* Under a name that nobody has. 0, or -1 with errno. */
+/* Opens a part under an unused name. Returns 0, or -1 with errno. */
 static int open_anywhere(struct tr_part *part, const char *beside)
 {
     static atomic_uint numbers;
@@ -164,9 +164,9 @@ int tr_part_create(struct tr_part *part, uint64_t room)
     if (tr_part_open(part, part->final, room) == 0)
         return 0;
     if (errno == ENOENT) {
-        char *folder = strndup(part->final, (size_t)(basename(part->final) - part->final));
-        const int made = folder ? tr_make_folders(folder) : gd__fail("no memory for the outputs");
-        free(folder);
+        char *directory = strndup(part->final, (size_t)(basename(part->final) - part->final));
+        const int made = directory ? tr_make_directories(directory) : gd__fail("no memory for the outputs");
+        free(directory);
         if (made < 0)
             return -1;
         if (tr_part_open(part, part->final, room) == 0)
@@ -175,7 +175,7 @@ int tr_part_create(struct tr_part *part, uint64_t room)
     return tr_path_error(part->final, "cannot be written", errno);
 }
 
-/* Whether it still has its name: who empties the output folder meanwhile must not cost the text. */
+/* Whether the part still has its name. If someone empties the output directory meanwhile, the text must not be lost. */
 static bool is_there(const struct tr_part *part)
 {
     struct stat opened, named;
@@ -186,13 +186,13 @@ static bool is_there(const struct tr_part *part)
 int tr_part_fill(struct tr_part *part, const struct gd__buffer *contents, bool sync)
 {
     if (!is_there(part)) {
-        free(part->path); /* whatever has that name by now is not ours */
+        free(part->path); /* a file that has that name now is not ours */
         part->path = NULL;
         remove_part(part);
         if (tr_part_create(part, 0) < 0)
             return -1;
     }
-    /* What was set aside and is not needed is given back. */
+    /* ftruncate() frees the space that was reserved and not needed. */
     if (gd__write_all(part->fd, contents->data, contents->size) < 0 || ftruncate(part->fd, (off_t)contents->size) < 0 ||
         (sync && fsync(part->fd) < 0) || close_copy(part->fd) < 0)
         return tr_path_error(part->final, "cannot be written", errno);
@@ -215,7 +215,7 @@ void tr_part_drop(struct tr_part *part)
     part->final = NULL;
 }
 
-/* --- what killed processes left ----------------------------------------------------- */
+/* --- parts of killed processes ------------------------------------------------------ */
 
 /* ".gd-PID-N.part" */
 static bool is_part_name(const char *name)
@@ -228,14 +228,14 @@ static bool is_part_name(const char *name)
     return pid > 0 && number > 0 && strcmp(rest + 1 + number, ".part") == 0;
 }
 
-/* Removes a part whose writer is gone: nobody holds its lock. */
+/* Removes a part whose writer is gone: its lock is free. */
 static void remove_if_stale(int dir, const char *name)
 {
     struct stat opened, named;
     const int fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0)
         return;
-    /* The name may by now be another file's: only what was locked goes. */
+    /* The name may belong to another file by now. Only the file that was locked is removed. */
     if (fstat(fd, &opened) == 0 && S_ISREG(opened.st_mode) && flock(fd, LOCK_EX | LOCK_NB) == 0 &&
         fstatat(dir, name, &named, AT_SYMLINK_NOFOLLOW) == 0 && opened.st_dev == named.st_dev &&
         opened.st_ino == named.st_ino)
@@ -243,7 +243,7 @@ static void remove_if_stale(int dir, const char *name)
     close(fd);
 }
 
-enum { DEEPEST = 200 }; /* folders that are open at a time */
+enum { DEEPEST = 200 }; /* directories open at the same time */
 
 static void remove_stale(int dir, int depth);
 
@@ -259,8 +259,8 @@ static void look_at_entry(int dir, const struct dirent *e, int depth)
     }
 }
 
-/* In a folder, which is closed, and those below it; links are not followed. What can't be read or removed stays: it is
- * in nobody's way. */
+/* Removes stale parts in a directory and those below it, and closes dir. Links are not followed. Files that can't be
+ * read or removed stay, and do no harm. */
 static void remove_stale(int dir, int depth)
 {
     DIR *d = fdopendir(dir);
@@ -273,9 +273,9 @@ static void remove_stale(int dir, int depth)
     closedir(d);
 }
 
-void tr_parts_tidy(const char *folder)
+void tr_parts_tidy(const char *directory)
 {
-    const int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    const int fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd >= 0)
         remove_stale(fd, 0);
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Parts: files that are written beside their place and renamed when they are whole. Private to outputs.c.
+ * Parts: files that are written beside their final place and renamed when they are complete. Private to outputs.c.
  *
  *     struct tr_part part = { .final = path, .fd = -1 };
- *     if (tr_part_create(&part, room) == 0) ...               // whether it can be written is known by now
+ *     if (tr_part_create(&part, room) == 0) ...               // from here on the disk is known to be writable
  *     if (tr_part_fill(&part, &contents, false) == 0)
  *         tr_part_place(&part, false);
  *     tr_part_drop(&part);
@@ -16,35 +16,36 @@
 
 #include "base/text/buffer.h"
 
-/* One output on its way. */
+/* One output while it is written. */
 struct tr_part {
-    char *final; /* what it is to become; owned. NULL: nothing */
-    char *path;  /* NULL: there is none (any more) */
+    char *final; /* its final path; owned. NULL: not used */
+    char *path;  /* NULL: no part, or no longer one */
     int fd;
 };
 
 /* "PATH: what: the system's reason; what to do". Returns -1. */
 int tr_path_error(const char *path, const char *what, int error);
 
-/* Makes a folder and those above it. One that is there already, or that somebody else makes meanwhile, is fine. 0, or
- * -1 with gd__fail_text(). */
-int tr_make_folders(char *path);
+/* Makes a directory and those above it. A directory that exists already, or that another process makes meanwhile, is
+ * not an error. Returns 0, or -1 with gd__fail_text(). */
+int tr_make_directories(char *path);
 
-/* A part in the folder that `beside` is in, with so many bytes of the disk set aside for it where the file system can.
- * 0, or -1 with errno; to be dropped in either case. */
+/* Opens a part in the directory of `beside`, with `room` bytes of disk space reserved if the file system can. Returns
+ * 0, or -1 with errno. Call tr_part_drop() in either case. */
 int tr_part_open(struct tr_part *part, const char *beside, uint64_t room);
 
-/* Beside what it is to become, with the folders that it takes. 0, or -1 with gd__fail_text(), as for what follows. */
+/* Opens a part beside its final path, and makes missing directories. Returns 0, or -1 with gd__fail_text(), like the
+ * next functions. */
 int tr_part_create(struct tr_part *part, uint64_t room);
 
-/* All that it holds. One that somebody has removed meanwhile is made again first. */
+/* Writes the whole contents. A part that was removed meanwhile is made again first. */
 int tr_part_fill(struct tr_part *part, const struct gd__buffer *contents, bool sync);
 int tr_part_place(struct tr_part *part, bool sync);
 
-/* Removes it, unless it has its place. */
+/* Removes the part, unless it was renamed to its final path. */
 void tr_part_drop(struct tr_part *part);
 
-/* Removes parts in a folder, and in those below it, whose writers are gone. */
-void tr_parts_tidy(const char *folder);
+/* Removes the parts in a directory, and in those below it, whose writers are gone. */
+void tr_parts_tidy(const char *directory);
 
 #endif

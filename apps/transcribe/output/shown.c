@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Paths in the words of an error: a name may hold a newline, which would make two lines of one, or what a terminal
- * takes for a command; and a path may be longer than all the room there is for words. Its beginning says which tree,
- * its end which file.
+ * Paths in error messages. A name may hold a newline, which would split a line, or bytes that a terminal takes for a
+ * command. A path may also be longer than the room for the error message. Then its beginning shows which tree it is in,
+ * and its end which file it is.
  */
 #include "apps/transcribe/output/shown.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Paths as they stand in the words of an error: one line, nothing in it that a terminal or a log would act on, and
- * short enough to leave room for what is wrong.
+ * Paths in error messages: on one line, without anything that a terminal or a log would act on, and short enough to
+ * leave room for the message.
  */
 #ifndef GD_TRANSCRIBE_OUTPUT_SHOWN_H
 #define GD_TRANSCRIBE_OUTPUT_SHOWN_H
@@ -10,14 +10,14 @@
 
 enum { TR_SHOWN = 256 };
 
-/* Each byte of size that is of no UTF-8 character, or of one that controls something, becomes '?'. */
+/* Replaces by '?' each of the size bytes that is not part of a UTF-8 character, or is part of a control character. */
 void tr_show(char *text, size_t size);
 
-/* A path so; the middle of what is long becomes "...". Returns room. */
+/* Makes a path safe to print. The middle of a long path becomes "...". Returns room. */
 const char *tr_shown(char room[TR_SHOWN], const char *path);
 
-/* A path's last part so; what is long is shortened at its beginning. Never more than size bytes with the NUL; 8 at
- * least. */
+/* The same for a path's last component, which is shortened at its beginning. Writes at most size bytes with the NUL;
+ * size is at least 8. */
 void tr_shown_name(char *out, size_t size, const char *path);
 
 #endif

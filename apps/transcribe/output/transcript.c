@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * What was heard: text in one buffer, segments and words that point into it.
+ * A transcript: text in one buffer, and segments and words that point into it.
  *
- * A model is not to be trusted with times: without timestamps a segment's start can be anything, its end can lie past
- * the audio's, and a later segment can begin before an earlier one. Here they are put in order once, so that no format
- * has to ask. Nor is it to be trusted with text: a token may end in the middle of a character.
+ * The times that a model gives can't be trusted. Without timestamps a segment's start can be anything, its end can be
+ * past the end of the audio, and a later segment can begin before an earlier one. They are put in order here once, so
+ * that no format has to check them. The text can't be trusted either: a token may end in the middle of a character.
  */
 #include "apps/transcribe/output/transcript.h"
 
@@ -18,7 +18,8 @@
 
 /* --- text --------------------------------------------------------------------- */
 
-/* True if n bytes are the beginning of some character of `whole` bytes: what is missing is tried at both its ends. */
+/* True if n bytes are the beginning of some character of `whole` bytes. Tries the lowest and the highest missing bytes.
+ */
 static bool may_begin(const unsigned char *p, size_t n, size_t whole)
 {
     unsigned char low[4], high[4];
@@ -29,7 +30,7 @@ static bool may_begin(const unsigned char *p, size_t n, size_t whole)
     return gd__utf8_length(low, whole) == whole || gd__utf8_length(high, whole) == whole;
 }
 
-/* How many bytes at p, where no character is, are one that was cut off: at least the first. */
+/* At p there is no valid character. Returns how many bytes there belong to one that was cut off, at least 1. */
 static size_t bad_length(const unsigned char *p, size_t left)
 {
     const size_t whole = p[0] >= 0xf0 ? 4 : p[0] >= 0xe0 ? 3 : 2;
@@ -39,7 +40,7 @@ static size_t bad_length(const unsigned char *p, size_t left)
     return n;
 }
 
-/* Adds the text as UTF-8. A NUL is a character too, but no file of text has one. */
+/* Adds the text as UTF-8. A NUL is replaced too: it is a valid character, but text files have none. */
 static void add_utf8(struct gd__buffer *b, const char *text, size_t size)
 {
     const unsigned char *p = (const unsigned char *)text;
@@ -62,7 +63,7 @@ static const double longest = 1e9; /* seconds: thirty years */
 
 static double between(double value, double low, double high)
 {
-    /* Written so that what is no number is low. */
+    /* Written so that a NaN becomes low. */
     return !(value > low) ? low : value > high ? high : value;
 }
 
@@ -71,8 +72,8 @@ static float probability(float p)
     return (float)between((double)p, 0, 1);
 }
 
-/* Puts a start and an end in order within low and high. A start behind its end is nonsense, and the end what can be
- * believed: then it begins as early as it may. */
+/* Puts a start and an end in order, between low and high. If the start is after the end, the end is trusted, and the
+ * segment begins as early as it may. */
 static void put_in_order(double *start, double *end, double low, double high)
 {
     *end = between(*end, low, high);
@@ -81,7 +82,7 @@ static void put_in_order(double *start, double *end, double low, double high)
 
 /* --- adding ------------------------------------------------------------------- */
 
-/* Room for one more of size bytes. */
+/* Makes room for one more item of size bytes. */
 static bool make_room(void **items, size_t *room, size_t count, size_t size)
 {
     if (count < *room)
@@ -95,7 +96,7 @@ static bool make_room(void **items, size_t *room, size_t count, size_t size)
     return true;
 }
 
-/* The words' times within their segment's, none before the one before it. */
+/* Moves the words' times into their segment's. No word begins before the previous one ends. */
 static void fit_words(struct tr_transcript *t, const struct tr_segment *s)
 {
     double low = s->start;
@@ -136,7 +137,7 @@ int tr_transcript_add_word(struct tr_transcript *t, const struct tr_word *w, con
     if (!make_room(&items, &t->words_room, t->n_words, sizeof *t->words))
         return -1;
     t->words = items;
-    struct tr_word new = *w; /* its times are looked at with its segment's */
+    struct tr_word new = *w; /* its times are corrected with those of its segment */
     new.probability = probability(w->probability);
     new.text = t->text.size;
     add_utf8(&t->text, text, size);
