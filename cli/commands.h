@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The subcommands. Each is given the words after its name and returns the exit status.
+ * The subcommands. Each gets the arguments after its name and returns the exit status.
  */
 #ifndef GD_CLI_COMMANDS_H
 #define GD_CLI_COMMANDS_H
@@ -16,7 +16,7 @@ int cli_transcribe_main(int argc, char **argv);
 int cli_launcher_main(int argc, char **argv); /* launcher_multigpu */
 int cli_help_main(int argc, char **argv);
 
-/* The short usage, for who gave no command. */
+/* The short usage, printed if no command was given. */
 extern const char cli_usage[];
 
 #endif

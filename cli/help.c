@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * `gpu-dispatch help [TOPIC]`: the help of each subcommand, and a screenful on each topic that concerns several
- * options.
+ * `gpu-dispatch help [TOPIC]`: the help of each subcommand, and a page on each topic that concerns several options.
  */
 #include <stdio.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The gpu-dispatch command: finds its subcommand. Started by a dispatcher it is the worker's host instead, so that
- * there is no second program that would have to be found.
+ * The gpu-dispatch command: finds its subcommand. If a dispatcher started it, it is the worker's host instead, so that
+ * the dispatcher need not find a second program.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -35,7 +35,7 @@ static int help(int argc, char **argv)
 
 static const struct command {
     const char *name;
-    int (*main)(int argc, char **argv); /* gets the words after the name */
+    int (*main)(int argc, char **argv); /* gets the arguments after the name */
 } commands[] = {
     { "run", cli_run_main },
     { "transcribe", cli_transcribe_main },
@@ -72,7 +72,7 @@ static int unknown(const char *name)
     return CLI_EXIT_ERROR;
 }
 
-/* What was printed has to have arrived. */
+/* Checks that everything printed was really written. */
 static int finish(int status)
 {
     if (fflush(stdout) == 0 && !ferror(stdout))
@@ -82,8 +82,9 @@ static int finish(int status)
     return status ? status : CLI_EXIT_ERROR;
 }
 
-/* A standard stream that is closed gets a descriptor that can't be read or written: otherwise the next file that is
- * opened, a log or the input, would have its number and take what is printed. Messages go nowhere. */
+/* Opens /dev/null, in the wrong mode, for each standard stream that is closed. Otherwise the next file to be opened, a
+ * log or the input, would get its number and receive what is printed. Reading and printing then fail, messages are
+ * lost. */
 static int hold_streams(void)
 {
     static const int modes[] = { [STDIN_FILENO] = O_WRONLY, [STDOUT_FILENO] = O_RDONLY, [STDERR_FILENO] = O_WRONLY };
@@ -94,14 +95,15 @@ static int hold_streams(void)
     return 0;
 }
 
-/* By the name that people know the transcription launcher by it is nothing but that. */
+/* The name of the transcription launcher. Called by it, the program does nothing else. */
 static bool is_launcher(const char *name)
 {
     const char *slash = strrchr(name, '/');
     return strcmp(slash ? slash + 1 : name, "launcher_multigpu") == 0;
 }
 
-/* In this thread, and so in all that it makes: runs hear of it otherwise (gd_options.orphans). */
+/* Blocks SIGCHLD in this thread and in all threads that it starts. Runs learn of children in another way
+ * (gd_options.orphans). */
 static void block_child_signal(void)
 {
     sigset_t one;
@@ -115,7 +117,7 @@ int main(int argc, char **argv)
     if (gd__host_wanted())
         return gd__host_main(argc, argv);
     block_child_signal();
-    cli_token_take(); /* first: nothing that is started may get it */
+    cli_token_take(); /* first: no process that is started may inherit it */
     if (hold_streams() < 0)
         return CLI_EXIT_ERROR;
     if (argc > 0 && is_launcher(argv[0]))

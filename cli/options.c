@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * Option tables at work. What a person may write:
+ * Parses and prints tables of options. The forms that a user may write:
  *
  *   --name value   --name=value   -x value   -xvalue   -abc (letters without values)
  *
- * Options end at the first word that is none, or at "--", which is dropped. Long names are written out: one that is
- * not known is an error that names the nearest.
+ * Options end at the first argument that is not an option, or at "--", which is dropped. Long names must be complete.
+ * An unknown name is an error, and the error message suggests the nearest name.
  */
 #include "cli/options.h"
 
@@ -97,7 +97,7 @@ static const struct cli_opt *by_letter(const struct cli_opts *o, char letter)
     return NULL;
 }
 
-/* The name that was meant: one that begins like this, or the nearest by spelling. */
+/* The name that the user probably meant: one that begins with word, or the nearest by spelling. */
 static const char *meant(const struct cli_opts *o, const char *word)
 {
     const char *names[MAX_NAMES];
@@ -112,7 +112,7 @@ static const char *meant(const struct cli_opts *o, const char *word)
     return gd__nearest_word(word, names, n);
 }
 
-/* There is no such option: where all are explained. */
+/* Refers the user to the list of all options. */
 static int advise(const struct cli_opts *o, const char *what)
 {
     if (o->invoked)
@@ -134,15 +134,15 @@ static int store(const struct cli_opt *opt, void *into, const char *text)
     return opt->set(opt, (char *)into + opt->offset, text);
 }
 
-/* Where parsing stands. */
+/* The parser's position. */
 struct place {
     int argc;
     char **argv;
     int at;
-    bool done; /* a value was met that no options follow */
+    bool done; /* a value was found after which no options follow */
 };
 
-/* The value in the next word. */
+/* Stores the value, which is in the next argument. */
 static int store_next(const struct cli_opt *opt, void *into, struct place *p)
 {
     if (p->at + 1 >= p->argc)
@@ -203,9 +203,9 @@ int cli_opts_parse(const struct cli_opts *o, void *into, int argc, char **argv)
     return cli_opts_parse_part(o, into, argc, argv, &dashes);
 }
 
-/* --- explaining ----------------------------------------------------------------- */
+/* --- printing the help ---------------------------------------------------------- */
 
-/* Words from text that fit the width, at least one; returns how many bytes. */
+/* The number of bytes of text that fit into width, in whole words, at least one word. */
 static size_t fitting(const char *text, size_t width)
 {
     size_t length = strlen(text), end = width;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Options of a subcommand: one table, from which they are parsed, explained and listed.
+ * Options of a subcommand. One table serves to parse them, to explain them and to list them.
  */
 #ifndef GD_CLI_OPTIONS_H
 #define GD_CLI_OPTIONS_H
@@ -11,51 +11,51 @@
 
 struct cli_opt;
 
-/* Stores an option's value in its field. text is NULL for an option without a value. 0, or -1 with
+/* Stores an option's value in its field. text is NULL for an option without a value. Returns 0, or -1 with
  * gd__fail_text(). */
 typedef int cli_opt_set(const struct cli_opt *opt, void *field, const char *text);
 
 struct cli_opt {
-    const char *name;  /* long, without the dashes; NULL ends the table */
+    const char *name;  /* the long name, without the dashes; NULL ends the table */
     char letter;       /* 0: none */
-    const char *value; /* what the value is called in the help; NULL: it takes none */
+    const char *value; /* name of the value in the help; NULL: the option takes no value */
     const char *help;  /* NULL: another name of the option before it, not shown */
     cli_opt_set *set;
     size_t offset;     /* of the field */
-    uint64_t min, max; /* of a number */
-    const char *group; /* a heading; NULL: as before */
-    /* Whether no options follow this value, only words. With it, "--" in place of the value: the words that follow are
-     * meant, the value is "". */
+    uint64_t min, max; /* limits of a number */
+    const char *group; /* a heading; NULL: the last one applies */
+    /* Whether only arguments, and no options, follow this value. For such an option, "--" may take the place of the
+     * value: the value is then "", and the arguments after it belong to the command. */
     bool (*is_last)(const char *value);
 };
 
-/* A subcommand as far as options go. */
+/* The options of a subcommand. */
 struct cli_opts {
     const char *command; /* "run" */
-    const char *invoked; /* how the user called it, where that is another name; NULL: gpu-dispatch COMMAND */
-    const char *usage;   /* lines of the help before the options */
+    const char *invoked; /* the name by which the user called it, if it is not gpu-dispatch COMMAND; NULL otherwise */
+    const char *usage;   /* the lines of the help before the options */
     const struct cli_opt *table;
-    const char *after; /* lines of the help after them; NULL: none */
+    const char *after; /* the lines of the help after the options; NULL: none */
 };
 
-/* Values that may be given several times. Zeroed is empty. */
+/* Values of an option that may be given several times. A zeroed struct is empty. */
 struct cli_list {
-    const char **items; /* NULL-terminated once it has any; borrowed from argv */
+    const char **items; /* NULL-terminated if not empty; borrowed from argv */
     size_t n;
 };
 
-/* Reads options up to the first word that is none, or past "--". Returns the index of the word after them, or -1 with
- * gd__fail_text(). */
+/* Reads options up to the first argument that is not one, or past "--". Returns the index of the argument after them,
+ * or -1 with gd__fail_text(). */
 int cli_opts_parse(const struct cli_opts *o, void *into, int argc, char **argv);
 
-/* The same, for who goes on behind the words: *dashes says whether they ended at "--" (and not at a value that is it).
- */
+/* The same, for a caller that parses more options after the arguments. *dashes says whether the options ended at "--"
+ * (and not at a value "--"). */
 int cli_opts_parse_part(const struct cli_opts *o, void *into, int argc, char **argv, bool *dashes);
 
 void cli_opts_help(const struct cli_opts *o);
-void cli_opts_list(const struct cli_opts *o); /* "--name" and "-x", one per line: for completions and tests */
+void cli_opts_list(const struct cli_opts *o); /* "--name" and "-x", one on each line: for completions and tests */
 
-/* The ways to store a value. */
+/* Functions that store a value, by the type of the field. */
 int cli_set_flag(const struct cli_opt *opt, void *field, const char *text);     /* bool */
 int cli_set_text(const struct cli_opt *opt, void *field, const char *text);     /* const char * */
 int cli_set_list(const struct cli_opt *opt, void *field, const char *text);     /* struct cli_list */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Held arguments: one text and a table of where each ends, 8 bytes for an argument beyond its own.
+ * Arguments held in memory: one text, and a table of where each argument ends. The table takes 8 bytes for each
+ * argument.
  */
 #include "cli/input/column.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * A column of arguments that is held in memory: one source of several, or one that has to be known whole.
+ * A column of arguments that is held in memory: one of several sources, or one that must be read completely first.
  */
 #ifndef GD_CLI_INPUT_COLUMN_H
 #define GD_CLI_INPUT_COLUMN_H
@@ -13,21 +13,22 @@
 
 #include "base/text/buffer.h"
 
-/* Zeroed is empty. Either texts one after the other, or a list of files. */
+/* Holds either texts one after the other, or a list of files. A zeroed struct is empty. */
 struct cli_column {
-    bool link;              /* goes in step with the one before */
+    bool link;              /* is read in step with the column before it */
     struct gd__buffer text; /* the arguments */
     struct gd__buffer ends; /* a size_t for each: where it ends */
     struct gd_files *files; /* or these */
-    bool borrowed;          /* the files are somebody else's */
+    bool borrowed;          /* the files belong to the caller */
 };
 
 size_t cli_column_count(const struct cli_column *c);
 
-void cli_column_add(struct cli_column *c, const void *data, size_t size); /* a failure shows in cli_column_failed() */
+/* A failure is reported by cli_column_failed(). */
+void cli_column_add(struct cli_column *c, const void *data, size_t size);
 bool cli_column_failed(const struct cli_column *c);
 
-/* The i-th; one that is not there is empty. */
+/* The i-th argument. Past the end it is empty. */
 void cli_column_get(const struct cli_column *c, size_t i, const char **data, size_t *size);
 uint64_t cli_column_weight(const struct cli_column *c, size_t i); /* 0: not known */
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * Two threads and two buffers. The one that searches fills a buffer and waits when it is full; the one that asks
- * empties its own and then swaps it for the other. So each is locked once per file at most, and the folder is never
- * more than two buffers ahead of the tasks.
+ * Two threads and two buffers. The searching thread fills one buffer and waits when it is full. The reading thread
+ * empties the other and then swaps them. So the lock is taken at most once for each file, and the search is never more
+ * than two buffers ahead of the tasks.
  *
- * A buffer is a run of entries: size of the file (8 bytes), its path, a NUL.
+ * A buffer is a sequence of entries: size of the file (8 bytes), its path, a NUL.
  */
 #include "cli/input/directory_walk.h"
 
@@ -25,14 +25,14 @@ struct cli_directory_walk {
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t data, space;
-    struct gd__buffer filling; /* under the lock, as is what follows */
+    struct gd__buffer filling; /* this and the next three fields are under the lock */
     bool ended, stopped;
-    char problem[512];          /* why it could not be searched; empty: it could */
-    struct gd__buffer emptying; /* the asking side's */
+    char problem[512];          /* the error message of the search; empty: no error */
+    struct gd__buffer emptying; /* belongs to the reading thread */
     size_t at;
 };
 
-/* A gd_file_fn. Not 0 stops the search. */
+/* A gd_file_fn. A result other than 0 stops the search. */
 static int put(void *user, const char *path, uint64_t size)
 {
     struct cli_directory_walk *w = user;
@@ -57,7 +57,7 @@ static void *search(void *arg)
     if (w->filling.failed)
         memcpy(w->problem, "out of memory", sizeof "out of memory");
     else if (result < 0)
-        /* The library's words are this thread's own. */
+        /* The library's error text belongs to the thread, so it is copied here. */
         strncat(w->problem, gd_error_text(), sizeof w->problem - 1);
     w->ended = true;
     pthread_mutex_unlock(&w->lock);
@@ -65,7 +65,7 @@ static void *search(void *arg)
     return NULL;
 }
 
-/* Waits until there is something to take, or never will be. 1, 0, or -1 for a problem. */
+/* Waits for an entry or for the end. Returns 1 if there is an entry, 0 at the end, -1 on an error. */
 static int await_entries(struct cli_directory_walk *w)
 {
     pthread_mutex_lock(&w->lock);
@@ -120,7 +120,7 @@ int cli_directory_walk_open(struct cli_directory_walk **out, const char *dir, co
     return 0;
 }
 
-/* The other buffer, and room for the searcher in this one. 1, 0 at the end, -1. */
+/* Waits for the other buffer and swaps them. Returns 1, 0 at the end, or -1. */
 static int swap(struct cli_directory_walk *w)
 {
     int some = await_entries(w);

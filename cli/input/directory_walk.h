@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The files of a folder as they are found, one at a time: gd_discover_files() turned from a call that gives into one
- * that is asked, in constant memory.
+ * The files of a directory, one at a time as they are found. gd_discover_files() calls a function for each file; this
+ * turns it into a function that returns the next file, in constant memory.
  */
 #ifndef GD_CLI_INPUT_DIRECTORY_WALK_H
 #define GD_CLI_INPUT_DIRECTORY_WALK_H
@@ -12,18 +12,18 @@
 
 struct cli_directory_walk;
 
-/* what is copied, its patterns are borrowed until the close. Starts searching and waits for the first file. 0, or -1
- * with gd__fail_text(): no such folder, nothing found. */
+/* `what` is copied, but its patterns are borrowed until the close. Starts the search and waits for the first file.
+ * Returns 0, or -1 with gd__fail_text(): no such directory, nothing found. */
 int cli_directory_walk_open(struct cli_directory_walk **out, const char *dir, const struct gd_discover *what);
 
-/* 1: the next file, borrowed until the next call; 0: the end, or stopped; -1: gd__fail_text(). */
+/* Returns 1 with the next file, borrowed until the next call; 0 at the end, or if stopped; -1 with gd__fail_text(). */
 int cli_directory_walk_next(struct cli_directory_walk *w, const char **path, uint64_t *size);
 
-void cli_directory_walk_stop(
-    struct cli_directory_walk *w); /* a waiting cli_directory_walk_next() returns 0; any thread */
+/* Makes a waiting cli_directory_walk_next() return 0. Any thread. */
+void cli_directory_walk_stop(struct cli_directory_walk *w);
 void cli_directory_walk_close(struct cli_directory_walk **w);
 
-/* Complains of nothing found, in the words that both ways of searching have. Returns -1. */
+/* Sets the error message for "nothing found", the same for both ways of searching. Returns -1. */
 int cli_directory_walk_nothing(const char *dir, const struct gd_discover *what);
 
 #endif

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * Tasks from sources. Sources are columns; columns that are linked make a group, whose length is that of its shortest
- * column; the tasks are all combinations of one row from each group:
+ * Makes tasks from sources. A source is a column. Linked columns make a group, which is as long as its shortest column.
+ * The tasks are all combinations of one row from each group:
  *
  *     ::: a b c :::+ 1 2 ::: x y        group 0: (a 1) (b 2)    group 1: (x) (y)
  *     a 1 x,  a 1 y,  b 2 x,  b 2 y     task i: row i / 2 of group 0, row i % 2 of group 1
  *
- * So a task is found from its number alone, which is what a shuffled run needs, except that the first column may be a
- * stream: then rows of group 0 are taken one after the other as they come and the numbers only count.
+ * So a task can be computed from its number alone, as a shuffled run needs. The exception is a streamed first column:
+ * rows of group 0 are then read one after the other, and the numbers only count them.
  */
 #include "cli/input/input.h"
 
@@ -33,30 +33,30 @@ struct cli_input {
     enum cli_format format;
     bool skip_blank;
     bool json_payload;
-    bool warned; /* of a NUL in a line */
-    char *name;  /* of JSONL: what is read, for words */
+    bool warned; /* about a NUL in a line */
+    char *name;  /* name of the JSONL input, for error messages */
     uint64_t line;
     int cancel_fd;
     atomic_bool cancelled;
     atomic_uint_fast64_t given;
-    atomic_bool ended; /* a stream was read to its end */
+    atomic_bool ended; /* the stream was read to its end */
 
-    /* What is left of a folder's options. */
+    /* Options for searching a directory. */
     struct gd_discover what;
     char **patterns;
 
-    struct cli_lines *lines; /* the first column, if it is streamed: one of these */
+    struct cli_lines *lines; /* the first column, if it is streamed: either lines or walk */
     struct cli_directory_walk *walk;
-    struct cli_column *columns; /* all of them; a streamed one is empty */
+    struct cli_column *columns; /* all columns; a streamed one is empty */
     size_t n_columns;
     uint64_t inner;      /* combinations of the groups after the first */
-    uint64_t rows;       /* of group 0; of a stream as far as the columns linked to it reach */
-    uint64_t *order;     /* shuffled: the numbers of the tasks */
-    bool others_empty;   /* a stream, and no other column has anything */
-    const char *current; /* the stream's record of this row */
+    uint64_t rows;       /* of group 0; for a stream, the length of the columns linked to it */
+    uint64_t *order;     /* the task numbers in shuffled order; NULL: not shuffled */
+    bool others_empty;   /* the first column is a stream, and all others are empty */
+    const char *current; /* the stream's record in this row */
     size_t current_size;
     uint64_t current_weight;
-    struct gd__buffer cleaned; /* a record whose NULs were replaced, or the input of a task that had failed */
+    struct gd__buffer cleaned; /* a record whose NULs were replaced, or the input from a failure record */
     struct gd__buffer payload;
 };
 
@@ -76,7 +76,7 @@ static bool is_blank(const char *data, size_t size)
     return true;
 }
 
-/* A NUL separates arguments in a payload and can't be passed to a program: it is shown as \0, as GNU parallel does. */
+/* A NUL separates arguments in a payload and can't be passed to a program. It becomes \0, as in GNU parallel. */
 static int clean(struct cli_input *in, const char **data, size_t *size)
 {
     const char *at = *data, *end = at + *size, *nul = memchr(at, 0, *size);
@@ -99,7 +99,7 @@ static int clean(struct cli_input *in, const char **data, size_t *size)
     return 0;
 }
 
-/* JSON is UTF-8, and so is every file that the line would be copied to. */
+/* JSON must be UTF-8, and so must every file that the line is copied to. */
 static int check_encoding(const struct cli_input *in, const char *data, size_t size)
 {
     const size_t good = gd__utf8_valid(data, size);
@@ -110,7 +110,7 @@ static int check_encoding(const struct cli_input *in, const char *data, size_t s
                     (unsigned long long)in->line, in->name, good + 1, (unsigned char)data[good]);
 }
 
-/* A line that tells of a failure (failed.jsonl) stands for the input that failed. */
+/* Replaces a failure record (a line of failed.jsonl) by the input that failed. */
 static int unwrap(struct cli_input *in, const char **data, size_t *size)
 {
     if (check_encoding(in, *data, *size) < 0)
@@ -125,7 +125,7 @@ static int unwrap(struct cli_input *in, const char **data, size_t *size)
     return 0;
 }
 
-/* The next record that counts. 1, 0, -1. */
+/* The next record that is not skipped. Returns 1, 0 or -1. */
 static int next_record(struct cli_input *in, struct cli_lines *lines, const char **data, size_t *size)
 {
     bool skip = in->skip_blank || in->format == CLI_FORMAT_JSONL;
@@ -167,7 +167,7 @@ static int open_file(struct cli_input *in, struct cli_column *c, const struct cl
 {
     struct cli_lines *lines = NULL;
     char delimiter = in->format == CLI_FORMAT_NUL ? 0 : '\n';
-    if (in->format == CLI_FORMAT_JSONL) { /* the only source then */
+    if (in->format == CLI_FORMAT_JSONL) { /* then it is the only source */
         in->name = strdup(strcmp(s->path, "-") == 0 ? "standard input" : s->path);
         if (!in->name)
             return gd__fail("out of memory");
@@ -239,7 +239,7 @@ static int open_source(struct cli_input *in, size_t i, const struct cli_source *
 
 /* --- opening: combinations --------------------------------------------------------- */
 
-/* The length of a column where others have something: an empty one counts as one empty argument. */
+/* The length of a column. An empty column counts as one empty argument if others are not empty. */
 static uint64_t length_of(const struct cli_column *c)
 {
     size_t n = cli_column_count(c);
@@ -255,7 +255,7 @@ static bool all_empty(const struct cli_input *in)
     return true;
 }
 
-/* The length of the group that begins at column *i, which is moved behind it. */
+/* The length of the group that begins at column *i. *i is moved to the next group. */
 static uint64_t group_rows(const struct cli_input *in, size_t *i)
 {
     bool stream = *i == 0 && is_streamed(in);
@@ -294,10 +294,11 @@ static uint64_t random_bits(uint64_t *state)
     return z ^ z >> 31;
 }
 
-/* 0 to limit - 1, each as likely as the others. */
+/* A random number from 0 to limit - 1, all with the same probability. */
 static uint64_t random_below(uint64_t *state, uint64_t limit)
 {
-    uint64_t surplus = (0 - limit) % limit, bits; /* so many of the lowest values would favour the small numbers */
+    /* This many values are rejected, or small numbers would be more likely. */
+    uint64_t surplus = (0 - limit) % limit, bits;
     do
         bits = random_bits(state);
     while (bits < surplus);
@@ -322,7 +323,7 @@ static int shuffle(struct cli_input *in, const struct cli_input_options *o)
 
 /* --- opening ------------------------------------------------------------------------ */
 
-/* One that was closed is held by what can't be read (main.c). */
+/* If standard input was closed, main.c has opened /dev/null for writing only. */
 static bool can_read_stdin(void)
 {
     const int flags = fcntl(STDIN_FILENO, F_GETFL);
@@ -408,7 +409,7 @@ bool cli_input_count(const struct cli_input *in, uint64_t *out)
     return ended || !is_streamed(in);
 }
 
-/* --- giving -------------------------------------------------------------------------- */
+/* --- returning tasks ----------------------------------------------------------------- */
 
 static int next_in_stream(struct cli_input *in)
 {
@@ -421,7 +422,7 @@ static int next_in_stream(struct cli_input *in)
     return some;
 }
 
-/* The stream's record for a row. 1, 0 at the end, -1. */
+/* Reads the stream's record for a row. Returns 1, 0 at the end, or -1. */
 static int take_row(struct cli_input *in, uint64_t row)
 {
     if (row >= in->rows)
@@ -429,13 +430,13 @@ static int take_row(struct cli_input *in, uint64_t row)
     int some = next_in_stream(in);
     if (some != 0 || row > 0 || in->others_empty || atomic_load(&in->cancelled))
         return some;
-    in->rows = 1; /* a stream without anything: one empty argument */
+    in->rows = 1; /* an empty stream counts as one empty argument */
     in->current = "";
     in->current_size = 0;
     return 1;
 }
 
-/* The argument that column i has in a task: row of group 0, k-th combination of the others. */
+/* The argument of column i in this row. */
 static void argument(const struct cli_input *in, size_t i, uint64_t row, const char **data, size_t *size)
 {
     if (i == 0 && is_streamed(in)) {
@@ -521,7 +522,7 @@ void cli_input_cancel(struct cli_input *in)
 {
     const uint64_t one = 1;
     atomic_store(&in->cancelled, true);
-    /* Full means that it can be read already. */
+    /* EAGAIN: the counter is full, so the descriptor is readable already. */
     if (write(in->cancel_fd, &one, sizeof one) < 0 && errno != EAGAIN)
         cli_say("cannot cancel the input: %s", strerror(errno));
     if (in->walk)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Where tasks come from: arguments, files, standard input, folders; combined as GNU parallel combines them.
+ * Where tasks come from: arguments, files, standard input, directories. Sources are combined as in GNU parallel.
  *
  *     struct cli_input_options o = { 0 };
  *     struct cli_source s[] = { { CLI_SOURCE_WORDS, .words = (const char *[]){ "a", "b" }, .n_words = 2 },
@@ -13,13 +13,13 @@
  *     options.source: return cli_input_next(in, item);
  *     options.source_cancel: cli_input_cancel(in);
  *
- * Several sources give all combinations, the last varying fastest; a linked one goes in step with the one before it
- * and the shorter of the two ends both. A source without anything counts as one empty argument, unless all are empty.
- * A payload is the arguments with a NUL between them. The first source is streamed, in constant memory, unless the
- * options need all of it; the others are held.
+ * Several sources give all combinations; the last source varies fastest. A linked source is read in step with the one
+ * before it, and the shorter of the two ends both. An empty source counts as one empty argument, unless all are empty.
+ * A payload is the arguments, separated by NULs. The first source is streamed, in constant memory, unless the options
+ * need all of it first. The others are held in memory.
  *
- * Everything that can be found wrong beforehand is found in cli_input_open(): files that are not there, folders
- * without a match. It also reads what is to be held, and may block for that.
+ * cli_input_open() finds the errors that can be found beforehand: missing files, directories without a match. It also
+ * reads the sources that are held in memory, and may block while it does.
  */
 #ifndef GD_CLI_INPUT_INPUT_H
 #define GD_CLI_INPUT_INPUT_H
@@ -32,9 +32,9 @@
 #include <gpu_dispatch/launch.h>
 
 enum cli_source_kind {
-    CLI_SOURCE_FILE = 0,  /* records of a file; "-" is standard input. What there is if nothing is given: "-" */
+    CLI_SOURCE_FILE = 0,  /* records of a file; "-" is standard input, which is the default */
     CLI_SOURCE_WORDS = 1, /* arguments after ::: */
-    CLI_SOURCE_DIR = 2,   /* files of a folder; must be the only source */
+    CLI_SOURCE_DIR = 2,   /* files of a directory; must be the only source */
     CLI_SOURCE_LIST = 3,  /* files that were found before, in their order; must be the only source */
 };
 
@@ -50,20 +50,20 @@ struct cli_source {
 enum cli_format {
     CLI_FORMAT_LINES = 0, /* a NUL in a line becomes "\0", and a warning is given once */
     CLI_FORMAT_NUL = 1,   /* -0 */
-    CLI_FORMAT_JSONL = 2, /* lines, as they are; blank ones are skipped, and a record of a failure (failed.h) stands for
-                             the input that failed. Must be the only source */
+    CLI_FORMAT_JSONL = 2, /* JSON texts, one on each line; blank lines are skipped, and a failure record
+                             (failure_record.h) becomes the input that failed. Must be the only source */
 };
 
-/* Zero means default. All is copied, except a LIST. */
+/* Zero means default. Everything is copied, except a LIST. */
 struct cli_input_options {
     const struct cli_source *sources; /* in the order of the command line; for `:::: a b` two of them */
     size_t n_sources;                 /* 0: standard input */
     enum cli_format format;           /* of all FILE sources */
-    bool json_payload;                /* of JSONL: payloads are JSON texts also where the input that failed was none */
-    bool skip_blank;                  /* -r: arguments that are empty or white space are left out */
+    bool json_payload;                /* JSONL: payloads are JSON texts, even if the input that failed was not */
+    bool skip_blank;                  /* -r: empty or blank arguments are left out */
     bool need_total;                  /* read everything first, so that the total is known (--halt with a percentage) */
-    bool shuffle;                     /* --shuf: read everything first, give it in a random order */
-    bool seeded;                      /* of --shuf: */
+    bool shuffle;                     /* --shuf: read everything first, and return it in random order */
+    bool seeded;                      /* --shuf: the order follows from seed */
     uint64_t seed;
     const char *const *patterns; /* of a DIR; NULL-terminated, NULL: every file */
     bool recursive;
@@ -76,23 +76,23 @@ struct cli_input;
 /* 0, or -1 with gd__fail_text(). */
 int cli_input_open(struct cli_input **out, const struct cli_input_options *o);
 
-/* How many tasks there will be; 0 if not known (a stream). */
+/* The number of tasks; 0: not known (a stream). */
 uint64_t cli_input_total(const struct cli_input *in);
 
-/* How many there were by now that were given. Any thread. */
+/* The number of tasks returned so far. Any thread. */
 uint64_t cli_input_given(const struct cli_input *in);
 
-/* How many there are in all; false: at least, of a stream that was not read to its end. Any thread. */
+/* The total number of tasks. False if a stream was not read to its end: *out is then a lower bound. Any thread. */
 bool cli_input_count(const struct cli_input *in, uint64_t *out);
 
-/* As a gd_source_fn: 1 and the item, 0 at the end or when cancelled, or an error. */
+/* A gd_source_fn: returns 1 and the item, 0 at the end or when cancelled, or an error. */
 int cli_input_next(struct cli_input *in, struct gd_item *item);
 
-/* What cli_input_next() is made of. 1: *data (until the next call), *size and *weight (0: none known); 0: the end;
- * -1: gd__fail_text(). */
+/* The same without a gd_item. Returns 1 with *data (until the next call), *size and *weight (0: not known); 0 at the
+ * end; -1 with gd__fail_text(). */
 int cli_input_read(struct cli_input *in, const void **data, size_t *size, uint64_t *weight);
 
-/* Makes a blocked cli_input_next() return 0, and all after it. Any thread. */
+/* Makes a blocked cli_input_next() return 0, and all later calls too. Any thread. */
 void cli_input_cancel(struct cli_input *in);
 
 void cli_input_close(struct cli_input **in); /* NULL is fine */

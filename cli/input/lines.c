@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Reads records. The buffer is moved to its front when it runs out and doubled when a record fills it, and what was
- * searched for a delimiter is not searched again, so that a record of a gigabyte costs no more than a gigabyte of
- * short ones. Before each read it waits for the descriptor and for the one that cancels, which a pipe or a terminal
- * where nothing comes needs; for a file that costs one call in 64 KiB.
+ * Reads records. When the buffer runs out its contents are moved to the front, and when one record fills it it is
+ * doubled. No byte is searched for a delimiter twice. So a record of a gigabyte costs no more than a gigabyte of short
+ * records. Before each read it waits for the descriptor and for the cancel descriptor, since a pipe or a terminal may
+ * stay silent. For a file this costs one call in 64 KiB.
  */
 #include "cli/input/lines.h"
 
@@ -25,10 +25,10 @@ struct cli_lines {
     int fd, cancel_fd;
     char delimiter;
     bool ended;
-    char *name; /* for errors */
+    char *name; /* for error messages */
     char *data;
-    size_t room, start, end; /* what was read and not given: start to end */
-    size_t searched;         /* of that, so many bytes have no delimiter */
+    size_t room, start, end; /* bytes that were read but not returned: start to end */
+    size_t searched;         /* how many of them are known to contain no delimiter */
 };
 
 static int open_path(const char *path)
@@ -69,7 +69,7 @@ int cli_lines_open(struct cli_lines **out, const char *path, char delimiter, int
     return 0;
 }
 
-/* Room for more at the end of the buffer. */
+/* Makes room at the end of the buffer. */
 static int make_room(struct cli_lines *l)
 {
     if (l->end < l->room)
@@ -88,7 +88,7 @@ static int make_room(struct cli_lines *l)
     return 0;
 }
 
-/* Waits for input. 1: there is some (or the end of it), 0: cancelled. */
+/* Waits for input. Returns 1 if there is some, or at the end of the file; 0 if cancelled. */
 static int await(const struct cli_lines *l)
 {
     struct pollfd p[2] = { { .fd = l->cancel_fd, .events = POLLIN }, { .fd = l->fd, .events = POLLIN } };
@@ -99,7 +99,7 @@ static int await(const struct cli_lines *l)
     return !p[0].revents;
 }
 
-/* Reads on. 1: there is more, 0: cancelled, or the end (l->ended), -1. */
+/* Reads more. Returns 1 if there is more, 0 if cancelled or at the end (l->ended), -1 on an error. */
 static int refill(struct cli_lines *l)
 {
     if (make_room(l) < 0)
