@@ -1,7 +1,8 @@
 /* The values of placeholders, and quoting.
  *
- * Both give the same bytes as GNU parallel's expressions, even in odd cases:  *   {.}   s:\.[^/.]*$::      removes
- * all from the last dot on, if no slash follows it
+ * Both give the same bytes as GNU parallel's expressions, even in odd cases:
+ *
+ *   {.}   s:\.[^/.]*$::      removes all from the last dot on, if no slash follows it
  *   {/}   s:.*\/::           removes, in the first line with a slash, all up to its last slash
  *   {//}  dirname            of Perl's File::Basename
  *   {/.}  {/}, then {.}

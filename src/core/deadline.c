@@ -1,7 +1,7 @@
 /* When the first task of a worker's window must have ended.
  *
- * Deadlines are lazy, so that a task costs no timer operation: a worker's timer is armed when its window gets its first
- * task, and only when it fires is the real start of the task at head looked up here.
+ * Deadlines are lazy, so that a task costs no timer operation. A worker's timer is armed when its window gets its first
+ * task. The real start of the task at head is looked up here, only when that timer fires.
  */
 #include "core/internal.h"
 

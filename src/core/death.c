@@ -1,4 +1,4 @@
-/* The death of a worker's process: what its tasks get, and whether the worker gets another process.
+/* The death of a worker's process: what happens to its tasks, and whether the worker gets another process.
  *
  * attempt.c decides which of its tasks are charged. A worker that dies often without finishing a task is given up.
  * Others are started again after a delay that doubles with deaths in a row.
@@ -90,7 +90,7 @@ void gd__worker_no_stop_came(struct gd__sched *s, uint64_t now, unsigned i)
     gd__check_done(s, now);
 }
 
-/* What the attempts that this death ended come to. */
+/* The outcome of the attempts that this death ended. */
 static struct gd__outcome outcome_of(const struct gd__sched *s, uint64_t now, unsigned i, const struct gd__death *d)
 {
     const struct gd__sched_worker *w = &s->workers[i];

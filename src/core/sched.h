@@ -72,7 +72,7 @@ struct gd__task {
 /* How an attempt ended. */
 struct gd__outcome {
     enum gd_failure failure; /* NONE: success */
-    bool final;              /* not to be retried */
+    bool final;              /* must not be retried */
     bool by_stop_signal;     /* SIGTERM, SIGINT or SIGHUP ended it; every process of the run may have got that signal */
     bool shortage;           /* it was not begun: no process could be started */
     bool kept;               /* the bytes are a copy, made by hold() */
@@ -117,7 +117,7 @@ struct gd__sched_effects {
     void (*cancel)(void *ctx, unsigned w, uint64_t below); /* ask tasks below that position to stop */
     void (*kill)(void *ctx, unsigned w);
     void (*stop)(void *ctx, unsigned w);    /* clean up and exit when the window is done */
-    void (*abandon)(void *ctx, unsigned w); /* the process cannot be killed: let go of it */
+    void (*abandon)(void *ctx, unsigned w); /* the process cannot be killed: forget it */
     /* A task is final. Its payload may be freed after this. */
     void (*deliver)(void *ctx, const struct gd__task *t, const struct gd__outcome *o);
     /* The task will be delivered later: copy what o points to, and make o point to the copy. */
@@ -183,7 +183,7 @@ enum { GD__WORKER_HELD = GD_WORKER_LOST + 1, GD__WORKER_SHORT, GD__WORKER_STATES
 struct gd__sched_worker {
     uint8_t state; /* enum gd_worker_state, HELD or SHORT; IDLE stands for "ready", BUSY is derived */
     uint8_t kill_reason;
-    bool given_up;    /* not to be started again */
+    bool given_up;    /* it is not started again */
     bool wants_start; /* waits for its turn to set up */
     bool solo;        /* the window holds one suspect: hand it no other task */
     bool no_steal;    /* nothing could be taken back from it, and it has sent no result since */

@@ -3,7 +3,7 @@
  *   not set          all devices
  *   empty, "-1"      none
  *   "0,2,-1,1"       0 and 2: the first entry that is invalid ends the list
- *  *   "1gpu2"          1: numbers are read by strtoul(); there are no ranges
+ *   "1gpu2"          1: numbers are read by strtoul(); there are no ranges
  *   "GPU-8d2f"       the GPU with that UUID, or with a UUID that begins so if it is the only one
  *   "MIG-..."        a MIG instance likewise; "MIG-GPU-<uuid>/<gi>/<ci>" is how drivers before 470 wrote it
  *   "0,GPU-8d2f"     0: a list goes on only while its entries are of the same kind

@@ -74,7 +74,7 @@ static int lock_byte(int fd, int byte)
     return fcntl(fd, F_OFD_SETLK, &one);
 }
 
-/* --- whose it is --- */
+/* --- the holder --- */
 
 struct holder {
     struct gd__owner owner; /* pid 0: not known */

@@ -1,4 +1,4 @@
-/* Finding and ending the descendants of a process, also those that have left its process group: see descendants.c. */
+/* Finds and ends the descendants of a process, even those that have left its process group: see descendants.c. */
 #ifndef GD_PROC_DESCENDANTS_H
 #define GD_PROC_DESCENDANTS_H
 

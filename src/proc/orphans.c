@@ -1,4 +1,4 @@
-/* Adopting the orphaned processes of workers.
+/* Adopts the orphaned processes of workers.
  *
  * A process whose parent has ended becomes a child of its nearest ancestor that is a subreaper, or of the first process
  * of its PID namespace. A subreaper must also wait for these children. Otherwise they stay in the process table after

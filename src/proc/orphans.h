@@ -1,4 +1,4 @@
-/* Adopting the orphaned processes of workers: see orphans.c. */
+/* Adopts the orphaned processes of workers: see orphans.c. */
 #ifndef GD_PROC_ORPHANS_H
 #define GD_PROC_ORPHANS_H
 

@@ -60,7 +60,7 @@ static size_t line_start(const struct gd__output *o, size_t end)
     return end;
 }
 
-/* Where the last lines that are whole and fit begin; end if none fits. */
+/* The start of the last lines that are whole and fit; end if none fits. */
 static size_t whole_lines(const struct gd__output *o, size_t end, unsigned max_lines, size_t room)
 {
     size_t start = end, line_end = end;
@@ -78,7 +78,7 @@ static size_t whole_lines(const struct gd__output *o, size_t end, unsigned max_l
     return start;
 }
 
-/* Where the part of a too long line that fits begins. Not in the middle of a UTF-8 character. */
+/* For a line that is too long: the start of its last part that fits. It does not split a UTF-8 character. */
 static size_t end_of_line(const struct gd__output *o, size_t end, size_t room)
 {
     size_t start = line_start(o, end);

@@ -5,7 +5,7 @@
  *           node stores the size of the largest run in its subtree, for pages and for slabs, so a search goes down
  *           one path: finding, taking and joining take logarithmic time on average.
  *   slabs   128 KiB runs at multiples of 128 KiB, each cut into blocks of one size class, with a bitmap of free blocks.
- *           slab_at[offset / 128 KiB] says which slab, if any, an offset lies in: that is how free knows its layer.
+ *           slab_at[offset / 128 KiB] is the slab at that offset, if any: freeing finds the layer of a block by it.
  *
  * If no slab can be made for a small block (the region is nearly full), the block gets a run of its own.
  *

@@ -32,7 +32,7 @@ static struct piece of_string(const char *s)
     return (struct piece){ s, s ? strlen(s) : 0 };
 }
 
-/* Where to cut the bytes so that at most `most` are left. Does not split a UTF-8 character. */
+/* The length of the bytes cut to at most `most`. Does not split a UTF-8 character. */
 static size_t cut_at(const unsigned char *bytes, size_t size, size_t most)
 {
     if (size <= most)
