@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/text/printable.h"
 #include "dispatch/internal.h"
 
 enum { NAME_MAX_BYTES = 64, TEXT_MAX = 256, SPARSE_FROM = 1 << 20 };
@@ -245,30 +246,12 @@ void gd__deliver_try(void *ctx, const struct gd__task *t, const struct gd__outco
         gd__publish_try(d, t, o);
 }
 
-/* One line of an error message. A Python traceback names the error in its last line. Otherwise the first line says what
- * happened, and the last one often why: it may be the last output of a process. */
-static void shorten(const char *words, char *out, size_t size)
-{
-    const size_t first = strcspn(words, "\n");
-    const char *end = words + strlen(words);
-    while (end > words && (end[-1] == '\n' || end[-1] == ' '))
-        end--;
-    const char *last = end;
-    while (last > words && last[-1] != '\n')
-        last--;
-    if (last == words || strncmp(words, "Traceback (", 11) == 0)
-        snprintf(out, size, "%.*s", (int)(end - last), last);
-    else
-        snprintf(out, size, "%.*s%s%.*s", (int)first, words, words + first + 1 == last ? " " : " ... ",
-                 (int)(end - last), last);
-}
-
 void gd__deliver_setup_failed(void *ctx, unsigned w, const char *words)
 {
     struct gd_dispatcher *d = ctx;
     const int id = (int)w, gpu_id = d->copy.gpu_ids[w];
     if (!d->setup_error[0])
-        shorten(words, d->setup_error, sizeof d->setup_error);
+        gd__text_cause(d->setup_error, sizeof d->setup_error, words);
     if (d->listener.setup_failed)
         d->listener.setup_failed(d->listener.user, id, gpu_id, words);
     if (d->o.on_setup_fail)

@@ -133,7 +133,7 @@ static void keep_error(struct gd_balancer *b, const struct gd_report *r)
     memcpy(out, name, length);
     memcpy(out + length, ": ", 2);
     length += 2;
-    if (gd__text_line(out + length, GD__ERROR_ROOM - length, words, strlen(words)) == 0)
+    if (gd__text_cause(out + length, GD__ERROR_ROOM - length, words) == 0)
         snprintf(out + length, GD__ERROR_ROOM - length, "%s", gd_failure_name(r->failure));
 }
 

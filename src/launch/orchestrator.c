@@ -51,7 +51,7 @@ __attribute__((format(printf, 2, 3))) static void complain(const struct launchin
 /* What a worker or the system said: its first line, fit for a terminal. */
 static const char *in_a_line(char out[LINE_ROOM], const char *words)
 {
-    gd__text_line(out, LINE_ROOM, words ? words : "", words ? strlen(words) : 0);
+    gd__text_cause(out, LINE_ROOM, words ? words : "");
     return out;
 }
 

@@ -99,6 +99,27 @@ TEST(a_line_is_the_first_with_something_in_it)
     CHECK_STR(line("a\tb"), "a b");
 }
 
+static const char *cause(size_t room, const char *message)
+{
+    static char out[128];
+    const size_t length = gd__text_cause(out, room, message);
+    CHECK_EQ(length, strlen(out));
+    CHECK_LT(length, room);
+    return out;
+}
+
+TEST(the_cause_of_an_error_is_in_its_first_line_or_its_last)
+{
+    CHECK_STR(cause(100, "one\ntwo"), "one");
+    CHECK_STR(cause(100, "exited; its last output:\na\nno model\n"), "exited; its last output: no model");
+    CHECK_STR(cause(100, "Traceback (most recent call last):\n  File x\nOSError: no model\n"), "OSError: no model");
+    CHECK_STR(cause(100, "a colon:"), "a colon:");
+    CHECK_STR(cause(100, "a colon:\n \n"), "a colon:");
+    CHECK_STR(cause(100, ""), "");
+    CHECK_STR(cause(14, "123456:\nmuch more"), "123456:");
+    CHECK_STR(cause(17, "123456:\nmuch more"), "123456: much ...");
+}
+
 TEST(what_could_move_a_cursor_is_made_visible)
 {
     CHECK_STR(line("a\x1b[2Jb\x07\x7f"), "a\\x1b[2Jb\\x07\\x7f");

@@ -131,7 +131,7 @@ static void name_task(struct cli_halt *h, const struct gd_report *r)
     else
         snprintf(h->task, sizeof h->task, "%llu", (unsigned long long)r->task_id + 1);
     if (r->failure != GD_FAILURE_NONE && r->error)
-        gd__text_line(h->error, sizeof h->error, r->error, strlen(r->error));
+        gd__text_cause(h->error, sizeof h->error, r->error);
 }
 
 enum cli_halt_when cli_halt_add(struct cli_halt *h, const struct cli_task_end *e)

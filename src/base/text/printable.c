@@ -211,3 +211,31 @@ size_t gd__text_name(char *out, size_t room, const char *bytes, size_t size)
     memcpy(out, "...", 4);
     return 3 + copy_shown(out + 3, room - 3, at, size);
 }
+
+/* The last line that is not blank. */
+static const char *last_line(const char *text, size_t *size)
+{
+    const char *end = text + strlen(text);
+    while (end > text && (end[-1] == '\n' || end[-1] == ' '))
+        end--;
+    const char *at = end;
+    while (at > text && at[-1] != '\n')
+        at--;
+    *size = (size_t)(end - at);
+    return at;
+}
+
+size_t gd__text_cause(char *out, size_t room, const char *message)
+{
+    size_t first = strlen(message), last;
+    const char *begin = first_line(message, &first), *end = last_line(message, &last);
+    if (first == 0 || begin[first - 1] != ':' || end <= begin)
+        return gd__text_line(out, room, message, strlen(message));
+    if (strncmp(begin, "Traceback (", 11) == 0)
+        return gd__text_line(out, room, end, last);
+    const size_t length = gd__text_line(out, room, begin, first);
+    if (length + 8 > room) /* a few letters of the cause would not help */
+        return length;
+    out[length] = ' ';
+    return length + 1 + gd__text_line(out + length + 1, room - length - 1, end, last);
+}

@@ -29,4 +29,9 @@ size_t gd__text_line(char *out, size_t room, const char *bytes, size_t size);
 /* The same for a name. If it is too long its end is kept, after "...", because the end of a path says more. */
 size_t gd__text_name(char *out, size_t room, const char *bytes, size_t size);
 
+/* One line of an error message: its first line, as gd__text_line() has it. If that ends with a colon, the cause is at
+ * the end of the message: the last line follows it, and replaces it if it only begins a Python traceback. Returns the
+ * length. */
+size_t gd__text_cause(char *out, size_t room, const char *message);
+
 #endif
