@@ -14,7 +14,7 @@
 #include "dispatch/internal.h"
 #include "stats/idle.h"
 #include "stats/observer.h"
-#include "stats/page.h"
+#include "stats/page/page.h"
 
 #define TASK_EVERY_NS    (GD__NS_PER_S / (GD__PAGE_TASKS / 2)) /* of all workers together, */
 #define FAILURE_EVERY_NS (GD__NS_PER_S / (GD__PAGE_FAILURES / 2))

@@ -15,8 +15,8 @@
 #include "base/file/run_directory.h"
 #include "base/process/owner.h"
 #include "base/text/printable.h"
-#include "stats/page_file.h"
-#include "stats/reader.h"
+#include "stats/page/page_file.h"
+#include "stats/page/reader.h"
 
 void gd__job_describe(struct gd_job *out, const struct gd__page_header *h)
 {

@@ -4,7 +4,7 @@
 
 #include <gpu_dispatch/observe.h>
 
-#include "stats/layout.h"
+#include "stats/page/layout.h"
 
 struct gd__jobs {
     struct gd_job *items; /* oldest first */

@@ -13,7 +13,7 @@
 #include "base/process/owner.h"
 #include "base/text/printable.h"
 #include "stats/jobs.h"
-#include "stats/reader.h"
+#include "stats/page/reader.h"
 #include "stats/sample.h"
 #include "stats/work.h"
 

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "stats/observer.h"
-#include "stats/page.h"
+#include "stats/page/page.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -8,7 +8,7 @@
 
 #include "base/process/owner.h"
 #include "stats/jobs.h"
-#include "stats/page.h"
+#include "stats/page/page.h"
 #include "support/folder.h"
 
 static struct gd_job items[] = {

@@ -14,8 +14,8 @@
 #include "base/file/run_directory.h"
 #include "base/process/owner.h"
 #include "stats/observer.h"
-#include "stats/page.h"
-#include "stats/reader.h"
+#include "stats/page/page.h"
+#include "stats/page/reader.h"
 #include "support/folder.h"
 
 enum { WORKERS = 3, DEVICES = 2 };

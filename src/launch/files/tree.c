@@ -8,7 +8,7 @@
  * much path at a time as the system takes, and must then be the same folder as before. So neither PATH_MAX nor the
  * limit on descriptors limits the depth: three descriptors are enough.
  */
-#include "launch/tree.h"
+#include "launch/files/tree.h"
 
 #include <errno.h>
 #include <fcntl.h>

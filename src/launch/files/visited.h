@@ -1,6 +1,6 @@
 /* A set of folders, by device and inode: which have been entered. */
-#ifndef GD_LAUNCH_VISITED_H
-#define GD_LAUNCH_VISITED_H
+#ifndef GD_LAUNCH_FILES_VISITED_H
+#define GD_LAUNCH_FILES_VISITED_H
 
 #include <stddef.h>
 #include <sys/types.h>

@@ -1,7 +1,7 @@
 /* A page is made under a temporary name and gets its own when it is whole. Its room is reserved first: writing to a
  * mapped page that the file system has no room for would be a SIGBUS.
  */
-#include "stats/page_file.h"
+#include "stats/page/page_file.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -6,7 +6,7 @@
  *
  * As in a shell, a dot at the beginning of a name is matched by nothing but a dot, unless hidden names are wanted.
  */
-#include "launch/pattern.h"
+#include "launch/files/pattern.h"
 
 #include <fnmatch.h>
 #include <string.h>

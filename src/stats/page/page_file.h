@@ -1,6 +1,6 @@
 /* The files of pages, in a directory of base/file/run_directory.h. */
-#ifndef GD_STATS_PAGE_FILE_H
-#define GD_STATS_PAGE_FILE_H
+#ifndef GD_STATS_PAGE_PAGE_FILE_H
+#define GD_STATS_PAGE_PAGE_FILE_H
 
 #include <stddef.h>
 

@@ -3,7 +3,7 @@
  * changes: the sequence numbers, everything, the sequence numbers again. What was being written meanwhile is tried
  * again, a few times; a writer that was stopped or killed in the middle leaves us with the last whole copy.
  */
-#include "stats/reader.h"
+#include "stats/page/reader.h"
 
 #include <errno.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* A page is a file in the user's directory, or where none can be made there a memfd: then observers within the process
  * have it all the same. It is mapped once, written by one thread, and never grows.
  */
-#include "stats/page.h"
+#include "stats/page/page.h"
 
 #include <stdio.h>
 #include <string.h>

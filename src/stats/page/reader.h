@@ -1,11 +1,11 @@
 /* Reading a page. Nothing in it is believed: counts are held against the size of the file, and everything is copied
  * before it is looked at. */
-#ifndef GD_STATS_READER_H
-#define GD_STATS_READER_H
+#ifndef GD_STATS_PAGE_READER_H
+#define GD_STATS_PAGE_READER_H
 
 #include <stdbool.h>
 
-#include "stats/layout.h"
+#include "stats/page/layout.h"
 
 /* Positions of a ring that were copied. */
 struct gd__ring_copy {

@@ -21,8 +21,8 @@
  * All that changes is made of words of 64 bits, which the writer stores with release; so whoever sees a word of a new
  * version sees the odd number, too.
  */
-#ifndef GD_STATS_LAYOUT_H
-#define GD_STATS_LAYOUT_H
+#ifndef GD_STATS_PAGE_LAYOUT_H
+#define GD_STATS_PAGE_LAYOUT_H
 
 #include <gpu_dispatch/observe.h>
 #include <stdatomic.h>

@@ -1,6 +1,6 @@
 /* A walk over a tree of folders, of any depth, with a bounded number of descriptors: see tree.c. */
-#ifndef GD_LAUNCH_TREE_H
-#define GD_LAUNCH_TREE_H
+#ifndef GD_LAUNCH_FILES_TREE_H
+#define GD_LAUNCH_FILES_TREE_H
 
 #include <stdbool.h>
 #include <stddef.h>

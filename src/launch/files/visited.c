@@ -1,6 +1,6 @@
 /* A set of (device, inode) pairs: open addressing with linear probing, at most half full. Nothing is ever taken out.
  */
-#include "launch/visited.h"
+#include "launch/files/visited.h"
 
 #include <stdbool.h>
 #include <stdint.h>

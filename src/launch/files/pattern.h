@@ -1,6 +1,6 @@
 /* Shell patterns for base names, taken apart once so that each name is a comparison or two. */
-#ifndef GD_LAUNCH_PATTERN_H
-#define GD_LAUNCH_PATTERN_H
+#ifndef GD_LAUNCH_FILES_PATTERN_H
+#define GD_LAUNCH_FILES_PATTERN_H
 
 #include <stdbool.h>
 #include <stddef.h>

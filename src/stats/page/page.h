@@ -1,11 +1,11 @@
 /* The page that a run publishes: its writer's side. See layout.h. */
-#ifndef GD_STATS_PAGE_H
-#define GD_STATS_PAGE_H
+#ifndef GD_STATS_PAGE_PAGE_H
+#define GD_STATS_PAGE_PAGE_H
 
 #include <stdbool.h>
 
-#include "stats/layout.h"
-#include "stats/page_file.h"
+#include "stats/page/layout.h"
+#include "stats/page/page_file.h"
 
 struct gd__page_spec {
     const char *job;

@@ -14,9 +14,9 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "base/sized.h"
-#include "launch/pattern.h"
-#include "launch/tree.h"
-#include "launch/visited.h"
+#include "launch/files/pattern.h"
+#include "launch/files/tree.h"
+#include "launch/files/visited.h"
 
 enum { BUFFER_SIZE = 128 * 1024 };
 
