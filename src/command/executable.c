@@ -52,7 +52,7 @@ static const char *base_name(const char *path)
     return slash ? slash + 1 : path;
 }
 
-/* ---- looking through PATH ---- */
+/* ---- searching PATH ---- */
 
 /* 0, or the errno that says why the file can't be run. */
 static int runnable(const char *path)

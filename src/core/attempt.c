@@ -13,7 +13,7 @@ void gd__window_reclaim(struct gd__sched *s, uint64_t now, unsigned i, uint64_t 
     const uint64_t head = w->head, tail = w->tail;
     const uint64_t old_length = gd__window_length(w);
     const bool cancelled = s->stopping;
-    /* If a whole batch was asked to stop, the last task of it may not be the task that took too long. */
+    /* If a batch was asked to stop and one task of it is left, that task may not be the one that took too long. */
     const bool guilty = blamed == 1 && !(o->failure == GD_FAILURE_TIMEOUT && w->cancel_batch);
     w->head = tail;
     gd__window_changed(s, i, old_length);

@@ -108,7 +108,8 @@ static struct gd__outcome outcome_of(const struct gd__sched *s, uint64_t now, un
     };
 }
 
-/* The common end of a process: its tasks first, then the worker itself. is_lost: it does not end, and is set aside. */
+/* Handles the end of a process: its tasks first, then the worker itself. is_lost: the process does not end, and is
+ * abandoned. */
 static void end_process(struct gd__sched *s, uint64_t now, unsigned i, const struct gd__death *d, bool is_lost)
 {
     struct gd__sched_worker *w = &s->workers[i];

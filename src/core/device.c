@@ -1,5 +1,5 @@
-/* Devices: when one goes out of use with all its workers, and when its workers are started again. A device is known by
- * the index of its first worker.
+/* Devices: when one is taken out of use with all its workers, and when its workers are started again. A device is
+ * identified by the index of its first worker.
  */
 #include "core/internal.h"
 

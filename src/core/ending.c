@@ -1,4 +1,4 @@
-/* The end of a run: workers are stopped, their tasks cancelled, or all of them killed. */
+/* The end of a run: stops the workers and cancels their tasks, or kills all workers. */
 #include "core/internal.h"
 
 /* Takes back what a worker has not begun and reports it as cancelled. */
@@ -63,7 +63,7 @@ void gd__pool_end_tasks(struct gd__sched *s, uint64_t now)
         cancel_window(s, i);
 }
 
-/* All are killed before any task is reported: the callbacks may take longer than the processes take to die. */
+/* Kills all workers before it reports any task: the callbacks may take longer than the processes take to die. */
 void gd__pool_abort(struct gd__sched *s, uint64_t now)
 {
     for (unsigned i = 0; i < s->config.n_workers; i++) {

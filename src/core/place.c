@@ -284,7 +284,7 @@ static void hand_out(struct gd__sched *s, uint64_t now, unsigned i)
     s->fx->publish(s->ctx, i);
 }
 
-/* Hands out tasks to each worker of the set. It starts one worker further each time (rotate). */
+/* Hands out tasks to each worker of the set, beginning with worker s->rotate. */
 static void serve(struct gd__sched *s, uint64_t now, const uint64_t *set)
 {
     for (unsigned k = 0; k <= s->n_words; k++) {
@@ -314,8 +314,8 @@ static bool any_set(const struct gd__sched *s, const uint64_t *set)
     return false;
 }
 
-/* Deals all waiting tasks, largest first, to the workers in turn. Waits with that until a worker is idle or no more
- * tasks can come. */
+/* Deals all waiting tasks, largest first, to the workers in turn. Does nothing before a worker is idle or no more tasks
+ * can come. */
 static void deal_by_size(struct gd__sched *s)
 {
     if (!any_set(s, s->idle) && !s->source_ended && s->next_id < s->allowed)

@@ -1,21 +1,21 @@
 /* Workers: one table says what each event does in each state.
  *
- *              ready     setup failed  result    exited       timer
- *   OFF        .         .             .         .            .
+ *              ready     setup failed  result    exited        timer
+ *   OFF        .         .             .         .             .
  *   STARTING   serve     leave         .         died          setup took too long: kill
  *   IDLE       .         .             take it   died          a deadline may have passed
  *   CANCELLING .         .             take it   died          grace is over: kill
  *   STOPPING   ignore    leave         .         gone          too slow: kill
- *   KILLING    ignore    ignore        take it   died          it won't die: lost
+ *   KILLING    ignore    ignore        take it   died          it does not die: lost
  *   RESTING    .         .             .         .             start again
- *   HELD       .         .             .         .             no stop came: it has died
+ *   HELD       .         .             .         .             no stop came: the death counts
  *   SHORT      .         .             take it   died          it may be handed tasks again
- *   FINISHED, FAILED, LOST: nothing comes any more.
+ *   FINISHED, FAILED, LOST: no more events.
  *
  * A dot is an event that a worker in that state cannot cause: it has broken the protocol. (IDLE means "ready". With
  * tasks in its window the worker is shown as BUSY.)
  *
- * What the events lead to is in death.c, deadline.c, device.c (all workers of one device) and ending.c (the run).
+ * death.c, deadline.c, device.c (all workers of one device) and ending.c (the run) handle what follows from the events.
  */
 #include "core/internal.h"
 

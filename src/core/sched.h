@@ -151,7 +151,7 @@ struct gd__sched_config {
     uint64_t shortage_wait_ns; /* how long a shortage may last while nothing runs */
     uint64_t start_gap_ns;     /* least time from handing out one task to the next; 0: none */
     unsigned retries;
-    bool retry_timeouts; /* a time-out is retried as a failure is */
+    bool retry_timeouts; /* a time-out is retried like a failure */
     unsigned crash_limit;
     unsigned setup_attempts;
     unsigned setup_jobs; /* 0: all */
@@ -201,7 +201,7 @@ struct gd__sched_worker {
     uint64_t run_position;  /* 1 + the position whose start was seen; 0: none */
     uint64_t run_start;
     uint64_t frozen_ns;    /* how long the run stood still since head_since */
-    uint64_t frozen_until; /* and when that last ended */
+    uint64_t frozen_until; /* when it last stopped standing still */
     uint64_t mean_ns;      /* mean duration of its tasks */
     uint64_t target;       /* how many tasks its window should hold */
     uint64_t burst;        /* how many tasks make it worth waking */

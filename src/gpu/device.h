@@ -26,8 +26,8 @@ struct gd__worker_device {
 /* Fills in *out for the i-th device of a list. */
 int gd__worker_device(struct gd__worker_device *out, const struct gd_devices *list, size_t i);
 
-/* Fills in *out by number alone. If the list has a device with that number, it is that one. Otherwise only the number
- * is set, as for workers that need no device. list may be NULL. */
+/* Fills in *out for a device number. If the list has no device with that number, only the number is set, as for workers
+ * that need no device. list may be NULL. */
 int gd__worker_device_number(struct gd__worker_device *out, const struct gd_devices *list, int gpu_id);
 
 enum gd__health {

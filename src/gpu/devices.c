@@ -212,9 +212,9 @@ int gd_devices_processes(const struct gd_devices *list, size_t i, struct gd_devi
     return rc;
 }
 
-/* --- room --- */
+/* --- free memory --- */
 
-/* "6.0 GiB", "512 MiB". */
+/* Writes "6.0 GiB", "512 MiB". */
 static const char *amount(uint64_t bytes, char *out, size_t size)
 {
     const uint64_t mib = bytes / MIB;

@@ -1,7 +1,7 @@
 /* See db.h. The schema is described in gpu-dispatch-journal(5). A change to it needs another GD__DB_VERSION.
  *
  * There is no index on task.key. Keys are random, so every group of records would change as many pages of such an index
- * as it has records. Resuming builds what it needs separately, in the order of the ids (resume.h).
+ * as it has records. Resuming builds what it needs separately, in the order of the ids (lookup/resume.h).
  *
  * A journal may come from another person, and a database can contain SQL: views, triggers, generated columns. So no SQL
  * stored in the file is executed (restrict_connection), and its tables must be plain tables with our columns

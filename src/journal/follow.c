@@ -34,7 +34,7 @@ enum { TAIL = 64 << 10 };
 static const unsigned char tail_key[16] = { 'g', 'p', 'u', '_', 'd', 'i', 's', 'p',
                                             'a', 't', 'c', 'h', 't', 'a', 'i', 'l' };
 
-/* --- its end --- */
+/* --- the end of a file --- */
 
 /* Opens the file at fd for reading. -1: that is not allowed, so its bytes are not checked. */
 static int open_to_read(const char *path, int fd)
@@ -82,7 +82,7 @@ static bool ends_line(const struct gd__follow *f, uint64_t size)
     return n <= 0 || f->room[n - 1] == '\n';
 }
 
-/* --- where it is --- */
+/* --- paths --- */
 
 /* The path of file relative to directory; both are absolute and without links. False: it does not fit. */
 static bool relative_path(char out[PATH_MAX], const char *directory, const char *file)
@@ -117,7 +117,7 @@ static bool path_beside(const struct gd_journal *j, const char *file, char out[P
     return relative_path(out, full, file);
 }
 
-/* --- what the journal knows of it --- */
+/* --- what the journal has recorded --- */
 
 struct recorded_file {
     int64_t size; /* -1: the journal does not have the file */
@@ -195,7 +195,7 @@ static int forget_moved(struct gd_journal *j, const struct gd__follow *f)
     return code;
 }
 
-/* --- cutting it --- */
+/* --- cutting a file back --- */
 
 /* Whether the file up to the known length is as it was written. Without a tail (version 0.1 wrote the length) a line
  * must at least end there. */
@@ -237,7 +237,7 @@ static int refuse_grown(const struct gd_journal *j, const char *path, int64_t mo
         path, (long long)more, j->path);
 }
 
-/* Why the file cannot be cut back. 0: it can. */
+/* Reports why the file cannot be cut back. 0: it can. */
 static int refusal(const struct gd_journal *j, const char *path, const struct gd__follow *f, int64_t present,
                    const struct recorded_file *known)
 {

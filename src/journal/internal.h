@@ -1,12 +1,12 @@
 /* A journal that is written to: what these files share.
  *
- *   journal.c  opening and closing, the run's and the feeder's calls
- *   follow.c   files whose length is recorded
- *   note.c     what callbacks add to a record
- *   record.c   a record as it waits in memory
- *   group.c    a group of records, shown to SQLite as a table
- *   store.c    the transaction that writes a group
- *   writer.c   the thread that writes
+ *   journal.c        opening and closing, the run's and the feeder's calls
+ *   follow.c         files whose length is recorded
+ *   write/note.c     what callbacks add to a record
+ *   write/record.c   a record as it waits in memory
+ *   write/group.c    a group of records, shown to SQLite as a table
+ *   write/store.c    the transaction that writes a group
+ *   write/writer.c   the thread that writes
  */
 #ifndef GD_JOURNAL_INTERNAL_H
 #define GD_JOURNAL_INTERNAL_H
@@ -115,19 +115,19 @@ struct gd_journal {
     struct gd__journal_run told;
     const char *how; /* how the run ended; NULL: not yet */
     double ended;
-    const char *how_then; /* when the group being written was taken */
+    const char *how_then; /* `how` when the group being written was taken */
     uint64_t n_lost;      /* records lost for lack of memory */
     int error;            /* 0, or the code of a failure after which nothing is written */
     char words[1024];
 };
 
-/* record.c: appends a record; 0 or GD_E_NO_MEMORY. */
+/* write/record.c: appends a record; 0 or GD_E_NO_MEMORY. */
 int gd__record_append(struct gd__bytes_buffer *b, const struct gd_journal *j, const struct gd__journal_task *t,
                       const struct gd_report *r);
 const char *gd__record_text(const struct gd__record *r, enum gd__text which);
 const struct gd__record *gd__record_at(const struct gd__bytes_buffer *b, size_t at);
 
-/* note.c */
+/* write/note.c */
 void gd__note_clear(struct gd__note_kept *n);
 
 /* follow.c */
@@ -138,7 +138,7 @@ void gd__follow_end(struct gd_journal *j); /* all is written: the files do not g
 bool gd__follow_tail(const struct gd__follow *f, uint64_t size, unsigned char out[GD__HASH_SIZE]);
 void gd__follow_close(struct gd_journal *j);
 
-/* group.c */
+/* write/group.c */
 #define GD__TASK_COLUMNS                                                                                 \
     "id, key, version, state, attempts, number, run, started, seconds, worker, gpu, exit_code, signal, " \
     "failure, input_size, input, output, error, stderr"
@@ -146,7 +146,7 @@ void gd__follow_close(struct gd_journal *j);
 int gd__group_offer(struct gd_journal *j); /* registers the table; returns a result code of SQLite */
 bool gd__group_is_text(const char *bytes, size_t size);
 
-/* store.c */
+/* write/store.c */
 int gd__store_open(struct gd_journal *j);
 void gd__store_close(struct gd_journal *j);
 /* Writes the group in j->writing and the figures in one transaction. 0, or negative with an error message. */
@@ -155,7 +155,7 @@ int gd__store_file(struct gd_journal *j, struct gd__follow *f); /* records its p
 int gd__store_begin_run(struct gd_journal *j);
 void gd__store_forget_run(struct gd_journal *j);
 
-/* writer.c */
+/* write/writer.c */
 int gd__writer_start(struct gd_journal *j);
 void gd__writer_stop(struct gd_journal *j);         /* after it has tried to write everything */
 size_t gd__writer_much(const struct gd_journal *j); /* so many bytes are written before the window is over */

@@ -172,7 +172,7 @@ static int rename_without_replacing(const char *name, const char *path)
     return errno == EEXIST ? 0 : cannot_create(path);
 }
 
-/* --- the file that is there --- */
+/* --- the existing file --- */
 
 static int already_in_use(int fd, const char *journal)
 {
@@ -261,7 +261,7 @@ static int put_in_place(const struct gd__journal_lock *h, const char *name, cons
     return rc;
 }
 
-/* --- the calls --- */
+/* --- the interface --- */
 
 static int take(struct gd__journal_lock *h, const char *journal)
 {

@@ -158,7 +158,7 @@ void gd__descendants_kill(pid_t root, bool spare_daemons)
         ;
 }
 
-/* --- with the group --- */
+/* --- all descendants, in the group or not --- */
 
 /* The processes that were stopped. They are killed later, whatever their parent is by then. */
 struct stopped {

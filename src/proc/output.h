@@ -23,7 +23,7 @@ struct gd__output {
     void *user;
     int forward_kind;          /* how forward_fd is written to without blocking: see output.c */
     bool blocked;              /* forward_fd accepts no more: the pipe is not read */
-    bool waits;                /* gd__output_hold() */
+    bool waits;                /* on hold: see gd__output_hold() */
     size_t held_at, held_size; /* held[held_at .. held_size) was read and is not written yet */
     bool tail_cut;             /* tail begins in the middle of a line */
     size_t tail_size;

@@ -2,8 +2,8 @@
  *
  * Two layers:
  *   runs    whole pages, first fit by address, joined when freed. The free runs are a treap ordered by offset. Each
- *           node stores the size of the largest run in its subtree, for pages and for slabs, so a search goes down
- *           one path: finding, taking and joining take logarithmic time on average.
+ *           node stores the most room of any run in its subtree, for pages and for slabs, so a search goes down one
+ *           path: finding, taking and joining take logarithmic time on average.
  *   slabs   128 KiB runs at multiples of 128 KiB, each cut into blocks of one size class, with a bitmap of free blocks.
  *           slab_at[offset / 128 KiB] is the slab at that offset, if any: freeing finds the layer of a block by it.
  *

@@ -133,7 +133,7 @@ struct gd__progress {
 };
 void gd__channel_progress(const struct gd__channel *c, uint64_t from, struct gd__progress *out);
 
-/* Whether a process has ever used the worker's end: one that never called gd_worker_main() has not. */
+/* Whether a process has ever used the worker's end. A process that never called gd_worker_main() has not. */
 bool gd__channel_attached(const struct gd__channel *c);
 
 /* ---- the worker's end ---- */
@@ -189,8 +189,8 @@ static inline void gd__port_wake(struct gd__port *p)
         gd__port_ring(p, sleep);
 }
 
-/* Claims n tasks from `next` on (a whole batch). True: they are ours, and `next` is behind them. False: they were taken
- * back, and nothing has changed. The same fence also publishes pending results. */
+/* Claims n tasks from `next` on (a whole batch). True: they are ours, and `next` is the position after them. False:
+ * they were taken back, and nothing has changed. The same fence also publishes pending results. */
 static inline bool gd__port_claim(struct gd__port *p, uint64_t n)
 {
     uint64_t end = p->next + n;
@@ -222,7 +222,7 @@ static inline void gd__port_started(struct gd__port *p, uint64_t below, uint64_t
 /* Waits until the result ring has room. */
 void gd__port_wait_room(struct gd__port *p);
 
-/* Waits until the dispatcher's `released` is greater than was, and returns it. Call it if there is no room for result
+/* Waits until the dispatcher's `released` is greater than `was`, and returns it. Call it if there is no room for result
  * bytes. Everything committed is flushed first. It is useful only while records with bytes are not released. */
 uint64_t gd__port_wait_released(struct gd__port *p, uint64_t was);
 

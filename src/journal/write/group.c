@@ -75,7 +75,7 @@ static size_t utf8_length(const unsigned char *p, size_t left)
     return 0;
 }
 
-/* Whether the next eight bytes are all ASCII and none is 0. This is true for most of nearly all texts. */
+/* Whether the next eight bytes are all ASCII and none is 0. Nearly all texts consist mostly of such bytes. */
 static bool is_plain(const unsigned char *p)
 {
     const uint64_t highs = UINT64_C(0x8080808080808080), ones = UINT64_C(0x0101010101010101);
@@ -193,7 +193,7 @@ static int column_of(sqlite3_vtab_cursor *base, sqlite3_context *out, int column
     return SQLITE_OK;
 }
 
-/* --- going through it --- */
+/* --- scanning --- */
 
 static int rowid_of(sqlite3_vtab_cursor *base, sqlite3_int64 *out)
 {

@@ -73,7 +73,7 @@ void gd__writer_fail(struct gd_journal *j)
         j->told.failed(j->told.user);
 }
 
-/* Takes a group, if the last one is written, and writes it. Unlocks the lock meanwhile. */
+/* Takes a group, if the last one is written, and writes it. Releases the lock meanwhile. */
 static int write_group(struct gd_journal *j)
 {
     if (j->writing.used == 0)
