@@ -28,7 +28,8 @@
  * and outlives the dispatcher: source, journal, outputs. What looks at the dispatcher is gone before it
  * (close_views()).
  *
- * Threads: the parts and all callbacks are called on the thread that called gd__run_execute().
+ * Threads: the parts and all callbacks are called on the thread that called gd__run_execute(), except for the source,
+ * which has a thread of its own.
  */
 #ifndef GD_LAUNCH_RUN_H
 #define GD_LAUNCH_RUN_H

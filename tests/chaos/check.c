@@ -131,7 +131,7 @@ void check_run(struct checker *c, const struct outcome *o)
     c->runs++;
     /* What was printed of output that was given up (after three signals at once) is run again. */
     c->ended_well[c->runs] = !o->killed && (o->status <= MOST_FAILED || o->status == 130) &&
-                             !storm_said(c->runs, "could not be written, since nobody takes it");
+                             !storm_said(c->runs, "could not be written, because nothing reads it");
     c->lethal += o->harm.lethal;
     if (o->harm.unknown > c->worst_unknown)
         c->worst_unknown = o->harm.unknown;

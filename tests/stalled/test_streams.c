@@ -108,7 +108,7 @@ TEST(a_request_to_end_is_enough)
     CHECK_EQ(kill(r.pid, SIGTERM), 0);
     struct ran ran = sh_wait(r);
     CHECK_EQ(ran.status, 130);
-    CHECK_CONTAINS(ran.err, "could not be written, since nobody takes it");
+    CHECK_CONTAINS(ran.err, "could not be written, because nothing reads it");
 }
 
 /* The second task would sleep for longer than the case may take. That it was killed is seen by a fifo that it holds
