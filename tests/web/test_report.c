@@ -367,7 +367,8 @@ TEST(where_it_cannot_be_written_nothing_is_left)
     const struct web_records r = { .user = &m, .each = each, .summary = summary };
     folder_enter();
     CHECK_EQ(web_report_write(&r, "run.db", "no/such/folder/report.html", true), -1);
-    CHECK_CONTAINS(gd__fail_text(), "cannot write no/such/folder/report.html: the directory no/such/folder does not exist");
+    CHECK_CONTAINS(gd__fail_text(),
+                   "cannot write no/such/folder/report.html: the directory no/such/folder does not exist");
     make_folders("taken");
     CHECK_EQ(web_report_write(&r, "run.db", "taken", true), -1);
     CHECK_EQ(access("taken.part", F_OK), -1);
