@@ -4,7 +4,7 @@ PREFIX ?= /usr/local
 MESON_OPTIONS ?=
 SOAK_SEEDS ?= 1000000
 
-.PHONY: all help setup missing unit test-one test test-slow transcribe demo demo-transcribe bench check soak docs install \
+.PHONY: all help setup missing unit test-one test test-slow transcribe demo demo-transcribe bench check abi-baseline soak docs install \
 	clean
 
 all: $(BUILD)/build.ninja ## build everything into build/ (the default); installs nothing
@@ -71,6 +71,9 @@ check: ## check format, lint, sanitizers, headers and fuzz corpora
 	@tools/setup.sh check
 	@tools/check.sh
 
+abi-baseline: ## store the interface of the shared library, which `make check` compares
+	@tools/abi.sh baseline
+
 soak: all ## run the simulator, system, crash and chaos tests for much longer
 	@$(BUILD)/tests/sim_sim --seeds $(SOAK_SEEDS)
 	@tools/test.sh $(BUILD) --setup soak --suite system --suite crash --suite chaos
@@ -82,4 +85,4 @@ install: all ## install under PREFIX (honours DESTDIR)
 	@meson install -C $(BUILD) --no-rebuild
 
 clean: ## remove build directories
-	rm -rf $(BUILD) build-asan build-tsan build-fuzz build-check build-ci
+	rm -rf $(BUILD) build-abi build-asan build-tsan build-fuzz build-check build-ci

@@ -116,6 +116,11 @@ step_headers() {
     tests/headers/check.sh clang clang++ include
 }
 
+# The interface of the shared library is the one that is stored.
+step_abi() {
+    tools/abi.sh check
+}
+
 # Reports a check that this machine does not allow; run() shows such lines.
 left_out() { echo "left out: $*"; }
 
@@ -208,7 +213,7 @@ run() {
 run_all() {
     local each
     nice -n 19 tools/check.sh lint fuzz >"$logs/beside.log" 2>&1 &
-    for each in format layers lists docs headers asan pyasan tsan; do run "$each"; done
+    for each in format layers lists docs headers abi asan pyasan tsan; do run "$each"; done
     wait
     cat "$logs/beside.log"
     count "$logs/beside.log"

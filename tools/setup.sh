@@ -155,6 +155,7 @@ setup_check() {
     want clang clang
     want clang-format clang-format
     want clang-tidy clang-tidy
+    want abidiff abigail-tools
     install_needed
     fuzzer_links || packages=" libclang-rt-$(clang -dumpversion | cut -d. -f1)-dev"
     install_needed
