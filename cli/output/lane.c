@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * See lane.h. The thread takes all jobs that there are at once and does them one by one; it is woken only if it sleeps,
- * so that a busy lane costs a lock per job.
+ * See lane.h. The thread takes all waiting jobs at once and runs them one by one. It is woken only if it sleeps, so a
+ * busy lane costs one lock for each job.
  *
- * A thread that sits in a write() cannot be ended from outside without a risk for whatever it holds, and in the worst
- * case (a network disk) not at all. So it is left where it is: the lane is marked as given up, no job is begun any
- * more, and the process exits beside it.
+ * A thread that is blocked in write() can't be stopped from outside without risk for the resources it holds, and with a
+ * network disk perhaps not at all. So it is left alone: the lane is marked as given up, no further job is started, and
+ * the process exits without waiting for the thread.
  */
 #include "cli/output/lane.h"
 
@@ -19,22 +19,22 @@
 #include "base/failure.h"
 #include "base/thread.h"
 
-/* By the number of signals: how long nothing may move. The first is the run's own pace, for ever. */
+/* How long to wait without progress, by the number of signals. Without a signal there is no limit. */
 static const unsigned patience_ms[] = { UINT_MAX, 5000, 1000, 0 };
 enum { MOST_SIGNALS = sizeof patience_ms / sizeof *patience_ms - 1 };
 
-/* Who changes it: the thread from GOING to COMMITTING and back, whoever waits from GOING to GIVEN_UP. */
+/* The thread changes GOING to COMMITTING and back. A waiting thread changes GOING to GIVEN_UP. */
 enum state { GOING, COMMITTING, GIVEN_UP };
 
 struct cli_lane {
     struct cli_lane_options o;
     pthread_t thread;
     _Atomic int state;            /* enum state */
-    atomic_bool end_awaited;      /* somebody waits for the end of COMMITTING */
-    atomic_uint_fast64_t went_ns; /* when a job or a commitment was done last, or a signal came */
-    pthread_mutex_t lock;         /* of all that follows */
-    pthread_cond_t work;          /* for the thread */
-    pthread_cond_t moved;         /* for those who wait for it */
+    atomic_bool end_awaited;      /* a thread waits for the end of COMMITTING */
+    atomic_uint_fast64_t went_ns; /* when the last job or commit ended, or the last signal came */
+    pthread_mutex_t lock;         /* protects the fields below */
+    pthread_cond_t work;          /* wakes the thread */
+    pthread_cond_t moved;         /* wakes those who wait for progress */
     struct cli_job *first, **last;
     uint64_t added, done;
     size_t bytes;
@@ -61,14 +61,14 @@ static bool is_given_up(const struct cli_lane *l)
 static void tell_full(struct cli_lane *l)
 {
     const bool full = l->is_full ? l->bytes > l->o.limit / 2 : l->bytes > l->o.limit;
-    if (full == l->is_full || is_given_up(l)) /* what it would be told to may be gone by then */
+    if (full == l->is_full || is_given_up(l)) /* the callback's object may be gone after giving up */
         return;
     l->is_full = full;
     if (l->o.full)
         l->o.full(l->o.user, full);
 }
 
-/* All that there is, or NULL at the end. */
+/* Takes all waiting jobs. NULL at the end. */
 static struct cli_job *take_all(struct cli_lane *l)
 {
     while (!l->first && !l->closing && !is_given_up(l)) {
@@ -109,7 +109,7 @@ static void *do_jobs(void *arg)
     return NULL;
 }
 
-/* --- for others ---------------------------------------------------------------------- */
+/* --- for other threads ---------------------------------------------------------------- */
 
 int cli_lane_open(struct cli_lane **out, const struct cli_lane_options *o)
 {
@@ -148,7 +148,7 @@ static bool add(struct cli_lane *l, struct cli_job *job, bool always, uint64_t *
         tell_full(l);
     }
     const bool wake = fits && l->sleeping;
-    l->sleeping = l->sleeping && !wake; /* one ring is enough */
+    l->sleeping = l->sleeping && !wake; /* one wake-up is enough */
     pthread_mutex_unlock(&l->lock);
     if (wake)
         pthread_cond_signal(&l->work);
@@ -176,7 +176,7 @@ uint64_t cli_lane_last(struct cli_lane *l)
     return number;
 }
 
-/* False: the time is over. UINT64_MAX: it never is. */
+/* Waits for progress until the given time (UINT64_MAX: for ever). False if the time is over. */
 static bool wait_until(struct cli_lane *l, uint64_t until_ns)
 {
     const struct timespec t = { .tv_sec = (time_t)(until_ns / 1000000000), .tv_nsec = (long)(until_ns % 1000000000) };
@@ -210,7 +210,7 @@ void cli_lane_hurry(struct cli_lane *l, unsigned signals)
     pthread_mutex_unlock(&l->lock);
 }
 
-/* Under the lock. If the thread commits something it is woken for first. */
+/* Called with the lock held. If the thread is committing, waits for the end of that first. */
 static void give_up(struct cli_lane *l)
 {
     int going = GOING;

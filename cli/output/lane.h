@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * A lane: a thread that does jobs one after the other, in the order in which they were added. Everything that a run
- * writes is written by a lane, since a write can take for ever (a pipe that nobody reads, a terminal after Ctrl-S, a
- * network disk that is away) and the run's own thread must go on to serve signals and time limits.
+ * A lane: a thread that runs jobs one after the other, in the order in which they were added. Lanes write everything
+ * that a run writes. A write can block for ever (a pipe without a reader, a terminal after Ctrl-S, a network disk that
+ * is unavailable), but the run's own thread must keep serving signals and time limits.
  *
  *     struct cli_lane *lane;
  *     cli_lane_open(&lane, &(struct cli_lane_options){ .name = "gd-output", .limit = 64 << 20, .full = ..., ... });
@@ -20,49 +20,52 @@
 
 struct cli_lane;
 
-/* The beginning of what is to be done. Owned by the lane once it was added; run() frees it. */
+/* The head of a job. The lane owns a job once it was added; run() frees it. */
 struct cli_job {
     struct cli_job *next;
     void (*run)(struct cli_job *job);
-    size_t bytes; /* of memory, which count against the limit until it was run */
+    size_t bytes; /* memory that counts against the limit until the job has run */
 };
 
 struct cli_lane_options {
-    const char *name;                    /* of the thread: at most 15 characters */
-    size_t limit;                        /* bytes of jobs */
-    void (*full)(void *user, bool full); /* more than that wait; half of it or less do. From any thread. NULL: none */
+    const char *name;                    /* of the thread, at most 15 characters */
+    size_t limit;                        /* bytes of waiting jobs */
+    void (*full)(void *user, bool full); /* called with true when more than the limit waits, and with false when at most
+                                            half of it does. From any thread. NULL: not called */
     void *user;
 };
 
-/* 0, or -1 with gd__fail_text(). */
+/* Returns 0, or -1 with gd__fail_text(). */
 int cli_lane_open(struct cli_lane **out, const struct cli_lane_options *o);
 
-/* Any thread; never waits. Returns the job's number, from 1. */
+/* Adds a job. Never waits. Returns the job's number, from 1. Any thread. */
 uint64_t cli_lane_add(struct cli_lane *l, struct cli_job *job);
 
-/* The same, unless more than the limit waits already: false then, and the job is still the caller's. */
+/* The same, unless more than the limit waits already. Then it returns false, and the job still belongs to the caller.
+ */
 bool cli_lane_try_add(struct cli_lane *l, struct cli_job *job);
 
-/* The number of the job that was added last; 0: none was. */
+/* The number of the job that was added last; 0: no job was added. */
 uint64_t cli_lane_last(struct cli_lane *l);
 
-/* Waits until that job was done, at most so long (UINT_MAX: for ever), or until the lane is given up. */
+/* Waits until that job is done, or the lane is given up, at most ms milliseconds (UINT_MAX: for ever). */
 void cli_lane_reach(struct cli_lane *l, uint64_t job, unsigned ms);
 
-/* Signals that have come so far. After the first cli_lane_wait() gives up when nothing has moved for five seconds,
- * after the second for one second, after a third at once. */
+/* Sets the number of signals that have come so far. After the first, cli_lane_wait() gives up if nothing has moved for
+ * five seconds, after the second for one second, after the third at once. */
 void cli_lane_hurry(struct cli_lane *l, unsigned signals);
 
-/* Waits until all jobs are done. False: it was given up on, for good, and jobs are left. The job at which the thread
- * sits may go on later, and may then use what it was given; others are not run. */
+/* Waits until all jobs are done. False if the lane was given up, which is final: some jobs are not done. The job that
+ * blocks the thread may continue later and still use its data. Other jobs are not run. */
 bool cli_lane_wait(struct cli_lane *l);
 
-/* Around what a job may only do if it was not given up. False: it was. The lane can't be given up before the end. */
+/* Enclose a step that a job may only do while the lane is not given up. cli_lane_commit() returns false if it is. Until
+ * cli_lane_committed() the lane can't be given up. */
 bool cli_lane_commit(struct cli_lane *l);
 void cli_lane_committed(struct cli_lane *l);
 
-/* Waits as cli_lane_wait() does. Of a lane that was given up nothing is freed, since its thread is still there: the
- * process is about to end. NULL is fine. */
+/* Waits like cli_lane_wait(). Frees nothing of a lane that was given up, since its thread still exists: the process is
+ * about to end. NULL is fine. */
 void cli_lane_close(struct cli_lane **l);
 
 #endif

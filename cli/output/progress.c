@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Draws the progress. On a terminal one line is written over and over: ten times a second while figures change, once
- * a second while they do not. Elsewhere (a file, a pipe) a plain line every five seconds and a last one.
+ * Draws the progress. On a terminal it redraws one line: ten times a second while figures change, otherwise once a
+ * second. Elsewhere (a file, a pipe) it writes a plain line every five seconds, and a last one.
  *
- * Whoever writes to the terminal holds the lock meanwhile, so that a drawing never lands in the middle of output.
+ * A thread that writes to the terminal holds the lock meanwhile, so that drawing never lands in the middle of output.
  */
 #include "cli/output/progress.h"
 
@@ -47,7 +47,7 @@ void cli_figures_of(struct cli_figures *f, const struct gd_snapshot *now, struct
                                .part = t.part };
 }
 
-/* The time left, or where that is not known or there is none the time that has passed. */
+/* The time left, or the time passed if the time left is not known or zero. */
 static void add_time(struct gd__buffer *b, const struct cli_figures *f)
 {
     char time[32];
@@ -81,7 +81,7 @@ static double part_of(const struct cli_figures *f)
     return part > 1 ? 1 : part;
 }
 
-/* " 45% [#######........] 450/1000, 3 failed, 2m05s left"; the bar takes what room there is. */
+/* " 45% [#######........] 450/1000, 3 failed, 2m05s left"; the bar takes the remaining width. */
 static void lay_bar(struct gd__buffer *b, const struct cli_figures *f, unsigned width)
 {
     struct gd__buffer tail = { 0 };
@@ -163,20 +163,20 @@ size_t cli_progress_layout(char *out, size_t size, const struct cli_figures *f, 
 struct cli_progress {
     int fd;
     enum cli_progress_style style;
-    bool terminal; /* the line is written over */
+    bool terminal; /* the line is redrawn in place */
     cli_stats_fn *stats;
     void *user;
     pthread_t thread;
-    pthread_mutex_t lock; /* of all that follows, and of the terminal */
+    pthread_mutex_t lock; /* protects the fields below, and the terminal */
     pthread_cond_t wake;
     bool ended;
-    bool shown;                 /* there is a line on the terminal */
-    uint64_t drawn_ms, next_ms; /* CLOCK_MONOTONIC: of the last drawing and of the next */
+    bool shown;                 /* a line is on the terminal */
+    uint64_t drawn_ms, next_ms; /* CLOCK_MONOTONIC: time of the last drawing, and of the next */
     char line[WIDEST + 1];
     size_t length;
     struct cli_figures last;
-    struct tui_panel *panel; /* or this draws, by itself */
-    tui_read_fn *read;       /* JSON */
+    struct tui_panel *panel; /* draws instead of this thread, if not NULL */
+    tui_read_fn *read;       /* of CLI_PROGRESS_JSON */
     struct view_history history;
 };
 
@@ -184,12 +184,12 @@ static unsigned terminal_width(int fd)
 {
     struct winsize w;
     unsigned width = ioctl(fd, TIOCGWINSZ, &w) == 0 && w.ws_col > 0 ? w.ws_col : USUAL_WIDTH;
-    /* The last column stays free: some terminals go to the next line when it is written. So do two more, for the "^C"
-     * that the terminal itself writes after the line: it is then wiped with it. */
+    /* The last column stays free, since some terminals move to the next line when it is written. Two more stay free for
+     * the "^C" that the terminal itself prints after the line, so that it is erased with the line. */
     return width > WIDEST ? WIDEST : width > 3 ? width - 3 : 1;
 }
 
-/* A terminal that is gone takes the progress with it and nothing else. */
+/* Errors are ignored: if the terminal is gone, only the progress display is lost. */
 static void put(const struct cli_progress *p, const char *before, const char *after)
 {
     char text[WIDEST + 64];
@@ -211,7 +211,7 @@ static void hide(struct cli_progress *p)
     p->shown = false;
 }
 
-/* Asks for the figures and lays them out. False if there are none. */
+/* Reads the figures and lays them out. False if there are none yet. */
 static bool refresh(struct cli_progress *p, struct cli_figures *f)
 {
     struct gd_stats stats = { .size = sizeof stats };
@@ -243,7 +243,7 @@ static void put_json(struct cli_progress *p)
     gd__buffer_free(&b);
 }
 
-/* Among other lines, after who says it. */
+/* A plain line, with the program's name before it. */
 static void put_line(struct cli_progress *p)
 {
     char who[64];
@@ -251,7 +251,7 @@ static void put_line(struct cli_progress *p)
     put(p, who, "\n");
 }
 
-/* Draws once; returns after how many milliseconds to draw again. */
+/* Draws once. Returns the milliseconds until the next drawing. */
 static unsigned draw(struct cli_progress *p)
 {
     struct cli_figures f = { 0 };
@@ -377,8 +377,8 @@ void cli_progress_pause(struct cli_progress *p)
     hide(p);
 }
 
-/* The line comes back with the next drawing, a tenth of a second after the last one: putting it back at once would
- * draw it as often as tasks end. */
+/* The line comes back with the next drawing, a tenth of a second after the last one. Drawing it at once would mean one
+ * drawing for each task that ends. */
 void cli_progress_resume(struct cli_progress *p)
 {
     if (!p)

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
- * The sinks of a run. One that fails is told of once and does not end the run: the tasks are worth more than their
- * log. The exit status says so in the end.
+ * The sinks of a run. A sink that fails is reported once and does not end the run, since the tasks matter more than
+ * their log. The exit status shows the failure in the end.
  *
- *   lane    who adds to it                      what it does
- *   tasks   the run's thread                    --joblog, --results, --output, --failed, then stdout and stderr of the
- *                                               task, then its record in the journal; and what workers print
- *   words   whatever thread calls cli_say()     standard error; the end of the progress display
+ *   lane      added to by                        writes
+ *   tasks     the run's thread                   --joblog, --results, --output, --failed, then stdout and stderr of the
+ *                                                task, then its record in the journal; also the output of workers
+ *   messages  any thread that calls cli_say()    standard error; the end of the progress display
  *
- * Words come after the output of the tasks that ended before, as long as that moves: if it does not, they come without.
+ * A message is printed after the output of the tasks that ended before it. If that output is stuck, the message does
+ * not wait for it.
  */
 #include "cli/output/sinks.h"
 
@@ -28,15 +29,15 @@
 #include "tui/terminal.h"
 
 enum {
-    TASKS_LIMIT = 64 << 20, /* bytes that wait to be written, beyond which no new task is begun */
-    WORDS_LIMIT = 1 << 20,  /* and beyond which words are only counted */
-    PACKED_ROOM = 1 << 16,  /* bytes of tasks that end in one round and are handed on together */
-    IN_TURN_MS = 200,       /* how long words wait for the output of tasks before them */
+    TASKS_LIMIT = 64 << 20,   /* bytes waiting to be written; above this no new task is begun */
+    MESSAGES_LIMIT = 1 << 20, /* bytes waiting; above this messages are only counted */
+    PACKED_ROOM = 1 << 16,    /* bytes of tasks that end in one round and are added together */
+    IN_TURN_MS = 200,         /* how long messages wait for the output of earlier tasks */
 };
 
 /* --- opening --------------------------------------------------------------------------- */
 
-/* The line of headings comes after the journal has cut the file back. */
+/* The headings are written after the journal has cut the file back. */
 static int open_joblog(struct cli_sinks *s, const struct cli_run *r, const struct gd_command *command, bool append)
 {
     if (cli_joblog_open(&s->joblog, r->joblog, command, append) < 0 ||
@@ -69,7 +70,7 @@ int cli_sinks_open(struct cli_sinks *s, const struct cli_run *r, const struct gd
 {
     const bool append = cli_journal_goes_on(journal);
     s->journal = journal;
-    /* All of them, before the first is cut back. */
+    /* All files are checked before the first is cut back. */
     if (cli_journal_check(journal, r->joblog) < 0 || cli_journal_check(journal, r->output) < 0)
         return -1;
     if (r->joblog && open_joblog(s, r, command, append) < 0)
@@ -78,11 +79,11 @@ int cli_sinks_open(struct cli_sinks *s, const struct cli_run *r, const struct gd
         return -1;
     if (r->output && open_records(s, r, append) < 0)
         return -1;
-    /* With a journal the list is made of that, in the end. */
+    /* With a journal the list is made from it at the end of the run. */
     return r->failed && !journal ? cli_failures_open(&s->failures, r->failed, r->jsonl) : 0;
 }
 
-/* On a terminal the panel, unless somebody types the inputs there. */
+/* The panel on a terminal, unless the user types the inputs there. */
 static enum cli_progress_style usual_style(const struct cli_run *r)
 {
     const bool typed = r->n_sources == 0 && isatty(STDIN_FILENO);
@@ -133,21 +134,21 @@ static bool is_same_file(int a, int b)
     return fstat(a, &one) == 0 && fstat(b, &other) == 0 && one.st_dev == other.st_dev && one.st_ino == other.st_ino;
 }
 
-static void speak(void *user, const char *line, size_t size);
+static void add_message(void *user, const char *line, size_t size);
 
 static int open_lanes(struct cli_sinks *s)
 {
     const struct cli_lane_options tasks = { .name = "gd-output", .limit = TASKS_LIMIT, .full = hold, .user = s };
-    const struct cli_lane_options words = { .name = "gd-words", .limit = WORDS_LIMIT };
+    const struct cli_lane_options messages = { .name = "gd-messages", .limit = MESSAGES_LIMIT };
     pthread_mutex_init(&s->err_lock, NULL);
     s->one_stream = is_same_file(STDOUT_FILENO, STDERR_FILENO);
     s->thread = pthread_self();
     s->packed = aligned_alloc(CLI_TASK_END_ALIGN, PACKED_ROOM);
     if (!s->packed)
         return gd__fail("out of memory");
-    if (cli_lane_open(&s->tasks, &tasks) < 0 || cli_lane_open(&s->words, &words) < 0)
+    if (cli_lane_open(&s->tasks, &tasks) < 0 || cli_lane_open(&s->messages, &messages) < 0)
         return -1;
-    cli_set_speaker(speak, s);
+    cli_set_speaker(add_message, s);
     return 0;
 }
 
@@ -159,9 +160,9 @@ int cli_sinks_draw(struct cli_sinks *s, const struct cli_run *r, cli_stats_fn *s
     if (open_lanes(s) < 0 || open_progress(s, style, stats, user, watch) < 0)
         return -1;
     cli_progress_media(s->progress, r->own.media);
-    if (style == CLI_PROGRESS_PANEL && cli_worker_lines_open(&s->passed, fds, s->progress) < 0)
+    if (style == CLI_PROGRESS_PANEL && cli_worker_lines_open(&s->worker_lines, fds, s->progress) < 0)
         return -1;
-    /* Records on standard output are the only thing there. */
+    /* If the records go to standard output, nothing else does. */
     const struct cli_streams_options o = { .tag = r->tag,
                                            .silent = r->own.silent || (r->output && strcmp(r->output, "-") == 0),
                                            .progress = s->progress,
@@ -169,34 +170,34 @@ int cli_sinks_draw(struct cli_sinks *s, const struct cli_run *r, cli_stats_fn *s
     return cli_streams_open(&s->output, &o);
 }
 
-/* --- words of ours ------------------------------------------------------------------------- */
+/* --- our messages -------------------------------------------------------------------------- */
 
-struct words_job {
+struct message_job {
     struct cli_job base;
     struct cli_sinks *sinks;
-    uint64_t after; /* the last job of the other lane when this was said */
+    uint64_t after; /* the last job of the tasks lane when the message was added */
     size_t size;
     char text[];
 };
 
-/* Before anything else is said: what was left out. */
-static size_t unsaid(struct cli_sinks *s, char *out, size_t room)
+/* A notice of messages that were dropped, printed before the next message. */
+static size_t dropped_notice(struct cli_sinks *s, char *out, size_t room)
 {
-    const unsigned long long n = atomic_exchange(&s->unsaid, 0);
+    const unsigned long long n = atomic_exchange(&s->dropped, 0);
     const int size = n ? snprintf(out, room, "%s: %llu messages were dropped here\n", cli_name(), n) : 0;
     return size > 0 ? (size_t)size : 0;
 }
 
-static void put_words(struct cli_job *base)
+static void write_message(struct cli_job *base)
 {
-    struct words_job *w = (struct words_job *)base;
+    struct message_job *w = (struct message_job *)base;
     struct cli_sinks *s = w->sinks;
     char missing[128];
     cli_lane_reach(s->tasks, w->after, s->one_stream ? UINT_MAX : IN_TURN_MS);
     cli_progress_pause(s->progress);
     pthread_mutex_lock(&s->err_lock);
-    const size_t size = unsaid(s, missing, sizeof missing);
-    /* Where words can't be written there is nobody to complain to. */
+    const size_t size = dropped_notice(s, missing, sizeof missing);
+    /* If standard error can't be written, there is nowhere to report that. */
     if (gd__write_all(STDERR_FILENO, missing, size) == 0)
         (void)gd__write_all(STDERR_FILENO, w->text, w->size);
     pthread_mutex_unlock(&s->err_lock);
@@ -204,31 +205,31 @@ static void put_words(struct cli_job *base)
     free(w);
 }
 
-static void speak(void *user, const char *line, size_t size)
+static void add_message(void *user, const char *line, size_t size)
 {
     struct cli_sinks *s = user;
-    struct words_job *w = malloc(sizeof *w + size);
+    struct message_job *w = malloc(sizeof *w + size);
     if (pthread_equal(pthread_self(), s->thread))
         cli_sinks_round(s);
     if (w) {
-        *w = (struct words_job){ .base = { .run = put_words, .bytes = sizeof *w + size },
-                                 .sinks = s,
-                                 .after = cli_lane_last(s->tasks),
-                                 .size = size };
+        *w = (struct message_job){ .base = { .run = write_message, .bytes = sizeof *w + size },
+                                   .sinks = s,
+                                   .after = cli_lane_last(s->tasks),
+                                   .size = size };
         memcpy(w->text, line, size);
     }
-    if (w && cli_lane_try_add(s->words, &w->base))
+    if (w && cli_lane_try_add(s->messages, &w->base))
         return;
     free(w);
-    atomic_fetch_add(&s->unsaid, 1);
+    atomic_fetch_add(&s->dropped, 1);
 }
 
 void cli_sinks_print(struct cli_sinks *s, const char *text, size_t size)
 {
-    speak(s, text, size);
+    add_message(s, text, size);
 }
 
-/* --- what tasks gave: on the lane ------------------------------------------------------------ */
+/* --- output of tasks: on the lane ------------------------------------------------------------ */
 
 static void check(struct cli_sinks *s, int rc)
 {
@@ -236,13 +237,13 @@ static void check(struct cli_sinks *s, int rc)
         cli_say("%s", gd__fail_text());
 }
 
-/* Where a person will look for what the task gave. */
+/* Where the user finds the task's output. */
 static const char *where(const struct cli_sinks *s, const struct cli_task_end *e)
 {
     return s->results && e->report->start_ns ? cli_results_path(s->results) : s->output_path;
 }
 
-/* With a journal a task that has not come to its end is left for a run that resumes: the record is that one's. */
+/* With a journal, a task that did not finish is left for a run that resumes. That run writes its record. */
 static bool is_left(const struct cli_sinks *s, const struct cli_task_end *e)
 {
     const enum gd_failure why = e->report->failure;
@@ -262,17 +263,17 @@ static void write_all(struct cli_sinks *s, const struct cli_task_end *e)
     check(s, cli_streams_add(s->output, e));
 }
 
-/* After each write of ours. */
+/* Called after each write. */
 static void look_for_trouble(struct cli_sinks *s)
 {
-    if (cli_streams_broken(s->output) || cli_worker_lines_broken(s->passed) ||
+    if (cli_streams_broken(s->output) || cli_worker_lines_broken(s->worker_lines) ||
         (s->records && cli_records_broken(s->records)))
         s->broken = true;
     if ((s->broken || (s->journal && s->failed)) && !atomic_exchange(&s->troubled, true))
         s->trouble(s->user);
 }
 
-/* Ends of tasks, one behind the other (cli_task_end_pack()), each with what its record was put off by, or NULL. */
+/* Ends of tasks, one after the other (cli_task_end_pack()), each with its deferred journal record or NULL. */
 struct tasks_job {
     struct cli_job base;
     struct cli_sinks *sinks;
@@ -280,7 +281,8 @@ struct tasks_job {
     _Alignas(CLI_TASK_END_ALIGN) char ends[];
 };
 
-/* What could not be written, or was not since the reader went away, is not done. */
+/* Writes the deferred journal record. A task whose output could not be written, or lost its reader, is not recorded as
+ * done. */
 static void settle(struct cli_sinks *s, void *record, const struct cli_task_end *e)
 {
     if (!record)
@@ -289,7 +291,7 @@ static void settle(struct cli_sinks *s, void *record, const struct cli_task_end 
     gd__record_settle(s->d, record, e->report);
 }
 
-/* The size of it; 0: the lane was given up meanwhile. */
+/* Returns the size of the packed task, or 0 if the lane was given up meanwhile. */
 static size_t put_task(struct cli_sinks *s, const char *at)
 {
     struct gd_report report;
@@ -317,7 +319,7 @@ static void put_tasks(struct cli_job *base)
     free(t);
 }
 
-struct passed_job {
+struct worker_lines_job {
     struct cli_job base;
     struct cli_sinks *sinks;
     int worker_id, stream;
@@ -325,11 +327,11 @@ struct passed_job {
     char text[];
 };
 
-static void put_passed(struct cli_job *base)
+static void write_worker_lines(struct cli_job *base)
 {
-    struct passed_job *p = (struct passed_job *)base;
+    struct worker_lines_job *p = (struct worker_lines_job *)base;
     struct cli_sinks *s = p->sinks;
-    cli_worker_lines_add(s->passed, p->worker_id, p->stream, p->text, p->size);
+    cli_worker_lines_add(s->worker_lines, p->worker_id, p->stream, p->text, p->size);
     if (cli_lane_commit(s->tasks)) {
         look_for_trouble(s);
         cli_lane_committed(s->tasks);
@@ -337,9 +339,9 @@ static void put_passed(struct cli_job *base)
     free(p);
 }
 
-/* --- what tasks gave: added by the run's thread -------------------------------------------------- */
+/* --- output of tasks: added by the run's thread -------------------------------------------------- */
 
-/* Nothing of it would be seen anywhere. */
+/* Whether the task would appear in no output at all. */
 static bool leaves_nothing(const struct cli_sinks *s, const struct cli_task_end *e)
 {
     const bool in_files = s->joblog || s->results || s->records || s->failures || s->journal;
@@ -369,7 +371,8 @@ static void lose_packed(struct cli_sinks *s)
 /* NULL: no memory. */
 static struct tasks_job *new_tasks_job(struct cli_sinks *s, size_t n, size_t size)
 {
-    struct tasks_job *t = aligned_alloc(CLI_TASK_END_ALIGN, sizeof *t + size); /* both are multiples of it */
+    /* Both sizes are multiples of the alignment. */
+    struct tasks_job *t = aligned_alloc(CLI_TASK_END_ALIGN, sizeof *t + size);
     if (t)
         *t = (struct tasks_job){ .base = { .run = put_tasks, .bytes = sizeof *t + size }, .sinks = s, .n = n };
     return t;
@@ -395,7 +398,7 @@ void cli_sinks_round(struct cli_sinks *s)
     s->packed_size = s->n_packed = 0;
 }
 
-/* One that is large is copied once only. */
+/* A large task gets a job of its own, so that it is copied only once. */
 static void add_large(struct cli_sinks *s, const struct cli_task_end *e, struct gd__journal_task *record, size_t size)
 {
     struct tasks_job *t = new_tasks_job(s, 1, size);
@@ -426,15 +429,15 @@ void cli_sinks_add(struct cli_sinks *s, const struct cli_task_end *e)
 
 void cli_sinks_pass(struct cli_sinks *s, int worker_id, int stream, const char *text, size_t size)
 {
-    struct passed_job *p = s->passed ? malloc(sizeof *p + size) : NULL;
+    struct worker_lines_job *p = s->worker_lines ? malloc(sizeof *p + size) : NULL;
     if (!p)
         return;
     cli_sinks_round(s);
-    *p = (struct passed_job){ .base = { .run = put_passed, .bytes = sizeof *p + size },
-                              .sinks = s,
-                              .worker_id = worker_id,
-                              .stream = stream,
-                              .size = size };
+    *p = (struct worker_lines_job){ .base = { .run = write_worker_lines, .bytes = sizeof *p + size },
+                                    .sinks = s,
+                                    .worker_id = worker_id,
+                                    .stream = stream,
+                                    .size = size };
     memcpy(p->text, text, size);
     (void)cli_lane_add(s->tasks, &p->base);
 }
@@ -442,7 +445,7 @@ void cli_sinks_pass(struct cli_sinks *s, int worker_id, int stream, const char *
 void cli_sinks_hurry(struct cli_sinks *s, unsigned signals)
 {
     cli_lane_hurry(s->tasks, signals);
-    cli_lane_hurry(s->words, signals);
+    cli_lane_hurry(s->messages, signals);
 }
 
 bool cli_sinks_broken(const struct cli_sinks *s)
@@ -465,7 +468,7 @@ static void do_call(struct cli_job *base)
     free(c);
 }
 
-/* Without memory for it, it is not done. */
+/* Without memory the call is skipped. */
 static void add_call(struct cli_lane *l, struct cli_sinks *s, void (*call)(struct cli_sinks *s))
 {
     struct call_job *c = malloc(sizeof *c);
@@ -475,12 +478,12 @@ static void add_call(struct cli_lane *l, struct cli_sinks *s, void (*call)(struc
     (void)cli_lane_add(l, &c->base);
 }
 
-static void end_passed(struct cli_sinks *s)
+static void close_worker_lines(struct cli_sinks *s)
 {
-    cli_worker_lines_close(&s->passed);
+    cli_worker_lines_close(&s->worker_lines);
 }
 
-/* What of the tasks' output is left when it was given up. */
+/* Reports how much output is lost when the lane was given up. */
 static void say_lost(struct cli_sinks *s)
 {
     const unsigned long long n = s->waiting;
@@ -495,7 +498,7 @@ bool cli_sinks_flush(struct cli_sinks *s)
         return s->drained;
     s->flushed = true;
     cli_sinks_round(s);
-    add_call(s->tasks, s, end_passed);
+    add_call(s->tasks, s, close_worker_lines);
     s->drained = cli_lane_wait(s->tasks);
     if (!s->drained)
         say_lost(s);
@@ -511,10 +514,10 @@ static void end_progress(struct cli_sinks *s)
 
 bool cli_sinks_undraw(struct cli_sinks *s)
 {
-    if (!s->words)
+    if (!s->messages)
         return true;
-    add_call(s->words, s, end_progress);
-    return cli_lane_wait(s->words);
+    add_call(s->messages, s, end_progress);
+    return cli_lane_wait(s->messages);
 }
 
 void cli_sinks_close_files(struct cli_sinks *s)
@@ -525,18 +528,18 @@ void cli_sinks_close_files(struct cli_sinks *s)
     cli_results_close(&s->results);
 }
 
-/* If it was given up, what is said from now on is not written either. */
+/* If the lane was given up, later messages are not written either. */
 bool cli_sinks_end(struct cli_sinks *s)
 {
-    return !s->words || cli_lane_wait(s->words);
+    return !s->messages || cli_lane_wait(s->messages);
 }
 
 void cli_sinks_close(struct cli_sinks *s)
 {
     cli_lane_close(&s->tasks);
-    cli_lane_close(&s->words);
+    cli_lane_close(&s->messages);
     cli_set_speaker(NULL, NULL);
-    cli_worker_lines_close(&s->passed);
+    cli_worker_lines_close(&s->worker_lines);
     cli_streams_close(&s->output);
     cli_progress_close(&s->progress);
     cli_sinks_close_files(s);

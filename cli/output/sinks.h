@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * All that is written about tasks, as one: standard output, --output, --joblog, --results, the progress display.
+ * Everything that is written about tasks, behind one interface: standard output, --output, --joblog, --results, the
+ * progress display.
  *
- * Nothing of it is written by the thread that adds it: two lanes (output/lane.h) do that, one for what tasks gave and
- * one for words of ours, so that a person is told what happens though nobody reads standard output. A task's record in
- * the journal is written when its own output was. While too much output waits, no new task is begun.
+ * The thread that adds a task does not write it. Two lanes (output/lane.h) write: one for the output of tasks, one for
+ * our messages. So messages still appear when nothing reads standard output. A task's journal record is written after
+ * its output. While too much output waits, no new task is begun.
  */
 #ifndef GD_CLI_OUTPUT_SINKS_H
 #define GD_CLI_OUTPUT_SINKS_H
@@ -21,84 +22,82 @@
 #include "cli/run/run_options.h"
 #include "cli/run/views/watch.h"
 
-/* Zeroed: nothing is written. It stays where it is, since the lanes use it. */
+/* A zeroed struct writes nothing. It must not be moved, since the lanes use it. */
 struct cli_sinks {
     /* To be set before cli_sinks_draw(): */
     struct gd_dispatcher *d;
-    void (*trouble)(void *user); /* there is no sense in going on: nobody reads standard output, or there is a journal
-                                    and an output could not be kept. Once, on another thread */
+    void (*trouble)(void *user); /* called when it makes no sense to go on: nothing reads standard output, or there is a
+                                    journal and an output could not be written. Called once, on another thread */
     void *user;
 
-    struct cli_lane *tasks, *words;
-    pthread_t thread; /* the run's, whose are: */
-    char *packed;     /* tasks that ended in this round, not yet on their lane */
+    struct cli_lane *tasks, *messages;
+    pthread_t thread; /* the run's thread, which alone uses the next three fields */
+    char *packed;     /* tasks that ended in this round and are not on their lane yet */
     size_t packed_size, n_packed;
 
     pthread_mutex_t err_lock; /* held while standard error is written to */
     bool one_stream;          /* standard output and standard error are the same file */
     bool flushed;
-    bool drained; /* valid once flushed: all that was added is written */
-    atomic_uint_fast64_t waiting, unsaid;
+    bool drained; /* valid once flushed: everything that was added is written */
+    atomic_uint_fast64_t waiting, dropped;
     atomic_bool troubled, broken;
-    atomic_bool failed; /* something could not be written; it was said */
+    atomic_bool failed; /* something could not be written, which was reported */
     struct cli_streams *output;
     struct cli_records *records;
     struct cli_joblog *joblog;
     struct cli_results *results;
     struct cli_failures *failures;
     struct cli_progress *progress;
-    struct cli_journal *journal; /* borrowed; NULL: there is no journal */
+    struct cli_journal *journal; /* borrowed; NULL: no journal */
     const char *output_path;
-    struct cli_worker_lines *passed; /* NULL: workers write by themselves */
+    struct cli_worker_lines *worker_lines; /* NULL: workers write by themselves */
 };
 
-/* Opens what was asked for. command: of the joblog, may be NULL. keep: the journal, or NULL; it follows the files, and
- * they are gone on with if it is resumed. 0, or -1 with gd__fail_text(). */
+/* Opens the outputs that were requested. command is for the joblog and may be NULL. journal may be NULL; it keeps track
+ * of the files. If it is resumed, they are continued. Returns 0, or -1 with gd__fail_text(). */
 int cli_sinks_open(struct cli_sinks *s, const struct cli_run *r, const struct gd_command *command,
                    struct cli_journal *journal);
 
-/* What is shown of a run that was asked for like this, where standard error is what it is now. */
+/* The progress style for these options and the current standard error. */
 enum cli_progress_style cli_sinks_style(const struct cli_run *r);
 
-/* Begins to draw, if that was asked for. watch: for what shows more than a line. */
+/* Starts the progress display, if requested. watch is for the styles that show more than a line. */
 int cli_sinks_draw(struct cli_sinks *s, const struct cli_run *r, cli_stats_fn *stats, void *user,
                    struct cli_watch *watch);
 
-/* What a worker wrote by itself, while a panel is shown. stream is 1 or 2. */
+/* Adds output that a worker wrote by itself, while a panel is shown. stream is 1 or 2. */
 void cli_sinks_pass(struct cli_sinks *s, int worker_id, int stream, const char *text, size_t size);
 
-/* Within the callback: copies the task's end, to be given to all of them, and then what is known of it to the journal.
- */
+/* To be called in the callback. Copies the task's end, which is written to all outputs and then to the journal. */
 void cli_sinks_add(struct cli_sinks *s, const struct cli_task_end *e);
 
-/* On the run's thread, when it has made all callbacks that are due: hands what was added to the lane. One wake-up
- * serves many short tasks. */
+/* To be called on the run's thread after all callbacks that are due. Hands the added tasks to the lane, so that one
+ * wake-up serves many short tasks. */
 void cli_sinks_round(struct cli_sinks *s);
 
-/* Another signal came: what can't be written is waited for no longer than the lanes have patience. Any thread. */
+/* Another signal came: limits how long the lanes wait for writes (output/lane.h). Any thread. */
 void cli_sinks_hurry(struct cli_sinks *s, unsigned signals);
 
-/* Nobody reads what goes to standard output any more. */
+/* Nothing reads standard output any more. */
 bool cli_sinks_broken(const struct cli_sinks *s);
 
-/* After the last task: waits until all is written. False: it was given up, and what is left is lost; that was said. To
- * be called again is fine. */
+/* After the last task: waits until everything is written. False if the lane was given up: the rest is lost, and that
+ * was reported. May be called again. */
 bool cli_sinks_flush(struct cli_sinks *s);
 
-/* After that: takes the progress display away, if there is one. False: it can't be, since the terminal takes nothing.
- */
+/* After that: removes the progress display, if there is one. False if the terminal accepts no output. */
 bool cli_sinks_undraw(struct cli_sinks *s);
 
-/* Text for standard error, after what was said before. */
+/* Prints text on standard error, after the earlier messages. */
 void cli_sinks_print(struct cli_sinks *s, const char *text, size_t size);
 
-/* Closes the files, which can fail too: see failed. */
+/* Closes the files. This can fail too: see failed. */
 void cli_sinks_close_files(struct cli_sinks *s);
 
-/* Waits until all words of ours are written. False: it was given up. */
+/* Waits until all our messages are written. False if the lane was given up. */
 bool cli_sinks_end(struct cli_sinks *s);
 
-/* Not after anything was given up: the lanes still use it. */
+/* Must not be called after a lane was given up: it still uses the struct. */
 void cli_sinks_close(struct cli_sinks *s);
 
 #endif

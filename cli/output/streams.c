@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Standard output and standard error. A task's stdout is written whole and then its stderr, in as few writes as the
- * descriptor takes, from one thread, so that nothing of two tasks is ever mixed. A reader that goes away (`| head`) is
- * remembered and not complained of.
+ * Standard output and standard error. One thread writes the whole stdout of a task and then its stderr, in as few
+ * writes as possible, so that the output of two tasks is never mixed. A reader that goes away (`| head`) is remembered,
+ * but not reported.
  */
 #include "cli/output/streams.h"
 
@@ -28,11 +28,11 @@ struct text {
 struct cli_streams {
     struct cli_streams_options o;
     bool broken;
-    bool out_shown, err_shown;         /* are terminals */
-    bool line_open;                    /* a terminal shows the beginning of a line that has no end yet */
-    struct gd__buffer plain, out, err; /* of a task: its result as a line; what is not written as it came */
-    struct text out_text, err_text;    /* what is to be written */
-    struct gd__buffer prefix;          /* --tag: of this task */
+    bool out_shown, err_shown;         /* these are terminals */
+    bool line_open;                    /* the terminal shows a line without its end */
+    struct gd__buffer plain, out, err; /* of a task: its result as a line; output that had to be changed */
+    struct text out_text, err_text;    /* the text to write */
+    struct gd__buffer prefix;          /* --tag: the prefix for this task */
 };
 
 int cli_streams_open(struct cli_streams **out, const struct cli_streams_options *options)
@@ -56,7 +56,7 @@ static struct text text_of(const struct gd__buffer *b)
     return (struct text){ b->data, b->size };
 }
 
-/* The arguments with spaces between them, and a TAB: as they are, but on a terminal nothing that it would act on. */
+/* The arguments, separated by spaces, and a TAB. On a terminal, characters that it would act on are replaced. */
 static void make_prefix(struct cli_streams *o, const struct gd_report *r, bool shown)
 {
     o->prefix.size = 0;
@@ -70,7 +70,7 @@ static void make_prefix(struct cli_streams *o, const struct gd_report *r, bool s
     gd__buffer_add(&o->prefix, "\t", 1);
 }
 
-/* The prefix goes before every line, and after a carriage return within one, as GNU parallel has it: a progress bar
+/* The prefix goes before every line, and after a carriage return within a line, as in GNU parallel: a progress bar
  * keeps its tag. */
 static void add_tagged(struct gd__buffer *b, const struct gd__buffer *prefix, const char *text, size_t size)
 {
@@ -86,7 +86,7 @@ static void add_tagged(struct gd__buffer *b, const struct gd__buffer *prefix, co
     }
 }
 
-/* What a plugin or a stream worker gave, as a line. */
+/* Adds the result of a plugin or a stream worker as a line. */
 static void add_result(struct gd__buffer *b, const struct cli_task_end *e)
 {
     if (e->kind != CLI_RESULT_JSON || !gd__json_read_string(b, e->out, e->out_size))
@@ -97,7 +97,7 @@ static void add_result(struct gd__buffer *b, const struct cli_task_end *e)
 
 enum { SHOWN_INPUT = 80 };
 
-/* The input in words of ours: its arguments on one line, not too long. */
+/* Adds the input for a message: its arguments on one line, shortened if it is long. */
 static void add_input(struct gd__buffer *b, const struct gd_report *r)
 {
     const char *p = r->input;
@@ -110,8 +110,8 @@ static void add_input(struct gd__buffer *b, const struct gd_report *r)
     gd__buffer_text(b, n < r->input_size ? "...\"" : "\"");
 }
 
-/* Before the words of the report. A command that ran and failed speaks for itself. */
-static const char *const failure_words[] = {
+/* The text before the report's error message. A command that ran and failed has printed its own. */
+static const char *const failure_texts[] = {
     [GD_FAILURE_ERROR] = "",
     [GD_FAILURE_TIMEOUT] = "timed out",
     [GD_FAILURE_CRASH] = "crashed",
@@ -119,11 +119,11 @@ static const char *const failure_words[] = {
     [GD_FAILURE_DEVICE_LOST] = "device lost",
 };
 
-static void add_words(struct gd__buffer *b, const struct cli_task_end *e)
+static void add_failure(struct gd__buffer *b, const struct cli_task_end *e)
 {
     const struct gd_report *r = e->report;
-    size_t n = sizeof failure_words / sizeof *failure_words;
-    const char *words = (size_t)r->failure < n && failure_words[r->failure] ? failure_words[r->failure] : e->status;
+    size_t n = sizeof failure_texts / sizeof *failure_texts;
+    const char *words = (size_t)r->failure < n && failure_texts[r->failure] ? failure_texts[r->failure] : e->status;
     char time[32];
     const size_t first = b->size;
     gd__buffer_format(b, "%s: task ", cli_name());
@@ -143,7 +143,7 @@ static void add_words(struct gd__buffer *b, const struct cli_task_end *e)
     gd__buffer_text(b, "\n");
 }
 
-/* What plugins and stream workers give, as a line; what commands wrote, as it is. */
+/* The result of a plugin or stream worker as a line; the output of a command unchanged. */
 static struct text plain_out(struct cli_streams *o, const struct cli_task_end *e)
 {
     if (e->kind == CLI_RESULT_COMMAND || !e->ok)
@@ -152,7 +152,7 @@ static struct text plain_out(struct cli_streams *o, const struct cli_task_end *e
     return text_of(&o->plain);
 }
 
-/* Fills what is to be written of a task. It may be the end's own memory. */
+/* Sets the text to write for a task. It may point into the task's own memory. */
 static void compose(struct cli_streams *o, const struct cli_task_end *e)
 {
     o->plain.size = o->out.size = o->err.size = 0;
@@ -171,12 +171,12 @@ static void compose(struct cli_streams *o, const struct cli_task_end *e)
     o->err_text = text_of(&o->err);
 }
 
-/* After what it wrote to standard error itself. */
-static void append_words(struct cli_streams *o, const struct cli_task_end *e)
+/* Adds our message after the task's own standard error. */
+static void append_failure(struct cli_streams *o, const struct cli_task_end *e)
 {
     if (o->err_text.data != o->err.data)
         gd__buffer_add(&o->err, o->err_text.data, o->err_text.size);
-    add_words(&o->err, e);
+    add_failure(&o->err, e);
     o->err_text = text_of(&o->err);
 }
 
@@ -199,7 +199,7 @@ static int put_out(struct cli_streams *o)
     return errno == EPIPE ? 0 : gd__fail("cannot write standard output: %s", strerror(errno));
 }
 
-/* Where it fails there is nowhere to complain to, and no reason to end. */
+/* If this fails, there is nowhere to report it, and no reason to stop. */
 static void put_err(struct cli_streams *o, const char *text, size_t size)
 {
     if (o->o.err_lock)
@@ -209,7 +209,7 @@ static void put_err(struct cli_streams *o, const char *text, size_t size)
         pthread_mutex_unlock(o->o.err_lock);
 }
 
-/* Whether what was just written ends in the middle of a line, on a terminal that shows our own words too. */
+/* Whether the text just written ends in the middle of a line, on a terminal that also shows our messages. */
 static bool leaves_line_open(const struct cli_streams *o)
 {
     const bool is_err = o->err_text.size > 0;
@@ -224,32 +224,32 @@ void cli_streams_end_line(struct cli_streams *o)
     o->line_open = false;
 }
 
-/* What becomes of all that is left is said once, by whoever ends the run. */
-static bool is_said_of_all(enum gd_failure f)
+/* A failure of all remaining tasks is reported once, by the code that ends the run. */
+static bool is_reported_by_run(enum gd_failure f)
 {
     return f == GD_FAILURE_CANCELLED || f == GD_FAILURE_NO_WORKER;
 }
 
 int cli_streams_add(struct cli_streams *o, const struct cli_task_end *e)
 {
-    if (o->broken || is_said_of_all(e->report->failure))
+    if (o->broken || is_reported_by_run(e->report->failure))
         return 0;
     compose(o, e);
     if (!e->ok && !(e->ran && e->report->failure == GD_FAILURE_ERROR))
-        append_words(o, e);
+        append_failure(o, e);
     if (forget_if_failed(o))
         return gd__fail("out of memory: the output of task %llu is lost", (unsigned long long)e->report->task_id);
     const bool some_out = o->out_text.size > 0, some_err = o->err_text.size > 0;
     if (!some_out && !some_err)
         return 0;
-    /* What goes to a file does not disturb what is on the terminal. */
+    /* Output to a file does not disturb the terminal. */
     struct cli_progress *progress = (some_out && o->out_shown) || (some_err && o->err_shown) ? o->o.progress : NULL;
     cli_progress_pause(progress);
     const int result = put_out(o);
     if (!o->broken && some_err)
         put_err(o, o->err_text.data, o->err_text.size);
     o->line_open = leaves_line_open(o);
-    if (progress) /* which draws over the line that it finds */
+    if (progress) /* the progress display draws over the current line */
         cli_streams_end_line(o);
     cli_progress_resume(progress);
     return result;

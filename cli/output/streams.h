@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Where results go. Each of these is given every task's end, in the order in which they are to appear, from one thread
- * (sinks.h): a write may take for ever. All return 0, or -1 with gd__fail_text(); after an error a sink stays usable
- * (and silent if it is broken).
+ * Where results go. Each of these sinks gets the end of every task, in the order in which tasks should appear, from one
+ * thread (sinks.h), since a write may block for ever. All functions return 0, or -1 with gd__fail_text(). After an
+ * error a sink can still be used (and is silent if it is broken).
  */
 #ifndef GD_CLI_OUTPUT_STREAMS_H
 #define GD_CLI_OUTPUT_STREAMS_H
@@ -21,24 +21,25 @@ struct cli_progress;
 struct cli_streams_options {
     int out, err; /* descriptors; both 0: 1 and 2 */
     bool tag;     /* --tag: the arguments and a TAB before every line */
-    bool silent; /* nothing of what tasks wrote, only words of failures (--results: GNU parallel prints nothing then) */
-    struct cli_progress *progress; /* is taken off the terminal meanwhile; NULL: none */
-    pthread_mutex_t *err_lock;     /* held while err is written to, for others who write there too; NULL: none do */
+    bool silent;  /* print nothing that tasks wrote, only failure messages (--results: GNU parallel prints nothing then)
+                   */
+    struct cli_progress *progress; /* removed from the terminal while writing; NULL: none */
+    pthread_mutex_t *err_lock;     /* held while err is written to, for other threads that write there; NULL: none */
 };
 
 struct cli_streams;
 
 int cli_streams_open(struct cli_streams **out, const struct cli_streams_options *o);
 
-/* What the task wrote, stdout whole and then stderr whole; of a failure that is not the command's own doing (timeout,
- * crash, ...) a line of words as well. A task that was cancelled says nothing. Nothing more is written once the
- * reader is gone: see cli_streams_broken(). */
+/* Writes the task's whole stdout, then its whole stderr. For a failure that the command did not cause itself (timeout,
+ * crash, ...) it adds a line with an error message. A task that was cancelled prints nothing. Nothing is written once
+ * the reader is gone: see cli_streams_broken(). */
 int cli_streams_add(struct cli_streams *o, const struct cli_task_end *e);
 
-/* The reader of standard output went away (EPIPE): the run should end, quietly. SIGPIPE must be ignored. */
+/* The reader of standard output went away (EPIPE). The run should end without a message. SIGPIPE must be ignored. */
 bool cli_streams_broken(const struct cli_streams *o);
 
-/* Before words of ours: ends the line that a task's output has left open on the terminal, if it has. */
+/* To be called before our messages. Ends a line that a task's output has left open on the terminal. */
 void cli_streams_end_line(struct cli_streams *o);
 
 void cli_streams_close(struct cli_streams **o);
@@ -47,31 +48,32 @@ void cli_streams_close(struct cli_streams **o);
 
 struct cli_records;
 
-/* Begins the file anew; append: goes on at its end. "-" is standard output. */
+/* Empties the file, or appends to it if append is set. "-" is standard output. */
 int cli_records_open(struct cli_records **out, const char *path, bool append);
-void cli_records_json_input(struct cli_records *r, bool json); /* inputs are JSON texts (--jsonl): kept as such */
-void cli_records_run(struct cli_records *r, uint64_t run); /* the number of the run in its journal: a member of each */
+void cli_records_json_input(struct cli_records *r, bool json); /* inputs are JSON texts (--jsonl), kept as they are */
+void cli_records_run(struct cli_records *r, uint64_t run);     /* the number of the run in its journal */
 int cli_records_fd(const struct cli_records *r);
 int cli_records_add(struct cli_records *r, const struct cli_task_end *e); /* one line, one write */
-bool cli_records_broken(const struct cli_records *r); /* "-", and its reader went away: as cli_streams_broken() */
+bool cli_records_broken(const struct cli_records *r); /* "-", and the reader went away, as in cli_streams_broken() */
 int cli_records_close(struct cli_records **r);
 
 /* --- --joblog FILE ------------------------------------------------------------- */
 
 struct cli_joblog;
 
-/* command: for the last column, borrowed; NULL: the arguments stand there. append: goes on at the file's end. */
+/* command is for the last column, borrowed; with NULL the column has the arguments. append continues an existing file.
+ */
 int cli_joblog_open(struct cli_joblog **out, const char *path, const struct gd_command *command, bool append);
-int cli_joblog_begin(struct cli_joblog *j); /* the line of headings, if the file is empty */
+int cli_joblog_begin(struct cli_joblog *j); /* writes the headings, if the file is empty */
 int cli_joblog_fd(const struct cli_joblog *j);
 int cli_joblog_add(struct cli_joblog *j, const struct cli_task_end *e);
 int cli_joblog_close(struct cli_joblog **j);
 
-/* --- --failed FILE, where there is no journal ------------------------------------- */
+/* --- --failed FILE, without a journal ---------------------------------------------- */
 
 struct cli_failures;
 
-/* A line for each task that fails (failed.h). json: inputs are lines of JSON. */
+/* Writes a line for each task that fails (failure_record.h). json: inputs are lines of JSON. */
 int cli_failures_open(struct cli_failures **out, const char *path, bool json);
 int cli_failures_add(struct cli_failures *f, const struct cli_task_end *e);
 int cli_failures_close(struct cli_failures **f);
@@ -80,11 +82,11 @@ int cli_failures_close(struct cli_failures **f);
 
 struct cli_results;
 
-/* DIR/1/<first argument>/2/<second>/{stdout,stderr,seq}, names quoted as GNU parallel does. Makes the folder. */
+/* DIR/1/<first argument>/2/<second>/{stdout,stderr,seq}, with names quoted as in GNU parallel. Makes the directory. */
 int cli_results_open(struct cli_results **out, const char *dir);
 void cli_results_sync(struct cli_results *r, bool sync); /* each file is forced to the disk before it gets its name */
 int cli_results_add(struct cli_results *r, const struct cli_task_end *e);
-const char *cli_results_path(const struct cli_results *r); /* the folder of the task that was added last */
+const char *cli_results_path(const struct cli_results *r); /* the directory of the task that was added last */
 void cli_results_close(struct cli_results **r);
 
 #endif

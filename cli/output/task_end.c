@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Takes a report apart. The figures are those that GNU parallel would give: a command that was killed has its signal
- * and exit code 0, one that ran out of time -1 and signal 15.
+ * Decodes a report. The values are those that GNU parallel would give. A command that was killed has its signal and
+ * exit code 0. A command that timed out has exit code -1 and signal 15.
  */
 #include "cli/output/task_end.h"
 
@@ -9,8 +9,8 @@
 #include <string.h>
 #include <time.h>
 
-/* Reports have CLOCK_MONOTONIC, people want the time of day: the difference is taken anew each time, since the
- * latter can be set. */
+/* Reports have CLOCK_MONOTONIC, users want the time of day. The difference is computed anew each time, since the time
+ * of day can be set. */
 static double unix_time(uint64_t monotonic_ns)
 {
     struct timespec real, mono;
@@ -30,7 +30,7 @@ static void read_times(struct cli_task_end *e)
         e->seconds = (double)(r->end_ns - r->start_ns) / 1e9;
 }
 
-/* False if it is no command's output. */
+/* False if the data is not the output of a command. */
 static bool read_command(struct cli_task_end *e)
 {
     struct gd_command_output c = { .size = sizeof c };
@@ -62,21 +62,21 @@ void cli_task_end_read(struct cli_task_end *e, const struct gd_report *report, e
         e->signal = SIGTERM;
         e->ran = false;
     } else if (!e->ran && !e->ok) {
-        /* Of a crash its worker's end is the nearest there is to one of its own; an error is as good as exit 1. */
+        /* For a crash, the end of its worker is used in place of its own. An error counts as exit code 1. */
         int none = report->failure == GD_FAILURE_ERROR ? 1 : -1;
         e->signal = report->signal;
         e->exit_code = report->signal ? 0 : report->exit_code ? report->exit_code : none;
     }
 }
 
-/* Then come data, input and words. */
+/* After it come data, input and error message. */
 struct packed {
-    size_t size; /* of all */
+    size_t size; /* total size */
     size_t words;
     void *word;
     enum cli_result_kind kind;
     unsigned slot;
-    struct gd_report report; /* its pointers tell only whether there is something */
+    struct gd_report report; /* its pointers only tell whether there is data */
 };
 
 size_t cli_task_end_packed_size(const struct cli_task_end *e)

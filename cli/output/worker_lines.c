@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * A line in the making per worker and stream. A progress bar that a worker draws by itself (carriage returns, no
- * newline) is held until its line ends, so that it does not fight with the view; of one that grows beyond all reason
- * what there is is shown.
+ * Keeps an unfinished line for each worker and stream. A progress bar that a worker draws by itself (carriage returns,
+ * no newline) is held until its line ends, so that it does not disturb the view. A line that grows too long is printed
+ * as it is.
  */
 #include "cli/output/worker_lines.h"
 
@@ -24,7 +24,7 @@ struct open_line {
 
 struct cli_worker_lines {
     int fds[2];
-    bool shown[2]; /* are terminals */
+    bool shown[2]; /* these are terminals */
     bool broken;
     struct cli_progress *progress;
     struct open_line *lines;
@@ -95,7 +95,7 @@ void cli_worker_lines_add(struct cli_worker_lines *p, int worker_id, int stream,
     }
     const size_t before = l->text.size;
     gd__buffer_add(&l->text, text, size);
-    if (l->text.failed) { /* no room to hold it back */
+    if (l->text.failed) { /* no memory to hold it */
         gd__buffer_free(&l->text);
         put(p, stream, text, size);
         return;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * --failed FILE of a run without a journal: the list grows as tasks fail. A task that was only cancelled is not on it.
+ * --failed FILE without a journal: a line is added for each task that fails, but not for one that was only cancelled.
  */
 #include <stdlib.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Records of failures, written and read. What makes a line such a record: it is an object with an input, a failure that
- * is a string, and attempts that is a number. A person's own records hardly look like that by chance.
+ * Writes and reads failure records. A line is such a record if it is an object with an input, a failure that is a
+ * string, and attempts that is a number. A user's own records hardly look like that by chance.
  */
 #include "cli/output/files/failure_record.h"
 
@@ -24,7 +24,7 @@ const char *cli_last_lines(const char *text, size_t *size)
         if (from[-1] == '\n' && from != end && ++lines == MOST_LINES)
             break;
     }
-    /* In the middle of a line that is too long: from the next one on, if there is one. */
+    /* If this is the middle of a line that is too long, begins with the next line, if there is one. */
     const char *next = from > text && from[-1] != '\n' ? memchr(from, '\n', (size_t)(end - from)) : NULL;
     if (next && next + 1 < end)
         from = next + 1;
@@ -74,13 +74,13 @@ enum { INPUT, FAILURE, ATTEMPTS, JSON, N_MEMBERS };
 static bool is_record(const char *line, size_t size, struct gd__json members[N_MEMBERS])
 {
     static const char *const names[] = { "input", "failure", "attempts", "json" };
-    /* Most lines of most inputs are no records: a cheap test comes first. */
+    /* Most lines of most inputs are not records, so a cheap test comes first. */
     return memmem(line, size, "\"failure\"", 9) && memmem(line, size, "\"attempts\"", 10) &&
            gd__json_scan_object(line, size, names, members, N_MEMBERS) == 0 && members[INPUT].kind != GD__JSON_NONE &&
            members[FAILURE].kind == GD__JSON_STRING && members[ATTEMPTS].kind == GD__JSON_NUMBER;
 }
 
-/* The arguments that a string or an array of strings stands for. */
+/* Adds the arguments from a string or an array of strings. */
 static bool add_arguments(struct gd__buffer *b, const struct gd__json *input)
 {
     return gd__json_read_string(b, input->at, input->size) || gd__json_read_list(b, input->at, input->size);

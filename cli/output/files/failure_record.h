@@ -4,13 +4,13 @@
  *
  *     {"input":"a.wav","failure":"error","error":"exit code 3","attempts":1,"exit_code":3,"signal":0,"stderr":"..."}
  *
- *   input     a string; an array of strings where the task has several arguments; or, with
- *   json      true: the line of JSON that it was (--jsonl), as it is
+ *   input     a string; an array of strings if the task has several arguments; if json is true, any JSON
+ *   json      true: the input was a line of JSON (--jsonl), and is unchanged
  *   failure   "error", "timeout", "crash", ...
- *   error     in words
- *   attempts  how many times it was started
- *   exit_code, signal   where there are any
- *   stderr    the last lines that it wrote there: 20 at the most, 4 KiB at the most
+ *   error     the error message
+ *   attempts  how many times the task was started
+ *   exit_code, signal   if there are any
+ *   stderr    the last lines that the task wrote there: at most 20, at most 4 KiB
  */
 #ifndef GD_CLI_OUTPUT_FILES_FAILURE_RECORD_H
 #define GD_CLI_OUTPUT_FILES_FAILURE_RECORD_H
@@ -23,22 +23,22 @@
 struct cli_failure_record {
     const char *payload;
     size_t payload_size;
-    bool json; /* the payload is a line of JSON, if it is one */
+    bool json; /* the payload should be a line of JSON */
     const char *failure, *error;
     unsigned attempts;
     int exit_code, signal;
-    const char *err; /* the end of it is taken */
+    const char *err; /* only the end of it is written */
     size_t err_size;
 };
 
-/* Adds the line with its newline. */
+/* Appends the record as a line, with its newline. */
 void cli_failure_record_put(struct gd__buffer *b, const struct cli_failure_record *f);
 
-/* If the line is such a record, adds the payload of its task and returns true; else adds nothing. json: payloads are to
- * be JSON texts, since a --stream program gets them; else they are arguments with a NUL between them. */
+/* If the line is a failure record, appends the payload of its task and returns true; otherwise appends nothing. json:
+ * payloads must be JSON texts, since a --stream program gets them. Without it, they are arguments separated by NULs. */
 bool cli_failure_record_take(struct gd__buffer *b, const char *line, size_t size, bool json);
 
-/* The last lines of a text: *size is made smaller. Returns where they begin. */
+/* Finds the last lines of a text. Reduces *size to theirs, and returns where they begin. */
 const char *cli_last_lines(const char *text, size_t *size);
 
 #endif

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * --joblog FILE: a line per task with GNU parallel's columns, so that scripts made for its logs read ours.
+ * --joblog FILE: a line for each task, with GNU parallel's columns, so that scripts for its logs can read ours.
  *
  *   Seq         number of the task, from 1        Receive   bytes of standard output
- *   Host        ":", this machine                 Exitval   -1 for a timeout and where there is none
+ *   Host        ":", this machine                 Exitval   -1 for a timeout or if there is none
  *   Starttime   Unix time                         Signal    15 for a timeout
- *   JobRuntime  seconds                           Command   the command line, a newline in it as a NUL
+ *   JobRuntime  seconds                           Command   the command line, with newlines as NULs
  *   Send        0
  *
- * What was never started, or was stopped because the run ended, is not in the log, as there.
+ * Tasks that were never started, or were stopped because the run ended, are not in the log, as in GNU parallel.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -52,7 +52,7 @@ int cli_joblog_fd(const struct cli_joblog *j)
     return j->file.fd;
 }
 
-/* From the given place on: one byte for another. */
+/* Replaces one byte by another, from the given position on. */
 static void replace(struct gd__buffer *b, size_t from, char old, char new)
 {
     for (size_t i = from; !b->failed && i < b->size; i++) {

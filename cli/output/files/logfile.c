@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Files written line by line. No buffer beyond the line: what a task left is on disk when the next one is looked at,
- * and a reader (`tail -f`) never sees half of it. Of a line that could not be written whole (a full disk) nothing
- * stays.
+ * Files that are written line by line, without buffering beyond the line. So the output of a task is in the file before
+ * the next task is handled, and a reader (`tail -f`) never sees half a line. A line that could not be written
+ * completely (a full disk) is removed.
  */
 #include "cli/output/files/logfile.h"
 
@@ -31,7 +31,7 @@ int cli_logfile_open(struct cli_logfile *f, const char *path, bool append)
     return gd__fail_to_write(path, errno);
 }
 
-/* The file may have been cut since it was opened: its end is looked up at the first line. */
+/* The file may have been cut since it was opened, so its end is looked up when the first line is written. */
 static void find_end(struct cli_logfile *f)
 {
     if (f->end == 0)
@@ -44,12 +44,12 @@ static void written(struct cli_logfile *f, size_t size)
         f->end += (off_t)size;
 }
 
-/* Takes away what there is of a line that failed. */
+/* Removes the written part of a line that failed. */
 static void cut_back(struct cli_logfile *f)
 {
     const int saved = errno;
     if (f->end >= 0 && f->fd != STDOUT_FILENO && ftruncate(f->fd, f->end) < 0)
-        f->end = -1; /* it stays torn: whoever resumes cuts it */
+        f->end = -1; /* the partial line stays; a run that resumes cuts it off */
     errno = saved;
 }
 
@@ -61,7 +61,7 @@ int cli_logfile_put(struct cli_logfile *f)
         result = gd__fail("out of memory: a line for %s is lost", f->path);
     else if (!f->broken && gd__write_all(f->fd, f->line.data, f->line.size) < 0) {
         f->broken = true;
-        /* A reader that went away (`| head`) is nothing to complain of. */
+        /* A reader that went away (`| head`) is not an error. */
         f->unread = errno == EPIPE;
         cut_back(f);
         result = f->unread ? 0 : gd__fail("cannot write %s: %s", f->path, strerror(errno));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * A file that grows by a line at a time, each line in one write: what --output and --joblog have in common.
+ * A file that grows line by line, each line in one write. Used by --output and --joblog.
  */
 #ifndef GD_CLI_OUTPUT_FILES_LOGFILE_H
 #define GD_CLI_OUTPUT_FILES_LOGFILE_H
@@ -12,11 +12,11 @@
 
 struct cli_logfile {
     int fd;
-    bool broken; /* a write has failed and was told of: nothing more is written */
-    bool unread; /* because its reader went away; nothing was told */
+    bool broken; /* a write failed and was reported: nothing more is written */
+    bool unread; /* the reader went away, which is not reported */
     char *path;
-    off_t end;              /* of what is whole; -1: no file that has an end */
-    struct gd__buffer line; /* to be filled */
+    off_t end;              /* end of the complete lines; -1: the file has no end */
+    struct gd__buffer line; /* the next line; the caller fills it */
 };
 
 /* "-" is standard output. 0, or -1 with gd__fail_text(). */

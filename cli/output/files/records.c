@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: MIT
  *
- * --output FILE.jsonl: a record per task.
+ * --output FILE.jsonl: a record for each task.
  *
  *   id         number of the task, from 0
- *   run        with --journal the number of the run, from 1: run and id together are found in the journal
- *   input      a string; an array of strings where a task has several arguments; with --jsonl the line's own JSON
+ *   run        with --journal: the number of the run, from 1; run and id together identify a task in the journal
+ *   input      a string; an array of strings if a task has several arguments; with --jsonl the JSON of the line
  *   status     "ok", "error", "timeout", "crash", ...
- *   output     what it gave: a command's stdout and a plugin's bytes as a string, a stream worker's JSON as it is
+ *   output     the result: a command's stdout and a plugin's bytes as a string, a stream worker's JSON unchanged
  *   stderr     of a command, if it wrote any
- *   error      in words, if it failed
- *   exit_code, signal   of a command; of a crash the worker's
- *   attempt    how many times it was started
- *   worker, gpu   null if it was never started, as are
- *   started    Unix time
- *   seconds    how long the last attempt took
+ *   error      the error message, if the task failed
+ *   exit_code, signal   of a command; for a crash, of the worker
+ *   attempt    how many times the task was started
+ *   worker, gpu   null if the task was never started
+ *   started    Unix time; null likewise
+ *   seconds    how long the last attempt took; null likewise
  */
 #include <stdint.h>
 #include <stdlib.h>
@@ -29,7 +29,7 @@
 struct cli_records {
     struct cli_logfile file;
     bool json_input;
-    uint64_t run; /* 0: there is no journal */
+    uint64_t run; /* 0: no journal */
 };
 
 int cli_records_open(struct cli_records **out, const char *path, bool append)
@@ -60,7 +60,8 @@ int cli_records_fd(const struct cli_records *r)
     return r->file.fd;
 }
 
-/* A JSON text as it is, if it is one and on one line; anything else as a string, so that the file stays readable. */
+/* A JSON text is written unchanged, if it is valid and on one line. Anything else is written as a string, so that the
+ * file stays valid. */
 static void add_json(struct gd__buffer *b, const char *text, size_t size)
 {
     if (gd__json_valid(text, size) && !memchr(text, '\n', size))

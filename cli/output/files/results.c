@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: MIT
  *
- * --results DIR: what each task wrote, in files, with GNU parallel's layout:
+ * --results DIR: the output of each task in files, with GNU parallel's layout:
  *
  *     DIR/1/<first argument>/2/<second argument>/{stdout,stderr,seq}
  *
- * In a name "/" becomes "\_", "\" "\\", a TAB "\t" and a NUL "\0"; an empty argument has no folder of its own. A name
- * of more than 255 bytes, which no file system takes, is cut, and "~" and a hash of the whole name of 32 hexadecimal
- * digits take the place of the rest: GNU parallel only cuts it, and gives two tasks one folder. Two tasks with the same
- * arguments share a folder, and the later one stays. Each file is written as NAME.part first and then renamed: it is
- * whole or not there. What a run that was killed left as .part is overwritten when the task is run again.
+ * In a name "/" becomes "\_", "\" becomes "\\", a TAB "\t" and a NUL "\0". An empty argument has no directory of its
+ * own. No file system takes a name of more than 255 bytes. Such a name is cut, and the rest is replaced by "~" and a
+ * hash of the whole name, of 32 hexadecimal digits. GNU parallel only cuts it, so two tasks can get the same directory.
+ * Two tasks with the same arguments share a directory, and the files of the later one remain.
+ *
+ * Each file is written as NAME.part first and then renamed, so a file that exists is complete. A .part that a killed
+ * run left is overwritten when the task runs again.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -26,20 +28,20 @@
 #include "cli/output/streams.h"
 
 enum {
-    LONGEST_NAME = 255, /* in bytes, of a file */
+    LONGEST_NAME = 255, /* bytes of a file name */
     HASH_DIGITS = 32,
-    KEPT = LONGEST_NAME - 1 - HASH_DIGITS, /* of a name that is longer */
+    KEPT = LONGEST_NAME - 1 - HASH_DIGITS, /* bytes that stay of a longer name */
     LONGEST_CHARACTER = 4,
 };
 
 struct cli_results {
-    size_t dir_size;        /* of path, what was given */
-    struct gd__buffer path; /* of the task's folder */
+    size_t dir_size;        /* part of path: the directory that was given */
+    struct gd__buffer path; /* the task's directory */
     bool sync;
 };
 
-/* Makes a folder and what it lies in. 0, or -1 with errno. */
-static int make_folders(char *path)
+/* Makes a directory and those above it. Returns 0, or -1 with errno. */
+static int make_directories(char *path)
 {
     if (mkdir(path, 0777) == 0 || errno == EEXIST)
         return 0;
@@ -65,7 +67,7 @@ int cli_results_open(struct cli_results **out, const char *dir)
     r->dir_size = strlen(dir);
     if (r->path.failed)
         (void)gd__fail("out of memory");
-    else if (make_folders(r->path.data) < 0)
+    else if (make_directories(r->path.data) < 0)
         (void)gd__fail("cannot create the directory %s: %s", dir, strerror(errno));
     else if (stat(dir, &st) < 0 || !S_ISDIR(st.st_mode))
         (void)gd__fail("%s is not a directory: give --results a directory, or a name that does not exist yet", dir);
@@ -99,8 +101,8 @@ static void add_quoted(struct gd__buffer *b, const char *text, size_t size)
     }
 }
 
-/* FNV-1a of 128 bits: fixed for good, since a run that resumes looks for the folders of the one before. Its prime is
- * 2^88 + 315. */
+/* FNV-1a with 128 bits. It must never change, since a run that resumes looks for the directories of the run before. Its
+ * prime is 2^88 + 315. */
 static void hash_name(const char *name, size_t size, char out[HASH_DIGITS + 1])
 {
     uint64_t high = UINT64_C(0x6c62272e07bb0142), low = UINT64_C(0x62b821756295c58d);
@@ -113,7 +115,7 @@ static void hash_name(const char *name, size_t size, char out[HASH_DIGITS + 1])
     snprintf(out, HASH_DIGITS + 1, "%016" PRIx64 "%016" PRIx64, high, low);
 }
 
-/* Whether the name of another may have become this one. */
+/* Whether another name, cut and hashed, could have become this one. */
 static bool looks_cut(const char *name, size_t size)
 {
     if (size < KEPT - LONGEST_CHARACTER + HASH_DIGITS + 1 || name[size - HASH_DIGITS - 1] != '~')
@@ -125,7 +127,7 @@ static bool looks_cut(const char *name, size_t size)
     return true;
 }
 
-/* Not in the middle of a character. */
+/* The size to keep, which does not end in the middle of a character. */
 static size_t kept_size(const char *name)
 {
     size_t size = KEPT;
@@ -147,8 +149,8 @@ static void add_name(struct gd__buffer *b, const char *text, size_t size)
     gd__buffer_text(b, hash);
 }
 
-/* Sets path to the task's folder, with a NUL behind it. */
-static int find_folder(struct cli_results *r, const struct gd_report *report)
+/* Sets path to the task's directory, with a NUL after it. */
+static int find_directory(struct cli_results *r, const struct gd_report *report)
 {
     const char *at = report->input;
     size_t left = report->input_size;
@@ -170,12 +172,12 @@ static int find_folder(struct cli_results *r, const struct gd_report *report)
     return r->path.failed ? gd__fail("out of memory") : 0;
 }
 
-/* Relative to the folder, so that only the folder's own path can be too long. */
-static int write_file(const struct cli_results *r, int folder, const char *name, const void *data, size_t size)
+/* Names are relative to the directory, so only the path of the directory itself can be too long. */
+static int write_file(const struct cli_results *r, int directory, const char *name, const void *data, size_t size)
 {
     char temporary[64];
     snprintf(temporary, sizeof temporary, "%s.part", name);
-    int fd = gd__open_temporary(folder, temporary, 0666);
+    int fd = gd__open_temporary(directory, temporary, 0666);
     if (fd < 0)
         return -1;
     int result = gd__write_all(fd, data, size);
@@ -184,16 +186,16 @@ static int write_file(const struct cli_results *r, int folder, const char *name,
     if (close(fd) < 0)
         result = -1;
     if (result == 0)
-        result = renameat(folder, temporary, folder, name);
+        result = renameat(directory, temporary, directory, name);
     if (result < 0) {
         int saved = errno;
-        unlinkat(folder, temporary, 0);
+        unlinkat(directory, temporary, 0);
         errno = saved;
     }
     return result;
 }
 
-static int write_files(const struct cli_results *r, int folder, const struct cli_task_end *e)
+static int write_files(const struct cli_results *r, int directory, const struct cli_task_end *e)
 {
     char seq[32];
     const char *err = e->err;
@@ -203,14 +205,15 @@ static int write_files(const struct cli_results *r, int folder, const struct cli
         err = e->report->error;
         err_size = strlen(err);
     }
-    if (write_file(r, folder, "stdout", e->out, e->out_size) < 0 ||
-        write_file(r, folder, "stderr", err, err_size) < 0 || write_file(r, folder, "seq", seq, (size_t)length) < 0)
+    if (write_file(r, directory, "stdout", e->out, e->out_size) < 0 ||
+        write_file(r, directory, "stderr", err, err_size) < 0 ||
+        write_file(r, directory, "seq", seq, (size_t)length) < 0)
         return -1;
-    return r->sync ? fsync(folder) : 0;
+    return r->sync ? fsync(directory) : 0;
 }
 
-/* The folders that were made on the way to the task's own. */
-static int sync_folders(struct cli_results *r)
+/* Syncs the directories that were made above the task's own. */
+static int sync_directories(struct cli_results *r)
 {
     int result = gd__sync_directory_of(r->path.data);
     for (size_t at = r->path.size - 1; result == 0 && at >= r->dir_size && at > 0; at--) {
@@ -227,18 +230,18 @@ int cli_results_add(struct cli_results *r, const struct cli_task_end *e)
 {
     if (e->report->start_ns == 0 || e->report->failure == GD_FAILURE_CANCELLED)
         return 0;
-    if (find_folder(r, e->report) < 0)
+    if (find_directory(r, e->report) < 0)
         return -1;
-    int result = make_folders(r->path.data), folder = -1;
+    int result = make_directories(r->path.data), directory = -1;
     if (result == 0)
-        result = folder = open(r->path.data, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        result = directory = open(r->path.data, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (result >= 0)
-        result = write_files(r, folder, e);
+        result = write_files(r, directory, e);
     if (result >= 0 && r->sync)
-        result = sync_folders(r);
+        result = sync_directories(r);
     int saved = errno;
-    if (folder >= 0)
-        close(folder);
+    if (directory >= 0)
+        close(directory);
     return result < 0 ? gd__fail("cannot write the results in %s: %s", r->path.data, strerror(saved)) : 0;
 }
 
