@@ -187,7 +187,7 @@ function showTimeline() {
   timeline.draw((g, lane, top, height, colour) => paintBars(timeline, g, lane.bars(), top, height, colour));
   const note = byId('timeline-note');
   note.hidden = run.missedTasks === 0;
-  setText(note, `${plural(run.missedTasks, 'task is', 'tasks are')} not drawn: of a fast run, some are.`);
+  setText(note, `${plural(run.missedTasks, 'task is', 'tasks are')} not drawn: only some tasks of a fast run are drawn.`);
 }
 
 function showRates() {

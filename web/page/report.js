@@ -31,8 +31,8 @@ function showSummary() {
   set('status', data.end || (data.held ? 'still running' : 'was killed'));
   setClass(byId('status'), 'badge ' + (data.end === 'finished' ? 'good' : data.end || data.held ? 'slow' : 'bad'));
   const first = data.runs[0];
-  set('about', `${data.file}, begun ${when(first ? first.started : 0)}; report of ${when(data.made)}`);
-  set('progress-text', `${count(ends)} of ${plural(all, 'task', 'tasks')} final`);
+  set('about', `${data.file}, started ${when(first ? first.started : 0)}; report of ${when(data.made)}`);
+  set('progress-text', `${count(ends)} of ${plural(all, 'task', 'tasks')} ended`);
   if (data.not_in_input > 0) {
     byId('gone-note').hidden = false;
     set('gone-note', `${plural(data.not_in_input, 'task was', 'tasks were')} not in the input of the last run.`);
@@ -42,7 +42,7 @@ function showSummary() {
   if (data.runs.length > 1) {
     byId('runs-note').hidden = false;
     set('runs-note', `${data.runs.length} runs are in this journal. They are shown one after the other, without the time between: ` +
-      data.runs.slice(0, 12).map((r) => `run ${r.run} from ${duration(r.offset)} on (begun ${when(r.started)})`).join(', ') +
+      data.runs.slice(0, 12).map((r) => `run ${r.run} from ${duration(r.offset)} on (started ${when(r.started)})`).join(', ') +
       (data.runs.length > 12 ? ', …' : '') + '.');
   }
 }
@@ -130,7 +130,7 @@ function showSlowest() {
     fillRow(row, [
       ['time', 'num', duration(t.seconds)], ['task', 'num', count(t.number)], ['input', 'what mono', t.input],
       ['how it ended', 'tight', t.failure ? failureBadge(t.failure) : 'done'], ['attempts', 'num', count(t.attempts)],
-      ['GPU', 'tight', t.gpu < 0 ? 'none' : t.gpu], ['worker', 'tight', t.worker], ['begun after', 'num', duration(t.start)],
+      ['GPU', 'tight', t.gpu < 0 ? 'none' : t.gpu], ['worker', 'tight', t.worker], ['started after', 'num', duration(t.start)],
     ]);
     return row;
   }));
