@@ -318,7 +318,7 @@ TEST(the_example_in_python_with_json)
     GIVE(&j, "\"a\"", "7", "\"b\\udcff\"");
     CHECK_EQ(run_job(&j), 0);
     CHECK_STR(j.finals[0].data, "\"A\"");
-    CHECK_STR(j.finals[1].error, "the input is no string");
+    CHECK_STR(j.finals[1].error, "the input is not a string");
     CHECK_STR(j.finals[2].data, "\"B\\udcff\"");
     close_job(&j);
     free(program);
@@ -332,10 +332,10 @@ TEST(the_example_in_shell)
     GIVE(&j, program, "/nonexistent/file", "/dev/null", "a\"b", "-");
     CHECK_EQ(run_job(&j), 0);
     CHECK_GT(atoi(j.finals[0].data), 100);
-    CHECK_CONTAINS(j.finals[1].error, "can't be read");
+    CHECK_CONTAINS(j.finals[1].error, "cannot read");
     CHECK_STR(j.finals[2].data, "0");
     CHECK_CONTAINS(j.finals[3].error, "a name with");
-    CHECK_CONTAINS(j.finals[4].error, "can't be read");
+    CHECK_CONTAINS(j.finals[4].error, "cannot read");
     CHECK_EQ(j.exits, 0);
     close_job(&j);
     free(program);

@@ -49,7 +49,7 @@ TEST(no_durations)
         unsigned ms;
         if (gd__parse_duration(bad[i], &ms) == 0)
             FAIL("\"%s\" was taken for %u ms", bad[i], ms);
-        CHECK_CONTAINS(gd__fail_text(), "is no duration");
+        CHECK_CONTAINS(gd__fail_text(), "is not a duration");
     }
     CHECK_EQ(duration("50d"), 4242);
     CHECK_CONTAINS(gd__fail_text(), "too long");
