@@ -16,9 +16,9 @@ static _Thread_local char text[TEXT_SIZE];
 static const struct {
     int code;
     const char *name;
-    const char *words;
+    const char *description;
 } table[] = { { GD_OK, "GD_OK", "no error" },
-#define ROW(name, code, words) { (code), "GD_E_" #name, (words) },
+#define ROW(name, code, description) { (code), "GD_E_" #name, (description) },
               GD_ERROR_TABLE(ROW)
 #undef ROW
 };
@@ -41,7 +41,7 @@ const char *gd_error_name(int code)
 const char *gd_error_description(int code)
 {
     int row = row_of(code);
-    return row < 0 ? "unknown error" : table[row].words;
+    return row < 0 ? "unknown error" : table[row].description;
 }
 
 const char *gd_error_text(void)

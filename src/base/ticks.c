@@ -60,8 +60,8 @@ uint64_t gd__ticks_read(struct gd__ticks *t)
     return t->last_ns = clock_ns > t->last_ns ? clock_ns : t->last_ns;
 }
 
-/* Uses the speed just measured. If it differs from the last one, one of the two may be an accident. Many differences in
- * a row are not. */
+/* Uses the speed just measured. If it differs from the last one, one of the two may be an accident. After many
+ * differences in a row the counter is not used any more. */
 static void set_speed(struct gd__ticks *t, uint64_t speed)
 {
     const bool possible = speed > 0 && speed <= FASTEST;

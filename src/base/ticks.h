@@ -23,7 +23,7 @@ struct gd__ticks {
     uint64_t base_ns, base_count; /* the last reading of clock and counter */
     uint64_t limit;               /* counts after which the clock is read again; 0: always */
     uint64_t ns_per_count;        /* times 2^32; 0: not known yet */
-    uint64_t cautious;            /* a little less than ns_per_count, so that readings are never in the future */
+    uint64_t cautious; /* a little less than ns_per_count: readings are rather behind the clock than ahead of it */
     uint64_t last_ns;
     unsigned strayed; /* how many times in a row the counter drifted */
     bool usable;

@@ -66,9 +66,9 @@ static int read_last_run(struct gd_journal *j, char **command)
         j->run = (uint64_t)number;
         j->figures.all_done = j->before_done = gd__db_count(s, 1);
         j->figures.all_failed = j->before_failed = gd__db_count(s, 2);
-        const char *words = (const char *)sqlite3_column_text(s, 3);
-        *command = words ? gd__strdup(words) : NULL;
-        rc = words && !*command ? SQLITE_NOMEM : SQLITE_DONE;
+        const char *text = (const char *)sqlite3_column_text(s, 3);
+        *command = text ? gd__strdup(text) : NULL;
+        rc = text && !*command ? SQLITE_NOMEM : SQLITE_DONE;
     }
     const int code = rc == SQLITE_DONE ? 0 : gd__db_error(j->db, "read", j->path);
     sqlite3_finalize(s);

@@ -42,11 +42,11 @@
 #define HAVE_CLOSEFROM 1
 #endif
 #if __GLIBC_PREREQ(2, 32)
-#define signal_words(signal) sigdescr_np(signal)
+#define describe_signal(signal) sigdescr_np(signal)
 #endif
 #endif
-#ifndef signal_words
-#define signal_words(signal) strsignal(signal)
+#ifndef describe_signal
+#define describe_signal(signal) strsignal(signal)
 #endif
 
 /* The child's descriptors, by the number they get there. */
@@ -359,9 +359,9 @@ void gd__exit_describe(const struct gd__exit *e, char *text, size_t size)
     if (!e->known) {
         snprintf(text, size, "ended (its exit status was taken by another wait() in this program)");
     } else if (e->signal) {
-        const char *words = signal_words(e->signal);
+        const char *description = describe_signal(e->signal);
 
-        snprintf(text, size, "killed by signal %d (%s)%s", e->signal, words ? words : "unknown",
+        snprintf(text, size, "killed by signal %d (%s)%s", e->signal, description ? description : "unknown",
                  e->core ? ", core dumped" : "");
     } else {
         snprintf(text, size, "exited with code %d", e->code);

@@ -28,10 +28,10 @@ struct wanted {
 static enum gd__json_kind scan_value(struct scan *s);
 
 /* Always returns false, so that callers can return it. */
-static bool wrong(struct scan *s, const char *words)
+static bool wrong(struct scan *s, const char *message)
 {
     if (!s->wrong)
-        s->wrong = words;
+        s->wrong = message;
     return false;
 }
 

@@ -15,7 +15,7 @@ size_t gd__utf8_decode(const unsigned char *p, size_t left, uint32_t *code);
 /* Writes the character to `to` (room for 4 bytes). Returns the number of bytes. */
 size_t gd__utf8_encode(char *to, uint32_t code);
 
-/* The position of the first byte that is not part of a character; size if there is none. */
+/* The position of the first byte that is not part of a character; size if all bytes are. */
 size_t gd__utf8_valid(const char *text, size_t size);
 
 /* True for characters that a terminal or an editor acts on, or that are invisible: both sets of control characters,

@@ -98,8 +98,8 @@ static bool start(char *why)
         goto failed;
     const int rc = found.init();
     if (rc != GD__NVML_SUCCESS) {
-        const char *words = found.error_string(rc);
-        snprintf(why, GD__WHY_MAX, "NVML says: %s", words ? words : "it cannot start");
+        const char *reason = found.error_string(rc);
+        snprintf(why, GD__WHY_MAX, "NVML says: %s", reason ? reason : "it cannot start");
         goto failed;
     }
     api = found;

@@ -215,9 +215,9 @@ static int next_record(sqlite3_vtab_cursor *base)
     return SQLITE_OK;
 }
 
-static int begin_scan(sqlite3_vtab_cursor *base, int plan, const char *words, int n, sqlite3_value **values)
+static int begin_scan(sqlite3_vtab_cursor *base, int plan, const char *plan_name, int n, sqlite3_value **values)
 {
-    (void)plan, (void)words, (void)n, (void)values;
+    (void)plan, (void)plan_name, (void)n, (void)values;
     struct cursor *c = (struct cursor *)base;
     c->at = c->journal->piece;
     c->epoch = gd__wall_clock() - (double)gd__now_ns() / 1e9;
@@ -246,9 +246,9 @@ static int close_cursor(sqlite3_vtab_cursor *base)
     return SQLITE_OK;
 }
 
-static int open_table(sqlite3 *db, void *journal, int n, const char *const *words, sqlite3_vtab **out, char **error)
+static int open_table(sqlite3 *db, void *journal, int n, const char *const *arguments, sqlite3_vtab **out, char **error)
 {
-    (void)n, (void)words, (void)error;
+    (void)n, (void)arguments, (void)error;
     struct table *t = gd__calloc(1, sizeof *t);
     if (!t)
         return SQLITE_NOMEM;
