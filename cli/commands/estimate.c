@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * `gpu-dispatch estimate`: how much work lies in a folder, and how it would be dealt to the GPUs.
+ * `gpu-dispatch estimate`: how much work is in a directory, and how it would be distributed over the GPUs.
  *
- * A run deals files one by one to whoever is free, largest first; how that comes out depends on how long each takes.
- * With time in proportion to size it comes out as shown here: each file to the GPU that has least by then.
+ * A run gives each file to the next free GPU, largest first, so the distribution depends on how long each file takes.
+ * The estimate assumes that time is proportional to size: each file goes to the GPU that has the least so far.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -56,7 +56,7 @@ static const struct cli_opts options = {
              "More: man gpu-dispatch-estimate.\n",
 };
 
-/* One GPU's part. */
+/* The files of one GPU. */
 struct share {
     int gpu_id;
     uint64_t files, bytes;
@@ -68,7 +68,7 @@ struct plan {
     size_t n;
 };
 
-/* --- finding out --------------------------------------------------------------------- */
+/* --- computing the plan -------------------------------------------------------------- */
 
 static void problem(void *user, const char *path, const char *why)
 {
@@ -114,7 +114,7 @@ static int deal(const struct gd_files *files, const struct gd_devices *devices, 
     return rc;
 }
 
-/* Without devices there is no dealing; that is an error only if some were asked for. */
+/* Without devices nothing is distributed. That is an error only if devices were requested. */
 static int deal_to_devices(const struct asked *asked, const struct gd_files *files, struct plan *plan)
 {
     struct gd_devices *devices = NULL;
@@ -146,7 +146,7 @@ out:
     return rc;
 }
 
-/* --- saying it -------------------------------------------------------------------------- */
+/* --- printing --------------------------------------------------------------------------- */
 
 static void print_sizes(const struct gd_workload *w)
 {

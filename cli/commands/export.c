@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * `gpu-dispatch export FILE --csv|--jsonl`: the records of a journal for other programs, one at a time, so that it does
- * not matter how many there are.
+ * `gpu-dispatch export FILE --csv|--jsonl`: the records of a journal for other programs. They are written one at a
+ * time, so their number does not matter.
  *
- * CSV is that of RFC 4180, with a line of headings: fields with a quote, comma or line end are quoted, lines end with
+ * The CSV follows RFC 4180, with a line of headings: fields with a quote, comma or line end are quoted, lines end with
  * CR LF. A text that a spreadsheet would take for a formula gets a ' in front. JSON lines have the members of --output
- * as far as a journal knows them; of the failed alone (--failed) they are those of failed.jsonl, which `gpu-dispatch
- * run --jsonl` takes as input.
+ * that a journal knows. With --failed they are those of failed.jsonl, which `gpu-dispatch run --jsonl` takes as input.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -71,7 +70,7 @@ struct exporter {
     const struct asked *asked;
     FILE *to;
     bool json_input; /* payloads are JSON texts */
-    int error;       /* errno of a write */
+    int error;       /* errno of a failed write */
     struct gd__buffer line, payload;
 };
 
@@ -95,7 +94,7 @@ static void csv_quoted(struct gd__buffer *b, const char *text, size_t size)
     gd__buffer_text(b, "\"");
 }
 
-/* Texts only: a number may begin with a minus. */
+/* For texts only: a number may begin with a minus. */
 static bool looks_like_formula(const char *text, size_t size)
 {
     return size > 0 && text[0] && strchr("=+-@\t\r", text[0]);
@@ -184,7 +183,7 @@ static void put_json(struct exporter *x, const struct gd_journal_record *r)
     gd__buffer_format(b, "{\"id\":%" PRIu64 ",\"run\":%" PRIu64 ",\"input\":", r->number, r->run);
     json_input(x);
     if (r->input_size < r->input_full_size)
-        gd__buffer_format(b, ",\"input_bytes\":%zu", r->input_full_size); /* not all of it is there */
+        gd__buffer_format(b, ",\"input_bytes\":%zu", r->input_full_size); /* the input is not complete */
     json_text(b, "status", status, strlen(status));
     json_text(b, "stderr", r->stderr_end, r->stderr_size);
     json_text(b, "error", r->error, r->error ? strlen(r->error) : 0);
@@ -225,9 +224,9 @@ static int put_record(void *user, const struct gd_journal_record *r)
     return GD_E_SYSTEM;
 }
 
-/* --- all of them --------------------------------------------------------------------- */
+/* --- all records --------------------------------------------------------------------- */
 
-/* Whether inputs are JSON, which the command of the last run tells. */
+/* Finds out from the command of the last run whether inputs are JSON. */
 static int look(struct exporter *x, struct gd_journal_reader *r)
 {
     struct gd_journal_summary s = { .size = sizeof s };
@@ -237,7 +236,7 @@ static int look(struct exporter *x, struct gd_journal_reader *r)
     return 0;
 }
 
-/* A reader that has enough (`| head`) is no error. */
+/* A reader that closes the pipe (`| head`) is not an error. */
 static int write_all(struct exporter *x, const char *path)
 {
     const struct gd_journal_query q = { .size = sizeof q, .failed_only = x->asked->failed };
@@ -260,7 +259,7 @@ static int write_all(struct exporter *x, const char *path)
     return x->error == EPIPE ? 0 : rc < 0 ? -1 : 0;
 }
 
-/* A file that is whole or not there. */
+/* Writes a temporary file and renames it, so that the file is complete or unchanged. */
 static int write_file(struct exporter *x, const char *path)
 {
     struct gd__replacement r;
@@ -289,7 +288,7 @@ static int export_journal(const struct asked *asked, const char *path)
     return rc < 0 ? CLI_EXIT_ERROR : 0;
 }
 
-/* The file may stand before or after the options. */
+/* The file may come before or after the options. */
 static int parse(struct asked *asked, int argc, char **argv, const char **path)
 {
     int first = cli_opts_parse(&options, asked, argc, argv);

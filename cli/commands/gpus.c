@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * `gpu-dispatch gpus`: the devices of this machine that may be used, for a person in at most 80 columns or as JSON.
+ * `gpu-dispatch gpus`: the devices of this machine that may be used, as a table of at most 80 columns or as JSON.
  */
 #include <stdio.h>
 #include <string.h>
@@ -55,7 +55,7 @@ static const struct cli_opts options = {
              "More: man gpu-dispatch-gpus.\n",
 };
 
-/* --- for a person ---------------------------------------------------------------- */
+/* --- table ----------------------------------------------------------------------- */
 
 /* A figure with its unit, or a dash. */
 static const char *figure(char *out, size_t size, bool known, unsigned value, const char *unit)
@@ -126,7 +126,7 @@ static void print_processes(const struct gd_devices *list, size_t i)
     printf("%s\n", n > SHOWN_PROCESSES ? ", ..." : "");
 }
 
-/* What a driver says of itself. */
+/* Cleans the texts that come from the driver, so that they are safe to print. */
 static void show_plainly(struct gd_device *d)
 {
     char *const texts[] = { d->name, d->uuid, d->pci, d->cpus };
@@ -149,7 +149,7 @@ static void print_table(const struct gd_devices *list)
     }
 }
 
-/* --- for a program ------------------------------------------------------------------ */
+/* --- JSON --------------------------------------------------------------------------- */
 
 static void put_number(struct gd__buffer *b, const char *name, bool known, unsigned long long value)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * `gpu-dispatch report`: a journal as one page that anybody can open.
+ * `gpu-dispatch report`: a journal as one web page that needs no other files.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -50,7 +50,7 @@ static const struct cli_opts options = {
              "More: man gpu-dispatch-report.\n",
 };
 
-/* A page written over the journal would be its end. */
+/* Writing the page over the journal would destroy it. */
 static bool same_file(const char *a, const char *b)
 {
     struct stat x, y;
@@ -65,7 +65,7 @@ static const char *base_name(const char *path)
 
 struct journal {
     struct gd_journal_reader *reader;
-    struct gd__buffer command; /* as it is shown */
+    struct gd__buffer command; /* as it is printed */
 };
 
 static int each(void *user, const struct gd_journal_query *q,
@@ -115,7 +115,7 @@ static int report(const struct asked *asked, const char *journal)
     return rc;
 }
 
-/* Options may also follow the file: report FILE -o PAGE. -1 with gd__fail_text(). */
+/* Options may also follow the file: report FILE -o PAGE. Returns -1 with gd__fail_text() on an error. */
 static int parse(struct asked *asked, int argc, char **argv, const char **journal)
 {
     int at = 0;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * `gpu-dispatch status FILE`: how a run stands, from its journal alone: also of one that is running, was killed, or
- * ended long ago. For a person, or with --json for a program.
+ * `gpu-dispatch status FILE`: the state of a run, from its journal alone. The run may be running, killed, or long over.
+ * Prints text, or JSON with --json.
  *
- * The rate is that of the last run; what is left is known where the number of inputs is.
+ * The rate is that of the last run. The time left is known if the number of inputs is.
  */
 #include <inttypes.h>
 #include <limits.h>
@@ -62,7 +62,7 @@ static const struct cli_opts options = {
 struct figures {
     struct gd_journal_summary s;
     double seconds; /* of the last run, until now or its last write */
-    double rate;    /* tasks a second in it; 0: not known */
+    double rate;    /* tasks per second in that run; 0: not known */
     struct view_remaining standing;
     double eta; /* seconds; < 0: not known */
 };
@@ -75,7 +75,7 @@ static void work_out(struct figures *f)
     const double last = s->ended > 0 ? s->ended : s->held ? (double)now.tv_sec + (double)now.tv_nsec / 1e9 : s->written;
     const uint64_t over = s->run_done + s->run_failed;
     f->seconds = last > s->started ? last - s->started : 0;
-    /* Up to the last write, which is what the counts are of. */
+    /* The counts are those of the last write, so the rate uses the time until then. */
     const double until = s->held && s->written > s->started ? s->written - s->started : f->seconds;
     f->rate = until > 0 ? (double)over / until : 0;
     view_remaining_of(&f->standing, s);
@@ -87,7 +87,7 @@ static const char *state_of(const struct gd_journal_summary *s)
     return s->held ? "running" : s->end ? s->end : s->runs ? "killed" : "not begun";
 }
 
-/* --- for a person ----------------------------------------------------------------------- */
+/* --- text ------------------------------------------------------------------------------- */
 
 /* "1,234,567" */
 static const char *grouped(char *out, size_t size, uint64_t n)
@@ -104,7 +104,7 @@ static const char *grouped(char *out, size_t size, uint64_t n)
     return out;
 }
 
-/* A task's time: most are far below a second. */
+/* The time of a task, usually far below a second. */
 static const char *task_time(char *out, size_t size, double seconds)
 {
     if (seconds >= 1)
@@ -122,7 +122,8 @@ static const char *moment(char *out, size_t size, double unix_time)
     return out;
 }
 
-/* From a journal, which may be anybody's: on one line, not too long, without anything that a terminal would obey. */
+/* Prints a text from a journal, which another user may have written: on one line, shortened, without anything that a
+ * terminal would act on. */
 static void print_text(const char *text, size_t size, size_t widest)
 {
     char shown[PATH_MAX + 1];
@@ -143,7 +144,7 @@ static void print_command(const char *command)
         return;
     cli_transcribe_show(&b, command);
     if (!b.failed)
-        tr_show(b.data, b.size); /* a prompt may have line ends in it, a path anything */
+        tr_show(b.data, b.size); /* a prompt may contain newlines, and a path anything */
     if (!b.failed)
         printf("gpu-dispatch %s%.*s\n", cli_transcribe_is(command) ? "" : "run ... ", (int)b.size,
                b.data ? b.data : "");
@@ -264,7 +265,7 @@ static int print_page(struct gd_journal_reader *r, const struct figures *f, cons
     return gd_journal_reader_each(r, &slow, print_slow, &any_slow);
 }
 
-/* --- for a program -------------------------------------------------------------------------- */
+/* --- JSON ----------------------------------------------------------------------------------- */
 
 static void put_text(struct gd__buffer *b, const char *name, const char *text)
 {

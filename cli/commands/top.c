@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * `gpu-dispatch top`: looks at runs of this user from another terminal. What is shown is what the run's own panel shows
- * (tui/layout.h), on the whole screen. It only reads: whatever happens here, the run does not feel it.
+ * `gpu-dispatch top`: shows runs of this user from another terminal. It shows the run's own panel (tui/layout.h) on the
+ * whole screen. It only reads, so it can't disturb the run.
  */
 #include <poll.h>
 #include <stdio.h>
@@ -67,7 +67,7 @@ static const struct cli_opts options = {
              "More: man gpu-dispatch-top.\n",
 };
 
-/* --- which jobs there are ------------------------------------------------------------- */
+/* --- the list of jobs ----------------------------------------------------------------- */
 
 struct jobs {
     struct gd_job items[MOST_JOBS];
@@ -91,7 +91,7 @@ static double age(const struct gd_job *j)
     return now > j->started ? now - j->started : 0;
 }
 
-/* How far a job is: "450 of 1,000". */
+/* The progress of a job: "450 of 1,000". */
 static void show_tasks(char *out, size_t size, const struct gd_job *j)
 {
     static const struct view_history none;
@@ -114,7 +114,7 @@ static void show_tasks(char *out, size_t size, const struct gd_job *j)
     gd_observer_close(&o);
 }
 
-/* The jobs as a table. chosen: marked; SIZE_MAX: none is. */
+/* Lays out the jobs as a table. chosen is marked; SIZE_MAX: none. */
 static void lay_jobs(struct gd__buffer *out, const struct jobs *j, const struct tui_view *v, size_t chosen)
 {
     struct tui_line l = { .out = out, .width = v->width - 1, .colour = v->colour, .utf8 = v->utf8 };
@@ -122,7 +122,7 @@ static void lay_jobs(struct gd__buffer *out, const struct jobs *j, const struct 
     tui_format(&l, TUI_BOLD, "%s%-10s  %10s  %20s  %s", can_choose ? "     " : "", "Job", "Elapsed", "Tasks",
                "Command");
     tui_end(&l);
-    /* Those around the chosen one, if there is no room for all. */
+    /* If there is no room for all, shows those around the chosen one. */
     const size_t room = v->height > 4 ? v->height - 4 : 1;
     const size_t first = can_choose && chosen >= room ? chosen - room + 1 : 0;
     for (size_t i = first; i < j->n && i < first + room; i++) {
@@ -173,7 +173,7 @@ static void fill_view(struct tui_view *v, bool whole)
     v->width = v->width < 2 ? 2 : v->width;
 }
 
-/* Writes and frees. */
+/* Writes the buffer and frees it. */
 static int print(struct gd__buffer *b)
 {
     int rc = b->failed ? gd__fail("out of memory") : gd__write_all(STDOUT_FILENO, b->data, b->size);
@@ -214,15 +214,15 @@ static int print_snapshot(const struct gd_snapshot *s, struct view_history *h, b
 
 struct watch {
     struct gd_observer *o;
-    const struct gd_snapshot *s; /* NULL, or */
+    const struct gd_snapshot *s; /* NULL before the first read, then points to: */
     struct gd_snapshot last_seen;
-    struct gd_stats last_stats; /* of it */
+    struct gd_stats last_stats; /* of last_seen */
     struct view_history history;
     struct gd_stats last;
-    bool over; /* it has ended, or was killed: s is the last of it */
+    bool over; /* the job has ended or was killed: s is its last state */
 };
 
-/* -1 if nothing can be read. */
+/* Reads the job's state. Returns -1 if nothing can be read. */
 static int look(struct watch *w)
 {
     const struct gd_snapshot *s = NULL;
@@ -266,7 +266,7 @@ static int draw(struct watch *w, struct tui_screen *screen)
     return 0;
 }
 
-/* Until it ends or nobody wants to see more. */
+/* Draws until the job ends or the user leaves. */
 static int watch_on_screen(struct watch *w, struct tui_screen *screen)
 {
     for (;;) {
@@ -290,7 +290,7 @@ static int watch_as_json(struct watch *w)
     }
 }
 
-/* What was asked for of one job. screen: it is shown there, and closed in the end. */
+/* Shows one job as requested. If screen is not NULL, shows it there and closes the screen at the end. */
 static int watch_job(const char *which, const struct asked *asked, struct tui_screen *screen)
 {
     struct watch w = { 0 };
@@ -335,7 +335,7 @@ static void draw_jobs(const struct jobs *j, size_t chosen, struct tui_screen *sc
     gd__buffer_free(&b);
 }
 
-/* 1 and the one that was chosen in id, 0: none. Ends by itself when there are none left. */
+/* Lets the user choose a job. Returns 1 with the job in id, or 0 if the user left or no jobs are left. */
 static int choose(struct jobs *j, struct tui_screen *screen, char *id, size_t size)
 {
     size_t chosen = 0;
@@ -343,7 +343,7 @@ static int choose(struct jobs *j, struct tui_screen *screen, char *id, size_t si
     for (;;) {
         if (find_jobs(j) < 0 || j->n == 0)
             return 0;
-        chosen = place_of(j, id); /* it stays the same one while others come and go */
+        chosen = place_of(j, id); /* the choice stays the same while other jobs come and go */
         draw_jobs(j, chosen, screen);
         const enum tui_event e = tui_screen_wait(screen, -1, REDRAW_IDLE_MS);
         if (e == TUI_LEAVE || e == TUI_ENTER)
@@ -419,7 +419,7 @@ static int show(const struct asked *asked, const char *which)
     return rc;
 }
 
-/* Options before the job and after it. 0, or -1 with gd__fail_text(). */
+/* Options may come before and after the job. Returns 0, or -1 with gd__fail_text(). */
 static int parse(struct asked *asked, const char **which, int argc, char **argv)
 {
     const int first = cli_opts_parse(&options, asked, argc, argv);

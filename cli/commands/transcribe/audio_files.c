@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Files are found by name first, so that one that was named twice is seen; then by how long they play, since the
- * longest should not be begun last. A header that does not tell (or is in a format that is not read here) leaves the
- * size to go by.
+ * Finds, checks and sorts the audio files. They are sorted by name first, to find files that were named twice. Then
+ * they are sorted by duration, since the longest file should not start last. If a header does not give the duration (or
+ * the format is not read here), it is estimated from the size.
  */
 #include "cli/commands/transcribe/audio_files.h"
 
@@ -21,14 +21,15 @@
 #include "cli/input/directory_walk.h"
 #include "cli/say.h"
 
-/* What is usual for compressed audio: 128 kbit/s. */
+/* A usual rate for compressed audio: 128 kbit/s. */
 enum { BYTES_PER_SECOND = 16000 };
 
 static const double LONGEST = 1e9; /* seconds: thirty years */
 
 /* --- finding -------------------------------------------------------------------- */
 
-/* Folders have no order: which one is named is to be the same each time. */
+/* Counts a file that is left out and keeps the first by name. Directories have no order, but the message should name
+ * the same file each time. */
 static void leave_out(struct cli_left_out *l, const char *path, const char *why)
 {
     l->n++;
@@ -36,7 +37,7 @@ static void leave_out(struct cli_left_out *l, const char *path, const char *why)
         return;
     char *copy = strdup(path);
     if (!copy)
-        return; /* then another is named, or none */
+        return; /* another file is named then, or none */
     free(l->path);
     l->path = copy;
     snprintf(l->why, sizeof l->why, "%s", why);
@@ -59,7 +60,7 @@ static const char *name_rest(char *out, size_t size, size_t n, const char *of_wh
     return n > 1 ? out : "";
 }
 
-/* Each kind once, however many there are. What is no file is no failure either. */
+/* Reports each kind once. A name that is not a file is not counted as a failure. */
 static void say_left_out(const struct cli_audio *a, bool quiet)
 {
     const struct cli_left_out *p = &a->problems, *o = &a->others;
@@ -90,7 +91,7 @@ static int find_word(struct cli_audio *a, const char *path, const struct gd_disc
     return gd_files_add(a->files, path, (uint64_t)st.st_size) < 0 ? gd__fail("%s", gd_error_text()) : 0;
 }
 
-/* Audio that the pattern has left out, for who did not think of it: "mp3". NULL: none. */
+/* An audio format that exists in the directory but does not match the pattern: "mp3". NULL: none. */
 static const char *other_audio(const char *dir, bool recursive)
 {
     static const char *const kinds[] = { "wav", "mp3", "flac", "ogg", "opus", "m4a", "aac", "mp4", "webm" };
@@ -123,7 +124,7 @@ static int nothing(const struct cli_transcribe *t, const struct gd_discover *wha
     return gd__fail("%s; for the other audio files there, use --pattern '*.%s'", why, other);
 }
 
-/* All that were named, one after the other. */
+/* Finds the files of all arguments, one after the other. */
 static int find_all(struct cli_audio *a, const struct cli_transcribe *t, const struct gd_discover *what)
 {
     if (gd_files_open(&a->files) < 0)
@@ -152,20 +153,20 @@ int cli_audio_find(struct cli_audio *a, const struct cli_transcribe *t)
     return gd_files_sort(a->files, GD_FILE_ORDER_NAME) < 0 ? gd__fail("%s", gd_error_text()) : 0;
 }
 
-/* A file that was named before: they are sorted. */
+/* Whether the file was named before: the list is sorted by name. */
 static bool is_again(const struct gd_files *files, size_t i)
 {
     return i > 0 && strcmp(gd_files_path(files, i - 1), gd_files_path(files, i)) == 0;
 }
 
-/* --- outputs of their own --------------------------------------------------------- */
+/* --- checking that outputs differ ------------------------------------------------- */
 
 struct place {
-    size_t path; /* of the output, in the text of all */
+    size_t path; /* the output's path, as an offset in the common text */
     size_t file;
 };
 
-/* One format is enough: they differ in their extensions only. */
+/* Checking one format is enough, since the formats differ only in their extensions. */
 static enum tr_format first_format(const struct tr_places *p)
 {
     for (int f = 0; f < TR_FORMATS; f++) {
@@ -181,8 +182,8 @@ static int by_path(const void *a, const void *b, void *text)
     return strcmp((char *)text + x->path, (char *)text + y->path);
 }
 
-/* Where each goes; what can't have an output (its name is too long) is left for the worker to refuse, since one such
- * file is no reason to refuse all. Returns how many, or -1. */
+/* The output path of each file. A file that can't have an output (its name is too long) is skipped here. The worker
+ * will refuse it, so that one such file does not stop all others. Returns the number of places, or -1. */
 static long find_places(const struct gd_files *files, const struct tr_places *p, struct place *places,
                         struct gd__buffer *text)
 {
@@ -199,13 +200,13 @@ static long find_places(const struct gd_files *files, const struct tr_places *p,
     return text->failed ? gd__fail("out of memory") : n;
 }
 
-/* Names that differ in their ends have another remedy than files of several folders. */
+/* The advice depends on the cause: names that differ only in their extension, or files in several directories. */
 static int refuse(const struct gd_files *files, const struct tr_places *p, size_t a, size_t b, const char *output)
 {
     const char *x = gd_files_path(files, a), *y = gd_files_path(files, b);
     const char *x_base = strrchr(x, '/'), *y_base = strrchr(y, '/');
     const bool same_name = strcmp(x_base ? x_base + 1 : x, y_base ? y_base + 1 : y) == 0;
-    char rooms[3][TR_SHOWN]; /* the remedy comes last, and must not be cut off */
+    char rooms[3][TR_SHOWN]; /* shortened, since the advice comes last and must not be cut off */
     return gd__fail(
         "%s and %s would both be written to %s: %s", tr_shown(rooms[0], x), tr_shown(rooms[1], y),
         tr_shown(rooms[2], output),
@@ -234,9 +235,10 @@ int cli_audio_apart(const struct cli_audio *a, const struct tr_places *p)
     return rc;
 }
 
-/* --- how long ---------------------------------------------------------------------- */
+/* --- duration ---------------------------------------------------------------------- */
 
-/* In seconds; *sure: the header says so, and can be right: nothing plays for a second and more per byte. */
+/* The duration in seconds. *sure: it is from the header, and plausible. One that plays a second or more per byte is
+ * not. */
 static double length_of(const char *path, bool *sure)
 {
     struct tr_header h;
@@ -279,7 +281,7 @@ int cli_audio_measure(struct cli_audio *a, const struct tr_places *p, bool skip_
     return rc;
 }
 
-/* --- a list of it -------------------------------------------------------------------- */
+/* --- listing ------------------------------------------------------------------------- */
 
 static void add_name(struct gd__buffer *b, const char *name)
 {
@@ -289,7 +291,7 @@ static void add_name(struct gd__buffer *b, const char *name)
         tr_show(b->data + before, b->size - before);
 }
 
-/* " -> one, the other". 0, or -1 with gd__fail_text(). */
+/* Adds " -> one, the other". Returns 0, or -1 with gd__fail_text(). */
 static int add_outputs(struct gd__buffer *b, struct gd__buffer *path, const struct tr_places *p, const char *input)
 {
     const char *before = " -> ";
@@ -315,7 +317,7 @@ static int add_line(struct gd__buffer *b, struct gd__buffer *path, const char *i
     add_name(b, input);
     if (add_outputs(b, path, p, input) < 0) {
         b->size = before;
-        gd__buffer_text(b, gd__fail_text()); /* which begins with its name */
+        gd__buffer_text(b, gd__fail_text()); /* the message begins with the name */
     }
     gd__buffer_text(b, "\n");
     return b->failed ? gd__fail("out of memory") : 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The audio files of `gpu-dispatch transcribe`: found, checked, measured, put in order.
+ * The audio files of `gpu-dispatch transcribe`: finding, checking, measuring and sorting them.
  */
 #ifndef GD_CLI_COMMANDS_TRANSCRIBE_AUDIO_FILES_H
 #define GD_CLI_COMMANDS_TRANSCRIBE_AUDIO_FILES_H
@@ -12,34 +12,34 @@
 #include "apps/transcribe/output/outputs.h"
 #include "cli/commands/transcribe/transcribe_options.h"
 
-/* What was left out, of which one is named: the first by name. Zeroed is none. */
+/* Files that were left out. Only the first by name is kept. A zeroed struct is empty. */
 struct cli_left_out {
     size_t n;
     char *path;
     char why[256];
 };
 
-/* Zeroed is none. */
+/* A zeroed struct is empty. */
 struct cli_audio {
-    struct gd_files *files;       /* the longest first; a file's "size" is how long it plays, in milliseconds */
+    struct gd_files *files;       /* the longest first; a file's "size" is its duration in milliseconds */
     double seconds;               /* of all of them */
-    size_t unsure;                /* how many have a length that was estimated from their size */
-    size_t skipped;               /* done before, and not in the list */
-    struct cli_left_out problems; /* folders and files that could not be looked at */
-    struct cli_left_out others;   /* what has a name that matches, but is no file: pipes, sockets, devices */
+    size_t unsure;                /* how many durations were estimated from the file's size */
+    size_t skipped;               /* files that were done before, and are not in the list */
+    struct cli_left_out problems; /* directories and files that could not be read */
+    struct cli_left_out others;   /* names that match but are not files: pipes, sockets, devices */
 };
 
-/* Files of --input-dir and of the words, each once, by name. What was left out is told of. None at all is an error. 0,
- * or -1 with gd__fail_text(). */
+/* Finds the files of --input-dir and of the arguments, each once, sorted by name. Reports files that were left out.
+ * Finding no file is an error. Returns 0, or -1 with gd__fail_text(). */
 int cli_audio_find(struct cli_audio *a, const struct cli_transcribe *t);
 
-/* No two of them have the same output. */
+/* Checks that no two files have the same output. */
 int cli_audio_apart(const struct cli_audio *a, const struct tr_places *p);
 
-/* Reads their headers, leaves out those that are done if skip_done, and puts them in order. */
+/* Reads the headers, leaves out files that are done if skip_done is set, and sorts the list. */
 int cli_audio_measure(struct cli_audio *a, const struct tr_places *p, bool skip_done);
 
-/* On standard output: how long, which file, which outputs. */
+/* Prints the duration, name and outputs of each file on standard output. */
 int cli_audio_list(const struct cli_audio *a, const struct tr_places *p);
 
 void cli_audio_free(struct cli_audio *a);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * The transcription worker is the first of
+ * The transcription worker is the first of these:
  *
- *   $GPU_DISPATCH_TRANSCRIBER           which must be there, if it is set
- *   DIR/apps/transcribe/transcribe.so   in a build folder; DIR is that of this program
+ *   $GPU_DISPATCH_TRANSCRIBER           if it is set; the file must exist
+ *   DIR/apps/transcribe/transcribe.so   in a build directory; DIR is the directory of this program
  *   DIR/../libexec/gpu_dispatch/transcribe.so
  *   DIR/transcribe.so
- *   where it was meant to be installed
+ *   the directory in which it was configured to be installed
  */
 #include "cli/commands/transcribe/find_worker.h"
 
@@ -23,7 +23,7 @@
 
 #define VARIABLE "GPU_DISPATCH_TRANSCRIBER"
 
-/* A path with a slash in it: a name alone would be looked for among the system's libraries. */
+/* Returns a path with a slash in it: dlopen() would search the system's libraries for a plain name. */
 static char *named(const char *path)
 {
     char *whole = NULL;
@@ -36,11 +36,11 @@ static char *named(const char *path)
     return whole;
 }
 
-/* One that can be read, or NULL. */
-static char *at(const char *folder, const char *rest)
+/* The path if it can be read, or NULL. */
+static char *at(const char *directory, const char *rest)
 {
     char *path = NULL;
-    if (asprintf(&path, "%s/%s", folder, rest) < 0)
+    if (asprintf(&path, "%s/%s", directory, rest) < 0)
         return NULL;
     if (access(path, R_OK) == 0)
         return path;
@@ -58,19 +58,19 @@ static char *beside_us(void)
     if (n <= 0)
         return NULL;
     self[n] = '\0';
-    *strrchr(self, '/') = '\0'; /* what the system says is absolute */
+    *strrchr(self, '/') = '\0'; /* the system returns an absolute path */
     for (size_t i = 0; !found && i < sizeof places / sizeof *places; i++)
         found = at(self, places[i]);
     return found;
 }
 
-/* Beside the worker host, in the place that was chosen when this was configured. */
+/* In the directory of the worker host, as configured at build time. */
 static char *installed(void)
 {
     static const char host[] = GD_HOST_PATH;
-    char *folder = strndup(host, (size_t)(strrchr(host, '/') - host));
-    char *found = folder ? at(folder, "transcribe.so") : NULL;
-    free(folder);
+    char *directory = strndup(host, (size_t)(strrchr(host, '/') - host));
+    char *found = directory ? at(directory, "transcribe.so") : NULL;
+    free(directory);
     return found;
 }
 
@@ -91,7 +91,7 @@ char *cli_transcriber_find(void)
     return NULL;
 }
 
-/* Not closed again: a driver's library does not take that well, and the program is about to end. */
+/* Never unloads it: libraries of drivers may not survive that, and the program is about to end. */
 int cli_transcriber_load(const char *path)
 {
     return dlopen(path, RTLD_LAZY | RTLD_LOCAL) ? 0

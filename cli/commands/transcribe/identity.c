@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * In journals a transcription is "transcribe " and the worker's settings (settings.h), with blanks between them: names
- * and values in a fixed order, defaults too, so that equal work has equal words, whichever way it was asked for. For
- * people it is made a command line again.
+ * A journal identifies a transcription by "transcribe " and the worker's settings (settings.h), separated by blanks.
+ * Names and values have a fixed order and include the defaults, so equal work has equal text, whichever options were
+ * given. For users it is converted back to a command line.
  */
 #include "cli/commands/transcribe/identity.h"
 
@@ -28,7 +28,7 @@ void cli_transcribe_identify(struct gd__buffer *b, const struct tr_settings *s)
             text.data[i] = ' ';
     }
     gd__buffer_text(b, BEGINNING);
-    gd__buffer_add(b, text.data, text.size > 0 ? text.size - 1 : 0); /* without the last line's end */
+    gd__buffer_add(b, text.data, text.size > 0 ? text.size - 1 : 0); /* without the last newline */
     b->failed |= text.failed;
     gd__buffer_free(&text);
 }
@@ -53,7 +53,7 @@ static void add_flag(struct gd__buffer *b, const char *option, bool given)
     gd__buffer_text(b, given ? option : "");
 }
 
-/* A model that is known by its size was most likely given by it. */
+/* A model with the name of a known size was most likely given by size. */
 static void add_model(struct gd__buffer *b, const struct tr_settings *s)
 {
     char name[TR_MODEL_NAME];
@@ -77,7 +77,7 @@ static void add_formats(struct gd__buffer *b, unsigned formats)
     }
 }
 
-/* What is as by default is left out. */
+/* Defaults are left out. */
 static void add_line(struct gd__buffer *b, const struct tr_settings *s)
 {
     const struct tr_places *p = &s->places;

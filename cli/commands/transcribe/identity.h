@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a journal knows a transcription by, and how people see that.
+ * How a journal identifies a transcription, and how that is shown to users.
  */
 #ifndef GD_CLI_COMMANDS_TRANSCRIBE_IDENTITY_H
 #define GD_CLI_COMMANDS_TRANSCRIBE_IDENTITY_H
@@ -8,14 +8,15 @@
 #include "apps/transcribe/engine/settings.h"
 #include "base/text/buffer.h"
 
-/* Adds it: all that gives other text, or puts it elsewhere; not where and how fast it is computed. */
+/* Appends the identity: all settings that change the text or its place, but not which device computes it or how fast.
+ */
 void cli_transcribe_identify(struct gd__buffer *b, const struct tr_settings *s);
 
-/* Whether a journal's command is one. */
+/* Whether a journal's command is a transcription. */
 bool cli_transcribe_is(const char *command);
 
-/* Adds it as the line that one would type: transcribe --input-dir talks --model-size base --language en. What can't be
- * read is added as it is. */
+/* Appends the identity as a command line: transcribe --input-dir talks --model-size base --language en. Text that can't
+ * be parsed is appended unchanged. */
 void cli_transcribe_show(struct gd__buffer *b, const char *command);
 
 #endif

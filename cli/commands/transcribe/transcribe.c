@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * `gpu-dispatch transcribe`, alias launcher_multigpu: a folder of audio in, text out.
+ * `gpu-dispatch transcribe`, also called launcher_multigpu: reads a directory of audio files and writes text.
  *
- * A run of the transcription worker (apps/transcribe) over a list of files: all that is shown, written and kept
- * meanwhile is run's. What is found wrong is found before any process is started: the line, the files, the worker, the
- * model, the devices, where the text goes.
+ * It is a run of the transcription worker (apps/transcribe) over a list of files. The code of `run` does all
+ * displaying, writing and recording. Errors are found before any process is started: in the command line, the files,
+ * the worker, the model, the devices and the output directory.
  */
 #include <errno.h>
 #include <signal.h>
@@ -34,15 +34,15 @@
 
 #define USUAL_SIZE "base"
 
-enum { FAILED = 1 }; /* the exit status for whatever went wrong, as the programs have it that this one replaces */
+enum { FAILED = 1 }; /* the exit status for every error, as in the programs that this one replaces */
 
-/* Zeroed: nothing is known yet. */
+/* A zeroed struct is empty. */
 struct work {
     struct cli_transcribe *asked;
     char *plugin;
     struct tr_model model;
     size_t n_devices;
-    enum gd_vendor vendor; /* of the devices: all are of one kind, or real ones */
+    enum gd_vendor vendor; /* of the devices: all have the same kind, or are real ones */
     struct tr_settings settings;
     struct cli_audio audio;
     struct gd__buffer setup, identity, job; /* NUL-terminated */
@@ -54,7 +54,7 @@ static int complain(void)
     return FAILED;
 }
 
-/* --- what is needed ------------------------------------------------------------------ */
+/* --- requirements -------------------------------------------------------------------- */
 
 static int find_plugin(struct work *w)
 {
@@ -62,7 +62,7 @@ static int find_plugin(struct work *w)
     return w->plugin ? 0 : -1;
 }
 
-/* A model that knows one language, and another one asked of it. */
+/* Refuses another language for an English-only model. */
 static int check_language(const struct work *w)
 {
     const struct cli_transcribe *t = w->asked;
@@ -79,7 +79,7 @@ static int check_language(const struct work *w)
     return 0;
 }
 
-/* A pipe would never be read to its end. */
+/* Checked here, since a pipe would never be read to its end. */
 static int check_vad(const char *path)
 {
     struct stat st;
@@ -115,7 +115,7 @@ static int find_devices(struct work *w)
     return rc;
 }
 
-/* A folder as the only word is an --input-dir. */
+/* A directory as the only argument is treated as --input-dir. */
 static const char *input_root(const struct cli_transcribe *t)
 {
     struct stat st;
@@ -147,7 +147,7 @@ static void make_settings(struct work *w)
     w->settings.no_gpu = t->no_gpu || w->vendor == GD_VENDOR_CPU || w->vendor == GD_VENDOR_SIMULATED;
 }
 
-/* Outputs are looked at only where no journal knows better. */
+/* Existing outputs are checked only if no journal knows which files are done. */
 static int measure_files(struct work *w)
 {
     const struct tr_places *p = &w->settings.places;
@@ -161,7 +161,7 @@ static int measure_files(struct work *w)
 
 /* --- the run ---------------------------------------------------------------------------- */
 
-/* From the worker's result. */
+/* The audio's duration, from the worker's result. */
 static double audio_seconds(const struct cli_task_end *e)
 {
     struct gd__json value;
@@ -223,8 +223,9 @@ static void say_beginning(const struct work *w)
     cli_say("model %s on %s; text goes to %s", w->model.name, devices, w->asked->output_dir);
 }
 
-/* After the summary. What was left out in the beginning is far above by now; and what a person may do next, which of a
- * journal is said there. status: of the run. Returns that of the command. */
+/* Prints the last messages, after the summary: how many files were left out, since the first message about it is far
+ * above by now, and what the user can do next. With a journal, `run` already prints the latter. status is that of the
+ * run. Returns the exit status of the command. */
 static int conclude(const struct work *w, int status)
 {
     const struct cli_run *r = &w->asked->run;
@@ -269,7 +270,7 @@ static int start(struct work *w)
     return conclude(w, status);
 }
 
-/* --- all of it ---------------------------------------------------------------------------- */
+/* --- the command -------------------------------------------------------------------------- */
 
 static int nothing_left(const struct work *w)
 {
@@ -281,7 +282,7 @@ static int nothing_left(const struct work *w)
     return w->audio.problems.n ? FAILED : 0;
 }
 
-/* Needs no worker, no model and no GPU. */
+/* Needs no worker, model or GPU. */
 static int list_files(struct work *w)
 {
     char files[256];
@@ -295,7 +296,7 @@ static int list_files(struct work *w)
     return w->audio.problems.n ? FAILED : 0;
 }
 
-/* Other programs ask this before they have the user choose a model. */
+/* For programs that check the installation before the user chooses a model. */
 static int check(struct work *w)
 {
     const bool named = w->asked->model || w->asked->model_size;
@@ -311,7 +312,7 @@ static int transcribe(struct work *w)
         return check(w);
     if (w->asked->dry_run)
         return list_files(w);
-    if (cli_audio_find(&w->audio, w->asked) < 0) /* a slip in a name is told before a model is fetched */
+    if (cli_audio_find(&w->audio, w->asked) < 0) /* first: a wrong name is reported before a model is downloaded */
         return complain();
     if (find_plugin(w) < 0)
         return FAILED;
@@ -323,7 +324,7 @@ static int transcribe(struct work *w)
     return gd_files_count(w->audio.files) ? start(w) : nothing_left(w);
 }
 
-static int as(const struct cli_opts *o, int argc, char **argv)
+static int run_command(const struct cli_opts *o, int argc, char **argv)
 {
     struct cli_transcribe asked;
     struct work w = { .asked = &asked };
@@ -347,11 +348,11 @@ static int as(const struct cli_opts *o, int argc, char **argv)
 
 int cli_transcribe_main(int argc, char **argv)
 {
-    return as(&cli_transcribe_options, argc, argv);
+    return run_command(&cli_transcribe_options, argc, argv);
 }
 
 int cli_launcher_main(int argc, char **argv)
 {
     cli_set_name("launcher_multigpu");
-    return as(&cli_launcher_options, argc, argv);
+    return run_command(&cli_launcher_options, argc, argv);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The options of `gpu-dispatch transcribe`, alias launcher_multigpu. Those that a run has too are stored where `run`
- * stores them, by the same functions.
+ * The options of `gpu-dispatch transcribe`, also called launcher_multigpu. Options that `run` has too are stored in the
+ * same place, by the same functions.
  */
 #include "cli/commands/transcribe/transcribe_options.h"
 
@@ -16,13 +16,13 @@
 
 #define USUAL_FORMAT "txt"
 
-/* Whisper stops its decoder after a little, not at once: before that a worker is not killed, since its successor would
- * have to load the model again. */
+/* whisper.cpp stops its decoder after a short time, not at once. A worker is not killed before that, since the next one
+ * would have to load the model again. */
 enum { GRACE_MS = 5000 };
 
-/* --- values of their own ------------------------------------------------------- */
+/* --- values ---------------------------------------------------------------------- */
 
-/* What is above 1 gives nothing at all: the decoder tries no temperature above it. */
+/* Above 1 there is no result at all: the decoder tries no temperature above 1. */
 static int set_temperature(const struct cli_opt *opt, void *field, const char *text)
 {
     char *end;
@@ -34,7 +34,7 @@ static int set_temperature(const struct cli_opt *opt, void *field, const char *t
     return 0;
 }
 
-/* "auto" is what leaving it out means; the worker knows which languages there are. */
+/* "auto" is the same as no language. The worker knows which languages exist. */
 static int set_language(const struct cli_opt *opt, void *field, const char *text)
 {
     (void)opt;
@@ -168,7 +168,7 @@ const struct cli_opts cli_launcher_options = {
     .after = "launcher_multigpu is another name for gpu-dispatch transcribe.\n" AFTER,
 };
 
-/* --- what does not go together ------------------------------------------------------ */
+/* --- options that cannot be combined ------------------------------------------------- */
 
 static bool is_empty(const char *text)
 {
@@ -208,7 +208,7 @@ static int check(const struct cli_transcribe *t)
 
 /* --- parsing -------------------------------------------------------------------------- */
 
-/* Options and words in any order; after "--" there are only words. */
+/* Options and arguments may be mixed. After "--" there are only arguments. */
 static int read_line(struct cli_transcribe *t, const struct cli_opts *o, int argc, char **argv)
 {
     for (int at = 0; at < argc;) {

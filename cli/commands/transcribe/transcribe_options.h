@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What was asked for on the command line of `gpu-dispatch transcribe`.
+ * The command line of `gpu-dispatch transcribe`.
  */
 #ifndef GD_CLI_COMMANDS_TRANSCRIBE_TRANSCRIBE_OPTIONS_H
 #define GD_CLI_COMMANDS_TRANSCRIBE_TRANSCRIBE_OPTIONS_H
@@ -11,16 +11,16 @@
 
 /* Borrowed from argv. */
 struct cli_transcribe {
-    struct cli_run run; /* devices, tasks, keeping and showing, patterns and recursion: as for `run` */
+    struct cli_run run; /* devices, tasks, journal, display, patterns and recursion, as for `run` */
 
     const char *input_dir;
-    struct cli_list inputs; /* files and folders, the words of the line */
+    struct cli_list inputs; /* files and directories: the arguments */
     const char *output_dir;
-    const char *format; /* as it was written */
+    const char *format; /* as given */
     unsigned formats;   /* bits 1 << enum tr_format */
     bool full_names, dry_run, check;
 
-    const char *model_size, *model, *model_dir; /* model_size NULL: the usual */
+    const char *model_size, *model, *model_dir; /* model_size NULL: the default */
     const char *language;                       /* NULL: detected */
     const char *prompt, *vad;
     unsigned threads, beam_size;
@@ -29,9 +29,9 @@ struct cli_transcribe {
 };
 
 extern const struct cli_opts cli_transcribe_options;
-extern const struct cli_opts cli_launcher_options; /* the same as launcher_multigpu */
+extern const struct cli_opts cli_launcher_options; /* for the name launcher_multigpu */
 
-/* 0, or -1 with gd__fail_text(). Words and options may be mixed. */
+/* Arguments and options may be mixed. Returns 0, or -1 with gd__fail_text(). */
 int cli_transcribe_parse(struct cli_transcribe *t, const struct cli_opts *o, int argc, char **argv);
 void cli_transcribe_free(struct cli_transcribe *t);
 
