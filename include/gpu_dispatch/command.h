@@ -3,7 +3,7 @@
  * Workers that are other programs: a command run once per task, and a program
  * that is kept alive and speaks JSON Lines.
  *
- *     const char *const words[] = { "python3", "infer.py", "{}", NULL };
+ *     const char *const words[] = { "sha256sum", "{}", NULL };
  *     struct gd_command_spec spec = { .size = sizeof spec, .words = words };
  *     o.worker_argv = gd_command_worker(&spec);     // release with gd_argv_free()
  *

@@ -4,14 +4,15 @@
  *
  *     struct gd_journal_options jo = GD_JOURNAL_OPTIONS_INIT;
  *     jo.path = "run.db";
- *     jo.command = "my-program --model base";      // who does the work; resuming with another is refused
- *     jo.resume = GD_JOURNAL_RESUME_REST;                  // skip what is final
+ *     jo.command = "my-program --model base";      // identifies the work: resuming with another one is refused
+ *     jo.resume = GD_JOURNAL_RESUME_REST;          // skip what is final
  *     struct gd_journal *j;
  *     if (gd_journal_open(&j, &jo) < 0)
- *         ...
- *     options.journal = j;                         // of one run
- *     gd_run(&options);
- *     gd_journal_close(&j);                        // all is on disk when this returns 0
+ *         return fprintf(stderr, "%s\n", gd_error_text()), 1;
+ *     o.journal = j;                               // o: the struct gd_options of one run
+ *     gd_run(&o);
+ *     if (gd_journal_close(&j) < 0)                // everything is on disk when this returns 0
+ *         return fprintf(stderr, "%s\n", gd_error_text()), 1;
  *
  * The file is an SQLite database in WAL mode, described in gpu-dispatch-journal(5): any tool that reads SQLite may
  * read it, also while the run goes on. A task is known by its key, not by its place in the list: the payload, or what

@@ -9,12 +9,13 @@
  *   balancer      counts what comes back: per GPU, overall, in words
  *   orchestrator  devices, files, a run and its figures put together, on the caller's thread
  *
+ *     struct gd_options o = GD_OPTIONS_INIT;       // the worker is this program's own (worker.h), or o.plugin
+ *     o.handle_signals = true;                     // Ctrl-C ends the launch
  *     struct gd_launch l = GD_LAUNCH_INIT;
  *     l.input_dir = "data/audio";
  *     l.patterns = (const char *const[]){ "*.wav", NULL };
- *     l.gpus = "auto";
- *     l.run.plugin = "transcribe.so";           // any kind of worker; a task's payload is the path of a file
- *     return gd_launch_run(&l);                 // an exit code: 0, or 1 if anything failed
+ *     l.options = &o;
+ *     return gd_launch_run(&l);                    // an exit status: 0, or 1 if anything failed
  *
  * Threads: a struct gd_files, gd_task_queue or gd_balancer is used by one thread at a time, except where said
  * otherwise. A spawner's calls may be made from any thread. gd_launch_run() blocks, and makes all callbacks on the

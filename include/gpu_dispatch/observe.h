@@ -8,12 +8,12 @@
  * observers.
  *
  *     struct gd_observer *o;
- *     if (gd_observer_open(&o, "4711") < 0)        // a process id; NULL: the only job there is
+ *     if (gd_observer_open(&o, NULL) < 0)          // a process id or a name; NULL: the only job
  *         return fprintf(stderr, "%s\n", gd_error_text()), 1;
  *     const struct gd_snapshot *s;
  *     while (gd_observer_read(o, &s) == 0 && !s->ended) {
  *         printf("%llu done\n", (unsigned long long)s->stats->completed);
- *         ... wait a second ...
+ *         sleep(1);
  *     }
  *     gd_observer_close(&o);
  *

@@ -22,7 +22,7 @@
  *     {
  *         if (gd_worker_main(&argc, argv, &ops) < 0)  // first thing in main; in a worker it does not return
  *             return 1;
- *         ...                                         // the dispatching side: see dispatcher.h
+ *         return dispatch();                          // the dispatching side: see dispatcher.h
  *     }
  *
  * Or, as a plugin: a .so that exports gd_plugin_worker() (below), named in

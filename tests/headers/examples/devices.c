@@ -1,0 +1,7 @@
+#include "common.h"
+
+int main(void)
+{
+#include "example.inc"
+    return 0;
+}

@@ -1,0 +1,8 @@
+#include "common.h"
+
+int main(int argc, char **argv)
+{
+    if (gd_worker_main(&argc, argv, &echo_ops) < 0)
+        return 1;
+#include "example.inc"
+}
