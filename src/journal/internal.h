@@ -43,7 +43,7 @@ enum gd__text {
 struct gd__record {
     size_t size; /* including its strings; a multiple of 8 */
     uint64_t id, number, start_ns, duration_ns, input_size;
-    uint32_t attempts, before_attempts;
+    uint32_t attempts;
     int32_t worker, gpu, exit_code, signal;
     uint8_t state, replaces;
     unsigned char key[GD__HASH_SIZE];

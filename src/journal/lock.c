@@ -273,7 +273,7 @@ static int take(struct gd__journal_lock *h, const char *journal)
         unlink(name);
     gd__free(name);
     if (placed == 0)
-        return gd__error(GD_E_BUSY, "%s is being opened and closed by other runs: try again later later", journal);
+        return gd__error(GD_E_BUSY, "%s is being opened and closed by other runs: try again later", journal);
     return placed == 1 ? 0 : placed;
 }
 

@@ -289,6 +289,24 @@ TEST(the_index_finds_every_row_once)
     CHECK(x == NULL);
 }
 
+/* More rows than the cache has pages for: some of them must be read. */
+TEST(an_index_that_cannot_be_read_names_its_directory)
+{
+    folder_enter();
+    struct gd__index *x = index_of(3 * MANY, itself, NULL);
+    struct gd__row row;
+    int rc = 0;
+    gd__fault_begin(1);
+    for (uint64_t id = 1; id <= 3 * MANY && rc >= 0; id++) {
+        const struct gd__row wanted = row_of(id, id, 0);
+        rc = gd__index_take(x, wanted.key, 0, &row);
+    }
+    gd__fault_begin(0);
+    CHECK_LT(rc, 0);
+    CHECK_CONTAINS(gd_error_text(), " the temporary index of the journal's tasks in .:");
+    gd__index_close(&x);
+}
+
 TEST(the_index_copes_with_equal_rows)
 {
     folder_enter();

@@ -400,11 +400,9 @@ static void end_building(struct gd__index *x)
     gd__free(x->batch);
     gd__free(x->order);
     gd__free(x->ends_aside);
-    gd__free(x->directory);
     x->batch = NULL;
     x->order = NULL;
     x->ends_aside = NULL;
-    x->directory = NULL;
     if (x->aside_fd >= 0)
         close(x->aside_fd);
     x->aside_fd = -1;
@@ -432,6 +430,7 @@ void gd__index_close(struct gd__index **xp)
     if (x->fd >= 0)
         close(x->fd);
     end_building(x);
+    gd__free(x->directory);
     gd__free(x);
 }
 
