@@ -8,7 +8,7 @@
 int cli_run_main(int argc, char **argv);
 int cli_gpus_main(int argc, char **argv);
 int cli_estimate_main(int argc, char **argv);
-int cli_exit_status_main(int argc, char **argv);
+int cli_status_main(int argc, char **argv);
 int cli_export_main(int argc, char **argv);
 int cli_top_main(int argc, char **argv);
 int cli_report_main(int argc, char **argv);

@@ -170,7 +170,7 @@ static const struct topic {
     { "gpus", cli_gpus_main, NULL },
     { "estimate", cli_estimate_main, NULL },
     { "top", cli_top_main, NULL },
-    { "status", cli_exit_status_main, NULL },
+    { "status", cli_status_main, NULL },
     { "export", cli_export_main, NULL },
     { "report", cli_report_main, NULL },
     { "placeholders", NULL, placeholders },

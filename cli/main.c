@@ -43,7 +43,7 @@ static const struct command {
     { "estimate", cli_estimate_main },
     { "top", cli_top_main },
     { "report", cli_report_main },
-    { "status", cli_exit_status_main },
+    { "status", cli_status_main },
     { "export", cli_export_main },
     { "help", cli_help_main },
     { "--help", help },

@@ -372,7 +372,7 @@ static int show(const struct asked *asked, const char *path)
     return rc < 0 ? CLI_EXIT_ERROR : 0;
 }
 
-int cli_exit_status_main(int argc, char **argv)
+int cli_status_main(int argc, char **argv)
 {
     struct asked asked = { 0 };
     const char *path = NULL;

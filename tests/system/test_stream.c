@@ -334,7 +334,7 @@ TEST(the_example_in_shell)
     CHECK_GT(atoi(j.finals[0].data), 100);
     CHECK_CONTAINS(j.finals[1].error, "cannot read");
     CHECK_STR(j.finals[2].data, "0");
-    CHECK_CONTAINS(j.finals[3].error, "a name with");
+    CHECK_CONTAINS(j.finals[3].error, "the name has characters");
     CHECK_CONTAINS(j.finals[4].error, "cannot read");
     CHECK_EQ(j.exits, 0);
     close_job(&j);
