@@ -1,12 +1,12 @@
-/* The workers that are other programs. Part of the host programs, not of the library. */
+/* Workers that run other programs. Part of the host programs, not of the library. */
 #ifndef GD_WORKER_ADAPTERS_H
 #define GD_WORKER_ADAPTERS_H
 
 #include <gpu_dispatch/command.h>
 #include <gpu_dispatch/worker.h>
 
-/* The table of a worker that runs a command per task; the spec is copied. NULL with the error text set. One per
- * process. */
+/* The functions of a worker that runs a command for each task. The spec is copied. Returns NULL with the error text
+ * set. One per process. */
 const struct gd_worker_ops *gd__command_ops(const struct gd_command_spec *spec);
 
 #endif

@@ -1,15 +1,14 @@
-/* The adapter that runs a command per task.
+/* The adapter that runs a command for each task.
  *
- * The worker's main thread starts it with posix_spawn and waits for it; nothing polls and nothing is read meanwhile,
- * because stdout and stderr are memfds, which are looked at when the command has ended. They are used again for the
- * next task, unless something that the command left running still has them: this process is the reaper of its
- * descendants, so that one wait tells. Everything that is the same for every task (attributes, file actions,
- * environment) is prepared once.
+ * The worker's main thread starts the command with posix_spawn and waits for it. Nothing polls or reads meanwhile:
+ * stdout and stderr are memfds, which are read when the command has ended. They are reused for the next task, unless a
+ * process that the command left running still has them. This process is the reaper of its descendants, so one wait
+ * shows that. Everything that is the same for every task (attributes, file actions, environment) is prepared once.
  *
- * A command belongs to the worker's process group and has the default signals. To interrupt it the group gets SIGTERM,
- * and what it has put into another group; the worker itself has a handler, since a command would inherit that it is
- * ignored. A SIGTERM from elsewhere may be a stop that is sent to every process of the run. A command that fails then
- * is reported as GD__R_SIGNALLED, since programs that catch the signal exit with any code.
+ * A command belongs to the worker's process group and has the default signals. To interrupt it, SIGTERM is sent to the
+ * group, and to descendants in other groups. The worker itself has a handler for SIGTERM, since a command would inherit
+ * an ignored signal. A SIGTERM from another process may be a stop that is sent to every process of the run. A command
+ * that fails then is reported as GD__R_SIGNALLED, since programs that catch the signal exit with any code.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -37,7 +36,7 @@
 extern char **environ;
 
 enum { OUT, ERR, N_OUTPUTS };
-enum { EXIT_CANNOT_RUN = 126, EXIT_NOT_FOUND = 127 }; /* as shells have it */
+enum { EXIT_CANNOT_RUN = 126, EXIT_NOT_FOUND = 127 }; /* as in shells */
 enum { VARIABLE_MAX = 192, TAIL_MAX = 1024 };
 
 enum variable { TASK_ID, ATTEMPT, SEQUENCE, SLOT, PROCESS, N_VARIABLES };
@@ -55,20 +54,20 @@ static struct {
     struct gd__executable program;
     struct gd__filling filling;
     int outputs[N_OUTPUTS]; /* memfds */
-    bool stale;             /* they may still be written to by what an earlier command left: take new ones */
+    bool stale;             /* a process that an earlier command left may still write to them: make new ones */
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attributes;
     char **environment;
     char variables[N_VARIABLES][VARIABLE_MAX];
-    const char *process; /* the name of this one, as the dispatcher knows it */
+    const char *process; /* the name of this process, as the dispatcher knows it */
     unsigned slot;
     int gpu_id;
 } runner = { .outputs = { -1, -1 } };
 
 /* ---- setup ---- */
 
-/* Puts new memfds at the numbers that the file actions name. Appending: no position to be set back, and what several
- * processes write is not overwritten. */
+/* Puts new memfds at the numbers that the file actions name. They are in append mode: their position need not be reset,
+ * and several processes do not overwrite each other's output. */
 static int renew_outputs(void)
 {
     for (int i = 0; i < N_OUTPUTS; i++) {
@@ -89,7 +88,7 @@ static int renew_outputs(void)
     return 0;
 }
 
-/* 0 or an error number. Descriptor 0 is /dev/null in every worker, and all others are close-on-exec. */
+/* Returns 0 or an error number. Descriptor 0 is /dev/null in every worker, and all others are close-on-exec. */
 static int prepare_actions(void)
 {
     int rc = posix_spawn_file_actions_init(&runner.actions);
@@ -101,7 +100,7 @@ static int prepare_actions(void)
     return rc;
 }
 
-/* Handlers are gone after exec by themselves; what is ignored stays so. */
+/* exec resets handlers by itself, but ignored signals stay ignored. */
 static void ignored_signals(sigset_t *set)
 {
     sigemptyset(set);
@@ -133,7 +132,7 @@ static bool is_ours(const char *variable)
     return false;
 }
 
-/* The worker's own, and at its end the variables that differ from task to task. */
+/* The worker's own environment, followed by the variables that differ from task to task. */
 static int prepare_environment(void)
 {
     size_t n = 0;
@@ -157,7 +156,7 @@ static volatile sig_atomic_t told_to_end; /* since the command was started */
 static void on_term(int s, siginfo_t *info, void *context)
 {
     (void)s, (void)context;
-    if (info->si_pid != getpid()) /* else it is what interrupt() sends to the group */
+    if (info->si_pid != getpid()) /* otherwise interrupt() sent it to the group */
         told_to_end = 1;
 }
 
@@ -167,7 +166,7 @@ static int prepare_signals(void)
     return sigaction(SIGTERM, &a, NULL) < 0 || prctl(PR_SET_CHILD_SUBREAPER, 1) < 0 ? errno : 0;
 }
 
-/* Workers are counted from 1 whatever their ids; the dispatcher says so in the environment. */
+/* Workers are counted from 1, whatever their ids. The dispatcher passes the number in the environment. */
 static unsigned slot_of(const struct gd_setup *s)
 {
     const char *slot = getenv("GPU_DISPATCH_SLOT");
@@ -216,7 +215,7 @@ static int spawn_command(pid_t *pid, const char *path, char *const *argv)
     return posix_spawn(pid, path, &runner.actions, &runner.attributes, argv, runner.environment);
 }
 
-/* 0, an error number, or a negative GD_E_... code. */
+/* Returns 0, an error number, or a negative GD_E_... code. */
 static int spawn_shell(pid_t *pid, const struct gd_command_fill *with)
 {
     static char dash_c[] = "-c";
@@ -227,13 +226,13 @@ static int spawn_shell(pid_t *pid, const struct gd_command_fill *with)
     return spawn_command(pid, runner.program.shell, argv);
 }
 
-static bool is_for_want_of_something(int rc)
+static bool is_shortage(int rc)
 {
     return rc == EAGAIN || rc == ENOMEM;
 }
 
-/* Without a shell if that makes no difference. If it can't be started that way (it is a script without a first line, or
- * gone) the shell knows what to do or say. */
+/* Starts the command without a shell if that makes no difference. If that fails (a script without a first line, or a
+ * missing file), the shell runs it or reports the error. */
 static int start(pid_t *pid, const struct gd_command_fill *with)
 {
     if (*runner.program.path) {
@@ -242,7 +241,7 @@ static int start(pid_t *pid, const struct gd_command_fill *with)
             return rc;
         if (gd__executable_agrees(&runner.program, runner.filling.argv)) {
             rc = spawn_command(pid, runner.program.path, runner.filling.argv);
-            if (rc == 0 || is_for_want_of_something(rc))
+            if (rc == 0 || is_shortage(rc))
                 return rc;
         }
     }
@@ -267,7 +266,7 @@ static int measure(struct ended *e)
     return 0;
 }
 
-/* As much as there is: what the command left running may cut it off. */
+/* Reads as much as there is: a process that the command left running may have truncated the file. */
 static size_t read_output(int fd, char *room, size_t size, size_t offset)
 {
     size_t done = 0;
@@ -293,7 +292,7 @@ static void write_result(char *room, const struct ended *e)
     memcpy(room, &head, sizeof head);
 }
 
-/* The last line of stderr that is not blank, as words: ": text" or nothing. */
+/* The last line of stderr that is not blank, for an error message: ": text" or nothing. */
 static void last_line(const struct ended *e, char *text, size_t size)
 {
     char tail[TAIL_MAX];
@@ -361,7 +360,7 @@ static int report_not_started(struct gd_result *r, int why)
 {
     if (why < 0)
         return gd_result_error(r, "%s", gd_error_text());
-    if (is_for_want_of_something(why))
+    if (is_shortage(why))
         return gd__result_fail(r, GD__R_SHORTAGE, "cannot start a process: %s", strerror(why));
     struct ended e = { .exit_code = why == ENOENT || why == ENOTDIR ? EXIT_NOT_FOUND : EXIT_CANNOT_RUN };
     char *room = gd_result_alloc_failed(r, result_size(&e), "cannot run %s: %s", runner.program.shell, strerror(why));
@@ -377,7 +376,7 @@ static int report_dry_run(struct gd_result *r, const struct gd_command_fill *wit
     if (code < 0)
         return gd_result_error(r, "%s", gd_error_text());
     struct gd__text *line = &runner.filling.line;
-    line->bytes[line->size - 1] = '\n'; /* the NUL of its end */
+    line->bytes[line->size - 1] = '\n'; /* replaces the terminating NUL */
     head.out_size = line->size;
     char *room = gd_result_alloc(r, sizeof head + line->size);
     if (!room)
@@ -398,7 +397,7 @@ static void wait_for(pid_t pid, struct ended *e)
     e->signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
 }
 
-/* Takes leave of what the command started and did not wait for; what still runs may still write. */
+/* Reaps processes that the command started and did not wait for. Those that still run may still write. */
 static void reap_the_rest(void)
 {
     pid_t pid;
@@ -424,7 +423,7 @@ static int run(struct gd_worker *w, const struct gd_command_fill *with, struct g
     int rc = start(&pid, with);
     if (rc)
         return report_not_started(r, rc);
-    if (gd_task_cancelled(w)) /* interrupt() may have come before there was a process */
+    if (gd_task_cancelled(w)) /* interrupt() may have been called before the process existed */
         kill(pid, SIGTERM);
     wait_for(pid, &e);
     reap_the_rest();
@@ -458,14 +457,14 @@ static void interrupt(struct gd_worker *w)
 {
     (void)w;
     gd__descendants_signal(getpid(), SIGTERM, true);
-    if (getpgrp() == getpid()) /* as a dispatcher starts it */
+    if (getpgrp() == getpid()) /* true in a worker started by a dispatcher */
         kill(0, SIGTERM);
 }
 
 static int clean_up(struct gd_worker *w)
 {
     (void)w;
-    gd__descendants_kill(getpid(), true); /* a session of its own says that it is meant to stay */
+    gd__descendants_kill(getpid(), true); /* descendants with a session of their own are meant to stay */
     gd__filling_free(&runner.filling);
     gd__free(runner.environment);
     posix_spawn_file_actions_destroy(&runner.actions);

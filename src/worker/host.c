@@ -2,12 +2,13 @@
  *
  *   setup -> READY -> tasks until told to stop -> cleanup -> BYE -> exit
  *
- * Two loops, beside that of pipeline.c. single_loop() is for one task at a time and nothing loaded ahead: it reads the
- * clock once per task, since the end of one is the start of the next, and the claim of a task wakes the dispatcher for
- * the result before it. group_loop() is for batches and for loading ahead: it claims what may be in progress, and
- * settles results as entries, which are committed strictly in the order of their positions.
+ * There are two loops, besides that of pipeline.c. single_loop() takes one task at a time and loads nothing ahead. It
+ * reads the clock once for each task, since the end of one is the start of the next, and claiming a task wakes the
+ * dispatcher for the result before it. group_loop() is for batches and for loading ahead. It claims as many tasks as
+ * may be in progress, and commits results strictly in the order of their positions.
  *
- * No committed result waits for a wake-up while user code runs: before each call into it there was a claim or a flush.
+ * No committed result waits for a wake-up while user code runs: before each call of user code there is a claim or a
+ * flush.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,7 +22,7 @@
 
 #define LIKELY(x) __builtin_expect(!!(x), 1)
 
-/* ---- small parts ---- */
+/* ---- helpers ---- */
 
 uint64_t gd__host_cancel_below(const struct gd_worker *w)
 {
@@ -45,15 +46,15 @@ void gd__host_flush(struct gd_worker *w)
         GD__KILL_POINT("flushed");
 }
 
-/* Not fflush(NULL): that waits for the lock of every stream, and a thread of the user's may be reading from one. */
+/* Not fflush(NULL): that waits for the lock of every stream, and a thread of the user may be reading from one. */
 static void flush_output(void)
 {
     fflush(stdout);
     fflush(stderr);
 }
 
-/* The guardian decides under current_lock whether a cancellation concerns what runs: so it must not change meanwhile.
- * Without interrupt() there is nothing to decide. */
+/* The guardian checks under current_lock whether a cancellation concerns the current task, so the task must not change
+ * meanwhile. Without interrupt() there is nothing to check. */
 static inline void set_current(struct gd_worker *w, uint64_t position)
 {
     if (LIKELY(!w->ops.interrupt)) {
@@ -65,7 +66,7 @@ static inline void set_current(struct gd_worker *w, uint64_t position)
     pthread_mutex_unlock(&w->current_lock);
 }
 
-/* What runs has returned: it can't be interrupted any more. */
+/* The task has returned and can't be interrupted any more. */
 static inline void unset_current(struct gd_worker *w)
 {
     if (!LIKELY(!w->ops.interrupt))
@@ -100,7 +101,7 @@ void gd__entry_unload(struct gd_worker *w, struct gd__entry *e)
     gd__host_check_fork(w);
 }
 
-/* Positions below `below` enter process now. */
+/* Marks the positions below `below` as entering process. */
 static inline void begin(struct gd_worker *w, uint64_t first, uint64_t below, uint64_t now_ns)
 {
     set_current(w, first);
@@ -122,7 +123,7 @@ void gd__host_begin(struct gd_worker *w, uint64_t first, uint64_t below, uint64_
     begin(w, first, below, now_ns);
 }
 
-/* The device is gone and this process with it. What was loaded is unloaded; there is nothing to clean up. */
+/* The device is lost, so this process must end. Loaded tasks are unloaded; cleanup is not called. */
 _Noreturn static void leave_device(struct gd_worker *w)
 {
     gd__host_flush(w);
@@ -143,7 +144,7 @@ int gd__host_wait(struct gd_worker *w)
 
 /* ---- one task ---- */
 
-/* Runs process; the entry is DONE then. */
+/* Runs process. The entry is DONE afterwards. */
 static inline void process_one(struct gd_worker *w, struct gd__entry *e, uint64_t now_ns)
 {
     e->start_ns = now_ns;
@@ -162,7 +163,7 @@ static inline void process_one(struct gd_worker *w, struct gd__entry *e, uint64_
     e->state = GD__ENTRY_DONE;
 }
 
-/* Claims one task, waiting for it if need be. False: stop. *now_ns becomes 0 if time has passed. */
+/* Claims one task, and waits for it if necessary. Returns false to stop. Sets *now_ns to 0 if it waited. */
 static inline bool claim_one(struct gd_worker *w, uint64_t *now_ns)
 {
     struct gd__port *p = &w->port;
@@ -200,7 +201,7 @@ static void single_loop(struct gd_worker *w)
 
 /* ---- groups: claiming ---- */
 
-/* The size of the batch at position, whose slot may be read before it is claimed: then this is a guess. */
+/* The size of the batch at position. If the slot is read before it is claimed, this is only a guess. */
 static uint64_t batch_at(const struct gd_worker *w, uint64_t position)
 {
     uint64_t n = __atomic_load_n(&gd__port_task(&w->port, position)->batch, __ATOMIC_RELAXED);
@@ -212,7 +213,7 @@ bool gd__host_claim(struct gd_worker *w, uint64_t n)
     struct gd__port *p = &w->port;
     if (n == 0 || !gd__port_poll(p))
         return false;
-    uint64_t there = p->limit - p->next, first = p->next; /* a batch of which the end was taken back is cut short */
+    uint64_t there = p->limit - p->next, first = p->next; /* a batch whose end was taken back is shorter */
     if (!gd__port_claim(p, n < there ? n : there))
         return false;
     GD__KILL_POINT("claimed");
@@ -221,7 +222,7 @@ bool gd__host_claim(struct gd_worker *w, uint64_t n)
     return true;
 }
 
-/* Claims the whole batch at head, waiting for it if need be. False: stop. */
+/* Claims the whole batch at head, and waits for it if necessary. Returns false to stop. */
 static bool claim_head(struct gd_worker *w)
 {
     struct gd__port *p = &w->port;
@@ -235,12 +236,12 @@ static bool claim_head(struct gd_worker *w)
         gd__host_claim(w, batch_at(w, w->head));
     }
     uint64_t wanted = batch_at(w, w->head), have = p->next - w->head;
-    if (have < wanted) /* claimed in part to be loaded ahead */
+    if (have < wanted) /* it was claimed in part, to be loaded ahead */
         gd__host_claim(w, wanted - have);
     return true;
 }
 
-/* Has what is claimed loaded, and claims more as far as that is allowed. */
+/* Hands claimed tasks to the loader, and claims more if that is allowed. */
 static void load_ahead(struct gd_worker *w)
 {
     struct gd__port *p = &w->port;
@@ -289,12 +290,12 @@ static void run_in_turn(struct gd_worker *w, uint64_t below)
     }
 }
 
-/* One batch on its way through process_batch, in as many calls as it takes. */
+/* A batch that is passed to process_batch, in one or more calls. */
 struct batch {
-    uint64_t below;          /* position behind its last task */
-    uint64_t fitted;         /* most tasks that went through in one call after one had failed */
+    uint64_t below;          /* position after its last task */
+    uint64_t fitted;         /* the most tasks that one call could process after a call had failed */
     bool failed;             /* a call ran out of memory */
-    bool failed_unexplained; /* with no task in it that runs out of memory even alone */
+    bool failed_unexplained; /* a call failed although each of its tasks succeeds alone */
 };
 
 static bool ran_out(struct gd_worker *w, size_t first, size_t n, int code)
@@ -305,7 +306,7 @@ static bool ran_out(struct gd_worker *w, size_t first, size_t n, int code)
     return out;
 }
 
-/* One call for w->batch[first .. first + n). Returns what it returned; the results are not settled. */
+/* One call for w->batch[first .. first + n). Returns its code; the results are not settled. */
 static int call_batch(struct gd_worker *w, size_t first, size_t n)
 {
     for (size_t i = first; i < first + n; i++) {
@@ -341,7 +342,8 @@ static void settle_batch(struct gd_worker *w, const struct batch *b, size_t firs
     gd__host_commit(w, b->below);
 }
 
-/* Runs w->batch[first .. first + n), in halves if it runs out of memory. True if some task did so alone. */
+/* Runs w->batch[first .. first + n), in halves if it runs out of memory. Returns true if a single task ran out of
+ * memory. */
 static bool run_split(struct gd_worker *w, struct batch *b, size_t first, size_t n)
 {
     int code = call_batch(w, first, n);
@@ -359,7 +361,7 @@ static bool run_split(struct gd_worker *w, struct batch *b, size_t first, size_t
     return out;
 }
 
-/* Remembers how many tasks go through at once, unless the failure was one task's own. */
+/* Remembers how many tasks fit into a call, unless one task alone caused the failure. */
 static void learn_safe_batch(struct gd_worker *w, const struct batch *b)
 {
     if (b->failed_unexplained && b->fitted && (w->safe_batch == 0 || b->fitted < w->safe_batch))
@@ -371,7 +373,7 @@ static size_t gather_batch(struct gd_worker *w, uint64_t below, uint64_t now_ns)
     size_t n = 0;
     for (uint64_t position = w->head; position < below; position++) {
         struct gd__entry *e = gd__entry_at(w, position);
-        if (e->state == GD__ENTRY_DONE) /* its load failed: not for process_batch */
+        if (e->state == GD__ENTRY_DONE) /* its load failed, so process_batch does not get it */
             continue;
         e->start_ns = now_ns;
         w->batch[n++] = e;
@@ -398,7 +400,7 @@ static void run_batch(struct gd_worker *w, uint64_t below)
         first += part;
     }
     unset_current(w);
-    gd__host_commit(w, below); /* a group of failed loads only */
+    gd__host_commit(w, below); /* for a group in which all loads failed */
 }
 
 static void group_loop(struct gd_worker *w)
@@ -416,7 +418,7 @@ static void group_loop(struct gd_worker *w)
     }
 }
 
-/* ---- the whole life ---- */
+/* ---- setup, loop, cleanup ---- */
 
 static uint64_t power_of_two(uint64_t at_least)
 {
@@ -426,12 +428,12 @@ static uint64_t power_of_two(uint64_t at_least)
     return n;
 }
 
-/* Everything that is needed until the end is allocated before the worker says that it is ready. */
+/* Allocates everything that is needed until the end, before the worker reports that it is ready. */
 static int make_entries(struct gd_worker *w)
 {
     const uint64_t bound = w->pipe ? GD__PIPE_DEPTH : w->ops.load ? gd__loader_bound(w) : 1;
     uint64_t most = bound > w->batch_size ? bound : w->batch_size;
-    if (most > w->port.config.task_capacity) /* no more can be claimed */
+    if (most > w->port.config.task_capacity) /* more can't be claimed */
         most = w->port.config.task_capacity;
     uint64_t n = power_of_two(most);
     w->entry_mask = n - 1;
@@ -446,7 +448,7 @@ static int make_entries(struct gd_worker *w)
     return 0;
 }
 
-/* What setup or cleanup returned: its failure is in w->own then. */
+/* Stores the outcome of setup or cleanup in w->own. */
 static void settle_own(struct gd_worker *w, int code, const char *who)
 {
     gd__host_check_fork(w);
@@ -481,7 +483,7 @@ static void set_up(struct gd_worker *w)
     settle_own(w, code, "starting the worker");
 }
 
-/* cleanup is not called after a setup that failed: it would find half of what it expects. */
+/* cleanup is not called after a setup that failed, since it would find only half of what it expects. */
 _Noreturn static void leave_after_setup(struct gd_worker *w)
 {
     gd__record_put(w, GD__R_SETUP_FAILED, NULL, &w->own);
@@ -527,7 +529,7 @@ _Noreturn void gd__host_thread_left(void *unused)
     _exit(GD__EXIT_THREAD);
 }
 
-_Noreturn static void live(struct gd_worker *w)
+_Noreturn static void run_worker(struct gd_worker *w)
 {
     uint32_t batch = w->port.config.batch_size;
     w->batch_size = batch < 1 ? 1 : batch < UINT16_MAX ? batch : UINT16_MAX;
@@ -560,6 +562,6 @@ _Noreturn static void live(struct gd_worker *w)
 _Noreturn void gd__host_run(struct gd_worker *w)
 {
     pthread_cleanup_push(gd__host_thread_left, NULL);
-    live(w);
+    run_worker(w);
     pthread_cleanup_pop(0);
 }

@@ -3,10 +3,10 @@
  *   main.c     becoming a worker (boot message, guardian thread) or remembering how to start one
  *   host.c     setup, the loops over tasks and batches, cleanup
  *   loader.c   load() on I/O threads, ahead of process
- *   pipeline.c tasks handed on to something that answers them in its own time; stream.c: a program, program.c its pipes
+ *   pipeline.c passing tasks on to another program (stream.c, with its pipes in program.c)
  *   result.c   gd_result_...() and gd_worker_...(), result records
  *
- * Only the main thread touches the port, except for result bytes (under bytes_lock) and `loading` (under the loader's
+ * Only the main thread uses the port, except for result bytes (under bytes_lock) and `loading` (under the loader's
  * lock). The guardian thread reads `cancel` and `current`.
  */
 #ifndef GD_WORKER_HOST_H
@@ -24,69 +24,70 @@
 #include "shm/channel.h"
 #include "worker/pipeline.h"
 
-/* What a worker process exits with. 0: in good order. */
+/* Exit codes of a worker process. 0 is a normal end. */
 #define GD__EXIT_SETUP       1  /* setup failed (a record says why) */
-#define GD__EXIT_BOOT        70 /* it could not even begin: the last line of stderr says why */
-#define GD__EXIT_DEVICE_LOST 71 /* process said so (a record says why) */
+#define GD__EXIT_BOOT        70 /* it could not start: the last line of stderr says why */
+#define GD__EXIT_DEVICE_LOST 71 /* process reported it (a record says why) */
 #define GD__EXIT_ORPHAN      72 /* the dispatcher is gone, and this is not the leader of its process group */
 #define GD__EXIT_PROTOCOL    73 /* the program behind this worker broke the protocol: stderr says how */
 #define GD__EXIT_THREAD      74 /* user code ended a thread of the worker: stderr says so */
-#define GD__EXIT_FORK        75 /* of no worker, but of a fork of one that returned into it */
-#define GD__EXIT_SHORTAGE    76 /* it could not begin for want of processes or memory: it may be tried again */
+#define GD__EXIT_FORK        75 /* not of a worker, but of a fork of one that returned into its code */
+#define GD__EXIT_SHORTAGE    76 /* it could not start because processes or memory were short: it may be tried again */
 
-/* Where GD_KILL can end a worker, in the order of its life; loading and loaded with load() only. See base/fault.h. */
-#define GD__KILL_POINTS(X)                                                        \
-    X("boot")   /* boot message received, nothing mapped */                       \
-    X("mapped") /* shared memory mapped */                                        \
-    X("before_setup")                                                             \
-    X("after_setup")                                                              \
-    X("ready")       /* ready record committed and flushed */                     \
-    X("waiting")     /* about to wait for a task */                               \
-    X("claimed")     /* task or batch claimed, not started */                     \
-    X("loading")     /* on an I/O thread, said to be loading, load not entered */ \
-    X("loaded")      /* on an I/O thread, load returned */                        \
-    X("started")     /* said to be started, process not entered */                \
-    X("processed")   /* process returned, nothing written */                      \
-    X("result_half") /* result slot partly filled, not committed */               \
-    X("committed")   /* result committed, dispatcher not woken */                 \
-    X("flushed")     /* dispatcher woken */                                       \
-    X("before_cleanup")                                                           \
-    X("after_cleanup")                                                            \
-    X("before_bye")                                                               \
+/* Points at which GD_KILL can end a worker, in the order of its life. loading and loaded exist only with load(). See
+ * base/fault.h. */
+#define GD__KILL_POINTS(X)                                                       \
+    X("boot")   /* boot message received, nothing mapped */                      \
+    X("mapped") /* shared memory mapped */                                       \
+    X("before_setup")                                                            \
+    X("after_setup")                                                             \
+    X("ready")       /* ready record committed and flushed */                    \
+    X("waiting")     /* about to wait for a task */                              \
+    X("claimed")     /* task or batch claimed, not started */                    \
+    X("loading")     /* on an I/O thread, marked as loading, load not entered */ \
+    X("loaded")      /* on an I/O thread, load returned */                       \
+    X("started")     /* marked as started, process not entered */                \
+    X("processed")   /* process returned, nothing written */                     \
+    X("result_half") /* result slot partly filled, not committed */              \
+    X("committed")   /* result committed, dispatcher not woken */                \
+    X("flushed")     /* dispatcher woken */                                      \
+    X("before_cleanup")                                                          \
+    X("after_cleanup")                                                           \
+    X("before_bye")                                                              \
     X("after_bye")
 
 #define GD__NO_POSITION UINT64_MAX
-#define GD__WORDS_MAX   65536u /* of a failure; longer ones are cut between characters */
+#define GD__WORDS_MAX   65536u /* of an error message; longer ones are cut between characters */
 
 /* ---- what the dispatcher asks (main.c) ---- */
 
 const struct gd_worker_ops *gd__worker_registered(void); /* NULL: gd_worker_main() was never called */
 char *const *gd__worker_argv(void);                      /* as main had it; NULL likewise */
 
-/* Before gd_worker_main(): the worker's tasks are handed on through these instead of to process. */
+/* To be called before gd_worker_main(): the worker's tasks go through these functions instead of process. */
 void gd__worker_pipe(const struct gd__pipe_ops *pipe);
 
 /* ---- inside a worker ---- */
 
-/* A success of size bytes (in `bytes`, or at `offset` of the result region), or a failure whose words are in `bytes`
- * or `words`. */
+/* A success of size bytes (in `bytes`, or at `offset` of the result region), or a failure with its error message in
+ * `bytes` or `words`. */
 struct gd_result {
     struct gd_worker *worker;
     enum gd__record_kind kind;
     uint64_t size;
     uint64_t offset; /* 0: no room taken in the region */
-    char *words;     /* ours; NULL: they fit `bytes` */
+    char *words;     /* the error message, owned; NULL: it fits into `bytes` */
     alignas(16) unsigned char bytes[GD__INLINE_MAX];
 };
 
 enum gd__entry_state {
-    GD__ENTRY_CLAIMED, /* and, with load(), waiting for an I/O thread */
+    GD__ENTRY_CLAIMED, /* with load(): waits for an I/O thread */
     GD__ENTRY_LOADING,
     GD__ENTRY_LOADED,
-    GD__ENTRY_DONE, /* its result is settled: to be committed in its turn */
+    GD__ENTRY_DONE, /* its result is settled, and committed when its turn comes */
 };
 
-/* A task that is claimed and has no result record yet. */
+/* A claimed task without a result record. */
 struct gd__entry {
     struct gd_task task;
     struct gd_result result;
@@ -102,7 +103,7 @@ struct gd__loader;
 struct gd_worker {
     struct gd__port port;
     struct gd_worker_ops ops;
-    struct gd_result own; /* the words of setup and cleanup */
+    struct gd_result own; /* the error message of setup or cleanup */
     void *user;
     struct gd__ticks clock; /* the main thread's */
     int lifeline;           /* the boot socket: end of file when the dispatcher is gone */
@@ -113,7 +114,7 @@ struct gd_worker {
     uint64_t entry_mask;
     uint64_t head;            /* the first position without a result record */
     uint64_t batch_size;      /* >= 1 */
-    uint64_t safe_batch;      /* 0: nothing has run out of memory yet */
+    uint64_t safe_batch;      /* 0: no call has run out of memory yet */
     struct gd__entry **batch; /* scratch of batch_size each, for process_batch */
     const struct gd_task **batch_tasks;
     struct gd_result **batch_results;
@@ -122,13 +123,13 @@ struct gd_worker {
     struct gd__pipeline *pipeline;
 
     struct gd__loader *loader;  /* NULL: no load() */
-    pthread_mutex_t bytes_lock; /* used beside a loader only */
+    pthread_mutex_t bytes_lock; /* used only with a loader */
 
-    /* First position being processed (or whose load is waited for); with interrupt() it changes under its lock, so
-     * that no task is interrupted for another. */
+    /* The first position being processed (or whose load is waited for). With interrupt() it changes under its lock, so
+     * that no task is interrupted in place of another. */
     _Atomic uint64_t current;
     pthread_mutex_t current_lock;
-    uint64_t interrupted; /* position + 1 that interrupt() was called for */
+    uint64_t interrupted; /* position + 1 for which interrupt() was called */
 };
 
 static inline void gd__before_wait(void)
@@ -143,7 +144,8 @@ static inline void gd__after_wait(void)
         gd__wait_hooks.after();
 }
 
-/* After user code has returned: a process that it forked must not go on as the worker, whose memory it shares. */
+/* Called after user code has returned. A process that user code forked must not continue as the worker, whose memory it
+ * shares. */
 _Noreturn void gd__host_leave_fork(void);
 static inline void gd__host_check_fork(const struct gd_worker *w)
 {
@@ -151,19 +153,20 @@ static inline void gd__host_check_fork(const struct gd_worker *w)
         gd__host_leave_fork();
 }
 
-/* Handler of pthread_cleanup_push() in threads that call user code: one that it ends would be waited for in vain. */
+/* A handler for pthread_cleanup_push() in threads that call user code. If user code ends the thread, the worker would
+ * wait for it for ever. */
 _Noreturn void gd__host_thread_left(void *unused);
 
 /* host.c */
 int gd__host_wait(struct gd_worker *w);           /* gd__port_wait(), with the hooks */
 _Noreturn void gd__host_run(struct gd_worker *w); /* port, ops and lifeline are set */
 void gd__entry_unload(struct gd_worker *w, struct gd__entry *e);
-void gd__host_flush(struct gd_worker *w); /* wakes the dispatcher for what was committed */
-/* Claims up to n more tasks if they are there, and opens their entries; false if not one was. */
+void gd__host_flush(struct gd_worker *w); /* wakes the dispatcher for the committed results */
+/* Claims up to n more tasks, if there are any, and opens their entries. False if there were none. */
 bool gd__host_claim(struct gd_worker *w, uint64_t n);
-/* Positions below `below`, from first on, are entered now. Once for each. */
+/* Marks the positions from first to below `below` as entered. To be called once for each position. */
 void gd__host_begin(struct gd_worker *w, uint64_t first, uint64_t below, uint64_t now_ns);
-/* Commits, in order, what is settled among the positions below `below`. Nothing is run after a lost device. */
+/* Commits the settled results below `below`, in order. Does not return if one of them lost the device. */
 void gd__host_commit(struct gd_worker *w, uint64_t below);
 
 static inline struct gd__entry *gd__entry_at(const struct gd_worker *w, uint64_t position)
@@ -171,36 +174,40 @@ static inline struct gd__entry *gd__entry_at(const struct gd_worker *w, uint64_t
     return &w->entries[position & w->entry_mask];
 }
 
-/* Suspected of crashing: nothing else may be in progress beside it. */
+/* Whether the task is suspected of crashing: no other task may be in progress beside it. */
 static inline bool gd__is_solo(const struct gd_worker *w, uint64_t position)
 {
     return gd__port_task(&w->port, position)->flags & GD__TASK_SOLO;
 }
 
 /* loader.c */
-/* Tasks that may be claimed and not finished. */
+/* How many tasks may be claimed and not finished. */
 uint64_t gd__loader_bound(const struct gd_worker *w);
 int gd__loader_start(struct gd_worker *w);
-/* Has claimed tasks loaded: all that may be beside the one at head. Returns the first position that may not be yet. */
+/* Hands claimed tasks to the I/O threads, as far as they may be loaded beside the one at head. Returns the first
+ * position that may not be loaded yet. */
 uint64_t gd__loader_hand(struct gd_worker *w);
-void gd__loader_await(struct gd_worker *w, uint64_t position); /* until its load is over */
-/* What is waited for, or will be next, has been cancelled. Any thread, while there is something current. */
+void gd__loader_await(struct gd_worker *w, uint64_t position); /* waits for the end of its load */
+/* A load that is waited for, or will be next, was cancelled. Any thread, while there is a current task. */
 void gd__loader_cancel(struct gd_worker *w);
-/* Ends the I/O threads; what is being loaded is waited for, what is loaded is unloaded. */
+/* Ends the I/O threads. Waits for loads that run, and unloads what is loaded. */
 void gd__loader_stop(struct gd_worker *w);
 
 /* result.c */
 void gd__result_init(struct gd_result *r, struct gd_worker *w); /* once per object */
 void gd__result_reset(struct gd_result *r);                     /* back to an empty success */
-/* Settles what the user's function `who` returned: a failure without words gets some, if need be from the thread's
- * error text. That must not speak for a later failure too: forget it after the last use. */
+/* Settles a result by the code that the user's function `who` returned. A failure without an error message gets one, if
+ * necessary from the thread's error text. That text must not be used for a later failure too: call gd__words_forget()
+ * after the last use. */
 void gd__result_settle(struct gd_result *r, int code, const char *who);
 void gd__words_forget(void);
 int gd__result_fail(struct gd_result *r, enum gd__record_kind kind, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* Writes a record with the bytes of r (NULL: none) and position, times and so on of e (NULL: none), and commits it. */
+/* Writes and commits a record with the bytes of r (NULL: none) and the position, times and other data of e (NULL:
+ * none). */
 void gd__record_put(struct gd_worker *w, enum gd__record_kind kind, const struct gd__entry *e, struct gd_result *r);
-void gd__thread_is_loading(uint64_t position); /* this thread is an I/O thread, at that position, or GD__NO_POSITION */
-size_t gd__words_fit(const char *text, size_t length); /* without a character cut in two at the end */
+void gd__thread_is_loading(
+    uint64_t position); /* marks this as an I/O thread that loads this position (or GD__NO_POSITION) */
+size_t gd__words_fit(const char *text, size_t length); /* the length without a character cut in two at the end */
 
 #endif

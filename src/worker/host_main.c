@@ -1,12 +1,13 @@
-/* The worker host as a program: finds out from its arguments which worker it is, and is that one.
+/* The worker host as a program: its arguments say which worker it becomes.
  *
  *   HOST PLUGIN.so                                                                a C plugin
  *   HOST --command [--quote] [--dry-run] [--ungroup] [--shell SHELL] -- WORD...   a command per task
  *   HOST --stream [--json] -- PROGRAM ARG...                                      a program that speaks JSON Lines
- *   HOST --check PLUGIN.so                                                        by hand: says what the plugin offers
+ *   HOST --check PLUGIN.so                                                        by hand: prints what the plugin
+ * offers
  *
- * A plugin that can't be used, or arguments that make no sense, are no crash: the worker is run with a setup that fails
- * with the reason, so that it reaches the dispatcher's on_setup_fail.
+ * A plugin that can't be used, or wrong arguments, are not treated as a crash. The worker runs with a setup that fails
+ * with the reason, so that the reason reaches the dispatcher's on_setup_fail.
  */
 #include "binding.h"
 
@@ -39,7 +40,7 @@ static int never(struct gd_worker *w, const struct gd_task *task, struct gd_resu
     return gd_result_error(result, "%s", reason);
 }
 
-/* NULL with the reason set. The plugin stays loaded for good. */
+/* Returns NULL with the reason set. The plugin is never unloaded. */
 static const struct gd_worker_ops *load_plugin(const char *path)
 {
     void *plugin = dlopen(path, RTLD_NOW | RTLD_LOCAL);
@@ -82,7 +83,7 @@ static void print_offer(const char *path, const struct gd_worker_ops *ops)
 
 static int check_plugin(const char *path, int argc, char **argv)
 {
-    unsetenv(GD__BOOT_ENV); /* whoever asks, this is no worker */
+    unsetenv(GD__BOOT_ENV); /* for this call the process is not a worker */
     const struct gd_worker_ops *ops = load_plugin(path);
     if (ops && gd_worker_main(&argc, argv, ops) < 0) {
         snprintf(reason, sizeof reason, "worker plugin %s: %s", path, gd_error_text());
@@ -98,15 +99,15 @@ static int check_plugin(const char *path, int argc, char **argv)
 
 /* ---- arguments ---- */
 
-/* An option of a worker: sets a flag, or takes the argument behind it. */
+/* An option of a worker: sets a flag, or takes the argument after it. */
 struct option {
     const char *name;
     bool *flag;
     const char **value;
 };
 
-/* Reads `[options] --` from argv, which begins behind the worker's own name and ends with NULL. Returns what follows,
- * or NULL with the reason set. */
+/* Reads `[options] --` from argv, which begins after the worker's own name and ends with NULL. Returns the arguments
+ * after "--", or NULL with the reason set. */
 static char **read_options(char **argv, const struct option *options, size_t n)
 {
     for (; *argv && strcmp(*argv, "--") != 0; argv++) {
@@ -147,7 +148,7 @@ static const struct gd_worker_ops *command_worker(int argc, char **argv)
     return ops;
 }
 
-/* Does not return unless its arguments make no sense: it is a worker with a way of its own to take tasks. */
+/* Returns only if the arguments are wrong: a stream worker takes tasks in its own way. */
 static const struct gd_worker_ops *stream_worker(int argc, char **argv)
 {
     bool json = false;
@@ -206,5 +207,5 @@ int gd__host_main(int argc, char **argv)
     prctl(PR_SET_PDEATHSIG, SIGKILL); /* a plugin's constructors may hang */
     const struct gd_worker_ops *ops = open_worker(argc, argv);
     gd_worker_main(&argc, argv, ops ? ops : &refusing);
-    return usage(name); /* a plugin that took the variable out of the environment */
+    return usage(name); /* reached if a plugin removed the variable from the environment */
 }

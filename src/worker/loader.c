@@ -1,17 +1,18 @@
-/* Loading ahead: load() on I/O threads while process runs.
+/* Loading ahead: load() runs on I/O threads while process runs.
  *
- * The main thread claims tasks and hands them over; the I/O threads take them in order of position. One lock guards
- * it all. Each position goes through (state of its entry):
+ * The main thread claims tasks and hands them over. The I/O threads take them in order of position. One lock protects
+ * everything. The entry of each position goes through these states:
  *
  *   CLAIMED  --I/O thread takes it--> LOADING --load ok--> LOADED --process, commit--> (gone)
  *                                             --failed or cancelled--> DONE --commit--> (gone)
  *
- * Before load is entered for a position, `loading` in shared memory is above it: if this process dies, every task
- * whose load had begun is known. At most gd__loader_bound() tasks are claimed and not finished, the one being processed
- * included. A task that is suspected of crashing (GD__TASK_SOLO) is neither loaded beside others nor others beside it.
+ * Before load is called for a position, `loading` in shared memory is set above it. So if this process dies, every task
+ * whose load had begun is known. At most gd__loader_bound() tasks are claimed and not finished, including the one being
+ * processed. A task that is suspected of crashing (GD__TASK_SOLO) is not loaded beside others, and others are not
+ * loaded beside it.
  *
- * Only the task at head has a time limit running, so a load that passes it is one that the main thread waits for: that
- * is woken by the guardian, and has the load interrupted (gd__wait_hooks) if it can be.
+ * Only the task at head has a running time limit, so a load that exceeds it is one that the main thread waits for. The
+ * guardian wakes the main thread, which interrupts the load (gd__wait_hooks) if it can.
  */
 #include <errno.h>
 
@@ -23,12 +24,12 @@
 
 struct gd__loader {
     pthread_mutex_t lock;
-    pthread_cond_t work; /* handed or stop has changed: for I/O threads */
-    pthread_cond_t done; /* a load is over: for the main thread */
-    uint64_t taken;      /* positions below it were taken by an I/O thread */
-    uint64_t handed;     /* positions below it may be */
+    pthread_cond_t work; /* for I/O threads: handed or stop has changed */
+    pthread_cond_t done; /* for the main thread: a load has ended */
+    uint64_t taken;      /* an I/O thread has taken the positions below it */
+    uint64_t handed;     /* I/O threads may take the positions below it */
     bool stop;
-    bool cancelled; /* a load that is waited for has passed its time limit: for the main thread */
+    bool cancelled; /* for the main thread: a load that it waits for has passed its time limit */
     unsigned n_threads;
     pthread_t threads[];
 };
@@ -143,7 +144,7 @@ int gd__loader_start(struct gd_worker *w)
     return 0;
 }
 
-/* Every position before this one may be loaded. */
+/* Whether the position may be loaded, if every position before it may. */
 static bool may_load(const struct gd_worker *w, uint64_t position)
 {
     return position == w->head || !(gd__is_solo(w, position) || gd__is_solo(w, w->head));
@@ -170,7 +171,7 @@ static bool is_loading(const struct gd__entry *e)
     return e->state == GD__ENTRY_CLAIMED || e->state == GD__ENTRY_LOADING;
 }
 
-/* Until the load is over, then false; or until one has to be interrupted. */
+/* Waits until the load has ended, then returns false; or until a load must be interrupted, then returns true. */
 static bool wait_load(struct gd__loader *l, const struct gd__entry *e)
 {
     pthread_mutex_lock(&l->lock);
@@ -186,7 +187,7 @@ void gd__loader_await(struct gd_worker *w, uint64_t position)
 {
     struct gd__loader *l = w->loader;
     const struct gd__entry *e = gd__entry_at(w, position);
-    /* A cancellation from before it was waited for has passed the guardian by. */
+    /* The guardian does not report a cancellation that came before this wait. */
     if (gd__host_cancel_below(w) > position)
         gd__loader_cancel(w);
     gd__before_wait();

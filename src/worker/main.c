@@ -1,16 +1,17 @@
-/* The one call at the top of main: in a process that a dispatcher started it becomes the worker and does not return;
- * anywhere else it remembers how such a process is started.
+/* The one call at the top of main(). In a process that a dispatcher started, it becomes the worker and does not return.
+ * In any other process it remembers how to start such a process.
  *
- * A worker has the boot socket's number in its environment. It takes the variable out (its own children are no
- * workers), receives the shared memory, and leaves the socket to the guardian thread, which
+ * A worker has the number of the boot socket in its environment. It removes the variable (its own children are not
+ * workers), receives the shared memory, and leaves the socket to the guardian thread:
  *
- *   on a byte 'c'       calls interrupt(), if what was cancelled still runs
- *   on end of file, or when the dispatcher's pidfd says so (a fork of it may hold the socket open)
+ *   on a byte 'c'       calls interrupt(), if the cancelled task still runs
+ *   on end of file, or when the dispatcher's pidfd reports it (a fork of it may hold the socket open)
  *                       the dispatcher has ended: kills this process and its whole group
  *
- * The parent-death signal alone would not do: it has a gap before it is set, and spares this process's children. It
- * must not be SIGKILL either once the guardian is there, or it would mostly be faster, and the children would live.
- * SIGCONT harms nobody and lets the guardian of a stopped process do its work.
+ * The parent-death signal alone is not enough: there is a gap before it is set, and it does not reach this process's
+ * children. Once the guardian runs, the signal must not be SIGKILL either: it would usually be faster than the
+ * guardian, and the children would survive. SIGCONT does no harm, and lets the guardian of a stopped process do its
+ * work.
  *
  * A boot that fails writes one line to stderr and exits with GD__EXIT_BOOT (70).
  */
@@ -35,7 +36,7 @@
 #include "worker/host.h"
 
 enum {
-    MOST_OPS = 4096, /* bytes: a table that says it is larger was never given its size */
+    MOST_OPS = 4096, /* bytes: a larger size means that the table's size was never set */
     OOM_MORE = 500,
     OOM_MOST = 1000, /* of oom_score_adj, in thousandths of all memory */
 };
@@ -48,7 +49,7 @@ static struct {
 
 static bool is_worker;
 static struct gd_worker this_worker;
-static char refusal[1024]; /* why this worker's table can't be used */
+static char refusal[1024]; /* why this worker's table of functions can't be used */
 
 const struct gd_worker_ops *gd__worker_registered(void)
 {
@@ -79,8 +80,8 @@ static bool all_zero(const unsigned char *bytes, size_t n)
     return n == 0;
 }
 
-/* Copies what this library knows of the table: one from an older header is shorter, one from a newer may be longer if
- * it asks for nothing new. */
+/* Copies the part of the table that this library knows. A table from an older header is shorter. One from a newer
+ * header may be longer if its additional fields are zero. */
 static int copy_ops(struct gd_worker_ops *out, const struct gd_worker_ops *ops)
 {
     if (!ops)
@@ -103,7 +104,7 @@ static int copy_ops(struct gd_worker_ops *out, const struct gd_worker_ops *ops)
     return 0;
 }
 
-/* The setup of a worker whose table is no good: the dispatcher is told why. */
+/* The setup of a worker whose table can't be used: reports the reason to the dispatcher. */
 static int refuse(struct gd_worker *w, const struct gd_setup *s)
 {
     (void)s;
@@ -160,7 +161,7 @@ static void receive_boot(int fd, struct gd__boot *boot, int fds[GD__BOOT_FDS])
         boot_failed("no boot message on file descriptor %d: %s", fd, strerror(errno));
     if (n == 0)
         boot_failed("the dispatcher has ended");
-    /* The version stands before anything that another version might have changed. */
+    /* The version comes before all fields that another version might have changed. */
     if ((size_t)n >= offsetof(struct gd__boot, reserved) && boot->magic == GD__TASK_MAGIC &&
         boot->version != GD__LAYOUT_VERSION)
         boot_failed("the dispatcher uses protocol version %u, but this libgpu_dispatch uses version %u: run both with "
@@ -171,7 +172,8 @@ static void receive_boot(int fd, struct gd__boot *boot, int fds[GD__BOOT_FDS])
     take_fds(&m, fds);
 }
 
-/* Which process of its worker this is must be known before the first kill point, when nothing is mapped yet. */
+/* The number of this process among those of its worker must be known before the first kill point, when nothing is
+ * mapped yet. */
 static void begin_faults(const int fds[GD__BOOT_FDS])
 {
 #ifdef GD_TEST_HOOKS
@@ -186,7 +188,7 @@ static void begin_faults(const int fds[GD__BOOT_FDS])
 
 /* ---- the guardian ---- */
 
-/* Once per task; under the lock, so that it can't hit the task after it. */
+/* Calls interrupt() once for each task. The lock ensures that it does not hit the next task. */
 static void interrupt_current(struct gd_worker *w)
 {
     if (!w->ops.interrupt)
@@ -196,7 +198,7 @@ static void interrupt_current(struct gd_worker *w)
     if (current != GD__NO_POSITION && gd__host_cancel_below(w) > current && w->interrupted != current + 1) {
         w->interrupted = current + 1;
         w->ops.interrupt(w);
-        if (w->loader) /* which outlives whatever is current */
+        if (w->loader) /* the loader outlives the current task */
             gd__loader_cancel(w);
     }
     pthread_mutex_unlock(&w->current_lock);
@@ -237,10 +239,10 @@ static void *guardian(void *arg)
     return NULL;
 }
 
-/* ---- what forks and memory are told ---- */
+/* ---- preparing for forks and for a lack of memory ---- */
 
-/* A page that is zero in every fork, whatever call made it. Where the kernel can't do that a handler clears it, which
- * not every such call runs. */
+/* A page that is zero in every fork, whichever call made the fork. If the kernel can't do that, a fork handler clears
+ * the page, but not every such call runs handlers. */
 static uint32_t *fork_mark;
 
 static void clear_fork_mark(void)
@@ -261,9 +263,9 @@ static void mark_this_process(struct gd_worker *w)
         pthread_atfork(NULL, NULL, clear_fork_mark);
 }
 
-/* If memory runs out, the kernel is to take a worker, which is replaced, and not the dispatcher. What the worker starts
- * inherits it. Where that can't be said it is left as it is. */
-static void offer_to_be_killed_first(void)
+/* If memory runs out, the kernel should kill a worker, which is replaced, and not the dispatcher. Processes that the
+ * worker starts inherit this. If it can't be set, nothing changes. */
+static void raise_oom_score(void)
 {
     char text[32] = "";
     const int fd = open("/proc/self/oom_score_adj", O_RDWR | O_CLOEXEC);
@@ -294,12 +296,12 @@ _Noreturn static void become_worker(const char *socket_text, const struct gd_wor
     w->lifeline = socket_from(socket_text);
     unsetenv(GD__BOOT_ENV);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    signal(SIGTTOU, SIG_IGN); /* in a process group of its own it may still write to the terminal */
+    signal(SIGTTOU, SIG_IGN); /* a worker has its own process group, but may still write to the terminal */
     receive_boot(w->lifeline, &boot, fds);
     fcntl(w->lifeline, F_SETFD, FD_CLOEXEC);
     w->dispatcher = fds[GD__FD_DISPATCHER];
     begin_faults(fds);
-    offer_to_be_killed_first();
+    raise_oom_score();
     mark_this_process(w);
 
     atomic_init(&w->current, GD__NO_POSITION);
@@ -315,7 +317,7 @@ _Noreturn static void become_worker(const char *socket_text, const struct gd_wor
 
 /* ---- the dispatching program ---- */
 
-/* The strings stay main's, but the order in which main has them may change (getopt does that). */
+/* The array is copied, since main may reorder its own (getopt does). The strings are not copied. */
 static int remember(const int *argc, char **argv, const struct gd_worker_ops *ops)
 {
     if (!argc || !argv || *argc < 0)

@@ -1,17 +1,16 @@
-/* The loop of a worker that hands its tasks on.
+/* The loop of a worker that passes its tasks on.
  *
  *   claimed --put--> in flight --answered, in any order--> DONE --commit, in order of position--> (gone)
  *
- * How many are in flight follows from how long they take: enough for AHEAD_NS, so that short tasks travel many at a
- * time and a long one leaves the next where another worker can get it. They are topped up when half of them are
- * answered. While something is in flight the loop waits for answers only: what it has not claimed is not lost to
- * others.
+ * The number of tasks in flight depends on how long they take: enough for AHEAD_NS. So many short tasks are sent
+ * together, while a long task leaves the next one to other workers. More are sent when half of them are answered. While
+ * a task is in flight the loop only waits for answers, and other workers can still get the tasks it has not claimed.
  *
- * A task's time is not how long it was on the way, most of which it waited for others, but its part of the time since
- * the answers before it: the scheduler hands out ahead by that.
+ * The time of a task is not the time it was in flight, since it mostly waited for other tasks. It is the task's share
+ * of the time since the answers before it. The scheduler uses it to decide how many tasks to hand out ahead.
  *
- * If the other side dies, everything in flight is suspect, since nobody knows what it was on; a task that is suspect
- * already (GD__TASK_SOLO) is sent alone.
+ * If the other side dies, every task in flight is suspect, since it is not known which one it was working on. A task
+ * that is suspect already (GD__TASK_SOLO) is sent alone.
  */
 #include "worker/pipeline.h"
 
@@ -21,18 +20,18 @@
 #include "base/fault.h"
 #include "worker/host.h"
 
-#define AHEAD_NS GD__NS_PER_MS /* several times what it takes to wake the other side, on a busy machine too */
+#define AHEAD_NS GD__NS_PER_MS /* several times the time to wake the other side, even on a busy machine */
 
 struct gd__pipeline {
     uint64_t sent;      /* positions below it were put */
-    uint64_t in_flight; /* of those, how many have no answer */
-    uint64_t depth;     /* how many there may be */
-    uint64_t least;     /* depth is never less */
-    uint64_t mean_ns;   /* a task's time; 0: none is known */
-    uint64_t since_ns;  /* answers until then have been accounted for */
-    uint64_t expected;  /* the position whose answer is likely to be next */
+    uint64_t in_flight; /* how many of those have no answer yet */
+    uint64_t depth;     /* the most tasks in flight */
+    uint64_t least;     /* the least value of depth */
+    uint64_t mean_ns;   /* a task's time; 0: not known */
+    uint64_t since_ns;  /* answers up to then are accounted for */
+    uint64_t expected;  /* the position whose answer is likely to come next */
     uint64_t n_answered;
-    struct gd__entry **answered; /* since then, in the order of the answers */
+    struct gd__entry **answered; /* answers since then, in their order */
 };
 
 int gd__pipeline_open(struct gd_worker *w)
@@ -59,9 +58,9 @@ void gd__pipeline_close(struct gd_worker *w)
     w->pipeline = NULL;
 }
 
-/* ---- out ---- */
+/* ---- sending ---- */
 
-/* Claims the next task if one is there and may be. */
+/* Claims the next task, if there is one and it may be claimed. */
 static bool claim_next(struct gd_worker *w)
 {
     const struct gd__pipeline *l = w->pipeline;
@@ -88,7 +87,7 @@ static void send_one(struct gd_worker *w, uint64_t now_ns)
     }
 }
 
-/* Puts what may be in flight beside what is. */
+/* Puts as many tasks in flight as may be. */
 static void top_up(struct gd_worker *w)
 {
     struct gd__pipeline *l = w->pipeline;
@@ -105,10 +104,10 @@ static void top_up(struct gd_worker *w)
         send_one(w, now_ns);
     }
     if (l->sent > first)
-        gd__host_begin(w, first, l->sent, now_ns); /* before a byte of them is on its way */
+        gd__host_begin(w, first, l->sent, now_ns); /* before any of their bytes is sent */
 }
 
-/* ---- back ---- */
+/* ---- answers ---- */
 
 static struct gd__entry *find_between(struct gd_worker *w, uint64_t id, uint64_t first, uint64_t below)
 {
@@ -120,7 +119,7 @@ static struct gd__entry *find_between(struct gd_worker *w, uint64_t id, uint64_t
     return NULL;
 }
 
-/* Mostly the one behind the last one found. */
+/* Usually it is the task after the last one found. */
 struct gd__entry *gd__pipeline_find(struct gd_worker *w, uint64_t id)
 {
     struct gd__pipeline *l = w->pipeline;
@@ -147,7 +146,7 @@ void gd__pipeline_answered(struct gd_worker *w, struct gd__entry *e)
     l->in_flight--;
 }
 
-/* Answers that came together share the time since those before them. */
+/* Answers that came together share the time since the answers before them. */
 static void share_time(struct gd_worker *w)
 {
     struct gd__pipeline *l = w->pipeline;

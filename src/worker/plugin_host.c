@@ -1,6 +1,6 @@
-/* gpu-dispatch-host: the program that is a worker, of a plugin or of other programs. A dispatcher starts it, once per
- * worker; by hand it tells what a plugin offers. All of it is in host_main.c, which the gpu-dispatch command has too.
- */
+/* gpu-dispatch-host: the program that runs as a worker, for a plugin or for other programs. A dispatcher starts it,
+ * once for each worker. Run by hand, it prints what a plugin offers. All of its code is in host_main.c, which the
+ * gpu-dispatch command contains too. */
 #include "binding.h"
 
 int main(int argc, char **argv)

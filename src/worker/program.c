@@ -1,11 +1,11 @@
-/* A program at the end of two pipes.
+/* A program at the other end of two pipes.
  *
- * Both sides may have more to say than a pipe holds, and neither may wait for the other to listen first: we wait for
+ * Both sides may have more to write than a pipe holds, and neither may wait for the other to read first. So we wait for
  * both pipes at once, and write without blocking.
  *
- * The program's end is waited for too: what it has started may hold its end of a pipe open after it, and then the pipe
- * would never tell. What is unsent when the program closes its input is dropped: its answers, or its end, will say
- * more, but not for ever, since what it was sent last it may never have read.
+ * We also wait for the end of the program. A process that it started may hold its end of a pipe open after it, and then
+ * the pipe would never report the end. When the program closes its input, unsent data is dropped: its answers, or its
+ * end, will say more. But we do not wait for ever, since it may never have read what was sent last.
  */
 #include "worker/program.h"
 
@@ -30,10 +30,10 @@
 #endif
 
 enum {
-    PIPE_BYTES = 1 << 20,  /* asked for; what the kernel allows will do */
-    READ_BYTES = 1 << 18,  /* least room for a read */
-    KEEP_BYTES = 16 << 20, /* a buffer that was needed larger once is given back */
-    DEAF_WAIT_MS = 1000,   /* for a word from a program that has closed its input */
+    PIPE_BYTES = 1 << 20,  /* requested; less is fine if the kernel does not allow it */
+    READ_BYTES = 1 << 18,  /* the least room for a read */
+    KEEP_BYTES = 16 << 20, /* a buffer that has grown larger is freed */
+    DEAF_WAIT_MS = 1000,   /* how long to wait for output from a program that has closed its input */
 };
 
 extern char **environ;
@@ -102,7 +102,7 @@ out:
 
 /* ---- sending ---- */
 
-/* Moves what is there to the front and makes room behind it. */
+/* Moves the contents to the front and makes room after them. */
 static bool make_room(struct gd__program_bytes *b, size_t n)
 {
     const size_t there = b->size - b->from;
@@ -158,7 +158,7 @@ static void write_some(struct gd__program *p)
         else if (errno == EAGAIN)
             return;
         else if (errno != EINTR)
-            gd__program_close_input(p); /* EPIPE: it has closed it */
+            gd__program_close_input(p); /* EPIPE: the program has closed it */
     }
     empty(b);
 }
@@ -286,7 +286,7 @@ void gd__program_kill(struct gd__program *p)
     struct gd__exit unused;
     if (p->pid <= 0)
         return;
-    gd__descendants_kill(p->pid, false); /* its group is this process's, which ends soon */
+    gd__descendants_kill(p->pid, false); /* its process group is ours, and we end soon */
     kill(p->pid, SIGKILL);
     reap(p, &unused);
 }

@@ -1,11 +1,11 @@
-/* What user code calls on a result and on its worker, and how a result becomes a record.
+/* The functions that user code calls on a result and on its worker, and how a result becomes a record.
  *
- * A result of up to GD__INLINE_MAX bytes is kept in struct gd_result and travels in the record. A larger one is
- * written into the result region by the user's own code; the record names it. The words of a failure stay in private
- * memory until the record is written, so that failing takes no shared memory in advance.
+ * A result of up to GD__INLINE_MAX bytes is kept in struct gd_result and is copied into the record. A larger result is
+ * written into the result region by the user's own code, and the record refers to it. The error message of a failure
+ * stays in private memory until the record is written, so that a failure needs no shared memory in advance.
  *
- * When the result region is full the main thread waits for the dispatcher to release some of it. An I/O thread does
- * not (there is one bell per process, and it is the main thread's): its allocation fails.
+ * When the result region is full, the main thread waits for the dispatcher to release some of it. An I/O thread does
+ * not wait, since there is one bell per process, which belongs to the main thread: its allocation fails.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -18,7 +18,7 @@
 #include "shm/copy.h"
 #include "worker/host.h"
 
-/* What an I/O thread is loading; on any other thread none. */
+/* The position that an I/O thread is loading; GD__NO_POSITION on other threads. */
 static _Thread_local uint64_t loading_position = GD__NO_POSITION;
 static _Thread_local bool is_io_thread;
 
@@ -95,7 +95,7 @@ static void drop_room(struct gd_worker *w, uint64_t offset)
     unlock_bytes(w);
 }
 
-/* Offset of size bytes, or 0 with the error text set. */
+/* Returns the offset of size bytes, or 0 with the error text set. */
 static uint64_t take_room(struct gd_worker *w, uint64_t size)
 {
     struct gd__port *p = &w->port;
@@ -203,7 +203,7 @@ int gd_result_set(struct gd_result *r, const void *data, size_t size)
 
 size_t gd__words_fit(const char *text, size_t length)
 {
-    size_t lead = length; /* behind the last byte that begins a character */
+    size_t lead = length; /* after the last byte that begins a character */
     while (lead > 0 && length - lead < 3 && ((unsigned char)text[lead - 1] & 0xc0) == 0x80)
         lead--;
     if (lead == 0)
@@ -213,7 +213,7 @@ size_t gd__words_fit(const char *text, size_t length)
     return length - (lead - 1) < needs ? lead - 1 : length;
 }
 
-/* Room for the words of r, besides its own few bytes. What can't be had is cut off. */
+/* Allocates room for an error message that does not fit into r itself. If there is no memory, the message is cut. */
 static char *words_room(struct gd_result *r, size_t length)
 {
     if (length > GD__INLINE_MAX)
@@ -221,7 +221,7 @@ static char *words_room(struct gd_result *r, size_t length)
     return r->words;
 }
 
-/* What is said where user code gave no format. */
+/* The error message if user code gave no format. */
 __attribute__((format_arg(1))) static const char *or_nothing(const char *format)
 {
     return format ? format : "(no error message)";
@@ -259,7 +259,7 @@ int gd__result_fail(struct gd_result *r, enum gd__record_kind kind, const char *
     return code;
 }
 
-/* The public failures differ in their kind only. */
+/* The public failure functions differ only in their kind. */
 #define FAILURE(name, object, result, kind)              \
     int name(object, const char *format, ...)            \
     {                                                    \
@@ -297,7 +297,7 @@ void *gd_result_alloc_failed(struct gd_result *r, size_t size, const char *forma
         r->size = size + words + sizeof words;
         r->kind = GD__R_ERROR_DATA;
     } else {
-        fail_v(r, GD__R_ERROR, format, args); /* the words at least */
+        fail_v(r, GD__R_ERROR, format, args); /* without room for the data, report at least the error message */
     }
     va_end(args);
     return room;
@@ -332,7 +332,8 @@ void gd__result_settle(struct gd_result *r, int code, const char *who)
 
 /* ---- records ---- */
 
-/* Moves words that don't fit a slot into the result region, or what fits into the slot if there is no room. */
+/* Moves an error message that does not fit into a slot into the result region. If there is no room, cuts it to fit the
+ * slot. */
 static void place_words(struct gd_result *r)
 {
     struct gd_worker *w = r->worker;
@@ -347,7 +348,7 @@ static void place_words(struct gd_result *r)
     r->words = NULL;
 }
 
-/* A large result that was made shorter than what travels in a slot. */
+/* Moves a large result that was shortened to the size of a slot into the slot. */
 static void shrink_to_slot(struct gd_result *r)
 {
     memcpy(r->bytes, (const char *)r->worker->port.results.base + r->offset, r->size);
@@ -363,7 +364,7 @@ static void put_far_bytes(struct gd_worker *w, struct gd__result_slot *slot, str
     slot->inline_size = GD__NOT_INLINE;
     slot->offset = r->offset;
     slot->size = r->size;
-    r->offset = 0; /* the record's now */
+    r->offset = 0; /* the record owns it now */
 }
 
 /* gd__port_result(), with the hooks. */

@@ -1,14 +1,14 @@
-/* The worker that is another program, kept alive and spoken to in JSON Lines (<gpu_dispatch/command.h>).
+/* The worker that is another program, kept alive and addressed in JSON Lines (<gpu_dispatch/command.h>).
  *
  *   setup    starts it and waits for {"ready":true}
  *   put      {"id":7,"attempt":1,"input":...} into the buffer to be sent
  *   answer   {"id":7,"output":...} or {"id":7,"error":...}: the result of the task in flight with that id
  *   cleanup  closes its input, waits for its end
  *
- * What the program does to itself this process does to itself: it dies by the same signal or exits with the same code,
- * so that the dispatcher, which watches this process, sees what happened. For what has no such form (words that are not
- * the protocol's, an end in good order before its time) there is GD__EXIT_PROTOCOL. One line on stderr comes first: the
- * dispatcher puts it into its report. What was answered before counts; what is in flight is suspect.
+ * This process ends in the same way as the program: it dies by the same signal or exits with the same code. So the
+ * dispatcher, which watches this process, sees what happened. GD__EXIT_PROTOCOL is for ends that have no such form:
+ * output that breaks the protocol, or a normal exit too early. One line on stderr comes first, which the dispatcher
+ * adds to its report. Tasks that were answered before count. Tasks in flight are suspect.
  */
 #include "worker/stream.h"
 
@@ -29,13 +29,14 @@
 #include "worker/program.h"
 
 enum {
-    UNSENT_MOST = 256 << 10, /* no more tasks are put beside so many bytes */
+    UNSENT_MOST = 256 << 10, /* no more tasks are put while this many bytes are unsent */
     HEAD_MOST = 80,          /* of a line, before the input */
     GUESS_MOST = 4096,       /* an input up to this size is written without being measured first */
-    COMMIT_FROM = 64 << 10,  /* before a result this large what is settled is committed: it may be in its way */
-    SHOWN_MOST = 200,        /* bytes of a line that are shown */
+    COMMIT_FROM =
+        64 << 10,     /* earlier results are committed before a result this large, since they may occupy its room */
+    SHOWN_MOST = 200, /* bytes of a line that error messages show */
     SHOWN_ROOM = 6 * SHOWN_MOST + 8,
-    END_WAIT_MS = 1000, /* from the end of its output to its own */
+    END_WAIT_MS = 1000, /* from the end of its output to the program's own end */
 };
 static const size_t line_most = (size_t)1 << 30;
 
@@ -55,7 +56,7 @@ static size_t line_limit(void)
     return line_most;
 }
 
-/* A line, or the beginning of it, as a JSON string: whatever is in it, this can be printed. */
+/* A line, or its beginning, as a JSON string, which can be printed whatever it contains. */
 static const char *shown(const char *line, size_t size, char room[SHOWN_ROOM])
 {
     size_t n = gd__json_escape(room, line, size < SHOWN_MOST ? size : SHOWN_MOST);
@@ -63,9 +64,9 @@ static const char *shown(const char *line, size_t size, char room[SHOWN_ROOM])
     return room;
 }
 
-/* ---- ends ---- */
+/* ---- the end ---- */
 
-/* The last thing before the end of this process: the program is gone, what it has answered is told. */
+/* The last step before this process ends: kills the program, and commits its answers. */
 static void settle_all(struct gd_worker *w)
 {
     gd__program_kill(&stream.program);
@@ -101,10 +102,10 @@ _Noreturn static void die_by(int number)
     sigaddset(&one, number);
     pthread_sigmask(SIG_UNBLOCK, &one, NULL);
     raise(number);
-    _exit(GD__EXIT_PROTOCOL); /* a signal that kills nobody */
+    _exit(GD__EXIT_PROTOCOL); /* for a signal that does not kill */
 }
 
-/* It has closed its output, which should be its end. */
+/* The program has closed its output, so it should end now. */
 _Noreturn static void ended(struct gd_worker *w)
 {
     struct gd__exit e;
@@ -126,7 +127,7 @@ _Noreturn static void ended(struct gd_worker *w)
     _exit(e.code);
 }
 
-/* ---- lines to it ---- */
+/* ---- sending lines ---- */
 
 static bool has_room(struct gd_worker *w)
 {
@@ -134,7 +135,7 @@ static bool has_room(struct gd_worker *w)
     return gd__program_unsent(&stream.program) < UNSENT_MOST;
 }
 
-/* A JSON text on one line: the ends of lines in it can only be space between its parts. */
+/* Copies a JSON text to one line. Newlines in it can only be white space between its parts. */
 static size_t copy_json(char *to, const char *from, size_t n)
 {
     for (size_t i = 0; i < n; i++)
@@ -172,7 +173,7 @@ static bool put(struct gd_worker *w, struct gd__entry *e)
     return true;
 }
 
-/* ---- its answers ---- */
+/* ---- answers ---- */
 
 enum member { ID, OUTPUT, ERROR, FINAL, KIND, N_MEMBERS };
 static const char *const member_names[] = {
@@ -180,13 +181,13 @@ static const char *const member_names[] = {
 };
 
 static const struct {
-    const char *name; /* as it stands in the line */
+    const char *name; /* as written in the line */
     enum gd__record_kind kind;
 } failure_kinds[] = { { "\"error\"", GD__R_ERROR },
                       { "\"out_of_memory\"", GD__R_OUT_OF_MEMORY },
                       { "\"device_lost\"", GD__R_DEVICE_LOST } };
 
-/* The words of a value: of a string its characters, of anything else its text. NULL: no memory. */
+/* A value as an error message: the characters of a string, the text of anything else. NULL: no memory. */
 static char *words_of(const struct gd__json *v)
 {
     const bool is_string = v->kind == GD__JSON_STRING;
@@ -221,7 +222,7 @@ static bool kind_of(const struct gd__json *m, enum gd__record_kind *kind)
     return false;
 }
 
-/* What is wrong with the members of an answer; NULL: nothing. */
+/* What is wrong with the members of an answer; NULL: nothing is wrong. */
 static const char *fault_of(const struct gd__json *m, uint64_t *id)
 {
     const bool has_output = m[OUTPUT].kind, has_error = m[ERROR].kind;
@@ -281,7 +282,7 @@ static void take_answer(struct gd_worker *w, const char *line, size_t size)
     gd__pipeline_answered(w, e);
 }
 
-/* Moves bytes once. What came may be no whole line. */
+/* Sends and receives once. The bytes that came may not be a complete line. */
 static void move(struct gd_worker *w)
 {
     const int moved = gd__program_move(&stream.program);
@@ -312,7 +313,7 @@ static void exchange(struct gd_worker *w)
     }
 }
 
-/* Whatever it says while it has nothing to answer is wrong; the end is a crash of its own. */
+/* Any output while the program has no task is an error. If the program has ended, that is a crash of its own. */
 static void check_silence(struct gd_worker *w)
 {
     const char *line;
@@ -331,7 +332,7 @@ static const struct gd__pipe_ops pipe_ops = {
     .has_room = has_room, .put = put, .exchange = exchange, .check = check_silence
 };
 
-/* ---- its life ---- */
+/* ---- setup and cleanup ---- */
 
 #define HINT "it must write the line {\"ready\":true} to stdout first, and flush it; messages belong on stderr"
 
@@ -349,7 +350,7 @@ static int ended_early(struct gd_worker *w)
     const size_t n = gd__program_rest(&stream.program, &rest);
     if (gd__program_wait(&stream.program, END_WAIT_MS, &e))
         gd__exit_describe(&e, words, sizeof words);
-    if (e.signal) { /* a crash may be chance: as with other workers' it is tried again */
+    if (e.signal) { /* a crash may be chance, so it is tried again, as for other workers */
         dprintf(STDERR_FILENO, "stream worker: %s was %s before it was ready\n", stream.words[0], words);
         die_by(e.signal);
     }
@@ -398,11 +399,11 @@ static int setup(struct gd_worker *w, const struct gd_setup *s)
     (void)s;
     if (!stream.words || !stream.words[0])
         return gd_worker_error(w, "no program: name one after --stream --");
-    signal(SIGPIPE, SIG_IGN); /* a program that has closed its input is found out otherwise */
+    signal(SIGPIPE, SIG_IGN); /* a closed input is detected in another way */
     int code = gd__program_start(&stream.program, stream.words);
     if (code < 0 && (errno == EAGAIN || errno == ENOMEM)) {
         dprintf(STDERR_FILENO, "stream worker: %s\n", gd_error_text());
-        _exit(GD__EXIT_SHORTAGE); /* the machine's fault: it is started again */
+        _exit(GD__EXIT_SHORTAGE); /* the machine is short of resources: the worker is started again */
     }
     if (code < 0)
         return code;

@@ -237,8 +237,7 @@ int cli_audio_apart(const struct cli_audio *a, const struct tr_places *p)
 
 /* --- duration ---------------------------------------------------------------------- */
 
-/* The duration in seconds. *sure: it is from the header, and plausible. One that plays a second or more per byte is
- * not. */
+/* The duration in seconds. *sure: it is from the header and plausible, that is, not more than a second per byte. */
 static double length_of(const char *path, bool *sure)
 {
     struct tr_header h;
