@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The devices of this machine: which there are, which this process may use,
+ * The devices of this machine: which exist, which of them this process may use,
  * and what is known of each.
  *
  *     struct gd_devices *all;
@@ -14,8 +14,8 @@
  *     gd_devices_close(&all);
  *
  * A list of devices is a snapshot. NVIDIA devices are found through NVML, which is opened at run time; AMD and Intel
- * ones through sysfs; none is needed to build or to run. Where the environment variable GPU_DISPATCH_SIM is set, the
- * machine is taken to have simulated devices instead of real ones: `GPU_DISPATCH_SIM=4`, with more detail as described
+ * ones through sysfs. Neither is needed to build or to run. If the environment variable GPU_DISPATCH_SIM is set, the
+ * machine has simulated devices instead of real ones: `GPU_DISPATCH_SIM=4`, with more detail as described
  * in gpu-dispatch-gpus(1).
  *
  * Numbers. Devices are numbered from 0 in the order in which this process may use them: by PCI bus id, NVIDIA before
@@ -73,8 +73,8 @@ struct gd_device {
     int vendor;     /* enum gd_vendor */
     unsigned known; /* enum gd_device_known */
     char name[96];
-    char uuid[96];         /* "GPU-...", "MIG-..."; empty where it has none */
-    char pci[32];          /* "0000:3b:00.0"; empty likewise */
+    char uuid[96];         /* "GPU-...", "MIG-..."; empty if it has none */
+    char pci[32];          /* "0000:3b:00.0"; may be empty too */
     uint64_t memory_total; /* bytes */
     uint64_t memory_free;
     unsigned utilization; /* percent of time that something ran on it */
@@ -94,16 +94,16 @@ struct gd_device_process {
 
 /* Lists devices. spec:
  *
- *   NULL          all that this process may use; an empty list is no error
- *   "auto","all"  the same, but none is GD_E_NO_DEVICES, with words that say what to do instead
+ *   NULL          all that this process may use; the list may be empty
+ *   "auto","all"  the same, but an empty list is GD_E_NO_DEVICES; the message says what to do instead
  *   "0,2", "0-3"  by number; ranges and single ones mixed, in that order
  *   "GPU-8d2f"    by UUID, or a beginning of one that fits a single device; "MIG-..." likewise
  *   "0:1"         MIG instance 1 of GPU 0
  *   "sim:4"       four simulated devices, whatever the machine has
  *   "cpu", "cpu:8" workers without a device
  *
- * What is not there, is ambiguous, or is listed twice is GD_E_NO_DEVICES or GD_E_INVALID, with words that name it and
- * say what there is. Release with gd_devices_close(). */
+ * A device that does not exist, is ambiguous or is listed twice is GD_E_NO_DEVICES or GD_E_INVALID. The message names
+ * it and lists what exists. Release with gd_devices_close(). */
 int gd_devices_open(struct gd_devices **out, const char *spec);
 
 void gd_devices_close(struct gd_devices **list); /* sets it to NULL; NULL is fine */
@@ -113,14 +113,14 @@ size_t gd_devices_count(const struct gd_devices *list);
 /* What is known of the i-th. */
 int gd_devices_get(const struct gd_devices *list, size_t i, struct gd_device *out);
 
-/* The place in the list of the device with that number, or GD_E_NO_DEVICES. */
+/* The index in the list of the device with that number, or GD_E_NO_DEVICES. */
 int gd_devices_find(const struct gd_devices *list, int id);
 
-/* 0 if every one of these numbers is in the list; else GD_E_NO_DEVICES, and gd_error_text() says which is not and
- * what there is. One that is there twice is GD_E_INVALID. */
+/* 0 if every one of these numbers is in the list; otherwise GD_E_NO_DEVICES, and gd_error_text() names the missing one
+ * and what exists. A number that is given twice is GD_E_INVALID. */
 int gd_devices_validate(const struct gd_devices *list, const int *ids, size_t n);
 
-/* True if there is an NVIDIA device among them that CUDA could use. */
+/* True if the list has an NVIDIA device that CUDA could use. */
 bool gd_devices_cuda(const struct gd_devices *list);
 
 /* Asks again for memory, utilisation, temperature, power and processes. */
@@ -131,9 +131,9 @@ int gd_devices_refresh(struct gd_devices *list);
 int gd_devices_processes(const struct gd_devices *list, size_t i, struct gd_device_process *out, size_t element_size,
                          size_t max);
 
-/* How many workers that need so many bytes of device memory each find room on the i-th: of its free memory a tenth,
- * and at least 256 MiB, is left alone. GD_E_UNSUPPORTED where the free memory is not known, GD_E_TOO_LARGE if not even
- * one does, with words that give the figures. */
+/* How many workers fit on the i-th if each needs this many bytes of device memory. A tenth of the free memory, and at
+ * least 256 MiB, stays free. GD_E_UNSUPPORTED if the free memory is not known; GD_E_TOO_LARGE if not even one fits,
+ * with the figures in the message. */
 int gd_devices_room(const struct gd_devices *list, size_t i, uint64_t bytes);
 
 #if defined(__GNUC__)

@@ -57,14 +57,14 @@ struct gd_item {
 typedef int gd_source_fn(void *user, struct gd_item *item);
 
 /* Room for a payload in the shared arena, to be written in place: no copy. Waits until the byte limit allows it.
- * NULL if it can't be had or the run is being shut down: then return what gd_item_error() gives, or 0. */
+ * NULL if there is no memory or the run is being shut down: then return what gd_item_error() gives, or 0. */
 void *gd_item_alloc(struct gd_item *item, size_t size);
 
-/* The words of the source's failure. Returns GD_E_SOURCE, to be returned. The run ends with it, after what the
- * source gave before has been processed. */
+/* Sets the message of the source's failure. Returns GD_E_SOURCE: return that. The run ends with it, after the tasks
+ * that the source gave before have been processed. */
 int gd_item_error(struct gd_item *item, const char *format, ...) GD_PRINTF(2, 3);
 
-/* --- what callbacks are told ------------------------------------------- */
+/* --- what callbacks get ------------------------------------------- */
 
 /* Why a task failed. */
 enum gd_failure {
@@ -81,23 +81,23 @@ enum gd_failure {
 /* "error", "timeout", ... Static. */
 const char *gd_failure_name(enum gd_failure failure);
 
-/* A task's end. Everything it points to is borrowed until the callback returns. */
+/* A task's end. Everything it points to is borrowed until the callback returns. Fields are only added at the end. */
 struct gd_report {
     uint64_t task_id;
-    int worker_id; /* -1: it was never given to one */
+    int worker_id; /* index of the worker; -1: no worker had it */
     int gpu_id;
     unsigned attempt;  /* how many times it was started */
     uint64_t start_ns; /* CLOCK_MONOTONIC, of the last attempt; 0: never started */
     uint64_t end_ns;
     const void *input; /* the payload it had */
     size_t input_size;
-    const void *data; /* the result; of a failure what gd_result_alloc_failed() left, mostly nothing. Not to be trusted
-                         further than the worker is */
+    const void *data; /* the result; of a failure, what gd_result_alloc_failed() left, usually nothing. Trust it no
+                         more than the worker */
     size_t size;
-    enum gd_failure failure; /* otherwise: what went wrong, */
-    const char *error;       /* in words, */
-    int signal;              /* and for a crash the signal that killed the worker, or 0 */
-    int exit_code;           /* and the code it exited with */
+    enum gd_failure failure; /* GD_FAILURE_NONE: it succeeded */
+    const char *error;       /* the error message of a failure */
+    int signal;              /* of a crash: the signal that killed the worker, or 0 */
+    int exit_code;           /* of a crash: the code it exited with */
     uint64_t first_start_ns; /* as start_ns, of the first attempt; 0: not told */
 };
 
@@ -361,7 +361,7 @@ void gd_dispatcher_set_total(struct gd_dispatcher *d, uint64_t total_tasks);
  * tasks. What is skipped belongs to neither. total 0: not known, tasks are counted. Any thread, callbacks too. */
 void gd_dispatcher_set_work(struct gd_dispatcher *d, double done, double total);
 
-/* What was last said of it; both 0: nothing. Any thread. NULL: not wanted. */
+/* What gd_dispatcher_set_work() was last given; both 0: nothing. Any thread. NULL: not wanted. */
 void gd_dispatcher_work(struct gd_dispatcher *d, double *done, double *total);
 
 /* "0.1.0" */

@@ -22,7 +22,7 @@ extern "C" {
 #pragma GCC visibility push(default)
 #endif
 
-/* One table for the codes, their names and their words. */
+/* One table for the codes, their names and their descriptions. */
 #define GD_ERROR_TABLE(X)                                           \
     X(INVALID, -1, "invalid argument")                              \
     X(NO_MEMORY, -2, "out of memory")                               \
@@ -49,15 +49,15 @@ extern "C" {
 
 enum gd_error {
     GD_OK = 0,
-#define GD_ERROR_ENUM(name, code, words) GD_E_##name = (code),
+#define GD_ERROR_ENUM(name, code, description) GD_E_##name = (code),
     GD_ERROR_TABLE(GD_ERROR_ENUM)
 #undef GD_ERROR_ENUM
 };
 
-/* The name of a code, "GD_E_INVALID"; "GD_E_UNKNOWN" for a number that is none. Static. */
+/* The name of a code, "GD_E_INVALID"; "GD_E_UNKNOWN" for any other number. Static. */
 const char *gd_error_name(int code);
 
-/* The words of a code, "invalid argument". Static. */
+/* What a code means: "invalid argument". Static. */
 const char *gd_error_description(int code);
 
 /* What the last failed call of this thread said: one line, no newline, never NULL.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Runs that survive anything: a journal on disk of what is done, from which a run that was killed goes on.
+ * Durable runs: a journal on disk records what is done, and a run that was killed continues from it.
  *
  *     struct gd_journal_options jo = GD_JOURNAL_OPTIONS_INIT;
  *     jo.path = "run.db";
@@ -22,7 +22,7 @@
  * window_ms. So after kill -9 at most the tasks that ended in the last window are run again; after power loss too, with
  * GD_JOURNAL_SYNC_FULL. Tasks that were cancelled, or for which no worker was left, have no record: they are not final.
  *
- * Without SQLite at build time all of these return GD_E_UNSUPPORTED, with words.
+ * Without SQLite at build time all of these return GD_E_UNSUPPORTED, and say so.
  *
  * Threads: a journal belongs to one run. gd_journal_add_note() is for callbacks. Readers are independent of all that.
  */
@@ -43,7 +43,7 @@ extern "C" {
 #pragma GCC visibility push(default)
 #endif
 
-/* Whether this library can keep journals at all. */
+/* Whether this library was built with journals. */
 bool gd_journal_available(void);
 
 /* --- writing: part of a run ---------------------------------------------- */
@@ -52,7 +52,7 @@ struct gd_journal;
 
 enum gd_journal_resume {
     GD_JOURNAL_RESUME_NONE = 0,   /* a new journal: refused if the file holds records */
-    GD_JOURNAL_RESUME_REST = 1,   /* skip every task that is final, failed ones too. A file that is not there is made */
+    GD_JOURNAL_RESUME_REST = 1,   /* skip every task that is final, failed ones too. A missing file is created */
     GD_JOURNAL_RESUME_FAILED = 2, /* run the failed ones, and nothing else */
     GD_JOURNAL_RESUME_REST_AND_FAILED = 3, /* skip only what succeeded */
 };

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * The launcher: a folder of files in, every GPU busy, a summary out. Five
+ * The launcher: processes a directory of files on every GPU and prints a summary. Five
  * components, each usable alone:
  *
- *   detector      which devices there are                      devices.h
+ *   detector      which devices exist                      devices.h
  *   allocator     finds files, estimates, orders, deals them out
- *   spawner       a run on a thread of its own: start, wait with a time limit, end, look at its processes
- *   balancer      counts what comes back: per GPU, overall, in words
+ *   spawner       a run on its own thread: start, wait with a time limit, end, inspect its processes
+ *   balancer      counts results, per GPU and overall, and prints them
  *   orchestrator  devices, files, a run and its figures put together, on the caller's thread
  *
  *     struct gd_options o = GD_OPTIONS_INIT;       // the worker is this program's own (worker.h), or o.plugin
@@ -52,15 +52,14 @@ enum gd_file_order {
 struct gd_discover {
     size_t size;                 /* sizeof(struct gd_discover) */
     const char *const *patterns; /* shell patterns for the base name, NULL-terminated; NULL or none: every file */
-    bool recursive;              /* into folders too */
-    bool follow;                 /* symbolic links to folders are followed; a loop is seen and not entered twice */
+    bool recursive;              /* into subdirectories too */
+    bool follow;                 /* follow symbolic links to directories; a loop is detected and not entered twice */
     bool hidden;   /* names that begin with a dot count too (a pattern that begins with one finds them anyway) */
     bool no_sizes; /* the caller needs no sizes: spares a system call per file */
-    /* A folder or file that could not be read; the search goes on. NULL: ignored. */
+    /* A directory or file could not be read; the search goes on. NULL: ignored. */
     void (*on_problem)(void *user, const char *path, const char *why);
     void *user;
-    /* What has a name that is wanted and is neither a file nor a folder: "a pipe", "a socket", "a device". NULL:
-     * ignored. */
+    /* A name matches, but is neither a file nor a directory: "a pipe", "a socket", "a device". NULL: ignored. */
     void (*on_other)(void *user, const char *path, const char *what);
 };
 #define GD_DISCOVER_INIT                   \
@@ -72,10 +71,10 @@ struct gd_discover {
 typedef int gd_file_fn(void *user, const char *path, uint64_t size);
 
 /* Calls fn for each regular file (or link to one) in dir, as it is found, in memory that does not grow with the files
- * (but with the folders still to be searched). what may be NULL: the defaults. A path is dir, '/', and the path within
- * it; in a deep tree it may be longer than PATH_MAX. Returns 0, what fn returned, GD_E_INVALID (no such folder, not a
- * folder, not readable, a pattern that is empty or has a '/'), or another code if the search could not begin or memory
- * ran out. */
+ * (but with the directories still to be searched). what may be NULL: the defaults. A path is dir, '/', and the path
+ * within it; in a deep tree it may be longer than PATH_MAX. Returns 0, what fn returned, GD_E_INVALID (no such
+ * directory, not a directory, not readable, a pattern that is empty or has a '/'), or another code if the search could
+ * not begin or memory ran out. */
 int gd_discover_files(const char *dir, const struct gd_discover *what, gd_file_fn *fn, void *user);
 
 /* --- allocator: lists of files ------------------------------------------ */
@@ -191,7 +190,7 @@ double gd_balancer_speedup(const struct gd_balancer *b); /* likewise */
 size_t gd_balancer_gpus(const struct gd_balancer *b);
 int gd_balancer_gpu(const struct gd_balancer *b, size_t i, struct gd_gpu_figures *out);
 
-/* The first errors, at most 100: "what: words". NULL past the end. */
+/* The first errors, at most 100: "what: message". NULL past the end. */
 const char *gd_balancer_error(const struct gd_balancer *b, size_t i);
 
 /* The summary, in lines of text. what: "files", "tasks". */
@@ -221,15 +220,15 @@ struct gd_launch {
     }
 
 /* Finds devices and files, processes every file, prints the summary. Returns the exit code for a program: 0 if all went
- * well, 1 if a file failed, a folder could not be read, there was nothing to do or it could not be started, 130 if it
- * was interrupted. */
+ * well, 1 if a file failed, a directory could not be read, there was nothing to do or the run could not start; 130 if a
+ * signal ended it (options->handle_signals). */
 int gd_launch_run(const struct gd_launch *l);
 
-/* 0 if such a launch could start: the folder can be read, the devices are there, the worker's program can be found;
- * else an error with words. */
+/* 0 if such a launch could start: the directory can be read, the devices exist, the worker's program can be found.
+ * Otherwise an error. */
 int gd_launch_validate(const struct gd_launch *l);
 
-/* What it would have to do. GD_E_INVALID if the folder can't be read. */
+/* What it would have to do. GD_E_INVALID if the directory can't be read. */
 int gd_launch_workload(const struct gd_launch *l, struct gd_workload *out);
 
 #if defined(__GNUC__)

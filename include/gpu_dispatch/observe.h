@@ -3,8 +3,8 @@
  * Looking at runs, from inside or from another process.
  *
  * A run that was given a name (gd_options.job) publishes a page of shared memory: its figures, each worker and what it
- * is at, the tasks that ended last, the last failures. Observers only read it; there is no lock, and nothing that
- * they do, or fail to do, is felt by the run. The terminal panel, the web page, the metrics and `gpu-dispatch top` are
+ * is at, the tasks that ended last, the last failures. Observers only read it and take no lock, so they do not
+ * slow the run down. The terminal panel, the web page, the metrics and `gpu-dispatch top` are
  * observers.
  *
  *     struct gd_observer *o;
@@ -17,9 +17,9 @@
  *     }
  *     gd_observer_close(&o);
  *
- * Pages are files in a folder of the user's own ($XDG_RUNTIME_DIR/gpu-dispatch, else /dev/shm/gpu-dispatch-UID; or
- * $GPU_DISPATCH_JOBS alone, where that is set), gone when the run ends; those of runs that were killed are removed by
- * whoever finds them. Where no file can be made the run goes on without, and is seen by gd_observer_attach() only.
+ * Pages are files in a directory of the user's own ($XDG_RUNTIME_DIR/gpu-dispatch, else /dev/shm/gpu-dispatch-UID; or
+ * $GPU_DISPATCH_JOBS alone, where that is set), gone when the run ends; those of killed runs are removed by
+ * the next observer. If no file can be made, the run goes on and only gd_observer_attach() can observe it.
  *
  * Threads: an observer may be used by one thread at a time, several by several.
  */
@@ -40,7 +40,7 @@ extern "C" {
 #pragma GCC visibility push(default)
 #endif
 
-/* --- which runs there are --------------------------------------------------- */
+/* --- running jobs --------------------------------------------------- */
 
 struct gd_job {
     size_t size; /* how much of this struct is filled */
@@ -54,7 +54,7 @@ struct gd_job {
  * sizeof(struct gd_job). */
 int gd_jobs_list(struct gd_job *out, size_t element_size, size_t max);
 
-/* --- what one is at ------------------------------------------------------------ */
+/* --- snapshots of one ------------------------------------------------------------ */
 
 /* Why a worker has nothing to do. */
 enum gd_idle_reason {
@@ -87,8 +87,8 @@ struct gd_worker_view {
     uint64_t idle;       /* enum gd_idle_reason */
     uint64_t since_ns;   /* CLOCK_MONOTONIC: its task was started, or it became idle */
     uint64_t device_out; /* 1: its device is out of use */
-    /* The beginning of its task's input, as far as it is text; made fit for a terminal. Of a path that is longer the
-     * end, after "…": files of one folder differ there. */
+    /* The beginning of its task's input, as far as it is text; made fit for a terminal. Of a longer path the end is
+     * shown, after "…": files of one directory differ there. */
     char task[96];
 };
 
@@ -166,14 +166,14 @@ const struct gd_failure_view *gd_snapshot_failure(const struct gd_snapshot *s, s
 struct gd_observer;
 
 /* A job by its id, its process id, its name or the beginning of that; NULL: the only one. GD_E_NO_JOB if there is none,
- * or several and which was not said, with words that list them. */
+ * or if there are several and none was chosen; the message lists them. */
 int gd_observer_open(struct gd_observer **out, const char *which);
 
 /* A run of this process, with a job name; between gd_dispatcher_open() and _close(), the observer closed first. */
 int gd_observer_attach(struct gd_observer **out, struct gd_dispatcher *d);
 
-/* What an observer wants beside the figures and the workers: unless it says so, all. Who shows no tasks does well to
- * say it: of a fast run they are nearly all of what a read copies. */
+/* What an observer wants beside the figures and the workers; the default is everything. Leave tasks out if you do not
+ * show them: in a fast run they are nearly all that a read copies. */
 enum gd_observed {
     GD_OBSERVED_TASKS = 1,    /* else all tasks are missed */
     GD_OBSERVED_FAILURES = 2, /* else all failures are */
@@ -183,7 +183,7 @@ enum gd_observed {
 /* From the next read on. what: of enum gd_observed, 0 for none. */
 int gd_observer_select(struct gd_observer *o, unsigned what);
 
-/* Waits for nothing, but asks the driver about the devices if that was more than a second ago. 0; GD_E_NO_JOB when the
+/* Never waits, but asks the driver about the devices if that was more than a second ago. 0; GD_E_NO_JOB when the
  * run was killed, GD_E_CORRUPT when its page was cut short or makes no sense: the snapshot is the last then. */
 int gd_observer_read(struct gd_observer *o, const struct gd_snapshot **out);
 

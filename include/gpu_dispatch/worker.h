@@ -82,7 +82,7 @@ struct gd_task {
 };
 
 /* Every function but process (or process_batch) may be NULL. Those that return
- * int return 0 when it went well; anything else is a failure, whose words are
+ * int return 0 on success; anything else is a failure, whose message is
  * set with gd_worker_error() (setup, cleanup) or gd_result_...() (the others). */
 struct gd_worker_ops {
     size_t size; /* sizeof(struct gd_worker_ops) */
@@ -132,7 +132,7 @@ int gd_worker_gpu_id(const struct gd_worker *w);
 void gd_worker_set_user(struct gd_worker *w, void *user);
 void *gd_worker_user(const struct gd_worker *w);
 
-/* The words of a setup or cleanup failure. Returns GD_E_FAILED, to be returned. */
+/* Sets the message of a setup or cleanup failure. Returns GD_E_FAILED: return that. */
 int gd_worker_error(struct gd_worker *w, const char *format, ...) GD_PRINTF(2, 3);
 
 /* True once the task (or batch) being processed has passed its time limit: stop and return gd_result_cancelled(). What
@@ -160,7 +160,7 @@ int gd_result_error(struct gd_result *r, const char *format, ...) GD_PRINTF(2, 3
 int gd_result_error_final(struct gd_result *r, const char *format, ...) GD_PRINTF(2, 3); /* do not retry */
 int gd_result_out_of_memory(struct gd_result *r, const char *format, ...) GD_PRINTF(2, 3);
 int gd_result_device_lost(struct gd_result *r, const char *format, ...) GD_PRINTF(2, 3); /* this process is replaced */
-/* A failure with data: like gd_result_alloc(), but what is written there reaches on_error, beside the words. Return
+/* A failure with data: like gd_result_alloc(), but what is written there reaches on_error, beside the message. Return
  * GD_E_FAILED from process then. */
 void *gd_result_alloc_failed(struct gd_result *r, size_t size, const char *format, ...) GD_PRINTF(3, 4);
 int gd_result_cancelled(struct gd_result *r); /* I saw gd_task_cancelled() and stopped */
