@@ -45,11 +45,10 @@ long gd__spec_number(const char *text, size_t length, long least, long most)
 static int parse_count(struct gd__spec *out, const char *text, const char *count)
 {
     if (out->kind == GD__SPEC_AUTO)
-        return gd__error(GD_E_INVALID, "\"%s\": auto takes no number; write \"auto\"", text);
+        return gd__error(GD_E_INVALID, "auto takes no number; write \"auto\"");
     const long n = gd__spec_number(count, strlen(count), 1, GD__SPEC_MOST);
     if (n < 0)
-        return gd__error(GD_E_INVALID, "\"%s\": the number of devices must be 1 to %d, as in \"%.3s:4\"", text,
-                         GD__SPEC_MOST, text);
+        return gd__error(GD_E_INVALID, "the number of devices must be 1 to %d, as in \"%.3s:4\"", GD__SPEC_MOST, text);
     out->count = (unsigned)n;
     return 0;
 }
@@ -81,7 +80,7 @@ static int wrong_entry(const struct gd__spec_entry *e)
 }
 
 /* "3", "0-3", "0:1". */
-static int parse_numbers(const char *text, struct gd__spec_entry *e)
+static int parse_numbers(struct gd__spec_entry *e)
 {
     const size_t left = strspn(e->text, "0123456789");
     const long first = gd__spec_number(e->text, left < e->length ? left : e->length, 0, NUMBER_MOST);
@@ -96,8 +95,8 @@ static int parse_numbers(const char *text, struct gd__spec_entry *e)
     if (first < 0 || last < 0)
         return wrong_entry(e);
     if (e->kind == GD__SPEC_NUMBERS && last < first)
-        return gd__error(GD_E_INVALID, "\"%s\": the range %.*s is backwards; write %ld-%ld", text, (int)e->length,
-                         e->text, last, first);
+        return gd__error(GD_E_INVALID, "the range %.*s is backwards; write %ld-%ld", (int)e->length, e->text, last,
+                         first);
     e->first = (int)first;
     e->last = (int)last;
     return 1;
@@ -116,12 +115,12 @@ int gd__spec_next(const char *text, const char **at, struct gd__spec_entry *out)
     if (*at < end)
         (*at)++;
     if (out->length == 0)
-        return gd__error(GD_E_INVALID, "\"%s\" has an empty entry; write auto, or a list like 0,2 or 0-3", text);
+        return gd__error(GD_E_INVALID, "an entry of the list is empty; write auto, or a list like 0,2 or 0-3");
     if (strncasecmp(out->text, "GPU-", 4) == 0 || strncasecmp(out->text, "MIG-", 4) == 0) {
         out->kind = GD__SPEC_NAME;
         return 1;
     }
-    return parse_numbers(text, out);
+    return parse_numbers(out);
 }
 
 int gd__spec_numbers(const char *text, gd__number_fn *fn, void *user)
