@@ -45,7 +45,7 @@ long gd__spec_number(const char *text, size_t length, long least, long most)
 static int parse_count(struct gd__spec *out, const char *text, const char *count)
 {
     if (out->kind == GD__SPEC_AUTO)
-        return gd__error(GD_E_INVALID, "auto takes no number; write \"auto\"");
+        return gd__error(GD_E_INVALID, "\"%s\": auto takes no number; write \"auto\"", text);
     const long n = gd__spec_number(count, strlen(count), 1, GD__SPEC_MOST);
     if (n < 0)
         return gd__error(GD_E_INVALID, "the number of devices must be 1 to %d, as in \"%.3s:4\"", GD__SPEC_MOST, text);
