@@ -48,7 +48,8 @@ static int parse_count(struct gd__spec *out, const char *text, const char *count
         return gd__error(GD_E_INVALID, "\"%s\": auto takes no number; write \"auto\"", text);
     const long n = gd__spec_number(count, strlen(count), 1, GD__SPEC_MOST);
     if (n < 0)
-        return gd__error(GD_E_INVALID, "the number of devices must be 1 to %d, as in \"%.3s:4\"", GD__SPEC_MOST, text);
+        return gd__error(GD_E_INVALID, "\"%s\": the number of devices must be 1 to %d, as in \"%.3s:4\"", text,
+                         GD__SPEC_MOST, text);
     out->count = (unsigned)n;
     return 0;
 }
