@@ -11,7 +11,7 @@
  */
 #include "chaos/chaos.h"
 
-#include "support/folder.h"
+#include "support/directory.h"
 
 /* The last ones have found something that the others had not. */
 static const uint64_t always[] = { 1, 2, 3, 4, 5, 6, 7, 8, 51 };
@@ -38,9 +38,9 @@ static void make_job(const struct plan *p)
     CHECK_EQ(fclose(log), 0);
     CHECK_EQ(mkfifo("gate", 0666), 0);
     CHECK_EQ(mkfifo("never", 0666), 0);
-    make_folders("kept");
-    make_folders("locks");
-    make_folders("counts");
+    make_directories("kept");
+    make_directories("locks");
+    make_directories("counts");
 }
 
 /* True: the job is done. */
@@ -63,7 +63,7 @@ static void do_job(const struct theme *theme, uint64_t seed, unsigned scale, str
     struct outcome o;
     char directory[64];
     snprintf(directory, sizeof directory, "%s-%llu", theme->name, (unsigned long long)seed);
-    make_folders(directory);
+    make_directories(directory);
     CHECK_EQ(chdir(directory), 0);
     plan_make(&p, theme, seed, scale);
     if (has_seed)
@@ -85,7 +85,7 @@ static void do_job(const struct theme *theme, uint64_t seed, unsigned scale, str
     checker_close(&c);
     plan_free(&p);
     CHECK_EQ(chdir(".."), 0);
-    folder_remove(directory);
+    directory_remove(directory);
 }
 
 /* --- cases ------------------------------------------------------------------------------- */
@@ -109,7 +109,7 @@ static void do_jobs(const struct theme *theme)
     if (!gd_journal_available())
         SKIP("built without journals");
     adopt_orphans();
-    folder_enter();
+    directory_enter();
     const unsigned jobs = has_seed      ? 1
                           : test_soak() ? soak_jobs()
                           : SANITIZED   ? COUNT_OF(always) / 3

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What tests of the command's parts share: a folder of their own, files, what a shell command writes, and GNU parallel
- * to compare with.
+ * What tests of the command's parts share: a directory of their own, files, what a shell command writes, and GNU
+ * parallel to compare with.
  */
 #ifndef GD_TESTS_CLI_COMMON_H
 #define GD_TESTS_CLI_COMMON_H
@@ -12,7 +12,7 @@
 #include "base/text/buffer.h"
 #include "support/test.h"
 
-static char cli_folder[64];
+static char cli_directory[64];
 
 static int cli_remove(const char *path, const struct stat *st, int type, struct FTW *at)
 {
@@ -20,21 +20,21 @@ static int cli_remove(const char *path, const struct stat *st, int type, struct 
     return remove(path);
 }
 
-TEST_UNUSED static void leave_folder(void)
+TEST_UNUSED static void leave_directory(void)
 {
     if (chdir("/") == 0)
-        nftw(cli_folder, cli_remove, 16, FTW_DEPTH | FTW_PHYS);
+        nftw(cli_directory, cli_remove, 16, FTW_DEPTH | FTW_PHYS);
 }
 
-/* Goes into a new folder, which is removed at the end of the case; the second time that is where it is. */
-TEST_UNUSED static void enter_folder(void)
+/* Goes into a new directory, which is removed at the end of the case; the second time that is where it is. */
+TEST_UNUSED static void enter_directory(void)
 {
-    if (*cli_folder)
+    if (*cli_directory)
         return;
-    snprintf(cli_folder, sizeof cli_folder, "/tmp/gd-cli-XXXXXX");
-    CHECK(mkdtemp(cli_folder) != NULL);
-    CHECK_EQ(chdir(cli_folder), 0);
-    atexit(leave_folder);
+    snprintf(cli_directory, sizeof cli_directory, "/tmp/gd-cli-XXXXXX");
+    CHECK(mkdtemp(cli_directory) != NULL);
+    CHECK_EQ(chdir(cli_directory), 0);
+    atexit(leave_directory);
 }
 
 TEST_UNUSED static void make_file(const char *path, const void *data, size_t size)
@@ -90,10 +90,10 @@ TEST_UNUSED static struct gd__buffer shell(const char *command, int *status)
 TEST_UNUSED static void need_parallel(void)
 {
     int status;
-    enter_folder();
+    enter_directory();
     unsetenv("PARALLEL");
     unsetenv("PARALLEL_HOME");
-    setenv("HOME", cli_folder, 1);
+    setenv("HOME", cli_directory, 1);
     struct gd__buffer b = shell("parallel --version 2>/dev/null | grep -c '^GNU parallel'", &status);
     bool there = b.size > 0 && b.data[0] != '0';
     gd__buffer_free(&b);

@@ -205,7 +205,7 @@ TEST(an_input_that_is_other_json_is_its_text)
 
 TEST(jsonl_takes_records_of_failures)
 {
-    enter_folder();
+    enter_directory();
     make_text("f", "{\"input\":\"a b\",\"failure\":\"error\",\"attempts\":1}\n{\"x\":1}\n"
                    "{\"input\":[\"a\",\"b\"],\"failure\":\"error\",\"attempts\":1}\n"
                    "{\"input\":[\"a\",\"b\"],\"json\":true,\"failure\":\"error\",\"attempts\":1}\n");
@@ -230,7 +230,7 @@ TEST(jsonl_takes_records_of_failures)
 TEST(failures_are_listed)
 {
     struct cli_failures *f = NULL;
-    enter_folder();
+    enter_directory();
     CHECK_EQ(cli_failures_open(&f, "f", false), 0);
     struct made *good = command("out", 3, "", 0, 0), *bad = command("", 0, "oh\nno\n", 3, 0);
     struct made *cancelled = failure(GD_FAILURE_CANCELLED, "ended early"),

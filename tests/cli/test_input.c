@@ -12,7 +12,7 @@
 
 static void check_lines(const char *text, size_t size, const char *expected, enum cli_format format, bool skip)
 {
-    enter_folder();
+    enter_directory();
     make_file("f", text, size);
     const struct cli_source s[] = { FROM("f") };
     check_input(OPTIONS(s, .format = format, .skip_blank = skip), expected);
@@ -78,7 +78,7 @@ TEST(lines_of_any_length)
     static char text[600000];
     size_t at = 0, lengths[] = { 0, 1, 65534, 65535, 65536, 65537, 131072, 200000, 3 },
            n = sizeof lengths / sizeof *lengths;
-    enter_folder();
+    enter_directory();
     for (size_t i = 0; i < n; i++) {
         memset(text + at, 'a' + (int)i, lengths[i]);
         at += lengths[i];
@@ -246,7 +246,7 @@ TEST(an_empty_source_counts_as_one_empty_argument)
     check_input(OPTIONS(last), "[a][]\n[b][]\n");
     const struct cli_source first[] = { NO_WORDS, WORDS("a", "b") };
     check_input(OPTIONS(first), "[][a]\n[][b]\n");
-    enter_folder();
+    enter_directory();
     make_text("empty", "");
     make_text("f", "1\n2\n");
     const struct cli_source streamed[] = { FROM("empty"), FROM("f") };
@@ -261,7 +261,7 @@ TEST(an_empty_source_counts_as_one_empty_argument)
 
 TEST(a_stream_with_others)
 {
-    enter_folder();
+    enter_directory();
     make_text("f", "1\n2\n3\n");
     const struct cli_source s[] = { FROM("f"), WORDS("a", "b"), LINKED("x", "y") };
     check_input(OPTIONS(s), "[1][a][x]\n[1][b][y]\n[2][a][x]\n[2][b][y]\n[3][a][x]\n[3][b][y]\n");
@@ -310,7 +310,7 @@ TEST_WITHIN(120, combinations_as_gnu_parallel)
         { { FROM("odd") }, 1, "-a odd 'printf [%s]\\\\n {}' 2>/dev/null" },
     };
     need_parallel();
-    enter_folder();
+    enter_directory();
     make_text("f", "l 1\n\nl3\r\n*");
     make_text("g", "m1\nm2\n");
     make_text("empty", "");
@@ -332,7 +332,7 @@ TEST_WITHIN(120, combinations_as_gnu_parallel)
 TEST(blank_ones_skipped_as_gnu_parallel)
 {
     need_parallel();
-    enter_folder();
+    enter_directory();
     make_text("f", "a\n\n \n\t\nb \n c\n");
     struct gd__buffer theirs =
         shell("PARALLEL_SHELL=/bin/sh parallel -k -r 'printf [%s][%s]\\\\n {1} {2}' :::: f ::: x '' y", NULL);
@@ -402,7 +402,7 @@ TEST(every_order_is_as_likely)
 
 TEST(combinations_are_shuffled_as_wholes)
 {
-    enter_folder();
+    enter_directory();
     make_text("f", "1\n2\n");
     const struct cli_source s[] = { FROM("f"), WORDS("a", "b") };
     struct cli_input *in = open_input(OPTIONS(s, .shuffle = true, .seeded = true, .seed = 5));
@@ -418,7 +418,7 @@ TEST(combinations_are_shuffled_as_wholes)
 
 TEST(the_total_can_be_asked_for)
 {
-    enter_folder();
+    enter_directory();
     make_text("f", "1\n2\n3");
     const struct cli_source s[] = { FROM("f"), WORDS("a", "b") };
     struct cli_input *in = open_input(OPTIONS(s));
@@ -431,7 +431,7 @@ TEST(the_total_can_be_asked_for)
 
 TEST(a_stream_is_counted_when_its_end_was_read)
 {
-    enter_folder();
+    enter_directory();
     make_text("f", "1\n2\n");
     const struct cli_source s[] = { FROM("f") }, words[] = { WORDS("a", "b", "c") };
     struct cli_input *in = open_input(OPTIONS(s));
@@ -452,7 +452,7 @@ TEST(a_stream_is_counted_when_its_end_was_read)
 
 TEST(a_stream_that_was_cancelled_is_not_counted)
 {
-    enter_folder();
+    enter_directory();
     make_text("f", "1\n2\n");
     const struct cli_source s[] = { FROM("f") };
     struct cli_input *in = open_input(OPTIONS(s));
@@ -468,19 +468,19 @@ TEST(a_stream_that_was_cancelled_is_not_counted)
 
 TEST(missing_files_are_said_before_anything_runs)
 {
-    enter_folder();
+    enter_directory();
     make_text("f", "1\n");
     const struct cli_source one[] = { FROM("not-there") };
     check_refused(OPTIONS(one), "cannot open input file not-there: No such file");
     const struct cli_source second[] = { FROM("f"), FROM("not-there") };
     check_refused(OPTIONS(second), "not-there");
-    const struct cli_source folder[] = { FROM(".") };
-    check_refused(OPTIONS(folder), "is a directory");
+    const struct cli_source directory[] = { FROM(".") };
+    check_refused(OPTIONS(directory), "is a directory");
 }
 
 TEST(what_does_not_go_together)
 {
-    enter_folder();
+    enter_directory();
     make_text("f", "1\n");
     const struct cli_source twice[] = { FROM("-"), FROM("-") };
     check_refused(OPTIONS(twice), "twice");
@@ -509,7 +509,7 @@ TEST(a_read_that_fails)
 
 TEST(a_terminal_gets_a_hint)
 {
-    enter_folder();
+    enter_directory();
     int master = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
     CHECK(master >= 0 && grantpt(master) == 0 && unlockpt(master) == 0);
     int slave = open(ptsname(master), O_RDWR | O_NOCTTY | O_CLOEXEC); /* NOLINT(concurrency-mt-unsafe) */

@@ -418,7 +418,7 @@ TEST(columns_stay)
     free(after);
 }
 
-/* Files of one folder would all look the same by their beginnings; other texts begin with what matters. */
+/* Files of one directory would all look the same by their beginnings; other texts begin with what matters. */
 TEST(of_a_long_path_the_end_is_shown)
 {
     static const struct {

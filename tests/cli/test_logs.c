@@ -16,7 +16,7 @@
 static void check_record(struct made *m, enum cli_result_kind kind, bool json_input, const char *expected)
 {
     struct cli_records *r = NULL;
-    enter_folder();
+    enter_directory();
     CHECK_EQ(cli_records_open(&r, "r", false), 0);
     cli_records_json_input(r, json_input);
     CHECK_EQ(cli_records_add(r, end_of(m, kind)), 0);
@@ -99,7 +99,7 @@ TEST(records_replace_or_go_on)
 {
     struct cli_records *r = NULL;
     struct made *m = result("1");
-    enter_folder();
+    enter_directory();
     make_text("r", "old\n");
     CHECK_EQ(cli_records_open(&r, "r", true), 0);
     CHECK_EQ(cli_records_add(r, end_of(m, CLI_RESULT_BYTES)), 0);
@@ -137,7 +137,7 @@ TEST(files_that_cannot_be_written)
     struct cli_records *r = NULL;
     struct cli_joblog *j = NULL;
     struct cli_results *s = NULL;
-    enter_folder();
+    enter_directory();
     CHECK_EQ(cli_records_open(&r, "no/such/r", false), -1);
     CHECK_CONTAINS(gd__fail_text(), "cannot write no/such/r: the directory no/such does not exist");
     CHECK_EQ(cli_joblog_open(&j, "no/such/j", NULL, false), -1);
@@ -165,7 +165,7 @@ TEST(files_that_cannot_be_written)
 TEST(joblog)
 {
     struct cli_joblog *j = NULL;
-    enter_folder();
+    enter_directory();
     CHECK_EQ(cli_joblog_open(&j, "j", NULL, false), 0);
     CHECK_EQ(cli_joblog_begin(j), 0);
     struct made *m[] = { command("abc", 3, "ef", 3, 0), failure(GD_FAILURE_TIMEOUT, ""), command("", 0, "", 0, 9),
@@ -194,7 +194,7 @@ TEST(joblog_as_gnu_parallel)
     static const char *const inputs[] = { "0", "3", "a b", "'", "" };
     static const char *const words[] = { "printf '%s\n' {}; printf e >&2; sh -c 'exit 3'", NULL };
     need_parallel();
-    enter_folder();
+    enter_directory();
     struct cli_joblog *j = NULL;
     struct gd_command *template = NULL;
     CHECK_EQ(
@@ -226,7 +226,7 @@ TEST(joblog_as_gnu_parallel)
     gd__buffer_free(&ours);
 }
 
-/* --- folders of results ------------------------------------------------------------ */
+/* --- directories of results ------------------------------------------------------------ */
 
 static void check_results_file(const char *path, const char *text)
 {
@@ -246,7 +246,7 @@ static void add_results(struct cli_results *r, uint64_t id, const char *input, s
 TEST(results)
 {
     struct cli_results *r = NULL;
-    enter_folder();
+    enter_directory();
     CHECK_EQ(cli_results_open(&r, "new/R"), 0);
     add_results(r, 0, "a\0b c", 5);
     check_results_file("new/R/1/a/2/b c/stdout", "out\n");
@@ -266,12 +266,12 @@ TEST(results)
     drop(m);
 }
 
-/* Odd names, and what a later task with the same folder leaves. */
+/* Odd names, and what a later task with the same directory leaves. */
 /* What a run that was killed left is no hindrance, and does not stay. */
 TEST(results_over_torn_ones)
 {
     struct cli_results *r = NULL;
-    enter_folder();
+    enter_directory();
     CHECK_EQ(cli_results_open(&r, "R"), 0);
     CHECK_EQ(mkdir("R/1", 0777), 0);
     CHECK_EQ(mkdir("R/1/a", 0777), 0);
@@ -291,14 +291,14 @@ static size_t name_size(const char *path)
     return strlen(strrchr(path, '/') + 1);
 }
 
-/* Two that begin alike must not share a folder; and the folder is the same in every run. */
+/* Two that begin alike must not share a directory; and the directory is the same in every run. */
 TEST(results_of_long_inputs)
 {
     static const size_t sizes[] = { 254, 255, 256, 300, 5000 };
     struct cli_results *r = NULL;
     char input[5001], *paths[2 * sizeof sizes / sizeof *sizes];
     size_t n = 0;
-    enter_folder();
+    enter_directory();
     CHECK_EQ(cli_results_open(&r, "R"), 0);
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         for (char last = 'x'; last <= 'y'; last++) {
@@ -318,7 +318,7 @@ TEST(results_of_long_inputs)
     memset(input, 'x', 300);
     add_results(r, 7, input, 300);
     CHECK_STR(cli_results_path(r), paths[6]);
-    /* One that is called like the folder of another. */
+    /* One that is called like the directory of another. */
     const char *taken = strrchr(paths[6], '/') + 1;
     add_results(r, 8, taken, strlen(taken));
     CHECK(strcmp(cli_results_path(r), paths[6]) != 0);
@@ -332,7 +332,7 @@ TEST(results_of_long_inputs_in_other_languages)
 {
     struct cli_results *r = NULL;
     char input[400];
-    enter_folder();
+    enter_directory();
     CHECK_EQ(cli_results_open(&r, "R"), 0);
     for (size_t before = 0; before < 3; before++) {
         memset(input, 'x', before);
@@ -353,7 +353,7 @@ TEST(a_line_is_whole_or_not_there)
     struct cli_records *r = NULL;
     struct made *m = result("1");
     struct rlimit limit = { 300, 300 };
-    enter_folder();
+    enter_directory();
     signal(SIGXFSZ, SIG_IGN);
     make_text("r", "kept\n");
     CHECK_EQ(cli_records_open(&r, "r", true), 0);
@@ -377,7 +377,7 @@ TEST(records_know_their_run)
 {
     struct cli_records *r = NULL;
     struct made *m = result("1");
-    enter_folder();
+    enter_directory();
     CHECK_EQ(cli_records_open(&r, "r", false), 0);
     cli_records_run(r, 3);
     CHECK_EQ(cli_records_add(r, end_of(m, CLI_RESULT_BYTES)), 0);
@@ -391,7 +391,7 @@ TEST(records_know_their_run)
 TEST(a_joblog_that_is_gone_on_with)
 {
     struct cli_joblog *j = NULL;
-    enter_folder();
+    enter_directory();
     make_text("j", "there is something\n");
     CHECK_EQ(cli_joblog_open(&j, "j", NULL, true), 0);
     CHECK_EQ(cli_joblog_begin(j), 0);
@@ -415,7 +415,7 @@ TEST(results_as_gnu_parallel)
                                    "..", "/",   "-",   "\xff\x01", "'\"$",   "a",    long_name, slashes };
     size_t n = sizeof inputs / sizeof *inputs;
     need_parallel();
-    enter_folder();
+    enter_directory();
     struct cli_results *r = NULL;
     struct gd__buffer list = { 0 };
     CHECK_EQ(cli_results_open(&r, "ours"), 0);

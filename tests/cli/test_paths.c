@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * Paths that are longer than there is room for: files of one folder differ in their ends.
+ * Paths that are longer than there is room for: files of one directory differ in their ends.
  */
 #include "snapshots.h"
 
-static const char *const long_folder = "/srv/recordings/of a company with a long name/2026/interviews/a day in spring/";
+static const char *const long_directory =
+    "/srv/recordings/of a company with a long name/2026/interviews/a day in spring/";
 
 /* What the library leaves of such paths: at most 95 bytes. */
 static struct made_up *long_paths(void)
@@ -45,7 +46,7 @@ TEST(of_a_path_in_a_row_of_several_workers_the_end_is_shown)
     struct made_up *m = made_run("transcribe");
     for (int i = 0; i < 12; i++) {
         char task[200];
-        snprintf(task, sizeof task, "…%s%02d.wav", long_folder + sizeof "/srv/recordings/" - 1, i);
+        snprintf(task, sizeof task, "…%s%02d.wav", long_directory + sizeof "/srv/recordings/" - 1, i);
         made_worker(m, i % 2, GD_WORKER_BUSY, GD_IDLE_NOT, task, i);
     }
     char *text = laid_out(m, &v);

@@ -370,7 +370,7 @@ TEST(nothing_is_drawn_before_there_are_figures)
 TEST(a_file_gets_a_plain_line)
 {
     struct cli_progress *p = NULL;
-    enter_folder();
+    enter_directory();
     int fd = open("f", O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
     completed = 10;
     CHECK_EQ(cli_progress_open(&p, fd, CLI_PROGRESS_ETA, stats, user_text), 0);

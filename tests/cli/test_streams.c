@@ -32,7 +32,7 @@ static void write_one(struct made *m, enum cli_result_kind kind, bool tag, bool 
 
 static void check_output(struct made *m, enum cli_result_kind kind, bool tag, const char *out, const char *err)
 {
-    enter_folder();
+    enter_directory();
     write_one(m, kind, tag, false);
     check_file("out", out);
     check_file("err", err);
@@ -124,7 +124,7 @@ TEST(a_failed_command_speaks_for_itself)
 
 TEST(output_with_nul_bytes)
 {
-    enter_folder();
+    enter_directory();
     struct made *m = command("a\0b", 3, "", 0, 0);
     write_one(m, CLI_RESULT_COMMAND, false, false);
     struct gd__buffer b = bytes_of("out");
@@ -161,7 +161,7 @@ TEST(a_tag_on_a_terminal)
     CHECK(terminal >= 0 && tcgetattr(terminal, &raw) == 0);
     cfmakeraw(&raw);
     CHECK_EQ(tcsetattr(terminal, TCSANOW, &raw), 0);
-    enter_folder();
+    enter_directory();
     const int file = open("err", O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
     m->report.input = input;
     m->report.input_size = sizeof input - 1;
@@ -260,7 +260,7 @@ TEST(what_becomes_of_all_is_not_said_of_each)
 
 TEST(silent_output_has_failures_only)
 {
-    enter_folder();
+    enter_directory();
     struct made *m = command("a\n", 2, "b\n", 0, 0);
     write_one(m, CLI_RESULT_COMMAND, true, true);
     check_file("out", "");
@@ -276,7 +276,7 @@ TEST(a_reader_that_went_away_ends_it_quietly)
 {
     int fds[2];
     struct cli_streams *o = NULL;
-    enter_folder();
+    enter_directory();
     signal(SIGPIPE, SIG_IGN);
     CHECK_EQ(pipe2(fds, O_CLOEXEC), 0);
     close(fds[0]);
@@ -347,7 +347,7 @@ TEST(tags_as_gnu_parallel)
     static const char *const lines[] = { "printf 'a\\n\\nb\\rc\\r\\nd'", "printf '\\n'", "true",
                                          "printf x; printf 'y\\nz' >&2" };
     need_parallel();
-    enter_folder();
+    enter_directory();
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
         struct made *m = really_run(lines[i], 0, "in  put");
         write_one(m, CLI_RESULT_COMMAND, true, false);

@@ -89,7 +89,7 @@ TEST(a_line_without_end)
 TEST(a_file_gets_bytes_as_they_come)
 {
     struct cli_worker_lines *p = NULL;
-    enter_folder();
+    enter_directory();
     int fd = open("f", O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
     CHECK_EQ(cli_worker_lines_open(&p, (const int[]){ fd, fd }, NULL), 0);
     pass(p, 0, 1, "one ");

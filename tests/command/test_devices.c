@@ -96,7 +96,7 @@ TEST(a_device_that_its_driver_gives_up)
 
 TEST(set_ups_one_at_a_time)
 {
-    /* The folder is there only while one sets up: a second one at that time would fail. */
+    /* The directory is there only while one sets up: a second one at that time would fail. */
     struct ran r = sh("cat > w.sh <<'end'\n"
                       "mkdir busy || { echo '{\"ready\":false,\"error\":\"two at once\"}'; exit; }\n"
                       "sleep 0.1; rmdir busy\n"

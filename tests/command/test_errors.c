@@ -114,7 +114,7 @@ TEST(no_file_matched)
                   "gpu-dispatch: no file in d matches *.wav (subdirectories are searched only with --recursive)");
 }
 
-TEST(a_folder_without_files)
+TEST(a_directory_without_files)
 {
     struct ran r = sh("mkdir d; " RUN "--input-dir d true");
     CHECK_EQ(r.status, 255);
@@ -206,7 +206,7 @@ TEST(unreadable_arg_file)
     CHECK_REFUSED(sh(RUN "-a nothere true"), "gpu-dispatch: cannot open input file nothere: No such file or directory");
 }
 
-TEST(a_folder_as_an_arg_file)
+TEST(a_directory_as_an_arg_file)
 {
     CHECK_REFUSED(sh(RUN "-a . true"), "gpu-dispatch: . is a directory: use --input-dir for the files in it");
 }

@@ -58,7 +58,7 @@ TEST(json_lines_are_kept_as_they_are)
     "mkdir -p d/sub; printf 1 > d/small.wav; printf 12345 > d/large.wav; printf 123 > d/mid.txt; printf 1234567 > " \
     "d/sub/deep.wav; "
 
-TEST(files_of_a_folder_largest_first)
+TEST(files_of_a_directory_largest_first)
 {
     CHECK_PRINTS(sh(FILES RUNK "--input-dir d echo"), "d/large.wav\nd/mid.txt\nd/small.wav\n");
 }

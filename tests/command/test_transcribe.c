@@ -61,7 +61,7 @@ TEST(wav_files_unless_patterns_are_given)
     CHECK_STR(ran(), "in/c.flac in/b.mp3 ");
 }
 
-TEST(folders_are_mirrored)
+TEST(directories_are_mirrored)
 {
     WAVS("in/a.wav", "in/x/b.wav", "in/x/y/c.wav");
     CHECK_EQ(sh(ALONE "--input-dir in --output-dir o").status, 0);
@@ -73,7 +73,7 @@ TEST(folders_are_mirrored)
     CHECK_STR(sh("find p -type f | sort").out, "p/a.txt\np/x/b.txt\np/x/y/c.txt\n");
 }
 
-TEST(files_and_folders_as_words)
+TEST(files_and_directories_as_words)
 {
     WAVS("in/a.wav", "in/b.mp3", "else/c.wav", "d.ogg");
     CHECK_EQ(sh(ALONE "d.ogg in --output-dir o else/c.wav").status, 0);
@@ -84,7 +84,7 @@ TEST(files_and_folders_as_words)
     CHECK_STR(sh("find p -type f | sort").out, "p/a.txt\np/b.txt\np/d.txt\n");
 }
 
-TEST(a_folder_as_the_only_word_is_mirrored)
+TEST(a_directory_as_the_only_word_is_mirrored)
 {
     WAVS("in/a.wav", "in/x/b.wav");
     CHECK_EQ(sh(ALONE "in -r").status, 0);
@@ -142,14 +142,14 @@ TEST(a_name_too_long_for_an_output_is_one_failure)
     CHECK_CONTAINS(r.out, "in/a.wav -> data/outputs/a.json\n");
 }
 
-TEST(deep_folders)
+TEST(deep_directories)
 {
-    char name[4096] = "in", folder[101];
+    char name[4096] = "in", directory[101];
     size_t length = 2;
-    memset(folder, 'f', sizeof folder - 1);
-    folder[sizeof folder - 1] = '\0';
+    memset(directory, 'f', sizeof directory - 1);
+    directory[sizeof directory - 1] = '\0';
     for (int i = 0; i < 14; i++)
-        length += (size_t)snprintf(name + length, sizeof name - length, "/%s", folder);
+        length += (size_t)snprintf(name + length, sizeof name - length, "/%s", directory);
     snprintf(name + length, sizeof name - length, "/a.wav");
     wav(name, 1);
     CHECK_PRINTS(sh(ALONE "--input-dir in -r --output-dir o"), "");
@@ -219,14 +219,14 @@ TEST(two_files_with_one_output)
                       "gpu-dispatch: in/a.wav and x/a.wav would both be written to data/outputs/a.txt: give the "
                       "directory that contains them as --input-dir with --recursive, or transcribe them separately");
     /* However long they are, it says what to do. */
-    char folder[1001] = "", name[1100];
-    for (size_t n = 0; n + 101 < sizeof folder; n += 101)
-        snprintf(folder + n, sizeof folder - n, "%0100d/", 0);
-    snprintf(name, sizeof name, "%sa.wav", folder);
+    char directory[1001] = "", name[1100];
+    for (size_t n = 0; n + 101 < sizeof directory; n += 101)
+        snprintf(directory + n, sizeof directory - n, "%0100d/", 0);
+    snprintf(name, sizeof name, "%sa.wav", directory);
     wav(name, 1);
-    snprintf(name, sizeof name, "%sa.mp3", folder);
+    snprintf(name, sizeof name, "%sa.mp3", directory);
     wav(name, 1);
-    CHECK_CONTAINS(sh(ALONE "--input-dir %s --pattern '*'", folder).err,
+    CHECK_CONTAINS(sh(ALONE "--input-dir %s --pattern '*'", directory).err,
                    "use --full-names to give each its own name\n");
 }
 
@@ -373,7 +373,7 @@ TEST(devices_that_are_not_there)
     CHECK_STR(ran(), "in/a.wav ");
 }
 
-TEST(an_output_folder_that_cannot_be)
+TEST(an_output_directory_that_cannot_be)
 {
     wav("in/a.wav", 1);
     struct ran r = sh("touch file; " ALONE "--input-dir in --output-dir file");
@@ -589,7 +589,7 @@ TEST(work_that_a_journal_skips_is_no_part_of_it)
     CHECK_STR(work_of("--resume --journal j.db"), ""); /* there is none */
 }
 
-TEST(an_unreadable_folder_is_told_of)
+TEST(an_unreadable_directory_is_told_of)
 {
     if (geteuid() == 0)
         SKIP("root may read everything");
@@ -681,7 +681,7 @@ TEST(journals_of_other_work_are_refused)
     CHECK_EQ(sh("%s --language en --force-resume", run).status, 0);
 }
 
-/* A pipe in the case's folder, open for both: who writes is not held up, who reads sees no end. */
+/* A pipe in the case's directory, open for both: who writes is not held up, who reads sees no end. */
 static int fifo(const char *name)
 {
     char path[128];
@@ -783,7 +783,7 @@ TEST(what_is_cancelled_is_not_done)
     CHECK_EQ(sh_wait(w.running).status, 130);
 }
 
-/* Files of one folder that is deeper than there is room for. */
+/* Files of one directory that is deeper than there is room for. */
 TEST(a_long_path_is_shown_by_its_end)
 {
     have_own_jobs();

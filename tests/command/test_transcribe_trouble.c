@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * `gpu-dispatch transcribe` where things are not as they should be: what lies in a folder and is no file, disks that
+ * `gpu-dispatch transcribe` where things are not as they should be: what lies in a directory and is no file, disks that
  * are full, models that are nowhere, runs in which nothing goes well. What is said then, and what is left behind.
  */
 #include <sys/socket.h>
@@ -39,7 +39,7 @@ TEST(what_is_no_file_is_said_once)
     CHECK_CONTAINS(r.err, "in/a-socket.wav is a socket, not a file; left out, as are 2 more such\n");
 }
 
-TEST(a_folder_with_nothing_but_a_pipe)
+TEST(a_directory_with_nothing_but_a_pipe)
 {
     struct ran r = sh("mkdir in; mkfifo in/a.wav; " STANDIN ON "--input-dir in");
     CHECK_STR(r.err, "gpu-dispatch: in/a.wav is a pipe, not a file; left out\ngpu-dispatch: no file in in matches "

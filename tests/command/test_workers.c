@@ -234,7 +234,7 @@ TEST(a_plugin_s_setup_is_given_text)
                  "large one a\nlarge one b\n");
 }
 
-TEST(a_plugin_in_a_folder_named_like_one)
+TEST(a_plugin_in_a_directory_named_like_one)
 {
     struct ran r = sh("mkdir v.soft; cp $GD_TEST_PLUGINS/plugin_args.so v.soft/; " RUN
                       "--worker v.soft/plugin_args.so --setup-args x ::: a");

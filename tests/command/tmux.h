@@ -44,7 +44,7 @@ TEST_UNUSED static bool is_at_prompt(const char *screen)
     return strcmp(screen, "$\n") == 0 || (n >= 3 && strcmp(screen + n - 3, "\n$\n") == 0);
 }
 
-/* A terminal of this size with a shell in the case's folder, which shows "$ " and nothing else. more: NAME=value for
+/* A terminal of this size with a shell in the case's directory, which shows "$ " and nothing else. more: NAME=value for
  * the shell. */
 TEST_UNUSED static void open_terminal(unsigned width, unsigned height, const char *more)
 {

@@ -36,7 +36,7 @@ static void put32(unsigned char *at, uint32_t value)
         at[i] = (unsigned char)(value >> 8 * i);
 }
 
-/* Silence of so many seconds: 8 kHz, 8 bits, one channel. Its folder is made. */
+/* Silence of so many seconds: 8 kHz, 8 bits, one channel. Its directory is made. */
 TEST_UNUSED static void wav(const char *name, unsigned seconds)
 {
     char path[8192];

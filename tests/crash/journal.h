@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What the crash tests of journals share: a job in a folder of its own, run by the real command with a journal, its
+ * What the crash tests of journals share: a job in a directory of its own, run by the real command with a journal, its
  * output in a file and in --results; ways to kill it; and a check that every input is final exactly once in all of
  * them.
  *
@@ -71,7 +71,7 @@ TEST_UNUSED static unsigned job_bad(const struct job *job)
     return bad;
 }
 
-/* Into a new folder with the list of inputs, which is removed at the end of the case. */
+/* Into a new directory with the list of inputs, which is removed at the end of the case. */
 TEST_UNUSED static void job_enter(const struct job *job)
 {
     if (!gd_journal_available())
@@ -333,9 +333,9 @@ TEST_UNUSED static int job_check_file(const char *path, const struct stat *s, in
         return 0;
     }
     /* kept/R/1/task12/stdout */
-    char *text = job_read(path, &size), folder[128], expected[160] = "";
-    snprintf(folder, sizeof folder, "%.*s", (int)(f->base - 1), path);
-    const char *input = strrchr(folder, '/') + 1;
+    char *text = job_read(path, &size), directory[128], expected[160] = "";
+    snprintf(directory, sizeof directory, "%.*s", (int)(f->base - 1), path);
+    const char *input = strrchr(directory, '/') + 1;
     const bool bad = strncmp(input, "bad", 3) == 0;
     if (strcmp(base, "stdout") == 0)
         snprintf(expected, sizeof expected, "%s%s", bad ? "" : "did ", bad ? "" : input);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A disk that is full or broken from some write on, a folder that can't be written to: the run ends with 255 and words
- * that name the file, nothing is lost that was said to be done, and when there is room again the rest is done.
+ * A disk that is full or broken from some write on, a directory that can't be written to: the run ends with 255 and
+ * words that name the file, nothing is lost that was said to be done, and when there is room again the rest is done.
  */
 #include "journal.h"
 
@@ -67,7 +67,7 @@ TEST_WITHIN(600, no_room_for_anything)
     fail_from_every_call((struct job){ .n = 30, .results = true }, "ENOSPC", "/kept/", "kept", test_soak() ? 1 : 5);
 }
 
-TEST(a_folder_that_is_not_there)
+TEST(a_directory_that_is_not_there)
 {
     const struct job job = { .n = 3 };
     job_enter(&job);
@@ -76,8 +76,8 @@ TEST(a_folder_that_is_not_there)
     CHECK_EQ(job_lines("log"), 0);
 }
 
-/* Root may write anywhere: then a file in place of the folder has to do. */
-TEST(a_folder_that_is_read_only)
+/* Root may write anywhere: then a file in place of the directory has to do. */
+TEST(a_directory_that_is_read_only)
 {
     const struct job job = { .n = 3 };
     job_enter(&job);

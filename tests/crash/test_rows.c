@@ -11,7 +11,7 @@
 #include <sys/file.h>
 
 #include "crash/common.h"
-#include "support/folder.h"
+#include "support/directory.h"
 
 static uint64_t handovers_wanted, seconds_wanted;
 
@@ -302,7 +302,7 @@ TEST(when_every_worker_crashes_in_setup_the_run_says_so)
     struct run run = { .tasks = 50 };
     struct gd_stats stats = { .size = sizeof stats };
     struct gd_options o = options_of(&run, 3, env);
-    folder_enter();
+    directory_enter();
     const int gate = open("gate", O_RDWR | O_CREAT | O_CLOEXEC, 0644);
     CHECK(gate >= 0 && flock(gate, LOCK_EX) == 0);
     run.gate = &gate;

@@ -7,11 +7,11 @@
 
 #include "unit/discover.h"
 
-/* Deeper than PATH_MAX. Folders wait at every level, whichever is entered first. */
+/* Deeper than PATH_MAX. Directories wait at every level, whichever is entered first. */
 static void search_deep(bool a_first)
 {
     enum { LEVELS = 3000, BOUND = 48 };
-    folder_enter();
+    directory_enter();
     make_deep(LEVELS, "x.wav");
     const int lowest = dup(0);
     close(lowest);
@@ -33,7 +33,7 @@ TEST_WITHIN(300, a_tree_of_3000_levels)
     search_deep(true);
 }
 
-TEST_WITHIN(300, a_tree_of_3000_levels_in_the_folders_own_order)
+TEST_WITHIN(300, a_tree_of_3000_levels_in_the_directories_own_order)
 {
     search_deep(false);
 }
@@ -58,7 +58,7 @@ static int count_only(void *user, const char *path, uint64_t size)
 
 static void make_wide(const char *path, int n)
 {
-    make_folders(path);
+    make_directories(path);
     const int dir = open(path, O_RDONLY | O_DIRECTORY);
     CHECK(dir >= 0);
     for (int i = 0; i < n; i++) {
@@ -72,7 +72,7 @@ static void make_wide(const char *path, int n)
 TEST_WITHIN(300, memory_does_not_grow_with_files)
 {
     size_t few = 0, many = 0;
-    folder_enter();
+    directory_enter();
     make_wide("few", 10000);
     make_wide("many", 100000);
     PATTERNS("*.wav");
@@ -84,9 +84,9 @@ TEST_WITHIN(300, memory_does_not_grow_with_files)
     CHECK_LE(most_kept - before, 512 * 1024); /* the names alone are three times that */
 }
 
-TEST(many_folders)
+TEST(many_directories)
 {
-    folder_enter();
+    directory_enter();
     for (int i = 0; i < 3000; i++) {
         char path[40];
         snprintf(path, sizeof path, "d/folder number %d/x.wav", i);
@@ -97,10 +97,10 @@ TEST(many_folders)
     CHECK_EQ(n_found, 3000);
 }
 
-/* More folders than the set of those visited begins with, each reached twice. */
-TEST(many_folders_are_remembered)
+/* More directories than the set of those visited begins with, each reached twice. */
+TEST(many_directories_are_remembered)
 {
-    folder_enter();
+    directory_enter();
     for (int i = 0; i < 1000; i++) {
         char path[40], link[40], target[40];
         snprintf(path, sizeof path, "d/%d/x.wav", i);

@@ -13,7 +13,7 @@ trap 'rm -rf "$tmp"' EXIT
 prefix=$tmp/prefix
 flags="-Wall -Wextra -Werror"
 
-# The host must be found where it was installed, not in a build folder.
+# The host must be found where it was installed, not in a build directory.
 unset GPU_DISPATCH_HOST CFLAGS CXXFLAGS LDFLAGS DESTDIR
 
 try() { # try NAME COMMAND...

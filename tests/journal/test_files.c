@@ -14,7 +14,7 @@ static int by_name(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* Names in the folder we are in, sorted, parted by blanks. */
+/* Names in the directory we are in, sorted, parted by blanks. */
 static const char *names_here(void)
 {
     static char text[1024];
@@ -47,7 +47,7 @@ static void read_once(const char *path, uint64_t done)
 
 TEST(nothing_is_left_beside_it)
 {
-    folder_enter();
+    directory_enter();
     struct job job = JOB("");
     job_numbers(&job, 20);
     CHECK_EQ(job_run(&job), 0);
@@ -58,7 +58,7 @@ TEST(nothing_is_left_beside_it)
 
 TEST(a_reader_that_is_closed_last_clears_up)
 {
-    folder_enter();
+    directory_enter();
     struct job job = JOB("");
     job_numbers(&job, 20);
     CHECK_EQ(job_open(&job), 0);
@@ -87,7 +87,7 @@ static void run_and_leave(struct job *job)
 TEST(a_reader_changes_nothing_of_what_is_in_it)
 {
     static const char all[] = "SELECT *, hex(key) FROM task, run ORDER BY task.id";
-    folder_enter();
+    directory_enter();
     struct job job = JOB("");
     job_numbers(&job, 20);
     run_and_leave(&job);
@@ -108,7 +108,7 @@ TEST(a_reader_changes_nothing_of_what_is_in_it)
 
 TEST(by_another_name_it_is_held_as_well)
 {
-    folder_enter();
+    directory_enter();
     struct job job = JOB(""), other = JOB("");
     job_numbers(&job, 5);
     job_numbers(&other, 5);
@@ -127,7 +127,7 @@ TEST(by_another_name_it_is_held_as_well)
 
 TEST(by_another_name_its_log_is_found)
 {
-    folder_enter();
+    directory_enter();
     struct job job = JOB("");
     job_numbers(&job, 2000);
     CHECK_EQ(mkdir("there", 0755), 0);
@@ -145,7 +145,7 @@ TEST(by_another_name_its_log_is_found)
 
 TEST(a_link_to_nothing_is_refused)
 {
-    folder_enter();
+    directory_enter();
     CHECK_EQ(symlink("run.db", "link.db"), 0);
     struct job job = JOB("");
     job.j.path = "link.db";
@@ -156,7 +156,7 @@ TEST(a_link_to_nothing_is_refused)
 
 TEST(another_working_directory_changes_nothing)
 {
-    folder_enter();
+    directory_enter();
     struct job job = JOB("");
     job_lines(&job, "new", "c", "b", "a", NULL); /* the index is made where the journal is */
     job.lines++;
@@ -178,7 +178,7 @@ TEST(another_working_directory_changes_nothing)
 
 TEST(a_forked_process_does_not_close_it)
 {
-    folder_enter();
+    directory_enter();
     struct job job = JOB("");
     job_numbers(&job, 10);
     CHECK_EQ(job_open(&job), 0);
@@ -200,7 +200,7 @@ TEST(a_forked_process_does_not_close_it)
 
 TEST(without_a_log_it_is_refused)
 {
-    folder_enter();
+    directory_enter();
     struct job job = JOB("");
     bool told = false;
     for (unsigned long nth = 1; nth < 30 && !told; nth++) {
@@ -216,7 +216,7 @@ TEST(without_a_log_it_is_refused)
 /* A file that was followed, and is another after the run. */
 static void run_following(struct job *job)
 {
-    folder_enter();
+    directory_enter();
     job_numbers(job, 10);
     job->follow = "out";
     job->follow_fd = open("out", O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
@@ -306,7 +306,7 @@ static const char *out_after_resume(struct job *job, const char *before)
 
 TEST(a_followed_file_is_cut_only_where_it_is_as_it_was_written)
 {
-    folder_enter();
+    directory_enter();
     struct job job = JOB("");
     job_lines(&job, "one", "two", NULL);
     job.o.ordered = true;
@@ -324,7 +324,7 @@ TEST(a_followed_file_is_cut_only_where_it_is_as_it_was_written)
 
 TEST(what_is_added_after_the_end_is_not_cut_off)
 {
-    folder_enter();
+    directory_enter();
     struct job job = JOB("");
     job_lines(&job, "one", NULL);
     follow_out(&job);
@@ -343,7 +343,7 @@ TEST(what_is_added_after_the_end_is_not_cut_off)
 TEST(of_a_long_file_the_end_is_looked_at)
 {
     enum { LONG = 300000, TAIL = 64 << 10 };
-    folder_enter();
+    directory_enter();
     struct job job = JOB("");
     job_lines(&job, "one", NULL);
     follow_out(&job);
@@ -371,7 +371,7 @@ static void make_table_of_0_1(const char *path)
 
 TEST(a_journal_of_version_0_1_is_gone_on_with)
 {
-    folder_enter();
+    directory_enter();
     struct job job = JOB("");
     char full[PATH_MAX];
     job_lines(&job, "one", "two", NULL);
@@ -395,7 +395,7 @@ TEST(a_journal_of_version_0_1_is_gone_on_with)
 /* Version 0.1 went on with a journal that had been moved, and made a row of its own. */
 TEST(of_two_lengths_the_greater_counts)
 {
-    folder_enter();
+    directory_enter();
     struct job job = JOB("");
     char sql[PATH_MAX + 100], full[PATH_MAX];
     job_lines(&job, "one", "two", NULL);
@@ -413,7 +413,7 @@ TEST(of_two_lengths_the_greater_counts)
 
 TEST(a_file_that_cannot_be_read_is_cut_by_its_length_alone)
 {
-    folder_enter();
+    directory_enter();
     struct job job = JOB("");
     job_lines(&job, "one", NULL);
     follow_out(&job);
@@ -433,14 +433,14 @@ TEST(the_way_from_the_journal_to_a_file)
         { "a/run.db", "ab/o", "../ab/o" },    { "ab/run.db", "a/o", "../a/o" }, { "run.db", "a/b/o", "a/b/o" },
         { "a/b/run.db", "c/d", "../../c/d" },
     };
-    folder_enter();
+    directory_enter();
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
         struct job job = JOB("");
         make_file(ways[i][1], 0);
         char *above = strdup(ways[i][0]), *slash = strrchr(above, '/');
         if (slash) {
             *slash = '\0';
-            make_folders(above);
+            make_directories(above);
         }
         free(above);
         job.j.path = ways[i][0];
@@ -458,7 +458,7 @@ TEST(the_way_from_the_journal_to_a_file)
 
 TEST(a_full_queue_is_not_kept_until_the_window_is_over)
 {
-    folder_enter();
+    directory_enter();
     struct job job = JOB("");
     job_numbers(&job, 5000);
     job.j.window_ms = 3600 * 1000;
@@ -487,7 +487,7 @@ static void end_task(struct gd_journal *j, int out, uint64_t number, const char 
 TEST(after_a_lost_record_a_followed_file_counts_as_far_as_records_go)
 {
     static char large[100000];
-    folder_enter();
+    directory_enter();
     struct job job = JOB("");
     job.j.window_ms = 3600 * 1000;
     job.j.input_bytes = sizeof large;

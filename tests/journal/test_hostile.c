@@ -451,7 +451,7 @@ TEST_WITHIN(300, fifos_and_devices)
     CHECK_EQ(sh("rm run.db; ln -s /dev/zero run.db").status, 0);
     check_refused("a device");
     CHECK_EQ(sh("rm run.db; mkdir run.db").status, 0);
-    check_refused("a folder");
+    check_refused("a directory");
     CHECK_EQ(sh("rm -r run.db").status, 0);
     make_journal();
     CHECK_EQ(sh("rm -f run.db-*; mkfifo run.db-wal").status, 0);

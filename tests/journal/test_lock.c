@@ -4,7 +4,7 @@
 #include <sys/syscall.h>
 
 #include "journal/lock.h"
-#include "support/folder.h"
+#include "support/directory.h"
 #include "support/test.h"
 
 static pid_t fork_bare(void)
@@ -39,7 +39,7 @@ static pid_t leave_a_fork(pid_t (*do_fork)(void))
 
 static void free_after_a_fork(pid_t (*do_fork)(void))
 {
-    folder_enter();
+    directory_enter();
     struct gd__journal_lock h, other;
     uint64_t pid;
     const pid_t left = leave_a_fork(do_fork);
@@ -70,7 +70,7 @@ TEST(a_fork_that_ran_no_handlers_holds_nothing)
 /* While the holder lives, a fork changes nothing. */
 TEST(a_fork_of_a_living_process_does_not_free_the_journal)
 {
-    folder_enter();
+    directory_enter();
     struct gd__journal_lock h, other;
     CHECK_EQ(gd__journal_lock_take(&h, "run.db"), 0);
     const pid_t pid = fork();
@@ -101,7 +101,7 @@ static void *stay(void *arg)
 /* /proc says that a process is dead when its first thread is. */
 TEST(a_process_whose_first_thread_has_ended_still_holds_it)
 {
-    folder_enter();
+    directory_enter();
     int ends[4];
     char byte;
     CHECK_EQ(pipe2(ends, O_CLOEXEC), 0);
@@ -134,7 +134,7 @@ TEST(of_many_that_take_a_dead_lock_one_gets_it)
 {
     enum { ROUNDS = 30, TAKERS = 8 };
     for (int round = 0; round < ROUNDS; round++) {
-        folder_enter();
+        directory_enter();
         const pid_t left = leave_a_fork(round % 2 ? fork : fork_bare);
         int go[2], told[2], stop[2], got = 0;
         CHECK(pipe2(go, O_CLOEXEC) == 0 && pipe2(told, O_CLOEXEC) == 0 && pipe2(stop, O_CLOEXEC) == 0);
@@ -181,7 +181,7 @@ static void write_file(const char *path, const char *text)
 
 TEST(a_link_is_not_followed)
 {
-    folder_enter();
+    directory_enter();
     struct gd__journal_lock h;
     uint64_t pid;
     char text[64] = "";
@@ -202,7 +202,7 @@ TEST(a_link_is_not_followed)
 
 TEST(what_is_no_file_is_refused)
 {
-    folder_enter();
+    directory_enter();
     struct gd__journal_lock h;
     uint64_t pid;
     CHECK_EQ(mkfifo("run.db-lock", 0600), 0);
@@ -218,7 +218,7 @@ TEST(what_is_no_file_is_refused)
 
 TEST(a_file_of_another_user_is_refused)
 {
-    folder_enter();
+    directory_enter();
     struct gd__journal_lock h;
     write_file("run.db-lock", "");
     if (chown("run.db-lock", 12345, (gid_t)-1) < 0)
@@ -230,7 +230,7 @@ TEST(a_file_of_another_user_is_refused)
 /* Nobody else can open it, and so nobody else can lock it. */
 TEST(the_lock_is_for_its_owner_only)
 {
-    folder_enter();
+    directory_enter();
     struct gd__journal_lock h;
     struct stat s;
     umask(0);
@@ -243,7 +243,7 @@ TEST(the_lock_is_for_its_owner_only)
 /* A file that was left by an earlier version, or by a run on another machine, is free if nobody has it locked. */
 TEST(a_file_that_names_nobody_is_replaced)
 {
-    folder_enter();
+    directory_enter();
     struct gd__journal_lock h;
     write_file("run.db-lock", "4194304\n");
     CHECK_EQ(gd__journal_lock_take(&h, "run.db"), 0);

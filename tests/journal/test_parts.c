@@ -9,7 +9,7 @@
 #include "journal/lookup/index.h"
 #include "journal/lookup/window.h"
 #include "journal/siphash.h"
-#include "support/folder.h"
+#include "support/directory.h"
 #include "support/test.h"
 #include <gpu_dispatch/error.h>
 
@@ -273,7 +273,7 @@ static uint64_t in_pairs(uint64_t id)
 
 TEST(the_index_finds_every_row_once)
 {
-    folder_enter();
+    directory_enter();
     struct gd__index *x = index_of(MANY, itself, NULL);
     struct gd__row row;
     for (uint64_t i = 1; i <= MANY; i++) {
@@ -292,7 +292,7 @@ TEST(the_index_finds_every_row_once)
 /* More rows than the cache has pages for: some of them must be read. */
 TEST(an_index_that_cannot_be_read_names_its_directory)
 {
-    folder_enter();
+    directory_enter();
     struct gd__index *x = index_of(3 * MANY, itself, NULL);
     struct gd__row row;
     int rc = 0;
@@ -309,7 +309,7 @@ TEST(an_index_that_cannot_be_read_names_its_directory)
 
 TEST(the_index_copes_with_equal_rows)
 {
-    folder_enter();
+    directory_enter();
     struct gd__index *x = index_of(MANY, always_five, NULL);
     struct gd__row row;
     used[MANY / 2 / 8] = 0xff; /* found elsewhere */
@@ -324,7 +324,7 @@ TEST(the_index_copes_with_equal_rows)
 
 TEST(the_index_gives_pairs_twice)
 {
-    folder_enter();
+    directory_enter();
     struct gd__index *x = index_of(100000, in_pairs, NULL);
     struct gd__row row;
     for (uint64_t v = 1; v < 50000; v++) {
@@ -339,7 +339,7 @@ TEST(the_index_gives_pairs_twice)
 
 TEST(the_index_prefers_the_right_version)
 {
-    folder_enter();
+    directory_enter();
     struct gd__index *x = index_of(10, always_five, itself);
     struct gd__row row;
     CHECK(take_indexed(x, 5, 7, &row));
@@ -351,7 +351,7 @@ TEST(the_index_prefers_the_right_version)
 
 TEST(the_index_is_small_in_memory)
 {
-    folder_enter();
+    directory_enter();
     struct gd__index *x = index_of(20 * MANY, itself, NULL);
     struct gd__row row;
     for (uint64_t id = 1; id <= 20 * MANY; id += 50)
@@ -386,7 +386,7 @@ static int build(struct gd__index **x, const atomic_bool *interrupted)
 
 TEST(building_the_index_can_be_interrupted)
 {
-    folder_enter();
+    directory_enter();
     struct gd__index *x;
     atomic_bool interrupted = true;
     CHECK_EQ(build(&x, &interrupted), GD_E_SHUTDOWN);
@@ -398,7 +398,7 @@ TEST(building_the_index_can_be_interrupted)
 
 TEST(building_the_index_fails_with_what_it_needs)
 {
-    folder_enter();
+    directory_enter();
     struct gd__index *x;
     gd__fault_begin(0);
     CHECK_EQ(build(&x, NULL), 0);
@@ -415,7 +415,7 @@ TEST(building_the_index_fails_with_what_it_needs)
 
 TEST(the_index_says_when_there_is_no_place_for_it)
 {
-    folder_enter();
+    directory_enter();
     struct gd__index *x;
     CHECK_LT(gd__index_open(&x, "nowhere", 10, NULL), 0);
     CHECK_CONTAINS(gd_error_text(), "temporary file in nowhere");
@@ -426,7 +426,7 @@ TEST(the_index_says_when_there_is_no_place_for_it)
 
 TEST(a_journal_is_held_once)
 {
-    folder_enter();
+    directory_enter();
     struct gd__journal_lock a, b;
     uint64_t pid;
     CHECK(!gd__journal_lock_test("run.db", &pid));
@@ -445,7 +445,7 @@ TEST(a_journal_is_held_once)
 
 TEST(a_dead_process_holds_nothing)
 {
-    folder_enter();
+    directory_enter();
     struct gd__journal_lock h;
     uint64_t pid;
     const pid_t child = fork();
@@ -462,7 +462,7 @@ TEST(a_dead_process_holds_nothing)
 
 TEST(a_lock_that_is_another_file_by_now_is_left_alone)
 {
-    folder_enter();
+    directory_enter();
     struct gd__journal_lock a, b;
     CHECK_EQ(gd__journal_lock_take(&a, "run.db"), 0);
     CHECK_EQ(unlink("run.db-lock"), 0);

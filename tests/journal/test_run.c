@@ -9,7 +9,7 @@
 
 TEST(a_run_is_recorded)
 {
-    folder_enter();
+    directory_enter();
     struct job job = JOB("");
     job_lines(&job, "a", "b", "!c", NULL);
     job.j.command = "test";
@@ -31,7 +31,7 @@ TEST(a_run_is_recorded)
 
 TEST(times_are_those_of_the_clock)
 {
-    folder_enter();
+    directory_enter();
     struct job job = JOB("");
     job_numbers(&job, 100);
     CHECK_EQ(job_run(&job), 0);
@@ -43,7 +43,7 @@ TEST(times_are_those_of_the_clock)
 
 TEST(ids_are_in_the_order_of_the_list)
 {
-    folder_enter();
+    directory_enter();
     struct job job = JOB("");
     job_numbers(&job, 5000);
     CHECK_EQ(job_run(&job), 0);
@@ -64,7 +64,7 @@ static void note_skip(void *user, const struct gd_skipped *s)
 TEST(skipped_tasks_are_reported)
 {
     char skipped[64] = "";
-    folder_enter();
+    directory_enter();
     struct job first = JOB("");
     job_lines(&first, "a", "bb", NULL);
     first.o.on_skip = note_skip;
@@ -83,7 +83,7 @@ TEST(skipped_tasks_are_reported)
 
 static void run_first(struct job *job, size_t n)
 {
-    folder_enter();
+    directory_enter();
     job_numbers(job, n);
     CHECK_EQ(job_run(job), 0);
     job->j.resume = GD_JOURNAL_RESUME_REST;
@@ -185,7 +185,7 @@ TEST(ids_stay_in_the_order_of_the_list)
 
 TEST(equal_lines_are_as_many_tasks)
 {
-    folder_enter();
+    directory_enter();
     struct job job = JOB("");
     job_lines(&job, "a", "a", "b", NULL);
     CHECK_EQ(job_run(&job), 0);
@@ -198,7 +198,7 @@ TEST(equal_lines_are_as_many_tasks)
 
 TEST(a_changed_version_is_run_again)
 {
-    folder_enter();
+    directory_enter();
     struct job job = JOB("");
     static const char *first[] = { "1", "1", "1" }, *second[] = { "1", "2", NULL };
     job_lines(&job, "a", "b", "c", NULL);
@@ -215,7 +215,7 @@ TEST(a_changed_version_is_run_again)
 
 TEST(failed_ones_are_run_again_when_asked)
 {
-    folder_enter();
+    directory_enter();
     struct job job = JOB("");
     job_lines(&job, "a", "?b", "!c", NULL);
     CHECK_EQ(job_run(&job), 0);
@@ -273,7 +273,7 @@ TEST(a_second_start_without_resuming_is_refused)
 
 TEST(another_command_is_refused_unless_forced)
 {
-    folder_enter();
+    directory_enter();
     struct job job = JOB("");
     job_lines(&job, "a", NULL);
     job.j.command = "one {}";
@@ -338,7 +338,7 @@ static int place_by_weight(void *user, uint64_t task_id, uint64_t weight, unsign
 TEST(placement_knows_numbers_and_weights)
 {
     struct job first = JOB("run.db"), second = JOB("run.db");
-    folder_enter();
+    directory_enter();
     job_lines(&first, "a", "bb", "ccc", NULL);
     CHECK_EQ(job_run(&first), 0);
     job_lines(&second, "a", "dddd", "bb", "eeeee", "ccc", "ffffff", NULL);
@@ -353,7 +353,7 @@ TEST(placement_knows_numbers_and_weights)
 
 TEST(batches_are_recorded_singly)
 {
-    folder_enter();
+    directory_enter();
     struct job job = JOB("");
     job_numbers(&job, 500);
     job.o.batch_size = 7;
@@ -363,7 +363,7 @@ TEST(batches_are_recorded_singly)
 
 TEST(a_crash_is_recorded_with_its_signal)
 {
-    folder_enter();
+    directory_enter();
     struct job job = JOB("");
     job_lines(&job, "a", "%b", "c", NULL);
     job.o.crash_limit = 2;
@@ -374,7 +374,7 @@ TEST(a_crash_is_recorded_with_its_signal)
 
 TEST(retries_within_a_run_count_as_attempts)
 {
-    folder_enter();
+    directory_enter();
     struct job job = JOB("");
     job_lines(&job, "?a", NULL);
     job.o.retries = 2;
@@ -391,7 +391,7 @@ static void shut_down_at_ten(struct job *job, const struct gd_report *r)
 
 TEST(what_was_cancelled_has_no_record)
 {
-    folder_enter();
+    directory_enter();
     struct job job = JOB("");
     job_numbers(&job, 5000);
     job.on_final = shut_down_at_ten;
@@ -473,7 +473,7 @@ static void shut_down_at_five(struct job *job, const struct gd_report *r)
 /* It gives one more task when the journal is closed: the sanitizers see what is touched then. */
 TEST(a_source_that_comes_back_late_finds_no_journal)
 {
-    folder_enter();
+    directory_enter();
     struct job job = JOB("");
     pid_t source;
     CHECK_EQ(pipe2(gate, O_CLOEXEC), 0);
@@ -512,7 +512,7 @@ static void note_all(struct job *job, const struct gd_report *r)
 
 TEST(notes_are_recorded_with_their_task_alone)
 {
-    folder_enter();
+    directory_enter();
     struct job job = JOB("");
     job_lines(&job, "a", "b", "!c", NULL);
     job.on_final = note_all;
@@ -523,7 +523,7 @@ TEST(notes_are_recorded_with_their_task_alone)
 
 TEST(long_inputs_are_cut_between_characters)
 {
-    folder_enter();
+    directory_enter();
     struct job job = JOB("");
     job_lines(&job, "abc\xc3\xa4\xc3\xa4", "\xff\xfe", "", NULL);
     job.j.input_bytes = 6;
@@ -559,7 +559,7 @@ static int see_failure(void *user, const char *failure, uint64_t n)
 
 TEST(a_reader_sees_what_is_there)
 {
-    folder_enter();
+    directory_enter();
     struct job job = JOB("");
     job_lines(&job, "a", "!b", "c", "!d", "%e", "f", "g", NULL);
     job.j.command = "the command";
@@ -647,7 +647,7 @@ static void read_meanwhile(struct job *job, const struct gd_report *report)
 
 TEST(a_reader_works_while_the_run_goes_on)
 {
-    folder_enter();
+    directory_enter();
     struct job job = JOB("");
     job_numbers(&job, 1000);
     job.on_final = read_meanwhile;
@@ -656,7 +656,7 @@ TEST(a_reader_works_while_the_run_goes_on)
 
 TEST(a_reader_needs_a_journal)
 {
-    folder_enter();
+    directory_enter();
     struct gd_journal_reader *r;
     CHECK_EQ(gd_journal_reader_open(&r, "none.db"), GD_E_SYSTEM);
     CHECK_CONTAINS(gd_error_text(), "none.db");

@@ -47,7 +47,7 @@ static char *read_file(const char *path, size_t *size)
 
 TEST(a_file_that_is_none_is_refused_and_left_alone)
 {
-    folder_enter();
+    directory_enter();
     char words[1024], text[5000];
     memset(text, 'x', sizeof text);
     write_file("notes.txt", text, sizeof text);
@@ -62,7 +62,7 @@ TEST(a_file_that_is_none_is_refused_and_left_alone)
 
 TEST(a_database_of_something_else_is_refused_and_left_alone)
 {
-    folder_enter();
+    directory_enter();
     char words[1024];
     write_file("other.db", "", 0);
     job_sql("other.db", "CREATE TABLE t(x)");
@@ -73,7 +73,7 @@ TEST(a_database_of_something_else_is_refused_and_left_alone)
 
 TEST(a_newer_version_is_refused)
 {
-    folder_enter();
+    directory_enter();
     struct job job = JOB("");
     char words[1024];
     job_lines(&job, "a", NULL);
@@ -87,7 +87,7 @@ TEST(a_newer_version_is_refused)
 
 TEST(an_empty_file_becomes_a_journal)
 {
-    folder_enter();
+    directory_enter();
     struct job job = JOB("");
     write_file("run.db", "", 0);
     job_lines(&job, "a", NULL);
@@ -97,7 +97,7 @@ TEST(an_empty_file_becomes_a_journal)
 
 TEST(a_place_that_is_not_there_is_named)
 {
-    folder_enter();
+    directory_enter();
     char words[1024];
     CHECK_LT(try_open("no/such/folder/run.db", words, sizeof words), 0);
     CHECK_STR(words, "cannot create the journal: the directory no/such/folder does not exist. Create it first");
@@ -108,7 +108,7 @@ TEST(a_place_that_is_not_there_is_named)
 
 TEST(a_second_run_is_refused)
 {
-    folder_enter();
+    directory_enter();
     struct gd_journal_options o = GD_JOURNAL_OPTIONS_INIT;
     struct gd_journal *j, *second;
     char words[64];
@@ -125,7 +125,7 @@ TEST(a_second_run_is_refused)
 
 TEST(a_journal_has_one_run)
 {
-    folder_enter();
+    directory_enter();
     struct job job = JOB("");
     job_lines(&job, "a", NULL);
     CHECK_EQ(job_open(&job), 0);
@@ -179,7 +179,7 @@ TEST(killed_at_every_point_it_can_be_resumed)
     static const char *const points[] = { "journal_begin",     "journal_begin:2",     "journal_record:1",
                                           "journal_record:77", "journal_record:1500", "journal_commit",
                                           "journal_commit:2",  "journal_committed",   "journal_committed:2" };
-    folder_enter();
+    directory_enter();
     for (size_t i = 0; i < sizeof points / sizeof *points; i++) {
         struct job job = JOB("");
         job_numbers(&job, 2000);
@@ -200,7 +200,7 @@ TEST(killed_at_every_point_it_can_be_resumed)
 
 TEST(a_followed_file_has_each_line_once)
 {
-    folder_enter();
+    directory_enter();
     struct job job = JOB("");
     job_numbers(&job, 500);
     job.j.window_ms = 1;
@@ -227,7 +227,7 @@ TEST(a_followed_file_has_each_line_once)
 
 TEST(a_followed_file_that_is_too_short_is_refused)
 {
-    folder_enter();
+    directory_enter();
     struct job job = JOB("");
     job_numbers(&job, 10);
     job.follow = "out";
@@ -243,7 +243,7 @@ TEST(a_followed_file_that_is_too_short_is_refused)
 
 TEST(full_sync_keeps_all_as_well)
 {
-    folder_enter();
+    directory_enter();
     struct job job = JOB("");
     job_numbers(&job, 2000);
     job.j.sync = GD_JOURNAL_SYNC_FULL;
@@ -273,7 +273,7 @@ static void fill_disk(struct job *job, const struct gd_report *r)
 
 TEST(a_full_disk_ends_the_run_and_loses_nothing)
 {
-    folder_enter();
+    directory_enter();
     struct job job = JOB("");
     job_numbers(&job, 20000);
     job.j.window_ms = 1;
@@ -299,7 +299,7 @@ TEST(a_full_disk_ends_the_run_and_loses_nothing)
 /* There is room again by the time the journal is closed. */
 TEST(what_could_not_be_written_is_tried_once_more)
 {
-    folder_enter();
+    directory_enter();
     struct job job = JOB("");
     job_numbers(&job, 20000);
     job.j.window_ms = 1;
@@ -316,7 +316,7 @@ TEST(what_could_not_be_written_is_tried_once_more)
     CHECK_STR(job_sql("run.db", "SELECT outcome FROM run"), "journal failed");
 }
 
-/* SQLite's way to files, with an eye on those without a name: they lie in a folder that nobody has named, on a disk
+/* SQLite's way to files, with an eye on those without a name: they lie in a directory that nobody has named, on a disk
  * that may be full when the journal's is not. */
 static sqlite3_vfs watched, *usual;
 static atomic_int n_nameless;
@@ -341,7 +341,7 @@ static void watch_files(void)
 TEST(records_that_replace_others_need_no_disk_but_the_journals)
 {
     enum { OLD = 3000, NEW = 6000 };
-    folder_enter();
+    directory_enter();
     struct job job = JOB("");
     static const char *first[NEW], *second[NEW];
     static char long_one[2001] = "1";
@@ -380,7 +380,7 @@ static void break_journal(struct job *job, const struct gd_report *r)
 
 TEST(a_journal_that_cannot_be_written_ends_the_run)
 {
-    folder_enter();
+    directory_enter();
     struct job job = JOB("");
     job_numbers(&job, 20000);
     in_small_groups(&job); /* or it might be done before it comes to the disk */
@@ -420,7 +420,7 @@ static bool run_with_fault(unsigned long nth)
 
 TEST_WITHIN(300, whatever_fails_nothing_is_lost)
 {
-    folder_enter();
+    directory_enter();
     unsigned long nth = 1;
     for (; run_with_fault(nth); nth++) {
         struct job job = JOB("");
@@ -441,7 +441,7 @@ TEST_WITHIN(300, whatever_fails_nothing_is_lost)
 
 TEST_WITHIN(300, a_journal_cut_anywhere_opens_or_says_that_it_is_damaged)
 {
-    folder_enter();
+    directory_enter();
     struct job job = JOB("");
     char words[1024];
     job_numbers(&job, 300);
@@ -465,7 +465,7 @@ TEST_WITHIN(300, a_journal_cut_anywhere_opens_or_says_that_it_is_damaged)
 /* Where frames of the log meet, at every byte; between, here and there. */
 TEST_WITHIN(300, a_log_cut_anywhere_is_read_up_to_there)
 {
-    folder_enter();
+    directory_enter();
     struct job job = JOB("");
     char words[1024];
     job_numbers(&job, 300);
@@ -491,7 +491,7 @@ TEST_WITHIN(300, a_log_cut_anywhere_is_read_up_to_there)
 /* As those that an earlier release made. */
 TEST(a_journal_with_other_pages_is_gone_on_with)
 {
-    folder_enter();
+    directory_enter();
     struct job job = JOB("");
     sqlite3 *db;
     job_numbers(&job, 2000);

@@ -118,7 +118,7 @@ def test_ctrl_c_in_a_terminal(tmp_path):
 IN_A_NOTEBOOK = [
     """
     import sys
-    sys.path.insert(0, FOLDER)
+    sys.path.insert(0, DIRECTORY)
     from worker_of_a_notebook import Triples
     from gpu_dispatch import BaseWorker, Dispatcher
     found = []
@@ -159,7 +159,7 @@ def test_a_notebook(tmp_path, monkeypatch):
         (tmp_path / name).mkdir(mode=0o700)
         monkeypatch.setenv(name, str(tmp_path / name))
     (tmp_path / "worker_of_a_notebook.py").write_text(textwrap.dedent(MODULE))
-    cells = [textwrap.dedent(cell).replace("FOLDER", repr(str(tmp_path))) for cell in IN_A_NOTEBOOK]
+    cells = [textwrap.dedent(cell).replace("DIRECTORY", repr(str(tmp_path))) for cell in IN_A_NOTEBOOK]
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
     nbclient.NotebookClient(notebook, timeout=LONG, startup_timeout=LONG, kernel_name="python3").execute()
     printed = ["".join(o.get("text", "") for o in cell.outputs if o.get("name") == "stdout") for cell in notebook.cells]

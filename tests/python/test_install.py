@@ -26,7 +26,7 @@ NOT_TO_BE_HAD = r"No matching distribution found for (meson|ninja)|Max retries e
 
 
 def stranger():
-    """The environment of somebody who has never seen a build folder."""
+    """The environment of somebody who has never seen a build directory."""
     return {name: value for name, value in os.environ.items() if name not in OURS}
 
 
@@ -44,11 +44,11 @@ def same_libraries():
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory):
     """The Python of a fresh environment with the package in it."""
-    folder = tmp_path_factory.mktemp("install")
-    venv.create(folder / "venv", with_pip=True)
-    python = folder / "venv" / "bin" / "python"
-    options = ["--disable-pip-version-check", f"--config-settings=build-dir={folder / 'build'}", *same_libraries()]
-    done = run(python, "-m", "pip", "install", *options, ROOT, cwd=folder)
+    directory = tmp_path_factory.mktemp("install")
+    venv.create(directory / "venv", with_pip=True)
+    python = directory / "venv" / "bin" / "python"
+    options = ["--disable-pip-version-check", f"--config-settings=build-dir={directory / 'build'}", *same_libraries()]
+    done = run(python, "-m", "pip", "install", *options, ROOT, cwd=directory)
     said = done.stdout + done.stderr
     if done.returncode != 0 and re.search(NOT_TO_BE_HAD, said):
         pytest.skip("the build's own requirements cannot be had here")
@@ -107,7 +107,7 @@ def test_brings_the_command(installed, tmp_path):
 
 
 def test_command_is_in_the_package(installed, tmp_path):
-    """And stands alone: no library of this project or of a build folder is needed."""
+    """And stands alone: no library of this project or of a build directory is needed."""
     ask = "from gpu_dispatch import _transcribe; print(_transcribe.find_command())"
     command = pathlib.Path(run(installed, "-c", ask, cwd=tmp_path).stdout.strip())
     assert command == site_packages(installed) / "gpu_dispatch" / "_prefix" / "bin" / "gpu-dispatch"

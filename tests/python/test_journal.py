@@ -503,7 +503,7 @@ def test_no_place_for_it(tmp_path):
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-def test_unwritable_folder(tmp_path):
+def test_unwritable_directory(tmp_path):
     tmp_path.chmod(0o500)
     try:
         with pytest.raises(JournalError, match="ermission"):
@@ -785,16 +785,16 @@ def test_rich(path):
 
 
 def test_orchestrator(tmp_path, path, capsys):
-    folder = tmp_path / "in"
-    folder.mkdir()
+    directory = tmp_path / "in"
+    directory.mkdir()
     for name in "abcd":
-        (folder / f"{name}.wav").write_text(name)
+        (directory / f"{name}.wav").write_text(name)
     launcher = LauncherOrchestrator(Sized)
     launcher.detector.validate_gpus = lambda ids: (True, None)
-    assert launcher.run(folder, tmp_path / "out", [0], journal=path) == 0
-    (folder / "b.wav").write_text("changed")
-    (folder / "e.wav").write_text("new")
-    assert launcher.run(folder, tmp_path / "out", [0], journal=path, resume=True) == 0
+    assert launcher.run(directory, tmp_path / "out", [0], journal=path) == 0
+    (directory / "b.wav").write_text("changed")
+    (directory / "e.wav").write_text("new")
+    assert launcher.run(directory, tmp_path / "out", [0], journal=path, resume=True) == 0
     assert "3 of 5 files were done before" in capsys.readouterr().out
     with sqlite3.connect(path) as db:
         assert db.execute("SELECT taken, skipped FROM run").fetchall() == [(4, 0), (2, 3)]

@@ -32,7 +32,7 @@ def two_devices(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def directory(tmp_path: Path) -> Path:
     """Files of 1 to 5 bytes, b.wav the largest, and one of another kind."""
     for name, size in (("a.wav", 1), ("b.wav", 5), ("c.wav", 3), ("d.txt", 9)):
         (tmp_path / name).write_bytes(b"x" * size)
@@ -129,38 +129,38 @@ def test_detector_without_devices(monkeypatch: pytest.MonkeyPatch) -> None:
 # ---- allocator ----
 
 
-def test_allocator_finds_largest_first(folder: Path) -> None:
+def test_allocator_finds_largest_first(directory: Path) -> None:
     allocator = ResourceAllocator()
-    assert [path.name for path in allocator.discover_files(folder, "*.wav")] == ["b.wav", "c.wav", "a.wav"]
-    assert [path.name for path in allocator.discover_files(folder, "*.wav", order="name")] == [
+    assert [path.name for path in allocator.discover_files(directory, "*.wav")] == ["b.wav", "c.wav", "a.wav"]
+    assert [path.name for path in allocator.discover_files(directory, "*.wav", order="name")] == [
         "a.wav",
         "b.wav",
         "c.wav",
     ]
-    assert [path.name for path in allocator.discover_files(str(folder), ["*.txt", "a*"])] == ["d.txt", "a.wav"]
-    assert allocator.discover_files(folder, "*.mp3") == []
+    assert [path.name for path in allocator.discover_files(str(directory), ["*.txt", "a*"])] == ["d.txt", "a.wav"]
+    assert allocator.discover_files(directory, "*.mp3") == []
 
 
-def test_allocator_goes_into_folders(folder: Path) -> None:
-    (folder / "deep").mkdir()
-    (folder / "deep" / "e.wav").write_bytes(b"x" * 99)
+def test_allocator_goes_into_directories(directory: Path) -> None:
+    (directory / "deep").mkdir()
+    (directory / "deep" / "e.wav").write_bytes(b"x" * 99)
     allocator = ResourceAllocator()
-    assert len(allocator.discover_files(folder, "*.wav")) == 3
-    assert allocator.discover_files(folder, "*.wav", recursive=True)[0] == folder / "deep" / "e.wav"
+    assert len(allocator.discover_files(directory, "*.wav")) == 3
+    assert allocator.discover_files(directory, "*.wav", recursive=True)[0] == directory / "deep" / "e.wav"
 
 
-def test_allocator_takes_any_name(folder: Path) -> None:
+def test_allocator_takes_any_name(directory: Path) -> None:
     name = os.fsdecode(b"\xff\xfe.wav")
-    (folder / name).write_bytes(b"x" * 50)
-    assert ResourceAllocator().discover_files(folder, "*.wav")[0] == folder / name
+    (directory / name).write_bytes(b"x" * 50)
+    assert ResourceAllocator().discover_files(directory, "*.wav")[0] == directory / name
 
 
-def test_allocator_refuses(folder: Path) -> None:
+def test_allocator_refuses(directory: Path) -> None:
     allocator = ResourceAllocator()
     with pytest.raises(ValueError):
-        allocator.discover_files(folder / "absent")
+        allocator.discover_files(directory / "absent")
     with pytest.raises(ValueError, match="order='age'"):
-        allocator.discover_files(folder, order="age")
+        allocator.discover_files(directory, order="age")
     with pytest.raises(ValueError, match="how='fair'"):
         allocator.distribute_workload([], 1, how="fair")
     with pytest.raises(ValueError):
@@ -169,8 +169,8 @@ def test_allocator_refuses(folder: Path) -> None:
         allocator.create_task_queue([], 0)
 
 
-def test_allocator_deals(folder: Path) -> None:
-    a, b, c = (folder / name for name in ("a.wav", "b.wav", "c.wav"))
+def test_allocator_deals(directory: Path) -> None:
+    a, b, c = (directory / name for name in ("a.wav", "b.wav", "c.wav"))
     deal = ResourceAllocator().distribute_workload
     assert deal([b, c, a], 2) == [[b, a], [c]]
     assert deal([b, c, a], 2, how="chunks") == [[b, c], [a]]
@@ -179,14 +179,14 @@ def test_allocator_deals(folder: Path) -> None:
     assert deal([Path("absent")], 2) == [[Path("absent")], []]
 
 
-def test_allocator_queue(folder: Path) -> None:
-    tasks = ResourceAllocator().create_task_queue([folder / "a.wav", folder / "b.wav"], num_workers=2)
-    assert [tasks.get_nowait() for _ in range(4)] == [folder / "a.wav", folder / "b.wav", None, None]
+def test_allocator_queue(directory: Path) -> None:
+    tasks = ResourceAllocator().create_task_queue([directory / "a.wav", directory / "b.wav"], num_workers=2)
+    assert [tasks.get_nowait() for _ in range(4)] == [directory / "a.wav", directory / "b.wav", None, None]
     assert tasks.empty()
 
 
-def test_allocator_estimates(folder: Path) -> None:
-    stats = ResourceAllocator().estimate_workload([folder / "a.wav", folder / "b.wav", folder / "c.wav"])
+def test_allocator_estimates(directory: Path) -> None:
+    stats = ResourceAllocator().estimate_workload([directory / "a.wav", directory / "b.wav", directory / "c.wav"])
     assert (stats["file_count"], stats["total_size"], stats["average_size"], stats["median_size"]) == (3, 9, 3.0, 3)
     assert (stats["largest_size"], stats["smallest_size"]) == (5, 1)
     assert ResourceAllocator().estimate_workload([])["file_count"] == 0
@@ -205,11 +205,11 @@ def drain(results: queue.Queue[Any]) -> list[FileResult]:
     return list(iter(results.get, None))
 
 
-def test_spawner_processes_files(folder: Path) -> None:
+def test_spawner_processes_files(directory: Path) -> None:
     spawner = ProcessSpawner(Count)
-    (folder / "bad.wav").write_bytes(b"")
-    files = sorted(folder.glob("*.wav"))
-    processes, results = spawn(spawner, files, model_size="base", language=None, output_dir=folder)
+    (directory / "bad.wav").write_bytes(b"")
+    files = sorted(directory.glob("*.wav"))
+    processes, results = spawn(spawner, files, model_size="base", language=None, output_dir=directory)
     assert [process.gpu_id for process in processes] == [0, 1]
     assert spawner.wait_for_completion() is True
     by_name = {result.path.name: result for result in drain(results) if result.path}
@@ -217,30 +217,30 @@ def test_spawner_processes_files(folder: Path) -> None:
     assert by_name["b.wav"].success and by_name["b.wav"].result["size"] == 5 and by_name["b.wav"].media_seconds == 5.0
     assert by_name["bad.wav"].failure == "error" and "ValueError: this file is bad" in (by_name["bad.wav"].error or "")
     assert all(0 < result.start_ns < result.end_ns and result.gpu_id in (0, 1) for result in by_name.values())
-    assert (folder / "b.base").read_text() == "5"
+    assert (directory / "b.base").read_text() == "5"
     assert [status["gpu_id"] for status in spawner.get_process_status()] == [0, 1]
     assert not any(process.is_alive() for process in processes)
 
 
-def test_spawner_tasks_may_come_later(folder: Path) -> None:
+def test_spawner_tasks_may_come_later(directory: Path) -> None:
     tasks: queue.Queue[Any] = queue.Queue()
     results: queue.Queue[Any] = queue.Queue()
     spawner = ProcessSpawner()
     spawner.spawn_workers([0], tasks, results, worker_cls=Count)
     for name in ("a.wav", "b.wav"):
-        tasks.put(folder / name)
-        assert results.get(timeout=60).path == folder / name
+        tasks.put(directory / name)
+        assert results.get(timeout=60).path == directory / name
     assert spawner.wait_for_completion(timeout=0) is False and spawner.is_running
     tasks.put(None)
     assert spawner.wait_for_completion() and results.get() is None
 
 
-def test_spawner_terminates(folder: Path) -> None:
+def test_spawner_terminates(directory: Path) -> None:
     spawner = ProcessSpawner(Count)
     tasks: queue.Queue[Any] = queue.Queue()
     results: queue.Queue[Any] = queue.Queue()
-    tasks.put(folder / "a.wav")
-    tasks.put(folder / "stuck.wav")
+    tasks.put(directory / "a.wav")
+    tasks.put(directory / "stuck.wav")
     processes = spawner.spawn_workers([0], tasks, results)
     assert results.get().success
     assert processes[0].is_alive() and processes[0].pid != os.getpid()
@@ -249,21 +249,21 @@ def test_spawner_terminates(folder: Path) -> None:
     pid = processes[0].pid
     spawner.terminate_all()
     assert not spawner.is_running and not Path(f"/proc/{pid}").exists()
-    assert [(result.path, result.failure) for result in drain(results)] in ([(folder / "stuck.wav", "error")], [])
+    assert [(result.path, result.failure) for result in drain(results)] in ([(directory / "stuck.wav", "error")], [])
     spawner.terminate_all()
 
 
-def test_spawner_time_limit(folder: Path) -> None:
+def test_spawner_time_limit(directory: Path) -> None:
     spawner = ProcessSpawner(Count)
-    _, results = spawn(spawner, [folder / "stuck.wav"], task_timeout=0.2)
+    _, results = spawn(spawner, [directory / "stuck.wav"], task_timeout=0.2)
     assert spawner.wait_for_completion()
     (result,) = drain(results)
     assert result.failure == "timeout" and result.error == "timed out after 0.2 s"
 
 
-def test_spawner_setup_failure(folder: Path) -> None:
+def test_spawner_setup_failure(directory: Path) -> None:
     spawner = ProcessSpawner(NoSetup)
-    _, results = spawn(spawner, [folder / "a.wav"])
+    _, results = spawn(spawner, [directory / "a.wav"])
     with pytest.raises(RuntimeError, match="All workers failed during setup"):
         spawner.wait_for_completion()
     assert [result.failure for result in drain(results)] == ["error"]
@@ -323,10 +323,10 @@ def test_balancer_prints_progress(capsys: pytest.CaptureFixture[str]) -> None:
 # ---- orchestrator ----
 
 
-def test_orchestrator_runs(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    output = folder / "new" / "output"
+def test_orchestrator_runs(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    output = directory / "new" / "output"
     code = LauncherOrchestrator(Count).run(
-        folder, output, gpus=[0, 1], model_size="tiny", language="en", pattern="*.wav"
+        directory, output, gpus=[0, 1], model_size="tiny", language="en", pattern="*.wav"
     )
     assert code == 0
     assert {path.name: path.read_text() for path in output.iterdir()} == {"a.tiny": "1", "b.tiny": "5", "c.tiny": "3"}
@@ -335,13 +335,13 @@ def test_orchestrator_runs(folder: Path, capsys: pytest.CaptureFixture[str]) -> 
 
 
 @pytest.mark.parametrize("gpus", ["auto", "0,1", "cpu:2"])
-def test_orchestrator_devices_by_specification(folder: Path, gpus: str) -> None:
-    assert LauncherOrchestrator(Count).run(folder, folder / "out", gpus) == 0
+def test_orchestrator_devices_by_specification(directory: Path, gpus: str) -> None:
+    assert LauncherOrchestrator(Count).run(directory, directory / "out", gpus) == 0
 
 
-def test_orchestrator_tells_failures(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (folder / "bad.wav").write_bytes(b"x")
-    assert LauncherOrchestrator(Count).run(folder, folder, [0]) == 1
+def test_orchestrator_tells_failures(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (directory / "bad.wav").write_bytes(b"x")
+    assert LauncherOrchestrator(Count).run(directory, directory, [0]) == 1
     assert "1 failed" in capsys.readouterr().out
 
 
@@ -355,50 +355,50 @@ def test_orchestrator_tells_failures(folder: Path, capsys: pytest.CaptureFixture
     ],
 )
 def test_orchestrator_cannot_start(
-    folder: Path, capsys: pytest.CaptureFixture[str], worker: Any, where: str, gpus: Any, words: str
+    directory: Path, capsys: pytest.CaptureFixture[str], worker: Any, where: str, gpus: Any, words: str
 ) -> None:
     orchestrator = LauncherOrchestrator(worker)
-    is_valid, error = orchestrator.validate_setup(folder / where, gpus)
+    is_valid, error = orchestrator.validate_setup(directory / where, gpus)
     assert is_valid is False and words in (error or "")
-    assert orchestrator.run(folder / where, folder / "output", gpus) == 1
-    assert words in capsys.readouterr().err and not (folder / "output").exists()
+    assert orchestrator.run(directory / where, directory / "output", gpus) == 1
+    assert words in capsys.readouterr().err and not (directory / "output").exists()
 
 
-def test_orchestrator_nothing_to_do(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert LauncherOrchestrator(Count).run(folder, folder, [0], pattern="*.mp3") == 1
+def test_orchestrator_nothing_to_do(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert LauncherOrchestrator(Count).run(directory, directory, [0], pattern="*.mp3") == 1
     assert "*.mp3" in capsys.readouterr().err
 
 
-def test_orchestrator_setup_failure(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert LauncherOrchestrator(NoSetup).run(folder, folder, [0]) == 1
+def test_orchestrator_setup_failure(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert LauncherOrchestrator(NoSetup).run(directory, directory, [0]) == 1
     assert "All workers failed during setup" in capsys.readouterr().err
 
 
-def test_orchestrator_interrupted(folder: Path) -> None:
+def test_orchestrator_interrupted(directory: Path) -> None:
     """Ctrl-C while a file is being processed that never ends."""
-    (folder / "stuck.wav").write_bytes(b"")
+    (directory / "stuck.wav").write_bytes(b"")
 
     def interrupt(done: int, total: int) -> None:
         if done == 3:
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
-    assert LauncherOrchestrator(Count).run(folder, folder, [0, 1], progress_callback=interrupt) == 130
+    assert LauncherOrchestrator(Count).run(directory, directory, [0, 1], progress_callback=interrupt) == 130
 
 
-def test_orchestrator_callback_exception(folder: Path) -> None:
+def test_orchestrator_callback_exception(directory: Path) -> None:
     def fail(done: int, total: int) -> None:
         raise LookupError("in a callback")
 
     orchestrator = LauncherOrchestrator(Count)
     with pytest.raises(LookupError):
-        orchestrator.run(folder, folder, [0], progress_callback=fail)
+        orchestrator.run(directory, directory, [0], progress_callback=fail)
     assert not orchestrator.spawner.is_running
 
 
-def test_orchestrator_information(folder: Path) -> None:
+def test_orchestrator_information(directory: Path) -> None:
     orchestrator = LauncherOrchestrator(Count)
-    assert orchestrator.validate_setup(folder, [0, 1]) == (True, None)
-    assert orchestrator.get_workload_info(folder, "*.wav")["total_size"] == 9
+    assert orchestrator.validate_setup(directory, [0, 1]) == (True, None)
+    assert orchestrator.get_workload_info(directory, "*.wav")["total_size"] == 9
     info = orchestrator.get_gpu_info()
     assert info["gpu_count"] == 2 and info["cuda_available"] is False and info["gpus"][1]["gpu_id"] == 1
 

@@ -47,12 +47,12 @@ SCRIPT = """
 
 
 @contextlib.contextmanager
-def running(folder):
+def running(directory):
     """The process and its FIFO; two tasks have ended, the third runs."""
-    (folder / "program.py").write_text(textwrap.dedent(SCRIPT))
-    fifo = folder / "fifo"
+    (directory / "program.py").write_text(textwrap.dedent(SCRIPT))
+    fifo = directory / "fifo"
     os.mkfifo(fifo)
-    command = [sys.executable, folder / "program.py", str(fifo)]
+    command = [sys.executable, directory / "program.py", str(fifo)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
         try:
             assert [child.stdout.readline() for _ in range(2)] == ["ended 0\n", "ended 1\n"]

@@ -1,4 +1,4 @@
-"""The package as it lies in the build folder."""
+"""The package as it lies in the build directory."""
 
 import importlib.machinery
 import os
@@ -90,14 +90,14 @@ launcher_multigpu.run_multi_gpu("in", "out", [0, 1], formats=5)  # arg-type
 """
 
 
-def mypy(folder, text):
+def mypy(directory, text):
     """The errors of mypy, as (line, kind)."""
     pytest.importorskip("mypy")
-    (folder / "checked.py").write_text(text)
+    (directory / "checked.py").write_text(text)
     done = subprocess.run(
-        [sys.executable, "-m", "mypy", "--config-file=", "--check-untyped-defs", "--cache-dir", folder.parent / "mypy_cache",
+        [sys.executable, "-m", "mypy", "--config-file=", "--check-untyped-defs", "--cache-dir", directory.parent / "mypy_cache",
          "checked.py"],
-        cwd=folder,
+        cwd=directory,
         env={**os.environ, "MYPYPATH": str(PACKAGE.parent)},
         capture_output=True,
         text=True,

@@ -1,6 +1,6 @@
 """The examples of the documents that this package is built from, as they are written there, run as scripts.
 
-What an example takes for granted (a model, a folder of files, a data set) comes before it, in a few lines of our own;
+What an example takes for granted (a model, a directory of files, a data set) comes before it, in a few lines of our own;
 of the launcher's examples only the name of the package differs.
 """
 
@@ -21,13 +21,13 @@ import gpu_dispatch
 from gpu_dispatch import BaseWorker, Dispatcher, multigpu, protocol
 
 
-def run(folder: Path, *parts: str, devices: int = 4, errors: bool = False) -> str:
-    """Runs a script made of these parts in a folder; returns what it printed, with errors=True as errors too."""
-    (folder / "example.py").write_text("\n".join(parts))
-    env = {**speech.environment(folder), "GPU_DISPATCH_SIM": str(devices)}
+def run(directory: Path, *parts: str, devices: int = 4, errors: bool = False) -> str:
+    """Runs a script made of these parts in a directory; returns what it printed, with errors=True as errors too."""
+    (directory / "example.py").write_text("\n".join(parts))
+    env = {**speech.environment(directory), "GPU_DISPATCH_SIM": str(devices)}
     env.pop("CUDA_VISIBLE_DEVICES", None)
     done = subprocess.run(
-        [sys.executable, "example.py"], cwd=folder, env=env, capture_output=True, text=True, timeout=300
+        [sys.executable, "example.py"], cwd=directory, env=env, capture_output=True, text=True, timeout=300
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout + done.stderr * errors
@@ -35,11 +35,11 @@ def run(folder: Path, *parts: str, devices: int = 4, errors: bool = False) -> st
 
 @pytest.fixture
 def audio(tmp_path: Path) -> Path:
-    """A folder with three files in data/audio; c.wav is the largest."""
-    folder = tmp_path / "data" / "audio"
-    folder.mkdir(parents=True)
+    """A directory with three files in data/audio; c.wav is the largest."""
+    directory = tmp_path / "data" / "audio"
+    directory.mkdir(parents=True)
     for at, name in enumerate(("a.wav", "b.wav", "c.wav")):
-        (folder / name).write_bytes(b"x" * (at + 1) * 10)
+        (directory / name).write_bytes(b"x" * (at + 1) * 10)
     return tmp_path
 
 
@@ -248,7 +248,7 @@ def test_programmatic(audio: Path) -> None:
 
 @pytest.fixture
 def spoken(tmp_path: Path) -> Path:
-    """A folder with clips in data/audio."""
+    """A directory with clips in data/audio."""
     if not speech.CAN_TRANSCRIBE:
         pytest.skip(speech.WITHOUT)
     (tmp_path / "data" / "audio").mkdir(parents=True)
@@ -257,8 +257,8 @@ def spoken(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def heard(folder: Path) -> dict[str, str]:
-    return {path.with_suffix(".flac").name: path.read_text().strip() for path in folder.iterdir()}
+def heard(directory: Path) -> dict[str, str]:
+    return {path.with_suffix(".flac").name: path.read_text().strip() for path in directory.iterdir()}
 
 
 # The orchestrator's examples, and what they take for granted.

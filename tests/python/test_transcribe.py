@@ -156,10 +156,10 @@ def test_several_patterns(fake: Path) -> None:
 
 
 def test_any_path_and_text(fake: Path, tmp_path: Path) -> None:
-    folder = os.fsdecode(b"na\xefve \xff dir")
-    assert launcher_multigpu.run_multi_gpu(folder, "öut", prompt="Grüße, 世界") == 0
+    directory = os.fsdecode(b"na\xefve \xff dir")
+    assert launcher_multigpu.run_multi_gpu(directory, "öut", prompt="Grüße, 世界") == 0
     words = told_once(fake)
-    assert words[1] == f"--input-dir={folder}" and words[2] == "--output-dir=öut" and "--prompt=Grüße, 世界" in words
+    assert words[1] == f"--input-dir={directory}" and words[2] == "--output-dir=öut" and "--prompt=Grüße, 世界" in words
 
 
 @pytest.mark.parametrize(
@@ -515,7 +515,7 @@ def test_ignored_it_is_ignored_by_both(patient: None, tmp_path: Path) -> None:
 
 @pytest.fixture
 def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """No command anywhere; returns a folder in the PATH."""
+    """No command anywhere; returns a directory in the PATH."""
     monkeypatch.delenv("GPU_DISPATCH_COMMAND", raising=False)
     monkeypatch.setattr(_transcribe, "__file__", str(tmp_path / "a" / "b" / "c" / "_transcribe.py"))
     monkeypatch.setattr(_transcribe, "__package__", "json")  # a package without one
@@ -552,7 +552,7 @@ def test_command_beside_python_comes_before_the_path(nowhere: Path, tmp_path: Pa
     assert _transcribe.find_command() == ours
 
 
-def test_command_of_a_build_folder_comes_before_those(nowhere: Path, tmp_path: Path) -> None:
+def test_command_of_a_build_directory_comes_before_those(nowhere: Path, tmp_path: Path) -> None:
     program(tmp_path / "bin" / "gpu-dispatch")
     ours = program(tmp_path / "a" / "gpu-dispatch")
     assert _transcribe.find_command() == ours
@@ -652,8 +652,8 @@ def at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def heard(folder: Path, ending: str = ".txt") -> dict[str, str]:
-    return {path.name.removesuffix(ending) + ".flac": path.read_text().strip() for path in folder.glob("*" + ending)}
+def heard(directory: Path, ending: str = ".txt") -> dict[str, str]:
+    return {path.name.removesuffix(ending) + ".flac": path.read_text().strip() for path in directory.glob("*" + ending)}
 
 
 @transcribes

@@ -40,8 +40,8 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-def arguments(folder: Path, out: Path, *more: object, gpus: str = "sim:1", pattern: str = "*.wav") -> list[str]:
-    words = [COMMAND, "transcribe", "--input-dir", folder, "--output-dir", out, "--gpus", gpus, "--pattern", pattern,
+def arguments(directory: Path, out: Path, *more: object, gpus: str = "sim:1", pattern: str = "*.wav") -> list[str]:
+    words = [COMMAND, "transcribe", "--input-dir", directory, "--output-dir", out, "--gpus", gpus, "--pattern", pattern,
              "--recursive", "--model", MODEL, "--language", "en", "--threads", "1", "--progress", "none"]
     return [str(word) for word in (*words, *more)]
 
@@ -83,7 +83,7 @@ def write(path: Path, samples: Any, rate: int = RATE, **more: Any) -> Path:
 
 
 @pytest.fixture
-def folder(tmp_path: Path, clips: dict[str, Any]) -> Path:
+def directory(tmp_path: Path, clips: dict[str, Any]) -> Path:
     """Three good files; what is said in each is its name."""
     for text in ("timer", "three", "start"):
         write(tmp_path / "in" / f"{text}.wav", clips[text])
@@ -100,7 +100,7 @@ def assert_good(out: Path, *names: str) -> None:
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory, speech: Any) -> tuple[Path, dict[str, Any]]:
-    """Every format of a long file: (the folder, its json)"""
+    """Every format of a long file: (the directory, its json)"""
     base = tmp_path_factory.mktemp("formats")
     write(base / "in" / "long.wav", speech)
     done = transcribe(base / "in", base / "out", "--format", "all", "--word-timestamps")
@@ -220,10 +220,10 @@ def wav_header(channels: int, data_bytes: int) -> bytes:
             + b"data" + data_bytes.to_bytes(4, "little"))
 
 
-def make_bad(folder: Path, kind: str) -> Path:
+def make_bad(directory: Path, kind: str) -> Path:
     """A bad file; its name is what is wrong with it."""
-    path = folder / f"{kind}.wav"
-    whole = (folder / "timer.wav").read_bytes()
+    path = directory / f"{kind}.wav"
+    whole = (directory / "timer.wav").read_bytes()
     contents = {
         "empty": b"",
         "text": b"this is a letter, not a sound\n" * 40,
@@ -242,10 +242,10 @@ def make_bad(folder: Path, kind: str) -> Path:
 BAD = ["empty", "text", "truncated", "channels", "samples", "header", "noise"]
 
 
-def test_each_bad_file_is_one_failure(tmp_path: Path, folder: Path) -> None:
+def test_each_bad_file_is_one_failure(tmp_path: Path, directory: Path) -> None:
     for kind in BAD:
-        make_bad(folder, kind)
-    done = transcribe(folder, tmp_path / "out", "--failed", tmp_path / "failed")
+        make_bad(directory, kind)
+    done = transcribe(directory, tmp_path / "out", "--failed", tmp_path / "failed")
     assert done.returncode == 1, done.stderr
     assert_good(tmp_path / "out")
     found = failures(tmp_path / "failed")
@@ -258,48 +258,50 @@ def test_each_bad_file_is_one_failure(tmp_path: Path, folder: Path) -> None:
 @pytest.mark.parametrize(("kind", "words"), [("empty", ("empty", "no samples", "0 bytes")), ("text", ("not audio", "not an audio")),
                                              ("truncated", ("truncated", "cut", "ends")), ("channels", ("channel",)),
                                              ("samples", ("no samples", "no sound", "empty"))])
-def test_the_reason_is_said(tmp_path: Path, folder: Path, kind: str, words: tuple[str, ...]) -> None:
-    make_bad(folder, kind)
-    done = transcribe(folder, tmp_path / "out", "--failed", tmp_path / "failed")
+def test_the_reason_is_said(tmp_path: Path, directory: Path, kind: str, words: tuple[str, ...]) -> None:
+    make_bad(directory, kind)
+    done = transcribe(directory, tmp_path / "out", "--failed", tmp_path / "failed")
     assert done.returncode == 1
     error = failures(tmp_path / "failed")[f"{kind}.wav"]["error"].replace(f"{kind}.wav", "")
     assert any(word in error.lower() for word in words), error
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root can read everything")
-def test_an_unreadable_file_is_one_failure(tmp_path: Path, folder: Path) -> None:
-    make_bad(folder, "unreadable")
-    done = transcribe(folder, tmp_path / "out", "--failed", tmp_path / "failed")
+def test_an_unreadable_file_is_one_failure(tmp_path: Path, directory: Path) -> None:
+    make_bad(directory, "unreadable")
+    done = transcribe(directory, tmp_path / "out", "--failed", tmp_path / "failed")
     assert done.returncode == 1
     assert list(failures(tmp_path / "failed")) == ["unreadable.wav"]
     assert_good(tmp_path / "out")
 
 
-def make_odd(folder: Path, kind: str) -> Path:
+def make_odd(directory: Path, kind: str) -> Path:
     """What is no file, though its name is one of audio."""
-    path = folder / f"{kind}.wav"
+    path = directory / f"{kind}.wav"
     if kind == "fifo":
         os.mkfifo(path)
-    elif kind == "folder":
+    elif kind == "directory":
         path.mkdir()
     else:
         path.symlink_to({"dangling": "/nonexistent/x.wav", "device": "/dev/zero", "loop": path}[kind])
     return path
 
 
-@pytest.mark.parametrize(("kind", "status"), [("dangling", 1), ("loop", 1), ("fifo", 0), ("device", 0), ("folder", 0)])
-def test_what_is_no_file_in_a_folder(tmp_path: Path, folder: Path, kind: str, status: int) -> None:
-    """Said, but for folders; a link to nothing is an error, what never was a file is not. Nobody waits for a FIFO."""
-    make_odd(folder, kind)
-    done = transcribe(folder, tmp_path / "out")
+@pytest.mark.parametrize(
+    ("kind", "status"), [("dangling", 1), ("loop", 1), ("fifo", 0), ("device", 0), ("directory", 0)]
+)
+def test_what_is_no_file_in_a_directory(tmp_path: Path, directory: Path, kind: str, status: int) -> None:
+    """All but directories are reported. A dangling link is an error; other non-files are not. A FIFO is not read."""
+    make_odd(directory, kind)
+    done = transcribe(directory, tmp_path / "out")
     assert done.returncode == status, done.stderr
-    assert (f"{kind}.wav" in done.stderr) == (kind != "folder")
+    assert (f"{kind}.wav" in done.stderr) == (kind != "directory")
     assert_good(tmp_path / "out")
 
 
 @pytest.mark.parametrize("kind", ["dangling", "fifo", "device"])
-def test_what_is_no_file_by_name(tmp_path: Path, folder: Path, kind: str) -> None:
-    words = [COMMAND, "transcribe", folder / "timer.wav", make_odd(folder, kind), "--output-dir", tmp_path / "out", "--gpus",
+def test_what_is_no_file_by_name(tmp_path: Path, directory: Path, kind: str) -> None:
+    words = [COMMAND, "transcribe", directory / "timer.wav", make_odd(directory, kind), "--output-dir", tmp_path / "out", "--gpus",
              "sim:1", "--model", MODEL]
     done = subprocess.run([str(word) for word in words], capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert done.returncode == 1
@@ -327,7 +329,7 @@ def test_a_name_that_is_not_utf8(tmp_path: Path, clips: dict[str, Any]) -> None:
     assert os.listdir(os.fsencode(tmp_path / "out")) == [b"\xff\xfe.txt"]
 
 
-def test_folders_are_mirrored(tmp_path: Path, clips: dict[str, Any]) -> None:
+def test_directories_are_mirrored(tmp_path: Path, clips: dict[str, Any]) -> None:
     deep = Path(*["d" * 100] * 12)
     for place in (Path("."), Path("a/b"), deep):
         write(tmp_path / "in" / "x.wav", clips["timer"])
@@ -342,47 +344,47 @@ def test_folders_are_mirrored(tmp_path: Path, clips: dict[str, Any]) -> None:
 # --- what a run can't begin with ---------------------------------------------------------
 
 
-def test_an_output_folder_that_can_not_be_made(tmp_path: Path, folder: Path) -> None:
+def test_an_output_directory_that_can_not_be_made(tmp_path: Path, directory: Path) -> None:
     (tmp_path / "file").write_text("in the way")
-    done = transcribe(folder, tmp_path / "file" / "out")
+    done = transcribe(directory, tmp_path / "file" / "out")
     assert done.returncode == 1
     assert str(tmp_path / "file") in done.stderr
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root can write everywhere")
-def test_an_output_folder_that_can_not_be_written(tmp_path: Path, folder: Path) -> None:
+def test_an_output_directory_that_can_not_be_written(tmp_path: Path, directory: Path) -> None:
     (tmp_path / "out").mkdir(mode=0o500)
-    done = transcribe(folder, tmp_path / "out")
+    done = transcribe(directory, tmp_path / "out")
     assert done.returncode == 1
     assert str(tmp_path / "out") in done.stderr
 
 
-def one_output_in_the_way(tmp_path: Path, folder: Path) -> subprocess.CompletedProcess[str]:
+def one_output_in_the_way(tmp_path: Path, directory: Path) -> subprocess.CompletedProcess[str]:
     (tmp_path / "out" / "three.txt").mkdir(parents=True)
-    (tmp_path / "out" / "three.txt" / "held").write_text("a folder with something in it")
-    return transcribe(folder, tmp_path / "out", "--failed", tmp_path / "failed")
+    (tmp_path / "out" / "three.txt" / "held").write_text("a directory with something in it")
+    return transcribe(directory, tmp_path / "out", "--failed", tmp_path / "failed")
 
 
-def test_one_output_that_can_not_be_written_is_one_failure(tmp_path: Path, folder: Path) -> None:
-    done = one_output_in_the_way(tmp_path, folder)
+def test_one_output_that_can_not_be_written_is_one_failure(tmp_path: Path, directory: Path) -> None:
+    done = one_output_in_the_way(tmp_path, directory)
     assert done.returncode == 1
     assert list(failures(tmp_path / "failed")) == ["three.wav"]
     assert_good(tmp_path / "out", "timer", "start")
     assert not list(tmp_path.rglob("*.part*"))
 
 
-def with_model(folder: Path, out: Path, *model: object) -> subprocess.CompletedProcess[str]:
-    words = arguments(folder, out)
+def with_model(directory: Path, out: Path, *model: object) -> subprocess.CompletedProcess[str]:
+    words = arguments(directory, out)
     place = words.index("--model")
     words[place : place + 2] = [str(word) for word in model]
     return subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE, check=False,
                           env={**os.environ, "HOME": str(out), "XDG_CACHE_HOME": str(out / "cache")})
 
 
-def test_a_model_that_is_missing(tmp_path: Path, folder: Path) -> None:
-    done = with_model(folder, tmp_path / "out", "--model", tmp_path / "none.bin")
+def test_a_model_that_is_missing(tmp_path: Path, directory: Path) -> None:
+    done = with_model(directory, tmp_path / "out", "--model", tmp_path / "none.bin")
     assert done.returncode == 1 and str(tmp_path / "none.bin") in done.stderr
-    done = with_model(folder, tmp_path / "out", "--model-size", "medium")
+    done = with_model(directory, tmp_path / "out", "--model-size", "medium")
     assert done.returncode == 1
     said = done.stderr.splitlines()
     assert said[0] == "gpu-dispatch: the model medium (ggml-medium.bin) is not on this machine. These places were searched:"
@@ -392,17 +394,17 @@ def test_a_model_that_is_missing(tmp_path: Path, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("keep", [0, 4, 100, 700_000, -1])
-def test_a_model_that_is_truncated(tmp_path: Path, folder: Path, keep: int) -> None:
+def test_a_model_that_is_truncated(tmp_path: Path, directory: Path, keep: int) -> None:
     (tmp_path / "ggml-demo.bin").write_bytes(MODEL.read_bytes()[:keep])
-    done = with_model(folder, tmp_path / "out", "--model", tmp_path / "ggml-demo.bin")
+    done = with_model(directory, tmp_path / "out", "--model", tmp_path / "ggml-demo.bin")
     assert done.returncode == 1 and "ggml-demo.bin" in done.stderr
     assert not list(tmp_path.rglob("*.txt"))
 
 
 @pytest.mark.parametrize("contents", [b"\xff\xd8\xff\xe0\x00\x10JFIF" + bytes(5000), b"GGUF" + bytes(5000), b"{}"])
-def test_a_model_that_is_none(tmp_path: Path, folder: Path, contents: bytes) -> None:
+def test_a_model_that_is_none(tmp_path: Path, directory: Path, contents: bytes) -> None:
     (tmp_path / "photo.jpeg").write_bytes(contents)
-    done = with_model(folder, tmp_path / "out", "--model", tmp_path / "photo.jpeg")
+    done = with_model(directory, tmp_path / "out", "--model", tmp_path / "photo.jpeg")
     assert done.returncode == 1 and "photo.jpeg" in done.stderr
     assert not list(tmp_path.rglob("*.txt"))
 
@@ -526,9 +528,9 @@ def test_a_worker_killed_once_too_often_is_a_failure_of_its_file(tmp_path: Path,
     assert status == (0 if len(good) == len(SERIES) else 1), said
 
 
-def test_a_file_that_takes_too_long(tmp_path: Path, folder: Path, speech: Any) -> None:
-    write(folder / "long.wav", np.tile(speech, 30))
-    done = transcribe(folder, tmp_path / "out", "--timeout", "8s", "--failed", tmp_path / "failed", gpus="sim:2")
+def test_a_file_that_takes_too_long(tmp_path: Path, directory: Path, speech: Any) -> None:
+    write(directory / "long.wav", np.tile(speech, 30))
+    done = transcribe(directory, tmp_path / "out", "--timeout", "8s", "--failed", tmp_path / "failed", gpus="sim:2")
     assert done.returncode == 1, done.stderr
     found = failures(tmp_path / "failed")
     assert list(found) == ["long.wav"] and found["long.wav"]["failure"] == "timeout", found
@@ -573,12 +575,12 @@ def kill_all(run: Running) -> None:
             os.kill(pid, signal.SIGKILL)
 
 
-def recorded(journal: Path, folder: Path) -> set[str]:
+def recorded(journal: Path, directory: Path) -> set[str]:
     """The files that are done according to a journal that is not in use. A copy is read: it is left as it was."""
-    folder.mkdir()
+    directory.mkdir()
     for path in journal.parent.glob(journal.name + "*"):
-        shutil.copy(path, folder)
-    with contextlib.closing(sqlite3.connect(folder / journal.name)) as db:
+        shutil.copy(path, directory)
+    with contextlib.closing(sqlite3.connect(directory / journal.name)) as db:
         return {Path(os.fsdecode(text)).name for (text,) in db.execute("SELECT input FROM task WHERE state = 'done'")}
 
 
@@ -622,13 +624,13 @@ def has_journal() -> bool:
     return "--journal" in done.stdout
 
 
-def test_a_file_that_changed_is_transcribed_again(tmp_path: Path, folder: Path, clips: dict[str, Any]) -> None:
+def test_a_file_that_changed_is_transcribed_again(tmp_path: Path, directory: Path, clips: dict[str, Any]) -> None:
     out = tmp_path / "out"
-    assert transcribe(folder, out).returncode == 0
+    assert transcribe(directory, out).returncode == 0
     before = kept(out)
-    write(folder / "three.wav", clips["off"])
-    os.utime(folder / "three.wav", ns=(0, before["three.txt"][1] + 10**9))
-    assert transcribe(folder, out, "--resume").returncode == 0
+    write(directory / "three.wav", clips["off"])
+    os.utime(directory / "three.wav", ns=(0, before["three.txt"][1] + 10**9))
+    assert transcribe(directory, out, "--resume").returncode == 0
     after = kept(out)
     assert (out / "three.txt").read_text() == "off\n"
     assert {name: after[name] for name in ("timer.txt", "start.txt")} == {name: before[name] for name in ("timer.txt", "start.txt")}

@@ -7,7 +7,7 @@
 
 #include "support/shell.h"
 
-/* A fifo in the case's folder, open for both: who writes is not held up, who reads sees no end. */
+/* A fifo in the case's directory, open for both: who writes is not held up, who reads sees no end. */
 TEST_UNUSED static int fifo(const char *name)
 {
     char path[128];

@@ -16,7 +16,7 @@
 #include <gpu_dispatch/gpu_dispatch.h>
 #include <sqlite3.h>
 
-#include "support/folder.h"
+#include "support/directory.h"
 #include "support/test.h"
 
 enum { JOB_LINES = 20000 };

@@ -7,22 +7,22 @@
 
 #include "support/test.h"
 
-TEST_UNUSED static const char *screen_path(const char *folder, const char *name)
+TEST_UNUSED static const char *screen_path(const char *directory, const char *name)
 {
     static char path[1024];
     const char *root = getenv("GD_SOURCE_ROOT");
     if (!root)
         FAIL("GD_SOURCE_ROOT is not set: run this through meson test");
-    snprintf(path, sizeof path, "%s/tests/%s/screens/%s", root, folder, name);
+    snprintf(path, sizeof path, "%s/tests/%s/screens/%s", root, directory, name);
     return path;
 }
 
-/* Whether a text is what the file FOLDER/NAME below tests/ holds, whole. With GD_WRITE_SCREENS set the file is written
- * instead: to be looked at before it is kept. */
-TEST_UNUSED static bool is_screen(const char *folder, const char *name, const char *text)
+/* Whether a text is what the file DIRECTORY/NAME below tests/ holds, whole. With GD_WRITE_SCREENS set the file is
+ * written instead: to be looked at before it is kept. */
+TEST_UNUSED static bool is_screen(const char *directory, const char *name, const char *text)
 {
     char kept[65536] = "";
-    const char *path = screen_path(folder, name);
+    const char *path = screen_path(directory, name);
     const bool write = getenv("GD_WRITE_SCREENS") != NULL;
     FILE *f = fopen(path, write ? "we" : "re");
     if (!f)
@@ -35,9 +35,9 @@ TEST_UNUSED static bool is_screen(const char *folder, const char *name, const ch
     return write || strcmp(kept, text) == 0;
 }
 
-TEST_UNUSED static void check_screen(const char *folder, const char *name, const char *text)
+TEST_UNUSED static void check_screen(const char *directory, const char *name, const char *text)
 {
-    if (!is_screen(folder, name, text))
+    if (!is_screen(directory, name, text))
         FAIL("screen %s is\n%s", name, text);
 }
 

@@ -6,10 +6,10 @@
  *     CHECK_EQ(r.status, 0);
  *     CHECK_STR(r.out, "got 1\ngot 2\ngot 3\n");
  *
- * Each call runs `bash -c` with the folder of the built command first in PATH, in an empty folder that belongs to the
- * case (`$PWD` and `$HOME`; it is removed at the end of the program), with no input, and without the variables
- * of whoever runs the tests that would matter. What it prints is collected whole. Outputs live as long as the case
- * does: it is a process of its own.
+ * Each call runs `bash -c` with the directory of the built command first in PATH, in an empty directory that belongs to
+ * the case (`$PWD` and `$HOME`; it is removed at the end of the program), with no input, and without the variables of
+ * whoever runs the tests that would matter. What it prints is collected whole. Outputs live as long as the case does:
+ * it is a process of its own.
  */
 #ifndef GD_TESTS_SUPPORT_SHELL_H
 #define GD_TESTS_SUPPORT_SHELL_H
@@ -41,7 +41,7 @@ TEST_UNUSED static void shell_clean(void)
         nftw(shell_dir, shell_remove, 16, FTW_DEPTH | FTW_PHYS);
 }
 
-/* The case's own folder, made at the first call. */
+/* The case's own directory, made at the first call. */
 TEST_UNUSED static const char *sh_dir(void)
 {
     static pid_t owner;

@@ -37,7 +37,7 @@ static bool small_disk_allowed(void)
     return told && small_disk_tell("/proc/self/gid_map", map);
 }
 
-/* At a folder, which is made. */
+/* At a directory, which is made. */
 TEST_UNUSED static void small_disk(const char *path, unsigned kib)
 {
     char size[32];

@@ -50,10 +50,10 @@ struct job {
 TEST_UNUSED static char *path_of(const char *name)
 {
     char path[PATH_MAX];
-    const char *folder = getenv("GD_TEST_PLUGINS");
-    if (!folder)
+    const char *directory = getenv("GD_TEST_PLUGINS");
+    if (!directory)
         SKIP("GD_TEST_PLUGINS is not set");
-    snprintf(path, sizeof path, "%s/%s", folder, name);
+    snprintf(path, sizeof path, "%s/%s", directory, name);
     return strdup(path);
 }
 

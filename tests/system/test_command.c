@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Commands as workers, through gd_run() and the real host program ($GPU_DISPATCH_HOST). Commands and tests tell each
- * other where they are through fifos in the folder of the case.
+ * other where they are through fifos in the directory of the case.
  */
 #include <gpu_dispatch/command.h>
 #include <gpu_dispatch/gpu_dispatch.h>
@@ -90,7 +90,7 @@ static void on_output(void *user, int worker_id, int fd, const char *text, size_
     strncat(j->printed, text, length);
 }
 
-/* One worker on device 4, which the cases may change before run(). Everything happens in the case's folder. */
+/* One worker on device 4, which the cases may change before run(). Everything happens in the case's directory. */
 static struct job *job(const char *const *words)
 {
     static const int gpus[] = { 4, 7 };
@@ -428,7 +428,7 @@ TEST(no_input)
 
 TEST(no_other_descriptors)
 {
-    expect_out(WORDS("ls", "{}"), "/proc/self/fd", "0\n1\n2\n3\n"); /* 3 is the folder that it lists */
+    expect_out(WORDS("ls", "{}"), "/proc/self/fd", "0\n1\n2\n3\n"); /* 3 is the directory that it lists */
     expect_out(WORDS("ls {}; true"), "/proc/self/fd", "0\n1\n2\n3\n");
 }
 

@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 
 #include "shm/layout.h"
-#include "support/folder.h"
+#include "support/directory.h"
 #include "support/test.h"
 #include "support/world.h"
 
@@ -17,8 +17,8 @@ static char jobs_path[512];
 
 static void enter(void)
 {
-    folder_enter();
-    snprintf(jobs_path, sizeof jobs_path, "%s/jobs", folder_path);
+    directory_enter();
+    snprintf(jobs_path, sizeof jobs_path, "%s/jobs", directory_path);
     setenv("GPU_DISPATCH_JOBS", jobs_path, 1);
 }
 
@@ -243,7 +243,7 @@ static void run_unlisted(void)
     world_close(&w);
 }
 
-TEST(a_folder_that_cannot_be_made_does_not_matter)
+TEST(a_directory_that_cannot_be_made_does_not_matter)
 {
     enter();
     setenv("GPU_DISPATCH_JOBS", "/proc/nothing/here", 1);
@@ -251,7 +251,7 @@ TEST(a_folder_that_cannot_be_made_does_not_matter)
     CHECK_EQ(count_jobs(), 0);
 }
 
-TEST(a_link_in_the_place_of_the_folder_is_not_followed)
+TEST(a_link_in_the_place_of_the_directory_is_not_followed)
 {
     enter();
     CHECK_EQ(mkdir("trap", 0700), 0);

@@ -1,4 +1,4 @@
-/* A folder of files in, an exit code and a summary out; and each of the launcher's components alone.
+/* A directory of files in, an exit code and a summary out; and each of the launcher's components alone.
  *
  * What a worker does with a file is written in the file: `ok`, `error WORDS`, `once` (fails at the first attempt),
  * `kill`, `kill once`, `wait` (for ever), `lost` (its device).
@@ -168,7 +168,7 @@ __attribute__((format(printf, 2, 3))) static void write_file(const char *text, c
     CHECK_EQ(fclose(f), 0);
 }
 
-static void make_folder(const char *name)
+static void make_directory(const char *name)
 {
     char path[4096];
     snprintf(path, sizeof path, "%s/%s", sh_dir(), name);
@@ -238,7 +238,7 @@ TEST(patterns_choose)
     write_file("ok", "a.wav");
     write_file("ok", "b.flac");
     write_file("error not asked for", "c.txt");
-    make_folder("sub");
+    make_directory("sub");
     write_file("error not asked for", "sub/d.wav");
     CHECK_EQ(launch(), 0);
     CHECK_EQ(seen.done, 2);
@@ -454,7 +454,7 @@ TEST(a_placement_of_the_users)
 
 /* --- what goes wrong before and beside the work --- */
 
-TEST(no_such_folder)
+TEST(no_such_directory)
 {
     begin();
     l.input_dir = "/nowhere/at/all";
@@ -482,7 +482,7 @@ TEST(no_file_matched)
     free(printed);
 }
 
-TEST(an_empty_folder)
+TEST(an_empty_directory)
 {
     begin();
     CHECK_EQ(launch(), 1);
@@ -503,10 +503,10 @@ TEST(a_device_that_is_not_there)
     free(printed);
 }
 
-TEST(a_folder_that_cannot_be_read_is_told)
+TEST(a_directory_that_cannot_be_read_is_told)
 {
     begin();
-    make_folder("locked");
+    make_directory("locked");
     char path[4096];
     snprintf(path, sizeof path, "%s/locked", sh_dir());
     CHECK_EQ(chmod(sh_dir(), 0755), 0);

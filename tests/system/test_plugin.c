@@ -62,10 +62,10 @@ static void on_exit_callback(void *user)
 static const char *plugin_path(const char *name)
 {
     static char path[PATH_MAX];
-    const char *folder = getenv("GD_TEST_PLUGINS");
-    if (!folder || !getenv("GPU_DISPATCH_HOST"))
+    const char *directory = getenv("GD_TEST_PLUGINS");
+    if (!directory || !getenv("GPU_DISPATCH_HOST"))
         SKIP("GD_TEST_PLUGINS or GPU_DISPATCH_HOST is not set");
-    snprintf(path, sizeof path, "%s/%s.so", folder, name);
+    snprintf(path, sizeof path, "%s/%s.so", directory, name);
     return path;
 }
 
@@ -125,10 +125,10 @@ TEST(a_plugin_s_setup_may_fail)
 TEST(a_relative_path)
 {
     struct tally t = { .total = 20 };
-    char folder[PATH_MAX];
-    snprintf(folder, sizeof folder, "%s", plugin_path("plugin_double"));
-    *strrchr(folder, '/') = '\0';
-    CHECK_EQ(chdir(folder), 0);
+    char directory[PATH_MAX];
+    snprintf(directory, sizeof directory, "%s", plugin_path("plugin_double"));
+    *strrchr(directory, '/') = '\0';
+    CHECK_EQ(chdir(directory), 0);
     const struct gd_options o = options(&t, "plugin_double.so");
     CHECK_EQ(gd_run(&o), 0);
     CHECK_EQ(t.done, 20);

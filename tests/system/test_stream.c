@@ -284,10 +284,10 @@ TEST(a_program_from_path_with_arguments)
 static char *example(const char *name)
 {
     char path[PATH_MAX];
-    const char *folder = getenv("GD_TEST_EXAMPLES");
-    if (!folder)
+    const char *directory = getenv("GD_TEST_EXAMPLES");
+    if (!directory)
         SKIP("GD_TEST_EXAMPLES is not set");
-    snprintf(path, sizeof path, "%s/stream/%s", folder, name);
+    snprintf(path, sizeof path, "%s/stream/%s", directory, name);
     return strdup(path);
 }
 

@@ -59,7 +59,7 @@ TEST(bytes_that_are_no_utf8_there_and_back)
 /* All bytes through Python's eyes: what it reads is what we wrote. */
 TEST(python_reads_the_same)
 {
-    enter_folder();
+    enter_directory();
     if (system("python3 -c 1 2>/dev/null") != 0) /* NOLINT */
         SKIP("no Python");
     char every[512];

@@ -8,7 +8,7 @@
 #include <math.h>
 
 #include "apps/transcribe/audio/header.h"
-#include "support/folder.h"
+#include "support/directory.h"
 #include "support/test.h"
 
 struct made {

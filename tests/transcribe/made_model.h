@@ -14,7 +14,7 @@
 
 #include "apps/transcribe/model/model.h"
 #include "base/text/buffer.h"
-#include "support/folder.h"
+#include "support/directory.h"
 
 static struct made {
     int32_t magic, sizes[11], bands, bins, tokens;

@@ -10,7 +10,7 @@
 #include "apps/transcribe/output/outputs.h"
 #include "base/failure.h"
 #include "base/text/buffer.h"
-#include "support/folder.h"
+#include "support/directory.h"
 
 static struct tr_places places = { .input_dir = "in", .output_dir = "out", .formats = 1u << TR_TXT };
 
@@ -64,13 +64,13 @@ TEST_UNUSED static const char *contents(const char *path)
     return text;
 }
 
-/* How many entries a folder has, hidden ones too. */
-TEST_UNUSED static int entries_of(const char *folder)
+/* How many entries a directory has, hidden ones too. */
+TEST_UNUSED static int entries_of(const char *directory)
 {
     struct dirent **list = NULL;
-    const int n = scandir(folder, &list, NULL, NULL);
+    const int n = scandir(directory, &list, NULL, NULL);
     if (n < 0)
-        FAIL("%s: %s", folder, strerror(errno));
+        FAIL("%s: %s", directory, strerror(errno));
     for (int i = 0; i < n; i++)
         free(list[i]);
     free(list);

@@ -6,7 +6,7 @@
  *   GD_UNREAD_READ     reading those whose path contains this
  *   GD_UNREAD_ERROR    with this errno, a number
  *   GD_UNREAD_TIMES    so many times each, in all processes together
- *   GD_UNREAD_COUNTS   a folder, where it is counted how often that was: a byte each
+ *   GD_UNREAD_COUNTS   a directory, where it is counted how often that was: a byte each
  */
 #undef _FILE_OFFSET_BITS /* else open is another name of open64 */
 #include <dlfcn.h>
@@ -32,11 +32,11 @@ static bool is_meant(const char *variable, const char *path)
 static bool fails(const char *variable, const char *path)
 {
     char counts[4200];
-    const char *folder = getenv("GD_UNREAD_COUNTS"), *times = getenv("GD_UNREAD_TIMES"),
+    const char *directory = getenv("GD_UNREAD_COUNTS"), *times = getenv("GD_UNREAD_TIMES"),
                *error = getenv("GD_UNREAD_ERROR");
-    if (!is_meant(variable, path) || !folder || !times || !error)
+    if (!is_meant(variable, path) || !directory || !times || !error)
         return false;
-    snprintf(counts, sizeof counts, "%s/%s", folder, variable);
+    snprintf(counts, sizeof counts, "%s/%s", directory, variable);
     const int fd = REAL(open)(counts, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
     if (fd < 0)
         abort();

@@ -11,7 +11,7 @@ TEST(wav_of_each_kind_of_sample)
 {
     static const int kinds[] = { SF_FORMAT_PCM_U8, SF_FORMAT_PCM_16, SF_FORMAT_PCM_24, SF_FORMAT_PCM_32,
                                  SF_FORMAT_FLOAT,  SF_FORMAT_DOUBLE, SF_FORMAT_ULAW,   SF_FORMAT_ALAW };
-    folder_enter();
+    directory_enter();
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         char what[32];
         snprintf(what, sizeof what, "kind %#x", kinds[i]);
@@ -24,7 +24,7 @@ TEST(wav_of_each_kind_of_sample)
 TEST(wav_with_compression)
 {
     static const int kinds[] = { SF_FORMAT_IMA_ADPCM, SF_FORMAT_MS_ADPCM, SF_FORMAT_GSM610 };
-    folder_enter();
+    directory_enter();
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         CHECK(make("a.wav", SF_FORMAT_WAV | kinds[i], 16000, 1, 32000));
         const long n = read_all("a.wav");
@@ -49,7 +49,7 @@ TEST(other_formats)
         { SF_FORMAT_WAVEX | SF_FORMAT_PCM_24, "WAV" },
         { SF_ENDIAN_BIG | SF_FORMAT_WAV | SF_FORMAT_PCM_16, "WAV" },
     };
-    folder_enter();
+    directory_enter();
     for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) {
         if (!make("a", formats[i].format, 16000, 2, 16000))
             FAIL("can't write %#x", formats[i].format);
@@ -66,7 +66,7 @@ TEST(other_formats)
 
 static void check_lossy(const char *what, int format, int rate, int channels, long slack)
 {
-    folder_enter();
+    directory_enter();
     if (!make("a", format, rate, channels, 3L * rate))
         SKIP("this libsndfile can't write it");
     struct tr_audio *a = opened("a");
@@ -97,7 +97,7 @@ TEST(mp3)
 TEST(rates_and_channels)
 {
     static const int rates[] = { 8000, 11025, 16000, 22050, 32000, 44100, 48000, 96000, 192000 };
-    folder_enter();
+    directory_enter();
     for (size_t i = 0; i < sizeof rates / sizeof *rates; i++) {
         for (int channels = 1; channels <= 2; channels++) {
             char what[32];
@@ -118,7 +118,7 @@ TEST(rates_and_channels)
 /* Nothing is moved: a click stays where it was. */
 TEST(resampling_does_not_shift)
 {
-    folder_enter();
+    directory_enter();
     SF_INFO info = { .samplerate = 48000, .channels = 1, .format = SF_FORMAT_WAV | SF_FORMAT_FLOAT };
     SNDFILE *f = sf_open("a.wav", SFM_WRITE, &info);
     float *in = calloc(48000, sizeof *in);
@@ -136,7 +136,7 @@ TEST(resampling_does_not_shift)
 
 TEST(channels_are_averaged)
 {
-    folder_enter();
+    directory_enter();
     for (int channels = 2; channels <= 1024; channels *= 8) {
         SF_INFO info = { .samplerate = 16000, .channels = channels, .format = SF_FORMAT_WAV | SF_FORMAT_FLOAT };
         SNDFILE *f = sf_open("a.wav", SFM_WRITE, &info);
@@ -158,7 +158,7 @@ TEST(channels_are_averaged)
 TEST(what_is_no_number_is_silence)
 {
     static const float bad[] = { NAN, INFINITY, -INFINITY, 3e38F, -3e38F };
-    folder_enter();
+    directory_enter();
     for (int rate = 16000; rate <= 48000; rate *= 3) {
         SF_INFO info = { .samplerate = rate, .channels = 1, .format = SF_FORMAT_WAV | SF_FORMAT_FLOAT };
         SNDFILE *f = sf_open("a.wav", SFM_WRITE, &info);
@@ -175,7 +175,7 @@ TEST(what_is_no_number_is_silence)
 
 TEST(very_short_files)
 {
-    folder_enter();
+    directory_enter();
     for (int frames = 1; frames < 200; frames += frames < 10 ? 1 : 37) {
         make_wav_file("a.wav", 16000, 1, frames);
         CHECK_EQ(read_all("a.wav"), frames);
@@ -205,7 +205,7 @@ TEST(headers_say_what_libsndfile_says)
         SF_ENDIAN_BIG | SF_FORMAT_WAV | SF_FORMAT_PCM_16,
         MP3,
     };
-    folder_enter();
+    directory_enter();
     int compared = 0;
     for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) {
         for (int channels = 1; channels <= 2; channels++) {
@@ -233,7 +233,7 @@ TEST(headers_say_what_libsndfile_says)
 TEST(what_only_ffmpeg_reads)
 {
     static const char *const names[] = { "a.m4a", "a.wma", "a.mka", "a.aac", "a.mp4" };
-    folder_enter();
+    directory_enter();
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         encode(names[i]);
         if (!needs_ffmpeg(names[i]))
@@ -248,7 +248,7 @@ TEST(what_only_ffmpeg_reads)
 /* FLAC's frames of that many channels are longer than what is asked for at once. */
 TEST(frames_that_are_given_out_in_parts)
 {
-    folder_enter();
+    directory_enter();
     encode("-ac 8 -c:a flac a.mka");
     if (!needs_ffmpeg("a.mka"))
         FAIL("%s", words);
@@ -258,7 +258,7 @@ TEST(frames_that_are_given_out_in_parts)
 /* Raw AAC has no length: what the bit rate makes of it is none. */
 TEST(a_guess_is_no_length)
 {
-    folder_enter();
+    directory_enter();
     encode("a.aac");
     if (!needs_ffmpeg("a.aac"))
         FAIL("%s", words);
@@ -271,7 +271,7 @@ TEST(a_guess_is_no_length)
 
 TEST(a_film_has_sound_or_has_not)
 {
-    folder_enter();
+    directory_enter();
     encode("-f lavfi -i color=c=black:s=64x64:d=4 -map 0:a -map 1:v -c:v mpeg4 a.mkv");
     if (!needs_ffmpeg("a.mkv"))
         FAIL("%s", words);
@@ -282,7 +282,7 @@ TEST(a_film_has_sound_or_has_not)
 
 TEST(a_truncated_m4a)
 {
-    folder_enter();
+    directory_enter();
     encode("-movflags +faststart a.m4a");
     if (!needs_ffmpeg("a.m4a"))
         FAIL("%s", words);
@@ -295,7 +295,7 @@ TEST(a_truncated_m4a)
 /* A list of other files is not followed. */
 TEST(a_playlist_is_no_audio)
 {
-    folder_enter();
+    directory_enter();
     make_wav_file("other.wav", 16000, 1, 16000);
     struct made m = { 0 };
     put_text(&m, "#EXTM3U\n#EXT-X-TARGETDURATION:10\n#EXTINF:10,\nother.wav\n#EXT-X-ENDLIST\n");
@@ -312,7 +312,7 @@ TEST(a_playlist_is_no_audio)
  * libsndfile alone reads no further. */
 TEST(an_mp3_without_a_table_is_read_to_its_end)
 {
-    folder_enter();
+    directory_enter();
     encode("-af afade=t=out:st=0.5:d=0.1 -q:a 2 -write_xing 0 -id3v2_version 0 a.mp3");
     struct tr_header h;
     CHECK_EQ(tr_header_read(&h, "a.mp3"), 0);
@@ -325,7 +325,7 @@ TEST(an_mp3_without_a_table_is_read_to_its_end)
 
 TEST(an_mp3_with_something_else_in_the_middle)
 {
-    folder_enter();
+    directory_enter();
     struct made m = { 0 };
     for (int i = 0; i < 100; i++) {
         put_frame(&m);
@@ -341,7 +341,7 @@ TEST(an_mp3_with_something_else_in_the_middle)
 
 TEST(a_truncated_mp3)
 {
-    folder_enter();
+    directory_enter();
     encode("-b:a 128k a.mp3");
     CHECK(labs(read_all("a.mp3") - 64000) <= 1);
     struct stat st;

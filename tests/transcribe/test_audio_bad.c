@@ -10,7 +10,7 @@
 
 TEST(files_that_are_none)
 {
-    folder_enter();
+    directory_enter();
     refused("none.wav", "none.wav does not exist");
     refused("d/none.wav", "none.wav does not exist");
     make_file("empty.wav", 0);
@@ -26,7 +26,7 @@ TEST(files_that_are_none)
 /* And nobody waits for one to be written to. */
 TEST(pipes_and_devices)
 {
-    folder_enter();
+    directory_enter();
     CHECK_EQ(mkfifo("fifo.wav", 0644), 0);
     refused("fifo.wav", "fifo.wav is a pipe");
     refused("/dev/zero", "zero is a pipe, socket or device");
@@ -35,7 +35,7 @@ TEST(pipes_and_devices)
 
 TEST(a_file_that_may_not_be_read)
 {
-    folder_enter();
+    directory_enter();
     make_wav_file("secret.wav", 16000, 1, 100);
     CHECK_EQ(chmod("secret.wav", 0), 0);
     if (getuid() == 0 && seteuid(65534) < 0)
@@ -55,7 +55,7 @@ static void refuse_bytes(const void *bytes, size_t size, const char *part)
 
 TEST(what_is_no_audio)
 {
-    folder_enter();
+    directory_enter();
     uint8_t noise[20000];
     unsigned seed = 1;
     for (size_t i = 0; i < sizeof noise; i++)
@@ -83,7 +83,7 @@ static void refuse_wav(struct wav_spec spec, const char *part)
 
 TEST(headers_that_can_not_be)
 {
-    folder_enter();
+    directory_enter();
     refuse_wav((struct wav_spec){ 1, 0, 16000, 16, 1000, 1000 }, "bad.wav has 0 channels");
     refuse_wav((struct wav_spec){ 1, 2000, 16000, 16, 8000, 8000 }, "bad.wav has 2000 channels");
     refuse_wav((struct wav_spec){ 1, 1, 0, 16, 1000, 1000 }, "a sample rate of 0 Hz");
@@ -97,7 +97,7 @@ TEST(headers_that_can_not_be)
 
 TEST(a_truncated_wav)
 {
-    folder_enter();
+    directory_enter();
     refuse_wav((struct wav_spec){ 1, 1, 16000, 16, 1958400, 108800 },
                "bad.wav is truncated: its header says 61.2 s, the file holds 3.4 s");
     make_wav_file("a.wav", 44100, 2, 44100);
@@ -110,7 +110,7 @@ TEST(a_truncated_wav)
 /* A header that counts itself is forgiven. */
 TEST(a_wav_that_lacks_next_to_nothing)
 {
-    folder_enter();
+    directory_enter();
     struct made m = make_wav(&(struct wav_spec){ 1, 1, 16000, 16, 32044, 32000 });
     save(&m, "a.wav");
     CHECK_EQ(read_all("a.wav"), 16000);
@@ -120,7 +120,7 @@ TEST(a_wav_that_lacks_next_to_nothing)
 /* Wherever a read begins and ends, four bytes of it are others and none besides. */
 TEST(mended_bytes)
 {
-    folder_enter();
+    directory_enter();
     make_file("zeros", 30);
     struct tr_file f = { .fd = open("zeros", O_RDONLY | O_CLOEXEC), .size = 30, .mend_at = 10, .mend = { 1, 2, 3, 4 } };
     CHECK(f.fd >= 0);
@@ -142,7 +142,7 @@ TEST(mended_bytes)
 TEST(wav_files_of_unknown_length)
 {
     static const uint32_t told[] = { 0, 0xffffffff, 0x7fffffff, 0x7ffff000, 0x80000000, 0xffffffff - 36 };
-    folder_enter();
+    directory_enter();
     for (size_t i = 0; i < sizeof told / sizeof *told; i++) {
         for (int riff = 0; riff < 3; riff++) {
             struct made m = make_wav(&(struct wav_spec){ 1, 1, 16000, 16, told[i], 32000 });
@@ -160,7 +160,7 @@ TEST(wav_files_of_unknown_length)
 
 TEST(a_truncated_flac)
 {
-    folder_enter();
+    directory_enter();
     CHECK(make("a.flac", SF_FORMAT_FLAC | SF_FORMAT_PCM_16, 16000, 1, 160000));
     cut("a.flac", 0.5);
     refused("a.flac", "truncated: its header says 10.0 s, the file holds");
@@ -171,7 +171,7 @@ TEST(a_truncated_flac)
 
 TEST(a_truncated_ogg)
 {
-    folder_enter();
+    directory_enter();
     if (!make("a.ogg", SF_FORMAT_OGG | SF_FORMAT_VORBIS, 44100, 1, 441000))
         SKIP("this libsndfile can't write it");
     cut("a.ogg", 0.7);
@@ -181,7 +181,7 @@ TEST(a_truncated_ogg)
 /* Noise in the middle of a FLAC file: found, or what is read is as long as it should be. */
 TEST(a_damaged_flac_ends_in_words_or_whole)
 {
-    folder_enter();
+    directory_enter();
     CHECK(make("a.flac", SF_FORMAT_FLAC | SF_FORMAT_PCM_16, 16000, 1, 160000));
     const int fd = open("a.flac", O_RDWR | O_CLOEXEC);
     const off_t size = lseek(fd, 0, SEEK_END);
@@ -201,7 +201,7 @@ TEST(a_damaged_flac_ends_in_words_or_whole)
 /* Behind the first piece a bad file is found by the thread: what came before is good. */
 TEST(bad_behind_the_first_piece)
 {
-    folder_enter();
+    directory_enter();
     CHECK(make("a.flac", SF_FORMAT_FLAC | SF_FORMAT_PCM_16, 16000, 1, 320000));
     cut("a.flac", 0.9);
     struct tr_audio *a;
@@ -222,7 +222,7 @@ TEST(bad_behind_the_first_piece)
 
 TEST(a_file_that_becomes_shorter_meanwhile)
 {
-    folder_enter();
+    directory_enter();
     make_wav_file("a.wav", 16000, 1, 320000);
     struct tr_audio *a;
     CHECK_EQ(tr_audio_open_ahead(&a, "a.wav", 2, words), 0);
@@ -300,7 +300,7 @@ TEST(paths_are_shortened_in_the_middle)
 /* Not a word on standard error, whatever is read: libraries have opinions. */
 TEST(nothing_is_written_to_standard_error)
 {
-    folder_enter();
+    directory_enter();
     const int kept = dup(2), log = open("log", O_RDWR | O_CREAT | O_CLOEXEC, 0644);
     CHECK(kept >= 0 && log >= 0 && dup2(log, 2) == 2);
     struct made m = { 0 };

@@ -20,7 +20,7 @@ static long rss_bytes(void)
 TEST(hours_in_bounded_memory)
 {
     enum { AHEAD = 60, SECONDS = 3 * 3600, RATE = 16000 };
-    folder_enter();
+    directory_enter();
     struct made m = make_wav(&(struct wav_spec){ 1, 1, RATE, 16, SECONDS * RATE * 2, 0 });
     save(&m, "a.wav");
     drop(&m);
@@ -70,7 +70,7 @@ static int threads(void)
 
 TEST(opened_and_closed_a_thousand_times)
 {
-    folder_enter();
+    directory_enter();
     make_wav_file("a.wav", 44100, 2, 44100);
     make_wav_file("b.wav", 16000, 1, 16000 * 3);
     cut("b.wav", 1);
@@ -92,7 +92,7 @@ TEST(opened_and_closed_a_thousand_times)
 
 TEST(closed_while_the_thread_decodes)
 {
-    folder_enter();
+    directory_enter();
     CHECK(make("a.flac", SF_FORMAT_FLAC | SF_FORMAT_PCM_16, 44100, 2, 44100L * 30));
     for (int i = 0; i < 50; i++) {
         struct tr_audio *a;
@@ -107,7 +107,7 @@ TEST(reads_of_any_size)
 {
     static const size_t sizes[] = { 1, 7, 4096, 16000, 50000, MOST };
     static float whole[200000];
-    folder_enter();
+    directory_enter();
     make_wav_file("a.wav", 44100, 2, 44100 * 10 + 13);
     const long n = read_all("a.wav");
     CHECK(n > 160000 && n < 200000);
@@ -138,7 +138,7 @@ static void note_thread(int signo)
 
 TEST(the_thread_starts_with_the_first_read_and_takes_no_signals)
 {
-    folder_enter();
+    directory_enter();
     make_wav_file("a.wav", 16000, 1, 16000 * 20);
     struct tr_audio *a;
     CHECK_EQ(tr_audio_open_ahead(&a, "a.wav", 2, words), 0);
@@ -161,7 +161,7 @@ TEST(the_thread_starts_with_the_first_read_and_takes_no_signals)
 
 TEST(a_file_that_is_decoded_at_once_needs_no_thread)
 {
-    folder_enter();
+    directory_enter();
     make_wav_file("a.wav", 44100, 2, 44100 * 3);
     struct tr_audio *a = opened("a.wav");
     CHECK_EQ(tr_audio_read(a, samples, MOST, words), 48000);

@@ -50,7 +50,7 @@ static void check_open(int wanted, int error)
 
 TEST(opening_may_fail_for_a_while)
 {
-    folder_enter();
+    directory_enter();
     make_wav_file("a.wav", 16000, 1, 16000);
     for (int i = 0; i < N_PASSING; i++) {
         open_error = passing[i];
@@ -69,7 +69,7 @@ TEST(opening_may_fail_for_a_while)
 TEST(reading_may_fail_for_a_while)
 {
     static const off_t places[] = { 0, 1000, 20000 };
-    folder_enter();
+    directory_enter();
     make_wav_file("a.wav", 16000, 1, 16000);
     for (int i = 0; i < N_PASSING; i++) {
         for (size_t p = 0; p < sizeof places / sizeof *places; p++) {
@@ -92,7 +92,7 @@ TEST(other_formats_alike)
 {
     static const int formats[] = { SF_FORMAT_WAV | SF_FORMAT_PCM_16, SF_FORMAT_AIFF | SF_FORMAT_PCM_16,
                                    SF_FORMAT_FLAC | SF_FORMAT_PCM_16, SF_FORMAT_OGG | SF_FORMAT_VORBIS, MP3 };
-    folder_enter();
+    directory_enter();
     for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) {
         struct tr_audio *a;
         /* libsndfile loses some memory of Vorbis then, which is not ours to mend. */
@@ -122,7 +122,7 @@ TEST(further_on)
 {
     struct tr_audio *a;
     long n, total = 0;
-    folder_enter();
+    directory_enter();
     make_wav_file("a.wav", 16000, 1, 320000);
     CHECK_EQ(tr_audio_open_ahead(&a, "a.wav", 2, words), 0);
     read_error = ESTALE;
@@ -140,7 +140,7 @@ TEST(further_on)
 TEST(too_many_open_files)
 {
     struct rlimit limit, low;
-    folder_enter();
+    directory_enter();
     make_wav_file("a.wav", 16000, 1, 16000);
     CHECK_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
     low = limit;

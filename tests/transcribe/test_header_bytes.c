@@ -167,7 +167,7 @@ static struct tr_header saved(const struct made *m)
 
 TEST(a_file_of_each_kind_reads_as_its_bytes)
 {
-    folder_enter();
+    directory_enter();
     for (int kind = 0; kind < KINDS; kind++) {
         struct made m = make_kind(kind);
         const struct tr_header bytes = of(&m), file = saved(&m);
@@ -181,7 +181,7 @@ TEST(a_file_of_each_kind_reads_as_its_bytes)
 /* What lies behind the first few KiB is found where it is needed. */
 TEST(what_lies_further_behind_is_read)
 {
-    folder_enter();
+    directory_enter();
     struct made m = { 0 };
     begin_riff(&m, "RIFF");
     put_chunk(&m, "JUNK", NULL, 100001);
@@ -208,7 +208,7 @@ TEST(what_lies_further_behind_is_read)
 
 TEST(a_file_is_left_where_it_was)
 {
-    folder_enter();
+    directory_enter();
     struct made m = make_kind(0);
     struct tr_header h;
     save(&m, "file");
@@ -232,7 +232,7 @@ static void fails(const char *path, int wanted)
 
 TEST(files_that_can_not_be_read)
 {
-    folder_enter();
+    directory_enter();
     fails("none", ENOENT);
     CHECK_EQ(mkdir("folder", 0755), 0);
     fails("folder", EISDIR);
@@ -249,7 +249,7 @@ TEST(files_that_can_not_be_read)
 
 TEST(an_empty_file_is_no_audio_and_no_error)
 {
-    folder_enter();
+    directory_enter();
     make_file("empty", 0);
     struct tr_header h;
     CHECK_EQ(tr_header_read(&h, "empty"), 0);
@@ -258,7 +258,7 @@ TEST(an_empty_file_is_no_audio_and_no_error)
 
 TEST(no_descriptor_is_left_open)
 {
-    folder_enter();
+    directory_enter();
     struct made m = make_kind(3);
     save(&m, "file");
     struct tr_header h;

@@ -41,7 +41,7 @@ static void refused_size(int which, int32_t value, const char *words)
 
 TEST(a_model_is_taken)
 {
-    folder_enter();
+    directory_enter();
     begin();
     if (check() < 0)
         FAIL("%s", gd__fail_text());
@@ -65,7 +65,7 @@ TEST(a_model_is_taken)
 
 TEST(layers_say_how_many_tensors_there_are)
 {
-    folder_enter();
+    directory_enter();
     begin();
     made.sizes[AUDIO_LAYER] = 3;
     made.sizes[TEXT_LAYER] = 2;
@@ -80,7 +80,7 @@ TEST(layers_say_how_many_tensors_there_are)
 
 TEST(a_model_that_is_cut_off_anywhere)
 {
-    folder_enter();
+    directory_enter();
     begin();
     struct gd__buffer b = build(16);
     for (size_t n = 0; n < b.size; n++) {
@@ -99,7 +99,7 @@ TEST(a_model_that_is_cut_off_anywhere)
 
 TEST(sizes_that_can_not_be)
 {
-    folder_enter();
+    directory_enter();
     refused_size(VOCAB, 51863, "number of tokens");
     refused_size(VOCAB, 51867, "number of tokens");
     refused_size(VOCAB, 100, "number of tokens (51864 to 51866) is 100");
@@ -126,7 +126,7 @@ TEST(sizes_that_can_not_be)
 
 TEST(filters_that_can_not_be)
 {
-    folder_enter();
+    directory_enter();
     begin();
     made.bins = 400;
     refused("of 201 frequencies) have 400");
@@ -134,7 +134,7 @@ TEST(filters_that_can_not_be)
 
 TEST(tokens_that_can_not_be)
 {
-    folder_enter();
+    directory_enter();
     begin();
     made.token = "  ";
     refused("a space is not among its tokens");
@@ -161,7 +161,7 @@ TEST(tokens_that_can_not_be)
 
 TEST(tensors_that_can_not_be)
 {
-    folder_enter();
+    directory_enter();
     static const int32_t dimensions[] = { 0, 4, -1, 1000000 };
     for (int i = 0; i < 4; i++) {
         begin();
@@ -193,7 +193,7 @@ TEST(tensors_that_can_not_be)
 
 TEST(tensors_that_are_too_large)
 {
-    folder_enter();
+    directory_enter();
     begin();
     struct gd__buffer b = build(16);
     /* The first tensor's first size: behind the header, filters, tokens and what comes before it. */
@@ -216,7 +216,7 @@ TEST(tensors_that_are_too_large)
 /* Three sizes whose product is 0 in 64 bits, and one that is small in 32. */
 TEST(sizes_that_wrap_around)
 {
-    folder_enter();
+    directory_enter();
     static const int32_t sizes[][3] = { { 1 << 22, 1 << 21, 1 << 21 },
                                         { 65536, 65536, 1 },
                                         { INT32_MAX, INT32_MAX, 4 } };
@@ -243,7 +243,7 @@ TEST(types_of_weights)
     static const int types[][3] = { { 0, 1, 4 },      { 1, 1, 2 },      { 2, 32, 18 },    { 3, 32, 20 },
                                     { 6, 32, 22 },    { 7, 32, 24 },    { 8, 32, 34 },    { 10, 256, 84 },
                                     { 11, 256, 110 }, { 12, 256, 144 }, { 13, 256, 176 }, { 14, 256, 210 } };
-    folder_enter();
+    directory_enter();
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
         begin();
         made.type = types[i][0];
@@ -264,7 +264,7 @@ TEST(types_of_weights)
 
 TEST(convolutions_must_be_f16)
 {
-    folder_enter();
+    directory_enter();
     begin();
     made.conv_type = 0;
     refused("convolution weights are not 16-bit");
@@ -281,7 +281,7 @@ TEST(what_people_have_instead)
         { "RIFFxxxxWAVEfmt xxxxxxxxxxxxxxxx", "is not a model in whisper.cpp's format" },
         { "x", "is not a model in whisper.cpp's format" },
     };
-    folder_enter();
+    directory_enter();
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         write_bytes("it.bin", files[i][0], strlen(files[i][0]));
         CHECK_EQ(tr_model_check(&model, "it.bin"), -1);
@@ -291,7 +291,7 @@ TEST(what_people_have_instead)
 
 TEST(what_is_no_file)
 {
-    folder_enter();
+    directory_enter();
     CHECK_EQ(tr_model_check(&model, "nothing.bin"), -1);
     CHECK_CONTAINS(gd__fail_text(), "nothing.bin: the model cannot be opened: No such file");
     CHECK_EQ(tr_model_check(&model, "."), -1);
@@ -307,7 +307,7 @@ TEST(what_is_no_file)
 /* Headers of a hostile file: any byte changed. It may be taken or not; nothing else may happen. */
 TEST(any_byte_changed)
 {
-    folder_enter();
+    directory_enter();
     begin();
     struct gd__buffer b = build(16);
     unsigned seed = 1;
@@ -332,9 +332,9 @@ TEST(names_of_files)
         { "ggml-base.bin", "base" }, { "x/ggml-a.b.bin", "a.b" }, { "model", "model" }, { "ggml-.bin", ".bin" },
         { "my.bin", "my" },          { "ggml-", "ggml-" },        { ".bin", ".bin" },
     };
-    folder_enter();
+    directory_enter();
     begin();
-    make_folders("x");
+    make_directories("x");
     struct gd__buffer b = build(16);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         write_bytes(names[i][0], b.data, b.size);

@@ -14,16 +14,16 @@ static struct tr_model model;
 static const char *const variables[] = { "GPU_DISPATCH_MODELS", "WHISPER_MODEL_DIR", "XDG_CACHE_HOME",
                                          "XDG_DATA_HOME",       "HF_HUB_CACHE",      "HF_HOME" };
 
-/* A folder as the only place there is, with a home of its own. */
+/* A directory as the only place there is, with a home of its own. */
 static void enter(void)
 {
     static char home[300];
-    folder_enter();
+    directory_enter();
     for (size_t i = 0; i < sizeof variables / sizeof *variables; i++)
         unsetenv(variables[i]);
-    snprintf(home, sizeof home, "%s/home", folder_path);
+    snprintf(home, sizeof home, "%s/home", directory_path);
     setenv("HOME", home, 1);
-    make_folders("home");
+    make_directories("home");
 }
 
 /* A model of nothing, named "own", which is none that was published. */
@@ -168,7 +168,7 @@ TEST(one_that_is_not_in_many_places)
     }
     for (int i = 0; i < 30; i++) {
         snprintf(path, sizeof path, "home/.cache/huggingface/hub/models--ggerganov--whisper.cpp/snapshots/%0200d", i);
-        make_folders(path);
+        make_directories(path);
     }
     CHECK_EQ(tr_model_find(&model, "base", NULL, "here"), -1);
     CHECK_CONTAINS(gd__fail_text(), "These places were searched:\n  here\n  /nnn");
@@ -264,7 +264,7 @@ static void copy_demo(void)
     const char *from = demo_path();
     char data[65536];
     size_t n;
-    make_folders("models");
+    make_directories("models");
     FILE *in = fopen(from, "re"), *out = fopen("models/ggml-demo.bin", "we");
     CHECK(in && out);
     while ((n = fread(data, 1, sizeof data, in)) > 0)
@@ -341,7 +341,7 @@ TEST(what_was_right_is_remembered)
     CHECK_EQ(find_demo(), 0);
 }
 
-/* Under another name of the same folder too, and not for another file. */
+/* Under another name of the same directory too, and not for another file. */
 TEST(what_is_remembered_is_one_file)
 {
     enter();
@@ -361,7 +361,7 @@ TEST(what_is_remembered_has_one_line_per_file)
 {
     char text[4000], line[1000];
     enter();
-    setenv("XDG_CACHE_HOME", folder_path, 1);
+    setenv("XDG_CACHE_HOME", directory_path, 1);
     copy_demo();
     for (int i = 0; i < 3; i++) {
         set_time(1000 + i, 0);
@@ -375,7 +375,7 @@ TEST(what_is_remembered_has_one_line_per_file)
     CHECK_EQ(stat("models/ggml-demo.bin", &st), 0);
     snprintf(line, sizeof line,
              "954490f54334d843c9ec49e7c34635f4c9465284\t%lld\t1002.000000000\t%s/models/ggml-demo.bin\n",
-             (long long)st.st_size, folder_path);
+             (long long)st.st_size, directory_path);
     CHECK_STR(text, line);
 }
 
@@ -383,9 +383,9 @@ TEST(a_memory_that_is_nonsense)
 {
     static const char *const texts[] = { "", "\n", "x", "\t\t\t\t", "a\tb\tc", "\xff\xfe\n\n\n", "a\tb\tc\td\ne" };
     enter();
-    setenv("XDG_CACHE_HOME", folder_path, 1);
+    setenv("XDG_CACHE_HOME", directory_path, 1);
     copy_demo();
-    make_folders("gpu_dispatch");
+    make_directories("gpu_dispatch");
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         write_bytes("gpu_dispatch/models.tsv", texts[i], strlen(texts[i]));
         CHECK_EQ(find_demo(), 0);
@@ -399,10 +399,10 @@ TEST(what_is_remembered_of_others_stays)
 {
     char line[400], text[400] = { 0 };
     enter();
-    setenv("XDG_CACHE_HOME", folder_path, 1);
+    setenv("XDG_CACHE_HOME", directory_path, 1);
     copy_demo();
-    make_folders("gpu_dispatch");
-    const int size = snprintf(line, sizeof line, "sum\t1\t2.3\t%s/models/ggml-dem0.bin\n", folder_path);
+    make_directories("gpu_dispatch");
+    const int size = snprintf(line, sizeof line, "sum\t1\t2.3\t%s/models/ggml-dem0.bin\n", directory_path);
     write_bytes("gpu_dispatch/models.tsv", line, (size_t)size);
     CHECK_EQ(find_demo(), 0);
     FILE *f = fopen("gpu_dispatch/models.tsv", "re");
@@ -414,9 +414,9 @@ TEST(what_is_remembered_of_others_stays)
 TEST(a_line_that_was_cut_off_does_no_harm)
 {
     enter();
-    setenv("XDG_CACHE_HOME", folder_path, 1);
+    setenv("XDG_CACHE_HOME", directory_path, 1);
     copy_demo();
-    make_folders("gpu_dispatch");
+    make_directories("gpu_dispatch");
     write_bytes("gpu_dispatch/models.tsv", "a\tb\tc\td", 7);
     set_time(1000, 5);
     CHECK_EQ(find_demo(), 0);
@@ -432,7 +432,7 @@ TEST(not_being_able_to_remember_is_no_error)
     setenv("XDG_CACHE_HOME", "/proc/nowhere", 1);
     CHECK_EQ(find_demo(), 0);
     make_file("gpu_dispatch", 1);
-    setenv("XDG_CACHE_HOME", folder_path, 1);
+    setenv("XDG_CACHE_HOME", directory_path, 1);
     CHECK_EQ(find_demo(), 0);
     unsetenv("XDG_CACHE_HOME");
     unsetenv("HOME");

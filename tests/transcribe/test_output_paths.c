@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Where outputs go: folders that are mirrored, however they are named, and names that are odd or long.
+ * Where outputs go: directories that are mirrored, however they are named, and names that are odd or long.
  */
 #include <limits.h>
 
@@ -23,7 +23,7 @@ static void is_at(const char *input_dir, const char *input, const char *wanted)
     CHECK_STR(path_of(input), wanted);
 }
 
-TEST(folders_are_mirrored)
+TEST(directories_are_mirrored)
 {
     CHECK_STR(path_of("in/a.wav"), "out/a.txt");
     CHECK_STR(path_of("in/x/y/a.wav"), "out/x/y/a.txt");
@@ -31,15 +31,15 @@ TEST(folders_are_mirrored)
 }
 
 /* Where there is nothing to ask, names are enough. */
-TEST(folders_that_are_not_there)
+TEST(directories_that_are_not_there)
 {
     is_at("./nowhere", "nowhere/x/a.wav", "out/x/a.txt");
     is_at("nowhere//", "./nowhere/./x/a.wav", "out/x/a.txt");
 }
 
-TEST(ways_to_name_the_input_folder)
+TEST(ways_to_name_the_input_directory)
 {
-    folder_enter();
+    directory_enter();
     make_file("in/x/a.wav", 1);
     is_at("in/", "in/x/a.wav", "out/x/a.txt");
     is_at("in///", "in/x/a.wav", "out/x/a.txt");
@@ -54,10 +54,10 @@ TEST(ways_to_name_the_input_folder)
 TEST(absolute_and_relative)
 {
     char input[400], dir[400];
-    folder_enter();
+    directory_enter();
     make_file("in/x/a.wav", 1);
-    snprintf(input, sizeof input, "%s/in/x/a.wav", folder_path);
-    snprintf(dir, sizeof dir, "%s/in/", folder_path);
+    snprintf(input, sizeof input, "%s/in/x/a.wav", directory_path);
+    snprintf(dir, sizeof dir, "%s/in/", directory_path);
     is_at(dir, input, "out/x/a.txt");
     is_at("in", input, "out/x/a.txt");
     is_at(".", input, "out/in/x/a.txt");
@@ -65,13 +65,13 @@ TEST(absolute_and_relative)
     CHECK_EQ(chdir("in"), 0);
     is_at(dir, "x/a.wav", "out/x/a.txt");
     is_at("../in", "x/a.wav", "out/x/a.txt");
-    snprintf(dir, sizeof dir, "out%s/in/x/a.txt", folder_path);
+    snprintf(dir, sizeof dir, "out%s/in/x/a.txt", directory_path);
     is_at("/", input, dir);
 }
 
 TEST(symbolic_links)
 {
-    folder_enter();
+    directory_enter();
     make_file("real/x/a.wav", 1);
     make_file("elsewhere/b.wav", 1);
     CHECK_EQ(symlink("real", "in"), 0);
@@ -86,7 +86,7 @@ TEST(symbolic_links)
 
 TEST(files_that_lie_elsewhere)
 {
-    folder_enter();
+    directory_enter();
     make_file("in/a.wav", 1);
     make_file("other/x/b.wav", 1);
     make_file("inn/c.wav", 1);
@@ -99,11 +99,11 @@ TEST(files_that_lie_elsewhere)
     is_at(NULL, "a.wav", "out/a.txt");
 }
 
-/* A name can't lead out of the output folder. */
+/* A name can't lead out of the output directory. */
 TEST(dots_do_not_lead_out)
 {
-    folder_enter();
-    make_folders("in");
+    directory_enter();
+    make_directories("in");
     is_at("in", "in/../../../../etc/passwd.wav", "out/passwd.txt");
     is_at(".", "../x.wav", "out/x.txt");
     no_path("in/..", "is a directory");
@@ -112,7 +112,7 @@ TEST(dots_do_not_lead_out)
     no_path("", "is a directory");
 }
 
-TEST(ways_to_name_the_output_folder)
+TEST(ways_to_name_the_output_directory)
 {
     places.output_dir = "out/";
     CHECK_STR(path_of("in/a.wav"), "out/a.txt");
@@ -147,7 +147,7 @@ TEST(extensions)
 
 TEST(odd_names)
 {
-    folder_enter();
+    directory_enter();
     static const char *const names[] = { "in/new\nline.wav",    "in/-rf.wav",  "in/\xff\xfe.wav",    "in/ .wav",
                                          "in/\xe4\xbd\xa0.wav", "in/-/--.wav", "in/a b/'\"$(x).wav", "in/%s%n.wav" };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
@@ -169,7 +169,7 @@ static const char *long_name(size_t size)
 
 TEST(names_as_long_as_they_can_be)
 {
-    folder_enter();
+    directory_enter();
     make_file(long_name(255), 1);
     must_write(long_name(255), "text");
     CHECK_STR(contents(path_of(long_name(255))), "text\n");
@@ -181,15 +181,15 @@ TEST(names_as_long_as_they_can_be)
 
 TEST(errors_are_one_line)
 {
-    folder_enter();
-    make_folders("out/a\nb\x7f.txt");
+    directory_enter();
+    make_directories("out/a\nb\x7f.txt");
     must_not_write("in/a\nb\x7f.wav", "out/a?b?.txt: is a directory");
 }
 
 /* .txt would fit, .json would not: then neither is written. */
 TEST(a_name_that_is_too_long_in_one_format)
 {
-    folder_enter();
+    directory_enter();
     places.formats = 1u << TR_TXT | 1u << TR_JSON;
     make_file(long_name(255), 1);
     must_not_write(long_name(255), "256 bytes");
@@ -199,7 +199,7 @@ TEST(a_name_that_is_too_long_in_one_format)
 TEST(paths_as_long_as_they_can_be)
 {
     char input[PATH_MAX + 200];
-    folder_enter();
+    directory_enter();
     for (size_t size = PATH_MAX - 300; size < PATH_MAX + 100; size += 7) {
         size_t end = (size_t)snprintf(input, sizeof input, "in/");
         while (end < size)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Outputs: that they are whole, that nothing is left behind, and what can be wrong with a folder.
+ * Outputs: that they are whole, that nothing is left behind, and what can be wrong with a directory.
  */
 #include <pthread.h>
 #include <sys/file.h>
@@ -12,7 +12,7 @@
 
 TEST(every_format_that_is_asked_for)
 {
-    folder_enter();
+    directory_enter();
     places.formats = (1u << TR_FORMATS) - 1;
     must_write("in/x/a.wav", " text");
     CHECK_STR(contents("out/x/a.txt"), "text\n");
@@ -25,7 +25,7 @@ TEST(every_format_that_is_asked_for)
 
 TEST(one_format_alone)
 {
-    folder_enter();
+    directory_enter();
     places.formats = 1u << TR_VTT;
     must_write("in/a.wav", "text");
     CHECK_EQ(entries_of("out"), 1);
@@ -34,7 +34,7 @@ TEST(one_format_alone)
 
 TEST(an_output_is_replaced)
 {
-    folder_enter();
+    directory_enter();
     must_write("in/a.wav", "a longer text of before");
     must_write("in/a.wav", "new");
     CHECK_STR(contents("out/a.txt"), "new\n");
@@ -43,7 +43,7 @@ TEST(an_output_is_replaced)
 
 TEST(nothing_heard_is_an_output_too)
 {
-    folder_enter();
+    directory_enter();
     make_file("in/a.wav", 1);
     const struct tr_transcript t = { 0 };
     CHECK_EQ(tr_outputs_write(&places, "in/a.wav", &t), 0);
@@ -54,7 +54,7 @@ TEST(nothing_heard_is_an_output_too)
 TEST(the_umask_is_kept)
 {
     struct stat st;
-    folder_enter();
+    directory_enter();
     umask(027);
     must_write("in/x/a.wav", "text");
     CHECK_EQ(stat("out/x/a.txt", &st), 0);
@@ -65,7 +65,7 @@ TEST(the_umask_is_kept)
 
 TEST(no_descriptor_is_left_open)
 {
-    folder_enter();
+    directory_enter();
     places.formats = 31;
     must_write("in/a.wav", "text");
     const int before = entries_of("/proc/self/fd");
@@ -87,10 +87,10 @@ static void *write_many(void *number)
     return NULL;
 }
 
-/* Processes and their threads make the same folders at the same time. */
+/* Processes and their threads make the same directories at the same time. */
 TEST(many_writers)
 {
-    folder_enter();
+    directory_enter();
     for (int p = 0; p < 4; p++) {
         if (fork() == 0) {
             int numbers[2] = { p * 2, p * 2 + 1 };
@@ -117,10 +117,10 @@ TEST(many_writers)
 
 /* --- what can be wrong -------------------------------------------------------------- */
 
-TEST(a_folder_that_can_not_be_written)
+TEST(a_directory_that_can_not_be_written)
 {
-    folder_enter();
-    make_folders("out");
+    directory_enter();
+    make_directories("out");
     CHECK_EQ(chmod("out", 0555), 0);
     become_nobody();
     must_not_write("in/a.wav", "out/a.txt: cannot be written: Permission denied");
@@ -131,9 +131,9 @@ TEST(a_folder_that_can_not_be_written)
     CHECK_EQ(chmod("out", 0755), 0);
 }
 
-TEST(a_folder_that_can_not_be_made)
+TEST(a_directory_that_can_not_be_made)
 {
-    folder_enter();
+    directory_enter();
     CHECK_EQ(chmod(".", 0555), 0);
     become_nobody();
     places.output_dir = "x/y";
@@ -146,9 +146,9 @@ TEST(a_folder_that_can_not_be_made)
     CHECK_CONTAINS(gd__fail_text(), "/proc/here: this directory cannot be created");
 }
 
-TEST(a_file_where_a_folder_is_needed)
+TEST(a_file_where_a_directory_is_needed)
 {
-    folder_enter();
+    directory_enter();
     make_file("out", 1);
     must_not_write("in/a.wav", "Not a directory");
     CHECK_EQ(tr_outputs_check(&places), -1);
@@ -158,18 +158,18 @@ TEST(a_file_where_a_folder_is_needed)
     CHECK_CONTAINS(gd__fail_text(), "Not a directory");
 }
 
-TEST(a_folder_where_an_output_is_to_go)
+TEST(a_directory_where_an_output_is_to_go)
 {
-    folder_enter();
+    directory_enter();
     places.formats = 1u << TR_TXT | 1u << TR_SRT;
-    make_folders("out/a.srt");
+    make_directories("out/a.srt");
     must_not_write("in/a.wav", "out/a.srt: is a directory");
     CHECK_EQ(entries_of("out"), 1); /* nor is the other format there */
 }
 
 TEST(the_input_itself_is_not_overwritten)
 {
-    folder_enter();
+    directory_enter();
     make_file("in/a.txt", 5);
     places.output_dir = "in";
     must_not_write("in/a.txt", "overwrite the input itself");
@@ -182,7 +182,7 @@ TEST(the_input_itself_is_not_overwritten)
 /* A limit on the size of files stands for a disk that is full: a write fails in the middle. */
 TEST(a_disk_that_is_full)
 {
-    folder_enter();
+    directory_enter();
     signal(SIGXFSZ, SIG_IGN);
     struct rlimit limit;
     CHECK_EQ(getrlimit(RLIMIT_FSIZE, &limit), 0);
@@ -199,7 +199,7 @@ TEST(a_disk_that_is_full)
 
 TEST(a_link_that_leads_nowhere)
 {
-    folder_enter();
+    directory_enter();
     CHECK_EQ(symlink("/nowhere/at/all", "out"), 0);
     must_not_write("in/a.wav", "out/a.txt: cannot be written: No such file");
 }
@@ -214,7 +214,7 @@ static void set_time(const char *path, time_t s, long ns)
 
 TEST(done_when_every_output_is_there)
 {
-    folder_enter();
+    directory_enter();
     make_file("in/a.wav", 1);
     CHECK(!tr_outputs_done(&places, "in/a.wav"));
     must_write("in/a.wav", "text");
@@ -229,7 +229,7 @@ TEST(done_when_every_output_is_there)
 
 TEST(not_done_when_the_input_is_newer)
 {
-    folder_enter();
+    directory_enter();
     make_file("in/a.wav", 1);
     must_write("in/a.wav", "text");
     set_time("in/a.wav", 1000, 500);
@@ -245,9 +245,9 @@ TEST(not_done_when_the_input_is_newer)
 
 TEST(never_done)
 {
-    folder_enter();
+    directory_enter();
     make_file("in/a.wav", 1);
-    make_folders("out/a.txt");
+    make_directories("out/a.txt");
     CHECK(!tr_outputs_done(&places, "in/a.wav")); /* that is a directory */
     make_file("out/b.txt", 1);
     CHECK(!tr_outputs_done(&places, "in/b.wav")); /* that has no input */
@@ -260,7 +260,7 @@ TEST(never_done)
 
 TEST(a_part_is_no_output)
 {
-    folder_enter();
+    directory_enter();
     make_file("in/a.wav", 1);
     make_file("out/.gd-1-1.part", 1);
     CHECK(!tr_outputs_done(&places, "in/a.wav"));
@@ -268,10 +268,10 @@ TEST(a_part_is_no_output)
 
 /* --- before a run --------------------------------------------------------------------- */
 
-TEST(the_folder_is_made)
+TEST(the_directory_is_made)
 {
     struct stat st;
-    folder_enter();
+    directory_enter();
     places.output_dir = "x/y//z/";
     CHECK_EQ(tr_outputs_check(&places), 0);
     CHECK_EQ(stat("x/y/z", &st), 0);
@@ -281,7 +281,7 @@ TEST(the_folder_is_made)
     places.output_dir = ".";
     CHECK_EQ(tr_outputs_check(&places), 0);
     static char path[300];
-    snprintf(path, sizeof path, "%s/absolute/x", folder_path);
+    snprintf(path, sizeof path, "%s/absolute/x", directory_path);
     places.output_dir = path;
     CHECK_EQ(tr_outputs_check(&places), 0);
     CHECK(is_there("absolute/x"));
@@ -289,7 +289,7 @@ TEST(the_folder_is_made)
 
 TEST(what_a_killed_process_left_is_removed)
 {
-    folder_enter();
+    directory_enter();
     make_file("out/.gd-123-0.part", 3);
     make_file("out/x/y/.gd-4194304-77.part", 0);
     make_file("out/x/a.txt", 3);
@@ -305,10 +305,10 @@ TEST(what_is_not_ours_stays)
                                          "out/.gd--1.part",    "out/.gd-1-1.parts",  "out/.gd-x-1.part",
                                          "out/gd-1-1.part",    "out/.gd-1-1",        "out/.gd-1-1.txt",
                                          "out/.gd-1-1-1.part", "out/x/.gd-1-1x.part" };
-    folder_enter();
+    directory_enter();
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         make_file(names[i], 1);
-    make_folders("out/.gd-1-2.part");
+    make_directories("out/.gd-1-2.part");
     make_file("other/.gd-1-1.part", 1);
     CHECK_EQ(symlink("../other", "out/link"), 0);
     CHECK_EQ(symlink("../other/.gd-1-1.part", "out/.gd-5-5.part"), 0);
@@ -324,7 +324,7 @@ TEST(what_is_not_ours_stays)
 
 TEST(what_is_being_written_stays)
 {
-    folder_enter();
+    directory_enter();
     make_file("out/.gd-1-1.part", 3);
     const int fd = open("out/.gd-1-1.part", O_RDONLY | O_CLOEXEC);
     CHECK(fd >= 0);
@@ -339,7 +339,7 @@ TEST(what_is_being_written_stays)
 /* Somebody tidies up all the time while others write: no output is lost. */
 TEST(tidying_up_while_others_write)
 {
-    folder_enter();
+    directory_enter();
     const pid_t other = fork();
     if (other == 0) {
         for (;;)
@@ -364,7 +364,7 @@ TEST(killed_while_writing)
     char text[3000];
     memset(text, 'x', sizeof text);
     text[sizeof text - 1] = '\0';
-    folder_enter();
+    directory_enter();
     for (int round = 0; round < 30; round++) {
         int pipe_fds[2];
         char byte;
@@ -417,25 +417,25 @@ int fsync(int fd)
 
 TEST(outputs_are_forced_to_the_disk_where_that_is_asked_for)
 {
-    folder_enter();
+    directory_enter();
     must_write("in/a.wav", "a");
     CHECK_EQ(synced, 0);
     places.sync = true;
     must_write("in/b.wav", "b");
-    CHECK_EQ(synced, 2); /* the file and its folder */
+    CHECK_EQ(synced, 2); /* the file and its directory */
     CHECK_STR(contents("out/b.txt"), "b\n");
 }
 
-TEST(deep_folders_do_not_end_it)
+TEST(deep_directories_do_not_end_it)
 {
-    folder_enter();
-    make_folders("out");
+    directory_enter();
+    make_directories("out");
     CHECK_EQ(chdir("out"), 0);
     for (int i = 0; i < 600; i++) {
         CHECK_EQ(mkdir("deep-enough", 0755), 0);
         CHECK_EQ(chdir("deep-enough"), 0);
     }
-    CHECK_EQ(chdir(folder_path), 0);
+    CHECK_EQ(chdir(directory_path), 0);
     CHECK_EQ(tr_outputs_check(&places), 0);
 }
 

@@ -34,7 +34,7 @@ static void must_finish(struct tr_outputs *o, const char *text)
 
 TEST(parts_are_there_before_the_text)
 {
-    folder_enter();
+    directory_enter();
     places.formats = 1u << TR_TXT | 1u << TR_SRT;
     struct tr_outputs *o = begun("in/x/a.wav", 3600);
     CHECK_EQ(entries_of("out/x"), 2);
@@ -52,7 +52,7 @@ TEST(parts_are_there_before_the_text)
 
 TEST(what_is_dropped_leaves_nothing)
 {
-    folder_enter();
+    directory_enter();
     places.formats = 31;
     const int before = entries_of("/proc/self/fd");
     struct tr_outputs *o = begun("in/a.wav", 10);
@@ -65,7 +65,7 @@ TEST(what_is_dropped_leaves_nothing)
 /* What was there before stays until there is another. */
 TEST(an_old_output_stays_meanwhile)
 {
-    folder_enter();
+    directory_enter();
     must_write("in/a.wav", "old");
     struct tr_outputs *o = begun("in/a.wav", 10);
     CHECK_STR(contents("out/a.txt"), "old\n");
@@ -78,7 +78,7 @@ TEST(an_old_output_stays_meanwhile)
 TEST(room_is_set_aside)
 {
     struct stat st;
-    folder_enter();
+    directory_enter();
     struct tr_outputs *o = begun("in/a.wav", 36000);
     struct dirent **list = NULL;
     char path[300];
@@ -98,10 +98,10 @@ TEST(room_is_set_aside)
 
 TEST(a_full_disk_is_known_before_the_text)
 {
-    folder_enter();
+    directory_enter();
     small_disk("out", 64);
     places.formats = 1u << TR_TXT | 1u << TR_JSON;
-    make_folders("out/x");
+    make_directories("out/x");
     small_disk_fill("out/large");
     must_not_begin("in/x/a.wav", "out/x/a.txt: cannot be written: No space left on device; free some space there, or "
                                  "use another output directory");
@@ -122,7 +122,7 @@ TEST(a_full_disk_is_known_before_the_text)
 /* More text than anybody would speak in that time. */
 TEST(a_disk_that_is_full_in_the_end)
 {
-    folder_enter();
+    directory_enter();
     small_disk("out", 64);
     static char text[20000];
     memset(text, 'x', sizeof text - 1);
@@ -137,38 +137,38 @@ TEST(a_disk_that_is_full_in_the_end)
     CHECK_EQ(umount2("out", MNT_DETACH), 0);
 }
 
-TEST(a_read_only_folder_is_known_before_the_text)
+TEST(a_read_only_directory_is_known_before_the_text)
 {
-    folder_enter();
-    make_folders("out");
+    directory_enter();
+    make_directories("out");
     CHECK_EQ(chmod("out", 0555), 0);
     become_nobody();
     must_not_begin("in/a.wav", "out/a.txt: cannot be written: Permission denied; allow this user to write there, or "
                                "use another output directory");
     become_root();
     CHECK_EQ(chmod("out", 0755), 0);
-    make_folders("out/b.txt");
+    make_directories("out/b.txt");
     must_not_begin("in/b.wav", "out/b.txt: is a directory");
     CHECK_EQ(entries_of("out"), 1);
 }
 
-/* The work of hours is not lost to who empties the folder, or takes it away. */
-TEST(a_folder_that_is_emptied_meanwhile)
+/* The work of hours is not lost to who empties the directory, or takes it away. */
+TEST(a_directory_that_is_emptied_meanwhile)
 {
-    folder_enter();
+    directory_enter();
     struct tr_outputs *o = begun("in/x/a.wav", 10);
-    folder_remove("out");
+    directory_remove("out");
     must_finish(o, "text");
     tr_outputs_drop(&o);
     CHECK_STR(contents("out/x/a.txt"), "text\n");
     CHECK_EQ(entries_of("out/x"), 1);
 }
 
-TEST(a_folder_that_comes_into_the_way_meanwhile)
+TEST(a_directory_that_comes_into_the_way_meanwhile)
 {
-    folder_enter();
+    directory_enter();
     struct tr_outputs *o = begun("in/a.wav", 10);
-    make_folders("out/a.txt");
+    make_directories("out/a.txt");
     struct tr_transcript t = one_line("text");
     CHECK_EQ(tr_outputs_finish(o, &t), -1);
     CHECK_CONTAINS(gd__fail_text(), "out/a.txt: is a directory");

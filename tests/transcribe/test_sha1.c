@@ -3,7 +3,7 @@
  * SHA-1: sums that are known, and that it does not matter in which pieces bytes come.
  */
 #include "apps/transcribe/model/sha1.h"
-#include "support/folder.h"
+#include "support/directory.h"
 
 static const char *sum_of(const char *text, size_t size, size_t piece)
 {
@@ -52,7 +52,7 @@ TEST(sums_as_sha1sum_has_them)
     char text[200], line[100];
     if (system("sha1sum --version > /dev/null 2>&1") != 0) // NOLINT: a fixed command
         SKIP("no sha1sum here");
-    folder_enter();
+    directory_enter();
     for (size_t i = 0; i < sizeof text; i++)
         text[i] = (char)(i * 31 + 5);
     for (size_t size = 50; size < 140; size += 1 + (size % 64 > 10 && size % 64 < 50) * 7) {

@@ -2,7 +2,7 @@
 """What the model that comes with the sources makes of speech that it was not trained on, through the command and the
 worker: the word error rate, and that the number of workers changes nothing. And the counting of errors itself.
 
-    test_wer.py BUILD_FOLDER
+    test_wer.py BUILD_DIRECTORY
 
 Prints a line per case and, last, "N passed, N failed"; the cases that transcribe are skipped where the build has no worker.
 """
@@ -26,11 +26,11 @@ class Skip(Exception):
     pass
 
 
-def transcribe(folder, gpus, threads="1", pattern="*.flac"):
-    """Transcribes the clips and gives the folder with their texts."""
+def transcribe(directory, gpus, threads="1", pattern="*.flac"):
+    """Transcribes the clips and gives the directory with their texts."""
     if not (BUILD / "apps" / "transcribe" / "transcribe.so").exists():
         raise Skip("this build has no transcription worker (make transcribe)")
-    out = os.path.join(folder, f"{gpus}_{threads}")
+    out = os.path.join(directory, f"{gpus}_{threads}")
     done = subprocess.run(
         [BUILD / "gpu-dispatch", "transcribe", "--input-dir", CLIPS, "--pattern", pattern, "--output-dir", out, "--gpus",
          gpus, "--threads", threads, "--model", ROOT / "models" / "ggml-demo.bin", "--language", "en", "--progress", "none"],
@@ -39,8 +39,8 @@ def transcribe(folder, gpus, threads="1", pattern="*.flac"):
     return out
 
 
-def texts(folder):
-    return {path.name: path.read_bytes() for path in pathlib.Path(folder).iterdir()}
+def texts(directory):
+    return {path.name: path.read_bytes() for path in pathlib.Path(directory).iterdir()}
 
 
 def check_rate(out):
@@ -50,12 +50,12 @@ def check_rate(out):
 
 
 def one_worker_hears_nine_words_of_ten(kept):
-    kept["one"] = transcribe(kept["folder"], "sim:1")
+    kept["one"] = transcribe(kept["directory"], "sim:1")
     check_rate(kept["one"])
 
 
 def so_do_two(kept):
-    kept["two"] = transcribe(kept["folder"], "sim:2")
+    kept["two"] = transcribe(kept["directory"], "sim:2")
     check_rate(kept["two"])
 
 
@@ -71,7 +71,7 @@ def threads_change_nothing_either(kept):
     """A few clips only: threads wait for each other in a loop, which takes long where others use the processors too."""
     if "one" not in kept:
         raise Skip("there is nothing to compare")
-    one, more = texts(kept["one"]), texts(transcribe(kept["folder"], "sim:1", "2", "clip_02[0-4].flac"))
+    one, more = texts(kept["one"]), texts(transcribe(kept["directory"], "sim:1", "2", "clip_02[0-4].flac"))
     assert len(more) == 5 and more == {name: one[name] for name in more}, more
 
 
@@ -87,21 +87,21 @@ def errors_are_words_put_in_left_out_or_changed(_):
 
 
 def a_missing_transcript_is_all_errors(kept):
-    folder = pathlib.Path(kept["folder"]) / "missing"
-    (folder / "a").mkdir(parents=True)
-    (folder / "table.tsv").write_text("file\ttext\na/x.wav\tone two\ny.wav\tthree four five\n")
-    (folder / "a" / "x.txt").write_text("one\ntwo\n")
-    rate, said = wer.total(wer.compare(folder / "table.tsv", folder))
+    directory = pathlib.Path(kept["directory"]) / "missing"
+    (directory / "a").mkdir(parents=True)
+    (directory / "table.tsv").write_text("file\ttext\na/x.wav\tone two\ny.wav\tthree four five\n")
+    (directory / "a" / "x.txt").write_text("one\ntwo\n")
+    rate, said = wer.total(wer.compare(directory / "table.tsv", directory))
     assert rate == 3 / 5 and "1 exactly right" in said, said
 
 
 def the_limit_is_the_exit_status(kept):
-    folder = pathlib.Path(kept["folder"]) / "limit"
-    folder.mkdir()
-    (folder / "table.tsv").write_text("file\ttext\nx.wav\ta b c d e f g h i j\n")
-    (folder / "x.txt").write_text("a b c d e f g h i x\n")
+    directory = pathlib.Path(kept["directory"]) / "limit"
+    directory.mkdir()
+    (directory / "table.tsv").write_text("file\ttext\nx.wav\ta b c d e f g h i j\n")
+    (directory / "x.txt").write_text("a b c d e f g h i x\n")
     for limit, status in (("10", 1), ("10.1", 0)):
-        done = subprocess.run([sys.executable, ROOT / "tools" / "wer.py", folder / "table.tsv", folder, "--limit", limit],
+        done = subprocess.run([sys.executable, ROOT / "tools" / "wer.py", directory / "table.tsv", directory, "--limit", limit],
                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
         assert done.returncode == status, (limit, done.returncode)
 
@@ -113,8 +113,8 @@ CASES = (words_are_compared_without_case_and_punctuation, errors_are_words_put_i
 
 def main():
     passed = failed = skipped = 0
-    with tempfile.TemporaryDirectory(prefix="gd-wer-") as folder:
-        kept = {"folder": folder}
+    with tempfile.TemporaryDirectory(prefix="gd-wer-") as directory:
+        kept = {"directory": directory}
         for case in CASES:
             try:
                 case(kept)

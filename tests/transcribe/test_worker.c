@@ -1,6 +1,6 @@
 /* The transcription worker, as the library runs it: the plugin in $GD_TEST_TRANSCRIBER with the model that comes with
  * the sources, on the clips in tests/data/speech. */
-#include "support/folder.h"
+#include "support/directory.h"
 #include "support/small_disk.h"
 #include "support/test.h"
 #include "transcribe/flat_model.h"
@@ -30,7 +30,7 @@ TEST_WITHIN(300, text_does_not_depend_on_workers_or_order)
 {
     struct job *one = new_job(), *two = new_job();
     char name[100], kept[20000];
-    folder_enter();
+    directory_enter();
     one->settings = "output_dir=one\nformats=json\n";
     two->settings = "output_dir=two\nformats=json\n";
     two->gpus = "sim:2";
@@ -52,7 +52,7 @@ TEST_WITHIN(300, text_does_not_depend_on_workers_or_order)
 TEST_WITHIN(300, random_numbers_begin_anew_with_each_file)
 {
     struct job *j = new_job();
-    folder_enter();
+    directory_enter();
     make_flat_model("flat.bin", false);
     make_silence("a.wav", 2);
     j->model = "flat.bin";
@@ -72,7 +72,7 @@ TEST_WITHIN(300, random_numbers_begin_anew_with_each_file)
 TEST_WITHIN(300, random_numbers_of_beams_do_too)
 {
     struct job *j = new_job();
-    folder_enter();
+    directory_enter();
     make_flat_model("flat.bin", true);
     make_silence("a.wav", 2);
     j->model = "flat.bin";
@@ -91,7 +91,7 @@ TEST_WITHIN(300, random_numbers_of_beams_do_too)
 TEST_WITHIN(300, short_files)
 {
     struct job *j = new_job();
-    folder_enter();
+    directory_enter();
     make_silence("a.wav", 0.01);
     make_silence("b.wav", 0.099);
     make_silence("c.wav", 0.2);
@@ -128,7 +128,7 @@ static const char *json_with(const char *settings, const char *model, const char
 TEST_WITHIN(300, outputs_are_written)
 {
     struct job *j = new_job();
-    folder_enter();
+    directory_enter();
     j->settings = "output_dir=out\nformats=all\n";
     add_clip(j, 50);
     CHECK_EQ(run(j), 0);
@@ -142,7 +142,7 @@ TEST_WITHIN(300, outputs_are_written)
 
 TEST_WITHIN(300, segments_are_told_with_what_is_known_of_them)
 {
-    folder_enter();
+    directory_enter();
     const char *json = json_with("", NULL, NULL);
     CHECK_CONTAINS(json, "\"start\": 0.");
     CHECK_CONTAINS(json, "\"probability\": 0.99");
@@ -154,7 +154,7 @@ TEST_WITHIN(300, segments_are_told_with_what_is_known_of_them)
 
 TEST_WITHIN(300, words_have_times)
 {
-    folder_enter();
+    directory_enter();
     const char *json = json_with("word_timestamps=yes", NULL, NULL), *at = json;
     static const char *const words[] = { " paste", " previous", " kitchen", " volume" };
     for (size_t i = 0; i < 4; i++) {
@@ -170,13 +170,13 @@ TEST_WITHIN(300, words_have_times)
 
 TEST_WITHIN(300, a_temperature_is_used)
 {
-    folder_enter();
+    directory_enter();
     CHECK_CONTAINS(json_with("temperature=0.4", NULL, NULL), "\"temperature\": 0.4");
 }
 
 TEST_WITHIN(300, a_name_for_the_model)
 {
-    folder_enter();
+    directory_enter();
     CHECK_CONTAINS(json_with("model_name=tiny one", NULL, NULL), "\"model\": \"tiny one\"");
 }
 
@@ -184,20 +184,20 @@ TEST_WITHIN(300, a_name_for_the_model)
 TEST_WITHIN(300, a_prompt_is_heard)
 {
     char plain[20000];
-    folder_enter();
+    directory_enter();
     snprintf(plain, sizeof plain, "%s", json_with("", NULL, NULL));
     CHECK(strcmp(json_with("prompt= zero one two three", NULL, NULL), plain) != 0);
 }
 
 TEST_WITHIN(300, beams_are_searched)
 {
-    folder_enter();
+    directory_enter();
     CHECK_CONTAINS(json_with("beam_size=5\nthreads=2", NULL, NULL), "\"text\": \"paste previous kitchen volume\"");
 }
 
 TEST_WITHIN(300, a_language_is_detected)
 {
-    folder_enter();
+    directory_enter();
     make_flat_model("flat.bin", false);
     make_silence("a.wav", 1);
     const char *json = json_with("", "flat.bin", "a.wav");
@@ -210,7 +210,7 @@ TEST_WITHIN(300, a_language_is_detected)
 
 TEST_WITHIN(300, a_language_is_given)
 {
-    folder_enter();
+    directory_enter();
     make_flat_model("flat.bin", false);
     make_silence("a.wav", 1);
     CHECK_CONTAINS(json_with("language=fr", "flat.bin", "a.wav"),
@@ -224,7 +224,7 @@ TEST_WITHIN(300, speech_alone_is_heard)
     const char *vad = getenv("GD_TEST_VAD_MODEL");
     if (!vad || access(vad, R_OK) < 0)
         SKIP("there is no VAD model beside whisper.cpp");
-    folder_enter();
+    directory_enter();
     FILE *f = begin_wav("a.wav");
     put_silence(f, 20);
     put_clip(f, source_path("tests/data/speech/clip_050.flac"));
@@ -277,14 +277,14 @@ TEST_WITHIN(300, settings_that_are_refused)
 
 TEST_WITHIN(300, a_language_that_the_model_lacks)
 {
-    folder_enter();
+    directory_enter();
     make_flat_model("flat.bin", false);
     check_refused("language=yue\n", "flat.bin", "does not know \"yue\"");
 }
 
 TEST_WITHIN(300, models_that_are_refused)
 {
-    folder_enter();
+    directory_enter();
     make_flat_model("short.bin", false);
     CHECK_EQ(truncate("short.bin", 3000000), 0);
     make_file("empty.bin", 0);
@@ -337,10 +337,10 @@ TEST_WITHIN(300, no_memory_for_the_model)
 TEST_WITHIN(300, bad_files_harm_nobody)
 {
     struct job *j = new_job();
-    folder_enter();
+    directory_enter();
     make_file("empty.wav", 0);
     make_file("noise.wav", 5000);
-    make_folders("folder.wav");
+    make_directories("folder.wav");
     make_silence("short.wav", 3);
     CHECK_EQ(truncate("short.wav", 40000), 0);
     char longest[256];
@@ -374,14 +374,14 @@ TEST_WITHIN(300, bad_files_harm_nobody)
 static void away(int error, const char *times)
 {
     char number[16];
-    folder_enter();
+    directory_enter();
     preload("preload_unread.so");
     setenv("GD_UNREAD_OPEN", "clip_020.flac", 1);
     setenv("GD_UNREAD_READ", "clip_022.flac", 1);
     snprintf(number, sizeof number, "%d", error);
     setenv("GD_UNREAD_ERROR", number, 1);
     setenv("GD_UNREAD_TIMES", times, 1);
-    setenv("GD_UNREAD_COUNTS", folder_path, 1);
+    setenv("GD_UNREAD_COUNTS", directory_path, 1);
 }
 
 TEST_WITHIN(300, a_file_that_is_away_for_a_while_is_tried_again)
@@ -428,7 +428,7 @@ TEST_WITHIN(300, a_file_that_may_not_be_read_is_not_tried_again)
 TEST_WITHIN(300, an_output_that_can_t_be_written_is_tried_again)
 {
     struct job *j = new_job();
-    folder_enter();
+    directory_enter();
     make_file("out", 1);
     j->settings = "output_dir=out/below\n";
     j->retries = 2;
@@ -443,7 +443,7 @@ TEST_WITHIN(300, an_output_that_can_t_be_written_is_tried_again)
 TEST_WITHIN(300, what_can_t_be_written_is_not_transcribed)
 {
     struct job *j = new_job();
-    folder_enter();
+    directory_enter();
     small_disk("out", 64);
     FILE *f = begin_wav("long.wav");
     for (int i = 0; i < 300; i++)
@@ -475,7 +475,7 @@ TEST_WITHIN(600, a_long_file_in_pieces)
 {
     struct job *j = new_job();
     char text[2000];
-    folder_enter();
+    directory_enter();
     join_clips("long.wav", 22, 3, text, sizeof text);
     j->settings = "piece_seconds=90\n";
     add_file(j, "long.wav");
@@ -491,7 +491,7 @@ TEST_WITHIN(600, a_file_that_takes_too_long)
 {
     struct job *j = new_job();
     char text[2000];
-    folder_enter();
+    directory_enter();
     FILE *f = begin_wav("long.wav");
     for (int i = 0; i < 1000; i++)
         put_clip(f, source_path("tests/data/speech/clip_050.flac"));
@@ -512,7 +512,7 @@ TEST_WITHIN(600, a_worker_that_is_killed)
     static const char *const env[] = { "GD_KILL=started:2", NULL };
     struct job *j = new_job();
     char text[2000];
-    folder_enter();
+    directory_enter();
     join_clips("long.wav", 12, 1, text, sizeof text);
     add_clip(j, 20);
     add_file(j, "long.wav");

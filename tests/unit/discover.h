@@ -11,7 +11,7 @@
 #include <dirent.h>
 #include <gpu_dispatch/launch.h>
 
-#include "support/folder.h"
+#include "support/directory.h"
 
 /* --- the calls ------------------------------------------------------------ */
 
@@ -145,18 +145,18 @@ TEST_UNUSED static const char *files_in(const char *dir)
 
 #define PATTERNS(...) (what.patterns = (const char *const[]){ __VA_ARGS__, NULL })
 
-/* d/a/a/a/..., and in each a file and a folder s with a file. Leaves us where we were. */
+/* d/a/a/a/..., and in each a file and a directory s with a file. Leaves us where we were. */
 TEST_UNUSED static void make_deep(int levels, const char *file)
 {
     const int here = open(".", O_RDONLY | O_DIRECTORY);
     char below[40];
     snprintf(below, sizeof below, "s/%s", file);
-    make_folders("d");
+    make_directories("d");
     CHECK_EQ(chdir("d"), 0);
     for (int i = 0; i < levels; i++) {
         make_file(file, 1);
         make_file(below, 1);
-        make_folders("a");
+        make_directories("a");
         CHECK_EQ(chdir("a"), 0);
     }
     CHECK_EQ(fchdir(here), 0);

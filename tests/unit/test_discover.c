@@ -18,9 +18,9 @@ static const char *matching(const char *pattern)
 
 /* --- names ---------------------------------------------------------------- */
 
-TEST(all_files_of_one_folder)
+TEST(all_files_of_one_directory)
 {
-    folder_enter();
+    directory_enter();
     make_file("d/a.wav", 1);
     make_file("d/b.txt", 2);
     make_file("d/sub/c.wav", 4);
@@ -28,28 +28,28 @@ TEST(all_files_of_one_folder)
     CHECK_EQ(sum, 3);
 }
 
-TEST(folders_below_when_asked)
+TEST(directories_below_when_asked)
 {
-    folder_enter();
+    directory_enter();
     make_file("d/a.wav", 1);
     make_file("d/sub/c.wav", 4);
     make_file("d/sub/sub/d.wav", 8);
-    make_folders("d/empty");
+    make_directories("d/empty");
     what.recursive = true;
     CHECK_STR(files_in("d"), "d/a.wav d/sub/c.wav d/sub/sub/d.wav");
     CHECK_EQ(sum, 13);
 }
 
-TEST(an_empty_folder)
+TEST(an_empty_directory)
 {
-    folder_enter();
-    make_folders("d");
+    directory_enter();
+    make_directories("d");
     CHECK_STR(files_in("d"), "");
 }
 
 TEST(no_options_are_the_defaults)
 {
-    folder_enter();
+    directory_enter();
     make_file("d/a.wav", 1);
     make_file("d/e/a.wav", 1);
     CHECK_EQ(gd_discover_files("d", NULL, on_file, &what), 0);
@@ -58,7 +58,7 @@ TEST(no_options_are_the_defaults)
 
 TEST(paths_are_joined_as_find_does)
 {
-    folder_enter();
+    directory_enter();
     make_file("d/e/x.wav", 1);
     what.recursive = true;
     CHECK_STR(files_in("."), "./d/e/x.wav");
@@ -67,12 +67,12 @@ TEST(paths_are_joined_as_find_does)
     CHECK_STR(files_in("./d"), "./d/e/x.wav");
     CHECK_STR(files_in("d//e"), "d//e/x.wav");
     char whole[300], expected[320];
-    snprintf(whole, sizeof whole, "%s/d", folder_path);
+    snprintf(whole, sizeof whole, "%s/d", directory_path);
     snprintf(expected, sizeof expected, "%s/e/x.wav", whole);
     CHECK_STR(files_in(whole), expected);
 }
 
-TEST(the_root_folder_has_one_slash)
+TEST(the_root_directory_has_one_slash)
 {
     what.no_sizes = true;
     stop_after = 1;
@@ -84,7 +84,7 @@ TEST(the_root_folder_has_one_slash)
 
 TEST(patterns)
 {
-    folder_enter();
+    directory_enter();
     const char *const names[] = { "a.wav", "a.wave", "ab.wav",     "wav",   ".wav",
                                   "b.WAV", "a*b",    "take_1.wav", "take_", "é.wav" };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
@@ -108,7 +108,7 @@ TEST(patterns)
 
 TEST(several_patterns_find_a_file_once)
 {
-    folder_enter();
+    directory_enter();
     make_file("d/a.wav", 1);
     make_file("d/b.flac", 1);
     make_file("d/c.txt", 1);
@@ -120,7 +120,7 @@ TEST(several_patterns_find_a_file_once)
 
 TEST(bad_patterns_are_refused)
 {
-    folder_enter();
+    directory_enter();
     make_file("d/a.wav", 1);
     PATTERNS("*.wav", "");
     CHECK_EQ(search("d"), GD_E_INVALID);
@@ -133,7 +133,7 @@ TEST(bad_patterns_are_refused)
 
 TEST(hidden_names)
 {
-    folder_enter();
+    directory_enter();
     make_file("d/.a.wav", 1);
     make_file("d/b.wav", 1);
     make_file("d/.git/c.wav", 1);
@@ -154,7 +154,7 @@ TEST(hidden_names)
 
 TEST(names_of_any_bytes)
 {
-    folder_enter();
+    directory_enter();
     make_file("d/\xff\xfe.wav", 1);
     make_file("d/two\nlines.wav", 2);
     make_file("d/\xc3(\x80/ \t'\".wav", 4);
@@ -167,7 +167,7 @@ TEST(names_of_any_bytes)
 
 TEST(the_longest_name_there_is)
 {
-    folder_enter();
+    directory_enter();
     char path[NAME_MAX + 3] = "d/";
     memset(path + 2, 'x', NAME_MAX);
     make_file(path, 1);
@@ -195,12 +195,12 @@ static void make_every_kind(void)
 /* To who asks, they are named: those whose name is wanted, also behind a link. */
 TEST(others_are_told_of)
 {
-    folder_enter();
+    directory_enter();
     make_file("d/a.wav", 1);
     CHECK_EQ(mkfifo("d/pipe.wav", 0644), 0);
     CHECK_EQ(mkfifo("d/pipe.txt", 0644), 0);
     CHECK_EQ(symlink("/dev/null", "d/null.wav"), 0);
-    make_folders("d/folder.wav");
+    make_directories("d/folder.wav");
     PATTERNS("*.wav");
     what.on_other = on_problem;
     CHECK_EQ(search("d"), 0);
@@ -213,7 +213,7 @@ TEST(others_are_told_of)
 
 TEST(only_files_and_links_to_files)
 {
-    folder_enter();
+    directory_enter();
     make_every_kind();
     what.recursive = true;
     CHECK_STR(files_in("d"), "d/file.wav d/link.wav d/sub/file.wav");
@@ -225,7 +225,7 @@ TEST(only_files_and_links_to_files)
 
 TEST(the_same_where_kinds_are_not_told)
 {
-    folder_enter();
+    directory_enter();
     make_every_kind();
     what.recursive = hide_types = true;
     CHECK_STR(files_in("d"), "d/file.wav d/link.wav d/sub/file.wav");
@@ -239,7 +239,7 @@ TEST(the_same_where_kinds_are_not_told)
 
 TEST(nothing_is_looked_up_needlessly)
 {
-    folder_enter();
+    directory_enter();
     make_file("d/a.wav", 1);
     make_file("d/b.wav", 1);
     make_file("d/c.txt", 1);
@@ -255,7 +255,7 @@ TEST(nothing_is_looked_up_needlessly)
     CHECK_EQ(n_stats, 0);
     hide_types = true;
     CHECK_STR(files_in("d"), "d/a.wav d/b.wav");
-    CHECK_EQ(n_stats, 6); /* every entry may be a folder */
+    CHECK_EQ(n_stats, 6); /* every entry may be a directory */
     n_stats = 0;
     what.recursive = false;
     CHECK_STR(files_in("d"), "d/a.wav d/b.wav");
@@ -264,7 +264,7 @@ TEST(nothing_is_looked_up_needlessly)
 
 TEST(dangling_links_are_problems_if_they_match)
 {
-    folder_enter();
+    directory_enter();
     make_file("d/a.wav", 1);
     CHECK_EQ(symlink("nowhere", "d/dangling.wav"), 0);
     CHECK_EQ(symlink("nowhere", "d/dangling.txt"), 0);
@@ -280,11 +280,11 @@ TEST(dangling_links_are_problems_if_they_match)
     CHECK_EQ(gd_discover_files("d", &what, on_file, &what), 0);
 }
 
-/* --- links to folders ----------------------------------------------------- */
+/* --- links to directories ----------------------------------------------------- */
 
-TEST(a_link_as_the_folder_to_search)
+TEST(a_link_as_the_directory_to_search)
 {
-    folder_enter();
+    directory_enter();
     make_file("d/a.wav", 1);
     CHECK_EQ(symlink("d", "l"), 0);
     CHECK_STR(files_in("l"), "l/a.wav");
@@ -292,7 +292,7 @@ TEST(a_link_as_the_folder_to_search)
 
 TEST(loops_of_links_end)
 {
-    folder_enter();
+    directory_enter();
     make_file("d/a.wav", 1);
     make_file("d/e/b.wav", 1);
     CHECK_EQ(symlink(".", "d/here"), 0);
@@ -304,11 +304,11 @@ TEST(loops_of_links_end)
     CHECK_STR(files_in("d"), "d/a.wav d/e/b.wav");
 }
 
-TEST(a_folder_reached_twice_is_entered_once)
+TEST(a_directory_reached_twice_is_entered_once)
 {
-    folder_enter();
+    directory_enter();
     make_file("there/x.wav", 1);
-    make_folders("d");
+    make_directories("d");
     CHECK_EQ(symlink("../there", "d/one"), 0);
     CHECK_EQ(symlink("../there", "d/two"), 0);
     what.recursive = what.follow = true;
@@ -316,11 +316,11 @@ TEST(a_folder_reached_twice_is_entered_once)
     CHECK_EQ(n_found, 1);
 }
 
-/* Each link leads one folder further; a path of more than 40 of them can't be given to the system whole. */
+/* Each link leads one directory further; a path of more than 40 of them can't be given to the system whole. */
 TEST(a_long_chain_of_links)
 {
     enum { N = 120 };
-    folder_enter();
+    directory_enter();
     for (int i = 0; i < N; i++) {
         char file[40], link[40], target[40];
         snprintf(file, sizeof file, "f%d/s/x.wav", i);
@@ -338,9 +338,9 @@ TEST(a_long_chain_of_links)
 
 /* --- what goes wrong ------------------------------------------------------ */
 
-TEST(folders_that_cannot_be_searched)
+TEST(directories_that_cannot_be_searched)
 {
-    folder_enter();
+    directory_enter();
     make_file("d/a.wav", 1);
     CHECK_EQ(search("nowhere"), GD_E_INVALID);
     CHECK_CONTAINS(gd_error_text(), "the directory nowhere does not exist");
@@ -362,7 +362,7 @@ TEST(options_of_another_version)
         struct gd_discover known;
         char more;
     } newer = { GD_DISCOVER_INIT, 0 };
-    folder_enter();
+    directory_enter();
     make_file("d/a.wav", 1);
     newer.known.size = sizeof newer;
     CHECK_EQ(gd_discover_files("d", &newer.known, on_file, &what), 0);
@@ -376,7 +376,7 @@ TEST(options_of_another_version)
 
 TEST(what_the_function_returns_ends_it)
 {
-    folder_enter();
+    directory_enter();
     make_file("d/a.wav", 1);
     make_file("d/b.wav", 1);
     make_file("d/e/c.wav", 1);
@@ -405,9 +405,9 @@ static void become_ourselves(void)
         CHECK_EQ(seteuid(0), 0);
 }
 
-TEST(unreadable_folders_are_told_and_passed_over)
+TEST(unreadable_directories_are_told_and_passed_over)
 {
-    folder_enter();
+    directory_enter();
     make_file("d/a.wav", 1);
     make_file("d/closed/b.wav", 1);
     make_file("d/open/c.wav", 1);
@@ -433,12 +433,12 @@ TEST(unreadable_folders_are_told_and_passed_over)
 
 static void remove_the_other(const char *path)
 {
-    folder_remove(strncmp(path, "d/one", 5) == 0 ? "d/two" : "d/one");
+    directory_remove(strncmp(path, "d/one", 5) == 0 ? "d/two" : "d/one");
 }
 
-TEST(a_folder_removed_in_the_middle)
+TEST(a_directory_removed_in_the_middle)
 {
-    folder_enter();
+    directory_enter();
     make_file("d/one/x.wav", 1);
     make_file("d/two/x.wav", 1);
     what.recursive = true;
@@ -453,13 +453,13 @@ TEST(a_folder_removed_in_the_middle)
 static void replace_the_other_by_a_link(const char *path)
 {
     const char *other = strncmp(path, "d/one", 5) == 0 ? "d/two" : "d/one";
-    folder_remove(other);
+    directory_remove(other);
     CHECK_EQ(symlink("../secret", other), 0);
 }
 
-TEST(a_folder_replaced_by_a_link_is_not_followed)
+TEST(a_directory_replaced_by_a_link_is_not_followed)
 {
-    folder_enter();
+    directory_enter();
     make_file("d/one/x.wav", 1);
     make_file("d/two/x.wav", 1);
     make_file("secret/y.wav", 1);
@@ -473,12 +473,12 @@ TEST(a_folder_replaced_by_a_link_is_not_followed)
 static void remove_all(const char *path)
 {
     (void)path;
-    folder_remove("d");
+    directory_remove("d");
 }
 
 TEST(everything_removed_in_the_middle)
 {
-    folder_enter();
+    directory_enter();
     make_deep(100, "x.wav");
     what.recursive = a_last = true;
     at_file = remove_all;
@@ -498,8 +498,8 @@ static void swap_trees(const char *path)
 
 TEST(another_tree_in_place_of_one_is_not_searched)
 {
-    folder_enter();
-    make_folders("other");
+    directory_enter();
+    make_directories("other");
     CHECK_EQ(chdir("other"), 0);
     make_deep(100, "wrong.wav");
     CHECK_EQ(chdir(".."), 0);
@@ -527,8 +527,8 @@ static int search_wrong(void *user, const char *path, uint64_t size)
 TEST(another_tree_in_place_of_one_gives_no_file)
 {
     size_t wrong = 0;
-    folder_enter();
-    make_folders("other");
+    directory_enter();
+    make_directories("other");
     CHECK_EQ(chdir("other"), 0);
     make_deep(100, "wrong.wav");
     CHECK_EQ(chdir(".."), 0);
@@ -539,9 +539,9 @@ TEST(another_tree_in_place_of_one_gives_no_file)
     CHECK_EQ(wrong, 0);
 }
 
-TEST(a_folder_that_fails_while_it_is_read)
+TEST(a_directory_that_fails_while_it_is_read)
 {
-    folder_enter();
+    directory_enter();
     make_file("d/a.wav", 1);
     make_file("d/e/b.wav", 1);
     what.recursive = true;
@@ -564,7 +564,7 @@ static void remove_the_rest(const char *path)
 
 TEST(a_file_removed_before_its_size_is_read)
 {
-    folder_enter();
+    directory_enter();
     make_file("d/a.wav", 1);
     make_file("d/b.wav", 1);
     at_file = remove_the_rest;
@@ -585,7 +585,7 @@ static void allow_descriptors(int more)
 
 TEST(three_descriptors_are_enough)
 {
-    folder_enter();
+    directory_enter();
     make_deep(100, "x.wav");
     what.recursive = a_last = true;
     allow_descriptors(3);
@@ -596,7 +596,7 @@ TEST(three_descriptors_are_enough)
 
 TEST(too_few_descriptors_are_told)
 {
-    folder_enter();
+    directory_enter();
     make_deep(3, "x.wav");
     what.recursive = true;
     allow_descriptors(2);
@@ -612,7 +612,7 @@ TEST(too_few_descriptors_are_told)
 /* Each call that can fail for want of something does, in turn. Nothing is lost without a word. */
 TEST(every_failure_is_told)
 {
-    folder_enter();
+    directory_enter();
     make_deep(40, "x.wav");
     what.recursive = what.follow = a_last = true;
     PATTERNS("*.wav", "y*");
@@ -649,7 +649,7 @@ static int with_input_closed(void *user, const char *path, uint64_t size)
 
 TEST(standard_streams_that_are_closed_stay_so)
 {
-    folder_enter();
+    directory_enter();
     make_file("d/e/a.wav", 1);
     make_file("d/a.wav", 1);
     what.recursive = true;

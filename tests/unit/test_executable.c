@@ -162,7 +162,7 @@ TEST(commands_that_cannot_be_run)
     CHECK_EQ(check_words(WORDS(path)), 0);
     setenv("PATH", "/nowhere::/usr/bin", 1);
     CHECK_EQ(chdir(sh_dir()), 0);
-    CHECK_EQ(check_words(WORDS("tool")), 0); /* an empty entry is this folder */
+    CHECK_EQ(check_words(WORDS("tool")), 0); /* an empty entry is this directory */
     CHECK_EQ(chmod(path, 0644), 0);
     expect_not("tool", "it is not executable for you");
     setenv("PATH", "/nowhere", 1);

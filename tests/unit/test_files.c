@@ -5,7 +5,7 @@
 #include <gpu_dispatch/launch.h>
 
 #include "base/fault.h"
-#include "support/folder.h"
+#include "support/directory.h"
 
 static struct gd_files *files;
 
@@ -173,12 +173,12 @@ TEST(a_path_larger_than_what_there_is_room_for)
     free(path);
 }
 
-/* --- from a folder -------------------------------------------------------- */
+/* --- from a directory -------------------------------------------------------- */
 
 TEST(what_is_found_is_added)
 {
     const struct gd_discover what = { .size = sizeof what, .recursive = true };
-    folder_enter();
+    directory_enter();
     make_file("d/a.wav", 10);
     make_file("d/e/b.wav", 20);
     make_file("f/c.wav", 30);
@@ -193,7 +193,7 @@ TEST(what_is_found_is_added)
 
 TEST(a_failed_search_leaves_the_list_as_it_was)
 {
-    folder_enter();
+    directory_enter();
     for (int i = 0; i < 200; i++) {
         char path[40];
         snprintf(path, sizeof path, "d/%d.wav", i);

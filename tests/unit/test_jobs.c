@@ -9,7 +9,7 @@
 #include "base/process/owner.h"
 #include "stats/jobs.h"
 #include "stats/page/page.h"
-#include "support/folder.h"
+#include "support/directory.h"
 
 static struct gd_job items[] = {
     { .id = "100", .pid = 100, .name = "train big" },     { .id = "100.2", .pid = 100, .name = "train small" },
@@ -68,13 +68,13 @@ TEST(the_only_one_need_not_be_named)
     CHECK_EQ(gd__jobs_choose(&one, NULL), 0);
 }
 
-/* --- the folder --- */
+/* --- the directory --- */
 
 static void enter(void)
 {
     char path[512];
-    folder_enter();
-    snprintf(path, sizeof path, "%s/jobs", folder_path);
+    directory_enter();
+    snprintf(path, sizeof path, "%s/jobs", directory_path);
     setenv("GPU_DISPATCH_JOBS", path, 1);
 }
 
@@ -108,7 +108,7 @@ static void leave(const struct gd__page *p, const char *name, const struct gd__p
     close(fd);
 }
 
-TEST(no_folder_no_jobs)
+TEST(no_directory_no_jobs)
 {
     enter();
     CHECK_EQ(list(), 0);
@@ -206,7 +206,7 @@ TEST(what_is_no_page_is_left_alone)
     CHECK_EQ(list(), 0);
 }
 
-TEST(a_folder_that_is_refused_is_said)
+TEST(a_directory_that_is_refused_is_said)
 {
     enter();
     CHECK_EQ(mkdir("jobs", 0755), 0);

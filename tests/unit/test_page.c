@@ -16,7 +16,7 @@
 #include "stats/observer.h"
 #include "stats/page/page.h"
 #include "stats/page/reader.h"
-#include "support/folder.h"
+#include "support/directory.h"
 
 enum { WORKERS = 3, DEVICES = 2 };
 
@@ -25,7 +25,7 @@ static const struct gd__page_device two[DEVICES] = {
     { .gpu_id = 1, .vendor = GD_VENDOR_CPU, .name = "second" },
 };
 
-/* A page without a name, as where there is no folder. */
+/* A page without a name, as where there is no directory. */
 static struct gd__page *open_page(void)
 {
     const struct gd__page_spec spec = { .job = "a job", .n_workers = WORKERS, .n_devices = DEVICES, .devices = two };
@@ -689,12 +689,12 @@ TEST(one_whose_figures_go_back_is_not_believed)
     gd__page_close(&p);
 }
 
-/* --- the folder --- */
+/* --- the directory --- */
 
-static void use_folder(const char *name)
+static void use_directory(const char *name)
 {
     char path[512];
-    snprintf(path, sizeof path, "%s/%s", folder_path, name);
+    snprintf(path, sizeof path, "%s/%s", directory_path, name);
     setenv("GPU_DISPATCH_JOBS", path, 1);
 }
 
@@ -703,20 +703,20 @@ TEST(a_page_has_its_name_when_it_is_whole_and_until_it_ends)
     const struct gd__page_spec spec = { .job = "j", .n_workers = 1, .n_devices = 2, .devices = two };
     struct gd__page *p;
     struct stat s;
-    folder_enter();
-    use_folder("jobs");
+    directory_enter();
+    use_directory("jobs");
     CHECK_EQ(gd__page_open(&p, &spec), 0);
-    const int folder = gd__run_directory_open(0, false, NULL);
-    CHECK_EQ(fstatat(folder, p->name, &s, AT_SYMLINK_NOFOLLOW), 0);
+    const int directory = gd__run_directory_open(0, false, NULL);
+    CHECK_EQ(fstatat(directory, p->name, &s, AT_SYMLINK_NOFOLLOW), 0);
     CHECK_EQ(s.st_size, p->plan.size);
     CHECK_EQ(s.st_mode & 0777, 0400);
     CHECK_GE(s.st_blocks * 512, s.st_size); /* there is room for all of it */
     char name[GD__PAGE_NAME];
     snprintf(name, sizeof name, "%s", p->name);
     gd__page_end(p);
-    CHECK_EQ(fstatat(folder, name, &s, AT_SYMLINK_NOFOLLOW), -1);
+    CHECK_EQ(fstatat(directory, name, &s, AT_SYMLINK_NOFOLLOW), -1);
     gd__page_close(&p);
-    close(folder);
+    close(directory);
 }
 
 TEST_MAIN()

@@ -18,10 +18,10 @@ static const char *host(void)
 static const char *plugin(void)
 {
     static char path[PATH_MAX];
-    const char *folder = getenv("GD_TEST_PLUGINS");
-    if (!folder)
+    const char *directory = getenv("GD_TEST_PLUGINS");
+    if (!directory)
         SKIP("GD_TEST_PLUGINS is not set");
-    snprintf(path, sizeof path, "%s/plugin_echo.so", folder);
+    snprintf(path, sizeof path, "%s/plugin_echo.so", directory);
     return path;
 }
 

@@ -13,19 +13,19 @@
 #include <gpu_dispatch/error.h>
 
 #include "base/file/run_directory.h"
-#include "support/folder.h"
+#include "support/directory.h"
 
 static void use(const char *name)
 {
     char path[512];
-    snprintf(path, sizeof path, "%s/%s", folder_path, name);
+    snprintf(path, sizeof path, "%s/%s", directory_path, name);
     setenv("GPU_DISPATCH_JOBS", path, 1);
 }
 
 TEST(the_directory_is_made_for_the_user_alone)
 {
     struct stat s;
-    folder_enter();
+    directory_enter();
     use("jobs");
     CHECK_EQ(gd__run_directory_open(0, false, NULL), GD_E_NO_JOB);
     const int fd = gd__run_directory_open(0, true, NULL);
@@ -38,7 +38,7 @@ TEST(the_directory_is_made_for_the_user_alone)
 
 TEST(a_directory_that_is_not_ours_alone_is_refused)
 {
-    folder_enter();
+    directory_enter();
     CHECK_EQ(mkdir("open", 0700), 0);
     CHECK_EQ(chmod("open", 0755), 0);
     use("open");
@@ -62,9 +62,9 @@ TEST(a_directory_that_is_not_ours_alone_is_refused)
 
 TEST(a_runtime_directory_of_another_user_is_passed_over)
 {
-    folder_enter();
+    directory_enter();
     unsetenv("GPU_DISPATCH_JOBS");
-    setenv("XDG_RUNTIME_DIR", folder_path, 1);
+    setenv("XDG_RUNTIME_DIR", directory_path, 1);
     const int own = gd__run_directory_open(0, true, NULL);
     CHECK_GE(own, 0);
     close(own);
@@ -72,8 +72,8 @@ TEST(a_runtime_directory_of_another_user_is_passed_over)
     setenv("XDG_RUNTIME_DIR", "relative", 1);
     CHECK_EQ(gd__run_directory_open(0, true, NULL), GD_E_NO_JOB);
     if (geteuid() == 0) {
-        CHECK_EQ(chown(folder_path, 12345, 0), 0);
-        setenv("XDG_RUNTIME_DIR", folder_path, 1);
+        CHECK_EQ(chown(directory_path, 12345, 0), 0);
+        setenv("XDG_RUNTIME_DIR", directory_path, 1);
         CHECK_EQ(gd__run_directory_open(0, true, NULL), GD_E_NO_JOB);
     }
 }

@@ -11,7 +11,7 @@
 
 static char root[64];
 
-/* Folders on the way are made. */
+/* Directories on the way are made. */
 __attribute__((format(printf, 2, 3))) static void put(const char *text, const char *format, ...)
 {
     char path[512];

@@ -49,7 +49,7 @@ TEST(extensions_and_dots)
     LINE("", "p '' '' '' . ''", "p", "{}", "{.}", "{/}", "{//}", "{/.}");
 }
 
-TEST(folders)
+TEST(directories)
 {
     static const char *const table[][2] = { { "/", "/" },       { "//", "/" },   { "/a", "/" },  { "a/", "." },
                                             { "a/b/", "a" },    { "a//b", "a" }, { "a//", "." }, { "/a/b//", "/a" },

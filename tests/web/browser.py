@@ -31,7 +31,7 @@ class Browser:
     def __init__(self, dark=False):
         self.complaints, self._answers, self._next, self._page = [], {}, 0, None
         self._arrived, self._gone = threading.Condition(), False
-        self._folder = tempfile.mkdtemp(prefix="gd-browser-", dir="/tmp")  # its sockets want a short path
+        self._directory = tempfile.mkdtemp(prefix="gd-browser-", dir="/tmp")  # its sockets want a short path
         to_read, self._out = os.pipe()
         self._in, to_write = os.pipe()
 
@@ -43,9 +43,9 @@ class Browser:
 
         self._process = subprocess.Popen(
             [find(), "--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-dev-shm-usage",
-             "--remote-debugging-pipe", "--hide-scrollbars", f"--user-data-dir={self._folder}", "about:blank"],
+             "--remote-debugging-pipe", "--hide-scrollbars", f"--user-data-dir={self._directory}", "about:blank"],
             preexec_fn=in_place, close_fds=False, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL, env={**os.environ, "HOME": self._folder, "TMPDIR": self._folder})
+            stderr=subprocess.DEVNULL, env={**os.environ, "HOME": self._directory, "TMPDIR": self._directory})
         os.close(to_read), os.close(to_write)
         threading.Thread(target=self._read, daemon=True).start()
         try:
@@ -82,7 +82,7 @@ class Browser:
             self._process.kill()
             self._process.wait()
         os.close(self._out)
-        shutil.rmtree(self._folder, ignore_errors=True)  # processes of its own may still write there
+        shutil.rmtree(self._directory, ignore_errors=True)  # processes of its own may still write there
 
     def _read(self):
         rest = b""

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """The pages in a browser: numbers against /api/stats while a run goes on, hostile texts, narrow and wide, dark and light.
 
-    test_page.py BUILD_FOLDER [SCREENSHOT_FOLDER]
+    test_page.py BUILD_DIRECTORY [SCREENSHOT_DIRECTORY]
 
 Tasks wait on FIFOs, so that the figures stand still while they are compared. Prints a line per case and, last,
 "N passed, N failed"; exits with 77 where there is no browser or the build has no web page.
@@ -32,17 +32,17 @@ os.environ["SHELL"] = "/bin/sh"
 class Run:
     """A run whose tasks are "bad" (fails, with hostile words), "quick", or wait on a FIFO of their own."""
 
-    def __init__(self, folder, gpus, waiting, more=()):
-        self.folder, self.waiting = folder, [f"wait{i}" for i in range(waiting)]
+    def __init__(self, directory, gpus, waiting, more=()):
+        self.directory, self.waiting = directory, [f"wait{i}" for i in range(waiting)]
         for name in self.waiting:
-            os.mkfifo(os.path.join(folder, name))
-        script = os.path.join(folder, "task.sh")
+            os.mkfifo(os.path.join(directory, name))
+        script = os.path.join(directory, "task.sh")
         with open(script, "w") as f:
             f.write("case $1 in *bad*) printf '%s\\n' \"$HOSTILE\" >&2; exit 3;; quick*) sleep 0.01;; *) read x < $1;; esac\n")
         self.process = subprocess.Popen(
             [COMMAND, "run", "--http", "127.0.0.1:0", "--progress", "none", "--quiet", "--gpus", f"sim:{gpus}", *more,
              "sh", "task.sh", "{}", ":::", HOSTILE + "bad", *[f"quick{i}" for i in range(40)], *self.waiting],
-            cwd=folder, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, env={**os.environ, "HOSTILE": HOSTILE})
+            cwd=directory, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, env={**os.environ, "HOSTILE": HOSTILE})
         line = self.process.stderr.readline()
         if "http://" not in line:
             self.process.wait()
@@ -57,7 +57,7 @@ class Run:
 
     def release(self):
         for name in self.waiting:
-            with open(os.path.join(self.folder, name), "w") as f:
+            with open(os.path.join(self.directory, name), "w") as f:
                 f.write("\n")
 
     def finish(self):
@@ -68,8 +68,8 @@ class Run:
 
 @contextlib.contextmanager
 def running(gpus, waiting, more=()):
-    with tempfile.TemporaryDirectory(prefix="gd-page-") as folder:
-        run = Run(folder, gpus, waiting, more)
+    with tempfile.TemporaryDirectory(prefix="gd-page-") as directory:
+        run = Run(directory, gpus, waiting, more)
         try:
             yield run
         finally:
@@ -131,13 +131,13 @@ def figures_are_those_of_the_stats(b):
 
 def a_resumed_run_from_a_pipe(b):
     """Whose total is not known before the end of the input: what was done before counts, and nothing twice."""
-    with tempfile.TemporaryDirectory(prefix="gd-page-") as folder:
-        os.mkfifo(os.path.join(folder, "go"))
+    with tempfile.TemporaryDirectory(prefix="gd-page-") as directory:
+        os.mkfifo(os.path.join(directory, "go"))
         command = [COMMAND, "run", "--journal", "run.db", "--resume", "--quiet", "--progress", "none", "--gpus", "sim:1"]
         task = ["--", "case {} in 9) read x < go;; esac"]
-        if subprocess.run(command + task, cwd=folder, input="1\n2\n3\n4\n5\n", text=True).returncode:
+        if subprocess.run(command + task, cwd=directory, input="1\n2\n3\n4\n5\n", text=True).returncode:
             return "no journals"
-        run = subprocess.Popen(command + ["--http", "0"] + task, cwd=folder, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        run = subprocess.Popen(command + ["--http", "0"] + task, cwd=directory, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         try:
             run.stdin.write("".join(f"{i}\n" for i in range(1, 11)))
             run.stdin.close()
@@ -145,7 +145,7 @@ def a_resumed_run_from_a_pipe(b):
             b.wait("byId('progress-text').textContent.startsWith('8 of 10 tasks (80 %)')")
             assert b.value("byId('skipped').textContent") == "5" and b.value("byId('completed').textContent") == "3"
             assert b.value("byId('bar').children[0].style.width") == "80%"
-            with open(os.path.join(folder, "go"), "w") as f:
+            with open(os.path.join(directory, "go"), "w") as f:
                 f.write("\n")
             b.wait("byId('progress-text').textContent.startsWith('10 of 10 tasks (100 %)')")
             assert run.wait() == 0
@@ -285,8 +285,8 @@ def without_the_token_the_page_asks_for_it(b):
 def a_report_has_the_figures_of_its_run(b):
     with running(4, 4, ("--journal", "run.db")) as run:
         run.finish()
-        page = os.path.join(run.folder, "report.html")
-        if subprocess.run([COMMAND, "report", "run.db", "-o", page], cwd=run.folder, stdout=subprocess.DEVNULL).returncode:
+        page = os.path.join(run.directory, "report.html")
+        if subprocess.run([COMMAND, "report", "run.db", "-o", page], cwd=run.directory, stdout=subprocess.DEVNULL).returncode:
             return "no report could be made"
         for dark in (False, True):
             b.scheme(dark)

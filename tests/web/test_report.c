@@ -3,7 +3,7 @@
  * Reports of made-up journals: what is counted, what is left out, what it costs, and that nothing in a record gets out
  * of the place where the data are.
  */
-#include "support/folder.h"
+#include "support/directory.h"
 
 #include <math.h>
 #include <sys/resource.h>
@@ -61,7 +61,7 @@ static void reduce(struct web_reduced *d, struct made *m)
 static char *write_report(struct made *m, char **json)
 {
     const struct web_records r = { .user = m, .each = each, .summary = summary };
-    folder_enter();
+    directory_enter();
     if (web_report_write(&r, "run.db", "report.html", true) < 0)
         FAIL("%s", gd__fail_text());
     CHECK_EQ(access("report.html.part", F_OK), -1);
@@ -365,11 +365,11 @@ TEST(where_it_cannot_be_written_nothing_is_left)
 {
     struct made m = { .n = 1, .make = steady };
     const struct web_records r = { .user = &m, .each = each, .summary = summary };
-    folder_enter();
+    directory_enter();
     CHECK_EQ(web_report_write(&r, "run.db", "no/such/folder/report.html", true), -1);
     CHECK_CONTAINS(gd__fail_text(),
                    "cannot write no/such/folder/report.html: the directory no/such/folder does not exist");
-    make_folders("taken");
+    make_directories("taken");
     CHECK_EQ(web_report_write(&r, "run.db", "taken", true), -1);
     CHECK_EQ(access("taken.part", F_OK), -1);
 }
@@ -378,7 +378,7 @@ TEST(a_journal_that_cannot_be_read)
 {
     struct made m = { .n = 1, .make = steady, .rc = GD_E_CORRUPT };
     const struct web_records r = { .user = &m, .each = each, .summary = summary };
-    folder_enter();
+    directory_enter();
     CHECK_EQ(web_report_write(&r, "run.db", "report.html", true), -1);
     CHECK_EQ(access("report.html", F_OK), -1);
 }

@@ -71,10 +71,10 @@ if __name__ == "__main__":
 """
 
 
-def start(folder: pathlib.Path, how: str, **more: str) -> subprocess.Popen[str]:
+def start(directory: pathlib.Path, how: str, **more: str) -> subprocess.Popen[str]:
     env = {**os.environ, **more}
     return subprocess.Popen(
-        [sys.executable, "program.py", how], cwd=folder, env=env, stdout=subprocess.PIPE, text=True, errors="replace"
+        [sys.executable, "program.py", how], cwd=directory, env=env, stdout=subprocess.PIPE, text=True, errors="replace"
     )
 
 
@@ -86,14 +86,15 @@ def end(process: subprocess.Popen[str]) -> str:
         pytest.fail(f"it never went on; so far: {process.communicate()[0]!r}")
 
 
-def resume_held(folder: pathlib.Path, how: str) -> subprocess.Popen[str]:
-    (folder / "program.py").write_text(textwrap.dedent(PROGRAM))
-    first = start(folder, "first")
+def resume_held(directory: pathlib.Path, how: str) -> subprocess.Popen[str]:
+    (directory / "program.py").write_text(textwrap.dedent(PROGRAM))
+    first = start(directory, "first")
     assert end(first) == "" and first.returncode == 0
     for name in ("held", "go"):
-        os.mkfifo(folder / name)
+        os.mkfifo(directory / name)
     loaded = f"{os.environ.get('LD_PRELOAD', '')} {PRELOAD}".strip()
-    return start(folder, how, LD_PRELOAD=loaded, GD_INDEX_HELD=str(folder / "held"), GD_INDEX_GO=str(folder / "go"))
+    held, go = str(directory / "held"), str(directory / "go")
+    return start(directory, how, LD_PRELOAD=loaded, GD_INDEX_HELD=held, GD_INDEX_GO=go)
 
 
 def test_other_threads_go_on_while_the_journal_is_indexed(tmp_path: pathlib.Path) -> None:

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * Files of a folder as tasks.
+ * Files of a directory as tasks.
  */
 #include "inputs.h"
 
 static void make_tree(void)
 {
-    enter_folder();
+    enter_directory();
     CHECK_EQ(mkdir("d", 0777), 0);
     CHECK_EQ(mkdir("d/sub", 0777), 0);
     make_text("d/small.wav", "1");
@@ -53,7 +53,7 @@ TEST(files_have_their_size_as_weight)
 
 TEST(files_as_they_are_found)
 {
-    enter_folder();
+    enter_directory();
     CHECK_EQ(mkdir("d", 0777), 0);
     char path[300];
     for (int i = 0; i < 2000; i++) { /* several buffers full */
@@ -79,7 +79,7 @@ TEST(files_as_they_are_found)
 
 TEST(a_search_can_be_left_at_any_point)
 {
-    enter_folder();
+    enter_directory();
     CHECK_EQ(mkdir("d", 0777), 0);
     char path[300];
     for (int i = 0; i < 2000; i++) {

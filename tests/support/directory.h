@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
- * A folder of a case's own, in which it then is, and what to put there:
+ * A directory of a case's own, in which it then is, and what to put there:
  *
- *     folder_enter();
- *     make_folders("d/e/f");              // with those above it
- *     make_file("d/e/f/x.wav", 100);      // of 100 bytes, with the folders above it
+ *     directory_enter();
+ *     make_directories("d/e/f");              // with those above it
+ *     make_file("d/e/f/x.wav", 100);      // of 100 bytes, with the directories above it
  *
  * It is removed when the case ends well.
  */
-#ifndef GD_TESTS_SUPPORT_FOLDER_H
-#define GD_TESTS_SUPPORT_FOLDER_H
+#ifndef GD_TESTS_SUPPORT_DIRECTORY_H
+#define GD_TESTS_SUPPORT_DIRECTORY_H
 
 #include <errno.h>
 #include <fcntl.h>
@@ -20,11 +20,11 @@
 
 #include "support/test.h"
 
-static char folder_path[256];
-static pid_t folder_owner;
+static char directory_path[256];
+static pid_t directory_owner;
 
 /* Trees deeper than PATH_MAX: rm knows how. */
-TEST_UNUSED static void folder_remove(const char *path)
+TEST_UNUSED static void directory_remove(const char *path)
 {
     char program[] = "rm", force[] = "-rf", end[] = "--", *copy = strdup(path);
     char *argv[] = { program, force, end, copy, NULL };
@@ -39,41 +39,41 @@ TEST_UNUSED static void folder_remove(const char *path)
     free(copy);
 }
 
-TEST_UNUSED static void folder_clean(void)
+TEST_UNUSED static void directory_clean(void)
 {
-    if (getpid() == folder_owner)
-        folder_remove(folder_path);
+    if (getpid() == directory_owner)
+        directory_remove(directory_path);
 }
 
 /* Some cases make files of a hundred megabytes: a container may have less. */
-TEST_UNUSED static bool folder_has_room(const char *place)
+TEST_UNUSED static bool directory_has_room(const char *place)
 {
     struct statvfs s;
     return statvfs(place, &s) == 0 && (uint64_t)s.f_bavail * s.f_frsize >= (uint64_t)512 << 20;
 }
 
 /* In memory where that can be had, since some cases make many files; $TMPDIR says otherwise. */
-TEST_UNUSED static void folder_enter(void)
+TEST_UNUSED static void directory_enter(void)
 {
-    const char *const places[] = { getenv("TMPDIR"), folder_has_room("/dev/shm") ? "/dev/shm" : NULL, "/tmp" };
+    const char *const places[] = { getenv("TMPDIR"), directory_has_room("/dev/shm") ? "/dev/shm" : NULL, "/tmp" };
     bool made = false;
     for (size_t i = 0; i < sizeof places / sizeof *places && !made; i++) {
-        const int n = snprintf(folder_path, sizeof folder_path, "%s/gd-test-XXXXXX", places[i] ? places[i] : "");
-        made = places[i] && n < (int)sizeof folder_path && mkdtemp(folder_path);
+        const int n = snprintf(directory_path, sizeof directory_path, "%s/gd-test-XXXXXX", places[i] ? places[i] : "");
+        made = places[i] && n < (int)sizeof directory_path && mkdtemp(directory_path);
     }
     if (!made)
-        FAIL("no place for a temporary folder: %s", strerror(errno));
-    folder_owner = getpid();
-    atexit(folder_clean);
-    CHECK_EQ(chmod(folder_path, 0755), 0); /* for cases that change their user */
-    CHECK_EQ(chdir(folder_path), 0);
+        FAIL("no place for a temporary directory: %s", strerror(errno));
+    directory_owner = getpid();
+    atexit(directory_clean);
+    CHECK_EQ(chmod(directory_path, 0755), 0); /* for cases that change their user */
+    CHECK_EQ(chdir(directory_path), 0);
     /* $TMPDIR may be a link, or end with a slash: whoever asks the system is told another name. */
-    char real[sizeof folder_path];
+    char real[sizeof directory_path];
     if (getcwd(real, sizeof real))
-        strcpy(folder_path, real);
+        strcpy(directory_path, real);
 }
 
-TEST_UNUSED static void make_folders(const char *path)
+TEST_UNUSED static void make_directories(const char *path)
 {
     char *part = strdup(path);
     CHECK(part != NULL);
@@ -95,7 +95,7 @@ TEST_UNUSED static void make_file(const char *path, size_t size)
     CHECK(above != NULL);
     if (slash) {
         *slash = '\0';
-        make_folders(above);
+        make_directories(above);
     }
     free(above);
     const int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
