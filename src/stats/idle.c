@@ -1,4 +1,5 @@
-/* Why a worker has nothing to do: by its state alone, where that says it all, and else by what it waits for. */
+/* Why a worker has nothing to do. Its state often gives the reason. Otherwise the reason is what the worker waits for.
+ */
 #include "stats/idle.h"
 
 enum { ASK = -1 };
@@ -33,7 +34,7 @@ const char *gd_idle_reason_name(enum gd_idle_reason idle)
     return (size_t)idle < sizeof names / sizeof *names ? names[idle] : "unknown";
 }
 
-/* Each task ends with a record, so as many records as tasks mean that it is done with all of them. */
+/* Each task ends with a record, so as many records as tasks mean that the worker has finished all of them. */
 static enum gd_idle_reason with_tasks(const struct gd__idle_facts *f)
 {
     if (f->wants_room || f->results_waiting >= f->handed)

@@ -1,5 +1,5 @@
-/* Runs are found by looking through the directories of pages. A page whose process is gone (killed: others take theirs
- * away) is removed by whoever finds it; one of another PID namespace, of which nothing can be known, is left alone.
+/* Runs are found by searching the directories of pages. If the process of a page was killed (others remove their page),
+ * the searching process removes it. Nothing can be known about a page from another PID namespace, so it is left alone.
  */
 #include "stats/jobs.h"
 
@@ -31,16 +31,16 @@ void gd__job_describe(struct gd_job *out, const struct gd__page_header *h)
         snprintf(out->id, sizeof out->id, "%u", (unsigned)h->pid);
 }
 
-/* --- looking through a directory --- */
+/* --- searching a directory --- */
 
-typedef int visit_fn(void *user, const struct gd__page_header *h, int fd); /* not 0: enough */
+typedef int visit_fn(void *user, const struct gd__page_header *h, int fd); /* a result other than 0 ends the search */
 
 static struct gd__owner owner_of(const struct gd__page_header *h)
 {
     return (struct gd__owner){ .pid = h->pid, .start = h->pid_start, .space = h->pid_space };
 }
 
-/* A file that never got its name: whose it was, its name says. */
+/* Removes a file that never got its final name. The temporary name says which process it belonged to. */
 static void remove_leftover(int directory, const char *name, int fd)
 {
     struct gd__owner o = { .pid = strtoull(name + 1, NULL, 10) };
@@ -75,7 +75,7 @@ static int visit_directory(unsigned i, visit_fn *visit, void *user)
     const int directory = gd__run_directory_open(i, false, NULL);
     if (directory < 0)
         return directory == GD_E_NO_JOB ? 0 : directory;
-    const int copy = fcntl(directory, F_DUPFD_CLOEXEC, STDERR_FILENO + 1); /* readdir takes its own over */
+    const int copy = fcntl(directory, F_DUPFD_CLOEXEC, STDERR_FILENO + 1); /* closedir() closes the copy */
     DIR *dir = copy < 0 ? NULL : fdopendir(copy);
     int rc = dir ? 0 : gd__error_errno("cannot list the directory of runs");
     for (const struct dirent *e; rc == 0 && dir && (e = readdir(dir));)
@@ -166,7 +166,7 @@ int gd_jobs_list(struct gd_job *out, size_t element_size, size_t max)
     return n;
 }
 
-/* --- which one --- */
+/* --- choosing one --- */
 
 typedef bool fits_fn(const struct gd_job *job, const char *which);
 
@@ -187,7 +187,7 @@ static bool has_name(const struct gd_job *job, const char *which)
     return strcmp(job->name, which) == 0;
 }
 
-static bool begins_so(const struct gd_job *job, const char *which)
+static bool name_begins_with(const struct gd_job *job, const char *which)
 {
     return *which && strncmp(job->name, which, strlen(which)) == 0;
 }
@@ -212,7 +212,7 @@ static void list(const struct gd__jobs *jobs, fits_fn *fits, const char *which, 
     }
 }
 
-static int say_which(const struct gd__jobs *jobs, fits_fn *fits, const char *which)
+static int ambiguous(const struct gd__jobs *jobs, fits_fn *fits, const char *which)
 {
     char there[1024];
     list(jobs, fits, which ? which : "", there, sizeof there);
@@ -223,13 +223,13 @@ static int say_which(const struct gd__jobs *jobs, fits_fn *fits, const char *whi
 
 int gd__jobs_choose(const struct gd__jobs *jobs, const char *which)
 {
-    static fits_fn *const ways[] = { has_id, has_pid, has_name, begins_so };
+    static fits_fn *const ways[] = { has_id, has_pid, has_name, name_begins_with };
     char there[1024];
     if (jobs->n == 0)
         return which ? gd__error(GD_E_NO_JOB, "no job \"%s\": you have no running jobs", which)
                      : gd__error(GD_E_NO_JOB, "you have no running jobs");
     if (!which)
-        return jobs->n == 1 ? 0 : say_which(jobs, is_any, NULL);
+        return jobs->n == 1 ? 0 : ambiguous(jobs, is_any, NULL);
     for (size_t k = 0; k < sizeof ways / sizeof *ways; k++) {
         size_t found = 0;
         int at = -1;
@@ -240,14 +240,14 @@ int gd__jobs_choose(const struct gd__jobs *jobs, const char *which)
             at = (int)i;
         }
         if (found > 0)
-            return found == 1 ? at : say_which(jobs, ways[k], which);
+            return found == 1 ? at : ambiguous(jobs, ways[k], which);
     }
     list(jobs, is_any, which, there, sizeof there);
     return gd__error(GD_E_NO_JOB, "no job \"%s\": the running %s: %s", which, jobs->n == 1 ? "job is" : "jobs are",
                      there);
 }
 
-/* --- its page --- */
+/* --- opening its page --- */
 
 struct search {
     const char *id;
@@ -261,7 +261,7 @@ static int take_page(void *user, const struct gd__page_header *h, int fd)
     gd__job_describe(&job, h);
     if (strcmp(job.id, s->id) != 0)
         return 0;
-    s->fd = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1); /* the visitor closes its own */
+    s->fd = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1); /* the caller closes its own descriptor */
     return s->fd < 0 ? gd__error_errno("cannot copy a descriptor") : 1;
 }
 

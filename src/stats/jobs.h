@@ -1,4 +1,4 @@
-/* Which runs there are, and which of them is meant. */
+/* The list of runs, and finding the one that the user means. */
 #ifndef GD_STATS_JOBS_H
 #define GD_STATS_JOBS_H
 
@@ -13,14 +13,14 @@ struct gd__jobs {
 
 void gd__job_describe(struct gd_job *out, const struct gd__page_header *h);
 
-/* All of the user's runs; removes the pages of those that are gone. */
+/* Finds all runs of the user. Removes the pages of runs whose process is gone. */
 int gd__jobs_find(struct gd__jobs *out);
 void gd__jobs_clear(struct gd__jobs *jobs);
 
-/* Its place among them, or GD_E_NO_JOB with words that say what there is. Pure. */
+/* The index of the job that `which` means, or GD_E_NO_JOB with an error text that lists the jobs. A pure function. */
 int gd__jobs_choose(const struct gd__jobs *jobs, const char *which);
 
-/* Opens the page of a job: a descriptor, or GD_E_NO_JOB: it has ended meanwhile. */
+/* Opens the page of a job. Returns a descriptor, or GD_E_NO_JOB if the job has ended meanwhile. */
 int gd__jobs_open_page(const struct gd_job *job);
 
 #endif

@@ -1,6 +1,5 @@
-/* Observers: a page read now and then, and what follows from it, as struct gd_snapshot has it. Public: see
- * <gpu_dispatch/observe.h>.
- */
+/* Observers: they read a page from time to time and make a struct gd_snapshot from it. Public: see
+ * <gpu_dispatch/observe.h>. */
 #include "stats/observer.h"
 
 #include <poll.h>
@@ -25,9 +24,9 @@ struct gd_observer {
     bool own; /* a run of this process */
     int pidfd;
     struct gd__sample sample;
-    bool no_devices; /* they are not sampled */
+    bool no_devices; /* devices are not sampled */
     struct gd_snapshot snapshot;
-    struct gd_stats stats; /* of the snapshot, as are these: */
+    struct gd_stats stats; /* this and the next three belong to the snapshot */
     struct gd_worker_view *workers;
     struct gd_device_view *devices;
     struct gd_failure_view *failures;
@@ -143,7 +142,7 @@ int gd_observer_select(struct gd_observer *o, unsigned what)
 
 /* --- reading --- */
 
-/* Numbers that stand for something stand for something that there is, so that users may index tables with them. */
+/* Replaces a number that is out of range, so that users may index tables with it. */
 static uint64_t within(uint64_t value, uint64_t most, uint64_t otherwise)
 {
     return value <= most ? value : otherwise;
@@ -196,8 +195,8 @@ static void fill_task(struct gd_task_view *to, const struct gd_task_view *from)
     to->failure = within(from->failure, GD_FAILURE_NO_WORKER, GD_FAILURE_ERROR);
 }
 
-/* Where they were copied to: each moves down a little, as a view is smaller than its place in the ring. There may be
- * thousands, and memory that is touched once more is most of what a read costs. */
+/* Converts the tasks in place. A view is smaller than an entry of the ring, so each one moves towards the front. There
+ * may be thousands, and touching more memory would be the main cost of a read. */
 static void fill_tasks(struct gd_observer *o)
 {
     const struct gd__ring_copy *c = &o->reader.tasks;
@@ -259,7 +258,7 @@ static bool is_stale(const struct gd_observer *o)
     return !r->run.ended && r->awake_ns > 0 && o->snapshot.read_ns > last && o->snapshot.read_ns - last > STALE_NS;
 }
 
-/* Numbers that say how far it is, or none: of a page anything can be read. */
+/* Checks the numbers for the work done, since a page may contain any value. */
 static void fill_work(struct gd_observer *o)
 {
     gd__work_fit(&o->snapshot.work_done, &o->snapshot.work_total, o->reader.run.work_done, o->reader.run.work_total);
@@ -279,7 +278,7 @@ static int fill(struct gd_observer *o)
     return fill_failures(o);
 }
 
-/* Nothing new: tasks and failures have been told. */
+/* There is nothing new: tasks and failures were reported before. */
 static int last_again(struct gd_observer *o, int rc)
 {
     o->snapshot.tasks = NULL; /* the copy may have moved */
@@ -293,9 +292,9 @@ int gd_observer_read(struct gd_observer *o, const struct gd_snapshot **out)
     if (!o || !out)
         return gd__error(GD_E_INVALID, "gd_observer_read: the observer or out is NULL");
     *out = &o->snapshot;
-    const bool gone = is_gone(o); /* before: what was published last is read after it */
+    const bool gone = is_gone(o); /* checked first, so that the read below sees the last published state */
     int rc = gd__reader_read(&o->reader);
-    o->snapshot.read_ns = gd__now_ns(); /* after: nothing in it is of the future */
+    o->snapshot.read_ns = gd__now_ns(); /* taken last, so that nothing in the snapshot is later */
     if (rc < 0)
         return last_again(o, rc);
     rc = fill(o);

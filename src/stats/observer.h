@@ -1,10 +1,10 @@
-/* Observers, as the rest of the library opens them. */
+/* Opening an observer from within the library. */
 #ifndef GD_STATS_OBSERVER_H
 #define GD_STATS_OBSERVER_H
 
 #include <gpu_dispatch/observe.h>
 
-/* Of a page that is open; takes fd over, also when it fails. own: of a run of this process. */
+/* Opens an observer of an open page. Takes over fd, even on failure. own: the run belongs to this process. */
 int gd__observer_open_page(struct gd_observer **out, int fd, bool own);
 
 #endif

@@ -1,6 +1,5 @@
-/* A run's devices are known by their UUIDs here: numbers are those of the run's process, which may see others than we
- * do. Simulated ones have numbers only where they were asked for by number.
- */
+/* A run's devices are identified by their UUIDs here. Their numbers are those of the run's process, which may see other
+ * devices than we do. Simulated devices have numbers only if they were requested by number. */
 #include "stats/sample.h"
 
 #include <stdio.h>
@@ -15,7 +14,7 @@ static bool is_simulated(const struct gd_device_view *v)
     return v->vendor == GD_VENDOR_SIMULATED;
 }
 
-/* The machine's, or as many simulated ones as the run has. False: nothing to ask. */
+/* Chooses the machine's devices, or as many simulated ones as the run has. False if there is nothing to sample. */
 static bool choose_spec(const struct gd_device_view *views, size_t n, char *spec, size_t size, bool *machine)
 {
     int64_t most = -1;

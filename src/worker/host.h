@@ -206,8 +206,7 @@ int gd__result_fail(struct gd_result *r, enum gd__record_kind kind, const char *
 /* Writes and commits a record with the bytes of r (NULL: none) and the position, times and other data of e (NULL:
  * none). */
 void gd__record_put(struct gd_worker *w, enum gd__record_kind kind, const struct gd__entry *e, struct gd_result *r);
-void gd__thread_is_loading(
-    uint64_t position); /* marks this as an I/O thread that loads this position (or GD__NO_POSITION) */
+void gd__thread_is_loading(uint64_t position);         /* this I/O thread loads position (or GD__NO_POSITION) */
 size_t gd__words_fit(const char *text, size_t length); /* the length without a character cut in two at the end */
 
 #endif

@@ -32,9 +32,8 @@ enum {
     UNSENT_MOST = 256 << 10, /* no more tasks are put while this many bytes are unsent */
     HEAD_MOST = 80,          /* of a line, before the input */
     GUESS_MOST = 4096,       /* an input up to this size is written without being measured first */
-    COMMIT_FROM =
-        64 << 10,     /* earlier results are committed before a result this large, since they may occupy its room */
-    SHOWN_MOST = 200, /* bytes of a line that error messages show */
+    COMMIT_FROM = 64 << 10,  /* earlier results are committed before one this large: they may take its room */
+    SHOWN_MOST = 200,        /* bytes of a line that error messages show */
     SHOWN_ROOM = 6 * SHOWN_MOST + 8,
     END_WAIT_MS = 1000, /* from the end of its output to the program's own end */
 };

@@ -1,25 +1,26 @@
-/* The byte layout of the page that a run publishes for observers. Version GD__PAGE_VERSION; this file is its only home.
+/* The byte layout of the page that a run publishes for observers. Version GD__PAGE_VERSION. It is defined only in this
+ * file.
  *
- *   0              struct gd__page_header    written once, before the page has its name
+ *   0              struct gd__page_header    written once, before the page gets its name
  *   4096           struct gd__page_live      single words
- *   sequences      uint64_t [1 + n_workers]  a sequence lock each: of the run, of every worker
+ *   sequences      uint64_t [1 + n_workers]  sequence locks: one for the run, one for each worker
  *   run            struct gd__page_run
  *   workers        struct gd__page_worker [n_workers]
- *   devices        struct gd__page_device [n_devices]           written once, as the header
- *   tasks          struct gd__page_task [GD__PAGE_TASKS]        a ring: the tasks that ended last
- *   failures       struct gd__page_failure [GD__PAGE_FAILURES]  a ring likewise
+ *   devices        struct gd__page_device [n_devices]           written once, like the header
+ *   tasks          struct gd__page_task [GD__PAGE_TASKS]        a ring of the tasks that ended last
+ *   failures       struct gd__page_failure [GD__PAGE_FAILURES]  a ring of the failures
  *
- * Every part begins at a multiple of 64 bytes; where follows from the two counts (gd__page_plan()), so that a reader
- * has nothing to believe but these, which it holds against the size of the file.
+ * Every part begins at a multiple of 64 bytes. The offsets follow from the two counts (gd__page_plan()), so a reader
+ * depends only on these counts, which it compares with the size of the file.
  *
- * One writer, the run's thread, and any number of readers of whom it knows nothing. A part under a sequence lock is
- * being written while its number is odd, and was written meanwhile if the number has changed. A ring needs no lock:
- * before the writer touches position p it stores begun = p + 1, and a reader that has copied position p knows that what
- * it has is whole if after that begun <= p + capacity. How many positions are filled stands in the run's part.
+ * There is one writer, the run's thread, and any number of readers, which the writer does not know. A part with a
+ * sequence lock is being written while its number is odd, and was written meanwhile if the number has changed. A ring
+ * needs no lock: before the writer changes position p it stores begun = p + 1. A reader that has copied position p then
+ * reads begun. Its copy is complete if begun <= p + capacity. The number of filled positions is in the run's part.
  * Positions count from 0 and never wrap.
  *
- * All that changes is made of words of 64 bits, which the writer stores with release; so whoever sees a word of a new
- * version sees the odd number, too.
+ * All data that changes consists of 64-bit words, which the writer stores with release. So a reader that sees a word of
+ * a new version also sees the odd number.
  */
 #ifndef GD_STATS_PAGE_LAYOUT_H
 #define GD_STATS_PAGE_LAYOUT_H
@@ -35,7 +36,7 @@
 enum {
     GD__PAGE_TASKS = 4096,
     GD__PAGE_FAILURES = 256,
-    GD__PAGE_MOST = 4096, /* workers, devices */
+    GD__PAGE_MOST = 4096, /* most workers or devices */
     GD__PAGE_JOB = 256,
     GD__PAGE_LINE = 64,
 };
@@ -46,23 +47,23 @@ struct gd__page_header {
     uint64_t size; /* of the file */
     uint64_t n_workers, n_devices;
     uint64_t pid;
-    uint64_t pid_start; /* when that process was started, as its /proc/PID/stat says: numbers are used again */
-    uint64_t pid_space; /* whose numbers they are: of its PID namespace */
-    uint64_t number;    /* of this run among the process's, from 1 */
+    uint64_t pid_start; /* when that process started, from /proc/PID/stat, since process ids are reused */
+    uint64_t pid_space; /* the PID namespace of that process id */
+    uint64_t number;    /* of this run among those of the process, from 1 */
     uint64_t started;   /* Unix time, ns */
     char job[GD__PAGE_JOB];
 };
 _Static_assert(sizeof(struct gd__page_header) == 336, "the header has no holes");
 
 struct gd__page_live {
-    _Atomic uint64_t awake_ns; /* since when the run's thread is awake; 0: it sleeps until something happens */
+    _Atomic uint64_t awake_ns; /* since when the run's thread is awake; 0: it sleeps */
     _Atomic uint64_t tasks_begun, failures_begun;
 };
 _Static_assert(sizeof(struct gd__page_live) == 24, "words and nothing else");
 
 struct gd__page_run {
     struct gd_stats stats;
-    uint64_t tasks_ended, tasks_tail;       /* in all, and positions of the ring that are filled */
+    uint64_t tasks_ended, tasks_tail;       /* total, and number of filled ring positions */
     uint64_t failures_ended, failures_tail; /* likewise */
     uint64_t published_ns;
     uint64_t ended;
@@ -71,11 +72,11 @@ struct gd__page_run {
 _Static_assert(sizeof(struct gd_stats) == 144, "another struct gd_stats is another GD__PAGE_VERSION");
 _Static_assert(sizeof(struct gd__page_run) == 208, "no holes");
 
-/* Texts are bytes as they came; the reader makes them fit for a terminal. */
+/* Texts are unchanged bytes. The reader makes them safe for a terminal. */
 struct gd__page_worker {
     struct gd_worker_stats stats;
     uint64_t idle, since_ns, device_out;
-    uint64_t task_size; /* how much of the next is filled */
+    uint64_t task_size; /* how many bytes of task are filled */
     char task[96];
 };
 _Static_assert(sizeof(struct gd_worker_stats) == 96, "another struct gd_worker_stats is another GD__PAGE_VERSION");
@@ -100,18 +101,19 @@ struct gd__page_failure {
 };
 _Static_assert(sizeof(struct gd__page_failure) == 736, "no holes");
 
-/* Where everything is. */
+/* The offsets of the parts. */
 struct gd__page_plan {
     uint64_t n_workers, n_devices;
     size_t live, sequences, run, workers, devices, tasks, failures, size;
 };
 
-/* False: more workers or devices than there can be. */
+/* False if there are too many workers or devices. */
 _Bool gd__page_plan(struct gd__page_plan *p, uint64_t n_workers, uint64_t n_devices);
 
-/* --- words --- */
+/* --- 64-bit words --- */
 
-/* Pair with the acquire loads of a reader in the same process; one that uses pread() has its fences (reader.c). */
+/* The stores pair with the acquire loads of a reader in the same process. A reader that uses pread() has its own fences
+ * (reader.c). */
 static inline void gd__words_store(_Atomic uint64_t *to, const void *from, size_t bytes)
 {
     for (size_t i = 0; i < bytes / sizeof *to; i++) {
@@ -129,7 +131,7 @@ static inline void gd__words_load(void *to, const _Atomic uint64_t *from, size_t
     }
 }
 
-/* The one writer of a part under a sequence lock. */
+/* Writes a part with a sequence lock. There is only one writer. */
 static inline void gd__sequence_write(_Atomic uint64_t *sequence, _Atomic uint64_t *to, const void *from, size_t bytes)
 {
     const uint64_t before = atomic_load_explicit(sequence, memory_order_relaxed);
@@ -138,7 +140,7 @@ static inline void gd__sequence_write(_Atomic uint64_t *sequence, _Atomic uint64
     atomic_store_explicit(sequence, before + 2, memory_order_release);
 }
 
-/* What a reader saw before and after its copy: whether that is whole. */
+/* Whether a reader's copy is complete, by the sequence numbers before and after it. */
 static inline _Bool gd__sequence_whole(uint64_t before, uint64_t after)
 {
     return before == after && before % 2 == 0;

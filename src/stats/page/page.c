@@ -1,6 +1,5 @@
-/* A page is a file in the user's directory, or where none can be made there a memfd: then observers within the process
- * have it all the same. It is mapped once, written by one thread, and never grows.
- */
+/* A page is a file in the user's directory. If no file can be made there it is a memfd, which only observers within the
+ * process can open. It is mapped once, written by one thread, and never grows. */
 #include "stats/page/page.h"
 
 #include <stdio.h>
@@ -18,9 +17,9 @@
 #include "base/text/printable.h"
 #include "shm/region.h"
 
-static _Atomic uint64_t runs_so_far; /* of this process: the number in a page's name */
+static _Atomic uint64_t runs_so_far; /* in this process; gives the number in a page's name */
 
-/* --- where everything is --- */
+/* --- layout --- */
 
 static size_t after(size_t at, uint64_t n, size_t size)
 {
@@ -57,7 +56,7 @@ static struct gd__page_live *live_of(const struct gd__page *p)
     return (struct gd__page_live *)(void *)(p->base + p->plan.live);
 }
 
-/* --- making --- */
+/* --- creating --- */
 
 static uint64_t unix_ns(void)
 {
@@ -66,7 +65,7 @@ static uint64_t unix_ns(void)
     return (uint64_t)t.tv_sec * GD__NS_PER_S + (uint64_t)t.tv_nsec;
 }
 
-/* Nobody sees it yet. */
+/* No other process sees the page yet. */
 static void fill(struct gd__page *p, const struct gd__page_spec *spec, const struct gd__owner *owner, uint64_t number)
 {
     struct gd__page_header h = {
@@ -136,7 +135,7 @@ static void leave_directory(struct gd__page *p, const char *name)
     p->directory = -1;
 }
 
-/* The name says whose it is, for people; who reads it believes the header. */
+/* The name shows users which process the page belongs to. Programs rely on the header. */
 static void choose_name(struct gd__page *p, const struct gd__owner *owner, uint64_t number)
 {
     snprintf(p->name, sizeof p->name, "%llu.%llu-%llu", (unsigned long long)owner->pid, (unsigned long long)number,
@@ -184,7 +183,7 @@ int gd__page_open(struct gd__page **out, const struct gd__page_spec *spec)
     return rc;
 }
 
-/* A process forked from ours has the page too, but it is not its own. */
+/* A process forked from ours has the page too, but does not own it. */
 static bool is_own(const struct gd__page *p)
 {
     return p->pid == (uint64_t)getpid();

@@ -1,4 +1,4 @@
-/* The page that a run publishes: its writer's side. See layout.h. */
+/* The writer's side of the page that a run publishes. See layout.h. */
 #ifndef GD_STATS_PAGE_PAGE_H
 #define GD_STATS_PAGE_PAGE_H
 
@@ -14,33 +14,33 @@ struct gd__page_spec {
 };
 
 struct gd__page {
-    int fd;        /* of the file, or of memory without a name */
-    int directory; /* -1: it has no name */
+    int fd;        /* of the file, or of a memfd */
+    int directory; /* -1: the page has no name */
     char name[GD__PAGE_NAME];
     uint64_t pid;
     struct gd__page_plan plan;
     unsigned char *base;
-    struct gd__page_run run; /* what was published last */
+    struct gd__page_run run; /* as last published */
 };
 
-/* Makes the page and, where that can be, gives it a name; else it is one for this process alone, and the thread's error
- * text says why. 0 or GD_E_... */
+/* Makes the page and gives it a name if possible. Otherwise only this process can use it, and the thread's error text
+ * says why. Returns 0 or GD_E_... */
 int gd__page_open(struct gd__page **out, const struct gd__page_spec *spec);
 
-/* Takes its name away; observers that have it keep it. Fine on NULL. */
+/* Removes its name; observers that have it open keep it. NULL is fine. */
 void gd__page_close(struct gd__page **page);
 
-/* Into the rings; seen with the next run published. */
+/* Adds to the rings. Readers see it when the run is published next. */
 void gd__page_put_task(struct gd__page *p, const struct gd_task_view *task);
 void gd__page_put_failure(struct gd__page *p, const struct gd__page_failure *failure);
 
 void gd__page_put_worker(struct gd__page *p, unsigned i, const struct gd__page_worker *worker);
-void gd__page_put_run(struct gd__page *p); /* run, as it is here */
+void gd__page_put_run(struct gd__page *p); /* publishes the member run */
 
-/* Nothing more will come: says so, and takes its name away. */
+/* Publishes the end of the run, and removes the page's name. */
 void gd__page_end(struct gd__page *p);
 
-/* The run's thread is about to sleep (0), or awake since then. */
+/* Records that the run's thread is about to sleep (0), or since when it is awake. */
 static inline void gd__page_awake(struct gd__page *p, uint64_t since_ns)
 {
     struct gd__page_live *live = (struct gd__page_live *)(void *)(p->base + p->plan.live);

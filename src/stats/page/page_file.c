@@ -1,6 +1,5 @@
-/* A page is made under a temporary name and gets its own when it is whole. Its room is reserved first: writing to a
- * mapped page that the file system has no room for would be a SIGBUS.
- */
+/* A page is made under a temporary name and gets its final name when it is complete. Its space is reserved first, since
+ * writing to a mapped page without space on the file system would cause SIGBUS. */
 #include "stats/page/page_file.h"
 
 #include <errno.h>
@@ -15,8 +14,8 @@
 #include "base/fault.h"
 #include "base/fd.h"
 
-/* Past RLIMIT_FSIZE there would not only be an error but SIGXFSZ, which kills. */
-static bool may_be_as_large(size_t size)
+/* Exceeding RLIMIT_FSIZE would not only fail but also send SIGXFSZ, which kills. */
+static bool is_within_size_limit(size_t size)
 {
     struct rlimit limit;
     return getrlimit(RLIMIT_FSIZE, &limit) < 0 || limit.rlim_cur == RLIM_INFINITY || size <= limit.rlim_cur;
@@ -25,13 +24,13 @@ static bool may_be_as_large(size_t size)
 int gd__page_file_create(int directory, const char *name, size_t size, char temporary[GD__PAGE_NAME])
 {
     snprintf(temporary, GD__PAGE_NAME, ".%s", name);
-    if (!may_be_as_large(size))
+    if (!is_within_size_limit(size))
         return gd__error(GD_E_SYSTEM,
                          "the limit on file sizes (ulimit -f) is below the %zu bytes that the page of a run needs",
                          size);
-    if (unlinkat(directory, temporary, 0) < 0 && errno != ENOENT) /* of an earlier process with our number */
+    if (unlinkat(directory, temporary, 0) < 0 && errno != ENOENT) /* left by an earlier process with our number */
         return gd__error_errno("cannot remove %s", temporary);
-    /* Nobody needs to open it for writing, and a run would not outlive that its page is cut short. */
+    /* Mode 0400: no one needs to open it for writing, and the run would crash if its page were truncated. */
     const int fd = GD__FAULT("open")
                        ? -1
                        : gd__fd_above_stdio(

@@ -1,7 +1,9 @@
-/* A page is read with pread() into private memory and not mapped: a file that is cut short gives fewer bytes then,
- * where a mapping would give SIGBUS; and at a few reads a second its price does not matter. Three calls copy all that
- * changes: the sequence numbers, everything, the sequence numbers again. What was being written meanwhile is tried
- * again, a few times; a writer that was stopped or killed in the middle leaves us with the last whole copy.
+/* A page is read with pread() into private memory, not mapped. So a file that was truncated gives fewer bytes, where a
+ * mapping would cause SIGBUS. At a few reads a second the cost does not matter.
+ *
+ * Three calls copy everything that changes: the sequence numbers, the data, and the sequence numbers again. Parts that
+ * were being written meanwhile are read again, a few times. If the writer was stopped or killed in the middle of a
+ * write, the last complete copy stays.
  */
 #include "stats/page/reader.h"
 
@@ -30,7 +32,7 @@ static bool read_at(int fd, void *to, size_t size, size_t offset)
     return true;
 }
 
-/* What is read after it was in memory no earlier than what was read before: the kernel copies on our processor. */
+/* Data read after this call was in memory no earlier than data read before it: the kernel copies on our processor. */
 static void in_that_order(void)
 {
     gd__full_fence();
@@ -108,7 +110,7 @@ void gd__reader_close(struct gd__reader *r)
     r->fd = -1;
 }
 
-/* --- what changes --- */
+/* --- data that changes --- */
 
 static void *part(const struct gd__reader *r, uint64_t i, size_t *offset, size_t *size)
 {
@@ -117,7 +119,7 @@ static void *part(const struct gd__reader *r, uint64_t i, size_t *offset, size_t
     return i == 0 ? (void *)(uintptr_t)&r->run : &r->workers[i - 1];
 }
 
-/* Takes over the parts that are whole; returns how many are not. */
+/* Copies the parts that are complete. Returns the number of parts that are not. */
 static uint64_t take_whole(struct gd__reader *r, const uint64_t *before, const uint64_t *after)
 {
     const uint64_t n = 1 + r->plan.n_workers;
@@ -184,7 +186,7 @@ static int copy_positions(int fd, const struct ring *ring, uint64_t first, uint6
     return 0;
 }
 
-/* Copies the last n positions; what is whole of them is counted in c->n. */
+/* Copies the last n positions. c->n is the number of complete ones. */
 static int copy_last(int fd, const struct ring *ring, uint64_t n, struct gd__ring_copy *c)
 {
     const uint64_t first = ring->tail - n;
@@ -197,7 +199,7 @@ static int copy_last(int fd, const struct ring *ring, uint64_t n, struct gd__rin
         rc = cut_short();
     if (rc < 0)
         return rc;
-    /* Those that the writer has begun to replace meanwhile. */
+    /* Positions that the writer has begun to replace meanwhile. */
     uint64_t lost = begun > ring->capacity && begun - ring->capacity > first ? begun - ring->capacity - first : 0;
     if (lost > n)
         lost = n;
@@ -207,7 +209,7 @@ static int copy_last(int fd, const struct ring *ring, uint64_t n, struct gd__rin
     return 0;
 }
 
-/* What was added since the last read and is still there. */
+/* Reads the entries that were added since the last read and still exist. */
 static int read_ring(int fd, const struct ring *ring, bool unwanted, struct gd__ring_copy *c)
 {
     c->n = c->missed = 0;
