@@ -1,4 +1,5 @@
-/* The user's callbacks. Here a task becomes final: one call, then its payload and result are let go. */
+/* Calls the user's callbacks. A task becomes final here: its callback is called once, then its payload and result are
+ * released. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -35,7 +36,7 @@ static struct gd__payload payload_of(const struct gd__task *t)
     return p;
 }
 
-/* The words of a failure, when the worker could not give any. */
+/* The error message of a failure for which the worker could not give one. */
 static void default_words(const struct gd_dispatcher *d, const struct gd__outcome *o, char text[TEXT_MAX])
 {
     switch (o->failure) {
@@ -55,12 +56,12 @@ static void default_words(const struct gd_dispatcher *d, const struct gd__outcom
     }
 }
 
-/* A failure's words as a string: they come from shared memory, unterminated, so they are copied. */
+/* The error message as a string. It is copied because in shared memory it has no terminating NUL. */
 static char *copy_words(const struct gd_dispatcher *d, const struct gd__outcome *o)
 {
     const size_t length = o->size - o->data_size;
     char name[NAME_MAX_BYTES] = "";
-    if (o->failure == GD_FAILURE_CRASH && o->worker >= 0) /* these are about the worker */
+    if (o->failure == GD_FAILURE_CRASH && o->worker >= 0) /* the message is about the worker: name it */
         snprintf(name, sizeof name, "worker %d (GPU %d) ", o->worker, d->copy.gpu_ids[o->worker]);
     const size_t before = strlen(name);
     char *text = gd__calloc(1, before + length + 1);
@@ -73,7 +74,7 @@ static char *copy_words(const struct gd_dispatcher *d, const struct gd__outcome 
 
 void gd__report_refuse(const struct gd_report *report, enum gd_failure failure, const char *words)
 {
-    struct gd_report *own = (struct gd_report *)(uintptr_t)report; /* gd__deliver() has it, and changes it itself */
+    struct gd_report *own = (struct gd_report *)(uintptr_t)report; /* gd__deliver() owns the report and may change it */
     own->failure = failure;
     own->error = words;
 }
@@ -95,7 +96,7 @@ void gd__record_drop(struct gd__journal_task *t)
     gd__free(t);
 }
 
-/* After the callback: what it may have written belongs to the record. */
+/* Called after the callback, because what the callback wrote belongs to the record. */
 static void keep_record(struct gd_dispatcher *d, const struct gd_report *r)
 {
     struct gd__journal_task *t = gd__record_put_off(d);
@@ -138,7 +139,7 @@ void gd__deliver(void *ctx, const struct gd__task *t, const struct gd__outcome *
     const bool in_arena = p.size > GD__INLINE_MAX;
     struct gd_report r = {
         .task_id = gd__task_number(t),
-        .worker_id = o->worker, /* -1: none */
+        .worker_id = o->worker, /* -1: no worker */
         .gpu_id = o->worker < 0 ? -1 : d->copy.gpu_ids[o->worker],
         .attempt = t->attempt,
         .start_ns = o->start_ns,
@@ -168,18 +169,18 @@ void gd__deliver(void *ctx, const struct gd__task *t, const struct gd__outcome *
     gd__stats_after_callback(d);
 }
 
-/* Copies what was written of a part of a region. */
+/* Copies those parts of a range that were written; the rest of the copy stays zero. */
 static void copy_written(char *copy, const struct gd__region *r, uint64_t from, uint64_t size)
 {
     const off_t first = (off_t)from, end = (off_t)(from + size);
     for (off_t at = first; at < end;) {
         off_t data = lseek(r->fd, at, SEEK_DATA);
-        if (data < 0 && errno != ENXIO) /* it can't be asked: nothing may be left out */
+        if (data < 0 && errno != ENXIO) /* the holes are unknown: copy everything */
             data = at;
         if (data < 0 || data >= end)
             return;
         off_t hole = lseek(r->fd, data, SEEK_HOLE);
-        if (hole <= data) /* the worker changes it meanwhile: go on all the same */
+        if (hole <= data) /* the worker is changing the file: go on anyway */
             hole = data + GD__PAGE;
         if (hole > end)
             hole = end;
@@ -188,8 +189,8 @@ static void copy_written(char *copy, const struct gd__region *r, uint64_t from, 
     }
 }
 
-/* A large result may be mostly room that the worker never wrote to: reading that would cost memory, ours and that of
- * the region, up to more than there is. */
+/* Most of a large result may be space that the worker never wrote to. Reading that space would allocate it, in this
+ * process and in the region, and could take more memory than the machine has. */
 static void *copy_result(const struct gd_dispatcher *d, const struct gd__outcome *o)
 {
     if (o->size < SPARSE_FROM || o->worker < 0)
@@ -201,7 +202,7 @@ static void *copy_result(const struct gd_dispatcher *d, const struct gd__outcome
     return copy;
 }
 
-/* In an ordered run a result may have to wait for its turn, longer than the worker that gave it lives: it is copied. */
+/* In an ordered run a result may have to wait for its turn until after its worker has ended, so it is copied. */
 void gd__deliver_hold(void *ctx, const struct gd__task *t, struct gd__outcome *o)
 {
     (void)t;
@@ -238,7 +239,7 @@ void gd__deliver_shortage(void *ctx, unsigned w, const char *words, uint64_t siz
         d->hooks.shortage(d->hooks.user, text);
 }
 
-/* Of interest to observers only: users are told of the end. */
+/* For observers only: the user's callbacks report the task's end. */
 void gd__deliver_try(void *ctx, const struct gd__task *t, const struct gd__outcome *o)
 {
     struct gd_dispatcher *d = ctx;

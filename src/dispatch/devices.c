@@ -1,8 +1,8 @@
-/* Which devices a run uses: resolved once, when the dispatcher is opened, to what a worker of each is started with. And
- * word of their failure, which comes on a thread of the driver's watcher: it is left in the device's record, and the
- * monitor is woken to take it from there.
+/* The devices of a run. They are resolved once, when the dispatcher is opened, to what a worker of each device is
+ * started with. A failure is reported on a thread of the driver's watcher, which leaves it in the device's record and
+ * wakes the monitor to take it from there.
  *
- *   news   NONE ─(watcher claims it)→ WRITING ─(words are whole)→ TOLD ─(monitor)→ TAKEN
+ *   news   NONE ─(watcher claims it)→ WRITING ─(message is complete)→ TOLD ─(monitor)→ TAKEN
  */
 #include <errno.h>
 #include <stdio.h>
@@ -53,7 +53,7 @@ static int check_options(const struct gd_options *o)
     return o->gpus ? 0 : check_numbers(o);
 }
 
-/* How many workers the device at that place of the list gets. */
+/* The number of workers for the device at this position of the list. */
 static int workers_on(const struct gd_options *o, const struct gd_devices *list, int at)
 {
     if (o->workers_per_gpu > 0)
@@ -137,7 +137,8 @@ int gd__devices_resolve(struct gd_dispatcher *d)
     if (rc < 0)
         return rc;
     rc = gd_devices_open(&list, d->o.gpus);
-    /* Numbers need not be those of devices: what keeps us from finding any is no obstacle then. */
+    /* If the user named no devices, the numbers need not exist as devices: then failing to list devices is not an
+     * error. */
     if (rc == 0 || (!d->o.gpus && rc != GD_E_NO_MEMORY))
         rc = resolve(d, list);
     gd_devices_close(&list);
@@ -167,7 +168,7 @@ static void wake_for_news(struct gd_dispatcher *d)
         ;
 }
 
-/* On the thread that watches the devices. A device fails once; its workers may have to be restarted many times. */
+/* Runs on the thread that watches the devices. A device fails once; its workers may have to be restarted many times. */
 static void device_failed(void *user, const char *uuid, enum gd__health health, const char *why)
 {
     struct gd_dispatcher *d = user;
@@ -192,8 +193,8 @@ void gd__devices_watch(struct gd_dispatcher *d)
 {
     bool any = false;
     for (unsigned i = 0; i < d->n_devices; i++)
-        any = any || d->devices[i].how.is_watched; /* NVML takes its time to be opened: not for nothing */
-    d->health_token = any ? gd__health_subscribe(device_failed, d) : -1; /* without, where it can't be had */
+        any = any || d->devices[i].how.is_watched; /* opening NVML is slow: only if a device needs it */
+    d->health_token = any ? gd__health_subscribe(device_failed, d) : -1; /* -1 also if the watcher is unavailable */
 }
 
 void gd__devices_unwatch(struct gd_dispatcher *d)

@@ -18,7 +18,7 @@
 #endif
 #define SPIN_NS      (30 * GD__NS_PER_US) /* about what a wake-up costs */
 #define KILL_WAIT_NS (5 * GD__NS_PER_S)
-#define STOP_WAIT_NS GD__NS_PER_S /* for word of a stop that has reached a worker before us */
+#define STOP_WAIT_NS GD__NS_PER_S /* how long to wait for a stop request that has reached a worker before us */
 enum { WINDOW_MOST = 2048, WINDOW_MOST_MANY = 512, MANY_WORKERS = 16 };
 
 const char *gd_version(void)
@@ -36,7 +36,7 @@ static unsigned usable_cpus(void)
     return (unsigned)CPU_COUNT(&set);
 }
 
-/* Spinning pays only if everybody who spins has a processor to do it on. */
+/* Spinning pays only if the monitor and every worker have a processor of their own. */
 static uint64_t choose_spin(const struct gd_dispatcher *d)
 {
     if (d->o.spin_us >= 0)
@@ -44,7 +44,8 @@ static uint64_t choose_spin(const struct gd_dispatcher *d)
     return d->crowded ? 0 : SPIN_NS;
 }
 
-/* Slots in a worker's ring: room for two batches and for what keeps it busy, no more than can ever be waiting. */
+/* Slots in a worker's ring: enough for two batches and for what keeps the worker busy, but no more than can ever wait.
+ */
 static unsigned choose_window(const struct gd_dispatcher *d)
 {
     const unsigned most = d->n_workers > MANY_WORKERS ? WINDOW_MOST_MANY : WINDOW_MOST;
@@ -63,7 +64,7 @@ static unsigned choose_window(const struct gd_dispatcher *d)
     return window;
 }
 
-/* The user's numbers are those of the source. */
+/* The user's function gets the task's number in the source. */
 static int place(void *user, uint64_t task_id, uint64_t weight, unsigned n_workers)
 {
     const struct gd_dispatcher *d = user;
@@ -174,7 +175,7 @@ void gd_dispatcher_close(struct gd_dispatcher **dp)
     struct gd_dispatcher *d = dp ? *dp : NULL;
     if (!d)
         return;
-    if (atomic_load(&d->running)) { /* from a callback: the memory is in use, so only end the run */
+    if (atomic_load(&d->running)) { /* called from a callback: the memory is in use, so only end the run */
         gd_dispatcher_abort(d);
         return;
     }
@@ -234,7 +235,7 @@ static int open_feeder(struct gd_dispatcher *d)
     return gd__feeder_open(&d->feeder, &spec);
 }
 
-/* What the run comes to, in the order of what matters most to the caller. */
+/* The run's return value. The cause that matters most to the caller comes first. */
 static int conclude(struct gd_dispatcher *d)
 {
     const char *words;
@@ -275,7 +276,7 @@ static int begin_journal(struct gd_dispatcher *d)
     return d->o.journal ? gd__journal_begin(d->o.journal, &run) : 0;
 }
 
-/* Brings all to the disk. What the run comes to: rc, unless that could not be done. */
+/* Writes everything to the disk. Returns rc, or the journal's error if that failed. */
 static int end_journal(struct gd_dispatcher *d, int rc)
 {
     static const struct {
@@ -301,7 +302,7 @@ static int end_journal(struct gd_dispatcher *d, int rc)
 
 static int run_all(struct gd_dispatcher *d)
 {
-    int rc = gd__options_check_placement(&d->o); /* the total may be another by now */
+    int rc = gd__options_check_placement(&d->o); /* the total may have changed since the dispatcher was opened */
     d->sched.config.total_tasks = d->o.total_tasks;
     if (rc == 0)
         rc = open_feeder(d);
@@ -322,7 +323,8 @@ static int run_all(struct gd_dispatcher *d)
         gd__devices_watch(d);
         gd__monitor_run(d);
         gd__devices_unwatch(d);
-        gd__publish_awake(d, 0); /* what comes now may take long, and is not a callback that does not return */
+        /* The end of the run may take long and must not look like a callback that does not return */
+        gd__publish_awake(d, 0);
         if (d->hooks.before_end)
             d->hooks.before_end(d->hooks.user);
         rc = conclude(d);
@@ -343,7 +345,7 @@ int gd_dispatcher_run(struct gd_dispatcher *d)
     d->started = true;
     d->thread = pthread_self();
     d->now = gd__now_ns();
-    pthread_mutex_lock(&d->stats_lock); /* another thread may ask already, or say what the total is */
+    pthread_mutex_lock(&d->stats_lock); /* another thread may already read the stats or set the total */
     d->stats.start_ns = d->now;
     atomic_store(&d->running, true);
     pthread_mutex_unlock(&d->stats_lock);

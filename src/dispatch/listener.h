@@ -1,5 +1,5 @@
-/* What another part of the library hears of a run: the events of the program's callbacks, each right before the
- * callback is called, with the same arguments. So that part needs no callback of the program's. */
+/* Events of a run for another part of the library: each event of the user's callbacks, right before the callback is
+ * called and with the same arguments. That part therefore needs no callback of its own. */
 #ifndef GD_DISPATCH_LISTENER_H
 #define GD_DISPATCH_LISTENER_H
 
@@ -15,7 +15,7 @@ struct gd__listener {
     void (*device_out)(void *user, int gpu_id, const char *why);
 };
 
-/* Before the run. Copied. */
+/* Call it before the run. The listener is copied. */
 void gd__dispatcher_listen(struct gd_dispatcher *d, const struct gd__listener *listener);
 
 #endif

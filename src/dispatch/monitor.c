@@ -1,8 +1,8 @@
 /* The monitor: one loop on the thread that called run.
  *
- * Busy, it goes round reading results and handing out tasks, and makes no system call but a look at the event loop
- * every half millisecond. With nothing to do it spins for about as long as a wake-up costs, then sleeps until
- * something rings: a worker, the feeder, a dead process, a signal, a deadline.
+ * While it is busy it reads results and hands out tasks. The only system call is then a look at the event loop every
+ * half millisecond. With nothing to do it spins for about as long as a wake-up costs. Then it sleeps until something
+ * rings: a worker, the feeder, a dead process, a signal, a deadline.
  */
 #include <sched.h>
 #include <string.h>
@@ -16,8 +16,8 @@ enum { INTAKE_MOST = 4096, BACKLOG_ENOUGH = 2048 };
 
 /* --- what comes in --- */
 
-/* How many to take now. Where a free worker gets the next task they may as well wait with the feeder, where they lie
- * close together, as in the backlog; placement and the end of a run want to see them all. */
+/* How many tasks to take now. If every free worker gets the next task, tasks may as well wait in the feeder's queue,
+ * where they lie as close together as in the backlog. Placement and the end of a run need to see all of them. */
 static uint64_t wanted(const struct gd_dispatcher *d)
 {
     const uint64_t enough = BACKLOG_ENOUGH + 2 * (uint64_t)d->o.batch_size * d->n_workers;
@@ -27,8 +27,9 @@ static uint64_t wanted(const struct gd_dispatcher *d)
     return have < enough ? enough - have : 0;
 }
 
-/* Chunks are of what is to be run. How much of the list a journal will skip is known only as far as the feeder has
- * come, which is ahead of us; to wait for its end could be for ever, if the source waits for results. */
+/* A chunk holds tasks that will be run. The number of tasks that the journal skips is known only as far as the feeder
+ * has read the list, which is further than the monitor. Waiting for the end of the list could take for ever, since the
+ * source may be waiting for results. */
 static void size_chunks(struct gd_dispatcher *d)
 {
     if (d->o.placement != GD_PLACE_CHUNKS || !d->o.journal)
@@ -50,7 +51,7 @@ static bool take_new_tasks(struct gd_dispatcher *d)
     const struct gd__intake_entry *e;
     const uint64_t most = wanted(d);
     uint64_t n = gd__feeder_next(d->feeder, &e);
-    size_chunks(d); /* after it: all that was skipped before these is counted by now */
+    size_chunks(d); /* after it: everything skipped before these tasks is counted by now */
     if (n > most)
         n = most;
     for (uint64_t k = 0; k < n; k++) {
@@ -78,7 +79,8 @@ static uint64_t source_grace(const struct gd_dispatcher *d)
     return (own_ms > 0 && own_ms < stop_ms ? own_ms : stop_ms) * GD__NS_PER_MS;
 }
 
-/* The source is over when the feeder has ended and its queue is empty; or when it was asked to stop and did not. */
+/* The source is over when the feeder has ended and its queue is empty, or when the feeder was asked to stop and did
+ * not. */
 static void check_source(struct gd_dispatcher *d)
 {
     if (d->source_over)
@@ -88,7 +90,7 @@ static void check_source(struct gd_dispatcher *d)
         if (d->feeder_deadline == GD__NEVER)
             d->feeder_deadline = d->now + source_grace(d);
     }
-    const bool ended = gd__feeder_ended(d->feeder); /* before the queue: it may still fill it */
+    const bool ended = gd__feeder_ended(d->feeder); /* read this before the queue: the feeder may still fill it */
     const bool given_up = d->now >= d->feeder_deadline && !gd__is_suspended(d);
     if ((!ended && !given_up) || gd__feeder_has_tasks(d->feeder))
         return;
@@ -137,7 +139,7 @@ static void obey_requests(struct gd_dispatcher *d)
     if (request != GD__REQUEST_ABORT)
         return;
     gd__sched_abort(&d->sched, d->now);
-    if (d->feeder_deadline > d->now + ABORT_FEEDER_NS) /* asked again, it is not put off again */
+    if (d->feeder_deadline > d->now + ABORT_FEEDER_NS) /* a second request does not extend the deadline */
         d->feeder_deadline = d->now + ABORT_FEEDER_NS;
 }
 
@@ -147,7 +149,7 @@ void gd__monitor_obey(struct gd_dispatcher *d)
     obey_requests(d);
 }
 
-/* New workers are told too, so all of them are, in each round. */
+/* Workers may be new, so all of them are told in each round. */
 static void heed_hold(struct gd_dispatcher *d)
 {
     const bool hold = atomic_load(&d->hold_wanted);
@@ -173,7 +175,7 @@ static bool something_is_there(const struct gd_dispatcher *d)
 {
     if (atomic_load(&d->request) != GD__REQUEST_NONE || atomic_load(&d->device_news) || d->spawn_failures > 0)
         return true;
-    const bool ended = gd__feeder_ended(d->feeder); /* before the queue: see check_source */
+    const bool ended = gd__feeder_ended(d->feeder); /* read this before the queue: see check_source */
     if (gd__feeder_has_tasks(d->feeder) ? wanted(d) > 0 : ended && !d->source_over)
         return true;
     for (unsigned k = 0; k < d->n_live; k++) {
@@ -195,17 +197,18 @@ static void sleep_until_rung(struct gd_dispatcher *d, uint64_t *looked_at)
     if (gd__is_suspended(d))
         until = GD__NEVER;
     until = gd__stats_before_sleep(d, until);
-    d->sleep_number = d->sleep_number == UINT32_MAX ? 2 : d->sleep_number + 1; /* rung for once: see layout.h */
+    /* Each sleep is rung for once: see layout.h */
+    d->sleep_number = d->sleep_number == UINT32_MAX ? 2 : d->sleep_number + 1;
     atomic_store_explicit(sleeping, d->sleep_number, memory_order_seq_cst);
-    gd__full_fence(); /* pairs with the fence of whoever publishes */
+    gd__full_fence(); /* pairs with the fence of the side that publishes */
     gd__publish_awake(d, 0);
     look_at_events(d, something_is_there(d) ? 0 : until, looked_at);
     atomic_store_explicit(sleeping, 0, memory_order_relaxed);
     gd__publish_awake(d, d->now);
 }
 
-/* Fires what is due. Only after a look at what has ended meanwhile: callbacks may have kept us, or somebody stopped
- * this process, and a worker that is dead by now is not one that will not die. */
+/* Fires the timers that are due, but first looks for what has ended. Callbacks may have taken long, or this process may
+ * have been stopped. A worker that died meanwhile must not count as one that refuses to die. */
 static void fire_timers(struct gd_dispatcher *d)
 {
     gd__tell_lost(d);
@@ -215,10 +218,14 @@ static void fire_timers(struct gd_dispatcher *d)
     gd__sched_tick(&d->sched, d->now);
 }
 
-/* One round. True: something moved. Requests come first, since a failure after a stop is none, and again after the
- * results, whose callbacks may have made one: no task is handed out after it. The time of a round is read between what
- * may call the user, for as long as that takes, and what counts from now: a task that is handed out must not have been
- * late from the beginning. */
+/* One round. True: something moved.
+ *
+ * Requests come first, because a failure after a stop does not count as one. They are read again after the results,
+ * because the callbacks may have made a request, and no task may be handed out after that.
+ *
+ * The clock is read after everything that may call the user, and before everything that counts from now. Otherwise a
+ * task could be late as soon as it is handed out.
+ */
 static bool go_round(struct gd_dispatcher *d)
 {
     const uint64_t began = d->now;
@@ -232,7 +239,7 @@ static bool go_round(struct gd_dispatcher *d)
     check_source(d);
     d->now = gd__now_ns();
     if (!moved && !d->sched.stopping && memcmp(&counts, &d->sched.counts, sizeof counts) == 0)
-        gd__note_gap(d, began, d->now); /* nobody was told anything */
+        gd__note_gap(d, began, d->now); /* no callback was called */
     moved |= take_new_tasks(d);
     heed_hold(d);
     if (!d->held)
@@ -257,7 +264,7 @@ void gd__monitor_run(struct gd_dispatcher *d)
     uint64_t looked_at = 0, moved_at = 0;
     bool gave_way = false;
     d->now = gd__now_ns();
-    gd__publish_awake(d, d->now); /* it may come to the first callback without having slept */
+    gd__publish_awake(d, d->now); /* the first callback may come before the first sleep */
     gd__sched_start(&d->sched, d->now);
     while (!gd__sched_finished(&d->sched)) {
         if (d->loop.broken && !d->cut_off)
@@ -274,11 +281,12 @@ void gd__monitor_run(struct gd_dispatcher *d)
         if (moved || give_way || d->now - moved_at < d->spin_ns) {
             if (d->now - looked_at >= LOOK_EVERY_NS)
                 look_at_events(d, 0, &looked_at);
-            if (give_way) { /* to a worker that waits for this processor: better many results at once than a sleep for
-                               each */
+            /* A worker may wait for this processor: many results at once cost less than a sleep for each. */
+            if (give_way) {
                 const uint64_t since = d->now;
                 sched_yield();
-                d->now = gd__now_ns(); /* others may have had it for long, and what counts from now must not be short */
+                /* Other processes may have run for long, and limits that count from now must not be short. */
+                d->now = gd__now_ns();
                 gd__note_gap(d, since, d->now);
             } else {
                 gd__spin_pause();

@@ -1,4 +1,4 @@
-/* Checking and copying options: every mistake gets a sentence that says what to do. */
+/* Checks and copies the options. The message for every mistake says what to do. */
 #include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
@@ -23,8 +23,8 @@ void gd_options_init(struct gd_options *o, size_t size)
     o->size = size;
 }
 
-/* Brings a struct of another version to ours: an older one is shorter, and the rest gets its defaults; a newer one is
- * fine as long as it asks for nothing that we don't know. */
+/* Converts a struct of another version to ours. An older struct is shorter, and the missing fields get their defaults.
+ * A newer struct is accepted if it asks for nothing that this version does not know. */
 static int read_options(struct gd_options *out, const struct gd_options *o)
 {
     if (!o)

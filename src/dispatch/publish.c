@@ -1,7 +1,9 @@
-/* A run's page for observers (src/stats): what the run's thread puts there, at most once a millisecond, with the
- * figures for other threads. Of what ends, tasks go into a ring as they are delivered. How many is limited by time and
- * worker, so that the ring holds at least a second of the fastest run, a sample of every worker's tasks, and all tasks
- * of a run that is slower; the rest is counted.
+/* The page of a run for observers (src/stats). The run's thread writes it at most once a millisecond, together with the
+ * figures for other threads.
+ *
+ * Tasks that end go into a ring as they are delivered. Their number is limited by time and by worker. The ring
+ * therefore holds at least a second of the fastest run, with a sample of every worker's tasks, and all tasks of a
+ * slower run. The rest are counted.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -16,38 +18,38 @@
 #include "stats/observer.h"
 #include "stats/page/page.h"
 
-#define TASK_EVERY_NS    (GD__NS_PER_S / (GD__PAGE_TASKS / 2)) /* of all workers together, */
+#define TASK_EVERY_NS    (GD__NS_PER_S / (GD__PAGE_TASKS / 2)) /* all workers together, */
 #define FAILURE_EVERY_NS (GD__NS_PER_S / (GD__PAGE_FAILURES / 2))
 #define LOOK_AGAIN_MOST  GD__NS_PER_S
-enum { TASK_BURST = GD__PAGE_TASKS / 2, FAILURE_BURST = GD__PAGE_FAILURES / 2 }; /* but so many at once */
+enum { TASK_BURST = GD__PAGE_TASKS / 2, FAILURE_BURST = GD__PAGE_FAILURES / 2 }; /* but this many at once */
 
 struct shown {
     struct gd__page_worker worker;
-    uint64_t not_started; /* position + 1 of the task that it had not started when last looked at; 0: none */
+    uint64_t not_started; /* position + 1 of the task that it had not started at the last look; 0: no such task */
     uint64_t task_at;     /* see may_pass() */
 };
 
 struct gd__publisher {
     struct gd__page *page;
-    struct shown *workers;           /* and one more, for tasks that no worker had */
+    struct shown *workers;           /* one more than workers: the last is for tasks that no worker had */
     uint64_t task_every, task_slack; /* see may_pass() */
     uint64_t failure_at;
-    uint64_t look_again; /* after so long, for one that has not started its task; 0: no need */
+    uint64_t look_again; /* look again after this time at a worker that has not started its task; 0: no need */
 };
 
 /* --- a worker --- */
 
-/* As much of an input as is to be shown. */
+/* Copies as much of an input as is shown. */
 static size_t copy_input(const struct gd_dispatcher *d, const void *input, size_t size, char *to, size_t room)
 {
-    char described[GD__TEXT_LOOKED_AT]; /* more than there is room for: a path is known by its end */
+    char described[GD__TEXT_LOOKED_AT]; /* larger than the space on the page, because a path is recognised by its end */
     if (!d->hooks.describe)
         return gd__text_keep(to, room, input, size);
     const size_t n = d->hooks.describe(d->hooks.user, input, size, described, sizeof described);
     return gd__text_keep(to, room, described, n);
 }
 
-/* The arena is ours alone to write. */
+/* Only this process writes to the arena, so the input can be read in place. */
 static void show_input(const struct gd_dispatcher *d, const struct gd__task *t, struct gd__page_worker *out)
 {
     struct gd__payload p;
@@ -57,7 +59,7 @@ static void show_input(const struct gd_dispatcher *d, const struct gd__task *t, 
     out->task_size = copy_input(d, input, p.size, out->task, sizeof out->task);
 }
 
-/* What its process says of itself. */
+/* Reads what the worker's process reports about itself. */
 static void ask_process(const struct gd__seat *seat, uint64_t head, struct gd__idle_facts *f, uint64_t *start_ns)
 {
     const struct gd__channel *c = &seat->channel;
@@ -89,7 +91,7 @@ static struct gd__idle_facts facts_of(const struct gd_dispatcher *d, unsigned i,
     return f;
 }
 
-/* Since when: its own word of its task's start, if it is not nonsense. */
+/* When the worker's task started: the time that the worker reported, if it is plausible. */
 static uint64_t since(const struct gd_dispatcher *d, unsigned i, const struct gd__idle_facts *f, uint64_t start_ns,
                       uint64_t now)
 {
@@ -120,7 +122,7 @@ static void show_worker(struct gd_dispatcher *d, unsigned i, uint64_t now)
         show_input(d, t, w);
     gd__page_put_worker(d->publisher->page, i, w);
 
-    /* Once the loop sleeps, nothing tells it that a task is started: it has to look. */
+    /* Nothing wakes a sleeping loop when a task is started, so the loop has to look. */
     const uint64_t not_started = t && d->seats[i].live && !f.is_started ? d->sched.workers[i].head + 1 : 0;
     if (not_started > 0 && not_started != shown->not_started)
         d->publisher->look_again = PUBLISH_EVERY_NS;
@@ -163,8 +165,8 @@ void gd__publish_awake(struct gd_dispatcher *d, uint64_t since_ns)
 
 /* --- what ends --- */
 
-/* One per `every` in the long run, and as many at once as go into the slack. *at is when the next would be due if they
- * came evenly. */
+/* Lets one pass per `every` in the long run, and as many at once as fit into the slack. *at is when the next would be
+ * due if they came evenly. */
 static inline bool may_pass(uint64_t *at, uint64_t now, uint64_t every, uint64_t slack)
 {
     if (*at > now + slack)
@@ -246,7 +248,7 @@ static struct gd__page_device *describe_devices(const struct gd_dispatcher *d)
 static int open_publisher(struct gd_dispatcher *d, struct gd__publisher *p)
 {
     struct gd__page_device *devices = describe_devices(d);
-    p->task_every = TASK_EVERY_NS * (d->n_workers + 1); /* a worker's share */
+    p->task_every = TASK_EVERY_NS * (d->n_workers + 1); /* one worker's share */
     p->task_slack = TASK_EVERY_NS * TASK_BURST;
     p->workers = gd__calloc(d->n_workers + 1, sizeof *p->workers);
     int rc = p->workers && devices ? 0 : gd__error(GD_E_NO_MEMORY, "no memory for the page of this run");
@@ -262,7 +264,7 @@ static int open_publisher(struct gd_dispatcher *d, struct gd__publisher *p)
     return rc;
 }
 
-/* A run that cannot be looked at runs all the same. */
+/* A run whose page cannot be created runs without it. */
 void gd__publish_open(struct gd_dispatcher *d)
 {
     if (!d->o.job)
@@ -270,7 +272,7 @@ void gd__publish_open(struct gd_dispatcher *d)
     d->publisher = gd__calloc(1, sizeof *d->publisher);
     if (d->publisher && open_publisher(d, d->publisher) < 0)
         gd__publish_close(d);
-    d->o.job = NULL; /* the caller's */
+    d->o.job = NULL; /* the string belongs to the caller */
 }
 
 void gd__publish_end(struct gd_dispatcher *d)

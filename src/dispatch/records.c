@@ -1,6 +1,6 @@
-/* What a worker says. Each record is a copy; here it is held against what the dispatcher knows: the state the worker is
- * in, the task at the head of its window, that task's number and attempt. One that does not fit ends the worker.
- */
+/* Records that workers write. Each record is copied, then checked against what the dispatcher knows: the worker's
+ * state, the task at the head of its window, that task's number and attempt. A worker whose record does not match is
+ * ended. */
 #include <stdio.h>
 #include <string.h>
 
@@ -8,7 +8,7 @@
 #include "worker/host.h"
 
 enum {
-    DRAIN_MOST = 1024, /* records at a time, so that one worker cannot keep the loop from the others */
+    DRAIN_MOST = 1024, /* records at a time, so that one worker cannot hold up the others */
     WORDS_MOST = 4096,
 };
 #define CLOCK_SLACK_NS (100 * GD__NS_PER_MS)
@@ -48,8 +48,9 @@ const char *gd__record_check(const struct gd__sched *s, unsigned w, const struct
     return NULL;
 }
 
-/* A worker's clock is ours, but its word is not: no end in the future, no start after the end. What looks like the
- * future may be the present, when callbacks have taken their time since ours was read. */
+/* Worker and dispatcher share one clock, but a worker may report any time. So no end may lie in the future, and no
+ * start after the end. A time that looks like the future may be the present: callbacks may have taken long since our
+ * clock was read. */
 static void sane_times(struct gd_dispatcher *d, struct gd__outcome *o)
 {
     if (o->end_ns > d->now + CLOCK_SLACK_NS) {
@@ -61,7 +62,8 @@ static void sane_times(struct gd_dispatcher *d, struct gd__outcome *o)
         o->start_ns = o->end_ns;
 }
 
-/* Of a failure with data: where the words begin. The size of the words is read once: the worker may change it. */
+/* A failure with data: finds where the error message begins. The message's size is read once, because the worker may
+ * change it. */
 static int split_failure(const struct record *r, struct gd__outcome *o)
 {
     uint32_t words;
@@ -92,7 +94,7 @@ static int take_result(struct gd_dispatcher *d, struct gd__seat *seat, const str
         if (split_failure(r, &o) < 0)
             return GD_E_PROTOCOL;
     } else if (o.failure != GD_FAILURE_NONE && o.size > GD__WORDS_MAX) {
-        o.size = GD__WORDS_MAX; /* no honest worker says more; another may say gigabytes */
+        o.size = GD__WORDS_MAX; /* a correct worker writes no more; a faulty one may claim gigabytes */
     }
     sane_times(d, &o);
     return gd__sched_result(&d->sched, d->now, seat->index, &o, r->slot.safe_batch);

@@ -1,6 +1,5 @@
 /* Snapshots of a run for other threads. The monitor copies its figures under a lock, before it sleeps and otherwise at
- * most once a millisecond; on the run's own thread (in a callback) they are read as they are.
- */
+ * most once a millisecond. On the run's own thread (in a callback) they are read directly. */
 #include <string.h>
 
 #include "base/alloc.h"
@@ -49,7 +48,8 @@ int gd__stats_open(struct gd_dispatcher *d)
 static void collect(const struct gd_dispatcher *d, struct gd_stats *out, uint64_t now)
 {
     const struct gd__sched *s = &d->sched;
-    const uint64_t queued = d->feeder ? gd__feeder_queued(d->feeder) : 0; /* taken, not looked at yet */
+    /* Taken from the source, not yet read by the monitor */
+    const uint64_t queued = d->feeder ? gd__feeder_queued(d->feeder) : 0;
     out->taken = s->counts.taken + queued;
     out->running = s->running;
     out->pending = queued + s->outstanding - (s->running < s->outstanding ? s->running : s->outstanding);
@@ -112,7 +112,7 @@ void gd__stats_publish(struct gd_dispatcher *d, bool now)
         publish_figures(d, d->now, now);
 }
 
-/* The clock is read rarely while callbacks are quick, and after each that is not. */
+/* Reads the clock rarely while callbacks are quick, and after every slow one. */
 void gd__stats_look(struct gd_dispatcher *d)
 {
     const uint64_t now = gd__now_ns();
@@ -160,13 +160,12 @@ void gd_dispatcher_set_total(struct gd_dispatcher *d, uint64_t total_tasks)
         return;
     pthread_mutex_lock(&d->stats_lock);
     d->stats.total = total_tasks;
-    if (!atomic_load(&d->running)) /* what the run begins with */
+    if (!atomic_load(&d->running)) /* the values that the run starts with */
         d->o.total_tasks = total_tasks;
     pthread_mutex_unlock(&d->stats_lock);
 }
 
-/* After a callback the loop publishes anyway; from elsewhere it has to be woken for it, since it may sleep for hours.
- */
+/* The loop publishes after a callback anyway. A call from elsewhere has to wake it, since it may sleep for hours. */
 void gd_dispatcher_set_work(struct gd_dispatcher *d, double done, double total)
 {
     if (!d)

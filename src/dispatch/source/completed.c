@@ -1,6 +1,5 @@
-/* See known.h. Asking may take long, when a journal is searched for the first time, and so may waiting: both end soon
- * after gd__completed_interrupt(), which is why gd__completed_leave() can wait for the lock.
- */
+/* See completed.h. Asking may take long when a journal is searched for the first time, and so may waiting. Both end
+ * soon after gd__completed_interrupt(), which is why gd__completed_leave() can wait for the lock. */
 #include "dispatch/source/completed.h"
 
 #include "base/alloc.h"
@@ -38,7 +37,7 @@ void gd__completed_next(struct gd__completed *k)
     k->has_key = false;
 }
 
-/* Where no key was set, the payload is it. */
+/* An item without a key is identified by its payload. */
 static void find_key(struct gd__completed *k, const void *data, size_t size)
 {
     if (k->has_key)
@@ -93,7 +92,8 @@ bool gd__completed_has_room(struct gd__completed *k)
 
 /* --- the monitor --- */
 
-/* Without the lock, which the feeder may have until this is done: only the monitor changes what is read here. */
+/* Does not take the lock, because the feeder may hold it until this is done. Only the monitor changes what is read
+ * here. */
 void gd__completed_interrupt(struct gd__completed *k)
 {
     if (k->journal)

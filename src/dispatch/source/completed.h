@@ -12,32 +12,32 @@
 #include "journal/journal.h"
 
 struct gd__completed {
-    bool keeps;                 /* there was a journal at the beginning: else nothing here is to be called */
-    pthread_mutex_t lock;       /* of the next, which the monitor takes away */
-    struct gd_journal *journal; /* NULL: none, or none any more */
-    uint64_t given;             /* items so far, with those that were final already */
-    bool has_key;               /* the item in hand has one of its own */
+    bool keeps;                 /* the run began with a journal; otherwise nothing here may be called */
+    pthread_mutex_t lock;       /* protects journal, which the monitor takes away */
+    struct gd_journal *journal; /* NULL: no journal, or it was taken away */
+    uint64_t given;             /* items so far, including those that were final already */
+    bool has_key;               /* the current item has a key of its own */
     struct gd__journal_key key;
     char *version;
 };
 
-void gd__completed_open(struct gd__completed *k, struct gd_journal *journal); /* NULL: none */
+void gd__completed_open(struct gd__completed *k, struct gd_journal *journal); /* journal may be NULL */
 void gd__completed_close(struct gd__completed *k);
 
-/* The item in hand has this key, and not its payload. 0 or GD_E_NO_MEMORY. */
+/* Sets the key of the current item, used instead of its payload. 0 or GD_E_NO_MEMORY. */
 int gd__completed_key(struct gd__completed *k, const void *key, size_t size, const char *version);
-void gd__completed_next(struct gd__completed *k); /* another item is in hand, without a key */
+void gd__completed_next(struct gd__completed *k); /* begins the next item, without a key */
 
-/* 1: the item in hand is to be run, with *out, which is NULL without a journal; 0: it is final already; or negative: it
- * may come again. */
+/* 1: the current item is to be run, with *out (NULL without a journal). 0: it is final already. Negative: an error, and
+ * the item may come again. */
 int gd__completed_ask(struct gd__completed *k, const void *data, size_t size, struct gd__journal_task **out);
-/* Whether that reads the journal: it may take long. */
+/* Whether gd__completed_ask() would read the journal, which may take long. */
 bool gd__completed_ask_reads(struct gd__completed *k, const void *data, size_t size);
 
-void gd__completed_wait(struct gd__completed *k); /* for a disk that is far behind */
+void gd__completed_wait(struct gd__completed *k); /* waits for a disk that is far behind */
 bool gd__completed_has_room(struct gd__completed *k);
 
-void gd__completed_interrupt(struct gd__completed *k); /* nobody waits from here on */
+void gd__completed_interrupt(struct gd__completed *k); /* from here on nothing waits */
 void gd__completed_leave(struct gd__completed *k);     /* the journal is not touched from here on */
 
 #endif

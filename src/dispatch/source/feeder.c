@@ -17,7 +17,7 @@
 #include "base/thread.h"
 #include "dispatch/source/feeder_state.h"
 
-#define ARENA_ADDRESS_SPACE (UINT64_C(1) << 40) /* sparse: costs nothing until it is touched */
+#define ARENA_ADDRESS_SPACE (UINT64_C(1) << 40) /* sparse: uses no memory until it is written to */
 #define ARENA_AT_LEAST      (UINT64_C(1) << 24)
 
 /* --- waiting --- */
@@ -63,7 +63,7 @@ static void wake_feeder(struct gd__feeder *f)
 
 /* --- the thread --- */
 
-/* One item: 1, 0 at the end, negative when the source or we failed. */
+/* Takes one item. 1, 0 at the end, negative when the source or the feeder failed. */
 static int take_one(struct gd__feeder *f)
 {
     struct gd_item item = { .reserved = { f } };
@@ -93,7 +93,7 @@ static void say_ended(struct gd__feeder *f)
     feeder_release_ref(f);
 }
 
-/* User code ended the thread, and take_one() never got to its end: without this the run would wait for ever. */
+/* User code ended the thread, so take_one() never returned. Without this the run would wait for ever. */
 static void source_left(void *arg)
 {
     struct gd__feeder *f = arg;
@@ -128,7 +128,7 @@ static void *feeder_main(void *arg)
 
 /* --- opening and closing --- */
 
-/* Contexts of tasks that were given when nobody was there any more. */
+/* Frees the contexts of tasks that the source gave after the run had ended. */
 static void free_left_over(struct gd__feeder *f)
 {
     const uint64_t tail = atomic_load_explicit(&f->tail, memory_order_acquire);

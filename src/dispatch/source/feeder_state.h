@@ -1,9 +1,10 @@
-/* What feeder.c and items.c share: a feeder from within. Who writes what:
+/* The fields of a feeder, shared by feeder.c and items.c. Who writes what:
  *
- *   the feeder thread   tail, taken, bytes_taken, the arena's books, `sleeping` (its own), ended, result, words
+ *   the feeder thread   tail, taken, bytes_taken, the arena's extents, sleeping, ended, result, message
  *   the monitor         head, allowed, bytes_freed, stop
  *
- * Sleeping works as everywhere: say so, fence, look again, sleep; the other side publishes, fences, looks.
+ * To sleep, a side sets its flag, fences, looks again and then sleeps. The other side publishes, fences, then looks at
+ * the flag.
  */
 #ifndef GD_DISPATCH_SOURCE_FEEDER_STATE_H
 #define GD_DISPATCH_SOURCE_FEEDER_STATE_H
@@ -26,24 +27,24 @@ struct gd__feeder {
     struct gd__feeder_spec spec;
     struct gd__region region;
     struct gd__arena *arena;
-    struct gd__extents extents; /* of region; the feeder's */
+    struct gd__extents extents; /* of region; used by the feeder thread */
     struct gd__intake_entry *entries;
     uint64_t mask;
     pthread_t thread;
     bool started;
     _Atomic uint32_t refs;
-    struct gd__completed completed; /* the journal's side of it */
+    struct gd__completed completed; /* which tasks the journal has already */
 
-    alignas(GD__LINE) _Atomic uint64_t tail; /* the feeder's */
+    alignas(GD__LINE) _Atomic uint64_t tail; /* written by the feeder thread, with the fields after it */
     uint64_t taken, bytes_taken, seen_allowed;
-    struct gd__journal_task *asked; /* what the journal made of the item in hand, if it was asked already */
-    uint32_t rung;                  /* the monitor's sleep that was last rung for */
+    struct gd__journal_task *asked; /* the journal's answer for the current item, if it was asked already */
+    uint32_t rung;                  /* the last sleep of the monitor that was rung for */
     _Atomic uint32_t sleeping;      /* enum gd__feeder_sleep */
     _Atomic uint32_t ended;
     int result;
     char words[GD__SOURCE_WORDS_MAX];
 
-    alignas(GD__LINE) _Atomic uint64_t allowed; /* the monitor's */
+    alignas(GD__LINE) _Atomic uint64_t allowed; /* written by the monitor, with the fields after it */
     _Atomic uint64_t bytes_freed;
     _Atomic uint32_t kick; /* the futex */
     _Atomic uint32_t stop;
@@ -73,7 +74,8 @@ static inline void gd__feeder_wake_monitor(struct gd__feeder *f)
 }
 
 /* items.c */
-void gd__item_drop_memory(struct gd__feeder *f, struct gd_item *item); /* what gd_item_alloc() gave it, if anything */
-int gd__item_take(struct gd__feeder *f, struct gd_item *item);         /* 0, or negative with the thread's error text */
+/* Frees what gd_item_alloc() allocated, if anything */
+void gd__item_drop_memory(struct gd__feeder *f, struct gd_item *item);
+int gd__item_take(struct gd__feeder *f, struct gd_item *item); /* 0, or negative with the thread's error text */
 
 #endif

@@ -1,6 +1,5 @@
-/* Items: what a source fills and the feeder takes. Room for payloads, keys, asking the journal, and the way of an item
- * into the queue. All of it is on the feeder's thread.
- */
+/* Items, which a source fills and the feeder takes: memory for payloads, keys, questions to the journal, and adding an
+ * item to the queue. Everything here runs on the feeder's thread. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,7 +12,7 @@
 
 /* --- room for payloads --- */
 
-/* One payload larger than the limit passes when it is alone. */
+/* A payload larger than the limit is let through when it is the only one. */
 static bool has_bytes(struct gd__feeder *f, uint64_t bytes)
 {
     const uint64_t out = f->bytes_taken - atomic_load_explicit(&f->bytes_freed, memory_order_acquire);
@@ -27,7 +26,7 @@ static bool has_freed(struct gd__feeder *f, uint64_t before)
 
 /* --- items --- */
 
-/* The library's part of an item: reserved[0] the feeder, [1] where gd_item_alloc() put it, [2] how large. */
+/* The library's part of an item: reserved[0] is the feeder, [1] where gd_item_alloc() put the payload, [2] its size. */
 struct item_memory {
     uint64_t offset, size;
 };
@@ -47,8 +46,8 @@ void gd__item_drop_memory(struct gd__feeder *f, struct gd_item *item)
     item->reserved[1] = item->reserved[2] = NULL;
 }
 
-/* Room for a payload as soon as the byte limit and the arena allow it; 0 with the thread's error text if it can't be
- * had. Nothing is waited for once we are stopped. */
+/* Allocates a payload as soon as the byte limit and the arena allow it. 0 if that fails, with the thread's error
+ * message. Does not wait once the feeder is stopped. */
 static uint64_t take_room(struct gd__feeder *f, uint64_t size)
 {
     for (;;) {
@@ -59,8 +58,8 @@ static uint64_t take_room(struct gd__feeder *f, uint64_t size)
             f->bytes_taken += size;
             return offset;
         }
-        /* In an arena that is smaller than the byte limit (RLIMIT_AS, RLIMIT_FSIZE) or in pieces more will come free,
-         * as long as anything is out. */
+        /* The arena may be smaller than the byte limit (RLIMIT_AS, RLIMIT_FSIZE) or fragmented. More memory will come
+         * free as long as any task is in flight. */
         if (f->bytes_taken == freed || !gd__feeder_wait_for(f, has_freed, freed, GD__WAITS_FOR_BYTES))
             return 0;
     }
@@ -87,7 +86,7 @@ void *gd__item_try_alloc(struct gd_item *item, size_t size)
     return place_item(f, item, offset, size);
 }
 
-/* Whose item it is. NULL, with an error: one that no source was given. */
+/* The feeder that an item belongs to. NULL, with an error: the item was not given to a source. */
 static struct gd__feeder *feeder_of(const struct gd_item *item, const char *function)
 {
     struct gd__feeder *f = item ? item->reserved[0] : NULL;
@@ -138,7 +137,7 @@ int gd_item_error(struct gd_item *item, const char *format, ...)
     return GD_E_SOURCE;
 }
 
-/* Where the payload is. 0, or a negative code. */
+/* Finds the payload. 0, or a negative code. */
 static int find_payload(struct gd__feeder *f, const struct gd_item *item, const void **data)
 {
     const struct item_memory m = item_memory(item);
@@ -151,8 +150,8 @@ static int find_payload(struct gd__feeder *f, const struct gd_item *item, const 
     return 0;
 }
 
-/* Puts the payload where a worker can see it. 0, or a negative code. A task that comes after a stop is not dropped: it
- * will be reported as cancelled, if need be without its payload. */
+/* Stores the payload where a worker can see it. 0, or a negative code. A task that comes after a stop is not dropped:
+ * it will be reported as cancelled, if necessary without its payload. */
 static int store_payload(struct gd__feeder *f, struct gd_item *item, const void *data, struct gd__payload *out)
 {
     const struct item_memory m = item_memory(item);
@@ -193,7 +192,7 @@ int gd_item_key(struct gd_item *item, const void *key, size_t key_size, const ch
                                                                         : 0;
 }
 
-/* The item in hand is not run: the journal, which was just asked, has its result. */
+/* Reports that the current item is not run. The journal, which was just asked, has its result. */
 static void tell_skipped(const struct gd__feeder *f, const struct gd_item *item, const void *data)
 {
     const struct gd_skipped skipped = { .task_id = f->completed.given - 1,
@@ -212,7 +211,7 @@ int gd__item_ask(struct gd_item *item, uint64_t *number)
     if (!f->completed.keeps || f->asked || (!f->completed.has_key && find_payload(f, item, &data) < 0))
         return 1;
     if (gd__completed_ask(&f->completed, data, item->size, &f->asked) != 0)
-        return 1; /* what went wrong is said when it is given */
+        return 1; /* the error is reported when the item is taken */
     tell_skipped(f, item, data);
     gd__item_drop_memory(f, item);
     *item = (struct gd_item){ .reserved = { f } };
@@ -244,7 +243,7 @@ static void append_to_intake(struct gd__feeder *f, const struct gd__payload *p, 
 
 int gd__item_take(struct gd__feeder *f, struct gd_item *item)
 {
-    struct gd__payload p = { 0 }; /* all of it goes to the worker */
+    struct gd__payload p = { 0 }; /* zeroed, because every byte goes to the worker */
     struct gd__journal_task *t = f->asked;
     const void *data;
     const uint64_t weight = item->weight > 0 ? item->weight : item->size;
@@ -274,7 +273,7 @@ int gd__item_take(struct gd__feeder *f, struct gd_item *item)
 bool gd__item_give(struct gd_item *item)
 {
     struct gd__feeder *f = item->reserved[0];
-    /* Its turn to wait for bytes, or to fail, comes when the source has returned. */
+    /* It waits for bytes, or fails, once the source has returned. */
     if (item->size > GD__INLINE_MAX && item_memory(item).offset == 0)
         return false;
     if (f->taken + 1 >= f->seen_allowed)

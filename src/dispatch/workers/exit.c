@@ -1,7 +1,6 @@
-/* The end of a worker's process, in this order: its pidfd turns readable; its results are read; what it had running and
- * left to us is ended, where that is wanted (strays.c); what it had begun is looked up; the scheduler is told, which
- * hands its tasks on; both rings are thrown away with their memory. A ring is never repaired.
- */
+/* The end of a worker's process, in this order: its pidfd becomes readable; its results are read; processes that it
+ * left running are ended, if the user wants that (strays.c); the tasks that it had started are looked up; the scheduler
+ * is told and hands its tasks on; both rings are thrown away with their memory. A ring is never repaired. */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -14,7 +13,7 @@ enum { LAST_LINES = 10, DEATH_WORDS = GD__TAIL_BYTES + 1024 };
 
 /* --- the end of a process --- */
 
-/* Whether it ended by itself, and was another program than a worker. */
+/* Whether the process exited by itself without ever attaching to its channel: the program is not a worker. */
 static bool is_no_worker(const struct gd__seat *seat, const struct gd__exit *e)
 {
     return e->known && e->signal == 0 && e->code != GD__EXIT_BOOT && e->code != GD__EXIT_SHORTAGE &&
@@ -39,7 +38,7 @@ static void describe_death(const struct gd__seat *seat, const struct gd__exit *e
         snprintf(text + length, size - (size_t)length, "; its last output:\n%s", last);
 }
 
-/* It died in cleanup, or was killed there for taking too long. */
+/* Reports a worker that died in cleanup, or was killed there because it took too long. */
 static void report_cleanup_crash(const struct gd__seat *seat, const char *words)
 {
     const bool cleaned = seat->said & (1u << GD__R_BYE | 1u << GD__R_CLEANUP_FAILED);
@@ -48,7 +47,7 @@ static void report_cleanup_crash(const struct gd__seat *seat, const char *words)
         gd__deliver_cleanup_failed(seat->d, seat->index, words);
 }
 
-/* All that there can be, and no more: something that the worker started may still write there. */
+/* Reads at most as many records as the ring holds: a process that the worker started may still write there. */
 static void read_last_records(struct gd__seat *seat)
 {
     struct gd_dispatcher *d = seat->d;
@@ -80,7 +79,7 @@ void gd__seat_ended(struct gd__seat *seat)
     };
     report_cleanup_crash(seat, words);
     gd__seat_clear(seat);
-    d->now = gd__now_ns(); /* the user was called: what is started now has its time from now */
+    d->now = gd__now_ns(); /* a callback was called: limits of what is started now count from now */
     gd__sched_exited(&d->sched, d->now, seat->index, &death);
 }
 
@@ -97,12 +96,13 @@ void gd__seat_process_ended(struct gd__watch *w, uint32_t events)
     if (gd__child_reap(&seat->child, &seat->exit) < 0)
         gd__child_forget(&seat->child);
     gd__children_unlock(seat->d);
-    read_last_records(seat); /* what it has done is not to be ended */
+    read_last_records(seat); /* finished tasks must be known first, so that their processes are left running */
     if (!gd__strays_end(seat))
         gd__seat_ended(seat);
 }
 
-/* By its number, which is its own until it is waited for: its pidfd is closed too, and may be another's by now. */
+/* Uses the process id, which stays valid until the process is waited for. The pidfd is closed, and its number may
+ * belong to another file by now. */
 static void end_by_number(struct gd__seat *seat)
 {
     const pid_t pid = seat->child.pid;

@@ -1,5 +1,4 @@
-/* Starting the process of a worker: its channel, its socket, its output, its environment; and undoing that.
- */
+/* Starts the process of a worker, with its channel, socket, output and environment, and undoes that. */
 #include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
@@ -15,18 +14,17 @@
 #include "base/fd.h"
 #include "dispatch/internal.h"
 
-/* For results: per worker, but not more than a part of what there is for all. Sparse: costs nothing until touched. */
+/* Address space for results: per worker, but no more than a part of what all workers share. It is sparse and uses no
+ * memory until it is written to. */
 #define RESULT_ADDRESS_SPACE     (UINT64_C(1) << 36)
 #define RESULT_ADDRESS_SPACE_ALL (UINT64_C(1) << 45)
-
-/* --- the environment --- */
 
 /* --- the environment of a worker --- */
 
 enum { N_OWN_VARIABLES = 6, N_SET = N_OWN_VARIABLES + GD__DEVICE_VARIABLES, VARIABLE_MAX = GD__PROCESS_NAME_MAX };
 
-struct gd__environment {
-    char own[N_OWN_VARIABLES][VARIABLE_MAX]; /* the first and the last are not the user's to change */
+struct environment {
+    char own[N_OWN_VARIABLES][VARIABLE_MAX]; /* the user cannot change the first and the last */
     char **list;                             /* borrowed strings */
 };
 
@@ -44,8 +42,8 @@ static bool is_replaced(const char *variable, char *const *by, size_t n)
     return false;
 }
 
-/* What lets somebody look at a run is not for its workers. The command has removed it already; a program that uses the
- * library may have inherited it. */
+/* The token that lets observers read a run is not for its workers. The command has removed it already, but a program
+ * that uses the library may have inherited it. */
 static bool is_secret(const char *variable)
 {
     return names_same("GPU_DISPATCH_HTTP_TOKEN", variable);
@@ -59,8 +57,8 @@ static size_t count_strings(char *const *list)
     return n;
 }
 
-/* Ours first, then the user's, then what this process has, each name once. */
-static int gd__environment_make(struct gd__environment *e, const struct gd_dispatcher *d, unsigned i)
+/* The library's variables first, then the user's, then those of this process. Each name occurs once. */
+static int make_environment(struct environment *e, const struct gd_dispatcher *d, unsigned i)
 {
     extern char **environ;
     const size_t n_user = count_strings(d->copy.env);
@@ -89,8 +87,6 @@ static int gd__environment_make(struct gd__environment *e, const struct gd_dispa
             e->list[n++] = *v;
     return 0;
 }
-
-/* --- starting --- */
 
 static void bell_rang(struct gd__watch *w, uint32_t events)
 {
@@ -136,7 +132,8 @@ static void pass_output(void *user, int stream, const char *text, size_t length)
         d->o.on_output(d->o.user, (int)seat->index, stream, text, length);
 }
 
-/* stderr always passes through us, for the last words of a crash; stdout only when it is captured. */
+/* stderr always passes through the dispatcher, which reports its last lines after a crash. stdout does so only when it
+ * is captured. */
 static int open_outputs(struct gd_dispatcher *d, struct gd__seat *seat, int child_fds[2])
 {
     const int forward = d->o.output == GD_OUTPUT_INHERIT ? STDERR_FILENO : -1;
@@ -148,7 +145,7 @@ static int open_outputs(struct gd_dispatcher *d, struct gd__seat *seat, int chil
     return rc;
 }
 
-/* dispatcher: our pidfd */
+/* dispatcher is the pidfd of this process. */
 static int send_boot(const struct gd_dispatcher *d, const struct gd__seat *seat, int dispatcher)
 {
     const struct gd__channel *c = &seat->channel;
@@ -182,7 +179,7 @@ static int send_boot(const struct gd_dispatcher *d, const struct gd__seat *seat,
     return 0;
 }
 
-/* Opened for each worker: the process that runs need not be the one that opened the dispatcher. */
+/* The pidfd is opened for each worker, because the process that runs may not be the one that opened the dispatcher. */
 static int boot(const struct gd_dispatcher *d, const struct gd__seat *seat)
 {
     const int self = gd__pidfd_open(getpid());
@@ -195,9 +192,9 @@ static int boot(const struct gd_dispatcher *d, const struct gd__seat *seat)
 
 static int start_process(struct gd_dispatcher *d, struct gd__seat *seat, int boot_fd, const int output_fds[2])
 {
-    struct gd__environment e = { .list = NULL };
+    struct environment e = { .list = NULL };
     const struct gd__worker_device *device = &d->devices[d->device_of[seat->index]].how;
-    int rc = gd__environment_make(&e, d, seat->index);
+    int rc = make_environment(&e, d, seat->index);
     if (rc == 0) {
         const struct gd__child_spec spec = {
             .path = d->spawn_path,
@@ -227,7 +224,7 @@ static int open_socket_pair(int pair[2])
     return pair[0] < 0 || pair[1] < 0 ? gd__error_errno("cannot copy a descriptor") : 0;
 }
 
-/* A fork of the program does not keep our end: the worker would take it for the dispatcher. */
+/* A forked copy of the program must not keep our end: the worker would take that copy for the dispatcher. */
 static int open_lifeline(struct gd__seat *seat, int *theirs)
 {
     int pair[2] = { -1, -1 };
@@ -252,7 +249,8 @@ int gd__seat_start(struct gd__seat *seat)
         rc = boot(d, seat);
     if (rc == 0)
         rc = start_process(d, seat, boot_fd, output_fds);
-    if (rc == 0) /* edge-triggered: of a process that has ended but can't be reaped (a debugger has it) we hear once */
+    /* Edge-triggered: a process that has ended but can't be reaped (a debugger has it) is reported once. */
+    if (rc == 0)
         rc = gd__loop_add(&d->loop, &seat->pid_watch, seat->child.pidfd, EPOLLIN | EPOLLET, gd__seat_process_ended);
     if (rc == 0)
         rc = gd__loop_add(&d->loop, &seat->bell_watch, seat->channel.result_bell, EPOLLIN | EPOLLET, bell_rang);
@@ -264,7 +262,8 @@ int gd__seat_start(struct gd__seat *seat)
     return rc;
 }
 
-/* A process that runs but can't be watched is no use: it is ended here and now (SIGKILL is not refused). */
+/* A process that runs but can't be watched is useless, so it is killed before this returns (SIGKILL cannot be refused).
+ */
 void gd__seat_undo_start(struct gd__seat *seat)
 {
     struct gd__exit e;

@@ -1,23 +1,22 @@
-/* What a worker that died had running, and has left to us.
+/* Processes that a dead worker left running.
  *
  * A command that moved to a session or a process group of its own outlives the kill of its worker, and would run beside
- * its own second attempt. Where the dispatcher adopts orphans (gd_options.orphans) such processes are its children when
- * the worker's end is known. They are told from others, those of the program itself among them, by the variable
- * GPU_DISPATCH_PROCESS of their environment: every worker process has a value of its own, and a command's has the
- * attempt behind it.
+ * its own second attempt. If the dispatcher adopts orphans (gd_options.orphans), such processes are its children by the
+ * time the worker's end is known. The variable GPU_DISPATCH_PROCESS in their environment tells them from the program's
+ * own children: every worker process has its own value, and a command's value ends with the attempt.
  *
- *   WORKER              of anything but a command: ended
- *   WORKER:TASK.ATTEMPT of a command: ended if that attempt has no result. Otherwise it is a daemon that the command
- * has left on purpose, and stays.
+ *   WORKER               not started by a command: killed
+ *   WORKER:TASK.ATTEMPT  started by a command: killed if that attempt has no result; otherwise it is a daemon that the
+ *                        command left running on purpose, and it stays
  *
- * They are killed, waited for, and looked for again until there are none: only then is the scheduler told that the
- * worker is dead, so that nothing of it runs beside the next attempt. The loop goes on meanwhile. What cannot be killed
- * is not waited for longer than a worker would be.
+ * They are killed and waited for, and the search is repeated until it finds no more. Only then is the scheduler told
+ * that the worker is dead, so that none of its processes runs beside the next attempt. The loop goes on meanwhile. A
+ * process that cannot be killed is waited for no longer than a worker would be.
  *
- * What was in the worker's own process group has been killed with it, and may still be about to end: that is waited for
- * too, since what is below it becomes ours only then.
+ * Processes in the worker's own group were killed with it, but may not have ended yet. They are waited for too, because
+ * their children become ours only after that.
  *
- * A process that has cleared its environment, or may not be asked for it, is not found.
+ * A process that has cleared its environment, or whose environment may not be read, is not found.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -49,7 +48,7 @@ void gd__strays_name(struct gd__seat *seat)
              d->number, seat->index, d->sched.workers[seat->index].restarts);
 }
 
-/* Whether the attempt that a command belongs to has no result. Commands are run one at a time: it is the first. */
+/* Whether the attempt that a command belongs to has no result. Commands run one at a time, so it is the first. */
 static bool is_in_flight(const struct gd__seat *seat, const char *attempt)
 {
     const struct gd__sched *s = &seat->d->sched;
@@ -64,7 +63,7 @@ static bool is_in_flight(const struct gd__seat *seat, const char *attempt)
 static bool is_meant(void *user, const char *value)
 {
     const struct gd__seat *seat = user;
-    const char *ours = seat->name + sizeof GD__PROCESS_ENV; /* behind the '=' */
+    const char *ours = seat->name + sizeof GD__PROCESS_ENV; /* after the '=' */
     const size_t n = strlen(ours);
     if (strncmp(value, ours, n) != 0)
         return false;
@@ -73,7 +72,7 @@ static bool is_meant(void *user, const char *value)
 
 /* --- waiting for them --- */
 
-/* Reaps them all: those that were another's children have become ours by now, if they have ended. */
+/* Reaps all of them. Children of another process have become ours by now, if they have ended. */
 static void drop_round(struct gd__seat *seat)
 {
     struct gd__strays *s = &seat->strays;
@@ -122,7 +121,7 @@ static void one_ended(struct gd__watch *w, uint32_t events)
         stop_waiting(seat);
 }
 
-/* Whether there is anything to wait for. What can't be watched is not waited for. */
+/* Whether there is a process to wait for. A process that can't be watched is not waited for. */
 static bool kill_round(struct gd__seat *seat)
 {
     struct gd__strays *s = &seat->strays;
@@ -157,7 +156,7 @@ bool gd__strays_end(struct gd__seat *seat)
         return false;
     if (start_timer(seat) == 0)
         return true;
-    gd__strays_forget(seat); /* killed they are; nobody waits for ever for want of a descriptor */
+    gd__strays_forget(seat); /* they are killed; without a descriptor we do not wait for their end */
     return false;
 }
 
@@ -194,7 +193,7 @@ int gd__strays_open(struct gd_dispatcher *d)
     if (rc == 0)
         rc = gd__loop_add(&d->loop, &d->ended_watch, d->ended.fd, EPOLLIN, children_ended);
     if (rc == 0)
-        gd__ended_children_reap(&d->ended, is_worker, d); /* what has ended before */
+        gd__ended_children_reap(&d->ended, is_worker, d); /* those that ended before the run */
     return rc;
 }
 

@@ -1,6 +1,4 @@
-/* Processes: the effects by which the scheduler starts, stops and kills workers (start.c, exit.c), and the workers'
- * seats.
- */
+/* The scheduler's effects that start, stop and kill worker processes (start.c, exit.c), and the workers' seats. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>

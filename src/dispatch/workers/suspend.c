@@ -1,15 +1,15 @@
-/* Time in which the run stood still.
+/* Time in which the run stood still. There are two cases.
  *
- * Suspended by its owner (Ctrl-Z): every worker's process group is stopped, and continued together. No timer fires
- * meanwhile, and what passed is taken off every time limit afterwards.
+ * The owner suspends the run (Ctrl-Z): every worker's process group is stopped, and all are continued together. No
+ * timer fires meanwhile. The time that passed is taken off every time limit afterwards.
  *
- * Frozen by others (SIGSTOP to every process of the job, a cgroup's freezer): nobody tells us. We see it by waking up
- * much later than we had to, and then take off all the time since we went to sleep: at which moment of it the freeze
- * began is not known, and a limit that is too long does less harm than one that is too short. That the sum is not far
- * off we sleep for an eighth of the way to the next deadline at a time, but not for less than a second. A worker that
- * is stopped alone gets no more time: then we wake up as we should. On a machine so busy that we wake up that late,
- * workers have not had their time either. But who wakes up late again and again would never come to a limit: right
- * after such a time only what we woke up too late is taken off.
+ * Somebody else freezes it (SIGSTOP to every process of the job, a cgroup's freezer): nothing reports that. We notice
+ * it by waking up much later than planned, and then take off all the time since we went to sleep. The moment at which
+ * the freeze began is not known, and a limit that is too long does less harm than one that is too short. To keep the
+ * error small, one sleep lasts an eighth of the time to the next deadline, but at least a second. A worker that is
+ * stopped alone gets no more time, because then we wake up as planned. On a machine so busy that we wake up that late,
+ * workers have not had their time either. But a process that always wakes up late would never reach a limit. So after
+ * one late sleep, only the delay of the next late wake-up is taken off.
  */
 #include <signal.h>
 
@@ -37,7 +37,7 @@ bool gd__is_suspended(const struct gd_dispatcher *d)
     return atomic_load(&d->suspended_at) != 0;
 }
 
-/* With what has left the group: a stopped group starts nothing more that could leave it. */
+/* Also signals the processes that have left the group. A stopped group starts no new process that could leave it. */
 static void signal_child(struct gd__seat *seat, int signal)
 {
     if (seat->child.pid <= 0)
@@ -81,7 +81,7 @@ void gd_dispatcher_resume(struct gd_dispatcher *d)
         signal_all(d, SIGCONT);
         atomic_fetch_add(&d->suspend_turns, 1);
         atomic_fetch_add(&d->lost_ns, gd__now_ns() - since);
-        atomic_store(&d->suspended_at, 0); /* after it: who sees this finds what was lost */
+        atomic_store(&d->suspended_at, 0); /* after it: a thread that sees this finds the lost time */
     }
     gd__children_unlock(d);
     gd__dispatcher_wake(d);
@@ -89,7 +89,7 @@ void gd_dispatcher_resume(struct gd_dispatcher *d)
 
 /* --- frozen --- */
 
-static uint64_t a_part_of_the_way(uint64_t now, uint64_t until_ns)
+static uint64_t next_wake_ns(uint64_t now, uint64_t until_ns)
 {
     if (until_ns == GD__NEVER || until_ns <= now + STRIDE_NS)
         return until_ns;
@@ -104,7 +104,7 @@ void gd__sleep(struct gd_dispatcher *d, uint64_t until_ns)
             gd__note_gap(d, d->now, gd__now_ns());
         return;
     }
-    const uint64_t since = d->now, until = a_part_of_the_way(since, until_ns);
+    const uint64_t since = d->now, until = next_wake_ns(since, until_ns);
     gd__loop_wait(&d->loop, until);
     const bool late = until != GD__NEVER && d->loop.woke_ns > until + LATE_NS;
     if (late)
@@ -112,7 +112,7 @@ void gd__sleep(struct gd_dispatcher *d, uint64_t until_ns)
     d->woke_late = late;
 }
 
-/* Where workers were suspended or resumed meanwhile, that time is known. */
+/* If workers were suspended or resumed meanwhile, that time is counted already. */
 void gd__note_gap(struct gd_dispatcher *d, uint64_t since, uint64_t now)
 {
     const uint32_t turns = atomic_load(&d->suspend_turns);
