@@ -1,7 +1,7 @@
-/* Files dealt out to devices beforehand, and lists of files as a source of tasks.
+/* Deals files out to devices before a run, and makes a source of tasks from a list of files.
  *
- * A file weighs its size, and at least 1: files of unknown or no size are then dealt out by their number, instead of
- * all going to the same device.
+ * A file weighs its size, and at least 1. Files of unknown or zero size are then dealt out by number, instead of all
+ * going to the same device.
  */
 #include <gpu_dispatch/launch.h>
 #include <stdatomic.h>
@@ -57,7 +57,7 @@ static bool has_less(const struct share *a, const struct share *b)
     return a->load != b->load ? a->load < b->load : a->gpu < b->gpu;
 }
 
-/* The first of the heap has got more: puts it where it belongs. */
+/* The first share of the heap has grown: moves it to its place. */
 static void sift_down(struct share *heap, size_t n)
 {
     const struct share moved = heap[0];
@@ -87,7 +87,7 @@ static void deal_weighed(const struct weighed *order, size_t count, struct share
 static int deal_balanced(const struct gd_files *files, size_t n, size_t *gpu_of)
 {
     const size_t count = gd_files_count(files);
-    if (n > count) /* the rest would get nothing anyway */
+    if (n > count) /* more shares than files would stay empty */
         n = count;
     struct weighed *order = gd__calloc(count, sizeof *order);
     struct share *heap = gd__calloc(n, sizeof *heap);

@@ -1,11 +1,11 @@
-/* Counting what comes back: per GPU and overall.
+/* Counts the reports of a run, per GPU and overall.
  *
- * All figures come from the reports themselves, so that the same reports give the same figures whenever they are
- * added: the time that has passed is that from the first task's start to the last task's end. A task costs a few
- * additions; memory is needed only for a GPU that was not in the list.
+ * All figures come from the reports themselves, so the same reports give the same figures whenever they are added. The
+ * elapsed time runs from the first task's start to the last task's end. A task costs a few additions. Memory is needed
+ * only for a GPU that was not in the list.
  *
- * What a task without a GPU came to (it was cancelled, or no worker was left) is kept in a row of its own, `nowhere`,
- * so that the rows add up to the total.
+ * Tasks without a GPU (they were cancelled, or no worker was left) are counted in a row of their own, `nowhere`, so
+ * that the rows add up to the total.
  */
 #include "launch/balancer.h"
 
@@ -24,7 +24,7 @@ enum { NAME_ROOM = 64 };
 
 static struct gd__gpu_row *find_row(const struct gd_balancer *b, int gpu_id)
 {
-    /* Mostly GPUs are numbered as they are listed. */
+    /* GPUs are usually numbered in the order of the list. */
     if (gpu_id >= 0 && (size_t)gpu_id < b->n_rows && b->rows[gpu_id].gpu_id == gpu_id)
         return &b->rows[gpu_id];
     for (size_t i = 0; i < b->n_rows; i++)
@@ -48,7 +48,7 @@ static struct gd__gpu_row *add_row(struct gd_balancer *b, int gpu_id)
     return row;
 }
 
-/* A row for it. False: there is none, and it has to be counted as nowhere: no memory for another. */
+/* Finds or adds the row of a GPU. False: there was no memory for another row, so the task is counted as nowhere. */
 static bool row_of(struct gd_balancer *b, int gpu_id, struct gd__gpu_row **out)
 {
     *out = &b->nowhere;
@@ -97,7 +97,7 @@ void gd_balancer_close(struct gd_balancer **bp)
 
 /* --- counting --- */
 
-/* Not of a task that was never started, or whose times make no sense. */
+/* A task that was never started, or whose times make no sense, is left out. */
 static void count_time(struct gd_balancer *b, struct gd__gpu_row *row, const struct gd_report *r)
 {
     if (r->start_ns == 0 || r->end_ns < r->start_ns)
@@ -111,7 +111,7 @@ static void count_time(struct gd_balancer *b, struct gd__gpu_row *row, const str
         b->last_ns = r->end_ns;
 }
 
-/* An input that has a NUL in it is no name: then the task's number has to do. */
+/* An input that contains a NUL is not a name: the task's number is used instead. */
 static size_t put_name(char out[NAME_ROOM], const struct gd_report *r)
 {
     size_t size = r->input ? r->input_size : 0;
@@ -275,7 +275,7 @@ size_t gd_balancer_gpus(const struct gd_balancer *b)
     return b ? b->n_rows : 0;
 }
 
-/* Tasks of one batch run at the same time, so that their sum may exceed the time there was. */
+/* Tasks of one batch run at the same time, so the sum of their times may exceed the elapsed time. */
 static double percent(const struct gd_balancer *b, const struct gd__gpu_row *row)
 {
     const double there_was = wall_seconds(b) * row->workers;

@@ -9,9 +9,10 @@
  *       a.wav: timed out after 30 s
  *       b.wav: killed by signal 11 (Segmentation fault)
  *
- * Columns are as wide as what is in them. Nothing is allocated: rows are laid out twice, once to measure and once to
- * print. With media there are three columns more (how long what was processed plays, which to people is its audio, the
- * time that took, and the one by the other) and a line; a last line tells what was not processed, if anything.
+ * Columns are as wide as their widest cell. Nothing is allocated: rows are laid out twice, once to measure and once to
+ * print. With media there are three more columns and a line: the playing time of the processed inputs, the time that
+ * their processing took, and the second divided by the first. A last line reports inputs that were not processed, if
+ * there are any.
  */
 #include <inttypes.h>
 #include <stdbool.h>
@@ -47,7 +48,7 @@ static void fill_head(const struct table *t, cells c)
         snprintf(c[i], CELL, "%s", heads[i] ? heads[i] : t->what);
 }
 
-/* Two digits that mean something, however fast it was. */
+/* Prints at least two significant digits. */
 static void put_rtf(char out[CELL], double rtf)
 {
     snprintf(out, CELL, rtf < 0.1 ? "%.2g" : "%.2f", rtf);
@@ -74,7 +75,7 @@ static void fill_gpu(cells c, const struct gd_gpu_figures *f)
     fill_media(c, f->media_seconds, f->busy_seconds, f->rtf);
 }
 
-/* What happened on no GPU: it has no times. */
+/* The row of tasks without a GPU has no times. */
 static void fill_nowhere(const struct gd__gpu_row *row, cells c)
 {
     snprintf(c[LABEL], CELL, "none");
@@ -160,7 +161,7 @@ static void print_count(FILE *to, uint64_t n, const char *what)
     fprintf(to, "%" PRIu64 " %.*s", n, gd__text_noun(n, what), what);
 }
 
-/* How fast things went wrong is of no use. */
+/* The speed of tasks that failed is of no use. */
 static void print_times(const struct table *t, FILE *to)
 {
     char wall[GD__TEXT_FIGURE], rate[GD__TEXT_FIGURE + 64];

@@ -25,14 +25,14 @@ enum { PROGRESS_MS = 100, EXIT_INTERRUPTED = 130, LINE_ROOM = 512 };
 
 struct launching {
     const struct gd_launch *asked;
-    struct gd_launch l;        /* asked, */
-    struct gd_options options; /* and its options, in our version of the structs */
+    struct gd_launch l;        /* as the caller passed it, */
+    struct gd_options options; /* and its options, converted to our version of the structs */
     FILE *to;
     struct gd_files *files;
     struct gd_task_queue *queue;
     struct gd__run run;
     uint64_t left;     /* files that failed or were cancelled */
-    unsigned problems; /* what could not be searched for files, or printed */
+    unsigned problems; /* directories that could not be searched, and output that could not be printed */
 };
 
 /* --- complaints --- */
@@ -48,7 +48,7 @@ __attribute__((format(printf, 2, 3))) static void complain(const struct launchin
     fflush(c->to);
 }
 
-/* What a worker or the system said: its first line, fit for a terminal. */
+/* The first line of a message from a worker or the system, fit for a terminal. */
 static const char *in_a_line(char out[LINE_ROOM], const char *words)
 {
     gd__text_cause(out, LINE_ROOM, words ? words : "");
@@ -66,7 +66,7 @@ static void on_problem(void *user, const char *path, const char *why)
 
 /* --- checks --- */
 
-/* Copies what was asked for, so that a struct of another version is brought to ours. */
+/* Copies the caller's struct and converts it if it is of another version. */
 static int read_launch(struct launching *c)
 {
     c->l = (struct gd_launch)GD_LAUNCH_INIT;
@@ -81,7 +81,7 @@ static int read_launch(struct launching *c)
     return rc;
 }
 
-/* Before any process is started: a worker that is not there would only be found out by its failing. */
+/* Checked before any process is started: a missing worker program would otherwise show only when it fails. */
 static int check_program(char *const *argv)
 {
     char path[PATH_MAX];
@@ -93,7 +93,7 @@ static int check_program(char *const *argv)
 
 /* --- devices and files --- */
 
-/* Those of the launch, or if it names none, those of the run's own options. */
+/* Uses the devices that the launch names. If it names none, uses those of the run's own options. */
 static int name_devices(const struct gd_launch *l, struct gd_options *o)
 {
     const char *spec = l->gpus ? l->gpus : o->gpus;
@@ -103,7 +103,7 @@ static int name_devices(const struct gd_launch *l, struct gd_options *o)
     o->gpu_ids = NULL;
     o->n_gpus = 0;
     struct gd_devices *devices;
-    const int rc = gd_devices_open(&devices, o->gpus); /* before a long search for files is begun in vain */
+    const int rc = gd_devices_open(&devices, o->gpus); /* check the devices before a long search for files */
     if (rc == 0)
         gd_devices_close(&devices);
     return rc;
@@ -114,7 +114,7 @@ static void ignore_success(void *user, const struct gd_report *report)
     (void)user, (void)report;
 }
 
-/* The checks that need no file, and the options as they will be but for source and number of tasks. */
+/* Makes the checks that need no file, and the options except for source and number of tasks. */
 static int make_options(struct launching *c, struct gd_options *o)
 {
     int rc = read_launch(c);
@@ -188,7 +188,7 @@ static int prepare(void *user, struct gd_options *o)
     if (rc < 0)
         return fail(c, rc);
     o->source = gd_task_queue_next;
-    o->source_cancel = NULL; /* it never blocks */
+    o->source_cancel = NULL; /* the source never blocks */
     o->total_tasks = gd_files_count(c->files);
     if (o->placement == GD_PLACE_CHUNKS && o->queue_size < o->total_tasks)
         o->queue_size = o->total_tasks; /* chunks are dealt out beforehand */
@@ -286,7 +286,7 @@ int gd_launch_validate(const struct gd_launch *l)
         rc = gd_discover_files(c.l.input_dir, &any, stop_at_once, NULL);
     if (rc >= 0) {
         o.source = gd_task_queue_next;
-        o.total_tasks = 1; /* how many there are does not matter here, but that there are some may */
+        o.total_tasks = 1; /* the number does not matter here, but the checks may need at least one task */
         rc = gd_dispatcher_open(&d, &o);
     }
     gd_dispatcher_close(&d);

@@ -14,7 +14,7 @@
 
 enum { WHAT_ROOM = 96 };
 
-/* --- what the run is told ---------------------------------------------------------- */
+/* --- events of the run ------------------------------------------------------------ */
 
 static void task_ended(void *user, const struct gd_report *report)
 {
@@ -38,7 +38,7 @@ static void setup_failed(void *user, int worker_id, int gpu_id, const char *erro
         say_of_worker(run, worker_id, gpu_id, "failed to set up", error);
 }
 
-/* A worker that is killed because the run was aborted has not failed: it was not given the time. */
+/* A worker that is killed because the run was aborted has not failed: it had no time to clean up. */
 static void cleanup_failed(void *user, int worker_id, int gpu_id, const char *error)
 {
     struct gd__run *run = user;
@@ -51,7 +51,7 @@ static void worker_exited(void *user, int worker_id, int gpu_id, const char *why
     struct gd__run *run = user;
     if (!given_up)
         gd_balancer_restarted(run->balancer, gpu_id);
-    const bool is_news = given_up && !run->no_setup[worker_id]; /* why its setup failed was reported */
+    const bool is_news = given_up && !run->no_setup[worker_id]; /* the reason for a failed setup was reported already */
     if (is_news || run->say_replaced)
         say_of_worker(run, worker_id, gpu_id, given_up ? "is given up" : "is replaced", why);
 }
@@ -64,7 +64,7 @@ static bool none_was_set_up(const struct gd__run *run, int gpu_id)
     return true;
 }
 
-/* If all its workers failed in setup, that was reported. */
+/* If all its workers failed in setup, their errors were reported already. */
 static void device_out(void *user, int gpu_id, const char *why)
 {
     struct gd__run *run = user;
@@ -143,7 +143,7 @@ static int open_balancer(struct gd__run *run)
 
 /* --- all steps ------------------------------------------------------------------------- */
 
-/* Of a step that is done here. */
+/* Reports the error of a step that is done here. */
 static int checked(const struct gd__run *run, int rc)
 {
     if (rc < 0)
@@ -177,7 +177,7 @@ static bool has_done_any(const struct gd__run *run)
     return gd_balancer_overall(run->balancer, &all) == 0 && all.done > 0;
 }
 
-/* ran: all of it was open, and the run has ended with this result. */
+/* ran: everything was open, and the run has ended with this result. */
 static void tear_down(struct gd__run *run, bool ran, int result)
 {
     const struct gd__run_parts *parts = run->parts;
@@ -201,7 +201,7 @@ static void tear_down(struct gd__run *run, bool ran, int result)
         parts->close(run->user);
 }
 
-/* Why workers could not be set up was reported, so the error need not say it again. */
+/* The reason why workers could not be set up was reported, so the error need not repeat it. */
 static int run_dispatcher(struct gd__run *run)
 {
     const int result = gd_dispatcher_run(run->d);

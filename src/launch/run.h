@@ -24,9 +24,9 @@
  *
  *   (*) only after a run. If a step before the run fails, the rest of the teardown is done as after a run.
  *
- * Who owns what: struct gd__run owns the dispatcher, the list of workers and the balancer. All else is the caller's,
- * and outlives the dispatcher: source, journal, outputs. What looks at the dispatcher is gone before it
- * (close_views()).
+ * Who owns what: struct gd__run owns the dispatcher, the list of workers and the balancer. The caller owns
+ * everything else (source, journal, outputs), and that outlives the dispatcher. Everything that reads the dispatcher is
+ * closed before it (close_views()).
  *
  * Threads: the parts and all callbacks are called on the thread that called gd__run_execute(), except for the source,
  * which has a thread of its own.
@@ -45,8 +45,8 @@
 struct gd__run;
 struct gd__setup_failures;
 
-/* NULL: there is nothing to do, except for prepare(), failed() and say(), which are required. A part that returns an
- * int returns 0 or a negative code; it has then reported the error itself. */
+/* A part that is NULL has nothing to do. prepare(), failed() and say() are required. A part that returns an int returns
+ * 0 or a negative code; it has then reported the error itself. */
 struct gd__run_parts {
     int (*prepare)(void *user, struct gd_options *o); /* o holds the defaults */
     int (*open_source)(void *user); /* calls gd__run_set_total(), if total_tasks is not in the options */
@@ -61,15 +61,15 @@ struct gd__run_parts {
     /* A step that is done here failed: reports gd_error_text(). */
     void (*failed)(void *user, int code);
 
-    /* What happened to a worker or a device, for a person: "worker 0 on GPU 0 failed to set up", and why. Workers that
+    /* Reports an event of a worker or a device to a person: "worker 0 on GPU 0 failed to set up", and why. Workers that
      * fail to set up with the same error are reported by one line, and by a second one with their number. */
     void (*say)(void *user, const char *what, const char *why);
 
-    /* How long the input of a task that succeeded plays, for the real-time factor; 0: unknown. */
+    /* The playing time of the input of a task that succeeded, for the real-time factor; 0: unknown. */
     double (*media_seconds)(void *user, const struct gd_report *report);
 };
 
-/* Zeroed by gd__run_execute(). The parts may read it, and write where it says so. */
+/* Zeroed by gd__run_execute(). The parts may read it, and write the fields marked so. */
 struct gd__run {
     const struct gd__run_parts *parts;
     void *user;
@@ -80,7 +80,7 @@ struct gd__run {
     uint64_t total;               /* 0: unknown */
     bool has_journal;
     bool say_replaced; /* written by prepare(): workers that are replaced are reported too */
-    bool *no_setup;    /* of each worker: its setup failed */
+    bool *no_setup;    /* for each worker: its setup failed */
     struct gd__setup_failures *setup_failures;
     int result;           /* of gd_dispatcher_run() */
     _Atomic bool aborted; /* gd__run_abort() was called */
@@ -92,17 +92,17 @@ struct gd__run {
  * returned or the code of the step that failed. */
 int gd__run_execute(struct gd__run *run, const struct gd__run_parts *parts, void *user);
 
-/* In open_source(). 0: unknown. */
+/* Called in open_source(). 0: unknown. */
 void gd__run_set_total(struct gd__run *run, uint64_t total);
 
-/* Any thread, between open_views() and close_views(). The first lets running tasks finish. The second kills the
- * workers; what they fail of after that is not reported. */
+/* May be called on any thread between open_views() and close_views(). The first lets running tasks finish. The second
+ * kills the workers; their failures after that are not reported. */
 void gd__run_shutdown(struct gd__run *run);
 void gd__run_abort(struct gd__run *run);
 
-/* In report(): the summary. Tasks that a journal skipped are not part of it. Nothing is printed if no worker could be
- * set up and so no task was run: the error says that. what: "files", "tasks". 0, or a negative
- * code if it could not be written. */
+/* Prints the summary; called in report(). Tasks that a journal skipped are not part of it. Nothing is printed if no
+ * worker could be set up and so no task was run: the error says that. what: "files", "tasks". 0, or a negative code if
+ * it could not be written. */
 int gd__run_print_summary(struct gd__run *run, FILE *to, const char *what);
 
 #endif

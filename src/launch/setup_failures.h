@@ -8,12 +8,12 @@
 
 enum { GD__SETUP_CAUSES = 16 }; /* errors after these are not grouped */
 
-/* Zeroed, it is empty. */
+/* A zeroed struct is empty. */
 struct gd__setup_failures {
     struct gd__setup_cause {
         char *error;
-        int worker_id; /* the first that had it */
-        unsigned more; /* workers after it */
+        int worker_id; /* the first worker with this error */
+        unsigned more; /* further workers with it */
     } causes[GD__SETUP_CAUSES];
     size_t n_causes;
 };
@@ -21,7 +21,7 @@ struct gd__setup_failures {
 /* True: no earlier worker had this error, so it is to be reported now. */
 bool gd__setup_failures_add(struct gd__setup_failures *f, int worker_id, const char *error);
 
-/* What was not reported, by `say`: "3 more workers failed to set up", "the same error as worker 0". */
+/* Reports the rest through `say`: "3 more workers failed to set up", "the same error as worker 0". */
 void gd__setup_failures_report(const struct gd__setup_failures *f,
                                void (*say)(void *user, const char *what, const char *why), void *user);
 

@@ -1,9 +1,9 @@
 /* A run on a thread of its own.
  *
- * Everything that can be wrong with the options is found by gd_spawner_start() itself, which opens the dispatcher
- * before the thread begins. The dispatcher stays open until the spawner is closed, so that a run's last figures can be
- * read after its end. Its end is a flag under a lock with a condition on the monotonic clock: any number of threads may
- * wait. The words of an error are kept per thread, so those of the run are carried over to whoever waits for it.
+ * gd_spawner_start() finds every mistake in the options itself, because it opens the dispatcher before the thread
+ * begins. The dispatcher stays open until the spawner is closed, so that a run's last figures can be read after its
+ * end. The end of the run is a flag under a lock, with a condition on the monotonic clock, so any number of threads may
+ * wait for it. Error messages are kept per thread, so the run's message is copied to every thread that waits for it.
  */
 #include <errno.h>
 #include <gpu_dispatch/launch.h>
@@ -22,7 +22,7 @@ struct gd_spawner {
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t over;
-    bool ended; /* under the lock, as is what follows */
+    bool ended; /* under the lock, like the fields after it */
     int result;
     char words[WORDS_MAX];
 };
@@ -82,7 +82,7 @@ int gd_spawner_start(struct gd_spawner **out, const struct gd_options *o)
     }
     rc = gd_dispatcher_open(&s->d, o);
     if (rc == 0) {
-        *out = s; /* before the thread begins: callbacks may use it */
+        *out = s; /* set before the thread begins: callbacks may use it */
         errno = GD__FAULT("thread") ? EAGAIN : pthread_create(&s->thread, NULL, run_thread, s);
         rc = errno == 0 ? 0 : gd__error_errno("cannot start the thread of a run");
     }
@@ -98,7 +98,7 @@ static struct timespec moment(uint64_t ns)
     return (struct timespec){ .tv_sec = (time_t)(ns / GD__NS_PER_S), .tv_nsec = (long)(ns % GD__NS_PER_S) };
 }
 
-/* Under the lock. False: the time has passed. */
+/* The lock is held. False: the time has passed. */
 static bool await_end(struct gd_spawner *s, int timeout_ms)
 {
     const struct timespec until = moment(gd__now_ns() + (timeout_ms > 0 ? (uint64_t)timeout_ms : 0) * GD__NS_PER_MS);
@@ -124,7 +124,7 @@ int gd_spawner_wait(struct gd_spawner *s, int timeout_ms, int *result)
     if (result)
         *result = code;
     if (code < 0)
-        gd__error(code, "%s", s->words); /* nobody writes to them any more */
+        gd__error(code, "%s", s->words); /* no thread writes to it any more */
     return 0;
 }
 

@@ -1,8 +1,8 @@
-/* Finds files: reads each folder of a tree (tree.c) in large portions and looks at every name once.
+/* Finds files: reads each directory of a tree (tree.c) in large portions and looks at every name once.
  *
- * What an entry is, the folder itself tells on nearly every file system, so that a plain file costs no system call of
- * its own: only links, entries of unknown kind and, if sizes are wanted, files whose name matches are looked up.
- * Nothing but folders is ever opened. What can't be read is told to on_problem, and the search goes on.
+ * On nearly every file system the directory itself says what kind an entry is, so a plain file costs no system call of
+ * its own. Only links, entries of unknown kind and, if sizes are wanted, files whose name matches are looked up. Only
+ * directories are ever opened. What can't be read is reported to on_problem, and the search goes on.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -24,26 +24,26 @@ struct search {
     struct gd_discover what;
     struct gd__patterns patterns;
     struct gd__tree tree;
-    struct gd__visited visited; /* folders entered; only where links are followed */
+    struct gd__visited visited; /* directories entered; used only if links are followed */
     char *buffer;
     gd_file_fn *fn;
     void *user;
 };
 
-/* An entry of the present folder. */
+/* An entry of the current directory. */
 struct entry {
     const char *name;
     size_t length;
     unsigned char type; /* DT_... */
-    bool wanted;        /* as a file, by its name */
-    bool enter;         /* as a folder, by its name */
+    bool wanted;        /* its name matches the patterns for files */
+    bool enter;         /* its name allows it to be entered as a directory */
     bool sized;         /* size is known */
     uint64_t size;
 };
 
 /* --- problems ------------------------------------------------------------- */
 
-/* About what tree.path says. */
+/* Reports a problem with the path in tree.path. */
 static void tell_problem(const struct search *s, const char *what, int why)
 {
     char words[256];
@@ -76,7 +76,7 @@ static unsigned char type_of(const struct stat *st)
     return (unsigned char)IFTODT(st->st_mode);
 }
 
-/* Looks the entry up, links followed or not (flags). False, with errno: it can't be. */
+/* Looks the entry up; flags say whether links are followed. False, with errno: the lookup failed. */
 static bool look_up(const struct search *s, struct entry *e, int flags)
 {
     struct stat st;
@@ -88,12 +88,12 @@ static bool look_up(const struct search *s, struct entry *e, int flags)
     return true;
 }
 
-static int visit_folder(struct search *s, const struct entry *e)
+static int visit_directory(struct search *s, const struct entry *e)
 {
     return e->enter ? gd__tree_add(&s->tree, e->name, e->length) : 0;
 }
 
-/* Pipes, sockets and devices are never opened: they may never end, or never begin. */
+/* Pipes, sockets and devices are never opened: opening or reading them may never return. */
 static int visit_other(struct search *s, const struct entry *e)
 {
     static const char *const kinds[] = {
@@ -114,7 +114,7 @@ static int visit_file(struct search *s, struct entry *e)
         return 0;
     if (!s->what.no_sizes && !e->sized && !look_up(s, e, AT_SYMLINK_NOFOLLOW))
         return entry_problem(s, e, "its size cannot be read");
-    return e->type == DT_REG ? give_file(s, e) : visit_other(s, e); /* what a link leads to may be anything */
+    return e->type == DT_REG ? give_file(s, e) : visit_other(s, e); /* the target of a link may be of any kind */
 }
 
 static int visit_link(struct search *s, struct entry *e)
@@ -124,7 +124,7 @@ static int visit_link(struct search *s, struct entry *e)
     if (!look_up(s, e, 0))
         return e->wanted ? entry_problem(s, e, "the link cannot be followed") : 0;
     if (e->type == DT_DIR)
-        return s->what.follow ? visit_folder(s, e) : 0;
+        return s->what.follow ? visit_directory(s, e) : 0;
     return visit_file(s, e);
 }
 
@@ -136,7 +136,7 @@ static int visit(struct search *s, struct entry *e)
     case DT_REG:
         return visit_file(s, e);
     case DT_DIR:
-        return visit_folder(s, e);
+        return visit_directory(s, e);
     case DT_LNK:
         return visit_link(s, e);
     default:
@@ -144,7 +144,7 @@ static int visit(struct search *s, struct entry *e)
     }
 }
 
-/* --- folders -------------------------------------------------------------- */
+/* --- directories ---------------------------------------------------------- */
 
 static bool is_dots(const char *name)
 {
@@ -167,7 +167,8 @@ static int visit_all(struct search *s, size_t filled)
     return r;
 }
 
-/* 1: not entered before. Two links to one folder, or one to a folder above, lead to the same device and inode. */
+/* 1: not entered before. Two links to one directory, or a link to a directory above, lead to the same device and inode.
+ */
 static int is_new(struct search *s)
 {
     struct stat st;
@@ -181,7 +182,7 @@ static int is_new(struct search *s)
     return 0;
 }
 
-static int read_folder(struct search *s)
+static int read_directory(struct search *s)
 {
     for (;;) {
         const ssize_t n = getdents64(gd__tree_fd(&s->tree), s->buffer, BUFFER_SIZE);
@@ -198,14 +199,14 @@ static int read_folder(struct search *s)
 
 static int search_tree(struct search *s)
 {
-    for (int step = GD__TREE_FOLDER; step != GD__TREE_END; step = gd__tree_next(&s->tree)) {
+    for (int step = GD__TREE_DIRECTORY; step != GD__TREE_END; step = gd__tree_next(&s->tree)) {
         if (step == GD__TREE_PROBLEM)
             tell_problem(s, "cannot be opened", errno);
         int r = step < 0 ? step : 0;
-        if (step == GD__TREE_FOLDER) {
+        if (step == GD__TREE_DIRECTORY) {
             r = is_new(s);
             if (r > 0)
-                r = read_folder(s);
+                r = read_directory(s);
         }
         if (r != 0)
             return r;

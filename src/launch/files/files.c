@@ -1,7 +1,6 @@
-/* Lists of files, for millions of them: the paths lie one after the other in one growing block of bytes, and a file is
- * 16 bytes beside that. Sorting moves those only. The place of a path in the block tells when it was added, which
- * breaks ties and brings the order of discovery back.
- */
+/* Lists of up to millions of files. The paths lie one after the other in one growing block of bytes, and each file
+ * takes 16 bytes beside that. Sorting moves only those 16 bytes. The position of a path in the block shows when it was
+ * added; that breaks ties and can restore the order of discovery. */
 #include <gpu_dispatch/launch.h>
 #include <math.h>
 #include <stdlib.h>
@@ -42,7 +41,7 @@ void gd_files_close(struct gd_files **files)
     *files = NULL;
 }
 
-/* At least one element more. */
+/* Makes room for at least one more entry. */
 static int more_entries(struct gd_files *f)
 {
     const size_t n = f->capacity ? f->capacity * 2 : FIRST_ENTRIES;
@@ -140,7 +139,7 @@ int gd_files_sort(struct gd_files *files, enum gd_file_order order)
     return 0;
 }
 
-/* --- looking at it ------------------------------------------------------- */
+/* --- reading ------------------------------------------------------------- */
 
 size_t gd_files_count(const struct gd_files *files)
 {
@@ -163,7 +162,7 @@ static int smaller_first(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Of one file at least; sizes are sorted. */
+/* There is at least one file; sizes are sorted. */
 static int summarize(struct gd_workload *w, const uint64_t *sizes, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
@@ -201,7 +200,7 @@ int gd_estimate_workload(const struct gd_files *files, struct gd_workload *out)
     qsort(sizes, files->count, sizeof *sizes, smaller_first);
     const int r = files->count > 0 ? summarize(&w, sizes, files->count) : 0;
     gd__free(sizes);
-    if (r == 0) /* a caller of another version has room for so much, and no more */
+    if (r == 0) /* a caller of another version has space for this many bytes only */
         memcpy(out, &w, out->size < sizeof w ? out->size : sizeof w);
     return r;
 }

@@ -1,10 +1,10 @@
 /* Shell patterns for base names.
  *
- * Nearly all that people write has one star or none: "*", "*.wav", "take_*", "take_*.wav", "readme". Those are a prefix
- * and a suffix, compared byte by byte, which in any sane encoding is the same as character by character. Whatever has
- * more to it goes to fnmatch().
+ * Nearly all patterns have at most one star: "*", "*.wav", "take_*", "take_*.wav", "readme". They consist of a prefix
+ * and a suffix, which are compared byte by byte. In any reasonable encoding that is the same as character by character.
+ * All other patterns go to fnmatch().
  *
- * As in a shell, a dot at the beginning of a name is matched by nothing but a dot, unless hidden names are wanted.
+ * As in a shell, only a dot matches a dot at the beginning of a name, unless hidden names are wanted.
  */
 #include "launch/files/pattern.h"
 
@@ -18,7 +18,7 @@ enum form { LITERAL, ONE_STAR, SHELL };
 
 struct gd__pattern {
     enum form form;
-    const char *text; /* all of it, which is also the prefix */
+    const char *text; /* the whole pattern; it begins with the prefix */
     const char *suffix;
     size_t prefix_length, suffix_length;
 };

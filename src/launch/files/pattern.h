@@ -1,4 +1,4 @@
-/* Shell patterns for base names, taken apart once so that each name is a comparison or two. */
+/* Shell patterns for base names. They are parsed once, so that each name costs one or two comparisons. */
 #ifndef GD_LAUNCH_FILES_PATTERN_H
 #define GD_LAUNCH_FILES_PATTERN_H
 
@@ -10,10 +10,10 @@ struct gd__pattern; /* private to pattern.c */
 struct gd__patterns {
     struct gd__pattern *items;
     size_t count; /* 0: every name */
-    bool hidden;  /* names that begin with a dot are like any other */
+    bool hidden;  /* names that begin with a dot are treated like any other */
 };
 
-/* The words of list (NULL or none: every name) are borrowed. 0, GD_E_INVALID or GD_E_NO_MEMORY. */
+/* list is borrowed. NULL or an empty list matches every name. 0, GD_E_INVALID or GD_E_NO_MEMORY. */
 int gd__patterns_open(struct gd__patterns *p, const char *const *list, bool hidden);
 void gd__patterns_close(struct gd__patterns *p);
 bool gd__patterns_match(const struct gd__patterns *p, const char *name, size_t length);

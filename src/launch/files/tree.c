@@ -1,12 +1,12 @@
-/* A walk over a tree of folders.
+/* A walk over a tree of directories.
  *
- * A folder is read to its end before any folder in it is entered; the names of those wait on a stack. So one buffer
- * serves all reading, and memory depends on the folders that wait and not on the files.
+ * A directory is read to its end before any directory in it is entered; their names wait on a stack. So one buffer
+ * serves all reading, and the memory depends on the number of waiting directories, not on the number of files.
  *
- * Folders are opened relative to their parent, which therefore stays open as long as names in it wait. Of a deep tree
- * only the last MOST_OPEN are kept; one that was closed is opened again from the nearest ancestor that is open, by as
- * much path at a time as the system takes, and must then be the same folder as before. So neither PATH_MAX nor the
- * limit on descriptors limits the depth: three descriptors are enough.
+ * A directory is opened relative to its parent, which therefore stays open as long as names in it wait. In a deep tree
+ * only the last MOST_OPEN stay open. A closed one is opened again from its nearest open ancestor, by as much path at a
+ * time as the system accepts, and must then be the same directory as before. So neither PATH_MAX nor the limit on
+ * descriptors limits the depth: three descriptors are enough.
  */
 #include "launch/files/tree.h"
 
@@ -27,16 +27,16 @@ enum { MOST_OPEN = 32, FIRST_SIZE = 4096, FIRST_LEVELS = 16 };
 
 struct gd__level {
     int fd;             /* -1: closed */
-    bool known;         /* dev and ino are: it was closed while names in it wait */
-    size_t path_length; /* with the '/' at its end */
-    size_t names;       /* where its own begin */
+    bool known;         /* dev and ino are set: it was closed while names in it wait */
+    size_t path_length; /* including the '/' at its end */
+    size_t names;       /* where the names in this directory begin */
     dev_t dev;
     ino_t ino;
 };
 
 /* --- memory --------------------------------------------------------------- */
 
-/* *block has room for need elements afterwards. */
+/* Grows *block to at least need elements. */
 static int reserve(void **block, size_t *size, size_t element, size_t first, size_t need)
 {
     if (need <= *size)
@@ -70,7 +70,7 @@ static int reserve_level(struct gd__tree *t)
 
 /* --- descriptors ---------------------------------------------------------- */
 
-static struct gd__level *present(const struct gd__tree *t)
+static struct gd__level *current(const struct gd__tree *t)
 {
     return &t->levels[t->depth - 1];
 }
@@ -84,7 +84,8 @@ static void close_level(struct gd__tree *t, size_t i)
     t->n_open--;
 }
 
-/* Closes the highest folder that can be spared: not the first, from which all others are found, nor the one in use. */
+/* Closes the highest directory that is not needed. The first is kept because all others are found from it, and so is
+ * the one in use. */
 static bool close_one(struct gd__tree *t, int in_use)
 {
     for (size_t i = t->lowest_open; i < t->depth; i++) {
@@ -104,7 +105,7 @@ static bool close_one(struct gd__tree *t, int in_use)
     return false;
 }
 
-static int open_folder(struct gd__tree *t, int base, const char *path)
+static int open_directory(struct gd__tree *t, int base, const char *path)
 {
     const int flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC | (t->follow ? 0 : O_NOFOLLOW);
     for (;;) {
@@ -119,22 +120,22 @@ static int open_folder(struct gd__tree *t, int base, const char *path)
     }
 }
 
-/* How far below level i one call can go, at most to level end. */
+/* The lowest level that one call can reach from level i, at most level end. */
 static size_t farthest(const struct gd__tree *t, size_t i, size_t end)
 {
     size_t to = i + 1;
-    /* Links in a path are limited to 40, so that a path of followed links is taken one at a time. */
+    /* The system follows at most 40 links in one path, so a path of followed links is opened one name at a time. */
     while (!t->follow && to < end && t->levels[to + 1].path_length - t->levels[i].path_length < PATH_MAX)
         to++;
     return to;
 }
 
-/* Opens level to, by its path from level from, whose descriptor is base. */
+/* Opens level `to` by its path from level `from`, whose descriptor is base. */
 static int open_below(struct gd__tree *t, int base, size_t from, size_t to)
 {
     char *end = t->path + t->levels[to].path_length - 1, kept = *end;
     *end = '\0';
-    const int fd = open_folder(t, base, t->path + t->levels[from].path_length);
+    const int fd = open_directory(t, base, t->path + t->levels[from].path_length);
     *end = kept;
     return fd;
 }
@@ -176,16 +177,16 @@ static int reopen(struct gd__tree *t, size_t i)
 
 /* --- stepping ------------------------------------------------------------- */
 
-/* The folder whose name is in path behind the present one's. Takes fd over. */
+/* Enters the directory whose name is in path after the current one's. Takes ownership of fd. */
 static int enter(struct gd__tree *t, int fd, size_t name_length)
 {
-    const size_t above = t->depth ? present(t)->path_length : 0;
+    const size_t above = t->depth ? current(t)->path_length : 0;
     if (reserve_level(t) < 0 || reserve_bytes(&t->path, &t->path_size, above + name_length + 2) < 0) {
         close(fd);
         return GD_E_NO_MEMORY;
     }
-    if (t->depth > 1 && present(t)->names == t->names_used)
-        close_level(t, t->depth - 1); /* nothing waits in it any more */
+    if (t->depth > 1 && current(t)->names == t->names_used)
+        close_level(t, t->depth - 1); /* no more names in it wait */
     while (t->n_open >= MOST_OPEN && close_one(t, fd))
         ;
     t->path[above + name_length] = '/';
@@ -203,7 +204,7 @@ static void leave(struct gd__tree *t)
         t->lowest_open = t->depth;
 }
 
-static int no_folder(const char *dir)
+static int report_open_error(const char *dir)
 {
     const int why = errno;
     if (why == ENOTDIR)
@@ -217,10 +218,10 @@ static int no_folder(const char *dir)
 int gd__tree_open(struct gd__tree *t, const char *dir, bool follow)
 {
     size_t length = strlen(dir);
-    *t = (struct gd__tree){ .follow = true, .lowest_open = 1 }; /* what we were told to search may be a link */
-    const int fd = open_folder(t, AT_FDCWD, dir);
+    *t = (struct gd__tree){ .follow = true, .lowest_open = 1 }; /* the directory to search may itself be a link */
+    const int fd = open_directory(t, AT_FDCWD, dir);
     if (fd < 0)
-        return no_folder(dir);
+        return report_open_error(dir);
     t->follow = follow;
     while (length > 0 && dir[length - 1] == '/')
         length--;
@@ -244,12 +245,12 @@ void gd__tree_close(struct gd__tree *t)
 
 int gd__tree_fd(const struct gd__tree *t)
 {
-    return present(t)->fd;
+    return current(t)->fd;
 }
 
 int gd__tree_path(struct gd__tree *t, const char *name, size_t length)
 {
-    const size_t at = present(t)->path_length;
+    const size_t at = current(t)->path_length;
     if (!name) {
         t->path[at > 1 ? at - 1 : at] = '\0';
         return 0;
@@ -277,7 +278,7 @@ static int take_name(struct gd__tree *t, size_t *length)
 {
     const size_t end = t->names_used - 1;
     size_t begin = end;
-    while (begin > present(t)->names && t->names[begin - 1])
+    while (begin > current(t)->names && t->names[begin - 1])
         begin--;
     t->names_used = begin;
     *length = end - begin;
@@ -287,22 +288,22 @@ static int take_name(struct gd__tree *t, size_t *length)
 int gd__tree_next(struct gd__tree *t)
 {
     size_t length;
-    while (t->depth > 0 && present(t)->names == t->names_used)
+    while (t->depth > 0 && current(t)->names == t->names_used)
         leave(t);
     if (t->depth == 0)
         return GD__TREE_END;
-    if (present(t)->fd < 0 && reopen(t, t->depth - 1) < 0) {
+    if (current(t)->fd < 0 && reopen(t, t->depth - 1) < 0) {
         const int why = errno;
-        t->names_used = present(t)->names; /* they can't be reached any more */
+        t->names_used = current(t)->names; /* these names can't be reached any more */
         gd__tree_path(t, NULL, 0);
         errno = why;
         return GD__TREE_PROBLEM;
     }
     if (take_name(t, &length) < 0)
         return GD_E_NO_MEMORY;
-    const int fd = open_folder(t, present(t)->fd, t->path + present(t)->path_length);
+    const int fd = open_directory(t, current(t)->fd, t->path + current(t)->path_length);
     if (fd < 0)
         return GD__TREE_PROBLEM;
     const int r = enter(t, fd, length);
-    return r < 0 ? r : GD__TREE_FOLDER;
+    return r < 0 ? r : GD__TREE_DIRECTORY;
 }

@@ -1,5 +1,4 @@
-/* A set of (device, inode) pairs: open addressing with linear probing, at most half full. Nothing is ever taken out.
- */
+/* A set of (device, inode) pairs: open addressing with linear probing, at most half full. Entries are never removed. */
 #include "launch/files/visited.h"
 
 #include <stdbool.h>
@@ -10,7 +9,7 @@
 
 enum { FIRST_CAPACITY = 64 };
 
-struct gd__folder_id {
+struct gd__directory_id {
     dev_t dev;
     ino_t ino;
     bool used;
@@ -18,13 +17,13 @@ struct gd__folder_id {
 
 static uint64_t hash(dev_t dev, ino_t ino)
 {
-    /* Inode numbers of one folder's folders are often in a row: multiply, and let the high bits speak. */
+    /* The inode numbers of directories in one directory are often consecutive: multiply, and use the high bits. */
     uint64_t h = ((uint64_t)ino ^ ((uint64_t)dev << 32 | (uint64_t)dev >> 32)) * 0x9e3779b97f4a7c15u;
     return h ^ h >> 32;
 }
 
-/* Where it is, or belongs. */
-static struct gd__folder_id *slot_of(const struct gd__visited *v, dev_t dev, ino_t ino)
+/* The slot where the pair is, or where it belongs. */
+static struct gd__directory_id *slot_of(const struct gd__visited *v, dev_t dev, ino_t ino)
 {
     size_t i = (size_t)hash(dev, ino) & (v->capacity - 1);
     while (v->slots[i].used && (v->slots[i].dev != dev || v->slots[i].ino != ino))
@@ -52,10 +51,10 @@ int gd__visited_add(struct gd__visited *v, dev_t dev, ino_t ino)
     const int bad = v->count >= v->capacity / 2 ? grow(v) : 0;
     if (bad < 0)
         return bad;
-    struct gd__folder_id *slot = slot_of(v, dev, ino);
+    struct gd__directory_id *slot = slot_of(v, dev, ino);
     if (slot->used)
         return 0;
-    *slot = (struct gd__folder_id){ dev, ino, true };
+    *slot = (struct gd__directory_id){ dev, ino, true };
     v->count++;
     return 1;
 }

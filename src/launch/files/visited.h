@@ -1,4 +1,4 @@
-/* A set of folders, by device and inode: which have been entered. */
+/* The set of directories that have been entered, by device and inode. */
 #ifndef GD_LAUNCH_FILES_VISITED_H
 #define GD_LAUNCH_FILES_VISITED_H
 
@@ -6,12 +6,12 @@
 #include <sys/types.h>
 
 struct gd__visited {
-    struct gd__folder_id *slots; /* private to visited.c */
+    struct gd__directory_id *slots; /* private to visited.c */
     size_t count;
     size_t capacity; /* a power of two, or 0 */
 };
 
-/* 1: added; 0: was there already; GD_E_NO_MEMORY. Begin with a zeroed struct. */
+/* 1: added. 0: it was in the set already. Or GD_E_NO_MEMORY. The set begins as a zeroed struct. */
 int gd__visited_add(struct gd__visited *v, dev_t dev, ino_t ino);
 void gd__visited_free(struct gd__visited *v);
 
