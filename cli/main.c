@@ -82,9 +82,9 @@ static int finish(int status)
     return status ? status : CLI_EXIT_ERROR;
 }
 
-/* Opens /dev/null, in the wrong mode, for each standard stream that is closed. Otherwise the next file to be opened, a
- * log or the input, would get its number and receive what is printed. Reading and printing then fail, messages are
- * lost. */
+/* Opens /dev/null for each standard stream that is closed. Otherwise the next file to be opened, a log or the input,
+ * would get its number and receive what is printed. The modes make reading standard input and writing standard output
+ * fail. Messages on standard error are lost. */
 static int hold_streams(void)
 {
     static const int modes[] = { [STDIN_FILENO] = O_WRONLY, [STDOUT_FILENO] = O_RDONLY, [STDERR_FILENO] = O_WRONLY };

@@ -98,7 +98,7 @@ static const struct cli_opt *by_letter(const struct cli_opts *o, char letter)
 }
 
 /* The name that the user probably meant: one that begins with word, or the nearest by spelling. */
-static const char *meant(const struct cli_opts *o, const char *word)
+static const char *nearest_name(const struct cli_opts *o, const char *word)
 {
     const char *names[MAX_NAMES];
     size_t n = 0;
@@ -113,7 +113,7 @@ static const char *meant(const struct cli_opts *o, const char *word)
 }
 
 /* Refers the user to the list of all options. */
-static int advise(const struct cli_opts *o, const char *what)
+static int refer_to_help(const struct cli_opts *o, const char *what)
 {
     if (o->invoked)
         return gd__fail("unknown option %s: see %s --help", what, o->invoked);
@@ -125,8 +125,8 @@ static int unknown(const struct cli_opts *o, const char *word, size_t length)
     char name[128] = "--";
     const size_t room = sizeof name - 3;
     snprintf(name + 2, room + 1, "%.*s", (int)(length < room ? length : room), word);
-    const char *near = meant(o, name + 2);
-    return near ? gd__fail("unknown option %s: did you mean --%s?", name, near) : advise(o, name);
+    const char *near = nearest_name(o, name + 2);
+    return near ? gd__fail("unknown option %s: did you mean --%s?", name, near) : refer_to_help(o, name);
 }
 
 static int store(const struct cli_opt *opt, void *into, const char *text)
@@ -171,7 +171,7 @@ static int parse_letters(const struct cli_opts *o, void *into, struct place *p)
     for (const char *at = p->argv[p->at] + 1; *at; at++) {
         const struct cli_opt *opt = by_letter(o, *at);
         if (!opt)
-            return advise(o, (const char[]){ '-', *at, '\0' });
+            return refer_to_help(o, (const char[]){ '-', *at, '\0' });
         if (opt->value)
             return at[1] ? store(opt, into, at + 1 + (at[1] == '=')) : store_next(opt, into, p);
         if (store(opt, into, NULL) < 0)

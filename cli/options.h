@@ -25,7 +25,7 @@ struct cli_opt {
     uint64_t min, max; /* limits of a number */
     const char *group; /* a heading; NULL: the last one applies */
     /* Whether only arguments, and no options, follow this value. For such an option, "--" may take the place of the
-     * value: the value is then "", and the arguments after it belong to the command. */
+     * value: the value is then "", and the arguments that follow take its place. */
     bool (*is_last)(const char *value);
 };
 

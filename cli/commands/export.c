@@ -227,7 +227,7 @@ static int put_record(void *user, const struct gd_journal_record *r)
 /* --- all records --------------------------------------------------------------------- */
 
 /* Finds out from the command of the last run whether inputs are JSON. */
-static int look(struct exporter *x, struct gd_journal_reader *r)
+static int find_input_kind(struct exporter *x, struct gd_journal_reader *r)
 {
     struct gd_journal_summary s = { .size = sizeof s };
     if (gd_journal_reader_summary(r, &s) < 0)
@@ -243,7 +243,7 @@ static int write_all(struct exporter *x, const char *path)
     struct gd_journal_reader *r = NULL;
     if (gd_journal_reader_open(&r, path) < 0)
         return gd__fail("%s", gd_error_text());
-    int rc = look(x, r);
+    int rc = find_input_kind(x, r);
     if (rc == 0 && x->asked->csv && fputs(csv_headings, x->to) < 0)
         x->error = errno;
     if (rc == 0)

@@ -223,7 +223,7 @@ struct watch {
 };
 
 /* Reads the job's state. Returns -1 if nothing can be read. */
-static int look(struct watch *w)
+static int read_job(struct watch *w)
 {
     const struct gd_snapshot *s = NULL;
     const int rc = gd_observer_read(w->o, &s);
@@ -256,7 +256,7 @@ static int draw(struct watch *w, struct tui_screen *screen)
 {
     struct gd__buffer b = { 0 };
     struct tui_view v;
-    if (look(w) < 0)
+    if (read_job(w) < 0)
         return -1;
     fill_view(&v, false);
     v.hint = "q leaves";
@@ -282,7 +282,7 @@ static int watch_as_json(struct watch *w)
 {
     for (;;) {
         struct pollfd gone = { .fd = gd_observer_fd(w->o), .events = POLLIN };
-        if (look(w) < 0 || print_snapshot(w->s, &w->history, true) < 0)
+        if (read_job(w) < 0 || print_snapshot(w->s, &w->history, true) < 0)
             return -1;
         if (w->over)
             return 0;
@@ -305,7 +305,7 @@ static int watch_job(const char *which, const struct asked *asked, struct tui_sc
             rc = print_snapshot(w.s, &w.history, false);
     } else if (asked->json && !asked->once) {
         rc = watch_as_json(&w);
-    } else if ((rc = look(&w)) == 0) {
+    } else if ((rc = read_job(&w)) == 0) {
         rc = print_snapshot(w.s, &w.history, asked->json);
     }
     tui_screen_close(&screen);

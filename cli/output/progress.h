@@ -41,8 +41,8 @@ struct cli_figures {
     double part;    /* done part of the work, 0 to 1 */
 };
 
-/* Computes the figures, the same as the panel shows (view/figures.h). h is the history so far. Of the snapshot it uses
- * the statistics, the time and the work. */
+/* Computes the figures, the same as the panel shows (view/figures.h). h is the history so far. It uses the statistics,
+ * the time and the work of the snapshot. */
 void cli_figures_of(struct cli_figures *f, const struct gd_snapshot *now, struct view_history *h);
 
 /* Lays out one line without a newline, at most width columns. A pure function. Returns the line's length. */

@@ -238,7 +238,7 @@ static void check(struct cli_sinks *s, int rc)
 }
 
 /* Where the user finds the task's output. */
-static const char *where(const struct cli_sinks *s, const struct cli_task_end *e)
+static const char *output_place(const struct cli_sinks *s, const struct cli_task_end *e)
 {
     return s->results && e->report->start_ns ? cli_results_path(s->results) : s->output_path;
 }
@@ -287,7 +287,7 @@ static void settle(struct cli_sinks *s, void *record, const struct cli_task_end 
 {
     if (!record)
         return;
-    cli_journal_note(s->journal, e, where(s, e), s->failed || s->broken);
+    cli_journal_note(s->journal, e, output_place(s, e), s->failed || s->broken);
     gd__record_settle(s->d, record, e->report);
 }
 
@@ -342,7 +342,7 @@ static void write_worker_lines(struct cli_job *base)
 /* --- output of tasks: added by the run's thread -------------------------------------------------- */
 
 /* Whether the task would appear in no output at all. */
-static bool leaves_nothing(const struct cli_sinks *s, const struct cli_task_end *e)
+static bool has_no_output(const struct cli_sinks *s, const struct cli_task_end *e)
 {
     const bool in_files = s->joblog || s->results || s->records || s->failures || s->journal;
     return !in_files && e->ok && e->kind == CLI_RESULT_COMMAND && e->out_size + e->err_size == 0;
@@ -413,7 +413,7 @@ static void add_large(struct cli_sinks *s, const struct cli_task_end *e, struct 
 void cli_sinks_add(struct cli_sinks *s, const struct cli_task_end *e)
 {
     struct gd__journal_task *record = gd__record_put_off(s->d);
-    if (!record && leaves_nothing(s, e))
+    if (!record && has_no_output(s, e))
         return;
     const size_t size = cli_task_end_packed_size(e);
     if (size > PACKED_ROOM - s->packed_size)

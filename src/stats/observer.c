@@ -279,7 +279,7 @@ static int fill(struct gd_observer *o)
 }
 
 /* There is nothing new: tasks and failures were reported before. */
-static int last_again(struct gd_observer *o, int rc)
+static int nothing_new(struct gd_observer *o, int rc)
 {
     o->snapshot.tasks = NULL; /* the copy may have moved */
     o->snapshot.n_tasks = o->snapshot.n_failures = 0;
@@ -296,7 +296,7 @@ int gd_observer_read(struct gd_observer *o, const struct gd_snapshot **out)
     int rc = gd__reader_read(&o->reader);
     o->snapshot.read_ns = gd__now_ns(); /* taken last, so that nothing in the snapshot is later */
     if (rc < 0)
-        return last_again(o, rc);
+        return nothing_new(o, rc);
     rc = fill(o);
     if (rc == 0 && !gone && !o->snapshot.ended && !o->no_devices)
         gd__sample_update(&o->sample, o->snapshot.read_ns, o->devices, o->snapshot.n_devices);

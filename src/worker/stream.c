@@ -73,9 +73,9 @@ static void settle_all(struct gd_worker *w)
     gd__host_flush(w);
 }
 
-_Noreturn static void broke(struct gd_worker *w, const char *line, size_t size, const char *format, ...)
+_Noreturn static void protocol_error(struct gd_worker *w, const char *line, size_t size, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
-_Noreturn static void broke(struct gd_worker *w, const char *line, size_t size, const char *format, ...)
+_Noreturn static void protocol_error(struct gd_worker *w, const char *line, size_t size, const char *format, ...)
 {
     char words[1024], room[SHOWN_ROOM];
     va_list args;
@@ -105,18 +105,18 @@ _Noreturn static void die_by(int number)
 }
 
 /* The program has closed its output, so it should end now. */
-_Noreturn static void ended(struct gd_worker *w)
+_Noreturn static void program_ended(struct gd_worker *w)
 {
     struct gd__exit e;
     char words[256];
     const char *rest;
     const size_t n_rest = gd__program_rest(&stream.program, &rest);
     if (!gd__program_wait(&stream.program, END_WAIT_MS, &e))
-        broke(w, NULL, 0, "%s closed its standard output but kept running", stream.words[0]);
+        protocol_error(w, NULL, 0, "%s closed its standard output but kept running", stream.words[0]);
     if (e.signal == 0 && e.code == 0 && n_rest > 0)
-        broke(w, rest, n_rest, "%s ended in the middle of a line (the line end is missing)", stream.words[0]);
+        protocol_error(w, rest, n_rest, "%s ended in the middle of a line (the line end is missing)", stream.words[0]);
     if (e.signal == 0 && e.code == 0)
-        broke(w, NULL, 0, "%s ended before its standard input was closed, with exit code 0", stream.words[0]);
+        protocol_error(w, NULL, 0, "%s ended before its standard input was closed, with exit code 0", stream.words[0]);
     gd__exit_describe(&e, words, sizeof words);
     settle_all(w);
     dprintf(STDERR_FILENO, "stream worker: %s ended before its standard input was closed: %s\n", stream.words[0],
@@ -187,7 +187,7 @@ static const struct {
                       { "\"device_lost\"", GD__R_DEVICE_LOST } };
 
 /* A value as an error message: the characters of a string, the text of anything else. NULL: no memory. */
-static char *words_of(const struct gd__json *v)
+static char *message_of(const struct gd__json *v)
 {
     const bool is_string = v->kind == GD__JSON_STRING;
     char *words = gd__calloc(1, v->size + 1);
@@ -241,7 +241,7 @@ static const char *fault_of(const struct gd__json *m, uint64_t *id)
 static void settle_error(struct gd_result *r, const struct gd__json *m)
 {
     enum gd__record_kind kind;
-    char *words = words_of(&m[ERROR]);
+    char *words = message_of(&m[ERROR]);
     kind_of(m, &kind);
     gd__result_fail(r, kind, "%s",
                     !words   ? "out of memory: the error message is lost"
@@ -266,14 +266,15 @@ static void take_answer(struct gd_worker *w, const char *line, size_t size)
     struct gd__json m[N_MEMBERS];
     uint64_t id = 0;
     if (gd__json_scan_object(line, size, member_names, m, N_MEMBERS) < 0)
-        broke(w, line, size, "a line that is not a JSON object (%s; messages belong on stderr)", gd_error_text());
+        protocol_error(w, line, size, "a line that is not a JSON object (%s; messages belong on stderr)",
+                       gd_error_text());
     const char *fault = fault_of(m, &id);
     if (fault)
-        broke(w, line, size, "%s", fault);
+        protocol_error(w, line, size, "%s", fault);
     struct gd__entry *e = gd__pipeline_find(w, id);
     if (!e)
-        broke(w, line, size, "an answer for task %llu, which it was not given or has already answered",
-              (unsigned long long)id);
+        protocol_error(w, line, size, "an answer for task %llu, which it was not given or has already answered",
+                       (unsigned long long)id);
     if (m[ERROR].kind)
         settle_error(&e->result, m);
     else
@@ -286,9 +287,9 @@ static void move(struct gd_worker *w)
 {
     const int moved = gd__program_move(&stream.program);
     if (moved < 0)
-        broke(w, NULL, 0, "%s", gd_error_text());
+        protocol_error(w, NULL, 0, "%s", gd_error_text());
     if (moved == 0)
-        ended(w);
+        program_ended(w);
 }
 
 static void check_rest(struct gd_worker *w)
@@ -296,7 +297,7 @@ static void check_rest(struct gd_worker *w)
     const char *rest;
     const size_t n = gd__program_rest(&stream.program, &rest);
     if (n > line_limit())
-        broke(w, rest, n, "a line of more than %zu bytes", line_limit());
+        protocol_error(w, rest, n, "a line of more than %zu bytes", line_limit());
 }
 
 static void exchange(struct gd_worker *w)
@@ -321,7 +322,7 @@ static void check_silence(struct gd_worker *w)
         if (gd__program_line(&stream.program, &line, &size))
             take_answer(w, line, size);
         else if ((size = gd__program_rest(&stream.program, &line)) > 0)
-            broke(w, line, size, "it wrote something while it had no task");
+            protocol_error(w, line, size, "it wrote something while it had no task");
         else
             move(w);
     }
@@ -359,7 +360,7 @@ static int ended_early(struct gd_worker *w)
 
 static int refused(struct gd_worker *w, const struct gd__json *error)
 {
-    char *words = error->kind ? words_of(error) : NULL;
+    char *words = error->kind ? message_of(error) : NULL;
     gd_worker_error(w, "%s", words && *words ? words : "the program reported \"ready\":false without an error message");
     gd__free(words);
     return GD_E_FAILED;

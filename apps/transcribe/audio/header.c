@@ -6,7 +6,7 @@
  * is a descriptor, from the file itself. get() alone checks what may be read, so a parser can ask for any offset.
  *
  *   WAV    chunks from byte 12 on: `fmt ` (what a frame is), `ds64` (sizes beyond 4 GiB), `fact`, `data`
- *   FLAC   STREAMINFO, the first block behind `fLaC`
+ *   FLAC   STREAMINFO, the first block after `fLaC`
  *   MP3    the first frame, and a Xing, Info or VBRI table in it; without one all frames are taken to be of one size
  *   Ogg    the first page's packet says what a sample is, the last page how many there were
  *
@@ -109,7 +109,7 @@ static uint64_t big(const uint8_t *b, int n)
     return value;
 }
 
-static bool is(const uint8_t *b, const char *word)
+static bool begins_with(const uint8_t *b, const char *word)
 {
     return memcmp(b, word, strlen(word)) == 0;
 }
@@ -205,10 +205,11 @@ static const struct {
 static bool parse_wav(struct view *v, uint64_t start, struct tr_header *out)
 {
     uint8_t b[12];
-    if (start != 0 || !get(v, 0, b, sizeof b) || !is(b + 8, "WAVE"))
+    if (start != 0 || !get(v, 0, b, sizeof b) || !begins_with(b + 8, "WAVE"))
         return false;
-    struct wav w = { .number = is(b, "RIFX") ? big : little, .wide = is(b, "RF64") || is(b, "BW64") };
-    if (!w.wide && !is(b, "RIFF") && !is(b, "RIFX"))
+    struct wav w = { .number = begins_with(b, "RIFX") ? big : little,
+                     .wide = begins_with(b, "RF64") || begins_with(b, "BW64") };
+    if (!w.wide && !begins_with(b, "RIFF") && !begins_with(b, "RIFX"))
         return false;
     out->format = "WAV";
     uint64_t at = sizeof b;
@@ -216,7 +217,7 @@ static bool parse_wav(struct view *v, uint64_t start, struct tr_header *out)
         const uint64_t size = w.number(b + 4, 4);
         at += 8;
         for (size_t i = 0; i < sizeof wav_chunks / sizeof wav_chunks[0]; i++) {
-            if (is(b, wav_chunks[i].id))
+            if (begins_with(b, wav_chunks[i].id))
                 wav_chunks[i].take(v, at, size, &w, out);
         }
         at += size + (size & 1);
@@ -229,7 +230,7 @@ static bool parse_wav(struct view *v, uint64_t start, struct tr_header *out)
 static bool parse_flac(struct view *v, uint64_t start, struct tr_header *out)
 {
     uint8_t b[26];
-    if (!get(v, start, b, 4) || !is(b, "fLaC"))
+    if (!get(v, start, b, 4) || !begins_with(b, "fLaC"))
         return false;
     out->format = "FLAC";
     if (!get(v, start, b, sizeof b) || (b[4] & 0x7f) != 0)
@@ -291,7 +292,7 @@ static bool mpeg_at(struct view *v, uint64_t at, struct mpeg *m)
             return true;
         if (!get(v, place, b, sizeof b))
             return place + sizeof b > v->size || v->fd < 0;
-        if (is(b, "TAG"))
+        if (begins_with(b, "TAG"))
             return true;
         if (!mpeg_head(b, &next) || next.version != m->version || next.layer != m->layer || next.rate != m->rate)
             return false;
@@ -319,7 +320,7 @@ static uint64_t mpeg_xing(struct view *v, uint64_t at, uint64_t frame, const str
 {
     uint8_t b[24];
     uint64_t frames = 0, samples;
-    if (!get(v, at, b, 8) || !(is(b, "Xing") || is(b, "Info")))
+    if (!get(v, at, b, 8) || !(begins_with(b, "Xing") || begins_with(b, "Info")))
         return 0;
     const unsigned flags = (unsigned)big(b + 4, 4);
     at += 8;
@@ -330,7 +331,7 @@ static uint64_t mpeg_xing(struct view *v, uint64_t at, uint64_t frame, const str
         out->bytes_wanted = frame + big(b, 4);
     at += (flags & 2 ? 4 : 0) + (flags & 4 ? 100 : 0) + (flags & 8 ? 4 : 0);
     samples = frames * m->samples;
-    if (get(v, at, b, sizeof b) && (is(b, "LAME") || is(b, "Lav"))) {
+    if (get(v, at, b, sizeof b) && (begins_with(b, "LAME") || begins_with(b, "Lav"))) {
         const uint64_t added = (big(b + 21, 3) >> 12) + (big(b + 21, 3) & 0xfff);
         samples -= added < samples ? added : 0;
     }
@@ -340,7 +341,7 @@ static uint64_t mpeg_xing(struct view *v, uint64_t at, uint64_t frame, const str
 static uint64_t mpeg_vbri(struct view *v, uint64_t frame, const struct mpeg *m, struct tr_header *out)
 {
     uint8_t b[18];
-    if (!get(v, frame + 36, b, sizeof b) || !is(b, "VBRI"))
+    if (!get(v, frame + 36, b, sizeof b) || !begins_with(b, "VBRI"))
         return 0;
     if (big(b + 10, 4))
         out->bytes_wanted = frame + big(b + 10, 4);
@@ -363,7 +364,7 @@ static bool parse_mp3(struct view *v, uint64_t start, struct tr_header *out)
         samples = mpeg_vbri(v, start, &m, out);
     if (samples == 0) {
         uint64_t bytes = v->size - start;
-        if (bytes > 128 && get(v, v->size - 128, tag, sizeof tag) && is(tag, "TAG"))
+        if (bytes > 128 && get(v, v->size - 128, tag, sizeof tag) && begins_with(tag, "TAG"))
             bytes -= 128;
         samples = bytes / m.bytes * m.samples;
     }
@@ -390,7 +391,7 @@ struct page {
  * complete. */
 static bool page_head(const uint8_t *b, uint64_t size, struct page *p)
 {
-    if (size < PAGE_HEAD || !is(b, "OggS") || b[4] != 0 || size < PAGE_HEAD + (uint64_t)b[26])
+    if (size < PAGE_HEAD || !begins_with(b, "OggS") || b[4] != 0 || size < PAGE_HEAD + (uint64_t)b[26])
         return false;
     *p = (struct page){ (int64_t)little(b + 6, 8), (uint32_t)little(b + 14, 4), PAGE_HEAD + b[26], PAGE_HEAD + b[26] };
     for (unsigned i = PAGE_HEAD; i < p->head; i++)
@@ -401,18 +402,18 @@ static bool page_head(const uint8_t *b, uint64_t size, struct page *p)
 /* Parses the first packet of a stream. */
 static bool ogg_sound(const uint8_t *b, struct ogg *o, struct tr_header *out)
 {
-    if (is(b, "\001vorbis")) {
+    if (begins_with(b, "\001vorbis")) {
         out->channels = b[11];
         out->rate = o->rate = (unsigned)little(b + 12, 4);
-    } else if (is(b, "OpusHead")) {
+    } else if (begins_with(b, "OpusHead")) {
         out->channels = b[9];
         o->skipped = little(b + 10, 2);
         out->rate = o->rate = 48000;
-    } else if (is(b, "\177FLAC")) {
+    } else if (begins_with(b, "\177FLAC")) {
         const uint64_t bits = big(b + 27, 8);
         out->channels = (unsigned)(bits >> 41 & 7) + 1;
         out->rate = o->rate = (unsigned)(bits >> 44);
-    } else if (is(b, "Speex   ")) {
+    } else if (begins_with(b, "Speex   ")) {
         out->rate = o->rate = (unsigned)little(b + 36, 4);
         out->channels = (unsigned)little(b + 48, 4);
     } else {
@@ -427,7 +428,7 @@ static bool ogg_last(const uint8_t *b, uint64_t size, uint64_t file_size, const 
 {
     struct page p;
     for (uint64_t i = size; i-- > 0;) {
-        if (size - i < 4 || !is(b + i, "OggS"))
+        if (size - i < 4 || !begins_with(b + i, "OggS"))
             continue;
         if (!page_head(b + i, size - i, &p)) {
             /* A page that was cut off may begin here. Other bytes only look like a page. */
@@ -485,11 +486,11 @@ static bool parse_ogg(struct view *v, uint64_t start, struct tr_header *out)
 /* --- any format ------------------------------------------------------------- */
 
 /* The offset after the ID3v2 tags. */
-static uint64_t behind_tags(struct view *v)
+static uint64_t after_tags(struct view *v)
 {
     uint64_t at = 0;
     uint8_t b[10];
-    for (int n = 0; n < MOST_TAGS && get(v, at, b, sizeof b) && is(b, "ID3"); n++) {
+    for (int n = 0; n < MOST_TAGS && get(v, at, b, sizeof b) && begins_with(b, "ID3"); n++) {
         /* The size has seven bits in each byte. A footer is as long as the header. */
         const uint64_t size =
             (uint64_t)(b[6] & 127) << 21 | (uint64_t)(b[7] & 127) << 14 | (uint64_t)(b[8] & 127) << 7 | (b[9] & 127);
@@ -502,7 +503,7 @@ static void parse(struct view *v, struct tr_header *out)
 {
     static bool (*const parsers[])(struct view *, uint64_t, struct tr_header *) = { parse_wav, parse_flac, parse_ogg,
                                                                                     parse_mp3 };
-    const uint64_t start = behind_tags(v);
+    const uint64_t start = after_tags(v);
     for (size_t i = 0; i < sizeof parsers / sizeof parsers[0]; i++) {
         *out = (struct tr_header){ 0 };
         if (parsers[i](v, start, out))

@@ -101,7 +101,7 @@ static char *real_place(const char *path)
 }
 
 /* The same by asking the file system: 1 with *inside; 0 if the file is elsewhere or does not exist; -1 with errno. */
-static int ask_inside(const char *dir, const char *path, char **inside)
+static int resolve_inside(const char *dir, const char *path, char **inside)
 {
     char *real_dir = realpath(*dir ? dir : ".", NULL), *real = real_dir ? real_place(path) : NULL;
     char *simple = real ? simplify(real) : NULL; /* the path of a file in the root directory has two slashes here */
@@ -129,7 +129,7 @@ static char *place_of(const struct tr_places *p, const char *input)
     int found = rest ? 0 : -1;
     errno = ENOMEM;
     if (!rest && dir && path)
-        found = ask_inside(dir, path, &inside);
+        found = resolve_inside(dir, path, &inside);
     if (found == 0)
         inside = strdup(rest ? rest : base_name(path));
     if (!inside)

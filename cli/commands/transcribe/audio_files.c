@@ -154,7 +154,7 @@ int cli_audio_find(struct cli_audio *a, const struct cli_transcribe *t)
 }
 
 /* Whether the file was named before: the list is sorted by name. */
-static bool is_again(const struct gd_files *files, size_t i)
+static bool is_duplicate(const struct gd_files *files, size_t i)
 {
     return i > 0 && strcmp(gd_files_path(files, i - 1), gd_files_path(files, i)) == 0;
 }
@@ -191,7 +191,7 @@ static long find_places(const struct gd_files *files, const struct tr_places *p,
     struct gd__buffer path = { 0 };
     long n = 0;
     for (size_t i = 0; i < gd_files_count(files); i++) {
-        if (is_again(files, i) || tr_output_path(&path, p, gd_files_path(files, i), format) < 0)
+        if (is_duplicate(files, i) || tr_output_path(&path, p, gd_files_path(files, i), format) < 0)
             continue;
         places[n++] = (struct place){ .path = text->size, .file = i };
         gd__buffer_add(text, path.data, strlen(path.data) + 1);
@@ -262,7 +262,7 @@ int cli_audio_measure(struct cli_audio *a, const struct tr_places *p, bool skip_
     struct gd_files *to = NULL;
     int rc = gd_files_open(&to) < 0 ? gd__fail("%s", gd_error_text()) : 0;
     for (size_t i = 0; rc == 0 && i < gd_files_count(a->files); i++) {
-        if (is_again(a->files, i))
+        if (is_duplicate(a->files, i))
             continue;
         if (skip_done && tr_outputs_done(p, gd_files_path(a->files, i)))
             a->skipped++;

@@ -24,7 +24,7 @@
 #define VARIABLE "GPU_DISPATCH_TRANSCRIBER"
 
 /* Returns a path with a slash in it: dlopen() would search the system's libraries for a plain name. */
-static char *named(const char *path)
+static char *from_variable(const char *path)
 {
     char *whole = NULL;
     if (access(path, R_OK) < 0) {
@@ -37,7 +37,7 @@ static char *named(const char *path)
 }
 
 /* The path if it can be read, or NULL. */
-static char *at(const char *directory, const char *rest)
+static char *readable_path(const char *directory, const char *rest)
 {
     char *path = NULL;
     if (asprintf(&path, "%s/%s", directory, rest) < 0)
@@ -60,7 +60,7 @@ static char *beside_us(void)
     self[n] = '\0';
     *strrchr(self, '/') = '\0'; /* the system returns an absolute path */
     for (size_t i = 0; !found && i < sizeof places / sizeof *places; i++)
-        found = at(self, places[i]);
+        found = readable_path(self, places[i]);
     return found;
 }
 
@@ -69,7 +69,7 @@ static char *installed(void)
 {
     static const char host[] = GD_HOST_PATH;
     char *directory = strndup(host, (size_t)(strrchr(host, '/') - host));
-    char *found = directory ? at(directory, "transcribe.so") : NULL;
+    char *found = directory ? readable_path(directory, "transcribe.so") : NULL;
     free(directory);
     return found;
 }
@@ -78,7 +78,7 @@ char *cli_transcriber_find(void)
 {
     const char *variable = getenv(VARIABLE);
     if (variable && *variable)
-        return named(variable);
+        return from_variable(variable);
     char *found = beside_us();
     if (!found)
         found = installed();

@@ -33,7 +33,7 @@ static bool read_at(int fd, void *to, size_t size, size_t offset)
 }
 
 /* Data read after this call was in memory no earlier than data read before it: the kernel copies on our processor. */
-static void in_that_order(void)
+static void order_reads(void)
 {
     gd__full_fence();
 }
@@ -144,10 +144,10 @@ static int read_changing(struct gd__reader *r)
     for (int k = 0; k < TRIES && left > 0; k++) {
         if (!read_at(r->fd, before, n_bytes, r->plan.sequences))
             return cut_short();
-        in_that_order();
+        order_reads();
         if (!read_at(r->fd, r->changing, changing_size(r), r->plan.live))
             return cut_short();
-        in_that_order();
+        order_reads();
         if (!read_at(r->fd, after, n_bytes, r->plan.sequences))
             return cut_short();
         left = take_whole(r, before, after);
@@ -194,7 +194,7 @@ static int copy_last(int fd, const struct ring *ring, uint64_t n, struct gd__rin
     int rc = make_room(c, (size_t)n * ring->entry);
     if (rc == 0)
         rc = copy_positions(fd, ring, first, n, c->entries);
-    in_that_order();
+    order_reads();
     if (rc == 0 && !read_at(fd, &begun, sizeof begun, ring->begun_at))
         rc = cut_short();
     if (rc < 0)
