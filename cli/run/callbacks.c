@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What the dispatcher calls during a run of the command: the source, the end of each task, and what follows from that.
- * All is called on the run's thread, except for the source and cli_end_for_trouble().
+ * Callbacks of a run of the command: the source, the end of each task, and what follows from that. All are called on
+ * the run's thread, except for the source and cli_end_for_trouble().
  */
 #include "binding.h"
 #include "cli/run/running.h"
@@ -85,7 +85,7 @@ double cli_media_seconds(void *running, const struct gd_report *report)
 
 /* --- the rest ------------------------------------------------------------------------------- */
 
-/* Only where a panel is shown: it would be torn apart otherwise. */
+/* Used only while a panel is shown: output written directly would break up the panel. */
 static void worker_wrote(void *user, int worker_id, int stream, const char *text, size_t size)
 {
     struct cli_running *r = user;
@@ -104,7 +104,7 @@ static void round_ended(void *user)
     cli_sinks_round(&r->sinks);
 }
 
-/* The last task has ended, and the journal waits for what was written of it. */
+/* The last task has ended. The journal waits until its output is written. */
 static void flush_sinks(void *user)
 {
     struct cli_running *r = user;

@@ -34,10 +34,10 @@ static void set_tasks(struct gd_options *o, const struct cli_run *r)
     o->task_timeout_ms = r->timeout_ms;
     o->cancel_grace_ms = r->term_grace_ms;
     o->retries = r->retries.tries ? r->retries.tries - 1 : UINT_MAX - 1;
-    o->retry_timeouts = true; /* as parallel has it */
+    o->retry_timeouts = true; /* as in GNU parallel */
     o->crash_limit = r->crash_limit;
     o->start_gap_ms = r->delay_ms;
-    /* With --halt no task lies in a worker's hands that may turn out not to be started. */
+    /* With --halt a worker gets no task ahead, because the halt may come before that task starts. */
     o->window = r->halt.when == CLI_HALT_NEVER ? 0 : 1;
     o->ordered = r->keep_order;
     o->stop_grace_ms = NO_HURRY_MS;

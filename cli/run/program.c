@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Workers found and put into words. Commands, stream programs and plugins are run by this program again, which is the
- * worker's host then (main.c); a program of the user's is its own.
+ * Finds the worker program and builds its argv. Commands, stream programs and plugins are run by this same program,
+ * which then acts as the worker's host (main.c). A worker program of the user is started directly.
  */
 #include "cli/run/program.h"
 
@@ -14,10 +14,10 @@
 
 #include "base/failure.h"
 
-/* This program again: as a worker it is the host. */
+/* This program itself: started as a worker, it is the host. */
 #define SELF "/proc/self/exe"
 
-/* Without words the inputs are commands, as with GNU parallel. */
+/* Without a command, the inputs are commands, as in GNU parallel. */
 static int open_command(struct cli_program *p, const struct cli_run *r)
 {
     const struct gd_command_spec spec = { .size = sizeof spec,
@@ -35,7 +35,7 @@ static int open_command(struct cli_program *p, const struct cli_run *r)
     return p->argv ? 0 : -1;
 }
 
-/* 0 if a program can be found; the words are as for a command's. */
+/* 0 if the program can be found. The error message is the same as for a command. */
 static int check_program(const char *program)
 {
     const char *const words[] = { program, NULL };
@@ -59,7 +59,7 @@ static int open_stream(struct cli_program *p, const struct cli_run *r)
     return p->argv ? 0 : -1;
 }
 
-/* A copy of the words, after first if there is one. */
+/* Copies the program's arguments, after first if that is not NULL. */
 static int copy_argv(struct cli_program *p, const struct cli_run *r, const char *first)
 {
     size_t n = 0;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * `gpu-dispatch run`: the parts that the command brings to the one composition of a run (launch/run.h), and the exit
+ * `gpu-dispatch run`: the parts that the command adds to the one composition of a run (launch/run.h), and the exit
  * status.
  *
- * Whatever can be found wrong is found before the first task is started, in this order: the command line, the command
- * or worker, the devices, the input, the files to be written. So nothing is read from standard input, and no old log is
- * overwritten, for a run that can't be.
+ * Everything that can be checked is checked before the first task is started, in this order: the command line, the
+ * command or worker, the devices, the input, the files to be written. So a run that cannot start reads nothing from
+ * standard input and overwrites no old log.
  */
 #include "cli/run/run.h"
 
@@ -20,7 +20,7 @@
 #include "cli/run/stop/exit_status.h"
 #include "cli/say.h"
 
-/* Of a part that has left its error in gd__fail_text(). */
+/* For a part that has left its error in gd__fail_text(): prints it. */
 static int reported(int rc)
 {
     if (rc < 0)
@@ -133,14 +133,14 @@ static void report(void *user, int result)
     print_summary(user);
 }
 
-/* Closing can fail too: what a log could not take shows in the exit status. The journal comes first, since it follows
- * the files. False: something could not be written, and was told of. */
+/* Closing can fail too: a log that could not be written changes the exit status. The journal comes first, since it
+ * follows the files. False: something could not be written, and was reported. */
 static bool close_files(struct cli_running *r, int result)
 {
     uint64_t failed = r->halt.failed, inputs;
-    const bool drained = cli_sinks_flush(&r->sinks); /* if not, a thread may be writing to the files */
+    const bool drained = cli_sinks_flush(&r->sinks); /* false: a thread may still be writing to the files */
     const bool kept = cli_journal_finish(r->journal, result != GD_E_JOURNAL && drained) == 0;
-    if (!kept && result != GD_E_JOURNAL) /* that was said */
+    if (!kept && result != GD_E_JOURNAL) /* that error was reported already */
         cli_say("%s", gd__fail_text());
     if (drained)
         cli_sinks_close_files(&r->sinks);
@@ -148,11 +148,11 @@ static bool close_files(struct cli_running *r, int result)
     const bool concluded = cli_journal_conclude(r->journal, inputs, !counted, &failed) == 0;
     if (!concluded && kept)
         cli_say("%s", gd__fail_text());
-    r->halt.failed = failed; /* those of the runs before count too */
+    r->halt.failed = failed; /* failures of earlier runs count too */
     return kept && concluded && drained && !r->sinks.failed;
 }
 
-/* A thread that sits in a write that was given up may use all of r. */
+/* A thread that is stuck in an abandoned write may use everything in r. */
 static void conclude(void *user, int result)
 {
     struct cli_running *r = user;
@@ -160,7 +160,7 @@ static void conclude(void *user, int result)
     const bool drained = cli_sinks_flush(&r->sinks);
     if (!cli_sinks_end(&r->sinks) || !drained)
         r->run.left_behind = true;
-    /* A reader that went away (`| head`) does not hide what stopped the run before. */
+    /* A reader that went away (`| head`) does not hide an earlier cause of the stop. */
     r->status = cli_exit_status(&r->halt, result, !written || (broken && !r->halt.halted));
 }
 
@@ -177,7 +177,7 @@ static void release(void *user)
 
 /* --- what the composition reports ----------------------------------------------------------- */
 
-/* Whether --gpus is what was refused; then the error is that of the devices. */
+/* Whether --gpus was refused; then the error is that of the devices. */
 static bool is_wrong_choice(const char *gpus, int code)
 {
     struct gd_devices *list = NULL;
@@ -228,14 +228,14 @@ int cli_run_asked(const struct cli_run *asked)
     r->status = CLI_EXIT_ERROR;
     (void)gd__run_execute(&r->run, &parts, r);
     const int status = r->status;
-    if (r->run.left_behind) /* the process ends beside it */
+    if (r->run.left_behind) /* the abandoned thread still uses r; the process ends anyway */
         cli_interrupt_close(&r->interrupt);
     else
         free(r);
     return status;
 }
 
-/* What was asked for other than a run; -1: nothing. */
+/* Does what was asked for instead of a run, and returns its exit status; -1: a run was asked for. */
 static int explain(const struct cli_run *asked)
 {
     if (asked->help)

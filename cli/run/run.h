@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * A run, for every subcommand that makes one: what `gpu-dispatch run` does once it knows what was asked for.
+ * A run, for every subcommand that makes one: what `gpu-dispatch run` does after it has read its options.
  *
  *     struct cli_run r;
  *     cli_run_defaults(&r);
@@ -12,8 +12,8 @@
 
 #include "cli/run/run_options.h"
 
-/* SIGPIPE must be ignored. Runs it, with all that is shown and written meanwhile and in the end. Complaints are made on
- * standard error. Returns the exit status (help exit): 0, how many failed, 130, 255. */
+/* Runs it, prints and writes its output, and prints error messages on standard error. SIGPIPE must be ignored. Returns
+ * the exit status (help exit): 0, the number of failed tasks, 130, 255. */
 int cli_run_asked(const struct cli_run *asked);
 
 #endif

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * The options of `gpu-dispatch run`, and the words after them: the command (or the arguments of a worker program) up to
- * the first of
+ * The options of `gpu-dispatch run`, and the arguments after them: the command (or the arguments of a worker program)
+ * up to the first of
  *
- *   ::: ARGUMENT...      :::+ ARGUMENT...     a source of arguments; + in step with the source before
- *   :::: FILE...         ::::+ FILE...        each file a source
+ *   ::: ARGUMENT...      :::+ ARGUMENT...     a source of arguments; + reads it in step with the source before
+ *   :::: FILE...         ::::+ FILE...        each file is a source
  *
- * -a FILE is a source before all of those.
+ * -a FILE is a source before all of these.
  */
 #include "cli/run/run_options.h"
 
@@ -127,8 +127,8 @@ bool cli_is_plugin(const char *path)
     return false;
 }
 
-/* The words after a program are its arguments, be they like options of ours or not. A plugin takes none, and one string
- * with spaces has them inside. */
+/* All arguments after a program are its own, even if they look like options of ours. A plugin takes no arguments, and a
+ * string with spaces contains its arguments. */
 static bool is_program(const char *value)
 {
     return !strpbrk(value, " \t") && !cli_is_plugin(value);
@@ -284,9 +284,8 @@ const struct cli_opts cli_run_options = {
              "More: gpu-dispatch help, man gpu-dispatch-run.\n",
 };
 
-/* --- the words after the options ------------------------------------------------------ */
+/* --- the arguments after the options --------------------------------------------------- */
 
-/* The separators. */
 struct separator {
     bool files, link;
 };
@@ -311,7 +310,7 @@ static int add_source(struct cli_run *r, struct cli_source source)
     return 0;
 }
 
-/* One group: the words after a separator. */
+/* One group: the arguments after a separator. */
 static int add_group(struct cli_run *r, struct separator s, char **words, size_t n)
 {
     if (s.link && r->n_sources == 0)
@@ -351,13 +350,13 @@ static int read_sources(struct cli_run *r, int argc, char **argv)
     return add_source(r, (struct cli_source){ .kind = CLI_SOURCE_DIR, .path = r->input_dir });
 }
 
-/* Puts a program in front of the words. One string with spaces, if there is no such file, is the program and its
- * first arguments. */
+/* Puts a program in front of the arguments. A string with spaces, if it is not the name of a file, is the program and
+ * its first arguments. */
 static int put_program(struct cli_run *r, const char *program)
 {
     char *next = NULL;
     if (!*program)
-        return 0; /* it is the first of the words */
+        return 0; /* it is the first of the arguments */
     r->split = strdup(program);
     if (!r->split)
         return gd__fail("out of memory");
@@ -372,7 +371,7 @@ static int read_words(struct cli_run *r, int argc, char **argv)
 {
     const char *program = r->stream ? r->stream : r->worker ? r->worker : "";
     struct separator unused;
-    const bool is_missing = is_separator(program, &unused); /* the inputs stand where it should */
+    const bool is_missing = is_separator(program, &unused); /* the inputs begin where the program should be */
     r->words = calloc((size_t)argc + strlen(program) + 4, sizeof *r->words);
     if (!r->words)
         return gd__fail("out of memory");
@@ -386,7 +385,7 @@ static int read_words(struct cli_run *r, int argc, char **argv)
     return 0;
 }
 
-/* --- what does not go together ------------------------------------------------------------ */
+/* --- options that exclude each other ------------------------------------------------------- */
 
 static int check(const struct cli_run *r)
 {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * A run of the command, while it lasts: its parts for the one composition of a run (launch/run.h, which says in which
- * order they are opened and closed).
+ * A run of the command, while it lasts: its parts for the one composition of a run. launch/run.h says in which order
+ * they are opened and closed.
  *
  *   run.c               the parts in their order, and the exit status
  *   dispatch_options.c  the options of the command as those of the library
- *   callbacks.c         what the dispatcher calls: the source, ends of tasks, stops that they cause
- *   views/views.c       what shows the run and writes its output, and the signals
+ *   callbacks.c         the dispatcher's callbacks: the source, ends of tasks, stops that they cause
+ *   views/views.c       the views, which show the run and write its output, and the signals
  */
 #ifndef GD_CLI_RUN_RUNNING_H
 #define GD_CLI_RUN_RUNNING_H
@@ -28,45 +28,45 @@ struct cli_running {
 
     /* opened before the dispatcher */
     struct cli_program program;
-    struct cli_journal *journal; /* NULL: there is no journal */
-    char job[256];               /* what observers know the run by: its command */
+    struct cli_journal *journal; /* NULL: no journal */
+    char job[256];               /* the run's name for observers: its command */
 
     /* the source */
     struct cli_input *input;
     struct cli_work work;
 
-    /* what looks at the dispatcher */
+    /* views, which read the dispatcher */
     struct cli_page page; /* --http */
     struct cli_watch *watch;
     struct cli_sinks sinks;
     struct cli_interrupt *interrupt;
 
     struct cli_halt halt;
-    atomic_bool ended_early; /* by --halt, or since nobody reads the output */
+    atomic_bool ended_early; /* by --halt, or because the reader of the output is gone */
     int status;              /* the exit status */
 };
 
-/* What was asked for, except for worker program, callbacks and journal. */
+/* Sets the options of the library, except for worker program, callbacks and journal. */
 void cli_dispatch_options(struct gd_options *o, const struct cli_run *asked);
 
-/* What observers know the run by, as far as there is room. */
+/* Writes the run's name for observers, cut to size. */
 void cli_job_name(const struct cli_run *asked, char *out, size_t size);
 
-/* The callbacks in the options; and, once there is a dispatcher, the hooks into its loop. */
+/* Sets the callbacks in the options and, once the dispatcher is open, the hooks into its loop. */
 void cli_callbacks_set(struct cli_running *r, struct gd_options *o);
 void cli_callbacks_hook(struct cli_running *r);
 
-/* A sink cannot go on: ends the run. Any thread. */
+/* Ends the run because a sink cannot go on. May be called on any thread. */
 void cli_end_for_trouble(void *running);
 
-/* A gd__run_parts.media_seconds. */
+/* The part media_seconds of struct gd__run_parts. */
 double cli_media_seconds(void *running, const struct gd_report *report);
 
-/* Opens all that shows the run, and takes the signals. 0, or -1 with gd__fail_text(). */
+/* Opens everything that shows the run, and begins to handle the signals. 0, or -1 with gd__fail_text(). */
 int cli_views_open(struct cli_running *r);
 
-/* Nothing is drawn any more, and nobody asks the dispatcher for figures. If the terminal takes nothing, the run is left
- * behind (launch/run.h). What was not opened is fine. */
+/* Stops drawing and reading the dispatcher's figures. If the terminal accepts no output, the run is left behind
+ * (launch/run.h). Views that were not opened are skipped. */
 void cli_views_close(struct cli_running *r);
 
 #endif

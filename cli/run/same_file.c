@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * One file named twice is a slip that costs data: a list of inputs that is emptied since it is the --output too, a
- * journal that a log is written into. So it is looked for before anything is opened. Files that are there are told by
- * their inode, whatever the names; those that are not yet, by folder and name, at the other end of links. Devices and
- * pipes may serve twice.
+ * A file that is named twice can cost data: a list of inputs is emptied because it is the --output too, or a log is
+ * written into a journal. So this is checked before anything is opened. Files that exist are compared by their inode,
+ * whatever their names. Files that don't exist yet are compared by directory and name, after links are followed.
+ * Devices and pipes may be used twice.
  */
 #include "cli/run/same_file.h"
 
@@ -21,19 +21,20 @@ struct named {
     const char *option, *path; /* option NULL: an input */
     bool is_there, may_be_shared;
     struct stat info;
-    char whole[PATH_MAX]; /* of one that is not there */
+    char full_path[PATH_MAX]; /* set if the file does not exist yet */
 };
 
-/* Where a file will be made: the folder by its real name; at the other end of a link. */
-static void find_whole(struct named *f)
+/* Finds where a file will be created: follows a link, and resolves the directory to its real name. */
+static void find_full_path(struct named *f)
 {
-    char folder[PATH_MAX], real[PATH_MAX], *target = gd__link_target(f->path);
+    char directory[PATH_MAX], real[PATH_MAX], *target = gd__link_target(f->path);
     const char *path = target ? target : f->path;
     const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
-    snprintf(folder, sizeof folder, "%.*s", slash ? (int)(base - path) : 1, slash ? path : ".");
-    /* A name that does not fit is refused when it is opened. */
-    const int n = snprintf(f->whole, sizeof f->whole, "%s/%s", realpath(folder, real) ? real : folder, base);
-    f->may_be_shared = n < 0 || (size_t)n >= sizeof f->whole;
+    snprintf(directory, sizeof directory, "%.*s", slash ? (int)(base - path) : 1, slash ? path : ".");
+    /* A name that is too long is refused when the file is opened. */
+    const int n =
+        snprintf(f->full_path, sizeof f->full_path, "%s/%s", realpath(directory, real) ? real : directory, base);
+    f->may_be_shared = n < 0 || (size_t)n >= sizeof f->full_path;
     free(target);
 }
 
@@ -45,7 +46,7 @@ static void look(struct named *f, const char *option, const char *path)
     f->is_there = (is_stdin ? fstat(STDIN_FILENO, &f->info) : stat(path, &f->info)) == 0;
     f->may_be_shared = f->is_there ? !S_ISREG(f->info.st_mode) : is_stdin;
     if (!f->is_there && !is_stdin)
-        find_whole(f);
+        find_full_path(f);
 }
 
 static bool same(const struct named *a, const struct named *b)
@@ -54,10 +55,10 @@ static bool same(const struct named *a, const struct named *b)
         return false;
     if (a->is_there)
         return a->info.st_dev == b->info.st_dev && a->info.st_ino == b->info.st_ino;
-    return strcmp(a->whole, b->whole) == 0;
+    return strcmp(a->full_path, b->full_path) == 0;
 }
 
-/* A list of failures may be given back: with a journal it is written anew in the end, when it has been read. */
+/* A list of failures may be the input too: with a journal it is rewritten at the end, after it has been read. */
 static bool is_given_back(const struct cli_run *r, const struct named *to)
 {
     return to->path == r->failed && r->journal && r->jsonl;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Work is counted in whole units, so that at the end what is done is exactly what there was.
+ * Work is counted in whole units, so that at the end the work done equals the total exactly.
  */
 #include "cli/run/work.h"
 
@@ -8,7 +8,7 @@
 
 #include "base/failure.h"
 
-/* With the lock held, so that what is told last is the latest. */
+/* The lock is held, so that the last report is the latest. */
 static void tell(const struct cli_work *w)
 {
     gd_dispatcher_set_work(w->d, (double)w->done * w->unit, (double)w->total * w->unit);

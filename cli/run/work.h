@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * How much of the work is done, where files differ much in it: told to the dispatcher, which every view asks.
+ * How much of the work is done, for files whose work differs much. It is reported to the dispatcher, and every view
+ * reads it there.
  *
- * Threads: given by the source's, ended by the run's.
+ * Threads: the source's thread adds tasks, the run's thread ends them.
  */
 #ifndef GD_CLI_RUN_WORK_H
 #define GD_CLI_RUN_WORK_H
@@ -15,7 +16,7 @@
 #include <gpu_dispatch/dispatcher.h>
 #include <gpu_dispatch/launch.h>
 
-/* Zeroed: nobody counts it, and calls do nothing. */
+/* A zeroed struct counts nothing, and calls do nothing. */
 struct cli_work {
     struct gd_dispatcher *d;
     double unit;
@@ -25,16 +26,16 @@ struct cli_work {
     uint64_t done, total;
 };
 
-/* All of files is to be done, in units of this. All is borrowed. 0, or -1 with gd__fail_text(). */
+/* The work is all of files, in units of unit. All arguments are borrowed. 0, or -1 with gd__fail_text(). */
 int cli_work_open(struct cli_work *w, struct gd_dispatcher *d, const struct gd_files *files, double unit);
 
-/* In the source: the next task is of this weight. */
+/* Called in the source: the next task has this weight. */
 void cli_work_given(struct cli_work *w, uint64_t weight);
 
-/* The journal has skipped a task: it is no part of the whole. On the source's thread. */
+/* The journal has skipped a task, which does not count as work. Called on the source's thread. */
 void cli_work_skipped(struct cli_work *w, const struct gd_skipped *skipped);
 
-/* A task has come to its end, well or not. One that was cancelled has not. */
+/* A task has ended, with success or failure. A cancelled task has not ended. */
 void cli_work_ended(struct cli_work *w, const struct gd_report *report);
 
 void cli_work_close(struct cli_work *w);

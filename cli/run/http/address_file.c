@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The run holds a lock on its file. A run that was killed leaves its file, but not the lock: the next run that makes a
- * file here removes those that nobody has locked. A file gets its name when it is locked and whole.
+ * The run holds a lock on its file. A run that was killed leaves its file behind, but not the lock. The next run that
+ * creates a file here removes those that no process has locked. A file gets its name once it is locked and complete.
  */
 #include "cli/run/http/address_file.h"
 
@@ -32,13 +32,14 @@ static void remove_if_left(int directory, const char *name)
     if (fd < 0)
         return;
     if (flock(fd, LOCK_EX | LOCK_NB) == 0)
-        (void)unlinkat(directory, name, 0); /* else the next run does it */
+        (void)unlinkat(directory, name, 0); /* if this fails, the next run does it */
     close(fd);
 }
 
 static void remove_left(int directory)
 {
-    const int copy = fcntl(directory, F_DUPFD_CLOEXEC, STDERR_FILENO + 1); /* readdir takes its own over */
+    /* A copy, because closedir() closes its descriptor */
+    const int copy = fcntl(directory, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
     DIR *dir = copy < 0 ? NULL : fdopendir(copy);
     for (const struct dirent *e; dir && (e = readdir(dir));) {
         if (strncmp(e->d_name, PREFIX, sizeof PREFIX - 1) == 0)
@@ -52,7 +53,7 @@ static void remove_left(int directory)
 
 /* --- our own ---------------------------------------------------------------------------- */
 
-/* Containers may share the directory and each have a process of our number. */
+/* Several containers may share the directory and each may have a process with our number. */
 static void name_file(long pid, char *out, size_t size)
 {
     struct stat s = { 0 };
@@ -119,7 +120,7 @@ void cli_address_file_close(struct cli_address_file *f)
     *f = (struct cli_address_file){ 0 };
 }
 
-/* --- of others --------------------------------------------------------------------------- */
+/* --- files of other runs -------------------------------------------------------------------- */
 
 static bool read_line(int directory, const char *name, char *out, size_t size)
 {

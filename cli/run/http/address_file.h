@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A file that only this user can read and that holds the page's address, with the token that was made for it, while
- * the run lasts. It is in the private directory of the user's runs (base/file/run_directory.h).
+ * A file that holds the page's address, with the token that was made for it, while the run lasts. Only this user can
+ * read it. It is in the private directory of the user's runs (base/file/run_directory.h).
  */
 #ifndef GD_CLI_RUN_HTTP_ADDRESS_FILE_H
 #define GD_CLI_RUN_HTTP_ADDRESS_FILE_H
@@ -10,20 +10,21 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Zeroed: there is none. */
+/* A zeroed struct stands for no file. */
 struct cli_address_file {
-    int directory, fd; /* 0: there is none */
+    int directory, fd; /* 0: no file */
     char name[64];
     char path[PATH_MAX + 64];
 };
 
-/* 0, or -1 with gd__fail_text(). */
+/* Writes the file. 0, or -1 with gd__fail_text(). */
 int cli_address_file_open(struct cli_address_file *f, const char *address);
 
-/* Removes it. */
+/* Removes the file. */
 void cli_address_file_close(struct cli_address_file *f);
 
-/* The address of the page of a running process, of this user and in our PID namespace. False: it has none. */
+/* Finds the address of the page of a running process. The process must belong to this user and be in our PID namespace.
+ * False: it has no page. */
 bool cli_address_file_find(long pid, char *out, size_t size);
 
 #endif

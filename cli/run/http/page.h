@@ -11,18 +11,18 @@
 
 struct web_server;
 
-/* Zeroed: there is none. */
+/* A zeroed struct stands for no page. */
 struct cli_page {
     struct cli_watch *watch;
     struct web_server *server;
     struct cli_address_file file;
 };
 
-/* Where one was asked for, begins to serve it and says where. 0, or -1 with gd__fail_text(). */
+/* If the user asked for a page, starts to serve it and prints its address. 0, or -1 with gd__fail_text(). */
 int cli_page_open(struct cli_page *p, const struct cli_run *r, struct gd_dispatcher *d, const struct cli_input *input,
                   const char *job);
 
-/* Who looks at it is told that the run is over. Before the dispatcher is closed. */
+/* Tells viewers of the page that the run is over. Call it before the dispatcher is closed. */
 void cli_page_close(struct cli_page *p);
 
 #endif

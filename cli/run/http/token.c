@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What is longer than any token may be is kept one byte too long, so that it is refused and not cut.
+ * A token that is too long is kept with one byte too many, so that it is refused and not cut.
  */
 #include "cli/run/http/token.h"
 
@@ -33,7 +33,7 @@ void cli_token_take(void)
     (void)unsetenv(VARIABLE); /* fails for bad names only */
 }
 
-/* A file that others can read keeps no secret. */
+/* A secret must not be in a file that others can read. */
 static int check_private(int fd, const char *path)
 {
     struct stat s;
@@ -50,7 +50,7 @@ static int check_private(int fd, const char *path)
     return 0;
 }
 
-/* All there is, or as much as there is room for. */
+/* Reads the whole file, or as much as fits. */
 static int read_token(int fd, const char *path)
 {
     size_t size = 0;
@@ -67,7 +67,7 @@ static int read_token(int fd, const char *path)
     if (size > 0 && read_in[size - 1] == '\n')
         size--;
     if (memchr(read_in, '\0', size))
-        size = 0; /* is no token either way, and must not be taken for a shorter one */
+        size = 0; /* not a token either way, and must not pass as a shorter one */
     read_in[size] = '\0';
     return 0;
 }

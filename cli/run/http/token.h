@@ -6,11 +6,12 @@
 #ifndef GD_CLI_RUN_HTTP_TOKEN_H
 #define GD_CLI_RUN_HTTP_TOKEN_H
 
-/* Takes the variable out of this process's environment, so that no worker gets it. Before anything is started. */
+/* Takes the variable out of this process's environment, so that no worker gets it. Call it before any process is
+ * started. */
 void cli_token_take(void);
 
-/* The token in file, or if that is NULL, the one that was taken; *from: what to call its source. *token is NULL if
- * there is none. Valid until the next call. 0, or -1 with gd__fail_text(). */
+/* The token in file. If file is NULL: the token that cli_token_take() found. *from: what to call its source. *token is
+ * NULL if there is no token. Valid until the next call. 0, or -1 with gd__fail_text(). */
 int cli_token_given(const char *file, const char **token, const char **from);
 
 #endif

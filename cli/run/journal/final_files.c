@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * Tidying up after a run with a journal.
+ * Cleans up after a run with a journal.
  *
- * A record of --output begins {"id":N,"run":M, and these two are in the journal's record of the task as well. A task
- * that is run again (--retry-failed, a file that changed) gets another record in both; the journal replaces its old
- * one, the file can't. So a line whose pair is not in the journal was overtaken. Lines of another form are not ours and
- * stay.
+ * A record of --output begins {"id":N,"run":M, and these two numbers are in the journal's record of the task as well. A
+ * task that is run again (--retry-failed, a file that changed) gets a new record in both. The journal replaces its old
+ * record, the file can't. So a line whose pair is not in the journal is out of date. Lines of another form are not ours
+ * and stay.
  */
 #include "cli/run/journal/final_files.h"
 
@@ -22,7 +22,7 @@
 #include "cli/output/files/failure_record.h"
 #include "cli/run/journal/run_journal.h"
 
-/* A pair in one number: 2^24 runs of 2^40 tasks. */
+/* A pair packed into one number: 2^24 runs of 2^40 tasks. */
 enum { NUMBER_BITS = 40 };
 
 static bool pack(uint64_t run, uint64_t number, uint64_t *out)
@@ -68,7 +68,7 @@ static int read_live(struct live *l, struct gd_journal_reader *r)
     return 0;
 }
 
-/* Where the pair of a line is among them; *known is false for a line that is not ours. NULL: it was overtaken. */
+/* Finds the pair of a line. NULL: the line is out of date or not ours; *known tells them apart. */
 static const uint64_t *find_line(const struct live *l, const char *line, bool *known)
 {
     uint64_t id, run, pair;
@@ -76,17 +76,18 @@ static const uint64_t *find_line(const struct live *l, const char *line, bool *k
     return *known && l->n ? bsearch(&pair, l->pairs, l->n, sizeof pair, compare) : NULL;
 }
 
-/* Copies all but what was overtaken, if to is not NULL. *overtaken and *found: how many lines of each kind. */
-static int sift(const struct live *l, FILE *from, FILE *to, uint64_t *overtaken, uint64_t *found)
+/* Copies all lines but those out of date, if to is not NULL. *outdated and *found: the number of lines out of date and
+ * up to date. */
+static int filter_lines(const struct live *l, FILE *from, FILE *to, uint64_t *outdated, uint64_t *found)
 {
     char *line = NULL;
     size_t room = 0;
     bool known;
-    *overtaken = *found = 0;
+    *outdated = *found = 0;
     for (ssize_t n; (n = getline(&line, &room, from)) > 0;) {
         const bool is_live = find_line(l, line, &known) != NULL;
         *found += is_live;
-        *overtaken += known && !is_live;
+        *outdated += known && !is_live;
         if (to && (is_live || !known))
             fwrite(line, 1, (size_t)n, to);
     }
@@ -108,31 +109,31 @@ int cli_drop_old_records(const char *path, struct gd_journal_reader *r)
     struct live l = { 0 };
     struct gd__replacement p = { 0 };
     FILE *from = NULL;
-    uint64_t overtaken = 0, found;
+    uint64_t outdated = 0, found;
     int rc = open_both(path, r, &from, &l);
     if (rc == 0)
         rc = gd__replace_begin(&p, path, true);
     if (rc == 0)
-        rc = sift(&l, from, p.to, &overtaken, &found);
-    rc = gd__replace_end(&p, rc, overtaken > 0);
+        rc = filter_lines(&l, from, p.to, &outdated, &found);
+    rc = gd__replace_end(&p, rc, outdated > 0);
     if (from)
         fclose(from);
     free(l.pairs);
-    return rc < 0 ? rc : overtaken > 0;
+    return rc < 0 ? rc : outdated > 0;
 }
 
 int cli_records_are_whole(const char *path, struct gd_journal_reader *r)
 {
     struct live l = { 0 };
     FILE *from = NULL;
-    uint64_t overtaken = 0, found = 0;
+    uint64_t outdated = 0, found = 0;
     int rc = open_both(path, r, &from, &l);
     if (rc == 0)
-        rc = sift(&l, from, NULL, &overtaken, &found);
+        rc = filter_lines(&l, from, NULL, &outdated, &found);
     if (from)
         fclose(from);
     free(l.pairs);
-    return rc < 0 ? rc : found == l.n && overtaken == 0;
+    return rc < 0 ? rc : found == l.n && outdated == 0;
 }
 
 /* --- failures ------------------------------------------------------------------------ */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What is made of a journal when a run is over: --output without the records that were overtaken, and failed.jsonl.
+ * Files that are written from the journal when a run is over: --output without records that are out of date, and
+ * failed.jsonl.
  */
 #ifndef GD_CLI_RUN_JOURNAL_FINAL_FILES_H
 #define GD_CLI_RUN_JOURNAL_FINAL_FILES_H
@@ -11,17 +12,18 @@
 #include <gpu_dispatch/journal.h>
 
 /* Rewrites a file of --output without the records that the journal does not hold any more: those of tasks that were run
- * again later. Written beside it and renamed, so that it is whole at every moment (a link to it stays one); left alone
- * if there are none. Holds 8 bytes of memory for each record. 1: it was rewritten; 0: there was no need; -1 with
- * gd__fail_text(). */
+ * again later. The new file is written beside the old one and renamed, so that it is complete at every moment; a link
+ * to it stays a link. Nothing is written if no record is out of date. Uses 8 bytes of memory for each record. 1: it was
+ * rewritten. 0: there was no need. -1 with gd__fail_text(). */
 int cli_drop_old_records(const char *path, struct gd_journal_reader *r);
 
 /* Whether a file of --output has the record of every task that the journal holds, and no other records. 1, 0, or -1
  * with gd__fail_text(). */
 int cli_records_are_whole(const char *path, struct gd_journal_reader *r);
 
-/* Writes the failures of the journal to a file (failed.h), by way of PATH.part. json: inputs are lines of JSON.
- * named: a person named the file; without a failure it is empty, else there is none. *count: how many there are. */
+/* Writes the failures of the journal to a file (output/files/failure_record.h), by way of PATH.part. json: inputs are
+ * lines of JSON. named: the user named the file; then it is written even if it is empty. *count: the number of
+ * failures. */
 int cli_write_failures(const char *path, struct gd_journal_reader *r, bool json, bool named, uint64_t *count);
 
 #endif

@@ -2,17 +2,17 @@
  *
  * A run and its journal.
  *
- * A journal knows a task by its payload, unless --key says otherwise:
+ * A journal identifies a task by its payload, unless --key says otherwise:
  *
- *   --key     known by                                       run again
+ *   --key     identified by                                  run again
  *   input     the payload
  *   file      the payload; its version is size and time      when a file that it names has another size or time
- *   path      the payload, which is a path                   never, whatever becomes of the file
- *   .NAME     a member of the JSON record                    never, whatever else changes in the record
+ *   path      the payload, which is a path                   never, even if the file changes
+ *   .NAME     a member of the JSON record                    never, even if the rest of the record changes
  *
- * A file that is not there has "-" for a version: its task is one all the same, and fails as it would. A record without
- * the member is known by its payload, which is said once. The kind of key is part of what identifies the work: with
- * another one no task would be known again.
+ * A missing file has version "-". Its task is still created, and fails normally. A record without the member is
+ * identified by its payload; that is reported once. The kind of key is part of what identifies the work, because with
+ * another kind of key no task would be recognised.
  */
 #include "cli/run/journal/run_journal.h"
 
@@ -39,16 +39,16 @@
 struct cli_journal {
     const struct cli_run *asked;
     struct gd_journal *journal;
-    struct gd_journal_counts counts; /* when it was over */
+    struct gd_journal_counts counts; /* at the end of the run */
     char *failed_path;
     bool files;                        /* --key file */
     const char *member;                /* --key .NAME */
-    bool warned;                       /* of a record without it */
-    int tidied;                        /* --output, written anew; -1: it was not */
-    struct gd_journal_summary summary; /* when it was over; what it points to is gone */
-    /* Of the source's thread: */
+    bool warned;                       /* about a record without that member */
+    int tidied;                        /* --output, rewritten; -1: it was not rewritten */
+    struct gd_journal_summary summary; /* at the end of the run; its pointers are no longer valid */
+    /* Used by the source's thread: */
     struct gd__buffer key, version;
-    /* Of the run's: */
+    /* Used by the run's thread: */
     struct gd__buffer input;
 };
 
@@ -74,7 +74,7 @@ void cli_journal_identity(struct gd__buffer *b, const struct cli_run *r)
         gd__buffer_text(b, " --setup-args ");
         gd__buffer_shell_word(b, r->setup_args);
     }
-    /* A stream program gets another input for the same line then; to a command it makes no difference. */
+    /* With --jsonl a stream program gets a different input for the same line. To a command it makes no difference. */
     if (r->stream && r->jsonl)
         gd__buffer_text(b, " --jsonl");
     if (strcmp(key_of(r), "input") != 0) {
@@ -119,7 +119,8 @@ static enum gd_journal_resume resume_of(const struct cli_run *r)
     return r->retry_failed ? GD_JOURNAL_RESUME_FAILED : GD_JOURNAL_RESUME_NONE;
 }
 
-/* How long records are gathered: of the environment, since it is for tests and for disks that spin down. */
+/* How long records are gathered before a write. Set in the environment, since it is for tests and for disks that spin
+ * down. */
 static int window_of(unsigned *ms)
 {
     const char *text = getenv("GPU_DISPATCH_JOURNAL_MS");
@@ -132,7 +133,7 @@ static int window_of(unsigned *ms)
     return 0;
 }
 
-/* The library's words tell what to do; these are the options that do it. */
+/* The library's error message says what to do; this adds the options for it. */
 static int refuse(int rc)
 {
     const char *option = rc == GD_E_EXISTS     ? " (to resume: --resume)"
@@ -141,7 +142,8 @@ static int refuse(int rc)
     return gd__fail("%s%s", gd_error_text(), option);
 }
 
-/* A journal of other work, in words that its user would know again; where these are the same, in the library's. */
+/* The journal is of other work: shows both commands as the user would recognise them. If they look the same, the
+ * library's message is used. */
 static int refuse_other(const struct cli_run *r, const char *identity)
 {
     struct gd_journal_reader *reader = NULL;
@@ -167,7 +169,7 @@ static int refuse_other(const struct cli_run *r, const char *identity)
 static int open_journal(struct cli_journal *k)
 {
     const struct cli_run *r = k->asked;
-    /* It would run nothing and say that all is well, where the name was mistyped. */
+    /* If the name is mistyped, the run would do nothing and report success. */
     if (r->retry_failed && !r->resume && access(r->journal, F_OK) < 0)
         return gd__fail("--retry-failed: cannot open the journal %s: %s", r->journal, strerror(errno));
     struct gd__buffer identity = { 0 };
@@ -229,9 +231,9 @@ bool cli_journal_goes_on(struct cli_journal *k)
            c.before > 0;
 }
 
-/* A file that is not what the journal knows, but has every record of it and no others: nothing has to be cut off.
- * Either records that were overtaken have been taken out, and there was no time to tell the journal; or somebody has
- * edited it after a run that came to its end. */
+/* The file differs from what the journal knows, but has every record of it and no others: nothing has to be cut off.
+ * Either records out of date were removed and the run ended before it could tell the journal, or somebody edited the
+ * file after a run that had finished. */
 static bool was_tidied(struct cli_journal *k, const char *path)
 {
     struct gd_journal_reader *reader = NULL;
@@ -252,7 +254,7 @@ int cli_journal_check(struct cli_journal *k, const char *path)
 {
     if (!path || strcmp(path, "-") == 0 || !cli_journal_goes_on(k))
         return 0;
-    /* The journal knows the file at the other end of a link. */
+    /* If path is a link, the journal knows the file that it leads to. */
     const bool is_missing = access(path, F_OK) < 0 && errno == ENOENT;
     char *target = is_missing ? gd__link_target(path) : NULL;
     const int rc = gd__journal_check_file(k->journal, target ? target : path);
@@ -271,7 +273,7 @@ int cli_journal_follow(struct cli_journal *k, const char *path, int fd)
         return 0;
     if (k->asked->sync && strcmp(k->asked->sync, "full") == 0 && gd__sync_directory_of(path) < 0)
         return gd__fail("cannot flush the directory of %s to disk: %s", path, strerror(errno));
-    /* What was begun anew may be shorter than it once was. */
+    /* A file that was started again may be shorter than before. */
     int rc = (cli_journal_goes_on(k) ? gd_journal_follow : gd_journal_follow_anew)(k->journal, path, fd);
     if (rc < 0)
         (void)refuse(rc);
@@ -285,7 +287,7 @@ int cli_journal_follow(struct cli_journal *k, const char *path, int fd)
 
 /* --- keys -------------------------------------------------------------------------- */
 
-/* Of one file: "size:nanoseconds". */
+/* The version of one file: "size:nanoseconds". */
 static void add_version(struct cli_journal *k, const char *path, size_t size)
 {
     struct stat st;
@@ -326,7 +328,7 @@ static int key_member(struct cli_journal *k, struct gd_item *item)
         k->warned = true;
         return 0;
     }
-    /* With a beginning that no record has, so that it can't be taken for one. */
+    /* The prefix occurs in no record, so the key can't be taken for a record. */
     k->key.size = 0;
     gd__buffer_format(&k->key, ".");
     gd__buffer_text(&k->key, k->member);
@@ -352,7 +354,7 @@ bool cli_journal_show_input(struct gd__buffer *b, const char *payload, size_t si
         gd__json_put_arguments(b, payload, size);
         return true;
     }
-    /* One argument that would be read back as several, or as another: an array of one. */
+    /* A single argument that would be read back as several, or as another, is written as an array of one. */
     struct gd__buffer list = { 0 };
     const bool is_list = *payload == '[' && gd__json_read_list(&list, payload, size);
     gd__buffer_free(&list);
@@ -385,7 +387,7 @@ void cli_journal_note(struct cli_journal *k, const struct cli_task_end *e, const
         note.input = k->input.data;
         note.input_size = k->input.size;
     } else if (!e->ok) {
-        /* Whole, however long: the list of failures is made of it. */
+        /* The whole input, however long: the list of failures is made from it. */
         note.input = r->input;
         note.input_size = r->input_size;
     }
@@ -394,8 +396,8 @@ void cli_journal_note(struct cli_journal *k, const struct cli_task_end *e, const
 
 /* --- the end --------------------------------------------------------------------------- */
 
-/* Whether --output may hold records that were overtaken: only if a record of the journal ever was, by this run or by
- * an earlier one, which may have been killed before it came to this, or had another --output. */
+/* Whether --output may hold records that are out of date. That is so only if a record of the journal was ever replaced,
+ * by this run or by an earlier one, which may have been killed before its clean-up or had another --output. */
 static bool wants_tidying(const struct cli_journal *k, const struct gd_journal_summary *s)
 {
     const char *path = k->asked->output;
@@ -411,15 +413,15 @@ static void say_count(struct gd__buffer *b, const char *before, uint64_t n, cons
         gd__buffer_format(b, "%s%" PRIu64 " %s", before, n, words);
 }
 
-/* Tasks that failed before and were not in the input of this run, which was read whole: --retry-failed alone would not
- * run them. */
+/* The number of tasks that failed before and were not in the input of this run, which was read to its end.
+ * --retry-failed alone would not run them. */
 static uint64_t failed_elsewhere(const struct cli_journal *k, uint64_t failed)
 {
     const uint64_t here = k->summary.run_failed + k->counts.skipped_failed;
     return failed > here ? failed - here : 0;
 }
 
-/* What a person may do next: with what is left, or else with what failed. */
+/* What the user may do next about the tasks that are left, or else about those that failed. */
 static const char *what_to_do(uint64_t failed, uint64_t elsewhere, bool some_left, bool at_least)
 {
     if (some_left)
@@ -431,8 +433,8 @@ static const char *what_to_do(uint64_t failed, uint64_t elsewhere, bool some_lef
     return failed ? "; to run them again, add --retry-failed" : "";
 }
 
-/* "journal run.db: 20 done, 3 failed, 12 of them before this run; ..." Not the tasks that were skipped: the list may
- * have lost some of those that ended before. */
+/* "journal run.db: 20 done, 3 failed, 12 of them before this run; ..." Skipped tasks are not counted: the list may have
+ * lost some of the tasks that ended before. */
 static void say(const struct cli_journal *k, uint64_t failed, uint64_t inputs, bool at_least)
 {
     const struct gd_journal_summary *s = &k->summary;
@@ -451,7 +453,7 @@ static void say(const struct cli_journal *k, uint64_t failed, uint64_t inputs, b
     gd__buffer_free(&b);
 }
 
-/* Takes out of --output what was overtaken, and lets the journal know how long the file is now. */
+/* Removes records out of date from --output, and tells the journal the file's new size. */
 static int tidy(struct cli_journal *k, struct gd_journal_reader *reader)
 {
     const char *path = k->asked->output;
@@ -486,7 +488,7 @@ int cli_journal_finish(struct cli_journal *k, bool kept)
     k->counts.size = sizeof k->counts;
     (void)gd_journal_get_counts(k->journal, &k->counts);
     int rc = kept ? look_and_tidy(k) : 0;
-    if (!kept) /* output was given up: its thread may still write to the followed files */
+    if (!kept) /* output was abandoned: its thread may still write to the followed files */
         gd__journal_files_may_grow(k->journal);
     if (gd_journal_close(&k->journal) < 0)
         rc = gd__fail("--journal %s: %s", k->asked->journal, gd_error_text());

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The exit status: 0 all went well, 1-100 so many tasks failed, 101 more, 130 Ctrl-C, 255 anything else; --halt has its
- * own.
+ * The exit status: 0 for success, 1-100 for that many failed tasks, 101 for more, 130 for Ctrl-C, 255 for anything
+ * else. --halt has its own.
  */
 #ifndef GD_CLI_RUN_STOP_EXIT_STATUS_H
 #define GD_CLI_RUN_STOP_EXIT_STATUS_H

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * --halt. What GNU parallel does, found out by trying it:
+ * --halt. The exit status is that of GNU parallel, found by trying it:
  *
  *   a limit of one (fail or done), reached      the exit status of the task that reached it
- *   any other limit as a number, reached or not how many have failed by then, at most 101
- *   a percentage, reached or not                how many of a hundred have failed, rounded up
+ *   any other limit as a number, reached or not the number of failures so far, at most 101
+ *   a percentage, reached or not                the percentage of failures, rounded up
  *   success, reached                            0
  *
  * A percentage of the total that comes to exactly one task is a limit of one. Tasks that end after the limit was
@@ -24,7 +24,7 @@
 static const char *const when_names[] = { "never", "soon", "now" };
 static const char *const what_names[] = { "fail", "success", "done" };
 
-/* The place among n names of the first length bytes of text, or -1. */
+/* The index among n names of the first length bytes of text, or -1. */
 static int find_name(const char *const *names, int n, const char *text, size_t length)
 {
     for (int i = 0; i < n; i++) {
@@ -49,7 +49,7 @@ static int parse_limit(struct cli_halt *h, const char *whole, const char *text)
     return 0;
 }
 
-/* What older versions of GNU parallel had; still seen in scripts. */
+/* The form that older versions of GNU parallel used, which is still seen in scripts. */
 static const char *modern_form(const char *text, char *room, size_t size)
 {
     unsigned percent;
@@ -113,13 +113,13 @@ static bool is_limit_of_one(const struct cli_halt *h)
 
 int cli_halt_count_status(const struct cli_halt *h)
 {
-    /* More than all: a journal may hold failures of inputs that are not on the list any more. */
+    /* The limit is more than all tasks: a journal may hold failures of inputs that are no longer on the list. */
     if (cli_halt_needs_total(h) && h->total)
         return h->failed < h->total ? (int)((h->failed * 100 + h->total - 1) / h->total) : 100;
     return h->failed < CLI_EXIT_MANY ? (int)h->failed : CLI_EXIT_MANY;
 }
 
-/* By its input, or by its number if the input is not one text. */
+/* Names the task by its input, or by its number if the input is not one text. */
 static void name_task(struct cli_halt *h, const struct gd_report *r)
 {
     char name[CLI_HALT_TEXT - 2];

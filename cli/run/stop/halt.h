@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * --halt: when to stop before the end, and what that does to the exit status. As GNU parallel has it.
+ * --halt: when to stop before the end, and what that does to the exit status. As in GNU parallel.
  *
  *     cli_halt_parse(&halt, "soon,fail=3")
- *     on every task's end:  switch (cli_halt_add(&halt, &e)) { case CLI_HALT_SOON: shut down; case CLI_HALT_NOW: abort
- * } at the end:           cli_exit_status(&halt, result of the run, any other error)
+ *     cli_halt_add(&halt, &e)                    at every task's end: CLI_HALT_SOON: shut down; CLI_HALT_NOW: abort
+ *     cli_exit_status(&halt, result, any_error)  at the end
  */
 #ifndef GD_CLI_RUN_STOP_HALT_H
 #define GD_CLI_RUN_STOP_HALT_H
@@ -20,36 +20,36 @@ enum cli_halt_what { CLI_HALT_FAIL = 0, CLI_HALT_SUCCESS = 1, CLI_HALT_DONE = 2 
 
 enum { CLI_HALT_TEXT = 96, CLI_HALT_ROOM = 320 };
 
-/* Zeroed: never, and nothing counted. */
+/* A zeroed struct means "never", with nothing counted. */
 struct cli_halt {
     enum cli_halt_when when;
     enum cli_halt_what what;
-    uint64_t limit;     /* so many, or 0: */
-    unsigned percent;   /* so many of a hundred; needs total */
+    uint64_t limit;     /* this many tasks, or 0: use percent */
+    unsigned percent;   /* percentage of the tasks; needs total */
     uint64_t total;     /* set by the caller: cli_input_total() */
     uint64_t succeeded; /* counted here; cancelled tasks count as neither */
     uint64_t failed;
     bool halted;               /* the limit has been reached */
     int status;                /* and this is the exit status then */
     char task[CLI_HALT_TEXT];  /* the task that reached it, "a.wav" with its quotes, or its number from 1 */
-    char error[CLI_HALT_TEXT]; /* and its error; "": none */
+    char error[CLI_HALT_TEXT]; /* and its error message; "": it has none */
 };
 
 /* "never", "now,fail=1", "soon,fail=20%", "now,success=3", "soon,done=50%"; the old "0", "1", "2", "20%". Sets when,
  * what, limit, percent. 0, or -1 with gd__fail_text(). */
 int cli_halt_parse(struct cli_halt *h, const char *text);
 
-/* True if it can't be decided without knowing how many tasks there are. */
+/* True if the limit can't be decided without the number of tasks. */
 bool cli_halt_needs_total(const struct cli_halt *h);
 
-/* Counts a task's end; says what to do now. What it has said once it does not say again. */
+/* Counts a task's end and returns what to do now. Each answer other than "never" is returned once. */
 enum cli_halt_when cli_halt_add(struct cli_halt *h, const struct cli_task_end *e);
 
-/* Why it was halted, for a person: "task \"a.wav\" failed (exited with code 1)", "10 of 50 tasks ended, the limit is
+/* Describes why the run was halted: "task \"a.wav\" failed (exited with code 1)", "10 of 50 tasks ended, the limit is
  * 20%". CLI_HALT_ROOM bytes are enough. Returns out. */
 char *cli_halt_words(const struct cli_halt *h, char *out, size_t size);
 
-/* The exit status by what has failed, if the limit was not reached. */
+/* The exit status by the number of failures, if the limit was not reached. */
 int cli_halt_count_status(const struct cli_halt *h);
 
 #endif

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * The dispatcher could take these signals by itself; here they are taken for it, since a person who presses Ctrl-C
- * wants to be told at once what happens next. Both signals are blocked in every thread but one, which sleeps in poll()
- * until one comes or until it is told to end. A driver's library may have threads of its own which block nothing: so
- * there is a handler, which tells that thread through an eventfd, rather than a signalfd, which would tell of nothing
- * that another thread was sent.
+ * The dispatcher could handle these signals itself. The command handles them instead, because it reports at once what a
+ * Ctrl-C will do.
  *
- * Ctrl-Z is taken the same way, unless it is ignored (a shell without job control wants no stops) or the panel has
- * taken it, which has to leave the terminal first.
+ * The signals are blocked in every thread but one, which sleeps in poll() until a signal comes or until it is told to
+ * end. A driver's library may have threads of its own that block nothing. So a handler writes to an eventfd for that
+ * thread. A signalfd would miss signals that were delivered to another thread.
+ *
+ * Ctrl-Z is handled the same way, unless it is ignored (a shell without job control wants no stops) or the panel
+ * handles it, which has to leave the terminal first.
  */
 #include "cli/run/stop/interrupt.h"
 
@@ -29,20 +30,21 @@
 
 enum { SIGNALS = 3 };
 static const int numbers[SIGNALS] = { SIGINT, SIGTERM, SIGTSTP };
-static atomic_bool stop_wanted, interrupt_wanted; /* by a signal */
-static atomic_int told = -1; /* the eventfd that the handler writes to; never closed, since it may be about to */
-static atomic_int latest;    /* the signal, if it was to end the run */
+static atomic_bool stop_wanted, interrupt_wanted; /* set by a signal */
+/* The eventfd that the handler writes to; never closed, since a handler may be about to write */
+static atomic_int told = -1;
+static atomic_int latest; /* the last signal that asks to end the run */
 
 struct cli_interrupt {
     struct gd__run *run;
     void (*say)(void *user, const char *words);
     void (*hurry)(void *user, unsigned count);
     void *user;
-    int end; /* eventfd: there is nothing to watch for any more */
+    int end; /* eventfd: ends the thread */
     atomic_uint count;
-    pthread_mutex_t lock; /* held while the dispatcher is told, and of what follows */
-    bool over;            /* the run */
-    unsigned late;        /* that came since */
+    pthread_mutex_t lock; /* held while the dispatcher is told; protects the next two fields */
+    bool over;            /* the run is over */
+    unsigned late;        /* signals that came after that */
     pthread_t thread;
     sigset_t ours, mask_before;
     struct sigaction before[SIGNALS];
@@ -55,26 +57,27 @@ static void on_signal(int number)
     if (number != SIGTSTP)
         latest = number;
     *(number == SIGTSTP ? &stop_wanted : &interrupt_wanted) = true;
-    (void)!write(told, &one, sizeof one); /* where it has no room, enough have come */
+    (void)!write(told, &one, sizeof one); /* if it is full, the thread is woken anyway */
     errno = saved;
 }
 
-/* Whether any came since the last time. */
+/* Whether any signal came since the last call. */
 static bool take_told(void)
 {
     uint64_t n;
     return read(told, &n, sizeof n) == (ssize_t)sizeof n;
 }
 
-/* Likewise, of those that are to end the run. */
+/* Whether a signal that asks to end the run came since the last call. */
 static bool take_interrupt(void)
 {
     return atomic_exchange(&interrupt_wanted, false);
 }
 
-/* The figures may be a moment old: a run that has just begun may show none running though there are. What comes before
- * anything was said is not a second wish: timeout(1) signals a process, and then its group with it. */
-static void first(struct cli_interrupt *i)
+/* Shuts the run down at the first signal, and reports that. The figures may be a moment old: a run that has just begun
+ * may show no running tasks although it has some. A signal that comes before the message is printed does not count as a
+ * second request: timeout(1) signals a process and then its whole group. */
+static void begin_shutdown(struct cli_interrupt *i)
 {
     char words[128], count[32] = "";
     struct gd_stats s = { .size = sizeof s };
@@ -88,12 +91,12 @@ static void first(struct cli_interrupt *i)
     i->say(i->user, words);
 }
 
-static void heed(struct cli_interrupt *i)
+static void act_on_signal(struct cli_interrupt *i)
 {
     if (i->over)
         i->late++;
     else if (atomic_fetch_add(&i->count, 1) == 0)
-        first(i);
+        begin_shutdown(i);
     else
         gd__run_abort(i->run);
     i->hurry(i->user, atomic_load(&i->count) + i->late);
@@ -119,13 +122,14 @@ static void *watch(void *arg)
         if (!take_interrupt())
             continue;
         pthread_mutex_lock(&i->lock);
-        heed(i);
+        act_on_signal(i);
         pthread_mutex_unlock(&i->lock);
     }
 }
 
-/* One that came meanwhile, to a thread that does not block it, does now what it did before us. */
-static void give_back(struct cli_interrupt *i)
+/* Restores the signals. A signal that came meanwhile, to a thread that does not block it, now has the effect that it
+ * had before. */
+static void restore_signals(struct cli_interrupt *i)
 {
     for (int k = 0; k < SIGNALS; k++)
         sigaction(numbers[k], &i->before[k], NULL);
@@ -167,7 +171,7 @@ int cli_interrupt_open(struct cli_interrupt **out, struct gd__run *run, void (*s
         take(i);
         rc = gd__thread_start(&i->thread, "gd-interrupt", watch, i);
         if (rc != 0)
-            give_back(i);
+            restore_signals(i);
     }
     if (rc == 0) {
         *out = i;
@@ -209,7 +213,7 @@ void cli_interrupt_close(struct cli_interrupt **pointer)
     *pointer = NULL;
     stop_watching(i);
     close(i->end);
-    give_back(i);
+    restore_signals(i);
     pthread_mutex_destroy(&i->lock);
     free(i);
 }

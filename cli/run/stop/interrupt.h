@@ -9,19 +9,19 @@
 
 struct cli_interrupt;
 
-/* From now on the signals are taken by a thread of its own. Before, and after the close, they do what they always do.
- * say: one line for a person, from that thread; must not block. hurry: how many have come by now, at each one. 0, or -1
- * with gd__fail_text(). */
+/* From now on a thread of its own handles the signals. Before this call and after the close they have their usual
+ * effect. say: prints one line, on that thread; must not block. hurry: called for each signal with the number of
+ * signals so far. 0, or -1 with gd__fail_text(). */
 int cli_interrupt_open(struct cli_interrupt **out, struct gd__run *run, void (*say)(void *user, const char *words),
                        void (*hurry)(void *user, unsigned count), void *user);
 
-/* The run is over. One that comes from now on touches the dispatcher no more and says nothing, but hurries what is
- * being written; and with the close it does what it always does. NULL is fine. */
+/* The run is over. A signal that comes from now on does not touch the dispatcher and prints nothing, but hurries the
+ * pending output. After the close it has its usual effect. NULL does nothing. */
 void cli_interrupt_over(struct cli_interrupt *i);
 
-/* How many came before the run was over. */
+/* The number of signals that came before the run was over. */
 unsigned cli_interrupt_count(const struct cli_interrupt *i);
 
-void cli_interrupt_close(struct cli_interrupt **i); /* NULL is fine */
+void cli_interrupt_close(struct cli_interrupt **i); /* NULL does nothing */
 
 #endif

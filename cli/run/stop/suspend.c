@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Workers first: what is stopped before them would leave them to go on alone. They are continued by us and not by the
- * shell, which knows nothing of them, whether the job goes on in the foreground or in the background.
+ * The workers are stopped first: if this process stopped before them, they would go on alone. We continue them
+ * ourselves, because the shell knows nothing of them, whether the job goes on in the foreground or in the background.
  */
 #include "cli/run/stop/suspend.h"
 
@@ -10,7 +10,7 @@
 #include <stddef.h>
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct gd_dispatcher *dispatcher; /* the run may end meanwhile: under the lock */
+static struct gd_dispatcher *dispatcher; /* under the lock, because the run may end meanwhile */
 
 void cli_suspend_with(struct gd_dispatcher *d)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What shows a run of the command and writes its output: the list of workers, the page, the sinks, the display; and the
- * signals, which may hurry them. All of it looks at the dispatcher, and ends before it.
+ * The views of a run of the command: the list of workers, the page, the sinks, the display; and the signals, which may
+ * hurry them. All of them read the dispatcher and are closed before it.
  */
 #include <time.h>
 
@@ -30,7 +30,7 @@ static void show_map(const struct cli_running *r)
     gd_devices_close(&devices);
 }
 
-/* The figures are as of the last event, which with long tasks may be hours ago; the time is now. */
+/* The figures are those of the last event, which with long tasks may be hours ago. The time is the current one. */
 static int stats_now(void *user, struct gd_snapshot *out, struct gd_stats *s)
 {
     struct cli_running *r = user;
@@ -51,7 +51,7 @@ static void say_line(void *user, const char *words)
     cli_say("%s", words);
 }
 
-/* A signal came: on the thread that takes them. */
+/* Called on the thread that handles signals. */
 static void hurry(void *user, unsigned count)
 {
     struct cli_running *r = user;
@@ -76,7 +76,8 @@ int cli_views_open(struct cli_running *r)
         cli_sinks_draw(&r->sinks, r->asked, stats_now, r, r->watch) < 0)
         return -1;
     cli_suspend_with(d);
-    return cli_interrupt_open(&r->interrupt, &r->run, say_line, hurry, r); /* last: its thread uses all of the above */
+    /* last, because its thread uses everything above */
+    return cli_interrupt_open(&r->interrupt, &r->run, say_line, hurry, r);
 }
 
 void cli_views_close(struct cli_running *r)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * An observer of our own run; or, where there can be none (no folder for its page), a snapshot made of the dispatcher's
- * statistics, which lack only what workers are at in words.
+ * An observer of our own run. If the run cannot be observed (no directory for its page), a snapshot is made from the
+ * dispatcher's statistics, which lack only the description of what each worker does.
  */
 #include "cli/run/views/watch.h"
 
@@ -19,7 +19,7 @@
 struct cli_watch {
     struct gd_dispatcher *d;
     const struct cli_input *input;
-    struct gd_observer *observer; /* NULL: what follows is filled here */
+    struct gd_observer *observer; /* NULL: the fields below are filled here */
     struct gd_snapshot s;
     struct gd_stats all; /* of s */
     struct gd_worker_view *views;
@@ -67,7 +67,7 @@ int cli_watch_open(struct cli_watch **out, struct gd_dispatcher *d, const struct
     return 0;
 }
 
-/* From the statistics. */
+/* Fills the snapshot from the statistics. */
 static int read_own(struct cli_watch *w)
 {
     w->all.size = sizeof w->all;

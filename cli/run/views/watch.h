@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The run that this process makes, as it is shown: what an observer sees, with what the command knows better.
+ * The run of this process as it is shown: an observer's view, with what the command knows better.
  */
 #ifndef GD_CLI_RUN_VIEWS_WATCH_H
 #define GD_CLI_RUN_VIEWS_WATCH_H
@@ -11,15 +11,15 @@
 
 struct cli_watch;
 
-/* what: of enum gd_observed. All is borrowed. Where the run cannot be observed, what its statistics tell is shown. 0,
- * or -1 with gd__fail_text(). */
+/* what: values of enum gd_observed. All arguments are borrowed. If the run cannot be observed, its statistics are
+ * shown. 0, or -1 with gd__fail_text(). */
 int cli_watch_open(struct cli_watch **out, struct gd_dispatcher *d, const struct cli_input *input, const char *job,
                    unsigned what);
 
 /* A tui_read_fn. */
 int cli_watch_read(void *watch, const struct gd_snapshot **out);
 
-/* The run has ended: from now on that is what is read. NULL is fine. */
+/* The run has ended: reads return its end from now on. NULL does nothing. */
 void cli_watch_end(struct cli_watch *w);
 
 void cli_watch_close(struct cli_watch **w);
