@@ -7,35 +7,43 @@
  *     struct gd_command_spec spec = { .size = sizeof spec, .words = words };
  *     o.worker_argv = gd_command_worker(&spec);     // release with gd_argv_free()
  *
- * Command. The words are joined with spaces and given to a shell, as GNU parallel does, after these were replaced:
+ * Command. The library replaces the placeholders below, joins the words of the template with spaces and runs the result
+ * in a shell, as GNU parallel does:
  *
- *   {}    the input              {#}   number of the task, from 1
- *   {.}   without its extension  {%}   number of the worker, from 1
- *   {/}   its base name          {gpu} number of the GPU
+ *   {}    the input                     {#}   number of the task, from 1
+ *   {.}   the input, no extension       {%}   number of the worker, from 1
+ *   {/}   its base name                 {gpu} number of the GPU
  *   {//}  its directory
- *   {/.}  base name without extension
- *   {2} {2.} {2/} {2//} {2/.}    the same of the second argument, where a task has several
+ *   {/.}  its base name, no extension
+ *   {2} {2.} {2/} {2//} {2/.}           the same for the second argument of a task that has several
  *
- * Replacements are quoted for the shell, unless the first word holds a placeholder. Then the input is (part of) a
- * command line and is inserted unchanged; the same happens if there are no words. A template whose only placeholder is
- * {gpu}, or that has none, gets {} as its last word. If the words mean nothing special to a shell, the program is
- * started without one: only the speed differs. A task's payload is its arguments, with a NUL between them; {} stands
- * for all of them. The command's process has no standard input. Its environment holds GPU_DISPATCH_TASK_ID,
- * GPU_DISPATCH_ATTEMPT, PARALLEL_SEQ ({#}) and PARALLEL_JOBSLOT ({%}). It belongs to the worker's process group: what
- * it leaves running ends with the worker. Its result is its output: see gd_command_read(). A command that exits with
- * another status than 0 fails the task, which is retried like others; its output is kept.
+ * Replacements are quoted for the shell, unless the first word contains a placeholder. In that case the input is a
+ * command line or a part of one, and is inserted unchanged. The same happens if the template has no words. If the
+ * template has no placeholder, or only {gpu}, {} is added as its last word. If nothing in the command line is special
+ * to a shell, the program is started directly, which is faster and otherwise the same.
  *
- * Stream. The program is started once per worker. It writes a line {"ready":true}, then reads one line per task,
+ * The payload of a task is its arguments, with a NUL between them. {} stands for all of them. The command has no
+ * standard input. Its environment contains GPU_DISPATCH_TASK_ID, GPU_DISPATCH_ATTEMPT, PARALLEL_SEQ ({#}) and
+ * PARALLEL_JOBSLOT ({%}). It runs in the worker's process group, so processes that it leaves running end with the
+ * worker. Its result is its output: see gd_command_read(). If it exits with a status other than 0, the task fails and
+ * is retried like any other; the output is still delivered.
+ *
+ * Stream. The program is started once per worker. It writes the line {"ready":true}. If its setup failed it writes
+ * {"ready":false,"error":"message"} instead. Then it reads one line per task:
  *
  *   {"id":7,"attempt":1,"input":"a.wav"}
  *
- * and answers each with a line, {"id":7,"output":...} (any JSON) or {"id":7,"error":"message"} (retried unless it has
- * "final":true; "kind" may be "out_of_memory" or "device_lost"). If its setup failed it writes
- * {"ready":false,"error":"message"} instead of the first line. Several lines may be waiting for it, as many as take
- * about a millisecond or gd_options.batch_size; it may answer them in any order. It ends at the end of its input. Bytes
- * of an input that are not UTF-8 come as \udc80 to \udcff, which Python turns back with os.fsencode(). The result of
- * the task is the JSON text of "output". A line has at most 1 GiB. A program that writes anything else has broken the
- * protocol: it is killed and replaced. Its task is run again, and reported as a crash after crash_limit times.
+ * It answers each task with one line:
+ *
+ *   {"id":7,"output":...}           success; the output is any JSON value, and its text is the result of the task
+ *   {"id":7,"error":"message"}      failure; retried unless it has "final":true; "kind" may be "out_of_memory" or
+ *                                   "device_lost"
+ *
+ * Several lines may be waiting for the program: as many tasks as take about a millisecond, or gd_options.batch_size. It
+ * may answer them in any order. It must exit at the end of its input. Bytes of an input that are not UTF-8 are written
+ * as \udc80 to \udcff; Python's os.fsencode() turns them back into bytes. A line is at most 1 GiB long. A program that
+ * writes anything else breaks the protocol: it is killed and replaced, and its task is started again. A task whose
+ * program was killed crash_limit times is reported as a crash.
  */
 #ifndef GPU_DISPATCH_COMMAND_H
 #define GPU_DISPATCH_COMMAND_H
@@ -57,56 +65,63 @@ extern "C" {
 
 struct gd_command; /* a parsed template */
 
+/* A command template and how to run it. Zero means default. */
 struct gd_command_spec {
     size_t size;              /* sizeof(struct gd_command_spec) */
     const char *const *words; /* NULL-terminated */
-    const char *shell;        /* compatible with sh; NULL: $PARALLEL_SHELL, $SHELL or /bin/sh */
-    bool quote;               /* quote the words for the shell too, so that it changes nothing in them */
-    bool dry_run;             /* run nothing; the output is the command line and a newline */
-    bool ungroup;             /* output goes directly to the worker's own, not into the result */
-    const char *host;         /* the program that is the worker; NULL: the installed gpu-dispatch-host */
+    const char *shell;        /* must be compatible with sh; NULL: $PARALLEL_SHELL, $SHELL or /bin/sh */
+    bool quote;               /* quote the words too, so that the shell leaves them unchanged */
+    bool dry_run;             /* do not run the command; its output is the command line and a newline */
+    bool ungroup;             /* output goes to the worker's stdout and stderr, not into the result */
+    const char *host;         /* the worker program, which runs the commands; NULL: the installed gpu-dispatch-host */
 };
 
-/* What a template is filled with. */
+/* The values for the placeholders of a template. */
 struct gd_command_fill {
     size_t size;         /* sizeof(struct gd_command_fill) */
     const char *payload; /* the arguments, with a NUL between them */
     size_t payload_size;
-    uint64_t task_id; /* {#} is one more */
+    uint64_t task_id; /* {#} is task_id + 1 */
     unsigned slot;    /* {%}, from 1 */
     int gpu_id;       /* {gpu} */
 };
 
-/* Parses the words of a spec; all is copied. Release with gd_command_close(). */
+/* Parses a template. Copies everything in spec. Returns 0 or a negative code. Release with gd_command_close(). */
 int gd_command_open(struct gd_command **out, const struct gd_command_spec *spec);
-void gd_command_close(struct gd_command **command); /* sets it to NULL; NULL is fine */
+void gd_command_close(struct gd_command **command); /* sets *command to NULL; NULL is allowed */
 
-/* The command line for a shell. Release with gd_command_free(). NULL: no memory. */
+/* Returns the command line for a shell, or NULL if out of memory. Release with gd_command_free(). */
 char *gd_command_line(const struct gd_command *command, const struct gd_command_fill *fill);
 void gd_command_free(char *line);
 
-/* 0 if the program that the template names can be run, as far as can be known without running it; otherwise
- * GD_E_INVALID. A word with placeholders or with anything special to the shell passes. */
+/* Checks that the program of the template exists and is executable. Does not run it. Returns 0, or GD_E_INVALID if the
+ * program cannot be run. Also returns 0 if the program's name contains a placeholder or anything special to the shell.
+ */
 int gd_command_check(const struct gd_command *command);
 
 /* --- as workers -------------------------------------------------------- */
 
-/* gd_options.worker_argv for a command. NULL on failure. Release with gd_argv_free(). */
+/* Returns a gd_options.worker_argv that runs the command once per task, or NULL on failure. Release with
+ * gd_argv_free(). */
 char **gd_command_worker(const struct gd_command_spec *spec);
 
+/* A program that speaks JSON Lines. */
 struct gd_stream_spec {
     size_t size;              /* sizeof(struct gd_stream_spec) */
-    const char *const *words; /* the program and its arguments, NULL-terminated; found through PATH */
-    bool json;                /* payloads are JSON texts and go into "input" as they are; else they are strings */
-    const char *host;         /* as above */
+    const char *const *words; /* the program, found through PATH, and its arguments; NULL-terminated */
+    bool json;                /* payloads are JSON and are copied into "input" unchanged; false: they become strings */
+    const char *host;         /* as in struct gd_command_spec */
 };
+
+/* Returns a gd_options.worker_argv that keeps the program alive and sends it tasks, or NULL on failure. Release with
+ * gd_argv_free(). */
 char **gd_stream_worker(const struct gd_stream_spec *spec);
 
-void gd_argv_free(char **argv); /* NULL is fine */
+void gd_argv_free(char **argv); /* NULL is allowed */
 
 /* --- results ----------------------------------------------------------- */
 
-/* The output of a command and how it ended. Points into the result. */
+/* The output of a command and how it ended. out and err point into the data given to gd_command_read(). */
 struct gd_command_output {
     size_t size;   /* set to sizeof(struct gd_command_output) before the call */
     int exit_code; /* 0 if it was killed by a signal */
@@ -115,8 +130,8 @@ struct gd_command_output {
     size_t out_size, err_size;
 };
 
-/* Reads the data of a command worker's report, of success or failure. GD_E_INVALID if the report has no such data,
- * because the worker died or the task was never run. */
+/* Reads the data of a report (gd_report.data and .size) from a command worker, for a success or a failure. Returns 0,
+ * or GD_E_INVALID if the report has no such data because the worker died or the task was never run. */
 int gd_command_read(const void *data, size_t size, struct gd_command_output *out);
 
 #if defined(__GNUC__)
