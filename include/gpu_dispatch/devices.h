@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * The devices of this machine: which exist, which of them this process may use,
- * and what is known of each.
+ * and what is known about each.
  *
  *     struct gd_devices *all;
  *     if (gd_devices_open(&all, "auto") < 0)
@@ -13,17 +13,17 @@
  *     }
  *     gd_devices_close(&all);
  *
- * A list of devices is a snapshot. NVIDIA devices are found through NVML, which is opened at run time; AMD and Intel
- * ones through sysfs. Neither is needed to build or to run. If the environment variable GPU_DISPATCH_SIM is set, the
- * machine has simulated devices instead of real ones: `GPU_DISPATCH_SIM=4`, with more detail as described
+ * A list of devices is a snapshot. NVIDIA devices are found through NVML, which is opened at run time. AMD and Intel
+ * devices are found through sysfs. Neither is needed to build or to run. If the environment variable GPU_DISPATCH_SIM
+ * is set, the machine has simulated devices instead of real ones: `GPU_DISPATCH_SIM=4`, with more detail as described
  * in gpu-dispatch-gpus(1).
  *
- * Numbers. Devices are numbered from 0 in the order in which this process may use them: by PCI bus id, NVIDIA before
- * AMD before Intel, each MIG instance on its own; and where CUDA_VISIBLE_DEVICES (HIP_VISIBLE_DEVICES,
- * ROCR_VISIBLE_DEVICES, ZE_AFFINITY_MASK) is set, by a scheduler or by hand, in the order of that list and nothing that
- * is not in it.
+ * Numbers. The devices that this process may use are numbered from 0: first NVIDIA, then AMD, then Intel, and by PCI
+ * bus id within a vendor. Each MIG instance has its own number. If CUDA_VISIBLE_DEVICES (HIP_VISIBLE_DEVICES,
+ * ROCR_VISIBLE_DEVICES, ZE_AFFINITY_MASK) is set, by a scheduler or by hand, only the devices in that variable can be
+ * used, and they are numbered in its order.
  *
- * Threads: a list may be used by one thread at a time, several lists by several.
+ * Threads: a list may be used by one thread at a time. Several threads may use different lists at once.
  */
 #ifndef GPU_DISPATCH_DEVICES_H
 #define GPU_DISPATCH_DEVICES_H
@@ -51,10 +51,10 @@ enum gd_vendor {
     GD_VENDOR_SIMULATED = 4,
 };
 
-/* "CPU", "NVIDIA", ... Static. */
+/* Returns the vendor's name: "CPU", "NVIDIA", ... The string is static. */
 const char *gd_vendor_name(enum gd_vendor vendor);
 
-/* Which fields of a struct gd_device are known. */
+/* Bits that tell which fields of a struct gd_device are known. */
 enum gd_device_known {
     GD_KNOWN_MEMORY = 1 << 0,      /* memory_total, memory_free */
     GD_KNOWN_UTILIZATION = 1 << 1, /* utilization */
@@ -68,23 +68,23 @@ enum gd_device_known {
 
 struct gd_device {
     size_t size;    /* set to sizeof(struct gd_device) before the call */
-    int id;         /* its number for this process */
-    int index;      /* its number on the machine, among its vendor's, by PCI bus id; a MIG instance has its GPU's */
+    int id;         /* its number for this process; see "Numbers" above */
+    int index;      /* its number among all devices of its vendor, by PCI bus id; a MIG instance has that of its GPU */
     int vendor;     /* enum gd_vendor */
-    unsigned known; /* enum gd_device_known */
+    unsigned known; /* bits of enum gd_device_known */
     char name[96];
-    char uuid[96];         /* "GPU-...", "MIG-..."; empty if it has none */
-    char pci[32];          /* "0000:3b:00.0"; may be empty too */
+    char uuid[96];         /* "GPU-...", "MIG-..."; empty if not known */
+    char pci[32];          /* "0000:3b:00.0"; empty if not known */
     uint64_t memory_total; /* bytes */
     uint64_t memory_free;
-    unsigned utilization; /* percent of time that something ran on it */
+    unsigned utilization; /* percent of the time in which the device was busy */
     int temperature;      /* degrees Celsius */
     unsigned power_mw;    /* milliwatts */
     int numa_node;
-    char cpus[256]; /* near it: "0-15,32-47" */
-    bool is_mig;    /* this is a MIG instance */
-    bool mig_enabled;
-    unsigned n_processes; /* that compute on it */
+    char cpus[256];       /* the CPUs near the device: "0-15,32-47" */
+    bool is_mig;          /* this device is a MIG instance */
+    bool mig_enabled;     /* MIG mode is on */
+    unsigned n_processes; /* processes that compute on the device */
 };
 
 struct gd_device_process {
@@ -92,48 +92,46 @@ struct gd_device_process {
     uint64_t memory; /* bytes; 0: not known */
 };
 
-/* Lists devices. spec:
+/* Makes a list of devices. spec is one of:
  *
- *   NULL          all that this process may use; the list may be empty
- *   "auto","all"  the same, but an empty list is GD_E_NO_DEVICES; the message says what to do instead
- *   "0,2", "0-3"  by number; ranges and single ones mixed, in that order
- *   "GPU-8d2f"    by UUID, or a beginning of one that fits a single device; "MIG-..." likewise
- *   "0:1"         MIG instance 1 of GPU 0
- *   "sim:4"       four simulated devices, whatever the machine has
- *   "cpu", "cpu:8" workers without a device
+ *   NULL           every device that this process may use; the list may be empty
+ *   "auto", "all"  the same, but if there are no devices the call fails with GD_E_NO_DEVICES and a message that says
+ * what to do instead "0,2", "0-3"   devices by number, in this order; numbers and ranges may be mixed "GPU-8d2f"     a
+ * device by UUID, or by the beginning of a UUID if only one device matches; also "MIG-..." "0:1"          MIG instance
+ * 1 of GPU 0 "sim:4"        four simulated devices, on any machine "cpu", "cpu:8" workers without a device
  *
- * A device that does not exist, is ambiguous or is listed twice is GD_E_NO_DEVICES or GD_E_INVALID. The message names
- * it and lists what exists. Release with gd_devices_close(). */
+ * Returns 0, or GD_E_NO_DEVICES or GD_E_INVALID if a device does not exist, is ambiguous or is listed twice. The error
+ * message names that device and lists those that exist. Release with gd_devices_close(). */
 int gd_devices_open(struct gd_devices **out, const char *spec);
 
-void gd_devices_close(struct gd_devices **list); /* sets it to NULL; NULL is fine */
+void gd_devices_close(struct gd_devices **list); /* sets *list to NULL; NULL is allowed */
 
 size_t gd_devices_count(const struct gd_devices *list);
 
-/* What is known of the i-th. */
+/* Fills *out for device i of the list. Returns 0 or a negative code. */
 int gd_devices_get(const struct gd_devices *list, size_t i, struct gd_device *out);
 
-/* The index in the list of the device with that number, or GD_E_NO_DEVICES. */
+/* Returns the index in the list of the device with this number (gd_device.id), or GD_E_NO_DEVICES. */
 int gd_devices_find(const struct gd_devices *list, int id);
 
-/* 0 if every one of these numbers is in the list; otherwise GD_E_NO_DEVICES, and gd_error_text() names the missing one
- * and what exists. A number that is given twice is GD_E_INVALID. */
+/* Checks device numbers. Returns 0 if all n of them are in the list. Returns GD_E_NO_DEVICES if one is not; the error
+ * message names it and lists those that exist. Returns GD_E_INVALID if a number is given twice. */
 int gd_devices_validate(const struct gd_devices *list, const int *ids, size_t n);
 
-/* True if the list has an NVIDIA device that CUDA could use. */
+/* Returns true if the list contains an NVIDIA device that CUDA could use. */
 bool gd_devices_cuda(const struct gd_devices *list);
 
-/* Asks again for memory, utilisation, temperature, power and processes. */
+/* Reads memory, utilisation, temperature, power and processes from the driver again. The list keeps its devices. */
 int gd_devices_refresh(struct gd_devices *list);
 
-/* The processes that compute on the i-th: the first max. Returns how many there are, GD_E_UNSUPPORTED if not known.
- * element_size is sizeof(struct gd_device_process). */
+/* Copies the first max processes that compute on device i to out. Returns how many there are in all, or
+ * GD_E_UNSUPPORTED if that is not known. element_size is sizeof(struct gd_device_process). */
 int gd_devices_processes(const struct gd_devices *list, size_t i, struct gd_device_process *out, size_t element_size,
                          size_t max);
 
-/* How many workers fit on the i-th if each needs this many bytes of device memory. A tenth of the free memory, and at
- * least 256 MiB, stays free. GD_E_UNSUPPORTED if the free memory is not known; GD_E_TOO_LARGE if not even one fits,
- * with the figures in the message. */
+/* Returns how many workers fit on device i if each needs this many bytes of device memory. A tenth of the free memory,
+ * and at least 256 MiB, stays free. Returns GD_E_UNSUPPORTED if the free memory is not known. Returns GD_E_TOO_LARGE if
+ * not even one worker fits; the error message contains the figures. */
 int gd_devices_room(const struct gd_devices *list, size_t i, uint64_t bytes);
 
 #if defined(__GNUC__)
