@@ -72,14 +72,14 @@ check: ## check format, lint, sanitizers, headers and fuzz corpora
 	@tools/check.sh
 
 abi-baseline: ## store the interface of the shared library, which `make check` compares
-	@tools/abi.sh baseline
+	@tools/check/abi.sh baseline
 
 soak: all ## run the simulator, system, crash and chaos tests for much longer
 	@$(BUILD)/tests/sim_sim --seeds $(SOAK_SEEDS)
 	@tools/test.sh $(BUILD) --setup soak --suite system --suite crash --suite chaos
 
 docs: ## build the documentation into build/site (gets MkDocs from PyPI, once)
-	@tools/docs.sh $(BUILD)
+	@tools/docs/build.sh $(BUILD)
 
 install: all ## install under PREFIX (honours DESTDIR)
 	@meson install -C $(BUILD) --no-rebuild

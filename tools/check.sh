@@ -104,12 +104,12 @@ step_lists() {
 # Links, paths, targets and messages in the documents are those of the tree; first the check itself, on documents with
 # faults.
 step_docs() {
-    python3 tests/tools/test_check_docs.py && python3 tools/check_docs.py
+    python3 tests/tools/test_check_docs.py && python3 tools/docs/check_docs.py
 }
 
 # The layers that docs/architecture.md allows against the real #includes; first the check itself, on trees with faults.
 step_layers() {
-    python3 tests/tools/test_layers.py && python3 tools/layers.py
+    python3 tests/tools/test_layers.py && python3 tools/check/layers.py
 }
 
 step_headers() {
@@ -118,7 +118,7 @@ step_headers() {
 
 # The interface of the shared library is the one that is stored.
 step_abi() {
-    tools/abi.sh check
+    tools/check/abi.sh check
 }
 
 # Reports a check that this machine does not allow; run() shows such lines.

@@ -10,7 +10,7 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tools"))
+sys.path.insert(0, str(ROOT / "tools" / "docs"))
 sys.dont_write_bytecode = True
 import check_docs  # noqa: E402
 

@@ -154,7 +154,7 @@ def check_tree(root):
 def main():
     if len(sys.argv) > 2:
         sys.exit(__doc__)
-    root = pathlib.Path(sys.argv[1] if len(sys.argv) == 2 else pathlib.Path(__file__).parent.parent)
+    root = pathlib.Path(sys.argv[1] if len(sys.argv) == 2 else pathlib.Path(__file__).resolve().parents[2])
     problems = check_tree(root)
     for problem in problems:
         print(problem)

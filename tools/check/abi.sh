@@ -5,7 +5,7 @@
 #   check      fails if anything but an added function differs, and shows what
 #   baseline   stores the interface of this tree
 set -u
-cd "$(dirname "$0")/.." || exit 1
+cd "$(dirname "$0")/../.." || exit 1
 build=build-abi stored=tests/abi/libgpu_dispatch.abi
 
 skip() {

@@ -1,10 +1,10 @@
 #!/bin/sh
 # Builds the documentation into BUILD_DIR/site with MkDocs, which the first call installs into BUILD_DIR/docs-venv. Open
 # BUILD_DIR/site/index.html, or serve the directory if you also want its search.
-# usage: docs.sh BUILD_DIR
+# usage: build.sh BUILD_DIR
 set -eu
-build=${1:?usage: docs.sh BUILD_DIR}
-root=$(cd "$(dirname "$0")/.." && pwd)
+build=${1:?usage: build.sh BUILD_DIR}
+root=$(cd "$(dirname "$0")/../.." && pwd)
 wanted="mkdocs-material>=9.5,<10"
 
 mkdir -p "$build"

@@ -8,7 +8,7 @@ import re
 
 from mkdocs.structure.files import File
 
-ROOT = pathlib.Path(__file__).resolve().parents[1]
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 FROM_ROOT = ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
 
 
