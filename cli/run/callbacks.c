@@ -45,7 +45,7 @@ static void halt(struct cli_running *r, enum cli_halt_when when)
     char why[CLI_HALT_ROOM];
     if (when == CLI_HALT_NEVER || atomic_exchange(&r->ended_early, true))
         return;
-    cli_halt_words(&r->halt, why, sizeof why);
+    cli_halt_reason(&r->halt, why, sizeof why);
     if (when == CLI_HALT_SOON) {
         cli_say("%s: starting no more tasks, the running ones may finish", why);
         gd__run_shutdown(&r->run);

@@ -42,7 +42,7 @@ static void start_later(struct gd__sched *s, uint64_t now, unsigned i)
 }
 
 /* Decides whether a worker whose process died unexpectedly gets another process. */
-static void replace(struct gd__sched *s, uint64_t now, unsigned i, bool in_setup, const char *words)
+static void replace(struct gd__sched *s, uint64_t now, unsigned i, bool in_setup, const char *message)
 {
     struct gd__sched_worker *w = &s->workers[i];
     bool setup_over = false;
@@ -55,8 +55,8 @@ static void replace(struct gd__sched *s, uint64_t now, unsigned i, bool in_setup
     }
     const bool out = w->given_up || setup_over;
     if (setup_over && !w->given_up)
-        gd__count_setup_failure(s, i, words); /* before worker_died: this message says more */
-    s->fx->worker_died(s->ctx, i, words, out);
+        gd__count_setup_failure(s, i, message); /* before worker_died: this message says more */
+    s->fx->worker_died(s->ctx, i, message, out);
     if (out)
         gd__worker_set_state(s, now, i, GD_WORKER_FAILED);
     else
@@ -72,11 +72,11 @@ static bool may_be_a_stop(const struct gd__sched *s, unsigned state, const struc
     return stops && unasked && s->config.signal_wait_ns > 0 && !s->stopping && !s->workers_stopped;
 }
 
-static void hold_death(struct gd__sched *s, uint64_t now, unsigned i, bool in_setup, const char *words)
+static void hold_death(struct gd__sched *s, uint64_t now, unsigned i, bool in_setup, const char *message)
 {
     struct gd__sched_worker *w = &s->workers[i];
-    gd__free(w->last_words);
-    w->last_words = words ? gd__memdup(words, strlen(words) + 1) : NULL;
+    gd__free(w->last_message);
+    w->last_message = message ? gd__memdup(message, strlen(message) + 1) : NULL;
     w->died_in_setup = in_setup;
     gd__worker_set_state(s, now, i, GD__WORKER_HELD);
     gd__worker_arm(s, i, now + s->config.signal_wait_ns);
@@ -86,7 +86,7 @@ void gd__worker_no_stop_came(struct gd__sched *s, uint64_t now, unsigned i)
 {
     const struct gd__sched_worker *w = &s->workers[i];
     s->counts.crashes++;
-    replace(s, now, i, w->died_in_setup, w->last_words ? w->last_words : "was ended by a signal");
+    replace(s, now, i, w->died_in_setup, w->last_message ? w->last_message : "was ended by a signal");
     gd__check_done(s, now);
 }
 
@@ -103,8 +103,8 @@ static struct gd__outcome outcome_of(const struct gd__sched *s, uint64_t now, un
         .exit_code = timeout ? 0 : d->exit_code,
         .start_ns = d->start_ns,
         .end_ns = now,
-        .bytes = timeout ? NULL : d->words,
-        .size = timeout || !d->words ? 0 : strlen(d->words),
+        .bytes = timeout ? NULL : d->message,
+        .size = timeout || !d->message ? 0 : strlen(d->message),
     };
 }
 
@@ -123,16 +123,17 @@ static void end_process(struct gd__sched *s, uint64_t now, unsigned i, const str
     gd__worker_set_state(s, now, i, GD_WORKER_RESTING); /* so that it is handed no task meanwhile */
     gd__window_reclaim(s, now, i, blamed, &o);
     if (is_lost) {
-        s->fx->worker_died(s->ctx, i, d->words, true);
+        s->fx->worker_died(s->ctx, i, d->message, true);
         gd__worker_set_state(s, now, i, GD_WORKER_LOST);
     } else if (expected || s->stopping || s->workers_stopped) {
         gd__worker_set_state(s, now, i, w->given_up ? GD_WORKER_FAILED : GD_WORKER_FINISHED);
-    } else if (d->shortage && !w->given_up && !gd__short_of(s, now, i, d->words, d->words ? strlen(d->words) : 0)) {
+    } else if (d->shortage && !w->given_up &&
+               !gd__short_of(s, now, i, d->message, d->message ? strlen(d->message) : 0)) {
         start_later(s, now, i);
     } else if (o.by_stop_signal) {
-        hold_death(s, now, i, in_setup, d->words);
+        hold_death(s, now, i, in_setup, d->message);
     } else {
-        replace(s, now, i, in_setup, d->words);
+        replace(s, now, i, in_setup, d->message);
     }
     gd__check_done(s, now);
 }
@@ -153,14 +154,14 @@ void gd__worker_lost(struct gd__sched *s, uint64_t now, unsigned i)
          * one worker after the other. */
         .started = w->kill_reason == GD__KILL_TIMEOUT ? gd__max64(p.started, w->cancel_below) : p.started,
         .start_ns = p.start_ns,
-        .words = "was killed, but the process does not end (is it stuck in the kernel?); the run goes on without it",
+        .message = "was killed, but the process does not end (is it stuck in the kernel?); the run goes on without it",
     };
     end_process(s, now, i, &d, true);
 }
 
-const char *gd__sched_kill_words(const struct gd__sched *s, unsigned w)
+const char *gd__sched_kill_message(const struct gd__sched *s, unsigned w)
 {
-    static const char *const words[] = {
+    static const char *const messages[] = {
         [GD__KILL_TIMEOUT] = "was killed because its task did not stop at the time limit",
         [GD__KILL_SETUP_TIMEOUT] = "was killed because its setup took longer than the limit",
         [GD__KILL_BROKEN] = "was killed because it broke the protocol",
@@ -169,5 +170,5 @@ const char *gd__sched_kill_words(const struct gd__sched *s, unsigned w)
             "was killed because its GPU's driver reported an error after which programs must be restarted",
         [GD__KILL_ENDING] = "was killed because the run ended",
     };
-    return words[s->workers[w].kill_reason];
+    return messages[s->workers[w].kill_reason];
 }

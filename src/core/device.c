@@ -5,11 +5,11 @@
 
 enum { LOST_LIMIT = 2 };
 
-static void take_device_out(struct gd__sched *s, uint64_t now, unsigned device, const char *words)
+static void take_device_out(struct gd__sched *s, uint64_t now, unsigned device, const char *message)
 {
     if (!s->workers[device].device_out && !s->stopping && !s->workers_stopped) {
         s->workers[device].device_out = true;
-        s->fx->device_out(s->ctx, device, words);
+        s->fx->device_out(s->ctx, device, message);
     }
     unsigned end = device; /* mark all before stopping any: the end of one lets another start */
     for (; end < s->config.n_workers && s->workers[end].device == device; end++) {
@@ -37,9 +37,9 @@ void gd__device_lost(struct gd__sched *s, uint64_t now, unsigned i)
         gd__worker_kill(s, now, i, GD__KILL_DEVICE_LOST);
 }
 
-void gd__sched_device_failed(struct gd__sched *s, uint64_t now, unsigned w, const char *words)
+void gd__sched_device_failed(struct gd__sched *s, uint64_t now, unsigned w, const char *message)
 {
-    take_device_out(s, now, s->workers[w].device, words);
+    take_device_out(s, now, s->workers[w].device, message);
     gd__check_done(s, now);
 }
 

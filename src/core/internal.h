@@ -94,7 +94,7 @@ void gd__worker_arm(struct gd__sched *s, unsigned w, uint64_t at);
 void gd__worker_start(struct gd__sched *s, uint64_t now, unsigned w); /* now, or when fewer are being set up */
 void gd__worker_stop(struct gd__sched *s, uint64_t now, unsigned w, uint64_t grace);
 void gd__worker_kill(struct gd__sched *s, uint64_t now, unsigned w, enum gd__kill_reason reason);
-void gd__count_setup_failure(struct gd__sched *s, unsigned w, const char *words);
+void gd__count_setup_failure(struct gd__sched *s, unsigned w, const char *message);
 
 /* death.c */
 void gd__worker_exited(struct gd__sched *s, uint64_t now, unsigned w, const struct gd__death *d);
@@ -116,7 +116,7 @@ void gd__pool_end_tasks(struct gd__sched *s, uint64_t now); /* kill the workers 
 
 /* shortage.c */
 /* No process could be started, by w or for it. True: nothing has run for so long that waiting is no use. */
-bool gd__short_of(struct gd__sched *s, uint64_t now, unsigned w, const char *words, uint64_t size);
+bool gd__short_of(struct gd__sched *s, uint64_t now, unsigned w, const char *message, uint64_t size);
 void gd__worker_short(struct gd__sched *s, uint64_t now, unsigned w);   /* w is ready, but gets no task for a while */
 void gd__arm_short(struct gd__sched *s, unsigned w, uint64_t deadline); /* deadline: of w's first task */
 uint64_t gd__shortage_delay(struct gd__sched_worker *w);                /* until the next try; longer each time */

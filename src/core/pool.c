@@ -23,7 +23,7 @@ enum event { EV_READY, EV_SETUP_FAILED, EV_RESULT, EV_EXITED, EV_TIMER, N_EVENTS
 
 struct event_data {
     uint64_t now;
-    const char *words;
+    const char *message;
     const struct gd__outcome *outcome;
     const struct gd__death *death;
     unsigned safe_batch;
@@ -164,17 +164,17 @@ static int on_ready(struct gd__sched *s, unsigned i, const struct event_data *e)
     return 0;
 }
 
-void gd__count_setup_failure(struct gd__sched *s, unsigned i, const char *words)
+void gd__count_setup_failure(struct gd__sched *s, unsigned i, const char *message)
 {
     s->workers[i].given_up = true;
     s->counts.setup_failures++;
-    s->fx->setup_failed(s->ctx, i, words);
+    s->fx->setup_failed(s->ctx, i, message);
 }
 
 static int on_setup_failed(struct gd__sched *s, unsigned i, const struct event_data *e)
 {
     if (!s->workers[i].given_up)
-        gd__count_setup_failure(s, i, e->words);
+        gd__count_setup_failure(s, i, e->message);
     if (s->workers[i].state == GD_WORKER_STARTING)
         gd__worker_stop(s, e->now, i, s->config.cancel_grace_ns);
     return 0;
@@ -299,9 +299,9 @@ int gd__sched_ready(struct gd__sched *s, uint64_t now, unsigned w)
     return fire(s, w, EV_READY, &(struct event_data){ .now = now });
 }
 
-int gd__sched_setup_failed(struct gd__sched *s, uint64_t now, unsigned w, const char *words)
+int gd__sched_setup_failed(struct gd__sched *s, uint64_t now, unsigned w, const char *message)
 {
-    return fire(s, w, EV_SETUP_FAILED, &(struct event_data){ .now = now, .words = words });
+    return fire(s, w, EV_SETUP_FAILED, &(struct event_data){ .now = now, .message = message });
 }
 
 int gd__sched_result(struct gd__sched *s, uint64_t now, unsigned w, const struct gd__outcome *o, unsigned safe_batch)

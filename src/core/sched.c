@@ -134,7 +134,7 @@ void gd__sched_close(struct gd__sched *s)
 {
     for (unsigned i = 0; s->workers && i < s->config.n_workers; i++) {
         gd__free(s->workers[i].window);
-        gd__free(s->workers[i].last_words);
+        gd__free(s->workers[i].last_message);
     }
     gd__free(s->workers);
     gd__free(s->idle);

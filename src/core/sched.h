@@ -94,9 +94,9 @@ struct gd__death {
     uint64_t start_ns;
     int signal;
     int exit_code;
-    bool not_spawned;  /* it could not be started */
-    bool shortage;     /* because no more processes or memory were available */
-    const char *words; /* what happened to it ("exited with code 3"), and the end of its stderr */
+    bool not_spawned;    /* it could not be started */
+    bool shortage;       /* because no more processes or memory were available */
+    const char *message; /* what happened to it ("exited with code 3"), and the end of its stderr */
 };
 
 /* How far a worker has got, as far as is known; see struct gd__death. */
@@ -126,12 +126,12 @@ struct gd__sched_effects {
     void (*drop)(void *ctx, const struct gd__task *t, const struct gd__outcome *o);
     /* An attempt failed, and the task will be run again. May be NULL. */
     void (*tried)(void *ctx, const struct gd__task *t, const struct gd__outcome *o);
-    void (*setup_failed)(void *ctx, unsigned w, const char *words);
-    void (*worker_died)(void *ctx, unsigned w, const char *words, bool given_up);
+    void (*setup_failed)(void *ctx, unsigned w, const char *message);
+    void (*worker_died)(void *ctx, unsigned w, const char *message, bool given_up);
     /* No process could be started, by w or for it. Another attempt to start one will follow. */
-    void (*shortage)(void *ctx, unsigned w, const char *words, uint64_t size);
-    /* The device of w is out of use. Called once for each device. words: why; NULL: it has no worker left. */
-    void (*device_out)(void *ctx, unsigned w, const char *words);
+    void (*shortage)(void *ctx, unsigned w, const char *message, uint64_t size);
+    /* The device of w is out of use. Called once for each device. message: why; NULL: it has no worker left. */
+    void (*device_out)(void *ctx, unsigned w, const char *message);
 };
 
 struct gd__sched_config {
@@ -213,7 +213,7 @@ struct gd__sched_worker {
     uint64_t restarts;
     bool productive;    /* this process has finished a task */
     bool died_in_setup; /* while HELD: whether it died in setup */
-    char *last_words;   /* while HELD: the error message; NULL: no memory for it */
+    char *last_message; /* while HELD: the error message; NULL: no memory for it */
     struct gd__timer timer;
     uint64_t completed, failed, timeouts, last_ns, busy_ns;
 };
@@ -268,7 +268,7 @@ void gd__sched_start(struct gd__sched *s, uint64_t now);
 uint64_t gd__sched_add(struct gd__sched *s, uint64_t now, const uint64_t payload[4], uint64_t weight, uint64_t tag);
 void gd__sched_source_end(struct gd__sched *s, uint64_t now);
 int gd__sched_ready(struct gd__sched *s, uint64_t now, unsigned w);
-int gd__sched_setup_failed(struct gd__sched *s, uint64_t now, unsigned w, const char *words);
+int gd__sched_setup_failed(struct gd__sched *s, uint64_t now, unsigned w, const char *message);
 /* The result of the task at head. safe_batch: 0, or the largest batch that fitted. */
 int gd__sched_result(struct gd__sched *s, uint64_t now, unsigned w, const struct gd__outcome *o, unsigned safe_batch);
 /* The process of w has ended. Call this after its results have been read. */
@@ -276,7 +276,7 @@ void gd__sched_exited(struct gd__sched *s, uint64_t now, unsigned w, const struc
 /* w broke the protocol: it is killed and replaced. */
 void gd__sched_broken(struct gd__sched *s, uint64_t now, unsigned w);
 /* The driver reports that the device of worker w has failed: it is taken out of use with all its workers. */
-void gd__sched_device_failed(struct gd__sched *s, uint64_t now, unsigned w, const char *words);
+void gd__sched_device_failed(struct gd__sched *s, uint64_t now, unsigned w, const char *message);
 /* The driver reports that programs on the device of worker w must be restarted: its workers are killed and replaced,
  * and no task is charged. */
 void gd__sched_device_restart(struct gd__sched *s, uint64_t now, unsigned w);
@@ -302,6 +302,6 @@ const struct gd__task *gd__sched_head(const struct gd__sched *s, unsigned w);
 const struct gd__task *gd__sched_at(const struct gd__sched *s, unsigned w, uint64_t position);
 enum gd_worker_state gd__sched_worker_state(const struct gd__sched *s, unsigned w);
 /* A message that says why w's process was killed; NULL: it was not. */
-const char *gd__sched_kill_words(const struct gd__sched *s, unsigned w);
+const char *gd__sched_kill_message(const struct gd__sched *s, unsigned w);
 
 #endif

@@ -25,11 +25,11 @@ static bool something_runs(const struct gd__sched *s)
     return false;
 }
 
-bool gd__short_of(struct gd__sched *s, uint64_t now, unsigned i, const char *words, uint64_t size)
+bool gd__short_of(struct gd__sched *s, uint64_t now, unsigned i, const char *message, uint64_t size)
 {
     if (s->short_since == 0)
         s->short_since = now;
-    s->fx->shortage(s->ctx, i, words, size);
+    s->fx->shortage(s->ctx, i, message, size);
     return now - s->short_since >= s->config.shortage_wait_ns && !something_runs(s);
 }
 

@@ -37,7 +37,7 @@ static struct gd__payload payload_of(const struct gd__task *t)
 }
 
 /* The error message of a failure for which the worker could not give one. */
-static void default_words(const struct gd_dispatcher *d, const struct gd__outcome *o, char text[TEXT_MAX])
+static void default_message(const struct gd_dispatcher *d, const struct gd__outcome *o, char text[TEXT_MAX])
 {
     switch (o->failure) {
     case GD_FAILURE_TIMEOUT:
@@ -57,7 +57,7 @@ static void default_words(const struct gd_dispatcher *d, const struct gd__outcom
 }
 
 /* The error message as a string. It is copied because in shared memory it has no terminating NUL. */
-static char *copy_words(const struct gd_dispatcher *d, const struct gd__outcome *o)
+static char *copy_message(const struct gd_dispatcher *d, const struct gd__outcome *o)
 {
     const size_t length = o->size - o->data_size;
     char name[NAME_MAX_BYTES] = "";
@@ -72,11 +72,11 @@ static char *copy_words(const struct gd_dispatcher *d, const struct gd__outcome 
     return text;
 }
 
-void gd__report_refuse(const struct gd_report *report, enum gd_failure failure, const char *words)
+void gd__report_refuse(const struct gd_report *report, enum gd_failure failure, const char *message)
 {
     struct gd_report *own = (struct gd_report *)(uintptr_t)report; /* gd__deliver() owns the report and may change it */
     own->failure = failure;
-    own->error = words;
+    own->error = message;
 }
 
 struct gd__journal_task *gd__record_put_off(struct gd_dispatcher *d)
@@ -113,11 +113,11 @@ static void tell_listener(const struct gd_dispatcher *d, const struct gd_report 
 static void call_failed(struct gd_dispatcher *d, struct gd_report *r, const struct gd__outcome *o)
 {
     char text[TEXT_MAX];
-    const bool own_words = o->size > o->data_size && o->failure != GD_FAILURE_TIMEOUT;
-    char *words = own_words ? copy_words(d, o) : NULL;
-    if (!words)
-        default_words(d, o, text);
-    r->error = words ? words : text;
+    const bool has_message = o->size > o->data_size && o->failure != GD_FAILURE_TIMEOUT;
+    char *message = has_message ? copy_message(d, o) : NULL;
+    if (!message)
+        default_message(d, o, text);
+    r->error = message ? message : text;
     r->data = o->data_size > 0 ? o->bytes : NULL;
     r->size = o->data_size;
     if (d->publisher)
@@ -129,7 +129,7 @@ static void call_failed(struct gd_dispatcher *d, struct gd_report *r, const stru
         d->o.on_error(d->o.user, r);
     keep_record(d, r);
     r->error = NULL;
-    gd__free(words);
+    gd__free(message);
 }
 
 void gd__deliver(void *ctx, const struct gd__task *t, const struct gd__outcome *o)
@@ -227,14 +227,15 @@ void gd__deliver_drop(void *ctx, const struct gd__task *t, const struct gd__outc
         gd__free((void *)(uintptr_t)o->handle);
 }
 
-void gd__deliver_shortage(void *ctx, unsigned w, const char *words, uint64_t size)
+void gd__deliver_shortage(void *ctx, unsigned w, const char *message, uint64_t size)
 {
     struct gd_dispatcher *d = ctx;
     char text[TEXT_MAX];
     if (d->shortage_told)
         return;
     d->shortage_told = true;
-    snprintf(text, sizeof text, "worker %u %.*s", w, (int)(size < TEXT_MAX ? size : TEXT_MAX - 1), words ? words : "");
+    snprintf(text, sizeof text, "worker %u %.*s", w, (int)(size < TEXT_MAX ? size : TEXT_MAX - 1),
+             message ? message : "");
     if (d->hooks.shortage)
         d->hooks.shortage(d->hooks.user, text);
 }
@@ -247,43 +248,43 @@ void gd__deliver_try(void *ctx, const struct gd__task *t, const struct gd__outco
         gd__publish_try(d, t, o);
 }
 
-void gd__deliver_setup_failed(void *ctx, unsigned w, const char *words)
+void gd__deliver_setup_failed(void *ctx, unsigned w, const char *message)
 {
     struct gd_dispatcher *d = ctx;
     const int id = (int)w, gpu_id = d->copy.gpu_ids[w];
     if (!d->setup_error[0])
-        gd__text_cause(d->setup_error, sizeof d->setup_error, words);
+        gd__text_cause(d->setup_error, sizeof d->setup_error, message);
     if (d->listener.setup_failed)
-        d->listener.setup_failed(d->listener.user, id, gpu_id, words);
+        d->listener.setup_failed(d->listener.user, id, gpu_id, message);
     if (d->o.on_setup_fail)
-        d->o.on_setup_fail(d->o.user, id, gpu_id, words);
+        d->o.on_setup_fail(d->o.user, id, gpu_id, message);
 }
 
-void gd__deliver_cleanup_failed(const struct gd_dispatcher *d, unsigned w, const char *words)
+void gd__deliver_cleanup_failed(const struct gd_dispatcher *d, unsigned w, const char *message)
 {
     const int id = (int)w, gpu_id = d->copy.gpu_ids[w];
     if (d->listener.cleanup_failed)
-        d->listener.cleanup_failed(d->listener.user, id, gpu_id, words);
+        d->listener.cleanup_failed(d->listener.user, id, gpu_id, message);
     if (d->o.on_cleanup_fail)
-        d->o.on_cleanup_fail(d->o.user, id, gpu_id, words);
+        d->o.on_cleanup_fail(d->o.user, id, gpu_id, message);
 }
 
-void gd__deliver_device_out(void *ctx, unsigned w, const char *words)
+void gd__deliver_device_out(void *ctx, unsigned w, const char *message)
 {
     struct gd_dispatcher *d = ctx;
-    const char *why = words ? words : "it has no workers left";
+    const char *why = message ? message : "it has no workers left";
     if (d->listener.device_out)
         d->listener.device_out(d->listener.user, d->copy.gpu_ids[w], why);
     if (d->o.on_device_out)
         d->o.on_device_out(d->o.user, d->copy.gpu_ids[w], why);
 }
 
-void gd__deliver_worker_died(void *ctx, unsigned w, const char *words, bool given_up)
+void gd__deliver_worker_died(void *ctx, unsigned w, const char *message, bool given_up)
 {
     struct gd_dispatcher *d = ctx;
     const int id = (int)w, gpu_id = d->copy.gpu_ids[w];
     if (d->listener.worker_exited)
-        d->listener.worker_exited(d->listener.user, id, gpu_id, words, given_up);
+        d->listener.worker_exited(d->listener.user, id, gpu_id, message, given_up);
     if (d->o.on_worker_exit)
-        d->o.on_worker_exit(d->o.user, id, gpu_id, words, given_up);
+        d->o.on_worker_exit(d->o.user, id, gpu_id, message, given_up);
 }

@@ -180,7 +180,7 @@ static void device_failed(void *user, const char *uuid, enum gd__health health, 
         if (health == GD__HEALTH_RESTART) {
             atomic_store(&device->restart, true);
         } else if (atomic_compare_exchange_strong(&device->news, &none, NEWS_WRITING)) {
-            snprintf(device->words, sizeof device->words, "%s", why);
+            snprintf(device->message, sizeof device->message, "%s", why);
             atomic_store_explicit(&device->news, NEWS_TOLD, memory_order_release);
         } else {
             continue;
@@ -211,7 +211,7 @@ void gd__devices_take_news(struct gd_dispatcher *d)
         struct gd__run_device *device = &d->devices[i];
         int told = NEWS_TOLD;
         if (atomic_compare_exchange_strong(&device->news, &told, NEWS_TAKEN))
-            gd__sched_device_failed(&d->sched, d->now, device->first_worker, device->words);
+            gd__sched_device_failed(&d->sched, d->now, device->first_worker, device->message);
         else if (atomic_exchange(&device->restart, false))
             gd__sched_device_restart(&d->sched, d->now, device->first_worker);
     }

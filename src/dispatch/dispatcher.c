@@ -238,10 +238,10 @@ static int open_feeder(struct gd_dispatcher *d)
 /* The run's return value. The cause that matters most to the caller comes first. */
 static int conclude(struct gd_dispatcher *d)
 {
-    const char *words;
+    const char *message;
     int source = 0;
     if (gd__feeder_ended(d->feeder))
-        source = gd__feeder_result(d->feeder, &words);
+        source = gd__feeder_result(d->feeder, &message);
     if (d->cut_off)
         return gd__error(GD_E_SYSTEM, "the run can no longer wait for its workers: a callback, or another thread, "
                                       "closed file descriptors that it had not opened");
@@ -261,7 +261,7 @@ static int conclude(struct gd_dispatcher *d)
         return d->signals_seen > 0 ? gd__error(GD_E_INTERRUPTED, "interrupted by a signal")
                                    : gd__error(GD_E_SHUTDOWN, "the run was shut down before its end");
     default:
-        return source < 0 ? gd__error(GD_E_SOURCE, "the source failed: %s", words) : 0;
+        return source < 0 ? gd__error(GD_E_SOURCE, "the source failed: %s", message) : 0;
     }
 }
 
@@ -282,7 +282,7 @@ static int end_journal(struct gd_dispatcher *d, int rc)
     static const struct {
         int code;
         const char *how;
-    } words[] = {
+    } endings[] = {
         { 0, "finished" },
         { GD_E_SETUP, "setup failed" },
         { GD_E_NO_WORKERS, "no workers" },
@@ -293,9 +293,9 @@ static int end_journal(struct gd_dispatcher *d, int rc)
     const char *how = "failed";
     if (!d->o.journal)
         return rc;
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-        if (words[i].code == rc)
-            how = words[i].how;
+    for (size_t i = 0; i < sizeof endings / sizeof *endings; i++)
+        if (endings[i].code == rc)
+            how = endings[i].how;
     const int kept = gd__journal_end(d->o.journal, how);
     return kept < 0 ? kept : rc;
 }

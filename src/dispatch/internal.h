@@ -75,7 +75,7 @@ struct gd__seat {
     uint64_t announced;             /* on_task_start was called for all positions below this one */
     struct gd__output out, err;
     struct gd__watch pid_watch, bell_watch;
-    char words[512]; /* why it could not be started, or what it did wrong */
+    char message[512]; /* why it could not be started, or what it did wrong */
 };
 
 /* A device of the run. */
@@ -85,7 +85,7 @@ struct gd__run_device {
     int vendor; /* enum gd_vendor; and its name, for people */
     char name[96];
     _Atomic int news;     /* see devices.c */
-    char words[160];      /* the error message of its failure */
+    char message[160];    /* the error message of its failure */
     _Atomic bool restart; /* its workers must be started again */
 };
 
@@ -255,12 +255,12 @@ void gd__strays_close(struct gd_dispatcher *d);
 void gd__deliver(void *ctx, const struct gd__task *t, const struct gd__outcome *o);
 void gd__deliver_hold(void *ctx, const struct gd__task *t, struct gd__outcome *o);
 void gd__deliver_drop(void *ctx, const struct gd__task *t, const struct gd__outcome *o);
-void gd__deliver_shortage(void *ctx, unsigned w, const char *words, uint64_t size);
+void gd__deliver_shortage(void *ctx, unsigned w, const char *message, uint64_t size);
 void gd__deliver_try(void *ctx, const struct gd__task *t, const struct gd__outcome *o);
-void gd__deliver_setup_failed(void *ctx, unsigned w, const char *words);
-void gd__deliver_cleanup_failed(const struct gd_dispatcher *d, unsigned w, const char *words);
-void gd__deliver_device_out(void *ctx, unsigned w, const char *words);
-void gd__deliver_worker_died(void *ctx, unsigned w, const char *words, bool given_up);
+void gd__deliver_setup_failed(void *ctx, unsigned w, const char *message);
+void gd__deliver_cleanup_failed(const struct gd_dispatcher *d, unsigned w, const char *message);
+void gd__deliver_device_out(void *ctx, unsigned w, const char *message);
+void gd__deliver_worker_died(void *ctx, unsigned w, const char *message, bool given_up);
 
 /* dispatcher.c */
 void gd__dispatcher_wake(struct gd_dispatcher *d); /* any thread: wakes the loop for another round */

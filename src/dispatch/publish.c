@@ -209,11 +209,11 @@ void gd__publish_final(struct gd_dispatcher *d, int worker, const struct gd_repo
     struct gd__page_run *run = &p->page->run;
     struct shown *from = &p->workers[worker < 0 ? d->n_workers : (unsigned)worker];
     const bool put_task = may_pass(&from->task_at, d->now, p->task_every, p->task_slack);
-    const bool put_words = r->failure != GD_FAILURE_NONE &&
+    const bool put_error = r->failure != GD_FAILURE_NONE &&
                            may_pass(&p->failure_at, d->now, FAILURE_EVERY_NS, FAILURE_EVERY_NS * FAILURE_BURST);
     run->tasks_ended++;
     run->failures_ended += r->failure != GD_FAILURE_NONE;
-    if (!put_task && !put_words)
+    if (!put_task && !put_error)
         return;
     const struct gd_task_view task = {
         .task_id = r->task_id,
@@ -226,7 +226,7 @@ void gd__publish_final(struct gd_dispatcher *d, int worker, const struct gd_repo
     };
     if (put_task)
         gd__page_put_task(p->page, &task);
-    if (put_words)
+    if (put_error)
         put_failure(d, &task, r);
 }
 

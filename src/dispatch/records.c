@@ -9,7 +9,7 @@
 
 enum {
     DRAIN_MOST = 1024, /* records at a time, so that one worker cannot hold up the others */
-    WORDS_MOST = 4096,
+    MESSAGE_ROOM = 4096,
 };
 #define CLOCK_SLACK_NS (100 * GD__NS_PER_MS)
 
@@ -66,14 +66,14 @@ static void sane_times(struct gd_dispatcher *d, struct gd__outcome *o)
  * change it. */
 static int split_failure(const struct record *r, struct gd__outcome *o)
 {
-    uint32_t words;
-    if (r->size < sizeof words)
+    uint32_t message_size;
+    if (r->size < sizeof message_size)
         return GD_E_PROTOCOL;
-    memcpy(&words, (const char *)r->bytes + r->size - sizeof words, sizeof words);
-    if (words > GD__WORDS_MAX || words > r->size - sizeof words)
+    memcpy(&message_size, (const char *)r->bytes + r->size - sizeof message_size, sizeof message_size);
+    if (message_size > GD__MESSAGE_MAX || message_size > r->size - sizeof message_size)
         return GD_E_PROTOCOL;
-    o->size = r->size - sizeof words;
-    o->data_size = o->size - words;
+    o->size = r->size - sizeof message_size;
+    o->data_size = o->size - message_size;
     return 0;
 }
 
@@ -93,8 +93,8 @@ static int take_result(struct gd_dispatcher *d, struct gd__seat *seat, const str
     if (r->slot.kind == GD__R_ERROR_DATA || r->slot.kind == GD__R_SIGNALLED) {
         if (split_failure(r, &o) < 0)
             return GD_E_PROTOCOL;
-    } else if (o.failure != GD_FAILURE_NONE && o.size > GD__WORDS_MAX) {
-        o.size = GD__WORDS_MAX; /* a correct worker writes no more; a faulty one may claim gigabytes */
+    } else if (o.failure != GD_FAILURE_NONE && o.size > GD__MESSAGE_MAX) {
+        o.size = GD__MESSAGE_MAX; /* a correct worker writes no more; a faulty one may claim gigabytes */
     }
     sane_times(d, &o);
     return gd__sched_result(&d->sched, d->now, seat->index, &o, r->slot.safe_batch);
@@ -115,16 +115,16 @@ static int take_lifecycle(struct gd_dispatcher *d, struct gd__seat *seat, const 
     if (seat->said & 1u << r->slot.kind)
         return GD_E_PROTOCOL;
     seat->said |= 1u << r->slot.kind;
-    char words[WORDS_MOST];
-    snprintf(words, sizeof words, "%.*s", (int)(r->size < WORDS_MOST ? r->size : WORDS_MOST - 1),
+    char message[MESSAGE_ROOM];
+    snprintf(message, sizeof message, "%.*s", (int)(r->size < MESSAGE_ROOM ? r->size : MESSAGE_ROOM - 1),
              r->size > 0 ? (const char *)r->bytes : "");
     switch (r->slot.kind) {
     case GD__R_READY:
         return gd__sched_ready(&d->sched, d->now, seat->index);
     case GD__R_SETUP_FAILED:
-        return gd__sched_setup_failed(&d->sched, d->now, seat->index, words);
+        return gd__sched_setup_failed(&d->sched, d->now, seat->index, message);
     case GD__R_CLEANUP_FAILED:
-        gd__deliver_cleanup_failed(d, seat->index, words);
+        gd__deliver_cleanup_failed(d, seat->index, message);
         return 0;
     default:
         return 0;

@@ -391,7 +391,7 @@ static int replace_file(struct gd_journal *j, struct gd__follow *f, int fd)
     pthread_cond_signal(&j->work);
     while (j->error == 0 && (j->row_stale || j->busy_now))
         pthread_cond_wait(&j->moved, &j->lock);
-    const int rc = j->error < 0 ? gd__error(GD_E_JOURNAL, "%s", j->words) : 0;
+    const int rc = j->error < 0 ? gd__error(GD_E_JOURNAL, "%s", j->message) : 0;
     pthread_mutex_unlock(&j->lock);
     if (old >= 0)
         close(old);

@@ -118,7 +118,7 @@ struct gd_journal {
     const char *how_then; /* `how` when the group being written was taken */
     uint64_t n_lost;      /* records lost for lack of memory */
     int error;            /* 0, or the code of a failure after which nothing is written */
-    char words[1024];
+    char message[1024];
 };
 
 /* write/record.c: appends a record; 0 or GD_E_NO_MEMORY. */

@@ -176,7 +176,7 @@ static int failure_of(const struct gd_journal *j)
     return gd__error(GD_E_JOURNAL,
                      "%s. %llu records of this run are on disk; %llu are not. A resumed run repeats those tasks and "
                      "does the remaining ones",
-                     j->words, (unsigned long long)j->n_written, (unsigned long long)left);
+                     j->message, (unsigned long long)j->n_written, (unsigned long long)left);
 }
 
 void gd__journal_files_may_grow(struct gd_journal *j)

@@ -128,12 +128,12 @@ static void keep_error(struct gd_balancer *b, const struct gd_report *r)
     if (b->n_errors == GD__ERRORS_KEPT)
         return;
     char name[NAME_ROOM], *out = b->errors[b->n_errors++];
-    const char *words = r->error ? r->error : "";
+    const char *message = r->error ? r->error : "";
     size_t length = put_name(name, r);
     memcpy(out, name, length);
     memcpy(out + length, ": ", 2);
     length += 2;
-    if (gd__text_cause(out + length, GD__ERROR_ROOM - length, words) == 0)
+    if (gd__text_cause(out + length, GD__ERROR_ROOM - length, message) == 0)
         snprintf(out + length, GD__ERROR_ROOM - length, "%s", gd_failure_name(r->failure));
 }
 

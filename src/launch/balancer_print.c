@@ -210,7 +210,7 @@ static void print_headline(const struct table *t, FILE *to)
 
 static void print_failure_kinds(const struct table *t, FILE *to)
 {
-    static const char *const words[GD__FAILURES][2] = {
+    static const char *const names[GD__FAILURES][2] = {
         [GD_FAILURE_ERROR] = { "error", "errors" },
         [GD_FAILURE_TIMEOUT] = { "timeout", "timeouts" },
         [GD_FAILURE_CRASH] = { "crash", "crashes" },
@@ -221,9 +221,9 @@ static void print_failure_kinds(const struct table *t, FILE *to)
     const char *between = "";
     for (int i = 0; i < GD__FAILURES; i++) {
         const uint64_t n = t->b->failures[i];
-        if (n == 0 || !words[i][0])
+        if (n == 0 || !names[i][0])
             continue;
-        fprintf(to, "%s%" PRIu64 " %s", between, n, words[i][n != 1]);
+        fprintf(to, "%s%" PRIu64 " %s", between, n, names[i][n != 1]);
         between = ", ";
     }
     fputc('\n', to);

@@ -49,18 +49,18 @@ __attribute__((format(printf, 2, 3))) static void complain(const struct launchin
 }
 
 /* The first line of a message from a worker or the system, fit for a terminal. */
-static const char *in_a_line(char out[LINE_ROOM], const char *words)
+static const char *in_a_line(char out[LINE_ROOM], const char *message)
 {
-    gd__text_cause(out, LINE_ROOM, words ? words : "");
+    gd__text_cause(out, LINE_ROOM, message ? message : "");
     return out;
 }
 
 static void on_problem(void *user, const char *path, const char *why)
 {
     struct launching *c = user;
-    char name[LINE_ROOM], words[LINE_ROOM];
+    char name[LINE_ROOM], message[LINE_ROOM];
     gd__text_name(name, sizeof name, path, strlen(path));
-    complain(c, "%s: %s", name, in_a_line(words, why));
+    complain(c, "%s: %s", name, in_a_line(message, why));
     c->problems++;
 }
 
@@ -172,8 +172,8 @@ static int find_files(struct launching *c)
 
 static int fail(const struct launching *c, int rc)
 {
-    char words[LINE_ROOM];
-    complain(c, "%s", in_a_line(words, gd_error_text()));
+    char message[LINE_ROOM];
+    complain(c, "%s", in_a_line(message, gd_error_text()));
     return rc;
 }
 
@@ -213,13 +213,13 @@ static int open_views(void *user)
 static void report(void *user, int result)
 {
     struct launching *c = user;
-    char words[LINE_ROOM] = "";
+    char message[LINE_ROOM] = "";
     if (result < 0)
-        in_a_line(words, gd_error_text());
+        in_a_line(message, gd_error_text());
     if (!c->l.quiet && gd__run_print_summary(&c->run, c->to, "files") < 0)
         c->problems++;
     if (result < 0)
-        complain(c, "%s", words);
+        complain(c, "%s", message);
     struct gd_balance all = { .size = sizeof all };
     gd_balancer_overall(c->run.balancer, &all);
     c->left = all.failed + all.cancelled;
@@ -239,8 +239,8 @@ static void failed(void *user, int code)
 
 static void say(void *user, const char *what, const char *why)
 {
-    char words[LINE_ROOM];
-    complain(user, "%s: %s", what, in_a_line(words, why));
+    char message[LINE_ROOM];
+    complain(user, "%s: %s", what, in_a_line(message, why));
 }
 
 static double media_seconds(void *user, const struct gd_report *r)

@@ -15,7 +15,7 @@
 #include "base/error.h"
 #include "base/fault.h"
 
-enum { WORDS_MAX = 1024 };
+enum { MESSAGE_MAX = 1024 };
 
 struct gd_spawner {
     struct gd_dispatcher *d;
@@ -24,7 +24,7 @@ struct gd_spawner {
     pthread_cond_t over;
     bool ended; /* under the lock, like the fields after it */
     int result;
-    char words[WORDS_MAX];
+    char message[MESSAGE_MAX];
 };
 
 static _Thread_local const struct gd_spawner *running_here; /* the spawner whose thread this is */
@@ -37,7 +37,7 @@ static void *run_thread(void *arg)
     pthread_mutex_lock(&s->lock);
     s->result = result;
     if (result < 0)
-        snprintf(s->words, sizeof s->words, "%s", gd_error_text());
+        snprintf(s->message, sizeof s->message, "%s", gd_error_text());
     s->ended = true;
     pthread_cond_broadcast(&s->over);
     pthread_mutex_unlock(&s->lock);
@@ -124,7 +124,7 @@ int gd_spawner_wait(struct gd_spawner *s, int timeout_ms, int *result)
     if (result)
         *result = code;
     if (code < 0)
-        gd__error(code, "%s", s->words); /* no thread writes to it any more */
+        gd__error(code, "%s", s->message); /* no thread writes to it any more */
     return 0;
 }
 

@@ -158,7 +158,7 @@ static inline void process_one(struct gd_worker *w, struct gd__entry *e, uint64_
     GD__KILL_POINT("processed");
     if (!LIKELY(code == 0)) {
         gd__result_settle(&e->result, code, "process");
-        gd__words_forget();
+        gd__message_forget();
     }
     e->state = GD__ENTRY_DONE;
 }
@@ -338,7 +338,7 @@ static void settle_batch(struct gd_worker *w, const struct batch *b, size_t firs
         w->batch[i]->state = GD__ENTRY_DONE;
     }
     if (code)
-        gd__words_forget();
+        gd__message_forget();
     gd__host_commit(w, b->below);
 }
 
@@ -453,7 +453,7 @@ static void settle_own(struct gd_worker *w, int code, const char *who)
 {
     gd__host_check_fork(w);
     gd__result_settle(&w->own, code, who);
-    gd__words_forget();
+    gd__message_forget();
     flush_output();
 }
 
@@ -514,18 +514,19 @@ static void release_memory(struct gd_worker *w)
 
 _Noreturn void gd__host_leave_fork(void)
 {
-    static const char words[] = "gpu_dispatch: a process that the worker's code forked returned into the worker, so it "
-                                "was ended: a forked process must leave with _exit()\n";
-    (void)!write(STDERR_FILENO, words, sizeof words - 1);
+    static const char message[] =
+        "gpu_dispatch: a process that the worker's code forked returned into the worker, so it "
+        "was ended: a forked process must leave with _exit()\n";
+    (void)!write(STDERR_FILENO, message, sizeof message - 1);
     _exit(GD__EXIT_FORK);
 }
 
 _Noreturn void gd__host_thread_left(void *unused)
 {
-    static const char words[] = "gpu_dispatch: the worker's code ended the thread that called it (pthread_exit() or "
-                                "pthread_cancel()): it must return instead\n";
+    static const char message[] = "gpu_dispatch: the worker's code ended the thread that called it (pthread_exit() or "
+                                  "pthread_cancel()): it must return instead\n";
     (void)unused;
-    (void)!write(STDERR_FILENO, words, sizeof words - 1);
+    (void)!write(STDERR_FILENO, message, sizeof message - 1);
     _exit(GD__EXIT_THREAD);
 }
 

@@ -57,7 +57,7 @@
     X("after_bye")
 
 #define GD__NO_POSITION UINT64_MAX
-#define GD__WORDS_MAX   65536u /* of an error message; longer ones are cut between characters */
+#define GD__MESSAGE_MAX 65536u /* of an error message; longer ones are cut between characters */
 
 /* ---- what the dispatcher asks (main.c) ---- */
 
@@ -70,13 +70,13 @@ void gd__worker_pipe(const struct gd__pipe_ops *pipe);
 /* ---- inside a worker ---- */
 
 /* A success of size bytes (in `bytes`, or at `offset` of the result region), or a failure with its error message in
- * `bytes` or `words`. */
+ * `bytes` or `message`. */
 struct gd_result {
     struct gd_worker *worker;
     enum gd__record_kind kind;
     uint64_t size;
     uint64_t offset; /* 0: no room taken in the region */
-    char *words;     /* the error message, owned; NULL: it fits into `bytes` */
+    char *message;   /* the error message, owned; NULL: it fits into `bytes` */
     alignas(16) unsigned char bytes[GD__INLINE_MAX];
 };
 
@@ -197,16 +197,16 @@ void gd__loader_stop(struct gd_worker *w);
 void gd__result_init(struct gd_result *r, struct gd_worker *w); /* once per object */
 void gd__result_reset(struct gd_result *r);                     /* back to an empty success */
 /* Settles a result by the code that the user's function `who` returned. A failure without an error message gets one, if
- * necessary from the thread's error text. That text must not be used for a later failure too: call gd__words_forget()
+ * necessary from the thread's error text. That text must not be used for a later failure too: call gd__message_forget()
  * after the last use. */
 void gd__result_settle(struct gd_result *r, int code, const char *who);
-void gd__words_forget(void);
+void gd__message_forget(void);
 int gd__result_fail(struct gd_result *r, enum gd__record_kind kind, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 /* Writes and commits a record with the bytes of r (NULL: none) and the position, times and other data of e (NULL:
  * none). */
 void gd__record_put(struct gd_worker *w, enum gd__record_kind kind, const struct gd__entry *e, struct gd_result *r);
-void gd__thread_is_loading(uint64_t position);         /* this I/O thread loads position (or GD__NO_POSITION) */
-size_t gd__words_fit(const char *text, size_t length); /* the length without a character cut in two at the end */
+void gd__thread_is_loading(uint64_t position);           /* this I/O thread loads position (or GD__NO_POSITION) */
+size_t gd__message_fit(const char *text, size_t length); /* the length without a character cut in two at the end */
 
 #endif

@@ -53,7 +53,7 @@ static void call_load(struct gd_worker *w, struct gd__entry *e)
     gd__host_check_fork(w);
     if (code) {
         gd__result_settle(&e->result, code, "load");
-        gd__words_forget();
+        gd__message_forget();
     }
 }
 

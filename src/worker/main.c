@@ -116,12 +116,12 @@ static int refuse(struct gd_worker *w, const struct gd_setup *s)
 _Noreturn static void boot_failed(const char *format, ...) __attribute__((format(printf, 1, 2)));
 _Noreturn static void boot_failed(const char *format, ...)
 {
-    char words[2048];
+    char message[2048];
     va_list args;
     va_start(args, format);
-    vsnprintf(words, sizeof words, format, args);
+    vsnprintf(message, sizeof message, format, args);
     va_end(args);
-    fprintf(stderr, "gpu_dispatch worker %d: can't start: %s\n", (int)getpid(), words);
+    fprintf(stderr, "gpu_dispatch worker %d: can't start: %s\n", (int)getpid(), message);
     _exit(GD__EXIT_BOOT);
 }
 

@@ -130,9 +130,9 @@ void gd__result_reset(struct gd_result *r)
         drop_room(r->worker, r->offset);
         r->offset = 0;
     }
-    if (r->words) {
-        gd__free(r->words);
-        r->words = NULL;
+    if (r->message) {
+        gd__free(r->message);
+        r->message = NULL;
     }
     r->size = 0;
     r->kind = GD__R_SUCCESS;
@@ -201,7 +201,7 @@ int gd_result_set(struct gd_result *r, const void *data, size_t size)
 
 /* ---- failures ---- */
 
-size_t gd__words_fit(const char *text, size_t length)
+size_t gd__message_fit(const char *text, size_t length)
 {
     size_t lead = length; /* after the last byte that begins a character */
     while (lead > 0 && length - lead < 3 && ((unsigned char)text[lead - 1] & 0xc0) == 0x80)
@@ -214,11 +214,11 @@ size_t gd__words_fit(const char *text, size_t length)
 }
 
 /* Allocates room for an error message that does not fit into r itself. If there is no memory, the message is cut. */
-static char *words_room(struct gd_result *r, size_t length)
+static char *alloc_message(struct gd_result *r, size_t length)
 {
     if (length > GD__INLINE_MAX)
-        r->words = gd__calloc(1, length + 1);
-    return r->words;
+        r->message = gd__calloc(1, length + 1);
+    return r->message;
 }
 
 /* The error message if user code gave no format. */
@@ -238,12 +238,12 @@ __attribute__((format(printf, 3, 0))) static int fail_v(struct gd_result *r, enu
     va_copy(again, args);
     int whole = vsnprintf(small, sizeof small, or_nothing(format), again);
     va_end(again);
-    size_t length = whole < 0 ? 0 : (size_t)whole < GD__WORDS_MAX ? (size_t)whole : GD__WORDS_MAX;
-    if (words_room(r, length)) {
-        vsnprintf(r->words, length + 1, or_nothing(format), args);
-        r->size = gd__words_fit(r->words, length);
+    size_t length = whole < 0 ? 0 : (size_t)whole < GD__MESSAGE_MAX ? (size_t)whole : GD__MESSAGE_MAX;
+    if (alloc_message(r, length)) {
+        vsnprintf(r->message, length + 1, or_nothing(format), args);
+        r->size = gd__message_fit(r->message, length);
     } else {
-        r->size = gd__words_fit(small, length < GD__INLINE_MAX ? length : GD__INLINE_MAX);
+        r->size = gd__message_fit(small, length < GD__INLINE_MAX ? length : GD__INLINE_MAX);
         memcpy(r->bytes, small, r->size);
     }
     r->kind = kind;
@@ -287,14 +287,14 @@ void *gd_result_alloc_failed(struct gd_result *r, size_t size, const char *forma
     va_copy(again, args);
     const int whole = vsnprintf(NULL, 0, or_nothing(format), again);
     va_end(again);
-    uint32_t words = whole < 0 ? 0 : (size_t)whole < GD__WORDS_MAX ? (uint32_t)whole : GD__WORDS_MAX;
-    const size_t most = SIZE_MAX - words - 1 - sizeof words;
-    char *room = size <= most ? gd_result_alloc(r, size + words + 1 + sizeof words) : NULL;
+    uint32_t message_size = whole < 0 ? 0 : (size_t)whole < GD__MESSAGE_MAX ? (uint32_t)whole : GD__MESSAGE_MAX;
+    const size_t most = SIZE_MAX - message_size - 1 - sizeof message_size;
+    char *room = size <= most ? gd_result_alloc(r, size + message_size + 1 + sizeof message_size) : NULL;
     if (room) {
-        vsnprintf(room + size, (size_t)words + 1, or_nothing(format), args);
-        words = (uint32_t)gd__words_fit(room + size, words);
-        memcpy(room + size + words, &words, sizeof words);
-        r->size = size + words + sizeof words;
+        vsnprintf(room + size, (size_t)message_size + 1, or_nothing(format), args);
+        message_size = (uint32_t)gd__message_fit(room + size, message_size);
+        memcpy(room + size + message_size, &message_size, sizeof message_size);
+        r->size = size + message_size + sizeof message_size;
         r->kind = GD__R_ERROR_DATA;
     } else {
         fail_v(r, GD__R_ERROR, format, args); /* without room for the data, report at least the error message */
@@ -313,7 +313,7 @@ static bool is_our_code(int code)
     return code < 0 && strcmp(gd_error_name(code), "GD_E_UNKNOWN") != 0;
 }
 
-void gd__words_forget(void)
+void gd__message_forget(void)
 {
     gd__error(GD_OK, "%s", "");
 }
@@ -334,18 +334,18 @@ void gd__result_settle(struct gd_result *r, int code, const char *who)
 
 /* Moves an error message that does not fit into a slot into the result region. If there is no room, cuts it to fit the
  * slot. */
-static void place_words(struct gd_result *r)
+static void place_message(struct gd_result *r)
 {
     struct gd_worker *w = r->worker;
     r->offset = take_room(w, r->size);
     if (r->offset) {
-        memcpy((char *)w->port.results.base + r->offset, r->words, r->size);
+        memcpy((char *)w->port.results.base + r->offset, r->message, r->size);
     } else {
-        r->size = gd__words_fit(r->words, GD__INLINE_MAX);
-        memcpy(r->bytes, r->words, r->size);
+        r->size = gd__message_fit(r->message, GD__INLINE_MAX);
+        memcpy(r->bytes, r->message, r->size);
     }
-    gd__free(r->words);
-    r->words = NULL;
+    gd__free(r->message);
+    r->message = NULL;
 }
 
 /* Moves a large result that was shortened to the size of a slot into the slot. */
@@ -380,8 +380,8 @@ static inline struct gd__result_slot *next_slot(struct gd__port *p)
 
 void gd__record_put(struct gd_worker *w, enum gd__record_kind kind, const struct gd__entry *e, struct gd_result *r)
 {
-    if (r && r->words)
-        place_words(r);
+    if (r && r->message)
+        place_message(r);
     else if (r && r->offset && r->size <= GD__INLINE_MAX)
         shrink_to_slot(r);
     struct gd__result_slot *slot = next_slot(&w->port);

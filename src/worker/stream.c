@@ -77,17 +77,17 @@ _Noreturn static void protocol_error(struct gd_worker *w, const char *line, size
     __attribute__((format(printf, 4, 5)));
 _Noreturn static void protocol_error(struct gd_worker *w, const char *line, size_t size, const char *format, ...)
 {
-    char words[1024], room[SHOWN_ROOM];
+    char message[1024], room[SHOWN_ROOM];
     va_list args;
     va_start(args, format);
-    vsnprintf(words, sizeof words, format, args);
+    vsnprintf(message, sizeof message, format, args);
     va_end(args);
     settle_all(w);
     if (line)
-        dprintf(STDERR_FILENO, "stream worker broke the protocol: %s: its line was %s\n", words,
+        dprintf(STDERR_FILENO, "stream worker broke the protocol: %s: its line was %s\n", message,
                 shown(line, size, room));
     else
-        dprintf(STDERR_FILENO, "stream worker broke the protocol: %s\n", words);
+        dprintf(STDERR_FILENO, "stream worker broke the protocol: %s\n", message);
     _exit(GD__EXIT_PROTOCOL);
 }
 
@@ -108,7 +108,7 @@ _Noreturn static void die_by(int number)
 _Noreturn static void program_ended(struct gd_worker *w)
 {
     struct gd__exit e;
-    char words[256];
+    char message[256];
     const char *rest;
     const size_t n_rest = gd__program_rest(&stream.program, &rest);
     if (!gd__program_wait(&stream.program, END_WAIT_MS, &e))
@@ -117,10 +117,10 @@ _Noreturn static void program_ended(struct gd_worker *w)
         protocol_error(w, rest, n_rest, "%s ended in the middle of a line (the line end is missing)", stream.words[0]);
     if (e.signal == 0 && e.code == 0)
         protocol_error(w, NULL, 0, "%s ended before its standard input was closed, with exit code 0", stream.words[0]);
-    gd__exit_describe(&e, words, sizeof words);
+    gd__exit_describe(&e, message, sizeof message);
     settle_all(w);
     dprintf(STDERR_FILENO, "stream worker: %s ended before its standard input was closed: %s\n", stream.words[0],
-            words);
+            message);
     if (e.signal)
         die_by(e.signal);
     _exit(e.code);
@@ -190,19 +190,19 @@ static const struct {
 static char *message_of(const struct gd__json *v)
 {
     const bool is_string = v->kind == GD__JSON_STRING;
-    char *words = gd__calloc(1, v->size + 1);
-    if (!words)
+    char *message = gd__calloc(1, v->size + 1);
+    if (!message)
         return NULL;
     size_t n = v->size;
     if (is_string)
-        n = gd__json_decode(v, words);
+        n = gd__json_decode(v, message);
     else
-        memcpy(words, v->at, n);
+        memcpy(message, v->at, n);
     for (size_t i = 0; i < n; i++)
-        if (words[i] == '\0')
-            words[i] = ' ';
-    words[n] = '\0';
-    return words;
+        if (message[i] == '\0')
+            message[i] = ' ';
+    message[n] = '\0';
+    return message;
 }
 
 static bool kind_of(const struct gd__json *m, enum gd__record_kind *kind)
@@ -241,13 +241,13 @@ static const char *fault_of(const struct gd__json *m, uint64_t *id)
 static void settle_error(struct gd_result *r, const struct gd__json *m)
 {
     enum gd__record_kind kind;
-    char *words = message_of(&m[ERROR]);
+    char *message = message_of(&m[ERROR]);
     kind_of(m, &kind);
     gd__result_fail(r, kind, "%s",
-                    !words   ? "out of memory: the error message is lost"
-                    : *words ? words
-                             : "(no error message)");
-    gd__free(words);
+                    !message   ? "out of memory: the error message is lost"
+                    : *message ? message
+                               : "(no error message)");
+    gd__free(message);
 }
 
 static void settle_output(struct gd_worker *w, struct gd_result *r, const struct gd__json *output)
@@ -257,7 +257,7 @@ static void settle_output(struct gd_worker *w, struct gd_result *r, const struct
     const int code = gd_result_set(r, output->at, output->size);
     if (code < 0) {
         gd__result_settle(r, code, "the result");
-        gd__words_forget();
+        gd__message_forget();
     }
 }
 
@@ -345,24 +345,25 @@ static int not_ready(struct gd_worker *w, const char *line, size_t size)
 static int ended_early(struct gd_worker *w)
 {
     struct gd__exit e = { .known = false };
-    char words[256] = "closed its output", room[SHOWN_ROOM];
+    char message[256] = "closed its output", room[SHOWN_ROOM];
     const char *rest;
     const size_t n = gd__program_rest(&stream.program, &rest);
     if (gd__program_wait(&stream.program, END_WAIT_MS, &e))
-        gd__exit_describe(&e, words, sizeof words);
+        gd__exit_describe(&e, message, sizeof message);
     if (e.signal) { /* a crash may be chance, so it is tried again, as for other workers */
-        dprintf(STDERR_FILENO, "stream worker: %s was %s before it was ready\n", stream.words[0], words);
+        dprintf(STDERR_FILENO, "stream worker: %s was %s before it was ready\n", stream.words[0], message);
         die_by(e.signal);
     }
-    return gd_worker_error(w, "%s %s before it was ready%s%s: " HINT, stream.words[0], words,
+    return gd_worker_error(w, "%s %s before it was ready%s%s: " HINT, stream.words[0], message,
                            n > 0 ? ", and had written " : "", n > 0 ? shown(rest, n, room) : "");
 }
 
 static int refused(struct gd_worker *w, const struct gd__json *error)
 {
-    char *words = error->kind ? message_of(error) : NULL;
-    gd_worker_error(w, "%s", words && *words ? words : "the program reported \"ready\":false without an error message");
-    gd__free(words);
+    char *message = error->kind ? message_of(error) : NULL;
+    gd_worker_error(w, "%s",
+                    message && *message ? message : "the program reported \"ready\":false without an error message");
+    gd__free(message);
     return GD_E_FAILED;
 }
 
@@ -416,13 +417,13 @@ static int setup(struct gd_worker *w, const struct gd_setup *s)
 static int cleanup(struct gd_worker *w)
 {
     struct gd__exit e;
-    char words[256];
+    char message[256];
     gd__program_close_input(&stream.program);
     gd__program_wait(&stream.program, -1, &e);
     if (e.signal == 0 && e.code == 0)
         return 0;
-    gd__exit_describe(&e, words, sizeof words);
-    return gd_worker_error(w, "%s %s at the end of its input", stream.words[0], words);
+    gd__exit_describe(&e, message, sizeof message);
+    return gd_worker_error(w, "%s %s at the end of its input", stream.words[0], message);
 }
 
 /* Never called: the tasks go through the pipe. */

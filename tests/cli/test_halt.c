@@ -166,13 +166,13 @@ TEST(words)
     struct gd_report one = { .input = "a\tb.wav", .input_size = 8, .failure = GD_FAILURE_ERROR, .error = "no\nmodel" };
     struct cli_task_end e = { .report = &one };
     CHECK_EQ(cli_halt_add(&h, &e), CLI_HALT_NOW);
-    CHECK_STR(cli_halt_words(&h, text, sizeof text), "task \"a b.wav\" failed (no)");
+    CHECK_STR(cli_halt_reason(&h, text, sizeof text), "task \"a b.wav\" failed (no)");
     h = (struct cli_halt){ .when = CLI_HALT_SOON, .limit = 3, .failed = 2 };
     one = (struct gd_report){ .task_id = 6, .input = "x\0y", .input_size = 4, .failure = GD_FAILURE_TIMEOUT };
     CHECK_EQ(cli_halt_add(&h, &e), CLI_HALT_SOON);
-    CHECK_STR(cli_halt_words(&h, text, sizeof text), "3 tasks failed, the last one is 7");
+    CHECK_STR(cli_halt_reason(&h, text, sizeof text), "3 tasks failed, the last one is 7");
     h = (struct cli_halt){ .percent = 20, .what = CLI_HALT_DONE, .total = 50, .failed = 4, .succeeded = 6 };
-    CHECK_STR(cli_halt_words(&h, text, sizeof text), "10 of 50 tasks ended, the limit is 20%");
+    CHECK_STR(cli_halt_reason(&h, text, sizeof text), "10 of 50 tasks ended, the limit is 20%");
 }
 
 TEST(status_by_number)

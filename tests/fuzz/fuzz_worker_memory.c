@@ -296,7 +296,7 @@ static void bury(struct world *x, struct gd__seat *seat)
     gd__channel_progress(&seat->channel, x->d.sched.workers[seat->index].head, &p);
     MUST(p.started <= seat->channel.task_tail && p.loading <= seat->channel.task_tail);
     const struct gd__death death = {
-        .started = p.started, .loading = p.loading, .start_ns = p.start_ns, .signal = 9, .words = "killed"
+        .started = p.started, .loading = p.loading, .start_ns = p.start_ns, .signal = 9, .message = "killed"
     };
     seat->live = false;
     close_memory(&seat->channel);

@@ -139,7 +139,7 @@ void proc_die(struct sim *s, unsigned w, int signal, int exit_code)
                                    .start_ns = p->start_ns,
                                    .signal = signal,
                                    .exit_code = exit_code,
-                                   .words = "it died" };
+                                   .message = "it died" };
     if (p->lying) { /* the dispatcher clamps what it reads, and can do no more */
         p->death.started = sim_below(&s->chance, p->tail + 2);
         p->death.loading = sim_below(&s->chance, p->tail + 2);
@@ -405,7 +405,7 @@ static void fx_spawn(void *ctx, unsigned w)
     }
     p->state = PROC_DEAD;
     p->death =
-        (struct gd__death){ .not_spawned = true, .shortage = happens(s, s->plan.shortage), .words = "no process" };
+        (struct gd__death){ .not_spawned = true, .shortage = happens(s, s->plan.shortage), .message = "no process" };
     sim_at(s, soon(s, s->plan.exit_ns), EVENT_EXIT, w);
 }
 

@@ -274,7 +274,7 @@ TEST(long_words_are_cut_between_characters)
     start_ready("plain");
     give("w");
     expect_at(0, GD__R_ERROR);
-    CHECK_EQ(f->size, GD__WORDS_MAX - 1); /* 1 + 2 n bytes */
+    CHECK_EQ(f->size, GD__MESSAGE_MAX - 1); /* 1 + 2 n bytes */
     CHECK_MEM(f->bytes, "x\xc3\xa9", 3);
     CHECK_MEM(f->bytes + f->size - 2, "\xc3\xa9", 2);
     stop();

@@ -75,8 +75,8 @@ TEST(words_end_with_a_whole_character)
     const char *text = "ab\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80";
     static const size_t fit[] = { 0, 1, 2, 2, 4, 4, 4, 7, 7, 7, 7, 11 };
     for (size_t i = 0; i < sizeof fit / sizeof fit[0]; i++)
-        CHECK_EQ(gd__words_fit(text, i), fit[i]);
-    CHECK_EQ(gd__words_fit("\x80\x80\x80\x80\x80", 5), 5); /* no UTF-8: left alone */
+        CHECK_EQ(gd__message_fit(text, i), fit[i]);
+    CHECK_EQ(gd__message_fit("\x80\x80\x80\x80\x80", 5), 5); /* no UTF-8: left alone */
 }
 
 /* ---- dying at each point ---- */

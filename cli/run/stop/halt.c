@@ -154,7 +154,7 @@ enum cli_halt_when cli_halt_add(struct cli_halt *h, const struct cli_task_end *e
     return h->when;
 }
 
-char *cli_halt_words(const struct cli_halt *h, char *out, size_t size)
+char *cli_halt_reason(const struct cli_halt *h, char *out, size_t size)
 {
     static const char *const verbs[] = { "failed", "succeeded", "ended" };
     const unsigned long long n = counted(h);

@@ -47,7 +47,7 @@ enum cli_halt_when cli_halt_add(struct cli_halt *h, const struct cli_task_end *e
 
 /* Describes why the run was halted: "task \"a.wav\" failed (exited with code 1)", "10 of 50 tasks ended, the limit is
  * 20%". CLI_HALT_ROOM bytes are enough. Returns out. */
-char *cli_halt_words(const struct cli_halt *h, char *out, size_t size);
+char *cli_halt_reason(const struct cli_halt *h, char *out, size_t size);
 
 /* The exit status by the number of failures, if the limit was not reached. */
 int cli_halt_count_status(const struct cli_halt *h);

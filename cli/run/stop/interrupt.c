@@ -37,7 +37,7 @@ static atomic_int latest; /* the last signal that asks to end the run */
 
 struct cli_interrupt {
     struct gd__run *run;
-    void (*say)(void *user, const char *words);
+    void (*say)(void *user, const char *message);
     void (*hurry)(void *user, unsigned count);
     void *user;
     int end; /* eventfd: ends the thread */
@@ -79,16 +79,16 @@ static bool take_interrupt(void)
  * second request: timeout(1) signals a process and then its whole group. */
 static void begin_shutdown(struct cli_interrupt *i)
 {
-    char words[128], count[32] = "";
+    char message[128], count[32] = "";
     struct gd_stats s = { .size = sizeof s };
     if (gd_dispatcher_stats(i->run->d, &s) == 0 && s.running > 0)
         snprintf(count, sizeof count, "%llu ", (unsigned long long)s.running);
     gd__run_shutdown(i->run);
     const bool one = s.running == 1;
-    snprintf(words, sizeof words, "interrupted: %srunning task%s may finish; Ctrl-C again ends %s at once", count,
+    snprintf(message, sizeof message, "interrupted: %srunning task%s may finish; Ctrl-C again ends %s at once", count,
              one ? "" : "s", one ? "it" : "them");
     (void)take_interrupt();
-    i->say(i->user, words);
+    i->say(i->user, message);
 }
 
 static void act_on_signal(struct cli_interrupt *i)
@@ -156,7 +156,7 @@ static void take(struct cli_interrupt *i)
     }
 }
 
-int cli_interrupt_open(struct cli_interrupt **out, struct gd__run *run, void (*say)(void *user, const char *words),
+int cli_interrupt_open(struct cli_interrupt **out, struct gd__run *run, void (*say)(void *user, const char *message),
                        void (*hurry)(void *user, unsigned count), void *user)
 {
     struct cli_interrupt *i = calloc(1, sizeof *i);

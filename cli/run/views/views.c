@@ -45,10 +45,10 @@ static int stats_now(void *user, struct gd_snapshot *out, struct gd_stats *s)
     return rc;
 }
 
-static void say_line(void *user, const char *words)
+static void say_line(void *user, const char *message)
 {
     (void)user;
-    cli_say("%s", words);
+    cli_say("%s", message);
 }
 
 /* Called on the thread that handles signals. */

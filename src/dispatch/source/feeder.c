@@ -67,14 +67,14 @@ static void wake_feeder(struct gd__feeder *f)
 static int take_one(struct gd__feeder *f)
 {
     struct gd_item item = { .reserved = { f } };
-    f->words[0] = '\0';
+    f->message[0] = '\0';
     gd__completed_next(&f->completed);
     int rc = f->spec.source(f->spec.user, &item);
     if (rc > 0) {
         rc = gd__item_take(f, &item);
         if (rc == 0)
             return 1;
-        snprintf(f->words, sizeof f->words, "%s", gd_error_text());
+        snprintf(f->message, sizeof f->message, "%s", gd_error_text());
     }
     gd__free(f->asked);
     f->asked = NULL;
@@ -97,7 +97,7 @@ static void say_ended(struct gd__feeder *f)
 static void source_left(void *arg)
 {
     struct gd__feeder *f = arg;
-    snprintf(f->words, sizeof f->words,
+    snprintf(f->message, sizeof f->message,
              "it ended the thread that called it (pthread_exit() or pthread_cancel()): it must return instead");
     gd__free(f->asked);
     f->asked = NULL;
@@ -312,8 +312,8 @@ bool gd__feeder_ended(const struct gd__feeder *f)
     return !f->started || atomic_load_explicit(&f->ended, memory_order_acquire);
 }
 
-int gd__feeder_result(const struct gd__feeder *f, const char **words)
+int gd__feeder_result(const struct gd__feeder *f, const char **message)
 {
-    *words = f->words[0] ? f->words : "no error message was set (see gd_item_error())";
+    *message = f->message[0] ? f->message : "no error message was set (see gd_item_error())";
     return f->started ? f->result : 0;
 }

@@ -78,7 +78,7 @@ void gd__feeder_stop(struct gd__feeder *f);
 bool gd__feeder_ended(const struct gd__feeder *f);
 
 /* How the source ended: 0, or a code (GD_E_SOURCE, ...) with its error message. Call it after the source has ended. */
-int gd__feeder_result(const struct gd__feeder *f, const char **words);
+int gd__feeder_result(const struct gd__feeder *f, const char **message);
 
 /* Joins the thread if it has ended, otherwise abandons it. Sets *f to NULL. */
 void gd__feeder_close(struct gd__feeder **f);

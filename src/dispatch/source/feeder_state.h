@@ -19,7 +19,7 @@
 #include "shm/arena.h"
 #include "shm/extents.h"
 
-enum { GD__SOURCE_WORDS_MAX = 1024 };
+enum { GD__SOURCE_MESSAGE_MAX = 1024 };
 
 enum gd__feeder_sleep { GD__AWAKE, GD__WAITS_FOR_ROOM, GD__WAITS_FOR_BYTES };
 
@@ -42,7 +42,7 @@ struct gd__feeder {
     _Atomic uint32_t sleeping;      /* enum gd__feeder_sleep */
     _Atomic uint32_t ended;
     int result;
-    char words[GD__SOURCE_WORDS_MAX];
+    char message[GD__SOURCE_MESSAGE_MAX];
 
     alignas(GD__LINE) _Atomic uint64_t allowed; /* written by the monitor, with the fields after it */
     _Atomic uint64_t bytes_freed;

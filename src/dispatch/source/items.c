@@ -132,7 +132,7 @@ int gd_item_error(struct gd_item *item, const char *format, ...)
     if (!f)
         return GD_E_INVALID;
     va_start(args, format);
-    vsnprintf(f->words, sizeof f->words, format ? format : "(no error message)", args);
+    vsnprintf(f->message, sizeof f->message, format ? format : "(no error message)", args);
     va_end(args);
     return GD_E_SOURCE;
 }

@@ -9,7 +9,7 @@
 #include "dispatch/internal.h"
 #include "worker/host.h"
 
-enum { LAST_LINES = 10, DEATH_WORDS = GD__TAIL_BYTES + 1024 };
+enum { LAST_LINES = 10, DEATH_MESSAGE_MAX = GD__TAIL_BYTES + 1024 };
 
 /* --- the end of a process --- */
 
@@ -23,11 +23,11 @@ static bool is_no_worker(const struct gd__seat *seat, const struct gd__exit *e)
 static void describe_death(const struct gd__seat *seat, const struct gd__exit *e, char *text, size_t size)
 {
     char how[128], last[GD__TAIL_BYTES + 1];
-    const char *killed = e->signal == SIGKILL ? gd__sched_kill_words(&seat->d->sched, seat->index) : NULL;
+    const char *killed = e->signal == SIGKILL ? gd__sched_kill_message(&seat->d->sched, seat->index) : NULL;
     gd__exit_describe(e, how, sizeof how);
     const size_t n = gd__output_last_lines(&seat->err, LAST_LINES, last, sizeof last);
     int length = snprintf(text, size, "%s%s",
-                          seat->broken ? seat->words
+                          seat->broken ? seat->message
                           : killed     ? killed
                                        : how,
                           seat->broken            ? "; it was killed"
@@ -39,12 +39,12 @@ static void describe_death(const struct gd__seat *seat, const struct gd__exit *e
 }
 
 /* Reports a worker that died in cleanup, or was killed there because it took too long. */
-static void report_cleanup_crash(const struct gd__seat *seat, const char *words)
+static void report_cleanup_crash(const struct gd__seat *seat, const char *message)
 {
     const bool cleaned = seat->said & (1u << GD__R_BYE | 1u << GD__R_CLEANUP_FAILED);
     const bool in_cleanup = seat->told_to_stop && (seat->said & 1u << GD__R_READY) && !cleaned;
     if (in_cleanup)
-        gd__deliver_cleanup_failed(seat->d, seat->index, words);
+        gd__deliver_cleanup_failed(seat->d, seat->index, message);
 }
 
 /* Reads at most as many records as the ring holds: a process that the worker started may still write there. */
@@ -61,12 +61,12 @@ void gd__seat_ended(struct gd__seat *seat)
 {
     struct gd_dispatcher *d = seat->d;
     const struct gd__exit *e = &seat->exit;
-    char words[DEATH_WORDS];
+    char message[DEATH_MESSAGE_MAX];
     struct gd__progress p;
     read_last_records(seat);
     gd__output_drain(&seat->out);
     gd__output_drain(&seat->err);
-    describe_death(seat, e, words, sizeof words);
+    describe_death(seat, e, message, sizeof message);
     gd__channel_progress(&seat->channel, d->sched.workers[seat->index].head, &p);
     const struct gd__death death = {
         .started = p.started,
@@ -75,9 +75,9 @@ void gd__seat_ended(struct gd__seat *seat)
         .signal = e->signal,
         .exit_code = e->code,
         .shortage = e->code == GD__EXIT_SHORTAGE && !(seat->said & 1u << GD__R_READY),
-        .words = words,
+        .message = message,
     };
-    report_cleanup_crash(seat, words);
+    report_cleanup_crash(seat, message);
     gd__seat_clear(seat);
     d->now = gd__now_ns(); /* a callback was called: limits of what is started now count from now */
     gd__sched_exited(&d->sched, d->now, seat->index, &death);
@@ -143,7 +143,7 @@ void gd__supervisor_tell_failures(struct gd_dispatcher *d)
             continue;
         seat->spawn_failed = false;
         d->spawn_failures--;
-        const struct gd__death death = { .not_spawned = true, .shortage = seat->shortage, .words = seat->words };
+        const struct gd__death death = { .not_spawned = true, .shortage = seat->shortage, .message = seat->message };
         gd__sched_exited(&d->sched, d->now, i, &death);
     }
 }
@@ -153,6 +153,6 @@ void gd__seat_broken(struct gd__seat *seat, const char *why)
     if (seat->broken)
         return;
     seat->broken = true;
-    snprintf(seat->words, sizeof seat->words, "broke the protocol (%s)", why);
+    snprintf(seat->message, sizeof seat->message, "broke the protocol (%s)", why);
     gd__sched_broken(&seat->d->sched, seat->d->now, seat->index);
 }

@@ -26,10 +26,10 @@ static void start_worker(void *ctx, unsigned w)
     seat->said = 0;
     seat->told_to_stop = false;
     seat->announced = 0;
-    seat->words[0] = '\0';
+    seat->message[0] = '\0';
     gd__strays_name(seat);
     if (gd__seat_start(seat) < 0) {
-        snprintf(seat->words, sizeof seat->words, "could not be started: %s", gd_error_text());
+        snprintf(seat->message, sizeof seat->message, "could not be started: %s", gd_error_text());
         gd__seat_undo_start(seat);
         seat->spawn_failed = true;
         d->spawn_failures++;

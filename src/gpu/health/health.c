@@ -65,7 +65,7 @@ enum action { IGNORE, PROCESS, RESTART, RETIRE };
 static const struct xid {
     unsigned first, last;
     enum action action;
-    const char *words;
+    const char *text;
 } xids[] = {
     { 8, 8, RESTART, "GPU stopped processing" },
     { 11, 11, PROCESS, "corrupted push buffer stream" },
@@ -197,7 +197,7 @@ void gd__health_report(const char *uuid, unsigned xid)
     if (action == IGNORE || action == PROCESS)
         return;
     if (x)
-        snprintf(why, sizeof why, "Xid %u (%s)", xid, x->words);
+        snprintf(why, sizeof why, "Xid %u (%s)", xid, x->text);
     else
         snprintf(why, sizeof why, "Xid %u", xid);
     report_to_all(uuid, action == RESTART ? GD__HEALTH_RESTART : GD__HEALTH_FAILED, why);

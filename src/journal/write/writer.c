@@ -67,7 +67,7 @@ void gd__writer_fail(struct gd_journal *j)
     if (j->error < 0)
         return;
     j->error = GD_E_JOURNAL;
-    snprintf(j->words, sizeof j->words, "%s", gd_error_text());
+    snprintf(j->message, sizeof j->message, "%s", gd_error_text());
     pthread_cond_broadcast(&j->moved); /* threads that wait for the disk need not wait any more */
     if (j->told.failed)
         j->told.failed(j->told.user);
@@ -151,6 +151,6 @@ void gd__writer_stop(struct gd_journal *j)
     if (rc == 0 && j->n_lost == 0)
         j->error = 0;
     else if (rc < 0)
-        snprintf(j->words, sizeof j->words, "%s", gd_error_text());
+        snprintf(j->message, sizeof j->message, "%s", gd_error_text());
     pthread_mutex_unlock(&j->lock);
 }

@@ -46,13 +46,13 @@ struct entry {
 /* Reports a problem with the path in tree.path. */
 static void tell_problem(const struct search *s, const char *what, int why)
 {
-    char words[256];
+    char message[256];
     if (!s->what.on_problem)
         return;
     errno = why;
-    snprintf(words, sizeof words, "%s: %m%s", what,
+    snprintf(message, sizeof message, "%s: %m%s", what,
              why == EMFILE || why == ENFILE ? " (raise the limit: ulimit -n)" : "");
-    s->what.on_problem(s->what.user, s->tree.path, words);
+    s->what.on_problem(s->what.user, s->tree.path, message);
 }
 
 static int entry_problem(struct search *s, const struct entry *e, const char *what)
