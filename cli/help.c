@@ -17,7 +17,7 @@ const char cli_usage[] = "usage: gpu-dispatch run [OPTIONS] [--] COMMAND [WORD..
 
 static const char general[] = "usage: gpu-dispatch COMMAND [OPTIONS] [ARGUMENTS]\n"
                               "\n"
-                              "Keeps every GPU of this machine busy with a stream of tasks, and loses none.\n"
+                              "Keeps every GPU of this machine busy with a stream of tasks. No task is lost.\n"
                               "\n"
                               "Examples:\n"
                               "  gpu-dispatch run python3 infer.py {} ::: *.jpg         run a command per file\n"

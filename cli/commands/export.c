@@ -40,7 +40,7 @@ struct asked {
 static const struct cli_opt table[] = {
     { "csv", 0, NULL, "write comma-separated values, with a header line", cli_set_flag, AT(csv), .group = "Options" },
     { "jsonl", 0, NULL, "write a JSON object on each line", cli_set_flag, AT(jsonl) },
-    { "failed", 0, NULL, "write only the failed tasks; with --jsonl, as lines that run --jsonl accepts as input",
+    { "failed", 0, NULL, "write only the failed tasks; with --jsonl, the lines can be the input of `run --jsonl`",
       cli_set_flag, AT(failed) },
     { "output", 'o', "FILE", "write to FILE, which appears only when it is complete (default standard output)",
       cli_set_text, AT(output) },
@@ -53,7 +53,7 @@ static const struct cli_opts options = {
     .command = "export",
     .usage = "usage: gpu-dispatch export FILE --csv|--jsonl [--failed] [-o OUT]\n"
              "\n"
-             "Writes the records of the journal FILE (run --journal FILE), one for each\n"
+             "Writes the records of a journal (made with `run --journal FILE`), one for each\n"
              "finished task. It also works while the run is still going on.\n"
              "\n"
              "Examples:\n"

@@ -28,9 +28,7 @@ struct asked {
 #define AT(field) .offset = offsetof(struct asked, field)
 
 static const struct cli_opt table[] = {
-    { "gpus", 0, "SPEC",
-      "show only these: 0,2, 0-3, a UUID or the start of one, sim:4; an error says what is wrong with SPEC (default "
-      "auto)",
+    { "gpus", 0, "SPEC", "show only these GPUs: 0,2 or 0-3 (numbers), a UUID or its start, or sim:4 (default auto)",
       cli_set_text, AT(gpus), .group = "Options" },
     { "json", 0, NULL, "print a JSON array with an object for each GPU; unknown values are null", cli_set_flag,
       AT(json) },

@@ -37,8 +37,8 @@ static const struct cli_opts options = {
     .command = "report",
     .usage = "usage: gpu-dispatch report [OPTIONS] FILE\n"
              "\n"
-             "Makes a web page from the journal FILE (run --journal FILE). It shows a summary,\n"
-             "the throughput, the use of each GPU over time, when each task ran, the slowest\n"
+             "Makes a web page from a journal (made with `run --journal FILE`). It shows a\n"
+             "summary, the throughput, the use of each GPU over time, when each task ran, the slowest\n"
              "tasks and the failures. The page is one file: mail it, or keep it with the\n"
              "results.\n"
              "\n"

@@ -45,8 +45,8 @@ static const struct cli_opts options = {
     .command = "status",
     .usage = "usage: gpu-dispatch status [OPTIONS] FILE\n"
              "\n"
-             "Shows the state of a run from its journal FILE (run --journal FILE): whether it\n"
-             "is running, has ended or was killed, how many tasks are done, how many are left\n"
+             "Shows the state of a run from FILE, its journal (made with `run --journal FILE`):\n"
+             "whether it is running, has ended or was killed, how many tasks are done, how many are left\n"
              "and how long they will take, what failed and why, and the slowest tasks.\n"
              "\n"
              "Examples:\n"

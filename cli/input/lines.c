@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Reads records. When the buffer runs out its contents are moved to the front, and when one record fills it it is
- * doubled. No byte is searched for a delimiter twice. So a record of a gigabyte costs no more than a gigabyte of short
- * records. Before each read it waits for the descriptor and for the cancel descriptor, since a pipe or a terminal may
- * stay silent. For a file this costs one call in 64 KiB.
+ * Reads records. When the buffer is full, its contents are moved to the front. If one record fills the whole buffer,
+ * the buffer is doubled. No byte is searched for a delimiter twice, so a record of a gigabyte costs no more than a
+ * gigabyte of short records. Before each read, this code waits for the input or the cancel descriptor, because a pipe
+ * or a terminal may send nothing for a long time. For a file this costs one system call for each 64 KiB.
  */
 #include "cli/input/lines.h"
 

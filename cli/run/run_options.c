@@ -140,11 +140,11 @@ static bool is_program(const char *value)
 
 static const struct cli_opt table[] = {
     { "gpus", 0, "SPEC",
-      "devices to use: auto (all GPUs), 0,2, 0-3, a UUID or the start of one, sim:4 (4 simulated GPUs) or cpu:8 (8 "
+      "devices to use: auto (all GPUs); 0,2 or 0-3 (numbers); a UUID or its start; sim:4 (4 simulated GPUs); cpu:8 (8 "
       "workers, no GPU) (default auto)",
       cli_set_text, AT(gpus), .group = "Devices and workers" },
     { "workers-per-gpu", 'j', "N",
-      "workers on each GPU, or auto:6G for as many as fit at 6 GiB of free GPU memory each (default 1)",
+      "number of workers on each GPU; auto:6G starts as many as fit if each needs 6 GiB of free GPU memory (default 1)",
       cli_set_workers, AT(workers) },
     { "jobs", 0, "N", NULL, cli_set_workers, AT(workers) },
     { "worker", 0, "FILE",
@@ -207,7 +207,7 @@ static const struct cli_opt table[] = {
     { "keep-order", 'k', NULL, "print output in the order of the input", cli_set_flag, AT(keep_order),
       .group = "Output" },
     { "tag", 0, NULL, "start each line of output with its input and a TAB", cli_set_flag, AT(tag) },
-    { "ungroup", 'u', NULL, "print output at once, unbuffered; the output of several tasks may mix", cli_set_flag,
+    { "ungroup", 'u', NULL, "print output immediately, unbuffered; the output of several tasks may mix", cli_set_flag,
       AT(ungroup) },
     { "joblog", 0, "FILE",
       "write a line for each task: start, duration, exit code, command, in the columns of GNU parallel", cli_set_text,

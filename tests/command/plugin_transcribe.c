@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: MIT
  *
- * Stands in for the transcription worker where no speech is needed: it writes outputs as that does, and answers with
- * the settings that it was given as text. Each file that is begun is a line in ./ran. What a name begins with decides:
+ * Replaces the transcription worker in tests that need no speech. It writes the same output files, and the text of its
+ * result is its settings. When it begins a file, it adds a line to ./ran. The beginning of the file's name decides what
+ * it does:
  *
  *   bad    fails for good           once    fails unless ./mended is there
  *   crash  kills the worker         hang    never ends
- *   part   the same, and leaves what looks like an output that was being written to ./o
+ *   part   kills the worker, and leaves a file in ./o that looks like an unfinished output
  *   a-fill fills the disk that ./o is on, with ./o/large
  *   wait   a line in the pipe ./began, then waits for a byte from the pipe ./gate
  *
- * An audio_duration is what the header says, or, of what has none, left out.
+ * audio_duration is taken from the header of the audio file, and left out if there is no header.
  */
 #include <fcntl.h>
 #include <stdio.h>

@@ -258,10 +258,9 @@ TEST(lines_that_make_no_sense)
         { "in --output-dir ''", "--output-dir needs the name of a directory: --output-dir DIR" },
         { "in --model-size ''", "--model-size needs a size, as in --model-size base" },
         { "in --model x --model-size base", "--model and --model-size cannot be combined: give one of them" },
-        { "in --model x --model-dir y",
-          "--model-dir is searched for a model of a given size: leave it out with --model" },
-        { "in --retry-failed", "--retry-failed needs a journal: give --journal FILE, or only --resume, which runs "
-                               "again the files without output" },
+        { "in --model x --model-dir y", "--model-dir and --model cannot be combined: --model already names the file" },
+        { "in --retry-failed", "--retry-failed needs a journal: give --journal FILE. Without a journal, use --resume "
+                               "alone: it runs the files that have no output" },
         { "in --force-resume", "--force-resume needs a journal: give --journal FILE" },
         { "in --sync full", "--sync is for a journal: give --journal FILE" },
         { "in --sync often", "--sync takes normal or full, not \"often\"" },

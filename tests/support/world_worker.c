@@ -237,7 +237,7 @@ static void leave_grandchild(void)
     atomic_store(&page->grandchild, (uint32_t)pid);
 }
 
-/* The child is in its session before this process ends. */
+/* The child has its own session before this process ends. */
 static void leave_stray(void)
 {
     int ends[2];

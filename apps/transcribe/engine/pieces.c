@@ -14,7 +14,7 @@ int tr_pieces_open(struct tr_pieces *p, unsigned seconds)
 {
     const unsigned length = seconds > 0 ? seconds : TR_AHEAD;
     if (length < TR_LEAST_PIECE || length > 24 * 3600)
-        return gd__fail("pieces of %u s are not possible: use %d s to a day", length, TR_LEAST_PIECE);
+        return gd__fail("a piece cannot be %u s long: use %d s to 86400 s (a day)", length, TR_LEAST_PIECE);
     p->most = (size_t)length * TR_RATE;
     p->samples = malloc((p->most + 1) * sizeof *p->samples);
     return p->samples ? 0 : gd__fail("no memory for %u s of audio", length);
@@ -26,8 +26,9 @@ void tr_pieces_close(struct tr_pieces *p)
     *p = (struct tr_pieces){ 0 };
 }
 
-/* A segment has at most half a minute. So the audio between the last segment that was kept and either a minute before
- * the end or the first segment that was dropped is silence. It need not be transcribed again. */
+/* A segment has at most half a minute. So there is a part that must be silence and need not be transcribed
+ * again. It begins after the last kept segment. It ends at the first dropped segment or a minute before the end,
+ * whichever comes first. */
 struct tr_cut tr_pieces_cut(const struct tr_span *spans, size_t n, double length)
 {
     struct tr_cut cut = { 0, 0 };

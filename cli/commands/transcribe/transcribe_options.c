@@ -74,7 +74,7 @@ static const struct cli_opt table[] = {
     { "language", 0, "LANG", "spoken language, such as en (default: detected in each file)", set_language,
       AT(language) },
     { "translate", 0, NULL, "translate into English", cli_set_flag, AT(translate) },
-    { "prompt", 0, "TEXT", "text that the model should expect: names, spellings", cli_set_text, AT(prompt) },
+    { "prompt", 0, "TEXT", "text that helps the model, such as names and their spelling", cli_set_text, AT(prompt) },
     { "beam-size", 0, "N", "number of beams, 1 to 8; 1 is greedy search (default 1)", cli_set_number, AT(beam_size),
       .min = 1, .max = 8 },
     { "temperature", 0, "T",
@@ -84,10 +84,12 @@ static const struct cli_opt table[] = {
     { "vad", 0, "FILE", "a model that detects speech; everything else is skipped", cli_set_text, AT(vad) },
 
     { "gpus", 0, "SPEC",
-      "devices to use: auto (all GPUs), 0,2, 0-3, sim:4 (4 simulated GPUs) or cpu:8 (8 workers, no GPU) (default auto)",
+      "devices to use: auto (all GPUs); 0,2 or 0-3 (numbers); sim:4 (4 simulated GPUs); cpu:8 (8 workers, no GPU) "
+      "(default "
+      "auto)",
       cli_set_text, AT(run.gpus), .group = "Devices and workers" },
     { "workers", 'j', "N",
-      "workers on each GPU, or auto:6G for as many as fit at 6 GiB of free GPU memory each (default 1)",
+      "number of workers on each GPU; auto:6G starts as many as fit if each needs 6 GiB of free GPU memory (default 1)",
       cli_set_workers, AT(run.workers) },
     { "workers-per-gpu", 0, "N", NULL, cli_set_workers, AT(run.workers) },
     { "threads", 0, "N", "threads of each worker (default: cores divided by workers, at most 4 with a GPU)",
@@ -188,10 +190,10 @@ static int check(const struct cli_transcribe *t)
         { is_empty(t->model_size), "--model-size needs a size, as in --model-size base" },
         { is_empty(t->model), "--model needs the name of a file: --model FILE" },
         { t->model && t->model_size, "--model and --model-size cannot be combined: give one of them" },
-        { t->model && t->model_dir, "--model-dir is searched for a model of a given size: leave it out with --model" },
+        { t->model && t->model_dir, "--model-dir and --model cannot be combined: --model already names the file" },
         { is_empty(r->journal), "--journal needs the name of a file: --journal FILE" },
-        { r->retry_failed && !r->journal, "--retry-failed needs a journal: give --journal FILE, or only --resume, "
-                                          "which runs again the files without output" },
+        { r->retry_failed && !r->journal, "--retry-failed needs a journal: give --journal FILE. Without a journal, "
+                                          "use --resume alone: it runs the files that have no output" },
         { r->force_resume && !r->journal, "--force-resume needs a journal: give --journal FILE" },
         { r->sync && !r->journal, "--sync is for a journal: give --journal FILE" },
         { r->journal && t->dry_run, "--dry-run runs nothing, so there is nothing to record: leave out --journal" },

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Writes and reads failure records. A line is such a record if it is an object with an input, a failure that is a
- * string, and attempts that is a number. A user's own records hardly look like that by chance.
+ * Writes and reads failure records. A line is a failure record if it is an object with the members "input" (any
+ * value), "failure" (a string) and "attempts" (a number). A user's own records are unlikely to have the same members by
+ * chance.
  */
 #include "cli/output/files/failure_record.h"
 
@@ -24,7 +25,7 @@ const char *cli_last_lines(const char *text, size_t *size)
         if (from[-1] == '\n' && from != end && ++lines == MOST_LINES)
             break;
     }
-    /* If this is the middle of a line that is too long, begins with the next line, if there is one. */
+    /* If `from` is in the middle of a line, the text begins with the next line, if there is one. */
     const char *next = from > text && from[-1] != '\n' ? memchr(from, '\n', (size_t)(end - from)) : NULL;
     if (next && next + 1 < end)
         from = next + 1;

@@ -2,8 +2,8 @@
  * written in one transaction, so that a reader or a resumed run sees a consistent state.
  *
  * The write-ahead log is also emptied here, on the writer's thread, when it has grown to some megabytes. That is not
- * possible while a reader uses an old state of the journal. It is then tried again each time the log has grown by half,
- * and waits briefly for readers. Our own readers use a state only as long as it takes to read some thousand rows.
+ * possible while a reader uses an old state of the journal. It is then tried again each time the log has grown by half;
+ * each try waits briefly for readers. Our own readers use a state only as long as it takes to read some thousand rows.
  */
 #include <string.h>
 #include <unistd.h>
@@ -142,7 +142,7 @@ static int store_figures(struct gd_journal *j, const struct gd__figures *f)
     return rc == SQLITE_DONE ? SQLITE_OK : rc;
 }
 
-/* Empties the write-ahead log if it is long. A failure is no error: the log only grows. */
+/* Empties the write-ahead log if it is long. A failure is ignored: its only effect is that the log grows. */
 static void empty_log(struct gd_journal *j, int pages)
 {
     const uint64_t bytes = (uint64_t)pages * (uint64_t)j->page_size;
