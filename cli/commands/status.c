@@ -45,9 +45,9 @@ static const struct cli_opts options = {
     .command = "status",
     .usage = "usage: gpu-dispatch status [OPTIONS] FILE\n"
              "\n"
-             "Shows the state of a run from FILE, its journal (made with `run --journal FILE`):\n"
-             "whether it is running, has ended or was killed, how many tasks are done, how many are left\n"
-             "and how long they will take, what failed and why, and the slowest tasks.\n"
+             "Shows the state of a run from its journal FILE, made with `run --journal FILE`:\n"
+             "whether it is running, has ended or was killed, how many tasks are done and\n"
+             "left, how long these will take, what failed and why, and the slowest tasks.\n"
              "\n"
              "Examples:\n"
              "  gpu-dispatch status run.db\n"
