@@ -104,7 +104,7 @@ static void keep_record(struct gd_dispatcher *d, const struct gd_report *r)
         gd__journal_put(d->o.journal, t, r);
 }
 
-static void tell_listener(const struct gd_dispatcher *d, const struct gd_report *r)
+static void notify_listener(const struct gd_dispatcher *d, const struct gd_report *r)
 {
     if (d->listener.task_ended)
         d->listener.task_ended(d->listener.user, r);
@@ -122,7 +122,7 @@ static void call_failed(struct gd_dispatcher *d, struct gd_report *r, const stru
     r->size = o->data_size;
     if (d->publisher)
         gd__publish_final(d, o->worker, r);
-    tell_listener(d, r);
+    notify_listener(d, r);
     if (o->failure == GD_FAILURE_TIMEOUT && d->o.on_timeout)
         d->o.on_timeout(d->o.user, r);
     else if (d->o.on_error)
@@ -157,7 +157,7 @@ void gd__deliver(void *ctx, const struct gd__task *t, const struct gd__outcome *
         r.size = o->size;
         if (d->publisher)
             gd__publish_final(d, o->worker, &r);
-        tell_listener(d, &r);
+        notify_listener(d, &r);
         d->o.on_success(d->o.user, &r);
         keep_record(d, &r);
     } else {

@@ -150,7 +150,7 @@ void gd__monitor_obey(struct gd_dispatcher *d)
 }
 
 /* Workers may be new, so all of them are told in each round. */
-static void heed_hold(struct gd_dispatcher *d)
+static void apply_hold(struct gd_dispatcher *d)
 {
     const bool hold = atomic_load(&d->hold_wanted);
     if (!hold && !d->held)
@@ -171,7 +171,7 @@ static void look_at_events(struct gd_dispatcher *d, uint64_t until_ns, uint64_t 
     *looked_at = d->now;
 }
 
-static bool something_is_there(const struct gd_dispatcher *d)
+static bool has_something_to_do(const struct gd_dispatcher *d)
 {
     if (atomic_load(&d->request) != GD__REQUEST_NONE || atomic_load(&d->device_news) || d->spawn_failures > 0)
         return true;
@@ -202,7 +202,7 @@ static void sleep_until_rung(struct gd_dispatcher *d, uint64_t *looked_at)
     atomic_store_explicit(sleeping, d->sleep_number, memory_order_seq_cst);
     gd__full_fence(); /* pairs with the fence of the side that publishes */
     gd__publish_awake(d, 0);
-    look_at_events(d, something_is_there(d) ? 0 : until, looked_at);
+    look_at_events(d, has_something_to_do(d) ? 0 : until, looked_at);
     atomic_store_explicit(sleeping, 0, memory_order_relaxed);
     gd__publish_awake(d, d->now);
 }
@@ -226,7 +226,7 @@ static void fire_timers(struct gd_dispatcher *d)
  * The clock is read after everything that may call the user, and before everything that counts from now. Otherwise a
  * task could be late as soon as it is handed out.
  */
-static bool go_round(struct gd_dispatcher *d)
+static bool run_one_round(struct gd_dispatcher *d)
 {
     const uint64_t began = d->now;
     const struct gd__sched_counts counts = d->sched.counts;
@@ -241,7 +241,7 @@ static bool go_round(struct gd_dispatcher *d)
     if (!moved && !d->sched.stopping && memcmp(&counts, &d->sched.counts, sizeof counts) == 0)
         gd__note_gap(d, began, d->now); /* no callback was called */
     moved |= take_new_tasks(d);
-    heed_hold(d);
+    apply_hold(d);
     if (!d->held)
         gd__sched_pump(&d->sched, d->now);
     gd__feeder_allow(d->feeder, gd__sched_allowed(&d->sched));
@@ -269,7 +269,7 @@ void gd__monitor_run(struct gd_dispatcher *d)
     while (!gd__sched_finished(&d->sched)) {
         if (d->loop.broken && !d->cut_off)
             gd__supervisor_cut_off(d);
-        const bool moved = go_round(d);
+        const bool moved = run_one_round(d);
         if (d->hooks.after_round)
             d->hooks.after_round(d->hooks.user);
         if (gd__sched_finished(&d->sched))

@@ -51,7 +51,7 @@ const char *gd__record_check(const struct gd__sched *s, unsigned w, const struct
 /* Worker and dispatcher share one clock, but a worker may report any time. So no end may lie in the future, and no
  * start after the end. A time that looks like the future may be the present: callbacks may have taken long since our
  * clock was read. */
-static void sane_times(struct gd_dispatcher *d, struct gd__outcome *o)
+static void clamp_times(struct gd_dispatcher *d, struct gd__outcome *o)
 {
     if (o->end_ns > d->now + CLOCK_SLACK_NS) {
         d->now = gd__now_ns();
@@ -96,7 +96,7 @@ static int take_result(struct gd_dispatcher *d, struct gd__seat *seat, const str
     } else if (o.failure != GD_FAILURE_NONE && o.size > GD__MESSAGE_MAX) {
         o.size = GD__MESSAGE_MAX; /* a correct worker writes no more; a faulty one may claim gigabytes */
     }
-    sane_times(d, &o);
+    clamp_times(d, &o);
     return gd__sched_result(&d->sched, d->now, seat->index, &o, r->slot.safe_batch);
 }
 

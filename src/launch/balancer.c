@@ -146,7 +146,7 @@ static void count_failure(struct gd_balancer *b, struct gd__gpu_row *row, const 
     keep_error(b, r);
 }
 
-static void tell_progress(struct gd_balancer *b)
+static void report_progress(struct gd_balancer *b)
 {
     const uint64_t now_ns = b->interval_ns > 0 ? gd__now_ns() : 0;
     const bool is_last = b->total > 0 && b->finished + b->cancelled == b->total;
@@ -176,7 +176,7 @@ int gd_balancer_add(struct gd_balancer *b, const struct gd_report *r, double med
         row->media_seconds += media_seconds > 0 ? media_seconds : 0;
     }
     if (b->on_progress)
-        tell_progress(b);
+        report_progress(b);
     return lost ? gd__error(GD_E_NO_MEMORY, "no memory for the figures of GPU %d: its tasks are counted as of no GPU",
                             r->gpu_id)
                 : 0;

@@ -49,7 +49,7 @@ __attribute__((format(printf, 2, 3))) static void complain(const struct launchin
 }
 
 /* The first line of a message from a worker or the system, fit for a terminal. */
-static const char *in_a_line(char out[LINE_ROOM], const char *message)
+static const char *first_line(char out[LINE_ROOM], const char *message)
 {
     gd__text_cause(out, LINE_ROOM, message ? message : "");
     return out;
@@ -60,7 +60,7 @@ static void on_problem(void *user, const char *path, const char *why)
     struct launching *c = user;
     char name[LINE_ROOM], message[LINE_ROOM];
     gd__text_name(name, sizeof name, path, strlen(path));
-    complain(c, "%s: %s", name, in_a_line(message, why));
+    complain(c, "%s: %s", name, first_line(message, why));
     c->problems++;
 }
 
@@ -145,7 +145,7 @@ static void join_patterns(char out[LINE_ROOM], const char *const *patterns)
         length += (size_t)snprintf(out + length, LINE_ROOM - length, "%s%s", i > 0 ? ", " : "", patterns[i]);
 }
 
-static int no_file(const struct gd_launch *l)
+static int report_no_files(const struct gd_launch *l)
 {
     char patterns[LINE_ROOM];
     const char *advice = l->recursive ? "" : " (subdirectories are searched only with `recursive`)";
@@ -165,7 +165,7 @@ static int find_files(struct launching *c)
         rc = gd_files_discover(c->files, c->l.input_dir, &what);
     if (rc < 0)
         return rc;
-    return gd_files_count(c->files) > 0 ? gd_files_sort(c->files, c->l.order) : no_file(&c->l);
+    return gd_files_count(c->files) > 0 ? gd_files_sort(c->files, c->l.order) : report_no_files(&c->l);
 }
 
 /* --- the parts of the run --- */
@@ -173,7 +173,7 @@ static int find_files(struct launching *c)
 static int fail(const struct launching *c, int rc)
 {
     char message[LINE_ROOM];
-    complain(c, "%s", in_a_line(message, gd_error_text()));
+    complain(c, "%s", first_line(message, gd_error_text()));
     return rc;
 }
 
@@ -215,7 +215,7 @@ static void report(void *user, int result)
     struct launching *c = user;
     char message[LINE_ROOM] = "";
     if (result < 0)
-        in_a_line(message, gd_error_text());
+        first_line(message, gd_error_text());
     if (!c->l.quiet && gd__run_print_summary(&c->run, c->to, "files") < 0)
         c->problems++;
     if (result < 0)
@@ -240,7 +240,7 @@ static void failed(void *user, int code)
 static void say(void *user, const char *what, const char *why)
 {
     char message[LINE_ROOM];
-    complain(user, "%s: %s", what, in_a_line(message, why));
+    complain(user, "%s: %s", what, first_line(message, why));
 }
 
 static double media_seconds(void *user, const struct gd_report *r)

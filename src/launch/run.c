@@ -23,7 +23,7 @@ static void task_ended(void *user, const struct gd_report *report)
     (void)gd_balancer_add(run->balancer, report, asks ? run->parts->media_seconds(run->user, report) : 0);
 }
 
-static void say_of_worker(struct gd__run *run, int worker_id, int gpu_id, const char *what, const char *why)
+static void report_worker(struct gd__run *run, int worker_id, int gpu_id, const char *what, const char *why)
 {
     char about[WHAT_ROOM];
     snprintf(about, sizeof about, "worker %d on GPU %d %s", worker_id, gpu_id, what);
@@ -35,7 +35,7 @@ static void setup_failed(void *user, int worker_id, int gpu_id, const char *erro
     struct gd__run *run = user;
     run->no_setup[worker_id] = true;
     if (gd__setup_failures_add(run->setup_failures, worker_id, error))
-        say_of_worker(run, worker_id, gpu_id, "failed to set up", error);
+        report_worker(run, worker_id, gpu_id, "failed to set up", error);
 }
 
 /* A worker that is killed because the run was aborted has not failed: it had no time to clean up. */
@@ -43,7 +43,7 @@ static void cleanup_failed(void *user, int worker_id, int gpu_id, const char *er
 {
     struct gd__run *run = user;
     if (!run->aborted)
-        say_of_worker(run, worker_id, gpu_id, "failed to clean up", error);
+        report_worker(run, worker_id, gpu_id, "failed to clean up", error);
 }
 
 static void worker_exited(void *user, int worker_id, int gpu_id, const char *why, bool given_up)
@@ -53,10 +53,10 @@ static void worker_exited(void *user, int worker_id, int gpu_id, const char *why
         gd_balancer_restarted(run->balancer, gpu_id);
     const bool is_news = given_up && !run->no_setup[worker_id]; /* the reason for a failed setup was reported already */
     if (is_news || run->say_replaced)
-        say_of_worker(run, worker_id, gpu_id, given_up ? "is given up" : "is replaced", why);
+        report_worker(run, worker_id, gpu_id, given_up ? "is given up" : "is replaced", why);
 }
 
-static bool none_was_set_up(const struct gd__run *run, int gpu_id)
+static bool all_setups_failed(const struct gd__run *run, int gpu_id)
 {
     for (size_t i = 0; i < run->n_workers; i++)
         if ((int)run->workers[i].gpu_id == gpu_id && !run->no_setup[i])
@@ -69,7 +69,7 @@ static void device_out(void *user, int gpu_id, const char *why)
 {
     struct gd__run *run = user;
     char about[WHAT_ROOM];
-    if (none_was_set_up(run, gpu_id))
+    if (all_setups_failed(run, gpu_id))
         return;
     snprintf(about, sizeof about, "GPU %d is taken out of use", gpu_id);
     run->parts->say(run->user, about, why);

@@ -93,7 +93,7 @@ int gd_spawner_start(struct gd_spawner **out, const struct gd_options *o)
     return rc;
 }
 
-static struct timespec moment(uint64_t ns)
+static struct timespec timespec_of(uint64_t ns)
 {
     return (struct timespec){ .tv_sec = (time_t)(ns / GD__NS_PER_S), .tv_nsec = (long)(ns % GD__NS_PER_S) };
 }
@@ -101,7 +101,8 @@ static struct timespec moment(uint64_t ns)
 /* The lock is held. False: the time has passed. */
 static bool await_end(struct gd_spawner *s, int timeout_ms)
 {
-    const struct timespec until = moment(gd__now_ns() + (timeout_ms > 0 ? (uint64_t)timeout_ms : 0) * GD__NS_PER_MS);
+    const struct timespec until =
+        timespec_of(gd__now_ns() + (timeout_ms > 0 ? (uint64_t)timeout_ms : 0) * GD__NS_PER_MS);
     int rc = 0;
     while (!s->ended && rc != ETIMEDOUT)
         rc =

@@ -28,7 +28,7 @@ static bool is_private(int fd)
 
 /* Prints the address or writes it to a file. 0, or -1 with gd__fail_text() if only the user must see it and there is no
  * place for that. */
-static int tell_address(struct cli_page *p)
+static int announce_address(struct cli_page *p)
 {
     const bool kept = cli_address_file_open(&p->file, web_server_link(p->server)) == 0;
     const char *url = web_server_url(p->server);
@@ -50,7 +50,7 @@ static int open_server(struct cli_page *p, const struct cli_run *r)
     if (cli_token_given(r->http_token_file, &o.token, &from) < 0 || web_server_open(&p->server, &o) < 0)
         return -1;
     if (!o.token)
-        return tell_address(p);
+        return announce_address(p);
     (void)cli_address_file_open(&p->file, web_server_url(p->server)); /* for top --page only */
     cli_say("this run is shown at %s (its token is in %s)", web_server_url(p->server), from);
     return 0;

@@ -62,7 +62,7 @@ static void on_signal(int number)
 }
 
 /* Whether any signal came since the last call. */
-static bool take_told(void)
+static bool take_wakeup(void)
 {
     uint64_t n;
     return read(told, &n, sizeof n) == (ssize_t)sizeof n;
@@ -115,7 +115,7 @@ static void *watch(void *arg)
         }
         if (p[1].revents)
             return NULL;
-        if (!take_told())
+        if (!take_wakeup())
             continue;
         if (atomic_exchange(&stop_wanted, false))
             cli_suspend();
@@ -134,7 +134,7 @@ static void restore_signals(struct cli_interrupt *i)
     for (int k = 0; k < SIGNALS; k++)
         sigaction(numbers[k], &i->before[k], NULL);
     pthread_sigmask(SIG_SETMASK, &i->mask_before, NULL);
-    (void)take_told();
+    (void)take_wakeup();
     const bool interrupted = take_interrupt() || i->late > 0;
     if (atomic_exchange(&stop_wanted, false))
         (void)raise(SIGTSTP);

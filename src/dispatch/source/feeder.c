@@ -84,7 +84,7 @@ static int take_one(struct gd__feeder *f)
 
 static void feeder_release_ref(struct gd__feeder *f);
 
-static void say_ended(struct gd__feeder *f)
+static void mark_ended(struct gd__feeder *f)
 {
     if (f->spec.source_release)
         f->spec.source_release(f->spec.user);
@@ -102,7 +102,7 @@ static void source_left(void *arg)
     gd__free(f->asked);
     f->asked = NULL;
     f->result = GD_E_SOURCE;
-    say_ended(f);
+    mark_ended(f);
 }
 
 static int take_all(struct gd__feeder *f)
@@ -122,7 +122,7 @@ static void *feeder_main(void *arg)
     pthread_cleanup_push(source_left, f);
     f->result = take_all(f);
     pthread_cleanup_pop(0);
-    say_ended(f);
+    mark_ended(f);
     return NULL;
 }
 

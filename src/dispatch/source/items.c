@@ -193,7 +193,7 @@ int gd_item_key(struct gd_item *item, const void *key, size_t key_size, const ch
 }
 
 /* Reports that the current item is not run. The journal, which was just asked, has its result. */
-static void tell_skipped(const struct gd__feeder *f, const struct gd_item *item, const void *data)
+static void report_skipped(const struct gd__feeder *f, const struct gd_item *item, const void *data)
 {
     const struct gd_skipped skipped = { .task_id = f->completed.given - 1,
                                         .input = data,
@@ -212,7 +212,7 @@ int gd__item_ask(struct gd_item *item, uint64_t *number)
         return 1;
     if (gd__completed_ask(&f->completed, data, item->size, &f->asked) != 0)
         return 1; /* the error is reported when the item is taken */
-    tell_skipped(f, item, data);
+    report_skipped(f, item, data);
     gd__item_drop_memory(f, item);
     *item = (struct gd_item){ .reserved = { f } };
     return 0;
@@ -254,7 +254,7 @@ int gd__item_take(struct gd__feeder *f, struct gd_item *item)
     if (f->completed.keeps && !t) {
         rc = gd__completed_ask(&f->completed, data, item->size, &t);
         if (rc == 0) {
-            tell_skipped(f, item, data);
+            report_skipped(f, item, data);
             gd__item_drop_memory(f, item);
         }
         if (rc <= 0)

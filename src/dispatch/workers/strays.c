@@ -60,7 +60,7 @@ static bool is_in_flight(const struct gd__seat *seat, const char *attempt)
     return strcmp(attempt, expected) == 0;
 }
 
-static bool is_meant(void *user, const char *value)
+static bool is_stray(void *user, const char *value)
 {
     const struct gd__seat *seat = user;
     const char *ours = seat->name + sizeof GD__PROCESS_ENV; /* after the '=' */
@@ -108,7 +108,7 @@ static void waited_too_long(struct gd__watch *w, uint32_t events)
 
 static bool kill_round(struct gd__seat *seat);
 
-static void one_ended(struct gd__watch *w, uint32_t events)
+static void stray_ended(struct gd__watch *w, uint32_t events)
 {
     const struct gd__stray *stray = (const struct gd__stray *)w;
     struct gd__seat *seat = stray->seat;
@@ -127,13 +127,13 @@ static bool kill_round(struct gd__seat *seat)
     struct gd__strays *s = &seat->strays;
     int pidfds[GD__STRAYS_MOST];
     const struct gd__adopted which = {
-        .name = GD__PROCESS_ENV "=", .is_meant = is_meant, .user = seat, .group = seat->ended_pid
+        .name = GD__PROCESS_ENV "=", .is_meant = is_stray, .user = seat, .group = seat->ended_pid
     };
     const size_t n = gd__adopted_kill(&which, pidfds, GD__STRAYS_MOST);
     for (size_t i = 0; i < n; i++) {
         struct gd__stray *stray = &s->of[s->n++];
         *stray = (struct gd__stray){ .watch = GD__WATCH_NONE, .seat = seat, .pidfd = pidfds[i] };
-        s->n_alive += gd__loop_add(&seat->d->loop, &stray->watch, pidfds[i], EPOLLIN, one_ended) == 0;
+        s->n_alive += gd__loop_add(&seat->d->loop, &stray->watch, pidfds[i], EPOLLIN, stray_ended) == 0;
     }
     if (s->n_alive == 0)
         drop_round(seat);

@@ -44,7 +44,7 @@ struct entry {
 /* --- problems ------------------------------------------------------------- */
 
 /* Reports a problem with the path in tree.path. */
-static void tell_problem(const struct search *s, const char *what, int why)
+static void report_problem(const struct search *s, const char *what, int why)
 {
     char message[256];
     if (!s->what.on_problem)
@@ -59,7 +59,7 @@ static int entry_problem(struct search *s, const struct entry *e, const char *wh
 {
     const int why = errno, r = gd__tree_path(&s->tree, e->name, e->length);
     if (r == 0)
-        tell_problem(s, what, why);
+        report_problem(s, what, why);
     return r;
 }
 
@@ -178,7 +178,7 @@ static int is_new(struct search *s)
         return gd__visited_add(&s->visited, st.st_dev, st.st_ino);
     const int why = errno;
     gd__tree_path(&s->tree, NULL, 0);
-    tell_problem(s, "cannot be read", why);
+    report_problem(s, "cannot be read", why);
     return 0;
 }
 
@@ -189,7 +189,7 @@ static int read_directory(struct search *s)
         if (n < 0) {
             const int why = errno;
             gd__tree_path(&s->tree, NULL, 0);
-            tell_problem(s, "cannot be read to its end", why);
+            report_problem(s, "cannot be read to its end", why);
         }
         const int r = n > 0 ? visit_all(s, (size_t)n) : 0;
         if (r != 0 || n <= 0)
@@ -201,7 +201,7 @@ static int search_tree(struct search *s)
 {
     for (int step = GD__TREE_DIRECTORY; step != GD__TREE_END; step = gd__tree_next(&s->tree)) {
         if (step == GD__TREE_PROBLEM)
-            tell_problem(s, "cannot be opened", errno);
+            report_problem(s, "cannot be opened", errno);
         int r = step < 0 ? step : 0;
         if (step == GD__TREE_DIRECTORY) {
             r = is_new(s);
