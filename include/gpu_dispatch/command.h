@@ -36,8 +36,9 @@
  * It answers each task with one line:
  *
  *   {"id":7,"output":...}           success; the output is any JSON value, and its text is the result of the task
- *   {"id":7,"error":"message"}      failure; retried unless it has "final":true; "kind" may be "out_of_memory" or
- *                                   "device_lost"
+ *   {"id":7,"error":"message"}      failure
+ *
+ * A failure is retried unless the line has "final":true. "kind" may be "out_of_memory" or "device_lost".
  *
  * Several lines may be waiting for the program: as many tasks as take about a millisecond, or gd_options.batch_size. It
  * may answer them in any order. It must exit at the end of its input. Bytes of an input that are not UTF-8 are written
