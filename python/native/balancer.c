@@ -150,10 +150,10 @@ static PyObject *balancer_gpus(PyObject *self, PyObject *unused)
 static PyObject *balancer_errors(PyObject *self, PyObject *unused)
 {
     (void)unused;
-    const char *words;
+    const char *message;
     PyObject *out = PyList_New(0);
-    for (size_t i = 0; out && (words = gd_balancer_error(balancer_of(self), i)); i++)
-        list_put(&out, PyUnicode_DecodeUTF8(words, (Py_ssize_t)strlen(words), "replace"));
+    for (size_t i = 0; out && (message = gd_balancer_error(balancer_of(self), i)); i++)
+        list_put(&out, PyUnicode_DecodeUTF8(message, (Py_ssize_t)strlen(message), "replace"));
     return out;
 }
 
@@ -183,7 +183,8 @@ static PyMethodDef balancer_methods[] = {
     { "set_total", balancer_set_total, METH_O, "set_total(n, /)\n--\n\nHow many tasks are expected; 0: not known." },
     { "overall", balancer_overall, METH_NOARGS, "overall()\n--\n\nAll figures of the run, as a dict." },
     { "gpus", balancer_gpus, METH_NOARGS, "gpus()\n--\n\nThe figures of each GPU, a dict each." },
-    { "errors", balancer_errors, METH_NOARGS, "errors()\n--\n\nThe first errors, at most 100: \"what: words\"." },
+    { "errors", balancer_errors, METH_NOARGS,
+      "errors()\n--\n\nThe first errors, at most 100: \"what: error message\"." },
     { "text", balancer_text, METH_VARARGS, balancer_text_doc },
     { NULL, NULL, 0, NULL },
 };

@@ -102,7 +102,7 @@ enum { ERROR, OUT_OF_MEMORY };
 struct failure {
     const struct kind *kind; /* NULL: it was stopped on request */
     PyObject *text;          /* bytes, or NULL */
-    const char *words;       /* the contents of text, or a fixed message */
+    const char *message;     /* the contents of text, or a fixed message */
     char plain[256];
 };
 
@@ -123,11 +123,11 @@ static const struct kind *classify(PyObject *exception)
 static void describe(struct failure *f, PyObject *exception, const char *lead)
 {
     f->text = PyObject_CallMethod(self.host, "describe", "Oz", exception, lead);
-    f->words = f->text ? PyBytes_AsString(f->text) : NULL;
-    if (!f->words) {
+    f->message = f->text ? PyBytes_AsString(f->text) : NULL;
+    if (!f->message) {
         snprintf(f->plain, sizeof f->plain, "%s%s%s (its traceback is not available)", lead ? lead : "",
                  lead ? " " : "", Py_TYPE(exception)->tp_name);
-        f->words = f->plain;
+        f->message = f->plain;
     }
     PyErr_Clear();
 }
@@ -144,7 +144,7 @@ static void explain(struct failure *f, const struct gd_worker *w, PyObject *exce
 
 static int say_failure(const struct failure *f, struct gd_result *r)
 {
-    return f->kind ? f->kind->say(r, "%s", f->words) : gd_result_cancelled(r);
+    return f->kind ? f->kind->say(r, "%s", f->message) : gd_result_cancelled(r);
 }
 
 /* Called when the exception, and what it kept alive, are gone. */
@@ -179,7 +179,7 @@ static int fail_own(struct gd_worker *w)
     struct failure f = { 0 };
     PyObject *exception = error_take();
     describe(&f, exception, NULL);
-    int code = gd_worker_error(w, "%s", f.words);
+    int code = gd_worker_error(w, "%s", f.message);
     Py_DECREF(exception);
     forget(&f);
     return code;

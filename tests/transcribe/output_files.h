@@ -46,11 +46,11 @@ TEST_UNUSED static void must_write(const char *input, const char *text)
         FAIL("%s: %s", input, gd__fail_text());
 }
 
-TEST_UNUSED static void must_not_write(const char *input, const char *words)
+TEST_UNUSED static void must_not_write(const char *input, const char *message)
 {
     if (write_line(input, "text") == 0)
         FAIL("%s was written", input);
-    CHECK_CONTAINS(gd__fail_text(), words);
+    CHECK_CONTAINS(gd__fail_text(), message);
 }
 
 TEST_UNUSED static const char *contents(const char *path)

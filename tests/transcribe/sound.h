@@ -52,9 +52,9 @@ static void put_clip(FILE *f, const char *path)
 {
     static float samples[4096];
     struct tr_audio *a;
-    char words[TR_WORDS];
-    CHECK_EQ(tr_audio_open(&a, path, words), 0);
-    for (long n; (n = tr_audio_read(a, samples, 4096, words)) != 0;) {
+    char message[TR_MESSAGE_MAX];
+    CHECK_EQ(tr_audio_open(&a, path, message), 0);
+    for (long n; (n = tr_audio_read(a, samples, 4096, message)) != 0;) {
         CHECK_GT(n, 0);
         for (long i = 0; i < n; i++)
             put16(f, (uint16_t)(int16_t)(samples[i] * 32767));

@@ -20,7 +20,7 @@ enum {
     MP3 = 0x230082 /* of libsndfile, since 1.1: the headers of older ones lack the name */
 };
 
-TEST_UNUSED static char words[TR_WORDS];
+TEST_UNUSED static char message[TR_MESSAGE_MAX];
 TEST_UNUSED static float samples[MOST + 1];
 
 /* --- making ------------------------------------------------------------------- */
@@ -60,8 +60,8 @@ TEST_UNUSED static void make_wav_file(const char *path, int rate, int channels, 
 TEST_UNUSED static struct tr_audio *opened(const char *path)
 {
     struct tr_audio *a;
-    if (tr_audio_open(&a, path, words) < 0)
-        FAIL("%s", words);
+    if (tr_audio_open(&a, path, message) < 0)
+        FAIL("%s", message);
     CHECK(a != NULL);
     return a;
 }
@@ -70,11 +70,11 @@ TEST_UNUSED static long read_all(const char *path)
 {
     struct tr_audio *a = opened(path);
     long n, total = 0;
-    while ((n = tr_audio_read(a, samples + total, (size_t)(MOST - total), words)) > 0)
+    while ((n = tr_audio_read(a, samples + total, (size_t)(MOST - total), message)) > 0)
         total += n;
     if (n < 0)
-        FAIL("%s", words);
-    CHECK_EQ(tr_audio_read(a, samples, 1, words), 0);
+        FAIL("%s", message);
+    CHECK_EQ(tr_audio_read(a, samples, 1, message), 0);
     tr_audio_close(&a);
     CHECK(a == NULL);
     return total;
@@ -83,12 +83,12 @@ TEST_UNUSED static long read_all(const char *path)
 TEST_UNUSED static void refused(const char *path, const char *part)
 {
     struct tr_audio *a = (struct tr_audio *)&a;
-    const int rc = tr_audio_open(&a, path, words);
+    const int rc = tr_audio_open(&a, path, message);
     if (rc == 0)
         FAIL("%s was opened", path);
     CHECK_EQ(rc, TR_UNFIT); /* for good */
     CHECK(a == NULL);
-    CHECK_CONTAINS(words, part);
+    CHECK_CONTAINS(message, part);
 }
 
 /* The middle of what was read is a sine of 440 Hz, of 0.5. */
@@ -141,9 +141,9 @@ TEST_UNUSED static void encode(const char *how)
 TEST_UNUSED static bool needs_ffmpeg(const char *path)
 {
     struct tr_audio *a;
-    const bool read = tr_audio_open(&a, path, words) == 0;
+    const bool read = tr_audio_open(&a, path, message) == 0;
     tr_audio_close(&a);
-    if (!read && strstr(words, "build with FFmpeg"))
+    if (!read && strstr(message, "build with FFmpeg"))
         SKIP("built without FFmpeg");
     return read;
 }

@@ -237,7 +237,7 @@ TEST(what_only_ffmpeg_reads)
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         encode(names[i]);
         if (!needs_ffmpeg(names[i]))
-            FAIL("%s", words);
+            FAIL("%s", message);
         const long n = read_all(names[i]);
         if (labs(n - 64000) > 2048)
             FAIL("%s: %ld samples", names[i], n);
@@ -251,7 +251,7 @@ TEST(frames_that_are_given_out_in_parts)
     directory_enter();
     encode("-ac 8 -c:a flac a.mka");
     if (!needs_ffmpeg("a.mka"))
-        FAIL("%s", words);
+        FAIL("%s", message);
     CHECK(labs(read_all("a.mka") - 64000) <= 1);
 }
 
@@ -261,11 +261,11 @@ TEST(a_guess_is_no_length)
     directory_enter();
     encode("a.aac");
     if (!needs_ffmpeg("a.aac"))
-        FAIL("%s", words);
+        FAIL("%s", message);
     struct tr_audio *a;
-    CHECK_EQ(tr_audio_open_ahead(&a, "a.aac", 1, words), 0);
+    CHECK_EQ(tr_audio_open_ahead(&a, "a.aac", 1, message), 0);
     CHECK(tr_audio_seconds(a) == 0);
-    CHECK(labs(tr_audio_read(a, samples, MOST, words) - 64000) < 2048);
+    CHECK(labs(tr_audio_read(a, samples, MOST, message) - 64000) < 2048);
     tr_audio_close(&a);
 }
 
@@ -274,7 +274,7 @@ TEST(a_film_has_sound_or_has_not)
     directory_enter();
     encode("-f lavfi -i color=c=black:s=64x64:d=4 -map 0:a -map 1:v -c:v mpeg4 a.mkv");
     if (!needs_ffmpeg("a.mkv"))
-        FAIL("%s", words);
+        FAIL("%s", message);
     CHECK(labs(read_all("a.mkv") - 64000) < 2048);
     encode("-f lavfi -i color=c=black:s=64x64:d=1 -map 1:v -c:v mpeg4 mute.mkv");
     refused("mute.mkv", "no sound in it");
@@ -285,7 +285,7 @@ TEST(a_truncated_m4a)
     directory_enter();
     encode("-movflags +faststart a.m4a");
     if (!needs_ffmpeg("a.m4a"))
-        FAIL("%s", words);
+        FAIL("%s", message);
     struct stat st;
     CHECK_EQ(stat("a.m4a", &st), 0);
     CHECK_EQ(truncate("a.m4a", st.st_size / 2), 0);

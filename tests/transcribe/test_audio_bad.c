@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Bad audio files: each is refused, in words that say what is wrong; names in them do no harm, and libraries keep
- * quiet.
+ * Bad audio files: each is refused, with a message that says what is wrong; names in them do no harm, and libraries
+ * keep quiet.
  */
 #include "apps/transcribe/output/shown.h"
 #include "transcribe/sounds.h"
@@ -190,11 +190,11 @@ TEST(a_damaged_flac_ends_in_words_or_whole)
     CHECK_EQ(pwrite(fd, noise, sizeof noise, size / 2), sizeof noise);
     close(fd);
     struct tr_audio *a;
-    if (tr_audio_open(&a, "a.flac", words) == 0) {
-        CHECK_EQ(tr_audio_read(a, samples, MOST, words), 160000);
+    if (tr_audio_open(&a, "a.flac", message) == 0) {
+        CHECK_EQ(tr_audio_read(a, samples, MOST, message), 160000);
         tr_audio_close(&a);
     } else {
-        CHECK_CONTAINS(words, "a.flac is ");
+        CHECK_CONTAINS(message, "a.flac is ");
     }
 }
 
@@ -205,18 +205,18 @@ TEST(bad_behind_the_first_piece)
     CHECK(make("a.flac", SF_FORMAT_FLAC | SF_FORMAT_PCM_16, 16000, 1, 320000));
     cut("a.flac", 0.9);
     struct tr_audio *a;
-    if (tr_audio_open_ahead(&a, "a.flac", 2, words) < 0)
-        FAIL("%s", words);
+    if (tr_audio_open_ahead(&a, "a.flac", 2, message) < 0)
+        FAIL("%s", message);
     long n, total = 0;
-    while ((n = tr_audio_read(a, samples + total, 7000, words)) > 0)
+    while ((n = tr_audio_read(a, samples + total, 7000, message)) > 0)
         total += n;
     CHECK_EQ(n, -1);
-    CHECK_CONTAINS(words, "a.flac is truncated: its header says 20.0 s, the file holds");
+    CHECK_CONTAINS(message, "a.flac is truncated: its header says 20.0 s, the file holds");
     CHECK_GT(total, 32000 * 5);
     check_sine("good part", total, 0.01);
-    words[0] = '\0';
-    CHECK_EQ(tr_audio_read(a, samples, 1, words), -1); /* it stays bad */
-    CHECK_CONTAINS(words, "truncated");
+    message[0] = '\0';
+    CHECK_EQ(tr_audio_read(a, samples, 1, message), -1); /* it stays bad */
+    CHECK_CONTAINS(message, "truncated");
     tr_audio_close(&a);
 }
 
@@ -225,12 +225,12 @@ TEST(a_file_that_becomes_shorter_meanwhile)
     directory_enter();
     make_wav_file("a.wav", 16000, 1, 320000);
     struct tr_audio *a;
-    CHECK_EQ(tr_audio_open_ahead(&a, "a.wav", 2, words), 0);
+    CHECK_EQ(tr_audio_open_ahead(&a, "a.wav", 2, message), 0);
     CHECK_EQ(truncate("a.wav", 44 + 2 * 160000), 0);
-    const long n = tr_audio_read(a, samples, MOST, words);
+    const long n = tr_audio_read(a, samples, MOST, message);
     CHECK_GE(n, 32000);
-    CHECK_EQ(tr_audio_read(a, samples, MOST, words), -1);
-    CHECK_CONTAINS(words, "truncated: its header says 20.0 s, the file holds 10.0 s");
+    CHECK_EQ(tr_audio_read(a, samples, MOST, message), -1);
+    CHECK_CONTAINS(message, "truncated: its header says 20.0 s, the file holds 10.0 s");
     tr_audio_close(&a);
 }
 
@@ -338,8 +338,8 @@ TEST(nothing_is_written_to_standard_error)
         "b.mp3", "c.ogg", "d.flac", "e.m4a",
     };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        if (tr_audio_open(&a, names[i], words) == 0)
-            while (tr_audio_read(a, samples, MOST, words) > 0)
+        if (tr_audio_open(&a, names[i], message) == 0)
+            while (tr_audio_read(a, samples, MOST, message) > 0)
                 ;
         tr_audio_close(&a);
     }

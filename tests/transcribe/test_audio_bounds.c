@@ -30,11 +30,11 @@ TEST(hours_in_bounded_memory)
     make_wav_file("b.wav", RATE, 1, 100);
     read_all("b.wav"); /* and the libraries are loaded */
     const long before = rss_bytes();
-    CHECK_EQ(tr_audio_open_ahead(&a, "a.wav", AHEAD, words), 0);
+    CHECK_EQ(tr_audio_open_ahead(&a, "a.wav", AHEAD, message), 0);
     CHECK(tr_audio_seconds(a) == SECONDS);
     long n;
     int64_t total = 0;
-    while ((n = tr_audio_read(a, samples, MOST, words)) > 0)
+    while ((n = tr_audio_read(a, samples, MOST, message)) > 0)
         total += n;
     CHECK_EQ(total, (int64_t)SECONDS * TR_RATE);
     tr_audio_close(&a);
@@ -78,11 +78,11 @@ TEST(opened_and_closed_a_thousand_times)
     struct tr_audio *a;
     const int fd = open_descriptors();
     for (int i = 0; i < 1000; i++) {
-        CHECK_EQ(tr_audio_open_ahead(&a, i % 2 ? "a.wav" : "b.wav", 1, words), 0);
+        CHECK_EQ(tr_audio_open_ahead(&a, i % 2 ? "a.wav" : "b.wav", 1, message), 0);
         if (i % 3)
-            CHECK_GT(tr_audio_read(a, samples, 100, words), 0);
+            CHECK_GT(tr_audio_read(a, samples, 100, message), 0);
         tr_audio_close(&a);
-        CHECK_EQ(tr_audio_open(&a, "bad.wav", words), -1);
+        CHECK_EQ(tr_audio_open(&a, "bad.wav", message), -1);
     }
     tr_audio_close(&a); /* NULL is fine */
     CHECK_EQ(open_descriptors(), fd);
@@ -96,8 +96,8 @@ TEST(closed_while_the_thread_decodes)
     CHECK(make("a.flac", SF_FORMAT_FLAC | SF_FORMAT_PCM_16, 44100, 2, 44100L * 30));
     for (int i = 0; i < 50; i++) {
         struct tr_audio *a;
-        CHECK_EQ(tr_audio_open_ahead(&a, "a.flac", 1, words), 0);
-        CHECK_EQ(tr_audio_read(a, samples, (size_t)(1 + i * 1000), words), 1 + i * 1000);
+        CHECK_EQ(tr_audio_open_ahead(&a, "a.flac", 1, message), 0);
+        CHECK_EQ(tr_audio_read(a, samples, (size_t)(1 + i * 1000), message), 1 + i * 1000);
         tr_audio_close(&a);
     }
 }
@@ -115,9 +115,9 @@ TEST(reads_of_any_size)
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         struct tr_audio *a;
         long got, total = 0;
-        CHECK_EQ(tr_audio_open_ahead(&a, "a.wav", 1, words), 0);
+        CHECK_EQ(tr_audio_open_ahead(&a, "a.wav", 1, message), 0);
         memset(samples, 0, sizeof samples);
-        while ((got = tr_audio_read(a, samples + total, sizes[i], words)) > 0) {
+        while ((got = tr_audio_read(a, samples + total, sizes[i], message)) > 0) {
             total += got;
             CHECK(got == (long)sizes[i] || total == n);
         }
@@ -141,9 +141,9 @@ TEST(the_thread_starts_with_the_first_read_and_takes_no_signals)
     directory_enter();
     make_wav_file("a.wav", 16000, 1, 16000 * 20);
     struct tr_audio *a;
-    CHECK_EQ(tr_audio_open_ahead(&a, "a.wav", 2, words), 0);
+    CHECK_EQ(tr_audio_open_ahead(&a, "a.wav", 2, message), 0);
     CHECK_EQ(threads(), 0);
-    CHECK_EQ(tr_audio_read(a, samples, 10, words), 10);
+    CHECK_EQ(tr_audio_read(a, samples, 10, message), 10);
     CHECK_EQ(threads(), 1);
     struct sigaction act = { .sa_handler = note_thread };
     sigset_t set;
@@ -152,7 +152,7 @@ TEST(the_thread_starts_with_the_first_read_and_takes_no_signals)
     sigaddset(&set, SIGUSR1);
     CHECK_EQ(pthread_sigmask(SIG_BLOCK, &set, NULL), 0);
     CHECK_EQ(kill(getpid(), SIGUSR1), 0);
-    CHECK_EQ(tr_audio_read(a, samples, 160000, words), 160000); /* it had all the time to take it */
+    CHECK_EQ(tr_audio_read(a, samples, 160000, message), 160000); /* it had all the time to take it */
     CHECK(handled_by == 0);
     CHECK_EQ(pthread_sigmask(SIG_UNBLOCK, &set, NULL), 0);
     CHECK(handled_by == pthread_self());
@@ -164,7 +164,7 @@ TEST(a_file_that_is_decoded_at_once_needs_no_thread)
     directory_enter();
     make_wav_file("a.wav", 44100, 2, 44100 * 3);
     struct tr_audio *a = opened("a.wav");
-    CHECK_EQ(tr_audio_read(a, samples, MOST, words), 48000);
+    CHECK_EQ(tr_audio_read(a, samples, MOST, message), 48000);
     CHECK_EQ(threads(), 0);
     tr_audio_close(&a);
 }

@@ -41,11 +41,11 @@ enum { N_PASSING = sizeof passing / sizeof *passing, N_LASTING = sizeof lasting 
 static void check_open(int wanted, int error)
 {
     struct tr_audio *a = NULL;
-    const int rc = tr_audio_open(&a, "a.wav", words);
+    const int rc = tr_audio_open(&a, "a.wav", message);
     if (rc != wanted)
-        FAIL("%s: %d, not %d (%s)", strerror(error), rc, wanted, words);
+        FAIL("%s: %d, not %d (%s)", strerror(error), rc, wanted, message);
     CHECK(a == NULL);
-    CHECK_CONTAINS(words, "a.wav ");
+    CHECK_CONTAINS(message, "a.wav ");
 }
 
 TEST(opening_may_fail_for_a_while)
@@ -55,7 +55,7 @@ TEST(opening_may_fail_for_a_while)
     for (int i = 0; i < N_PASSING; i++) {
         open_error = passing[i];
         check_open(TR_UNREAD, passing[i]);
-        CHECK_CONTAINS(words, strerror(passing[i]));
+        CHECK_CONTAINS(message, strerror(passing[i]));
     }
     for (int i = 0; i < N_LASTING; i++) {
         open_error = lasting[i];
@@ -76,7 +76,7 @@ TEST(reading_may_fail_for_a_while)
             read_error = passing[i];
             read_error_from = places[p];
             check_open(TR_UNREAD, passing[i]);
-            CHECK_CONTAINS(words, strerror(passing[i]));
+            CHECK_CONTAINS(message, strerror(passing[i]));
         }
     }
     static const int refused[] = { EACCES, EPERM, EISDIR };
@@ -105,11 +105,11 @@ TEST(other_formats_alike)
         long reads = 0;
         for (read_error = EIO; rc < 0; reads++) {
             good_reads = reads;
-            rc = tr_audio_open(&a, "a", words);
+            rc = tr_audio_open(&a, "a", message);
             if (rc != TR_UNREAD && rc != 0)
-                FAIL("format %x, after %ld reads: %d (%s)", (unsigned)formats[i], reads, rc, words);
+                FAIL("format %x, after %ld reads: %d (%s)", (unsigned)formats[i], reads, rc, message);
             if (rc < 0)
-                CHECK_CONTAINS(words, "Input/output error");
+                CHECK_CONTAINS(message, "Input/output error");
         }
         CHECK_GT(reads, 3);
         read_error = 0;
@@ -124,15 +124,15 @@ TEST(further_on)
     long n, total = 0;
     directory_enter();
     make_wav_file("a.wav", 16000, 1, 320000);
-    CHECK_EQ(tr_audio_open_ahead(&a, "a.wav", 2, words), 0);
+    CHECK_EQ(tr_audio_open_ahead(&a, "a.wav", 2, message), 0);
     read_error = ESTALE;
-    while ((n = tr_audio_read(a, samples + total, 7000, words)) > 0)
+    while ((n = tr_audio_read(a, samples + total, 7000, message)) > 0)
         total += n;
     CHECK_EQ(n, TR_UNREAD);
-    CHECK_CONTAINS(words, "a.wav cannot be read: Stale file handle; check the disk or network that it is on");
+    CHECK_CONTAINS(message, "a.wav cannot be read: Stale file handle; check the disk or network that it is on");
     CHECK_GE(total, 32000);
     CHECK_LT(total, 320000);
-    CHECK_EQ(tr_audio_read(a, samples, 1, words), TR_UNREAD);
+    CHECK_EQ(tr_audio_read(a, samples, 1, message), TR_UNREAD);
     tr_audio_close(&a);
 }
 
@@ -148,7 +148,7 @@ TEST(too_many_open_files)
     CHECK_EQ(setrlimit(RLIMIT_NOFILE, &low), 0);
     check_open(TR_UNREAD, EMFILE);
     CHECK_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
-    CHECK_CONTAINS(words, "a.wav cannot be opened: Too many open files; raise the limit (ulimit -n)");
+    CHECK_CONTAINS(message, "a.wav cannot be opened: Too many open files; raise the limit (ulimit -n)");
     CHECK_EQ(read_all("a.wav"), 16000);
 }
 

@@ -22,21 +22,21 @@ static int check(void)
     return check_with((size_t)made.side * 4);
 }
 
-static void refused(const char *words)
+static void refused(const char *message)
 {
     if (check() == 0)
-        FAIL("was taken, without \"%s\"", words);
+        FAIL("was taken, without \"%s\"", message);
     CHECK_CONTAINS(gd__fail_text(), "ggml-made.bin: ");
-    CHECK_CONTAINS(gd__fail_text(), words);
+    CHECK_CONTAINS(gd__fail_text(), message);
     CHECK(model.path == NULL);
 }
 
 /* Refused with one size changed. */
-static void refused_size(int which, int32_t value, const char *words)
+static void refused_size(int which, int32_t value, const char *message)
 {
     begin();
     made.sizes[which] = value;
-    refused(words);
+    refused(message);
 }
 
 TEST(a_model_is_taken)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Where models are found, in which words they are not, and their checksums.
+ * Where models are found, the messages if they are not, and their checksums.
  */
 #include "apps/transcribe/model/model_sums.h"
 #include "base/failure.h"
@@ -199,11 +199,11 @@ TEST(large_is_the_third)
     CHECK_CONTAINS(gd__fail_text(), "ggml-large-v3-turbo.bin");
 }
 
-static void no_model(const char *size, const char *words)
+static void no_model(const char *size, const char *message)
 {
     if (tr_model_find(&model, size, NULL, NULL) == 0)
         FAIL("%s was found", size);
-    CHECK_CONTAINS(gd__fail_text(), words);
+    CHECK_CONTAINS(gd__fail_text(), message);
     CHECK(strstr(gd__fail_text(), "curl") == NULL);
 }
 

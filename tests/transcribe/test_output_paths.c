@@ -8,12 +8,12 @@
 #include "base/text/buffer.h"
 #include "output_files.h"
 
-static void no_path(const char *input, const char *words)
+static void no_path(const char *input, const char *message)
 {
     struct gd__buffer path = { 0 };
     if (tr_output_path(&path, &places, input, TR_TXT) == 0)
         FAIL("%s was taken", input);
-    CHECK_CONTAINS(gd__fail_text(), words);
+    CHECK_CONTAINS(gd__fail_text(), message);
     gd__buffer_free(&path);
 }
 

@@ -16,12 +16,12 @@ static struct tr_outputs *begun(const char *input, double seconds)
     return o;
 }
 
-static void must_not_begin(const char *input, const char *words)
+static void must_not_begin(const char *input, const char *message)
 {
     struct tr_outputs *o = (struct tr_outputs *)&o;
     CHECK_EQ(tr_outputs_begin(&o, &places, input, 10), -1);
     CHECK(o == NULL);
-    CHECK_CONTAINS(gd__fail_text(), words);
+    CHECK_CONTAINS(gd__fail_text(), message);
 }
 
 static void must_finish(struct tr_outputs *o, const char *text)

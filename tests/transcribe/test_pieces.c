@@ -66,11 +66,11 @@ struct tr_engine {
     size_t file; /* its seconds */
 };
 
-long tr_audio_read(struct tr_audio *a, float *samples, size_t max, char words[TR_WORDS])
+long tr_audio_read(struct tr_audio *a, float *samples, size_t max, char message[TR_MESSAGE_MAX])
 {
     size_t n = a->total - a->given < max ? a->total - a->given : max;
     if (a->bad_at && a->given == a->bad_at) {
-        snprintf(words, TR_WORDS, "it ends too early");
+        snprintf(message, TR_MESSAGE_MAX, "it ends too early");
         return a->code ? a->code : TR_UNFIT;
     }
     if (a->bad_at && a->given + n > a->bad_at)
@@ -119,12 +119,12 @@ int tr_engine_add(struct tr_engine *e, size_t i, double offset, struct tr_transc
 static enum tr_outcome hear(struct tr_audio *a, struct tr_engine *e, struct tr_transcript *t, unsigned piece)
 {
     struct tr_pieces p = { 0 };
-    char words[TR_WORDS] = "";
+    char message[TR_MESSAGE_MAX] = "";
     e->file = a->total / TR_RATE;
     CHECK_EQ(tr_pieces_open(&p, piece), 0);
-    const enum tr_outcome outcome = tr_pieces_hear(&p, e, a, t, words);
+    const enum tr_outcome outcome = tr_pieces_hear(&p, e, a, t, message);
     if (outcome == TR_BAD_FILE)
-        CHECK_STR(words, "it ends too early");
+        CHECK_STR(message, "it ends too early");
     tr_pieces_close(&p);
     return outcome;
 }

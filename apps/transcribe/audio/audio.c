@@ -6,7 +6,7 @@
  *
  * produce() does everything but the last arrow. The thread that opens the file calls it first, until the ring is full
  * or the file ends. After that a thread started by the first read calls it. The decoder's side belongs to the thread
- * that produces, and needs no lock. The lock protects the ring, `ended` and `stop`. `words` is written before `ended`
+ * that produces, and needs no lock. The lock protects the ring, `ended` and `stop`. `message` is written before `ended`
  * is set, so the lock protects it too.
  *
  * If the part of a file that opening decodes is bad, opening fails, before any computation is spent on the file.
@@ -64,17 +64,17 @@ struct tr_audio {
     float *ring;
     size_t room, at, n; /* the n samples begin at `at` */
     bool ended, stop;
-    char words[TR_WORDS]; /* the error message; empty: no error */
-    int code;             /* TR_UNFIT or TR_UNREAD, if there is an error message */
+    char message[TR_MESSAGE_MAX]; /* the error message; empty: no error */
+    int code;                     /* TR_UNFIT or TR_UNREAD, if there is an error message */
 };
 
 /* --- error messages --------------------------------------------------------- */
 
-__attribute__((format(printf, 2, 3))) static int say(char words[TR_WORDS], const char *format, ...)
+__attribute__((format(printf, 2, 3))) static int say(char message[TR_MESSAGE_MAX], const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    vsnprintf(words, TR_WORDS, format, args);
+    vsnprintf(message, TR_MESSAGE_MAX, format, args);
     va_end(args);
     return TR_UNFIT;
 }
@@ -91,18 +91,18 @@ static int code_of(int error)
     return TR_UNREAD;
 }
 
-static int say_unread(const struct tr_audio *a, char words[TR_WORDS], const char *what, int error)
+static int say_unread(const struct tr_audio *a, char message[TR_MESSAGE_MAX], const char *what, int error)
 {
-    (void)say(words, "%s cannot be %s: %s%s", a->name, what, strerror(error),
+    (void)say(message, "%s cannot be %s: %s%s", a->name, what, strerror(error),
               error == EMFILE || error == ENFILE ? "; raise the limit (ulimit -n)"
               : error == ENOMEM                  ? ""
                                                  : "; check the disk or network that it is on");
     return code_of(error);
 }
 
-static int say_truncated(const struct tr_audio *a, char words[TR_WORDS], double told, double there)
+static int say_truncated(const struct tr_audio *a, char message[TR_MESSAGE_MAX], double told, double there)
 {
-    return say(words, "%s is truncated: its header says %.1f s, the file holds %.1f s; copy or download it again",
+    return say(message, "%s is truncated: its header says %.1f s, the file holds %.1f s; copy or download it again",
                a->name, told, there);
 }
 
@@ -126,10 +126,10 @@ static int check_end(struct tr_audio *a)
 {
     const struct tr_sound *s = &a->sound;
     if (a->decoded == 0)
-        return say(a->words, "%s contains no audio: there is a header (%s, %d Hz) but no samples after it", a->name,
+        return say(a->message, "%s contains no audio: there is a header (%s, %d Hz) but no samples after it", a->name,
                    s->format, s->rate);
     if (a->decoded + s->slack < s->frames)
-        return say_truncated(a, a->words, (double)s->frames / s->rate, (double)a->decoded / s->rate);
+        return say_truncated(a, a->message, (double)s->frames / s->rate, (double)a->decoded / s->rate);
     return 0;
 }
 
@@ -139,9 +139,9 @@ static int refill(struct tr_audio *a)
     char why[TR_WHY] = "";
     const long n = a->decoder->read(a->source, a->frames, a->block, why);
     if (a->file.error)
-        return say_unread(a, a->words, "read", a->file.error);
+        return say_unread(a, a->message, "read", a->file.error);
     if (n < 0)
-        return say(a->words, "%s is damaged: %s says \"%s\" after %.1f s; copy or download it again", a->name,
+        return say(a->message, "%s is damaged: %s says \"%s\" after %.1f s; copy or download it again", a->name,
                    a->decoder->name, why, (double)a->decoded / a->sound.rate);
     if (n == 0) {
         a->source_ended = true;
@@ -167,14 +167,14 @@ static int convert(struct tr_audio *a, float *out, size_t max, size_t *made)
         const float *in = a->source_ended && left == 0 ? NULL : a->mono + a->mono_at;
         const soxr_error_t error = soxr_process(a->resampler, in, left, &used, out, max, made);
         if (error)
-            return say(a->words, "%s cannot be resampled from %d Hz: libsoxr says \"%s\"", a->name, a->sound.rate,
+            return say(a->message, "%s cannot be resampled from %d Hz: libsoxr says \"%s\"", a->name, a->sound.rate,
                        error);
     }
     a->mono_at += used;
     return 0;
 }
 
-/* Makes the next samples. Returns their number, 0 at the end, or a code with an error message in a->words. */
+/* Makes the next samples. Returns their number, 0 at the end, or a code with an error message in a->message. */
 static long produce(struct tr_audio *a, float *out, size_t max)
 {
     for (;;) {
@@ -249,14 +249,14 @@ static int start_thread(struct tr_audio *a)
     return rc;
 }
 
-long tr_audio_read(struct tr_audio *a, float *samples, size_t max, char words[TR_WORDS])
+long tr_audio_read(struct tr_audio *a, float *samples, size_t max, char message[TR_MESSAGE_MAX])
 {
     size_t n = 0;
     /* Before the thread starts, only the caller uses this structure. */
     if (!a->threaded && !a->ended) {
         const int rc = start_thread(a);
         if (rc != 0) {
-            (void)say(words, "%s cannot be decoded: no thread could be started: %s", a->name, strerror(rc));
+            (void)say(message, "%s cannot be decoded: no thread could be started: %s", a->name, strerror(rc));
             return TR_UNREAD;
         }
     }
@@ -272,71 +272,72 @@ long tr_audio_read(struct tr_audio *a, float *samples, size_t max, char words[TR
     const int bad = n == 0 && a->ended && a->n == 0 ? a->code : 0;
     pthread_mutex_unlock(&a->lock);
     if (bad)
-        (void)say(words, "%s", a->words);
+        (void)say(message, "%s", a->message);
     return bad ? bad : (long)n;
 }
 
 /* --- opening ---------------------------------------------------------------- */
 
 /* Accepts only regular files: a FIFO or a device may never end, or never begin. */
-static int check_kind(const struct tr_audio *a, const struct stat *st, char words[TR_WORDS])
+static int check_kind(const struct tr_audio *a, const struct stat *st, char message[TR_MESSAGE_MAX])
 {
     if (S_ISDIR(st->st_mode))
-        return say(words, "%s is a directory, not an audio file", a->name);
+        return say(message, "%s is a directory, not an audio file", a->name);
     if (!S_ISREG(st->st_mode))
-        return say(words, "%s is a pipe, socket or device, not a regular file: save its data to a file first", a->name);
+        return say(message, "%s is a pipe, socket or device, not a regular file: save its data to a file first",
+                   a->name);
     if (st->st_size == 0)
-        return say(words, "%s is empty (0 bytes): copy or record it again", a->name);
+        return say(message, "%s is empty (0 bytes): copy or record it again", a->name);
     return 0;
 }
 
-static int open_file(struct tr_audio *a, const char *path, char words[TR_WORDS])
+static int open_file(struct tr_audio *a, const char *path, char message[TR_MESSAGE_MAX])
 {
     struct stat st;
     /* Checked before opening, since opening a device may have an effect, and again after it, since the file may have
      * changed. */
-    if (stat(path, &st) == 0 && check_kind(a, &st, words) < 0)
+    if (stat(path, &st) == 0 && check_kind(a, &st, message) < 0)
         return -1;
     a->file.fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
     if (a->file.fd < 0 && (errno == ENOENT || errno == ENOTDIR))
-        return say(words, "%s does not exist: it was moved or deleted, or the name is misspelt", a->name);
+        return say(message, "%s does not exist: it was moved or deleted, or the name is misspelt", a->name);
     if (a->file.fd < 0 && (errno == EACCES || errno == EPERM))
-        return say(words,
+        return say(message,
                    "%s cannot be opened: permission denied; allow this user to read it and the directories above it",
                    a->name);
     if (a->file.fd < 0 || fstat(a->file.fd, &st) < 0)
-        return say_unread(a, words, "opened", errno);
+        return say_unread(a, message, "opened", errno);
     a->file.size = (uint64_t)st.st_size;
-    return check_kind(a, &st, words);
+    return check_kind(a, &st, message);
 }
 
-static int check_rate(const struct tr_audio *a, long long rate, long long channels, char words[TR_WORDS])
+static int check_rate(const struct tr_audio *a, long long rate, long long channels, char message[TR_MESSAGE_MAX])
 {
     if (channels <= 0 || channels > CHANNELS_MOST)
-        return say(words, "%s has %lld channels according to its header, not 1 to %d: it is damaged or not audio",
+        return say(message, "%s has %lld channels according to its header, not 1 to %d: it is damaged or not audio",
                    a->name, channels, CHANNELS_MOST);
     if (rate < RATE_LEAST || rate > RATE_MOST)
-        return say(words,
+        return say(message,
                    "%s has a sample rate of %lld Hz according to its header, not %d to %d: it is damaged or not audio",
                    a->name, rate, RATE_LEAST, RATE_MOST);
     return 0;
 }
 
 /* The checks that need only the header. */
-static int check_header(const struct tr_audio *a, const struct tr_header *h, char words[TR_WORDS])
+static int check_header(const struct tr_audio *a, const struct tr_header *h, char message[TR_MESSAGE_MAX])
 {
     const uint64_t size = a->file.size;
     if (!h->format)
         return 0;
     const bool wav = strcmp(h->format, "WAV") == 0, mp3 = strcmp(h->format, "MP3") == 0;
-    if ((h->rate || h->channels || h->data_at) && check_rate(a, h->rate, h->channels, words) < 0)
+    if ((h->rate || h->channels || h->data_at) && check_rate(a, h->rate, h->channels, message) < 0)
         return -1;
     if (h->bytes_wanted <= size + (wav ? WAV_SLACK : mp3 ? MP3_SLACK : 0))
         return 0;
     if (!h->data_at)
-        return say(words, "%s is truncated: it ends in the middle of a page; copy or download it again", a->name);
+        return say(message, "%s is truncated: it ends in the middle of a page; copy or download it again", a->name);
     const double part = (double)(size - h->data_at) / (double)(h->bytes_wanted - h->data_at);
-    return say_truncated(a, words, h->seconds, h->seconds * part);
+    return say_truncated(a, message, h->seconds, h->seconds * part);
 }
 
 static const struct tr_decoder *const decoders[] = {
@@ -350,7 +351,7 @@ static const struct tr_decoder *const decoders[] = {
 };
 
 /* Tries one decoder after the other. The error message covers all of them. */
-static int open_decoder(struct tr_audio *a, const struct tr_header *h, char words[TR_WORDS])
+static int open_decoder(struct tr_audio *a, const struct tr_header *h, char message[TR_MESSAGE_MAX])
 {
     char why[TR_WHY], all[2 * TR_WHY] = "";
     for (size_t i = 0; i < sizeof decoders / sizeof decoders[0] && !a->source; i++) {
@@ -361,7 +362,7 @@ static int open_decoder(struct tr_audio *a, const struct tr_header *h, char word
         a->decoder = decoders[i];
         a->source = a->decoder->open(&a->file, h, &a->sound, why);
         if (a->file.error)
-            return say_unread(a, words, "read", a->file.error);
+            return say_unread(a, message, "read", a->file.error);
         const size_t used = strlen(all);
         if (!a->source)
             snprintf(all + used, sizeof all - used, "%s%s says \"%s\"", used ? ", " : "", a->decoder->name, why);
@@ -374,10 +375,10 @@ static int open_decoder(struct tr_audio *a, const struct tr_header *h, char word
     const char *help =
         "if it is audio, convert it to WAV or FLAC, or build with FFmpeg's libraries, which read more formats";
 #endif
-    return say(words, "%s is not an audio file that can be read here (%s): %s", a->name, all, help);
+    return say(message, "%s is not an audio file that can be read here (%s): %s", a->name, all, help);
 }
 
-static int make_resampler(struct tr_audio *a, char words[TR_WORDS])
+static int make_resampler(struct tr_audio *a, char message[TR_MESSAGE_MAX])
 {
     if (a->sound.rate == TR_RATE)
         return 0;
@@ -385,13 +386,13 @@ static int make_resampler(struct tr_audio *a, char words[TR_WORDS])
     const soxr_quality_spec_t quality = soxr_quality_spec(SOXR_HQ, 0);
     const soxr_runtime_spec_t runtime = soxr_runtime_spec(1);
     a->resampler = soxr_create(a->sound.rate, TR_RATE, 1, &error, NULL, &quality, &runtime);
-    return error ? say(words, "%s cannot be resampled from %d Hz: libsoxr says \"%s\"", a->name, a->sound.rate, error)
+    return error ? say(message, "%s cannot be resampled from %d Hz: libsoxr says \"%s\"", a->name, a->sound.rate, error)
                  : 0;
 }
 
 /* A short file needs less than the whole ring. The header may be wrong about the length, which is harmless: the ring
  * never holds more than its size. */
-static int make_buffers(struct tr_audio *a, unsigned ahead_s, char words[TR_WORDS])
+static int make_buffers(struct tr_audio *a, unsigned ahead_s, char message[TR_MESSAGE_MAX])
 {
     const double seconds = a->sound.seconds > 0 && a->sound.seconds < ahead_s ? a->sound.seconds : ahead_s;
     a->room = (size_t)(seconds * TR_RATE) + 2 * OUT;
@@ -399,17 +400,17 @@ static int make_buffers(struct tr_audio *a, unsigned ahead_s, char words[TR_WORD
     a->ring = malloc(a->room * sizeof *a->ring);
     a->frames = malloc(IN_FLOATS * sizeof *a->frames);
     a->mono = malloc(a->block * sizeof *a->mono);
-    return a->ring && a->frames && a->mono ? 0 : say_unread(a, words, "decoded", ENOMEM);
+    return a->ring && a->frames && a->mono ? 0 : say_unread(a, message, "decoded", ENOMEM);
 }
 
 /* Fills the ring, without a thread. */
-static int fill(struct tr_audio *a, char words[TR_WORDS])
+static int fill(struct tr_audio *a, char message[TR_MESSAGE_MAX])
 {
     float samples[OUT];
     while (!a->ended && a->room - a->n >= OUT) {
         const long n = produce(a, samples, OUT);
         if (n < 0) {
-            (void)say(words, "%s", a->words);
+            (void)say(message, "%s", a->message);
             return (int)n;
         }
         ring_put(a, samples, (size_t)n);
@@ -420,31 +421,31 @@ static int fill(struct tr_audio *a, char words[TR_WORDS])
     return 0;
 }
 
-static int open_all(struct tr_audio *a, const char *path, unsigned ahead_s, char words[TR_WORDS])
+static int open_all(struct tr_audio *a, const char *path, unsigned ahead_s, char message[TR_MESSAGE_MAX])
 {
     struct tr_header header = { 0 };
-    int rc = open_file(a, path, words);
+    int rc = open_file(a, path, message);
     if (rc == 0 && tr_header_read_fd(&header, a->file.fd) < 0)
-        rc = say_unread(a, words, "read", errno);
+        rc = say_unread(a, message, "read", errno);
     if (rc == 0)
-        rc = check_header(a, &header, words);
+        rc = check_header(a, &header, message);
     if (rc == 0)
-        rc = open_decoder(a, &header, words);
+        rc = open_decoder(a, &header, message);
     if (rc == 0)
-        rc = check_rate(a, a->sound.rate, a->sound.channels, words);
+        rc = check_rate(a, a->sound.rate, a->sound.channels, message);
     if (rc == 0)
-        rc = make_resampler(a, words);
+        rc = make_resampler(a, message);
     if (rc == 0)
-        rc = make_buffers(a, ahead_s, words);
-    return rc == 0 ? fill(a, words) : rc;
+        rc = make_buffers(a, ahead_s, message);
+    return rc == 0 ? fill(a, message) : rc;
 }
 
-int tr_audio_open_ahead(struct tr_audio **out, const char *path, unsigned ahead_s, char words[TR_WORDS])
+int tr_audio_open_ahead(struct tr_audio **out, const char *path, unsigned ahead_s, char message[TR_MESSAGE_MAX])
 {
     struct tr_audio *a = calloc(1, sizeof *a);
     *out = NULL;
     if (!a) {
-        (void)say(words, "out of memory");
+        (void)say(message, "out of memory");
         return TR_UNREAD;
     }
     a->file.fd = -1;
@@ -452,16 +453,16 @@ int tr_audio_open_ahead(struct tr_audio **out, const char *path, unsigned ahead_
     pthread_mutex_init(&a->lock, NULL);
     pthread_cond_init(&a->added, NULL);
     pthread_cond_init(&a->taken, NULL);
-    const int rc = open_all(a, path, ahead_s, words);
+    const int rc = open_all(a, path, ahead_s, message);
     if (rc < 0)
         tr_audio_close(&a);
     *out = a;
     return rc;
 }
 
-int tr_audio_open(struct tr_audio **out, const char *path, char words[TR_WORDS])
+int tr_audio_open(struct tr_audio **out, const char *path, char message[TR_MESSAGE_MAX])
 {
-    return tr_audio_open_ahead(out, path, TR_AHEAD, words);
+    return tr_audio_open_ahead(out, path, TR_AHEAD, message);
 }
 
 void tr_audio_close(struct tr_audio **audio)

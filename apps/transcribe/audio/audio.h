@@ -3,9 +3,9 @@
  * Any audio file as 16 kHz mono samples, piece by piece, in bounded memory.
  *
  *     struct tr_audio *a;
- *     char words[TR_WORDS];
- *     if (tr_audio_open(&a, path, words) < 0) ...          // the first piece is decoded by now
- *     while ((n = tr_audio_read(a, room, max, words)) > 0) ...
+ *     char message[TR_MESSAGE_MAX];
+ *     if (tr_audio_open(&a, path, message) < 0) ...          // the first piece is decoded by now
+ *     while ((n = tr_audio_read(a, room, max, message)) > 0) ...
  *     tr_audio_close(&a);
  *
  * libsndfile decodes (WAV, FLAC, Ogg, MP3, AIFF, ...) and libsoxr resamples. Files that libsndfile can't read are tried
@@ -22,7 +22,7 @@
 
 #include <stddef.h>
 
-enum { TR_RATE = 16000, TR_AHEAD = 600 /* seconds */, TR_WORDS = 512 };
+enum { TR_RATE = 16000, TR_AHEAD = 600 /* seconds */, TR_MESSAGE_MAX = 512 };
 
 /* Why a file gave no samples. */
 enum {
@@ -32,12 +32,12 @@ enum {
 
 struct tr_audio;
 
-/* Returns 0, or one of these codes with an error message in words. */
-int tr_audio_open(struct tr_audio **out, const char *path, char words[TR_WORDS]);
+/* Returns 0, or one of these codes with an error message in message. */
+int tr_audio_open(struct tr_audio **out, const char *path, char message[TR_MESSAGE_MAX]);
 
 /* Reads the next samples: max of them, fewer only at the end, 0 after it. Returns TR_UNFIT or TR_UNREAD with an error
  * message if the rest can't be read. The samples returned before are good. */
-long tr_audio_read(struct tr_audio *a, float *samples, size_t max, char words[TR_WORDS]);
+long tr_audio_read(struct tr_audio *a, float *samples, size_t max, char message[TR_MESSAGE_MAX]);
 
 double tr_audio_seconds(const struct tr_audio *a); /* duration, as the header says; 0: not known */
 int tr_audio_rate(const struct tr_audio *a);       /* the file's own sample rate */

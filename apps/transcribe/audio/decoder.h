@@ -56,6 +56,6 @@ struct tr_decoder {
 extern const struct tr_decoder tr_mpg123, tr_sndfile, tr_ffmpeg;
 
 /* tr_audio_open() with another length to decode ahead. */
-int tr_audio_open_ahead(struct tr_audio **out, const char *path, unsigned ahead_s, char words[TR_WORDS]);
+int tr_audio_open_ahead(struct tr_audio **out, const char *path, unsigned ahead_s, char message[TR_MESSAGE_MAX]);
 
 #endif

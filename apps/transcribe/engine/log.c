@@ -28,10 +28,10 @@ static void keep(const char *text)
 
 #ifdef TR_HAVE_ABORT_CALLBACK
 /* Called in place of the stack trace, or of the debugger that ggml starts if there is one. */
-static void on_abort(const char *words)
+static void on_abort(const char *message)
 {
     const char *why = tr_log_error();
-    fprintf(stderr, "whisper.cpp gave up: %s%s%s%s\n", why ? why : words, why ? " (" : "", why ? words : "",
+    fprintf(stderr, "whisper.cpp gave up: %s%s%s%s\n", why ? why : message, why ? " (" : "", why ? message : "",
             why ? ")" : "");
 }
 #endif

@@ -53,10 +53,10 @@ static int add_segments(struct tr_engine *e, size_t n, double offset, struct tr_
 /* Fills the piece, and one sample more if the file has more. A file with a bad part returns its good samples before the
  * error, so a short read must not be taken for the end of the file. Returns 0, or the code of tr_audio_read() with an
  * error message. */
-static int fill(const struct tr_pieces *p, struct tr_audio *a, size_t *have, char words[TR_WORDS])
+static int fill(const struct tr_pieces *p, struct tr_audio *a, size_t *have, char message[TR_MESSAGE_MAX])
 {
     while (*have <= p->most) {
-        const long got = tr_audio_read(a, p->samples + *have, p->most + 1 - *have, words);
+        const long got = tr_audio_read(a, p->samples + *have, p->most + 1 - *have, message);
         if (got <= 0)
             return (int)got;
         *have += (size_t)got;
@@ -65,11 +65,11 @@ static int fill(const struct tr_pieces *p, struct tr_audio *a, size_t *have, cha
 }
 
 enum tr_outcome tr_pieces_hear(struct tr_pieces *p, struct tr_engine *e, struct tr_audio *a, struct tr_transcript *t,
-                               char words[TR_WORDS])
+                               char message[TR_MESSAGE_MAX])
 {
     size_t have = 0, before = 0; /* samples in the piece; samples of the file before the piece */
     for (;;) {
-        const int filled = fill(p, a, &have, words);
+        const int filled = fill(p, a, &have, message);
         if (filled < 0)
             return filled == TR_UNREAD ? TR_FILE_AWAY : TR_BAD_FILE;
         const bool last = have <= p->most;

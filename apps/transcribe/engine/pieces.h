@@ -33,8 +33,8 @@ int tr_pieces_open(struct tr_pieces *p, unsigned seconds);
 void tr_pieces_close(struct tr_pieces *p);
 
 /* Transcribes the whole file. Returns TR_HEARD; TR_CANCELLED; TR_BAD_FILE or TR_FILE_AWAY with an error message in
- * words; or another result of tr_engine_hear(). */
+ * message; or another result of tr_engine_hear(). */
 enum tr_outcome tr_pieces_hear(struct tr_pieces *p, struct tr_engine *e, struct tr_audio *a, struct tr_transcript *t,
-                               char words[TR_WORDS]);
+                               char message[TR_MESSAGE_MAX]);
 
 #endif

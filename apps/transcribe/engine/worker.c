@@ -86,7 +86,7 @@ struct file {
 static int load(struct gd_worker *w, struct gd_task *task, struct gd_result *result)
 {
     const struct tr_places *places = &((struct transcriber *)gd_worker_user(w))->settings.places;
-    char words[TR_WORDS] = "";
+    char message[TR_MESSAGE_MAX] = "";
     if (task->size == 0 || memchr(task->data, 0, task->size))
         return gd_result_error_final(result, "the task is not the path of a file");
     struct file *f = malloc(sizeof *f + task->size + 1);
@@ -97,8 +97,8 @@ static int load(struct gd_worker *w, struct gd_task *task, struct gd_result *res
     int rc = places->output_dir ? tr_outputs_possible(places, f->path) : 0;
     if (rc < 0)
         rc = gd_result_error_final(result, "%s", gd__fail_text());
-    else if ((rc = tr_audio_open(&f->audio, f->path, words)) < 0)
-        rc = (rc == TR_UNREAD ? gd_result_error : gd_result_error_final)(result, "%s", words);
+    else if ((rc = tr_audio_open(&f->audio, f->path, message)) < 0)
+        rc = (rc == TR_UNREAD ? gd_result_error : gd_result_error_final)(result, "%s", message);
     if (rc == 0)
         task->loaded = f;
     else
@@ -161,7 +161,8 @@ static bool is_cancelled(void *user)
     return gd_task_cancelled(user);
 }
 
-static enum tr_outcome hear(struct transcriber *x, struct gd_worker *w, const struct file *f, char words[TR_WORDS])
+static enum tr_outcome hear(struct transcriber *x, struct gd_worker *w, const struct file *f,
+                            char message[TR_MESSAGE_MAX])
 {
     struct tr_transcript *t = &x->transcript;
     tr_transcript_clear(t);
@@ -169,7 +170,7 @@ static enum tr_outcome hear(struct transcriber *x, struct gd_worker *w, const st
     t->translated = x->settings.translate;
     enum tr_outcome outcome = tr_engine_begin(x->engine, is_cancelled, w);
     if (outcome == TR_HEARD)
-        outcome = tr_pieces_hear(&x->pieces, x->engine, f->audio, t, words);
+        outcome = tr_pieces_hear(&x->pieces, x->engine, f->audio, t, message);
     t->language = tr_engine_language(x->engine, &t->language_probability);
     return outcome;
 }
@@ -178,16 +179,16 @@ static enum tr_outcome hear(struct transcriber *x, struct gd_worker *w, const st
 static int transcribe(struct gd_worker *w, const struct file *f, struct tr_outputs *outputs, struct gd_result *result)
 {
     struct transcriber *x = gd_worker_user(w);
-    char words[TR_WORDS] = "";
-    switch (hear(x, w, f, words)) {
+    char message[TR_MESSAGE_MAX] = "";
+    switch (hear(x, w, f, message)) {
     case TR_HEARD:
         break;
     case TR_CANCELLED:
         return gd_result_cancelled(result);
     case TR_BAD_FILE:
-        return gd_result_error_final(result, "%s", words);
+        return gd_result_error_final(result, "%s", message);
     case TR_FILE_AWAY:
-        return gd_result_error(result, "%s", words);
+        return gd_result_error(result, "%s", message);
     case TR_NO_MEMORY:
         return gd_result_out_of_memory(result, "%s", gd__fail_text());
     case TR_LOST:

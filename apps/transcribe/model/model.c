@@ -283,7 +283,7 @@ static int read_tensors(struct reader *r, const int32_t sizes[SIZES])
 static int say_what_it_is(const struct reader *r, const unsigned char *begin, size_t size)
 {
     static const struct {
-        const char *bytes, *words;
+        const char *bytes, *message;
     } others[] = {
         { "GGUF", "is a GGUF file, which whisper.cpp does not read: get the model as ggml-*.bin" },
         { "PK\3\4", "is a PyTorch file, as OpenAI's own program has it: get the model as ggml-*.bin" },
@@ -294,7 +294,7 @@ static int say_what_it_is(const struct reader *r, const unsigned char *begin, si
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
         const size_t n = strlen(others[i].bytes);
         if (size >= n && memcmp(begin, others[i].bytes, n) == 0)
-            return gd__fail("%s: %s", r->path, others[i].words);
+            return gd__fail("%s: %s", r->path, others[i].message);
     }
     return gd__fail("%s: is not a model in whisper.cpp's format (ggml-*.bin)", r->path);
 }

@@ -172,11 +172,11 @@ static void add_command(struct gd__buffer *b, const char *name, const char *mode
     free(directory);
 }
 
-static int say(struct gd__buffer *words)
+static int say(struct gd__buffer *message)
 {
-    gd__buffer_add(words, "", 1);
-    gd__fail("%s", words->failed ? "no memory to look for the model" : words->data);
-    gd__buffer_free(words);
+    gd__buffer_add(message, "", 1);
+    gd__fail("%s", message->failed ? "no memory to look for the model" : message->data);
+    gd__buffer_free(message);
     return -1;
 }
 
@@ -199,7 +199,7 @@ static void add_places(struct gd__buffer *b, const struct places *p, size_t room
  * listed. */
 static int not_found(const struct places *p, const char *name, const char *model_dir)
 {
-    struct gd__buffer words = { 0 }, command = { 0 };
+    struct gd__buffer message = { 0 }, command = { 0 };
     if (strcmp(name, "demo") == 0) {
         gd__buffer_text(&command,
                         "\nIt is part of the source tree of this program, in models/: give its path with --model");
@@ -207,13 +207,13 @@ static int not_found(const struct places *p, const char *name, const char *model
         gd__buffer_text(&command, "\nThis command downloads it:\n  ");
         add_command(&command, name, model_dir);
     }
-    gd__buffer_format(&words, "the model %s (ggml-%s.bin) is not on this machine. These places were searched:", name,
+    gd__buffer_format(&message, "the model %s (ggml-%s.bin) is not on this machine. These places were searched:", name,
                       name);
-    add_places(&words, p, command.size);
-    gd__buffer_add(&words, command.data, command.size);
-    words.failed |= command.failed;
+    add_places(&message, p, command.size);
+    gd__buffer_add(&message, command.data, command.size);
+    message.failed |= command.failed;
     gd__buffer_free(&command);
-    return say(&words);
+    return say(&message);
 }
 
 static int no_such_model(const char *size)
@@ -221,32 +221,32 @@ static int no_such_model(const char *size)
     size_t n;
     char room[TR_SHOWN];
     const char *const *names = tr_model_names(&n), *near = gd__nearest_word(size, names, n);
-    struct gd__buffer words = { 0 };
-    gd__buffer_text(&words, "\"");
-    gd__buffer_text(&words, tr_shown(room, size));
-    gd__buffer_text(&words, "\" is not the size of a model");
+    struct gd__buffer message = { 0 };
+    gd__buffer_text(&message, "\"");
+    gd__buffer_text(&message, tr_shown(room, size));
+    gd__buffer_text(&message, "\" is not the size of a model");
     if (strchr(size, '/') || (strlen(size) > 4 && strcmp(size + strlen(size) - 4, ".bin") == 0))
-        gd__buffer_text(&words, ": give a model file with --model");
+        gd__buffer_text(&message, ": give a model file with --model");
     else if (near)
-        gd__buffer_format(&words, ": did you mean %s?", near);
-    gd__buffer_text(&words, "\nThe sizes are ");
+        gd__buffer_format(&message, ": did you mean %s?", near);
+    gd__buffer_text(&message, "\nThe sizes are ");
     for (size_t i = 0; i < n; i++)
-        gd__buffer_format(&words, "%s%s", i == 0 ? "" : i + 1 < n ? ", " : " and ", names[i]);
-    return say(&words);
+        gd__buffer_format(&message, "%s%s", i == 0 ? "" : i + 1 < n ? ", " : " and ", names[i]);
+    return say(&message);
 }
 
 static int wrong_sum(const char *path, const char *name, const char *found, const char *sum, const char *model_dir)
 {
-    struct gd__buffer words = { 0 };
+    struct gd__buffer message = { 0 };
     char room[TR_SHOWN];
-    gd__buffer_text(&words, tr_shown(room, path));
-    gd__buffer_format(&words, ": is not the model %s: its SHA-1 is %s instead of %s", name, found, sum);
-    gd__buffer_text(&words, "\nTo use it anyway, give its path with --model; otherwise delete it");
+    gd__buffer_text(&message, tr_shown(room, path));
+    gd__buffer_format(&message, ": is not the model %s: its SHA-1 is %s instead of %s", name, found, sum);
+    gd__buffer_text(&message, "\nTo use it anyway, give its path with --model; otherwise delete it");
     if (strcmp(name, "demo") != 0) {
-        gd__buffer_text(&words, ". This command downloads it again:\n  ");
-        add_command(&words, name, model_dir);
+        gd__buffer_text(&message, ". This command downloads it again:\n  ");
+        add_command(&message, name, model_dir);
     }
-    return say(&words);
+    return say(&message);
 }
 
 /* --- finding -------------------------------------------------------------------------- */

@@ -114,9 +114,9 @@ static void finish_end(struct run *r, const struct gd_report *report)
         journal_drop(report);
 }
 
-static PyObject *text_of(const char *words)
+static PyObject *text_of(const char *message)
 {
-    return PyUnicode_DecodeUTF8(words, (Py_ssize_t)strlen(words), "replace");
+    return PyUnicode_DecodeUTF8(message, (Py_ssize_t)strlen(message), "replace");
 }
 
 /* ---- the end of a task ---- */
@@ -218,11 +218,11 @@ static void on_task_start(void *user, uint64_t task_id, int worker_id, unsigned 
     call(r, ON_TASK_START, args, 2);
 }
 
-static void call_gpu(struct run *r, enum call which, int gpu_id, const char *words)
+static void call_gpu(struct run *r, enum call which, int gpu_id, const char *message)
 {
     if (!begin(r, which))
         return;
-    PyObject *args[] = { NULL, PyLong_FromLong(gpu_id), text_of(words) };
+    PyObject *args[] = { NULL, PyLong_FromLong(gpu_id), text_of(message) };
     call(r, which, args, 2);
 }
 

@@ -107,7 +107,7 @@ void journal_clear(struct run *r)
     Py_CLEAR(r->texts);
     Py_CLEAR(r->versioned);
     Py_CLEAR(r->describe);
-    Py_CLEAR(r->words);
+    Py_CLEAR(r->message);
 }
 
 /* ---- keys, on the feeder's thread ---- */
@@ -116,13 +116,13 @@ static int set_key(struct gd_item *item, PyObject *key, PyObject *version)
 {
     PyObject *bytes = key_encode(key), *text = NULL;
     int rc = bytes ? 0 : -1;
-    const char *words = NULL;
+    const char *version_text = NULL;
     if (rc == 0 && version && version != Py_None) {
         text = PyObject_Str(version);
-        words = text ? PyUnicode_AsUTF8(text) : NULL;
-        rc = words ? 0 : -1;
+        version_text = text ? PyUnicode_AsUTF8(text) : NULL;
+        rc = version_text ? 0 : -1;
     }
-    if (rc == 0 && gd_item_key(item, PyBytes_AS_STRING(bytes), (size_t)PyBytes_GET_SIZE(bytes), words) < 0) {
+    if (rc == 0 && gd_item_key(item, PyBytes_AS_STRING(bytes), (size_t)PyBytes_GET_SIZE(bytes), version_text) < 0) {
         PyErr_SetString(PyExc_MemoryError, "no memory for a key");
         rc = -1;
     }
@@ -202,11 +202,12 @@ void journal_note(struct run *r, const struct gd_report *report)
         PyErr_Clear();
 }
 
-void journal_failed(struct run *r, const struct gd_report *report, PyObject *words)
+void journal_failed(struct run *r, const struct gd_report *report, PyObject *message)
 {
-    Py_XSETREF(r->words, words ? PyUnicode_AsEncodedString(words, "utf-8", "backslashreplace") : NULL);
+    Py_XSETREF(r->message, message ? PyUnicode_AsEncodedString(message, "utf-8", "backslashreplace") : NULL);
     PyErr_Clear();
-    gd__report_refuse(report, GD_FAILURE_ERROR, r->words ? PyBytes_AS_STRING(r->words) : "its result cannot be read");
+    gd__report_refuse(report, GD_FAILURE_ERROR,
+                      r->message ? PyBytes_AS_STRING(r->message) : "its result cannot be read");
 }
 
 void journal_drop(const struct gd_report *report)

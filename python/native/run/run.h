@@ -65,7 +65,7 @@ struct run {
     PyObject *texts;     /* the texts for records of unfinished tasks, by task number */
     PyObject *versioned; /* the type of a key with a version */
     PyObject *describe;  /* an item as text */
-    PyObject *words;     /* error message of the last task that was refused */
+    PyObject *message;   /* error message of the last task that was refused */
 };
 
 /* The worker_id for Python: with one worker per GPU it is the GPU's id, otherwise the worker's index. worker is the
@@ -88,7 +88,7 @@ int journal_key(struct run *r, struct gd_item *item,
 int journal_remember(struct run *r, uint64_t number, PyObject *object);
 void journal_note(struct run *r, const struct gd_report *report); /* takes the lock */
 void journal_failed(struct run *r, const struct gd_report *report,
-                    PyObject *words);              /* records the task as failed, whatever the report says */
+                    PyObject *message);            /* records the task as failed, whatever the report says */
 void journal_drop(const struct gd_report *report); /* the task is not finished: no record */
 
 /* key.c: keys as bytes, for the result of a key function and for an item. NULL without an exception for an item: its
