@@ -392,7 +392,7 @@ static int check(const struct cli_run *r)
     const bool command = !r->stream && !r->worker;
     const struct {
         bool wrong;
-        const char *words;
+        const char *message;
     } rules[] = {
         { r->stream && r->worker, "--stream and --worker cannot be combined: give one of them" },
         { r->patterns.n && !r->input_dir, "--pattern selects files of a directory: give --input-dir DIR too" },
@@ -425,7 +425,7 @@ static int check(const struct cli_run *r)
     };
     for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++) {
         if (rules[i].wrong)
-            return gd__fail("%s", rules[i].words);
+            return gd__fail("%s", rules[i].message);
     }
     return 0;
 }

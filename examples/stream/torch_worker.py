@@ -40,15 +40,15 @@ def run(torch, model, device, count, text):
 
 
 def failure(torch, error):
-    words = f"{type(error).__name__}: {error}"
+    message = f"{type(error).__name__}: {error}"
     if isinstance(error, torch.cuda.OutOfMemoryError):
         torch.cuda.empty_cache()
-        return {"error": words, "kind": "out_of_memory"}
+        return {"error": message, "kind": "out_of_memory"}
     if isinstance(error, RuntimeError) and "CUDA error" in str(error):  # the CUDA context cannot be used any more
-        return {"error": words, "kind": "device_lost"}
+        return {"error": message, "kind": "device_lost"}
     if isinstance(error, ValueError):
-        return {"error": words, "final": True}  # the input is not a number, so trying again is useless
-    return {"error": words}
+        return {"error": message, "final": True}  # the input is not a number, so trying again is useless
+    return {"error": message}
 
 
 def main():

@@ -185,11 +185,11 @@ class _Job:
             log.error("%s", error)
             self._mark_rest("; ".join([str(error), *setup_errors[:1]]))
 
-    def _mark_rest(self, words: str) -> None:
+    def _mark_rest(self, message: str) -> None:
         self.crashed = []
         for at, result in enumerate(self.results):
             if isinstance(result, dict) and result.get("_error") == "it was not processed":
-                self.results[at] = _failed(self.records[at], words)
+                self.results[at] = _failed(self.records[at], message)
 
     def _done(self, task_id: int, outcomes: list[tuple[bool, Any]], worker_id: int) -> None:
         for at, (is_good, value) in zip(self.batches[task_id], outcomes):
@@ -203,6 +203,6 @@ class _Job:
     def _timeout(self, task_id: int, seconds: float, worker_id: int) -> None:
         self._fail(task_id, f"timed out after {seconds} s")
 
-    def _fail(self, task_id: int, words: str) -> None:
+    def _fail(self, task_id: int, message: str) -> None:
         for at in self.batches[task_id]:
-            self.results[at] = _failed(self.records[at], words)
+            self.results[at] = _failed(self.records[at], message)

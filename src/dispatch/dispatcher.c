@@ -323,7 +323,7 @@ static int run_all(struct gd_dispatcher *d)
         gd__devices_watch(d);
         gd__monitor_run(d);
         gd__devices_unwatch(d);
-        /* The end of the run may take long and must not look like a callback that does not return */
+        /* The end of the run may take long and must not look like a callback that does not return. */
         gd__publish_awake(d, 0);
         if (d->hooks.before_end)
             d->hooks.before_end(d->hooks.user);

@@ -137,13 +137,13 @@ struct gd_dispatcher {
     struct gd__watch ended_watch;
     struct gd__hooks hooks;       /* set by a language binding or the command; all NULL: none */
     struct gd__listener listener; /* set by the launcher; all NULL: none */
-    /* Of the task whose callback is running; NULL: no such task, or its record was put off */
+    /* The record of the task whose callback is running. NULL: no such task, or its record was put off. */
     struct gd__journal_task *record_due;
     _Atomic bool hold_wanted; /* gd__dispatcher_hold() */
-    bool held;                /* the loop has obeyed it */
+    bool held;                /* the loop has applied it */
     _Atomic int request;      /* enum gd__request */
 
-    /* Held by every thread that changes a seat's child, and by other threads that signal it */
+    /* Held by every thread that changes a seat's child, and by other threads that signal it. */
     pthread_mutex_t child_lock;
     _Atomic uint64_t suspended_at;  /* when workers were stopped; 0: they are not */
     _Atomic uint64_t lost_ns;       /* time in which the run stood still, not yet reported to the scheduler */
@@ -215,7 +215,7 @@ extern const struct gd__sched_effects gd__effects;
 /* workers/start.c */
 int gd__seat_start(struct gd__seat *seat);       /* 0, or negative: then call gd__seat_undo_start() */
 void gd__seat_undo_start(struct gd__seat *seat); /* if it has a process, ends it before it returns */
-/* Releases everything of a process that has ended or was never started */
+/* Releases everything of a process that has ended or was never started. */
 void gd__seat_clear(struct gd__seat *seat);
 
 /* workers/exit.c */
@@ -288,7 +288,7 @@ void gd__publish_try(struct gd_dispatcher *d, const struct gd__task *t, const st
 void gd__publish_final(struct gd_dispatcher *d, int worker, const struct gd_report *r); /* only for a run with a page */
 void gd__publish_awake(struct gd_dispatcher *d, uint64_t since_ns);                     /* 0: about to sleep */
 void gd__publish_end(struct gd_dispatcher *d);
-/* When to look for something new, even during a sleep */
+/* When to look for something new, even during a sleep. */
 uint64_t gd__publish_look_again(const struct gd_dispatcher *d);
 
 #endif

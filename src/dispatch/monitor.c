@@ -197,7 +197,7 @@ static void sleep_until_rung(struct gd_dispatcher *d, uint64_t *looked_at)
     if (gd__is_suspended(d))
         until = GD__NEVER;
     until = gd__stats_before_sleep(d, until);
-    /* Each sleep is rung for once: see layout.h */
+    /* Each sleep is rung for once: see layout.h. */
     d->sleep_number = d->sleep_number == UINT32_MAX ? 2 : d->sleep_number + 1;
     atomic_store_explicit(sleeping, d->sleep_number, memory_order_seq_cst);
     gd__full_fence(); /* pairs with the fence of the side that publishes */

@@ -48,7 +48,7 @@ int gd__stats_open(struct gd_dispatcher *d)
 static void collect(const struct gd_dispatcher *d, struct gd_stats *out, uint64_t now)
 {
     const struct gd__sched *s = &d->sched;
-    /* Taken from the source, not yet read by the monitor */
+    /* Taken from the source, not yet read by the monitor. */
     const uint64_t queued = d->feeder ? gd__feeder_queued(d->feeder) : 0;
     out->taken = s->counts.taken + queued;
     out->running = s->running;

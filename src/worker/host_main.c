@@ -3,8 +3,7 @@
  *   HOST PLUGIN.so                                                                a C plugin
  *   HOST --command [--quote] [--dry-run] [--ungroup] [--shell SHELL] -- WORD...   a command per task
  *   HOST --stream [--json] -- PROGRAM ARG...                                      a program that speaks JSON Lines
- *   HOST --check PLUGIN.so                                                        by hand: prints what the plugin
- * offers
+ *   HOST --check PLUGIN.so                                                        prints what the plugin offers
  *
  * A plugin that can't be used, or wrong arguments, are not treated as a crash. The worker runs with a setup that fails
  * with the reason, so that the reason reaches the dispatcher's on_setup_fail.

@@ -33,7 +33,7 @@ size_t gd__program_unsent(const struct gd__program *p);
 int gd__program_move(struct gd__program *p);
 bool gd__program_has_spoken(const struct gd__program *p); /* a move would not wait */
 
-/* The next complete line, without its newline; valid until the next move. False: there is none. */
+/* The next complete line, without its newline; valid until the next move. False: no line is complete. */
 bool gd__program_line(struct gd__program *p, const char **line, size_t *size);
 /* The part of an incomplete line that has arrived. */
 size_t gd__program_rest(const struct gd__program *p, const char **bytes);

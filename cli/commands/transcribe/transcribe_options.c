@@ -182,7 +182,7 @@ static int check(const struct cli_transcribe *t)
     const struct cli_run *r = &t->run;
     const struct {
         bool wrong;
-        const char *words;
+        const char *message;
     } rules[] = {
         { !t->input_dir && t->inputs.n == 0 && !t->check, "give the directory with the audio files: --input-dir DIR" },
         { is_empty(t->input_dir), "--input-dir needs the name of a directory: --input-dir DIR" },
@@ -203,7 +203,7 @@ static int check(const struct cli_transcribe *t)
     };
     for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++) {
         if (rules[i].wrong)
-            return gd__fail("%s", rules[i].words);
+            return gd__fail("%s", rules[i].message);
     }
     return 0;
 }

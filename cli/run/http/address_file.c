@@ -38,7 +38,7 @@ static void remove_if_left(int directory, const char *name)
 
 static void remove_left(int directory)
 {
-    /* A copy, because closedir() closes its descriptor */
+    /* A copy, because closedir() closes its descriptor. */
     const int copy = fcntl(directory, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
     DIR *dir = copy < 0 ? NULL : fdopendir(copy);
     for (const struct dirent *e; dir && (e = readdir(dir));) {
