@@ -14,7 +14,7 @@
  *   source/completed.c     tasks that the journal has already
  *   workers/supervisor.c   the scheduler's effects: starting, stopping and killing processes
  *   workers/start.c        how a process is started
- *   workers/exit.c         what happens when one ends
+ *   workers/exit.c         what happens when a process ends
  *   workers/strays.c       processes that a dead worker left running
  *   workers/suspend.c      stops and continues all workers, and measures time in which the run stood still
  */
@@ -131,7 +131,7 @@ struct gd_dispatcher {
     int signal_token;
     unsigned signals_seen;
     struct gd__watch wake_watch, signal_watch, hook_watch;
-    unsigned number;                 /* counts the dispatchers of this process */
+    unsigned number;                 /* of this dispatcher, among those of the process */
     bool adopts;                     /* orphans become our children: see strays.c */
     struct gd__ended_children ended; /* reports the orphans that have ended */
     struct gd__watch ended_watch;

@@ -74,7 +74,7 @@ static inline void gd__feeder_wake_monitor(struct gd__feeder *f)
 }
 
 /* items.c */
-/* Frees what gd_item_alloc() allocated, if anything */
+/* Frees what gd_item_alloc() allocated, if anything. */
 void gd__item_drop_memory(struct gd__feeder *f, struct gd_item *item);
 int gd__item_take(struct gd__feeder *f, struct gd_item *item); /* 0, or negative with the thread's error text */
 
