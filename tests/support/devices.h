@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * For tests of devices: an environment in which there are none, whatever machine this is, and a few ways to say in a
- * line what is in a list.
+ * For tests of devices: an environment that hides every device of the machine, and functions that describe a list of
+ * devices in one line.
  */
 #ifndef GD_TESTS_SUPPORT_DEVICES_H
 #define GD_TESTS_SUPPORT_DEVICES_H
@@ -12,7 +12,7 @@
 
 #define NOWHERE "/nonexistent"
 
-/* First in every case: no device of this machine is seen. */
+/* Every case calls this first. It hides all devices of this machine. */
 TEST_UNUSED static void no_devices(void)
 {
     static const char *const unset[] = { "CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES",
@@ -31,7 +31,7 @@ TEST_UNUSED static void set_or_unset(const char *name, const char *value)
         unsetenv(name);
 }
 
-/* A list that must be there. */
+/* Opens a list of devices. Fails the case if that fails. */
 TEST_UNUSED static struct gd_devices *devices(const char *spec)
 {
     struct gd_devices *list = NULL;
@@ -50,7 +50,7 @@ TEST_UNUSED static struct gd_device device(const struct gd_devices *list, size_t
     return d;
 }
 
-/* "0 1 2": the machine's numbers of what is in a list. */
+/* "0 1 2": the machine's numbers of the devices in a list. */
 TEST_UNUSED static const char *indices(const struct gd_devices *list)
 {
     static char text[4096];
@@ -63,7 +63,7 @@ TEST_UNUSED static const char *indices(const struct gd_devices *list)
     return text;
 }
 
-/* "0 1 2": their numbers for this process. */
+/* "0 1 2": the numbers that the devices have in this process. */
 TEST_UNUSED static const char *ids(const struct gd_devices *list)
 {
     static char text[4096];
@@ -74,7 +74,7 @@ TEST_UNUSED static const char *ids(const struct gd_devices *list)
     return text;
 }
 
-/* The error that a spec is. */
+/* The error that a device specification gives. */
 TEST_UNUSED static int refused(const char *spec)
 {
     struct gd_devices *list = (struct gd_devices *)&list;

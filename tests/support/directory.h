@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * A directory of a case's own, in which it then is, and what to put there:
+ * A directory for one case, and functions that make files in it:
  *
- *     directory_enter();
- *     make_directories("d/e/f");              // with those above it
- *     make_file("d/e/f/x.wav", 100);      // of 100 bytes, with the directories above it
+ *     directory_enter();                  // makes it and changes to it
+ *     make_directories("d/e/f");          // with their parents
+ *     make_file("d/e/f/x.wav", 100);      // 100 bytes, with the directories above it
  *
- * It is removed when the case ends well.
+ * The directory is removed when the case passes.
  */
 #ifndef GD_TESTS_SUPPORT_DIRECTORY_H
 #define GD_TESTS_SUPPORT_DIRECTORY_H
@@ -23,14 +23,14 @@
 static char directory_path[256];
 static pid_t directory_owner;
 
-/* Trees deeper than PATH_MAX: rm knows how. */
+/* Uses rm, which can remove trees deeper than PATH_MAX. */
 TEST_UNUSED static void directory_remove(const char *path)
 {
     char program[] = "rm", force[] = "-rf", end[] = "--", *copy = strdup(path);
     char *argv[] = { program, force, end, copy, NULL };
     struct rlimit limit;
     pid_t pid;
-    if (getrlimit(RLIMIT_NOFILE, &limit) == 0) { /* a case may have lowered it */
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0) { /* a case may have lowered the limit */
         limit.rlim_cur = limit.rlim_max;
         setrlimit(RLIMIT_NOFILE, &limit);
     }
@@ -45,14 +45,15 @@ TEST_UNUSED static void directory_clean(void)
         directory_remove(directory_path);
 }
 
-/* Some cases make files of a hundred megabytes: a container may have less. */
+/* Some cases make files of a hundred megabytes. A container may have less room than that. */
 TEST_UNUSED static bool directory_has_room(const char *place)
 {
     struct statvfs s;
     return statvfs(place, &s) == 0 && (uint64_t)s.f_bavail * s.f_frsize >= (uint64_t)512 << 20;
 }
 
-/* In memory where that can be had, since some cases make many files; $TMPDIR says otherwise. */
+/* The directory is in $TMPDIR if that is set. Otherwise it is in memory if possible, since some cases make many files.
+ */
 TEST_UNUSED static void directory_enter(void)
 {
     const char *const places[] = { getenv("TMPDIR"), directory_has_room("/dev/shm") ? "/dev/shm" : NULL, "/tmp" };
@@ -67,7 +68,7 @@ TEST_UNUSED static void directory_enter(void)
     atexit(directory_clean);
     CHECK_EQ(chmod(directory_path, 0755), 0); /* for cases that change their user */
     CHECK_EQ(chdir(directory_path), 0);
-    /* $TMPDIR may be a link, or end with a slash: whoever asks the system is told another name. */
+    /* $TMPDIR may be a link, or end with a slash. Then getcwd() returns a different name: use that one. */
     char real[sizeof directory_path];
     if (getcwd(real, sizeof real))
         strcpy(directory_path, real);

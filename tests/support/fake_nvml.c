@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: MIT
  *
- * A library that looks like NVML, for tests. Written from NVML's documentation, on purpose without our own declarations
- * of it. What it pretends is in the environment:
+ * A library that looks like NVML, for tests. It is written from NVML's documentation, on purpose without our own
+ * declarations. Environment variables say what it pretends:
  *
- *   FAKE_NVML_GPUS=2         how many GPUs; listed against the order of their bus ids, as real ones may be
- *   FAKE_NVML_CLOSED=1       that one may not be opened
- *   FAKE_NVML_PROHIBITED=1   that one's compute mode
+ *   FAKE_NVML_GPUS=2         how many GPUs; listed in reverse order of their bus ids, as real GPUs may be
+ *   FAKE_NVML_CLOSED=1       GPU 1 may not be opened
+ *   FAKE_NVML_PROHIBITED=1   the compute mode of GPU 1 is "prohibited"
  *   FAKE_NVML_MIG=1:2        GPU 1 has MIG on and two instances
- *   FAKE_NVML_PROCESSES=3    on each device
- *   FAKE_NVML_INIT=9         what nvmlInit says
- *   FAKE_NVML_THREAD=1       nvmlInit starts a thread that stays and blocks no signal
+ *   FAKE_NVML_PROCESSES=3    three processes on each device
+ *   FAKE_NVML_INIT=9         what nvmlInit returns
+ *   FAKE_NVML_THREAD=1       nvmlInit starts a thread that keeps running and blocks no signal
  *   FAKE_NVML_EVENTS=PATH    a FIFO of lines "gpu xid gi ci"; xid 0 or 79: that GPU is lost; -1: waiting fails for good
  *
- * A lost GPU answers every question with that it is lost, as the documentation of nearly all of them says.
+ * Every call about a lost GPU returns NVML_ERROR_GPU_IS_LOST, as the documentation of nearly all calls says.
  *
- * FAKE_BARE leaves out all that is optional, FAKE_OLD has first versions, FAKE_BROKEN lacks what is needed.
+ * Builds: FAKE_BARE has no optional function, FAKE_OLD has the first versions of functions, FAKE_BROKEN lacks
+ * functions that are required.
  */
 #include <fcntl.h>
 #include <pthread.h>
@@ -223,7 +224,7 @@ int nvmlDeviceGetComputeRunningProcesses_v2(nvmlDevice_t d, unsigned *n, nvmlPro
 }
 
 #ifndef FAKE_OLD
-/* Of the first R535 drivers: its entries are longer than those before and after. */
+/* The version in the first R535 drivers. Its entries are longer than in the versions before and after it. */
 typedef struct {
     nvmlProcessInfo_t info;
     unsigned long long usedGpuCcProtectedMemory;

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * FIFOs by which a test of the command and the tasks that it runs wait for each other.
+ * FIFOs that let a test of the command and the tasks of its run wait for each other.
  */
 #ifndef GD_TESTS_SUPPORT_FIFO_H
 #define GD_TESTS_SUPPORT_FIFO_H
 
 #include "support/shell.h"
 
-/* A fifo in the case's directory, open for both: who writes is not held up, who reads sees no end. */
+/* Makes a FIFO in the case's directory and opens it for reading and writing. So writers do not block, and readers see
+ * no end of file. */
 TEST_UNUSED static int fifo(const char *name)
 {
     char path[128];
@@ -18,7 +19,7 @@ TEST_UNUSED static int fifo(const char *name)
     return fd;
 }
 
-/* One more end of it, that sees when nobody has it open for writing any more. */
+/* Opens a second reading end. It sees end of file once no process has the FIFO open for writing. */
 TEST_UNUSED static int open_to_read(const char *name)
 {
     char path[128];
@@ -37,7 +38,7 @@ TEST_UNUSED static void await_lines(int fd, int n)
     }
 }
 
-/* One line, without its end. */
+/* Reads one line, without its newline. */
 TEST_UNUSED static void read_line(int fd, char *line, size_t size)
 {
     for (size_t n = 0;; n++) {

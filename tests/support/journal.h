@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * A job with a journal, for tests: a list of lines, workers that do as their line says, and what came of it.
+ * A job with a journal, for tests: a list of lines, workers that do what their line says, and the outcome of the run.
  *
  *     struct job job = JOB("run.db");
  *     job_lines(&job, "a", "b", "c", NULL);
  *     CHECK_EQ(job_run(&job), 0);
  *     CHECK_STR(job_ran(&job), "a b c");         // in the order of the list, each as often as it ended
  *
- * A line that begins with '!' fails, one with '?' fails in its run's first attempt, one with '%' kills its worker. Main
- * calls job_main() first.
+ * A line that begins with '!' fails, one with '?' fails in the first attempt of its run, one with '%' kills its
+ * worker. main() calls job_main() first.
  */
 #ifndef GD_TESTS_SUPPORT_JOURNAL_H
 #define GD_TESTS_SUPPORT_JOURNAL_H
@@ -29,12 +29,12 @@ struct job {
     const char **lines;
     const char **versions; /* NULL: the payload is the key */
     size_t n, next;
-    unsigned *ended; /* how often each line of this run ended, */
+    unsigned *ended; /* how often each line of this run ended */
     unsigned done, failed, cancelled;
     struct gd_stats stats;
-    struct gd_journal_counts counts; /* before the journal was closed */
+    struct gd_journal_counts counts; /* counted before the journal was closed */
     int closed;                      /* what closing returned */
-    char text[2048];                 /* the error text of the run, or of what failed before it */
+    char text[2048];                 /* the error message of the run, or of the step that failed before it */
     char ran[4096];
     int follow_fd; /* >= 0: lines are appended there */
     const char *follow;
@@ -49,7 +49,7 @@ struct job {
         .text = (file)                                                                                        \
     }
 
-/* Memory until the case ends. */
+/* Allocates memory that is freed when the case ends. */
 TEST_UNUSED static void *job_room(size_t size)
 {
     static struct kept {
@@ -122,7 +122,7 @@ TEST_UNUSED static void job_success(void *user, const struct gd_report *r)
     struct job *job = user;
     char number[32];
     snprintf(number, sizeof number, "%llu", (unsigned long long)r->task_id);
-    CHECK_EQ(r->size, strlen(number)); /* the worker was told the same number */
+    CHECK_EQ(r->size, strlen(number)); /* the worker got the same number */
     CHECK_MEM(r->data, number, r->size);
     job->done++;
     job_final(job, r);
@@ -197,7 +197,7 @@ TEST_UNUSED static int job_open(struct job *job)
     return 0;
 }
 
-/* Opens, runs, closes. What the run returned, or what failed before it. */
+/* Opens, runs and closes. Returns what the run returned, or the error of the step that failed before it. */
 TEST_UNUSED static int job_run(struct job *job)
 {
     int rc = job_open(job);
@@ -227,7 +227,8 @@ TEST_UNUSED static const char *job_ran(struct job *job)
     return job->ran;
 }
 
-/* The values of a query, those of a row parted by '|', rows by blanks. Borrowed until the next call. */
+/* The values that a query gives: '|' between the values of a row, a blank between rows. Borrowed until the next call.
+ */
 TEST_UNUSED static const char *job_sql(const char *path, const char *sql)
 {
     static char text[1 << 16];

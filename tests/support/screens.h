@@ -17,8 +17,8 @@ TEST_UNUSED static const char *screen_path(const char *directory, const char *na
     return path;
 }
 
-/* Whether a text is what the file DIRECTORY/NAME below tests/ holds, whole. With GD_WRITE_SCREENS set the file is
- * written instead: to be looked at before it is kept. */
+/* Checks that a text equals the whole content of the file DIRECTORY/NAME below tests/. If GD_WRITE_SCREENS is set, the
+ * file is written instead. Look at it before you keep it. */
 TEST_UNUSED static bool is_screen(const char *directory, const char *name, const char *text)
 {
     char kept[65536] = "";

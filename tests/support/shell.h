@@ -7,9 +7,9 @@
  *     CHECK_STR(r.out, "got 1\ngot 2\ngot 3\n");
  *
  * Each call runs `bash -c` with the directory of the built command first in PATH, in an empty directory that belongs to
- * the case (`$PWD` and `$HOME`; it is removed at the end of the program), with no input, and without the variables of
- * whoever runs the tests that would matter. What it prints is collected whole. Outputs live as long as the case does:
- * it is a process of its own.
+ * the case (`$PWD` and `$HOME`; it is removed at the end of the program). The shell has no input, and environment
+ * variables that could change the result are removed. Its whole output is collected. Outputs live as long as the case,
+ * which is a process of its own.
  */
 #ifndef GD_TESTS_SUPPORT_SHELL_H
 #define GD_TESTS_SUPPORT_SHELL_H
@@ -55,7 +55,7 @@ TEST_UNUSED static const char *sh_dir(void)
     return shell_dir;
 }
 
-/* What was read is kept in a list, so that leak checkers know that it is still wanted. */
+/* Outputs stay in a list, so that leak checkers see that they are still in use. */
 struct shell_kept {
     struct shell_kept *before;
     char text[];
@@ -88,7 +88,8 @@ struct sh_running {
     int out, err;
 };
 
-/* What would change what the command or the programs beside it do: devices, tokens, shells, proxies, the terminal. */
+/* Variables that change what the command or the programs beside it do: devices, tokens, shells, proxies, the terminal.
+ */
 TEST_UNUSED static void sh_clean_variables(void)
 {
     static const char *const unset[] = { "ALL_PROXY",
@@ -134,7 +135,7 @@ TEST_UNUSED static struct sh_running sh_start_script(const char *script)
         char path[8192];
         snprintf(path, sizeof path, "%s:%s", build, getenv("PATH") ? getenv("PATH") : "/usr/bin:/bin");
         setenv("PATH", path, 1);
-        setenv("LC_ALL", "C", 1); /* sort sorts alike everywhere */
+        setenv("LC_ALL", "C", 1); /* so that sort gives the same order everywhere */
         setenv("HOME", dir, 1);
         setenv("SHELL", "/bin/bash", 1);
         sh_clean_variables();

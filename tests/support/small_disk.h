@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A file system of a few pages, which a case can fill. It is this process's and its children's alone, and goes with
- * them. Skips where nothing may be mounted.
+ * A file system of a few pages, which a case can fill. Only this process and its children see it, and it disappears
+ * with them. The case is skipped if nothing may be mounted here.
  */
 #ifndef GD_TESTS_SUPPORT_SMALL_DISK_H
 #define GD_TESTS_SUPPORT_SMALL_DISK_H
@@ -22,7 +22,7 @@ static bool small_disk_tell(const char *path, const char *text)
     return told;
 }
 
-/* Root by itself may mount; others as root of a name space of their own. */
+/* Root may mount directly. Other users may do so as root of their own user namespace. */
 static bool small_disk_allowed(void)
 {
     char map[64];
@@ -37,7 +37,7 @@ static bool small_disk_allowed(void)
     return told && small_disk_tell("/proc/self/gid_map", map);
 }
 
-/* At a directory, which is made. */
+/* Mounts the file system at a directory, which is created. */
 TEST_UNUSED static void small_disk(const char *path, unsigned kib)
 {
     char size[32];
@@ -48,7 +48,7 @@ TEST_UNUSED static void small_disk(const char *path, unsigned kib)
         SKIP("nothing may be mounted here");
 }
 
-/* Until nothing more fits. The file can be removed. */
+/* Fills the disk with a file until nothing more fits. The case may remove the file. */
 TEST_UNUSED static void small_disk_fill(const char *file)
 {
     static const char page[4096];

@@ -12,7 +12,8 @@
 
 #include "support/test.h"
 
-/* The character at p, whose length is put into *n; UINT32_MAX: none. Not the code under test. */
+/* Decodes the character at p and puts its length into *n. UINT32_MAX: not a character. This is on purpose not the code
+ * under test. */
 TEST_UNUSED static uint32_t terminal_character(const unsigned char *p, size_t left, size_t *n)
 {
     static const uint32_t least[] = { 0, 0, 0x80, 0x800, 0x10000 };

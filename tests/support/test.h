@@ -10,13 +10,13 @@
  *     TEST_MAIN()
  *
  * Each case runs in a forked child with its own process group and a time limit (60 s, five times as long under
- * sanitizers, or GD_TEST_TIMEOUT seconds for every case), and with the rest of its group and all orphans it left killed
- * afterwards, so that no case can harm the next one. The limit is kept by the runner, since a case may well block or
- * handle SIGALRM. A case fails when a CHECK fails in it or in any process forked from it, when it exits with anything
+ * sanitizers, or GD_TEST_TIMEOUT seconds for every case). Afterwards the rest of its group and all orphans that it left
+ * are killed, so that no case can harm the next one. The runner enforces the limit, since a case may block or handle
+ * SIGALRM. A case fails when a CHECK fails in it or in any process forked from it, when it exits with anything
  * but 0 (sanitizers do), and on any signal.
  *
- * `./test_x` runs all, `./test_x a b` those two, `./test_x -l` lists. The last line is `N passed, N failed`, with
- * `, N skipped` when some were. Exit 1 on failure, 77 when every case was skipped.
+ * `./test_x` runs all cases, `./test_x a b` runs those two, `./test_x -l` lists them. The last line is `N passed, N
+ * failed`, with `, N skipped` if cases were skipped. The exit code is 1 on failure, 77 if every case was skipped.
  */
 #ifndef GD_TESTS_SUPPORT_TEST_H
 #define GD_TESTS_SUPPORT_TEST_H
@@ -46,11 +46,11 @@
 struct test_case {
     const char *name;
     void (*run)(void);
-    int limit_s; /* 0: the usual */
+    int limit_s; /* 0: the default */
     struct test_case *next;
 };
 
-/* What a case says about itself, shared with the runner: the first failure wins, whichever process met it. */
+/* The outcome of a case, shared with the runner. The first failure wins, whichever process reported it. */
 struct test_verdict {
     int failed;
     char text[1000];
@@ -58,7 +58,7 @@ struct test_verdict {
 
 static struct test_case *test_first;
 static struct test_case **test_last = &test_first;
-/* One for all files of a program: a check may fail in any of them. */
+/* All files of a program share one outcome, since a check may fail in any of them. */
 __attribute__((weak)) struct test_verdict *test_verdict;
 
 static inline void test_register(struct test_case *c)
@@ -168,7 +168,7 @@ TEST_UNUSED static bool test_same_text(const char *a, const char *b)
 #define TEST_SLOWDOWN 1
 #endif
 
-/* True under `make soak`: go on for longer, try more. */
+/* True under `make soak`: cases then run longer and try more. */
 TEST_UNUSED static bool test_soak(void)
 {
     return getenv("GD_SOAK") != NULL;
@@ -195,7 +195,7 @@ TEST_UNUSED static void test_reap_orphans(void)
         int killed = 0;
         char *at = line, *end;
         for (long pid; (pid = strtol(at, &end, 10)) > 0 && end != at; at = end) {
-            /* A number that was cut off at the buffer's end comes whole the next time round. */
+            /* A number that is cut off at the end of the buffer is read whole in the next round. */
             if (*end == ' ' && kill((pid_t)pid, SIGKILL) == 0)
                 killed++;
         }
@@ -208,12 +208,12 @@ TEST_UNUSED static void test_reap_orphans(void)
         ;
 }
 
-/* 1: it ended; 0: the limit passed first. */
+/* 1: the case ended. 0: the time limit passed first. */
 TEST_UNUSED static int test_await(pid_t pid, int limit_s)
 {
     int fd = (int)syscall(SYS_pidfd_open, pid, 0);
     if (fd < 0)
-        return 1; /* no pidfds here: no limit either, but the caller's wait is right */
+        return 1; /* this kernel has no pidfds: there is no time limit then, but the caller still waits correctly */
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     int64_t end_ms = (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000 + (int64_t)limit_s * 1000;
@@ -230,7 +230,8 @@ TEST_UNUSED static int test_await(pid_t pid, int limit_s)
     return ready != 0;
 }
 
-/* A case begins alike wherever it was started from: by nohup, in the background of a script, with another umask. */
+/* Every case begins in the same state, whether it was started by nohup, in the background of a script or with another
+ * umask. */
 TEST_UNUSED static void test_begin_alike(void)
 {
     static const int signals[] = { SIGHUP, SIGINT, SIGQUIT, SIGPIPE, SIGTERM, SIGCHLD, SIGUSR1, SIGUSR2 };
@@ -263,14 +264,14 @@ TEST_UNUSED static int test_run_case(const struct test_case *c)
     }
     if (pid == 0)
         test_in_child(c);
-    setpgid(pid, pid); /* whichever of us is first */
+    setpgid(pid, pid); /* parent and child both do this: either may be first */
     int limit_s = test_limit_s(c), in_time = test_await(pid, limit_s), status = 0;
     if (!in_time)
         kill(pid, SIGKILL);
     siginfo_t info;
     while (waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT) < 0 && errno == EINTR)
         ;
-    kill(-pid, SIGKILL); /* before it is reaped, while the group's number is surely ours */
+    kill(-pid, SIGKILL); /* before the child is reaped: until then the group's number cannot be reused */
     while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
         ;
     test_reap_orphans();
@@ -300,8 +301,8 @@ TEST_UNUSED static bool test_chosen(const char *name, int argc, char **argv)
     return argc < 2;
 }
 
-/* Once, before the first case is run. Standard streams that are closed are opened, since else what a case opens gets
- * their numbers; and what else we were started with is closed: cases count descriptors. */
+/* Called once, before the first case. Opens standard streams that are closed, since otherwise the files that a case
+ * opens would get their numbers. Closes all other inherited descriptors, since cases count descriptors. */
 TEST_UNUSED static int test_prepare(void)
 {
     int fd;
@@ -314,7 +315,7 @@ TEST_UNUSED static int test_prepare(void)
     if (fd >= 0)
         close(fd);
 #endif
-    signal(SIGCHLD, SIG_DFL); /* ignored, it would take the ends of cases from us */
+    signal(SIGCHLD, SIG_DFL); /* if SIGCHLD were ignored, the exit status of cases would be lost */
     void *page = mmap(NULL, sizeof *test_verdict, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (page == MAP_FAILED) {
         perror("mmap");

@@ -254,7 +254,7 @@ static void check_result(const struct world *w, const struct gd_report *r, struc
     }
 }
 
-/* A failure has data if its worker left some, and only if that worker's own words are the last. */
+/* A failure has data only if its worker left some and the last error message is that worker's own. */
 static void check_failed_data(const struct world *w, const struct gd_report *r)
 {
     const struct world_order *o = &w->orders[r->task_id];
@@ -495,7 +495,7 @@ static void check_children(const struct world *w)
 {
     unsigned left = 0;
     if (w->leaves_children > 0)
-        left = w->leaves_children; /* the test that made them unreapable looks after them */
+        left = w->leaves_children; /* the test that made these children unreapable takes care of them */
     else if (waitpid(-1, NULL, WNOHANG) >= 0 || errno != ECHILD)
         left = 1;
     MUST(left == w->leaves_children, "a child process is left");

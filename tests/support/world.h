@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * A world for tests of the whole library: real worker processes that do as their payload says, a page of memory that
+ * A world for tests of the whole library: real worker processes that do what their payload says, a page of memory that
  * the test and its workers share, and a record of every callback.
  *
  *     TEST(a_segfault_is_a_crash)
@@ -14,12 +14,13 @@
  *     }
  *     WORLD_MAIN()
  *
- * Whatever the case, world_run() checks that each task taken had exactly one final callback, that on_exit came once
+ * In every case world_run() checks that each task taken had exactly one final callback, that on_exit came once
  * and last, that every callback came on the run's thread, that the figures add up, that no child process, descriptor
  * or shared mapping is left, and that every result belongs to its task.
  *
- * Tests and workers wait for each other through gates and counters, never for time to pass. Graces are endless unless a
- * test sets them: a worker that stands still for a while on a busy machine is not killed for it.
+ * Tests and workers wait for each other through gates and counters, never for time to pass. Grace
+ * periods are endless unless a test sets them, so that a worker that stands still for a while on a busy machine is not
+ * killed.
  */
 #ifndef GD_TESTS_SUPPORT_WORLD_H
 #define GD_TESTS_SUPPORT_WORLD_H
@@ -34,13 +35,13 @@
 /* What a worker does with a task. */
 enum world_what {
     W_ECHO,     /* answers with a struct world_answer */
-    W_BYTES,    /* a result of n bytes of a pattern that the recorder checks */
+    W_BYTES,    /* a result of n bytes of a pattern, which the recorder checks */
     W_IN_PLACE, /* the same through gd_result_alloc, twice as large and then made shorter */
     W_NOTHING,  /* an empty success */
     W_ERROR,
     W_ERROR_FINAL,
     W_ERROR_DATA, /* an error with n bytes of the pattern, which the recorder checks */
-    W_RETURN,     /* returns -n and says nothing */
+    W_RETURN,     /* returns -n without an error message */
     W_OOM,        /* out of memory */
     W_OOM_AMONG,  /* out of memory in a batch of more than n */
     W_DEVICE_LOST,
@@ -51,14 +52,14 @@ enum world_what {
     W_SIGNAL, /* signal n to itself */
     W_STOP,   /* SIGSTOP to itself */
     W_LOOP,
-    W_POLITE_LOOP,      /* until gd_task_cancelled(), then gd_result_cancelled() */
-    W_INTERRUPTED_LOOP, /* until interrupt() was called */
+    W_POLITE_LOOP,      /* waits until gd_task_cancelled(), then calls gd_result_cancelled() */
+    W_INTERRUPTED_LOOP, /* waits until interrupt() was called */
     W_WRITE_INPUT,      /* writes to its payload */
-    W_STDERR,           /* n numbered lines there, */
-    W_STDOUT,           /* or there, then an answer */
-    W_STDERR_SEGV,      /* the same, and then it crashes */
+    W_STDERR,           /* writes n numbered lines to its stderr, then answers */
+    W_STDOUT,           /* the same to its stdout */
+    W_STDERR_SEGV,      /* the same to its stderr, and then it crashes */
     W_GRANDCHILD,       /* leaves a child process behind, whose id goes to page->grandchild */
-    W_LOAD_ERROR,       /* load fails; the others leave a mark that process checks */
+    W_LOAD_ERROR,       /* load fails; in all other cases load leaves a mark that process checks */
     W_LOAD_SEGV,
     W_LOAD_LOOP,
     W_STRAY,       /* leaves a child in a session of its own, whose id goes to page->grandchild, and kills itself */
@@ -72,8 +73,8 @@ enum world_what {
  * smaller one is all pattern and means W_ECHO. */
 struct world_order {
     uint16_t what;
-    uint16_t tries; /* do so in the first attempts only, then W_ECHO; 0: always */
-    uint32_t gate;  /* wait for that gate first; 0: none */
+    uint16_t tries; /* do this only in the first attempts, then W_ECHO; 0: always */
+    uint32_t gate;  /* wait for this gate first; 0: do not wait */
     uint64_t n;
     uint64_t tag; /* comes back in the answer; world_add() puts the task's number here */
 };
@@ -82,15 +83,15 @@ struct world_answer {
     uint64_t tag, task_id, seed;
     int32_t worker_id, gpu_id;
     uint32_t attempt, restarts;
-    uint32_t batch; /* how many there were in its batch; 0: process */
+    uint32_t batch; /* number of tasks in its batch; 0: process was called, not process_batch */
     uint32_t pid;
     uint64_t args_sum; /* of setup_args */
     uint64_t input_size;
-    uint32_t loaded;  /* load() had been there */
+    uint32_t loaded;  /* load() had been called for it */
     uint32_t arena;   /* payload and arena are what the header promises */
     int32_t device;   /* CUDA_VISIBLE_DEVICES, as a number; -1: unset */
     int32_t order;    /* CUDA_DEVICE_ORDER is PCI_BUS_ID */
-    uint64_t cpus;    /* that it may run on, of the first 64 */
+    uint64_t cpus;    /* the CPUs that it may run on, of the first 64 */
     char visible[64]; /* CUDA_VISIBLE_DEVICES */
 };
 
@@ -98,9 +99,9 @@ struct world_answer {
 struct world_setup {
     uint32_t what;     /* W_ECHO (fine), W_ERROR, W_SEGV, W_EXIT, W_LOOP, W_KILL, W_STDERR_SEGV */
     uint32_t gate;     /* setup waits for it */
-    uint64_t workers;  /* a set of worker ids: only they; 0: all */
+    uint64_t workers;  /* a set of worker ids that behave so; 0: all */
     uint32_t restarts; /* only processes with fewer restarts than this; 0: all */
-    uint32_t after;    /* only processes with at least so many */
+    uint32_t after;    /* only processes with at least this many */
     uint32_t code;     /* of W_EXIT */
     uint32_t cleanup;  /* the same for cleanup, */
     uint32_t cleanup_gate;
@@ -129,8 +130,7 @@ enum {
     WORLD_TASKS = 16384,
     WORLD_LOG = 16384,
     WORLD_ENDLESS_MS = 3600 * 1000,
-    /* A time limit that tasks in good order keep though the machine is busy: a process may stand still for two seconds
-     * now and then. */
+    /* A time limit that healthy tasks keep even on a busy machine, where a process may stand still for two seconds. */
     WORLD_PATIENCE_MS = 2500,
 };
 
@@ -152,7 +152,7 @@ struct world_final {
     unsigned finals;
     char callback; /* 'S'uccess, 'E'rror, 'T'imeout */
     enum gd_failure failure;
-    uint64_t order; /* the how-manieth final it was */
+    uint64_t order; /* its position among the final callbacks */
     int worker_id, gpu_id, signal, exit_code;
     unsigned attempt, starts;
     uint64_t start_ns, end_ns, first_start_ns;
@@ -160,8 +160,8 @@ struct world_final {
     struct world_answer answer;
 };
 
-/* Of a worker: 's'etup failed, 'c'leanup failed, 'x' exited, 'X' exited and given up; of a device (worker_id -1): 'd',
- * out of use. */
+/* For a worker: 's'etup failed, 'c'leanup failed, 'x' exited, 'X' exited and given up. For a device (worker_id -1):
+ * 'd', out of use. */
 struct world_event {
     char kind;
     int worker_id, gpu_id;
@@ -181,24 +181,24 @@ struct world {
     size_t next; /* taken from the source */
     char *buffer;
     bool in_place;            /* the source writes through gd_item_alloc() */
-    uint64_t source_gate_at;  /* before giving this task the source waits for gate 1; 0: it does not */
-    uint64_t source_fails_at; /* instead of this task it fails; 0: it does not */
+    uint64_t source_gate_at;  /* the source waits for gate 1 before it gives this task; 0: it does not */
+    uint64_t source_fails_at; /* the source fails instead of giving this task; 0: it does not */
 
     struct world_final *finals;
     uint64_t n_finals;
     struct world_event events[256];
     unsigned n_events;
     unsigned exits, late;     /* on_exit calls; callbacks after it */
-    unsigned leaves_children; /* so many are expected to be left behind */
-    bool source_left;         /* the source may still be running: descriptors and mappings are not looked at */
+    unsigned leaves_children; /* number of processes that the case expects to be left behind */
+    bool source_left;         /* the source may still be running: do not check descriptors and mappings */
     pthread_t thread;
     struct gd_stats stats; /* after the run */
     struct gd_worker_stats workers[WORLD_WORKERS];
-    char text[1024]; /* gd_error_text() of the run */
+    char text[1024]; /* gd_error_text() after the run */
     char *output;    /* what on_output was given */
     size_t output_size;
 
-    void (*on_final)(struct world *w, const struct gd_report *r); /* after it was recorded */
+    void (*on_final)(struct world *w, const struct gd_report *r); /* called after a callback was recorded */
     void (*on_event)(struct world *w, const struct world_event *e);
     void (*on_started)(struct world *w, uint64_t task_id, int worker_id);
     void *mine; /* the test's own */
@@ -229,14 +229,14 @@ void world_gate_wait(struct world_page *p, unsigned gate);
 uint32_t world_count(const struct world_page *p, enum world_counter c);
 void world_count_add(struct world_page *p, enum world_counter c, int n);
 void world_await(struct world_page *p, enum world_counter c, uint32_t at_least);
-/* Waits until the run has so many tasks from its source; what the source has given may not be there yet. */
+/* Waits until the run has taken this many tasks. A task that the source has given may not have reached the run yet. */
 void world_await_taken(struct world *w, uint64_t at_least);
 /* The process of a worker; waits until its setup was entered. */
 pid_t world_pid(struct world_page *p, int worker_id);
-/* Waits until a process sleeps ('S') or is stopped ('T'): a signal that was sent has not yet arrived. */
+/* Waits until a process sleeps ('S') or is stopped ('T'). A signal that was sent may take a moment to arrive. */
 void world_await_state(pid_t pid, char state);
 uint64_t world_now_ms(void);
-/* Waits for a process, whoever's child it is. */
+/* Waits until a process ends, even if it is not our child. */
 void world_await_end(int pidfd);
 
 /* --- questions --- */

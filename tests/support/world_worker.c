@@ -1,4 +1,4 @@
-/* The worker of every system test: it does as the payload says. See world.h.
+/* The worker of every system test: it does what the payload says. See world.h.
  *
  * It runs in processes of its own, started from the test program itself. The page that it shares with the test is
  * opened through the environment, so that nothing of it passes through the library that is being tested.
@@ -52,7 +52,7 @@ static void print_lines(FILE *to, uint64_t n)
 
 static void crash(void)
 {
-    volatile uintptr_t address = 4096; /* never mapped; not NULL, which sanitizers would look for */
+    volatile uintptr_t address = 4096; /* an address that is never mapped; not NULL, which sanitizers check for */
     *(volatile int *)address = 1;
     _exit(98);
 }
@@ -63,7 +63,7 @@ static void loop_for_ever(void)
         ;
 }
 
-/* Ways to end or hang that setup, cleanup, load and process have in common. */
+/* The ways to end or hang that setup, cleanup, load and process share. */
 static void misbehave(unsigned what, uint64_t n)
 {
     switch (what) {
@@ -258,7 +258,7 @@ static void leave_stray(void)
     kill(getpid(), SIGKILL);
 }
 
-/* The child is the first to go on. */
+/* The child goes on first. */
 static void return_twice(void)
 {
     const pid_t pid = fork();
@@ -298,7 +298,7 @@ static int fail_as_told(struct gd_result *r, const struct gd_task *t, const stru
     case W_DEVICE_LOST:
         return gd_result_device_lost(r, "task %llu lost its device", id);
     default:
-        return 1; /* it is none of these */
+        return 1; /* none of the above */
     }
 }
 

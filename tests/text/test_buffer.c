@@ -41,7 +41,7 @@ TEST(json_strings_there_and_back)
     JSON("\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80", "\"\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80\"");
 }
 
-TEST(bytes_that_are_no_utf8_there_and_back)
+TEST(invalid_utf8_there_and_back)
 {
     JSON("a\xff"
          "b",
@@ -56,7 +56,7 @@ TEST(bytes_that_are_no_utf8_there_and_back)
     JSON("\xf0\x9f\x98", "\"\\udcf0\\udc9f\\udc98\""); /* cut off */
 }
 
-/* All bytes through Python's eyes: what it reads is what we wrote. */
+/* Python must read the same bytes that we wrote. */
 TEST(python_reads_the_same)
 {
     enter_directory();
@@ -137,7 +137,7 @@ TEST(valid_json)
     }
 }
 
-TEST(json_without_end_in_depth)
+TEST(endlessly_nested_json)
 {
     static char deep[2000000];
     memset(deep, '[', sizeof deep);
@@ -195,7 +195,7 @@ TEST(a_write_is_whole)
     CHECK_EQ((size_t)got, sizeof data);
 }
 
-TEST(error_words_may_quote_themselves)
+TEST(an_error_message_may_contain_the_previous_one)
 {
     CHECK_EQ(gd__fail("one %d", 1), -1);
     CHECK_EQ(gd__fail("two: %s", gd__fail_text()), -1);

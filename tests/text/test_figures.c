@@ -90,7 +90,7 @@ static const char *line(const char *text)
     return line_within(300, text, strlen(text));
 }
 
-TEST(a_line_is_the_first_with_something_in_it)
+TEST(the_first_line_that_is_not_empty_is_used)
 {
     CHECK_STR(line("one\ntwo"), "one");
     CHECK_STR(line("\n \r\n  one \r\ntwo"), "one");
@@ -120,7 +120,7 @@ TEST(the_cause_of_an_error_is_in_its_first_line_or_its_last)
     CHECK_STR(cause(17, "123456:\nmuch more"), "123456: much ...");
 }
 
-TEST(what_could_move_a_cursor_is_made_visible)
+TEST(control_characters_are_made_visible)
 {
     CHECK_STR(line("a\x1b[2Jb\x07\x7f"), "a\\x1b[2Jb\\x07\\x7f");
     CHECK_STR(line_within(300, "a\0b", 3), "a\\x00b");
@@ -131,13 +131,14 @@ TEST(utf8_stays_and_nothing_else_does)
 {
     CHECK_STR(line("\xd0\xb6 \xe4\xb8\xad \xf0\x9f\x8e\xb5"), "\xd0\xb6 \xe4\xb8\xad \xf0\x9f\x8e\xb5");
     CHECK_STR(line("\xff\xc3"), "\\xff\\xc3");
-    CHECK_STR(line("\xc0\xaf"), "\\xc0\\xaf");                               /* overlong */
-    CHECK_STR(line("\xe0\x80\xaf"), "\\xe0\\x80\\xaf");                      /* likewise */
-    CHECK_STR(line("\xed\xa0\x80"), "\\xed\\xa0\\x80");                      /* a surrogate */
-    CHECK_STR(line("\xf4\x90\x80\x80"), "\\xf4\\x90\\x80\\x80");             /* past the end */
-    CHECK_STR(line("\xe4\xb8"), "\\xe4\\xb8");                               /* cut off */
-    CHECK_STR(line("\xe4\xb8\x41"), "\\xe4\\xb8\x41");                       /* broken off */
-    CHECK_STR(line("\xf4\x8f\xbf\xbf\xc2\xa0"), "\xf4\x8f\xbf\xbf\xc2\xa0"); /* the last there is; no C1 */
+    CHECK_STR(line("\xc0\xaf"), "\\xc0\\xaf");                   /* overlong */
+    CHECK_STR(line("\xe0\x80\xaf"), "\\xe0\\x80\\xaf");          /* likewise */
+    CHECK_STR(line("\xed\xa0\x80"), "\\xed\\xa0\\x80");          /* a surrogate */
+    CHECK_STR(line("\xf4\x90\x80\x80"), "\\xf4\\x90\\x80\\x80"); /* past the end */
+    CHECK_STR(line("\xe4\xb8"), "\\xe4\\xb8");                   /* cut off */
+    CHECK_STR(line("\xe4\xb8\x41"), "\\xe4\\xb8\x41");           /* broken off */
+    CHECK_STR(line("\xf4\x8f\xbf\xbf\xc2\xa0"),
+              "\xf4\x8f\xbf\xbf\xc2\xa0"); /* the last character of all; not a C1 control */
 }
 
 TEST(nothing_is_read_past_the_end)
@@ -168,7 +169,7 @@ static const char *name_within(size_t room, const char *bytes)
     return out;
 }
 
-TEST(of_a_long_name_the_end_is_kept)
+TEST(a_long_name_keeps_its_end)
 {
     CHECK_STR(name_within(9, "12345678"), "12345678");
     CHECK_STR(name_within(9, "123456789"), "...56789");
@@ -184,7 +185,7 @@ TEST(of_a_long_name_the_end_is_kept)
     CHECK_STR(name_within(12, large), "...///a.wav");
 }
 
-TEST(what_turns_a_text_round_is_not_shown)
+TEST(direction_changes_are_not_shown)
 {
     static const char text[] = "a\342\200\256b\342\201\246\342\200\250c\342\200\246";
     char out[64];

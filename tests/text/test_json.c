@@ -50,7 +50,7 @@ static void refuse_all(const struct text *texts, size_t n)
     }
 }
 
-TEST(words_are_values)
+TEST(true_false_and_null_are_values)
 {
     static const struct text null[] = { T("null"), T(" null"), T("null\n"), T("\r\n\t null \t") };
     static const struct text yes[] = { T("true") }, no[] = { T("false") };
@@ -118,7 +118,7 @@ TEST(strings)
         T("'a'"),
         T("abc"),
         T("\"a\" \"b\""),
-        T("\"\x80\""),     /* a byte in the middle of nothing */
+        T("\"\x80\""),     /* a continuation byte without its beginning */
         T("\"\xc0\x80\""), /* overlong */
         T("\"\xc1\xbf\""),
         T("\"\xe0\x9f\xbf\""),
@@ -244,7 +244,8 @@ TEST(depth_is_limited)
     CHECK_EQ(scan_nested(GD__JSON_DEPTH, "{\"a\":", "1", "}"), 0);
     CHECK_EQ(scan_nested(GD__JSON_DEPTH + 1, "{\"a\":", "1", "}"), GD_E_INVALID);
     CHECK_EQ(scan_nested(1000000, "[", "", ""), GD_E_INVALID);
-    CHECK_EQ(scan_nested(1000, "[],", "1", ""), GD_E_INVALID); /* side by side they are not deep, but no text */
+    CHECK_EQ(scan_nested(1000, "[],", "1", ""),
+             GD_E_INVALID); /* arrays side by side are not deep, but are not one value */
     struct gd__json top;
     char wide[5002];
     memset(wide, ' ', sizeof wide);
@@ -296,7 +297,7 @@ static void check_member(const struct gd__json *m, enum gd__json_kind kind, cons
     CHECK_MEM(m->at, text, m->size);
 }
 
-TEST(members_stand_where_they_stand)
+TEST(members_are_found_at_any_place)
 {
     struct gd__json m[3];
     CHECK_EQ(members_of(" {\"x\":[{\"id\":1}], \"output\" : {\"id\": [1, 2]} ,\"id\":7 } ", m), 0);
@@ -331,11 +332,11 @@ TEST(a_member_that_comes_twice_is_refused)
     CHECK_EQ(members_of("{\"id\":1,\"id\":1}", m), GD_E_INVALID);
     CHECK_CONTAINS(gd_error_text(), "occurs twice");
     CHECK_EQ(members_of("{\"id\":1,\"i\\u0064\":1}", m), GD_E_INVALID);
-    CHECK_EQ(members_of("{\"x\":1,\"x\":1,\"id\":1}", m), 0); /* nobody asked for it */
+    CHECK_EQ(members_of("{\"x\":1,\"x\":1,\"id\":1}", m), 0); /* no lookup asks for this name */
     CHECK_EQ(members_of("{\"id\":{\"id\":1},\"output\":[{\"output\":2}]}", m), 0);
 }
 
-TEST(what_is_no_object_has_no_members)
+TEST(values_other_than_objects_have_no_members)
 {
     static const char *const texts[] = { "[]", "1",         "\"id\"",      "null",     "",
                                          " ",  "{\"id\":1", "{\"id\":1}x", "{\"id\"}", "x" };
@@ -392,7 +393,7 @@ TEST(strings_are_decoded)
         { "\"\\uD83D\\uDE00\"", T("\xf0\x9f\x98\x80") },
         { "\"\\udbff\\udfff\"", T("\xf4\x8f\xbf\xbf") },
         { "\"\\udc80\\udcff\\udcc3\"", T("\x80\xff\xc3") },
-        { "\"\\udc7f\"", T("\xef\xbf\xbd") }, /* stands for nothing */
+        { "\"\\udc7f\"", T("\xef\xbf\xbd") }, /* stands for no byte */
         { "\"\\udd00\"", T("\xef\xbf\xbd") },
         { "\"\\ud800\"", T("\xef\xbf\xbd") },
         { "\"\\ud800x\"", T("\xef\xbf\xbdx") },
@@ -444,7 +445,7 @@ TEST(strings_are_written)
     }
 }
 
-/* Any bytes: the string is a text, and gives them back. */
+/* Any bytes become a valid JSON string, from which the same bytes are read back. */
 static void round_trip(const unsigned char *bytes, size_t n)
 {
     struct gd__json top;
@@ -471,12 +472,12 @@ TEST(any_bytes_come_back)
         for (; n < (size_t)(round % 40); n++) {
             x = x * 6364136223846793005u + 1442695040888963407u;
             bytes[n] = (unsigned char)(x >> 56);
-            if (x >> 40 & 1) /* half of them where UTF-8 is made */
+            if (x >> 40 & 1) /* half of the bytes are ones that UTF-8 uses */
                 bytes[n] |= 0x80;
         }
         round_trip(bytes, n);
     }
-    static const char half_pairs[] = "\xed\xa0\xbd\xed\xb8\x80"; /* must not become a character on the way */
+    static const char half_pairs[] = "\xed\xa0\xbd\xed\xb8\x80"; /* these bytes must not become a character */
     round_trip((const unsigned char *)half_pairs, sizeof half_pairs - 1);
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What people write on a command line, and figures written for them.
+ * Reading durations, sizes and numbers from a command line, and writing them for people.
  */
 
 #include "base/failure.h"
@@ -34,7 +34,7 @@ TEST(durations)
     CHECK_EQ(duration("1m2s3MS"), 62003);
 }
 
-TEST(what_is_not_0_does_not_become_0)
+TEST(small_values_do_not_become_0)
 {
     CHECK_EQ(duration("0.0001"), 1);
     CHECK_EQ(duration("0.00000000001s"), 1);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Text from anywhere, made fit for a terminal. */
+ * Text of any origin, made safe to print on a terminal.
+ */
 #include "support/test.h"
 
 #include "base/text/printable.h"
@@ -27,26 +28,26 @@ TEST(white_space_is_one_blank)
     CHECK_STR(fit(" \n"), "");
 }
 
-TEST(commands_to_a_terminal_are_not_passed_on)
+TEST(terminal_commands_are_removed)
 {
     CHECK_STR(fit("\033[2Jx"), "?[2Jx");
     CHECK_STR(fit("a\ab\x7f"), "a?b?");
     CHECK_STR(fit("\xc2\x9b"
                   "31m"),
-              "?31m");                                 /* one character that begins a command */
-    CHECK_STR(fit("a\u202eb\u2066c\ufeff"), "a?b?c?"); /* turns the direction of writing */
+              "?31m");                                 /* a single character that begins a terminal command */
+    CHECK_STR(fit("a\u202eb\u2066c\ufeff"), "a?b?c?"); /* changes the direction of writing */
     CHECK_STR(fit("\u200b"), "?");
 }
 
-TEST(what_is_not_utf8_is_marked)
+TEST(invalid_utf8_is_marked)
 {
     CHECK_STR(fit("a\xff"
                   "b"),
               "a?b");
     CHECK_STR(fit("\xc3"), "?");           /* cut */
     CHECK_STR(fit("\xc3("), "?(");         /* not continued */
-    CHECK_STR(fit("\xc0\x80"), "??");      /* too long for what it says */
-    CHECK_STR(fit("\xed\xa0\x80"), "???"); /* half of a pair */
+    CHECK_STR(fit("\xc0\x80"), "??");      /* an overlong encoding */
+    CHECK_STR(fit("\xed\xa0\x80"), "???"); /* half of a surrogate pair */
     CHECK_STR(fit("\xf5\x80\x80\x80"), "????");
 }
 
@@ -72,14 +73,14 @@ TEST(nothing_is_cut_within_a_character)
     CHECK_EQ(out[0], 'x');
 }
 
-TEST(a_blank_does_not_stand_last)
+TEST(there_is_no_blank_at_the_end)
 {
     char out[3];
     CHECK_EQ(gd__text_fit(out, sizeof out, "a b", 3), 1);
     CHECK_STR(out, "a");
 }
 
-/* Whatever comes, the same again gives the same: what it lets pass is fit. */
+/* Making a text safe twice gives the same text as once: what passes is already safe. */
 TEST(random_bytes)
 {
     uint64_t seed = 42;
@@ -98,7 +99,7 @@ TEST(random_bytes)
     }
 }
 
-/* --- what is kept of a long one --- */
+/* --- which part of a long text is kept --- */
 
 static const char *keep(const char *from, size_t room)
 {
@@ -111,14 +112,14 @@ static const char *keep(const char *from, size_t room)
     return out;
 }
 
-TEST(what_has_room_is_kept_whole)
+TEST(text_that_fits_is_kept_whole)
 {
     CHECK_STR(keep("", 16), "");
     CHECK_STR(keep("/a/b.wav", 16), "/a/b.wav");
-    CHECK_STR(keep("/data/of/15.wav", 16), "/data/of/15.wav"); /* with the NUL that a reader adds */
+    CHECK_STR(keep("/data/of/15.wav", 16), "/data/of/15.wav"); /* room for the NUL that is added */
 }
 
-TEST(of_a_path_the_end_is_kept)
+TEST(a_long_path_keeps_its_end)
 {
     static const char *const paths[][2] = {
         { "/data/of/sixteen", "\u2026/sixteen" },        { "songs/of/some/one.wav", "\u2026/one.wav" },
@@ -130,7 +131,7 @@ TEST(of_a_path_the_end_is_kept)
         CHECK_STR(keep(paths[i][0], 12), paths[i][1]);
 }
 
-TEST(of_anything_else_the_beginning_is_kept)
+TEST(other_long_text_keeps_its_beginning)
 {
     static const char *const texts[] = {
         "a sentence and/or something like it", "a sentence that ends. With and/or more of it",
@@ -146,7 +147,7 @@ TEST(of_anything_else_the_beginning_is_kept)
     }
 }
 
-/* At every place where it may be cut; and then all of it is fit. */
+/* Cut the path at every possible place. The result must always be safe to print. */
 TEST(a_path_is_not_cut_within_a_character)
 {
     const char *path = "/data/Gr\u00f6\u00dfe/\u65e5\u672c\u8a9e/\U0001f600\U0001f601.wav";
@@ -159,11 +160,11 @@ TEST(a_path_is_not_cut_within_a_character)
         CHECK(strchr(fits, '?') == NULL);
         CHECK_EQ(strncmp(kept, "\u2026", 3), 0);
         CHECK_STR(path + strlen(path) - (n - 3), kept + 3);
-        CHECK_GT(n + 4, room - 1); /* and no more than one is left out */
+        CHECK_GT(n + 4, room - 1); /* and at most one character is left out */
     }
 }
 
-/* Bytes that never begin a character are no reason to leave out everything. */
+/* Bytes that never begin a character must not make everything disappear. */
 TEST(a_path_that_is_not_utf8)
 {
     char path[64];
