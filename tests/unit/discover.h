@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * For tests that find files: a search whose results can be compared as text.
- *
- * The calls by which the library looks at directories are the test program's own: they pass on, count, and can hide
- * what kind an entry is or put the entry "a" last, as some file systems do.
+ * For tests that find files: a search whose results can be compared as text. The test program replaces the calls that
+ * read directories. Its versions call the real ones and count. They can also hide the kind of an entry, or put the
+ * entry "a" last, as some file systems do.
  */
 #ifndef GD_TESTS_UNIT_DISCOVER_H
 #define GD_TESTS_UNIT_DISCOVER_H
@@ -110,7 +109,7 @@ static int by_text(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* One after the other, in order, with blanks between. */
+/* The files found, in order, with blanks between them. */
 static const char *joined(char **list, size_t n)
 {
     static char text[MOST * 300];
@@ -133,7 +132,7 @@ TEST_UNUSED static int search(const char *dir)
     return gd_discover_files(dir, &what, on_file, &what);
 }
 
-/* What is found, and that it went without a problem. */
+/* Returns what is found, and checks that there was no error. */
 TEST_UNUSED static const char *files_in(const char *dir)
 {
     if (search(dir) != 0)
@@ -145,7 +144,8 @@ TEST_UNUSED static const char *files_in(const char *dir)
 
 #define PATTERNS(...) (what.patterns = (const char *const[]){ __VA_ARGS__, NULL })
 
-/* d/a/a/a/..., and in each a file and a directory s with a file. Leaves us where we were. */
+/* Makes d/a/a/a/..., and in each directory a file and a directory s with a file. The working directory stays the same.
+ */
 TEST_UNUSED static void make_deep(int levels, const char *file)
 {
     const int here = open(".", O_RDONLY | O_DIRECTORY);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What tests of templates share.
+ * Shared by the tests of templates.
  */
 #ifndef GD_TESTS_UNIT_TEMPLATE_FIXTURE_H
 #define GD_TESTS_UNIT_TEMPLATE_FIXTURE_H
@@ -19,7 +19,7 @@ TEST_UNUSED static struct gd_command *open_spec(struct gd_command_spec spec)
     return c;
 }
 
-/* First in a case that asks what needs a shell: one with a file to read first has a say in everything. */
+/* Cases that ask what needs a shell call this first. A shell that reads a start-up file could change everything. */
 TEST_UNUSED static void no_start_up_file(void)
 {
     unsetenv("BASH_ENV");

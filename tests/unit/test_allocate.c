@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Files dealt out to devices, and lists of files as a source of tasks.
+ * Files distributed to devices, and lists of files as a source of tasks.
  */
 #include <gpu_dispatch/launch.h>
 
@@ -22,7 +22,7 @@ static void open_files(const uint64_t *sizes, size_t n)
     }
 }
 
-/* "0 1 2 0": the device of each. */
+/* "0 1 2 0": the device of each file. */
 static const char *dealt(size_t n, enum gd_distribution deal)
 {
     static char text[MOST * 4];
@@ -52,13 +52,14 @@ TEST(in_chunks_of_the_ceiling)
     open_files(NULL, 7);
     CHECK_STR(dealt(3, GD_DISTRIBUTE_CHUNKS), "0 0 0 1 1 1 2");
     CHECK_STR(dealt(4, GD_DISTRIBUTE_CHUNKS), "0 0 1 1 2 2 3");
-    CHECK_STR(dealt(5, GD_DISTRIBUTE_CHUNKS), "0 0 1 1 2 2 3"); /* the last gets nothing, as ceilings have it */
+    CHECK_STR(dealt(5, GD_DISTRIBUTE_CHUNKS),
+              "0 0 1 1 2 2 3"); /* the last gets nothing, because sizes are rounded up */
     CHECK_STR(dealt(7, GD_DISTRIBUTE_CHUNKS), "0 1 2 3 4 5 6");
     CHECK_STR(dealt(SIZE_MAX, GD_DISTRIBUTE_CHUNKS), "0 1 2 3 4 5 6");
     gd_files_close(&files);
 }
 
-TEST(to_whoever_has_least)
+TEST(to_the_device_with_the_least_work)
 {
     open_files((const uint64_t[]){ 1, 8, 5, 4, 3, 3 }, 6);
     /* 8 to 0, 5 to 1, 4 to 1, 3 to 0, 3 to 1, 1 to 0: 12 and 12 */
@@ -82,8 +83,8 @@ TEST(sums_that_do_not_fit_do_not_wrap)
     gd_files_close(&files);
 }
 
-/* Against the plain way: look at every device for every file. */
-TEST(as_a_plain_search_deals)
+/* Compared with a plain search: look at every device for every file. */
+TEST(the_same_as_a_plain_search)
 {
     enum { DEVICES = 13 };
     uint64_t sizes[MOST], load[DEVICES] = { 0 }, seed = 1;
@@ -136,7 +137,7 @@ TEST(bad_use)
     gd_files_close(&files);
 }
 
-TEST(no_memory_is_told)
+TEST(running_out_of_memory_is_reported)
 {
     struct gd_task_queue *queue;
     open_files(NULL, 3);

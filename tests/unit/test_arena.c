@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The arena's books, checked against a plain list of what is out: no two blocks overlap, all lie inside and where
- * their alignment says, and when everything is back the whole of it can be had in one piece again.
+ * The arena's bookkeeping, checked against a plain list of the allocated blocks. No two blocks overlap, all lie inside
+ * the arena and are aligned. When everything is freed, the whole arena can be allocated in one piece again.
  */
 #include "support/test.h"
 
@@ -89,10 +89,10 @@ TEST(used_counts_what_is_out)
     CHECK_EQ(gd__arena_used(arena), 0);
 }
 
-TEST(too_large_and_too_full_are_told_apart)
+TEST(too_large_and_too_full_are_different_errors)
 {
     open_arena(8 * MB);
-    CHECK_EQ(gd__arena_alloc(arena, 8 * MB), 0); /* a page is not ours to manage */
+    CHECK_EQ(gd__arena_alloc(arena, 8 * MB), 0); /* one page is not available for blocks */
     CHECK_CONTAINS(gd_error_text(), "in an arena of");
     get(6 * MB);
     CHECK_EQ(gd__arena_alloc(arena, 6 * MB), 0);
@@ -102,7 +102,7 @@ TEST(too_large_and_too_full_are_told_apart)
     CHECK_EQ(gd__arena_alloc(arena, UINT64_MAX - PAGE), 0);
 }
 
-TEST(all_of_it_can_be_had)
+TEST(the_whole_arena_can_be_allocated)
 {
     open_arena(4 * MB + PAGE);
     uint64_t offset = get(4 * MB);
@@ -163,7 +163,7 @@ enum { BLOCKS = 1000 };
 static struct {
     uint64_t offset, size;
 } out[BLOCKS];
-static unsigned char *owner; /* per 64 bytes: 1 if some block has them */
+static unsigned char *owner; /* for each 64 bytes: 1 if a block uses them */
 
 static void mark(uint64_t offset, uint64_t size, unsigned char from, unsigned char to)
 {

@@ -1,4 +1,4 @@
-/* The balancer: counts, figures, errors kept, progress, and the summary letter by letter. */
+/* The balancer: counts, figures, stored errors, progress, and the exact text of the summary. */
 #include <gpu_dispatch/launch.h>
 
 #include "base/fault.h"
@@ -82,7 +82,7 @@ static void check_printed(const char *what, const char *expected)
 
 /* --- figures --- */
 
-TEST(nothing_is_known_in_the_beginning)
+TEST(everything_is_unknown_in_the_beginning)
 {
     open_for(2, 10);
     CHECK_NEAR(gd_balancer_rtf(b), 0);
@@ -148,7 +148,7 @@ TEST(time_has_passed_since_the_first_attempt)
     CHECK_EQ(gd_balancer_add(b, &r, 5), 0);
     done(0, 10 * S, 12 * S);
     CHECK_NEAR(overall().seconds, 10);
-    CHECK_NEAR(overall().busy_seconds, 4); /* what came of nothing is no work that was done */
+    CHECK_NEAR(overall().busy_seconds, 4); /* an attempt without a result is not counted as work */
     CHECK_NEAR(overall().rtf, 2);
     gd_balancer_close(&b);
 }
@@ -181,7 +181,7 @@ TEST(busy_is_per_worker)
     CHECK_NEAR(gpu(0).busy_percent, 50);
     gd_balancer_set_workers(b, 4, 8);
     CHECK_NEAR(gpu(0).busy_percent, 25);
-    gd_balancer_set_workers(b, 4, 0); /* means nothing */
+    gd_balancer_set_workers(b, 4, 0); /* ignored */
     CHECK_NEAR(gpu(0).busy_percent, 25);
     gd_balancer_set_workers(b, 4, 1); /* two at once on one worker: a batch */
     CHECK_NEAR(gpu(0).busy_percent, 100);
@@ -315,7 +315,7 @@ TEST(the_estimate_follows_the_total)
 
 /* --- errors --- */
 
-TEST(errors_are_kept_with_what_they_are_of)
+TEST(errors_are_kept_with_their_task)
 {
     open_for(1, 0);
     failed(0, 1, 2, GD_FAILURE_ERROR, "a.wav", "\nno samples\nTraceback");
@@ -329,7 +329,7 @@ TEST(errors_are_kept_with_what_they_are_of)
     gd_balancer_close(&b);
 }
 
-TEST(an_input_that_is_no_text_is_called_by_its_number)
+TEST(an_input_that_is_not_text_is_named_by_its_number)
 {
     open_for(1, 0);
     struct gd_report r = report(0, 1, 2);
@@ -353,7 +353,7 @@ TEST(an_input_that_is_no_text_is_called_by_its_number)
     gd_balancer_close(&b);
 }
 
-TEST(long_names_and_words_are_cut)
+TEST(long_names_and_messages_are_cut)
 {
     static char input[5000], words[5000];
     memset(input, 'i', sizeof input - 1);
@@ -528,7 +528,7 @@ TEST(five_failures_are_all_shown)
     gd_balancer_close(&b);
 }
 
-/* Which must not read like one that went well. */
+/* The summary must not read like that of a successful run. */
 TEST(summary_of_a_run_in_which_all_failed)
 {
     open_for(1, 2);
@@ -632,7 +632,7 @@ TEST(many_gpus)
 
 /* --- bad use, and want of memory --- */
 
-TEST(bad_use_is_told)
+TEST(bad_use_is_reported)
 {
     const int id = 0;
     CHECK_EQ(gd_balancer_open(NULL, &id, 1, 1, 0), GD_E_INVALID);
@@ -671,7 +671,7 @@ TEST(a_shorter_struct_is_filled_as_far_as_it_goes)
     gd_balancer_close(&b);
 }
 
-TEST(a_full_disk_is_told)
+TEST(a_full_disk_is_reported)
 {
     FILE *full = fopen("/dev/full", "we");
     if (!full)

@@ -30,7 +30,7 @@ TEST(room_comes_back_when_released)
     open_bytes(PAGE + MB);
     uint64_t offset = get(MB);
     gd__bytes_bind(bytes, offset, 5);
-    gd__bytes_release(bytes, 5); /* records below 5: not ours */
+    gd__bytes_release(bytes, 5); /* records below 5 do not use this memory */
     CHECK_EQ(gd__bytes_alloc(bytes, MB), 0);
     CHECK_CONTAINS(gd_error_text(), "no room for");
     gd__bytes_release(bytes, 6);
@@ -60,7 +60,7 @@ TEST(binding_and_dropping_in_any_order)
             gd__bytes_bind(bytes, block[order[i]], (uint64_t)i);
     }
     gd__bytes_release(bytes, 100);
-    CHECK_EQ(get(63 * MB), PAGE); /* all is back */
+    CHECK_EQ(get(63 * MB), PAGE); /* everything is released */
     gd__bytes_close(&bytes);
 }
 
@@ -97,7 +97,7 @@ TEST(a_large_block_fits_beside_small_ones_still_out)
     gd__bytes_close(&bytes);
 }
 
-/* What is out, by the test's own books. */
+/* The blocks in use, as the test itself keeps track of them. */
 enum { OUT = 4096 };
 static struct {
     uint64_t offset, size;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Both ends of a channel, step by step in one thread: what each call does to the other side, who rings when, what the
- * dispatcher refuses to believe, what the worker refuses to open. Two threads at it: test_ring_threads.c.
+ * Both ends of a channel, step by step in one thread: what each call does to the other side, which side rings when,
+ * what the dispatcher refuses to believe, what the worker refuses to open. test_ring_threads.c uses two threads.
  */
 #include "support/test.h"
 
@@ -75,7 +75,7 @@ static void open_both(void)
     CHECK_EQ(gd__port_open(&p, &boot, fds), 0);
 }
 
-/* n tasks, numbered as their positions. */
+/* Gives n tasks, numbered by their positions. */
 static void append(int n)
 {
     while (n-- > 0) {
@@ -102,7 +102,7 @@ static uint64_t rings(int bell)
     return read(bell, &n, sizeof n) == sizeof n ? n : 0;
 }
 
-/* Of the worker's bell, since the last call. */
+/* The number of rings of the worker's bell since the last call. */
 static uint32_t worker_rings(void)
 {
     static uint32_t heard;
@@ -252,7 +252,7 @@ TEST(a_batch_is_claimed_whole_or_not_at_all)
     CHECK_EQ(p.next, 3);
 }
 
-TEST(what_was_not_claimed_can_be_taken_back)
+TEST(unclaimed_tasks_can_be_taken_back)
 {
     open_both();
     give(6);
@@ -266,7 +266,7 @@ TEST(what_was_not_claimed_can_be_taken_back)
     CHECK(!gd__port_claim(&p, 1));
 }
 
-TEST(what_was_not_published_is_taken_back_too)
+TEST(unpublished_tasks_are_taken_back_too)
 {
     open_both();
     give(2);
@@ -284,7 +284,7 @@ TEST(taken_back_positions_hold_other_tasks_later)
 {
     open_both();
     give(4);
-    CHECK_EQ(gd__port_poll(&p), 1); /* it has seen all four */
+    CHECK_EQ(gd__port_poll(&p), 1); /* the worker has seen all four */
     CHECK_EQ(gd__channel_take_back(&c, 1), 1);
     gd__channel_append(&c)->task_id = 99;
     gd__channel_publish(&c);
@@ -292,7 +292,7 @@ TEST(taken_back_positions_hold_other_tasks_later)
     CHECK_EQ(gd__port_task(&p, 1)->task_id, 99);
 }
 
-TEST(a_worker_that_lies_about_its_claims_gets_to_keep_more_at_most)
+TEST(a_worker_that_lies_about_its_claims_only_keeps_more_tasks)
 {
     open_both();
     give(4);
@@ -300,7 +300,7 @@ TEST(a_worker_that_lies_about_its_claims_gets_to_keep_more_at_most)
     CHECK_EQ(gd__channel_take_back(&c, 0), 4);
     CHECK_EQ(c.task_tail, 4);
     append(2);
-    CHECK_EQ(gd__channel_take_back(&c, 1), 4); /* what it never saw is ours in any case */
+    CHECK_EQ(gd__channel_take_back(&c, 1), 4); /* tasks that it never saw can always be taken back */
     p.out->claimed = 0;
     CHECK_EQ(gd__channel_take_back(&c, 1), 1);
 }
@@ -488,7 +488,7 @@ TEST(random_bytes_are_survived)
 
 /* ---- bells ---- */
 
-TEST(nobody_rings_for_one_who_is_awake)
+TEST(a_side_that_is_awake_is_not_rung)
 {
     open_both();
     give(3);
@@ -501,7 +501,7 @@ TEST(nobody_rings_for_one_who_is_awake)
     CHECK_EQ(rings(c.result_bell), 0);
 }
 
-TEST(a_sleeping_worker_is_rung_for_once_per_sleep)
+TEST(a_sleeping_worker_is_rung_once_per_sleep)
 {
     open_both();
     p.out->sleeping = 2;
@@ -518,7 +518,7 @@ TEST(a_sleeping_worker_is_rung_for_once_per_sleep)
     CHECK_EQ(worker_rings(), 1);
 }
 
-TEST(a_sleep_without_a_number_is_rung_for_each_time)
+TEST(a_sleep_without_a_number_is_rung_each_time)
 {
     open_both();
     p.out->sleeping = 1;
@@ -527,7 +527,7 @@ TEST(a_sleep_without_a_number_is_rung_for_each_time)
     CHECK_EQ(worker_rings(), 2);
 }
 
-TEST(a_sleeping_dispatcher_is_rung_for_once_per_sleep)
+TEST(a_sleeping_dispatcher_is_rung_once_per_sleep)
 {
     open_both();
     give(5);
@@ -548,18 +548,18 @@ TEST(a_sleeping_dispatcher_is_rung_for_once_per_sleep)
     CHECK_EQ(rings(c.result_bell), 1);
 }
 
-TEST(a_claim_given_up_at_the_wrong_moment_is_rung_for)
+TEST(a_claim_given_up_at_the_wrong_moment_is_rung)
 {
     open_both();
     give(2);
-    p.out->claimed = 1;  /* as if it had claimed, */
+    p.out->claimed = 1;  /* as if the worker had claimed, */
     p.out->sleeping = 2; /* seen the lower limit below, given up and gone to sleep before we read its claim */
     CHECK_EQ(gd__channel_take_back(&c, 0), 1);
     CHECK_EQ(c.out->limit, 1);
     CHECK_EQ(worker_rings(), 1);
 }
 
-TEST(a_full_bell_holds_nobody_up)
+TEST(a_full_bell_blocks_no_side)
 {
     open_both();
     uint64_t most = UINT64_MAX - 1;

@@ -1,7 +1,5 @@
-/* Child processes: what they are given, how they end, and that nothing of them is left.
- *
- * The children are this same program with "--child WHAT".
- */
+/* Child processes: what they are given, how they end, and that nothing of them is left. The children are this program
+ * itself with "--child WHAT". */
 #include "proc/child.h"
 
 #include <fcntl.h>
@@ -64,7 +62,7 @@ static int child_says_where(void)
     return 0;
 }
 
-/* Somebody who would live for ever, and holds our descriptors 1 and 3 open. */
+/* A process that would live for ever, and holds our descriptors 1 and 3 open. */
 static void start_grandchild(void)
 {
     if (fork() == 0) {
@@ -126,7 +124,7 @@ static int child_killed(void)
     struct rlimit no_core = { 0, 0 };
 
     setrlimit(RLIMIT_CORE, &no_core);
-    prctl(PR_SET_DUMPABLE, 0); /* where cores go to a program the limit does not count */
+    prctl(PR_SET_DUMPABLE, 0); /* the limit does not apply if core dumps go to a program */
     signal(SIGSEGV, SIG_DFL);  /* from the sanitizer, if any */
     raise(SIGSEGV);
     return 0;
@@ -234,7 +232,8 @@ static const char *text_of(int fd, char *text, size_t size)
     return text;
 }
 
-/* Until the child has said "up". The write end here must be closed, lest a dead child makes us wait for ever. */
+/* Waits until the child has written "up". The write end here must be closed first: otherwise a dead child would make us
+ * wait for ever. */
 static void await_up(struct pipe *p)
 {
     char text[2];
@@ -245,7 +244,7 @@ static void await_up(struct pipe *p)
     CHECK_MEM(text, "up", 2);
 }
 
-/* Everybody who had the other end has gone. */
+/* Every process that had the other end is gone. */
 static void await_end_of_file(int fd)
 {
     char c;
@@ -337,7 +336,7 @@ TEST(on_the_cpus_it_is_given)
     struct gd__exit e;
     CHECK_EQ(gd__child_spawn(&c, &spec), 0);
     CHECK_EQ(sched_getaffinity(0, sizeof after, &after), 0);
-    CHECK(CPU_EQUAL(&ours, &after)); /* the parent is where it was */
+    CHECK(CPU_EQUAL(&ours, &after)); /* the parent's CPUs are unchanged */
     struct pollfd p = { .fd = c.pidfd, .events = POLLIN };
     CHECK_EQ(poll(&p, 1, -1), 1);
     CHECK_EQ(gd__child_reap(&c, &e), 1);
@@ -464,8 +463,8 @@ TEST(signals_are_default_and_unblocked)
     CHECK_EQ(run("signals").code, 0);
 }
 
-/* Boot, out and err at every choice of numbers 0..3, with the others of them closed: no source may be overwritten
- * before it is copied. */
+/* Boot, out and err have every combination of the numbers 0..3, and the other numbers are closed. No source may be
+ * overwritten before it is copied. */
 static void check_sources_at(const int at[3])
 {
     static const char *const words[3] = { "boot", "out", "err" };
@@ -497,7 +496,7 @@ static void check_sources_at(const int at[3])
     CHECK_EQ(reaped(&c).code, 0);
 }
 
-TEST(sources_numbered_0_to_3)
+TEST(descriptors_numbered_0_to_3)
 {
     for (int i = 0; i < 64; i++) {
         int at[3] = { i % 4, i / 4 % 4, i / 16 };
@@ -585,7 +584,7 @@ TEST(stopped_child_can_be_killed)
     CHECK_EQ(reaped(&c).signal, SIGKILL);
 }
 
-/* Its status is lost; nothing else is. */
+/* Only its exit status is lost. */
 TEST(sigchld_ignored)
 {
     struct pipe p = make_pipe();
@@ -612,7 +611,7 @@ TEST(stolen_by_another_wait)
     await_end_of_file(p.in);
 }
 
-/* To a fork of the program it is no child at all, but it can tell whether it has ended. */
+/* The process is not a child of a fork of this program, but the fork can tell whether it has ended. */
 TEST(a_fork_does_not_take_a_running_child_for_ended)
 {
     struct pipe p = make_pipe();
@@ -660,7 +659,7 @@ TEST(a_stranger_with_the_same_number_is_left_alone)
     pid_t stranger = 0;
     struct gd__child c = GD__CHILD_NONE;
 
-    /* Somebody else may be quicker to take the number: try again with another. */
+    /* Another process may take the number first: try again with another number. */
     for (int i = 0; i < 100 && (stranger == 0 || stranger != c.pid); i++) {
         if (stranger > 0) {
             kill(stranger, SIGKILL);
@@ -680,7 +679,7 @@ TEST(a_stranger_with_the_same_number_is_left_alone)
     gd__child_signal(&c, SIGKILL);
     CHECK_EQ(gd__child_reap(&c, &e), 1);
     CHECK(!e.known);
-    /* A SIGKILL would have been queued by now: a stop that comes through shows that there was none. */
+    /* A SIGKILL would have arrived by now. The stop took effect, so there was no SIGKILL. */
     kill(stranger, SIGSTOP);
     int status;
     CHECK_EQ(waitpid(stranger, &status, WUNTRACED), stranger);
@@ -702,7 +701,7 @@ TEST(forgotten_lives_on)
     CHECK_EQ(waitpid(pid, NULL, 0), pid);
 }
 
-TEST(signalling_nobody_does_nothing)
+TEST(signalling_no_process_does_nothing)
 {
     struct gd__child c = GD__CHILD_NONE;
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The result of a command, as it is read: good ones, and bytes that are none.
+ * Reading the result of a command: good results, and bytes that are not a result.
  */
 #include "command/output.h"
 
@@ -53,7 +53,7 @@ TEST(no_output_fits_a_record)
     CHECK_EQ(make(0, 0, "", ""), 24);
 }
 
-TEST(more_than_it_says_is_left_alone)
+TEST(extra_bytes_are_ignored)
 {
     struct gd_command_output o = { .size = sizeof o };
     const size_t size = make(0, 0, "a", "b");
@@ -62,7 +62,7 @@ TEST(more_than_it_says_is_left_alone)
     CHECK_EQ(o.err_size, 1);
 }
 
-TEST(what_is_no_result)
+TEST(bytes_that_are_not_a_result)
 {
     struct gd_command_output o = { .size = sizeof o };
     memset(data, 0, sizeof data);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Copies of every kind of size and place are whole, and touch nothing around them.
+ * Copies of every size and alignment are complete, and change nothing around them.
  */
 #include "shm/copy.h"
 

@@ -46,7 +46,7 @@ static int signal_that_ended(pid_t pid)
     return WIFSIGNALED(status) ? WTERMSIG(status) : 0;
 }
 
-TEST(who_left_the_group_is_signalled)
+TEST(processes_that_left_the_group_are_signalled)
 {
     needs_children_files();
     const pid_t away = start(true);
@@ -54,7 +54,7 @@ TEST(who_left_the_group_is_signalled)
     CHECK_EQ(signal_that_ended(away), SIGUSR1);
 }
 
-TEST(who_stayed_is_left_to_the_groups_signal)
+TEST(processes_in_the_group_are_left_to_its_signal)
 {
     needs_children_files();
     const pid_t stayed = start(false);
@@ -63,14 +63,14 @@ TEST(who_stayed_is_left_to_the_groups_signal)
     CHECK_EQ(signal_that_ended(stayed), SIGTERM);
 }
 
-TEST(nobody_is_nobody)
+TEST(no_descendants_is_no_error)
 {
     CHECK_EQ(gd__descendants_signal(getpid(), SIGKILL, false), 0);
 }
 
 /* --- without a heap ------------------------------------------------------------------- */
 
-/* Takes all that malloc() has, down to the smallest piece. */
+/* Allocates everything that malloc() can give, down to the smallest piece. */
 static void use_up_the_heap(void)
 {
     struct rlimit none = { 0 };
@@ -86,7 +86,7 @@ static void use_up_the_heap(void)
     }
 }
 
-/* Its own child is away; the heap is gone: found all the same? */
+/* Its own child is in another group and the heap is used up. Is the child still found? */
 _Noreturn static void find_without_a_heap(void)
 {
     const pid_t away = fork();
@@ -115,11 +115,11 @@ TEST(no_memory_is_needed)
     CHECK_EQ(WEXITSTATUS(status), 0);
 }
 
-/* --- nobody is left stopped ----------------------------------------------------------- */
+/* --- no process is left stopped --------------------------------------------------------- */
 
 enum { STEPS = 10000, TRIES = 500, SURELY_MS = 5000 };
 
-/* In and out of its parent's group, for as long as it has that parent, and a while longer. */
+/* Moves in and out of its parent's group while it has that parent, and a little longer. */
 _Noreturn static void dance(pid_t parent)
 {
     for (int more = 0; more < STEPS; more += getppid() != parent) {
@@ -158,7 +158,7 @@ static int pidfd_of(pid_t pid)
     return fd;
 }
 
-/* It has been killed or ends by itself, unless it was stopped and forgotten. */
+/* Waits until the process was killed or ended by itself. It does neither if it was stopped and forgotten. */
 static bool is_left_stopped(pid_t pid)
 {
     siginfo_t info = { 0 };
@@ -171,7 +171,7 @@ static bool is_left_stopped(pid_t pid)
     return stopped;
 }
 
-/* Kills a group while its leader dies and somebody leaves it: whether that one is left stopped. */
+/* Kills a group while its leader dies and a process leaves the group. Returns whether that process is left stopped. */
 static bool kill_a_dancing_group(void)
 {
     int ends[2];
@@ -189,15 +189,15 @@ static bool kill_a_dancing_group(void)
     CHECK_EQ(poll(&end, 1, -1), 1);
     CHECK_EQ(gd__child_reap(&c, &e), 1);
     const bool left = is_left_stopped(dancer);
-    while (waitpid(-1, NULL, 0) > 0) /* the one that was away */
+    while (waitpid(-1, NULL, 0) > 0) /* the process in another group */
         ;
     close(ends[0]);
     close(ends[1]);
     return left;
 }
 
-/* Which is a matter of a microsecond: hence many tries. */
-TEST(who_leaves_while_the_group_is_killed_is_not_left_stopped)
+/* The window is about a microsecond, so try many times. */
+TEST(a_process_that_leaves_a_dying_group_is_not_left_stopped)
 {
     needs_children_files();
     CHECK_EQ(prctl(PR_SET_CHILD_SUBREAPER, 1), 0);

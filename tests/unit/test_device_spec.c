@@ -115,7 +115,7 @@ TEST(choosing_by_number)
     }
 }
 
-TEST(what_is_not_there_is_named)
+TEST(missing_devices_are_named)
 {
     static const struct {
         const char *spec;
@@ -141,7 +141,7 @@ TEST(what_is_not_there_is_named)
     }
 }
 
-TEST(one_device_alone_is_said_so)
+TEST(the_message_for_a_single_device)
 {
     no_devices();
     setenv("GPU_DISPATCH_SIM", "1", 1);
@@ -216,7 +216,7 @@ TEST(a_gpu_named_by_uuid_is_all_of_its_instances)
 TEST(sim_and_cpu)
 {
     no_devices();
-    setenv("CUDA_VISIBLE_DEVICES", "0", 1); /* does not hold for devices asked for as simulated */
+    setenv("CUDA_VISIBLE_DEVICES", "0", 1); /* does not apply to devices requested with sim: */
     struct gd_devices *list = devices("sim:3");
     CHECK_STR(ids(list), "0 1 2");
     CHECK_EQ(device(list, 1).vendor, GD_VENDOR_SIMULATED);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Lists of devices, on simulated ones: what is known of each, what the environment shows, room, validation.
+ * Lists of simulated devices: their properties, what the environment shows, free memory, validation.
  */
 #include "base/fault.h"
 #include "support/devices.h"
@@ -74,7 +74,7 @@ TEST(details)
     gd_devices_close(&list);
 }
 
-TEST(rubbish_in_the_variable)
+TEST(garbage_in_the_variable)
 {
     static const struct {
         const char *value, *words;
@@ -160,7 +160,7 @@ TEST(the_environment_shows_some)
     CHECK_STR(gd_error_text(), "no GPU 2: the GPUs are 0-1");
 }
 
-TEST(a_uuid_that_the_environment_hides_is_said_to_be_here)
+TEST(the_message_for_a_uuid_that_the_environment_hides)
 {
     struct gd_devices *list = simulated("4");
     const struct gd_device d = device(list, 3);
@@ -282,7 +282,7 @@ TEST(refresh_asks_again)
     CHECK_EQ(device(list, 1).memory_free, GIB);
     CHECK_EQ(device(list, 0).memory_free, 6 * GIB);
     setenv("GPU_DISPATCH_SIM", "rubbish", 1);
-    CHECK_EQ(gd_devices_refresh(list), 0); /* what fails stays */
+    CHECK_EQ(gd_devices_refresh(list), 0); /* a failed refresh changes nothing */
     CHECK_EQ(device(list, 1).utilization, 90);
     gd_devices_close(&list);
     CHECK_EQ(gd_devices_refresh(NULL), GD_E_INVALID);

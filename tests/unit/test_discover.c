@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Finding files: patterns, kinds of entries, links, and what goes wrong on the way. Large trees have a program of their
- * own (tests/files/test_discover_large.c).
+ * Finding files: patterns, kinds of entries, links, and errors during the search. tests/files/test_discover_large.c has
+ * large trees.
  */
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -192,8 +192,8 @@ static void make_every_kind(void)
     close(s);
 }
 
-/* To who asks, they are named: those whose name is wanted, also behind a link. */
-TEST(others_are_told_of)
+/* Other entries are reported if the caller asks for them: those whose name matches, also behind a link. */
+TEST(other_entries_are_reported)
 {
     directory_enter();
     make_file("d/a.wav", 1);
@@ -223,7 +223,7 @@ TEST(only_files_and_links_to_files)
     CHECK_EQ(sum, 1055);
 }
 
-TEST(the_same_where_kinds_are_not_told)
+TEST(the_same_without_kinds_of_entries)
 {
     directory_enter();
     make_every_kind();
@@ -336,7 +336,7 @@ TEST(a_long_chain_of_links)
     CHECK_EQ(n_found, N);
 }
 
-/* --- what goes wrong ------------------------------------------------------ */
+/* --- errors --------------------------------------------------------------- */
 
 TEST(directories_that_cannot_be_searched)
 {
@@ -374,7 +374,7 @@ TEST(options_of_another_version)
     CHECK_CONTAINS(gd_error_text(), "set it to sizeof(struct gd_discover)");
 }
 
-TEST(what_the_function_returns_ends_it)
+TEST(the_return_value_of_the_callback_ends_the_search)
 {
     directory_enter();
     make_file("d/a.wav", 1);
@@ -392,7 +392,7 @@ TEST(what_the_function_returns_ends_it)
     CHECK_EQ(after, before);
 }
 
-/* As nobody, where we are root and may read everything. */
+/* Root may read everything, so root runs this as the user "nobody". */
 static void become_nobody(void)
 {
     if (geteuid() == 0 && (setegid(65534) < 0 || seteuid(65534) < 0))
@@ -405,7 +405,7 @@ static void become_ourselves(void)
         CHECK_EQ(seteuid(0), 0);
 }
 
-TEST(unreadable_directories_are_told_and_passed_over)
+TEST(unreadable_directories_are_reported_and_skipped)
 {
     directory_enter();
     make_file("d/a.wav", 1);
@@ -486,7 +486,7 @@ TEST(everything_removed_in_the_middle)
     CHECK_GT(n_problems, 0);
 }
 
-/* In the bottom of the tree: those above are closed by then, and another tree is in their place. */
+/* At the bottom of the tree: the directories above are closed by then, and another tree is in their place. */
 static void swap_trees(const char *path)
 {
     if (strlen(path) < 2 * 99)
@@ -545,7 +545,7 @@ TEST(a_directory_that_fails_while_it_is_read)
     make_file("d/a.wav", 1);
     make_file("d/e/b.wav", 1);
     what.recursive = true;
-    reads_until_error = 2; /* the end of d: what it gave before counts */
+    reads_until_error = 2; /* the end of d: the files found before count */
     CHECK_EQ(search("d"), 0);
     CHECK_STR(joined(found, n_found), "d/a.wav d/e/b.wav");
     CHECK_EQ(n_problems, 1);
@@ -574,7 +574,7 @@ TEST(a_file_removed_before_its_size_is_read)
     CHECK_CONTAINS(problems[0], "its size cannot be read: No such file or directory");
 }
 
-/* So many descriptors more than are in use. */
+/* Allows this many descriptors more than are in use. */
 static void allow_descriptors(int more)
 {
     const int lowest = dup(0);
@@ -594,7 +594,7 @@ TEST(three_descriptors_are_enough)
     CHECK_EQ(n_found, 200);
 }
 
-TEST(too_few_descriptors_are_told)
+TEST(too_few_descriptors_are_reported)
 {
     directory_enter();
     make_deep(3, "x.wav");
@@ -609,8 +609,8 @@ TEST(too_few_descriptors_are_told)
     CHECK_CONTAINS(gd_error_text(), "Too many open files");
 }
 
-/* Each call that can fail for want of something does, in turn. Nothing is lost without a word. */
-TEST(every_failure_is_told)
+/* Each call that can fail does so in turn. Nothing is lost without an error message. */
+TEST(every_failure_is_reported)
 {
     directory_enter();
     make_deep(40, "x.wav");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The error text: per thread, one line, chained. And the allocation wrappers, which fail through errno.
+ * The error message: per thread, one line, chained. Also the allocation wrappers, which report failure through errno.
  */
 #include "support/test.h"
 
@@ -20,7 +20,7 @@ TEST(error_sets_the_text_and_returns_the_code)
     CHECK_STR(gd_error_text(), "window is 3, must be even");
 }
 
-TEST(errno_gives_its_words_and_is_kept)
+TEST(errno_gives_its_message_and_is_kept)
 {
     errno = ENOENT;
     CHECK_EQ(gd__error_errno("open %s", "/x"), GD_E_SYSTEM);
@@ -44,7 +44,7 @@ TEST(context_goes_in_front)
     CHECK_STR(gd_error_text(), "run: worker 2: no model");
 }
 
-TEST(context_without_a_text_uses_the_words_of_the_code)
+TEST(context_without_a_text_uses_the_message_of_the_code)
 {
     gd__error_context(GD_E_BUSY, "run");
     CHECK_STR(gd_error_text(), "run: already in use");
@@ -97,7 +97,7 @@ TEST(text_is_per_thread)
     CHECK_STR(gd_error_text(), "ours");
 }
 
-TEST(every_code_has_a_name_and_words)
+TEST(every_code_has_a_name_and_a_message)
 {
     CHECK_STR(gd_error_name(GD_OK), "GD_OK");
     CHECK_STR(gd_error_name(GD_E_INVALID), "GD_E_INVALID");

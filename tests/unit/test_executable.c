@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What the first word of a command is, which commands need no shell, and how workers are started that run them.
+ * What the first word of a command is, which commands need no shell, and how their workers are started.
  */
 #include <sys/stat.h>
 
@@ -25,7 +25,7 @@ TEST(programs_need_no_shell)
     CHECK(!needs_shell(WORDS("cat", "$x ; *"), true, "/bin/sh"));
 }
 
-TEST(what_only_a_shell_knows)
+TEST(commands_that_only_a_shell_knows)
 {
     static const char *const table[] = { "cd",
                                          "exec sleep",
@@ -78,7 +78,7 @@ TEST(what_only_a_shell_knows)
     CHECK(needs_shell(WORDS("if"), true, "/bin/bash"));
 }
 
-TEST(a_job_s_number_is_no_program)
+TEST(a_job_number_is_not_a_program)
 {
     CHECK_EQ(chdir(sh_dir()), 0);
     fclose(fopen("%1", "we"));
@@ -87,7 +87,7 @@ TEST(a_job_s_number_is_no_program)
     CHECK(needs_shell(WORDS("%1"), false, "/bin/bash"));
 }
 
-TEST(shells_with_a_say)
+TEST(shells_that_may_replace_programs)
 {
     no_start_up_file();
     CHECK(needs_shell(WORDS("sleep"), false, "/bin/zsh"));
@@ -168,7 +168,7 @@ TEST(commands_that_cannot_be_run)
     setenv("PATH", "/nowhere", 1);
     expect_not("cat", "command not found");
     unsetenv("PATH");
-    CHECK_EQ(check_words(WORDS("cat")), 0); /* a shell has a PATH of its own then */
+    CHECK_EQ(check_words(WORDS("cat")), 0); /* a shell then uses its own default PATH */
 }
 
 TEST(a_shell_that_cannot_be_run)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Huge pages on demand: that what blocks beside the one to be filled hold is kept, that nothing is asked twice, and
- * that a kernel that can't is no matter.
+ * Huge pages on demand: the content of neighbouring blocks is kept, the kernel is never asked twice, and a kernel
+ * without huge pages does no harm.
  */
 #include "shm/extents.h"
 
@@ -58,7 +58,7 @@ static uint64_t bytes_used(void)
     return (uint64_t)status.st_blocks * 512;
 }
 
-/* Never 0, which is what a page is touched with. */
+/* Never 0, since 0 is written to touch a page. */
 static unsigned char pattern(uint64_t offset)
 {
     return (unsigned char)(offset * 31 >> 3) | 1;
@@ -89,7 +89,7 @@ TEST(all_extents_of_a_block_are_there_at_once)
     close_all();
 }
 
-TEST(what_lies_beside_the_block_is_kept)
+TEST(neighbours_of_the_block_are_kept)
 {
     open_all(SIZE);
     const uint64_t block = EXTENT + 5 * PAGE, size = EXTENT;
@@ -128,7 +128,7 @@ TEST(an_extent_is_asked_for_once)
     close_all();
 }
 
-TEST(those_between_asked_ones_are_not_left_out)
+TEST(extents_between_filled_ones_are_not_left_out)
 {
     if (!kernel_can())
         SKIP("no huge pages on demand here");
@@ -152,7 +152,7 @@ TEST(small_blocks_are_left_alone)
     close_all();
 }
 
-TEST(what_is_no_whole_extent_at_the_end_is_left_alone)
+TEST(a_partial_extent_at_the_end_is_left_alone)
 {
     open_all(EXTENT + EXTENT / 2);
     CHECK(!gd__extents_would_fill(&extents, EXTENT, EXTENT / 2));
@@ -172,7 +172,7 @@ TEST(a_region_smaller_than_an_extent)
     close_all();
 }
 
-/* Extents that do not lie alike in file and address space can't be huge pages. */
+/* Extents whose offsets in file and address space do not match cannot be huge pages. */
 static void open_askew(size_t size)
 {
     const int fd = memfd_create("askew", MFD_CLOEXEC);
@@ -205,7 +205,7 @@ TEST(a_kernel_that_is_slow_is_not_asked_again)
     extents.slow_ns = 0;
     gd__extents_fill(&extents, 0, SIZE);
     CHECK(extents.off);
-    CHECK_LT(bytes_used(), SIZE); /* and not for all of this block */
+    CHECK_LT(bytes_used(), SIZE); /* and not for the rest of this block */
     close_all();
 }
 
@@ -220,7 +220,7 @@ TEST(a_block_of_many_steps)
     close_all();
 }
 
-TEST(no_memory_for_the_map_is_no_matter)
+TEST(no_memory_for_the_map_does_no_harm)
 {
     open_all(SIZE);
     gd__fault_begin(1);
@@ -231,7 +231,7 @@ TEST(no_memory_for_the_map_is_no_matter)
     close_all();
 }
 
-TEST(none_of_a_zeroed_one)
+TEST(a_zeroed_struct_has_no_extents)
 {
     struct gd__extents none = { 0 };
     CHECK(!gd__extents_would_fill(&none, 0, SIZE));

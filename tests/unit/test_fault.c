@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The hooks that other tests rely on: the nth call fails and no other, and a worker dies at the point it was told to.
+ * The hooks that other tests rely on: only the nth call fails, and a worker dies at the point that was set.
  */
 #include "support/test.h"
 
@@ -75,7 +75,7 @@ TEST(a_worker_counts_for_itself)
     CHECK_EQ(first_failure(10), 2);
 }
 
-TEST(what_is_set_for_the_dispatcher_ends_where_a_worker_begins)
+TEST(faults_set_for_the_dispatcher_do_not_reach_workers)
 {
     gd__fault_begin(2);
     gd__fault_worker(0);
@@ -95,7 +95,7 @@ TEST(a_worker_dies_at_its_point)
     CHECK_EQ(passage_of_death(0), 0);
 }
 
-TEST(its_replacement_lives_unless_told_otherwise)
+TEST(its_replacement_lives_by_default)
 {
     setenv("GD_KILL", "a", 1);
     CHECK_EQ(passage_of_death(1), 0);

@@ -32,7 +32,7 @@ static void until(_Atomic unsigned *word, unsigned at_least)
         syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, seen, NULL, NULL, 0);
 }
 
-/* --- a source that does as it is told --- */
+/* --- a source that the test controls --- */
 
 struct script {
     _Atomic unsigned calls;
@@ -40,13 +40,13 @@ struct script {
     _Atomic unsigned gate;     /* if gated, the source waits until it is 1 */
     _Atomic unsigned cancels;
     _Atomic unsigned holds, releases;
-    _Atomic unsigned allowed; /* as the test has told the feeder, or is about to */
+    _Atomic unsigned allowed; /* as the test has set for the feeder, or is about to set */
     bool gated;
     unsigned n;   /* tasks in all */
     size_t size;  /* of each payload, */
     size_t alloc; /* in place, in a block of this size; 0: copied */
-    size_t again; /* and before it one of this size that is given back */
-    size_t grow;  /* claims to have written so much more than it had */
+    size_t again; /* and before it a block of this size that is given back */
+    size_t grow;  /* claims to have written this many bytes more than it had */
     int code;     /* at the end */
     const char *words;
     char *bytes;
@@ -138,7 +138,7 @@ static void rig_open(struct rig *r, struct script *s, uint64_t queue_bytes)
     rig_open_with(r, s, queue_bytes, next);
 }
 
-/* Whether or not the source has returned. */
+/* Works whether or not the source has returned. */
 static void rig_leave(struct rig *r)
 {
     gd__feeder_close(&r->f);
@@ -152,7 +152,7 @@ static void allow(struct rig *r, unsigned n)
     gd__feeder_allow(r->f, n);
 }
 
-/* Sleeps as the monitor does: until the source has ended, or, if that is asked for, a task is there. */
+/* Sleeps as the monitor does: until the source has ended or, if requested, until there is a task. */
 static void await(struct rig *r, bool a_task)
 {
     _Atomic uint32_t *sleeping = &gd__feeder_arena_header(r->f)->sleeping;
@@ -214,7 +214,7 @@ static void check_result(const struct rig *r, int code, const char *words)
         CHECK_CONTAINS(said, words);
 }
 
-/* Takes n payloads, looks at them and lets them go. */
+/* Takes n payloads, checks them and releases them. */
 static void take_and_check(struct rig *r, unsigned n, size_t size)
 {
     for (unsigned i = 0; i < n; i++) {
@@ -227,7 +227,7 @@ static void take_and_check(struct rig *r, unsigned n, size_t size)
     }
 }
 
-/* --- room: that no more is taken than allowed is checked in the source --- */
+/* --- room: the source checks that no more is taken than allowed --- */
 
 TEST(nothing_is_taken_before_it_is_allowed)
 {
@@ -281,7 +281,7 @@ TEST(a_ring_that_wraps_is_given_in_two_parts)
     allow(&r, QUEUE);
     until(&s.calls, QUEUE);
     take_and_check(&r, QUEUE - 3, 0);
-    gd__feeder_nudge(r.f); /* what is left of the room may be too little to be woken for */
+    gd__feeder_nudge(r.f); /* the remaining room may be too small to wake the source */
     until(&s.calls, s.n);
     gd__feeder_stop(r.f);
     await_end(&r);
@@ -289,9 +289,9 @@ TEST(a_ring_that_wraps_is_given_in_two_parts)
     uint64_t given = 0, n;
     const struct gd__intake_entry *behind = NULL;
     while ((n = gd__feeder_next(r.f, &e)) > 0) {
-        CHECK(given == 3 || behind == NULL || e == behind); /* one after the other, but for the edge */
+        CHECK(given == 3 || behind == NULL || e == behind); /* one after the other, except at the edge of the ring */
         given += n;
-        CHECK(given <= 3 || given - n >= 3); /* no part goes over it */
+        CHECK(given <= 3 || given - n >= 3); /* no part crosses the edge */
         behind = e + n;
         gd__feeder_taken(r.f, n);
     }
@@ -306,7 +306,7 @@ TEST(small_payloads_travel_in_the_entry)
     char bytes[GD__INLINE_MAX];
     struct script s = { .n = 20, .size = sizeof bytes, .bytes = bytes };
     struct rig r;
-    rig_open(&r, &s, 1); /* a byte limit is not theirs */
+    rig_open(&r, &s, 1); /* the byte limit does not apply to small payloads */
     allow(&r, QUEUE);
     take_and_check(&r, 20, sizeof bytes);
     rig_close(&r);
@@ -339,7 +339,7 @@ TEST(written_in_place_and_made_shorter)
 {
     struct script s = { .n = 50, .size = 100, .alloc = 5000 };
     struct rig r;
-    rig_open(&r, &s, 8000); /* one of them at a time: the whole block is given back */
+    rig_open(&r, &s, 8000); /* room for one at a time: the whole block is given back */
     allow(&r, QUEUE);
     take_and_check(&r, 50, 100);
     rig_close(&r);
@@ -349,7 +349,7 @@ TEST(made_so_short_that_it_travels_in_the_entry)
 {
     struct script s = { .n = 50, .size = 3, .alloc = 5000 };
     struct rig r;
-    rig_open(&r, &s, 5000); /* would be used up by the first if it kept its block */
+    rig_open(&r, &s, 5000); /* the first payload would use up all room if it kept its block */
     allow(&r, QUEUE);
     take_and_check(&r, 50, 3);
     rig_close(&r);
@@ -413,7 +413,7 @@ TEST(a_payload_over_the_limit_passes_alone)
     rig_close(&r);
 }
 
-/* RLIMIT_FSIZE is one of the limits that make the arena smaller than it was to be. */
+/* RLIMIT_FSIZE is one of the limits that make the arena smaller than requested. */
 static void with_small_arena(size_t alloc)
 {
     static char bytes[5 * MIB];
@@ -445,7 +445,7 @@ TEST(a_small_arena_is_waited_for_in_place)
     with_small_arena(5 * MIB);
 }
 
-TEST(what_can_never_fit_is_an_error)
+TEST(a_payload_that_can_never_fit_is_an_error)
 {
     const struct rlimit small = { 16 * MIB, RLIM_INFINITY };
     struct script s = { .n = 1, .size = 64 * MIB, .alloc = 64 * MIB };
@@ -460,7 +460,7 @@ TEST(what_can_never_fit_is_an_error)
 
 /* --- ends --- */
 
-TEST(the_end_is_told_to_a_sleeping_monitor)
+TEST(a_sleeping_monitor_learns_of_the_end)
 {
     struct script s = { .n = 0, .gated = true };
     struct rig r;
@@ -474,19 +474,19 @@ TEST(the_end_is_told_to_a_sleeping_monitor)
     rig_close(&r);
 }
 
-TEST(the_words_of_a_failure)
+TEST(the_message_of_a_failure)
 {
     struct script s = { .n = 1, .words = "the disk is gone" };
     struct rig r;
     rig_open(&r, &s, MIB);
     allow(&r, QUEUE);
     await_end(&r);
-    CHECK_EQ(gd__feeder_queued(r.f), 1); /* what came before stays */
+    CHECK_EQ(gd__feeder_queued(r.f), 1); /* the tasks before the failure stay */
     check_result(&r, GD_E_SOURCE, "the disk is gone");
     rig_close(&r);
 }
 
-TEST(a_failure_without_words)
+TEST(a_failure_without_a_message)
 {
     const int codes[] = { -1, GD_E_SHUTDOWN, -12345 };
     for (int i = 0; i < 3; i++) {
@@ -537,7 +537,7 @@ TEST(stopped_in_a_source_that_blocks)
     gd__feeder_stop(r.f);
     await_end(&r);
     CHECK_EQ(atomic_load(&s.cancels), 1);
-    CHECK_EQ(gd__feeder_queued(r.f), 1); /* it was given, so it is to be reported */
+    CHECK_EQ(gd__feeder_queued(r.f), 1); /* the task was given, so it must be reported */
     rig_close(&r);
 }
 
@@ -575,7 +575,7 @@ TEST(a_task_that_waits_for_bytes_when_stopped_is_not_lost)
     rig_close(&r);
 }
 
-TEST(nor_is_one_that_finds_no_room_at_all_then)
+TEST(a_task_without_any_room_when_stopped_is_not_lost)
 {
     static char bytes[5 * MIB];
     const struct rlimit small = { 16 * MIB, RLIM_INFINITY };
@@ -610,9 +610,9 @@ TEST(stopped_while_it_allocates)
     rig_close(&r);
 }
 
-/* --- left to itself --- */
+/* --- abandoned --- */
 
-TEST(a_source_that_does_not_return_is_left_to_itself)
+TEST(a_source_that_does_not_return_is_abandoned)
 {
     static struct script s = { .n = 5, .size = 100, .alloc = 100, .gated = true };
     struct rig r;
@@ -623,7 +623,7 @@ TEST(a_source_that_does_not_return_is_left_to_itself)
     rig_leave(&r); /* the eventfd that it would ring is closed as well */
     add_one(&s.gate);
     until(&s.returned,
-          5); /* it goes on in memory that is still there; a sanitizer sees whether it is freed at the end */
+          5); /* the thread goes on in memory that still exists; a sanitizer checks that it is freed at the end */
 }
 
 TEST(an_abandoned_feeder_that_was_stopped_gives_no_memory)
@@ -633,7 +633,7 @@ TEST(an_abandoned_feeder_that_was_stopped_gives_no_memory)
     rig_open(&r, &s, MIB);
     allow(&r, QUEUE);
     until(&s.calls, 1);
-    gd__feeder_stop(r.f); /* whose cancel opens the gate: whether it has ended by now is anybody's guess */
+    gd__feeder_stop(r.f); /* cancel opens the gate; the source may or may not have ended by now */
     rig_leave(&r);
     until(&s.returned, 1);
     CHECK_EQ(atomic_load(&s.calls), 1);
@@ -670,7 +670,7 @@ static unsigned count_open(unsigned *passed_on)
     return n;
 }
 
-TEST(its_descriptors_are_not_passed_on)
+TEST(its_descriptors_are_not_inherited)
 {
     struct script s = { .n = 0 };
     struct rig r;
@@ -718,7 +718,7 @@ TEST(every_failure_of_opening_leaves_nothing)
 
 /* --- what a language binding uses --- */
 
-/* Gives as many as it may before it returns. */
+/* Gives as many items as allowed before it returns. */
 static int next_many(void *user, struct gd_item *item)
 {
     struct script *s = user;
@@ -788,7 +788,7 @@ TEST(an_item_given_early_is_there_at_once)
     const struct gd__payload p = take(&r);
     CHECK_EQ(p.size, 80);
     CHECK(all_are(bytes_of(&r, &p), 80, 1));
-    until(&s.returned, 1); /* it is not stopped before it has looked */
+    until(&s.returned, 1); /* it is not stopped before it has checked */
     rig_close(&r);
     CHECK_EQ(atomic_load(&s.cancels), 1);
 }
@@ -804,7 +804,8 @@ static uint64_t arena_used(const struct rig *r)
     return (uint64_t)status.st_blocks * 512;
 }
 
-/* As many bytes as were asked for, one of them written: in place, or (filled) with its pages made ready. */
+/* Allocates the requested number of bytes and writes one of them: in place, or (filled) after its pages were made
+ * ready. */
 static int gives_one_sparse(void *user, struct gd_item *item)
 {
     struct script *s = user;
@@ -828,7 +829,8 @@ static uint64_t used_by_one_sparse(bool filled)
     struct script s = { .n = 1, .alloc = filled };
     struct rig r;
     rig_open_with(&r, &s, 4 * LARGE, gives_one_sparse);
-    const uint64_t before = arena_used(&r); /* its header, which is an extent where the system gives those unasked */
+    const uint64_t before =
+        arena_used(&r); /* its header; a whole extent if the system uses huge pages without being asked */
     allow(&r, QUEUE);
     const struct gd__payload p = take(&r);
     const uint64_t used = arena_used(&r) - before;
@@ -839,11 +841,11 @@ static uint64_t used_by_one_sparse(bool filled)
     return used;
 }
 
-TEST(what_is_allocated_and_not_written_costs_no_memory)
+TEST(unwritten_allocations_cost_no_memory)
 {
     if (used_by_one_sparse(true) < EXTENT)
         SKIP("no huge pages on demand here");
-    CHECK_LE(used_by_one_sparse(false), EXTENT); /* a page or two, or an extent where the system gives those */
+    CHECK_LE(used_by_one_sparse(false), EXTENT); /* a page or two, or an extent if the system uses huge pages */
 }
 
 TEST(large_payloads_that_are_copied_are_whole)
@@ -865,14 +867,15 @@ TEST(small_and_large_payloads_share_extents_unharmed)
     rig_open(&r, &s, QUEUE * LARGE);
     allow(&r, QUEUE);
     struct gd__payload p[QUEUE];
-    for (unsigned i = 0; i < QUEUE; i++) /* all of them out at once: each was there when the next was filled */
+    for (unsigned i = 0; i < QUEUE;
+         i++) /* all payloads are in flight at once: each was there when the next was filled */
         p[i] = take(&r);
     for (unsigned i = 0; i < QUEUE; i++)
         CHECK(all_are(bytes_of(&r, &p[i]), 600 * KIB, (unsigned char)(i + 1)));
     rig_close(&r);
 }
 
-TEST(what_the_source_uses_is_held_until_its_thread_is_done)
+TEST(memory_of_the_source_is_held_until_its_thread_ends)
 {
     struct script s = { .n = 1, .gated = true };
     struct rig r;
@@ -880,7 +883,7 @@ TEST(what_the_source_uses_is_held_until_its_thread_is_done)
     allow(&r, QUEUE);
     until(&s.calls, 1);
     CHECK_EQ(atomic_load(&s.holds), 1);
-    rig_leave(&r); /* the source is left to itself */
+    rig_leave(&r); /* the source is abandoned */
     CHECK_EQ(atomic_load(&s.releases), 0);
     atomic_store(&s.allowed, QUEUE);
     add_one(&s.gate);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Lists of files: what goes in comes out, in each order; and the figures of a workload.
+ * Lists of files in each order, and the figures of a workload.
  */
 #include <gpu_dispatch/launch.h>
 
@@ -155,7 +155,7 @@ TEST(many_files)
     gd_files_close(&files);
 }
 
-TEST(a_path_larger_than_what_there_is_room_for)
+TEST(a_path_larger_than_the_remaining_room)
 {
     enum { LENGTH = 1000000 };
     char *path = malloc(LENGTH + 1);
@@ -175,7 +175,7 @@ TEST(a_path_larger_than_what_there_is_room_for)
 
 /* --- from a directory -------------------------------------------------------- */
 
-TEST(what_is_found_is_added)
+TEST(files_found_are_added)
 {
     const struct gd_discover what = { .size = sizeof what, .recursive = true };
     directory_enter();
@@ -223,7 +223,7 @@ TEST(a_failed_search_leaves_the_list_as_it_was)
     gd_files_close(&files);
 }
 
-TEST(no_memory_is_told)
+TEST(running_out_of_memory_is_reported)
 {
     gd__fault_begin(1);
     CHECK_EQ(gd_files_open(&files), GD_E_NO_MEMORY);
@@ -280,7 +280,7 @@ TEST(one_file)
     gd_files_close(&files);
 }
 
-/* The textbook's: mean 5, standard deviation 2. */
+/* The textbook example: mean 5, standard deviation 2. */
 TEST(the_figures_are_exact)
 {
     const uint64_t sizes[] = { 9, 4, 2, 5, 4, 7, 4, 5 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Word of devices that fail: from simulated ones through a FIFO or a file, and from a library that looks like NVML.
+ * Reports of failing devices: from simulated devices through a FIFO or a file, and from a library that looks like NVML.
  */
 #include <dirent.h>
 #include <fcntl.h>
@@ -46,7 +46,7 @@ static void say(const char *lines)
     close(fd);
 }
 
-/* What was heard, as lines in a pipe: reading it waits. */
+/* The reports, as lines in a pipe. Reading it waits. */
 struct ear {
     int ends[2];
 };
@@ -127,7 +127,7 @@ TEST(from_a_file)
     check_simulated(false);
 }
 
-TEST(what_was_in_a_file_before)
+TEST(earlier_lines_of_a_file)
 {
     struct ear e;
     begin(false);
@@ -151,7 +151,7 @@ TEST(the_applications_own_faults_are_not_reported)
     CHECK_STR(heard(&e), expected(sim_uuid(1), "Xid 94 (contained ECC error): restart"));
 }
 
-/* Of NVIDIA's catalogue, by the action that it asks for. */
+/* Errors of NVIDIA's catalogue, by the action that it recommends. */
 TEST(what_the_catalogue_asks_for)
 {
     static const unsigned ignored[] = { 37, 38, 43, 44, 45, 63, 66, 67, 92, 93, 106, 121, 137, 141, 154, 157, 160 };
@@ -267,8 +267,8 @@ static bool sleeps(int tid)
     return state == 'S';
 }
 
-/* Until no other thread of ours runs. One that is in the middle of an allocation when we fork leaves the child a lock
- * that nobody opens, where a sanitizer has an allocator of its own. */
+/* Waits until no other thread of ours runs. If a thread is inside an allocation when we fork, the child may get a
+ * locked lock that nothing unlocks: some sanitizers have their own allocator. */
 static void await_others_asleep(void)
 {
     DIR *tasks = opendir("/proc/self/task");
@@ -298,7 +298,7 @@ TEST(unsubscribing_waits_for_a_call_in_progress)
     while (!g.left && !(g.leaver && sleeps(g.leaver)))
         sched_yield();
     CHECK(!g.left);
-    say("X 2\n"); /* must find nobody, though it is read before the leaver wakes up */
+    say("X 2\n"); /* must reach no subscriber, although it is read before the leaving thread wakes up */
     CHECK_EQ(write(g.leave[1], "y", 1), 1);
     CHECK_EQ(pthread_join(thread, NULL), 0);
     CHECK_EQ(g.calls, 1);
@@ -373,7 +373,7 @@ TEST(a_forked_child_may_subscribe_anew)
     CHECK_STR(heard(&mine), "X: Xid 6");
 }
 
-/* The signal must go to us: the watching thread takes none. */
+/* The signal must go to this thread: the watching thread takes no signals. */
 static volatile sig_atomic_t taken_by;
 
 static void take_signal(int signal)
@@ -402,7 +402,7 @@ TEST(the_thread_takes_no_signals)
     CHECK_EQ(taken_by, gettid());
 }
 
-TEST(no_thread_to_be_had)
+TEST(no_thread_can_be_started)
 {
     struct ear e;
     begin(true);
@@ -432,7 +432,7 @@ static void use_nvml(const char *library)
     snprintf(file, sizeof file, "%s/%s.so", getenv("GD_TEST_PLUGINS"), library);
     setenv("GPU_DISPATCH_NVML", file, 1);
     setenv("FAKE_NVML_EVENTS", path, 1);
-    CHECK_GE(open(path, O_RDWR | O_CLOEXEC), 0); /* so that it keeps what is written while nobody reads it */
+    CHECK_GE(open(path, O_RDWR | O_CLOEXEC), 0); /* so that it keeps what is written while it has no reader */
 }
 
 TEST(nvml_events)
@@ -480,9 +480,9 @@ TEST(nvml_instances)
     setenv("FAKE_NVML_MIG", "1:3", 1);
     open_ear(&e);
     CHECK_GE(gd__health_subscribe(hear, &e), 0);
-    say("1 94 4 0\n"); /* one instance's own */
+    say("1 94 4 0\n"); /* an error of one instance */
     CHECK_STR(heard(&e), "MIG-fa11: Xid 94 (contained ECC error): restart");
-    say("1 95\n"); /* the whole GPU's */
+    say("1 95\n"); /* an error of the whole GPU */
     CHECK_STR(heard(&e), "GPU-fa1: Xid 95 (uncontained ECC error)");
     CHECK_STR(heard(&e), "MIG-fa10: Xid 95 (uncontained ECC error)");
     CHECK_STR(heard(&e), "MIG-fa11: Xid 95 (uncontained ECC error)");
@@ -497,7 +497,7 @@ TEST(nvml_gpu_lost_and_the_others_watched_on)
     CHECK_GE(gd__health_subscribe(hear, &e), 0);
     say("1 0\n");
     CHECK_STR(heard(&e), "GPU-fa1: the driver has lost the GPU");
-    say("0 79\n"); /* neither says what it is called any more */
+    say("0 79\n"); /* neither GPU tells its name any more */
     CHECK_STR(heard(&e), "GPU-fa0: Xid 79 (GPU has fallen off the bus)");
 }
 
@@ -508,7 +508,7 @@ TEST(nvml_gpu_lost_with_its_instances)
     setenv("FAKE_NVML_MIG", "1:3", 1);
     open_ear(&e);
     CHECK_GE(gd__health_subscribe(hear, &e), 0);
-    say("1 79 4 0\n"); /* which instance that was nobody can tell now: all of the GPU */
+    say("1 79 4 0\n"); /* the instance can no longer be determined: report the whole GPU */
     CHECK_STR(heard(&e), "GPU-fa1: Xid 79 (GPU has fallen off the bus)");
 }
 

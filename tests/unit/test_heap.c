@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The timer heap, against a plain array that is searched.
+ * The timer heap, compared with a plain array that is searched.
  */
 #include "support/test.h"
 

@@ -21,7 +21,7 @@ static void check(const struct row *rows, size_t n)
 }
 #define CHECK_ROWS(rows) check(rows, sizeof(rows) / sizeof *(rows))
 
-TEST(some_states_say_it_all)
+TEST(some_states_are_reasons_by_themselves)
 {
     static const struct row rows[] = {
         { "its turn has not come", { .state = GD_WORKER_OFF }, GD_IDLE_SETTING_UP },

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Which runs there are, and which of them is meant. */
+ * Finding the runs on this machine, and choosing one of them.
+ */
 #include "support/test.h"
 
 #include <fcntl.h>
@@ -39,7 +40,7 @@ TEST(by_name_and_its_beginning)
     CHECK_EQ(gd__jobs_choose(&all, "resize im"), 4);
 }
 
-TEST(what_may_be_several_is_asked_back)
+TEST(an_ambiguous_name_is_refused)
 {
     CHECK_EQ(gd__jobs_choose(&all, "train"), GD_E_NO_JOB);
     CHECK_CONTAINS(gd_error_text(), "100 (train big), 100.2 (train small)");
@@ -50,7 +51,7 @@ TEST(what_may_be_several_is_asked_back)
     CHECK_CONTAINS(gd_error_text(), "500 (300)");
 }
 
-TEST(what_is_not_there_is_said)
+TEST(a_missing_job_is_reported)
 {
     CHECK_EQ(gd__jobs_choose(&all, "nothing"), GD_E_NO_JOB);
     CHECK_CONTAINS(gd_error_text(), "no job \"nothing\"");
@@ -112,7 +113,7 @@ TEST(no_directory_no_jobs)
 {
     enter();
     CHECK_EQ(list(), 0);
-    CHECK(!is_there("jobs")); /* looking makes nothing */
+    CHECK(!is_there("jobs")); /* looking does not create the directory */
 }
 
 TEST(oldest_first)
@@ -140,7 +141,7 @@ TEST(oldest_first)
     CHECK_EQ(list(), 0);
 }
 
-TEST(a_name_is_made_fit_and_shortened)
+TEST(a_name_is_made_printable_and_shortened)
 {
     struct gd_job job;
     char name[600];
@@ -161,17 +162,17 @@ TEST(pages_of_processes_that_are_gone_are_removed)
     enter();
     struct gd__page *p = open_page("alive");
     memcpy(&h, p->base, sizeof h);
-    h.pid_start++; /* its number is ours now */
+    h.pid_start++; /* its process id is ours now */
     leave(p, "jobs/reused", &h);
     memcpy(&h, p->base, sizeof h);
-    h.pid_space++; /* of another container: who knows */
+    h.pid_space++; /* in another container: unknown */
     leave(p, "jobs/elsewhere", &h);
     const pid_t child = fork();
     CHECK_GE(child, 0);
     if (child == 0)
         _exit(0);
     siginfo_t info;
-    CHECK_EQ(waitid(P_PID, (id_t)child, &info, WEXITED | WNOWAIT), 0); /* not waited for yet: gone all the same */
+    CHECK_EQ(waitid(P_PID, (id_t)child, &info, WEXITED | WNOWAIT), 0); /* not reaped yet, but gone */
     memcpy(&h, p->base, sizeof h);
     h.pid = (uint64_t)child;
     leave(p, "jobs/dead", &h);
@@ -188,14 +189,14 @@ TEST(pages_of_processes_that_are_gone_are_removed)
     gd__page_close(&p);
 }
 
-TEST(what_is_no_page_is_left_alone)
+TEST(other_files_are_left_alone)
 {
     enter();
     struct gd__page *p = open_page("alive");
     make_file("jobs/empty", 0);
     make_file("jobs/other", 100000);
     make_file("jobs/.hidden", 10);
-    CHECK_EQ(mkfifo("jobs/fifo", 0600), 0); /* nobody waits for a writer */
+    CHECK_EQ(mkfifo("jobs/fifo", 0600), 0); /* does not wait for a writer */
     CHECK_EQ(mkdir("jobs/folder", 0700), 0);
     CHECK_EQ(symlink("other", "jobs/link"), 0);
     CHECK_EQ(list(), 1);
@@ -206,7 +207,7 @@ TEST(what_is_no_page_is_left_alone)
     CHECK_EQ(list(), 0);
 }
 
-TEST(a_directory_that_is_refused_is_said)
+TEST(a_refused_directory_is_reported)
 {
     enter();
     CHECK_EQ(mkdir("jobs", 0755), 0);

@@ -1,4 +1,4 @@
-/* A library without SQLite says so, whatever is asked of journals. */
+/* A library built without SQLite says so in every journal call. */
 #include <gpu_dispatch/gpu_dispatch.h>
 
 #include "support/test.h"

@@ -1,4 +1,4 @@
-/* The event loop: delivery, removal under way, deadlines, and the kernel without epoll_pwait2. */
+/* The event loop: delivery, removal during delivery, deadlines, and kernels without epoll_pwait2. */
 #include "proc/loop.h"
 
 #include <fcntl.h>
@@ -220,7 +220,7 @@ TEST(changes_what_is_watched)
     CHECK_EQ(gd__loop_change(&l, &c.watch, EPOLLIN), GD_E_SYSTEM);
 }
 
-TEST(edge_triggered_is_told_once)
+TEST(edge_triggered_is_reported_once)
 {
     struct gd__loop l = opened();
     struct counter c = counter_of(&l);
@@ -254,8 +254,8 @@ TEST(many_descriptors)
         CHECK_EQ(c[i].calls, 1);
 }
 
-/* More than a batch, always ready: nobody is called a third time before all have been called twice. */
-TEST(the_always_ready_take_turns)
+/* More descriptors than a batch, always ready: none is called a third time before all have been called twice. */
+TEST(descriptors_that_are_always_ready_take_turns)
 {
     enum { N = 2 * GD__LOOP_BATCH };
     static struct counter c[N];
@@ -289,8 +289,8 @@ static int64_t median_of(const int64_t *values)
     return sorted[WAITS / 2];
 }
 
-/* Waits of 0.1 to 4 ms, none of which may end early: the least lateness of each so far. What is busy beside us makes
- * some late; a wait that is rounded up is late each time. */
+/* Waits of 0.1 to 4 ms, which must never end early. Keeps the smallest delay of each wait: other processes make some
+ * waits late, but a wait that is rounded up is late each time. */
 static void wait_once_more(struct gd__loop *l, int64_t *least)
 {
     for (int i = 0; i < WAITS; i++) {
@@ -386,7 +386,7 @@ TEST(a_signal_counts_as_nothing_ready)
 {
     struct gd__loop l = opened();
     struct sigaction a = { .sa_handler = nothing };
-    /* Again and again: the first may come before the wait has begun. */
+    /* Send the signal again and again: the first one may arrive before the wait has begun. */
     struct itimerval t = { .it_value.tv_usec = 5000, .it_interval.tv_usec = 5000 };
 
     CHECK_EQ(sigaction(SIGALRM, &a, NULL), 0);
@@ -404,7 +404,7 @@ TEST(bad_descriptors_are_refused)
     CHECK_CONTAINS(gd_error_text(), "1000000");
     CHECK_EQ(c.watch.fd, -1);
     CHECK_EQ(gd__loop_add(&l, &c.watch, file, EPOLLIN, count), GD_E_SYSTEM);
-    CHECK_EQ(errno, EPERM); /* the caller may ask why */
+    CHECK_EQ(errno, EPERM); /* errno is left for the caller */
     CHECK_EQ(c.watch.fd, -1);
     gd__loop_close(&l);
     CHECK_EQ(gd__loop_wait(&l, 0), GD_E_SYSTEM);

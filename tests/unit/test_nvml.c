@@ -43,7 +43,7 @@ TEST(devices_are_sorted_by_bus_and_described)
     gd_devices_close(&list);
 }
 
-TEST(what_cannot_be_used)
+TEST(libraries_that_cannot_be_used)
 {
     static const struct {
         const char *library, *words;
@@ -91,7 +91,7 @@ TEST(without_anything_optional)
     gd_devices_close(&list);
 }
 
-TEST(one_that_may_not_be_opened_is_passed_over)
+TEST(a_gpu_that_may_not_be_opened_is_skipped)
 {
     use("fake_nvml");
     setenv("FAKE_NVML_GPUS", "3", 1);
@@ -199,7 +199,7 @@ static void check_processes(const char *library)
     CHECK_EQ(gd_devices_processes(list, 0, p, sizeof(struct gd_device_process), 64), 40);
     CHECK_EQ(p[0].pid, 100);
     CHECK_EQ(p[0].memory, 1 << 20);
-    CHECK_EQ(p[1].memory, 0); /* not known to the driver */
+    CHECK_EQ(p[1].memory, 0); /* the driver does not know this figure */
     CHECK_EQ(p[39].pid, 139);
     CHECK_EQ(p[39].memory, 40 << 20);
     CHECK_EQ(p[40].pid, 0);
@@ -257,7 +257,7 @@ TEST(numa_comes_from_sysfs)
     CHECK_STR(device(list, 0).cpus, "4-7");
     gd_devices_close(&list);
 
-    write_file(dir, "numa_node", "-1\n"); /* nobody knows: nothing is pinned */
+    write_file(dir, "numa_node", "-1\n"); /* neither knows: no worker is pinned */
     list = devices("auto");
     CHECK_EQ(device(list, 0).known & (GD_KNOWN_NUMA | GD_KNOWN_CPUS), 0);
     gd_devices_close(&list);

@@ -1,4 +1,4 @@
-/* A worker's output: the tail, forwarding to what is slow, broken or closed, and that nothing blocks. */
+/* A worker's output: the tail, forwarding to slow, broken and closed descriptors, and that nothing blocks. */
 #include "proc/output.h"
 
 #include <fcntl.h>
@@ -60,7 +60,7 @@ static void say(const char *text)
     say_bytes(text, strlen(text));
 }
 
-/* Until there is nothing to do at once. */
+/* Runs the loop until it has nothing to do at once. */
 static void turn(void)
 {
     int n;
@@ -113,7 +113,7 @@ static char pattern(size_t i)
     return (char)('a' + i * 2654435761u / 7919 % 26);
 }
 
-/* The worker writes until its own pipe is full too. How much it could. */
+/* The worker writes until its own pipe is full too. Returns how many bytes it wrote. */
 static size_t talk_until_stopped(size_t from)
 {
     size_t i = from;
@@ -146,7 +146,7 @@ static void expect_pattern(int fd, size_t n)
         CHECK_GT(got, 0);
         for (ssize_t k = 0; k < got; k++) {
             if (block[k] == 0)
-                continue; /* what filled it at first */
+                continue; /* the bytes that filled it at first */
             CHECK_EQ(block[k], pattern(i));
             i++;
         }
@@ -166,8 +166,8 @@ TEST(text_goes_to_the_callback)
     CHECK_STR(last_lines(5), "hello");
 }
 
-/* Not even the end is told while it is held; then all of it is. */
-TEST(what_is_held_comes_when_it_is_let_go)
+/* While output is held, not even the end is reported. Afterwards everything is. */
+TEST(held_output_arrives_when_released)
 {
     open_rig(-1);
     gd__output_hold(&rig.out, true);
@@ -202,12 +202,12 @@ TEST(worker_end_blocks_and_is_not_inherited)
     CHECK(fcntl(rig.out.fd, F_GETFL) & O_NONBLOCK);
 }
 
-TEST(end_of_file_is_told_once)
+TEST(end_of_file_is_reported_once)
 {
     open_rig(-1);
     say("last words");
     close(rig.worker);
-    turn(); /* would not return if it were told for ever */
+    turn(); /* would not return if the end were reported for ever */
     CHECK_EQ(rig.out.watch.fd, -1);
     CHECK_STR(last_lines(1), "last words");
     gd__output_drain(&rig.out);
@@ -242,8 +242,8 @@ TEST(drain_reads_what_is_there)
     CHECK_STR(last_lines(2), "two\nthree");
 }
 
-/* Something that the worker left behind writes as fast as we read. */
-TEST(drain_ends_though_somebody_goes_on_writing)
+/* A process that the worker left behind writes as fast as we read. */
+TEST(drain_ends_although_a_process_keeps_writing)
 {
     open_rig(-1);
     rig.feed_back = rig.worker;
@@ -376,7 +376,7 @@ TEST(tail_does_not_depend_on_how_it_came)
     }
 }
 
-/* What was dropped ended with a newline: then the first line is whole. */
+/* The dropped part ended with a newline, so the first line is complete. */
 TEST(tail_cut_between_lines_loses_none)
 {
     static char text[GD__TAIL_BYTES + 2];
@@ -497,7 +497,8 @@ TEST(forwards_to_a_device)
     CHECK_STR(last_lines(1), "much");
 }
 
-/* Forwarding to what is full: nothing blocks, nothing spins, the worker is held back, and later all comes in order. */
+/* Forwarding to a full descriptor: nothing blocks or spins, the worker is held back, and later everything arrives in
+ * order. */
 static size_t talk_to_one_that_is_full(int to)
 {
     open_rig(to);
@@ -563,7 +564,7 @@ TEST(stopped_terminal_does_not_block)
     int slave = open(ptsname(master), O_RDWR | O_NOCTTY | O_CLOEXEC);
     if (slave < 0)
         SKIP("no terminals here");
-    /* Not by filling it: a thread of the kernel's empties what was written into what is to be read, when it likes. */
+    /* Do not fill the terminal to stop it: a kernel thread moves what was written to the reading side at any time. */
     CHECK_EQ(tcflow(slave, TCOOFF), 0);
     size_t n = talk_to_one_that_is_full(slave);
     CHECK_EQ(tcflow(slave, TCOON), 0);
@@ -604,7 +605,7 @@ TEST(worker_dies_while_blocked)
     open_rig(ends[1]);
     size_t n = talk_until_stopped(0);
     close(rig.worker);
-    turn(); /* end of file must not be told for ever */
+    turn(); /* end of file must not be reported for ever */
     CHECK(rig.out.blocked);
     expect_pattern(ends[0], n);
     CHECK_EQ(rig.out.watch.fd, -1);
@@ -628,9 +629,9 @@ TEST(drain_while_blocked_completes_the_tail)
     gd__output_close(&rig.out);
 }
 
-/* --- what breaks -------------------------------------------------------- */
+/* --- errors ------------------------------------------------------------- */
 
-/* SIGPIPE has its default action in these: it would kill the case. */
+/* SIGPIPE has its default action in these cases, so it would kill them. */
 
 static bool sigpipe_is_pending(void)
 {

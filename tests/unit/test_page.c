@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The page of a run: where everything is, its writer against its readers, and readers against pages that are not what
- * they should be. */
+ * The page of a run: its layout, its writer against its readers, and readers of damaged pages.
+ */
 #include "support/test.h"
 
 #include <fcntl.h>
@@ -25,7 +25,7 @@ static const struct gd__page_device two[DEVICES] = {
     { .gpu_id = 1, .vendor = GD_VENDOR_CPU, .name = "second" },
 };
 
-/* A page without a name, as where there is no directory. */
+/* A page without a name, as if there were no directory for it. */
 static struct gd__page *open_page(void)
 {
     const struct gd__page_spec spec = { .job = "a job", .n_workers = WORKERS, .n_devices = DEVICES, .devices = two };
@@ -53,7 +53,7 @@ static _Atomic uint64_t *sequence(const struct gd__page *p, unsigned i)
     return (_Atomic uint64_t *)(void *)(p->base + p->plan.sequences) + i;
 }
 
-/* --- where everything is --- */
+/* --- layout --- */
 
 TEST(parts_do_not_overlap)
 {
@@ -79,7 +79,7 @@ TEST(parts_do_not_overlap)
     }
 }
 
-TEST(there_can_be_too_many)
+TEST(too_many_parts_are_refused)
 {
     struct gd__page_plan p;
     CHECK(!gd__page_plan(&p, GD__PAGE_MOST + 1, 1));
@@ -102,7 +102,7 @@ TEST(a_process_is_known_by_its_start)
     CHECK(gd__owner_is_ours(&self));
     CHECK(gd__owner_alive(&self));
     self.start++;
-    CHECK(!gd__owner_alive(&self)); /* the number is another's */
+    CHECK(!gd__owner_alive(&self)); /* the process id belongs to another process */
     CHECK_EQ(gd__owner_pidfd(&self), -1);
     self.space++;
     CHECK(!gd__owner_is_ours(&self));
@@ -112,7 +112,7 @@ TEST(a_process_is_known_by_its_start)
 
 /* --- writing and reading --- */
 
-TEST(what_was_written_is_read)
+TEST(a_snapshot_has_what_was_written)
 {
     struct gd__page *p = open_page();
     struct gd_observer *o = observe(p);
@@ -157,19 +157,19 @@ TEST(what_was_written_is_read)
     CHECK_STR(gd_snapshot_failure(s, 0)->input, "abc");
     CHECK_STR(gd_snapshot_failure(s, 0)->error, "no t");
     CHECK_EQ(gd_observer_read(o, &s), 0);
-    CHECK_EQ(s->n_tasks + s->n_failures + s->tasks_missed + s->failures_missed, 0); /* they were told */
+    CHECK_EQ(s->n_tasks + s->n_failures + s->tasks_missed + s->failures_missed, 0); /* each is reported once */
     gd__page_end(p);
     CHECK_EQ(gd_observer_read(o, &s), 0);
     CHECK(s->ended);
     gd__page_close(&p);
-    CHECK_EQ(gd_observer_read(o, &s), 0); /* ours as long as we like */
+    CHECK_EQ(gd_observer_read(o, &s), 0); /* an observer may go on reading after the page is gone */
     CHECK(s->ended);
     gd_observer_close(&o);
     CHECK(o == NULL);
 }
 
-/* Whatever the words on a page say: finite, not negative, no more done than there is. */
-TEST(work_is_what_can_be)
+/* Whatever a page contains, the amounts read are finite and not negative, and no more is done than there is. */
+TEST(impossible_amounts_are_corrected)
 {
     static const struct {
         double done, total, seen_done, seen_total;
@@ -209,7 +209,7 @@ TEST(a_part_in_the_middle_of_being_written_is_not_believed)
     gd__page_put_run(p);
     CHECK_EQ(gd__reader_read(&r), 0);
     CHECK_EQ(r.workers[0].stats.completed, 1);
-    /* killed after it began with worker 0; and with worker 2 and the run all is well */
+    /* the writer was killed while it wrote worker 0; worker 2 and the run are complete */
     w.stats.completed = p->run.stats.completed = 2;
     gd__page_put_worker(p, 0, &w);
     atomic_fetch_sub(sequence(p, 1), 1);
@@ -251,7 +251,7 @@ TEST(a_slow_reader_gets_the_last_and_how_many_it_missed)
     for (uint64_t i = 0; i < r.tasks.n; i++)
         CHECK_EQ(id_at(&r, i), 100 + i);
     put_tasks(p, 3);
-    p->run.tasks_ended += 2; /* too fast for the page */
+    p->run.tasks_ended += 2; /* more tasks than the page holds */
     gd__page_put_run(p);
     CHECK_EQ(gd__reader_read(&r), 0);
     CHECK_EQ(r.tasks.n, 3);
@@ -261,8 +261,8 @@ TEST(a_slow_reader_gets_the_last_and_how_many_it_missed)
     gd__page_close(&p);
 }
 
-/* The writer has gone on since it last said how far it is. */
-TEST(what_is_replaced_while_it_is_read_is_missed)
+/* The writer has gone on since it last published its position. */
+TEST(a_task_replaced_during_reading_is_missed)
 {
     struct gd__page *p = open_page();
     struct gd__reader r;
@@ -282,7 +282,7 @@ TEST(what_is_replaced_while_it_is_read_is_missed)
     gd__page_close(&p);
 }
 
-/* They lie closer together in a snapshot than in the page. */
+/* Tasks lie closer together in a snapshot than in the page. */
 TEST(each_of_many_tasks_is_whole)
 {
     struct gd__page *p = open_page();
@@ -338,7 +338,7 @@ static void check_counts(struct gd_observer *o, const uint64_t tasks[2], const u
     CHECK_EQ(s->failures_missed, failures[1]);
 }
 
-TEST(what_is_not_wanted_is_missed)
+TEST(tasks_that_are_not_requested_are_missed)
 {
     static const uint64_t none[] = { 0, 0 }, five_seen[] = { 5, 0 }, five_missed[] = { 0, 5 }, two_seen[] = { 2, 0 },
                           two_missed[] = { 0, 2 };
@@ -348,7 +348,7 @@ TEST(what_is_not_wanted_is_missed)
     CHECK_EQ(gd_observer_select(o, 8), GD_E_INVALID);
     CHECK_EQ(gd_observer_select(o, 0), 0);
     check_counts(o, five_missed, two_missed);
-    CHECK_EQ(gd_observer_select(o, GD_OBSERVED_TASKS), 0); /* what was missed stays so */
+    CHECK_EQ(gd_observer_select(o, GD_OBSERVED_TASKS), 0); /* missed tasks stay missed */
     check_counts(o, none, none);
     put_both(p, 5, 2);
     check_counts(o, five_seen, two_missed);
@@ -359,7 +359,7 @@ TEST(what_is_not_wanted_is_missed)
     gd__page_close(&p);
 }
 
-TEST(devices_are_asked_about_where_they_are_wanted)
+TEST(devices_are_queried_if_requested)
 {
     struct gd_devices *list;
     struct gd_device d = { .size = sizeof d };
@@ -384,13 +384,13 @@ TEST(devices_are_asked_about_where_they_are_wanted)
     gd__page_close(&p);
 }
 
-TEST(stale_is_a_run_that_is_awake_and_says_nothing)
+TEST(an_awake_run_without_updates_is_stale)
 {
     struct gd__page *p = open_page();
     struct gd_observer *o = observe(p);
     const struct gd_snapshot *s;
     const uint64_t now = gd__now_ns(), long_ago = now > 3 * GD__NS_PER_S ? now - 3 * GD__NS_PER_S : 1;
-    const uint64_t lately = now + 3600 * GD__NS_PER_S; /* however long this test is kept from running */
+    const uint64_t lately = now + 3600 * GD__NS_PER_S; /* however long this test is not scheduled */
     const struct {
         uint64_t published, awake;
         bool ended, stale;
@@ -478,7 +478,7 @@ TEST(a_reader_sees_whole_parts_and_every_task_once)
     gd__page_close(&p);
 }
 
-/* The lock by itself, over memory, as ThreadSanitizer sees it. */
+/* The lock alone, in ordinary memory, where ThreadSanitizer can check it. */
 static _Atomic uint64_t lock_number, words[8];
 
 static void *write_words(void *arg)
@@ -514,7 +514,7 @@ TEST(the_lock_gives_no_mixture)
     CHECK_EQ(pthread_join(thread, NULL), 0);
 }
 
-/* --- pages that are not what they should be --- */
+/* --- damaged pages --- */
 
 static int copy_to_file(const struct gd__page *p)
 {
@@ -564,7 +564,7 @@ static void check_snapshot(const struct gd_snapshot *s)
     }
 }
 
-/* Opens and reads it, twice; whatever is said of it, nothing breaks. */
+/* Opens and reads the page twice. Whatever the calls return, nothing crashes. */
 static void look_at(int fd)
 {
     struct gd_observer *o;
@@ -580,7 +580,7 @@ static void look_at(int fd)
     gd_observer_close(&o);
 }
 
-/* Every byte of all that is looked at, with three values each. */
+/* Changes every byte that a reader uses, to three values each. */
 TEST_WITHIN(300, any_byte_may_be_wrong)
 {
     struct gd__page *p = full_page();
@@ -629,7 +629,7 @@ TEST(a_page_that_is_cut_short_is_an_error_and_no_signal)
         CHECK(rc == 0 || rc == GD_E_CORRUPT);
         if (ends[i] < p->plan.devices)
             CHECK_EQ(rc, GD_E_CORRUPT);
-        CHECK_STR(s->job, "a job"); /* the last good one */
+        CHECK_STR(s->job, "a job"); /* the last good snapshot */
         CHECK_EQ(s->n_failures, 0);
         CHECK_EQ(gd__observer_open_page(&late, dup(fd), true), GD_E_CORRUPT);
     }
@@ -638,7 +638,7 @@ TEST(a_page_that_is_cut_short_is_an_error_and_no_signal)
     gd__page_close(&p);
 }
 
-TEST(one_of_another_version_says_so)
+TEST(a_page_of_another_version_says_so)
 {
     struct gd__page *p = full_page();
     const int fd = copy_to_file(p);
@@ -664,7 +664,7 @@ TEST(counts_that_do_not_fit_the_size_are_refused)
         const int fd = copy_to_file(p);
         uint64_t value;
         struct gd_observer *o;
-        CHECK_EQ(ftruncate(fd, 10 * (off_t)p->plan.size), 0); /* there is room for what it says */
+        CHECK_EQ(ftruncate(fd, 10 * (off_t)p->plan.size), 0); /* the file is large enough for these counts */
         memcpy(&value, p->base + at[i], sizeof value);
         value += 4096;
         CHECK_EQ(pwrite(fd, &value, sizeof value, (off_t)at[i]), sizeof value);
@@ -674,7 +674,7 @@ TEST(counts_that_do_not_fit_the_size_are_refused)
     gd__page_close(&p);
 }
 
-TEST(one_whose_figures_go_back_is_not_believed)
+TEST(a_page_whose_figures_go_back_is_refused)
 {
     struct gd__page *p = open_page();
     struct gd__reader r;
@@ -710,7 +710,7 @@ TEST(a_page_has_its_name_when_it_is_whole_and_until_it_ends)
     CHECK_EQ(fstatat(directory, p->name, &s, AT_SYMLINK_NOFOLLOW), 0);
     CHECK_EQ(s.st_size, p->plan.size);
     CHECK_EQ(s.st_mode & 0777, 0400);
-    CHECK_GE(s.st_blocks * 512, s.st_size); /* there is room for all of it */
+    CHECK_GE(s.st_blocks * 512, s.st_size); /* the whole page is allocated */
     char name[GD__PAGE_NAME];
     snprintf(name, sizeof name, "%s", p->name);
     gd__page_end(p);

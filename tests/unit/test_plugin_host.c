@@ -33,7 +33,7 @@ static void start_host(const char *argument)
     start("");
 }
 
-/* Runs the host by hand: what it prints goes to output. Returns its exit code. */
+/* Runs the host directly. Its output goes to output. Returns its exit code. */
 static int by_hand(const char *first, const char *second, char *output, size_t size)
 {
     int pipe_fds[2];
@@ -83,7 +83,7 @@ TEST(missing_plugin_is_a_setup_failure)
     expect_refused("/nowhere/plugin.so", "/nowhere/plugin.so: cannot open shared object file");
 }
 
-TEST(what_is_no_library_is_a_setup_failure)
+TEST(other_files_are_a_setup_failure)
 {
     expect_refused("/etc/passwd", "/etc/passwd");
 }
@@ -98,7 +98,7 @@ TEST(no_plugin_is_a_setup_failure)
     expect_refused(NULL, "it takes one plugin");
 }
 
-TEST(by_hand_it_says_what_it_is)
+TEST(started_directly_it_explains_itself)
 {
     char output[2000];
     CHECK_EQ(by_hand(NULL, NULL, output, sizeof output), 2);
@@ -106,14 +106,14 @@ TEST(by_hand_it_says_what_it_is)
     CHECK_EQ(by_hand(plugin(), NULL, output, sizeof output), 2);
 }
 
-TEST(check_tells_what_a_plugin_offers)
+TEST(check_prints_what_a_plugin_offers)
 {
     char output[2000];
     CHECK_EQ(by_hand("--check", plugin(), output, sizeof output), 0);
     CHECK_CONTAINS(output, "plugin_echo.so: process\n");
 }
 
-TEST(check_tells_what_is_wrong)
+TEST(check_prints_what_is_wrong)
 {
     char output[2000];
     CHECK_EQ(by_hand("--check", "libm.so.6", output, sizeof output), 1);

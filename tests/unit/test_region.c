@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Sealed shared memory: who can write it, that nobody can resize it, what limits do to it, what is refused.
+ * Sealed shared memory: which side can write it, that it cannot be resized, what limits do to it, what is refused.
  */
 #include "support/test.h"
 
@@ -141,10 +141,10 @@ TEST(attach_refuses_another_size)
         CHECK_EQ(gd__region_attach(&other, dup(region.fd), sizes[i], 1), GD_E_PROTOCOL);
         CHECK_EQ(other.fd, -1);
     }
-    CHECK_EQ(open_fds(), before); /* taken over, also when refused */
+    CHECK_EQ(open_fds(), before); /* the descriptor is taken over, also on failure */
 }
 
-TEST(attach_refuses_what_is_not_sealed)
+TEST(attach_refuses_unsealed_memory)
 {
     struct gd__region other;
     int fd = memfd_create("loose", MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -154,7 +154,7 @@ TEST(attach_refuses_what_is_not_sealed)
     CHECK_CONTAINS(gd_error_text(), "not sealed");
 }
 
-TEST(attach_refuses_what_is_no_memory)
+TEST(attach_refuses_other_files)
 {
     struct gd__region other;
     CHECK_EQ(gd__region_attach(&other, -1, PAGE, 0), GD_E_SYSTEM);
@@ -213,7 +213,7 @@ TEST(larger_than_any_address_space_is_halved_too)
     CHECK_GE(region.size, (long long)1 << 30);
 }
 
-TEST(closing_is_fine_twice_and_on_none)
+TEST(closing_twice_and_closing_none_are_fine)
 {
     int before = open_fds();
     create(PAGE, GD__REGION_WE_WRITE);

@@ -34,8 +34,8 @@ struct plan {
 };
 static struct plan plan;
 
-/* Each side has mapped the memory for itself, and ThreadSanitizer takes two addresses for two places: let each side
- * read where the other one writes. */
+/* Each side has its own mapping of the memory, and ThreadSanitizer sees two addresses as two places. So each side is
+ * made to read where the other one writes. */
 static void share_addresses(void)
 {
     p.in = c.out;
@@ -76,7 +76,7 @@ static unsigned draw(unsigned *state)
     return *state >> 8;
 }
 
-/* Looks at the other side until it sleeps, or for long enough. */
+/* Polls the other side until it sleeps, or gives up after a number of looks. */
 static void pause_for(const _Atomic uint32_t *sleeping, unsigned looks)
 {
     while (looks-- > 0 && atomic_load_explicit(sleeping, memory_order_relaxed) == 0)
@@ -120,7 +120,7 @@ static void *work(void *arg)
 
 static struct {
     uint64_t given, finished, taken_back, sleeps;
-    uint64_t held[WINDOW]; /* task at each position that is out */
+    uint64_t held[WINDOW]; /* the task at each position in flight */
     uint64_t next_task;
     uint64_t again[WINDOW]; /* tasks that were taken back and wait to be given again */
     unsigned n_again;
@@ -215,7 +215,7 @@ static void dispatch(void)
             give_some();
         if (plan.take_back_every && draw(&d.random) % plan.take_back_every == 0)
             take_back_some();
-        /* Given nothing, the worker comes to sleep: for want of tasks, or of room for results. */
+        /* Without new tasks the worker goes to sleep: it has no tasks, or no room for results. */
         if (plan.pause_every && draw(&d.random) % plan.pause_every == 0)
             pause_for(&c.in->sleeping, UINT_MAX);
         if (take_results() == 0 && d.finished < c.task_tail)

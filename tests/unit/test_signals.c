@@ -1,4 +1,4 @@
-/* SIGINT and SIGTERM: who is told, what is restored, and that nobody is told after leaving. */
+/* SIGINT and SIGTERM: which subscribers are notified, what is restored, and that nothing is notified after it left. */
 #include "proc/signals.h"
 
 #include <pthread.h>
@@ -17,7 +17,7 @@ static int new_eventfd(void)
     return fd;
 }
 
-/* How many signals it was told of since the last look. */
+/* The number of signals that a subscriber was notified of since the last call. */
 static int told(int fd)
 {
     uint64_t n = 0;
@@ -56,7 +56,7 @@ static bool handler_is(int signal, void (*handler)(int))
     return a.sa_handler == handler;
 }
 
-/* How a fork that does this ends: the signal that kills it, or minus its exit code. */
+/* How a fork that calls this function ends: the signal that kills it, or its exit code, negated. */
 static int end_of_fork(void (*what)(int fd), int fd)
 {
     int status;
@@ -70,7 +70,7 @@ static int end_of_fork(void (*what)(int fd), int fd)
     return WIFSIGNALED(status) ? WTERMSIG(status) : -WEXITSTATUS(status);
 }
 
-TEST(both_signals_are_told)
+TEST(both_signals_are_reported)
 {
     int fd = new_eventfd(), token = subscribed(fd);
 
@@ -159,7 +159,7 @@ TEST(a_handler_put_over_ours_stays)
     CHECK(handler_is(SIGTERM, SIG_DFL));
 }
 
-/* Theirs keeps ours and calls it, as well-behaved handlers do. */
+/* The program's handler keeps ours and calls it, as well-behaved handlers do. */
 static struct sigaction ours;
 
 static void theirs_calls_ours(int signal, siginfo_t *info, void *context)
@@ -188,8 +188,9 @@ TEST(a_handler_that_calls_ours_makes_no_circle)
     CHECK_EQ(told(fd), 0);
 }
 
-/* Theirs is taken away after we have left, and ours comes to light: it must act as what was there before us. */
-TEST(ours_put_back_by_somebody_acts_as_the_previous)
+/* The program's handler is removed after we have left, and ours is active again. It must act like the handler that was
+ * there before ours. */
+TEST(our_handler_put_back_later_acts_as_the_previous_one)
 {
     signal(SIGINT, theirs);
     int token = subscribed(new_eventfd());
@@ -241,7 +242,7 @@ TEST(bad_use)
     int token = subscribed(fd);
     int other = subscribed(fd);
     gd__signals_unsubscribe(token);
-    gd__signals_unsubscribe(token); /* must not count the other one out */
+    gd__signals_unsubscribe(token); /* must not remove the other subscriber */
     raise(SIGINT);
     CHECK_EQ(told(fd), 1);
     gd__signals_unsubscribe(other);
@@ -254,7 +255,7 @@ static void raise_sigint(int fd)
 }
 
 /* Ctrl-C at a terminal reaches a fork of the program too: the run must not count it twice. */
-TEST(a_fork_does_not_tell_its_parent)
+TEST(a_fork_does_not_notify_its_parent)
 {
     int fd = new_eventfd(), token = subscribed(fd);
 
@@ -309,7 +310,7 @@ TEST(a_fork_may_subscribe)
 
 static atomic_bool storm_over;
 
-/* Takes all the signals of the process, as fast as it can. */
+/* Handles all signals of the process, as fast as it can. */
 static void *storm(void *unused)
 {
     sigset_t none;
@@ -406,7 +407,7 @@ static void start_until_asleep_or_done(struct actor *a, void *(*run)(void *))
         sched_yield();
 }
 
-/* A handler is held between reading the descriptor and having written to it: by one that takes no more. */
+/* A handler is held up after it has read the descriptor and before its write ends: the descriptor is full. */
 TEST(leaving_waits_for_the_handler_that_is_under_way)
 {
     int fd = eventfd(0, EFD_CLOEXEC); /* blocking */
@@ -434,7 +435,7 @@ static void *come_and_go(void *unused)
     for (int i = 0; i < 500; i++) {
         int fd = new_eventfd(), token = subscribed(fd);
 
-        raise(SIGTERM); /* to this thread: told before raise returns */
+        raise(SIGTERM); /* sent to this thread: notified before raise returns */
         CHECK_GE(told(fd), 1);
         gd__signals_unsubscribe(token);
         close(fd);

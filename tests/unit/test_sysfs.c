@@ -11,7 +11,7 @@
 
 static char root[64];
 
-/* Directories on the way are made. */
+/* Makes missing directories on the path. */
 __attribute__((format(printf, 2, 3))) static void put(const char *text, const char *format, ...)
 {
     char path[512];
@@ -234,7 +234,7 @@ TEST(intel_has_memory_of_its_own)
     CHECK_STR(a.pci, "0000:3a:00.0");
     CHECK_STR(a.name, "Intel GPU e20b");
     CHECK_EQ(a.memory_total, 12000000000LL);
-    CHECK_EQ(a.known & GD_KNOWN_MEMORY, 0); /* how much is free is not said */
+    CHECK_EQ(a.known & GD_KNOWN_MEMORY, 0); /* the kernel does not report how much is free */
     CHECK_STR(b.name, "Intel GPU 56c0");
     CHECK_EQ(b.vendor, GD_VENDOR_INTEL);
     CHECK_EQ(b.memory_total, 16000000000LL);
@@ -270,7 +270,7 @@ TEST(vendors_in_order)
     CHECK_EQ(gd__worker_device(&w, list, 2), 0);
     CHECK_STR(w.variables[2], "CUDA_VISIBLE_DEVICES="); /* NVIDIA's are hidden from it */
     gd_devices_close(&list);
-    setenv("CUDA_VISIBLE_DEVICES", "1", 1); /* says nothing to AMD where there are NVIDIA devices */
+    setenv("CUDA_VISIBLE_DEVICES", "1", 1); /* does not apply to AMD if there are NVIDIA devices */
     list = devices("auto");
     CHECK_STR(indices(list), "1 0 1 0");
     gd_devices_close(&list);

@@ -95,7 +95,7 @@ TEST(an_input_is_added)
     LINE("a b", " 'a b'", "");
 }
 
-TEST(what_is_no_placeholder_stays)
+TEST(other_braces_stay)
 {
     LINE("a", "p {a} {x} {a a} {..} {///} $a {gpu {# {- {-} {1x} {1", "p", "{{}} {x} {{} {}}", "{..} {///} ${}",
          "{gpu {# {- {-} {1x} {1");
@@ -129,7 +129,7 @@ TEST(quoting)
     LINE("a=b", "p 'a=b'", "p");
 }
 
-TEST(words_are_the_shell_s)
+TEST(words_as_the_shell_splits_them)
 {
     LINE("a b", "echo $HOME | cat > 'a b'.x", "echo $HOME |", "cat > {}.x");
 }

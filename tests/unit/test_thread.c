@@ -1,4 +1,5 @@
-/* Threads of ours: they take no signal, whatever their maker takes, and leave its mask as it was. */
+/* Threads of the library take no signals, whatever the thread that starts them takes, and leave that thread's signal
+ * mask unchanged. */
 #include "base/thread.h"
 
 #include "base/fault.h"
@@ -10,7 +11,7 @@ struct seen {
     int pipe[2];
 };
 
-/* Waits to be told to go on: by then it has its name. */
+/* Waits until the test lets it go on. By then it has its name. */
 static void *look(void *arg)
 {
     struct seen *s = arg;
@@ -28,7 +29,7 @@ static void *answer(void *arg)
     return NULL;
 }
 
-/* But for the two that the C library keeps to itself, and those that cannot be blocked. */
+/* Except for the two signals that the C library reserves, and those that cannot be blocked. */
 static bool blocks_all(const sigset_t *mask)
 {
     for (int i = 1; i <= SIGRTMAX; i++) {
@@ -55,7 +56,7 @@ static void only_usr1(sigset_t *mask)
     CHECK_EQ(pthread_sigmask(SIG_SETMASK, mask, NULL), 0);
 }
 
-TEST(it_takes_no_signal_and_its_maker_takes_what_it_took)
+TEST(threads_take_no_signal_and_their_creator_keeps_its_mask)
 {
     struct seen s;
     sigset_t before, after;
@@ -86,7 +87,7 @@ TEST(signals_are_blocked_around_a_call_that_starts_threads)
     CHECK(same(&mine, &after));
 }
 
-TEST(one_that_nobody_waits_for)
+TEST(a_detached_thread)
 {
     struct seen s;
     char byte;
@@ -95,7 +96,7 @@ TEST(one_that_nobody_waits_for)
     CHECK_EQ(read(s.pipe[0], &byte, 1), 1);
 }
 
-TEST(none_to_be_had)
+TEST(no_thread_can_be_started)
 {
     struct seen s;
     sigset_t before, after;

@@ -1,4 +1,4 @@
-/* The counter clock: close to the real one, never back, and given up when it strays. */
+/* The counter clock: it stays close to the real clock, never goes back, and is given up when it drifts. */
 #include "base/ticks.h"
 #include "support/test.h"
 
@@ -58,19 +58,19 @@ TEST(too_short_an_interval_teaches_nothing_but_is_not_forgotten)
     CHECK_EQ(t.base_ns, GD__NS_PER_MS);
 }
 
-TEST(a_counter_that_strays_is_given_up)
+TEST(a_drifting_counter_is_given_up)
 {
     struct gd__ticks t = trained();
     uint64_t end = 6 * GD__NS_PER_MS;
     gd__ticks_sync(&t, t.base_count + 2 * GD__NS_PER_MS * 11 / 10, end += GD__NS_PER_MS); /* ten percent fast */
-    CHECK(t.usable);                                                                      /* an accident */
+    CHECK(t.usable);                                                                      /* a single outlier */
     for (unsigned i = 0; i < 10; i++)                                                     /* fast, slow, fast, ... */
         gd__ticks_sync(&t, t.base_count + 2 * GD__NS_PER_MS * (i % 2 ? 11 : 9) / 10, end += GD__NS_PER_MS);
     CHECK(!t.usable);
     CHECK_EQ(t.limit, 0u);
 }
 
-TEST(a_first_measurement_that_was_wrong_is_got_over)
+TEST(a_wrong_first_measurement_is_corrected)
 {
     struct gd__ticks t = trained();
     uint64_t end = 6 * GD__NS_PER_MS;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * CUDA_VISIBLE_DEVICES and its like, as a pure function over made-up devices.
+ * CUDA_VISIBLE_DEVICES and similar variables, as a pure function over made-up devices.
  */
 #include "gpu/visible_list.h"
 #include "support/test.h"
@@ -104,7 +104,7 @@ TEST(the_first_invalid_entry_ends_the_list)
     CHECK_ROWS(rows, GD__VISIBLE_CUDA, plain);
 }
 
-TEST(one_that_is_there_twice_hides_everything)
+TEST(a_repeated_device_hides_everything)
 {
     static const struct row rows[] = {
         { "0,0", "" },         { "0,1,0", "" }, { "1,01", "" }, { UUID_2 "," UUID_2, "" }, { "GPU-c0,GPU-c0ff", "" },
@@ -113,7 +113,7 @@ TEST(one_that_is_there_twice_hides_everything)
     CHECK_ROWS(rows, GD__VISIBLE_CUDA, plain);
 }
 
-TEST(uuids_and_beginnings_that_fit_one)
+TEST(uuids_and_unique_prefixes)
 {
     static const struct row rows[] = { { UUID_2, "2" },
                                        { UUID_3 "," UUID_0, "3 0" },
@@ -187,7 +187,7 @@ TEST(no_devices_at_all)
     CHECK_EQ(gd__visible_list("0,1", GD__VISIBLE_CUDA, plain, 0, order), 0);
 }
 
-TEST(numbers_are_the_devices_own)
+TEST(numbers_are_those_of_the_devices)
 {
     size_t order[2];
     make();

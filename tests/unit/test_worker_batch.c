@@ -45,7 +45,7 @@ TEST(failed_batch_fails_those_without_a_failure)
     CHECK_STR(f->bytes, "bad thing number 101");
     expect_at(2, GD__R_ERROR);
     CHECK_STR(f->bytes, "the whole batch of 3");
-    expect("Q", GD__R_ERROR, "failed"); /* the words of the batch before don't come back */
+    expect("Q", GD__R_ERROR, "failed"); /* the error message of the batch before does not come back */
     stop();
 }
 

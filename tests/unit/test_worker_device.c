@@ -152,7 +152,7 @@ TEST(cpus_are_those_near_it_that_we_may_use)
     const struct gd_devices *list = made_up(GD_VENDOR_NVIDIA, "GPU-1", 0);
     CPU_ZERO(&near);
     CPU_SET(first, &near);
-    CPU_SET(CPU_SETSIZE - 1, &near); /* not ours on any machine that runs this */
+    CPU_SET(CPU_SETSIZE - 1, &near); /* a CPU that no machine running this test has */
     gd__numa_set_cpus(&one, &near);
     CHECK_EQ(gd__worker_device(&w, list, 0), 0);
     CHECK(w.has_cpus);
@@ -170,7 +170,7 @@ TEST(cpus_are_those_near_it_that_we_may_use)
     CHECK(!w.has_cpus);
 }
 
-TEST(a_list_of_cpus_too_long_for_words_still_binds)
+TEST(a_cpu_list_too_long_to_print_still_binds)
 {
     cpu_set_t near;
     made_up(GD_VENDOR_NVIDIA, "GPU-1", 0);

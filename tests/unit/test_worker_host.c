@@ -25,7 +25,7 @@ TEST(stop_before_ready_still_says_ready)
     stop();
 }
 
-TEST(what_was_given_before_stop_is_done)
+TEST(tasks_given_before_stop_are_done)
 {
     prepare();
     start_ready("plain");
@@ -38,7 +38,7 @@ TEST(what_was_given_before_stop_is_done)
     stop();
 }
 
-TEST(setup_is_told_everything)
+TEST(setup_gets_everything)
 {
     prepare();
     f->spec.args = "hello";
@@ -63,7 +63,7 @@ TEST(setup_failure_says_why_and_skips_cleanup)
     CHECK_EQ(shared->exits, 1);
 }
 
-TEST(setup_failure_without_words)
+TEST(setup_failure_without_a_message)
 {
     prepare();
     start("setup_returns_5");
@@ -240,7 +240,7 @@ TEST(truncated_results)
     stop();
 }
 
-TEST(each_failure_has_its_kind_and_words)
+TEST(each_failure_has_its_kind_and_message)
 {
     prepare();
     start_ready("plain");
@@ -252,7 +252,7 @@ TEST(each_failure_has_its_kind_and_words)
     expect("M", GD__R_OUT_OF_MEMORY, "out of memory");
     expect("z", GD__R_ERROR, "said so");
     expect("v", GD__R_SUCCESS, "fine");
-    expect("e", GD__R_SUCCESS, "e"); /* nothing sticks */
+    expect("e", GD__R_SUCCESS, "e"); /* no failure affects the next task */
     stop();
 }
 
@@ -264,11 +264,11 @@ TEST(impossible_result_is_too_large)
     give("L9999999");
     expect_at(1, GD__R_OUT_OF_MEMORY);
     CHECK_GT(f->size, 0);
-    expect("F", GD__R_ERROR, "failed"); /* not with the words of the one before */
+    expect("F", GD__R_ERROR, "failed"); /* not with the error message of the task before */
     stop();
 }
 
-TEST(long_words_are_cut_between_characters)
+TEST(long_messages_are_cut_between_characters)
 {
     prepare();
     start_ready("plain");
@@ -296,7 +296,7 @@ TEST(device_lost_ends_the_process_without_cleanup)
     CHECK_EQ(shared->cleanups, 0);
 }
 
-TEST(exit_inside_process_is_no_bye)
+TEST(exit_inside_process_sends_no_bye)
 {
     prepare();
     start_ready("plain");
@@ -408,7 +408,7 @@ TEST(start_is_reported_before_process_is_entered)
 
 /* ---- taking back ---- */
 
-TEST(what_is_taken_back_is_not_run)
+TEST(tasks_taken_back_are_not_run)
 {
     prepare();
     start_ready("plain");
@@ -468,7 +468,7 @@ TEST(interrupt_is_called_once_for_the_running_task)
     CHECK_EQ(send(f->socket, "c", 1, MSG_NOSIGNAL), 1);
     expect_at(0, GD__R_SUCCESS);
     CHECK_EQ(shared->interrupts, 1);
-    CHECK_EQ(send(f->socket, "c", 1, MSG_NOSIGNAL), 1); /* concerns nothing that runs */
+    CHECK_EQ(send(f->socket, "c", 1, MSG_NOSIGNAL), 1); /* does not concern a running task */
     give("g");
     await_reached();
     CHECK_EQ(send(f->socket, "c", 1, MSG_NOSIGNAL), 1); /* nor does this one */

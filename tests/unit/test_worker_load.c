@@ -159,7 +159,7 @@ TEST(load_that_was_cancelled_before_it_is_waited_for_is_interrupted)
     gd__channel_publish(&f->c);
     for (int i = 0; i < 3; i++) /* two loads, one process */
         await_reached();
-    gd__channel_cancel(&f->c, 2); /* and no word to the guardian */
+    gd__channel_cancel(&f->c, 2); /* and nothing is sent to the guardian */
     sem_post(&shared->go);
     expect_at(0, GD__R_SUCCESS);
     expect_at(1, GD__R_CANCELLED);

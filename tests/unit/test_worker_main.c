@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What gd_worker_main() accepts and remembers in the dispatching program, and a worker that dies or lacks something
- * at each point of its life (with the test hooks only).
+ * What gd_worker_main() accepts and remembers in the dispatching program. With the test hooks also a worker that dies,
+ * or lacks a resource, at each point of its life.
  */
 #include "unit/worker_fixture.h"
 
@@ -70,7 +70,7 @@ TEST(tables_of_other_versions)
     CHECK_EQ(gd_worker_main(&argc_here, argv_here, &older), GD_E_INVALID);
 }
 
-TEST(words_end_with_a_whole_character)
+TEST(messages_end_with_a_whole_character)
 {
     const char *text = "ab\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80";
     static const size_t fit[] = { 0, 1, 2, 2, 4, 4, 4, 7, 7, 7, 7, 11 };
@@ -111,7 +111,7 @@ TEST(every_kill_point_is_passed)
         run_to_its_death(points[i]);
 }
 
-TEST(half_a_result_is_no_result)
+TEST(half_a_result_is_not_a_result)
 {
     prepare();
     setenv("GD_KILL", "result_half", 1);
@@ -130,8 +130,8 @@ TEST(a_later_process_of_the_same_worker_is_spared)
     stop();
 }
 
-/* Whatever fails for want of something while a worker starts: a clear end, never a hang. */
-TEST(every_start_failure_is_told)
+/* Whichever call fails while a worker starts, the result is a clear error, never a hang. */
+TEST(every_start_failure_is_reported)
 {
     for (int nth = 1; nth < 60; nth++) {
         char number[16];

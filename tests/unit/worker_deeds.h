@@ -22,16 +22,16 @@
 
 enum { MOST_CALLS = 64 };
 
-/* Seen by both sides. */
+/* Memory that both sides share. */
 struct shared {
     sem_t go;      /* the test lets one task go on */
     sem_t reached; /* a task or load has been entered */
     sem_t load_go; /* stop_loads() lets one load go on */
     _Atomic int setups, cleanups, exits, processed, loads, unloads, interrupts, load_stops;
     _Atomic int ahead, most_ahead;      /* loads entered and tasks not processed */
-    _Atomic int looks, loads_cancelled; /* of a load at whether it is cancelled */
+    _Atomic int looks, loads_cancelled; /* how often a load has checked whether it is cancelled */
     _Atomic int solo_beside;            /* something was in progress beside a solo task */
-    _Atomic int oom_above;              /* process_batch of more than this runs out of memory; 0: none */
+    _Atomic int oom_above;              /* a process_batch of more tasks than this runs out of memory; 0: no limit */
     _Atomic int n_calls;                /* of process_batch */
     int calls[MOST_CALLS];              /* their sizes */
 };
@@ -224,9 +224,9 @@ TEST_UNUSED static int process_batch(struct gd_worker *w, const struct gd_task *
     if (shared->oom_above && (int)n > shared->oom_above)
         return n % 2 ? gd_result_out_of_memory(r[n - 1], "%zu are too many", n) : GD_E_NO_MEMORY;
     for (size_t i = 0; i < n; i++) {
-        if (*(const char *)t[i]->data == 'R') /* fails all those without a failure of their own */
+        if (*(const char *)t[i]->data == 'R') /* fails all tasks that have no failure of their own */
             return gd__error(GD_E_FAILED, "the whole batch of %zu", n);
-        if (*(const char *)t[i]->data == 'Q') /* likewise, without a word */
+        if (*(const char *)t[i]->data == 'Q') /* the same, without an error message */
             return GD_E_FAILED;
         process(w, t[i], r[i]);
     }
@@ -296,7 +296,7 @@ TEST_UNUSED static int load(struct gd_worker *w, struct gd_task *t, struct gd_re
         shared->ahead--;
         return gd_result_cancelled(r);
     }
-    if (letter == 'K') { /* nothing but stop_loads() ends it */
+    if (letter == 'K') { /* only stop_loads() ends it */
         reach();
         while (sem_wait(&shared->load_go) < 0)
             ;

@@ -23,12 +23,12 @@ struct fixture {
     struct gd__channel_spec spec;
     struct gd__region arena;
     int socket, theirs, shared_fd;
-    const char *program, *argument; /* NULL: this one, none */
+    const char *program, *argument; /* NULL: this program, without arguments */
     bool no_group, hold_bytes;      /* not the leader of a group; don't release result bytes */
     pid_t pid;
     uint64_t arena_used, released;
     struct gd__boot boot;
-    struct gd__result_slot record; /* the last one read, */
+    struct gd__result_slot record; /* the last record read */
     char *bytes;                   /* its bytes (copied, ended with a zero) */
     uint64_t size;
     int exit_code, signal; /* once it has ended */
@@ -200,7 +200,7 @@ TEST_UNUSED static void start_ready(const char *mode)
     CHECK_EQ(next(), GD__R_READY);
 }
 
-/* The worker has ended, the next one may be started. */
+/* Waits until the worker has ended. The next one may be started then. */
 TEST_UNUSED static void dispose(void)
 {
     gd__region_close(&f->arena);
@@ -238,7 +238,7 @@ TEST_UNUSED static void give(const char *payload)
     gd__channel_publish(&f->c);
 }
 
-/* n tasks as one batch. */
+/* Gives n tasks as one batch. */
 TEST_UNUSED static void append_batch(const char *const *payloads, unsigned n)
 {
     for (unsigned i = 0; i < n; i++)
@@ -261,7 +261,7 @@ TEST_UNUSED static void expect_at(uint64_t position, int kind)
     CHECK(f->record.end_ns <= gd__now_ns());
 }
 
-/* Gives one task and checks what becomes of it. */
+/* Gives one task and checks its outcome. */
 TEST_UNUSED static void expect(const char *payload, int kind, const char *bytes)
 {
     uint64_t position = f->c.task_tail;
@@ -288,7 +288,7 @@ TEST_UNUSED static void await_reached(void)
         CHECK_EQ(errno, EINTR);
 }
 
-/* Until the worker's guardian has taken every byte that was sent to it. */
+/* Waits until the worker's guardian has read every byte that was sent to it. */
 TEST_UNUSED static void await_guardian(void)
 {
     int left = 1;
