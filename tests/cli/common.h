@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What tests of the command's parts share: a directory of their own, files, what a shell command writes, and GNU
+ * Shared by tests of the command's parts: a directory for each case, files, the output of a shell command, and GNU
  * parallel to compare with.
  */
 #ifndef GD_TESTS_CLI_COMMON_H
@@ -26,7 +26,7 @@ TEST_UNUSED static void leave_directory(void)
         nftw(cli_directory, cli_remove, 16, FTW_DEPTH | FTW_PHYS);
 }
 
-/* Goes into a new directory, which is removed at the end of the case; the second time that is where it is. */
+/* Makes a directory and changes to it. It is removed at the end of the case. A second call does nothing. */
 TEST_UNUSED static void enter_directory(void)
 {
     if (*cli_directory)
@@ -61,7 +61,7 @@ static void read_all(struct gd__buffer *b, FILE *f)
     b->size--;
 }
 
-/* The bytes of a file, with a NUL behind them. */
+/* The bytes of a file, followed by a NUL. */
 TEST_UNUSED static struct gd__buffer bytes_of(const char *path)
 {
     struct gd__buffer b = { 0 };
@@ -73,7 +73,7 @@ TEST_UNUSED static struct gd__buffer bytes_of(const char *path)
     return b;
 }
 
-/* What a shell command writes, and how it ends. */
+/* The output and the exit status of a shell command. */
 TEST_UNUSED static struct gd__buffer shell(const char *command, int *status)
 {
     struct gd__buffer b = { 0 };
@@ -86,7 +86,7 @@ TEST_UNUSED static struct gd__buffer shell(const char *command, int *status)
     return b;
 }
 
-/* Comparisons are made where GNU parallel is, and with what it does if nobody has told it otherwise. */
+/* Comparisons need GNU parallel, and use its default settings. */
 TEST_UNUSED static void need_parallel(void)
 {
     int status;
@@ -101,7 +101,7 @@ TEST_UNUSED static void need_parallel(void)
         SKIP("no GNU parallel");
 }
 
-/* So that two things of any bytes can be compared and shown. */
+/* Compares two texts of any bytes, and shows them if they differ. */
 TEST_UNUSED static void check_same(const char *what, const struct gd__buffer *ours, const struct gd__buffer *theirs)
 {
     if (ours->size != theirs->size || (ours->size && memcmp(ours->data, theirs->data, ours->size) != 0))

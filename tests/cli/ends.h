@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Ends of tasks, made up or from commands that were really run, for tests of what is written about them.
+ * Ends of tasks, made up or from commands that were really run, for tests of the output about them.
  */
 #ifndef GD_TESTS_CLI_ENDS_H
 #define GD_TESTS_CLI_ENDS_H
@@ -10,7 +10,7 @@
 #include "command/output.h"
 #include "common.h"
 
-/* A report and what it points to. */
+/* A report and the memory that it points to. */
 struct made {
     struct gd_report report;
     struct cli_task_end end;

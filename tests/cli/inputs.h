@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Inputs for tests: sources in few words, and what comes out of them.
+ * Inputs for tests: short ways to write sources, and to read what they give.
  */
 #ifndef GD_TESTS_CLI_INPUTS_H
 #define GD_TESTS_CLI_INPUTS_H

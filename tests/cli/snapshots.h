@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Snapshots of runs that never were, for tests of what is shown.
+ * Made-up snapshots of runs, for tests of the views.
  */
 #ifndef GD_TESTS_CLI_SNAPSHOTS_H
 #define GD_TESTS_CLI_SNAPSHOTS_H
@@ -48,7 +48,7 @@ TEST_UNUSED static struct made_up *made_run(const char *job)
                                  .start_ns = 1000 * SECOND,
                                  .now_ns = 1125 * SECOND };
     snprintf(m.s.job, sizeof m.s.job, "%s", job);
-    /* It set up for five seconds, and then did 3.75 tasks a second; lately 4. */
+    /* It set up for five seconds and then did 3.75 tasks a second; most recently 4. */
     m.h.first = (struct view_sample){ .ns = 1005 * SECOND, .ended = 1 };
     m.h.samples[m.h.n++] = (struct view_sample){ .ns = 1116 * SECOND, .ended = 414 };
     m.h.samples[m.h.n++] = (struct view_sample){ .ns = 1120 * SECOND, .ended = 430 };
@@ -103,7 +103,7 @@ TEST_UNUSED static void made_ended(struct made_up *m)
     m->stats.source_done = 1;
 }
 
-/* Laid out, as text with its NUL; to be freed. */
+/* The layout as text with its NUL. The caller frees it. */
 TEST_UNUSED static char *laid_out(const struct made_up *m, const struct tui_view *v)
 {
     struct gd__buffer b = { 0 };
@@ -135,7 +135,7 @@ TEST_UNUSED static void check_screens_of(struct made_up *(*make)(void), const st
     CHECK_GT(n, 0);
 }
 
-/* A test for the screens of each run, in a table `screens`, so that one that is wrong does not hide others. */
+/* Defines one test for the screens of each run in the table `screens`, so that a wrong screen does not hide others. */
 #define SCREENS(id)                                                      \
     TEST(screens_of_##id)                                                \
     {                                                                    \

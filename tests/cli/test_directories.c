@@ -95,7 +95,7 @@ TEST(a_search_can_be_left_at_any_point)
     cli_input_close(&in);
 }
 
-TEST(nothing_found_is_said_before_anything_runs)
+TEST(no_files_found_is_reported_before_anything_runs)
 {
     static const char *const mp3[] = { "*.mp3", "*.ogg", NULL };
     make_tree();

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Records of failures: what is written is read back as the input that failed, byte for byte, whatever it was; and what
- * is no such record is left alone. How inputs stand in a journal, and what identifies the work of a run.
+ * Records of failures: a record is read back as the input that failed, byte for byte. Other JSON is left alone. Also
+ * how inputs are stored in a journal, and what identifies the work of a run.
  */
 #include "base/text/buffer.h"
 #include "base/text/json.h"
@@ -34,7 +34,7 @@ TEST(members)
     check_member("{\"n\": null }", "n", "null");
 }
 
-TEST(members_that_are_not_there)
+TEST(missing_members)
 {
     static const char *const texts[] = { "{}",        "[]",        "[\"a\",1]",         "1",
                                          "\"a\"",     "",          "{\"b\":1}",         "{\"a\"",
@@ -112,7 +112,7 @@ TEST(arguments_come_back)
     BACK("a\0", false, false, "a\0");
     BACK("\0", false, false, "\0");
     BACK("two\nlines \"quoted\" \\ \xff\xfe", false, false, "two\nlines \"quoted\" \\ \xff\xfe");
-    /* Texts that look like JSON are arguments all the same. */
+    /* Texts that look like JSON are still arguments. */
     BACK("[\"a\",\"b\"]", false, false, "[\"a\",\"b\"]");
     BACK("\"quoted\"", false, false, "\"quoted\"");
     BACK("{\"input\":1}", false, false, "{\"input\":1}");
@@ -168,7 +168,7 @@ TEST(any_bytes_come_back)
     }
 }
 
-TEST(what_is_no_record_is_left_alone)
+TEST(other_json_is_left_alone)
 {
     static const char *const lines[] = {
         "",
@@ -282,7 +282,7 @@ TEST(last_lines_of_long_ones)
     check_last(text, 4096, 0);
     check_last(text, 10000, 10000 - 4096);
     text[7000] = '\n';
-    check_last(text, 10000, 7001); /* not from the middle of a line, where another begins */
+    check_last(text, 10000, 7001); /* not from the middle of a line, but from the next one */
     text[7000] = 'x';
     text[9999] = '\n';
     check_last(text, 10000, 10000 - 4096);

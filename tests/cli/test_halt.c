@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * --halt and the exit status, alone and beside GNU parallel.
+ * --halt and the exit status, alone and compared with GNU parallel.
  */
 #include "base/failure.h"
 #include "base/text/buffer.h"
@@ -22,7 +22,8 @@ static enum cli_halt_when add(struct cli_halt *h, int code)
     return cli_halt_add(h, &e);
 }
 
-/* Runs codes one after the other until halted, as with one slot; returns the exit status. *ran: how many were run. */
+/* Counts the codes one after the other until halted, as with one worker. Returns the exit status. *ran: how many were
+ * counted. */
 static int run(const char *halt, const int *codes, size_t n, size_t *ran)
 {
     struct cli_halt h = { 0 };
@@ -67,7 +68,7 @@ TEST(parses)
     CHECK_EQ(h.when, CLI_HALT_NEVER);
 }
 
-TEST(refuses_with_words)
+TEST(refuses_with_a_message)
 {
     static const struct {
         const char *text, *words;
@@ -140,7 +141,7 @@ TEST(success_is_a_success)
     CHECK_EQ(RUN("now,success=50%", &ran, 3, 4, 0, 0, 5), 60);
 }
 
-TEST(what_ends_after_the_halt_does_not_count)
+TEST(tasks_that_end_after_the_halt_do_not_count)
 {
     struct cli_halt h = { 0 };
     CHECK_EQ(cli_halt_parse(&h, "soon,fail=1"), 0);
@@ -194,7 +195,7 @@ TEST(status_by_number)
     CHECK_EQ(cli_exit_status(&h, GD_E_SHUTDOWN, false), 101);
 }
 
-/* Whoever reads the status must not take the log for whole. */
+/* The exit status must show that the log is incomplete. */
 TEST(status_of_a_halt_that_lost_a_log)
 {
     struct cli_halt h = { .when = CLI_HALT_NOW, .limit = 1, .failed = 1, .halted = true, .status = 3 };
@@ -203,7 +204,7 @@ TEST(status_of_a_halt_that_lost_a_log)
     CHECK_EQ(cli_exit_status(&h, GD_E_INTERRUPTED, true), 130);
 }
 
-/* The same lists of exit codes through both. */
+/* The same lists of exit codes in both programs. */
 TEST_WITHIN(300, as_gnu_parallel)
 {
     static const char *const halts[] = { "never",         "now,fail=1",    "soon,fail=2",

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Where tasks come from: lines, words, combinations, cancelling; beside GNU parallel where it is installed.
+ * Where tasks come from: lines, arguments, combinations, cancelling. Compared with GNU parallel if that is installed.
  */
 #include <fcntl.h>
 #include <pthread.h>
@@ -137,7 +137,7 @@ TEST(a_record_comes_as_soon_as_it_is_there)
     cli_input_close(&in);
 }
 
-/* Whether or not the reader is already asleep, it comes back; without the cancel it would not, ever. */
+/* The read returns whether or not the reader is already asleep. Without the cancel it would never return. */
 TEST(cancel_ends_a_blocked_read)
 {
     int fd = pipe_to_stdin();
@@ -154,7 +154,7 @@ TEST(cancel_ends_a_blocked_read)
     close(fd);
 }
 
-TEST(cancel_ends_words_too)
+TEST(cancel_ends_arguments_too)
 {
     const struct cli_source s[] = { WORDS("a", "b") };
     struct cli_input *in = open_input(OPTIONS(s));
@@ -178,7 +178,7 @@ TEST(a_non_blocking_standard_input_is_waited_for)
     cli_input_close(&in);
 }
 
-/* Endless input, more than a little of it, in the memory of a little. */
+/* Reading much of an endless input takes no more memory than reading little of it. */
 TEST(endless_input_takes_no_memory)
 {
     struct rusage before, after;
@@ -219,7 +219,7 @@ TEST(words)
     cli_input_close(&in);
 }
 
-TEST(no_words_no_tasks)
+TEST(no_arguments_no_tasks)
 {
     const struct cli_source s[] = { NO_WORDS };
     check_input(OPTIONS(s), "");
@@ -234,7 +234,7 @@ TEST(combinations)
                             "[b][1][x]\n[b][1][y]\n[b][2][x]\n[b][2][y]\n[b][3][x]\n[b][3][y]\n");
 }
 
-TEST(linked_words)
+TEST(linked_arguments)
 {
     const struct cli_source s[] = { WORDS("a", "b", "c"), LINKED("1", "2"), WORDS("x", "y"), LINKED("p", "q", "r") };
     check_input(OPTIONS(s), "[a][1][x][p]\n[a][1][y][q]\n[b][2][x][p]\n[b][2][y][q]\n");
@@ -282,7 +282,7 @@ TEST(too_many_combinations)
     check_refused(OPTIONS(s), "too many combinations");
 }
 
-/* The same input through both. Their words are given with -0: otherwise a newline in a word would end it. */
+/* Gives both programs the same input. Arguments are passed with -0: otherwise a newline would end an argument. */
 TEST_WITHIN(120, combinations_as_gnu_parallel)
 {
     const struct {
@@ -329,7 +329,7 @@ TEST_WITHIN(120, combinations_as_gnu_parallel)
     }
 }
 
-TEST(blank_ones_skipped_as_gnu_parallel)
+TEST(blank_lines_skipped_as_gnu_parallel)
 {
     need_parallel();
     enter_directory();
@@ -381,7 +381,8 @@ TEST(shuffled_input_is_all_there_in_another_order)
     gd__buffer_free(&free_one);
 }
 
-/* Each of the six orders of three is about as likely: 600 of 3,600, and 500 to 700 is four deviations and more. */
+/* The six orders of three are equally likely: about 600 of 3,600 each. The range 500 to 700 is more than four standard
+ * deviations wide on each side. */
 TEST(every_order_is_as_likely)
 {
     const struct cli_source s[] = { WORDS("1", "2", "3") };
@@ -466,7 +467,7 @@ TEST(a_stream_that_was_cancelled_is_not_counted)
 
 /* --- errors ------------------------------------------------------------------------------------- */
 
-TEST(missing_files_are_said_before_anything_runs)
+TEST(missing_files_are_reported_before_anything_runs)
 {
     enter_directory();
     make_text("f", "1\n");
@@ -478,7 +479,7 @@ TEST(missing_files_are_said_before_anything_runs)
     check_refused(OPTIONS(directory), "is a directory");
 }
 
-TEST(what_does_not_go_together)
+TEST(options_that_exclude_each_other)
 {
     enter_directory();
     make_text("f", "1\n");
@@ -496,7 +497,7 @@ TEST(a_closed_standard_input)
     check_refused(&(struct cli_input_options){ 0 }, "closed");
 }
 
-/* A descriptor that can't be read: the words come from the read. */
+/* A descriptor that can't be read: the error message comes from the read. */
 TEST(a_read_that_fails)
 {
     int fd = open("/", O_RDONLY | O_CLOEXEC);

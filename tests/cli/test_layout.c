@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The live view as lines: whole screens at several sizes, and properties of any.
+ * The live view as lines: whole screens at several sizes, and properties that hold for every screen.
  */
 #include "base/text/buffer.h"
 #include "base/text/json.h"
@@ -221,7 +221,7 @@ TEST(json)
     gd__buffer_add(&b, "", 1);
     check_screen("cli", "two.json", b.data);
     gd__buffer_free(&b);
-    struct made_up *all_taken = two_gpus(); /* then it is known how many there are */
+    struct made_up *all_taken = two_gpus(); /* now the total is known */
     all_taken->stats.source_done = 1;
     view_json(&b, &all_taken->s, &all_taken->h);
     gd__buffer_add(&b, "", 1);
@@ -237,9 +237,10 @@ TEST(json)
     gd__buffer_free(&b);
 }
 
-/* --- what holds for any screen ------------------------------------------------------------------ */
+/* --- properties of every screen ----------------------------------------------------------------- */
 
-/* Checks a line and returns its columns: UTF-8, nothing a terminal acts on but colours, and each of those ended. */
+/* Checks a line and returns its width in columns. The line must be UTF-8, without terminal commands other than colours,
+ * and every colour must be ended. */
 static size_t check_line(const char *line, size_t size, const struct tui_view *v)
 {
     struct tui_glyph g;
@@ -258,7 +259,7 @@ static size_t check_line(const char *line, size_t size, const struct tui_view *v
         CHECK((unsigned char)line[at] >= 0x20 && line[at] != 0x7f);
         CHECK(v->utf8 || (unsigned char)line[at] < 0x80);
         const size_t used = tui_glyph(&g, line + at, size - at, true);
-        /* What is shown of it is what it is: it is nothing that would have had to be replaced. */
+        /* The text on screen is safe already: making it safe again changes nothing. */
         CHECK(g.size == used && memcmp(g.bytes, line + at, used) == 0);
         columns += g.width;
         at += used;
@@ -299,13 +300,14 @@ static unsigned below(unsigned n)
     return (unsigned)(next_random() % n);
 }
 
-/* Any size: mostly small, sometimes as large as it gets. */
+/* A random number: mostly small, sometimes the largest possible. */
 static uint64_t any_count(void)
 {
     return below(4) ? below(1000) : next_random() >> below(64);
 }
 
-/* Bytes of every kind: letters, controls, halves of characters, whole ones that are wide, marks, or not to be shown. */
+/* Bytes of every kind: letters, controls, incomplete characters, wide characters, combining marks, and characters that
+ * must not be shown. */
 static void any_text(char *out, size_t size)
 {
     static const char *const pieces[] = {
@@ -383,7 +385,7 @@ TEST_WITHIN(120, any_screen_fits)
     }
 }
 
-/* A bar is full at the end and not before, be it by one of very many tasks; and all of it may be bad. */
+/* A bar is full only at the end, even if just one of very many tasks is left. All of the bar may be failures. */
 TEST(a_bar_is_full_at_the_end_only)
 {
     const struct tui_view v = { .width = 20, .height = 24 };
@@ -418,8 +420,8 @@ TEST(columns_stay)
     free(after);
 }
 
-/* Files of one directory would all look the same by their beginnings; other texts begin with what matters. */
-TEST(of_a_long_path_the_end_is_shown)
+/* Paths in one directory have the same beginning, so their ends are shown. Other texts begin with what matters. */
+TEST(a_long_path_shows_its_end)
 {
     static const struct {
         const char *task, *shown;
@@ -456,17 +458,17 @@ TEST(rates_and_times)
     view_figures_of(&f, &m->s, &m->h);
     CHECK_EQ(f.passed, 550);
     CHECK(f.part == 0.55 && f.rate_mean == 3.6);
-    m->stats.source_done = 1; /* then it is known how many there are */
+    m->stats.source_done = 1; /* now the total is known */
     view_figures_of(&f, &m->s, &m->h);
     CHECK_EQ(f.total, 600);
     memset(&m->h, 0, sizeof m->h);
-    m->h.first = (struct view_sample){ .ns = m->s.read_ns, .ended = 450 }; /* an observer that has just come */
+    m->h.first = (struct view_sample){ .ns = m->s.read_ns, .ended = 450 }; /* an observer that has just started */
     view_figures_of(&f, &m->s, &m->h);
     CHECK(f.rate_now < 0);
     CHECK(f.eta > 13.8 && f.eta < 14); /* 50 at 450 in 125 s */
 }
 
-/* After a Ctrl-C: what nobody has tried has not failed, is not done, and will not be. */
+/* After a Ctrl-C: tasks that never began have not failed, are not done, and will not be run. */
 TEST(cancelled_tasks)
 {
     const struct tui_view v = { .width = 80, .height = 24 };
@@ -481,12 +483,12 @@ TEST(cancelled_tasks)
     a->source_done = 1;
     view_figures_of(&f, &m->s, &m->h);
     CHECK_EQ(f.passed, 450);
-    CHECK_EQ(f.total, 1000); /* the whole list, though no more is read of it */
+    CHECK_EQ(f.total, 1000); /* the whole list, although no more of it is read */
     CHECK(f.eta < 0);
     char *text = laid_out(m, &v);
     CHECK_CONTAINS(text, "100 cancelled");
     free(text);
-    *a = (struct gd_stats){ .failed = 1, .cancelled = 2 }; /* of figures that do not agree */
+    *a = (struct gd_stats){ .failed = 1, .cancelled = 2 }; /* from figures that do not agree */
     view_part_cancelled(a);
     CHECK_EQ(a->failed, 0);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Files about tasks: --output, --joblog, --results; the latter two beside GNU parallel where it is installed.
+ * Files about tasks: --output, --joblog, --results. The latter two are compared with GNU parallel if that is installed.
  */
 #include <fcntl.h>
 #include <sys/resource.h>
@@ -65,7 +65,7 @@ TEST(record_of_json)
                  "\"gpu\":3");
 }
 
-TEST(what_is_no_json_is_a_string)
+TEST(other_text_than_json_is_a_string)
 {
     struct made *m = result("{\"x\":");
     set_input(m, "{y", 2);
@@ -84,7 +84,7 @@ TEST(record_of_a_crash)
                  "\"attempt\":3,\"worker\":1,\"gpu\":3");
 }
 
-TEST(record_of_what_never_ran)
+TEST(record_of_a_task_that_never_ran)
 {
     struct made *m = failure(GD_FAILURE_CANCELLED, "shut down");
     m->report.worker_id = -1;
@@ -154,7 +154,7 @@ TEST(files_that_cannot_be_written)
         CHECK_EQ(cli_joblog_close(&j), 0);
         CHECK_EQ(cli_records_open(&r, "/dev/full", false), 0);
         CHECK_EQ(cli_records_add(r, end_of(m, CLI_RESULT_BYTES)), -1);
-        CHECK_EQ(cli_records_add(r, end_of(m, CLI_RESULT_BYTES)), 0); /* told once */
+        CHECK_EQ(cli_records_add(r, end_of(m, CLI_RESULT_BYTES)), 0); /* reported once */
         CHECK_EQ(cli_records_close(&r), 0);
         drop(m);
     }
@@ -188,7 +188,7 @@ TEST(joblog)
     gd__buffer_free(&b);
 }
 
-/* The same commands through both, all columns but the times. */
+/* The same commands in both programs: all columns but the times must be equal. */
 TEST(joblog_as_gnu_parallel)
 {
     static const char *const inputs[] = { "0", "3", "a b", "'", "" };
@@ -266,9 +266,9 @@ TEST(results)
     drop(m);
 }
 
-/* Odd names, and what a later task with the same directory leaves. */
-/* What a run that was killed left is no hindrance, and does not stay. */
-TEST(results_over_torn_ones)
+/* Odd names, and the files of a later task that has the same directory. */
+/* Files left by a killed run do no harm, and do not stay. */
+TEST(results_replace_incomplete_ones)
 {
     struct cli_results *r = NULL;
     enter_directory();
@@ -291,7 +291,7 @@ static size_t name_size(const char *path)
     return strlen(strrchr(path, '/') + 1);
 }
 
-/* Two that begin alike must not share a directory; and the directory is the same in every run. */
+/* Two inputs with the same beginning must not share a directory. The directory of an input is the same in every run. */
 TEST(results_of_long_inputs)
 {
     static const size_t sizes[] = { 254, 255, 256, 300, 5000 };
@@ -318,7 +318,7 @@ TEST(results_of_long_inputs)
     memset(input, 'x', 300);
     add_results(r, 7, input, 300);
     CHECK_STR(cli_results_path(r), paths[6]);
-    /* One that is called like the directory of another. */
+    /* An input with the name of another input's directory. */
     const char *taken = strrchr(paths[6], '/') + 1;
     add_results(r, 8, taken, strlen(taken));
     CHECK(strcmp(cli_results_path(r), paths[6]) != 0);
@@ -327,7 +327,7 @@ TEST(results_of_long_inputs)
     cli_results_close(&r);
 }
 
-/* What was cut is a whole number of characters. */
+/* Names are cut between characters. */
 TEST(results_of_long_inputs_in_other_languages)
 {
     struct cli_results *r = NULL;
@@ -347,7 +347,7 @@ TEST(results_of_long_inputs_in_other_languages)
     cli_results_close(&r);
 }
 
-/* Of a line that finds no room nothing stays. */
+/* If there is no room for a line, no part of it stays. */
 TEST(a_line_is_whole_or_not_there)
 {
     struct cli_records *r = NULL;
@@ -388,7 +388,7 @@ TEST(records_know_their_run)
     drop(m);
 }
 
-TEST(a_joblog_that_is_gone_on_with)
+TEST(a_joblog_that_is_continued)
 {
     struct cli_joblog *j = NULL;
     enter_directory();
@@ -408,7 +408,7 @@ TEST(a_joblog_that_is_gone_on_with)
 
 TEST(results_as_gnu_parallel)
 {
-    char long_name[256] = "", slashes[121] = ""; /* as long as they can be, with what is quoted */
+    char long_name[256] = "", slashes[121] = ""; /* as long as possible, including the quotes */
     memset(long_name, 'x', 255);
     memset(slashes, '/', 120);
     const char *const inputs[] = { "a",  "b c", "d/e", "",         "tab\tx", "q\\z", "n\nl",    ".",

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The panel on a pseudo-terminal, with made-up snapshots: what is written, byte by byte. How it looks is for the tests
- * in a real terminal (tests/command/test_panel.c).
+ * The panel on a pseudo-terminal, with made-up snapshots: what is written, byte by byte. tests/command/test_panel.c
+ * tests how it looks in a real terminal.
  */
 #include <fcntl.h>
 #include <pthread.h>
@@ -53,8 +53,8 @@ static int open_terminal(int *slave)
     return master;
 }
 
-/* Reads until the text has come and drops what was up to its end; the case's time limit ends it otherwise. Returns what
- * was before it. */
+/* Reads until the text has arrived, drops everything up to its end, and returns what was before it. If it never
+ * arrives, the case's time limit ends the wait. */
 static const char *await_text(int master, const char *text)
 {
     static char got[65536], before[65536];
@@ -106,7 +106,7 @@ TEST(nothing_new_nothing_written)
     CHECK_EQ(tui_panel_open(&p, slave, read_run, run, cli_suspend), 0);
     await_text(master, FRAME_END);
     const unsigned before = reads;
-    while (reads < before + 2) /* it looks again, sees the same, and writes nothing */
+    while (reads < before + 2) /* it reads the same snapshot again and writes nothing */
         sched_yield();
     tui_panel_close(&p);
     CHECK_EQ(write(slave, "end", 3), 3);
@@ -126,7 +126,7 @@ TEST(output_goes_between)
     cli_progress_resume(p);
     const char *text = await_text(master, FRAME_END);
     CHECK_EQ(strncmp(text, "\033[?2026h\r\033[7A\033[Jone\ntwo\n" FRAME_BEGIN, 23), 0);
-    CHECK_CONTAINS(text, " of 1,000 tasks"); /* all of it, once more */
+    CHECK_CONTAINS(text, " of 1,000 tasks"); /* everything is drawn once more */
     CHECK_CONTAINS(text, "a.wav");
     cli_progress_close(&p);
 }
@@ -171,7 +171,7 @@ TEST(signals_are_given_back)
     CHECK_EQ(tui_panel_open(&p, slave, read_run, run, cli_suspend), 0);
     await_text(master, FRAME_END);
     CHECK_EQ(sigaction(SIGTSTP, NULL, &a), 0);
-    CHECK(a.sa_handler == SIG_IGN); /* it was, and stays so */
+    CHECK(a.sa_handler == SIG_IGN); /* it was ignored, and stays ignored */
     CHECK_EQ(sigaction(SIGWINCH, NULL, &a), 0);
     CHECK(a.sa_handler != SIG_DFL);
     tui_panel_close(&p);

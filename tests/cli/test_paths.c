@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * Paths that are longer than there is room for: files of one directory differ in their ends.
+ * Paths that are longer than the room for them. Files of one directory differ in their ends.
  */
 #include "snapshots.h"
 
 static const char *const long_directory =
     "/srv/recordings/of a company with a long name/2026/interviews/a day in spring/";
 
-/* What the library leaves of such paths: at most 95 bytes. */
+/* The library shortens such paths to at most 95 bytes. */
 static struct made_up *long_paths(void)
 {
     struct made_up *m = made_run("transcribe talks");
@@ -39,8 +39,8 @@ TEST(screens_of_long_paths)
     }
 }
 
-/* GPUs with several workers in one row each: what stands before the path stays, and so does its end. */
-TEST(of_a_path_in_a_row_of_several_workers_the_end_is_shown)
+/* GPUs with several workers have one row each. The text before the path stays, and so does the path's end. */
+TEST(a_path_in_a_row_of_several_workers_shows_its_end)
 {
     const struct tui_view v = { .width = 80, .height = 12, .utf8 = true };
     struct made_up *m = made_run("transcribe");
@@ -56,8 +56,8 @@ TEST(of_a_path_in_a_row_of_several_workers_the_end_is_shown)
     free(text);
 }
 
-/* Of two workers the one is shown that has been at it longest, with what stands before its task. */
-TEST(of_two_workers_the_one_that_was_asked_to_stop)
+/* The row shows the worker that has been busy longest, with the text before its task. */
+TEST(a_worker_that_was_asked_to_stop_is_the_one_shown)
 {
     const struct tui_view v = { .width = 90, .height = 8, .utf8 = true };
     struct made_up *m = made_run("transcribe");
@@ -71,7 +71,7 @@ TEST(of_two_workers_the_one_that_was_asked_to_stop)
     free(text);
 }
 
-/* What was marked as the end of a path is one, whatever it looks like. */
+/* A text that is marked as the end of a path is shown as one, whatever it looks like. */
 TEST(an_end_without_an_extension)
 {
     const struct tui_view v = { .width = 60, .height = 24, .utf8 = true };
@@ -82,7 +82,7 @@ TEST(an_end_without_an_extension)
     free(text);
 }
 
-/* Where what stands before it takes all the room, that is shown as any text is. */
+/* If the text before the path takes all the room, it is shown like any other text. */
 TEST(no_room_for_a_path)
 {
     const struct tui_view v = { .width = 35, .height = 24, .utf8 = true };
@@ -93,7 +93,7 @@ TEST(no_room_for_a_path)
     free(text);
 }
 
-/* A worker that was asked to stop and of whose task nothing is known. */
+/* A worker that was asked to stop and whose task is unknown. */
 TEST(no_path_at_all)
 {
     const struct tui_view v = { .width = 80, .height = 24 };

@@ -68,11 +68,12 @@ TEST(time_left_of_a_run)
     CHECK(time_left((struct gd_stats){ .total = 100, .completed = 100 }) == 0);
     CHECK(time_left((struct gd_stats){ .total = 100 }) < 0);
     CHECK(time_left((struct gd_stats){ .completed = 5 }) < 0);
-    CHECK(time_left((struct gd_stats){ .total = 100, .completed = 25, .cancelled = 75 }) < 0); /* it is being ended */
+    CHECK(time_left((struct gd_stats){ .total = 100, .completed = 25, .cancelled = 75 }) <
+          0); /* the run is being ended */
 }
 
-/* Nine minutes of setting up say nothing about the tasks. */
-TEST(setting_up_is_no_part_of_the_time_left)
+/* Nine minutes of set-up do not affect the estimate for the tasks. */
+TEST(set_up_time_is_not_part_of_the_time_left)
 {
     struct gd_stats s = { .total = 11, .completed = 1, .start_ns = 1000000000, .now_ns = 541000000000 };
     struct cli_figures f;
@@ -85,7 +86,7 @@ TEST(setting_up_is_no_part_of_the_time_left)
     CHECK(f.eta == 9);
 }
 
-/* They count for how far it is, and not for how fast. */
+/* Tasks of earlier runs count towards the progress, but not towards the speed. */
 TEST(figures_of_a_resumed_run)
 {
     struct gd_stats s = { .total = 100,
@@ -144,7 +145,7 @@ TEST(a_bar_at_its_ends)
     CHECK_STR(laid(&f, CLI_PROGRESS_BAR, 30), "  0% [.............] 0/4, 1.0s");
     f.done = 4;
     CHECK_STR(laid(&f, CLI_PROGRESS_BAR, 30), "100% [#############] 4/4, 1.0s");
-    f.done = 9; /* more than was said */
+    f.done = 9; /* more than the announced total */
     CHECK_STR(laid(&f, CLI_PROGRESS_BAR, 30), "100% [#############] 9/4, 1.0s");
 }
 
@@ -195,7 +196,7 @@ static int stats(void *user, struct gd_snapshot *out, struct gd_stats *s)
 
 static char user_text[] = "user";
 
-/* A pseudo-terminal of 60 columns that changes nothing of what is written. */
+/* A pseudo-terminal of 60 columns that passes on what is written unchanged. */
 static int open_terminal(int *slave)
 {
     int master = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
@@ -211,7 +212,8 @@ static int open_terminal(int *slave)
     return master;
 }
 
-/* Reads until the text has come; the case's time limit ends it otherwise. Adds to b. */
+/* Reads until the text has arrived and adds everything to b. If it never arrives, the case's time limit ends the wait.
+ */
 static void await_text(int master, struct gd__buffer *b, const char *text)
 {
     for (;;) {
@@ -259,7 +261,7 @@ TEST(an_eta_is_taken_off_at_the_end)
     gd__buffer_free(&seen);
 }
 
-/* Between pause and resume nothing is drawn; what was there is taken off first and comes back. */
+/* Nothing is drawn between pause and resume. The line is erased first and drawn again afterwards. */
 TEST(output_goes_between)
 {
     int slave, master = open_terminal(&slave);
@@ -278,7 +280,7 @@ TEST(output_goes_between)
     gd__buffer_free(&seen);
 }
 
-/* What a task leaves without a newline is not drawn over. */
+/* A line that a task leaves without a newline is not overwritten. */
 TEST(an_open_line_is_ended)
 {
     int slave, master = open_terminal(&slave);
@@ -290,7 +292,7 @@ TEST(an_open_line_is_ended)
     await_text(master, &seen, "1/10, 0.0s\033[K");
     CHECK_EQ(cli_streams_open(&o, &(struct cli_streams_options){ .out = slave, .err = slave, .progress = p }), 0);
     struct made *m = command("part", 4, "", 0, 0);
-    completed = 2; /* before: the line may be drawn again at any time after it */
+    completed = 2; /* checked before: the line may be drawn again at any time afterwards */
     CHECK_EQ(cli_streams_add(o, end_of(m, CLI_RESULT_COMMAND)), 0);
     drop(m);
     await_text(master, &seen, "part\n\r 20% [");
@@ -299,7 +301,7 @@ TEST(an_open_line_is_ended)
     gd__buffer_free(&seen);
 }
 
-TEST(an_open_line_is_ended_before_words_of_ours)
+TEST(an_open_line_is_ended_before_our_messages)
 {
     int slave, master = open_terminal(&slave);
     struct cli_streams *o = NULL;
@@ -319,8 +321,8 @@ TEST(an_open_line_is_ended_before_words_of_ours)
     gd__buffer_free(&seen);
 }
 
-/* Two columns for the terminal's own "^C", and the last. */
-TEST(a_bar_leaves_room_for_the_terminals_words)
+/* Two columns for the terminal's own "^C", and the last column. */
+TEST(a_bar_leaves_room_for_the_echo_of_ctrl_c)
 {
     int slave, master = open_terminal(&slave);
     struct cli_progress *p = NULL;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What is left and of how many, whatever became of the list of inputs from one run to the next.
+ * How many tasks remain and the total, even if the list of inputs changed between two runs.
  */
 #include "view/remaining.h"
 
@@ -42,10 +42,10 @@ TEST(a_run_that_goes_on)
 
 TEST(a_list_that_grew_and_lost_lines)
 {
-    /* 100 of another list before, none of them among these 50 */
+    /* 100 of another list were done before; none of them is among these 50 */
     STANDS(40, 150, 0, .total = 50, .done = 110, .run_done = 10);
     STANDS(0, 150, 100, .total = 50, .done = 150, .run_done = 50, .end = "finished");
-    /* 3 failed and are not among the 2 */
+    /* 3 failed before and are not among the 2 */
     STANDS(0, 5, 3, .total = 2, .done = 2, .failed = 3, .skipped = 2, .end = "finished");
 }
 

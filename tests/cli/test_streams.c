@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Where results go: standard output, --tag; beside GNU parallel where it is installed.
+ * Where results go: standard output, --tag. Compared with GNU parallel if that is installed.
  */
 #include <fcntl.h>
 #include <pthread.h>
@@ -94,8 +94,8 @@ static double seconds_of(clockid_t clock)
     return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
-/* The start is told in the time of day: between the moments before and after, and no further from them than these are
- * from each other, since clocks are compared meanwhile. */
+/* The start is given as time of day. It lies between the moments before and after. It may be off by the distance of
+ * these two, since clocks are compared in between. */
 TEST(the_start_is_unix_time)
 {
     struct made *m = result("x");
@@ -117,7 +117,7 @@ TEST(output_of_a_command_is_as_it_was)
     check_output(command("a\nb", 3, "e", 0, 0), CLI_RESULT_COMMAND, false, "a\nb", "e");
 }
 
-TEST(a_failed_command_speaks_for_itself)
+TEST(a_failed_command_gets_no_message_of_ours)
 {
     check_output(command("a\n", 2, "bad\n", 3, 0), CLI_RESULT_COMMAND, false, "a\n", "bad\n");
 }
@@ -147,7 +147,7 @@ TEST(a_tag_of_several_arguments)
     check_output(m, CLI_RESULT_COMMAND, true, "a b c\tx\n", "");
 }
 
-/* A tag is an input; what goes to a file is as it came. */
+/* A tag is an input. In a file it is written unchanged. */
 TEST(a_tag_on_a_terminal)
 {
     static const char input[] = "a\033[2J\302\233b";
@@ -209,7 +209,7 @@ TEST(json_strings_are_decoded)
     check_output(result("\"a\\u00e9\\nb\""), CLI_RESULT_JSON, false, "a\xc3\xa9\nb\n", "");
 }
 
-TEST(words_of_a_timeout)
+TEST(message_of_a_timeout)
 {
     check_output(failure(GD_FAILURE_TIMEOUT, "whatever"), CLI_RESULT_BYTES, false, "",
                  "gpu-dispatch: task \"a.wav\": timed out after 0.2s\n");
@@ -222,7 +222,7 @@ TEST(a_timed_out_command_has_its_output_first)
     check_output(m, CLI_RESULT_COMMAND, false, "part", "e\ngpu-dispatch: task \"a.wav\": timed out after 0.2s\n");
 }
 
-TEST(a_command_whose_device_was_lost_gets_words)
+TEST(a_command_whose_device_was_lost_gets_a_message)
 {
     struct made *m = command("", 0, "e\n", 1, 0);
     m->report.failure = GD_FAILURE_DEVICE_LOST;
@@ -231,7 +231,7 @@ TEST(a_command_whose_device_was_lost_gets_words)
                  "e\ngpu-dispatch: task \"a.wav\": device lost: GPU 3 has fallen off the bus\n");
 }
 
-TEST(words_of_a_crash)
+TEST(message_of_a_crash)
 {
     struct made *m = failure(GD_FAILURE_CRASH, "killed by signal 11 (Segmentation fault)");
     m->report.attempt = 3;
@@ -239,20 +239,20 @@ TEST(words_of_a_crash)
                  "gpu-dispatch: task \"a.wav\": crashed: killed by signal 11 (Segmentation fault) (attempt 3)\n");
 }
 
-TEST(words_of_an_error)
+TEST(message_of_an_error)
 {
     check_output(failure(GD_FAILURE_ERROR, "no such codec"), CLI_RESULT_JSON, false, "",
                  "gpu-dispatch: task \"a.wav\": no such codec\n");
 }
 
-TEST(words_do_not_reach_the_terminal_s_controls)
+TEST(messages_contain_no_terminal_commands)
 {
     struct made *m = failure(GD_FAILURE_ERROR, "bad");
     set_input(m, "a\033[2J\0b", 7);
     check_output(m, CLI_RESULT_BYTES, false, "", "gpu-dispatch: task \"a?[2J b\": bad\n");
 }
 
-TEST(what_becomes_of_all_is_not_said_of_each)
+TEST(what_happens_to_all_tasks_is_not_reported_for_each)
 {
     check_output(failure(GD_FAILURE_NO_WORKER, "not done: no workers are left"), CLI_RESULT_BYTES, false, "", "");
     check_output(failure(GD_FAILURE_CANCELLED, "the run was shut down"), CLI_RESULT_BYTES, false, "", "");
@@ -291,7 +291,7 @@ TEST(a_reader_that_went_away_ends_it_quietly)
     drop(m);
 }
 
-TEST(a_full_disk_is_told_once)
+TEST(a_full_disk_is_reported_once)
 {
     struct cli_streams *o = NULL;
     int full = open("/dev/full", O_WRONLY | O_CLOEXEC), err = open("/dev/null", O_WRONLY | O_CLOEXEC);
@@ -340,7 +340,7 @@ TEST(a_non_blocking_standard_output_gets_everything)
     free(large);
 }
 
-/* --- as the real one --------------------------------------------------------------- */
+/* --- compared with GNU parallel ---------------------------------------------------- */
 
 TEST(tags_as_gnu_parallel)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Lines that are typed at a terminal and not read: how far their echo moves the cursor.
+ * Lines that are typed at a terminal and not read yet: how far their echo moves the cursor.
  */
 #include "tui/typed_lines.h"
 
@@ -33,7 +33,7 @@ static void close_pair(struct pair *p)
     close(p->master);
 }
 
-/* Types it, and a tilde; when that was echoed, the terminal is through with all of it. */
+/* Types a text and a tilde. Once the tilde is echoed, the terminal has handled everything. */
 static void type(struct pair *p, const char *text)
 {
     char c = 0;
@@ -58,8 +58,8 @@ TEST(each_line_is_a_row)
     close_pair(&p);
 }
 
-/* Whatever a shell has read since: what there is now is the beginning. */
-TEST(what_was_there_before_is_not_counted)
+/* Counting begins with what is there now, whatever a shell has read before. */
+TEST(earlier_lines_are_not_counted)
 {
     struct pair p;
     char text[64];
@@ -97,7 +97,7 @@ static void set_mode(struct pair *p, tcflag_t off)
     CHECK_EQ(tcsetattr(p->slave, TCSANOW, &t), 0);
 }
 
-TEST(nothing_moves_where_nothing_is_echoed)
+TEST(nothing_moves_without_echo)
 {
     struct pair p;
     int bytes = 0;
@@ -120,7 +120,7 @@ TEST(a_program_that_reads_keys_by_itself)
     close_pair(&p);
 }
 
-/* As where the terminal cannot be opened again: too few rather than too many. */
+/* As if the terminal could not be opened again: count too few rather than too many. */
 TEST(lines_that_are_not_counted_are_one)
 {
     struct pair p;
@@ -145,7 +145,7 @@ TEST(no_terminal)
     close(fd);
 }
 
-TEST(what_the_signal_did_before_it_does_after)
+TEST(the_previous_signal_action_is_restored)
 {
     struct pair p;
     struct sigaction now;

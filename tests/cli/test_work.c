@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Runs of tasks of unequal size, as they are shown: how far, until when, how fast.
+ * How runs of tasks of unequal size are shown: progress, time left and speed.
  */
 #include <math.h>
 
@@ -103,7 +103,7 @@ TEST(without_a_total_tasks_are_counted)
     CHECK(f.work_rate < 0 && f.work_done == 0 && f.work_total == 0);
 }
 
-/* Nothing was done yet, or nothing was told of it yet: tasks have to do. */
+/* No work is done yet, or none was reported yet: tasks are counted instead. */
 TEST(work_that_has_not_begun)
 {
     struct made_up *m = of_audio();
@@ -129,8 +129,8 @@ TEST(work_without_a_number_of_tasks)
     free(text);
 }
 
-/* All of the work, and yet a file is left that takes none. */
-TEST(what_takes_no_work_is_still_to_be_done)
+/* All of the work is done, but a file of size 0 is left. */
+TEST(a_file_of_size_0_is_still_to_be_done)
 {
     const struct tui_view v = { .width = 20, .height = 24 };
     struct made_up *m = of_audio();
@@ -145,7 +145,7 @@ TEST(what_takes_no_work_is_still_to_be_done)
     m->stats.completed = 996;
     f = figures_of(m);
     CHECK(f.part == 1);
-    m->s.work_done = m->s.work_total / 2; /* all tasks have ended: that counts for more */
+    m->s.work_done = m->s.work_total / 2; /* all tasks have ended: this overrides the amount of work */
     CHECK(figures_of(m).part == 1);
     CHECK(figures_of(m).eta == 0);
     text = laid_out(m, &v);
@@ -153,7 +153,7 @@ TEST(what_takes_no_work_is_still_to_be_done)
     free(text);
 }
 
-/* More is done than there was, by a page of anybody. */
+/* A page claims that more is done than there was. */
 TEST(more_than_all)
 {
     struct made_up *m = of_audio();
@@ -162,7 +162,7 @@ TEST(more_than_all)
     CHECK(f.part < 1 && f.eta == 0 && f.work_done == f.work_total);
 }
 
-TEST(who_comes_late_knows_the_mean)
+TEST(a_late_observer_knows_the_mean)
 {
     struct made_up *m = of_audio();
     memset(&m->h, 0, sizeof m->h);
@@ -172,7 +172,7 @@ TEST(who_comes_late_knows_the_mean)
     CHECK(fabs(f.eta - 133075.0 * 125 / 11525) < 1e-6);
 }
 
-/* Its end is published before the callback has told of its work. */
+/* The end of a task is published before the callback has reported its work. */
 TEST(the_first_task_counts_with_its_work)
 {
     struct view_history h = { 0 };
@@ -186,14 +186,14 @@ TEST(the_first_task_counts_with_its_work)
     view_history_add(&h, &m->s);
     CHECK_EQ(h.first.ns, m->s.read_ns);
     CHECK(h.first.work == 100);
-    m->s.work_total = 0; /* where it is not told, it need not be */
+    m->s.work_total = 0; /* if its work is not reported, it is not needed */
     m->s.work_done = 0;
     h = (struct view_history){ 0 };
     view_history_add(&h, &m->s);
     CHECK_EQ(h.first.ended, 1);
 }
 
-/* What was cancelled is not done, and nobody knows when the rest will be. */
+/* Cancelled work is not done, and it is unknown when the rest will be done. */
 TEST(a_run_that_is_being_ended)
 {
     struct made_up *m = of_audio();
@@ -204,7 +204,7 @@ TEST(a_run_that_is_being_ended)
     CHECK(figures_of(m).eta < 0);
 }
 
-/* The red of a bar is a part of what is done of it. */
+/* The red part of a bar belongs to the part that is done. */
 TEST(failures_in_a_bar_of_work)
 {
     const struct tui_view v = { .width = 101, .height = 24, .utf8 = true, .colour = true };
@@ -227,7 +227,7 @@ TEST(failures_in_a_bar_of_work)
     free(text);
 }
 
-TEST(json_has_the_work_where_it_is_known)
+TEST(json_has_the_work_if_it_is_known)
 {
     struct gd__buffer b = { 0 };
     struct made_up *m = of_audio();

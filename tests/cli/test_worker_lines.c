@@ -9,7 +9,7 @@
 #include "cli/output/worker_lines.h"
 #include "common.h"
 
-/* A pseudo-terminal that changes nothing of what is written. */
+/* A pseudo-terminal that passes on what is written unchanged. */
 static int open_terminal(int *slave)
 {
     int master = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
@@ -23,7 +23,7 @@ static int open_terminal(int *slave)
     return master;
 }
 
-/* All that has been written so far: it lies in the terminal's buffer. */
+/* Everything written so far. It is in the terminal's buffer. */
 static const char *written(int master)
 {
     static char text[65536];
@@ -71,7 +71,7 @@ TEST(a_line_without_end)
     for (int i = 0; i < 64; i++)
         cli_worker_lines_add(p, 0, 1, part, sizeof part);
     CHECK_STR(written(master), "");
-    const pid_t reader = fork(); /* the terminal holds less than it will get */
+    const pid_t reader = fork(); /* the terminal's buffer holds less than is written */
     if (reader == 0) {
         char c;
         size_t n = 0;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What tests of the command share: short names for the usual beginnings, and GNU parallel beside it.
+ * Shared by tests of the command: short names for common beginnings of a command line, and GNU parallel to compare
+ * with.
  */
 #ifndef GD_TESTS_COMMAND_COMMON_H
 #define GD_TESTS_COMMAND_COMMON_H
@@ -13,7 +14,7 @@
 /* Output in the input's order too. */
 #define RUNK RUN "-k "
 
-/* It fails with 255 and one line of words, and nothing else. */
+/* Checks that the command fails with 255 and prints one line of error message, and nothing else. */
 #define CHECK_REFUSED(call, words)          \
     do {                                    \
         struct ran refused = (call);        \
@@ -22,7 +23,7 @@
         CHECK_STR(refused.out, "");         \
     } while (0)
 
-/* It succeeds and prints this. */
+/* Checks that the command succeeds and prints this. */
 #define CHECK_PRINTS(call, text)      \
     do {                              \
         struct ran printed = (call);  \
@@ -52,14 +53,15 @@ TEST_UNUSED static void need(const char *program)
         SKIP("a program it needs is not here");
 }
 
-/* There is another program of that name, which is not to be compared with. */
+/* Another program has the same name. We do not compare with that one. */
 TEST_UNUSED static void need_parallel(void)
 {
     if (sh("parallel --version | grep -q '^GNU parallel'").status != 0)
         SKIP("no GNU parallel");
 }
 
-/* Runs the same words with `parallel` and with ours; the output must be the same, byte by byte, and the status. */
+/* Runs the same arguments with `parallel` and with our command. The output, byte by byte, and the exit status must be
+ * the same. */
 TEST_UNUSED static void same_as_parallel(const char *before, const char *words)
 {
     need_parallel();

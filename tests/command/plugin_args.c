@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * A plugin that answers with what its setup was given, in front of the input.
+ * A plugin that answers with its setup arguments, followed by the input.
  */
 #include <gpu_dispatch/worker.h>
 #include <stdio.h>

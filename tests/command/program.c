@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * A program that is a worker: it answers with its own first argument, in front of the input.
+ * A program that is a worker. It answers with its own first argument, followed by the input.
  */
 #include <gpu_dispatch/worker.h>
 #include <stdio.h>

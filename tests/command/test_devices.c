@@ -63,7 +63,7 @@ TEST(not_even_one_has_room)
 
 TEST(a_device_whose_workers_fail_is_taken_out)
 {
-    /* On GPU 0 the program is never ready; GPU 1 does all of the work, once that worker is gone. */
+    /* On GPU 0 the program is never ready. GPU 1 does all of the work, once that worker is gone. */
     struct ran r = sh("cat > w.sh <<'end'\n"
                       "if [ $GPU_DISPATCH_GPU_ID = 0 ]; then\n"
                       "    echo $PPID > name; mv name gone\n"
@@ -82,7 +82,7 @@ TEST(a_device_whose_workers_fail_is_taken_out)
     CHECK(!strstr(r.err, "is taken out of use"));
 }
 
-TEST(a_device_that_its_driver_gives_up)
+TEST(a_device_that_its_driver_reports_as_lost)
 {
     /* GPU 0 waits for the lock until GPU 1 has begun a task and failed in the middle of it. */
     struct ran r = sh("mkfifo x f; exec 9> lock; flock 9\n"
@@ -96,7 +96,7 @@ TEST(a_device_that_its_driver_gives_up)
 
 TEST(set_ups_one_at_a_time)
 {
-    /* The directory is there only while one sets up: a second one at that time would fail. */
+    /* The directory exists only while a worker sets up. A second set-up at that time would fail. */
     struct ran r = sh("cat > w.sh <<'end'\n"
                       "mkdir busy || { echo '{\"ready\":false,\"error\":\"two at once\"}'; exit; }\n"
                       "sleep 0.1; rmdir busy\n"
@@ -179,7 +179,7 @@ TEST(no_devices)
     "mkdir -p d/sub; head -c 5000 /dev/zero > d/a.wav; head -c 3000 /dev/zero > d/b.wav; head -c 3000 /dev/zero > " \
     "d/sub/c.wav; echo > d/x.txt; "
 
-TEST(how_much_there_is)
+TEST(the_amount_of_work)
 {
     CHECK_PRINTS(sh(TREE "gpu-dispatch estimate --input-dir d --pattern '*.wav' --recursive --gpus sim:2"),
                  "3 files, 11 KiB\n"
@@ -191,7 +191,7 @@ TEST(how_much_there_is)
                  "   1           2     5.9 KiB   54.5%\n");
 }
 
-TEST(how_much_there_is_as_json)
+TEST(the_amount_of_work_as_json)
 {
     CHECK_PRINTS(sh(TREE "gpu-dispatch estimate --input-dir d --pattern '*.wav' --gpus sim:2 --json"),
                  "{\"files\":2,\"total_bytes\":8000,\"largest_bytes\":5000,\"smallest_bytes\":3000,\"median_bytes\":"
@@ -200,7 +200,7 @@ TEST(how_much_there_is_as_json)
                  "\"bytes\":3000}]}\n");
 }
 
-TEST(without_devices_nothing_is_dealt)
+TEST(nothing_is_distributed_without_devices)
 {
     CHECK_PRINTS(sh(TREE "GPU_DISPATCH_SIM=1 CUDA_VISIBLE_DEVICES= gpu-dispatch estimate --input-dir d --pattern 'a*'"),
                  "1 file, 4.9 KiB\nlargest 4.9 KiB, median 4.9 KiB, smallest 4.9 KiB\nmean 4.9 KiB, spread (standard "

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What is wrong is said in one line that a person can act on, before anything is run.
+ * Errors are reported in one line that a person can act on, before anything is run.
  */
 #include "common.h"
 
@@ -54,7 +54,7 @@ TEST(missing_value)
     CHECK_REFUSED(sh(RUN "--timeout"), "gpu-dispatch: option --timeout needs a value: --timeout TIME");
 }
 
-TEST(a_value_where_none_is)
+TEST(a_value_for_an_option_without_one)
 {
     CHECK_REFUSED(sh(RUN "--tag=x true"), "gpu-dispatch: option --tag takes no value");
 }
@@ -150,8 +150,9 @@ TEST(plugin_not_found)
                   "gpu-dispatch: cannot read worker plugin ./no.so: No such file or directory");
 }
 
-/* One line for the error, one for how many had it, and one for the run: not one for each worker, GPU and task. */
-TEST(a_worker_that_is_none)
+/* One line for the error, one for how many workers had it, and one for the run, instead of one for each worker, GPU and
+ * task. */
+TEST(a_program_that_is_not_a_worker)
 {
     struct ran r = sh("gpu-dispatch run --gpus sim:3 --worker /bin/true ::: 1 2");
     CHECK_EQ(r.status, 255);
@@ -168,13 +169,13 @@ TEST(a_plugin_with_arguments)
                   "gpu-dispatch: a plugin takes no arguments (\"large\"): use --setup-args TEXT");
 }
 
-TEST(a_gpu_that_is_not_there)
+TEST(a_gpu_that_does_not_exist)
 {
     CHECK_REFUSED(sh("GPU_DISPATCH_SIM=2 gpu-dispatch run --gpus 5 true ::: 1"),
                   "gpu-dispatch: --gpus 5: no GPU 5: the GPUs are 0-1");
 }
 
-TEST(what_is_no_list_of_gpus)
+TEST(invalid_lists_of_gpus)
 {
     CHECK_REFUSED(sh("gpu-dispatch run --gpus foo true ::: 1"),
                   "gpu-dispatch: --gpus foo: \"foo\" is not a GPU number (0), range (0-3), UUID (GPU-..., MIG-...), "
@@ -230,7 +231,7 @@ TEST(an_error_leaves_an_old_log_alone)
     CHECK_STR(sh("echo old > log; " RUN "--joblog log --input-dir nowhere true 2> err; cat log").out, "old\n");
 }
 
-TEST(options_that_do_not_go_together)
+TEST(options_that_exclude_each_other)
 {
     static const struct {
         const char *options, *words;
@@ -271,7 +272,7 @@ TEST(options_that_do_not_go_together)
     }
 }
 
-TEST(words_after_gpus_and_estimate)
+TEST(arguments_after_gpus_and_estimate)
 {
     CHECK_REFUSED(sh("gpu-dispatch gpus x"), "gpu-dispatch: gpus takes only options, not \"x\"");
     CHECK_REFUSED(sh("gpu-dispatch estimate x"), "gpu-dispatch: estimate takes only options, not \"x\"");
@@ -284,7 +285,7 @@ TEST(standard_output_that_is_full)
     CHECK_STR(r.err, "gpu-dispatch: cannot write to standard output: No space left on device\n");
 }
 
-/* Whatever is opened first must not take the number of a stream that is closed. */
+/* The first file that is opened must not get the number of a closed standard stream. */
 TEST(standard_streams_that_are_closed)
 {
     struct ran r = sh(RUN "--joblog log --output records echo ::: 1 2 <&- >&-");
@@ -300,7 +301,7 @@ TEST(standard_streams_that_are_closed)
 TEST(a_file_larger_than_the_limit)
 {
     struct ran r = sh("ulimit -f 32768; " RUN "head -c 40000000 /dev/zero ';: ' ::: 1 2 > out");
-    CHECK_EQ(r.status, 2); /* its output lies in memory that counts as a file */
+    CHECK_EQ(r.status, 2); /* its output is in memory that counts as a file */
     r = sh("ulimit -f 32768; " RUN "head -c 10000000 /dev/zero ';: ' ::: 1 2 3 4 > out");
     CHECK_STR(r.err, "gpu-dispatch: cannot write standard output: File too large\n");
     CHECK_EQ(r.status, 255);

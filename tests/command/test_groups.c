@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Commands that leave their process group, as timeout(1), setsid(1) and a shell with job control do. Each process of
- * theirs holds a fifo open for writing: whoever reads it sees its end when the last of them is gone.
+ * Commands that leave their process group, as timeout(1), setsid(1) and a shell with job control do. Each of their
+ * processes holds a FIFO open for writing. A reader sees end of file when the last of them is gone.
  */
 #include "common.h"
 
@@ -20,10 +20,11 @@ static int fifo(const char *name, int flags)
 
 struct held {
     struct sh_running running; /* its pid is the command's own */
-    int begun, alive, own; /* own: another end to write to, so that its end can be seen though no task has had one */
+    int begun, alive,
+        own; /* own: one more writing end, so that end of file can be seen even if no task has opened the FIFO */
 };
 
-/* Two tasks. */
+/* Starts two tasks. */
 static struct held start(const char *options, const char *command)
 {
     struct held h = { .begun = fifo("begun", O_RDWR), .alive = fifo("alive", O_RDONLY | O_NONBLOCK) };
@@ -36,7 +37,7 @@ static struct held start(const char *options, const char *command)
     return h;
 }
 
-/* Until both run. */
+/* Waits until both tasks run. */
 static struct held start_both(const char *options, const char *command)
 {
     struct held h = start(options, command);
@@ -49,7 +50,7 @@ static struct held start_both(const char *options, const char *command)
     return h;
 }
 
-/* Nobody holds the fifo any more; the case's time limit is the limit for that. */
+/* Waits until no process holds the FIFO. Only the case's time limit limits the wait. */
 static void check_gone(const struct held *h)
 {
     struct pollfd p = { .fd = h->alive, .events = POLLIN };
@@ -65,7 +66,7 @@ static void check_gone(const struct held *h)
 
 static const char *const commands[] = { GROUP, SESSION, ITSELF, JOB };
 
-/* Whether both had begun when their time was up. */
+/* Whether both tasks had begun when their time was up. */
 static bool timed_out_within(const char *command, double timeout_s)
 {
     char options[64];
@@ -107,7 +108,7 @@ TEST(a_job_ends_when_time_is_up)
     check_timeout(commands[3]);
 }
 
-TEST(what_ignores_the_request_is_killed_in_its_own_group)
+TEST(a_process_that_ignores_the_request_is_killed_in_its_own_group)
 {
     check_timeout("timeout 4325 sh -c \"trap : TERM; echo 1 > begun; while :; do sleep 4325; done\"; :");
 }
@@ -139,7 +140,7 @@ TEST(halt_now_ends_a_group_of_its_own)
     check_gone(&h);
 }
 
-TEST(what_is_left_in_another_group_ends_with_the_run)
+TEST(processes_left_in_another_group_end_with_the_run)
 {
     struct held h = start_both("", "mkfifo r{}; timeout 4326 sh -c \"echo > r{}; exec sleep 4326\" & read x < r{}; "
                                    "echo 1 > begun");
@@ -147,7 +148,7 @@ TEST(what_is_left_in_another_group_ends_with_the_run)
     check_gone(&h);
 }
 
-/* A session of its own, left by a command that ended well, is meant to stay: it answers after the run. */
+/* A process in its own session, left by a command that succeeded, is meant to stay: it answers after the run. */
 TEST(a_daemon_stays)
 {
     struct ran r = sh("mkfifo begun go done; " RUN

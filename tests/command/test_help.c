@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Help and completions: each has every option, and help fits a screen.
+ * Help and completions: both have every option, and help fits a screen.
  */
 #include "common.h"
 
@@ -17,8 +17,8 @@ TEST(version)
     CHECK_EQ(r.status, 0);
 }
 
-/* Twenty of them within the time that a Python program takes to begin: what they use of a CPU, and by the clock the
- * fastest, since others have the machine as well. */
+/* Twenty starts take no longer than one start of a Python program. Measures the CPU time, and the elapsed time of the
+ * fastest start, since the machine may be busy. */
 TEST(it_starts_at_once)
 {
     struct rusage use;
@@ -35,7 +35,7 @@ TEST(it_starts_at_once)
     CHECK_LT(fastest, 1000 * TEST_SLOWDOWN);
 }
 
-TEST(help_is_the_same_by_every_way)
+TEST(every_way_to_ask_for_help_gives_the_same)
 {
     CHECK_STR(sh("gpu-dispatch --help").out, sh("gpu-dispatch help").out);
     for (size_t i = 0; i < N_COMMANDS; i++)
@@ -47,7 +47,7 @@ TEST(help_is_the_same_by_every_way)
     "gpu-dispatch help | sed -n '/^Commands:/,/^$/s/^  \\([a-z]*\\) .*/\\1/p' | " \
     "grep -v '^help$'; gpu-dispatch help | sed -n 's/,//g; s/^Topics: //p'"
 
-TEST(every_topic_that_is_named_is_there)
+TEST(every_topic_that_is_named_exists)
 {
     struct ran r = sh(NAMED_TOPICS);
     CHECK_GT(r.out_size, 100);
@@ -106,7 +106,7 @@ TEST(completions_know_every_option)
 
 /* --- completion in bash ------------------------------------------------------------------------ */
 
-/* What is offered for a line, the last word of which is being typed. */
+/* The completions of the last word of a line. */
 static char *completions(const char *words)
 {
     return sh("touch file.txt other.so; source $GD_SOURCE_ROOT/completions/gpu-dispatch.bash || exit; COMP_WORDS=(%s); "

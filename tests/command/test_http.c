@@ -4,9 +4,9 @@
  */
 #include "common.h"
 
-/* Starts a run of four tasks: one fails, the others wait on FIFOs of their own. Its messages go to a FIFO that nobody
- * else can read, so the token is among them. Sets $url, of the page, $run, and CURL, which sends the token. LET_GO lets
- * the tasks end; SEEN waits until two are seen to wait, and one to have failed. */
+/* Starts a run of four tasks: one fails, the others wait, each on its own FIFO. The run's messages go to a FIFO that no
+ * other user can read, so they contain the token. Sets $url (the page), $run, and CURL, which sends the token. LET_GO
+ * lets the tasks end. SEEN waits until the page shows two waiting tasks and one failed task. */
 #define START_RUN                                                                                                    \
     "umask 077; mkfifo go.a go.b go.c says; gpu-dispatch run --gpus sim:2 --progress none %s -- '[ {} = bad ] && { " \
     "echo oops >&2; exit 3; }; read x < go.{}' ::: bad a b c > out 2> says & run=$!; exec 5< says; "                 \
@@ -40,9 +40,9 @@ TEST(a_run_is_shown_while_it_goes_on)
     CHECK_CONTAINS(r.out, "<!doctype html>");
 }
 
-/* One of five is stopped and does not read, until the run has ended. Which is soon: nobody is waited for as long as an
- * idle connection is kept. */
-TEST(it_ends_at_once_though_clients_are_there)
+/* One of five clients is stopped and does not read until the run has ended. The run ends soon: it does not wait for
+ * clients as long as it keeps an idle connection. */
+TEST(it_ends_at_once_although_clients_are_connected)
 {
     NEEDS_PAGE();
     struct ran r =
@@ -58,9 +58,9 @@ TEST(it_ends_at_once_though_clients_are_there)
     CHECK_CONTAINS(r.out, "\"ended\":true");
 }
 
-/* Which two of the three were running is not known: who lets the third one go waits in vain. They are let go when it
- * was said that the signal is heeded: else all might have ended before. */
-TEST(interrupted_it_ends_too)
+/* It is not known which two of the three tasks were running, and releasing the third would wait for ever. The tasks are
+ * released after the message about the signal: otherwise all might have ended before it. */
+TEST(an_interrupted_run_ends_too)
 {
     NEEDS_PAGE();
     struct ran r =
@@ -92,7 +92,7 @@ TEST(every_page_needs_the_token_that_is_printed)
     }
 }
 
-/* What the processes of a run, the dispatcher among them, have in their environments. */
+/* The environments of the processes of a run, including the dispatcher. */
 TEST(workers_do_not_get_the_token)
 {
     struct ran r =
@@ -103,7 +103,8 @@ TEST(workers_do_not_get_the_token)
            "::: a; cat seen");
     CHECK_EQ(r.status, 0);
     CHECK_CONTAINS(r.out, "MARK=marked");
-    CHECK_CONTAINS(strstr(r.out, "MARK=marked") + 1, "MARK=marked"); /* both kinds have said theirs */
+    CHECK_CONTAINS(strstr(r.out, "MARK=marked") + 1,
+                   "MARK=marked"); /* both kinds of processes have reported their environment */
     CHECK(strstr(r.out, "a-secret-token") == NULL);
     NEEDS_PAGE();
     r = sh("rm -f says; GPU_DISPATCH_HTTP_TOKEN=a-secret-token; export GPU_DISPATCH_HTTP_TOKEN; " START_RUN
@@ -155,7 +156,8 @@ TEST(a_token_from_a_private_file)
     CHECK_NE(sh("ls made").status, 0);
 }
 
-/* Messages in a file that all can read: the address is in a file of its own then, which goes when the run does. */
+/* Messages go to a file that everyone can read. Then the address is in a separate file, which is removed when the run
+ * ends. */
 TEST(a_log_that_others_can_read_has_no_token)
 {
     NEEDS_PAGE();
@@ -201,7 +203,7 @@ TEST(top_knows_the_address)
                      "gpu-dispatch: no job has a web page: start it with --http\n");
 }
 
-TEST(what_is_wrong_is_said_before_the_first_task)
+TEST(errors_are_reported_before_the_first_task)
 {
     NEEDS_PAGE();
     CHECK_CONTAINS(sh("gpu-dispatch run --http nowhere --gpus sim:1 touch {} ::: made; ls").err,
@@ -246,7 +248,7 @@ TEST(a_report_of_a_run)
                      "\"total\":4,\"skipped\":0,\"done\":3,\"failed\":1\n");
 }
 
-TEST(reports_that_cannot_be)
+TEST(reports_that_cannot_be_made)
 {
     NEEDS_JOURNAL();
     CHECK_REFUSED(sh("gpu-dispatch report"), "gpu-dispatch: report needs a journal: gpu-dispatch report FILE");

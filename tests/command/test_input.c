@@ -13,7 +13,7 @@ TEST(words)
     CHECK_PRINTS(sh(RUNK "echo got ::: a 'b c'"), "got a\ngot b c\n");
 }
 
-TEST(words_without_a_command_are_commands)
+TEST(arguments_without_a_command_are_commands)
 {
     CHECK_PRINTS(sh(RUNK "::: 'echo $((1+2))' 'echo b | tr b c'"), "3\nc\n");
 }
@@ -102,7 +102,7 @@ TEST(a_random_order_is_the_same_for_a_seed)
     CHECK_STR(sh("seq 50 | " RUNK "--shuf --seed 7 echo | sort -n").out, sh("seq 50").out);
 }
 
-TEST(no_input_is_no_task)
+TEST(no_input_means_no_task)
 {
     CHECK_PRINTS(sh(RUN "echo < /dev/null"), "");
 }
@@ -148,7 +148,7 @@ static void check_json_lines(const char *file)
             FAIL("%s: %s: %.200s", file, gd_error_text(), at);
 }
 
-/* Bytes that are not UTF-8, overlong forms, surrogates, and what lies past U+10FFFF. */
+/* Bytes that are not UTF-8, overlong forms, surrogates, and characters past U+10FFFF. */
 static const char *const no_utf8[] = { "\\377",
                                        "a\\233b",
                                        "\\300\\257",
@@ -183,7 +183,7 @@ TEST(json_lines_that_are_not_utf8)
     CHECK_CONTAINS(r.err, "line 1 of standard input is not JSON");
 }
 
-/* Escapes for halves of a pair are JSON all the same, and stay as they are. */
+/* Escapes for half of a surrogate pair are valid JSON, and stay unchanged. */
 TEST(halves_of_surrogate_pairs)
 {
     CHECK_PRINTS(sh(ECHO_PROGRAM "printf '%%s\\n' '{\"x\":\"\\ud800 \\udc9b\"}' > in; " RUN
@@ -192,7 +192,7 @@ TEST(halves_of_surrogate_pairs)
     check_json_lines("o");
 }
 
-/* An answer that is no UTF-8 is not JSON: the program has broken the protocol, and nothing of it is kept. */
+/* An answer that is not UTF-8 is not JSON. The program has broken the protocol, and nothing of the answer is kept. */
 TEST(answers_that_are_not_utf8)
 {
     for (size_t i = 0; i < sizeof no_utf8 / sizeof *no_utf8; i++) {

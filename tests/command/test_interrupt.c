@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Ctrl-C in the middle of a thousand tasks. They say through a fifo that they have begun and wait at another to be let
- * go, the command says through a third what it says to a person: so that a test knows where it stands.
+ * Ctrl-C in the middle of a thousand tasks. Tasks report through a FIFO that they have begun, and wait at another to be
+ * released. The command's messages go to a third FIFO. So a test knows how far the run is.
  */
 #include "common.h"
 
@@ -14,7 +14,8 @@ struct interrupted {
     int begun, said, go;
 };
 
-/* A thousand tasks, two of which run when this returns. before: of the shell; what: what each does then. */
+/* Starts a thousand tasks. Two of them run when this returns. before: shell commands to run first; what: what each task
+ * does then. */
 static struct interrupted start_with(const char *before, const char *options, const char *what)
 {
     struct interrupted i = { .begun = fifo("begun"), .said = fifo("said"), .go = fifo("go") };
@@ -35,14 +36,15 @@ static struct interrupted start(const char *options, const char *what)
 
 #define WAIT "read x < go"
 
-/* Until observers see that what was not begun is cancelled: a task that ends before that may be followed by another. */
+/* Waits until observers see that tasks that have not begun are cancelled. If a task ends before that, another may
+ * begin. */
 static void await_heeded(struct interrupted i)
 {
     while (!strstr(sh("GPU_DISPATCH_JOBS=$PWD/jobs gpu-dispatch top --once %d", (int)i.running.pid).out, "cancelled"))
         ;
 }
 
-/* Signals, lets the two go when it was heeded, and waits for the end. */
+/* Sends the signal, releases the two tasks once it has taken effect, and waits for the end. */
 static struct ran interrupt(struct interrupted i, int signal)
 {
     CHECK_EQ(kill(i.running.pid, signal), 0);
@@ -51,21 +53,21 @@ static struct ran interrupt(struct interrupted i, int signal)
     return sh_wait(i.running);
 }
 
-TEST(once_lets_the_running_ones_finish)
+TEST(one_signal_lets_running_tasks_finish)
 {
     struct ran r = interrupt(start("", WAIT), SIGINT);
     CHECK_EQ(r.status, 130);
     CHECK_STR(r.out, "done\ndone\n");
 }
 
-TEST(a_person_is_told)
+TEST(a_message_explains_the_signal)
 {
     struct interrupted i = start("", WAIT);
     char words[256] = "";
     CHECK_EQ(kill(i.running.pid, SIGINT), 0);
     for (size_t n = 0; !strchr(words, '\n'); n++)
         CHECK_EQ(n < sizeof words - 1 ? read(i.said, words + n, 1) : -1, 1);
-    /* The figures may be some milliseconds old: from before the second, or the first, was begun. */
+    /* The figures may be some milliseconds old: from before the second or even the first task began. */
     if (strstr(words, "1 running"))
         CHECK_STR(words, "gpu-dispatch: interrupted: 1 running task may finish; Ctrl-C again ends it at once\n");
     else if (strstr(words, "2 running"))
@@ -77,13 +79,13 @@ TEST(a_person_is_told)
     CHECK_EQ(sh_wait(i.running).status, 130);
 }
 
-/* They would sleep for longer than the case may take. That none is left is seen by a fifo that each holds open. */
-TEST(twice_ends_at_once)
+/* The tasks would sleep for longer than the case may take. Each holds a FIFO open, which shows when none is left. */
+TEST(two_signals_end_the_run_at_once)
 {
     const int held = fifo("held");
     struct interrupted i = start("", "exec 9> held; echo > begun; sleep 4322");
     struct pollfd p = { .fd = open_to_read("held"), .events = POLLIN };
-    await_lines(i.begun, 2); /* both hold it */
+    await_lines(i.begun, 2); /* both tasks hold it */
     close(held);
     CHECK_EQ(kill(i.running.pid, SIGINT), 0);
     await_lines(i.said, 1);
@@ -91,43 +93,43 @@ TEST(twice_ends_at_once)
     struct ran r = sh_wait(i.running);
     CHECK_EQ(r.status, 130);
     CHECK_STR(r.out, "");
-    CHECK_EQ(poll(&p, 1, -1), 1); /* killed, they may still be on their way out */
+    CHECK_EQ(poll(&p, 1, -1), 1); /* killed tasks may take a moment to end */
     CHECK(p.revents & POLLHUP);
 }
 
-TEST(a_request_to_end_is_the_same)
+TEST(sigterm_does_the_same)
 {
     struct ran r = interrupt(start("", WAIT), SIGTERM);
     CHECK_EQ(r.status, 130);
     CHECK_STR(r.out, "done\ndone\n");
 }
 
-/* A driver's library may have threads of its own in the command, and what they do with signals is theirs. */
+/* A driver's library may run threads in the command, and these may handle signals in any way. */
 #define DRIVER "export GPU_DISPATCH_NVML=$GD_TEST_PLUGINS/fake_nvml.so FAKE_NVML_THREAD=1;"
 
-TEST(whatever_threads_there_are)
+TEST(one_signal_with_foreign_threads)
 {
     struct ran r = interrupt(start_with(DRIVER, "--gpus auto", WAIT), SIGINT);
     CHECK_EQ(r.status, 130);
     CHECK_STR(r.out, "done\ndone\n");
 }
 
-TEST(twice_whatever_threads_there_are)
+TEST(two_signals_with_foreign_threads)
 {
     struct interrupted i = start_with(DRIVER, "--gpus auto", WAIT);
     CHECK_EQ(kill(i.running.pid, SIGTERM), 0);
-    await_lines(i.said, 1); /* what comes before that is the same wish */
+    await_lines(i.said, 1); /* a signal before that counts as the same request */
     CHECK_EQ(kill(i.running.pid, SIGTERM), 0);
     CHECK_EQ(sh_wait(i.running).status, 130);
 }
 
-TEST(the_joblog_has_what_was_run)
+TEST(the_joblog_has_the_tasks_that_were_run)
 {
     CHECK_EQ(interrupt(start("--joblog log", WAIT), SIGINT).status, 130);
     CHECK_STR(sh("cut -f 7,8 log | sort").out, "0\t0\n0\t0\nExitval\tSignal\n");
 }
 
-TEST(while_the_input_is_awaited)
+TEST(a_signal_while_waiting_for_input)
 {
     int in = fifo("in"), begun = fifo("begun");
     struct sh_running running = sh_start_script("exec gpu-dispatch run --gpus sim:1 --quiet 'echo > begun #' < in");
@@ -137,11 +139,11 @@ TEST(while_the_input_is_awaited)
     CHECK_EQ(sh_wait(running).status, 130);
 }
 
-TEST(while_the_whole_input_is_read_first)
+TEST(a_signal_while_the_whole_input_is_read_first)
 {
     int in = fifo("in");
     struct sh_running running = sh_start_script("exec gpu-dispatch run --gpus sim:1 --quiet --shuf echo < in");
-    /* More than a pipe holds: when all of it is written, most of it has been read. */
+    /* The input is larger than a pipe: when all of it is written, most of it has been read. */
     static char lines[1 << 20];
     memset(lines, '\n', sizeof lines);
     for (size_t at = 0; at < sizeof lines;) {

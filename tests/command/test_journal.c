@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * Runs with a journal, through the command: what is skipped and what is not, what is refused, what is written about it;
- * `status` and `export`. That they survive being killed is tests/crash's.
+ * Runs of the command with a journal: which tasks are skipped, what is refused, the messages, `status` and `export`.
+ * tests/crash tests that journals survive a kill.
  */
 #include <gpu_dispatch/journal.h>
 
 #include "common.h"
 
 #define KEEP RUN "--journal run.db "
-/* Appends to "ran" what it runs; fails for inputs that begin with bad. */
+/* A command that appends its input to "ran", and fails for inputs that begin with "bad". */
 #define CMD "'echo {} >> ran; case {} in bad*) echo why {} >&2; exit 3;; esac; echo out {}' "
 
 static void need_journal(void)
@@ -17,7 +17,7 @@ static void need_journal(void)
         SKIP("built without journals");
 }
 
-/* What has been run since the last look, sorted. */
+/* The inputs that were run since the last call, sorted. */
 static char *ran(void)
 {
     return sh("touch ran; sort ran | tr '\\n' ' '; rm ran").out;
@@ -25,7 +25,7 @@ static char *ran(void)
 
 /* --- skipping --------------------------------------------------------------------------- */
 
-TEST(what_is_done_is_skipped)
+TEST(done_tasks_are_skipped)
 {
     need_journal();
     CHECK_EQ(sh(KEEP CMD "::: a b c").status, 0);
@@ -54,17 +54,17 @@ TEST(the_same_input_twice_is_two_tasks)
     CHECK_STR(sh("wc -l < o").out, "3\n");
 }
 
-TEST(what_failed_is_final_too)
+TEST(failed_tasks_are_final_too)
 {
     need_journal();
     CHECK_EQ(sh(KEEP CMD "::: a bad1 bad2").status, 2);
     CHECK_STR(ran(), "a bad1 bad2 ");
-    /* Nothing is run, and those that failed before are still told of. */
+    /* Nothing is run, and earlier failures are still reported. */
     CHECK_EQ(sh(KEEP "--resume " CMD "::: a bad1 bad2").status, 2);
     CHECK_STR(ran(), "");
 }
 
-TEST(retrying_what_failed)
+TEST(retrying_failed_tasks)
 {
     need_journal();
     CHECK_EQ(sh(KEEP "--output o " CMD "::: a bad1 bad2").status, 2);
@@ -73,13 +73,13 @@ TEST(retrying_what_failed)
     CHECK_STR(ran(), "bad1 bad2 ");
     CHECK_EQ(sh(KEEP "--output o --resume --retry-failed " CMD "::: new a bad1 bad2").status, 2);
     CHECK_STR(ran(), "bad1 bad2 new ");
-    /* One record of each, the last. */
+    /* There is one record of each task: the last. */
     CHECK_STR(sh("sed 's/.*\"run\":\\([0-9]*\\),\"input\":\"\\([^\"]*\\)\".*/\\2 \\1/' o | sort").out,
               "a 1\nbad1 3\nbad2 3\nnew 3\n");
     CHECK_STR(sh("ls *.part 2>&1 | wc -l").out, "1\n");
 }
 
-TEST(what_was_mended_is_gone_from_the_list)
+TEST(tasks_that_succeed_later_leave_the_list_of_failures)
 {
     need_journal();
     CHECK_EQ(sh(KEEP "'test -e good || exit 3; echo' ::: a b").status, 2);
@@ -102,8 +102,8 @@ TEST(going_on_after_a_retry)
     CHECK_STR(sh("wc -l < o").out, "3\n");
 }
 
-/* The run with the new records was killed, the one after it runs nothing again, and there are no more records than
- * tasks, since some are elsewhere: what was overtaken goes all the same. */
+/* The run with the new records was killed, and the next run runs no task again. Some records are in another file, so
+ * there are no more records than tasks. Outdated records are removed nevertheless. */
 TEST(records_overtaken_by_a_killed_run)
 {
     need_journal();
@@ -174,7 +174,7 @@ TEST(members_as_keys)
     CHECK_STR(ran(), "");
 }
 
-TEST(keys_that_are_none)
+TEST(invalid_keys)
 {
     need_journal();
     CHECK_REFUSED(sh(KEEP "--key size echo ::: a"),
@@ -224,7 +224,7 @@ TEST(a_second_run_is_refused)
     CHECK_CONTAINS(r.err, "run.db");
 }
 
-/* By whatever name. */
+/* Whatever name the journal is given by. */
 TEST(a_second_run_through_a_link_is_refused)
 {
     need_journal();
@@ -236,10 +236,10 @@ TEST(a_second_run_through_a_link_is_refused)
     CHECK_CONTAINS(r.err, "run.db is in use by another run (process ");
 }
 
-/* A run whose journal is gone has nowhere to keep anything: it ends, rather than go on till morning. */
+/* A run whose journal is gone cannot record anything, so it ends instead of going on for hours. */
 static void check_lost(const char *loss, const char *part)
 {
-    /* The run may end before its first tasks come to read: fifos that are open for both hold nobody up. */
+    /* The run may end before its first tasks read. FIFOs that are open for reading and writing block no process. */
     struct ran r =
         sh("rm -rf run.db* p* ran; mkfifo p1 p2; exec 3<> p1 4<> p2; (seq 30000 | " KEEP
            "'echo {} >> ran; test {} -gt 2 || read x < p{}'; echo $? > status) & "
@@ -268,7 +268,7 @@ TEST(names_that_mean_something_to_sqlite)
               ":memory:\nfile:x?mode=memory\nb\n");
 }
 
-TEST(journals_that_cannot_be)
+TEST(journals_that_cannot_be_opened)
 {
     need_journal();
     struct ran r = sh(RUN "--journal no/such/run.db echo ::: a");
@@ -285,7 +285,7 @@ TEST(journals_that_cannot_be)
     CHECK_EQ(sh("test -e nothing").status, 1);
 }
 
-TEST(an_output_that_was_cut_is_told_of)
+TEST(an_output_that_was_cut_is_reported)
 {
     need_journal();
     CHECK_EQ(sh(KEEP "--output o " CMD "::: a b").status, 0);
@@ -297,7 +297,7 @@ TEST(an_output_that_was_cut_is_told_of)
     CHECK_STR(ran(), "");
 }
 
-/* Neither is anything left of the file, at whichever end of a link. */
+/* No file is created, neither at the link nor at its target. */
 static void check_gone(const char *file, const char *name)
 {
     char words[300];
@@ -313,7 +313,7 @@ static void check_gone(const char *file, const char *name)
     CHECK_STR(sh("mv was %s; readlink o", file).out, "far\n");
 }
 
-TEST(an_output_that_is_gone_is_told_of_and_not_made)
+TEST(a_missing_output_is_reported_and_not_created)
 {
     need_journal();
     CHECK_EQ(sh("ln -s far o; " KEEP "--output o --joblog l " CMD "::: a b").status, 0);
@@ -335,7 +335,7 @@ TEST(another_output_may_be_new)
     CHECK_STR(sh("cat o other | wc -l").out, "2\n");
 }
 
-/* Whatever the two names are, and before anything is written. */
+/* This holds for any two names of the file, and before anything is written. */
 TEST(one_file_for_two_things_is_refused)
 {
     need_journal();
@@ -427,15 +427,15 @@ TEST(lists_without_a_journal)
                   "gpu-dispatch: --failed f is also the input: give another file, or use --journal");
 }
 
-TEST(an_empty_list_where_one_was_asked_for)
+TEST(an_empty_list_if_one_was_requested)
 {
     need_journal();
     CHECK_EQ(sh(KEEP "--failed f true {} ::: a; test -e f && ! test -s f && ! test -e run.failed.jsonl").status, 0);
 }
 
-/* --- standing and words ------------------------------------------------------------------------------------ */
+/* --- figures and messages ---------------------------------------------------------------------------------- */
 
-TEST(the_summary_says_how_it_stands)
+TEST(the_summary_has_the_figures_of_the_journal)
 {
     need_journal();
     struct ran r = sh("gpu-dispatch run --gpus sim:2 --journal run.db " CMD "::: a b bad");
@@ -447,7 +447,7 @@ TEST(the_summary_says_how_it_stands)
     CHECK_STR(sh(KEEP "--resume " CMD "::: a b").err, "");
 }
 
-/* What the list has lost is in the journal all the same. */
+/* Tasks that were removed from the list are still in the journal. */
 TEST(figures_of_a_list_that_lost_lines)
 {
     need_journal();
@@ -464,7 +464,8 @@ TEST(figures_of_a_list_that_lost_lines)
     CHECK_CONTAINS(r.err, "journal run.db: 4 done, 1 failed, 4 of them before this run; ");
 }
 
-/* --retry-failed runs those that are given: who has taken them off the list is not told to try that again. */
+/* --retry-failed runs only failed tasks that are in the input. If the user has removed them from the list, the message
+ * does not suggest --retry-failed again. */
 TEST(failures_that_were_not_given_again)
 {
     need_journal();
@@ -505,7 +506,7 @@ TEST(an_interrupted_run_says_how_to_go_on)
     CHECK_STR(ran(), "a b c d e ");
 }
 
-/* Whether it was halted or interrupted: if the running ones were the last, there is no rest. */
+/* Whether the run was halted or interrupted: if the running tasks were the last, nothing is left. */
 TEST(a_run_that_ends_early_with_nothing_left_does_not_say_so)
 {
     need_journal();
@@ -519,7 +520,7 @@ TEST(a_run_that_ends_early_with_nothing_left_does_not_say_so)
     CHECK_STR(r.out, "gpu-dispatch: journal run.db: 1 done\n");
 }
 
-/* While inputs may still come nobody knows. */
+/* The number is unknown while inputs may still arrive. */
 TEST(a_run_that_ends_before_its_input)
 {
     need_journal();
@@ -528,7 +529,7 @@ TEST(a_run_that_ends_before_its_input)
     CHECK_CONTAINS(r.err, "; to run what is left, if anything, run the same command with --resume\n");
 }
 
-/* They will have a record when they have come to an end, also in a file that not all runs wrote to. */
+/* These tasks get a record when they end, also in a file that not all runs wrote to. */
 TEST(tasks_that_were_left_have_no_record)
 {
     need_journal();
@@ -539,14 +540,14 @@ TEST(tasks_that_were_left_have_no_record)
     CHECK_STR(
         sh("wc -l < o; sed 's/.*\"input\":\"\\([0-9]*\\)\".*/\\1/' o | sort -n | cmp - <(seq 41 80) && echo same").out,
         "40\nsame\n");
-    /* Without a journal it is all that is known of them. */
+    /* Without a journal the records are all that is known about them. */
     CHECK_STR(sh(RUN "--output o2 --halt soon,done=5 -a all true {}; wc -l < o2").out, "80\n");
 }
 
-TEST(output_that_nobody_reads_is_not_done)
+TEST(tasks_whose_output_is_not_read_are_not_done)
 {
     need_journal();
-    /* What fits in the pipe went out; the rest did not, and is not done. */
+    /* Output that fits in the pipe was written. The rest was not, and its tasks are not done. */
     struct ran r = sh("seq 9000 > in; " KEEP "-a in --output - --worker $GD_TEST_PLUGINS/plugin_args.so | head -3; "
                       "gpu-dispatch export run.db --csv | wc -l > n; test $(cat n) -lt 9000");
     CHECK_EQ(r.status, 0);
@@ -563,7 +564,7 @@ TEST(output_that_cannot_be_written_ends_the_run)
     need_journal();
     if (access("/dev/full", W_OK) < 0)
         SKIP("no /dev/full");
-    /* More than can be run before it is noticed. */
+    /* More tasks than can be run before the error is noticed. */
     struct ran r = sh("seq 30000 | " KEEP "--output /dev/full 'echo {} >> ran'");
     CHECK_EQ(r.status, 255);
     CHECK_STR(r.err, "gpu-dispatch: cannot write /dev/full: No space left on device\n");
@@ -608,7 +609,7 @@ TEST(status_of_a_killed_run)
     CHECK_CONTAINS(r.out, "\n  left                1\n");
 }
 
-TEST(nothing_lies_beside_a_journal)
+TEST(no_other_files_stay_beside_a_journal)
 {
     need_journal();
     sh("mkdir in && cd in && " KEEP "--output out.jsonl " CMD "::: a b bad");
@@ -623,7 +624,7 @@ TEST(nothing_lies_beside_a_journal)
 
 /* --- export ------------------------------------------------------------------------------------------------- */
 
-/* To a spreadsheet these are formulas; figures may be negative all the same. */
+/* A spreadsheet would take these for formulas. Negative numbers are still allowed. */
 TEST(csv_without_formulas)
 {
     need_journal();
@@ -679,7 +680,7 @@ TEST(export_to_a_reader_that_has_enough)
         CHECK_EQ(sh("gpu-dispatch export run.db --csv > /dev/full").status, 255);
 }
 
-TEST(export_asked_for_wrongly)
+TEST(wrong_options_of_export)
 {
     CHECK_REFUSED(sh("gpu-dispatch export run.db"), "gpu-dispatch: export needs a format: give --csv or --jsonl");
     CHECK_REFUSED(sh("gpu-dispatch export --csv"),
@@ -689,7 +690,7 @@ TEST(export_asked_for_wrongly)
     CHECK_REFUSED(sh("gpu-dispatch status a b"), "gpu-dispatch: status takes one journal, not \"b\" as well");
 }
 
-TEST(without_sqlite_it_is_said)
+TEST(a_build_without_sqlite_says_so)
 {
     if (gd_journal_available())
         SKIP("built with journals");

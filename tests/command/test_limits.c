@@ -11,7 +11,7 @@ TEST(nothing_failed)
     CHECK_EQ(sh(RUN "true ::: 1 2").status, 0);
 }
 
-TEST(so_many_failed)
+TEST(the_status_is_the_number_of_failures)
 {
     CHECK_EQ(sh("seq 10 | " RUN "'[ {} -gt 7 ]'").status, 7);
 }
@@ -28,18 +28,18 @@ TEST(more_than_a_hundred_failed)
 
 /* --- --halt ------------------------------------------------------------------------ */
 
-TEST(halt_now_ends_what_runs)
+TEST(halt_now_ends_running_tasks)
 {
-    /* What sleeps would do so for longer than the case may take; here and below. */
+    /* The sleeping tasks here and below would sleep for longer than the case may take. */
     struct ran r = sh("mkfifo f; " RUN
                       "--halt now,fail=1 'if [ {} = 1 ]; then echo x > f; sleep 5000; fi; cat f; exit 7' ::: 1 2 3 4");
     CHECK_EQ(r.status, 7);
     CHECK_CONTAINS(r.err, " failed (exited with code 7): ending the running tasks\n");
 }
 
-TEST(halt_soon_lets_what_runs_finish)
+TEST(halt_soon_lets_running_tasks_finish)
 {
-    /* Task 1 fails while task 2 runs, which goes on when that was said; it may finish, 3 is not begun. */
+    /* Task 1 fails while task 2 runs. Task 2 goes on after the message about it and may finish. Task 3 is not begun. */
     struct ran r = sh("mkfifo f said; exec 4<> said; " RUN "--halt soon,fail=1 'case {} in 1) cat f > /dev/null; exit "
                       "3;; 2) echo > f; read -r line < said; echo done {}, $line;; *) echo no;; esac' ::: 1 2 3 4 2> "
                       "said");
@@ -55,7 +55,7 @@ TEST(halt_at_a_success)
 
 TEST(halt_at_a_percentage)
 {
-    /* Every second of forty fails: with a fifth of them, that is eight, it stops. */
+    /* Every second of forty tasks fails. The run stops after eight failures, a fifth of all tasks. */
     struct ran r = sh("seq 40 | " RUN "-j1 --gpus sim:1 --halt soon,fail=20%% 'exit $(({} %% 2))'");
     CHECK_CONTAINS(r.err, "20%");
     CHECK_GT(r.status, 0);
@@ -64,23 +64,23 @@ TEST(halt_at_a_percentage)
 
 /* --- --retries ----------------------------------------------------------------------- */
 
-TEST(tries_in_all)
+TEST(attempts_in_all)
 {
     struct ran r = sh(RUN "--retries 3 'echo x >> log; false #' ::: a; echo $? $(wc -l < log)");
     CHECK_STR(r.out, "1 3\n");
 }
 
-TEST(a_try_that_succeeds_is_the_last)
+TEST(an_attempt_that_succeeds_is_the_last)
 {
     CHECK_PRINTS(sh(RUN "--retries 5 'echo $GPU_DISPATCH_ATTEMPT; [ $GPU_DISPATCH_ATTEMPT = 2 ] #' ::: a"), "2\n");
 }
 
-TEST(tries_without_end)
+TEST(attempts_without_end)
 {
     CHECK_PRINTS(sh(RUN "--retries 0 '[ $GPU_DISPATCH_ATTEMPT = 4 ] && echo yes #' ::: a"), "yes\n");
 }
 
-TEST(one_try_is_none_more)
+TEST(one_attempt_means_no_retry)
 {
     CHECK_STR(sh(RUN "'echo x >> log; false #' ::: a; wc -l < log").out, "1\n");
 }
@@ -114,7 +114,7 @@ TEST(a_task_that_is_in_time)
     CHECK_PRINTS(sh(RUN "--timeout 1m echo ::: a"), "a\n");
 }
 
-/* On a machine that is too busy for it to listen within the time, it is given more. */
+/* If the machine is too busy for the task to react in time, the limit is raised. */
 TEST(a_task_is_asked_to_end_first)
 {
     for (int timeout_s = 1; sh("test -e listens").status != 0; timeout_s *= 2)
@@ -141,8 +141,8 @@ TEST(a_delay_between_starts)
 
 /* --- --queue-size ------------------------------------------------------------------------ */
 
-/* Thirty lines, each larger than the pipe that it comes through; the one worker's first task ends only when all have
- * been read. The shell itself keeps the named pipe open, and what is in it. */
+/* Thirty lines, each larger than the pipe that it passes through. The first task of the only worker ends when all lines
+ * have been read. The shell itself keeps the FIFO and its content open. */
 #define READ_AHEAD(options)                                                                               \
     "mkfifo go; exec 3<>go; { for i in $(seq 30); do printf '%%0100000d\\n' $i; done; echo >&3; } | " RUN \
     "-j1 --gpus sim:1 " options " 'case {} in *001) read line < go;; esac'"
@@ -152,7 +152,7 @@ TEST(a_long_queue_is_read_far_ahead)
     CHECK_EQ(sh(READ_AHEAD("--queue-size 40 --timeout 60")).status, 0);
 }
 
-TEST(a_short_queue_is_not)
+TEST(a_short_queue_is_not_read_far_ahead)
 {
     const int failed = sh(READ_AHEAD("--queue-size 2 --timeout 0.3")).status;
     CHECK(failed >= 1 && failed <= 30); /* the first; on a slow machine others too */

@@ -7,7 +7,7 @@
 
 TEST(output_appears_when_a_task_ends)
 {
-    /* The first is held up until the output of the second has been seen. */
+    /* The first task waits until the output of the second has been seen. */
     CHECK_PRINTS(sh("mkfifo f; " RUN "'if [ {} = 1 ]; then cat f; fi; echo {}' ::: 1 2 | "
                     "while read -r line; do echo $line; if [ $line = 2 ]; then echo go > f; fi; done"),
                  "2\ngo\n1\n");
@@ -33,7 +33,7 @@ TEST(standard_error_goes_to_standard_error)
     CHECK_STR(r.err, "err\n");
 }
 
-TEST(what_a_failed_command_printed_is_shown)
+TEST(output_of_a_failed_command_is_shown)
 {
     struct ran r = sh(RUN "'echo out; exit 2 #' ::: a");
     CHECK_STR(r.out, "out\n");
@@ -46,7 +46,7 @@ TEST(large_output_is_whole)
     CHECK_PRINTS(sh(RUN "'head -c 3000000 /dev/zero #' ::: 1 2 | wc -c"), "6000000\n");
 }
 
-TEST(output_that_is_no_text)
+TEST(output_that_is_not_text)
 {
     struct ran r = sh(RUN "\"printf 'a\\\\0\\\\377' #\" ::: a");
     CHECK_EQ(r.out_size, 3);
@@ -60,7 +60,7 @@ TEST(ungrouped_output)
 
 TEST(ungrouped_output_comes_at_once)
 {
-    /* The command goes on only when what it printed has been read. */
+    /* The command goes on only after its output has been read. */
     CHECK_PRINTS(sh("mkfifo f; " RUN "-u 'echo first; cat f #' ::: a | (read -r x; echo second > f; cat; echo $x)"),
                  "second\nfirst\n");
 }
@@ -88,7 +88,7 @@ TEST(a_summary_at_the_end)
     CHECK_CONTAINS(r.err, "\n3 tasks in ");
 }
 
-TEST(verbose_shows_who_is_where)
+TEST(verbose_shows_the_workers_and_their_gpus)
 {
     struct ran r = sh("gpu-dispatch run --gpus sim:2 -v --quiet true ::: 1");
     CHECK_CONTAINS(r.err, "worker 0: GPU 0, Simulated GPU, GPU-");
@@ -100,8 +100,7 @@ TEST(a_bar)
     CHECK_CONTAINS(sh(RUN "--bar true ::: 1 2 3").err, "3/3");
 }
 
-/* Tasks that were never run are not done, nor have they failed; and workers that were killed had no time to clean up.
- */
+/* Tasks that were never run are neither done nor failed. Workers that were killed had no time to clean up. */
 TEST(a_bar_of_a_run_that_was_ended)
 {
     struct ran r = sh("gpu-dispatch run --gpus sim:1 --quiet --bar --halt now,fail=1 'exit {}' ::: 1 1 1 1");
@@ -138,7 +137,7 @@ TEST(a_joblog_has_the_columns_of_parallel)
     CHECK_EQ(r.status, 0);
 }
 
-TEST(a_joblog_tells_of_timeouts_and_signals)
+TEST(a_joblog_has_timeouts_and_signals)
 {
     CHECK_PRINTS(sh(RUN "--timeout 0.2 --joblog log sleep ::: 90 > out 2>&1; cut -f 7,8 log"),
                  "Exitval\tSignal\n-1\t15\n");
@@ -188,7 +187,7 @@ TEST(records_on_standard_output_are_alone_there)
     CHECK_CONTAINS(r.out, "{\"id\":0,\"input\":\"a\",\"status\":\"ok\",\"output\":\"a\\n\"");
 }
 
-TEST(records_of_names_that_are_no_text)
+TEST(records_of_names_that_are_not_text)
 {
     CHECK_CONTAINS(sh("printf 'a\\xff\\0' | " RUN "-0 --output - echo").out, "\"input\":\"a\\udcff\"");
 }
@@ -204,7 +203,7 @@ TEST(a_full_disk_shows_in_the_status)
     }
 }
 
-TEST(a_full_disk_shows_though_it_was_halted)
+TEST(a_full_disk_shows_although_the_run_was_halted)
 {
     static const char *const halts[] = { "now,fail=1", "soon,fail=1", "now,success=1", "soon,done=100%" };
     for (size_t i = 0; i < sizeof halts / sizeof halts[0]; i++) {
@@ -237,7 +236,7 @@ TEST(json_inputs_in_the_records)
 /* Escape sequences, C1 controls as one byte and as UTF-8, changes of direction: from inputs, and from a program. */
 #define TROUBLE "\\033[2J\\233m\\302\\233m\\342\\200\\256\\342\\201\\246\\342\\200\\250\\177"
 
-TEST(words_about_a_task_do_not_steer_a_terminal)
+TEST(messages_about_a_task_contain_no_terminal_commands)
 {
     struct ran r =
         sh("printf 'x " TROUBLE " y\\n' > in; cat > w.sh <<'end'\n"
@@ -253,7 +252,7 @@ TEST(words_about_a_task_do_not_steer_a_terminal)
     check_harmless(r.out, r.out_size, "a record");
 }
 
-TEST(words_about_a_worker_do_not_steer_a_terminal)
+TEST(messages_about_a_worker_contain_no_terminal_commands)
 {
     static const char *const lines[] = { "echo '{\"ready\":true}'; read x; printf '{ " TROUBLE "\\n'",
                                          "printf '{ " TROUBLE "\\n'",
@@ -265,7 +264,7 @@ TEST(words_about_a_worker_do_not_steer_a_terminal)
     }
 }
 
-TEST(words_about_options_and_files_do_not_steer_a_terminal)
+TEST(messages_about_options_and_files_contain_no_terminal_commands)
 {
     struct ran r = sh("x=$(printf 'n" TROUBLE "'); gpu-dispatch run --$x; gpu-dispatch $x; gpu-dispatch status $x; " RUN
                       "-a $x echo; gpu-dispatch export --csv $x; gpu-dispatch gpus --gpus $x; gpu-dispatch help $x; "

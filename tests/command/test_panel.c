@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * The live panel of `gpu-dispatch run` in a real terminal, and what is shown where there is none.
+ * The live panel of `gpu-dispatch run` in a real terminal, and what is shown without a terminal.
  */
 #include <gpu_dispatch/journal.h>
 
 #include "tmux.h"
 
-/* One device, so that who runs what is certain: two tasks end, one of them badly, the third waits to be let go. */
+/* One device, so that it is certain which worker runs what. Two tasks end, one of them fails, and the third waits to be
+ * released. */
 static void start_run(const char *options)
 {
     char line[512];
@@ -16,7 +17,7 @@ static void start_run(const char *options)
     type(line);
 }
 
-/* The line that was typed has the words of the tasks too, but one space apart. */
+/* The typed line has the arguments of the tasks too, but one space apart. */
 static void await_panel(void)
 {
     await_screen("2 of 4 tasks");
@@ -56,13 +57,13 @@ TEST(a_panel_of_200_columns)
     check_screen_at(200);
 }
 
-/* Narrower: what was there is wrapped by the terminal, and none of it is left behind. */
+/* The terminal becomes narrower and wraps the panel. Nothing of the old panel is left behind. */
 TEST(resizing)
 {
     open_terminal(200, 24, "");
     start_run("");
     await_panel();
-    await_screen("Device"); /* a column for wide ones */
+    await_screen("Device"); /* a column that only wide terminals show */
     resize(40, 24);
     await_no("Device");
     await_screen("tasks/s now");
@@ -87,8 +88,8 @@ static bool is_below(const char *screen, const char *lower, const char *upper)
     return at && strstr(at, lower);
 }
 
-/* More lines than the screen has, some of them while the panel is there: all arrive, in order, and the panel stays
- * below them. What a worker writes by itself (-u) goes the same way. */
+/* More lines than the screen has, some of them while the panel is shown. All arrive in order, and the panel stays below
+ * them. The same holds for output that a worker writes itself (-u). */
 TEST(output_scrolls_above)
 {
     open_terminal(80, 24, "");
@@ -104,7 +105,8 @@ TEST(output_scrolls_above)
     await_screen("err");
     AWAIT(is_below(look(""), "0 of 1 task", "line 60"), "the panel below the output");
     await_count("0 of 1 task", 1);
-    CHECK_EQ(sh("echo > end").status, 0); /* not the same again: its second reader might see the end of the first */
+    CHECK_EQ(sh("echo > end").status,
+             0); /* another FIFO: a second reader of the same one might see the end of file meant for the first */
     await_screen("status 0");
     struct ran r =
         sh(TMUX "capture-pane -p -S -200 -t t | grep -x 'line [0-9]*' | uniq | md5sum; seq 60 | sed 's/^/line /' "
@@ -115,7 +117,7 @@ TEST(output_scrolls_above)
     CHECK_EQ(sh(TMUX "capture-pane -p -S -200 -t t | grep -c 'tasks*,'").out[0], '0');
 }
 
-/* Until the terminal holds so many bytes of whole lines that nobody has read. */
+/* Waits until the terminal holds this many bytes of complete lines that were not read. */
 static void await_typed(int bytes)
 {
     const char *ask = "perl -MFcntl -e 'sysopen(F, shift, O_RDWR | O_NOCTTY | O_NONBLOCK) or die; $b = pack \"i\", 0; "
@@ -123,7 +125,7 @@ static void await_typed(int bytes)
     AWAIT(atoi(sh("%s", ask).out) >= bytes, "what was typed");
 }
 
-/* Until the cursor is below a panel that has been drawn anew, once. */
+/* Waits until the panel has been drawn again once, and the cursor is below it. */
 static void await_drawn_anew(void)
 {
     AWAIT(strcmp(sh(TMUX "display -p -t t '#{cursor_y}'").out, "10\n") == 0, "the cursor in row 10");
@@ -132,7 +134,7 @@ static void await_drawn_anew(void)
     await_count("processing", 1);
 }
 
-/* What is echoed moves the cursor: none of the panel is left behind, and none of the output is wiped. */
+/* The echo moves the cursor. No part of the old panel is left behind, and no output is erased. */
 TEST(enter_is_pressed)
 {
     open_terminal(80, 24, "");
@@ -151,7 +153,7 @@ TEST(enter_is_pressed)
     CHECK_EQ(count_on_screen("of 4 tasks"), 0);
 }
 
-/* Several at once, some of them empty: as many rows. Nothing of it is taken from the shell. */
+/* Several lines at once, some of them empty: each takes a row. The shell still gets all of them. */
 TEST(lines_are_pasted)
 {
     open_terminal(80, 24, "");
@@ -193,7 +195,7 @@ TEST(ctrl_z_and_fg)
     await_panel();
     press("C-z");
     await_screen("Stopped");
-    CHECK_EQ(count_on_screen("━"), 0); /* it was taken off */
+    CHECK_EQ(count_on_screen("━"), 0); /* the panel was erased */
     await_clean();
     type("echo between");
     await_screen("\nbetween");
@@ -207,7 +209,7 @@ TEST(ctrl_z_and_fg)
     await_clean();
 }
 
-/* A stop that cannot be seen coming: what is there is left, the panel begins anew below it. */
+/* A stop that cannot be caught: the old panel stays, and a new one begins below it. */
 TEST(stopped_without_warning)
 {
     open_terminal(80, 40, "");
@@ -316,9 +318,9 @@ TEST(no_panel_if_quiet)
     CHECK_CONTAINS(look(""), "\nout good\nout bad\nout wait\nout rest\nstatus 1\n");
 }
 
-/* --- where there is no terminal ------------------------------------------------------------------ */
+/* --- without a terminal --------------------------------------------------------------------------- */
 
-/* Within the first five seconds; how long a run takes is the machine's affair. */
+/* This holds within the first five seconds. How long a run takes depends on the machine. */
 TEST(a_short_run_says_nothing_more)
 {
     static const char *const styles[] = { "line --quiet", "panel --quiet", "none --quiet", "line" };
@@ -334,7 +336,7 @@ TEST(a_short_run_says_nothing_more)
     }
 }
 
-/* The first line may be of a run whose worker is still to come, and before the summary there may be another. */
+/* The first line may come before the worker is ready, and there may be another line before the summary. */
 TEST(a_long_run_says_how_far_it_is)
 {
     CHECK_EQ(sh("mkfifo go said").status, 0);
@@ -376,7 +378,7 @@ TEST(as_json_and_nothing_else)
     CHECK_CONTAINS(last_object(r.err), "\"ended\":true,\"total\":3,");
 }
 
-/* Once a second, from before its worker is there: two are waited for that show the task. */
+/* A line comes once a second, even before the worker is ready. Waits for two lines that show the task. */
 TEST(as_json_every_second)
 {
     CHECK_EQ(sh("mkfifo go said").status, 0);

@@ -26,7 +26,7 @@ TEST(hard_inputs_in_every_form)
     same_as_parallel(HARD, "printf '\"<%%s>\\n\"' {.} {/} {//} {/.} x{}y < in");
 }
 
-TEST(an_input_is_added_where_no_placeholder_is)
+TEST(an_input_is_added_if_there_is_no_placeholder)
 {
     same_as_parallel("", "echo before ::: 'a  b' c");
 }
@@ -66,7 +66,7 @@ TEST(names_with_newlines)
     same_as_parallel("printf 'one\\ntwo\\0three\\0' > in; ", "-0 printf '\"<%%s>\\n\"' {} {.} < in");
 }
 
-TEST(names_that_are_no_text)
+TEST(names_that_are_not_text)
 {
     same_as_parallel("printf 'bad\\xff\\xfe.wav\\0\\x80\\0' > in; ", "-0 printf '\"<%%s>\\n\"' {} {.} {/.} < in");
 }
@@ -76,12 +76,12 @@ TEST(dry_run_shows_the_same_lines)
     same_as_parallel(HARD, "--dry-run cat {} '>' {.}.out < in");
 }
 
-TEST(dry_run_of_names_that_are_no_text)
+TEST(dry_run_of_names_that_are_not_text)
 {
     same_as_parallel("printf 'bad\\xff.wav\\0two\\nlines\\0' > in; ", "-0 --dry-run cat {} < in");
 }
 
-TEST(the_gpu_is_one_of_those_asked_for)
+TEST(the_gpu_is_one_of_those_requested)
 {
     struct ran r = sh(RUN "'echo {gpu} #' ::: 1 2 3 4 5 6 7 8 | sort -u");
     CHECK_STR(r.err, "");
@@ -95,7 +95,7 @@ TEST(the_slot_is_the_worker_from_one)
 
 TEST(two_at_once_have_two_slots)
 {
-    /* Each waits for the other: only two that run at the same time come to an end. */
+    /* Each task waits for the other, so they end only if both run at the same time. */
     CHECK_PRINTS(sh("mkfifo a b; " RUN
                     "'if [ {} = 1 ]; then echo x > a; read -r y < b; else read -r y < a; echo x > b; fi; "
                     "echo {%%}' ::: 1 2 | sort"),

@@ -6,8 +6,8 @@
 
 #define TOP "GPU_DISPATCH_JOBS=$PWD/jobs gpu-dispatch top "
 
-/* A run in the background that waits at its last task but one, at the fifo go.TAG. tag: what it is called by, the first
- * word of its command. */
+/* Starts a run in the background. Its last task but one waits at the FIFO go.TAG. tag: its name, the first word of its
+ * command. */
 static struct sh_running start_job(const char *tag)
 {
     char script[512];
@@ -22,7 +22,7 @@ static struct sh_running start_job(const char *tag)
         tag);
     struct sh_running r = sh_start_script(script);
     CHECK_EQ(sh("read x < begun.%s", tag).status, 0);
-    /* The page is a moment behind: until it shows the two that ended, and the one that waits. */
+    /* The page is a moment behind. Waits until it shows the two tasks that ended and the one that waits. */
     for (const char *seen = "";
          !strstr(seen, "2 of 4 tasks") || !strstr(seen, "1 running\n") || !strstr(seen, "\n  0 processing wait ");)
         seen = sh(TOP "--once ./%s", tag).out;
@@ -47,7 +47,7 @@ TEST(no_jobs)
     CHECK_CONTAINS(r.err, "4711");
 }
 
-TEST(wrong_words)
+TEST(wrong_arguments)
 {
     CHECK_REFUSED(sh(TOP "1 2"), "gpu-dispatch: top shows one job, not \"2\" as well");
 }
@@ -74,7 +74,7 @@ TEST(one_job)
     CHECK_PRINTS(sh(TOP "--list"), "no jobs are running\n");
 }
 
-/* What was never tried has not failed. */
+/* Tasks that were never tried have not failed. */
 TEST(a_job_that_was_interrupted)
 {
     struct sh_running job = start_job("task");

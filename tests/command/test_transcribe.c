@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * `gpu-dispatch transcribe` and launcher_multigpu, with a stand-in for the worker (plugin_transcribe.c) in all that
- * needs no speech: what is found, refused, skipped, passed on, kept and said. What is spoken is tests/transcribe's.
+ * `gpu-dispatch transcribe` and launcher_multigpu with a stand-in for the worker (plugin_transcribe.c): everything that
+ * needs no speech, such as which files are found, refused and skipped, which options reach the worker, and the
+ * messages. tests/transcribe has the tests with speech.
  */
 #include "transcribe.h"
 
@@ -15,17 +16,18 @@ TEST(the_longest_comes_first)
     CHECK_STR(sh("cd data/outputs; ls").out, "a.txt\nb.txt\nc.txt\nd.txt\n");
 }
 
-/* Duration, not size: a second of 8 kHz is 8000 bytes, of what has no header it is taken to be 16000. */
-TEST(what_has_no_header_goes_by_its_size)
+/* Files are sorted by duration, not by size. A second at 8 kHz has 8000 bytes. For a file without a header 16000 are
+ * assumed. */
+TEST(a_file_without_a_header_is_sorted_by_its_size)
 {
     wav("in/ten.wav", 10), wav("in/two.wav", 2);
-    CHECK_EQ(sh("truncate -s 80000 in/five.wav").status, 0); /* of more bytes than ten.wav */
+    CHECK_EQ(sh("truncate -s 80000 in/five.wav").status, 0); /* has more bytes than ten.wav */
     CHECK_EQ(sh(ALONE "--input-dir in").status, 0);
     CHECK_STR(ran(), "in/ten.wav in/five.wav in/two.wav ");
 }
 
-/* Headers may say anything: thousands of years, which together are more than a number holds. */
-TEST(what_a_header_cannot_mean_goes_by_size)
+/* Headers may claim anything, such as thousands of years, and the sum would overflow. */
+TEST(a_file_with_an_impossible_header_is_sorted_by_its_size)
 {
     static const unsigned char header[] = "RF64\xff\xff\xff\xffWAVE"
                                           "ds64\x1c\0\0\0\xff\xff\xff\xff\xff\xff\xff\x7f"
@@ -45,7 +47,7 @@ TEST(what_a_header_cannot_mean_goes_by_size)
     CHECK_CONTAINS(sh(STANDIN ON "--input-dir in").err, "10 files, 28s of audio (9 of them by size)\n");
 }
 
-TEST(equal_ones_go_by_name)
+TEST(equal_durations_are_sorted_by_name)
 {
     wav("in/b.wav", 3), wav("in/c.wav", 3), wav("in/a.wav", 3);
     CHECK_EQ(sh(ALONE "--input-dir in").status, 0);
@@ -73,7 +75,7 @@ TEST(directories_are_mirrored)
     CHECK_STR(sh("find p -type f | sort").out, "p/a.txt\np/x/b.txt\np/x/y/c.txt\n");
 }
 
-TEST(files_and_directories_as_words)
+TEST(files_and_directories_as_arguments)
 {
     WAVS("in/a.wav", "in/b.mp3", "else/c.wav", "d.ogg");
     CHECK_EQ(sh(ALONE "d.ogg in --output-dir o else/c.wav").status, 0);
@@ -84,14 +86,14 @@ TEST(files_and_directories_as_words)
     CHECK_STR(sh("find p -type f | sort").out, "p/a.txt\np/b.txt\np/d.txt\n");
 }
 
-TEST(a_directory_as_the_only_word_is_mirrored)
+TEST(a_directory_as_the_only_argument_is_mirrored)
 {
     WAVS("in/a.wav", "in/x/b.wav");
     CHECK_EQ(sh(ALONE "in -r").status, 0);
     CHECK_STR(sh("find data -type f | sort").out, "data/outputs/a.txt\ndata/outputs/x/b.txt\n");
 }
 
-TEST(words_after_two_dashes)
+TEST(arguments_after_two_dashes)
 {
     wav("--language.wav", 1), wav("a.wav", 2);
     CHECK_EQ(sh(ALONE "-- a.wav --language.wav").status, 0);
@@ -123,7 +125,7 @@ TEST(names_that_are_hard)
              0);
 }
 
-/* In json a name of 255 bytes would have one more. */
+/* With the suffix .json the name would have more than 255 bytes. */
 TEST(a_name_too_long_for_an_output_is_one_failure)
 {
     char name[252], longest[300];
@@ -176,7 +178,7 @@ TEST(dry_runs)
 {
     wav("in/a.wav", 65), wav("in/x/b.wav", 3700);
     CHECK_EQ(sh("truncate -s 32000 in/c.wav").status, 0);
-    /* Without worker, model and GPU. */
+    /* Needs no worker, model or GPU. */
     struct ran r =
         sh("GPU_DISPATCH_TRANSCRIBER=/none gpu-dispatch transcribe --model-size none --input-dir in -r --dry-run "
            "--format txt,srt");
@@ -190,7 +192,7 @@ TEST(dry_runs)
 
 TEST(checks)
 {
-    /* No model is named: none is looked for. */
+    /* No model is named, so none is searched for. */
     struct ran r = sh(STANDIN "gpu-dispatch transcribe --check --gpus sim:1");
     CHECK_STR(r.err, "");
     CHECK_EQ(r.status, 0);
@@ -218,7 +220,7 @@ TEST(two_files_with_one_output)
     CHECK_NOT_STARTED(sh(ALONE "in/a.wav x/a.wav"),
                       "gpu-dispatch: in/a.wav and x/a.wav would both be written to data/outputs/a.txt: give the "
                       "directory that contains them as --input-dir with --recursive, or transcribe them separately");
-    /* However long they are, it says what to do. */
+    /* However long the names are, the message says what to do. */
     char directory[1001] = "", name[1100];
     for (size_t n = 0; n + 101 < sizeof directory; n += 101)
         snprintf(directory + n, sizeof directory - n, "%0100d/", 0);
@@ -248,7 +250,7 @@ TEST(no_files)
     CHECK_EQ(sh("test -e data").status, 1);
 }
 
-TEST(lines_that_make_no_sense)
+TEST(command_lines_that_make_no_sense)
 {
     static const struct {
         const char *words, *error;
@@ -296,7 +298,7 @@ TEST(no_worker)
     CHECK_NOT_STARTED(
         sh("GPU_DISPATCH_TRANSCRIBER=/none/t.so " ON "--input-dir in"),
         "gpu-dispatch: GPU_DISPATCH_TRANSCRIBER is /none/t.so, which cannot be read: No such file or directory");
-    /* A copy elsewhere finds none beside it, unless one was installed. */
+    /* A copy of the command elsewhere finds no worker next to it, unless one is installed. */
     struct ran r = sh("mkdir bin; cp $GD_COMMAND_DIR/gpu-dispatch bin/; bin/gpu-dispatch transcribe --gpus sim:1 " MODEL
                       "--input-dir in");
     if (r.status == 0)
@@ -324,7 +326,7 @@ TEST(where_the_worker_is_looked_for)
     CHECK_PRINTS(sh("cp $GD_TEST_PLUGINS/plugin_transcribe.so t.so; GPU_DISPATCH_TRANSCRIBER=t.so %s", run), "");
 }
 
-TEST(models_that_are_none)
+TEST(files_that_are_not_models)
 {
     wav("in/a.wav", 1);
     struct ran r = sh(STANDIN "HOME=$PWD gpu-dispatch transcribe --gpus sim:1 --input-dir in --model-size small");
@@ -348,7 +350,7 @@ TEST(models_that_are_none)
     CHECK_EQ(sh("test -e data").status, 1);
 }
 
-TEST(a_model_that_knows_english_alone)
+TEST(an_english_only_model)
 {
     wav("in/a.wav", 1);
     CHECK_NOT_STARTED(
@@ -360,7 +362,7 @@ TEST(a_model_that_knows_english_alone)
     CHECK_EQ(sh(ALONE "--input-dir in --language English").status, 0);
 }
 
-TEST(devices_that_are_not_there)
+TEST(devices_that_do_not_exist)
 {
     wav("in/a.wav", 1);
     struct ran r = sh(STANDIN "gpu-dispatch transcribe " MODEL "--input-dir in");
@@ -372,7 +374,7 @@ TEST(devices_that_are_not_there)
     CHECK_STR(ran(), "in/a.wav ");
 }
 
-TEST(an_output_directory_that_cannot_be)
+TEST(an_output_directory_that_cannot_be_made)
 {
     wav("in/a.wav", 1);
     struct ran r = sh("touch file; " ALONE "--input-dir in --output-dir file");
@@ -389,7 +391,7 @@ TEST(an_output_directory_that_cannot_be)
     CHECK_STR(ran(), "");
 }
 
-/* --- what the worker is told ------------------------------------------------------------------- */
+/* --- the worker's settings ---------------------------------------------------------------------- */
 
 /* The settings that a worker got, as a JSON text within a JSON text. */
 static char *settings(const char *words)
@@ -463,7 +465,7 @@ TEST(real_gpus_are_used)
     CHECK_CONTAINS(r.out, "no_gpu=yes\\n");
 }
 
-/* --- what is said ------------------------------------------------------------------------------- */
+/* --- messages ----------------------------------------------------------------------------------- */
 
 TEST(the_beginning_and_the_summary)
 {
@@ -487,7 +489,7 @@ TEST(the_beginning_and_the_summary)
     }
 }
 
-TEST(quiet_ones_tell_of_failures_alone)
+TEST(quiet_runs_report_failures_only)
 {
     WAVS("in/a.wav", "in/bad.wav");
     struct ran r = sh(ALONE "--input-dir in");
@@ -496,7 +498,7 @@ TEST(quiet_ones_tell_of_failures_alone)
     CHECK_EQ(r.status, 1);
 }
 
-/* A machine that is too busy to do even the good ones within the time is given more of it. */
+/* If the machine is too busy to do even the good files in time, the limit is raised. */
 TEST(one_bad_file_is_one_failure)
 {
     WAVS("in/a.wav", "in/bad1.wav", "in/b.wav", "in/crash.wav", "in/hang.wav", "in/c.wav");
@@ -530,7 +532,7 @@ TEST(a_worker_that_cannot_be_set_up)
     CHECK_STR(ran(), "");
 }
 
-TEST(what_kills_its_worker_has_three_tries)
+TEST(a_file_that_kills_its_worker_has_three_attempts)
 {
     WAVS("in/crash.wav", "in/a.wav");
     CHECK_EQ(sh(ALONE "--input-dir in").status, 1);
@@ -547,9 +549,9 @@ TEST(the_page_and_other_displays)
     CHECK_CONTAINS(r.err, "worker 0: GPU 0");
 }
 
-/* --- how far it is ---------------------------------------------------------------------------------- */
+/* --- progress --------------------------------------------------------------------------------------- */
 
-/* The last line of --progress json: how much audio is done, and of how much. */
+/* The last line of --progress json: how much audio is done, and the total. */
 static char *work_of(const char *options)
 {
     struct ran r = sh(STANDIN ON "--input-dir in --progress json %s 2>&1 | tail -n 1 | "
@@ -558,7 +560,7 @@ static char *work_of(const char *options)
     return r.out;
 }
 
-/* What failed has ended, too; what has no header counts by its size. */
+/* Failed files have ended, too. Files without a header count by their size. */
 TEST(audio_is_counted_as_work)
 {
     wav("in/a.wav", 5), wav("in/b.wav", 60), wav("in/bad.wav", 7);
@@ -566,15 +568,15 @@ TEST(audio_is_counted_as_work)
     CHECK_STR(work_of(""), "\"work_done\":77.000,\"work_total\":77.000\n");
 }
 
-TEST(work_done_before_is_no_part_of_it)
+TEST(work_done_before_is_not_counted)
 {
     WAVS("in/a.wav", "in/b.wav", "in/c.wav");
     CHECK_EQ(sh(ALONE "in/b.wav").status, 0);
     CHECK_STR(work_of("--resume"), "\"work_done\":4.000,\"work_total\":4.000\n");
 }
 
-/* The journal finds out while the list is read. */
-TEST(work_that_a_journal_skips_is_no_part_of_it)
+/* The journal recognises done files while the list is read. */
+TEST(work_that_a_journal_skips_is_not_counted)
 {
     need_journal();
     wav("in/b.wav", 2), wav("in/d.wav", 4), wav("in/bad.wav", 5);
@@ -588,7 +590,7 @@ TEST(work_that_a_journal_skips_is_no_part_of_it)
     CHECK_STR(work_of("--resume --journal j.db"), ""); /* there is none */
 }
 
-TEST(an_unreadable_directory_is_told_of)
+TEST(an_unreadable_directory_is_reported)
 {
     if (geteuid() == 0)
         SKIP("root may read everything");
@@ -601,7 +603,7 @@ TEST(an_unreadable_directory_is_told_of)
 
 /* --- going on ------------------------------------------------------------------------------------- */
 
-TEST(what_has_its_output_is_skipped)
+TEST(files_with_an_output_are_skipped)
 {
     WAVS("in/a.wav", "in/b.wav", "in/bad.wav");
     CHECK_EQ(sh(ALONE "--input-dir in").status, 1);
@@ -618,17 +620,17 @@ TEST(what_has_its_output_is_skipped)
     CHECK_EQ(r.status, 0);
     CHECK_PRINTS(sh(ALONE "--input-dir in --resume"), "");
     CHECK_STR(ran(), "");
-    /* Another format is another output; a file that is newer than its own is done again. */
+    /* Another format is another output. A file that is newer than its output is done again. */
     CHECK_EQ(sh(ALONE "--input-dir in --resume --format txt,srt").status, 0);
     CHECK_STR(ran(), "in/c.wav in/b.wav in/a.wav ");
     CHECK_EQ(sh("touch -d '+1 hour' in/b.wav; " ALONE "--input-dir in --resume").status, 0);
     CHECK_STR(ran(), "in/b.wav ");
-    /* Without it all are. */
+    /* Without the option all files are done again. */
     CHECK_EQ(sh(ALONE "--input-dir in").status, 0);
     CHECK_STR(ran(), "in/c.wav in/b.wav in/a.wav ");
 }
 
-TEST(the_beginning_says_what_was_done_before)
+TEST(the_first_message_says_what_was_done_before)
 {
     WAVS("in/a.wav", "in/b.wav", "in/c.wav");
     CHECK_EQ(sh(ALONE "in/a.wav in/b.wav").status, 0);
@@ -644,7 +646,7 @@ TEST(journals)
     CHECK_EQ(sh("%s", run).status, 1);
     CHECK_STR(ran(), "in/b.wav in/once.wav in/a.wav ");
     wav("in/c.wav", 8);
-    /* What failed is final; an output that is gone does not matter to the journal. */
+    /* A failure is final. The journal does not check whether an output still exists. */
     CHECK_EQ(sh("rm data/outputs/a.txt; %s --resume", run).status, 1);
     CHECK_STR(ran(), "in/c.wav ");
     CHECK_EQ(sh("touch mended; %s --retry-failed", run).status, 0);
@@ -680,7 +682,8 @@ TEST(journals_of_other_work_are_refused)
     CHECK_EQ(sh("%s --language en --force-resume", run).status, 0);
 }
 
-/* A pipe in the case's directory, open for both: who writes is not held up, who reads sees no end. */
+/* A FIFO in the case's directory, open for reading and writing: writers do not block, and readers see no end of file.
+ */
 static int fifo(const char *name)
 {
     char path[128];
@@ -698,7 +701,7 @@ static void await_line(int fd)
         CHECK_EQ(read(fd, &c, 1), 1);
 }
 
-/* A run that has come to wait.wav; its pid is the command's own. */
+/* A run that has reached wait.wav. Its pid is that of the command itself. */
 struct waiting {
     struct sh_running running;
     int began, gate, said;
@@ -719,7 +722,7 @@ static void pass(const struct waiting *w)
     CHECK_EQ(write(w->gate, "x", 1), 1);
 }
 
-/* Of all that was run: how often each. */
+/* How often each file was run. */
 static char *tally(const char *first, const char *then)
 {
     return sh("printf '%%s' '%s%s' | tr ' ' '\\n' | sort | uniq -c | sed 's/^ *//'", first, then).out;
@@ -741,7 +744,7 @@ static void interrupt(const char *more)
     CHECK_STR(sh("ls data/outputs").out, "a.txt\nb.txt\nc.txt\nwait.txt\n");
 }
 
-/* What `top` sees of it, as soon as it shows this. */
+/* What `top` shows, as soon as it contains this text. */
 static char *seen(const char *options, const char *words)
 {
     char *out;
@@ -771,7 +774,7 @@ TEST(views_go_by_audio)
     CHECK_EQ(sh_wait(w.running).status, 0);
 }
 
-TEST(what_is_cancelled_is_not_done)
+TEST(cancelled_files_are_not_done)
 {
     have_own_jobs();
     wav("in/long.wav", 80), wav("in/wait.wav", 10), wav("in/x.wav", 6), wav("in/y.wav", 4);
@@ -782,7 +785,7 @@ TEST(what_is_cancelled_is_not_done)
     CHECK_EQ(sh_wait(w.running).status, 130);
 }
 
-/* Files of one directory that is deeper than there is room for. */
+/* Files of a directory whose path is longer than the room for it. */
 TEST(a_long_path_is_shown_by_its_end)
 {
     have_own_jobs();
@@ -807,7 +810,7 @@ TEST(interrupted_and_resumed_with_a_journal)
     interrupt("--journal j.db");
 }
 
-/* The second does not. */
+/* The second Ctrl-C ends it. */
 TEST(interrupted_twice)
 {
     WAVS("in/a.wav", "in/wait.wav");
@@ -819,7 +822,7 @@ TEST(interrupted_twice)
     CHECK_STR(sh("ls data/outputs").out, "");
 }
 
-/* Only what was running is run again. */
+/* Only the file that was running is run again. */
 static void murder(const char *more, const char *until)
 {
     WAVS("in/a.wav", "in/b.wav", "in/wait.wav", "in/c.wav", "in/d.wav");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * `gpu-dispatch transcribe` where things are not as they should be: what lies in a directory and is no file, disks that
- * are full, models that are nowhere, runs in which nothing goes well. What is said then, and what is left behind.
+ * `gpu-dispatch transcribe` when something is wrong: directory entries that are not files, full disks, missing models,
+ * runs in which nothing succeeds. Tests the messages, and what is left behind.
  */
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -20,7 +20,7 @@ static void make_socket(const char *name)
     close(fd);
 }
 
-TEST(what_is_no_file_is_said_once)
+TEST(entries_that_are_not_files_are_reported_once)
 {
     WAVS("in/a.wav", "in/x/b.wav");
     CHECK_EQ(sh("mkfifo in/pipe.wav in/pipe.txt").status, 0);
@@ -47,7 +47,7 @@ TEST(a_directory_with_nothing_but_a_pipe)
     CHECK_EQ(r.status, 1);
 }
 
-TEST(what_cannot_be_looked_at_is_said_once)
+TEST(unreadable_entries_are_reported_once)
 {
     WAVS("in/a.wav", "in/x/b.wav");
     CHECK_EQ(sh("ln -s nowhere in/c.wav").status, 0);
@@ -87,14 +87,14 @@ TEST(a_value_is_taken_as_it_is)
             FAIL("%s: no %s in %s", cases[i].words, cases[i].prompt, r.out);
     }
     CHECK_STR(ran(), "in/a.wav in/a.wav in/a.wav in/a.wav in/a.wav in/a.wav in/a.wav in/a.wav in/a.wav ");
-    /* The option after it is one. */
+    /* The next argument is an option again. */
     CHECK_CONTAINS(sh(ALONE "--output - --prompt -- in --language en").out, "language=en\\n");
 }
 
 /* --- models ------------------------------------------------------------------------------------ */
 
-/* What is wrong, where it was looked for, and on a line of its own what to do. */
-TEST(a_model_that_is_nowhere)
+/* The message says what is wrong, where the model was searched for and, on a separate line, what to do. */
+TEST(a_missing_model)
 {
     wav("in/a.wav", 1);
     struct ran r = sh(STANDIN "HOME=$PWD gpu-dispatch transcribe --gpus sim:1 --input-dir in --model-size small");
@@ -110,9 +110,9 @@ TEST(a_model_that_is_nowhere)
     CHECK_STR(ran(), "");
 }
 
-/* --- what a journal says of it ------------------------------------------------------------------ */
+/* --- what a journal shows ----------------------------------------------------------------------- */
 
-/* The line of `status`, and that `report` and programs get the same. */
+/* Checks the line of `status`, and that `report` and the JSON output have the same. */
 static void check_command(const char *journal, const char *line)
 {
     char json[1000];
@@ -145,7 +145,7 @@ TEST(journals_show_what_was_typed)
     check_command("c.db", "gpu-dispatch transcribe --input-dir in --model mine.bin\n");
 }
 
-/* As if this had been its command. */
+/* Changes the journal as if this had been its command. */
 static void make_journal(const char *name, const char *command)
 {
     CHECK_EQ(
@@ -156,7 +156,7 @@ static void make_journal(const char *name, const char *command)
         0);
 }
 
-/* What other versions wrote, and what only begins like it. */
+/* Text that other versions wrote, and text that only begins like it. */
 TEST(journals_of_other_versions)
 {
     need_journal();
@@ -181,7 +181,7 @@ TEST(a_journal_of_other_work_is_named_by_what_was_typed)
                       "gpu-dispatch: j.db was made by another command: \"transcribe --input-dir in --model-size "
                       "demo\". The command now is \"transcribe --input-dir in --model-size demo --language en\". Run "
                       "the first one, or force the resume if both do the same work (to force it: --force-resume)");
-    /* Two that look alike: all that is known of them. */
+    /* Two commands that look the same: everything known about them is shown. */
     CHECK_EQ(sh("mkdir m; cp $GD_SOURCE_ROOT/models/ggml-demo.bin m/").status, 0);
     struct ran r =
         sh(STANDIN "gpu-dispatch transcribe --quiet --gpus sim:1 --model-size demo --model-dir m in --journal "
@@ -210,7 +210,7 @@ TEST(every_file_fails)
     CHECK_EQ(r.status, 1);
 }
 
-TEST(nothing_is_said_of_what_to_do_where_all_is_well)
+TEST(no_advice_is_printed_if_all_is_well)
 {
     WAVS("in/a.wav");
     struct ran r = sh(STANDIN ON "--input-dir in --progress none");
@@ -228,7 +228,7 @@ static void need_mounts(void)
 
 #define SMALL_DISK "unshare -rm sh -c 'mkdir -p o; mount -t tmpfs -o size=256k none o; "
 
-TEST(a_disk_that_is_full_is_told_of_at_once)
+TEST(a_full_disk_is_reported_at_once)
 {
     need_mounts();
     WAVS("in/a.wav", "in/b.wav");
@@ -240,7 +240,8 @@ TEST(a_disk_that_is_full_is_told_of_at_once)
     CHECK_STR(ran(), "");
 }
 
-/* In the middle of a run: each file fails before anything is computed on it, and nothing is left. */
+/* The disk becomes full in the middle of a run. Each file then fails before any computation, and nothing is left
+ * behind. */
 TEST(a_disk_that_becomes_full)
 {
     need_mounts();

@@ -38,7 +38,7 @@ TEST(workers_without_a_device)
 
 TEST(several_workers_per_gpu)
 {
-    /* Three wait for the fourth: all of them run at once. */
+    /* Three tasks wait for the fourth: all of them run at once. */
     CHECK_PRINTS(sh("mkfifo f.1 f.2 f.3; " RUN
                     "-j2 'if [ {} = 4 ]; then for i in 1 2 3; do echo go > f.$i; done; else cat f.{}; fi' ::: 1 2 3 4"),
                  "go\ngo\ngo\n");
@@ -71,15 +71,15 @@ TEST(a_replaced_worker_is_in_the_summary)
     CHECK_EQ(sh("echo '%s' | awk '$1 == \"all\" && $5 == 1' | wc -l", r.err).out[0], '1');
 }
 
-TEST(a_replaced_worker_is_told_of_on_request)
+TEST(a_replaced_worker_is_reported_on_request)
 {
     CHECK_CONTAINS(sh(RUN "-v '[ $GPU_DISPATCH_ATTEMPT = 2 ] || { kill -9 $PPID; sleep 50; } #' ::: 1").err,
                    "is replaced: ");
 }
 
-TEST(what_a_command_leaves_running_ends_with_it)
+TEST(processes_left_by_a_command_end_with_it)
 {
-    /* Killed, it may still be on its way out; the case's time limit is the limit for that. */
+    /* A killed process may take a moment to end. Only the case's time limit limits the wait. */
     CHECK_PRINTS(sh("p=$(" RUN "'sleep 300 & echo $! #' ::: 1);"
                     "while grep -q '^State:.[RSD]' /proc/$p/status 2> /dev/null; do :; done; echo gone"),
                  "gone\n");
@@ -105,8 +105,8 @@ TEST(a_stream_worker)
     CHECK_PRINTS(sh(STREAM RUNK "--stream sh w.sh good ::: a b c"), "0\n1\n2\n");
 }
 
-/* Options of ours among them: -u and --timeout are the program's here. */
-TEST(words_after_a_program_are_its_arguments)
+/* -u and --timeout are options of ours, but here they belong to the program. */
+TEST(text_after_a_program_is_its_arguments)
 {
     CHECK_PRINTS(sh(STREAM RUNK "--stream sh -u w.sh good ::: a b"), "0\n1\n");
     CHECK_PRINTS(
@@ -176,7 +176,7 @@ TEST(errors_of_a_stream_worker)
     CHECK_STR(r.err, "gpu-dispatch: task \"a\": bad file\ngpu-dispatch: task \"b\": bad file\n");
 }
 
-/* What a bad program does at its second task; the first of its kind only, so that the run can end well. */
+/* What a bad program does at its second task. Only the first process does so, so that the run can end well. */
 static void bad_once(const char *deed)
 {
     struct ran r = sh("cat > w.sh <<'end'\n"
@@ -193,7 +193,7 @@ static void bad_once(const char *deed)
     CHECK_EQ(sh("test -d once").status, 0);
 }
 
-TEST(a_stream_worker_that_prints_rubbish)
+TEST(a_stream_worker_that_prints_garbage)
 {
     bad_once("echo rubbish");
 }
@@ -255,7 +255,7 @@ TEST(a_program_that_is_a_worker)
     CHECK_PRINTS(sh(RUNK "--worker $GD_TEST_PLUGINS/command_program word ::: a b"), "word a\nword b\n");
 }
 
-TEST(a_plugin_that_is_none)
+TEST(a_library_that_is_not_a_plugin)
 {
     struct ran r = sh("gpu-dispatch run --gpus sim:1 --quiet --worker $GD_TEST_PLUGINS/plugin_nothing.so ::: a");
     CHECK_EQ(r.status, 255);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * A real terminal: a shell in tmux, typed at and looked at as a person would. What is drawn comes through a terminal
- * and a server that take it in pieces, so a look may come in the middle of a drawing, however quick that is: tests wait
- * until what they expect is on the screen, and what never comes is told of with what was there instead.
+ * A real terminal: a shell in tmux, used as a person would use it. Output passes through a terminal and a server in
+ * pieces, so a test may see a half-drawn screen. Therefore tests wait until the screen shows what they expect. If it
+ * never does, the failure shows the actual screen.
  */
 #ifndef GD_TESTS_COMMAND_TMUX_H
 #define GD_TESTS_COMMAND_TMUX_H
@@ -13,7 +13,7 @@
 /* The server and its socket belong to the case. */
 #define TMUX "tmux -S $PWD/socket "
 
-/* Against waiting without end; less than a case may take, so that there is time to tell. */
+/* Limits the wait. It is shorter than the time limit of a case, so that there is time to report the failure. */
 enum { AWAIT_MS = 45000 };
 
 #define AWAIT(is_so, what)                                                                 \
@@ -31,21 +31,21 @@ static void need_tmux(void)
         SKIP("no tmux");
 }
 
-/* What is on the screen, lines without trailing spaces and none that is empty at the end. options: "-e" for colours. */
+/* The text on the screen, without trailing spaces and without empty lines at the end. options: "-e" for colours. */
 TEST_UNUSED static char *look(const char *options)
 {
     return sh(TMUX "capture-pane -p %s -t t | sed -e 's/ *$//' | sed -e :a -e '/^\\n*$/{$d;N;ba' -e '}'", options).out;
 }
 
-/* The shell waits for a line: its prompt is the last there is. */
+/* Whether the shell waits for a line: its prompt is the last text on the screen. */
 TEST_UNUSED static bool is_at_prompt(const char *screen)
 {
     const size_t n = strlen(screen);
     return strcmp(screen, "$\n") == 0 || (n >= 3 && strcmp(screen + n - 3, "\n$\n") == 0);
 }
 
-/* A terminal of this size with a shell in the case's directory, which shows "$ " and nothing else. more: NAME=value for
- * the shell. */
+/* Opens a terminal of this size with a shell in the case's directory. It shows "$ " and nothing else. more: NAME=value
+ * for the shell. */
 TEST_UNUSED static void open_terminal(unsigned width, unsigned height, const char *more)
 {
     need_tmux();
@@ -68,7 +68,7 @@ TEST_UNUSED static void await_no(const char *text)
     AWAIT(!strstr(look(""), text), "the end of what should go");
 }
 
-/* Until the cursor is seen, lines wrap, and the terminal is not the alternate screen. */
+/* Waits until the cursor is visible, lines wrap, and the alternate screen is off. */
 TEST_UNUSED static void await_clean(void)
 {
     AWAIT(strcmp(sh(TMUX "display -p -t t '#{cursor_flag}#{wrap_flag}#{alternate_on}'").out, "110\n") == 0,
@@ -80,7 +80,7 @@ TEST_UNUSED static void press(const char *keys)
     CHECK_EQ(sh(TMUX "send-keys -t t %s", keys).status, 0);
 }
 
-/* What is typed before the prompt is there is seen twice. */
+/* Text typed before the prompt appears would be shown twice. */
 TEST_UNUSED static void type(const char *line)
 {
     AWAIT(is_at_prompt(look("")), "a prompt");
@@ -106,7 +106,7 @@ TEST_UNUSED static void await_count(const char *text, int n)
     AWAIT(count_on_screen(text) == n, text);
 }
 
-/* The screen with figures that differ from run to run made alike, in the place and width that they have. */
+/* The screen with figures that differ between runs replaced by fixed ones of the same place and width. */
 TEST_UNUSED static char *look_alike(void)
 {
     return sh("LC_ALL=C.UTF-8; cat > screen <<'END'\n%sEND\n"
@@ -119,13 +119,14 @@ TEST_UNUSED static char *look_alike(void)
         .out;
 }
 
-/* Until it is what the file of this name shows. */
+/* Waits until the screen equals the file of this name. */
 TEST_UNUSED static void await_kept_screen(const char *name)
 {
     AWAIT(is_screen("command", name, look_alike()), name);
 }
 
-/* A script "task" that prints what it is given, fails for "bad", and waits to be let go for what begins with "wait". */
+/* Makes a script "task" that prints its input, fails for "bad", and waits to be released for inputs that begin with
+ * "wait". */
 TEST_UNUSED static void make_task(void)
 {
     CHECK_EQ(sh("mkfifo go; cat > task <<'END'\n#!/bin/sh\n"
@@ -134,8 +135,8 @@ TEST_UNUSED static void make_task(void)
              0);
 }
 
-/* Lets the one go that waits at this fifo. One alone: of two that wait at the same, the second may see the end of what
- * was written for the first, go on too, and leave nobody for the next to be written to. */
+/* Releases the task that waits at this FIFO. Only one task may wait there: a second one might see the end of file meant
+ * for the first and go on too. The next writer would then wait for ever. */
 TEST_UNUSED static void let_go(const char *fifo)
 {
     CHECK_EQ(sh("echo > %s", fifo).status, 0);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What tests of `gpu-dispatch transcribe` share: beginnings of its line, with the stand-in for the worker
- * (plugin_transcribe.c), files that look like audio, and a look at what was run.
+ * Shared by tests of `gpu-dispatch transcribe`: common beginnings of the command line with the stand-in for the worker
+ * (plugin_transcribe.c), files that look like audio, and a list of the files that were run.
  */
 #ifndef GD_TESTS_COMMAND_TRANSCRIBE_H
 #define GD_TESTS_COMMAND_TRANSCRIBE_H
@@ -15,7 +15,7 @@
 #define ON      "gpu-dispatch transcribe --gpus sim:1 " MODEL
 #define ALONE   STANDIN ON "--quiet "
 
-/* It fails with 1 and one line of words, and nothing else. */
+/* Checks that the command fails with 1 and prints one line of error message, and nothing else. */
 #define CHECK_NOT_STARTED(call, words)      \
     do {                                    \
         struct ran refused = (call);        \
@@ -36,7 +36,7 @@ static void put32(unsigned char *at, uint32_t value)
         at[i] = (unsigned char)(value >> 8 * i);
 }
 
-/* Silence of so many seconds: 8 kHz, 8 bits, one channel. Its directory is made. */
+/* Makes a file with this many seconds of silence: 8 kHz, 8 bits, one channel. Creates its directory. */
 TEST_UNUSED static void wav(const char *name, unsigned seconds)
 {
     char path[8192];
@@ -71,7 +71,7 @@ TEST_UNUSED static void wavs(const char *const *names)
 }
 #define WAVS(...) wavs((const char *const[]){ __VA_ARGS__, NULL })
 
-/* What has been run since the last look, in that order. */
+/* The files that were run since the last call, in that order. */
 TEST_UNUSED static char *ran(void)
 {
     return sh("touch ran; tr '\\n' ' ' < ran; rm ran").out;
