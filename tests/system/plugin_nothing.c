@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * A shared object that is no worker plugin: it exports another name.
+ * A shared object that is not a worker plugin: it exports another name.
  */
 int something_else(void);
 

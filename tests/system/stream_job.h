@@ -23,7 +23,7 @@
 
 enum {
     MOST_WORDS = 16,
-    /* A time limit that programs in good order keep though the machine is busy: they may stand still for a while. */
+    /* A time limit that healthy programs keep even on a busy machine, where they may stand still for a while. */
     PATIENCE_MS = 2500,
 };
 
@@ -121,7 +121,7 @@ TEST_UNUSED static void on_worker_exit(void *user, int worker_id, int gpu_id, co
 
 /* --- a run -------------------------------------------------------------------- */
 
-/* words: behind the host's --stream, NULL-terminated. */
+/* words: the arguments after the host's --stream, NULL-terminated. */
 TEST_UNUSED static void open_with(struct job *j, const char *const *words)
 {
     static const int gpus[] = { 0, 1 };
@@ -155,7 +155,7 @@ TEST_UNUSED static void open_job(struct job *j, const char *mode, const char *ar
     free(program);
 }
 
-/* Runs it; afterwards no process may be left, the program's included: whatever it leaves becomes our child. */
+/* Runs the job. Afterwards no process may be left, including those of the program: orphans become our children. */
 TEST_UNUSED static int run_job(struct job *j)
 {
     prctl(PR_SET_CHILD_SUBREAPER, 1);
@@ -227,7 +227,7 @@ TEST_UNUSED static void check_large(const struct job *j, size_t i, size_t n, cha
             FAIL("byte %zu of result %zu is wrong", k, i);
 }
 
-/* A FIFO of this case: over which a program that hangs says who it is, or waits to be let go on. */
+/* A FIFO of this case. A program that hangs writes its process id to it, or waits there to be released. */
 static char fifo_dir[] = "/tmp/gd-stream-XXXXXX";
 static char fifo[64];
 

@@ -204,7 +204,7 @@ static void do_hang(const struct task *t, unsigned long n)
     hang();
 }
 
-/* Waits until somebody opens the FIFO. */
+/* Waits until a process opens the FIFO. */
 static void do_await(const struct task *t, unsigned long n)
 {
     close(open(argument, O_RDONLY | O_CLOEXEC));
@@ -344,7 +344,7 @@ static size_t do_lines(const char *bytes, size_t size)
     return used;
 }
 
-/* Holds one answer back until nothing more has come for a while: no more is in flight than may be. */
+/* Holds one answer back until nothing more has arrived for a while: then as many tasks are in flight as allowed. */
 static void answer_held(void)
 {
     struct pollfd f = { .fd = STDIN_FILENO, .events = POLLIN };

@@ -114,7 +114,7 @@ static void hold_at_the_first(struct world *w, const struct gd_report *r)
         gd__dispatcher_hold(w->d, true);
 }
 
-/* Until the queue is full and nothing runs. What was handed out before runs to its end. */
+/* Waits until the queue is full and nothing runs. Tasks that were handed out before run to their end. */
 static uint64_t await_standstill(struct world *w)
 {
     struct gd_stats s = { .size = sizeof s };
@@ -146,7 +146,7 @@ TEST(while_it_is_held_no_task_is_handed_out)
     world_close(&w);
 }
 
-TEST(what_is_held_can_be_shut_down)
+TEST(a_held_run_can_be_shut_down)
 {
     struct world w;
     open_held(&w);
@@ -251,7 +251,7 @@ TEST(a_large_queue_costs_nothing_until_it_is_used)
     struct world w;
     if (TEST_SLOWDOWN > 1)
         SKIP("a sanitizer keeps books of its own about what is allocated");
-    if (getenv("MALLOC_PERTURB_")) { /* with it the C library itself writes to all that it gives */
+    if (getenv("MALLOC_PERTURB_")) { /* with this setting the C library itself writes to all memory that it allocates */
         unsetenv("MALLOC_PERTURB_");
         execl("/proc/self/exe", "again", "a_large_queue_costs_nothing_until_it_is_used", (char *)NULL);
     }

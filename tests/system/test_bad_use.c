@@ -4,7 +4,7 @@
 #include "support/test.h"
 #include "support/world.h"
 
-/* Opens with the options as they are; the code must be this and the words contain that. */
+/* Opens with the current options. The error code must be this one, and the error message must contain that text. */
 static void refused(const struct gd_options *o, int code, const char *words)
 {
     struct gd_dispatcher *d = (struct gd_dispatcher *)(uintptr_t)1;
@@ -62,7 +62,7 @@ TEST(no_options)
     refused(NULL, GD_E_INVALID, "GD_OPTIONS_INIT");
 }
 
-TEST(nowhere_to_put_it)
+TEST(null_instead_of_a_dispatcher_pointer)
 {
     struct world w;
     world_open(&w, 1);
@@ -162,7 +162,7 @@ TEST(a_table_of_a_newer_header)
     CHECK_EQ(gd_worker_main(&argc, argv, &newer.ops), GD_E_VERSION);
 }
 
-/* This program started as a worker, with a table that is no good: told as a setup failure, in words. */
+/* This program is started as a worker with an invalid table. That is reported as a setup failure with a message. */
 TEST(workers_with_a_bad_table)
 {
     struct world w;
@@ -224,7 +224,7 @@ TEST(a_source_that_fails_half_way)
     CHECK_EQ(world_run(&w), GD_E_SOURCE);
     CHECK_CONTAINS(w.text, "no item 50");
     CHECK_EQ(w.stats.taken, 50);
-    CHECK_EQ(world_callbacks(&w, 'S'), 50); /* what it gave is processed */
+    CHECK_EQ(world_callbacks(&w, 'S'), 50); /* tasks that it gave are processed */
     world_close(&w);
 }
 
@@ -234,7 +234,7 @@ static int silent_failure(void *user, struct gd_item *item)
     return -5;
 }
 
-TEST(a_source_that_fails_without_words)
+TEST(a_source_that_fails_without_a_message)
 {
     struct world w;
     world_open(&w, 1);
@@ -287,7 +287,7 @@ static int too_long_for_its_room(void *user, struct gd_item *item)
     return 1;
 }
 
-TEST(a_source_that_says_more_than_it_allocated)
+TEST(a_source_that_gives_more_than_it_allocated)
 {
     struct world w;
     world_open(&w, 1);
@@ -376,7 +376,7 @@ TEST(close_without_a_run)
 
 /* --- a program that does odd things beside us --- */
 
-/* SIGCHLD ignored: the kernel reaps our workers before we do, and nobody knows what they died of. */
+/* SIGCHLD is ignored: the kernel reaps our workers before we do, so the cause of their death is unknown. */
 TEST(sigchld_is_ignored)
 {
     struct world w;
@@ -426,7 +426,7 @@ TEST(too_few_descriptors)
     w.o.restart_delay_ms = 1;
     world_add_many(&w, 50, (struct world_order){ .what = W_ECHO });
     setrlimit(RLIMIT_NOFILE, &(struct rlimit){ 40, 40 });
-    const int rc = world_run(&w); /* some workers can be had, or none: nothing is lost, nothing hangs */
+    const int rc = world_run(&w); /* some workers can be started, or none: nothing is lost, nothing hangs */
     CHECK(rc == 0 || rc == GD_E_SETUP || rc == GD_E_SYSTEM);
     world_close(&w);
 }

@@ -115,7 +115,7 @@ TEST(batch_wait_ends)
     world_add_many(&w, 10, (struct world_order){ .what = W_ECHO });
     const uint64_t begin = world_now_ms();
     world_launch(&w);
-    world_await(w.page, WC_ENTERED, 5); /* though the source gives nothing: else this case does not end */
+    world_await(w.page, WC_ENTERED, 5); /* although the source gives nothing; otherwise this case would not end */
     CHECK_GE(world_now_ms() - begin, 100);
     world_gate_open(w.page, 1);
     CHECK_EQ(world_join(&w), 0);

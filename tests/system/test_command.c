@@ -94,7 +94,7 @@ static void on_output(void *user, int worker_id, int fd, const char *text, size_
 static struct job *job(const char *const *words)
 {
     static const int gpus[] = { 4, 7 };
-    static struct job *jobs; /* so that leak checkers know that they are still wanted */
+    static struct job *jobs; /* so that leak checkers see that they are still in use */
     struct job *j = calloc(1, sizeof *j);
     const struct gd_options defaults = GD_OPTIONS_INIT;
     CHECK(j != NULL);
@@ -102,10 +102,10 @@ static struct job *job(const char *const *words)
     jobs = j;
     if (!getenv("GPU_DISPATCH_HOST"))
         SKIP("GPU_DISPATCH_HOST is not set");
-    setenv("LC_ALL", "C", 1); /* what programs say is compared */
+    setenv("LC_ALL", "C", 1); /* messages of programs are compared */
     unsetenv("BASH_ENV");
     CHECK_EQ(chdir(sh_dir()), 0);
-    CHECK_EQ(prctl(PR_SET_CHILD_SUBREAPER, 1), 0); /* what is left behind becomes ours: see nothing_is_left() */
+    CHECK_EQ(prctl(PR_SET_CHILD_SUBREAPER, 1), 0); /* orphans become our children: see nothing_is_left() */
     j->o = defaults;
     j->o.gpu_ids = gpus;
     j->o.n_gpus = 1;
@@ -121,7 +121,7 @@ static struct job *job(const char *const *words)
     return j;
 }
 
-/* Whatever was started has ended, or this does not return. */
+/* Waits until every process that was started has ended. */
 static void nothing_is_left(void)
 {
     while (waitpid(-1, NULL, 0) > 0)
@@ -154,7 +154,7 @@ static void make_fifo(const char *name)
     CHECK_EQ(mkfifo(name, 0600), 0);
 }
 
-/* One task that succeeds. */
+/* Runs one task, which must succeed. */
 static void expect_out(const char *const *words, const char *input, const char *out)
 {
     struct job *j = job(words);
@@ -258,7 +258,7 @@ TEST(more_output_than_there_is_room_for)
     CHECK_CONTAINS(j->records[0].error, "no memory for its output of 1099511627776 bytes");
 }
 
-TEST(late_output_of_what_was_left_behind)
+TEST(late_output_of_a_process_left_behind)
 {
     static const char *const inputs[] = { "(read x <go; echo late; echo late >&2; echo written >told) & echo first",
                                           "echo x >go; cat told; echo second", "echo third" };
@@ -275,7 +275,7 @@ TEST(late_output_of_what_was_left_behind)
     CHECK_EQ(j->worker_exits, 0);
 }
 
-TEST(what_is_left_behind_ends_with_the_run)
+TEST(processes_left_behind_end_with_the_run)
 {
     struct job *j = job(WORDS("sleep 1000 & sleep 1000 >/dev/null 2>&1 & echo done #"));
     j->n = 3;
@@ -306,7 +306,7 @@ TEST(ungrouped_output)
     CHECK_CONTAINS(j->printed, "err\n");
 }
 
-/* ---- how they end ---- */
+/* ---- how commands end ---- */
 
 TEST(exit_codes)
 {
@@ -331,7 +331,7 @@ TEST(signals)
     expect_failure(WORDS("echo why >&2; kill -TERM $$ #"), "", "killed by signal 15 (Terminated): why");
 }
 
-TEST(programs_that_are_not_there)
+TEST(missing_programs)
 {
     struct record *r = expect_failure(WORDS("no_such_command_xy"), "",
                                       "exited with code 127: /bin/bash: line 1: no_such_command_xy: command not found");
@@ -340,7 +340,7 @@ TEST(programs_that_are_not_there)
     CHECK_EQ(r->o.exit_code, 126);
 }
 
-TEST(a_shell_that_is_not_there)
+TEST(a_missing_shell)
 {
     struct job *j = job(WORDS("echo $x"));
     j->spec.shell = "/no/shell";
@@ -395,7 +395,7 @@ TEST(a_line_that_is_too_long)
     CHECK_EQ(j->records[0].o.exit_code, 126);
 }
 
-/* ---- what they see ---- */
+/* ---- what commands see ---- */
 
 TEST(environment)
 {
@@ -411,7 +411,7 @@ TEST(environment)
     CHECK_STR(j->records[0].o.out, "1\nx y\n");
 }
 
-/* The token of a page that shows the run is not for those who are part of it. */
+/* Commands of the run must not get the token of its web page. */
 TEST(no_token_of_the_page)
 {
     struct job *j = job(WORDS("env | grep -c GPU_DISPATCH_HTTP_TOKEN; echo $OTHER421 #"));
@@ -479,7 +479,7 @@ TEST(a_worker_killed_in_the_middle)
 
 /* ---- time limits ---- */
 
-/* The first task passes its limit and the second says who was the worker of both. */
+/* The first task exceeds its limit, and the second reports which worker ran both. */
 static struct job *time_out(const char *first, unsigned grace_ms)
 {
     static const char *inputs[3];
@@ -489,7 +489,7 @@ static struct job *time_out(const char *first, unsigned grace_ms)
     inputs[2] = "echo $PPID";
     j->inputs = inputs;
     j->n = 3;
-    j->o.task_timeout_ms = 2500; /* the others have it too, and keep it though the machine may be busy */
+    j->o.task_timeout_ms = 2500; /* the other tasks have the same limit, and keep it even on a busy machine */
     j->o.cancel_grace_ms = grace_ms;
     run_all(j);
     CHECK_EQ(j->records[1].failure, GD_FAILURE_TIMEOUT);
@@ -499,23 +499,23 @@ static struct job *time_out(const char *first, unsigned grace_ms)
 TEST(timeout)
 {
     struct job *j = time_out("sleep 1000", 50000);
-    CHECK_STR(j->records[2].o.out, j->records[0].o.out); /* it stopped when it was asked to */
+    CHECK_STR(j->records[2].o.out, j->records[0].o.out); /* it stopped when asked to */
     CHECK_EQ(j->worker_exits, 0);
 }
 
-TEST(timeout_of_what_a_shell_runs)
+TEST(timeout_of_a_program_run_by_a_shell)
 {
     struct job *j = time_out("sh -c 'sleep 1000; true'; sleep 1000; true", 50000);
     CHECK_STR(j->records[2].o.out, j->records[0].o.out);
 }
 
-TEST(timeout_of_one_that_says_it_is_fine)
+TEST(timeout_of_a_command_that_exits_with_0)
 {
     struct job *j = time_out("trap 'exit 0' TERM; sleep 1000 & wait", 50000);
     CHECK_STR(j->records[2].o.out, j->records[0].o.out);
 }
 
-TEST(timeout_of_one_that_does_not_listen)
+TEST(timeout_of_a_command_that_ignores_the_request)
 {
     struct job *j = time_out("trap '' TERM; sh -c 'sleep 1000; true' & sleep 1000; true", 100);
     CHECK(strcmp(j->records[2].o.out, j->records[0].o.out) != 0);

@@ -1,11 +1,11 @@
-/* Crashes: a worker that dies, of whatever and wherever, costs its own attempt and nothing else. */
+/* Crashes: a worker that dies, for any reason and at any place, costs only its current attempt. */
 #include <stdatomic.h>
 
 #include "support/test.h"
 #include "support/world.h"
 #include "worker/host.h"
 
-/* Does `what` in one task among others on two workers: it alone fails, as a crash. */
+/* Does `what` in one task among others on two workers. Only that task fails, as a crash. */
 static void crash_among_others(enum world_what what, uint64_t n, int sig, int code)
 {
     struct world w;
@@ -28,7 +28,7 @@ static void crash_among_others(enum world_what what, uint64_t n, int sig, int co
     CHECK_EQ(w.stats.retried, 2);
     for (size_t i = 0; i < w.n_orders; i++)
         if (i != bad)
-            CHECK_EQ(w.finals[i].attempt, 1); /* nobody else is charged */
+            CHECK_EQ(w.finals[i].attempt, 1); /* no other task is charged */
     world_close(&w);
 }
 
@@ -134,8 +134,8 @@ TEST(every_crash_has_its_own_last_lines)
     world_close(&w);
 }
 
-/* The replacement's setup blocks until every task is final: the tasks that the dead one had not begun can only have
- * been done by the other. */
+/* The replacement's setup blocks until every task is final, so only the other worker can have done the tasks that the
+ * dead one had not begun. */
 static void open_gate_when_all_are_done(struct world *w, const struct gd_report *r)
 {
     (void)r;
@@ -167,7 +167,7 @@ TEST(unstarted_tasks_of_a_dead_worker_do_not_wait_for_its_replacement)
 
 static void kill_idle_worker(struct world *w, const struct gd_report *r)
 {
-    /* It has nothing to do now: the source waits at its gate. */
+    /* The worker has nothing to do now: the source waits at its gate. */
     kill((pid_t)w->finals[r->task_id].answer.pid, SIGKILL);
 }
 
@@ -335,8 +335,8 @@ TEST(a_missing_program)
     world_close(&w);
 }
 
-/* The callback is told which worker it was; a report's message has to say it itself. */
-TEST(the_message_of_a_death_names_the_worker_in_reports_alone)
+/* The callback has the worker as an argument. The message of a report must name it. */
+TEST(only_reports_name_the_worker_in_the_message_of_a_death)
 {
     struct world w;
     world_open(&w, 1);
@@ -348,7 +348,7 @@ TEST(the_message_of_a_death_names_the_worker_in_reports_alone)
     world_close(&w);
 }
 
-TEST(a_program_that_is_no_worker)
+TEST(a_program_that_is_not_a_worker)
 {
     struct world w;
     char name[] = "/bin/true";
@@ -409,7 +409,7 @@ static void die_at(const char *point, unsigned nth, const char *ops, unsigned ba
         FAIL("%s (%s, batch %u): %s", spec, ops, batch, w.text);
     if (world_callbacks(&w, 'S') != 65)
         FAIL("%s (%s, batch %u): %u done", spec, ops, batch, world_callbacks(&w, 'S'));
-    /* Dying once per worker charges a task at most twice: none fails of it. */
+    /* If each worker dies once, a task is charged at most twice, so none fails. */
     CHECK_EQ(world_failures(&w, GD_FAILURE_CRASH), 0);
     CHECK_EQ(w.finals[65].failure, GD_FAILURE_ERROR);
     world_close(&w);

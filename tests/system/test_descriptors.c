@@ -14,7 +14,7 @@ static void no_standard_stream_is_open(struct world *w, const struct gd_report *
         CHECK_EQ(fcntl(fd, F_GETFD), -1);
 }
 
-/* A worker that printed to "our" stdout would else ring an eventfd that stands for SIGINT. */
+/* Otherwise a worker that prints to "our" stdout would write to the eventfd that reports SIGINT. */
 static void run_without_streams(enum gd_worker_output output)
 {
     struct world w;
@@ -61,7 +61,7 @@ static void all_are_close_on_exec(struct world *w, const struct gd_report *r)
     }
 }
 
-TEST(none_is_passed_on)
+TEST(no_descriptor_is_inherited)
 {
     struct world w;
     unsigned seen = 0;

@@ -73,13 +73,13 @@ TEST(an_inherited_list_chooses_and_orders)
     world_close(&w);
 }
 
-TEST(numbers_are_those_of_devices_that_are_there)
+TEST(numbers_are_those_of_existing_devices)
 {
     struct world w;
     setenv("GPU_DISPATCH_SIM", "2", 1);
     world_open(&w, 2);
     w.gpus[0] = 1;
-    w.gpus[1] = 7; /* no such device: a number is all it is */
+    w.gpus[1] = 7; /* no such device: only its number is known */
     world_add_many(&w, 100, (struct world_order){ .what = W_ECHO });
     CHECK_EQ(world_run(&w), 0);
     for (size_t i = 0; i < 100; i++) {
@@ -91,7 +91,7 @@ TEST(numbers_are_those_of_devices_that_are_there)
     world_close(&w);
 }
 
-TEST(a_device_that_is_not_there)
+TEST(a_device_that_does_not_exist)
 {
     struct world w;
     struct gd_dispatcher *d = NULL;
@@ -129,7 +129,7 @@ TEST(workers_run_near_their_device)
     world_close(&w);
 }
 
-TEST(or_anywhere_if_so_asked)
+TEST(workers_run_anywhere_if_requested)
 {
     struct world w;
     cpu_set_t ours;
@@ -169,7 +169,7 @@ TEST(as_many_workers_as_memory_allows)
     world_close(&w);
 }
 
-TEST(memory_for_not_even_one)
+TEST(not_enough_memory_for_one_worker)
 {
     struct world w;
     struct gd_dispatcher *d = NULL;
@@ -208,7 +208,7 @@ static void open_when_out(struct world *w, const struct world_event *e)
         world_gate_open(w->page, 3);
 }
 
-TEST(a_device_none_of_whose_workers_sets_up)
+TEST(a_device_whose_workers_all_fail_in_setup)
 {
     struct world w;
     world_open(&w, 2);
@@ -246,7 +246,7 @@ static void open_the_gate(struct world *w, const struct world_event *e)
         world_gate_open(w->page, 3);
 }
 
-/* On n simulated devices, each of which is at a task when the line comes; all but the first fail. */
+/* Runs on n simulated devices. Each is in a task when the line arrives. All but the first fail. */
 static void run_then_xid(struct world *w, const char *simulated, unsigned n, const char *line)
 {
     static char path[64];
@@ -269,10 +269,10 @@ static void run_then_xid(struct world *w, const char *simulated, unsigned n, con
     unlink(path);
 }
 
-TEST(a_device_that_the_driver_gives_up)
+TEST(a_device_that_the_driver_reports_as_lost)
 {
     struct world w;
-    run_then_xid(&w, "2", 2, "1 13\n1 79\n"); /* the first is the fault of an application */
+    run_then_xid(&w, "2", 2, "1 13\n1 79\n"); /* the first error is the fault of an application */
     CHECK_EQ(world_join(&w), 0);
     CHECK_EQ(world_callbacks(&w, 'S'), 20);
     CHECK_EQ(world_events(&w, 'd'), 1);

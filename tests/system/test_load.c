@@ -1,4 +1,4 @@
-/* Loading ahead: load() runs on I/O threads in front of process, no further ahead than it may. */
+/* Loading ahead: load() runs on I/O threads before process, no further ahead than allowed. */
 #include "support/test.h"
 #include "support/world.h"
 
@@ -10,7 +10,7 @@ static void open_loading(struct world *w, unsigned n_gpus, unsigned threads, uns
     w->o.load_ahead = ahead;
 }
 
-TEST(what_load_left_is_there_in_process)
+TEST(process_gets_what_load_left)
 {
     struct world w;
     open_loading(&w, 2, 2, 0);
@@ -24,8 +24,8 @@ TEST(what_load_left_is_there_in_process)
     world_close(&w);
 }
 
-/* One worker in its first task, with five more loaded behind it. It claims what is there when it begins a task: so it
- * is not ready before all of it is. */
+/* One worker is in its first task, with five more tasks loaded. It claims available tasks when it begins a task, so it
+ * must not be ready before all tasks are available. */
 static void launch_loaded_ahead(struct world *w)
 {
     open_loading(w, 1, 2, 6);
@@ -48,7 +48,8 @@ TEST(loads_run_ahead_while_process_is_busy)
     world_close(&w);
 }
 
-/* What one has begun to load can't be taken back: the other, which starts later, must find something. */
+/* A task that one worker has begun to load can't be taken back. The other worker, which starts later, must still get
+ * one. */
 static void check_shared(unsigned n_tasks)
 {
     struct world w;
@@ -66,12 +67,12 @@ static void check_shared(unsigned n_tasks)
     world_close(&w);
 }
 
-TEST(of_two_long_tasks_each_worker_gets_one)
+TEST(each_worker_gets_one_of_two_long_tasks)
 {
     check_shared(2);
 }
 
-TEST(of_three_long_tasks_the_last_waits_for_who_is_free)
+TEST(the_last_of_three_long_tasks_goes_to_the_first_free_worker)
 {
     check_shared(3);
 }

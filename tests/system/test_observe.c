@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Runs as observers see them: which there are, what they are at, what has ended, why a worker is idle; and that a run
- * feels nothing of them. */
+ * Runs as observers see them: the list of runs, what workers do, which tasks have ended, why a worker is idle.
+ * Observers do not disturb the run.
+ */
 #include <gpu_dispatch/observe.h>
 #include <poll.h>
 #include <sched.h>
@@ -43,7 +44,7 @@ static const struct gd_snapshot *look(struct gd_observer *o)
     return s;
 }
 
-/* Reads until worker i is idle for that reason: the test's time limit is the only one. */
+/* Reads until worker i is idle for that reason. Only the test's time limit limits the wait. */
 static const struct gd_snapshot *await_idle(struct gd_observer *o, size_t i, enum gd_idle_reason why)
 {
     const struct gd_snapshot *s = look(o);
@@ -52,7 +53,7 @@ static const struct gd_snapshot *await_idle(struct gd_observer *o, size_t i, enu
     return s;
 }
 
-/* --- which there are --- */
+/* --- the list of runs --- */
 
 TEST(a_run_is_listed_and_seen)
 {
@@ -169,7 +170,7 @@ static pid_t start_elsewhere(const char *job)
     _exit(0);
 }
 
-TEST(one_that_is_killed_leaves_nothing_for_long)
+TEST(a_killed_run_is_removed_soon)
 {
     const struct gd_snapshot *s;
     enter();
@@ -187,7 +188,7 @@ TEST(one_that_is_killed_leaves_nothing_for_long)
     CHECK_CONTAINS(gd_error_text(), "killed");
     CHECK(!s->ended);
     CHECK_EQ(gd_snapshot_worker(s, 0)->current_task, 0);
-    CHECK_EQ(count_jobs(), 1); /* though nobody has waited for it yet */
+    CHECK_EQ(count_jobs(), 1); /* although it has not been reaped yet */
     CHECK_EQ(waitpid(first, NULL, 0), first);
     struct gd_job job;
     CHECK_EQ(gd_jobs_list(&job, sizeof job, 1), 1);
@@ -223,7 +224,7 @@ TEST(a_fork_of_the_process_ends_nothing)
     world_close(&w);
 }
 
-/* --- where no page can be had --- */
+/* --- if no page can be made --- */
 
 static void run_unlisted(void)
 {
@@ -261,7 +262,7 @@ TEST(a_link_in_the_place_of_the_directory_is_not_followed)
     CHECK_LT(count_jobs(), 0);
 }
 
-TEST(nor_does_a_limit_on_files)
+TEST(a_limit_on_file_sizes_does_not_matter)
 {
     struct world w;
     struct gd_observer *o;
@@ -307,7 +308,7 @@ static void take(struct seen *seen, const struct gd_snapshot *s, struct world *w
     seen->missed += s->tasks_missed + s->failures_missed;
 }
 
-/* Attempts that are not the last are seen too: a timeline without them would show a worker at rest. */
+/* Observers see all attempts, not only the last: without them a timeline would show an idle worker. */
 TEST(attempts_that_are_tried_again_are_seen)
 {
     struct world w;
@@ -337,7 +338,7 @@ TEST(attempts_that_are_tried_again_are_seen)
     world_close(&w);
 }
 
-TEST(who_keeps_up_sees_each_task_once_and_in_order)
+TEST(an_observer_that_keeps_up_sees_each_task_once_in_order)
 {
     struct world w;
     struct gd_observer *o;
@@ -349,7 +350,7 @@ TEST(who_keeps_up_sees_each_task_once_and_in_order)
         world_add(&w, (struct world_order){ .what = i % 10 == 3 ? W_ERROR : W_ECHO });
     world_start(&w);
     CHECK_EQ(gd_observer_attach(&o, w.d), 0);
-    /* what it saw is compared when the run is over, in the order in which it was seen */
+    /* what the observer saw is compared after the run, in the order in which it was seen */
     enum { MOST = 4096 };
     static struct gd_task_view tasks[MOST];
     static struct gd_failure_view failures[MOST];
@@ -398,7 +399,7 @@ TEST(reads_while_it_runs_add_up)
     world_close(&w);
 }
 
-TEST(the_input_and_the_words_of_a_failure)
+TEST(the_input_and_the_message_of_a_failure)
 {
     struct world w;
     enter();
@@ -443,7 +444,7 @@ static void tell_work(struct world *w, const struct gd_report *r)
     gd_dispatcher_set_work(w->d, (double)w->n_finals, 4);
 }
 
-TEST(work_told_before_the_run)
+TEST(work_reported_before_the_run)
 {
     struct world w;
     double done = -1, total = -1;
@@ -458,7 +459,7 @@ TEST(work_told_before_the_run)
     gd_dispatcher_work(w.d, &done, NULL);
     gd_dispatcher_work(w.d, NULL, &total);
     CHECK(done == 0.5 && total == 3);
-    gd_dispatcher_set_work(w.d, 0.0 / 0.0, 3); /* what is no number is nothing */
+    gd_dispatcher_set_work(w.d, 0.0 / 0.0, 3); /* NaN counts as 0 */
     gd_dispatcher_work(w.d, &done, &total);
     CHECK(done == 0 && total == 3);
     gd_dispatcher_set_work(w.d, 4, 3);
@@ -471,7 +472,7 @@ TEST(work_told_before_the_run)
     world_close(&w);
 }
 
-TEST(work_told_in_and_beside_callbacks)
+TEST(work_reported_in_and_outside_callbacks)
 {
     struct world w;
     enter();
@@ -504,11 +505,11 @@ TEST(work_told_in_and_beside_callbacks)
 struct idle_case {
     size_t worker;
     enum gd_idle_reason why;
-    unsigned gate; /* opened when it was seen */
+    unsigned gate; /* opened when the reason was seen */
     bool abort;    /* or this instead */
 };
 
-/* Runs it until the worker was seen idle for that reason. */
+/* Runs until the worker was seen idle for that reason. */
 static void check_idle(struct world *w, struct idle_case c)
 {
     w->o.job = "idle";
@@ -608,8 +609,8 @@ static void wait_for_its_step(struct world *w, const struct gd_report *r)
         world_gate_wait(w->page, FIRST_STEP + (unsigned)r->task_id);
 }
 
-/* A worker that has done all its tasks, and callbacks that take their time: seen from one to the next, sooner or later.
- */
+/* The worker has done all its tasks, and callbacks are slow: an observer sees the reason between two callbacks, sooner
+ * or later. */
 TEST(results_wait_for_a_callback)
 {
     struct world w;
@@ -631,7 +632,7 @@ TEST(results_wait_for_a_callback)
     bool seen = false;
     for (unsigned k = 0; k < STEPS; k++) {
         const struct gd_snapshot *s =
-            look(o); /* it publishes once a millisecond: the next time is to be after the callback */
+            look(o); /* the run publishes once a millisecond: the next time must be after the callback */
         while (s->read_ns - s->stats->now_ns < 2000000)
             s = look(o);
         world_gate_open(w.page, FIRST_STEP + k);
@@ -646,7 +647,7 @@ TEST(results_wait_for_a_callback)
     world_close(&w);
 }
 
-/* A callback that takes its time is not hidden: the run is awake, and says nothing. */
+/* A slow callback is visible: the run is awake, but publishes nothing. */
 static void check_stale(void)
 {
     struct world w;
@@ -671,7 +672,7 @@ TEST(a_long_callback_is_seen_as_stale)
     check_stale();
 }
 
-/* Where a run gives way to its workers, it may come to its first callback without having slept. */
+/* If a run yields to its workers, it may reach its first callback without having slept. */
 TEST(a_long_callback_on_one_processor_is_seen_as_stale)
 {
     cpu_set_t ours, one;
@@ -684,8 +685,8 @@ TEST(a_long_callback_on_one_processor_is_seen_as_stale)
     check_stale();
 }
 
-/* Nothing wakes the run when a worker begins its task: it looks for itself. */
-TEST(a_late_start_is_seen_though_the_run_sleeps)
+/* Nothing wakes the run when a worker begins its task. The run checks by itself. */
+TEST(a_late_start_is_seen_although_the_run_sleeps)
 {
     struct world w;
     struct timespec t;
@@ -719,7 +720,7 @@ TEST(a_late_start_is_seen_though_the_run_sleeps)
     world_close(&w);
 }
 
-/* --- a run feels nothing of them --- */
+/* --- observers do not disturb the run --- */
 
 static void needs_fork(void)
 {
@@ -780,7 +781,7 @@ TEST_WITHIN(120, a_crowd_of_observers_changes_nothing)
     world_close(&w);
 }
 
-/* A process that was forked meanwhile has all our descriptors, and keeps what we close open. */
+/* A process that was forked meanwhile has copies of all our descriptors, and keeps them open when we close ours. */
 TEST(a_fork_that_stays_does_not_disturb_the_burial_of_workers)
 {
     struct world w;
@@ -816,7 +817,7 @@ TEST(bad_use)
     CHECK(none == NULL);
 }
 
-/* Everything that world_run() looks at is as without: descriptors, mappings, processes. */
+/* Everything that world_run() checks is as without observers: descriptors, mappings, processes. */
 TEST(nothing_is_left)
 {
     struct world w;

@@ -1,8 +1,6 @@
-/* A directory of files in, an exit code and a summary out; and each of the launcher's components alone.
- *
- * What a worker does with a file is written in the file: `ok`, `error WORDS`, `once` (fails at the first attempt),
- * `kill`, `kill once`, `wait` (for ever), `lost` (its device).
- */
+/* The launcher: its input is a directory of files, its output an exit code and a summary. Also each of its components
+ * alone. The content of a file says what a worker does with it: `ok`, `error MESSAGE`, `once` (fails at the first
+ * attempt), `kill`, `kill once`, `wait` (for ever), `lost` (its device). */
 #include <fcntl.h>
 #include <gpu_dispatch/gpu_dispatch.h>
 
@@ -54,7 +52,7 @@ struct seen {
     _Atomic unsigned done, failed, timeouts, starts, exits, setup_fails, worker_exits, devices_out, progress;
     char names[64][64]; /* base names, as they came */
     struct gd_balance last;
-    int interrupt_at; /* at the start of so many tasks; 0: never */
+    int interrupt_at; /* at the start of this many tasks; 0: never */
 };
 
 static void note_success(void *user, const struct gd_report *r)
@@ -143,7 +141,7 @@ static void begin(void)
     options.on_exit = note_exit;
 }
 
-/* What it prints is left in `printed`, which lives as long as the case. */
+/* Its output is in `printed`, which lives as long as the case. */
 static int launch(void)
 {
     size_t size;
@@ -216,7 +214,7 @@ TEST(largest_first)
     free(printed);
 }
 
-TEST(by_name_where_asked)
+TEST(by_name_if_requested)
 {
     begin();
     l.gpus = "sim:1";
@@ -266,7 +264,7 @@ TEST(a_file_that_fails_does_not_stop_the_others)
     free(printed);
 }
 
-TEST(a_retry_is_no_failure)
+TEST(a_retry_is_not_a_failure)
 {
     begin();
     options.retries = 1;
@@ -342,7 +340,7 @@ TEST(interrupted)
     free(printed);
 }
 
-TEST(without_callbacks_of_the_users)
+TEST(without_user_callbacks)
 {
     begin();
     const struct gd_options none = GD_OPTIONS_INIT;
@@ -417,7 +415,7 @@ TEST(devices_named_by_number_alone)
     free(printed);
 }
 
-TEST(chunks_need_no_thought_for_the_queue)
+TEST(chunks_work_with_any_queue_size)
 {
     begin();
     options.placement = GD_PLACE_CHUNKS;
@@ -439,7 +437,7 @@ static int to_the_second(void *user, uint64_t task_id, uint64_t weight, unsigned
     return 1;
 }
 
-TEST(a_placement_of_the_users)
+TEST(a_custom_placement)
 {
     begin();
     options.placement = GD_PLACE_CUSTOM;
@@ -452,7 +450,7 @@ TEST(a_placement_of_the_users)
     free(printed);
 }
 
-/* --- what goes wrong before and beside the work --- */
+/* --- errors before and during the work --- */
 
 TEST(no_such_directory)
 {
@@ -490,7 +488,7 @@ TEST(an_empty_directory)
     free(printed);
 }
 
-TEST(a_device_that_is_not_there)
+TEST(a_device_that_does_not_exist)
 {
     begin();
     setenv("GPU_DISPATCH_SIM", "2", 1);
@@ -503,7 +501,7 @@ TEST(a_device_that_is_not_there)
     free(printed);
 }
 
-TEST(a_directory_that_cannot_be_read_is_told)
+TEST(an_unreadable_directory_is_reported)
 {
     begin();
     make_directory("locked");
@@ -566,7 +564,7 @@ TEST(a_device_that_is_lost_is_taken_out_of_use)
     free(printed);
 }
 
-/* Each call that can fail for want of something does so once: the file is processed, or it is said why not. */
+/* Each call that can fail does so once. The file is processed, or the reason why not is reported. */
 TEST_WITHIN(120, whatever_is_wanting_is_told)
 {
     write_file("ok", "a");
@@ -636,7 +634,7 @@ TEST(a_launch_of_another_version)
 
 /* --- asking beforehand --- */
 
-TEST(what_can_start_is_valid)
+TEST(a_launch_that_can_start_is_valid)
 {
     begin();
     CHECK_EQ(gd_launch_validate(&l), 0); /* whether there are files is not asked */
@@ -649,7 +647,7 @@ TEST(what_can_start_is_valid)
     CHECK_EQ(gd_launch_validate(&l), 0);
 }
 
-TEST(what_cannot_start_is_not)
+TEST(a_launch_that_cannot_start_is_not_valid)
 {
     begin();
     l.input_dir = "/nowhere/at/all";

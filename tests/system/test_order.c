@@ -122,7 +122,7 @@ TEST(the_buffer_is_bounded)
     world_launch(&w);
     world_await(w.page, WC_SOURCE, QUEUE);
     struct gd_stats s = { .size = sizeof s };
-    do { /* until the other worker has done all it may, and nothing is waiting but the first */
+    do { /* until the other worker has done all allowed tasks, and only the first one is waiting */
         gd_dispatcher_stats(w.d, &s);
         sched_yield();
     } while (world_count(w.page, WC_ENTERED) < QUEUE || s.running != 1);

@@ -1,6 +1,5 @@
-/* No orphans: when the dispatching program is killed with -9, its workers and what they started go with it, at once.
- * How soon that is on a busy machine nobody can say: of many times one at least is within a second.
- */
+/* No orphans: when the dispatching program is killed with -9, its workers and their children end at once. A busy
+ * machine may delay that, so at least one of many tries must take less than a second. */
 #include "support/test.h"
 #include "support/world.h"
 
@@ -13,13 +12,13 @@ static int open_pidfd(pid_t pid)
     return fd;
 }
 
-/* Runs the world in a process of its own and kills that process when `counter` has come to n. How long it was until all
- * the others were gone; if one stays, the case does not end. */
+/* Runs the world in a process of its own and kills that process when `counter` has reached n. Returns how long it took
+ * until all the others were gone. If one stays, the case does not end. */
 static uint64_t kill_the_parent(struct world *w, enum world_counter counter, uint32_t n, unsigned n_workers)
 {
     const bool stops = w->n_orders > 0 && w->orders[0].what == W_STOP;
     int fds[WORLD_WORKERS], grandchild = -1;
-    prctl(PR_SET_CHILD_SUBREAPER, 1); /* all that it leaves becomes ours */
+    prctl(PR_SET_CHILD_SUBREAPER, 1); /* all orphans become our children */
     const pid_t parent = fork();
     CHECK_GE(parent, 0);
     if (parent == 0) {

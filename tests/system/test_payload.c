@@ -1,4 +1,4 @@
-/* Payloads and results of every size, in and out: whole, where they belong, and nobody else's to write. */
+/* Payloads and results of every size: they are complete, belong to their task, and cannot be written by others. */
 #include "support/test.h"
 #include "support/world.h"
 
@@ -126,7 +126,7 @@ static uint64_t available_mb(void)
     return kb / 1024;
 }
 
-/* What a container may have at most, whatever the machine has. */
+/* The memory limit of a container, which may be below the machine's memory. */
 static uint64_t allowed_mb(void)
 {
     static const char *const paths[] = { "/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes" };
@@ -187,14 +187,14 @@ static int fickle_source(void *user, struct gd_item *item)
     if (*given == w->n_orders)
         return 0;
     const size_t i = (*given)++, size = w->sizes[i];
-    if (i % 3 == 0 && !gd_item_alloc(item, 5000)) /* given up for the next */
+    if (i % 3 == 0 && !gd_item_alloc(item, 5000)) /* replaced by the next allocation */
         return 0;
     unsigned char *to = gd_item_alloc(item, size + 1000);
     if (!to)
         return 0;
     memset(to, 0xee, size + 1000);
     memcpy(to, &w->orders[i], sizeof *w->orders);
-    item->size = sizeof *w->orders; /* shortened: even to what fits the ring */
+    item->size = sizeof *w->orders; /* shortened, even to a size that fits in the ring */
     w->sizes[i] = item->size;
     return 1;
 }

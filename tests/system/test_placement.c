@@ -1,4 +1,5 @@
-/* Who gets what: dynamic, contiguous chunks, by size, the user's own way; and what happens to a lost worker's tasks. */
+/* Which worker gets which task: dynamic, contiguous chunks, by size, and custom strategies. Also what happens to the
+ * tasks of a lost worker. */
 #include "support/test.h"
 #include "support/world.h"
 
@@ -9,7 +10,7 @@ static void open_when_one_is_left(struct world *w, const struct gd_report *r)
         world_gate_open(w->page, 2);
 }
 
-/* Task 0 blocks until all others are final, so what was handed to its worker must be taken back. */
+/* Task 0 blocks until all others are final, so other tasks that were handed to its worker must be taken back. */
 static void tail_is_taken_back(unsigned window, unsigned batch)
 {
     struct world w;
@@ -97,8 +98,8 @@ TEST(chunks_by_ceiling_division)
     }
 }
 
-/* As where the list is read after the dispatcher was opened. */
-TEST(chunks_of_a_total_that_was_told_later)
+/* As if the list were read after the dispatcher was opened. */
+TEST(chunks_of_a_total_that_was_set_later)
 {
     struct world w;
     world_open(&w, 4);
@@ -115,8 +116,8 @@ TEST(chunks_of_a_total_that_was_told_later)
     world_close(&w);
 }
 
-/* What the options may not say is refused when it is said later, too. */
-TEST(chunks_of_a_total_that_cannot_be)
+/* A total that the options may not contain is also refused when it is set later. */
+TEST(chunks_of_an_impossible_total)
 {
     static const uint64_t totals[] = { 0, 101 };
     for (unsigned k = 0; k < 2; k++) {
@@ -136,7 +137,7 @@ TEST(chunks_of_a_total_that_cannot_be)
     }
 }
 
-TEST(chunks_with_more_tasks_than_were_told)
+TEST(chunks_with_more_tasks_than_the_total)
 {
     struct world w;
     world_open(&w, 2);
@@ -208,7 +209,7 @@ static int nonsense(void *user, uint64_t task_id, uint64_t weight, unsigned n_wo
     return task_id % 2 ? (int)n_workers + 5 : -77;
 }
 
-TEST(a_strategy_that_names_no_worker_means_anyone)
+TEST(a_strategy_that_names_no_worker_means_any_worker)
 {
     struct world w;
     world_open(&w, 2);
@@ -289,8 +290,8 @@ static void open_when_eight_are_left(struct world *w, const struct gd_report *r)
         world_gate_open(w->page, 2);
 }
 
-/* The first eight are for worker 0, which is blocked, and fill the queue but for one place: through that one the other
- * worker must be fed, a task at a time. */
+/* The first eight tasks are for worker 0, which is blocked. They fill the queue except for one place. The other worker
+ * must get its tasks through that place, one at a time. */
 static int first_eight_to_0(void *user, uint64_t task_id, uint64_t weight, unsigned n_workers)
 {
     (void)user, (void)weight, (void)n_workers;

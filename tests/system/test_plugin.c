@@ -152,7 +152,7 @@ TEST(a_shared_object_without_the_symbol)
     CHECK_EQ(t.errors, t.next);
 }
 
-TEST(a_file_that_is_no_shared_object)
+TEST(a_file_that_is_not_a_shared_object)
 {
     struct tally t = { .total = 5 };
     plugin_path("");

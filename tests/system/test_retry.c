@@ -1,4 +1,4 @@
-/* Retries of ordinary errors: how many, how far apart, and how a task says that there is no point. */
+/* Retries of ordinary errors: how many, how far apart, and how a task says that a retry is useless. */
 #include "support/test.h"
 #include "support/world.h"
 
@@ -91,7 +91,7 @@ TEST(a_failure_with_data_is_retried)
     world_close(&w);
 }
 
-TEST(a_failure_whose_data_has_no_room_keeps_its_words)
+TEST(a_failure_whose_data_has_no_room_keeps_its_message)
 {
     struct world w;
     world_open(&w, 1);
@@ -101,7 +101,7 @@ TEST(a_failure_whose_data_has_no_room_keeps_its_words)
     world_close(&w);
 }
 
-TEST(an_error_without_words_gets_some)
+TEST(an_error_without_a_message_gets_one)
 {
     struct world w;
     world_open(&w, 1);
@@ -137,11 +137,11 @@ TEST(the_delay_doubles)
     CHECK_GE(started_at[1] - started_at[0], 40 - 1);
     CHECK_GE(started_at[2] - started_at[1], 80 - 1);
     CHECK_GE(started_at[3] - started_at[2], 160 - 1);
-    CHECK_LE(started_at[3] - started_at[0], 20000); /* 280 of them were asked for; a busy machine adds some */
+    CHECK_LE(started_at[3] - started_at[0], 20000); /* 280 ms were requested; a busy machine adds some */
     world_close(&w);
 }
 
-/* How long a task took in all is from its first attempt, however that ended. */
+/* The total time of a task begins with its first attempt, however that ended. */
 TEST(the_first_attempt_is_remembered)
 {
     const uint64_t delay_ms = 20;
@@ -162,7 +162,7 @@ TEST(the_first_attempt_is_remembered)
     world_close(&w);
 }
 
-/* While one waits for its retry, others run. */
+/* While a task waits for its retry, others run. */
 static void open_gate(struct world *w, const struct gd_report *r)
 {
     (void)r;
@@ -170,7 +170,7 @@ static void open_gate(struct world *w, const struct gd_report *r)
         gd_dispatcher_shutdown(w->d);
 }
 
-TEST(a_waiting_retry_holds_nobody_up)
+TEST(a_waiting_retry_holds_no_other_task_up)
 {
     struct world w;
     world_open(&w, 1);
@@ -185,7 +185,7 @@ TEST(a_waiting_retry_holds_nobody_up)
     world_close(&w);
 }
 
-TEST(errors_and_crashes_are_counted_apart)
+TEST(errors_and_crashes_are_counted_separately)
 {
     struct world w;
     world_open(&w, 1);
@@ -201,7 +201,7 @@ TEST(errors_and_crashes_are_counted_apart)
     world_close(&w);
 }
 
-TEST(each_error_has_its_own_words)
+TEST(each_error_has_its_own_message)
 {
     struct world w;
     world_open(&w, 1);

@@ -1,4 +1,4 @@
-/* A run in good order: every callback and its fields, seeds, setup arguments, worker ids, statistics, output. */
+/* A normal run: every callback and its fields, seeds, setup arguments, worker ids, statistics, output. */
 #include "support/test.h"
 #include "support/world.h"
 
@@ -172,7 +172,7 @@ TEST(on_task_start_comes_before_the_end)
     world_close(&w);
 }
 
-/* A long task's start is told while it runs. */
+/* The start of a long task is reported while it runs. */
 static void let_it_go(struct world *w, uint64_t task_id, int worker_id)
 {
     (void)worker_id;
@@ -215,7 +215,7 @@ TEST(no_callbacks_but_on_success)
     world_close(&w);
 }
 
-TEST(a_cleanup_that_fails_is_told)
+TEST(a_cleanup_that_fails_is_reported)
 {
     struct world w;
     world_open(&w, 2);
@@ -277,7 +277,7 @@ TEST(stats_from_another_thread_while_tasks_run)
     world_await(w.page, WC_ENTERED, 2);
     struct gd_stats s;
     do {
-        s = stats_of(&w); /* at most a few milliseconds old: it comes */
+        s = stats_of(&w); /* at most a few milliseconds old, so it will arrive */
         sched_yield();
     } while (s.running < 2 || !s.source_done);
     CHECK_EQ(s.taken, 10);
@@ -427,7 +427,8 @@ TEST(a_worker_sees_its_own_device_only)
     world_close(&w);
 }
 
-/* A daemon has closed its standard descriptors; the numbers are then the library's to get, and to give on rightly. */
+/* A daemon has closed its standard descriptors. The library may then get these numbers, and must still pass on the
+ * right descriptors. */
 TEST(without_standard_descriptors)
 {
     struct world w;

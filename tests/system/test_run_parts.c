@@ -1,21 +1,21 @@
-/* The one composition of a run (launch/run.h): which parts are called, and in which order, when it goes well, when a
- * step fails, and when it is left behind. */
+/* The composition of a run (launch/run.h): which parts are called, and in which order, when the run succeeds, when a
+ * step fails, and when the run is abandoned. */
 #include <gpu_dispatch/gpu_dispatch.h>
 
 #include "base/alloc.h"
 #include "launch/run.h"
 #include "support/test.h"
 
-/* --- parts that write down that they were called --- */
+/* --- parts that record their calls --- */
 
 struct job {
     struct gd__run run;
     char called[512];   /* the names of the parts, in their order */
     const char *fails;  /* the part that fails */
-    const char *leaves; /* the part that leaves the run behind */
+    const char *leaves; /* the part that abandons the run */
     const char *gpus;
     int given, tasks;
-    int turned_into; /* what ended() returns instead; 0: what it got */
+    int turned_into; /* what ended() returns instead; 0: its argument */
     uint64_t done;   /* as the balancer counted, in the program's callback */
     char summary[1024];
 };
@@ -42,7 +42,7 @@ static void on_success(void *user, const struct gd_report *r)
     struct job *j = user;
     struct gd_balance b = { .size = sizeof b };
     CHECK_EQ(gd_balancer_overall(j->run.balancer, &b), 0);
-    CHECK_EQ(b.done, ++j->done); /* it was counted before */
+    CHECK_EQ(b.done, ++j->done); /* the task was counted before */
 }
 
 static int prepare(void *user, struct gd_options *o)
@@ -101,7 +101,7 @@ static void conclude(void *user, int result)
 {
     struct job *j = user;
     CHECK_EQ(result, j->turned_into);
-    CHECK_EQ(j->run.d != NULL, j->run.left_behind); /* the journal may be closed: nobody writes to it */
+    CHECK_EQ(j->run.d != NULL, j->run.left_behind); /* the journal may be closed: it has no writer any more */
     (void)note(j, "conclude");
 }
 
@@ -154,14 +154,14 @@ TEST(every_step_in_its_order)
     CHECK_CONTAINS(j.summary, "\n5 tasks in ");
 }
 
-TEST(what_ended_returns_is_the_result)
+TEST(the_return_value_of_ended_is_the_result)
 {
     struct job j = { .turned_into = GD_E_INTERRUPTED };
     CHECK_EQ(execute(&j), GD_E_INTERRUPTED);
     CHECK_STR(j.called, "prepare open_source open_views ended close_views report conclude close");
 }
 
-/* Nothing is reported or concluded of a run that was not begun, and everything is closed. */
+/* A run that did not begin has no reports and no conclusion, and everything is closed. */
 TEST(a_part_that_fails_ends_it)
 {
     struct job first = { .fails = "prepare" }, second = { .fails = "open_source" }, third = { .fails = "open_views" };
@@ -173,16 +173,16 @@ TEST(a_part_that_fails_ends_it)
     CHECK_STR(third.called, "prepare open_source open_views close_views close");
 }
 
-TEST(a_step_of_its_own_that_fails_is_told)
+TEST(a_step_of_the_run_itself_that_fails_is_reported)
 {
     struct job j = { .gpus = "rubbish" };
     CHECK_LT(execute(&j), 0);
     CHECK_STR(j.called, "prepare failed close_views close");
 }
 
-/* --- left behind --- */
+/* --- abandoned --- */
 
-/* What no thread uses here, since there is none. */
+/* Frees what an abandoned thread would still use. There is no such thread here. */
 static void free_left(struct job *j)
 {
     gd_dispatcher_close(&j->run.d);
@@ -192,7 +192,7 @@ static void free_left(struct job *j)
     gd__free(j->run.workers);
 }
 
-TEST(a_run_that_is_left_behind_is_not_closed)
+TEST(an_abandoned_run_is_not_closed)
 {
     struct job early = { .leaves = "close_views" }, late = { .leaves = "conclude" };
     CHECK_EQ(execute(&early), 0);

@@ -19,7 +19,7 @@ TEST(some_workers_fail)
     CHECK_EQ(world_join(&w), 0);
     CHECK_EQ(world_callbacks(&w, 'S'), 100);
     CHECK_EQ(world_events(&w, 's'), 2);
-    CHECK_EQ(world_events(&w, 'x') + world_events(&w, 'X'), 0); /* that it left is no second event */
+    CHECK_EQ(world_events(&w, 'x') + world_events(&w, 'X'), 0); /* its exit is not a second event */
     CHECK_EQ(w.workers[0].state, GD_WORKER_FAILED);
     CHECK_EQ(w.workers[1].state, GD_WORKER_FINISHED);
     CHECK_EQ(world_count(w.page, WC_SETUPS), 4); /* an error is not tried again */
@@ -29,7 +29,7 @@ TEST(some_workers_fail)
     world_close(&w);
 }
 
-TEST(the_words_of_setup_are_told)
+TEST(the_message_of_setup_is_reported)
 {
     struct world w;
     world_open(&w, 2);
@@ -184,7 +184,7 @@ TEST(a_setup_that_hangs)
     world_close(&w);
 }
 
-/* How many setups run at once: each waits for a gate, and the test counts who has come. */
+/* How many setups run at once: each waits for a gate, and the test counts the setups that have begun. */
 TEST(setup_jobs_bounds_how_many_set_up_at_once)
 {
     struct world w;
@@ -209,7 +209,7 @@ TEST(setup_jobs_bounds_how_many_set_up_at_once)
     CHECK_EQ(off, 2);
     CHECK_EQ(world_count(w.page, WC_SETUPS), 2);
     world_gate_open(w.page, 2);
-    world_await(w.page, WC_ENTERED, 4); /* all four came to be */
+    world_await(w.page, WC_ENTERED, 4); /* all four workers were started */
     world_gate_open(w.page, 3);
     CHECK_EQ(world_join(&w), 0);
     world_close(&w);

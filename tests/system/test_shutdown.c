@@ -1,9 +1,9 @@
-/* Ending a run early: from a callback, from another thread, at once, and beside a source or a setup that blocks. */
+/* Ending a run early: from a callback, from another thread, at once, and while a source or a setup blocks. */
 #include "support/test.h"
 #include "support/world.h"
 
-/* What ends at once ends long before the wait that it could have had, which is twice that or for ever. How much sooner
- * is not for a machine to say that others use as well. */
+/* A run that ends at once must end within this time. If it waited, it would take twice as long, or for ever. A shorter
+ * limit could fail on a busy machine. */
 enum { SOON_MS = 30000 };
 
 static void shut_down_at_ten(struct world *w, const struct gd_report *r)
@@ -89,7 +89,7 @@ TEST(cleanup_has_its_own_time_after_the_grace_for_tasks)
         sched_yield();
     world_gate_open(w.page, 5);
     CHECK_EQ(world_join(&w), GD_E_SHUTDOWN);
-    CHECK_EQ(w.n_events, 0); /* no word of a cleanup that failed */
+    CHECK_EQ(w.n_events, 0); /* no failed cleanup is reported */
     world_close(&w);
 }
 
@@ -222,7 +222,7 @@ TEST(while_a_worker_rests)
     struct world w;
     world_open(&w, 1);
     w.o.restart_delay_ms = 60000; /* from the second on each restart in a row waits for a second, which is the most */
-    w.o.crash_limit = w.o.death_limit = 1000000; /* so that there are always more of them to be seen */
+    w.o.crash_limit = w.o.death_limit = 1000000; /* so that there are always more restarts to see */
     world_add(&w, (struct world_order){ .what = W_KILL });
     world_launch(&w);
     struct gd_worker_stats s;
@@ -304,7 +304,7 @@ TEST(source_cancel_frees_a_blocked_source)
     world_close(&w);
 }
 
-/* Waits until the source's thread has ended: this process has but one then. */
+/* Waits until the source's thread has ended: this process then has only one thread. */
 static void await_its_thread(void)
 {
     for (unsigned n = 2; n > 1; sched_yield()) {
@@ -318,7 +318,7 @@ static void await_its_thread(void)
     }
 }
 
-/* The source returns long after the run: what it gives then goes nowhere, and nothing that it touches is gone. */
+/* The source returns long after the run. Its task is dropped, and all memory that it uses still exists. */
 static void source_that_outlives_the_run(bool in_place)
 {
     struct world w;
@@ -342,7 +342,7 @@ static void source_that_outlives_the_run(bool in_place)
     world_close(&w);
 }
 
-TEST(a_source_that_does_not_return_is_left_behind)
+TEST(a_source_that_does_not_return_is_abandoned)
 {
     source_that_outlives_the_run(false);
 }

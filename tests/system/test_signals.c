@@ -12,8 +12,8 @@ static void own_handler(int number)
     own_handler_calls++;
 }
 
-/* Waits until a signal was obeyed: what waited is cancelled. All of it must have been taken before: a source that was
- * asked for no more gives nothing to cancel. */
+/* Waits until a signal has taken effect: waiting tasks are cancelled. All tasks must have been taken before, since a
+ * source that is not asked again gives nothing to cancel. */
 static void await_drain(struct world *w)
 {
     struct gd_stats s = { .size = sizeof s };

@@ -1,4 +1,4 @@
-/* A callback may take longer than any time limit: that is no worker's fault, and changes no report. */
+/* A callback may take longer than any time limit. That is not the fault of a worker, and changes no report. */
 #include <sched.h>
 #include <time.h>
 
@@ -7,7 +7,7 @@
 
 enum { LIMIT_MS = WORLD_PATIENCE_MS, LONG_MS = LIMIT_MS + 500 };
 
-/* The user's own slowness: what these tests are about. */
+/* The slow callback of the user, which these tests are about. */
 static void take_ms(int ms)
 {
     struct timespec t = { ms / 1000, (long)(ms % 1000) * 1000000 };
@@ -30,7 +30,7 @@ static void be_slow_while_tasks_come(struct world *w, const struct gd_report *r)
     take_ms(LONG_MS);
 }
 
-/* What came in meanwhile is handed out afterwards, and has its whole time then. */
+/* Tasks that arrived meanwhile are handed out afterwards, and have their whole time limit then. */
 TEST(a_task_is_not_late_from_the_beginning)
 {
     struct world w;
@@ -46,7 +46,7 @@ TEST(a_task_is_not_late_from_the_beginning)
     world_close(&w);
 }
 
-TEST(nor_is_one_that_was_loaded_meanwhile)
+TEST(a_task_loaded_meanwhile_is_not_late)
 {
     struct world w;
     world_ops("l");
@@ -71,7 +71,7 @@ struct span {
     uint64_t opened_at, ended_by;
 };
 
-/* Until the other worker has begun its second task, so that its first is over. */
+/* Waits until the other worker has begun its second task, so that its first is over. */
 static void let_the_other_end(struct world *w, const struct gd_report *r)
 {
     struct span *span = w->mine;

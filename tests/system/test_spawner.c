@@ -1,11 +1,11 @@
-/* A run on a thread of its own: starting, waiting with and without a limit, ending, looking at its processes. */
+/* A run on a thread of its own: starting, waiting with and without a limit, ending, listing its processes. */
 #include "base/fault.h"
 #include "support/test.h"
 #include "support/world.h"
 
 enum { LONG_MS = 50000 * TEST_SLOWDOWN }; /* against waiting for ever */
 
-/* A world whose callbacks only count: they come on a thread that it does not know. */
+/* A world whose callbacks only count, since they come on a thread that the world does not know. */
 struct spawned {
     struct world w; /* first: the source is the world's */
     struct gd_spawner *s;
@@ -144,7 +144,7 @@ static void *wait_for_it(void *user)
     world_count_add(s->w.page, WC_USER, 1);
     CHECK_EQ(gd_spawner_wait(s->s, -1, &result), 0);
     CHECK_EQ(result, GD_E_SHUTDOWN);
-    CHECK_CONTAINS(gd_error_text(), "shut down"); /* each thread has the words */
+    CHECK_CONTAINS(gd_error_text(), "shut down"); /* each thread has the error message */
     return NULL;
 }
 
@@ -165,7 +165,7 @@ TEST(two_threads_may_wait)
     spawned_close(&s);
 }
 
-TEST(the_error_of_a_run_comes_with_its_words)
+TEST(the_error_of_a_run_comes_with_its_message)
 {
     struct spawned s;
     spawned_open(&s, 1);
@@ -182,7 +182,7 @@ TEST(the_error_of_a_run_comes_with_its_words)
 
 /* --- what cannot be started --- */
 
-TEST(bad_options_are_told_at_the_start)
+TEST(bad_options_are_reported_at_the_start)
 {
     struct spawned s;
     spawned_open(&s, 1);
@@ -197,7 +197,7 @@ TEST(bad_options_are_told_at_the_start)
     world_close(&s.w);
 }
 
-TEST(no_spawner_is_no_crash)
+TEST(a_null_spawner_does_not_crash)
 {
     struct gd_stats stats = { .size = sizeof stats };
     struct gd_spawner *none = NULL;
@@ -211,7 +211,7 @@ TEST(no_spawner_is_no_crash)
 }
 
 /* Each call of the start that can fail does so once. */
-TEST(whatever_is_wanting_is_told_at_the_start)
+TEST(every_failing_call_is_reported_at_the_start)
 {
     struct spawned s;
     spawned_open(&s, 1);
@@ -341,7 +341,7 @@ TEST(a_callback_can_end_its_run_but_not_wait_for_it)
 
 /* --- status --- */
 
-/* In a callback the figures are those of this moment; elsewhere they may be a few milliseconds old. */
+/* In a callback the figures are current. Elsewhere they may be a few milliseconds old. */
 static void look_inside(struct spawned *s)
 {
     struct gd_worker_stats w[2];

@@ -1,9 +1,9 @@
-/* Workers that are programs speaking JSON Lines, in good order: answers, large lines, how they begin and end. */
+/* Workers that are programs speaking JSON Lines, without errors: answers, large lines, how they begin and end. */
 #include <pthread.h>
 
 #include "system/stream_job.h"
 
-/* --- in good order -------------------------------------------------------------- */
+/* --- without errors ---------------------------------------------------------------- */
 
 TEST(outputs_are_results)
 {
@@ -47,7 +47,7 @@ static void on_task_start(void *user, uint64_t task_id, int worker_id, unsigned 
     starts++;
 }
 
-TEST(starts_are_told)
+TEST(starts_are_reported)
 {
     struct job j;
     open_job(&j, NULL, NULL);
@@ -64,7 +64,7 @@ TEST(answers_in_any_order)
 {
     struct job j;
     open_job(&j, "reverse", NULL);
-    j.o.batch_size = 16; /* so many are in flight at once, however long they take */
+    j.o.batch_size = 16; /* this many are in flight at once, however long they take */
     j.n = 5000;
     j.fill = number;
     CHECK_EQ(run_job(&j), 0);
@@ -72,7 +72,7 @@ TEST(answers_in_any_order)
     close_job(&j);
 }
 
-/* That such answers do come in another order than the tasks. */
+/* Checks that such answers do arrive in another order than the tasks. */
 TEST(several_tasks_are_in_flight)
 {
     struct job j;
@@ -89,7 +89,7 @@ TEST(several_tasks_are_in_flight)
     close_job(&j);
 }
 
-/* Everything behind it is answered and waits for it: as much as there is room for, and no more. */
+/* All later tasks are answered and wait for it: as many as there is room for, and no more. */
 TEST(one_answer_is_held_back)
 {
     struct job j;
@@ -116,7 +116,7 @@ TEST(an_answer_does_not_wait_for_the_next)
     make_fifo();
     open_job(&j, "hang-to", fifo);
     j.o.batch_size = 2;
-    j.o.batch_wait_us = 3600u * 1000 * 1000; /* both together: nobody waits that long for the second */
+    j.o.batch_wait_us = 3600u * 1000 * 1000; /* both together: no answer waits that long for the second one */
     j.o.on_success = let_go_on;
     GIVE(&j, "a", "await");
     CHECK_EQ(run_job(&j), 0);
@@ -154,7 +154,7 @@ static size_t all_bytes(size_t i, char **bytes)
     return 256;
 }
 
-TEST(inputs_that_are_no_utf8_come_back)
+TEST(inputs_that_are_not_utf8_come_back)
 {
     static const char script[] =
         "import sys, json, os\n"
@@ -209,7 +209,7 @@ static size_t no_json(size_t i, char **bytes)
     return (size_t)asprintf(bytes, i % 100 == 99 ? "[%zu]" : "%zu]", i);
 }
 
-TEST(many_inputs_that_are_no_json)
+TEST(many_inputs_that_are_not_json)
 {
     char *program = path_of("stream_program");
     struct job j;
@@ -417,11 +417,11 @@ TEST(setup_is_refused)
 {
     setup_fails("refuse", NULL, "no \"model\" here");
 }
-TEST(setup_is_refused_without_words)
+TEST(setup_is_refused_without_a_message)
 {
     setup_fails("refuse-silently", NULL, "reported \"ready\":false without an error message");
 }
-TEST(rubbish_before_ready)
+TEST(garbage_before_ready)
 {
     setup_fails("chatty", NULL, "wrote \"Loading model...\": it must write the line {\"ready\":true}");
 }
@@ -429,7 +429,7 @@ TEST(json_before_ready)
 {
     setup_fails("array", NULL, "wrote \"[true]\"");
 }
-TEST(ready_that_is_no_bool)
+TEST(ready_that_is_not_a_boolean)
 {
     setup_fails("not-ready", NULL, "wrote \"{\\\"ready\\\":1}\"");
 }
@@ -496,7 +496,7 @@ TEST(setup_that_takes_too_long_is_killed)
 {
     struct job j;
     make_fifo();
-    open_job(&j, "ready-after", fifo); /* nobody opens it */
+    open_job(&j, "ready-after", fifo); /* no process opens it */
     j.o.setup_timeout_ms = 100;
     j.o.setup_attempts = 1;
     GIVE(&j, "a");

@@ -1,11 +1,11 @@
-/* Stream programs that say what they should not, die, hang or are killed: that costs the task they were on and nothing
- * else, and the report says what happened. */
+/* Stream programs that break the protocol, die, hang or are killed: only their current task is affected, and the report
+ * says what happened. */
 #include <pthread.h>
 
 #include "system/stream_job.h"
 #include "worker/host.h"
 
-/* --- what is wrong in the middle of a task -------------------------------------------- */
+/* --- errors in the middle of a task --------------------------------------------------- */
 
 static size_t bad_at;
 static const char *bad_input;
@@ -14,8 +14,8 @@ static size_t one_bad(size_t i, char **bytes)
     return i == bad_at ? (size_t)asprintf(bytes, "%s", bad_input) : number(i, bytes);
 }
 
-/* One bad task among 200: it alone fails, as a crash, and the report has these words. The others may have been in
- * flight beside it once; then they were run again. */
+/* One bad task among 200: only that one fails, as a crash, and the report has this error message. Others that were in
+ * flight beside it were run again. */
 static void bad_among_others(const char *input, int sig, int code, const char *words)
 {
     struct job j;
@@ -34,7 +34,7 @@ static void bad_among_others(const char *input, int sig, int code, const char *w
     CHECK_EQ(f->signal, sig);
     CHECK_EQ(f->exit_code, code);
     CHECK_GE(f->attempt, 3);
-    CHECK_LE(f->attempt, 4); /* one more if it was not alone at first */
+    CHECK_LE(f->attempt, 4); /* one more attempt if other tasks were in flight beside it at first */
     CHECK_EQ(j.exits, f->attempt);
     close_job(&j);
 }
@@ -81,7 +81,7 @@ TEST(a_line_that_is_too_long)
                      "a line of more than 100000 bytes: its line was \"{\\\"output\\\":\\\"xxx");
 }
 
-/* The answer was good and counts; what came behind it is nobody's. */
+/* The answer was good and counts. Text after it belongs to no task. */
 static void good_answer_then_rubbish(const char *input)
 {
     struct job j;
@@ -103,7 +103,7 @@ TEST(an_answer_given_twice)
 {
     good_answer_then_rubbish("twice");
 }
-TEST(words_behind_an_answer)
+TEST(text_after_an_answer)
 {
     good_answer_then_rubbish("late");
 }
@@ -133,7 +133,7 @@ TEST(input_closed_while_it_is_written_to)
     j.fill = deafen_then_large;
     CHECK_EQ(run_job(&j), 0);
     CHECK_STR(j.finals[0].data, "\"once deafen\"");
-    CHECK_EQ(j.finals[0].attempt, 1); /* it was answered */
+    CHECK_EQ(j.finals[0].attempt, 1); /* the task was answered */
     check_large(&j, 1, 2000001, 'b');
     close_job(&j);
 }
@@ -159,7 +159,7 @@ TEST(many_deaths_and_nothing_is_lost)
     close_job(&j);
 }
 
-/* The host dies at each point of its way in turn. */
+/* The host dies at each of its kill points in turn. */
 TEST(a_host_that_dies_anywhere)
 {
     static const char *const points[] = { "boot",           "mapped",         "before_setup", "after_setup",
@@ -189,7 +189,7 @@ TEST(a_host_that_runs_out_of_something)
         snprintf(text, sizeof text, "%u", n);
         setenv("GD_FAULT_WORKER", text, 1);
         open_job(&j, NULL, NULL);
-        j.o.shortage_wait_ms = 1; /* what no process gets is not to be had later either */
+        j.o.shortage_wait_ms = 1; /* a call that always fails will not succeed later either */
         GIVE(&j, "a", "error 0", "big 100000", "b", "big 300000");
         const int rc = run_job(&j);
         CHECK(rc == 0 || rc == GD_E_SETUP || rc == GD_E_NO_WORKERS);
@@ -266,7 +266,7 @@ static void *kill_host(void *unused)
     return unused;
 }
 
-/* The first attempt is killed from outside, the second goes well; the program is never left behind. */
+/* The first attempt is killed from outside, the second succeeds. The program is never left running. */
 static void kill_once(void *(*killer)(void *))
 {
     struct job j;
@@ -323,7 +323,7 @@ static size_t leave_first(size_t i, char **bytes)
     return number(i, bytes);
 }
 
-TEST(an_end_between_two_tasks_is_nobodys)
+TEST(an_end_between_two_tasks_charges_no_task)
 {
     struct job j;
     make_fifo();
@@ -349,7 +349,7 @@ static void await_end(int pidfd)
 TEST(a_killed_dispatcher_leaves_nothing_running)
 {
     pid_t program, host;
-    free(path_of("stream_program")); /* skips the case here, if it must */
+    free(path_of("stream_program")); /* skips the case here if needed */
     make_fifo();
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     const pid_t dispatcher = fork();

@@ -1,12 +1,12 @@
-/* Time limits: a task past its limit is asked to stop, then its process is killed; nothing holds a worker for good. */
+/* Time limits: a task past its limit is asked to stop, then its process is killed. Nothing blocks a worker for ever. */
 #include <sys/ptrace.h>
 #include <sys/resource.h>
 
 #include "support/test.h"
 #include "support/world.h"
 
-/* What a busy machine may add to a deadline. The bench measures lateness; here only the order of size is at stake. A
- * machine that is too busy for that is given more tries. */
+/* What a busy machine may add to a deadline. The benchmark measures lateness. Here only the order of magnitude is
+ * checked, with more tries if the machine is too busy. */
 enum { SLACK_MS = 150 * TEST_SLOWDOWN, TRIES = 20 };
 
 struct measure {
@@ -22,7 +22,8 @@ static void note_report(struct world *w, const struct gd_report *r)
     reported_at_ms = world_now_ms();
 }
 
-/* A run of one task. Nobody else is in it: short limits are not for workers in good order, which may stand still. */
+/* A run of one task. There are no other workers: with short limits a healthy worker that stands still for a moment
+ * would time out. */
 static struct measure run_alone(struct world *w)
 {
     const uint64_t begin = world_now_ms();
@@ -33,8 +34,9 @@ static struct measure run_alone(struct world *w)
     return (struct measure){ reported_at_ms - begin, (w->finals[0].end_ns - w->finals[0].start_ns) / 1000000 };
 }
 
-/* Nothing is ended before its limit, and once what was begun at once is, not long after it. The limit counts from when
- * the worker could have begun: one that is late has the rest, and one that is too late does not begin. */
+/* No task is ended before its limit. At least once, a task that began at once is ended soon after its limit. The limit
+ * counts from the moment when the worker could have begun. A worker that begins late has only the rest of the time, and
+ * one that is too late does not begin. */
 static void check_time(struct measure (*measure)(void), uint64_t timeout_ms, uint64_t grace_ms)
 {
     const uint64_t limit_ms = timeout_ms + grace_ms;
@@ -64,7 +66,7 @@ TEST_WITHIN(300, a_quarter_of_a_second_is_a_quarter_of_a_second)
     check_time(a_quarter_of_a_second, 250, 0);
 }
 
-TEST(one_that_stops_when_asked_is_the_only_one_to_notice)
+TEST(a_task_that_stops_when_asked_affects_no_other)
 {
     struct world w;
     world_open(&w, 1);
@@ -112,7 +114,7 @@ TEST_WITHIN(300, while_1_is_killed_at_deadline_plus_grace)
     check_time(deadline_plus_grace, 100, 200);
 }
 
-TEST(one_that_is_killed_costs_nobody_else_anything)
+TEST(a_killed_task_affects_no_other)
 {
     struct world w;
     world_open(&w, 1);
@@ -182,7 +184,7 @@ static void check_retried(int what, unsigned retries)
     world_close(&w);
 }
 
-TEST(timeouts_are_retried_where_that_is_asked_for)
+TEST(timeouts_are_retried_if_requested)
 {
     check_retried(W_POLITE_LOOP, 2);
     check_retried(W_LOOP, 2);
@@ -250,7 +252,7 @@ TEST(a_stopped_worker_is_killed_too)
     world_close(&w);
 }
 
-/* SIGSTOP while it has nothing to do; the next task is handed to it and never begun there. */
+/* The worker is stopped while it has nothing to do. The next task is handed to it and never begun there. */
 static void stop_the_idle_worker(struct world *w, const struct gd_report *r)
 {
     if (r->task_id == 0) {
@@ -305,8 +307,8 @@ TEST(a_stuck_load_is_ended_too)
     world_close(&w);
 }
 
-/* A process that is traced and killed stays a zombie that its parent can't reap until the tracer lets go: as good as
- * one stuck in the kernel. Holds the first process of worker 0 until gate 2 opens. */
+/* A traced process that is killed stays a zombie, which its parent can't reap until the tracer releases it. So it
+ * behaves like a process stuck in the kernel. Holds the first process of worker 0 until gate 2 opens. */
 static pid_t hold_worker(struct world *w)
 {
     const pid_t tracer = fork();
@@ -360,7 +362,7 @@ TEST(a_process_that_will_not_die_is_set_aside)
     CHECK_EQ(w.workers[0].state, GD_WORKER_LOST);
     CHECK_EQ(world_events(&w, 'X'), 1);
     CHECK_CONTAINS(world_event(&w, 'X')->text, "does not end");
-    CHECK_LT(cpu_ms() - cpu, 1500); /* it waited for it, and did not spin */
+    CHECK_LT(cpu_ms() - cpu, 1500); /* the run waited for the process and did not spin */
     world_gate_open(w.page, 2);
     CHECK_EQ(waitpid(tracer, NULL, 0), tracer);
     while (waitpid(-1, NULL, 0) > 0)
