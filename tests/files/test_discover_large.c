@@ -7,7 +7,7 @@
 
 #include "unit/discover.h"
 
-/* Deeper than PATH_MAX. Directories wait at every level, whichever is entered first. */
+/* A tree deeper than PATH_MAX. Every level has another directory that waits to be searched. */
 static void search_deep(bool a_first)
 {
     enum { LEVELS = 3000, BOUND = 48 };
@@ -25,7 +25,7 @@ static void search_deep(bool a_first)
     CHECK_GT(longest_path, PATH_MAX);
     CHECK_LT(highest_fd, lowest + BOUND);
     const int after = dup(0);
-    CHECK_EQ(after, lowest); /* every one closed */
+    CHECK_EQ(after, lowest); /* every descriptor is closed */
 }
 
 TEST_WITHIN(300, a_tree_of_3000_levels)
@@ -33,14 +33,15 @@ TEST_WITHIN(300, a_tree_of_3000_levels)
     search_deep(true);
 }
 
-TEST_WITHIN(300, a_tree_of_3000_levels_in_the_directories_own_order)
+TEST_WITHIN(300, a_tree_of_3000_levels_in_discovery_order)
 {
     search_deep(false);
 }
 
 static size_t most_kept;
 
-/* What is allocated now, to the byte. The kernel's figures come in steps, which grow with the number of processors. */
+/* The exact number of bytes allocated now. The kernel's figures come in steps, which grow with the number of
+ * processors. */
 static void note_memory(void)
 {
     const struct mallinfo2 m = mallinfo2();
@@ -81,7 +82,7 @@ TEST_WITHIN(300, memory_does_not_grow_with_files)
     CHECK_EQ(gd_discover_files("many", &what, count_only, &many), 0);
     CHECK_EQ(few, 10000);
     CHECK_EQ(many, 100000);
-    CHECK_LE(most_kept - before, 512 * 1024); /* the names alone are three times that */
+    CHECK_LE(most_kept - before, 512 * 1024); /* the names alone need three times as much */
 }
 
 TEST(many_directories)
@@ -97,7 +98,7 @@ TEST(many_directories)
     CHECK_EQ(n_found, 3000);
 }
 
-/* More directories than the set of those visited begins with, each reached twice. */
+/* More directories than the initial size of the set of visited ones. Each is reached twice. */
 TEST(many_directories_are_remembered)
 {
     directory_enter();

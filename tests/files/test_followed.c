@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * --output and --joblog after a run that was killed: edited meanwhile, moved with the journal, or named through links.
- * No line that is not the run's own is cut off, and no task has two lines.
+ * Only the run's own lines are cut off, and no task has two lines.
  */
 #include <gpu_dispatch/journal.h>
 
@@ -10,8 +10,8 @@
 #define KEEP "gpu-dispatch run --gpus sim:2 --quiet --journal run.db --output o --joblog l "
 /* "wait" ends when something is written to the pipe p, and at once if there is no such pipe. */
 #define CMD "'case {} in wait) test ! -p p || cat p;; esac; echo out {}' "
-/* Kills a run of this directory that ends with the task "wait" once the journal says so. In both files there is then a
- * line that the journal does not know of, and a torn one. */
+/* Kills a run in this directory, whose last task is "wait", once the journal says so. Both files then have a line that
+ * the journal does not know, and an incomplete one. */
 #define KILL(options, inputs, says)                                                             \
     "mkfifo p; GPU_DISPATCH_JOURNAL_MS=1 " KEEP options CMD "::: " inputs " wait & "            \
     "until gpu-dispatch status run.db 2>&1 | grep -q '" says "'; do :; done; "                  \
@@ -41,7 +41,7 @@ static void killed_in(const char *dir)
     CHECK_STR(sh("cd %s; tail -n 1 o", dir).out, "{\"id\":");
 }
 
-TEST(what_a_killed_run_left_is_cut_off)
+TEST(lines_left_by_a_killed_run_are_cut_off)
 {
     killed_in("d");
     CHECK_EQ(sh("cd d; " RESUME).status, 0);
@@ -68,12 +68,12 @@ TEST(a_file_that_was_edited_is_refused_and_not_cut)
     check_edited("sed -i 's/out a/something that is longer than out a/' o");
     check_edited("cp o.was o; sed -i '1i # a line of my own' o");
     check_edited("cp o.was o; sed -i '2s/:/somewhere/' l");
-    /* And as it was left it is gone on with. */
+    /* The file as the run left it is continued. */
     CHECK_EQ(sh("cd d; cp o.was o; cp l.was l; " RESUME).status, 0);
     check_files("d");
 }
 
-TEST(a_file_that_is_gone_is_told_of_before_another_is_cut)
+TEST(a_missing_file_is_reported_before_another_is_cut)
 {
     killed_in("d");
     struct ran r = sh("cd d; cp l l.is; mv o away; " RESUME);
@@ -91,8 +91,8 @@ TEST(the_rest_can_go_to_another_file)
     CHECK_EQ(sh("cd d; cmp o o.is; test $(wc -l < rest) = 1").status, 0);
 }
 
-/* Forced, all of it stays, and the line that was not ended is not gone on with. */
-TEST(an_edited_file_that_is_forced_keeps_every_byte)
+/* If forced, everything stays, and nothing is appended to the incomplete line. */
+TEST(an_edited_file_keeps_every_byte_if_forced)
 {
     killed_in("d");
     sh("cd d; sed -i '1i # a line of my own' o; cp o o.is");
@@ -101,8 +101,8 @@ TEST(an_edited_file_that_is_forced_keeps_every_byte)
     CHECK_STR(sh("cd d; tail -n 1 o | grep -c '\"input\":\"wait\"'; wc -l < o").out, "1\n6\n");
 }
 
-/* Every record is still there, and nothing of a task that will be run again: nothing has to be cut. */
-TEST(a_line_of_ones_own_in_a_file_that_is_whole)
+/* Every record is still there, and there is none of a task that will be run again: nothing has to be cut. */
+TEST(a_line_added_to_a_complete_file)
 {
     need_journal();
     CHECK_EQ(sh("mkdir d; cd d; " KEEP CMD "::: a b").status, 0);
@@ -110,7 +110,7 @@ TEST(a_line_of_ones_own_in_a_file_that_is_whole)
     CHECK_STR(sh("cd d; head -n 1 o; wc -l < o").out, "# a line of my own\n4\n");
 }
 
-/* After a run that came to its end, nothing beyond what it wrote is the run's. */
+/* After a run that ended normally, lines after its own are not the run's. */
 TEST(lines_that_others_added_are_not_cut_off)
 {
     need_journal();
@@ -122,7 +122,7 @@ TEST(lines_that_others_added_are_not_cut_off)
     CHECK_EQ(sh("cd d; cmp l l.is").status, 0);
     CHECK_EQ(sh("cd d; " KEEP "--force-resume --resume " CMD "::: a b wait").status, 0);
     CHECK_STR(sh("cd d; sed -n 4p l; tail -n 1 l | cut -f 1; wc -l < l").out, "# a line of my own\n3\n5\n");
-    /* Of --output it is known which lines are the run's. */
+    /* In --output the run's own lines can be recognised. */
     CHECK_EQ(sh("cd d; echo '# a line of my own' >> o; " KEEP "--resume " CMD "::: a b wait c").status, 0);
     CHECK_STR(sh("cd d; sed -n 4p o; wc -l < o").out, "# a line of my own\n5\n");
 }
@@ -141,12 +141,12 @@ TEST(files_that_were_copied_with_the_journal)
     killed_in("d");
     CHECK_EQ(sh("cp -r d e; cd e; " RESUME).status, 0);
     check_files("e");
-    /* The copy has not changed what it was made from. */
+    /* The copy's run has not changed the original. */
     CHECK_EQ(sh("cd d; " RESUME).status, 0);
     check_files("d");
 }
 
-/* The journal elsewhere, the files where they were: they are known by their absolute paths. */
+/* The journal is moved and the files stay: they are found by their absolute paths. */
 TEST(a_journal_that_was_moved_alone)
 {
     killed_in("d");

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * Files that the command writes beside their place and renames: what waits under the temporary name, what the final
- * name is, and whose rights the new file has.
+ * Files that the command writes under a temporary name and renames: what may exist under the temporary name, what the
+ * final name may be, and the owner and mode of the new file.
  */
 #include <gpu_dispatch/journal.h>
 
 #include "command/common.h"
 
 #define KEEP "gpu-dispatch run --gpus sim:2 --quiet --journal run.db "
-/* Fails for inputs that begin with bad. */
+/* A command that fails for inputs that begin with "bad". */
 #define CMD "'case {} in bad*) exit 3;; esac; echo out {}' "
 
 static void need_journal(void)
@@ -17,7 +17,7 @@ static void need_journal(void)
         SKIP("built without journals");
 }
 
-/* A file that a link of a temporary name leads to is as it was, and the file itself is whole. */
+/* If a temporary name is a link, the file that it points to is unchanged, and the written file is complete. */
 static void check_link(const char *name, const char *command, const char *file)
 {
     CHECK_EQ(sh("echo precious > victim; ln -sf \"$PWD/victim\" %s", name).status, 0);
@@ -48,7 +48,7 @@ TEST(a_link_under_a_temporary_name_of_results)
     CHECK_STR(sh("cat victim R/1/a/stdout; ls R/1/a | tr '\\n' ' '").out, "precious\na\nseq stderr stdout ");
 }
 
-/* Names that nobody gave are replaced, whatever they are. */
+/* Default names are replaced, whatever is there. */
 TEST(a_link_under_a_usual_name_is_replaced)
 {
     need_journal();
@@ -60,7 +60,7 @@ TEST(a_link_under_a_usual_name_is_replaced)
     CHECK_EQ(sh("test -s run.failed.jsonl -a ! -L run.failed.jsonl -a -s run.db.html -a ! -L run.db.html").status, 0);
 }
 
-TEST(what_a_killed_run_left_is_replaced)
+TEST(files_left_by_a_killed_run_are_replaced)
 {
     need_journal();
     CHECK_EQ(sh(KEEP "--output o " CMD "::: a bad").status, 1);
@@ -69,7 +69,7 @@ TEST(what_a_killed_run_left_is_replaced)
     CHECK_STR(sh("wc -l < o; wc -l < x; ls *.part 2> /dev/null").out, "2\n2\n");
 }
 
-TEST(a_temporary_name_that_is_taken_for_good)
+TEST(a_temporary_name_that_stays_taken)
 {
     need_journal();
     CHECK_EQ(sh(KEEP CMD "::: a").status, 0);
@@ -81,7 +81,7 @@ TEST(a_temporary_name_that_is_taken_for_good)
 
 /* --- links that a person named ---------------------------------------------------------------- */
 
-/* Still a link, and where it leads to there is now something new, and nothing else. */
+/* The name is still a link, its target has the new content, and there is no other file. */
 static void check_named(const char *link, const char *command)
 {
     sh("rm -rf far; mkdir far; echo old > far/file; chmod 640 far/file; ln -sf far/file %s", link);
@@ -90,7 +90,7 @@ static void check_named(const char *link, const char *command)
     CHECK_STR(sh("readlink %s; ls far; ls -d %s.part 2> /dev/null", link, link).out, "far/file\nfile\n");
     CHECK_EQ(sh("grep -qx old far/file").status, 1);
     CHECK_STR(sh("stat -c %%a far/file").out, "640\n");
-    /* Made, where it is not there yet. */
+    /* The target is created if it does not exist yet. */
     r = sh("rm far/file; %s", command);
     CHECK_EQ(r.status == 0 || r.status == 1, true);
     CHECK_STR(sh("readlink %s; ls far", link).out, "far/file\nfile\n");
@@ -105,7 +105,7 @@ TEST(a_link_that_was_named_stays)
     check_named("list", KEEP "--failed list --resume " CMD "::: a bad");
 }
 
-TEST(an_output_through_a_link_is_tidied_where_it_is)
+TEST(an_output_through_a_link_is_tidied_at_its_target)
 {
     need_journal();
     CHECK_EQ(sh("mkdir far; ln -s far/file o; (umask 027; " KEEP "--output o " CMD "::: a bad)").status, 1);
@@ -119,7 +119,7 @@ TEST(an_output_through_a_link_is_tidied_where_it_is)
     CHECK_STR(sh("wc -l < far/file").out, "3\n");
 }
 
-TEST(links_that_lead_to_one_file_that_is_not_there_yet)
+TEST(links_to_one_file_that_does_not_exist_yet)
 {
     CHECK_REFUSED(sh("ln -s o link; " RUN "--output link --joblog o echo ::: a"),
                   "gpu-dispatch: --output link and --joblog o are the same file: give two different files");

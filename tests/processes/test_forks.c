@@ -1,7 +1,6 @@
-/* A fork of the dispatching program does not stand in for it: when the program is killed, its workers end and its
- * journal is free, though the fork lives on. Both for fork(), which runs handlers, and for a bare clone(), which does
- * not.
- */
+/* A fork of the dispatching program does not take its place. When the program is killed, its workers end and its
+ * journal is unlocked, although the fork lives on. This holds for fork(), which runs handlers, and for a bare clone(),
+ * which does not. */
 #include <sys/syscall.h>
 
 #include "support/test.h"
@@ -17,7 +16,7 @@ struct forked {
     pid_t *pid; /* shared */
 };
 
-/* Forks the dispatching process when its first task has ended, and leaves the fork alone. */
+/* Forks the dispatching process when its first task has ended, and lets the fork run. */
 static void fork_once(struct world *w, const struct gd_report *r)
 {
     const struct forked *f = w->mine;
@@ -46,7 +45,7 @@ static bool is_alive(int pidfd)
     return poll(&p, 1, 0) == 0;
 }
 
-/* The workers end although the fork goes on. If they don't, the case does not end. */
+/* The workers end although the fork lives on. If they do not, the case does not end. */
 static void kill_the_forked(pid_t (*do_fork)(void))
 {
     struct world w;
@@ -80,17 +79,17 @@ static void kill_the_forked(pid_t (*do_fork)(void))
     world_close(&w);
 }
 
-TEST(workers_end_though_a_fork_lives)
+TEST(workers_end_although_a_fork_lives)
 {
     kill_the_forked(fork);
 }
 
-TEST(workers_end_though_a_fork_that_runs_no_handlers_lives)
+TEST(workers_end_although_a_clone_without_handlers_lives)
 {
     kill_the_forked(fork_bare);
 }
 
-/* The fork has none of the lifelines; the run goes on as if nothing had been. */
+/* The fork holds none of the workers' lifelines, and the run goes on normally. */
 TEST(a_fork_does_not_disturb_the_run)
 {
     struct world w;

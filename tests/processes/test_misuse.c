@@ -1,11 +1,10 @@
-/* What the code of a worker must not do, and may do all the same: end its thread, close descriptors that are not its
- * own, fork and return twice. The worker is replaced or goes on; no task is lost, none is delivered twice, and the run
- * ends.
- */
+/* Things that the code of a worker must not do, but may do by mistake: end its thread, close descriptors that are not
+ * its own, fork and return twice. The worker is replaced or goes on. No task is lost or delivered twice, and the run
+ * ends. */
 #include "command/common.h"
 #include "support/world.h"
 
-/* One of twenty tasks does it, in its first attempt. */
+/* One of twenty tasks makes the mistake, in its first attempt. */
 static void run_with_one(enum world_what what, unsigned attempts)
 {
     struct world w;
@@ -43,7 +42,7 @@ TEST(the_report_says_which_call_it_was)
     world_close(&w);
 }
 
-/* Its answer may have been seen without a bell: then nobody notices before the next one is needed. */
+/* The dispatcher may see its answer without a bell. Then the problem shows only when the next bell is needed. */
 TEST(process_closes_every_descriptor)
 {
     run_with_one(W_CLOSE_ALL, 0);
@@ -79,7 +78,8 @@ TEST(a_callback_closes_every_descriptor)
     struct world w;
     world_open(&w, 2);
     w.on_final = close_everything;
-    w.source_left = true; /* what is open is not looked at: the test itself has closed more than the run had */
+    w.source_left =
+        true; /* open descriptors are not checked: the test itself has closed more than the run had opened */
     world_add_many(&w, 20, (struct world_order){ .what = W_ECHO });
     world_add_many(&w, 2, (struct world_order){ .what = W_LOOP });
     CHECK_EQ(world_run(&w), GD_E_SYSTEM);

@@ -1,6 +1,5 @@
-/* What a worker that was killed had running in a session or a group of its own ends before the task's next attempt, and
- * nothing else does: no child of the program, and no daemon of a command that succeeded.
- */
+/* Processes that a killed worker had started in their own session or group end before the task's next attempt. No other
+ * process is ended: no child of the program, and no daemon of a command that succeeded. */
 #include "command/common.h"
 #include "support/world.h"
 
@@ -60,12 +59,12 @@ TEST(a_stray_is_gone_before_the_next_attempt)
     run_with_strays(GD_ORPHANS_END);
 }
 
-TEST(a_stray_is_gone_where_all_orphans_are_waited_for)
+TEST(a_stray_is_gone_if_all_orphans_are_reaped)
 {
     run_with_strays(GD_ORPHANS_REAP);
 }
 
-/* The program is what it was before, when the run is over. */
+/* After the run the program's settings are as before. */
 TEST(adopting_ends_with_the_run)
 {
     struct world w;
@@ -84,7 +83,7 @@ TEST(adopting_ends_with_the_run)
     world_close(&w);
 }
 
-TEST(a_value_that_is_none_is_refused)
+TEST(an_invalid_value_is_refused)
 {
     struct world w;
     world_open(&w, 1);
@@ -100,7 +99,7 @@ TEST(a_value_that_is_none_is_refused)
 #define FIRST "test $GPU_DISPATCH_ATTEMPT = 1"
 #define SAY   "kill -0 $(cat stray) 2> /dev/null && echo beside it || echo alone"
 
-/* stray: runs stray.sh, which names its process in the fifo up and goes on for ever. */
+/* stray: runs stray.sh, which writes its process id to the FIFO "up" and runs for ever. */
 static void check_stray(const char *stray)
 {
     need_setsid();
@@ -130,14 +129,15 @@ TEST(a_command_in_a_group_of_its_own)
     check_stray("timeout 1000 sh stray.sh");
 }
 
-/* A process below the stray that has cleared its environment goes with it. */
+/* A descendant of the stray that has cleared its environment ends with it. */
 TEST(a_command_that_clears_its_environment_below_a_stray)
 {
     write_stray();
     check_stray("setsid sh -c \"env -i sh stray.sh; true\"");
 }
 
-/* A daemon of a command that succeeded stays, though its worker is killed later. When it ends it is waited for. */
+/* A daemon of a command that succeeded stays, although its worker is killed later. When the daemon ends, it is reaped.
+ */
 TEST(a_daemon_of_a_command_that_succeeded_stays)
 {
     need_setsid();

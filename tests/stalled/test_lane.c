@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Lanes: the order of jobs, when a lane is full, and when it is given up. Jobs stand still at a gate that the test
- * opens.
+ * Lanes: the order of jobs, when a lane is full, and when it is given up. Jobs wait at a gate that the test opens.
  */
 #include "cli/output/lane.h"
 
@@ -85,15 +84,15 @@ TEST(in_the_order_of_adding)
     cli_lane_close(&l);
 }
 
-/* Full at more than the limit, not full any more at half of it; told once each. */
-TEST(it_tells_when_it_is_full)
+/* A lane is full above the limit, and has room again at half of it. Each change is reported once. */
+TEST(a_full_lane_is_reported)
 {
     struct told told = { 0 };
     struct cli_lane *l = open_lane(&told);
     (void)cli_lane_add(l, new_job(1, 50, &gate));
     (void)cli_lane_add(l, new_job(2, 50, &gate));
     CHECK_EQ(told.full, 0);
-    CHECK(cli_lane_try_add(l, new_job(3, 30, &gate))); /* up to the limit there is room, for one of any size */
+    CHECK(cli_lane_try_add(l, new_job(3, 30, &gate))); /* up to the limit there is room for a job of any size */
     CHECK_EQ(told.full, 1);
     (void)cli_lane_add(l, new_job(4, 10, NULL)); /* never refused */
     struct cli_job *refused = new_job(5, 1, NULL);
@@ -113,7 +112,7 @@ TEST(it_tells_when_it_is_full)
     cli_lane_close(&l);
 }
 
-TEST(words_do_not_wait_for_ever)
+TEST(messages_do_not_wait_for_ever)
 {
     struct cli_lane *l = open_lane(NULL);
     (void)cli_lane_add(l, new_job(1, 1, &gate));
@@ -128,10 +127,11 @@ static void *wait_for_it(void *lane)
     return cli_lane_wait(lane) ? lane : NULL;
 }
 
-/* Nothing moves: after each number of signals. That it waits without one is seen by the signals being needed. */
+/* Nothing moves: the wait ends after each number of signals. That the signals are needed shows that it waits without
+ * them. */
 TEST(signals_end_the_waiting)
 {
-    CHECK_EQ(sem_init(&gate, 0, 0), 0); /* stays shut: threads stand there until the case is over */
+    CHECK_EQ(sem_init(&gate, 0, 0), 0); /* the gate stays shut: threads wait there until the case is over */
     CHECK_EQ(sem_init(&entered, 0, 0), 0);
     for (unsigned signals = 1; signals <= 4; signals++) {
         struct cli_lane *l = open_another(NULL);
@@ -151,7 +151,7 @@ TEST(signals_end_the_waiting)
     }
 }
 
-/* What was begun is ended before it is given up. */
+/* A job that was begun is finished before the lane is given up. */
 static struct cli_lane *committing;
 
 static void run_committed(struct cli_job *base)

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT
  *
- * Nobody takes what a run writes: a pipe that is full and not read, for standard output, for standard error, and for
- * the files of a run; a terminal that is stopped. Signals and time limits are served all the same, other tasks are run,
- * and nothing is lost that is read in the end.
+ * The output of a run is not read: standard output, standard error or a file of the run is a full pipe, or the terminal
+ * is stopped. Signals and time limits still work, other tasks are run, and everything that is read in the end arrives
+ * complete.
  *
- * Tasks tell by a fifo that they have begun. If it does not matter which, more of them than the workers can hold at
- * once mean that the run's thread goes on.
+ * Tasks report through a FIFO that they have begun. If more tasks begin than the workers can hold at once, the run's
+ * thread is not blocked.
  */
 #include "command/common.h"
 
 #include <sys/ioctl.h>
 #include <termios.h>
 
-enum { MANY = 400 }; /* tasks: more than lie in the hands of workers */
+enum { MANY = 400 }; /* tasks: more than the workers hold at once */
 
 static const char *path_of(const char *name)
 {
@@ -21,7 +21,7 @@ static const char *path_of(const char *name)
     return path;
 }
 
-/* Open for both: who writes is not refused, who reads sees no end. */
+/* Open for reading and writing: writers are not refused, and readers see no end of file. */
 static int make_fifo(const char *name)
 {
     CHECK_EQ(mkfifo(path_of(name), 0600), 0);
@@ -30,8 +30,8 @@ static int make_fifo(const char *name)
     return fd;
 }
 
-/* Full: the next byte has to wait. How many bytes it took. The flags are those of this description alone, and are put
- * back. */
+/* Fills it until the next byte would have to wait, and returns how many bytes it took. The flags belong to this file
+ * description only, and are restored. */
 static size_t fill(int fd)
 {
     char some[4096] = { 0 };
@@ -111,8 +111,8 @@ TEST(a_request_to_end_is_enough)
     CHECK_CONTAINS(ran.err, "could not be written, because nothing reads it");
 }
 
-/* The second task would sleep for longer than the case may take. That it was killed is seen by a fifo that it holds
- * open. */
+/* The second task would sleep for longer than the case may take. It holds a FIFO open, which shows when it was killed.
+ */
 TEST(time_limits_are_kept)
 {
     const int begun = make_fifo("begun"), held = make_fifo("held");
@@ -135,7 +135,7 @@ TEST(time_limits_are_kept)
     CHECK_CONTAINS(ran.err, "timed out");
 }
 
-TEST(all_of_it_comes_when_it_is_read_after_all)
+TEST(everything_arrives_when_it_is_finally_read)
 {
     const int begun = make_fifo("begun"), out = make_fifo("out");
     const size_t before = fill(out);
@@ -152,7 +152,7 @@ TEST(all_of_it_comes_when_it_is_read_after_all)
     CHECK_EQ(sh_wait(r).status, 0);
 }
 
-TEST(what_is_larger_than_a_pipe_comes_too)
+TEST(output_larger_than_a_pipe_arrives_too)
 {
     const int begun = make_fifo("begun"), out = make_fifo("out");
     const size_t before = fill(out);
@@ -163,12 +163,12 @@ TEST(what_is_larger_than_a_pipe_comes_too)
     CHECK_EQ(sh_wait(r).status, 0);
 }
 
-/* Others have the same description of it, and would find it changed. */
+/* Other processes share the file description, and would see a change. */
 TEST(flags_of_inherited_descriptors_stay)
 {
     const int begun = make_fifo("begun"), said = make_fifo("said");
     int ends[2];
-    CHECK_EQ(pipe(ends), 0); /* no close-on-exec: the command gets this very description */
+    CHECK_EQ(pipe(ends), 0); /* not close-on-exec: the command inherits this file description */
     (void)fill(ends[1]);
     const int flags = fcntl(ends[1], F_GETFL), said_flags = fcntl(said, F_GETFL);
     char script[512];
@@ -183,7 +183,7 @@ TEST(flags_of_inherited_descriptors_stay)
 
 /* --- standard error -------------------------------------------------------------- */
 
-TEST(nobody_reads_standard_error)
+TEST(standard_error_is_not_read)
 {
     const int begun = make_fifo("begun"), err = make_fifo("err");
     const size_t before = fill(err);
@@ -193,8 +193,8 @@ TEST(nobody_reads_standard_error)
     CHECK_EQ(sh_wait(r).status, 0);
 }
 
-/* Two signals, each of them heeded: what shows that the first was is that no more begin. */
-TEST(signals_are_served_though_nobody_can_be_told)
+/* Two signals, and both take effect. The first did if no more tasks begin. */
+TEST(signals_are_served_although_no_message_can_be_written)
 {
     const int begun = make_fifo("begun");
     (void)make_full_fifo("err");
@@ -207,7 +207,7 @@ TEST(signals_are_served_though_nobody_can_be_told)
     check_ended(r);
 }
 
-TEST(nobody_reads_the_progress)
+TEST(the_progress_is_not_read)
 {
     const int begun = make_fifo("begun");
     (void)make_full_fifo("err");
@@ -224,7 +224,7 @@ TEST(nobody_reads_the_progress)
 
 /* --- a terminal ------------------------------------------------------------------------ */
 
-/* It takes some kilobytes, which the panel fills in a moment, and then nothing. */
+/* The terminal takes some kilobytes, which the panel soon fills, and then nothing. */
 TEST(a_terminal_that_is_stopped)
 {
     const int begun = make_fifo("begun"), master = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
@@ -239,8 +239,8 @@ TEST(a_terminal_that_is_stopped)
     struct sh_running r = sh_start_script(script);
     await_bytes(begun, MANY);
     CHECK_EQ(kill(r.pid, SIGINT), 0);
-    /* Nobody can be told of the first. One that comes before it was heeded is the same wish, so they come until it has
-     * ended. */
+    /* The first signal cannot be confirmed to the user. A second signal that arrives before the first took effect
+     * counts as the same one, so signals are sent until the run has ended. */
     int status;
     while (waitpid(r.pid, &status, WNOHANG) == 0)
         CHECK_EQ(kill(r.pid, SIGINT), 0);
@@ -261,12 +261,12 @@ static void check_file(const char *option)
     end_with_two_signals(r, said);
 }
 
-TEST(nobody_reads_the_records)
+TEST(the_records_are_not_read)
 {
     check_file("--output");
 }
 
-TEST(nobody_reads_the_log)
+TEST(the_log_is_not_read)
 {
     check_file("--joblog");
 }
@@ -281,7 +281,7 @@ static void need_journal(void)
 
 #define JOURNAL "GPU_DISPATCH_JOURNAL_MS=1; export GPU_DISPATCH_JOURNAL_MS; "
 
-/* Every input is there once, with what could not be written the first time. */
+/* Every input is there once, including those that could not be written the first time. */
 static void check_resumed(size_t n)
 {
     struct ran ran =
@@ -304,7 +304,7 @@ TEST(a_task_is_not_done_before_its_output_is_written)
     check_resumed(MANY);
 }
 
-TEST(what_was_given_up_is_run_again)
+TEST(tasks_given_up_are_run_again)
 {
     need_journal();
     const int begun = make_fifo("begun"), said = make_fifo("said");
@@ -316,7 +316,7 @@ TEST(what_was_given_up_is_run_again)
     check_resumed(MANY);
 }
 
-TEST(what_was_read_after_all_is_done)
+TEST(tasks_whose_output_is_finally_read_are_done)
 {
     need_journal();
     const int begun = make_fifo("begun"), out = make_fifo("out");

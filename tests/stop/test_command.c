@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A stop uses up no tries: what fails after Ctrl-C or SIGTERM is not done, and the next run does it.
- *
- * Tasks say through a fifo that they have begun, with the process number of their worker, and wait at another.
+ * A stop uses up no attempts: tasks that fail after Ctrl-C or SIGTERM count as not done, and the next run does them.
+ * Tasks report through a FIFO that they have begun, with the process id of their worker, and wait at another FIFO.
  */
 #include <gpu_dispatch/journal.h>
 #include <signal.h>
@@ -15,10 +14,10 @@ struct stopped {
     pid_t workers[2]; /* each leads its group */
 };
 
-/* How a task says that it has begun. */
+/* How a task reports that it has begun. */
 #define BEGUN "echo $PPID > begun; "
 
-/* A thousand tasks, two of which run when this returns. */
+/* Starts a run of a thousand tasks. Two of them run when this returns. */
 static struct stopped start(const char *options, const char *what)
 {
     struct stopped s = { .begun = fifo("begun"), .go = fifo("go") };
@@ -36,7 +35,7 @@ static struct stopped start(const char *options, const char *what)
     return s;
 }
 
-/* Until observers see that what was not begun is cancelled. */
+/* Waits until observers see that tasks that have not begun are cancelled. */
 static void await_heeded(const struct stopped *s)
 {
     while (!strstr(sh("GPU_DISPATCH_JOBS=$PWD/jobs gpu-dispatch top --once %d", (int)s->running.pid).out, "cancelled"))
@@ -46,7 +45,7 @@ static void await_heeded(const struct stopped *s)
 #define JOURNAL "--journal run.db "
 #define FAILED  "gpu-dispatch status run.db | awk '$1 == \"failed\" { print $2 }'"
 
-/* What was done was done well, and the next run does all of the others. */
+/* All tasks that are done succeeded, and the next run does all the others. */
 static void check_nothing_failed(const struct stopped *s)
 {
     CHECK_EQ(sh_wait(s->running).status, 130);
@@ -79,13 +78,13 @@ TEST(a_failure_after_ctrl_c_is_not_done)
     failure_after(SIGINT, JOURNAL);
 }
 
-TEST(nor_after_sigterm_with_tries_left)
+TEST(a_failure_after_sigterm_with_attempts_left_is_not_done)
 {
     need_journal();
     failure_after(SIGTERM, JOURNAL "--retries 3 ");
 }
 
-TEST(a_worker_that_dies_after_the_stop_is_no_crash)
+TEST(a_worker_that_dies_after_the_stop_is_not_a_crash)
 {
     need_journal();
     struct stopped s = start(JOURNAL, BEGUN "read x < go; kill -KILL $PPID");
@@ -95,8 +94,8 @@ TEST(a_worker_that_dies_after_the_stop_is_no_crash)
     check_nothing_failed(&s);
 }
 
-/* As systemd and Slurm stop a job. The command stands still meanwhile, so that it finds the signals to its workers and
- * its own together, in whatever order. */
+/* Stops a job as systemd and Slurm do. The command is stopped meanwhile, so that it sees its own signal and the ends of
+ * its workers together, in any order. */
 static void stop_everything(const char *options, const char *what, int signal)
 {
     struct stopped s = start(options, what);
@@ -105,30 +104,31 @@ static void stop_everything(const char *options, const char *what, int signal)
         CHECK_EQ(kill(-s.workers[i], signal), 0);
     CHECK_EQ(kill(s.running.pid, SIGTERM), 0);
     CHECK_EQ(kill(s.running.pid, SIGCONT), 0);
-    static const char lines[2000] = { [0 ... 1999] = '\n' }; /* it may begin others before it looks at its own */
+    static const char lines[2000] = { [0 ... 1999] =
+                                          '\n' }; /* it may begin other tasks before it handles its own signal */
     CHECK_EQ(write(s.go, lines, sizeof lines), sizeof lines);
     check_nothing_failed(&s);
 }
 
-TEST(a_stop_of_every_process_charges_nobody)
+TEST(a_stop_of_every_process_charges_no_task)
 {
     need_journal();
-    stop_everything(JOURNAL "--crash-limit 1 ", BEGUN "read x < go", SIGHUP); /* of which the workers die */
+    stop_everything(JOURNAL "--crash-limit 1 ", BEGUN "read x < go", SIGHUP); /* the signal kills the workers */
 }
 
-TEST(nor_where_only_the_commands_die_of_it)
+TEST(a_stop_that_kills_only_the_commands_charges_no_task)
 {
     need_journal();
     stop_everything(JOURNAL, BEGUN "read x < go", SIGTERM);
 }
 
-TEST(nor_where_programs_catch_it_and_exit)
+TEST(a_stop_that_programs_catch_charges_no_task)
 {
     need_journal();
     stop_everything(JOURNAL, "trap \"exit 1\" TERM; " BEGUN "read x < go", SIGTERM);
 }
 
-/* Without a stop all is as it was, a second later. */
+/* Without a stop nothing changes, except that the verdict comes a second later. */
 TEST(a_worker_ended_alone_is_charged)
 {
     struct ran r =
@@ -153,7 +153,7 @@ TEST(it_is_tried_again)
     CHECK_EQ(r.status, 0);
 }
 
-TEST(what_made_halt_stop_is_recorded)
+TEST(the_failure_that_made_halt_stop_is_recorded)
 {
     need_journal();
     struct ran r =

@@ -5,7 +5,7 @@
 #include "support/test.h"
 #include "support/world.h"
 
-/* Waits until the stop was obeyed: what waited is cancelled. */
+/* Waits until the stop has taken effect: waiting tasks are cancelled. */
 static void await_drain(struct world *w)
 {
     struct gd_stats s = { .size = sizeof s };
@@ -15,7 +15,7 @@ static void await_drain(struct world *w)
     } while (s.failed == 0);
 }
 
-/* Two tasks run when the run is shut down, and then do so. */
+/* Two tasks run when the run is shut down. Then they do what the case says. */
 static void ends_so(struct world *w, struct world_order order, struct world_order other)
 {
     w->o.window = 1;
@@ -40,7 +40,7 @@ static void is_cancelled(enum world_what what, unsigned retries)
     ends_so(&w, (struct world_order){ .what = what }, (struct world_order){ .what = W_ECHO });
     CHECK_EQ(w.finals[0].failure, GD_FAILURE_CANCELLED);
     CHECK_CONTAINS(w.finals[0].error, "shut down");
-    CHECK_EQ(w.finals[1].failure, GD_FAILURE_NONE); /* a success is one, however late */
+    CHECK_EQ(w.finals[1].failure, GD_FAILURE_NONE); /* a success counts, however late */
     CHECK_EQ(world_failures(&w, GD_FAILURE_CANCELLED), w.stats.taken - 1);
     CHECK_EQ(w.stats.cancelled, w.stats.taken - 1);
     world_close(&w);
@@ -83,7 +83,7 @@ TEST(a_timeout)
     world_close(&w);
 }
 
-/* A worker that a stop signal ended: what it was at is held back for a second, other tasks are not. */
+/* A stop signal ended a worker: the verdict on its task waits for a second, other tasks do not wait. */
 TEST(other_tasks_go_on_while_a_verdict_waits)
 {
     struct world w;

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * A machine without room for another process is no fault of a task: it is tried again later, and said once.
+ * If the machine has no room for another process, that is not the task's fault: it is tried again later, and the
+ * problem is reported once.
  */
 #include <gpu_dispatch/command.h>
 #include <gpu_dispatch/gpu_dispatch.h>
 
 #include "support/shell.h"
 
-/* With the library that makes processes scarce. */
+/* Runs with the preloaded library that makes processes scarce. */
 #define RUN    "LD_PRELOAD=$GD_TEST_PLUGINS/preload_shortage.so gpu-dispatch run --quiet --joblog log "
 #define VALUES "tail -n +2 log | cut -f 7 | sort | uniq -c | awk '{ print $1, $2 }'"
 
@@ -82,7 +83,7 @@ static void on_final(void *user, const struct gd_report *r)
     *(r->failure == GD_FAILURE_CANCELLED ? &j->cancelled : &j->others) += 1;
 }
 
-/* There are more shortages than can be used up in the time: their delays double. */
+/* There are more shortages than can be used up in the time, since the delays double. */
 TEST(a_run_in_which_nothing_can_be_started_ends)
 {
     need_preload();

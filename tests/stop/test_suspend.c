@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Ctrl-Z, and a job that is stopped whole by others.
+ * Ctrl-Z, and a job whose processes are all stopped from outside.
  */
 #include <poll.h>
 #include <sched.h>
@@ -20,7 +20,7 @@ struct job {
     pid_t workers[2], tasks[2];
 };
 
-/* Two tasks, which run when this returns and wait to be let go. */
+/* Starts two tasks. They run when this returns, and wait to be released. */
 static struct job start(const char *options)
 {
     struct job j = { .begun = fifo("begun"), .go = fifo("go") };
@@ -58,7 +58,7 @@ static void await_stopped(pid_t pid)
         sched_yield();
 }
 
-/* Sends it Ctrl-Z's signal and waits until it stands. */
+/* Sends Ctrl-Z's signal to the command and waits until it is stopped. */
 static void press_ctrl_z(const struct job *j)
 {
     int status = 0;
@@ -99,8 +99,8 @@ TEST(again_and_again)
     let_go(&j);
 }
 
-/* What is stopped can't look after itself. */
-TEST(killed_while_it_is_stopped_it_leaves_nothing)
+/* Stopped processes can't end by themselves. */
+TEST(a_stopped_run_that_is_killed_leaves_nothing)
 {
     struct job j = start("");
     struct pollfd all[4];
@@ -118,7 +118,7 @@ TEST(killed_while_it_is_stopped_it_leaves_nothing)
     CHECK_EQ(sh_wait(j.running).status, 128 + SIGKILL);
 }
 
-TEST(where_ctrl_z_is_ignored_it_stays_so)
+TEST(an_ignored_ctrl_z_stays_ignored)
 {
     struct job j;
     CHECK(signal(SIGTSTP, SIG_IGN) != SIG_ERR); /* which a program inherits */
@@ -139,7 +139,7 @@ static void signal_job(const struct job *j, int signal)
         CHECK_EQ(kill(-j->workers[i], signal), 0);
 }
 
-/* The limit has to pass, on the clock that it is reckoned by. */
+/* Waits until the limit has passed on the clock that measures it. */
 static void pass(int seconds)
 {
     struct timespec t;
@@ -149,7 +149,7 @@ static void pass(int seconds)
         ;
 }
 
-TEST(time_in_which_all_stood_still_does_not_count)
+TEST(time_while_everything_is_stopped_does_not_count)
 {
     struct job j = start(LIMIT);
     signal_job(&j, SIGSTOP);
@@ -161,7 +161,7 @@ TEST(time_in_which_all_stood_still_does_not_count)
 }
 
 /* Its worker is not stopped. */
-TEST(who_always_wakes_up_late_comes_to_the_limit_too)
+TEST(a_task_that_always_wakes_up_late_times_out_too)
 {
     struct job j = start("--timeout 1s ");
     int ended = 0;
@@ -177,7 +177,7 @@ TEST(who_always_wakes_up_late_comes_to_the_limit_too)
     CHECK_EQ(sh_wait(j.running).status, 2); /* both */
 }
 
-TEST(nor_does_that_after_ctrl_z)
+TEST(time_stopped_by_ctrl_z_does_not_count)
 {
     struct job j = start(LIMIT);
     press_ctrl_z(&j);
@@ -186,7 +186,7 @@ TEST(nor_does_that_after_ctrl_z)
     let_go(&j);
 }
 
-TEST(a_worker_that_stands_still_alone_times_out)
+TEST(a_worker_that_is_stopped_alone_times_out)
 {
     struct job j = start(LIMIT "--joblog log");
     CHECK_EQ(kill(-j.workers[0], SIGSTOP), 0);
