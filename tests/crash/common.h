@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What the crash tests share: seeded numbers, tasks whose answer follows from their number alone, and a look at what
- * this process holds (descriptors, mappings, children), to be the same after a run as before it.
+ * Shared by the crash tests: seeded random numbers, tasks whose answer follows from their number alone, and the
+ * resources of this process (descriptors, mappings, children), which must be the same after a run as before it.
  */
 #ifndef GD_TESTS_CRASH_COMMON_H
 #define GD_TESTS_CRASH_COMMON_H
@@ -81,7 +81,7 @@ TEST_UNUSED static void burn(uint64_t ns)
         ;
 }
 
-/* --- what this process holds --------------------------------------------- */
+/* --- resources of this process -------------------------------------------- */
 
 struct footprint {
     int fds, memfds, maps, memfd_maps, children;
@@ -115,7 +115,7 @@ TEST_UNUSED static void count_maps(struct footprint *f)
     fclose(maps);
 }
 
-/* Dead ones that nobody has waited for count too. */
+/* Counts zombies too. */
 TEST_UNUSED static int count_children(void)
 {
     int n = 0;
@@ -136,7 +136,7 @@ TEST_UNUSED static int count_children(void)
     return n;
 }
 
-/* Not from statm: that figure is off by as much as every processor has not yet added to it. 0: nobody knows. */
+/* Not from statm: that figure lacks what each processor has not added yet. 0: unknown. */
 TEST_UNUSED static long resident_kb(void)
 {
     char line[256];
@@ -159,14 +159,14 @@ TEST_UNUSED static struct footprint footprint(void)
     return f;
 }
 
-/* What a worker left behind becomes our child, where footprint() sees it. */
+/* Orphans of workers become our children, so that footprint() counts them. */
 TEST_UNUSED static void adopt_orphans(void)
 {
     prctl(PR_SET_CHILD_SUBREAPER, 1);
 }
 
-/* What is left after a run. A sanitizer's own helper of a worker that was killed in the middle of its last check became
- * our child, and is none of it. */
+/* What is left after a run. If a worker was killed during its last sanitizer check, the sanitizer's helper process
+ * becomes our child. It does not count. */
 TEST_UNUSED static struct footprint footprint_after(const struct footprint *before)
 {
     while (SANITIZED && before->children == 0 && waitpid(-1, NULL, 0) > 0)
@@ -174,7 +174,7 @@ TEST_UNUSED static struct footprint footprint_after(const struct footprint *befo
     return footprint();
 }
 
-/* Nothing of a run is left. Memory may have grown by what the allocator keeps (sanitizers keep a lot). */
+/* Checks that nothing of a run is left. Memory may have grown by what the allocator keeps (sanitizers keep a lot). */
 TEST_UNUSED static void check_footprint(const struct footprint *before, long grown_kb)
 {
     const struct footprint after = footprint_after(before);
@@ -211,7 +211,7 @@ TEST_UNUSED static void ledger_final(struct ledger *l, uint64_t id)
     l->total++;
 }
 
-/* The first `taken` tasks are final, and no other. */
+/* Checks that the first `taken` tasks are final, and no others. */
 TEST_UNUSED static void ledger_close(struct ledger *l, uint64_t taken)
 {
     CHECK_EQ(l->total, taken);

@@ -32,10 +32,10 @@ struct job {
     bool full;           /* --sync full */
     const char *resume;  /* "--resume", ... or NULL */
     const char *preload; /* "kill", "torn", "ENOSPC", "EIO", or NULL */
-    const char *files;   /* that the preload looks at */
+    const char *files;   /* files that the preload library watches */
     long at;
     long burn_us;
-    const char *mend; /* set: the bad ones go well */
+    const char *mend; /* set: the "bad" inputs succeed */
 };
 
 static char job_dir[64];
@@ -71,7 +71,7 @@ TEST_UNUSED static unsigned job_bad(const struct job *job)
     return bad;
 }
 
-/* Into a new directory with the list of inputs, which is removed at the end of the case. */
+/* Changes to a new directory with the list of inputs. The directory is removed at the end of the case. */
 TEST_UNUSED static void job_enter(const struct job *job)
 {
     if (!gd_journal_available())
@@ -151,8 +151,8 @@ TEST_UNUSED static pid_t job_start(const struct job *job)
     _exit(127);
 }
 
-/* A process that was killed in the middle of starting a worker holds its journal for a moment yet: until that worker,
- * which has begun as a copy of it, comes to its own program. */
+/* A process that was killed while it started a worker still holds its journal for a moment: until the worker, which
+ * began as a copy of the process, executes its own program. */
 TEST_UNUSED static void job_wait_for_journal(void)
 {
     struct flock all = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
@@ -202,7 +202,7 @@ TEST_UNUSED static char *job_read(const char *path, size_t *size)
     return text;
 }
 
-/* What the command said last. */
+/* The last message of the command. */
 TEST_UNUSED static const char *job_words(void)
 {
     static char words[600];
@@ -232,7 +232,7 @@ struct finals {
     uint64_t n;
 };
 
-/* "task12" or "bad3": its number. */
+/* The number of "task12" or "bad3". */
 TEST_UNUSED static unsigned job_number(const char *text, size_t size)
 {
     char name[32];
@@ -265,7 +265,7 @@ TEST_UNUSED static int job_see_record(void *user, const struct gd_journal_record
     return 0;
 }
 
-/* How many the journal holds, each once and right. -1: there is none yet. */
+/* How many records the journal holds. Checks that each is there once and is right. -1: there is no journal yet. */
 TEST_UNUSED static int64_t job_committed(const struct job *job)
 {
     struct finals f = { .job = job, .seen = calloc(job->n, 1) };
@@ -295,7 +295,7 @@ TEST_UNUSED static void job_check_integrity(void)
     CHECK_EQ(sqlite3_close(db), SQLITE_OK);
 }
 
-/* Each line is whole and of another input. */
+/* Each line is complete and belongs to another input. */
 TEST_UNUSED static uint64_t job_check_output(const struct job *job)
 {
     struct finals f = { .job = job, .seen = calloc(job->n, 1) };
@@ -348,7 +348,7 @@ TEST_UNUSED static int job_check_file(const char *path, const struct stat *s, in
     return 0;
 }
 
-/* No file is half written. parts: those that will be overwritten may be there. */
+/* Checks that no file is incomplete. parts: incomplete files that will be overwritten are allowed. */
 TEST_UNUSED static unsigned job_check_results(bool parts)
 {
     job_parts_allowed = parts;
@@ -358,7 +358,7 @@ TEST_UNUSED static unsigned job_check_results(bool parts)
     return job_files;
 }
 
-/* After it was killed, or failed: goes on to the end and looks at everything. what: for words. */
+/* After the run was killed or failed: resumes it to the end and checks everything. what: for messages. */
 TEST_UNUSED static void job_resume_and_check(struct job job, const char *what)
 {
     job_check_results(true);
@@ -374,7 +374,7 @@ TEST_UNUSED static void job_resume_and_check(struct job job, const char *what)
     CHECK_EQ(job_check_output(&job), job.n);
     if (job.results)
         CHECK_EQ(job_check_results(false), job.n * 3);
-    /* What was committed was not run again, and everything else was. */
+    /* Checks that committed tasks were not run again, and that all others were. */
     const uint64_t expected = logged + job.n - (uint64_t)before;
     if (job_lines("log") != expected)
         FAIL("%s: %llu tasks were run in all; %llu before it ended, %lld of those were in the journal", what,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * A worker that leaves a line in a file ($GD_TEST_LOG) for each task that it was given, before it answers. It holds the
- * file locked (shared): who can lock it alone knows that no worker is left. Inputs that begin with "bad" fail, unless
- * $GD_TEST_MEND is set; $GD_TEST_BURN is how many microseconds a task takes.
+ * A worker that writes a line to a file ($GD_TEST_LOG) for each task, before it answers. It holds a shared lock on the
+ * file: a process that gets an exclusive lock knows that no worker is left. Inputs that begin with "bad" fail, unless
+ * $GD_TEST_MEND is set. $GD_TEST_BURN is how many microseconds a task takes.
  */
 #include <fcntl.h>
 #include <gpu_dispatch/worker.h>

@@ -11,7 +11,7 @@
  *
  * Workers have it loaded too; they write to none of the files.
  */
-#undef _FILE_OFFSET_BITS /* else pwrite is another name of pwrite64 */
+#undef _FILE_OFFSET_BITS /* otherwise pwrite is another name of pwrite64 */
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -59,7 +59,7 @@ static void tell(void)
 
 enum verdict { GO_ON, TEAR, FAIL };
 
-/* What becomes of this call. Does not return if the process is to be killed before it. */
+/* Decides what happens to this call. Does not return if the process is to be killed before it. */
 static enum verdict judge(void)
 {
     const char *at = getenv("GD_PRELOAD_AT"), *how = getenv("GD_PRELOAD_HOW");
@@ -76,7 +76,7 @@ static enum verdict judge(void)
     return FAIL;
 }
 
-/* The function behind ours. */
+/* The original function. */
 #define REAL(name) ((__typeof__(&(name)))dlsym(RTLD_NEXT, #name))
 
 #define HALF_THEN_DIE(call)      \

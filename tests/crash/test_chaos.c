@@ -23,7 +23,7 @@
 
 enum { N_WORKERS = 4, WORK_MOST_NS = 40000 };
 
-static uint64_t tasks_wanted, kills_wanted; /* 0: what the case says */
+static uint64_t tasks_wanted, kills_wanted; /* 0: the default of the case */
 
 /* --- the worker ---------------------------------------------------------- */
 
@@ -32,7 +32,7 @@ static int process(struct gd_worker *w, const struct gd_task *t, struct gd_resul
     (void)w;
     const struct answer a = answer_to(t->id, t->data, t->size / sizeof(uint64_t));
     burn(mix(t->id ^ t->attempt) % WORK_MOST_NS);
-    /* Some answers inside the record, some beside it, as long as the payload. */
+    /* Some answers are inside the record, some outside, as long as the payload. */
     char *out = gd_result_alloc(r, t->id % 3 ? sizeof a : sizeof a + t->size);
     if (!out)
         return GD_E_NO_MEMORY;
@@ -118,7 +118,7 @@ static int source(void *user, struct gd_item *item)
     struct chaos *c = user;
     if (c->taken == c->tasks)
         return 0;
-    /* No further than the kills that were made allow, and not to the end before the last. */
+    /* No further than the number of kills so far allows, and not to the end before the last kill. */
     pthread_mutex_lock(&c->lock);
     while (c->killed < c->kills && (c->taken + 1 == c->tasks || c->taken * c->kills > (c->killed + 8) * c->tasks))
         pthread_cond_wait(&c->changed, &c->lock);
@@ -169,7 +169,7 @@ static void on_error(void *user, const struct gd_report *r)
 
 /* --- the killer -------------------------------------------------------------- */
 
-/* Our child and alive: a number out of the statistics may have gone to somebody else meanwhile. */
+/* Whether it is our child and alive: a process id from the statistics may belong to another process by now. */
 static bool is_live_child(int pid)
 {
     char path[64], text[512], state = 'Z';
@@ -184,7 +184,7 @@ static bool is_live_child(int pid)
     return at && sscanf(at + 1, " %c %d", &state, &parent) == 2 && parent == getpid() && state != 'Z' && state != 'X';
 }
 
-/* Each process once: to die takes it a moment, or on a busy machine many, in which it looks alive. */
+/* Kills each process only once: a process takes a while to die, in which it looks alive. */
 static bool kill_one(struct chaos *c, struct rng *r)
 {
     struct gd_worker_stats w[N_WORKERS];
@@ -201,8 +201,8 @@ static bool kill_one(struct chaos *c, struct rng *r)
     return hit;
 }
 
-/* Waits until so many tasks are done, or the run is over: false. What is held back for want of kills must not be
- * waited for, so a kill comes early when all that was let out is done. */
+/* Waits until this many tasks are done. False: the run is over. It must not wait for tasks that are held back until the
+ * next kill, so the kill comes early when all tasks given so far are done. */
 static bool wait_done(struct chaos *c, uint64_t done)
 {
     pthread_mutex_lock(&c->lock);
@@ -269,7 +269,7 @@ static void run_once(struct chaos *c)
     CHECK_EQ(gd_dispatcher_stats(c->d, &stats), 0);
     CHECK_EQ(stats.completed, c->tasks);
     CHECK_EQ(stats.failed + stats.timeouts + stats.pending + stats.running, 0);
-    CHECK_GE(stats.restarts + N_WORKERS, c->kills); /* the last of each worker may be replaced by nobody */
+    CHECK_GE(stats.restarts + N_WORKERS, c->kills); /* the last process of each worker may not be replaced */
     gd_dispatcher_close(&c->d);
     CHECK(c->d == NULL);
     CHECK_EQ(c->killed, c->kills);
@@ -289,7 +289,7 @@ static void run_chaos(struct chaos c)
         c.tasks = tasks_wanted;
     if (kills_wanted)
         c.kills = kills_wanted;
-    /* Once small, so that what the C library keeps from its first use on is not counted against the run. */
+    /* Runs a small job first, so that memory that the C library keeps from its first use is not counted. */
     struct chaos small = c;
     small.tasks = c.tasks / 100 + 100;
     small.kills = 10;
@@ -324,7 +324,7 @@ TEST_WITHIN(300, chaos_in_order)
     run_chaos((struct chaos){ .tasks = 20000, .kills = 150, .most_words = 512, .batch = 1, .ordered = true });
 }
 
-/* Up to a megabyte, every sixteenth of any size up to it. */
+/* Up to a megabyte: every sixteenth payload has a random size up to that. */
 TEST_WITHIN(300, chaos_with_large_payloads)
 {
     run_chaos((struct chaos){ .tasks = 10000, .kills = 150, .most_words = (1u << 20) / sizeof(uint64_t), .batch = 1 });

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Every call that can fail for want of something (memory, memfd, mmap, eventfd, epoll, socket pair, pipe, process,
- * thread) fails once: a small run is made again and again with the 1st, 2nd, ... such call failing, until one makes
- * fewer calls than that. Each time there is a clean error or a completed run, every task that was taken is final
- * exactly once, on_exit comes exactly once, and nothing is left. Then the same inside the workers.
+ * Every call that needs a resource (memory, memfd, mmap, eventfd, epoll, socket pair, pipe, process, thread) fails
+ * once. A small run is repeated with the 1st, 2nd, ... such call failing, until a run makes fewer calls than that. Each
+ * time there is a clean error or a completed run, every task that was taken is final exactly once, on_exit comes
+ * exactly once, and nothing is left. Then the same inside the workers.
  */
 #include "base/fault.h"
 #include "crash/common.h"
@@ -14,7 +14,7 @@ enum { N_TASKS = 12, N_WORKERS = 2, HANG_S = 60 };
 
 struct told {
     uint64_t id;
-    uint64_t calls; /* that could have failed in this worker so far */
+    uint64_t calls; /* calls that could have failed in this worker so far */
 };
 
 static int process(struct gd_worker *w, const struct gd_task *t, struct gd_result *r)
@@ -130,7 +130,7 @@ static void too_long(int signal)
     FAIL("hangs with call %lu failing", running_fault);
 }
 
-/* Returns what run (or open) did. */
+/* Returns what run (or open) returned. */
 static int attempt(const struct gd_options *o, struct trial *t)
 {
     struct gd_dispatcher *d = NULL;
@@ -191,10 +191,10 @@ static void fail_in_dispatcher(struct shape s)
     printf("# %lu faults, %lu of them ended the run with an error\n", n - 1, errors);
     CHECK_GT(n, 40);
     CHECK_GT(errors, 5);
-    CHECK_LT(errors, n - 1); /* some of them can be survived */
+    CHECK_LT(errors, n - 1); /* some failures can be survived */
 }
 
-/* In every worker process, so that what always fails is given up, too. */
+/* The call fails in every worker process, so that a worker that always fails is given up, too. */
 static void fail_in_workers(struct shape s)
 {
     char variable[64];

@@ -32,7 +32,7 @@ struct enemy {
     uint64_t slots, data_offset, size;
 };
 
-/* A number as it might go wrong: near a bound, or anything. */
+/* A wrong number: near a bound, or any value. */
 static uint64_t nasty(struct enemy *e)
 {
     const struct gd__port *p = &e->w->port;
@@ -95,7 +95,7 @@ static void jump_tail(struct enemy *e)
     atomic_store(&e->w->port.out->tail, nasty(e));
 }
 
-/* A record that is right but for what chance changes. */
+/* A correct record with random changes. */
 static struct gd__result_slot forged(struct enemy *e)
 {
     const struct gd__port *p = &e->w->port;
@@ -169,7 +169,7 @@ static void forge_twice(struct enemy *e)
     put(e, &s);
 }
 
-/* The same word of its life again and again. */
+/* The same message about its state, again and again. */
 static void chatter(struct enemy *e)
 {
     static const uint8_t kinds[] = { GD__R_READY, GD__R_SETUP_FAILED, GD__R_CLEANUP_FAILED, GD__R_BYE, GD__R_STARTED };
@@ -179,7 +179,7 @@ static void chatter(struct enemy *e)
         put(e, &s);
 }
 
-/* A failure whose words are the whole region: 64 GiB of nothing. */
+/* A failure whose error message is the whole region: 64 GiB of zeros. */
 static void endless_words(struct enemy *e)
 {
     struct gd__result_slot s = forged(e);
@@ -246,7 +246,7 @@ static void shout(struct enemy *e)
         (void)!write(STDERR_FILENO, junk, sizeof junk);
 }
 
-/* A child that leaves the process group, so that it is not killed with us, and writes on for a while. */
+/* A child that leaves the process group, so that it is not killed with us, and goes on writing for a while. */
 static void haunt(struct enemy *e)
 {
     if (rng_below(&e->r, 4) != 0 || fork() != 0)
@@ -286,7 +286,7 @@ static void attack_some(struct enemy *e, unsigned most)
 
 static struct enemy enemies[2]; /* the thread's, and process's */
 
-/* A moment here and there, for as long as the process lives. */
+/* At random moments, for as long as the process lives. */
 static void *hostile_thread(void *arg)
 {
     struct enemy *e = arg;
@@ -402,7 +402,7 @@ static void on_success(void *user, const struct gd_report *r)
     const size_t words = words_of(r->task_id);
     fill_payload(expected, r->task_id, s->seed, words);
     CHECK_EQ(r->input_size, words * sizeof *expected);
-    CHECK_MEM(r->input, expected, r->input_size); /* nobody but us can write there */
+    CHECK_MEM(r->input, expected, r->input_size); /* only we can write there */
     touch(r->data, r->size);
     if (r->worker_id == HOSTILE)
         return;
@@ -418,7 +418,7 @@ static void on_failure(void *user, const struct gd_report *r)
     touch(r->error, strlen(r->error));
     if (r->worker_id == HOSTILE)
         return;
-    /* On a machine with no time left an honest worker may be late too; nothing else is forgiven. */
+    /* On a busy machine an honest worker may be late too. Nothing else is tolerated. */
     if (r->failure != GD_FAILURE_TIMEOUT)
         FAIL("seed %llu: task %llu failed on worker %d as %s: %s", (unsigned long long)s->seed,
              (unsigned long long)r->task_id, r->worker_id, gd_failure_name(r->failure), r->error);
@@ -431,7 +431,7 @@ static void on_task_start(void *user, uint64_t id, int worker, unsigned attempt,
     CHECK_LT(id, s->taken);
 }
 
-/* Here too: what is late in its setup, or with its task, is killed. */
+/* Here too, a worker that is late in its setup or with its task is killed. */
 static void on_worker_exit(void *user, int worker, int gpu, const char *why, bool given_up)
 {
     const struct siege *s = user;
@@ -488,7 +488,7 @@ static uint64_t running_seed;
 static const char *volatile waits_for = "its run";
 enum { CHILDREN_TEXT = 300 };
 
-/* The first words of its file in /proc: number, name, state. T there is one that was stopped, and forgotten. */
+/* The first fields of its file in /proc: number, name, state. State T is a process that was stopped and forgotten. */
 static void add_state(void *user, pid_t pid)
 {
     char *text = user, path[64], words[48] = "";
@@ -510,7 +510,7 @@ static void too_long(int signal)
     FAIL("seed %llu hangs, in %s%s", (unsigned long long)running_seed, waits_for, children);
 }
 
-/* What haunt() left behind has become our child, and ends by itself. */
+/* The process that haunt() left behind has become our child, and ends by itself. */
 static void wait_for_ghosts(void)
 {
     while (waitpid(-1, NULL, 0) > 0)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Idle costs nothing: with every worker ready and a source that has nothing to give, neither the dispatcher nor a
- * worker uses processor time. Two seconds are let pass (this is the one thing that takes time to see), and each
- * process's own CPU clock is read before and after.
+ * Idle costs nothing: when every worker is ready and the source has nothing to give, neither the dispatcher nor a
+ * worker uses CPU time. The test lets two seconds pass, since this takes time to see, and reads the CPU clock of each
+ * process before and after.
  */
 #include <sys/eventfd.h>
 
@@ -25,7 +25,7 @@ static int load(struct gd_worker *w, struct gd_task *t, struct gd_result *r)
 
 struct idle {
     struct gd_dispatcher *d;
-    int done_fd; /* rung when the first tasks are done */
+    int done_fd; /* signalled when the first tasks are done */
     int go_fd;   /* the source waits for it */
     uint64_t taken, ended;
     int rc;
@@ -43,7 +43,7 @@ static int source(void *user, struct gd_item *item)
     return 1;
 }
 
-/* Well or badly: where others need the processors too a task may be late. */
+/* Successes and failures both count: on a busy machine a task may be late. */
 static void on_end(void *user, const struct gd_report *r)
 {
     struct idle *i = user;
@@ -69,7 +69,8 @@ static uint64_t cpu_ns(pid_t pid)
     return (uint64_t)t.tv_sec * SECOND + (uint64_t)t.tv_nsec;
 }
 
-/* Each of its threads, but for the one that asks. What has something to do and does not get to it is not asleep. */
+/* Whether each of its threads sleeps, except the one that asks. A thread that has work but gets no processor is not
+ * asleep. */
 static bool is_asleep(pid_t pid)
 {
     char path[300], text[512];
@@ -92,8 +93,7 @@ static bool is_asleep(pid_t pid)
     return dir && asleep;
 }
 
-/* All workers are ready and have nothing to do; their processes' numbers, and ours. One that is still starting, or that
- * has not come to its sleep yet, has time until it has. */
+/* Waits until all workers are ready, have nothing to do and sleep. Returns their process ids, and ours. */
 static void await_idle(const struct idle *i, pid_t pids[N_WORKERS + 1])
 {
     const struct timespec moment = { 0, 20000000 };

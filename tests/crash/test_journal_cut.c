@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The files of a journal as a kill left them, cut off at every byte of their ends. The journal can be opened and is
- * sound, or it is said that it is damaged; never is a task taken for done that was not, and what is resumed from it
- * comes to its end.
+ * The files of a journal as a kill left them, cut off at every byte of their ends. Either the journal can be opened and
+ * is sound, or it is reported as damaged. No task is taken for done that was not, and a resumed run gets to its end.
  */
 #include "journal.h"
 
@@ -13,21 +12,21 @@ static struct copy {
     size_t size;
 } db, wal, out;
 
-/* Of the database, as its first page says. */
+/* The page size of the database, as its first page says. */
 static size_t page_size(void)
 {
     const unsigned char *at = (const unsigned char *)db.bytes + 16;
     return (size_t)at[0] << 8 | at[1];
 }
 
-/* In the log, with what precedes it. */
+/* The size of a frame in the log, with its header. */
 static size_t frame_size(void)
 {
     return page_size() + 24;
 }
 
-/* Where the last transaction ends in the log. The writer may have been killed within the next, of which nothing counts:
- * a frame that ends a transaction says how large the database is then, the others say 0. */
+/* Where the last transaction ends in the log. The writer may have been killed within the next transaction, which does
+ * not count. A frame that ends a transaction contains the size of the database, the others contain 0. */
 static size_t committed_size(void)
 {
     size_t size = 0;
@@ -37,7 +36,7 @@ static size_t committed_size(void)
     return size;
 }
 
-/* How far the next cut is from this one: where parts meet every byte is tried. */
+/* The distance to the next cut. Where parts meet, every byte is tried. */
 static size_t step_at(size_t cut, size_t part, size_t step)
 {
     const size_t at = cut % part;
@@ -60,7 +59,7 @@ static void put_back(size_t db_size, size_t wal_size)
     put(OUTPUT, out.bytes, out.size);
 }
 
-/* How many records the journal holds; read from a copy, since who reads the log last may remove it. */
+/* How many records the journal holds. Reads a copy, since the last reader of the log may remove it. */
 static int64_t logged_in_journal(void)
 {
     sqlite3 *h = NULL;
@@ -83,8 +82,8 @@ static int64_t logged_in_journal(void)
     return n;
 }
 
-/* A run that is killed while there are records in the journal's log. On a machine on which so many tasks are done
- * before the first are written: again, with tasks that take longer. */
+/* Kills a run while there are records in the journal's log. If all tasks are done before the first records are written,
+ * tries again with longer tasks. */
 static void make(void)
 {
     struct job job = the_job;
@@ -127,7 +126,7 @@ static bool sound(void)
     return ok;
 }
 
-/* Opens it as a resumed run does. Returns how many records there are, -1 if it is said to be damaged. */
+/* Opens the journal as a resumed run does. Returns the number of records, -1 if it is reported as damaged. */
 static int64_t open_and_look(const char *what, size_t size)
 {
     struct gd_journal_options o = GD_JOURNAL_OPTIONS_INIT;
@@ -158,7 +157,7 @@ TEST_WITHIN(600, the_log_at_every_byte)
         const int64_t n = open_and_look("the log", wal.size - cut);
         CHECK_GE(n, 0); /* the log is made to be cut */
         CHECK_LE(n, logged);
-        CHECK_LE(n, last); /* less is never more */
+        CHECK_LE(n, last); /* a shorter file never has more records */
         last = n;
         most = n > most ? n : most;
     }
@@ -171,7 +170,7 @@ TEST_WITHIN(600, the_database_at_every_byte)
 {
     int refused = 0;
     make();
-    /* What is in the log is put where it belongs first: so there is a database to cut. */
+    /* The log is first copied into the database, so that there is a database to cut. */
     CHECK(sound());
     sqlite3 *h = NULL;
     CHECK_EQ(sqlite3_open(JOURNAL, &h), SQLITE_OK);

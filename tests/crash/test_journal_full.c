@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * A disk that is full or broken from some write on, a directory that can't be written to: the run ends with 255 and
- * words that name the file, nothing is lost that was said to be done, and when there is room again the rest is done.
+ * A disk that is full or broken from some write on, or a directory that can't be written to. The run ends with 255 and
+ * an error message that names the file. No task that was reported as done is lost, and when there is room again the
+ * rest is done.
  */
 #include "journal.h"
 
@@ -11,7 +12,7 @@ static void need_preload(void)
         SKIP("a sanitizer must be loaded first, and so must what this test loads");
 }
 
-/* From every step-th call on, until one run gets through. */
+/* Fails from every step-th call on, until a run gets through. */
 static void fail_from_every_call(struct job job, const char *how, const char *files, const char *words, long step)
 {
     char what[100];
@@ -27,7 +28,7 @@ static void fail_from_every_call(struct job job, const char *how, const char *fi
             break;
         }
         snprintf(what, sizeof what, "%s from call %ld on", how, job.at);
-        /* The last calls of all are to empty the log: nobody needs them. */
+        /* The last calls only empty the log: the run does not need them. */
         if (status != 255 && (status != (int)job_bad(&job) || job_committed(&job) != (int64_t)job.n))
             FAIL("%s: ended with %d, %lld kept: %s", what, status, (long long)job_committed(&job), job_words());
         if (status == 255)
@@ -67,7 +68,7 @@ TEST_WITHIN(600, no_room_for_anything)
     fail_from_every_call((struct job){ .n = 30, .results = true }, "ENOSPC", "/kept/", "kept", test_soak() ? 1 : 5);
 }
 
-TEST(a_directory_that_is_not_there)
+TEST(a_missing_directory)
 {
     const struct job job = { .n = 3 };
     job_enter(&job);
@@ -76,7 +77,7 @@ TEST(a_directory_that_is_not_there)
     CHECK_EQ(job_lines("log"), 0);
 }
 
-/* Root may write anywhere: then a file in place of the directory has to do. */
+/* Root may write anywhere. Then a file takes the place of the directory. */
 TEST(a_directory_that_is_read_only)
 {
     const struct job job = { .n = 3 };

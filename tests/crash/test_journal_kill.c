@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * A run with a journal, killed (SIGKILL) at every write: to the journal, to --output, to --results; before the write or
- * in the middle of it. Each time it is resumed and must end as if nothing had been.
+ * in the middle of it. Each time it is resumed and must end as if it had not been killed.
  */
 #include "journal.h"
 
@@ -11,7 +11,7 @@ static void need_preload(void)
         SKIP("a sanitizer must be loaded first, and so must what this test loads");
 }
 
-/* At every step-th write to those files, until one gets through. Returns how many there were. */
+/* Kills at every step-th write to those files, until a run gets through. Returns the number of kills. */
 static long kill_at_every_write(struct job job, const char *how, const char *files, long step)
 {
     char what[100];
@@ -75,7 +75,7 @@ TEST_WITHIN(600, within_every_write_of_the_results)
 
 /* --- a run that runs the failed ones again -------------------------------------------------- */
 
-/* Killed at every write of a run that mends what had failed. However it ends, each input has one record. */
+/* Kills at every write of a run in which failed tasks now succeed. However it ends, each input has one record. */
 TEST_WITHIN(600, at_every_write_of_a_run_that_retries)
 {
     struct job first = { .n = 20 }, again = { .n = 20, .mend = "1", .resume = "--retry-failed", .preload = "kill" };
@@ -108,10 +108,9 @@ TEST_WITHIN(600, at_every_write_of_a_run_that_retries)
     CHECK_GT(again.at, 5);
 }
 
-/* --- everybody at once ------------------------------------------------------------------------ */
+/* --- all processes at once -------------------------------------------------------------------- */
 
-/* Waits until the log has so many bytes. Nobody waits for ever: the run's end closes nothing, but the case has a
- * limit. */
+/* Waits until the log has this many bytes. The end of the run does not end the wait, but the case's time limit does. */
 static void await_log(off_t size)
 {
     char events[4096];
@@ -152,7 +151,7 @@ TEST_WITHIN(600, everybody_at_once)
         const int status = job_wait(pid);
         if (status == 128 + SIGKILL)
             killed++;
-        else /* it was done before we came to it */
+        else /* the run was done before that moment */
             CHECK_EQ(status, job_bad(&job));
         job_resume_and_check(job, "everybody");
     }

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * A job of 20,000 tasks that is killed 200 times (SIGKILL), at moments spread over all of it, and resumed each time: it
- * comes to its end, every input final once, nothing of what the journal held run again.
- *
- * A moment is when the log of the workers has reached a number of entries: drawn anew each time, so that what is left
- * is dealt out evenly over the kills that are left.
+ * A job of 20,000 tasks is killed 200 times (SIGKILL), at moments spread over the whole job, and resumed each time. In
+ * the end every input is final once, and no task that was in the journal was run again. A moment is reached when the
+ * log of the workers has a certain number of entries. It is drawn anew each time, so that the remaining tasks are
+ * spread evenly over the remaining kills.
  */
 #include "journal.h"
 
@@ -23,7 +22,7 @@ static off_t log_size(void)
     return stat("log", &st) == 0 ? st.st_size : 0;
 }
 
-/* Until the log has grown to that, or the run has ended. */
+/* Waits until the log has grown to that size, or the run has ended. */
 static void await(int watch, pid_t pid, off_t size)
 {
     char events[4096];
@@ -38,7 +37,7 @@ static void await(int watch, pid_t pid, off_t size)
     close(ended);
 }
 
-/* What the journal held at each kill is not run again: so many lines the log must have in the end. */
+/* Tasks that the journal held at a kill are not run again. Returns how many lines the log must have in the end. */
 struct tally {
     uint64_t logged;
     int64_t committed;
@@ -61,7 +60,8 @@ static void run_to_the_end(const struct tally *before)
     CHECK_EQ(job_lines("log"), before->logged + the_job.n - (uint64_t)before->committed);
 }
 
-/* From a new journal on: killed until so many kills are used up, or it is done. Returns how many were. */
+/* Starts with a new journal. Kills the run until this many kills are used up, or the job is done. Returns the number of
+ * kills. */
 static int kill_and_resume(struct rng *rng, int kills, int *fruitful)
 {
     struct tally t = { 0 };
@@ -78,7 +78,7 @@ static int kill_and_resume(struct rng *rng, int kills, int *fruitful)
         await(watch, pid, log_size() + bytes);
         kill(pid, SIGKILL);
         if (job_wait(pid) != 128 + SIGKILL)
-            break; /* it was done before */
+            break; /* the job was done before */
         const struct tally now = tally();
         CHECK_GE(now.committed, t.committed);
         *fruitful += now.committed > t.committed;

@@ -29,13 +29,13 @@ static int answer(const struct gd_task *t, struct gd_result *r)
     return gd_result_set(r, &x, sizeof x);
 }
 
-/* Says on stdout, a pipe to the test, that something has begun. */
+/* Writes to stdout, a pipe to the test, that something has begun. */
 static void tell(char what)
 {
     (void)!write(STDOUT_FILENO, &what, 1);
 }
 
-/* Until the test has let go of its lock on the file "gate". */
+/* Waits until the test has released its lock on the file "gate". */
 static void wait_at_gate(void)
 {
     const int fd = open("gate", O_RDONLY | O_CLOEXEC);
@@ -57,7 +57,7 @@ static int setup(struct gd_worker *w, const struct gd_setup *s)
         pause();
     if (strcmp(row, "orphans") == 0) {
         tell('s');
-        if (s->gpu_id == 1 && fork() == 0) /* a child of the worker goes with it */
+        if (s->gpu_id == 1 && fork() == 0) /* a child of the worker ends with it */
             for (;;)
                 pause();
     }
@@ -68,7 +68,7 @@ static int process_orphan(const struct gd_task *t, struct gd_result *r)
 {
     tell('t');
     if (t->id % 8 == 7)
-        for (;;) /* deaf to everything */
+        for (;;) /* ignores every signal that can be ignored */
             ;
     burn(mix(t->id) % 200000);
     return answer(t, r);
@@ -224,7 +224,7 @@ static struct gd_options options_of(struct run *run, size_t n_workers, const cha
     return o;
 }
 
-/* Runs to the end; every task taken is final then, and nothing is left. */
+/* Runs to the end. Afterwards every task taken is final, and nothing is left. */
 static int run_all(struct run *run, const struct gd_options *o, struct gd_stats *stats)
 {
     struct gd_dispatcher *d;
@@ -258,7 +258,7 @@ static void poison(unsigned batch, bool ordered)
     CHECK_EQ(run.last_failure.failure, GD_FAILURE_CRASH);
     CHECK_EQ(run.last_failure.signal, SIGSEGV);
     CHECK_CONTAINS(run.words, "signal 11");
-    if (batch > 1) { /* one death more, to find out who did it; those beside it ran twice */
+    if (batch > 1) { /* one more death, to find the task that caused it; those beside it ran twice */
         CHECK_EQ(stats.crashes, o.crash_limit + 1);
         CHECK_LT(run.charged, batch);
     } else {
@@ -268,7 +268,7 @@ static void poison(unsigned batch, bool ordered)
     }
 }
 
-TEST(a_task_that_always_crashes_harms_nobody_else)
+TEST(a_task_that_always_crashes_harms_no_other)
 {
     poison(1, false);
 }
@@ -296,7 +296,7 @@ TEST(a_worker_that_crashes_in_setup_is_given_up)
     CHECK_LE(stats.crashes, 3);
 }
 
-TEST(when_every_worker_crashes_in_setup_the_run_says_so)
+TEST(the_run_reports_that_every_worker_crashes_in_setup)
 {
     static const char *const env[] = { "ROW=all_crash", NULL };
     struct run run = { .tasks = 50 };
@@ -319,7 +319,7 @@ TEST(a_stopped_worker_is_replaced)
     static const char *const env[] = { "ROW=stopped", NULL };
     struct run run = { .tasks = 100 };
     struct gd_options o = options_of(&run, 2, env);
-    o.task_timeout_ms = 5000; /* which the others do not come near, though they may have to wait for a processor */
+    o.task_timeout_ms = 5000; /* the others stay far below it, although they may have to wait for a processor */
     o.cancel_grace_ms = 50;
     CHECK_EQ(run_all(&run, &o, NULL), 0);
     CHECK_EQ(run.timeouts, 1);
@@ -348,7 +348,7 @@ _Noreturn static void drive(const char *what, int out)
     const char *const env[] = { what, NULL };
     struct run run = { .tasks = 1000000 };
     struct gd_options o = options_of(&run, N_DRIVEN, env);
-    dup2(out, STDOUT_FILENO); /* inherited by the workers: it ends when all of them have */
+    dup2(out, STDOUT_FILENO); /* inherited by the workers: end of file when all of them have ended */
     close(out);
     o.output = GD_OUTPUT_INHERIT;
     ledger_open(&run.ledger, run.tasks);
@@ -356,7 +356,7 @@ _Noreturn static void drive(const char *what, int out)
     _exit(1);
 }
 
-/* Reads what is told, until end of file: for ever, if somebody lives on. */
+/* Reads the reports until end of file. That is for ever if a process lives on. */
 static void read_to_end(int fd)
 {
     char told[4096];
@@ -378,7 +378,7 @@ static pid_t start_driver(const char *what, int *out)
     return pid;
 }
 
-/* Kills it: then everybody ends. True: within a second. */
+/* Kills it. Then every process ends. True: within a second. */
 static bool kill_driver(pid_t pid, int out)
 {
     const uint64_t start = now_ns();
@@ -390,7 +390,7 @@ static bool kill_driver(pid_t pid, int out)
     return in_time;
 }
 
-/* A machine may have a second of its own now and then, but not as a rule. */
+/* A busy machine may take a second longer now and then, but not as a rule. */
 static void check_rounds(int rounds, int in_time)
 {
     printf("# %d of %d rounds were over within a second\n", in_time, rounds);
@@ -460,7 +460,8 @@ static void interrupt_restart(unsigned interrupts, unsigned restart_delay_ms)
     struct sigaction before = { .sa_handler = keep }, after;
     CHECK_EQ(sigaction(SIGINT, &before, NULL), 0);
     o.cancel_grace_ms = 100;
-    o.stop_grace_ms = o.cleanup_grace_ms = 3600 * 1000; /* neither is waited for, nor would it end by itself */
+    o.stop_grace_ms = o.cleanup_grace_ms =
+        3600 * 1000; /* the run does not wait for it, and it would not end by itself */
     o.restart_delay_ms = restart_delay_ms;
     CHECK_EQ(run_all(&run, &o, NULL), GD_E_INTERRUPTED);
     CHECK_EQ(run.exits, 1);
@@ -495,7 +496,7 @@ TEST_WITHIN(240, no_hand_over_stalls)
     CHECK_EQ(run.succeeded, run.tasks);
     printf("# %llu tasks in %.1f s, longest gap between two %.1f ms\n", (unsigned long long)run.tasks,
            (double)(now_ns() - start) / 1e9, (double)run.longest_gap / 1e6);
-    CHECK_LT(run.longest_gap, 20 * SECOND); /* a wake-up that is lost is waited for, for ever: nothing polls */
+    CHECK_LT(run.longest_gap, 20 * SECOND); /* a lost wake-up is waited for for ever: nothing polls */
 }
 
 /* --- a kill a second, for a long time ---------------------------------------------------------- */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Loaded before everything else (LD_PRELOAD) into a process under test: when it makes the file without a name in which
- * the journal is indexed, a byte is written to the FIFO $GD_INDEX_HELD, and it goes on after a byte came from the FIFO
- * $GD_INDEX_GO. So building the index takes exactly as long as the test wants.
+ * Loaded before everything else (LD_PRELOAD) into a process under test. When the process makes the nameless file for
+ * the index of the journal, a byte is written to the FIFO $GD_INDEX_HELD. The process goes on after a byte came from
+ * the FIFO $GD_INDEX_GO. So building the index takes exactly as long as the test wants.
  */
 #undef _FILE_OFFSET_BITS /* both names are functions of their own here */
 #include <dlfcn.h>

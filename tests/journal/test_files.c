@@ -1,4 +1,4 @@
-/* What a journal has on the disk: its own files, by whatever name it is reached, and those that it follows. */
+/* The files of a journal: its own, whatever name it is opened by, and the files that it follows. */
 #include <dirent.h>
 #include <fcntl.h>
 
@@ -7,14 +7,14 @@
 #include "journal/journal.h"
 #include "support/journal.h"
 
-/* --- what lies beside it --- */
+/* --- files beside the journal --- */
 
 static int by_name(const void *a, const void *b)
 {
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* Names in the directory we are in, sorted, parted by blanks. */
+/* The names in the current directory, sorted, with blanks between them. */
 static const char *names_here(void)
 {
     static char text[1024];
@@ -84,7 +84,7 @@ static void run_and_leave(struct job *job)
     CHECK(access("run.db-wal", F_OK) == 0);
 }
 
-TEST(a_reader_changes_nothing_of_what_is_in_it)
+TEST(a_reader_changes_no_content)
 {
     static const char all[] = "SELECT *, hex(key) FROM task, run ORDER BY task.id";
     directory_enter();
@@ -106,7 +106,7 @@ TEST(a_reader_changes_nothing_of_what_is_in_it)
 
 /* --- by which name --- */
 
-TEST(by_another_name_it_is_held_as_well)
+TEST(a_journal_is_held_under_every_name)
 {
     directory_enter();
     struct job job = JOB(""), other = JOB("");
@@ -125,7 +125,7 @@ TEST(by_another_name_it_is_held_as_well)
     CHECK_STR(names_here(), "link.db run.db");
 }
 
-TEST(by_another_name_its_log_is_found)
+TEST(the_log_is_found_by_another_name)
 {
     directory_enter();
     struct job job = JOB("");
@@ -182,7 +182,7 @@ TEST(a_forked_process_does_not_close_it)
     struct job job = JOB("");
     job_numbers(&job, 10);
     CHECK_EQ(job_open(&job), 0);
-    CHECK_EQ(gd_run(&job.o), 0); /* its thread is there until it is closed */
+    CHECK_EQ(gd_run(&job.o), 0); /* the journal's thread exists until the journal is closed */
     const pid_t child = fork();
     CHECK(child >= 0);
     if (child == 0)
@@ -198,7 +198,7 @@ TEST(a_forked_process_does_not_close_it)
 
 /* --- what cannot be done --- */
 
-TEST(without_a_log_it_is_refused)
+TEST(a_journal_that_cannot_have_a_log_is_refused)
 {
     directory_enter();
     struct job job = JOB("");
@@ -213,7 +213,7 @@ TEST(without_a_log_it_is_refused)
     CHECK(told);
 }
 
-/* A file that was followed, and is another after the run. */
+/* A followed file that is replaced after the run. */
 static void run_following(struct job *job)
 {
     directory_enter();
@@ -226,7 +226,7 @@ static void run_following(struct job *job)
     CHECK_EQ(ftruncate(job->follow_fd, 4), 0);
 }
 
-TEST(a_length_is_written_though_the_journal_was_locked)
+TEST(a_length_is_written_although_the_journal_was_locked)
 {
     struct job job = JOB("");
     run_following(&job);
@@ -239,7 +239,7 @@ TEST(a_length_is_written_though_the_journal_was_locked)
     CHECK_STR(job_sql("run.db", "SELECT outcome FROM run"), "finished");
 }
 
-TEST(what_could_not_be_forced_to_the_disk_is_not_tried_again)
+TEST(a_failed_sync_is_not_tried_again)
 {
     struct job job = JOB("");
     job.j.sync = GD_JOURNAL_SYNC_FULL;
@@ -252,7 +252,7 @@ TEST(what_could_not_be_forced_to_the_disk_is_not_tried_again)
     CHECK_STR(job_sql("run.db", "SELECT size FROM file"), "20");
 }
 
-TEST(a_file_that_took_the_place_of_another_is_known_though_it_is_as_long)
+TEST(a_replaced_file_of_the_same_length_is_recognised)
 {
     struct job job = JOB("");
     run_following(&job);
@@ -270,7 +270,7 @@ TEST(a_file_that_took_the_place_of_another_is_known_though_it_is_as_long)
 
 /* --- followed files that were moved or edited --- */
 
-/* As if the run had been killed: what lies beyond the length may be its own. */
+/* As if the run had been killed: text beyond the recorded length may be its own. */
 static void not_ended(void)
 {
     job_sql("run.db", "UPDATE file SET ended = NULL");
@@ -283,7 +283,7 @@ static void follow_out(struct job *job)
     CHECK(job->follow_fd >= 0);
 }
 
-/* What lies in "out" after it was followed again; '!' where that was refused. */
+/* The content of "out" after it was followed again; '!' if that was refused. */
 static const char *out_after_resume(struct job *job, const char *before)
 {
     static char text[256];
@@ -304,7 +304,7 @@ static const char *out_after_resume(struct job *job, const char *before)
     return rc < 0 ? "!" : text;
 }
 
-TEST(a_followed_file_is_cut_only_where_it_is_as_it_was_written)
+TEST(a_followed_file_is_cut_only_if_it_is_unchanged)
 {
     directory_enter();
     struct job job = JOB("");
@@ -316,13 +316,13 @@ TEST(a_followed_file_is_cut_only_where_it_is_as_it_was_written)
     CHECK_STR(out_after_resume(&job, "one\ntwo\n"), "one\ntwo\n");
     CHECK_STR(out_after_resume(&job, "one\ntwo\nthr"), "one\ntwo\n");
     CHECK_STR(out_after_resume(&job, "# own\none\ntwo\n"), "!");
-    CHECK_STR(out_after_resume(&job, "won\ntwo\nthr"), "!"); /* a line ends there all the same */
+    CHECK_STR(out_after_resume(&job, "won\ntwo\nthr"), "!"); /* a line happens to end there */
     CHECK_STR(out_after_resume(&job, "won\ntwo\n"), "!");
     job.j.force = true;
     CHECK_STR(out_after_resume(&job, "# own\none\ntwo"), "# own\none\ntwo\n");
 }
 
-TEST(what_is_added_after_the_end_is_not_cut_off)
+TEST(text_added_after_the_end_is_not_cut_off)
 {
     directory_enter();
     struct job job = JOB("");
@@ -339,8 +339,8 @@ TEST(what_is_added_after_the_end_is_not_cut_off)
     CHECK_STR(job_sql("run.db", "SELECT size, ended FROM file"), "8|1");
 }
 
-/* Only so much is read of a long file: what lies before that may have changed. */
-TEST(of_a_long_file_the_end_is_looked_at)
+/* Only the end of a long file is read: the part before it may have changed. */
+TEST(only_the_end_of_a_long_file_is_checked)
 {
     enum { LONG = 300000, TAIL = 64 << 10 };
     directory_enter();
@@ -351,7 +351,7 @@ TEST(of_a_long_file_the_end_is_looked_at)
     CHECK_EQ(job_run(&job), 0);
     const off_t size = LONG + 4;
     job.j.resume = GD_JOURNAL_RESUME_REST;
-    CHECK_EQ(fcntl(job.follow_fd, F_SETFL, 0), 0); /* else it is appended to */
+    CHECK_EQ(fcntl(job.follow_fd, F_SETFL, 0), 0); /* otherwise it is appended to */
     CHECK_EQ(pwrite(job.follow_fd, "x", 1, size - TAIL - 1), 1);
     CHECK_EQ(job_run(&job), 0);
     CHECK_EQ(pwrite(job.follow_fd, "x", 1, size - TAIL), 1);
@@ -369,7 +369,7 @@ static void make_table_of_0_1(const char *path)
     job_sql("run.db", sql);
 }
 
-TEST(a_journal_of_version_0_1_is_gone_on_with)
+TEST(a_journal_of_version_0_1_is_resumed)
 {
     directory_enter();
     struct job job = JOB("");
@@ -384,7 +384,7 @@ TEST(a_journal_of_version_0_1_is_gone_on_with)
     make_table_of_0_1(full);
     CHECK_STR(out_after_resume(&job, "one\ntwo\nthr"), "one\ntwo\n");
     CHECK_STR(job_sql("run.db", "SELECT size, beside, length(tail) FROM file"), "8|out|16");
-    /* And version 0.1 with this one. */
+    /* And version 0.1 can resume this journal. */
     char sql[PATH_MAX + 100];
     snprintf(sql, sizeof sql, "INSERT OR REPLACE INTO file(path, size) VALUES('%s', 4)", full);
     job_sql("run.db", sql);
@@ -392,8 +392,8 @@ TEST(a_journal_of_version_0_1_is_gone_on_with)
     CHECK_STR(job_sql("run.db", "SELECT size, beside, length(tail) FROM file"), "4|out|16");
 }
 
-/* Version 0.1 went on with a journal that had been moved, and made a row of its own. */
-TEST(of_two_lengths_the_greater_counts)
+/* Version 0.1 resumed a journal that had been moved, and added its own row. */
+TEST(the_greater_of_two_lengths_counts)
 {
     directory_enter();
     struct job job = JOB("");
@@ -419,14 +419,14 @@ TEST(a_file_that_cannot_be_read_is_cut_by_its_length_alone)
     follow_out(&job);
     CHECK_EQ(job_run(&job), 0);
     not_ended();
-    CHECK_EQ(rename("out", "away"), 0); /* by its name another file is found now */
+    CHECK_EQ(rename("out", "away"), 0); /* its name now belongs to another file */
     make_file("out", 0);
     CHECK_STR(out_after_resume(&job, "two\nthr"), "two\n");
     CHECK_STR(job_sql("run.db", "SELECT size, tail FROM file"), "4|NULL");
 }
 
-/* Where the journal is, where the file is, and the way from the one to the other. */
-TEST(the_way_from_the_journal_to_a_file)
+/* The place of the journal, the place of the file, and the path from one to the other. */
+TEST(the_path_from_the_journal_to_a_file)
 {
     static const char *const ways[][3] = {
         { "run.db", "out", "out" },           { "a/run.db", "a/out", "out" },   { "a/run.db", "out", "../out" },
@@ -484,7 +484,7 @@ static void end_task(struct gd_journal *j, int out, uint64_t number, const char 
     gd__fault_begin(0);
 }
 
-TEST(after_a_lost_record_a_followed_file_counts_as_far_as_records_go)
+TEST(after_a_lost_record_a_followed_file_counts_up_to_the_last_record)
 {
     static char large[100000];
     directory_enter();

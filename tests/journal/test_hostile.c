@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Journals that are damaged, or were made to harm whoever reads them. Whatever is in the file, every command ends, with
- * an answer or with an error message; JSON is JSON; and nothing reaches a terminal that it would act on.
+ * Journals that are damaged, or made to attack the reader. Whatever is in the file, every command ends with an answer
+ * or an error message, JSON output is valid, and no terminal commands are printed.
  */
 #include <sqlite3.h>
 #include <sys/stat.h>
@@ -12,7 +12,7 @@
 #include "support/shell.h"
 #include "support/terminal.h"
 
-/* Far more than any of these takes; it ends those that would never. */
+/* Far more than any of these commands takes. It ends commands that would never end. */
 #define WITHIN  "timeout -k 5 100 gpu-dispatch "
 #define RESUME  WITHIN "run --gpus sim:2 --quiet --journal run.db --resume --retry-failed --output out.jsonl "
 #define COMMAND "'case {} in bad*) echo why >&2; exit 3;; esac; echo {}' ::: "
@@ -40,7 +40,7 @@ __attribute__((format(printf, 1, 2))) static void sqlf(const char *format, ...)
     free(text);
 }
 
-/* One that is whole: two runs, some tasks done, some failed. */
+/* A complete journal: two runs, some tasks done, some failed. */
 static void make_journal(void)
 {
     CHECK_EQ(sh("gpu-dispatch run --gpus sim:2 --quiet --journal run.db " COMMAND "a b").status, 0);
@@ -63,7 +63,7 @@ static void check_json(const char *text, size_t size, const char *what)
         FAIL("%s: %s: %.300s", what, gd_error_text(), text);
 }
 
-/* It ended by itself, with 0 or with words. */
+/* Checks that the command ended by itself, with 0 or with an error message. */
 static void check_ended(const struct ran *r, const char *command, const char *what)
 {
     if (r->status != 0 && r->status != 255)
@@ -110,7 +110,7 @@ static void check_reading(const char *what)
     check_report(what);
 }
 
-/* Goes on, or says why not. */
+/* Resumes the run, or says why it can't. */
 static struct ran check_resuming(const char *what)
 {
     struct ran r = sh(RESUME COMMAND INPUTS);
@@ -161,7 +161,7 @@ enum {
     N_RUN_COLUMNS = sizeof run_columns / sizeof *run_columns,
 };
 
-/* Each record gets another of the values in that column. */
+/* Gives each record another one of the values in this column. */
 TEST_WITHIN(900, hostile_values_in_records)
 {
     make_journal();
@@ -175,13 +175,13 @@ TEST_WITHIN(900, hostile_values_in_records)
     }
 }
 
-/* Ids are numbers whatever is put there. */
+/* Ids are always numbers. */
 TEST_WITHIN(300, hostile_ids)
 {
     make_journal();
     for (size_t v = 0; v < 8; v++) {
         begin_anew();
-        if (v >= 4) /* the others are no integers: refused by SQLite itself */
+        if (v >= 4) /* the others are not integers: SQLite itself refuses them */
             sqlf("UPDATE OR IGNORE task SET id = %s WHERE id = 3", values[v]);
         else
             sqlf("UPDATE OR IGNORE task SET id = (1 << 40) - 2 + %zu WHERE id = 3", v);
@@ -240,8 +240,8 @@ TEST_WITHIN(300, thousands_of_runs_and_of_classes)
     check_resuming("many");
 }
 
-/* A figure that is not a number of this world is null or 0, never a word that JSON does not know. */
-TEST(a_value_of_infinity_is_no_json)
+/* An infinite or undefined figure is written as null or 0, never as a word that JSON does not have. */
+TEST(infinity_is_not_written_as_json)
 {
     make_journal();
     sql("UPDATE task SET started = 1e999, seconds = 1e999; UPDATE run SET busy = 1e999, started = 1e999, ended = 1e999,"
@@ -252,7 +252,7 @@ TEST(a_value_of_infinity_is_no_json)
     CHECK(strstr(r.out, "nan") == NULL);
 }
 
-TEST(words_of_a_journal_do_not_steer_a_terminal)
+TEST(text_from_a_journal_contains_no_terminal_commands)
 {
     make_journal();
     sql("UPDATE run SET outcome = 'ok' || char(27) || '[2J' || char(155) || '31m' || char(8238); UPDATE run SET "
@@ -263,14 +263,14 @@ TEST(words_of_a_journal_do_not_steer_a_terminal)
     struct ran r = sh(WITHIN "status run.db");
     CHECK_EQ(r.status, 0);
     CHECK_CONTAINS(r.out, "ok [2J");
-    /* The command is quoted where another is refused. */
+    /* The command is quoted in the message that refuses another one. */
     r = sh(WITHIN "run --gpus sim:1 --quiet --journal run.db --resume echo ::: a");
     CHECK_EQ(r.status, 255);
     CHECK_CONTAINS(r.err, "another command");
     check_harmless(r.err, r.err_size, "the refusal");
 }
 
-/* --- what is no table of ours ---------------------------------------------------------------------- */
+/* --- other tables ---------------------------------------------------------------------------------- */
 
 static void check_refused(const char *what)
 {
@@ -319,8 +319,8 @@ TEST_WITHIN(300, a_column_that_is_computed)
     check_refused("a generated column");
 }
 
-/* A column of somebody else's is allowed: gpu-dispatch-journal(5). */
-TEST(a_column_more_is_no_harm)
+/* Additional columns are allowed: gpu-dispatch-journal(5). */
+TEST(an_additional_column_does_no_harm)
 {
     make_journal();
     sql("ALTER TABLE task ADD COLUMN mine DEFAULT 7; CREATE INDEX mine ON task(mine)");
@@ -382,7 +382,7 @@ static void put_number_at(unsigned char *p, unsigned value)
         p[i] = (unsigned char)value;
 }
 
-/* All children of a page that has some become this one. */
+/* All children of an inner page become this page. */
 static void lead_to(unsigned char *page, unsigned child)
 {
     const unsigned cells = number_at(page + 3, 2);
@@ -406,8 +406,8 @@ static unsigned root_of_tasks(void)
     return (unsigned)root;
 }
 
-/* The root leads to a page like it, that to another, and so on: each of the last one's rows would be met as often as
- * there are ways to it, which is more than can be counted. */
+/* The root points to a page like itself, that page to another, and so on. Each row of the last page would be read once
+ * for each path to it, and there are far too many paths. */
 TEST_WITHIN(900, pages_that_lead_to_each_other)
 {
     static unsigned char root[PAGE];
@@ -425,7 +425,7 @@ TEST_WITHIN(900, pages_that_lead_to_each_other)
     CHECK_EQ(root[0], INTERIOR);
     CHECK_GT(number_at(root + 3, 2), 20);
     unsigned pages[DEEP];
-    for (unsigned i = 0; i < DEEP; i++) /* leaves, which become pages like the root */
+    for (unsigned i = 0; i < DEEP; i++) /* leaf pages, which become pages like the root */
         pages[i] = number_at(root + number_at(root + HEAD + 2 * i, 2), 4);
     for (unsigned i = 0; i + 1 < DEEP; i++) {
         lead_to(root, pages[i + 1]);
@@ -442,7 +442,7 @@ TEST_WITHIN(900, pages_that_lead_to_each_other)
     CHECK_EQ(r.status, 255);
 }
 
-/* --- what is no file ----------------------------------------------------------------------------------------- */
+/* --- other kinds of files ------------------------------------------------------------------------------------ */
 
 TEST_WITHIN(300, fifos_and_devices)
 {

@@ -1,4 +1,5 @@
-/* The lock of a journal: who holds it, what a fork of the holder does to it, and what somebody may have put there. */
+/* The lock of a journal: which process holds it, what a fork of the holder does to it, and what may be there instead of
+ * the lock file. */
 #include <gpu_dispatch/error.h>
 #include <pthread.h>
 #include <sys/syscall.h>
@@ -12,7 +13,7 @@ static pid_t fork_bare(void)
     return (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
 }
 
-/* A process that holds the journal, forks, and is killed. The fork, which is left. */
+/* Starts a process that holds the journal, forks, and is killed. Returns the fork, which lives on. */
 static pid_t leave_a_fork(pid_t (*do_fork)(void))
 {
     int ends[2];
@@ -61,7 +62,7 @@ TEST(a_fork_of_a_dead_process_holds_nothing)
     free_after_a_fork(fork);
 }
 
-/* Where no handler closed the descriptor the lock is still there: the holder's name says that it means nothing. */
+/* If no handler closed the descriptor, the lock is still there. The holder's id in it shows that it is invalid. */
 TEST(a_fork_that_ran_no_handlers_holds_nothing)
 {
     free_after_a_fork(fork_bare);
@@ -76,7 +77,7 @@ TEST(a_fork_of_a_living_process_does_not_free_the_journal)
     const pid_t pid = fork();
     if (pid == 0) {
         CHECK_EQ(gd__journal_lock_take(&other, "run.db"), GD_E_BUSY);
-        gd__journal_lock_release(&h); /* of the fork: it has no part in it */
+        gd__journal_lock_release(&h); /* closed by the fork: this must change nothing */
         _exit(0);
     }
     int status;
@@ -98,7 +99,7 @@ static void *stay(void *arg)
     return NULL;
 }
 
-/* /proc says that a process is dead when its first thread is. */
+/* /proc shows a process as dead when its first thread has ended. */
 TEST(a_process_whose_first_thread_has_ended_still_holds_it)
 {
     directory_enter();
@@ -115,7 +116,7 @@ TEST(a_process_whose_first_thread_has_ended_still_holds_it)
     CHECK_EQ(read(ends[0], &byte, 1), 1);
     char path[64], text[512];
     snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
-    do { /* its first thread has no other way to say that it has ended */
+    do { /* the first thread has no other way to show that it has ended */
         const int fd = open(path, O_RDONLY | O_CLOEXEC);
         const ssize_t n = fd < 0 ? 0 : read(fd, text, sizeof text - 1);
         text[n > 0 ? n : 0] = '\0';
@@ -129,8 +130,8 @@ TEST(a_process_whose_first_thread_has_ended_still_holds_it)
     CHECK_EQ(waitpid(pid, NULL, 0), pid);
 }
 
-/* Many find the same dead lock at once, again and again: one of them gets it. */
-TEST(of_many_that_take_a_dead_lock_one_gets_it)
+/* Many processes find the same dead lock at once, again and again. Only one of them gets it. */
+TEST(only_one_of_many_gets_a_dead_lock)
 {
     enum { ROUNDS = 30, TAKERS = 8 };
     for (int round = 0; round < ROUNDS; round++) {
@@ -146,7 +147,7 @@ TEST(of_many_that_take_a_dead_lock_one_gets_it)
                 char byte;
                 close(go[1]);
                 close(stop[1]);
-                (void)!read(go[0], &byte, 1); /* end of file, for all at once */
+                (void)!read(go[0], &byte, 1); /* end of file: releases all of them at once */
                 const char mine = gd__journal_lock_take(&h, "run.db") == 0;
                 CHECK_EQ(write(told[1], &mine, 1), 1);
                 (void)!read(stop[0], &byte, 1);
@@ -169,7 +170,7 @@ TEST(of_many_that_take_a_dead_lock_one_gets_it)
     }
 }
 
-/* --- what somebody may have put there --- */
+/* --- other things in place of the lock file --- */
 
 static void write_file(const char *path, const char *text)
 {
@@ -200,7 +201,7 @@ TEST(a_link_is_not_followed)
     CHECK(access("nowhere", F_OK) < 0);
 }
 
-TEST(what_is_no_file_is_refused)
+TEST(other_kinds_of_files_are_refused)
 {
     directory_enter();
     struct gd__journal_lock h;
@@ -227,7 +228,7 @@ TEST(a_file_of_another_user_is_refused)
     CHECK_CONTAINS(gd_error_text(), "belongs to user 12345");
 }
 
-/* Nobody else can open it, and so nobody else can lock it. */
+/* Other users cannot open the file, so they cannot lock it. */
 TEST(the_lock_is_for_its_owner_only)
 {
     directory_enter();
@@ -240,8 +241,8 @@ TEST(the_lock_is_for_its_owner_only)
     gd__journal_lock_release(&h);
 }
 
-/* A file that was left by an earlier version, or by a run on another machine, is free if nobody has it locked. */
-TEST(a_file_that_names_nobody_is_replaced)
+/* A file that was left by an earlier version, or by a run on another machine, is free if it is not locked. */
+TEST(a_file_that_names_no_holder_is_replaced)
 {
     directory_enter();
     struct gd__journal_lock h;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * A list in another order than before: the whole journal is read to find its tasks, which may take long. The run can be
- * interrupted meanwhile.
+ * The list has another order than before. Then the whole journal is read to find its tasks, which may take long. The
+ * run can be interrupted meanwhile.
  */
 #include "support/fifo.h"
 #include "support/shell.h"
 
 #define RUN_TASKS "gpu-dispatch run --gpus sim:2 --quiet --journal run.db "
-/* One more than the window of rows that is looked at first has, by far. */
+/* Far more rows than the window that is searched first. */
 #define MAKE "seq 12000 > list; " RUN_TASKS "--stream sh w.sh < list > /dev/null; tac list > turned"
 #define PROGRAM                                                                                    \
     "cat > w.sh <<'end'\n"                                                                         \
@@ -15,7 +15,7 @@
     "while read -r line; do i=${line#*:}; echo \"{\\\"id\\\":${i%%,*},\\\"output\\\":1}\"; done\n" \
     "end\n"
 
-/* Ctrl-C is answered while the index is being built, and the run ends when it may go on. */
+/* Ctrl-C is confirmed while the index is being built, and the run ends when it may go on. */
 TEST_WITHIN(300, ctrl_c_while_the_journal_is_indexed)
 {
     /* A sanitizer must be loaded before anything else. */
@@ -35,7 +35,7 @@ TEST_WITHIN(300, ctrl_c_while_the_journal_is_indexed)
     CHECK_EQ(sh_wait(run).status, 130);
 }
 
-/* And without an interruption it goes on as if nothing had been. */
+/* Without an interruption the run goes on normally. */
 TEST_WITHIN(300, a_list_turned_round)
 {
     CHECK_EQ(sh(PROGRAM MAKE).status, 0);

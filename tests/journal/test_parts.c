@@ -1,4 +1,4 @@
-/* The parts of a journal that need no run: the hash, what is text, the window, the index, holding. */
+/* The parts of a journal that need no run: the hash, recognising text, the window, the index, the lock. */
 #include <fcntl.h>
 #include <sys/mman.h>
 
@@ -59,14 +59,14 @@ static const struct {
     { "\xc3\xa4", 2, true },
     { "\xc3", 1, false },
     { "\xc3(", 2, false },
-    { "\xc0\x80", 2, false }, /* longer than need be */
+    { "\xc0\x80", 2, false }, /* an overlong encoding */
     { "\xc1\xbf", 2, false },
     { "\xe2\x82\xac", 3, true },
     { "\xe2\x82", 2, false },
     { "\xe0\x9f\xbf", 3, false },
     { "\xe0\xa0\x80", 3, true },
     { "\xed\x9f\xbf", 3, true },
-    { "\xed\xa0\x80", 3, false }, /* half of a pair */
+    { "\xed\xa0\x80", 3, false }, /* half of a surrogate pair */
     { "\xf0\x90\x80\x80", 4, true },
     { "\xf0\x8f\xbf\xbf", 4, false },
     { "\xf4\x8f\xbf\xbf", 4, true },
@@ -75,14 +75,14 @@ static const struct {
     { "\xff", 1, false },
 };
 
-/* Wherever it stands, among characters that are looked at one by one or eight at a time. */
-TEST(text_is_known_wherever_it_stands)
+/* At every position: some characters are checked one by one, others eight at a time. */
+TEST(text_is_recognised_at_every_position)
 {
     CHECK(gd__group_is_text("", 0));
     for (size_t i = 0; i < sizeof samples / sizeof *samples; i++) {
         for (size_t before = 0; before < 20; before++) {
             for (size_t after = 0; after < 20; after++) {
-                char *whole = malloc(before + samples[i].size + after); /* so that a look beyond it is seen */
+                char *whole = malloc(before + samples[i].size + after); /* so that a read beyond the end is noticed */
                 memset(whole, 'x', before + samples[i].size + after);
                 memcpy(whole + before, samples[i].bytes, samples[i].size);
                 CHECK_EQ(gd__group_is_text(whole, before + samples[i].size + after), samples[i].text);
@@ -160,18 +160,18 @@ TEST(the_window_moves_on)
     gd__free(w);
 }
 
-TEST(the_window_lets_go_of_what_is_far_behind)
+TEST(the_window_drops_rows_that_are_far_behind)
 {
     struct gd__window *w = window_of(1, GD__WINDOW_ROWS);
     struct gd__row row;
-    CHECK(take(w, GD__WINDOW_ROWS, 0, &row)); /* the last: half of them are too far behind now */
+    CHECK(take(w, GD__WINDOW_ROWS, 0, &row)); /* the last: half of the rows are too far behind now */
     CHECK_GT(gd__window_passed(w), 0);
     CHECK_EQ(gd__window_passed(w), gd__window_room(w));
     CHECK(!take(w, 1, 0, &row));
     CHECK(take(w, GD__WINDOW_ROWS - 1, 0, &row));
     CHECK(!gd__window_has(w, 1));
     CHECK(gd__window_has(w, GD__WINDOW_ROWS - 2));
-    CHECK(gd__window_has(w, GD__WINDOW_ROWS - 1)); /* taken, and still here */
+    CHECK(gd__window_has(w, GD__WINDOW_ROWS - 1)); /* taken, but still in the window */
     gd__free(w);
 }
 
@@ -213,7 +213,7 @@ TEST(the_window_prefers_the_right_version)
     }
     CHECK(take(w, 5, 3, &row));
     CHECK_EQ(row.id, 3);
-    CHECK(take(w, 5, 9, &row)); /* none: the first */
+    CHECK(take(w, 5, 9, &row)); /* no such version: the first row */
     CHECK_EQ(row.id, 1);
     CHECK(take(w, 5, 4, &row));
     CHECK_EQ(row.id, 4);
@@ -225,7 +225,7 @@ TEST(the_window_prefers_the_right_version)
 
 /* --- the index --- */
 
-enum { MANY = 100000 }; /* more than are gathered at once */
+enum { MANY = 100000 }; /* more than are collected at once */
 
 static unsigned char *used;
 
@@ -312,7 +312,7 @@ TEST(the_index_copes_with_equal_rows)
     directory_enter();
     struct gd__index *x = index_of(MANY, always_five, NULL);
     struct gd__row row;
-    used[MANY / 2 / 8] = 0xff; /* found elsewhere */
+    used[MANY / 2 / 8] = 0xff; /* this row was found elsewhere */
     unsigned n = 0;
     while (take_indexed(x, 5, 0, &row))
         n++;
@@ -371,7 +371,7 @@ TEST(the_index_is_small_in_memory)
     gd__index_close(&x);
 }
 
-/* Builds it of several batches. What failed, or 0. */
+/* Builds an index of several batches. Returns the error, or 0. */
 static int build(struct gd__index **x, const atomic_bool *interrupted)
 {
     enum { ROWS = 40000 };
@@ -396,7 +396,7 @@ TEST(building_the_index_can_be_interrupted)
     gd__index_close(&x);
 }
 
-TEST(building_the_index_fails_with_what_it_needs)
+TEST(building_the_index_fails_if_a_call_fails)
 {
     directory_enter();
     struct gd__index *x;
@@ -413,7 +413,7 @@ TEST(building_the_index_fails_with_what_it_needs)
     gd__fault_begin(0);
 }
 
-TEST(the_index_says_when_there_is_no_place_for_it)
+TEST(an_index_without_room_is_an_error)
 {
     directory_enter();
     struct gd__index *x;
@@ -460,13 +460,13 @@ TEST(a_dead_process_holds_nothing)
     gd__journal_lock_release(&h);
 }
 
-TEST(a_lock_that_is_another_file_by_now_is_left_alone)
+TEST(a_lock_file_that_was_replaced_is_left_alone)
 {
     directory_enter();
     struct gd__journal_lock a, b;
     CHECK_EQ(gd__journal_lock_take(&a, "run.db"), 0);
     CHECK_EQ(unlink("run.db-lock"), 0);
-    CHECK_EQ(gd__journal_lock_take(&b, "run.db"), 0); /* somebody meddled: there are two */
+    CHECK_EQ(gd__journal_lock_take(&b, "run.db"), 0); /* the file was replaced: there are two locks now */
     gd__journal_lock_release(&a);
     CHECK_EQ(access("run.db-lock", F_OK), 0); /* b's */
     gd__journal_lock_release(&b);

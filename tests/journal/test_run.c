@@ -60,7 +60,7 @@ static void note_skip(void *user, const struct gd_skipped *s)
              (const char *)s->input, (unsigned long long)s->weight);
 }
 
-/* With what the source gave of them, in its order. */
+/* With the fields that the source gave, in the source's order. */
 TEST(skipped_tasks_are_reported)
 {
     char skipped[64] = "";
@@ -89,7 +89,7 @@ static void run_first(struct job *job, size_t n)
     job->j.resume = GD_JOURNAL_RESUME_REST;
 }
 
-TEST(what_is_final_is_skipped)
+TEST(final_tasks_are_skipped)
 {
     struct job job = JOB("");
     run_first(&job, 1000);
@@ -102,7 +102,7 @@ TEST(what_is_final_is_skipped)
     CHECK_EQ(job.counts.before, 1000);
 }
 
-TEST(what_was_added_is_run)
+TEST(added_tasks_are_run)
 {
     struct job job = JOB("");
     run_first(&job, 10);
@@ -113,7 +113,7 @@ TEST(what_was_added_is_run)
     CHECK_STR(job_sql("run.db", "SELECT count(*), count(DISTINCT input) FROM task"), "13|13");
 }
 
-/* As an earlier release made them. */
+/* As an earlier release made them: with other pages. */
 TEST(pages_of_another_size_do_not_matter)
 {
     struct job job = JOB("");
@@ -170,7 +170,7 @@ TEST(each_record_counts_once_in_any_order)
     CHECK_STR(job_sql("run.db", "SELECT count(*), count(DISTINCT input) FROM task"), "12000|6000");
 }
 
-/* As after a kill: those that were running have no record. */
+/* As after a kill: tasks that were running have no record. */
 TEST(ids_stay_in_the_order_of_the_list)
 {
     struct job job = JOB("");
@@ -213,7 +213,7 @@ TEST(a_changed_version_is_run_again)
     CHECK_STR(job_sql("run.db", "SELECT all_done FROM run ORDER BY number"), "3 3");
 }
 
-TEST(failed_ones_are_run_again_when_asked)
+TEST(failed_tasks_are_run_again_if_requested)
 {
     directory_enter();
     struct job job = JOB("");
@@ -249,7 +249,7 @@ static const char *tasks_by_worker(void)
                    "SELECT worker, count(*), min(number), max(number) FROM task WHERE run = 2 GROUP BY worker");
 }
 
-/* What is done already is no part of them. */
+/* Tasks that are done already are not part of a chunk. */
 TEST(chunks_are_of_what_is_left)
 {
     struct job job = JOB("");
@@ -329,12 +329,12 @@ static int place_by_weight(void *user, uint64_t task_id, uint64_t weight, unsign
 {
     const struct job *job = user;
     CHECK_LT(task_id, job->n);
-    CHECK_EQ(weight, strlen(job->lines[task_id])); /* its size, where the source names no other */
+    CHECK_EQ(weight, strlen(job->lines[task_id])); /* its size, if the source gives no weight */
     placed++;
     return (int)(weight % n_workers);
 }
 
-/* With a journal weights come to the scheduler by another way. */
+/* With a journal, weights reach the scheduler in another way. */
 TEST(placement_knows_numbers_and_weights)
 {
     struct job first = JOB("run.db"), second = JOB("run.db");
@@ -389,7 +389,7 @@ static void shut_down_at_ten(struct job *job, const struct gd_report *r)
         gd_dispatcher_shutdown(job->d);
 }
 
-TEST(what_was_cancelled_has_no_record)
+TEST(cancelled_tasks_have_no_record)
 {
     directory_enter();
     struct job job = JOB("");
@@ -417,7 +417,7 @@ static void hear(void *user)
     CHECK_EQ(sem_post(&heard), 0);
 }
 
-/* Shuts the run down in the middle of the list, and does not go on before that was heard. */
+/* Shuts the run down in the middle of the list, and waits until that took effect. */
 static int stopping_source(void *user, struct gd_item *item)
 {
     struct job *job = user;
@@ -431,8 +431,8 @@ static int stopping_source(void *user, struct gd_item *item)
     return job_source(user, item);
 }
 
-/* Though no task comes of any line, and nothing else is waited for. */
-TEST(a_shutdown_is_heard_while_skipping)
+/* Although no line becomes a task, and the run waits for nothing else. */
+TEST(a_shutdown_takes_effect_while_skipping)
 {
     struct job job = JOB("");
     run_first(&job, 4000);
@@ -447,7 +447,7 @@ TEST(a_shutdown_is_heard_while_skipping)
     CHECK_EQ(asked_after, 0);
 }
 
-/* --- a source that is left to itself --- */
+/* --- an abandoned source --- */
 
 static int gate[2], gone[2];
 
@@ -470,7 +470,7 @@ static void shut_down_at_five(struct job *job, const struct gd_report *r)
         gd_dispatcher_shutdown(job->d);
 }
 
-/* It gives one more task when the journal is closed: the sanitizers see what is touched then. */
+/* The source gives one more task after the journal was closed. Sanitizers check which memory it uses then. */
 TEST(a_source_that_comes_back_late_finds_no_journal)
 {
     directory_enter();
@@ -510,7 +510,7 @@ static void note_all(struct job *job, const struct gd_report *r)
         gd_journal_add_note(job->journal, &n);
 }
 
-TEST(notes_are_recorded_with_their_task_alone)
+TEST(notes_are_recorded_with_their_own_task)
 {
     directory_enter();
     struct job job = JOB("");

@@ -1,6 +1,5 @@
-/* What can go wrong with a journal: files that are none, disks that are full, processes that are killed, tails that are
- * cut off. Whatever it is, the words say so and nothing that was said to be on disk is lost.
- */
+/* What can go wrong with a journal: files that are not journals, full disks, killed processes, truncated files. In
+ * every case there is an error message, and no record that was reported as written is lost. */
 #include <fcntl.h>
 #include <stdatomic.h>
 #include <sys/resource.h>
@@ -45,7 +44,7 @@ static char *read_file(const char *path, size_t *size)
 
 /* --- opening --- */
 
-TEST(a_file_that_is_none_is_refused_and_left_alone)
+TEST(a_file_that_is_not_a_journal_is_refused_and_left_alone)
 {
     directory_enter();
     char words[1024], text[5000];
@@ -95,7 +94,7 @@ TEST(an_empty_file_becomes_a_journal)
     CHECK_STR(job_sql("run.db", "SELECT count(*) FROM task"), "1");
 }
 
-TEST(a_place_that_is_not_there_is_named)
+TEST(a_missing_directory_is_named)
 {
     directory_enter();
     char words[1024];
@@ -150,7 +149,7 @@ TEST(bad_options_are_refused)
 
 /* --- being killed --- */
 
-/* However fast it runs, its records are written in several groups: it may not get far ahead of them. */
+/* However fast the run is, its records are written in several groups: the run may not get far ahead of them. */
 static void in_small_groups(struct job *job)
 {
     job->j.window_ms = 1;
@@ -174,7 +173,7 @@ static void run_and_die(struct job *job, const char *point)
     CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
 }
 
-TEST(killed_at_every_point_it_can_be_resumed)
+TEST(a_run_killed_at_any_point_can_be_resumed)
 {
     static const char *const points[] = { "journal_begin",     "journal_begin:2",     "journal_record:1",
                                           "journal_record:77", "journal_record:1500", "journal_commit",
@@ -241,7 +240,7 @@ TEST(a_followed_file_that_is_too_short_is_refused)
     CHECK_EQ(job_run(&job), 0);
 }
 
-TEST(full_sync_keeps_all_as_well)
+TEST(full_sync_keeps_everything_too)
 {
     directory_enter();
     struct job job = JOB("");
@@ -262,7 +261,7 @@ TEST(full_sync_keeps_all_as_well)
 
 /* --- disks --- */
 
-/* Once the rings are made, which are larger than that. */
+/* Set after the rings are made, which are larger than the limit. */
 static void fill_disk(struct job *job, const struct gd_report *r)
 {
     (void)r;
@@ -296,8 +295,8 @@ TEST(a_full_disk_ends_the_run_and_loses_nothing)
     CHECK_STR(job_sql("run.db", "SELECT count(*), count(DISTINCT input) FROM task"), "20000|20000");
 }
 
-/* There is room again by the time the journal is closed. */
-TEST(what_could_not_be_written_is_tried_once_more)
+/* There is room again when the journal is closed. */
+TEST(a_failed_write_is_tried_once_more)
 {
     directory_enter();
     struct job job = JOB("");
@@ -316,8 +315,8 @@ TEST(what_could_not_be_written_is_tried_once_more)
     CHECK_STR(job_sql("run.db", "SELECT outcome FROM run"), "journal failed");
 }
 
-/* SQLite's way to files, with an eye on those without a name: they lie in a directory that nobody has named, on a disk
- * that may be full when the journal's is not. */
+/* SQLite's file functions, which watch for files without a name. Such files are in a default directory, whose disk may
+ * be full when the journal's disk is not. */
 static sqlite3_vfs watched, *usual;
 static atomic_int n_nameless;
 
@@ -337,8 +336,8 @@ static void watch_files(void)
     CHECK_EQ(sqlite3_vfs_register(&watched, 1), SQLITE_OK);
 }
 
-/* Among new ones, in one group; nor memory for all the pages that they are on. */
-TEST(records_that_replace_others_need_no_disk_but_the_journals)
+/* The records are written among new ones, in one group. There is also no memory for all their pages. */
+TEST(records_that_replace_others_need_only_the_journals_disk)
 {
     enum { OLD = 3000, NEW = 6000 };
     directory_enter();
@@ -373,7 +372,7 @@ TEST(records_that_replace_others_need_no_disk_but_the_journals)
 static void break_journal(struct job *job, const struct gd_report *r)
 {
     (void)r;
-    if (job->done + job->failed == 100) { /* what SQLite writes to is gone from under it */
+    if (job->done + job->failed == 100) { /* the file that SQLite writes to was removed */
         job_sql("run.db", "DROP TABLE task");
     }
 }
@@ -383,7 +382,7 @@ TEST(a_journal_that_cannot_be_written_ends_the_run)
     directory_enter();
     struct job job = JOB("");
     job_numbers(&job, 20000);
-    in_small_groups(&job); /* or it might be done before it comes to the disk */
+    in_small_groups(&job); /* otherwise the run might end before it writes to the disk */
     job.on_final = break_journal;
     CHECK_EQ(job_run(&job), GD_E_JOURNAL);
     CHECK_EQ(job.closed, GD_E_JOURNAL);
@@ -393,7 +392,7 @@ TEST(a_journal_that_cannot_be_written_ends_the_run)
 
 /* --- calls that fail --- */
 
-/* The nth call that can fail does, in a process of its own. False: there are fewer. */
+/* Runs in a process of its own, where the nth call that can fail does so. False: there are fewer calls. */
 static bool run_with_fault(unsigned long nth)
 {
     const pid_t child = fork();
@@ -429,7 +428,7 @@ TEST_WITHIN(300, whatever_fails_nothing_is_lost)
         CHECK_EQ(job_run(&job), 0);
         CHECK_EQ(job.closed, 0);
         CHECK_STR(job_sql("run.db", "SELECT count(*), count(DISTINCT input) FROM task"), "12|12");
-        if (nth % 3 == 0) { /* now and then from the beginning, so that it fails while resuming as well */
+        if (nth % 3 == 0) { /* sometimes from the beginning, so that calls also fail while resuming */
             CHECK_EQ(unlink("run.db"), 0);
             CHECK_EQ(unlink("out"), 0);
         }
@@ -462,7 +461,7 @@ TEST_WITHIN(300, a_journal_cut_anywhere_opens_or_says_that_it_is_damaged)
     CHECK_EQ(try_open("run.db", words, sizeof words), 0);
 }
 
-/* Where frames of the log meet, at every byte; between, here and there. */
+/* Cuts at every byte where frames of the log meet, and at some bytes in between. */
 TEST_WITHIN(300, a_log_cut_anywhere_is_read_up_to_there)
 {
     directory_enter();
@@ -488,8 +487,8 @@ TEST_WITHIN(300, a_log_cut_anywhere_is_read_up_to_there)
     }
 }
 
-/* As those that an earlier release made. */
-TEST(a_journal_with_other_pages_is_gone_on_with)
+/* As in journals of an earlier release. */
+TEST(a_journal_with_other_pages_is_resumed)
 {
     directory_enter();
     struct job job = JOB("");
