@@ -44,8 +44,7 @@ static uint64_t choose_spin(const struct gd_dispatcher *d)
     return d->crowded ? 0 : SPIN_NS;
 }
 
-/* Slots in a worker's ring: enough for two batches and for what keeps the worker busy, but no more than can ever wait.
- */
+/* Slots in a worker's ring: enough for two batches and to keep the worker busy, but no more than can ever wait. */
 static unsigned choose_window(const struct gd_dispatcher *d)
 {
     const unsigned most = d->n_workers > MANY_WORKERS ? WINDOW_MOST_MANY : WINDOW_MOST;
