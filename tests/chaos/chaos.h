@@ -41,7 +41,7 @@ struct text {
     char bytes[TEXT_MAX];
 };
 
-/* "quick12" to its kind and number; false: it is no input. */
+/* Splits "quick12" into its kind and number. False: not an input. */
 bool input_read(const char *text, size_t size, enum kind *kind, unsigned *number);
 
 /* What a task of that input prints on standard output and on standard error, as a command. */

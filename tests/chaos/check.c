@@ -168,7 +168,7 @@ static struct end expected_end(const struct plan *p, enum kind kind)
     }
 }
 
-/* Whether it may have ended as the journal says, because of what was done to it. */
+/* Whether the task may have ended as the journal says, because of the signals that it got. */
 static bool is_excused(const struct checker *c, unsigned i, const struct record *r)
 {
     const enum kind kind = c->p->kinds[i];
@@ -364,8 +364,7 @@ static void check_leftovers(const struct checker *c)
 
 /* --- standard output --------------------------------------------------------------------------------------------- */
 
-/* What a task has printed that was killed or took too long is anybody's guess: then there is nothing to hold it
- * against. */
+/* The output of a task that was killed or took too long is undefined: then there is nothing to compare. */
 static void check_standard_output(const struct checker *c, const struct record *records)
 {
     bool *finished = room_for(c->p->n, sizeof *finished);

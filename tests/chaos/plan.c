@@ -36,7 +36,7 @@ const struct theme theme_timeouts = {
     .weights = { [QUICK] = 12, [SLOW] = 4, [SESSION] = 1, [FAILS] = 1, [HANGS] = 2 },
 };
 
-/* What is sent, and how often in comparison. */
+/* The signals that are sent, and their relative frequency. */
 static const struct {
     int number;
     unsigned weight;

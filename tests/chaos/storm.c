@@ -104,7 +104,7 @@ static unsigned list_processes(struct process *all)
     return n;
 }
 
-/* A pidfd of that very process, or -1: its number may have gone to another. */
+/* A pidfd of exactly that process, or -1: its number may belong to another process by now. */
 static int open_process(const struct process *p)
 {
     struct process now;
@@ -140,7 +140,7 @@ static bool has_ended(const struct storm *s)
     return poll(&p, 1, 0) > 0;
 }
 
-/* Until something was written or the run has ended. False: neither, for so long. */
+/* Waits until something was written or the run has ended. False: neither happened within the limit. */
 static bool await_change(const struct storm *s, int ms)
 {
     char events[4096];
@@ -159,7 +159,7 @@ static void await_lines(const struct storm *s, const char *path, uint64_t lines)
             return;
 }
 
-/* Until the command has said that it was interrupted. */
+/* Waits until the command has reported that it was interrupted. */
 static void await_answer(const struct storm *s)
 {
     while (!has_ended(s) && !storm_said(s->nth, "interrupted"))
@@ -199,7 +199,7 @@ static bool is_aimed_at(const struct storm *s, enum aim aim, const struct proces
     }
 }
 
-/* Keeps those that the step is aimed at: all, or one of them. */
+/* Keeps the processes that the step is aimed at: all, or one of them. */
 static unsigned choose_targets(const struct storm *s, const struct step *step, struct process *all, unsigned n)
 {
     unsigned kept = 0;
@@ -238,8 +238,8 @@ static void send_to(const struct targets *t, int signal)
 
 /* --- a worker and its dispatcher --------------------------------------------------------------- */
 
-/* Off: that the dispatcher is killed before it has cleared up after a worker that was killed by itself, or a worker
- * before it has seen that its dispatcher was. Nobody is left then who could end that worker's command, and
+/* Not tested: the dispatcher is killed before it has cleaned up after a worker that was killed alone, or a worker is
+ * killed before it has seen that its dispatcher was. Then no process is left that could end the worker's command, and
  * docs/promises.md says so. */
 static const bool both_at_once = false;
 
@@ -252,8 +252,8 @@ static bool is_gone(const struct process *p)
     return stat(path, &st) < 0 || (read_stat(p->pid, &now) && now.born != p->born);
 }
 
-/* Until the dispatcher has waited for every worker that was killed by itself: it clears up before that. False: a worker
- * takes its time, or the dispatcher is stopped. */
+/* Waits until the dispatcher has reaped every worker that was killed alone: it cleans up before that. False: a worker
+ * takes long to end, or the dispatcher is stopped. */
 static bool workers_are_cleared_up(struct storm *s)
 {
     for (unsigned i = 0; i < s->doomed.n; i++)
@@ -306,11 +306,11 @@ static void aim(struct storm *s, const struct step *step, struct targets *t)
     }
 }
 
-/* Whoever kills a whole job looks again until nothing is left: a worker may have started a command meanwhile, and
- * nobody else would end that one. */
+/* To kill a whole job, look again until no process is left: a worker may have started a command meanwhile, and nothing
+ * else would end it. */
 static void kill_the_rest(struct storm *s, const struct step *step)
 {
-    const struct harm harm = s->out->harm; /* what comes now hits nobody who was not hit before */
+    const struct harm harm = s->out->harm; /* signals from now on hit only processes that were hit before */
     struct pollfd ended = { s->ended, POLLIN, 0 };
     unsigned left = poll(&ended, 1, LEFT_BEHIND_MS) > 0;
     for (int passes = 0; left > 0 && passes < LEFT_BEHIND_MS; passes++) {

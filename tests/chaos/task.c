@@ -104,7 +104,7 @@ static int begin(const char *input)
     return fd;
 }
 
-/* Whoever ends after this has nothing more to say. */
+/* A process that ends after this has nothing more to log. */
 static void end(const char *input, int lock)
 {
     log_line("end", input);

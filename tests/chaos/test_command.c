@@ -13,7 +13,7 @@
 
 #include "support/directory.h"
 
-/* The last ones have found something that the others had not. */
+/* The last seeds found errors that the others had not found. */
 static const uint64_t always[] = { 1, 2, 3, 4, 5, 6, 7, 8, 51 };
 
 enum { SOAK_JOBS = 50, SOAK_SCALE = 10 };

@@ -1,8 +1,6 @@
-/* What must hold: at each effect, after every event, and at the end.
- *
- * The simulator keeps its own account of every task (struct sim_task): what results it had, which deaths it is to be
- * charged with by the rule at the top of sched.h. The scheduler must come to the same verdicts.
- */
+/* What must hold at each effect, after every event, and at the end. The simulator keeps its own account of every task
+ * (struct sim_task): which results it had, and which deaths it is charged with by the rule at the top of sched.h. The
+ * scheduler must come to the same verdicts. */
 #include <signal.h>
 
 #include "sim.h"
@@ -16,7 +14,7 @@ static bool on_time(const struct sim *s)
 
 /* --- effects --- */
 
-/* How many tasks a worker may be handed: so many as set, or two batches and as many short tasks as make 200 us. */
+/* How many tasks a worker may be handed: as many as set, or two batches and as many short tasks as take 200 us. */
 static uint64_t most_handed(const struct sim *s, const struct gd__sched_worker *worker)
 {
     const struct gd__sched_config *c = &s->plan.config;
@@ -217,8 +215,8 @@ void check_before_exit(struct sim *s, unsigned w, const struct gd__death *d)
         blame(s, w, started > worker->head ? gd__min64(started - worker->head, length) : 0, d);
         return;
     }
-    /* Whoever was asked to stop has timed out, if it had begun (of a process that will not die that is not known); of a
-     * batch each is suspect; what came after it is innocent. */
+    /* A task that was asked to stop has timed out if it had begun. For a process that will not die that is unknown.
+     * Each task of a batch is suspect, and later tasks are innocent. */
     if (started <= worker->head && !s->procs[w].abandoned)
         return;
     for (uint64_t i = worker->head; i < worker->cancel_below; i++) {
@@ -418,7 +416,7 @@ static bool held_back(const struct sim *s, const struct gd__sched_worker *worker
     if (l->count >= batch || c->batch_wait_ns == 0 || sched->source_ended || sched->next_id >= sched->allowed)
         return false;
     const uint64_t until = oldest(sched, l) + c->batch_wait_ns;
-    return until > s->now && gd__sched_deadline(sched) <= until; /* and somebody will look again */
+    return until > s->now && gd__sched_deadline(sched) <= until; /* and the scheduler will look again */
 }
 
 static bool waits_for_gap(const struct sim *s)
@@ -440,7 +438,7 @@ static void check_idle(struct sim *s, unsigned w)
              "worker %u is idle while tasks placed on it wait", w);
 }
 
-/* Tasks a worker holds that nobody has claimed, beyond its first batch. */
+/* Tasks that a worker holds but has not claimed, beyond its first batch. */
 static uint64_t spare(const struct sim *s, unsigned w)
 {
     const struct gd__sched_worker *worker = &s->sched.workers[w];

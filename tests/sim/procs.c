@@ -246,7 +246,7 @@ static enum gd_failure draw_outcome(struct sim *s, const struct proc *p, bool *f
     if (p->cancelled && sim_below(&s->chance, 3) > 0)
         return GD_FAILURE_CANCELLED;
     if (p->bad && sim_below(&s->chance, 16) == 0)
-        return GD_FAILURE_CANCELLED; /* though nobody asked: an error, and no more to be tried */
+        return GD_FAILURE_CANCELLED; /* although it was not asked: an error, without another attempt */
     if (happens(s, plan->error_final)) {
         *final = true;
         return GD_FAILURE_ERROR;
@@ -368,7 +368,7 @@ void proc_gone(struct sim *s, unsigned w)
     struct proc *p = &s->procs[w];
     p->state = PROC_NONE;
     p->out_head = p->out_count = 0;
-    p->generation++; /* whatever is still on its way belongs to nobody */
+    p->generation++; /* messages still on their way belong to no process */
 }
 
 /* --- the effects --- */

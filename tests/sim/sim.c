@@ -275,7 +275,7 @@ static void later(uint64_t *at, uint64_t by)
         *at += by;
 }
 
-/* The dispatcher and all processes stand still: whatever is to happen happens so much later. */
+/* The dispatcher and all processes stand still: every event happens later by this time. */
 static void on_freeze(struct sim *s)
 {
     const uint64_t by = s->plan.freeze_ns;

@@ -71,7 +71,7 @@ enum message_kind { MESSAGE_READY, MESSAGE_SETUP_FAILED, MESSAGE_RESULT };
 
 struct message {
     enum message_kind kind;
-    bool wrong; /* the dispatcher or the scheduler must see that it can't be */
+    bool wrong; /* the dispatcher or the scheduler must see that it is impossible */
     uint64_t position;
     uint32_t attempt;
     unsigned safe_batch;
