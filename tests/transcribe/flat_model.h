@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * A multilingual model without sense, in whisper.cpp's format: it knows 99 languages, takes everything for German, and
- * all words are the same to it, so that it is left to random numbers which it says. Or, if it is to be sure, it knows
- * two words and is as sure as it can be of each. Its weights are 0 but for the last layer's bias and the table of
- * tokens, whose product is what it says: the same whatever it hears.
+ * A meaningless multilingual model in whisper.cpp's format. It knows 99 languages, takes everything for German, and
+ * gives all words the same probability, so that random numbers choose them. If it is to be sure, it knows two words and
+ * is as sure of each as possible. Its weights are 0 except for the last layer's bias and the table of tokens. Their
+ * product is its output, whatever it hears.
  */
 #ifndef GD_TESTS_TRANSCRIBE_FLAT_MODEL_H
 #define GD_TESTS_TRANSCRIBE_FLAT_MODEL_H

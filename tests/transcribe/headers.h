@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Audio files made by hand, byte by byte, as headers describe them: what no encoder would write can be written too.
+ * Audio files made by hand, byte by byte. They may contain what no encoder would write.
  */
 #ifndef GD_TESTS_TRANSCRIBE_HEADERS_H
 #define GD_TESTS_TRANSCRIBE_HEADERS_H

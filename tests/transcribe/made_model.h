@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Files of models as small as they can be, that a case changes in what it is about:
+ * The smallest possible model files. A case changes the part that it tests:
  *
  *     begin();
  *     made.bins = 400;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What tests of outputs share: outputs of one line, and a look at what is there.
+ * Shared by tests of outputs: outputs of one line, and the content of directories.
  */
 #ifndef GD_TESTS_TRANSCRIBE_OUTPUT_FILES_H
 #define GD_TESTS_TRANSCRIBE_OUTPUT_FILES_H
@@ -83,7 +83,7 @@ TEST_UNUSED static bool is_there(const char *path)
     return lstat(path, &st) == 0;
 }
 
-/* Root may write anywhere: as somebody else. */
+/* Root may write anywhere, so this runs as another user. */
 TEST_UNUSED static void become_nobody(void)
 {
     if (geteuid() == 0 && seteuid(65534) < 0)

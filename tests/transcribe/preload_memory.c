@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Loaded before everything else (LD_PRELOAD) into workers under test: asking for more than GD_MEMORY_MOST bytes at
- * once, in the way that ggml does for its buffers, fails.
+ * Loaded before everything else (LD_PRELOAD) into workers under test: allocations of more than GD_MEMORY_MOST bytes,
+ * made in the way that ggml makes its buffers, fail.
  */
 #include <dlfcn.h>
 #include <errno.h>

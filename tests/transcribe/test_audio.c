@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Audio files as 16 kHz mono samples: what libsndfile and the program ffmpeg write comes back with the right length,
- * frequency and loudness (sounds.h says how right), and headers say what libsndfile says.
+ * Audio files as 16 kHz mono samples: files written by libsndfile and ffmpeg are read with the right length, frequency
+ * and loudness (sounds.h has the tolerances), and headers agree with libsndfile.
  */
 #include "transcribe/sounds.h"
 
@@ -155,7 +155,7 @@ TEST(channels_are_averaged)
     }
 }
 
-TEST(what_is_no_number_is_silence)
+TEST(nan_samples_are_silence)
 {
     static const float bad[] = { NAN, INFINITY, -INFINITY, 3e38F, -3e38F };
     directory_enter();
@@ -230,7 +230,7 @@ TEST(headers_say_what_libsndfile_says)
 
 /* --- what the program ffmpeg writes ---------------------------------------------------- */
 
-TEST(what_only_ffmpeg_reads)
+TEST(formats_that_only_ffmpeg_reads)
 {
     static const char *const names[] = { "a.m4a", "a.wma", "a.mka", "a.aac", "a.mp4" };
     directory_enter();
@@ -245,7 +245,7 @@ TEST(what_only_ffmpeg_reads)
     }
 }
 
-/* FLAC's frames of that many channels are longer than what is asked for at once. */
+/* FLAC frames of that many channels are longer than one read. */
 TEST(frames_that_are_given_out_in_parts)
 {
     directory_enter();
@@ -255,8 +255,8 @@ TEST(frames_that_are_given_out_in_parts)
     CHECK(labs(read_all("a.mka") - 64000) <= 1);
 }
 
-/* Raw AAC has no length: what the bit rate makes of it is none. */
-TEST(a_guess_is_no_length)
+/* Raw AAC has no length: an estimate from the bit rate does not count as one. */
+TEST(a_guess_is_not_a_length)
 {
     directory_enter();
     encode("a.aac");
@@ -293,7 +293,7 @@ TEST(a_truncated_m4a)
 }
 
 /* A list of other files is not followed. */
-TEST(a_playlist_is_no_audio)
+TEST(a_playlist_is_not_audio)
 {
     directory_enter();
     make_wav_file("other.wav", 16000, 1, 16000);

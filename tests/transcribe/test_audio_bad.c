@@ -8,7 +8,7 @@
 
 /* --- bad files ------------------------------------------------------------------ */
 
-TEST(files_that_are_none)
+TEST(paths_that_are_not_files)
 {
     directory_enter();
     refused("none.wav", "none.wav does not exist");
@@ -23,7 +23,7 @@ TEST(files_that_are_none)
     refused("loop.wav", "loop.wav cannot be opened: Too many levels");
 }
 
-/* And nobody waits for one to be written to. */
+/* Opening a pipe does not wait for a writer. */
 TEST(pipes_and_devices)
 {
     directory_enter();
@@ -53,7 +53,7 @@ static void refuse_bytes(const void *bytes, size_t size, const char *part)
     drop(&m);
 }
 
-TEST(what_is_no_audio)
+TEST(bytes_that_are_not_audio)
 {
     directory_enter();
     uint8_t noise[20000];
@@ -81,7 +81,7 @@ static void refuse_wav(struct wav_spec spec, const char *part)
     drop(&m);
 }
 
-TEST(headers_that_can_not_be)
+TEST(impossible_headers)
 {
     directory_enter();
     refuse_wav((struct wav_spec){ 1, 0, 16000, 16, 1000, 1000 }, "bad.wav has 0 channels");
@@ -107,7 +107,7 @@ TEST(a_truncated_wav)
     refused("a.wav", "truncated: its header says 1.0 s, the file holds 0.0 s");
 }
 
-/* A header that counts itself is forgiven. */
+/* A length that includes the header is accepted. */
 TEST(a_wav_that_lacks_next_to_nothing)
 {
     directory_enter();
@@ -117,7 +117,7 @@ TEST(a_wav_that_lacks_next_to_nothing)
     drop(&m);
 }
 
-/* Wherever a read begins and ends, four bytes of it are others and none besides. */
+/* Wherever a read begins and ends, exactly four of its bytes are changed. */
 TEST(mended_bytes)
 {
     directory_enter();
@@ -178,8 +178,8 @@ TEST(a_truncated_ogg)
     refused("a.ogg", "truncated");
 }
 
-/* Noise in the middle of a FLAC file: found, or what is read is as long as it should be. */
-TEST(a_damaged_flac_ends_in_words_or_whole)
+/* Noise in the middle of a FLAC file is an error, or the samples have the right length. */
+TEST(a_damaged_flac_is_an_error_or_complete)
 {
     directory_enter();
     CHECK(make("a.flac", SF_FORMAT_FLAC | SF_FORMAT_PCM_16, 16000, 1, 160000));
@@ -198,7 +198,7 @@ TEST(a_damaged_flac_ends_in_words_or_whole)
     }
 }
 
-/* Behind the first piece a bad file is found by the thread: what came before is good. */
+/* After the first piece the thread finds that a file is bad. The samples before that are good. */
 TEST(bad_behind_the_first_piece)
 {
     directory_enter();
@@ -246,7 +246,7 @@ TEST(names_that_would_harm_a_terminal)
         { "na\303\257ve \346\227\245.wav", "na\303\257ve \346\227\245.wav" },
         { "\377\376x\303.wav", "??x?.wav" },
         { "a\302\233b", "a??b" },                      /* a control character of two bytes */
-        { "a\342\200\256b", "a???b" },                 /* one that turns the direction round */
+        { "a\342\200\256b", "a???b" },                 /* a character that changes the direction of writing */
         { "\355\240\200\300\200", "?????" },           /* half of a pair; a NUL that is too long */
         { "\340\200\257\360\200\200\257", "???????" }, /* slashes that are too long */
         { "/", "/" },
@@ -297,7 +297,7 @@ TEST(paths_are_shortened_in_the_middle)
 
 /* --- silence ---------------------------------------------------------------------- */
 
-/* Not a word on standard error, whatever is read: libraries have opinions. */
+/* Nothing is written to standard error, whatever is read: some libraries print warnings. */
 TEST(nothing_is_written_to_standard_error)
 {
     directory_enter();
@@ -332,7 +332,7 @@ TEST(nothing_is_written_to_standard_error)
     save(&m, "e.m4a");
     drop(&m);
     static const char *const names[] = {
-#ifdef TR_HAVE_MPG123 /* through libsndfile it says what it thinks of the noise */
+#ifdef TR_HAVE_MPG123 /* libsndfile's decoder prints a warning about the noise */
         "a.mp3",
 #endif
         "b.mp3", "c.ogg", "d.flac", "e.m4a",

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What is wrong with a file, and what may pass: a disk that is away for a while is no damage. The system's calls that
- * audio.c makes are this program's own, and fail when a case wants them to.
+ * Permanent and temporary errors of a file: a disk that is missing for a while is not damage. This program replaces the
+ * system calls that audio.c makes, so that a case can make them fail.
  */
 #include <stdarg.h>
 #include <sys/syscall.h>
@@ -95,12 +95,13 @@ TEST(other_formats_alike)
     directory_enter();
     for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) {
         struct tr_audio *a;
-        /* libsndfile loses some memory of Vorbis then, which is not ours to mend. */
+        /* libsndfile leaks some memory of Vorbis then, which we can't fix. */
         if (TEST_SLOWDOWN > 1 && formats[i] == (SF_FORMAT_OGG | SF_FORMAT_VORBIS))
             continue;
         if (!make("a", formats[i], 16000, 1, 64000))
             continue;
-        /* From each read on, those of the header, of the decoder's beginning and of the samples, until all are good. */
+        /* Fails from each read on, of the header, of the decoder's start and of the samples, until all reads are good.
+         */
         int rc = TR_UNREAD;
         long reads = 0;
         for (read_error = EIO; rc < 0; reads++) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What the first bytes of a file tell, format by format, of files made by hand. What encoders write is compared with
- * libsndfile's opinion in test_audio.c.
+ * What the first bytes of a file say, format by format, with files made by hand. test_audio.c compares the output of
+ * encoders with libsndfile.
  */
 #include "transcribe/headers.h"
 
@@ -41,7 +41,7 @@ TEST(lengths_that_mean_not_known)
     }
 }
 
-/* Between those values a length is one. */
+/* Between those values a length is valid. */
 TEST(lengths_that_are_meant)
 {
     static const uint32_t told[] = { 32002, 0x40000000, 0x7ffe0000, 0x80000002, 0xfff00000 };
@@ -118,7 +118,7 @@ TEST(numbers_the_other_way_round)
     drop(&m);
 }
 
-TEST(a_format_that_is_told_further_behind)
+TEST(a_format_chunk_further_on)
 {
     struct made m = { 0 };
     begin_riff(&m, "RIFF");
@@ -242,7 +242,7 @@ TEST(a_last_page_without_a_time)
     drop(&m);
 }
 
-TEST(the_stream_that_is_sound)
+TEST(the_audio_stream_is_used)
 {
     struct made m = { 0 };
     put_page(&m, 1, 0, "\200theora", 7, 7);
@@ -324,7 +324,7 @@ TEST(frames_behind_tags_and_zeros)
     drop(&m);
 }
 
-TEST(a_table_knows_better)
+TEST(the_table_of_an_mp3_is_used)
 {
     struct made m = { 0 }, t = xing_table(1000, 400000, 576, 1000);
     put_table_frame(&m, &t);
@@ -381,7 +381,7 @@ TEST(other_versions_and_layers)
     }
 }
 
-TEST(what_only_looks_like_a_frame)
+TEST(bytes_that_only_look_like_a_frame)
 {
     struct made m = { 0 };
     put(&m, "\377\373\220\0", 4);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Headers of audio files, whatever the bytes: no byte is read that is not there, what lies further behind is found in a
- * file, and a file that can't be read is an error.
+ * Headers of audio files with any bytes: no byte is read beyond the end, data further on in a file is found, and a file
+ * that can't be read is an error.
  */
 #include <sys/mman.h>
 
@@ -9,7 +9,7 @@
 
 /* --- any ---------------------------------------------------------------------- */
 
-TEST(what_is_no_audio)
+TEST(bytes_that_are_not_audio)
 {
     static const char *const texts[] = { "", "R", "RIFF", "hello, world\n", "fLa", "OggS", "ID3", "\377\373", "{}\n" };
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
@@ -73,7 +73,7 @@ static struct made make_kind(int kind)
     return m;
 }
 
-/* n bytes with a page behind them that can't be read. */
+/* n bytes followed by a page that can't be read. */
 static uint8_t *before_a_wall(const uint8_t *bytes, size_t n)
 {
     enum { WALL = 65536 };
@@ -89,7 +89,7 @@ static uint8_t *before_a_wall(const uint8_t *bytes, size_t n)
     return place[turn] + WALL - n;
 }
 
-/* Every beginning with every kind of length of the file, true or not. A read behind what is there crashes. */
+/* Every beginning of a file, with every kind of file length, true or not. A read past the end crashes. */
 TEST(beginnings_of_every_length)
 {
     for (int kind = 0; kind < KINDS; kind++) {
@@ -124,7 +124,7 @@ TEST(ends_of_every_length)
     }
 }
 
-TEST(every_byte_as_it_should_not_be)
+TEST(every_byte_changed)
 {
     for (int kind = 0; kind < KINDS; kind++) {
         struct made m = make_kind(kind);
@@ -178,8 +178,8 @@ TEST(a_file_of_each_kind_reads_as_its_bytes)
     }
 }
 
-/* What lies behind the first few KiB is found where it is needed. */
-TEST(what_lies_further_behind_is_read)
+/* Data after the first few KiB is found if it is needed. */
+TEST(data_further_on_is_read)
 {
     directory_enter();
     struct made m = { 0 };
@@ -247,7 +247,7 @@ TEST(files_that_can_not_be_read)
     CHECK_EQ(seteuid(getuid()), 0);
 }
 
-TEST(an_empty_file_is_no_audio_and_no_error)
+TEST(an_empty_file_is_neither_audio_nor_an_error)
 {
     directory_enter();
     make_file("empty", 0);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Models: what is taken for one and what is not.
+ * Models: which files are accepted and which are refused.
  */
 #include "base/failure.h"
 #include "base/text/buffer.h"
@@ -97,7 +97,7 @@ TEST(a_model_that_is_cut_off_anywhere)
     gd__buffer_free(&b);
 }
 
-TEST(sizes_that_can_not_be)
+TEST(impossible_sizes)
 {
     directory_enter();
     refused_size(VOCAB, 51863, "number of tokens");
@@ -124,7 +124,7 @@ TEST(sizes_that_can_not_be)
     refused_size(TYPE, -1, "type of weights");
 }
 
-TEST(filters_that_can_not_be)
+TEST(impossible_filters)
 {
     directory_enter();
     begin();
@@ -132,7 +132,7 @@ TEST(filters_that_can_not_be)
     refused("of 201 frequencies) have 400");
 }
 
-TEST(tokens_that_can_not_be)
+TEST(impossible_tokens)
 {
     directory_enter();
     begin();
@@ -151,7 +151,7 @@ TEST(tokens_that_can_not_be)
     made.token_size = 1 << 30;
     refused("a token has the length");
     begin();
-    made.token_size = 4096; /* which may be, but there is not as much */
+    made.token_size = 4096; /* possible, but the file is shorter */
     made.tensors = 0;
     refused("is truncated");
     begin();
@@ -159,7 +159,7 @@ TEST(tokens_that_can_not_be)
     refused("a space is not among its tokens");
 }
 
-TEST(tensors_that_can_not_be)
+TEST(impossible_tensors)
 {
     directory_enter();
     static const int32_t dimensions[] = { 0, 4, -1, 1000000 };
@@ -270,7 +270,7 @@ TEST(convolutions_must_be_f16)
     refused("convolution weights are not 16-bit");
 }
 
-TEST(what_people_have_instead)
+TEST(other_model_formats_are_named)
 {
     static const char *const files[][2] = {
         { "GGUF\3\1\1\1xxxxxxxxxxxxxxxxxxxx", "is a GGUF file" },
@@ -289,7 +289,7 @@ TEST(what_people_have_instead)
     }
 }
 
-TEST(what_is_no_file)
+TEST(paths_that_are_not_files)
 {
     directory_enter();
     CHECK_EQ(tr_model_check(&model, "nothing.bin"), -1);
@@ -304,7 +304,7 @@ TEST(what_is_no_file)
     CHECK_EQ(tr_model_check(&model, ""), -1);
 }
 
-/* Headers of a hostile file: any byte changed. It may be taken or not; nothing else may happen. */
+/* Headers of a hostile file: any byte changed. It may be accepted or refused, but must not crash. */
 TEST(any_byte_changed)
 {
     directory_enter();

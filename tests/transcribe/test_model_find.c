@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Where models are found, the messages if they are not, and their checksums.
+ * Where models are found, the messages if they are missing, and their checksums.
  */
 #include "apps/transcribe/model/model_sums.h"
 #include "base/failure.h"
@@ -14,7 +14,7 @@ static struct tr_model model;
 static const char *const variables[] = { "GPU_DISPATCH_MODELS", "WHISPER_MODEL_DIR", "XDG_CACHE_HOME",
                                          "XDG_DATA_HOME",       "HF_HUB_CACHE",      "HF_HOME" };
 
-/* A directory as the only place there is, with a home of its own. */
+/* Makes a directory the only place for models, with its own home directory. */
 static void enter(void)
 {
     static char home[300];
@@ -26,7 +26,7 @@ static void enter(void)
     make_directories("home");
 }
 
-/* A model of nothing, named "own", which is none that was published. */
+/* An empty model named "own", which is not a published one. */
 static void make_model(const char *path)
 {
     make_file(path, 0);
@@ -129,7 +129,7 @@ TEST(by_path)
     CHECK_STR(model.path, "x.bin");
     CHECK_STR(model.name, "x");
     tr_model_free(&model);
-    /* No checksum is asked for: whoever names a file means it. */
+    /* No checksum is required for a file that the user names. */
     make_model("ggml-base.bin");
     CHECK_EQ(tr_model_find(&model, "tiny", "ggml-base.bin", NULL), 0);
     CHECK_STR(model.name, "base");
@@ -138,7 +138,7 @@ TEST(by_path)
     CHECK_CONTAINS(gd__fail_text(), "y.bin: the model cannot be opened");
 }
 
-TEST(one_that_is_not_there)
+TEST(a_missing_model)
 {
     enter();
     CHECK_EQ(tr_model_find(&model, "base", NULL, NULL), -1);
@@ -147,7 +147,7 @@ TEST(one_that_is_not_there)
         text, "the model base (ggml-base.bin) is not on this machine. These places were searched:\n  ./models\n  ");
     CHECK_CONTAINS(text, "/home/.local/share/whisper.cpp\n  ");
     CHECK_CONTAINS(text, "/home/.cache/huggingface/hub/models--ggerganov--whisper.cpp/snapshots\n");
-    /* The last line is the command and nothing else. */
+    /* The last line is only the command. */
     CHECK_CONTAINS(text, "\nThis command downloads it:\n");
     CHECK_STR(strrchr(text, '\n'), "\n  mkdir -p ~/.cache/whisper.cpp && curl -L -o ~/.cache/whisper.cpp/ggml-base.bin "
                                    "https://huggingface.co/ggerganov/whisper.cpp/resolve/main/ggml-base.bin");
@@ -155,7 +155,7 @@ TEST(one_that_is_not_there)
 }
 
 /* However many places there are, and however long they are, the command is not cut off. */
-TEST(one_that_is_not_in_many_places)
+TEST(a_model_missing_in_many_places)
 {
     char longest[3000], path[3300];
     enter();
@@ -207,7 +207,7 @@ static void no_model(const char *size, const char *message)
     CHECK(strstr(gd__fail_text(), "curl") == NULL);
 }
 
-TEST(sizes_that_there_are_not)
+TEST(unknown_sizes)
 {
     enter();
     no_model("bsae", "\"bsae\" is not the size of a model: did you mean base?");
@@ -222,7 +222,7 @@ TEST(sizes_that_there_are_not)
     no_model("a-name-that-is-longer-than-any-name-of-a-model-could-ever-be-and-then-some", "is not the size");
 }
 
-TEST(one_that_is_there_and_broken)
+TEST(a_broken_model)
 {
     enter();
     make_file("models/ggml-base.bin", 100);
@@ -311,7 +311,7 @@ TEST(a_weight_that_is_wrong)
     tr_model_free(&model);
 }
 
-TEST(a_wrong_one_of_a_published_name)
+TEST(a_wrong_file_with_a_published_name)
 {
     enter();
     make_model("models/ggml-base.bin");
@@ -323,8 +323,8 @@ TEST(a_wrong_one_of_a_published_name)
     CHECK(model.path == NULL);
 }
 
-/* That a sum was right is remembered for that size and time: then a changed byte is not seen. */
-TEST(what_was_right_is_remembered)
+/* A correct checksum is remembered for that size and time. Then a changed byte is not noticed. */
+TEST(correct_checksums_are_remembered)
 {
     enter();
     copy_demo();
@@ -342,7 +342,7 @@ TEST(what_was_right_is_remembered)
 }
 
 /* Under another name of the same directory too, and not for another file. */
-TEST(what_is_remembered_is_one_file)
+TEST(a_checksum_is_remembered_for_one_file)
 {
     enter();
     copy_demo();
@@ -357,7 +357,7 @@ TEST(what_is_remembered_is_one_file)
     CHECK_EQ(tr_model_find(&model, "demo", NULL, "moved"), -1);
 }
 
-TEST(what_is_remembered_has_one_line_per_file)
+TEST(each_file_has_one_remembered_line)
 {
     char text[4000], line[1000];
     enter();
@@ -379,7 +379,7 @@ TEST(what_is_remembered_has_one_line_per_file)
     CHECK_STR(text, line);
 }
 
-TEST(a_memory_that_is_nonsense)
+TEST(a_damaged_list_of_checksums)
 {
     static const char *const texts[] = { "", "\n", "x", "\t\t\t\t", "a\tb\tc", "\xff\xfe\n\n\n", "a\tb\tc\td\ne" };
     enter();
@@ -395,7 +395,7 @@ TEST(a_memory_that_is_nonsense)
 }
 
 /* Of another file, with a path of the same length. */
-TEST(what_is_remembered_of_others_stays)
+TEST(checksums_of_other_files_stay)
 {
     char line[400], text[400] = { 0 };
     enter();
@@ -422,10 +422,10 @@ TEST(a_line_that_was_cut_off_does_no_harm)
     CHECK_EQ(find_demo(), 0);
     change_demo();
     set_time(1000, 5);
-    CHECK_EQ(find_demo(), 0); /* it is remembered all the same */
+    CHECK_EQ(find_demo(), 0); /* it is still remembered */
 }
 
-TEST(not_being_able_to_remember_is_no_error)
+TEST(failing_to_remember_is_not_an_error)
 {
     enter();
     copy_demo();

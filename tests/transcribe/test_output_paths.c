@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Where outputs go: directories that are mirrored, however they are named, and names that are odd or long.
+ * Where outputs go: mirrored directories, however they are named, and odd or long names.
  */
 #include <limits.h>
 
@@ -30,8 +30,8 @@ TEST(directories_are_mirrored)
     CHECK_STR(path_of("in/x.y/a"), "out/x.y/a.txt");
 }
 
-/* Where there is nothing to ask, names are enough. */
-TEST(directories_that_are_not_there)
+/* If the directories do not exist, names are enough. */
+TEST(directories_that_do_not_exist)
 {
     is_at("./nowhere", "nowhere/x/a.wav", "out/x/a.txt");
     is_at("nowhere//", "./nowhere/./x/a.wav", "out/x/a.txt");
@@ -81,7 +81,7 @@ TEST(symbolic_links)
     is_at("in", "real/x/a.wav", "out/x/a.txt");
     is_at("real", "in/x/a.wav", "out/x/a.txt");
     is_at("in", "in/y/b.wav", "out/y/b.txt"); /* as it was found */
-    is_at("in", "real/c.wav", "out/c.txt");   /* where the link lies, not where it leads */
+    is_at("in", "real/c.wav", "out/c.txt");   /* the place of the link, not of its target */
 }
 
 TEST(files_that_lie_elsewhere)
@@ -158,7 +158,7 @@ TEST(odd_names)
     }
 }
 
-/* in/NNNN.wav, of so many bytes */
+/* in/NNNN.wav, a name of this many bytes */
 static const char *long_name(size_t size)
 {
     static char path[400] = "in/";

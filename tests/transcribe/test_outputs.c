@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Outputs: that they are whole, that nothing is left behind, and what can be wrong with a directory.
+ * Outputs: they are complete, nothing is left behind, and what can be wrong with a directory.
  */
 #include <pthread.h>
 #include <sys/file.h>
@@ -179,7 +179,7 @@ TEST(the_input_itself_is_not_overwritten)
     CHECK_EQ(st.st_size, 5);
 }
 
-/* A limit on the size of files stands for a disk that is full: a write fails in the middle. */
+/* A limit on the size of files simulates a full disk: a write fails in the middle. */
 TEST(a_disk_that_is_full)
 {
     directory_enter();
@@ -258,7 +258,7 @@ TEST(never_done)
     CHECK(!tr_outputs_done(&places, "in/a.wav"));
 }
 
-TEST(a_part_is_no_output)
+TEST(a_part_is_not_an_output)
 {
     directory_enter();
     make_file("in/a.wav", 1);
@@ -287,7 +287,7 @@ TEST(the_directory_is_made)
     CHECK(is_there("absolute/x"));
 }
 
-TEST(what_a_killed_process_left_is_removed)
+TEST(files_left_by_a_killed_process_are_removed)
 {
     directory_enter();
     make_file("out/.gd-123-0.part", 3);
@@ -299,7 +299,7 @@ TEST(what_a_killed_process_left_is_removed)
     CHECK_EQ(entries_of("out/x/y"), 0);
 }
 
-TEST(what_is_not_ours_stays)
+TEST(other_files_stay)
 {
     static const char *const names[] = { "out/a.part",         "out/.gd-1.part",     "out/.gd-1-.part",
                                          "out/.gd--1.part",    "out/.gd-1-1.parts",  "out/.gd-x-1.part",
@@ -322,7 +322,7 @@ TEST(what_is_not_ours_stays)
     CHECK(is_there("out/.gd-6-6.part"));
 }
 
-TEST(what_is_being_written_stays)
+TEST(files_being_written_stay)
 {
     directory_enter();
     make_file("out/.gd-1-1.part", 3);
@@ -336,7 +336,7 @@ TEST(what_is_being_written_stays)
     CHECK(!is_there("out/.gd-1-1.part"));
 }
 
-/* Somebody tidies up all the time while others write: no output is lost. */
+/* One process tidies up all the time while others write. No output is lost. */
 TEST(tidying_up_while_others_write)
 {
     directory_enter();
@@ -358,7 +358,7 @@ TEST(tidying_up_while_others_write)
     CHECK_EQ(entries_of("out"), 2000);
 }
 
-/* A process that is killed at any moment leaves outputs that are whole, or none; and what else it left goes. */
+/* A process that is killed at any moment leaves complete outputs, or none. Its other files are removed. */
 TEST(killed_while_writing)
 {
     char text[3000];
@@ -406,7 +406,7 @@ TEST(killed_while_writing)
     }
 }
 
-/* In place of the C library's. */
+/* Replaces the function of the C library. */
 static unsigned synced;
 
 int fsync(int fd)
@@ -415,7 +415,7 @@ int fsync(int fd)
     return (int)syscall(SYS_fsync, fd);
 }
 
-TEST(outputs_are_forced_to_the_disk_where_that_is_asked_for)
+TEST(outputs_are_forced_to_the_disk_if_requested)
 {
     directory_enter();
     must_write("in/a.wav", "a");
@@ -426,7 +426,7 @@ TEST(outputs_are_forced_to_the_disk_where_that_is_asked_for)
     CHECK_STR(contents("out/b.txt"), "b\n");
 }
 
-TEST(deep_directories_do_not_end_it)
+TEST(deep_directories_are_no_error)
 {
     directory_enter();
     make_directories("out");

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Outputs before the text is known: what can be wrong is found out by then, and what becomes wrong later leaves nothing
- * behind.
+ * Outputs before the text is known: errors are found by then, and later errors leave nothing behind.
  */
 #include "base/failure.h"
 #include "output_files.h"
@@ -40,7 +39,7 @@ TEST(parts_are_there_before_the_text)
     CHECK_EQ(entries_of("out/x"), 2);
     CHECK(!is_there("out/x/a.txt"));
     CHECK(!tr_outputs_done(&places, "in/x/a.wav"));
-    tr_outputs_tidy(&places); /* they are somebody's */
+    tr_outputs_tidy(&places); /* they are in use */
     CHECK_EQ(entries_of("out/x"), 2);
     must_finish(o, "text");
     tr_outputs_drop(&o);
@@ -50,7 +49,7 @@ TEST(parts_are_there_before_the_text)
     tr_outputs_drop(&o);
 }
 
-TEST(what_is_dropped_leaves_nothing)
+TEST(a_dropped_output_leaves_nothing)
 {
     directory_enter();
     places.formats = 31;
@@ -62,7 +61,7 @@ TEST(what_is_dropped_leaves_nothing)
     CHECK_EQ(entries_of("/proc/self/fd"), before);
 }
 
-/* What was there before stays until there is another. */
+/* The old output stays until there is a new one. */
 TEST(an_old_output_stays_meanwhile)
 {
     directory_enter();
@@ -74,7 +73,7 @@ TEST(an_old_output_stays_meanwhile)
     CHECK_EQ(entries_of("out"), 1);
 }
 
-/* By how long the file plays; what is not needed is given back. */
+/* The size depends on the duration of the file. Unused room is given back. */
 TEST(room_is_set_aside)
 {
     struct stat st;
@@ -119,7 +118,7 @@ TEST(a_full_disk_is_known_before_the_text)
     CHECK_EQ(umount2("out", MNT_DETACH), 0);
 }
 
-/* More text than anybody would speak in that time. */
+/* More text than can be spoken in that time. */
 TEST(a_disk_that_is_full_in_the_end)
 {
     directory_enter();
@@ -152,7 +151,7 @@ TEST(a_read_only_directory_is_known_before_the_text)
     CHECK_EQ(entries_of("out"), 1);
 }
 
-/* The work of hours is not lost to who empties the directory, or takes it away. */
+/* Hours of work are not lost if the directory is emptied or removed. */
 TEST(a_directory_that_is_emptied_meanwhile)
 {
     directory_enter();
@@ -164,7 +163,7 @@ TEST(a_directory_that_is_emptied_meanwhile)
     CHECK_EQ(entries_of("out/x"), 1);
 }
 
-TEST(a_directory_that_comes_into_the_way_meanwhile)
+TEST(a_directory_that_takes_the_place_of_an_output)
 {
     directory_enter();
     struct tr_outputs *o = begun("in/a.wav", 10);

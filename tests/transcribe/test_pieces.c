@@ -1,5 +1,5 @@
-/* Files in pieces: which of a piece's segments are kept, and, with an engine that is not whisper's but hears numbers,
- * that each word of a long file comes once, at its time. */
+/* Files in pieces: which segments of a piece are kept. With a made-up engine that hears numbers: each word of a long
+ * file comes once, at its time. */
 #include "apps/transcribe/engine/pieces.h"
 
 #include "base/failure.h"
@@ -18,12 +18,12 @@ static void check_cut(struct tr_cut cut, size_t kept, double at)
         FAIL("cut at %g, not at %g", cut.at, at);
 }
 
-TEST(what_ends_in_the_last_half_minute_is_dropped)
+TEST(segments_that_end_in_the_last_half_minute_are_dropped)
 {
     check_cut(CUT(100, { 0, 20 }, { 20, 45 }, { 50, 69 }, { 69, 72 }, { 75, 100 }), 3, 69);
 }
 
-TEST(what_ends_at_it_is_kept)
+TEST(segments_that_end_at_the_limit_are_kept)
 {
     check_cut(CUT(100, { 40, 70 }, { 70, 70.1 }), 1, 70);
 }
@@ -34,13 +34,13 @@ TEST(silence_is_not_heard_again)
     check_cut(tr_pieces_cut(NULL, 0, 600), 0, 540);
 }
 
-TEST(what_was_dropped_is_heard_from_its_beginning)
+TEST(dropped_segments_are_heard_from_their_beginning)
 {
     check_cut(CUT(600, { 10, 20 }, { 500, 575 }), 1, 500);
     check_cut(CUT(600, { 10, 20 }, { 560, 575 }), 1, 540);
 }
 
-TEST(what_leaves_no_room_to_go_on_is_kept)
+TEST(a_segment_that_leaves_no_room_to_go_on_is_kept)
 {
     check_cut(CUT(600, { 10, 590 }), 1, 600);
     check_cut(CUT(600, { 0, 3 }, { 3, 590 }, { 590, 600 }), 3, 600);
@@ -48,8 +48,8 @@ TEST(what_leaves_no_room_to_go_on_is_kept)
 
 /* --- an engine that hears numbers ----------------------------------------------- */
 
-/* A sample of the made-up file is the number of its second, and a word is spoken at every full second: the word is
- * the second's number. What lies in the last seconds of what is heard is heard wrong, as it is with the real one. */
+/* A sample of the made-up file is the number of its second. A word is spoken at every full second: the number of that
+ * second. The last seconds of a piece are heard wrong, as with the real engine. */
 struct tr_audio {
     size_t total, given, bad_at;
     int code; /* of what is bad; 0: TR_UNFIT */
@@ -129,7 +129,7 @@ static enum tr_outcome hear(struct tr_audio *a, struct tr_engine *e, struct tr_t
     return outcome;
 }
 
-/* Every second from 1 on, once, and at its time. */
+/* Checks that every second from 1 on comes once, and at its time. */
 static void check_words(const struct tr_transcript *t, size_t seconds)
 {
     CHECK_EQ(t->n_segments, seconds - 1);

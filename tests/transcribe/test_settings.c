@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The worker's settings as text: what is written is read back, and what can't be meant is refused in words.
+ * The worker's settings as text: they are read back as written, and invalid ones are refused with an error message.
  */
 #include <math.h>
 
@@ -191,7 +191,7 @@ TEST(bad_numbers)
     }
 }
 
-TEST(switches_in_many_words)
+TEST(switches_in_many_spellings)
 {
     static const char *const on[] = { "yes", "1", "true", "on", "YES" }, *const off[] = { "no", "0", "False", "off" };
     char text[64];
@@ -242,7 +242,7 @@ TEST(lines_of_other_systems_and_empty_ones)
     done();
 }
 
-TEST(auto_is_no_language)
+TEST(auto_is_not_a_language)
 {
     CHECK_EQ(read_text("model=m\nlanguage=auto"), 0);
     CHECK(!settings.language);
@@ -288,8 +288,8 @@ TEST(settings_on_one_line)
     CHECK(s.temperature == 0.25);
     CHECK(s.vad_model == NULL);
     free(kept);
-    /* One that is not known here, since a newer program wrote it, is part of the value before it; one that is missing
-     * has its default. */
+    /* An unknown setting, written by a newer program, is part of the value before it. A missing setting has its
+     * default. */
     CHECK_EQ(tr_settings_read_line(&s, &kept, "beam_size=0 model=m.bin"), 0);
     CHECK_STR(s.model, "m.bin");
     CHECK_EQ(s.places.formats, 1u << TR_TXT);

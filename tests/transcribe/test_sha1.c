@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * SHA-1: sums that are known, and that it does not matter in which pieces bytes come.
+ * SHA-1: known sums, and that the sizes of the pieces do not matter.
  */
 #include "apps/transcribe/model/sha1.h"
 #include "support/directory.h"
@@ -33,7 +33,7 @@ TEST(sums_that_are_known)
     free(million);
 }
 
-/* However it comes: pieces do not matter, at any length around a block's. */
+/* The sizes of the pieces do not matter, for any length around that of a block. */
 TEST(sums_of_pieces)
 {
     char text[300], whole[TR_SHA1_TEXT];
@@ -46,7 +46,7 @@ TEST(sums_of_pieces)
     }
 }
 
-/* Against the system's program, at every length of an end. */
+/* Compared with the system's program, for every length of the last block. */
 TEST(sums_as_sha1sum_has_them)
 {
     char text[200], line[100];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Transcripts: text that is made UTF-8, times that are put in order, and each format to the last byte.
+ * Transcripts: text is made valid UTF-8, times are put in order, and each format is checked to the last byte.
  */
 #include <locale.h>
 #include <math.h>
@@ -81,7 +81,7 @@ TEST(utf8_stays)
 }
 
 /* As Python's "replace" and the Unicode standard advise: one for each character that was cut off. */
-TEST(what_is_no_utf8_is_replaced)
+TEST(invalid_utf8_is_replaced)
 {
     BECOMES("a\xe4\xbd", "a" BAD);
     BECOMES("\xe4\xbd"
@@ -231,7 +231,7 @@ TEST(words_are_fitted_into_their_segment)
     }
 }
 
-TEST(a_word_that_is_no_utf8)
+TEST(a_word_that_is_not_utf8)
 {
     add_word(0, 1, "\xe4\xbd");
     CHECK_EQ(t.words[0].size, 3);
@@ -331,7 +331,7 @@ TEST(json_with_words)
               "\"task\": \"translate\"}\n");
 }
 
-TEST(words_show_in_json_alone)
+TEST(words_are_in_json_only)
 {
     two_segments();
     char before[3][300];
@@ -384,7 +384,7 @@ TEST(arrows)
     CHECK_STR(as(TR_TXT), "a --> b ---> c -> d -- e ---\n");
 }
 
-TEST(what_vtt_takes_for_markup)
+TEST(text_that_vtt_takes_for_markup)
 {
     add(0, 1, "<b>AT&T</b> &lt; \xc3\xbc");
     CHECK_STR(as(TR_VTT), "WEBVTT\n\n00:00:00.000 --> 00:00:01.000\n&lt;b&gt;AT&amp;T&lt;/b&gt; &amp;lt; \xc3\xbc\n");
@@ -417,7 +417,7 @@ TEST(milliseconds_are_rounded_up_to_the_next_hour)
     CHECK_STR(as(TR_SRT), "1\n01:00:00,000 --> 01:59:59,999\na\n\n");
 }
 
-TEST(a_duration_that_can_not_be)
+TEST(an_impossible_duration)
 {
     t.duration = INFINITY;
     CHECK_CONTAINS(as(TR_JSON), "\"duration\": 1000000000.000,");
@@ -456,7 +456,7 @@ TEST(json_is_valid_whatever_was_heard)
 
 TEST(no_locale_changes_a_number)
 {
-    /* Whichever there is that writes 1,5. */
+    /* Any locale that writes 1,5. */
     static const char *const locales[] = { "de_DE.UTF-8", "fr_FR.UTF-8", "ru_RU.UTF-8", "de_DE" };
     bool found = false;
     for (size_t i = 0; i < sizeof locales / sizeof *locales && !found; i++)

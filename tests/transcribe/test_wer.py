@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: MIT
-"""What the model that comes with the sources makes of speech that it was not trained on, through the command and the
-worker: the word error rate, and that the number of workers changes nothing. And the counting of errors itself.
+"""Transcribes speech with the model that comes with the sources, which was not trained on it, through the command and
+the worker. Checks the word error rate, that the number of workers changes nothing, and the counting of errors itself.
 
     test_wer.py BUILD_DIRECTORY
 
-Prints a line per case and, last, "N passed, N failed"; the cases that transcribe are skipped where the build has no worker.
+Prints a line per case and, last, "N passed, N failed"; the cases that transcribe are skipped if the build has no worker.
 """
 import os
 import pathlib
@@ -27,7 +27,7 @@ class Skip(Exception):
 
 
 def transcribe(directory, gpus, threads="1", pattern="*.flac"):
-    """Transcribes the clips and gives the directory with their texts."""
+    """Transcribes the clips and returns the directory with their texts."""
     if not (BUILD / "apps" / "transcribe" / "transcribe.so").exists():
         raise Skip("this build has no transcription worker (make transcribe)")
     out = os.path.join(directory, f"{gpus}_{threads}")

@@ -1,4 +1,4 @@
-/* Words from tokens: where one begins, characters in several tokens, what a word's numbers are. */
+/* Words from tokens: where a word begins, characters in several tokens, and a word's times and probability. */
 #include "apps/transcribe/engine/words.h"
 
 #include "support/test.h"
@@ -41,7 +41,7 @@ TEST(a_space_begins_a_word)
     CHECK_STR(JOINED(false, " one", " two", " three"), " one| two| three|");
 }
 
-TEST(what_has_no_space_goes_on_with_it)
+TEST(a_token_without_a_space_continues_the_word)
 {
     CHECK_STR(JOINED(false, " un", "do", ",", " re", "do", "."), " undo,| redo.|");
 }
@@ -73,8 +73,8 @@ TEST(without_spaces_a_character_stays_whole)
     CHECK_STR(JOINED(true, "\xf0\x9f", "\x98\x80", "b"), "\xf0\x9f\x98\x80|b|");
 }
 
-/* A space within a character is no beginning: that would cut it in two for good. */
-TEST(a_space_behind_half_a_character_is_none)
+/* A space within a character does not begin a word: that would cut the character in two. */
+TEST(a_space_after_half_a_character_does_not_begin_a_word)
 {
     CHECK_STR(JOINED(false, "x\xc3", " y"), "x\xef\xbf\xbd y|");
 }

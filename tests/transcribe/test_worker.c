@@ -25,7 +25,7 @@ TEST_WITHIN(300, clips_give_what_was_said)
     CHECK_STR(member(j, 0, "audio_duration"), "1.732");
 }
 
-/* By two workers in another order: outputs are the same to the last digit. */
+/* Two workers process the files in another order. Outputs are the same to the last digit. */
 TEST_WITHIN(300, text_does_not_depend_on_workers_or_order)
 {
     struct job *one = new_job(), *two = new_job();
@@ -48,7 +48,7 @@ TEST_WITHIN(300, text_does_not_depend_on_workers_or_order)
     }
 }
 
-/* This model is never sure, so that each file is tried at every temperature, with random numbers. */
+/* This model is never sure, so each file is tried at every temperature, with random numbers. */
 TEST_WITHIN(300, random_numbers_begin_anew_with_each_file)
 {
     struct job *j = new_job();
@@ -68,7 +68,7 @@ TEST_WITHIN(300, random_numbers_begin_anew_with_each_file)
     CHECK_CONTAINS(contents("out/a.json"), "\"temperature\": 1.0");
 }
 
-/* For beams they are drawn though it is sure. */
+/* With beam search random numbers are drawn although the model is sure. */
 TEST_WITHIN(300, random_numbers_of_beams_do_too)
 {
     struct job *j = new_job();
@@ -236,7 +236,7 @@ TEST_WITHIN(300, speech_alone_is_heard)
     CHECK_CONTAINS(text, "\"start\": 20.");
     CHECK_CONTAINS(text, "\"end\": 22.");
     CHECK_CONTAINS(text, "{\"word\": \" kitchen\", \"start\": 21.");
-    /* Nobody speaks: no text, nor a language. */
+    /* No speech: there is no text and no language. */
     make_silence("b.wav", 3);
     CHECK_CONTAINS(json_with(settings, NULL, "b.wav"), "\"text\": \"\"");
 }
@@ -302,7 +302,7 @@ TEST_WITHIN(300, vad_models_that_are_refused)
 }
 
 /* Unless whisper.cpp was built for GPUs, and there is one. */
-TEST_WITHIN(300, a_gpu_that_is_not_there)
+TEST_WITHIN(300, a_gpu_that_does_not_exist)
 {
     struct job *j = new_job();
     j->settings = "no_gpu=no\n";
@@ -323,7 +323,7 @@ TEST_WITHIN(300, a_gpu_that_has_no_room_for_the_model)
     check_refused("no_gpu=no\n", NULL, "of the GPU's memory, and 1.0 MiB of 24 GiB are free: end what");
 }
 
-/* whisper.cpp ends the process: its words are the reason, and no trace of a stack is in their way. */
+/* whisper.cpp ends the process. Its error message is the reason, without a stack trace. */
 TEST_WITHIN(300, no_memory_for_the_model)
 {
     source_path("");
@@ -370,7 +370,7 @@ TEST_WITHIN(300, bad_files_harm_nobody)
     }
 }
 
-/* Both are away for the first two tries: one can't be opened, the other not be read. */
+/* Both files fail in the first two attempts: one can't be opened, the other can't be read. */
 static void away(int error, const char *times)
 {
     char number[16];
@@ -451,7 +451,7 @@ TEST_WITHIN(300, what_can_t_be_written_is_not_transcribed)
     end_wav(f);
     small_disk_fill("out/large");
     j->settings = "output_dir=out\nformats=all\nbeam_size=8\nthreads=1\n";
-    j->timeout_ms = 20000; /* so much audio takes longer anywhere */
+    j->timeout_ms = 20000; /* this much audio takes longer on any machine */
     add_file(j, "long.wav");
     CHECK_EQ(run(j), 0);
     CHECK_EQ(j->failures[0], GD_FAILURE_ERROR);
@@ -470,7 +470,7 @@ static size_t count_words(const char *text)
     return n;
 }
 
-/* In two pieces: none of its words is lost or doubled where they meet. */
+/* In two pieces: no word is lost or doubled where they meet. */
 TEST_WITHIN(600, a_long_file_in_pieces)
 {
     struct job *j = new_job();
@@ -497,7 +497,7 @@ TEST_WITHIN(600, a_file_that_takes_too_long)
         put_clip(f, source_path("tests/data/speech/clip_050.flac"));
     end_wav(f);
     join_clips("short.wav", 1, 1, text, sizeof text);
-    j->timeout_ms = 10000; /* so much audio takes longer anywhere, a clip nowhere */
+    j->timeout_ms = 10000; /* this much audio takes longer on any machine, a clip does not */
     j->settings = "beam_size=8\nthreads=1\n";
     add_file(j, "long.wav");
     add_file(j, "short.wav");
@@ -506,7 +506,7 @@ TEST_WITHIN(600, a_file_that_takes_too_long)
     CHECK_STR(member(j, 1, "text"), text);
 }
 
-/* With a file begun: by itself, so that it is not done before we come to it. */
+/* The run is shut down while a file is being processed. It is the only file, so that it is not done before that. */
 TEST_WITHIN(600, a_worker_that_is_killed)
 {
     static const char *const env[] = { "GD_KILL=started:2", NULL };

@@ -177,7 +177,7 @@ TEST_UNUSED static void serve_end(struct served *v)
 /* --- the client ---------------------------------------------------------------------- */
 
 struct reply {
-    int status; /* 0: it closed the connection and said nothing */
+    int status; /* 0: it closed the connection without an answer */
     char *all;  /* headers and body */
     char *body;
     size_t size; /* of the body as sent */
@@ -199,12 +199,12 @@ TEST_UNUSED static void http_send(int fd, const void *data, size_t size)
     for (size_t at = 0; at < size;) {
         ssize_t n = send(fd, (const char *)data + at, size - at, MSG_NOSIGNAL);
         if (n < 0)
-            return; /* it has hung up; what it said is to be read */
+            return; /* the server has hung up; its answer is still to be read */
         at += (size_t)n;
     }
 }
 
-/* All there is until it hangs up. */
+/* Reads everything until the server hangs up. */
 TEST_UNUSED static struct reply http_reply(int fd)
 {
     struct reply r = { .all = calloc(1, 1) };
@@ -261,8 +261,8 @@ TEST_UNUSED static struct reply get(const struct served *v, const char *path, co
     return ask(v, "GET", path, headers);
 }
 
-/* Until it is answered: a server that is full, or has waited long enough for a client that others kept from the CPU,
- * hangs up without a word. */
+/* Repeats the request until it is answered. A server that is full, or has waited too long for a client on a busy
+ * machine, hangs up without an answer. */
 TEST_UNUSED static struct reply get_patiently(const struct served *v, const char *path)
 {
     for (;;) {

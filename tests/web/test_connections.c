@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Who may be connected and for how long. A client is one end of a pair of sockets: it sees the end of its connection.
+ * Which clients may be connected, and for how long. A client is one end of a pair of sockets, so it sees the end of its
+ * connection.
  */
 #include "web/access/connections.h"
 
@@ -52,7 +53,7 @@ static void leave(struct web_connections *s, struct client *c)
     close(c->fd);
 }
 
-/* Waits until it is. */
+/* Waits until the connection is closed. */
 static void check_dropped(const struct client *c)
 {
     char byte;
@@ -107,7 +108,7 @@ TEST(after_an_answer_the_next_request_has_its_time)
     web_connections_close(&s);
 }
 
-TEST(a_further_stranger_costs_the_oldest_his_place)
+TEST(another_stranger_replaces_the_oldest)
 {
     struct web_connections *s = open_with(3, 8, HOUR_MS, HOUR_MS);
     struct client c[8];
@@ -161,7 +162,7 @@ TEST(one_network_of_ipv6_is_one_client)
     web_connections_close(&s);
 }
 
-/* Else a user of this machine could have more of these than anybody, and each only once. */
+/* Otherwise a user of this machine could use many local addresses, each of them once. */
 TEST(this_machine_is_one_client)
 {
     static const char *const from[] = { "127.0.0.1", "127.1.2.3", "::ffff:127.0.0.4", "127.255.0.1" };
@@ -180,7 +181,7 @@ TEST(this_machine_is_one_client)
     web_connections_close(&s);
 }
 
-TEST(strangers_do_not_touch_who_has_the_token)
+TEST(strangers_do_not_replace_clients_with_the_token)
 {
     struct web_connections *s = open_with(2, 2, HOUR_MS, HOUR_MS);
     struct client a = come(s, "127.0.0.1"), b = come(s, "127.0.0.1");
@@ -202,8 +203,8 @@ TEST(strangers_do_not_touch_who_has_the_token)
     web_connections_close(&s);
 }
 
-/* Nobody has said so yet: a watcher that waits for news is not looked at. */
-TEST(who_has_hung_up_holds_no_place)
+/* The server does not know yet: it does not check a watcher that waits for news. */
+TEST(a_client_that_has_hung_up_holds_no_place)
 {
     struct web_connections *s = open_with(4, 1, HOUR_MS, HOUR_MS);
     struct client a = come(s, "127.0.0.1"), b = come(s, "127.0.0.1");
@@ -216,7 +217,7 @@ TEST(who_has_hung_up_holds_no_place)
     web_connections_close(&s);
 }
 
-TEST(who_was_dropped_holds_no_place)
+TEST(a_dropped_client_holds_no_place)
 {
     struct web_connections *s = open_with(1, 1, HOUR_MS, HOUR_MS);
     struct client a = come(s, "127.0.0.1"), b = come(s, "127.0.0.1");

@@ -4,7 +4,7 @@
     test_page.py BUILD_DIRECTORY [SCREENSHOT_DIRECTORY]
 
 Tasks wait on FIFOs, so that the figures stand still while they are compared. Prints a line per case and, last,
-"N passed, N failed"; exits with 77 where there is no browser or the build has no web page.
+"N passed, N failed"; exits with 77 if there is no browser or the build has no web page.
 """
 import contextlib
 import json
@@ -30,7 +30,7 @@ os.environ["SHELL"] = "/bin/sh"
 
 
 class Run:
-    """A run whose tasks are "bad" (fails, with hostile words), "quick", or wait on a FIFO of their own."""
+    """A run whose tasks are "bad" (fails, with a hostile message), "quick", or wait on a FIFO of their own."""
 
     def __init__(self, directory, gpus, waiting, more=()):
         self.directory, self.waiting = directory, [f"wait{i}" for i in range(waiting)]

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Reports of made-up journals: what is counted, what is left out, what it costs, and that nothing in a record gets out
- * of the place where the data are.
+ * Reports of made-up journals: what is counted, what is left out, what it costs, and that no text of a record escapes
+ * from the data part of the page.
  */
 #include "support/directory.h"
 
@@ -92,7 +92,7 @@ static void steady(uint64_t i, struct gd_journal_record *r)
     r->started = 1e9 + floor((double)i / 4);
 }
 
-TEST(use_is_what_the_workers_were_busy)
+TEST(use_is_the_time_that_workers_were_busy)
 {
     struct web_reduced d;
     struct made m = { .n = 4000, .make = steady };
@@ -156,7 +156,7 @@ TEST(runs_follow_each_other_without_the_time_between)
     web_reduced_free(&d);
 }
 
-/* Times that are no times, one kind after the other. */
+/* Invalid times, one kind after the other. */
 static void endless(uint64_t i, struct gd_journal_record *r)
 {
     static const double figures[] = { INFINITY, -INFINITY, NAN, 1e308, -1e308, 0, 5 };
@@ -245,7 +245,7 @@ TEST(records_that_never_ran)
 
 /* --- bounds ----------------------------------------------------------------------------- */
 
-/* Of each step the longest is long. */
+/* In each step the longest task is long. */
 static void bursts(uint64_t i, struct gd_journal_record *r)
 {
     r->worker_id = (int)(i % 64);
@@ -280,7 +280,7 @@ static void crowd(uint64_t i, struct gd_journal_record *r)
     r->gpu_id = r->worker_id / 4;
 }
 
-TEST(more_workers_than_are_told_apart)
+TEST(more_workers_than_are_shown_separately)
 {
     struct web_reduced d;
     struct made m = { .n = 12000, .make = crowd };
@@ -361,7 +361,7 @@ TEST(an_empty_journal)
     free(json);
 }
 
-TEST(where_it_cannot_be_written_nothing_is_left)
+TEST(a_failed_write_leaves_nothing)
 {
     struct made m = { .n = 1, .make = steady };
     const struct web_records r = { .user = &m, .each = each, .summary = summary };

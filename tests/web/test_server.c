@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The web server against a client that says what it likes.
+ * The web server against a client that may send anything.
  */
 #include "http.h"
 
