@@ -52,7 +52,7 @@ each_elf() { # CHECK: that all pass it; names those that don't
     return "$wrong"
 }
 
-ours() { # not a library of whisper.cpp, which may be one that somebody else has built
+ours() { # not a library of whisper.cpp, which may have been built elsewhere
     case ${1##*/} in libwhisper* | libggml* | libcu*) return 1 ;; esac
 }
 

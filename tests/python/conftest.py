@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""The same on every machine, whoever starts it: no devices but those that a test makes up, no words of the user's to
-what is tested or to Rich, and the signals as a shell has them."""
+"""The same environment on every machine and for every user: only the devices that a test makes up, no settings of the
+user for the package or for Rich, and the signals as a shell has them."""
 import atexit
 import os
 import shutil
@@ -16,7 +16,7 @@ for name in list(os.environ):
 
 os.environ["GPU_DISPATCH_NVML"] = "/nonexistent"
 os.environ["GPU_DISPATCH_SYSFS"] = "/nonexistent"
-os.environ["GPU_DISPATCH_JOBS"] = tempfile.mkdtemp(prefix="gd_jobs_")  # nobody else's runs
+os.environ["GPU_DISPATCH_JOBS"] = tempfile.mkdtemp(prefix="gd_jobs_")  # hides the runs of others
 atexit.register(shutil.rmtree, os.environ["GPU_DISPATCH_JOBS"], True)
 
 # In the background of a script, or under nohup, these are ignored, and Python then has no handler for Ctrl-C.

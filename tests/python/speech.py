@@ -1,4 +1,4 @@
-"""For tests that transcribe: whether this build can, and the clips it is tried on."""
+"""For tests that transcribe: whether this build can transcribe, and the clips."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def environment(home: Path) -> dict[str, str]:
 
 
 def spoken() -> dict[str, str]:
-    """What is said in each clip, by the name of its file."""
+    """The text spoken in each clip, by the name of its file."""
     lines = (CLIPS / "transcripts.tsv").read_text(encoding="utf-8").splitlines()[1:]
     return {clip: text for clip, text, *_ in (line.split("\t") for line in lines)}
 

@@ -15,9 +15,9 @@ import pytest
 
 from gpu_dispatch import BaseWorker, Dispatcher, protocol
 
-SANITIZED = "LD_PRELOAD" in os.environ  # Python's blocks are malloc's then, which nobody counts
-LONG = 250  # seconds: for what comes at once, but for a machine that is busy; a test that hangs is ended a little later
-# Else a worker that is slow to start is killed a second after the last task is done, and nobody hears how its setup went.
+SANITIZED = "LD_PRELOAD" in os.environ  # Python then uses malloc, whose blocks are not counted
+LONG = 250  # seconds: for events that come at once, except on a busy machine; a test that hangs is ended a little later
+# Otherwise a worker that is slow to start is killed a second after the last task, and its setup is never reported.
 PATIENT = {"cancel_grace": LONG, "cleanup_grace": LONG}
 
 
@@ -352,7 +352,7 @@ def test_callback_that_raises():
         Dispatcher(Echo, [0]).run(range(100_000), **{**log.callbacks("on_task_start"), "on_success": on_success})
     assert caught.value is raised
     assert traceback.extract_tb(raised.__traceback__)[-1].name == "on_success"
-    assert len(log.events) == 11 and log.events[-1] == "exit"  # nobody else is called
+    assert len(log.events) == 11 and log.events[-1] == "exit"  # no other callback is called
 
 
 @pytest.mark.parametrize("name", ["on_error", "on_timeout", "on_setup_fail", "on_task_start", "on_exit"])

@@ -26,7 +26,7 @@ NOT_TO_BE_HAD = r"No matching distribution found for (meson|ninja)|Max retries e
 
 
 def stranger():
-    """The environment of somebody who has never seen a build directory."""
+    """The environment of a user without a build directory."""
     return {name: value for name, value in os.environ.items() if name not in OURS}
 
 

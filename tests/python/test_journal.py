@@ -313,7 +313,7 @@ def test_failed_are_skipped_unless_asked_for(path):
 
 
 def test_cancelled_tasks_are_not_final(path):
-    dispatcher = Dispatcher(Echo, [0], queue_size=64)  # at most so many are taken, and may be done, beyond the 101st
+    dispatcher = Dispatcher(Echo, [0], queue_size=64)  # at most this many are taken, and may be done, beyond the 101st
     dispatcher.run(range(500), lambda task, *_: task == 100 and dispatcher.shutdown(), journal=path)
     count = len(rows(path))
     assert 101 <= count < 500

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""What grows with the number of tasks: nothing, in the dispatching process or in the worker's.
+"""Nothing grows with the number of tasks, neither in the dispatching process nor in the worker.
 
-One run of many tasks through one worker. Before the many and after them both processes are measured, when all that came
-before is done: resident memory of its own, blocks and objects of Python's, bytes of malloc's. The growth for each task is
-less than any leak could be. Memory that is shared is the queue's: how much of it was used is a matter of who was faster.
+One run of many tasks through one worker. Both processes are measured before and after the tasks: private resident
+memory, Python's blocks and objects, malloc's bytes. The growth per task is smaller than any leak could be. Shared memory
+is not measured: it belongs to the queue, and how much of it is used depends on which side is faster.
 """
 
 from __future__ import annotations
@@ -162,7 +162,7 @@ def grow(worker_cls: type[BaseWorker], item: Callable[[int], Any], n: int, warm:
 
 
 def check(growth: Growth, n: int) -> None:
-    """The smallest leak is a block, or 16 bytes, for each task; 16 bytes of so many is above what is noise here."""
+    """The smallest leak is a block, or 16 bytes, per task. 16 bytes for each of these tasks is more than the noise here."""
     for where, size in growth._asdict().items():
         print(f"{where}, for each of {n} tasks: {', '.join(f'{k} {v / n:.4f}' for k, v in size._asdict().items())}")
         assert size.blocks < n / 10, (where, size)
@@ -175,7 +175,7 @@ def test_a_million_tasks() -> None:
     n = 1_000_000
     growth = grow(Measured, lambda i: 1000 + i, n, 100_000)
     check(growth, n)
-    # Of so many not even one in a thousand may leave anything behind.
+    # Not even one task in a thousand may leave anything behind.
     assert max(growth.here.blocks, growth.there.blocks) < n / 1000
     assert max(growth.here.malloc, growth.there.malloc) < n
 

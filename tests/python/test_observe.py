@@ -1,4 +1,4 @@
-"""Runs seen from outside: which there are, what they are at, how they end."""
+"""Runs seen from outside: the list of runs, what they do, how they end."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_what_a_run_is_at(tmp_path):
 
 
 def test_how_much_of_the_work_is_done(tmp_path):
-    Dispatcher(Echo, "sim:1").set_work(1, 2)  # nothing runs: nobody is told
+    Dispatcher(Echo, "sim:1").set_work(1, 2)  # nothing runs, so nothing is reported
     with running(tmp_path) as (child, fifo), observe.Observer() as run:
         now, _, _ = settled(run)
         assert (now.work_done, now.work_total) == (2.5, 4.0)

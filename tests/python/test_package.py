@@ -1,4 +1,4 @@
-"""The package as it lies in the build directory."""
+"""The package as it is in the build directory."""
 
 import importlib.machinery
 import os

@@ -1,7 +1,7 @@
 """The examples of the documents that this package is built from, as they are written there, run as scripts.
 
-What an example takes for granted (a model, a directory of files, a data set) comes before it, in a few lines of our own;
-of the launcher's examples only the name of the package differs.
+A few lines of our own before each example provide what it assumes: a model, a directory of files, a data set. In the
+launcher's examples only the name of the package differs.
 """
 
 from __future__ import annotations
@@ -272,7 +272,7 @@ TRANSCRIBING = {
 
 @pytest.mark.parametrize("name", TRANSCRIBING)
 def test_transcribing(spoken: Path, name: str) -> None:
-    """As they are written, but for the model: weights of that size are not at hand."""
+    """As they are written, except for the model: weights of that size are not available here."""
     begin, example = (part.replace('"base"', '"demo"').replace("'base'", "'demo'") for part in TRANSCRIBING[name])
     output = run(spoken, begin, example, "print('CODE', exit_code)", errors=True)
     assert "CODE 0" in output and "RTF" in output
@@ -756,7 +756,7 @@ gpu_dispatch.Dispatcher = functools.partial(gpu_dispatch.Dispatcher, cancel_grac
 
 def test_usage(tmp_path: Path) -> None:
     output = run(tmp_path, SLOW_ONES, USAGE)
-    # Found as words and not as lines: four processes write to the same pipe.
+    # Searched for as words, not as lines: four processes write to the same pipe.
     for gpu in range(4):
         assert output.count(f"[GPU {gpu}] Initializing with config: ./configs/yolo_v8.yaml") == 1
         assert output.count(f"[GPU {gpu}] Shutting down.") == 1

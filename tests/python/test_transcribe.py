@@ -1,5 +1,5 @@
-"""Transcription: a command that notes what it is told stands in for gpu-dispatch, and where the transcriber is built
-the command itself transcribes."""
+"""Transcription: most tests replace gpu-dispatch by a command that records its arguments. If the transcriber is built,
+the real command transcribes too."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def told_once(notes: Path) -> list[str]:
     return words
 
 
-# ---- what the command is told ----
+# ---- the arguments of the command ----
 
 
 def test_told_what_the_seed_says(fake: Path) -> None:
@@ -239,7 +239,7 @@ def test_streams_are_this_programs(fake: Path, tmp_path: Path, monkeypatch: pyte
     assert done.stdout == "before\nread me\ncode 0\n" and done.stderr.endswith("an error\n")
 
 
-# The shell's own words alone: what it starts may have other signals blocked.
+# Only the shell's own line: programs that it starts may have other signals blocked.
 SIGNALS = """#!/bin/sh
 while read -r name value; do
     case $name in SigBlk:|SigIgn:) echo "$name $value" ;; esac
@@ -259,7 +259,7 @@ def test_signals_are_as_a_shell_leaves_them(fake: Path, tmp_path: Path, monkeypa
         text=True,
         check=True,
     )
-    plain = subprocess.run([command], capture_output=True, text=True, check=True)  # as whoever started us left them: nohup ...
+    plain = subprocess.run([command], capture_output=True, text=True, check=True)  # as the parent process left them: nohup ...
 
     def named(text: str) -> list[int]:  # those that the C library keeps for itself are its own affair
         return [int(line.split()[1], 16) & (1 << 31) - 1 for line in text.splitlines()]
@@ -376,8 +376,8 @@ def sleeper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_sigint_as_it_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sent by the process itself from another thread at any moment: it ends by 130, or before it has begun, by
-    KeyboardInterrupt; nobody waits for ever."""
+    """Another thread of the process sends the signal at any moment. The run ends with 130 or, before it has begun, with
+    KeyboardInterrupt. It never hangs."""
     sleeper(tmp_path, monkeypatch)
     text = """
         import os, signal, sys, threading

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""`gpu-dispatch transcribe` as a whole, with the real worker and the demo model: every format read by somebody else's
-parser, bad files among good ones, odd names, workers that are killed or hang, and runs that are broken off and resumed."""
+"""`gpu-dispatch transcribe` as a whole, with the real worker and the demo model: every format read by an
+independent parser, bad files among good ones, odd names, workers that are killed or hang, and interrupted runs that are
+resumed."""
 
 from __future__ import annotations
 
@@ -84,7 +85,7 @@ def write(path: Path, samples: Any, rate: int = RATE, **more: Any) -> Path:
 
 @pytest.fixture
 def directory(tmp_path: Path, clips: dict[str, Any]) -> Path:
-    """Three good files; what is said in each is its name."""
+    """Three good files. The word spoken in each is its name."""
     for text in ("timer", "three", "start"):
         write(tmp_path / "in" / f"{text}.wav", clips[text])
     return tmp_path / "in"
@@ -258,7 +259,7 @@ def test_each_bad_file_is_one_failure(tmp_path: Path, directory: Path) -> None:
 @pytest.mark.parametrize(("kind", "words"), [("empty", ("empty", "no samples", "0 bytes")), ("text", ("not audio", "not an audio")),
                                              ("truncated", ("truncated", "cut", "ends")), ("channels", ("channel",)),
                                              ("samples", ("no samples", "no sound", "empty"))])
-def test_the_reason_is_said(tmp_path: Path, directory: Path, kind: str, words: tuple[str, ...]) -> None:
+def test_the_reason_is_reported(tmp_path: Path, directory: Path, kind: str, words: tuple[str, ...]) -> None:
     make_bad(directory, kind)
     done = transcribe(directory, tmp_path / "out", "--failed", tmp_path / "failed")
     assert done.returncode == 1
@@ -276,7 +277,7 @@ def test_an_unreadable_file_is_one_failure(tmp_path: Path, directory: Path) -> N
 
 
 def make_odd(directory: Path, kind: str) -> Path:
-    """What is no file, though its name is one of audio."""
+    """Something other than a file, with the name of an audio file."""
     path = directory / f"{kind}.wav"
     if kind == "fifo":
         os.mkfifo(path)
@@ -290,7 +291,7 @@ def make_odd(directory: Path, kind: str) -> Path:
 @pytest.mark.parametrize(
     ("kind", "status"), [("dangling", 1), ("loop", 1), ("fifo", 0), ("device", 0), ("directory", 0)]
 )
-def test_what_is_no_file_in_a_directory(tmp_path: Path, directory: Path, kind: str, status: int) -> None:
+def test_other_entries_in_a_directory(tmp_path: Path, directory: Path, kind: str, status: int) -> None:
     """All but directories are reported. A dangling link is an error; other non-files are not. A FIFO is not read."""
     make_odd(directory, kind)
     done = transcribe(directory, tmp_path / "out")
@@ -300,7 +301,7 @@ def test_what_is_no_file_in_a_directory(tmp_path: Path, directory: Path, kind: s
 
 
 @pytest.mark.parametrize("kind", ["dangling", "fifo", "device"])
-def test_what_is_no_file_by_name(tmp_path: Path, directory: Path, kind: str) -> None:
+def test_other_entries_by_name(tmp_path: Path, directory: Path, kind: str) -> None:
     words = [COMMAND, "transcribe", directory / "timer.wav", make_odd(directory, kind), "--output-dir", tmp_path / "out", "--gpus",
              "sim:1", "--model", MODEL]
     done = subprocess.run([str(word) for word in words], capture_output=True, text=True, timeout=PATIENCE, check=False)
@@ -611,7 +612,7 @@ def test_a_run_that_is_broken_off_and_resumed(tmp_path: Path, series: Path, undi
     assert texts(out) == undisturbed
     told = {name.replace(".wav", ".txt") for name in set(run.named()) - lost}
     assert {name: after[name] for name in told} == {name: before[name] for name in told}
-    if not journal:  # what was written is done, though nobody may have been told
+    if not journal:  # a written output is done, even if it was not reported
         assert {name: after[name] for name in before} == before
     assert not set(again.named()) & (set(run.named()) - lost)
     assert set(again.named()) | {name.replace(".txt", ".wav") for name in before} == set(SERIES)

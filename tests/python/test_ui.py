@@ -23,7 +23,7 @@ rich_console = pytest.importorskip("rich.console")
 
 ESCAPE = "\x1b"
 LONG = 250  # seconds: for what comes at once, but for a machine that is busy; a test that hangs is ended a little later
-# Else a worker that is slow to start is killed a second after the last task is done, and nobody hears how its setup went.
+# Otherwise a worker that is slow to start is killed a second after the last task, and its setup is never reported.
 PATIENT = {"cancel_grace": LONG, "cleanup_grace": LONG}
 
 

@@ -309,7 +309,7 @@ def test_setup_failures_of_other_kinds(worker_cls: type[BaseWorker], kwargs: dic
 
 class Ends(Plain):
     def setup(self, gpu_id: int, seed: int, **kwargs: Any) -> None:
-        self.log = open(kwargs["path"], "w")  # closed by nobody: what the handlers write is flushed there
+        self.log = open(kwargs["path"], "w")  # never closed: what the handlers write is flushed there
         self.fails = kwargs["fails"]
         self.let_go = threading.Event()
         atexit.register(self.note, "atexit")

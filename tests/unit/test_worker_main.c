@@ -76,7 +76,7 @@ TEST(messages_end_with_a_whole_character)
     static const size_t fit[] = { 0, 1, 2, 2, 4, 4, 4, 7, 7, 7, 7, 11 };
     for (size_t i = 0; i < sizeof fit / sizeof fit[0]; i++)
         CHECK_EQ(gd__message_fit(text, i), fit[i]);
-    CHECK_EQ(gd__message_fit("\x80\x80\x80\x80\x80", 5), 5); /* no UTF-8: left alone */
+    CHECK_EQ(gd__message_fit("\x80\x80\x80\x80\x80", 5), 5); /* not UTF-8: unchanged */
 }
 
 /* ---- dying at each point ---- */

@@ -1,7 +1,7 @@
-"""A list in another order than the journal's: all of the journal is read to index it, which may take long.
+"""The list has another order than the journal. Then the whole journal is read to index it, which may take long.
 
-The process under test is held while it does so (tests/journal/preload_index.c) until it lets itself go on, which takes
-another Python thread, or the handler of a signal: were Python's lock held meanwhile, it would never end.
+The process under test is held meanwhile (tests/journal/preload_index.c) until another of its Python threads, or a signal
+handler, lets it go on. If Python's lock were held meanwhile, the process would never end.
 """
 
 from __future__ import annotations
