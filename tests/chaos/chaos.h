@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: MIT
  *
- * Chaos of the command: random jobs, random signals, resumed until they are done, and a checker that knows what must be
- * there then. One file each for
+ * Chaos of the command: random jobs get random signals and are resumed until they are done. Then a checker compares
+ * everything with what must be there. The files:
  *
- *   task.c     what the tasks do, as commands and as a stream program: this same program, started by the workers
+ *   task.c     what the tasks do, as commands and as a stream program: this program itself, started by the workers
  *   plan.c     a job and its signals, from a seed
  *   storm.c    one run: starts it, waits for moments, sends signals, sees every process end
  *   history.c  what the tasks themselves have logged
  *   check.c    what must be true after each run and at the end
- *   printed.c  the same of what a run wrote to standard output
+ *   printed.c  the same for what a run wrote to standard output
  *
  * A job is in a directory of its own:
  *
  *   in               one input a line: "quick0", "fails1", ... (the kind of a task, and its number)
  *   log              a line for each thing that a task did: "try quick0 4711", then "start ...", then "end ..."
- *   gate             a FIFO; tasks of kind "long" wait until somebody has it open for writing
+ *   gate             a FIFO; tasks of kind "long" wait until it is open for writing
  *   kept/            journal, --output, --joblog, --results
  *   stdout.N stderr.N    of the Nth run
  */
@@ -59,14 +59,14 @@ void become_task(int argc, char **argv);
 enum aim { ANY_PROCESS, A_WORKER, A_COMMAND, EVERYTHING, THE_DISPATCHER, N_AIMS };
 
 struct step {
-    bool by_output;    /* the moment: lines of --output, else of the log, */
-    unsigned lines;    /* so many more than at the step before */
-    enum aim aim;      /* at whom */
-    int signal;        /* with what */
-    bool twice;        /* once more when the first was answered */
-    unsigned on_after; /* SIGCONT so many lines later, of what stops; */
-    bool across;       /* or after the next step: that one comes while it is stopped */
-    bool open_gate;    /* before the moment is waited for */
+    bool by_output; /* the moment is counted in lines of --output, otherwise of the log */
+    unsigned lines; /* how many more lines than at the step before */
+    enum aim aim;   /* the processes that get the signal */
+    int signal;
+    bool twice;        /* send it once more when the first was confirmed */
+    unsigned on_after; /* after a stop: SIGCONT this many lines later */
+    bool across;       /* or SIGCONT after the next step, which then comes while the processes are stopped */
+    bool open_gate;    /* before waiting for the moment */
 };
 
 enum { MOST_RUNS = 12, MOST_STEPS = 8 };
@@ -95,7 +95,7 @@ void plan_make(struct plan *p, const struct theme *theme, uint64_t seed, unsigne
 void plan_free(struct plan *p);
 void plan_print(const struct plan *p);
 
-/* It stops a process until SIGCONT comes; else it ends one that does not catch it. */
+/* Whether a signal stops a process until SIGCONT comes. Others end a process that does not catch them. */
 bool signal_stops(int signal);
 
 /* --- what the tasks have logged ---------------------------------------------------------- */
@@ -104,7 +104,7 @@ struct history {
     unsigned n;
     unsigned *tries, *starts; /* by task */
     uint64_t lines;
-    char overlap[200]; /* the first that did something after its next attempt had begun, in words; or "" */
+    char overlap[200]; /* describes the first attempt that did something after the next had begun; or "" */
 };
 
 void history_read(struct history *h, unsigned n);
@@ -116,7 +116,7 @@ uint64_t count_lines(const char *path);
 /* What was done to the tasks of a run. */
 struct harm {
     unsigned *hits;   /* by task: signals that ended its command */
-    unsigned unknown; /* at commands that can't be told apart: they may have hit any task */
+    unsigned unknown; /* signals at commands that can't be told apart: they may have hit any task */
     unsigned lethal;  /* signals, of all kinds, that end something */
     unsigned sent;    /* signals */
 };
@@ -130,7 +130,7 @@ struct outcome {
 /* Starts the nth run (from 1), disturbs it by those steps, and returns when no process of it is left. */
 void storm_run(const struct plan *p, unsigned nth, const struct step *steps, unsigned n_steps, struct outcome *out);
 
-/* Whether a line that the nth run wrote to standard error has these words. */
+/* Whether a line that the nth run wrote to standard error contains this text. */
 bool storm_said(unsigned nth, const char *words);
 
 /* The end of what the nth run wrote to standard error. */
@@ -141,7 +141,7 @@ const char *storm_words(unsigned nth);
 struct checker {
     const struct plan *p;
     unsigned runs;
-    bool done;        /* the last run said so */
+    bool done;        /* the last run reported it */
     unsigned *starts; /* by task, as of the last run */
     unsigned *worst;  /* by task: the most hits in one run */
     unsigned worst_unknown, lethal;

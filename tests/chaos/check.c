@@ -3,13 +3,13 @@
  * What must be true of a job, whatever was done to it.
  *
  * After each run: no two attempts of a task ran at the same time; what the journal held before was not run again, and
- * still is what it was; no task was started more often than its tries and the signals of that run allow.
+ * still is what it was; no task was started more often than its attempts and the signals of that run allow.
  *
  * At the end: every task is in the journal, --output, --joblog and --results, once, and these agree; its end is the one
  * that its kind says, and its texts are the ones it wrote; nothing temporary is left; the exit status counts failures.
  *
- * The one excuse for another end: signals at its own command, as many in one run as it had tries left; and, with a time
- * limit so short that the machine may miss it, "timeout".
+ * A task may end differently only in two cases: its own command got as many signals in one run as it had attempts left,
+ * or its time limit is so short that the machine may miss it ("timeout").
  */
 #include "chaos/chaos.h"
 

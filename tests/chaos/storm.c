@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * One run of a job: the command is started, and signals are sent to its processes at moments that its tasks determine:
- * when so many lines are in the log or in --output. A moment has also come if nothing was written for a while, since
- * then nothing would be: everything may be stopped, or wait at the gate. What is checked holds whenever a signal comes.
+ * One run of a job: starts the command and sends signals to its processes at moments that its tasks determine: when the
+ * log or --output has a certain number of lines. A moment has also come if nothing was written for a while, since
+ * everything may be stopped, or wait at the gate. The checks hold whenever a signal comes.
  *
- * This process adopts what loses its parent. So all processes of the run are below it until they are gone.
+ * This process adopts orphans. So all processes of the run are below it until they are gone.
  */
 #include "chaos/chaos.h"
 

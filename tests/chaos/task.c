@@ -5,8 +5,8 @@
  *   1. logs "try INPUT PID", 2. takes the lock of its task, 3. logs "start ...", 4. does what its kind says, 5. logs
  *   "end ..." and lets go of the lock.
  *
- * A process that was killed may hold the lock for a while, until it gets around to dying: so the next attempt waits for
- * it. One that was not killed shows by its next line in the log that two attempts ran at the same time (history.c).
+ * A process that was killed may hold the lock for a while, until it is dead, so the next attempt waits for it.
+ * A process that was not killed shows by its next line in the log that two attempts ran at the same time (history.c).
  */
 #include "chaos/chaos.h"
 

@@ -4,10 +4,10 @@
  * (chaos.h). A failure names its seed.
  *
  *   chaos_command                        the seeds that are always tried
- *   chaos_command --seed N [CASE...]     that one alone
- *   GD_SOAK=N chaos_command              N times 50 seeds that nobody has chosen, of larger jobs, for each case
+ *   chaos_command --seed N [CASE...]     only that seed
+ *   GD_SOAK=N chaos_command              N times 50 random seeds of larger jobs, for each case
  *
- * Which moment a signal hits depends on the machine, so that a seed names a job and its signals, not all that happens.
+ * The moment that a signal hits depends on the machine. So a seed gives a job and its signals, but not every detail.
  */
 #include "chaos/chaos.h"
 

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
- * Loaded before everything else (LD_PRELOAD) into the command under test: counts the calls that change files and, at
- * the n-th, kills the process or makes calls fail from then on.
+ * Loaded before everything else (LD_PRELOAD) into the command under test. Counts the calls that change files. At the
+ * n-th call it kills the process, or makes calls fail from then on.
  *
- *   GD_PRELOAD_FILES   only files whose path contains this, or one of these with a "|" between them
+ *   GD_PRELOAD_FILES   count only files whose path contains this text, or one of several texts separated by "|"
  *   GD_PRELOAD_AT      n, from 1
- *   GD_PRELOAD_HOW     kill: SIGKILL instead of the call; torn: after half of what it would write; ENOSPC, EIO: from
- *                      the n-th on all of them fail
- *   GD_PRELOAD_TOLD    a file that is made once the n-th was reached
+ *   GD_PRELOAD_HOW     kill: SIGKILL instead of the call; torn: SIGKILL after half of the write; ENOSPC, EIO: the n-th
+ *                      and all later calls fail
+ *   GD_PRELOAD_TOLD    a file that is created when the n-th call was reached
  *
- * Workers have it loaded too; they write to none of the files.
+ * Workers have it loaded too, but they do not write to these files.
  */
 #undef _FILE_OFFSET_BITS /* otherwise pwrite is another name of pwrite64 */
 #include <dlfcn.h>

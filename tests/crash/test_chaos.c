@@ -4,11 +4,12 @@
  * final exactly once with the answer that follows from its own payload, and nothing of any of the processes may be
  * left: no descriptor, mapping, zombie or orphan.
  *
- * The killer is paced by tasks done, not by time, and the source by kills: it holds tasks back until the kills that
- * belong to them were made, so a run has as many as it was asked for, however fast the machine is. Limits on crashes
- * are out of the way: what is tested is the bookkeeping.
+ * The number of tasks done sets the pace of the killer, not time. The number of kills sets the pace of the source: it
+ * holds tasks back until the kills that belong to them were made. So a run has as many kills as requested, however fast
+ * the machine is. Limits on crashes are set very high, since the bookkeeping is tested here.
  *
- * test_chaos --tasks N --kills N [CASE...] makes each case as large as that; GD_SOAK a million tasks and 10,000 kills.
+ * test_chaos --tasks N --kills N [CASE...] sets the size of each case. With GD_SOAK it is a million tasks and 10,000
+ * kills.
  */
 #include <sys/eventfd.h>
 

@@ -1,16 +1,25 @@
 /* SPDX-License-Identifier: MIT
  *
- * A stream program that does as its inputs say, right or wrong. See test_stream.c.
+ * A stream program that does what its inputs say, right or wrong. See test_stream.c.
  *
  *   stream_program [MODE [ARGUMENT]]
  *
- *   MODE at its start   ready-after FIFO (when somebody has opened it), refuse, refuse-silently, chatty, half, quit
- * CODE, segv, array, not-ready or later             reverse (answers what came together the other way round),
- * reverse-count (with the number of the answer), hold-one (answers task 500 when no more comes), stubborn (does not
- * end), end-with CODE, hang-to FIFO (what hangs writes its process ids there)
+ * Modes that change its start:
  *
- * An input is a word of the table below and perhaps a number; anything else is given back. "once WORD" does so in the
- * first attempt only.
+ *   - ready-after FIFO: ready when a process has opened the FIFO
+ *   - refuse, refuse-silently, chatty, half, quit CODE, segv, array, not-ready
+ *
+ * Modes that change what it does later:
+ *
+ *   - reverse: answers tasks that came together in reverse order
+ *   - reverse-count: the same, with the number of the answer
+ *   - hold-one: answers task 500 when no more tasks come
+ *   - stubborn: does not end
+ *   - end-with CODE
+ *   - hang-to FIFO: a task that hangs writes its process ids there
+ *
+ * An input is a word of the table below, perhaps with a number. Any other input is sent back. "once WORD" has its
+ * effect in the first attempt only.
  */
 #include <fcntl.h>
 #include <poll.h>

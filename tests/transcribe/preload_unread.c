@@ -3,10 +3,10 @@
  * Loaded before everything else (LD_PRELOAD) into workers under test: files that can't be read for a while.
  *
  *   GD_UNREAD_OPEN     opening files whose path contains this fails
- *   GD_UNREAD_READ     reading those whose path contains this
- *   GD_UNREAD_ERROR    with this errno, a number
- *   GD_UNREAD_TIMES    so many times each, in all processes together
- *   GD_UNREAD_COUNTS   a directory, where it is counted how often that was: a byte each
+ *   GD_UNREAD_READ     reading files whose path contains this fails
+ *   GD_UNREAD_ERROR    the errno, a number
+ *   GD_UNREAD_TIMES    how often each call fails, in all processes together
+ *   GD_UNREAD_COUNTS   a directory with the counts of failures: a byte for each
  */
 #undef _FILE_OFFSET_BITS /* else open is another name of open64 */
 #include <dlfcn.h>
