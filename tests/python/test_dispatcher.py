@@ -787,7 +787,7 @@ def test_exit_is_called_even_if_nothing_could_be_started():
 def test_native_run_refuses_what_it_does_not_know():
     from gpu_dispatch import _native
 
-    with pytest.raises(TypeError, match="no option 'colour'"):
+    with pytest.raises(TypeError, match="unknown option 'colour'"):
         _native.Run({"colour": 3})
     with pytest.raises(TypeError, match="it must be an int"):
         _native.Run({"retries": "3"})

@@ -181,7 +181,7 @@ static struct record *expect_failure(const char *const *words, const char *input
 
 TEST(output_of_many)
 {
-    static char text[MOST_TASKS][16];
+    static char text[MOST_TASKS][24];
     static const char *inputs[MOST_TASKS];
     struct job *j = job(WORDS("echo", "{}", "{#}", "{%}", "{gpu}"));
     for (int i = 0; i < MOST_TASKS; i++) {
