@@ -834,7 +834,7 @@ static void murder(const char *more, const char *until)
     CHECK_EQ(sh_wait(w.running).status, 137);
     CHECK_STR(sh("ls data/outputs").out, "c.txt\nd.txt\n");
     CHECK_STR(ran(), "in/d.wav in/c.wav in/wait.wav ");
-    /* Until its worker is dead too, which might take what is meant for the next. */
+    /* Waits until its worker is dead too, since it might take what is meant for the next one. */
     sh("while grep -q '^State:.[RSD]' /proc/%d/status 2> /dev/null; do :; done", worker);
     pass(&w);
     CHECK_PRINTS(sh(ALONE "--input-dir in --resume %s", more), "");
@@ -896,7 +896,7 @@ static void need_worker(void)
 
 #define SPEECH "$GD_SOURCE_ROOT/tests/data/speech"
 
-TEST_WITHIN(300, what_is_spoken)
+TEST_WITHIN(300, speech_is_transcribed)
 {
     need_worker();
     CHECK_EQ(sh("mkdir in; ls " SPEECH "/*.wav " SPEECH "/*.flac 2> err | head -3 | xargs cp -t in; ls in | grep -c .")

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Any bytes as the file of a model: nothing is read past its end, it is not looked at for long, and what is taken for a
- * model has figures that can be.
+ * Any bytes as the file of a model. Nothing is read past the end, checking it does not take long, and an accepted model
+ * has possible figures.
  */
 #include <stdint.h>
 #include <stdio.h>

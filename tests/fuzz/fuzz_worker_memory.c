@@ -401,7 +401,7 @@ static void open_world(struct world *x, const uint8_t *data, size_t size)
     gd__sched_start(&x->d.sched, x->d.now);
 }
 
-/* Everybody dies, again and again, until the run is over. */
+/* All workers die, again and again, until the run is over. */
 static void finish(struct world *x)
 {
     struct gd__sched *s = &x->d.sched;

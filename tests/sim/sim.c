@@ -98,7 +98,7 @@ static void note_result(struct sim *s, unsigned w, const struct gd__task *t, con
     if (s->sched.stopping)
         task->after_stop = true;
     else if (m->outcome.shortage && worker->head >= worker->cancel_below)
-        return; /* nobody's fault */
+        return; /* no task's fault */
     else if (failure != GD_FAILURE_DEVICE_LOST && worker->head >= worker->cancel_below && m->outcome.by_stop_signal &&
              s->plan.config.signal_wait_ns > 0)
         check_put_off(s, t, false);

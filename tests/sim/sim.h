@@ -56,7 +56,7 @@ void sim_plan_free(struct sim_plan *p);
 
 enum proc_state { PROC_NONE, PROC_SETUP, PROC_LIVE, PROC_DEAD };
 enum proc_phase { PHASE_IDLE, PHASE_LOOKED, PHASE_CLAIMED, PHASE_OWNED, PHASE_RUNNING, PHASE_HUNG, PHASE_LEAVING };
-/* Where a process dies of itself, once it has been there `fate_after` times. */
+/* The place where a process dies by itself, once it has been there `fate_after` times. */
 enum proc_fate {
     FATE_NONE,
     FATE_AFTER_READY,
@@ -171,7 +171,7 @@ struct sim {
     uint64_t results[8]; /* deliveries by failure */
     uint64_t spawns, first_spawns, deaths_told, setup_failures_told;
     bool *setup_failed;
-    uint64_t *held_until; /* of each worker that a stop signal ended: nobody is to be told of its death before */
+    uint64_t *held_until; /* by worker that a stop signal ended: its death must not be reported before */
     uint64_t peak_allowed, next_in_order, peak_slots, walked, deals;
     uint32_t round;
 

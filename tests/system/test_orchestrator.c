@@ -565,7 +565,7 @@ TEST(a_device_that_is_lost_is_taken_out_of_use)
 }
 
 /* Each call that can fail does so once. The file is processed, or the reason why not is reported. */
-TEST_WITHIN(120, whatever_is_wanting_is_told)
+TEST_WITHIN(120, every_failing_call_is_reported)
 {
     write_file("ok", "a");
     unsigned long nth = 1, made;

@@ -394,7 +394,7 @@ TEST(a_damaged_list_of_checksums)
     CHECK_EQ(find_demo(), 0);
 }
 
-/* Of another file, with a path of the same length. */
+/* A line of another file, with a path of the same length. */
 TEST(checksums_of_other_files_stay)
 {
     char line[400], text[400] = { 0 };

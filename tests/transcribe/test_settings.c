@@ -127,7 +127,7 @@ TEST(any_set_of_formats_goes_there_and_back)
     done();
 }
 
-/* Of bytes that mean something, and some that do not. */
+/* Strings of bytes with a special meaning, and of some without. */
 static void make_up(char *text, size_t most, unsigned *seed)
 {
     static const char letters[] = "\\\\\n\r=nr ab,\t\"'\x80\xff\x01";

@@ -26,7 +26,7 @@ static void add_word(double start, double end, const char *text)
     CHECK_EQ(tr_transcript_add_word(&t, &w, text, strlen(text)), 0);
 }
 
-/* Of the last segment. */
+/* The text of the last segment. */
 static const char *text_of_last(void)
 {
     static char text[1000];

@@ -9,7 +9,7 @@
 
 /* --- clips ------------------------------------------------------------------------ */
 
-TEST_WITHIN(300, clips_give_what_was_said)
+TEST_WITHIN(300, clips_give_the_spoken_text)
 {
     struct job *j = new_job();
     for (int i = 20; i < 30; i++)
@@ -140,7 +140,7 @@ TEST_WITHIN(300, outputs_are_written)
     CHECK_CONTAINS(member(j, 0, "outputs"), "\"out/clip_050.txt\", \"out/clip_050.srt\"");
 }
 
-TEST_WITHIN(300, segments_are_told_with_what_is_known_of_them)
+TEST_WITHIN(300, segments_have_their_details)
 {
     directory_enter();
     const char *json = json_with("", NULL, NULL);
@@ -334,7 +334,7 @@ TEST_WITHIN(300, no_memory_for_the_model)
 
 /* --- files that go wrong ------------------------------------------------------------ */
 
-TEST_WITHIN(300, bad_files_harm_nobody)
+TEST_WITHIN(300, bad_files_harm_no_other)
 {
     struct job *j = new_job();
     directory_enter();
@@ -440,7 +440,7 @@ TEST_WITHIN(300, an_output_that_can_t_be_written_is_tried_again)
 }
 
 /* It would take minutes, and fails at once. */
-TEST_WITHIN(300, what_can_t_be_written_is_not_transcribed)
+TEST_WITHIN(300, files_whose_output_cannot_be_written_are_not_transcribed)
 {
     struct job *j = new_job();
     directory_enter();

@@ -164,7 +164,7 @@ TEST(hostile_texts_are_json_strings)
     serve_end(&v);
 }
 
-/* --- who may look ---------------------------------------------------------------------- */
+/* --- which clients are answered -------------------------------------------------------- */
 
 static struct reply with_host(const struct served *v, const char *host)
 {
@@ -310,7 +310,7 @@ TEST(a_token_is_made_for_each_run)
         CHECK_EQ(strlen(v.auth), strlen("Authorization: Bearer \r\n") + 32);
         CHECK(strcmp(v.auth, w.auth) != 0);
         check_status(&v, "GET", "/api/stats", "", 200);
-        /* where any name will do the token decides; but not for another site's page */
+        /* if any host name is accepted, the token decides; but not for the page of another site */
         check_status(&v, "GET", "/api/stats", "Origin: http://evil.test\r\n", 403);
         memcpy(w.auth, v.auth, sizeof w.auth);
         check_status(&w, "GET", "/api/stats", "", 401);
@@ -360,7 +360,7 @@ TEST(addresses_as_people_write_them)
     }
 }
 
-TEST(addresses_that_are_none)
+TEST(invalid_addresses)
 {
     static const char *const bad[] = { "",        "x",        "65536",    "-1",          "80x",    ":80",
                                        "host:80", "1.2.3:80", "1.2.3.4:", "[::1]",       "::1:80", "[::1:80",
@@ -414,7 +414,7 @@ TEST(events_begin_with_the_state_and_go_on)
     serve_end(&v);
 }
 
-TEST(who_comes_late_is_told_of_what_was)
+TEST(a_late_client_gets_the_earlier_events)
 {
     struct served v = { .run = made_up_new(1) };
     made_up_fail(v.run, 77, "in", "it went wrong");
@@ -447,8 +447,8 @@ TEST(each_event_is_whole)
     serve_end(&v);
 }
 
-/* For nobody who does not read, that is, nor as long as an idle connection is kept (15 s). */
-TEST(closing_waits_for_nobody)
+/* Closing does not wait for clients that do not read, nor as long as an idle connection is kept (15 s). */
+TEST(closing_does_not_wait_for_clients)
 {
     struct served v;
     struct timespec from, to;
@@ -459,7 +459,7 @@ TEST(closing_waits_for_nobody)
         s[i] = watch_events(&v); /* and read no more than the beginning */
         idle[i] = http_connect(&v);
     }
-    for (size_t i = 0; i < 20; i++) /* who comes only now is told the end in its first state */
+    for (size_t i = 0; i < 20; i++) /* a client that comes only now gets the end in its first state */
         CHECK(stream_until(&s[i], "event: state\n"));
     clock_gettime(CLOCK_MONOTONIC, &from);
     web_server_close(&v.server);
@@ -473,8 +473,8 @@ TEST(closing_waits_for_nobody)
     serve_end(&v);
 }
 
-/* One that does not read is dropped once its socket is full, and others are served all the while. */
-TEST_WITHIN(120, who_does_not_read_is_dropped)
+/* A client that does not read is dropped once its socket is full. Others are served meanwhile. */
+TEST_WITHIN(120, a_client_that_does_not_read_is_dropped)
 {
     struct served v = { .run = made_up_new(64) };
     serve_with(&v, &(struct web_options){ .at = "0", .idle_s = 1 });
@@ -497,7 +497,7 @@ TEST_WITHIN(120, who_does_not_read_is_dropped)
         for (size_t k = 1; k < 200; k++)
             made_up_fail(v.run, i, "in", error);
         snprintf(last, sizeof last, "end of %llu;", (unsigned long long)i);
-        made_up_fail(v.run, i, "in", last); /* who sees this one has been sent all of them */
+        made_up_fail(v.run, i, "in", last); /* a client that sees this one was sent all of them */
         free(reads.text);
         reads = (struct stream){ .fd = reads.fd, .text = calloc(1, 1) };
         CHECK(stream_until(&reads, last));
@@ -507,7 +507,7 @@ TEST_WITHIN(120, who_does_not_read_is_dropped)
     serve_end(&v);
 }
 
-TEST(nobody_looks_and_it_hardly_samples)
+TEST(without_clients_it_hardly_samples)
 {
     struct served v;
     struct timespec from, to;
@@ -602,8 +602,8 @@ static void begin_requests(const struct served *v, int *fds, size_t n)
     }
 }
 
-/* More than there is room for, each of which sends a byte now and then, so that nobody takes it for idle. */
-TEST_WITHIN(120, slow_strangers_shut_nobody_out)
+/* More clients than there is room for. Each sends a byte now and then, so that it does not count as idle. */
+TEST_WITHIN(120, slow_strangers_shut_no_client_out)
 {
     enum { SLOW = 600 };
     static int fds[SLOW];
@@ -632,7 +632,7 @@ TEST_WITHIN(120, slow_strangers_shut_nobody_out)
     serve_end(&v);
 }
 
-/* Its clock for idle connections, which any byte sets back, has an hour here. */
+/* The limit for idle connections, which every byte resets, is an hour here. */
 TEST(a_request_has_to_be_whole_in_time)
 {
     static const char *const begun[] = { "", "GET", "GET / HTTP/1.1\r\nX: ",

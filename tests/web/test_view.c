@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What is made of a snapshot: metrics, read by a parser as strict as Prometheus' own; the history; what is kept; who is
- * waited for at the end.
+ * What is made of a snapshot: metrics, read by a parser as strict as Prometheus' own; the history; which tasks are
+ * kept; which clients the end waits for.
  */
 #include "http.h"
 
@@ -178,7 +178,7 @@ TEST(metrics_are_what_prometheus_reads)
     free(m);
 }
 
-TEST(work_where_it_is_known)
+TEST(work_if_it_is_known)
 {
     struct made_up *m = made_up_new(1);
     struct view_history h = { 0 };
@@ -207,7 +207,7 @@ TEST(work_where_it_is_known)
     free(m);
 }
 
-/* A page is told of it though nothing else has changed. */
+/* A page gets the change although nothing else has changed. */
 TEST(more_work_is_news)
 {
     struct made_up *m = made_up_new(1);
@@ -319,7 +319,7 @@ TEST(the_last_tasks_are_kept_and_the_rest_counted)
     free(m);
 }
 
-TEST(of_too_many_at_once_the_failed_and_some)
+TEST(too_many_tasks_at_once_keep_the_failed_and_some)
 {
     static struct web_last k;
     struct made_up *m = made_up_new(1);
@@ -360,7 +360,7 @@ TEST(the_last_failures_are_kept)
     free(m);
 }
 
-TEST(time_alone_is_no_difference)
+TEST(time_alone_is_not_a_change)
 {
     static struct web_last k;
     struct made_up *m = made_up_new(2);
@@ -380,7 +380,7 @@ TEST(time_alone_is_no_difference)
 
 /* --- the end --------------------------------------------------------------------------------- */
 
-/* A watcher that nobody serves, until somebody makes it leave. */
+/* A watcher that is not served until another thread makes it leave. */
 struct unserved {
     struct made_up *run;
     struct web_feed *feed;
@@ -430,7 +430,7 @@ static void unserved_end(struct unserved *u)
 
 enum { AN_HOUR_MS = 3600000 };
 
-TEST(who_does_not_read_is_waited_for_no_longer)
+TEST(the_end_stops_waiting_for_a_client_that_does_not_read)
 {
     struct unserved u = { .full = true };
     unserved_begin(&u);
@@ -449,7 +449,7 @@ static void *leave_when_asked_again(void *arg)
     return NULL;
 }
 
-TEST(who_has_to_be_served_yet_is)
+TEST(the_end_waits_for_a_client_that_is_being_served)
 {
     struct unserved u = { .full = false };
     pthread_t thread;
@@ -461,7 +461,7 @@ TEST(who_has_to_be_served_yet_is)
     unserved_end(&u);
 }
 
-TEST(nobody_is_waited_for_without_end)
+TEST(the_end_waits_for_no_client_for_ever)
 {
     struct unserved u = { .full = false };
     unserved_begin(&u);
