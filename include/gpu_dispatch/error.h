@@ -2,15 +2,13 @@
  *
  * Errors of libgpu_dispatch.
  *
- * A call that can fail returns 0 or a count when it went well and a negative
- * GD_E_... code when it did not. gd_error_text() then holds, for the calling
- * thread, one line that says what failed, on what, and what to do about it.
+ * A function that can fail returns 0 or a count on success and a negative GD_E_... code on failure. After a failure
+ * gd_error_text() returns one line for the calling thread: what failed, on what, and what to do about it.
  *
- * NULL where a pointer is needed is GD_E_INVALID, never a crash. Functions that
- * return a pointer return NULL for it, those that return a figure 0, and those
- * that return nothing do nothing.
+ * A NULL argument where a pointer is required never crashes. The function fails with GD_E_INVALID. Functions that
+ * return a pointer return NULL, functions that return a figure return 0, and functions that return nothing do nothing.
  *
- * A task's failure is not a call's error: see enum gd_failure in dispatcher.h.
+ * A failed task is not an error of a function: see enum gd_failure in dispatcher.h.
  */
 #ifndef GPU_DISPATCH_ERROR_H
 #define GPU_DISPATCH_ERROR_H
@@ -54,14 +52,15 @@ enum gd_error {
 #undef GD_ERROR_ENUM
 };
 
-/* The name of a code, "GD_E_INVALID"; "GD_E_UNKNOWN" for any other number. Static. */
+/* Returns the name of a code, such as "GD_E_INVALID". Returns "GD_E_UNKNOWN" for any other number. The string is
+ * static. */
 const char *gd_error_name(int code);
 
-/* What a code means: "invalid argument". Static. */
+/* Returns what a code means, such as "invalid argument". The string is static. */
 const char *gd_error_description(int code);
 
-/* What the last failed call of this thread said: one line, no newline, never NULL.
- * Valid until this thread's next failing call. */
+/* Returns the error message of the last call that failed on this thread: one line, no newline, never NULL. Valid until
+ * the next call that fails on this thread. */
 const char *gd_error_text(void);
 
 #if defined(__GNUC__)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Everything: include this one.
+ * Includes all public headers of the library.
  */
 #ifndef GPU_DISPATCH_GPU_DISPATCH_H
 #define GPU_DISPATCH_GPU_DISPATCH_H
