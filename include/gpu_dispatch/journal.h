@@ -14,17 +14,19 @@
  *     if (gd_journal_close(&j) < 0)                // everything is on disk when this returns 0
  *         return fprintf(stderr, "%s\n", gd_error_text()), 1;
  *
- * The file is an SQLite database in WAL mode, described in gpu-dispatch-journal(5): any tool that reads SQLite may
- * read it, also while the run goes on. A task is known by its key, not by its place in the list: the payload, or what
- * the source sets with gd_item_key(). The same key twice in a list is two tasks.
+ * The file is an SQLite database in WAL mode, described in gpu-dispatch-journal(5). Any tool that reads SQLite may
+ * read it, even during the run. A task is identified by its key, not by its place in the list. The key is the payload,
+ * unless the source sets another one with gd_item_key(). If a list contains the same key twice, these are two tasks.
  *
- * When a task's callback has returned, its record goes to a thread that writes many at once, one transaction every
- * window_ms. So after kill -9 at most the tasks that ended in the last window are run again; after power loss too, with
- * GD_JOURNAL_SYNC_FULL. Tasks that were cancelled, or for which no worker was left, have no record: they are not final.
+ * After a task's callback has returned, another thread writes its record. It writes many records at once, in one
+ * transaction every window_ms. So after kill -9 only the tasks that ended in the last window are run again. With
+ * GD_JOURNAL_SYNC_FULL the same holds after a power loss. Tasks that were cancelled, or for which no worker was left,
+ * get no record: they are not final.
  *
- * Without SQLite at build time all of these return GD_E_UNSUPPORTED, and say so.
+ * If the library was built without SQLite, these functions return GD_E_UNSUPPORTED with an error message.
  *
- * Threads: a journal belongs to one run. gd_journal_add_note() is for callbacks. Readers are independent of all that.
+ * Threads: a journal belongs to one run. Call gd_journal_add_note() from callbacks only. A reader is independent of the
+ * run.
  */
 #ifndef GPU_DISPATCH_JOURNAL_H
 #define GPU_DISPATCH_JOURNAL_H
@@ -43,7 +45,7 @@ extern "C" {
 #pragma GCC visibility push(default)
 #endif
 
-/* Whether this library was built with journals. */
+/* Returns true if this library was built with SQLite, so that journals are available. */
 bool gd_journal_available(void);
 
 /* --- writing: part of a run ---------------------------------------------- */
@@ -51,28 +53,28 @@ bool gd_journal_available(void);
 struct gd_journal;
 
 enum gd_journal_resume {
-    GD_JOURNAL_RESUME_NONE = 0,   /* a new journal: refused if the file holds records */
-    GD_JOURNAL_RESUME_REST = 1,   /* skip every task that is final, failed ones too. A missing file is created */
-    GD_JOURNAL_RESUME_FAILED = 2, /* run the failed ones, and nothing else */
-    GD_JOURNAL_RESUME_REST_AND_FAILED = 3, /* skip only what succeeded */
+    GD_JOURNAL_RESUME_NONE = 0,            /* start a new journal; fails if the file contains records */
+    GD_JOURNAL_RESUME_REST = 1,            /* skip every final task, including failed ones; a missing file is created */
+    GD_JOURNAL_RESUME_FAILED = 2,          /* run only the tasks that failed */
+    GD_JOURNAL_RESUME_REST_AND_FAILED = 3, /* skip only the tasks that succeeded */
 };
 
 enum gd_journal_sync {
-    GD_JOURNAL_SYNC_NORMAL = 0, /* survives the death of every process; power loss may take the last seconds */
-    GD_JOURNAL_SYNC_FULL =
-        1, /* each group is forced to the disk, with the followed files before it; the run waits for it */
+    GD_JOURNAL_SYNC_NORMAL = 0, /* no loss if all processes die; a power loss may lose the last seconds */
+    /* Each group of records is forced to the disk, after the followed files. The run waits for it. */
+    GD_JOURNAL_SYNC_FULL = 1,
 };
 
 struct gd_journal_options {
     size_t size; /* sizeof(struct gd_journal_options) */
     const char *path;
-    const char *command; /* what identifies the work; NULL: not checked */
+    const char *command; /* identifies the work; NULL: not checked */
     enum gd_journal_resume resume;
-    bool force; /* resume though the command is another */
+    bool force; /* resume even if the command differs */
     enum gd_journal_sync sync;
-    unsigned window_ms; /* 100: how long records are gathered before they are written together, if it is not much */
-    size_t queue_bytes; /* 64 MiB: records not yet written, beyond which the run waits for the disk */
-    size_t input_bytes; /* 64 KiB: of each task's input are kept */
+    unsigned window_ms; /* 100: how long to collect records before writing them; earlier if there are many */
+    size_t queue_bytes; /* 64 MiB: if more bytes of records wait to be written, the run waits for the disk */
+    size_t input_bytes; /* 64 KiB: how much of each task's input is recorded */
 };
 
 #define GD_JOURNAL_OPTIONS_INIT                                                                       \
@@ -81,90 +83,94 @@ struct gd_journal_options {
         .input_bytes = (size_t)64 << 10                                                               \
     }
 
-/* Opens or makes the file, and holds it: a second run on it is refused while this one lasts. All is copied.
- * GD_E_INVALID, GD_E_SYSTEM, GD_E_BUSY (another run holds it), GD_E_EXISTS (it holds records and resume is NONE),
- * GD_E_MISMATCH (another command), GD_E_CORRUPT (no journal, or a damaged one), GD_E_VERSION, GD_E_UNSUPPORTED. */
+/* Opens or creates the file and locks it: no second run can use it until gd_journal_close(). Copies the options.
+ * Returns 0, or GD_E_INVALID, GD_E_SYSTEM, GD_E_BUSY (another run uses the file), GD_E_EXISTS (the file contains
+ * records and resume is NONE), GD_E_MISMATCH (a different command), GD_E_CORRUPT (not a journal, or damaged),
+ * GD_E_VERSION or GD_E_UNSUPPORTED. */
 int gd_journal_open(struct gd_journal **out, const struct gd_journal_options *o);
 
-/* A file that callbacks append to, open for writing at fd (borrowed until close). Its length is recorded with each
- * group of tasks; now, before the run, it is cut back to the recorded length if this journal knows the path, relative
- * to its own directory or absolute: what lies beyond belongs to tasks that will be run again, the last line perhaps
- * torn. GD_E_MISMATCH, with the file as it was: it is shorter; or its last 64 KiB before that length are not what was
- * written (they are read by way of the path, if that is allowed); or it is longer, though the last run came to its end.
- * With force such a file is not cut. Returns 0 or a negative code. */
+/* Follows a file that callbacks append to. Call it before the run. fd is open for writing and borrowed until
+ * gd_journal_close(). The length of the file is recorded with each group of tasks. If the journal already knows the
+ * path (relative to the directory of the journal, or absolute), this call cuts the file back to the recorded length:
+ * the rest belongs to tasks that will be run again, and its last line may be incomplete.
+ *
+ * Returns 0 or a negative code. Returns GD_E_MISMATCH, and leaves the file unchanged, if the file is shorter than
+ * recorded, if the last 64 KiB before the recorded length have changed (they are read through the path, if that is
+ * permitted), or if the file is longer although the last run ended normally. With force such a file is not cut. */
 int gd_journal_follow(struct gd_journal *j, const char *path, int fd);
 
-/* The same for a file that was written anew and is whole as it is, though it may be shorter than the journal knows.
- * After the run too (before close), for a file that was followed: the new one has taken its place. */
+/* Like gd_journal_follow(), for a file that was rewritten and is complete, even if it is shorter than recorded. May
+ * also be called after the run, before gd_journal_close(), if a new file has replaced a followed one. */
 int gd_journal_follow_anew(struct gd_journal *j, const char *path, int fd);
 
-/* What a callback knows of the task that it was called for, beyond the report. All copied. */
+/* What a callback adds to the record of its task. Everything is copied. */
 struct gd_journal_note {
     size_t size;            /* sizeof(struct gd_journal_note) */
-    const char *output;     /* where its output went; NULL: not said */
-    const char *stderr_end; /* the last lines it wrote to standard error */
+    const char *output;     /* where the output of the task went; NULL: not known */
+    const char *stderr_end; /* the last lines that the task wrote to standard error */
     size_t stderr_size;
-    const char *failure; /* the class of its failure where that is not gd_failure_name()'s; NULL: that */
+    const char *failure; /* the class of the failure; NULL: gd_failure_name() */
     int exit_code;
     int signal;
-    const char
-        *input; /* how it is to be shown, where the payload is nothing for people; NULL: the payload. Kept whole */
+    const char *input; /* the input in readable form, recorded in full; NULL: the payload */
     size_t input_size;
-    bool not_done; /* what it gave could not be kept: no record, it will be run again */
+    bool not_done; /* its result could not be stored: write no record, so that the task is run again */
 };
-/* Within on_success, on_error or on_timeout only. */
+/* Adds a note to the task of the current callback. Only within on_success, on_error or on_timeout. */
 void gd_journal_add_note(struct gd_journal *j, const struct gd_journal_note *note);
 
 struct gd_journal_counts {
     size_t size;     /* set to sizeof(struct gd_journal_counts) before the call */
     uint64_t run;    /* number of this run in the journal, from 1 */
-    uint64_t before; /* records found when it was opened: */
+    uint64_t before; /* records found when the journal was opened, of which: */
     uint64_t done_before, failed_before;
     uint64_t skipped;        /* tasks of this run that were final already */
     uint64_t recorded;       /* tasks of this run whose records are on disk */
-    uint64_t waiting;        /* and not yet */
-    uint64_t skipped_failed; /* of those skipped, the ones that had failed */
+    uint64_t waiting;        /* tasks of this run whose records are not on disk yet */
+    uint64_t skipped_failed; /* the part of skipped that had failed */
 };
-/* Any thread. */
+/* Fills *out. Returns 0 or a negative code. May be called from any thread. */
 int gd_journal_get_counts(struct gd_journal *j, struct gd_journal_counts *out);
 
-/* Writes what is left, notes how the run ended, and lets go of the file. 0, or a negative code if records could not be
- * written: those tasks will be run again. Sets *j to NULL in any case. NULL is fine. Not while the run goes on. In a
- * process that was forked since it was opened nothing is done: the journal is the other's. */
+/* Writes the remaining records and how the run ended, and unlocks and closes the file. Returns 0, or a negative code if
+ * records could not be written: those tasks will be run again. Always sets *j to NULL. NULL is allowed. Must not be
+ * called during the run. In a process forked after the journal was opened, nothing is written: the journal belongs to
+ * the parent. */
 int gd_journal_close(struct gd_journal **j);
 
 /* --- keys: within the source ----------------------------------------------- */
 
-/* What identifies the task, where that is not its payload; and its version: a task whose key is known with another
- * version is run again and its record replaced (a file's path; its size and time). Both copied; version may be NULL.
- * Without a journal this does nothing. 0, or a negative code to be returned. */
+/* Sets the key and the version of a task, for example a file's path, and its size and time. Without this call the key
+ * is the payload. If the journal has the key with another version, the task is run again and its record is replaced.
+ * Both are copied; version may be NULL. Does nothing without a journal. Returns 0, or a negative code, which the source
+ * must return. */
 int gd_item_key(struct gd_item *item, const void *key, size_t key_size, const char *version);
 
 /* --- reading: any journal, also one in use ----------------------------------- */
 
 struct gd_journal_reader;
 
-/* Read-only. One that nobody closed (kill -9) is read as it would be resumed. Figures are within their range whatever
- * the file holds: counts up to 2^53, times and durations finite and not negative. Texts are as they are in the file:
- * they may hold anything. */
+/* Opens a journal for reading. A journal that was not closed (kill -9) can be read as well, in the state from which a
+ * run would resume. Figures are always in range, whatever the file contains: counts are at most 2^53, times and
+ * durations are finite and not negative. Strings are not checked: they may contain anything. */
 int gd_journal_reader_open(struct gd_journal_reader **out, const char *path);
 void gd_journal_reader_close(struct gd_journal_reader **r);
 
 struct gd_journal_summary {
     size_t size;   /* set before the call */
-    uint64_t runs; /* how often it was begun */
+    uint64_t runs; /* how many runs have used the journal */
     uint64_t done, failed;
     /* of the last run: */
-    const char *command; /* borrowed until the reader is closed or asked again, as are all strings */
-    const char *end;     /* "finished", "interrupted", ...; NULL: it runs, or was killed */
-    bool held;           /* a run holds it now */
+    const char *command; /* like all strings: borrowed until the next call on this reader */
+    const char *end;     /* "finished", "interrupted", ...; NULL: still running, or killed */
+    bool held;           /* a run is using the journal now */
     uint64_t pid;
     uint64_t total;                 /* 0: not known */
     uint64_t taken, skipped;        /* as of its last write */
     uint64_t run_done, run_failed;  /* in the last run alone */
     double started, written, ended; /* Unix time; 0: not yet */
     double busy_seconds;            /* sum over all records */
-    uint64_t replaced;              /* records, of all runs, whose place a later one has taken */
+    uint64_t replaced;              /* records of all runs that were replaced by later ones */
 };
 int gd_journal_reader_summary(struct gd_journal_reader *r, struct gd_journal_summary *out);
 
@@ -174,9 +180,9 @@ struct gd_journal_record {
     uint64_t run;
     const unsigned char *key; /* 16 bytes */
     const char *version;
-    const char *input; /* perhaps shortened: */
+    const char *input; /* may be shortened */
     size_t input_size, input_full_size;
-    bool done; /* else it failed */
+    bool done; /* false: the task failed */
     unsigned attempts;
     const char *failure; /* "error", "timeout", ...; NULL if done */
     const char *error;
@@ -203,12 +209,12 @@ struct gd_journal_query {
     uint64_t limit; /* 0: none */
 };
 
-/* Calls fn for each record; it returns 0 to go on, anything else to end. Returns what it ended with, or a negative
- * code. The record is borrowed until fn returns. */
+/* Calls fn for each record. fn returns 0 to go on, or any other value to stop. Returns the last value of fn, or a
+ * negative code. The record is borrowed until fn returns. */
 int gd_journal_reader_each(struct gd_journal_reader *r, const struct gd_journal_query *q,
                            int (*fn)(void *user, const struct gd_journal_record *record), void *user);
 
-/* Calls fn for each class of failure there is, with how many there are, most first. */
+/* Calls fn for each class of failure with its number of records, the most frequent class first. */
 int gd_journal_reader_failures(struct gd_journal_reader *r, int (*fn)(void *user, const char *failure, uint64_t count),
                                void *user);
 

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * Looking at runs, from inside or from another process.
+ * Observing runs, from the same or from another process.
  *
- * A run that was given a name (gd_options.job) publishes a page of shared memory: its figures, each worker and what it
- * is at, the tasks that ended last, the last failures. Observers only read it and take no lock, so they do not
- * slow the run down. The terminal panel, the web page, the metrics and `gpu-dispatch top` are
- * observers.
+ * A run that was given a name (gd_options.job) publishes a page of shared memory: its figures, the state of each
+ * worker, the tasks that ended last and the last failures. Observers only read it and take no lock, so they do not slow
+ * the run down. The terminal panel, the web page, the metrics and `gpu-dispatch top` are observers.
  *
  *     struct gd_observer *o;
  *     if (gd_observer_open(&o, NULL) < 0)          // a process id or a name; NULL: the only job
@@ -17,11 +16,12 @@
  *     }
  *     gd_observer_close(&o);
  *
- * Pages are files in a directory of the user's own ($XDG_RUNTIME_DIR/gpu-dispatch, else /dev/shm/gpu-dispatch-UID; or
- * $GPU_DISPATCH_JOBS alone, where that is set), gone when the run ends; those of killed runs are removed by
- * the next observer. If no file can be made, the run goes on and only gd_observer_attach() can observe it.
+ * Pages are files in a private directory of the user: $GPU_DISPATCH_JOBS if it is set, else
+ * $XDG_RUNTIME_DIR/gpu-dispatch, else /dev/shm/gpu-dispatch-UID. A page is removed when its run ends. The page of a
+ * killed run is removed by the next observer. If the file cannot be created, the run goes on and only
+ * gd_observer_attach() can observe it.
  *
- * Threads: an observer may be used by one thread at a time, several by several.
+ * Threads: an observer may be used by one thread at a time. Several threads may use different observers at once.
  */
 #ifndef GPU_DISPATCH_OBSERVE_H
 #define GPU_DISPATCH_OBSERVE_H
@@ -50,20 +50,20 @@ struct gd_job {
     double started; /* Unix time */
 };
 
-/* The user's running jobs, oldest first: the first max; returns how many there are. element_size is
- * sizeof(struct gd_job). */
+/* Copies the first max running jobs of the user to out, oldest first. Returns how many there are in all. element_size
+ * is sizeof(struct gd_job). */
 int gd_jobs_list(struct gd_job *out, size_t element_size, size_t max);
 
 /* --- snapshots of one ------------------------------------------------------------ */
 
 /* Why a worker has nothing to do. */
 enum gd_idle_reason {
-    GD_IDLE_NOT = 0,        /* it has */
+    GD_IDLE_NOT = 0,        /* it is not idle */
     GD_IDLE_NO_INPUT = 1,   /* the source has nothing more right now */
-    GD_IDLE_SETTING_UP = 2, /* setup, or its turn to set up has not come */
-    GD_IDLE_LOADING = 3,    /* load() of its next task is not done */
-    GD_IDLE_RESULTS = 4, /* its results wait to be taken: a slow callback; or, ordered, an earlier task is not done */
-    GD_IDLE_BATCH = 5,   /* tasks are held back for a fuller batch, or for the gap between starts */
+    GD_IDLE_SETTING_UP = 2, /* it is in setup, or waits for its turn to set up */
+    GD_IDLE_LOADING = 3,    /* load() of its next task has not finished */
+    GD_IDLE_RESULTS = 4,    /* its results wait: for a slow callback or, if ordered, for an earlier task */
+    GD_IDLE_BATCH = 5,      /* tasks are held back for a fuller batch, or for the gap between starts */
     GD_IDLE_RESTARTING = 6, /* its process died; another will be started */
     GD_IDLE_AT_END = 7,     /* nothing is left for it */
 };
@@ -87,8 +87,8 @@ struct gd_worker_view {
     uint64_t idle;       /* enum gd_idle_reason */
     uint64_t since_ns;   /* CLOCK_MONOTONIC: its task was started, or it became idle */
     uint64_t device_out; /* 1: its device is out of use */
-    /* The beginning of its task's input, as far as it is text; made fit for a terminal. Of a longer path the end is
-     * shown, after "…": files of one directory differ there. */
+    /* The beginning of the task's input, as far as it is text, safe to print on a terminal. A path that is too long is
+     * cut at its beginning, marked with "…", because files of one directory differ at the end. */
     char task[96];
 };
 
@@ -97,7 +97,7 @@ struct gd_device_view {
     int64_t vendor; /* enum gd_vendor */
     char name[96];
     char uuid[96];
-    /* asked of the driver by the observer, about once a second */
+    /* read from the driver by the observer, about once a second */
     uint64_t known; /* enum gd_device_known: MEMORY, UTILIZATION, TEMPERATURE, POWER */
     uint64_t memory_total, memory_free;
     uint64_t utilization; /* percent */
@@ -105,7 +105,7 @@ struct gd_device_view {
     uint64_t power_mw;
 };
 
-/* An attempt that ended: of a task that is retried there are several. */
+/* An attempt that ended. A retried task has several. */
 struct gd_task_view {
     uint64_t task_id;
     int64_t worker_id, gpu_id;
@@ -124,8 +124,8 @@ struct gd_failure_view {
     uint32_t again;
     uint64_t failure;
 
-    char input[160]; /* likewise */
-    char error[512]; /* its beginning */
+    char input[160]; /* the beginning of the input, as in struct gd_worker_view */
+    char error[512]; /* the beginning of the error message */
 };
 
 /* Everything belongs to the observer and is valid until its next read. */
@@ -137,27 +137,28 @@ struct gd_snapshot {
     double started;   /* Unix time */
     uint64_t read_ns; /* CLOCK_MONOTONIC: when this was read; stats.now_ns: when it was published */
     bool ended;       /* the run has ended: these are its last figures */
-    bool stale;       /* not published for a while though the run is not asleep: a callback takes its time */
+    bool stale;       /* not published for a while although the run is not asleep: a callback is slow */
     const struct gd_stats *stats;
-    /* The lists, of which gd_snapshot_worker(), _device(), _task() and _failure() give the elements: how large these
-     * are the library knows. */
+    /* The lists. Read their elements with gd_snapshot_worker(), _device(), _task() and _failure(): only the library
+     * knows the size of an element. */
     const void *workers;
     size_t n_workers;
     const void *devices;
     size_t n_devices;
-    /* Those that ended since this observer's last read, in that order; at its first, those that the page still holds.
-     * Of a run of more than some thousand tasks a second it is a sample, of every worker's; the others are counted as
-     * missed. Over all reads of an observer tasks and missed add up to all that have ended. */
+    /* The tasks that ended since this observer's last read, in that order. The first read gives those that the page
+     * still contains. If a run does more than some thousand tasks a second, this is a sample from every worker, and the
+     * other tasks are counted as missed. Over all reads of an observer, n_tasks and tasks_missed add up to all tasks
+     * that have ended. */
     const void *tasks;
     size_t n_tasks;
     uint64_t tasks_missed;
-    const void *failures; /* likewise, from some hundred a second on */
+    const void *failures; /* like tasks; a sample from some hundred failures a second on */
     size_t n_failures;
     uint64_t failures_missed;
     double work_done, work_total; /* gd_dispatcher_set_work(); total 0: tasks are counted */
 };
 
-/* The i-th of a list; NULL past its end. */
+/* Each returns element i of a list, or NULL past its end. */
 const struct gd_worker_view *gd_snapshot_worker(const struct gd_snapshot *s, size_t i);
 const struct gd_device_view *gd_snapshot_device(const struct gd_snapshot *s, size_t i);
 const struct gd_task_view *gd_snapshot_task(const struct gd_snapshot *s, size_t i);
@@ -165,30 +166,33 @@ const struct gd_failure_view *gd_snapshot_failure(const struct gd_snapshot *s, s
 
 struct gd_observer;
 
-/* A job by its id, its process id, its name or the beginning of that; NULL: the only one. GD_E_NO_JOB if there is none,
- * or if there are several and none was chosen; the message lists them. */
+/* Opens an observer of a job. which is the job's id, its process id, its name or the beginning of its name; NULL: the
+ * only job. Returns 0, or GD_E_NO_JOB if there is no such job, or if which is NULL and there are several; the error
+ * message lists them. Release with gd_observer_close(). */
 int gd_observer_open(struct gd_observer **out, const char *which);
 
-/* A run of this process, with a job name; between gd_dispatcher_open() and _close(), the observer closed first. */
+/* Opens an observer of a run of this process that has a job name. Call it between gd_dispatcher_open() and _close().
+ * Close the observer before the dispatcher. */
 int gd_observer_attach(struct gd_observer **out, struct gd_dispatcher *d);
 
-/* What an observer wants beside the figures and the workers; the default is everything. Leave tasks out if you do not
- * show them: in a fast run they are nearly all that a read copies. */
+/* What an observer reads in addition to the figures and the workers. The default is everything. Leave out the tasks if
+ * you do not show them: in a fast run they are nearly everything that a read copies. */
 enum gd_observed {
-    GD_OBSERVED_TASKS = 1,    /* else all tasks are missed */
-    GD_OBSERVED_FAILURES = 2, /* else all failures are */
-    GD_OBSERVED_DEVICES = 4,  /* else the driver is not asked about them */
+    GD_OBSERVED_TASKS = 1,    /* without it all tasks are missed */
+    GD_OBSERVED_FAILURES = 2, /* without it all failures are missed */
+    GD_OBSERVED_DEVICES = 4,  /* without it the driver is not asked about devices */
 };
 
-/* From the next read on. what: of enum gd_observed, 0 for none. */
+/* Chooses what to read, from the next read on. what: bits of enum gd_observed, or 0. Returns 0 or a negative code. */
 int gd_observer_select(struct gd_observer *o, unsigned what);
 
-/* Never waits, but asks the driver about the devices if that was more than a second ago. 0; GD_E_NO_JOB when the
- * run was killed, GD_E_CORRUPT when its page was cut short or makes no sense: the snapshot is the last then. */
+/* Reads a snapshot. Never waits for the run, but asks the driver about the devices at most once a second. Returns 0, or
+ * GD_E_NO_JOB if the run was killed, or GD_E_CORRUPT if the page was truncated or is invalid. After such an error *out
+ * is the last snapshot. */
 int gd_observer_read(struct gd_observer *o, const struct gd_snapshot **out);
 
-/* A descriptor that becomes readable when the observed process is gone, for poll(). Borrowed. -1: there is none, as for
- * a run of this process. */
+/* Returns a descriptor for poll() that becomes readable when the observed process has ended. It belongs to the
+ * observer. Returns -1 if there is none, as for a run of this process. */
 int gd_observer_fd(const struct gd_observer *o);
 
 void gd_observer_close(struct gd_observer **o);
