@@ -4,10 +4,10 @@
  * components, each usable alone:
  *
  *   detector      which devices exist                      devices.h
- *   allocator     finds files, estimates, orders, deals them out
- *   spawner       a run on its own thread: start, wait with a time limit, end, inspect its processes
+ *   allocator     finds files, estimates the work, sorts and distributes the files
+ *   spawner       runs a dispatcher on its own thread: start, wait with a time limit, end, inspect its processes
  *   balancer      counts results, per GPU and overall, and prints them
- *   orchestrator  devices, files, a run and its figures put together, on the caller's thread
+ *   orchestrator  puts devices, files, a run and its figures together, on the caller's thread
  *
  *     struct gd_options o = GD_OPTIONS_INIT;       // the worker is this program's own (worker.h), or o.plugin
  *     o.handle_signals = true;                     // Ctrl-C ends the launch
@@ -17,8 +17,8 @@
  *     l.options = &o;
  *     return gd_launch_run(&l);                    // an exit status: 0, or 1 if anything failed
  *
- * Threads: a struct gd_files, gd_task_queue or gd_balancer is used by one thread at a time, except where said
- * otherwise. A spawner's calls may be made from any thread. gd_launch_run() blocks, and makes all callbacks on the
+ * Threads: a struct gd_files, gd_task_queue or gd_balancer may be used by one thread at a time, unless a
+ * comment says otherwise. A spawner may be used from any thread. gd_launch_run() blocks, and makes all callbacks on the
  * thread that called it.
  */
 #ifndef GPU_DISPATCH_LAUNCH_H
@@ -43,9 +43,9 @@ extern "C" {
 /* --- allocator: finding files ------------------------------------------- */
 
 enum gd_file_order {
-    GD_FILE_ORDER_SIZE = 0, /* largest first, which ends soonest; then by name */
+    GD_FILE_ORDER_SIZE = 0, /* largest first, so that the run ends soonest; then by name */
     GD_FILE_ORDER_NAME = 1, /* by path, byte by byte */
-    GD_FILE_ORDER_NONE = 2, /* as they are found */
+    GD_FILE_ORDER_NONE = 2, /* in the order in which they are found */
 };
 
 /* What to find. Begin with GD_DISCOVER_INIT; zero means default. */
@@ -54,8 +54,8 @@ struct gd_discover {
     const char *const *patterns; /* shell patterns for the base name, NULL-terminated; NULL or none: every file */
     bool recursive;              /* into subdirectories too */
     bool follow;                 /* follow symbolic links to directories; a loop is detected and not entered twice */
-    bool hidden;   /* names that begin with a dot count too (a pattern that begins with one finds them anyway) */
-    bool no_sizes; /* the caller needs no sizes: spares a system call per file */
+    bool hidden;   /* include names that begin with a dot (a pattern that begins with a dot finds them anyway) */
+    bool no_sizes; /* do not read file sizes: saves a system call per file */
     /* A directory or file could not be read; the search goes on. NULL: ignored. */
     void (*on_problem)(void *user, const char *path, const char *why);
     void *user;
@@ -67,14 +67,15 @@ struct gd_discover {
         .size = sizeof(struct gd_discover) \
     }
 
-/* A file that was found; borrowed until the call returns. Returns 0 to go on, anything else to stop. */
+/* Called for a file that was found. path is borrowed until the function returns. Returns 0 to go on, or any other value
+ * to stop. */
 typedef int gd_file_fn(void *user, const char *path, uint64_t size);
 
-/* Calls fn for each regular file (or link to one) in dir, as it is found, in memory that does not grow with the files
- * (but with the directories still to be searched). what may be NULL: the defaults. A path is dir, '/', and the path
- * within it; in a deep tree it may be longer than PATH_MAX. Returns 0, what fn returned, GD_E_INVALID (no such
- * directory, not a directory, not readable, a pattern that is empty or has a '/'), or another code if the search could
- * not begin or memory ran out. */
+/* Calls fn for each regular file (or link to one) in dir as soon as it is found. Memory use grows with the number of
+ * directories still to be searched, not with the number of files. If what is NULL the defaults are used. A path is dir,
+ * '/', and the path within dir; in a deep tree it may be longer than PATH_MAX. Returns 0, or the value of fn if that
+ * was not 0. Returns GD_E_INVALID if dir does not exist, is not a directory or is not readable, or if a pattern is
+ * empty or contains a '/'. Returns another code if the search could not begin or memory ran out. */
 int gd_discover_files(const char *dir, const struct gd_discover *what, gd_file_fn *fn, void *user);
 
 /* --- allocator: lists of files ------------------------------------------ */
@@ -84,14 +85,14 @@ struct gd_files;
 int gd_files_open(struct gd_files **out); /* an empty list; release with gd_files_close() */
 void gd_files_close(struct gd_files **files);
 int gd_files_add(struct gd_files *files, const char *path, uint64_t size); /* copied */
-/* Adds what is found; nothing if the search fails. */
+/* Adds the files that are found. Adds nothing if the search fails. */
 int gd_files_discover(struct gd_files *files, const char *dir, const struct gd_discover *what);
 int gd_files_sort(struct gd_files *files, enum gd_file_order order);
 size_t gd_files_count(const struct gd_files *files);
 const char *gd_files_path(const struct gd_files *files, size_t i); /* borrowed until the list changes */
 uint64_t gd_files_size(const struct gd_files *files, size_t i);
 
-/* What there is to do. */
+/* How many files there are and how large they are. */
 struct gd_workload {
     size_t size; /* set to sizeof(struct gd_workload) before the call */
     uint64_t count;
@@ -101,15 +102,15 @@ struct gd_workload {
 };
 int gd_estimate_workload(const struct gd_files *files, struct gd_workload *out);
 
-/* Deals files to n devices: gpu_of[i] is the device of the i-th. GD_DISTRIBUTE_CHUNKS: runs of ceil(count / n), as they
- * lie in the list. GD_DISTRIBUTE_ROUND_ROBIN: in turn. GD_DISTRIBUTE_BALANCED: largest first, each to whoever has least
- * by then. */
+/* Distributes files to n devices: sets gpu_of[i] to the device of file i. GD_DISTRIBUTE_CHUNKS: each device gets
+ * ceil(count / n) neighbouring files of the list. GD_DISTRIBUTE_ROUND_ROBIN: the devices take turns.
+ * GD_DISTRIBUTE_BALANCED: the largest file first, each to the device that has the fewest bytes so far. */
 enum gd_distribution { GD_DISTRIBUTE_ROUND_ROBIN = 0, GD_DISTRIBUTE_CHUNKS = 1, GD_DISTRIBUTE_BALANCED = 2 };
 int gd_distribute_workload(const struct gd_files *files, size_t n, enum gd_distribution deal, size_t *gpu_of);
 
-/* A source of tasks: the paths of the list, in its order. files is borrowed until it is closed.
+/* A source of tasks: the paths of a list, in its order. files is borrowed until the queue is closed. Use it as
  *     o.source = gd_task_queue_next; o.user = queue;
- * or from a source of one's own. */
+ * or call it from your own source. */
 struct gd_task_queue;
 int gd_task_queue_open(struct gd_task_queue **out, const struct gd_files *files);
 void gd_task_queue_close(struct gd_task_queue **queue);
@@ -120,11 +121,11 @@ size_t gd_task_queue_left(const struct gd_task_queue *queue); /* any thread */
 
 struct gd_spawner;
 
-/* Starts a run as gd_dispatcher_run() does, on a thread of its own, on which the callbacks are made. */
+/* Starts a run on a new thread, which also makes the callbacks. Release with gd_spawner_close(). */
 int gd_spawner_start(struct gd_spawner **out, const struct gd_options *o);
 
-/* Waits for its end: what gd_dispatcher_run() returned in *result (NULL: not wanted). timeout_ms < 0: without limit.
- * GD_E_BUSY if it has not ended by then. */
+/* Waits until the run has ended, and sets *result to what gd_dispatcher_run() returned. result may be NULL. timeout_ms
+ * < 0: no limit. Returns 0, or GD_E_BUSY if the run has not ended in time. */
 int gd_spawner_wait(struct gd_spawner *s, int timeout_ms, int *result);
 
 void gd_spawner_shutdown(struct gd_spawner *s);  /* running tasks may finish */
@@ -134,7 +135,8 @@ void gd_spawner_terminate(struct gd_spawner *s); /* every process is killed */
 int gd_spawner_status(struct gd_spawner *s, struct gd_worker_stats *out, size_t element_size, size_t max);
 int gd_spawner_stats(struct gd_spawner *s, struct gd_stats *out);
 
-/* Terminates it if it runs, waits, frees. */
+/* Terminates the run if it has not ended, waits for it and frees the spawner. From a callback it only ends the
+ * run. */
 void gd_spawner_close(struct gd_spawner **s);
 
 /* --- balancer ------------------------------------------------------------ */
@@ -148,7 +150,7 @@ struct gd_gpu_figures {
     uint64_t timeouts;
     uint64_t restarts;
     double busy_seconds;  /* sum of its tasks' times */
-    double media_seconds; /* of what it has processed (audio, video), where that was told */
+    double media_seconds; /* playing time of what it has processed (audio, video), as given to gd_balancer_add() */
     double mean_seconds;  /* per task */
     double busy_percent;  /* of the time that has passed, per worker */
     double rtf;           /* real-time factor: busy_seconds / media_seconds; 0: not known */
@@ -168,19 +170,20 @@ struct gd_balance {
     double eta_seconds; /* < 0: not known */
 };
 
-/* For the given devices, each with so many workers; total: 0 if not known. */
+/* Makes a balancer for n devices with workers_per_gpu workers each. total is the number of tasks, 0 if not known.
+ * Release with gd_balancer_close(). */
 int gd_balancer_open(struct gd_balancer **out, const int *gpu_ids, size_t n, unsigned workers_per_gpu, uint64_t total);
 void gd_balancer_close(struct gd_balancer **b);
 
-/* A task's end, from on_success, on_error and on_timeout alike. media_seconds: how long what it processed plays; 0 if
- * it does not play. A cancelled task counts as such and not as failed. */
+/* Counts a task that has ended. Call it from on_success, on_error and on_timeout. media_seconds is the playing time of
+ * the input, 0 if it has none. A cancelled task is counted as cancelled, not as failed. */
 int gd_balancer_add(struct gd_balancer *b, const struct gd_report *report, double media_seconds);
 void gd_balancer_restarted(struct gd_balancer *b, int gpu_id); /* a process was replaced: from on_worker_exit */
 void gd_balancer_set_total(struct gd_balancer *b, uint64_t total);
-/* How many workers a GPU has, where that differs from what was said in the beginning; for busy_percent. */
+/* Sets the number of workers of one GPU, if it differs from workers_per_gpu. Used for busy_percent. */
 void gd_balancer_set_workers(struct gd_balancer *b, int gpu_id, unsigned workers);
 
-/* Called at every result, at most every interval_ms, and at the last that is expected. */
+/* Called when a result is added, at most once per interval_ms, and for the last expected result. */
 typedef void gd_progress_fn(void *user, const struct gd_balance *now);
 void gd_balancer_on_progress(struct gd_balancer *b, gd_progress_fn *fn, void *user, unsigned interval_ms);
 
@@ -190,10 +193,10 @@ double gd_balancer_speedup(const struct gd_balancer *b); /* likewise */
 size_t gd_balancer_gpus(const struct gd_balancer *b);
 int gd_balancer_gpu(const struct gd_balancer *b, size_t i, struct gd_gpu_figures *out);
 
-/* The first errors, at most 100: "what: message". NULL past the end. */
+/* Returns error i as "what: message", or NULL past the end. The first 100 errors are stored. */
 const char *gd_balancer_error(const struct gd_balancer *b, size_t i);
 
-/* The summary, in lines of text. what: "files", "tasks". */
+/* Prints the summary as lines of text. what is the plural of what was processed: "files", "tasks". */
 int gd_balancer_print(const struct gd_balancer *b, FILE *to, const char *what);
 
 /* --- orchestrator --------------------------------------------------------- */
@@ -204,15 +207,15 @@ struct gd_launch {
     const char *const *patterns; /* as in struct gd_discover */
     bool recursive;
     enum gd_file_order order;
-    const char *gpus; /* as gd_devices_open() takes it; "auto"; NULL: as options says */
+    const char *gpus; /* see gd_devices_open(); default "auto"; NULL: use the devices in options */
     /* The worker and how to run it; NULL: the defaults, with this program's own worker. The launcher sets gpus, source
-     * and total_tasks itself. The callbacks are called beside the launcher's own, with options->user. on_success may
-     * be NULL. */
+     * and total_tasks itself. Your callbacks are called in addition to the launcher's, with options->user. on_success
+     * may be NULL. */
     const struct gd_options *options;
     double (*media_seconds)(void *user, const struct gd_report *report); /* for the real-time factor; NULL: none */
     gd_progress_fn *on_progress;
-    FILE *summary; /* where the summary and complaints go; NULL: stderr */
-    bool quiet;    /* no summary; complaints only */
+    FILE *summary; /* where the summary and error messages are printed; NULL: stderr */
+    bool quiet;    /* print error messages only, no summary */
 };
 #define GD_LAUNCH_INIT                                   \
     {                                                    \
@@ -224,11 +227,12 @@ struct gd_launch {
  * signal ended it (options->handle_signals). */
 int gd_launch_run(const struct gd_launch *l);
 
-/* 0 if such a launch could start: the directory can be read, the devices exist, the worker's program can be found.
- * Otherwise an error. */
+/* Checks that a launch could start: the directory can be read, the devices exist, the worker's program can be found.
+ * Returns 0 or a negative code. */
 int gd_launch_validate(const struct gd_launch *l);
 
-/* What it would have to do. GD_E_INVALID if the directory can't be read. */
+/* Fills *out with the number and sizes of the files of a launch. Returns 0, or GD_E_INVALID if the directory cannot be
+ * read. */
 int gd_launch_workload(const struct gd_launch *l, struct gd_workload *out);
 
 #if defined(__GNUC__)
