@@ -78,12 +78,12 @@ struct gd__journal_task *gd__record_put_off(struct gd_dispatcher *d);
  * before it, on the same thread. A run that puts off one record puts off all of them. */
 void gd__record_settle(struct gd_dispatcher *d, struct gd__journal_task *t, const struct gd_report *report);
 
-/* Instead: the task gets no record, and is run again when the run is resumed. */
+/* Use it instead of gd__record_settle(): the task gets no record, and is run again when the run is resumed. */
 void gd__record_drop(struct gd__journal_task *t);
 
 /* --- a source, within its call --- */
 
-/* gd_item_alloc() without waiting: NULL where it would. */
+/* Like gd_item_alloc(), but returns NULL instead of waiting. */
 void *gd__item_try_alloc(struct gd_item *item, size_t size);
 
 /* What was allocated for the item is about to be written, all of it: makes ready the pages that it lies in, which may
@@ -104,7 +104,7 @@ int gd__item_ask(struct gd_item *item, uint64_t *number);
  * that keeps others waiting, as with Python's lock, lets them go on meanwhile. */
 bool gd__item_ask_reads(struct gd_item *item);
 
-/* Nothing more is wanted of the source. */
+/* Returns true if the source must give no more tasks. */
 bool gd__item_stopped(const struct gd_item *item);
 
 /* --- a journal --- */
@@ -113,8 +113,8 @@ bool gd__item_stopped(const struct gd_item *item);
  * changed. So several files can be checked before the first is cut. */
 int gd__journal_check_file(struct gd_journal *j, const char *path);
 
-/* After the run: somebody may go on writing to followed files. So what lies beyond their recorded lengths is no sign of
- * strangers, and the next run cuts it off. */
+/* After the run: somebody may go on writing to followed files. So data beyond their recorded lengths is
+ * expected, and the next run cuts it off. */
 void gd__journal_files_may_grow(struct gd_journal *j);
 
 /* --- a worker --- */
@@ -146,7 +146,7 @@ uint64_t gd__thread_loads(void);                           /* the one that this 
 /* Where a task's payload lies: the descriptor of the payloads' memory and the offset in it. False: elsewhere. */
 bool gd__task_locate(const struct gd_worker *w, const struct gd_task *task, int *fd, uint64_t *offset);
 
-bool gd__result_is_success(const struct gd_result *r); /* nothing has said that the task failed */
+bool gd__result_is_success(const struct gd_result *r); /* no failure was reported for the task */
 
 /* The room that was allocated for a result is about to be written, all of it: makes its pages ready, which may take
  * long. */
