@@ -67,7 +67,7 @@ static char *copy_message(const struct gd_dispatcher *d, const struct gd__outcom
     char *text = gd__calloc(1, before + length + 1);
     if (!text)
         return NULL;
-    memcpy(text, name, before);
+    memcpy(text, name, before + 1);
     memcpy(text + before, (const char *)o->bytes + o->data_size, length);
     return text;
 }

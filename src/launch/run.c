@@ -129,8 +129,10 @@ static int open_balancer(struct gd__run *run)
 {
     int *ids = gd__calloc(run->n_workers + 1, sizeof *ids);
     unsigned *workers = gd__calloc(run->n_workers + 1, sizeof *workers);
-    int rc = ids && workers ? 0 : gd__error(GD_E_NO_MEMORY, "no memory for a list of devices");
-    if (rc == 0) {
+    int rc;
+    if (!ids || !workers) {
+        rc = gd__error(GD_E_NO_MEMORY, "no memory for a list of devices");
+    } else {
         const size_t n_ids = devices_of(run, ids, workers);
         rc = gd_balancer_open(&run->balancer, ids, n_ids, 1, run->total);
         for (size_t i = 0; rc == 0 && i < n_ids; i++)
