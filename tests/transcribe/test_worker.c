@@ -266,9 +266,9 @@ static void check_refused(const char *settings, const char *model, const char *w
 TEST_WITHIN(300, settings_that_are_refused)
 {
     source_path("");
-    check_refused("language=xx\n", NULL, "knows no language \"xx\"");
+    check_refused("language=xx\n", NULL, "does not know the language \"xx\"");
     check_refused("language=de\n", NULL, "knows English alone, not \"de\"");
-    check_refused("translate=yes\n", NULL, "can't translate");
+    check_refused("translate=yes\n", NULL, "cannot translate");
     check_refused("beam_size=9\n", NULL, "9");
     check_refused("temperature=1.5\n", NULL, "1.5");
     check_refused("piece_seconds=10\n", NULL, "between 90 s and a day");
@@ -296,9 +296,9 @@ TEST_WITHIN(300, models_that_are_refused)
 TEST_WITHIN(300, vad_models_that_are_refused)
 {
     char settings[PATH_MAX + 40];
-    check_refused("vad_model=/nonexistent/vad.bin\n", NULL, "can't read the VAD model /nonexistent/vad.bin");
+    check_refused("vad_model=/nonexistent/vad.bin\n", NULL, "cannot read the VAD model /nonexistent/vad.bin");
     snprintf(settings, sizeof settings, "vad_model=%s\n", source_path("models/ggml-demo.bin"));
-    check_refused(settings, NULL, "is no VAD model");
+    check_refused(settings, NULL, "is not a VAD model");
 }
 
 /* Unless whisper.cpp was built for GPUs, and there is one. */
