@@ -188,8 +188,8 @@ typedef void gd_progress_fn(void *user, const struct gd_balance *now);
 void gd_balancer_on_progress(struct gd_balancer *b, gd_progress_fn *fn, void *user, unsigned interval_ms);
 
 int gd_balancer_overall(const struct gd_balancer *b, struct gd_balance *out);
-double gd_balancer_rtf(const struct gd_balancer *b);     /* 0 in the beginning */
-double gd_balancer_speedup(const struct gd_balancer *b); /* likewise */
+double gd_balancer_rtf(const struct gd_balancer *b);     /* gd_balance.rtf; 0: not known */
+double gd_balancer_speedup(const struct gd_balancer *b); /* gd_balance.speedup; 0: not known */
 size_t gd_balancer_gpus(const struct gd_balancer *b);
 int gd_balancer_gpu(const struct gd_balancer *b, size_t i, struct gd_gpu_figures *out);
 
