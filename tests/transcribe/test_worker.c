@@ -267,7 +267,7 @@ TEST_WITHIN(300, settings_that_are_refused)
 {
     source_path("");
     check_refused("language=xx\n", NULL, "does not know the language \"xx\"");
-    check_refused("language=de\n", NULL, "knows English alone, not \"de\"");
+    check_refused("language=de\n", NULL, "knows only English, not \"de\"");
     check_refused("translate=yes\n", NULL, "cannot translate");
     check_refused("beam_size=9\n", NULL, "9");
     check_refused("temperature=1.5\n", NULL, "1.5");
@@ -320,7 +320,7 @@ TEST_WITHIN(300, a_gpu_that_has_no_room_for_the_model)
     source_path("");
     preload("preload_gpu.so");
     setenv("GD_GPU_FREE", "1048576", 1);
-    check_refused("no_gpu=no\n", NULL, "of the GPU's memory, and 1.0 MiB of 24 GiB are free: end what");
+    check_refused("no_gpu=no\n", NULL, "of GPU memory, but 1.0 MiB of 24 GiB are free: end other programs");
 }
 
 /* whisper.cpp ends the process. Its error message is the reason, without a stack trace. */
