@@ -794,7 +794,7 @@ def test_native_run_refuses_what_it_does_not_know():
     with pytest.raises(ValueError, match="it must be 0 to 4294967295"):
         _native.Run({"retries": 1 << 32})
     made = _native.Run({"gpu_ids": [0], "worker_argv": ["/bin/true"]})
-    with pytest.raises(TypeError, match="no callback 'on_colour'"):
+    with pytest.raises(TypeError, match="unknown callback 'on_colour'"):
         made.run([], {"on_colour": print})
     with pytest.raises(RuntimeError, match="once"):
         made.run([], {})

@@ -271,7 +271,7 @@ TEST_WITHIN(300, settings_that_are_refused)
     check_refused("translate=yes\n", NULL, "cannot translate");
     check_refused("beam_size=9\n", NULL, "9");
     check_refused("temperature=1.5\n", NULL, "1.5");
-    check_refused("piece_seconds=10\n", NULL, "between 90 s and a day");
+    check_refused("piece_seconds=10\n", NULL, "a piece cannot be 10 s long: use 90 s to 86400 s");
     check_refused("nonsense=1\n", NULL, "\"nonsense\" is not a setting");
 }
 
