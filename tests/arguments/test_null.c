@@ -1,20 +1,21 @@
-/* No public function crashes on a NULL pointer or on a struct whose size is not set: a case for each, named after it.
+/* Tests that no public function crashes on a NULL pointer or on a struct whose size is not set. Each function has a
+ * test case of the same name, which runs in its own process.
  *
- * Functions that return a code say that it is invalid, and why; those that return a pointer return NULL, figures are 0,
- * and the others do nothing. Each case is a process of its own. The last case looks into the headers: a function that
- * has no case here is an error. */
+ * Functions that return a code must return GD_E_INVALID with an error message. Functions that return a pointer must
+ * return NULL, functions that return a figure must return 0, and functions that return nothing must do nothing. The
+ * last test case reads the headers and fails if a function has no test case here. */
 #include <gpu_dispatch/gpu_dispatch.h>
 
 #include "support/test.h"
 #include "worker/host.h"
 
-/* Formats that are NULL are what is tested. */
+/* The tests pass NULL as a format on purpose. */
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
 #pragma GCC diagnostic ignored "-Wformat-security"
 
 static const char *const volatile no_format = NULL;
 
-/* Enough of a worker for results that travel in their records. */
+/* A worker with just enough fields set for results that are small enough to be stored in their records. */
 static const uint32_t it_is_us = 1;
 #define A_WORKER           \
     {                      \
@@ -27,7 +28,7 @@ static const uint32_t it_is_us = 1;
         CHECK(strcmp(gd_error_text(), "no error")); \
     } while (0)
 
-/* A build without journals says so first. */
+/* A build without journals returns GD_E_UNSUPPORTED before it checks the arguments. */
 #define JOURNAL_REFUSED(call) CHECK_EQ(call, gd_journal_available() ? GD_E_INVALID : GD_E_UNSUPPORTED)
 
 static const char *const words[] = { "echo", "{}", NULL };
@@ -200,7 +201,7 @@ TEST(gd_item_alloc)
 {
     struct gd_item item = { 0 };
     CHECK(!gd_item_alloc(NULL, 10));
-    CHECK(!gd_item_alloc(&item, 10)); /* no source was given this one */
+    CHECK(!gd_item_alloc(&item, 10)); /* no source was called with this item */
 }
 TEST(gd_item_error)
 {
@@ -223,7 +224,7 @@ TEST(gd_options_init)
 {
     struct gd_options o = { .size = 77 };
     gd_options_init(NULL, sizeof o);
-    gd_options_init(&o, 3); /* not even room for the size */
+    gd_options_init(&o, 3); /* too small for the field size */
     CHECK_EQ(o.size, 77);
 }
 TEST(gd_run)
@@ -738,14 +739,14 @@ TEST(gd_result_set)
     CHECK_EQ(gd_result_set(&r, NULL, 0), 0);
 }
 
-#define FAILS(name, code)                            \
-    TEST(name)                                       \
-    {                                                \
-        struct gd_worker w = A_WORKER;               \
-        struct gd_result r = { .worker = &w };       \
-        REFUSED(name(NULL, "x"));                    \
-        CHECK_EQ(name(&r, no_format), code);         \
-        CHECK(r.size > 0); /* it has some message */ \
+#define FAILS(name, code)                         \
+    TEST(name)                                    \
+    {                                             \
+        struct gd_worker w = A_WORKER;            \
+        struct gd_result r = { .worker = &w };    \
+        REFUSED(name(NULL, "x"));                 \
+        CHECK_EQ(name(&r, no_format), code);      \
+        CHECK(r.size > 0); /* an error message */ \
     }
 FAILS(gd_result_error, GD_E_FAILED)
 FAILS(gd_result_error_final, GD_E_FAILED)
@@ -757,21 +758,21 @@ TEST(gd_result_alloc_failed)
     CHECK(!gd_result_alloc_failed(NULL, 1, "x"));
     struct gd_worker w = A_WORKER;
     struct gd_result r = { .worker = &w };
-    CHECK(gd_result_alloc_failed(&r, 1, no_format)); /* fits what travels in the record */
+    CHECK(gd_result_alloc_failed(&r, 1, no_format)); /* small enough for the record */
 }
 TEST(gd_result_cancelled)
 {
     REFUSED(gd_result_cancelled(NULL));
 }
 
-/* --- all of them --- */
+/* --- all public functions --- */
 
 static bool has_case(const char *name)
 {
     for (const struct test_case *c = test_first; c; c = c->next)
         if (strcmp(c->name, name) == 0)
             return true;
-    return strcmp(name, "gd_plugin_worker") == 0; /* plugins have it, not the library */
+    return strcmp(name, "gd_plugin_worker") == 0; /* plugins define it, the library does not */
 }
 
 TEST(every_public_function_has_a_case)
