@@ -1,10 +1,10 @@
-/* The simulator of the scheduler: one 64-bit seed gives a configuration, a plan of misfortunes and every choice on the
- * way, so a run can be repeated exactly.
+/* The simulator of the scheduler. One 64-bit seed determines the configuration, the plan of faults and every random
+ * choice of a run, so a run can be repeated exactly.
  *
  *   plan.c    draws the configuration and the plan from the seed
- *   sim.c     virtual time: the event queue, the source, what the dispatcher would do with each event
- *   procs.c   virtual worker processes, and the effects table behind which they live
- *   check.c   what must hold after every event and at the end
+ *   sim.c     virtual time: the event queue, the source, and the dispatcher's reaction to each event
+ *   procs.c   virtual worker processes, and the table of effects through which the scheduler controls them
+ *   check.c   the conditions that must hold after every event and at the end
  */
 #ifndef GD_TESTS_SIM_H
 #define GD_TESTS_SIM_H
@@ -17,34 +17,34 @@
 #include "core/internal.h"
 #include "core/sched.h"
 
-/* --- chance --- */
+/* --- random numbers --- */
 
-uint64_t sim_mix(uint64_t a, uint64_t b);               /* a hash: what belongs to a task is drawn from its number */
-uint64_t sim_random(uint64_t *state);                   /* the next of a sequence */
+uint64_t sim_mix(uint64_t a, uint64_t b);               /* a hash; for choices that depend on the task's number */
+uint64_t sim_random(uint64_t *state);                   /* the next number of a sequence */
 uint64_t sim_below(uint64_t *state, uint64_t n);        /* 0 .. n - 1; 0 for n = 0 */
-uint64_t sim_spread(uint64_t *state, uint64_t mean_ns); /* mostly around the mean, now and then 0 or ten times it */
+uint64_t sim_spread(uint64_t *state, uint64_t mean_ns); /* mostly near the mean, sometimes 0 or ten times the mean */
 
 /* --- the plan --- */
 
 enum sim_task_kind { TASK_FINE, TASK_POISON, TASK_HANGS, TASK_HANGS_OBEDIENT, TASK_HANGS_ONCE, TASK_KINDS };
 
-/* Chances are in thousandths. */
+/* Probabilities are in thousandths. */
 struct sim_plan {
     struct gd__sched_config config;
-    uint64_t n_tasks; /* what the source has */
+    uint64_t n_tasks; /* how many tasks the source gives */
     unsigned poison, hangs, error, error_final, out_of_memory, safe_batch, device_lost;
     unsigned spawn_fails, setup_fails, setup_dies, setup_hangs, immortal, bad, lingers, fate;
-    unsigned shortage;       /* of errors, and of processes that can't be started: for want of processes */
-    unsigned by_stop_signal; /* of deaths and errors: SIGTERM and the like, sent to one process alone */
+    unsigned shortage;       /* the part of errors and failed starts that is caused by a lack of processes */
+    unsigned by_stop_signal; /* the part of deaths and errors by SIGTERM and the like, sent to one process only */
     uint64_t task_ns, setup_ns, message_ns, exit_ns, kill_ns, source_gap_ns, late_ns, cleanup_ns;
-    uint64_t external_kill_gap_ns; /* 0: none */
+    uint64_t external_kill_gap_ns; /* 0: no external kills */
     uint64_t shutdown_at, abort_at, source_cut_at;
-    uint64_t stop_all_at, stop_all_gap_ns; /* SIGTERM to every process; the dispatcher hears of it after the gap */
+    uint64_t stop_all_at, stop_all_gap_ns; /* SIGTERM to every process; the dispatcher gets it after the gap */
     uint64_t device_failure_gap_ns;
-    uint64_t freeze_at, freeze_ns; /* when everything stands still, and for how long */
+    uint64_t freeze_at, freeze_ns; /* when all processes are frozen, and for how long */
     unsigned external_kills, device_failures, source_burst, load_ahead;
-    bool claim_races; /* every step of a claim is an event of its own */
-    bool lazy_pump;   /* all that happens at one time is told before a pump */
+    bool claim_races; /* every step of a claim is a separate event */
+    bool lazy_pump;   /* all events of the same time are reported before a pump */
     bool tick_first;
     unsigned check_every;
 };
@@ -56,7 +56,7 @@ void sim_plan_free(struct sim_plan *p);
 
 enum proc_state { PROC_NONE, PROC_SETUP, PROC_LIVE, PROC_DEAD };
 enum proc_phase { PHASE_IDLE, PHASE_LOOKED, PHASE_CLAIMED, PHASE_OWNED, PHASE_RUNNING, PHASE_HUNG, PHASE_LEAVING };
-/* The place where a process dies by itself, once it has been there `fate_after` times. */
+/* The point at which a process dies by itself, after it has reached that point `fate_after` times. */
 enum proc_fate {
     FATE_NONE,
     FATE_AFTER_READY,
@@ -71,7 +71,7 @@ enum message_kind { MESSAGE_READY, MESSAGE_SETUP_FAILED, MESSAGE_RESULT };
 
 struct message {
     enum message_kind kind;
-    bool wrong; /* the dispatcher or the scheduler must see that it is impossible */
+    bool wrong; /* an impossible message, which the dispatcher or the scheduler must detect */
     uint64_t position;
     uint32_t attempt;
     unsigned safe_batch;
@@ -94,28 +94,28 @@ struct proc {
     enum proc_fate fate;
     unsigned fate_after;
     uint64_t tail, limit, claimed, started, loading, done, start_ns, cancel, looked;
-    uint64_t run_begin; /* the batch being run is run_begin .. started - 1 */
+    uint64_t run_begin; /* the running batch is run_begin .. started - 1 */
     struct ring_slot *ring;
     struct message *outbox; /* a queue that grows */
     unsigned out_head, out_count, out_room;
     uint64_t last_arrival;
     struct gd__death death;
-    /* What the checks remember. */
-    uint64_t cancelled_at; /* when the scheduler asked; 0: it did not */
+    /* For the checks. */
+    uint64_t cancelled_at; /* when the scheduler asked it to cancel; 0: never */
     uint64_t killed_at, spawned_at;
 };
 
-/* --- what the simulator knows about a task --- */
+/* --- tasks --- */
 
 struct sim_task {
     uint32_t delivered, starts, charges, errors, timeouts, group_deaths, excused;
-    uint32_t seen; /* by the walk of check.c: its round */
+    uint32_t seen; /* the last round in which check.c found the task */
     uint64_t handle, deal;
     enum gd_failure last;
     bool has_result, held, suspect;
-    bool after_stop;  /* an attempt failed after the stop began: that must not count */
-    bool for_crash;   /* while its verdict waits: charged with a death, or with an error, */
-    uint64_t put_off; /* until then; 0: no verdict waits */
+    bool after_stop;  /* an attempt failed after the stop began, which must not count */
+    bool for_crash;   /* the verdict that is put off is for a death (true) or for an error (false) */
+    uint64_t put_off; /* until when the verdict is put off; 0: it is not */
 };
 
 /* --- events --- */
@@ -152,9 +152,9 @@ struct sim {
     struct gd__sched sched;
     bool open;
 
-    struct event *events; /* a heap, from 1 */
+    struct event *events; /* a heap; the first index is 1 */
     uint64_t n_events, room, serial, handled;
-    volatile uint64_t *progress; /* where a watcher sees how far we are; may be NULL */
+    volatile uint64_t *progress; /* the number of the current event, for a watcher; may be NULL */
 
     struct proc *procs;
     struct sim_task *tasks;
@@ -164,14 +164,14 @@ struct sim {
     bool source_waiting, source_over, source_end_due, source_stopped;
     uint64_t tick_for, tick_at, ticks_in_a_row;
     uint64_t kills_left, device_failures_left;
-    uint64_t frozen_at;  /* when all stood still for plan.freeze_ns; 0: never yet */
+    uint64_t frozen_at;  /* when all processes were frozen for plan.freeze_ns; 0: not yet */
     uint64_t last_start; /* when a task was last handed out; 0: never */
-    bool *device_out;    /* by the first worker of a device: it was said */
+    bool *device_out;    /* by the first worker of a device: the device was reported as out */
 
-    uint64_t results[8]; /* deliveries by failure */
+    uint64_t results[8]; /* the number of deliveries, by failure */
     uint64_t spawns, first_spawns, deaths_told, setup_failures_told;
     bool *setup_failed;
-    uint64_t *held_until; /* by worker that a stop signal ended: its death must not be reported before */
+    uint64_t *held_until; /* by worker: its death by a stop signal must not be reported before this time */
     uint64_t peak_allowed, next_in_order, peak_slots, walked, deals;
     uint32_t round;
 
@@ -179,7 +179,7 @@ struct sim {
     char words[400];
 };
 
-/* 0: it passed. Else s->words says what failed. */
+/* Returns 0 if the run passed. Otherwise s->words is the error message. */
 int sim_run(struct sim *s, uint64_t seed, bool trace, volatile uint64_t *progress);
 
 void sim_fail(struct sim *s, const char *format, ...) __attribute__((format(printf, 2, 3), noreturn));
@@ -208,7 +208,7 @@ void check_deliver(struct sim *s, const struct gd__task *t, const struct gd__out
 void check_assign(struct sim *s, unsigned w, const struct gd__task *t, unsigned attempt);
 void check_cancel(struct sim *s, unsigned w, uint64_t below);
 void check_kill(struct sim *s, unsigned w);
-void check_before_exit(struct sim *s, unsigned w, const struct gd__death *d); /* who is to be charged */
+void check_before_exit(struct sim *s, unsigned w, const struct gd__death *d); /* finds the tasks to be charged */
 void check_before_pump(struct sim *s);
 void check_after_event(struct sim *s);
 void check_end(struct sim *s);
