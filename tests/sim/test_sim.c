@@ -1,11 +1,12 @@
 /* Runs the simulator over many seeds.
  *
  *   ./test_sim                        10,000 seeds
- *   ./test_sim --seeds N [--from S]   N seeds, from S on
- *   ./test_sim --seed 0x... [--trace] one seed, with all that happens in it
+ *   ./test_sim --seeds N [--from S]   N seeds, beginning with S
+ *   ./test_sim --seed 0x... [--trace] one seed; --trace prints every event
  *
- * Seeds are shared among one child process per core. A child that dies (a crash in the scheduler, or a seed that does
- * not end) has failed the seed it was at; another goes on with the next one. The last line is `N passed, N failed`.
+ * The seeds are distributed over one child process per core. If a child dies (because the scheduler crashed or a seed
+ * did not end), its current seed has failed, and a new child continues with the next seed. The last line is
+ * `N passed, N failed`.
  */
 #include <errno.h>
 #include <signal.h>
@@ -24,7 +25,7 @@ enum { SEEDS = 10000, EVENT_LIMIT_S = 30, NO_END = 99, MAX_JOBS = 64, SHOWN = 20
 
 struct job {
     pid_t pid;
-    volatile uint64_t seed, event; /* where it is */
+    volatile uint64_t seed, event; /* the current ones */
 };
 
 struct board { /* shared by all children */
@@ -40,10 +41,10 @@ static void report(struct board *b, uint64_t seed, uint64_t event, const char *w
     fflush(stdout);
 }
 
-/* --- a seed that does not end --- */
+/* --- seeds that do not end --- */
 
-/* sim_run() counts its events, so what is left to find is an event that does not end. Those take microseconds, and
- * only time in which we compute counts: a slow or busy machine makes no difference. */
+/* sim_run() limits the number of events. So only a single event that does not end has to be found here. An event takes
+ * microseconds. Only CPU time of this process is measured, so a slow or busy machine makes no difference. */
 static const struct job *watched;
 
 static void look_for_progress(int signal)
@@ -62,13 +63,13 @@ static void watch(const struct job *job)
     const struct sigaction action = { .sa_handler = look_for_progress, .sa_flags = SA_RESTART };
     watched = job;
     if (sigaction(SIGVTALRM, &action, NULL) < 0 || setitimer(ITIMER_VIRTUAL, &every, NULL) < 0)
-        perror("sim: a seed that does not end will not be noticed"); /* the rest can be tested all the same */
+        perror("sim: a seed that does not end will not be noticed"); /* everything else can still be tested */
 }
 
 /* --- many seeds --- */
 
-/* Neighbouring numbers must not give alike plans, and a failure is known by what is printed: so the number is the
- * seed, and sim_mix() does the rest. */
+/* The seeds are consecutive numbers, so that the printed seed is enough to repeat a failure. sim_mix() makes sure that
+ * neighbouring seeds do not give similar plans. */
 static void work(struct board *b, struct job *job)
 {
     static struct sim sim;
@@ -99,7 +100,7 @@ static int start_job(struct board *b, struct job *job)
         fflush(stdout);
         exit(0); /* leak checkers run at exit */
     }
-    job->pid = pid; /* by the parent alone: the board is shared */
+    job->pid = pid; /* only the parent sets it, because the board is shared */
     return 0;
 }
 
@@ -141,7 +142,7 @@ static int run_seeds(uint64_t from, uint64_t n)
             if (pid > 0 && b->jobs[i].pid == pid)
                 bury_job(b, &b->jobs[i], status);
     const uint64_t passed = atomic_load(&b->passed), failed = n - passed;
-    printf("# %llu seeds passed\n", (unsigned long long)passed); /* together they count as one test */
+    printf("# %llu seeds passed\n", (unsigned long long)passed); /* all seeds count as one test */
     printf("%d passed, %llu failed\n", failed == 0, (unsigned long long)failed);
     munmap(b, sizeof *b);
     return failed > 0;
