@@ -1,11 +1,18 @@
 /* SPDX-License-Identifier: MIT
  *
- * The other attacks that the core must survive, one case each: a task that always kills its worker, a worker that
- * never gets through its setup, one that is stopped, a device that is lost, a dispatcher killed with -9 at any moment,
- * an interrupt in the middle of a restart, very many hand-overs on too few processors, and (soak only) a kill a second
- * for as long as one likes.
+ * More faults that the core must survive. Each has its own test cases:
  *
- * What a worker does is chosen by ROW in its environment. test_rows --handovers N [CASE] and --seconds N set how much.
+ *   - a task that always kills its worker
+ *   - a worker that always crashes in setup
+ *   - a worker that is stopped
+ *   - a device that is lost
+ *   - a dispatcher that is killed with SIGKILL at any moment
+ *   - an interrupt during a restart
+ *   - very many hand-overs of tasks on too few processors
+ *   - one kill a second for a long time (soak tests only)
+ *
+ * The environment variable ROW chooses what a worker does. The options --handovers N and --seconds N, before the name
+ * of a test case, set the number of hand-overs and the length of the soak test.
  */
 #include <fcntl.h>
 #include <sys/file.h>
@@ -29,7 +36,7 @@ static int answer(const struct gd_task *t, struct gd_result *r)
     return gd_result_set(r, &x, sizeof x);
 }
 
-/* Writes to stdout, a pipe to the test, that something has begun. */
+/* Reports to the test that something has begun. stdout is a pipe to the test. */
 static void tell(char what)
 {
     (void)!write(STDOUT_FILENO, &what, 1);
@@ -57,7 +64,7 @@ static int setup(struct gd_worker *w, const struct gd_setup *s)
         pause();
     if (strcmp(row, "orphans") == 0) {
         tell('s');
-        if (s->gpu_id == 1 && fork() == 0) /* a child of the worker ends with it */
+        if (s->gpu_id == 1 && fork() == 0) /* a child of the worker must end with the worker */
             for (;;)
                 pause();
     }
@@ -115,14 +122,14 @@ struct run {
     struct ledger ledger;
     uint64_t tasks, taken, succeeded, timeouts, failed, charged;
     unsigned setup_failures, exits, ends;
-    struct gd_report last_failure; /* its pointers are gone */
+    struct gd_report last_failure; /* its pointers are no longer valid */
     char words[512];
     uint64_t last_final, longest_gap;
     uint64_t by_worker[16];
     bool interrupt_on_exit;
     bool pauses;
     unsigned interrupts;
-    const int *gate; /* opened when a task was given; NULL: none */
+    const int *gate; /* opened when a task was given; NULL: no gate */
 };
 
 static int source(void *user, struct gd_item *item)
@@ -224,7 +231,7 @@ static struct gd_options options_of(struct run *run, size_t n_workers, const cha
     return o;
 }
 
-/* Runs to the end. Afterwards every task taken is final, and nothing is left. */
+/* Runs to the end. Checks that every task taken is final, and that no process, memory or descriptor is left. */
 static int run_all(struct run *run, const struct gd_options *o, struct gd_stats *stats)
 {
     struct gd_dispatcher *d;
@@ -249,7 +256,7 @@ static void poison(unsigned batch, bool ordered)
     struct gd_stats stats = { .size = sizeof stats };
     struct gd_options o = options_of(&run, 4, env);
     o.batch_size = batch;
-    o.batch_wait_us = batch > 1 ? 60000000 : 0; /* so that it is never alone in its batch */
+    o.batch_wait_us = batch > 1 ? 60000000 : 0; /* so that the task is never alone in its batch */
     o.ordered = ordered;
     CHECK_EQ(run_all(&run, &o, &stats), 0);
     CHECK_EQ(run.succeeded, 9999);
@@ -258,7 +265,7 @@ static void poison(unsigned batch, bool ordered)
     CHECK_EQ(run.last_failure.failure, GD_FAILURE_CRASH);
     CHECK_EQ(run.last_failure.signal, SIGSEGV);
     CHECK_CONTAINS(run.words, "signal 11");
-    if (batch > 1) { /* one more death, to find the task that caused it; those beside it ran twice */
+    if (batch > 1) { /* one more death, to find the task that caused it; the others of the batch ran twice */
         CHECK_EQ(stats.crashes, o.crash_limit + 1);
         CHECK_LT(run.charged, batch);
     } else {
@@ -292,7 +299,7 @@ TEST(a_worker_that_crashes_in_setup_is_given_up)
     CHECK_EQ(run_all(&run, &o, &stats), 0);
     CHECK_EQ(run.succeeded, 200);
     CHECK_EQ(run.by_worker[1], 0);
-    CHECK_LE(run.setup_failures, 1); /* the others may be done before it has tried often enough */
+    CHECK_LE(run.setup_failures, 1); /* the other workers may finish all tasks before this one is given up */
     CHECK_LE(stats.crashes, 3);
 }
 
@@ -319,7 +326,7 @@ TEST(a_stopped_worker_is_replaced)
     static const char *const env[] = { "ROW=stopped", NULL };
     struct run run = { .tasks = 100 };
     struct gd_options o = options_of(&run, 2, env);
-    o.task_timeout_ms = 5000; /* the others stay far below it, although they may have to wait for a processor */
+    o.task_timeout_ms = 5000; /* other tasks take far less, even if they have to wait for a processor */
     o.cancel_grace_ms = 50;
     CHECK_EQ(run_all(&run, &o, NULL), 0);
     CHECK_EQ(run.timeouts, 1);
@@ -336,7 +343,7 @@ TEST(a_lost_device_is_set_aside_and_its_tasks_move)
     CHECK_EQ(run_all(&run, &o, &stats), 0);
     CHECK_EQ(run.succeeded, 300);
     CHECK_EQ(run.by_worker[1], 300);
-    CHECK_LE(stats.restarts, 1); /* once again, then no more */
+    CHECK_LE(stats.restarts, 1); /* restarted at most once */
 }
 
 /* --- the dispatcher is killed ------------------------------------------------------ */
@@ -348,7 +355,7 @@ _Noreturn static void drive(const char *what, int out)
     const char *const env[] = { what, NULL };
     struct run run = { .tasks = 1000000 };
     struct gd_options o = options_of(&run, N_DRIVEN, env);
-    dup2(out, STDOUT_FILENO); /* inherited by the workers: end of file when all of them have ended */
+    dup2(out, STDOUT_FILENO); /* workers inherit it: end of file means that all of them have ended */
     close(out);
     o.output = GD_OUTPUT_INHERIT;
     ledger_open(&run.ledger, run.tasks);
@@ -356,7 +363,7 @@ _Noreturn static void drive(const char *what, int out)
     _exit(1);
 }
 
-/* Reads the reports until end of file. That is for ever if a process lives on. */
+/* Reads the reports until end of file. If a process is left, this never returns. */
 static void read_to_end(int fd)
 {
     char told[4096];
@@ -364,7 +371,7 @@ static void read_to_end(int fd)
         ;
 }
 
-/* A process that dispatches; *out is what its workers write to. */
+/* Starts a process that dispatches. *out is the reading end of the pipe that its workers write to. */
 static pid_t start_driver(const char *what, int *out)
 {
     int pipes[2];
@@ -378,7 +385,8 @@ static pid_t start_driver(const char *what, int *out)
     return pid;
 }
 
-/* Kills it. Then every process ends. True: within a second. */
+/* Kills the dispatching process and waits until all its workers have ended. Returns true if that took less than a
+ * second. */
 static bool kill_driver(pid_t pid, int out)
 {
     const uint64_t start = now_ns();
@@ -390,7 +398,7 @@ static bool kill_driver(pid_t pid, int out)
     return in_time;
 }
 
-/* A busy machine may take a second longer now and then, but not as a rule. */
+/* On a busy machine, some rounds may take longer than a second, but not most of them. */
 static void check_rounds(int rounds, int in_time)
 {
     printf("# %d of %d rounds were over within a second\n", in_time, rounds);
@@ -461,7 +469,7 @@ static void interrupt_restart(unsigned interrupts, unsigned restart_delay_ms)
     CHECK_EQ(sigaction(SIGINT, &before, NULL), 0);
     o.cancel_grace_ms = 100;
     o.stop_grace_ms = o.cleanup_grace_ms =
-        3600 * 1000; /* the run does not wait for it, and it would not end by itself */
+        3600 * 1000; /* the worker would not end by itself; the run must not wait for it */
     o.restart_delay_ms = restart_delay_ms;
     CHECK_EQ(run_all(&run, &o, NULL), GD_E_INTERRUPTED);
     CHECK_EQ(run.exits, 1);
@@ -480,7 +488,7 @@ TEST(two_interrupts_during_a_restart)
     interrupt_restart(2, 10);
 }
 
-/* --- very many hand-overs ------------------------------------------------------------------- */
+/* --- many hand-overs ------------------------------------------------------------------- */
 
 TEST_WITHIN(240, no_hand_over_stalls)
 {
@@ -496,16 +504,16 @@ TEST_WITHIN(240, no_hand_over_stalls)
     CHECK_EQ(run.succeeded, run.tasks);
     printf("# %llu tasks in %.1f s, longest gap between two %.1f ms\n", (unsigned long long)run.tasks,
            (double)(now_ns() - start) / 1e9, (double)run.longest_gap / 1e6);
-    CHECK_LT(run.longest_gap, 20 * SECOND); /* a lost wake-up is waited for for ever: nothing polls */
+    CHECK_LT(run.longest_gap, 20 * SECOND); /* nothing polls, so a lost wake-up would stop the run forever */
 }
 
-/* --- a kill a second, for a long time ---------------------------------------------------------- */
+/* --- one kill a second for a long time ---------------------------------------------------------- */
 
 struct soak {
     struct run run;
     struct gd_dispatcher *d;
     uint64_t end, next_kill, kills;
-    struct footprint first; /* after a while */
+    struct footprint first; /* after the first 5 kills */
     struct rng r;
 };
 
@@ -532,13 +540,13 @@ static void soak_success(void *user, const struct gd_report *r)
     CHECK_EQ(gd_dispatcher_worker_stats(s->d, w, sizeof *w, 4), 4);
     const uint64_t pid = w[rng_below(&s->r, 4)].pid;
     if (pid > 0)
-        kill((pid_t)pid, SIGKILL); /* in a callback: the dispatcher can't have reaped it meanwhile */
+        kill((pid_t)pid, SIGKILL); /* the dispatcher can't reap it during a callback */
     s->next_kill = now_ns() + SECOND;
     if (++s->kills == 5)
         s->first = footprint();
     if (s->kills > 5 && s->kills % 10 == 0) {
         const struct footprint now = footprint();
-        CHECK_LE(now.fds, s->first.fds + 4 * 8); /* workers come and go */
+        CHECK_LE(now.fds, s->first.fds + 4 * 8); /* some workers may just be starting or ending */
         CHECK_LE(now.rss_kb, s->first.rss_kb + 4096);
     }
 }
