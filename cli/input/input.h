@@ -13,8 +13,9 @@
  *     options.source: return cli_input_next(in, item);
  *     options.source_cancel: cli_input_cancel(in);
  *
- * Several sources give all combinations; the last source varies fastest. A linked source is read in step with the one
- * before it, and the shorter of the two ends both. An empty source counts as one empty argument, unless all are empty.
+ * Several sources give all combinations; the last source varies fastest. A linked source gives one argument for
+ * each argument of the source before it; the shortest of the linked sources decides how many there are. An
+ * empty source counts as one empty argument, unless all are empty.
  * A payload is the arguments, separated by NULs. The first source is streamed, in constant memory, unless the options
  * need all of it first. The others are held in memory.
  *
@@ -48,10 +49,10 @@ struct cli_source {
 };
 
 enum cli_format {
-    CLI_FORMAT_LINES = 0, /* a NUL in a line becomes "\0", and a warning is given once */
+    CLI_FORMAT_LINES = 0, /* a NUL in a line becomes a backslash and a 0, and a warning is printed once */
     CLI_FORMAT_NUL = 1,   /* -0 */
-    CLI_FORMAT_JSONL = 2, /* JSON texts, one on each line; blank lines are skipped, and a failure record
-                             (failure_record.h) becomes the input that failed. Must be the only source */
+    CLI_FORMAT_JSONL = 2, /* JSON texts, one on each line; blank lines are skipped, and a line that --failed
+                             wrote becomes the input of the task that failed. Must be the only source */
 };
 
 /* Zero means default. Everything is copied, except a LIST. */
@@ -59,11 +60,11 @@ struct cli_input_options {
     const struct cli_source *sources; /* in the order of the command line; for `:::: a b` two of them */
     size_t n_sources;                 /* 0: standard input */
     enum cli_format format;           /* of all FILE sources */
-    bool json_payload;                /* JSONL: payloads are JSON texts, even if the input that failed was not */
-    bool skip_blank;                  /* -r: empty or blank arguments are left out */
-    bool need_total;                  /* read everything first, so that the total is known (--halt with a percentage) */
-    bool shuffle;                     /* --shuf: read everything first, and return it in random order */
-    bool seeded;                      /* --shuf: the order follows from seed */
+    bool json_payload; /* JSONL: payloads are always JSON; a failed input that was plain text becomes a string */
+    bool skip_blank;   /* -r: empty or blank arguments are left out */
+    bool need_total;   /* read everything first, so that the total is known (--halt with a percentage) */
+    bool shuffle;      /* --shuf: read everything first, and return it in random order */
+    bool seeded;       /* --shuf: the order follows from seed */
     uint64_t seed;
     const char *const *patterns; /* of a DIR; NULL-terminated, NULL: every file */
     bool recursive;

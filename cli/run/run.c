@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * `gpu-dispatch run`: the parts that the command adds to the one composition of a run (launch/run.h), and the exit
- * status.
+ * `gpu-dispatch run`: the functions that the command gives to gd__run_execute() (launch/run.h), which puts every run
+ * together, and the exit status.
  *
  * Everything that can be checked is checked before the first task is started, in this order: the command line, the
- * command or worker, the devices, the input, the files to be written. So a run that cannot start reads nothing from
- * standard input and overwrites no old log.
+ * command or worker, the journal, the devices, the input, the files to be written. So a run that cannot start
+ * reads nothing from standard input and overwrites no old log.
  */
 #include "cli/run/run.h"
 
@@ -20,7 +20,7 @@
 #include "cli/run/stop/exit_status.h"
 #include "cli/say.h"
 
-/* For a part that has left its error in gd__fail_text(): prints it. */
+/* Prints gd__fail_text() if rc is negative. Returns rc. */
 static int reported(int rc)
 {
     if (rc < 0)
@@ -133,8 +133,8 @@ static void report(void *user, int result)
     print_summary(user);
 }
 
-/* Closing can fail too: a log that could not be written changes the exit status. The journal comes first, since it
- * follows the files. False: something could not be written, and was reported. */
+/* Closing can fail too: a log that could not be written changes the exit status. The journal is finished
+ * first, while the files that it follows are still open. False: something could not be written, and was reported. */
 static bool close_files(struct cli_running *r, int result)
 {
     uint64_t failed = r->halt.failed, inputs;
@@ -152,7 +152,7 @@ static bool close_files(struct cli_running *r, int result)
     return kept && concluded && drained && !r->sinks.failed;
 }
 
-/* A thread that is stuck in an abandoned write may use everything in r. */
+/* A thread that is still stuck in a write may use r, which is not freed then. */
 static void conclude(void *user, int result)
 {
     struct cli_running *r = user;
@@ -175,9 +175,9 @@ static void release(void *user)
     cli_program_close(&r->program);
 }
 
-/* --- what the composition reports ----------------------------------------------------------- */
+/* --- what gd__run_execute() reports ----------------------------------------------------------- */
 
-/* Whether --gpus was refused; then the error is that of the devices. */
+/* True if the error is about the value of --gpus. */
 static bool is_wrong_choice(const char *gpus, int code)
 {
     struct gd_devices *list = NULL;
@@ -235,7 +235,7 @@ int cli_run_asked(const struct cli_run *asked)
     return status;
 }
 
-/* Does what was asked for instead of a run, and returns its exit status; -1: a run was asked for. */
+/* Prints the help or the list of options, if one was asked for, and returns the exit status. Otherwise returns -1. */
 static int explain(const struct cli_run *asked)
 {
     if (asked->help)

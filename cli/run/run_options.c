@@ -200,8 +200,10 @@ static const struct cli_opt table[] = {
       AT(crash_limit), .min = 1, .max = 1000000 },
     { "delay", 0, "TIME", "wait at least TIME between the starts of two tasks", cli_set_duration, AT(delay_ms) },
     { "halt", 0, "WHEN",
-      "when to stop early: soon,fail=1 now,fail=3 soon,fail=20% now,success=1 soon,done=50 (default never)", set_halt,
-      AT(halt) },
+      "when to stop early, such as soon,fail=1 or now,success=3 or soon,done=50%; soon lets running tasks finish, now "
+      "kills "
+      "them (default never)",
+      set_halt, AT(halt) },
     { "dry-run", 0, NULL, "print the commands without running them", cli_set_flag, AT(dry_run) },
 
     { "keep-order", 'k', NULL, "print output in the order of the input", cli_set_flag, AT(keep_order),

@@ -95,10 +95,12 @@ struct gd_device_process {
 /* Makes a list of devices. spec is one of:
  *
  *   NULL           every device that this process may use; the list may be empty
- *   "auto", "all"  the same, but if there are no devices the call fails with GD_E_NO_DEVICES and a message that says
- * what to do instead "0,2", "0-3"   devices by number, in this order; numbers and ranges may be mixed "GPU-8d2f"     a
- * device by UUID, or by the beginning of a UUID if only one device matches; also "MIG-..." "0:1"          MIG instance
- * 1 of GPU 0 "sim:4"        four simulated devices, on any machine "cpu", "cpu:8" workers without a device
+ *   "auto", "all"  the same, but if there are no devices the call fails with GD_E_NO_DEVICES
+ *   "0,2", "0-3"   devices by number, in this order; numbers and ranges may be mixed
+ *   "GPU-8d2f"     a device by UUID, or by the beginning of a UUID if only one device matches; also "MIG-..."
+ *   "0:1"          MIG instance 1 of GPU 0
+ *   "sim:4"        four simulated devices, on any machine
+ *   "cpu", "cpu:8" workers without a device
  *
  * Returns 0, or GD_E_NO_DEVICES or GD_E_INVALID if a device does not exist, is ambiguous or is listed twice. The error
  * message names that device and lists those that exist. Release with gd_devices_close(). */

@@ -74,7 +74,7 @@ enum gd_failure {
     GD_FAILURE_ERROR = 1,         /* the worker reported it: gd_result_error() */
     GD_FAILURE_TIMEOUT = 2,       /* the task ran longer than task_timeout_ms */
     GD_FAILURE_CRASH = 3,         /* the task killed its worker crash_limit times */
-    GD_FAILURE_OUT_OF_MEMORY = 4, /* the worker reported it for this task alone, not in a batch */
+    GD_FAILURE_OUT_OF_MEMORY = 4, /* the worker ran out of memory with this task alone, not in a batch */
     GD_FAILURE_DEVICE_LOST = 5,   /* the worker reported it: gd_result_device_lost() */
     GD_FAILURE_CANCELLED = 6,     /* the run was shut down before the task was done, or the task failed after that */
     GD_FAILURE_NO_WORKER = 7,     /* no worker was left to run the task */
@@ -154,17 +154,17 @@ enum gd_orphans {
     GD_ORPHANS_REAP = 2,
 };
 
-/* The options of a run. Begin with GD_OPTIONS_INIT, which sets the defaults. A comment that begins with a number names
- * the default. gd_dispatcher_open() copies everything, including strings and arrays; only the objects behind user and
- * journal must stay valid. */
+/* The options of a run. Begin with GD_OPTIONS_INIT, which sets the defaults. The comments name every
+ * default that is not 0, NULL or false. gd_dispatcher_open() copies everything, including strings and arrays; only the
+ * objects behind user and journal must stay valid. */
 struct gd_options {
     size_t size; /* sizeof(struct gd_options) */
 
     /* devices and workers */
     const char *gpus;   /* "auto", "0,2", "GPU-8d2f", "sim:4", "cpu:8": see gd_devices_open(). Or set gpu_ids: */
-    const int *gpu_ids; /* device numbers; any numbers will do if the workers need no device */
+    const int *gpu_ids; /* device numbers; if the workers need no device, any numbers are accepted */
     size_t n_gpus;
-    unsigned workers_per_gpu; /* 1; 0: as many as fit into the free device memory, with model_bytes each */
+    unsigned workers_per_gpu; /* default 1; 0: as many as fit into the free device memory, with model_bytes each */
     uint64_t model_bytes;     /* see workers_per_gpu */
     bool any_cpu;       /* true: workers run on any CPU; false: on the CPUs near their device, if those are known */
     const char *plugin; /* path of a worker plugin; NULL: this program is the worker too (gd_worker_main) */
@@ -172,51 +172,51 @@ struct gd_options {
     const char *const *env;   /* extra NAME=value strings for the workers; NULL-terminated, or NULL */
     const void *setup_args;   /* passed to setup in every worker */
     size_t setup_args_size;
-    uint64_t base_seed; /* 42; the seed of a worker is base_seed + gpu_id */
+    uint64_t base_seed; /* default 42; the seed of a worker is base_seed + gpu_id */
     enum gd_worker_output output;
     unsigned setup_jobs;       /* how many workers run setup at the same time; 0: all */
     unsigned setup_timeout_ms; /* 0: no limit */
-    unsigned setup_attempts;   /* 3: how many times a worker that crashes in setup is started */
-    unsigned death_limit;      /* 10: a worker that dies so many times in a row without finishing a task is given up */
-    unsigned restart_delay_ms; /* 10: delay before the second restart in a row; doubles each time, up to a second */
+    unsigned setup_attempts;   /* default 3: how many times a worker that crashes in setup is started */
+    unsigned death_limit; /* default 10: after so many deaths in a row without a finished task a worker is given up */
+    unsigned restart_delay_ms; /* default 10: delay before the second restart in a row; doubles, up to a second */
 
     /* tasks */
-    size_t queue_size;        /* 1024: how many tasks the source may be ahead of the workers */
-    size_t queue_bytes;       /* 1 GiB: how many payload bytes it may be ahead; a larger payload is let through alone */
-    size_t arena_bytes;       /* 64 MiB: the part of the arena that workers may pin */
+    size_t queue_size;        /* default 1024: how many tasks the source may be ahead of the workers */
+    size_t queue_bytes;       /* default 1 GiB: how many payload bytes it may be ahead; a larger payload passes alone */
+    size_t arena_bytes;       /* default 64 MiB: payload memory that workers may pin: gd_worker_arena() */
     uint64_t total_tasks;     /* how many tasks there are, for progress displays; 0: unknown */
     unsigned task_timeout_ms; /* 0: no limit; for each attempt */
-    unsigned cancel_grace_ms; /* 1000: time between asking a task to stop and killing its worker */
-    unsigned retries; /* 0: how many times a task is retried after an error (or a timeout, with retry_timeouts) */
-    unsigned retry_delay_ms; /* 100: delay before the first retry; doubles with each retry, up to a minute */
-    unsigned crash_limit;    /* 3: how many times a task that kills its worker is started */
-    unsigned start_gap_ms; /* 0: minimum time between the starts of two tasks; if set, workers get one task at a time */
-    unsigned window;       /* how many tasks a worker is given ahead; 0: chosen from the length of tasks */
-    bool ordered;          /* report tasks in the order of the source */
-    bool retry_timeouts;   /* true: retry a task after a timeout, like one that failed; false: a timeout is final */
+    unsigned cancel_grace_ms; /* default 1000: time between asking a task to stop and killing its worker */
+    unsigned retries;         /* how many times a task is retried after an error (or a timeout, with retry_timeouts) */
+    unsigned retry_delay_ms;  /* default 100: delay before the first retry; doubles with each retry, up to a minute */
+    unsigned crash_limit;     /* default 3: a task that has killed its worker this many times fails */
+    unsigned start_gap_ms;    /* minimum time between the starts of two tasks; if set, workers get one task at a time */
+    unsigned window;          /* how many tasks a worker is given ahead; 0: chosen by how long tasks take */
+    bool ordered;             /* report tasks in the order of the source */
+    bool retry_timeouts;      /* true: retry a task after a timeout, like one that failed; false: a timeout is final */
     enum gd_placement placement;
     gd_place_fn *place; /* for GD_PLACE_CUSTOM */
 
     /* batches and loading */
-    unsigned batch_size;    /* 1: the most tasks given to process_batch at once */
-    unsigned batch_wait_us; /* 0: how long to wait for more tasks when a batch is not full */
-    unsigned io_threads;    /* 1: how many threads of a worker run load() */
+    unsigned batch_size;    /* default 1: the most tasks given to process_batch at once */
+    unsigned batch_wait_us; /* how long to wait for more tasks when a batch is not full */
+    unsigned io_threads;    /* default 1: how many threads of a worker run load() */
     unsigned load_ahead;    /* how many tasks may be loaded but not done, including the running one; 0: twice the larger
                                of io_threads and batch_size */
 
     /* waiting and stopping */
     int spin_us; /* how long to spin before sleeping; 0: never; -1 (default): about as long as a wake-up takes, if there
                     are enough processors */
-    unsigned stop_grace_ms;    /* 10000: how long running tasks may go on after a shutdown */
-    unsigned cleanup_grace_ms; /* 10000: how long a worker may take to clean up and exit */
-    bool handle_signals;       /* false; true: the first SIGINT or SIGTERM shuts the run down, the second aborts it */
+    unsigned stop_grace_ms;    /* default 10000: how long running tasks may go on after a shutdown */
+    unsigned cleanup_grace_ms; /* default 10000: how long a worker may take to clean up and exit */
+    bool handle_signals;       /* true: the first SIGINT or SIGTERM shuts the run down, the second aborts it */
 
     /* the callbacks; on_success is required */
     void *user; /* passed to every callback */
     gd_source_fn *source;
-    /* Makes a blocked source return. Called on the run's thread. If the source has not returned stop_grace_ms after a
-     * shutdown (a moment after an abort), the run returns without it. Then user must stay valid until the source
-     * returns, and the task that it returns is dropped. */
+    /* Makes a blocked source return. Called on the run's thread. The run waits for the source until stop_grace_ms after
+     * a shutdown, or a moment after an abort. Then it returns without the source, and user must stay valid until the
+     * source returns, and the task that it returns is dropped. */
     void (*source_cancel)(void *user);
     void (*on_success)(void *user, const struct gd_report *report);
     void (*on_error)(void *user, const struct gd_report *report);
@@ -278,9 +278,10 @@ int gd_dispatcher_open(struct gd_dispatcher **out, const struct gd_options *o);
  *   GD_E_SOURCE       the source failed. The tasks that it had given were processed.
  *   GD_E_SHUTDOWN     gd_dispatcher_shutdown() or _abort() ended the run. Tasks not done were reported as cancelled.
  *   GD_E_INTERRUPTED  SIGINT or SIGTERM ended the run. Tasks not done were reported as cancelled.
- *   GD_E_JOURNAL      the journal could not be written (for example: disk full), so the run was shut down. Tasks
- * without a record in the journal will be run again. GD_E_SYSTEM, GD_E_NO_MEMORY  the run could not start, or could not
- * go on. Tasks not done were reported as cancelled. */
+ *   GD_E_JOURNAL      the journal could not be written (for example: disk full), so the run was shut down.
+ *                     Tasks without a record in the journal will be run again.
+ *   GD_E_SYSTEM, GD_E_NO_MEMORY
+ *                     the run could not start, or could not go on. Tasks not done were reported as cancelled. */
 int gd_dispatcher_run(struct gd_dispatcher *d);
 
 /* Asks a run to end and returns at once. No more tasks are taken from the source. Running tasks may finish within
@@ -305,25 +306,25 @@ void gd_dispatcher_close(struct gd_dispatcher **d);
 /* --- statistics --------------------------------------------------------- */
 
 struct gd_stats {
-    size_t size;        /* set to sizeof(struct gd_stats) before the call */
-    uint64_t total;     /* gd_options.total_tasks: all tasks, including skipped ones. skipped + completed + failed +
-                           timeouts of them are final. */
-    uint64_t taken;     /* tasks taken from the source so far */
-    uint64_t pending;   /* tasks taken that wait for a worker */
-    uint64_t running;   /* tasks being processed: at most one (or one batch) per worker */
-    uint64_t completed; /* tasks reported to on_success */
-    uint64_t failed;    /* tasks reported to on_error */
-    uint64_t timeouts;  /* tasks reported to on_timeout */
-    uint64_t retried;   /* attempts after the first one of a task */
+    size_t size;             /* set to sizeof(struct gd_stats) before the call */
+    uint64_t total;          /* gd_options.total_tasks: all tasks, including skipped ones. The number of final tasks
+                           is skipped + completed + failed + timeouts. */
+    uint64_t taken;          /* tasks taken from the source so far */
+    uint64_t pending;        /* tasks taken that wait for a worker */
+    uint64_t running;        /* tasks being processed: at most one (or one batch) per worker */
+    uint64_t completed;      /* tasks reported to on_success */
+    uint64_t failed;         /* tasks reported to on_error */
+    uint64_t timeouts;       /* tasks reported to on_timeout */
+    uint64_t retried;        /* second and later attempts of tasks */
     uint64_t setup_failures; /* workers that failed setup */
-    uint64_t restarts;       /* processes started after the first one of a worker */
+    uint64_t restarts;       /* second and later processes of workers */
     uint64_t crashes;        /* processes that ended unexpectedly */
     uint64_t start_ns;       /* start of the run, CLOCK_MONOTONIC; 0: not started */
     uint64_t now_ns;         /* time of this snapshot, CLOCK_MONOTONIC */
     uint64_t source_done;    /* 1: no more tasks will be taken */
     uint64_t n_workers;
     uint64_t skipped;   /* tasks that were already final in the journal; not counted in taken */
-    uint64_t cancelled; /* the part of failed that was not done because the run was ended (GD_FAILURE_CANCELLED) */
+    uint64_t cancelled; /* how many of `failed` were cancelled because the run was ended (GD_FAILURE_CANCELLED) */
 };
 
 enum gd_worker_state {

@@ -61,7 +61,7 @@ enum gd_journal_resume {
 
 enum gd_journal_sync {
     GD_JOURNAL_SYNC_NORMAL = 0, /* no loss if all processes die; a power loss may lose the last seconds */
-    /* Each group of records is forced to the disk, after the followed files. The run waits for it. */
+    /* The files of gd_journal_follow(), then each group of records, are forced to the disk. The run waits for this. */
     GD_JOURNAL_SYNC_FULL = 1,
 };
 
@@ -95,8 +95,9 @@ int gd_journal_open(struct gd_journal **out, const struct gd_journal_options *o)
  * the rest belongs to tasks that will be run again, and its last line may be incomplete.
  *
  * Returns 0 or a negative code. Returns GD_E_MISMATCH, and leaves the file unchanged, if the file is shorter than
- * recorded, if the last 64 KiB before the recorded length have changed (they are read through the path, if that is
- * permitted), or if the file is longer although the last run ended normally. With force such a file is not cut. */
+ * recorded, if the last 64 KiB before the recorded length have changed (checked only if the file can
+ * be opened for reading by its path), or if the file is longer although the last run ended normally. With force these
+ * cases are no errors: the whole file is kept, and new lines are appended. */
 int gd_journal_follow(struct gd_journal *j, const char *path, int fd);
 
 /* Like gd_journal_follow(), for a file that was rewritten and is complete, even if it is shorter than recorded. May
@@ -127,7 +128,7 @@ struct gd_journal_counts {
     uint64_t skipped;        /* tasks of this run that were final already */
     uint64_t recorded;       /* tasks of this run whose records are on disk */
     uint64_t waiting;        /* tasks of this run whose records are not on disk yet */
-    uint64_t skipped_failed; /* the part of skipped that had failed */
+    uint64_t skipped_failed; /* how many of `skipped` had failed in an earlier run */
 };
 /* Fills *out. Returns 0 or a negative code. May be called from any thread. */
 int gd_journal_get_counts(struct gd_journal *j, struct gd_journal_counts *out);
@@ -140,7 +141,8 @@ int gd_journal_close(struct gd_journal **j);
 
 /* --- keys: within the source ----------------------------------------------- */
 
-/* Sets the key and the version of a task, for example a file's path, and its size and time. Without this call the key
+/* Sets the key and the version of a task, for example the path of a file as the key, and its size and time as the
+ * version. Without this call the key
  * is the payload. If the journal has the key with another version, the task is run again and its record is replaced.
  * Both are copied; version may be NULL. Does nothing without a journal. Returns 0, or a negative code, which the source
  * must return. */
@@ -166,11 +168,11 @@ struct gd_journal_summary {
     bool held;           /* a run is using the journal now */
     uint64_t pid;
     uint64_t total;                 /* 0: not known */
-    uint64_t taken, skipped;        /* as of its last write */
+    uint64_t taken, skipped;        /* when the last run last wrote to the journal */
     uint64_t run_done, run_failed;  /* in the last run alone */
     double started, written, ended; /* Unix time; 0: not yet */
     double busy_seconds;            /* sum over all records */
-    uint64_t replaced;              /* records of all runs that were replaced by later ones */
+    uint64_t replaced;              /* records, of all runs, that later records have replaced */
 };
 int gd_journal_reader_summary(struct gd_journal_reader *r, struct gd_journal_summary *out);
 
@@ -198,7 +200,7 @@ struct gd_journal_record {
 enum gd_journal_order {
     GD_JOURNAL_BY_ID = 0,
     GD_JOURNAL_BY_START = 1,
-    GD_JOURNAL_SLOWEST = 2, /* first */
+    GD_JOURNAL_SLOWEST = 2, /* the slowest tasks first */
 };
 
 struct gd_journal_query {

@@ -135,8 +135,8 @@ void gd_spawner_terminate(struct gd_spawner *s); /* every process is killed */
 int gd_spawner_status(struct gd_spawner *s, struct gd_worker_stats *out, size_t element_size, size_t max);
 int gd_spawner_stats(struct gd_spawner *s, struct gd_stats *out);
 
-/* Terminates the run if it has not ended, waits for it and frees the spawner. From a callback it only ends the
- * run. */
+/* Terminates the run if it has not ended, waits for it and frees the spawner. Called from a callback, it only
+ * aborts the run: *s stays valid, and must be closed again later. */
 void gd_spawner_close(struct gd_spawner **s);
 
 /* --- balancer ------------------------------------------------------------ */
@@ -152,7 +152,7 @@ struct gd_gpu_figures {
     double busy_seconds;  /* sum of its tasks' times */
     double media_seconds; /* playing time of what it has processed (audio, video), as given to gd_balancer_add() */
     double mean_seconds;  /* per task */
-    double busy_percent;  /* of the time that has passed, per worker */
+    double busy_percent;  /* busy_seconds in percent of the time since the first task began, per worker */
     double rtf;           /* real-time factor: busy_seconds / media_seconds; 0: not known */
 };
 
@@ -165,7 +165,7 @@ struct gd_balance {
     double busy_seconds;
     double media_seconds;
     double rtf;     /* seconds / media_seconds: below 1 is faster than real time; 0: not known */
-    double speedup; /* busy_seconds / seconds: how many GPUs' worth of work was done at once */
+    double speedup; /* busy_seconds / seconds: how many tasks ran at the same time, on average */
     double tasks_per_second;
     double eta_seconds; /* < 0: not known */
 };
@@ -193,7 +193,8 @@ double gd_balancer_speedup(const struct gd_balancer *b); /* gd_balance.speedup; 
 size_t gd_balancer_gpus(const struct gd_balancer *b);
 int gd_balancer_gpu(const struct gd_balancer *b, size_t i, struct gd_gpu_figures *out);
 
-/* Returns error i as "what: message", or NULL past the end. The first 100 errors are stored. */
+/* Returns error i as "INPUT: message" (or "task N: message", if the input has a NUL), or NULL past the end. The first
+ * 100 errors are stored. */
 const char *gd_balancer_error(const struct gd_balancer *b, size_t i);
 
 /* Prints the summary as lines of text. what is the plural of what was processed: "files", "tasks". */

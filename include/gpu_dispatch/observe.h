@@ -54,7 +54,7 @@ struct gd_job {
  * is sizeof(struct gd_job). */
 int gd_jobs_list(struct gd_job *out, size_t element_size, size_t max);
 
-/* --- snapshots of one ------------------------------------------------------------ */
+/* --- snapshots of a job ------------------------------------------------------------ */
 
 /* Why a worker has nothing to do. */
 enum gd_idle_reason {
@@ -87,8 +87,8 @@ struct gd_worker_view {
     uint64_t idle;       /* enum gd_idle_reason */
     uint64_t since_ns;   /* CLOCK_MONOTONIC: its task was started, or it became idle */
     uint64_t device_out; /* 1: its device is out of use */
-    /* The beginning of the task's input, as far as it is text, safe to print on a terminal. A path that is too long is
-     * cut at its beginning, marked with "…", because files of one directory differ at the end. */
+    /* The task's input, safe to print on a terminal and shortened to fit. A text keeps its beginning. A path keeps its
+     * end, after "…", because files of one directory differ at the end. */
     char task[96];
 };
 
@@ -137,7 +137,7 @@ struct gd_snapshot {
     double started;   /* Unix time */
     uint64_t read_ns; /* CLOCK_MONOTONIC: when this was read; stats.now_ns: when it was published */
     bool ended;       /* the run has ended: these are its last figures */
-    bool stale;       /* not published for a while although the run is not asleep: a callback is slow */
+    bool stale;       /* the run has published nothing for a while although it is not idle: a callback is slow */
     const struct gd_stats *stats;
     /* The lists. Read their elements with gd_snapshot_worker(), _device(), _task() and _failure(): only the library
      * knows the size of an element. */
@@ -146,13 +146,13 @@ struct gd_snapshot {
     const void *devices;
     size_t n_devices;
     /* The tasks that ended since this observer's last read, in that order. The first read gives those that the page
-     * still contains. If a run does more than some thousand tasks a second, this is a sample from every worker, and the
+     * still contains. If a run does more than about 2000 tasks a second, this is a sample from every worker, and the
      * other tasks are counted as missed. Over all reads of an observer, n_tasks and tasks_missed add up to all tasks
      * that have ended. */
     const void *tasks;
     size_t n_tasks;
     uint64_t tasks_missed;
-    const void *failures; /* like tasks; a sample from some hundred failures a second on */
+    const void *failures; /* like tasks; a sample if there are more than about 128 a second */
     size_t n_failures;
     uint64_t failures_missed;
     double work_done, work_total; /* gd_dispatcher_set_work(); total 0: tasks are counted */

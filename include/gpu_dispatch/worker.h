@@ -94,7 +94,7 @@ struct gd_worker_ops {
 
     /* Processes n tasks at once; n <= gd_setup.batch_size. Used instead of process if gd_options.batch_size > 1.
      * results[i] belongs to tasks[i]. A task whose result is not set succeeds with an empty result. If the return value
-     * is not 0, every task of the batch without its own failure fails. After GD_E_NO_MEMORY (or
+     * is not 0, all tasks of the batch fail; a result that already has an error keeps it. After GD_E_NO_MEMORY (or
      * gd_result_out_of_memory() on any result) the batch is split in halves and tried again. */
     int (*process_batch)(struct gd_worker *w, const struct gd_task *const *tasks, struct gd_result *const *results,
                          size_t n);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What workers write by themselves: whole lines on a terminal, bytes as they come elsewhere.
+ * Output that workers write directly. To a terminal it is passed on in whole lines, to anything else at once.
  */
 #include <fcntl.h>
 #include <termios.h>

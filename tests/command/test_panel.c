@@ -17,7 +17,7 @@ static void start_run(const char *options)
     type(line);
 }
 
-/* The typed line has the arguments of the tasks too, but one space apart. */
+/* The command line on the screen contains "wait" too, but with one space after it. Only the panel has two. */
 static void await_panel(void)
 {
     await_screen("2 of 4 tasks");
@@ -134,7 +134,8 @@ static void await_drawn_anew(void)
     await_count("processing", 1);
 }
 
-/* The echo moves the cursor. No part of the old panel is left behind, and no output is erased. */
+/* The terminal echoes the Enter key, which moves the cursor. No part of the old panel is left behind, and no output is
+ * erased. */
 TEST(enter_is_pressed)
 {
     open_terminal(80, 24, "");

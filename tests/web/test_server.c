@@ -244,7 +244,7 @@ TEST(an_origin_has_to_be_our_own)
     serve_end(&v);
 }
 
-/* On this machine's own address too, which every user of the machine can reach. */
+/* This holds on the loopback address too, because every user of this machine can reach it. */
 TEST(everything_but_the_page_needs_the_token)
 {
     static const char *const paths[] = { "/api/stats", "/api/events", "/api/history",
@@ -525,7 +525,7 @@ TEST(without_clients_it_hardly_samples)
     serve_end(&v);
 }
 
-/* --- many, and worse ------------------------------------------------------------------------------ */
+/* --- many clients, slow clients, bad requests ------------------------------------------------------ */
 
 static void need_descriptors(rlim_t n)
 {
@@ -571,7 +571,7 @@ TEST(two_hundred_at_once)
     serve_end(&v);
 }
 
-/* Connections without end are refused, not taken from the run. */
+/* If clients open more and more connections, the server refuses them and leaves the run its descriptors. */
 TEST(more_than_there_is_room_for)
 {
     struct served v;

@@ -9,7 +9,7 @@
 
 #define CLI_USUAL_OUTPUT "data/outputs"
 
-/* Borrowed from argv. */
+/* Its strings point into argv. */
 struct cli_transcribe {
     struct cli_run run; /* devices, tasks, journal, display, patterns and recursion, as for `run` */
 
@@ -29,7 +29,7 @@ struct cli_transcribe {
 };
 
 extern const struct cli_opts cli_transcribe_options;
-extern const struct cli_opts cli_launcher_options; /* for the name launcher_multigpu */
+extern const struct cli_opts cli_launcher_options; /* if the program is started as launcher_multigpu */
 
 /* Arguments and options may be mixed. Returns 0, or -1 with gd__fail_text(). */
 int cli_transcribe_parse(struct cli_transcribe *t, const struct cli_opts *o, int argc, char **argv);

@@ -12,10 +12,10 @@
 
 struct cli_logfile {
     int fd;
-    bool broken; /* a write failed and was reported: nothing more is written */
-    bool unread; /* the reader went away, which is not reported */
+    bool broken; /* a write failed: nothing more is written */
+    bool unread; /* it failed because the reader went away, which is not reported */
     char *path;
-    off_t end;              /* end of the complete lines; -1: the file has no end */
+    off_t end;              /* length up to the last complete line; -1: not known (a pipe, a terminal) */
     struct gd__buffer line; /* the next line; the caller fills it */
 };
 

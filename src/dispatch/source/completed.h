@@ -1,7 +1,7 @@
 /* The feeder's side of the journal: what identifies the items of a source, and which of them are final already.
  *
  *   the feeder thread   gd__completed_key, _ask, _wait, _has_room
- *   the monitor         gd__completed_interrupt, _leave: a feeder that is left to itself finds no journal
+ *   the monitor         gd__completed_interrupt, _leave (takes the journal from a source that stays blocked)
  */
 #ifndef GD_DISPATCH_SOURCE_COMPLETED_H
 #define GD_DISPATCH_SOURCE_COMPLETED_H
@@ -12,8 +12,8 @@
 #include "journal/journal.h"
 
 struct gd__completed {
-    bool keeps;                 /* the run began with a journal; otherwise nothing here may be called */
-    pthread_mutex_t lock;       /* protects journal, which the monitor takes away */
+    bool keeps;           /* the run began with a journal; otherwise _key, _ask, _wait and _has_room are not called */
+    pthread_mutex_t lock; /* protects journal, which the monitor takes away */
     struct gd_journal *journal; /* NULL: no journal, or it was taken away */
     uint64_t given;             /* items so far, including those that were final already */
     bool has_key;               /* the current item has a key of its own */
@@ -28,13 +28,13 @@ void gd__completed_close(struct gd__completed *k);
 int gd__completed_key(struct gd__completed *k, const void *key, size_t size, const char *version);
 void gd__completed_next(struct gd__completed *k); /* begins the next item, without a key */
 
-/* 1: the current item is to be run, with *out (NULL without a journal). 0: it is final already. Negative: an error, and
- * the item may come again. */
+/* Returns 1 if the current item must be run; *out is then its entry for the journal. 0: the item is final already.
+ * Negative: an error; the item keeps its key, and the caller may ask again. */
 int gd__completed_ask(struct gd__completed *k, const void *data, size_t size, struct gd__journal_task **out);
 /* Whether gd__completed_ask() would read the journal, which may take long. */
 bool gd__completed_ask_reads(struct gd__completed *k, const void *data, size_t size);
 
-void gd__completed_wait(struct gd__completed *k); /* waits for a disk that is far behind */
+void gd__completed_wait(struct gd__completed *k); /* waits while too many records are not on disk yet */
 bool gd__completed_has_room(struct gd__completed *k);
 
 void gd__completed_interrupt(struct gd__completed *k); /* from here on nothing waits */

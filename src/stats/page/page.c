@@ -174,7 +174,7 @@ int gd__page_open(struct gd__page **out, const struct gd__page_spec *spec)
     p->run.stats.n_workers = spec->n_workers;
     int rc = gd__page_plan(&p->plan, spec->n_workers, spec->n_devices)
                  ? 0
-                 : gd__error(GD_E_TOO_LARGE, "%u workers are too many for a page", spec->n_workers);
+                 : gd__error(GD_E_TOO_LARGE, "too many workers to observe the run: %u", spec->n_workers);
     if (rc == 0)
         rc = make(p, spec);
     if (rc < 0)
