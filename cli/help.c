@@ -52,7 +52,7 @@ static const char placeholders[] = "Placeholders in the words of a command, as i
                                    "  {gpu}      0              number of the GPU\n"
                                    "  {2} {2.} {2/} {2//} {2/.}   the same for the second argument of a task\n"
                                    "\n"
-                                   "If the command has no placeholder for the input, the input is added as its last\n"
+                                   "If the command has no placeholder except {gpu}, the input is added as its last\n"
                                    "word. The words are joined with spaces and given to a shell. Pipes and\n"
                                    "redirections work if you quote them: 'grep x {} > {.}.out'. The inputs are\n"
                                    "quoted for you, so spaces and quotes in them are safe. With -q the words of the\n"
@@ -70,7 +70,7 @@ static const char input[] = "Where tasks come from:\n"
                             "\n"
                             "Several sources give all combinations: {1} is the part from the first source,\n"
                             "{2} the part from the second. :::+ and ::::+ instead pair their inputs with\n"
-                            "those of the source before: first with first, second with second.\n"
+                            "those of the previous source: first with first, second with second.\n"
                             "\n"
                             "Input is read only as it is needed, so an endless stream uses little memory.\n";
 
@@ -143,7 +143,7 @@ static const char environment[] = "Variables set for commands and workers:\n"
                                   "  GPU_DISPATCH_SIM         use simulated GPUs instead of real ones: \"4\" means\n"
                                   "                           four; more in gpu-dispatch-gpus(1)\n"
                                   "  PARALLEL_SHELL, SHELL    the shell that runs commands\n"
-                                  "  GPU_DISPATCH_TRANSCRIBER the transcription worker, if it is somewhere else\n"
+                                  "  GPU_DISPATCH_TRANSCRIBER path of the transcription worker to use\n"
                                   "  GPU_DISPATCH_MODELS      a directory with speech models\n";
 
 static const char exit_status[] = "Exit status of gpu-dispatch run:\n"

@@ -3,7 +3,7 @@
  * `gpu-dispatch estimate`: how much work is in a directory, and how it would be distributed over the GPUs.
  *
  * A run gives each file to the next free GPU, largest first, so the distribution depends on how long each file takes.
- * The estimate assumes that time is proportional to size: each file goes to the GPU that has the least so far.
+ * The estimate assumes that time is proportional to size: each file goes to the GPU that has the fewest bytes so far.
  */
 #include <stdio.h>
 #include <stdlib.h>

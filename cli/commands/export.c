@@ -4,8 +4,9 @@
  * time, so their number does not matter.
  *
  * The CSV follows RFC 4180, with a line of headings: fields with a quote, comma or line end are quoted, lines end with
- * CR LF. A text that a spreadsheet would take for a formula gets a ' in front. JSON lines have the members of --output
- * that a journal knows. With --failed they are those of failed.jsonl, which `gpu-dispatch run --jsonl` takes as input.
+ * CR LF. A text that a spreadsheet would take for a formula gets a ' in front. JSON lines have the same members as
+ * those of --output, except the ones that a journal does not record. With --failed they are those of failed.jsonl,
+ * which `gpu-dispatch run --jsonl` takes as input.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -94,7 +95,7 @@ static void csv_quoted(struct gd__buffer *b, const char *text, size_t size)
     gd__buffer_text(b, "\"");
 }
 
-/* For texts only: a number may begin with a minus. */
+/* Do not call this for a number: a negative number begins with a minus, but is no formula. */
 static bool looks_like_formula(const char *text, size_t size)
 {
     return size > 0 && text[0] && strchr("=+-@\t\r", text[0]);
@@ -300,7 +301,7 @@ static int parse(struct asked *asked, int argc, char **argv, const char **path)
         if (rest < 0 || asked->help || asked->list_options)
             return rest;
         if (first + 1 + rest < argc)
-            return gd__fail("export takes one journal, not \"%s\" as well", argv[first + 1 + rest]);
+            return gd__fail("export takes only one journal: \"%s\" is too much", argv[first + 1 + rest]);
     }
     if (!*path)
         return gd__fail("export needs a journal: gpu-dispatch export FILE --csv");

@@ -3,7 +3,7 @@
  * `gpu-dispatch status FILE`: the state of a run, from its journal alone. The run may be running, killed, or long over.
  * Prints text, or JSON with --json.
  *
- * The rate is that of the last run. The time left is known if the number of inputs is.
+ * The rate is that of the last run. The time left is known only if the number of inputs is known.
  */
 #include <inttypes.h>
 #include <limits.h>
@@ -62,7 +62,7 @@ static const struct cli_opts options = {
 
 struct figures {
     struct gd_journal_summary s;
-    double seconds; /* of the last run, until now or its last write */
+    double seconds; /* duration of the last run: until now, or until it last wrote to the journal */
     double rate;    /* tasks per second in that run; 0: not known */
     struct view_remaining standing;
     double eta; /* seconds; < 0: not known */
@@ -216,7 +216,7 @@ static void print_counts(const struct figures *f)
         printf("\nRun %" PRIu64 " of this journal: %" PRIu64 " done, %" PRIu64 " failed, %" PRIu64 " skipped.\n",
                s->runs, s->run_done, s->run_failed, s->skipped);
     if (f->standing.gone)
-        printf("Of the tasks above %s not in its input.\n", count_of(gone, sizeof gone, f->standing.gone));
+        printf("Of the tasks above, %s not in its input.\n", count_of(gone, sizeof gone, f->standing.gone));
 }
 
 static int print_failure(void *user, const char *failure, uint64_t count)
@@ -385,7 +385,7 @@ int cli_status_main(int argc, char **argv)
         first = rest < 0 ? rest : first + 1 + rest;
     }
     if (first >= 0 && first < argc)
-        first = gd__fail("status takes one journal, not \"%s\" as well", argv[first]);
+        first = gd__fail("status takes only one journal: \"%s\" is too much", argv[first]);
     else if (first >= 0 && !path && !explain)
         first = gd__fail("status needs a journal: gpu-dispatch status FILE");
     if (first < 0) {

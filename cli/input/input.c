@@ -52,7 +52,7 @@ struct cli_input {
     uint64_t inner;      /* combinations of the groups after the first */
     uint64_t rows;       /* of group 0; for a stream, the length of the columns linked to it */
     uint64_t *order;     /* the task numbers in shuffled order; NULL: not shuffled */
-    bool others_empty;   /* the first column is a stream, and all others are empty */
+    bool others_empty;   /* all columns are empty, not counting a streamed one */
     const char *current; /* the stream's record in this row */
     size_t current_size;
     uint64_t current_weight;
@@ -188,7 +188,7 @@ static int open_file(struct cli_input *in, struct cli_column *c, const struct cl
 static void say_problem(void *user, const char *path, const char *why)
 {
     (void)user;
-    cli_say("cannot read %s: %s; the file is left out", path, why);
+    cli_say("cannot read %s: %s; it is left out", path, why);
 }
 
 static int copy_patterns(struct cli_input *in, const char *const *patterns)
@@ -297,7 +297,7 @@ static uint64_t random_bits(uint64_t *state)
 /* A random number from 0 to limit - 1, all with the same probability. */
 static uint64_t random_below(uint64_t *state, uint64_t limit)
 {
-    /* This many values are rejected, or small numbers would be more likely. */
+    /* This many values are rejected. Otherwise small numbers would be more likely. */
     uint64_t surplus = (0 - limit) % limit, bits;
     do
         bits = random_bits(state);

@@ -3,7 +3,7 @@
  * The options of `gpu-dispatch run`, and the arguments after them: the command (or the arguments of a worker program)
  * up to the first of
  *
- *   ::: ARGUMENT...      :::+ ARGUMENT...     a source of arguments; + reads it in step with the source before
+ *   ::: ARGUMENT...      :::+ ARGUMENT...     a source of arguments; + pairs them with the previous source's
  *   :::: FILE...         ::::+ FILE...        each file is a source
  *
  * -a FILE is a source before all of these.
@@ -18,7 +18,7 @@
 #include "base/failure.h"
 #include "base/text/parse.h"
 
-/* --- values of their own ------------------------------------------------------- */
+/* --- options that need their own parser ------------------------------------------------------- */
 
 int cli_set_workers(const struct cli_opt *opt, void *field, const char *text)
 {
@@ -27,7 +27,7 @@ int cli_set_workers(const struct cli_opt *opt, void *field, const char *text)
     (void)opt;
     if (strncmp(text, "auto:", 5) == 0) {
         if (gd__parse_size(text + 5, &w->model_bytes) < 0 || w->model_bytes == 0)
-            return gd__fail("-j %s: auto: must be followed by the memory of one worker, as in auto:6G", text);
+            return gd__fail("-j %s: after \"auto:\" give the device memory of one worker, as in auto:6G", text);
         w->per_gpu = 0;
         return 0;
     }
@@ -127,8 +127,9 @@ bool cli_is_plugin(const char *path)
     return false;
 }
 
-/* All arguments after a program are its own, even if they look like options of ours. A plugin takes no arguments, and a
- * string with spaces contains its arguments. */
+/* All arguments after a program are its own, even if they look like options of ours. This is not so for a plugin,
+ * which takes no arguments, and for a string with spaces, which already contains the arguments: options may follow
+ * these. */
 static bool is_program(const char *value)
 {
     return !strpbrk(value, " \t") && !cli_is_plugin(value);
@@ -316,7 +317,8 @@ static int add_source(struct cli_run *r, struct cli_source source)
 static int add_group(struct cli_run *r, struct separator s, char **words, size_t n)
 {
     if (s.link && r->n_sources == 0)
-        return gd__fail("%s needs a source before it, to combine with", s.files ? "::::+" : ":::+");
+        return gd__fail("%s pairs its inputs with those of a source before it: there is none",
+                        s.files ? "::::+" : ":::+");
     if (!s.files)
         return add_source(
             r, (struct cli_source){

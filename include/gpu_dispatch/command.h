@@ -19,8 +19,8 @@
  *
  * Replacements are quoted for the shell, unless the first word contains a placeholder. In that case the input is a
  * command line or a part of one, and is inserted unchanged. The same happens if the template has no words. If the
- * template has no placeholder, or only {gpu}, {} is added as its last word. If nothing in the command line is special
- * to a shell, the program is started directly, which is faster and otherwise the same.
+ * template has no placeholder except {gpu}, the library adds {} as its last word. If nothing in the command line is
+ * special to a shell, the program is started directly, which is faster and otherwise the same.
  *
  * The payload of a task is its arguments, with a NUL between them. {} stands for all of them. The command has no
  * standard input. Its environment contains GPU_DISPATCH_TASK_ID, GPU_DISPATCH_ATTEMPT, PARALLEL_SEQ ({#}) and
@@ -40,7 +40,8 @@
  *
  * A failure is retried unless the line has "final":true. "kind" may be "out_of_memory" or "device_lost".
  *
- * Several lines may be waiting for the program: as many tasks as take about a millisecond, or gd_options.batch_size. It
+ * The program may be sent several tasks before it has answered the first: as many as it does in about a millisecond, or
+ * gd_options.batch_size if that is more. It
  * may answer them in any order. It must exit at the end of its input. Bytes of an input that are not UTF-8 are written
  * as \udc80 to \udcff; Python's os.fsencode() turns them back into bytes. A line is at most 1 GiB long. A program that
  * writes anything else breaks the protocol: it is killed and replaced, and its task is started again. A task whose

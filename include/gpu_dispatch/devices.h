@@ -102,8 +102,9 @@ struct gd_device_process {
  *   "sim:4"        four simulated devices, on any machine
  *   "cpu", "cpu:8" workers without a device
  *
- * Returns 0, or GD_E_NO_DEVICES or GD_E_INVALID if a device does not exist, is ambiguous or is listed twice. The error
- * message names that device and lists those that exist. Release with gd_devices_close(). */
+ * Returns 0. Returns GD_E_NO_DEVICES if a device does not exist, and GD_E_INVALID if spec has a wrong form, a UUID
+ * matches several devices or a device is listed twice. The error message names the device; if the device does not
+ * exist, the message also says which do. Release with gd_devices_close(). */
 int gd_devices_open(struct gd_devices **out, const char *spec);
 
 void gd_devices_close(struct gd_devices **list); /* sets *list to NULL; NULL is allowed */

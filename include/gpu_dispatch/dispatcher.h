@@ -17,11 +17,11 @@
  * For each task that the source gives, exactly one of on_success, on_error and on_timeout is called, whatever happens
  * to the workers. If the journal already has the task's result, on_skip is called instead.
  *
- * Threads: gd_run() and gd_dispatcher_run() block. Every on_... callback runs on the thread that called them, except
- * on_skip. The source and on_skip run on a thread of the library, one call at a time. All signals are blocked on that
- * thread, and processes that the source starts inherit this. gd_dispatcher_shutdown(), _abort(), _suspend(), _resume(),
- * _stats(), _worker_stats(), _set_total() and _set_work() may be called from any thread and from callbacks. Several
- * dispatchers may run at once in one process, each on its own thread.
+ * Threads: gd_run() and gd_dispatcher_run() block. Every on_... callback except on_skip runs on the thread that
+ * called one of these two functions. The source and on_skip run on a thread of the library, one call at a time. All
+ * signals are blocked on that thread, and processes that the source starts inherit this. gd_dispatcher_shutdown(),
+ * _abort(), _suspend(), _resume(), _stats(), _worker_stats(), _set_total() and _set_work() may be called from any
+ * thread and from callbacks. Several dispatchers may run at once in one process, each on its own thread.
  */
 #ifndef GPU_DISPATCH_DISPATCHER_H
 #define GPU_DISPATCH_DISPATCHER_H
@@ -58,8 +58,8 @@ struct gd_item {
 typedef int gd_source_fn(void *user, struct gd_item *item);
 
 /* Returns room for a payload in shared memory. The source writes the payload there, so it need not be copied. Waits
- * until queue_bytes allows it. Returns NULL if memory ran out or the run is being shut down: then return the value of
- * gd_item_error(), or 0. */
+ * until queue_bytes allows it. Returns NULL if memory ran out or the run is being shut down. In both cases the source
+ * should end: it returns the value of gd_item_error(), or 0. */
 void *gd_item_alloc(struct gd_item *item, size_t size);
 
 /* Sets the error message of a failed source. Returns GD_E_SOURCE, which the source must return. The tasks given so far
@@ -177,12 +177,13 @@ struct gd_options {
     unsigned setup_jobs;       /* how many workers run setup at the same time; 0: all */
     unsigned setup_timeout_ms; /* 0: no limit */
     unsigned setup_attempts;   /* default 3: how many times a worker that crashes in setup is started */
-    unsigned death_limit; /* default 10: after so many deaths in a row without a finished task a worker is given up */
-    unsigned restart_delay_ms; /* default 10: delay before the second restart in a row; doubles, up to a second */
+    unsigned death_limit; /* default 10: a worker that dies this often in a row, with no task finished, is given up */
+    unsigned restart_delay_ms; /* default 10: delay before the second restart in a row; doubles with each restart, up to
+                                  1 s */
 
     /* tasks */
     size_t queue_size;        /* default 1024: how many tasks the source may be ahead of the workers */
-    size_t queue_bytes;       /* default 1 GiB: how many payload bytes it may be ahead; a larger payload passes alone */
+    size_t queue_bytes;       /* default 1 GiB: how many payload bytes it may be ahead; a larger one is taken alone */
     size_t arena_bytes;       /* default 64 MiB: payload memory that workers may pin: gd_worker_arena() */
     uint64_t total_tasks;     /* how many tasks there are, for progress displays; 0: unknown */
     unsigned task_timeout_ms; /* 0: no limit; for each attempt */
@@ -215,8 +216,8 @@ struct gd_options {
     void *user; /* passed to every callback */
     gd_source_fn *source;
     /* Makes a blocked source return. Called on the run's thread. The run waits for the source until stop_grace_ms after
-     * a shutdown, or a moment after an abort. Then it returns without the source, and user must stay valid until the
-     * source returns, and the task that it returns is dropped. */
+     * a shutdown, or a moment after an abort. After that the run returns although the source has not. In that
+     * case user must stay valid until the source returns, and the task that the source returns is dropped. */
     void (*source_cancel)(void *user);
     void (*on_success)(void *user, const struct gd_report *report);
     void (*on_error)(void *user, const struct gd_report *report);
@@ -239,8 +240,8 @@ struct gd_options {
 
     enum gd_orphans orphans; /* GD_ORPHANS_LEAVE */
 
-    /* 60000: if the machine cannot start processes (EAGAIN, ENOMEM), tasks wait, and this does not count as an attempt.
-     * If nothing could run for this long, the run ends with an error. */
+    /* Default 60000. If the machine cannot start processes (EAGAIN, ENOMEM), tasks wait, and the wait does not count as
+     * an attempt. If nothing could run for this long, the run ends with an error. */
     unsigned shortage_wait_ms;
 
     /* A task was skipped because the journal has its result. Called on the source's thread, between two calls of the
@@ -286,7 +287,8 @@ int gd_dispatcher_run(struct gd_dispatcher *d);
 
 /* Asks a run to end and returns at once. No more tasks are taken from the source. Running tasks may finish within
  * stop_grace_ms. Waiting tasks are reported as cancelled. Workers clean up. A task that fails after this call is also
- * reported as cancelled, because the same signal may have reached its worker: a stop never uses up an attempt. */
+ * reported as cancelled, because the signal that stops this program (Ctrl-C, for example) may have reached its worker
+ * too. So a stop never uses up an attempt. */
 void gd_dispatcher_shutdown(struct gd_dispatcher *d);
 
 /* Ends a run without waiting for running tasks or for cleanup: workers are killed. Returns at once. */
@@ -370,10 +372,10 @@ int gd_dispatcher_worker_stats(struct gd_dispatcher *d, struct gd_worker_stats *
  * setting gd_options.total_tasks, so GD_PLACE_CHUNKS uses the new total. */
 void gd_dispatcher_set_total(struct gd_dispatcher *d, uint64_t total_tasks);
 
-/* Reports how much work is done and how much there is, if tasks differ much in size. The unit is yours: seconds of
- * audio, bytes. Observers compute the progress and the remaining time from this instead of the number of tasks. Skipped
- * tasks belong to neither figure. If total is 0 (unknown), tasks are counted. May be called from any thread and from
- * callbacks. */
+/* Sets how much work is done and how much there is in all. Use it if tasks differ much in size. The unit is yours:
+ * seconds of audio, bytes. Observers compute the progress and the remaining time from this instead of the number of
+ * tasks. Skipped tasks belong to neither figure. If total is 0 (unknown), tasks are counted. May be called from any
+ * thread and from callbacks. */
 void gd_dispatcher_set_work(struct gd_dispatcher *d, double done, double total);
 
 /* Reads the last values of gd_dispatcher_set_work(). Both are 0 if it was not called. done or total may be NULL. May be

@@ -60,8 +60,9 @@ enum gd_journal_resume {
 };
 
 enum gd_journal_sync {
-    GD_JOURNAL_SYNC_NORMAL = 0, /* no loss if all processes die; a power loss may lose the last seconds */
-    /* The files of gd_journal_follow(), then each group of records, are forced to the disk. The run waits for this. */
+    GD_JOURNAL_SYNC_NORMAL = 0, /* records survive the death of all processes; a power loss may lose the last seconds */
+    /* With each group of records, first the files of gd_journal_follow() and then the records are forced to the disk.
+     * The run waits for this. */
     GD_JOURNAL_SYNC_FULL = 1,
 };
 

@@ -15,7 +15,7 @@
  *     l.input_dir = "data/audio";
  *     l.patterns = (const char *const[]){ "*.wav", NULL };
  *     l.options = &o;
- *     return gd_launch_run(&l);                    // an exit status: 0, or 1 if anything failed
+ *     return gd_launch_run(&l);                    // an exit status: 0, 1 if anything failed, 130 after Ctrl-C
  *
  * Threads: a struct gd_files, gd_task_queue or gd_balancer may be used by one thread at a time, unless a
  * comment says otherwise. A spawner may be used from any thread. gd_launch_run() blocks, and makes all callbacks on the
@@ -43,7 +43,7 @@ extern "C" {
 /* --- allocator: finding files ------------------------------------------- */
 
 enum gd_file_order {
-    GD_FILE_ORDER_SIZE = 0, /* largest first, so that the run ends soonest; then by name */
+    GD_FILE_ORDER_SIZE = 0, /* largest first, so that the run ends soonest; files of the same size by name */
     GD_FILE_ORDER_NAME = 1, /* by path, byte by byte */
     GD_FILE_ORDER_NONE = 2, /* in the order in which they are found */
 };
@@ -72,7 +72,8 @@ struct gd_discover {
 typedef int gd_file_fn(void *user, const char *path, uint64_t size);
 
 /* Calls fn for each regular file (or link to one) in dir as soon as it is found. Memory use grows with the number of
- * directories still to be searched, not with the number of files. If what is NULL the defaults are used. A path is dir,
+ * directories still to be searched, not with the number of files. If the argument `what` is NULL, the defaults are
+ * used. A path is dir,
  * '/', and the path within dir; in a deep tree it may be longer than PATH_MAX. Returns 0, or the value of fn if that
  * was not 0. Returns GD_E_INVALID if dir does not exist, is not a directory or is not readable, or if a pattern is
  * empty or contains a '/'. Returns another code if the search could not begin or memory ran out. */
@@ -152,7 +153,7 @@ struct gd_gpu_figures {
     double busy_seconds;  /* sum of its tasks' times */
     double media_seconds; /* playing time of what it has processed (audio, video), as given to gd_balancer_add() */
     double mean_seconds;  /* per task */
-    double busy_percent;  /* busy_seconds in percent of the time since the first task began, per worker */
+    double busy_percent;  /* how busy its workers were on average, in percent of the time since the first task began */
     double rtf;           /* real-time factor: busy_seconds / media_seconds; 0: not known */
 };
 
@@ -197,7 +198,8 @@ int gd_balancer_gpu(const struct gd_balancer *b, size_t i, struct gd_gpu_figures
  * 100 errors are stored. */
 const char *gd_balancer_error(const struct gd_balancer *b, size_t i);
 
-/* Prints the summary as lines of text. what is the plural of what was processed: "files", "tasks". */
+/* Prints the summary as lines of text. The argument `what` names the processed things in the plural: "files", "tasks".
+ */
 int gd_balancer_print(const struct gd_balancer *b, FILE *to, const char *what);
 
 /* --- orchestrator --------------------------------------------------------- */

@@ -145,10 +145,10 @@ struct gd_snapshot {
     size_t n_workers;
     const void *devices;
     size_t n_devices;
-    /* The tasks that ended since this observer's last read, in that order. The first read gives those that the page
-     * still contains. If a run does more than about 2000 tasks a second, this is a sample from every worker, and the
-     * other tasks are counted as missed. Over all reads of an observer, n_tasks and tasks_missed add up to all tasks
-     * that have ended. */
+    /* The tasks that ended since this observer's last read, in the order in which they ended. The first read gives
+     * those that the page still contains. If a run does more than about 2000 tasks a second, this is a sample from
+     * every worker, and the other tasks are counted as missed. Over all reads of an observer, n_tasks and tasks_missed
+     * add up to all tasks that have ended. */
     const void *tasks;
     size_t n_tasks;
     uint64_t tasks_missed;
@@ -166,9 +166,9 @@ const struct gd_failure_view *gd_snapshot_failure(const struct gd_snapshot *s, s
 
 struct gd_observer;
 
-/* Opens an observer of a job. which is the job's id, its process id, its name or the beginning of its name; NULL: the
- * only job. Returns 0, or GD_E_NO_JOB if there is no such job, or if which is NULL and there are several; the error
- * message lists them. Release with gd_observer_close(). */
+/* Opens an observer of a job. The argument `which` is the job's id, its process id, its name or the beginning of its
+ * name; NULL: the only job. Returns 0, or GD_E_NO_JOB if there is no such job, or if `which` is NULL and there are
+ * several jobs; the error message lists them. Release with gd_observer_close(). */
 int gd_observer_open(struct gd_observer **out, const char *which);
 
 /* Opens an observer of a run of this process that has a job name. Call it between gd_dispatcher_open() and _close().
@@ -178,8 +178,8 @@ int gd_observer_attach(struct gd_observer **out, struct gd_dispatcher *d);
 /* What an observer reads in addition to the figures and the workers. The default is everything. Leave out the tasks if
  * you do not show them: in a fast run they are nearly everything that a read copies. */
 enum gd_observed {
-    GD_OBSERVED_TASKS = 1,    /* without it all tasks are missed */
-    GD_OBSERVED_FAILURES = 2, /* without it all failures are missed */
+    GD_OBSERVED_TASKS = 1,    /* without it, all tasks are only counted, in tasks_missed */
+    GD_OBSERVED_FAILURES = 2, /* without it, all failures are only counted, in failures_missed */
     GD_OBSERVED_DEVICES = 4,  /* without it the driver is not asked about devices */
 };
 

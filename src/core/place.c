@@ -3,14 +3,14 @@
  * A worker that has no task (idle) or few (hungry) is handed tasks from its own queue, if tasks were placed on it, and
  * otherwise from the backlog. The shorter its tasks are, the more it is handed ahead: enough for WINDOW_NS. So short
  * tasks travel in bursts, and long ones stay where any worker can still get them. When the backlog is empty and a
- * worker is idle, that worker gets half of what the worker with the most tasks has not begun.
+ * worker is idle, it gets tasks from the worker that has the most: the later half of them, except those already begun.
  */
 #include "base/error.h"
 #include "core/internal.h"
 
 #define WINDOW_NS (200 * GD__NS_PER_US)
 #define SHARE_NS  GD__SHARE_NS
-#define LONG_NS   (10 * GD__NS_PER_MS) /* far longer than a wake-up, or a load not done ahead */
+#define LONG_NS   (10 * GD__NS_PER_MS) /* far longer than a wake-up, or than loading a task */
 
 /* --- how much --- */
 
@@ -191,8 +191,8 @@ static bool hand_solo(struct gd__sched *s, uint64_t now, unsigned i)
     return true;
 }
 
-/* When the first of these tasks began to wait. That task may be anywhere in the list: tasks that come back go first,
- * those of a worker that is gone come last, and some lists are in order of size. */
+/* When the first of these tasks began to wait. That task may be anywhere in the list: tasks that come back are put
+ * at the front, those of a worker that is gone at the end, and some lists are sorted by size. */
 static uint64_t oldest(const struct gd__sched *s, const struct gd__list *l)
 {
     uint64_t since = GD__NEVER;
@@ -314,7 +314,7 @@ static bool any_set(const struct gd__sched *s, const uint64_t *set)
     return false;
 }
 
-/* Deals all waiting tasks, largest first, to the workers in turn. Does nothing before a worker is idle or no more tasks
+/* Deals all waiting tasks, largest first, to the workers in turn. Does nothing until a worker is idle or no more tasks
  * can come. */
 static void deal_by_size(struct gd__sched *s)
 {
@@ -407,7 +407,7 @@ void gd__sched_pump(struct gd__sched *s, uint64_t now)
         deal_by_size(s);
     if (s->backlog.count + s->solo.count + s->n_placed > 0) {
         serve(s, now, s->idle);
-        if (s->solo.count == 0) /* a suspect needs a worker with no tasks: let one finish what it has */
+        if (s->solo.count == 0) /* a suspect (sched.h) is run alone, so let a worker finish its tasks */
             serve(s, now, s->hungry);
         if (s->config.placement != GD_PLACE_BY_SIZE)
             s->rotate = (s->rotate + 1) % s->config.n_workers;

@@ -16,8 +16,9 @@ enum { INTAKE_MOST = 4096, BACKLOG_ENOUGH = 2048 };
 
 /* --- what comes in --- */
 
-/* How many tasks to take now. If every free worker gets the next task, tasks may as well wait in the feeder's queue,
- * where they lie as close together as in the backlog. Placement and the end of a run need to see all of them. */
+/* How many tasks to take now. With GD_PLACE_DYNAMIC any worker may get any task, so it makes no difference whether a
+ * task waits in the backlog or in the feeder's queue, which is as compact in memory. Any other placement, and a
+ * shutdown, need all tasks. */
 static uint64_t wanted(const struct gd_dispatcher *d)
 {
     const uint64_t enough = BACKLOG_ENOUGH + 2 * (uint64_t)d->o.batch_size * d->n_workers;
@@ -51,7 +52,7 @@ static bool take_new_tasks(struct gd_dispatcher *d)
     const struct gd__intake_entry *e;
     const uint64_t most = wanted(d);
     uint64_t n = gd__feeder_next(d->feeder, &e);
-    size_chunks(d); /* after it: everything skipped before these tasks is counted by now */
+    size_chunks(d); /* after gd__feeder_next(): what was skipped before these tasks is then counted */
     if (n > most)
         n = most;
     for (uint64_t k = 0; k < n; k++) {
@@ -149,7 +150,7 @@ void gd__monitor_obey(struct gd_dispatcher *d)
     obey_requests(d);
 }
 
-/* Workers may be new, so all of them are told in each round. */
+/* A worker may have been started since the last round, so all of them are told in each round. */
 static void apply_hold(struct gd_dispatcher *d)
 {
     const bool hold = atomic_load(&d->hold_wanted);
@@ -197,7 +198,7 @@ static void sleep_until_rung(struct gd_dispatcher *d, uint64_t *looked_at)
     if (gd__is_suspended(d))
         until = GD__NEVER;
     until = gd__stats_before_sleep(d, until);
-    /* Each sleep is rung for once: see layout.h. */
+    /* Each sleep has its own number, so that the bell is rung only once for it: see layout.h. */
     d->sleep_number = d->sleep_number == UINT32_MAX ? 2 : d->sleep_number + 1;
     atomic_store_explicit(sleeping, d->sleep_number, memory_order_seq_cst);
     gd__full_fence(); /* pairs with the fence of the side that publishes */
@@ -220,11 +221,11 @@ static void fire_timers(struct gd_dispatcher *d)
 
 /* One round. True: something moved.
  *
- * Requests come first, because a failure after a stop does not count as one. They are read again after the results,
- * because the callbacks may have made a request, and no task may be handed out after that.
+ * Requests come first, because after a stop a failed task is reported as cancelled, not as failed. They are read again
+ * after the results, because the callbacks may have made a request, and no task may be handed out after that.
  *
- * The clock is read after everything that may call the user, and before everything that counts from now. Otherwise a
- * task could be late as soon as it is handed out.
+ * The clock is read after everything that may call a callback of the user, and before everything that measures time
+ * from now. Otherwise a task could be late as soon as it is handed out.
  */
 static bool run_one_round(struct gd_dispatcher *d)
 {
@@ -281,11 +282,13 @@ void gd__monitor_run(struct gd_dispatcher *d)
         if (moved || give_way || d->now - moved_at < d->spin_ns) {
             if (d->now - looked_at >= LOOK_EVERY_NS)
                 look_at_events(d, 0, &looked_at);
-            /* A worker may wait for this processor: many results at once cost less than a sleep for each. */
+            /* A worker may be waiting for this processor. Let it run: taking many results at once costs less than one
+             * sleep for each result. */
             if (give_way) {
                 const uint64_t since = d->now;
                 sched_yield();
-                /* Other processes may have run for long, and limits that count from now must not be short. */
+                /* Other processes may have run for a long time. Read the clock again, or the time limits of new tasks
+                 * would be too short. */
                 d->now = gd__now_ns();
                 gd__note_gap(d, since, d->now);
             } else {

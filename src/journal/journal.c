@@ -62,7 +62,7 @@ static int read_last_run(struct gd_journal *j, char **command)
     *command = NULL;
     if (rc == SQLITE_OK && (rc = sqlite3_step(s)) == SQLITE_ROW) {
         const int64_t number = sqlite3_column_int64(s, 0);
-        in_range = number > 0 && number < GD__DB_COUNT_MOST; /* so that the next number is larger */
+        in_range = number > 0 && number < GD__DB_COUNT_MOST; /* so that number + 1 does not overflow */
         j->run = (uint64_t)number;
         j->figures.all_done = j->before_done = gd__db_count(s, 1);
         j->figures.all_failed = j->before_failed = gd__db_count(s, 2);
@@ -174,8 +174,9 @@ static int failure_of(const struct gd_journal *j)
         return 0;
     const uint64_t left = j->n_gathered + j->n_writing + j->n_lost;
     return gd__error(GD_E_JOURNAL,
-                     "%s. %llu records of this run are on disk; %llu are not. A resumed run repeats those tasks and "
-                     "does the remaining ones",
+                     "%s. %llu records of this run are on disk; %llu are not. A resumed run runs the tasks without a "
+                     "record on disk again, and "
+                     "then the rest",
                      j->message, (unsigned long long)j->n_written, (unsigned long long)left);
 }
 

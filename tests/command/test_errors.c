@@ -88,7 +88,7 @@ TEST(automatic_workers_need_a_size)
     CHECK_REFUSED(sh(RUN "-j auto true"),
                   "gpu-dispatch: -j auto needs the device memory of one worker, as in -j auto:6G");
     CHECK_REFUSED(sh(RUN "-j auto:x true"),
-                  "gpu-dispatch: -j auto:x: auto: must be followed by the memory of one worker, as in auto:6G");
+                  "gpu-dispatch: -j auto:x: after \"auto:\" give the device memory of one worker, as in auto:6G");
 }
 
 TEST(bad_halt)
@@ -256,7 +256,7 @@ TEST(options_that_exclude_each_other)
         { "--batch-size 2 true", "--batch-size is for workers: give --worker FILE too" },
         { "--io-threads 2 true", "--io-threads is for workers: give --worker FILE too" },
         { "--input-dir . true ::: a", "--input-dir cannot be combined with -a, ::: or ::::" },
-        { "true :::+ a", ":::+ needs a source before it, to combine with" },
+        { "true :::+ a", ":::+ pairs its inputs with those of a source before it: there is none" },
         { "true ::::", ":::: must be followed by the name of a file" },
         { "--stream --", "--stream needs a program: --stream PROGRAM" },
         { "--stream ::: x", "--stream needs a program: --stream PROGRAM" },

@@ -457,7 +457,7 @@ TEST(figures_of_a_list_that_lost_lines)
     r = sh("gpu-dispatch status run.db");
     CHECK_CONTAINS(r.out, "\n  done                4   of 5, 80.0 %\n");
     CHECK_CONTAINS(r.out, "\nRun 2 of this journal: 1 done, 0 failed, 1 skipped.\n"
-                          "Of the tasks above 3 were not in its input.\n");
+                          "Of the tasks above, 3 were not in its input.\n");
     CHECK_CONTAINS(sh("gpu-dispatch status --json run.db").out, ",\"left\":0,\"not_in_input\":3,");
     CHECK_CONTAINS(sh("gpu-dispatch report run.db -o r.html; cat r.html").out, ",\"all\":5,\"not_in_input\":3,");
     r = sh("gpu-dispatch run --gpus sim:2 --journal run.db --retry-failed " CMD "::: a bad new");
@@ -685,9 +685,10 @@ TEST(wrong_options_of_export)
     CHECK_REFUSED(sh("gpu-dispatch export run.db"), "gpu-dispatch: export needs a format: give --csv or --jsonl");
     CHECK_REFUSED(sh("gpu-dispatch export --csv"),
                   "gpu-dispatch: export needs a journal: gpu-dispatch export FILE --csv");
-    CHECK_REFUSED(sh("gpu-dispatch export a b --csv"), "gpu-dispatch: export takes one journal, not \"b\" as well");
+    CHECK_REFUSED(sh("gpu-dispatch export a b --csv"),
+                  "gpu-dispatch: export takes only one journal: \"b\" is too much");
     CHECK_REFUSED(sh("gpu-dispatch status"), "gpu-dispatch: status needs a journal: gpu-dispatch status FILE");
-    CHECK_REFUSED(sh("gpu-dispatch status a b"), "gpu-dispatch: status takes one journal, not \"b\" as well");
+    CHECK_REFUSED(sh("gpu-dispatch status a b"), "gpu-dispatch: status takes only one journal: \"b\" is too much");
 }
 
 TEST(a_build_without_sqlite_says_so)

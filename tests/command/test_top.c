@@ -49,7 +49,7 @@ TEST(no_jobs)
 
 TEST(wrong_arguments)
 {
-    CHECK_REFUSED(sh(TOP "1 2"), "gpu-dispatch: top shows one job, not \"2\" as well");
+    CHECK_REFUSED(sh(TOP "1 2"), "gpu-dispatch: top shows only one job: \"2\" is too much");
 }
 
 TEST(one_job)

@@ -69,7 +69,8 @@ static bool on_window(struct whisper_context *model, struct whisper_state *state
     return true;
 }
 
-/* Called for every token, on several threads. Calls without earlier tokens come only from the thread that called us. */
+/* Called for every token, on several threads. Calls with n_tokens == 0 come only from the thread that called
+ * whisper_full_with_state(). */
 static void on_logits(struct whisper_context *model, struct whisper_state *state, const whisper_token_data *tokens,
                       int n_tokens, float *logits, void *user)
 {
@@ -180,7 +181,7 @@ int tr_engine_open(struct tr_engine **out, const struct tr_settings *s)
         return gd__fail("no memory for the model");
     e->settings = s;
     tr_log_begin();
-    tr_log_quiet(true); /* errors here are returned by us */
+    tr_log_quiet(true); /* the errors are returned to the caller, so whisper.cpp need not print them */
     const int rc = open_engine(e);
     tr_log_quiet(false);
     if (rc < 0)
@@ -319,7 +320,8 @@ static double within(double t, double low, double high)
     return t < low ? low : t > high ? high : t;
 }
 
-/* If the model gave no times, a segment's times can be anything. A start after its end is invented, so the end is used.
+/* If the model gave no times, a segment's times can be anything. If the start is after the end, the segment is made to
+ * start where the one before it ends.
  */
 static struct tr_span span_of(const struct tr_engine *e, int segment, double low)
 {
@@ -353,7 +355,8 @@ enum tr_outcome tr_engine_hear(struct tr_engine *e, const float *samples, size_t
             return e->stop(e->user) ? TR_CANCELLED : TR_FAILED;
         n = (size_t)found;
     }
-    /* whisper.cpp finds nothing in shorter audio, and reads past the end of much shorter audio. */
+    /* In less than a tenth of a second of audio whisper.cpp finds nothing. If the audio is much shorter still, it reads
+     * past its end. */
     if (n < TR_RATE / 10)
         return TR_HEARD;
     const enum tr_outcome outcome = e->stop(e->user) ? TR_CANCELLED : listen(e, samples, n);

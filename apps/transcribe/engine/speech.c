@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Voice activity detection, by whisper.cpp's own detector. Each part of speech is followed by a tenth of a second of
- * the audio after it and a tenth of a second of silence. whisper.cpp does the same, so the text is the same. A table of
- * points maps times back to the original, with linear interpolation.
+ * Voice activity detection, by whisper.cpp's own detector. The parts of the audio that contain speech are put one after
+ * the other. After each of them, except the last, come the next tenth of a second of the original audio and a tenth of
+ * a second of silence. whisper.cpp does the same, so the text is the same. A table of points maps times back to the
+ * original, with linear interpolation.
  */
 #include "apps/transcribe/engine/speech.h"
 
@@ -32,7 +33,8 @@ struct tr_speech {
 
 enum { SILENCE = TR_RATE / 10 };
 
-/* The detector's files begin with the usual magic and then a short name. whisper.cpp trusts the length of that name. */
+/* A file of the detector begins with the magic number of ggml files and the length of a short name. whisper.cpp does
+ * not check that length, so it is checked here. */
 static int check_file(const char *path)
 {
     uint32_t words[2] = { 0, 0 };
@@ -42,7 +44,8 @@ static int check_file(const char *path)
     const size_t got = fread(words, sizeof *words, 2, f);
     fclose(f);
     if (got != 2 || words[0] != 0x67676d6c || words[1] == 0 || words[1] > 64)
-        return gd__fail("%s is not a VAD model: give one like ggml-silero-v5.1.2.bin of whisper.cpp's models", path);
+        return gd__fail("%s is not a VAD model: give one of whisper.cpp's VAD models, such as ggml-silero-v5.1.2.bin",
+                        path);
     return 0;
 }
 
