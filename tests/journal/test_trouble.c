@@ -283,7 +283,7 @@ TEST(a_full_disk_ends_the_run_and_loses_nothing)
     CHECK_EQ(job_run(&job), GD_E_JOURNAL);
     CHECK_EQ(job.closed, GD_E_JOURNAL);
     CHECK_CONTAINS(job.text, "run.db");
-    CHECK_CONTAINS(job.text, "repeats those tasks");
+    CHECK_CONTAINS(job.text, "runs the tasks without a record on disk again");
     CHECK_EQ(setrlimit(RLIMIT_FSIZE, &large), 0);
     char on_disk[32];
     snprintf(on_disk, sizeof on_disk, "%llu", (unsigned long long)job.counts.recorded);
