@@ -6,7 +6,7 @@
  * depend on the files before it. Making a new state takes a while, above all on a GPU. So a new one is made only if
  * random numbers were drawn: always with a beam search, and whenever a window was tried at a temperature above 0. The
  * second case is recognised by how often the first token of a window is asked for. whisper.cpp overwrites everything
- * else in a state, since it is told that there is no context.
+ * else in a state, because no_context is set.
  *
  * The context of a piece is passed explicitly: the prompt, and the tokens of the segments that were kept.
  */

@@ -3,9 +3,9 @@
  * The dispatcher could handle these signals itself. The command handles them instead, because it reports at once what a
  * Ctrl-C will do.
  *
- * The signals are blocked in every thread but one, which sleeps in poll() until a signal comes or until it is told to
- * end. A driver's library may have threads of its own that block nothing. So a handler writes to an eventfd for that
- * thread. A signalfd would miss signals that were delivered to another thread.
+ * The signals are blocked in every thread but one, which sleeps in poll() until a signal comes or
+ * cli_interrupt_close() is called. A driver's library may have threads of its own that block nothing. So a handler
+ * writes to an eventfd for that thread. A signalfd would miss signals that were delivered to another thread.
  *
  * Ctrl-Z is handled the same way, unless it is ignored (a shell without job control wants no stops) or the panel
  * handles it, which has to leave the terminal first.
@@ -42,7 +42,7 @@ struct cli_interrupt {
     void *user;
     int end; /* eventfd: ends the thread */
     atomic_uint count;
-    pthread_mutex_t lock; /* held while the dispatcher is told; protects the next two fields */
+    pthread_mutex_t lock; /* held during a call to the dispatcher; protects the next two fields */
     bool over;            /* the run is over */
     unsigned late;        /* signals that came after that */
     pthread_t thread;
