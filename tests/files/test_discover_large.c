@@ -5,7 +5,7 @@
  */
 #include <malloc.h>
 
-#include "unit/discover.h"
+#include "unit/launch/discover.h"
 
 /* A tree deeper than PATH_MAX. Every level has another directory that waits to be searched. */
 static void search_deep(bool a_first)

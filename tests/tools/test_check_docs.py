@@ -17,7 +17,8 @@ import check_docs  # noqa: E402
 TREE = {
     "Makefile": "all: setup\ntest: all\n",
     "src/run.c": 'say("%s is no number: write "\n    "\\"1\\" or more", text);\nint gd_run(void);\n',
-    "tests/unit/test_heap.c": "",
+    "tests/unit/base/test_heap.c": "",
+    "tests/text/test_json.c": "",
     "docs/guide.md": "# A guide\n\n## The first part\n",
 }
 # A line of README.md, and what is found in it. None: nothing.
@@ -32,7 +33,7 @@ LINES = {
     "`gd_gone()`": "no source has gd_gone",
     "`make`, `make test` and `CC=clang make all`": None,
     "`make gone`": "the Makefile has no target gone",
-    "`unit_heap` and `other_thing`": None,
+    "`unit_heap`, `text_json` and `other_thing`": None,
     "`unit_gone`": "there is no test unit_gone",
 }
 MESSAGES = {

@@ -96,7 +96,7 @@ class Tree:
         if not found or not (self.root / "tests" / found[1]).is_dir() or code in self.sources:
             return None
         places = (f"test_{found[2]}.*", f"{code}.*", f"{found[2]}.py")
-        return None if any(self.has(f"tests/{found[1]}/{place}") for place in places) else f"there is no test {code}"
+        return None if any(self.has(f"tests/{found[1]}/**/{place}") for place in places) else f"there is no test {code}"
 
     def message_problems(self, document):
         """Messages that the sources do not have: first cells of tables whose first column is called "message"."""

@@ -3,7 +3,7 @@
  * gpu-dispatch-host, the program that runs worker plugins: found in $GPU_DISPATCH_HOST, and a good plugin,
  * plugin_echo.so, in the directory $GD_TEST_PLUGINS.
  */
-#include "unit/worker_fixture.h"
+#include "unit/worker/worker_fixture.h"
 
 #include <limits.h>
 

@@ -1,7 +1,7 @@
 /* Workers that are programs speaking JSON Lines, without errors: answers, large lines, how they begin and end. */
 #include <pthread.h>
 
-#include "system/stream_job.h"
+#include "system/streams/stream_job.h"
 
 /* --- without errors ---------------------------------------------------------------- */
 

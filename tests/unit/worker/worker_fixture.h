@@ -14,7 +14,7 @@
 
 #include "base/clock.h"
 #include "shm/channel.h"
-#include "unit/worker_deeds.h"
+#include "unit/worker/worker_deeds.h"
 
 enum { ARENA_SIZE = 1 << 20 };
 

@@ -4,7 +4,7 @@
  * installed: the same inputs through `parallel --dry-run` and through real runs must give the same bytes.
  */
 #include "base/fault.h"
-#include "unit/template_fixture.h"
+#include "unit/command/template_fixture.h"
 
 static char *line_of(const struct gd_command *c, const char *payload, size_t size)
 {

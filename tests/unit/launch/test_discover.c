@@ -8,7 +8,7 @@
 #include <sys/un.h>
 
 #include "base/fault.h"
-#include "unit/discover.h"
+#include "unit/launch/discover.h"
 
 static const char *matching(const char *pattern)
 {

@@ -2,7 +2,7 @@
  *
  * The worker host: load() on I/O threads, ahead of process.
  */
-#include "unit/worker_fixture.h"
+#include "unit/worker/worker_fixture.h"
 
 /* ---- loading ---- */
 

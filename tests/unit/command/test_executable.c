@@ -4,7 +4,7 @@
  */
 #include <sys/stat.h>
 
-#include "unit/template_fixture.h"
+#include "unit/command/template_fixture.h"
 
 static bool needs_shell(const char *const *words, bool quote, const char *shell)
 {

@@ -2,7 +2,7 @@
  *
  * The worker host: its life from boot to bye, results of single tasks, cancelling.
  */
-#include "unit/worker_fixture.h"
+#include "unit/worker/worker_fixture.h"
 
 /* ---- life ---- */
 

@@ -3,7 +3,7 @@
  * What gd_worker_main() accepts and remembers in the dispatching program. With the test hooks also a worker that dies,
  * or lacks a resource, at each point of its life.
  */
-#include "unit/worker_fixture.h"
+#include "unit/worker/worker_fixture.h"
 
 /* ---- the dispatching program ---- */
 

@@ -2,7 +2,7 @@
  * says what happened. */
 #include <pthread.h>
 
-#include "system/stream_job.h"
+#include "system/streams/stream_job.h"
 #include "worker/host.h"
 
 /* --- errors in the middle of a task --------------------------------------------------- */

@@ -2,7 +2,7 @@
  *
  * The worker host: batches, and what becomes of them when memory runs out.
  */
-#include "unit/worker_fixture.h"
+#include "unit/worker/worker_fixture.h"
 
 /* ---- batches ---- */
 
