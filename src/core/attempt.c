@@ -5,8 +5,8 @@
 
 /* --- the window of a dead worker --- */
 
-/* Empties the window of a process that is gone. `blamed` says how many tasks, counted from head, may have caused the
- * death. The loop goes backwards and puts each task in front, which keeps their order. */
+/* Empties the window of a process that is gone. `blamed`: how many tasks, counted from head, may have caused the death.
+ * The loop goes from the last task to the first and puts each at the front of its list, which keeps their order. */
 void gd__window_reclaim(struct gd__sched *s, uint64_t now, unsigned i, uint64_t blamed, const struct gd__outcome *o)
 {
     struct gd__sched_worker *w = &s->workers[i];
@@ -44,7 +44,7 @@ uint64_t gd__count_blamed(const struct gd__sched_worker *w, const struct gd__dea
     const uint64_t length = gd__window_length(w);
     uint64_t below = gd__max64(d->started, d->loading);
     if (w->kill_reason == GD__KILL_TIMEOUT && below > w->head)
-        below = w->cancel_below; /* the deadline was that of the first task or its batch; later tasks are innocent */
+        below = w->cancel_below; /* only the first task or its batch was too slow; later tasks are innocent */
     const bool innocent = w->kill_reason == GD__KILL_DEVICE_LOST || w->kill_reason == GD__KILL_DEVICE_ERROR ||
                           w->kill_reason == GD__KILL_ENDING;
     if (innocent || below <= w->head)
@@ -54,13 +54,13 @@ uint64_t gd__count_blamed(const struct gd__sched_worker *w, const struct gd__dea
 
 /* --- results --- */
 
-/* Updates the mean duration of the worker's tasks. The number of tasks it is handed changes only once that mean has
- * moved by a quarter. */
+/* Updates the mean duration of the worker's tasks. The number of tasks that it is handed changes only after that mean
+ * has changed by more than a quarter. */
 static void note_duration(struct gd__sched *s, unsigned i, const struct gd__task *t, const struct gd__outcome *o)
 {
     struct gd__sched_worker *w = &s->workers[i];
     const uint64_t ns = o->end_ns > o->start_ns ? o->end_ns - o->start_ns : 0;
-    if (w->batch_left > 0) { /* the rest of a batch: the batch's time has been counted */
+    if (w->batch_left > 0) { /* not the first of its batch: the time of the batch is counted already */
         w->batch_left--;
         return;
     }
@@ -83,8 +83,8 @@ void gd__count_for_worker(struct gd__sched *s, const struct gd__outcome *o)
         w->failed++;
 }
 
-/* A task that fails after it was asked to stop has timed out. In a batch it is unknown which task took too long, so
- * each is run again alone. */
+/* A task that fails after it was asked to stop has timed out. If it was part of a batch, it is unknown which task took
+ * too long, so each task of the batch is run again alone. */
 static void end_cancelled(struct gd__sched *s, uint64_t now, unsigned i, uint32_t slot, struct gd__outcome o)
 {
     struct gd__task *t = &s->tasks[slot];
@@ -95,7 +95,7 @@ static void end_cancelled(struct gd__sched *s, uint64_t now, unsigned i, uint32_
         return;
     }
     o.failure = GD_FAILURE_TIMEOUT;
-    o.final = o.by_stop_signal = false; /* these describe how it stopped, not the task */
+    o.final = o.by_stop_signal = false; /* these describe the way it stopped, not the task */
     gd__task_timed_out(s, now, slot, &o);
 }
 
@@ -109,7 +109,7 @@ static void end_well(struct gd__sched *s, unsigned i, uint32_t slot, const struc
 static void end_badly(struct gd__sched *s, uint64_t now, uint32_t slot, struct gd__outcome o)
 {
     if (o.failure == GD_FAILURE_CANCELLED && !s->stopping) {
-        o.failure = GD_FAILURE_ERROR; /* it was not asked to stop */
+        o.failure = GD_FAILURE_ERROR; /* nothing had asked it to stop */
         o.final = true;
     }
     if (o.failure == GD_FAILURE_DEVICE_LOST)

@@ -1,17 +1,17 @@
 /* When the first task of a worker's window must have ended.
  *
  * Deadlines are lazy, so that a task costs no timer operation. A worker's timer is armed when its window gets its first
- * task. The real start of the task at head is looked up here, only when that timer fires.
+ * task. The real start of the task at head is read only when that timer fires.
  */
 #include "core/internal.h"
 
 /* When the task at head must have ended. The start time that the worker reports is read once and cannot be later than
  * now, so a worker cannot put off its deadline. A task that has not started is timed from when it became the first, so
- * that a stopped process is found too. */
+ * that a stopped process is noticed too. */
 uint64_t gd__head_deadline(struct gd__sched *s, uint64_t now, unsigned i)
 {
     struct gd__sched_worker *w = &s->workers[i];
-    const uint64_t first_since = w->head_since + w->frozen_ns; /* as if the run had not stood still */
+    const uint64_t first_since = w->head_since + w->frozen_ns; /* without the time for which the run was frozen */
     if (w->run_position == w->head + 1)
         return w->run_start + s->config.task_timeout_ns;
     struct gd__probe p = { 0, 0 };

@@ -1,7 +1,7 @@
 /* The death of a worker's process: what happens to its tasks, and whether the worker gets another process.
  *
- * attempt.c decides which of its tasks are charged. A worker that dies often without finishing a task is given up.
- * Others are started again after a delay that doubles with deaths in a row.
+ * attempt.c decides which of its tasks are charged. A worker that dies often without finishing a task is given up. Any
+ * other worker is started again, after a delay that doubles with each death in a row.
  */
 #include <signal.h>
 #include <string.h>
@@ -55,7 +55,7 @@ static void replace(struct gd__sched *s, uint64_t now, unsigned i, bool in_setup
     }
     const bool out = w->given_up || setup_over;
     if (setup_over && !w->given_up)
-        gd__count_setup_failure(s, i, message); /* before worker_died: this message says more */
+        gd__count_setup_failure(s, i, message); /* before worker_died(), because this message is more exact */
     s->fx->worker_died(s->ctx, i, message, out);
     if (out)
         gd__worker_set_state(s, now, i, GD_WORKER_FAILED);
@@ -63,8 +63,8 @@ static void replace(struct gd__sched *s, uint64_t now, unsigned i, bool in_setup
         start_again(s, now, i);
 }
 
-/* Whether that death may come from a stop that was sent to every process of the run and has not reached us yet. Not if
- * we asked the process to end. */
+/* Whether the death may come from a stop that was sent to every process of the run and has not reached the dispatcher
+ * yet. A process that the scheduler is ending does not count. */
 static bool may_be_a_stop(const struct gd__sched *s, unsigned state, const struct gd__death *d)
 {
     const bool stops = d->signal == SIGTERM || d->signal == SIGINT || d->signal == SIGHUP;
@@ -150,8 +150,8 @@ void gd__worker_lost(struct gd__sched *s, uint64_t now, unsigned i)
     s->fx->abandon(s->ctx, i);
     const struct gd__sched_worker *w = &s->workers[i];
     const struct gd__death d = {
-        /* The timed-out task may have been loading, not started. It is charged too: otherwise it would go on to hang
-         * one worker after the other. */
+        /* The timed-out task may have been loading, not started. It is charged too. Otherwise it would make one worker
+         * after the other hang. */
         .started = w->kill_reason == GD__KILL_TIMEOUT ? gd__max64(p.started, w->cancel_below) : p.started,
         .start_ns = p.start_ns,
         .message = "was killed, but the process does not end (is it stuck in the kernel?); the run goes on without it",

@@ -11,7 +11,7 @@ static void take_device_out(struct gd__sched *s, uint64_t now, unsigned device, 
         s->workers[device].device_out = true;
         s->fx->device_out(s->ctx, device, message);
     }
-    unsigned end = device; /* mark all before stopping any: the end of one lets another start */
+    unsigned end = device; /* mark all before killing any: the end of one worker lets another start */
     for (; end < s->config.n_workers && s->workers[end].device == device; end++) {
         s->workers[end].given_up = true;
         s->workers[end].wants_start = false;

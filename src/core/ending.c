@@ -1,7 +1,7 @@
 /* The end of a run: stops the workers and cancels their tasks, or kills all workers. */
 #include "core/internal.h"
 
-/* Takes back what a worker has not begun and reports it as cancelled. */
+/* Takes back the tasks that a worker has not begun and reports them as cancelled. */
 static void cancel_unclaimed(struct gd__sched *s, unsigned i)
 {
     const struct gd__sched_worker *w = &s->workers[i];
@@ -21,7 +21,7 @@ static void stop_one(struct gd__sched *s, uint64_t now, unsigned i)
         gd__heap_disarm(&s->heap, &w->timer);
         gd__worker_set_state(s, now, i, GD_WORKER_FINISHED);
         break;
-    case GD_WORKER_STARTING: /* a quick setup may still end and clean up; a slow one is not waited for */
+    case GD_WORKER_STARTING: /* a quick setup may still end and clean up; a slow one is killed */
         gd__worker_stop(s, now, i, gd__min64(s->config.cleanup_grace_ns, s->config.cancel_grace_ns));
         break;
     case GD_WORKER_IDLE:

@@ -16,7 +16,7 @@
 #include "base/clock.h"
 #include "core/sched.h"
 
-/* Less work than this is not taken from a busy worker for an idle one. */
+/* Tasks are taken from a busy worker for an idle one only if they are at least this much work. */
 #define GD__SHARE_NS (100 * GD__NS_PER_US)
 
 /* Why a process is being killed. This decides how its task ends. */
@@ -51,7 +51,7 @@ static inline bool gd__is_terminal(unsigned state)
 {
     return state == GD_WORKER_FINISHED || state == GD_WORKER_FAILED || state == GD_WORKER_LOST;
 }
-/* Such a worker may still get a process. */
+/* Such a worker has no process now, but may get one. */
 static inline bool gd__has_no_process(unsigned state)
 {
     return state == GD_WORKER_OFF || state == GD_WORKER_RESTING || state == GD__WORKER_HELD;
@@ -74,8 +74,8 @@ void gd__list_push_back(struct gd__sched *s, struct gd__list *l, uint32_t slot);
 void gd__list_push_front(struct gd__sched *s, struct gd__list *l, uint32_t slot);
 uint32_t gd__list_pop(struct gd__sched *s, struct gd__list *l);
 void gd__task_final(struct gd__sched *s, uint32_t slot, const struct gd__outcome *o);
-void gd__task_began(struct gd__task *t, const struct gd__outcome *o); /* one attempt has ended, not the last */
-void gd__task_cancel(struct gd__sched *s, uint32_t slot);             /* final: cancelled, or no worker */
+void gd__task_began(struct gd__task *t, const struct gd__outcome *o); /* records the start of the first attempt */
+void gd__task_cancel(struct gd__sched *s, uint32_t slot);             /* ends it as cancelled, or as NO_WORKER */
 void gd__task_retry(struct gd__sched *s, uint64_t now, uint32_t slot, const struct gd__outcome *o);
 void gd__task_timed_out(struct gd__sched *s, uint64_t now, uint32_t slot, const struct gd__outcome *o);
 void gd__task_crashed(struct gd__sched *s, uint64_t now, uint32_t slot, const struct gd__outcome *o);
@@ -91,15 +91,15 @@ void gd__window_changed(struct gd__sched *s, unsigned w, uint64_t old_length);
 uint64_t gd__window_take_back(struct gd__sched *s, unsigned w);
 void gd__worker_set_state(struct gd__sched *s, uint64_t now, unsigned w, unsigned state);
 void gd__worker_arm(struct gd__sched *s, unsigned w, uint64_t at);
-void gd__worker_start(struct gd__sched *s, uint64_t now, unsigned w); /* now, or when fewer are being set up */
+void gd__worker_start(struct gd__sched *s, uint64_t now, unsigned w); /* now, or later if setup_jobs are in setup */
 void gd__worker_stop(struct gd__sched *s, uint64_t now, unsigned w, uint64_t grace);
 void gd__worker_kill(struct gd__sched *s, uint64_t now, unsigned w, enum gd__kill_reason reason);
 void gd__count_setup_failure(struct gd__sched *s, unsigned w, const char *message);
 
 /* death.c */
 void gd__worker_exited(struct gd__sched *s, uint64_t now, unsigned w, const struct gd__death *d);
-void gd__worker_lost(struct gd__sched *s, uint64_t now, unsigned w);         /* it was killed and does not end */
-void gd__worker_no_stop_came(struct gd__sched *s, uint64_t now, unsigned w); /* its death by a stop signal counts */
+void gd__worker_lost(struct gd__sched *s, uint64_t now, unsigned w);         /* it was killed but does not end */
+void gd__worker_no_stop_came(struct gd__sched *s, uint64_t now, unsigned w); /* so its death counts */
 
 /* deadline.c */
 uint64_t gd__head_deadline(struct gd__sched *s, uint64_t now, unsigned w);
@@ -107,15 +107,16 @@ void gd__head_changed(struct gd__sched_worker *w, uint64_t now); /* another task
 void gd__pool_frozen(struct gd__sched *s, uint64_t now, uint64_t lost_ns);
 
 /* device.c */
-void gd__device_lost(struct gd__sched *s, uint64_t now, unsigned w); /* w's result reported it */
+void gd__device_lost(struct gd__sched *s, uint64_t now, unsigned w); /* a result of w reported the loss */
 
 /* ending.c */
-void gd__pool_stop(struct gd__sched *s, uint64_t now);      /* stops every worker; at once if it has no task */
-void gd__pool_abort(struct gd__sched *s, uint64_t now);     /* kill every worker */
-void gd__pool_end_tasks(struct gd__sched *s, uint64_t now); /* kill the workers that still have a task */
+void gd__pool_stop(struct gd__sched *s, uint64_t now);      /* stops each, at once or after its tasks */
+void gd__pool_abort(struct gd__sched *s, uint64_t now);     /* kills every worker */
+void gd__pool_end_tasks(struct gd__sched *s, uint64_t now); /* kills the workers that still have a task */
 
 /* shortage.c */
-/* No process could be started, by w or for it. True: nothing has run for so long that waiting is no use. */
+/* No process could be started, either by w for a task or for w itself. Returns true if nothing has run for
+ * shortage_wait_ns, so that waiting longer is useless. */
 bool gd__short_of(struct gd__sched *s, uint64_t now, unsigned w, const char *message, uint64_t size);
 void gd__worker_short(struct gd__sched *s, uint64_t now, unsigned w);   /* w is ready, but gets no task for a while */
 void gd__arm_short(struct gd__sched *s, unsigned w, uint64_t deadline); /* deadline: of w's first task */
@@ -126,12 +127,12 @@ uint64_t gd__shortage_delay(struct gd__sched_worker *w);                /* until
 uint64_t gd__count_blamed(const struct gd__sched_worker *w, const struct gd__death *d);
 void gd__window_reclaim(struct gd__sched *s, uint64_t now, unsigned w, uint64_t blamed, const struct gd__outcome *o);
 void gd__count_for_worker(struct gd__sched *s, const struct gd__outcome *o);
-/* The result of the task at head. */
+/* Handles the result of the task at head. */
 int gd__attempt_ended(struct gd__sched *s, uint64_t now, unsigned w, const struct gd__outcome *o, unsigned safe_batch);
 
 /* place.c */
 void gd__place_new(struct gd__sched *s, uint64_t now, uint32_t slot);   /* a task from the source */
-void gd__place_again(struct gd__sched *s, uint64_t now, uint32_t slot); /* a task that comes back: it goes first */
+void gd__place_again(struct gd__sched *s, uint64_t now, uint32_t slot); /* a returned task: goes to the front */
 void gd__place_release(struct gd__sched *s, unsigned w); /* w is gone: any worker may get the tasks placed on it */
 void gd__update_target(struct gd__sched *s, unsigned w); /* after its mean or its batch limit has changed */
 void gd__update_hunger(struct gd__sched *s, unsigned w);

@@ -1,9 +1,10 @@
 /* Which worker gets which task.
  *
  * A worker that has no task (idle) or few (hungry) is handed tasks from its own queue, if tasks were placed on it, and
- * otherwise from the backlog. The shorter its tasks are, the more it is handed ahead: enough for WINDOW_NS. So short
- * tasks travel in bursts, and long ones stay where any worker can still get them. When the backlog is empty and a
- * worker is idle, it gets tasks from the worker that has the most: the later half of them, except those already begun.
+ * otherwise from the backlog. A worker with short tasks is handed more of them ahead: enough for WINDOW_NS. So short
+ * tasks are handed out many at a time, and long tasks stay in the backlog, where any worker can get them. When the
+ * backlog is empty, an idle worker gets the later half of the tasks of the worker that has the most, except those
+ * already begun.
  */
 #include "base/error.h"
 #include "core/internal.h"
@@ -191,8 +192,8 @@ static bool hand_solo(struct gd__sched *s, uint64_t now, unsigned i)
     return true;
 }
 
-/* When the first of these tasks began to wait. That task may be anywhere in the list: tasks that come back are put
- * at the front, those of a worker that is gone at the end, and some lists are sorted by size. */
+/* Returns when the task that has waited longest began to wait. That task may be anywhere in the list: returned tasks
+ * are put at the front, tasks of a worker that is gone are put at the end, and some lists are sorted by size. */
 static uint64_t oldest(const struct gd__sched *s, const struct gd__list *l)
 {
     uint64_t since = GD__NEVER;
@@ -202,7 +203,8 @@ static uint64_t oldest(const struct gd__sched *s, const struct gd__list *l)
     return since;
 }
 
-/* Whether a batch that is not full may be handed out: no more tasks can come, or one has waited long enough. */
+/* Whether a batch that is not full may be handed out, because no more tasks can come or because one has waited long
+ * enough. */
 static bool may_go_short(struct gd__sched *s, uint64_t now, const struct gd__list *l)
 {
     if (s->config.batch_wait_ns == 0 || s->source_ended || s->next_id >= s->allowed)
@@ -214,25 +216,25 @@ static bool may_go_short(struct gd__sched *s, uint64_t now, const struct gd__lis
     return false;
 }
 
-/* How many of the waiting tasks a worker may take at once. A single worker may take all. One of many may take half its
- * share of the backlog, so that workers that ask later still find tasks. */
+/* How many of the waiting tasks a worker may take at once. A single worker may take all. If there are more workers,
+ * each may take half its share of the backlog, so that tasks remain for the others. */
 static uint64_t fair_part(const struct gd__sched *s, const struct gd__list *l)
 {
     const uint64_t part = l == &s->backlog && s->n_ready > 1 ? l->count / (2 * s->n_ready) : l->count;
     return gd__max64(part, 1);
 }
 
-/* Whether tasks take so long that the last few are left for the workers that become free first. A task that a worker
- * has begun to load ahead can't be taken back: it would wait behind a long task while other workers are idle. If the
- * worker has not finished a task yet the duration is unknown; then tasks are left for workers that are still
- * starting. */
+/* Whether the worker's tasks take so long that the last few are left for the workers that become free first. A task
+ * that a worker has begun to load ahead can't be taken back, so it would wait behind a long task while other workers
+ * are idle. If the worker has not finished a task yet, the duration is unknown. Then tasks are left for workers that
+ * are still starting. */
 static bool is_long(const struct gd__sched *s, const struct gd__sched_worker *w)
 {
     return w->mean_ns == 0 || (s->source_ended && w->mean_ns >= LONG_NS);
 }
 
-/* Whether the rest of the backlog is left for other workers: one batch for each, and one more for each that has no
- * task. */
+/* Whether the rest of the backlog is left for other workers: one batch for each worker, and a second one for each
+ * worker that has no task. */
 static bool is_kept_for_others(const struct gd__sched *s, unsigned i, const struct gd__list *l)
 {
     const struct gd__sched_worker *w = &s->workers[i];
@@ -340,8 +342,8 @@ static bool can_take_from(const struct gd__sched *s, const struct gd__sched_work
     return gd__window_length(w) > s->tasks[w->window[w->head & s->window_mask]].batch;
 }
 
-/* Whether it pays to move the worker's tasks: those that take less time than a wake-up are done sooner where they are.
- * The estimate uses past durations, so look again if the first task takes longer than SHARE_NS. */
+/* Whether it is worth moving the worker's tasks. Tasks that take less time than a wake-up end sooner if they stay. The
+ * estimate uses past durations, so it is made again if the first task takes longer than SHARE_NS. */
 static bool is_worth_taking_from(struct gd__sched *s, uint64_t now, const struct gd__sched_worker *w)
 {
     const uint64_t look_again = w->head_since + SHARE_NS;
@@ -364,7 +366,8 @@ static struct gd__sched_worker *longest_window(struct gd__sched *s, uint64_t now
     return best;
 }
 
-/* Puts the later half of w's tasks back into the backlog, in whole batches. False: w has begun all of them. */
+/* Puts the later half of w's tasks back into the backlog, in whole batches. Returns false if w has begun all of
+ * them. */
 static bool take_half_back(struct gd__sched *s, struct gd__sched_worker *w)
 {
     const unsigned i = (unsigned)(w - s->workers);
@@ -373,7 +376,7 @@ static bool take_half_back(struct gd__sched *s, struct gd__sched_worker *w)
     for (uint64_t b; keep < w->head + length / 2; keep += b) {
         b = s->tasks[w->window[keep & s->window_mask]].batch;
         if (keep + b >= old_tail)
-            break; /* the last batch is more than half of the window, and goes too */
+            break; /* the last batch is more than half of the window, and is taken back too */
     }
     w->tail = gd__max64(gd__min64(s->fx->take_back(s->ctx, i, keep), old_tail), keep);
     w->no_steal = w->tail == old_tail;
@@ -381,7 +384,7 @@ static bool take_half_back(struct gd__sched *s, struct gd__sched_worker *w)
     for (uint64_t p = old_tail; p > w->tail; p--) {
         const uint32_t slot = w->window[(p - 1) & s->window_mask];
         s->tasks[slot].state = GD__TASK_WAITING;
-        s->tasks[slot].waiting_since = 0; /* not held back for a fuller batch again */
+        s->tasks[slot].waiting_since = 0; /* so that it is not held back again for a fuller batch */
         gd__list_push_front(s, &s->backlog, slot);
     }
     return !w->no_steal;
@@ -407,7 +410,7 @@ void gd__sched_pump(struct gd__sched *s, uint64_t now)
         deal_by_size(s);
     if (s->backlog.count + s->solo.count + s->n_placed > 0) {
         serve(s, now, s->idle);
-        if (s->solo.count == 0) /* a suspect (sched.h) is run alone, so let a worker finish its tasks */
+        if (s->solo.count == 0) /* a suspect (see sched.h) runs alone, so let a worker finish its tasks first */
             serve(s, now, s->hungry);
         if (s->config.placement != GD_PLACE_BY_SIZE)
             s->rotate = (s->rotate + 1) % s->config.n_workers;

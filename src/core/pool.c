@@ -1,19 +1,19 @@
-/* Workers: one table says what each event does in each state.
+/* Workers: what each event does in each state.
  *
  *              ready     setup failed  result    exited        timer
  *   OFF        .         .             .         .             .
- *   STARTING   serve     leave         .         died          setup took too long: kill
+ *   STARTING   now IDLE  stop it       .         died          setup took too long: kill
  *   IDLE       .         .             take it   died          a deadline may have passed
  *   CANCELLING .         .             take it   died          grace is over: kill
- *   STOPPING   ignore    leave         .         gone          too slow: kill
- *   KILLING    ignore    ignore        take it   died          it does not die: lost
+ *   STOPPING   ignore    count it      .         finished      too slow: kill
+ *   KILLING    ignore    ignore        take it   died          it does not die: now LOST
  *   RESTING    .         .             .         .             start again
  *   HELD       .         .             .         .             no stop came: the death counts
  *   SHORT      .         .             take it   died          it may be handed tasks again
  *   FINISHED, FAILED, LOST: no more events.
  *
- * A dot is an event that a worker in that state cannot cause: it has broken the protocol. (IDLE means "ready". With
- * tasks in its window the worker is shown as BUSY.)
+ * A dot marks an event that is impossible in that state: the worker has broken the protocol. IDLE means "ready". If its
+ * window holds tasks, users see the worker as BUSY.
  *
  * death.c, deadline.c, device.c (all workers of one device) and ending.c (the run) handle what follows from the events.
  */
@@ -40,7 +40,7 @@ static void start_next_in_line(struct gd__sched *s, uint64_t now)
             gd__worker_start(s, now, i);
 }
 
-/* Ends the run if its last worker is out of use while tasks are left. */
+/* The last worker is out of use. Ends the run, unless it is ending already. */
 static void no_worker_left(struct gd__sched *s)
 {
     const bool over = s->stopping || s->workers_stopped;
@@ -51,7 +51,7 @@ static void no_worker_left(struct gd__sched *s)
     gd__cancel_waiting(s);
 }
 
-/* Reports, once, that a device has no worker left. The end of the run does not count. */
+/* Reports that a device has no worker left. Does so only once, and not while the run is ending. */
 static void check_device(struct gd__sched *s, unsigned i)
 {
     const unsigned device = s->workers[i].device;

@@ -110,7 +110,7 @@ int gd__sched_open(struct gd__sched *s, const struct gd__sched_config *c, const 
     s->fx = fx;
     s->ctx = ctx;
     const uint64_t n_slots = c->queue_size + (uint64_t)c->n_workers * c->batch_size;
-    /* The sum may overflow. And a slot's number combined with TAG_TASK must not equal one of the other tags. */
+    /* The sum may overflow. Also, a slot's number combined with TAG_TASK must not equal one of the other tags. */
     if (c->queue_size >= TAG_TASK || n_slots >= TAG_TASK - 1)
         return gd__error(GD_E_TOO_LARGE, "queue_size %llu is too large: at most about 1000000000",
                          (unsigned long long)c->queue_size);
@@ -166,7 +166,7 @@ static void deliver(struct gd__sched *s, uint32_t slot, const struct gd__outcome
     else
         s->counts.failed++;
     s->counts.cancelled += o->failure == GD_FAILURE_CANCELLED;
-    s->outstanding--; /* before the callback, which may ask for these counts: they must add up */
+    s->outstanding--; /* before the callback: it may read these counts, and they must add up */
     s->fx->deliver(s->ctx, t, o);
     t->state = GD__TASK_FREE;
     t->next = s->free_head;
@@ -260,7 +260,8 @@ static void delay(struct gd__sched *s, uint32_t slot, uint64_t until)
     gd__heap_arm(&s->heap, &t->timer, until);
 }
 
-/* True: a stop has begun, so the task is cancelled; or a stop may be on its way, so the verdict waits. */
+/* Returns true if the task is not charged now. Either a stop has begun and the task is cancelled, or a stop may be on
+ * its way and the verdict waits. */
 static bool is_excused(struct gd__sched *s, uint64_t now, uint32_t slot, const struct gd__outcome *o,
                        enum gd__verdict verdict)
 {
@@ -319,7 +320,7 @@ void gd__task_crashed(struct gd__sched *s, uint64_t now, uint32_t slot, const st
     gd__place_again(s, now, slot);
 }
 
-/* No stop came: the task is charged as its verdict says. */
+/* No stop came, so the task is charged according to its verdict. */
 static void judge(struct gd__sched *s, uint64_t now, uint32_t slot)
 {
     struct gd__task *t = &s->tasks[slot];
@@ -396,7 +397,7 @@ void gd__sched_source_end(struct gd__sched *s, uint64_t now)
     gd__check_done(s, now);
 }
 
-/* Cancels every task that no worker has. */
+/* Cancels every task that is not in a worker's window. */
 void gd__cancel_waiting(struct gd__sched *s)
 {
     for (uint32_t slot = 0; slot < s->n_used && s->outstanding > 0; slot++) {
@@ -462,7 +463,7 @@ void gd__sched_tick(struct gd__sched *s, uint64_t now)
     }
 }
 
-/* --- questions --- */
+/* --- queries --- */
 
 uint64_t gd__sched_deadline(const struct gd__sched *s)
 {

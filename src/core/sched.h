@@ -1,9 +1,9 @@
 /* The scheduler decides which worker gets which task, what the death of a process means, and when a deadline has
  * passed.
  *
- * It is only a state machine: its caller passes in events and the time, and it answers by calling the effects table. It
- * makes no system call and reads no clock, so the dispatcher can drive it with real processes and tests/sim with
- * virtual ones.
+ * It is a pure state machine. Its caller passes in events and the time, and the scheduler answers by calling functions
+ * of the effects table. It makes no system call and reads no clock. So the dispatcher can drive it with real processes,
+ * and tests/sim with simulated ones.
  *
  * A task is in exactly one state:
  *
@@ -13,22 +13,23 @@
  *   PARKED    done, waiting for its turn to be delivered (ordered runs)
  *   FREE      final: delivered, its slot is free
  *
- * A worker's window holds the tasks handed to it, in order, at positions head .. tail - 1 of its ring; results come in
- * that order. Positions count from 0 for each process.
+ * A worker's window holds the tasks handed to it, in order, at positions head .. tail - 1 of its ring. Results come in
+ * the same order. Positions count from 0 for each process.
  *
  * Which task is charged with a death. If one task had been started, that task is charged. It is run again until it has
- * crashed crash_limit times. If several had been started (a batch, or loads beside it), each is suspect and none is
- * charged. Every suspect is run again alone, so that another death has only one possible cause. Tasks that had not been
- * started are handed out again at once, uncharged.
+ * crashed crash_limit times. If several tasks had been started (a batch, or tasks that were being loaded), each is
+ * suspect and none is charged. Every suspect is run again alone, so that another death has only one possible cause.
+ * Tasks that had not been started are handed out again at once, uncharged.
  *
- * A stop uses up no attempts. A task that fails after the stop began is cancelled, whatever the cause of the failure. A
- * stop may also be sent to every process at once (SIGTERM by systemd or Slurm), and may reach a worker before the
- * dispatcher hears of it. So a task or worker that was ended by SIGTERM, SIGINT or SIGHUP is not judged for
- * signal_wait_ns. Until then the task is DELAYED and the worker HELD.
+ * A stop uses up no attempts. A task that fails after the stop began is cancelled, whatever the cause of the failure.
+ * systemd and Slurm send SIGTERM to every process at once, so a worker may receive it before the dispatcher does.
+ * Therefore a task or worker that was ended by SIGTERM, SIGINT or SIGHUP is judged only after signal_wait_ns. Until
+ * then the task is DELAYED and the worker is HELD.
  *
- * A shortage concerns the machine. If no process could be started because no more processes or memory were available,
- * the task goes back uncharged, and the worker rests for longer each time (as SHORT, or as RESTING if its own process
- * could not be started). If nothing else ran for shortage_wait_ns, the run ends and the remaining tasks are not done.
+ * A shortage is not the fault of a task or a worker. If a process could not be started because no more processes or
+ * memory were available, the task goes back to the backlog, uncharged. The worker then rests, longer after each
+ * shortage in a row. Its state is SHORT, or RESTING if its own process could not be started. If nothing else ran for
+ * shortage_wait_ns, the run ends and the remaining tasks are not done.
  *
  * Event functions return 0, or GD_E_PROTOCOL if a worker in that state cannot have sent that event. In that case call
  * gd__sched_broken(). After a group of events call gd__sched_pump(), which hands out work.
@@ -51,18 +52,18 @@ enum gd__task_state { GD__TASK_FREE, GD__TASK_WAITING, GD__TASK_DELAYED, GD__TAS
 
 struct gd__task {
     uint64_t id;
-    uint64_t payload[4]; /* belongs to the dispatcher, as does the tag: not read here */
+    uint64_t payload[4]; /* payload and tag belong to the dispatcher; the scheduler does not read them */
     uint64_t tag;
     uint64_t weight;
     uint64_t waiting_since;
-    uint64_t first_start_ns; /* start of the first attempt that has ended; 0: none has */
+    uint64_t first_start_ns; /* start of the first attempt that has ended; 0: no attempt has ended */
     uint32_t next;           /* in the list it is on */
     uint32_t attempt;        /* how often it was started */
     uint32_t crashes;
     uint32_t errors;
-    int32_t worker; /* the last worker that had it; -1: none */
+    int32_t worker; /* the last worker that it was handed to; -1: none */
     int32_t home;   /* worker it was placed on; -1: any */
-    uint16_t batch; /* while handed: size of the batch from here to its end */
+    uint16_t batch; /* while HANDED: number of tasks from this one to the end of its batch */
     uint8_t state;
     uint8_t verdict; /* enum gd__verdict */
     bool solo;
@@ -73,10 +74,10 @@ struct gd__task {
 struct gd__outcome {
     enum gd_failure failure; /* NONE: success */
     bool final;              /* must not be retried */
-    bool by_stop_signal;     /* SIGTERM, SIGINT or SIGHUP ended it; every process of the run may have got that signal */
-    bool shortage;           /* it was not begun: no process could be started */
-    bool kept;               /* the bytes are a copy, made by hold() */
-    int worker;              /* -1: none */
+    bool by_stop_signal; /* ended by SIGTERM, SIGINT or SIGHUP, which may have been sent to every process of the run */
+    bool shortage;       /* it did not begin, because no process could be started */
+    bool kept;           /* the bytes are a copy, made by hold() */
+    int worker;          /* -1: none */
     int signal;
     int exit_code;
     uint64_t start_ns;
@@ -89,17 +90,17 @@ struct gd__outcome {
 
 /* A process that ended. */
 struct gd__death {
-    uint64_t started; /* process() had been entered for positions below this (a batch counts whole) */
-    uint64_t loading; /* load() had been entered for positions below this; 0: the worker has no load() */
+    uint64_t started; /* process() had been called for all positions below this (a batch counts as a whole) */
+    uint64_t loading; /* load() had been called for all positions below this; 0: the worker has no load() */
     uint64_t start_ns;
     int signal;
     int exit_code;
-    bool not_spawned;    /* it could not be started */
-    bool shortage;       /* because no more processes or memory were available */
+    bool not_spawned;    /* the process could not be started */
+    bool shortage;       /* the reason was that no more processes or memory were available */
     const char *message; /* what happened to it ("exited with code 3"), and the end of its stderr */
 };
 
-/* How far a worker has got, as far as is known; see struct gd__death. */
+/* What is known of a worker's progress. The fields are as in struct gd__death. */
 struct gd__probe {
     uint64_t started;
     uint64_t start_ns;
@@ -122,15 +123,16 @@ struct gd__sched_effects {
     void (*deliver)(void *ctx, const struct gd__task *t, const struct gd__outcome *o);
     /* The task will be delivered later: copy what o points to, and make o point to the copy. */
     void (*hold)(void *ctx, const struct gd__task *t, struct gd__outcome *o);
-    /* It will not be delivered after all: the copy may be freed. */
+    /* The copy made by hold() will not be delivered and may be freed. */
     void (*drop)(void *ctx, const struct gd__task *t, const struct gd__outcome *o);
     /* An attempt failed, and the task will be run again. May be NULL. */
     void (*tried)(void *ctx, const struct gd__task *t, const struct gd__outcome *o);
     void (*setup_failed)(void *ctx, unsigned w, const char *message);
     void (*worker_died)(void *ctx, unsigned w, const char *message, bool given_up);
-    /* No process could be started, by w or for it. Another attempt to start one will follow. */
+    /* No process could be started, either by w for a task or for w itself. It will be tried again. */
     void (*shortage)(void *ctx, unsigned w, const char *message, uint64_t size);
-    /* The device of w is out of use. Called once for each device. message: why; NULL: it has no worker left. */
+    /* The device of w is out of use. Called at most once for each device. message: the reason; NULL: the device has no
+     * worker left. */
     void (*device_out)(void *ctx, unsigned w, const char *message);
 };
 
@@ -149,7 +151,7 @@ struct gd__sched_config {
     uint64_t restart_delay_ns;
     uint64_t signal_wait_ns;   /* how long to wait for a stop after a death by SIGTERM, SIGINT or SIGHUP */
     uint64_t shortage_wait_ns; /* how long a shortage may last while nothing runs */
-    uint64_t start_gap_ns;     /* least time from handing out one task to the next; 0: none */
+    uint64_t start_gap_ns;     /* minimum time between handing out two tasks; 0: none */
     unsigned retries;
     bool retry_timeouts; /* a time-out is retried like a failure */
     unsigned crash_limit;
@@ -176,8 +178,8 @@ struct gd__list {
     uint64_t count;
 };
 
-/* Two more worker states. HELD is shown as RESTING: the process was ended by a signal that may have been a stop. SHORT
- * is shown as ready: the worker could not start what it needs for a task, and gets no task for a while. */
+/* Two more worker states. HELD: the process was ended by a signal that may have been a stop; users see RESTING. SHORT:
+ * the worker could not start a process for a task, and gets no task for a while; users see a ready worker. */
 enum { GD__WORKER_HELD = GD_WORKER_LOST + 1, GD__WORKER_SHORT, GD__WORKER_STATES };
 
 struct gd__sched_worker {
@@ -186,25 +188,25 @@ struct gd__sched_worker {
     bool given_up;    /* it is not started again */
     bool wants_start; /* waits for its turn to set up */
     bool solo;        /* the window holds one suspect: hand it no other task */
-    bool no_steal;    /* nothing could be taken back from it, and it has sent no result since */
+    bool no_steal;    /* no task could be taken back from it, and it has sent no result since then */
     int gpu_id;
     unsigned device;      /* the first worker on the same GPU */
     unsigned lost_in_row; /* device losses since the last success; kept in the device's first worker */
-    bool device_out;      /* it was reported that the device is out of use; kept in the same place */
+    bool device_out;      /* the device was reported as out of use; kept in the device's first worker */
     uint64_t head, tail;
     uint64_t cancel_below; /* tasks below this position were asked to stop */
-    bool cancel_batch;     /* and they are one batch */
-    uint32_t batch_left;   /* results of the batch at head that are still to come; 0: no result of it has come */
+    bool cancel_batch;     /* those tasks are one batch */
+    uint32_t batch_left;   /* how many more results of the current batch will come; 0: the next result begins a batch */
     uint32_t *window;
     struct gd__list placed; /* tasks placed on it, waiting */
     uint64_t head_since;    /* when the task at head became the first */
     uint64_t run_position;  /* 1 + the position whose start was seen; 0: none */
     uint64_t run_start;
-    uint64_t frozen_ns;    /* how long the run stood still since head_since */
-    uint64_t frozen_until; /* when it last stopped standing still */
+    uint64_t frozen_ns;    /* how long the run was frozen since head_since */
+    uint64_t frozen_until; /* when the last such time ended */
     uint64_t mean_ns;      /* mean duration of its tasks */
     uint64_t target;       /* how many tasks its window should hold */
-    uint64_t burst;        /* how many tasks make it worth waking */
+    uint64_t burst;        /* how many tasks justify waking it */
     uint64_t target_mean;  /* the mean_ns for which target and burst were computed */
     uint32_t batch_limit;
     uint32_t setup_tries, deaths_in_row;
@@ -225,7 +227,7 @@ struct gd__sched {
 
     struct gd__task *tasks;
     uint32_t n_slots;
-    uint32_t n_used; /* the first n_used slots have been in use */
+    uint32_t n_used; /* slots below this have been used at least once */
     uint32_t free_head;
     struct gd__list backlog, solo;
     uint32_t *by_size; /* heap of waiting tasks, largest first */
@@ -233,7 +235,7 @@ struct gd__sched {
     uint64_t next_id;
     uint64_t outstanding; /* taken and not final */
     uint64_t finals;
-    uint64_t running; /* sum over workers of min(window, batch) */
+    uint64_t running; /* sum over all workers of min(length of the window, batch size) */
     uint64_t allowed;
 
     uint64_t next_delivery; /* ordered runs */
@@ -247,9 +249,9 @@ struct gd__sched {
     uint64_t *idle, *hungry; /* bit sets of workers */
     unsigned n_words, rotate, n_ready, n_starting, n_alive;
     uint64_t n_placed;    /* tasks in workers' own queues */
-    uint64_t hold_until;  /* when to pump again, for a batch held back or tasks worth taking back */
+    uint64_t hold_until;  /* when to pump again: a batch is held back, or tasks may be worth taking back */
     uint64_t short_since; /* since when every attempt has ended in a shortage; 0: there is no shortage */
-    uint64_t next_start;  /* with a gap between starts: when the next task may go */
+    uint64_t next_start;  /* with start_gap_ns: when the next task may be handed out */
 
     struct gd__heap heap;
     struct gd__timer batch_timer, stop_timer;
@@ -282,26 +284,26 @@ void gd__sched_device_failed(struct gd__sched *s, uint64_t now, unsigned w, cons
 void gd__sched_device_restart(struct gd__sched *s, uint64_t now, unsigned w);
 void gd__sched_shutdown(struct gd__sched *s, uint64_t now);
 void gd__sched_abort(struct gd__sched *s, uint64_t now);
-/* The run stood still for lost_ns, until now: that counts towards no time limit, grace or delay. */
+/* The run was frozen for lost_ns, until now. That time counts towards no time limit, grace period or delay. */
 void gd__sched_frozen(struct gd__sched *s, uint64_t now, uint64_t lost_ns);
 void gd__sched_tick(struct gd__sched *s, uint64_t now); /* fires the timers that are due */
 void gd__sched_pump(struct gd__sched *s, uint64_t now);
 
-/* --- questions --- */
-uint64_t gd__sched_deadline(const struct gd__sched *s); /* when to call tick; GD__NEVER */
-bool gd__sched_finished(const struct gd__sched *s);     /* every task final, source ended, every worker gone */
+/* --- queries --- */
+uint64_t gd__sched_deadline(const struct gd__sched *s); /* when to call gd__sched_tick(), or GD__NEVER */
+bool gd__sched_finished(const struct gd__sched *s);     /* tasks final, source ended, workers gone */
 /* How many tasks may be taken in all so that no more than queue_size wait. It never decreases. */
 static inline uint64_t gd__sched_allowed(const struct gd__sched *s)
 {
     return s->allowed;
 }
-bool gd__sched_has_idle(const struct gd__sched *s); /* a worker is ready and has nothing */
+bool gd__sched_has_idle(const struct gd__sched *s); /* a worker is ready and has no task */
 /* The task at the head of w's window, or NULL. */
 const struct gd__task *gd__sched_head(const struct gd__sched *s, unsigned w);
-/* The task at a position of w's window, or NULL if it is not there. */
+/* The task at a position of w's window, or NULL if the window does not hold that position. */
 const struct gd__task *gd__sched_at(const struct gd__sched *s, unsigned w, uint64_t position);
 enum gd_worker_state gd__sched_worker_state(const struct gd__sched *s, unsigned w);
-/* A message that says why w's process was killed; NULL: it was not. */
+/* The reason why w's process was killed, as a message. NULL: it was not killed. */
 const char *gd__sched_kill_message(const struct gd__sched *s, unsigned w);
 
 #endif

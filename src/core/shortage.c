@@ -1,6 +1,6 @@
 /* A shortage: the machine cannot start a process because no more processes or memory are available. No task and no
- * worker caused that, so none is charged. The task goes back to the backlog, and the worker rests, for longer each
- * time. sched.h has the rules.
+ * worker caused that, so none is charged. The task goes back to the backlog. The worker rests, longer after each
+ * shortage in a row. sched.h has the rules.
  */
 #include "core/internal.h"
 
@@ -40,7 +40,7 @@ static void hand_back(struct gd__sched *s, uint64_t now, unsigned i)
         gd__place_again(s, now, gd__window_at(s, w, p - 1));
 }
 
-/* The tasks that the worker still has keep their deadline. */
+/* Tasks that are still in the worker's window keep their deadline. */
 void gd__arm_short(struct gd__sched *s, unsigned i, uint64_t deadline)
 {
     const struct gd__sched_worker *w = &s->workers[i];
