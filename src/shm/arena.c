@@ -1,11 +1,12 @@
-/* The allocator of a shared region: private tables about bytes that other processes only read.
+/* The allocator of a shared region. Other processes only read the region. The tables of the allocator are private.
  *
  * Two layers:
  *   runs    whole pages, first fit by address, joined when freed. The free runs are a treap ordered by offset. Each
- *           node stores the most room of any run in its subtree, for pages and for slabs, so a search goes down one
- *           path: finding, taking and joining take logarithmic time on average.
+ *           node stores the largest room of any run in its subtree, once for pages and once for slabs. So a search
+ *           follows one path, and finding, taking and joining take logarithmic time on average.
  *   slabs   128 KiB runs at multiples of 128 KiB, each cut into blocks of one size class, with a bitmap of free blocks.
- *           slab_at[offset / 128 KiB] is the slab at that offset, if any: freeing finds the layer of a block by it.
+ *           slab_at[offset / 128 KiB] is the slab at that offset, if any. Freeing a block uses it to find the layer of
+ *           the block.
  *
  * If no slab can be made for a small block (the region is nearly full), the block gets a run of its own.
  *
@@ -31,10 +32,10 @@ enum {
     SLAB_MAX = 32 * 1024, /* the largest block that comes from a slab */
     CLASSES = 27,
     MAP_WORDS = (1 << 17) / STEP / 64,
-    NONE = 0 /* index of no run and no slab: entry 0 of each table is unused */
+    NONE = 0 /* the index that means "no run" or "no slab": entry 0 of each table is unused */
 };
 
-/* Classes of a page or more are whole pages, so that their blocks begin at a page. */
+/* Classes of a page or more are whole pages, so that their blocks begin at a page boundary. */
 static const uint16_t class_size[CLASSES] = { 64,   128,  192,  256,   320,   384,   448,   512,   640,
                                               768,  896,  1024, 1280,  1536,  1792,  2048,  2560,  3072,
                                               3584, 4096, 8192, 12288, 16384, 20480, 24576, 28672, 32768 };
@@ -68,7 +69,7 @@ struct gd__arena {
     struct run *runs;
     uint32_t n_runs, root, unused_run;
     uint64_t runs_out;
-    uint64_t visited; /* nodes that searches have looked at */
+    uint64_t visited; /* how many nodes all searches have visited */
     uint32_t random;
     struct slab *slabs;
     uint32_t n_slabs, unused_slab;
@@ -113,7 +114,7 @@ static void update(struct gd__arena *a, uint32_t i)
 {
     struct run *r = run_of(a, i);
     for (unsigned k = 0; k < ALIGNMENTS; k++) {
-        const uint64_t left = run_of(a, r->left)->most[k], right = run_of(a, r->right)->most[k]; /* entry 0 has 0 */
+        const uint64_t left = run_of(a, r->left)->most[k], right = run_of(a, r->right)->most[k]; /* 0 in entry 0 */
         const uint64_t below = left > right ? left : right, own = room_at(r, k);
         r->most[k] = own > below ? own : below;
     }
@@ -214,7 +215,7 @@ static uint32_t first_fit(struct gd__arena *a, uint64_t size, enum alignment ali
     return NONE;
 }
 
-/* Makes room in the table for the free runs that taking one more run can leave: one before it and one after it. */
+/* Makes room in the table for the two free runs that can remain when one more run is taken: before it and after it. */
 static bool reserve_runs(struct gd__arena *a)
 {
     uint64_t wanted = a->runs_out + 4; /* entry 0, one free run more than runs in use, and the run about to be taken */
@@ -381,8 +382,8 @@ static void drop_slab(struct gd__arena *a, uint32_t i)
     a->unused_slab = i;
 }
 
-/* Frees the slabs that were kept although they are empty. True if there were any. It looks at every slab that has a
- * free block, so it is called only if there is no other room. */
+/* Frees all empty slabs. Returns true if there were any. It visits every slab that has a free block, so it is called
+ * only if there is no other room. */
 static bool drop_empty_slabs(struct gd__arena *a)
 {
     bool any = false;
@@ -425,8 +426,8 @@ static void block_free(struct gd__arena *a, uint32_t i, uint64_t offset)
     a->used -= class_size[s->size_class];
     if (s->n_free++ == 0)
         link_slab(a, i);
-    /* Keep one empty slab per class: allocating and freeing one block in turn should not take and return pages each
-     * time. */
+    /* Keep one empty slab per class. Otherwise a program that allocates and frees one block repeatedly would take and
+     * return the pages each time. */
     if (s->n_free == s->n_blocks && (s->next != NONE || s->prev != NONE))
         drop_slab(a, i);
 }
@@ -468,7 +469,7 @@ int gd__arena_open(struct gd__arena **out, uint64_t first, uint64_t size, size_t
     first = aligned(first ? first : 1, GD__PAGE); /* 0 is no offset: it means failure */
     uint64_t end = size & ~(uint64_t)(GD__PAGE - 1);
     if (end <= first)
-        return gd__error(GD_E_INVALID, "an arena needs a page at least: %" PRIu64 " to %" PRIu64, first, size);
+        return gd__error(GD_E_INVALID, "an arena needs at least one page: %" PRIu64 " to %" PRIu64, first, size);
     struct gd__arena *a = gd__calloc(1, sizeof *a);
     if (!a)
         return gd__error_errno("arena");
@@ -518,8 +519,8 @@ uint64_t gd__arena_alloc(struct gd__arena *a, uint64_t size)
     if (a->later)
         empty_later(a);
     if (size == 0 || size > a->managed) {
-        gd__error(size ? GD_E_TOO_LARGE : GD_E_INVALID, "a block of %" PRIu64 " bytes in an arena of %" PRIu64, size,
-                  a->managed);
+        gd__error(size ? GD_E_TOO_LARGE : GD_E_INVALID, "cannot allocate %" PRIu64 " bytes in an arena of %" PRIu64,
+                  size, a->managed);
         return 0;
     }
     uint64_t offset = size <= SLAB_MAX ? block_alloc(a, class_of(size)) : 0;

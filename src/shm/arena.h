@@ -1,9 +1,10 @@
-/* The allocator of the payload arena. It knows which bytes are in use in a region that only this process writes.
+/* The allocator of the payload arena. It manages a region that only this process writes, and records which bytes of it
+ * are in use.
  *
  * Its tables are in private memory, so no reader can damage them. Low addresses are used first: the beginning of the
  * arena stays in the cache, and is the part that workers pin. Blocks of up to 32 KiB come from slabs of size classes.
- * Larger blocks are whole pages, found by first fit and joined when freed. Memory is kept for reuse and never returned
- * to the system before the end (holes can't be punched into a sealed region).
+ * Larger blocks are whole pages, found by first fit and joined when freed. Freed memory is reused. It is returned to
+ * the system only when the region is closed, because no holes can be punched into a sealed region.
  *
  * One thread allocates (the feeder). Another may free (the monitor): gd__arena_free_later() puts the block on a
  * single-producer ring that the allocating thread empties when it allocates.
@@ -24,13 +25,13 @@ void gd__arena_close(struct gd__arena **a);
  * the thread's error to GD_E_NO_MEMORY or GD_E_TOO_LARGE. size > 0. Allocating thread only. */
 uint64_t gd__arena_alloc(struct gd__arena *a, uint64_t size);
 
-/* Frees a block. size is that given to gd__arena_alloc(). Allocating thread only. */
+/* Frees a block. size: the size passed to gd__arena_alloc(). Allocating thread only. */
 void gd__arena_free(struct gd__arena *a, uint64_t offset, uint64_t size);
 
 /* Frees a block from the other thread. */
 void gd__arena_free_later(struct gd__arena *a, uint64_t offset, uint64_t size);
 
 uint64_t gd__arena_used(const struct gd__arena *a); /* bytes in use, rounded up as allocated; allocating thread only */
-uint64_t gd__arena_visited(const struct gd__arena *a); /* steps of all searches for free runs so far: for tests */
+uint64_t gd__arena_visited(const struct gd__arena *a); /* how many nodes all searches have visited: for tests */
 
 #endif

@@ -1,12 +1,11 @@
 /* The worker's allocator for result bytes.
  *
- * An arena over the data part of the result region, and two lists:
- *   unbound   blocks not bound to a record yet, oldest first. They are mostly bound in the order in which they were
- *             made, so looking from the front finds them at once.
- *   out       blocks that went out with a record, by record number: a ring from which released ones are taken.
+ * It has an arena over the data part of the result region, and two lists:
+ *   unbound   blocks that are not bound to a record yet, oldest first. Most are bound in the order in which they were
+ *             allocated, so a search from the front finds them at once.
+ *   out       blocks that were sent with a record, in the order of record numbers. Released blocks leave this ring.
  *
- * Allocating a block also makes room for it in both lists, so that binding and dropping can't fail. Not for two threads
- * at once.
+ * Allocating a block also makes room for it in both lists, so that binding and dropping can't fail. Not thread-safe.
  */
 #include "shm/bytes.h"
 

@@ -2,8 +2,8 @@
  *
  * The dispatcher releases results in the order of their records, so blocks that are bound to a record wait in one
  * queue. The memory itself is an arena (arena.h) over the sparse data part of the result region. The arena uses low
- * addresses first, so that memory that was touched is used again. A block of any size can be had as long as there is a
- * gap for it, whatever else is in use. Not for two threads at once.
+ * addresses first, so that memory that was touched is used again. An allocation succeeds if there is a gap that is
+ * large enough. Not thread-safe.
  */
 #ifndef GD_SHM_BYTES_H
 #define GD_SHM_BYTES_H
@@ -21,11 +21,11 @@ void gd__bytes_close(struct gd__bytes **b);
  * gap. */
 uint64_t gd__bytes_alloc(struct gd__bytes *b, uint64_t size);
 
-/* Gives back a block that will not be bound to a record. Blocks may be given back in any order. */
+/* Frees a block that will not be bound to a record. Such blocks may be freed in any order. */
 void gd__bytes_drop(struct gd__bytes *b, uint64_t offset);
 
-/* The block at offset goes out with result record number `record`: it is free once released > record. Record numbers
- * must not decrease from call to call (the same number may come again). */
+/* Binds the block at offset to result record number `record`. gd__bytes_release() frees it if released > record. Record
+ * numbers must not decrease from call to call. They may repeat. */
 void gd__bytes_bind(struct gd__bytes *b, uint64_t offset, uint64_t record);
 
 /* Frees the blocks that the dispatcher has released. Call it before gd__bytes_alloc(). */

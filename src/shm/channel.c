@@ -1,8 +1,8 @@
 /* The dispatcher's end of the rings to one worker process.
  *
  * Only the dispatcher writes the task region. The worker writes the result region, so nothing in it is trusted. Records
- * are copied and the copy is checked (in channel.h). The check uses the dispatcher's own copies of sizes and offsets.
- * Counters are clamped to the values that are possible.
+ * are copied and the copy is checked (in channel.h). The check uses private copies of sizes and offsets. Counters are
+ * clamped to the values that are possible.
  */
 #include "shm/channel.h"
 
@@ -136,7 +136,8 @@ uint64_t gd__channel_take_back(struct gd__channel *c, uint64_t keep)
         if (claimed > c->published)
             claimed = c->published;
         if (claimed > keep) {
-            /* The worker may have seen the lower limit, given up its claim and gone to sleep: wake it to look again. */
+            /* The worker may have seen the lower limit, withdrawn its claim and gone to sleep. Wake it, so that it
+             * checks again. */
             keep = claimed;
             atomic_store_explicit(&c->out->limit, keep, memory_order_release);
             gd__channel_wake(c);
@@ -158,14 +159,15 @@ int gd__channel_far_bytes(const struct gd__channel *c, const struct gd__result_s
                           uint64_t *size)
 {
     if (record->kind == 0 || record->kind >= GD__R_KINDS)
-        return gd__error(GD_E_PROTOCOL, "result record %" PRIu64 " is of no kind (%u)", c->result_head, record->kind);
+        return gd__error(GD_E_PROTOCOL, "result record %" PRIu64 " has the unknown kind %u", c->result_head,
+                         record->kind);
     if (record->inline_size != GD__NOT_INLINE)
-        return gd__error(GD_E_PROTOCOL, "result record %" PRIu64 " has %u bytes in its slot", c->result_head,
-                         record->inline_size);
+        return gd__error(GD_E_PROTOCOL, "result record %" PRIu64 " claims %u bytes in its slot, which is too many",
+                         c->result_head, record->inline_size);
     if (record->offset < c->data_offset || record->offset > c->result_region_size ||
         record->size > c->result_region_size - record->offset)
         return gd__error(GD_E_PROTOCOL,
-                         "result record %" PRIu64 " has %" PRIu64 " bytes at %" PRIu64 ", outside of its region",
+                         "result record %" PRIu64 " has %" PRIu64 " bytes at %" PRIu64 ", outside its region",
                          c->result_head, record->size, record->offset);
     *bytes = (const char *)c->results.base + record->offset;
     *size = record->size;
@@ -178,7 +180,7 @@ void gd__channel_done(struct gd__channel *c, uint64_t consumed, uint64_t release
     atomic_store_explicit(&c->out->consumed, consumed, memory_order_release); /* pairs with has_room() in port.c */
     gd__full_fence(); /* pairs with the fence in port.c's sleep_until() */
     const uint32_t sleep = atomic_load_explicit(&c->in->sleeping, memory_order_relaxed);
-    /* A worker that waits for a task does not need room: waking it here would wake it twice. */
+    /* Wakes the worker only if it waits for room. A worker that waits for a task is woken when one is published. */
     if (sleep != 0 && atomic_load_explicit(&c->in->wants_room, memory_order_relaxed) != 0)
         gd__channel_ring(c, sleep);
 }

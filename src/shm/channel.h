@@ -1,8 +1,9 @@
-/* The two rings between the dispatcher and one worker process: both ends. See layout.h for the protocol.
+/* Both ends of the two rings between the dispatcher and one worker process. See layout.h for the protocol.
  *
- * Functions that run once per task are inline. Those that wait, ring or report errors are in channel.c and port.c.
+ * Functions that run once per task are inline. Functions that wait, ring a bell or report errors are in channel.c and
+ * port.c.
  *
- * A channel is made for one process and thrown away with it: a worker's replacement gets new memory.
+ * A channel is made for one process and closed when that process ends. A process that replaces it gets new memory.
  */
 #ifndef GD_SHM_CHANNEL_H
 #define GD_SHM_CHANNEL_H
@@ -19,7 +20,7 @@
 /* ---- the dispatcher's end ---- */
 
 struct gd__channel_spec {
-    struct gd__worker_config config; /* capacities, ids, spin...; sizes and offsets are filled in by open */
+    struct gd__worker_config config; /* capacities, ids, spin...; gd__channel_open() fills in sizes and offsets */
     const void *args;
     uint64_t result_bytes; /* wanted room for result bytes (sparse); may be halved down to 1 MiB */
 };
@@ -52,7 +53,7 @@ static inline struct gd__task_slot *gd__channel_append(struct gd__channel *c)
     return &c->task_slots[c->task_tail++ & c->task_mask];
 }
 
-/* Rings the worker's bell for that sleep, unless that was done before. */
+/* Rings the worker's bell for that sleep, unless it was rung for it before. */
 void gd__channel_ring(struct gd__channel *c, uint32_t sleep);
 
 /* Wakes the worker if it sleeps. Call it after storing something for the worker to see. */
@@ -74,8 +75,8 @@ static inline void gd__channel_publish(struct gd__channel *c)
     gd__channel_wake(c);
 }
 
-/* Takes back tasks from position keep on. Returns the new end: the tasks in [returned, old end) are ours again. A
- * worker that reports a false `claimed` only keeps more tasks. */
+/* Takes back tasks from position keep on. Returns the new end. The tasks from there to the old end belong to the
+ * dispatcher again. A worker that reports a wrong `claimed` only keeps more tasks. */
 uint64_t gd__channel_take_back(struct gd__channel *c, uint64_t keep);
 
 /* The two rarer parts of gd__channel_next(). far_bytes returns 1 or GD_E_PROTOCOL. */
@@ -84,8 +85,8 @@ int gd__channel_far_bytes(const struct gd__channel *c, const struct gd__result_s
                           uint64_t *size);
 
 /* Copies the next result record to *out. Returns 1; 0 if there is no record; GD_E_PROTOCOL with an error message if the
- * worker's memory is not valid: a tail that goes back or runs too far ahead, an unknown kind, bytes outside the region.
- * *bytes points into *out if the bytes are inline, otherwise into the region. */
+ * worker's memory is not valid: the tail decreased or is too far ahead, the kind is unknown, or the bytes are outside
+ * the region. *bytes points into *out if the bytes are inline, otherwise into the region. */
 static inline int gd__channel_next(struct gd__channel *c, struct gd__result_slot *out, const void **bytes,
                                    uint64_t *size)
 {
@@ -93,7 +94,7 @@ static inline int gd__channel_next(struct gd__channel *c, struct gd__result_slot
         uint64_t tail = atomic_load_explicit(&c->in->tail, memory_order_acquire); /* pairs with commit's release */
         if (tail == c->result_head)
             return 0;
-        if (__builtin_expect(tail - c->result_head > c->result_capacity, 0)) { /* also true for a tail that went back */
+        if (__builtin_expect(tail - c->result_head > c->result_capacity, 0)) { /* also true if the tail decreased */
             gd__channel_bad_tail(c, tail);
             return GD_E_PROTOCOL;
         }
@@ -125,7 +126,7 @@ void gd__channel_done(struct gd__channel *c, uint64_t consumed, uint64_t release
 void gd__channel_cancel(struct gd__channel *c, uint64_t below); /* sets `cancel`; the caller sends the socket byte */
 void gd__channel_stop(struct gd__channel *c);                   /* sets `stop` and rings */
 
-/* How far the worker reports to have got. Positions are clamped to [from, task_tail], so they are safe to use. */
+/* The progress that the worker reports. Positions are clamped to [from, task_tail], so they are safe to use. */
 struct gd__progress {
     uint64_t started; /* positions below this were started */
     uint64_t loading;
@@ -133,7 +134,7 @@ struct gd__progress {
 };
 void gd__channel_progress(const struct gd__channel *c, uint64_t from, struct gd__progress *out);
 
-/* Whether a process has ever used the worker's end. A process that never called gd_worker_main() has not. */
+/* Whether the worker process has opened its end. It opens it in gd_worker_main(). */
 bool gd__channel_attached(const struct gd__channel *c);
 
 /* ---- the worker's end ---- */
@@ -159,15 +160,16 @@ struct gd__port {
     struct gd__extents extents; /* of the result region */
 };
 
-/* Maps what came over the boot socket. Takes over the descriptors. */
+/* Maps the regions that came over the boot socket. Takes ownership of all descriptors except GD__FD_DISPATCHER, even if
+ * it fails. */
 int gd__port_open(struct gd__port *p, const struct gd__boot *boot, const int fds[GD__BOOT_FDS]);
 void gd__port_close(struct gd__port *p);
 
-/* Waits (spins, then sleeps) until the task at position `next` may be claimed, or a stop is requested. Does not claim.
- * 1: there is a task; 0: a stop was requested and no task is left. */
+/* Waits (spins, then sleeps) until the task at position `next` may be claimed, or a stop is requested. Does not claim
+ * it. Returns 1 if there is a task, or 0 if a stop was requested and no task is left. */
 int gd__port_wait(struct gd__port *p);
 
-/* 1 if there is a task to claim. Does not wait. */
+/* Returns 1 if there is a task to claim. Does not wait. */
 static inline int gd__port_poll(struct gd__port *p)
 {
     if (p->next >= p->limit)
@@ -175,7 +177,7 @@ static inline int gd__port_poll(struct gd__port *p)
     return p->next < p->limit;
 }
 
-/* Rings the dispatcher's bell for that sleep, unless that was done before. */
+/* Rings the dispatcher's bell for that sleep, unless it was rung for it before. */
 void gd__port_ring(struct gd__port *p, uint32_t sleep);
 
 /* Wakes the dispatcher if it sleeps and something was committed since the last check. Call it after a full fence. */
@@ -189,13 +191,14 @@ static inline void gd__port_wake(struct gd__port *p)
         gd__port_ring(p, sleep);
 }
 
-/* Claims n tasks from `next` on (a whole batch). True: they are ours, and `next` is the position after them. False:
- * they were taken back, and nothing has changed. The same fence also publishes pending results. */
+/* Claims n tasks from `next` on (a whole batch). Returns true if they belong to the worker now: then `next` is the
+ * position after them. Returns false if they were taken back: then nothing has changed. The same fence also publishes
+ * pending results. */
 static inline bool gd__port_claim(struct gd__port *p, uint64_t n)
 {
     uint64_t end = p->next + n;
     atomic_store_explicit(&p->out->claimed, end, memory_order_relaxed);
-    gd__full_fence(); /* pairs with those in gd__channel_take_back() and in a dispatcher that goes to sleep */
+    gd__full_fence(); /* pairs with the fences in gd__channel_take_back() and in a dispatcher that goes to sleep */
     gd__port_wake(p);
     p->limit = atomic_load_explicit(&p->in->limit, memory_order_acquire);
     if (__builtin_expect(p->limit >= end, 1)) {
@@ -223,7 +226,8 @@ static inline void gd__port_started(struct gd__port *p, uint64_t below, uint64_t
 void gd__port_wait_room(struct gd__port *p);
 
 /* Waits until the dispatcher's `released` is greater than `was`, and returns it. Call it if there is no room for result
- * bytes. Everything committed is flushed first. It is useful only while records with bytes are not released. */
+ * bytes. It flushes all committed records first. Call it only while there are records with bytes that are not released.
+ * Otherwise it may wait for ever. */
 uint64_t gd__port_wait_released(struct gd__port *p, uint64_t was);
 
 /* Returns the slot for the next result record, and waits for room if the ring is full. The caller fills it, then

@@ -2,11 +2,11 @@
  *
  * A queue of large payloads writes to several places in turn. The source, those places and everything else that runs do
  * not fit into the cache together. So each cache line that an ordinary copy writes is first read from memory, and later
- * pushes another line out. Stores that go past the cache avoid that traffic. Measured with two places in turn
- * (docs/performance.md): 26 instead of 19 GB/s for 10 MB, and 17 instead of 12 for 100 MB. They are still faster if the
- * reader's time is included. For 4 MB, where everything fits into the cache, they would take twice as long. (C
- * libraries do the same for copies above three quarters of what they believe is the size of the cache. On a virtual
- * machine that may be several times its real size.)
+ * pushes another line out. Stores that bypass the cache avoid that traffic. Measured with two places in turn
+ * (docs/performance.md): 26 instead of 19 GB/s for 10 MB, and 17 instead of 12 for 100 MB. These stores are still
+ * faster if the reader's time is included. For 4 MB, where everything fits into the cache, they would take twice as
+ * long. (C libraries do the same for copies above three quarters of what they believe is the size of the cache. On a
+ * virtual machine that value may be several times the real size.)
  */
 #include "shm/copy.h"
 
@@ -18,7 +18,7 @@
 
 enum { LINE = 64 };
 
-/* Stores all four parts together: the processor need not read a line that is written whole. */
+/* Stores all four parts together, so that the processor writes a whole line and need not read it first. */
 static inline void copy_line(__m128i *to, const __m128i *from)
 {
     const __m128i a = _mm_loadu_si128(from), b = _mm_loadu_si128(from + 1);

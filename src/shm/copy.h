@@ -4,7 +4,7 @@
 
 #include <stddef.h>
 
-/* From this size on a copy goes past the cache: see copy.c. */
+/* Copies of this size or more bypass the cache: see copy.c. */
 enum { GD__COPY_PAST_CACHE = 8 << 20 };
 
 /* memcpy() into shared memory. A process that sees what this thread publishes afterwards sees these bytes too. */

@@ -1,14 +1,14 @@
 /* Huge pages for shared memory that is about to be filled.
  *
- * On nearly every machine huge pages are off for shared memory (shmem_enabled is `never`), advice has no effect, and
- * the pool for MFD_HUGETLB is empty. Asking for a range directly does work: MADV_COLLAPSE, since Linux 6.1. It needs an
- * extent that has the same distance to a multiple of 2 MiB in the file and in the address space (see region.c) and that
- * is not empty. So one byte of it is written first, and the kernel provides the rest as one zeroed piece.
+ * On nearly every machine huge pages are off for shared memory (shmem_enabled is `never`), MADV_HUGEPAGE has no effect,
+ * and the pool for MFD_HUGETLB is empty. A direct request for a range does work: MADV_COLLAPSE, since Linux 6.1. The
+ * extent must have the same offset from a multiple of 2 MiB in the file and in the address space (see region.c), and it
+ * must not be empty. So one byte of it is written first, and the kernel provides the rest as one zeroed piece.
  *
  * Some virtual machines return their free memory to the host (a balloon with free page reporting). There a whole extent
- * is slow, because the host takes a fault for each page, while small pages come from memory that was in use a moment
- * ago. We saw 2 to 4 ms for an extent where 512 faults take 1 to 2 ms. So each request is timed, and no more are made
- * if they take longer than the faults would.
+ * is slow, because the host handles a fault for each page. Small pages are faster: they come from memory that was in
+ * use a moment ago. We saw 2 to 4 ms for an extent where 512 faults take 1 to 2 ms. So each request is timed, and no
+ * more are made if they take longer than the faults would.
  *
  * The extents at the ends of a block may hold other blocks too. The kernel moves those while other processes may be
  * reading them. It does not move pages that a device has pinned.
@@ -75,8 +75,8 @@ static uint64_t thread_cpu_ns(void)
     return clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t) < 0 ? 0 : (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-/* EAGAIN (busy pages) is no reason to stop asking. A lack of contiguous memory is: the kernel spends long looking for
- * it. */
+/* After EAGAIN (busy pages), more requests may be made. After another error, such as a lack of contiguous memory, no
+ * more are made: the kernel spends a long time looking for such memory. */
 static void ask_some(struct gd__extents *e, uint64_t first, uint64_t n)
 {
     const uint64_t begun = thread_cpu_ns();

@@ -3,7 +3,7 @@
  * The first write to each page of a memfd causes a page fault. For large payloads these faults cost several times as
  * much as the copy. So each extent of a region (2 MiB) is made one huge page before a large block in it is filled for
  * the first time. Once is enough: the memory of a region is not returned before the region is closed. If the kernel
- * does not support this, only one system call is lost.
+ * does not support this, the only cost is one system call.
  */
 #ifndef GD_SHM_EXTENTS_H
 #define GD_SHM_EXTENTS_H
@@ -16,7 +16,7 @@
 /* The smallest block that counts as large. A smaller one is not worth zeroing 2 MiB. */
 enum { GD__FILL_LEAST = 512 * 1024 };
 
-struct gd__extents { /* all zero: not open; for one thread at a time */
+struct gd__extents { /* all zero: not open. Not thread-safe */
     const struct gd__region *region;
     uint64_t *asked;  /* one bit for each extent; allocated with the first large block */
     uint64_t slow_ns; /* an extent that takes this long is slower than page faults would be */
@@ -27,11 +27,11 @@ struct gd__extents { /* all zero: not open; for one thread at a time */
 void gd__extents_open(struct gd__extents *e, const struct gd__region *r);
 void gd__extents_close(struct gd__extents *e);
 
-/* Prepares [offset, offset + size). All of it must belong to the caller, who is about to write it whole: its contents
- * may be lost. */
+/* Prepares [offset, offset + size). The caller must own the whole range and must write all of it afterwards, because
+ * its contents may be lost. */
 void gd__extents_fill(struct gd__extents *e, uint64_t offset, uint64_t size);
 
-/* False: gd__extents_fill() has nothing to do there and takes no time. */
+/* Returns false if gd__extents_fill() has nothing to do there. */
 bool gd__extents_would_fill(const struct gd__extents *e, uint64_t offset, uint64_t size);
 
 #endif

@@ -1,7 +1,7 @@
 /* The byte layout of the memory that the dispatcher and a worker share. The version is GD__LAYOUT_VERSION. The layout
  * is defined only in this file.
  *
- * Three memfds, all sealed against shrinking, growing and further seals:
+ * There are three memfds, all sealed against shrinking, growing and further seals:
  *
  *   task region     the dispatcher writes, this worker reads (F_SEAL_FUTURE_WRITE)
  *     0      struct gd__task_header
@@ -11,28 +11,29 @@
  *   result region   this worker writes, the dispatcher reads
  *     0      struct gd__result_header
  *     4096   struct gd__result_slot [result_capacity]       the result ring
- *     data_offset .. region_size   result bytes (sparse; a page costs memory once it is touched)
+ *     data_offset .. region_size   result bytes (sparse: a page costs memory only after it is touched)
  *
  *   arena           the dispatcher writes, every worker reads (F_SEAL_FUTURE_WRITE)
  *     0      struct gd__arena_header
  *     4096 .. size   payloads (sparse)
  *
- * Positions in rings count from 0 and never wrap (64 bits); a slot is position & (capacity - 1).
+ * Positions in rings count from 0 and never wrap (64 bits). The slot of a position is position & (capacity - 1).
  *
  * Claiming and taking back. The dispatcher appends tasks and publishes `limit`. The worker may start position p only
  * after
  *     claimed = p + 1; full fence; limit > p.
  * The dispatcher takes back tasks that were not started by
  *     limit = r; full fence; read claimed (c).
- * All positions >= max(r, c) are then its own again, and it sets limit = max(r, c). At least one side sees the other's
- * store, so no position is both run and taken back. A worker that loses (limit <= p after its claim) sets claimed = p
- * and waits.
+ * All positions >= max(r, c) then belong to the dispatcher again, and it sets limit = max(r, c). At least one side sees
+ * the other's store, so no position is both run and taken back. A worker whose claim fails (limit <= p after it) sets
+ * claimed = p and waits.
  *
  * Sleeping. A side that is about to sleep stores `sleeping` = n, does a full fence, checks once more for something to
- * do, and sleeps on its bell. It stores 0 when awake. A side that has published something does a full fence, and rings
- * the other's bell only if it reads sleeping != 0. n is 1, or the number of this sleep (2, 3, ..., then 2 again). Each
- * number is rung for only once, however much is published before the sleeper is awake. A sleeper reads the count of its
- * bell before it checks, so what it sees is never older than the last ring it has counted.
+ * do, and sleeps on its bell. It stores 0 when it is awake. A side that has published something does a full fence, and
+ * rings the other's bell only if it reads sleeping != 0. n is 1, or the number of this sleep (2, 3, ..., then 2 again).
+ * The bell is rung only once for each number, however much is published before the sleeper wakes up. A sleeper reads
+ * the count of its bell before it checks. So it sees at least everything that was published before the last ring that
+ * it has counted.
  *
  * The worker's bell is a futex, `bell` in the task header. The worker can wait on it but not write it. (It is not an
  * eventfd: both sides share its O_NONBLOCK flag, so a worker could fill it, make it block, and so stop the dispatcher.)
@@ -57,7 +58,7 @@
 #define GD__EXTENT         (2u << 20) /* a huge page: see extents.h */
 #define GD__INLINE_MAX     24u        /* payloads and results of up to this many bytes travel in the slot */
 
-/* The full fence of the protocol. ThreadSanitizer does not know fences, so it gets a read-modify-write instead. */
+/* The full fence of the protocol. ThreadSanitizer does not support fences, so it gets a read-modify-write instead. */
 #if defined(__SANITIZE_THREAD__)
 #define GD__TSAN 1
 #elif defined(__has_feature)
@@ -112,7 +113,7 @@ enum gd__task_flags {
 struct gd__task_slot {
     uint64_t task_id;
     uint32_t attempt;
-    uint16_t batch; /* number of tasks of this batch from this slot on, itself included (>= 1) */
+    uint16_t batch; /* number of tasks of this batch from this slot on, this one included (>= 1) */
     uint16_t flags; /* enum gd__task_flags */
     struct gd__payload payload;
     uint64_t reserved[2];
@@ -122,7 +123,7 @@ _Static_assert(sizeof(struct gd__task_slot) == 64, "a task slot is one cache lin
 struct gd__worker_config { /* set once, before the worker starts */
     uint64_t magic;
     uint32_t version;
-    uint32_t generation; /* of this worker's memory: how often the worker was restarted */
+    uint32_t generation; /* how often the worker was restarted: each process gets new memory */
     int32_t worker_id;
     int32_t gpu_id;
     uint64_t seed;
@@ -159,8 +160,8 @@ struct gd__result_header {
     uint32_t pid;
     alignas(GD__LINE) _Atomic uint64_t tail; /* result records below this are complete */
     alignas(GD__LINE) _Atomic uint64_t claimed;
-    _Atomic uint64_t started;  /* process() has been entered for positions below this (a batch counts whole) */
-    _Atomic uint64_t loading;  /* load() has been entered for positions below this; 0 without load() */
+    _Atomic uint64_t started;  /* process() was called for all positions below this (a batch counts as a whole) */
+    _Atomic uint64_t loading;  /* load() was called for all positions below this; 0 without load() */
     _Atomic uint64_t start_ns; /* when position started - 1 was started */
     alignas(GD__LINE) _Atomic uint32_t sleeping; /* not 0: the worker sleeps on its bell */
     _Atomic uint32_t wants_room;                 /* 1: it waits for room for results, not for a task */
@@ -183,8 +184,8 @@ enum gd__record_kind {
     GD__R_ERROR_DATA,     /* bytes: data, then the error message, then its size as a uint32_t */
     GD__R_OUT_OF_MEMORY,  /* bytes: the error message */
     GD__R_DEVICE_LOST,    /* bytes: the error message */
-    GD__R_CANCELLED,      /* stopped as asked */
-    GD__R_SIGNALLED,      /* as ERROR_DATA: SIGTERM, SIGINT or SIGHUP ended it, or had been sent to the worker */
+    GD__R_CANCELLED,      /* it stopped because it was cancelled */
+    GD__R_SIGNALLED,      /* bytes as in ERROR_DATA; SIGTERM, SIGINT or SIGHUP ended it or was sent to the worker */
     GD__R_SHORTAGE,       /* bytes: the error message; not begun, because no process could be started */
     GD__R_CLEANUP_FAILED, /* bytes: the error message */
     GD__R_BYE,            /* cleanup done, about to exit */
@@ -214,12 +215,13 @@ _Static_assert(sizeof(struct gd__result_slot) == 64, "a result slot is one cache
 
 /* A worker inherits a socket as descriptor GD__BOOT_FD (named by GD__BOOT_ENV). The first message on it is struct
  * gd__boot with GD__BOOT_FDS descriptors. After that the dispatcher sends one byte 'c' for each cancelled task. End of
- * file means that the dispatcher is gone. The dispatcher is also gone when its pidfd, GD__FD_DISPATCHER, is readable:
- * this is needed because a fork of the dispatcher may hold its end of the socket open. */
+ * file means that the dispatcher is gone. The worker also watches the pidfd of the dispatcher, GD__FD_DISPATCHER, which
+ * is readable when the dispatcher is gone. This is needed because a fork of the dispatcher may hold its end of the
+ * socket open. */
 #define GD__BOOT_ENV "GPU_DISPATCH_WORKER_FD"
 #define GD__BOOT_FD  3
-/* The name of the worker's process. All processes that it starts inherit it, so the dispatcher can find those it leaves
- * behind. The adapter for commands appends ":TASK.ATTEMPT" to it. See dispatch/workers/strays.c. */
+/* The name of the worker's process. All processes that it starts inherit it, so the dispatcher can find those that the
+ * worker leaves behind. The adapter for commands appends ":TASK.ATTEMPT" to it. See dispatch/workers/strays.c. */
 #define GD__PROCESS_ENV "GPU_DISPATCH_PROCESS"
 enum gd__boot_fd { GD__FD_TASKS, GD__FD_RESULTS, GD__FD_ARENA, GD__FD_RESULT_BELL, GD__FD_DISPATCHER, GD__BOOT_FDS };
 struct gd__boot {
@@ -231,8 +233,8 @@ struct gd__boot {
     uint64_t arena_size;
 };
 
-/* A slot that the other side wrote last is in the cache of its core, so reading it misses: prefetch it some slots
- * ahead. */
+/* A slot that the other side wrote last is in the cache of its core, so a read here misses the cache. Prefetch it some
+ * slots ahead. */
 #ifndef GD__AHEAD
 #define GD__AHEAD 4u
 #endif

@@ -1,7 +1,7 @@
 /* The worker's end of the rings.
  *
  * One function does all waiting, sleep_until(): it flushes what was committed, spins for a while, announces a sleep,
- * checks once more, and sleeps on our bell. It waits for a task or the end, for room in the result ring, or for the
+ * checks once more, and sleeps on our bell. It waits for a task or a stop, for room in the result ring, or for the
  * release of result bytes. The dispatcher rings the same bell for all of them.
  *
  * The dispatcher's bell is a descriptor of this process. If user code closes it, this worker can no longer wake the
@@ -43,7 +43,7 @@ static bool is_capacity(uint64_t n)
     return n > 0 && (n & (n - 1)) == 0;
 }
 
-/* True if count items of size bytes fit between offset and end. */
+/* Whether count items of size bytes fit between offset and end. */
 static bool fits(uint64_t offset, uint64_t count, uint64_t size, uint64_t end)
 {
     return offset <= end && count <= (end - offset) / size;
@@ -55,8 +55,8 @@ static int check_config(const struct gd__port *p)
     if (c->magic != GD__TASK_MAGIC || p->arena_head->magic != GD__ARENA_MAGIC)
         return gd__error(GD_E_PROTOCOL, "the shared memory was not made by a dispatcher");
     if (c->version != GD__LAYOUT_VERSION)
-        return gd__error(GD_E_VERSION, "the dispatcher has layout %" PRIu32 ", this library %u", c->version,
-                         GD__LAYOUT_VERSION);
+        return gd__error(GD_E_VERSION, "the dispatcher has memory layout %" PRIu32 ", but this library has %u",
+                         c->version, GD__LAYOUT_VERSION);
     bool good = c->task_region_size == p->tasks.size && c->result_region_size == p->results.size &&
                 c->arena_size == p->arena.size && is_capacity(c->task_capacity) && is_capacity(c->result_capacity) &&
                 fits(GD__PAGE, c->task_capacity, sizeof(struct gd__task_slot), p->tasks.size) &&
@@ -80,8 +80,8 @@ static int check_boot(const struct gd__boot *boot)
     if (boot->magic != GD__TASK_MAGIC)
         return gd__error(GD_E_PROTOCOL, "the message on the boot socket is not from a dispatcher");
     if (boot->version != GD__LAYOUT_VERSION)
-        return gd__error(GD_E_VERSION, "the dispatcher has layout %" PRIu32 ", this library %u", boot->version,
-                         GD__LAYOUT_VERSION);
+        return gd__error(GD_E_VERSION, "the dispatcher has memory layout %" PRIu32 ", but this library has %u",
+                         boot->version, GD__LAYOUT_VERSION);
     if (boot->task_region_size < GD__PAGE || boot->result_region_size < GD__PAGE || boot->arena_size < GD__PAGE)
         return gd__error(GD_E_PROTOCOL, "the dispatcher's shared memory is too small");
     return 0;
@@ -96,7 +96,7 @@ int gd__port_open(struct gd__port *p, const struct gd__boot *boot, const int fds
         .result_bell = fds[GD__FD_RESULT_BELL],
     };
     int code = attach_regions(p, boot, fds);
-    int boot_code = check_boot(boot); /* its message is preferred: it says more */
+    int boot_code = check_boot(boot); /* its message is preferred, because it is more exact */
     if (boot_code < 0)
         code = boot_code;
     if (code < 0)
@@ -182,7 +182,7 @@ static void sleep_until(struct gd__port *p, ready_fn *ready, uint64_t was, bool 
     gd__port_flush(p);
     if (spin_until(p, ready, was))
         return;
-    atomic_store_explicit(&p->out->wants_room, for_room, memory_order_relaxed); /* before `sleeping`: same fence */
+    atomic_store_explicit(&p->out->wants_room, for_room, memory_order_relaxed); /* before `sleeping` and the fence */
     for (;;) {
         const uint32_t heard = atomic_load_explicit(&p->in->bell, memory_order_acquire); /* pairs with channel_ring */
         p->sleep = gd__next_sleep(p->sleep);

@@ -1,11 +1,12 @@
 /* A sealed memfd and its mapping.
  *
  * The seals make shared memory safe to read. Without F_SEAL_SHRINK the other side could truncate the file, and each
- * access beyond its end would raise SIGBUS. F_SEAL_FUTURE_WRITE allows no writable mapping except our own, which was
- * made before it. The memory has no name in any file system, so a process that is killed leaves nothing behind.
+ * access beyond its end would raise SIGBUS. F_SEAL_FUTURE_WRITE allows no new writable mapping. Our own was made before
+ * the seal. The memory has no name in any file system, so a process that is killed leaves nothing behind.
  *
- * Sizes are address space: a page costs memory only once it is touched. Large regions begin at a multiple of 2 MiB: the
- * kernel makes a huge page only of memory that has the same alignment in the file and in the address space.
+ * A size only reserves address space: a page costs memory only after it is touched. Large regions begin at a multiple
+ * of 2 MiB, because the kernel makes a huge page only of memory that has the same alignment in the file and in the
+ * address space.
  */
 #include "shm/region.h"
 
@@ -31,7 +32,8 @@
 
 enum { SEALS = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL };
 
-/* Kernels from 6.3 on can be told to refuse memfds that might be executed; older ones don't know the flag. */
+/* From Linux 6.3 on, a system may be configured to refuse memfds without MFD_NOEXEC_SEAL. Older kernels do not have
+ * that flag. */
 static int make_memfd(const char *name)
 {
     if (GD__FAULT("memfd"))
@@ -55,7 +57,8 @@ static int set_size(int fd, size_t size)
     return ftruncate(fd, (off_t)size);
 }
 
-/* Reserves size bytes of address space at a multiple of GD__EXTENT, to be mapped over. NULL: map anywhere. */
+/* Reserves size bytes of address space at a multiple of GD__EXTENT. The caller maps over them. Returns NULL if the
+ * caller should map anywhere. */
 static void *reserve_aligned(size_t size)
 {
     const size_t room = size + GD__EXTENT;
@@ -96,7 +99,7 @@ static size_t halved(size_t size, size_t at_least)
     return half > at_least ? half : at_least;
 }
 
-/* Gives fd the largest size that is possible and can be mapped. */
+/* Sets fd to the largest size that is allowed and can be mapped, and maps it. */
 static void *size_and_map(int fd, size_t *size, size_t at_least, bool writable)
 {
     for (;;) {
@@ -127,7 +130,7 @@ int gd__region_create(struct gd__region *r, const char *name, size_t size, size_
         goto fail;
     }
     if (GD__FAULT("seal") || fcntl(fd, F_ADD_SEALS, seals) < 0) {
-        code = gd__error_errno("shared memory %s: sealing it (needs Linux 5.1)", name);
+        code = gd__error_errno("shared memory %s: cannot seal it (needs Linux 5.1)", name);
         goto fail;
     }
     *r = (struct gd__region){ .fd = fd, .base = base, .size = size };
@@ -140,7 +143,7 @@ fail:
     return code;
 }
 
-/* 0 if fd is what the other side should have made. */
+/* Returns 0 if fd is a sealed memfd of the expected size. */
 static int check_memfd(int fd, size_t size)
 {
     struct stat status;

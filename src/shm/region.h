@@ -20,13 +20,13 @@ enum gd__region_side {
     GD__REGION_THEY_WRITE, /* mapped read-only here; the other side maps it read-write */
 };
 
-/* Makes a memfd of size bytes (a multiple of the page size; sparse), sealed SHRINK|GROW|SEAL (and FUTURE_WRITE when we
- * write) and mapped. If at_least < size and the address space or a limit (RLIMIT_AS, RLIMIT_FSIZE) does not allow size,
- * it is halved until it fits. Returns 0, GD_E_SYSTEM or GD_E_NO_MEMORY. */
+/* Makes a sparse memfd of size bytes (a multiple of the page size), seals it (SHRINK, GROW and SEAL, and FUTURE_WRITE
+ * if we write) and maps it. If at_least < size and the address space or a limit (RLIMIT_AS, RLIMIT_FSIZE) does not
+ * allow that size, the size is halved until it fits. Returns 0, GD_E_SYSTEM or GD_E_NO_MEMORY. */
 int gd__region_create(struct gd__region *r, const char *name, size_t size, size_t at_least, enum gd__region_side side);
 
-/* Maps a memfd made by the other side. Takes over fd, even if it fails. Refuses a memfd that is not sealed or not
- * exactly size bytes long. */
+/* Maps a memfd made by the other side. Takes ownership of fd, even if it fails. Refuses a memfd that is not sealed or
+ * not exactly size bytes long. */
 int gd__region_attach(struct gd__region *r, int fd, size_t size, int writable);
 
 /* Unmaps and closes. May be called twice, and on GD__REGION_NONE. */
