@@ -36,8 +36,8 @@ def run_multi_gpu(
     """Transcribes the files of a directory. Returns an exit code: 0; 1 if a file failed, no file was found, or the run
     could not start (standard error has the reason); 130 if it was interrupted.
 
-    Ctrl-C, or a SIGINT sent to this process, lets the running files finish; a second one ends them at once. This raises
-    no KeyboardInterrupt; it only changes the exit code.
+    After Ctrl-C, or a SIGINT sent to this process, files that are being transcribed may finish. A second one ends them
+    at once. No KeyboardInterrupt is raised; only the exit code is different.
 
     :param gpus: numbers, or "auto", "0,1", "sim:2" (simulated, on the CPU), "cpu".
     :param model_size: "tiny", "base", "small", "medium", "large-v3" ..., or "demo", a model that knows fifty words and
@@ -53,7 +53,7 @@ def run_multi_gpu(
 
 
 def main() -> NoReturn:
-    """The command line. Replaces this process by the command, so it does not return."""
+    """The command line. Replaces this process with the command, so it does not return."""
     _transcribe.become_command("launcher_multigpu", *sys.argv[1:])
 
 

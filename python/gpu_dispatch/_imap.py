@@ -1,4 +1,4 @@
-"""Results as an iterator: the run has its own thread, and a stream connects it with the code that takes the results."""
+"""Results as an iterator. The run has its own thread. A stream connects it with the code that takes the results."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _FAIR = 64  # results that an `async for` takes in a row before other tasks of t
 
 
 class TaskFailed(Exception):
-    """A task of imap() failed. The iterator goes on: you can still ask for the next result.
+    """A task of imap() failed. The iterator is still valid: you can take the next result.
 
-    task_id is the position of the item in the iterable. error is the traceback as text, or says what happened to the
-    worker. worker_id is the worker that had the task (-1: none). timeout is the limit in seconds if the task exceeded
-    it, otherwise None.
+    task_id is the position of the item in the iterable. error is the traceback as text, or a message about what
+    happened to the worker. worker_id is the worker that had the task, or -1 if it was never given to a worker. timeout
+    is the limit in seconds if the task exceeded it, otherwise None.
     """
 
     def __init__(self, task_id: int, error: str, worker_id: int, timeout: float | None = None) -> None:
@@ -36,18 +36,20 @@ class TaskFailed(Exception):
 
 
 class _NotTaken(Exception):
-    """Ends a run whose results nobody takes any more. The task of the current result is not finished."""
+    """Raised in a callback to end the run after the iterator was closed. The task of the current result stays
+    unfinished."""
 
 
 class _Stream:
-    """Connects three threads: the thread of the run, the thread of the generator, and the taker of the results.
+    """Connects three threads: the thread of the run, the thread of the generator, and the thread that takes the results
+    (the taker).
 
-    Only the generator's thread writes taken, and only the taker writes given. A thread that wants to wait first says so,
-    then checks again, and is then woken by a token. So no lock is needed.
+    Only the generator's thread writes taken, and only the taker writes given. A thread that is about to wait first sets
+    a flag, then checks its condition again, and then waits for a token in a queue. So no lock is needed.
 
-    With acknowledge (there is a journal), the run's thread waits in the callback of each result until the taker asks for
-    the next one. Only then is the task finished. The queue of the library is the only limit in this case, because
-    skipped items are never taken.
+    If acknowledge is set (the run has a journal), the run's thread waits in the callback of each result until the taker
+    asks for the next result. Only then is the task finished. In this case limit is not used, because skipped items have
+    no result to count. The queue of the library is the only limit.
     """
 
     def __init__(self, iterable: Iterable[Any], limit: int, acknowledge: bool) -> None:
@@ -110,7 +112,7 @@ class _Stream:
 
     def on_error(self, task_id: int, error: str, worker_id: int) -> None:
         entry = (False, TaskFailed(task_id, error, worker_id))
-        if worker_id < 0:  # no worker had it: the run is ending, perhaps with a more useful exception
+        if worker_id < 0:  # never given to a worker: the run is ending, perhaps with a more useful exception
             self.left_over.append(entry)
         else:
             self.put(entry)
@@ -126,7 +128,7 @@ class _Stream:
         if isinstance(error, RuntimeError) and error.__cause__ is None and self.setup_error is not None:
             error.__cause__ = RuntimeError(self.setup_error)
         self.error = None if isinstance(error, _NotTaken) else error
-        self.acknowledge = False  # the remaining results are not finished
+        self.acknowledge = False  # do not wait for the taker; tasks whose result it has not taken stay unfinished
         if error is None:
             for entry in self.left_over:
                 self.put(entry)
@@ -139,13 +141,13 @@ class _Stream:
         loop, future = waiter
         try:
             loop.call_soon_threadsafe(_wake, future)
-        except RuntimeError:  # the loop is closed: nobody waits any more
+        except RuntimeError:  # the loop is closed, so nothing waits any more
             pass
 
     # --- the taker ---
 
     def settle(self) -> None:
-        """Called when the next result is asked for: the taker is done with the last one."""
+        """Called when the taker asks for the next result, which means that it is done with the last one."""
         if self.is_taken:
             self.is_taken = False
             self._answers.put(True)
@@ -189,7 +191,7 @@ _live: weakref.WeakSet[_Stream] = weakref.WeakSet()
 
 @atexit.register
 def _stop_all() -> None:
-    """Ends all runs at exit: a run must not outlive the interpreter, which its callbacks need."""
+    """Ends all runs at exit. A run must not outlive the interpreter, because its callbacks need it."""
     streams = list(_live)
     for stream in streams:
         stream.stop()
@@ -201,7 +203,7 @@ def _stop_all() -> None:
 class Results:
     """The results of imap() and imap_unordered(): an iterator, and an async iterator.
 
-    A failed task raises TaskFailed; you can still ask for the next result. The run ends early when you call close(), at
+    A failed task raises TaskFailed. You can still take the next result. The run ends early when you call close(), at
     the end of a `with` or `async with` block, or when the last reference is gone.
     """
 
@@ -213,8 +215,8 @@ class Results:
         end: Callable[[], None],
         acknowledge: bool = False,
     ) -> None:
-        """run(generator, callbacks) does the whole run, and end() makes it return early. With acknowledge, the callback
-        of a result returns when the next one is asked for, or raises if the iterator is closed."""
+        """run(generator, callbacks) does the whole run, and end() makes it return early. If acknowledge is set, the
+        callback of a result returns when the next result is requested, or raises if the iterator is closed."""
         stream = self._stream = _Stream(iterable, limit, acknowledge)
         stream.end = end
         stream.thread = threading.Thread(target=_work, args=(stream, run), name="gpu_dispatch-imap", daemon=True)

@@ -91,7 +91,8 @@ def _main_name() -> str:
 
 
 def class_name(cls: type) -> str:
-    """Module and name of a worker class, for a journal. A script counts as the module that it would be if imported."""
+    """Module and name of a worker class, for a journal. For a script, the module name that it has when it is
+    imported."""
     module = _main_name() if cls.__module__ == "__main__" else cls.__module__
     return f"{module}.{cls.__qualname__}"
 

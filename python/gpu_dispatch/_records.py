@@ -26,12 +26,12 @@ def distribute_to_gpus(records: Sequence[Any], n_gpus: int) -> list[tuple[Sequen
     return [(records[start : start + each], gpu, gpu) for gpu, start in enumerate(starts)]
 
 
-def _words(error: BaseException) -> str:
+def _traceback_text(error: BaseException) -> str:
     return "".join(traceback.format_exception(error))
 
 
 def _ends_batch(error: Exception) -> bool:
-    """Whether this worker cannot go on with the batch: its time is up, or the device is lost."""
+    """Whether this worker must stop processing the batch: the time limit is exceeded, or the device is lost."""
     from ._worker import Host
 
     return Host.classify(error) in ("device_lost", "timeout")
@@ -62,8 +62,8 @@ class _BatchWorker(BaseWorker):
         try:
             return self._whole(data)
         except Exception as error:
-            # One bad record must not fail the others, so each is tried alone. If there is only one, or this worker cannot
-            # go on, the dispatcher handles the exception.
+            # One bad record must not fail the others, so each is tried alone. If there is only one record, or this
+            # worker must stop, the dispatcher handles the exception.
             if len(data) == 1 or _ends_batch(error):
                 raise
         return [self._alone(record) for record in data]
@@ -72,7 +72,7 @@ class _BatchWorker(BaseWorker):
         results = list(self._process(data))
         if len(results) != len(data):
             raise ValueError(f"process_batch got {len(data)} records and returned {len(results)} results")
-        return [(False, _words(item)) if isinstance(item, BaseException) else (True, item) for item in results]
+        return [(False, _traceback_text(item)) if isinstance(item, BaseException) else (True, item) for item in results]
 
     def _alone(self, record: Any) -> tuple[bool, Any]:
         try:
@@ -80,7 +80,7 @@ class _BatchWorker(BaseWorker):
         except Exception as error:
             if _ends_batch(error):
                 raise
-            return False, _words(error)
+            return False, _traceback_text(error)
 
     def cleanup(self) -> None:
         if self._worker is not None:
@@ -163,7 +163,8 @@ class _Job:
         log.info("distributing %d records in %d batches", len(self.records), len(self.batches))
         self._pass(setup, options, numbers)
         if self.crashed:
-            # Their worker died, but not every record of the batch need be the cause: each is tried alone.
+            # The worker that processed these records died. Perhaps only one of them caused that, so each is tried
+            # alone.
             self.batches, self.crashed = [range(at, at + 1) for at in self.crashed], []
             self._pass(setup, options, numbers)
 
@@ -181,7 +182,7 @@ class _Job:
             Dispatcher(_BatchWorker, gpus, **options).run(
                 source, **callbacks, on_setup_fail=on_setup_fail, **numbers, **setup
             )
-        except RuntimeError as error:  # no worker is left, or none could start: only time is lost
+        except RuntimeError as error:  # no worker is left, or none could start; the records are marked as failed
             log.error("%s", error)
             self._mark_rest("; ".join([str(error), *setup_errors[:1]]))
 

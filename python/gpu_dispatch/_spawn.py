@@ -27,7 +27,7 @@ _PROGRAM = "import sys; sys.path.insert(0, {parent!r})\nfrom gpu_dispatch._worke
 class MainReached(BaseException):
     """Raised when a worker process imports the main module and reaches a dispatcher outside `if __name__ == "__main__"`.
 
-    Usually the worker class is defined by then. So the import stops here, and the module is used as far as it is defined.
+    Usually the worker class is defined by then. So the import stops here, and the worker uses what is defined so far.
     """
 
 
@@ -61,7 +61,8 @@ def _text(path: str | bytes) -> str:
 
 
 def _preparation() -> dict[str, Any]:
-    """What multiprocessing tells a new process about this one, without its side effect of fixing the start method."""
+    """The data about this process that multiprocessing sends to a new process. Asking for it would also fix the start
+    method of this program, so that is undone."""
     method = multiprocessing.get_start_method(allow_none=True)
     try:
         data = spawn.get_preparation_data("gpu_dispatch")
@@ -77,7 +78,8 @@ def _preparation() -> dict[str, Any]:
 
 
 def _overrides(worker_cls: type[BaseWorker], name: str) -> bool:
-    """Whether the class has this optional method. A method that does not take one argument is something else."""
+    """Whether the class overrides this optional method. A method of that name that does not take one argument does not
+    count."""
     method = getattr(worker_cls, name, None)
     if method is None or method is getattr(BaseWorker, name):
         return False
@@ -110,7 +112,7 @@ def _dump_class(worker_cls: type[BaseWorker], preparation: dict[str, Any]) -> by
 
 
 def _dump(value: Any, what: str) -> bytes:
-    """A pickle of value. If pickle fails (lambdas, local classes) and cloudpickle is installed, it is used."""
+    """A pickle of value. If pickle fails (lambdas, local classes), cloudpickle is used if it is installed."""
     try:
         return pickle.dumps(value, protocol=5)
     except Exception as error:

@@ -57,13 +57,15 @@ def find_command() -> Path:
     """Finds the program `gpu-dispatch`: the one that $GPU_DISPATCH_COMMAND names, or else the one in this package, next
     to the running Python, or in the PATH.
 
-    :raises FileNotFoundError: it is in none of these places. The message says what to do.
+    :raises FileNotFoundError: none of these places has it. The message says what to do.
     """
     named = os.environ.get(VARIABLE)
     if named:
         found = shutil.which(named)
         if found is None:
-            raise FileNotFoundError(f"{VARIABLE}={named}: no such program; unset it, or set it to a gpu-dispatch")
+            raise FileNotFoundError(
+                f"{VARIABLE}={named}: no such program; unset it, or set it to the path of gpu-dispatch"
+            )
         return Path(found).absolute()
     for place in _places():
         if _is_the_program_itself(place):
@@ -76,7 +78,8 @@ def find_command() -> Path:
 
 
 def become_command(name: str, *words: str) -> NoReturn:
-    """Replaces this process by the command under one of its names. If it is not found, exits with 1 and a message."""
+    """Replaces this process with the command, called by the given name. If the command is not found, prints a message
+    and exits with 1."""
     try:
         command = find_command()
         sys.stdout.flush()
@@ -154,7 +157,7 @@ _KINDS = get_type_hints(Options)
 
 
 def _words(name: str, value: Any) -> list[str]:
-    """An option for the command line. The value follows an equals sign, since it may begin with a dash."""
+    """An option for the command line. The value follows an equals sign, because it may begin with a dash."""
     if name not in _KINDS:
         raise TypeError(f"transcription has no option {name!r}: it has {', '.join(_KINDS)}")
     option, form = _TRANSLATED.get(name, (name.replace("_", "-"), lambda value: value))
@@ -182,7 +185,7 @@ def arguments(
     pattern: str | Sequence[str] = "*.wav",
     **options: Unpack[Options],
 ) -> list[str]:
-    """The arguments of `gpu-dispatch` for all of this."""
+    """The command line of `gpu-dispatch` for these arguments."""
     patterns = (pattern,) if isinstance(pattern, str) else pattern
     words = ["transcribe", f"--input-dir={os.fspath(input_dir)}", f"--output-dir={os.fspath(output_dir)}"]
     if gpus != "auto":  # without --gpus the command chooses; with no_gpu it uses the CPU
@@ -209,10 +212,10 @@ def transcribe(
     **options: Unpack[Options],
 ) -> int:
     """Runs `gpu-dispatch transcribe` with the standard streams of this program. Returns its exit code: 0, 1 (a file
-    failed, no file was found, or it could not start), or 130 (interrupted). It never outlives this process.
+    failed, no file was found, or it could not start), or 130 (interrupted). The command never outlives this process.
 
-    Ctrl-C, or a SIGINT sent to this process, lets the running files finish; a second one ends them at once. This raises
-    no KeyboardInterrupt; it only changes the exit code."""
+    After Ctrl-C, or a SIGINT sent to this process, files that are being transcribed may finish. A second one ends them
+    at once. No KeyboardInterrupt is raised; only the exit code is different."""
     words = arguments(input_dir, output_dir, gpus, model_size, language, pattern, **options)
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:
@@ -230,8 +233,8 @@ def transcribe(
 
 
 def problem(gpus: str | Iterable[int], model_size: str | None = None) -> str | None:
-    """An error message if nothing can be transcribed. None: the command, its transcriber, the devices and (if its size is
-    given) the model can be used."""
+    """Returns an error message if nothing can be transcribed. Returns None if the command, its transcriber, the devices
+    and (if its size is given) the model can be used."""
     words = ["transcribe", "--check", f"--gpus={_devices(gpus)}"]
     words += [f"--model-size={model_size}"] if model_size is not None else []
     try:
@@ -239,5 +242,5 @@ def problem(gpus: str | Iterable[int], model_size: str | None = None) -> str | N
         done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace")
     except OSError as error:
         return str(error)
-    said = [line.removeprefix(f"{NAME}: ") for line in done.stderr.splitlines()]
-    return None if done.returncode == 0 else "\n".join(said) or f"{argv[0]} ended with code {done.returncode}"
+    errors = [line.removeprefix(f"{NAME}: ") for line in done.stderr.splitlines()]
+    return None if done.returncode == 0 else "\n".join(errors) or f"{argv[0]} ended with code {done.returncode}"

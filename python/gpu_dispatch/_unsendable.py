@@ -1,4 +1,5 @@
-"""What a worker gets instead of an item that could not be pickled. The task fails with the error message of pickle."""
+"""The object that a worker gets instead of an item that could not be pickled. The task fails with pickle's error
+message."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from typing import Any, NoReturn
 
 
 class Unsendable:
-    """Its pickle is a call of raise_unsendable()."""
+    """Unpickling it calls raise_unsendable()."""
 
     def __init__(self, error: BaseException) -> None:
         self._text = "".join(traceback.format_exception(error)).rstrip()

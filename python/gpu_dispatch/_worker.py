@@ -1,7 +1,7 @@
 """The entry of a worker process: main() is called by the program in _spawn.worker_command().
 
-worker.c calls the methods of Host. The user's code is not imported before setup(), so that every error in it is a failed
-setup with a traceback.
+worker.c calls the methods of Host. The user's code is not imported before setup(). So an error during the import
+becomes a failed setup with a traceback.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from gpu_dispatch.worker import BaseWorker, TaskTimeoutError
 
 __all__ = ["Host", "main"]
 
-_TEXT_MAX = 60_000  # bytes of an error message; the core would cut it at 64 KiB and lose the end, which has the error
+_TEXT_MAX = 60_000  # bytes of an error message; the core cuts messages at 64 KiB, and the error itself is at the end
 _TEXT_HEAD = 12_000
 
 # Classes of exceptions, by module and name, so that these modules need not be imported here.
@@ -90,7 +90,8 @@ _DEVICE_WORDS = ("cuda", "hip", "gpu", "nvlink", "nccl", "cudnn", "cublas", "acc
 
 
 class Host:
-    """What worker.c calls. After setup(), process, process_batch and load are the methods of the user's instance."""
+    """The object that worker.c calls. After setup(), process, process_batch and load are methods of the user's
+    instance."""
 
     process: Any
     process_batch: Any
@@ -130,12 +131,13 @@ class Host:
         for stream in (sys.stdout, sys.stderr):
             try:
                 stream.flush()
-            except (AttributeError, OSError, ValueError):  # there is no stream, it is closed, or nobody reads it
+            except (AttributeError, OSError, ValueError):  # the stream is missing, closed, or has no reader
                 pass
 
     @staticmethod
     def classify(exception: BaseException) -> str:
-        """'error', 'out_of_memory', 'device_lost' or 'timeout'. If it is only 'error', the class of its cause."""
+        """Returns 'error', 'out_of_memory', 'device_lost' or 'timeout'. An 'error' that has a cause gets the kind of
+        its cause."""
         kind, seen = "error", set()
         cause: BaseException | None = exception
         while cause is not None and kind == "error" and id(cause) not in seen:
@@ -146,7 +148,8 @@ class Host:
 
     @staticmethod
     def describe(exception: BaseException, lead: str | None) -> bytes:
-        """The traceback as text, from the first frame of the user's code on. The line lead, if given, comes before it."""
+        """The traceback as text, starting at the first frame of the user's code. The line lead, if given, comes
+        first."""
         tb = exception.__traceback__
         while tb is not None and tb.tb_frame.f_code.co_filename == __file__:
             tb = tb.tb_next
@@ -187,7 +190,8 @@ def _kind(exception: BaseException) -> str:
 
 
 def _prepare(data: dict[str, Any]) -> None:
-    """Makes this process look like the dispatcher's, and imports its main module, as multiprocessing's spawn does."""
+    """Gives this process the settings of the dispatcher's process and imports its main module, as multiprocessing's
+    start method "spawn" does."""
     current = process.current_process()
     current._inheriting = True  # type: ignore[attr-defined]
     try:
@@ -200,7 +204,7 @@ def _prepare(data: dict[str, Any]) -> None:
 
 
 def _adopt_main(reached: MainReached) -> None:
-    """Uses a main module whose import stopped at a dispatcher, as far as it is defined."""
+    """Makes a main module of the names that were defined before its import stopped at a dispatcher."""
     for frame, _ in traceback.walk_tb(reached.__traceback__):
         if frame.f_globals.get("__name__") == "__mp_main__":
             break

@@ -85,31 +85,33 @@ class Dispatcher:
         :param worker_cls: the class of the workers, a subclass of BaseWorker.
         :param gpu_ids: GPU numbers, or a string: "auto" (all free GPUs), "0,2", "GPU-8d2f" (a UUID or the start of one),
             "sim:4" (simulated GPUs), "cpu:8" (no GPU).
-        :param queue_size: maximum number of items taken from the generator and not finished.
-        :param suppress_worker_output: whether to drop what workers print.
+        :param queue_size: maximum number of items that are taken from the generator and not yet finished.
+        :param suppress_worker_output: whether to discard the output of workers.
         :param workers_per_gpu: worker processes on each GPU; 0: as many as fit into its free memory at model_bytes each.
         :param model_bytes: GPU memory that one worker needs.
-        :param retries: how often to run a task again that raised an exception, after retry_delay seconds (doubled each
-            time). With retry_timeouts, tasks that exceeded their time limit are also run again.
-        :param crash_limit: how often to start a task that kills its worker.
+        :param retries: how often to retry a task that raised an exception. The first retry waits retry_delay seconds,
+            and each further one waits twice as long. With retry_timeouts, tasks that exceeded their time limit are
+            retried too.
+        :param crash_limit: how often a task is started, at most, if it kills its worker each time.
         :param ordered: whether callbacks are called in the order of the generator.
         :param batch_size: maximum number of items for one call of process_batch(). batch_wait is how many seconds items
             may wait for a fuller batch.
         :param io_threads: number of threads in each worker that call load(). load_ahead is how many items may be loaded
             and not finished (0: twice io_threads or batch_size).
-        :param queue_bytes: maximum size in bytes of the items taken and not finished.
-        :param window: how many tasks a worker is handed at once; 0: chosen from how long tasks take.
+        :param queue_bytes: maximum size in bytes of the items that are taken and not yet finished.
+        :param window: how many tasks a worker gets at once; 0: depends on how long tasks take.
         :param setup_jobs: how many workers are set up at the same time; 0: all.
         :param setup_timeout: maximum seconds for setup().
         :param cancel_grace: when a task exceeds its time limit, seconds between interrupting it and killing its worker.
-        :param stop_grace: seconds that running tasks have after shutdown().
-        :param cleanup_grace: seconds that a worker has to clean up and exit.
+        :param stop_grace: seconds that running tasks get to finish after shutdown().
+        :param cleanup_grace: seconds that a worker gets to clean up and exit.
         :param any_cpu: whether workers may run on any CPU, not only on the CPUs near their GPU.
         :param env: additional environment variables for the workers.
         :param job: publish runs under this name, for `gpu-dispatch top` and other observers of the same user. True: use
             the script and the class, "script.py: Worker". None or False: publish nothing.
         :param on_cleanup_fail: called with (gpu_id, error) when a worker's cleanup() failed.
-        :param on_worker_exit: called with (worker_id, gpu_id, why, given_up) when a worker process ended too early.
+        :param on_worker_exit: called with (worker_id, gpu_id, why, given_up) when a worker process ended unexpectedly.
+            It is replaced unless given_up is true.
         :param on_device_out: called with (gpu_id, why) when a GPU is taken out of use.
         """
         _check_class(worker_cls)
@@ -185,8 +187,8 @@ class Dispatcher:
 
         :param generator: any iterable of items. Items may be anything that can be pickled.
         :param on_success: called with (task_id, result, worker_id). Task ids count the items from 0.
-        :param on_error: called with (task_id, error, worker_id) for a failed task. error is a traceback, or says what
-            happened to the worker. worker_id is -1 if no worker ever had the task.
+        :param on_error: called with (task_id, error, worker_id) for a failed task. error is a traceback, or a message
+            about what happened to the worker. worker_id is -1 if the task was never given to a worker.
         :param on_timeout: called with (task_id, timeout, worker_id) for a task that exceeded task_timeout. If it is not
             given, on_error is called instead.
         :param on_setup_fail: called with (gpu_id, error) when a worker's setup() failed.
@@ -198,21 +200,21 @@ class Dispatcher:
         :param total_tasks: number of items, if it is known; used by get_stats().
         :param journal: path of a file that records how each task ended, so that a killed run can be resumed. It is an
             SQLite database that other programs may read during the run; see gpu-dispatch-journal(5). A task is finished
-            when its callback has returned. It is not finished if the callback raised or the run ended before. When run()
-            returns or raises, everything is on disk. After kill -9 only the last tenth of a second is missing.
+            when its callback has returned. If the callback raised, or the run ended before, the task is not finished.
+            When run() returns or raises, everything is on disk. After kill -9 only the last tenth of a second is
+            missing.
         :param resume: whether to skip tasks that the journal records as finished, including failed ones. No callback is
-            called for them, but they are counted: task ids are still those of the generator. If there is no journal yet,
-            it is created.
-        :param retry_failed: whether to run failed tasks again; without resume, only those.
+            called for skipped tasks, but they keep their task ids. If there is no journal yet, it is created.
+        :param retry_failed: whether to run failed tasks again. Without resume, only failed tasks are run.
         :param key: called with each item, on the thread of the generator. It returns what identifies the item: str,
             bytes, int, float, a path, or tuples, lists, dicts or sets of them. If it returns a Versioned, an item whose
             version has changed is run again; file_key does that for paths. The order of items does not matter, and equal
-            items are separate tasks. None: the item itself is the key, by value if it is made of those types, otherwise
-            by its pickle. A pickle contains all the data, and is the same again only if the class makes sure of it.
-            (Sets, times and random numbers inside change it.) So give a key for objects and arrays. An exception in key
-            ends the run like an exception in the generator.
+            items are separate tasks. None: the item itself is the key. It is compared by value if it is made of those
+            types, otherwise by its pickle. A pickle contains all the data of the item. If that includes sets, times or
+            random numbers, the pickle can be different in the next run. So give a key for objects and arrays. An
+            exception in key ends the run like an exception in the generator.
         :param journal_sync: "normal": the journal survives the death of every process. "full": it also survives power
-            loss, because it is forced to the disk before callbacks get more than a tenth of a second ahead.
+            loss, because callbacks never get more than a tenth of a second ahead of what was forced to the disk.
         :param force_resume: resume even if the journal belongs to another worker class.
         :param setup_kwargs: passed to the workers' setup().
         :raises RuntimeError: "All workers failed during setup", or no worker is left.
@@ -233,7 +235,7 @@ class Dispatcher:
         try:
             run = self._open(options, setup_kwargs)
         except Exception:
-            if on_exit is not None:  # promised to be called, even if the run could not start
+            if on_exit is not None:  # always called, even if the run could not start
                 on_exit()
             raise
         self._run(run, iterator, callbacks)
@@ -254,16 +256,16 @@ class Dispatcher:
         force_resume: bool = False,
         **setup_kwargs: Any,
     ) -> Results:
-        """The results as an iterator, in the order of the items. `async for` works too.
+        """Returns the results as an iterator, in the order of the items. `async for` works too.
 
             for result in dispatcher.imap(paths(), model_path="model.pt"):
                 ...
 
-        The run goes on in the background, at most queue_size items ahead of the results that you have taken. A failed
-        task raises TaskFailed; you can still ask for the next result. The arguments are those of run().
+        The run continues in the background, at most queue_size items ahead of the results that you have taken. A failed
+        task raises TaskFailed. You can still take the next result. The arguments are those of run().
 
-        With a journal, a result is finished when you ask for the next one. Results that you did not get to are computed
-        again. Skipped items yield nothing, since a journal does not store results.
+        With a journal, a task is finished when you ask for the result after it. If you resume the run, results that you
+        did not take are computed again. Skipped items yield nothing, because a journal does not store results.
         """
         kept = journal_options(self.worker_cls, journal, resume, retry_failed, key, journal_sync, force_resume)
         options = self._run_options(base_seed, task_timeout, total_tasks, kept)
@@ -292,18 +294,18 @@ class Dispatcher:
             run.shutdown()
 
     def abort(self) -> None:
-        """shutdown() without waiting for anything: workers are killed."""
+        """Like shutdown(), but kills the workers at once instead of letting tasks finish."""
         with self._lock:
             active = list(self._active)
         for run in active:
             run.abort()
 
     def set_work(self, done: float, total: float) -> None:
-        """Tells observers how much of the work is done, for tasks that differ much in size. Use any unit, such as seconds
-        of audio or bytes. `gpu-dispatch top` and other observers then compute the progress and the time left from these
-        numbers instead of the number of tasks. Do not include skipped tasks. With total 0, tasks are counted again.
+        """Publishes how much of the work is done, for tasks that differ much in size. Use any unit, such as seconds of
+        audio or bytes. `gpu-dispatch top` and other observers then compute the progress and the time left from these
+        numbers instead of the number of tasks. Do not include skipped tasks. With total 0, observers count tasks again.
 
-        May be called from callbacks and from any thread. It concerns the runs that are going on.
+        May be called from callbacks and from any thread. It applies to the runs that have not ended.
         """
         with self._lock:
             active = list(self._active)
@@ -332,7 +334,8 @@ class Dispatcher:
 
     def task_times(self) -> tuple[int, int]:
         """When the current task started and ended, in nanoseconds of time.monotonic_ns(); (0, 0) if it never started.
-        Call this from on_success, on_error or on_timeout: it is about the task of that call."""
+        Call this from on_success, on_error or on_timeout. The current task is the one that the callback was called
+        for."""
         latest = self._latest
         return (0, 0) if latest is None else latest.task_times()
 
@@ -366,7 +369,7 @@ class Dispatcher:
 
 def _check_class(worker_cls: Any) -> None:
     if not isinstance(worker_cls, type) or not issubclass(worker_cls, BaseWorker):
-        raise TypeError(f"worker_cls is {worker_cls!r}: it must be a subclass of BaseWorker, the class itself")
+        raise TypeError(f"worker_cls is {worker_cls!r}: it must be a class derived from BaseWorker")
     if inspect.isabstract(worker_cls):
         missing = ", ".join(f"{name}()" for name in sorted(worker_cls.__abstractmethods__))
         raise TypeError(f"the worker class {worker_cls.__qualname__} lacks {missing}")
@@ -405,7 +408,7 @@ def _at_least(name: str, value: Any, least: int) -> int:
 
 
 def _in_ms(name: str, seconds: Any, per_second: int = 1000) -> int:
-    """Rounded up, so that only 0 becomes 0."""
+    """Converts seconds to a smaller unit. Rounds up, so that only 0 becomes 0."""
     try:
         exact = float(seconds) * per_second
     except (TypeError, ValueError):

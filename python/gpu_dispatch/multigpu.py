@@ -2,14 +2,14 @@
 
     GPUDetector           finds the devices
     ResourceAllocator     finds files, estimates them, distributes them
-    ProcessSpawner        a run on its own thread, between two queues
+    ProcessSpawner        runs a dispatcher on its own thread, from a queue of files to a queue of results
     LoadBalancer          counts the results, per GPU and overall, and prints them
     LauncherOrchestrator  combines the other four
 
     LauncherOrchestrator().run("data/audio", "data/outputs", gpus="auto", pattern="*.wav")  # transcribes audio
 
     class Resizer(BaseWorker): ...
-    LauncherOrchestrator(Resizer).run("data/images", "data/small", gpus="auto", pattern="*.png")  # work of your own
+    LauncherOrchestrator(Resizer).run("data/images", "data/small", gpus="auto", pattern="*.png")  # your own work
 
 `run_multi_gpu()` processes records in memory, in batches. The C library finds devices and files and computes the
 statistics. gpu-dispatch(1) does the same from the command line.
@@ -60,7 +60,7 @@ NO_WORKER = (
 
 
 class GPUDetector:
-    """Finds the devices, and checks whether the wanted ones exist."""
+    """Finds the devices, and checks whether requested devices exist."""
 
     def get_available_gpus(self) -> list[int]:
         """The numbers of the devices that this process may use. The list may be empty."""
@@ -73,7 +73,7 @@ class GPUDetector:
     def validate_gpus(self, gpu_ids: Sequence[int]) -> tuple[bool, str | None]:
         """(True, None), or (False, message): which devices are missing, and which exist."""
         if not gpu_ids:
-            return False, 'no GPUs were asked for: give their numbers, or "auto"'
+            return False, 'no GPUs were given: give their numbers, or "auto"'
         try:
             _native.validate_devices(list(gpu_ids))
         except (OSError, OverflowError, RuntimeError, TypeError, ValueError) as error:
@@ -358,7 +358,8 @@ class ProcessSpawner:
 
 
 class _Feed:
-    """Connects a run with the two queues. The feeder thread of the run calls tasks(), its other thread the callbacks."""
+    """Connects a run with the two queues. The feeder thread of the run calls tasks(). Another thread calls the
+    callbacks."""
 
     def __init__(self, dispatcher: Dispatcher, tasks: Any, results: Any) -> None:
         self._dispatcher = dispatcher
@@ -429,7 +430,7 @@ class LoadBalancer:
         total_files: int,
         progress_callback: Callable[[int, int], object] | None = None,
     ) -> list[FileResult]:
-        """Takes results until there are `total_files`, or until a None, which means that there are no more. Returns them.
+        """Takes results until there are `total_files` of them, or until a None marks the end. Returns the results.
 
         :param progress_callback: called with (number of results, total_files) after every result.
         """
@@ -466,7 +467,8 @@ class LoadBalancer:
         return self._figures.errors()
 
     def print_progress(self, completed: int, total: int) -> None:
-        """Prints a line on standard error. On a terminal it is rewritten in place; otherwise at most one a second."""
+        """Prints a line on standard error. A terminal shows one line that changes in place. Elsewhere at most one line
+        is printed per second."""
         now, in_place = time.monotonic(), sys.stderr.isatty()
         if completed < total and now - self._printed < (0.1 if in_place else 1.0):
             return

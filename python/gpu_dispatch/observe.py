@@ -1,4 +1,4 @@
-"""Watches running jobs from anywhere: from another process, another terminal, a notebook.
+"""Watches running jobs, for example from another process, another terminal or a notebook.
 
     from gpu_dispatch import observe
 
@@ -35,7 +35,7 @@ __all__ = ["Device", "Failure", "Job", "NoJobError", "Observer", "Snapshot", "Ta
 class Job:
     """A running job."""
 
-    id: str  #: "4711", or "4711.2" for the second run of a process: for `Observer`
+    id: str  #: "4711", or "4711.2" for the second run of a process. `Observer` accepts it
     pid: int
     name: str  #: the command, or the name given to `Dispatcher(job=...)`
     started: float  #: Unix time
@@ -52,7 +52,7 @@ class Worker:
     since_ns: int | None  #: when its task was started, or when it became idle
     current_task: int | None
     task: str | None  #: the start of its task's input, as text; if a path is too long, "…" and the end of the path
-    handed: int  #: tasks that it was handed and has not finished
+    handed: int  #: tasks that were given to it and are not finished
     completed: int
     failed: int
     timeouts: int
@@ -80,7 +80,7 @@ class Device:
 
 @dataclass(frozen=True)
 class Task:
-    """An attempt that ended. A task that is retried has several."""
+    """An attempt that ended. A task that was retried has several attempts."""
 
     task_id: int
     worker_id: int
@@ -110,13 +110,13 @@ class Snapshot:
     started: float  #: Unix time
     read_ns: int
     ended: bool  #: the run has ended, and this is its last state
-    stale: bool  #: the run has not published for a while, though it is not asleep: a callback takes long
+    stale: bool  #: the run has not published for a while because a callback takes long
     #: total (0: unknown), taken, pending, running, completed, failed, timeouts, retried, skipped, cancelled, restarts,
     #: setup_failures, crashes, n_workers, source_done, start_ns, now_ns
     stats: dict[str, int]
     workers: list[Worker]
     devices: list[Device]
-    #: tasks that ended since this observer's last read; of a fast run only some, the others are counted in missed
+    #: tasks that ended since this observer's last read. If there were many, only some; tasks_missed counts the others
     tasks: list[Task]
     tasks_missed: int
     failures: list[Failure]
@@ -172,8 +172,8 @@ class Observer:
         return self._native.fileno()
 
     def watch(self, interval: float = 1.0) -> Iterator[Snapshot]:
-        """Yields snapshots, `interval` seconds apart; in the last one the run has ended. If the run was killed, that one
-        is missing, and the snapshot before is the last known state."""
+        """Yields snapshots, `interval` seconds apart. In the last snapshot the run has ended. But if the run was
+        killed, iteration just stops, and the last snapshot has the last known state."""
         if not interval > 0:
             raise ValueError(f"interval must be > 0 seconds, got {interval}")
         next_at = time.monotonic()
@@ -189,7 +189,7 @@ class Observer:
             self._wait(next_at - time.monotonic())
 
     def _wait(self, seconds: float) -> None:
-        """Waits so many seconds, or until the process is gone."""
+        """Waits for this many seconds, or until the process is gone."""
         poll = select.poll()
         if self.fileno() >= 0:
             poll.register(self.fileno(), select.POLLIN)

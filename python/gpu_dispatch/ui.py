@@ -38,7 +38,7 @@ STATUS_STYLES = {
     "error": "bold red",
 }
 
-# States of a worker in the core that the callbacks do not show, and the status for each.
+# Worker states of the core that callbacks do not report, and the status of the GPU for each.
 _WORKER_STATUS = {
     "off": "initializing",
     "starting": "initializing",
@@ -94,7 +94,7 @@ class RunState:
     start_time: float | None = None
     began: float | None = None
     ended: float | None = None
-    first_end: float | None = None  #: when the first task ended; the time before includes setup and would spoil the ETA
+    first_end: float | None = None  #: when the first task ended; the ETA ignores the time before, which includes setup
 
     @property
     def total(self) -> int:
@@ -288,12 +288,12 @@ def _need_rich() -> None:
 # ---- the dispatcher --------------------------------------------------------------------------------------------------
 
 
-def _last_line(words: str) -> str:
-    return next((line.strip() for line in reversed(words.splitlines()) if line.strip()), "")
+def _last_line(text: str) -> str:
+    return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "")
 
 
 def _as_error(on_error: Callable[[int, str, int], object] | None) -> Callable[[int, float, int], object] | None:
-    """Makes an on_timeout that calls on_error, for callers without on_timeout, as `Dispatcher` does."""
+    """Returns an on_timeout that calls on_error. `Dispatcher` also calls on_error if no on_timeout is given."""
     if on_error is None:
         return None
     return lambda task_id, seconds, worker_id: on_error(task_id, f"timed out after {seconds} s", worker_id)
@@ -309,10 +309,10 @@ def _device_ids(gpu_ids: Iterable[int] | str) -> list[int]:
 class RichDispatcher:
     """`Dispatcher` with a live display, and statistics as the result of `run()`.
 
-    :param worker_cls, gpu_ids, queue_size: as for `Dispatcher`, like all other keyword options.
-    :param suppress_worker_output: whether to drop what workers print. None: drop it if there is a live display, because
-        it would disturb the display.
-    :param refresh_rate: how often the display is drawn in a second.
+    :param worker_cls, gpu_ids, queue_size: the same as for `Dispatcher`. So are all other keyword options.
+    :param suppress_worker_output: whether to discard the output of workers. None: discard it if there is a live
+        display, because it would disturb the display.
+    :param refresh_rate: how often the display is drawn per second.
     :param show_ui: False: no display, only statistics. Rich is not needed then.
     :param console: the `rich.console.Console` to draw on. None: a console for standard output. If the console is not a
         terminal, only the final state is drawn.
@@ -394,10 +394,10 @@ class RichDispatcher:
     ) -> dict[str, Any]:
         """Runs like `Dispatcher.run()` and returns the statistics of the run.
 
-        With a live display the caller's thread draws. The run and its callbacks are then on another thread. The
-        statistics are updated before each callback is called. Exceptions of callbacks and of the generator, and
-        KeyboardInterrupt, end the run and are raised here. In a resumed run, tasks that are already finished are counted
-        as ``skipped``.
+        If there is a live display, the caller's thread draws it, and the run and its callbacks are on another thread.
+        The statistics are updated before each callback is called. An exception of a callback or of the generator, or a
+        KeyboardInterrupt, ends the run and is raised here. In a resumed run, tasks that are already finished are
+        counted as ``skipped``.
 
         :return: ``total`` (tasks that have ended), ``completed``, ``failed``, ``timeouts``, ``setup_failures``,
             ``skipped``, ``start_time`` and ``end_time`` (as time.time()), ``elapsed``, ``expected_total`` and
@@ -476,7 +476,7 @@ class RichDispatcher:
 
     def _frame(self) -> Any:
         with self._lock:
-            self._look()
+            self._read_core()
             return dashboard(deepcopy(self._state))
 
     # -- changes of the state, made while holding the lock --
@@ -488,11 +488,11 @@ class RichDispatcher:
         """The GPU of a worker; None if the task was never on a GPU."""
         gpu_id = self._gpu_of.get(worker_id)
         if gpu_id is None and worker_id >= 0:
-            self._look()
+            self._read_core()
             gpu_id = self._gpu_of.get(worker_id, worker_id)
         return None if gpu_id is None else self._state.gpus.setdefault(gpu_id, GpuState())
 
-    def _look(self) -> None:
+    def _read_core(self) -> None:
         """Reads from the core what callbacks do not report: the GPU of each worker, and which workers do not run."""
         workers = self._dispatcher.get_worker_stats()
         self._state.skipped = self._dispatcher.get_stats()["skipped"]
@@ -516,7 +516,7 @@ class RichDispatcher:
 
     def _finish(self) -> None:
         with self._lock:
-            self._look()
+            self._read_core()
             if self._state.ended is None:
                 self._state.ended = time.monotonic()
             for gpu in self._state.gpus.values():
@@ -573,7 +573,7 @@ class RichDispatcher:
                 gpu = self._state.gpus.setdefault(gpu_id, GpuState())
                 gpu.last_error = _last_line(error)
                 if self._workers_per_gpu == 1:
-                    gpu.status = "error"  # with several workers, the core reports when the last one is gone
+                    gpu.status = "error"  # with several workers, _read_core() sets it when the last one is gone
             if user is not None:
                 user(gpu_id, error)
 

@@ -13,8 +13,8 @@ class TaskTimeoutError(TimeoutError):
     """Raised inside process() or load() when the task exceeds its time limit.
 
     The task is reported as timed out, and the worker stays alive. You may catch the exception to clean up, and raise it
-    again. In process() you may also return what you have so far; that is then the result. If the method has not returned
-    after a grace period, the worker is killed and replaced.
+    again. In process() you may also return what you have so far, and that becomes the result. If the method has not
+    returned after a grace period, the worker is killed and replaced.
     """
 
 
@@ -46,8 +46,9 @@ class BaseWorker(abc.ABC):
         anything that can be pickled.
 
         Arrays and bytes-like objects inside data are in shared memory if they support pickle's out-of-band buffers, as
-        those of NumPy do. They are read-only, and may be kept. If process() raises, only this task fails, and on_error
-        gets the traceback. Errors that mean that GPU memory ran out, or that the GPU was lost, are recognised.
+        NumPy arrays do. They are read-only. You may keep references to them. If process() raises, only this task fails,
+        and on_error gets the traceback. Errors that mean that GPU memory ran out, or that the GPU was lost, are
+        recognised.
 
         :param data: the item, or the return value of load().
         """
@@ -59,8 +60,8 @@ class BaseWorker(abc.ABC):
         """Optional. Used instead of process() if the dispatcher's batch_size is more than 1.
 
         Returns one result for each item, in the same order. If a result is an exception object, only that item fails.
-        If process_batch() raises, the whole batch fails; but if it ran out of memory, the batch is split and the halves
-        are tried again.
+        If process_batch() raises, the whole batch fails. If it raised because memory ran out, the batch is split and
+        the halves are tried again.
 
         :param items: between 1 and batch_size items.
         """

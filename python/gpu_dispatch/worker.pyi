@@ -1,5 +1,5 @@
-# What type checkers see of worker.py. A subclass may name the arguments of its methods as it likes. A checker accepts any
-# arguments for `*args: Any, **kwargs: Any`, and any name before a `/`.
+# The types of worker.py for type checkers. A subclass may choose the names of the arguments of its methods. A checker
+# allows any arguments for `*args: Any, **kwargs: Any`, and any name before a `/`.
 import abc
 from collections.abc import Sequence
 from typing import Any

@@ -3,8 +3,8 @@
  *   devices(spec), cuda_available(), validate_devices(ids), parse_devices(text)
  *   discover_files(...), estimate_workload(files), distribute_workload(files, n, how)
  *
- * Structs of the library become dicts; an unknown field is None. A file is a pair (path, size). The GIL is released
- * while a driver is asked or directories are read.
+ * Structs of the library become dicts. An unknown field is None. A file is a pair (path, size). The GIL is released
+ * while a driver is queried or directories are read.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -118,8 +118,8 @@ static bool put_number(void *user, int number)
 
 PyDoc_STRVAR(parse_devices_doc,
              "parse_devices(text, /)\n--\n\n"
-             "The numbers in a list such as \"0,2-3\", whether such devices exist or not. None if the "
-             "list has anything else than numbers.");
+             "The numbers in a list such as \"0,2-3\", even if such devices do not exist. None if the "
+             "list has anything but numbers.");
 static PyObject *parse_devices(PyObject *module, PyObject *args)
 {
     const char *text;

@@ -2,13 +2,14 @@
  *
  *   module.c   the module, its types and functions
  *   value.c    Python values as bytes, and back
- *   show.c     these bytes as text for people
+ *   show.c     these bytes as readable text
  *   view.c     shared memory that Python uses without a copy and may keep
  *   run.c      the dispatching side: a Run is one gd_dispatcher
  *   worker.c   the worker's side: gd_worker_main() that calls Python methods
  *   launch.c   devices and files, for gpu_dispatch.multigpu
- *   balancer.c statistics of the launcher, for the same; fields.c: structs as dicts
- *   program.c  runs another program to its end: the command, for transcription
+ *   balancer.c statistics of the launcher, for gpu_dispatch.multigpu
+ *   fields.c   structs of the library as dicts
+ *   program.c  runs another program and waits for its end: the command, for transcription
  *
  * Every function here is called with the GIL held unless its comment says otherwise. Like Python's own functions, they
  * return NULL or -1 with an exception set.
@@ -54,10 +55,10 @@ struct value_place {
     int fd;
     uint64_t offset; /* of the first byte of the value */
 };
-/* Decodes a value. Its large buffers become views of that place, in the thread's list of views (see views_settle). */
+/* Decodes a value. Its large buffers become views of `place`, in the thread's list of views (see views_settle). */
 PyObject *value_read(const void *data, size_t size, const struct value_place *place);
 
-/* show.c: writes the value as text of at most room bytes, without NUL, and returns how many. Does not need the GIL. */
+/* show.c: writes the value as text of at most room bytes, without NUL. Returns its length. Does not need the GIL. */
 size_t value_brief(const void *data, size_t size, char *out, size_t room);
 /* show.c: the repr() of the value; a long string is shortened. NULL without an exception: it is a pickle. */
 PyObject *value_repr(const void *data, size_t size);

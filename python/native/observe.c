@@ -1,7 +1,8 @@
-/* Running jobs of this process or others: jobs() and Observer, as dicts. gpu_dispatch.observe makes classes of them.
+/* Running jobs of this process or others: jobs() and Observer, as dicts. gpu_dispatch.observe turns the dicts into
+ * objects.
  *
- * A read waits only for the GPU driver, which can take long, so other threads run meanwhile. While the dict is made,
- * the garbage collector may run any code. So the observer is marked as busy until the dict is complete.
+ * A read waits only for the GPU driver. That can take long, so other threads run meanwhile. While the dict is made, the
+ * garbage collector may run any code. So the observer is marked as busy until the dict is complete.
  */
 #include <string.h>
 
@@ -10,7 +11,7 @@
 
 #include "python/native/fields.h"
 
-/* "No such job" has its own exception, because RuntimeError would not tell it from other errors. */
+/* "No such job" has its own exception, so that callers can tell it from other errors. */
 static PyObject *no_job_error;
 
 static PyObject *observe_error(int code)
@@ -205,7 +206,7 @@ static int check_free(PyObject *self)
 {
     if (!((ObserverObject *)self)->busy)
         return 0;
-    PyErr_SetString(PyExc_RuntimeError, "the observer is being read: use one of your own in each thread");
+    PyErr_SetString(PyExc_RuntimeError, "the observer is being read: use a separate Observer in each thread");
     return -1;
 }
 

@@ -48,8 +48,8 @@ static void pass_on_signal(int number, siginfo_t *info, void *context)
     errno = kept;
 }
 
-/* False: there is no handler for SIGINT. If SIGINT is ignored, the program ignores it too. If it ends this process, it
- * ends both. */
+/* False: this process has no handler for SIGINT. If it ignores SIGINT, the program ignores it too. If SIGINT ends this
+ * process, the program ends with it. */
 static bool passing_begin(void)
 {
     struct sigaction ours = { .sa_sigaction = pass_on_signal };
@@ -81,7 +81,7 @@ static void passing_end(void)
 /* ---- starting it ---- */
 
 /* In the new process, between fork() and exec(): only functions that a signal handler may call. Signals stay blocked
- * until no handler of this process is left. */
+ * until the handlers of the parent process are removed. */
 static _Noreturn void become(char *const *argv, pid_t parent, const sigset_t *mask, int tell)
 {
     static const int python_ignores[] = { SIGPIPE, SIGXFSZ };
@@ -132,9 +132,9 @@ static pid_t start(char *const *argv, bool pass_on)
 
 /* ---- its end ---- */
 
-/* Whether a handler's exception is the KeyboardInterrupt of a SIGINT. The program gets that signal too, so its exit
- * code shows the result. */
-static bool is_the_programs(void)
+/* Whether a handler's exception is the KeyboardInterrupt of a SIGINT. The program gets that signal too. So its exit
+ * code shows the interrupt, and the exception is not needed. */
+static bool is_sigint(void)
 {
     return PyErr_ExceptionMatches(PyExc_KeyboardInterrupt) && atomic_exchange(&passing.came, 0);
 }
@@ -145,13 +145,13 @@ static int wait_for_end(pid_t pid)
     siginfo_t info;
     int rc, error;
     do {
-        /* WNOWAIT leaves it to be waited for again, so its number cannot be reused yet. */
+        /* With WNOWAIT the program can be waited for again, so its number cannot be reused yet. */
         Py_BEGIN_ALLOW_THREADS
         rc = waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT);
         error = errno;
         Py_END_ALLOW_THREADS
         if (PyErr_CheckSignals() < 0) {
-            if (!is_the_programs())
+            if (!is_sigint())
                 return -1;
             PyErr_Clear();
         }

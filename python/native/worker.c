@@ -1,18 +1,18 @@
 /* The worker's side: gd_worker_main() that calls the methods of a Python object.
  *
  * The main thread holds the GIL from task to task and releases it only while the library waits (gd__wait_hooks), so
- * that a small task costs only its Python code. I/O threads take the GIL for each load(). They keep their thread state
- * as long as they live, so that thread-local data of the user stays.
+ * that a small task costs only its Python code. I/O threads take the GIL for each load(). An I/O thread keeps one
+ * thread state for its whole life, so that thread-local data of the user stays.
  *
  * Payloads are read in place. Large buffers are views of the arena. They are settled when the task is over and this
- * file holds no reference to them any more. Results are written directly to where the dispatcher reads them.
+ * file has no reference to them any more. Results are written directly to the place where the dispatcher reads them.
  *
- * The host object (_worker.py) classifies and describes a failure. If that fails too, there is an error message without
- * a traceback. A time limit is a SIGALRM to the main thread, whose Python handler raises if the same task is still
- * running. Signals do not work for an I/O thread: the main thread raises the exception in its load() instead, and waits
- * for it.
+ * The host object (_worker.py) classifies and describes a failure. If that fails too, the error message has no
+ * traceback. When a task exceeds its time limit, the main thread gets a SIGALRM. Its Python handler raises an exception
+ * if the same task is still running. Signals do not work for an I/O thread. So the main thread raises the exception in
+ * the load() of that thread, and waits for the load() to end.
  *
- * exit() ends the process without the normal end of the interpreter. So cleanup does that work with host.finish(); if
+ * exit() ends the process without the normal end of the interpreter. So cleanup does that work with host.finish(). If
  * cleanup is not reached, an exit handler does it.
  */
 #include "python/native/native.h"
@@ -37,7 +37,7 @@ static struct {
     pthread_t main_thread;
     PyThreadState *waiting; /* the main thread's state, while it waits */
     bool finished;          /* host.finish() has been called */
-    bool forked;            /* this process is a child of the worker */
+    bool forked;            /* this process was forked from the worker */
 } self;
 
 static _Thread_local PyThreadState *io_state; /* the state of an I/O thread, from its first load() on */
@@ -95,12 +95,12 @@ static const struct kind {
     { "error", gd_result_error }, /* also for unknown kinds */
     { "out_of_memory", gd_result_out_of_memory },
     { "device_lost", gd_result_device_lost },
-    { "timeout", gd_result_error }, /* an exception that we did not cause; see explain() */
+    { "timeout", gd_result_error }, /* the user's code raised it without our request; see explain() */
 };
 enum { ERROR, OUT_OF_MEMORY };
 
 struct failure {
-    const struct kind *kind; /* NULL: it was stopped on request */
+    const struct kind *kind; /* NULL: the dispatcher stopped the task */
     PyObject *text;          /* bytes, or NULL */
     const char *message;     /* the contents of text, or a fixed message */
     char plain[256];
@@ -110,9 +110,9 @@ static const struct kind *classify(PyObject *exception)
 {
     const struct kind *kind = &kinds[ERROR];
     PyObject *name = PyObject_CallMethod(self.host, "classify", "O", exception);
-    const char *said = name ? PyUnicode_AsUTF8(name) : NULL;
-    for (size_t i = 0; said && i < sizeof kinds / sizeof *kinds; i++)
-        if (strcmp(said, kinds[i].name) == 0)
+    const char *kind_name = name ? PyUnicode_AsUTF8(name) : NULL;
+    for (size_t i = 0; kind_name && i < sizeof kinds / sizeof *kinds; i++)
+        if (strcmp(kind_name, kinds[i].name) == 0)
             kind = &kinds[i];
     Py_XDECREF(name);
     PyErr_Clear();
@@ -235,7 +235,7 @@ static int put(struct gd_worker *w, struct gd_result *r, PyObject *value)
 }
 
 /* Called before the memory behind the views of this thread is used again. If there is no memory to preserve an array
- * that user code has kept, the process is ended: going on would change the contents of that array. */
+ * that user code has kept, the process ends, because the contents of that array would change. */
 static void settle(void)
 {
     if (__builtin_expect(views_settle() == 0, 1))
@@ -298,7 +298,7 @@ static int fail_all(struct gd_worker *w, struct gd_result *const *results, size_
     return code;
 }
 
-/* A list of the items. Items that cannot be read are not in it; they have failed. NULL: out of memory. */
+/* A list of the items. Items that cannot be read fail and are left out. NULL: out of memory. */
 static PyObject *read_items(struct gd_worker *w, const struct gd_task *const *tasks, struct gd_result *const *results,
                             size_t n)
 {
@@ -391,8 +391,8 @@ static void begin_load(struct running_load *l)
     running_loads = l;
 }
 
-/* From here on this load() cannot be interrupted. An exception that came too late is taken back; otherwise it would be
- * raised in the next one. */
+/* From here on this load() cannot be interrupted. An exception that came too late is cancelled. Otherwise it would be
+ * raised in the next load(). */
 static void end_load(struct running_load *l)
 {
     struct running_load **at = &running_loads;
@@ -410,7 +410,7 @@ static int load(struct gd_worker *w, struct gd_task *task, struct gd_result *r)
     bool read = true;
     enter_io_thread();
     begin_load(&running);
-    /* It was cancelled while it waited for the GIL, so interrupt_loads() has not seen it. */
+    /* The task may have been cancelled while this thread waited for the GIL. Then interrupt_loads() has not seen it. */
     PyObject *loaded = gd_task_cancelled(w) ? NULL : call_load(w, task, &read);
     end_load(&running);
     if (!loaded)
@@ -495,7 +495,7 @@ static int clean_up(struct gd_worker *w)
     return code;
 }
 
-/* After a failed setup or a lost device. The dispatcher already knows of it. */
+/* After a failed setup or a lost device, which was already reported to the dispatcher. */
 static void finish_at_exit(void)
 {
     if (!self.finished && !self.forked && pthread_equal(pthread_self(), self.main_thread) && PyGILState_Check())

@@ -1,14 +1,14 @@
 /* The callbacks, on the run's thread.
  *
- * The library makes its calls without Python's lock. The first callback of a round takes the lock, and
- * call_after_round() releases it: once for up to thousands of tasks. A thread that waits for the lock takes tens of
- * microseconds to wake up, so the feeder is told (`wanted`) to stay away from the lock meanwhile.
+ * The library calls these functions without Python's lock (the GIL). The first callback of a round takes the lock, and
+ * call_after_round() releases it, once for up to thousands of tasks. A thread that waits for the lock takes tens of
+ * microseconds to wake up. So while this thread waits, `wanted` keeps the feeder from taking the lock.
  *
  * If a callback raises, run() will raise that exception. The run is shut down, and only on_exit is still called.
  *
  * Signals: Python's handlers run on the main thread between bytecodes, but this thread may sleep in the library. So
- * Python's wake-up descriptor is replaced by a pipe that the library watches. What is read from the pipe is passed on
- * to the descriptor that was set before.
+ * Python's wake-up descriptor is replaced by a pipe that the library watches. The bytes read from the pipe are passed
+ * on to the previous descriptor.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -62,7 +62,7 @@ static void raised(struct run *r)
 {
     const bool at_once = PyErr_ExceptionMatches(PyExc_KeyboardInterrupt);
     if (r->error)
-        PyErr_WriteUnraisable(NULL); /* run() can raise only one; this one is from on_exit, after another */
+        PyErr_WriteUnraisable(NULL); /* run() can raise only the first exception; this second one is from on_exit */
     else
         r->error = error_take();
     if (at_once)
@@ -87,7 +87,7 @@ static void call(struct run *r, enum call which, PyObject **args, size_t n)
     Py_XDECREF(result);
 }
 
-/* Before a callback. True: it is to be called, and the lock is held. */
+/* Before a callback. True: the callback must be called, and the lock is held. */
 static bool begin(struct run *r, enum call which)
 {
     if (!r->calls[which] || r->error)
@@ -286,7 +286,7 @@ void call_readable(void *user)
     ssize_t n;
     while ((n = read(r->wakeup_read, numbers, sizeof numbers)) > 0)
         if (r->wakeup_next >= 0 && write(r->wakeup_next, numbers, (size_t)n) < 0 && errno == EPIPE)
-            r->wakeup_next = -1; /* (if it is full, its reader is awake already) */
+            r->wakeup_next = -1; /* (if the pipe is full, its reader is awake already) */
     call_take_lock(r);
     if (PyErr_CheckSignals() == 0)
         return;

@@ -1,11 +1,11 @@
 /* A run's journal: opening it with a dict of options, the keys and texts of its tasks, and JournalError.
  *
  * The feeder's thread looks up each item by its key before anything else, so finished items are never pickled. A record
- * also has the input as text. For a scalar this text is made from the payload together with the record. For any other
- * item it is made from the object while the object exists, and stored by task number until the record is made.
+ * also has the input as text. For a scalar this text is made from the payload when the record is made. For any other
+ * item the text is made from the object while the object exists, and is stored by task number until then.
  *
  * A task is finished when its callback has returned. If the callback raised, or was not called because an earlier one
- * had raised, the task is kept out of the journal.
+ * had raised, the task gets no record.
  */
 #include <string.h>
 
@@ -224,7 +224,7 @@ static PyObject *available(PyObject *module, PyObject *unused)
 }
 
 static PyMethodDef functions[] = {
-    { "journal_available", available, METH_NOARGS, "Whether this build can keep journals." },
+    { "journal_available", available, METH_NOARGS, "Whether this build supports journals." },
     { NULL, NULL, 0, NULL },
 };
 

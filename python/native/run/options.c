@@ -1,7 +1,7 @@
 /* A dict as struct gd_options: its keys are the names of the fields.
  *
- * gd_dispatcher_open() copies what options point to, so everything made here is freed when it has returned. There is
- * one additional name: task_timeout, in seconds, which on_timeout gets. The journal has its own dict.
+ * gd_dispatcher_open() copies the data that options point to, so everything made here is freed when it has returned.
+ * There is one additional key: task_timeout, in seconds, which is passed to on_timeout. The journal has its own dict.
  */
 #include <limits.h>
 #include <math.h>

@@ -1,10 +1,10 @@
 /* The type Run: the dispatching side, as _native.pyi and gpu_dispatch.Dispatcher use it.
  *
- * A Run opens its gd_dispatcher when it is created, so errors in the options are reported there. It closes it when it
- * is freed, so shutdown() and stats() are safe from any thread at any time. It runs once.
+ * A Run opens its gd_dispatcher when it is created, so errors in the options are reported there. The dispatcher is
+ * closed when the Run is freed, so shutdown() and stats() are safe from any thread at any time. A Run runs once.
  *
- * run() ends with the first of these that applies: the exception of a callback or a signal handler; no worker is left;
- * the journal could not be written; the exception of the iterator; an error of the system; None.
+ * run() raises the first of these that applies: the exception of a callback or a signal handler; no worker is left; the
+ * journal could not be written; the exception of the iterator; an error of the system. Otherwise it returns None.
  */
 #include "python/native/run/run.h"
 
@@ -337,7 +337,7 @@ static PyMethodDef run_methods[] = {
     { "set_work", run_set_work, METH_VARARGS, "set_work(done, total): how much of the work is done. From any thread." },
     { "stats", run_stats, METH_NOARGS, "The statistics of the run, as a dict." },
     { "task_times", run_times, METH_NOARGS,
-      "(start_ns, end_ns), CLOCK_MONOTONIC, of the task whose callback this is called from. 0: it never started." },
+      "(start_ns, end_ns), CLOCK_MONOTONIC, of the task whose callback is running. 0: the task never started." },
     { "worker_stats", run_worker_stats, METH_NOARGS, "The statistics of each worker, as a list of dicts." },
     { NULL, NULL, 0, NULL },
 };

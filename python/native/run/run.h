@@ -3,7 +3,7 @@
  *   run.c      the type, run() and how it ends, shutdown, statistics
  *   options.c  a dict as struct gd_options
  *   source.c   the iterator behind the library's source, on the feeder's thread
- *   call.c     the callbacks, on the run's thread; Python's lock there; signals
+ *   call.c     the callbacks and Python's lock (the GIL) on the run's thread; signals
  *   journal.c  its journal; key.c: what identifies a task in it
  */
 #ifndef GD_PYTHON_RUN_RUN_H
@@ -43,7 +43,7 @@ struct run {
     uint64_t unread;           /* results that could not be read; the library counts them as successes, we do not */
     int wakeup_read, wakeup_write, wakeup_next; /* the pipe for signals, and the previous descriptor; -1: none */
 
-    /* For both threads: the run's thread waits for the lock, so the feeder must not take it; a futex. */
+    /* For both threads. Set while the run's thread waits for the lock; the feeder must not take it then. A futex. */
     _Atomic uint32_t wanted;
     _Atomic uint32_t feeder_waits;
 
@@ -60,12 +60,12 @@ struct run {
 
     /* The journal, if there is one. */
     struct gd_journal *journal;
-    bool kept;           /* there is a journal, or was; for a feeder that outlives the run */
+    bool kept;           /* the run has or had a journal; for a feeder that outlives the run */
     PyObject *key;       /* the user's key function; NULL: the value of an item is its key */
     PyObject *texts;     /* the texts for records of unfinished tasks, by task number */
     PyObject *versioned; /* the type of a key with a version */
     PyObject *describe;  /* an item as text */
-    PyObject *message;   /* error message of the last task that was refused */
+    PyObject *message;   /* error message of the last task whose result could not be read */
 };
 
 /* The worker_id for Python: with one worker per GPU it is the GPU's id, otherwise the worker's index. worker is the
@@ -100,7 +100,7 @@ PyObject *key_of_item(PyObject *object);
 int source_next(void *user, struct gd_item *item);
 void source_hold(void *user);
 void source_release(void *user);
-void source_leave(struct run *r); /* after the run: asks a source that is still blocked to end, with an exception */
+void source_leave(struct run *r); /* after the run: raises an exception in a source that is still blocked */
 
 /* call.c */
 extern const char *const call_names[N_CALLS];

@@ -1,14 +1,14 @@
 /* The iterator behind the library's source.
  *
  * It runs on the feeder's thread, which keeps one thread state for its whole life. Each item is given to the library
- * before the next one is asked for. So an iterator that waits for the result of its last item gets it. Python's lock is
- * held until the queue is full, or until the run's thread has waited for the lock for a while (see `wanted`).
+ * before the next one is requested. So an iterator that waits for the result of its last item gets it. Python's lock
+ * (the GIL) is held until the queue is full, or until the run's thread has waited for it for a while (see `wanted`).
  *
  * An item that cannot be pickled is still a task. The worker gets an object that raises the error message when it is
  * unpickled, so the task fails with that message.
  *
- * If the iterator is blocked when the run ends, nobody waits for it. Its thread keeps a reference to the Run and
- * releases everything when the iterator returns.
+ * If the iterator is blocked when the run ends, run() does not wait for it. The feeder's thread keeps a reference to
+ * the Run and releases everything when the iterator returns.
  */
 #include <errno.h>
 #include <linux/futex.h>
@@ -123,8 +123,8 @@ static int encode(struct run *r, struct gd_item *item, PyObject *object, unsigne
     return item->size > 0 ? 1 : write_item(r, item, object);
 }
 
-/* Hashing a large payload takes a while. So does reading the journal, which is read completely to index it if the list
- * has another order than before. Other threads and signal handlers get the lock meanwhile. */
+/* Hashing a large payload takes a while. Reading the journal takes long too: if the items have another order than
+ * before, the whole journal is read to index it. Other threads and signal handlers get the lock meanwhile. */
 static int ask(struct run *r, struct gd_item *item, uint64_t *number)
 {
     const bool takes_long = item->size >= LARGE || gd__item_ask_reads(item);
@@ -136,7 +136,7 @@ static int ask(struct run *r, struct gd_item *item, uint64_t *number)
     return rc;
 }
 
-/* With a journal: an item that has a key is looked up before it is encoded. */
+/* For a run with a journal. An item that has a key is looked up before it is encoded. */
 static enum pulled take_kept(struct run *r, struct gd_item *item, PyObject *object, unsigned char small[SMALL_MAX])
 {
     uint64_t number = 0;
@@ -219,7 +219,7 @@ void source_hold(void *user)
     r->source_begun = r->source_held = true;
 }
 
-/* run() took the feeder's reference, and run() releases it if this function is never called. */
+/* run() made the feeder's reference. If this function is never called, run() releases it. */
 void source_release(void *user)
 {
     struct run *r = user;

@@ -1,13 +1,13 @@
-/* What identifies a task in a journal: plain values as bytes that depend on nothing but the value.
+/* Keys, which identify tasks in a journal: plain values as bytes that depend only on the value.
  *
  *     a scalar               as value.c encodes it, so that a task and a key of the same value are the same
  *     tuple 'T', list 'L'    the letter, then each element: its size (uint64_t), its bytes
- *     dict 'D', set 'S'      the same with the elements in the order of their bytes; those of a dict are keys, each
- *                            followed by its value
+ *     dict 'D', set 'S'      the same, sorted by the bytes of the elements; an element of a dict is a key followed by
+ *                            its value
  *
- * A pickle is not good enough: it differs between identical and equal objects, and the order of a set changes with each
- * start of the interpreter. For items that are not made of plain values there is nothing better; then the payload is
- * the key.
+ * A pickle is not good enough. If an object occurs twice in a value, its pickle is not the same as that of two equal
+ * objects. And the order of a set changes with each start of the interpreter. For items that are not made of plain
+ * values there is nothing better, so their payload is the key.
  */
 #include <string.h>
 

@@ -1,8 +1,8 @@
 /* A cache of unused mappings, for the next view of the same pages of the same file.
  *
  * A queue of N arrays uses N places in turn. A cache with fewer than N entries that evicts the longest unused one would
- * never have the mapping that is needed next. Then each array would cost an mmap() and a munmap(), which in a process
- * with threads on other processors takes longer than everything else that is done to hand the array over. So the cache
+ * never have the mapping that is needed next. Then each array would need an mmap() and a munmap(). In a process with
+ * threads on other processors, these take longer than everything else that is done to pass the array on. So the cache
  * has room for thousands of mappings, in a hash table by their first page.
  *
  * A larger mapping can also serve pages inside it. Only the last few mappings are searched for that.

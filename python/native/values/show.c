@@ -1,4 +1,4 @@
-/* Values as text for people, made from their bytes. Pickles are not opened for that.
+/* Values as readable text, made from their bytes. Pickles are not unpickled for that.
  *
  *   value_brief()   for observers of a run: plain text, without the GIL
  *   value_repr()    for a journal: the repr() of a value that is not a pickle

@@ -10,7 +10,7 @@
  *     BYTES, BYTEARRAY       tag, the bytes
  *     PICKLE                 tag, a pickle without buffers
  *     BUFFERS                struct header, n_buffers sizes (uint64_t each), the pickle, then each buffer, aligned to
- * 64 bytes from the beginning of the value; the last one ends it
+ *                            64 bytes from the beginning of the value; the value ends with the last buffer
  *
  * Only exact types have their own kind: an IntEnum or a numpy.float64 must come back with its type. Buffers come back
  * read-only, whatever their size, so that code that works with small arrays also works with large ones.
@@ -165,8 +165,9 @@ static PyObject *dump(PyObject *dumps, PyObject *object, PyObject **list)
     return pickle;
 }
 
-/* cloudpickle.dumps (new reference), or NULL without an exception if it is not installed. It is looked up at each use.
- * That happens only after a failure, is quick once it is imported, and a notebook may install it meanwhile. */
+/* cloudpickle.dumps (new reference), or NULL without an exception if it is not installed. It is looked up at each use,
+ * because a notebook may install it meanwhile. It is used only after pickle failed, and the lookup is quick after the
+ * first import. */
 static PyObject *cloud_dumps(void)
 {
     PyObject *module = PyImport_ImportModule("cloudpickle");
@@ -271,7 +272,7 @@ static int plan_pickle(struct value_plan *plan, PyObject *object)
     return code;
 }
 
-/* For text that is not ASCII the plan makes its own UTF-8 copy: PyUnicode_AsUTF8() would leave one with the object. */
+/* For text that is not ASCII the plan makes its own UTF-8 copy. PyUnicode_AsUTF8() would store a copy in the object. */
 static int plan_str(struct value_plan *plan, PyObject *object)
 {
     plan->tag = TAG(KIND_STR);
@@ -290,7 +291,7 @@ static int plan_str(struct value_plan *plan, PyObject *object)
     return plan_pickle(plan, object);
 }
 
-/* The export keeps a bytearray from being resized by another thread while it is copied. */
+/* While the buffer is exported, other threads cannot resize the bytearray. */
 static int plan_bytearray(struct value_plan *plan, PyObject *object)
 {
     if (room_for_buffers(plan, 1) < 0 || take_buffer(plan, object) < 0)

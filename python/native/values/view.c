@@ -1,9 +1,9 @@
 /* Shared memory that Python uses without a copy and may keep.
  *
  * A View has its own mapping: the pages of its bytes, read-only and shared. Any object may keep it (an array, a slice
- * of one, a tensor) by holding a reference. Before the place is used again, views_settle() looks at the reference
- * count. A view that nobody else references is released. A view that is kept gets a private copy of its pages, which
- * mremap() moves to the same address; readers do not notice.
+ * of one, a tensor) by holding a reference. Before the place is used again, views_settle() checks the reference count.
+ * A view without other references is released. A view that is kept gets a private copy of its pages, which mremap()
+ * moves to the same address. Readers do not notice.
  *
  * Mapping a place is expensive, and the same places are used again soon. So unused mappings wait in a cache
  * (mapping.c), by file and pages. A shared mapping always shows the current contents of the file. It also keeps its
@@ -13,8 +13,8 @@
  * memory.
  *
  * After fork() the child has the same shared mappings, but the parent decides when the place is used again. So in the
- * child, views that were open at the fork are valid only until the parent settles them. Views that were kept before are
- * private.
+ * child, views that were open at the fork are valid only until the parent settles them. Views that were settled and
+ * kept before the fork are private.
  */
 #include "python/native/native.h"
 
@@ -399,14 +399,14 @@ static PyMethodDef view_methods[] = {
 };
 
 static PyGetSetDef view_attributes[] = {
-    { "shared", view_shared, NULL, "Whether the memory is still the one it arrived in.", NULL },
+    { "shared", view_shared, NULL, "Whether the view still uses shared memory, not its own copy.", NULL },
     { NULL, NULL, NULL, NULL, NULL },
 };
 
 static PyTypeObject view_type = {
     .ob_base = { PyObject_HEAD_INIT(NULL) 0 },
     .tp_name = "gpu_dispatch._native.View",
-    .tp_doc = "Read-only memory that arrived from another process without a copy. It may be kept as long as one likes.",
+    .tp_doc = "Read-only memory that came from another process without a copy. You may keep it for any time.",
     .tp_basicsize = sizeof(struct view),
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
     .tp_weaklistoffset = offsetof(struct view, weak_references),
