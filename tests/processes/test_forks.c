@@ -1,6 +1,6 @@
-/* A fork of the dispatching program does not take its place. When the program is killed, its workers end and its
- * journal is unlocked, although the fork lives on. This holds for fork(), which runs handlers, and for a bare clone(),
- * which does not. */
+/* A fork of the dispatching program does not replace that program. When the program is killed, its workers end and its
+ * journal is unlocked, even if the fork is still running. This is true for fork(), which runs the handlers of
+ * pthread_atfork(), and for a direct clone(), which does not run them. */
 #include <sys/syscall.h>
 
 #include "support/test.h"
@@ -16,7 +16,7 @@ struct forked {
     pid_t *pid; /* shared */
 };
 
-/* Forks the dispatching process when its first task has ended, and lets the fork run. */
+/* Forks the dispatching process after its first task has ended. The fork waits until it is killed. */
 static void fork_once(struct world *w, const struct gd_report *r)
 {
     const struct forked *f = w->mine;
@@ -45,8 +45,9 @@ static bool is_alive(int pidfd)
     return poll(&p, 1, 0) == 0;
 }
 
-/* The workers end although the fork lives on. If they do not, the case does not end. */
-static void kill_the_forked(pid_t (*do_fork)(void))
+/* Checks that the workers end while the fork is still running. A worker that does not end makes this case reach its
+ * time limit. */
+static void kill_the_forking_program(pid_t (*do_fork)(void))
 {
     struct world w;
     struct forked f = { .fork = do_fork, .pid = share(sizeof *f.pid) };
@@ -79,17 +80,17 @@ static void kill_the_forked(pid_t (*do_fork)(void))
     world_close(&w);
 }
 
-TEST(workers_end_although_a_fork_lives)
+TEST(workers_end_while_a_fork_is_running)
 {
-    kill_the_forked(fork);
+    kill_the_forking_program(fork);
 }
 
-TEST(workers_end_although_a_clone_without_handlers_lives)
+TEST(workers_end_while_a_clone_without_handlers_is_running)
 {
-    kill_the_forked(fork_bare);
+    kill_the_forking_program(fork_bare);
 }
 
-/* The fork holds none of the workers' lifelines, and the run goes on normally. */
+/* The fork does not keep the lifeline of any worker open, and the run continues normally. */
 TEST(a_fork_does_not_disturb_the_run)
 {
     struct world w;

@@ -1,10 +1,9 @@
-/* Things that the code of a worker must not do, but may do by mistake: end its thread, close descriptors that are not
- * its own, fork and return twice. The worker is replaced or goes on. No task is lost or delivered twice, and the run
- * ends. */
+/* Mistakes in the code of a worker: it ends its thread, closes descriptors that it did not open, or forks and returns
+ * twice. The worker is replaced, or it continues. No task is lost or delivered twice, and the run ends. */
 #include "command/common.h"
 #include "support/world.h"
 
-/* One of twenty tasks makes the mistake, in its first attempt. */
+/* One task makes the mistake, in its first attempt only. Twenty other tasks run beside it. */
 static void run_with_one(enum world_what what, unsigned attempts)
 {
     struct world w;
@@ -30,7 +29,7 @@ TEST(load_ends_its_thread)
     run_with_one(W_LOAD_THREAD_EXIT, 0);
 }
 
-TEST(the_report_says_which_call_it_was)
+TEST(the_report_names_the_call)
 {
     struct world w;
     world_open(&w, 1);
@@ -42,13 +41,14 @@ TEST(the_report_says_which_call_it_was)
     world_close(&w);
 }
 
-/* The dispatcher may see its answer without a bell. Then the problem shows only when the next bell is needed. */
+/* The number of attempts is not checked. If the dispatcher is awake, it reads the answer without a bell (wake-up), and
+ * the closed bell causes a failure only later. */
 TEST(process_closes_every_descriptor)
 {
     run_with_one(W_CLOSE_ALL, 0);
 }
 
-/* The worker goes on, and the answers are those of the worker. */
+/* The worker continues. The results come from the worker, not from its fork. */
 TEST(process_forks_and_returns_twice)
 {
     struct world w;
@@ -72,14 +72,13 @@ static void close_everything(struct world *w, const struct gd_report *r)
             close(fd);
 }
 
-/* In the dispatching program: the run ends with an error, and every task is reported. */
+/* The callback runs in the dispatching program. The run ends with an error, and every task is reported. */
 TEST(a_callback_closes_every_descriptor)
 {
     struct world w;
     world_open(&w, 2);
     w.on_final = close_everything;
-    w.source_left =
-        true; /* open descriptors are not checked: the test itself has closed more than the run had opened */
+    w.source_left = true; /* do not check open descriptors: the test itself closes some that the run did not open */
     world_add_many(&w, 20, (struct world_order){ .what = W_ECHO });
     world_add_many(&w, 2, (struct world_order){ .what = W_LOOP });
     CHECK_EQ(world_run(&w), GD_E_SYSTEM);
@@ -109,7 +108,7 @@ TEST(a_worker_is_killed_before_the_dispatcher_if_memory_runs_out)
 {
     struct ran own = sh("cat /proc/self/oom_score_adj");
     if (own.status != 0 || atoi(own.out) >= 1000)
-        SKIP("no oom_score_adj that can be raised");
+        SKIP("oom_score_adj cannot be raised here");
     struct ran r = sh(RUN "'cat /proc/self/oom_score_adj /proc/$PPID/oom_score_adj #' ::: 1");
     int command = -1, worker = -1;
     CHECK_EQ(sscanf(r.out, "%d %d", &command, &worker), 2);

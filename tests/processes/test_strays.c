@@ -1,5 +1,6 @@
-/* Processes that a killed worker had started in their own session or group end before the task's next attempt. No other
- * process is ended: no child of the program, and no daemon of a command that succeeded. */
+/* A worker may start processes in another session or process group (strays). If the worker is killed, its strays end
+ * before the task's next attempt. Other processes are not ended: children of the dispatching program, and daemons of
+ * commands that succeeded. */
 #include "command/common.h"
 #include "support/world.h"
 
@@ -9,7 +10,7 @@ static void need_setsid(void)
         SKIP("no setsid");
 }
 
-/* --- in a program that asks for it --- */
+/* --- the option `orphans` of the library --- */
 
 static bool exists(pid_t pid)
 {
@@ -64,8 +65,8 @@ TEST(a_stray_is_gone_if_all_orphans_are_reaped)
     run_with_strays(GD_ORPHANS_REAP);
 }
 
-/* After the run the program's settings are as before. */
-TEST(adopting_ends_with_the_run)
+/* The run restores the settings of the program. */
+TEST(orphans_are_not_adopted_after_the_run)
 {
     struct world w;
     int before = -1, after = -1;
@@ -99,7 +100,8 @@ TEST(an_invalid_value_is_refused)
 #define FIRST "test $GPU_DISPATCH_ATTEMPT = 1"
 #define SAY   "kill -0 $(cat stray) 2> /dev/null && echo beside it || echo alone"
 
-/* stray: runs stray.sh, which writes its process id to the FIFO "up" and runs for ever. */
+/* The argument is a shell command that runs stray.sh. This script writes its process id to the FIFO "up" and never ends
+ * by itself. */
 static void check_stray(const char *stray)
 {
     need_setsid();
@@ -115,13 +117,13 @@ static void write_stray(void)
     sh("echo 'echo $$ > up; exec cat never' > stray.sh");
 }
 
-TEST(a_command_in_a_session_of_its_own)
+TEST(a_stray_in_its_own_session)
 {
     write_stray();
     check_stray("setsid sh stray.sh");
 }
 
-TEST(a_command_in_a_group_of_its_own)
+TEST(a_stray_in_its_own_process_group)
 {
     write_stray();
     if (sh("timeout 1000 true").status != 0)
@@ -129,16 +131,16 @@ TEST(a_command_in_a_group_of_its_own)
     check_stray("timeout 1000 sh stray.sh");
 }
 
-/* A descendant of the stray that has cleared its environment ends with it. */
-TEST(a_command_that_clears_its_environment_below_a_stray)
+/* A child of the stray clears its environment. It still ends together with the stray. */
+TEST(a_child_of_a_stray_with_a_cleared_environment)
 {
     write_stray();
     check_stray("setsid sh -c \"env -i sh stray.sh; true\"");
 }
 
-/* A daemon of a command that succeeded stays, although its worker is killed later. When the daemon ends, it is reaped.
- */
-TEST(a_daemon_of_a_command_that_succeeded_stays)
+/* A command starts a daemon and succeeds. The daemon keeps running when the worker is killed later. When the daemon
+ * ends, it is reaped. */
+TEST(a_daemon_of_a_command_that_succeeded_keeps_running)
 {
     need_setsid();
     struct ran r =

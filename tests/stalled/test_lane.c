@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Lanes: the order of jobs, when a lane is full, and when it is given up. Jobs wait at a gate that the test opens.
+ * Lanes: the order of jobs, when a lane is full, and when it is abandoned. Jobs wait at a gate that the test opens.
  */
 #include "cli/output/lane.h"
 
@@ -13,7 +13,7 @@
 struct job {
     struct cli_job base;
     int number;
-    sem_t *gate; /* NULL: none */
+    sem_t *gate; /* the job waits here; NULL: it does not wait */
 };
 
 static sem_t gate, entered;
@@ -66,7 +66,7 @@ static struct cli_lane *open_lane(struct told *told)
     return open_another(told);
 }
 
-TEST(in_the_order_of_adding)
+TEST(jobs_run_in_the_order_in_which_they_were_added)
 {
     struct cli_lane *l = open_lane(NULL);
     CHECK_EQ(cli_lane_last(l), 0);
@@ -84,7 +84,8 @@ TEST(in_the_order_of_adding)
     cli_lane_close(&l);
 }
 
-/* A lane is full above the limit, and has room again at half of it. Each change is reported once. */
+/* A lane is full when its jobs have more bytes than the limit (100). It has room again at half the limit. Each change
+ * is reported once. */
 TEST(a_full_lane_is_reported)
 {
     struct told told = { 0 };
@@ -92,19 +93,19 @@ TEST(a_full_lane_is_reported)
     (void)cli_lane_add(l, new_job(1, 50, &gate));
     (void)cli_lane_add(l, new_job(2, 50, &gate));
     CHECK_EQ(told.full, 0);
-    CHECK(cli_lane_try_add(l, new_job(3, 30, &gate))); /* up to the limit there is room for a job of any size */
+    CHECK(cli_lane_try_add(l, new_job(3, 30, &gate))); /* below or at the limit a job of any size is accepted */
     CHECK_EQ(told.full, 1);
-    (void)cli_lane_add(l, new_job(4, 10, NULL)); /* never refused */
+    (void)cli_lane_add(l, new_job(4, 10, NULL)); /* this call never refuses a job */
     struct cli_job *refused = new_job(5, 1, NULL);
     CHECK(!cli_lane_try_add(l, refused));
     free(refused);
     CHECK_EQ(told.full, 1);
     sem_post(&gate);
     cli_lane_reach(l, 1, UINT_MAX);
-    CHECK_EQ(told.room, 0); /* 90 */
+    CHECK_EQ(told.room, 0); /* 90 bytes are left */
     sem_post(&gate);
     cli_lane_reach(l, 2, UINT_MAX);
-    CHECK_EQ(told.room, 1); /* 40 */
+    CHECK_EQ(told.room, 1); /* 40 bytes are left */
     sem_post(&gate);
     CHECK(cli_lane_wait(l));
     CHECK_EQ(told.full, 1);
@@ -112,7 +113,7 @@ TEST(a_full_lane_is_reported)
     cli_lane_close(&l);
 }
 
-TEST(messages_do_not_wait_for_ever)
+TEST(the_wait_for_a_message_has_a_limit)
 {
     struct cli_lane *l = open_lane(NULL);
     (void)cli_lane_add(l, new_job(1, 1, &gate));
@@ -127,11 +128,10 @@ static void *wait_for_it(void *lane)
     return cli_lane_wait(lane) ? lane : NULL;
 }
 
-/* Nothing moves: the wait ends after each number of signals. That the signals are needed shows that it waits without
- * them. */
-TEST(signals_end_the_waiting)
+/* No job can finish. The wait ends after one, two, three or four signals. */
+TEST(signals_end_the_wait)
 {
-    CHECK_EQ(sem_init(&gate, 0, 0), 0); /* the gate stays shut: threads wait there until the case is over */
+    CHECK_EQ(sem_init(&gate, 0, 0), 0); /* this gate is never opened: the threads wait there until the case ends */
     CHECK_EQ(sem_init(&entered, 0, 0), 0);
     for (unsigned signals = 1; signals <= 4; signals++) {
         struct cli_lane *l = open_another(NULL);
@@ -146,12 +146,12 @@ TEST(signals_end_the_waiting)
         CHECK_EQ(pthread_join(waiter, &all), 0);
         CHECK(all == NULL);
         CHECK(!cli_lane_commit(l));
-        cli_lane_reach(l, 2, UINT_MAX); /* does not wait either */
+        cli_lane_reach(l, 2, UINT_MAX); /* this does not wait either */
         cli_lane_close(&l);
     }
 }
 
-/* A job that was begun is finished before the lane is given up. */
+/* If a job has committed, it is finished before the lane is abandoned. */
 static struct cli_lane *committing;
 
 static void run_committed(struct cli_job *base)
@@ -161,7 +161,7 @@ static void run_committed(struct cli_job *base)
     cli_lane_committed(committing);
 }
 
-TEST(not_in_the_middle_of_a_commitment)
+TEST(a_lane_is_not_abandoned_during_a_commit)
 {
     struct cli_lane *l = committing = open_lane(NULL);
     struct cli_job *job = new_job(1, 1, &gate);

@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: MIT
  *
- * The output of a run is not read: standard output, standard error or a file of the run is a full pipe, or the terminal
- * is stopped. Signals and time limits still work, other tasks are run, and everything that is read in the end arrives
- * complete.
+ * Runs whose output is not read: standard output, standard error or an output file is a full pipe, or the terminal is
+ * stopped. Signals and time limits still work, and other tasks still run. If the output is read later, it is complete.
  *
- * Tasks report through a FIFO that they have begun. If more tasks begin than the workers can hold at once, the run's
- * thread is not blocked.
+ * Each task writes a byte to a FIFO when it begins. If more tasks begin than the workers can hold at once, the thread
+ * of the run is not blocked.
  */
 #include "command/common.h"
 
 #include <sys/ioctl.h>
 #include <termios.h>
 
-enum { MANY = 400 }; /* tasks: more than the workers hold at once */
+enum { MANY = 400 }; /* tasks; the workers cannot hold this many at once */
 
 static const char *path_of(const char *name)
 {
@@ -21,7 +20,8 @@ static const char *path_of(const char *name)
     return path;
 }
 
-/* Open for reading and writing: writers are not refused, and readers see no end of file. */
+/* Makes a FIFO and opens it for reading and writing, so that writers never get an error and readers never see end of
+ * file. */
 static int make_fifo(const char *name)
 {
     CHECK_EQ(mkfifo(path_of(name), 0600), 0);
@@ -30,8 +30,8 @@ static int make_fifo(const char *name)
     return fd;
 }
 
-/* Fills it until the next byte would have to wait, and returns how many bytes it took. The flags belong to this file
- * description only, and are restored. */
+/* Writes to a pipe until it is full. Returns the number of bytes written. Restores the flags of the file description,
+ * which no other process shares. */
 static size_t fill(int fd)
 {
     char some[4096] = { 0 };
@@ -79,7 +79,7 @@ static void check_ended(struct sh_running r)
     CHECK_EQ(sh_wait(r).status, 130);
 }
 
-/* The first lets running tasks finish, the second ends everything. */
+/* The first signal lets running tasks finish. The second ends the run at once. */
 static void end_with_two_signals(struct sh_running r, int said)
 {
     CHECK_EQ(kill(r.pid, SIGINT), 0);
@@ -90,7 +90,7 @@ static void end_with_two_signals(struct sh_running r, int said)
 
 /* --- standard output ----------------------------------------------------------- */
 
-TEST(tasks_go_on_and_two_signals_end_the_run)
+TEST(tasks_continue_and_two_signals_end_the_run)
 {
     const int begun = make_fifo("begun"), said = make_fifo("said");
     (void)make_full_fifo("out");
@@ -99,7 +99,7 @@ TEST(tasks_go_on_and_two_signals_end_the_run)
     end_with_two_signals(r, said);
 }
 
-TEST(a_request_to_end_is_enough)
+TEST(one_sigterm_is_enough)
 {
     const int begun = make_fifo("begun");
     (void)make_full_fifo("out");
@@ -111,9 +111,9 @@ TEST(a_request_to_end_is_enough)
     CHECK_CONTAINS(ran.err, "could not be written, because nothing reads it");
 }
 
-/* The second task would sleep for longer than the case may take. It holds a FIFO open, which shows when it was killed.
- */
-TEST(time_limits_are_kept)
+/* The second task sleeps longer than the time limit of this case. It keeps a FIFO open, so the test sees when it is
+ * killed. */
+TEST(a_task_is_killed_at_its_time_limit)
 {
     const int begun = make_fifo("begun"), held = make_fifo("held");
     const int out = make_fifo("out");
@@ -135,7 +135,7 @@ TEST(time_limits_are_kept)
     CHECK_CONTAINS(ran.err, "timed out");
 }
 
-TEST(everything_arrives_when_it_is_finally_read)
+TEST(all_output_arrives_when_it_is_read_later)
 {
     const int begun = make_fifo("begun"), out = make_fifo("out");
     const size_t before = fill(out);
@@ -163,12 +163,12 @@ TEST(output_larger_than_a_pipe_arrives_too)
     CHECK_EQ(sh_wait(r).status, 0);
 }
 
-/* Other processes share the file description, and would see a change. */
-TEST(flags_of_inherited_descriptors_stay)
+/* Other processes share the file description, so its flags must not change. */
+TEST(flags_of_inherited_descriptors_do_not_change)
 {
     const int begun = make_fifo("begun"), said = make_fifo("said");
     int ends[2];
-    CHECK_EQ(pipe(ends), 0); /* not close-on-exec: the command inherits this file description */
+    CHECK_EQ(pipe(ends), 0); /* without close-on-exec: the command inherits this file description */
     (void)fill(ends[1]);
     const int flags = fcntl(ends[1], F_GETFL), said_flags = fcntl(said, F_GETFL);
     char script[512];
@@ -193,8 +193,8 @@ TEST(standard_error_is_not_read)
     CHECK_EQ(sh_wait(r).status, 0);
 }
 
-/* Two signals, and both take effect. The first did if no more tasks begin. */
-TEST(signals_are_served_although_no_message_can_be_written)
+/* Both signals take effect. After the first one, tasks that have not begun are cancelled. */
+TEST(signals_take_effect_although_no_message_can_be_written)
 {
     const int begun = make_fifo("begun");
     (void)make_full_fifo("err");
@@ -224,7 +224,7 @@ TEST(the_progress_is_not_read)
 
 /* --- a terminal ------------------------------------------------------------------------ */
 
-/* The terminal takes some kilobytes, which the panel soon fills, and then nothing. */
+/* The terminal accepts a few kilobytes, which the panel soon writes. After that it accepts nothing. */
 TEST(a_terminal_that_is_stopped)
 {
     const int begun = make_fifo("begun"), master = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
@@ -239,8 +239,8 @@ TEST(a_terminal_that_is_stopped)
     struct sh_running r = sh_start_script(script);
     await_bytes(begun, MANY);
     CHECK_EQ(kill(r.pid, SIGINT), 0);
-    /* The first signal cannot be confirmed to the user. A second signal that arrives before the first took effect
-     * counts as the same one, so signals are sent until the run has ended. */
+    /* The test cannot see when the first signal takes effect, because no message can be written. A second signal that
+     * arrives earlier has no effect. So the test sends signals until the run ends. */
     int status;
     while (waitpid(r.pid, &status, WNOHANG) == 0)
         CHECK_EQ(kill(r.pid, SIGINT), 0);
@@ -252,7 +252,7 @@ TEST(a_terminal_that_is_stopped)
 static void check_file(const char *option)
 {
     const int begun = make_fifo("begun"), said = make_fifo("said"), file = make_fifo("file");
-    (void)fcntl(file, F_SETPIPE_SZ, 4096); /* or more of it is needed */
+    (void)fcntl(file, F_SETPIPE_SZ, 4096); /* otherwise more output is needed to fill it */
     char script[512];
     snprintf(script, sizeof script,
              START "%s file 'printf x > begun; head -c 1000 /dev/zero | tr \"\\0\" a #' 2> said" INPUTS, option);
@@ -281,7 +281,7 @@ static void need_journal(void)
 
 #define JOURNAL "GPU_DISPATCH_JOURNAL_MS=1; export GPU_DISPATCH_JOURNAL_MS; "
 
-/* Every input is there once, including those that could not be written the first time. */
+/* Resumes the run, and checks that it writes the results of n inputs. */
 static void check_resumed(size_t n)
 {
     struct ran ran =
@@ -304,7 +304,7 @@ TEST(a_task_is_not_done_before_its_output_is_written)
     check_resumed(MANY);
 }
 
-TEST(tasks_given_up_are_run_again)
+TEST(tasks_whose_output_was_abandoned_are_run_again)
 {
     need_journal();
     const int begun = make_fifo("begun"), said = make_fifo("said");
@@ -316,7 +316,7 @@ TEST(tasks_given_up_are_run_again)
     check_resumed(MANY);
 }
 
-TEST(tasks_whose_output_is_finally_read_are_done)
+TEST(tasks_whose_output_is_read_later_are_done)
 {
     need_journal();
     const int begun = make_fifo("begun"), out = make_fifo("out");

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * A machine that is short of processes. posix_spawn, with which workers start commands, fails with EAGAIN once for each
- * of the files $SHORT_COMMANDS.1 to .9, and removes that file. posix_spawnp, which starts workers, does so for
- * $SHORT_WORKERS.1 to .9.
+ * Pretends that the machine cannot start more processes. Workers start commands with posix_spawn. Here it fails with
+ * EAGAIN once for each of the files $SHORT_COMMANDS.1 to .9, and removes that file. posix_spawnp, which starts workers,
+ * does the same with $SHORT_WORKERS.1 to .9.
  */
 #include <dlfcn.h>
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A stop uses up no attempts: tasks that fail after Ctrl-C or SIGTERM count as not done, and the next run does them.
- * Tasks report through a FIFO that they have begun, with the process id of their worker, and wait at another FIFO.
+ * A stop uses up no attempts. Tasks that fail after Ctrl-C or SIGTERM count as not done, and the next run does them.
+ * When a task begins, it writes the process id of its worker to a FIFO. Then it waits at another FIFO.
  */
 #include <gpu_dispatch/journal.h>
 #include <signal.h>
@@ -9,12 +9,12 @@
 #include "support/fifo.h"
 
 struct stopped {
-    struct sh_running running; /* its pid is the command's own */
+    struct sh_running running; /* its pid is that of the command */
     int begun, go;
-    pid_t workers[2]; /* each leads its group */
+    pid_t workers[2]; /* each is the leader of its process group */
 };
 
-/* How a task reports that it has begun. */
+/* The shell command with which a task reports that it has begun. */
 #define BEGUN "echo $PPID > begun; "
 
 /* Starts a run of a thousand tasks. Two of them run when this returns. */
@@ -35,8 +35,8 @@ static struct stopped start(const char *options, const char *what)
     return s;
 }
 
-/* Waits until observers see that tasks that have not begun are cancelled. */
-static void await_heeded(const struct stopped *s)
+/* Waits until observers see that the stop has cancelled tasks that had not begun. */
+static void await_stop(const struct stopped *s)
 {
     while (!strstr(sh("GPU_DISPATCH_JOBS=$PWD/jobs gpu-dispatch top --once %d", (int)s->running.pid).out, "cancelled"))
         ;
@@ -45,7 +45,7 @@ static void await_heeded(const struct stopped *s)
 #define JOURNAL "--journal run.db "
 #define FAILED  "gpu-dispatch status run.db | awk '$1 == \"failed\" { print $2 }'"
 
-/* All tasks that are done succeeded, and the next run does all the others. */
+/* Checks that no task has failed, and that the next run does all tasks that are not done. */
 static void check_nothing_failed(const struct stopped *s)
 {
     CHECK_EQ(sh_wait(s->running).status, 130);
@@ -67,7 +67,7 @@ static void failure_after(int signal, const char *options)
 {
     struct stopped s = start(options, BEGUN "read x < go; exit 1");
     CHECK_EQ(kill(s.running.pid, signal), 0);
-    await_heeded(&s);
+    await_stop(&s);
     CHECK_EQ(write(s.go, "\n\n", 2), 2);
     check_nothing_failed(&s);
 }
@@ -89,13 +89,13 @@ TEST(a_worker_that_dies_after_the_stop_is_not_a_crash)
     need_journal();
     struct stopped s = start(JOURNAL, BEGUN "read x < go; kill -KILL $PPID");
     CHECK_EQ(kill(s.running.pid, SIGTERM), 0);
-    await_heeded(&s);
+    await_stop(&s);
     CHECK_EQ(write(s.go, "\n\n", 2), 2);
     check_nothing_failed(&s);
 }
 
-/* Stops a job as systemd and Slurm do. The command is stopped meanwhile, so that it sees its own signal and the ends of
- * its workers together, in any order. */
+/* Stops a job as systemd and Slurm do: every process gets the signal. The command is suspended during that time, so
+ * that its own signal and the ends of its workers are pending together, and it may see them in any order. */
 static void stop_everything(const char *options, const char *what, int signal)
 {
     struct stopped s = start(options, what);
@@ -104,8 +104,8 @@ static void stop_everything(const char *options, const char *what, int signal)
         CHECK_EQ(kill(-s.workers[i], signal), 0);
     CHECK_EQ(kill(s.running.pid, SIGTERM), 0);
     CHECK_EQ(kill(s.running.pid, SIGCONT), 0);
-    static const char lines[2000] = { [0 ... 1999] =
-                                          '\n' }; /* it may begin other tasks before it handles its own signal */
+    /* Lets all tasks end, because the command may begin other tasks before it handles its own signal. */
+    static const char lines[2000] = { [0 ... 1999] = '\n' };
     CHECK_EQ(write(s.go, lines, sizeof lines), sizeof lines);
     check_nothing_failed(&s);
 }
@@ -122,14 +122,14 @@ TEST(a_stop_that_kills_only_the_commands_charges_no_task)
     stop_everything(JOURNAL, BEGUN "read x < go", SIGTERM);
 }
 
-TEST(a_stop_that_programs_catch_charges_no_task)
+TEST(a_stop_signal_that_commands_catch_charges_no_task)
 {
     need_journal();
     stop_everything(JOURNAL, "trap \"exit 1\" TERM; " BEGUN "read x < go", SIGTERM);
 }
 
-/* Without a stop nothing changes, except that the verdict comes a second later. */
-TEST(a_worker_ended_alone_is_charged)
+/* Without a stop the task is charged as usual, one second later. */
+TEST(a_signal_to_one_worker_alone_charges_its_task)
 {
     struct ran r =
         sh("gpu-dispatch run --gpus sim:1 --quiet --crash-limit 1 --joblog log 'kill -HUP $PPID; sleep 4321 #' ::: 1; "
@@ -138,14 +138,14 @@ TEST(a_worker_ended_alone_is_charged)
     CHECK_CONTAINS(r.err, "killed by signal 1");
 }
 
-TEST(a_command_ended_alone_is_charged)
+TEST(a_signal_to_one_command_alone_charges_its_task)
 {
     struct ran r = sh("gpu-dispatch run --gpus sim:1 --quiet --joblog log 'kill -TERM $$ #' ::: 1 2 3; echo $?; "
                       "tail -n +2 log | cut -f 7,8");
     CHECK_STR(r.out, "3\n0\t15\n0\t15\n0\t15\n");
 }
 
-TEST(it_is_tried_again)
+TEST(a_task_whose_command_got_a_signal_is_tried_again)
 {
     struct ran r = sh("gpu-dispatch run --gpus sim:1 --quiet --retries 2 '[ -e {} ] && echo done || { touch {}; kill "
                       "-TERM $$; }' ::: 1 2");
@@ -153,7 +153,7 @@ TEST(it_is_tried_again)
     CHECK_EQ(r.status, 0);
 }
 
-TEST(the_failure_that_made_halt_stop_is_recorded)
+TEST(the_failure_that_triggers_halt_is_recorded)
 {
     need_journal();
     struct ran r =

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * A stop uses up no tries: in the library a failure after the stop began is reported as cancelled.
+ * A stop uses up no attempts. In the library, a failure after the beginning of a stop is reported as cancelled.
  */
 #include "support/test.h"
 #include "support/world.h"
@@ -15,8 +15,8 @@ static void await_drain(struct world *w)
     } while (s.failed == 0);
 }
 
-/* Two tasks run when the run is shut down. Then they do what the case says. */
-static void ends_so(struct world *w, struct world_order order, struct world_order other)
+/* Shuts the run down while two tasks run. After that the two tasks do what their orders say. */
+static void shut_down_then_do(struct world *w, struct world_order order, struct world_order other)
 {
     w->o.window = 1;
     order.gate = other.gate = 2;
@@ -37,10 +37,10 @@ static void is_cancelled(enum world_what what, unsigned retries)
     struct world w;
     world_open(&w, 2);
     w.o.retries = retries;
-    ends_so(&w, (struct world_order){ .what = what }, (struct world_order){ .what = W_ECHO });
+    shut_down_then_do(&w, (struct world_order){ .what = what }, (struct world_order){ .what = W_ECHO });
     CHECK_EQ(w.finals[0].failure, GD_FAILURE_CANCELLED);
     CHECK_CONTAINS(w.finals[0].error, "shut down");
-    CHECK_EQ(w.finals[1].failure, GD_FAILURE_NONE); /* a success counts, however late */
+    CHECK_EQ(w.finals[1].failure, GD_FAILURE_NONE); /* a success after the stop still counts */
     CHECK_EQ(world_failures(&w, GD_FAILURE_CANCELLED), w.stats.taken - 1);
     CHECK_EQ(w.stats.cancelled, w.stats.taken - 1);
     world_close(&w);
@@ -50,7 +50,7 @@ TEST(an_error_is_cancelled)
 {
     is_cancelled(W_ERROR, 0);
 }
-TEST(an_error_with_tries_left)
+TEST(an_error_with_attempts_left)
 {
     is_cancelled(W_ERROR, 3);
 }
@@ -77,14 +77,14 @@ TEST(a_timeout)
     world_open(&w, 2);
     w.o.task_timeout_ms = 5000;
     w.o.cancel_grace_ms = 60000;
-    ends_so(&w, (struct world_order){ .what = W_POLITE_LOOP }, (struct world_order){ .what = W_POLITE_LOOP });
+    shut_down_then_do(&w, (struct world_order){ .what = W_POLITE_LOOP }, (struct world_order){ .what = W_POLITE_LOOP });
     CHECK_EQ(world_failures(&w, GD_FAILURE_TIMEOUT), 0);
     CHECK_EQ(world_failures(&w, GD_FAILURE_CANCELLED), w.stats.taken);
     world_close(&w);
 }
 
-/* A stop signal ended a worker: the verdict on its task waits for a second, other tasks do not wait. */
-TEST(other_tasks_go_on_while_a_verdict_waits)
+/* A stop signal ends a worker. The run waits one second before it charges the task. Other tasks do not wait. */
+TEST(other_tasks_continue_before_the_task_is_charged)
 {
     struct world w;
     world_open(&w, 2);

@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: MIT
  *
- * If the machine has no room for another process, that is not the task's fault: it is tried again later, and the
- * problem is reported once.
+ * If the machine cannot start another process, the task is not charged. It is tried again later, and the problem is
+ * reported once.
  */
 #include <gpu_dispatch/command.h>
 #include <gpu_dispatch/gpu_dispatch.h>
 
 #include "support/shell.h"
 
-/* Runs with the preloaded library that makes processes scarce. */
+/* Runs with preload_shortage.so. */
 #define RUN    "LD_PRELOAD=$GD_TEST_PLUGINS/preload_shortage.so gpu-dispatch run --quiet --joblog log "
 #define VALUES "tail -n +2 log | cut -f 7 | sort | uniq -c | awk '{ print $1, $2 }'"
 
-/* A sanitizer must be loaded before anything else. */
+/* A preloaded library does not work with a sanitizer, which must be loaded first. */
 static void need_preload(void)
 {
     if (sh("LD_PRELOAD=$GD_TEST_PLUGINS/preload_shortage.so gpu-dispatch --version").status != 0)
-        SKIP("nothing can be loaded before the command");
+        SKIP("no library can be preloaded into the command");
 }
 
 static void check_said_once(const char *text)
@@ -37,7 +37,7 @@ TEST(a_command_that_cannot_be_started_is_tried_again)
     check_said_once(r.err);
 }
 
-TEST(one_worker_alone_goes_on_too)
+TEST(a_single_worker_continues_too)
 {
     need_preload();
     struct ran r =
@@ -83,7 +83,7 @@ static void on_final(void *user, const struct gd_report *r)
     *(r->failure == GD_FAILURE_CANCELLED ? &j->cancelled : &j->others) += 1;
 }
 
-/* There are more shortages than can be used up in the time, since the delays double. */
+/* The delay between attempts doubles, so the wait of 200 ms ends before the shortages are used up. */
 TEST(a_run_in_which_nothing_can_be_started_ends)
 {
     need_preload();

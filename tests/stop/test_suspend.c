@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Ctrl-Z, and a job whose processes are all stopped from outside.
+ * Ctrl-Z, and jobs whose processes are all stopped by another program.
  */
 #include <poll.h>
 #include <sched.h>
@@ -15,12 +15,12 @@
 #endif
 
 struct job {
-    struct sh_running running; /* its pid is the command's own, a child of this case */
+    struct sh_running running; /* its pid is that of the command, a child of this case */
     int begun, go;
     pid_t workers[2], tasks[2];
 };
 
-/* Starts two tasks. They run when this returns, and wait to be released. */
+/* Starts two tasks. When this returns, both are running and wait for let_go(). */
 static struct job start(const char *options)
 {
     struct job j = { .begun = fifo("begun"), .go = fifo("go") };
@@ -51,14 +51,14 @@ static char state_of(pid_t pid)
     return after ? after[2] : '?';
 }
 
-/* A signal that was sent may not have arrived yet. */
+/* Waits until the process is stopped. A signal may take a moment to arrive. */
 static void await_stopped(pid_t pid)
 {
     while (state_of(pid) != 'T')
         sched_yield();
 }
 
-/* Sends Ctrl-Z's signal to the command and waits until it is stopped. */
+/* Sends SIGTSTP, the signal of Ctrl-Z, to the command and waits until it is stopped. */
 static void press_ctrl_z(const struct job *j)
 {
     int status = 0;
@@ -87,7 +87,7 @@ TEST(ctrl_z_stops_workers_and_what_they_run)
     let_go(&j);
 }
 
-TEST(again_and_again)
+TEST(ctrl_z_several_times)
 {
     struct job j = start("");
     for (int n = 0; n < 3; n++) {
@@ -99,7 +99,7 @@ TEST(again_and_again)
     let_go(&j);
 }
 
-/* Stopped processes can't end by themselves. */
+/* The workers and tasks are stopped, so they can't end by themselves. */
 TEST(a_stopped_run_that_is_killed_leaves_nothing)
 {
     struct job j = start("");
@@ -121,7 +121,7 @@ TEST(a_stopped_run_that_is_killed_leaves_nothing)
 TEST(an_ignored_ctrl_z_stays_ignored)
 {
     struct job j;
-    CHECK(signal(SIGTSTP, SIG_IGN) != SIG_ERR); /* which a program inherits */
+    CHECK(signal(SIGTSTP, SIG_IGN) != SIG_ERR); /* the command inherits this */
     j = start("");
     CHECK_EQ(kill(j.running.pid, SIGTSTP), 0);
     let_go(&j);
@@ -139,7 +139,7 @@ static void signal_job(const struct job *j, int signal)
         CHECK_EQ(kill(-j->workers[i], signal), 0);
 }
 
-/* Waits until the limit has passed on the clock that measures it. */
+/* Waits for this many seconds on the clock that measures time limits. */
 static void pass(int seconds)
 {
     struct timespec t;
@@ -160,8 +160,8 @@ TEST(time_while_everything_is_stopped_does_not_count)
     let_go(&j);
 }
 
-/* Its worker is not stopped. */
-TEST(a_task_that_always_wakes_up_late_times_out_too)
+/* Only the command is stopped, not its workers. So the time counts. */
+TEST(tasks_time_out_although_the_command_is_often_stopped)
 {
     struct job j = start("--timeout 1s ");
     int ended = 0;
@@ -174,7 +174,7 @@ TEST(a_task_that_always_wakes_up_late_times_out_too)
         ended = poll(&end, 1, 20);
         close(end.fd);
     }
-    CHECK_EQ(sh_wait(j.running).status, 2); /* both */
+    CHECK_EQ(sh_wait(j.running).status, 2); /* both tasks failed */
 }
 
 TEST(time_stopped_by_ctrl_z_does_not_count)

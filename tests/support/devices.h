@@ -50,7 +50,7 @@ TEST_UNUSED static struct gd_device device(const struct gd_devices *list, size_t
     return d;
 }
 
-/* "0 1 2": the machine's numbers of the devices in a list. */
+/* "0 1 2": the numbers that the devices of a list have on this machine. */
 TEST_UNUSED static const char *indices(const struct gd_devices *list)
 {
     static char text[4096];
@@ -74,13 +74,13 @@ TEST_UNUSED static const char *ids(const struct gd_devices *list)
     return text;
 }
 
-/* The error that a device specification gives. */
+/* Returns the error code for a device specification that must be refused. */
 TEST_UNUSED static int refused(const char *spec)
 {
     struct gd_devices *list = (struct gd_devices *)&list;
     const int rc = gd_devices_open(&list, spec);
     if (rc >= 0)
-        FAIL("%s was taken", spec ? spec : "(all)");
+        FAIL("%s was accepted", spec ? spec : "(all)");
     CHECK(list == NULL);
     return rc;
 }

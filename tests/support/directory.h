@@ -68,7 +68,7 @@ TEST_UNUSED static void directory_enter(void)
     atexit(directory_clean);
     CHECK_EQ(chmod(directory_path, 0755), 0); /* for cases that change their user */
     CHECK_EQ(chdir(directory_path), 0);
-    /* $TMPDIR may be a link, or end with a slash. Then getcwd() returns a different name: use that one. */
+    /* If $TMPDIR is a link or ends with a slash, getcwd() returns a different name. Use that name. */
     char real[sizeof directory_path];
     if (getcwd(real, sizeof real))
         strcpy(directory_path, real);

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT
  *
  * A library that looks like NVML, for tests. It is written from NVML's documentation, on purpose without our own
- * declarations. Environment variables say what it pretends:
+ * declarations. Environment variables control it:
  *
- *   FAKE_NVML_GPUS=2         how many GPUs; listed in reverse order of their bus ids, as real GPUs may be
- *   FAKE_NVML_CLOSED=1       GPU 1 may not be opened
+ *   FAKE_NVML_GPUS=2         number of GPUs; they are listed in reverse order of their bus ids, as real GPUs may be
+ *   FAKE_NVML_CLOSED=1       no permission to open GPU 1
  *   FAKE_NVML_PROHIBITED=1   the compute mode of GPU 1 is "prohibited"
  *   FAKE_NVML_MIG=1:2        GPU 1 has MIG on and two instances
  *   FAKE_NVML_PROCESSES=3    three processes on each device
- *   FAKE_NVML_INIT=9         what nvmlInit returns
+ *   FAKE_NVML_INIT=9         the return value of nvmlInit
  *   FAKE_NVML_THREAD=1       nvmlInit starts a thread that keeps running and blocks no signal
- *   FAKE_NVML_EVENTS=PATH    a FIFO of lines "gpu xid gi ci"; xid 0 or 79: that GPU is lost; -1: waiting fails for good
+ *   FAKE_NVML_EVENTS=PATH    a FIFO of lines "gpu xid gi ci"; xid 0 or 79: the GPU is lost; -1: waiting always fails
  *
  * Every call about a lost GPU returns NVML_ERROR_GPU_IS_LOST, as the documentation of nearly all calls says.
  *

@@ -7,8 +7,8 @@
 
 #include "support/shell.h"
 
-/* Makes a FIFO in the case's directory and opens it for reading and writing. So writers do not block, and readers see
- * no end of file. */
+/* Makes a FIFO in the case's directory and opens it for reading and writing. Because of that, writers do not block and
+ * readers do not see end of file. */
 TEST_UNUSED static int fifo(const char *name)
 {
     char path[128];
@@ -19,7 +19,7 @@ TEST_UNUSED static int fifo(const char *name)
     return fd;
 }
 
-/* Opens a second reading end. It sees end of file once no process has the FIFO open for writing. */
+/* Opens a second reading end. It sees end of file when no process has the FIFO open for writing any more. */
 TEST_UNUSED static int open_to_read(const char *name)
 {
     char path[128];

@@ -5,9 +5,9 @@
  *     struct job job = JOB("run.db");
  *     job_lines(&job, "a", "b", "c", NULL);
  *     CHECK_EQ(job_run(&job), 0);
- *     CHECK_STR(job_ran(&job), "a b c");         // in the order of the list, each as often as it ended
+ *     CHECK_STR(job_ran(&job), "a b c");         // lines that ended, in the order of the list
  *
- * A line that begins with '!' fails, one with '?' fails in the first attempt of its run, one with '%' kills its
+ * A line that begins with '!' fails. One with '?' fails in the first attempt of each run. One with '%' kills its
  * worker. main() calls job_main() first.
  */
 #ifndef GD_TESTS_SUPPORT_JOURNAL_H
@@ -32,11 +32,11 @@ struct job {
     unsigned *ended; /* how often each line of this run ended */
     unsigned done, failed, cancelled;
     struct gd_stats stats;
-    struct gd_journal_counts counts; /* counted before the journal was closed */
-    int closed;                      /* what closing returned */
+    struct gd_journal_counts counts; /* read before the journal was closed */
+    int closed;                      /* the return value of gd_journal_close() */
     char text[2048];                 /* the error message of the run, or of the step that failed before it */
     char ran[4096];
-    int follow_fd; /* >= 0: lines are appended there */
+    int follow_fd; /* >= 0: each line that ends is written there */
     const char *follow;
     void (*on_final)(struct job *job, const struct gd_report *r);
     void *mine;
@@ -105,7 +105,7 @@ TEST_UNUSED static void job_final(struct job *job, const struct gd_report *r)
 {
     CHECK_LT(r->task_id, job->n);
     const char *line = job->lines[r->task_id];
-    CHECK_EQ(r->input_size, strlen(line)); /* numbers are those of the list */
+    CHECK_EQ(r->input_size, strlen(line)); /* the task number is the index of the line */
     CHECK_MEM(r->input, line, r->input_size);
     job->ended[r->task_id]++;
     if (job->follow_fd >= 0) {
@@ -197,7 +197,8 @@ TEST_UNUSED static int job_open(struct job *job)
     return 0;
 }
 
-/* Opens, runs and closes. Returns what the run returned, or the error of the step that failed before it. */
+/* Opens the journal, runs the job and closes the journal. Returns the result of the run, or the error of the step that
+ * failed before it. */
 TEST_UNUSED static int job_run(struct job *job)
 {
     int rc = job_open(job);
@@ -227,8 +228,8 @@ TEST_UNUSED static const char *job_ran(struct job *job)
     return job->ran;
 }
 
-/* The values that a query gives: '|' between the values of a row, a blank between rows. Borrowed until the next call.
- */
+/* Returns the result of a query as text: '|' between the values of a row, a blank between rows. Valid until the next
+ * call. */
 TEST_UNUSED static const char *job_sql(const char *path, const char *sql)
 {
     static char text[1 << 16];

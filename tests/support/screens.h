@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Expected screens, kept as files that a person can look at.
+ * Expected screens, stored as files that people can read.
  */
 #ifndef GD_TESTS_SUPPORT_SCREENS_H
 #define GD_TESTS_SUPPORT_SCREENS_H
@@ -17,8 +17,8 @@ TEST_UNUSED static const char *screen_path(const char *directory, const char *na
     return path;
 }
 
-/* Checks that a text equals the whole content of the file DIRECTORY/NAME below tests/. If GD_WRITE_SCREENS is set, the
- * file is written instead. Look at it before you keep it. */
+/* Checks that a text equals the whole content of the file DIRECTORY/NAME below tests/. If GD_WRITE_SCREENS is set,
+ * writes the file instead. Read the new file before you commit it. */
 TEST_UNUSED static bool is_screen(const char *directory, const char *name, const char *text)
 {
     char kept[65536] = "";

@@ -8,8 +8,8 @@
  *
  * Each call runs `bash -c` with the directory of the built command first in PATH, in an empty directory that belongs to
  * the case (`$PWD` and `$HOME`; it is removed at the end of the program). The shell has no input, and environment
- * variables that could change the result are removed. Its whole output is collected. Outputs live as long as the case,
- * which is a process of its own.
+ * variables that could change the result are removed. Its whole output is collected. The outputs stay valid until the
+ * case ends.
  */
 #ifndef GD_TESTS_SUPPORT_SHELL_H
 #define GD_TESTS_SUPPORT_SHELL_H
@@ -41,7 +41,7 @@ TEST_UNUSED static void shell_clean(void)
         nftw(shell_dir, shell_remove, 16, FTW_DEPTH | FTW_PHYS);
 }
 
-/* The case's own directory, made at the first call. */
+/* The directory of this case. The first call creates it. */
 TEST_UNUSED static const char *sh_dir(void)
 {
     static pid_t owner;
@@ -55,7 +55,7 @@ TEST_UNUSED static const char *sh_dir(void)
     return shell_dir;
 }
 
-/* Outputs stay in a list, so that leak checkers see that they are still in use. */
+/* All outputs are kept in a list, so that leak checkers do not report them. */
 struct shell_kept {
     struct shell_kept *before;
     char text[];
@@ -82,14 +82,14 @@ TEST_UNUSED static char *shell_read(int fd, size_t *size)
     return text;
 }
 
-/* Starts it and returns at once; finish with sh_wait(). */
+/* A script that sh_start_script() has started. sh_wait() waits for its end. */
 struct sh_running {
     pid_t pid;
     int out, err;
 };
 
-/* Variables that change what the command or the programs beside it do: devices, tokens, shells, proxies, the terminal.
- */
+/* Removes variables that would change the behaviour of the command or of other programs: devices, tokens, shells,
+ * proxies, the terminal. */
 TEST_UNUSED static void sh_clean_variables(void)
 {
     static const char *const unset[] = { "ALL_PROXY",

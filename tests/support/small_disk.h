@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * A file system of a few pages, which a case can fill. Only this process and its children see it, and it disappears
- * with them. The case is skipped if nothing may be mounted here.
+ * when they end. The case is skipped if mounting is not allowed.
  */
 #ifndef GD_TESTS_SUPPORT_SMALL_DISK_H
 #define GD_TESTS_SUPPORT_SMALL_DISK_H
@@ -22,7 +22,7 @@ static bool small_disk_tell(const char *path, const char *text)
     return told;
 }
 
-/* Root may mount directly. Other users may do so as root of their own user namespace. */
+/* Root may mount a file system directly. Other users may mount one in their own user namespace. */
 static bool small_disk_allowed(void)
 {
     char map[64];
@@ -45,10 +45,10 @@ TEST_UNUSED static void small_disk(const char *path, unsigned kib)
     CHECK_EQ(mkdir(path, 0755), 0);
     if (!small_disk_allowed() || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
         mount("none", path, "tmpfs", 0, size) < 0)
-        SKIP("nothing may be mounted here");
+        SKIP("mounting is not allowed here");
 }
 
-/* Fills the disk with a file until nothing more fits. The case may remove the file. */
+/* Fills the disk with one file. The case may remove that file. */
 TEST_UNUSED static void small_disk_fill(const char *file)
 {
     static const char page[4096];

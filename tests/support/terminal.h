@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Whether a text may be shown on a terminal: valid UTF-8, and no character in it that a terminal acts on, or that is
- * invisible and changes what a person reads. Line ends are allowed.
+ * Checks that a text is safe to show on a terminal. It must be valid UTF-8. It must not contain control characters, or
+ * invisible characters that change what a person reads. Line ends are allowed.
  *
  *     check_harmless(r.err, r.err_size, "status");
  */
@@ -12,8 +12,8 @@
 
 #include "support/test.h"
 
-/* Decodes the character at p and puts its length into *n. UINT32_MAX: not a character. This is on purpose not the code
- * under test. */
+/* Decodes the character at p and puts its length into *n. Returns UINT32_MAX if there is no valid character. The code
+ * under test is not used here on purpose. */
 TEST_UNUSED static uint32_t terminal_character(const unsigned char *p, size_t left, size_t *n)
 {
     static const uint32_t least[] = { 0, 0, 0x80, 0x800, 0x10000 };
@@ -42,7 +42,7 @@ TEST_UNUSED static void check_harmless(const char *text, size_t size, const char
     for (size_t i = 0, n; i < size; i += n) {
         const uint32_t c = terminal_character((const unsigned char *)text + i, size - i, &n);
         if (!terminal_harmless(c))
-            FAIL("%s: byte %zu (0x%02x) is nothing for a terminal: %.200s", what, i, (unsigned char)text[i],
+            FAIL("%s: byte %zu (0x%02x) is not safe for a terminal: %.200s", what, i, (unsigned char)text[i],
                  text + (i > 40 ? i - 40 : 0));
     }
 }

@@ -10,10 +10,10 @@
  *     TEST_MAIN()
  *
  * Each case runs in a forked child with its own process group and a time limit (60 s, five times as long under
- * sanitizers, or GD_TEST_TIMEOUT seconds for every case). Afterwards the rest of its group and all orphans that it left
- * are killed, so that no case can harm the next one. The runner enforces the limit, since a case may block or handle
- * SIGALRM. A case fails when a CHECK fails in it or in any process forked from it, when it exits with anything
- * but 0 (sanitizers do), and on any signal.
+ * sanitizers, or GD_TEST_TIMEOUT seconds for every case). After the case, all processes that it has left behind are
+ * killed, so that it cannot disturb the next case. The runner enforces the limit, because a case may block or handle
+ * SIGALRM. A case fails if a CHECK fails in it or in a process forked from it, if its exit code is not 0 (sanitizers
+ * use that), or if a signal kills it.
  *
  * `./test_x` runs all cases, `./test_x a b` runs those two, `./test_x -l` lists them. The last line is `N passed, N
  * failed`, with `, N skipped` if cases were skipped. The exit code is 1 on failure, 77 if every case was skipped.
@@ -50,7 +50,7 @@ struct test_case {
     struct test_case *next;
 };
 
-/* The outcome of a case, shared with the runner. The first failure wins, whichever process reported it. */
+/* The outcome of a case, shared with the runner. Only the first failure is stored, whichever process reports it. */
 struct test_verdict {
     int failed;
     char text[1000];
@@ -58,7 +58,7 @@ struct test_verdict {
 
 static struct test_case *test_first;
 static struct test_case **test_last = &test_first;
-/* All files of a program share one outcome, since a check may fail in any of them. */
+/* Weak, so that all source files of a program share one variable. A check may fail in any of these files. */
 __attribute__((weak)) struct test_verdict *test_verdict;
 
 static inline void test_register(struct test_case *c)
@@ -119,7 +119,7 @@ TEST_UNUSED static bool test_same_text(const char *a, const char *b)
             FAIL("%s", #cond); \
     } while (0)
 
-/* Integers and pointers; compared as 64 bits. */
+/* Compares integers and pointers as 64-bit numbers. */
 #define TEST_COMPARE(a, op, b)                                                                                    \
     do {                                                                                                          \
         long long test_a = (long long)(a), test_b = (long long)(b);                                               \
@@ -168,7 +168,7 @@ TEST_UNUSED static bool test_same_text(const char *a, const char *b)
 #define TEST_SLOWDOWN 1
 #endif
 
-/* True under `make soak`: cases then run longer and try more. */
+/* True under `make soak`: cases then run longer and make more attempts. */
 TEST_UNUSED static bool test_soak(void)
 {
     return getenv("GD_SOAK") != NULL;
@@ -181,7 +181,7 @@ TEST_UNUSED static int test_limit_s(const struct test_case *c)
     return wanted > 0 ? wanted : (c->limit_s > 0 ? c->limit_s : 60) * TEST_SLOWDOWN;
 }
 
-/* Kills and reaps whatever became our child because a case left it behind. */
+/* Kills and reaps the processes that a case has left behind. They have become our children. */
 TEST_UNUSED static void test_reap_orphans(void)
 {
     char path[64], line[4096];
@@ -195,7 +195,7 @@ TEST_UNUSED static void test_reap_orphans(void)
         int killed = 0;
         char *at = line, *end;
         for (long pid; (pid = strtol(at, &end, 10)) > 0 && end != at; at = end) {
-            /* A number that is cut off at the end of the buffer is read whole in the next round. */
+            /* The last number may be cut off at the end of the buffer. The next round reads it completely. */
             if (*end == ' ' && kill((pid_t)pid, SIGKILL) == 0)
                 killed++;
         }
@@ -208,12 +208,12 @@ TEST_UNUSED static void test_reap_orphans(void)
         ;
 }
 
-/* 1: the case ended. 0: the time limit passed first. */
+/* Returns 1 if the case ended, 0 if its time limit passed first. */
 TEST_UNUSED static int test_await(pid_t pid, int limit_s)
 {
     int fd = (int)syscall(SYS_pidfd_open, pid, 0);
     if (fd < 0)
-        return 1; /* this kernel has no pidfds: there is no time limit then, but the caller still waits correctly */
+        return 1; /* this kernel has no pidfds: the caller waits without a time limit */
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     int64_t end_ms = (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000 + (int64_t)limit_s * 1000;
@@ -230,8 +230,8 @@ TEST_UNUSED static int test_await(pid_t pid, int limit_s)
     return ready != 0;
 }
 
-/* Every case begins in the same state, whether it was started by nohup, in the background of a script or with another
- * umask. */
+/* Gives every case the same signal handlers, signal mask and umask, however the program was started (for example with
+ * nohup). */
 TEST_UNUSED static void test_begin_alike(void)
 {
     static const int signals[] = { SIGHUP, SIGINT, SIGQUIT, SIGPIPE, SIGTERM, SIGCHLD, SIGUSR1, SIGUSR2 };
@@ -252,7 +252,7 @@ TEST_UNUSED static void test_in_child(const struct test_case *c)
     exit(test_verdict->failed); /* not _exit: leak checkers run at exit */
 }
 
-/* Runs one case. 0: passed, 1: failed, TEST_SKIPPED. */
+/* Runs one case. Returns 0 (passed), 1 (failed) or TEST_SKIPPED. */
 TEST_UNUSED static int test_run_case(const struct test_case *c)
 {
     memset(test_verdict, 0, sizeof *test_verdict);
@@ -264,14 +264,14 @@ TEST_UNUSED static int test_run_case(const struct test_case *c)
     }
     if (pid == 0)
         test_in_child(c);
-    setpgid(pid, pid); /* parent and child both do this: either may be first */
+    setpgid(pid, pid); /* both parent and child do this, because either may run first */
     int limit_s = test_limit_s(c), in_time = test_await(pid, limit_s), status = 0;
     if (!in_time)
         kill(pid, SIGKILL);
     siginfo_t info;
     while (waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT) < 0 && errno == EINTR)
         ;
-    kill(-pid, SIGKILL); /* before the child is reaped: until then the group's number cannot be reused */
+    kill(-pid, SIGKILL); /* before the child is reaped, because the kernel may reuse the group's number after that */
     while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
         ;
     test_reap_orphans();
@@ -301,8 +301,8 @@ TEST_UNUSED static bool test_chosen(const char *name, int argc, char **argv)
     return argc < 2;
 }
 
-/* Called once, before the first case. Opens standard streams that are closed, since otherwise the files that a case
- * opens would get their numbers. Closes all other inherited descriptors, since cases count descriptors. */
+/* Called once, before the first case. Opens standard streams that are closed. Otherwise files that a case opens would
+ * get their numbers. Closes all other inherited descriptors, because cases count descriptors. */
 TEST_UNUSED static int test_prepare(void)
 {
     int fd;
@@ -315,7 +315,7 @@ TEST_UNUSED static int test_prepare(void)
     if (fd >= 0)
         close(fd);
 #endif
-    signal(SIGCHLD, SIG_DFL); /* if SIGCHLD were ignored, the exit status of cases would be lost */
+    signal(SIGCHLD, SIG_DFL); /* if SIGCHLD is ignored, the exit status of a case is lost */
     void *page = mmap(NULL, sizeof *test_verdict, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (page == MAP_FAILED) {
         perror("mmap");
@@ -351,7 +351,7 @@ TEST_UNUSED static int test_main(int argc, char **argv)
     return failed ? 1 : passed ? 0 : TEST_SKIPPED;
 }
 
-/* A program whose main has to do something first (gd_worker_main) calls test_main() itself. */
+/* Programs that must call gd_worker_main() first have their own main(), which calls test_main(). */
 #define TEST_MAIN()                   \
     int main(int argc, char **argv)   \
     {                                 \

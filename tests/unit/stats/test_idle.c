@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Why a worker has nothing to do: a row per situation. */
+ * Why a worker has nothing to do: a row per situation.
+ */
 #include "support/test.h"
 
 #include "stats/idle.h"
