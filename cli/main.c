@@ -83,9 +83,9 @@ static int finish(int status)
 }
 
 /* Opens /dev/null for each standard stream that is closed. Otherwise the next file to be opened, a log or the input,
- * would get its number and receive what is printed. The modes make reading standard input and writing standard output
- * fail. Messages on standard error are lost. */
-static int hold_streams(void)
+ * would get the number of that stream and receive what is printed. The modes make reading standard input and writing
+ * standard output fail. Messages on standard error are lost. */
+static int fill_closed_streams(void)
 {
     static const int modes[] = { [STDIN_FILENO] = O_WRONLY, [STDOUT_FILENO] = O_RDONLY, [STDERR_FILENO] = O_WRONLY };
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
@@ -95,15 +95,15 @@ static int hold_streams(void)
     return 0;
 }
 
-/* The name of the transcription launcher. Called by it, the program does nothing else. */
+/* Whether the program was called as launcher_multigpu. Then it only transcribes. */
 static bool is_launcher(const char *name)
 {
     const char *slash = strrchr(name, '/');
     return strcmp(slash ? slash + 1 : name, "launcher_multigpu") == 0;
 }
 
-/* Blocks SIGCHLD in this thread and in all threads that it starts. Runs learn of children in another way
- * (gd_options.orphans). */
+/* Blocks SIGCHLD in this thread and in all threads that it starts. Runs detect the end of child processes in another
+ * way (gd_options.orphans). */
 static void block_child_signal(void)
 {
     sigset_t one;
@@ -118,7 +118,7 @@ int main(int argc, char **argv)
         return gd__host_main(argc, argv);
     block_child_signal();
     cli_token_take(); /* first: no process that is started may inherit it */
-    if (hold_streams() < 0)
+    if (fill_closed_streams() < 0)
         return CLI_EXIT_ERROR;
     if (argc > 0 && is_launcher(argv[0]))
         return finish(cli_launcher_main(argc - 1, argv + 1));

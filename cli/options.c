@@ -139,7 +139,7 @@ struct place {
     int argc;
     char **argv;
     int at;
-    bool done; /* a value was found after which no options follow */
+    bool done; /* no options follow the value that was found */
 };
 
 /* Stores the value, which is in the next argument. */

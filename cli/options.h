@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Options of a subcommand. One table serves to parse them, to explain them and to list them.
+ * Options of a subcommand. The same table is used to parse, explain and list them.
  */
 #ifndef GD_CLI_OPTIONS_H
 #define GD_CLI_OPTIONS_H
@@ -23,9 +23,9 @@ struct cli_opt {
     cli_opt_set *set;
     size_t offset;     /* of the field */
     uint64_t min, max; /* limits of a number */
-    const char *group; /* a heading; NULL: the last one applies */
-    /* Whether only arguments, and no options, follow this value. For such an option, "--" may take the place of the
-     * value: the value is then "", and the arguments that follow take its place. */
+    const char *group; /* a heading in the help; NULL: that of the option before it */
+    /* Whether only arguments, and no options, follow this value. Such an option may have "--" in place of the value.
+     * The value is then "", and the arguments that follow take its place. */
     bool (*is_last)(const char *value);
 };
 
@@ -44,12 +44,12 @@ struct cli_list {
     size_t n;
 };
 
-/* Reads options up to the first argument that is not one, or past "--". Returns the index of the argument after them,
- * or -1 with gd__fail_text(). */
+/* Reads options up to the first argument that is not an option, or up to and including "--". Returns the index of the
+ * argument after them, or -1 with gd__fail_text(). */
 int cli_opts_parse(const struct cli_opts *o, void *into, int argc, char **argv);
 
-/* The same, for a caller that parses more options after the arguments. *dashes says whether the options ended at "--"
- * (and not at a value "--"). */
+/* The same, for a caller that parses more options after the arguments. *dashes is true if the options ended at "--". It
+ * is false if that "--" was the value of an option. */
 int cli_opts_parse_part(const struct cli_opts *o, void *into, int argc, char **argv, bool *dashes);
 
 void cli_opts_help(const struct cli_opts *o);

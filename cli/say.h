@@ -7,7 +7,7 @@
 
 #include <stddef.h>
 
-/* Sets the name at the beginning of every message. The default is "gpu-dispatch". Static. */
+/* Sets the name at the beginning of every message. The default is "gpu-dispatch". name is not copied. */
 void cli_set_name(const char *name);
 const char *cli_name(void);
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * `gpu-dispatch export FILE --csv|--jsonl`: the records of a journal for other programs. They are written one at a
- * time, so their number does not matter.
+ * `gpu-dispatch export FILE --csv|--jsonl`: writes the records of a journal for other programs. Records are written one
+ * at a time, so memory does not grow with their number.
  *
- * The CSV follows RFC 4180, with a line of headings: fields with a quote, comma or line end are quoted, lines end with
- * CR LF. A text that a spreadsheet would take for a formula gets a ' in front. JSON lines have the same members as
- * those of --output, except the ones that a journal does not record. With --failed they are those of failed.jsonl,
- * which `gpu-dispatch run --jsonl` takes as input.
+ * The CSV follows RFC 4180. Its first line has the headings. Fields with a quote, comma or line end are quoted, and
+ * lines end with CR LF. A text that a spreadsheet would take for a formula gets a ' in front. JSON lines have the
+ * members that --output writes, except those that a journal does not record. With --failed, the lines have the form of
+ * failed.jsonl, which `gpu-dispatch run --jsonl` takes as input.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -95,7 +95,7 @@ static void csv_quoted(struct gd__buffer *b, const char *text, size_t size)
     gd__buffer_text(b, "\"");
 }
 
-/* Do not call this for a number: a negative number begins with a minus, but is no formula. */
+/* Do not call this for a number: a negative number begins with a minus, but is not a formula. */
 static bool looks_like_formula(const char *text, size_t size)
 {
     return size > 0 && text[0] && strchr("=+-@\t\r", text[0]);
@@ -260,7 +260,7 @@ static int write_all(struct exporter *x, const char *path)
     return x->error == EPIPE ? 0 : rc < 0 ? -1 : 0;
 }
 
-/* Writes a temporary file and renames it, so that the file is complete or unchanged. */
+/* Writes a temporary file and renames it, so that the output file is either complete or unchanged. */
 static int write_file(struct exporter *x, const char *path)
 {
     struct gd__replacement r;

@@ -62,9 +62,9 @@ static const struct cli_opts options = {
 
 struct figures {
     struct gd_journal_summary s;
-    double seconds; /* duration of the last run: until now, or until it last wrote to the journal */
+    double seconds; /* duration of the last run, until now or until its last write to the journal */
     double rate;    /* tasks per second in that run; 0: not known */
-    struct view_remaining standing;
+    struct view_remaining remaining;
     double eta; /* seconds; < 0: not known */
 };
 
@@ -79,8 +79,8 @@ static void work_out(struct figures *f)
     /* The counts are those of the last write, so the rate uses the time until then. */
     const double until = s->held && s->written > s->started ? s->written - s->started : f->seconds;
     f->rate = until > 0 ? (double)over / until : 0;
-    view_remaining_of(&f->standing, s);
-    f->eta = s->held && f->standing.has_left && f->rate > 0 ? (double)f->standing.left / f->rate : -1;
+    view_remaining_of(&f->remaining, s);
+    f->eta = s->held && f->remaining.has_left && f->rate > 0 ? (double)f->remaining.left / f->rate : -1;
 }
 
 static const char *state_of(const struct gd_journal_summary *s)
@@ -123,8 +123,8 @@ static const char *moment(char *out, size_t size, double unix_time)
     return out;
 }
 
-/* Prints a text from a journal, which another user may have written: on one line, shortened, without anything that a
- * terminal would act on. */
+/* Prints a text from a journal. Another user may have written the journal, so the text is printed on one line,
+ * shortened, and without characters that a terminal would act on. */
 static void print_text(const char *text, size_t size, size_t widest)
 {
     char shown[PATH_MAX + 1];
@@ -145,7 +145,7 @@ static void print_command(const char *command)
         return;
     cli_transcribe_show(&b, command);
     if (!b.failed)
-        tr_show(b.data, b.size); /* a prompt may contain newlines, and a path anything */
+        tr_show(b.data, b.size); /* a prompt may contain newlines, and a path any byte */
     if (!b.failed)
         printf("gpu-dispatch %s%.*s\n", cli_transcribe_is(command) ? "" : "run ... ", (int)b.size,
                b.data ? b.data : "");
@@ -192,8 +192,8 @@ static void print_counts(const struct figures *f)
 {
     const struct gd_journal_summary *s = &f->s;
     char more[128] = "", time[32], number[40], gone[48];
-    const uint64_t all = s->done + s->failed, of = f->standing.all;
-    if (f->standing.has_left)
+    const uint64_t all = s->done + s->failed, of = f->remaining.all;
+    if (f->remaining.has_left)
         snprintf(more, sizeof more, "of %s, %.1f %%", grouped(number, sizeof number, of),
                  of ? 100.0 * (double)s->done / (double)of : 0.0);
     print_count("done", s->done, more);
@@ -201,11 +201,11 @@ static void print_counts(const struct figures *f)
     if (s->failed)
         snprintf(more, sizeof more, "%.1f %%", 100.0 * (double)s->failed / (double)all);
     print_count("failed", s->failed, more);
-    if (f->standing.has_left && f->standing.left) {
+    if (f->remaining.has_left && f->remaining.left) {
         *more = '\0';
         if (f->eta >= 0)
             snprintf(more, sizeof more, "about %s", gd__text_duration(time, sizeof time, f->eta));
-        print_count("left", f->standing.left, more);
+        print_count("left", f->remaining.left, more);
     }
     if (f->rate > 0)
         printf("  %-8s %12.*f   tasks a second\n", "rate", f->rate < 100 ? 2 : 0, f->rate);
@@ -215,8 +215,8 @@ static void print_counts(const struct figures *f)
     if (s->runs > 1)
         printf("\nRun %" PRIu64 " of this journal: %" PRIu64 " done, %" PRIu64 " failed, %" PRIu64 " skipped.\n",
                s->runs, s->run_done, s->run_failed, s->skipped);
-    if (f->standing.gone)
-        printf("Of the tasks above, %s not in its input.\n", count_of(gone, sizeof gone, f->standing.gone));
+    if (f->remaining.gone)
+        printf("Of the tasks above, %s not in its input.\n", count_of(gone, sizeof gone, f->remaining.gone));
 }
 
 static int print_failure(void *user, const char *failure, uint64_t count)
@@ -323,9 +323,9 @@ static void put_summary(struct gd__buffer *b, const struct figures *f)
     put_number(b, "pid", s->held, (double)s->pid, 0);
     put_command(b, s->command);
     gd__buffer_format(b, ",\"runs\":%" PRIu64 ",\"done\":%" PRIu64 ",\"failed\":%" PRIu64, s->runs, s->done, s->failed);
-    put_number(b, "total", f->standing.has_left, (double)s->total, 0);
-    put_number(b, "left", f->standing.has_left, (double)f->standing.left, 0);
-    put_number(b, "not_in_input", s->end != NULL, (double)f->standing.gone, 0);
+    put_number(b, "total", f->remaining.has_left, (double)s->total, 0);
+    put_number(b, "left", f->remaining.has_left, (double)f->remaining.left, 0);
+    put_number(b, "not_in_input", s->end != NULL, (double)f->remaining.gone, 0);
     put_number(b, "eta_seconds", f->eta >= 0, f->eta, 3);
     put_number(b, "tasks_per_second", f->rate > 0, f->rate, 3);
     gd__buffer_format(b, ",\"run_done\":%" PRIu64 ",\"run_failed\":%" PRIu64 ",\"skipped\":%" PRIu64, s->run_done,

@@ -123,7 +123,7 @@ static void lay_jobs(struct gd__buffer *out, const struct jobs *j, const struct 
     tui_format(&l, TUI_BOLD, "%s%-10s  %10s  %20s  %s", can_choose ? "     " : "", "Job", "Elapsed", "Tasks",
                "Command");
     tui_end(&l);
-    /* If there is no room for all, shows those around the chosen one. */
+    /* If not all jobs fit, scrolls until the chosen one is visible. */
     const size_t room = v->height > 4 ? v->height - 4 : 1;
     const size_t first = can_choose && chosen >= room ? chosen - room + 1 : 0;
     for (size_t i = first; i < j->n && i < first + room; i++) {
@@ -215,12 +215,12 @@ static int print_snapshot(const struct gd_snapshot *s, struct view_history *h, b
 
 struct watch {
     struct gd_observer *o;
-    const struct gd_snapshot *s; /* NULL before the first read, then points to: */
+    const struct gd_snapshot *s; /* NULL before the first read, then &last_seen */
     struct gd_snapshot last_seen;
-    struct gd_stats last_stats; /* of last_seen */
+    struct gd_stats last_stats; /* the statistics of last_seen */
     struct view_history history;
     struct gd_stats last;
-    bool over; /* the job has ended or was killed: s is its last state */
+    bool over; /* the job has ended or was killed, and s is its last state */
 };
 
 /* Reads the job's state. Returns -1 if nothing can be read. */

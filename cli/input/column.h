@@ -15,10 +15,10 @@
 
 /* Holds either texts one after the other, or a list of files. A zeroed struct is empty. */
 struct cli_column {
-    bool link;              /* is read in step with the column before it */
+    bool link;              /* has one argument for each argument of the column before it */
     struct gd__buffer text; /* the arguments */
     struct gd__buffer ends; /* a size_t for each: where it ends */
-    struct gd_files *files; /* or these */
+    struct gd_files *files; /* or a list of files */
     bool borrowed;          /* the files belong to the caller */
 };
 

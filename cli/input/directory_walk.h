@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The files of a directory, one at a time as they are found. gd_discover_files() calls a function for each file; this
- * turns it into a function that returns the next file, in constant memory.
+ * The files of a directory, one at a time as they are found. gd_discover_files() calls a function for each file. Here
+ * the caller gets the next file by a call instead. This takes constant memory.
  */
 #ifndef GD_CLI_INPUT_DIRECTORY_WALK_H
 #define GD_CLI_INPUT_DIRECTORY_WALK_H
@@ -23,7 +23,7 @@ int cli_directory_walk_next(struct cli_directory_walk *w, const char **path, uin
 void cli_directory_walk_stop(struct cli_directory_walk *w);
 void cli_directory_walk_close(struct cli_directory_walk **w);
 
-/* Sets the error message for "nothing found", the same for both ways of searching. Returns -1. */
+/* Sets the error message for "nothing found", which is the same for both ways of searching. Returns -1. */
 int cli_directory_walk_nothing(const char *dir, const struct gd_discover *what);
 
 #endif

@@ -6,8 +6,8 @@
  *     ::: a b c :::+ 1 2 ::: x y        group 0: (a 1) (b 2)    group 1: (x) (y)
  *     a 1 x,  a 1 y,  b 2 x,  b 2 y     task i: row i / 2 of group 0, row i % 2 of group 1
  *
- * So a task can be computed from its number alone, as a shuffled run needs. The exception is a streamed first column:
- * rows of group 0 are then read one after the other, and the numbers only count them.
+ * So a task can be computed from its number alone. A shuffled run needs that. The exception is a streamed first column:
+ * its rows are read one after the other, and the task numbers only count them.
  */
 #include "cli/input/input.h"
 
@@ -323,7 +323,7 @@ static int shuffle(struct cli_input *in, const struct cli_input_options *o)
 
 /* --- opening ------------------------------------------------------------------------ */
 
-/* If standard input was closed, main.c has opened /dev/null for writing only. */
+/* If standard input was closed, main.c has opened /dev/null for writing only, and it cannot be read. */
 static bool can_read_stdin(void)
 {
     const int flags = fcntl(STDIN_FILENO, F_GETFL);

@@ -10,7 +10,7 @@
 
 struct cli_lines;
 
-/* path "-" is standard input. Once cancel_fd is readable, cli_lines_next() returns 0. Returns 0, or -1 with
+/* path "-" is standard input. After cancel_fd becomes readable, cli_lines_next() returns 0. Returns 0, or -1 with
  * gd__fail_text(): no such file, or a directory. */
 int cli_lines_open(struct cli_lines **out, const char *path, char delimiter, int cancel_fd);
 

@@ -3,9 +3,9 @@
  * See lane.h. The thread takes all waiting jobs at once and runs them one by one. It is woken only if it sleeps, so a
  * busy lane costs one lock for each job.
  *
- * A thread that is blocked in write() can't be stopped from outside without risk for the resources it holds, and with a
- * network disk perhaps not at all. So it is left alone: the lane is marked as given up, no further job is started, and
- * the process exits without waiting for the thread.
+ * A thread that is blocked in write() cannot be stopped safely from outside, because it may hold resources. With a
+ * network disk it perhaps cannot be stopped at all. So the thread is left running. The lane is marked as given up, no
+ * further job is started, and the process exits without waiting for the thread.
  */
 #include "cli/output/lane.h"
 
@@ -34,7 +34,7 @@ struct cli_lane {
     atomic_uint_fast64_t went_ns; /* when the last job or commit ended, or the last signal came */
     pthread_mutex_t lock;         /* protects the fields below */
     pthread_cond_t work;          /* wakes the thread */
-    pthread_cond_t moved;         /* wakes those who wait for progress */
+    pthread_cond_t moved;         /* wakes threads that wait for progress */
     struct cli_job *first, **last;
     uint64_t added, done;
     size_t bytes;
@@ -61,7 +61,7 @@ static bool is_given_up(const struct cli_lane *l)
 static void tell_full(struct cli_lane *l)
 {
     const bool full = l->is_full ? l->bytes > l->o.limit / 2 : l->bytes > l->o.limit;
-    if (full == l->is_full || is_given_up(l)) /* the callback's object may be gone after giving up */
+    if (full == l->is_full || is_given_up(l)) /* given up: user may no longer exist */
         return;
     l->is_full = full;
     if (l->o.full)
@@ -210,7 +210,7 @@ void cli_lane_hurry(struct cli_lane *l, unsigned signals)
     pthread_mutex_unlock(&l->lock);
 }
 
-/* Called with the lock held. If the thread is committing, waits for the end of that first. */
+/* Called with the lock held. If the thread is committing, waits for the end of the commit instead. */
 static void give_up(struct cli_lane *l)
 {
     int going = GOING;

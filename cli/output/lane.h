@@ -8,7 +8,7 @@
  *     cli_lane_open(&lane, &(struct cli_lane_options){ .name = "gd-output", .limit = 64 << 20, .full = ..., ... });
  *     cli_lane_add(lane, &job->base);             // any thread; never waits
  *     cli_lane_hurry(lane, 1);                    // any thread: a signal came
- *     if (!cli_lane_wait(lane)) ...               // given up: the thread sits in a write that does not end
+ *     if (!cli_lane_wait(lane)) ...               // given up: the thread is blocked in a write
  *     cli_lane_close(&lane);
  */
 #ifndef GD_CLI_OUTPUT_LANE_H
@@ -20,7 +20,7 @@
 
 struct cli_lane;
 
-/* The head of a job. The lane owns a job once it was added; run() frees it. */
+/* The first member of every job. After a job is added it belongs to the lane, and run() frees it. */
 struct cli_job {
     struct cli_job *next;
     void (*run)(struct cli_job *job);
@@ -41,7 +41,7 @@ int cli_lane_open(struct cli_lane **out, const struct cli_lane_options *o);
 /* Adds a job. Never waits. Returns the job's number, from 1. Any thread. */
 uint64_t cli_lane_add(struct cli_lane *l, struct cli_job *job);
 
-/* The same, unless more than the limit waits already. Then it returns false, and the job still belongs to the caller.
+/* The same, but if more bytes than the limit wait already, returns false. Then the job still belongs to the caller.
  */
 bool cli_lane_try_add(struct cli_lane *l, struct cli_job *job);
 
@@ -51,21 +51,21 @@ uint64_t cli_lane_last(struct cli_lane *l);
 /* Waits until that job is done, or the lane is given up, at most ms milliseconds (UINT_MAX: for ever). */
 void cli_lane_reach(struct cli_lane *l, uint64_t job, unsigned ms);
 
-/* Sets the number of signals that have come so far. After the first, cli_lane_wait() gives up if nothing has moved for
- * five seconds, after the second for one second, after the third at once. */
+/* Sets the number of signals that have come so far. After the first signal, cli_lane_wait() gives the lane up after
+ * five seconds without progress. After the second signal it waits one second. After the third it gives up at once. */
 void cli_lane_hurry(struct cli_lane *l, unsigned signals);
 
-/* Waits until all jobs are done. False if the lane was given up, which is final: some jobs are not done. The job that
- * blocks the thread may continue later and still use its data. Other jobs are not run. */
+/* Waits until all jobs are done. Returns false if the lane was given up. Then some jobs are not done and will not be
+ * run. The job that blocks the thread may continue later and still use its data. */
 bool cli_lane_wait(struct cli_lane *l);
 
-/* Enclose a step that a job may only do while the lane is not given up. cli_lane_commit() returns false if it is. Until
- * cli_lane_committed() the lane can't be given up. */
+/* Called by a job before and after a step that it must not do if the lane was given up. In that case cli_lane_commit()
+ * returns false. Otherwise the lane cannot be given up until cli_lane_committed() is called. */
 bool cli_lane_commit(struct cli_lane *l);
 void cli_lane_committed(struct cli_lane *l);
 
-/* Waits like cli_lane_wait(). Frees nothing of a lane that was given up, since its thread still exists: the process is
- * about to end. NULL is fine. */
+/* Waits like cli_lane_wait(). If the lane was given up, frees nothing, because its thread still exists. The process is
+ * about to end anyway. NULL is fine. */
 void cli_lane_close(struct cli_lane **l);
 
 #endif

@@ -3,7 +3,7 @@
  * Draws the progress. On a terminal it redraws one line: ten times a second while figures change, otherwise once a
  * second. Elsewhere (a file, a pipe) it writes a plain line every five seconds, and a last one.
  *
- * A thread that writes to the terminal holds the lock meanwhile, so that drawing never lands in the middle of output.
+ * A thread holds the lock while it writes to the terminal, so that drawing never happens in the middle of output.
  */
 #include "cli/output/progress.h"
 
@@ -246,9 +246,9 @@ static void put_json(struct cli_progress *p)
 /* A plain line, with the program's name before it. */
 static void put_line(struct cli_progress *p)
 {
-    char who[64];
-    snprintf(who, sizeof who, "%s: ", cli_name());
-    put(p, who, "\n");
+    char name[64];
+    snprintf(name, sizeof name, "%s: ", cli_name());
+    put(p, name, "\n");
 }
 
 /* Draws once. Returns the milliseconds until the next drawing. */

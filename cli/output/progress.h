@@ -2,9 +2,9 @@
  *
  * The progress display: a bar or a line that is redrawn on a terminal, plain lines from time to time elsewhere.
  *
- * A separate thread draws, so that the time moves on while no task ends. It gets the figures through the given function
- * and sleeps between drawings. Every thread that writes to the same terminal does so between cli_progress_pause() and
- * cli_progress_resume(), which remove the line and bring it back.
+ * A separate thread draws, so that the displayed time advances even while no task ends. It gets the figures through the
+ * given function and sleeps between drawings. Every thread that writes to the same terminal does so between
+ * cli_progress_pause() and cli_progress_resume(), which remove the line and bring it back.
  */
 #ifndef GD_CLI_OUTPUT_PROGRESS_H
 #define GD_CLI_OUTPUT_PROGRESS_H
@@ -30,19 +30,19 @@ enum cli_progress_style {
 /* The figures to draw. */
 struct cli_figures {
     uint64_t total; /* 0: not known */
-    uint64_t done;  /* ended, with success or not, including tasks that the journal has as ended */
+    uint64_t done;  /* ended, with success or not; includes tasks that ended in earlier runs of the journal */
     uint64_t ended; /* in this run */
     uint64_t failed;
     uint64_t running;
     uint64_t workers;
     double seconds; /* since the run began */
     double eta;     /* seconds left; < 0: not known */
-    bool by_work;   /* the run reports its progress as work: */
+    bool by_work;   /* the run reports its progress as work, in part */
     double part;    /* done part of the work, 0 to 1 */
 };
 
-/* Computes the figures, the same as the panel shows (view/figures.h). h is the history so far. It uses the statistics,
- * the time and the work of the snapshot. */
+/* Computes the figures, the same as the panel shows (view/figures.h). h is the history so far. Of the snapshot, only
+ * the statistics, the time and the work are used. */
 void cli_figures_of(struct cli_figures *f, const struct gd_snapshot *now, struct view_history *h);
 
 /* Lays out one line without a newline, at most width columns. A pure function. Returns the line's length. */
@@ -63,7 +63,8 @@ int cli_progress_open(struct cli_progress **out, int fd, enum cli_progress_style
 int cli_progress_open_view(struct cli_progress **out, int fd, enum cli_progress_style style, tui_read_fn *read,
                            void *user);
 
-/* Names what the run's work measures in seconds, for the panel; borrowed until the close. p may be NULL. */
+/* Sets what the run's work is seconds of ("audio"), for the panel. The string is borrowed until the close. p may be
+ * NULL. */
 void cli_progress_media(struct cli_progress *p, const char *media);
 
 /* p may be NULL. */

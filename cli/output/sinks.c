@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * The sinks of a run. A sink that fails is reported once and does not end the run, since the tasks matter more than
- * their log. The exit status shows the failure in the end.
+ * The sinks of a run. A sink that fails is reported once, and the exit status of the run shows it. Without a journal
+ * the run goes on, because the tasks matter more than their log. With a journal the run ends, because tasks without
+ * output are not recorded as done.
  *
  *   lane      added to by                        writes
  *   tasks     the run's thread                   --joblog, --results, --output, --failed, then stdout and stderr of the
@@ -281,8 +282,8 @@ struct tasks_job {
     _Alignas(CLI_TASK_END_ALIGN) char ends[];
 };
 
-/* Writes the deferred journal record. A task whose output could not be written, or lost its reader, is not recorded as
- * done. */
+/* Writes the deferred journal record. A task is not recorded as done if its output could not be written or nothing
+ * reads it any more. */
 static void settle(struct cli_sinks *s, void *record, const struct cli_task_end *e)
 {
     if (!record)
@@ -341,7 +342,7 @@ static void write_worker_lines(struct cli_job *base)
 
 /* --- output of tasks: added by the run's thread -------------------------------------------------- */
 
-/* Whether the task would appear in no output at all. */
+/* Whether nothing is written about the task. */
 static bool has_no_output(const struct cli_sinks *s, const struct cli_task_end *e)
 {
     const bool in_files = s->joblog || s->results || s->records || s->failures || s->journal;
@@ -398,7 +399,7 @@ void cli_sinks_round(struct cli_sinks *s)
     s->packed_size = s->n_packed = 0;
 }
 
-/* A large task gets a job of its own, so that it is copied only once. */
+/* A large task gets a separate job, so that it is copied only once. */
 static void add_large(struct cli_sinks *s, const struct cli_task_end *e, struct gd__journal_task *record, size_t size)
 {
     struct tasks_job *t = new_tasks_job(s, 1, size);
@@ -468,7 +469,7 @@ static void do_call(struct cli_job *base)
     free(c);
 }
 
-/* Without memory the call is skipped. */
+/* If there is no memory, the call is skipped. */
 static void add_call(struct cli_lane *l, struct cli_sinks *s, void (*call)(struct cli_sinks *s))
 {
     struct call_job *c = malloc(sizeof *c);
@@ -483,7 +484,7 @@ static void close_worker_lines(struct cli_sinks *s)
     cli_worker_lines_close(&s->worker_lines);
 }
 
-/* Reports how much output is lost when the lane was given up. */
+/* Called after the lane was given up. Reports how much output is lost. */
 static void say_lost(struct cli_sinks *s)
 {
     const unsigned long long n = s->waiting;

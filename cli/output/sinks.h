@@ -38,10 +38,10 @@ struct cli_sinks {
     pthread_mutex_t err_lock; /* held while standard error is written to */
     bool one_stream;          /* standard output and standard error are the same file */
     bool flushed;
-    bool drained; /* valid once flushed: everything that was added is written */
+    bool drained; /* set with flushed: everything that was added is written */
     atomic_uint_fast64_t waiting, dropped;
     atomic_bool troubled, broken;
-    atomic_bool failed; /* something could not be written, which was reported */
+    atomic_bool failed; /* something could not be written, and that was reported */
     struct cli_streams *output;
     struct cli_records *records;
     struct cli_joblog *joblog;
@@ -50,11 +50,11 @@ struct cli_sinks {
     struct cli_progress *progress;
     struct cli_journal *journal; /* borrowed; NULL: no journal */
     const char *output_path;
-    struct cli_worker_lines *worker_lines; /* NULL: workers write by themselves */
+    struct cli_worker_lines *worker_lines; /* NULL: workers write directly to our streams */
 };
 
-/* Opens the outputs that were requested. command is for the joblog and may be NULL. journal may be NULL; it keeps track
- * of the files. If it is resumed, they are continued. Returns 0, or -1 with gd__fail_text(). */
+/* Opens the outputs that were requested. command is for the joblog and may be NULL. journal may be NULL. Otherwise it
+ * follows the files. If the journal is resumed, the files are continued. Returns 0, or -1 with gd__fail_text(). */
 int cli_sinks_open(struct cli_sinks *s, const struct cli_run *r, const struct gd_command *command,
                    struct cli_journal *journal);
 
@@ -71,33 +71,34 @@ void cli_sinks_pass(struct cli_sinks *s, int worker_id, int stream, const char *
 /* To be called in the callback. Copies the task's end, which is written to all outputs and then to the journal. */
 void cli_sinks_add(struct cli_sinks *s, const struct cli_task_end *e);
 
-/* To be called on the run's thread after all callbacks that are due. Hands the added tasks to the lane, so that one
- * wake-up serves many short tasks. */
+/* To be called on the run's thread after all callbacks that are due. Passes the added tasks to the lane together, so
+ * that many short tasks need only one wake-up. */
 void cli_sinks_round(struct cli_sinks *s);
 
 /* Another signal came: limits how long the lanes wait for writes (output/lane.h). Any thread. */
 void cli_sinks_hurry(struct cli_sinks *s, unsigned signals);
 
-/* Nothing reads standard output any more. */
+/* Whether nothing reads standard output any more. */
 bool cli_sinks_broken(const struct cli_sinks *s);
 
-/* After the last task: waits until everything is written. False if the lane was given up: the rest is lost, and that
- * was reported. May be called again. */
+/* Called after the last task. Waits until everything is written. Returns false if the lane was given up. Then the rest
+ * is lost, and that was reported. May be called again. */
 bool cli_sinks_flush(struct cli_sinks *s);
 
-/* After that: removes the progress display, if there is one. False if the terminal accepts no output. */
+/* Called after cli_sinks_flush(). Removes the progress display, if there is one. False if the terminal accepts no
+ * output. */
 bool cli_sinks_undraw(struct cli_sinks *s);
 
 /* Prints text on standard error, after the earlier messages. */
 void cli_sinks_print(struct cli_sinks *s, const char *text, size_t size);
 
-/* Closes the files. This can fail too: see failed. */
+/* Closes the files. Sets failed on an error. */
 void cli_sinks_close_files(struct cli_sinks *s);
 
 /* Waits until all our messages are written. False if the lane was given up. */
 bool cli_sinks_end(struct cli_sinks *s);
 
-/* Must not be called after a lane was given up: it still uses the struct. */
+/* Must not be called after a lane was given up, because its thread still uses the struct. */
 void cli_sinks_close(struct cli_sinks *s);
 
 #endif

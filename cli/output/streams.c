@@ -28,9 +28,9 @@ struct text {
 struct cli_streams {
     struct cli_streams_options o;
     bool broken;
-    bool out_shown, err_shown;         /* these are terminals */
-    bool line_open;                    /* the terminal shows a line without its end */
-    struct gd__buffer plain, out, err; /* of a task: its result as a line; output that had to be changed */
+    bool out_shown, err_shown;         /* whether out and err are terminals */
+    bool line_open;                    /* the last line on the terminal has no newline */
+    struct gd__buffer plain, out, err; /* of a task: the result as a line; output that was changed */
     struct text out_text, err_text;    /* the text to write */
     struct gd__buffer prefix;          /* --tag: the prefix for this task */
 };
@@ -70,8 +70,8 @@ static void make_prefix(struct cli_streams *o, const struct gd_report *r, bool s
     gd__buffer_add(&o->prefix, "\t", 1);
 }
 
-/* The prefix goes before every line, and after a carriage return within a line, as in GNU parallel: a progress bar
- * keeps its tag. */
+/* The prefix goes before every line, and after a carriage return within a line, as in GNU parallel, so that a progress
+ * bar keeps its tag. */
 static void add_tagged(struct gd__buffer *b, const struct gd__buffer *prefix, const char *text, size_t size)
 {
     while (size > 0) {
@@ -110,7 +110,7 @@ static void add_input(struct gd__buffer *b, const struct gd_report *r)
     gd__buffer_text(b, n < r->input_size ? "...\"" : "\"");
 }
 
-/* The text before the report's error message. A command that ran and failed has printed its own. */
+/* The text before the report's error message. A command that ran and failed has printed its own message. */
 static const char *const failure_texts[] = {
     [GD_FAILURE_ERROR] = "",
     [GD_FAILURE_TIMEOUT] = "timed out",

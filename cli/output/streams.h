@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Where results go. Each of these sinks gets the end of every task, in the order in which tasks should appear, from one
- * thread (sinks.h), since a write may block for ever. All functions return 0, or -1 with gd__fail_text(). After an
- * error a sink can still be used (and is silent if it is broken).
+ * Where results go. Each sink gets the end of every task, in the order in which tasks should appear. One thread calls
+ * all sinks (sinks.h), because a write may block for ever. All functions return 0, or -1 with gd__fail_text(). After an
+ * error a sink may still be called. A broken sink writes nothing.
  */
 #ifndef GD_CLI_OUTPUT_STREAMS_H
 #define GD_CLI_OUTPUT_STREAMS_H
@@ -19,7 +19,7 @@ struct cli_progress;
 /* --- standard output and standard error ------------------------------------- */
 
 struct cli_streams_options {
-    int out, err; /* descriptors; both 0: 1 and 2 */
+    int out, err; /* descriptors; if both are 0, 1 and 2 are used */
     bool tag;     /* --tag: the arguments and a TAB before every line */
     bool silent;  /* print nothing that tasks wrote, only failure messages (--results: GNU parallel prints nothing then)
                    */
@@ -32,11 +32,12 @@ struct cli_streams;
 int cli_streams_open(struct cli_streams **out, const struct cli_streams_options *o);
 
 /* Writes the task's whole stdout, then its whole stderr. For a failure that the command did not cause itself (timeout,
- * crash, ...) it adds a line with an error message. A task that was cancelled prints nothing. Nothing is written once
- * the reader is gone: see cli_streams_broken(). */
+ * crash, ...) it adds a line with an error message. A task that was cancelled prints nothing. After the reader has gone
+ * away, nothing is written: see cli_streams_broken(). */
 int cli_streams_add(struct cli_streams *o, const struct cli_task_end *e);
 
-/* The reader of standard output went away (EPIPE). The run should end without a message. SIGPIPE must be ignored. */
+/* Whether the reader of standard output went away (EPIPE). Then the run should end without a message. SIGPIPE must be
+ * ignored. */
 bool cli_streams_broken(const struct cli_streams *o);
 
 /* To be called before our messages. Ends a line that a task's output has left open on the terminal. */
@@ -50,7 +51,7 @@ struct cli_records;
 
 /* Empties the file, or appends to it if append is set. "-" is standard output. */
 int cli_records_open(struct cli_records **out, const char *path, bool append);
-void cli_records_json_input(struct cli_records *r, bool json); /* inputs are JSON texts (--jsonl), kept as they are */
+void cli_records_json_input(struct cli_records *r, bool json); /* inputs are JSON texts (--jsonl), written unchanged */
 void cli_records_run(struct cli_records *r, uint64_t run);     /* the number of the run in its journal */
 int cli_records_fd(const struct cli_records *r);
 int cli_records_add(struct cli_records *r, const struct cli_task_end *e); /* one line, one write */

@@ -9,8 +9,8 @@
 #include <string.h>
 #include <time.h>
 
-/* Reports have CLOCK_MONOTONIC, users want the time of day. The difference is computed anew each time, since the time
- * of day can be set. */
+/* Reports use CLOCK_MONOTONIC, but users expect the time of day. The difference is computed anew each time, since the
+ * time of day can be set. */
 static double unix_time(uint64_t monotonic_ns)
 {
     struct timespec real, mono;
@@ -62,21 +62,21 @@ void cli_task_end_read(struct cli_task_end *e, const struct gd_report *report, e
         e->signal = SIGTERM;
         e->ran = false;
     } else if (!e->ran && !e->ok) {
-        /* For a crash, the end of its worker is used in place of its own. An error counts as exit code 1. */
+        /* A task that crashed has the exit code and signal of its worker. An error counts as exit code 1. */
         int none = report->failure == GD_FAILURE_ERROR ? 1 : -1;
         e->signal = report->signal;
         e->exit_code = report->signal ? 0 : report->exit_code ? report->exit_code : none;
     }
 }
 
-/* After it come data, input and error message. */
+/* The header of a block. Data, input and error message follow it. */
 struct packed {
     size_t size; /* total size */
-    size_t words;
-    void *word;
+    size_t error_size;
+    void *extra;
     enum cli_result_kind kind;
     unsigned slot;
-    struct gd_report report; /* its pointers only tell whether there is data */
+    struct gd_report report; /* its pointers are only compared with NULL */
 };
 
 size_t cli_task_end_packed_size(const struct cli_task_end *e)
@@ -93,20 +93,20 @@ static char *put(char *at, const void *data, size_t size)
     return at + size;
 }
 
-void cli_task_end_pack(void *at, const struct cli_task_end *e, void *word)
+void cli_task_end_pack(void *at, const struct cli_task_end *e, void *extra)
 {
     const struct gd_report *r = e->report;
     struct packed *p = at;
     *p = (struct packed){ .size = cli_task_end_packed_size(e),
-                          .words = r->error ? strlen(r->error) + 1 : 0,
-                          .word = word,
+                          .error_size = r->error ? strlen(r->error) + 1 : 0,
+                          .extra = extra,
                           .kind = e->kind,
                           .slot = e->slot,
                           .report = *r };
-    (void)put(put(put((char *)(p + 1), r->data, r->size), r->input, r->input_size), r->error, p->words);
+    (void)put(put(put((char *)(p + 1), r->data, r->size), r->input, r->input_size), r->error, p->error_size);
 }
 
-size_t cli_task_end_unpack(struct cli_task_end *e, struct gd_report *report, const void *at, void **word)
+size_t cli_task_end_unpack(struct cli_task_end *e, struct gd_report *report, const void *at, void **extra)
 {
     const struct packed *p = at;
     const char *data = (const char *)(p + 1), *input = data + p->report.size;
@@ -116,7 +116,7 @@ size_t cli_task_end_unpack(struct cli_task_end *e, struct gd_report *report, con
     report->error = report->error ? input + report->input_size : NULL;
     cli_task_end_read(e, report, p->kind);
     e->slot = p->slot;
-    *word = p->word;
+    *extra = p->extra;
     return p->size;
 }
 

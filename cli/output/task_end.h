@@ -32,21 +32,21 @@ struct cli_task_end {
     int signal;                /* 15 for a timeout */
     double started;            /* Unix time; 0: never */
     double seconds;
-    unsigned slot; /* {%}: number of its worker, from 1; 0: no worker ever got it */
+    unsigned slot; /* {%}: number of its worker, from 1; 0: no worker got the task */
 };
 
-/* Does not set the slot, which only a caller that knows the workers can do. */
+/* Does not set the slot. The caller sets it. */
 void cli_task_end_read(struct cli_task_end *e, const struct gd_report *report, enum cli_result_kind kind);
 
-/* Packs a task's end, with everything it points to and a pointer of the caller's, into one block of memory. The size is
- * a multiple of CLI_TASK_END_ALIGN, and the block must have that alignment. */
+/* Packs a task's end, with everything it points to and a pointer that the caller chooses, into one block of memory. The
+ * size is a multiple of CLI_TASK_END_ALIGN, and the block must have that alignment. */
 enum { CLI_TASK_END_ALIGN = 16 };
 size_t cli_task_end_packed_size(const struct cli_task_end *e);
-void cli_task_end_pack(void *at, const struct cli_task_end *e, void *word);
+void cli_task_end_pack(void *at, const struct cli_task_end *e, void *extra);
 
 /* Decodes a block again, like cli_task_end_read(). Fills *report, which points into the block. Returns the block's
  * size. */
-size_t cli_task_end_unpack(struct cli_task_end *e, struct gd_report *report, const void *at, void **word);
+size_t cli_task_end_unpack(struct cli_task_end *e, struct gd_report *report, const void *at, void **extra);
 
 /* The exit status as a shell gives it: the code, 128 + signal, or 255 if there is none. */
 int cli_task_end_shell_status(const struct cli_task_end *e);

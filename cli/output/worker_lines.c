@@ -112,9 +112,9 @@ bool cli_worker_lines_broken(const struct cli_worker_lines *p)
     return p && p->broken;
 }
 
-void cli_worker_lines_close(struct cli_worker_lines **passed)
+void cli_worker_lines_close(struct cli_worker_lines **lines)
 {
-    struct cli_worker_lines *p = *passed;
+    struct cli_worker_lines *p = *lines;
     if (!p)
         return;
     for (size_t i = 0; i < p->n; i++) {
@@ -123,5 +123,5 @@ void cli_worker_lines_close(struct cli_worker_lines **passed)
     }
     free(p->lines);
     free(p);
-    *passed = NULL;
+    *lines = NULL;
 }

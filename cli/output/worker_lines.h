@@ -21,7 +21,7 @@ int cli_worker_lines_open(struct cli_worker_lines **out, const int fds[2], struc
 /* stream is 1 or 2. */
 void cli_worker_lines_add(struct cli_worker_lines *p, int worker_id, int stream, const char *text, size_t size);
 
-/* Nothing reads standard output any more. */
+/* Whether nothing reads standard output any more. */
 bool cli_worker_lines_broken(const struct cli_worker_lines *p);
 
 /* Writes the unfinished lines. NULL is fine. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * `gpu-dispatch run`: the functions that the command gives to gd__run_execute() (launch/run.h), which puts every run
- * together, and the exit status.
+ * `gpu-dispatch run`. gd__run_execute() (launch/run.h) executes every run. This file has the functions that the command
+ * passes to it, and sets the exit status.
  *
  * Everything that can be checked is checked before the first task is started, in this order: the command line, the
  * command or worker, the journal, the devices, the input, the files to be written. So a run that cannot start
@@ -90,7 +90,7 @@ static int open_views(void *user)
     return reported(cli_views_open(user));
 }
 
-/* --- after it -------------------------------------------------------------------------------- */
+/* --- after the run -------------------------------------------------------------------------- */
 
 static int ended(void *user, int result)
 {
@@ -152,7 +152,7 @@ static bool close_files(struct cli_running *r, int result)
     return kept && concluded && drained && !r->sinks.failed;
 }
 
-/* A thread that is still stuck in a write may use r, which is not freed then. */
+/* If a thread is still blocked in a write, it may use r. So r is not freed then. */
 static void conclude(void *user, int result)
 {
     struct cli_running *r = user;
@@ -160,7 +160,7 @@ static void conclude(void *user, int result)
     const bool drained = cli_sinks_flush(&r->sinks);
     if (!cli_sinks_end(&r->sinks) || !drained)
         r->run.left_behind = true;
-    /* A reader that went away (`| head`) does not hide an earlier cause of the stop. */
+    /* If --halt ended the run, it sets the exit status even if the reader (`| head`) went away. */
     r->status = cli_exit_status(&r->halt, result, !written || (broken && !r->halt.halted));
 }
 

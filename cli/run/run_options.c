@@ -127,9 +127,9 @@ bool cli_is_plugin(const char *path)
     return false;
 }
 
-/* All arguments after a program are its own, even if they look like options of ours. This is not so for a plugin,
- * which takes no arguments, and for a string with spaces, which already contains the arguments: options may follow
- * these. */
+/* All arguments after a program are its own, even if they look like options of ours. There are two exceptions, which
+ * options may follow: a plugin, which takes no arguments, and a string with spaces, which already contains the
+ * arguments. */
 static bool is_program(const char *value)
 {
     return !strpbrk(value, " \t") && !cli_is_plugin(value);

@@ -30,7 +30,7 @@ struct cli_retries {
     unsigned tries; /* in total; 0: no limit */
 };
 
-/* Set by a subcommand that makes a run of its own (run.h). */
+/* Set by subcommands other than `run` that make a run (run.h). */
 struct cli_run_own {
     const char *job;      /* the run's name for observers; NULL: the command */
     const char *identity; /* identifies the work in a journal; NULL: the command and the options that matter */
@@ -102,7 +102,7 @@ struct cli_run {
 
 extern const struct cli_opts cli_run_options;
 
-/* True: no messages about progress, because of --quiet or because a program reads JSON there. */
+/* True: no messages about progress, because of --quiet or because a program reads JSON from standard error. */
 static inline bool cli_run_is_silent(const struct cli_run *r)
 {
     return r->quiet || (r->progress && strcmp(r->progress, "json") == 0);

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * A run of the command, while it lasts: its parts for the one composition of a run. launch/run.h says in which order
- * they are opened and closed.
+ * The state of a run of the command. launch/run.h says in which order its parts are opened and closed.
  *
  *   run.c               the parts in their order, and the exit status
  *   dispatch_options.c  the options of the command as those of the library
  *   callbacks.c         the dispatcher's callbacks: the source, ends of tasks, stops that they cause
- *   views/views.c       the views, which show the run and write its output, and the signals
+ *   views/views.c       the views (they show the run and write its output) and the signals
  */
 #ifndef GD_CLI_RUN_RUNNING_H
 #define GD_CLI_RUN_RUNNING_H
@@ -42,7 +41,7 @@ struct cli_running {
     struct cli_interrupt *interrupt;
 
     struct cli_halt halt;
-    atomic_bool ended_early; /* by --halt, or because the reader of the output is gone */
+    atomic_bool ended_early; /* by --halt or cli_end_for_trouble() */
     int status;              /* the exit status */
 };
 
@@ -52,14 +51,15 @@ void cli_dispatch_options(struct gd_options *o, const struct cli_run *asked);
 /* Writes the run's name for observers, cut to size. */
 void cli_job_name(const struct cli_run *asked, char *out, size_t size);
 
-/* Sets the callbacks in the options and, once the dispatcher is open, the hooks into its loop. */
+/* cli_callbacks_set() sets the callbacks in the options. cli_callbacks_hook() adds the hooks into the dispatcher's
+ * loop, after the dispatcher was opened. */
 void cli_callbacks_set(struct cli_running *r, struct gd_options *o);
 void cli_callbacks_hook(struct cli_running *r);
 
 /* Ends the run because a sink cannot go on. May be called on any thread. */
 void cli_end_for_trouble(void *running);
 
-/* The part media_seconds of struct gd__run_parts. */
+/* The function media_seconds of struct gd__run_parts. */
 double cli_media_seconds(void *running, const struct gd_report *report);
 
 /* Opens everything that shows the run, and begins to handle the signals. 0, or -1 with gd__fail_text(). */

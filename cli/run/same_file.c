@@ -19,7 +19,7 @@
 
 struct named {
     const char *option, *path; /* option NULL: an input */
-    bool is_there, may_be_shared;
+    bool exists, may_be_shared;
     struct stat info;
     char full_path[PATH_MAX]; /* set if the file does not exist yet */
 };
@@ -43,17 +43,17 @@ static void look(struct named *f, const char *option, const char *path)
     const bool is_stdin = !option && (!path || strcmp(path, "-") == 0);
     f->option = option;
     f->path = path;
-    f->is_there = (is_stdin ? fstat(STDIN_FILENO, &f->info) : stat(path, &f->info)) == 0;
-    f->may_be_shared = f->is_there ? !S_ISREG(f->info.st_mode) : is_stdin;
-    if (!f->is_there && !is_stdin)
+    f->exists = (is_stdin ? fstat(STDIN_FILENO, &f->info) : stat(path, &f->info)) == 0;
+    f->may_be_shared = f->exists ? !S_ISREG(f->info.st_mode) : is_stdin;
+    if (!f->exists && !is_stdin)
         find_full_path(f);
 }
 
 static bool same(const struct named *a, const struct named *b)
 {
-    if (a->may_be_shared || b->may_be_shared || a->is_there != b->is_there)
+    if (a->may_be_shared || b->may_be_shared || a->exists != b->exists)
         return false;
-    if (a->is_there)
+    if (a->exists)
         return a->info.st_dev == b->info.st_dev && a->info.st_ino == b->info.st_ino;
     return strcmp(a->full_path, b->full_path) == 0;
 }

@@ -8,7 +8,7 @@
 
 #include "base/failure.h"
 
-/* The lock is held, so that the last report is the latest. */
+/* Called with the lock held, so that the last report has the latest figures. */
 static void tell(const struct cli_work *w)
 {
     gd_dispatcher_set_work(w->d, (double)w->done * w->unit, (double)w->total * w->unit);

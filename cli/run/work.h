@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * How much of the work is done, for files whose work differs much. It is reported to the dispatcher, and every view
- * reads it there.
+ * How much of the work is done, for files that need very different amounts of work. It is reported to the dispatcher,
+ * and every view reads it there.
  *
  * Threads: the source's thread adds tasks, the run's thread ends them.
  */

@@ -28,8 +28,8 @@ static const double LONGEST = 1e9; /* seconds: thirty years */
 
 /* --- finding -------------------------------------------------------------------- */
 
-/* Counts a file that is left out and keeps the first by name. Directories have no order, but the message should name
- * the same file each time. */
+/* Counts a file that is left out, and keeps the path that sorts first. Directories have no order, but the message
+ * should name the same file each time. */
 static void leave_out(struct cli_left_out *l, const char *path, const char *why)
 {
     l->n++;
@@ -37,7 +37,7 @@ static void leave_out(struct cli_left_out *l, const char *path, const char *why)
         return;
     char *copy = strdup(path);
     if (!copy)
-        return; /* another file is named then, or none */
+        return; /* the message then names another file, or none */
     free(l->path);
     l->path = copy;
     snprintf(l->why, sizeof l->why, "%s", why);
@@ -60,7 +60,7 @@ static const char *name_rest(char *out, size_t size, size_t n, const char *of_wh
     return n > 1 ? out : "";
 }
 
-/* Reports each kind once. A name that is not a file is not counted as a failure. */
+/* Reports each kind once. A pipe, socket or device is not counted as a failure. */
 static void say_left_out(const struct cli_audio *a, bool quiet)
 {
     const struct cli_left_out *p = &a->problems, *o = &a->others;
@@ -91,7 +91,8 @@ static int find_word(struct cli_audio *a, const char *path, const struct gd_disc
     return gd_files_add(a->files, path, (uint64_t)st.st_size) < 0 ? gd__fail("%s", gd_error_text()) : 0;
 }
 
-/* An audio format that exists in the directory but does not match the pattern: "mp3". NULL: none. */
+/* Returns the extension ("mp3") of audio files that are in the directory but do not match the pattern. NULL: no such
+ * files. */
 static const char *other_audio(const char *dir, bool recursive)
 {
     static const char *const kinds[] = { "wav", "mp3", "flac", "ogg", "opus", "m4a", "aac", "mp4", "webm" };
@@ -153,7 +154,7 @@ int cli_audio_find(struct cli_audio *a, const struct cli_transcribe *t)
     return gd_files_sort(a->files, GD_FILE_ORDER_NAME) < 0 ? gd__fail("%s", gd_error_text()) : 0;
 }
 
-/* Whether the file was named before: the list is sorted by name. */
+/* Whether the file is in the list twice. The list is sorted by name, so equal paths are neighbours. */
 static bool is_duplicate(const struct gd_files *files, size_t i)
 {
     return i > 0 && strcmp(gd_files_path(files, i - 1), gd_files_path(files, i)) == 0;
@@ -237,7 +238,8 @@ int cli_audio_apart(const struct cli_audio *a, const struct tr_places *p)
 
 /* --- duration ---------------------------------------------------------------------- */
 
-/* The duration in seconds. *sure: it is from the header and plausible, that is, not more than a second per byte. */
+/* The duration in seconds. *sure is true if it comes from the header and is plausible, that is, at most one second per
+ * byte. */
 static double length_of(const char *path, bool *sure)
 {
     struct tr_header h;

@@ -22,7 +22,7 @@ struct cli_left_out {
 /* A zeroed struct is empty. */
 struct cli_audio {
     struct gd_files *files;       /* the longest first; a file's "size" is its duration in milliseconds */
-    double seconds;               /* of all of them */
+    double seconds;               /* the total duration */
     size_t unsure;                /* how many durations were estimated from the file's size */
     size_t skipped;               /* files that were done before, and are not in the list */
     struct cli_left_out problems; /* directories and files that could not be read */

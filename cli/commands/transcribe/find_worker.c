@@ -91,7 +91,8 @@ char *cli_transcriber_find(void)
     return NULL;
 }
 
-/* Never unloads it: libraries of drivers may not survive that, and the program is about to end. */
+/* The plugin is never unloaded, because driver libraries may crash when they are unloaded. The program is about to end
+ * anyway. */
 int cli_transcriber_load(const char *path)
 {
     return dlopen(path, RTLD_LAZY | RTLD_LOCAL) ? 0

@@ -5,8 +5,8 @@
 #ifndef GD_CLI_COMMANDS_TRANSCRIBE_FIND_WORKER_H
 #define GD_CLI_COMMANDS_TRANSCRIBE_FIND_WORKER_H
 
-/* Its path; the caller frees it. NULL if it was not found: then a message has been printed, with advice on how to get
- * it. */
+/* Returns its path, which the caller frees. If it is not found, prints a message with advice on how to get it, and
+ * returns NULL. */
 char *cli_transcriber_find(void);
 
 /* Checks that the plugin and its libraries can be loaded, by loading it. It stays loaded. Returns 0, or -1 with

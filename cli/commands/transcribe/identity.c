@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * A journal identifies a transcription by "transcribe " and the worker's settings (settings.h), separated by blanks.
- * Names and values have a fixed order and include the defaults, so equal work has equal text, whichever options were
- * given. For users it is converted back to a command line.
+ * Names and values have a fixed order and include the defaults, so equal work has equal text, no matter which options
+ * were given. For display, the text is converted back to a command line.
  */
 #include "cli/commands/transcribe/identity.h"
 

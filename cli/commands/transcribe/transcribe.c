@@ -42,7 +42,7 @@ struct work {
     char *plugin;
     struct tr_model model;
     size_t n_devices;
-    enum gd_vendor vendor; /* of the devices: all have the same kind, or are real ones */
+    enum gd_vendor vendor; /* of the first device */
     struct tr_settings settings;
     struct cli_audio audio;
     struct gd__buffer setup, identity, job; /* NUL-terminated */
@@ -147,7 +147,7 @@ static void make_settings(struct work *w)
     w->settings.no_gpu = t->no_gpu || w->vendor == GD_VENDOR_CPU || w->vendor == GD_VENDOR_SIMULATED;
 }
 
-/* Existing outputs are checked only if no journal knows which files are done. */
+/* Existing outputs are checked only if no journal records which files are done. */
 static int measure_files(struct work *w)
 {
     const struct tr_places *p = &w->settings.places;
@@ -223,9 +223,9 @@ static void say_beginning(const struct work *w)
     cli_say("model %s on %s; text goes to %s", w->model.name, devices, w->asked->output_dir);
 }
 
-/* Prints the last messages, after the summary: how many files were left out, since the first message about it is far
- * above by now, and what the user can do next. With a journal, `run` already prints the latter. status is that of the
- * run. Returns the exit status of the command. */
+/* Prints the last messages, after the summary. The number of files that were left out is printed again, because the
+ * first message about them is far above by now. Advice on what to do next is printed only without a journal. With a
+ * journal, `run` has printed it. status is the exit status of the run. Returns the exit status of the command. */
 static int conclude(const struct work *w, int status)
 {
     const struct cli_run *r = &w->asked->run;
@@ -282,7 +282,7 @@ static int nothing_left(const struct work *w)
     return w->audio.problems.n ? FAILED : 0;
 }
 
-/* Needs no worker, model or GPU. */
+/* --dry-run: needs no worker, model or GPU. */
 static int list_files(struct work *w)
 {
     char files[256];
@@ -296,7 +296,7 @@ static int list_files(struct work *w)
     return w->audio.problems.n ? FAILED : 0;
 }
 
-/* For programs that check the installation before the user chooses a model. */
+/* --check: for programs that check the installation before the user chooses a model. */
 static int check(struct work *w)
 {
     const bool named = w->asked->model || w->asked->model_size;

@@ -16,13 +16,13 @@
 
 #define USUAL_FORMAT "txt"
 
-/* whisper.cpp stops its decoder after a short time, not at once. A worker is not killed before that, since the next one
- * would have to load the model again. */
+/* whisper.cpp stops its decoder after a short time, not at once. So a worker gets this much time before it is killed.
+ * After a kill, the next worker would have to load the model again. */
 enum { GRACE_MS = 5000 };
 
 /* --- values ---------------------------------------------------------------------- */
 
-/* Above 1 there is no result at all: the decoder tries no temperature above 1. */
+/* A temperature above 1 would give no result at all, because the decoder tries no temperature above 1. */
 static int set_temperature(const struct cli_opt *opt, void *field, const char *text)
 {
     char *end;
@@ -34,7 +34,7 @@ static int set_temperature(const struct cli_opt *opt, void *field, const char *t
     return 0;
 }
 
-/* "auto" is the same as no language. The worker knows which languages exist. */
+/* "auto" is the same as no language. The worker checks whether the language exists. */
 static int set_language(const struct cli_opt *opt, void *field, const char *text)
 {
     (void)opt;

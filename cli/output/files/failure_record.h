@@ -35,7 +35,8 @@ struct cli_failure_record {
 void cli_failure_record_put(struct gd__buffer *b, const struct cli_failure_record *f);
 
 /* If the line is a failure record, appends the payload of its task and returns true; otherwise appends nothing. json:
- * payloads must be JSON texts, since a --stream program gets them. Without it, they are arguments separated by NULs. */
+ * payloads must be JSON texts, since a --stream program gets them. If json is false, they are arguments separated by
+ * NULs. */
 bool cli_failure_record_take(struct gd__buffer *b, const char *line, size_t size, bool json);
 
 /* Finds the last lines of a text. Reduces *size to theirs, and returns where they begin. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * --joblog FILE: a line for each task, with GNU parallel's columns, so that scripts for its logs can read ours.
+ * --joblog FILE: a line for each task, with GNU parallel's columns, so that scripts written for GNU parallel can read
+ * it.
  *
  *   Seq         number of the task, from 1        Receive   bytes of standard output
  *   Host        ":", this machine                 Exitval   -1 for a timeout or if there is none

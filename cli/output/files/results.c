@@ -4,10 +4,10 @@
  *
  *     DIR/1/<first argument>/2/<second argument>/{stdout,stderr,seq}
  *
- * In a name "/" becomes "\_", "\" becomes "\\", a TAB "\t" and a NUL "\0". An empty argument has no directory of its
- * own. No file system takes a name of more than 255 bytes. Such a name is cut, and the rest is replaced by "~" and a
- * hash of the whole name, of 32 hexadecimal digits. GNU parallel only cuts it, so two tasks can get the same directory.
- * Two tasks with the same arguments share a directory, and the files of the later one remain.
+ * In a name "/" becomes "\_", "\" becomes "\\", a TAB "\t" and a NUL "\0". An empty argument adds no directory below
+ * its number. No file system takes a name of more than 255 bytes. Such a name is cut, and the rest is replaced by "~"
+ * and a hash of the whole name, of 32 hexadecimal digits. GNU parallel only cuts it, so two tasks can get the same
+ * directory. Two tasks with the same arguments share a directory, and the files of the later one remain.
  *
  * Each file is written as NAME.part first and then renamed, so a file that exists is complete. A .part that a killed
  * run left is overwritten when the task runs again.
@@ -30,7 +30,7 @@
 enum {
     LONGEST_NAME = 255, /* bytes of a file name */
     HASH_DIGITS = 32,
-    KEPT = LONGEST_NAME - 1 - HASH_DIGITS, /* bytes that stay of a longer name */
+    KEPT = LONGEST_NAME - 1 - HASH_DIGITS, /* bytes kept from a longer name */
     LONGEST_CHARACTER = 4,
 };
 
@@ -115,7 +115,7 @@ static void hash_name(const char *name, size_t size, char out[HASH_DIGITS + 1])
     snprintf(out, HASH_DIGITS + 1, "%016" PRIx64 "%016" PRIx64, high, low);
 }
 
-/* Whether another name, cut and hashed, could have become this one. */
+/* Whether this name looks like a longer name that was cut and hashed. */
 static bool looks_cut(const char *name, size_t size)
 {
     if (size < KEPT - LONGEST_CHARACTER + HASH_DIGITS + 1 || name[size - HASH_DIGITS - 1] != '~')
@@ -127,7 +127,7 @@ static bool looks_cut(const char *name, size_t size)
     return true;
 }
 
-/* The size to keep, which does not end in the middle of a character. */
+/* The number of bytes to keep, so that no character is cut. */
 static size_t kept_size(const char *name)
 {
     size_t size = KEPT;

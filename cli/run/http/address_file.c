@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * The run holds a lock on its file. A run that was killed leaves its file behind, but not the lock. The next run that
- * creates a file here removes those that no process has locked. A file gets its name once it is locked and complete.
+ * creates a file here removes the files that no process has locked. A file gets its final name after it is locked and
+ * complete.
  */
 #include "cli/run/http/address_file.h"
 
@@ -51,9 +52,10 @@ static void remove_left(int directory)
         close(copy);
 }
 
-/* --- our own ---------------------------------------------------------------------------- */
+/* --- our file --------------------------------------------------------------------------- */
 
-/* Several containers may share the directory and each may have a process with our number. */
+/* The name includes the PID namespace, because containers that share the directory may have processes with equal
+ * numbers. */
 static void name_file(long pid, char *out, size_t size)
 {
     struct stat s = { 0 };

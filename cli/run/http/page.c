@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * A web server with an observer of its own, because events that one observer has read are not seen by another.
+ * A web server with a separate observer, because an event that one observer has read is not seen by another.
  *
  * The token that was made for the page is printed with its address, but only if no other user can read the message:
  * messages often go to a log that all users of a machine can read. Otherwise the address is written to a private file,
- * and the message says where. A token that the user gave is not printed.
+ * and the message gives the path of that file. A token that the user gave is not printed.
  */
 #include "cli/run/http/page.h"
 
@@ -16,7 +16,8 @@
 #include "cli/say.h"
 #include "web/server.h"
 
-/* A terminal, or a pipe or file that others can't read. The reader of a pipe made it: the user, or root. */
+/* Whether fd is a terminal, or a pipe or file that other users cannot read. The process that reads a pipe has made it,
+ * so it runs as the user or as root. */
 static bool is_private(int fd)
 {
     struct stat s;
@@ -26,8 +27,8 @@ static bool is_private(int fd)
            (s.st_uid == geteuid() || s.st_uid == 0);
 }
 
-/* Prints the address or writes it to a file. 0, or -1 with gd__fail_text() if only the user must see it and there is no
- * place for that. */
+/* Prints the address or writes it to a file. Returns 0. Returns -1 with gd__fail_text() if the address must stay
+ * private and cannot be written to a file. */
 static int announce_address(struct cli_page *p)
 {
     const bool kept = cli_address_file_open(&p->file, web_server_link(p->server)) == 0;

@@ -22,7 +22,7 @@ struct cli_page {
 int cli_page_open(struct cli_page *p, const struct cli_run *r, struct gd_dispatcher *d, const struct cli_input *input,
                   const char *job);
 
-/* Tells viewers of the page that the run is over. Call it before the dispatcher is closed. */
+/* Shows viewers of the page that the run is over. Call it before the dispatcher is closed. */
 void cli_page_close(struct cli_page *p);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * A token that is too long is kept with one byte too many, so that it is refused and not cut.
+ * If a token is too long, one byte more than the limit is kept. So it is refused later, and not cut to a valid token.
  */
 #include "cli/run/http/token.h"
 
@@ -67,7 +67,7 @@ static int read_token(int fd, const char *path)
     if (size > 0 && read_in[size - 1] == '\n')
         size--;
     if (memchr(read_in, '\0', size))
-        size = 0; /* not a token either way, and must not pass as a shorter one */
+        size = 0; /* a token with a NUL must not pass as a shorter one: an empty one is refused */
     read_in[size] = '\0';
     return 0;
 }

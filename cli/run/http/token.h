@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A token of the user's own for --http: from $GPU_DISPATCH_HTTP_TOKEN or a private file, never from the command line,
- * which all users of a machine can read.
+ * A token that the user chooses for --http. It comes from $GPU_DISPATCH_HTTP_TOKEN or from a private file. It never
+ * comes from the command line, because all users of a machine can read that.
  */
 #ifndef GD_CLI_RUN_HTTP_TOKEN_H
 #define GD_CLI_RUN_HTTP_TOKEN_H
@@ -10,8 +10,8 @@
  * started. */
 void cli_token_take(void);
 
-/* The token in file. If file is NULL: the token that cli_token_take() found. *from: what to call its source. *token is
- * NULL if there is no token. Valid until the next call. 0, or -1 with gd__fail_text(). */
+/* The token in file. If file is NULL: the token that cli_token_take() found. *from: the name of its source, for
+ * messages. *token is NULL if there is no token. Valid until the next call. 0, or -1 with gd__fail_text(). */
 int cli_token_given(const char *file, const char **token, const char **from);
 
 #endif

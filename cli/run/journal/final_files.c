@@ -2,10 +2,10 @@
  *
  * Cleans up after a run with a journal.
  *
- * A record of --output begins {"id":N,"run":M, and these two numbers are in the journal's record of the task as well. A
+ * A record of --output begins with {"id":N,"run":M and the journal's record of the task has the same two numbers. A
  * task that is run again (--retry-failed, a file that changed) gets a new record in both. The journal replaces its old
- * record, the file can't. So a line whose pair is not in the journal is out of date. Lines of another form are not ours
- * and stay.
+ * record, but the file keeps both. So a line whose pair is not in the journal is out of date. Lines of another form are
+ * not ours and stay.
  */
 #include "cli/run/journal/final_files.h"
 
@@ -68,7 +68,8 @@ static int read_live(struct live *l, struct gd_journal_reader *r)
     return 0;
 }
 
-/* Finds the pair of a line. NULL: the line is out of date or not ours; *known tells them apart. */
+/* Finds the pair of a line. Returns NULL if the line is out of date (*known is true) or is not ours (*known is false).
+ */
 static const uint64_t *find_line(const struct live *l, const char *line, bool *known)
 {
     uint64_t id, run, pair;
@@ -76,8 +77,8 @@ static const uint64_t *find_line(const struct live *l, const char *line, bool *k
     return *known && l->n ? bsearch(&pair, l->pairs, l->n, sizeof pair, compare) : NULL;
 }
 
-/* Copies all lines but those out of date, if to is not NULL. *outdated and *found: the number of lines out of date and
- * up to date. */
+/* Copies all lines except those out of date to the file `to`, if it is not NULL. *outdated and *found are the numbers
+ * of lines that are out of date and up to date. */
 static int filter_lines(const struct live *l, FILE *from, FILE *to, uint64_t *outdated, uint64_t *found)
 {
     char *line = NULL;

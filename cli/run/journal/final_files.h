@@ -12,18 +12,18 @@
 #include <gpu_dispatch/journal.h>
 
 /* Rewrites a file of --output without the records that the journal does not hold any more: those of tasks that were run
- * again later. The new file is written beside the old one and renamed, so that it is complete at every moment; a link
- * to it stays a link. Nothing is written if no record is out of date. Uses 8 bytes of memory for each record. 1: it was
- * rewritten. 0: there was no need. -1 with gd__fail_text(). */
+ * again later. The new file is written beside the old one and renamed, so that a reader always finds a complete file.
+ * If path is a link, it stays a link. Nothing is written if no record is out of date. Uses 8 bytes of memory for each
+ * record. 1: it was rewritten. 0: there was no need. -1 with gd__fail_text(). */
 int cli_drop_old_records(const char *path, struct gd_journal_reader *r);
 
 /* Whether a file of --output has the record of every task that the journal holds, and no other records. 1, 0, or -1
  * with gd__fail_text(). */
 int cli_records_are_whole(const char *path, struct gd_journal_reader *r);
 
-/* Writes the failures of the journal to a file (output/files/failure_record.h), by way of PATH.part. json: inputs are
- * lines of JSON. named: the user named the file; then it is written even if it is empty. *count: the number of
- * failures. */
+/* Writes the failures of the journal to a file (output/files/failure_record.h), as PATH.part first, which is then
+ * renamed. json: inputs are lines of JSON. named: the user named the file, so it is written even if it is empty.
+ * *count: the number of failures. */
 int cli_write_failures(const char *path, struct gd_journal_reader *r, bool json, bool named, uint64_t *count);
 
 #endif

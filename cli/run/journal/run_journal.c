@@ -11,8 +11,8 @@
  *   .NAME     a member of the JSON record                    never, even if the rest of the record changes
  *
  * A missing file has version "-". Its task is still created, and fails normally. A record without the member is
- * identified by its payload; that is reported once. The kind of key is part of what identifies the work, because with
- * another kind of key no task would be recognised.
+ * identified by its payload, and a message about that is printed once. The kind of key is part of what identifies the
+ * work, because with another kind of key no task would be recognised.
  */
 #include "cli/run/journal/run_journal.h"
 
@@ -44,7 +44,7 @@ struct cli_journal {
     bool files;                        /* --key file */
     const char *member;                /* --key .NAME */
     bool warned;                       /* about a record without that member */
-    int tidied;                        /* --output, rewritten; -1: it was not rewritten */
+    int tidied;                        /* descriptor of --output after it was rewritten; -1: it was not rewritten */
     struct gd_journal_summary summary; /* at the end of the run; its pointers are no longer valid */
     /* Used by the source's thread: */
     struct gd__buffer key, version;
@@ -74,7 +74,8 @@ void cli_journal_identity(struct gd__buffer *b, const struct cli_run *r)
         gd__buffer_text(b, " --setup-args ");
         gd__buffer_shell_word(b, r->setup_args);
     }
-    /* With --jsonl a stream program gets a different input for the same line. To a command it makes no difference. */
+    /* With --jsonl a stream program gets a different input for the same line. A command gets the same input either way.
+     */
     if (r->stream && r->jsonl)
         gd__buffer_text(b, " --jsonl");
     if (strcmp(key_of(r), "input") != 0) {
@@ -119,8 +120,8 @@ static enum gd_journal_resume resume_of(const struct cli_run *r)
     return r->retry_failed ? GD_JOURNAL_RESUME_FAILED : GD_JOURNAL_RESUME_NONE;
 }
 
-/* How long records are gathered before a write. Set in the environment, since it is for tests and for disks that spin
- * down. */
+/* How long records are gathered before a write. This is set in the environment, because only tests and disks that spin
+ * down need it. */
 static int window_of(unsigned *ms)
 {
     const char *text = getenv("GPU_DISPATCH_JOURNAL_MS");
@@ -133,7 +134,7 @@ static int window_of(unsigned *ms)
     return 0;
 }
 
-/* The library's error message says what to do; this adds the options for it. */
+/* The library's error message says what to do. This adds the option of the command for it. */
 static int refuse(int rc)
 {
     const char *option = rc == GD_E_EXISTS     ? " (to resume: --resume)"
@@ -142,7 +143,7 @@ static int refuse(int rc)
     return gd__fail("%s%s", gd_error_text(), option);
 }
 
-/* The journal is of other work: shows both commands as the user would recognise them. If they look the same, the
+/* The journal belongs to other work. Shows both commands in a form that the user recognises. If they look the same, the
  * library's message is used. */
 static int refuse_other(const struct cli_run *r, const char *identity)
 {
@@ -169,7 +170,7 @@ static int refuse_other(const struct cli_run *r, const char *identity)
 static int open_journal(struct cli_journal *k)
 {
     const struct cli_run *r = k->asked;
-    /* If the name is mistyped, the run would do nothing and report success. */
+    /* With a mistyped name, the run would do nothing and report success. */
     if (r->retry_failed && !r->resume && access(r->journal, F_OK) < 0)
         return gd__fail("--retry-failed: cannot open the journal %s: %s", r->journal, strerror(errno));
     struct gd__buffer identity = { 0 };
@@ -231,9 +232,9 @@ bool cli_journal_goes_on(struct cli_journal *k)
            c.before > 0;
 }
 
-/* The file differs from what the journal knows, but has every record of it and no others: nothing has to be cut off.
- * Either records out of date were removed and the run ended before it could tell the journal, or somebody edited the
- * file after a run that had finished. */
+/* The file differs from what the journal recorded about it. Returns true if it still has every record of the journal
+ * and no others, so that nothing has to be cut off. There are two causes. A run removed records out of date, and ended
+ * before it recorded that in the journal. Or a user edited the file after a run had finished. */
 static bool was_tidied(struct cli_journal *k, const char *path)
 {
     struct gd_journal_reader *reader = NULL;
@@ -254,7 +255,7 @@ int cli_journal_check(struct cli_journal *k, const char *path)
 {
     if (!path || strcmp(path, "-") == 0 || !cli_journal_goes_on(k))
         return 0;
-    /* If path is a link, the journal knows the file that it leads to. */
+    /* If path is a link, the journal has the path of its target. */
     const bool is_missing = access(path, F_OK) < 0 && errno == ENOENT;
     char *target = is_missing ? gd__link_target(path) : NULL;
     const int rc = gd__journal_check_file(k->journal, target ? target : path);
@@ -328,7 +329,7 @@ static int key_member(struct cli_journal *k, struct gd_item *item)
         k->warned = true;
         return 0;
     }
-    /* The prefix occurs in no record, so the key can't be taken for a record. */
+    /* No JSON record begins with this prefix, so the key cannot be equal to a payload. */
     k->key.size = 0;
     gd__buffer_format(&k->key, ".");
     gd__buffer_text(&k->key, k->member);
@@ -354,7 +355,7 @@ bool cli_journal_show_input(struct gd__buffer *b, const char *payload, size_t si
         gd__json_put_arguments(b, payload, size);
         return true;
     }
-    /* A single argument that would be read back as several, or as another, is written as an array of one. */
+    /* If a single argument would be read back as several or as a different one, it is written as an array of one. */
     struct gd__buffer list = { 0 };
     const bool is_list = *payload == '[' && gd__json_read_list(&list, payload, size);
     gd__buffer_free(&list);
@@ -396,8 +397,9 @@ void cli_journal_note(struct cli_journal *k, const struct cli_task_end *e, const
 
 /* --- the end --------------------------------------------------------------------------- */
 
-/* Whether --output may hold records that are out of date. That is so only if a record of the journal was ever replaced,
- * by this run or by an earlier one, which may have been killed before its clean-up or had another --output. */
+/* Whether --output may hold records that are out of date. That is possible only if a record of the journal was ever
+ * replaced, by this run or by an earlier one. An earlier run may have been killed before its clean-up, or had another
+ * --output. */
 static bool wants_tidying(const struct cli_journal *k, const struct gd_journal_summary *s)
 {
     const char *path = k->asked->output;
@@ -413,15 +415,15 @@ static void say_count(struct gd__buffer *b, const char *before, uint64_t n, cons
         gd__buffer_format(b, "%s%" PRIu64 " %s", before, n, words);
 }
 
-/* The number of tasks that failed before and were not in the input of this run, which was read to its end.
- * --retry-failed alone would not run them. */
+/* The number of tasks that failed before and are not in the input of this run. Valid only if the input was read to its
+ * end. --retry-failed alone would not run them. */
 static uint64_t failed_elsewhere(const struct cli_journal *k, uint64_t failed)
 {
     const uint64_t here = k->summary.run_failed + k->counts.skipped_failed;
     return failed > here ? failed - here : 0;
 }
 
-/* What the user may do next about the tasks that are left, or else about those that failed. */
+/* Advice on what to do about the tasks that are left. If no tasks are left, advice about the tasks that failed. */
 static const char *what_to_do(uint64_t failed, uint64_t elsewhere, bool some_left, bool at_least)
 {
     if (some_left)
@@ -433,8 +435,8 @@ static const char *what_to_do(uint64_t failed, uint64_t elsewhere, bool some_lef
     return failed ? "; to run them again, add --retry-failed" : "";
 }
 
-/* "journal run.db: 20 done, 3 failed, 12 of them before this run; ..." Skipped tasks are not counted: the list may have
- * lost some of the tasks that ended before. */
+/* "journal run.db: 20 done, 3 failed, 12 of them before this run; ..." Skipped tasks are not used for the count,
+ * because the input may no longer have all tasks that ended before. */
 static void say(const struct cli_journal *k, uint64_t failed, uint64_t inputs, bool at_least)
 {
     const struct gd_journal_summary *s = &k->summary;
@@ -453,7 +455,7 @@ static void say(const struct cli_journal *k, uint64_t failed, uint64_t inputs, b
     gd__buffer_free(&b);
 }
 
-/* Removes records out of date from --output, and tells the journal the file's new size. */
+/* Removes records out of date from --output, and records the file's new size in the journal. */
 static int tidy(struct cli_journal *k, struct gd_journal_reader *reader)
 {
     const char *path = k->asked->output;

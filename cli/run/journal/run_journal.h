@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * --journal and the options around it: what a run keeps on disk about its tasks, so that it can be resumed after any
+ * --journal and the options around it: what a run records on disk about its tasks, so that it can be resumed after any
  * interruption.
  *
- * Files that callbacks append to are followed by the journal, so that both agree after a crash. At the end of a run the
- * list of failures is rewritten from the journal. Records in --output that were replaced by a later run of the same
+ * The journal follows the files that callbacks append to, so that they agree with it after a crash. At the end of a run
+ * the list of failures is rewritten from the journal. Records in --output that were replaced by a later run of the same
  * task are removed (final_files.h), so every input has one record, the last.
  */
 #ifndef GD_CLI_RUN_JOURNAL_RUN_JOURNAL_H
@@ -25,7 +25,7 @@ struct cli_journal;
  * holds the journal, it was begun with another command, or the file is not a journal. */
 int cli_journal_open(struct cli_journal **out, const struct cli_run *r);
 
-/* All accept NULL, for a run without a journal. */
+/* All functions with a cli_journal accept NULL, for a run without a journal. */
 struct gd_journal *cli_journal_handle(struct cli_journal *k);
 uint64_t cli_journal_run(struct cli_journal *k); /* number of this run in the journal, from 1; 0: no journal */
 
@@ -39,12 +39,12 @@ int cli_journal_key(struct cli_journal *k, struct gd_item *item);
  * Called before any of the files is opened. path may be NULL. 0, or -1 with gd__fail_text(). */
 int cli_journal_check(struct cli_journal *k, const char *path);
 
-/* Follows a file that is open at fd and grows with each task. It is cut back to what the journal knows. 0, or -1 with
- * gd__fail_text(). */
+/* Follows a file that is open at fd and grows with each task. It is cut back to the length that the journal recorded.
+ * 0, or -1 with gd__fail_text(). */
 int cli_journal_follow(struct cli_journal *k, const char *path, int fd);
 
-/* Called within the callback. where: the file of its output; NULL: no file. lost: the output could not be written, so
- * the task is not done and will be run again. */
+/* Called within the callback. where: the file that has the task's output; NULL: no file. lost: the output could not be
+ * written, so the task is not done and will be run again. */
 void cli_journal_note(struct cli_journal *k, const struct cli_task_end *e, const char *where, bool lost);
 
 /* Called after the run, while the followed files are still open. kept: all records were written; then --output is
@@ -52,8 +52,8 @@ void cli_journal_note(struct cli_journal *k, const struct cli_task_end *e, const
 int cli_journal_finish(struct cli_journal *k, bool kept);
 
 /* Called after the followed files were closed. Writes the list of failures, and unless quiet prints the journal's
- * state. inputs: the number of inputs, or at_least that many if they were not read to their end. *failed: the number of
- * tasks that have failed, in this run or before. 0, or -1 with gd__fail_text(). */
+ * state. inputs: the number of inputs. at_least: the inputs were not read to their end, so there may be more. *failed:
+ * the number of tasks that have failed, in this run or before. 0, or -1 with gd__fail_text(). */
 int cli_journal_conclude(struct cli_journal *k, uint64_t inputs, bool at_least, uint64_t *failed);
 
 void cli_journal_close(struct cli_journal **k);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The exit status of a run. Ctrl-C comes before everything. Then comes anything that went wrong besides tasks (its
- * error message was on standard error), then a --halt that was reached, and then the number of tasks that failed.
+ * The exit status of a run. The first of these decides: Ctrl-C, an error other than a failed task (its error message
+ * was printed on standard error), a --halt that was reached, the number of tasks that failed.
  */
 #include "cli/run/stop/exit_status.h"
 

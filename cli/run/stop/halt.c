@@ -24,7 +24,7 @@
 static const char *const when_names[] = { "never", "soon", "now" };
 static const char *const what_names[] = { "fail", "success", "done" };
 
-/* The index among n names of the first length bytes of text, or -1. */
+/* Returns the index of the name that equals the first length bytes of text, or -1. */
 static int find_name(const char *const *names, int n, const char *text, size_t length)
 {
     for (int i = 0; i < n; i++) {
@@ -49,7 +49,7 @@ static int parse_limit(struct cli_halt *h, const char *whole, const char *text)
     return 0;
 }
 
-/* The form that older versions of GNU parallel used, which is still seen in scripts. */
+/* Converts the form that older versions of GNU parallel used. Some scripts still use it. */
 static const char *modern_form(const char *text, char *room, size_t size)
 {
     unsigned percent;
@@ -113,7 +113,8 @@ static bool is_limit_of_one(const struct cli_halt *h)
 
 int cli_halt_count_status(const struct cli_halt *h)
 {
-    /* The limit is more than all tasks: a journal may hold failures of inputs that are no longer on the list. */
+    /* At most 100: failed may exceed total, because a journal may hold failures of inputs that are no longer on the
+     * list. */
     if (cli_halt_needs_total(h) && h->total)
         return h->failed < h->total ? (int)((h->failed * 100 + h->total - 1) / h->total) : 100;
     return h->failed < CLI_EXIT_MANY ? (int)h->failed : CLI_EXIT_MANY;

@@ -30,9 +30,9 @@ struct cli_halt {
     uint64_t succeeded; /* counted here; cancelled tasks count as neither */
     uint64_t failed;
     bool halted;               /* the limit has been reached */
-    int status;                /* and this is the exit status then */
-    char task[CLI_HALT_TEXT];  /* the task that reached it, "a.wav" with its quotes, or its number from 1 */
-    char error[CLI_HALT_TEXT]; /* and its error message; "": it has none */
+    int status;                /* the exit status, if halted */
+    char task[CLI_HALT_TEXT];  /* the task that reached the limit, "a.wav" with its quotes, or its number from 1 */
+    char error[CLI_HALT_TEXT]; /* the error message of that task; "": it has none */
 };
 
 /* "never", "now,fail=1", "soon,fail=20%", "now,success=3", "soon,done=50%"; the old "0", "1", "2", "20%". Sets when,
@@ -42,7 +42,7 @@ int cli_halt_parse(struct cli_halt *h, const char *text);
 /* True if the limit can't be decided without the number of tasks. */
 bool cli_halt_needs_total(const struct cli_halt *h);
 
-/* Counts a task's end and returns what to do now. Each answer other than "never" is returned once. */
+/* Counts a task's end and returns what to do now. Each value other than CLI_HALT_NEVER is returned once. */
 enum cli_halt_when cli_halt_add(struct cli_halt *h, const struct cli_task_end *e);
 
 /* Describes why the run was halted: "task \"a.wav\" failed (exited with code 1)", "10 of 50 tasks ended, the limit is

@@ -3,12 +3,12 @@
  * The dispatcher could handle these signals itself. The command handles them instead, because it reports at once what a
  * Ctrl-C will do.
  *
- * The signals are blocked in every thread but one, which sleeps in poll() until a signal comes or
- * cli_interrupt_close() is called. A driver's library may have threads of its own that block nothing. So a handler
- * writes to an eventfd for that thread. A signalfd would miss signals that were delivered to another thread.
+ * The signals are blocked in every thread but one, which sleeps in poll() until a signal comes or cli_interrupt_close()
+ * is called. A driver's library may start threads that do not block them. So a handler writes to an eventfd for that
+ * thread. A signalfd would miss signals that were delivered to another thread.
  *
- * Ctrl-Z is handled the same way, unless it is ignored (a shell without job control wants no stops) or the panel
- * handles it, which has to leave the terminal first.
+ * Ctrl-Z is handled the same way, with two exceptions. If it is ignored (by a shell without job control), it stays
+ * ignored. If there is a panel, the panel handles it, because it must restore the terminal first.
  */
 #include "cli/run/stop/interrupt.h"
 
@@ -32,7 +32,7 @@ enum { SIGNALS = 3 };
 static const int numbers[SIGNALS] = { SIGINT, SIGTERM, SIGTSTP };
 static atomic_bool stop_wanted, interrupt_wanted; /* set by a signal */
 /* The eventfd that the handler writes to; never closed, since a handler may be about to write */
-static atomic_int told = -1;
+static atomic_int wake_fd = -1;
 static atomic_int latest; /* the last signal that asks to end the run */
 
 struct cli_interrupt {
@@ -44,7 +44,7 @@ struct cli_interrupt {
     atomic_uint count;
     pthread_mutex_t lock; /* held during a call to the dispatcher; protects the next two fields */
     bool over;            /* the run is over */
-    unsigned late;        /* signals that came after that */
+    unsigned late;        /* signals that came after the run was over */
     pthread_t thread;
     sigset_t ours, mask_before;
     struct sigaction before[SIGNALS];
@@ -57,7 +57,7 @@ static void on_signal(int number)
     if (number != SIGTSTP)
         latest = number;
     *(number == SIGTSTP ? &stop_wanted : &interrupt_wanted) = true;
-    (void)!write(told, &one, sizeof one); /* if it is full, the thread is woken anyway */
+    (void)!write(wake_fd, &one, sizeof one); /* if it is full, the thread is woken anyway */
     errno = saved;
 }
 
@@ -65,7 +65,7 @@ static void on_signal(int number)
 static bool take_wakeup(void)
 {
     uint64_t n;
-    return read(told, &n, sizeof n) == (ssize_t)sizeof n;
+    return read(wake_fd, &n, sizeof n) == (ssize_t)sizeof n;
 }
 
 /* Whether a signal that asks to end the run came since the last call. */
@@ -107,7 +107,7 @@ static void *watch(void *arg)
     struct cli_interrupt *i = arg;
     pthread_sigmask(SIG_UNBLOCK, &i->ours, NULL);
     for (;;) {
-        struct pollfd p[] = { { told, POLLIN, 0 }, { i->end, POLLIN, 0 } };
+        struct pollfd p[] = { { wake_fd, POLLIN, 0 }, { i->end, POLLIN, 0 } };
         if (poll(p, 2, -1) < 0) {
             if (errno == EINTR)
                 continue;
@@ -127,8 +127,7 @@ static void *watch(void *arg)
     }
 }
 
-/* Restores the signals. A signal that came meanwhile, to a thread that does not block it, now has the effect that it
- * had before. */
+/* Restores the signals. A signal that came meanwhile is raised again, so that it has its usual effect. */
 static void restore_signals(struct cli_interrupt *i)
 {
     for (int k = 0; k < SIGNALS; k++)
@@ -164,9 +163,9 @@ int cli_interrupt_open(struct cli_interrupt **out, struct gd__run *run, void (*s
         return gd__fail("out of memory");
     *i = (struct cli_interrupt){ .run = run, .say = say, .hurry = hurry, .user = user, .end = eventfd(0, EFD_CLOEXEC) };
     pthread_mutex_init(&i->lock, NULL);
-    if (told < 0)
-        told = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    int rc = i->end < 0 || told < 0 ? errno : 0;
+    if (wake_fd < 0)
+        wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    int rc = i->end < 0 || wake_fd < 0 ? errno : 0;
     if (rc == 0) {
         take(i);
         rc = gd__thread_start(&i->thread, "gd-interrupt", watch, i);

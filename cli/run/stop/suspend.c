@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The workers are stopped first: if this process stopped before them, they would go on alone. We continue them
- * ourselves, because the shell knows nothing of them, whether the job goes on in the foreground or in the background.
+ * The workers are stopped first: if this process stopped before them, they would go on alone. When this process is
+ * continued, in the foreground or in the background, it continues the workers itself, because the shell cannot.
  */
 #include "cli/run/stop/suspend.h"
 

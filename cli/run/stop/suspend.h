@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Ctrl-Z. A terminal stops only the command itself, because its workers are in process groups of their own.
+ * Ctrl-Z. A terminal stops only the command itself, because each worker is in a separate process group.
  */
 #ifndef GD_CLI_RUN_STOP_SUSPEND_H
 #define GD_CLI_RUN_STOP_SUSPEND_H
@@ -11,8 +11,8 @@
 void cli_suspend_with(struct gd_dispatcher *d);
 
 /* Stops the workers, then this process as SIGTSTP would have done. Returns after a SIGCONT, with the workers continued.
- * Returns at once if the kernel allows no stop (no process could continue us). Call it on a thread of its own: the
- * signal is sent to that thread, so that it stops right there. */
+ * Returns at once if the kernel allows no stop (no process could continue us). Call it on a separate thread. The signal
+ * is sent to that thread, so that it stops inside this function. */
 void cli_suspend(void);
 
 #endif

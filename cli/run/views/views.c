@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The views of a run of the command: the list of workers, the page, the sinks, the display; and the signals, which may
- * hurry them. All of them read the dispatcher and are closed before it.
+ * The views of a run of the command: the list of workers, the page, the sinks, the display. This file also starts the
+ * handling of signals, which may hurry the views. All of these use the dispatcher and are closed before it.
  */
 #include <time.h>
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The run of this process as it is shown: an observer's view, with what the command knows better.
+ * What the views show of the run in this process: an observer's snapshot, corrected where the command has better
+ * figures.
  */
 #ifndef GD_CLI_RUN_VIEWS_WATCH_H
 #define GD_CLI_RUN_VIEWS_WATCH_H
@@ -19,7 +20,7 @@ int cli_watch_open(struct cli_watch **out, struct gd_dispatcher *d, const struct
 /* A tui_read_fn. */
 int cli_watch_read(void *watch, const struct gd_snapshot **out);
 
-/* The run has ended: reads return its end from now on. NULL does nothing. */
+/* The run has ended: from now on snapshots are marked as ended. NULL does nothing. */
 void cli_watch_end(struct cli_watch *w);
 
 void cli_watch_close(struct cli_watch **w);
