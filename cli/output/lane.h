@@ -41,8 +41,7 @@ int cli_lane_open(struct cli_lane **out, const struct cli_lane_options *o);
 /* Adds a job. Never waits. Returns the job's number, from 1. Any thread. */
 uint64_t cli_lane_add(struct cli_lane *l, struct cli_job *job);
 
-/* The same, but if more bytes than the limit wait already, returns false. Then the job still belongs to the caller.
- */
+/* The same, but if more bytes than the limit wait already, returns false. Then the job still belongs to the caller. */
 bool cli_lane_try_add(struct cli_lane *l, struct cli_job *job);
 
 /* The number of the job that was added last; 0: no job was added. */

@@ -4,12 +4,13 @@
  *
  *     file -> decoder (frames) -> mixed (mono at the file's rate) -> libsoxr -> ring (16 kHz) -> reader
  *
- * produce() does everything but the last arrow. The thread that opens the file calls it first, until the ring is full
- * or the file ends. After that a thread started by the first read calls it. The decoder's side belongs to the thread
- * that produces, and needs no lock. The lock protects the ring, `ended` and `stop`. `message` is written before `ended`
- * is set, so the lock protects it too.
+ * produce() does everything up to libsoxr. The thread that opens the file calls it first, until the ring is full or the
+ * file ends. After that, a thread that the first read starts calls it. Only the thread that produces uses the decoder,
+ * so the decoder needs no lock. The lock protects the ring, `ended` and `stop`. `message` is written before `ended` is
+ * set, so the lock protects it too.
  *
- * If the part of a file that opening decodes is bad, opening fails, before any computation is spent on the file.
+ * Opening decodes the first part of a file. If that part is bad, opening fails, and no computation is spent on the
+ * file.
  */
 #include "apps/transcribe/audio/audio.h"
 
@@ -32,8 +33,8 @@
 enum {
     NAME = 128,
     OUT = 4096,          /* the most samples that one step adds to the ring */
-    IN_FLOATS = 1 << 15, /* of all channels, read at a time */
-    RATE_LEAST = 500,    /* audible sound has a higher rate, and a lower one takes much memory to resample */
+    IN_FLOATS = 1 << 15, /* samples of all channels that are read at a time */
+    RATE_LEAST = 500,    /* audible sound has a higher rate, and lower rates take much memory to resample */
     RATE_MOST = 6144000,
     CHANNELS_MOST = 1024,
 };
@@ -51,7 +52,7 @@ struct tr_audio {
     void *source;
     struct tr_sound sound;
 
-    float *frames, *mono; /* frames as read; their mix, of which mono[mono_at .. mono_n) is not resampled yet */
+    float *frames, *mono; /* frames as read; their mix. mono[mono_at .. mono_n) is not resampled yet */
     size_t block, mono_at, mono_n;
     uint64_t decoded; /* number of frames so far */
     bool source_ended;
@@ -100,10 +101,10 @@ static int say_unread(const struct tr_audio *a, char message[TR_MESSAGE_MAX], co
     return code_of(error);
 }
 
-static int say_truncated(const struct tr_audio *a, char message[TR_MESSAGE_MAX], double told, double there)
+static int say_truncated(const struct tr_audio *a, char message[TR_MESSAGE_MAX], double promised, double there)
 {
     return say(message, "%s is truncated: its header says %.1f s, the file holds %.1f s; copy or download it again",
-               a->name, told, there);
+               a->name, promised, there);
 }
 
 /* --- producing -------------------------------------------------------------- */
@@ -121,7 +122,7 @@ static void mix(const float *frames, size_t n, unsigned lanes, float *mono)
     }
 }
 
-/* At the end of the file: checks that the file is as long as its header promised. */
+/* Called at the end of the file. Checks that the file is as long as its header promised. */
 static int check_end(struct tr_audio *a)
 {
     const struct tr_sound *s = &a->sound;
@@ -163,7 +164,7 @@ static int convert(struct tr_audio *a, float *out, size_t max, size_t *made)
         memcpy(out, a->mono + a->mono_at, used * sizeof *out);
         *made = used;
     } else {
-        /* NULL tells libsoxr that the input is complete: it returns the samples it still holds. */
+        /* With NULL, libsoxr treats the input as complete and returns the samples that it still holds. */
         const float *in = a->source_ended && left == 0 ? NULL : a->mono + a->mono_at;
         const soxr_error_t error = soxr_process(a->resampler, in, left, &used, out, max, made);
         if (error)
@@ -390,8 +391,8 @@ static int make_resampler(struct tr_audio *a, char message[TR_MESSAGE_MAX])
                  : 0;
 }
 
-/* A short file needs less than the whole ring. The header may be wrong about the length, which is harmless: the ring
- * never holds more than its size. */
+/* A short file needs less than the whole ring. If the length in the header is wrong, that does no harm: the ring never
+ * holds more than its size. */
 static int make_buffers(struct tr_audio *a, unsigned ahead_s, char message[TR_MESSAGE_MAX])
 {
     const double seconds = a->sound.seconds > 0 && a->sound.seconds < ahead_s ? a->sound.seconds : ahead_s;
@@ -417,7 +418,7 @@ static int fill(struct tr_audio *a, char message[TR_MESSAGE_MAX])
         a->ended = n == 0;
     }
     if (a->ended)
-        a->sound.seconds = (double)a->decoded / a->sound.rate; /* the true length, whatever the header says */
+        a->sound.seconds = (double)a->decoded / a->sound.rate; /* the true length, even if the header has another */
     return 0;
 }
 

@@ -4,7 +4,7 @@
  *
  *     struct tr_audio *a;
  *     char message[TR_MESSAGE_MAX];
- *     if (tr_audio_open(&a, path, message) < 0) ...          // the first piece is decoded by now
+ *     if (tr_audio_open(&a, path, message) < 0) ...          // the beginning is now decoded
  *     while ((n = tr_audio_read(a, room, max, message)) > 0) ...
  *     tr_audio_close(&a);
  *
@@ -14,8 +14,8 @@
  * disk.
  *
  * A fault in a file is found when it is reached, and described in an error message: no file, not audio, no samples, no
- * channels, truncated (shorter than the header promises). Errors that may be temporary have a code of their own: a disk
- * or a network that is unavailable, no memory, too many open files.
+ * channels, truncated (shorter than the header promises). Errors that may be temporary have a separate code
+ * (TR_UNREAD): a disk or a network that is unavailable, no memory, too many open files.
  */
 #ifndef GD_TRANSCRIBE_AUDIO_AUDIO_H
 #define GD_TRANSCRIBE_AUDIO_AUDIO_H
@@ -35,8 +35,8 @@ struct tr_audio;
 /* Returns 0, or one of these codes with an error message in message. */
 int tr_audio_open(struct tr_audio **out, const char *path, char message[TR_MESSAGE_MAX]);
 
-/* Reads the next samples: max of them, fewer only at the end, 0 after it. Returns TR_UNFIT or TR_UNREAD with an error
- * message if the rest can't be read. The samples returned before are good. */
+/* Reads the next samples. Returns max of them, fewer only at the end of the file, and 0 after the end. Returns TR_UNFIT
+ * or TR_UNREAD with an error message if the rest can't be read. The samples returned before are good. */
 long tr_audio_read(struct tr_audio *a, float *samples, size_t max, char message[TR_MESSAGE_MAX]);
 
 double tr_audio_seconds(const struct tr_audio *a); /* duration, as the header says; 0: not known */

@@ -14,8 +14,8 @@
 #include "apps/transcribe/audio/audio.h"
 #include "apps/transcribe/audio/header.h"
 
-/* The file as decoders see it: bytes, and a position that the decoder moves. Decoders do not get its name, so they
- * can't be made to open other files. Errors are kept in `error`. */
+/* The file as decoders see it: bytes, and a position that the decoder moves. Decoders do not get its name, so a file
+ * cannot make them open other files. Errors are kept in `error`. */
 struct tr_file {
     int fd;
     uint64_t at, size;
@@ -35,7 +35,7 @@ struct tr_sound {
     int rate, channels;
     unsigned lanes;  /* samples in each frame that read() returns: channels, or 1 if the decoder mixes them */
     uint64_t frames; /* number of frames that the header promises; 0: not known, or not reliable */
-    uint64_t slack;  /* how many of them may be missing without an error: containers round */
+    uint64_t slack;  /* how many frames may be missing without an error, because containers round */
     double seconds;  /* duration, maybe estimated; 0: not known */
     char format[16];
 };

@@ -105,9 +105,9 @@ static int open_codec(struct state *s)
     return rc < 0 ? rc : avcodec_open2(s->codec, codec, NULL);
 }
 
-/* The duration from the stream, or from the container. The container's is only sure if it holds nothing but this
- * stream. An estimate from the bit rate counts as not known. */
-static double told_seconds(const struct state *s, bool *sure)
+/* The duration from the stream, or else from the container. The container's duration is only sure if this is its only
+ * stream. An estimate from the bit rate is never sure. */
+static double given_seconds(const struct state *s, bool *sure)
 {
     const AVStream *stream = s->format->streams[s->stream];
     const bool guess = s->format->duration_estimation_method == AVFMT_DURATION_FROM_BITRATE;
@@ -120,7 +120,7 @@ static double told_seconds(const struct state *s, bool *sure)
 static void describe(const struct state *s, struct tr_sound *out)
 {
     bool sure;
-    const double seconds = told_seconds(s, &sure);
+    const double seconds = given_seconds(s, &sure);
     *out = (struct tr_sound){ .rate = s->rate,
                               .channels = s->layout.nb_channels,
                               .lanes = (unsigned)s->layout.nb_channels,

@@ -9,7 +9,7 @@
 
 #include "apps/transcribe/audio/decoder.h"
 
-/* Overwrites those of the bytes just read (`got` of them, from offset `at`) that have a replacement. */
+/* Of the `got` bytes just read at offset `at`, overwrites those that have a replacement. */
 static void mend(const struct tr_file *f, uint8_t *bytes, uint64_t at, size_t got)
 {
     for (size_t i = 0; f->mend_at && i < sizeof f->mend; i++) {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * What the first bytes of an audio file say.
+ * Parses the first bytes of audio files.
  *
  * The parsers see a file through get(): bytes at an offset. They come from the buffer that the caller gave or, if there
- * is a descriptor, from the file itself. get() alone checks what may be read, so a parser can ask for any offset.
+ * is a descriptor, from the file itself. Only get() checks what may be read, so a parser may use any offset.
  *
  *   WAV    chunks from byte 12 on: `fmt ` (what a frame is), `ds64` (sizes beyond 4 GiB), `fact`, `data`
  *   FLAC   STREAMINFO, the first block after `fLaC`
@@ -29,8 +29,8 @@ enum {
     MOST_STREAMS = 8,    /* in an Ogg file */
     SYNC_REACH = 4096,   /* how far after the tags the first frame of an MP3 file may begin */
     PAGE_HEAD = 27,      /* of an Ogg page, before its table of segments */
-    TAIL_NEAR = 8192,    /* how far from the end of an Ogg file its last page begins in most files, and at most: */
-    TAIL_FAR = 2 * 65536 /* a page has at most 65307 bytes, and the last few may have no time */
+    TAIL_NEAR = 8192,    /* how far from the end of an Ogg file its last page begins, in most files */
+    TAIL_FAR = 2 * 65536 /* the same, at most: a page has at most 65307 bytes, and the last few may have no time */
 };
 
 struct view {
@@ -120,7 +120,7 @@ struct wav {
     uint64_t (*number)(const uint8_t *, int); /* reads a number: RIFX files are big-endian */
     unsigned format, bytes_per_s, frame;      /* frame: bytes of one sample of every channel, or of a block */
     unsigned block_frames;                    /* samples in a block; 0: not given */
-    uint64_t frames_told;                     /* from the fact chunk */
+    uint64_t fact_frames;                     /* from the fact chunk */
     uint64_t data_size64;                     /* from the ds64 chunk */
     bool wide;                                /* RF64 */
 };
@@ -156,7 +156,7 @@ static void wav_fact(struct view *v, uint64_t at, uint64_t size, struct wav *w, 
     uint8_t b[4];
     (void)out;
     if (size >= sizeof b && get(v, at, b, sizeof b))
-        w->frames_told = w->number(b, 4);
+        w->fact_frames = w->number(b, 4);
 }
 
 /* Whether a size is a placeholder. A program that writes into a pipe can't know the size, and writes 0 or the largest
@@ -174,8 +174,8 @@ static double wav_seconds(const struct wav *w, const struct tr_header *h, uint64
     const uint64_t frames = w->frame ? bytes / w->frame : 0;
     if (plain || w->block_frames)
         return h->rate ? (double)frames * (plain ? 1 : w->block_frames) / h->rate : 0;
-    if (w->frames_told && h->rate)
-        return (double)w->frames_told / h->rate;
+    if (w->fact_frames && h->rate)
+        return (double)w->fact_frames / h->rate;
     return w->bytes_per_s ? (double)bytes / w->bytes_per_s : 0;
 }
 
@@ -314,8 +314,8 @@ static bool mpeg_find(struct view *v, uint64_t *at, struct mpeg *m)
     return false;
 }
 
-/* A Xing table (called Info if the bit rate is constant): flags say which of frames, bytes, 100 bytes of places and a
- * quality follow. After those, LAME and other encoders give the number of samples of silence they added. */
+/* A Xing table (called Info if the bit rate is constant): flags say which of these follow: frames, bytes, 100 bytes of
+ * places, a quality. After those, LAME and other encoders give the number of samples of silence they added. */
 static uint64_t mpeg_xing(struct view *v, uint64_t at, uint64_t frame, const struct mpeg *m, struct tr_header *out)
 {
     uint8_t b[24];

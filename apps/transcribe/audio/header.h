@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What the first bytes of an audio file say, without decoding it: how long it plays, and whether it is complete.
+ * Finds the duration of an audio file, and whether it is complete, from its first bytes, without decoding it.
  *
  * WAV (RIFF, RF64), FLAC, Ogg (Vorbis, Opus) and MP3. Each file costs one or two reads of a few KiB, so a directory of
  * a hundred thousand files can be sorted before the first is transcribed.

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * libmpg123: MP3, if the build found it. libsndfile uses it too, but then it prints its complaints about a file on
- * standard error, and it does not read past a wrong estimate of the length (sndfile.c).
+ * libmpg123: MP3, if the build found it. libsndfile uses it too, but in that case libmpg123 prints messages about a
+ * file on standard error, and libsndfile does not read past a wrong estimate of the length (sndfile.c).
  *
- * libmpg123 mixes the channels itself and keeps the first frame's rate, so a file joined from several is read to its
- * end.
+ * libmpg123 mixes the channels itself and keeps the first frame's rate, so a file that was joined from several files is
+ * read to its end.
  */
 #include <errno.h>
 #include <mpg123.h>
@@ -18,8 +18,8 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static void begin(void)
 {
-    /* The result does not matter: newer versions do not need the call, and without it mpg123_new() fails in older ones.
-     */
+    /* The result does not matter. Newer versions do not need this call. In older ones, mpg123_new() fails if this call
+     * failed. */
     (void)mpg123_init();
 }
 

@@ -2,11 +2,11 @@
  *
  * libsndfile: WAV, FLAC, Ogg (Vorbis, Opus), MP3 and two dozen more.
  *
- * It reads through our functions, not by itself. So a read that fails is recognised as such, and two problems can be
- * worked around. A WAV file whose data has the length 0 looks empty to libsndfile. Some programs leave such files when
- * they are killed or write into a pipe. libsndfile is shown the largest length instead. An MP3 file without a table of
- * its frames gets its length from the bit rate of its first frame, and libsndfile never reads what follows after that.
- * It is shown a longer file.
+ * libsndfile reads through our functions. So a failed read is recognised as such, and two problems can be worked
+ * around. A WAV file whose data has the length 0 looks empty to libsndfile. Some programs leave such files when they
+ * are killed or write into a pipe. We show libsndfile the largest length instead. An MP3 file without a table of its
+ * frames gets its length from the bit rate of its first frame, and libsndfile never reads past that length. We show it
+ * a longer file.
  */
 #include <errno.h>
 #include <sndfile.h>
@@ -24,7 +24,7 @@ struct state {
     uint64_t shown_size;
 };
 
-/* --- as libsndfile wants it --------------------------------------------------- */
+/* --- the virtual file ------------------------------------------------------- */
 
 static sf_count_t vio_length(void *user)
 {
@@ -43,8 +43,8 @@ static sf_count_t vio_seek(sf_count_t offset, int whence, void *user)
 static sf_count_t vio_read(void *to, sf_count_t size, void *user)
 {
     const struct state *s = user;
-    /* libsndfile looks for a tag in the last bytes of a file. If the file is shown longer than it is, they read as 0:
-     * no tag. */
+    /* libsndfile looks for a tag in the last bytes of a file. If the file is shown longer than it is, those bytes read
+     * as 0, so no tag is found. */
     if (s->file->at >= s->file->size && s->file->at + (uint64_t)size == s->shown_size) {
         memset(to, 0, (size_t)size);
         s->file->at += (uint64_t)size;
@@ -89,7 +89,8 @@ static bool is_mp3(const struct tr_header *h)
     return h->format && strcmp(h->format, "MP3") == 0;
 }
 
-/* Whether libsndfile would take the file for MP3 although it has no frame: it would complain on standard error. */
+/* Whether libsndfile would take the file for MP3 although it has no frame. It would then print messages on standard
+ * error. */
 static bool is_false_mp3(struct tr_file *f, const struct tr_header *h)
 {
     uint8_t b[3] = { 0 };

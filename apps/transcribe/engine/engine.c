@@ -5,8 +5,8 @@
  * A whisper.cpp state keeps its random numbers from one file to the next. If they were reused, the text of a file would
  * depend on the files before it. Making a new state takes a while, above all on a GPU. So a new one is made only if
  * random numbers were drawn: always with a beam search, and whenever a window was tried at a temperature above 0. The
- * second case is recognised by how often the first token of a window is asked for. whisper.cpp overwrites everything
- * else in a state, because no_context is set.
+ * second case is detected by counting how often the first token of a window is computed. whisper.cpp overwrites
+ * everything else in a state, because no_context is set.
  *
  * The context of a piece is passed explicitly: the prompt, and the tokens of the segments that were kept.
  */
@@ -181,7 +181,7 @@ int tr_engine_open(struct tr_engine **out, const struct tr_settings *s)
         return gd__fail("no memory for the model");
     e->settings = s;
     tr_log_begin();
-    tr_log_quiet(true); /* the errors are returned to the caller, so whisper.cpp need not print them */
+    tr_log_quiet(true); /* whisper.cpp need not print errors, because they are returned to the caller */
     const int rc = open_engine(e);
     tr_log_quiet(false);
     if (rc < 0)
@@ -320,9 +320,8 @@ static double within(double t, double low, double high)
     return t < low ? low : t > high ? high : t;
 }
 
-/* If the model gave no times, a segment's times can be anything. If the start is after the end, the segment is made to
- * start where the one before it ends.
- */
+/* If the model gave no times, a segment's times can have any value. If the start is after the end, the segment starts
+ * where the segment before it ends. */
 static struct tr_span span_of(const struct tr_engine *e, int segment, double low)
 {
     const double start = in_piece(e, whisper_full_get_segment_t0_from_state(e->state, segment));
@@ -355,8 +354,8 @@ enum tr_outcome tr_engine_hear(struct tr_engine *e, const float *samples, size_t
             return e->stop(e->user) ? TR_CANCELLED : TR_FAILED;
         n = (size_t)found;
     }
-    /* In less than a tenth of a second of audio whisper.cpp finds nothing. If the audio is much shorter still, it reads
-     * past its end. */
+    /* whisper.cpp finds nothing in less than a tenth of a second of audio. If the audio is much shorter than that, it
+     * reads past the end. */
     if (n < TR_RATE / 10)
         return TR_HEARD;
     const enum tr_outcome outcome = e->stop(e->user) ? TR_CANCELLED : listen(e, samples, n);

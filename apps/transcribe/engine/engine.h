@@ -7,7 +7,7 @@
  *         for (i = 0; i < tr_engine_spans(e, &spans); i++)
  *             tr_engine_add(e, i, offset, transcript);    // also becomes context for the next piece
  *
- * The text depends on the file and the settings alone, never on the files before.
+ * The text depends only on the file and the settings, never on earlier files.
  */
 #ifndef GD_TRANSCRIBE_ENGINE_ENGINE_H
 #define GD_TRANSCRIBE_ENGINE_ENGINE_H
@@ -38,7 +38,7 @@ struct tr_engine;
 int tr_engine_open(struct tr_engine **out, const struct tr_settings *s);
 void tr_engine_close(struct tr_engine **e); /* NULL is fine */
 
-/* Begins a new file. stop is called now and then, also on whisper.cpp's threads, and returns true to give up. Returns
+/* Begins a new file. stop is called now and then, also on whisper.cpp's threads, and returns true to cancel. Returns
  * TR_HEARD, or TR_NO_MEMORY or TR_LOST with gd__fail_text(). */
 enum tr_outcome tr_engine_begin(struct tr_engine *e, bool (*stop)(void *user), void *user);
 
@@ -51,7 +51,7 @@ size_t tr_engine_spans(const struct tr_engine *e, const struct tr_span **out);
 /* Adds one segment to a transcript. offset is where the piece begins. Returns 0, or -1 if out of memory. */
 int tr_engine_add(struct tr_engine *e, size_t segment, double offset, struct tr_transcript *t);
 
-/* The language. NULL before anything was transcribed. *probability < 0: not known. Static. */
+/* The language, as a static string. NULL before anything was transcribed. *probability < 0: not known. */
 const char *tr_engine_language(const struct tr_engine *e, float *probability);
 
 #endif

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Loads a model. These checks come before whisper.cpp, for it handles mistakes badly. If the GPU is missing it goes on
- * with the CPU. With too many beams, an unknown language or a wrong temperature it crashes or makes up text. It takes
- * its parameters by value, in structs that grow: a library of another version than the header would read past them.
+ * Loads a model. These checks are made before whisper.cpp is called, because it does not handle mistakes well. If the
+ * GPU is missing, it uses the CPU. With too many beams, an unknown language or a wrong temperature it crashes or
+ * invents text. It takes its parameters by value, in structs that grow with each version. A library of another version
+ * than the header would read past their end.
  */
 #include "apps/transcribe/engine/load.h"
 
@@ -21,8 +22,8 @@
 
 enum {
     MOST_BEAMS = 8,       /* WHISPER_MAX_DECODERS, which is not in the header */
-    MOST_GPU_THREADS = 4, /* the work left for the CPU does not get faster with more */
-    OTHER_TOKENS = 51765, /* in a multilingual vocabulary, all but one for each language and one more */
+    MOST_GPU_THREADS = 4, /* more threads do not speed up the work that is left for the CPU */
+    OTHER_TOKENS = 51765, /* in a multilingual vocabulary: all tokens, less one for each language and one more */
 };
 
 /* --- resources -------------------------------------------------------------- */
@@ -72,8 +73,8 @@ static int no_gpu(void)
     return -1;
 }
 
-/* The model's tensors use as much GPU memory as in the file. If they do not fit, whisper.cpp ends the process. If the
- * other memory it needs, some hundred megabytes, is missing, it usually returns an error. */
+/* The model's tensors need as much GPU memory as they have bytes in the file. If they do not fit, whisper.cpp ends the
+ * process. whisper.cpp needs some hundred megabytes more. If only these are missing, it usually returns an error. */
 static int check_gpu(uint64_t model_bytes)
 {
     char model[32], left[32], total[32];
@@ -153,7 +154,7 @@ static int check_file(const struct tr_settings *s, uint64_t *bytes)
     return 0;
 }
 
-/* Newer models know one language more. */
+/* Checks that the model has the language. Newer models have one language more. */
 static int check_language(const struct tr_settings *s, struct whisper_context *model)
 {
     if (!whisper_is_multilingual(model))

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Loads a model into whisper.cpp, after checking what whisper.cpp does not check: settings it does not know, models
- * that make it abort, a GPU that is missing.
+ * Loads a model into whisper.cpp, after checking what whisper.cpp does not check: unknown settings, models that make it
+ * abort, a missing GPU.
  */
 #ifndef GD_TRANSCRIBE_ENGINE_LOAD_H
 #define GD_TRANSCRIBE_ENGINE_LOAD_H
@@ -20,7 +20,7 @@ struct whisper_context *tr_load_model(const struct tr_settings *s);
  * 0, or -1 with gd__fail_text(). */
 int tr_load_on_gpu(void);
 
-/* The language that a file begins with: "en". NULL: to be detected. Static. */
+/* The language to use from the beginning of a file ("en"), as a static string. NULL: to be detected. */
 const char *tr_load_language(const struct tr_settings *s, struct whisper_context *model);
 
 #endif

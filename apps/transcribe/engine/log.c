@@ -27,7 +27,7 @@ static void keep(const char *text)
 }
 
 #ifdef TR_HAVE_ABORT_CALLBACK
-/* Called in place of the stack trace, or of the debugger that ggml starts if there is one. */
+/* Called instead of ggml's default, which prints a stack trace or starts a debugger if there is one. */
 static void on_abort(const char *message)
 {
     const char *why = tr_log_error();

@@ -10,7 +10,7 @@
 #include <stdbool.h>
 
 void tr_log_begin(void);        /* begins logging; forgets the last error */
-void tr_log_quiet(bool quiet);  /* true while errors are expected, or reported by us */
+void tr_log_quiet(bool quiet);  /* true while errors are expected, or are reported by our code */
 const char *tr_log_error(void); /* the first error, or NULL; valid until the next call */
 
 #endif

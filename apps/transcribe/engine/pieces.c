@@ -26,8 +26,8 @@ void tr_pieces_close(struct tr_pieces *p)
     *p = (struct tr_pieces){ 0 };
 }
 
-/* A segment has at most half a minute. So there is a part that must be silence and need not be transcribed
- * again. It begins after the last kept segment. It ends at the first dropped segment or a minute before the end,
+/* A segment lasts at most half a minute. So a part of the piece must be silence and need not be transcribed again. It
+ * begins after the last kept segment. It ends at the first dropped segment or one minute before the end of the piece,
  * whichever comes first. */
 struct tr_cut tr_pieces_cut(const struct tr_span *spans, size_t n, double length)
 {

@@ -4,7 +4,7 @@
  *
  * A file that is not longer than a piece is transcribed as a whole. If more audio follows a piece, its last half minute
  * is transcribed badly, since whisper.cpp can't see how it continues. Segments that end there are dropped, and the next
- * piece begins where the last segment that was kept ended.
+ * piece begins at the end of the last segment that was kept.
  */
 #ifndef GD_TRANSCRIBE_ENGINE_PIECES_H
 #define GD_TRANSCRIBE_ENGINE_PIECES_H

@@ -148,7 +148,7 @@ static int read_switch(const char *name, const char *value, bool *out)
     return gd__fail("%s takes yes or no, not \"%.100s\"", name, value);
 }
 
-/* Above 1 whisper.cpp has no temperatures left to try, and returns no text. */
+/* A value above 1 is refused. whisper.cpp would have no temperature to try, and would return no text. */
 static int read_temperature(const char *value, double *out)
 {
     double found = 0, scale = 1;
@@ -235,7 +235,7 @@ static int read_lines(struct tr_settings *s, char *text)
     char *rest = text;
     for (char *line; (line = strsep(&rest, "\n"));) {
         const size_t size = strlen(line);
-        if (size > 0 && line[size - 1] == '\r') /* part of another system's line end: a '\r' in a value is escaped */
+        if (size > 0 && line[size - 1] == '\r') /* part of a line end "\r\n"; a '\r' in a value is escaped */
             line[size - 1] = '\0';
         if (*line && read_line(s, line, &seen) < 0)
             return -1;

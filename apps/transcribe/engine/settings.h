@@ -23,7 +23,7 @@ struct tr_settings {
     const char *language;    /* "en"; NULL: detected */
     struct tr_places places; /* output_dir NULL: no files are written, the text is only in the result */
     unsigned threads;        /* 0: cores divided by workers, at most 4 on a GPU */
-    unsigned workers;        /* number of workers on this machine, which divides the cores; 0: 1 */
+    unsigned workers;        /* number of workers that share the cores of this machine; 0: 1 */
     unsigned beam_size;      /* 0, 1: greedy */
     double temperature;
     const char *prompt;
@@ -35,12 +35,12 @@ struct tr_settings {
 /* Appends the settings as text. */
 void tr_settings_write(struct gd__buffer *b, const struct tr_settings *s);
 
-/* Reads that text. Strings point into *kept, which must be released after them. Returns 0, or -1 with gd__fail_text().
- */
+/* Reads that text. Strings point into *kept, which the caller frees after the last use of s. Returns 0, or -1 with
+ * gd__fail_text(). */
 int tr_settings_read(struct tr_settings *s, char **kept, const char *text, size_t size);
 
-/* The same for a text whose lines, in the order in which they are written, were joined by blanks. Only for display: a
- * value may contain text that looks like the next name. */
+/* The same for a text whose lines were joined by blanks, in the order in which tr_settings_write() writes them. Only
+ * for display: a value may contain text that looks like the next name. */
 int tr_settings_read_line(struct tr_settings *s, char **kept, const char *line);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Voice activity detection: picks the speech out of a piece of audio, and remembers where in the piece it was.
+ * Voice activity detection: extracts the speech from a piece of audio, and records where in the piece it was.
  *
  * whisper_full() has an option for this, but it only works with a context's own state.
  */
@@ -11,12 +11,12 @@
 
 struct tr_speech;
 
-/* Returns 0, or -1 with gd__fail_text() if the file is not such a model. Release with tr_speech_close(). */
+/* Returns 0, or -1 with gd__fail_text() if the file is not a VAD model. Release with tr_speech_close(). */
 int tr_speech_open(struct tr_speech **out, const char *model);
 void tr_speech_close(struct tr_speech **s); /* NULL is fine */
 
-/* Finds the parts of the samples with speech. Puts them into *out, with a little silence between them, until the next
- * call. Returns the number of samples in *out, or -1 with gd__fail_text(). */
+/* Finds the parts of the samples with speech. *out gets them, with a little silence between them, and is valid until
+ * the next call. Returns the number of samples in *out, or -1 with gd__fail_text(). */
 long tr_speech_find(struct tr_speech *s, const float *samples, size_t n, const float **out);
 
 /* Converts a time in the speech that was found to a time in the piece, in seconds. */

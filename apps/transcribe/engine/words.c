@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Makes words from tokens. A word is collected until a token begins the next one. Its times are those of its first and
- * last token, its probability is the mean.
+ * Makes words from tokens. A word is collected until a token begins the next one. A word begins with its first token
+ * and ends with its last. Its probability is the mean of its tokens.
  */
 #include "apps/transcribe/engine/words.h"
 

@@ -53,7 +53,7 @@ static int setup(struct gd_worker *w, const struct gd_setup *s)
     struct transcriber *x = calloc(1, sizeof *x);
     if (!x)
         return gd_worker_error(w, "no memory");
-    signal(SIGXFSZ, SIG_IGN); /* writing past `ulimit -f` is then an error like a full disk */
+    signal(SIGXFSZ, SIG_IGN); /* so that writing past `ulimit -f` is an error like a full disk */
     const char *args = s->args;
     const size_t size = s->args_size; /* gpu-dispatch passes a string with its final NUL, and counts it */
     if (tr_settings_read(&x->settings, &x->kept, args, size > 0 && args[size - 1] == '\0' ? size - 1 : size) < 0 ||

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * Checks that a file is a complete model in whisper.cpp's format before whisper.cpp sees it. whisper.cpp accepts some
- * broken files, and ends the process over others.
+ * Checks that a file is a complete model in whisper.cpp's format, before whisper.cpp loads it. whisper.cpp accepts some
+ * broken files, and ends the process for others.
  *
  *     i32 magic, eleven i32 sizes; mel filters: i32 bands, i32 bins, f32 each; i32 tokens, {u32 length, bytes} each;
  *     then up to the end, for each tensor: i32 dimensions, i32 length of its name, i32 type, i32 sizes, name, data
  *
  * All numbers are little-endian. The number of tensors follows from the numbers of layers. Only the descriptions are
  * read, not the weights: a few MiB of a file of gigabytes. Every size in the file is compared with the file's length
- * before it is used, and nothing is allocated by such a size.
+ * before it is used, and no memory is allocated by such a size.
  */
 #include "apps/transcribe/model/model.h"
 
@@ -113,8 +113,8 @@ enum size {
     SIZES
 };
 
-/* The values that are possible. The vocabulary has one of three sizes. With another, whisper.cpp mistakes some tokens
- * for others and ends the process. */
+/* The possible values. The vocabulary has one of three sizes. With another size, whisper.cpp confuses some tokens and
+ * ends the process. */
 static const struct limit {
     const char *what;
     int32_t least, most;

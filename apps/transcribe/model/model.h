@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Models: where they are found, and whether a file is one.
+ * Models: finding them, and checking whether a file is one.
  *
  * A size ("base", "large-v3", "base.en-q5_1", "demo") means the file ggml-SIZE.bin in the first of these directories
  * that has it: --model-dir; $GPU_DISPATCH_MODELS; $WHISPER_MODEL_DIR; ./models; the directory where this program's data
@@ -28,8 +28,8 @@ struct tr_model {
 /* Finds a model by size, or by path if path is not NULL. Checks the file: its magic, every tensor up to its last byte
  * (a truncated file is refused) and, for a published model under its own name, its checksum. A correct checksum is
  * remembered in the cache directory for that path, size and time, and not computed again. Returns 0, or -1 with
- * gd__fail_text(). That text lists the directories that were searched and the exact command that downloads the model,
- * or says what is wrong with the file and what to do. Release with tr_model_free(). */
+ * gd__fail_text(). The error message lists the directories that were searched and the exact command that downloads the
+ * model. Or it says what is wrong with the file and what to do. Release with tr_model_free(). */
 int tr_model_find(struct tr_model *out, const char *size, const char *path, const char *model_dir);
 void tr_model_free(struct tr_model *m);
 

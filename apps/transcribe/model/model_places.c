@@ -151,7 +151,8 @@ static void add_quoted(struct gd__buffer *b, const char *path)
     gd__buffer_text(b, plain ? "" : "'");
 }
 
-/* Adds the command that downloads a model into the directory that the user named, or the usual one. */
+/* Adds the command that downloads a model into the directory that the user named, or else into the default directory.
+ */
 static void add_command(struct gd__buffer *b, const char *name, const char *model_dir)
 {
     const char *home = set_variable("HOME"), *named = set_variable("GPU_DISPATCH_MODELS");
@@ -180,7 +181,7 @@ static int say(struct gd__buffer *message)
     return -1;
 }
 
-/* Lists the directories, one on each line, as many as leave `room` bytes free. */
+/* Lists the directories, one on each line, but leaves `room` bytes of the message free. */
 static void add_places(struct gd__buffer *b, const struct places *p, size_t room)
 {
     char shown[TR_SHOWN];
@@ -195,8 +196,8 @@ static void add_places(struct gd__buffer *b, const struct places *p, size_t room
     }
 }
 
-/* The command has a line of its own, so that it can be copied. It must not be cut off, however many directories are
- * listed. */
+/* The command is on a separate line, so that it can be copied. It must not be cut off, no matter how many directories
+ * are listed. */
 static int not_found(const struct places *p, const char *name, const char *model_dir)
 {
     struct gd__buffer message = { 0 }, command = { 0 };

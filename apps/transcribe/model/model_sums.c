@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * Checksums of models, and the memory of those that were right.
+ * Checksums of models, and a cache of the files whose checksum was right.
  *
- * The memory is a text file with lines of SUM, SIZE, SECONDS.NANOSECONDS, PATH, separated by tabs. A file is known to
- * be good if the memory holds exactly the line that would be written for it now. The memory is replaced by a rename.
- * Two processes that do so at the same time can lose a line, which only means that a model is read once more.
+ * The cache is a text file with lines of SUM, SIZE, SECONDS.NANOSECONDS, PATH, separated by tabs. A file is known to be
+ * good if the cache has exactly the line that would be written for it now. The cache is replaced by a rename. If two
+ * processes replace it at the same time, a line can be lost. Then that model is only read once more.
  */
 #include "apps/transcribe/model/model_sums.h"
 
@@ -24,7 +24,8 @@
 #include "base/file/write.h"
 #include "base/text/buffer.h"
 
-/* As whisper.cpp's authors published them. The sum of demo is that of models/ggml-demo.bin in this source tree. */
+/* The checksums that whisper.cpp's authors published. The sum of demo is that of models/ggml-demo.bin in this source
+ * tree. */
 #define MODELS(X)                                                        \
     X("tiny", "bd577a113a864445d4c299885e0cb97d4ba92b5f")                \
     X("tiny-q5_1", "2827a03e495b1ed3048ef28a6a4620537db4ee51")           \
@@ -80,13 +81,13 @@ const char *tr_model_sum(const char *name)
     return NULL;
 }
 
-/* --- the memory ----------------------------------------------------------------------- */
+/* --- the cache ------------------------------------------------------------------------ */
 
-enum { MEMORY_MOST = 1 << 20 };
+enum { CACHE_MOST = 1 << 20 };
 
 /* The path of a file in the cache directory, or of the directory itself if name is empty. NULL: no cache directory, or
  * no memory. */
-static char *memory_path(const char *name)
+static char *cache_path(const char *name)
 {
     const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
     char *path = NULL;
@@ -111,16 +112,16 @@ static bool make_line(struct gd__buffer *line, const char *real, const char *sum
     return !line->failed;
 }
 
-/* Reads the whole memory. A memory that can't be read counts as empty. */
-static void read_memory(struct gd__buffer *all)
+/* Reads the whole cache. A cache that can't be read counts as empty. */
+static void read_cache(struct gd__buffer *all)
 {
-    char *path = memory_path("/models.tsv"), part[4096];
+    char *path = cache_path("/models.tsv"), part[4096];
     const int fd = path ? open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK) : -1;
     free(path);
     if (fd < 0)
         return;
     ssize_t n;
-    while ((n = read(fd, part, sizeof part)) > 0 && all->size < MEMORY_MOST)
+    while ((n = read(fd, part, sizeof part)) > 0 && all->size < CACHE_MOST)
         gd__buffer_add(all, part, (size_t)n);
     close(fd);
     if (n != 0 || all->failed)
@@ -144,7 +145,7 @@ static const char *line_end(const char *at, const char *end)
     return newline ? newline + 1 : end;
 }
 
-static bool knows(const struct gd__buffer *all, const struct gd__buffer *line)
+static bool contains(const struct gd__buffer *all, const struct gd__buffer *line)
 {
     const char *end = all->data + all->size;
     for (const char *at = all->data, *next; at < end; at = next) {
@@ -155,9 +156,9 @@ static bool knows(const struct gd__buffer *all, const struct gd__buffer *line)
     return false;
 }
 
-static void write_memory(const struct gd__buffer *all)
+static void write_cache(const struct gd__buffer *all)
 {
-    char *above = memory_path(""), *path = memory_path("/models.tsv"), *new = memory_path("/models.tsv.XXXXXX");
+    char *above = cache_path(""), *path = cache_path("/models.tsv"), *new = cache_path("/models.tsv.XXXXXX");
     int fd = -1;
     if (above && path && new) {
         char *slash = strrchr(above, '/');
@@ -192,7 +193,7 @@ static void remember(const struct gd__buffer *all, const struct gd__buffer *line
     }
     gd__buffer_add(&new, line->data, line->size);
     if (!new.failed)
-        write_memory(&new);
+        write_cache(&new);
     gd__buffer_free(&new);
 }
 
@@ -228,16 +229,16 @@ int tr_model_verify(const char *path, const char *sum, char found[41])
     struct gd__buffer all = { 0 }, line = { 0 };
     struct stat st;
     char *real = realpath(path, NULL);
-    /* The time is taken before the file is read. If the file changes meanwhile, the line no longer matches it. */
-    const bool memorable = real && stat(real, &st) == 0 && make_line(&line, real, sum, &st);
+    /* The file's time is read before its contents. If the file changes meanwhile, the line no longer matches it. */
+    const bool cacheable = real && stat(real, &st) == 0 && make_line(&line, real, sum, &st);
     int result = 1;
-    if (memorable)
-        read_memory(&all);
-    if (!memorable || all.size == 0 || !knows(&all, &line)) {
+    if (cacheable)
+        read_cache(&all);
+    if (!cacheable || all.size == 0 || !contains(&all, &line)) {
         result = sum_file(path, found);
         if (result == 0)
             result = strcmp(found, sum) == 0;
-        if (result == 1 && memorable)
+        if (result == 1 && cacheable)
             remember(&all, &line);
     }
     gd__buffer_free(&all);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * SHA-1, after FIPS 180-4: blocks of 64 bytes, eighty steps for each block, over a window of sixteen words that is
- * extended step by step. The steps are four loops of twenty, each with its own function and constant, which compilers
- * unroll.
+ * extended step by step. The steps are four loops of twenty, each with its own function and constant. Compilers unroll
+ * these loops.
  */
 #include "apps/transcribe/model/sha1.h"
 

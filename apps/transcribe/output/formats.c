@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * The formats. They follow Whisper's own program, except for its faults:
+ * The formats. They are those of Whisper's own program, without its faults:
  *
  *     txt   a line per segment
  *     srt   number, HH:MM:SS,mmm --> HH:MM:SS,mmm, text, an empty line
  *     vtt   WEBVTT, then the same without numbers and with a point, text escaped
- *     json  the whole, segments as objects
+ *     json  the whole transcript, segments as objects
  *     tsv   start, end, text; milliseconds
  *
  * Segments without text are only in the json. Numbers are written from integers, since the locale may have a comma as
@@ -30,7 +30,7 @@ const char *tr_format_name(enum tr_format f)
     return names[f];
 }
 
-/* --- which ------------------------------------------------------------------------ */
+/* --- names ------------------------------------------------------------------------ */
 
 static int find_format(const char *word, size_t size)
 {
@@ -103,7 +103,8 @@ static void add_plain(struct gd__buffer *b, const char *text, size_t size)
     gd__buffer_add(b, text, size);
 }
 
-/* SubRip has no way to write an arrow: a reader may take the line for the times of a cue. Whisper shortens it to ->. */
+/* SubRip has no way to write an arrow (-->) in a text: a reader may take the line for the times of a cue. So the arrow
+ * is shortened to ->, as in Whisper. */
 static void add_srt(struct gd__buffer *b, const char *text, size_t size)
 {
     for (size_t i = 0; i < size;) {
@@ -308,7 +309,7 @@ static void add_segment(struct gd__buffer *b, const struct tr_transcript *t, siz
     gd__buffer_text(b, "}");
 }
 
-/* The segments bring the spaces between them. */
+/* The segments contain the spaces between them. */
 void tr_format_text(struct gd__buffer *b, const struct tr_transcript *t)
 {
     struct gd__buffer whole = { 0 };

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * Outputs: their places, and writing them completely or not at all.
+ * Outputs: finds their places, and writes them completely or not at all.
  *
- * An output is a part (parts.h) in the output's own directory. The part is made before the text is known, and renamed
- * when all outputs of a file are written.
+ * An output is first a part (parts.h) in the directory of the output. The part is made before the text is known. It is
+ * renamed when all outputs of a file are written.
  *
  * The place of a file in the mirrored tree follows from its path, if possible. If the directory and the file were named
- * in different ways (one absolute, one through a symbolic link), the file system is asked.
+ * in different ways (one absolute, one through a symbolic link), their real paths are compared.
  */
 #include "apps/transcribe/output/outputs.h"
 
@@ -22,7 +22,7 @@
 #include "base/failure.h"
 #include "base/text/buffer.h"
 
-enum { LEAST_ROOM = 4096 }; /* that a disk must have for an output: a block of most file systems */
+enum { LEAST_ROOM = 4096 }; /* free bytes that a disk must have for an output: a block of most file systems */
 
 static int no_memory(void)
 {
@@ -100,7 +100,7 @@ static char *real_place(const char *path)
     return out;
 }
 
-/* The same by asking the file system: 1 with *inside; 0 if the file is elsewhere or does not exist; -1 with errno. */
+/* The same with real paths. Returns 1 with *inside; 0 if the file is elsewhere or does not exist; -1 with errno. */
 static int resolve_inside(const char *dir, const char *path, char **inside)
 {
     char *real_dir = realpath(*dir ? dir : ".", NULL), *real = real_dir ? real_place(path) : NULL;
@@ -141,7 +141,7 @@ static char *place_of(const struct tr_places *p, const char *input)
 
 /* --- paths ------------------------------------------------------------------------ */
 
-/* The size of a base name without its extension. A name that is all extension (".wav") keeps it. */
+/* The size of a base name without its extension. A name that is only an extension (".wav") keeps it. */
 static size_t stem_size(const char *base)
 {
     const char *dot = strrchr(base, '.');
@@ -259,9 +259,9 @@ static uint64_t room_for(enum tr_format f, double seconds)
     static const unsigned per_second[TR_FORMATS] = {
         [TR_TXT] = 16, [TR_SRT] = 32, [TR_VTT] = 32, [TR_JSON] = 64, [TR_TSV] = 24
     };
-    const double most = 86400; /* a header may give a wrong, much longer duration */
-    const double told = seconds > 0 ? seconds : 0;
-    return LEAST_ROOM + (uint64_t)((told < most ? told : most) * per_second[f]);
+    const double most = 86400; /* a day: a header may give a wrong duration that is much longer */
+    const double known = seconds > 0 ? seconds : 0;
+    return LEAST_ROOM + (uint64_t)((known < most ? known : most) * per_second[f]);
 }
 
 static int begin_part(struct tr_outputs *o, enum tr_format f, struct gd__buffer *path, double seconds)
@@ -300,7 +300,7 @@ static int fill(struct tr_outputs *o, enum tr_format f, const struct tr_transcri
 {
     struct tr_part *part = &o->parts[f];
     struct gd__buffer contents = { 0 };
-    int result = check_place(part->final, o->input); /* checked again: much may have changed */
+    int result = check_place(part->final, o->input); /* checked again, because files may have changed meanwhile */
     if (result == 0) {
         tr_format_write(&contents, f, t);
         result = contents.failed ? no_memory() : tr_part_fill(part, &contents, o->places->sync);

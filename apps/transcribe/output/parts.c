@@ -3,12 +3,12 @@
  * Parts: files that are written beside their final place.
  *
  * A part is .gd-PID-N.part in the directory of the output that it becomes. The name is short, since an output's own
- * name may already have the maximum length. Its writer holds a lock on it (flock). A part that can be locked was left
- * by a killed process, on whichever machine or in whichever container, and is removed before the next run. On a file
- * system without locks, parts are not removed.
+ * name may already have the maximum length. Its writer holds a lock on it (flock). If a part can be locked, it was left
+ * by a killed process, perhaps on another machine or in another container. Such parts are removed before the next run.
+ * On a file system without locks, parts are not removed.
  *
- * A part is made long before it is filled. So a disk that is full or read-only is noticed before hours are spent on the
- * text. Space is reserved for the same reason.
+ * A part is made long before it is filled. So a disk that is full or read-only is detected before the long computation
+ * of the text. Space is reserved for the same reason.
  */
 #include "apps/transcribe/output/parts.h"
 
@@ -116,7 +116,7 @@ static int set_aside(int fd, uint64_t room)
     return error ? -1 : close_copy(fd);
 }
 
-/* Removes the part itself, but not the name it was to get. */
+/* Removes the part itself, but not its final path. */
 static void remove_part(struct tr_part *part)
 {
     const int error = errno;
@@ -175,8 +175,8 @@ int tr_part_create(struct tr_part *part, uint64_t room)
     return tr_path_error(part->final, "cannot be written", errno);
 }
 
-/* Whether the part still has its name. If someone empties the output directory meanwhile, the text must not be lost. */
-static bool is_there(const struct tr_part *part)
+/* Whether the part still has its name. If the output directory is emptied meanwhile, the text must not be lost. */
+static bool has_name(const struct tr_part *part)
 {
     struct stat opened, named;
     return fstat(part->fd, &opened) == 0 && lstat(part->path, &named) == 0 && opened.st_dev == named.st_dev &&
@@ -185,7 +185,7 @@ static bool is_there(const struct tr_part *part)
 
 int tr_part_fill(struct tr_part *part, const struct gd__buffer *contents, bool sync)
 {
-    if (!is_there(part)) {
+    if (!has_name(part)) {
         free(part->path); /* a file that has that name now is not ours */
         part->path = NULL;
         remove_part(part);
@@ -228,7 +228,7 @@ static bool is_part_name(const char *name)
     return pid > 0 && number > 0 && strcmp(rest + 1 + number, ".part") == 0;
 }
 
-/* Removes a part whose writer is gone: its lock is free. */
+/* Removes a part if its lock is free, because then its writer is gone. */
 static void remove_if_stale(int dir, const char *name)
 {
     struct stat opened, named;

@@ -18,7 +18,7 @@
 
 /* One output while it is written. */
 struct tr_part {
-    char *final; /* its final path; owned. NULL: not used */
+    char *final; /* its final path, freed with the part. NULL: not used */
     char *path;  /* NULL: no part, or no longer one */
     int fd;
 };

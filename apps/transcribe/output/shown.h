@@ -10,7 +10,7 @@
 
 enum { TR_SHOWN = 256 };
 
-/* Replaces by '?' each of the size bytes that is not part of a UTF-8 character, or is part of a control character. */
+/* Replaces bytes by '?' if they are not part of a UTF-8 character, or are part of a control character. */
 void tr_show(char *text, size_t size);
 
 /* Makes a path safe to print. The middle of a long path becomes "...". Returns room. */

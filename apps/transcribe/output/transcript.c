@@ -3,7 +3,7 @@
  * A transcript: text in one buffer, and segments and words that point into it.
  *
  * The times that a model gives can't be trusted. Without timestamps a segment's start can be anything, its end can be
- * past the end of the audio, and a later segment can begin before an earlier one. They are put in order here once, so
+ * past the end of the audio, and a later segment can begin before an earlier one. The times are put in order here, so
  * that no format has to check them. The text can't be trusted either: a token may end in the middle of a character.
  */
 #include "apps/transcribe/output/transcript.h"
@@ -30,7 +30,8 @@ static bool may_begin(const unsigned char *p, size_t n, size_t whole)
     return gd__utf8_length(low, whole) == whole || gd__utf8_length(high, whole) == whole;
 }
 
-/* At p there is no valid character. Returns how many bytes there belong to one that was cut off, at least 1. */
+/* Called if there is no valid character at p. Returns how many bytes at p belong to a character that was cut off, at
+ * least 1. */
 static size_t bad_length(const unsigned char *p, size_t left)
 {
     const size_t whole = p[0] >= 0xf0 ? 4 : p[0] >= 0xe0 ? 3 : 2;
@@ -96,7 +97,7 @@ static bool make_room(void **items, size_t *room, size_t count, size_t size)
     return true;
 }
 
-/* Moves the words' times into their segment's. No word begins before the previous one ends. */
+/* Limits the words' times to those of their segment. No word begins before the previous one ends. */
 static void fit_words(struct tr_transcript *t, const struct tr_segment *s)
 {
     double low = s->start;

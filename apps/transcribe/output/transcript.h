@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * A transcript, and how it is written: the formats that users of Whisper know.
+ * A transcript, and the formats in which it is written. They are the formats of Whisper.
  */
 #ifndef GD_TRANSCRIBE_OUTPUT_TRANSCRIPT_H
 #define GD_TRANSCRIBE_OUTPUT_TRANSCRIPT_H
