@@ -1,7 +1,7 @@
 /* Deals files out to devices before a run, and makes a source of tasks from a list of files.
  *
- * A file weighs its size, and at least 1. Files of unknown or zero size are then dealt out by number, instead of all
- * going to the same device.
+ * The weight of a file is its size, but at least 1. So files of unknown or zero size are spread over all devices,
+ * instead of all going to the same one.
  */
 #include <gpu_dispatch/launch.h>
 #include <stdatomic.h>
@@ -57,7 +57,7 @@ static bool has_less(const struct share *a, const struct share *b)
     return a->load != b->load ? a->load < b->load : a->gpu < b->gpu;
 }
 
-/* The first share of the heap has grown: moves it to its place. */
+/* Moves heap[0], whose load has grown, down to its place in the heap. */
 static void sift_down(struct share *heap, size_t n)
 {
     const struct share moved = heap[0];
@@ -87,7 +87,7 @@ static void deal_weighed(const struct weighed *order, size_t count, struct share
 static int deal_balanced(const struct gd_files *files, size_t n, size_t *gpu_of)
 {
     const size_t count = gd_files_count(files);
-    if (n > count) /* more shares than files would stay empty */
+    if (n > count) /* further shares would stay empty */
         n = count;
     struct weighed *order = gd__calloc(count, sizeof *order);
     struct share *heap = gd__calloc(n, sizeof *heap);
@@ -131,7 +131,7 @@ int gd_distribute_workload(const struct gd_files *files, size_t n, enum gd_distr
 struct gd_task_queue {
     const struct gd_files *files;
     size_t count;
-    _Atomic size_t next; /* written by the source's thread, read by any */
+    _Atomic size_t next; /* written by the source's thread, read by any thread */
 };
 
 int gd_task_queue_open(struct gd_task_queue **out, const struct gd_files *files)

@@ -1,11 +1,11 @@
 /* Counts the reports of a run, per GPU and overall.
  *
- * All figures come from the reports themselves, so the same reports give the same figures whenever they are added. The
- * elapsed time runs from the first task's start to the last task's end. A task costs a few additions. Memory is needed
- * only for a GPU that was not in the list.
+ * All figures are computed from the reports, not from a clock. So the same reports give the same figures, no matter
+ * when they are added. The elapsed time runs from the first task's start to the last task's end. Counting a task costs
+ * a few additions. It allocates memory only for a GPU that was not in the list passed to gd_balancer_open().
  *
- * Tasks without a GPU (they were cancelled, or no worker was left) are counted in a row of their own, `nowhere`, so
- * that the rows add up to the total.
+ * Tasks without a GPU (they were cancelled, or no worker was left) are counted in a separate row, `nowhere`, so that
+ * the rows add up to the total.
  */
 #include "launch/balancer.h"
 
@@ -48,7 +48,7 @@ static struct gd__gpu_row *add_row(struct gd_balancer *b, int gpu_id)
     return row;
 }
 
-/* Finds or adds the row of a GPU. False: there was no memory for another row, so the task is counted as nowhere. */
+/* Finds or adds the row of a GPU. Returns false, with *out set to `nowhere`, if there is no memory for another row. */
 static bool row_of(struct gd_balancer *b, int gpu_id, struct gd__gpu_row **out)
 {
     *out = &b->nowhere;
@@ -97,7 +97,7 @@ void gd_balancer_close(struct gd_balancer **bp)
 
 /* --- counting --- */
 
-/* A task that was never started, or whose times make no sense, is left out. */
+/* Leaves out a task that never started, or whose times make no sense. */
 static void count_time(struct gd_balancer *b, struct gd__gpu_row *row, const struct gd_report *r)
 {
     if (r->start_ns == 0 || r->end_ns < r->start_ns)
@@ -111,7 +111,7 @@ static void count_time(struct gd_balancer *b, struct gd__gpu_row *row, const str
         b->last_ns = r->end_ns;
 }
 
-/* An input that contains a NUL is not a name: the task's number is used instead. */
+/* Uses the input as the name or, if the input contains a NUL, the number of the task. */
 static size_t put_name(char out[NAME_ROOM], const struct gd_report *r)
 {
     size_t size = r->input ? r->input_size : 0;
@@ -177,7 +177,8 @@ int gd_balancer_add(struct gd_balancer *b, const struct gd_report *r, double med
     }
     if (b->on_progress)
         report_progress(b);
-    return lost ? gd__error(GD_E_NO_MEMORY, "no memory for the figures of GPU %d: its tasks are counted as of no GPU",
+    return lost ? gd__error(GD_E_NO_MEMORY,
+                            "no memory for the figures of GPU %d: its tasks are counted as tasks without a GPU",
                             r->gpu_id)
                 : 0;
 }
@@ -278,8 +279,8 @@ size_t gd_balancer_gpus(const struct gd_balancer *b)
 /* Tasks of one batch run at the same time, so the sum of their times may exceed the elapsed time. */
 static double percent(const struct gd_balancer *b, const struct gd__gpu_row *row)
 {
-    const double there_was = wall_seconds(b) * row->workers;
-    const double busy = there_was > 0 ? (double)row->busy_ns / 1e9 / there_was * 100 : 0;
+    const double available = wall_seconds(b) * row->workers;
+    const double busy = available > 0 ? (double)row->busy_ns / 1e9 / available * 100 : 0;
     return busy < 100 ? busy : 100;
 }
 

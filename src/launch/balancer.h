@@ -7,7 +7,7 @@
 enum { GD__ERRORS_KEPT = 100, GD__ERROR_ROOM = 320, GD__FAILURES = GD_FAILURE_NO_WORKER + 1 };
 
 struct gd__gpu_row {
-    int gpu_id; /* -1: tasks that were not given to a device */
+    int gpu_id; /* -1: the row of tasks without a GPU */
     unsigned workers;
     uint64_t done, failed, timeouts, restarts;
     uint64_t timed; /* tasks whose times are known */
@@ -24,10 +24,10 @@ struct gd_balancer {
     uint64_t finished; /* done or failed */
     uint64_t cancelled, retried;
     uint64_t failures[GD__FAILURES];
-    uint64_t first_ns, last_ns; /* of all tasks; first_ns > last_ns: no task yet */
+    uint64_t first_ns, last_ns; /* first start and last end of a task; first_ns > last_ns: no task yet */
     gd_progress_fn *on_progress;
     void *user;
-    uint64_t interval_ns, next_ns; /* the next call of on_progress */
+    uint64_t interval_ns, next_ns; /* next_ns: when on_progress is called next */
     size_t n_errors;
     char errors[GD__ERRORS_KEPT][GD__ERROR_ROOM]; /* stored here, so that an error needs no allocation */
 };

@@ -10,9 +10,9 @@
  *       b.wav: killed by signal 11 (Segmentation fault)
  *
  * Columns are as wide as their widest cell. Nothing is allocated: rows are laid out twice, once to measure and once to
- * print. With media there are three more columns and a line: the playing time of the processed inputs, the time that
- * their processing took, and the second divided by the first. A last line reports inputs that were not processed, if
- * there are any.
+ * print. If the inputs are media, there is one more line and three more columns: the playing time of the processed
+ * inputs, the time that their processing took, and the second divided by the first. If some inputs were not processed,
+ * a last line gives their number.
  */
 #include <inttypes.h>
 #include <stdbool.h>
@@ -161,7 +161,7 @@ static void print_count(FILE *to, uint64_t n, const char *what)
     fprintf(to, "%" PRIu64 " %.*s", n, gd__text_noun(n, what), what);
 }
 
-/* The speed of tasks that failed is of no use. */
+/* Leaves out the speed if all tasks failed: how fast tasks fail is of no use. */
 static void print_times(const struct table *t, FILE *to)
 {
     char wall[GD__TEXT_FIGURE], rate[GD__TEXT_FIGURE + 64];

@@ -1,11 +1,12 @@
-/* gd_launch_run(): a directory of files in, a summary and an exit status out. The run itself is launch/run.h's; here
- * are its parts: devices and files are found before the run, errors and the summary are printed to a FILE.
+/* gd_launch_run() processes the files of a directory, prints a summary and returns an exit status. The steps of the run
+ * are in launch/run.c. This file has the launcher's parts of them: it finds devices and files before the run, and
+ * prints errors and the summary to a FILE.
  *
- * The program's options are passed on as they are, with its callbacks and their user. Only what the launcher decides is
- * set: devices, source, number of tasks, queue.
+ * The program's options are passed on as they are, with its callbacks and their user pointer. The launcher sets only
+ * the devices, the source, the number of tasks, the queue size if it is too small, and a missing on_success.
  *
- * Every error is printed on a line of its own that says what to do. One that comes from a component is printed as it
- * is.
+ * Every error is printed as one line, which says what to do. If a component fails, that is the first line of its error
+ * message.
  */
 #include <gpu_dispatch/launch.h>
 #include <limits.h>
@@ -25,8 +26,8 @@ enum { PROGRESS_MS = 100, EXIT_INTERRUPTED = 130, LINE_ROOM = 512 };
 
 struct launching {
     const struct gd_launch *asked;
-    struct gd_launch l;        /* as the caller passed it, */
-    struct gd_options options; /* and its options, converted to our version of the structs */
+    struct gd_launch l;        /* a copy of *asked, converted to our version of the struct */
+    struct gd_options options; /* a copy of l.options, converted likewise */
     FILE *to;
     struct gd_files *files;
     struct gd_task_queue *queue;
@@ -35,7 +36,7 @@ struct launching {
     unsigned problems; /* directories that could not be searched, and output that could not be printed */
 };
 
-/* --- complaints --- */
+/* --- messages --- */
 
 __attribute__((format(printf, 2, 3))) static void complain(const struct launching *c, const char *format, ...)
 {
@@ -81,7 +82,8 @@ static int read_launch(struct launching *c)
     return rc;
 }
 
-/* Checked before any process is started: a missing worker program would otherwise show only when it fails. */
+/* Called before any process is started. Otherwise a missing worker program would be noticed only when a worker fails to
+ * start. */
 static int check_program(char *const *argv)
 {
     char path[PATH_MAX];
@@ -93,7 +95,7 @@ static int check_program(char *const *argv)
 
 /* --- devices and files --- */
 
-/* Uses the devices that the launch names. If it names none, uses those of the run's own options. */
+/* Uses the devices in gd_launch.gpus or, if that is NULL, those in the options. */
 static int name_devices(const struct gd_launch *l, struct gd_options *o)
 {
     const char *spec = l->gpus ? l->gpus : o->gpus;
@@ -114,7 +116,7 @@ static void ignore_success(void *user, const struct gd_report *report)
     (void)user, (void)report;
 }
 
-/* Makes the checks that need no file, and the options except for source and number of tasks. */
+/* Fills in the options, except for the source and the number of tasks. Makes all checks that need no files. */
 static int make_options(struct launching *c, struct gd_options *o)
 {
     int rc = read_launch(c);
@@ -191,11 +193,11 @@ static int prepare(void *user, struct gd_options *o)
     o->source_cancel = NULL; /* the source never blocks */
     o->total_tasks = gd_files_count(c->files);
     if (o->placement == GD_PLACE_CHUNKS && o->queue_size < o->total_tasks)
-        o->queue_size = o->total_tasks; /* chunks are dealt out beforehand */
+        o->queue_size = o->total_tasks; /* GD_PLACE_CHUNKS divides the whole list in advance */
     return 0;
 }
 
-/* The callbacks get the program's user; the source gets the queue. */
+/* Passes the queue to the source as its user pointer. The callbacks get the program's user pointer. */
 static int open_source(void *user)
 {
     struct launching *c = user;

@@ -1,7 +1,7 @@
-/* The steps of a run, in their order, and what is counted and reported meanwhile: see run.h.
+/* The steps of a run in their order, and what is counted and reported during the run. See run.h.
  *
- * The balancer hears of every end as a listener (dispatch/listener.h), so the callbacks in the options stay the
- * caller's.
+ * The end of every task is counted by a listener (dispatch/listener.h), so the caller's callbacks in the options are
+ * not replaced.
  */
 #include "launch/run.h"
 
@@ -19,8 +19,8 @@ enum { WHAT_ROOM = 96 };
 static void task_ended(void *user, const struct gd_report *report)
 {
     struct gd__run *run = user;
-    const bool asks = run->parts->media_seconds && report->failure == GD_FAILURE_NONE;
-    (void)gd_balancer_add(run->balancer, report, asks ? run->parts->media_seconds(run->user, report) : 0);
+    const bool has_media = run->parts->media_seconds && report->failure == GD_FAILURE_NONE;
+    (void)gd_balancer_add(run->balancer, report, has_media ? run->parts->media_seconds(run->user, report) : 0);
 }
 
 static void report_worker(struct gd__run *run, int worker_id, int gpu_id, const char *what, const char *why)
@@ -38,7 +38,7 @@ static void setup_failed(void *user, int worker_id, int gpu_id, const char *erro
         report_worker(run, worker_id, gpu_id, "failed to set up", error);
 }
 
-/* A worker that is killed because the run was aborted has not failed: it had no time to clean up. */
+/* Reports nothing if the run was aborted: its workers were killed and had no time to clean up. */
 static void cleanup_failed(void *user, int worker_id, int gpu_id, const char *error)
 {
     struct gd__run *run = user;
@@ -53,7 +53,7 @@ static void worker_exited(void *user, int worker_id, int gpu_id, const char *why
         gd_balancer_restarted(run->balancer, gpu_id);
     const bool is_news = given_up && !run->no_setup[worker_id]; /* the reason for a failed setup was reported already */
     if (is_news || run->say_replaced)
-        report_worker(run, worker_id, gpu_id, given_up ? "is given up" : "is replaced", why);
+        report_worker(run, worker_id, gpu_id, given_up ? "will not be restarted" : "is replaced", why);
 }
 
 static bool all_setups_failed(const struct gd__run *run, int gpu_id)
@@ -64,7 +64,7 @@ static bool all_setups_failed(const struct gd__run *run, int gpu_id)
     return true;
 }
 
-/* If all its workers failed in setup, their errors were reported already. */
+/* Reports nothing if all workers of the device failed in setup: their errors were reported already. */
 static void device_out(void *user, int gpu_id, const char *why)
 {
     struct gd__run *run = user;
@@ -75,7 +75,7 @@ static void device_out(void *user, int gpu_id, const char *why)
     run->parts->say(run->user, about, why);
 }
 
-/* --- the steps that are the same for all --------------------------------------------- */
+/* --- the steps that are the same for every run --------------------------------------- */
 
 static int open_dispatcher(struct gd__run *run, const struct gd_options *o)
 {
@@ -107,7 +107,7 @@ static int list_workers(struct gd__run *run)
     return 0;
 }
 
-/* The devices in the order of their workers, each once; returns how many. */
+/* Lists each device once, in the order of the workers, with its number of workers. Returns the number of devices. */
 static size_t devices_of(const struct gd__run *run, int *ids, unsigned *workers)
 {
     size_t n_ids = 0;
@@ -145,7 +145,7 @@ static int open_balancer(struct gd__run *run)
 
 /* --- all steps ------------------------------------------------------------------------- */
 
-/* Reports the error of a step that is done here. */
+/* Reports the error if a step of this file failed. */
 static int checked(const struct gd__run *run, int rc)
 {
     if (rc < 0)
@@ -179,7 +179,7 @@ static bool has_done_any(const struct gd__run *run)
     return gd_balancer_overall(run->balancer, &all) == 0 && all.done > 0;
 }
 
-/* ran: everything was open, and the run has ended with this result. */
+/* ran: all steps before the run succeeded, and the run has ended with this result. */
 static void tear_down(struct gd__run *run, bool ran, int result)
 {
     const struct gd__run_parts *parts = run->parts;
@@ -203,7 +203,7 @@ static void tear_down(struct gd__run *run, bool ran, int result)
         parts->close(run->user);
 }
 
-/* The reason why workers could not be set up was reported, so the error need not repeat it. */
+/* If no worker could be set up, the reasons were reported already, so the error message does not repeat them. */
 static int run_dispatcher(struct gd__run *run)
 {
     const int result = gd_dispatcher_run(run->d);

@@ -1,10 +1,10 @@
-/* One run, put together. gd_launch_run() and the commands `gpu-dispatch run` and `gpu-dispatch transcribe` are thin
+/* All steps of one run. gd_launch_run() and the commands `gpu-dispatch run` and `gpu-dispatch transcribe` are thin
  * layers over this.
  *
- * A run goes through these steps. The middle column is done here and is the same for every run. The right column is
- * what differs: the parts (struct gd__run_parts) that the caller brings.
+ * The steps in the middle column are done by run.c and are the same for every run. The right column lists the parts
+ * that the caller supplies (struct gd__run_parts).
  *
- *   step         here                                          the caller's part
+ *   step         run.c                                         the caller's part
  *   options                                                    prepare(): devices, worker, limits, callbacks; opens
  *                                                              what the options point to (program, journal, files)
  *   dispatcher   opens it, which checks devices and options
@@ -24,12 +24,12 @@
  *
  *   (*) only after a run. If a step before the run fails, the rest of the teardown is done as after a run.
  *
- * Who owns what: struct gd__run owns the dispatcher, the list of workers and the balancer. The caller owns
- * everything else (source, journal, outputs), and that outlives the dispatcher. Everything that reads the dispatcher is
- * closed before it (close_views()).
+ * Ownership: struct gd__run owns the dispatcher, the list of workers and the balancer. The caller owns everything else
+ * (source, journal, outputs), and closes it after the dispatcher is closed. Only views are closed before the
+ * dispatcher, because they read it (close_views()).
  *
- * Threads: the parts and all callbacks are called on the thread that called gd__run_execute(), except for the source,
- * which has a thread of its own.
+ * Threads: the parts and all callbacks are called on the thread that called gd__run_execute(). Only the source runs on
+ * another thread.
  */
 #ifndef GD_LAUNCH_RUN_H
 #define GD_LAUNCH_RUN_H
@@ -45,8 +45,8 @@
 struct gd__run;
 struct gd__setup_failures;
 
-/* A part that is NULL has nothing to do. prepare(), failed() and say() are required. A part that returns an int returns
- * 0 or a negative code; it has then reported the error itself. */
+/* All parts except prepare(), failed() and say() may be NULL. A part that returns an int returns 0 or a negative code.
+ * Before it returns a negative code it reports the error itself. */
 struct gd__run_parts {
     int (*prepare)(void *user, struct gd_options *o); /* o holds the defaults */
     int (*open_source)(void *user); /* calls gd__run_set_total(), if total_tasks is not in the options */
@@ -58,23 +58,24 @@ struct gd__run_parts {
     void (*conclude)(void *user, int result);
     void (*close)(void *user);
 
-    /* A step that is done here failed: reports gd_error_text(). */
+    /* Called if a step of run.c failed. Reports gd_error_text(). */
     void (*failed)(void *user, int code);
 
-    /* Reports an event of a worker or a device to a person: "worker 0 on GPU 0 failed to set up", and why. Workers that
-     * fail to set up with the same error are reported by one line, and by a second one with their number. */
+    /* Reports an event of a worker or a device to the user: what is "worker 0 on GPU 0 failed to set up", for example.
+     * If several workers fail to set up with the same error, the first is reported at once, and the number of the
+     * others at the end of the run. */
     void (*say)(void *user, const char *what, const char *why);
 
     /* The playing time of the input of a task that succeeded, for the real-time factor; 0: unknown. */
     double (*media_seconds)(void *user, const struct gd_report *report);
 };
 
-/* Zeroed by gd__run_execute(). The parts may read it, and write the fields marked so. */
+/* Zeroed by gd__run_execute(). The parts may read it. They may write the fields marked "written by". */
 struct gd__run {
     const struct gd__run_parts *parts;
     void *user;
     struct gd_dispatcher *d;
-    struct gd_worker_stats *workers; /* by their index, as they are before the run */
+    struct gd_worker_stats *workers; /* indexed by worker id; as they are before the run */
     size_t n_workers;
     struct gd_balancer *balancer; /* counts every end of a task before the program's callback */
     uint64_t total;               /* 0: unknown */
@@ -88,21 +89,21 @@ struct gd__run {
                          the caller's parts. Nothing is released after that, and the process has to end. */
 };
 
-/* All steps above. run lives as long as the call; if it is left behind, as long as the process. Returns what ended()
- * returned or the code of the step that failed. */
+/* Makes all steps above. *run must stay valid until this returns or, if left_behind is set, until the process ends.
+ * Returns the result of ended(), or the code of the step that failed. */
 int gd__run_execute(struct gd__run *run, const struct gd__run_parts *parts, void *user);
 
-/* Called in open_source(). 0: unknown. */
+/* Called by open_source(). 0: unknown. */
 void gd__run_set_total(struct gd__run *run, uint64_t total);
 
-/* May be called on any thread between open_views() and close_views(). The first lets running tasks finish. The second
- * kills the workers; their failures after that are not reported. */
+/* May be called on any thread between open_views() and close_views(). gd__run_shutdown() lets running tasks finish.
+ * gd__run_abort() kills the workers; after that, failures of their cleanup are not reported. */
 void gd__run_shutdown(struct gd__run *run);
 void gd__run_abort(struct gd__run *run);
 
-/* Prints the summary; called in report(). Tasks that a journal skipped are not part of it. Nothing is printed if no
- * worker could be set up and so no task was run: the error says that. what: "files", "tasks". 0, or a negative code if
- * it could not be written. */
+/* Prints the summary. Called by report(). Leaves out tasks that were skipped because of a journal. Prints nothing if no
+ * worker could be set up, because the error message reports that. what: "files" or "tasks". Returns 0, or a negative
+ * code if the summary could not be written. */
 int gd__run_print_summary(struct gd__run *run, FILE *to, const char *what);
 
 #endif

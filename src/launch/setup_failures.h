@@ -1,12 +1,12 @@
-/* Workers that failed in setup, grouped by their error messages: each message is reported once, with a count at the
- * end. On a machine with eight GPUs a missing model is one line and a count, not eight times the same line. */
+/* Workers that failed in setup, grouped by their error messages. Each message is reported once, and the number of
+ * further workers with it at the end. So a missing model on eight GPUs is reported in two lines, not in eight. */
 #ifndef GD_LAUNCH_SETUP_FAILURES_H
 #define GD_LAUNCH_SETUP_FAILURES_H
 
 #include <stdbool.h>
 #include <stddef.h>
 
-enum { GD__SETUP_CAUSES = 16 }; /* errors after these are not grouped */
+enum { GD__SETUP_CAUSES = 16 }; /* further different errors are not grouped */
 
 /* A zeroed struct is empty. */
 struct gd__setup_failures {
@@ -18,10 +18,11 @@ struct gd__setup_failures {
     size_t n_causes;
 };
 
-/* True: no earlier worker had this error, so it is to be reported now. */
+/* Returns true if the caller must report the error now, because it is not known from an earlier worker. */
 bool gd__setup_failures_add(struct gd__setup_failures *f, int worker_id, const char *error);
 
-/* Reports the rest through `say`: "3 more workers failed to set up", "the same error as worker 0". */
+/* Reports the other workers of each error with `say`: "3 more workers failed to set up", "the same error as worker
+ * 0". */
 void gd__setup_failures_report(const struct gd__setup_failures *f,
                                void (*say)(void *user, const char *what, const char *why), void *user);
 

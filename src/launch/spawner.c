@@ -1,9 +1,9 @@
-/* A run on a thread of its own.
+/* A run on a separate thread.
  *
- * gd_spawner_start() finds every mistake in the options itself, because it opens the dispatcher before the thread
- * begins. The dispatcher stays open until the spawner is closed, so that a run's last figures can be read after its
- * end. The end of the run is a flag under a lock, with a condition on the monotonic clock, so any number of threads may
- * wait for it. Error messages are kept per thread, so the run's message is copied to every thread that waits for it.
+ * gd_spawner_start() opens the dispatcher before it starts the thread, so it reports every mistake in the options
+ * itself. The dispatcher stays open until the spawner is closed, so that a run's last figures can be read after its
+ * end. `ended` is protected by a lock and has a condition variable (on the monotonic clock), so any number of threads
+ * may wait for the end. Error messages are stored per thread, so the run's message is copied to each waiting thread.
  */
 #include <errno.h>
 #include <gpu_dispatch/launch.h>
@@ -22,7 +22,7 @@ struct gd_spawner {
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t over;
-    bool ended; /* under the lock, like the fields after it */
+    bool ended; /* protected by the lock, like the fields after it */
     int result;
     char message[MESSAGE_MAX];
 };
@@ -98,7 +98,7 @@ static struct timespec timespec_of(uint64_t ns)
     return (struct timespec){ .tv_sec = (time_t)(ns / GD__NS_PER_S), .tv_nsec = (long)(ns % GD__NS_PER_S) };
 }
 
-/* The lock is held. False: the time has passed. */
+/* The caller holds the lock. Returns false if the run has not ended in time. */
 static bool await_end(struct gd_spawner *s, int timeout_ms)
 {
     const struct timespec until =
@@ -158,7 +158,7 @@ void gd_spawner_close(struct gd_spawner **sp)
     if (!s)
         return;
     gd_dispatcher_abort(s->d);
-    if (running_here == s) /* from a callback: the memory is in use, so only end the run */
+    if (running_here == s) /* called from a callback: the run still uses the memory, so only end the run */
         return;
     *sp = NULL;
     pthread_join(s->thread, NULL);

@@ -1,8 +1,8 @@
 /* Finds files: reads each directory of a tree (tree.c) in large portions and looks at every name once.
  *
- * On nearly every file system the directory itself says what kind an entry is, so a plain file costs no system call of
- * its own. Only links, entries of unknown kind and, if sizes are wanted, files whose name matches are looked up. Only
- * directories are ever opened. What can't be read is reported to on_problem, and the search goes on.
+ * On nearly every file system a directory contains the kind of each entry, so a plain file needs no system call. Only
+ * links, entries of unknown kind and, if sizes are wanted, files whose name matches are looked up with fstatat(). Only
+ * directories are opened. If an entry cannot be read, on_problem is called and the search goes on.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -76,7 +76,7 @@ static unsigned char type_of(const struct stat *st)
     return (unsigned char)IFTODT(st->st_mode);
 }
 
-/* Looks the entry up; flags say whether links are followed. False, with errno: the lookup failed. */
+/* Looks the entry up; flags are those of fstatat(). Returns false and sets errno if the lookup fails. */
 static bool look_up(const struct search *s, struct entry *e, int flags)
 {
     struct stat st;
@@ -167,8 +167,8 @@ static int visit_all(struct search *s, size_t filled)
     return r;
 }
 
-/* 1: not entered before. Two links to one directory, or a link to a directory above, lead to the same device and inode.
- */
+/* Returns 1 if the current directory was not entered before. A directory that is reached a second time, through a link,
+ * has the same device and inode. */
 static int is_new(struct search *s)
 {
     struct stat st;

@@ -1,6 +1,6 @@
-/* Lists of up to millions of files. The paths lie one after the other in one growing block of bytes, and each file
- * takes 16 bytes beside that. Sorting moves only those 16 bytes. The position of a path in the block shows when it was
- * added; that breaks ties and can restore the order of discovery. */
+/* Lists of up to millions of files. The paths are stored one after the other in one growing block of bytes. Each file
+ * also has an entry of 16 bytes. Sorting moves only the entries. The position of a path in the block shows when the
+ * file was added, so comparing positions breaks ties and can restore the order of discovery. */
 #include <gpu_dispatch/launch.h>
 #include <math.h>
 #include <stdlib.h>
@@ -162,7 +162,7 @@ static int smaller_first(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* There is at least one file; sizes are sorted. */
+/* sizes is sorted, and n is at least 1. */
 static int summarize(struct gd_workload *w, const uint64_t *sizes, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
@@ -200,7 +200,7 @@ int gd_estimate_workload(const struct gd_files *files, struct gd_workload *out)
     qsort(sizes, files->count, sizeof *sizes, smaller_first);
     const int r = files->count > 0 ? summarize(&w, sizes, files->count) : 0;
     gd__free(sizes);
-    if (r == 0) /* a caller of another version has space for this many bytes only */
+    if (r == 0) /* a caller that was built with another version may have a smaller struct */
         memcpy(out, &w, out->size < sizeof w ? out->size : sizeof w);
     return r;
 }

@@ -1,10 +1,10 @@
 /* Shell patterns for base names.
  *
  * Nearly all patterns have at most one star: "*", "*.wav", "take_*", "take_*.wav", "readme". They consist of a prefix
- * and a suffix, which are compared byte by byte. In any reasonable encoding that is the same as character by character.
- * All other patterns go to fnmatch().
+ * and a suffix, which are compared byte by byte. In all common encodings this gives the same result as comparing
+ * characters. All other patterns are passed to fnmatch().
  *
- * As in a shell, only a dot matches a dot at the beginning of a name, unless hidden names are wanted.
+ * As in a shell, a star does not match a dot at the beginning of a name, unless hidden names are wanted.
  */
 #include "launch/files/pattern.h"
 

@@ -13,7 +13,8 @@ struct gd__patterns {
     bool hidden;  /* names that begin with a dot are treated like any other */
 };
 
-/* list is borrowed. NULL or an empty list matches every name. 0, GD_E_INVALID or GD_E_NO_MEMORY. */
+/* list is borrowed. If it is NULL or empty, every name matches, except hidden names if `hidden` is false. Returns 0,
+ * GD_E_INVALID or GD_E_NO_MEMORY. */
 int gd__patterns_open(struct gd__patterns *p, const char *const *list, bool hidden);
 void gd__patterns_close(struct gd__patterns *p);
 bool gd__patterns_match(const struct gd__patterns *p, const char *name, size_t length);

@@ -1,12 +1,12 @@
 /* A walk over a tree of directories.
  *
- * A directory is read to its end before any directory in it is entered; their names wait on a stack. So one buffer
- * serves all reading, and the memory depends on the number of waiting directories, not on the number of files.
+ * A directory is read to its end before its subdirectories are entered. Their names wait on a stack. So one buffer is
+ * enough for all reading, and the memory depends on the number of waiting directories, not on the number of files.
  *
- * A directory is opened relative to its parent, which therefore stays open as long as names in it wait. In a deep tree
- * only the last MOST_OPEN stay open. A closed one is opened again from its nearest open ancestor, by as much path at a
- * time as the system accepts, and must then be the same directory as before. So neither PATH_MAX nor the limit on
- * descriptors limits the depth: three descriptors are enough.
+ * A directory is opened relative to its parent, so the parent stays open while names of its subdirectories wait. In a
+ * deep tree only the last MOST_OPEN directories stay open. A closed directory is opened again from its nearest open
+ * ancestor, in steps of as much path as the system accepts. It must then be the same directory as before. So neither
+ * PATH_MAX nor the limit on descriptors limits the depth: three descriptors are enough.
  */
 #include "launch/files/tree.h"
 
@@ -27,7 +27,7 @@ enum { MOST_OPEN = 32, FIRST_SIZE = 4096, FIRST_LEVELS = 16 };
 
 struct gd__level {
     int fd;             /* -1: closed */
-    bool known;         /* dev and ino are set: it was closed while names in it wait */
+    bool known;         /* dev and ino are set: the directory was closed early and may be opened again */
     size_t path_length; /* including the '/' at its end */
     size_t names;       /* where the names in this directory begin */
     dev_t dev;
@@ -84,8 +84,8 @@ static void close_level(struct gd__tree *t, size_t i)
     t->n_open--;
 }
 
-/* Closes the highest directory that is not needed. The first is kept because all others are found from it, and so is
- * the one in use. */
+/* Closes the open directory that is nearest to the root, but not the root itself, because all others are opened from
+ * it, and not the one with the descriptor in_use. Returns false if no directory could be closed. */
 static bool close_one(struct gd__tree *t, int in_use)
 {
     for (size_t i = t->lowest_open; i < t->depth; i++) {
@@ -120,7 +120,7 @@ static int open_directory(struct gd__tree *t, int base, const char *path)
     }
 }
 
-/* The lowest level that one call can reach from level i, at most level end. */
+/* The deepest level that one call can reach from level i, but not deeper than end. */
 static size_t farthest(const struct gd__tree *t, size_t i, size_t end)
 {
     size_t to = i + 1;
@@ -146,7 +146,7 @@ static bool is_same(const struct gd__level *l, int fd)
     return !l->known || (fstat(fd, &s) == 0 && s.st_dev == l->dev && s.st_ino == l->ino);
 }
 
-/* Opens level i again. 0, or -1 with errno. */
+/* Opens level i again. Returns 0, or -1 with errno. */
 static int reopen(struct gd__tree *t, size_t i)
 {
     size_t at = i;
@@ -177,7 +177,7 @@ static int reopen(struct gd__tree *t, size_t i)
 
 /* --- stepping ------------------------------------------------------------- */
 
-/* Enters the directory whose name is in path after the current one's. Takes ownership of fd. */
+/* Enters the directory fd. Its name is in path, after the path of the current directory. Takes ownership of fd. */
 static int enter(struct gd__tree *t, int fd, size_t name_length)
 {
     const size_t above = t->depth ? current(t)->path_length : 0;
@@ -273,7 +273,7 @@ int gd__tree_add(struct gd__tree *t, const char *name, size_t length)
     return 0;
 }
 
-/* Takes the last name off the stack and puts it into path. Returns its length. */
+/* Takes the last name off the stack, appends it to path and sets *length. Returns 0 or GD_E_NO_MEMORY. */
 static int take_name(struct gd__tree *t, size_t *length)
 {
     const size_t end = t->names_used - 1;

@@ -22,7 +22,7 @@ static uint64_t hash(dev_t dev, ino_t ino)
     return h ^ h >> 32;
 }
 
-/* The slot where the pair is, or where it belongs. */
+/* The slot of the pair, or the free slot where it can be added. */
 static struct gd__directory_id *slot_of(const struct gd__visited *v, dev_t dev, ino_t ino)
 {
     size_t i = (size_t)hash(dev, ino) & (v->capacity - 1);

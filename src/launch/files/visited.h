@@ -11,7 +11,8 @@ struct gd__visited {
     size_t capacity; /* a power of two, or 0 */
 };
 
-/* 1: added. 0: it was in the set already. Or GD_E_NO_MEMORY. The set begins as a zeroed struct. */
+/* Returns 1 if the pair was added, 0 if it was in the set already, or GD_E_NO_MEMORY. A zeroed struct is an empty
+ * set. */
 int gd__visited_add(struct gd__visited *v, dev_t dev, ino_t ino);
 void gd__visited_free(struct gd__visited *v);
 
