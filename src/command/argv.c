@@ -7,7 +7,7 @@
 #include "base/sized.h"
 #include "command/template.h"
 
-/* A growing argv that owns its strings. A failed allocation is remembered. */
+/* A growing argv that owns its strings. After a failed allocation `failed` stays true. */
 struct list {
     char **argv;
     size_t n, capacity;
@@ -57,7 +57,7 @@ char **gd_command_worker(const struct gd_command_spec *given)
     struct gd_command_spec spec = { 0 };
     struct gd_command *command;
     struct list l = { 0 };
-    if (gd_command_open(&command, given) < 0) /* reports an error here, once, and not in every worker */
+    if (gd_command_open(&command, given) < 0) /* checks the template here once, not in every worker */
         return NULL;
     gd_command_close(&command);
     gd__sized_read(&spec, sizeof spec, given, "gd_command_spec");

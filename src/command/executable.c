@@ -1,11 +1,11 @@
-/* Whether the first word of a command is a program that can be started without a shell, or something that only a shell
- * knows.
+/* Decides whether the first word of a command is a program that can be started without a shell, or a word that only a
+ * shell understands.
  *
- * Starting it without a shell must make no difference. So a shell is used whenever it might change something: for its
- * keywords and own commands, for names that are not found in PATH, for functions that bash takes from the environment,
- * if there is a start-up file (BASH_ENV), and for any shell whose own commands are not in the table below. Some
- * commands of a shell are programs too. Only those that do the same as the program are run as programs: true, false and
- * echo, if no argument begins with a dash (options) or contains a backslash.
+ * Starting a program without a shell must give the same result. So a shell is used whenever it could make a difference:
+ * for its keywords and builtin commands, for names that are not found in PATH, for functions that bash takes from the
+ * environment, if there is a start-up file (BASH_ENV), and for any shell whose builtins are not in the table below.
+ * Some builtins also exist as programs. Only true, false and echo are run as programs, because they do the same. For
+ * echo this holds only if no argument begins with a dash (an option) or contains a backslash.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -19,7 +19,7 @@
 
 extern char **environ;
 
-/* Keywords and commands of sh, bash and dash; sorted. */
+/* Keywords and builtins of sh, bash and dash; sorted. */
 static const char *const shell_words[] = {
     ".",      ":",       "[",       "alias",   "bg",       "bind",      "break",    "builtin",  "caller",  "case",
     "cd",     "chdir",   "command", "compgen", "complete", "compopt",   "continue", "coproc",   "declare", "dirs",
@@ -54,7 +54,7 @@ static const char *base_name(const char *path)
 
 /* ---- searching PATH ---- */
 
-/* 0, or the errno that says why the file can't be run. */
+/* Returns 0, or the errno that says why the file cannot be run. */
 static int runnable(const char *path)
 {
     struct stat s;
@@ -65,8 +65,8 @@ static int runnable(const char *path)
     return access(path, X_OK) < 0 ? errno : 0;
 }
 
-/* Finds the first program in PATH that can be run, as a shell does. 0 with path filled in, or the reason as an
- * errno. */
+/* Finds the first program in PATH that can be run, as a shell does. Returns 0 with path filled in, or the errno that
+ * says why none can be run. */
 static int search_path(const char *name, char *path, size_t size)
 {
     const char *at = getenv("PATH");
@@ -99,7 +99,7 @@ int gd__executable_locate(const char *name, char *path, size_t size)
     return rc;
 }
 
-/* ---- what only a shell knows ---- */
+/* ---- words that only a shell understands ---- */
 
 static bool is_exported_function(const char *name)
 {
@@ -113,7 +113,7 @@ static bool is_exported_function(const char *name)
     return false;
 }
 
-/* Whether the shell has, or might have, something of its own with that name. */
+/* Whether the shell has, or might have, a keyword, builtin or function with that name. */
 static bool shell_knows(const struct gd_command *c, const char *name)
 {
     const char *start_up = getenv("BASH_ENV");
@@ -171,7 +171,8 @@ static int report_why_not(const char *name, int why)
     }
 }
 
-/* foo() {...} defines a function, and foo || bar works even if there is no foo. */
+/* Whether the command may work although its first word is not a program: foo() {...} defines a function, and foo || bar
+ * runs bar. */
 static bool depends_on_the_shell(const struct gd_command *c)
 {
     for (size_t i = 0; !c->quote && i < c->n_parts; i++) {

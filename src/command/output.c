@@ -2,9 +2,9 @@
  *
  *   header | stdout | stderr
  *
- * The header is as large as the data that fits inside a record, so that a command that prints nothing takes no room in
- * the result region. Data from a worker is not trusted: the sizes are checked against the size of the result. The
- * result may be longer than they say (a file that shrank while it was read).
+ * The header is small enough to be stored inside a record of the result ring, so the result of a command that prints
+ * nothing takes no room in the result region. Data from a worker is not trusted: the sizes are checked against the size
+ * of the result. The result may be longer than the sizes say, if a file shrank while it was read.
  */
 #include "command/output.h"
 
@@ -13,13 +13,13 @@
 #include "base/error.h"
 #include "base/sized.h"
 
-_Static_assert(sizeof(struct gd__command_head) == 24, "a layout between two processes");
+_Static_assert(sizeof(struct gd__command_head) == 24, "two processes share this layout");
 
 int gd_command_read(const void *data, size_t size, struct gd_command_output *out)
 {
     struct gd__command_head head;
     struct gd_command_output o = { .size = sizeof o };
-    const int rc = gd__sized_write(out, &o, sizeof o, "gd_command_output"); /* cleared, whatever follows */
+    const int rc = gd__sized_write(out, &o, sizeof o, "gd_command_output"); /* clears *out, even if this fails later */
     if (rc < 0)
         return rc;
     if (!data || size < sizeof head)

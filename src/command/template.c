@@ -30,7 +30,7 @@ static const struct {
     enum gd__part_kind kind;
 } fixed_placeholders[] = { { "{#}", GD__PART_NUMBER }, { "{%}", GD__PART_SLOT }, { "{gpu}", GD__PART_GPU } };
 
-/* What follows the brace, or the number. */
+/* What follows the opening brace, or the number after it. */
 static const struct {
     const char *name;
     enum gd__part_kind kind;
@@ -75,7 +75,7 @@ static size_t placeholder_at(const char *at, struct gd__part *part)
     return 0;
 }
 
-/* most_parts() made room for it. */
+/* parts has room for it: see most_parts(). */
 static void add_text(struct gd_command *c, const char *text, size_t size)
 {
     if (size)
@@ -103,7 +103,7 @@ static void add_part(struct gd_command *c, enum gd__part_kind kind)
     c->parts[c->n_parts++] = (struct gd__part){ .kind = kind };
 }
 
-/* Whether it is a placeholder of GNU parallel. */
+/* Whether it is a placeholder that GNU parallel has too, so any except {gpu}. */
 static bool is_placeholder(const struct gd__part *part)
 {
     return part->kind >= GD__PART_INPUT && part->kind != GD__PART_GPU;
@@ -118,7 +118,7 @@ static bool has_placeholder(const struct gd_command *c)
     return false;
 }
 
-/* Whether the first word has a placeholder, but not as the value of a variable (NAME={}). */
+/* Whether the first word has a placeholder. The value of a variable (NAME={}) does not count. */
 static bool begins_with_input(const struct gd_command *c)
 {
     for (size_t i = 0; i < c->n_parts; i++) {
@@ -251,7 +251,7 @@ struct writer {
     void (*end_word)(const struct gd_command *c, struct gd__filling *f, bool last);
 };
 
-/* The first result: a line. With quote each word is gathered first and quoted whole. */
+/* The first result: a line. If c->quote is set, each word is collected first and quoted as a whole. */
 
 static void line_text(const struct gd_command *c, struct gd__filling *f, const char *text, size_t size)
 {
@@ -276,8 +276,9 @@ static void line_end_word(const struct gd_command *c, struct gd__filling *f, boo
 
 static const struct writer line_writer = { line_text, line_value, line_end_word };
 
-/* The second result: words, each followed by a NUL. Without quote a shell splits text at blanks, and drops empty words.
- * f->word begins with a marker byte, so word.size > 0 means that a word has begun, even an empty one. */
+/* The second result: words, each followed by a NUL. Unless c->quote is set, text is split at blanks and empty words are
+ * dropped, as a shell does. f->word begins with a marker byte, so word.size > 0 means that a word has begun, even an
+ * empty one. */
 
 static void argv_begin(struct gd__filling *f)
 {
@@ -345,7 +346,7 @@ static size_t count_arguments(const struct gd_command_fill *with)
     return n;
 }
 
-/* The argument with that index, from 0. False if there are fewer. */
+/* Finds the argument with that index, from 0. Returns false if there are fewer arguments. */
 static bool argument_at(const struct gd_command_fill *with, size_t index, struct argument *a)
 {
     const char *at = with->payload ? with->payload : "", *end = at + with->payload_size;
@@ -378,7 +379,7 @@ static void fill_position(const struct gd_command *c, const struct writer *s, co
     long index = part->position > 0 ? part->position - 1 : n + part->position;
     struct argument a;
     if (index < 0)
-        index += n; /* negative indexes count from the end once more, as in Perl */
+        index += n; /* still negative: Perl counts such an index from the end again */
     if (index >= 0 && argument_at(with, (size_t)index, &a))
         fill_argument(c, s, f, part->kind, &a);
 }
@@ -501,10 +502,10 @@ void gd_command_free(char *line)
     gd__free(line);
 }
 
-/* ---- what means something to a shell ---- */
+/* ---- characters that are special to a shell ---- */
 
-/* Whether the character means nothing to a shell anywhere in a word. Except '=': it makes the first word an
- * assignment. */
+/* Whether the character is not special to a shell. '=' is special only in the first word, where it makes an assignment:
+ * gd__command_first() checks that. */
 static bool is_safe(unsigned char c)
 {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||

@@ -1,8 +1,8 @@
 /* Command templates: parsing and filling them. The public part is <gpu_dispatch/command.h>.
  *
- *   template.c   words -> parts -> a line for a shell, or the words of a program that needs none
+ *   template.c   words -> parts -> a line for a shell, or the words of a program that needs no shell
  *   value.c      the values of {}, {.}, {/}, {//} and {/.} for an argument, and how a value is quoted
- *   executable.c whether the first word is a program, or something that only a shell knows
+ *   executable.c whether the first word is a program, or a word that only a shell understands
  *   output.c     the layout of a command's result
  *   argv.c       how a worker that runs commands is started
  */
@@ -12,7 +12,7 @@
 #include <gpu_dispatch/command.h>
 #include <limits.h>
 
-/* A growing buffer. A failed allocation is remembered, so it is enough to check `failed` at the end. */
+/* A growing buffer. After a failed allocation `failed` stays true, so it is enough to check it at the end. */
 struct gd__text {
     char *bytes;
     size_t size, capacity;
@@ -63,7 +63,7 @@ struct gd_command {
 
 /* Buffers for filling a template many times. Zero it first. */
 struct gd__filling {
-    struct gd__text line;  /* NUL-terminated; or the words of argv */
+    struct gd__text line;  /* the line with its NUL, or the words of argv with their NULs */
     struct gd__text word;  /* the word being made */
     struct gd__text value; /* the value of a placeholder */
     char **argv;
@@ -79,11 +79,10 @@ int gd__command_fill_argv(const struct gd_command *c, const struct gd_command_fi
 
 void gd__filling_free(struct gd__filling *f);
 
-/* The first word, if it has no placeholder and no character that means something to a shell; otherwise an empty
- * string. */
+/* Sets name to the first word, or to "" if that word has a placeholder or a character that is special to a shell. */
 void gd__command_first(const struct gd_command *c, char *name, size_t size);
 
-/* True if no part means anything to a shell: it would only split the line at blanks and remove the quotes. */
+/* True if no part is special to a shell: the shell would only split the line at blanks and remove the quotes. */
 bool gd__command_is_plain(const struct gd_command *c);
 
 /* ---- programs (executable.c) ---- */
@@ -95,14 +94,14 @@ int gd__executable_locate(const char *name, char *path, size_t size);
 /* How a template is run. */
 struct gd__executable {
     char path[PATH_MAX]; /* start this program without a shell; "": use a shell */
-    bool builtin; /* a shell has a command of that name too, which may treat options and backslashes differently */
+    bool builtin; /* a shell has a builtin of that name too, which may treat options and backslashes differently */
     char shell[PATH_MAX];
 };
 
-/* Decides how to run c. Looks once at PATH, the shell and what the environment defines. */
+/* Decides how to run c, by the shell, PATH and the rest of the environment. */
 void gd__executable_find(struct gd__executable *p, const struct gd_command *c);
 
-/* True if the shell's own command would do the same as the program with these arguments. */
+/* True if the shell's builtin would do the same as the program with these arguments. */
 bool gd__executable_agrees(const struct gd__executable *p, char *const *argv);
 
 #endif

@@ -2,13 +2,13 @@
  *
  * Both give the same bytes as GNU parallel's expressions, even in odd cases:
  *
- *   {.}   s:\.[^/.]*$::      removes all from the last dot on, if no slash follows it
- *   {/}   s:.*\/::           removes, in the first line with a slash, all up to its last slash
- *   {//}  dirname            of Perl's File::Basename
+ *   {.}   s:\.[^/.]*$::      removes everything from the last dot on, if no slash follows it
+ *   {/}   s:.*\/::           in the first line with a slash, removes everything up to its last slash
+ *   {//}  dirname()          of Perl's File::Basename
  *   {/.}  {/}, then {.}
  *
- * Quoting: a value of letters, digits and -_.+/ is not quoted. Any other value is put in single quotes, and each single
- * quote in it in double quotes.
+ * Quoting: a value that has only letters, digits and -_.+/ is not quoted. Any other value is put in single quotes, and
+ * each single quote in it is put in double quotes.
  */
 #include <string.h>
 
@@ -147,7 +147,7 @@ static size_t plain_length(const char *value, size_t size)
     return i;
 }
 
-/* Makes no empty '' at either end, but makes one between two adjacent quotes. */
+/* Writes no empty '' at either end, but writes one between two adjacent quotes, as GNU parallel does. */
 static void put_in_quotes(struct gd__text *t, const char *value, size_t size)
 {
     const char *at = value, *end = value + size;
