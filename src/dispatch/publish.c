@@ -251,7 +251,7 @@ static int open_publisher(struct gd_dispatcher *d, struct gd__publisher *p)
     p->task_every = TASK_EVERY_NS * (d->n_workers + 1); /* one worker's share */
     p->task_slack = TASK_EVERY_NS * TASK_BURST;
     p->workers = gd__calloc(d->n_workers + 1, sizeof *p->workers);
-    int rc = p->workers && devices ? 0 : gd__error(GD_E_NO_MEMORY, "no memory for the page of this run");
+    int rc = p->workers && devices ? 0 : gd__error(GD_E_NO_MEMORY, "no memory for the status page of this run");
     const struct gd__page_spec spec = {
         .job = d->o.job,
         .n_workers = d->n_workers,

@@ -2,13 +2,13 @@
  */
 #include "stats/idle.h"
 
-enum { ASK = -1 };
+enum { DEPENDS = -1 }; /* the state alone does not give the reason */
 
 static const int by_state[] = {
     [GD_WORKER_OFF] = GD_IDLE_SETTING_UP,
     [GD_WORKER_STARTING] = GD_IDLE_SETTING_UP,
-    [GD_WORKER_IDLE] = ASK,
-    [GD_WORKER_BUSY] = ASK,
+    [GD_WORKER_IDLE] = DEPENDS,
+    [GD_WORKER_BUSY] = DEPENDS,
     [GD_WORKER_CANCELLING] = GD_IDLE_NOT,
     [GD_WORKER_KILLING] = GD_IDLE_RESTARTING,
     [GD_WORKER_RESTING] = GD_IDLE_RESTARTING,
@@ -34,7 +34,7 @@ const char *gd_idle_reason_name(enum gd_idle_reason idle)
     return (size_t)idle < sizeof names / sizeof *names ? names[idle] : "unknown";
 }
 
-/* Each task ends with a record, so as many records as tasks mean that the worker has finished all of them. */
+/* A worker writes one record for each task that ends. If as many records wait as it has tasks, it has finished all. */
 static enum gd_idle_reason with_tasks(const struct gd__idle_facts *f)
 {
     if (f->wants_room || f->results_waiting >= f->handed)
@@ -55,7 +55,7 @@ enum gd_idle_reason gd__idle_why(const struct gd__idle_facts *f)
 {
     const size_t n = sizeof by_state / sizeof *by_state;
     const int known = (size_t)f->state < n ? by_state[f->state] : GD_IDLE_AT_END;
-    if (known != ASK)
+    if (known != DEPENDS)
         return (enum gd_idle_reason)known;
     return f->state == GD_WORKER_BUSY ? with_tasks(f) : without_tasks(f);
 }

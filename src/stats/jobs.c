@@ -1,5 +1,6 @@
-/* Runs are found by searching the directories of pages. If the process of a page was killed (others remove their page),
- * the searching process removes it. Nothing can be known about a page from another PID namespace, so it is left alone.
+/* Runs are found by searching the directories that contain their pages. A run removes its page when it ends. If its
+ * process was killed, the process that searches removes the page. A page from another PID namespace is ignored, because
+ * it is not known whether its process still exists.
  */
 #include "stats/jobs.h"
 
@@ -88,9 +89,8 @@ static int visit_directory(unsigned i, visit_fn *visit, void *user)
     return rc;
 }
 
-/* A directory that cannot be trusted does not hide the jobs in the other one. If nothing else is found, the error is
- * returned.
- */
+/* Searches all directories, even if one of them cannot be searched. Returns the result that ended the search, or else
+ * the last error, or 0. */
 static int visit_all(visit_fn *visit, void *user)
 {
     int rc = 0;
@@ -152,7 +152,7 @@ int gd_jobs_list(struct gd_job *out, size_t element_size, size_t max)
 {
     struct gd__jobs jobs;
     if (element_size < sizeof(size_t) || (max > 0 && !out))
-        return gd__error(GD_E_INVALID, "gd_jobs_list: pass sizeof(struct gd_job)");
+        return gd__error(GD_E_INVALID, "gd_jobs_list: out is NULL, or element_size is not sizeof(struct gd_job)");
     const int rc = gd__jobs_find(&jobs);
     if (rc < 0)
         return rc;
@@ -214,17 +214,17 @@ static void list(const struct gd__jobs *jobs, fits_fn *fits, const char *which, 
 
 static int ambiguous(const struct gd__jobs *jobs, fits_fn *fits, const char *which)
 {
-    char there[1024];
-    list(jobs, fits, which ? which : "", there, sizeof there);
+    char names[1024];
+    list(jobs, fits, which ? which : "", names, sizeof names);
     if (!which)
-        return gd__error(GD_E_NO_JOB, "%zu jobs are running: choose one of %s", jobs->n, there);
-    return gd__error(GD_E_NO_JOB, "\"%s\" matches several jobs: choose one by its number: %s", which, there);
+        return gd__error(GD_E_NO_JOB, "%zu jobs are running: choose one of %s", jobs->n, names);
+    return gd__error(GD_E_NO_JOB, "\"%s\" matches several jobs: choose one by its number: %s", which, names);
 }
 
 int gd__jobs_choose(const struct gd__jobs *jobs, const char *which)
 {
     static fits_fn *const ways[] = { has_id, has_pid, has_name, name_begins_with };
-    char there[1024];
+    char names[1024];
     if (jobs->n == 0)
         return which ? gd__error(GD_E_NO_JOB, "no job \"%s\": you have no running jobs", which)
                      : gd__error(GD_E_NO_JOB, "you have no running jobs");
@@ -242,9 +242,9 @@ int gd__jobs_choose(const struct gd__jobs *jobs, const char *which)
         if (found > 0)
             return found == 1 ? at : ambiguous(jobs, ways[k], which);
     }
-    list(jobs, is_any, which, there, sizeof there);
+    list(jobs, is_any, which, names, sizeof names);
     return gd__error(GD_E_NO_JOB, "no job \"%s\": the running %s: %s", which, jobs->n == 1 ? "job is" : "jobs are",
-                     there);
+                     names);
 }
 
 /* --- opening its page --- */

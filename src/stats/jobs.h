@@ -17,7 +17,7 @@ void gd__job_describe(struct gd_job *out, const struct gd__page_header *h);
 int gd__jobs_find(struct gd__jobs *out);
 void gd__jobs_clear(struct gd__jobs *jobs);
 
-/* The index of the job that `which` means, or GD_E_NO_JOB with an error text that lists the jobs. A pure function. */
+/* Returns the index of the job that `which` selects, or GD_E_NO_JOB with an error message that lists the jobs. */
 int gd__jobs_choose(const struct gd__jobs *jobs, const char *which);
 
 /* Opens the page of a job. Returns a descriptor, or GD_E_NO_JOB if the job has ended meanwhile. */

@@ -1,4 +1,4 @@
-/* Observers: they read a page from time to time and make a struct gd_snapshot from it. Public: see
+/* Observers. Each read copies a run's page and makes a struct gd_snapshot from it. The public part is
  * <gpu_dispatch/observe.h>. */
 #include "stats/observer.h"
 
@@ -278,10 +278,10 @@ static int fill(struct gd_observer *o)
     return fill_failures(o);
 }
 
-/* There is nothing new: tasks and failures were reported before. */
+/* Called after a failed read. Removes the tasks and failures, because the previous read has reported them. */
 static int nothing_new(struct gd_observer *o, int rc)
 {
-    o->snapshot.tasks = NULL; /* the copy may have moved */
+    o->snapshot.tasks = NULL; /* the reader may have reallocated this memory */
     o->snapshot.n_tasks = o->snapshot.n_failures = 0;
     o->snapshot.tasks_missed = o->snapshot.failures_missed = 0;
     return rc;

@@ -1,5 +1,5 @@
-/* A run's devices are identified by their UUIDs here. Their numbers are those of the run's process, which may see other
- * devices than we do. Simulated devices have numbers only if they were requested by number. */
+/* A run's devices are identified by their UUIDs here. Their numbers are not usable, because the run's process may see
+ * other devices than we do. */
 #include "stats/sample.h"
 
 #include <stdio.h>
@@ -14,7 +14,8 @@ static bool is_simulated(const struct gd_device_view *v)
     return v->vendor == GD_VENDOR_SIMULATED;
 }
 
-/* Chooses the machine's devices, or as many simulated ones as the run has. False if there is nothing to sample. */
+/* Chooses the machine's devices, or as many simulated devices as the run has: these exist only if they are requested.
+ * Returns false if there is nothing to sample. */
 static bool choose_spec(const struct gd_device_view *views, size_t n, char *spec, size_t size, bool *machine)
 {
     int64_t most = -1;

@@ -1,15 +1,15 @@
-/* How much of the work is done, as a user or a page reports it. The result is finite, not negative, and not more than
- * the total. */
+/* Corrects how much of the work is done, as a user or a page reports it. The results are finite and not negative, and
+ * *done is not more than *total. */
 #ifndef GD_STATS_WORK_H
 #define GD_STATS_WORK_H
 
 #include <math.h>
 
 /* An invalid total counts as 0, which means no total. */
-static inline void gd__work_fit(double *done, double *total, double said_done, double said_total)
+static inline void gd__work_fit(double *done, double *total, double given_done, double given_total)
 {
-    *total = isfinite(said_total) && said_total > 0 ? said_total : 0;
-    *done = said_done > 0 ? (said_done < *total ? said_done : *total) : 0; /* a NaN becomes 0 */
+    *total = isfinite(given_total) && given_total > 0 ? given_total : 0;
+    *done = given_done > 0 ? (given_done < *total ? given_done : *total) : 0; /* a NaN becomes 0 */
 }
 
 #endif

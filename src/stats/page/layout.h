@@ -13,14 +13,14 @@
  * Every part begins at a multiple of 64 bytes. The offsets follow from the two counts (gd__page_plan()), so a reader
  * depends only on these counts, which it compares with the size of the file.
  *
- * There is one writer, the run's thread, and any number of readers, which the writer does not know. A part with a
- * sequence lock is being written while its number is odd, and was written meanwhile if the number has changed. A ring
- * needs no lock: before the writer changes position p it stores begun = p + 1. A reader that has copied position p then
- * reads begun. Its copy is complete if begun <= p + capacity. The number of filled positions is in the run's part.
- * Positions count from 0 and never wrap.
+ * There is one writer, the run's thread, and any number of readers. The writer does not know how many. A part with a
+ * sequence lock is being written while its sequence number is odd. If the number differs after a read, the part was
+ * written during the read. A ring needs no lock: before the writer changes position p it stores begun = p + 1. A reader
+ * that has copied position p then reads begun. Its copy is complete if begun <= p + capacity. The number of filled
+ * positions is in the run's part. Positions count from 0 and never wrap.
  *
- * All data that changes consists of 64-bit words, which the writer stores with release. So a reader that sees a word of
- * a new version also sees the odd number.
+ * All data that changes consists of 64-bit words, which the writer stores with release. So a reader that sees a new
+ * word also sees the odd sequence number.
  */
 #ifndef GD_STATS_PAGE_LAYOUT_H
 #define GD_STATS_PAGE_LAYOUT_H
@@ -49,7 +49,7 @@ struct gd__page_header {
     uint64_t pid;
     uint64_t pid_start; /* when that process started, from /proc/PID/stat, since process ids are reused */
     uint64_t pid_space; /* the PID namespace of that process id */
-    uint64_t number;    /* of this run among those of the process, from 1 */
+    uint64_t number;    /* the number of this run in its process, from 1 */
     uint64_t started;   /* Unix time, ns */
     char job[GD__PAGE_JOB];
 };
@@ -59,7 +59,7 @@ struct gd__page_live {
     _Atomic uint64_t awake_ns; /* since when the run's thread is awake; 0: it sleeps */
     _Atomic uint64_t tasks_begun, failures_begun;
 };
-_Static_assert(sizeof(struct gd__page_live) == 24, "words and nothing else");
+_Static_assert(sizeof(struct gd__page_live) == 24, "only 64-bit words");
 
 struct gd__page_run {
     struct gd_stats stats;
@@ -69,7 +69,7 @@ struct gd__page_run {
     uint64_t ended;
     double work_done, work_total;
 };
-_Static_assert(sizeof(struct gd_stats) == 144, "another struct gd_stats is another GD__PAGE_VERSION");
+_Static_assert(sizeof(struct gd_stats) == 144, "a changed struct gd_stats needs a new GD__PAGE_VERSION");
 _Static_assert(sizeof(struct gd__page_run) == 208, "no holes");
 
 /* Texts are unchanged bytes. The reader makes them safe for a terminal. */
@@ -79,7 +79,7 @@ struct gd__page_worker {
     uint64_t task_size; /* how many bytes of task are filled */
     char task[96];
 };
-_Static_assert(sizeof(struct gd_worker_stats) == 96, "another struct gd_worker_stats is another GD__PAGE_VERSION");
+_Static_assert(sizeof(struct gd_worker_stats) == 96, "a changed struct gd_worker_stats needs a new GD__PAGE_VERSION");
 _Static_assert(sizeof(struct gd__page_worker) == 224, "no holes");
 
 struct gd__page_device {
@@ -92,7 +92,7 @@ struct gd__page_task {
     struct gd_task_view task;
     uint64_t reserved;
 };
-_Static_assert(sizeof(struct gd__page_task) == 64, "a line");
+_Static_assert(sizeof(struct gd__page_task) == 64, "one cache line");
 
 struct gd__page_failure {
     struct gd_task_view task;
@@ -140,7 +140,7 @@ static inline void gd__sequence_write(_Atomic uint64_t *sequence, _Atomic uint64
     atomic_store_explicit(sequence, before + 2, memory_order_release);
 }
 
-/* Whether a reader's copy is complete, by the sequence numbers before and after it. */
+/* Whether a reader's copy is complete, given the sequence numbers read before and after it. */
 static inline _Bool gd__sequence_whole(uint64_t before, uint64_t after)
 {
     return before == after && before % 2 == 0;

@@ -1,5 +1,6 @@
-/* A page is a file in the user's directory. If no file can be made there it is a memfd, which only observers within the
- * process can open. It is mapped once, written by one thread, and never grows. */
+/* The page of a run: shared memory in which the run publishes its status. It is a file in a directory of the user. If
+ * no file can be made there, it is a memfd, which only observers in the same process can open. The page is mapped once,
+ * written by one thread, and never grows. */
 #include "stats/page/page.h"
 
 #include <stdio.h>
@@ -17,7 +18,7 @@
 #include "base/text/printable.h"
 #include "shm/region.h"
 
-static _Atomic uint64_t runs_so_far; /* in this process; gives the number in a page's name */
+static _Atomic uint64_t runs_so_far; /* in this process; used for the number in a page's name */
 
 /* --- layout --- */
 
@@ -91,7 +92,7 @@ static int map(struct gd__page *p)
     void *base =
         GD__FAULT("mmap") ? MAP_FAILED : mmap(NULL, p->plan.size, PROT_READ | PROT_WRITE, MAP_SHARED, p->fd, 0);
     if (base == MAP_FAILED)
-        return gd__error_errno("cannot map the page of this run");
+        return gd__error_errno("cannot map the status page of this run into memory");
     p->base = base;
     return 0;
 }
@@ -168,13 +169,16 @@ int gd__page_open(struct gd__page **out, const struct gd__page_spec *spec)
     struct gd__page *p = gd__calloc(1, sizeof *p);
     *out = NULL;
     if (!p)
-        return gd__error(GD_E_NO_MEMORY, "no memory for the page of this run");
+        return gd__error(GD_E_NO_MEMORY, "no memory for the status page of this run");
     p->fd = p->directory = -1;
     p->run.stats.size = sizeof p->run.stats;
     p->run.stats.n_workers = spec->n_workers;
     int rc = gd__page_plan(&p->plan, spec->n_workers, spec->n_devices)
                  ? 0
-                 : gd__error(GD_E_TOO_LARGE, "too many workers to observe the run: %u", spec->n_workers);
+                 : gd__error(GD_E_TOO_LARGE,
+                             "the status page of a run has room for %d workers and %d devices, but this run has %u and "
+                             "%u",
+                             GD__PAGE_MOST, GD__PAGE_MOST, spec->n_workers, spec->n_devices);
     if (rc == 0)
         rc = make(p, spec);
     if (rc < 0)
@@ -183,7 +187,7 @@ int gd__page_open(struct gd__page **out, const struct gd__page_spec *spec)
     return rc;
 }
 
-/* A process forked from ours has the page too, but does not own it. */
+/* False in a fork of the process: the page is mapped there too, but it is the parent's. */
 static bool is_own(const struct gd__page *p)
 {
     return p->pid == (uint64_t)getpid();

@@ -23,14 +23,14 @@ struct gd__page {
     struct gd__page_run run; /* as last published */
 };
 
-/* Makes the page and gives it a name if possible. Otherwise only this process can use it, and the thread's error text
- * says why. Returns 0 or GD_E_... */
+/* Makes the page and gives it a name if possible. Otherwise only this process can use it, and the error message says
+ * why. Returns 0 or GD_E_... */
 int gd__page_open(struct gd__page **out, const struct gd__page_spec *spec);
 
-/* Removes its name; observers that have it open keep it. NULL is fine. */
+/* Removes the page's name. Observers that have the page open can still read it. *page may be NULL. */
 void gd__page_close(struct gd__page **page);
 
-/* Adds to the rings. Readers see it when the run is published next. */
+/* Add an entry to a ring. Readers see it after the next gd__page_put_run(). */
 void gd__page_put_task(struct gd__page *p, const struct gd_task_view *task);
 void gd__page_put_failure(struct gd__page *p, const struct gd__page_failure *failure);
 

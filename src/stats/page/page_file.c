@@ -1,5 +1,5 @@
-/* A page is made under a temporary name and gets its final name when it is complete. Its space is reserved first, since
- * writing to a mapped page without space on the file system would cause SIGBUS. */
+/* The file of a page is made under a temporary name and gets its final name when it is complete. Its space is reserved
+ * first, because writing to mapped memory would cause SIGBUS if the file system had no space left. */
 #include "stats/page/page_file.h"
 
 #include <errno.h>
@@ -14,7 +14,7 @@
 #include "base/fault.h"
 #include "base/fd.h"
 
-/* Exceeding RLIMIT_FSIZE would not only fail but also send SIGXFSZ, which kills. */
+/* A file that exceeds RLIMIT_FSIZE causes SIGXFSZ, which kills the process. */
 static bool is_within_size_limit(size_t size)
 {
     struct rlimit limit;
@@ -25,12 +25,12 @@ int gd__page_file_create(int directory, const char *name, size_t size, char temp
 {
     snprintf(temporary, GD__PAGE_NAME, ".%s", name);
     if (!is_within_size_limit(size))
-        return gd__error(GD_E_SYSTEM,
-                         "the limit on file sizes (ulimit -f) is below the %zu bytes that the page of a run needs",
-                         size);
-    if (unlinkat(directory, temporary, 0) < 0 && errno != ENOENT) /* left by an earlier process with our number */
+        return gd__error(
+            GD_E_SYSTEM,
+            "the limit on file sizes (ulimit -f) is below the %zu bytes that the status page of a run needs", size);
+    if (unlinkat(directory, temporary, 0) < 0 && errno != ENOENT) /* left by an earlier process with our pid */
         return gd__error_errno("cannot remove %s", temporary);
-    /* Mode 0400: no one needs to open it for writing, and the run would crash if its page were truncated. */
+    /* Mode 0400: no other process needs to write to it, and the run would crash if its page were truncated. */
     const int fd = GD__FAULT("open")
                        ? -1
                        : gd__fd_above_stdio(
@@ -43,7 +43,7 @@ int gd__page_file_create(int directory, const char *name, size_t size, char temp
     close(fd);
     unlinkat(directory, temporary, 0);
     errno = rc;
-    return gd__error_errno("no space for the page of a run (%zu bytes)", size);
+    return gd__error_errno("no space for the status page of a run (%zu bytes)", size);
 }
 
 int gd__page_file_commit(int directory, const char *temporary, const char *name)

@@ -1,9 +1,9 @@
-/* A page is read with pread() into private memory, not mapped. So a file that was truncated gives fewer bytes, where a
- * mapping would cause SIGBUS. At a few reads a second the cost does not matter.
+/* A page is read with pread() into private memory, and not mapped. If the file was truncated, pread() returns fewer
+ * bytes, but a mapping would cause SIGBUS. At a few reads a second the cost does not matter.
  *
  * Three calls copy everything that changes: the sequence numbers, the data, and the sequence numbers again. Parts that
- * were being written meanwhile are read again, a few times. If the writer was stopped or killed in the middle of a
- * write, the last complete copy stays.
+ * were written at the same time are read again, a few times. If the writer was stopped or killed in the middle of a
+ * write, the reader keeps its last complete copy of that part.
  */
 #include "stats/page/reader.h"
 
@@ -32,7 +32,7 @@ static bool read_at(int fd, void *to, size_t size, size_t offset)
     return true;
 }
 
-/* Data read after this call was in memory no earlier than data read before it: the kernel copies on our processor. */
+/* Keeps the order of two pread() calls. A fence is enough, because the kernel copies the data on our processor. */
 static void order_reads(void)
 {
     gd__full_fence();
@@ -77,7 +77,7 @@ static int allocate(struct gd__reader *r)
     r->changing = gd__calloc(1, changing_size(r));
     return r->devices && r->workers && r->sequences && r->changing
                ? 0
-               : gd__error(GD_E_NO_MEMORY, "no memory for a copy of the page");
+               : gd__error(GD_E_NO_MEMORY, "no memory for a copy of the status page");
 }
 
 int gd__reader_open(struct gd__reader *r, int fd)
@@ -169,7 +169,7 @@ static int make_room(struct gd__ring_copy *c, size_t bytes)
         return 0;
     void *larger = gd__realloc(c->entries, bytes);
     if (!larger)
-        return gd__error(GD_E_NO_MEMORY, "no memory for a copy of %zu bytes of the page", bytes);
+        return gd__error(GD_E_NO_MEMORY, "no memory for a copy of %zu bytes of the status page", bytes);
     c->entries = larger;
     c->room = bytes;
     return 0;

@@ -18,7 +18,7 @@ struct gd__ring_copy {
 
 struct gd__reader {
     int fd;                     /* -1: closed */
-    bool no_tasks, no_failures; /* these are only counted as missed */
+    bool no_tasks, no_failures; /* do not copy them; count them as missed */
     struct gd__page_header header;
     struct gd__page_plan plan;
     struct gd__page_device *devices;
@@ -27,7 +27,7 @@ struct gd__reader {
     struct gd__page_run run;
     struct gd__page_worker *workers;
     struct gd__ring_copy tasks, failures;
-    uint64_t *sequences; /* private: before, after */
+    uint64_t *sequences; /* private: the numbers before the data was copied, then those after */
     unsigned char *changing;
 };
 
