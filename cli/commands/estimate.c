@@ -28,7 +28,7 @@ struct asked {
 #define AT(field) .offset = offsetof(struct asked, field)
 
 static const struct cli_opt table[] = {
-    { "input-dir", 0, "DIR", "directory to look at", cli_set_text, AT(input_dir), .group = "Options" },
+    { "input-dir", 0, "DIR", "directory with the files", cli_set_text, AT(input_dir), .group = "Options" },
     { "pattern", 0, "GLOB", "use only files whose names match, such as '*.wav'; may be repeated", cli_set_list,
       AT(patterns) },
     { "recursive", 0, NULL, "also use files in the subdirectories of DIR", cli_set_flag, AT(recursive) },

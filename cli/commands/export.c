@@ -301,7 +301,7 @@ static int parse(struct asked *asked, int argc, char **argv, const char **path)
         if (rest < 0 || asked->help || asked->list_options)
             return rest;
         if (first + 1 + rest < argc)
-            return gd__fail("export takes only one journal: \"%s\" is too much", argv[first + 1 + rest]);
+            return gd__fail("export takes only one journal: leave out \"%s\"", argv[first + 1 + rest]);
     }
     if (!*path)
         return gd__fail("export needs a journal: gpu-dispatch export FILE --csv");

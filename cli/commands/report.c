@@ -126,7 +126,7 @@ static int parse(struct asked *asked, int argc, char **argv, const char **journa
             return -1;
         at += n;
         if (at < argc && *journal)
-            return gd__fail("report takes only one journal: \"%s\" is too much", argv[at]);
+            return gd__fail("report takes only one journal: leave out \"%s\"", argv[at]);
         if (at < argc)
             *journal = argv[at++];
     } while (at < argc);

@@ -385,7 +385,7 @@ int cli_status_main(int argc, char **argv)
         first = rest < 0 ? rest : first + 1 + rest;
     }
     if (first >= 0 && first < argc)
-        first = gd__fail("status takes only one journal: \"%s\" is too much", argv[first]);
+        first = gd__fail("status takes only one journal: leave out \"%s\"", argv[first]);
     else if (first >= 0 && !path && !explain)
         first = gd__fail("status needs a journal: gpu-dispatch status FILE");
     if (first < 0) {

@@ -429,7 +429,7 @@ static int parse(struct asked *asked, const char **which, int argc, char **argv)
     *which = argv[first];
     const int rest = argc - first - 1, second = cli_opts_parse(&options, asked, rest, argv + first + 1);
     if (second >= 0 && second < rest)
-        return gd__fail("top shows only one job: \"%s\" is too much", argv[first + 1 + second]);
+        return gd__fail("top shows only one job: leave out \"%s\"", argv[first + 1 + second]);
     return second < 0 ? -1 : 0;
 }
 

@@ -344,7 +344,7 @@ static int check(const struct cli_source *sources, size_t n, const struct cli_in
         has_stdin = has_stdin || is_stdin;
     }
     if (o->format == CLI_FORMAT_JSONL && (n != 1 || sources[0].kind != CLI_SOURCE_FILE))
-        return gd__fail("--jsonl goes with one input: standard input or one -a FILE");
+        return gd__fail("--jsonl needs exactly one input: standard input or one -a FILE");
     return 0;
 }
 

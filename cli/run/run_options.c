@@ -159,9 +159,9 @@ static const struct cli_opt table[] = {
     { "setup-args", 0, "TEXT", "pass TEXT to the setup function of every --worker", cli_set_text, AT(setup_args) },
     { "setup-jobs", 0, "N", "set up at most N workers at the same time (default all)", cli_set_number, AT(setup_jobs),
       .min = 1, .max = 65536 },
-    { "setup-timeout", 0, "TIME", "give up on a worker that is not ready after TIME (default: no limit)",
+    { "setup-timeout", 0, "TIME", "stop a worker that is not ready after TIME (default: no limit)",
       cli_set_duration, AT(setup_timeout_ms) },
-    { "batch-size", 0, "N", "hand a --worker up to N tasks at once", cli_set_number, AT(batch_size), .min = 1,
+    { "batch-size", 0, "N", "give a --worker up to N tasks at once", cli_set_number, AT(batch_size), .min = 1,
       .max = 65536 },
     { "io-threads", 0, "N", "threads in each --worker that load tasks ahead (default 1)", cli_set_number,
       AT(io_threads), .min = 1, .max = 1024 },
@@ -197,7 +197,7 @@ static const struct cli_opt table[] = {
       AT(term_grace_ms) },
     { "retries", 0, "N", "try a failing task up to N times in all; 0 means until it succeeds (default 1)",
       cli_set_retries, AT(retries), .max = 1000000 },
-    { "crash-limit", 0, "N", "give up on a task that has killed its worker N times (default 3)", cli_set_number,
+    { "crash-limit", 0, "N", "fail a task that has killed its worker N times (default 3)", cli_set_number,
       AT(crash_limit), .min = 1, .max = 1000000 },
     { "delay", 0, "TIME", "wait at least TIME between the starts of two tasks", cli_set_duration, AT(delay_ms) },
     { "halt", 0, "WHEN",
@@ -317,7 +317,7 @@ static int add_source(struct cli_run *r, struct cli_source source)
 static int add_group(struct cli_run *r, struct separator s, char **words, size_t n)
 {
     if (s.link && r->n_sources == 0)
-        return gd__fail("%s pairs its inputs with those of a source before it: there is none",
+        return gd__fail("%s pairs its inputs with those of the source before it: give another source first",
                         s.files ? "::::+" : ":::+");
     if (!s.files)
         return add_source(

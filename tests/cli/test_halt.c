@@ -86,7 +86,7 @@ TEST(refuses_with_a_message)
         { "now,fail=1.5", "a number" },
         { "now,fail=1.5%", "percentage" },
         { "now,fail=0%", "percentage" },
-        { "never,fail=1", "takes no limit" },
+        { "never,fail=1", "never has no limit" },
         { "3", "must start with" },
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {

@@ -256,7 +256,7 @@ TEST(options_that_exclude_each_other)
         { "--batch-size 2 true", "--batch-size is for workers: give --worker FILE too" },
         { "--io-threads 2 true", "--io-threads is for workers: give --worker FILE too" },
         { "--input-dir . true ::: a", "--input-dir cannot be combined with -a, ::: or ::::" },
-        { "true :::+ a", ":::+ pairs its inputs with those of a source before it: there is none" },
+        { "true :::+ a", ":::+ pairs its inputs with those of the source before it: give another source first" },
         { "true ::::", ":::: must be followed by the name of a file" },
         { "--stream --", "--stream needs a program: --stream PROGRAM" },
         { "--stream ::: x", "--stream needs a program: --stream PROGRAM" },

@@ -49,7 +49,7 @@ TEST(no_jobs)
 
 TEST(wrong_arguments)
 {
-    CHECK_REFUSED(sh(TOP "1 2"), "gpu-dispatch: top shows only one job: \"2\" is too much");
+    CHECK_REFUSED(sh(TOP "1 2"), "gpu-dispatch: top shows only one job: leave out \"2\"");
 }
 
 TEST(one_job)

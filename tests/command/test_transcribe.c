@@ -355,9 +355,9 @@ TEST(an_english_only_model)
     wav("in/a.wav", 1);
     CHECK_NOT_STARTED(
         sh(ALONE "--input-dir in --language de"),
-        "gpu-dispatch: model demo knows only English: leave out --language de, or use a model without .en");
+        "gpu-dispatch: model demo supports only English: leave out --language de, or use a model without .en");
     CHECK_NOT_STARTED(sh(ALONE "--input-dir in --translate"),
-                      "gpu-dispatch: model demo knows only English and cannot translate: use one without .en, as in "
+                      "gpu-dispatch: model demo supports only English and cannot translate: use one without .en, as in "
                       "--model-size small");
     CHECK_EQ(sh(ALONE "--input-dir in --language English").status, 0);
 }

@@ -267,7 +267,7 @@ TEST_WITHIN(300, settings_that_are_refused)
 {
     source_path("");
     check_refused("language=xx\n", NULL, "does not know the language \"xx\"");
-    check_refused("language=de\n", NULL, "knows only English, not \"de\"");
+    check_refused("language=de\n", NULL, "supports only English, not \"de\"");
     check_refused("translate=yes\n", NULL, "cannot translate");
     check_refused("beam_size=9\n", NULL, "9");
     check_refused("temperature=1.5\n", NULL, "1.5");

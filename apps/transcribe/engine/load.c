@@ -137,9 +137,9 @@ static int check_settings(const struct tr_settings *s)
 static int check_english(const struct tr_settings *s)
 {
     if (s->translate)
-        return gd__fail("%s knows only English and cannot translate: use a model without .en", s->model);
+        return gd__fail("%s supports only English and cannot translate: use a model without .en", s->model);
     if (s->language && given_language(s) != whisper_lang_id("en"))
-        return gd__fail("%s knows only English, not \"%s\": use a model without .en", s->model, s->language);
+        return gd__fail("%s supports only English, not \"%s\": use a model without .en", s->model, s->language);
     return 0;
 }
 

@@ -71,10 +71,10 @@ static int check_language(const struct work *w)
         return 0;
     if (t->translate)
         return gd__fail(
-            "model %s knows only English and cannot translate: use one without .en, as in --model-size small",
+            "model %s supports only English and cannot translate: use one without .en, as in --model-size small",
             w->model.name);
     if (l && strcasecmp(l, "en") != 0 && strcasecmp(l, "english") != 0)
-        return gd__fail("model %s knows only English: leave out --language %s, or use a model without .en",
+        return gd__fail("model %s supports only English: leave out --language %s, or use a model without .en",
                         w->model.name, l);
     return 0;
 }

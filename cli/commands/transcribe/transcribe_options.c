@@ -70,7 +70,7 @@ static const struct cli_opt table[] = {
     { "model-size", 0, "SIZE", "which model: tiny, base, small, medium, large-v3, base.en, demo, ... (default base)",
       cli_set_text, AT(model_size), .group = "Model and text" },
     { "model", 0, "FILE", "use this model file (ggml-*.bin)", cli_set_text, AT(model) },
-    { "model-dir", 0, "DIR", "look for the model in DIR first", cli_set_text, AT(model_dir) },
+    { "model-dir", 0, "DIR", "search DIR for the model first", cli_set_text, AT(model_dir) },
     { "language", 0, "LANG", "spoken language, such as en (default: detected in each file)", set_language,
       AT(language) },
     { "translate", 0, NULL, "translate into English", cli_set_flag, AT(translate) },
@@ -95,7 +95,7 @@ static const struct cli_opt table[] = {
     { "threads", 0, "N", "threads of each worker (default: cores divided by workers, at most 4 with a GPU)",
       cli_set_number, AT(threads), .min = 1, .max = 1024 },
     { "no-gpu", 0, NULL, "compute on the CPU even if there are GPUs", cli_set_flag, AT(no_gpu) },
-    { "timeout", 0, "TIME", "give up on a file that takes longer than TIME, such as 30s, 5m or 1.5h", cli_set_timeout,
+    { "timeout", 0, "TIME", "fail a file that takes longer than TIME, such as 30s, 5m or 1.5h", cli_set_timeout,
       AT(run.timeout_ms) },
     { "retries", 0, "N", "try a failing file up to N times in all; 0 means until it succeeds (default 1)",
       cli_set_retries, AT(run.retries), .max = 1000000 },
@@ -140,9 +140,9 @@ static const struct cli_opt table[] = {
     "\n"                                                                                \
     "Examples:\n"
 #define AFTER                                                                            \
-    "Models are files named ggml-SIZE.bin. They are looked for in --model-dir,\n"        \
-    "$GPU_DISPATCH_MODELS, ./models and the usual caches. The model demo is included;\n" \
-    "it knows 50 English words and is only good for trying things out.\n"                \
+    "Models are files named ggml-SIZE.bin. They are searched for in --model-dir,\n"      \
+    "$GPU_DISPATCH_MODELS, ./models and the usual caches. The model demo is included.\n" \
+    "It recognises 50 English words and is only for trying things out.\n"                \
     "\n"                                                                                 \
     "Exit status: 0 every file was transcribed; 1 a file failed, no file was found,\n"   \
     "or the run could not start; 130 Ctrl-C. More: man gpu-dispatch-transcribe.\n"

@@ -75,7 +75,7 @@ int cli_halt_parse(struct cli_halt *h, const char *text)
         return gd__fail("--halt %s: must start with never, soon or now, as in soon,fail=1", text);
     h->when = (enum cli_halt_when)when;
     if (when == CLI_HALT_NEVER)
-        return at[length] ? gd__fail("--halt %s: never takes no limit: write --halt never", text) : 0;
+        return at[length] ? gd__fail("--halt %s: never has no limit: write --halt never", text) : 0;
     at += length + (at[length] != 0);
     length = strcspn(at, ",=");
     int what = find_name(what_names, 3, at, length);
