@@ -5,8 +5,8 @@
 #include <gpu_dispatch/command.h>
 #include <gpu_dispatch/worker.h>
 
-/* The functions of a worker that runs a command for each task. The spec is copied. Returns NULL with the error text
- * set. One per process. */
+/* The functions of a worker that runs a command for each task. The spec is copied. On failure returns NULL and sets the
+ * error message. Call it once per process. */
 const struct gd_worker_ops *gd__command_ops(const struct gd_command_spec *spec);
 
 #endif

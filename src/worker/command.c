@@ -2,13 +2,15 @@
  *
  * The worker's main thread starts the command with posix_spawn and waits for it. Nothing polls or reads meanwhile:
  * stdout and stderr are memfds, which are read when the command has ended. They are reused for the next task, unless a
- * process that the command left running still has them. This process is the reaper of its descendants, so one wait
- * shows that. Everything that is the same for every task (attributes, file actions, environment) is prepared once.
+ * process that the command left running still has them open. This process is the reaper of its descendants, so one
+ * waitpid() call tells whether there is such a process. Everything that is the same for every task (attributes, file
+ * actions, environment) is prepared once.
  *
  * A command belongs to the worker's process group and has the default signals. To interrupt it, SIGTERM is sent to the
- * group, and to descendants in other groups. The worker itself has a handler for SIGTERM, since a command would inherit
- * an ignored signal. A SIGTERM from another process may be a stop that is sent to every process of the run. A command
- * that fails then is reported as GD__R_SIGNALLED, since programs that catch the signal exit with any code.
+ * group, and to descendants in other groups. The worker itself has a handler for SIGTERM. It does not ignore the
+ * signal, because commands would inherit that. A SIGTERM from another process may be a stop that is sent to every
+ * process of the run. If the command fails after that, the result is GD__R_SIGNALLED, whatever the exit code, because
+ * programs that catch the signal exit with any code.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -59,15 +61,15 @@ static struct {
     posix_spawnattr_t attributes;
     char **environment;
     char variables[N_VARIABLES][VARIABLE_MAX];
-    const char *process; /* the name of this process, as the dispatcher knows it */
+    const char *process; /* the name that the dispatcher gave this process */
     unsigned slot;
     int gpu_id;
 } runner = { .outputs = { -1, -1 } };
 
 /* ---- setup ---- */
 
-/* Puts new memfds at the numbers that the file actions name. They are in append mode: their position need not be reset,
- * and several processes do not overwrite each other's output. */
+/* Opens new memfds at the descriptor numbers that the file actions use. They are in append mode, so their position need
+ * not be reset, and several processes do not overwrite each other's output. */
 static int renew_outputs(void)
 {
     for (int i = 0; i < N_OUTPUTS; i++) {
@@ -151,13 +153,13 @@ static int prepare_environment(void)
     return 0;
 }
 
-static volatile sig_atomic_t told_to_end; /* since the command was started */
+static volatile sig_atomic_t term_received; /* SIGTERM came after the command was started */
 
 static void on_term(int s, siginfo_t *info, void *context)
 {
     (void)s, (void)context;
-    if (info->si_pid != getpid()) /* otherwise interrupt() sent it to the group */
-        told_to_end = 1;
+    if (info->si_pid != getpid()) /* otherwise our own interrupt() sent it */
+        term_received = 1;
 }
 
 static int prepare_signals(void)
@@ -166,7 +168,8 @@ static int prepare_signals(void)
     return sigaction(SIGTERM, &a, NULL) < 0 || prctl(PR_SET_CHILD_SUBREAPER, 1) < 0 ? errno : 0;
 }
 
-/* Workers are counted from 1, whatever their ids. The dispatcher passes the number in the environment. */
+/* The number of this worker, counted from 1. It does not depend on worker ids. The dispatcher passes it in the
+ * environment. */
 static unsigned slot_of(const struct gd_setup *s)
 {
     const char *slot = getenv("GPU_DISPATCH_SLOT");
@@ -231,8 +234,8 @@ static bool is_shortage(int rc)
     return rc == EAGAIN || rc == ENOMEM;
 }
 
-/* Starts the command without a shell if that makes no difference. If that fails (a script without a first line, or a
- * missing file), the shell runs it or reports the error. */
+/* Starts the command without a shell if the result is the same. If that fails (a script without a #! line, or a missing
+ * file), the shell runs it or reports the error. */
 static int start(pid_t *pid, const struct gd_command_fill *with)
 {
     if (*runner.program.path) {
@@ -266,7 +269,7 @@ static int measure(struct ended *e)
     return 0;
 }
 
-/* Reads as much as there is: a process that the command left running may have truncated the file. */
+/* Reads as many bytes as there are: a process that the command left running may have truncated the file. */
 static size_t read_output(int fd, char *room, size_t size, size_t offset)
 {
     size_t done = 0;
@@ -318,9 +321,9 @@ static size_t result_size(const struct ended *e)
     return sizeof(struct gd__command_head) + e->sizes[OUT] + e->sizes[ERR];
 }
 
-static int say_too_large(struct gd_result *r, const struct ended *e)
+static int report_too_large(struct gd_result *r, const struct ended *e)
 {
-    return gd_result_error(r, "no memory for its output of %zu bytes: let it write to a file instead",
+    return gd_result_error(r, "no memory for the command's output of %zu bytes: let it write to a file instead",
                            e->sizes[OUT] + e->sizes[ERR]);
 }
 
@@ -328,14 +331,14 @@ static int report_success(struct gd_result *r, const struct ended *e)
 {
     char *room = gd_result_alloc(r, result_size(e));
     if (!room)
-        return say_too_large(r, e);
+        return report_too_large(r, e);
     write_result(room, e);
     return 0;
 }
 
 static bool may_be_a_stop(const struct ended *e)
 {
-    return told_to_end || e->signal == SIGTERM || e->signal == SIGINT || e->signal == SIGHUP;
+    return term_received || e->signal == SIGTERM || e->signal == SIGINT || e->signal == SIGHUP;
 }
 
 static int report_failure(struct gd_result *r, const struct ended *e)
@@ -348,7 +351,7 @@ static int report_failure(struct gd_result *r, const struct ended *e)
     else
         room = gd_result_alloc_failed(r, result_size(e), "exited with code %d%s", e->exit_code, more);
     if (!room)
-        return say_too_large(r, e);
+        return report_too_large(r, e);
     write_result(room, e);
     if (may_be_a_stop(e))
         r->kind = GD__R_SIGNALLED;
@@ -397,7 +400,8 @@ static void wait_for(pid_t pid, struct ended *e)
     e->signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
 }
 
-/* Reaps processes that the command started and did not wait for. Those that still run may still write. */
+/* Reaps processes that the command started and did not wait for. If one still runs, it may still write, so the outputs
+ * are stale. */
 static void reap_the_rest(void)
 {
     pid_t pid;
@@ -419,7 +423,7 @@ static int run(struct gd_worker *w, const struct gd_command_fill *with, struct g
 {
     struct ended e = { 0 };
     pid_t pid = 0;
-    told_to_end = 0;
+    term_received = 0;
     int rc = start(&pid, with);
     if (rc)
         return report_not_started(r, rc);
@@ -428,7 +432,7 @@ static int run(struct gd_worker *w, const struct gd_command_fill *with, struct g
     wait_for(pid, &e);
     reap_the_rest();
     if (measure(&e) < 0)
-        return gd_result_error(r, "cannot read its output: %s", strerror(errno));
+        return gd_result_error(r, "cannot read the command's output: %s", strerror(errno));
     if (gd_task_cancelled(w))
         rc = gd_result_cancelled(r);
     else
@@ -448,7 +452,7 @@ static int process(struct gd_worker *w, const struct gd_task *task, struct gd_re
     if (runner.command->dry_run)
         return report_dry_run(r, &with);
     if (runner.stale && renew_outputs() < 0)
-        return gd_result_error(r, "no memory for its output: %s", strerror(errno));
+        return gd_result_error(r, "no memory for the command's output: %s", strerror(errno));
     set_variables(task);
     return run(w, &with, r);
 }
@@ -464,7 +468,7 @@ static void interrupt(struct gd_worker *w)
 static int clean_up(struct gd_worker *w)
 {
     (void)w;
-    gd__descendants_kill(getpid(), true); /* descendants with a session of their own are meant to stay */
+    gd__descendants_kill(getpid(), true); /* descendants in a new session are meant to stay */
     gd__filling_free(&runner.filling);
     gd__free(runner.environment);
     posix_spawn_file_actions_destroy(&runner.actions);

@@ -1,14 +1,14 @@
-/* The life of a worker process once its memory is mapped:
+/* The life of a worker process after its memory is mapped:
  *
- *   setup -> READY -> tasks until told to stop -> cleanup -> BYE -> exit
+ *   setup -> READY -> tasks until the stop -> cleanup -> BYE -> exit
  *
- * There are two loops, besides that of pipeline.c. single_loop() takes one task at a time and loads nothing ahead. It
- * reads the clock once for each task, since the end of one is the start of the next, and claiming a task wakes the
- * dispatcher for the result before it. group_loop() is for batches and for loading ahead. It claims as many tasks as
- * may be in progress, and commits results strictly in the order of their positions.
+ * There are two loops here and a third in pipeline.c. single_loop() takes one task at a time and loads nothing ahead.
+ * It reads the clock once for each task, because the end of one task is the start of the next. Claiming a task also
+ * wakes the dispatcher for the previous result. group_loop() is for batches and for loading ahead. It claims as many
+ * tasks as may be in progress, and commits results strictly in the order of their positions.
  *
- * No committed result waits for a wake-up while user code runs: before each call of user code there is a claim or a
- * flush.
+ * Before each call of user code there is a claim or a flush, so the dispatcher is woken for every committed result
+ * before user code runs.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -101,7 +101,7 @@ void gd__entry_unload(struct gd_worker *w, struct gd__entry *e)
     gd__host_check_fork(w);
 }
 
-/* Marks the positions below `below` as entering process. */
+/* Marks the positions from first to below `below` as started, just before process is called. */
 static inline void begin(struct gd_worker *w, uint64_t first, uint64_t below, uint64_t now_ns)
 {
     set_current(w, first);
@@ -123,7 +123,7 @@ void gd__host_begin(struct gd_worker *w, uint64_t first, uint64_t below, uint64_
     begin(w, first, below, now_ns);
 }
 
-/* The device is lost, so this process must end. Loaded tasks are unloaded; cleanup is not called. */
+/* The device is lost, so this process must end. Loaded tasks are unloaded, but cleanup is not called. */
 _Noreturn static void leave_device(struct gd_worker *w)
 {
     gd__host_flush(w);
@@ -163,7 +163,8 @@ static inline void process_one(struct gd_worker *w, struct gd__entry *e, uint64_
     e->state = GD__ENTRY_DONE;
 }
 
-/* Claims one task, and waits for it if necessary. Returns false to stop. Sets *now_ns to 0 if it waited. */
+/* Claims one task, and waits for it if necessary. Returns false if the worker must stop. Sets *now_ns to 0 if it
+ * waited. */
 static inline bool claim_one(struct gd_worker *w, uint64_t *now_ns)
 {
     struct gd__port *p = &w->port;
@@ -201,7 +202,7 @@ static void single_loop(struct gd_worker *w)
 
 /* ---- groups: claiming ---- */
 
-/* The size of the batch at position. If the slot is read before it is claimed, this is only a guess. */
+/* The size of the batch at position. Before the slot is claimed, this is only a guess. */
 static uint64_t batch_at(const struct gd_worker *w, uint64_t position)
 {
     uint64_t n = __atomic_load_n(&gd__port_task(&w->port, position)->batch, __ATOMIC_RELAXED);
@@ -213,7 +214,7 @@ bool gd__host_claim(struct gd_worker *w, uint64_t n)
     struct gd__port *p = &w->port;
     if (n == 0 || !gd__port_poll(p))
         return false;
-    uint64_t there = p->limit - p->next, first = p->next; /* a batch whose end was taken back is shorter */
+    uint64_t there = p->limit - p->next, first = p->next; /* a batch may be shorter: its end was taken back */
     if (!gd__port_claim(p, n < there ? n : there))
         return false;
     GD__KILL_POINT("claimed");
@@ -222,7 +223,7 @@ bool gd__host_claim(struct gd_worker *w, uint64_t n)
     return true;
 }
 
-/* Claims the whole batch at head, and waits for it if necessary. Returns false to stop. */
+/* Claims the whole batch at head, and waits for it if necessary. Returns false if the worker must stop. */
 static bool claim_head(struct gd_worker *w)
 {
     struct gd__port *p = &w->port;
@@ -236,12 +237,12 @@ static bool claim_head(struct gd_worker *w)
         gd__host_claim(w, batch_at(w, w->head));
     }
     uint64_t wanted = batch_at(w, w->head), have = p->next - w->head;
-    if (have < wanted) /* it was claimed in part, to be loaded ahead */
+    if (have < wanted) /* a part of it was claimed before, to be loaded ahead */
         gd__host_claim(w, wanted - have);
     return true;
 }
 
-/* Hands claimed tasks to the loader, and claims more if that is allowed. */
+/* Passes claimed tasks to the loader, and claims more if that is allowed. */
 static void load_ahead(struct gd_worker *w)
 {
     struct gd__port *p = &w->port;
@@ -271,7 +272,7 @@ void gd__host_commit(struct gd_worker *w, uint64_t below)
         leave_device(w);
 }
 
-/* Calls process for each task of a group in turn. */
+/* Calls process for each task of a group, one after the other. */
 static void run_in_turn(struct gd_worker *w, uint64_t below)
 {
     while (w->head < below) {
@@ -293,7 +294,7 @@ static void run_in_turn(struct gd_worker *w, uint64_t below)
 /* A batch that is passed to process_batch, in one or more calls. */
 struct batch {
     uint64_t below;          /* position after its last task */
-    uint64_t fitted;         /* the most tasks that one call could process after a call had failed */
+    uint64_t fitted;         /* the most tasks that succeeded in one call after another call had failed */
     bool failed;             /* a call ran out of memory */
     bool failed_unexplained; /* a call failed although each of its tasks succeeds alone */
 };
@@ -306,7 +307,7 @@ static bool ran_out(struct gd_worker *w, size_t first, size_t n, int code)
     return out;
 }
 
-/* One call for w->batch[first .. first + n). Returns its code; the results are not settled. */
+/* Makes one call for w->batch[first .. first + n). Returns its code. The results are not settled yet. */
 static int call_batch(struct gd_worker *w, size_t first, size_t n)
 {
     for (size_t i = first; i < first + n; i++) {
@@ -373,7 +374,7 @@ static size_t gather_batch(struct gd_worker *w, uint64_t below, uint64_t now_ns)
     size_t n = 0;
     for (uint64_t position = w->head; position < below; position++) {
         struct gd__entry *e = gd__entry_at(w, position);
-        if (e->state == GD__ENTRY_DONE) /* its load failed, so process_batch does not get it */
+        if (e->state == GD__ENTRY_DONE) /* its load failed, so it is not passed to process_batch */
             continue;
         e->start_ns = now_ns;
         w->batch[n++] = e;
@@ -483,7 +484,7 @@ static void set_up(struct gd_worker *w)
     settle_own(w, code, "starting the worker");
 }
 
-/* cleanup is not called after a setup that failed, since it would find only half of what it expects. */
+/* cleanup is not called after a setup that failed, because setup may have done only a part of its work. */
 _Noreturn static void leave_after_setup(struct gd_worker *w)
 {
     gd__record_put(w, GD__R_SETUP_FAILED, NULL, &w->own);

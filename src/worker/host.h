@@ -1,4 +1,4 @@
-/* The worker host: what its files share, and what the dispatcher asks about this process.
+/* The worker host: what its files share, and what the dispatcher reads about this process.
  *
  *   main.c     becoming a worker (boot message, guardian thread) or remembering how to start one
  *   host.c     setup, the loops over tasks and batches, cleanup
@@ -25,14 +25,14 @@
 #include "worker/pipeline.h"
 
 /* Exit codes of a worker process. 0 is a normal end. */
-#define GD__EXIT_SETUP       1  /* setup failed (a record says why) */
-#define GD__EXIT_BOOT        70 /* it could not start: the last line of stderr says why */
-#define GD__EXIT_DEVICE_LOST 71 /* process reported it (a record says why) */
+#define GD__EXIT_SETUP       1  /* setup failed (a record has the reason) */
+#define GD__EXIT_BOOT        70 /* it could not start: the last line of stderr has the reason */
+#define GD__EXIT_DEVICE_LOST 71 /* process reported it (a record has the reason) */
 #define GD__EXIT_ORPHAN      72 /* the dispatcher is gone, and this is not the leader of its process group */
-#define GD__EXIT_PROTOCOL    73 /* the program behind this worker broke the protocol: stderr says how */
-#define GD__EXIT_THREAD      74 /* user code ended a thread of the worker: stderr says so */
-#define GD__EXIT_FORK        75 /* not of a worker, but of a fork of one that returned into its code */
-#define GD__EXIT_SHORTAGE    76 /* it could not start because processes or memory were short: it may be tried again */
+#define GD__EXIT_PROTOCOL    73 /* the program of this worker broke the protocol: stderr has the details */
+#define GD__EXIT_THREAD      74 /* user code ended a thread of the worker, as stderr reports */
+#define GD__EXIT_FORK        75 /* used by a fork of a worker that returned into the worker's code */
+#define GD__EXIT_SHORTAGE    76 /* no more processes or memory were available: the worker may be started again */
 
 /* Points at which GD_KILL can end a worker, in the order of its life. loading and loaded exist only with load(). See
  * base/fault.h. */
@@ -57,14 +57,14 @@
     X("after_bye")
 
 #define GD__NO_POSITION UINT64_MAX
-#define GD__MESSAGE_MAX 65536u /* of an error message; longer ones are cut between characters */
+#define GD__MESSAGE_MAX 65536u /* bytes of an error message; longer ones are cut between two characters */
 
-/* ---- what the dispatcher asks (main.c) ---- */
+/* ---- what the dispatcher reads (main.c) ---- */
 
 const struct gd_worker_ops *gd__worker_registered(void); /* NULL: gd_worker_main() was never called */
-char *const *gd__worker_argv(void);                      /* as main had it; NULL likewise */
+char *const *gd__worker_argv(void);                      /* the argv of main(); NULL likewise */
 
-/* To be called before gd_worker_main(): the worker's tasks go through these functions instead of process. */
+/* Makes the worker's tasks go through these functions instead of process. Call it before gd_worker_main(). */
 void gd__worker_pipe(const struct gd__pipe_ops *pipe);
 
 /* ---- inside a worker ---- */
@@ -75,7 +75,7 @@ struct gd_result {
     struct gd_worker *worker;
     enum gd__record_kind kind;
     uint64_t size;
-    uint64_t offset; /* 0: no room taken in the region */
+    uint64_t offset; /* 0: it uses no room in the region */
     char *message;   /* the error message, owned; NULL: it fits into `bytes` */
     alignas(16) unsigned char bytes[GD__INLINE_MAX];
 };
@@ -84,7 +84,7 @@ enum gd__entry_state {
     GD__ENTRY_CLAIMED, /* with load(): waits for an I/O thread */
     GD__ENTRY_LOADING,
     GD__ENTRY_LOADED,
-    GD__ENTRY_DONE, /* its result is settled, and committed when its turn comes */
+    GD__ENTRY_DONE, /* its result is settled, and will be committed in order */
 };
 
 /* A claimed task without a result record. */
@@ -105,9 +105,9 @@ struct gd_worker {
     struct gd_worker_ops ops;
     struct gd_result own; /* the error message of setup or cleanup */
     void *user;
-    struct gd__ticks clock; /* the main thread's */
+    struct gd__ticks clock; /* for the main thread */
     int lifeline;           /* the boot socket: end of file when the dispatcher is gone */
-    int dispatcher;         /* its pidfd */
+    int dispatcher;         /* the pidfd of the dispatcher */
     const uint32_t *is_us;  /* 0 in a fork of this process, see gd__host_check_fork() */
 
     struct gd__entry *entries; /* by position & entry_mask; positions head .. port.next - 1 are in use */
@@ -119,14 +119,14 @@ struct gd_worker {
     const struct gd_task **batch_tasks;
     struct gd_result **batch_results;
 
-    const struct gd__pipe_ops *pipe; /* NULL: tasks are given to process */
+    const struct gd__pipe_ops *pipe; /* NULL: tasks are passed to process */
     struct gd__pipeline *pipeline;
 
     struct gd__loader *loader;  /* NULL: no load() */
     pthread_mutex_t bytes_lock; /* used only with a loader */
 
-    /* The first position being processed (or whose load is waited for). With interrupt() it changes under its lock, so
-     * that no task is interrupted in place of another. */
+    /* The first position that is being processed, or whose load the main thread waits for. If there is an interrupt(),
+     * it changes under current_lock, so that no task is interrupted in place of another. */
     _Atomic uint64_t current;
     pthread_mutex_t current_lock;
     uint64_t interrupted; /* position + 1 for which interrupt() was called */
@@ -144,8 +144,8 @@ static inline void gd__after_wait(void)
         gd__wait_hooks.after();
 }
 
-/* Called after user code has returned. A process that user code forked must not continue as the worker, whose memory it
- * shares. */
+/* Called after user code has returned. If user code forked, the new process must not continue as the worker, because it
+ * shares the worker's memory. */
 _Noreturn void gd__host_leave_fork(void);
 static inline void gd__host_check_fork(const struct gd_worker *w)
 {
@@ -162,11 +162,12 @@ int gd__host_wait(struct gd_worker *w);           /* gd__port_wait(), with the h
 _Noreturn void gd__host_run(struct gd_worker *w); /* port, ops and lifeline are set */
 void gd__entry_unload(struct gd_worker *w, struct gd__entry *e);
 void gd__host_flush(struct gd_worker *w); /* wakes the dispatcher for the committed results */
-/* Claims up to n more tasks, if there are any, and opens their entries. False if there were none. */
+/* Claims up to n more tasks, if there are any, and opens their entries. Returns false if there were none. */
 bool gd__host_claim(struct gd_worker *w, uint64_t n);
-/* Marks the positions from first to below `below` as entered. To be called once for each position. */
+/* Marks the positions from first to below `below` as started. Call it once for each position. */
 void gd__host_begin(struct gd_worker *w, uint64_t first, uint64_t below, uint64_t now_ns);
-/* Commits the settled results below `below`, in order. Does not return if one of them lost the device. */
+/* Commits the settled results below `below`, in order. Does not return if one of them reports that the device is
+ * lost. */
 void gd__host_commit(struct gd_worker *w, uint64_t below);
 
 static inline struct gd__entry *gd__entry_at(const struct gd_worker *w, uint64_t position)
@@ -184,21 +185,22 @@ static inline bool gd__is_solo(const struct gd_worker *w, uint64_t position)
 /* How many tasks may be claimed and not finished. */
 uint64_t gd__loader_bound(const struct gd_worker *w);
 int gd__loader_start(struct gd_worker *w);
-/* Hands claimed tasks to the I/O threads, as far as they may be loaded beside the one at head. Returns the first
- * position that may not be loaded yet. */
+/* Passes claimed tasks to the I/O threads, up to the first one that must not be loaded while the task at head is in
+ * progress. Returns the first position that was not passed. */
 uint64_t gd__loader_hand(struct gd_worker *w);
 void gd__loader_await(struct gd_worker *w, uint64_t position); /* waits for the end of its load */
-/* A load that is waited for, or will be next, was cancelled. Any thread, while there is a current task. */
+/* Reports that the load that the main thread waits for, or will wait for next, was cancelled. Call it from any thread,
+ * while there is a current task. */
 void gd__loader_cancel(struct gd_worker *w);
-/* Ends the I/O threads. Waits for loads that run, and unloads what is loaded. */
+/* Ends the I/O threads. Waits for running loads, and unloads the loaded tasks. */
 void gd__loader_stop(struct gd_worker *w);
 
 /* result.c */
 void gd__result_init(struct gd_result *r, struct gd_worker *w); /* once per object */
-void gd__result_reset(struct gd_result *r);                     /* back to an empty success */
-/* Settles a result by the code that the user's function `who` returned. A failure without an error message gets one, if
- * necessary from the thread's error text. That text must not be used for a later failure too: call gd__message_forget()
- * after the last use. */
+void gd__result_reset(struct gd_result *r);                     /* makes it an empty success again */
+/* Settles a result by the code that the user's function, named `who`, returned. If a failure has no error message, it
+ * gets one, if possible the error message of this thread. After the last use call gd__message_forget(), so that a later
+ * failure does not get the same message. */
 void gd__result_settle(struct gd_result *r, int code, const char *who);
 void gd__message_forget(void);
 int gd__result_fail(struct gd_result *r, enum gd__record_kind kind, const char *format, ...)
@@ -207,6 +209,6 @@ int gd__result_fail(struct gd_result *r, enum gd__record_kind kind, const char *
  * none). */
 void gd__record_put(struct gd_worker *w, enum gd__record_kind kind, const struct gd__entry *e, struct gd_result *r);
 void gd__thread_is_loading(uint64_t position);           /* this I/O thread loads position (or GD__NO_POSITION) */
-size_t gd__message_fit(const char *text, size_t length); /* the length without a character cut in two at the end */
+size_t gd__message_fit(const char *text, size_t length); /* the length without an incomplete character at the end */
 
 #endif

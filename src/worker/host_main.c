@@ -1,12 +1,12 @@
-/* The worker host as a program: its arguments say which worker it becomes.
+/* The worker host as a program. Its arguments choose the worker that it becomes.
  *
  *   HOST PLUGIN.so                                                                a C plugin
  *   HOST --command [--quote] [--dry-run] [--ungroup] [--shell SHELL] -- WORD...   a command per task
  *   HOST --stream [--json] -- PROGRAM ARG...                                      a program that speaks JSON Lines
  *   HOST --check PLUGIN.so                                                        prints what the plugin offers
  *
- * A plugin that can't be used, or wrong arguments, are not treated as a crash. The worker runs with a setup that fails
- * with the reason, so that the reason reaches the dispatcher's on_setup_fail.
+ * If a plugin can't be used or the arguments are wrong, the worker does not crash. It runs with a setup that fails with
+ * the reason, so that the dispatcher's on_setup_fail receives the reason.
  */
 #include "binding.h"
 
@@ -24,7 +24,7 @@
 
 enum { EXIT_USAGE = 2 };
 
-static char reason[2048]; /* why this worker can't work */
+static char reason[2048]; /* the reason why this worker can't work */
 
 static int refuse(struct gd_worker *w, const struct gd_setup *s)
 {
@@ -39,7 +39,7 @@ static int never(struct gd_worker *w, const struct gd_task *task, struct gd_resu
     return gd_result_error(result, "%s", reason);
 }
 
-/* Returns NULL with the reason set. The plugin is never unloaded. */
+/* On failure returns NULL and sets the reason. The plugin is never unloaded. */
 static const struct gd_worker_ops *load_plugin(const char *path)
 {
     void *plugin = dlopen(path, RTLD_NOW | RTLD_LOCAL);
@@ -98,15 +98,15 @@ static int check_plugin(const char *path, int argc, char **argv)
 
 /* ---- arguments ---- */
 
-/* An option of a worker: sets a flag, or takes the argument after it. */
+/* An option of a worker. It sets a flag, or stores the argument after it. */
 struct option {
     const char *name;
     bool *flag;
     const char **value;
 };
 
-/* Reads `[options] --` from argv, which begins after the worker's own name and ends with NULL. Returns the arguments
- * after "--", or NULL with the reason set. */
+/* Reads `[options] --` from argv, which begins after the kind of the worker and ends with NULL. Returns the arguments
+ * after "--". On failure returns NULL and sets the reason. */
 static char **read_options(char **argv, const struct option *options, size_t n)
 {
     for (; *argv && strcmp(*argv, "--") != 0; argv++) {
@@ -147,7 +147,7 @@ static const struct gd_worker_ops *command_worker(int argc, char **argv)
     return ops;
 }
 
-/* Returns only if the arguments are wrong: a stream worker takes tasks in its own way. */
+/* Returns only if the arguments are wrong. A stream worker has its own loop over tasks. */
 static const struct gd_worker_ops *stream_worker(int argc, char **argv)
 {
     bool json = false;
@@ -163,7 +163,7 @@ static const struct gd_worker_ops *stream_worker(int argc, char **argv)
 
 static const struct {
     const char *name;
-    const struct gd_worker_ops *(*open)(int argc, char **argv); /* NULL with the reason set */
+    const struct gd_worker_ops *(*open)(int argc, char **argv); /* on failure returns NULL and sets the reason */
 } kinds[] = { { "--command", command_worker }, { "--stream", stream_worker } };
 
 static const struct gd_worker_ops *open_worker(int argc, char **argv)

@@ -1,18 +1,18 @@
 /* Loading ahead: load() runs on I/O threads while process runs.
  *
- * The main thread claims tasks and hands them over. The I/O threads take them in order of position. One lock protects
- * everything. The entry of each position goes through these states:
+ * The main thread claims tasks and passes them to the I/O threads, which take them in order of position. One lock
+ * protects everything. The entry of each position goes through these states:
  *
  *   CLAIMED  --I/O thread takes it--> LOADING --load ok--> LOADED --process, commit--> (gone)
  *                                             --failed or cancelled--> DONE --commit--> (gone)
  *
- * Before load is called for a position, `loading` in shared memory is set above it. So if this process dies, every task
- * whose load had begun is known. At most gd__loader_bound() tasks are claimed and not finished, including the one being
- * processed. A task that is suspected of crashing (GD__TASK_SOLO) is not loaded beside others, and others are not
- * loaded beside it.
+ * Before load is called for a position, `loading` in shared memory is set to the position after it. So if this process
+ * dies, the dispatcher can tell which loads had begun. At most gd__loader_bound() tasks are claimed and not finished,
+ * including the one being processed. A task that is suspected of crashing (GD__TASK_SOLO) is not loaded beside others,
+ * and others are not loaded beside it.
  *
- * Only the task at head has a running time limit, so a load that exceeds it is one that the main thread waits for. The
- * guardian wakes the main thread, which interrupts the load (gd__wait_hooks) if it can.
+ * Time limits apply only to the task at head. So if a load exceeds its limit, the main thread is waiting for that load.
+ * The guardian wakes the main thread, which interrupts the load (gd__wait_hooks) if it can.
  */
 #include <errno.h>
 
@@ -24,12 +24,12 @@
 
 struct gd__loader {
     pthread_mutex_t lock;
-    pthread_cond_t work; /* for I/O threads: handed or stop has changed */
-    pthread_cond_t done; /* for the main thread: a load has ended */
-    uint64_t taken;      /* an I/O thread has taken the positions below it */
-    uint64_t handed;     /* I/O threads may take the positions below it */
+    pthread_cond_t work; /* I/O threads wait for it: handed or stop has changed */
+    pthread_cond_t done; /* the main thread waits for it: a load has ended */
+    uint64_t taken;      /* I/O threads have taken the positions below this */
+    uint64_t handed;     /* I/O threads may take the positions below this */
     bool stop;
-    bool cancelled; /* for the main thread: a load that it waits for has passed its time limit */
+    bool cancelled; /* the load that the main thread waits for has exceeded its time limit */
     unsigned n_threads;
     pthread_t threads[];
 };
@@ -171,7 +171,7 @@ static bool is_loading(const struct gd__entry *e)
     return e->state == GD__ENTRY_CLAIMED || e->state == GD__ENTRY_LOADING;
 }
 
-/* Waits until the load has ended, then returns false; or until a load must be interrupted, then returns true. */
+/* Waits until the load has ended or must be interrupted. Returns true if it must be interrupted. */
 static bool wait_load(struct gd__loader *l, const struct gd__entry *e)
 {
     pthread_mutex_lock(&l->lock);
@@ -187,7 +187,7 @@ void gd__loader_await(struct gd_worker *w, uint64_t position)
 {
     struct gd__loader *l = w->loader;
     const struct gd__entry *e = gd__entry_at(w, position);
-    /* The guardian does not report a cancellation that came before this wait. */
+    /* The guardian does not report a cancellation from before this wait. */
     if (gd__host_cancel_below(w) > position)
         gd__loader_cancel(w);
     gd__before_wait();

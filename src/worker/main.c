@@ -1,19 +1,21 @@
-/* The one call at the top of main(). In a process that a dispatcher started, it becomes the worker and does not return.
- * In any other process it remembers how to start such a process.
+/* gd_worker_main(), the call at the top of main(). In a process that a dispatcher started, it runs the worker and does
+ * not return. In any other process it records how to start a worker.
  *
- * A worker has the number of the boot socket in its environment. It removes the variable (its own children are not
- * workers), receives the shared memory, and leaves the socket to the guardian thread:
+ * A worker has the number of the boot socket in its environment. It removes the variable, because its own children are
+ * not workers. It receives the shared memory. Then the guardian thread reads the socket:
  *
  *   on a byte 'c'       calls interrupt(), if the cancelled task still runs
- *   on end of file, or when the dispatcher's pidfd reports it (a fork of it may hold the socket open)
- *                       the dispatcher has ended: kills this process and its whole group
+ *   on end of file      the dispatcher has ended: kills this process and its whole group
  *
- * The parent-death signal alone is not enough: there is a gap before it is set, and it does not reach this process's
- * children. Once the guardian runs, the signal must not be SIGKILL either: it would usually be faster than the
- * guardian, and the children would survive. SIGCONT does no harm, and lets the guardian of a stopped process do its
- * work.
+ * It also does the latter when the dispatcher's pidfd is readable. This is needed because a fork of the dispatcher may
+ * hold the socket open.
  *
- * A boot that fails writes one line to stderr and exits with GD__EXIT_BOOT (70).
+ * The parent-death signal alone is not enough. The dispatcher may die before it is set, and it does not reach this
+ * process's children. After the guardian has started, the signal must not be SIGKILL. SIGKILL would usually be faster
+ * than the guardian, and the children would survive. SIGCONT does no harm, and lets the guardian of a stopped process
+ * run.
+ *
+ * If the boot fails, the process writes one line to stderr and exits with GD__EXIT_BOOT (70).
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -49,7 +51,7 @@ static struct {
 
 static bool is_worker;
 static struct gd_worker this_worker;
-static char refusal[1024]; /* why this worker's table of functions can't be used */
+static char refusal[1024]; /* the reason why this worker's table of functions can't be used */
 
 const struct gd_worker_ops *gd__worker_registered(void)
 {
@@ -80,8 +82,8 @@ static bool all_zero(const unsigned char *bytes, size_t n)
     return n == 0;
 }
 
-/* Copies the part of the table that this library knows. A table from an older header is shorter. One from a newer
- * header may be longer if its additional fields are zero. */
+/* Copies the part of the table that this library knows. A table from an older header is shorter. A table from a newer
+ * header may be longer, but its additional fields must be zero. */
 static int copy_ops(struct gd_worker_ops *out, const struct gd_worker_ops *ops)
 {
     if (!ops)
@@ -104,7 +106,7 @@ static int copy_ops(struct gd_worker_ops *out, const struct gd_worker_ops *ops)
     return 0;
 }
 
-/* The setup of a worker whose table can't be used: reports the reason to the dispatcher. */
+/* The setup of a worker whose table can't be used. Reports the reason to the dispatcher. */
 static int refuse(struct gd_worker *w, const struct gd_setup *s)
 {
     (void)s;
@@ -172,8 +174,7 @@ static void receive_boot(int fd, struct gd__boot *boot, int fds[GD__BOOT_FDS])
     take_fds(&m, fds);
 }
 
-/* The number of this process among those of its worker must be known before the first kill point, when nothing is
- * mapped yet. */
+/* The first kill point needs the generation of this worker. Nothing is mapped yet, so it is read from the file. */
 static void begin_faults(const int fds[GD__BOOT_FDS])
 {
 #ifdef GD_TEST_HOOKS
@@ -188,7 +189,7 @@ static void begin_faults(const int fds[GD__BOOT_FDS])
 
 /* ---- the guardian ---- */
 
-/* Calls interrupt() once for each task. The lock ensures that it does not hit the next task. */
+/* Calls interrupt() at most once for each task. The lock ensures that the next task is not interrupted instead. */
 static void interrupt_current(struct gd_worker *w)
 {
     if (!w->ops.interrupt)
@@ -241,8 +242,8 @@ static void *guardian(void *arg)
 
 /* ---- preparing for forks and for a lack of memory ---- */
 
-/* A page that is zero in every fork, whichever call made the fork. If the kernel can't do that, a fork handler clears
- * the page, but not every such call runs handlers. */
+/* A page that is zero in every fork of this process. If the kernel can't do that, a fork handler clears the page. But
+ * not every call that forks runs such handlers. */
 static uint32_t *fork_mark;
 
 static void clear_fork_mark(void)
@@ -264,7 +265,7 @@ static void mark_this_process(struct gd_worker *w)
 }
 
 /* If memory runs out, the kernel should kill a worker, which is replaced, and not the dispatcher. Processes that the
- * worker starts inherit this. If it can't be set, nothing changes. */
+ * worker starts inherit this. If it can't be set, that is no error. */
 static void raise_oom_score(void)
 {
     char text[32] = "";
@@ -317,7 +318,7 @@ _Noreturn static void become_worker(const char *socket_text, const struct gd_wor
 
 /* ---- the dispatching program ---- */
 
-/* The array is copied, since main may reorder its own (getopt does). The strings are not copied. */
+/* The array is copied, because main may reorder its own, as getopt does. The strings are not copied. */
 static int remember(const int *argc, char **argv, const struct gd_worker_ops *ops)
 {
     if (!argc || !argv || *argc < 0)

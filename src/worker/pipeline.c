@@ -3,13 +3,15 @@
  *   claimed --put--> in flight --answered, in any order--> DONE --commit, in order of position--> (gone)
  *
  * The number of tasks in flight depends on how long they take: enough for AHEAD_NS. So many short tasks are sent
- * together, while a long task leaves the next one to other workers. More are sent when half of them are answered. While
- * a task is in flight the loop only waits for answers, and other workers can still get the tasks it has not claimed.
+ * together, but a long task is sent alone, and other workers can take the next one. More tasks are sent when half of
+ * them are answered. While a task is in flight the loop only waits for answers, and other workers can still get the
+ * tasks that it has not claimed.
  *
- * The time of a task is not the time it was in flight, since it mostly waited for other tasks. It is the task's share
- * of the time since the answers before it. The scheduler uses it to decide how many tasks to hand out ahead.
+ * A task's duration is not the time for which it was in flight, because most of that time it waited for other tasks. It
+ * is the task's share of the time since the previous answers. The scheduler uses it to decide how many tasks to hand
+ * out ahead.
  *
- * If the other side dies, every task in flight is suspect, since it is not known which one it was working on. A task
+ * If the other program dies, every task in flight is suspect, because it is unknown which one caused the death. A task
  * that is suspect already (GD__TASK_SOLO) is sent alone.
  */
 #include "worker/pipeline.h"
@@ -20,18 +22,18 @@
 #include "base/fault.h"
 #include "worker/host.h"
 
-#define AHEAD_NS GD__NS_PER_MS /* several times the time to wake the other side, even on a busy machine */
+#define AHEAD_NS GD__NS_PER_MS /* several times as long as waking the other program takes, even on a busy machine */
 
 struct gd__pipeline {
-    uint64_t sent;      /* positions below it were put */
+    uint64_t sent;      /* positions below this were put */
     uint64_t in_flight; /* how many of those have no answer yet */
-    uint64_t depth;     /* the most tasks in flight */
-    uint64_t least;     /* the least value of depth */
-    uint64_t mean_ns;   /* a task's time; 0: not known */
-    uint64_t since_ns;  /* answers up to then are accounted for */
+    uint64_t depth;     /* the maximum number of tasks in flight */
+    uint64_t least;     /* the minimum of depth */
+    uint64_t mean_ns;   /* mean duration of a task; 0: not known */
+    uint64_t since_ns;  /* the time of answers before this is shared out */
     uint64_t expected;  /* the position whose answer is likely to come next */
     uint64_t n_answered;
-    struct gd__entry **answered; /* answers since then, in their order */
+    struct gd__entry **answered; /* answers since since_ns, in their order */
 };
 
 int gd__pipeline_open(struct gd_worker *w)
@@ -87,7 +89,7 @@ static void send_one(struct gd_worker *w, uint64_t now_ns)
     }
 }
 
-/* Puts as many tasks in flight as may be. */
+/* Puts as many tasks in flight as depth allows. */
 static void top_up(struct gd_worker *w)
 {
     struct gd__pipeline *l = w->pipeline;
@@ -119,7 +121,7 @@ static struct gd__entry *find_between(struct gd_worker *w, uint64_t id, uint64_t
     return NULL;
 }
 
-/* Usually it is the task after the last one found. */
+/* Usually the task is the one after the task found last. */
 struct gd__entry *gd__pipeline_find(struct gd_worker *w, uint64_t id)
 {
     struct gd__pipeline *l = w->pipeline;
@@ -146,7 +148,7 @@ void gd__pipeline_answered(struct gd_worker *w, struct gd__entry *e)
     l->in_flight--;
 }
 
-/* Answers that came together share the time since the answers before them. */
+/* Answers that came together share the time since the previous answers. */
 static void share_time(struct gd_worker *w)
 {
     struct gd__pipeline *l = w->pipeline;

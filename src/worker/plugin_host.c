@@ -1,6 +1,6 @@
 /* gpu-dispatch-host: the program that runs as a worker, for a plugin or for other programs. A dispatcher starts it,
- * once for each worker. Run by hand, it prints what a plugin offers. All of its code is in host_main.c, which the
- * gpu-dispatch command contains too. */
+ * once for each worker. A person can run it to see what a plugin offers. All of its code is in host_main.c, which is
+ * also part of the gpu-dispatch command. */
 #include "binding.h"
 
 int main(int argc, char **argv)

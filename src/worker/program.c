@@ -1,11 +1,11 @@
 /* A program at the other end of two pipes.
  *
- * Both sides may have more to write than a pipe holds, and neither may wait for the other to read first. So we wait for
- * both pipes at once, and write without blocking.
+ * Both sides may have more to write than a pipe holds, so a side that blocked in a write could block both. Therefore we
+ * wait for both pipes at once, and write without blocking.
  *
- * We also wait for the end of the program. A process that it started may hold its end of a pipe open after it, and then
- * the pipe would never report the end. When the program closes its input, unsent data is dropped: its answers, or its
- * end, will say more. But we do not wait for ever, since it may never have read what was sent last.
+ * We also wait for the end of the program. A process that it started may hold its end of a pipe open, and then the pipe
+ * would never report the end. When the program closes its input, unsent data is dropped. We then wait for its answers
+ * or its end, but not for ever, because it may not have read the last lines.
  */
 #include "worker/program.h"
 
@@ -30,8 +30,8 @@
 #endif
 
 enum {
-    PIPE_BYTES = 1 << 20,  /* requested; less is fine if the kernel does not allow it */
-    READ_BYTES = 1 << 18,  /* the least room for a read */
+    PIPE_BYTES = 1 << 20,  /* requested size; if the kernel does not allow it, the default is used */
+    READ_BYTES = 1 << 18,  /* the minimum room for a read */
     KEEP_BYTES = 16 << 20, /* a buffer that has grown larger is freed */
     DEAF_WAIT_MS = 1000,   /* how long to wait for output from a program that has closed its input */
 };
@@ -286,7 +286,7 @@ void gd__program_kill(struct gd__program *p)
     struct gd__exit unused;
     if (p->pid <= 0)
         return;
-    gd__descendants_kill(p->pid, false); /* its process group is ours, and we end soon */
+    gd__descendants_kill(p->pid, false); /* its process group is also ours, and this process ends soon */
     kill(p->pid, SIGKILL);
     reap(p, &unused);
 }

@@ -1,5 +1,6 @@
-/* A program that exchanges lines with us, over pipes that are its stdin and stdout. It belongs to this process's group,
- * has its stderr, and default signals. Functions do not wait, unless their comment says so. */
+/* A program that exchanges lines with this process, over pipes that are its stdin and stdout. It is in the process
+ * group of this process, and writes to the same stderr. Its signals have the default actions. Functions do not wait,
+ * unless their comment says so. */
 #ifndef GD_WORKER_PROGRAM_H
 #define GD_WORKER_PROGRAM_H
 
@@ -11,7 +12,7 @@
 
 struct gd__program {
     pid_t pid;             /* 0: not running, or reaped */
-    int pidfd, in_fd, out; /* in_fd: we write and it reads; out: it writes and we read; -1: closed */
+    int pidfd, in_fd, out; /* in_fd: its input, which we write; out: its output, which we read; -1: closed */
     struct gd__program_bytes {
         char *bytes;
         size_t from, size, room; /* the bytes from .. size - 1 are valid */
@@ -19,23 +20,24 @@ struct gd__program {
     size_t looked; /* how many bytes of back, from `from` on, are known to contain no newline */
 };
 
-/* Starts words[0], found through PATH. Returns GD_E_... with the error text set. */
+/* Starts words[0], found through PATH. On failure returns GD_E_... and sets the error message. */
 int gd__program_start(struct gd__program *p, char *const *words);
 
-/* gd__program_room() makes room for n more bytes to send; NULL: no memory. gd__program_put() says how many of them were
- * used. */
+/* gd__program_room() makes room for n more bytes to send. It returns NULL if there is no memory. gd__program_put() adds
+ * the first n of these bytes to those to be sent. */
 char *gd__program_room(struct gd__program *p, size_t n);
 void gd__program_put(struct gd__program *p, size_t n);
 size_t gd__program_unsent(const struct gd__program *p);
 
-/* Writes the unsent bytes, and waits until something was read. Returns 1 if so; 0 if the program has closed its output
- * or has ended; a negative GD_E_... with the error text set. */
+/* Writes the unsent bytes, and waits until something was read. Returns 1 if so, or 0 if the program has closed its
+ * output or has ended. On failure returns a negative GD_E_... and sets the error message. */
 int gd__program_move(struct gd__program *p);
-bool gd__program_has_spoken(const struct gd__program *p); /* a move would not wait */
+bool gd__program_has_spoken(const struct gd__program *p); /* gd__program_move() would not wait */
 
-/* The next complete line, without its newline; valid until the next move. False: no line is complete. */
+/* Sets *line to the next complete line, without its newline. It is valid until the next move. Returns false if no line
+ * is complete. */
 bool gd__program_line(struct gd__program *p, const char **line, size_t *size);
-/* The part of an incomplete line that has arrived. */
+/* Sets *bytes to the part of an incomplete line that has arrived, and returns its size. */
 size_t gd__program_rest(const struct gd__program *p, const char **bytes);
 
 /* Waits for the program's end, at most ms milliseconds (-1: for ever), and discards its output. Returns true if it has

@@ -1,11 +1,11 @@
 /* The functions that user code calls on a result and on its worker, and how a result becomes a record.
  *
- * A result of up to GD__INLINE_MAX bytes is kept in struct gd_result and is copied into the record. A larger result is
- * written into the result region by the user's own code, and the record refers to it. The error message of a failure
- * stays in private memory until the record is written, so that a failure needs no shared memory in advance.
+ * A result of up to GD__INLINE_MAX bytes is kept in struct gd_result and is copied into the record. The user's code
+ * writes a larger result directly into the result region, and the record refers to it. The error message of a failure
+ * stays in private memory until the record is written, so that no shared memory has to be reserved for failures.
  *
  * When the result region is full, the main thread waits for the dispatcher to release some of it. An I/O thread does
- * not wait, since there is one bell per process, which belongs to the main thread: its allocation fails.
+ * not wait, because the process has only one bell, which the main thread uses. So its allocation fails.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -95,7 +95,7 @@ static void drop_room(struct gd_worker *w, uint64_t offset)
     unlock_bytes(w);
 }
 
-/* Returns the offset of size bytes, or 0 with the error text set. */
+/* Returns the offset of size bytes. On failure returns 0 and sets the error message. */
 static uint64_t take_room(struct gd_worker *w, uint64_t size)
 {
     struct gd__port *p = &w->port;
@@ -125,7 +125,7 @@ void gd__result_init(struct gd_result *r, struct gd_worker *w)
 
 void gd__result_reset(struct gd_result *r)
 {
-    gd__host_check_fork(r->worker); /* a fork would write into our result */
+    gd__host_check_fork(r->worker); /* a forked process would write into our result */
     if (r->offset) {
         drop_room(r->worker, r->offset);
         r->offset = 0;
@@ -203,7 +203,7 @@ int gd_result_set(struct gd_result *r, const void *data, size_t size)
 
 size_t gd__message_fit(const char *text, size_t length)
 {
-    size_t lead = length; /* after the last byte that begins a character */
+    size_t lead = length; /* the position after the last byte that begins a character */
     while (lead > 0 && length - lead < 3 && ((unsigned char)text[lead - 1] & 0xc0) == 0x80)
         lead--;
     if (lead == 0)
@@ -221,7 +221,7 @@ static char *alloc_message(struct gd_result *r, size_t length)
     return r->message;
 }
 
-/* The error message if user code gave no format. */
+/* The format of the error message, or a default if user code passed NULL. */
 __attribute__((format_arg(1))) static const char *or_nothing(const char *format)
 {
     return format ? format : "(no error message)";

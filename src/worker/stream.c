@@ -1,4 +1,4 @@
-/* The worker that is another program, kept alive and addressed in JSON Lines (<gpu_dispatch/command.h>).
+/* The worker that runs one other program for all its tasks and exchanges JSON Lines with it (<gpu_dispatch/command.h>).
  *
  *   setup    starts it and waits for {"ready":true}
  *   put      {"id":7,"attempt":1,"input":...} into the buffer to be sent
@@ -6,9 +6,9 @@
  *   cleanup  closes its input, waits for its end
  *
  * This process ends in the same way as the program: it dies by the same signal or exits with the same code. So the
- * dispatcher, which watches this process, sees what happened. GD__EXIT_PROTOCOL is for ends that have no such form:
- * output that breaks the protocol, or a normal exit too early. One line on stderr comes first, which the dispatcher
- * adds to its report. Tasks that were answered before count. Tasks in flight are suspect.
+ * dispatcher, which watches this process, sees what happened. If the program broke the protocol, or exited with code 0
+ * too early, the exit code is GD__EXIT_PROTOCOL. Before this process ends, it writes one line to stderr, which the
+ * dispatcher adds to its report. Results of answered tasks count. Tasks in flight are suspect.
  */
 #include "worker/stream.h"
 
@@ -30,12 +30,12 @@
 
 enum {
     UNSENT_MOST = 256 << 10, /* no more tasks are put while this many bytes are unsent */
-    HEAD_MOST = 80,          /* of a line, before the input */
+    HEAD_MOST = 80,          /* bytes of a line before the input */
     GUESS_MOST = 4096,       /* an input up to this size is written without being measured first */
-    COMMIT_FROM = 64 << 10,  /* earlier results are committed before one this large: they may take its room */
+    COMMIT_FROM = 64 << 10,  /* before a result this large, commit earlier ones: they may occupy its room */
     SHOWN_MOST = 200,        /* bytes of a line that error messages show */
     SHOWN_ROOM = 6 * SHOWN_MOST + 8,
-    END_WAIT_MS = 1000, /* from the end of its output to the program's own end */
+    END_WAIT_MS = 1000, /* how long the program may take to end after it closed its output */
 };
 static const size_t line_most = (size_t)1 << 30;
 
@@ -55,7 +55,7 @@ static size_t line_limit(void)
     return line_most;
 }
 
-/* A line, or its beginning, as a JSON string, which can be printed whatever it contains. */
+/* Returns a line, or its beginning, as a JSON string. That is printable, whatever the line contains. */
 static const char *shown(const char *line, size_t size, char room[SHOWN_ROOM])
 {
     size_t n = gd__json_escape(room, line, size < SHOWN_MOST ? size : SHOWN_MOST);
@@ -134,7 +134,7 @@ static bool has_room(struct gd_worker *w)
     return gd__program_unsent(&stream.program) < UNSENT_MOST;
 }
 
-/* Copies a JSON text to one line. Newlines in it can only be white space between its parts. */
+/* Copies a JSON text and makes it one line. A newline in JSON can only be white space between tokens. */
 static size_t copy_json(char *to, const char *from, size_t n)
 {
     for (size_t i = 0; i < n; i++)
@@ -186,7 +186,8 @@ static const struct {
                       { "\"out_of_memory\"", GD__R_OUT_OF_MEMORY },
                       { "\"device_lost\"", GD__R_DEVICE_LOST } };
 
-/* A value as an error message: the characters of a string, the text of anything else. NULL: no memory. */
+/* Returns a value as an error message: the characters of a string, or the JSON text of any other value. NULL: no
+ * memory. */
 static char *message_of(const struct gd__json *v)
 {
     const bool is_string = v->kind == GD__JSON_STRING;
@@ -221,7 +222,7 @@ static bool kind_of(const struct gd__json *m, enum gd__record_kind *kind)
     return false;
 }
 
-/* What is wrong with the members of an answer; NULL: nothing is wrong. */
+/* Returns a message about what is wrong with the members of an answer, or NULL if nothing is wrong. */
 static const char *fault_of(const struct gd__json *m, uint64_t *id)
 {
     const bool has_output = m[OUTPUT].kind, has_error = m[ERROR].kind;
@@ -313,7 +314,7 @@ static void exchange(struct gd_worker *w)
     }
 }
 
-/* Any output while the program has no task is an error. If the program has ended, that is a crash of its own. */
+/* Any output while the program has no task is an error. If the program has ended, no task caused that. */
 static void check_silence(struct gd_worker *w)
 {
     const char *line;
@@ -350,7 +351,7 @@ static int ended_early(struct gd_worker *w)
     const size_t n = gd__program_rest(&stream.program, &rest);
     if (gd__program_wait(&stream.program, END_WAIT_MS, &e))
         gd__exit_describe(&e, message, sizeof message);
-    if (e.signal) { /* a crash may be chance, so it is tried again, as for other workers */
+    if (e.signal) { /* a crash may be accidental, so the worker is started again, like other workers */
         dprintf(STDERR_FILENO, "stream worker: %s was %s before it was ready\n", stream.words[0], message);
         die_by(e.signal);
     }
@@ -404,7 +405,7 @@ static int setup(struct gd_worker *w, const struct gd_setup *s)
     int code = gd__program_start(&stream.program, stream.words);
     if (code < 0 && (errno == EAGAIN || errno == ENOMEM)) {
         dprintf(STDERR_FILENO, "stream worker: %s\n", gd_error_text());
-        _exit(GD__EXIT_SHORTAGE); /* the machine is short of resources: the worker is started again */
+        _exit(GD__EXIT_SHORTAGE); /* no more processes or memory are available: the worker is started again */
     }
     if (code < 0)
         return code;

@@ -255,7 +255,7 @@ TEST(more_output_than_there_is_room_for)
     struct job *j = job(WORDS("truncate -s 1T /dev/stdout #"));
     run_all(j);
     CHECK_EQ(j->records[0].failure, GD_FAILURE_ERROR);
-    CHECK_CONTAINS(j->records[0].error, "no memory for its output of 1099511627776 bytes");
+    CHECK_CONTAINS(j->records[0].error, "no memory for the command's output of 1099511627776 bytes");
 }
 
 TEST(late_output_of_a_process_left_behind)
