@@ -36,7 +36,7 @@ static struct gd__payload payload_of(const struct gd__task *t)
     return p;
 }
 
-/* The error message of a failure for which the worker could not give one. */
+/* The error message of a failure for which the worker sent no message. */
 static void default_message(const struct gd_dispatcher *d, const struct gd__outcome *o, char text[TEXT_MAX])
 {
     switch (o->failure) {
@@ -56,7 +56,7 @@ static void default_message(const struct gd_dispatcher *d, const struct gd__outc
     }
 }
 
-/* The error message as a string. It is copied because in shared memory it has no terminating NUL. */
+/* Copies the error message into a string, because it has no terminating NUL in shared memory. */
 static char *copy_message(const struct gd_dispatcher *d, const struct gd__outcome *o)
 {
     const size_t length = o->size - o->data_size;
@@ -96,7 +96,7 @@ void gd__record_drop(struct gd__journal_task *t)
     gd__free(t);
 }
 
-/* Called after the callback, because what the callback wrote belongs to the record. */
+/* Called after the callback, because the record includes what the callback wrote. */
 static void keep_record(struct gd_dispatcher *d, const struct gd_report *r)
 {
     struct gd__journal_task *t = gd__record_put_off(d);
@@ -169,7 +169,7 @@ void gd__deliver(void *ctx, const struct gd__task *t, const struct gd__outcome *
     gd__stats_after_callback(d);
 }
 
-/* Copies those parts of a range that were written; the rest of the copy stays zero. */
+/* Copies only those parts of a range that were written. The rest of the copy stays zero. */
 static void copy_written(char *copy, const struct gd__region *r, uint64_t from, uint64_t size)
 {
     const off_t first = (off_t)from, end = (off_t)(from + size);
@@ -189,8 +189,8 @@ static void copy_written(char *copy, const struct gd__region *r, uint64_t from, 
     }
 }
 
-/* Most of a large result may be space that the worker never wrote to. Reading that space would allocate it, in this
- * process and in the region, and could take more memory than the machine has. */
+/* The worker may not have written most of a large result. Reading the unwritten parts would allocate memory for them,
+ * in this process and in the region, possibly more than the machine has. */
 static void *copy_result(const struct gd_dispatcher *d, const struct gd__outcome *o)
 {
     if (o->size < SPARSE_FROM || o->worker < 0)
@@ -202,7 +202,7 @@ static void *copy_result(const struct gd_dispatcher *d, const struct gd__outcome
     return copy;
 }
 
-/* In an ordered run a result may have to wait for its turn until after its worker has ended, so it is copied. */
+/* In an ordered run a result may have to wait for its turn longer than its worker exists, so it is copied. */
 void gd__deliver_hold(void *ctx, const struct gd__task *t, struct gd__outcome *o)
 {
     (void)t;
@@ -240,7 +240,7 @@ void gd__deliver_shortage(void *ctx, unsigned w, const char *message, uint64_t s
         d->hooks.shortage(d->hooks.user, text);
 }
 
-/* For observers only: the user's callbacks report the task's end. */
+/* For observers only. The user's callbacks are called when the task becomes final. */
 void gd__deliver_try(void *ctx, const struct gd__task *t, const struct gd__outcome *o)
 {
     struct gd_dispatcher *d = ctx;

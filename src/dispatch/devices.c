@@ -1,8 +1,8 @@
-/* The devices of a run. They are resolved once, when the dispatcher is opened, to what a worker of each device is
- * started with. A failure is reported on a thread of the driver's watcher, which leaves it in the device's record and
- * wakes the monitor to take it from there.
+/* The devices of a run. When the dispatcher is opened, the settings with which the workers of each device are started
+ * are determined once. A failure is reported on the watcher's thread. That thread stores it in struct gd__run_device
+ * and wakes the monitor, which takes it from there.
  *
- *   news   NONE ─(watcher claims it)→ WRITING ─(message is complete)→ TOLD ─(monitor)→ TAKEN
+ *   news   NONE ─(watcher claims it)→ WRITING ─(message is complete)→ READY ─(monitor)→ TAKEN
  */
 #include <errno.h>
 #include <stdio.h>
@@ -14,7 +14,7 @@
 #include "dispatch/internal.h"
 
 enum { MOST_WORKERS = 4096 };
-enum { NEWS_NONE, NEWS_WRITING, NEWS_TOLD, NEWS_TAKEN };
+enum { NEWS_NONE, NEWS_WRITING, NEWS_READY, NEWS_TAKEN };
 
 /* --- which ones --- */
 
@@ -59,8 +59,8 @@ static int workers_on(const struct gd_options *o, const struct gd_devices *list,
     if (o->workers_per_gpu > 0)
         return o->workers_per_gpu > MOST_WORKERS ? too_many(o, 1) : (int)o->workers_per_gpu;
     if (at < 0)
-        return gd__error(GD_E_NO_DEVICES, "workers_per_gpu is 0, and the free memory of a device that does not exist "
-                                          "is unknown: set workers_per_gpu");
+        return gd__error(GD_E_NO_DEVICES, "workers_per_gpu is 0, but the device does not exist, so its free memory is "
+                                          "unknown: set workers_per_gpu");
     return gd_devices_room(list, (size_t)at, o->model_bytes);
 }
 
@@ -137,8 +137,7 @@ int gd__devices_resolve(struct gd_dispatcher *d)
     if (rc < 0)
         return rc;
     rc = gd_devices_open(&list, d->o.gpus);
-    /* If the user named no devices, the numbers need not exist as devices: then failing to list devices is not an
-     * error. */
+    /* With gpu_ids, the numbers need not be existing devices. So a failure to list the devices is not an error then. */
     if (rc == 0 || (!d->o.gpus && rc != GD_E_NO_MEMORY))
         rc = resolve(d, list);
     gd_devices_close(&list);
@@ -168,7 +167,8 @@ static void wake_for_news(struct gd_dispatcher *d)
         ;
 }
 
-/* Runs on the thread that watches the devices. A device fails once; its workers may have to be restarted many times. */
+/* Runs on the thread that watches the devices. A device fails only once, but its workers may have to be restarted many
+ * times. */
 static void device_failed(void *user, const char *uuid, enum gd__health health, const char *why)
 {
     struct gd_dispatcher *d = user;
@@ -181,7 +181,7 @@ static void device_failed(void *user, const char *uuid, enum gd__health health, 
             atomic_store(&device->restart, true);
         } else if (atomic_compare_exchange_strong(&device->news, &none, NEWS_WRITING)) {
             snprintf(device->message, sizeof device->message, "%s", why);
-            atomic_store_explicit(&device->news, NEWS_TOLD, memory_order_release);
+            atomic_store_explicit(&device->news, NEWS_READY, memory_order_release);
         } else {
             continue;
         }
@@ -193,7 +193,7 @@ void gd__devices_watch(struct gd_dispatcher *d)
 {
     bool any = false;
     for (unsigned i = 0; i < d->n_devices; i++)
-        any = any || d->devices[i].how.is_watched; /* opening NVML is slow: only if a device needs it */
+        any = any || d->devices[i].how.is_watched; /* opening NVML is slow, so it is done only if a device needs it */
     d->health_token = any ? gd__health_subscribe(device_failed, d) : -1; /* -1 also if the watcher is unavailable */
 }
 
@@ -209,8 +209,8 @@ void gd__devices_take_news(struct gd_dispatcher *d)
         return;
     for (unsigned i = 0; i < d->n_devices; i++) {
         struct gd__run_device *device = &d->devices[i];
-        int told = NEWS_TOLD;
-        if (atomic_compare_exchange_strong(&device->news, &told, NEWS_TAKEN))
+        int ready = NEWS_READY;
+        if (atomic_compare_exchange_strong(&device->news, &ready, NEWS_TAKEN))
             gd__sched_device_failed(&d->sched, d->now, device->first_worker, device->message);
         else if (atomic_exchange(&device->restart, false))
             gd__sched_device_restart(&d->sched, d->now, device->first_worker);

@@ -18,7 +18,7 @@
 #endif
 #define SPIN_NS      (30 * GD__NS_PER_US) /* about what a wake-up costs */
 #define KILL_WAIT_NS (5 * GD__NS_PER_S)
-#define STOP_WAIT_NS GD__NS_PER_S /* how long to wait for a stop request that has reached a worker before us */
+#define STOP_WAIT_NS GD__NS_PER_S /* how long to wait for a stop request that may have reached a worker first */
 enum { WINDOW_MOST = 2048, WINDOW_MOST_MANY = 512, MANY_WORKERS = 16 };
 
 const char *gd_version(void)
@@ -36,7 +36,7 @@ static unsigned usable_cpus(void)
     return (unsigned)CPU_COUNT(&set);
 }
 
-/* Spinning pays only if the monitor and every worker have a processor of their own. */
+/* Spinning is useful only if there is one processor for the monitor and one for each worker. */
 static uint64_t choose_spin(const struct gd_dispatcher *d)
 {
     if (d->o.spin_us >= 0)
@@ -44,7 +44,8 @@ static uint64_t choose_spin(const struct gd_dispatcher *d)
     return d->crowded ? 0 : SPIN_NS;
 }
 
-/* Slots in a worker's ring: enough for two batches and to keep the worker busy, but no more than can ever wait. */
+/* The number of slots in a worker's ring: enough for two batches and to keep the worker busy, but no more than the
+ * number of tasks that can wait. */
 static unsigned choose_window(const struct gd_dispatcher *d)
 {
     const unsigned most = d->n_workers > MANY_WORKERS ? WINDOW_MOST_MANY : WINDOW_MOST;
@@ -234,7 +235,7 @@ static int open_feeder(struct gd_dispatcher *d)
     return gd__feeder_open(&d->feeder, &spec);
 }
 
-/* The run's return value. The cause that matters most to the caller comes first. */
+/* The run's return value. If there are several causes, the most important one is reported. */
 static int conclude(struct gd_dispatcher *d)
 {
     const char *message;
@@ -275,7 +276,7 @@ static int begin_journal(struct gd_dispatcher *d)
     return d->o.journal ? gd__journal_begin(d->o.journal, &run) : 0;
 }
 
-/* Writes everything to the disk. Returns rc, or the journal's error if that failed. */
+/* Writes all records to the disk. Returns rc, or the journal's error if writing failed. */
 static int end_journal(struct gd_dispatcher *d, int rc)
 {
     static const struct {
@@ -344,7 +345,7 @@ int gd_dispatcher_run(struct gd_dispatcher *d)
     d->started = true;
     d->thread = pthread_self();
     d->now = gd__now_ns();
-    pthread_mutex_lock(&d->stats_lock); /* another thread may already read the stats or set the total */
+    pthread_mutex_lock(&d->stats_lock); /* another thread may read the stats or set the total at the same time */
     d->stats.start_ns = d->now;
     atomic_store(&d->running, true);
     pthread_mutex_unlock(&d->stats_lock);

@@ -4,19 +4,19 @@
  *   devices.c     the devices of the run, and their failures
  *   dispatcher.c  the public calls: open, run, shutdown, close
  *   monitor.c     the loop: results, new tasks, deadlines, sleeping
- *   records.c     the workers' records, checked against the tasks they were given
+ *   records.c     reads the workers' records and checks them
  *   deliver.c     calls the user's callbacks
  *   stats.c       snapshots for other threads
  *   publish.c     snapshots for other processes
  *
  *   source/feeder.c        the thread that calls the source, and the queue of its tasks
  *   source/items.c         the items that the source fills: payloads, keys
- *   source/completed.c     tasks that the journal has already
+ *   source/completed.c     tasks that are already final in the journal
  *   workers/supervisor.c   the scheduler's effects: starting, stopping and killing processes
  *   workers/start.c        how a process is started
  *   workers/exit.c         what happens when a process ends
  *   workers/strays.c       processes that a dead worker left running
- *   workers/suspend.c      stops and continues all workers, and measures time in which the run stood still
+ *   workers/suspend.c      stops and continues all workers, and measures how long the run was frozen
  */
 #ifndef GD_DISPATCH_INTERNAL_H
 #define GD_DISPATCH_INTERNAL_H
@@ -42,7 +42,7 @@ enum gd__request { GD__REQUEST_NONE, GD__REQUEST_SHUTDOWN, GD__REQUEST_ABORT };
 
 struct gd__seat;
 
-/* Processes that a dead worker left running; they are killed and waited for: see strays.c. */
+/* Processes that a dead worker left running. They are killed and waited for: see strays.c. */
 enum { GD__PROCESS_NAME_MAX = 96, GD__STRAYS_MOST = 64 /* at a time */, GD__SETUP_ERROR_MAX = 512 };
 struct gd__strays {
     struct gd__stray {
@@ -55,34 +55,34 @@ struct gd__strays {
     struct gd__watch timer_watch;
 };
 
-/* One worker's process and everything that belongs to it. It is set up anew for each process. */
+/* One worker's process and everything that belongs to it. It is reset for each new process. */
 struct gd__seat {
     struct gd_dispatcher *d;
     unsigned index;
     bool live;         /* it has a channel: read its results */
-    bool shortage;     /* it could not be started: too few processes or too little memory */
-    bool spawn_failed; /* the loop reports it to the scheduler, since effects may not call back */
+    bool shortage;     /* it could not be started: no more processes or memory were available */
+    bool spawn_failed; /* the loop reports it to the scheduler, because effects must not call back */
     bool broken;       /* it broke the protocol: read no more records */
     bool told_to_stop;
-    unsigned said; /* a bit for each kind of record that comes once in a process's life */
+    unsigned said; /* which records came: a bit for each kind that a process sends only once */
     struct gd__channel channel;
     struct gd__child child;
-    struct gd__exit exit;            /* how it ended, */
-    pid_t ended_pid;                 /* and its process id */
-    char name[GD__PROCESS_NAME_MAX]; /* NAME=value, for its environment: see strays.c */
+    struct gd__exit exit;            /* how the last process ended */
+    pid_t ended_pid;                 /* the process id of that process */
+    char name[GD__PROCESS_NAME_MAX]; /* NAME=value for its environment: see strays.c */
     struct gd__strays strays;
     struct gd__fork_guard lifeline; /* our end of the boot socket */
     uint64_t announced;             /* on_task_start was called for all positions below this one */
     struct gd__output out, err;
     struct gd__watch pid_watch, bell_watch;
-    char message[512]; /* why it could not be started, or what it did wrong */
+    char message[512]; /* the reason why it could not be started, or what it did wrong */
 };
 
 /* A device of the run. */
 struct gd__run_device {
     struct gd__worker_device how; /* how its workers are started */
     unsigned first_worker, n_workers;
-    int vendor; /* enum gd_vendor; and its name, for people */
+    int vendor; /* enum gd_vendor */
     char name[96];
     _Atomic int news;     /* see devices.c */
     char message[160];    /* the error message of its failure */
@@ -124,37 +124,38 @@ struct gd_dispatcher {
     uint64_t spin_ns;
     bool crowded; /* more processes than processors */
     uint64_t now;
-    uint64_t adding; /* number in the source of the task that is being added */
+    uint64_t adding; /* position in the source of the task that is being added */
     uint32_t sleep_number;
 
     int wake_fd, signal_fd; /* eventfds */
     int signal_token;
     unsigned signals_seen;
     struct gd__watch wake_watch, signal_watch, hook_watch;
-    unsigned number;                 /* of this dispatcher, among those of the process */
-    bool adopts;                     /* orphans become our children: see strays.c */
+    unsigned number;                 /* of this dispatcher among those of this process */
+    bool adopts;                     /* orphans become children of this process: see strays.c */
     struct gd__ended_children ended; /* reports the orphans that have ended */
     struct gd__watch ended_watch;
     struct gd__hooks hooks;       /* set by a language binding or the command; all NULL: none */
     struct gd__listener listener; /* set by the launcher; all NULL: none */
-    /* The record of the task whose callback is running. NULL: no such task, or its record was put off. */
+    /* The journal's context of the task whose callback is running. NULL: there is no such task, or its record was put
+     * off. */
     struct gd__journal_task *record_due;
     _Atomic bool hold_wanted; /* gd__dispatcher_hold() */
     bool held;                /* the loop has applied it */
     _Atomic int request;      /* enum gd__request */
 
-    /* Held by every thread that changes a seat's child, and by other threads that signal it. */
+    /* Protects the child of every seat. A thread holds it to change a child, and to signal one from another thread. */
     pthread_mutex_t child_lock;
-    _Atomic uint64_t suspended_at;  /* when workers were stopped; 0: they are not */
-    _Atomic uint64_t lost_ns;       /* time in which the run stood still, not yet reported to the scheduler */
-    _Atomic uint32_t suspend_turns; /* how often workers were stopped or continued, */
-    uint32_t turns_seen;            /* the value that the run's thread has seen */
+    _Atomic uint64_t suspended_at;  /* when the workers were stopped; 0: they are not stopped */
+    _Atomic uint64_t lost_ns;       /* how long the run was frozen, as far as not yet reported to the scheduler */
+    _Atomic uint32_t suspend_turns; /* how often workers were stopped or continued */
+    uint32_t turns_seen;            /* the value of suspend_turns that the run's thread has seen */
     bool woke_late;                 /* the last sleep ended late: see suspend.c */
 
-    uint64_t feeder_deadline; /* after it, a source that does not return is abandoned */
+    uint64_t feeder_deadline; /* after this time, a source that does not return is abandoned */
     bool source_over;
     bool cut_off;                          /* see gd__supervisor_cut_off() */
-    char setup_error[GD__SETUP_ERROR_MAX]; /* of the first worker whose setup failed; "": no setup has failed */
+    char setup_error[GD__SETUP_ERROR_MAX]; /* the message of the first setup that failed; "": none has failed */
     bool started;                          /* run was called */
     _Atomic bool running;
     pthread_t thread;
@@ -172,7 +173,7 @@ struct gd_dispatcher {
 
 #define PUBLISH_EVERY_NS GD__NS_PER_MS
 
-/* A task's number as users and workers see it: its position in the source, skipped tasks included. */
+/* A task's number for users and workers: its position in the source, counted with the skipped tasks. */
 static inline uint64_t gd__numbered(uint64_t id, uint64_t tag)
 {
     return tag ? ((const struct gd__journal_task *)(uintptr_t)tag)->number : id;
@@ -184,27 +185,28 @@ static inline uint64_t gd__task_number(const struct gd__task *t)
 
 /* options.c */
 int gd__options_copy(struct gd_dispatcher *d, const struct gd_options *o);
-int gd__options_check_placement(const struct gd_options *o); /* again, when the total is known for certain */
+int gd__options_check_placement(const struct gd_options *o); /* called again when the run begins */
 void gd__options_free(struct gd_dispatcher *d);
 
 /* devices.c */
 int gd__devices_resolve(struct gd_dispatcher *d); /* fills devices, device_of, n_workers and copy.gpu_ids */
 void gd__devices_free(struct gd_dispatcher *d);
-void gd__devices_watch(struct gd_dispatcher *d); /* failures are recorded from here until unwatch */
+void gd__devices_watch(struct gd_dispatcher *d); /* failures are recorded from now until unwatch */
 void gd__devices_unwatch(struct gd_dispatcher *d);
 void gd__devices_take_news(struct gd_dispatcher *d); /* reports the failures to the scheduler */
 
 /* monitor.c */
 int gd__monitor_open(struct gd_dispatcher *d);
 void gd__monitor_run(struct gd_dispatcher *d);
-/* Obeys the requests of signals and other threads. Call this before you blame a worker: its failure may be a stop. */
+/* Carries out the requests of signals and other threads. Call it before a worker is charged with a failure, because the
+ * failure may come from a stop. */
 void gd__monitor_obey(struct gd_dispatcher *d);
 
 /* records.c */
-/* Reads a worker's records, up to a limit. True: there was at least one. */
+/* Reads a worker's records, up to a limit. Returns true if there was at least one. */
 bool gd__records_drain(struct gd_dispatcher *d, struct gd__seat *seat);
 
-/* What is wrong with a record, given the state of worker w. NULL: nothing. Pure. */
+/* Returns a message if the record cannot be correct in the state of worker w, otherwise NULL. Has no side effects. */
 const char *gd__record_check(const struct gd__sched *s, unsigned w, const struct gd__result_slot *r);
 
 /* workers/supervisor.c */
@@ -213,45 +215,46 @@ void gd__supervisor_close(struct gd_dispatcher *d);
 extern const struct gd__sched_effects gd__effects;
 
 /* workers/start.c */
-int gd__seat_start(struct gd__seat *seat);       /* 0, or negative: then call gd__seat_undo_start() */
-void gd__seat_undo_start(struct gd__seat *seat); /* if it has a process, ends it before it returns */
-/* Releases everything of a process that has ended or was never started. */
+int gd__seat_start(struct gd__seat *seat);       /* on failure call gd__seat_undo_start() */
+void gd__seat_undo_start(struct gd__seat *seat); /* also ends its process, if it has one */
+/* Releases all resources of a process that has ended or was never started. */
 void gd__seat_clear(struct gd__seat *seat);
 
 /* workers/exit.c */
 void gd__seat_process_ended(struct gd__watch *w, uint32_t events); /* the callback of seat->pid_watch */
-/* The process and everything that it left running have ended: reports that to the scheduler. */
+/* Reports to the scheduler that the process and all processes that it left running have ended. */
 void gd__seat_ended(struct gd__seat *seat);
 void gd__seat_broken(struct gd__seat *seat, const char *why);
 void gd__supervisor_tell_failures(struct gd_dispatcher *d); /* reports the processes that could not be started */
-/* For an event loop that has failed, so that no worker's end would be noticed: aborts the run and ends all workers
- * before it returns. */
+/* Called if the event loop has failed, because then the end of a worker would not be noticed. Aborts the run, and
+ * returns after all workers have ended. */
 void gd__supervisor_cut_off(struct gd_dispatcher *d);
 
 /* workers/suspend.c */
-/* Held while a child is started, reaped or forgotten: another thread may stop and continue the workers. */
+/* Hold this lock while a child is started, reaped or forgotten, because another thread may stop and continue the
+ * workers. */
 void gd__children_lock(struct gd_dispatcher *d);
 void gd__children_unlock(struct gd_dispatcher *d);
 void gd__child_started(struct gd__seat *seat); /* the lock is held; stops the child if all workers are stopped */
 bool gd__is_suspended(const struct gd_dispatcher *d);
-/* Sleeps until something happens or until_ns, and notices if this process stood still meanwhile. */
+/* Sleeps until something happens or until until_ns, and notices if this process was frozen meanwhile. */
 void gd__sleep(struct gd_dispatcher *d, uint64_t until_ns);
-/* The run had nothing to do between since and now, and no callback was called. If that time is long, this process stood
- * still. */
+/* Reports that the run had nothing to do between since and now, and called no callback. If that time is long, this
+ * process was frozen. */
 void gd__note_gap(struct gd_dispatcher *d, uint64_t since, uint64_t now);
-/* Tells the scheduler how long the run stood still. */
+/* Reports to the scheduler how long the run was frozen. */
 void gd__tell_lost(struct gd_dispatcher *d);
 
 /* workers/strays.c */
 void gd__strays_name(struct gd__seat *seat); /* names the process that is about to be started */
-/* Call it after the seat's process has ended. True: processes are being ended, and gd__seat_ended() is called once that
- * is done. */
+/* Call it after the seat's process has ended. Returns true if there are processes to end. gd__seat_ended() is then
+ * called after they have ended. */
 bool gd__strays_end(struct gd__seat *seat);
-void gd__strays_forget(struct gd__seat *seat); /* may be called without any strays */
+void gd__strays_forget(struct gd__seat *seat); /* may be called if there are none */
 int gd__strays_open(struct gd_dispatcher *d);  /* lasts as long as the run; called on the run's thread */
 void gd__strays_close(struct gd_dispatcher *d);
 
-/* deliver.c: effects that call the user */
+/* deliver.c: effects that call the user's callbacks */
 void gd__deliver(void *ctx, const struct gd__task *t, const struct gd__outcome *o);
 void gd__deliver_hold(void *ctx, const struct gd__task *t, struct gd__outcome *o);
 void gd__deliver_drop(void *ctx, const struct gd__task *t, const struct gd__outcome *o);
@@ -268,9 +271,11 @@ void gd__dispatcher_wake(struct gd_dispatcher *d); /* any thread: wakes the loop
 /* stats.c */
 int gd__stats_open(struct gd_dispatcher *d);
 void gd__stats_publish(struct gd_dispatcher *d, bool now);
-/* Publishes. If that was done a moment ago, returns when to wake up for it: until_ns at the latest. */
+/* Publishes the figures, unless they were published a moment ago. Returns when to wake up: to publish them, or at
+ * until_ns. */
 uint64_t gd__stats_before_sleep(struct gd_dispatcher *d, uint64_t until_ns);
-/* Publishes when it is time. One round may make many callbacks, and each may take long. */
+/* Publishes the figures if it is time. Called during a round too, because one round may make many callbacks, and each
+ * may take long. */
 void gd__stats_look(struct gd_dispatcher *d);
 static inline void gd__stats_after_callback(struct gd_dispatcher *d)
 {
@@ -278,17 +283,17 @@ static inline void gd__stats_after_callback(struct gd_dispatcher *d)
         gd__stats_look(d);
 }
 
-/* publish.c; all may be called for a run without a page */
+/* publish.c. All functions may be called for a run without a page, except where noted. */
 void gd__publish_open(struct gd_dispatcher *d); /* creates the page, if the user asked for one and it is possible */
 void gd__publish_close(struct gd_dispatcher *d);
-/* worker_stats must be up to date, too */
+/* Call it after d->worker_stats has been brought up to date. */
 void gd__publish(struct gd_dispatcher *d, const struct gd_stats *stats, const struct gd__work *work);
-/* worker_stats must be up to date, too */
+/* The next two are only for a run with a page. */
 void gd__publish_try(struct gd_dispatcher *d, const struct gd__task *t, const struct gd__outcome *o);
-void gd__publish_final(struct gd_dispatcher *d, int worker, const struct gd_report *r); /* only for a run with a page */
-void gd__publish_awake(struct gd_dispatcher *d, uint64_t since_ns);                     /* 0: about to sleep */
+void gd__publish_final(struct gd_dispatcher *d, int worker, const struct gd_report *r);
+void gd__publish_awake(struct gd_dispatcher *d, uint64_t since_ns); /* 0: about to sleep */
 void gd__publish_end(struct gd_dispatcher *d);
-/* When to look for something new, even during a sleep. */
+/* When to check for changes, even during a sleep. */
 uint64_t gd__publish_look_again(const struct gd_dispatcher *d);
 
 #endif

@@ -1,11 +1,11 @@
-/* Events of a run for another part of the library: each event of the user's callbacks, right before the callback is
- * called and with the same arguments. That part therefore needs no callback of its own. */
+/* Lets another part of the library receive the events of a run. A listener is called right before the user's callback
+ * for the same event, with the same arguments. So that part does not need to replace a callback of the user. */
 #ifndef GD_DISPATCH_LISTENER_H
 #define GD_DISPATCH_LISTENER_H
 
 #include <gpu_dispatch/dispatcher.h>
 
-/* NULL: not wanted. */
+/* A function that is NULL is not called. */
 struct gd__listener {
     void *user;
     void (*task_ended)(void *user, const struct gd_report *report); /* on_success, on_error, on_timeout */

@@ -1,8 +1,8 @@
-/* The monitor: one loop on the thread that called run.
+/* The monitor: the loop on the thread that called gd_dispatcher_run().
  *
- * While it is busy it reads results and hands out tasks. The only system call is then a look at the event loop every
- * half millisecond. With nothing to do it spins for about as long as a wake-up costs. Then it sleeps until something
- * rings: a worker, the feeder, a dead process, a signal, a deadline.
+ * While it is busy it reads results and hands out tasks. Then its only system call is a check of the event loop every
+ * half millisecond. When there is nothing to do, it spins for about as long as a wake-up takes. Then it sleeps until it
+ * is woken by a worker, the feeder, the end of a process, a signal or a deadline.
  */
 #include <sched.h>
 #include <string.h>
@@ -14,11 +14,10 @@
 #define ABORT_FEEDER_NS (200 * GD__NS_PER_MS)
 enum { INTAKE_MOST = 4096, BACKLOG_ENOUGH = 2048 };
 
-/* --- what comes in --- */
+/* --- tasks and results --- */
 
-/* How many tasks to take now. With GD_PLACE_DYNAMIC any worker may get any task, so it makes no difference whether a
- * task waits in the backlog or in the feeder's queue, which is as compact in memory. Any other placement, and a
- * shutdown, need all tasks. */
+/* How many tasks to take now. With GD_PLACE_DYNAMIC any worker may get any task, so a task may wait in the feeder's
+ * queue instead of the backlog. Any other placement needs all tasks, and so does a shutdown. */
 static uint64_t wanted(const struct gd_dispatcher *d)
 {
     const uint64_t enough = BACKLOG_ENOUGH + 2 * (uint64_t)d->o.batch_size * d->n_workers;
@@ -28,8 +27,8 @@ static uint64_t wanted(const struct gd_dispatcher *d)
     return have < enough ? enough - have : 0;
 }
 
-/* A chunk holds tasks that will be run. The number of tasks that the journal skips is known only as far as the feeder
- * has read the list, which is further than the monitor. Waiting for the end of the list could take for ever, since the
+/* Sets the size of chunks. A chunk counts only tasks that will be run. How many tasks the journal skips is known only
+ * for the part of the list that the feeder has read. Waiting for the end of the list could take for ever, because the
  * source may be waiting for results. */
 static void size_chunks(struct gd_dispatcher *d)
 {
@@ -52,11 +51,11 @@ static bool take_new_tasks(struct gd_dispatcher *d)
     const struct gd__intake_entry *e;
     const uint64_t most = wanted(d);
     uint64_t n = gd__feeder_next(d->feeder, &e);
-    size_chunks(d); /* after gd__feeder_next(): what was skipped before these tasks is then counted */
+    size_chunks(d); /* after gd__feeder_next(), so that tasks skipped before these are counted */
     if (n > most)
         n = most;
     for (uint64_t k = 0; k < n; k++) {
-        gd__will_read(&e[k + 2 * GD__AHEAD]); /* past the end is harmless: it is only a hint */
+        gd__will_read(&e[k + 2 * GD__AHEAD]); /* may be past the end: it is only a hint */
         add_task(d, &e[k]);
     }
     gd__feeder_taken(d->feeder, n);
@@ -80,8 +79,8 @@ static uint64_t source_grace(const struct gd_dispatcher *d)
     return (own_ms > 0 && own_ms < stop_ms ? own_ms : stop_ms) * GD__NS_PER_MS;
 }
 
-/* The source is over when the feeder has ended and its queue is empty, or when the feeder was asked to stop and did
- * not. */
+/* The source is over when the feeder has ended and its queue is empty. It is also over if the feeder was asked to stop
+ * and does not stop in time. */
 static void check_source(struct gd_dispatcher *d)
 {
     if (d->source_over)
@@ -103,7 +102,7 @@ static void check_source(struct gd_dispatcher *d)
 
 static void woken(struct gd__watch *w, uint32_t events)
 {
-    (void)w, (void)events; /* edge-triggered: the loop looks at everything when it wakes */
+    (void)w, (void)events; /* edge-triggered: the loop checks everything when it wakes up */
 }
 
 static void take_signals(struct gd_dispatcher *d)
@@ -150,7 +149,7 @@ void gd__monitor_obey(struct gd_dispatcher *d)
     obey_requests(d);
 }
 
-/* A worker may have been started since the last round, so all of them are told in each round. */
+/* A worker may have been started since the last round, so this is applied to all of them in each round. */
 static void apply_hold(struct gd_dispatcher *d)
 {
     const bool hold = atomic_load(&d->hold_wanted);
@@ -208,8 +207,9 @@ static void sleep_until_rung(struct gd_dispatcher *d, uint64_t *looked_at)
     gd__publish_awake(d, d->now);
 }
 
-/* Fires the timers that are due, but first looks for what has ended. Callbacks may have taken long, or this process may
- * have been stopped. A worker that died meanwhile must not count as one that refuses to die. */
+/* Fires the timers that are due, but first handles the events of processes that have ended. Callbacks may have taken
+ * long, or this process may have been stopped. A worker that died meanwhile must not count as one that could not be
+ * killed. */
 static void fire_timers(struct gd_dispatcher *d)
 {
     gd__tell_lost(d);
@@ -219,13 +219,13 @@ static void fire_timers(struct gd_dispatcher *d)
     gd__sched_tick(&d->sched, d->now);
 }
 
-/* One round. True: something moved.
+/* Runs one round. Returns true if there was a result or a new task.
  *
  * Requests come first, because after a stop a failed task is reported as cancelled, not as failed. They are read again
  * after the results, because the callbacks may have made a request, and no task may be handed out after that.
  *
- * The clock is read after everything that may call a callback of the user, and before everything that measures time
- * from now. Otherwise a task could be late as soon as it is handed out.
+ * The clock is read after all steps that may call the user's callbacks, and before all steps that start a time limit.
+ * Otherwise a task could exceed its limit as soon as it is handed out.
  */
 static bool run_one_round(struct gd_dispatcher *d)
 {

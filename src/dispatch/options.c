@@ -24,7 +24,7 @@ void gd_options_init(struct gd_options *o, size_t size)
 }
 
 /* Converts a struct of another version to ours. An older struct is shorter, and the missing fields get their defaults.
- * A newer struct is accepted if it asks for nothing that this version does not know. */
+ * A newer struct is accepted if the fields that this version does not know are zero. */
 static int read_options(struct gd_options *out, const struct gd_options *o)
 {
     if (!o)

@@ -1,9 +1,9 @@
 /* The page of a run for observers (src/stats). The run's thread writes it at most once a millisecond, together with the
  * figures for other threads.
  *
- * Tasks that end go into a ring as they are delivered. Their number is limited by time and by worker. The ring
- * therefore holds at least a second of the fastest run, with a sample of every worker's tasks, and all tasks of a
- * slower run. The rest are counted.
+ * Tasks that end are put into a ring when they are delivered. The number of tasks per second is limited, in all and for
+ * each worker. So the ring holds at least the last second of the fastest run, with a sample of every worker's tasks. Of
+ * a slower run it holds all tasks. Tasks above the limit are only counted.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -18,31 +18,31 @@
 #include "stats/observer.h"
 #include "stats/page/page.h"
 
-#define TASK_EVERY_NS    (GD__NS_PER_S / (GD__PAGE_TASKS / 2)) /* all workers together, */
+#define TASK_EVERY_NS    (GD__NS_PER_S / (GD__PAGE_TASKS / 2)) /* on average, for all workers together */
 #define FAILURE_EVERY_NS (GD__NS_PER_S / (GD__PAGE_FAILURES / 2))
 #define LOOK_AGAIN_MOST  GD__NS_PER_S
-enum { TASK_BURST = GD__PAGE_TASKS / 2, FAILURE_BURST = GD__PAGE_FAILURES / 2 }; /* but this many at once */
+enum { TASK_BURST = GD__PAGE_TASKS / 2, FAILURE_BURST = GD__PAGE_FAILURES / 2 }; /* how many may come at once */
 
 struct shown {
     struct gd__page_worker worker;
-    uint64_t not_started; /* position + 1 of the task that it had not started at the last look; 0: no such task */
+    uint64_t not_started; /* position + 1 of a task that it had not started at the last check; 0: no such task */
     uint64_t task_at;     /* see may_pass() */
 };
 
 struct gd__publisher {
     struct gd__page *page;
-    struct shown *workers;           /* one more than workers: the last is for tasks that no worker had */
+    struct shown *workers;           /* one for each worker; one more for tasks without a worker */
     uint64_t task_every, task_slack; /* see may_pass() */
     uint64_t failure_at;
-    uint64_t look_again; /* look again after this time at a worker that has not started its task; 0: no need */
+    uint64_t look_again; /* check a worker that has not started its task again after this time; 0: no need */
 };
 
 /* --- a worker --- */
 
-/* Copies as much of an input as is shown. */
+/* Copies the part of an input that is shown. */
 static size_t copy_input(const struct gd_dispatcher *d, const void *input, size_t size, char *to, size_t room)
 {
-    char described[GD__TEXT_LOOKED_AT]; /* larger than the space on the page, because a path is recognised by its end */
+    char described[GD__TEXT_LOOKED_AT]; /* larger than the room on the page, because the end of a path is kept */
     if (!d->hooks.describe)
         return gd__text_keep(to, room, input, size);
     const size_t n = d->hooks.describe(d->hooks.user, input, size, described, sizeof described);
@@ -122,7 +122,7 @@ static void show_worker(struct gd_dispatcher *d, unsigned i, uint64_t now)
         show_input(d, t, w);
     gd__page_put_worker(d->publisher->page, i, w);
 
-    /* Nothing wakes a sleeping loop when a task is started, so the loop has to look. */
+    /* Nothing wakes a sleeping loop when a task is started, so the loop wakes up to check. */
     const uint64_t not_started = t && d->seats[i].live && !f.is_started ? d->sched.workers[i].head + 1 : 0;
     if (not_started > 0 && not_started != shown->not_started)
         d->publisher->look_again = PUBLISH_EVERY_NS;
@@ -163,10 +163,10 @@ void gd__publish_awake(struct gd_dispatcher *d, uint64_t since_ns)
         gd__page_awake(d->publisher->page, since_ns);
 }
 
-/* --- what ends --- */
+/* --- tasks that end --- */
 
-/* Lets one pass per `every` in the long run, and as many at once as fit into the slack. *at is when the next would be
- * due if they came evenly. */
+/* A rate limit: on average one event per `every`, and as many at once as fit into the slack. *at is when the next event
+ * would come if they came evenly. */
 static inline bool may_pass(uint64_t *at, uint64_t now, uint64_t every, uint64_t slack)
 {
     if (*at > now + slack)

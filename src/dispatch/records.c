@@ -1,6 +1,5 @@
-/* Records that workers write. Each record is copied, then checked against what the dispatcher knows: the worker's
- * state, the task at the head of its window, that task's number and attempt. A worker whose record does not match is
- * ended. */
+/* Reads the records of workers. Each record is copied and then checked: against the worker's state, the task at the
+ * head of its window, and that task's number and attempt. A worker that sends a wrong record is killed. */
 #include <stdio.h>
 #include <string.h>
 
@@ -48,9 +47,9 @@ const char *gd__record_check(const struct gd__sched *s, unsigned w, const struct
     return NULL;
 }
 
-/* Worker and dispatcher share one clock, but a worker may report any time. So no end may lie in the future, and no
- * start after the end. A time that looks like the future may be the present: callbacks may have taken long since our
- * clock was read. */
+/* Worker and dispatcher share one clock, but a faulty worker may report any time. So an end in the future, and a start
+ * after the end, are corrected. If an end seems to be in the future, the clock is read again, because callbacks may
+ * have taken long since it was read. */
 static void clamp_times(struct gd_dispatcher *d, struct gd__outcome *o)
 {
     if (o->end_ns > d->now + CLOCK_SLACK_NS) {
@@ -62,8 +61,8 @@ static void clamp_times(struct gd_dispatcher *d, struct gd__outcome *o)
         o->start_ns = o->end_ns;
 }
 
-/* A failure with data: finds where the error message begins. The message's size is read once, because the worker may
- * change it. */
+/* Finds where the error message of a failure with data begins. The message's size is read only once, because the worker
+ * may change it. */
 static int split_failure(const struct record *r, struct gd__outcome *o)
 {
     uint32_t message_size;
@@ -94,7 +93,7 @@ static int take_result(struct gd_dispatcher *d, struct gd__seat *seat, const str
         if (split_failure(r, &o) < 0)
             return GD_E_PROTOCOL;
     } else if (o.failure != GD_FAILURE_NONE && o.size > GD__MESSAGE_MAX) {
-        o.size = GD__MESSAGE_MAX; /* a correct worker writes no more; a faulty one may claim gigabytes */
+        o.size = GD__MESSAGE_MAX; /* a correct worker never writes more, but a faulty one may claim gigabytes */
     }
     clamp_times(d, &o);
     return gd__sched_result(&d->sched, d->now, seat->index, &o, r->slot.safe_batch);

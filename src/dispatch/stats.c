@@ -1,5 +1,5 @@
 /* Snapshots of a run for other threads. The monitor copies its figures under a lock, before it sleeps and otherwise at
- * most once a millisecond. On the run's own thread (in a callback) they are read directly. */
+ * most once a millisecond. In a callback, which runs on the monitor's thread, they are brought up to date first. */
 #include <string.h>
 
 #include "base/alloc.h"
@@ -48,7 +48,7 @@ int gd__stats_open(struct gd_dispatcher *d)
 static void collect(const struct gd_dispatcher *d, struct gd_stats *out, uint64_t now)
 {
     const struct gd__sched *s = &d->sched;
-    /* Taken from the source, not yet read by the monitor. */
+    /* Tasks taken from the source that the monitor has not read yet. */
     const uint64_t queued = d->feeder ? gd__feeder_queued(d->feeder) : 0;
     out->taken = s->counts.taken + queued;
     out->running = s->running;
@@ -112,7 +112,7 @@ void gd__stats_publish(struct gd_dispatcher *d, bool now)
         publish_figures(d, d->now, now);
 }
 
-/* Reads the clock rarely while callbacks are quick, and after every slow one. */
+/* Reads the clock rarely while callbacks are quick, and after every slow callback. */
 void gd__stats_look(struct gd_dispatcher *d)
 {
     const uint64_t now = gd__now_ns();
@@ -135,7 +135,7 @@ static bool is_own_thread(const struct gd_dispatcher *d)
     return atomic_load(&d->running) && pthread_equal(d->thread, pthread_self());
 }
 
-/* In a callback the figures are brought up to date first: the caller is the thread that owns them. */
+/* In a callback the figures are brought up to date first. This is safe, because the monitor's thread is the caller. */
 static void lock_fresh(struct gd_dispatcher *d)
 {
     pthread_mutex_lock(&d->stats_lock);
@@ -165,7 +165,8 @@ void gd_dispatcher_set_total(struct gd_dispatcher *d, uint64_t total_tasks)
     pthread_mutex_unlock(&d->stats_lock);
 }
 
-/* The loop publishes after a callback anyway. A call from elsewhere has to wake it, since it may sleep for hours. */
+/* After a callback the loop publishes anyway. A call from another thread has to wake the loop, because it may sleep for
+ * hours. */
 void gd_dispatcher_set_work(struct gd_dispatcher *d, double done, double total)
 {
     if (!d)

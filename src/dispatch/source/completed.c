@@ -1,5 +1,5 @@
-/* See completed.h. Asking may take long when a journal is searched for the first time, and so may waiting. Both end
- * soon after gd__completed_interrupt(), which is why gd__completed_leave() can wait for the lock. */
+/* See completed.h. Asking may take long when a journal is searched for the first time. Waiting may take long too. Both
+ * end soon after gd__completed_interrupt(), so gd__completed_leave() can wait for the lock. */
 #include "dispatch/source/completed.h"
 
 #include "base/alloc.h"
@@ -92,8 +92,8 @@ bool gd__completed_has_room(struct gd__completed *k)
 
 /* --- the monitor --- */
 
-/* Does not take the lock, because the feeder may hold it until this is done. Only the monitor changes what is read
- * here. */
+/* Does not take the lock, because the feeder may hold it until this function has run. Reading journal is safe, because
+ * only the monitor changes it. */
 void gd__completed_interrupt(struct gd__completed *k)
 {
     if (k->journal)

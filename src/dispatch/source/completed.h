@@ -1,4 +1,4 @@
-/* The feeder's side of the journal: what identifies the items of a source, and which of them are final already.
+/* The feeder's side of the journal: the keys of the items of a source, and which items are final already.
  *
  *   the feeder thread   gd__completed_key, _ask, _wait, _has_room
  *   the monitor         gd__completed_interrupt, _leave (takes the journal from a source that stays blocked)
@@ -13,10 +13,10 @@
 
 struct gd__completed {
     bool keeps;           /* the run began with a journal; otherwise _key, _ask, _wait and _has_room are not called */
-    pthread_mutex_t lock; /* protects journal, which the monitor takes away */
-    struct gd_journal *journal; /* NULL: no journal, or it was taken away */
+    pthread_mutex_t lock; /* protects journal, which the monitor sets to NULL */
+    struct gd_journal *journal; /* NULL: the run has no journal, or the monitor has set this to NULL */
     uint64_t given;             /* items so far, including those that were final already */
-    bool has_key;               /* the current item has a key of its own */
+    bool has_key;               /* the source has set a key for the current item */
     struct gd__journal_key key;
     char *version;
 };
@@ -24,12 +24,12 @@ struct gd__completed {
 void gd__completed_open(struct gd__completed *k, struct gd_journal *journal); /* journal may be NULL */
 void gd__completed_close(struct gd__completed *k);
 
-/* Sets the key of the current item, used instead of its payload. 0 or GD_E_NO_MEMORY. */
+/* Sets the key of the current item, which is used instead of its payload. Returns 0 or GD_E_NO_MEMORY. */
 int gd__completed_key(struct gd__completed *k, const void *key, size_t size, const char *version);
 void gd__completed_next(struct gd__completed *k); /* begins the next item, without a key */
 
-/* Returns 1 if the current item must be run; *out is then its entry for the journal. 0: the item is final already.
- * Negative: an error; the item keeps its key, and the caller may ask again. */
+/* Returns 1 if the current item must be run, and sets *out to its context for the journal. Returns 0 if the item is
+ * final already. On failure returns a negative code. Then the item keeps its key, and the caller may ask again. */
 int gd__completed_ask(struct gd__completed *k, const void *data, size_t size, struct gd__journal_task **out);
 /* Whether gd__completed_ask() would read the journal, which may take long. */
 bool gd__completed_ask_reads(struct gd__completed *k, const void *data, size_t size);
@@ -37,7 +37,7 @@ bool gd__completed_ask_reads(struct gd__completed *k, const void *data, size_t s
 void gd__completed_wait(struct gd__completed *k); /* waits while too many records are not on disk yet */
 bool gd__completed_has_room(struct gd__completed *k);
 
-void gd__completed_interrupt(struct gd__completed *k); /* from here on nothing waits */
-void gd__completed_leave(struct gd__completed *k);     /* the journal is not touched from here on */
+void gd__completed_interrupt(struct gd__completed *k); /* nothing waits after this call */
+void gd__completed_leave(struct gd__completed *k);     /* the journal is not used after this call */
 
 #endif

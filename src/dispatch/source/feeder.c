@@ -1,4 +1,4 @@
-/* See feeder.h; feeder_state.h says who writes what. */
+/* See feeder.h. feeder_state.h lists which thread writes which field. */
 #include "dispatch/source/feeder.h"
 
 #include <errno.h>
@@ -63,7 +63,7 @@ static void wake_feeder(struct gd__feeder *f)
 
 /* --- the thread --- */
 
-/* Takes one item. 1, 0 at the end, negative when the source or the feeder failed. */
+/* Takes one item. Returns 1, or 0 at the end of the source, or a negative code if the source or the feeder failed. */
 static int take_one(struct gd__feeder *f)
 {
     struct gd_item item = { .reserved = { f } };
@@ -128,7 +128,7 @@ static void *feeder_main(void *arg)
 
 /* --- opening and closing --- */
 
-/* Frees the contexts of tasks that the source gave after the run had ended. */
+/* Frees the journal's contexts of tasks that the source returned after the run had ended. */
 static void free_left_over(struct gd__feeder *f)
 {
     const uint64_t tail = atomic_load_explicit(&f->tail, memory_order_acquire);
@@ -276,7 +276,7 @@ void gd__feeder_allow(struct gd__feeder *f, uint64_t allowed)
         atomic_store_explicit(&f->allowed, allowed, memory_order_release);
         f->told = allowed;
     }
-    gd__full_fence(); /* pairs with gd__feeder_wait_for()'s */
+    gd__full_fence(); /* pairs with the fence in gd__feeder_wait_for() */
     const uint32_t sleeping = atomic_load_explicit(&f->sleeping, memory_order_relaxed);
     if (sleeping == GD__AWAKE)
         return;

@@ -1,8 +1,8 @@
-/* The feeder: the thread that calls the user's source, and the queue by which its tasks reach the monitor.
+/* The feeder: the thread that calls the user's source, and the queue from it to the monitor.
  *
- * The source may block for as long as it likes, so it has a thread of its own. Tasks go through a private
- * single-producer ring, payloads of more than GD__INLINE_MAX bytes through the arena. The feeder never takes more tasks
- * than the monitor allows, and sleeps on a futex when it has taken that many.
+ * The source may block for any time, so it has its own thread. Tasks go through a private single-producer ring.
+ * Payloads of more than GD__INLINE_MAX bytes go through the arena. The feeder never takes more tasks than the monitor
+ * allows, and sleeps on a futex when it has taken that many.
  *
  * A source that blocks for ever cannot be joined at the end of a run. So the feeder has a reference count: the thread
  * holds one reference and the dispatcher another. An abandoned feeder frees everything when its source returns.
@@ -21,10 +21,10 @@
 struct gd__feeder;
 
 struct gd__intake_entry {
-    uint64_t payload[4]; /* a struct gd__payload, as the scheduler keeps it */
-    /* The task's weight. In a run with a journal: a struct gd__journal_task *, which has the weight and belongs to
-     * whoever takes the entry. One field serves both because an entry moves from one processor to another and every
-     * byte costs time. */
+    uint64_t payload[4]; /* a struct gd__payload, in the form that the scheduler stores */
+    /* The task's weight. In a run with a journal: a struct gd__journal_task *, which has the weight. The monitor must
+     * free it. One field is used for both, because an entry moves from one processor to another and every byte costs
+     * time. */
     uint64_t word;
 };
 _Static_assert(sizeof(struct gd__payload) == 4 * sizeof(uint64_t), "a payload is four words");
@@ -32,13 +32,13 @@ _Static_assert(sizeof(struct gd__payload) == 4 * sizeof(uint64_t), "a payload is
 struct gd__feeder_spec {
     gd_source_fn *source;
     void (*source_cancel)(void *user);
-    void (*source_hold)(void *user); /* this and the next: see binding.h */
+    void (*source_hold)(void *user); /* for source_hold and source_release see binding.h */
     void (*source_release)(void *user);
     void *user;
     uint64_t queue_bytes;
     uint64_t arena_bytes; /* the part worth pinning */
-    uint64_t max_tasks;   /* not yet final at any one time */
-    uint64_t wake_room;   /* wake the feeder when this many more may be taken */
+    uint64_t max_tasks;   /* the maximum number of tasks that are not final at any time */
+    uint64_t wake_room;   /* wake the feeder when it may take this many more tasks */
     void (*on_skip)(void *user, const struct gd_skipped *skipped); /* NULL: not wanted */
     struct gd_journal *journal;                                    /* may be NULL; not used after gd__feeder_close() */
     int wake_fd; /* eventfd, duplicated: rung if the monitor sleeps when a task is added */
@@ -51,8 +51,8 @@ int gd__feeder_start(struct gd__feeder *f);
 const struct gd__region *gd__feeder_arena(const struct gd__feeder *f);
 struct gd__arena_header *gd__feeder_arena_header(const struct gd__feeder *f);
 
-/* Tasks taken from the source. Returns how many lie at *first; they stay valid until gd__feeder_taken() reports how
- * many were used. */
+/* Sets *first to the next tasks that were taken from the source. Returns how many there are. They stay valid until
+ * gd__feeder_taken() is called with the number of tasks that were used. */
 uint64_t gd__feeder_next(struct gd__feeder *f, const struct gd__intake_entry **first);
 void gd__feeder_taken(struct gd__feeder *f, uint64_t n);
 uint64_t gd__feeder_queued(const struct gd__feeder *f);
@@ -61,23 +61,24 @@ static inline bool gd__feeder_has_tasks(const struct gd__feeder *f)
     return gd__feeder_queued(f) > 0;
 }
 
-/* A task's payload is no longer needed. */
+/* Frees a task's payload. */
 void gd__feeder_release(struct gd__feeder *f, const struct gd__payload *p);
 
-/* Sets how many tasks may be taken in all. A sleeping feeder is woken once it may take wake_room more. That is a small
- * part of the queue, so the rest of the queue keeps the workers busy meanwhile. */
+/* Sets how many tasks may be taken in all. A sleeping feeder is woken when it may take wake_room more tasks. That is a
+ * small part of the queue, so the rest of the queue keeps the workers busy meanwhile. */
 void gd__feeder_allow(struct gd__feeder *f, uint64_t allowed);
 
-/* Wakes the feeder for a single task: a worker is idle and the queue is empty. */
+/* Wakes the feeder even if it may take only one task. Call it if a worker is idle. */
 void gd__feeder_nudge(struct gd__feeder *f);
 
 /* Stops taking tasks and asks a blocked source to return. May be called more than once. */
 void gd__feeder_stop(struct gd__feeder *f);
 
-/* True when no more tasks will come. Those that came are in the queue. */
+/* Returns true if no more tasks will come. The queue may still hold tasks. */
 bool gd__feeder_ended(const struct gd__feeder *f);
 
-/* How the source ended: 0, or a code (GD_E_SOURCE, ...) with its error message. Call it after the source has ended. */
+/* Returns 0 if the source ended normally, or a code (GD_E_SOURCE, ...) with its error message. Call it after the source
+ * has ended. */
 int gd__feeder_result(const struct gd__feeder *f, const char **message);
 
 /* Joins the thread if it has ended, otherwise abandons it. Sets *f to NULL. */

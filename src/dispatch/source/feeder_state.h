@@ -1,10 +1,10 @@
-/* The fields of a feeder, shared by feeder.c and items.c. Who writes what:
+/* The fields of a feeder, shared by feeder.c and items.c. Each thread writes only these fields:
  *
  *   the feeder thread   tail, taken, bytes_taken, the arena's extents, sleeping, ended, result, message
  *   the monitor         head, allowed, bytes_freed, stop
  *
- * To sleep, a side sets its flag, fences, looks again and then sleeps. The other side publishes, fences, then looks at
- * the flag.
+ * Before a thread sleeps, it sets its flag, does a full fence and checks once more for something to do. The other
+ * thread publishes, does a full fence and then reads the flag.
  */
 #ifndef GD_DISPATCH_SOURCE_FEEDER_STATE_H
 #define GD_DISPATCH_SOURCE_FEEDER_STATE_H
@@ -33,12 +33,12 @@ struct gd__feeder {
     pthread_t thread;
     bool started;
     _Atomic uint32_t refs;
-    struct gd__completed completed; /* which tasks the journal has already */
+    struct gd__completed completed; /* which tasks are already final in the journal */
 
     alignas(GD__LINE) _Atomic uint64_t tail; /* written by the feeder thread, with the fields after it */
     uint64_t taken, bytes_taken, seen_allowed;
-    struct gd__journal_task *asked; /* the journal's answer for the current item, if it was asked already */
-    uint32_t rung;                  /* the last sleep of the monitor that was rung for */
+    struct gd__journal_task *asked; /* the journal's context of the current item, if the journal was asked already */
+    uint32_t rung;                  /* the last sleep of the monitor from which this thread woke it */
     _Atomic uint32_t sleeping;      /* enum gd__feeder_sleep */
     _Atomic uint32_t ended;
     int result;
@@ -51,7 +51,7 @@ struct gd__feeder {
     uint64_t head, seen_tail, freed, freed_told, told;
 };
 
-/* Waits until the condition holds. False: the feeder was stopped. */
+/* Waits until the condition holds. Returns false if the feeder was stopped. */
 typedef bool gd__feeder_condition(struct gd__feeder *f, uint64_t bytes);
 bool gd__feeder_wait_for(struct gd__feeder *f, gd__feeder_condition *holds, uint64_t bytes, enum gd__feeder_sleep kind);
 
@@ -62,7 +62,7 @@ static inline bool gd__feeder_stopped(const struct gd__feeder *f)
 
 static inline void gd__feeder_wake_monitor(struct gd__feeder *f)
 {
-    gd__full_fence(); /* pairs with the monitor's before it sleeps */
+    gd__full_fence(); /* pairs with the monitor's fence before it sleeps */
     const struct gd__arena_header *h = f->region.base;
     const uint32_t sleep = atomic_load_explicit(&h->sleeping, memory_order_relaxed);
     if (sleep == 0 || sleep == f->rung)
@@ -76,6 +76,6 @@ static inline void gd__feeder_wake_monitor(struct gd__feeder *f)
 /* items.c */
 /* Frees what gd_item_alloc() allocated, if anything. */
 void gd__item_drop_memory(struct gd__feeder *f, struct gd_item *item);
-int gd__item_take(struct gd__feeder *f, struct gd_item *item); /* 0, or negative with the thread's error text */
+int gd__item_take(struct gd__feeder *f, struct gd_item *item); /* returns 0, or a negative code with an error message */
 
 #endif

@@ -1,5 +1,5 @@
-/* Items, which a source fills and the feeder takes: memory for payloads, keys, questions to the journal, and adding an
- * item to the queue. Everything here runs on the feeder's thread. */
+/* Items, which a source fills and the feeder takes. This file allocates payloads, sets keys, looks items up in the
+ * journal and adds them to the queue. Everything here runs on the feeder's thread. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,7 +12,7 @@
 
 /* --- room for payloads --- */
 
-/* A payload larger than the limit is let through when it is the only one. */
+/* A payload that is larger than the limit is accepted if it is the only one. */
 static bool has_bytes(struct gd__feeder *f, uint64_t bytes)
 {
     const uint64_t out = f->bytes_taken - atomic_load_explicit(&f->bytes_freed, memory_order_acquire);
@@ -26,7 +26,8 @@ static bool has_freed(struct gd__feeder *f, uint64_t before)
 
 /* --- items --- */
 
-/* The library's part of an item: reserved[0] is the feeder, [1] where gd_item_alloc() put the payload, [2] its size. */
+/* The library's part of an item: reserved[0] is the feeder, [1] the offset of the payload that gd_item_alloc()
+ * allocated, [2] its size. */
 struct item_memory {
     uint64_t offset, size;
 };
@@ -46,8 +47,8 @@ void gd__item_drop_memory(struct gd__feeder *f, struct gd_item *item)
     item->reserved[1] = item->reserved[2] = NULL;
 }
 
-/* Allocates a payload as soon as the byte limit and the arena allow it. 0 if that fails, with the thread's error
- * message. Does not wait once the feeder is stopped. */
+/* Allocates a payload as soon as the byte limit and the arena allow it. On failure returns 0 and sets the error
+ * message. Does not wait after the feeder was stopped. */
 static uint64_t take_room(struct gd__feeder *f, uint64_t size)
 {
     for (;;) {
@@ -58,8 +59,8 @@ static uint64_t take_room(struct gd__feeder *f, uint64_t size)
             f->bytes_taken += size;
             return offset;
         }
-        /* The arena may be smaller than the byte limit (RLIMIT_AS, RLIMIT_FSIZE) or fragmented. More memory will come
-         * free as long as any task is in flight. */
+        /* The arena may be smaller than the byte limit (RLIMIT_AS, RLIMIT_FSIZE) or fragmented. As long as there are
+         * tasks that are not final, memory will be freed. */
         if (f->bytes_taken == freed || !gd__feeder_wait_for(f, has_freed, freed, GD__WAITS_FOR_BYTES))
             return 0;
     }
@@ -86,7 +87,8 @@ void *gd__item_try_alloc(struct gd_item *item, size_t size)
     return place_item(f, item, offset, size);
 }
 
-/* The feeder that an item belongs to. NULL, with an error: the item was not given to a source. */
+/* Returns the feeder that an item belongs to. If the item was not passed to a source, sets an error and returns
+ * NULL. */
 static struct gd__feeder *feeder_of(const struct gd_item *item, const char *function)
 {
     struct gd__feeder *f = item ? item->reserved[0] : NULL;
@@ -137,7 +139,7 @@ int gd_item_error(struct gd_item *item, const char *format, ...)
     return GD_E_SOURCE;
 }
 
-/* Finds the payload. 0, or a negative code. */
+/* Finds the payload. Returns 0 or a negative code. */
 static int find_payload(struct gd__feeder *f, const struct gd_item *item, const void **data)
 {
     const struct item_memory m = item_memory(item);
@@ -150,8 +152,8 @@ static int find_payload(struct gd__feeder *f, const struct gd_item *item, const 
     return 0;
 }
 
-/* Stores the payload where a worker can see it. 0, or a negative code. A task that comes after a stop is not dropped:
- * it will be reported as cancelled, if necessary without its payload. */
+/* Stores the payload where a worker can read it. Returns 0 or a negative code. A task that comes after a stop is not
+ * dropped. It will be reported as cancelled, without its payload if there is no room. */
 static int store_payload(struct gd__feeder *f, struct gd_item *item, const void *data, struct gd__payload *out)
 {
     const struct item_memory m = item_memory(item);
@@ -192,7 +194,7 @@ int gd_item_key(struct gd_item *item, const void *key, size_t key_size, const ch
                                                                         : 0;
 }
 
-/* Reports that the current item is not run. The journal, which was just asked, has its result. */
+/* Reports that the current item is not run, because the journal has its result. */
 static void report_skipped(const struct gd__feeder *f, const struct gd_item *item, const void *data)
 {
     const struct gd_skipped skipped = { .task_id = f->completed.given - 1,
@@ -273,7 +275,7 @@ int gd__item_take(struct gd__feeder *f, struct gd_item *item)
 bool gd__item_give(struct gd_item *item)
 {
     struct gd__feeder *f = item->reserved[0];
-    /* It waits for bytes, or fails, once the source has returned. */
+    /* gd__item_take() would wait for room or fail. The feeder takes this item after the source has returned. */
     if (item->size > GD__INLINE_MAX && item_memory(item).offset == 0)
         return false;
     if (f->taken + 1 >= f->seen_allowed)

@@ -1,6 +1,7 @@
-/* The end of a worker's process, in this order: its pidfd becomes readable; its results are read; processes that it
- * left running are ended, if the user wants that (strays.c); the tasks that it had started are looked up; the scheduler
- * is told and hands its tasks on; both rings are thrown away with their memory. A ring is never repaired. */
+/* The end of a worker's process. First its pidfd becomes readable. Then its results are read, and processes that it
+ * left running are ended, if the user wants that (strays.c). Then the tasks that it had started are looked up, and both
+ * rings are freed with their memory. A ring is never repaired. Last, the end is reported to the scheduler, which hands
+ * the tasks to other workers. */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -13,7 +14,7 @@ enum { LAST_LINES = 10, DEATH_MESSAGE_MAX = GD__TAIL_BYTES + 1024 };
 
 /* --- the end of a process --- */
 
-/* Whether the process exited by itself without ever attaching to its channel: the program is not a worker. */
+/* Whether the process exited by itself and never opened its channel, so that the program is not a worker. */
 static bool is_no_worker(const struct gd__seat *seat, const struct gd__exit *e)
 {
     return e->known && e->signal == 0 && e->code != GD__EXIT_BOOT && e->code != GD__EXIT_SHORTAGE &&
@@ -38,7 +39,7 @@ static void describe_death(const struct gd__seat *seat, const struct gd__exit *e
         snprintf(text + length, size - (size_t)length, "; its last output:\n%s", last);
 }
 
-/* Reports a worker that died in cleanup, or was killed there because it took too long. */
+/* Reports a worker that died in cleanup, or that was killed because its cleanup took too long. */
 static void report_cleanup_crash(const struct gd__seat *seat, const char *message)
 {
     const bool cleaned = seat->said & (1u << GD__R_BYE | 1u << GD__R_CLEANUP_FAILED);
@@ -47,12 +48,13 @@ static void report_cleanup_crash(const struct gd__seat *seat, const char *messag
         gd__deliver_cleanup_failed(seat->d, seat->index, message);
 }
 
-/* Reads at most as many records as the ring holds: a process that the worker started may still write there. */
+/* Reads the records that are left. Their number is limited, because a process that the worker started may still
+ * write. */
 static void read_last_records(struct gd__seat *seat)
 {
     struct gd_dispatcher *d = seat->d;
     d->now = gd__now_ns();
-    gd__monitor_obey(d); /* while the seat is whole */
+    gd__monitor_obey(d); /* before the seat is cleared */
     for (uint64_t n = 0; n <= seat->channel.result_capacity && gd__records_drain(d, seat); n++)
         ;
 }
@@ -79,7 +81,7 @@ void gd__seat_ended(struct gd__seat *seat)
     };
     report_cleanup_crash(seat, message);
     gd__seat_clear(seat);
-    d->now = gd__now_ns(); /* a callback was called: limits of what is started now count from now */
+    d->now = gd__now_ns(); /* callbacks may have taken long, and new time limits begin now */
     gd__sched_exited(&d->sched, d->now, seat->index, &death);
 }
 
@@ -96,13 +98,13 @@ void gd__seat_process_ended(struct gd__watch *w, uint32_t events)
     if (gd__child_reap(&seat->child, &seat->exit) < 0)
         gd__child_forget(&seat->child);
     gd__children_unlock(seat->d);
-    read_last_records(seat); /* finished tasks must be known first, so that their processes are left running */
+    read_last_records(seat); /* first, because processes of finished tasks are left running */
     if (!gd__strays_end(seat))
         gd__seat_ended(seat);
 }
 
-/* Uses the process id, which stays valid until the process is waited for. The pidfd is closed, and its number may
- * belong to another file by now. */
+/* Ends a process by its process id, which stays valid until the process is waited for. The pidfd is closed, and its
+ * number may belong to another file now. */
 static void end_by_number(struct gd__seat *seat)
 {
     const pid_t pid = seat->child.pid;

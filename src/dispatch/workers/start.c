@@ -14,8 +14,8 @@
 #include "base/fd.h"
 #include "dispatch/internal.h"
 
-/* Address space for results: per worker, but no more than a part of what all workers share. It is sparse and uses no
- * memory until it is written to. */
+/* Address space for results: for one worker, and for all workers together. It is sparse and uses no memory until it is
+ * written to. */
 #define RESULT_ADDRESS_SPACE     (UINT64_C(1) << 36)
 #define RESULT_ADDRESS_SPACE_ALL (UINT64_C(1) << 45)
 
@@ -24,7 +24,7 @@
 enum { N_OWN_VARIABLES = 6, N_SET = N_OWN_VARIABLES + GD__DEVICE_VARIABLES, VARIABLE_MAX = GD__PROCESS_NAME_MAX };
 
 struct environment {
-    char own[N_OWN_VARIABLES][VARIABLE_MAX]; /* the user cannot change the first and the last */
+    char own[N_OWN_VARIABLES][VARIABLE_MAX]; /* the user can replace all except the first and the last */
     char **list;                             /* borrowed strings */
 };
 
@@ -42,8 +42,8 @@ static bool is_replaced(const char *variable, char *const *by, size_t n)
     return false;
 }
 
-/* The token that lets observers read a run is not for its workers. The command has removed it already, but a program
- * that uses the library may have inherited it. */
+/* Workers must not get the token with which observers read a run. The command has removed it already, but another
+ * program that uses the library may have inherited it. */
 static bool is_secret(const char *variable)
 {
     return names_same("GPU_DISPATCH_HTTP_TOKEN", variable);
@@ -57,7 +57,7 @@ static size_t count_strings(char *const *list)
     return n;
 }
 
-/* The library's variables first, then the user's, then those of this process. Each name occurs once. */
+/* The library's variables come first, then the user's, then those of this process. Each name occurs only once. */
 static int make_environment(struct environment *e, const struct gd_dispatcher *d, unsigned i)
 {
     extern char **environ;
@@ -90,7 +90,7 @@ static int make_environment(struct environment *e, const struct gd_dispatcher *d
 
 static void bell_rang(struct gd__watch *w, uint32_t events)
 {
-    (void)w, (void)events; /* the monitor looks at every live worker when it wakes */
+    (void)w, (void)events; /* the monitor checks every live worker when it wakes up */
 }
 
 /* --- starting --- */
@@ -179,7 +179,8 @@ static int send_boot(const struct gd_dispatcher *d, const struct gd__seat *seat,
     return 0;
 }
 
-/* The pidfd is opened for each worker, because the process that runs may not be the one that opened the dispatcher. */
+/* The pidfd is opened for each worker, because the process that calls run may not be the one that opened the
+ * dispatcher. */
 static int boot(const struct gd_dispatcher *d, const struct gd__seat *seat)
 {
     const int self = gd__pidfd_open(getpid());
@@ -224,7 +225,8 @@ static int open_socket_pair(int pair[2])
     return pair[0] < 0 || pair[1] < 0 ? gd__error_errno("cannot copy a descriptor") : 0;
 }
 
-/* A forked copy of the program must not keep our end: the worker would take that copy for the dispatcher. */
+/* A fork of this process must not keep our end of the socket, because the worker would believe that the dispatcher is
+ * still there. */
 static int open_lifeline(struct gd__seat *seat, int *theirs)
 {
     int pair[2] = { -1, -1 };
@@ -249,7 +251,8 @@ int gd__seat_start(struct gd__seat *seat)
         rc = boot(d, seat);
     if (rc == 0)
         rc = start_process(d, seat, boot_fd, output_fds);
-    /* Edge-triggered: a process that has ended but can't be reaped (a debugger has it) is reported once. */
+    /* Edge-triggered, so that a process that has ended but can't be reaped, because it is being debugged, is reported
+     * once. */
     if (rc == 0)
         rc = gd__loop_add(&d->loop, &seat->pid_watch, seat->child.pidfd, EPOLLIN | EPOLLET, gd__seat_process_ended);
     if (rc == 0)
@@ -262,8 +265,7 @@ int gd__seat_start(struct gd__seat *seat)
     return rc;
 }
 
-/* A process that runs but can't be watched is useless, so it is killed before this returns (SIGKILL cannot be refused).
- */
+/* A process that runs but can't be watched is useless, so it is killed before this returns. */
 void gd__seat_undo_start(struct gd__seat *seat)
 {
     struct gd__exit e;

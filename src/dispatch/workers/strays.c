@@ -1,20 +1,21 @@
 /* Processes that a dead worker left running.
  *
- * A command that moved to a session or a process group of its own outlives the kill of its worker, and would run beside
- * its own second attempt. If the dispatcher adopts orphans (gd_options.orphans), such processes are its children by the
- * time the worker's end is known. The variable GPU_DISPATCH_PROCESS in their environment tells them from the program's
- * own children: every worker process has its own value, and a command's value ends with the attempt.
+ * If a command has moved to a new session or process group, it survives when its worker is killed, and would run beside
+ * its own second attempt. If the dispatcher adopts orphans (gd_options.orphans), such processes have become its
+ * children when the worker's end is known. The variable GPU_DISPATCH_PROCESS in their environment distinguishes them
+ * from the program's other children. Every worker process has its own value, and a command's value ends with the
+ * attempt.
  *
  *   WORKER               not started by a command: killed
  *   WORKER:TASK.ATTEMPT  started by a command: killed if that attempt has no result; otherwise it is a daemon that the
  *                        command left running on purpose, and it stays
  *
- * They are killed and waited for, and the search is repeated until it finds no more. Only then is the scheduler told
- * that the worker is dead, so that none of its processes runs beside the next attempt. The loop goes on meanwhile. A
- * process that cannot be killed is waited for no longer than a worker would be.
+ * They are killed and waited for, and the search is repeated until it finds no more. After that the scheduler gets the
+ * report that the worker is dead, so that none of its processes runs beside the next attempt. The loop continues
+ * meanwhile. If a process cannot be killed, the wait ends after WAIT_S seconds, as for a worker.
  *
  * Processes in the worker's own group were killed with it, but may not have ended yet. They are waited for too, because
- * their children become ours only after that.
+ * their children become children of the dispatcher only after that.
  *
  * A process that has cleared its environment, or whose environment may not be read, is not found.
  */
@@ -48,7 +49,8 @@ void gd__strays_name(struct gd__seat *seat)
              d->number, seat->index, d->sched.workers[seat->index].restarts);
 }
 
-/* Whether the attempt that a command belongs to has no result. Commands run one at a time, so it is the first. */
+/* Whether the attempt that a command belongs to has no result. Commands run one at a time, so only the task at head can
+ * be in flight. */
 static bool is_in_flight(const struct gd__seat *seat, const char *attempt)
 {
     const struct gd__sched *s = &seat->d->sched;
@@ -72,7 +74,7 @@ static bool is_stray(void *user, const char *value)
 
 /* --- waiting for them --- */
 
-/* Reaps all of them. Children of another process have become ours by now, if they have ended. */
+/* Reaps all of them. Those that have ended are children of this process by now. */
 static void drop_round(struct gd__seat *seat)
 {
     struct gd__strays *s = &seat->strays;
@@ -121,7 +123,8 @@ static void stray_ended(struct gd__watch *w, uint32_t events)
         stop_waiting(seat);
 }
 
-/* Whether there is a process to wait for. A process that can't be watched is not waited for. */
+/* Kills all strays that it finds. Returns whether there is a process to wait for. A process that can't be watched is
+ * not waited for. */
 static bool kill_round(struct gd__seat *seat)
 {
     struct gd__strays *s = &seat->strays;
@@ -156,7 +159,7 @@ bool gd__strays_end(struct gd__seat *seat)
         return false;
     if (start_timer(seat) == 0)
         return true;
-    gd__strays_forget(seat); /* they are killed; without a descriptor we do not wait for their end */
+    gd__strays_forget(seat); /* they are killed, but without a timer we do not wait for their end */
     return false;
 }
 
@@ -193,7 +196,7 @@ int gd__strays_open(struct gd_dispatcher *d)
     if (rc == 0)
         rc = gd__loop_add(&d->loop, &d->ended_watch, d->ended.fd, EPOLLIN, children_ended);
     if (rc == 0)
-        gd__ended_children_reap(&d->ended, is_worker, d); /* those that ended before the run */
+        gd__ended_children_reap(&d->ended, is_worker, d); /* children that ended before the run */
     return rc;
 }
 

@@ -71,7 +71,7 @@ static void cancel(void *ctx, unsigned w, uint64_t below)
 {
     struct gd__seat *seat = seat_of(ctx, w);
     gd__channel_cancel(&seat->channel, below);
-    /* Only a hint for interrupt(): if the socket is full or gone, the kill that follows does not depend on it. */
+    /* This only triggers interrupt(). If the socket is full or closed, the worker is still killed later. */
     (void)send(seat->lifeline.fd, "c", 1, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
@@ -187,7 +187,7 @@ void gd__supervisor_close(struct gd_dispatcher *d)
     if (d->spawn_argv != d->copy.worker_argv)
         gd__free(d->spawn_argv);
     d->spawn_argv = NULL;
-    gd__children_lock(d); /* another thread may be about to stop them all */
+    gd__children_lock(d); /* another thread may be about to stop all workers */
     gd__free(d->seats);
     d->seats = NULL;
     gd__children_unlock(d);

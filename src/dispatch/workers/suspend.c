@@ -1,22 +1,22 @@
-/* Time in which the run stood still. There are two cases.
+/* Measures how long the run was frozen, so that this time does not count towards time limits. There are two cases.
  *
- * The owner suspends the run (Ctrl-Z): every worker's process group is stopped, and all are continued together. No
- * timer fires meanwhile. The time that passed is taken off every time limit afterwards.
+ * The program suspends the run (Ctrl-Z). Every worker's process group is stopped, and all are continued together. No
+ * timer fires meanwhile. Afterwards every deadline is moved by the time that passed.
  *
- * Somebody else freezes it (SIGSTOP to every process of the job, a cgroup's freezer): nothing reports that. We notice
- * it by waking up much later than planned, and then take off all the time since we went to sleep. The moment at which
- * the freeze began is not known, and a limit that is too long does less harm than one that is too short. To keep the
- * error small, one sleep lasts an eighth of the time to the next deadline, but at least a second. A worker that is
- * stopped alone gets no more time, because then we wake up as planned. On a machine so busy that we wake up that late,
- * workers have not had their time either. But a process that always wakes up late would never reach a limit. So after
- * one late sleep, only the delay of the next late wake-up is taken off.
+ * The run is frozen from outside (SIGSTOP to every process of the job, a cgroup's freezer). Nothing reports that. We
+ * notice it because we wake up much later than planned. Then deadlines are moved by all the time since we went to
+ * sleep. The moment at which the freeze began is not known, and a limit that is too long does less harm than one that
+ * is too short. To keep the error small, one sleep lasts an eighth of the time to the next deadline, but at least a
+ * second. If only a worker is stopped, we wake up as planned, and its deadline is not moved. If we wake up that late
+ * because the machine is very busy, the workers have not had their time either. But if every sleep ended late, no limit
+ * would ever be reached. So if the previous sleep ended late too, deadlines are moved only by the delay of the wake-up.
  */
 #include <signal.h>
 
 #include "dispatch/internal.h"
 #include "proc/descendants.h"
 
-#define LATE_NS   (250 * GD__NS_PER_MS) /* later than this is no accident */
+#define LATE_NS   (250 * GD__NS_PER_MS) /* a delay that is not normal */
 #define STRIDE_NS GD__NS_PER_S
 enum { STRIDES = 8 };
 
@@ -81,7 +81,7 @@ void gd_dispatcher_resume(struct gd_dispatcher *d)
         signal_all(d, SIGCONT);
         atomic_fetch_add(&d->suspend_turns, 1);
         atomic_fetch_add(&d->lost_ns, gd__now_ns() - since);
-        atomic_store(&d->suspended_at, 0); /* after it: a thread that sees this finds the lost time */
+        atomic_store(&d->suspended_at, 0); /* last, so that a thread that sees this also sees lost_ns */
     }
     gd__children_unlock(d);
     gd__dispatcher_wake(d);
@@ -112,7 +112,7 @@ void gd__sleep(struct gd_dispatcher *d, uint64_t until_ns)
     d->woke_late = late;
 }
 
-/* If workers were suspended or resumed meanwhile, that time is counted already. */
+/* If workers were suspended or resumed since the last call, that time is counted already. */
 void gd__note_gap(struct gd_dispatcher *d, uint64_t since, uint64_t now)
 {
     const uint32_t turns = atomic_load(&d->suspend_turns);
