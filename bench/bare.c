@@ -10,7 +10,7 @@
  *   spawn_pairs the same with two running at a time, -s in all
  *
  * One JSON object per line: name, unit, the median of the repeats, and the repeats. The two processes are pinned to
- * cores only with -p, because those of the library are not pinned either.
+ * cores only with -p, because the processes of the library are not pinned either.
  *
  * usage: bench_bare [-r REPEATS] [-n TASKS] [-s SPAWNS] [-p] [ring|pingpong|memcpy|spawn|spawn_pairs ...]
  */

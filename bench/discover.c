@@ -52,7 +52,7 @@ static void complain(void *user, const char *path, const char *why)
     fprintf(stderr, "bench_discover: %s: %s\n", path, why);
 }
 
-/* Only of this program: ru_maxrss would include the memory of the process before exec(). */
+/* The peak memory of this program alone. ru_maxrss would include the memory of the process before exec(). */
 static double peak_mib(void)
 {
     char line[200];

@@ -318,8 +318,8 @@ static void first(void)
     print_line("first_result", "ms", v, (size_t)n);
 }
 
-/* Peak resident memory of this process, so it must come before other parts that need much memory. The worker's is that
- * of the children. */
+/* Measures the peak resident memory of this process, so it must run before other parts that need much memory. The
+ * figure for the worker is the peak of all child processes. */
 static void memory(void)
 {
     struct run r;

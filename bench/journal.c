@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a journal costs.
+ * Measures what a journal costs.
  *
  *   rate    tasks a second, for tasks of a few microseconds, without a journal and with one, in turn: journal_plain,
- *           journal_kept, journal_followed (also with an output file), journal_ratio (kept divided by plain); and the
- *           processor time of the dispatching process for each task, which a busy machine distorts less
+ *           journal_kept, journal_followed (also with an output file), journal_ratio (kept divided by plain). Also the
+ *           processor time of the dispatching process for each task. Other load on the machine changes it less
  *   resume  makes a journal with many records and measures the seconds until the first new task is done and the peak
  *           resident memory: for a list in the same order, a list with a new line first, and a list in another order
  *
@@ -219,7 +219,7 @@ static void must(int rc, sqlite3 *db)
     exit(1);
 }
 
-/* Makes a journal as a run of that many tasks leaves it. */
+/* Makes a journal like that of a run with n_records tasks. */
 static void make_records(const char *path)
 {
     struct gd_journal_options jo = GD_JOURNAL_OPTIONS_INIT;
@@ -268,7 +268,7 @@ static double peak_mb(void)
     return kb / 1024;
 }
 
-/* In its own process, so that its peak memory is only that of this part. */
+/* Runs in its own process, so that the peak memory is that of this part only. */
 static void resume(const char *path, enum order order, const char *name)
 {
     char label[64];

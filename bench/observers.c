@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * What observers cost the run: no-op tasks a second of one worker, for
+ * Measures how much observers slow a run down: no-op tasks a second of one worker, for
  *
  *   observers_none       a run that publishes no page
- *   observers_page       a run with a page that nobody reads
+ *   observers_page       a run with a page that is not read
  *   observers_stopped    a run whose observer was stopped (SIGSTOP)
  *   observers_killed     a run whose observer reads a hundred times a second, and is killed half-way
  *   observers_500        a run with 500 observers in another process; each reads once a second what `gpu-dispatch top`
@@ -12,9 +12,9 @@
  *   observers_500_floor  the same process, which wakes up as often but reads nothing
  *
  * They are measured in turn, one right after the other. The clock starts when all observers have read once. The last
- * three also have the processor time of a read with its wake-up, in microseconds (..._us), which a busy machine
- * distorts less, and that of opening an observer with its first read (..._first_us). One JSON object per line: name,
- * unit, the median of the repeats, and the repeats.
+ * three also have the processor time of a read with its wake-up, in microseconds (..._us), which other load on the
+ * machine changes less. They also have the processor time of opening an observer with its first read (..._first_us).
+ * One JSON object per line: name, unit, the median of the repeats, and the repeats.
  *
  * usage: bench_observers [-r REPEATS] [-q]
  */
@@ -33,7 +33,7 @@
 
 #include "line.h"
 
-enum { MAX_REPEATS = 101, CROWD = 500, KINDS = 7, LOOK_EVERY = 1024, WARM = 500000 };
+enum { MAX_REPEATS = 101, CROWD = 500, KINDS = 7, CHECK_EVERY = 1024, WARM = 500000 };
 
 static uint64_t clock_ns(clockid_t clock)
 {
@@ -48,11 +48,11 @@ static uint64_t now_ns(void)
 }
 
 /* What the observing process reports to the process of the run. */
-static struct told {
+static struct reported {
     _Atomic uint64_t ready;    /* all have read once */
     _Atomic uint64_t first_ns; /* processor time until then */
     _Atomic uint64_t reads, read_ns;
-} * told;
+} * reported;
 
 static int process(struct gd_worker *w, const struct gd_task *t, struct gd_result *r)
 {
@@ -64,7 +64,7 @@ static const struct gd_worker_ops ops = { .size = sizeof ops, .process = process
 
 /* --- observers, in their own processes --- */
 
-static void look_once(struct gd_observer *o)
+static void read_once(struct gd_observer *o)
 {
     const struct gd_snapshot *s;
     (void)gd_observer_read(o, &s);
@@ -74,8 +74,8 @@ static void be_stopped(void)
 {
     struct gd_observer *o;
     if (gd_observer_open(&o, "bench") == 0)
-        look_once(o);
-    atomic_store(&told->ready, 1);
+        read_once(o);
+    atomic_store(&reported->ready, 1);
     raise(SIGSTOP);
 }
 
@@ -85,8 +85,8 @@ static void read_often(void)
     if (gd_observer_open(&o, "bench") < 0)
         return;
     for (;;) {
-        look_once(o);
-        atomic_store(&told->ready, 1);
+        read_once(o);
+        atomic_store(&reported->ready, 1);
         (void)poll(NULL, 0, 10);
     }
 }
@@ -101,27 +101,27 @@ static void open_crowd(unsigned what)
     for (size_t i = 0; i < CROWD; i++) {
         if (gd_observer_open(&crowd[i], "bench") < 0 || gd_observer_select(crowd[i], what) < 0)
             _exit(1);
-        look_once(crowd[i]);
+        read_once(crowd[i]);
     }
-    atomic_store(&told->first_ns, clock_ns(CLOCK_PROCESS_CPUTIME_ID) - begun);
+    atomic_store(&reported->first_ns, clock_ns(CLOCK_PROCESS_CPUTIME_ID) - begun);
 }
 
 /* The observers read one after the other, evenly spread over the second. */
-static void be_a_crowd(bool looks, unsigned what)
+static void be_a_crowd(bool reads, unsigned what)
 {
-    if (looks)
+    if (reads)
         open_crowd(what);
     uint64_t at = now_ns();
     const uint64_t begun = clock_ns(CLOCK_PROCESS_CPUTIME_ID);
-    atomic_store(&told->ready, 1);
+    atomic_store(&reported->ready, 1);
     for (size_t i = 0;; i = (i + 1) % CROWD) {
         at += 1000000000u / CROWD;
         const struct timespec t = { (time_t)(at / 1000000000u), (long)(at % 1000000000u) };
         (void)clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL);
-        if (looks)
-            look_once(crowd[i]);
-        atomic_fetch_add(&told->reads, 1);
-        atomic_store(&told->read_ns, clock_ns(CLOCK_PROCESS_CPUTIME_ID) - begun);
+        if (reads)
+            read_once(crowd[i]);
+        atomic_fetch_add(&reported->reads, 1);
+        atomic_store(&reported->read_ns, clock_ns(CLOCK_PROCESS_CPUTIME_ID) - begun);
     }
 }
 
@@ -135,7 +135,7 @@ static void be_pages(void)
     be_a_crowd(true, GD_OBSERVED_TASKS | GD_OBSERVED_FAILURES | GD_OBSERVED_DEVICES);
 }
 
-static void be_nobody(void)
+static void be_wakeups(void)
 {
     be_a_crowd(false, 0);
 }
@@ -166,10 +166,10 @@ static const struct kind {
     bool killed; /* half-way */
     bool timed;  /* its process reports its processor time */
 } kinds[KINDS] = {
-    { "observers_none", false, NULL, false, false },         { "observers_page", true, NULL, false, false },
-    { "observers_stopped", true, be_stopped, false, false }, { "observers_killed", true, read_often, true, false },
-    { "observers_500", true, be_tops, false, true },         { "observers_500_tasks", true, be_pages, false, true },
-    { "observers_500_floor", true, be_nobody, false, true },
+    { "observers_none", false, NULL, false, false },          { "observers_page", true, NULL, false, false },
+    { "observers_stopped", true, be_stopped, false, false },  { "observers_killed", true, read_often, true, false },
+    { "observers_500", true, be_tops, false, true },          { "observers_500_tasks", true, be_pages, false, true },
+    { "observers_500_floor", true, be_wakeups, false, true },
 };
 
 struct run {
@@ -190,21 +190,21 @@ static int give(void *user, struct gd_item *item)
     return more;
 }
 
-/* The observers start, and have read once, before the clock starts. */
+/* Starts the observers. True after all of them have read once. */
 static bool is_ready(struct run *r)
 {
     if (!r->kind->observer)
         return true;
     if (r->observer == 0)
         r->observer = start(r->kind->observer);
-    if (!atomic_load(&told->ready) && waitpid(r->observer, NULL, WNOHANG) != 0) {
+    if (!atomic_load(&reported->ready) && waitpid(r->observer, NULL, WNOHANG) != 0) {
         fprintf(stderr, "bench: there is no observer\n");
         exit(1);
     }
-    return atomic_load(&told->ready) != 0;
+    return atomic_load(&reported->ready) != 0;
 }
 
-static void look_at_clock(struct run *r)
+static void check_clock(struct run *r)
 {
     if (r->from_ns == 0 && !is_ready(r))
         return;
@@ -227,8 +227,8 @@ static void on_success(void *user, const struct gd_report *report)
     struct run *r = user;
     (void)report;
     r->done++;
-    if (r->done >= WARM && r->done % LOOK_EVERY == 0 && r->until_ns == 0)
-        look_at_clock(r);
+    if (r->done >= WARM && r->done % CHECK_EVERY == 0 && r->until_ns == 0)
+        check_clock(r);
 }
 
 static double measure(const struct kind *kind, uint64_t length_ns)
@@ -236,7 +236,7 @@ static double measure(const struct kind *kind, uint64_t length_ns)
     static const int ids[] = { 0 };
     struct run r = { .kind = kind, .length_ns = length_ns };
     struct gd_options o = GD_OPTIONS_INIT;
-    memset(told, 0, sizeof *told);
+    memset(reported, 0, sizeof *reported);
     o.gpu_ids = ids;
     o.n_gpus = 1;
     o.queue_size = 8192;
@@ -259,9 +259,9 @@ static void repeat(int i, uint64_t length_ns)
 {
     for (int k = 0; k < KINDS; k++) {
         values[k][i] = measure(&kinds[k], length_ns);
-        const uint64_t reads = atomic_load(&told->reads);
-        read_us[k][i] = reads > 0 ? (double)atomic_load(&told->read_ns) / 1e3 / (double)reads : 0;
-        first_us[k][i] = (double)atomic_load(&told->first_ns) / 1e3 / CROWD;
+        const uint64_t reads = atomic_load(&reported->reads);
+        read_us[k][i] = reads > 0 ? (double)atomic_load(&reported->read_ns) / 1e3 / (double)reads : 0;
+        first_us[k][i] = (double)atomic_load(&reported->first_ns) / 1e3 / CROWD;
     }
 }
 
@@ -295,11 +295,11 @@ int main(int argc, char **argv)
     }
     if (repeats < 1 || repeats > MAX_REPEATS)
         return fprintf(stderr, "usage: %s [-r 1..%d] [-q]\n", argv[0], MAX_REPEATS), 2;
-    char dir[] = "/dev/shm/bench-XXXXXX"; /* its own directory, because opening an observer looks at all jobs in it */
+    char dir[] = "/dev/shm/bench-XXXXXX"; /* a separate directory, because opening an observer reads all jobs in it */
     if (!mkdtemp(dir) || setenv("GPU_DISPATCH_JOBS", dir, 1) < 0)
         return perror("bench: a directory in /dev/shm"), 1;
-    told = mmap(NULL, sizeof *told, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (told == MAP_FAILED)
+    reported = mmap(NULL, sizeof *reported, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (reported == MAP_FAILED)
         return perror("bench: mmap"), 1;
     for (int i = 0; i < repeats; i++)
         repeat(i, length_ns);

@@ -23,7 +23,7 @@ import traceback
 from dataclasses import dataclass
 from typing import Any
 
-LIMIT_S = 60  # for one measurement; a pool that takes longer has lost a task, so the program reports it and exits
+LIMIT_S = 60  # for one measurement; a pool that takes longer has lost a task, and that is reported as a failure
 
 
 @dataclass

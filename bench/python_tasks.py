@@ -3,8 +3,8 @@
 """Python tasks per second: this package and its peers do the same work, one after the other.
 
 A task is a small int, which is returned, or a NumPy array of 1, 10 or 100 MB, whose size is returned. Each measurement
-starts its workers (one by default), waits until they are ready, and takes the time from the first item that is asked for
-to the last result. Names are <kind>_<who>:
+starts its workers (one by default), waits until they are ready, and measures the time from the request for the first
+item to the last result. Names are <kind>_<variant>:
 
   ints, 1MB, 10MB, 100MB      what kind of task; ints in tasks/s, arrays in GB/s
   ours                        gpu_dispatch.Dispatcher, with on_success
@@ -210,8 +210,8 @@ def memcpy_queue(work, _workers):
     return work.rate(time.perf_counter() - begin)
 
 
-# How many tasks: about as many as a fast pool does in a second.
-WHO = {
+# The variants, and their numbers of tasks: about as many as a fast pool does in a second.
+VARIANTS = {
     "ours": (ours, {"ints": 500_000, "1MB": 2000, "10MB": 300, "100MB": 30}),
     "seed": (seed, {"ints": 20_000, "1MB": 200, "10MB": 30, "100MB": 4}),
     "pool_chunk_1": (pool, {"ints": 20_000, "1MB": 200, "10MB": 30, "100MB": 4}),
@@ -224,19 +224,19 @@ WHO = {
     "memcpy": (memcpy, {"1MB": 2000, "10MB": 300, "100MB": 30}),
     "memcpy_queue": (memcpy_queue, {"1MB": 2000, "10MB": 300, "100MB": 30}),
 }
-NAMES = [f"{kind}_{who}" for kind in ("ints", *SIZES) for who, (_, tasks) in WHO.items() if kind in tasks]
+NAMES = [f"{kind}_{variant}" for kind in ("ints", *SIZES) for variant, (_, tasks) in VARIANTS.items() if kind in tasks]
 
 
 def measure(name, args):
-    kind, who = name.split("_", 1)
-    function, tasks = WHO[who]
+    kind, variant = name.split("_", 1)
+    function, tasks = VARIANTS[variant]
     line = {"name": name, "unit": "tasks/s" if kind == "ints" else "GB/s"}
     work = Work(kind, max(1, int(tasks[kind] * args.share)))
     try:
         values = [peers.timed(lambda: function(work, args.workers)) for _ in range(args.repeats)]
         return line | {"median": statistics.median(values), "repeats": values}
     except ImportError as error:
-        return line | {"failed": f"is not here ({error.name})"}
+        return line | {"failed": f"not installed ({error.name})"}
     except Exception as error:  # the failure of a peer is an entry in the table, not the end of the run
         return line | {"failed": f"{type(error).__name__}: {error}"}
 
@@ -246,7 +246,7 @@ def main():
     parser.add_argument("names", nargs="*", help="which to run; none: all")
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--share", type=float, default=1.0, help="of the usual number of tasks")
+    parser.add_argument("--share", type=float, default=1.0, help="part of the usual number of tasks to run (default 1)")
     args = parser.parse_args()
     unknown = set(args.names) - set(NAMES)
     if unknown:

@@ -270,7 +270,7 @@ def commands(b):
             found[name].append(value)
     for name, (_, target) in rivals.items():
         if None in found[name]:
-            row(f"{count:,} x true on 2 slots", "", name, "is not here")
+            row(f"{count:,} x true on 2 slots", "", name, "not installed")
             continue
         ratios = [mine / theirs for mine, theirs in zip(ours, found[name])]
         row(f"{count:,} x true on 2 slots", spread(ours) + " /s", f"{name} {spread(found[name])} /s", spread(ratios),
@@ -290,9 +290,9 @@ def stream(b):
                 f"{target // 1000} k/s" if met is not None else "", met)
 
 
-OBSERVERS = {"page": "a page, and nobody looks", "stopped": "an observer that is stopped", "killed": "one that is killed",
-             "500": "500 observers, a read a second each", "500_tasks": "500 that read the tasks, too",
-             "500_floor": "as many wake-ups, and nothing read"}
+OBSERVERS = {"page": "a page that is not read", "stopped": "an observer that is stopped",
+             "killed": "an observer that is killed", "500": "500 observers, each reading once a second",
+             "500_tasks": "500 observers that also read the tasks", "500_floor": "as many wake-ups without reading"}
 
 
 def observers(b):
@@ -314,7 +314,7 @@ PYTHON_PEERS = {"seed": "a pool on multiprocessing.Queue", "pool_chunk_1": "Pool
                 "pool_chunk_64": "Pool.imap_unordered, chunk 64", "futures": "ProcessPoolExecutor", "loky": "joblib's loky",
                 "mpire": "mpire, chunk 1", "mpire_chunk_64": "mpire, chunk 64", "ray": "Ray", "memcpy": "memcpy",
                 "memcpy_queue": "memcpy to the places of a queue in turn"}
-# The target: how many times faster ours must be at least than a named peer, or than any other (None: no target).
+# The targets: how many times faster ours must be than the named peers, and than all others (None: no target).
 PYTHON_TARGETS = {"ints": ({"seed": 20, "pool_chunk_1": 15, "pool_chunk_64": 1}, None), "1MB": ({}, None),
                   "10MB": ({"memcpy": 0.8, "memcpy_queue": None, "pool_chunk_1": 25}, 1), "100MB": ({}, None)}
 

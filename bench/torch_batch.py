@@ -2,19 +2,19 @@
 # SPDX-License-Identifier: MIT
 """A real model on a real GPU: the dispatcher compared with the same model in a plain loop.
 
-The model is a residual network with the shape of ResNet-18 in half precision, for images of 224 x 224 bytes. Its weights
-are random, since only the time is measured. Each image is a task. The answer is the index of the largest output. All
-variants get the same images and must give the same answers.
+The model is a residual network with the shape of ResNet-18 in half precision, for images of 224 x 224 bytes. Its
+weights are random, because only the time is measured. Each image is a task. The answer is the index of the largest
+output. All variants get the same images and must give the same answers.
 
   loop_32, loop_1   one process and no tasks: stack a batch, copy it to the GPU, run the model, fetch the answers
   ours_32           Dispatcher with process_batch; the dispatcher makes batches of 32
   ours_1            Dispatcher, one image at a time
   seed_1            a simple pool, one image at a time: multiprocessing.Queue and start messages (peers.py)
 
-The time is measured from the answer to the last warm-up image to the last answer, without starting, loading and the first
-kernels. Such a loop waits for the CPU to start kernels, and the speed of that changes from one second to the next. So
-loop_32 runs before and after ours_32 in each round, and ours is compared with their mean. torch_stages.py shows where the
-time goes.
+The time is measured from the answer to the last warm-up image to the last answer, without starting, loading and the
+first kernels. Such a loop waits until the CPU has started the kernels, and the speed of the CPU changes from one second
+to the next. So loop_32 runs before and after ours_32 in each round, and ours is compared with their mean.
+torch_stages.py shows where the time goes.
 
 usage: torch_batch.py [--images N] [--rounds N]
 """

@@ -7,8 +7,8 @@
  *
  *     whisper_loop [-g] [-t THREADS] MODEL OUTPUT_DIR < FILES      one path per line; a/b.wav becomes OUTPUT_DIR/b.txt
  *
- * -g: use the GPU. Files must be 16 kHz mono. Prints records like the other programs here: the seconds in all (from the
- * first line of the program to its last), the seconds for loading the model, and the duration of the recordings.
+ * -g: use the GPU. Files must be 16 kHz mono. Prints records like the other programs here: the total seconds (from the
+ * start of main() to its end), the seconds for loading the model, and the duration of the recordings.
  */
 #include <sndfile.h>
 #include <stdbool.h>

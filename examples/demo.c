@@ -5,7 +5,7 @@
  *     example_demo [images [devices]]
  *
  * Each task is a small grey image; the worker inverts it. Four devices are simulated, so no GPU is needed. Three of the
- * images are bad, as happens in every long run: one crashes its worker the first time, one hangs, and one cannot be
+ * images are bad, as in every long run. One crashes its worker in the first attempt, one hangs, and one cannot be
  * processed. See examples/cuda for the same on a real GPU.
  */
 #include <gpu_dispatch/gpu_dispatch.h>

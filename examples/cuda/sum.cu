@@ -4,8 +4,8 @@
 //
 //     example_cuda [-u] [tasks [mebibytes per task [gpu id ...]]]        -u: do not pin the arena
 //
-// The worker pins the payload arena once, in setup. Each payload is then copied to the device from where the source wrote
-// it, at the speed of the bus, without another copy on the host. The kernel adds up its 32-bit words. The driver checks the
+// The worker pins the payload arena once, in setup. Each payload is then copied to the device directly from the arena,
+// at the speed of the bus, without another copy on the host. The kernel adds up its 32-bit words. The driver checks the
 // sum. Copy and kernel are timed on the device.
 #include <cuda_runtime.h>
 #include <gpu_dispatch/gpu_dispatch.h>
@@ -102,7 +102,7 @@ int process(gd_worker *w, const gd_task *task, gd_result *result)
     cudaError_t e = cudaStreamSynchronize(m->stream);
     if (e == cudaSuccess)
         e = cudaGetLastError();
-    if (e != cudaSuccess) // a CUDA error sticks to its process: have the process replaced
+    if (e != cudaSuccess) // after a CUDA error the process cannot use the device any more: have it replaced
         return gd_result_device_lost(result, "%s", cudaGetErrorString(e));
     cudaEventElapsedTime(&a.copy_ms, m->begun, m->copied);
     cudaEventElapsedTime(&a.kernel_ms, m->copied, m->added);

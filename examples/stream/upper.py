@@ -35,7 +35,7 @@ def answer(model, task):
     # Python's functions for file names understand: open(text) works, and os.fsencode(text) returns the bytes.
     try:
         return {"output": model(text)}
-    except Exception as error:  # a failed task must not cost the loaded model
+    except Exception as error:  # a failed task must not end the process: the model would have to be loaded again
         return {"error": f"{type(error).__name__}: {error}"}
 
 
@@ -49,9 +49,9 @@ def main():
     out.write(b'{"ready":true}\n')
     out.flush()
 
-    # Several lines may be waiting. Read as much as possible, answer all of it, then flush once. With small tasks, one write
-    # per line would take most of the time. (`for line in sys.stdin: ... print(..., flush=True)` is correct too, and just as
-    # fast if a task takes a millisecond.)
+    # Several lines may be waiting. Read as much as possible, answer all lines, then flush once. With small tasks, one
+    # write per line would take most of the time. (`for line in sys.stdin: ... print(..., flush=True)` is correct too,
+    # and just as fast if a task takes a millisecond.)
     lines = sys.stdin.buffer
     rest = bytearray()
     while True:

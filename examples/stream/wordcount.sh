@@ -23,8 +23,8 @@ while IFS= read -r line; do
         continue
         ;;
     esac
-    # wc reads the file from stdin, so that no name is taken for an option. It writes errors to stderr; stdout is only for
-    # the protocol. The arithmetic removes the blanks that some versions of wc print before the number.
+    # wc reads the file from stdin, so that no name is taken for an option. It writes errors to stderr, because stdout
+    # is only for the protocol. The arithmetic removes the blanks that some versions of wc print before the number.
     if [ -f "$name" ] || [ -c "$name" ] && words=$(wc -w <"$name"); then
         echo "{\"id\":$id,\"output\":$((words))}"
     else
