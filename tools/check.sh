@@ -1,8 +1,8 @@
 #!/bin/bash
-# What CI checks beyond `make test`: format, lint, layers, complete lists, headers under clang, the tests under ASan and
-# UBSan (gcc: those in C, and those in Python that are about C) and TSan (clang), fuzz targets over their corpora. Builds
-# treat warnings as errors. Each step counts as one; steps that run tests add the number of their tests. The last line is
-# `N passed, N failed`.
+# The checks of CI besides `make test`: format, lint, layers, complete lists, documents, headers with clang, the
+# interface of the library, the tests with ASan and UBSan (gcc: those in C, and those in Python that test C code) and
+# with TSan (clang), the fuzz targets with their corpora. Builds treat warnings as errors. Each step counts as one.
+# Steps that run tests add the number of their tests. The last line is `N passed, N failed`.
 # usage: check.sh [STEP...]
 set -u
 cd "$(dirname "$0")/.." || exit 1
@@ -36,7 +36,7 @@ tidy_python() {
         -Iinclude -Isrc -I. \
         -isystem "$(python3 -c 'import sysconfig; print(sysconfig.get_paths()["include"])')"
 }
-# Headers that sources of the transcription include, and the package of each. A source is skipped if one of its packages is
+# Headers that the transcription sources include, and the package of each. A source is skipped if one of its packages is
 # missing. Warnings in system headers are not reported.
 speech_headers='
 libavcodec/ libavcodec
@@ -101,13 +101,14 @@ step_lists() {
     return "$bad"
 }
 
-# Links, paths, targets and messages in the documents are those of the tree; first the check itself, on documents with
-# faults.
+# Checks that links, paths, targets and messages in the documents exist in the tree. First tests the check itself, on
+# documents with faults.
 step_docs() {
     python3 tests/tools/test_check_docs.py && python3 tools/docs/check_docs.py
 }
 
-# The layers that docs/architecture.md allows against the real #includes; first the check itself, on trees with faults.
+# Compares the layers in docs/architecture.md with the real #includes. First tests the check itself, on trees with
+# faults.
 step_layers() {
     python3 tests/tools/test_layers.py && python3 tools/check/layers.py
 }
@@ -116,7 +117,7 @@ step_headers() {
     tests/headers/check.sh clang clang++ include
 }
 
-# The interface of the shared library is the one that is stored.
+# Checks that the interface of the shared library is the stored one.
 step_abi() {
     tools/check/abi.sh check
 }
@@ -124,7 +125,8 @@ step_abi() {
 # Reports a check that this machine does not allow; run() shows such lines.
 left_out() { echo "left out: $*"; }
 
-# The leak check stops a process like a debugger, which some containers do not allow.
+# Switches the leak check off if it does not work here. It stops a process like a debugger, and some containers do not
+# allow that.
 look_for_leaks() { # COMPILER
     echo 'int main(void) { return 0; }' >"$logs/nothing.c"
     # shellcheck disable=SC2086 # may be "ccache gcc"
@@ -139,15 +141,15 @@ configure_asan() {
     configure build-asan -Db_sanitize=address,undefined -Db_lundef=false && tools/transcriber.sh --cached build-asan
 }
 
-# Without the suite "whole", which runs whole programs: the other suites run the same code of ours.
+# Without the suite "whole", which runs whole programs. The other suites run the same code of this project.
 step_asan() {
     look_for_leaks "${CC:-gcc}" && configure_asan &&
         tools/test.sh build-asan -t 5 --no-suite headers --no-suite install --no-suite python \
             --no-suite whole
 }
 
-# Runs Python tests in the same build, in a Python with the sanitizer preloaded. Python itself has hundreds of leaks, so the
-# leak check is off; test_leaks.py finds our leaks by counting. The arguments are test files.
+# Runs Python tests in the same build, in a Python with the sanitizer preloaded. Python itself has hundreds of leaks, so
+# the leak check is off. Instead, test_leaks.py finds our leaks by counting. The arguments are test files.
 python_asan() {
     configure_asan && ninja -C build-asan || return 1
     # Uses the environment of build/, because making another one takes long.
@@ -209,7 +211,8 @@ run() {
     count "$log"
 }
 
-# lint and fuzz only compute. They run in parallel with the others, whose tests mostly wait, and with a lower priority.
+# lint and fuzz only compute. So they run in parallel with the other steps, whose tests mostly wait, and with a lower
+# priority.
 run_all() {
     local each
     nice -n 19 tools/check.sh lint fuzz >"$logs/beside.log" 2>&1 &

@@ -1,6 +1,7 @@
 #!/bin/sh
-# Makes spoken clips with espeak-ng, transcribes them on two simulated GPUs (which are CPU threads) with the model that comes
-# with the sources, and prints the transcripts next to the spoken words. Fails if 10 % of the words or more are wrong.
+# Makes spoken clips with espeak-ng, transcribes them on two simulated GPUs (which are CPU threads) with the model that
+# is part of the sources, and prints the transcripts next to the spoken words. Fails if 10 % of the words or more are
+# wrong.
 # usage: demo_transcribe.sh BUILD_DIR
 set -u
 build=$(cd "$1" && pwd) || exit 1

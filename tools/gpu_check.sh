@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds, tests and measures on a machine with a real NVIDIA GPU. Needs gcc, Meson, Ninja, nvcc, and Python with PyTorch;
-# installs nothing.
+# Builds, tests and measures on a machine with a real NVIDIA GPU. Needs gcc, Meson, Ninja, nvcc, and Python with
+# PyTorch. Installs nothing.
 #
 #   [ROUNDS=3] [PARTS="throughput stream"] tools/gpu_check.sh [BUILD_DIR [LOG_DIR]]     ROUNDS=0: no benchmarks
 set -u

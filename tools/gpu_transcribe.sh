@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Measures transcription on a machine with a real NVIDIA GPU and without network. Builds whisper.cpp with CUDA and our tree
-# with the worker, makes models of real sizes with random weights, transcribes synthetic recordings, and prints a table.
-# That machine needs gcc, g++, CMake, Ninja or make, Meson, nvcc, and Python with NumPy. Everything else is in carry/.
+# Measures transcription on a machine with a real NVIDIA GPU and without network. Builds whisper.cpp with CUDA and this
+# tree with the worker, makes models of real sizes with random weights, transcribes synthetic recordings, and prints a
+# table. That machine needs gcc, g++, CMake, Ninja or make, Meson, nvcc, and Python with NumPy. Everything else is in
+# carry/.
 #
 #   tools/gpu_transcribe.sh pack             on a machine with network: fills carry/ (shared libraries and headers of
 #                                            libsndfile and libsoxr, sources of whisper.cpp, speech)
@@ -9,12 +10,12 @@
 #
 # DRY=1: runs on the CPU, with small models and little audio, to try the script.
 # SIZES="base large-v3", WORKERS="1 2 4", ROUNDS=3, MINUTES=20, THREADS=4: what to measure.
-# carry/whisper-cuda.tar.xz may have the directory that `WHISPER_ARCHS=90 tools/whisper.sh cuda` makes. Then whisper.cpp is
-# not built.
+# carry/whisper-cuda.tar.xz may contain the directory that `WHISPER_ARCHS=90 tools/whisper.sh cuda` makes. Then
+# whisper.cpp is not built.
 #
-# The models have random weights and write 100 tokens for each 30 s of any audio (tools/train/export.py --says). Speech has
-# about as many, so the work is that of a trained model of this size. The text of the demo model shows whether the GPU
-# computes the same as the CPU.
+# The models have random weights and write 100 tokens for each 30 s of any audio (tools/train/export.py --says). Speech
+# has about as many tokens, so the work is that of a trained model of this size. The text of the demo model shows
+# whether the GPU computes the same as the CPU.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 carry=$PWD/carry
@@ -197,8 +198,8 @@ alone() { # runs whisper.cpp alone, in one process
         "$logs/$1.text" "$logs/$1.files" "$threads"
 }
 
-# show NAME WHAT PEER: prints a line of the table, from all rounds. The ratio compares the rate with that of PEER in the same
-# round.
+# show NAME WHAT PEER: prints a line of the table, from all rounds. The ratio compares the time with that of PEER in the
+# same round.
 show() {
     python3 - "$logs" "$1" "$2" "$3" "$logs/audio" "$rounds" <<'PY'
 import json, os, statistics, sys, wave
@@ -210,7 +211,7 @@ def whole(name, n):
     start, end = map(float, open(f"{logs}/{name}.{n}.times").read().split())
     return end - start
 
-def inner(n):  # seconds from the start of the first file, so without starting and loading; number of failures
+def inner(n):  # seconds from the start of the first file, without starting and loading; number of failures
     path = f"{logs}/{name}.{n}.jsonl"
     lines = [json.loads(line) for line in open(path)] if os.path.exists(path) else []
     seconds = max(e["started"] + e["seconds"] for e in lines) - min(e["started"] for e in lines) if lines else None

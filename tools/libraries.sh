@@ -1,7 +1,7 @@
 #!/bin/sh
-# Lists the shared libraries of whisper.cpp in a directory, including those that it opens at run time, and those of CUDA if
-# they are there. Each line is `PATH NAME`: the file, and the name by which programs load it. An installation has copies of
-# them.
+# Lists the shared libraries of whisper.cpp in a directory, including those that it opens at run time, and those of CUDA
+# if they exist. Each line is `PATH NAME`: the file, and the name by which programs load it. An installation has copies
+# of them.
 # usage: libraries.sh DIR
 set -eu
 for path in "${1:?usage: libraries.sh DIR}"/lib*.so*; do

@@ -1,10 +1,11 @@
 #!/bin/sh
 # Runs the Python tests on the package in a build directory. The last line is their total, `N passed, N failed`.
-# $GD_PRELOAD: libraries to preload (those of a sanitizer, which must be loaded before the interpreter's). The reports of a
-# sanitizer go to files, because pytest would lose them in the output that it captures, and in a worker they would look like
-# a crash. Each report is a failure.
-# $GD_PYTEST_MARKS: which tests, an expression for `pytest -m` (those that are not marked as slow; all if it is empty).
-# $GD_PYTEST_WORKERS: how many processes of pytest share the tests; with 0 pytest runs them itself.
+# $GD_PRELOAD: libraries to preload (those of a sanitizer, which must be loaded before the interpreter's). The reports
+# of a sanitizer go to files, because pytest would lose them in the output that it captures, and in a worker they would
+# look like a crash. Each report counts as a failure.
+# $GD_PYTEST_MARKS: which tests, an expression for `pytest -m` (default: tests that are not marked as slow; empty: all
+# tests).
+# $GD_PYTEST_WORKERS: how many processes of pytest share the tests. With 0 pytest runs them itself.
 # usage: pytest.sh BUILD_DIR [arguments of pytest]
 set -u
 build=$(cd "$1" && pwd) || exit 1
@@ -22,8 +23,8 @@ rm -f "$report" "$found".*
 cd "$root" || exit 1
 # Uses its own directory: the default directory of pytest is shared, and may belong to another user.
 tmp=$(mktemp -d "${TMPDIR:-/tmp}/gd_pytest.XXXXXX") || exit 1
-# One file more at a time than there are processors, since many tests wait. No test takes half as long as the limit; one
-# that hangs fails by itself and not the whole run.
+# Runs one file more at a time than there are processors, because many tests wait. No test takes half as long as the
+# limit. If a test hangs, only that test fails.
 env TMPDIR="$tmp" PYTHONPATH="$build/python:$build/tests" PYTHONDONTWRITEBYTECODE=1 ${GD_PRELOAD:+LD_PRELOAD="$GD_PRELOAD"} \
     ASAN_OPTIONS="${ASAN_OPTIONS:-}:log_path=$found" UBSAN_OPTIONS="${UBSAN_OPTIONS:-}:log_path=$found" \
     "$python" -m pytest -p no:cacheprovider -q -n "${GD_PYTEST_WORKERS:-$(($(nproc) + 1))}" --dist loadfile -m "$marks" \

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Installs the Debian packages that a make target needs, through apt: only those that are missing, and it names them first.
-# If everything is present it does nothing and needs no network.
+# Installs the Debian packages that a make target needs, with apt. It installs only missing packages, and prints their
+# names first. If everything is present, it does nothing and needs no network.
 # usage: setup.sh missing|tools|build|test|check|whisper|transcribe|speech [BUILD_DIR]
 #   missing      installs nothing: names what is missing, and fails if nothing can be built without it
 #   tools        a compiler, Meson and Ninja
@@ -50,7 +50,7 @@ install() {
 
 install_needed() { install || die "could not install:$packages"; }
 
-# Nothing here is fatal, and only `make setup` asks for a password: install_optional WHAT_IS_LOST
+# install_optional WHAT_IS_LOST: a failure is not fatal here. Only `make setup` asks for a password.
 install_optional() {
     [ -n "$packages" ] || return 0
     if [ "$what" != build ] && ! is_root && ! sudo -n true 2>/dev/null; then
@@ -77,7 +77,7 @@ python_ready() {
 sys.exit(sys.version_info < (3, 10) or not os.path.exists(sysconfig.get_paths()["include"] + "/Python.h"))' 2>/dev/null
 }
 
-# Debian's packages complete Debian's Python alone.
+# Debian's packages only help Debian's own Python.
 want_python() {
     python_ready && return 0
     case $(command -v python3) in
@@ -86,7 +86,7 @@ want_python() {
     esac
 }
 
-# FFmpeg's libraries, which read more audio formats, are used if they are there.
+# FFmpeg's libraries read more audio formats. They are used if they are installed, but not requested here.
 want_optional() {
     want_library sqlite3 libsqlite3-dev
     want_library libmicrohttpd libmicrohttpd-dev
@@ -109,8 +109,8 @@ want_for_tests() {
         packages="$packages chromium"
 }
 
-# A build directory that was configured without a library finds it when it is configured again. `make setup` always does
-# so: the library may have been installed by hand.
+# A build directory that was configured without a library finds it when it is configured again. `make setup` always
+# configures again, because the library may have been installed by hand.
 reconfigure() {
     [ -f "$build/build.ninja" ] || return 0
     [ -n "$installed" ] || [ "$what" = build ] || return 0

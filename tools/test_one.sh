@@ -1,5 +1,5 @@
 #!/bin/sh
-# Runs one test, built before if it needs to be, and shows what it prints.
+# Builds one test if necessary, runs it, and shows its output.
 # usage: test_one.sh BUILD_DIR 'TEST [CASE...]'    a program (see `meson test -C BUILD_DIR --list`), or cases of it
 #        test_one.sh BUILD_DIR FILE.py[::NAME]     a file of Python tests, or one test of it
 #        test_one.sh BUILD_DIR EXPRESSION          the Python tests that `pytest -k EXPRESSION` selects

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: MIT
 """Adds up a Meson test log and prints one line `N passed, N failed`, with `, N skipped` if tests were skipped.
 
-If a test program ends its output with such a line, its numbers are used. Any other program counts as one test. A program
-that failed without reporting a failed case (it crashed or exceeded its time limit) counts as one more failure. Exits with
-1 if a test failed, or if nothing was run.
+If the output of a test program ends with such a line, its numbers are used. Any other program counts as one test. A
+program that failed without reporting a failed case (it crashed or exceeded its time limit) counts as one more failure.
+Exits with 1 if a test failed, or if nothing was run.
 
 usage: totals.py BUILD_DIR/meson-logs/testlog.json
 """
@@ -18,10 +18,10 @@ PASSED, SKIPPED = ("OK", "EXPECTEDFAIL"), ("SKIP",)
 
 def count(test):
     """Number of tests of one program in the log: passed, failed, skipped."""
-    said = COUNTS.findall(test.get("stdout") or "")
-    passed, failed, skipped = (int(n or 0) for n in said[-1]) if said else (0, 0, 0)
+    reported = COUNTS.findall(test.get("stdout") or "")
+    passed, failed, skipped = (int(n or 0) for n in reported[-1]) if reported else (0, 0, 0)
     if test["result"] in PASSED or test["result"] in SKIPPED:
-        if not said:
+        if not reported:
             passed, skipped = int(test["result"] in PASSED), int(test["result"] in SKIPPED)
     elif not failed:
         failed = 1

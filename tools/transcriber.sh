@@ -1,11 +1,11 @@
 #!/bin/sh
-# Builds the transcription worker (apps/transcribe/transcribe.so) in a build directory, for the GPUs of this machine.
-# If libsndfile or libsoxr are missing, they are installed with apt. If whisper.cpp is missing, it is built from source into
-# a cache directory (tools/whisper.sh). Both happen once. If the worker is already there, nothing is done.
+# Builds the transcription worker (apps/transcribe/transcribe.so) in a build directory, for the GPUs of this machine. If
+# libsndfile or libsoxr are missing, they are installed with apt. If whisper.cpp is missing, it is built from source
+# into a cache directory (tools/whisper.sh). Both happen only once. If the worker exists already, nothing is done.
 # usage: transcriber.sh [--any|--try|--cached] BUILD_DIR    WHISPER=auto|cuda|cpu: what to build for
-#   --any      any worker will do; if there is none, build one for the CPU, which is fastest to build
+#   --any      accept any worker; if there is none, build one for the CPU, which is the fastest to build
 #   --try      the same, but a failure is not an error: only print the reason
-#   --cached   the same, but download nothing: use only what is already there
+#   --cached   the same, but download nothing: use only what is already installed or cached
 set -u
 mode=must kind=cpu
 case ${1:-} in --any | --try | --cached) mode=${1#--} && shift ;; esac
@@ -54,7 +54,7 @@ add_to_build() {
     have sndfile soxr || without "pkg-config does not find libsndfile and libsoxr (Debian: libsndfile1-dev libsoxr-dev)"
     directory=$(find_whisper) || without "whisper.cpp is not installed and could not be built (see above). tools/whisper.sh builds \
 it; it needs network, or the archive of its sources in WHISPER_SDIST"
-    # It replaces the directory that was chosen the last time.
+    # The new directory replaces the one that was chosen the last time.
     paths=$(option pkg_config_path | tr , '\n' | grep -v "$ours" | paste -sd , -)
     [ -z "$directory" ] || paths=$directory${paths:+,$paths}
     meson setup --reconfigure "$build" -Dpkg_config_path="$paths" >"$build/transcriber.log" 2>&1 ||
@@ -62,7 +62,7 @@ it; it needs network, or the archive of its sources in WHISPER_SDIST"
     planned || without "Meson did not find everything that it needs: see $build/meson-logs/meson-log.txt"
 }
 
-# Whether the build uses a whisper.cpp from our cache that was built for something else than what is asked for.
+# Whether the build uses a whisper.cpp from our cache that was built for another kind of device than the requested one.
 is_other() {
     [ "$mode" = must ] || return 1
     paths=$(option pkg_config_path | tr , '\n' | grep "$ours") || return 1

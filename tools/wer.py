@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Word error rate: compares a directory of transcripts with what was spoken.
+"""Word error rate: compares a directory of transcripts with the spoken words.
 
 The table has a header line and a line for each recording: its path, a tab, its words. The transcript of a/b.wav is
-DIR/a/b.txt. If a transcript is missing, all of its words are errors. Words are compared without case and punctuation. The
-rate is the smallest number of words to insert, remove or change, divided by the number of spoken words.
+DIR/a/b.txt. If a transcript is missing, all spoken words count as errors. Words are compared without case and
+punctuation. The rate is the smallest number of words to insert, remove or change, divided by the number of spoken
+words.
 
 usage: wer.py TABLE.tsv DIR [--show all|wrong|none] [--limit PERCENT]     exit 1: the rate is not below the limit
 """
@@ -74,7 +75,7 @@ def main():
     parser.add_argument("table")
     parser.add_argument("directory")
     parser.add_argument("--show", choices=("all", "wrong", "none"), default="wrong")
-    parser.add_argument("--limit", type=float, help="percent that the rate has to stay below")
+    parser.add_argument("--limit", type=float, help="fail if the rate is not below this many percent")
     args = parser.parse_args()
     found = compare(args.table, args.directory)
     show(found, args.show)

@@ -1,8 +1,8 @@
 #!/bin/sh
-# Builds whisper.cpp's library, headers and pkg-config file once, in a cache directory, and prints that directory.
-# The sources come from the source distribution of pywhispercpp on PyPI, with a fixed version and checksum, or from your own
-# tree. The cache directory of your tree is named after its contents.
-# A lock keeps two callers apart. An interrupted build leaves nothing that looks complete.
+# Builds whisper.cpp's library, headers and pkg-config file once, in a cache directory, and prints that directory. The
+# sources come from the source distribution of pywhispercpp on PyPI, with a fixed version and checksum, or from your own
+# tree. The cache directory of your tree is named after its contents. A lock prevents two builds at the same time. An
+# interrupted build leaves nothing that looks complete.
 # usage: whisper.sh [cpu|cuda|auto] [--cached]   WHISPER_SDIST=FILE uses this archive instead of downloading it
 #                                                WHISPER_SOURCE=DIR uses this source tree of whisper.cpp
 #                                                WHISPER_ARCHS="80 90" generations of GPUs for CUDA (default: those of this
@@ -13,7 +13,7 @@
 #   --cached   builds nothing: prints the directory if it exists, otherwise fails
 set -eu
 release=1.5.1 # of pywhispercpp
-recipe=2      # of this script: another number is another directory in the cache
+recipe=2      # version of this script; another number uses another directory in the cache
 sum=5df897e5dd9d9f16804fc937bd85b9f5880a0b29a55f8843585e0e03d76195e5
 kind=cpu cached='' fetched='' archs=''
 [ "${1:-}" != --fetch ] || { fetched=$2 && shift 2; }
@@ -52,7 +52,8 @@ choose_kind() {
     fi
 }
 
-# The generations of the GPUs of this machine: "9.0" is 90. Building for one generation takes a tenth of the time for all.
+# The generations of the GPUs of this machine: "9.0" is 90. Building for one generation takes a tenth of the time of
+# building for all.
 choose_archs() {
     archs=$(echo "${WHISPER_ARCHS:-$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null)}" |
         tr -d . | tr ' ;,' '\n\n\n' | grep -x '[0-9][0-9]*' | sort -un | paste -sd ' ' -)
@@ -64,7 +65,7 @@ fetch() {
         cp "$WHISPER_SDIST" "$work/sdist.tar.gz" || die "cannot read $WHISPER_SDIST"
     else
         say "fetching the sources of whisper.cpp (pywhispercpp $release)"
-        # Only this package must come as source; what pip needs to read its metadata may be binary.
+        # Only this package must come as source. The packages that pip needs to read its metadata may be binary.
         python3 -m pip download -q --disable-pip-version-check --no-deps --no-binary pywhispercpp -d "$work/sdist" \
             "pywhispercpp==$release" >&2 || die "could not fetch pywhispercpp $release with pip: is there a network?"
         mv "$work"/sdist/*.tar.gz "$work/sdist.tar.gz"
@@ -82,7 +83,7 @@ tree_name() {
     find include src ggml CMakeLists.txt -type f -printf '%p %s %T@\n' | LC_ALL=C sort | sha256sum | cut -c 1-12
 }
 
-# Builds it as a subproject, because on its own it needs a directory that is not in the archive.
+# Builds whisper.cpp as a subproject. Built alone, it needs a directory that is not in the archive.
 wrapper() {
     cat >"$work/CMakeLists.txt" <<END
 cmake_minimum_required(VERSION 3.18)
@@ -91,7 +92,7 @@ add_subdirectory("$source" whisper.cpp)
 END
 }
 
-# The arguments that are flags the C compiler supports.
+# Prints those of the given flags that the C compiler supports.
 supported() {
     for flag; do
         ! echo 'int main(void) { return 0; }' | ${CC:-cc} -Werror "$flag" -x c -c -o /dev/null - 2>/dev/null || printf '%s ' "$flag"
@@ -107,8 +108,9 @@ compile_flags() {
 
 prefix_maps() { echo "-ffile-prefix-map=$source=whisper.cpp -ffile-prefix-map=$work=."; }
 
-# Where to look for CUDA's libraries besides the system's directories. A library that other users run must not name a
-# directory of one user. So if CUDA is not in /usr or /opt, there are links to its libraries next to ours.
+# Prints where to search for CUDA's libraries besides the system's directories. A library that other users load must not
+# contain the path of one user's directory. So if CUDA is not in /usr or /opt, there are links to its libraries next to
+# ours.
 cuda_rpath() {
     case $cuda in /usr/* | /opt/*) printf ';%s/lib64;%s/lib' "$cuda" "$cuda" ;; esac
 }
@@ -147,10 +149,10 @@ build() {
 }
 
 # Completes what whisper.cpp installs:
-# - Its .pc file lacks the CPU library, without which nothing links. With CUDA, linking also fails on a machine without the
-#   GPU driver, such as a build container.
+# - Its .pc file lacks the CPU library, and without it nothing links. With CUDA, linking also fails on a machine without
+#   the GPU driver, such as a build container.
 # - Its CMake file needs a directory bin.
-# - Its sources have a speech detector for their tests, which our tests use too.
+# - Its sources contain a speech detector for their tests. Our tests use it too.
 # - The license must be next to the libraries.
 complete() {
     mkdir -p "$work/root$prefix/bin"

@@ -2,7 +2,7 @@
 # Compares the interface of the shared library (functions, structs, enums) with the one that is stored in
 # tests/abi/libgpu_dispatch.abi. docs/api-stability.md says which changes are allowed.
 # usage: abi.sh check|baseline
-#   check      fails if anything but an added function differs, and shows what
+#   check      fails if anything differs except added functions, and shows the difference
 #   baseline   stores the interface of this tree
 set -u
 cd "$(dirname "$0")/../.." || exit 1
@@ -13,7 +13,7 @@ skip() {
     exit 0
 }
 
-# Only what the public headers show: no private type, no place in a file.
+# Describes only what the public headers show: no private types, no positions in files.
 describe() { # LIBRARY
     abidw --exported-interfaces-only --drop-private-types --headers-dir include/gpu_dispatch --no-corpus-path \
         --no-comp-dir-path --no-show-locs --no-architecture --no-elf-needed --no-parameter-names "$1"

@@ -1,20 +1,20 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Holds the table of layers in docs/architecture.md against the #includes of the sources.
+"""Compares the table of layers in docs/architecture.md with the #includes of the sources.
 
 The table is the one under "Who may know whom". A row is
 
     | `src/shm/` | what it holds | `include/`, `src/base/` |
 
-that is a layer (a directory with all below it, or one file), what it holds, and the layers whose headers it may
-include. The longest name that fits decides which layer a file belongs to. Reported are
+It has a layer (a directory with everything below it, or one file), what the layer holds, and the layers whose headers
+it may include. A file belongs to the layer with the longest name that matches. These faults are reported:
 
     a source file that belongs to no layer, and a layer without files,
     an #include of a layer that the row does not allow, and an allowance that no #include uses,
     layers that depend on each other in a circle,
     an #include "..." that is not the path from include/, src/ or the root of the tree, or that fits two of them.
 
-Tests and benchmarks look inside every layer: they are not in the table.
+Tests and benchmarks may include every layer, so they are not in the table.
 
 usage: layers.py [ROOT]        exit 1: something is wrong
 """
@@ -76,7 +76,7 @@ def find_sources(root):
 
 
 def resolve(sources, quote, name):
-    """The files of ours that an #include may mean."""
+    """The files of this tree that an #include may mean."""
     found = [root + name for root in INCLUDE_ROOTS if root + name in sources]
     if quote == "<":
         return [path for path in found if path.startswith("include/")]
@@ -84,7 +84,7 @@ def resolve(sources, quote, name):
 
 
 def read_includes(root, sources):
-    """Who includes what, as (file, included file), and what is wrong with the names."""
+    """All #includes as (file, included file), and the problems with their names."""
     known, edges, problems = set(sources), [], []
     for path in sources:
         for quote, name in INCLUDE.findall((root / path).read_text(encoding="utf-8", errors="replace")):
@@ -99,7 +99,7 @@ def read_includes(root, sources):
 
 
 def find_cycle(graph):
-    """Layers that lead from one back to itself, as a list whose ends are equal; or None."""
+    """A cycle of layers, as a list that begins and ends with the same layer. None if there is no cycle."""
     done = set()
 
     def visit(layer, trail):

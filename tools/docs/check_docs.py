@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Checks the documents of this tree against the tree, without a network. Prints what is wrong; status 1 if anything is.
+"""Checks the documents of this tree against the tree, without a network. Prints every problem. Exits with 1 if there is
+one.
 
     check_docs.py [DOCUMENT...]
 
@@ -10,7 +11,7 @@
 - A name of the C API in backticks (`gd_run()`, `GD_OPTIONS_INIT`) is in the sources or tests.
 - A test in backticks (`unit_heap`) has its file in tests/.
 - A target in backticks (`make test`) is in the Makefile.
-- A message in the tables of docs/troubleshooting.md is in the sources; "..." stands for what is filled in.
+- A message in the tables of docs/troubleshooting.md is in the sources; "..." stands for a value.
 - README.md has at most 150 lines.
 """
 import pathlib
@@ -25,7 +26,7 @@ PATH = re.compile(r"[\w.*/-]+/[\w.*/-]*")
 TARGET = re.compile(r"(?:[A-Z]+=\S+ )*make ([a-z][a-z-]*)$")
 NAME = re.compile(r"\b(?:gd_|GD_)[A-Za-z_]\w*\b")
 TEST = re.compile(r"([a-z]+)_([a-z_]+)")
-SYSTEM_WORDS = re.compile(r": (?:No space|Address)\b.*")  # of strerror(), at the end of a message
+SYSTEM_WORDS = re.compile(r": (?:No space|Address)\b.*")  # a text of strerror() at the end of a message
 SOURCES = ("src", "cli", "tui", "web", "view", "apps", "python", "include")
 README_MOST = 150
 
@@ -56,7 +57,7 @@ def texts_below(root, tops):
 
 def link_problem(document, target):
     if re.match(r"[a-z]+:", target):
-        return None  # elsewhere: there is no network here
+        return None  # an address elsewhere, which is not checked without a network
     name, _, anchor = target.partition("#")
     file = (document.parent / name).resolve() if name else document
     if not file.exists():
@@ -99,7 +100,8 @@ class Tree:
         return None if any(self.has(f"tests/{found[1]}/**/{place}") for place in places) else f"there is no test {code}"
 
     def message_problems(self, document):
-        """Messages that the sources do not have: first cells of tables whose first column is called "message"."""
+        """Messages that are not in the sources. They are the first cells of tables whose first column is called
+        "message"."""
         in_messages = False
         for number, line in prose_of(document):
             first = line.split("|")[1].strip() if line.startswith("|") else None
@@ -110,7 +112,7 @@ class Tree:
                             if part not in self.sources)
 
     def problems_of(self, document):
-        """(line, what is wrong) of a document."""
+        """The problems of a document: (line, problem or None)."""
         lines = list(prose_of(document))
         for number, line in lines:
             for target in LINK.findall(line):

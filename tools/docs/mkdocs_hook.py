@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""Brings the documents of the root directory into the site of docs/, and makes links between the two fit.
+"""Adds the documents of the root directory to the site of docs/, and corrects the links between the two.
 
-In the tree docs/index.md links to ../SECURITY.md, and SECURITY.md to docs/limits.md; in the site all are beside each other.
+In the tree docs/index.md links to ../SECURITY.md, and SECURITY.md to docs/limits.md. In the site all of them are in one
+directory.
 """
 import pathlib
 import re

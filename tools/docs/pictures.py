@@ -4,7 +4,7 @@
 
     pictures.py BUILD_DIR            writes docs/pictures/live-view.svg and docs/pictures/web-page.png
 
-The run goes on in tmux, which gives the screen with its colours; that becomes an SVG of text. Chromium draws the web page
+The run is in tmux, which returns the screen with its colours. This becomes an SVG of text. Chromium draws the web page
 of the same run. Needs tmux and Chromium.
 """
 import html
@@ -26,7 +26,7 @@ TOKEN = "picture-of-a-run"
 COLUMNS, LINES = 100, 15
 SHOWN_AT = 45  # percent
 GPUS = "4,name=Simulated GPU,memory=80G,free=12G/11G/14G/12G,util=93/88/95/91,temp=61/58/63/60,power=540/512/561/533"
-# Takes from half a second to four seconds, as real files do; a few fail.
+# Takes from a fraction of a second to four seconds, like real files. A few fail.
 TASK = """#!/bin/sh
 n=$(printf %s "$1" | cksum | cut -c 1-4)
 sleep "0.$((n % 9 + 1))"
@@ -38,7 +38,7 @@ echo "$1  $label  0.$((n % 40 + 60))"
 """
 COLOURS = ["#1e1e2e", "#f38ba8", "#a6e3a1", "#f9e2af", "#89b4fa", "#cba6f7", "#94e2d5", "#cdd6f4"]
 INK, PAPER, FAINT = "#cdd6f4", "#1e1e2e", "#7f849c"
-NO_BREAK = "\u00a0"  # several spaces in SVG are one
+NO_BREAK = "\u00a0"  # because SVG shows several spaces as one
 CELL_WIDTH, CELL_HEIGHT, MARGIN = 8.4, 18, 14
 
 
@@ -47,7 +47,7 @@ def tmux(socket, *words):
 
 
 def start(directory):
-    """The run, in a terminal of its own. Returns the terminal's socket."""
+    """Starts the run in a separate terminal. Returns the terminal's socket."""
     (directory / "images").mkdir()
     for n in range(240):
         (directory / "images" / f"frame-{n:04}.jpg").touch()
@@ -100,7 +100,7 @@ def style_after(style, codes):
 
 
 def spans_of(line, style):
-    """(column, text, style) of each piece; and the style at the end of the line."""
+    """Returns (column, text, style) of each piece, and the style at the end of the line."""
     column, spans = 0, []
     for piece in re.split(r"(\x1b\[[\d;]*m)", line):
         codes = re.fullmatch(r"\x1b\[([\d;]*)m", piece)

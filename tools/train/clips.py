@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Makes a directory of spoken clips. It needs only the command espeak-ng.
 
-Each clip has 1 to 4 words at 22050 Hz, the rate of espeak-ng, by speakers and at speeds that are not used for training.
-The clips are in directories ACCENT/SPEAKER/, with a table transcripts.tsv. The same seed always gives the same clips.
+Each clip has 1 to 4 words, at 22050 Hz, the rate of espeak-ng. The speakers and speeds are not used for training. The
+clips are in directories ACCENT/SPEAKER/, with a table transcripts.tsv. The same seed always gives the same clips.
 synth.py makes the clips for training, in large numbers.
 
 usage: clips.py DIR [--count 40] [--seed 0]

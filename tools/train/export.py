@@ -9,8 +9,9 @@ Matrices have the type that the 11th size names, convolutions are f16, everythin
 usage: export.py MODEL.npz OUT.bin [--type q4_0]
        export.py --random base OUT.bin [--says 100] [--type f16]       tiny, base, small, medium, large-v3: for benchmarks
 
-A model with random weights decodes up to the limit, at every temperature. With --says N it decodes like a trained model:
-whatever the audio is, it is sure of N tokens for each 30 s and goes on. (Speech has about a hundred tokens in 30 s.)
+A model with random weights decodes up to the limit, at every temperature. With --says N it decodes like a trained
+model: for any audio, it writes N tokens with high probability for each 30 s and goes on. (Speech has about a hundred
+tokens in 30 s.)
 """
 
 import argparse
@@ -252,7 +253,7 @@ def main():
     parser.add_argument("--type", choices=[kind for kind in TYPES if kind != "f32"])
     args = parser.parse_args()
     if len(args.files) != (1 if args.random else 2):
-        parser.error("say MODEL.npz OUT.bin, or --random SIZE OUT.bin")
+        parser.error("give MODEL.npz OUT.bin, or --random SIZE OUT.bin")
     sizes, tensors = at_random(args.random, args.seed) if args.random else trained(args.files[0])
     if args.says:
         tensors = speaking(tensors, sizes, args.says, args.seed)

@@ -16,10 +16,10 @@ def mel_power(waves, filters):
 
 
 def normalise(power, lengths, louder=0.0):
-    """Takes the logarithm with a floor 80 dB below the loudest value, and scales it to about -1..1. The loudest value may
-    be outside this window: `louder`.
+    """Takes the logarithm with a floor 80 dB below the loudest value, and scales it to about -1..1. `louder` is how
+    much louder the loudest value outside this window is.
 
-    Frames after the 30 s of padding that whisper.cpp adds to a file stay 0, as there.
+    whisper.cpp adds 30 s of padding to a file. Frames after that stay 0, as in whisper.cpp.
     """
     logs = power.clamp(min=1e-10).log10()
     floor = logs.amax((1, 2), keepdim=True) + louder - 8.0

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Makes spoken clips with espeak-ng: 16 kHz, mono, 1 to 4 words each, with many voices, speeds, pitches and gaps.
 
-Each worker process loads the library of espeak-ng through ctypes, because starting the command for every clip would take
-most of the time. The same seed gives the same clips, whatever the number of processes.
+Each worker process loads the library of espeak-ng through ctypes, because starting the command for every clip would
+take most of the time. The same seed gives the same clips with any number of processes.
 
 usage: synth.py OUT.npz --set train|validation|heldout [--count N] [--seed N] [--jobs N]
        synth.py DIR --set heldout --count 60 --wav          clips as WAV files, with noise, and transcripts.tsv

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Trains the demo model on clips made by synth.py. This takes a few minutes on a large GPU. A CPU can do a step or two.
 
-A sample is what the network gets from whisper.cpp: a window of 30.72 s. It has either one clip and silence, or many clips
-with pauses, where the last one may be cut off, as in the middle of a long file. Noise, level, time shift and changes of
-the mel spectrum are made on the GPU, and are new in every step. The learning rate follows the clock, so that the run ends
-in time.
+A sample is what the network gets from whisper.cpp: a window of 30.72 s. It has either one clip and silence, or many
+clips with pauses. The last clip may be cut off, as in the middle of a long file. Noise, level, time shift and changes
+of the mel spectrum are made on the GPU, and are new in every step. The learning rate follows the clock, so that the run
+ends in time.
 
 usage: train.py DIR --out OUT [--seconds N] [--batch N] [--steps N]      DIR has train.npz, validation.npz, heldout.npz
 """
@@ -299,7 +299,7 @@ def train(args):
             mel = bank.mel(plan, augment=True)
         with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
             text, ctc = losses(net, net.weights(progress > args.round_from), mel, plan)
-        # Training needs the encoder's own loss only at the start; a resumed training does not need it any more.
+        # The encoder's own loss matters mostly at the start. A resumed training does not use it.
         loss = text if args.start else text + (0.5 if progress < 0.3 else 0.15) * ctc
         optimiser.zero_grad(set_to_none=True)
         loss.backward()

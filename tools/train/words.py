@@ -1,4 +1,4 @@
-"""What the demo model knows: its words, the voices for training, and the voices for testing.
+"""The words of the demo model, the voices for training, and the voices for testing.
 
 whisper.cpp derives the special token numbers from the size of the vocabulary, so these are the numbers of English-only
 Whisper. The words have our own numbers, after the printable ASCII characters (whisper.cpp needs " ", and can then split
