@@ -1,4 +1,4 @@
-# The front door: everything is built by Meson and Ninja, into build/. `make help` lists the targets.
+# Short names for common tasks. Meson and Ninja build everything, into build/. `make help` lists the targets.
 BUILD  ?= build
 PREFIX ?= /usr/local
 MESON_OPTIONS ?=

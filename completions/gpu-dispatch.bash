@@ -33,8 +33,8 @@ _gpu_dispatch_value() {
     esac
 }
 
-# Bash also splits the line at ':' and '=', so "sim:2" is three words. This joins them again: it sets words to the words as
-# the command will get them, and at to the index of the word being typed.
+# Bash also splits the line at ':' and '=', so "sim:2" is three words. This joins them again: it sets `words` to the
+# words that the command will get, and `at` to the index of the word being typed.
 _gpu_dispatch_rejoin() {
     local i piece rest=$COMP_LINE line
     words=()
