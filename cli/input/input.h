@@ -74,7 +74,7 @@ struct cli_input_options {
 
 struct cli_input;
 
-/* 0, or -1 with gd__fail_text(). */
+/* Returns 0, or -1 with gd__fail_text(). */
 int cli_input_open(struct cli_input **out, const struct cli_input_options *o);
 
 /* The number of tasks; 0: not known (a stream). */

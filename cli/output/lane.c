@@ -176,7 +176,7 @@ uint64_t cli_lane_last(struct cli_lane *l)
     return number;
 }
 
-/* Waits for progress until the given time (UINT64_MAX: for ever). False if the time is over. */
+/* Waits for progress until the given time (UINT64_MAX: without limit). Returns false if the time is over. */
 static bool wait_until(struct cli_lane *l, uint64_t until_ns)
 {
     const struct timespec t = { .tv_sec = (time_t)(until_ns / 1000000000), .tv_nsec = (long)(until_ns % 1000000000) };

@@ -28,7 +28,7 @@ struct cli_job {
 };
 
 struct cli_lane_options {
-    const char *name;                    /* of the thread, at most 15 characters */
+    const char *name;                    /* name of the thread, at most 15 characters */
     size_t limit;                        /* bytes of waiting jobs */
     void (*full)(void *user, bool full); /* called with true when more than the limit waits, and with false when at most
                                             half of it does. From any thread. NULL: not called */

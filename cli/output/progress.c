@@ -47,7 +47,7 @@ void cli_figures_of(struct cli_figures *f, const struct gd_snapshot *now, struct
                                .part = t.part };
 }
 
-/* The time left, or the time passed if the time left is not known or zero. */
+/* Adds the time left. If that is not known or zero, adds the elapsed time. */
 static void add_time(struct gd__buffer *b, const struct cli_figures *f)
 {
     char time[32];
@@ -176,7 +176,7 @@ struct cli_progress {
     size_t length;
     struct cli_figures last;
     struct tui_panel *panel; /* draws instead of this thread, if not NULL */
-    tui_read_fn *read;       /* of CLI_PROGRESS_JSON */
+    tui_read_fn *read;       /* for CLI_PROGRESS_JSON */
     struct view_history history;
 };
 
@@ -243,7 +243,7 @@ static void put_json(struct cli_progress *p)
     gd__buffer_free(&b);
 }
 
-/* A plain line, with the program's name before it. */
+/* Writes a plain line, with the program's name before it. */
 static void put_line(struct cli_progress *p)
 {
     char name[64];

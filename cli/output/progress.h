@@ -31,14 +31,14 @@ enum cli_progress_style {
 struct cli_figures {
     uint64_t total; /* 0: not known */
     uint64_t done;  /* ended, with success or not; includes tasks that ended in earlier runs of the journal */
-    uint64_t ended; /* in this run */
+    uint64_t ended; /* ended in this run */
     uint64_t failed;
     uint64_t running;
     uint64_t workers;
     double seconds; /* since the run began */
     double eta;     /* seconds left; < 0: not known */
     bool by_work;   /* the run reports its progress as work, in part */
-    double part;    /* done part of the work, 0 to 1 */
+    double part;    /* the part of the work that is done, 0 to 1 */
 };
 
 /* Computes the figures, the same as the panel shows (view/figures.h). h is the history so far. Of the snapshot, only
@@ -63,8 +63,8 @@ int cli_progress_open(struct cli_progress **out, int fd, enum cli_progress_style
 int cli_progress_open_view(struct cli_progress **out, int fd, enum cli_progress_style style, tui_read_fn *read,
                            void *user);
 
-/* Sets what the run's work is seconds of ("audio"), for the panel. The string is borrowed until the close. p may be
- * NULL. */
+/* For the panel: the run's work is counted in seconds of this medium ("audio"). The string is borrowed until the close.
+ * p may be NULL. */
 void cli_progress_media(struct cli_progress *p, const char *media);
 
 /* p may be NULL. */

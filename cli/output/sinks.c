@@ -80,11 +80,11 @@ int cli_sinks_open(struct cli_sinks *s, const struct cli_run *r, const struct gd
         return -1;
     if (r->output && open_records(s, r, append) < 0)
         return -1;
-    /* With a journal the list is made from it at the end of the run. */
+    /* With a journal, the list of failures is made from the journal at the end of the run. */
     return r->failed && !journal ? cli_failures_open(&s->failures, r->failed, r->jsonl) : 0;
 }
 
-/* The panel on a terminal, unless the user types the inputs there. */
+/* The default style: the panel on a terminal, unless the user types the inputs there. */
 static enum cli_progress_style usual_style(const struct cli_run *r)
 {
     const bool typed = r->n_sources == 0 && isatty(STDIN_FILENO);
@@ -181,7 +181,7 @@ struct message_job {
     char text[];
 };
 
-/* A notice of messages that were dropped, printed before the next message. */
+/* Writes a notice about dropped messages, which is printed before the next message. */
 static size_t dropped_notice(struct cli_sinks *s, char *out, size_t room)
 {
     const unsigned long long n = atomic_exchange(&s->dropped, 0);

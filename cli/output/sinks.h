@@ -26,12 +26,12 @@
 struct cli_sinks {
     /* To be set before cli_sinks_draw(): */
     struct gd_dispatcher *d;
-    void (*trouble)(void *user); /* called when it makes no sense to go on: nothing reads standard output, or there is a
+    void (*trouble)(void *user); /* called when the run should end: nothing reads standard output, or there is a
                                     journal and an output could not be written. Called once, on another thread */
     void *user;
 
     struct cli_lane *tasks, *messages;
-    pthread_t thread; /* the run's thread, which alone uses the next three fields */
+    pthread_t thread; /* the run's thread; only this thread uses the next three fields */
     char *packed;     /* tasks that ended in this round and are not on their lane yet */
     size_t packed_size, n_packed;
 
@@ -68,14 +68,14 @@ int cli_sinks_draw(struct cli_sinks *s, const struct cli_run *r, cli_stats_fn *s
 /* Adds output that a worker wrote by itself, while a panel is shown. stream is 1 or 2. */
 void cli_sinks_pass(struct cli_sinks *s, int worker_id, int stream, const char *text, size_t size);
 
-/* To be called in the callback. Copies the task's end, which is written to all outputs and then to the journal. */
+/* To be called in the callback. Copies the task's end. A lane writes it to all outputs and then to the journal. */
 void cli_sinks_add(struct cli_sinks *s, const struct cli_task_end *e);
 
 /* To be called on the run's thread after all callbacks that are due. Passes the added tasks to the lane together, so
  * that many short tasks need only one wake-up. */
 void cli_sinks_round(struct cli_sinks *s);
 
-/* Another signal came: limits how long the lanes wait for writes (output/lane.h). Any thread. */
+/* Called after each signal. Limits how long the lanes wait for writes (output/lane.h). Any thread. */
 void cli_sinks_hurry(struct cli_sinks *s, unsigned signals);
 
 /* Whether nothing reads standard output any more. */

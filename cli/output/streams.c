@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * Standard output and standard error. One thread writes the whole stdout of a task and then its stderr, in as few
- * writes as possible, so that the output of two tasks is never mixed. A reader that goes away (`| head`) is remembered,
- * but not reported.
+ * writes as possible, so that the output of two tasks is never mixed. A reader that goes away (`| head`) sets broken,
+ * but is not reported.
  */
 #include "cli/output/streams.h"
 
@@ -56,7 +56,8 @@ static struct text text_of(const struct gd__buffer *b)
     return (struct text){ b->data, b->size };
 }
 
-/* The arguments, separated by spaces, and a TAB. On a terminal, characters that it would act on are replaced. */
+/* Makes the prefix: the arguments, separated by spaces, and a TAB. For a terminal, characters that it would act on are
+ * replaced. */
 static void make_prefix(struct cli_streams *o, const struct gd_report *r, bool shown)
 {
     o->prefix.size = 0;
@@ -199,7 +200,7 @@ static int put_out(struct cli_streams *o)
     return errno == EPIPE ? 0 : gd__fail("cannot write standard output: %s", strerror(errno));
 }
 
-/* If this fails, there is nowhere to report it, and no reason to stop. */
+/* A failure is ignored: there is nowhere to report it, and no reason to stop. */
 static void put_err(struct cli_streams *o, const char *text, size_t size)
 {
     if (o->o.err_lock)

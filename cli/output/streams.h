@@ -21,10 +21,10 @@ struct cli_progress;
 struct cli_streams_options {
     int out, err; /* descriptors; if both are 0, 1 and 2 are used */
     bool tag;     /* --tag: the arguments and a TAB before every line */
-    bool silent;  /* print nothing that tasks wrote, only failure messages (--results: GNU parallel prints nothing then)
+    bool silent;  /* print only failure messages, not what tasks wrote (as GNU parallel does with --results)
                    */
     struct cli_progress *progress; /* removed from the terminal while writing; NULL: none */
-    pthread_mutex_t *err_lock;     /* held while err is written to, for other threads that write there; NULL: none */
+    pthread_mutex_t *err_lock;     /* held while err is written to, because other threads write there too; NULL: none */
 };
 
 struct cli_streams;
@@ -55,7 +55,8 @@ void cli_records_json_input(struct cli_records *r, bool json); /* inputs are JSO
 void cli_records_run(struct cli_records *r, uint64_t run);     /* the number of the run in its journal */
 int cli_records_fd(const struct cli_records *r);
 int cli_records_add(struct cli_records *r, const struct cli_task_end *e); /* one line, one write */
-bool cli_records_broken(const struct cli_records *r); /* "-", and the reader went away, as in cli_streams_broken() */
+bool cli_records_broken(
+    const struct cli_records *r); /* the file is "-" and its reader went away, as in cli_streams_broken() */
 int cli_records_close(struct cli_records **r);
 
 /* --- --joblog FILE ------------------------------------------------------------- */

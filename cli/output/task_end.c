@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Decodes a report. The values are those that GNU parallel would give. A command that was killed has its signal and
- * exit code 0. A command that timed out has exit code -1 and signal 15.
+ * Decodes a report. The values are those that GNU parallel would give. A command that was killed has the signal that
+ * killed it and exit code 0. A command that timed out has exit code -1 and signal 15.
  */
 #include "cli/output/task_end.h"
 

@@ -28,7 +28,7 @@ struct cli_task_end {
     const char *status; /* "ok", "error", "timeout", "crash", ... */
     const char *out, *err;
     size_t out_size, err_size; /* err: commands only */
-    int exit_code;             /* as in GNU parallel: 0 with a signal, -1 for a timeout or if there is none */
+    int exit_code;             /* as in GNU parallel: 0 with a signal, -1 for a timeout or if there is no exit code */
     int signal;                /* 15 for a timeout */
     double started;            /* Unix time; 0: never */
     double seconds;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Keeps an unfinished line for each worker and stream. A progress bar that a worker draws by itself (carriage returns,
- * no newline) is held until its line ends, so that it does not disturb the view. A line that grows too long is printed
- * as it is.
+ * Keeps an unfinished line for each worker and stream. A progress bar that a worker draws (carriage returns, no
+ * newline) is held until its line ends, so that it does not disturb the view. A line that grows too long is printed as
+ * it is.
  */
 #include "cli/output/worker_lines.h"
 
@@ -24,7 +24,7 @@ struct open_line {
 
 struct cli_worker_lines {
     int fds[2];
-    bool shown[2]; /* these are terminals */
+    bool shown[2]; /* whether fds are terminals */
     bool broken;
     struct cli_progress *progress;
     struct open_line *lines;

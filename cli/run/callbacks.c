@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Callbacks of a run of the command: the source, the end of each task, and what follows from that. All are called on
+ * Callbacks of a run of the command: the source, the end of each task, and the actions that follow. All are called on
  * the run's thread, except for the source and cli_end_for_trouble().
  */
 #include "binding.h"
@@ -60,7 +60,7 @@ static void halt(struct cli_running *r, enum cli_halt_when when)
 static void read_end(const struct cli_running *r, struct cli_task_end *e, const struct gd_report *report)
 {
     cli_task_end_read(e, report, r->program.kind);
-    e->slot = (unsigned)(report->worker_id + 1); /* {%}; 0: no worker had it */
+    e->slot = (unsigned)(report->worker_id + 1); /* {%}; 0: no worker got the task */
 }
 
 static void task_ended(void *user, const struct gd_report *report)

@@ -14,7 +14,7 @@
 
 #include "base/failure.h"
 
-/* This program itself: started as a worker, it is the host. */
+/* This program itself. Started as a worker, it is the worker's host. */
 #define SELF "/proc/self/exe"
 
 /* Without a command, the inputs are commands, as in GNU parallel. */
@@ -35,7 +35,7 @@ static int open_command(struct cli_program *p, const struct cli_run *r)
     return p->argv ? 0 : -1;
 }
 
-/* 0 if the program can be found. The error message is the same as for a command. */
+/* Returns 0 if the program can be found. The error message is the same as for a command. */
 static int check_program(const char *program)
 {
     const char *const words[] = { program, NULL };
@@ -59,7 +59,7 @@ static int open_stream(struct cli_program *p, const struct cli_run *r)
     return p->argv ? 0 : -1;
 }
 
-/* Copies the program's arguments, after first if that is not NULL. */
+/* Copies the program's arguments. If first is not NULL, it comes before them. */
 static int copy_argv(struct cli_program *p, const struct cli_run *r, const char *first)
 {
     size_t n = 0;

@@ -17,7 +17,7 @@ struct cli_program {
     enum cli_result_kind kind;
 };
 
-/* Finds the program before any process is started. 0, or -1 with gd__fail_text(). */
+/* Finds the program before any process is started. Returns 0, or -1 with gd__fail_text(). */
 int cli_program_open(struct cli_program *p, const struct cli_run *r);
 void cli_program_close(struct cli_program *p);
 

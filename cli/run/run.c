@@ -235,7 +235,7 @@ int cli_run_asked(const struct cli_run *asked)
     return status;
 }
 
-/* Prints the help or the list of options, if one was asked for, and returns the exit status. Otherwise returns -1. */
+/* Prints the help or the list of options, if one was requested, and returns the exit status. Otherwise returns -1. */
 static int explain(const struct cli_run *asked)
 {
     if (asked->help)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * A run, for every subcommand that makes one: what `gpu-dispatch run` does after it has read its options.
+ * Runs tasks, for every subcommand that does so. `gpu-dispatch run` calls this after it has read its options.
  *
  *     struct cli_run r;
  *     cli_run_defaults(&r);
@@ -12,7 +12,7 @@
 
 #include "cli/run/run_options.h"
 
-/* Runs it, prints and writes its output, and prints error messages on standard error. SIGPIPE must be ignored. Returns
+/* Executes the run, writes its output, and prints error messages on standard error. SIGPIPE must be ignored. Returns
  * the exit status (help exit): 0, the number of failed tasks, 130, 255. */
 int cli_run_asked(const struct cli_run *asked);
 

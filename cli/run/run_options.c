@@ -127,9 +127,8 @@ bool cli_is_plugin(const char *path)
     return false;
 }
 
-/* All arguments after a program are its own, even if they look like options of ours. There are two exceptions, which
- * options may follow: a plugin, which takes no arguments, and a string with spaces, which already contains the
- * arguments. */
+/* All arguments after a program are its own, even if they look like options of ours. There are two exceptions: a plugin
+ * takes no arguments, and a string with spaces already contains the arguments. Options of ours may follow these two. */
 static bool is_program(const char *value)
 {
     return !strpbrk(value, " \t") && !cli_is_plugin(value);
@@ -159,8 +158,8 @@ static const struct cli_opt table[] = {
     { "setup-args", 0, "TEXT", "pass TEXT to the setup function of every --worker", cli_set_text, AT(setup_args) },
     { "setup-jobs", 0, "N", "set up at most N workers at the same time (default all)", cli_set_number, AT(setup_jobs),
       .min = 1, .max = 65536 },
-    { "setup-timeout", 0, "TIME", "stop a worker that is not ready after TIME (default: no limit)",
-      cli_set_duration, AT(setup_timeout_ms) },
+    { "setup-timeout", 0, "TIME", "stop a worker that is not ready after TIME (default: no limit)", cli_set_duration,
+      AT(setup_timeout_ms) },
     { "batch-size", 0, "N", "give a --worker up to N tasks at once", cli_set_number, AT(batch_size), .min = 1,
       .max = 65536 },
     { "io-threads", 0, "N", "threads in each --worker that load tasks ahead (default 1)", cli_set_number,
@@ -360,7 +359,7 @@ static int put_program(struct cli_run *r, const char *program)
 {
     char *next = NULL;
     if (!*program)
-        return 0; /* it is the first of the arguments */
+        return 0; /* the program is the first of the arguments */
     r->split = strdup(program);
     if (!r->split)
         return gd__fail("out of memory");

@@ -120,7 +120,7 @@ cli_opt_set cli_set_sync;     /* const char * */
 
 void cli_run_defaults(struct cli_run *r);
 
-/* Reads the command line after "run". 0, or -1 with gd__fail_text(). */
+/* Reads the command line after "run". Returns 0, or -1 with gd__fail_text(). */
 int cli_run_parse(struct cli_run *r, int argc, char **argv);
 void cli_run_free(struct cli_run *r);
 

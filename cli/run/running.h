@@ -3,7 +3,7 @@
  * The state of a run of the command. launch/run.h says in which order its parts are opened and closed.
  *
  *   run.c               the parts in their order, and the exit status
- *   dispatch_options.c  the options of the command as those of the library
+ *   dispatch_options.c  the options of the command as options of the library
  *   callbacks.c         the dispatcher's callbacks: the source, ends of tasks, stops that they cause
  *   views/views.c       the views (they show the run and write its output) and the signals
  */
@@ -62,7 +62,7 @@ void cli_end_for_trouble(void *running);
 /* The function media_seconds of struct gd__run_parts. */
 double cli_media_seconds(void *running, const struct gd_report *report);
 
-/* Opens everything that shows the run, and begins to handle the signals. 0, or -1 with gd__fail_text(). */
+/* Opens everything that shows the run, and begins to handle the signals. Returns 0, or -1 with gd__fail_text(). */
 int cli_views_open(struct cli_running *r);
 
 /* Stops drawing and reading the dispatcher's figures. If the terminal accepts no output, the run is left behind

@@ -7,7 +7,7 @@
 
 #include "cli/run/run_options.h"
 
-/* 0, or -1 with gd__fail_text() if a file is named for two purposes. Call it before any of them is opened. */
+/* Returns 0, or -1 with gd__fail_text() if a file is named for two purposes. Call it before any of them is opened. */
 int cli_refuse_same_file(const struct cli_run *r);
 
 #endif

@@ -21,18 +21,19 @@ struct cli_work {
     struct gd_dispatcher *d;
     double unit;
     pthread_mutex_t lock;
-    uint64_t *weights; /* of the tasks that were given, by their number */
+    uint64_t *weights; /* of the tasks so far, by their number */
     size_t n, room;
     uint64_t done, total;
 };
 
-/* The work is all of files, in units of unit. All arguments are borrowed. 0, or -1 with gd__fail_text(). */
+/* The total work is that of all files, in units of unit. All arguments are borrowed. Returns 0, or -1 with
+ * gd__fail_text(). */
 int cli_work_open(struct cli_work *w, struct gd_dispatcher *d, const struct gd_files *files, double unit);
 
 /* Called in the source: the next task has this weight. */
 void cli_work_given(struct cli_work *w, uint64_t weight);
 
-/* The journal has skipped a task, which does not count as work. Called on the source's thread. */
+/* The journal has skipped a task. Its work is removed from the total. Called on the source's thread. */
 void cli_work_skipped(struct cli_work *w, const struct gd_skipped *skipped);
 
 /* A task has ended, with success or failure. A cancelled task has not ended. */

@@ -34,7 +34,7 @@ struct tr_span {
 
 struct tr_engine;
 
-/* Loads the model; the settings are borrowed. 0, or -1 with gd__fail_text(). Release with tr_engine_close(). */
+/* Loads the model; the settings are borrowed. Returns 0, or -1 with gd__fail_text(). Release with tr_engine_close(). */
 int tr_engine_open(struct tr_engine **out, const struct tr_settings *s);
 void tr_engine_close(struct tr_engine **e); /* NULL is fine */
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * --failed FILE without a journal: a line is added for each task that fails, but not for one that was only cancelled.
+ * --failed FILE without a journal: a line is added for each task that fails. A task that was cancelled gets no line.
  */
 #include <stdlib.h>
 

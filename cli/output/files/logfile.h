@@ -13,13 +13,13 @@
 struct cli_logfile {
     int fd;
     bool broken; /* a write failed: nothing more is written */
-    bool unread; /* it failed because the reader went away, which is not reported */
+    bool unread; /* the write failed because the reader went away; this is not reported */
     char *path;
     off_t end;              /* length up to the last complete line; -1: not known (a pipe, a terminal) */
     struct gd__buffer line; /* the next line; the caller fills it */
 };
 
-/* "-" is standard output. 0, or -1 with gd__fail_text(). */
+/* "-" is standard output. Returns 0, or -1 with gd__fail_text(). */
 int cli_logfile_open(struct cli_logfile *f, const char *path, bool append);
 
 /* Writes the line and empties it. */

@@ -101,8 +101,8 @@ static void add_quoted(struct gd__buffer *b, const char *text, size_t size)
     }
 }
 
-/* FNV-1a with 128 bits. It must never change, since a run that resumes looks for the directories of the run before. Its
- * prime is 2^88 + 315. */
+/* FNV-1a with 128 bits. It must never change, because a resumed run uses the directories of earlier runs. Its prime is
+ * 2^88 + 315. */
 static void hash_name(const char *name, size_t size, char out[HASH_DIGITS + 1])
 {
     uint64_t high = UINT64_C(0x6c62272e07bb0142), low = UINT64_C(0x62b821756295c58d);

@@ -63,7 +63,7 @@ static void name_file(long pid, char *out, size_t size)
     snprintf(out, size, PREFIX "%ld-%llu", pid, (unsigned long long)s.st_ino);
 }
 
-/* A descriptor, or -1 with errno. */
+/* Returns a descriptor, or -1 with errno. */
 static int write_file(int directory, const char *name, const char *address)
 {
     char temporary[80], line[1024];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * A file that holds the page's address, with the token that was made for it, while the run lasts. Only this user can
+ * A file with the page's address and the token that was made for it. It exists while the run lasts. Only this user can
  * read it. It is in the private directory of the user's runs (base/file/run_directory.h).
  */
 #ifndef GD_CLI_RUN_HTTP_ADDRESS_FILE_H
@@ -17,7 +17,7 @@ struct cli_address_file {
     char path[PATH_MAX + 64];
 };
 
-/* Writes the file. 0, or -1 with gd__fail_text(). */
+/* Writes the file. Returns 0, or -1 with gd__fail_text(). */
 int cli_address_file_open(struct cli_address_file *f, const char *address);
 
 /* Removes the file. */

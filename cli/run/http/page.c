@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A web server with a separate observer, because an event that one observer has read is not seen by another.
+ * A web server with a separate observer. If two views shared an observer, each would miss the events that the other has
+ * read.
  *
  * The token that was made for the page is printed with its address, but only if no other user can read the message:
  * messages often go to a log that all users of a machine can read. Otherwise the address is written to a private file,

@@ -18,7 +18,7 @@ struct cli_page {
     struct cli_address_file file;
 };
 
-/* If the user asked for a page, starts to serve it and prints its address. 0, or -1 with gd__fail_text(). */
+/* If --http was given, starts to serve the page and prints its address. Returns 0, or -1 with gd__fail_text(). */
 int cli_page_open(struct cli_page *p, const struct cli_run *r, struct gd_dispatcher *d, const struct cli_input *input,
                   const char *job);
 

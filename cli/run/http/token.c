@@ -22,7 +22,7 @@ enum { ROOM = WEB_TOKEN_LONGEST + 2 };
 
 static char taken[ROOM], read_in[ROOM];
 
-/* The bytes are overwritten too: /proc/PID/environ shows them as they were when the process began. */
+/* The bytes are overwritten too: /proc/PID/environ shows the memory in which the process got its environment. */
 void cli_token_take(void)
 {
     char *value = getenv(VARIABLE);

@@ -11,7 +11,7 @@
 void cli_token_take(void);
 
 /* The token in file. If file is NULL: the token that cli_token_take() found. *from: the name of its source, for
- * messages. *token is NULL if there is no token. Valid until the next call. 0, or -1 with gd__fail_text(). */
+ * messages. *token is NULL if there is no token. Valid until the next call. Returns 0, or -1 with gd__fail_text(). */
 int cli_token_given(const char *file, const char **token, const char **from);
 
 #endif

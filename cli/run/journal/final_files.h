@@ -14,11 +14,11 @@
 /* Rewrites a file of --output without the records that the journal does not hold any more: those of tasks that were run
  * again later. The new file is written beside the old one and renamed, so that a reader always finds a complete file.
  * If path is a link, it stays a link. Nothing is written if no record is out of date. Uses 8 bytes of memory for each
- * record. 1: it was rewritten. 0: there was no need. -1 with gd__fail_text(). */
+ * record. Returns 1 if the file was rewritten, 0 if there was no need, or -1 with gd__fail_text(). */
 int cli_drop_old_records(const char *path, struct gd_journal_reader *r);
 
-/* Whether a file of --output has the record of every task that the journal holds, and no other records. 1, 0, or -1
- * with gd__fail_text(). */
+/* Whether a file of --output has the record of every task that the journal holds, and no other records. Returns 1, 0,
+ * or -1 with gd__fail_text(). */
 int cli_records_are_whole(const char *path, struct gd_journal_reader *r);
 
 /* Writes the failures of the journal to a file (output/files/failure_record.h), as PATH.part first, which is then

@@ -388,7 +388,7 @@ void cli_journal_note(struct cli_journal *k, const struct cli_task_end *e, const
         note.input = k->input.data;
         note.input_size = k->input.size;
     } else if (!e->ok) {
-        /* The whole input, however long: the list of failures is made from it. */
+        /* The whole input, of any length, because the list of failures is made from it. */
         note.input = r->input;
         note.input_size = r->input_size;
     }
@@ -397,7 +397,7 @@ void cli_journal_note(struct cli_journal *k, const struct cli_task_end *e, const
 
 /* --- the end --------------------------------------------------------------------------- */
 
-/* Whether --output may hold records that are out of date. That is possible only if a record of the journal was ever
+/* Whether --output may contain records that are out of date. That is possible only if a record of the journal was ever
  * replaced, by this run or by an earlier one. An earlier run may have been killed before its clean-up, or had another
  * --output. */
 static bool wants_tidying(const struct cli_journal *k, const struct gd_journal_summary *s)

@@ -5,7 +5,7 @@
  *
  * The journal follows the files that callbacks append to, so that they agree with it after a crash. At the end of a run
  * the list of failures is rewritten from the journal. Records in --output that were replaced by a later run of the same
- * task are removed (final_files.h), so every input has one record, the last.
+ * task are removed (final_files.h), so every input has only its last record.
  */
 #ifndef GD_CLI_RUN_JOURNAL_RUN_JOURNAL_H
 #define GD_CLI_RUN_JOURNAL_RUN_JOURNAL_H
@@ -21,26 +21,26 @@
 
 struct cli_journal;
 
-/* Opens the journal that the options name; *out is NULL if they name none. 0, or -1 with gd__fail_text(): another run
- * holds the journal, it was begun with another command, or the file is not a journal. */
+/* Opens the journal that the options name; *out is NULL if they name no journal. Returns 0, or -1 with gd__fail_text():
+ * another run holds the journal, it was begun with another command, or the file is not a journal. */
 int cli_journal_open(struct cli_journal **out, const struct cli_run *r);
 
 /* All functions with a cli_journal accept NULL, for a run without a journal. */
 struct gd_journal *cli_journal_handle(struct cli_journal *k);
 uint64_t cli_journal_run(struct cli_journal *k); /* number of this run in the journal, from 1; 0: no journal */
 
-/* True: tasks were done before, so files are continued. Otherwise they are started again, whatever they contain. */
+/* True: tasks were done before, so files are continued. False: files are started again, even if they are not empty. */
 bool cli_journal_goes_on(struct cli_journal *k);
 
-/* Sets the key of the task (--key). Called within the source. 0, or a negative code to be returned. */
+/* Sets the key of the task (--key). Called within the source. Returns 0, or a negative code to be returned. */
 int cli_journal_key(struct cli_journal *k, struct gd_item *item);
 
 /* Whether a file that grows with each task can be continued. It cannot if it is missing, too short, or was edited.
- * Called before any of the files is opened. path may be NULL. 0, or -1 with gd__fail_text(). */
+ * Called before any of the files is opened. path may be NULL. Returns 0, or -1 with gd__fail_text(). */
 int cli_journal_check(struct cli_journal *k, const char *path);
 
 /* Follows a file that is open at fd and grows with each task. It is cut back to the length that the journal recorded.
- * 0, or -1 with gd__fail_text(). */
+ * Returns 0, or -1 with gd__fail_text(). */
 int cli_journal_follow(struct cli_journal *k, const char *path, int fd);
 
 /* Called within the callback. where: the file that has the task's output; NULL: no file. lost: the output could not be
@@ -48,12 +48,12 @@ int cli_journal_follow(struct cli_journal *k, const char *path, int fd);
 void cli_journal_note(struct cli_journal *k, const struct cli_task_end *e, const char *where, bool lost);
 
 /* Called after the run, while the followed files are still open. kept: all records were written; then --output is
- * cleaned up. 0, or -1 with gd__fail_text(). */
+ * cleaned up. Returns 0, or -1 with gd__fail_text(). */
 int cli_journal_finish(struct cli_journal *k, bool kept);
 
 /* Called after the followed files were closed. Writes the list of failures, and unless quiet prints the journal's
  * state. inputs: the number of inputs. at_least: the inputs were not read to their end, so there may be more. *failed:
- * the number of tasks that have failed, in this run or before. 0, or -1 with gd__fail_text(). */
+ * the number of tasks that have failed, in this run or before. Returns 0, or -1 with gd__fail_text(). */
 int cli_journal_conclude(struct cli_journal *k, uint64_t inputs, bool at_least, uint64_t *failed);
 
 void cli_journal_close(struct cli_journal **k);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * --halt. The exit status is that of GNU parallel, found by trying it:
+ * --halt. The exit status is that of GNU parallel, found by experiments:
  *
  *   a limit of one (fail or done), reached      the exit status of the task that reached it
  *   any other limit as a number, reached or not the number of failures so far, at most 101

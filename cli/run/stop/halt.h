@@ -36,7 +36,7 @@ struct cli_halt {
 };
 
 /* "never", "now,fail=1", "soon,fail=20%", "now,success=3", "soon,done=50%"; the old "0", "1", "2", "20%". Sets when,
- * what, limit, percent. 0, or -1 with gd__fail_text(). */
+ * what, limit, percent. Returns 0, or -1 with gd__fail_text(). */
 int cli_halt_parse(struct cli_halt *h, const char *text);
 
 /* True if the limit can't be decided without the number of tasks. */

@@ -3,9 +3,9 @@
  * The dispatcher could handle these signals itself. The command handles them instead, because it reports at once what a
  * Ctrl-C will do.
  *
- * The signals are blocked in every thread but one, which sleeps in poll() until a signal comes or cli_interrupt_close()
- * is called. A driver's library may start threads that do not block them. So a handler writes to an eventfd for that
- * thread. A signalfd would miss signals that were delivered to another thread.
+ * The signals are blocked in every thread except one, which sleeps in poll() until a signal comes or
+ * cli_interrupt_close() is called. A driver's library may start threads that do not block them. So a handler writes to
+ * an eventfd for that thread. A signalfd would miss signals that were delivered to another thread.
  *
  * Ctrl-Z is handled the same way, with two exceptions. If it is ignored (by a shell without job control), it stays
  * ignored. If there is a panel, the panel handles it, because it must restore the terminal first.
@@ -31,7 +31,7 @@
 enum { SIGNALS = 3 };
 static const int numbers[SIGNALS] = { SIGINT, SIGTERM, SIGTSTP };
 static atomic_bool stop_wanted, interrupt_wanted; /* set by a signal */
-/* The eventfd that the handler writes to; never closed, since a handler may be about to write */
+/* The eventfd that the handler writes to. It is never closed, because a handler may be about to write. */
 static atomic_int wake_fd = -1;
 static atomic_int latest; /* the last signal that asks to end the run */
 

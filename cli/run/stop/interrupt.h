@@ -11,7 +11,7 @@ struct cli_interrupt;
 
 /* Starts a thread that handles the signals from now on. Before this call and after the close they have their usual
  * effect. say: prints one line, on that thread; must not block. hurry: called for each signal with the number of
- * signals so far. 0, or -1 with gd__fail_text(). */
+ * signals so far. Returns 0, or -1 with gd__fail_text(). */
 int cli_interrupt_open(struct cli_interrupt **out, struct gd__run *run, void (*say)(void *user, const char *message),
                        void (*hurry)(void *user, unsigned count), void *user);
 

@@ -30,7 +30,7 @@ static void show_map(const struct cli_running *r)
     gd_devices_close(&devices);
 }
 
-/* The figures are those of the last event, which with long tasks may be hours ago. The time is the current one. */
+/* The figures are those of the last event. With long tasks, that may be hours ago. The time is the current one. */
 static int stats_now(void *user, struct gd_snapshot *out, struct gd_stats *s)
 {
     struct cli_running *r = user;

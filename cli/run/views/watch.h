@@ -13,7 +13,7 @@
 struct cli_watch;
 
 /* what: values of enum gd_observed. All arguments are borrowed. If the run cannot be observed, its statistics are
- * shown. 0, or -1 with gd__fail_text(). */
+ * shown. Returns 0, or -1 with gd__fail_text(). */
 int cli_watch_open(struct cli_watch **out, struct gd_dispatcher *d, const struct cli_input *input, const char *job,
                    unsigned what);
 
