@@ -1,4 +1,4 @@
-/* The test's side of a world: options, source, recorder and the checks that every run has to pass. See world.h. */
+/* The test's side of a world: options, source, recorder, and the checks for every run. See world.h. */
 #include "support/world.h"
 
 #include <dirent.h>
@@ -215,7 +215,7 @@ static int next_order(void *user, struct gd_item *item)
 static void note_callback(struct world *w)
 {
     w->late += w->exits > 0;
-    MUST(pthread_equal(pthread_self(), w->thread), "a callback came on another thread than the run's");
+    MUST(pthread_equal(pthread_self(), w->thread), "a callback ran on a thread that is not the thread of the run");
 }
 
 static void check_report(const struct world *w, const struct gd_report *r)
@@ -225,10 +225,10 @@ static void check_report(const struct world *w, const struct gd_report *r)
     MUST(r->input_size == size, "task %zu had %zu bytes and is reported with %zu", i, size, r->input_size);
     MUST(world__pattern_is(r->input, head, size, w->orders[i].tag), "the input of task %zu is damaged", i);
     MUST(r->end_ns >= r->start_ns, "task %zu ended before it began", i);
-    MUST(r->start_ns == 0 || r->first_start_ns <= r->start_ns, "task %zu began last before it began first", i);
+    MUST(r->start_ns == 0 || r->first_start_ns <= r->start_ns, "task %zu: the first attempt began last", i);
     MUST(r->attempt > 1 || r->start_ns == 0 || r->first_start_ns == r->start_ns,
          "task %zu was tried once and began twice", i);
-    MUST(r->failure == GD_FAILURE_NONE || (r->error && *r->error), "task %zu failed without words", i);
+    MUST(r->failure == GD_FAILURE_NONE || (r->error && *r->error), "task %zu failed without an error message", i);
 }
 
 static void check_result(const struct world *w, const struct gd_report *r, struct world_answer *a)
@@ -246,7 +246,7 @@ static void check_result(const struct world *w, const struct gd_report *r, struc
     } else {
         MUST(r->size == sizeof *a, "task %llu has a result of %zu bytes", (unsigned long long)r->task_id, r->size);
         memcpy(a, r->data, sizeof *a);
-        MUST(a->tag == tag && a->task_id == r->task_id, "task %llu got the result of another",
+        MUST(a->tag == tag && a->task_id == r->task_id, "task %llu has the result of another task",
              (unsigned long long)r->task_id);
         MUST(a->worker_id == r->worker_id && a->gpu_id == r->gpu_id && a->attempt == r->attempt,
              "task %llu was reported for worker %d attempt %u, and ran on %d as %u", (unsigned long long)r->task_id,
@@ -254,7 +254,7 @@ static void check_result(const struct world *w, const struct gd_report *r, struc
     }
 }
 
-/* A failure has data only if its worker left some and the last error message is that worker's own. */
+/* A failed task has data only if its worker has set some, and if the last error message comes from that worker. */
 static void check_failed_data(const struct world *w, const struct gd_report *r)
 {
     const struct world_order *o = &w->orders[r->task_id];
@@ -294,26 +294,26 @@ static void record(struct world *w, const struct gd_report *r, char callback)
 
 static void on_success(void *user, const struct gd_report *r)
 {
-    MUST(r->failure == GD_FAILURE_NONE, "a success with a failure");
+    MUST(r->failure == GD_FAILURE_NONE, "on_success was called for a failure");
     record(user, r, 'S');
 }
 
 static void on_error(void *user, const struct gd_report *r)
 {
-    MUST(r->failure != GD_FAILURE_NONE, "an error without a failure");
+    MUST(r->failure != GD_FAILURE_NONE, "on_error was called for a success");
     record(user, r, 'E');
 }
 
 static void on_timeout(void *user, const struct gd_report *r)
 {
-    MUST(r->failure == GD_FAILURE_TIMEOUT, "a timeout that is none");
+    MUST(r->failure == GD_FAILURE_TIMEOUT, "on_timeout was called for another kind of failure");
     record(user, r, 'T');
 }
 
 static void note_event(struct world *w, char kind, int worker_id, int gpu_id, const char *text)
 {
     note_callback(w);
-    MUST(text && *text, "an event without words");
+    MUST(text && *text, "an event without a text");
     if (w->n_events == sizeof w->events / sizeof *w->events)
         return;
     struct world_event *e = &w->events[w->n_events++];
@@ -346,7 +346,7 @@ void world_on_task_start(void *user, uint64_t task_id, int worker_id, unsigned a
 {
     struct world *w = user;
     note_callback(w);
-    MUST(task_id < w->n_orders && w->finals[task_id].finals == 0, "a task started that is over");
+    MUST(task_id < w->n_orders && w->finals[task_id].finals == 0, "a task has started after its final callback");
     MUST(attempt >= 1 && start_ns > 0, "a start without attempt or time");
     w->finals[task_id].starts++;
     if (w->on_started)
@@ -378,7 +378,7 @@ static struct world_page *make_page(void)
 {
     char path[64];
     const int low = memfd_create("world", MFD_CLOEXEC);
-    const int fd = fcntl(low, F_DUPFD_CLOEXEC, STDERR_FILENO + 1); /* tests close the standard streams */
+    const int fd = fcntl(low, F_DUPFD_CLOEXEC, STDERR_FILENO + 1); /* some tests close the standard streams */
     close(low);
     MUST(fd >= 0 && ftruncate(fd, sizeof(struct world_page)) == 0, "memfd: %s", strerror(errno));
     void *p = mmap(NULL, sizeof(struct world_page), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -450,7 +450,7 @@ void world_close(struct world *w)
     munmap(w->page, sizeof *w->page);
 }
 
-/* --- running, and what must hold afterwards --- */
+/* --- running, and the checks after the run --- */
 
 static unsigned count_fds(void)
 {
@@ -495,7 +495,7 @@ static void check_children(const struct world *w)
 {
     unsigned left = 0;
     if (w->leaves_children > 0)
-        left = w->leaves_children; /* the test that made these children unreapable takes care of them */
+        left = w->leaves_children; /* the test itself reaps these children */
     else if (waitpid(-1, NULL, WNOHANG) >= 0 || errno != ECHILD)
         left = 1;
     MUST(left == w->leaves_children, "a child process is left");
@@ -578,7 +578,7 @@ int world_join(struct world *w)
     return l->rc;
 }
 
-/* --- questions --- */
+/* --- counting what was recorded --- */
 
 unsigned world_callbacks(const struct world *w, char callback)
 {
@@ -609,6 +609,6 @@ const struct world_event *world_event(const struct world *w, char kind)
     for (unsigned i = 0; i < w->n_events; i++)
         if (w->events[i].kind == kind)
             return &w->events[i];
-    broken(__LINE__, "there was no event '%c'", kind);
+    broken(__LINE__, "there is no event '%c'", kind);
     return NULL;
 }

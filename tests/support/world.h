@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A world for tests of the whole library: real worker processes that do what their payload says, a page of memory that
- * the test and its workers share, and a record of every callback.
+ * A world for tests of the whole library. It has real worker processes that do what their payload says, a page of
+ * memory that the test and its workers share, and a record of every callback.
  *
  *     TEST(a_segfault_is_a_crash)
  *     {
@@ -14,13 +14,12 @@
  *     }
  *     WORLD_MAIN()
  *
- * In every case world_run() checks that each task taken had exactly one final callback, that on_exit came once
- * and last, that every callback came on the run's thread, that the figures add up, that no child process, descriptor
- * or shared mapping is left, and that every result belongs to its task.
+ * In every case world_run() checks the following. Each task that was taken has exactly one final callback. on_exit is
+ * called once, after all other callbacks. Every callback runs on the thread of the run. The figures add up. No child
+ * process, descriptor or shared mapping is left. Every result belongs to its task.
  *
- * Tests and workers wait for each other through gates and counters, never for time to pass. Grace
- * periods are endless unless a test sets them, so that a worker that stands still for a while on a busy machine is not
- * killed.
+ * Tests and workers wait for each other through gates and counters, never for time to pass. Unless a test sets them,
+ * grace periods are so long that a slow worker on a busy machine is never killed.
  */
 #ifndef GD_TESTS_SUPPORT_WORLD_H
 #define GD_TESTS_SUPPORT_WORLD_H
@@ -35,45 +34,45 @@
 /* What a worker does with a task. */
 enum world_what {
     W_ECHO,     /* answers with a struct world_answer */
-    W_BYTES,    /* a result of n bytes of a pattern, which the recorder checks */
-    W_IN_PLACE, /* the same through gd_result_alloc, twice as large and then made shorter */
-    W_NOTHING,  /* an empty success */
+    W_BYTES,    /* answers with n bytes of a pattern, which the recorder checks */
+    W_IN_PLACE, /* the same, but allocates 2n bytes and then truncates to n */
+    W_NOTHING,  /* succeeds with an empty result */
     W_ERROR,
     W_ERROR_FINAL,
     W_ERROR_DATA, /* an error with n bytes of the pattern, which the recorder checks */
     W_RETURN,     /* returns -n without an error message */
     W_OOM,        /* out of memory */
-    W_OOM_AMONG,  /* out of memory in a batch of more than n */
+    W_OOM_AMONG,  /* out of memory if its batch has more than n tasks */
     W_DEVICE_LOST,
     W_SEGV,
     W_ABORT,
     W_EXIT,   /* exit(n) */
-    W_KILL,   /* SIGKILL to itself */
-    W_SIGNAL, /* signal n to itself */
-    W_STOP,   /* SIGSTOP to itself */
+    W_KILL,   /* sends SIGKILL to itself */
+    W_SIGNAL, /* sends signal n to itself */
+    W_STOP,   /* sends SIGSTOP to itself */
     W_LOOP,
     W_POLITE_LOOP,      /* waits until gd_task_cancelled(), then calls gd_result_cancelled() */
     W_INTERRUPTED_LOOP, /* waits until interrupt() was called */
     W_WRITE_INPUT,      /* writes to its payload */
     W_STDERR,           /* writes n numbered lines to its stderr, then answers */
-    W_STDOUT,           /* the same to its stdout */
-    W_STDERR_SEGV,      /* the same to its stderr, and then it crashes */
-    W_GRANDCHILD,       /* leaves a child process behind, whose id goes to page->grandchild */
-    W_LOAD_ERROR,       /* load fails; in all other cases load leaves a mark that process checks */
+    W_STDOUT,           /* writes n numbered lines to its stdout, then answers */
+    W_STDERR_SEGV,      /* writes n lines to its stderr, then crashes */
+    W_GRANDCHILD,       /* leaves a child process behind; page->grandchild is its id */
+    W_LOAD_ERROR,       /* load fails; otherwise load leaves a mark, and the answer says if process saw it */
     W_LOAD_SEGV,
     W_LOAD_LOOP,
-    W_STRAY,       /* leaves a child in a session of its own, whose id goes to page->grandchild, and kills itself */
-    W_THREAD_EXIT, /* pthread_exit() */
+    W_STRAY,       /* leaves a child in another session (page->grandchild is its id), then kills itself */
+    W_THREAD_EXIT, /* calls pthread_exit() */
     W_LOAD_THREAD_EXIT,
     W_CLOSE_ALL,  /* closes every descriptor from 3 up, then answers */
-    W_FORK_TWICE, /* forks and answers in both processes, n bytes of a pattern, and first in the child */
+    W_FORK_TWICE, /* forks, and both processes answer, the child first */
 };
 
-/* A payload: 24 bytes, so that it travels in the ring. A larger payload has this in front and a pattern behind it, a
- * smaller one is all pattern and means W_ECHO. */
+/* A payload. Its 24 bytes fit into a slot of the ring. A larger payload begins with this struct, and a pattern follows.
+ * A smaller payload is only a pattern and means W_ECHO. */
 struct world_order {
     uint16_t what;
-    uint16_t tries; /* do this only in the first attempts, then W_ECHO; 0: always */
+    uint16_t tries; /* do this only in this many first attempts, then W_ECHO; 0: always */
     uint32_t gate;  /* wait for this gate first; 0: do not wait */
     uint64_t n;
     uint64_t tag; /* comes back in the answer; world_add() puts the task's number here */
@@ -87,40 +86,40 @@ struct world_answer {
     uint32_t pid;
     uint64_t args_sum; /* of setup_args */
     uint64_t input_size;
-    uint32_t loaded;  /* load() had been called for it */
-    uint32_t arena;   /* payload and arena are what the header promises */
+    uint32_t loaded;  /* load() was called for the task */
+    uint32_t arena;   /* payload and arena are aligned as the header promises */
     int32_t device;   /* CUDA_VISIBLE_DEVICES, as a number; -1: unset */
     int32_t order;    /* CUDA_DEVICE_ORDER is PCI_BUS_ID */
-    uint64_t cpus;    /* the CPUs that it may run on, of the first 64 */
+    uint64_t cpus;    /* the CPUs that it may run on; only the first 64 are counted */
     char visible[64]; /* CUDA_VISIBLE_DEVICES */
 };
 
-/* How setup and cleanup behave: given as setup_args. */
+/* How setup and cleanup behave. The workers receive this struct as setup_args. */
 struct world_setup {
     uint32_t what;     /* W_ECHO (fine), W_ERROR, W_SEGV, W_EXIT, W_LOOP, W_KILL, W_STDERR_SEGV */
-    uint32_t gate;     /* setup waits for it */
-    uint64_t workers;  /* a set of worker ids that behave so; 0: all */
+    uint32_t gate;     /* setup waits for this gate */
+    uint64_t workers;  /* bits: the ids of the workers that behave like this; 0: all */
     uint32_t restarts; /* only processes with fewer restarts than this; 0: all */
-    uint32_t after;    /* only processes with at least this many */
-    uint32_t code;     /* of W_EXIT */
-    uint32_t cleanup;  /* the same for cleanup, */
+    uint32_t after;    /* only processes with at least this many restarts */
+    uint32_t code;     /* the exit code of W_EXIT */
+    uint32_t cleanup;  /* what cleanup does; the same values as `what` */
     uint32_t cleanup_gate;
-    char padding[4]; /* makes args_sum depend on more than the above */
+    char padding[4]; /* more bytes for args_sum */
 };
 
 enum world_counter {
-    WC_SETUPS,  /* entered */
-    WC_ENTERED, /* process, per task */
-    WC_BATCHES, /* process_batch, per call */
-    WC_LOADS,   /* entered */
-    WC_LOADING, /* inside load now */
-    WC_LOADED,  /* loaded and not unloaded */
+    WC_SETUPS,  /* calls of setup */
+    WC_ENTERED, /* tasks that process has begun */
+    WC_BATCHES, /* calls of process_batch */
+    WC_LOADS,   /* calls of load */
+    WC_LOADING, /* calls of load in progress */
+    WC_LOADED,  /* tasks loaded and not yet unloaded */
     WC_UNLOADS,
-    WC_CLEANUPS, /* entered */
+    WC_CLEANUPS, /* calls of cleanup */
     WC_INTERRUPTS,
-    WC_CANCELLED, /* gd_task_cancelled() was seen */
-    WC_SOURCE,    /* source calls */
-    WC_USER,      /* the test's own */
+    WC_CANCELLED, /* tasks that saw gd_task_cancelled() */
+    WC_SOURCE,    /* calls of the source */
+    WC_USER,      /* for the test itself */
     WC_N
 };
 
@@ -130,7 +129,7 @@ enum {
     WORLD_TASKS = 16384,
     WORLD_LOG = 16384,
     WORLD_ENDLESS_MS = 3600 * 1000,
-    /* A time limit that healthy tasks keep even on a busy machine, where a process may stand still for two seconds. */
+    /* A time limit that healthy tasks do not exceed. On a busy machine a process may be paused for two seconds. */
     WORLD_PATIENCE_MS = 2500,
 };
 
@@ -141,16 +140,16 @@ struct world_page {
     _Atomic uint32_t grandchild;
     _Atomic uint32_t largest_batch;
     _Atomic uint32_t most_loaded;
-    _Atomic uint32_t runs[WORLD_TASKS]; /* how often process was entered for a task */
+    _Atomic uint32_t runs[WORLD_TASKS]; /* how often process was called for each task */
     _Atomic uint32_t n_log;
     struct {
         uint32_t task, worker;
-    } log[WORLD_LOG]; /* in the order in which process was entered */
+    } log[WORLD_LOG]; /* in the order of the calls of process */
 };
 
 struct world_final {
     unsigned finals;
-    char callback; /* 'S'uccess, 'E'rror, 'T'imeout */
+    char callback; /* 'S' on_success, 'E' on_error, 'T' on_timeout */
     enum gd_failure failure;
     uint64_t order; /* its position among the final callbacks */
     int worker_id, gpu_id, signal, exit_code;
@@ -160,8 +159,8 @@ struct world_final {
     struct world_answer answer;
 };
 
-/* For a worker: 's'etup failed, 'c'leanup failed, 'x' exited, 'X' exited and given up. For a device (worker_id -1):
- * 'd', out of use. */
+/* Kinds of events. For a worker: 's' setup failed, 'c' cleanup failed, 'x' exited, 'X' exited and is not replaced. For
+ * a device (worker_id -1): 'd' out of use. */
 struct world_event {
     char kind;
     int worker_id, gpu_id;
@@ -169,7 +168,7 @@ struct world_event {
 };
 
 struct world {
-    struct gd_options o; /* change what you like before world_run() */
+    struct gd_options o; /* a test may change these before world_run() */
     struct gd_dispatcher *d;
     struct world_page *page;
     struct world_setup setup;
@@ -178,9 +177,9 @@ struct world {
     struct world_order *orders;
     size_t *sizes;
     size_t n_orders, room;
-    size_t next; /* taken from the source */
+    size_t next; /* index of the task that the source gives next */
     char *buffer;
-    bool in_place;            /* the source writes through gd_item_alloc() */
+    bool in_place;            /* the source allocates payloads with gd_item_alloc() */
     uint64_t source_gate_at;  /* the source waits for gate 1 before it gives this task; 0: it does not */
     uint64_t source_fails_at; /* the source fails instead of giving this task; 0: it does not */
 
@@ -188,20 +187,20 @@ struct world {
     uint64_t n_finals;
     struct world_event events[256];
     unsigned n_events;
-    unsigned exits, late;     /* on_exit calls; callbacks after it */
+    unsigned exits, late;     /* calls of on_exit; callbacks after on_exit */
     unsigned leaves_children; /* number of processes that the case expects to be left behind */
     bool source_left;         /* the source may still be running: do not check descriptors and mappings */
     pthread_t thread;
     struct gd_stats stats; /* after the run */
     struct gd_worker_stats workers[WORLD_WORKERS];
     char text[1024]; /* gd_error_text() after the run */
-    char *output;    /* what on_output was given */
+    char *output;    /* all text that on_output received */
     size_t output_size;
 
-    void (*on_final)(struct world *w, const struct gd_report *r); /* called after a callback was recorded */
+    void (*on_final)(struct world *w, const struct gd_report *r); /* called when the report is recorded */
     void (*on_event)(struct world *w, const struct world_event *e);
     void (*on_started)(struct world *w, uint64_t task_id, int worker_id);
-    void *mine; /* the test's own */
+    void *mine; /* for the test itself */
 };
 
 void world_open(struct world *w, unsigned n_gpus);
@@ -211,15 +210,16 @@ void world_add_many(struct world *w, size_t n, struct world_order order);
 int world_run(struct world *w);
 void world_close(struct world *w);
 
-/* In two steps: world_start() opens the dispatcher, world_finish() runs it. */
+/* world_run() in two steps: world_start() opens the dispatcher, world_finish() runs it. */
 void world_start(struct world *w);
 int world_finish(struct world *w);
-/* Runs it on another thread; world_join() gives what world_finish() returned. */
+/* Runs the world on another thread. world_join() waits for its end and returns the result of world_finish(). */
 void world_launch(struct world *w);
 int world_join(struct world *w);
 
-/* Which functions the workers have: 'b' process_batch, 'l' load and unload, 'i' interrupt, 's' no setup and cleanup,
- * 'p' no process. */
+/* Chooses the functions of the workers. They always have setup, process and cleanup, unless the letters contain 's' (no
+ * setup and no cleanup) or 'p' (no process). Additional functions: 'b' process_batch, 'l' load and unload, 'i'
+ * interrupt. */
 void world_ops(const char *letters);
 void world_on_task_start(void *user, uint64_t task_id, int worker_id, unsigned attempt, uint64_t start_ns);
 
@@ -229,14 +229,14 @@ void world_gate_wait(struct world_page *p, unsigned gate);
 uint32_t world_count(const struct world_page *p, enum world_counter c);
 void world_count_add(struct world_page *p, enum world_counter c, int n);
 void world_await(struct world_page *p, enum world_counter c, uint32_t at_least);
-/* Waits until the run has taken this many tasks. A task that the source has given may not have reached the run yet. */
+/* Waits until the run has taken this many tasks. The run takes a task a little later than the source gives it. */
 void world_await_taken(struct world *w, uint64_t at_least);
-/* The process of a worker; waits until its setup was entered. */
+/* Returns the process id of a worker. Waits until its setup has begun. */
 pid_t world_pid(struct world_page *p, int worker_id);
-/* Waits until a process sleeps ('S') or is stopped ('T'). A signal that was sent may take a moment to arrive. */
+/* Waits until a process sleeps ('S') or is stopped ('T'). A signal may take a moment to arrive. */
 void world_await_state(pid_t pid, char state);
 uint64_t world_now_ms(void);
-/* Waits until a process ends, even if it is not our child. */
+/* Waits until a process ends. The process need not be our child. */
 void world_await_end(int pidfd);
 
 /* --- questions --- */

@@ -1,4 +1,4 @@
-/* What the two sides of a world share: world.c (the test) and world_worker.c (its worker processes). */
+/* Declarations that both sides of a world use: world.c (the test) and world_worker.c (its worker processes). */
 #ifndef GD_TESTS_SUPPORT_WORLD_PAGE_H
 #define GD_TESTS_SUPPORT_WORLD_PAGE_H
 

@@ -1,7 +1,7 @@
 /* The worker of every system test: it does what the payload says. See world.h.
  *
- * It runs in processes of its own, started from the test program itself. The page that it shares with the test is
- * opened through the environment, so that nothing of it passes through the library that is being tested.
+ * It runs in worker processes, which execute the test program again. It finds the page that it shares with the test
+ * through an environment variable, so that the page does not depend on the library under test.
  */
 #include <fcntl.h>
 #include <sched.h>
@@ -52,7 +52,7 @@ static void print_lines(FILE *to, uint64_t n)
 
 static void crash(void)
 {
-    volatile uintptr_t address = 4096; /* an address that is never mapped; not NULL, which sanitizers check for */
+    volatile uintptr_t address = 4096; /* this address is never mapped; sanitizers would report NULL in another way */
     *(volatile int *)address = 1;
     _exit(98);
 }
@@ -63,7 +63,7 @@ static void loop_for_ever(void)
         ;
 }
 
-/* The ways to end or hang that setup, cleanup, load and process share. */
+/* Crashes, ends or hangs. Used by setup, cleanup, load and process. */
 static void misbehave(unsigned what, uint64_t n)
 {
     switch (what) {
@@ -237,7 +237,7 @@ static void leave_grandchild(void)
     atomic_store(&page->grandchild, (uint32_t)pid);
 }
 
-/* The child has its own session before this process ends. */
+/* Waits until the child is in its own session, then kills this process. */
 static void leave_stray(void)
 {
     int ends[2];
@@ -258,7 +258,7 @@ static void leave_stray(void)
     kill(getpid(), SIGKILL);
 }
 
-/* The child goes on first. */
+/* Returns in both processes. The parent waits until the child has ended. */
 static void return_twice(void)
 {
     const pid_t pid = fork();
@@ -279,7 +279,7 @@ static int fail_with_data(struct gd_result *r, unsigned long long id, const stru
     return GD_E_FAILED;
 }
 
-static int fail_as_told(struct gd_result *r, const struct gd_task *t, const struct world_order *o, uint32_t batch)
+static int fail_as_ordered(struct gd_result *r, const struct gd_task *t, const struct world_order *o, uint32_t batch)
 {
     const unsigned long long id = (unsigned long long)t->id;
     switch (o->what) {
@@ -319,7 +319,7 @@ static int obey(struct gd_worker *w, const struct gd_task *t, struct gd_result *
     if (o.gate)
         world_gate_wait(page, o.gate);
     misbehave(o.what, o.n);
-    const int failed = fail_as_told(r, t, &o, batch);
+    const int failed = fail_as_ordered(r, t, &o, batch);
     if (failed <= 0)
         return failed;
     switch (o.what) {

@@ -1,10 +1,11 @@
-/* Bad use gets a clear error, never a hang: every mistake in the options, broken sources, calls at the wrong time. */
+/* Wrong use causes a clear error and never a hang: mistakes in the options, broken sources, calls at the wrong time. */
 #include <sys/resource.h>
 
 #include "support/test.h"
 #include "support/world.h"
 
-/* Opens with the current options. The error code must be this one, and the error message must contain that text. */
+/* Opens a dispatcher with these options. It must fail with this error code, and the error message must contain this
+ * text. */
 static void refused(const struct gd_options *o, int code, const char *words)
 {
     struct gd_dispatcher *d = (struct gd_dispatcher *)(uintptr_t)1;
@@ -94,7 +95,7 @@ TEST(options_of_a_newer_header)
     newer.o.size = sizeof newer;
     newer.later[2] = 1;
     refused(&newer.o, GD_E_VERSION, "newer header");
-    newer.later[2] = 0; /* asks for nothing that this library does not know */
+    newer.later[2] = 0; /* no field that this library does not know is set */
     w.finals = calloc(w.n_orders, sizeof *w.finals);
     w.thread = pthread_self();
     CHECK_EQ(gd_run(&newer.o), 0);
@@ -162,7 +163,8 @@ TEST(a_table_of_a_newer_header)
     CHECK_EQ(gd_worker_main(&argc, argv, &newer.ops), GD_E_VERSION);
 }
 
-/* This program is started as a worker with an invalid table. That is reported as a setup failure with a message. */
+/* This program starts as a worker with an invalid table of functions. The dispatcher reports a setup failure with a
+ * message. */
 TEST(workers_with_a_bad_table)
 {
     struct world w;
@@ -174,7 +176,7 @@ TEST(workers_with_a_bad_table)
     world_close(&w);
 }
 
-/* A program that dispatches and never calls gd_worker_main(): see main() below. */
+/* A program that dispatches and never calls gd_worker_main(). main() below calls this function. */
 static int never_calls_worker_main(void)
 {
     struct gd_options o = GD_OPTIONS_INIT;
@@ -200,7 +202,7 @@ TEST(gd_worker_main_was_not_called)
     CHECK_EQ(WEXITSTATUS(status), -GD_E_NO_WORKER_MAIN);
 }
 
-TEST(a_worker_that_would_dispatch_itself)
+TEST(a_worker_that_starts_a_dispatcher)
 {
     struct world w;
     char name[] = "/proc/self/exe", argument[] = "--never-calls-worker-main", *argv[] = { name, argument, NULL };
@@ -224,7 +226,7 @@ TEST(a_source_that_fails_half_way)
     CHECK_EQ(world_run(&w), GD_E_SOURCE);
     CHECK_CONTAINS(w.text, "no item 50");
     CHECK_EQ(w.stats.taken, 50);
-    CHECK_EQ(world_callbacks(&w, 'S'), 50); /* tasks that it gave are processed */
+    CHECK_EQ(world_callbacks(&w, 'S'), 50); /* tasks that the source gave before its failure are processed */
     world_close(&w);
 }
 
@@ -374,9 +376,9 @@ TEST(close_without_a_run)
     world_close(&w);
 }
 
-/* --- a program that does odd things beside us --- */
+/* --- a program that disturbs the library --- */
 
-/* SIGCHLD is ignored: the kernel reaps our workers before we do, so the cause of their death is unknown. */
+/* If SIGCHLD is ignored, the kernel reaps the workers. The dispatcher then cannot know why a worker ended. */
 TEST(sigchld_is_ignored)
 {
     struct world w;
@@ -426,7 +428,7 @@ TEST(too_few_descriptors)
     w.o.restart_delay_ms = 1;
     world_add_many(&w, 50, (struct world_order){ .what = W_ECHO });
     setrlimit(RLIMIT_NOFILE, &(struct rlimit){ 40, 40 });
-    const int rc = world_run(&w); /* some workers can be started, or none: nothing is lost, nothing hangs */
+    const int rc = world_run(&w); /* some workers start, or none; no task is lost, and the run ends */
     CHECK(rc == 0 || rc == GD_E_SETUP || rc == GD_E_SYSTEM);
     world_close(&w);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Runs as observers see them: the list of runs, what workers do, which tasks have ended, why a worker is idle.
- * Observers do not disturb the run.
+ * What observers see of a run: the list of runs, the state of workers, the tasks that have ended, and why a worker is
+ * idle. Observers do not disturb the run.
  */
 #include <gpu_dispatch/observe.h>
 #include <poll.h>
@@ -44,7 +44,7 @@ static const struct gd_snapshot *look(struct gd_observer *o)
     return s;
 }
 
-/* Reads until worker i is idle for that reason. Only the test's time limit limits the wait. */
+/* Waits until worker i is idle for this reason. Only the time limit of the case ends the wait. */
 static const struct gd_snapshot *await_idle(struct gd_observer *o, size_t i, enum gd_idle_reason why)
 {
     const struct gd_snapshot *s = look(o);
@@ -102,7 +102,7 @@ TEST(a_run_is_listed_and_seen)
     world_close(&w);
 }
 
-TEST(without_a_name_it_is_not_published)
+TEST(a_run_without_a_job_name_is_not_listed)
 {
     struct world w;
     struct gd_observer *o;
@@ -117,7 +117,7 @@ TEST(without_a_name_it_is_not_published)
     world_close(&w);
 }
 
-TEST(two_at_once_in_one_process)
+TEST(two_runs_at_once_in_one_process)
 {
     struct world a, b;
     struct gd_job jobs[2];
@@ -125,7 +125,7 @@ TEST(two_at_once_in_one_process)
     enter();
     world_open(&a, 1);
     world_open(&b, 1);
-    a.leaves_children = 1; /* the other's */
+    a.leaves_children = 1; /* the worker of the other run */
     a.o.job = "one";
     b.o.job = "two";
     world_add(&a, (struct world_order){ .what = W_ECHO, .gate = 1 });
@@ -138,7 +138,7 @@ TEST(two_at_once_in_one_process)
     CHECK_CONTAINS(gd_error_text(), "(one)");
     CHECK_CONTAINS(gd_error_text(), "(two)");
     struct gd_observer *of_a = observe("one"), *of_b = observe(jobs[1].id);
-    world_gate_open(b.page, 1); /* the workers of both have the page of the last that was opened */
+    world_gate_open(b.page, 1); /* the workers of both runs use the page that was made last */
     CHECK_EQ(world_join(&a), 0);
     CHECK(look(of_a)->ended);
     CHECK(!look(of_b)->ended);
@@ -155,7 +155,7 @@ TEST(two_at_once_in_one_process)
     world_close(&b);
 }
 
-/* Starts a run in another process, which ends only when it is killed. */
+/* Starts a run in another process. The run ends only when that process is killed. */
 static pid_t start_elsewhere(const char *job)
 {
     const pid_t child = fork();
@@ -170,7 +170,7 @@ static pid_t start_elsewhere(const char *job)
     _exit(0);
 }
 
-TEST(a_killed_run_is_removed_soon)
+TEST(a_killed_run_is_removed_from_the_list)
 {
     const struct gd_snapshot *s;
     enter();
@@ -188,7 +188,7 @@ TEST(a_killed_run_is_removed_soon)
     CHECK_CONTAINS(gd_error_text(), "killed");
     CHECK(!s->ended);
     CHECK_EQ(gd_snapshot_worker(s, 0)->current_task, 0);
-    CHECK_EQ(count_jobs(), 1); /* although it has not been reaped yet */
+    CHECK_EQ(count_jobs(), 1); /* although the killed process has not been reaped yet */
     CHECK_EQ(waitpid(first, NULL, 0), first);
     struct gd_job job;
     CHECK_EQ(gd_jobs_list(&job, sizeof job, 1), 1);
@@ -196,11 +196,11 @@ TEST(a_killed_run_is_removed_soon)
     CHECK_EQ(kill(second, SIGKILL), 0);
     CHECK_EQ(waitpid(second, NULL, 0), second);
     CHECK_EQ(count_jobs(), 0);
-    CHECK_EQ(rmdir("jobs"), 0); /* it is empty */
+    CHECK_EQ(rmdir("jobs"), 0); /* the directory is empty */
     gd_observer_close(&o);
 }
 
-TEST(a_fork_of_the_process_ends_nothing)
+TEST(a_fork_that_closes_the_dispatcher_does_not_end_the_run)
 {
     struct world w;
     enter();
@@ -271,13 +271,13 @@ TEST(a_limit_on_file_sizes_does_not_matter)
     world_open(&w, 1);
     w.o.job = "small";
     CHECK_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
-    CHECK_EQ(gd_dispatcher_open(&w.d, &w.o), 0); /* and no signal */
+    CHECK_EQ(gd_dispatcher_open(&w.d, &w.o), 0); /* and SIGXFSZ is not sent */
     CHECK_EQ(count_jobs(), 0);
     CHECK_EQ(gd_observer_attach(&o, w.d), GD_E_NO_JOB);
     gd_dispatcher_close(&w.d);
 }
 
-/* --- what ends --- */
+/* --- tasks that have ended --- */
 
 struct seen {
     uint64_t n_tasks, n_failures, missed, last_order;
@@ -308,7 +308,8 @@ static void take(struct seen *seen, const struct gd_snapshot *s, struct world *w
     seen->missed += s->tasks_missed + s->failures_missed;
 }
 
-/* Observers see all attempts, not only the last: without them a timeline would show an idle worker. */
+/* Observers see every attempt, not only the last one. Otherwise a timeline would show an idle worker during the other
+ * attempts. */
 TEST(attempts_that_are_tried_again_are_seen)
 {
     struct world w;
@@ -350,7 +351,7 @@ TEST(an_observer_that_keeps_up_sees_each_task_once_in_order)
         world_add(&w, (struct world_order){ .what = i % 10 == 3 ? W_ERROR : W_ECHO });
     world_start(&w);
     CHECK_EQ(gd_observer_attach(&o, w.d), 0);
-    /* what the observer saw is compared after the run, in the order in which it was seen */
+    /* Compare after the run what the observer has seen, in the same order. */
     enum { MOST = 4096 };
     static struct gd_task_view tasks[MOST];
     static struct gd_failure_view failures[MOST];
@@ -371,7 +372,7 @@ TEST(an_observer_that_keeps_up_sees_each_task_once_in_order)
     world_close(&w);
 }
 
-TEST(reads_while_it_runs_add_up)
+TEST(the_counts_of_reads_during_a_run_add_up)
 {
     struct world w;
     uint64_t told = 0, failures = 0;
@@ -381,7 +382,7 @@ TEST(reads_while_it_runs_add_up)
     for (unsigned i = 0; i < 10000; i++)
         world_add(&w, (struct world_order){ .what = i % 20 == 3 ? W_ERROR : W_ECHO, .gate = i == 0 ? 1 : 0 });
     world_launch(&w);
-    struct gd_observer *o = observe(NULL); /* before it can be over */
+    struct gd_observer *o = observe(NULL); /* before the run can end */
     world_gate_open(w.page, 1);
     for (bool over = false; !over;) {
         const struct gd_snapshot *s = look(o);
@@ -472,7 +473,7 @@ TEST(work_reported_before_the_run)
     world_close(&w);
 }
 
-TEST(work_reported_in_and_outside_callbacks)
+TEST(work_reported_inside_and_outside_callbacks)
 {
     struct world w;
     enter();
@@ -485,7 +486,7 @@ TEST(work_reported_in_and_outside_callbacks)
     world_await(w.page, WC_ENTERED, 2);
     struct gd_observer *o = observe(NULL);
     await_work(o, 1, 4);
-    /* The run sleeps, and nothing else would wake it. */
+    /* The run is asleep. This call must wake it, because nothing else does. */
     gd_dispatcher_set_work(w.d, 1.25, 4);
     await_work(o, 1.25, 4);
     gd_dispatcher_set_work(w.d, -1, 5);
@@ -505,11 +506,11 @@ TEST(work_reported_in_and_outside_callbacks)
 struct idle_case {
     size_t worker;
     enum gd_idle_reason why;
-    unsigned gate; /* opened when the reason was seen */
-    bool abort;    /* or this instead */
+    unsigned gate; /* this gate is opened when the reason was seen */
+    bool abort;    /* abort the run instead */
 };
 
-/* Runs until the worker was seen idle for that reason. */
+/* Runs the world and checks that an observer sees the worker idle for this reason. */
 static void check_idle(struct world *w, struct idle_case c)
 {
     w->o.job = "idle";
@@ -563,7 +564,7 @@ TEST(nothing_left)
     enter();
     world_open(&w, 2);
     world_add(&w, (struct world_order){ .what = W_ECHO, .gate = 3 });
-    w.o.placement = GD_PLACE_CHUNKS; /* on the first */
+    w.o.placement = GD_PLACE_CHUNKS; /* the task goes to the first worker */
     w.o.total_tasks = 1;
     check_idle(&w, (struct idle_case){ 1, GD_IDLE_AT_END, 3, false });
 }
@@ -601,7 +602,7 @@ TEST(results_wait_for_an_earlier_task)
     check_idle(&w, (struct idle_case){ 1, GD_IDLE_RESULTS, 3, false });
 }
 
-enum { STEPS = 10, FIRST_STEP = 10 }; /* gates, one for each callback */
+enum { STEPS = 10, FIRST_STEP = 10 }; /* each callback waits for its own gate */
 
 static void wait_for_its_step(struct world *w, const struct gd_report *r)
 {
@@ -609,8 +610,8 @@ static void wait_for_its_step(struct world *w, const struct gd_report *r)
         world_gate_wait(w->page, FIRST_STEP + (unsigned)r->task_id);
 }
 
-/* The worker has done all its tasks, and callbacks are slow: an observer sees the reason between two callbacks, sooner
- * or later. */
+/* The worker has done all its tasks, and callbacks are slow. Between two of the callbacks an observer must see the
+ * reason at least once. */
 TEST(results_wait_for_a_callback)
 {
     struct world w;
@@ -628,11 +629,12 @@ TEST(results_wait_for_a_callback)
         sched_yield();
     world_gate_open(w.page, 2);
     world_await(w.page, WC_ENTERED, STEPS);
-    world_await_state(world_pid(w.page, 0), 'S'); /* it is done with the last, and waits for more */
+    world_await_state(world_pid(w.page, 0), 'S'); /* it has done its last task, and waits for more */
     bool seen = false;
     for (unsigned k = 0; k < STEPS; k++) {
-        const struct gd_snapshot *s =
-            look(o); /* the run publishes once a millisecond: the next time must be after the callback */
+        /* The run publishes once a millisecond. Wait until the last time is so old that the next is after the
+         * callback. */
+        const struct gd_snapshot *s = look(o);
         while (s->read_ns - s->stats->now_ns < 2000000)
             s = look(o);
         world_gate_open(w.page, FIRST_STEP + k);
@@ -647,7 +649,7 @@ TEST(results_wait_for_a_callback)
     world_close(&w);
 }
 
-/* A slow callback is visible: the run is awake, but publishes nothing. */
+/* Checks that an observer notices a slow callback: the run is awake, but publishes nothing. */
 static void check_stale(void)
 {
     struct world w;
@@ -672,7 +674,7 @@ TEST(a_long_callback_is_seen_as_stale)
     check_stale();
 }
 
-/* If a run yields to its workers, it may reach its first callback without having slept. */
+/* On one processor a run may reach its first callback without sleeping before. */
 TEST(a_long_callback_on_one_processor_is_seen_as_stale)
 {
     cpu_set_t ours, one;
@@ -685,7 +687,7 @@ TEST(a_long_callback_on_one_processor_is_seen_as_stale)
     check_stale();
 }
 
-/* Nothing wakes the run when a worker begins its task. The run checks by itself. */
+/* A worker that begins a task does not wake the run. The run must wake up by itself and see the start. */
 TEST(a_late_start_is_seen_although_the_run_sleeps)
 {
     struct world w;
@@ -704,7 +706,8 @@ TEST(a_late_start_is_seen_although_the_run_sleeps)
     world_await_state(worker, 'T');
     world_gate_open(w.page, 1);
     const struct gd_snapshot *s = look(o);
-    while (gd_snapshot_worker(s, 0)->handed == 0 || s->read_ns - s->stats->now_ns < 2000000) /* said, and asleep */
+    /* Wait until the task is handed out and the run is asleep. */
+    while (gd_snapshot_worker(s, 0)->handed == 0 || s->read_ns - s->stats->now_ns < 2000000)
         s = look(o);
     CHECK_EQ(clock_gettime(CLOCK_MONOTONIC, &t), 0);
     const uint64_t before = (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
@@ -725,7 +728,7 @@ TEST(a_late_start_is_seen_although_the_run_sleeps)
 static void needs_fork(void)
 {
 #ifdef GD__TSAN
-    SKIP("a fork of several threads, which ThreadSanitizer does not bear");
+    SKIP("ThreadSanitizer does not support a fork of a process with several threads");
 #endif
 }
 
@@ -760,7 +763,7 @@ TEST_WITHIN(120, a_crowd_of_observers_changes_nothing)
         SKIP("too few descriptors");
     world_open(&w, 2);
     w.o.job = "crowd";
-    w.leaves_children = 1; /* one of the crowd */
+    w.leaves_children = 1; /* the stopped observer */
     world_add(&w, (struct world_order){ .what = W_ECHO, .gate = 1 });
     world_add_many(&w, 3000, (struct world_order){ .what = W_ECHO });
     world_launch(&w);
@@ -781,8 +784,8 @@ TEST_WITHIN(120, a_crowd_of_observers_changes_nothing)
     world_close(&w);
 }
 
-/* A process that was forked meanwhile has copies of all our descriptors, and keeps them open when we close ours. */
-TEST(a_fork_that_stays_does_not_disturb_the_burial_of_workers)
+/* A fork has copies of all descriptors of this process. They stay open when this process closes its own. */
+TEST(a_fork_that_keeps_running_does_not_disturb_the_end_of_workers)
 {
     struct world w;
     needs_fork();
@@ -817,7 +820,8 @@ TEST(bad_use)
     CHECK(none == NULL);
 }
 
-/* Everything that world_run() checks is as without observers: descriptors, mappings, processes. */
+/* world_run() checks that no descriptor, mapping or process is left. This must also be true for a run that is
+ * published. */
 TEST(nothing_is_left)
 {
     struct world w;

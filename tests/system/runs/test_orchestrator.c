@@ -1,6 +1,6 @@
-/* The launcher: its input is a directory of files, its output an exit code and a summary. Also each of its components
- * alone. The content of a file says what a worker does with it: `ok`, `error MESSAGE`, `once` (fails at the first
- * attempt), `kill`, `kill once`, `wait` (for ever), `lost` (its device). */
+/* The launcher, which processes a directory of files and returns an exit code and a summary. Its components are also
+ * tested alone. The content of a file says what a worker does with it: `ok`, `error MESSAGE`, `once` (the first attempt
+ * fails), `kill`, `kill once`, `wait` (never ends), `lost` (the device is lost). */
 #include <fcntl.h>
 #include <gpu_dispatch/gpu_dispatch.h>
 
@@ -37,7 +37,7 @@ static int process(struct gd_worker *w, const struct gd_task *t, struct gd_resul
     return gd_result_set(r, path, strlen(path));
 }
 
-/* setup_args: the devices on which setup fails, as characters. */
+/* setup_args is a list of digits: the devices on which setup fails. */
 static int setup(struct gd_worker *w, const struct gd_setup *s)
 {
     for (size_t i = 0; i < s->args_size; i++)
@@ -50,9 +50,9 @@ static int setup(struct gd_worker *w, const struct gd_setup *s)
 
 struct seen {
     _Atomic unsigned done, failed, timeouts, starts, exits, setup_fails, worker_exits, devices_out, progress;
-    char names[64][64]; /* base names, as they came */
+    char names[64][64]; /* base names, in the order of the callbacks */
     struct gd_balance last;
-    int interrupt_at; /* at the start of this many tasks; 0: never */
+    int interrupt_at; /* interrupt the run when this many tasks have started; 0: never */
 };
 
 static void note_success(void *user, const struct gd_report *r)
@@ -134,14 +134,14 @@ static void begin(void)
     l.input_dir = sh_dir();
     l.gpus = "sim:2";
     options.output = GD_OUTPUT_DISCARD;
-    options.cancel_grace_ms = 3600 * 1000; /* a worker that is slow to start is waited for at the end */
+    options.cancel_grace_ms = 3600 * 1000; /* so that a worker that starts slowly is not killed at the end */
     options.user = &seen;
     options.on_success = note_success;
     options.on_error = note_error;
     options.on_exit = note_exit;
 }
 
-/* Its output is in `printed`, which lives as long as the case. */
+/* Runs the launch. The summary is in `printed`, which the case frees. */
 static int launch(void)
 {
     size_t size;
@@ -214,7 +214,7 @@ TEST(largest_first)
     free(printed);
 }
 
-TEST(by_name_if_requested)
+TEST(sorted_by_name_if_requested)
 {
     begin();
     l.gpus = "sim:1";
@@ -332,7 +332,7 @@ TEST(interrupted)
     options.stop_grace_ms = 50;
     seen.interrupt_at = 2;
     CHECK_EQ(launch(), 130);
-    CHECK_GE(seen.failed, 2); /* the others may not have been taken from the queue yet */
+    CHECK_GE(seen.failed, 2); /* the run may not have taken the other files yet */
     CHECK_EQ(seen.exits, 1);
     CHECK_CONTAINS(printed, "no files processed\n");
     CHECK_CONTAINS(printed, " files cancelled");
@@ -368,7 +368,7 @@ TEST(quiet_prints_no_summary)
     free(printed);
 }
 
-TEST(progress_to_the_last)
+TEST(progress_is_reported_up_to_the_last_file)
 {
     begin();
     l.on_progress = note_progress;
@@ -564,7 +564,7 @@ TEST(a_device_that_is_lost_is_taken_out_of_use)
     free(printed);
 }
 
-/* Each call that can fail does so once. The file is processed, or the reason why not is reported. */
+/* Every call that can fail is made to fail once. Either the file is processed, or the reason is reported. */
 TEST_WITHIN(120, every_failing_call_is_reported)
 {
     write_file("ok", "a");
@@ -604,7 +604,7 @@ TEST(nothing_to_launch)
     CHECK_EQ(gd_launch_validate(&l), GD_E_INVALID);
 }
 
-/* Both structs may be longer or shorter than this library knows them. */
+/* Both structs may be longer or shorter than in this version of the library. */
 TEST(a_launch_of_another_version)
 {
     struct {
@@ -632,12 +632,12 @@ TEST(a_launch_of_another_version)
     CHECK_EQ(gd_launch_validate(&l), 0);
 }
 
-/* --- asking beforehand --- */
+/* --- checks before a launch --- */
 
 TEST(a_launch_that_can_start_is_valid)
 {
     begin();
-    CHECK_EQ(gd_launch_validate(&l), 0); /* whether there are files is not asked */
+    CHECK_EQ(gd_launch_validate(&l), 0); /* the call does not check if there are files */
     write_file("ok", "a");
     options.placement = GD_PLACE_CHUNKS;
     CHECK_EQ(gd_launch_validate(&l), 0);

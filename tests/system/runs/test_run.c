@@ -1,4 +1,4 @@
-/* A normal run: every callback and its fields, seeds, setup arguments, worker ids, statistics, output. */
+/* Normal runs: every callback and its fields, seeds, setup arguments, worker ids, statistics, output. */
 #include "support/test.h"
 #include "support/world.h"
 
@@ -126,7 +126,7 @@ TEST(setup_args_reach_every_worker)
     const uint64_t sum = world_args_sum(args, SIZE);
     world_add_many(&w, 90, (struct world_order){ .what = W_ECHO });
     world_start(&w);
-    memset(args, 0, SIZE); /* it was copied */
+    memset(args, 0, SIZE); /* the library has its own copy */
     free(args);
     CHECK_EQ(world_finish(&w), 0);
     gd_dispatcher_close(&w.d);
@@ -146,7 +146,7 @@ TEST(several_workers_per_gpu)
     w.o.workers_per_gpu = 2;
     world_add_many(&w, 6, (struct world_order){ .what = W_ECHO, .gate = 2 });
     world_launch(&w);
-    world_await(w.page, WC_ENTERED, 6); /* each worker has one */
+    world_await(w.page, WC_ENTERED, 6); /* each worker has begun one task */
     world_gate_open(w.page, 2);
     CHECK_EQ(world_join(&w), 0);
     for (size_t i = 0; i < 6; i++) {
@@ -160,7 +160,7 @@ TEST(several_workers_per_gpu)
     world_close(&w);
 }
 
-TEST(on_task_start_comes_before_the_end)
+TEST(on_task_start_is_called_before_the_final_callback)
 {
     struct world w;
     world_open(&w, 2);
@@ -180,7 +180,7 @@ static void let_it_go(struct world *w, uint64_t task_id, int worker_id)
     world_gate_open(w->page, 2);
 }
 
-TEST(on_task_start_does_not_wait_for_the_end)
+TEST(on_task_start_is_called_while_the_task_runs)
 {
     struct world w;
     world_open(&w, 1);
@@ -191,7 +191,7 @@ TEST(on_task_start_does_not_wait_for_the_end)
     world_close(&w);
 }
 
-TEST(no_callbacks_but_on_success)
+TEST(only_on_success_is_set)
 {
     struct world w;
     world_open(&w, 1);
@@ -277,7 +277,7 @@ TEST(stats_from_another_thread_while_tasks_run)
     world_await(w.page, WC_ENTERED, 2);
     struct gd_stats s;
     do {
-        s = stats_of(&w); /* at most a few milliseconds old, so it will arrive */
+        s = stats_of(&w); /* these figures may be a few milliseconds old */
         sched_yield();
     } while (s.running < 2 || !s.source_done);
     CHECK_EQ(s.taken, 10);
@@ -351,7 +351,7 @@ TEST(output_is_captured)
     world_close(&w);
 }
 
-/* Runs with our own stdout and stderr going to a pipe that is read afterwards. */
+/* Runs a world whose stdout and stderr are a pipe. Reads that pipe after the run. */
 static size_t run_with_pipe(enum gd_worker_output output, char *text, size_t size)
 {
     struct world w;
@@ -407,7 +407,7 @@ TEST(env_reaches_the_workers)
     world_add_many(&w, 20, (struct world_order){ .what = W_ECHO });
     CHECK_EQ(world_run(&w), 0);
     for (size_t i = 0; i < 20; i++)
-        CHECK_GT(w.finals[i].answer.batch, 0); /* process_batch was used: the variable arrived */
+        CHECK_GT(w.finals[i].answer.batch, 0); /* process_batch was called, so the workers have the variable */
     world_close(&w);
 }
 
@@ -415,7 +415,7 @@ TEST(a_worker_sees_its_own_device_only)
 {
     struct world w;
     world_open(&w, 2);
-    setenv("CUDA_VISIBLE_DEVICES", "7,5,3", 1); /* honoured: device 1 of ours is number 5 */
+    setenv("CUDA_VISIBLE_DEVICES", "7,5,3", 1); /* the run uses this list: its device 1 is number 5 */
     w.gpus[0] = 2;
     w.gpus[1] = 1;
     world_add_many(&w, 100, (struct world_order){ .what = W_ECHO });
@@ -427,8 +427,8 @@ TEST(a_worker_sees_its_own_device_only)
     world_close(&w);
 }
 
-/* A daemon has closed its standard descriptors. The library may then get these numbers, and must still pass on the
- * right descriptors. */
+/* A daemon closes its standard streams. Descriptors of the library may then have these numbers. Workers must still get
+ * the right descriptors. */
 TEST(without_standard_descriptors)
 {
     struct world w;
@@ -492,7 +492,7 @@ TEST(several_dispatchers_at_once)
         world_add_many(&w[i], 500, (struct world_order){ .what = W_ECHO });
     }
     for (unsigned i = 0; i < 3; i++) {
-        w[i].leaves_children = 1; /* the others' */
+        w[i].leaves_children = 1; /* workers of the other runs */
         world_launch(&w[i]);
     }
     for (unsigned i = 0; i < 3; i++)

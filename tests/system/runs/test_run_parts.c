@@ -1,5 +1,5 @@
-/* The composition of a run (launch/run.h): which parts are called, and in which order, when the run succeeds, when a
- * step fails, and when the run is abandoned. */
+/* How a run calls its parts (launch/run.h): which parts it calls, and in which order, if the run succeeds, if a step
+ * fails, and if the run is abandoned. */
 #include <gpu_dispatch/gpu_dispatch.h>
 
 #include "base/alloc.h"
@@ -10,13 +10,13 @@
 
 struct job {
     struct gd__run run;
-    char called[512];   /* the names of the parts, in their order */
+    char called[512];   /* the names of the parts that were called, in order */
     const char *fails;  /* the part that fails */
     const char *leaves; /* the part that abandons the run */
     const char *gpus;
     int given, tasks;
-    int turned_into; /* what ended() returns instead; 0: its argument */
-    uint64_t done;   /* as the balancer counted, in the program's callback */
+    int turned_into; /* the return value of ended(); 0: it returns its argument */
+    uint64_t done;   /* number of successes; on_success compares it with the balancer */
     char summary[1024];
 };
 
@@ -42,7 +42,7 @@ static void on_success(void *user, const struct gd_report *r)
     struct job *j = user;
     struct gd_balance b = { .size = sizeof b };
     CHECK_EQ(gd_balancer_overall(j->run.balancer, &b), 0);
-    CHECK_EQ(b.done, ++j->done); /* the task was counted before */
+    CHECK_EQ(b.done, ++j->done); /* the balancer counts a task before this callback */
 }
 
 static int prepare(void *user, struct gd_options *o)
@@ -101,7 +101,8 @@ static void conclude(void *user, int result)
 {
     struct job *j = user;
     CHECK_EQ(result, j->turned_into);
-    CHECK_EQ(j->run.d != NULL, j->run.left_behind); /* the journal may be closed: it has no writer any more */
+    /* Unless the run is abandoned, the dispatcher is closed by now, so the journal has no writer any more. */
+    CHECK_EQ(j->run.d != NULL, j->run.left_behind);
     (void)note(j, "conclude");
 }
 
@@ -122,7 +123,7 @@ static void failed(void *user, int code)
 static void say(void *user, const char *what, const char *why)
 {
     (void)user;
-    FAIL("nothing happens to a worker here, but it was said: %s: %s", what, why);
+    FAIL("no event of a worker was expected: %s: %s", what, why);
 }
 
 static const struct gd__run_parts parts = { .prepare = prepare,
@@ -145,7 +146,7 @@ static int execute(struct job *j)
 
 /* --- what is called --- */
 
-TEST(every_step_in_its_order)
+TEST(the_steps_are_called_in_order)
 {
     struct job j = { 0 };
     CHECK_EQ(execute(&j), 0);
@@ -161,8 +162,8 @@ TEST(the_return_value_of_ended_is_the_result)
     CHECK_STR(j.called, "prepare open_source open_views ended close_views report conclude close");
 }
 
-/* A run that did not begin has no reports and no conclusion, and everything is closed. */
-TEST(a_part_that_fails_ends_it)
+/* If the run did not begin, report() and conclude() are not called, and everything is closed. */
+TEST(a_part_that_fails_ends_the_run)
 {
     struct job first = { .fails = "prepare" }, second = { .fails = "open_source" }, third = { .fails = "open_views" };
     CHECK_EQ(execute(&first), GD_E_FAILED);
@@ -182,7 +183,7 @@ TEST(a_step_of_the_run_itself_that_fails_is_reported)
 
 /* --- abandoned --- */
 
-/* Frees what an abandoned thread would still use. There is no such thread here. */
+/* Frees memory that an abandoned thread would still use. These cases have no such thread. */
 static void free_left(struct job *j)
 {
     gd_dispatcher_close(&j->run.d);

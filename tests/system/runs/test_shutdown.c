@@ -1,9 +1,9 @@
-/* Ending a run early: from a callback, from another thread, at once, and while a source or a setup blocks. */
+/* Shutting down a run: from a callback, from another thread, immediately, and while a source or a setup blocks. */
 #include "support/test.h"
 #include "support/world.h"
 
-/* A run that ends at once must end within this time. If it waited, it would take twice as long, or for ever. A shorter
- * limit could fail on a busy machine. */
+/* Limit for runs that must end without waiting. A run that waits takes twice as long, or never ends. A shorter limit
+ * could fail on a busy machine. */
 enum { SOON_MS = 30000 };
 
 static void shut_down_at_ten(struct world *w, const struct gd_report *r)
@@ -76,7 +76,7 @@ TEST(cleanup_has_its_own_time_after_the_grace_for_tasks)
     struct world w;
     world_open(&w, 2);
     w.o.stop_grace_ms = 100;
-    w.setup = (struct world_setup){ .cleanup_gate = 5, .workers = 1 }; /* of the first: it has nothing to do */
+    w.setup = (struct world_setup){ .cleanup_gate = 5, .workers = 1 }; /* only worker 0, which gets no task */
     w.o.placement = GD_PLACE_CUSTOM;
     w.o.place = to_the_second;
     world_add_many(&w, 5, (struct world_order){ .what = W_LOOP });
@@ -85,7 +85,7 @@ TEST(cleanup_has_its_own_time_after_the_grace_for_tasks)
     gd_dispatcher_shutdown(w.d);
     world_await(w.page, WC_CLEANUPS, 1);
     const pid_t stuck = (pid_t)atomic_load(&w.page->pid[1]);
-    while (kill(stuck, 0) == 0) /* the task that does not end is killed, and its worker reaped */
+    while (kill(stuck, 0) == 0) /* wait until the worker with the endless task is killed and reaped */
         sched_yield();
     world_gate_open(w.page, 5);
     CHECK_EQ(world_join(&w), GD_E_SHUTDOWN);
@@ -146,11 +146,11 @@ TEST(while_cleanup_blocks)
 {
     struct world w;
     world_open(&w, 2);
-    w.o.cleanup_grace_ms = WORLD_PATIENCE_MS; /* the other worker has it too, and keeps it */
+    w.o.cleanup_grace_ms = WORLD_PATIENCE_MS; /* also applies to the other worker, which ends in time */
     w.setup = (struct world_setup){ .cleanup_gate = 5, .workers = 1 };
     world_add_many(&w, 10, (struct world_order){ .what = W_ECHO });
     const uint64_t begin = world_now_ms();
-    CHECK_EQ(world_run(&w), 0); /* the natural end: cleanup is bounded there too */
+    CHECK_EQ(world_run(&w), 0); /* cleanup also has this limit if the run is not shut down */
     CHECK_LE(world_now_ms() - begin, SOON_MS);
     CHECK_EQ(world_callbacks(&w, 'S'), 10);
     CHECK_EQ(w.n_events, 1);
@@ -159,14 +159,14 @@ TEST(while_cleanup_blocks)
     world_close(&w);
 }
 
-TEST(when_everything_is_done_there_is_nothing_to_cut_short)
+TEST(a_shutdown_after_the_last_task_changes_nothing)
 {
     struct world w;
     world_open(&w, 2);
     w.setup = (struct world_setup){ .cleanup_gate = 5 };
     world_add_many(&w, 10, (struct world_order){ .what = W_ECHO });
     world_launch(&w);
-    world_await(w.page, WC_CLEANUPS, 1); /* the natural end has begun */
+    world_await(w.page, WC_CLEANUPS, 1); /* all tasks are done */
     gd_dispatcher_shutdown(w.d);
     world_gate_open(w.page, 5);
     CHECK_EQ(world_join(&w), 0);
@@ -217,12 +217,12 @@ TEST(while_a_worker_is_being_replaced)
     world_close(&w);
 }
 
-TEST(while_a_worker_rests)
+TEST(while_a_worker_waits_for_its_restart)
 {
     struct world w;
     world_open(&w, 1);
-    w.o.restart_delay_ms = 60000; /* from the second on each restart in a row waits for a second, which is the most */
-    w.o.crash_limit = w.o.death_limit = 1000000; /* so that there are always more restarts to see */
+    w.o.restart_delay_ms = 60000; /* limited to 1 s by the library; applies from the second restart in a row */
+    w.o.crash_limit = w.o.death_limit = 1000000; /* so that the worker is restarted again and again */
     world_add(&w, (struct world_order){ .what = W_KILL });
     world_launch(&w);
     struct gd_worker_stats s;
@@ -255,8 +255,8 @@ TEST(while_a_retry_waits)
     world_close(&w);
 }
 
-/* Tasks that never end by themselves come after the first hundred, so that the run can't be over before it is shut
- * down, however fast the workers are. */
+/* After the first hundred tasks, all others wait until they are cancelled. So the run cannot end before it is shut
+ * down. */
 TEST(an_ordered_run)
 {
     struct world w;
@@ -304,8 +304,8 @@ TEST(source_cancel_frees_a_blocked_source)
     world_close(&w);
 }
 
-/* Waits until the source's thread has ended: this process then has only one thread. */
-static void await_its_thread(void)
+/* Waits until the thread of the source has ended. This process then has only one thread. */
+static void await_end_of_source_thread(void)
 {
     for (unsigned n = 2; n > 1; sched_yield()) {
         char name[64];
@@ -318,7 +318,8 @@ static void await_its_thread(void)
     }
 }
 
-/* The source returns long after the run. Its task is dropped, and all memory that it uses still exists. */
+/* The source returns after the end of the run. Its task is dropped. The memory that the source uses must still
+ * exist. */
 static void source_that_outlives_the_run(bool in_place)
 {
     struct world w;
@@ -338,7 +339,7 @@ static void source_that_outlives_the_run(bool in_place)
     CHECK_EQ(w.stats.taken, 3);
     CHECK(w.d == NULL);
     world_gate_open(w.page, 1);
-    await_its_thread();
+    await_end_of_source_thread();
     world_close(&w);
 }
 
@@ -351,7 +352,7 @@ TEST(a_source_that_does_not_return_and_then_allocates)
     source_that_outlives_the_run(true);
 }
 
-TEST(abort_beside_a_blocked_source)
+TEST(abort_while_the_source_blocks)
 {
     struct world w;
     world_open(&w, 1);
@@ -366,7 +367,7 @@ TEST(abort_beside_a_blocked_source)
     CHECK_EQ(world_join(&w), GD_E_SHUTDOWN);
     CHECK_LE(world_now_ms() - begin, SOON_MS);
     world_gate_open(w.page, 1);
-    await_its_thread();
+    await_end_of_source_thread();
     world_close(&w);
 }
 

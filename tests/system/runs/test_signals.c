@@ -1,8 +1,9 @@
-/* Ctrl-C: the first SIGINT or SIGTERM drains the run, the second ends it at once; handlers come back afterwards. */
+/* Ctrl-C: the first SIGINT or SIGTERM lets running tasks finish, and the second ends the run at once. After the run,
+ * the previous handlers are restored. */
 #include "support/test.h"
 #include "support/world.h"
 
-enum { SOON_MS = 30000 }; /* long before the wait of a minute that is cut short */
+enum { SOON_MS = 30000 }; /* less than stop_grace_ms, which is 60 s */
 
 static _Atomic int own_handler_calls;
 
@@ -12,8 +13,8 @@ static void own_handler(int number)
     own_handler_calls++;
 }
 
-/* Waits until a signal has taken effect: waiting tasks are cancelled. All tasks must have been taken before, since a
- * source that is not asked again gives nothing to cancel. */
+/* Waits until a signal has taken effect, which cancels waiting tasks. The run must have taken all tasks before the
+ * signal. Otherwise there may be no waiting task, and this never returns. */
 static void await_drain(struct world *w)
 {
     struct gd_stats s = { .size = sizeof s };
@@ -43,7 +44,7 @@ static void drains(int number)
     await_drain(&w);
     world_gate_open(w.page, 2);
     CHECK_EQ(world_join(&w), GD_E_INTERRUPTED);
-    CHECK_GE(world_callbacks(&w, 'S'), 2); /* what was running */
+    CHECK_GE(world_callbacks(&w, 'S'), 2); /* the tasks that were running */
     CHECK_EQ(world_count(w.page, WC_CLEANUPS), 2);
     CHECK_EQ(world_callbacks(&w, 'S') + world_failures(&w, GD_FAILURE_CANCELLED), w.stats.taken);
     world_close(&w);
@@ -58,7 +59,7 @@ TEST(sigterm_once_drains)
     drains(SIGTERM);
 }
 
-TEST(a_second_one_ends_it_at_once)
+TEST(a_second_signal_ends_the_run_at_once)
 {
     struct world w;
     open_handling(&w, 2);
@@ -77,7 +78,7 @@ TEST(a_second_one_ends_it_at_once)
     world_close(&w);
 }
 
-TEST(two_at_the_same_moment)
+TEST(two_signals_at_the_same_moment)
 {
     struct world w;
     open_handling(&w, 1);
@@ -91,7 +92,7 @@ TEST(two_at_the_same_moment)
     world_close(&w);
 }
 
-/* From on_worker_exit: the replacement is about to be started. */
+/* Called in on_worker_exit, before the replacement is started. */
 static void interrupt_on_event(struct world *w, const struct world_event *e)
 {
     (void)w, (void)e;
@@ -107,7 +108,7 @@ TEST(during_a_respawn)
         world_add(&w, (struct world_order){ .what = W_KILL });
         world_add_many(&w, 30, (struct world_order){ .what = W_ECHO, .gate = 2 });
         world_gate_open(w.page, 2);
-        const int rc = world_run(&w); /* the kill may come after everything else is done */
+        const int rc = world_run(&w); /* the worker may die after all other tasks are done */
         CHECK(rc == GD_E_INTERRUPTED || rc == 0);
         world_close(&w);
     }
@@ -144,7 +145,7 @@ TEST(handlers_are_restored)
     w.on_final = interrupt_first;
     world_add_many(&w, 5000, (struct world_order){ .what = W_ECHO });
     CHECK_EQ(world_run(&w), GD_E_INTERRUPTED);
-    CHECK_EQ(own_handler_calls, 0); /* ours had it */
+    CHECK_EQ(own_handler_calls, 0); /* the handler of the run got the signal */
     sigaction(SIGINT, NULL, &now);
     CHECK(now.sa_handler == own_handler);
     sigaction(SIGTERM, NULL, &now);
@@ -160,7 +161,7 @@ static void interrupt_every(struct world *w, const struct gd_report *r)
     kill(getpid(), SIGINT);
 }
 
-TEST(signals_are_the_program_s_own_unless_it_asks)
+TEST(without_handle_signals_the_program_gets_its_signals)
 {
     struct world w;
     struct sigaction own = { .sa_handler = own_handler };
@@ -179,10 +180,10 @@ TEST(two_dispatchers_are_both_interrupted)
     struct world w[2];
     for (unsigned i = 0; i < 2; i++) {
         open_handling(&w[i], 1);
-        w[i].leaves_children = 1; /* the other's */
+        w[i].leaves_children = 1; /* the worker of the other run */
         world_add_many(&w[i], 20, (struct world_order){ .what = W_ECHO, .gate = 2 });
         world_launch(&w[i]);
-        world_await(w[i].page, WC_ENTERED, 1); /* before the next world's page replaces the variable */
+        world_await(w[i].page, WC_ENTERED, 1); /* before the next world changes $GD_WORLD_PAGE */
         world_await_taken(&w[i], 20);
     }
     kill(getpid(), SIGINT);
@@ -200,8 +201,8 @@ TEST(two_dispatchers_are_both_interrupted)
         world_close(&w[i]);
 }
 
-/* A Ctrl-C in a terminal reaches the foreground process group: workers are not in it. */
-TEST(the_group_s_signal_does_not_reach_the_workers)
+/* Ctrl-C in a terminal sends SIGINT to the foreground process group. The workers are not in this group. */
+TEST(ctrl_c_does_not_reach_the_workers)
 {
     struct world w;
     open_handling(&w, 2);
@@ -210,7 +211,7 @@ TEST(the_group_s_signal_does_not_reach_the_workers)
     world_launch(&w);
     world_await(w.page, WC_ENTERED, 2);
     world_await_taken(&w, 4);
-    kill(0, SIGINT); /* this case has a group of its own */
+    kill(0, SIGINT); /* this case has its own process group */
     await_drain(&w);
     world_gate_open(w.page, 2);
     CHECK_EQ(world_join(&w), GD_E_INTERRUPTED);

@@ -1,4 +1,5 @@
-/* A callback may take longer than any time limit. That is not the fault of a worker, and changes no report. */
+/* A callback may take longer than any time limit. The library does not count this time against a worker, and no report
+ * changes. */
 #include <sched.h>
 #include <time.h>
 
@@ -7,7 +8,7 @@
 
 enum { LIMIT_MS = WORLD_PATIENCE_MS, LONG_MS = LIMIT_MS + 500 };
 
-/* The slow callback of the user, which these tests are about. */
+/* Sleeps, as a slow callback of the user. This delay is what the cases test. */
 static void take_ms(int ms)
 {
     struct timespec t = { ms / 1000, (long)(ms % 1000) * 1000000 };
@@ -24,14 +25,14 @@ static uint64_t now_ns(void)
 
 static void be_slow_while_tasks_come(struct world *w, const struct gd_report *r)
 {
-    if (r->task_id != 0 && r->task_id != 2) /* with nothing handed out, and with the next ones under way */
+    if (r->task_id != 0 && r->task_id != 2) /* task 0: no other task is handed out; task 2: the next tasks are */
         return;
     world_gate_open(w->page, 1);
     take_ms(LONG_MS);
 }
 
-/* Tasks that arrived meanwhile are handed out afterwards, and have their whole time limit then. */
-TEST(a_task_is_not_late_from_the_beginning)
+/* Tasks that arrive during a callback are handed out after it. They then have their whole time limit. */
+TEST(a_task_that_arrives_during_a_callback_has_its_whole_time_limit)
 {
     struct world w;
     world_open(&w, 1);
@@ -46,7 +47,7 @@ TEST(a_task_is_not_late_from_the_beginning)
     world_close(&w);
 }
 
-TEST(a_task_loaded_meanwhile_is_not_late)
+TEST(a_task_loaded_during_a_callback_has_its_whole_time_limit)
 {
     struct world w;
     world_ops("l");
@@ -71,7 +72,7 @@ struct span {
     uint64_t opened_at, ended_by;
 };
 
-/* Waits until the other worker has begun its second task, so that its first is over. */
+/* Waits until the other worker has begun its second task, which means that its first task has ended. */
 static void let_the_other_end(struct world *w, const struct gd_report *r)
 {
     struct span *span = w->mine;
@@ -92,7 +93,7 @@ static void await_handed(struct world *w, unsigned i, uint64_t n)
     } while (s[i].handed < n);
 }
 
-TEST(times_are_those_of_the_worker)
+TEST(the_times_in_a_report_are_measured_by_the_worker)
 {
     struct world w;
     struct span span = { 0, 0 };
@@ -106,10 +107,10 @@ TEST(times_are_those_of_the_worker)
     world_add(&w, (struct world_order){ .what = W_ECHO });
     world_launch(&w);
     world_await(w.page, WC_ENTERED, 2);
-    await_handed(&w, 1, 2); /* nothing is handed out during the callback */
+    await_handed(&w, 1, 2); /* both tasks must be handed out before the callback */
     world_gate_open(w.page, 3);
     CHECK_EQ(world_join(&w), 0);
-    CHECK_GE(w.finals[1].end_ns, span.opened_at); /* it ended in the middle of the callback */
+    CHECK_GE(w.finals[1].end_ns, span.opened_at); /* it ended during the callback */
     CHECK_LE(w.finals[1].end_ns, span.ended_by);
     CHECK_LT(w.finals[1].start_ns, span.opened_at);
     world_close(&w);

@@ -1,13 +1,13 @@
-/* A run on a thread of its own: starting, waiting with and without a limit, ending, listing its processes. */
+/* Runs on a separate thread: starting, waiting with and without a time limit, ending, listing the processes. */
 #include "base/fault.h"
 #include "support/test.h"
 #include "support/world.h"
 
-enum { LONG_MS = 50000 * TEST_SLOWDOWN }; /* against waiting for ever */
+enum { LONG_MS = 50000 * TEST_SLOWDOWN }; /* a limit, so that no case waits for ever */
 
-/* A world whose callbacks only count, since they come on a thread that the world does not know. */
+/* A world whose callbacks only count. They run on a thread that struct world does not know. */
 struct spawned {
-    struct world w; /* first: the source is the world's */
+    struct world w; /* must be first: the source casts its argument to struct world */
     struct gd_spawner *s;
     _Atomic unsigned done, failed, cancelled, exits;
     pthread_t thread; /* of the first callback */
@@ -115,7 +115,7 @@ TEST(waiting_has_a_limit)
     CHECK_EQ(gd_spawner_wait(s.s, 0, &result), GD_E_BUSY);
     const uint64_t begin = world_now_ms();
     CHECK_EQ(gd_spawner_wait(s.s, 60, &result), GD_E_BUSY);
-    CHECK_GE(world_now_ms() - begin, 59); /* and not for ever: the run does not end before its gate is opened */
+    CHECK_GE(world_now_ms() - begin, 59); /* the call returns although the run has not ended */
     CHECK_EQ(result, 77);
     CHECK_CONTAINS(gd_error_text(), "60 ms");
     world_gate_open(s.w.page, 2);
@@ -124,7 +124,7 @@ TEST(waiting_has_a_limit)
     spawned_close(&s);
 }
 
-TEST(waiting_again_gives_the_same)
+TEST(waiting_again_gives_the_same_result)
 {
     struct spawned s;
     spawned_open(&s, 1);
@@ -144,7 +144,7 @@ static void *wait_for_it(void *user)
     world_count_add(s->w.page, WC_USER, 1);
     CHECK_EQ(gd_spawner_wait(s->s, -1, &result), 0);
     CHECK_EQ(result, GD_E_SHUTDOWN);
-    CHECK_CONTAINS(gd_error_text(), "shut down"); /* each thread has the error message */
+    CHECK_CONTAINS(gd_error_text(), "shut down"); /* every thread that waits gets the error message */
     return NULL;
 }
 
@@ -176,7 +176,7 @@ TEST(the_error_of_a_run_comes_with_its_message)
     CHECK_EQ(gd_spawner_wait(s.s, -1, &result), 0);
     CHECK_EQ(result, GD_E_SETUP);
     CHECK_CONTAINS(gd_error_text(), "All workers failed during setup: ");
-    CHECK_EQ(s.failed, stats_of(&s).taken); /* it may have ended before the source was asked */
+    CHECK_EQ(s.failed, stats_of(&s).taken); /* the run may have ended before the first call of the source */
     spawned_close(&s);
 }
 
@@ -210,7 +210,7 @@ TEST(a_null_spawner_does_not_crash)
     gd_spawner_close(&none);
 }
 
-/* Each call of the start that can fail does so once. */
+/* During the start, every call that can fail is made to fail once. */
 TEST(every_failing_call_is_reported_at_the_start)
 {
     struct spawned s;
@@ -319,7 +319,7 @@ static void misuse(struct spawned *s)
     struct gd_spawner *same = s->s;
     CHECK_EQ(gd_spawner_wait(s->s, -1, NULL), GD_E_BUSY);
     CHECK_EQ(stats_of(s).completed, 1);
-    gd_spawner_close(&same); /* ends the run, and no more */
+    gd_spawner_close(&same); /* in a callback this only ends the run */
     CHECK(same == s->s);
 }
 
@@ -389,7 +389,7 @@ TEST(status_before_during_and_after)
 
 /* --- several --- */
 
-TEST(two_at_once)
+TEST(two_runs_at_once)
 {
     struct spawned a, b;
     spawned_open(&a, 1);
@@ -397,7 +397,7 @@ TEST(two_at_once)
     world_add(&a.w, (struct world_order){ .what = W_ECHO, .gate = 2 });
     spawned_start(&a);
     world_await(a.w.page, WC_ENTERED, 51);
-    spawned_open(&b, 2); /* its workers share another page */
+    spawned_open(&b, 2); /* the workers of this run use another page */
     world_add_many(&b.w, 50, (struct world_order){ .what = W_ECHO });
     spawned_start(&b);
     CHECK_EQ(gd_spawner_wait(b.s, LONG_MS, NULL), 0);

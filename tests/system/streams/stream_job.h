@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
- * A run whose workers are stream_program.c, which does as its inputs say, with every report kept:
+ * A run whose workers are stream_program.c. The program does what its inputs say, and every report is stored:
  *
  *     struct job j;
- *     open_job(&j, NULL, NULL);               // the program's mode and its argument
+ *     open_job(&j, NULL, NULL);               // the mode of the program, and its argument
  *     GIVE(&j, "a.wav", "segv");
  *     CHECK_EQ(run_job(&j), 0);
  *     CHECK_STR(j.finals[0].data, "\"a.wav\"");
  *     close_job(&j);
  *
- * The program is found in $GD_TEST_PLUGINS, its host in $GPU_DISPATCH_HOST.
+ * The program is in the directory $GD_TEST_PLUGINS. $GPU_DISPATCH_HOST is the path of its host.
  */
 #ifndef GD_TESTS_SYSTEM_STREAM_JOB_H
 #define GD_TESTS_SYSTEM_STREAM_JOB_H
@@ -23,7 +23,7 @@
 
 enum {
     MOST_WORDS = 16,
-    /* A time limit that healthy programs keep even on a busy machine, where they may stand still for a while. */
+    /* A time limit that healthy programs do not exceed, even if they are paused for a while on a busy machine. */
     PATIENCE_MS = 2500,
 };
 
@@ -38,9 +38,9 @@ struct final {
 struct job {
     struct gd_options o;
     char *argv[MOST_WORDS];
-    const char *const *inputs; /* n of them; NULL: made by fill */
+    const char *const *inputs; /* n inputs; NULL: fill() makes them */
     size_t n, next;
-    size_t (*fill)(size_t i, char **bytes); /* *bytes is freed; returns the size */
+    size_t (*fill)(size_t i, char **bytes); /* allocates *bytes, which the caller frees; returns the size */
     char *bytes;
     struct final *finals;
     char setup_error[4096], cleanup_error[4096];
@@ -121,7 +121,7 @@ TEST_UNUSED static void on_worker_exit(void *user, int worker_id, int gpu_id, co
 
 /* --- a run -------------------------------------------------------------------- */
 
-/* words: the arguments after the host's --stream, NULL-terminated. */
+/* words: the arguments that follow --stream of the host, NULL-terminated. */
 TEST_UNUSED static void open_with(struct job *j, const char *const *words)
 {
     static const int gpus[] = { 0, 1 };
@@ -155,7 +155,8 @@ TEST_UNUSED static void open_job(struct job *j, const char *mode, const char *ar
     free(program);
 }
 
-/* Runs the job. Afterwards no process may be left, including those of the program: orphans become our children. */
+/* Runs the job. After that, no process may be left, not even one that the program has started. Orphans become our
+ * children. */
 TEST_UNUSED static int run_job(struct job *j)
 {
     prctl(PR_SET_CHILD_SUBREAPER, 1);
@@ -165,10 +166,10 @@ TEST_UNUSED static int run_job(struct job *j)
     for (size_t i = 0; i < j->next; i++)
         CHECK_EQ(j->finals[i].finals, 1);
     pid_t left;
-    while ((left = waitpid(-1, NULL, WNOHANG)) > 0) /* killed with its group, and reparented a moment ago */
+    while ((left = waitpid(-1, NULL, WNOHANG)) > 0) /* a process that was killed with its group and is our child now */
         ;
     if (left == 0)
-        CHECK_GT(waitpid(-1, NULL, 0), 0); /* if it lives, this case does not end */
+        CHECK_GT(waitpid(-1, NULL, 0), 0); /* if a process still runs, this case reaches its time limit */
     return rc;
 }
 
@@ -227,7 +228,8 @@ TEST_UNUSED static void check_large(const struct job *j, size_t i, size_t n, cha
             FAIL("byte %zu of result %zu is wrong", k, i);
 }
 
-/* A FIFO of this case. A program that hangs writes its process id to it, or waits there to be released. */
+/* A FIFO of this case. A program that hangs writes its process ids to it. Other programs wait until the test opens
+ * it. */
 static char fifo_dir[] = "/tmp/gd-stream-XXXXXX";
 static char fifo[64];
 

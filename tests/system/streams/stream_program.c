@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: MIT
  *
- * A stream program that does what its inputs say, right or wrong. See test_stream.c.
+ * A stream program that does what its inputs say. Some of these actions break the protocol. See test_stream.c.
  *
  *   stream_program [MODE [ARGUMENT]]
  *
- * Modes that change its start:
+ * Modes that change how the program starts:
  *
- *   - ready-after FIFO: ready when a process has opened the FIFO
+ *   - ready-after FIFO: is ready when another process opens the FIFO
  *   - refuse, refuse-silently, chatty, half, quit CODE, segv, array, not-ready
  *
- * Modes that change what it does later:
+ * Modes that change what the program does later:
  *
  *   - reverse: answers tasks that came together in reverse order
- *   - reverse-count: the same, with the number of the answer
+ *   - reverse-count: the same; the output is the number of the answer
  *   - hold-one: answers task 500 when no more tasks come
- *   - stubborn: does not end
- *   - end-with CODE
- *   - hang-to FIFO: a task that hangs writes its process ids there
+ *   - stubborn: does not end when its input ends
+ *   - end-with CODE: exits with this code
+ *   - hang-to FIFO: a task that hangs first writes the process ids of the program and its host to the FIFO
  *
- * An input is a word of the table below, perhaps with a number. Any other input is sent back. "once WORD" has its
- * effect in the first attempt only.
+ * An input is a word of the table `actions` below, possibly followed by a number. Any other input is sent back. "once
+ * WORD" has an effect only in the first attempt.
  */
 #include <fcntl.h>
 #include <poll.h>
@@ -70,7 +70,7 @@ _Noreturn static void hang(void)
         pause();
 }
 
-/* --- deeds ------------------------------------------------------------------- */
+/* --- actions ------------------------------------------------------------------- */
 
 static void give_back(const struct task *t, unsigned long n)
 {
@@ -85,7 +85,7 @@ static void give_back(const struct task *t, unsigned long n)
     say("}\n", 2);
 }
 
-static void say_twice(const struct task *t, unsigned long n) /* in one write, so that they are read together */
+static void say_twice(const struct task *t, unsigned long n) /* in one write, so that both answers are read together */
 {
     (void)n;
     say_line("{\"id\":%llu,\"output\":1}\n{\"id\":%llu,\"output\":2}", t->id, t->id);
@@ -94,7 +94,7 @@ static void say_twice(const struct task *t, unsigned long n) /* in one write, so
 static void do_segv(const struct task *t, unsigned long n)
 {
     (void)t, (void)n;
-    say("{\"id\":", 6); /* in the middle of a line */
+    say("{\"id\":", 6); /* crash in the middle of a line */
     raise(SIGSEGV);
 }
 
@@ -172,7 +172,7 @@ static void say_odd_kind(const struct task *t, unsigned long n)
     say_line("{\"id\":%llu,\"error\":\"x\",\"kind\":\"sad\"}", t->id);
 }
 
-static void say_late(const struct task *t, unsigned long n) /* the answer, and then more */
+static void say_late(const struct task *t, unsigned long n) /* the answer, then a line that is not an answer */
 {
     give_back(t, n);
     say_line("done!");
@@ -213,14 +213,14 @@ static void do_hang(const struct task *t, unsigned long n)
     hang();
 }
 
-/* Waits until a process opens the FIFO. */
+/* Waits until another process opens the FIFO, then answers. */
 static void do_await(const struct task *t, unsigned long n)
 {
     close(open(argument, O_RDONLY | O_CLOEXEC));
     give_back(t, n);
 }
 
-/* Answers and ends; the FIFO is closed when its output is. */
+/* Answers and exits. The FIFO is closed at the exit, after the output is closed. */
 static void do_leave(const struct task *t, unsigned long n)
 {
     const int fd = open(argument, O_WRONLY | O_CLOEXEC);
@@ -250,7 +250,7 @@ static void do_go_deaf(const struct task *t, unsigned long n)
     hang();
 }
 
-/* Ends, and leaves a process that holds both pipes. */
+/* Exits, and leaves a child process that keeps both pipes open. */
 static void do_bequeath(const struct task *t, unsigned long n)
 {
     (void)t;
@@ -286,7 +286,7 @@ static void say_lost(const struct task *t, unsigned long n)
 static const struct {
     const char *word;
     void (*run)(const struct task *t, unsigned long n);
-} deeds[] = {
+} actions[] = {
     { "segv", do_segv },          { "exit", do_exit },   { "half", do_half },       { "hello", say_hello },
     { "array", say_array },       { "nuls", say_nuls },  { "empty", say_empty },    { "other", say_other },
     { "neither", say_neither },   { "both", say_both },  { "no-id", say_no_id },    { "odd-final", say_odd_final },
@@ -296,16 +296,16 @@ static const struct {
     { "leave", do_leave },        { "await", do_await }, { "go-deaf", do_go_deaf }, { "bequeath", do_bequeath },
 };
 
-static struct task held; /* mode hold-one */
+static struct task held; /* the task whose answer mode hold-one delays */
 
 static void do_task(const struct task *t)
 {
     const bool once = strncmp(t->word, "once ", 5) == 0;
     const char *word = once ? t->word + 5 : t->word;
     const size_t length = strcspn(word, " ");
-    for (size_t i = 0; i < sizeof deeds / sizeof *deeds && !(once && t->attempt > 1); i++)
-        if (strlen(deeds[i].word) == length && memcmp(deeds[i].word, word, length) == 0) {
-            deeds[i].run(t, strtoul(word + length, NULL, 10));
+    for (size_t i = 0; i < sizeof actions / sizeof *actions && !(once && t->attempt > 1); i++)
+        if (strlen(actions[i].word) == length && memcmp(actions[i].word, word, length) == 0) {
+            actions[i].run(t, strtoul(word + length, NULL, 10));
             return;
         }
     give_back(t, 0);
@@ -329,7 +329,7 @@ static struct task read_task(const char *line, size_t size)
     return t;
 }
 
-/* Does the tasks of the whole lines in bytes[0 .. size); returns how many bytes those were. */
+/* Does the tasks of all complete lines in bytes[0 .. size). Returns the number of bytes in these lines. */
 static size_t do_lines(const char *bytes, size_t size)
 {
     enum { MOST = 1024 };
@@ -341,7 +341,7 @@ static size_t do_lines(const char *bytes, size_t size)
     for (size_t i = 0; i < n; i++) {
         struct task *t = &tasks[reverse ? n - 1 - i : i];
         if (strcmp(mode, "hold-one") == 0 && t->id == 500 && !held.word) {
-            static char copy[256]; /* the line goes, the input stays */
+            static char copy[256]; /* the buffer of the line is reused, so keep a copy of the input */
             held = *t;
             memcpy(copy, t->input.at, t->input.size);
             held.input.at = copy;
@@ -353,7 +353,8 @@ static size_t do_lines(const char *bytes, size_t size)
     return used;
 }
 
-/* Holds one answer back until nothing more has arrived for a while: then as many tasks are in flight as allowed. */
+/* Delays one answer until no input has arrived for a while. At that time the largest allowed number of tasks is in
+ * flight. */
 static void answer_held(void)
 {
     struct pollfd f = { .fd = STDIN_FILENO, .events = POLLIN };
@@ -382,7 +383,7 @@ static void do_all(void)
     free(bytes);
 }
 
-/* --- its beginning and end --------------------------------------------------------- */
+/* --- start and end --------------------------------------------------------- */
 
 static void get_ready(void)
 {

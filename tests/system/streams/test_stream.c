@@ -1,9 +1,9 @@
-/* Workers that are programs speaking JSON Lines, without errors: answers, large lines, how they begin and end. */
+/* Stream programs (workers that use JSON Lines) that follow the protocol: answers, large lines, start and end. */
 #include <pthread.h>
 
 #include "system/streams/stream_job.h"
 
-/* --- without errors ---------------------------------------------------------------- */
+/* --- answers ---------------------------------------------------------------- */
 
 TEST(outputs_are_results)
 {
@@ -64,7 +64,7 @@ TEST(answers_in_any_order)
 {
     struct job j;
     open_job(&j, "reverse", NULL);
-    j.o.batch_size = 16; /* this many are in flight at once, however long they take */
+    j.o.batch_size = 16; /* this many tasks are in flight at once */
     j.n = 5000;
     j.fill = number;
     CHECK_EQ(run_job(&j), 0);
@@ -72,14 +72,14 @@ TEST(answers_in_any_order)
     close_job(&j);
 }
 
-/* Checks that such answers do arrive in another order than the tasks. */
+/* Checks that the program of the case above really answers in another order than it gets the tasks. */
 TEST(several_tasks_are_in_flight)
 {
     struct job j;
     size_t backwards = 0;
     open_job(&j, "reverse-count", NULL);
     j.o.batch_size = 16;
-    j.o.batch_wait_us = 3600u * 1000 * 1000; /* all batches are full, however slowly the source gives */
+    j.o.batch_wait_us = 3600u * 1000 * 1000; /* long enough that every batch is full */
     j.n = 1000;
     j.fill = number;
     CHECK_EQ(run_job(&j), 0);
@@ -89,7 +89,7 @@ TEST(several_tasks_are_in_flight)
     close_job(&j);
 }
 
-/* All later tasks are answered and wait for it: as many as there is room for, and no more. */
+/* The answer of one task is delayed. Later tasks are answered before it, but not more than there is room for. */
 TEST(one_answer_is_held_back)
 {
     struct job j;
@@ -116,7 +116,7 @@ TEST(an_answer_does_not_wait_for_the_next)
     make_fifo();
     open_job(&j, "hang-to", fifo);
     j.o.batch_size = 2;
-    j.o.batch_wait_us = 3600u * 1000 * 1000; /* both together: no answer waits that long for the second one */
+    j.o.batch_wait_us = 3600u * 1000 * 1000; /* both tasks are in one batch */
     j.o.on_success = let_go_on;
     GIVE(&j, "a", "await");
     CHECK_EQ(run_job(&j), 0);
@@ -131,7 +131,7 @@ static void on_ordered(void *user, const struct gd_report *r)
     on_final(user, r);
 }
 
-TEST(results_come_in_source_order_if_wanted)
+TEST(results_come_in_source_order_if_requested)
 {
     struct job j;
     open_job(&j, "reverse", NULL);
@@ -180,7 +180,7 @@ TEST(inputs_that_are_not_utf8_come_back)
     close_job(&j);
 }
 
-TEST(json_inputs_go_as_they_are)
+TEST(json_inputs_are_sent_unchanged)
 {
     char *program = path_of("stream_program");
     struct job j;
@@ -194,7 +194,7 @@ TEST(json_inputs_go_as_they_are)
     CHECK_STR(j.finals[2].error, "no luck \xff\xc3\xa9");
     CHECK_STR(j.finals[3].error, "input is not JSON: a value is missing at byte 4");
     CHECK_EQ(j.finals[3].failure, GD_FAILURE_ERROR);
-    CHECK_EQ(j.finals[3].attempt, 1); /* it would not get better */
+    CHECK_EQ(j.finals[3].attempt, 1); /* a retry would not help */
     CHECK_CONTAINS(j.finals[4].error, "the text ends at byte 1");
     CHECK_STR(j.finals[5].data, "{}");
     CHECK_CONTAINS(j.finals[6].error, "not UTF-8 at byte 2");
@@ -348,7 +348,8 @@ static size_t large_out_then_large_in(size_t i, char **bytes)
     return i % 2 == 0 ? (size_t)asprintf(bytes, "big 3000000") : two_megabytes(i, bytes);
 }
 
-/* The program writes an output that no pipe holds while it is written an input that no pipe holds. */
+/* The program writes an output that is larger than a pipe, while the host writes an input that is larger than a
+ * pipe. */
 TEST(both_pipes_full)
 {
     struct job j;
@@ -400,7 +401,7 @@ TEST(results_larger_than_inputs)
     close_job(&j);
 }
 
-/* --- the beginning and the end ---------------------------------------------------------- */
+/* --- start and end ---------------------------------------------------------- */
 
 static void setup_fails(const char *mode, const char *argument, const char *words)
 {
@@ -448,7 +449,7 @@ TEST(a_death_before_ready)
     GIVE(&j, "a");
     CHECK_EQ(run_job(&j), GD_E_SETUP);
     CHECK_CONTAINS(j.setup_error, "killed by signal 11");
-    CHECK_EQ(j.exits, 3); /* a crash is tried again, as any worker's */
+    CHECK_EQ(j.exits, 3); /* a crash during setup is tried again, as for every worker */
     close_job(&j);
 }
 
@@ -474,11 +475,11 @@ TEST(no_program)
 
 static void *open_fifo(void *unused)
 {
-    close(open(fifo, O_WRONLY | O_CLOEXEC)); /* waits for the program to be there */
+    close(open(fifo, O_WRONLY | O_CLOEXEC)); /* waits until the program opens the FIFO */
     return unused;
 }
 
-TEST(a_program_takes_its_time_to_be_ready)
+TEST(a_program_that_is_ready_late)
 {
     struct job j;
     pthread_t thread;
@@ -496,7 +497,7 @@ TEST(setup_that_takes_too_long_is_killed)
 {
     struct job j;
     make_fifo();
-    open_job(&j, "ready-after", fifo); /* no process opens it */
+    open_job(&j, "ready-after", fifo); /* no other process opens the FIFO */
     j.o.setup_timeout_ms = 100;
     j.o.setup_attempts = 1;
     GIVE(&j, "a");
@@ -516,7 +517,7 @@ TEST(a_program_that_does_not_end_is_killed)
     close_job(&j);
 }
 
-TEST(a_bad_end_is_a_cleanup_failure)
+TEST(a_nonzero_exit_code_at_the_end_is_a_cleanup_failure)
 {
     struct job j;
     open_job(&j, "end-with", "5");

@@ -14,8 +14,8 @@ static size_t one_bad(size_t i, char **bytes)
     return i == bad_at ? (size_t)asprintf(bytes, "%s", bad_input) : number(i, bytes);
 }
 
-/* One bad task among 200: only that one fails, as a crash, and the report has this error message. Others that were in
- * flight beside it were run again. */
+/* Runs one bad task among 200. Only the bad task fails, as a crash, and its report contains this text. Other tasks that
+ * were in flight at the same time are run again. */
 static void bad_among_others(const char *input, int sig, int code, const char *words)
 {
     struct job j;
@@ -27,14 +27,14 @@ static void bad_among_others(const char *input, int sig, int code, const char *w
     CHECK_EQ(run_job(&j), 0);
     for (size_t i = 0; i < j.n; i++)
         if (i != bad_at && j.finals[i].failure != GD_FAILURE_NONE)
-            FAIL("task %zu failed beside it: %s", i, j.finals[i].error);
+            FAIL("task %zu failed too: %s", i, j.finals[i].error);
     const struct final *f = &j.finals[bad_at];
     CHECK_EQ(f->failure, GD_FAILURE_CRASH);
     CHECK_CONTAINS(f->error, words);
     CHECK_EQ(f->signal, sig);
     CHECK_EQ(f->exit_code, code);
     CHECK_GE(f->attempt, 3);
-    CHECK_LE(f->attempt, 4); /* one more attempt if other tasks were in flight beside it at first */
+    CHECK_LE(f->attempt, 4); /* one more attempt if other tasks were in flight at the first crash */
     CHECK_EQ(j.exits, f->attempt);
     close_job(&j);
 }
@@ -45,19 +45,20 @@ static void bad_among_others(const char *input, int sig, int code, const char *w
         bad_among_others(input, 0, GD__EXIT_PROTOCOL, words); \
     }
 
-BREAK(a_line_that_is_no_json, "hello",
+BREAK(a_line_that_is_not_json, "hello",
       "not a JSON object (a value is missing at byte 1; messages belong on stderr): its line was \"Processing...\"")
-BREAK(json_that_is_no_object, "array", "stream worker broke the protocol: a line that is not a JSON object")
+BREAK(json_that_is_not_an_object, "array", "stream worker broke the protocol: a line that is not a JSON object")
 BREAK(an_empty_line, "empty", "not a JSON object")
 BREAK(nuls_in_a_line, "nuls", "its line was \"{\\\"id\\\":\\u0000\\u0000}\"")
 BREAK(an_answer_for_another_task, "other", "an answer for task 1000120, which it was not given")
 BREAK(neither_output_nor_error, "neither", "neither \"output\" nor \"error\"")
 BREAK(both_output_and_error, "both", "both \"output\" and \"error\"")
 BREAK(an_answer_without_id, "no-id", "without the \"id\" of a task")
-BREAK(final_that_is_no_bool, "odd-final", "\"final\" is neither")
-BREAK(a_kind_that_is_none, "odd-kind", "\"kind\" must be ")
-BREAK(a_last_line_without_its_end, "half", "(the line end is missing): its line was \"{\\\"id\\\":120,")
-BREAK(an_end_in_good_order_before_its_time, "exit 0", "ended before its standard input was closed, with exit code 0")
+BREAK(final_that_is_not_a_boolean, "odd-final", "\"final\" is neither")
+BREAK(an_unknown_kind, "odd-kind", "\"kind\" must be ")
+BREAK(a_last_line_without_a_newline, "half", "(the line end is missing): its line was \"{\\\"id\\\":120,")
+BREAK(an_exit_with_code_0_before_the_end_of_the_input, "exit 0",
+      "ended before its standard input was closed, with exit code 0")
 BREAK(input_closed, "go-deaf", "closed its standard input but kept running")
 BREAK(output_closed, "close", "closed its standard output but kept running")
 
@@ -65,7 +66,7 @@ TEST(death_by_a_signal)
 {
     bad_among_others("segv", SIGSEGV, 0, "ended before its standard input was closed: killed by signal 11");
 }
-TEST(exit_while_what_it_started_holds_the_pipes)
+TEST(exit_while_a_child_keeps_the_pipes_open)
 {
     bad_among_others("bequeath 3", 0, 3, "ended before its standard input was closed: exited with code 3");
 }
@@ -81,12 +82,12 @@ TEST(a_line_that_is_too_long)
                      "a line of more than 100000 bytes: its line was \"{\\\"output\\\":\\\"xxx");
 }
 
-/* The answer was good and counts. Text after it belongs to no task. */
+/* The program gives a good answer and then writes more text. The answer counts. The text belongs to no task. */
 static void good_answer_then_rubbish(const char *input)
 {
     struct job j;
     open_job(&j, NULL, NULL);
-    j.o.window = 1; /* the next task is not on its way yet */
+    j.o.window = 1; /* so that the next task is not sent yet */
     GIVE(&j, "a", input, "b", input, "c");
     CHECK_EQ(run_job(&j), 0);
     for (size_t i = 0; i < j.n; i++)
@@ -95,7 +96,7 @@ static void good_answer_then_rubbish(const char *input)
     CHECK_EQ(j.finals[3].attempt, 1);
     CHECK_EQ(j.exits, 2);
     if (strcmp(input, "twice") == 0)
-        CHECK_STR(j.finals[1].data, "1"); /* the first of the two */
+        CHECK_STR(j.finals[1].data, "1"); /* the first answer counts */
     close_job(&j);
 }
 
@@ -108,7 +109,7 @@ TEST(text_after_an_answer)
     good_answer_then_rubbish("late");
 }
 
-TEST(input_closed_and_an_answer)
+TEST(input_closed_before_an_answer)
 {
     struct job j;
     open_job(&j, NULL, NULL);
@@ -180,8 +181,9 @@ TEST(a_host_that_dies_anywhere)
     }
 }
 
-/* Its nth allocation or system call fails: a failed setup or a failed task, never a wrong result. */
-TEST(a_host_that_runs_out_of_something)
+/* The host's nth allocation or system call fails. The result is a failed setup or a failed task, never a wrong
+ * result. */
+TEST(a_host_whose_nth_call_fails)
 {
     for (unsigned n = 1; n <= 40; n++) {
         struct job j;
@@ -189,7 +191,7 @@ TEST(a_host_that_runs_out_of_something)
         snprintf(text, sizeof text, "%u", n);
         setenv("GD_FAULT_WORKER", text, 1);
         open_job(&j, NULL, NULL);
-        j.o.shortage_wait_ms = 1; /* a call that always fails will not succeed later either */
+        j.o.shortage_wait_ms = 1; /* waiting longer would not help, because the call always fails */
         GIVE(&j, "a", "error 0", "big 100000", "b", "big 300000");
         const int rc = run_job(&j);
         CHECK(rc == 0 || rc == GD_E_SETUP || rc == GD_E_NO_WORKERS);
@@ -266,7 +268,7 @@ static void *kill_host(void *unused)
     return unused;
 }
 
-/* The first attempt is killed from outside, the second succeeds. The program is never left running. */
+/* Another process kills the first attempt. The second attempt succeeds, and no program is left running. */
 static void kill_once(void *(*killer)(void *))
 {
     struct job j;
@@ -293,7 +295,7 @@ TEST(the_host_is_killed)
     kill_once(kill_host);
 }
 
-TEST(the_report_names_the_signal_from_outside)
+TEST(the_report_names_the_signal_of_another_process)
 {
     struct job j;
     pthread_t thread;
@@ -314,7 +316,7 @@ static size_t leave_first(size_t i, char **bytes)
 {
     if (i == 0)
         return (size_t)asprintf(bytes, "once leave");
-    if (i == 1) { /* not before the program is gone */
+    if (i == 1) { /* wait until the program has ended */
         FILE *f = fopen(fifo, "re");
         CHECK(f);
         CHECK_EQ(fgetc(f), EOF);
@@ -334,7 +336,7 @@ TEST(an_end_between_two_tasks_charges_no_task)
     for (size_t i = 0; i < j.n; i++) {
         CHECK_EQ(j.finals[i].failure, GD_FAILURE_NONE);
         if (j.finals[i].attempt != 1)
-            FAIL("task %zu was begun %u times", i, j.finals[i].attempt);
+            FAIL("task %zu had %u attempts", i, j.finals[i].attempt);
     }
     CHECK_EQ(j.exits, 1);
     close_job(&j);
@@ -343,13 +345,13 @@ TEST(an_end_between_two_tasks_charges_no_task)
 static void await_end(int pidfd)
 {
     struct pollfd p = { .fd = pidfd, .events = POLLIN };
-    CHECK_EQ(poll(&p, 1, -1), 1); /* if it lives, this case does not end */
+    CHECK_EQ(poll(&p, 1, -1), 1); /* if the process still runs, this case reaches its time limit */
 }
 
 TEST(a_killed_dispatcher_leaves_nothing_running)
 {
     pid_t program, host;
-    free(path_of("stream_program")); /* skips the case here if needed */
+    free(path_of("stream_program")); /* skips the case if the program is missing, before the fork */
     make_fifo();
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     const pid_t dispatcher = fork();

@@ -1,4 +1,5 @@
-/* Backpressure: the source is never further ahead than queue_size tasks and queue_bytes bytes; memory stays flat. */
+/* Backpressure: the source is at most queue_size tasks and queue_bytes bytes ahead of the run, and the use of memory
+ * does not grow. */
 #include <stdlib.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -26,7 +27,7 @@ static void held_back(bool in_setup, unsigned workers, size_t queue)
     } while (s.taken < queue || s.running < running);
     CHECK_LE(s.pending, queue);
     CHECK_EQ(s.running, running);
-    CHECK_LE(world_count(w.page, WC_SOURCE), queue + running); /* not even called */
+    CHECK_LE(world_count(w.page, WC_SOURCE), queue + running); /* the source is not even called */
     world_gate_open(w.page, 2);
     CHECK_EQ(world_join(&w), 0);
     CHECK_EQ(world_callbacks(&w, 'S'), 2000);
@@ -46,7 +47,8 @@ TEST(with_a_queue_of_one)
     held_back(false, 3, 1);
 }
 
-/* Checked at every call of the source: given and not final is at most queue_size and what runs. */
+/* The source below counts, at every call, the tasks that it has given and that are not final. There must be at most
+ * queue_size such tasks, plus the running ones. */
 static _Atomic uint64_t finals_seen;
 static uint64_t most_ahead;
 
@@ -97,7 +99,7 @@ TEST(the_byte_limit)
         gd_dispatcher_stats(w.d, &s);
         sched_yield();
     } while (s.taken < 3);
-    CHECK_EQ(s.taken, 3); /* 3 times 30,000 bytes fit, a fourth does not */
+    CHECK_EQ(s.taken, 3); /* three payloads of 30,000 bytes fit, four do not */
     CHECK_LE(world_count(w.page, WC_SOURCE), 4);
     world_gate_open(w.page, 2);
     CHECK_EQ(world_join(&w), 0);
@@ -105,7 +107,7 @@ TEST(the_byte_limit)
     world_close(&w);
 }
 
-/* --- a run that is held --- */
+/* --- a run on hold --- */
 
 static void hold_at_the_first(struct world *w, const struct gd_report *r)
 {
@@ -114,7 +116,7 @@ static void hold_at_the_first(struct world *w, const struct gd_report *r)
         gd__dispatcher_hold(w->d, true);
 }
 
-/* Waits until the queue is full and nothing runs. Tasks that were handed out before run to their end. */
+/* Waits until the queue is full and no task runs. Tasks that were handed out before the hold finish normally. */
 static uint64_t await_standstill(struct world *w)
 {
     struct gd_stats s = { .size = sizeof s };
@@ -136,7 +138,7 @@ static void open_held(struct world *w)
     CHECK_LE(await_standstill(w), 3);
 }
 
-TEST(while_it_is_held_no_task_is_handed_out)
+TEST(a_run_on_hold_hands_out_no_task)
 {
     struct world w;
     open_held(&w);
@@ -146,7 +148,7 @@ TEST(while_it_is_held_no_task_is_handed_out)
     world_close(&w);
 }
 
-TEST(a_held_run_can_be_shut_down)
+TEST(a_run_on_hold_can_be_shut_down)
 {
     struct world w;
     open_held(&w);
@@ -250,13 +252,13 @@ TEST(a_large_queue_costs_nothing_until_it_is_used)
 {
     struct world w;
     if (TEST_SLOWDOWN > 1)
-        SKIP("a sanitizer keeps books of its own about what is allocated");
-    if (getenv("MALLOC_PERTURB_")) { /* with this setting the C library itself writes to all memory that it allocates */
+        SKIP("a sanitizer uses memory for every allocation");
+    if (getenv("MALLOC_PERTURB_")) { /* with this setting the C library writes to all memory that it allocates */
         unsetenv("MALLOC_PERTURB_");
         execl("/proc/self/exe", "again", "a_large_queue_costs_nothing_until_it_is_used", (char *)NULL);
     }
     world_open(&w, 2);
-    w.o.queue_size = 10 * 1000 * 1000; /* at some 100 bytes each */
+    w.o.queue_size = 10 * 1000 * 1000; /* about 100 bytes per task */
     world_add_many(&w, 100, (struct world_order){ .what = W_ECHO });
     const long before = peak_mib();
     CHECK_EQ(world_run(&w), 0);

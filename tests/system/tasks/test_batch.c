@@ -1,5 +1,5 @@
-/* Batches: formed from what is waiting, held back at most batch_wait, split when memory runs out; each task in one
- * has its own result and its own end. */
+/* Batches: they are formed from waiting tasks, wait at most batch_wait to become full, and are split when memory runs
+ * out. Each task of a batch has its own result and its own outcome. */
 #include "support/test.h"
 #include "support/world.h"
 
@@ -34,7 +34,7 @@ TEST(sizes)
         w.setup = (struct world_setup){ .gate = 2 };
         world_add_many(&w, 5 * sizes[k], (struct world_order){ .what = W_ECHO });
         world_launch(&w);
-        world_await_taken(&w, 5 * sizes[k]); /* all of it waits */
+        world_await_taken(&w, 5 * sizes[k]); /* all tasks are waiting */
         world_gate_open(w.page, 2);
         CHECK_EQ(world_join(&w), 0);
         CHECK_EQ(atomic_load(&w.page->largest_batch), sizes[k]);
@@ -83,13 +83,13 @@ TEST(without_batch_wait_a_short_batch_goes_at_once)
     w.source_gate_at = 3;
     world_add_many(&w, 4, (struct world_order){ .what = W_ECHO });
     world_launch(&w);
-    world_await(w.page, WC_ENTERED, 3); /* the source has given no more, and gives no more */
+    world_await(w.page, WC_ENTERED, 3); /* the source has given three tasks and blocks now */
     world_gate_open(w.page, 1);
     CHECK_EQ(world_join(&w), 0);
     world_close(&w);
 }
 
-TEST(batch_wait_holds_back_for_a_fuller_batch)
+TEST(batch_wait_waits_for_a_full_batch)
 {
     struct world w;
     open_batched(&w, 1, 10);
@@ -115,7 +115,7 @@ TEST(batch_wait_ends)
     world_add_many(&w, 10, (struct world_order){ .what = W_ECHO });
     const uint64_t begin = world_now_ms();
     world_launch(&w);
-    world_await(w.page, WC_ENTERED, 5); /* although the source gives nothing; otherwise this case would not end */
+    world_await(w.page, WC_ENTERED, 5); /* although the source gives no more tasks; otherwise this case would not end */
     CHECK_GE(world_now_ms() - begin, 100);
     world_gate_open(w.page, 1);
     CHECK_EQ(world_join(&w), 0);
@@ -153,19 +153,20 @@ TEST(out_of_memory_splits_and_the_safe_size_is_remembered)
     struct world w;
     open_batched(&w, 1, 16);
     w.setup = (struct world_setup){ .gate = 2 };
-    world_add_many(&w, 160, (struct world_order){ .what = W_OOM_AMONG, .n = 5 }); /* five fit */
+    world_add_many(&w, 160, (struct world_order){ .what = W_OOM_AMONG, .n = 5 }); /* five tasks fit */
     world_launch(&w);
     world_await_taken(&w, 160);
     world_gate_open(w.page, 2);
     CHECK_EQ(world_join(&w), 0);
     CHECK_EQ(world_callbacks(&w, 'S'), 160);
-    /* 16, 8, 4, 4, 8, 4, 4 and then fours: 7 + 36, with some slack for batches that were handed out before */
+    /* Sizes of the batches: 16, 8, 4, 4, 8, 4, 4 for the first 16 tasks, then 36 batches of 4. A few more are allowed,
+     * because some batches were handed out before the safe size was known. */
     CHECK_LE(world_count(w.page, WC_BATCHES), 7 + 36 + 8);
     for (unsigned i = 0; i < 160; i++) {
         CHECK_EQ(w.finals[i].attempt, 1);
         CHECK_LE(w.finals[i].answer.batch, 5);
     }
-    CHECK_EQ(w.finals[159].answer.batch, 4); /* not one by one */
+    CHECK_EQ(w.finals[159].answer.batch, 4); /* still in batches, not one by one */
     world_close(&w);
 }
 

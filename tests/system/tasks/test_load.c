@@ -1,4 +1,4 @@
-/* Loading ahead: load() runs on I/O threads before process, no further ahead than allowed. */
+/* Loading ahead: load() runs on I/O threads before process, at most load_ahead tasks ahead. */
 #include "support/test.h"
 #include "support/world.h"
 
@@ -10,7 +10,7 @@ static void open_loading(struct world *w, unsigned n_gpus, unsigned threads, uns
     w->o.load_ahead = ahead;
 }
 
-TEST(process_gets_what_load_left)
+TEST(process_gets_the_loaded_data)
 {
     struct world w;
     open_loading(&w, 2, 2, 0);
@@ -24,8 +24,8 @@ TEST(process_gets_what_load_left)
     world_close(&w);
 }
 
-/* One worker is in its first task, with five more tasks loaded. It claims available tasks when it begins a task, so it
- * must not be ready before all tasks are available. */
+/* When this returns, one worker is in its first task, and five more tasks are loaded. A worker claims available tasks
+ * when it begins a task. So its setup waits until all tasks are available. */
 static void launch_loaded_ahead(struct world *w)
 {
     open_loading(w, 1, 2, 6);
@@ -40,7 +40,7 @@ static void launch_loaded_ahead(struct world *w)
 TEST(loads_run_ahead_while_process_is_busy)
 {
     struct world w;
-    launch_loaded_ahead(&w); /* the first one's process is still waiting at the gate */
+    launch_loaded_ahead(&w); /* the first task is still waiting at the gate, in process */
     CHECK_EQ(world_count(w.page, WC_UNLOADS), 0);
     world_gate_open(w.page, 2);
     CHECK_EQ(world_join(&w), 0);
@@ -48,8 +48,8 @@ TEST(loads_run_ahead_while_process_is_busy)
     world_close(&w);
 }
 
-/* A task that one worker has begun to load can't be taken back. The other worker, which starts later, must still get
- * one. */
+/* A task can't be taken back after its worker has begun to load it. The other worker starts later and must still get a
+ * task. */
 static void check_shared(unsigned n_tasks)
 {
     struct world w;
@@ -59,10 +59,10 @@ static void check_shared(unsigned n_tasks)
     world_launch(&w);
     world_await(w.page, WC_ENTERED, 1);
     world_gate_open(w.page, 3);
-    world_await(w.page, WC_ENTERED, 2); /* both are in process, and neither can end */
+    world_await(w.page, WC_ENTERED, 2); /* both workers are in process, and neither can finish */
     world_gate_open(w.page, 2);
     CHECK_EQ(world_join(&w), 0);
-    CHECK(w.finals[0].worker_id != w.finals[1].worker_id); /* the first two, not the first and the last */
+    CHECK(w.finals[0].worker_id != w.finals[1].worker_id); /* the first two tasks run on different workers */
     CHECK_EQ(world_callbacks(&w, 'S'), n_tasks);
     world_close(&w);
 }
@@ -85,12 +85,12 @@ TEST(load_ahead_is_a_bound)
         open_loading(&w, 1, 4, bounds[k]);
         world_add_many(&w, 300, (struct world_order){ .what = W_ECHO });
         CHECK_EQ(world_run(&w), 0);
-        CHECK_LE(atomic_load(&w.page->most_loaded), bounds[k] + 1); /* and the one in process */
+        CHECK_LE(atomic_load(&w.page->most_loaded), bounds[k] + 1); /* + 1: the task in process */
         world_close(&w);
     }
 }
 
-TEST(a_load_that_fails_is_its_task_s_failure)
+TEST(a_failed_load_fails_its_task)
 {
     struct world w;
     open_loading(&w, 1, 2, 0);
@@ -118,7 +118,7 @@ TEST(a_load_that_fails_is_retried)
     world_close(&w);
 }
 
-TEST(a_load_that_crashes_blames_the_right_task)
+TEST(a_crash_in_load_charges_the_right_task)
 {
     struct world w;
     open_loading(&w, 2, 4, 8);
@@ -132,7 +132,7 @@ TEST(a_load_that_crashes_blames_the_right_task)
     world_close(&w);
 }
 
-TEST(a_process_that_crashes_beside_loads_blames_the_right_task)
+TEST(a_crash_in_process_during_loads_charges_the_right_task)
 {
     struct world w;
     open_loading(&w, 2, 4, 8);
@@ -173,7 +173,7 @@ TEST(many_threads)
     world_close(&w);
 }
 
-TEST(shutdown_unloads_what_was_loaded)
+TEST(shutdown_unloads_the_loaded_tasks)
 {
     struct world w;
     launch_loaded_ahead(&w);

@@ -1,4 +1,5 @@
-/* Ordered delivery: in source order whatever happens to the workers, with a bounded buffer. */
+/* Ordered delivery: callbacks come in source order, whatever happens to the workers, and the buffer for waiting results
+ * is limited. */
 #include "support/test.h"
 #include "support/world.h"
 
@@ -21,7 +22,7 @@ TEST(in_source_order_on_several_workers)
     world_close(&w);
 }
 
-/* The first task is held back until all others are done; their results wait, and come out in order. */
+/* The first task blocks until all others are done. The results of the others wait, and are then delivered in order. */
 TEST(results_wait_for_their_turn)
 {
     struct world w;
@@ -31,7 +32,7 @@ TEST(results_wait_for_their_turn)
     w.o.queue_size = 100;
     world_add(&w, (struct world_order){ .what = W_ECHO, .gate = 2 });
     for (unsigned i = 1; i < 60; i++)
-        world_add(&w, (struct world_order){ .what = W_BYTES, .n = i * 777 }); /* checked when delivered: copied whole */
+        world_add(&w, (struct world_order){ .what = W_BYTES, .n = i * 777 }); /* the recorder checks every byte */
     world_launch(&w);
     world_await(w.page, WC_ENTERED, 60);
     CHECK_EQ(w.n_finals, 0);
@@ -41,7 +42,7 @@ TEST(results_wait_for_their_turn)
     world_close(&w);
 }
 
-TEST(without_ordered_they_come_as_completed)
+TEST(without_ordered_results_come_when_they_are_ready)
 {
     struct world w;
     world_open(&w, 2);
@@ -108,8 +109,9 @@ TEST(in_batches)
     world_close(&w);
 }
 
-/* While the first task blocks no more than queue_size tasks (and what runs) are taken: the buffer is bounded. */
-TEST(the_buffer_is_bounded)
+/* While the first task blocks, the run takes at most queue_size tasks plus the running ones. So the buffer is
+ * limited. */
+TEST(the_buffer_is_limited)
 {
     struct world w;
     enum { QUEUE = 20, WORKERS = 2 };
@@ -122,7 +124,7 @@ TEST(the_buffer_is_bounded)
     world_launch(&w);
     world_await(w.page, WC_SOURCE, QUEUE);
     struct gd_stats s = { .size = sizeof s };
-    do { /* until the other worker has done all allowed tasks, and only the first one is waiting */
+    do { /* wait until the other worker has done all allowed tasks and only the first task runs */
         gd_dispatcher_stats(w.d, &s);
         sched_yield();
     } while (world_count(w.page, WC_ENTERED) < QUEUE || s.running != 1);

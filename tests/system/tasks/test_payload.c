@@ -1,4 +1,4 @@
-/* Payloads and results of every size: they are complete, belong to their task, and cannot be written by others. */
+/* Payloads and results of every size. They are complete and belong to their task. */
 #include "support/test.h"
 #include "support/world.h"
 
@@ -48,7 +48,7 @@ static void all_sizes_in(bool in_place)
     for (unsigned round = 0; round < 3; round++)
         for (unsigned i = 0; i < N_SIZES; i++)
             world_add_sized(&w, (struct world_order){ .what = W_ECHO }, sizes[i]);
-    CHECK_EQ(world_run(&w), 0); /* worker and recorder check every byte */
+    CHECK_EQ(world_run(&w), 0); /* the worker and the recorder check every byte */
     CHECK_EQ(world_callbacks(&w, 'S'), 3 * N_SIZES);
     for (size_t i = 0; i < w.n_orders; i++) {
         CHECK_EQ(w.finals[i].answer.input_size, sizes[i % N_SIZES]);
@@ -126,7 +126,7 @@ static uint64_t available_mb(void)
     return kb / 1024;
 }
 
-/* The memory limit of a container, which may be below the machine's memory. */
+/* Returns the memory that this process may use, in MB. A container may have a limit below the memory of the machine. */
 static uint64_t allowed_mb(void)
 {
     static const char *const paths[] = { "/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes" };
@@ -154,7 +154,7 @@ TEST_WITHIN(120, one_gigabyte_each_way)
     world_close(&w);
 }
 
-TEST(a_payload_larger_than_queue_bytes_passes_alone)
+TEST(a_payload_larger_than_queue_bytes_is_taken_alone)
 {
     struct world w;
     world_open(&w, 2);
@@ -166,7 +166,7 @@ TEST(a_payload_larger_than_queue_bytes_passes_alone)
     world_close(&w);
 }
 
-TEST(payloads_larger_than_the_part_to_pin)
+TEST(payloads_larger_than_arena_bytes_in_total)
 {
     struct world w;
     world_open(&w, 2);
@@ -178,7 +178,7 @@ TEST(payloads_larger_than_the_part_to_pin)
     world_close(&w);
 }
 
-/* A source that allocates, gives less than that, or gives up what it has allocated. */
+/* A source that allocates more than it gives, and sometimes allocates twice for one item. */
 
 static int fickle_source(void *user, struct gd_item *item)
 {
@@ -187,14 +187,14 @@ static int fickle_source(void *user, struct gd_item *item)
     if (*given == w->n_orders)
         return 0;
     const size_t i = (*given)++, size = w->sizes[i];
-    if (i % 3 == 0 && !gd_item_alloc(item, 5000)) /* replaced by the next allocation */
+    if (i % 3 == 0 && !gd_item_alloc(item, 5000)) /* the next allocation replaces this one */
         return 0;
     unsigned char *to = gd_item_alloc(item, size + 1000);
     if (!to)
         return 0;
     memset(to, 0xee, size + 1000);
     memcpy(to, &w->orders[i], sizeof *w->orders);
-    item->size = sizeof *w->orders; /* shortened, even to a size that fits in the ring */
+    item->size = sizeof *w->orders; /* a size that fits in a slot of the ring */
     w->sizes[i] = item->size;
     return 1;
 }
@@ -225,7 +225,7 @@ TEST(a_large_payload_survives_crashes)
     world_close(&w);
 }
 
-TEST(large_results_of_a_worker_that_then_dies_are_whole)
+TEST(large_results_of_a_worker_that_dies_later_are_complete)
 {
     struct world w;
     world_open(&w, 2);
@@ -280,7 +280,7 @@ TEST(the_memory_of_payloads_and_results_is_used_again)
         world_add_sized(&w, (struct world_order){ .what = W_BYTES, .n = 1 << 20 }, 1 << 20);
     CHECK_EQ(world_run(&w), 0);
     CHECK_EQ(world_callbacks(&w, 'S'), 300);
-    CHECK_LE(most_shared_kb, 150 * 1024); /* of 600 MB that passed */
+    CHECK_LE(most_shared_kb, 150 * 1024); /* although payloads and results have 600 MB in total */
     world_close(&w);
 }
 

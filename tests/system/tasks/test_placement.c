@@ -1,5 +1,5 @@
-/* Which worker gets which task: dynamic, contiguous chunks, by size, and custom strategies. Also what happens to the
- * tasks of a lost worker. */
+/* Which worker gets which task: dynamic placement, contiguous chunks, by size, and custom strategies. Also what happens
+ * to the tasks of a lost worker. */
 #include "support/test.h"
 #include "support/world.h"
 
@@ -10,7 +10,7 @@ static void open_when_one_is_left(struct world *w, const struct gd_report *r)
         world_gate_open(w->page, 2);
 }
 
-/* Task 0 blocks until all others are final, so other tasks that were handed to its worker must be taken back. */
+/* Task 0 blocks until all other tasks are final. So tasks that are handed to the same worker must be taken back. */
 static void tail_is_taken_back(unsigned window, unsigned batch)
 {
     struct world w;
@@ -48,7 +48,7 @@ TEST(a_free_worker_gets_the_next_task)
     world_add_many(&w, 4, (struct world_order){ .what = W_ECHO, .gate = 20 });
     world_launch(&w);
     world_await(w.page, WC_ENTERED, 4);
-    world_gate_open(w.page, 12); /* one is free: it gets task 4 */
+    world_gate_open(w.page, 12); /* one worker is free now and gets task 4 */
     world_await(w.page, WC_ENTERED, 5);
     CHECK_EQ(w.page->log[4].task, 4);
     world_gate_open(w.page, 10);
@@ -68,9 +68,9 @@ TEST(a_late_worker_gets_its_part)
     world_add(&w, (struct world_order){ .what = W_ECHO, .gate = 3 });
     world_add_many(&w, 50, (struct world_order){ .what = W_ECHO });
     world_launch(&w);
-    world_await(w.page, WC_ENTERED, 1); /* worker 0 has the blocked one, and what was handed ahead */
+    world_await(w.page, WC_ENTERED, 1); /* worker 0 has the blocked task and some tasks handed out ahead */
     world_gate_open(w.page, 2);
-    world_await(w.page, WC_ENTERED, 51); /* worker 1 does all the rest */
+    world_await(w.page, WC_ENTERED, 51); /* worker 1 does all other tasks */
     world_gate_open(w.page, 3);
     CHECK_EQ(world_join(&w), 0);
     CHECK_EQ(w.finals[0].worker_id, 0);
@@ -98,7 +98,7 @@ TEST(chunks_by_ceiling_division)
     }
 }
 
-/* As if the list were read after the dispatcher was opened. */
+/* The total is set after the dispatcher is opened, as for a list that is read later. */
 TEST(chunks_of_a_total_that_was_set_later)
 {
     struct world w;
@@ -116,7 +116,7 @@ TEST(chunks_of_a_total_that_was_set_later)
     world_close(&w);
 }
 
-/* A total that the options may not contain is also refused when it is set later. */
+/* A total that the options do not allow is also refused if it is set later. */
 TEST(chunks_of_an_impossible_total)
 {
     static const uint64_t totals[] = { 0, 101 };
@@ -185,7 +185,7 @@ static int every_third(void *user, uint64_t task_id, uint64_t weight, unsigned n
     return task_id % 4 == 3 ? -1 : (int)(task_id % 4);
 }
 
-TEST(the_user_s_own)
+TEST(a_custom_strategy)
 {
     struct world w;
     world_open(&w, 3);
@@ -229,7 +229,7 @@ static void lost_worker(enum gd_placement placement, uint32_t what)
     w.o.place = every_third;
     w.o.total_tasks = 90;
     w.o.restart_delay_ms = 1;
-    w.setup = (struct world_setup){ .what = what, .workers = 2 }; /* worker 1 never comes */
+    w.setup = (struct world_setup){ .what = what, .workers = 2 }; /* the setup of worker 1 always fails */
     world_add_many(&w, 90, (struct world_order){ .what = W_ECHO });
     CHECK_EQ(world_run(&w), 0);
     CHECK_EQ(world_callbacks(&w, 'S'), 90);
@@ -251,8 +251,8 @@ TEST(a_lost_worker_s_tasks_of_a_custom_strategy_move)
     lost_worker(GD_PLACE_CUSTOM, W_SEGV);
 }
 
-/* A worker that dies for good in the middle of its chunk. */
-TEST(the_rest_of_a_chunk_moves_when_its_worker_is_given_up)
+/* A worker dies in the middle of its chunk and is not replaced. */
+TEST(the_rest_of_a_chunk_moves_when_its_worker_is_not_replaced)
 {
     struct world w;
     world_open(&w, 2);
@@ -269,7 +269,7 @@ TEST(the_rest_of_a_chunk_moves_when_its_worker_is_given_up)
     world_close(&w);
 }
 
-TEST(a_worker_that_comes_back_keeps_its_chunk)
+TEST(a_worker_that_is_replaced_keeps_its_chunk)
 {
     struct world w;
     world_open(&w, 2);
@@ -290,15 +290,15 @@ static void open_when_eight_are_left(struct world *w, const struct gd_report *r)
         world_gate_open(w->page, 2);
 }
 
-/* The first eight tasks are for worker 0, which is blocked. They fill the queue except for one place. The other worker
- * must get its tasks through that place, one at a time. */
+/* The first eight tasks are for worker 0, which is blocked. They fill the queue, except for one place. The other worker
+ * must get its tasks one at a time through that place. */
 static int first_eight_to_0(void *user, uint64_t task_id, uint64_t weight, unsigned n_workers)
 {
     (void)user, (void)weight, (void)n_workers;
     return task_id >= 8;
 }
 
-TEST(an_idle_worker_is_fed_through_a_queue_that_another_fills)
+TEST(an_idle_worker_gets_tasks_although_another_fills_the_queue)
 {
     struct world w;
     world_open(&w, 2);

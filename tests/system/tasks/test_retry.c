@@ -1,4 +1,4 @@
-/* Retries of ordinary errors: how many, how far apart, and how a task says that a retry is useless. */
+/* Retries after ordinary errors: their number, their delays, and errors that must not be retried. */
 #include "support/test.h"
 #include "support/world.h"
 
@@ -14,7 +14,7 @@ TEST(no_retries_by_default)
     world_close(&w);
 }
 
-TEST(up_to_the_count)
+TEST(retries_up_to_the_limit)
 {
     struct world w;
     world_open(&w, 2);
@@ -38,7 +38,7 @@ TEST(up_to_the_count)
     world_close(&w);
 }
 
-TEST(do_not_retry)
+TEST(a_final_error_is_not_retried)
 {
     struct world w;
     world_open(&w, 1);
@@ -137,11 +137,11 @@ TEST(the_delay_doubles)
     CHECK_GE(started_at[1] - started_at[0], 40 - 1);
     CHECK_GE(started_at[2] - started_at[1], 80 - 1);
     CHECK_GE(started_at[3] - started_at[2], 160 - 1);
-    CHECK_LE(started_at[3] - started_at[0], 20000); /* 280 ms were requested; a busy machine adds some */
+    CHECK_LE(started_at[3] - started_at[0], 20000); /* the delays add up to 280 ms; a busy machine adds more */
     world_close(&w);
 }
 
-/* The total time of a task begins with its first attempt, however that ended. */
+/* The total time of a task begins with its first attempt, whether that attempt failed or crashed. */
 TEST(the_first_attempt_is_remembered)
 {
     const uint64_t delay_ms = 20;
@@ -162,21 +162,21 @@ TEST(the_first_attempt_is_remembered)
     world_close(&w);
 }
 
-/* While a task waits for its retry, others run. */
-static void open_gate(struct world *w, const struct gd_report *r)
+/* Ends the run after the other twenty tasks. They run while the first task waits for its retry. */
+static void shut_down_after_twenty(struct world *w, const struct gd_report *r)
 {
     (void)r;
     if (w->n_finals == 20)
         gd_dispatcher_shutdown(w->d);
 }
 
-TEST(a_waiting_retry_holds_no_other_task_up)
+TEST(a_waiting_retry_does_not_delay_other_tasks)
 {
     struct world w;
     world_open(&w, 1);
     w.o.retries = 1;
     w.o.retry_delay_ms = 60000;
-    w.on_final = open_gate;
+    w.on_final = shut_down_after_twenty;
     world_add(&w, (struct world_order){ .what = W_ERROR });
     world_add_many(&w, 20, (struct world_order){ .what = W_ECHO });
     CHECK_EQ(world_run(&w), GD_E_SHUTDOWN);

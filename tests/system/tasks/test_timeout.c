@@ -1,17 +1,18 @@
-/* Time limits: a task past its limit is asked to stop, then its process is killed. Nothing blocks a worker for ever. */
+/* Time limits: when a task exceeds its limit, it is asked to stop, and later its process is killed. No task blocks a
+ * worker for ever. */
 #include <sys/ptrace.h>
 #include <sys/resource.h>
 
 #include "support/test.h"
 #include "support/world.h"
 
-/* What a busy machine may add to a deadline. The benchmark measures lateness. Here only the order of magnitude is
- * checked, with more tries if the machine is too busy. */
+/* SLACK_MS is the delay that a busy machine may add. The benchmark measures exact delays. These cases check only the
+ * order of magnitude, and try again if the machine is too busy. */
 enum { SLACK_MS = 150 * TEST_SLOWDOWN, TRIES = 20 };
 
 struct measure {
     uint64_t all_ms;  /* from the beginning of the run to the report */
-    uint64_t took_ms; /* the task, by its own clock */
+    uint64_t took_ms; /* duration of the task, measured by its worker */
 };
 
 static uint64_t reported_at_ms;
@@ -22,8 +23,7 @@ static void note_report(struct world *w, const struct gd_report *r)
     reported_at_ms = world_now_ms();
 }
 
-/* A run of one task. There are no other workers: with short limits a healthy worker that stands still for a moment
- * would time out. */
+/* Runs one task on one worker. A second worker might be paused for a moment and exceed the short time limit. */
 static struct measure run_alone(struct world *w)
 {
     const uint64_t begin = world_now_ms();
@@ -34,9 +34,9 @@ static struct measure run_alone(struct world *w)
     return (struct measure){ reported_at_ms - begin, (w->finals[0].end_ns - w->finals[0].start_ns) / 1000000 };
 }
 
-/* No task is ended before its limit. At least once, a task that began at once is ended soon after its limit. The limit
- * counts from the moment when the worker could have begun. A worker that begins late has only the rest of the time, and
- * one that is too late does not begin. */
+/* Checks that no task is ended before its limit, and that at least one try ends soon after it. The limit counts from
+ * the moment when the worker could have begun. If the worker begins late, it has less time. If it is too late, it does
+ * not begin. */
 static void check_time(struct measure (*measure)(void), uint64_t timeout_ms, uint64_t grace_ms)
 {
     const uint64_t limit_ms = timeout_ms + grace_ms;
@@ -61,7 +61,7 @@ static struct measure a_quarter_of_a_second(void)
     return m;
 }
 
-TEST_WITHIN(300, a_quarter_of_a_second_is_a_quarter_of_a_second)
+TEST_WITHIN(300, a_task_is_asked_to_stop_after_a_quarter_of_a_second)
 {
     check_time(a_quarter_of_a_second, 250, 0);
 }
@@ -77,7 +77,7 @@ TEST(a_task_that_stops_when_asked_affects_no_other)
     CHECK_EQ(w.finals[0].callback, 'T');
     CHECK_EQ(w.finals[1].callback, 'S');
     CHECK_EQ(w.stats.timeouts, 1);
-    CHECK_EQ(w.stats.crashes, 0); /* the same process goes on */
+    CHECK_EQ(w.stats.crashes, 0); /* the same process continues */
     CHECK_EQ(world_count(w.page, WC_SETUPS), 1);
     CHECK_EQ(world_count(w.page, WC_CANCELLED), 1);
     world_close(&w);
@@ -109,7 +109,7 @@ static struct measure deadline_plus_grace(void)
     return m;
 }
 
-TEST_WITHIN(300, while_1_is_killed_at_deadline_plus_grace)
+TEST_WITHIN(300, an_endless_loop_is_killed_at_the_deadline_plus_the_grace_period)
 {
     check_time(deadline_plus_grace, 100, 200);
 }
@@ -125,7 +125,7 @@ TEST(a_killed_task_affects_no_other)
     CHECK_EQ(world_run(&w), 0);
     CHECK_EQ(w.finals[0].callback, 'T');
     CHECK_EQ(w.finals[0].failure, GD_FAILURE_TIMEOUT);
-    CHECK_EQ(w.finals[0].attempt, 1); /* timeouts are not run again */
+    CHECK_EQ(w.finals[0].attempt, 1); /* a timeout is not retried */
     CHECK_EQ(world_callbacks(&w, 'S'), 5);
     CHECK_EQ(w.stats.restarts, 1);
     CHECK_EQ(world_count(w.page, WC_SETUPS), 2);
@@ -151,7 +151,7 @@ TEST_WITHIN(300, no_grace_kills_at_the_deadline)
     check_time(deadline_without_grace, 100, 0);
 }
 
-TEST(without_on_timeout_it_goes_to_on_error)
+TEST(without_on_timeout_on_error_is_called)
 {
     struct world w;
     world_open(&w, 1);
@@ -191,7 +191,7 @@ TEST(timeouts_are_retried_if_requested)
     check_retried(W_LOOP, 0);
 }
 
-TEST(timeouts_are_not_retried)
+TEST(timeouts_are_not_retried_by_default)
 {
     struct world w;
     world_open(&w, 1);
@@ -229,7 +229,7 @@ TEST(interrupt_is_called_once_for_a_task)
     w.o.cancel_grace_ms = 60000;
     world_ops("i");
     world_add(&w, (struct world_order){ .what = W_INTERRUPTED_LOOP });
-    world_add(&w, (struct world_order){ .what = W_INTERRUPTED_LOOP }); /* a second call would end this one early */
+    world_add(&w, (struct world_order){ .what = W_INTERRUPTED_LOOP }); /* a second interrupt would end this */
     CHECK_EQ(world_run(&w), 0);
     CHECK_EQ(w.finals[0].callback, 'T');
     CHECK_EQ(w.finals[1].callback, 'T');
@@ -252,7 +252,7 @@ TEST(a_stopped_worker_is_killed_too)
     world_close(&w);
 }
 
-/* The worker is stopped while it has nothing to do. The next task is handed to it and never begun there. */
+/* Stops the worker while it has no task. The next task is handed to it, and it never begins that task. */
 static void stop_the_idle_worker(struct world *w, const struct gd_report *r)
 {
     if (r->task_id == 0) {
@@ -262,7 +262,7 @@ static void stop_the_idle_worker(struct world *w, const struct gd_report *r)
     }
 }
 
-TEST(a_worker_stopped_between_tasks_loses_its_next_task_to_another)
+TEST(the_next_task_of_a_worker_stopped_between_tasks_runs_on_its_replacement)
 {
     struct world w;
     world_open(&w, 1);
@@ -277,7 +277,7 @@ TEST(a_worker_stopped_between_tasks_loses_its_next_task_to_another)
     world_close(&w);
 }
 
-TEST(many_stuck_tasks_each_cost_their_own_limit)
+TEST(every_stuck_task_times_out)
 {
     struct world w;
     world_open(&w, 4);
@@ -307,8 +307,8 @@ TEST(a_stuck_load_is_ended_too)
     world_close(&w);
 }
 
-/* A traced process that is killed stays a zombie, which its parent can't reap until the tracer releases it. So it
- * behaves like a process stuck in the kernel. Holds the first process of worker 0 until gate 2 opens. */
+/* Traces the first process of worker 0 until gate 2 opens. If a traced process is killed, its parent can't reap it
+ * until the tracer releases it. So it behaves like a process that is stuck in the kernel. */
 static pid_t hold_worker(struct world *w)
 {
     const pid_t tracer = fork();
@@ -316,7 +316,7 @@ static pid_t hold_worker(struct world *w)
         return tracer;
     const pid_t pid = world_pid(w->page, 0);
     if (ptrace(PTRACE_SEIZE, pid, 0, 0) < 0) {
-        world_count_add(w->page, WC_USER, 2); /* not allowed here */
+        world_count_add(w->page, WC_USER, 2); /* tracing is not allowed */
         _exit(0);
     }
     world_count_add(w->page, WC_USER, 1);
@@ -332,7 +332,7 @@ static uint64_t cpu_ms(void)
            (uint64_t)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) / 1000;
 }
 
-TEST(a_process_that_will_not_die_is_set_aside)
+TEST(a_process_that_cannot_be_killed_is_abandoned)
 {
     struct world w;
     world_open(&w, 2);

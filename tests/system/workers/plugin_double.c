@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A worker plugin for tests: a payload of eight bytes is a number and its double the result; 13 is refused and 666
- * ends the process. With setup arguments "refuse" its setup fails.
+ * A worker plugin for tests. The payload is a number of eight bytes, and the result is twice that number. 13 is an
+ * error, and 666 ends the process. If the setup arguments are "refuse", setup fails.
  */
 #include <gpu_dispatch/worker.h>
 #include <stdlib.h>
@@ -19,7 +19,7 @@ static int process(struct gd_worker *w, const struct gd_task *task, struct gd_re
     uint64_t n;
     (void)w;
     if (task->size != sizeof n)
-        return gd_result_error(result, "%zu bytes are no number", task->size);
+        return gd_result_error(result, "%zu bytes are not a number", task->size);
     memcpy(&n, task->data, sizeof n);
     if (n == 13)
         return gd_result_error_final(result, "13 is bad luck");

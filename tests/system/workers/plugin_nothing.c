@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * A shared object that is not a worker plugin: it exports another name.
+ * A shared object that is not a worker plugin. It does not export gd_plugin_worker().
  */
 int something_else(void);
 

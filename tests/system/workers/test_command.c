@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Commands as workers, through gd_run() and the real host program ($GPU_DISPATCH_HOST). Commands and tests tell each
- * other where they are through fifos in the directory of the case.
+ * Workers that run commands, with gd_run() and the real host program ($GPU_DISPATCH_HOST). Commands and tests wait for
+ * each other through FIFOs in the directory of the case.
  */
 #include <gpu_dispatch/command.h>
 #include <gpu_dispatch/gpu_dispatch.h>
@@ -26,7 +26,7 @@ struct job {
     struct job *before;
     struct gd_command_spec spec;
     struct gd_options o;
-    const char *const *inputs; /* NULL: n empty ones */
+    const char *const *inputs; /* NULL: n empty inputs */
     uint64_t n, next;
     struct record records[MOST_TASKS];
     unsigned worker_exits;
@@ -90,11 +90,12 @@ static void on_output(void *user, int worker_id, int fd, const char *text, size_
     strncat(j->printed, text, length);
 }
 
-/* One worker on device 4, which the cases may change before run(). Everything happens in the case's directory. */
+/* Returns a job with one worker on device 4. Cases may change it before run(). The current directory is the directory
+ * of the case. */
 static struct job *job(const char *const *words)
 {
     static const int gpus[] = { 4, 7 };
-    static struct job *jobs; /* so that leak checkers see that they are still in use */
+    static struct job *jobs; /* all jobs are kept in a list, so that leak checkers do not report them */
     struct job *j = calloc(1, sizeof *j);
     const struct gd_options defaults = GD_OPTIONS_INIT;
     CHECK(j != NULL);
@@ -102,10 +103,10 @@ static struct job *job(const char *const *words)
     jobs = j;
     if (!getenv("GPU_DISPATCH_HOST"))
         SKIP("GPU_DISPATCH_HOST is not set");
-    setenv("LC_ALL", "C", 1); /* messages of programs are compared */
+    setenv("LC_ALL", "C", 1); /* cases compare messages of programs */
     unsetenv("BASH_ENV");
     CHECK_EQ(chdir(sh_dir()), 0);
-    CHECK_EQ(prctl(PR_SET_CHILD_SUBREAPER, 1), 0); /* orphans become our children: see nothing_is_left() */
+    CHECK_EQ(prctl(PR_SET_CHILD_SUBREAPER, 1), 0); /* orphans become our children, so nothing_is_left() sees them */
     j->o = defaults;
     j->o.gpu_ids = gpus;
     j->o.n_gpus = 1;
@@ -204,11 +205,11 @@ TEST(with_and_without_a_shell)
 {
     expect_out(WORDS("basename", "{}"), "/a/b c", "b c\n");
     expect_out(WORDS("basename {} | tr a-z A-Z"), "/a/b c", "B C\n");
-    expect_out(WORDS("echo"), "--version", "--version\n"); /* the shell's own echo knows no such option */
+    expect_out(WORDS("echo"), "--version", "--version\n"); /* the echo of the shell has no such option */
     expect_out(WORDS("cd / &&", "pwd #"), "", "/\n");
 }
 
-TEST(both_outputs_are_kept_apart)
+TEST(stdout_and_stderr_are_kept_apart)
 {
     struct job *j = job(WORDS("echo out; echo err >&2; echo more #"));
     run_all(j);
@@ -216,7 +217,7 @@ TEST(both_outputs_are_kept_apart)
     CHECK_STR(j->records[0].o.err, "err\n");
 }
 
-TEST(nothing_is_carried_over)
+TEST(no_output_is_carried_over_to_the_next_task)
 {
     static const char *const inputs[] = { "long long output", "x", "", "y" };
     struct job *j = job(WORDS("printf %s {}; printf %s {} >&2"));
@@ -279,7 +280,7 @@ TEST(processes_left_behind_end_with_the_run)
 {
     struct job *j = job(WORDS("sleep 1000 & sleep 1000 >/dev/null 2>&1 & echo done #"));
     j->n = 3;
-    run_all(j); /* and nothing_is_left() */
+    run_all(j); /* calls nothing_is_left() */
     CHECK_STR(j->records[2].o.out, "done\n");
 }
 
@@ -363,13 +364,13 @@ static void write_file(const char *name, const char *text, mode_t mode)
     CHECK_EQ(chmod(name, mode), 0);
 }
 
-TEST(a_script_without_a_first_line)
+TEST(a_script_without_an_interpreter_line)
 {
     write_file("script", "echo script got \"$1\"\n", 0755);
     expect_out(WORDS("./script"), "a b", "script got a b\n");
 }
 
-TEST(a_program_that_vanishes)
+TEST(a_program_that_is_removed)
 {
     static const char *const inputs[] = { "one", "two" };
     write_file("tool", "#!/bin/sh\necho $1; rm -f tool\n", 0755);
@@ -412,7 +413,7 @@ TEST(environment)
 }
 
 /* Commands of the run must not get the token of its web page. */
-TEST(no_token_of_the_page)
+TEST(commands_do_not_see_the_token_of_the_web_page)
 {
     struct job *j = job(WORDS("env | grep -c GPU_DISPATCH_HTTP_TOKEN; echo $OTHER421 #"));
     setenv("GPU_DISPATCH_HTTP_TOKEN", "a-secret-token", 1);
@@ -440,14 +441,14 @@ TEST(default_signals)
     j->spec.quote = true;
     run_all(j);
     CHECK_CONTAINS(j->records[0].o.out, "SigBlk:\t0000000000000000");
-    /* glibc's posix_spawn has its own two, 32 and 33, ignored. */
+    /* glibc's posix_spawn ignores signals 32 and 33, which glibc uses itself. */
     const char *ignored = strstr(j->records[0].o.out, "SigIgn:");
     CHECK(ignored && (strtoull(ignored + 7, NULL, 16) & ~UINT64_C(0x180000000)) == 0);
 }
 
 /* ---- more than one attempt ---- */
 
-TEST(retries_have_the_last_attempt_s_output)
+TEST(the_report_has_the_output_of_the_last_attempt)
 {
     struct job *j = job(WORDS("n=$GPU_DISPATCH_ATTEMPT; echo try $n; echo e$n >&2; [ $n = {} ]"));
     static const char *const inputs[] = { "3", "9" };
@@ -464,7 +465,7 @@ TEST(retries_have_the_last_attempt_s_output)
     CHECK_STR(j->records[1].error, "exited with code 1: e3");
 }
 
-TEST(a_worker_killed_in_the_middle)
+TEST(a_worker_killed_in_the_middle_of_a_task)
 {
     struct job *j = job(WORDS("[ $GPU_DISPATCH_ATTEMPT != 1 ] || { kill -9 $PPID; sleep 1000; }; echo done #"));
     j->n = 3;
@@ -479,7 +480,8 @@ TEST(a_worker_killed_in_the_middle)
 
 /* ---- time limits ---- */
 
-/* The first task exceeds its limit, and the second reports which worker ran both. */
+/* Runs three tasks on one worker. The second exceeds its time limit. The others print the process id of their
+ * worker. */
 static struct job *time_out(const char *first, unsigned grace_ms)
 {
     static const char *inputs[3];
@@ -489,7 +491,7 @@ static struct job *time_out(const char *first, unsigned grace_ms)
     inputs[2] = "echo $PPID";
     j->inputs = inputs;
     j->n = 3;
-    j->o.task_timeout_ms = 2500; /* the other tasks have the same limit, and keep it even on a busy machine */
+    j->o.task_timeout_ms = 2500; /* the other tasks have the same limit; it is long enough for a busy machine */
     j->o.cancel_grace_ms = grace_ms;
     run_all(j);
     CHECK_EQ(j->records[1].failure, GD_FAILURE_TIMEOUT);
@@ -499,7 +501,7 @@ static struct job *time_out(const char *first, unsigned grace_ms)
 TEST(timeout)
 {
     struct job *j = time_out("sleep 1000", 50000);
-    CHECK_STR(j->records[2].o.out, j->records[0].o.out); /* it stopped when asked to */
+    CHECK_STR(j->records[2].o.out, j->records[0].o.out); /* the command ended when asked to: same worker */
     CHECK_EQ(j->worker_exits, 0);
 }
 
@@ -521,9 +523,9 @@ TEST(timeout_of_a_command_that_ignores_the_request)
     CHECK(strcmp(j->records[2].o.out, j->records[0].o.out) != 0);
 }
 
-/* ---- the dispatcher's end ---- */
+/* ---- when the dispatcher is killed ---- */
 
-TEST(nothing_runs_on_without_a_dispatcher)
+TEST(no_process_keeps_running_without_a_dispatcher)
 {
     struct job *j = job(WORDS("sleep 1000 & echo $! >told; sleep 1000; true #"));
     char pid[32] = "";
@@ -541,7 +543,7 @@ TEST(nothing_runs_on_without_a_dispatcher)
     CHECK_GE(fd, 0);
     CHECK_EQ(kill(dispatcher, SIGKILL), 0);
     struct pollfd p = { .fd = fd, .events = POLLIN };
-    CHECK_EQ(poll(&p, 1, -1), 1); /* if it lives, this case does not end */
+    CHECK_EQ(poll(&p, 1, -1), 1); /* if the process still runs, this case reaches its time limit */
     nothing_is_left();
 }
 
@@ -555,7 +557,7 @@ static void expect_refused(char **argv, const char *words)
     CHECK_CONTAINS(j->setup_error, words);
 }
 
-TEST(arguments_that_make_no_sense)
+TEST(invalid_arguments_of_the_host)
 {
     static char command[] = "--command", bad[] = "--bad", shell[] = "--shell", perl[] = "{= x =}", end[] = "--";
     char *host = getenv("GPU_DISPATCH_HOST");

@@ -5,7 +5,7 @@
 #include "support/world.h"
 #include "worker/host.h"
 
-/* Does `what` in one task among others on two workers. Only that task fails, as a crash. */
+/* One task among others on two workers does `what`. Only that task fails, as a crash. */
 static void crash_among_others(enum world_what what, uint64_t n, int sig, int code)
 {
     struct world w;
@@ -57,7 +57,7 @@ TEST(write_to_the_payload_is_a_crash)
     struct world w;
     world_open(&w, 1);
     world_add_sized(&w, (struct world_order){ .what = W_WRITE_INPUT }, 4096);
-    world_add(&w, (struct world_order){ .what = W_WRITE_INPUT }); /* in the ring: mapped read-only too */
+    world_add(&w, (struct world_order){ .what = W_WRITE_INPUT }); /* in the ring, which is mapped read-only too */
     world_add(&w, (struct world_order){ .what = W_ECHO });
     CHECK_EQ(world_run(&w), 0);
     CHECK_EQ(w.finals[0].failure, GD_FAILURE_CRASH);
@@ -80,7 +80,7 @@ TEST(a_second_attempt_may_succeed)
     world_close(&w);
 }
 
-TEST(crash_limit_is_kept)
+TEST(a_task_fails_after_crash_limit_crashes)
 {
     for (unsigned limit = 1; limit <= 5; limit += 2) {
         struct world w;
@@ -106,10 +106,10 @@ TEST(report_has_the_signal_and_the_last_lines_of_stderr)
     CHECK_EQ(world_run(&w), 0);
     CHECK_CONTAINS(w.finals[0].error, "line 40");
     CHECK_CONTAINS(w.finals[0].error, "line 39");
-    CHECK(!strstr(w.finals[0].error, "line 1\n")); /* the last ones */
+    CHECK(!strstr(w.finals[0].error, "line 1\n")); /* only the last lines */
     CHECK_CONTAINS(w.finals[0].error, "signal 11");
     CHECK_CONTAINS(w.finals[1].error, "9");
-    CHECK(!strstr(w.finals[1].error, "line 40")); /* that was another process */
+    CHECK(!strstr(w.finals[1].error, "line 40")); /* another process wrote that line */
     CHECK_CONTAINS(world_event(&w, 'x')->text, "line 40");
     world_close(&w);
 }
@@ -134,8 +134,8 @@ TEST(every_crash_has_its_own_last_lines)
     world_close(&w);
 }
 
-/* The replacement's setup blocks until every task is final, so only the other worker can have done the tasks that the
- * dead one had not begun. */
+/* The setup of the replacement blocks until every task is final. So the other worker must do the tasks that the dead
+ * worker had not begun. */
 static void open_gate_when_all_are_done(struct world *w, const struct gd_report *r)
 {
     (void)r;
@@ -154,7 +154,7 @@ TEST(unstarted_tasks_of_a_dead_worker_do_not_wait_for_its_replacement)
     world_add(&w, (struct world_order){ .what = W_KILL, .gate = 2 });
     world_add_many(&w, 31, (struct world_order){ .what = W_ECHO, .gate = 2 });
     world_launch(&w);
-    world_await(w.page, WC_ENTERED, 2); /* both are in a task, with more behind it */
+    world_await(w.page, WC_ENTERED, 2); /* both workers are in a task and have more tasks */
     world_gate_open(w.page, 2);
     CHECK_EQ(world_join(&w), 0);
     CHECK_EQ(world_callbacks(&w, 'S'), 31);
@@ -167,7 +167,7 @@ TEST(unstarted_tasks_of_a_dead_worker_do_not_wait_for_its_replacement)
 
 static void kill_idle_worker(struct world *w, const struct gd_report *r)
 {
-    /* The worker has nothing to do now: the source waits at its gate. */
+    /* The worker has no task now, because the source waits at its gate. */
     kill((pid_t)w->finals[r->task_id].answer.pid, SIGKILL);
 }
 
@@ -207,7 +207,7 @@ static void crash_in_setup(enum world_what what)
     world_add_many(&w, 50, (struct world_order){ .what = W_ECHO });
     CHECK_EQ(world_run(&w), 0);
     CHECK_EQ(world_callbacks(&w, 'S'), 50);
-    CHECK_EQ(world_events(&w, 's'), 0); /* the third start went well, or the run was over first */
+    CHECK_EQ(world_events(&w, 's'), 0); /* the third start succeeded, or the run ended before it */
     world_close(&w);
 }
 
@@ -224,7 +224,7 @@ TEST(kill_9_in_setup)
     crash_in_setup(W_KILL);
 }
 
-TEST(crash_loop_at_startup_gives_up_and_the_others_go_on)
+TEST(a_worker_that_always_crashes_in_setup_fails_and_the_others_continue)
 {
     struct world w;
     world_open(&w, 2);
@@ -272,7 +272,7 @@ TEST(exit_in_cleanup)
     crash_in_cleanup(W_EXIT, "5");
 }
 
-TEST(one_poison_task_among_ten_thousand)
+TEST(one_task_among_ten_thousand_kills_its_workers)
 {
     struct world w;
     world_open(&w, 3);
@@ -290,7 +290,7 @@ TEST(one_poison_task_among_ten_thousand)
     world_close(&w);
 }
 
-TEST(every_task_a_poison)
+TEST(every_task_kills_its_worker)
 {
     struct world w;
     world_open(&w, 2);
@@ -303,7 +303,7 @@ TEST(every_task_a_poison)
     world_close(&w);
 }
 
-TEST(a_worker_that_never_does_a_task_is_given_up)
+TEST(a_worker_that_never_finishes_a_task_is_not_replaced_any_more)
 {
     struct world w;
     world_open(&w, 1);
@@ -335,7 +335,8 @@ TEST(a_missing_program)
     world_close(&w);
 }
 
-/* The callback has the worker as an argument. The message of a report must name it. */
+/* The message of a report must name the worker. on_worker_exit has the worker as an argument, so its text does not name
+ * it. */
 TEST(only_reports_name_the_worker_in_the_message_of_a_death)
 {
     struct world w;
@@ -363,7 +364,7 @@ TEST(a_program_that_is_not_a_worker)
     world_close(&w);
 }
 
-TEST(a_device_lost_twice_is_set_aside)
+TEST(a_device_lost_twice_is_not_used_any_more)
 {
     struct world w;
     world_open(&w, 2);
@@ -390,7 +391,7 @@ TEST(a_lost_device_replaces_the_process_and_the_task_is_run_again)
     world_close(&w);
 }
 
-/* --- kill points: a worker dies at each named point of its life --- */
+/* --- kill points: a worker dies at each named point of its code --- */
 
 static void die_at(const char *point, unsigned nth, const char *ops, unsigned batch)
 {
@@ -409,7 +410,7 @@ static void die_at(const char *point, unsigned nth, const char *ops, unsigned ba
         FAIL("%s (%s, batch %u): %s", spec, ops, batch, w.text);
     if (world_callbacks(&w, 'S') != 65)
         FAIL("%s (%s, batch %u): %u done", spec, ops, batch, world_callbacks(&w, 'S'));
-    /* If each worker dies once, a task is charged at most twice, so none fails. */
+    /* Each of the two workers dies once, so a task is charged at most twice and does not fail. */
     CHECK_EQ(world_failures(&w, GD_FAILURE_CRASH), 0);
     CHECK_EQ(w.finals[65].failure, GD_FAILURE_ERROR);
     world_close(&w);
@@ -447,7 +448,7 @@ TEST_WITHIN(120, every_kill_point_with_loading_in_batches)
     die_everywhere("bl", 4);
 }
 
-/* Dying at the point every time: the run still ends, with every task reported. */
+/* Every process dies at the point. The run still ends, and every task is reported. */
 TEST_WITHIN(120, every_kill_point_in_every_process)
 {
     setenv("GD_KILL_ALWAYS", "1", 1);
@@ -459,7 +460,7 @@ TEST_WITHIN(120, every_kill_point_in_every_process)
         w.o.restart_delay_ms = 0;
         w.o.death_limit = 5;
         world_add_many(&w, 10, (struct world_order){ .what = W_ECHO });
-        const int rc = world_run(&w); /* checks one final per task */
+        const int rc = world_run(&w); /* checks that each task has one final callback */
         if (rc != 0 && rc != GD_E_SETUP && rc != GD_E_NO_WORKERS)
             FAIL("%s: %s", points[k], w.text);
         if (k < 4)

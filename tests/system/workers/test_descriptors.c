@@ -1,4 +1,4 @@
-/* Descriptors: ours stay off the standard streams and are not passed on. */
+/* Descriptors of the library never have the numbers of the standard streams, and other programs do not inherit them. */
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -14,7 +14,7 @@ static void no_standard_stream_is_open(struct world *w, const struct gd_report *
         CHECK_EQ(fcntl(fd, F_GETFD), -1);
 }
 
-/* Otherwise a worker that prints to "our" stdout would write to the eventfd that reports SIGINT. */
+/* If a descriptor of the library had the number 1, a worker that prints to the inherited stdout would write to it. */
 static void run_without_streams(enum gd_worker_output output)
 {
     struct world w;

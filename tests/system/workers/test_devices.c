@@ -1,6 +1,5 @@
-/* Devices of a run: which a worker sees, on which CPUs it runs, how many workers a device gets, and what happens when a
- * device fails.
- */
+/* Devices of a run: which device a worker sees, on which CPUs it runs, how many workers a device gets, and what happens
+ * when a device fails. */
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/stat.h>
@@ -8,7 +7,7 @@
 #include "support/test.h"
 #include "support/world.h"
 
-/* By name instead of by number. */
+/* Chooses devices by name instead of by number. */
 static void use(struct world *w, const char *gpus)
 {
     w->o.gpus = gpus;
@@ -16,7 +15,7 @@ static void use(struct world *w, const char *gpus)
     w->o.n_gpus = 0;
 }
 
-/* --- which --- */
+/* --- which devices --- */
 
 TEST(simulated_devices_by_name)
 {
@@ -53,7 +52,7 @@ TEST(workers_without_a_device_see_none)
     world_close(&w);
 }
 
-TEST(an_inherited_list_chooses_and_orders)
+TEST(an_inherited_list_chooses_and_orders_devices)
 {
     struct world w;
     struct gd_devices *all;
@@ -107,7 +106,7 @@ TEST(a_device_that_does_not_exist)
     CHECK(!d);
 }
 
-/* --- where --- */
+/* --- on which CPUs --- */
 
 TEST(workers_run_near_their_device)
 {
@@ -115,7 +114,7 @@ TEST(workers_run_near_their_device)
     cpu_set_t ours;
     CHECK_EQ(sched_getaffinity(0, sizeof ours, &ours), 0);
     if (!CPU_ISSET(0, &ours) || !CPU_ISSET(1, &ours))
-        SKIP("CPUs 0 and 1 are not ours");
+        SKIP("this process may not use CPUs 0 and 1");
     setenv("GPU_DISPATCH_SIM", "2,cpus=0/1", 1);
     world_open(&w, 1);
     use(&w, "auto");
@@ -125,7 +124,7 @@ TEST(workers_run_near_their_device)
         CHECK_EQ(w.finals[i].answer.cpus, w.finals[i].gpu_id == 0 ? 1 : 2);
     cpu_set_t after;
     CHECK_EQ(sched_getaffinity(0, sizeof after, &after), 0);
-    CHECK(CPU_EQUAL(&ours, &after)); /* starting them elsewhere has not moved us */
+    CHECK(CPU_EQUAL(&ours, &after)); /* the CPUs of this process are unchanged */
     world_close(&w);
 }
 
@@ -161,7 +160,7 @@ TEST(as_many_workers_as_memory_allows)
     w.o.model_bytes = UINT64_C(2) << 30;
     world_add_many(&w, 100, (struct world_order){ .what = W_ECHO });
     CHECK_EQ(world_run(&w), 0);
-    CHECK_EQ(w.stats.n_workers, 3 + 1); /* a tenth of what is free is left alone */
+    CHECK_EQ(w.stats.n_workers, 3 + 1); /* a tenth of the free memory is not used */
     for (unsigned i = 0; i < 4; i++) {
         CHECK_EQ(w.workers[i].worker_id, i);
         CHECK_EQ(w.workers[i].gpu_id, i < 3 ? 0 : 1);
@@ -183,7 +182,7 @@ TEST(not_enough_memory_for_one_worker)
     CHECK_EQ(gd_dispatcher_open(&d, &w.o), GD_E_TOO_LARGE);
 }
 
-/* --- when they fail --- */
+/* --- devices that fail --- */
 
 TEST(a_device_lost_twice_is_out_of_use)
 {
@@ -192,7 +191,7 @@ TEST(a_device_lost_twice_is_out_of_use)
     w.o.window = 1;
     world_add_many(&w, 1, (struct world_order){ .what = W_DEVICE_LOST, .tries = 2 });
     world_add_many(&w, 20, (struct world_order){ .what = W_ECHO });
-    w.o.placement = GD_PLACE_CHUNKS; /* the first half is the first device's */
+    w.o.placement = GD_PLACE_CHUNKS; /* the first half of the tasks is for the first device */
     w.o.total_tasks = 21;
     CHECK_EQ(world_run(&w), 0);
     CHECK_EQ(world_callbacks(&w, 'S'), 21);
@@ -225,7 +224,7 @@ TEST(a_device_whose_workers_all_fail_in_setup)
     world_close(&w);
 }
 
-TEST(one_of_its_workers_is_enough)
+TEST(a_device_with_one_working_worker_stays_in_use)
 {
     struct world w;
     world_open(&w, 1);
@@ -237,21 +236,22 @@ TEST(one_of_its_workers_is_enough)
     world_close(&w);
 }
 
-static unsigned n_lost; /* devices of a GPU that fails */
+static unsigned n_lost; /* how many devices the failing GPU has */
 
 static void open_the_gate(struct world *w, const struct world_event *e)
 {
     (void)e;
-    if (world_events(w, 'X') == n_lost) /* their workers are gone: what those had begun can't end there */
+    if (world_events(w, 'X') == n_lost) /* the workers of the failed devices are gone, so no task can end there */
         world_gate_open(w->page, 3);
 }
 
-/* Runs on n simulated devices. Each is in a task when the line arrives. All but the first fail. */
+/* Runs on n simulated devices. When each of them is in a task, writes the line to the FIFO of device errors. All
+ * devices except the first one fail. */
 static void run_then_xid(struct world *w, const char *simulated, unsigned n, const char *line)
 {
     static char path[64];
     snprintf(path, sizeof path, "/tmp/gd-xid-%d", (int)getpid());
-    unlink(path); /* left by a process that had this number and was killed */
+    unlink(path); /* an earlier process with this id may have left it */
     CHECK_EQ(mkfifo(path, 0600), 0);
     setenv("GPU_DISPATCH_SIM", simulated, 1);
     setenv("GPU_DISPATCH_SIM_XID", path, 1);
@@ -262,7 +262,7 @@ static void run_then_xid(struct world *w, const char *simulated, unsigned n, con
     world_add_many(w, 20, (struct world_order){ .what = W_ECHO, .gate = 3 });
     world_launch(w);
     world_await(w->page, WC_ENTERED, n);
-    const int fd = open(path, O_WRONLY); /* there is a reader by then, or there will be */
+    const int fd = open(path, O_WRONLY); /* waits until the run reads from it */
     CHECK(fd >= 0);
     CHECK_EQ(write(fd, line, strlen(line)), (ssize_t)strlen(line));
     close(fd);
@@ -272,23 +272,24 @@ static void run_then_xid(struct world *w, const char *simulated, unsigned n, con
 TEST(a_device_that_the_driver_reports_as_lost)
 {
     struct world w;
-    run_then_xid(&w, "2", 2, "1 13\n1 79\n"); /* the first error is the fault of an application */
+    run_then_xid(&w, "2", 2, "1 13\n1 79\n"); /* the first error is one of the application */
     CHECK_EQ(world_join(&w), 0);
     CHECK_EQ(world_callbacks(&w, 'S'), 20);
     CHECK_EQ(world_events(&w, 'd'), 1);
     CHECK_EQ(world_event(&w, 'd')->gpu_id, 1);
     CHECK_CONTAINS(world_event(&w, 'd')->text, "Xid 79");
     for (size_t i = 0; i < 20; i++)
-        CHECK_EQ(w.finals[i].gpu_id, 0); /* those that waited on the other device as well */
+        CHECK_EQ(w.finals[i].gpu_id, 0); /* also tasks that waited for the other device */
     world_close(&w);
 }
 
-/* A contained memory error: its workers are replaced, the device stays, and no task is charged. */
+/* After a contained memory error the workers of the device are replaced, the device stays in use, and no task is
+ * charged. */
 TEST(a_device_whose_programs_must_be_restarted)
 {
     struct world w;
     run_then_xid(&w, "2", 2, "1 94\n");
-    while (world_count(w.page, WC_SETUPS) < 3) /* the one that came in its place */
+    while (world_count(w.page, WC_SETUPS) < 3) /* wait for the replacement */
         sched_yield();
     world_gate_open(w.page, 3);
     CHECK_EQ(world_join(&w), 0);
@@ -302,7 +303,7 @@ TEST(a_device_whose_programs_must_be_restarted)
     world_close(&w);
 }
 
-TEST(a_gpu_that_takes_its_instances_with_it)
+TEST(a_gpu_that_fails_with_all_its_instances)
 {
     struct world w;
     struct gd_devices *whole;
@@ -311,7 +312,7 @@ TEST(a_gpu_that_takes_its_instances_with_it)
     CHECK_EQ(gd_devices_open(&whole, "sim:2"), 0);
     CHECK_EQ(gd_devices_get(whole, 1, &d), 0);
     gd_devices_close(&whole);
-    snprintf(line, sizeof line, "%s 79\n", d.uuid); /* its own name, and not those of its instances */
+    snprintf(line, sizeof line, "%s 79\n", d.uuid); /* the name of the GPU, not of its instances */
     run_then_xid(&w, "2,mig=0/2", 3, line);
     CHECK_EQ(world_join(&w), 0);
     CHECK_EQ(world_callbacks(&w, 'S'), 20);
@@ -321,7 +322,7 @@ TEST(a_gpu_that_takes_its_instances_with_it)
     world_close(&w);
 }
 
-/* --- pace --- */
+/* --- delays between starts --- */
 
 TEST(a_gap_between_starts)
 {

@@ -1,5 +1,5 @@
-/* No orphans: when the dispatching program is killed with -9, its workers and their children end at once. A busy
- * machine may delay that, so at least one of many tries must take less than a second. */
+/* When the dispatching program is killed with SIGKILL, its workers and their children end immediately. A busy machine
+ * may delay that, so only the fastest of many tries must take less than a second. */
 #include "support/test.h"
 #include "support/world.h"
 
@@ -12,8 +12,8 @@ static int open_pidfd(pid_t pid)
     return fd;
 }
 
-/* Runs the world in a process of its own and kills that process when `counter` has reached n. Returns how long it took
- * until all the others were gone. If one stays, the case does not end. */
+/* Runs the world in another process. Kills that process when `counter` has reached n. Returns the time in ms until all
+ * other processes have ended. If one does not end, the case reaches its time limit. */
 static uint64_t kill_the_parent(struct world *w, enum world_counter counter, uint32_t n, unsigned n_workers)
 {
     const bool stops = w->n_orders > 0 && w->orders[0].what == W_STOP;
@@ -41,7 +41,7 @@ static uint64_t kill_the_parent(struct world *w, enum world_counter counter, uin
     }
     if (grandchild >= 0)
         world_await_end(grandchild);
-    while (waitpid(-1, NULL, 0) > 0) /* whatever else there was */
+    while (waitpid(-1, NULL, 0) > 0) /* all other processes of the run */
         ;
     CHECK_EQ(errno, ECHILD);
     const uint64_t took = world_now_ms() - begin;
@@ -102,7 +102,7 @@ TEST(a_worker_with_io_threads)
     kill_the_parent(&w, WC_ENTERED, 2, 2);
 }
 
-/* The worker's own children are in its process group and go with it. */
+/* The children of the worker are in its process group and end with it. */
 TEST(grandchildren)
 {
     uint64_t best = UINT64_MAX;
@@ -118,7 +118,7 @@ TEST(grandchildren)
     CHECK_LE(best, WITHIN_MS);
 }
 
-/* A run that ends, and a worker that dies, leave no grandchild either. */
+/* A grandchild also ends when the run ends normally, and when its worker crashes. */
 static void no_grandchild_after(enum world_what then, int rc)
 {
     struct world w;

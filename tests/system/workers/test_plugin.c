@@ -1,5 +1,5 @@
-/* Workers from a plugin, run by the installed host program: found in $GPU_DISPATCH_HOST; plugins in $GD_TEST_PLUGINS.
- */
+/* Workers from a plugin, run by the host program. $GPU_DISPATCH_HOST is its path, and $GD_TEST_PLUGINS the directory of
+ * the plugins. */
 #include <gpu_dispatch/gpu_dispatch.h>
 #include <limits.h>
 

@@ -1,4 +1,4 @@
-/* Setup failures reduce the pool, not the run; when all fail, every task that was taken is reported. */
+/* A run continues with the workers whose setup succeeds. If all setups fail, every task that was taken is reported. */
 #include "support/test.h"
 #include "support/world.h"
 
@@ -19,10 +19,10 @@ TEST(some_workers_fail)
     CHECK_EQ(world_join(&w), 0);
     CHECK_EQ(world_callbacks(&w, 'S'), 100);
     CHECK_EQ(world_events(&w, 's'), 2);
-    CHECK_EQ(world_events(&w, 'x') + world_events(&w, 'X'), 0); /* its exit is not a second event */
+    CHECK_EQ(world_events(&w, 'x') + world_events(&w, 'X'), 0); /* no second event for its exit */
     CHECK_EQ(w.workers[0].state, GD_WORKER_FAILED);
     CHECK_EQ(w.workers[1].state, GD_WORKER_FINISHED);
-    CHECK_EQ(world_count(w.page, WC_SETUPS), 4); /* an error is not tried again */
+    CHECK_EQ(world_count(w.page, WC_SETUPS), 4); /* a setup that returns an error is not tried again */
     CHECK_EQ(world_count(w.page, WC_CLEANUPS), 2);
     for (size_t i = 0; i < 100; i++)
         CHECK(w.finals[i].worker_id == 1 || w.finals[i].worker_id == 3);
@@ -59,7 +59,7 @@ TEST(all_workers_fail)
     CHECK_CONTAINS(w.text, "All workers failed during setup: setup of worker ");
     CHECK_EQ(world_failures(&w, GD_FAILURE_NO_WORKER), w.stats.taken);
     CHECK_EQ(w.stats.setup_failures, 3);
-    CHECK_LT(w.stats.taken, 100); /* the source is not drained for nothing */
+    CHECK_LT(w.stats.taken, 100); /* the run does not take all tasks from the source */
     if (w.stats.taken > 0) {
         CHECK_CONTAINS(w.finals[0].error, "All workers failed during setup");
         CHECK_EQ(w.finals[0].worker_id, -1);
@@ -69,7 +69,7 @@ TEST(all_workers_fail)
     world_close(&w);
 }
 
-TEST(all_workers_fail_beside_a_full_queue)
+TEST(all_workers_fail_while_the_queue_is_full)
 {
     struct world w;
     world_open(&w, 2);
@@ -85,7 +85,7 @@ TEST(all_workers_fail_beside_a_full_queue)
     world_close(&w);
 }
 
-TEST(all_workers_fail_beside_a_blocked_source)
+TEST(all_workers_fail_while_the_source_blocks)
 {
     struct world w;
     world_open(&w, 2);
@@ -94,16 +94,16 @@ TEST(all_workers_fail_beside_a_blocked_source)
     w.setup = (struct world_setup){ .what = W_ERROR, .gate = 2 };
     world_add_many(&w, 10, (struct world_order){ .what = W_ECHO });
     world_launch(&w);
-    world_await(w.page, WC_SOURCE, 4); /* three were given, and there it blocks */
+    world_await(w.page, WC_SOURCE, 4); /* the source has given three tasks and blocks */
     world_gate_open(w.page, 2);
     CHECK_EQ(world_join(&w), GD_E_SETUP);
     CHECK_CONTAINS(w.text, "All workers failed during setup: setup of worker ");
     CHECK_EQ(w.stats.taken, 3);
     CHECK_EQ(world_failures(&w, GD_FAILURE_NO_WORKER), 3);
-    _exit(0); /* the source still waits */
+    _exit(0); /* the thread of the source still waits */
 }
 
-TEST(all_workers_fail_in_order)
+TEST(all_workers_fail_in_an_ordered_run)
 {
     struct world w;
     world_open(&w, 2);
@@ -116,7 +116,7 @@ TEST(all_workers_fail_in_order)
     world_close(&w);
 }
 
-TEST(a_worker_that_exits_in_setup_is_still_a_worker)
+TEST(exit_with_code_0_in_setup_is_a_setup_failure)
 {
     struct world w;
     world_open(&w, 1);
@@ -162,7 +162,7 @@ TEST(a_setup_that_hangs)
 {
     struct world w;
     world_open(&w, 2);
-    w.o.setup_timeout_ms = WORLD_PATIENCE_MS; /* the other worker has it too, and keeps it */
+    w.o.setup_timeout_ms = WORLD_PATIENCE_MS; /* also applies to the other worker, which is ready in time */
     w.o.setup_attempts = 2;
     w.o.restart_delay_ms = 1;
     w.setup = (struct world_setup){ .gate = 5, .workers = 1 }; /* never opened */
@@ -180,12 +180,12 @@ TEST(a_setup_that_hangs)
     CHECK_EQ(world_event(&w, 's')->worker_id, 0);
     CHECK_CONTAINS(world_event(&w, 's')->text, "setup");
     CHECK_EQ(world_events(&w, 's'), 1);
-    CHECK_EQ(world_count(w.page, WC_SETUPS), 3); /* it was given a second try */
+    CHECK_EQ(world_count(w.page, WC_SETUPS), 3); /* worker 0 had two attempts, worker 1 had one */
     world_close(&w);
 }
 
-/* How many setups run at once: each waits for a gate, and the test counts the setups that have begun. */
-TEST(setup_jobs_bounds_how_many_set_up_at_once)
+/* Every setup waits for a gate. The test counts the setups that have begun. */
+TEST(setup_jobs_limits_the_setups_at_one_time)
 {
     struct world w;
     world_open(&w, 4);
@@ -196,7 +196,7 @@ TEST(setup_jobs_bounds_how_many_set_up_at_once)
     world_await(w.page, WC_SETUPS, 2);
     struct gd_worker_stats s[4];
     unsigned starting, off;
-    do { /* a snapshot that shows two starting shows the others waiting */
+    do { /* wait until the statistics show two workers that start */
         starting = off = 0;
         gd_dispatcher_worker_stats(w.d, s, sizeof *s, 4);
         for (unsigned i = 0; i < 4; i++) {
