@@ -700,6 +700,8 @@ TEST(a_late_start_is_seen_although_the_run_sleeps)
     world_add(&w, (struct world_order){ .what = W_ECHO, .gate = 2 });
     world_launch(&w);
     struct gd_observer *o = observe(NULL);
+    while (look(o)->stats->completed < 1) /* the worker has no input before its first task either */
+        sched_yield();
     await_idle(o, 0, GD_IDLE_NO_INPUT);
     const pid_t worker = world_pid(w.page, 0);
     CHECK_EQ(kill(worker, SIGSTOP), 0);
