@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Workers that are other programs: a command run once per task, and a program
- * that is kept alive and speaks JSON Lines.
+ * Workers that are other programs: a command that is run once per task, and a program that stays alive and exchanges
+ * JSON lines.
  *
  *     const char *const words[] = { "sha256sum", "{}", NULL };
  *     struct gd_command_spec spec = { .size = sizeof spec, .words = words };
@@ -19,14 +19,14 @@
  *
  * Replacements are quoted for the shell, unless the first word contains a placeholder. In that case the input is a
  * command line or a part of one, and is inserted unchanged. The same happens if the template has no words. If the
- * template has no placeholder except {gpu}, the library adds {} as its last word. If nothing in the command line is
- * special to a shell, the program is started directly, which is faster and otherwise the same.
+ * template has no placeholder except {gpu}, the library adds {} as its last word. If no character of the command line
+ * is special to a shell, the program is started directly. This is faster, with the same result.
  *
  * The payload of a task is its arguments, with a NUL between them. {} stands for all of them. The command has no
  * standard input. Its environment contains GPU_DISPATCH_TASK_ID, GPU_DISPATCH_ATTEMPT, PARALLEL_SEQ ({#}) and
  * PARALLEL_JOBSLOT ({%}). It runs in the worker's process group, so processes that it leaves running end with the
  * worker. Its result is its output: see gd_command_read(). If it exits with a status other than 0, the task fails and
- * is retried like any other; the output is still delivered.
+ * is retried like any other task. Its output is still delivered.
  *
  * Stream. The program is started once per worker. It writes the line {"ready":true}. If its setup failed it writes
  * {"ready":false,"error":"message"} instead. Then it reads one line per task:
@@ -40,12 +40,12 @@
  *
  * A failure is retried unless the line has "final":true. "kind" may be "out_of_memory" or "device_lost".
  *
- * The program may be sent several tasks before it has answered the first: as many as it does in about a millisecond, or
- * gd_options.batch_size if that is more. It
- * may answer them in any order. It must exit at the end of its input. Bytes of an input that are not UTF-8 are written
- * as \udc80 to \udcff; Python's os.fsencode() turns them back into bytes. A line is at most 1 GiB long. A program that
- * writes anything else breaks the protocol: it is killed and replaced, and its task is started again. A task whose
- * program was killed crash_limit times is reported as a crash.
+ * The library may send several tasks before the program has answered the first: as many as the program processes in
+ * about a millisecond, or gd_options.batch_size if that is more. The program may answer them in any order. It must exit
+ * at the end of its input. Bytes of an input that are not UTF-8 are written as \udc80 to \udcff; Python's os.fsencode()
+ * turns them back into bytes. A line is at most 1 GiB long. A program that writes any other line breaks the protocol.
+ * It is killed and replaced, and its task is started again. If this happens crash_limit times during the same task, the
+ * task is reported as a crash.
  */
 #ifndef GPU_DISPATCH_COMMAND_H
 #define GPU_DISPATCH_COMMAND_H
@@ -107,7 +107,7 @@ int gd_command_check(const struct gd_command *command);
  * gd_argv_free(). */
 char **gd_command_worker(const struct gd_command_spec *spec);
 
-/* A program that speaks JSON Lines. */
+/* A program that exchanges JSON lines. */
 struct gd_stream_spec {
     size_t size;              /* sizeof(struct gd_stream_spec) */
     const char *const *words; /* the program, found through PATH, and its arguments; NULL-terminated */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The devices of this machine: which exist, which of them this process may use,
- * and what is known about each.
+ * The devices of this machine: which devices exist, which of them this process may use, and their properties.
  *
  *     struct gd_devices *all;
  *     if (gd_devices_open(&all, "auto") < 0)
@@ -14,9 +13,9 @@
  *     gd_devices_close(&all);
  *
  * A list of devices is a snapshot. NVIDIA devices are found through NVML, which is opened at run time. AMD and Intel
- * devices are found through sysfs. Neither is needed to build or to run. If the environment variable GPU_DISPATCH_SIM
- * is set, the machine has simulated devices instead of real ones: `GPU_DISPATCH_SIM=4`, with more detail as described
- * in gpu-dispatch-gpus(1).
+ * devices are found through sysfs. Neither NVML nor sysfs is needed to build or to run. If the environment variable
+ * GPU_DISPATCH_SIM is set, simulated devices replace the real ones. For example, `GPU_DISPATCH_SIM=4` makes four;
+ * gpu-dispatch-gpus(1) has the details.
  *
  * Numbers. The devices that this process may use are numbered from 0: first NVIDIA, then AMD, then Intel, and by PCI
  * bus id within a vendor. Each MIG instance has its own number. If CUDA_VISIBLE_DEVICES (HIP_VISIBLE_DEVICES,
@@ -54,7 +53,7 @@ enum gd_vendor {
 /* Returns the vendor's name: "CPU", "NVIDIA", ... The string is static. */
 const char *gd_vendor_name(enum gd_vendor vendor);
 
-/* Bits that tell which fields of a struct gd_device are known. */
+/* Bits for the fields of a struct gd_device that are known. */
 enum gd_device_known {
     GD_KNOWN_MEMORY = 1 << 0,      /* memory_total, memory_free */
     GD_KNOWN_UTILIZATION = 1 << 1, /* utilization */
@@ -103,8 +102,8 @@ struct gd_device_process {
  *   "cpu", "cpu:8" workers without a device
  *
  * Returns 0. Returns GD_E_NO_DEVICES if a device does not exist, and GD_E_INVALID if spec has a wrong form, a UUID
- * matches several devices or a device is listed twice. The error message names the device; if the device does not
- * exist, the message also says which do. Release with gd_devices_close(). */
+ * matches several devices or a device is listed twice. The error message names the device. If the device does not
+ * exist, the message also lists the devices that exist. Release with gd_devices_close(). */
 int gd_devices_open(struct gd_devices **out, const char *spec);
 
 void gd_devices_close(struct gd_devices **list); /* sets *list to NULL; NULL is allowed */
@@ -117,14 +116,15 @@ int gd_devices_get(const struct gd_devices *list, size_t i, struct gd_device *ou
 /* Returns the index in the list of the device with this number (gd_device.id), or GD_E_NO_DEVICES. */
 int gd_devices_find(const struct gd_devices *list, int id);
 
-/* Checks device numbers. Returns 0 if all n of them are in the list. Returns GD_E_NO_DEVICES if one is not; the error
- * message names it and lists those that exist. Returns GD_E_INVALID if a number is given twice. */
+/* Checks device numbers. Returns 0 if all n of them are in the list. Returns GD_E_NO_DEVICES if one is not. The error
+ * message names it and lists the devices that exist. Returns GD_E_INVALID if a number is given twice. */
 int gd_devices_validate(const struct gd_devices *list, const int *ids, size_t n);
 
 /* Returns true if the list contains an NVIDIA device that CUDA could use. */
 bool gd_devices_cuda(const struct gd_devices *list);
 
-/* Reads memory, utilisation, temperature, power and processes from the driver again. The list keeps its devices. */
+/* Reads memory, utilisation, temperature, power and processes from the driver again. The devices in the list stay the
+ * same. */
 int gd_devices_refresh(struct gd_devices *list);
 
 /* Copies the first max processes that compute on device i to out. Returns how many there are in all, or
@@ -134,7 +134,7 @@ int gd_devices_processes(const struct gd_devices *list, size_t i, struct gd_devi
 
 /* Returns how many workers fit on device i if each needs this many bytes of device memory. A tenth of the free memory,
  * and at least 256 MiB, stays free. Returns GD_E_UNSUPPORTED if the free memory is not known. Returns GD_E_TOO_LARGE if
- * not even one worker fits; the error message contains the figures. */
+ * not even one worker fits. The error message contains the figures. */
 int gd_devices_room(const struct gd_devices *list, size_t i, uint64_t bytes);
 
 #if defined(__GNUC__)

@@ -14,8 +14,8 @@
  *     if (gd_run(&o) < 0)
  *         fprintf(stderr, "%s\n", gd_error_text());
  *
- * For each task that the source gives, exactly one of on_success, on_error and on_timeout is called, whatever happens
- * to the workers. If the journal already has the task's result, on_skip is called instead.
+ * For each task from the source, exactly one of on_success, on_error and on_timeout is called, whatever happens to the
+ * workers. If the journal already has the task's result, on_skip is called instead.
  *
  * Threads: gd_run() and gd_dispatcher_run() block. Every on_... callback except on_skip runs on the thread that
  * called one of these two functions. The source and on_skip run on a thread of the library, one call at a time. All
@@ -49,7 +49,7 @@ struct gd_journal;
 struct gd_item {
     const void *data;  /* the payload; copied when the source returns. Do not set it after gd_item_alloc(). */
     size_t size;       /* may be 0 */
-    uint64_t weight;   /* how much work the task is, for GD_PLACE_BY_SIZE; 0: the same as size */
+    uint64_t weight;   /* the amount of work, for GD_PLACE_BY_SIZE; 0: the same as size */
     void *reserved[4]; /* used by the library */
 };
 
@@ -57,13 +57,13 @@ struct gd_item {
  * gd_item_error(). */
 typedef int gd_source_fn(void *user, struct gd_item *item);
 
-/* Returns room for a payload in shared memory. The source writes the payload there, so it need not be copied. Waits
+/* Allocates memory for a payload in shared memory. The source writes the payload there, so it need not be copied. Waits
  * until queue_bytes allows it. Returns NULL if memory ran out or the run is being shut down. In both cases the source
  * should end: it returns the value of gd_item_error(), or 0. */
 void *gd_item_alloc(struct gd_item *item, size_t size);
 
-/* Sets the error message of a failed source. Returns GD_E_SOURCE, which the source must return. The tasks given so far
- * are still processed; then the run ends with GD_E_SOURCE. */
+/* Sets the error message of a failed source. Returns GD_E_SOURCE, which the source must return. The earlier tasks are
+ * still processed. Then the run ends with GD_E_SOURCE. */
 int gd_item_error(struct gd_item *item, const char *format, ...) GD_PRINTF(2, 3);
 
 /* --- arguments of callbacks --------------------------------------- */
@@ -119,8 +119,8 @@ enum gd_placement {
     GD_PLACE_DYNAMIC = 0, /* the next task goes to a free worker */
     /* Task i goes to worker i / ceil(total_tasks / workers). Needs total_tasks <= queue_size. With a journal, i counts
      * only the tasks that are run, and total_tasks is reduced by the tasks skipped so far. If every skipped task comes
-     * before the first one that is run, all chunks have the same size. If tasks are skipped later, the earlier chunks
-     * are larger, because those skips were not known yet, and the later chunks are smaller. */
+     * before the first task that is run, all chunks have the same size. If tasks are skipped later, the earlier chunks
+     * are larger and the later chunks are smaller, because the later skips were not known at the start. */
     GD_PLACE_CHUNKS = 1,
     GD_PLACE_BY_SIZE = 2, /* the largest waiting task first; workers take turns */
     GD_PLACE_CUSTOM = 3,  /* the callback gd_options.place chooses the worker */
@@ -148,9 +148,9 @@ enum gd_orphans {
      * Your own children are never killed: a worker's processes are recognised by the environment variable
      * GPU_DISPATCH_PROCESS. A process that has cleared its environment is not found. */
     GD_ORPHANS_END = 1,
-    /* Like GD_ORPHANS_END, and the run also waits for (reaps) every child of this process that ends. For a program
-     * whose only children are its workers, or that is the first process of a container. SIGCHLD must be blocked in all
-     * threads of the program. */
+    /* Like GD_ORPHANS_END, and the run also waits for (reaps) every child of this process that ends. Use it in a
+     * program whose only children are its workers, or that is the first process of a container. SIGCHLD must be blocked
+     * in all threads of the program. */
     GD_ORPHANS_REAP = 2,
 };
 
@@ -177,24 +177,25 @@ struct gd_options {
     unsigned setup_jobs;       /* how many workers run setup at the same time; 0: all */
     unsigned setup_timeout_ms; /* 0: no limit */
     unsigned setup_attempts;   /* default 3: how many times a worker that crashes in setup is started */
-    unsigned death_limit; /* default 10: a worker that dies this often in a row, with no task finished, is given up */
+    unsigned
+        death_limit; /* default 10: a worker that dies this often, with no task finished in between, is not replaced */
     unsigned restart_delay_ms; /* default 10: delay before the second restart in a row; doubles with each restart, up to
                                   1 s */
 
     /* tasks */
-    size_t queue_size;        /* default 1024: how many tasks the source may be ahead of the workers */
-    size_t queue_bytes;       /* default 1 GiB: how many payload bytes it may be ahead; a larger one is taken alone */
+    size_t queue_size;        /* default 1024: how many tasks are read ahead from the source */
+    size_t queue_bytes;       /* default 1 GiB: payload bytes read ahead; a larger payload is taken alone */
     size_t arena_bytes;       /* default 64 MiB: payload memory that workers may pin: gd_worker_arena() */
     uint64_t total_tasks;     /* how many tasks there are, for progress displays; 0: unknown */
     unsigned task_timeout_ms; /* 0: no limit; for each attempt */
-    unsigned cancel_grace_ms; /* default 1000: time between asking a task to stop and killing its worker */
+    unsigned cancel_grace_ms; /* default 1000: time between cancelling a task and killing its worker */
     unsigned retries;         /* how many times a task is retried after an error (or a timeout, with retry_timeouts) */
     unsigned retry_delay_ms;  /* default 100: delay before the first retry; doubles with each retry, up to a minute */
     unsigned crash_limit;     /* default 3: a task that has killed its worker this many times fails */
     unsigned start_gap_ms;    /* minimum time between the starts of two tasks; if set, workers get one task at a time */
     unsigned window;          /* how many tasks a worker is given ahead; 0: chosen by how long tasks take */
     bool ordered;             /* report tasks in the order of the source */
-    bool retry_timeouts;      /* true: retry a task after a timeout, like one that failed; false: a timeout is final */
+    bool retry_timeouts;      /* true: retry a task after a timeout, as after an error; false: a timeout is final */
     enum gd_placement placement;
     gd_place_fn *place; /* for GD_PLACE_CUSTOM */
 
@@ -216,8 +217,8 @@ struct gd_options {
     void *user; /* passed to every callback */
     gd_source_fn *source;
     /* Makes a blocked source return. Called on the run's thread. The run waits for the source until stop_grace_ms after
-     * a shutdown, or a moment after an abort. After that the run returns although the source has not. In that
-     * case user must stay valid until the source returns, and the task that the source returns is dropped. */
+     * a shutdown, or for a moment after an abort. Then the run returns even if the source has not returned. In that
+     * case user must stay valid until the source returns, and the task from the source is dropped. */
     void (*source_cancel)(void *user);
     void (*on_success)(void *user, const struct gd_report *report);
     void (*on_error)(void *user, const struct gd_report *report);
@@ -227,8 +228,8 @@ struct gd_options {
     void (*on_cleanup_fail)(void *user, int worker_id, int gpu_id, const char *error);
     /* A worker process ended unexpectedly. It is replaced unless given_up is true. */
     void (*on_worker_exit)(void *user, int worker_id, int gpu_id, const char *why, bool given_up);
-    /* A device is no longer used: it was lost twice in a row, the driver reported an error, or all its workers are
-     * gone. */
+    /* A device is no longer used: it was lost twice in a row, the driver reported an error, or none of its workers is
+     * left. */
     void (*on_device_out)(void *user, int gpu_id, const char *why);
     /* A worker wrote text to fd 1 or 2 (GD_OUTPUT_CAPTURE). text is borrowed and has no NUL at its end. */
     void (*on_output)(void *user, int worker_id, int fd, const char *text, size_t length);
@@ -241,7 +242,7 @@ struct gd_options {
     enum gd_orphans orphans; /* GD_ORPHANS_LEAVE */
 
     /* Default 60000. If the machine cannot start processes (EAGAIN, ENOMEM), tasks wait, and the wait does not count as
-     * an attempt. If nothing could run for this long, the run ends with an error. */
+     * an attempt. If no task could run for this long, the run ends with an error. */
     unsigned shortage_wait_ms;
 
     /* A task was skipped because the journal has its result. Called on the source's thread, between two calls of the
@@ -264,7 +265,8 @@ void gd_options_init(struct gd_options *o, size_t size);
 
 /* --- running ------------------------------------------------------------ */
 
-/* Opens a dispatcher, runs it and closes it. Returns what gd_dispatcher_open() or gd_dispatcher_run() returned. */
+/* Opens a dispatcher, runs it and closes it. Returns the value of gd_dispatcher_open() if that failed, else the value
+ * of gd_dispatcher_run(). */
 int gd_run(const struct gd_options *o);
 
 /* Makes a dispatcher: checks and copies the options, and starts no process yet. Returns 0 or a negative code. Release
@@ -272,11 +274,11 @@ int gd_run(const struct gd_options *o);
 int gd_dispatcher_open(struct gd_dispatcher **out, const struct gd_options *o);
 
 /* Runs until the source has ended and every task is final. A dispatcher can be run once. Returns 0 if the run ended
- * normally, even if tasks failed: gd_dispatcher_stats() counts those. Otherwise returns
+ * normally, even if tasks failed. gd_dispatcher_stats() returns their number. Otherwise returns
  *
  *   GD_E_SETUP        all workers failed during setup. Every task that was not done was reported through on_error.
- *   GD_E_NO_WORKERS   all workers were given up. Every task that was not done was reported through on_error.
- *   GD_E_SOURCE       the source failed. The tasks that it had given were processed.
+ *   GD_E_NO_WORKERS   no worker is left. Every task that was not done was reported through on_error.
+ *   GD_E_SOURCE       the source failed. Its earlier tasks were processed.
  *   GD_E_SHUTDOWN     gd_dispatcher_shutdown() or _abort() ended the run. Tasks not done were reported as cancelled.
  *   GD_E_INTERRUPTED  SIGINT or SIGTERM ended the run. Tasks not done were reported as cancelled.
  *   GD_E_JOURNAL      the journal could not be written (for example: disk full), so the run was shut down.
@@ -285,13 +287,13 @@ int gd_dispatcher_open(struct gd_dispatcher **out, const struct gd_options *o);
  *                     the run could not start, or could not go on. Tasks not done were reported as cancelled. */
 int gd_dispatcher_run(struct gd_dispatcher *d);
 
-/* Asks a run to end and returns at once. No more tasks are taken from the source. Running tasks may finish within
- * stop_grace_ms. Waiting tasks are reported as cancelled. Workers clean up. A task that fails after this call is also
- * reported as cancelled, because the signal that stops this program (Ctrl-C, for example) may have reached its worker
- * too. So a stop never uses up an attempt. */
+/* Shuts a run down, and returns without waiting for it. No more tasks are taken from the source. Running tasks may
+ * finish within stop_grace_ms. Waiting tasks are reported as cancelled. Workers clean up. A task that fails after this
+ * call is also reported as cancelled, because the signal that stops this program (Ctrl-C, for example) may also have
+ * stopped the task. So a shutdown never uses up an attempt. */
 void gd_dispatcher_shutdown(struct gd_dispatcher *d);
 
-/* Ends a run without waiting for running tasks or for cleanup: workers are killed. Returns at once. */
+/* Kills all workers and ends the run. Running tasks do not finish, and workers do not clean up. Returns at once. */
 void gd_dispatcher_abort(struct gd_dispatcher *d);
 
 /* gd_dispatcher_suspend() stops every worker and the processes it started, as SIGSTOP does. gd_dispatcher_resume()
@@ -334,7 +336,7 @@ enum gd_worker_state {
     GD_WORKER_STARTING = 1, /* process started, in setup */
     GD_WORKER_IDLE = 2,
     GD_WORKER_BUSY = 3,
-    GD_WORKER_CANCELLING = 4, /* its task was asked to stop */
+    GD_WORKER_CANCELLING = 4, /* its task was cancelled and has not stopped yet */
     GD_WORKER_KILLING = 5,    /* SIGKILL was sent, the process has not ended yet */
     GD_WORKER_RESTING = 6,    /* died, waits to be started again */
     GD_WORKER_STOPPING = 7,   /* no more tasks: in cleanup */
@@ -372,10 +374,10 @@ int gd_dispatcher_worker_stats(struct gd_dispatcher *d, struct gd_worker_stats *
  * setting gd_options.total_tasks, so GD_PLACE_CHUNKS uses the new total. */
 void gd_dispatcher_set_total(struct gd_dispatcher *d, uint64_t total_tasks);
 
-/* Sets how much work is done and how much there is in all. Use it if tasks differ much in size. The unit is yours:
- * seconds of audio, bytes. Observers compute the progress and the remaining time from this instead of the number of
- * tasks. Skipped tasks belong to neither figure. If total is 0 (unknown), tasks are counted. May be called from any
- * thread and from callbacks. */
+/* Sets how much work is done and how much there is in all. Use it if tasks differ much in size. You choose the unit,
+ * for example seconds of audio or bytes. Observers compute the progress and the remaining time from this instead of the
+ * number of tasks. Do not count skipped tasks in either figure. If total is 0 (unknown), observers count tasks. May be
+ * called from any thread and from callbacks. */
 void gd_dispatcher_set_work(struct gd_dispatcher *d, double done, double total);
 
 /* Reads the last values of gd_dispatcher_set_work(). Both are 0 if it was not called. done or total may be NULL. May be

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * Durable runs: a journal on disk records what is done, and a run that was killed continues from it.
+ * Durable runs: a journal on disk records which tasks are done, so that a killed run can be resumed.
  *
  *     struct gd_journal_options jo = GD_JOURNAL_OPTIONS_INIT;
  *     jo.path = "run.db";
- *     jo.command = "my-program --model base";      // identifies the work: resuming with another one is refused
- *     jo.resume = GD_JOURNAL_RESUME_REST;          // skip what is final
+ *     jo.command = "my-program --model base";      // identifies the work: another command cannot resume it
+ *     jo.resume = GD_JOURNAL_RESUME_REST;          // skip tasks that are final
  *     struct gd_journal *j;
  *     if (gd_journal_open(&j, &jo) < 0)
  *         return fprintf(stderr, "%s\n", gd_error_text()), 1;
@@ -14,13 +14,13 @@
  *     if (gd_journal_close(&j) < 0)                // everything is on disk when this returns 0
  *         return fprintf(stderr, "%s\n", gd_error_text()), 1;
  *
- * The file is an SQLite database in WAL mode, described in gpu-dispatch-journal(5). Any tool that reads SQLite may
- * read it, even during the run. A task is identified by its key, not by its place in the list. The key is the payload,
+ * The file is an SQLite database in WAL mode, described in gpu-dispatch-journal(5). Any tool that reads SQLite may read
+ * it, even during the run. A task is identified by its key, not by its position in the list. The key is the payload,
  * unless the source sets another one with gd_item_key(). If a list contains the same key twice, these are two tasks.
  *
  * After a task's callback has returned, another thread writes its record. It writes many records at once, in one
- * transaction every window_ms. So after kill -9 only the tasks that ended in the last window are run again. With
- * GD_JOURNAL_SYNC_FULL the same holds after a power loss. Tasks that were cancelled, or for which no worker was left,
+ * transaction every window_ms. So after kill -9 only the tasks that ended in the last window_ms are run again. With
+ * GD_JOURNAL_SYNC_FULL the same is true after a power loss. Tasks that were cancelled, or for which no worker was left,
  * get no record: they are not final.
  *
  * If the library was built without SQLite, these functions return GD_E_UNSUPPORTED with an error message.
@@ -60,7 +60,7 @@ enum gd_journal_resume {
 };
 
 enum gd_journal_sync {
-    GD_JOURNAL_SYNC_NORMAL = 0, /* records survive the death of all processes; a power loss may lose the last seconds */
+    GD_JOURNAL_SYNC_NORMAL = 0, /* records survive the end of all processes; a power loss may lose the last seconds */
     /* With each group of records, first the files of gd_journal_follow() and then the records are forced to the disk.
      * The run waits for this. */
     GD_JOURNAL_SYNC_FULL = 1,
@@ -91,14 +91,14 @@ struct gd_journal_options {
 int gd_journal_open(struct gd_journal **out, const struct gd_journal_options *o);
 
 /* Follows a file that callbacks append to. Call it before the run. fd is open for writing and borrowed until
- * gd_journal_close(). The length of the file is recorded with each group of tasks. If the journal already knows the
- * path (relative to the directory of the journal, or absolute), this call cuts the file back to the recorded length:
- * the rest belongs to tasks that will be run again, and its last line may be incomplete.
+ * gd_journal_close(). The length of the file is recorded with each group of tasks. If the journal already contains the
+ * path (relative to the directory of the journal, or absolute), this call cuts the file to the recorded length. The
+ * rest belongs to tasks that will be run again, and its last line may be incomplete.
  *
  * Returns 0 or a negative code. Returns GD_E_MISMATCH, and leaves the file unchanged, if the file is shorter than
- * recorded, if the last 64 KiB before the recorded length have changed (checked only if the file can
- * be opened for reading by its path), or if the file is longer although the last run ended normally. With force these
- * cases are no errors: the whole file is kept, and new lines are appended. */
+ * recorded, if the last 64 KiB before the recorded length have changed (checked only if the file can be opened for
+ * reading by its path), or if the file is longer although the last run ended normally. With force these cases are not
+ * errors: the whole file is kept, and new lines are appended. */
 int gd_journal_follow(struct gd_journal *j, const char *path, int fd);
 
 /* Like gd_journal_follow(), for a file that was rewritten and is complete, even if it is shorter than recorded. May
@@ -108,7 +108,7 @@ int gd_journal_follow_anew(struct gd_journal *j, const char *path, int fd);
 /* What a callback adds to the record of its task. Everything is copied. */
 struct gd_journal_note {
     size_t size;            /* sizeof(struct gd_journal_note) */
-    const char *output;     /* where the output of the task went; NULL: not known */
+    const char *output;     /* where the output of the task was written; NULL: not known */
     const char *stderr_end; /* the last lines that the task wrote to standard error */
     size_t stderr_size;
     const char *failure; /* the class of the failure; NULL: gd_failure_name() */
@@ -124,7 +124,7 @@ void gd_journal_add_note(struct gd_journal *j, const struct gd_journal_note *not
 struct gd_journal_counts {
     size_t size;     /* set to sizeof(struct gd_journal_counts) before the call */
     uint64_t run;    /* number of this run in the journal, from 1 */
-    uint64_t before; /* records found when the journal was opened, of which: */
+    uint64_t before; /* records found when the journal was opened; done_before + failed_before */
     uint64_t done_before, failed_before;
     uint64_t skipped;        /* tasks of this run that were final already */
     uint64_t recorded;       /* tasks of this run whose records are on disk */
@@ -134,28 +134,27 @@ struct gd_journal_counts {
 /* Fills *out. Returns 0 or a negative code. May be called from any thread. */
 int gd_journal_get_counts(struct gd_journal *j, struct gd_journal_counts *out);
 
-/* Writes the remaining records and how the run ended, and unlocks and closes the file. Returns 0, or a negative code if
- * records could not be written: those tasks will be run again. Always sets *j to NULL. NULL is allowed. Must not be
- * called during the run. In a process forked after the journal was opened, nothing is written: the journal belongs to
- * the parent. */
+/* Writes the remaining records and the outcome of the run. Unlocks and closes the file. Returns 0, or a negative code
+ * if records could not be written. The tasks of those records will be run again. Always sets *j to NULL. NULL is
+ * allowed. Must not be called during the run. In a process that was forked after the journal was opened, nothing is
+ * written, because the parent still uses the journal. */
 int gd_journal_close(struct gd_journal **j);
 
 /* --- keys: within the source ----------------------------------------------- */
 
-/* Sets the key and the version of a task, for example the path of a file as the key, and its size and time as the
- * version. Without this call the key
- * is the payload. If the journal has the key with another version, the task is run again and its record is replaced.
- * Both are copied; version may be NULL. Does nothing without a journal. Returns 0, or a negative code, which the source
- * must return. */
+/* Sets the key and the version of a task. For example, the key is the path of a file, and the version is its size and
+ * time. Without this call the key is the payload. If the journal has the key with another version, the task is run
+ * again and its record is replaced. Both are copied; version may be NULL. Does nothing without a journal. Returns 0, or
+ * a negative code, which the source must return. */
 int gd_item_key(struct gd_item *item, const void *key, size_t key_size, const char *version);
 
-/* --- reading: any journal, also one in use ----------------------------------- */
+/* --- reading: any journal, even one in use ----------------------------------- */
 
 struct gd_journal_reader;
 
-/* Opens a journal for reading. A journal that was not closed (kill -9) can be read as well, in the state from which a
- * run would resume. Figures are always in range, whatever the file contains: counts are at most 2^53, times and
- * durations are finite and not negative. Strings are not checked: they may contain anything. */
+/* Opens a journal for reading. A journal that was not closed (kill -9) can be read too, in the state from which a run
+ * would resume. Figures are always in range, even if the file is damaged: counts are at most 2^53, and times and
+ * durations are finite and not negative. Strings are not checked and may contain anything. */
 int gd_journal_reader_open(struct gd_journal_reader **out, const char *path);
 void gd_journal_reader_close(struct gd_journal_reader **r);
 
@@ -212,7 +211,7 @@ struct gd_journal_query {
     uint64_t limit; /* 0: none */
 };
 
-/* Calls fn for each record. fn returns 0 to go on, or any other value to stop. Returns the last value of fn, or a
+/* Calls fn for each record. fn returns 0 to continue, or any other value to stop. Returns the last value of fn, or a
  * negative code. The record is borrowed until fn returns. */
 int gd_journal_reader_each(struct gd_journal_reader *r, const struct gd_journal_query *q,
                            int (*fn)(void *user, const struct gd_journal_record *record), void *user);

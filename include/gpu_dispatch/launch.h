@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * The launcher: processes a directory of files on every GPU and prints a summary. Five
- * components, each usable alone:
+ * The launcher processes a directory of files on every GPU and prints a summary. It has five components. Each can be
+ * used alone:
  *
- *   detector      which devices exist                      devices.h
+ *   detector      finds the devices: see devices.h
  *   allocator     finds files, estimates the work, sorts and distributes the files
  *   spawner       runs a dispatcher on its own thread: start, wait with a time limit, end, inspect its processes
  *   balancer      counts results, per GPU and overall, and prints them
- *   orchestrator  puts devices, files, a run and its figures together, on the caller's thread
+ *   orchestrator  finds devices and files, runs a dispatcher on the caller's thread, and prints its figures
  *
  *     struct gd_options o = GD_OPTIONS_INIT;       // the worker is this program's own (worker.h), or o.plugin
  *     o.handle_signals = true;                     // Ctrl-C ends the launch
@@ -52,14 +52,15 @@ enum gd_file_order {
 struct gd_discover {
     size_t size;                 /* sizeof(struct gd_discover) */
     const char *const *patterns; /* shell patterns for the base name, NULL-terminated; NULL or none: every file */
-    bool recursive;              /* into subdirectories too */
+    bool recursive;              /* also search subdirectories */
     bool follow;                 /* follow symbolic links to directories; a loop is detected and not entered twice */
     bool hidden;   /* include names that begin with a dot (a pattern that begins with a dot finds them anyway) */
     bool no_sizes; /* do not read file sizes: saves a system call per file */
-    /* A directory or file could not be read; the search goes on. NULL: ignored. */
+    /* Called if a directory or file cannot be read. The search continues. NULL: ignored. */
     void (*on_problem)(void *user, const char *path, const char *why);
     void *user;
-    /* A name matches, but is neither a file nor a directory: "a pipe", "a socket", "a device". NULL: ignored. */
+    /* Called if a name matches but is neither a file nor a directory. what is "a pipe", "a socket" or "a device". NULL:
+     * ignored. */
     void (*on_other)(void *user, const char *path, const char *what);
 };
 #define GD_DISCOVER_INIT                   \
@@ -67,16 +68,16 @@ struct gd_discover {
         .size = sizeof(struct gd_discover) \
     }
 
-/* Called for a file that was found. path is borrowed until the function returns. Returns 0 to go on, or any other value
- * to stop. */
+/* Called for a file that was found. path is borrowed until the function returns. Returns 0 to continue, or any other
+ * value to stop. */
 typedef int gd_file_fn(void *user, const char *path, uint64_t size);
 
 /* Calls fn for each regular file (or link to one) in dir as soon as it is found. Memory use grows with the number of
  * directories still to be searched, not with the number of files. If the argument `what` is NULL, the defaults are
- * used. A path is dir,
- * '/', and the path within dir; in a deep tree it may be longer than PATH_MAX. Returns 0, or the value of fn if that
- * was not 0. Returns GD_E_INVALID if dir does not exist, is not a directory or is not readable, or if a pattern is
- * empty or contains a '/'. Returns another code if the search could not begin or memory ran out. */
+ * used. A path is dir, '/', and the path within dir; in a deep tree it may be longer than PATH_MAX. Returns 0, or the
+ * value of fn if that was not 0. Returns GD_E_INVALID if dir does not exist, is not a directory or is not readable, or
+ * if a pattern is empty or contains a '/'. Returns another negative code if the search could not begin or memory ran
+ * out. */
 int gd_discover_files(const char *dir, const struct gd_discover *what, gd_file_fn *fn, void *user);
 
 /* --- allocator: lists of files ------------------------------------------ */
@@ -125,8 +126,8 @@ struct gd_spawner;
 /* Starts a run on a new thread, which also makes the callbacks. Release with gd_spawner_close(). */
 int gd_spawner_start(struct gd_spawner **out, const struct gd_options *o);
 
-/* Waits until the run has ended, and sets *result to what gd_dispatcher_run() returned. result may be NULL. timeout_ms
- * < 0: no limit. Returns 0, or GD_E_BUSY if the run has not ended in time. */
+/* Waits until the run has ended, and sets *result to the value of gd_dispatcher_run(). result may be NULL. If
+ * timeout_ms is negative, there is no limit. Returns 0, or GD_E_BUSY if the run has not ended in time. */
 int gd_spawner_wait(struct gd_spawner *s, int timeout_ms, int *result);
 
 void gd_spawner_shutdown(struct gd_spawner *s);  /* running tasks may finish */
@@ -136,8 +137,8 @@ void gd_spawner_terminate(struct gd_spawner *s); /* every process is killed */
 int gd_spawner_status(struct gd_spawner *s, struct gd_worker_stats *out, size_t element_size, size_t max);
 int gd_spawner_stats(struct gd_spawner *s, struct gd_stats *out);
 
-/* Terminates the run if it has not ended, waits for it and frees the spawner. Called from a callback, it only
- * aborts the run: *s stays valid, and must be closed again later. */
+/* Terminates the run if it has not ended, waits for it and frees the spawner. If it is called from a callback, it only
+ * aborts the run. Then *s stays valid, and must be closed again later. */
 void gd_spawner_close(struct gd_spawner **s);
 
 /* --- balancer ------------------------------------------------------------ */
@@ -151,7 +152,7 @@ struct gd_gpu_figures {
     uint64_t timeouts;
     uint64_t restarts;
     double busy_seconds;  /* sum of its tasks' times */
-    double media_seconds; /* playing time of what it has processed (audio, video), as given to gd_balancer_add() */
+    double media_seconds; /* playing time of its inputs (audio, video): the sum given to gd_balancer_add() */
     double mean_seconds;  /* per task */
     double busy_percent;  /* how busy its workers were on average, in percent of the time since the first task began */
     double rtf;           /* real-time factor: busy_seconds / media_seconds; 0: not known */
@@ -198,8 +199,7 @@ int gd_balancer_gpu(const struct gd_balancer *b, size_t i, struct gd_gpu_figures
  * 100 errors are stored. */
 const char *gd_balancer_error(const struct gd_balancer *b, size_t i);
 
-/* Prints the summary as lines of text. The argument `what` names the processed things in the plural: "files", "tasks".
- */
+/* Prints the summary as lines of text. The argument `what` is a plural noun for the inputs: "files", "tasks". */
 int gd_balancer_print(const struct gd_balancer *b, FILE *to, const char *what);
 
 /* --- orchestrator --------------------------------------------------------- */
@@ -225,9 +225,9 @@ struct gd_launch {
         .size = sizeof(struct gd_launch), .gpus = "auto" \
     }
 
-/* Finds devices and files, processes every file, prints the summary. Returns the exit code for a program: 0 if all went
- * well, 1 if a file failed, a directory could not be read, there was nothing to do or the run could not start; 130 if a
- * signal ended it (options->handle_signals). */
+/* Finds devices and files, processes every file, prints the summary. Returns the exit code for a program: 0 if every
+ * file succeeded; 1 if a file failed, a directory could not be read, no file was found or the run could not start; 130
+ * if a signal ended the run (options->handle_signals). */
 int gd_launch_run(const struct gd_launch *l);
 
 /* Checks that a launch could start: the directory can be read, the devices exist, the worker's program can be found.

@@ -18,7 +18,7 @@
  *
  * Pages are files in a private directory of the user: $GPU_DISPATCH_JOBS if it is set, else
  * $XDG_RUNTIME_DIR/gpu-dispatch, else /dev/shm/gpu-dispatch-UID. A page is removed when its run ends. The page of a
- * killed run is removed by the next observer. If the file cannot be created, the run goes on and only
+ * killed run is removed by the next observer. If the file cannot be created, the run continues, and only
  * gd_observer_attach() can observe it.
  *
  * Threads: an observer may be used by one thread at a time. Several threads may use different observers at once.
@@ -65,12 +65,12 @@ enum gd_idle_reason {
     GD_IDLE_RESULTS = 4,    /* its results wait: for a slow callback or, if ordered, for an earlier task */
     GD_IDLE_BATCH = 5,      /* tasks are held back for a fuller batch, or for the gap between starts */
     GD_IDLE_RESTARTING = 6, /* its process died; another will be started */
-    GD_IDLE_AT_END = 7,     /* nothing is left for it */
+    GD_IDLE_AT_END = 7,     /* no task is left for it */
 };
-/* "no input", "loading", ... Static. */
+/* Returns the name of a reason: "no input", "loading", ... The string is static. */
 const char *gd_idle_reason_name(enum gd_idle_reason idle);
 
-/* The structs of a snapshot are made by the library, and you get pointers to them: fields are only added at the end. */
+/* The library makes the structs of a snapshot, and you get pointers to them. New fields are only added at the end. */
 
 struct gd_worker_view {
     /* as in struct gd_worker_stats */
@@ -85,7 +85,7 @@ struct gd_worker_view {
     uint64_t last_ns, busy_ns;
 
     uint64_t idle;       /* enum gd_idle_reason */
-    uint64_t since_ns;   /* CLOCK_MONOTONIC: its task was started, or it became idle */
+    uint64_t since_ns;   /* CLOCK_MONOTONIC: when its task was started, or when it became idle */
     uint64_t device_out; /* 1: its device is out of use */
     /* The task's input, safe to print on a terminal and shortened to fit. A text keeps its beginning. A path keeps its
      * end, after "…", because files of one directory differ at the end. */
@@ -139,14 +139,14 @@ struct gd_snapshot {
     bool ended;       /* the run has ended: these are its last figures */
     bool stale;       /* the run has published nothing for a while although it is not idle: a callback is slow */
     const struct gd_stats *stats;
-    /* The lists. Read their elements with gd_snapshot_worker(), _device(), _task() and _failure(): only the library
-     * knows the size of an element. */
+    /* The lists. Read their elements with gd_snapshot_worker(), _device(), _task() and _failure(), because the size of
+     * an element may differ from that in this header. */
     const void *workers;
     size_t n_workers;
     const void *devices;
     size_t n_devices;
-    /* The tasks that ended since this observer's last read, in the order in which they ended. The first read gives
-     * those that the page still contains. If a run does more than about 2000 tasks a second, this is a sample from
+    /* The tasks that ended since this observer's last read, in the order in which they ended. The first read returns
+     * the tasks that the page still contains. If a run does more than about 2000 tasks a second, this is a sample from
      * every worker, and the other tasks are counted as missed. Over all reads of an observer, n_tasks and tasks_missed
      * add up to all tasks that have ended. */
     const void *tasks;
@@ -167,8 +167,8 @@ const struct gd_failure_view *gd_snapshot_failure(const struct gd_snapshot *s, s
 struct gd_observer;
 
 /* Opens an observer of a job. The argument `which` is the job's id, its process id, its name or the beginning of its
- * name; NULL: the only job. Returns 0, or GD_E_NO_JOB if there is no such job, or if `which` is NULL and there are
- * several jobs; the error message lists them. Release with gd_observer_close(). */
+ * name; NULL: the only job. Returns 0. Returns GD_E_NO_JOB if there is no such job, or if `which` is NULL and there are
+ * several jobs. The error message lists the jobs. Release with gd_observer_close(). */
 int gd_observer_open(struct gd_observer **out, const char *which);
 
 /* Opens an observer of a run of this process that has a job name. Call it between gd_dispatcher_open() and _close().
@@ -176,23 +176,23 @@ int gd_observer_open(struct gd_observer **out, const char *which);
 int gd_observer_attach(struct gd_observer **out, struct gd_dispatcher *d);
 
 /* What an observer reads in addition to the figures and the workers. The default is everything. Leave out the tasks if
- * you do not show them: in a fast run they are nearly everything that a read copies. */
+ * you do not show them, because in a fast run they are most of the data that a read copies. */
 enum gd_observed {
     GD_OBSERVED_TASKS = 1,    /* without it, all tasks are only counted, in tasks_missed */
     GD_OBSERVED_FAILURES = 2, /* without it, all failures are only counted, in failures_missed */
-    GD_OBSERVED_DEVICES = 4,  /* without it the driver is not asked about devices */
+    GD_OBSERVED_DEVICES = 4,  /* without it, the driver is not queried */
 };
 
 /* Chooses what to read, from the next read on. what: bits of enum gd_observed, or 0. Returns 0 or a negative code. */
 int gd_observer_select(struct gd_observer *o, unsigned what);
 
-/* Reads a snapshot. Never waits for the run, but asks the driver about the devices at most once a second. Returns 0, or
- * GD_E_NO_JOB if the run was killed, or GD_E_CORRUPT if the page was truncated or is invalid. After such an error *out
- * is the last snapshot. */
+/* Reads a snapshot. Never waits for the run. Reads the state of the devices from the driver, at most once a second.
+ * Returns 0, or GD_E_NO_JOB if the run was killed, or GD_E_CORRUPT if the page was truncated or is invalid. After such
+ * an error *out is the last snapshot. */
 int gd_observer_read(struct gd_observer *o, const struct gd_snapshot **out);
 
 /* Returns a descriptor for poll() that becomes readable when the observed process has ended. It belongs to the
- * observer. Returns -1 if there is none, as for a run of this process. */
+ * observer. Returns -1 if there is no descriptor, for example for a run of this process. */
 int gd_observer_fd(const struct gd_observer *o);
 
 void gd_observer_close(struct gd_observer **o);

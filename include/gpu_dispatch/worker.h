@@ -2,9 +2,8 @@
  *
  * The functions that run inside a worker process.
  *
- * A worker is a separate process that owns one device. You fill a table of
- * functions; the library calls setup once, then process for each task, then
- * cleanup:
+ * A worker is a separate process that uses one device. You fill a table of functions. The library calls setup once,
+ * then process for each task, then cleanup:
  *
  *     static int setup(struct gd_worker *w, const struct gd_setup *s)
  *     {
@@ -20,7 +19,7 @@
  *
  *     int main(int argc, char **argv)
  *     {
- *         if (gd_worker_main(&argc, argv, &ops) < 0)  // first thing in main; in a worker it does not return
+ *         if (gd_worker_main(&argc, argv, &ops) < 0)  // at the start of main; in a worker it does not return
  *             return 1;
  *         return dispatch();                          // see dispatcher.h
  *     }
@@ -58,7 +57,7 @@ extern "C" {
 #endif
 
 struct gd_worker; /* this worker process */
-struct gd_result; /* where one task's result goes */
+struct gd_result; /* the result of one task, filled by the worker */
 
 struct gd_setup {
     size_t size;      /* sizeof(struct gd_setup) in the library */
@@ -67,7 +66,7 @@ struct gd_setup {
     uint64_t seed;    /* base_seed + gpu_id */
     const void *args; /* gd_options.setup_args, the same for every worker; valid until the process ends */
     size_t args_size;
-    unsigned restarts;   /* how many processes this worker has had before this one */
+    unsigned restarts;   /* number of earlier processes of this worker */
     unsigned batch_size; /* the most tasks that process_batch gets at once */
 };
 
@@ -80,9 +79,9 @@ struct gd_task {
     void *loaded;     /* set by load() */
 };
 
-/* The functions of a worker. All of them may be NULL, except process (or process_batch). Those that return int return 0
- * on success. Any other value is a failure. Set its error message with gd_worker_error() in setup and cleanup, and with
- * gd_result_...() in the others. */
+/* The functions of a worker. All of them may be NULL, except process (or process_batch). A function that returns int
+ * returns 0 on success. Any other value is a failure. Set the error message of a failure with gd_worker_error() in
+ * setup and cleanup, and with gd_result_...() in the other functions. */
 struct gd_worker_ops {
     size_t size; /* sizeof(struct gd_worker_ops) */
 
@@ -99,24 +98,24 @@ struct gd_worker_ops {
     int (*process_batch)(struct gd_worker *w, const struct gd_task *const *tasks, struct gd_result *const *results,
                          size_t n);
 
-    /* Reads and decodes the input of a task ahead of process, and stores it in task->loaded. Called on an I/O thread
-     * (gd_options.io_threads). If it fails, the task fails and process is not called. */
+    /* Reads and decodes the input of a task before process is called, and stores it in task->loaded. Called on an I/O
+     * thread (gd_options.io_threads). If it fails, the task fails and process is not called. */
     int (*load)(struct gd_worker *w, struct gd_task *task, struct gd_result *result);
 
-    /* Frees task->loaded. Called once for each task whose load succeeded, after process or, if process is not called,
-     * instead of it. */
+    /* Frees task->loaded. Called once for each task whose load succeeded. Called after process, or instead of it if
+     * process is not called. */
     void (*unload)(struct gd_worker *w, struct gd_task *task);
 
     /* Called once before the process exits normally. */
     int (*cleanup)(struct gd_worker *w);
 
-    /* Called once, on another thread, when the running task has passed its time limit. gd_task_cancelled() returns true
-     * from then on. For code that can be stopped but cannot poll. */
+    /* Called once, on another thread, when the running task has reached its time limit. gd_task_cancelled() returns
+     * true from then on. Use it for code that can be stopped but cannot poll. */
     void (*interrupt)(struct gd_worker *w);
 };
 
-/* Call this first in main. In the dispatching program it stores argv and ops and returns 0. Both must stay valid until
- * the program ends. In a process that was started as a worker it runs the worker and does not return. */
+/* Call this at the start of main. In the dispatching program it stores argv and ops and returns 0. Both must stay valid
+ * until the program ends. In a process that was started as a worker it runs the worker and does not return. */
 int gd_worker_main(const int *argc, char **argv, const struct gd_worker_ops *ops);
 
 /* A plugin exports this function. It returns a table that stays valid until the process ends. */
@@ -128,26 +127,28 @@ const struct gd_worker_ops *gd_plugin_worker(void);
 int gd_worker_id(const struct gd_worker *w);
 int gd_worker_gpu_id(const struct gd_worker *w);
 
-/* Stores and returns a pointer of yours. The library does not use it. */
+/* Store and return a pointer for your own use. The library does not use it. */
 void gd_worker_set_user(struct gd_worker *w, void *user);
 void *gd_worker_user(const struct gd_worker *w);
 
 /* Sets the error message of a failed setup or cleanup. Returns GD_E_FAILED, which setup or cleanup should return. */
 int gd_worker_error(struct gd_worker *w, const char *format, ...) GD_PRINTF(2, 3);
 
-/* Returns true when the task (or batch) being processed has passed its time limit. Then stop and return
+/* Returns true after the current task (or batch) has reached its time limit. Then stop and return
  * gd_result_cancelled(). A worker that does not return within the grace period is killed. A shutdown does not set this:
  * it lets running tasks finish. */
 bool gd_task_cancelled(const struct gd_worker *w);
 
-/* Returns the part of the payload memory that is worth pinning: payloads are placed there first. *base is aligned to
- * a page and mapped read-only (so cudaHostRegister needs cudaHostRegisterReadOnly). Valid until the process ends. */
+/* Returns the part of the payload memory that a worker should pin, because payloads are placed there first. *base is
+ * aligned to a page and mapped read-only (so cudaHostRegister needs cudaHostRegisterReadOnly). Valid until the process
+ * ends. */
 void gd_worker_arena(const struct gd_worker *w, const void **base, size_t *size);
 
 /* --- the result of one task ------------------------------------------- */
 
-/* Returns room for a result of size bytes in the memory that the dispatcher reads, so it need not be copied. Aligned to
- * 16 bytes. Replaces an earlier result. Returns NULL on failure (GD_E_NO_MEMORY or GD_E_TOO_LARGE). */
+/* Allocates size bytes for the result in the memory that the dispatcher reads, so that the result need not be copied.
+ * The memory is aligned to 16 bytes. Replaces an earlier result. Returns NULL on failure (GD_E_NO_MEMORY or
+ * GD_E_TOO_LARGE). */
 void *gd_result_alloc(struct gd_result *r, size_t size);
 
 /* Makes an allocated result shorter. */
@@ -161,8 +162,8 @@ int gd_result_error(struct gd_result *r, const char *format, ...) GD_PRINTF(2, 3
 int gd_result_error_final(struct gd_result *r, const char *format, ...) GD_PRINTF(2, 3); /* is not retried */
 int gd_result_out_of_memory(struct gd_result *r, const char *format, ...) GD_PRINTF(2, 3);
 int gd_result_device_lost(struct gd_result *r, const char *format, ...) GD_PRINTF(2, 3); /* the process is replaced */
-/* Reports a failure with data. Returns room for the data, like gd_result_alloc(). on_error gets the data together with
- * the message. process should then return GD_E_FAILED. */
+/* Reports a failure with data. Allocates memory for the data, like gd_result_alloc(). on_error gets the data together
+ * with the message. process should then return GD_E_FAILED. */
 void *gd_result_alloc_failed(struct gd_result *r, size_t size, const char *format, ...) GD_PRINTF(3, 4);
 int gd_result_cancelled(struct gd_result *r); /* the task stopped because of gd_task_cancelled() */
 
