@@ -1,7 +1,7 @@
-/* See db.h. The schema is described in gpu-dispatch-journal(5). A change to it needs another GD__DB_VERSION.
+/* See db.h. The schema is described in gpu-dispatch-journal(5). If the schema changes, GD__DB_VERSION must change too.
  *
- * There is no index on task.key. Keys are random, so every group of records would change as many pages of such an index
- * as it has records. Resuming builds what it needs separately, in the order of the ids (lookup/resume.h).
+ * There is no index on task.key. Keys are random, so each record in a group would change a different page of such an
+ * index. A resumed run finds records in the order of their ids, or builds a temporary index (lookup/resume.h).
  *
  * A journal may come from another person, and a database can contain SQL: views, triggers, generated columns. So no SQL
  * stored in the file is executed (restrict_connection), and its tables must be plain tables with our columns
@@ -21,8 +21,8 @@
 #include "base/fault.h"
 
 enum { BUSY_MS = 2000 };
-#define PAGE_SIZE     "16384"             /* for new files: with SQLite's 4096 a record takes a sixth longer */
-#define CHECKED_WHOLE ((int64_t)64 << 20) /* files up to this size are checked whole when they are opened */
+#define PAGE_SIZE     "16384"             /* for new files; with SQLite's default of 4096, writing is a sixth slower */
+#define CHECKED_WHOLE ((int64_t)64 << 20) /* files up to this size are checked completely when they are opened */
 
 static const char schema[] =
     "CREATE TABLE run(number INTEGER PRIMARY KEY, command, started REAL NOT NULL, ended REAL, outcome TEXT,"
@@ -30,7 +30,7 @@ static const char schema[] =
     " skipped INTEGER NOT NULL DEFAULT 0, done INTEGER NOT NULL DEFAULT 0, failed INTEGER NOT NULL DEFAULT 0,"
     " written REAL, busy REAL NOT NULL DEFAULT 0, all_done INTEGER NOT NULL DEFAULT 0,"
     " all_failed INTEGER NOT NULL DEFAULT 0);"
-    /* columns that resuming needs come first: it does not read the rest of a row */
+    /* The columns that a resumed run reads come first, so that it need not read the rest of a row. */
     "CREATE TABLE task(id INTEGER PRIMARY KEY, key BLOB NOT NULL, version, state TEXT NOT NULL,"
     " attempts INTEGER NOT NULL, number INTEGER NOT NULL, run INTEGER NOT NULL, started REAL, seconds REAL,"
     " worker INTEGER, gpu INTEGER, exit_code INTEGER, signal INTEGER, failure, input_size INTEGER NOT NULL,"
@@ -53,7 +53,7 @@ static int code_of(int sqlite_code)
     return GD_E_SYSTEM;
 }
 
-/* What the user can do, if that is not obvious. */
+/* What the user can do about the error, if that is not obvious. */
 static const char *advice(int sqlite_code)
 {
     switch (sqlite_code & 0xff) {
@@ -139,7 +139,7 @@ const char *gd__db_full_path(const char *path, char full[PATH_MAX])
 
 /* --- checking that it is a journal --- */
 
-/* 1: a journal; 0: an empty database; or negative. */
+/* Returns 1 for a journal, 0 for an empty database, or a negative code. */
 static int check_kind(sqlite3 *db, const char *path)
 {
     int64_t application, version, tables;
@@ -167,7 +167,7 @@ static int not_a_journal(const char *path, const char *what)
         what);
 }
 
-/* This library reads and writes only plain tables: a view or a virtual table runs code of its own, which may never end.
+/* Checks that our tables are plain tables. To read a view or a virtual table is to run its code, which may never end.
  * Names are compared as SQLite does, regardless of case. */
 static int check_plain(sqlite3 *db, const char *path)
 {
@@ -179,14 +179,15 @@ static int check_plain(sqlite3 *db, const char *path)
     return plain ? 0 : not_a_journal(path, "one of its tables");
 }
 
-/* A generated column is computed whenever it is read: a few bytes of SQL can allocate gigabytes. */
+/* Refuses generated columns. They are computed whenever they are read, and a few bytes of SQL can allocate gigabytes.
+ * For SQLite before 3.26 the pragma returns no rows, but that SQLite has no generated columns. */
 static int check_columns(sqlite3 *db, const char *path, const char *table)
 {
     enum { HIDDEN = 6 };
     char sql[64];
     sqlite3_stmt *s = NULL;
     bool plain = true;
-    snprintf(sql, sizeof sql, "PRAGMA table_xinfo(%s)", table); /* before 3.26: no rows, no generated columns */
+    snprintf(sql, sizeof sql, "PRAGMA table_xinfo(%s)", table);
     int rc = gd__db_prepare(db, sql, &s);
     while (rc == SQLITE_OK && plain && (rc = sqlite3_step(s)) == SQLITE_ROW) {
         plain = sqlite3_column_int(s, HIDDEN) == 0;
@@ -198,7 +199,7 @@ static int check_columns(sqlite3 *db, const char *path, const char *table)
     return plain ? 0 : not_a_journal(path, table);
 }
 
-/* Texts of another encoding are converted when they are read, and then move in memory. */
+/* Refuses encodings other than UTF-8: SQLite converts such texts when they are read, which moves them in memory. */
 static int check_encoding(sqlite3 *db, const char *path)
 {
     sqlite3_stmt *s = NULL;
@@ -225,14 +226,15 @@ static int check_tables(sqlite3 *db, const char *path)
     return rc;
 }
 
-/* stat() of a file in the directory of the real journal, even if path is a link. False: it does not exist. */
+/* Calls stat() for the file with that suffix in the directory of the real journal, even if path is a link. Returns
+ * false if that file does not exist. */
 static bool stat_beside(const char *path, const char *suffix, struct stat *info)
 {
     char full[PATH_MAX];
     char *name = sqlite3_mprintf("%s%s", gd__db_full_path(path, full), suffix);
-    const bool there = name && stat(name, info) == 0;
+    const bool exists = name && stat(name, info) == 0;
     sqlite3_free(name);
-    return there;
+    return exists;
 }
 
 static bool has_wal(const char *path)
@@ -241,7 +243,7 @@ static bool has_wal(const char *path)
     return stat_beside(path, "-wal", &info) && info.st_size > 0;
 }
 
-/* A truncated file is found by its length. A small file is checked whole, which does not take long. */
+/* Finds a truncated file by its length. Checks a small file completely, which does not take long. */
 static int check_damage(sqlite3 *db, const char *path)
 {
     struct stat info;
@@ -282,7 +284,8 @@ static int open_named(sqlite3 **out, const char *path, int flags)
     return rc;
 }
 
-/* If an older SQLite lacks an option, it also lacks the feature, or check_tables() finds its use. */
+/* An older SQLite may not have some of these options. Then it does not have the feature either, or check_tables()
+ * refuses a file that uses it. */
 static void restrict_connection(sqlite3 *db)
 {
     static const struct {
@@ -323,7 +326,7 @@ static int connect(sqlite3 **out, const char *path, int flags)
     return code;
 }
 
-/* SQLite opens these files too: a FIFO would make it wait. */
+/* Checks the other files of the journal: SQLite opens them too, and would wait if one of them were a FIFO. */
 static int check_beside(const char *path)
 {
     static const char *const suffixes[] = { "-wal", "-shm", "-journal" };
@@ -342,7 +345,7 @@ static int check_file(const char *path)
         return S_ISREG(info.st_mode)
                    ? check_beside(path)
                    : gd__error(GD_E_INVALID, "%s is not a regular file: give the name of a file for the journal", path);
-    /* A dangling link: the lock file belongs in the directory of its target, which is not known yet. */
+    /* The lock file belongs in the directory of the link's target. That is not known if the target does not exist. */
     if (errno == ENOENT && lstat(path, &info) == 0)
         return gd__error(GD_E_INVALID,
                          "%s is a symbolic link to a file that does not exist: give the name of that file instead",
@@ -350,7 +353,7 @@ static int check_file(const char *path)
     return 0;
 }
 
-/* SQLite reports no error here, only the mode that is in effect. */
+/* SQLite reports no error if it cannot use the mode, but returns the mode that is in effect. */
 static int use_wal(sqlite3 *db, const char *path)
 {
     sqlite3_stmt *s = NULL;
@@ -399,8 +402,8 @@ int gd__db_open_write(sqlite3 **out, const char *path)
     return 0;
 }
 
-/* On a read-only medium SQLite has no place for the index of its write-ahead log. It needs that index only if there is
- * a log. */
+/* Used on a read-only medium, where SQLite cannot write the index of its write-ahead log. Without a log it needs no
+ * index. */
 static int connect_immutable(sqlite3 **out, const char *path)
 {
     const size_t room = 3 * strlen(path) + sizeof "file:?immutable=1";
@@ -424,8 +427,8 @@ static int check_readable(sqlite3 *db, const char *path)
     return rc < 0 ? rc : check_tables(db, path);
 }
 
-/* The last connection to be closed removes the write-ahead log and its index, but only if it may write. So this
- * connection may write, and query_only keeps it from doing so. */
+/* When the last connection is closed, it removes the write-ahead log and its index, but only if it is writable. So
+ * this connection is writable if possible, and query_only prevents changes. */
 static int connect_reading(sqlite3 **out, const char *path, int flags)
 {
     int rc = connect(out, path, flags);

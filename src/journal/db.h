@@ -22,15 +22,16 @@ int gd__db_error(sqlite3 *db, const char *doing, const char *path);
 /* The same for a result code that does not come from a connection. */
 int gd__db_code(int sqlite_code, const char *doing, const char *path);
 
-/* The absolute path, without links, of a file that may not exist yet. Returns path itself if that fails. */
+/* Returns the absolute path, without links, of a file that may not exist yet, or path itself if it cannot be found. */
 const char *gd__db_full_path(const char *path, char full[PATH_MAX]);
 
 int gd__db_exec(sqlite3 *db, const char *sql);                        /* returns a result code of SQLite */
 int gd__db_integer(sqlite3 *db, const char *sql, int64_t *out);       /* likewise; *out: the first value, 0 if no row */
 int gd__db_prepare(sqlite3 *db, const char *sql, sqlite3_stmt **out); /* likewise */
 
-/* Read a value and force it into its range, whatever the file holds. Counts are from 0 to GD__DB_COUNT_MOST, which a
- * double holds exactly. Seconds and Unix times are finite, from 0 to GD__DB_SECONDS_MOST (the year 9999). */
+/* Read a value and force it into its range, because a file may contain any value. Counts are from 0 to
+ * GD__DB_COUNT_MOST, which a double holds exactly. Seconds and Unix times are finite, from 0 to GD__DB_SECONDS_MOST
+ * (the year 9999). */
 #define GD__DB_COUNT_MOST   (INT64_C(1) << 53)
 #define GD__DB_SECONDS_MOST 253402300799.0
 uint64_t gd__db_count(sqlite3_stmt *s, int column);

@@ -5,11 +5,11 @@
  * these columns when it is next written to. Version 0.1 leaves them NULL.
  *
  *   beside   the file's path relative to the journal's directory. Journal and file are often moved or copied together,
- *            or reached through another mount. Then this path is still right, and the absolute one is not.
- *   tail     the hash of the last TAIL bytes before that length (of all bytes, if there are fewer). An edit that moves
- *            the place where the file would be cut changes them, so the file is refused before it is cut. An edit
- *            further up that keeps the length is not found, and does no harm: the cut is at the right place. Reading
- *            a bounded piece costs the same for a file of any size.
+ *            or reached through another mount. Then this path is still right, but the absolute path is not.
+ *   tail     the hash of the last TAIL bytes before that length (of all bytes, if there are fewer). If an edit moves
+ *            the place where the file would be cut, these bytes change, and the file is refused before it is cut. An
+ *            edit before these bytes that keeps the length is not found, but does no harm: the file is still cut at the
+ *            right place. Reading TAIL bytes costs the same for a file of any size.
  *   ended    1: the run ended with the file exactly that long. Bytes beyond that were written by another program.
  */
 #include <errno.h>
@@ -36,7 +36,7 @@ static const unsigned char tail_key[16] = { 'g', 'p', 'u', '_', 'd', 'i', 's', '
 
 /* --- the end of a file --- */
 
-/* Opens the file at fd for reading. -1: that is not allowed, so its bytes are not checked. */
+/* Opens the file at fd for reading. Returns -1 if that is not possible. The bytes of the file are then not checked. */
 static int open_to_read(const char *path, int fd)
 {
     struct stat given, opened;
@@ -61,7 +61,7 @@ static bool read_whole(int fd, unsigned char *to, size_t size, uint64_t from)
     return true;
 }
 
-/* Reads the last bytes before that length into f->room. Returns how many there are, or -1 if they cannot be read. */
+/* Reads the last bytes before that length into f->room. Returns the number of bytes, or -1 if they cannot be read. */
 static ssize_t read_tail(const struct gd__follow *f, uint64_t size)
 {
     const size_t n = size < TAIL ? (size_t)size : TAIL;
@@ -84,7 +84,8 @@ static bool ends_line(const struct gd__follow *f, uint64_t size)
 
 /* --- paths --- */
 
-/* The path of file relative to directory; both are absolute and without links. False: it does not fit. */
+/* Sets out to the path of file relative to directory. Both are absolute and without links. Returns false if the result
+ * does not fit. */
 static bool relative_path(char out[PATH_MAX], const char *directory, const char *file)
 {
     size_t same = 0, at = 0;
@@ -105,7 +106,7 @@ static bool relative_path(char out[PATH_MAX], const char *directory, const char 
     return n >= 0 && (size_t)n < PATH_MAX - at;
 }
 
-/* The path of the file relative to the journal's directory. False: no such path. */
+/* Sets out to the path of the file relative to the journal's directory. Returns false if there is no such path. */
 static bool path_beside(const struct gd_journal *j, const char *file, char out[PATH_MAX])
 {
     char full[PATH_MAX];
@@ -120,12 +121,12 @@ static bool path_beside(const struct gd_journal *j, const char *file, char out[P
 /* --- what the journal has recorded --- */
 
 struct recorded_file {
-    int64_t size; /* -1: the journal does not have the file */
+    int64_t size; /* -1: the file is not in the journal */
     bool ended, has_tail;
     unsigned char tail[GD__HASH_SIZE];
 };
 
-/* Adds the columns that a journal of version 0.1 lacks. */
+/* Adds the columns that a journal of version 0.1 does not have. */
 static int add_columns(struct gd_journal *j)
 {
     static const char *const columns[] = { "beside", "tail", "ended" };
@@ -157,8 +158,8 @@ static void read_known(struct recorded_file *out, sqlite3_stmt *s)
         memcpy(out->tail, sqlite3_column_blob(s, 1), GD__HASH_SIZE);
 }
 
-/* Finds the file by its path relative to the journal, or by its absolute path. Both may be found if version 0.1
- * continued a journal that had been moved. The greater length is the right one: cutting to it loses no results. */
+/* Finds the file by its path relative to the journal, or by its absolute path. Two rows may match if version 0.1
+ * continued a journal that had been moved. Then the greater length is used, because cutting to it loses no results. */
 static int look_up(struct gd_journal *j, const struct gd__follow *f, struct recorded_file *out)
 {
     sqlite3_stmt *s = NULL;
@@ -180,7 +181,7 @@ static int look_up(struct gd_journal *j, const struct gd__follow *f, struct reco
     return code;
 }
 
-/* Deletes rows of the same file from before it was moved. */
+/* Deletes the rows that were written for this file before it was moved. */
 static int forget_moved(struct gd_journal *j, const struct gd__follow *f)
 {
     sqlite3_stmt *s = NULL;
@@ -197,8 +198,8 @@ static int forget_moved(struct gd_journal *j, const struct gd__follow *f)
 
 /* --- cutting a file back --- */
 
-/* Whether the file up to the known length is as it was written. Without a tail (version 0.1 wrote the length) a line
- * must at least end there. */
+/* Whether the file up to the recorded length is as it was written. If no tail is recorded (version 0.1 stored none),
+ * checks only that a line ends there. */
 static bool is_as_written(const struct gd__follow *f, const struct recorded_file *known)
 {
     unsigned char tail[GD__HASH_SIZE];
@@ -237,7 +238,7 @@ static int refuse_grown(const struct gd_journal *j, const char *path, int64_t mo
         path, (long long)more, j->path);
 }
 
-/* Reports why the file cannot be cut back. 0: it can. */
+/* Returns 0 if the file can be cut back. Otherwise sets the error message to the reason and returns its code. */
 static int refusal(const struct gd_journal *j, const char *path, const struct gd__follow *f, int64_t present,
                    const struct recorded_file *known)
 {
@@ -248,7 +249,8 @@ static int refusal(const struct gd_journal *j, const char *path, const struct gd
     return known->ended && present > known->size ? refuse_grown(j, path, present - known->size) : 0;
 }
 
-/* Continues a file that was changed, if forced: all of it stays, and new results begin on a new line. */
+/* Continues a file that was changed, if the resume is forced: nothing is cut off, and new results begin on a new
+ * line. */
 static int continue_changed(const struct gd__follow *f, const char *path, int64_t present)
 {
     if (!ends_line(f, (uint64_t)present) && pwrite(f->fd, "\n", 1, (off_t)present) != 1)
@@ -308,7 +310,8 @@ static int add_file(struct gd_journal *j, const struct gd__follow *f)
     j->files = files;
     files[j->n_files++] = *f;
     gd__follow_measure(j);
-    /* Now, not with the first group: a run that is killed before that may have written to the file. */
+    /* The length is stored now and not with the first group, because a run may write to the file and be killed before
+     * that. */
     rc = gd__store_file(j, &files[j->n_files - 1]);
     j->n_files -= rc < 0;
     return rc;
@@ -419,7 +422,7 @@ void gd__follow_measure(struct gd_journal *j)
             j->files[i].size = (uint64_t)info.st_size;
 }
 
-/* A failure here is no error: the file is then treated as that of a run that was killed. */
+/* A failure here is ignored: the next run then treats the file like one of a run that was killed. */
 void gd__follow_end(struct gd_journal *j)
 {
     sqlite3_stmt *s = NULL;
@@ -436,8 +439,8 @@ void gd__follow_end(struct gd_journal *j)
     sqlite3_finalize(s);
 }
 
-/* After a failed write the system forgets the data: another fdatasync() would succeed although the bytes are missing.
- * So the error is kept. */
+/* After a failed write the system drops the data, and another fdatasync() would succeed although the bytes are missing.
+ * So the error is stored. */
 static int sync_file(struct gd__follow *f)
 {
     if (f->sync_errno == 0 && (GD__FAULT("fdatasync") || fdatasync(f->fd) < 0))

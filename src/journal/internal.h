@@ -1,10 +1,10 @@
-/* A journal that is written to: what these files share.
+/* A journal that is written to: the declarations that these files share.
  *
  *   journal.c        opening and closing, the run's and the feeder's calls
  *   follow.c         files whose length is recorded
  *   write/note.c     what callbacks add to a record
  *   write/record.c   a record as it waits in memory
- *   write/group.c    a group of records, shown to SQLite as a table
+ *   write/group.c    a group of records as a virtual table of SQLite
  *   write/store.c    the transaction that writes a group
  *   write/writer.c   the thread that writes
  */
@@ -20,7 +20,7 @@
 #include "journal/lock.h"
 #include "journal/lookup/resume.h"
 
-/* A growing buffer. A failed append leaves it as it was. */
+/* A growing buffer. If it cannot grow, it stays as it was. */
 struct gd__bytes_buffer {
     char *bytes;
     size_t used, room;
@@ -52,7 +52,7 @@ struct gd__record {
 
 struct gd__note_kept {
     bool set;
-    struct gd_journal_note note; /* pointers into text */
+    struct gd_journal_note note; /* its pointers point into text */
     struct gd__bytes_buffer text;
 };
 
@@ -60,7 +60,7 @@ struct gd__follow {
     char *path;   /* absolute */
     char *beside; /* relative to the journal's directory; NULL: no such path */
     int fd;
-    int reader;          /* the same file, opened for reading; -1: that failed */
+    int reader;          /* the same file, opened for reading; -1: it could not be opened */
     unsigned char *room; /* buffer for reading it */
     int sync_errno;      /* errno of a failed sync; 0: none failed */
     uint64_t size;       /* after the last callback */
@@ -85,7 +85,7 @@ struct gd_journal {
     struct gd__figures figures; /* as they are on disk; for the writer only */
     int64_t page_size;          /* of the database */
     uint64_t wal_tried;         /* size of the write-ahead log when emptying it was last tried */
-    size_t piece, piece_end;    /* the part of `writing` that the table shows */
+    size_t piece, piece_end;    /* the part of `writing` that is in the virtual table */
 
     /* used by the feeder's thread */
     struct gd__resume *resume; /* NULL: every task is new */
@@ -97,7 +97,7 @@ struct gd_journal {
     struct gd__note_kept note;
     struct gd__follow *files;
     size_t n_files;
-    bool files_may_grow; /* even after the end of the run */
+    bool files_may_grow; /* the followed files may grow even after the end of the run */
 
     pthread_mutex_t lock; /* protects everything below */
     pthread_cond_t work;  /* wakes the writer */
@@ -116,8 +116,8 @@ struct gd_journal {
     const char *how; /* how the run ended; NULL: not yet */
     double ended;
     const char *how_then; /* `how` when the group being written was taken */
-    uint64_t n_lost;      /* records lost for lack of memory */
-    int error;            /* 0, or the code of a failure after which nothing is written */
+    uint64_t n_lost;      /* records lost because memory ran out */
+    int error;            /* 0, or the code of a failure; nothing is written after it */
     char message[1024];
 };
 
@@ -133,8 +133,9 @@ void gd__note_clear(struct gd__note_kept *n);
 /* follow.c */
 void gd__follow_measure(struct gd_journal *j);
 int gd__follow_sync(struct gd_journal *j); /* flushes the files to disk */
-void gd__follow_end(struct gd_journal *j); /* all is written: the files do not grow any more */
-/* The hash of the last bytes of the file before this length; a resumed run checks it. False: they cannot be read. */
+void gd__follow_end(struct gd_journal *j); /* called when the files do not grow any more: stores that */
+/* Computes the hash of the last bytes of the file before this length. A resumed run checks it. Returns false if they
+ * cannot be read. */
 bool gd__follow_tail(const struct gd__follow *f, uint64_t size, unsigned char out[GD__HASH_SIZE]);
 void gd__follow_close(struct gd_journal *j);
 
@@ -149,7 +150,7 @@ bool gd__group_is_text(const char *bytes, size_t size);
 /* write/store.c */
 int gd__store_open(struct gd_journal *j);
 void gd__store_close(struct gd_journal *j);
-/* Writes the group in j->writing and the figures in one transaction. 0, or negative with an error message. */
+/* Writes the group in j->writing and the figures in one transaction. Returns 0 or a negative code. */
 int gd__store_group(struct gd_journal *j);
 int gd__store_file(struct gd_journal *j, struct gd__follow *f); /* records its present length, before the run */
 int gd__store_begin_run(struct gd_journal *j);
@@ -157,9 +158,9 @@ void gd__store_forget_run(struct gd_journal *j);
 
 /* write/writer.c */
 int gd__writer_start(struct gd_journal *j);
-void gd__writer_stop(struct gd_journal *j);         /* after it has tried to write everything */
-size_t gd__writer_much(const struct gd_journal *j); /* so many bytes are written before the window is over */
-void gd__writer_fail(struct gd_journal *j);         /* with the thread's error message; under the lock */
+void gd__writer_stop(struct gd_journal *j);         /* tries to write everything first */
+size_t gd__writer_much(const struct gd_journal *j); /* this many bytes are written without waiting for the window */
+void gd__writer_fail(struct gd_journal *j);         /* uses gd_error_text(); the caller holds the lock */
 double gd__wall_clock(void);
 
 #endif

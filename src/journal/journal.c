@@ -174,9 +174,8 @@ static int failure_of(const struct gd_journal *j)
         return 0;
     const uint64_t left = j->n_gathered + j->n_writing + j->n_lost;
     return gd__error(GD_E_JOURNAL,
-                     "%s. %llu records of this run are on disk; %llu are not. A resumed run runs the tasks without a "
-                     "record on disk again, and "
-                     "then the rest",
+                     "%s. %llu records of this run are on disk, and %llu are not. A resumed run runs the tasks "
+                     "without a record on disk again, and then the remaining tasks",
                      j->message, (unsigned long long)j->n_written, (unsigned long long)left);
 }
 
@@ -230,7 +229,8 @@ static void gather(struct gd_journal *j, const struct gd__journal_task *t, const
 {
     const bool first = j->gathered.used == 0;
     const size_t before = j->gathered.used;
-    /* After a record was lost no more are gathered: the recorded length of a file must not go beyond its records. */
+    /* After a lost record no more are gathered. Otherwise the recorded length of a file could include output of the
+     * task whose record was lost. */
     if (j->n_lost > 0 || gd__record_append(&j->gathered, j, t, r) < 0) {
         j->n_lost++;
         gd__writer_fail(j);
@@ -349,7 +349,7 @@ static uint64_t hash_version(const char *version)
     return value | 1;
 }
 
-/* Updates the run row now and then, so that readers see how far skipping has come when there are no records to
+/* Updates the run row once in TELL_EVERY skipped tasks, so that readers see progress even if there are no records to
  * write. */
 static void count_skipped(struct gd_journal *j, bool failed)
 {

@@ -1,30 +1,31 @@
 /* A journal is locked by a lock on a file in its directory, JOURNAL-lock. That file also names the holder of the lock.
  *
  * The lock is not on the journal itself: SQLite's own locks there belong to the process, and closing any descriptor of
- * the file would drop them. It is a lock of an open file description (F_OFD_SETLK) on byte 0. It ends with the process,
- * however that ends. It also separates two runs in one process, and can be tested without being taken.
+ * the file would drop them. It is an open file description lock (F_OFD_SETLK) on byte 0. The kernel releases it when
+ * the process ends, even if it is killed. It also keeps two runs in one process apart, and can be tested without being
+ * taken.
  *
- * But copies of the process hold it too: a child that is being started, until it executes its program, and a fork of
- * the program. A fork closes its copy (base/process/fork.h) unless it was made by a call that runs no handlers. So the
- * file names its holder: process id, start time of the process, boot of the machine and PID namespace. If boot and
- * namespace are ours and that process is gone, the file is not valid any more, even if another process still has the
- * lock.
+ * But copies of the process hold the lock too: a child that is being started, until it executes its program, and a fork
+ * of the program. A fork closes its copy (base/process/fork.h), unless it was made by a call that runs no fork
+ * handlers. So the file names its holder by process id, start time of the process, boot of the machine and PID
+ * namespace. If boot and namespace are ours and that process is gone, the file is dead, even if another process still
+ * has the lock.
  *
  * The file at JOURNAL-lock is always complete: a new file is written and locked under a temporary name. It is then put
  * in place in one of two ways.
  *
- *   a) No file is there: the new file is renamed without replacing (or linked), which fails if a file is there by then.
+ *   a) No file is there: the new file is renamed without replacing (or linked). This fails if a file has appeared.
  *   b) A dead file D is there: the new file is renamed over D, but only after this process has
  *      1. locked byte 1 of D, 2. found that D is dead, 3. found that D is (still) at JOURNAL-lock.
  *
  * Why a lock that is in use cannot be replaced: D is dead if its byte 0 could be locked, or if the process it names is
- * gone. After step 2 no process removes D: only its holder does that, before it unlocks byte 0, and that holder is gone
+ * gone. After step 2 no process removes D: only its holder does that, before it unlocks byte 0, and the holder is gone
  * or has unlocked it. No other process replaces D either, because that needs the lock on byte 1. And (a) never replaces
- * a file. So what step 3 has found is still true when the file is renamed. If two runs find the same dead file, one of
- * them locks byte 1. The other is refused, or finds the first one's file when it looks again.
+ * a file. So D is still at JOURNAL-lock when the new file is renamed over it. If two runs find the same dead file, one
+ * of them locks byte 1. The other is refused, or finds the new file of the first one when it tries again.
  *
- * If others may write to the directory, they may have put something at that name. So links are not followed, and a file
- * that is there is never written to. The lock file is readable for its owner only, so that no other user can lock it.
+ * If other users may write to the directory, they may have put something at that name. So links are not followed, and
+ * an existing file is never written to. Only its owner can read the lock file, so no other user can lock it.
  */
 #include "journal/lock.h"
 
@@ -48,8 +49,8 @@
 enum { TRIES = 100, TEXT_MAX = 256 };
 enum { HOLDER_BYTE, REPLACER_BYTE };
 
-/* In the directory of the real journal, so that a journal with two names has one lock. The path is absolute, so that it
- * is still right after a change of the working directory. */
+/* The path is in the directory of the real journal, so a journal with two names has one lock. It is absolute, so it is
+ * still right after the working directory has changed. */
 static char *lock_path(const char *journal)
 {
     char full[PATH_MAX];
@@ -102,8 +103,8 @@ static void read_holder(int fd, struct holder *out)
                      &out->owner.space, out->boot);
 }
 
-/* True only if it is certain. Nothing is known about a holder of another boot or another PID namespace, or one that
- * could not record these. */
+/* True only if the holder is certainly gone. Nothing is known about a holder from another boot or PID namespace, or one
+ * that could not record these. */
 static bool is_gone(const struct holder *h)
 {
     char boot[GD__BOOT_ID_MAX];
@@ -114,7 +115,7 @@ static bool is_gone(const struct holder *h)
 
 /* --- a new file --- */
 
-/* The usual cause is the directory of the journal. */
+/* Reports why the lock file cannot be created. The usual cause is the directory of the journal. */
 static int cannot_create(const char *lock)
 {
     const char *slash = strrchr(lock, '/');
@@ -158,7 +159,7 @@ static int make_file(struct gd__journal_lock *h, char **name)
     return rc;
 }
 
-/* 1: the file is in place; 0: another file is there; or negative. */
+/* Returns 1 if the file is in place, 0 if another file is there, or a negative code. */
 static int rename_without_replacing(const char *name, const char *path)
 {
     int rc = renameat2(AT_FDCWD, name, AT_FDCWD, path, RENAME_NOREPLACE);
@@ -185,7 +186,8 @@ static int already_in_use(int fd, const char *journal)
     return gd__error(GD_E_BUSY, "%s is in use by another run: wait until it ends, or use another journal", journal);
 }
 
-/* Compares with the owner of our new file: some file systems map owners. */
+/* Checks that the existing file is a regular file of this user. Compares its owner with that of our new file, because
+ * some file systems change owners. */
 static int check_file(int fd, const struct gd__journal_lock *h)
 {
     struct stat there, ours;
@@ -201,7 +203,7 @@ static int check_file(int fd, const struct gd__journal_lock *h)
     return 0;
 }
 
-/* Opens the file that is in place. *out is its descriptor; -1: it was removed meanwhile. */
+/* Opens the existing file. *out is its descriptor, or -1 if the file has been removed. */
 static int open_existing(const struct gd__journal_lock *h, int *out)
 {
     const int fd = gd__fd_above_stdio(open(h->path, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
@@ -231,7 +233,8 @@ static bool is_dead(int fd)
     return is_gone(&h);
 }
 
-/* 1: the new file is in place; 0: look again; or negative. See (b) above for the order. */
+/* Returns 1 if the new file is in place, 0 if the caller must try again, or a negative code. (b) above explains the
+ * order. */
 static int replace_dead(const struct gd__journal_lock *h, const char *name, const char *journal, int present)
 {
     const bool alone = lock_byte(present, REPLACER_BYTE) == 0;

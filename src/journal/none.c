@@ -1,4 +1,5 @@
-/* A library built without SQLite has no journals: every call fails with a message that says how to get them. */
+/* Used in a library that is built without SQLite. It has no journals, and every call fails with a message that says how
+ * to get them. */
 #include "base/error.h"
 #include "binding.h"
 #include "journal/journal.h"

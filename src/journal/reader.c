@@ -1,12 +1,12 @@
 /* Reading a journal, even while a run writes to it.
  *
- * Records are read a thousand at a time, each time in a transaction of its own: a slow reader must not keep the run
- * from emptying its write-ahead log. So a long read also sees records that were written meanwhile, if their ids are
- * above the one it has reached.
+ * Records are read a thousand at a time, in a separate transaction each time, because a slow reader must not keep the
+ * run from emptying its write-ahead log. So a long read also sees records that were written after it began, if their
+ * ids are above the last id that it has read.
  *
  * The file may be damaged or malicious. Values are forced into ranges that callers can rely on, and every loop ends.
  * Ids must ascend, and a query may take only a limited number of steps of SQLite's virtual machine for each byte of the
- * file. Every row takes some bytes, so this also finds pages that link back to themselves.
+ * file. Every row takes some bytes, so the limit also ends a query on pages that link back to themselves.
  */
 #include <limits.h>
 #include <stdio.h>
@@ -38,7 +38,7 @@ static int count_steps(void *user)
     return --r->looks_left < 0; /* true: SQLite ends the query */
 }
 
-/* Call it before a query that reads rows. Errors are ignored: the query itself meets them again. */
+/* Called before a query that reads rows. Errors are ignored here, because the query itself will report them. */
 static void begin_query(struct gd_journal_reader *r)
 {
     int64_t pages = 0, page_size = 0;
@@ -188,7 +188,7 @@ static void read_record(sqlite3_stmt *s, struct gd_journal_record *out)
 {
     const char *state = text_at(s, 3), *input = text_at(s, 15), *last = text_at(s, 18);
     *out = (struct gd_journal_record){
-        .id = (uint64_t)sqlite3_column_int64(s, 0), /* above 0: the query selects only such */
+        .id = (uint64_t)sqlite3_column_int64(s, 0), /* the query selects only ids above 0 */
         .key = key_at(s, 1),
         .version = text_at(s, 2),
         .done = state && strcmp(state, "done") == 0,
@@ -212,7 +212,8 @@ static void read_record(sqlite3_stmt *s, struct gd_journal_record *out)
     };
 }
 
-/* Copies a record and what it points to into one block, and adds its size to *bytes. NULL: no memory. */
+/* Copies a record and the data that it points to into one block, and adds its size to *bytes. Returns NULL if there is
+ * no memory. */
 static struct gd_journal_record *copy_record(const struct gd_journal_record *r, size_t *bytes)
 {
     const struct {
@@ -342,7 +343,7 @@ static int each_by_id(struct reading *w, sqlite3_stmt *s)
     return rc;
 }
 
-/* Another order needs a sort of all records first, so they are all read in one transaction. */
+/* Used for other orders than by id. SQLite must sort all records first, so they are read in one transaction. */
 static int each_sorted(struct reading *w, sqlite3_stmt *s)
 {
     struct gd_journal_record record;
@@ -380,7 +381,7 @@ int gd_journal_reader_each(struct gd_journal_reader *r, const struct gd_journal_
 {
     struct gd_journal_query query = { .size = sizeof query };
     if (!r || !fn)
-        return gd__error(GD_E_INVALID, "gd_journal_reader_each: no reader, or no function to give the records to");
+        return gd__error(GD_E_INVALID, "gd_journal_reader_each: the reader or the function is NULL");
     int rc = q ? gd__sized_read(&query, sizeof query, q, "gd_journal_query") : 0;
     if (rc < 0)
         return rc;
@@ -405,10 +406,10 @@ int gd_journal_reader_failures(struct gd_journal_reader *r, int (*fn)(void *user
                                void *user)
 {
     if (!r || !fn)
-        return gd__error(GD_E_INVALID, "gd_journal_reader_failures: a reader and a function are needed");
+        return gd__error(GD_E_INVALID, "gd_journal_reader_failures: the reader or the function is NULL");
     sqlite3_stmt *s = NULL;
     begin_query(r);
-    /* Group by the text that callers get, which ends at a NUL: so no class is reported twice. */
+    /* Callers get the text up to its first NUL. Group by that text, so that no class is reported twice. */
     int ended = 0, rc = gd__db_prepare(r->db,
                                        "SELECT printf('%s', ifnull(failure, 'error')) AS f, count(*) AS n FROM task"
                                        " INDEXED BY task_failed WHERE state = 'failed' GROUP BY f ORDER BY n DESC, f",

@@ -1,6 +1,7 @@
-/* SipHash-2-4-128 (Aumasson and Bernstein), written after their paper. Without the key it is infeasible to construct
- * collisions. Our key is fixed, because a journal must recognise its tasks later: all we need is 128 well mixed bits.
- * They must be the same on every machine, so bytes are read and written as little-endian on every processor.
+/* SipHash-2-4-128 (Aumasson and Bernstein), implemented from their paper. Collisions cannot be constructed without the
+ * key. The keys for journals are fixed, because a journal must find its tasks again later. There, all that matters is
+ * that the 128 bits are well mixed. The result must be the same on every machine, so bytes are read and written as
+ * little-endian on every processor.
  */
 #include "journal/siphash.h"
 

@@ -1,16 +1,17 @@
-/* See index.h. Open addressing over 32-byte entries, with a little more room than rows.
+/* See index.h. A hash table with open addressing. It has entries of 32 bytes, a few more than there are rows.
  *
- * Rows are gathered in batches. A full batch is sorted by the places of its rows in the table, and written to a second
- * file. From there the rows are put into the table, one stretch of it after the other. So building goes through the
- * table once from beginning to end, and does not jump about in it. Pages are read and written through a small cache of
- * our own. The rest is in the cache of the system, which may drop it when memory is short.
+ * Rows are gathered in batches. A full batch is sorted by the positions of its rows in the table, and written to a
+ * second file. From there the rows are put into the table, one part of the table after the other. So building the table
+ * goes through it once from beginning to end. Pages are read and written through a small cache in this process. The
+ * other pages are in the system's cache, which may drop them when memory is short.
  *
- * Equal keys would pile up in one place. So the k-th of them is stored under a key of its own, made from the key and k.
- * How many there are is found by doubling and halving. For recent keys a hint remembers that number, and how many of
- * them are taken. When all are taken the first is marked, so that the key is not searched again.
+ * Rows with equal keys would fill one part of the table. So the k-th of them is stored under another key, made from the
+ * key and k. The number of rows with one key is found by doubling and halving. For recent keys a hint stores that
+ * number, and how many of the rows are taken. When all are taken, the first row is marked, so that the key is not
+ * searched again.
  *
- * The place of a row comes from a hash of its key with a secret of this index. Otherwise a malicious journal could have
- * all its keys in one place, and finding a free entry would take time proportional to the number of rows.
+ * The position of a row comes from a hash of its key with a secret of this index. Otherwise a malicious journal could
+ * choose keys that all have one position, and finding a free entry would take time proportional to the number of rows.
  */
 #include "journal/lookup/index.h"
 
@@ -38,11 +39,11 @@ enum {
     BIN_SHIFT = 64 - 12,
     PAGE = 4096,
     PAGES = 1024,        /* in the cache */
-    STRETCH = PAGES / 2, /* pages filled at a time: they stay in the cache, with those that run over the end */
+    STRETCH = PAGES / 2, /* pages filled at a time: they stay in the cache, even if rows overflow to the next pages */
     CHUNK = 1024,        /* rows written to the second file with one call */
     LOOK_EVERY = 4096,   /* rows between two checks for an interruption */
     HINTS = 1024,
-    NEARBY = 64, /* how many equal keys are searched for one of the right version */
+    NEARBY = 64, /* how many rows with one key are searched for the right version */
 };
 
 struct entry {
@@ -59,10 +60,10 @@ struct page {
     struct entry entries[PER_PAGE];
 };
 
-/* What is known about a key: how many rows have it, and that the rows below `free` are taken. */
+/* What is known about a key. The rows with that key and a number below `free` are taken. */
 struct hint {
     uint64_t key[2];
-    uint64_t count; /* 0: nothing is known */
+    uint64_t count; /* number of rows with that key; 0: nothing is known */
     uint64_t free;
 };
 
@@ -81,10 +82,10 @@ struct gd__index {
     uint32_t n_batch;
     int aside_fd;
     uint32_t n_aside;             /* batches in the second file; each has BATCH rows, except the last */
-    uint32_t (*ends_aside)[BINS]; /* for each of them, where the rows of each bin end */
+    uint32_t (*ends_aside)[BINS]; /* for each batch in the second file, where the rows of each bin end */
 };
 
-/* The file has no name, so the message names its directory: that shows which disk is full or broken. */
+/* The file has no name, so the message names its directory. That shows which disk is full or broken. */
 static int cannot_write(const struct gd__index *x)
 {
     return gd__error_errno("cannot write the temporary index of the journal's tasks in %s", x->directory);
@@ -108,7 +109,7 @@ static int write_page(const struct gd__index *x, struct page *p)
     return 0;
 }
 
-/* A page that was never written reads as zeros: free entries. */
+/* A page that was never written is read as zeros, which are free entries. */
 static int read_page(const struct gd__index *x, struct page *p, uint64_t number)
 {
     memset(p->entries, 0, sizeof p->entries);
@@ -130,8 +131,8 @@ static struct page *page_with(struct gd__index *x, uint64_t place)
 
 /* --- entries --- */
 
-/* An entry, valid until the next seek(), and its page, to be marked dirty if the entry is changed. page is NULL: an
- * error. */
+/* An entry, valid until the next seek(), and its page. If the entry is changed, the page must be marked dirty. If page
+ * is NULL, an error occurred. */
 struct found {
     struct entry *e;
     struct page *page;
@@ -142,7 +143,7 @@ static bool is_free(struct found f)
     return f.e->packed == 0;
 }
 
-/* The key under which a row is stored here. */
+/* The key under which a row is stored in this index. */
 static void hash_key(const struct gd__index *x, const unsigned char bytes[GD__HASH_SIZE], uint64_t key[2])
 {
     unsigned char hash[GD__HASH_SIZE];
@@ -158,7 +159,7 @@ static void key_of(const uint64_t key[2], uint64_t k, uint64_t out[2])
     out[1] = key[1] + k;
 }
 
-/* The entry with that key, or the free entry where it would go. The table always has a free entry. */
+/* Finds the entry with that key, or the free entry where it can be stored. The table always has a free entry. */
 static struct found seek(struct gd__index *x, const uint64_t key[2])
 {
     uint64_t at = (uint64_t)((unsigned __int128)key[0] * x->n >> 64);
@@ -177,14 +178,14 @@ static struct found seek_kth(struct gd__index *x, const uint64_t key[2], uint64_
     return seek(x, kth);
 }
 
-/* 1: there are at least n equal keys; 0: there are fewer; or negative. */
+/* Returns 1 if at least n rows have that key, 0 if fewer have it, or a negative code. */
 static int has_at_least(struct gd__index *x, const uint64_t key[2], uint64_t n)
 {
     const struct found f = seek_kth(x, key, n - 1);
     return f.page ? !is_free(f) : GD_E_SYSTEM;
 }
 
-/* How many equal keys there are, given that there is one. 0: an error. */
+/* Returns the number of rows with that key, which is at least 1, or 0 after an error. */
 static uint64_t count_equal(struct gd__index *x, const uint64_t key[2])
 {
     uint64_t known = 1, beyond = 2;
@@ -204,7 +205,7 @@ static uint64_t count_equal(struct gd__index *x, const uint64_t key[2])
     return rc < 0 ? 0 : known;
 }
 
-/* NULL: an error. */
+/* Returns the hint of that key, or NULL after an error. */
 static struct hint *hint_of(struct gd__index *x, const uint64_t key[2])
 {
     struct hint *h = &x->hints[key[1] % HINTS];
@@ -291,7 +292,7 @@ static void sort_batch(struct gd__index *x, uint32_t ends[BINS])
     memset(ends, 0, BINS * sizeof *ends);
     for (uint32_t i = 0; i < x->n_batch; i++)
         ends[x->batch[i].key[0] >> BIN_SHIFT]++;
-    for (unsigned b = 0; b < BINS; b++) { /* ends[b] is first where bin b begins; the next loop moves it to the end */
+    for (unsigned b = 0; b < BINS; b++) { /* ends[b] becomes the start of bin b; the next loop moves it to the end */
         const uint32_t n = ends[b];
         ends[b] = sum;
         sum += n;
@@ -369,7 +370,8 @@ static int insert_range(struct gd__index *x, uint32_t batch, unsigned first, uns
     return rc;
 }
 
-/* For each stretch, goes through the batches in order: so equal keys keep the order in which they came. */
+/* Fills the table part by part, and takes the batches in order for each part. So rows with equal keys keep their
+ * order. */
 static int insert_all(struct gd__index *x, const atomic_bool *interrupted)
 {
     const uint64_t at_once = (uint64_t)BINS * STRETCH / (x->n / PER_PAGE);
@@ -442,7 +444,7 @@ static bool is_used(const struct gd__index *x, const struct entry *e)
     return x->used[id / 8] >> (id % 8) & 1;
 }
 
-/* Reads the k-th row with that key into *e. 1: it is not taken; 0: it is taken; or negative. */
+/* Reads the k-th row with that key into *e. Returns 1 if it is not taken, 0 if it is taken, or a negative code. */
 static int read_kth(struct gd__index *x, const uint64_t key[2], uint64_t k, struct entry *e)
 {
     const struct found f = seek_kth(x, key, k);
@@ -462,8 +464,8 @@ static int mark_all_taken(struct gd__index *x, const uint64_t key[2])
     return 0;
 }
 
-/* Chooses the first row with that key that is not taken, or one shortly after it that has the version. 1: *e is the
- * row; 0: all are taken; or negative. */
+/* Chooses the first row with that key that is not taken, or one of the next rows if that has the right version. Returns
+ * 1 with the row in *e, 0 if all are taken, or a negative code. */
 static int choose(struct gd__index *x, struct hint *h, uint64_t version, struct entry *e)
 {
     struct entry other;

@@ -1,11 +1,12 @@
-/* See resume.h. The record of a task is searched for in this order:
+/* See resume.h. The record of a task is searched for in two places:
  *
- *   the window   holds the next records in the order of their ids: enough if the tasks come in nearly the same order
- *   nowhere      if every record outside the window has been matched, the task is new
- *   the index    holds all records; it is built by one pass over the journal when it is first needed
+ *   the window   contains the next records in the order of their ids. It is enough if the tasks come in nearly the same
+ *                order as before.
+ *   the index    contains all records. It is built by one pass over the journal when it is first needed. It is not
+ *                needed if every record outside the window has been matched: the task is then new.
  *
  * A new task gets the id after the last matched one, if no record has that id: it is probably the task that was running
- * when the previous run was killed. So ids stay in the order of the tasks, however often a run is resumed.
+ * when the previous run was killed. So ids stay in the order of the tasks, even if a run is resumed many times.
  */
 #include "journal/lookup/resume.h"
 
@@ -30,8 +31,8 @@ struct gd__resume {
     uint64_t max_id;     /* largest id of the records that existed at the start */
     uint64_t read_to;    /* records with ids up to this were put in the window */
     uint64_t last_id;    /* the last id that was matched, or given to a new task after a matched one */
-    uint64_t next_id;    /* for new tasks that fit into no gap */
-    unsigned char *used; /* a bit per id up to max_id: matched, or given to a new task */
+    uint64_t next_id;    /* for new tasks, if the id after last_id is not free */
+    unsigned char *used; /* a bit per id up to max_id: set if matched, or given to a new task */
     size_t used_size;
     struct gd__window *window;
     struct gd__index *index;
@@ -58,13 +59,14 @@ static uint64_t version_of(sqlite3_stmt *s, int column)
     uint64_t version;
     if (sqlite3_column_type(s, column) == SQLITE_NULL)
         return 0;
-    const size_t size = (size_t)sqlite3_column_bytes(s, column); /* before the blob: it may move the value */
+    /* Get the size first: the call may move the value. */
+    const size_t size = (size_t)sqlite3_column_bytes(s, column);
     gd__journal_hash(sqlite3_column_blob(s, column), size, hash);
     memcpy(&version, hash, sizeof version);
     return version | 1;
 }
 
-/* Columns: id, key, version, state, attempts. False: not a valid row. */
+/* Columns: id, key, version, state, attempts. Returns false if the row is not valid. */
 static bool read_row(sqlite3_stmt *s, struct gd__row *out)
 {
     const char *state = (const char *)sqlite3_column_text(s, 3);
@@ -123,7 +125,7 @@ static bool all_unmatched_in_window(const struct gd__resume *r)
     return at_end(r) && gd__window_passed(r->window) == 0;
 }
 
-/* 1: found; 0: not in the window; or negative. */
+/* Returns 1 if the row was found, 0 if it is not in the window, or a negative code. */
 static int look_in_window(struct gd__resume *r, const unsigned char key[GD__HASH_SIZE], uint64_t version,
                           struct gd__row *out)
 {
@@ -133,7 +135,7 @@ static int look_in_window(struct gd__resume *r, const unsigned char key[GD__HASH
             return rc;
     }
     while (gd__window_take(r->window, key, version, out))
-        if (!is_used(r, out->id)) /* otherwise the index found it meanwhile */
+        if (!is_used(r, out->id)) /* otherwise it was already found in the index */
             return 1;
     return 0;
 }
@@ -146,7 +148,7 @@ static int add_rows(struct gd__resume *r, sqlite3_stmt *s)
     uint64_t last = 0;
     int rc = 0, step;
     for (uint64_t n = 1; rc == 0 && (step = sqlite3_step(s)) == SQLITE_ROW; n++) {
-        /* If ids did not ascend there could be more rows than the index has room for. */
+        /* Ids must ascend. Otherwise there could be more rows than the index has room for. */
         if (!read_row(s, &row) || row.id <= last || row.id > r->max_id)
             rc = damaged(r);
         else if (!is_used(r, row.id))
@@ -232,7 +234,7 @@ bool gd__resume_find_reads(const struct gd__resume *r, const unsigned char key[G
 
 /* --- opening and closing --- */
 
-/* Sparse: only pages that are touched cost memory. */
+/* Maps memory for the bits. Only the pages that are written to take up memory. */
 static int open_used(struct gd__resume *r)
 {
     r->used_size = r->max_id / 8 + 1;

@@ -1,7 +1,7 @@
-/* Resuming: finds the record of a task of the source, if it has one, and gives the other tasks an id.
+/* Resuming: finds the record of each task of the source, and gives an id to tasks that have no record.
  *
  * Each record is matched only once, so two equal tasks have two records. The journal is read in small parts, so that
- * its write-ahead log can be emptied meanwhile. For one thread, on a database connection of its own.
+ * its write-ahead log can be emptied between them. Used by one thread only. It has a separate database connection.
  */
 #ifndef GD_JOURNAL_LOOKUP_RESUME_H
 #define GD_JOURNAL_LOOKUP_RESUME_H
@@ -16,8 +16,8 @@ struct gd__resume;
 int gd__resume_open(struct gd__resume **out, const char *path, const atomic_bool *interrupted);
 void gd__resume_close(struct gd__resume **r);
 
-/* 1: *out is the task's record; 0: it has no record, and out->id is the id for its new one; GD_E_SHUTDOWN: interrupted;
- * or another negative code. */
+/* Returns 1 if *out is the task's record; 0 if the task has no record, with the id for its new record in out->id;
+ * GD_E_SHUTDOWN if interrupted; or another negative code. */
 int gd__resume_find(struct gd__resume *r, const unsigned char key[GD__HASH_SIZE], uint64_t version,
                     struct gd__row *out);
 

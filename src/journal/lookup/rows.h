@@ -8,7 +8,7 @@
 #include "journal/siphash.h"
 
 #define GD__ROW_MOST      ((UINT64_C(1) << 40) - 1) /* the largest id */
-#define GD__ATTEMPTS_MOST ((UINT32_C(1) << 20) - 1) /* the count stops here */
+#define GD__ATTEMPTS_MOST ((UINT32_C(1) << 20) - 1) /* more attempts count as this many */
 
 struct gd__row {
     unsigned char key[GD__HASH_SIZE];

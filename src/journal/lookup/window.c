@@ -1,6 +1,6 @@
-/* See window.h. A ring of rows, and a hash table of those that have not been taken. The rows of a bucket are linked in
- * the order of their ids, and the bucket knows its first and last row. So even with many equal keys the first row is
- * found at once, and a row is added at once.
+/* See window.h. A ring of rows, and a hash table of the rows that have not been taken. The rows of a bucket are linked
+ * in the order of their ids, and the bucket stores its first and last row. So finding the first row and adding a row
+ * are fast even if many keys are equal.
  */
 #include "journal/lookup/window.h"
 
@@ -56,7 +56,7 @@ void gd__window_add(struct gd__window *w, const struct gd__row *row)
     w->buckets[b].last = at;
 }
 
-/* Takes a slot out of its bucket. before: the slot in front of it there, or NONE. */
+/* Removes a slot from its bucket. before: the previous slot in that bucket, or NONE. */
 static void unlink_slot(struct gd__window *w, unsigned b, uint16_t before, uint16_t at)
 {
     const uint16_t next = w->slots[at].next;
@@ -79,7 +79,7 @@ static void drop_first(struct gd__window *w)
     unlink_slot(w, bucket_of(s->row.key), NONE, at); /* the oldest row is the first of its bucket */
 }
 
-/* Drops rows at the head that are taken, or too far behind the position of the last row taken. */
+/* Drops rows at the head that are taken, or that are too far behind position, which is that of the last row taken. */
 static void drop_old(struct gd__window *w, uint64_t position)
 {
     while (w->head < w->tail && (w->slots[w->head % GD__WINDOW_ROWS].taken || position > w->head + BEHIND_MOST))

@@ -1,8 +1,9 @@
-/* Shows the group that is being written, or a piece of it, to SQLite as a table with the columns of table task.
+/* A virtual table of SQLite that contains the group that is being written, or a piece of it. It has the columns of the
+ * table task.
  *
- * So one statement, INSERT ... SELECT, writes all of it. A statement for each record would take more than half as long
- * again: SQLite would begin and end a statement each time, and copy every value once more. Only the writer's connection
- * has this table. It is not stored in the file.
+ * So one statement, INSERT ... SELECT, writes all records. A statement for each record would take more than one and a
+ * half times as long, because SQLite would begin and end a statement each time, and copy every value once more. Only
+ * the writer's connection has this table. It is not stored in the file.
  */
 #include <stddef.h>
 #include <string.h>
@@ -52,7 +53,7 @@ static const struct gd__record *record_at(const struct cursor *c)
 
 /* --- values --- */
 
-/* How many bytes the UTF-8 character at p has; 0: it is not valid, or NUL. */
+/* Returns the number of bytes of the UTF-8 character at p, or 0 if it is not valid or is NUL. */
 static size_t utf8_length(const unsigned char *p, size_t left)
 {
     static const struct {
@@ -96,8 +97,8 @@ bool gd__group_is_text(const char *bytes, size_t size)
     return true;
 }
 
-/* The value is text if the bytes are valid text, so that people can read it, and a blob otherwise. The bytes stay valid
- * until the statement is over. */
+/* Returns the bytes to SQLite as text if they are valid text, so that people can read it, and as a blob otherwise. The
+ * bytes stay valid until the statement ends. */
 static void result_bytes(sqlite3_context *out, const struct gd__record *r, enum gd__text which)
 {
     const uint32_t length = r->length[which];
@@ -115,7 +116,7 @@ static void result_count(sqlite3_context *out, uint64_t n)
     sqlite3_result_int64(out, (sqlite3_int64)n);
 }
 
-/* NULL if the value is absent. */
+/* The value is NULL if it is absent. */
 static void result_int_if(sqlite3_context *out, bool is_there, int32_t n)
 {
     if (is_there)

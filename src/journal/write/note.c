@@ -1,5 +1,5 @@
-/* What a callback adds to the record of its task, beyond the report. It is kept until the record is made, right after
- * the callback. */
+/* The note that a callback adds to the record of its task. It is stored until the record is made, right after the
+ * callback. */
 #include <string.h>
 
 #include "base/sized.h"
@@ -11,7 +11,7 @@ void gd__note_clear(struct gd__note_kept *n)
     n->text.used = 0;
 }
 
-/* Copies bytes into the note's memory. NULL: bytes is NULL, or no memory. */
+/* Copies bytes into the note's memory. Returns NULL if bytes is NULL, or if there is no memory. */
 static const char *copy_bytes(struct gd__bytes_buffer *b, const char *bytes, size_t size)
 {
     char *at = bytes ? gd__buffer_room(b, size + 1) : NULL;
@@ -36,7 +36,7 @@ void gd_journal_add_note(struct gd_journal *j, const struct gd_journal_note *not
     gd__note_clear(&j->note);
     n.stderr_size = n.stderr_end ? n.stderr_size : 0;
     n.input_size = n.input ? n.input_size : 0;
-    /* Make room for everything first, so that no copy moves. Without memory the record is made from the report
+    /* Make room for everything first, so that no copy moves. If there is no memory, the record is made from the report
      * alone. */
     const size_t total = length_of(n.output) + n.stderr_size + 1 + length_of(n.failure) + n.input_size + 1;
     if (!gd__buffer_room(&j->note.text, total)) {

@@ -32,7 +32,7 @@ static struct piece of_string(const char *s)
     return (struct piece){ s, s ? strlen(s) : 0 };
 }
 
-/* The length of the bytes cut to at most `most`. Does not split a UTF-8 character. */
+/* Returns the length of the bytes after they are cut to at most `most`. Does not split a UTF-8 character. */
 static size_t cut_at(const unsigned char *bytes, size_t size, size_t most)
 {
     if (size <= most)
@@ -43,7 +43,7 @@ static size_t cut_at(const unsigned char *bytes, size_t size, size_t most)
     return (bytes[n] & 0xc0) == 0x80 ? most : n;
 }
 
-/* Chooses the strings of a record: those of the note, and the rest from the report. */
+/* Chooses the strings of a record. Strings that the note does not have come from the report. */
 static void choose_texts(const struct gd_journal *j, const struct gd__journal_task *t, const struct gd_report *r,
                          struct piece text[GD__TEXTS])
 {
@@ -58,7 +58,8 @@ static void choose_texts(const struct gd_journal *j, const struct gd__journal_ta
     text[GD__TEXT_ERROR] = of_string(failed ? r->error : NULL);
     text[GD__TEXT_STDERR] = (struct piece){ n->stderr_end, n->stderr_end ? n->stderr_size : 0 };
     for (unsigned i = 0; i < GD__TEXTS; i++) {
-        /* An input that came with a note is kept whole, up to what SQLite can hold: more would end the run. */
+        /* An input from a note is stored completely, up to a size that SQLite can store. A larger one would end the
+         * run. */
         const size_t wanted = n->input ? INPUT_MOST : j->o.input_bytes;
         const size_t most = i != GD__TEXT_INPUT ? TEXT_MOST : wanted < INPUT_MOST ? wanted : INPUT_MOST;
         text[i].size = text[i].bytes ? cut_at(text[i].bytes, text[i].size, most) : 0;

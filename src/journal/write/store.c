@@ -2,8 +2,9 @@
  * written in one transaction, so that a reader or a resumed run sees a consistent state.
  *
  * The write-ahead log is also emptied here, on the writer's thread, when it has grown to some megabytes. That is not
- * possible while a reader uses an old state of the journal. It is then tried again each time the log has grown by half;
- * each try waits briefly for readers. Our own readers use a state only as long as it takes to read some thousand rows.
+ * possible while a reader uses an old state of the journal. It is then tried again each time the log has grown by half.
+ * If the log is very long, each try waits briefly for readers. Our own readers use a state only as long as it takes to
+ * read some thousand rows.
  */
 #include <string.h>
 #include <unistd.h>
@@ -38,7 +39,7 @@ static int bind_count(sqlite3_stmt *s, int column, uint64_t n)
 
 /* --- a group --- */
 
-/* Never goes below 0: a count that was read from the file may be too low. */
+/* Never goes below 0, because a count that was read from the file may be too low. */
 static void count_down(uint64_t *count, bool by_one)
 {
     *count -= by_one && *count > 0;
@@ -56,10 +57,10 @@ static void count_record(struct gd__figures *f, const struct gd__record *r)
     f->busy += (double)r->duration_ns / 1e9;
 }
 
-/* Where the records of the next statement end. SQLite saves the old contents of the pages that a statement changes, to
- * be able to undo that statement alone. It saves them in memory, because a temporary file would need another disk,
- * which may be full. Records that are appended change few pages. But records that replace others may each be on a page
- * of its own, so each of these gets its own statement. */
+/* Returns where the records of the next statement end. SQLite saves the old contents of the pages that a statement
+ * changes, to be able to undo that statement alone. It saves them in memory (temp_store), because a temporary file
+ * might be on another disk, which may be full. Appended records change few pages. But records that replace others may
+ * all be on different pages, so each of these gets its own statement. */
 static size_t end_of_piece(const struct gd__bytes_buffer *b, size_t at)
 {
     const struct gd__record *r = gd__record_at(b, at);
@@ -115,7 +116,8 @@ static int store_files(struct gd_journal *j)
 
 int gd__store_file(struct gd_journal *j, struct gd__follow *f)
 {
-    /* Not prepared when the journal is opened: a journal of version 0.1 gets these columns with the first file. */
+    /* Prepared here and not when the journal is opened, because a journal of version 0.1 has these columns only after
+     * the first file is added. */
     if ((!j->put_file && gd__db_prepare(j->db, file_sql, &j->put_file) != SQLITE_OK) ||
         store_size(j, f, f->size) != SQLITE_OK)
         return gd__db_error(j->db, "write to", j->path);
@@ -164,8 +166,8 @@ static int log_hook(void *user, sqlite3 *db, const char *name, int pages)
     return SQLITE_OK;
 }
 
-/* Checks that the journal still has its name and its lock. Otherwise records would be reported as kept but be lost: the
- * file was removed, or another run writes to it too. */
+/* Checks that the journal still has its name and its lock. Otherwise the file was removed, or another run may write to
+ * it too, and records that seem to be written would be lost. */
 static int check_place(struct gd_journal *j)
 {
     int moved = 0;
@@ -209,7 +211,7 @@ int gd__store_group(struct gd_journal *j)
     if (rc != SQLITE_OK)
         code = gd__db_error(j->db, "write to", j->path);
     if (code < 0) {
-        gd__db_exec(j->db, "ROLLBACK"); /* harmless if SQLite has done so */
+        gd__db_exec(j->db, "ROLLBACK"); /* harmless if SQLite has already rolled back */
         return code;
     }
     j->figures = f;
@@ -269,7 +271,7 @@ int gd__store_begin_run(struct gd_journal *j)
     return code;
 }
 
-/* The journal was opened but never used, so the row is removed. If that fails it does no harm. */
+/* Removes the row of a run that never began. A failure does no harm. */
 void gd__store_forget_run(struct gd_journal *j)
 {
     char sql[64];

@@ -1,9 +1,9 @@
 /* The thread that writes. Once in every window, or when there is much to write, it takes all gathered records and
- * writes them in one transaction. With nothing to write it sleeps on a condition variable.
+ * writes them in one transaction. If there is nothing to write, it sleeps on a condition variable.
  *
  * A group that cannot be written stays in memory. If another program has locked the journal, writing is tried again, as
- * with a slow disk. Any other failure ends the run, because the results of later tasks would not be kept. The remaining
- * records are tried once more when the journal is closed.
+ * with a slow disk. Any other failure ends the run, because later tasks could not be recorded either. When the journal
+ * is closed, it tries once more to write the remaining records.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -73,7 +73,7 @@ void gd__writer_fail(struct gd_journal *j)
         j->told.failed(j->told.user);
 }
 
-/* Takes a group, if the last one is written, and writes it. Releases the lock meanwhile. */
+/* Takes a group, if the last one is written, and writes it. Releases the lock while it writes. */
 static int write_group(struct gd_journal *j)
 {
     if (j->writing.used == 0)
@@ -89,7 +89,7 @@ static int write_group(struct gd_journal *j)
         j->n_written += j->n_writing;
         j->n_writing = 0;
     } else {
-        j->row_stale = true; /* the run row may have been all there was to write */
+        j->row_stale = true; /* there may have been no records, only the run row */
     }
     return rc;
 }
