@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * The name of a task may be a file name in any script, or any bytes. This code makes it take exactly as many columns as
- * the layout counts, with no other effect on the terminal.
+ * The name of a task may be a file name in any script, or any bytes. This code makes sure that it takes exactly as many
+ * columns as the layout counts, and has no other effect on the terminal.
  *
- * The table of widths is our own and coarse, so that a layout depends on its arguments and not on the locale. If a
- * terminal gives a character another width, one line is a column off; it does not wrap, because lines are written with
- * automatic wrapping turned off.
+ * The widths come from a coarse table in this file, so that a layout depends on its arguments and not on the locale. If
+ * a terminal gives a character another width, one line is a column off. It does not wrap, because lines are written
+ * with automatic wrapping turned off.
  */
 #include "tui/cells.h"
 
@@ -25,7 +25,7 @@ struct range {
     uint32_t first, last;
 };
 
-/* Left out: characters without a shape, and characters that change how their neighbours are shown. */
+/* Characters that are left out: those without a shape, and those that change how other characters are shown. */
 static const struct range shapeless[] = {
     { 0x00ad, 0x00ad },   { 0x034f, 0x034f },   { 0x061c, 0x061c },   { 0x115f, 0x1160 },   { 0x180b, 0x180f },
     { 0x200b, 0x200f },   { 0x2028, 0x202e },   { 0x2060, 0x206f },   { 0x3164, 0x3164 },   { 0xfe00, 0xfe0f },
@@ -33,7 +33,7 @@ static const struct range shapeless[] = {
     { 0x1f1e6, 0x1f1ff }, { 0x1f3fb, 0x1f3ff }, { 0xe0000, 0xe0fff },
 };
 
-/* Marks on the character before them: no column of their own. */
+/* Marks on the character before them. They take no column. */
 static const struct range marks[] = {
     { 0x0300, 0x036f }, { 0x0483, 0x0489 }, { 0x0591, 0x05bd }, { 0x05bf, 0x05bf }, { 0x05c1, 0x05c2 },
     { 0x05c4, 0x05c5 }, { 0x05c7, 0x05c7 }, { 0x0610, 0x061a }, { 0x064b, 0x065f }, { 0x0670, 0x0670 },
@@ -84,7 +84,7 @@ static bool is_in(uint32_t c, const struct range *r, size_t n)
 
 #define IS_IN(c, table) is_in(c, table, sizeof(table) / sizeof(table)[0])
 
-/* The first character of a text, which has *used bytes; 0 if it is not UTF-8. */
+/* Returns the first character of a text, or 0 if that is not UTF-8. Sets *used to its number of bytes. */
 static uint32_t decode(const unsigned char *p, size_t size, size_t *used)
 {
     uint32_t c;

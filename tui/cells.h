@@ -19,9 +19,9 @@ struct tui_glyph {
     unsigned char width; /* columns: 0 (a mark on the character before), 1 or 2 */
 };
 
-/* Reads one character of a text of size > 0 bytes. Returns the number of bytes it took. Control characters and bytes
- * that are not UTF-8 become "?". Without utf8, everything that is not ASCII becomes "?" too, but "…" becomes "~".
- * Characters without a shape that change the direction or the width of others are left out. */
+/* Reads the first character of a text, whose size must be > 0. Returns the number of bytes that it takes. Control
+ * characters and bytes that are not UTF-8 become "?". If utf8 is false, "…" becomes "~" and every other character that
+ * is not ASCII becomes "?". Characters without a shape, and those that change how others are shown, are left out. */
 size_t tui_glyph(struct tui_glyph *g, const char *text, size_t size, bool utf8);
 
 /* The number of columns that a text takes. */

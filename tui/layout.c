@@ -13,7 +13,7 @@
 #include "tui/table.h"
 #include "view/rows.h"
 
-/* A page that is being built. */
+/* The lines that are being built. */
 struct page {
     const struct gd_snapshot *s;
     const struct view_history *h;
@@ -29,7 +29,7 @@ static void end_line(struct page *p)
     p->left--;
 }
 
-/* --- how far ---------------------------------------------------------------------------- */
+/* --- progress --------------------------------------------------------------------------- */
 
 static const char *plural(uint64_t n)
 {
@@ -63,15 +63,15 @@ static void put_headline(struct page *p)
     end_line(p);
 }
 
-/* The columns of the bar that a part takes: at least one if the part is not 0. */
+/* The number of columns of the bar that a part takes. It is at least 1 if the part is not 0. */
 static size_t share(double part, size_t width)
 {
     const size_t n = (size_t)(part * (double)width);
     return part > 0 && n == 0 ? 1 : n > width ? width : n;
 }
 
-/* The failed part of the bar. How much of the work failed is not known, so the share of failed tasks among the ended
- * ones is used. */
+/* The failed part of the bar. How much of the work has failed is not known, so the share of failed tasks among those
+ * that passed is used. */
 static double bad_part(const struct page *p)
 {
     const struct gd_stats *a = p->s->stats;
@@ -101,7 +101,7 @@ static void put_bar(struct page *p)
 
 /* --- counts and times ----------------------------------------------------------------------- */
 
-/* Pieces of text, two spaces apart, on as many lines as they need and are allowed. */
+/* Pieces of text with two spaces between them. They take as many lines as they need, up to a limit. */
 struct flow {
     struct page *p;
     size_t lines; /* lines that may still be begun */
@@ -170,7 +170,7 @@ static void put_times(struct page *p, size_t lines)
     end_line(p);
 }
 
-/* How much of the audio is done, and how fast. It has a line of its own, so that nothing else moves when it appears. */
+/* How much of the audio is done, and how fast. This is a separate line, so that no other text moves when it appears. */
 static void put_media(struct page *p, size_t lines)
 {
     char text[96], done[32], total[32];

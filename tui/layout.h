@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * The live view as lines of text: a pure function of a snapshot, what was seen before, and a size.
+ * The live view as lines of text. They depend only on a snapshot, on earlier samples and on the size of the terminal.
  *
  *     450 of 1,000 tasks, 45.0 %                              ./transcribe {} {.}.txt
  *     ━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━────────────────────────────────────────────
  *     446 done  3 failed  1 timeout  2 retried  1 running
  *     0:02:05 elapsed  0:02:26 ETA  4.0 tasks/s now  3.6 tasks/s mean
- *     3:12:05 of 40:10:00 audio  66x real time                  (where the work is audio)
+ *     3:12:05 of 40:10:00 audio  66x real time                  (if the work is audio)
  *
  *     GPU Status     Task                       For  Done Failed    Last Util  Memory
  *       0 processing songs/long.wav          12.3 s   200      0   1.0 s  90%  68/80G
@@ -27,7 +27,7 @@ struct tui_view {
     bool colour, utf8;
     bool failures;     /* show the message of the last failure, if there is room */
     const char *hint;  /* a last line; NULL: none */
-    const char *media; /* the run's work is counted in seconds of this: "audio"; NULL: in something else */
+    const char *media; /* "audio": the run's work is counted in seconds of audio; NULL: in another unit */
 };
 
 /* Adds the lines, each with its newline. A colour never reaches beyond its line. */

@@ -4,11 +4,11 @@
  * the panel, writes the lines that have changed and skips the others, all in one write. The rows are counted again each
  * time, because a terminal that was made narrower has wrapped the old lines.
  *
- * After Ctrl-Z other programs write to the terminal. The panel is taken off before the stop, and begins again where the
- * cursor is then. In the background nothing is drawn.
+ * After Ctrl-Z other programs write to the terminal. The panel is removed before the process stops. When the process
+ * continues, the panel is drawn where the cursor is then. In the background nothing is drawn.
  *
- * When a person presses Enter or pastes lines, the echo moves the cursor down. The echo is not switched off but
- * counted, and the typed text stays for the program that reads it (typed_lines.h).
+ * When the user presses Enter or pastes lines, the echo moves the cursor down. The rows of the echo are counted
+ * (typed_lines.h). The typed text is not read, so the program that runs next can read it.
  */
 #include "tui/panel.h"
 
@@ -34,14 +34,14 @@
 
 enum { REDRAW_MS = 100, REDRAW_IDLE_MS = 1000, PUT_BACK_MS = 10, PUT_BACK_SHARE = 4, TYPED_MS = 10 };
 
-/* Synchronized output: a terminal that knows it shows the whole frame at once. Automatic wrapping is off, so that a
- * line that is wider than we think does not wrap. */
+/* These sequences turn on synchronized output: a terminal that supports it shows the whole frame at once. They turn
+ * automatic wrapping off, so that a line does not wrap if it is wider than computed. */
 #define BEGIN "\033[?2026h\033[?25l\033[?7l\r"
 #define END   "\033[?7h\033[?25h\033[?2026l"
 
 struct tui_panel {
     int fd, wake; /* wake: an eventfd */
-    int events;   /* epoll: of these two */
+    int events;   /* an epoll descriptor that watches both */
     tui_read_fn *read;
     void *user;
     tui_suspend_fn *suspend;
@@ -49,16 +49,16 @@ struct tui_panel {
     pthread_t thread;
     pthread_mutex_t lock; /* protects everything below, and the terminal */
     bool ended;
-    bool held;               /* somebody has begun a write to the terminal, which the next drawing will end */
+    bool held;               /* synchronized output was begun by tui_panel_pause(); the next drawing ends it */
     struct gd__buffer text;  /* the panel as it was last laid out */
-    struct gd__buffer shown; /* what is on the terminal; empty: nothing */
+    struct gd__buffer shown; /* the panel as it is on the terminal; empty: it is not there */
     struct tui_typed_lines typed;
     struct gd__buffer frame;
     struct view_history history;
     struct gd_stats last;
     const char *media;         /* see struct tui_view */
-    uint64_t next_ms;          /* CLOCK_MONOTONIC, of the next drawing */
-    uint64_t put_ns, put_cost; /* when it was last put on the terminal, and how long that took */
+    uint64_t next_ms;          /* when the panel is drawn next (CLOCK_MONOTONIC) */
+    uint64_t put_ns, put_cost; /* when the panel was last put on the terminal, and how long that took */
     struct sigaction before[3];
 };
 
@@ -101,7 +101,7 @@ static void on_signal(int number)
     errno = saved;
 }
 
-/* A signal that was ignored stays ignored: a shell without job control does not want stops. */
+/* A signal that was ignored stays ignored: a shell without job control ignores SIGTSTP for its programs. */
 static void take_signals(struct tui_panel *p)
 {
     const struct sigaction ours = { .sa_handler = on_signal, .sa_flags = SA_RESTART };
@@ -146,7 +146,7 @@ static size_t line_size(const struct gd__buffer *b, size_t at)
     return end ? (size_t)(end - (b->data + at)) : 0;
 }
 
-/* The rows from the panel's first one to the cursor, on a terminal of this width. */
+/* The number of rows from the panel's first row to the cursor, on a terminal of this width. */
 static size_t rows_shown(const struct tui_panel *p, unsigned width)
 {
     size_t rows = 0;
@@ -165,7 +165,7 @@ static void go_up(struct gd__buffer *b, size_t rows)
         gd__buffer_format(b, "\033[%zuA", rows);
 }
 
-/* If the terminal is gone, the panel ends, and nothing else does. */
+/* Errors are ignored: if the terminal is gone, the run goes on without the panel. */
 static void send_frame(struct tui_panel *p)
 {
     if (!p->frame.failed)
@@ -219,11 +219,12 @@ static void put(struct tui_panel *p, bool anew)
     p->put_cost = p->put_ns - begun;
     p->shown.size = 0;
     gd__buffer_add(&p->shown, p->text.data, p->text.size);
-    if (p->shown.failed) /* what is there cannot be known, so it is left behind */
+    if (p->shown.failed) /* no memory to record what is on the terminal, so it will not be erased */
         gd__buffer_free(&p->shown);
 }
 
-/* Takes the panel off. more: output follows and then the panel again, so nothing needs to be shown before that. */
+/* Removes the panel from the terminal. more: output and then the panel will follow, so the terminal need not show
+ * anything before that. */
 static void take_off(struct tui_panel *p, bool more)
 {
     unsigned width, height;
@@ -244,7 +245,7 @@ static void take_off(struct tui_panel *p, bool more)
     p->shown.size = 0;
 }
 
-/* Lays out the panel. False if there is nothing new. */
+/* Lays out the panel. Returns false if there is nothing new. Sets *moved if the figures have changed. */
 static bool lay_out(struct tui_panel *p, bool *moved)
 {
     const struct gd_snapshot *s = NULL;
@@ -272,7 +273,7 @@ static unsigned draw(struct tui_panel *p)
     const bool ours = tui_in_foreground(p->fd);
     tui_typed_lines_watch(&p->typed, ours);
     if (!ours) {
-        p->shown.size = 0; /* what is there now belongs to other programs */
+        p->shown.size = 0; /* other programs have written to the terminal */
         return REDRAW_IDLE_MS;
     }
     if (!lay_out(p, &moved))
@@ -304,7 +305,7 @@ static void heed_signals(struct tui_panel *p)
         p->next_ms = 0;
 }
 
-/* True: that is sooner than planned. */
+/* Makes the next drawing begin within ms. Returns true if that is sooner than planned. */
 static bool draw_within(struct tui_panel *p, unsigned ms)
 {
     const uint64_t then = now_ms() + ms;
@@ -349,10 +350,10 @@ static int start(struct tui_panel *p)
     return gd__thread_start(&p->thread, "gd-panel", keep_drawing, p);
 }
 
-/* --- for others ---------------------------------------------------------------------------- */
+/* --- the interface ------------------------------------------------------------------------- */
 
-/* Watches the terminal for typed lines: each new line is reported once, since it is not read. If the kernel cannot
- * watch it, this feature is off. 0, or an errno value. */
+/* Watches the terminal for typed lines. They are not read, so the watch is edge-triggered, to report each line only
+ * once. If the kernel cannot watch the terminal, this feature is off. Returns 0 or an errno value. */
 static int watch_events(struct tui_panel *p)
 {
     struct epoll_event wake = { .events = EPOLLIN, .data.fd = p->wake };
@@ -416,15 +417,15 @@ void tui_panel_pause(struct tui_panel *p)
     take_off(p, true);
 }
 
-/* The panel is put back at once, so that it does not flicker. In a flood of output this may take at most a fifth of the
- * time; beyond that the thread puts it back now and then. */
+/* The panel is put back at once, so that it does not flicker. If there is very much output, putting it back may take at
+ * most a fifth of the time. Otherwise it is left to the drawing thread. */
 void tui_panel_resume(struct tui_panel *p)
 {
     if (!p)
         return;
     bool later = false;
     if (!tui_in_foreground(p->fd)) {
-        take_off(p, false); /* nothing is drawn, and the write that was begun ends */
+        take_off(p, false); /* draws nothing, and ends the synchronized output */
     } else if (now_ns() >= p->put_ns + PUT_BACK_SHARE * p->put_cost) {
         put(p, false);
     } else {

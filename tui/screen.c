@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Signals are blocked and read from a signalfd, so that one poll() waits for everything. Ctrl-C and Ctrl-Z stay
- * signals: the terminal is restored before the one ends the process and the other stops it.
+ * Signals are blocked and read from a signalfd, so that one poll() waits for everything. Ctrl-C and Ctrl-Z still send
+ * signals. The terminal is restored before Ctrl-C ends the process, and before Ctrl-Z stops it.
  */
 #include "tui/screen.h"
 
@@ -122,7 +122,8 @@ void tui_screen_draw(struct tui_screen *s, const struct gd__buffer *lines)
 
 /* --- events --------------------------------------------------------------------------- */
 
-/* Stops the process as Ctrl-Z would, with the terminal restored meanwhile. */
+/* Restores the terminal, stops the process as Ctrl-Z does, and takes the terminal over again when the process
+ * continues. */
 static void stop_here(struct tui_screen *s)
 {
     sigset_t only;
@@ -143,7 +144,7 @@ static enum tui_event heed_signal(struct tui_screen *s)
     if (info.ssi_signo == SIGTSTP)
         stop_here(s);
     if (info.ssi_signo == SIGCONT &&
-        s->inside) /* after a stop that could not be caught: the shell has changed the terminal's settings */
+        s->inside) /* the stop could not be caught (SIGSTOP), and the shell has changed the terminal's settings */
         enter(s);
     if (info.ssi_signo == SIGWINCH)
         s->shown.size = 0;
@@ -166,7 +167,7 @@ static void drop(struct tui_screen *s, size_t n)
     memmove(s->input, s->input + n, s->n_input);
 }
 
-/* The first key in what was read. Unknown key sequences are skipped whole. */
+/* Takes the first key from the input. Skips unknown key sequences completely. */
 static enum tui_event next_key(struct tui_screen *s)
 {
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The whole terminal for a while: the alternate screen, keys as they are pressed, signals as events. Afterwards the
- * terminal shows again what it showed before, however the program ends.
+ * Takes over the whole terminal for a while: uses the alternate screen, reads each key when it is pressed, and reports
+ * signals as events. When it is closed, the terminal shows again what it showed before.
  */
 #ifndef GD_TUI_SCREEN_H
 #define GD_TUI_SCREEN_H
@@ -15,7 +15,7 @@ struct tui_screen;
 enum tui_event {
     TUI_TICK,    /* the time is up */
     TUI_OTHER,   /* the other descriptor is readable */
-    TUI_RESIZED, /* or the process goes on after a stop: draw again */
+    TUI_RESIZED, /* draw again: the size has changed, or the process continues after a stop */
     TUI_LEAVE,   /* q, Escape, Ctrl-C, Ctrl-D, SIGTERM, SIGHUP, or the terminal is gone */
     TUI_UP,
     TUI_DOWN,
@@ -23,7 +23,7 @@ enum tui_event {
     TUI_DIGIT, /* tui_screen_digit() */
 };
 
-/* Standard input and output. One at a time. 0, or -1 with gd__fail_text(). */
+/* Uses standard input and output. Only one screen may be open at a time. Returns 0, or -1 with gd__fail_text(). */
 int tui_screen_open(struct tui_screen **out);
 
 /* Puts lines (each with its newline) on the screen. Only changed lines are written. */

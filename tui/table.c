@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * The columns are a table, and each has a rank. They are taken in that order while they fit beside a task column of
- * some width, which then gets the rest. Each column has a least width that usual figures do not exceed, so that columns
- * do not move from one drawing to the next.
+ * The array `columns` lists the columns, each with a rank. Columns are added in the order of their ranks while they
+ * fit beside a task column of some width. The task column then gets the rest of the width. Each column has a least
+ * width that usual figures do not exceed, so that columns do not move from one drawing to the next.
  */
 #include "tui/table.h"
 
@@ -18,11 +18,11 @@ enum { CELL = sizeof((struct view_row){ 0 }.task) /* the longest */, LONGEST_EXT
 
 struct column {
     const char *title;
-    unsigned rank; /* taken in this order; 0: always */
-    size_t least;  /* width */
-    bool left;     /* aligned */
+    unsigned rank; /* columns are added in this order; 0: always shown */
+    size_t least;  /* the least width */
+    bool left;     /* aligned to the left */
     void (*cell)(char *out, const struct view_row *r, bool utf8);
-    uint64_t needs; /* shown if any row knows this (enum gd_device_known); 0: in any case */
+    uint64_t needs; /* shown only if this is known for some row (enum gd_device_known); 0: always */
 };
 
 static void label(char *out, const struct view_row *r, bool utf8)
@@ -138,7 +138,7 @@ static const enum tui_colour status_colours[] = {
     [VIEW_FINISHED] = TUI_BOLD_GREEN,
 };
 
-/* --- which, and how wide ------------------------------------------------------------ */
+/* --- choosing columns and widths ---------------------------------------------------- */
 
 struct shape {
     size_t width[N_COLUMNS]; /* 0: left out */
@@ -233,8 +233,8 @@ static bool is_path(const char *text)
     return text[strcspn(text, "/ \"{")] == '/' || has_extension(name + 1);
 }
 
-/* Files of one directory differ at the end of their paths, so a path that is too long loses its beginning. The `lead`
- * bytes before the path stay, if that leaves some of the path. */
+/* Files of one directory differ at the end of their paths, so a path that is too long is cut at its beginning. The
+ * `lead` bytes before the path are kept, if that leaves room for some of the path. */
 static void cut_front(char cell[CELL], size_t lead, size_t width, bool utf8)
 {
     enum { LEAST = 8 };
@@ -248,7 +248,7 @@ static void cut_front(char cell[CELL], size_t lead, size_t width, bool utf8)
     for (size_t left = all - taken; left > width - taken - 1; left -= g.width)
         text += tui_glyph(&g, text, strlen(text), utf8);
     snprintf(kept, sizeof kept, "%s%s%s", before, mark, text);
-    memcpy(cell, kept, CELL - 1); /* a task's text is shorter than the room */
+    memcpy(cell, kept, CELL - 1); /* the text is shorter than CELL */
     cell[CELL - 1] = 0;
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The table of GPUs: which columns there is room for, and how wide each is.
+ * The table of GPUs: chooses the columns that fit and the width of each.
  */
 #ifndef GD_TUI_TABLE_H
 #define GD_TUI_TABLE_H
@@ -8,7 +8,8 @@
 #include "tui/cells.h"
 #include "view/rows.h"
 
-/* Adds a heading and the rows as lines within the width of l, which is at the beginning of a line before and after. */
+/* Adds a heading and the rows as lines that fit the width of l. l must be at the beginning of a line, and is so
+ * afterwards. */
 void tui_table(struct tui_line *l, const struct view_rows *rows);
 
 #endif

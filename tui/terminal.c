@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What the environment and the kernel know of the terminal. Terminfo is not used: every terminal of the last thirty
- * years understands the few sequences that are needed, and ignores the newer ones it does not know.
+ * Finds the properties of the terminal from the environment and the kernel. Terminfo is not used: every terminal of the
+ * last thirty years understands the few sequences that are needed, and ignores newer ones that it does not support.
  */
 #include "tui/terminal.h"
 
@@ -29,7 +29,7 @@ bool tui_can_draw(int fd)
     return isatty(fd) && term && *term && strcmp(term, "dumb") != 0;
 }
 
-/* A locale object of its own, so that the program's locale stays as it is. */
+/* Uses a separate locale object, so that the program's locale does not change. */
 static bool locale_is_utf8(void)
 {
     locale_t l = newlocale(LC_CTYPE_MASK, "", (locale_t)0);
@@ -42,8 +42,8 @@ static bool locale_is_utf8(void)
 void tui_terminal_of(struct tui_terminal *t)
 {
     const char *term = getenv("TERM");
-    /* xterm, the console and screen cut lines when the terminal is narrowed. Nearly all others wrap them again, and so
-     * does tmux in any terminal. */
+    /* When the terminal is made narrower, xterm, the Linux console and screen cut lines. Nearly all others wrap them
+     * again, and so does tmux in any terminal. */
     const bool cuts = is_set("XTERM_VERSION") || begins(term, "linux") || begins(term, "screen");
     *t = (struct tui_terminal){ .colour = !is_set("NO_COLOR"),
                                 .utf8 = locale_is_utf8(),

@@ -10,7 +10,7 @@
 struct tui_terminal {
     bool colour;  /* NO_COLOR is not set */
     bool utf8;    /* the locale's characters are UTF-8 */
-    bool rewraps; /* when it is narrowed, lines that are too long wrap onto several rows */
+    bool rewraps; /* when it is made narrower, long lines wrap onto several rows */
 };
 
 /* Whether a descriptor is a terminal that can be drawn on: TERM is set and not "dumb". */
@@ -18,7 +18,7 @@ bool tui_can_draw(int fd);
 
 void tui_terminal_of(struct tui_terminal *t);
 
-/* The size of the terminal; 80 x 24 if it is not known. */
+/* Gets the size of the terminal, or 80 x 24 if it is not known. */
 void tui_size(int fd, unsigned *width, unsigned *height);
 
 /* True if this process is in the foreground of the terminal. A process in the background must not draw. */

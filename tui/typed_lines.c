@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * The echo of Enter moves the cursor down a row. The echo is not switched off, because a run that is killed would then
- * leave a terminal that shows nothing of what is typed. The typed text is not read either, because the shell will read
- * it. So the rows are counted. The kernel tells how many bytes of whole lines are waiting, but not how many lines. It
- * sends a signal for each line, though: a real-time signal, since these are not merged, to one thread, through a
- * descriptor that we opened ourselves, so that its flags are ours alone and end with this process.
+ * The echo of Enter moves the cursor down a row. The echo is not switched off, because a killed run would then leave a
+ * terminal that does not show typed text. The typed text is not read either, because the shell will read it. So the
+ * rows are counted. The kernel gives the number of bytes of whole lines that are waiting, but not the number of lines.
+ * But it can send a signal for each line. A real-time signal is used, because such signals are not merged. It is sent
+ * to one thread. It is set up on a separate descriptor of the terminal, whose flags no other process shares.
  *
- * Ctrl-D ends a line too, but adds no bytes and does not move the cursor. A single Ctrl-D is recognised by that; within
- * a paste it counts as Enter. A line whose echo wraps counts as one row. Counting a row too few leaves a line of the
- * panel behind; counting one too many would erase a line that is not ours.
+ * Ctrl-D ends a line too, but adds no bytes and does not move the cursor. So a single Ctrl-D is not counted, but within
+ * a paste it counts as Enter. A line whose echo wraps counts as one row. If the count is too low, a line of the panel
+ * stays on the terminal. If it were too high, a line of other output would be erased.
  */
 #include "tui/typed_lines.h"
 
@@ -61,7 +61,7 @@ void tui_typed_lines_watch(struct tui_typed_lines *t, bool on)
     sigemptyset(&only);
     sigaddset(&only, line_signal());
     pthread_sigmask(SIG_UNBLOCK, &only, NULL);
-    /* Without this choice the signal would be SIGIO, which ends the process. */
+    /* Without F_SETSIG the signal would be SIGIO, which ends the process. */
     if (on && (fcntl(t->own, F_SETSIG, line_signal()) < 0 || fcntl(t->own, F_SETOWN_EX, &us) < 0))
         return;
     (void)fcntl(t->own, F_SETFL, on ? flags | O_ASYNC : flags & ~O_ASYNC);

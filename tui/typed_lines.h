@@ -11,21 +11,22 @@
 
 struct tui_typed_lines {
     int fd;         /* the terminal */
-    int own;        /* the same terminal, opened again, so that its flags concern no other program; -1: none */
+    int own;        /* the same terminal, opened again, so that no other program shares its flags; -1: not open */
     int bytes;      /* bytes of whole lines that are waiting to be read */
     unsigned lines; /* lines counted so far */
     struct sigaction before;
 };
 
-/* Lines typed before this are not counted. Only one at a time in a process. */
+/* Lines typed before this call are not counted. A process may have only one struct open at a time. */
 void tui_typed_lines_open(struct tui_typed_lines *t, int fd);
 void tui_typed_lines_close(struct tui_typed_lines *t);
 
-/* Called on the drawing thread, which gets the signals from then on. on: lines are counted. Off: they are not, as while
- * a shell reads them. If lines cannot be counted, nothing happens. */
+/* Called on the drawing thread, which gets the signals after this. Lines are counted if on is true. They must not be
+ * counted while a shell reads them. If lines cannot be counted, nothing happens. */
 void tui_typed_lines_watch(struct tui_typed_lines *t, bool on);
 
-/* The rows by which the cursor has moved down since the last call. Any thread, one at a time. */
+/* Returns by how many rows the cursor has moved down since the last call. Any thread may call this, but only one at a
+ * time. */
 size_t tui_typed_lines_rows(struct tui_typed_lines *t);
 
 #endif

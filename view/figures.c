@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Computes figures and formats them. Pure functions: the time comes with the snapshot.
+ * Computes figures and formats them. These functions read no clock: the time comes with the snapshot.
  */
 #include "view/figures.h"
 
@@ -47,7 +47,7 @@ static uint64_t time_of(const struct gd_snapshot *s)
     return s->ended || s->read_ns < s->stats->now_ns ? s->stats->now_ns : s->read_ns;
 }
 
-/* --- what was seen before --------------------------------------------------------- */
+/* --- earlier samples -------------------------------------------------------------- */
 
 void view_history_add(struct view_history *h, const struct gd_snapshot *s)
 {
@@ -60,7 +60,7 @@ void view_history_add(struct view_history *h, const struct gd_snapshot *s)
     if (!last || now.ns - last->ns >= sample_ns)
         h->samples[h->n++ % VIEW_SAMPLES] = now;
     if (h->first.ns == 0 && now.ended > 0 && (now.work > 0 || !(s->work_total > 0)))
-        h->first = now; /* with its work, which is reported a moment after the task's end */
+        h->first = now; /* only when its work is known, which is reported a moment after the task's end */
     if (s->n_failures) {
         const struct gd_failure_view *f = gd_snapshot_failure(s, s->n_failures - 1);
         snprintf(h->failure, sizeof h->failure, "%s%s%.150s", f->input, *f->input ? ": " : "", f->error);
@@ -80,7 +80,7 @@ static const struct view_sample *window_start(const struct view_history *h, uint
     return oldest;
 }
 
-/* --- reckoning ----------------------------------------------------------------------- */
+/* --- computing ----------------------------------------------------------------------- */
 
 static double seconds_between(uint64_t from, uint64_t to)
 {
@@ -101,14 +101,14 @@ struct count {
     double done, first;
 };
 
-/* The seconds that this much takes at the pace since the first task ended. */
+/* How many seconds this amount takes, at the pace since the first task ended. */
 static double seconds_for(double amount, struct count c, const struct view_figures *f, const struct view_history *h,
                           uint64_t now_ns)
 {
     const double since = seconds_between(h->first.ns, now_ns);
     if (h->first.ns && c.done > c.first && since > 0)
         return amount * since / (c.done - c.first);
-    if (f->ended >= 2 && h->first.ended >= 2 && c.done > 0) /* an observer that came late knows only the mean */
+    if (f->ended >= 2 && h->first.ended >= 2 && c.done > 0) /* an observer that started late has only the mean */
         return amount * f->elapsed / c.done;
     return -1;
 }
@@ -117,7 +117,7 @@ static double eta(const struct view_figures *f, const struct gd_snapshot *s, con
 {
     const bool by_work = f->work_total > 0 && f->work_done > 0;
     if ((f->total == 0 && !by_work) || s->ended ||
-        s->stats->cancelled) /* nothing is known of the tasks that are still running */
+        s->stats->cancelled) /* it is not known when the tasks that still run will end */
         return -1;
     if (f->total && f->passed >= f->total)
         return 0;
@@ -126,13 +126,13 @@ static double eta(const struct view_figures *f, const struct gd_snapshot *s, con
                    : seconds_for((double)(f->total - f->passed), tasks, f, h, time_of(s));
 }
 
-/* A bar at nine tenths of the files would mislead if the longest file is still to come. */
+/* Uses the work, if it is known. The number of tasks would mislead if the longest task comes last. */
 static double part(const struct view_figures *f)
 {
     static const double nearly = 0.9995;
     if (f->total && f->passed >= f->total)
         return 1;
-    if (f->work_total > 0) /* tasks without work may be left */
+    if (f->work_total > 0) /* below 1, because tasks without work may be left */
         return f->work_done < nearly * f->work_total ? f->work_done / f->work_total : nearly;
     return f->total ? (double)f->passed / (double)f->total : -1;
 }
@@ -166,7 +166,7 @@ void view_figures_of(struct view_figures *f, const struct gd_snapshot *s, const 
     f->eta = eta(f, s, h);
 }
 
-/* --- writing ----------------------------------------------------------------------------- */
+/* --- formatting -------------------------------------------------------------------------- */
 
 char *view_show_clock(char *out, size_t size, double seconds)
 {
@@ -231,7 +231,7 @@ char *view_show_short_count(char *out, size_t size, uint64_t count)
     return out;
 }
 
-/* Two significant digits and no exponent. */
+/* The number of digits after the decimal point that gives two significant digits. */
 static int digits_after(double value)
 {
     int digits = 0;

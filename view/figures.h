@@ -14,7 +14,7 @@
 
 enum { VIEW_SAMPLES = 64 };
 
-/* Earlier samples of a run. Zeroed is empty. */
+/* Earlier samples of a run. A zeroed struct is empty. */
 struct view_history {
     struct view_sample {
         uint64_t ns, ended;
@@ -25,11 +25,11 @@ struct view_history {
     char failure[320];        /* message of the last failure; "": none */
 };
 
-/* The dispatcher counts cancelled tasks as failed, though they were never tried. This takes them out of the failed
- * ones. To be called once for each snapshot, before any view uses it. */
+/* The dispatcher counts cancelled tasks as failed, although they were never tried. This subtracts them from the failed
+ * tasks. Must be called once for each snapshot, before any view uses it. */
 void view_part_cancelled(struct gd_stats *s);
 
-/* A worker as the dispatcher counts it: all that a view of it has in common with that. */
+/* Copies all fields that both structs have. */
 void view_fill_worker(struct gd_worker_view *to, const struct gd_worker_stats *from);
 
 void view_history_add(struct view_history *h, const struct gd_snapshot *s);
@@ -38,19 +38,19 @@ void view_history_add(struct view_history *h, const struct gd_snapshot *s);
 struct view_figures {
     uint64_t total;   /* 0: not known */
     uint64_t passed;  /* ended or skipped */
-    uint64_t ended;   /* well or not, in this run */
-    double part;      /* 0 to 1, of the work if that is known, else of the tasks; 1 only at the end */
+    uint64_t ended;   /* succeeded or failed, in this run */
+    double part;      /* finished part, 0 to 1: of the work if that is known, else of the tasks; 1 only at the end */
     double elapsed;   /* seconds; 0: not begun */
     double rate_now;  /* tasks a second, over the last ten seconds */
-    double rate_mean; /* over the run */
-    double eta;       /* seconds, at the pace since the first task ended; the time of the set-up does not count */
+    double rate_mean; /* tasks a second, over the whole run */
+    double eta;       /* seconds, at the pace since the first task ended; so the time for setup does not count */
     double work_done, work_total; /* total 0: not known (gd_dispatcher_set_work) */
-    double work_rate;             /* a second, at that pace */
+    double work_rate;             /* work per second, at that pace */
 };
 
 void view_figures_of(struct view_figures *f, const struct gd_snapshot *s, const struct view_history *h);
 
-/* --- as they are written; each returns out ------------------------------------- */
+/* --- formatting: each function returns out ------------------------------------- */
 
 char *view_show_clock(char *out, size_t size, double seconds);               /* "1:02:03"; "-" if not known */
 char *view_show_duration(char *out, size_t size, double seconds, bool utf8); /* "12.5 ms", "3.1 s", "0:12:00" */

@@ -10,7 +10,8 @@
 #include "base/text/buffer.h"
 #include "view/figures.h"
 
-/* Adds one JSON object without a newline: the figures of the live view, and per worker and device. */
+/* Adds one JSON object without a newline. It has the figures of the live view, for the run, each worker and each
+ * device. */
 void view_json(struct gd__buffer *out, const struct gd_snapshot *s, const struct view_history *h);
 
 #endif

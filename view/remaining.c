@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * The list of inputs may have grown or lost lines between two runs, so neither the last run's total nor the number of
- * records is the number of tasks. A task that is run again counts as left, and its old record counts too. The figures
- * therefore claim only what is certain.
+ * The list of inputs may have grown or lost lines between two runs. So the number of tasks is neither the last run's
+ * total nor the number of records. A task that is being run again counts as left, although it has an old record. So
+ * these figures show only what is certain.
  */
 #include "view/remaining.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Makes rows of workers. The workers of a GPU need not follow each other: a row is found by its GPU's number.
+ * Makes rows from workers. The workers of one GPU may be anywhere in the list, so they are found by the GPU's number.
  */
 #include "view/rows.h"
 
@@ -49,7 +49,7 @@ enum view_status view_status_of(const struct gd_snapshot *s, const struct gd_wor
     if (status == VIEW_INITIALIZING && w->restarts > 0)
         return VIEW_RESTARTING;
     if (status == VIEW_PROCESSING && w->idle != GD_IDLE_NOT)
-        return VIEW_IDLE; /* it has been given tasks but cannot begin: they are being loaded */
+        return VIEW_IDLE; /* it has tasks but cannot process them yet, for example because they are being loaded */
     return status;
 }
 
@@ -89,7 +89,7 @@ static void of_worker(struct view_row *r, const struct gd_snapshot *s, const str
     describe(r, w);
 }
 
-/* The figures of its device. */
+/* Adds the figures of the device. */
 static void add_device(struct view_row *r, const struct gd_snapshot *s, int64_t gpu_id)
 {
     for (size_t i = 0; i < s->n_devices; i++) {
@@ -153,7 +153,7 @@ static size_t make_rows_of(struct view_row *r, const struct gd_snapshot *s, cons
             snprintf(r[n].label, sizeof r[n].label, "%lld.%u", (long long)g->id % 1000000000, (unsigned)n + 1);
         n++;
     }
-    add_device(r, s, g->id); /* these figures are the device's, not the worker's: shown once */
+    add_device(r, s, g->id); /* only in the first row, because these figures are the device's, not the worker's */
     return n;
 }
 
@@ -165,7 +165,8 @@ static size_t make_worker_rows(struct view_row *r, const struct gd_snapshot *s, 
     return n;
 }
 
-/* The order of statuses for a GPU with several workers: a running task counts for more than one worker's trouble. */
+/* The order of statuses for a GPU with several workers. A running task is more important than a worker with a
+ * problem. */
 static unsigned weight(enum view_status status)
 {
     return status == VIEW_PROCESSING ? 0 : (unsigned)status + 1;
@@ -184,8 +185,8 @@ static void add_counts(struct view_row *to, const struct view_row *from)
     to->restarts = sum(to->restarts, from->restarts);
 }
 
-/* Puts the workers of a GPU into one row. It shows the status that counts most, and the worker that has had it longest.
- */
+/* Adds a worker to the row of its GPU. The row shows the most important status, and the worker that has had it
+ * longest. */
 static void join(struct view_row *r, const struct view_row *w)
 {
     struct view_row sums = *r;
@@ -201,7 +202,7 @@ static void join(struct view_row *r, const struct view_row *w)
     *r = sums;
 }
 
-/* The number of its workers that have the row's status. */
+/* The number of the GPU's workers that have this status. */
 static size_t count_status(const struct gd_snapshot *s, int64_t gpu_id, enum view_status status)
 {
     size_t n = 0;
@@ -236,7 +237,7 @@ static void make_gpu_row(struct view_row *r, const struct gd_snapshot *s, const 
 
 /* --- one row per status --------------------------------------------------------------------- */
 
-/* Adds a GPU's number to a list like "0-3, 7": appends it, or makes it the end of the last range. */
+/* A list of GPU numbers like "0-3, 7". */
 struct id_list {
     char *out;
     size_t size, used;
@@ -245,6 +246,7 @@ struct id_list {
     bool any;
 };
 
+/* Appends a number, or makes it the end of the last range. */
 static void put_id(struct id_list *l, int64_t id)
 {
     const bool goes_on = l->any && id == l->last + 1;
@@ -263,7 +265,7 @@ static void put_id(struct id_list *l, int64_t id)
     l->any = true;
 }
 
-/* Makes one row of all GPUs with this status. Returns their number; 0: no row was made. */
+/* Makes one row for all GPUs with this status. Returns their number; if it is 0, there is no row. */
 static size_t make_group(struct view_row *to, const struct view_row *gpu_rows, const struct gpu *gpus, size_t n,
                          enum view_status status, bool utf8)
 {
@@ -299,7 +301,7 @@ static size_t make_group(struct view_row *to, const struct view_row *gpu_rows, c
         to->known |= GD_KNOWN_MEMORY;
     to->utilization = with_util ? util / (unsigned)with_util : 0;
     snprintf(to->label, sizeof to->label, "%s%zu", utf8 ? "×" : "x", count);
-    /* The reason, if it is the same for all of them; then which GPUs. */
+    /* First the reason, if it is the same for all of them, then the GPUs. */
     if (status != VIEW_PROCESSING && why && *why && same && strlen(to->task) + strlen(why) + 8 < sizeof to->task) {
         char which[sizeof to->task];
         memcpy(which, to->task, sizeof which);
@@ -317,7 +319,7 @@ static bool is_trouble(enum view_status status)
     return status <= VIEW_RESTARTING;
 }
 
-/* Adds GPUs one by one while there is room: either those in trouble or the others. */
+/* Adds a row for each GPU while there is room: either those with a problem or the others. */
 static void add_single(struct view_rows *out, const struct view_row *gpu_rows, size_t n, size_t most, bool trouble)
 {
     for (size_t i = 0; i < n && out->n < most; i++) {
@@ -326,7 +328,7 @@ static void add_single(struct view_rows *out, const struct view_row *gpu_rows, s
     }
 }
 
-/* GPUs in trouble are shown one by one if there is still room for a row of each other status. */
+/* Each GPU with a problem gets its own row, if that leaves room for one row for each other status. */
 static void fold(struct view_rows *out, const struct view_row *gpu_rows, const struct gpu *gpus, size_t n, size_t most,
                  bool utf8)
 {

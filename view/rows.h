@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The rows of the table of workers: one per worker. If those are too many, one per GPU. If those are too many as well,
- * one per status, and then as many GPUs as there is room for, those with trouble first.
+ * The rows of the table of workers. There is one row per worker. If that is too many, there is one row per GPU. If that
+ * is also too many, there is one row per status, followed by as many GPUs as fit, those with a problem first.
  */
 #ifndef GD_VIEW_ROWS_H
 #define GD_VIEW_ROWS_H
@@ -12,7 +12,7 @@
 
 #include <gpu_dispatch/observe.h>
 
-/* The most important first. */
+/* The most important status comes first. */
 enum view_status {
     VIEW_ERROR,
     VIEW_QUARANTINED,
@@ -31,7 +31,7 @@ struct view_row {
     char label[24];
     enum view_status status;
     char task[160]; /* the task, or why the worker is idle; not yet made safe for a terminal */
-    size_t lead;    /* bytes before the task's input in `task`: those of "asked to stop: " */
+    size_t lead;    /* number of bytes in `task` before the task's input, for example those of "asked to stop: " */
     uint64_t done, failed, timeouts, restarts;
     double since_s, last_s; /* < 0: not known */
     uint64_t known;         /* enum gd_device_known */
@@ -49,7 +49,7 @@ struct view_rows {
 
 enum view_status view_status_of(const struct gd_snapshot *s, const struct gd_worker_view *w);
 
-/* Makes at most `most` rows. r must be empty before. 0, or -1: out of memory. */
+/* Makes at most `most` rows. r must be empty. Returns 0, or -1 if there is no memory. */
 int view_rows_make(struct view_rows *r, const struct gd_snapshot *s, size_t most, bool utf8);
 void view_rows_free(struct view_rows *r);
 
