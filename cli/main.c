@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The gpu-dispatch command: finds its subcommand. If a dispatcher started it, it is the worker's host instead, so that
- * the dispatcher need not find a second program.
+ * The gpu-dispatch command: finds its subcommand. If a dispatcher started this program, it acts as the worker's host
+ * instead. So the dispatcher does not have to find a second program.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -117,7 +117,7 @@ int main(int argc, char **argv)
     if (gd__host_wanted())
         return gd__host_main(argc, argv);
     block_child_signal();
-    cli_token_take(); /* first: no process that is started may inherit it */
+    cli_token_take(); /* first, because no started process may inherit the token */
     if (fill_closed_streams() < 0)
         return CLI_EXIT_ERROR;
     if (argc > 0 && is_launcher(argv[0]))

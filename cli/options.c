@@ -112,7 +112,7 @@ static const char *nearest_name(const struct cli_opts *o, const char *word)
     return gd__nearest_word(word, names, n);
 }
 
-/* Refers the user to the list of all options. */
+/* Sets an error message that refers to the list of all options. */
 static int refer_to_help(const struct cli_opts *o, const char *what)
 {
     if (o->invoked)

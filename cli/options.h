@@ -19,7 +19,7 @@ struct cli_opt {
     const char *name;  /* the long name, without the dashes; NULL ends the table */
     char letter;       /* 0: none */
     const char *value; /* name of the value in the help; NULL: the option takes no value */
-    const char *help;  /* NULL: another name of the option before it, not shown */
+    const char *help;  /* NULL: another name of the option before it, which is not shown */
     cli_opt_set *set;
     size_t offset;     /* of the field */
     uint64_t min, max; /* limits of a number */

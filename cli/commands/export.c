@@ -184,7 +184,7 @@ static void put_json(struct exporter *x, const struct gd_journal_record *r)
     gd__buffer_format(b, "{\"id\":%" PRIu64 ",\"run\":%" PRIu64 ",\"input\":", r->number, r->run);
     json_input(x);
     if (r->input_size < r->input_full_size)
-        gd__buffer_format(b, ",\"input_bytes\":%zu", r->input_full_size); /* the input is not complete */
+        gd__buffer_format(b, ",\"input_bytes\":%zu", r->input_full_size); /* the journal has only a part of the input */
     json_text(b, "status", status, strlen(status));
     json_text(b, "stderr", r->stderr_end, r->stderr_size);
     json_text(b, "error", r->error, r->error ? strlen(r->error) : 0);

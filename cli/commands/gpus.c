@@ -55,7 +55,7 @@ static const struct cli_opts options = {
 
 /* --- table ----------------------------------------------------------------------- */
 
-/* A figure with its unit, or a dash. */
+/* A figure with its unit, or a dash if it is not known. */
 static const char *figure(char *out, size_t size, bool known, unsigned value, const char *unit)
 {
     if (!known)

@@ -50,7 +50,7 @@ static const struct cli_opts options = {
              "More: man gpu-dispatch-report.\n",
 };
 
-/* Writing the page over the journal would destroy it. */
+/* Whether both paths lead to the same file. Writing the page over the journal would destroy the journal. */
 static bool same_file(const char *a, const char *b)
 {
     struct stat x, y;
@@ -65,7 +65,7 @@ static const char *base_name(const char *path)
 
 struct journal {
     struct gd_journal_reader *reader;
-    struct gd__buffer command; /* as it is printed */
+    struct gd__buffer command; /* the command as it is shown to users */
 };
 
 static int each(void *user, const struct gd_journal_query *q,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * `gpu-dispatch status FILE`: the state of a run, from its journal alone. The run may be running, killed, or long over.
- * Prints text, or JSON with --json.
+ * `gpu-dispatch status FILE`: prints the state of a run, which it reads from the journal only. The run may be running,
+ * killed, or long over. Prints text, or JSON with --json.
  *
  * The rate is that of the last run. The time left is known only if the number of inputs is known.
  */
@@ -105,7 +105,7 @@ static const char *grouped(char *out, size_t size, uint64_t n)
     return out;
 }
 
-/* The time of a task, usually far below a second. */
+/* The time of a task. It is usually far below a second. */
 static const char *task_time(char *out, size_t size, double seconds)
 {
     if (seconds >= 1)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * `gpu-dispatch top`: shows runs of this user from another terminal. It shows the run's own panel (tui/layout.h) on the
- * whole screen. It only reads, so it can't disturb the run.
+ * `gpu-dispatch top`: shows runs of this user from another terminal. It draws the same panel as the run itself
+ * (tui/layout.h), on the whole screen. It only reads, so it can't disturb the run.
  */
 #include <poll.h>
 #include <stdio.h>
@@ -115,7 +115,7 @@ static void show_tasks(char *out, size_t size, const struct gd_job *j)
     gd_observer_close(&o);
 }
 
-/* Lays out the jobs as a table. chosen is marked; SIZE_MAX: none. */
+/* Lays out the jobs as a table. The job number `chosen` is marked; SIZE_MAX: none. */
 static void lay_jobs(struct gd__buffer *out, const struct jobs *j, const struct tui_view *v, size_t chosen)
 {
     struct tui_line l = { .out = out, .width = v->width - 1, .colour = v->colour, .utf8 = v->utf8 };

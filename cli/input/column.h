@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A column of arguments that is held in memory: one of several sources, or one that must be read completely first.
+ * A column of arguments that is held in memory. It is one of several sources, or a source that must be read completely
+ * first.
  */
 #ifndef GD_CLI_INPUT_COLUMN_H
 #define GD_CLI_INPUT_COLUMN_H

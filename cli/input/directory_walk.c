@@ -28,7 +28,7 @@ struct cli_directory_walk {
     struct gd__buffer filling; /* this and the next three fields are under the lock */
     bool ended, stopped;
     char problem[512];          /* the error message of the search; empty: no error */
-    struct gd__buffer emptying; /* belongs to the reading thread */
+    struct gd__buffer emptying; /* used only by the reading thread */
     size_t at;
 };
 
@@ -57,7 +57,7 @@ static void *search(void *arg)
     if (w->filling.failed)
         memcpy(w->problem, "out of memory", sizeof "out of memory");
     else if (result < 0)
-        /* The library's error text belongs to the thread, so it is copied here. */
+        /* Each thread has its own error text of the library, so it is copied here. */
         strncat(w->problem, gd_error_text(), sizeof w->problem - 1);
     w->ended = true;
     pthread_mutex_unlock(&w->lock);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The files of a directory, one at a time as they are found. gd_discover_files() calls a function for each file. Here
- * the caller gets the next file by a call instead. This takes constant memory.
+ * The files of a directory, one at a time as they are found. gd_discover_files() calls a function for each file. Here,
+ * the caller calls a function to get the next file. This takes constant memory.
  */
 #ifndef GD_CLI_INPUT_DIRECTORY_WALK_H
 #define GD_CLI_INPUT_DIRECTORY_WALK_H

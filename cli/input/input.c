@@ -99,7 +99,7 @@ static int clean(struct cli_input *in, const char **data, size_t *size)
     return 0;
 }
 
-/* JSON must be UTF-8, and so must every file that the line is copied to. */
+/* Checks that the line is UTF-8. JSON must be UTF-8, and so must every file that the line is copied to. */
 static int check_encoding(const struct cli_input *in, const char *data, size_t size)
 {
     const size_t good = gd__utf8_valid(data, size);
@@ -323,7 +323,7 @@ static int shuffle(struct cli_input *in, const struct cli_input_options *o)
 
 /* --- opening ------------------------------------------------------------------------ */
 
-/* If standard input was closed, main.c has opened /dev/null for writing only, and it cannot be read. */
+/* Whether standard input can be read. If it was closed, main.c has opened /dev/null for writing only. */
 static bool can_read_stdin(void)
 {
     const int flags = fcntl(STDIN_FILENO, F_GETFL);

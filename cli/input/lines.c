@@ -28,7 +28,7 @@ struct cli_lines {
     char *name; /* for error messages */
     char *data;
     size_t room, start, end; /* bytes that were read but not returned: start to end */
-    size_t searched;         /* how many of them are known to contain no delimiter */
+    size_t searched;         /* how many of these bytes are known to contain no delimiter */
 };
 
 static int open_path(const char *path)
@@ -88,7 +88,7 @@ static int make_room(struct cli_lines *l)
     return 0;
 }
 
-/* Waits for input. Returns 1 if there is some, or at the end of the file; 0 if cancelled. */
+/* Waits for input. Returns 1 if there is input or the file has ended, and 0 if cancelled. */
 static int await(const struct cli_lines *l)
 {
     struct pollfd p[2] = { { .fd = l->cancel_fd, .events = POLLIN }, { .fd = l->fd, .events = POLLIN } };

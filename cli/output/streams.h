@@ -55,8 +55,7 @@ void cli_records_json_input(struct cli_records *r, bool json); /* inputs are JSO
 void cli_records_run(struct cli_records *r, uint64_t run);     /* the number of the run in its journal */
 int cli_records_fd(const struct cli_records *r);
 int cli_records_add(struct cli_records *r, const struct cli_task_end *e); /* one line, one write */
-bool cli_records_broken(
-    const struct cli_records *r); /* the file is "-" and its reader went away, as in cli_streams_broken() */
+bool cli_records_broken(const struct cli_records *r); /* whether the reader of "-" went away: cli_streams_broken() */
 int cli_records_close(struct cli_records **r);
 
 /* --- --joblog FILE ------------------------------------------------------------- */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * Finds, checks and sorts the audio files. They are sorted by name first, to find files that were named twice. Then
- * they are sorted by duration, since the longest file should not start last. If a header does not give the duration (or
- * the format is not read here), it is estimated from the size.
+ * they are sorted by duration, because the longest file should not start last. If a header does not give the duration
+ * (or the format is not read here), it is estimated from the size.
  */
 #include "cli/commands/transcribe/audio_files.h"
 

@@ -12,7 +12,7 @@
 #include "apps/transcribe/output/outputs.h"
 #include "cli/commands/transcribe/transcribe_options.h"
 
-/* Files that were left out. Only the first by name is kept. A zeroed struct is empty. */
+/* Files that were left out. Only the path that sorts first is kept. A zeroed struct is empty. */
 struct cli_left_out {
     size_t n;
     char *path;

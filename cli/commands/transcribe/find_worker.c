@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The transcription worker is the first of these:
+ * The transcription worker is the first of these files that exists:
  *
  *   $GPU_DISPATCH_TRANSCRIBER           if it is set; the file must exist
  *   DIR/apps/transcribe/transcribe.so   in a build directory; DIR is the directory of this program
@@ -23,7 +23,7 @@
 
 #define VARIABLE "GPU_DISPATCH_TRANSCRIBER"
 
-/* Returns a path with a slash in it: dlopen() would search the system's libraries for a plain name. */
+/* Returns a path with a slash in it, because dlopen() would search the system's libraries for a name without one. */
 static char *from_variable(const char *path)
 {
     char *whole = NULL;
@@ -64,7 +64,7 @@ static char *beside_us(void)
     return found;
 }
 
-/* In the directory of the worker host, as configured at build time. */
+/* Searches the directory of the worker host, as configured at build time. */
 static char *installed(void)
 {
     static const char host[] = GD_HOST_PATH;

@@ -53,7 +53,7 @@ static void add_flag(struct gd__buffer *b, const char *option, bool given)
     gd__buffer_text(b, given ? option : "");
 }
 
-/* A model with the name of a known size was most likely given by size. */
+/* If the model has the name of a known size, the user most likely gave that size. */
 static void add_model(struct gd__buffer *b, const struct tr_settings *s)
 {
     char name[TR_MODEL_NAME];

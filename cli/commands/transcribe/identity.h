@@ -8,8 +8,8 @@
 #include "apps/transcribe/engine/settings.h"
 #include "base/text/buffer.h"
 
-/* Appends the identity: all settings that change the text or its place, but not which device computes it or how fast.
- */
+/* Appends the identity: all settings that change the text or where it is written. Settings that only choose the device
+ * or the speed are left out. */
 void cli_transcribe_identify(struct gd__buffer *b, const struct tr_settings *s);
 
 /* Whether a journal's command is a transcription. */

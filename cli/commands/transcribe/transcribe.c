@@ -79,7 +79,7 @@ static int check_language(const struct work *w)
     return 0;
 }
 
-/* Checked here, since a pipe would never be read to its end. */
+/* Refuses what is not a regular file. A pipe, for example, may never end. */
 static int check_vad(const char *path)
 {
     struct stat st;
