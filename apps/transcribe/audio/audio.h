@@ -35,8 +35,8 @@ struct tr_audio;
 /* Returns 0, or one of these codes with an error message in message. */
 int tr_audio_open(struct tr_audio **out, const char *path, char message[TR_MESSAGE_MAX]);
 
-/* Reads the next samples. Returns max of them, fewer only at the end of the file, and 0 after the end. Returns TR_UNFIT
- * or TR_UNREAD with an error message if the rest can't be read. The samples returned before are good. */
+/* Reads the next samples. Returns their number: max, or less at the end of the file, or 0 after the end. Returns
+ * TR_UNFIT or TR_UNREAD with an error message if the rest can't be read. The samples returned before are good. */
 long tr_audio_read(struct tr_audio *a, float *samples, size_t max, char message[TR_MESSAGE_MAX]);
 
 double tr_audio_seconds(const struct tr_audio *a); /* duration, as the header says; 0: not known */

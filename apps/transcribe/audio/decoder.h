@@ -30,7 +30,7 @@ ssize_t tr_file_read(struct tr_file *f, void *to, size_t size);
 /* Like lseek(): returns the new position, or -1. */
 int64_t tr_file_seek(struct tr_file *f, int64_t offset, int whence);
 
-/* What a decoder knows about a file. */
+/* A decoder's description of a file. */
 struct tr_sound {
     int rate, channels;
     unsigned lanes;  /* samples in each frame that read() returns: channels, or 1 if the decoder mixes them */

@@ -209,7 +209,7 @@ static int prepare(struct state *s, const AVFrame *frame)
 static int take_frame(struct state *s)
 {
     const AVFrame *frame = s->frame;
-    /* The stream has not given its rate or channels so far. */
+    /* The rate or the number of channels is still not known. */
     if (s->rate == 0 || s->layout.nb_channels == 0 || frame->sample_rate <= 0)
         return AVERROR_INVALIDDATA;
     int rc = prepare(s, frame);
@@ -231,7 +231,7 @@ static int take_frame(struct state *s)
     return rc;
 }
 
-/* Gives the decoder the next packet of the stream, or tells it that the stream has ended. */
+/* Gives the next packet of the stream to the decoder, or signals the end of the stream. */
 static int feed(struct state *s)
 {
     int rc;

@@ -7,7 +7,7 @@
  *
  *   WAV    chunks from byte 12 on: `fmt ` (what a frame is), `ds64` (sizes beyond 4 GiB), `fact`, `data`
  *   FLAC   STREAMINFO, the first block after `fLaC`
- *   MP3    the first frame, and a Xing, Info or VBRI table in it; without one all frames are taken to be of one size
+ *   MP3    the first frame, and a Xing, Info or VBRI table in it; without one all frames are assumed to be equally long
  *   Ogg    the first page's packet says what a sample is, the last page how many there were
  *
  * An ID3v2 tag, which may hold pictures, is skipped.
@@ -81,7 +81,7 @@ static bool get(struct view *v, uint64_t at, void *to, size_t n)
     return whole;
 }
 
-/* Gets as many of the bytes as there are. */
+/* Gets at most `most` bytes, and fewer if the file ends. Returns their number. */
 static size_t get_some(struct view *v, uint64_t at, void *to, size_t most)
 {
     const uint64_t left = at < v->size ? v->size - at : 0, begun = at < v->begin_size ? v->begin_size - at : 0;
@@ -259,8 +259,8 @@ static const uint16_t kbits[5][15] = {
     { 0, 8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160 },         /* layers II and III */
 };
 
-/* Parses the header of a frame. False if the four bytes are not one, or if the frame has no bit rate: then its length
- * is not known. */
+/* Parses the header of a frame. False if the four bytes are not such a header. Also false if the frame has no bit rate,
+ * because then its length is not known. */
 static bool mpeg_head(const uint8_t *b, struct mpeg *m)
 {
     static const uint8_t versions[4] = { 3, 0, 2, 1 };

@@ -20,7 +20,8 @@ struct tr_header {
 };
 
 /* Parses a header in memory: the beginning of a file, its end (which may be the same bytes), and the size of the whole
- * file. Never fails: unknown values are 0. Reads nothing outside the bytes it is given, whatever they contain. */
+ * file. Never fails: unknown values are 0. Reads nothing outside the given bytes, even if their contents are invalid.
+ */
 void tr_header_parse(struct tr_header *out, const void *begin, size_t begin_size, const void *end, size_t end_size,
                      uint64_t file_size);
 

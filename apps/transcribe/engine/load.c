@@ -109,8 +109,8 @@ static int check_version(void)
     return gd__fail("this worker was built for whisper.cpp %s but finds version %s: build it again", built, runs);
 }
 
-/* The number of the language that was set, by its code or English name, in any case of letters. -1: unknown to
- * whisper.cpp. */
+/* The number of the language in the settings, which is a code or an English name, in upper or lower case. -1: unknown
+ * to whisper.cpp. */
 static int given_language(const struct tr_settings *s)
 {
     char name[32] = "";

@@ -13,7 +13,7 @@ struct whisper_context;
 /* The number of threads that one worker uses. */
 int tr_load_threads(const struct tr_settings *s);
 
-/* Loads the model, without a state. NULL with gd__fail_text(). Release with whisper_free(). */
+/* Loads the model, without a state. Returns NULL with gd__fail_text() on an error. Release with whisper_free(). */
 struct whisper_context *tr_load_model(const struct tr_settings *s);
 
 /* Checks that whisper.cpp uses the GPU. To be called after the model was loaded and after each state was made. Returns

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
  * whisper.cpp's log: warnings and errors go to standard error, other messages nowhere. The first error is kept as part
- * of our error message, since the errors after it are only its consequences. If whisper.cpp ends the process, that
- * error is printed last.
+ * of our error message, because the errors after it only follow from it. If whisper.cpp ends the process, that error is
+ * printed last.
  */
 #ifndef GD_TRANSCRIBE_ENGINE_LOG_H
 #define GD_TRANSCRIBE_ENGINE_LOG_H
 
 #include <stdbool.h>
 
-void tr_log_begin(void);        /* begins logging; forgets the last error */
+void tr_log_begin(void);        /* begins logging; clears the last error */
 void tr_log_quiet(bool quiet);  /* true while errors are expected, or are reported by our code */
 const char *tr_log_error(void); /* the first error, or NULL; valid until the next call */
 

@@ -15,8 +15,8 @@ struct tr_speech;
 int tr_speech_open(struct tr_speech **out, const char *model);
 void tr_speech_close(struct tr_speech **s); /* NULL is fine */
 
-/* Finds the parts of the samples with speech. *out gets them, with a little silence between them, and is valid until
- * the next call. Returns the number of samples in *out, or -1 with gd__fail_text(). */
+/* Finds the parts of the samples with speech. Sets *out to these parts, with a little silence between them. *out is
+ * valid until the next call. Returns the number of samples in *out, or -1 with gd__fail_text(). */
 long tr_speech_find(struct tr_speech *s, const float *samples, size_t n, const float **out);
 
 /* Converts a time in the speech that was found to a time in the piece, in seconds. */

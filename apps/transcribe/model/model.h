@@ -27,7 +27,7 @@ struct tr_model {
 
 /* Finds a model by size, or by path if path is not NULL. Checks the file: its magic, every tensor up to its last byte
  * (a truncated file is refused) and, for a published model under its own name, its checksum. A correct checksum is
- * remembered in the cache directory for that path, size and time, and not computed again. Returns 0, or -1 with
+ * stored in the cache directory with the file's path, size and time, and not computed again. Returns 0, or -1 with
  * gd__fail_text(). The error message lists the directories that were searched and the exact command that downloads the
  * model. Or it says what is wrong with the file and what to do. Release with tr_model_free(). */
 int tr_model_find(struct tr_model *out, const char *size, const char *path, const char *model_dir);

@@ -211,7 +211,7 @@ bool tr_outputs_done(const struct tr_places *p, const char *input)
     return done;
 }
 
-/* A file that already exists at an output's path must be one that may be replaced. */
+/* Checks that a file at an output's path, if there is one, may be replaced. */
 static int check_place(const char *final, const char *input)
 {
     char room[TR_SHOWN];

@@ -19,7 +19,7 @@
 /* One output while it is written. */
 struct tr_part {
     char *final; /* its final path, freed with the part. NULL: not used */
-    char *path;  /* NULL: no part, or no longer one */
+    char *path;  /* the path of the part; NULL: no part, or it was renamed */
     int fd;
 };
 
@@ -45,7 +45,7 @@ int tr_part_place(struct tr_part *part, bool sync);
 /* Removes the part, unless it was renamed to its final path. */
 void tr_part_drop(struct tr_part *part);
 
-/* Removes the parts in a directory, and in those below it, whose writers are gone. */
+/* Removes parts whose writers are gone, in a directory and in the directories below it. */
 void tr_parts_tidy(const char *directory);
 
 #endif
