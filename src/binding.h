@@ -1,6 +1,6 @@
-/* The functions that the Python extension and the command need from the library beyond its public headers. This is the
- * only private header of the library that they include, apart from the helpers in base/ and, in the command,
- * launch/run.h. It is not installed, and may change with any commit.
+/* The functions of the library that the Python extension and the command need and that are not in the public headers.
+ * This is the only private header of the library that they include, apart from the helpers in base/ and, in the
+ * command, launch/run.h. It is not installed, and may change with any commit.
  *
  *   a run       hooks into its loop; records that are written later                  src/dispatch
  *   a source    allocating payloads without waiting; asking the journal early        src/dispatch/source/items.c
@@ -26,17 +26,17 @@ struct gd__journal_task;
 
 struct gd__hooks {
     void *user;
-    void (*after_round)(void *user); /* on the run's thread, in each round: after its callbacks, before it sleeps */
+    void (*after_round)(void *user); /* on the run's thread, in each round, after the callbacks and before it sleeps */
     int fd;                          /* watched during the run if readable is not NULL */
-    void (*readable)(void *user);    /* fd can be read: reads until it is empty; on the run's thread */
+    void (*readable)(void *user);    /* called on the run's thread when fd is readable; must read until fd is empty */
 
-    /* True: treat on_task_start or on_timeout of gd_options as NULL. Without on_task_start, workers do not report the
-     * start of tasks. Without on_timeout, on_error gets timeouts. */
+    /* If true, on_task_start or on_timeout of gd_options is treated as NULL. Without on_task_start, workers do not
+     * report the start of tasks. Without on_timeout, on_error gets timeouts. */
     bool without_task_start, without_timeout;
 
-    /* Both are called with the source's user pointer. source_hold: the source's thread is about to be started; called
-     * on the run's thread. source_release: the source will not be called again; called on the source's thread, or on
-     * the run's thread if the source's thread could not be started. If the run ended without waiting for the source,
+    /* Both are called with the source's user pointer. source_hold is called before the source's thread is started, on
+     * the run's thread. source_release is called when the source will not be called again, on the source's thread, or
+     * on the run's thread if the source's thread could not be started. If the run ended without waiting for the source,
      * source_release is called after the end of the run. */
     void (*source_hold)(void *user);
     void (*source_release)(void *user);
@@ -49,11 +49,11 @@ struct gd__hooks {
      * the run's thread. NULL: the payload is text. */
     size_t (*describe)(void *user, const void *input, size_t size, char *out, size_t room);
 
-    /* A worker could not be started because the machine has no processes or no memory left. Called at most once in a
-     * run, on its thread. */
+    /* Called if a process could not be started because no more processes or memory were available. Called at most once
+     * in a run, on the run's thread. */
     void (*shortage)(void *user, const char *message);
 
-    /* Every task has had its callback. Called on the run's thread. The journal is ended when this returns, so all
+    /* Called on the run's thread after the callbacks of all tasks. The journal is ended when this returns, so all
      * records that were put off must be settled by then. */
     void (*before_end)(void *user);
 };
@@ -65,23 +65,24 @@ void gd__dispatcher_hook(struct gd_dispatcher *d, const struct gd__hooks *hooks)
  * go on, and so do time limits, signals and everything else. Any thread may call it. */
 void gd__dispatcher_hold(struct gd_dispatcher *d, bool on);
 
-/* Finds the data of a report in shared memory: gets the descriptor of the worker's result memory and the offset in it.
- * False: the data is elsewhere (in a record, or copied because it had to wait for its turn). Only in a callback. */
+/* Finds the data of a report in shared memory. Sets *fd to the descriptor of the worker's result memory and *offset to
+ * the offset in it. Returns false if the data is not there (it is in a record, or was copied because it had to wait for
+ * its turn). Call it only in a callback. */
 bool gd__dispatcher_locate(const struct gd_dispatcher *d, const void *data, int *fd, uint64_t *offset);
 
 /* Replaces the failure and the message in the task's journal record. If the failure is GD_FAILURE_CANCELLED, the task
- * gets no record, and is run again when the run is resumed. The message is borrowed until the next callback. Only in
- * a callback. */
+ * gets no record, and is run again when the run is resumed. The message is borrowed until the next callback. Call it
+ * only in a callback. */
 void gd__report_refuse(const struct gd_report *report, enum gd_failure failure, const char *message);
 
-/* Puts off the task's record: it is not written when the callback returns, but when gd__record_settle() is called with
+/* Puts off the task's record. It is not written when the callback returns, but when gd__record_settle() is called with
  * the value that this function returns. Until then the task is not done: if the run is killed, the next run runs the
- * task again. NULL: there is no journal. Only in a callback. */
+ * task again. Returns NULL if there is no journal. Call it only in a callback. */
 struct gd__journal_task *gd__record_put_off(struct gd_dispatcher *d);
 
-/* Writes a record that was put off. The report is the caller's copy. Any thread may call this, one at a time, until
- * before_end() returns. To add a note, call gd_journal_add_note() first, on the same thread. A run that puts off one
- * record must put off all of them. */
+/* Writes a record that was put off. The report is the caller's copy. May be called on any thread, but not on two at the
+ * same time, until before_end() returns. To add a note, call gd_journal_add_note() first, on the same thread. A run
+ * that puts off one record must put off all of them. */
 void gd__record_settle(struct gd_dispatcher *d, struct gd__journal_task *t, const struct gd_report *report);
 
 /* Drops a record that was put off, instead of gd__record_settle(). The task gets no record, and is run again when the
@@ -94,30 +95,31 @@ void gd__record_drop(struct gd__journal_task *t);
 void *gd__item_try_alloc(struct gd_item *item, size_t size);
 
 /* Prepares the pages of the memory that was allocated for the item, which may take long. Call it before you write, and
- * only if you will write all of that memory. The pages use physical memory from this call on, even if they are never
- * written; after gd_item_alloc() alone, only written pages do. */
+ * only if you will write all of that memory. After this call the pages use physical memory, even if they are never
+ * written. After gd_item_alloc() alone, only written pages do. */
 void gd__item_fill(struct gd_item *item);
 bool gd__item_would_fill(const struct gd_item *item); /* false: there is nothing to prepare */
 
 /* Adds the item to the queue at once and clears it, so that the source can fill it with the next task in the same call.
- * False: the item could not be added at once and has not changed. There is no room for another task after it, it has a
- * large payload outside shared memory, or the source must stop. Then the source returns 1 with this item, as usual. */
+ * Returns false if the item could not be added at once. Then it has not changed, and the source returns 1 with this
+ * item, as usual. The reasons: there is no room for another task after it, it has a large payload outside shared
+ * memory, or the source must stop. */
 bool gd__item_give(struct gd_item *item);
 
-/* Asks the journal about the task before the source gives it. The task is found by the key of gd_item_key(). Without a
- * key it is found by its payload, which the item must have by then. Returns
+/* Looks the task up in the journal before the source returns it. The task is found by the key of gd_item_key(). Without
+ * a key it is found by its payload, which must then be set. Returns
  *
  *   0   the task is final already. It has been counted, and the item is cleared: continue with the next task.
- *   1   the task must be run: fill the item and give it, as without this call.
+ *   1   the task must be run: fill the item and return it, as without this call.
  *
  * In both cases *number is the number of the task. */
 int gd__item_ask(struct gd_item *item, uint64_t *number);
 
 /* Returns true if gd__item_ask() may take long because it reads the journal: some rows, or all of them if tasks come in
- * another order than before. A caller that holds a lock, like that of Python, should release it meanwhile. */
+ * a different order than before. A caller that holds a lock, such as Python's, should release it during the call. */
 bool gd__item_ask_reads(struct gd_item *item);
 
-/* Returns true if the source must give no more tasks. */
+/* Returns true if the source must return no more tasks. */
 bool gd__item_stopped(const struct gd_item *item);
 
 /* --- a journal --- */
@@ -133,7 +135,7 @@ void gd__journal_files_may_grow(struct gd_journal *j);
 /* --- a worker --- */
 
 /* Returns true if this process was started as a worker, whether or not its main calls gd_worker_main(). A dispatcher in
- * such a process would start copies of itself without end. */
+ * such a process would start copies of itself for ever. */
 bool gd__in_worker_process(void);
 
 /* The worker host as a program. gpu-dispatch-host runs it, and so does the command if it was started as a worker. The
@@ -143,8 +145,8 @@ int gd__host_main(int argc, char **argv);
 
 /* Hooks for a language with its own interpreter lock. Set them before gd_worker_main(). Each may be NULL. */
 struct gd__wait_hooks {
-    void (*before)(void);         /* the main thread is about to wait for the dispatcher or an I/O thread */
-    void (*after)(void);          /* the main thread has waited */
+    void (*before)(void);         /* called before the main thread waits for the dispatcher or an I/O thread */
+    void (*after)(void);          /* called after the main thread has waited */
     void (*io_thread_ends)(void); /* called on an I/O thread that is about to end */
     /* Stops the loads of tasks before position gd__host_cancel_below(). Called on the main thread, between after() and
      * before(). */
@@ -152,12 +154,12 @@ struct gd__wait_hooks {
 };
 extern struct gd__wait_hooks gd__wait_hooks;
 
-/* The tasks of a worker have positions, in the order in which it got them. */
+/* The tasks of a worker have positions, in the order in which the worker got them. */
 uint64_t gd__host_cancel_below(const struct gd_worker *w); /* tasks before this position are cancelled */
 uint64_t gd__thread_loads(void);                           /* the position of the task that this I/O thread loads */
 
-/* Finds a task's payload in shared memory: gets the descriptor of the payload memory and the offset in it. False: the
- * payload is elsewhere. */
+/* Finds a task's payload in shared memory. Sets *fd to the descriptor of the payload memory and *offset to the offset
+ * in it. Returns false if the payload is not there. */
 bool gd__task_locate(const struct gd_worker *w, const struct gd_task *task, int *fd, uint64_t *offset);
 
 bool gd__result_is_success(const struct gd_result *r); /* no failure was reported for the task */

@@ -1,4 +1,4 @@
-/* Allocation that tests can make fail: the C library's functions, with gd__fault() before them.
+/* Allocation that tests can make fail. Calls gd__fault() first, then the C library's function.
  *
  * A request for 0 bytes returns a valid pointer, so that NULL always means that memory ran out.
  */

@@ -4,7 +4,7 @@
 
 #include <stddef.h>
 
-void *gd__calloc(size_t n, size_t size); /* zeroed; n * size checked for overflow; n or size 0 gives a valid pointer */
+void *gd__calloc(size_t n, size_t size); /* zeroed; checks n * size for overflow; 0 bytes: returns a valid pointer */
 void *gd__realloc(void *p, size_t size);
 char *gd__strdup(const char *s);
 void *gd__memdup(const void *p, size_t size);

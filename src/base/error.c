@@ -1,7 +1,7 @@
 /* The last error message, one buffer per thread.
  *
  * A message is first formatted into a buffer on the stack and then copied, so that the current message may be among the
- * arguments. Line ends and other control characters become blanks: a message is one line, wherever its parts come from.
+ * arguments. Line ends and other control characters become blanks, so that a message is always one line.
  */
 #include "base/error.h"
 

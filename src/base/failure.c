@@ -1,5 +1,5 @@
-/* There is one message per thread: the source of a run has a thread of its own, and its error message must not
- * overwrite that of another thread. */
+/* There is one message per thread. The source of a run has its own thread, and its error message must not overwrite the
+ * message of another thread. */
 #include "base/failure.h"
 
 #include <stdarg.h>

@@ -1,9 +1,9 @@
 /* Keeps our descriptors off 0, 1 and 2.
  *
  * A program may run with some of its standard streams closed (a daemon, `program >&-`). Then the first descriptors that
- * are opened get those numbers. If the program, or a worker that inherits its stdout, prints something, it goes into
- * one of these descriptors: for example into an eventfd that stands for SIGINT. So we move what we open to higher
- * numbers.
+ * are opened get those numbers. If the program then prints something, or a worker that inherits its stdout does, the
+ * text goes into one of these descriptors, for example into an eventfd that reports SIGINT. So we move our descriptors
+ * to higher numbers.
  */
 #include "base/fd.h"
 

@@ -1,6 +1,5 @@
-/* A binary min-heap of embedded timers, 1-based so that position 0 can mean
- * "not armed" and the parent of i is i / 2. Timers of the same time come out
- * in no particular order.
+/* A binary min-heap of embedded timers. Positions begin at 1, so that 0 can mean "not armed" and the parent of i is
+ * i/2. Timers with the same time come out in no particular order.
  */
 #include "base/heap.h"
 
@@ -33,7 +32,7 @@ static void put(struct gd__heap *h, size_t position, struct gd__timer *t)
     t->position = (uint32_t)position;
 }
 
-/* Both move the hole at i to where t belongs, and put t there. */
+/* sift_up() and sift_down() move the hole at i to the position where t belongs, and put t there. */
 static void sift_up(struct gd__heap *h, size_t i, struct gd__timer *t)
 {
     for (; i > 1 && t->at_ns < h->items[i / 2]->at_ns; i /= 2)

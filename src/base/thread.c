@@ -1,8 +1,8 @@
 /* Threads of the library in a user's program.
  *
- * Signals are for the user's threads: their handlers must not run on one of ours, which may hold a lock. A thread
- * inherits the signal mask of the thread that creates it, so every signal is blocked while it is created. Blocking them
- * in the new thread would leave a gap.
+ * The handlers of the program's signals must not run on a thread of the library, because it may hold a lock. A thread
+ * inherits the signal mask of the thread that creates it, so every signal is blocked while it is created. If the new
+ * thread blocked them itself, a signal could arrive before that.
  */
 #include "base/thread.h"
 
@@ -33,7 +33,7 @@ int gd__thread_start(pthread_t *out, const char *name, gd__thread_fn *run, void 
     gd__signals_restore(&before);
     if (rc != 0)
         return rc;
-    /* Name the thread before it is detached: a detached thread may have ended already. */
+    /* Name the thread before it is detached, because a detached thread may have ended already. */
     pthread_setname_np(out ? *out : thread, name);
     if (!out)
         pthread_detach(thread);

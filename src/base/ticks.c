@@ -10,7 +10,7 @@
 #endif
 
 #define SYNC_NS  GD__NS_PER_MS
-#define LEARN_NS (500 * GD__NS_PER_US) /* an interval shorter than this says little about speed */
+#define LEARN_NS (500 * GD__NS_PER_US) /* a shorter interval is too inexact to measure the speed */
 #define FASTEST  (UINT64_C(1) << 32)   /* one nanosecond a count: slower counters are not worth it */
 enum { CAUTION = 1024, STRAYED_MOST = 5, CLOSE_COUNTS = 500 };
 #define MOST_PASSED (UINT64_C(1) << 31) /* so that the product in gd__ticks_now() fits */
@@ -25,7 +25,7 @@ static bool is_invariant(void)
 #endif
 }
 
-/* This thread may lose the processor between the two readings. Then they do not belong together, and are repeated. */
+/* This thread may lose the processor between the two readings. Then they do not match, and are repeated. */
 static bool read_both(uint64_t *count, uint64_t *clock_ns)
 {
     for (int tries = 0; tries < 3; tries++) {
@@ -60,7 +60,7 @@ uint64_t gd__ticks_read(struct gd__ticks *t)
     return t->last_ns = clock_ns > t->last_ns ? clock_ns : t->last_ns;
 }
 
-/* Uses the speed just measured. If it differs from the last one, one of the two may be an accident. After many
+/* Uses the speed just measured. If it differs from the last one, one of the two may be wrong by accident. After several
  * differences in a row the counter is not used any more. */
 static void set_speed(struct gd__ticks *t, uint64_t speed)
 {

@@ -2,10 +2,10 @@
  *
  * Reading CLOCK_MONOTONIC takes about 25 ns, which is a good part of the cost of a short task. If the processor has a
  * counter that always runs at the same speed, most readings are computed from it. The clock itself is read about once a
- * millisecond, to correct the counter. A reading never goes back. Its error is at most the drift of the counter in that
- * millisecond. A counter that repeatedly drifts by more than a percent is not used again.
+ * millisecond, to correct the counter. A reading is never smaller than the one before. Its error is at most the drift
+ * of the counter in that millisecond. A counter that repeatedly drifts by more than a percent is not used again.
  *
- * For one thread.
+ * Not thread-safe.
  */
 #ifndef GD_BASE_TICKS_H
 #define GD_BASE_TICKS_H
@@ -23,7 +23,7 @@ struct gd__ticks {
     uint64_t base_ns, base_count; /* the last reading of clock and counter */
     uint64_t limit;               /* counts after which the clock is read again; 0: always */
     uint64_t ns_per_count;        /* times 2^32; 0: not known yet */
-    uint64_t cautious; /* a little less than ns_per_count: readings are rather behind the clock than ahead of it */
+    uint64_t cautious;            /* a little less than ns_per_count, so that readings are not ahead of the clock */
     uint64_t last_ns;
     unsigned strayed; /* how many times in a row the counter drifted */
     bool usable;

@@ -2,12 +2,12 @@
  *
  * Replaces files.
  *
- * Directories may be shared with people who are not trusted. A temporary name can be guessed, so someone may have put a
- * link there that leads to a file of the user. So the temporary file is always created (O_EXCL, which follows no link),
- * and before it is renamed we check that its name still refers to it. This does not apply to a name that a person gave:
- * a link there is meant to be followed.
+ * Other users, who are not trusted, may be able to write to the directory. A temporary name can be guessed, so another
+ * user may have put a link there that leads to a file of this user. Therefore the temporary file is always created
+ * (O_EXCL, which follows no link), and before it is renamed we check that its name still refers to it. A link at a name
+ * that the user chose is followed on purpose.
  *
- * Before anything is written to it, the new file gets the mode of the one that it replaces, and its owner and group as
+ * Before anything is written to the new file, it gets the mode of the file that it replaces, and its owner and group as
  * far as that is allowed. Access control lists are not copied.
  */
 #include "base/file/replace.h"
@@ -40,7 +40,7 @@ int gd__open_temporary(int directory, const char *name, mode_t mode)
 
 /* --- links ---------------------------------------------------------------------------- */
 
-/* The target of the link at path, which contains text. */
+/* Returns the target of the link at path. text: the contents of the link. */
 static char *join(const char *path, const char *text)
 {
     const char *slash = strrchr(path, '/');
@@ -72,8 +72,8 @@ char *gd__link_target(const char *path)
 
 /* --- beginning ------------------------------------------------------------------------- */
 
-/* Group and others must not get more rights than they had. If the group cannot be kept, the new group gets no more than
- * others. */
+/* Group and others must not get more rights than they had. If the group cannot be kept, the new group gets no more
+ * rights than others. */
 static void copy_rights(int fd, const struct stat *old)
 {
     struct stat new;
@@ -90,7 +90,7 @@ static void copy_rights(int fd, const struct stat *old)
         return; /* the file stays private */
 }
 
-/* The file whose rights the new one gets. A file of another user counts only if a person gave the name. */
+/* Finds the file whose rights the new one gets. A file of another user counts only if the user chose the name. */
 static bool find_old(const struct gd__replacement *r, bool named, struct stat *old)
 {
     return lstat(r->path, old) == 0 && S_ISREG(old->st_mode) && (named || old->st_uid == geteuid());
@@ -147,7 +147,7 @@ static bool is_ours(const struct gd__replacement *r)
            opened.st_ino == named.st_ino;
 }
 
-/* Flushes the file to disk and puts it in place. 0, or -1 with errno. */
+/* Flushes the file to disk and renames it. Returns 0, or -1 with errno. */
 static int put_in_place(const struct gd__replacement *r)
 {
     if (ferror(r->to) || fflush(r->to) != 0)

@@ -1,5 +1,6 @@
-/* Every user can write to /dev/shm, so what is found there may be a trap. The directory must be a real directory (not a
- * link to one), belong to the user, and be closed to others. Files in it are only used through its descriptor.
+/* Every user can write to /dev/shm, so another user may have created the directory. It must be a real directory (not a
+ * link to one), belong to this user, and not be accessible to others. Files in it are opened only through its
+ * descriptor.
  */
 #include "base/file/run_directory.h"
 
@@ -14,7 +15,7 @@
 #include "base/fault.h"
 #include "base/fd.h"
 
-/* False: there is no i-th directory. */
+/* Returns false if there is no i-th directory. */
 static bool path_of(unsigned i, char path[PATH_MAX])
 {
     struct stat s;

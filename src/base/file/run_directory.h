@@ -1,7 +1,7 @@
 /* The private directory of a user's runs. The library keeps the pages for observers there, and the command keeps the
  * address of its web page and the token there.
  *
- *   $GPU_DISPATCH_JOBS              if it is set; then no other is used
+ *   $GPU_DISPATCH_JOBS              if it is set; then no other directory is used
  *   $XDG_RUNTIME_DIR/gpu-dispatch   if the user owns $XDG_RUNTIME_DIR
  *   /dev/shm/gpu-dispatch-UID       if the first cannot be used; readers look there too
  */
@@ -13,9 +13,9 @@
 
 enum { GD__RUN_DIRECTORIES = 2 };
 
-/* Opens the i-th directory. make: create it if it does not exist. Returns a descriptor; GD_E_NO_JOB, without an error
- * message, if there is no such directory; another GD_E_... if it cannot be opened, or other users have access to it.
- * path gets its name, unless path is NULL. */
+/* Opens the i-th directory. If make is true, creates it if it does not exist. Returns a descriptor. Returns
+ * GD_E_NO_JOB, without an error message, if there is no such directory. Returns another GD_E_... if it cannot be opened
+ * or other users have access to it. Stores its name in path, unless path is NULL. */
 int gd__run_directory_open(unsigned i, bool make, char path[PATH_MAX]);
 
 #endif

@@ -1,6 +1,6 @@
-/* A pipe may accept only part of a write, and a signal may interrupt one. A terminal may be full and non-blocking:
- * programs of a shell share its descriptor, and another one may have set the flag. gd__write_all() goes on until
- * everything is written.
+/* A pipe may accept only part of a write, and a signal may interrupt one. A terminal may be full and non-blocking,
+ * because all programs of a shell share its open file, and another program may have set the flag. gd__write_all()
+ * continues until everything is written.
  */
 #include "base/file/write.h"
 
@@ -45,7 +45,7 @@ int gd__sync_directory_of(const char *path)
     free(directory);
     if (fd < 0)
         return -1;
-    /* Some file systems cannot do this and do not need it. */
+    /* Some file systems do not support this and do not need it. */
     const int result = fsync(fd) < 0 && errno != EINVAL ? -1 : 0, saved = errno;
     close(fd);
     errno = saved;

@@ -1,17 +1,17 @@
 /* Descriptors that a fork of this process must not keep.
  *
  * A program that uses the library may fork (Python's multiprocessing does). The child has a copy of every descriptor,
- * close-on-exec or not, until it executes another program. Some of our descriptors show other processes that this one
- * is alive, just by being open: a worker's lifeline, the lock of a journal. A handler of pthread_atfork() closes the
- * child's copies of these.
+ * close-on-exec or not, until it executes another program. Some of our descriptors tell other processes that this one
+ * is alive as long as they are open: a worker's lifeline, the lock of a journal. A handler of pthread_atfork() closes
+ * the child's copies of these.
  *
  * The handler runs in the child of a process with many threads, so it calls only async-signal-safe functions. The list
  * is consistent there, because the lock is held across the fork. The program may have closed one of our descriptors by
- * mistake and got its number for a file of its own. So a descriptor is closed, in the child and here, only if it still
- * refers to the same file.
+ * mistake, and then opened another file with the same number. So a descriptor is closed, in the child and in this
+ * process, only if it still refers to the same file.
  *
- * _Fork(), vfork() and a direct clone() run no handlers. Code that must be right even then does not rely on this alone:
- * see the guardian in worker/main.c, and journal/lock.c.
+ * _Fork(), vfork() and a direct clone() run no handlers. Code that must work even then does not rely on this alone: see
+ * the guardian in worker/main.c, and journal/lock.c.
  */
 #include "base/process/fork.h"
 
@@ -54,7 +54,7 @@ static void after_in_child(void)
 
 static void prepare(void)
 {
-    pthread_atfork(before_fork, after_in_parent, after_in_child); /* on failure forks keep them */
+    pthread_atfork(before_fork, after_in_parent, after_in_child); /* if this fails, forks keep the descriptors */
 }
 
 void gd__fork_hold(void)

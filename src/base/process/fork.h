@@ -4,8 +4,8 @@
 
 #include <sys/types.h>
 
-/* A descriptor that forks close. It is embedded in the struct the descriptor belongs to, and must stay at its address
- * while it is guarded. */
+/* A descriptor that is closed in forks. The struct is embedded in the struct that the descriptor belongs to, and must
+ * not move while the descriptor is guarded. */
 struct gd__fork_guard {
     int fd; /* -1: none */
     dev_t device;
@@ -17,14 +17,15 @@ struct gd__fork_guard {
         .fd = -1            \
     }
 
-/* No fork() happens between these two calls. Open and guard a descriptor between them, and nothing else. */
+/* No fork() can happen between these two calls. Open and guard a descriptor between them, and do nothing else there. */
 void gd__fork_hold(void);
 void gd__fork_let(void);
 
-/* From now on a fork closes its copy of fd at once. fd < 0: nothing is guarded. Call it between hold and let. */
+/* After this call, a fork closes its copy of fd at once. If fd < 0, nothing is guarded. Call it between hold and
+ * let. */
 void gd__fork_guard(struct gd__fork_guard *g, int fd);
 
-/* Closes fd and ends guarding it. May be called twice, and if nothing is guarded. Do not call it between hold and
+/* Closes fd and stops guarding it. May be called twice, and if nothing is guarded. Do not call it between hold and
  * let. */
 void gd__fork_close(struct gd__fork_guard *g);
 

@@ -30,7 +30,7 @@ bool gd__owner_parse(const char *stat, uint64_t *start)
     return at && name_end[2] != 'Z' && name_end[2] != 'X';
 }
 
-/* "" if it can't be read. */
+/* Reads a small file. The text is "" if it can't be read. */
 static void read_text(const char *path, char *text, size_t size)
 {
     const int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -40,8 +40,8 @@ static void read_text(const char *path, char *text, size_t size)
     text[n > 0 ? n : 0] = '\0';
 }
 
-/* For a process whose first thread has ended: whether another thread runs. A pidfd can tell. Without pidfds the answer
- * is no. */
+/* For a process whose first thread has ended, returns whether another thread still runs. Without pidfds returns
+ * false. */
 static bool has_threads_left(uint64_t pid)
 {
     const int fd = (int)syscall(SYS_pidfd_open, (pid_t)pid, 0u);
@@ -52,7 +52,7 @@ static bool has_threads_left(uint64_t pid)
     return left;
 }
 
-/* False: the process does not exist. */
+/* Returns false if the process does not exist. */
 static bool look_up(uint64_t pid, uint64_t *start)
 {
     char path[64], text[STAT_MAX + 1];
@@ -101,7 +101,7 @@ int gd__owner_pidfd(const struct gd__owner *o)
     if (o->pid == 0 || o->pid > INT_MAX || GD__FAULT("pidfd"))
         return -1;
     const int fd = gd__fd_above_stdio((int)syscall(SYS_pidfd_open, (pid_t)o->pid, 0u));
-    if (fd >= 0 && !gd__owner_alive(o)) { /* checked after opening, so the pidfd is that of this process */
+    if (fd >= 0 && !gd__owner_alive(o)) { /* checked after opening, so the pidfd belongs to this process */
         close(fd);
         return -1;
     }

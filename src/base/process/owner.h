@@ -1,4 +1,4 @@
-/* The process that owns a file. It is not confused with a later process that has the same process id. */
+/* Identifies the process that owns a file, even if a later process has the same process id. */
 #ifndef GD_BASE_PROCESS_OWNER_H
 #define GD_BASE_PROCESS_OWNER_H
 
@@ -14,16 +14,17 @@ struct gd__owner {
 
 void gd__owner_self(struct gd__owner *out); /* members that can't be determined are 0 */
 
-/* Whether that process is in our PID namespace. Only then the functions below can be used. */
+/* Whether that process is in our PID namespace. The functions below can be used only if it is. */
 bool gd__owner_is_ours(const struct gd__owner *o);
 
 /* Whether the process still exists. A process whose first thread has ended exists as long as another thread runs. */
 bool gd__owner_alive(const struct gd__owner *o);
 
-/* A descriptor that is readable when the process is gone; -1: it is gone already, or pidfds are not supported. */
+/* Returns a descriptor that is readable when the process is gone. Returns -1 if it is gone already or pidfds are not
+ * supported. */
 int gd__owner_pidfd(const struct gd__owner *o);
 
-/* Parses the text of a /proc/PID/stat: returns whether the process runs (a zombie does not), and stores its start.
+/* Parses the text of /proc/PID/stat. Returns whether the process runs (a zombie does not), and stores its start time.
  * Makes no system call. */
 bool gd__owner_parse(const char *stat, uint64_t *start);
 

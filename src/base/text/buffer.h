@@ -18,9 +18,10 @@ void gd__buffer_text(struct gd__buffer *b, const char *text);
 /* For short texts: a text of 512 bytes or more sets failed. */
 void gd__buffer_format(struct gd__buffer *b, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void gd__buffer_shell_word(struct gd__buffer *b, const char *word); /* with quotes, if a shell needs them */
-void gd__buffer_free(struct gd__buffer *b);                         /* leaves it empty */
+void gd__buffer_free(struct gd__buffer *b);                         /* also makes it an empty buffer again */
 
-/* Returns room for `more` bytes at the end. The caller writes them and then adds to b->size. NULL if b has failed. */
+/* Returns room for `more` bytes at the end. The caller writes them and then adds their number to b->size. Returns NULL
+ * if b has failed. */
 char *gd__buffer_reserve(struct gd__buffer *b, size_t more);
 
 #endif

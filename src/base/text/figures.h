@@ -10,7 +10,7 @@ enum { GD__TEXT_FIGURE = 32 }; /* enough room for each figure below */
 /* How long one thing took: "850us", "1.2ms", "4.5s", "3m05s", "2h03m", "4d07h" */
 void gd__text_seconds(char out[GD__TEXT_FIGURE], double seconds);
 
-/* How long a run takes; fractions of a second hardly matter: "0.5s", "12s", "3m05s", "2h07m". Returns out. */
+/* How long a run takes, with a fraction only below 10 seconds: "0.5s", "12s", "3m05s", "2h07m". Returns out. */
 char *gd__text_duration(char *out, size_t size, double seconds);
 
 /* "5.4 files/s", "32 files/min", "1.5 files/h" */
@@ -19,7 +19,8 @@ void gd__text_rate(char *out, size_t room, double per_second, const char *what);
 /* "512 B", "1.5 KiB", "40 MiB". Returns out. */
 char *gd__text_size(char *out, size_t size, uint64_t bytes);
 
-/* The length of what ("files") in the form that suits count: without its last s for a count of one. */
+/* The length of the noun what ("files") in the form that matches count. For a count of one, it does not include the
+ * last s. */
 int gd__text_noun(uint64_t count, const char *what);
 
 #endif

@@ -1,5 +1,5 @@
 /* JSON texts are scanned by recursive descent, with one function per kind of value. Nothing is allocated. The scan
- * stops at the first error. struct scan keeps what is wrong and where, until that becomes the error message.
+ * stops at the first error. struct scan stores the error and its position, from which the error message is made.
  *
  * The scan is strict: no comments, no trailing commas, no bare words, UTF-8 without overlong forms and surrogates, and
  * only space after the value.
@@ -15,7 +15,7 @@ struct scan {
     const unsigned char *text;
     size_t size, at;
     unsigned depth;
-    const char *wrong; /* NULL: nothing yet */
+    const char *wrong; /* NULL: no error yet */
 };
 
 /* The members that are wanted from the outermost object. */
@@ -164,8 +164,8 @@ static bool scan_array(struct scan *s)
     return true;
 }
 
-/* Finds the wanted member for a name, which is part of the text, with its quotes. NULL if it is not wanted. A name with
- * escapes may take up to 1024 bytes in the text. */
+/* Finds the wanted member with that name. The name is part of the text, with its quotes. Returns NULL if it is not
+ * wanted. A name with escapes may have up to 1024 bytes in the text. */
 static struct gd__json *find_wanted(const struct wanted *w, const struct gd__json *name)
 {
     char decoded[1024];
@@ -228,7 +228,7 @@ static bool scan_object(struct scan *s, const struct wanted *w)
     return true;
 }
 
-/* GD__JSON_NONE: something is wrong. */
+/* Returns GD__JSON_NONE if something is wrong. */
 static enum gd__json_kind scan_value(struct scan *s)
 {
     const int c = peek(s);
@@ -253,7 +253,7 @@ static enum gd__json_kind scan_value(struct scan *s)
     }
 }
 
-/* Checks what follows the outermost value, and sets the error message. */
+/* Checks that only space follows the outermost value, and sets the error message. */
 static int finish(struct scan *s)
 {
     skip_space(s);

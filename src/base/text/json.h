@@ -1,8 +1,9 @@
 /* Reads JSON (RFC 8259), strictly. A text is checked without building a tree, and members of an object are returned as
  * parts of the text.
  *
- * Strings may hold bytes that are not UTF-8: byte 0x80 + n is written as \udc80 + n and is read back as that byte. This
- * is half of a surrogate pair, which does not occur in valid text. Python's "surrogateescape" does the same.
+ * Strings may hold bytes that are not UTF-8: byte 0x80 + n is written as \udc80 + n and is read back as that byte. Such
+ * a code is half of a surrogate pair, which does not occur alone in valid text. Python's "surrogateescape" does the
+ * same.
  */
 #ifndef GD_BASE_TEXT_JSON_H
 #define GD_BASE_TEXT_JSON_H
@@ -13,7 +14,7 @@
 
 #include "base/text/buffer.h"
 
-enum { GD__JSON_DEPTH = 512 /* nested arrays and objects; a text with more is refused */ };
+enum { GD__JSON_DEPTH = 512 /* levels of nested arrays and objects; a text with more is refused */ };
 
 enum gd__json_kind {
     GD__JSON_NONE, /* no such member */
@@ -26,7 +27,7 @@ enum gd__json_kind {
     GD__JSON_OBJECT,
 };
 
-/* A value: the part of the scanned text, without the space around it. */
+/* A value: a part of the scanned text, without the space around it. */
 struct gd__json {
     const char *at;
     size_t size;
@@ -37,20 +38,21 @@ struct gd__json {
 int gd__json_scan(const char *text, size_t size, struct gd__json *top);
 
 /* Checks a text that must be an object (otherwise GD_E_INVALID), and stores its members with these names in members[0
- * .. n). It is also an error if one of these occurs twice. The object may have other members. */
+ * .. n). It is also an error if one of these names occurs twice. The object may have other members. */
 int gd__json_scan_object(const char *text, size_t size, const char *const *names, struct gd__json *members, size_t n);
 
 /* Writes the bytes of a scanned string to `to`, which has room for string->size bytes. Returns how many there are. Half
  * of a surrogate pair becomes U+FFFD, unless it stands for a byte. */
 size_t gd__json_decode(const struct gd__json *string, char *to);
 
-/* Reads a scanned number. True if it is written as an integer from 0 to UINT64_MAX. */
+/* Reads a scanned number. Returns true if it is written as an integer from 0 to UINT64_MAX. */
 bool gd__json_uint(const struct gd__json *number, uint64_t *out);
 
-/* True if the text is one JSON value, with space around it, in UTF-8. */
+/* Whether the text is one JSON value in UTF-8. There may be space around it. */
 bool gd__json_valid(const char *text, size_t size);
 
-/* The value of a member of that name. False if the text is not a valid object, has no such member, or has it twice. */
+/* Finds the value of the member with that name. Returns false if the text is not a valid object, has no such member, or
+ * has it twice. */
 bool gd__json_member(const char *text, size_t size, const char *name, struct gd__json *value);
 
 /* If the text is one JSON string (with space around it), adds the bytes it stands for and returns true. Otherwise adds

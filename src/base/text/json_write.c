@@ -1,5 +1,5 @@
-/* Writes JSON. Characters that a terminal or an editor would act on become escapes. These mean the same, and the line
- * can be shown without harm.
+/* Writes JSON. Characters that would control a terminal or an editor are written as escapes. The meaning stays the
+ * same, and the line is safe to show.
  */
 #include "base/text/json_write.h"
 
@@ -8,8 +8,8 @@
 
 #include "base/text/utf8.h"
 
-/* The code of the character at p if a terminal or an editor would act on it, otherwise 0. Characters beyond U+FFFF have
- * no short escape and are written unchanged. */
+/* The code of the character at p if it would control a terminal or an editor, otherwise 0. Characters beyond U+FFFF
+ * have no short escape and are written unchanged. */
 static unsigned control_beyond_ascii(const unsigned char *p, size_t length)
 {
     uint32_t code;
@@ -36,7 +36,7 @@ static size_t plain_run(const unsigned char *p, size_t left)
     return n;
 }
 
-/* The letter after the backslash; 0: no short form. */
+/* The letter after the backslash; 0: there is no short form. */
 static char short_escape(unsigned char c)
 {
     static const char table[256] = {

@@ -30,8 +30,8 @@ static bool read_decimal(const char **at, double *out)
     return digits > 0;
 }
 
-/* Reads the unit at *at and moves *at past it. Returns its length in seconds; 1 if there is no unit; 0 if it is
- * unknown. */
+/* Reads the unit at *at and moves *at past it. Returns its length in seconds, 1 if there is no unit, or 0 if the unit
+ * is unknown. */
 static double read_unit(const char **at)
 {
     const char *letter = *at;
@@ -72,7 +72,7 @@ int gd__parse_duration(const char *text, unsigned *ms)
     if (seconds * 1000 > (double)UINT_MAX)
         return gd__fail("\"%s\" is too long: at most %u days", text, UINT_MAX / 1000 / 86400);
     unsigned whole = (unsigned)(seconds * 1000);
-    /* A tiny excess over a whole millisecond is not rounded up: 0.1 and the like are not exact in binary. */
+    /* A tiny excess over a whole millisecond is not rounded up, because numbers like 0.1 are not exact in binary. */
     *ms = whole + (seconds * 1000 - whole > 1e-6 || (whole == 0 && seconds > 0));
     return 0;
 }

@@ -1,4 +1,4 @@
-/* Text from users, workers and journals is shown on terminals and web pages. It must not control them: the input of a
+/* Text from users, workers and journals is shown on terminals and web pages. It must not control them. The input of a
  * task may contain anything, and an error message may come from a program that colours its output.
  */
 #include "base/text/printable.h"
@@ -78,8 +78,8 @@ static bool has_extension(const char *name, size_t size)
            !memchr(dot, '"', length);
 }
 
-/* True for "/data/a b/talk.wav" and "my songs/talk.wav". False for a record, and for a sentence with and/or in it. The
- * terminal's view (tui/table.c) uses the same rule for shorter texts. */
+/* True for "/data/a b/talk.wav" and "my songs/talk.wav". False for a JSON record, and for a sentence that contains
+ * "and/or". The live view (tui/table.c) uses the same rule for shorter texts. */
 static bool is_path(const char *text, size_t size)
 {
     const char *slash = memchr(text, '/', size), *last = memrchr(text, '/', size);
@@ -184,7 +184,7 @@ static size_t copy_shown(char *out, size_t room, const unsigned char *at, size_t
 
 size_t gd__text_line(char *out, size_t room, const char *bytes, size_t size)
 {
-    const size_t most = room * 4; /* a text longer than this is cut in any case: do not measure megabytes */
+    const size_t most = room * 4; /* a longer text is cut in any case, so it is not measured */
     const unsigned char *at = (const unsigned char *)first_line(bytes, &size);
     if (size <= most && shown_length(at, size) < room)
         return copy_shown(out, room, at, size);
@@ -234,7 +234,7 @@ size_t gd__text_cause(char *out, size_t room, const char *message)
     if (strncmp(begin, "Traceback (", 11) == 0)
         return gd__text_line(out, room, end, last);
     const size_t length = gd__text_line(out, room, begin, first);
-    if (length + 8 > room) /* a few letters of the cause would not help */
+    if (length + 8 > room) /* there is no room for a useful part of the cause */
         return length;
     out[length] = ' ';
     return length + 1 + gd__text_line(out + length + 1, room - length - 1, end, last);

@@ -10,11 +10,11 @@
  * (gd__utf8_is_control()) become '?'. The text is not cut within a character. */
 size_t gd__text_fit(char *to, size_t room, const char *from, size_t size);
 
-enum { GD__TEXT_LOOKED_AT = 4097 }; /* bytes: a text this long is not a path */
+enum { GD__TEXT_LOOKED_AT = 4097 }; /* bytes: a text of this size is not a path */
 
-/* Copies the most useful part of a text, at most room bytes (> 4), without a NUL. Returns how many. The text ends at
- * size or at a NUL. If a path is too long its end is kept, after an ellipsis, and that fits whole when it is passed
- * through gd__text_fit() with the same room. For other texts the beginning is kept. */
+/* Copies the most useful part of a text, at most room bytes (> 4), without a NUL. Returns the number of bytes. The text
+ * ends at size or at a NUL. If a path is too long, its end is kept, after an ellipsis. gd__text_fit() with the same
+ * room does not cut that again. For other texts the beginning is kept. */
 size_t gd__text_keep(char *to, size_t room, const char *from, size_t size);
 
 /* Changes the text in place: each byte that is not part of a UTF-8 character becomes '?', and so does each byte of a
@@ -26,12 +26,13 @@ void gd__text_plain(char *text, size_t size, bool lines);
  * "...". Returns the length. */
 size_t gd__text_line(char *out, size_t room, const char *bytes, size_t size);
 
-/* The same for a name. If it is too long its end is kept, after "...", because the end of a path says more. */
+/* The same for a name. If it is too long, its end is kept, after "...", because the end of a path is the more useful
+ * part. */
 size_t gd__text_name(char *out, size_t room, const char *bytes, size_t size);
 
-/* One line of an error message: its first line, as gd__text_line() has it. If that ends with a colon, the cause is at
- * the end of the message: the last line follows it, and replaces it if it only begins a Python traceback. Returns the
- * length. */
+/* Copies one line of an error message: its first line, as gd__text_line() writes it. If that line ends with a colon,
+ * the last line of the message, which has the cause, is appended. If the first line begins a Python traceback, only the
+ * last line is copied. Returns the length. */
 size_t gd__text_cause(char *out, size_t room, const char *message);
 
 #endif

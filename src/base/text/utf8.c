@@ -57,7 +57,7 @@ size_t gd__utf8_valid(const char *text, size_t size)
     return size;
 }
 
-/* U+200C and U+200D, which join and separate letters, are not among them: Persian and many emoji need them. */
+/* U+200C and U+200D, which join and separate letters, do not count, because Persian and many emoji need them. */
 bool gd__utf8_is_control(uint32_t code)
 {
     static const struct {
