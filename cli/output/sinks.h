@@ -65,7 +65,7 @@ enum cli_progress_style cli_sinks_style(const struct cli_run *r);
 int cli_sinks_draw(struct cli_sinks *s, const struct cli_run *r, cli_stats_fn *stats, void *user,
                    struct cli_watch *watch);
 
-/* Adds output that a worker wrote by itself, while a panel is shown. stream is 1 or 2. */
+/* Adds output that a worker wrote directly, while a panel is shown. stream is 1 or 2. */
 void cli_sinks_pass(struct cli_sinks *s, int worker_id, int stream, const char *text, size_t size);
 
 /* To be called in the callback. Copies the task's end. A lane writes it to all outputs and then to the journal. */

@@ -9,7 +9,7 @@
 #include "cli/output/task_end.h"
 #include "cli/run/run_options.h"
 
-/* A zeroed struct stands for no program. */
+/* A zeroed struct means no program. */
 struct cli_program {
     struct gd_command *command; /* NULL: not a command */
     char **argv;                /* if the library made it; otherwise own_argv */

@@ -321,7 +321,7 @@ def main():
     parser.add_argument("--batch", type=int, default=128)
     parser.add_argument("--rate", type=float, default=2e-3)
     parser.add_argument("--round-from", type=float, default=0.6, help="share of the run after which weights are rounded")
-    parser.add_argument("--start", type=pathlib.Path, help="go on from this checkpoint")
+    parser.add_argument("--start", type=pathlib.Path, help="continue from this checkpoint")
     parser.add_argument("--jobs", type=int, default=10)
     parser.add_argument("--report", type=int, default=200)
     parser.add_argument("--check", type=int, default=600, help="samples per evaluation")

@@ -8,7 +8,7 @@
  *   WAV    chunks from byte 12 on: `fmt ` (what a frame is), `ds64` (sizes beyond 4 GiB), `fact`, `data`
  *   FLAC   STREAMINFO, the first block after `fLaC`
  *   MP3    the first frame, and a Xing, Info or VBRI table in it; without one all frames are assumed to be equally long
- *   Ogg    the first page's packet says what a sample is, the last page how many there were
+ *   Ogg    the first page's packet describes the samples, the last page gives their number
  *
  * An ID3v2 tag, which may hold pictures, is skipped.
  */

@@ -36,13 +36,13 @@ static void on_abort(const char *message)
 }
 #endif
 
-static void on_log(enum ggml_log_level said, const char *text, void *user)
+static void on_log(enum ggml_log_level new_level, const char *text, void *user)
 {
     (void)user;
     pthread_mutex_lock(&lock);
-    if (said != GGML_LOG_LEVEL_CONT)
-        level = said;
-    if (said == GGML_LOG_LEVEL_ERROR)
+    if (new_level != GGML_LOG_LEVEL_CONT)
+        level = new_level;
+    if (new_level == GGML_LOG_LEVEL_ERROR)
         keep(text);
     const bool shown = (level == GGML_LOG_LEVEL_ERROR || level == GGML_LOG_LEVEL_WARN) && !atomic_load(&silent);
     pthread_mutex_unlock(&lock);

@@ -4,7 +4,7 @@
  * it.
  *
  *   Seq         number of the task, from 1        Receive   bytes of standard output
- *   Host        ":", this machine                 Exitval   -1 for a timeout or if there is none
+ *   Host        ":", this machine                 Exitval   -1 for a timeout or if there is no exit code
  *   Starttime   Unix time                         Signal    15 for a timeout
  *   JobRuntime  seconds                           Command   the command line, with newlines as NULs
  *   Send        0

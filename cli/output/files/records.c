@@ -12,8 +12,8 @@
  *   exit_code, signal   of a command; for a crash, of the worker
  *   attempt    how many times the task was started
  *   worker, gpu   null if the task was never started
- *   started    Unix time; null likewise
- *   seconds    how long the last attempt took; null likewise
+ *   started    Unix time; null if the task was never started
+ *   seconds    how long the last attempt took; null if the task was never started
  */
 #include <stdint.h>
 #include <stdlib.h>

@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* A zeroed struct stands for no file. */
+/* A zeroed struct means no file. */
 struct cli_address_file {
     int directory, fd; /* 0: no file */
     char name[64];

@@ -11,7 +11,7 @@
 
 struct web_server;
 
-/* A zeroed struct stands for no page. */
+/* A zeroed struct means no page. */
 struct cli_page {
     struct cli_watch *watch;
     struct web_server *server;

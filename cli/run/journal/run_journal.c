@@ -134,7 +134,7 @@ static int window_of(unsigned *ms)
     return 0;
 }
 
-/* The library's error message says what to do. This adds the option of the command for it. */
+/* The library's error message says what to do. This adds the option for it. */
 static int refuse(int rc)
 {
     const char *option = rc == GD_E_EXISTS     ? " (to resume: --resume)"

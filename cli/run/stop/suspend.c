@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The workers are stopped first: if this process stopped before them, they would go on alone. When this process is
+ * The workers are stopped first: if this process stopped before them, they would continue alone. When this process is
  * continued, in the foreground or in the background, it continues the workers itself, because the shell cannot.
  */
 #include "cli/run/stop/suspend.h"
