@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Buffers that grow, JSON read into and written from them, whole writes, error messages.
+ * Growing buffers, JSON strings written to and read from them, complete writes, error messages.
  */
 #include <fcntl.h>
 #include <pthread.h>
@@ -31,7 +31,7 @@ static void check_json(const char *bytes, size_t size, const char *json)
 
 #define JSON(bytes, json) check_json(bytes, sizeof(bytes) - 1, json)
 
-TEST(json_strings_there_and_back)
+TEST(json_strings_are_written_and_read_back)
 {
     JSON("", "\"\"");
     JSON("plain text", "\"plain text\"");
@@ -41,7 +41,7 @@ TEST(json_strings_there_and_back)
     JSON("\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80", "\"\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80\"");
 }
 
-TEST(invalid_utf8_there_and_back)
+TEST(invalid_utf8_is_written_and_read_back)
 {
     JSON("a\xff"
          "b",
@@ -137,7 +137,7 @@ TEST(valid_json)
     }
 }
 
-TEST(endlessly_nested_json)
+TEST(deeply_nested_json)
 {
     static char deep[2000000];
     memset(deep, '[', sizeof deep);
@@ -177,8 +177,8 @@ static void *read_slowly(void *arg)
     return (void *)got;
 }
 
-/* A pipe that is non-blocking and full is waited for. */
-TEST(a_write_is_whole)
+/* If a non-blocking pipe is full, the write waits for room. */
+TEST(a_write_is_complete)
 {
     int fds[2];
     pthread_t thread;

@@ -1,4 +1,4 @@
-/* Figures with their units, and foreign bytes for a terminal. */
+/* Figures with their units, and text of unknown origin for a terminal. */
 #include "base/text/figures.h"
 #include "base/text/printable.h"
 
@@ -11,7 +11,7 @@ static const char *seconds(double s)
     return out;
 }
 
-TEST(seconds_have_the_unit_that_suits_them)
+TEST(seconds_get_a_suitable_unit)
 {
     static const struct {
         double seconds;
@@ -127,18 +127,18 @@ TEST(control_characters_are_made_visible)
     CHECK_STR(line("\xc2\x9b"), "\\xc2\\x9b"); /* a C1 control */
 }
 
-TEST(utf8_stays_and_nothing_else_does)
+TEST(valid_utf8_is_kept_and_other_bytes_are_escaped)
 {
     CHECK_STR(line("\xd0\xb6 \xe4\xb8\xad \xf0\x9f\x8e\xb5"), "\xd0\xb6 \xe4\xb8\xad \xf0\x9f\x8e\xb5");
     CHECK_STR(line("\xff\xc3"), "\\xff\\xc3");
     CHECK_STR(line("\xc0\xaf"), "\\xc0\\xaf");                   /* overlong */
     CHECK_STR(line("\xe0\x80\xaf"), "\\xe0\\x80\\xaf");          /* likewise */
     CHECK_STR(line("\xed\xa0\x80"), "\\xed\\xa0\\x80");          /* a surrogate */
-    CHECK_STR(line("\xf4\x90\x80\x80"), "\\xf4\\x90\\x80\\x80"); /* past the end */
+    CHECK_STR(line("\xf4\x90\x80\x80"), "\\xf4\\x90\\x80\\x80"); /* above the last character */
     CHECK_STR(line("\xe4\xb8"), "\\xe4\\xb8");                   /* cut off */
-    CHECK_STR(line("\xe4\xb8\x41"), "\\xe4\\xb8\x41");           /* broken off */
+    CHECK_STR(line("\xe4\xb8\x41"), "\\xe4\\xb8\x41");           /* not continued */
     CHECK_STR(line("\xf4\x8f\xbf\xbf\xc2\xa0"),
-              "\xf4\x8f\xbf\xbf\xc2\xa0"); /* the last character of all; not a C1 control */
+              "\xf4\x8f\xbf\xbf\xc2\xa0"); /* the last Unicode character; a character that is not a C1 control */
 }
 
 TEST(nothing_is_read_past_the_end)
@@ -185,7 +185,7 @@ TEST(a_long_name_keeps_its_end)
     CHECK_STR(name_within(12, large), "...///a.wav");
 }
 
-TEST(direction_changes_are_not_shown)
+TEST(characters_that_change_the_direction_are_escaped)
 {
     static const char text[] = "a\342\200\256b\342\201\246\342\200\250c\342\200\246";
     char out[64];

@@ -1,4 +1,4 @@
-/* JSON: what is a text and what is not, where members stand, strings there and back. */
+/* JSON: valid and invalid texts, the position of members, strings that are written and read back. */
 #include "base/text/json.h"
 #include "base/text/json_write.h"
 
@@ -6,7 +6,7 @@
 
 #include "support/test.h"
 
-/* A literal, NULs included. */
+/* A string literal with its size. It may contain NULs. */
 struct text {
     const char *bytes;
     size_t size;
@@ -17,7 +17,7 @@ struct text {
     }
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
-/* A copy exactly as large as the text, so that ASan sees a read past it. */
+/* Scans a copy that is exactly as large as the text, so that ASan detects a read past its end. */
 static int scan(const char *bytes, size_t size, struct gd__json *top)
 {
     char *copy = malloc(size ? size : 1);
@@ -84,12 +84,12 @@ TEST(strings)
         T("\"\\u0000\""),
         T("\"\\u00e9\\uABCD\\uabcd\""),
         T("\"\\ud83d\\ude00\""),
-        T("\"\\udc80\""),              /* a byte */
-        T("\"\\ud800\""),              /* half a pair: the grammar allows it */
-        T("\"\x7f\""),                 /* delete is no control character to JSON */
+        T("\"\\udc80\""),              /* stands for a byte that is not UTF-8 */
+        T("\"\\ud800\""),              /* half of a surrogate pair: the grammar allows it */
+        T("\"\x7f\""),                 /* DEL is not a control character in JSON */
         T("\"\xc3\xa9\xe2\x82\xac\""), /* two and three bytes */
         T("\"\xf0\x9f\x98\x80\""),
-        T("\"\xef\xbf\xbf\xf4\x8f\xbf\xbf\xed\x9f\xbf\xee\x80\x80\""), /* the ends of their ranges */
+        T("\"\xef\xbf\xbf\xf4\x8f\xbf\xbf\xed\x9f\xbf\xee\x80\x80\""), /* first and last characters of ranges */
         T("\"\xe2\x80\xa8\""),                                         /* U+2028 */
         T("\" [1] {\\\"a\\\":2} // \""),
     };
@@ -118,14 +118,14 @@ TEST(strings)
         T("'a'"),
         T("abc"),
         T("\"a\" \"b\""),
-        T("\"\x80\""),     /* a continuation byte without its beginning */
+        T("\"\x80\""),     /* a continuation byte without a first byte */
         T("\"\xc0\x80\""), /* overlong */
         T("\"\xc1\xbf\""),
         T("\"\xe0\x9f\xbf\""),
         T("\"\xf0\x8f\xbf\xbf\""),
         T("\"\xed\xa0\x80\""), /* a surrogate */
         T("\"\xed\xbf\xbf\""),
-        T("\"\xf4\x90\x80\x80\""), /* past the last character */
+        T("\"\xf4\x90\x80\x80\""), /* above the last character */
         T("\"\xf5\x80\x80\x80\""),
         T("\"\xff\""),
         T("\"\xfe\""),
@@ -245,7 +245,7 @@ TEST(depth_is_limited)
     CHECK_EQ(scan_nested(GD__JSON_DEPTH + 1, "{\"a\":", "1", "}"), GD_E_INVALID);
     CHECK_EQ(scan_nested(1000000, "[", "", ""), GD_E_INVALID);
     CHECK_EQ(scan_nested(1000, "[],", "1", ""),
-             GD_E_INVALID); /* arrays side by side are not deep, but are not one value */
+             GD_E_INVALID); /* arrays side by side are not nested, but they are not one value */
     struct gd__json top;
     char wide[5002];
     memset(wide, ' ', sizeof wide);
@@ -254,7 +254,7 @@ TEST(depth_is_limited)
         static const char part[] = { '[', '{', '}', ']', ',' };
         memcpy(wide + 1 + i * sizeof part, part, sizeof part);
     }
-    wide[5000] = ']'; /* over the last comma */
+    wide[5000] = ']'; /* replaces the last comma */
     CHECK_EQ(gd__json_scan(wide, sizeof wide, &top), 0);
 }
 
@@ -332,7 +332,7 @@ TEST(a_member_that_comes_twice_is_refused)
     CHECK_EQ(members_of("{\"id\":1,\"id\":1}", m), GD_E_INVALID);
     CHECK_CONTAINS(gd_error_text(), "occurs twice");
     CHECK_EQ(members_of("{\"id\":1,\"i\\u0064\":1}", m), GD_E_INVALID);
-    CHECK_EQ(members_of("{\"x\":1,\"x\":1,\"id\":1}", m), 0); /* no lookup asks for this name */
+    CHECK_EQ(members_of("{\"x\":1,\"x\":1,\"id\":1}", m), 0); /* this name is not looked up */
     CHECK_EQ(members_of("{\"id\":{\"id\":1},\"output\":[{\"output\":2}]}", m), 0);
 }
 
@@ -393,7 +393,7 @@ TEST(strings_are_decoded)
         { "\"\\uD83D\\uDE00\"", T("\xf0\x9f\x98\x80") },
         { "\"\\udbff\\udfff\"", T("\xf4\x8f\xbf\xbf") },
         { "\"\\udc80\\udcff\\udcc3\"", T("\x80\xff\xc3") },
-        { "\"\\udc7f\"", T("\xef\xbf\xbd") }, /* stands for no byte */
+        { "\"\\udc7f\"", T("\xef\xbf\xbd") }, /* does not stand for a byte */
         { "\"\\udd00\"", T("\xef\xbf\xbd") },
         { "\"\\ud800\"", T("\xef\xbf\xbd") },
         { "\"\\ud800x\"", T("\xef\xbf\xbdx") },
@@ -426,7 +426,7 @@ TEST(strings_are_written)
         { T("a.wav"), "\"a.wav\"" },
         { T("\"\\/\b\f\n\r\t"), "\"\\\"\\\\/\\b\\f\\n\\r\\t\"" },
         { T("a\0\x1f\x7f"), "\"a\\u0000\\u001f\\u007f\"" },
-        { T("\xc2\x80\xc2\x9b\xc2\xa0"), "\"\\u0080\\u009b\xc2\xa0\"" }, /* what a terminal would act on */
+        { T("\xc2\x80\xc2\x9b\xc2\xa0"), "\"\\u0080\\u009b\xc2\xa0\"" }, /* control characters of terminals */
         { T("\xe2\x80\xa7\xe2\x80\xa8\xe2\x80\xae"), "\"\xe2\x80\xa7\\u2028\\u202e\"" },
         { T("\xe2\x81\x9e\xe2\x81\xa6\xe2\x81\xa9"), "\"\xe2\x81\x9e\\u2066\\u2069\"" },
         { T("\xc3\xa9\xf0\x9f\x98\x80"), "\"\xc3\xa9\xf0\x9f\x98\x80\"" },

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Reading durations, sizes and numbers from a command line, and writing them for people.
+ * Durations, sizes and numbers: how they are read from a command line, and how they are printed.
  */
 
 #include "base/failure.h"
@@ -41,14 +41,14 @@ TEST(small_values_do_not_become_0)
     CHECK_EQ(duration("0.0011"), 2);
 }
 
-TEST(no_durations)
+TEST(invalid_durations)
 {
     static const char *const bad[] = { "",    "s",  "-1", "+1",  "1x",   "1w",   "500mss", "ms", "1e1",
                                        "5 m", " 5", "5 ", "nan", "0x10", "1..2", ".",      "m5", "inf" };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         unsigned ms;
         if (gd__parse_duration(bad[i], &ms) == 0)
-            FAIL("\"%s\" was taken for %u ms", bad[i], ms);
+            FAIL("\"%s\" was read as %u ms", bad[i], ms);
         CHECK_CONTAINS(gd__fail_text(), "is not a duration");
     }
     CHECK_EQ(duration("50d"), 4242);
@@ -76,12 +76,12 @@ TEST(sizes)
     CHECK_EQ(size_of("0"), 0);
 }
 
-TEST(no_sizes)
+TEST(invalid_sizes)
 {
     static const char *const bad[] = { "", "G", "-1", "8X", "8GG", "8Gi", "8G ", "1e3", "16E", "99999999999999E" };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         if (size_of(bad[i]) != 4242)
-            FAIL("\"%s\" was taken for a size", bad[i]);
+            FAIL("\"%s\" was read as a size", bad[i]);
     }
     CHECK_CONTAINS(gd__fail_text(), "too large");
 }
@@ -149,7 +149,7 @@ static const char *shown(double seconds)
     return gd__text_duration(text, sizeof text, seconds);
 }
 
-TEST(durations_for_people)
+TEST(printed_durations)
 {
     CHECK_STR(shown(0), "0.0s");
     CHECK_STR(shown(0.52), "0.5s");
@@ -163,7 +163,7 @@ TEST(durations_for_people)
     CHECK_STR(shown(-5), "0.0s");
 }
 
-TEST(sizes_for_people)
+TEST(printed_sizes)
 {
     char text[32];
     CHECK_STR(gd__text_size(text, sizeof text, 0), "0 B");

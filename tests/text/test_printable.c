@@ -22,7 +22,7 @@ TEST(plain_text_stays)
     CHECK_STR(fit(""), "");
 }
 
-TEST(white_space_is_one_blank)
+TEST(white_space_becomes_one_blank)
 {
     CHECK_STR(fit("  a\tb\r\n\n c\u00a0d\u2028e \n"), "a b c d e");
     CHECK_STR(fit(" \n"), "");
@@ -34,8 +34,8 @@ TEST(terminal_commands_are_removed)
     CHECK_STR(fit("a\ab\x7f"), "a?b?");
     CHECK_STR(fit("\xc2\x9b"
                   "31m"),
-              "?31m");                                 /* a single character that begins a terminal command */
-    CHECK_STR(fit("a\u202eb\u2066c\ufeff"), "a?b?c?"); /* changes the direction of writing */
+              "?31m");                                 /* one character that begins a terminal command */
+    CHECK_STR(fit("a\u202eb\u2066c\ufeff"), "a?b?c?"); /* these change the direction of writing */
     CHECK_STR(fit("\u200b"), "?");
 }
 
@@ -44,14 +44,14 @@ TEST(invalid_utf8_is_marked)
     CHECK_STR(fit("a\xff"
                   "b"),
               "a?b");
-    CHECK_STR(fit("\xc3"), "?");           /* cut */
+    CHECK_STR(fit("\xc3"), "?");           /* cut off */
     CHECK_STR(fit("\xc3("), "?(");         /* not continued */
     CHECK_STR(fit("\xc0\x80"), "??");      /* an overlong encoding */
     CHECK_STR(fit("\xed\xa0\x80"), "???"); /* half of a surrogate pair */
     CHECK_STR(fit("\xf5\x80\x80\x80"), "????");
 }
 
-TEST(it_ends_at_a_nul)
+TEST(the_text_ends_at_a_nul)
 {
     char out[16];
     CHECK_EQ(gd__text_fit(out, sizeof out, "ab\0cd", 5), 2);
@@ -62,7 +62,7 @@ TEST(nothing_is_cut_within_a_character)
 {
     const char *text = "a\u00f6b";
     char out[8];
-    static const size_t lengths[] = { 0, 0, 1, 1, 3, 4, 4 }; /* by room */
+    static const size_t lengths[] = { 0, 0, 1, 1, 3, 4, 4 }; /* index: the size of the buffer */
     for (size_t room = 1; room < 7; room++) {
         memset(out, 'x', sizeof out);
         CHECK_EQ(gd__text_fit(out, room, text, strlen(text)), lengths[room]);
@@ -80,7 +80,7 @@ TEST(there_is_no_blank_at_the_end)
     CHECK_STR(out, "a");
 }
 
-/* Making a text safe twice gives the same text as once: what passes is already safe. */
+/* The result is already safe, so making it safe again does not change it. */
 TEST(random_bytes)
 {
     uint64_t seed = 42;
@@ -116,7 +116,7 @@ TEST(text_that_fits_is_kept_whole)
 {
     CHECK_STR(keep("", 16), "");
     CHECK_STR(keep("/a/b.wav", 16), "/a/b.wav");
-    CHECK_STR(keep("/data/of/15.wav", 16), "/data/of/15.wav"); /* room for the NUL that is added */
+    CHECK_STR(keep("/data/of/15.wav", 16), "/data/of/15.wav"); /* 16: 15 characters and a NUL */
 }
 
 TEST(a_long_path_keeps_its_end)
@@ -147,7 +147,7 @@ TEST(other_long_text_keeps_its_beginning)
     }
 }
 
-/* Cut the path at every possible place. The result must always be safe to print. */
+/* Cuts a path at every possible place. The result must always be safe to print. */
 TEST(a_path_is_not_cut_within_a_character)
 {
     const char *path = "/data/Gr\u00f6\u00dfe/\u65e5\u672c\u8a9e/\U0001f600\U0001f601.wav";
@@ -160,11 +160,11 @@ TEST(a_path_is_not_cut_within_a_character)
         CHECK(strchr(fits, '?') == NULL);
         CHECK_EQ(strncmp(kept, "\u2026", 3), 0);
         CHECK_STR(path + strlen(path) - (n - 3), kept + 3);
-        CHECK_GT(n + 4, room - 1); /* and at most one character is left out */
+        CHECK_GT(n + 4, room - 1); /* at most one character more than needed is left out */
     }
 }
 
-/* Bytes that never begin a character must not make everything disappear. */
+/* Bytes that cannot begin a character must not remove the whole text. */
 TEST(a_path_that_is_not_utf8)
 {
     char path[64];
@@ -174,8 +174,8 @@ TEST(a_path_that_is_not_utf8)
     CHECK_EQ(strlen(keep(path, 20)), 3 + 16 - 3);
 }
 
-/* Arguments have a NUL between them, and a payload may be of any length. */
-TEST(a_path_ends_at_a_nul_and_is_not_very_long)
+/* A payload may have several arguments with a NUL between them, and it may have any length. */
+TEST(a_path_ends_at_a_nul_and_has_a_limited_length)
 {
     static char out[64], large[10000];
     static const char two[] = "/data/of/some/one.wav\0and/two.wav";

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The error message: per thread, one line, chained. Also the allocation wrappers, which report failure through errno.
+ * The error message. Each thread has its own. It is one line, and callers can put context before it. Also the
+ * allocation wrappers, which set errno on failure.
  */
 #include "support/test.h"
 
@@ -20,7 +21,7 @@ TEST(error_sets_the_text_and_returns_the_code)
     CHECK_STR(gd_error_text(), "window is 3, must be even");
 }
 
-TEST(errno_gives_its_message_and_is_kept)
+TEST(the_message_of_errno_is_used_and_errno_is_kept)
 {
     errno = ENOENT;
     CHECK_EQ(gd__error_errno("open %s", "/x"), GD_E_SYSTEM);
@@ -35,7 +36,7 @@ TEST(enomem_is_out_of_memory)
     CHECK_CONTAINS(gd_error_text(), "mmap: ");
 }
 
-TEST(context_goes_in_front)
+TEST(context_is_put_before_the_message)
 {
     gd__error(GD_E_SETUP, "no model");
     CHECK_EQ(gd__error_context(GD_E_SETUP, "worker %d", 2), GD_E_SETUP);
@@ -44,26 +45,26 @@ TEST(context_goes_in_front)
     CHECK_STR(gd_error_text(), "run: worker 2: no model");
 }
 
-TEST(context_without_a_text_uses_the_message_of_the_code)
+TEST(context_without_a_message_uses_the_message_of_the_code)
 {
     gd__error_context(GD_E_BUSY, "run");
     CHECK_STR(gd_error_text(), "run: already in use");
 }
 
-TEST(present_text_may_be_an_argument)
+TEST(the_current_message_may_be_an_argument)
 {
     gd__error(GD_E_FAILED, "inner");
     gd__error(GD_E_FAILED, "outer (%s)", gd_error_text());
     CHECK_STR(gd_error_text(), "outer (inner)");
 }
 
-TEST(text_is_one_line)
+TEST(the_message_is_one_line)
 {
     gd__error(GD_E_FAILED, "a\nb\tc\x1b[0m\n\n");
     CHECK_STR(gd_error_text(), "a b c [0m");
 }
 
-TEST(long_texts_are_cut_not_overrun)
+TEST(long_messages_are_cut)
 {
     char *big = malloc(100001);
     memset(big, 'x', 100000);
@@ -88,7 +89,7 @@ static void *fail_elsewhere(void *arg)
     return NULL;
 }
 
-TEST(text_is_per_thread)
+TEST(each_thread_has_its_own_message)
 {
     pthread_t thread;
     gd__error(GD_E_FAILED, "ours");
@@ -117,7 +118,7 @@ TEST(other_numbers_are_unknown)
     }
 }
 
-TEST(allocating_nothing_gives_a_pointer)
+TEST(allocating_zero_bytes_gives_a_pointer)
 {
     void *p[] = { gd__calloc(0, 8), gd__calloc(8, 0), gd__realloc(NULL, 0), gd__memdup(NULL, 0), gd__strdup("") };
     for (size_t i = 0; i < sizeof p / sizeof p[0]; i++) {
@@ -137,7 +138,7 @@ TEST(calloc_is_zeroed_and_checks_for_overflow)
     CHECK_EQ(errno, ENOMEM);
 }
 
-TEST(copies_are_copies)
+TEST(copies_are_independent)
 {
     char text[] = "abc";
     char *copy = gd__strdup(text), *bytes = gd__memdup(text, 2);

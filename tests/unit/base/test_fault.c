@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The hooks that other tests rely on: only the nth call fails, and a worker dies at the point that was set.
+ * The hooks that other tests use: only the nth call fails, and a worker dies at the chosen kill point.
  */
 #include "support/test.h"
 
@@ -26,8 +26,9 @@ static int first_failure(int calls)
     return 0;
 }
 
-/* How a worker with that many restarts ends after passing a, b, a, b: 0 or the number of the passage it died in. */
-static int passage_of_death(unsigned restarts)
+/* Runs a worker with this many restarts, which passes the kill points a, b, a, b. Returns the number of the point (1 to
+ * 4) at which it died, or 0 if it did not die. */
+static int dies_at(unsigned restarts)
 {
     int pipes[2];
     CHECK_EQ(pipe(pipes), 0);
@@ -50,12 +51,12 @@ static int passage_of_death(unsigned restarts)
     return WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL ? n : 0;
 }
 
-TEST(nothing_fails_unless_asked)
+TEST(no_call_fails_by_default)
 {
     CHECK_EQ(first_failure(100), 0);
 }
 
-TEST(the_nth_call_fails_and_no_other)
+TEST(only_the_nth_call_fails)
 {
     gd__fault_begin(3);
     CHECK_EQ(first_failure(10), 3);
@@ -67,7 +68,7 @@ TEST(the_nth_call_fails_and_no_other)
     CHECK_EQ(first_failure(10), 0);
 }
 
-TEST(a_worker_counts_for_itself)
+TEST(a_worker_has_its_own_count)
 {
     setenv("GD_FAULT_WORKER", "2", 1);
     CHECK_EQ(first_failure(10), 0);
@@ -82,25 +83,25 @@ TEST(faults_set_for_the_dispatcher_do_not_reach_workers)
     CHECK_EQ(first_failure(10), 0);
 }
 
-TEST(a_worker_dies_at_its_point)
+TEST(a_worker_dies_at_the_chosen_point)
 {
-    CHECK_EQ(passage_of_death(0), 0);
+    CHECK_EQ(dies_at(0), 0);
     setenv("GD_KILL", "b", 1);
-    CHECK_EQ(passage_of_death(0), 2);
+    CHECK_EQ(dies_at(0), 2);
     setenv("GD_KILL", "b:2", 1);
-    CHECK_EQ(passage_of_death(0), 4);
+    CHECK_EQ(dies_at(0), 4);
     setenv("GD_KILL", "b:3", 1);
-    CHECK_EQ(passage_of_death(0), 0);
+    CHECK_EQ(dies_at(0), 0);
     setenv("GD_KILL", "c", 1);
-    CHECK_EQ(passage_of_death(0), 0);
+    CHECK_EQ(dies_at(0), 0);
 }
 
-TEST(its_replacement_lives_by_default)
+TEST(its_replacement_does_not_die_by_default)
 {
     setenv("GD_KILL", "a", 1);
-    CHECK_EQ(passage_of_death(1), 0);
+    CHECK_EQ(dies_at(1), 0);
     setenv("GD_KILL_ALWAYS", "1", 1);
-    CHECK_EQ(passage_of_death(1), 1);
+    CHECK_EQ(dies_at(1), 1);
 }
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The timer heap, compared with a plain array that is searched.
+ * The timer heap, compared with a search through a plain array.
  */
 #include "support/test.h"
 
@@ -18,14 +18,14 @@ static void open_heap(size_t capacity)
     CHECK_EQ(gd__heap_init(&heap, capacity), 0);
 }
 
-TEST(empty_has_no_first)
+TEST(an_empty_heap_has_no_first_timer)
 {
     open_heap(4);
     CHECK(gd__heap_first(&heap) == NULL);
     gd__heap_destroy(&heap);
 }
 
-TEST(no_room_at_all_is_fine)
+TEST(a_heap_without_room_is_valid)
 {
     open_heap(0);
     CHECK(gd__heap_first(&heap) == NULL);
@@ -46,7 +46,7 @@ TEST(earliest_comes_first)
     gd__heap_destroy(&heap);
 }
 
-TEST(arming_again_moves)
+TEST(arming_again_moves_a_timer)
 {
     open_heap(2);
     gd__heap_arm(&heap, &timers[0], 10);
@@ -59,7 +59,7 @@ TEST(arming_again_moves)
     gd__heap_destroy(&heap);
 }
 
-TEST(disarming_what_is_not_armed_does_nothing)
+TEST(disarming_a_timer_that_is_not_armed_does_nothing)
 {
     open_heap(1);
     gd__heap_disarm(&heap, &timers[0]);

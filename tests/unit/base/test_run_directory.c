@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The private directory of a user's runs: where it is, and which are refused.
+ * The private directory of a user's runs: where it is, and which directories are refused.
  */
 #include "support/test.h"
 
@@ -22,7 +22,7 @@ static void use(const char *name)
     setenv("GPU_DISPATCH_JOBS", path, 1);
 }
 
-TEST(the_directory_is_made_for_the_user_alone)
+TEST(the_directory_is_made_with_mode_700)
 {
     struct stat s;
     directory_enter();
@@ -32,11 +32,11 @@ TEST(the_directory_is_made_for_the_user_alone)
     CHECK_GE(fd, 3);
     CHECK_EQ(stat("jobs", &s), 0);
     CHECK_EQ(s.st_mode & 0777, 0700);
-    CHECK_EQ(gd__run_directory_open(1, true, NULL), GD_E_NO_JOB); /* the only one */
+    CHECK_EQ(gd__run_directory_open(1, true, NULL), GD_E_NO_JOB); /* there is no second choice */
     close(fd);
 }
 
-TEST(a_directory_that_is_not_ours_alone_is_refused)
+TEST(a_directory_that_others_can_use_is_refused)
 {
     directory_enter();
     CHECK_EQ(mkdir("open", 0700), 0);
@@ -60,7 +60,7 @@ TEST(a_directory_that_is_not_ours_alone_is_refused)
     }
 }
 
-TEST(a_runtime_directory_of_another_user_is_passed_over)
+TEST(a_runtime_directory_of_another_user_is_not_used)
 {
     directory_enter();
     unsetenv("GPU_DISPATCH_JOBS");

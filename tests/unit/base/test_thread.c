@@ -1,5 +1,4 @@
-/* Threads of the library take no signals, whatever the thread that starts them takes, and leave that thread's signal
- * mask unchanged. */
+/* Threads of the library block all signals. Starting one does not change the signal mask of the calling thread. */
 #include "base/thread.h"
 
 #include "base/fault.h"
@@ -11,7 +10,7 @@ struct seen {
     int pipe[2];
 };
 
-/* Waits until the test lets it go on. By then it has its name. */
+/* Waits for a byte from the test. After that, the thread has its name. */
 static void *look(void *arg)
 {
     struct seen *s = arg;
@@ -29,7 +28,7 @@ static void *answer(void *arg)
     return NULL;
 }
 
-/* Except for the two signals that the C library reserves, and those that cannot be blocked. */
+/* Does not check the two signals that the C library reserves, and signals that cannot be blocked. */
 static bool blocks_all(const sigset_t *mask)
 {
     for (int i = 1; i <= SIGRTMAX; i++) {
@@ -56,7 +55,7 @@ static void only_usr1(sigset_t *mask)
     CHECK_EQ(pthread_sigmask(SIG_SETMASK, mask, NULL), 0);
 }
 
-TEST(threads_take_no_signal_and_their_creator_keeps_its_mask)
+TEST(threads_block_all_signals_and_the_mask_of_the_caller_stays)
 {
     struct seen s;
     sigset_t before, after;

@@ -1,4 +1,4 @@
-/* The counter clock: it stays close to the real clock, never goes back, and is given up when it drifts. */
+/* The counter clock: it stays close to the real clock, never goes back, and is not used any more if it drifts. */
 #include "base/ticks.h"
 #include "support/test.h"
 
@@ -9,8 +9,8 @@ static uint64_t distance(uint64_t a, uint64_t b)
     return a > b ? a - b : b - a;
 }
 
-/* A clock that has learnt its counter's speed: 2 counts a nanosecond, from count 1000 at 5 ms. */
-static struct gd__ticks trained(void)
+/* A clock that has measured the speed of its counter: 2 counts per nanosecond, count 1000 at 5 ms. */
+static struct gd__ticks measured_clock(void)
 {
     struct gd__ticks t;
     gd__ticks_init(&t);
@@ -37,16 +37,16 @@ TEST(readings_never_go_back_and_stay_close_to_the_clock)
     CHECK_LT(farthest, GD__NS_PER_MS);
 }
 
-TEST(it_learns_the_speed_of_the_counter)
+TEST(the_speed_of_the_counter_is_measured)
 {
-    struct gd__ticks t = trained();
+    struct gd__ticks t = measured_clock();
     CHECK(t.usable);
     CHECK(distance(t.ns_per_count, UINT64_C(1) << 31) < 1000);
     CHECK_GT(t.limit, 0u);
     CHECK_EQ(t.base_ns, 6 * GD__NS_PER_MS);
 }
 
-TEST(too_short_an_interval_teaches_nothing_but_is_not_forgotten)
+TEST(a_short_interval_is_not_used_but_its_start_is_kept)
 {
     struct gd__ticks t;
     gd__ticks_init(&t);
@@ -58,12 +58,12 @@ TEST(too_short_an_interval_teaches_nothing_but_is_not_forgotten)
     CHECK_EQ(t.base_ns, GD__NS_PER_MS);
 }
 
-TEST(a_drifting_counter_is_given_up)
+TEST(a_drifting_counter_is_not_used_any_more)
 {
-    struct gd__ticks t = trained();
+    struct gd__ticks t = measured_clock();
     uint64_t end = 6 * GD__NS_PER_MS;
-    gd__ticks_sync(&t, t.base_count + 2 * GD__NS_PER_MS * 11 / 10, end += GD__NS_PER_MS); /* ten percent fast */
-    CHECK(t.usable);                                                                      /* a single outlier */
+    gd__ticks_sync(&t, t.base_count + 2 * GD__NS_PER_MS * 11 / 10, end += GD__NS_PER_MS); /* ten percent too fast */
+    CHECK(t.usable);                                                                      /* one outlier is allowed */
     for (unsigned i = 0; i < 10; i++)                                                     /* fast, slow, fast, ... */
         gd__ticks_sync(&t, t.base_count + 2 * GD__NS_PER_MS * (i % 2 ? 11 : 9) / 10, end += GD__NS_PER_MS);
     CHECK(!t.usable);
@@ -72,7 +72,7 @@ TEST(a_drifting_counter_is_given_up)
 
 TEST(a_wrong_first_measurement_is_corrected)
 {
-    struct gd__ticks t = trained();
+    struct gd__ticks t = measured_clock();
     uint64_t end = 6 * GD__NS_PER_MS;
     for (unsigned i = 0; i < 10; i++)
         gd__ticks_sync(&t, t.base_count + 3 * GD__NS_PER_MS, end += GD__NS_PER_MS);
@@ -90,9 +90,9 @@ TEST(a_counter_that_stands_still_is_not_used)
     CHECK_EQ(t.limit, 0u);
 }
 
-TEST(a_clock_behind_the_last_reading_does_not_turn_it_back)
+TEST(a_clock_behind_the_last_reading_does_not_move_it_back)
 {
-    struct gd__ticks t = trained();
+    struct gd__ticks t = measured_clock();
     t.last_ns = 8 * GD__NS_PER_MS;
     CHECK_EQ(gd__ticks_sync(&t, t.base_count + 2 * GD__NS_PER_MS, 7 * GD__NS_PER_MS), 8 * GD__NS_PER_MS);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Shared by the tests of templates.
+ * Functions for the tests of command templates.
  */
 #ifndef GD_TESTS_UNIT_TEMPLATE_FIXTURE_H
 #define GD_TESTS_UNIT_TEMPLATE_FIXTURE_H
@@ -19,7 +19,8 @@ TEST_UNUSED static struct gd_command *open_spec(struct gd_command_spec spec)
     return c;
 }
 
-/* Cases that ask what needs a shell call this first. A shell that reads a start-up file could change everything. */
+/* Called first by cases that check which commands need a shell. If a shell reads a start-up file, that file may change
+ * any command. */
 TEST_UNUSED static void no_start_up_file(void)
 {
     unsetenv("BASH_ENV");

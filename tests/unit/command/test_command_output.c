@@ -38,7 +38,7 @@ TEST(both_outputs)
     CHECK_MEM(o.err, "errors", 6);
 }
 
-TEST(how_it_ended)
+TEST(exit_code_and_signal)
 {
     struct gd_command_output o = { .size = sizeof o };
     CHECK_EQ(gd_command_read(data, make(255, 0, "", ""), &o), 0);
@@ -48,7 +48,7 @@ TEST(how_it_ended)
     CHECK_EQ(o.out_size + o.err_size, 0);
 }
 
-TEST(no_output_fits_a_record)
+TEST(a_result_without_output_fits_in_a_record)
 {
     CHECK_EQ(make(0, 0, "", ""), 24);
 }
@@ -73,7 +73,7 @@ TEST(bytes_that_are_not_a_result)
     CHECK_EQ(gd_command_read(NULL, 100, &o), GD_E_INVALID);
 }
 
-TEST(sizes_that_lie)
+TEST(wrong_sizes)
 {
     const size_t size = make(0, 0, "abc", "de");
     refuse(size - 1, "shorter");

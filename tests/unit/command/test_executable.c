@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What the first word of a command is, which commands need no shell, and how their workers are started.
+ * Whether the first word of a command is a program, which commands need no shell, and how workers for commands are
+ * started.
  */
 #include <sys/stat.h>
 
@@ -72,7 +73,7 @@ TEST(commands_that_only_a_shell_knows)
                                          " " };
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
         if (!needs_shell(WORDS(table[i]), false, "/bin/bash"))
-            FAIL("%s needs a shell", table[i]);
+            FAIL("\"%s\" was run without a shell", table[i]);
     }
     CHECK(needs_shell(WORDS("sleep 1"), true, "/bin/bash"));
     CHECK(needs_shell(WORDS("if"), true, "/bin/bash"));
@@ -87,7 +88,7 @@ TEST(a_job_number_is_not_a_program)
     CHECK(needs_shell(WORDS("%1"), false, "/bin/bash"));
 }
 
-TEST(shells_that_may_replace_programs)
+TEST(shells_that_may_replace_programs_by_functions)
 {
     no_start_up_file();
     CHECK(needs_shell(WORDS("sleep"), false, "/bin/zsh"));
@@ -102,7 +103,7 @@ TEST(shells_that_may_replace_programs)
     CHECK(needs_shell(WORDS("echo"), false, "/bin/bash"));
 }
 
-TEST(a_program_that_shells_have_too)
+TEST(a_program_that_is_also_a_shell_builtin)
 {
     no_start_up_file();
     static struct gd__executable p;
@@ -162,13 +163,13 @@ TEST(commands_that_cannot_be_run)
     CHECK_EQ(check_words(WORDS(path)), 0);
     setenv("PATH", "/nowhere::/usr/bin", 1);
     CHECK_EQ(chdir(sh_dir()), 0);
-    CHECK_EQ(check_words(WORDS("tool")), 0); /* an empty entry is this directory */
+    CHECK_EQ(check_words(WORDS("tool")), 0); /* an empty entry of PATH is the current directory */
     CHECK_EQ(chmod(path, 0644), 0);
     expect_not("tool", "it is not executable for you");
     setenv("PATH", "/nowhere", 1);
     expect_not("cat", "command not found");
     unsetenv("PATH");
-    CHECK_EQ(check_words(WORDS("cat")), 0); /* a shell then uses its own default PATH */
+    CHECK_EQ(check_words(WORDS("cat")), 0); /* without PATH a shell uses its default PATH */
 }
 
 TEST(a_shell_that_cannot_be_run)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Command templates: placeholders and quoting; by tables, and against GNU parallel itself where it is
- * installed: the same inputs through `parallel --dry-run` and through real runs must give the same bytes.
+ * Command templates: placeholders and quoting. Tables give the expected lines. If GNU parallel is installed, its lines
+ * (`parallel --dry-run`) and the output of its jobs must be the same as ours, byte for byte.
  */
 #include "base/fault.h"
 #include "unit/command/template_fixture.h"
@@ -85,7 +85,7 @@ TEST(several_arguments)
     LINE("a\0", "p a ''", "p", "{}");
 }
 
-TEST(an_input_is_added)
+TEST(the_input_is_added_at_the_end)
 {
     LINE("a b", "echo 'a b'", "echo");
     LINE("a\0b", "echo -n a b", "echo -n");
@@ -95,7 +95,7 @@ TEST(an_input_is_added)
     LINE("a b", " 'a b'", "");
 }
 
-TEST(other_braces_stay)
+TEST(other_braces_are_kept)
 {
     LINE("a", "p {a} {x} {a a} {..} {///} $a {gpu {# {- {-} {1x} {1", "p", "{{}} {x} {{} {}}", "{..} {///} ${}",
          "{gpu {# {- {-} {1x} {1");
@@ -171,7 +171,7 @@ TEST(a_spec_of_another_version)
     gd_command_close(&c);
     newer.more = 1;
     CHECK_EQ(gd_command_open(&c, &newer.spec), GD_E_VERSION);
-    newer.spec.size = offsetof(struct gd_command_spec, shell); /* older */
+    newer.spec.size = offsetof(struct gd_command_spec, shell); /* a shorter struct of an older version */
     newer.spec.quote = true;
     CHECK_EQ(gd_command_open(&c, &newer.spec), 0);
     CHECK(!c->quote);
@@ -225,7 +225,7 @@ TEST(no_memory_at_any_moment)
     CHECK_GE(n, 10);
 }
 
-/* ---- without a shell ---- */
+/* ---- words without a shell ---- */
 
 static void expect_argv(struct gd_command_spec spec, const char *payload, size_t size, const char *const *words)
 {
@@ -294,7 +294,7 @@ static void need_parallel(void)
     unsetenv("PARALLEL");
 }
 
-/* Files of inputs with a NUL behind each: task i has one argument from every file, `per` in all. */
+/* Writes `per` files of inputs, with a NUL after each input. Task i has one argument from each file. */
 static void write_inputs(size_t per)
 {
     for (size_t k = 0; k < per; k++) {
@@ -326,7 +326,7 @@ static struct ran real_parallel(const char *options, const char *const *words, s
     return sh("%s", script);
 }
 
-/* The arguments of task i; false behind the last. */
+/* Gets the arguments of task i. Returns false after the last task. */
 static bool payload_of(size_t i, size_t per, char *payload, size_t *size)
 {
     *size = 0;
@@ -337,7 +337,7 @@ static bool payload_of(size_t i, size_t per, char *payload, size_t *size)
         memcpy(payload + *size, inputs[k], length);
         *size += length;
     }
-    --*size; /* between them only */
+    --*size; /* no NUL after the last argument */
     return true;
 }
 
@@ -374,7 +374,7 @@ static void same_lines(const char *const *words, bool quote, size_t per)
     gd__text_free(&ours);
 }
 
-TEST(lines_as_gnu_parallel_makes_them)
+TEST(lines_are_the_same_as_those_of_gnu_parallel)
 {
     need_parallel();
     same_lines(WORDS("echo", "{}", "{.}|{/}|{//}|{/.}|{#}|{%}"), false, 1);
@@ -393,14 +393,14 @@ TEST(lines_of_several_arguments)
     same_lines(WORDS("run{2} {}"), false, 2);
 }
 
-TEST(lines_quoted_as_gnu_parallel_quotes_them)
+TEST(quoted_lines_are_the_same_as_those_of_gnu_parallel)
 {
     need_parallel();
     same_lines(WORDS("e c", "{}.x y", "$a", "", "'{/}'", "*"), true, 1);
     same_lines(WORDS("{}"), true, 1);
 }
 
-/* What a shell makes of our lines is what GNU parallel's jobs print. */
+/* Runs our lines in a shell. They must print the same as the jobs of GNU parallel. */
 static void same_output(const char *const *words, bool quote)
 {
     struct ran real = real_parallel(quote ? "-q" : "", words, 1);
@@ -426,14 +426,14 @@ static void same_output(const char *const *words, bool quote)
     gd_command_close(&c);
 }
 
-TEST(real_runs_as_gnu_parallel_s)
+TEST(real_runs_print_the_same_as_gnu_parallel)
 {
     need_parallel();
     same_output(WORDS("printf '<%s>\\n'", "{}", "{.}", "{/}", "{//}", "{/.}"), false);
     same_output(WORDS("printf", "<%s>\\n", "{} x", "$y {/}"), true);
 }
 
-/* The words made without a shell are those that a shell makes of the line. */
+/* The words made without a shell are the same as the words that a shell makes from the line. */
 TEST(without_a_shell_the_words_are_the_same)
 {
     struct gd_command *c = open_words(WORDS("printf", "%s@", "{}", "x{.}=y", "{/} {2}{//}", "{3}"));

@@ -1,4 +1,4 @@
-/* The feeder alone: its thread and a source on one side, the test as the monitor on the other. */
+/* The feeder alone. Its thread calls a source of the test, and the test acts as the monitor. */
 #include "dispatch/source/feeder.h"
 
 #include <fcntl.h>
@@ -36,18 +36,18 @@ static void until(_Atomic unsigned *word, unsigned at_least)
 
 struct script {
     _Atomic unsigned calls;
-    _Atomic unsigned returned; /* from gd_item_alloc() */
-    _Atomic unsigned gate;     /* if gated, the source waits until it is 1 */
+    _Atomic unsigned returned; /* how often gd_item_alloc() has returned */
+    _Atomic unsigned gate;     /* if gated is set, the source waits until this is 1 */
     _Atomic unsigned cancels;
     _Atomic unsigned holds, releases;
-    _Atomic unsigned allowed; /* as the test has set for the feeder, or is about to set */
+    _Atomic unsigned allowed; /* the number of tasks that the test allows the feeder to take */
     bool gated;
-    unsigned n;   /* tasks in all */
-    size_t size;  /* of each payload, */
-    size_t alloc; /* in place, in a block of this size; 0: copied */
-    size_t again; /* and before it a block of this size that is given back */
-    size_t grow;  /* claims to have written this many bytes more than it had */
-    int code;     /* at the end */
+    unsigned n;   /* number of tasks */
+    size_t size;  /* size of each payload */
+    size_t alloc; /* the payload is written to an allocated block of this size; 0: it is copied */
+    size_t again; /* before that, allocate a block of this size that is not used */
+    size_t grow;  /* claim this many bytes more than the size */
+    int code;     /* return value after the last task */
     const char *words;
     char *bytes;
 };
@@ -138,7 +138,7 @@ static void rig_open(struct rig *r, struct script *s, uint64_t queue_bytes)
     rig_open_with(r, s, queue_bytes, next);
 }
 
-/* Works whether or not the source has returned. */
+/* Closes the feeder, whether or not the source has returned. */
 static void rig_leave(struct rig *r)
 {
     gd__feeder_close(&r->f);
@@ -152,7 +152,7 @@ static void allow(struct rig *r, unsigned n)
     gd__feeder_allow(r->f, n);
 }
 
-/* Sleeps as the monitor does: until the source has ended or, if requested, until there is a task. */
+/* Sleeps like the monitor until the source has ended or, if a_task is set, until there is a task. */
 static void await(struct rig *r, bool a_task)
 {
     _Atomic uint32_t *sleeping = &gd__feeder_arena_header(r->f)->sleeping;
@@ -227,7 +227,7 @@ static void take_and_check(struct rig *r, unsigned n, size_t size)
     }
 }
 
-/* --- room: the source checks that no more is taken than allowed --- */
+/* --- number of tasks: the source checks that the feeder takes no more than allowed --- */
 
 TEST(nothing_is_taken_before_it_is_allowed)
 {
@@ -241,7 +241,7 @@ TEST(nothing_is_taken_before_it_is_allowed)
     rig_close(&r);
 }
 
-TEST(a_sleeper_is_woken_for_a_quarter_of_the_queue)
+TEST(a_sleeping_feeder_is_woken_for_a_quarter_of_the_queue)
 {
     struct script s = { .n = 1000 };
     struct rig r;
@@ -257,7 +257,7 @@ TEST(a_sleeper_is_woken_for_a_quarter_of_the_queue)
     rig_close(&r);
 }
 
-TEST(many_tasks_in_their_order_and_whole)
+TEST(many_tasks_arrive_in_order_and_complete)
 {
     enum { MANY = 200 };
     char bytes[100];
@@ -289,9 +289,9 @@ TEST(a_ring_that_wraps_is_given_in_two_parts)
     uint64_t given = 0, n;
     const struct gd__intake_entry *behind = NULL;
     while ((n = gd__feeder_next(r.f, &e)) > 0) {
-        CHECK(given == 3 || behind == NULL || e == behind); /* one after the other, except at the edge of the ring */
+        CHECK(given == 3 || behind == NULL || e == behind); /* parts are adjacent, except at the end of the ring */
         given += n;
-        CHECK(given <= 3 || given - n >= 3); /* no part crosses the edge */
+        CHECK(given <= 3 || given - n >= 3); /* no part crosses the end of the ring */
         behind = e + n;
         gd__feeder_taken(r.f, n);
     }
@@ -301,7 +301,7 @@ TEST(a_ring_that_wraps_is_given_in_two_parts)
 
 /* --- payloads --- */
 
-TEST(small_payloads_travel_in_the_entry)
+TEST(small_payloads_are_stored_in_the_entry)
 {
     char bytes[GD__INLINE_MAX];
     struct script s = { .n = 20, .size = sizeof bytes, .bytes = bytes };
@@ -312,7 +312,7 @@ TEST(small_payloads_travel_in_the_entry)
     rig_close(&r);
 }
 
-TEST(bytes_at_null_are_the_sources_mistake)
+TEST(a_null_pointer_with_a_size_is_an_error_of_the_source)
 {
     for (size_t size = 1; size <= 100; size += 99) {
         struct script s = { .n = 2, .size = size };
@@ -339,23 +339,23 @@ TEST(written_in_place_and_made_shorter)
 {
     struct script s = { .n = 50, .size = 100, .alloc = 5000 };
     struct rig r;
-    rig_open(&r, &s, 8000); /* room for one at a time: the whole block is given back */
+    rig_open(&r, &s, 8000); /* room for one block at a time, so each block must be freed completely */
     allow(&r, QUEUE);
     take_and_check(&r, 50, 100);
     rig_close(&r);
 }
 
-TEST(made_so_short_that_it_travels_in_the_entry)
+TEST(made_so_short_that_it_is_stored_in_the_entry)
 {
     struct script s = { .n = 50, .size = 3, .alloc = 5000 };
     struct rig r;
-    rig_open(&r, &s, 5000); /* the first payload would use up all room if it kept its block */
+    rig_open(&r, &s, 5000); /* if the first payload kept its block, there would be no room for the next */
     allow(&r, QUEUE);
     take_and_check(&r, 50, 3);
     rig_close(&r);
 }
 
-TEST(allocated_twice_the_first_is_given_back)
+TEST(if_a_source_allocates_twice_the_first_block_is_freed)
 {
     struct script s = { .n = 50, .size = 100, .alloc = 100, .again = 6000 };
     struct rig r;
@@ -365,7 +365,7 @@ TEST(allocated_twice_the_first_is_given_back)
     rig_close(&r);
 }
 
-TEST(more_than_was_allocated_is_the_sources_mistake)
+TEST(a_size_above_the_allocation_is_an_error_of_the_source)
 {
     struct script s = { .n = 2, .size = 100, .alloc = 100, .grow = 1 };
     struct rig r;
@@ -379,7 +379,7 @@ TEST(more_than_was_allocated_is_the_sources_mistake)
 
 /* --- bytes --- */
 
-TEST(the_byte_limit_holds_the_source_back)
+TEST(the_source_waits_at_the_byte_limit)
 {
     static char bytes[400];
     struct script s = { .n = 100, .size = sizeof bytes, .bytes = bytes };
@@ -390,7 +390,7 @@ TEST(the_byte_limit_holds_the_source_back)
     held[0] = take(&r);
     for (unsigned i = 1; i < s.n; i++) {
         held[i % 2] = take(&r);
-        CHECK_EQ(gd__feeder_queued(r.f), 0); /* two are out, and there is no room for a third */
+        CHECK_EQ(gd__feeder_queued(r.f), 0); /* two payloads are in use, and there is no room for a third */
         CHECK(all_are(bytes_of(&r, &held[i % 2]), sizeof bytes, (unsigned char)(i + 1)));
         gd__feeder_release(r.f, &held[(i + 1) % 2]);
         allow(&r, i + QUEUE);
@@ -400,7 +400,7 @@ TEST(the_byte_limit_holds_the_source_back)
     rig_close(&r);
 }
 
-TEST(a_payload_over_the_limit_passes_alone)
+TEST(a_payload_over_the_limit_is_taken_alone)
 {
     static char bytes[5000];
     struct script s = { .n = 3, .size = sizeof bytes, .bytes = bytes };
@@ -424,7 +424,7 @@ static void with_small_arena(size_t alloc)
     rig_open(&r, &s, (uint64_t)1 << 30);
     CHECK_LE(gd__feeder_arena(r.f)->size, 16 * MIB);
     allow(&r, QUEUE);
-    struct gd__payload first = take(&r), second = take(&r); /* and a third fits, but no fourth */
+    struct gd__payload first = take(&r), second = take(&r); /* a third payload fits, a fourth does not */
     until(&s.calls, 4);
     gd__feeder_release(r.f, &first);
     gd__feeder_release(r.f, &second);
@@ -435,12 +435,12 @@ static void with_small_arena(size_t alloc)
     rig_close(&r);
 }
 
-TEST(a_small_arena_is_waited_for)
+TEST(a_copy_waits_for_room_in_a_small_arena)
 {
     with_small_arena(0);
 }
 
-TEST(a_small_arena_is_waited_for_in_place)
+TEST(an_allocation_waits_for_room_in_a_small_arena)
 {
     with_small_arena(5 * MIB);
 }
@@ -460,7 +460,7 @@ TEST(a_payload_that_can_never_fit_is_an_error)
 
 /* --- ends --- */
 
-TEST(a_sleeping_monitor_learns_of_the_end)
+TEST(the_end_of_the_source_wakes_the_monitor)
 {
     struct script s = { .n = 0, .gated = true };
     struct rig r;
@@ -481,7 +481,7 @@ TEST(the_message_of_a_failure)
     rig_open(&r, &s, MIB);
     allow(&r, QUEUE);
     await_end(&r);
-    CHECK_EQ(gd__feeder_queued(r.f), 1); /* the tasks before the failure stay */
+    CHECK_EQ(gd__feeder_queued(r.f), 1); /* tasks that came before the failure are kept */
     check_result(&r, GD_E_SOURCE, "the disk is gone");
     rig_close(&r);
 }
@@ -500,7 +500,7 @@ TEST(a_failure_without_a_message)
     }
 }
 
-TEST(stopped_while_it_waits_for_room)
+TEST(stopped_while_the_feeder_waits_for_room)
 {
     struct script s = { .n = 1000 };
     struct rig r;
@@ -516,7 +516,7 @@ TEST(stopped_while_it_waits_for_room)
     rig_close(&r);
 }
 
-TEST(stopped_before_it_was_allowed_anything)
+TEST(stopped_before_any_task_was_allowed)
 {
     struct script s = { .n = 1000 };
     struct rig r;
@@ -575,7 +575,7 @@ TEST(a_task_that_waits_for_bytes_when_stopped_is_not_lost)
     rig_close(&r);
 }
 
-TEST(a_task_without_any_room_when_stopped_is_not_lost)
+TEST(a_task_without_room_when_stopped_is_not_lost)
 {
     static char bytes[5 * MIB];
     const struct rlimit small = { 16 * MIB, RLIM_INFINITY };
@@ -588,13 +588,13 @@ TEST(a_task_without_any_room_when_stopped_is_not_lost)
         CHECK_EQ(take(&r).size, sizeof bytes);
     until(&s.calls, 4);
     gd__feeder_stop(r.f);
-    CHECK_EQ(take(&r).size, 0); /* without its payload */
+    CHECK_EQ(take(&r).size, 0); /* the task comes without its payload */
     await_end(&r);
     check_result(&r, 0, NULL);
     rig_close(&r);
 }
 
-TEST(stopped_while_it_allocates)
+TEST(stopped_while_the_source_allocates)
 {
     struct script s = { .n = 1000, .size = 800, .alloc = 800 };
     struct rig r;
@@ -620,13 +620,13 @@ TEST(a_source_that_does_not_return_is_abandoned)
     allow(&r, QUEUE);
     until(&s.calls, 1);
     CHECK(!gd__feeder_ended(r.f));
-    rig_leave(&r); /* the eventfd that it would ring is closed as well */
+    rig_leave(&r); /* the eventfd that the thread would write to is closed too */
     add_one(&s.gate);
-    until(&s.returned,
-          5); /* the thread goes on in memory that still exists; a sanitizer checks that it is freed at the end */
+    /* The thread continues, so its memory must still exist. A sanitizer checks that it is freed at the end. */
+    until(&s.returned, 5);
 }
 
-TEST(an_abandoned_feeder_that_was_stopped_gives_no_memory)
+TEST(an_abandoned_feeder_that_was_stopped_allocates_nothing)
 {
     static struct script s = { .n = 5, .size = 100, .alloc = 100, .gated = true };
     struct rig r;
@@ -656,7 +656,7 @@ TEST(never_started)
     close(wake_fd);
 }
 
-/* --- what is left behind --- */
+/* --- nothing is left --- */
 
 static unsigned count_open(unsigned *passed_on)
 {
@@ -677,7 +677,7 @@ TEST(its_descriptors_are_not_inherited)
     unsigned before, during, after;
     const unsigned n = count_open(&before);
     rig_open(&r, &s, MIB);
-    CHECK_EQ(count_open(&during), n + 3); /* the test's eventfd, a copy of it, the arena */
+    CHECK_EQ(count_open(&during), n + 3); /* the eventfd of the test, the copy of the feeder, the arena */
     CHECK_EQ(during, before);
     gd__feeder_stop(r.f);
     await_end(&r);
@@ -685,7 +685,7 @@ TEST(its_descriptors_are_not_inherited)
     CHECK_EQ(count_open(&after), n);
 }
 
-TEST(every_failure_of_opening_leaves_nothing)
+TEST(every_failure_while_opening_leaves_nothing)
 {
     struct script s = { .n = 0 };
     const int wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -716,9 +716,9 @@ TEST(every_failure_of_opening_leaves_nothing)
     close(wake_fd);
 }
 
-/* --- what a language binding uses --- */
+/* --- functions for language bindings --- */
 
-/* Gives as many items as allowed before it returns. */
+/* A source that gives as many items as allowed in one call. */
 static int next_many(void *user, struct gd_item *item)
 {
     struct script *s = user;
@@ -730,7 +730,7 @@ static int next_many(void *user, struct gd_item *item)
     return rc;
 }
 
-TEST(items_given_early_are_whole_and_within_what_is_allowed)
+TEST(items_given_early_are_complete_and_not_more_than_allowed)
 {
     enum { MANY = 203, SMALL = 20 };
     char bytes[SMALL];
@@ -739,7 +739,7 @@ TEST(items_given_early_are_whole_and_within_what_is_allowed)
     rig_open_with(&r, &s, MIB, next_many);
     allow(&r, QUEUE);
     until(&s.calls, QUEUE);
-    CHECK_LE(atomic_load(&s.returned), 1); /* one call for all that was allowed */
+    CHECK_LE(atomic_load(&s.returned), 1); /* one call gave all allowed items */
     take_and_check(&r, MANY, SMALL);
     await_end(&r);
     check_result(&r, 0, NULL);
@@ -759,7 +759,7 @@ TEST(an_item_that_may_have_to_wait_is_not_given_early)
     rig_close(&r);
 }
 
-/* The first item while the source is still at its second. */
+/* Gives its first item, and then waits inside the same call. */
 static int gives_one_and_waits(void *user, struct gd_item *item)
 {
     struct script *s = user;
@@ -767,7 +767,7 @@ static int gives_one_and_waits(void *user, struct gd_item *item)
     CHECK(room != NULL);
     memset(room, 1, 80);
     CHECK(gd__item_give(item));
-    CHECK(gd__item_try_alloc(item, 80) == NULL); /* over the byte limit: it would have to wait */
+    CHECK(gd__item_try_alloc(item, 80) == NULL); /* over the byte limit, so the item would have to wait */
     CHECK(!gd__item_stopped(item));
     add_one(&s->returned);
     until(&s->gate, 1);
@@ -779,7 +779,7 @@ static int gives_one_and_waits(void *user, struct gd_item *item)
     return 0;
 }
 
-TEST(an_item_given_early_is_there_at_once)
+TEST(an_item_given_early_arrives_at_once)
 {
     struct script s = { 0 };
     struct rig r;
@@ -788,7 +788,7 @@ TEST(an_item_given_early_is_there_at_once)
     const struct gd__payload p = take(&r);
     CHECK_EQ(p.size, 80);
     CHECK(all_are(bytes_of(&r, &p), 80, 1));
-    until(&s.returned, 1); /* it is not stopped before it has checked */
+    until(&s.returned, 1); /* wait until the source has made its checks */
     rig_close(&r);
     CHECK_EQ(atomic_load(&s.cancels), 1);
 }
@@ -804,8 +804,7 @@ static uint64_t arena_used(const struct rig *r)
     return (uint64_t)status.st_blocks * 512;
 }
 
-/* Allocates the requested number of bytes and writes one of them: in place, or (filled) after its pages were made
- * ready. */
+/* Allocates LARGE bytes and writes only the last one. If `alloc` is set, asks for all pages first (gd__item_fill). */
 static int gives_one_sparse(void *user, struct gd_item *item)
 {
     struct script *s = user;
@@ -829,8 +828,8 @@ static uint64_t used_by_one_sparse(bool filled)
     struct script s = { .n = 1, .alloc = filled };
     struct rig r;
     rig_open_with(&r, &s, 4 * LARGE, gives_one_sparse);
-    const uint64_t before =
-        arena_used(&r); /* its header; a whole extent if the system uses huge pages without being asked */
+    /* The header of the arena. It may use a whole extent, if the system always uses huge pages. */
+    const uint64_t before = arena_used(&r);
     allow(&r, QUEUE);
     const struct gd__payload p = take(&r);
     const uint64_t used = arena_used(&r) - before;
@@ -845,10 +844,10 @@ TEST(unwritten_allocations_cost_no_memory)
 {
     if (used_by_one_sparse(true) < EXTENT)
         SKIP("no huge pages on demand here");
-    CHECK_LE(used_by_one_sparse(false), EXTENT); /* a page or two, or an extent if the system uses huge pages */
+    CHECK_LE(used_by_one_sparse(false), EXTENT); /* a page or two, or an extent if the system always uses huge pages */
 }
 
-TEST(large_payloads_that_are_copied_are_whole)
+TEST(large_payloads_that_are_copied_are_complete)
 {
     static char bytes[LARGE];
     struct script s = { .n = 20, .size = LARGE, .bytes = bytes };
@@ -859,7 +858,7 @@ TEST(large_payloads_that_are_copied_are_whole)
     rig_close(&r);
 }
 
-TEST(small_and_large_payloads_share_extents_unharmed)
+TEST(payloads_that_share_an_extent_are_not_damaged)
 {
     static char bytes[LARGE];
     struct script s = { .n = 40, .size = 600 * KIB, .bytes = bytes };
@@ -867,15 +866,15 @@ TEST(small_and_large_payloads_share_extents_unharmed)
     rig_open(&r, &s, QUEUE * LARGE);
     allow(&r, QUEUE);
     struct gd__payload p[QUEUE];
-    for (unsigned i = 0; i < QUEUE;
-         i++) /* all payloads are in flight at once: each was there when the next was filled */
+    /* All payloads are in use at once, so each one exists when the next one is written. */
+    for (unsigned i = 0; i < QUEUE; i++)
         p[i] = take(&r);
     for (unsigned i = 0; i < QUEUE; i++)
         CHECK(all_are(bytes_of(&r, &p[i]), 600 * KIB, (unsigned char)(i + 1)));
     rig_close(&r);
 }
 
-TEST(memory_of_the_source_is_held_until_its_thread_ends)
+TEST(source_release_is_called_when_the_thread_ends)
 {
     struct script s = { .n = 1, .gated = true };
     struct rig r;
@@ -890,7 +889,7 @@ TEST(memory_of_the_source_is_held_until_its_thread_ends)
     until(&s.releases, 1);
 }
 
-TEST(a_thread_that_cannot_be_started_holds_nothing)
+TEST(source_release_is_called_if_the_thread_cannot_be_started)
 {
     struct script s = { 0 };
     const int wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);

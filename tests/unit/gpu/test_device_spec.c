@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a user writes to choose devices: the form, and the choice among simulated ones.
+ * The text with which a user chooses devices: its syntax, and the choice among simulated devices.
  */
 #include "gpu/backends/sim.h"
 #include "gpu/numa.h"
@@ -42,7 +42,7 @@ TEST(words)
     }
 }
 
-TEST(counts_that_make_no_sense)
+TEST(invalid_counts)
 {
     static const char *const rows[] = {
         "sim",   "sim:",  "sim:0",     "sim:1025", "sim:-1", "sim:4x", "cpu:",
@@ -51,7 +51,7 @@ TEST(counts_that_make_no_sense)
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct gd__spec s;
         if (gd__spec_parse(&s, rows[i]) != GD_E_INVALID)
-            FAIL("%s was taken", rows[i]);
+            FAIL("%s was accepted", rows[i]);
         CHECK_CONTAINS(gd_error_text(), rows[i]);
     }
 }
@@ -130,7 +130,7 @@ TEST(missing_devices_are_named)
                  { "GPU-", GD_E_INVALID, "\"GPU-\" matches both GPU-" },
                  { "0:1", GD_E_NO_DEVICES, "GPU 0 has no MIG instances" },
                  { "9:0", GD_E_NO_DEVICES, "there is no usable GPU 9" },
-                 { "7,x", GD_E_INVALID, "\"x\" is not a GPU number (0), range (0-3), UUID" }, /* the form comes first */
+                 { "7,x", GD_E_INVALID, "\"x\" is not a GPU number (0), range (0-3), UUID" }, /* syntax comes first */
                  { "", GD_E_INVALID, "empty" },
                  { "3-1", GD_E_INVALID, "write 1-3" } };
     no_devices();
@@ -149,7 +149,7 @@ TEST(the_message_for_a_single_device)
     CHECK_STR(gd_error_text(), "no GPU 3: the only GPU is 0");
 }
 
-TEST(by_uuid_and_beginning)
+TEST(by_uuid_and_by_prefix)
 {
     no_devices();
     setenv("GPU_DISPATCH_SIM", "4", 1);
@@ -173,7 +173,7 @@ TEST(mig_instances)
 {
     no_devices();
     setenv("GPU_DISPATCH_SIM", "3,mig=0/2/on", 1);
-    struct gd_devices *list = devices("auto"); /* GPU 0, two instances of GPU 1; GPU 2 is of no use */
+    struct gd_devices *list = devices("auto"); /* GPU 0 and two instances of GPU 1; GPU 2 has MIG on but no instance */
     CHECK_STR(ids(list), "0 1 2");
     CHECK_STR(indices(list), "0 1 1");
     const struct gd_device second = device(list, 2);
@@ -198,7 +198,7 @@ TEST(mig_instances)
     CHECK_EQ(refused("3"), GD_E_NO_DEVICES);
 }
 
-TEST(a_gpu_named_by_uuid_is_all_of_its_instances)
+TEST(the_uuid_of_a_gpu_means_all_its_instances)
 {
     no_devices();
     setenv("GPU_DISPATCH_SIM", "3", 1);
@@ -216,7 +216,7 @@ TEST(a_gpu_named_by_uuid_is_all_of_its_instances)
 TEST(sim_and_cpu)
 {
     no_devices();
-    setenv("CUDA_VISIBLE_DEVICES", "0", 1); /* does not apply to devices requested with sim: */
+    setenv("CUDA_VISIBLE_DEVICES", "0", 1); /* ignored for devices requested with sim: */
     struct gd_devices *list = devices("sim:3");
     CHECK_STR(ids(list), "0 1 2");
     CHECK_EQ(device(list, 1).vendor, GD_VENDOR_SIMULATED);
@@ -235,7 +235,7 @@ TEST(sim_and_cpu)
     gd_devices_close(&list);
 }
 
-TEST(sim_takes_the_details_of_the_variable)
+TEST(sim_uses_the_details_of_the_variable)
 {
     no_devices();
     setenv("GPU_DISPATCH_SIM", "1,memory=8G/4G,name=Foo", 1);
@@ -271,7 +271,7 @@ TEST(cpu_lists)
         char text[64];
         const bool taken = gd__cpulist_parse(rows[i].text, &set);
         if (taken != (rows[i].written != NULL))
-            FAIL("\"%s\" was %s", rows[i].text, taken ? "taken" : "refused");
+            FAIL("\"%s\" was %s", rows[i].text, taken ? "accepted" : "refused");
         CHECK(!taken || gd__cpulist_format(&set, text, sizeof text));
         if (taken)
             CHECK_STR(text, rows[i].written);

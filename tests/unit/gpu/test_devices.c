@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Lists of simulated devices: their properties, what the environment shows, free memory, validation.
+ * Lists of simulated devices: properties, devices hidden by the environment, free memory, validation.
  */
 #include "base/fault.h"
 #include "support/devices.h"
@@ -15,7 +15,7 @@ static struct gd_devices *simulated(const char *variable)
     return devices(NULL);
 }
 
-TEST(nothing_at_all_is_an_empty_list_or_advice)
+TEST(without_devices_the_list_is_empty_or_the_error_gives_advice)
 {
     no_devices();
     struct gd_devices *list = devices(NULL);
@@ -108,13 +108,13 @@ TEST(garbage_in_the_variable)
         CHECK_CONTAINS(gd_error_text(), "GPU_DISPATCH_SIM");
         CHECK_CONTAINS(gd_error_text(), rows[i].words);
     }
-    setenv("GPU_DISPATCH_SIM", "", 1); /* as if it were not set */
+    setenv("GPU_DISPATCH_SIM", "", 1); /* the same as unset */
     struct gd_devices *list = devices(NULL);
     CHECK_EQ(gd_devices_count(list), 0);
     gd_devices_close(&list);
 }
 
-TEST(names_are_distinct_and_stay)
+TEST(names_are_distinct_and_do_not_change)
 {
     struct gd_devices *list = simulated("1024,mig=0/2/0");
     struct gd_devices *few = devices("sim:3");
@@ -136,7 +136,7 @@ TEST(names_are_distinct_and_stay)
     gd_devices_close(&list);
 }
 
-TEST(the_environment_shows_some)
+TEST(the_environment_selects_devices)
 {
     static const struct {
         const char *visible, *indices;
@@ -149,7 +149,7 @@ TEST(the_environment_shows_some)
         struct gd_devices *list = devices(NULL);
         CHECK_STR(indices(list), rows[i].indices);
         for (size_t k = 0; k < gd_devices_count(list); k++)
-            CHECK_EQ(device(list, k).id, k); /* numbers count within it */
+            CHECK_EQ(device(list, k).id, k); /* numbers are positions in the list */
         gd_devices_close(&list);
     }
     setenv("CUDA_VISIBLE_DEVICES", "2,0", 1);
@@ -180,10 +180,10 @@ TEST(the_message_for_a_uuid_that_the_environment_hides)
     CHECK_STR(gd_error_text(), "no GPU 0: CUDA_VISIBLE_DEVICES=\"\" hides all GPUs of this machine");
 }
 
-TEST(prohibited_ones_are_left_out_of_auto)
+TEST(auto_leaves_out_prohibited_devices)
 {
     struct gd_devices *list = simulated("3,mode=default/prohibited/default");
-    CHECK_STR(ids(list), "0 2"); /* and keep their number */
+    CHECK_STR(ids(list), "0 2"); /* the others keep their numbers */
     gd_devices_close(&list);
     list = devices("1");
     CHECK_STR(indices(list), "1");
@@ -203,7 +203,7 @@ TEST(get_and_find)
     CHECK_EQ(gd_devices_get(list, 0, &d), GD_E_INVALID);
     struct gd_device other = { .size = offsetof(struct gd_device, name) };
     memset(other.name, 'x', sizeof other.name);
-    CHECK_EQ(gd_devices_get(list, 1, &other), 0); /* an older program's struct */
+    CHECK_EQ(gd_devices_get(list, 1, &other), 0); /* a shorter struct of an older program */
     CHECK_EQ(other.id, 1);
     CHECK_EQ(other.name[0], 'x');
     CHECK_EQ(gd_devices_find(list, 3), 3);
@@ -272,11 +272,11 @@ TEST(room)
     gd_devices_close(&list);
 }
 
-TEST(refresh_asks_again)
+TEST(refresh_updates_the_figures)
 {
     struct gd_devices *list = simulated("2,memory=8G,free=6G,util=10");
     setenv("GPU_DISPATCH_SIM", "2,memory=8G,free=6G/1G,util=10/90", 1);
-    CHECK_EQ(device(list, 1).utilization, 10); /* a snapshot until then */
+    CHECK_EQ(device(list, 1).utilization, 10); /* no change before the refresh */
     CHECK_EQ(gd_devices_refresh(list), 0);
     CHECK_EQ(device(list, 1).utilization, 90);
     CHECK_EQ(device(list, 1).memory_free, GIB);

@@ -30,7 +30,7 @@ static void begin(bool fifo)
 {
     no_devices();
     snprintf(path, sizeof path, "/tmp/gd-health-%d", (int)getpid());
-    unlink(path); /* left by a process that had this number and was killed */
+    unlink(path); /* an earlier process with this id may have left it */
     const int fd = fifo ? mkfifo(path, 0600) : open(path, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600);
     CHECK_GE(fd, 0);
     if (!fifo)
@@ -46,7 +46,7 @@ static void say(const char *lines)
     close(fd);
 }
 
-/* The reports, as lines in a pipe. Reading it waits. */
+/* Stores reports as lines in a pipe. heard() waits for the next line. */
 struct ear {
     int ends[2];
 };
@@ -112,7 +112,7 @@ static void check_simulated(bool fifo)
     CHECK_GE(token, 0);
     say("2 79\n");
     CHECK_STR(heard(&e), expected(sim_uuid(2), "Xid 79 (GPU has fallen off the bus)"));
-    say("GPU-by-name 12345\n"); /* after the first writer has left */
+    say("GPU-by-name 12345\n"); /* the first writer has closed the file before */
     CHECK_STR(heard(&e), "GPU-by-name: Xid 12345");
     gd__health_unsubscribe(token);
 }
@@ -136,11 +136,11 @@ TEST(earlier_lines_of_a_file)
     open_ear(&e);
     CHECK_GE(gd__health_subscribe(hear, &e), 0);
     CHECK_STR(heard(&e), expected(sim_uuid(0), "Xid 48 (double-bit ECC error)"));
-    say("0\n"); /* the rest of a line */
+    say("0\n"); /* completes the line "1 74" */
     CHECK_STR(heard(&e), expected(sim_uuid(1), "Xid 740"));
 }
 
-TEST(the_applications_own_faults_are_not_reported)
+TEST(errors_of_the_application_are_not_reported)
 {
     struct ear e;
     begin(true);
@@ -151,8 +151,8 @@ TEST(the_applications_own_faults_are_not_reported)
     CHECK_STR(heard(&e), expected(sim_uuid(1), "Xid 94 (contained ECC error): restart"));
 }
 
-/* Errors of NVIDIA's catalogue, by the action that it recommends. */
-TEST(what_the_catalogue_asks_for)
+/* Errors of NVIDIA's catalogue, grouped by the action that it recommends. */
+TEST(errors_have_the_effect_that_the_catalogue_recommends)
 {
     static const unsigned ignored[] = { 37, 38, 43, 44, 45, 63, 66, 67, 92, 93, 106, 121, 137, 141, 154, 157, 160 };
     static const unsigned restart[] = { 8, 39, 41, 60, 68, 70, 77, 82, 94, 96, 105, 126, 135, 139 };
@@ -205,7 +205,7 @@ TEST(instances_of_a_failed_gpu)
     gd_devices_close(&list);
 }
 
-TEST(every_subscriber_hears_it_until_it_leaves)
+TEST(every_subscriber_gets_reports_until_it_unsubscribes)
 {
     struct ear a, b;
     begin(true);
@@ -228,7 +228,7 @@ TEST(every_subscriber_hears_it_until_it_leaves)
     gd__health_unsubscribe(third);
 }
 
-/* A callback that waits until it is let go. */
+/* A callback that waits until the test releases it. */
 struct gate {
     int entered[2], leave[2];
     int calls, token;
@@ -246,7 +246,7 @@ static void wait_at_gate(void *user, const char *uuid, enum gd__health health, c
     CHECK_EQ(read(g->leave[0], &byte, 1), 1);
 }
 
-static void *leave_later(void *user)
+static void *unsubscribe_in_thread(void *user)
 {
     struct gate *g = user;
     g->leaver = gettid();
@@ -267,8 +267,8 @@ static bool sleeps(int tid)
     return state == 'S';
 }
 
-/* Waits until no other thread of ours runs. If a thread is inside an allocation when we fork, the child may get a
- * locked lock that nothing unlocks: some sanitizers have their own allocator. */
+/* Waits until all other threads of this process sleep. If a thread is inside an allocation during a fork, the allocator
+ * of a sanitizer may stay locked in the child. */
 static void await_others_asleep(void)
 {
     DIR *tasks = opendir("/proc/self/task");
@@ -294,11 +294,11 @@ TEST(unsubscribing_waits_for_a_call_in_progress)
     CHECK_GE(g.token, 0);
     say("X 1\n");
     CHECK_EQ(read(g.entered[0], &byte, 1), 1);
-    CHECK_EQ(pthread_create(&thread, NULL, leave_later, &g), 0);
+    CHECK_EQ(pthread_create(&thread, NULL, unsubscribe_in_thread, &g), 0);
     while (!g.left && !(g.leaver && sleeps(g.leaver)))
         sched_yield();
     CHECK(!g.left);
-    say("X 2\n"); /* must reach no subscriber, although it is read before the leaving thread wakes up */
+    say("X 2\n"); /* must not be reported, although it is read before the other thread wakes up */
     CHECK_EQ(write(g.leave[1], "y", 1), 1);
     CHECK_EQ(pthread_join(thread, NULL), 0);
     CHECK_EQ(g.calls, 1);
@@ -313,7 +313,7 @@ TEST(unsubscribing_waits_for_a_call_in_progress)
 
 static int own_token;
 
-static void leave_at_once(void *user, const char *uuid, enum gd__health health, const char *why)
+static void unsubscribe_at_once(void *user, const char *uuid, enum gd__health health, const char *why)
 {
     gd__health_unsubscribe(own_token);
     hear(user, uuid, health, why);
@@ -327,7 +327,7 @@ TEST(a_callback_may_unsubscribe_itself)
     open_ear(&a);
     open_ear(&b);
     CHECK_GE(gd__health_subscribe(hear, &b), 0);
-    own_token = gd__health_subscribe(leave_at_once, &a);
+    own_token = gd__health_subscribe(unsubscribe_at_once, &a);
     CHECK_GE(own_token, 0);
     say("X 1\nX 2\n");
     CHECK_STR(heard(&b), "X: Xid 1");
@@ -337,11 +337,11 @@ TEST(a_callback_may_unsubscribe_itself)
     CHECK_STR(heard(&a), "");
 }
 
-TEST(a_forked_child_may_subscribe_anew)
+TEST(a_forked_child_may_subscribe_again)
 {
     struct ear mine, theirs;
     if (UNDER_TSAN)
-        SKIP("ThreadSanitizer allows no thread after a fork");
+        SKIP("ThreadSanitizer does not allow threads after a fork");
     begin(true);
     setenv("GPU_DISPATCH_SIM_XID", path, 1);
     open_ear(&mine);
@@ -353,7 +353,7 @@ TEST(a_forked_child_may_subscribe_anew)
     unlink(own);
     CHECK_EQ(mkfifo(own, 0600), 0);
     say("X 4\n");
-    CHECK_STR(heard(&mine), "X: Xid 4"); /* it has begun */
+    CHECK_STR(heard(&mine), "X: Xid 4"); /* the thread is running */
     await_others_asleep();
     const pid_t pid = fork();
     if (pid == 0) {
@@ -373,7 +373,7 @@ TEST(a_forked_child_may_subscribe_anew)
     CHECK_STR(heard(&mine), "X: Xid 6");
 }
 
-/* The signal must go to this thread: the watching thread takes no signals. */
+/* The thread that got the signal. It must be the main thread, because the watching thread blocks signals. */
 static volatile sig_atomic_t taken_by;
 
 static void take_signal(int signal)
@@ -382,7 +382,7 @@ static void take_signal(int signal)
     taken_by = (sig_atomic_t)gettid();
 }
 
-TEST(the_thread_takes_no_signals)
+TEST(the_watching_thread_blocks_signals)
 {
     struct ear e;
     sigset_t usr1, before;
@@ -393,7 +393,7 @@ TEST(the_thread_takes_no_signals)
     CHECK_GE(gd__health_subscribe(hear, &e), 0);
     sigemptyset(&usr1);
     sigaddset(&usr1, SIGUSR1);
-    pthread_sigmask(SIG_BLOCK, &usr1, &before); /* only another thread could take it now */
+    pthread_sigmask(SIG_BLOCK, &usr1, &before); /* now only another thread could get the signal */
     kill(getpid(), SIGUSR1);
     say("X 1\n");
     CHECK_STR(heard(&e), "X: Xid 1");
@@ -418,7 +418,7 @@ TEST(no_thread_can_be_started)
         CHECK(rc == GD_E_NO_MEMORY || rc == GD_E_UNSUPPORTED);
         failures++;
     }
-    CHECK_EQ(failures, 2); /* the subscription, the thread */
+    CHECK_EQ(failures, 2); /* the allocation of the subscription, and the start of the thread */
     say("X 1\n");
     CHECK_STR(heard(&e), "X: Xid 1");
 }
@@ -432,7 +432,7 @@ static void use_nvml(const char *library)
     snprintf(file, sizeof file, "%s/%s.so", getenv("GD_TEST_PLUGINS"), library);
     setenv("GPU_DISPATCH_NVML", file, 1);
     setenv("FAKE_NVML_EVENTS", path, 1);
-    CHECK_GE(open(path, O_RDWR | O_CLOEXEC), 0); /* so that it keeps what is written while it has no reader */
+    CHECK_GE(open(path, O_RDWR | O_CLOEXEC), 0); /* so that the FIFO keeps its content while it has no other reader */
 }
 
 TEST(nvml_events)
@@ -489,7 +489,7 @@ TEST(nvml_instances)
     CHECK_STR(heard(&e), "MIG-fa12: Xid 95 (uncontained ECC error)");
 }
 
-TEST(nvml_gpu_lost_and_the_others_watched_on)
+TEST(nvml_loses_a_gpu_and_still_watches_the_others)
 {
     struct ear e;
     use_nvml("fake_nvml");
@@ -497,7 +497,7 @@ TEST(nvml_gpu_lost_and_the_others_watched_on)
     CHECK_GE(gd__health_subscribe(hear, &e), 0);
     say("1 0\n");
     CHECK_STR(heard(&e), "GPU-fa1: the driver has lost the GPU");
-    say("0 79\n"); /* neither GPU tells its name any more */
+    say("0 79\n"); /* NVML cannot give the name of either GPU any more */
     CHECK_STR(heard(&e), "GPU-fa0: Xid 79 (GPU has fallen off the bus)");
 }
 

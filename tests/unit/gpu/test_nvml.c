@@ -25,7 +25,7 @@ TEST(devices_are_sorted_by_bus_and_described)
     CHECK_EQ(gd_devices_count(list), 3);
     CHECK(gd_devices_cuda(list));
     const struct gd_device a = device(list, 0), c = device(list, 2);
-    CHECK_STR(a.uuid, "GPU-fa2"); /* last in NVML's order, first on the bus */
+    CHECK_STR(a.uuid, "GPU-fa2"); /* the last in the order of NVML, the first on the bus */
     CHECK_STR(a.name, "Fake 2");
     CHECK_STR(a.pci, "0000:d0:00.0");
     CHECK_STR(c.pci, "0000:f0:00.0");
@@ -62,7 +62,7 @@ TEST(libraries_that_cannot_be_used)
     setenv("FAKE_NVML_INIT", "9", 1);
     CHECK_EQ(refused("auto"), GD_E_NO_DEVICES);
     CHECK_CONTAINS(gd_error_text(), "NVIDIA: NVML says: Driver Not Loaded;");
-    unsetenv("FAKE_NVML_INIT"); /* the driver was loaded meanwhile */
+    unsetenv("FAKE_NVML_INIT"); /* as if the driver was loaded later */
     struct gd_devices *list = devices("auto");
     CHECK_EQ(gd_devices_count(list), 2);
     gd_devices_close(&list);
@@ -80,7 +80,7 @@ TEST(a_driver_without_gpus)
     CHECK_CONTAINS(gd_error_text(), "but this process may not open");
 }
 
-TEST(without_anything_optional)
+TEST(a_library_without_optional_functions)
 {
     use("fake_nvml_bare");
     struct gd_devices *list = devices("auto");
@@ -100,7 +100,7 @@ TEST(a_gpu_that_may_not_be_opened_is_skipped)
     CHECK_EQ(gd_devices_count(list), 2);
     CHECK_STR(device(list, 0).uuid, "GPU-fa2");
     CHECK_STR(device(list, 1).uuid, "GPU-fa0");
-    CHECK_EQ(device(list, 1).index, 1); /* as CUDA counts */
+    CHECK_EQ(device(list, 1).index, 1); /* CUDA does not count the closed GPU */
     gd_devices_close(&list);
 }
 
@@ -130,12 +130,12 @@ TEST(mig)
     CHECK_STR(b.name, "Fake 1 MIG 1g.1");
     CHECK_STR(c.uuid, "GPU-fa0");
     CHECK(b.is_mig && b.mig_enabled && !c.is_mig && !c.mig_enabled);
-    CHECK_EQ(b.memory_total, 10LL << 30); /* its own */
-    CHECK_EQ(b.temperature, 51);          /* its GPU's */
+    CHECK_EQ(b.memory_total, 10LL << 30); /* of the instance */
+    CHECK_EQ(b.temperature, 51);          /* of the GPU */
     CHECK_EQ(b.power_mw, 123456);
     CHECK_EQ(b.known & (GD_KNOWN_TEMPERATURE | GD_KNOWN_POWER), GD_KNOWN_TEMPERATURE | GD_KNOWN_POWER);
     CHECK(!(b.known & GD_KNOWN_UTILIZATION));
-    CHECK_STR(b.pci, "0000:e0:00.0"); /* its GPU's */
+    CHECK_STR(b.pci, "0000:e0:00.0"); /* of the GPU */
     struct gd__worker_device w;
     CHECK_EQ(gd__worker_device(&w, list, 1), 0);
     CHECK_STR(w.variables[0], "CUDA_VISIBLE_DEVICES=MIG-fa11");
@@ -162,7 +162,7 @@ TEST(mig_without_instances)
     setenv("FAKE_NVML_MIG", "1:0", 1);
     struct gd_devices *list = devices("auto");
     CHECK_STR(ids(list), "0");
-    CHECK_STR(indices(list), "1"); /* the useless one keeps its place */
+    CHECK_STR(indices(list), "1"); /* GPU 0 has no instances, but keeps its number */
     CHECK_STR(device(list, 0).uuid, "GPU-fa0");
     gd_devices_close(&list);
     CHECK_EQ(refused("GPU-fa1"), GD_E_NO_DEVICES);
@@ -173,7 +173,7 @@ TEST(mig_without_instances)
     CHECK_CONTAINS(gd_error_text(), "MIG on but no MIG instance");
 }
 
-TEST(visible_devices_count_by_bus)
+TEST(visible_devices_are_numbered_by_bus)
 {
     use("fake_nvml");
     setenv("FAKE_NVML_GPUS", "3", 1);
@@ -199,7 +199,7 @@ static void check_processes(const char *library)
     CHECK_EQ(gd_devices_processes(list, 0, p, sizeof(struct gd_device_process), 64), 40);
     CHECK_EQ(p[0].pid, 100);
     CHECK_EQ(p[0].memory, 1 << 20);
-    CHECK_EQ(p[1].memory, 0); /* the driver does not know this figure */
+    CHECK_EQ(p[1].memory, 0); /* the driver does not report this figure */
     CHECK_EQ(p[39].pid, 139);
     CHECK_EQ(p[39].memory, 40 << 20);
     CHECK_EQ(p[40].pid, 0);
@@ -252,12 +252,12 @@ TEST(numa_comes_from_sysfs)
     CHECK_EQ(device(list, 1).known & (GD_KNOWN_NUMA | GD_KNOWN_CPUS), 0);
     gd_devices_close(&list);
 
-    write_file(dir, "local_cpulist", "\n"); /* then NVML is asked */
+    write_file(dir, "local_cpulist", "\n"); /* now the CPUs come from NVML */
     list = devices("auto");
     CHECK_STR(device(list, 0).cpus, "4-7");
     gd_devices_close(&list);
 
-    write_file(dir, "numa_node", "-1\n"); /* neither knows: no worker is pinned */
+    write_file(dir, "numa_node", "-1\n"); /* unknown, so workers are not pinned */
     list = devices("auto");
     CHECK_EQ(device(list, 0).known & (GD_KNOWN_NUMA | GD_KNOWN_CPUS), 0);
     gd_devices_close(&list);
@@ -265,7 +265,7 @@ TEST(numa_comes_from_sysfs)
     CHECK_EQ(system(command), 0); /* NOLINT(cert-env33-c) */
 }
 
-TEST(a_forked_child_goes_on_using_it)
+TEST(a_forked_child_can_still_use_the_library)
 {
     use("fake_nvml");
     struct gd_devices *list = devices("auto");

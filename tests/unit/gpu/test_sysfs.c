@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * AMD and Intel devices in a made-up sysfs.
+ * AMD and Intel devices in a sysfs tree that the test makes.
  */
 #include <ftw.h>
 #include <sys/stat.h>
@@ -11,7 +11,7 @@
 
 static char root[64];
 
-/* Makes missing directories on the path. */
+/* Writes a file and makes its directories. */
 __attribute__((format(printf, 2, 3))) static void put(const char *text, const char *format, ...)
 {
     char path[512];
@@ -78,7 +78,7 @@ static void put_amd(unsigned node, unsigned minor, const char *pci, unsigned lon
     put("37\n", "devices/pci/%s/gpu_busy_percent", pci);
 }
 
-/* Node 0 is the processor. ROCm's order (nodes) is not that of the bus. */
+/* Makes two AMD GPUs. Node 0 is the processor. The order of the nodes, which ROCm uses, is not the order on the bus. */
 static void put_two_amd(void)
 {
     put("cpu_cores_count 16\nsimd_count 0\ndrm_render_minor 128\n", "class/kfd/kfd/topology/nodes/0/properties");
@@ -125,7 +125,7 @@ TEST(amd_visible)
         const char *rocr, *hip, *cuda, *indices;
     } rows[] = {
         { NULL, NULL, NULL, "0 1" },
-        { "0", NULL, NULL, "1" }, /* ROCm counts nodes: its 0 is second on the bus */
+        { "0", NULL, NULL, "1" }, /* ROCm counts nodes: its number 0 is the second GPU on the bus */
         { "1,0", NULL, NULL, "0 1" },
         { "GPU-1111", NULL, NULL, "" },
         { "GPU-0000000000001111", NULL, NULL, "0" },
@@ -133,10 +133,10 @@ TEST(amd_visible)
         { "", NULL, NULL, "" },
         { NULL, "0", NULL, "1" },
         { NULL, "1,0", NULL, "0 1" },
-        { "1,0", "0", NULL, "0" }, /* HIP counts in what ROCm has left */
+        { "1,0", "0", NULL, "0" }, /* HIP counts only the devices that ROCm shows */
         { "1,0", "1", NULL, "1" },
         { "1", "1", NULL, "" },
-        { NULL, NULL, "1", "0" }, /* HIP reads CUDA's where its own is not set */
+        { NULL, NULL, "1", "0" }, /* if its own variable is not set, HIP uses the one of CUDA */
         { NULL, "0", "1", "1" },
         { NULL, "-1", NULL, "" },
     };
@@ -153,7 +153,7 @@ TEST(amd_visible)
     }
 }
 
-TEST(amd_without_uuid_goes_by_rocms_number)
+TEST(amd_without_uuid_uses_the_number_of_rocm)
 {
     begin();
     put("simd_count 0\n", "class/kfd/kfd/topology/nodes/0/properties");
@@ -178,7 +178,7 @@ TEST(amd_processes)
     struct gd_devices *list = devices("auto");
     struct gd_device_process p[4] = { { 0, 0 } };
     CHECK_EQ(gd_devices_processes(list, 0, p, sizeof(struct gd_device_process), 4),
-             2); /* first on the bus is node 2, 1002 */
+             2); /* the first GPU on the bus is node 2, whose id is 1002 */
     CHECK_EQ(p[0].pid + p[1].pid, 155);
     CHECK_EQ(p[0].memory + p[1].memory, 12288);
     CHECK_EQ(gd_devices_processes(list, 1, p, sizeof(struct gd_device_process), 4), 0);
@@ -200,21 +200,21 @@ TEST(amd_refresh)
     gd_devices_close(&list);
 }
 
-TEST(a_node_that_is_hidden_from_us)
+TEST(a_node_that_this_process_may_not_use)
 {
     begin();
     put_two_amd();
-    put("", "class/kfd/kfd/topology/nodes/1/properties"); /* as the kernel shows what a container may not use */
+    put("", "class/kfd/kfd/topology/nodes/1/properties"); /* empty, as for a GPU that a container may not use */
     struct gd_devices *list = devices("auto");
     CHECK_EQ(gd_devices_count(list), 1);
     CHECK_STR(device(list, 0).pci, "0000:03:00.0");
     gd_devices_close(&list);
 }
 
-TEST(intel_has_memory_of_its_own)
+TEST(intel_devices_have_their_own_memory)
 {
     begin();
-    put_drm("card0", "0000:00:02.0"); /* part of the processor */
+    put_drm("card0", "0000:00:02.0"); /* the GPU inside the processor */
     put("0x8086\n", "devices/pci/0000:00:02.0/vendor");
     put_drm("card1", "0000:4d:00.0");
     put("0x8086\n", "devices/pci/0000:4d:00.0/vendor");
@@ -226,7 +226,7 @@ TEST(intel_has_memory_of_its_own)
     put("0x8086\n", "devices/pci/0000:3a:00.0/vendor");
     put("0xe20b\n", "devices/pci/0000:3a:00.0/device");
     put("12000000000\n", "devices/pci/0000:3a:00.0/tile0/physical_vram_size_bytes");
-    put_drm("card3", "0000:99:00.0"); /* another vendor's */
+    put_drm("card3", "0000:99:00.0"); /* a device of another vendor */
     put("0x1a03\n", "devices/pci/0000:99:00.0/vendor");
     struct gd_devices *list = devices("auto");
     CHECK_EQ(gd_devices_count(list), 2);
@@ -268,9 +268,9 @@ TEST(vendors_in_order)
     CHECK_EQ(device(list, 4).vendor, GD_VENDOR_INTEL);
     struct gd__worker_device w;
     CHECK_EQ(gd__worker_device(&w, list, 2), 0);
-    CHECK_STR(w.variables[2], "CUDA_VISIBLE_DEVICES="); /* NVIDIA's are hidden from it */
+    CHECK_STR(w.variables[2], "CUDA_VISIBLE_DEVICES="); /* a worker on an AMD device sees no NVIDIA device */
     gd_devices_close(&list);
-    setenv("CUDA_VISIBLE_DEVICES", "1", 1); /* does not apply to AMD if there are NVIDIA devices */
+    setenv("CUDA_VISIBLE_DEVICES", "1", 1); /* ignored for AMD devices if there are NVIDIA devices */
     list = devices("auto");
     CHECK_STR(indices(list), "1 0 1 0");
     gd_devices_close(&list);

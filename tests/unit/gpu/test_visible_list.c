@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * CUDA_VISIBLE_DEVICES and similar variables, as a pure function over made-up devices.
+ * CUDA_VISIBLE_DEVICES and similar variables, applied to devices that the test makes.
  */
 #include "gpu/visible_list.h"
 #include "support/test.h"
@@ -27,7 +27,7 @@ static void fill(struct gd__found *f, int number, const char *gpu_uuid, const ch
     }
 }
 
-/* Four GPUs; and three, of which number 1 is two MIG instances. */
+/* Makes two lists: four GPUs, and three GPUs of which number 1 has two MIG instances. */
 static void make(void)
 {
     static const char *const uuids[] = { UUID_0, UUID_1, UUID_2, UUID_3 };
@@ -66,7 +66,7 @@ static void check(const struct row *rows, size_t n, enum gd__visible_rules rules
 }
 #define CHECK_ROWS(rows, rules, items) check(rows, sizeof(rows) / sizeof *(rows), rules, items)
 
-TEST(unset_shows_all_and_empty_none)
+TEST(unset_shows_all_devices_and_empty_shows_none)
 {
     static const struct row rows[] = { { NULL, "0 1 2 3" }, { "", "" }, { "-1", "" }, { " ", "" }, { ",", "" } };
     CHECK_ROWS(rows, GD__VISIBLE_CUDA, plain);
@@ -119,17 +119,17 @@ TEST(uuids_and_unique_prefixes)
                                        { UUID_3 "," UUID_0, "3 0" },
                                        { "GPU-c", "2" },
                                        { "GPU-8d2f0b", "1" },
-                                       { "GPU-8d2f", "" }, /* fits two */
+                                       { "GPU-8d2f", "" }, /* matches two GPUs */
                                        { "GPU-c,GPU-8d2f,GPU-1", "2" },
                                        { "GPU-", "" },
                                        { "GPU-d", "" },
-                                       { UUID_2 "0", "" }, /* longer than it is */
+                                       { UUID_2 "0", "" }, /* longer than the UUID */
                                        { "gpu-C0FFEE", "2" },
                                        { "GPU-C,GPU-1,GPU-8D2F0A", "2 3 0" } };
     CHECK_ROWS(rows, GD__VISIBLE_CUDA, plain);
 }
 
-TEST(kinds_are_not_mixed)
+TEST(numbers_and_uuids_are_not_mixed)
 {
     static const struct row rows[] = { { "0,GPU-c", "0" }, { "GPU-c,0", "2" }, { "GPU-c,GPU-1,0,GPU-8d2f0a", "2 3" } };
     CHECK_ROWS(rows, GD__VISIBLE_CUDA, plain);
@@ -145,7 +145,7 @@ TEST(mig_instances_by_name)
                                        { MIG_B "," MIG_A, "2 1" },
                                        { "MIG-aab", "2" },
                                        { "mig-AABB", "2" },
-                                       { "MIG-aa", "" }, /* fits two */
+                                       { "MIG-aa", "" }, /* matches two instances */
                                        { MIG_A "," MIG_A, "" },
                                        { "MIG-" UUID_1 "/1/0", "1" },
                                        { "MIG-" UUID_1 "/2/0", "2" },
@@ -157,7 +157,7 @@ TEST(mig_instances_by_name)
     CHECK_ROWS(rows, GD__VISIBLE_CUDA, mig);
 }
 
-TEST(a_gpu_with_mig_on_stands_for_its_instances)
+TEST(a_gpu_with_mig_on_means_its_instances)
 {
     static const struct row rows[] = { { NULL, "0 1 2 3" },       { "1", "1 2" },
                                        { "2,1", "3 1 2" },        { UUID_1, "1 2" },
@@ -166,14 +166,14 @@ TEST(a_gpu_with_mig_on_stands_for_its_instances)
     CHECK_ROWS(rows, GD__VISIBLE_CUDA, mig);
 }
 
-TEST(rocm_mixes_kinds_and_stops_at_the_second_time)
+TEST(rocm_mixes_numbers_and_uuids_and_stops_at_a_repeated_device)
 {
     static const struct row rows[] = { { "1,GPU-c", "1 2" }, { "GPU-c,0", "2 0" }, { "0,1,0,2", "0 1" },
                                        { "", "" },           { "2,-1,0", "2" },    { NULL, "0 1 2 3" } };
     CHECK_ROWS(rows, GD__VISIBLE_ROCM, plain);
 }
 
-TEST(level_zero_has_tiles_and_no_names)
+TEST(level_zero_has_tiles_and_no_uuids)
 {
     static const struct row rows[] = { { "0", "0" },         { "0.1", "0" },  { "0.0,0.1,2", "0 2" },
                                        { "3.1,0.0", "3 0" }, { "GPU-c", "" }, { "1,GPU-c,0", "1" } };
@@ -187,7 +187,7 @@ TEST(no_devices_at_all)
     CHECK_EQ(gd__visible_list("0,1", GD__VISIBLE_CUDA, plain, 0, order), 0);
 }
 
-TEST(numbers_are_those_of_the_devices)
+TEST(a_number_is_the_number_of_the_device_not_its_position)
 {
     size_t order[2];
     make();

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a worker is started with: the variables that show it one device, and its CPUs. Made-up devices of every vendor.
+ * The environment of a worker: the variables that show it one device, and its CPUs. The test makes devices of every
+ * vendor.
  */
 #include "gpu/device.h"
 #include "gpu/list.h"
@@ -19,7 +20,7 @@ static const char *variables(void)
     return text;
 }
 
-/* A list of one device that no back end has found. */
+/* A list with one device that the test makes. */
 static struct gd__found one;
 static struct gd_devices made;
 
@@ -44,7 +45,7 @@ TEST(nvidia)
     CHECK_STR(w.variables[0], "CUDA_VISIBLE_DEVICES=MIG-77");
 }
 
-TEST(whose_failures_are_reported)
+TEST(which_devices_are_watched)
 {
     unsetenv("GPU_DISPATCH_SIM_XID");
     CHECK_EQ(gd__worker_device(&w, made_up(GD_VENDOR_NVIDIA, "GPU-1234", 0), 0), 0);
@@ -127,12 +128,12 @@ TEST(by_number_alone)
     char longest[400];
     memset(longest, 'x', sizeof longest - 1);
     longest[sizeof longest - 1] = '\0';
-    setenv("CUDA_VISIBLE_DEVICES", longest, 1); /* nothing is cut: half a name might be another's */
+    setenv("CUDA_VISIBLE_DEVICES", longest, 1); /* not cut: a part may be another device */
     CHECK_EQ(gd__worker_device_number(&w, NULL, 0), 0);
     CHECK_STR(w.variables[0], "CUDA_VISIBLE_DEVICES=0");
 }
 
-TEST(by_number_the_device_if_it_is_in_the_list)
+TEST(by_number_if_the_device_is_in_the_list)
 {
     const struct gd_devices *list = made_up(GD_VENDOR_NVIDIA, "GPU-1234", 0);
     no_devices();
@@ -142,7 +143,7 @@ TEST(by_number_the_device_if_it_is_in_the_list)
     CHECK_STR(w.variables[0], "CUDA_VISIBLE_DEVICES=6");
 }
 
-TEST(cpus_are_those_near_it_that_we_may_use)
+TEST(a_worker_gets_the_allowed_cpus_near_its_device)
 {
     cpu_set_t ours, near;
     CHECK_EQ(sched_getaffinity(0, sizeof ours, &ours), 0);
@@ -158,19 +159,19 @@ TEST(cpus_are_those_near_it_that_we_may_use)
     CHECK(w.has_cpus);
     CHECK_EQ(CPU_COUNT(&w.cpus), 1);
     CHECK(CPU_ISSET(first, &w.cpus));
-    CHECK_EQ(sched_setaffinity(0, sizeof w.cpus, &w.cpus), 0); /* it can be bound to them */
+    CHECK_EQ(sched_setaffinity(0, sizeof w.cpus, &w.cpus), 0); /* a process can be bound to these CPUs */
 
     CPU_CLR(first, &near);
     gd__numa_set_cpus(&one, &near);
     CHECK_EQ(gd__worker_device(&w, list, 0), 0);
-    CHECK(!w.has_cpus); /* nothing in common */
+    CHECK(!w.has_cpus); /* no allowed CPU is near the device */
     CPU_ZERO(&near);
     gd__numa_set_cpus(&one, &near);
     CHECK_EQ(gd__worker_device(&w, list, 0), 0);
     CHECK(!w.has_cpus);
 }
 
-TEST(a_cpu_list_too_long_to_print_still_binds)
+TEST(a_cpu_list_too_long_to_print_is_still_used)
 {
     cpu_set_t near;
     made_up(GD_VENDOR_NVIDIA, "GPU-1", 0);

@@ -1,4 +1,4 @@
-/* A library built without SQLite says so in every journal call. */
+/* In a library built without SQLite, every journal call fails and says so. */
 #include <gpu_dispatch/gpu_dispatch.h>
 
 #include "support/test.h"
@@ -9,7 +9,7 @@ TEST(every_call_says_how_to_get_journals)
     struct gd_journal *j;
     struct gd_journal_reader *r;
     if (gd_journal_available())
-        SKIP("this one has SQLite");
+        SKIP("this library has SQLite");
     o.path = "run.db";
     CHECK_EQ(gd_journal_open(&j, &o), GD_E_UNSUPPORTED);
     CHECK_CONTAINS(gd_error_text(), "libsqlite3-dev");
@@ -26,7 +26,7 @@ TEST(every_call_says_how_to_get_journals)
     gd_journal_reader_close(&r);
 }
 
-TEST(whether_there_are_journals_is_known)
+TEST(a_program_can_check_for_journals)
 {
 #ifdef GD_HAVE_SQLITE
     CHECK(gd_journal_available());

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * For tests that find files: a search whose results can be compared as text. The test program replaces the calls that
- * read directories. Its versions call the real ones and count. They can also hide the kind of an entry, or put the
- * entry "a" last, as some file systems do.
+ * For tests that find files: a search whose results can be compared as text. The functions here replace getdents64()
+ * and fstatat(). They call the real ones and count. They can also hide the types of entries, or put the entry "a" last,
+ * as some file systems do.
  */
 #ifndef GD_TESTS_UNIT_DISCOVER_H
 #define GD_TESTS_UNIT_DISCOVER_H
@@ -12,7 +12,7 @@
 
 #include "support/directory.h"
 
-/* --- the calls ------------------------------------------------------------ */
+/* --- the replaced calls ------------------------------------------------------------ */
 
 static bool hide_types, a_last;
 static int n_stats, reads_until_error;
@@ -109,7 +109,7 @@ static int by_text(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* The files found, in order, with blanks between them. */
+/* Returns the entries of a list as text, sorted, with blanks between them. */
 static const char *joined(char **list, size_t n)
 {
     static char text[MOST * 300];
@@ -132,7 +132,7 @@ TEST_UNUSED static int search(const char *dir)
     return gd_discover_files(dir, &what, on_file, &what);
 }
 
-/* Returns what is found, and checks that there was no error. */
+/* Searches a directory and returns the files found. The search must have no errors. */
 TEST_UNUSED static const char *files_in(const char *dir)
 {
     if (search(dir) != 0)
@@ -144,8 +144,8 @@ TEST_UNUSED static const char *files_in(const char *dir)
 
 #define PATTERNS(...) (what.patterns = (const char *const[]){ __VA_ARGS__, NULL })
 
-/* Makes d/a/a/a/..., and in each directory a file and a directory s with a file. The working directory stays the same.
- */
+/* Makes d/a/a/a/..., and in each directory a file and a directory s with a file. Does not change the working
+ * directory. */
 TEST_UNUSED static void make_deep(int levels, const char *file)
 {
     const int here = open(".", O_RDONLY | O_DIRECTORY);

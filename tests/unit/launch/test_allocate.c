@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Files distributed to devices, and lists of files as a source of tasks.
+ * The distribution of files to devices, and lists of files as a source of tasks.
  */
 #include <gpu_dispatch/launch.h>
 
@@ -30,7 +30,7 @@ static const char *dealt(size_t n, enum gd_distribution deal)
     memset(gpu_of, 0xff, sizeof gpu_of);
     if (gd_distribute_workload(files, n, deal, gpu_of) < 0)
         FAIL("%s", gd_error_text());
-    CHECK_EQ(gpu_of[count], SIZE_MAX); /* nothing past the end */
+    CHECK_EQ(gpu_of[count], SIZE_MAX); /* nothing was written past the end */
     char *end = text;
     *end = '\0';
     for (size_t i = 0; i < count; i++)
@@ -38,7 +38,7 @@ static const char *dealt(size_t n, enum gd_distribution deal)
     return text;
 }
 
-TEST(in_turn)
+TEST(round_robin)
 {
     open_files(NULL, 7);
     CHECK_STR(dealt(3, GD_DISTRIBUTE_ROUND_ROBIN), "0 1 2 0 1 2 0");
@@ -47,13 +47,13 @@ TEST(in_turn)
     gd_files_close(&files);
 }
 
-TEST(in_chunks_of_the_ceiling)
+TEST(in_chunks_rounded_up)
 {
     open_files(NULL, 7);
     CHECK_STR(dealt(3, GD_DISTRIBUTE_CHUNKS), "0 0 0 1 1 1 2");
     CHECK_STR(dealt(4, GD_DISTRIBUTE_CHUNKS), "0 0 1 1 2 2 3");
-    CHECK_STR(dealt(5, GD_DISTRIBUTE_CHUNKS),
-              "0 0 1 1 2 2 3"); /* the last gets nothing, because sizes are rounded up */
+    /* Sizes are rounded up, so the last device gets no file. */
+    CHECK_STR(dealt(5, GD_DISTRIBUTE_CHUNKS), "0 0 1 1 2 2 3");
     CHECK_STR(dealt(7, GD_DISTRIBUTE_CHUNKS), "0 1 2 3 4 5 6");
     CHECK_STR(dealt(SIZE_MAX, GD_DISTRIBUTE_CHUNKS), "0 1 2 3 4 5 6");
     gd_files_close(&files);
@@ -62,29 +62,29 @@ TEST(in_chunks_of_the_ceiling)
 TEST(to_the_device_with_the_least_work)
 {
     open_files((const uint64_t[]){ 1, 8, 5, 4, 3, 3 }, 6);
-    /* 8 to 0, 5 to 1, 4 to 1, 3 to 0, 3 to 1, 1 to 0: 12 and 12 */
+    /* Size 8 goes to device 0, 5 to 1, 4 to 1, 3 to 0, 3 to 1, 1 to 0. Both devices have 12. */
     CHECK_STR(dealt(2, GD_DISTRIBUTE_BALANCED), "0 0 1 1 0 1");
     CHECK_STR(dealt(1, GD_DISTRIBUTE_BALANCED), "0 0 0 0 0 0");
     CHECK_STR(dealt(SIZE_MAX, GD_DISTRIBUTE_BALANCED), "5 0 1 2 3 4");
     gd_files_close(&files);
 }
 
-TEST(files_of_no_size_are_dealt_by_number)
+TEST(files_without_a_size_are_distributed_by_count)
 {
     open_files(NULL, 6);
     CHECK_STR(dealt(3, GD_DISTRIBUTE_BALANCED), "0 1 2 0 1 2");
     gd_files_close(&files);
 }
 
-TEST(sums_that_do_not_fit_do_not_wrap)
+TEST(sums_that_overflow_do_not_wrap)
 {
     open_files((const uint64_t[]){ UINT64_MAX, UINT64_MAX - 10, 20, 5 }, 4);
     CHECK_STR(dealt(2, GD_DISTRIBUTE_BALANCED), "0 1 1 0");
     gd_files_close(&files);
 }
 
-/* Compared with a plain search: look at every device for every file. */
-TEST(the_same_as_a_plain_search)
+/* Compares the result with a plain algorithm, which checks every device for every file. */
+TEST(the_same_as_a_plain_algorithm)
 {
     enum { DEVICES = 13 };
     uint64_t sizes[MOST], load[DEVICES] = { 0 }, seed = 1;
@@ -108,7 +108,7 @@ TEST(the_same_as_a_plain_search)
     gd_files_close(&files);
 }
 
-TEST(nothing_to_deal)
+TEST(no_files)
 {
     open_files(NULL, 0);
     for (int deal = GD_DISTRIBUTE_ROUND_ROBIN; deal <= GD_DISTRIBUTE_BALANCED; deal++) {

@@ -82,7 +82,7 @@ static void check_printed(const char *what, const char *expected)
 
 /* --- figures --- */
 
-TEST(everything_is_unknown_in_the_beginning)
+TEST(at_the_start_everything_is_unknown)
 {
     open_for(2, 10);
     CHECK_NEAR(gd_balancer_rtf(b), 0);
@@ -139,7 +139,7 @@ TEST(the_order_of_reports_does_not_matter)
     gd_balancer_close(&b);
 }
 
-TEST(time_has_passed_since_the_first_attempt)
+TEST(the_time_counts_from_the_first_attempt)
 {
     open_for(1, 0);
     struct gd_report r = report(0, 14 * S, 16 * S);
@@ -162,7 +162,7 @@ TEST(media_gives_real_time_factors)
     CHECK_EQ(gd_balancer_add(b, &r, 60), 0);
     r = report(1, 10 * S, 14 * S);
     CHECK_EQ(gd_balancer_add(b, &r, -5), 0);
-    r.failure = GD_FAILURE_ERROR; /* what failed was not processed */
+    r.failure = GD_FAILURE_ERROR; /* a failed task does not count */
     CHECK_EQ(gd_balancer_add(b, &r, 1000), 0);
     CHECK_NEAR(gpu(0).rtf, 0.05);
     CHECK_NEAR(gpu(0).media_seconds, 40);
@@ -172,7 +172,7 @@ TEST(media_gives_real_time_factors)
     gd_balancer_close(&b);
 }
 
-TEST(busy_is_per_worker)
+TEST(busy_is_a_share_of_all_workers)
 {
     const int ids[] = { 4 };
     CHECK_EQ(gd_balancer_open(&b, ids, 1, 4, 0), 0);
@@ -183,7 +183,7 @@ TEST(busy_is_per_worker)
     CHECK_NEAR(gpu(0).busy_percent, 25);
     gd_balancer_set_workers(b, 4, 0); /* ignored */
     CHECK_NEAR(gpu(0).busy_percent, 25);
-    gd_balancer_set_workers(b, 4, 1); /* two at once on one worker: a batch */
+    gd_balancer_set_workers(b, 4, 1); /* two tasks at once on one worker, as in a batch */
     CHECK_NEAR(gpu(0).busy_percent, 100);
     gd_balancer_close(&b);
 }
@@ -204,7 +204,7 @@ TEST(a_gpu_that_was_not_listed_is_added)
     gd_balancer_close(&b);
 }
 
-TEST(ids_are_not_places)
+TEST(ids_are_not_positions)
 {
     const int ids[] = { 1, 0 };
     CHECK_EQ(gd_balancer_open(&b, ids, 2, 1, 0), 0);
@@ -215,7 +215,7 @@ TEST(ids_are_not_places)
     gd_balancer_close(&b);
 }
 
-TEST(a_gpu_listed_twice_is_one)
+TEST(a_gpu_listed_twice_counts_once)
 {
     const int ids[] = { 3, 3, 5 };
     CHECK_EQ(gd_balancer_open(&b, ids, 3, 1, 0), 0);
@@ -223,7 +223,7 @@ TEST(a_gpu_listed_twice_is_one)
     gd_balancer_close(&b);
 }
 
-TEST(tasks_of_no_gpu_count_in_the_total_alone)
+TEST(tasks_without_a_gpu_count_only_in_the_total)
 {
     open_for(2, 0);
     failed(-1, 0, 0, GD_FAILURE_NO_WORKER, "a", "x");
@@ -235,7 +235,7 @@ TEST(tasks_of_no_gpu_count_in_the_total_alone)
     gd_balancer_close(&b);
 }
 
-TEST(times_that_make_no_sense_are_left_out)
+TEST(invalid_times_are_not_counted)
 {
     open_for(1, 0);
     done(0, 10 * S, 12 * S);
@@ -248,7 +248,7 @@ TEST(times_that_make_no_sense_are_left_out)
     gd_balancer_close(&b);
 }
 
-TEST(tasks_of_no_length_divide_nothing_by_zero)
+TEST(tasks_that_take_no_time_cause_no_division_by_zero)
 {
     open_for(1, 5);
     done(0, 10 * S, 10 * S);
@@ -261,7 +261,7 @@ TEST(tasks_of_no_length_divide_nothing_by_zero)
     gd_balancer_close(&b);
 }
 
-TEST(cancelled_tasks_have_not_failed)
+TEST(cancelled_tasks_do_not_count_as_failed)
 {
     open_for(1, 4);
     done(0, 1 * S, 2 * S);
@@ -272,8 +272,8 @@ TEST(cancelled_tasks_have_not_failed)
     CHECK_EQ(o.failed, 0);
     CHECK_EQ(o.errors_kept, 0);
     CHECK_EQ(gpu(0).failed, 0);
-    CHECK_NEAR(o.busy_seconds, 2); /* one of them did run */
-    CHECK_NEAR(o.eta_seconds, 2);  /* one is left, at one every two seconds */
+    CHECK_NEAR(o.busy_seconds, 2); /* one of the cancelled tasks did run */
+    CHECK_NEAR(o.eta_seconds, 2);  /* one task is left, and a task takes two seconds */
     gd_balancer_close(&b);
 }
 
@@ -308,7 +308,7 @@ TEST(the_estimate_follows_the_total)
     CHECK_NEAR(overall().eta_seconds, 10);
     gd_balancer_set_total(b, 1);
     CHECK_NEAR(overall().eta_seconds, 0);
-    done(0, 2 * S, 3 * S); /* more than were expected */
+    done(0, 2 * S, 3 * S); /* more tasks than the total */
     CHECK_NEAR(overall().eta_seconds, 0);
     gd_balancer_close(&b);
 }
@@ -338,7 +338,7 @@ TEST(an_input_that_is_not_text_is_named_by_its_number)
     r.input = "ab\0cd";
     r.input_size = 5;
     CHECK_EQ(gd_balancer_add(b, &r, 0), 0);
-    r.input_size = 3; /* a string with its end */
+    r.input_size = 3; /* a string with its NUL */
     CHECK_EQ(gd_balancer_add(b, &r, 0), 0);
     r.input = "na\xffme\x1b";
     r.input_size = 6;
@@ -428,7 +428,7 @@ TEST(progress_at_every_result)
     gd_balancer_close(&b);
 }
 
-TEST(progress_no_more_often_than_asked_but_at_the_last)
+TEST(progress_has_a_minimum_interval_except_at_the_end)
 {
     struct told t = { 0 };
     open_for(1, 10);
@@ -459,7 +459,7 @@ TEST(summary_of_a_good_run)
                            "3 files in 2.0s, 1.5 files/s, speed-up 1.5\n");
 }
 
-TEST(summary_of_one)
+TEST(summary_of_one_task)
 {
     open_for(1, 1);
     done(0, 10 * S, 10 * S + 12 * MS);
@@ -470,7 +470,7 @@ TEST(summary_of_one)
                            "1 task in 12.0ms, 83 tasks/s, speed-up 1.0\n");
 }
 
-TEST(summary_of_nothing)
+TEST(summary_of_no_tasks)
 {
     open_for(1, 0);
     check_printed("files", "GPU  files  failed  busy  restarts  mean\n"
@@ -479,7 +479,7 @@ TEST(summary_of_nothing)
                            "no files processed\n");
 }
 
-TEST(summary_without_any_gpu)
+TEST(summary_without_gpus)
 {
     open_for(0, 0);
     check_printed(NULL, "GPU  tasks  failed  busy  restarts  mean\n"
@@ -528,7 +528,7 @@ TEST(five_failures_are_all_shown)
     gd_balancer_close(&b);
 }
 
-/* The summary must not read like that of a successful run. */
+/* The summary must not look like the summary of a successful run. */
 TEST(summary_of_a_run_in_which_all_failed)
 {
     open_for(1, 2);
@@ -549,7 +549,7 @@ TEST(summary_of_a_run_in_which_all_failed)
     gd_balancer_close(&b);
 }
 
-TEST(summary_of_a_run_cut_short)
+TEST(summary_of_a_run_that_was_stopped)
 {
     open_for(1, 5);
     done(0, 10 * S, 195 * S);
@@ -588,7 +588,7 @@ TEST(summary_with_media_and_retries)
                            "2h03m of audio, RTF 0.00027: 3690 times real time\n");
 }
 
-TEST(columns_are_as_wide_as_what_is_in_them)
+TEST(columns_are_as_wide_as_their_content)
 {
     const int ids[] = { 1234567 };
     CHECK_EQ(gd_balancer_open(&b, ids, 1, 1, 0), 0);
@@ -599,7 +599,7 @@ TEST(columns_are_as_wide_as_what_is_in_them)
                                 "1 recording in 1.0s, 1.0 recordings/s, speed-up 1.0\n");
 }
 
-TEST(a_long_word_for_tasks_harms_nothing)
+TEST(a_long_word_for_tasks_is_allowed)
 {
     char what[500];
     memset(what, 'w', sizeof what - 1);
@@ -630,7 +630,7 @@ TEST(many_gpus)
     gd_balancer_close(&b);
 }
 
-/* --- bad use, and want of memory --- */
+/* --- wrong use, and no memory --- */
 
 TEST(bad_use_is_reported)
 {
@@ -656,7 +656,7 @@ TEST(bad_use_is_reported)
     gd_balancer_close(NULL);
 }
 
-TEST(a_shorter_struct_is_filled_as_far_as_it_goes)
+TEST(a_shorter_struct_is_filled_up_to_its_size)
 {
     open_for(1, 7);
     done(0, 1 * S, 2 * S);
@@ -680,13 +680,13 @@ TEST(a_full_disk_is_reported)
     CHECK_EQ(gd_balancer_print(b, full, "files"), GD_E_SYSTEM);
     fclose(full);
     full = fopen("/dev/full", "we");
-    CHECK(full && setvbuf(full, NULL, _IONBF, 0) == 0); /* then there is nothing left to flush */
+    CHECK(full && setvbuf(full, NULL, _IONBF, 0) == 0); /* unbuffered, so that the error occurs before the flush */
     CHECK_EQ(gd_balancer_print(b, full, "files"), GD_E_SYSTEM);
     fclose(full);
     gd_balancer_close(&b);
 }
 
-TEST(without_memory_nothing_is_lost_from_the_total)
+TEST(without_memory_the_total_still_counts_every_task)
 {
     const int ids[] = { 0, 1 };
     for (unsigned long nth = 1; nth <= 2; nth++) {

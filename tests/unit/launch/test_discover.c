@@ -28,7 +28,7 @@ TEST(all_files_of_one_directory)
     CHECK_EQ(sum, 3);
 }
 
-TEST(directories_below_when_asked)
+TEST(subdirectories_if_requested)
 {
     directory_enter();
     make_file("d/a.wav", 1);
@@ -47,7 +47,7 @@ TEST(an_empty_directory)
     CHECK_STR(files_in("d"), "");
 }
 
-TEST(no_options_are_the_defaults)
+TEST(null_options_mean_the_defaults)
 {
     directory_enter();
     make_file("d/a.wav", 1);
@@ -99,7 +99,7 @@ TEST(patterns)
     CHECK_STR(matching("take_*.wav"), "d/take_1.wav");
     CHECK_STR(matching("a*a.wav"), ""); /* prefix and suffix do not overlap */
     CHECK_STR(matching("*wav"), "d/a.wav d/ab.wav d/take_1.wav d/wav d/é.wav");
-    CHECK_STR(matching("?.wav"), "d/a.wav"); /* in the C locale a character is a byte */
+    CHECK_STR(matching("?.wav"), "d/a.wav"); /* in the C locale ? matches one byte */
     CHECK_STR(matching("[ab].[wW]*"), "d/a.wav d/a.wave d/b.WAV");
     CHECK_STR(matching("a\\*b"), "d/a*b");
     CHECK_STR(matching("*.w*"), "d/a.wav d/a.wave d/ab.wav d/take_1.wav d/é.wav");
@@ -152,7 +152,7 @@ TEST(hidden_names)
     CHECK_STR(files_in("d"), "d/.a.wav d/.git/c.wav d/b.wav");
 }
 
-TEST(names_of_any_bytes)
+TEST(names_with_any_bytes)
 {
     directory_enter();
     make_file("d/\xff\xfe.wav", 1);
@@ -165,7 +165,7 @@ TEST(names_of_any_bytes)
     CHECK_EQ(sum, 15);
 }
 
-TEST(the_longest_name_there_is)
+TEST(the_longest_possible_name)
 {
     directory_enter();
     char path[NAME_MAX + 3] = "d/";
@@ -192,7 +192,7 @@ static void make_every_kind(void)
     close(s);
 }
 
-/* Other entries are reported if the caller asks for them: those whose name matches, also behind a link. */
+/* on_other gets entries that are not files, if their name matches. A link counts as the entry that it points to. */
 TEST(other_entries_are_reported)
 {
     directory_enter();
@@ -206,7 +206,7 @@ TEST(other_entries_are_reported)
     CHECK_EQ(search("d"), 0);
     CHECK_STR(joined(found, n_found), "d/a.wav");
     CHECK_STR(joined(problems, n_problems), "d/null.wav: a device d/pipe.wav: a pipe");
-    what.size = offsetof(struct gd_discover, on_other); /* a program that was built before there was such a field */
+    what.size = offsetof(struct gd_discover, on_other); /* as in a program built before this field existed */
     CHECK_EQ(search("d"), 0);
     CHECK_EQ(n_problems, 0);
 }
@@ -223,7 +223,7 @@ TEST(only_files_and_links_to_files)
     CHECK_EQ(sum, 1055);
 }
 
-TEST(the_same_without_kinds_of_entries)
+TEST(the_same_without_types_of_entries)
 {
     directory_enter();
     make_every_kind();
@@ -237,7 +237,7 @@ TEST(the_same_without_kinds_of_entries)
     CHECK_EQ(sum, 0);
 }
 
-TEST(nothing_is_looked_up_needlessly)
+TEST(no_needless_calls_of_stat)
 {
     directory_enter();
     make_file("d/a.wav", 1);
@@ -255,7 +255,7 @@ TEST(nothing_is_looked_up_needlessly)
     CHECK_EQ(n_stats, 0);
     hide_types = true;
     CHECK_STR(files_in("d"), "d/a.wav d/b.wav");
-    CHECK_EQ(n_stats, 6); /* every entry may be a directory */
+    CHECK_EQ(n_stats, 6); /* the types are hidden, so every entry may be a directory */
     n_stats = 0;
     what.recursive = false;
     CHECK_STR(files_in("d"), "d/a.wav d/b.wav");
@@ -316,7 +316,8 @@ TEST(a_directory_reached_twice_is_entered_once)
     CHECK_EQ(n_found, 1);
 }
 
-/* Each link leads one directory further; a path of more than 40 of them can't be given to the system whole. */
+/* Each link leads to the next directory. The system refuses a path with more than 40 links, so the search cannot use
+ * the whole path. */
 TEST(a_long_chain_of_links)
 {
     enum { N = 120 };
@@ -347,7 +348,7 @@ TEST(directories_that_cannot_be_searched)
     CHECK_EQ(search("d/a.wav"), GD_E_INVALID);
     CHECK_CONTAINS(gd_error_text(), "d/a.wav is not a directory");
     CHECK_EQ(mkfifo("fifo", 0644), 0);
-    CHECK_EQ(search("fifo"), GD_E_INVALID); /* and does not wait for a writer */
+    CHECK_EQ(search("fifo"), GD_E_INVALID); /* the call does not wait for a writer */
     CHECK_EQ(search(""), GD_E_INVALID);
     CHECK_EQ(search(NULL), GD_E_INVALID);
     CHECK_CONTAINS(gd_error_text(), "no directory to search");
@@ -392,14 +393,14 @@ TEST(the_return_value_of_the_callback_ends_the_search)
     CHECK_EQ(after, before);
 }
 
-/* Root may read everything, so root runs this as the user "nobody". */
+/* Root may read everything. So if this runs as root, it becomes the user "nobody". */
 static void become_nobody(void)
 {
     if (geteuid() == 0 && (setegid(65534) < 0 || seteuid(65534) < 0))
         SKIP("cannot become an ordinary user");
 }
 
-static void become_ourselves(void)
+static void become_root_again(void)
 {
     if (getuid() == 0)
         CHECK_EQ(seteuid(0), 0);
@@ -413,12 +414,12 @@ TEST(unreadable_directories_are_reported_and_skipped)
     make_file("d/open/c.wav", 1);
     make_file("d/unsearchable/e.wav", 1);
     CHECK_EQ(chmod("d/closed", 0), 0);
-    CHECK_EQ(chmod("d/unsearchable", 0444), 0); /* names can be read, and nothing else */
+    CHECK_EQ(chmod("d/unsearchable", 0444), 0); /* only the names can be read */
     what.recursive = true;
     become_nobody();
     CHECK_EQ(search("d"), 0);
     const int closed = search("d/closed");
-    become_ourselves();
+    become_root_again();
     CHECK_EQ(chmod("d/closed", 0700), 0);
     CHECK_EQ(closed, GD_E_INVALID);
     CHECK_CONTAINS(gd_error_text(), "d/closed cannot be read: Permission denied");
@@ -428,7 +429,7 @@ TEST(unreadable_directories_are_reported_and_skipped)
     CHECK_EQ(n_problems, 2);
     CHECK_STR(joined(problems, n_problems), "d/closed: cannot be opened: Permission denied "
                                             "d/unsearchable/e.wav: its size cannot be read: Permission denied");
-    become_ourselves();
+    become_root_again();
 }
 
 static void remove_the_other(const char *path)
@@ -486,7 +487,8 @@ TEST(everything_removed_in_the_middle)
     CHECK_GT(n_problems, 0);
 }
 
-/* At the bottom of the tree: the directories above are closed by then, and another tree is in their place. */
+/* Called for each file. At the bottom of the tree, replaces the upper directories by another tree. The search has
+ * closed these directories by then. */
 static void swap_trees(const char *path)
 {
     if (strlen(path) < 2 * 99)
@@ -496,7 +498,7 @@ static void swap_trees(const char *path)
     CHECK_EQ(rename("other/d", "d/a/a"), 0);
 }
 
-TEST(another_tree_in_place_of_one_is_not_searched)
+TEST(a_tree_that_replaced_another_is_not_searched)
 {
     directory_enter();
     make_directories("other");
@@ -524,7 +526,7 @@ static int search_wrong(void *user, const char *path, uint64_t size)
     return 0;
 }
 
-TEST(another_tree_in_place_of_one_gives_no_file)
+TEST(a_tree_that_replaced_another_gives_no_file)
 {
     size_t wrong = 0;
     directory_enter();
@@ -545,12 +547,12 @@ TEST(a_directory_that_fails_while_it_is_read)
     make_file("d/a.wav", 1);
     make_file("d/e/b.wav", 1);
     what.recursive = true;
-    reads_until_error = 2; /* the end of d: the files found before count */
+    reads_until_error = 2; /* fails at the end of d: files found before the error count */
     CHECK_EQ(search("d"), 0);
     CHECK_STR(joined(found, n_found), "d/a.wav d/e/b.wav");
     CHECK_EQ(n_problems, 1);
     CHECK_STR(problems[0], "d: cannot be read to its end: Input/output error");
-    reads_until_error = 3; /* the beginning of d/e */
+    reads_until_error = 3; /* fails at the beginning of d/e */
     CHECK_EQ(search("d"), 0);
     CHECK_STR(joined(found, n_found), "d/a.wav");
     CHECK_STR(problems[0], "d/e: cannot be read to its end: Input/output error");
@@ -574,7 +576,7 @@ TEST(a_file_removed_before_its_size_is_read)
     CHECK_CONTAINS(problems[0], "its size cannot be read: No such file or directory");
 }
 
-/* Allows this many descriptors more than are in use. */
+/* Sets the limit of descriptors to this many more than are in use. */
 static void allow_descriptors(int more)
 {
     const int lowest = dup(0);
@@ -609,7 +611,7 @@ TEST(too_few_descriptors_are_reported)
     CHECK_CONTAINS(gd_error_text(), "Too many open files");
 }
 
-/* Each call that can fail does so in turn. Nothing is lost without an error message. */
+/* Every call that can fail is made to fail once. If a file is not found, there is an error message. */
 TEST(every_failure_is_reported)
 {
     directory_enter();
@@ -631,7 +633,7 @@ TEST(every_failure_is_reported)
         failed += r < 0;
         told += r == 0 && n_problems > 0;
         const int after = dup(0);
-        CHECK_EQ(after, lowest); /* every descriptor closed */
+        CHECK_EQ(after, lowest); /* every descriptor is closed */
         close(after);
     }
     CHECK_GT(failed, 5);
@@ -647,7 +649,7 @@ static int with_input_closed(void *user, const char *path, uint64_t size)
     return 0;
 }
 
-TEST(standard_streams_that_are_closed_stay_so)
+TEST(closed_standard_streams_stay_closed)
 {
     directory_enter();
     make_file("d/e/a.wav", 1);

@@ -119,7 +119,7 @@ TEST(the_same_path_twice_stays_in_order)
     gd_files_close(&files);
 }
 
-TEST(the_order_of_discovery_comes_back)
+TEST(the_order_of_discovery_can_be_restored)
 {
     open_files();
     add("c", 2);
@@ -144,7 +144,7 @@ TEST(many_files)
     }
     CHECK_EQ(gd_files_count(files), N);
     CHECK_EQ(gd_files_sort(files, GD_FILE_ORDER_SIZE), 0);
-    for (size_t i = 0; i < N; i++) /* 7919 is prime to N: each size once */
+    for (size_t i = 0; i < N; i++) /* 7919 and N have no common factor, so each size occurs once */
         CHECK_EQ(gd_files_size(files, i), N - 1 - i);
     CHECK_EQ(gd_files_sort(files, GD_FILE_ORDER_NONE), 0);
     for (int i = 0; i < N; i++) {
@@ -191,7 +191,7 @@ TEST(files_found_are_added)
     gd_files_close(&files);
 }
 
-TEST(a_failed_search_leaves_the_list_as_it_was)
+TEST(a_failed_search_does_not_change_the_list)
 {
     directory_enter();
     for (int i = 0; i < 200; i++) {
@@ -214,7 +214,7 @@ TEST(a_failed_search_leaves_the_list_as_it_was)
         CHECK_EQ(r, GD_E_NO_MEMORY);
         CHECK_STR(listed(), "before:5");
         failures++;
-        gd_files_close(&files); /* so that it has to grow again */
+        gd_files_close(&files); /* so that the list must grow again */
         open_files();
         add("before", 5);
     }
@@ -255,7 +255,7 @@ static struct gd_workload estimate(void)
     return w;
 }
 
-TEST(nothing_to_do_is_all_zeros)
+TEST(the_figures_of_an_empty_list_are_zero)
 {
     open_files();
     const struct gd_workload w = estimate();
@@ -292,14 +292,14 @@ TEST(the_figures_are_exact)
     CHECK_EQ(w.total_bytes, 40);
     CHECK_EQ(w.largest_bytes, 9);
     CHECK_EQ(w.smallest_bytes, 2);
-    CHECK_EQ(w.median_bytes, 4); /* of 4 and 5, rounded down */
+    CHECK_EQ(w.median_bytes, 4); /* the middle of 4 and 5, rounded down */
     CHECK(w.mean_bytes == 5.0);
     CHECK(w.deviation_bytes == 2.0);
-    CHECK_EQ(gd_files_size(files, 0), 9); /* the list is as it was */
+    CHECK_EQ(gd_files_size(files, 0), 9); /* the list is not changed */
     gd_files_close(&files);
 }
 
-TEST(the_middle_of_an_even_number)
+TEST(the_median_of_an_even_number_of_files)
 {
     open_files();
     add("a", 10);
@@ -337,7 +337,7 @@ TEST(a_sum_beyond_64_bits_is_an_error)
     gd_files_close(&files);
 }
 
-TEST(a_caller_with_a_shorter_struct)
+TEST(a_shorter_struct_is_filled_up_to_its_size)
 {
     struct gd_workload w;
     memset(&w, 0xff, sizeof w);

@@ -1,5 +1,5 @@
-/* Child processes: what they are given, how they end, and that nothing of them is left. The children are this program
- * itself with "--child WHAT". */
+/* Child processes: what they inherit, how they end, and that nothing is left after them. The children execute this
+ * program with "--child WHAT". */
 #include "proc/child.h"
 
 #include <fcntl.h>
@@ -49,7 +49,7 @@ static int child_signals(void)
         if (sigismember(&blocked, s) == 1)
             return 1;
         if (sigaction(s, NULL, &a) == 0 && a.sa_handler != SIG_DFL && s != SIGSEGV && s != SIGBUS && s != SIGFPE)
-            return 2; /* sanitizers handle those three */
+            return 2; /* sanitizers may handle these three signals */
     }
     return 0;
 }
@@ -62,7 +62,7 @@ static int child_says_where(void)
     return 0;
 }
 
-/* A process that would live for ever, and holds our descriptors 1 and 3 open. */
+/* Starts a process that never ends by itself and keeps descriptors 1 and 3 open. */
 static void start_grandchild(void)
 {
     if (fork() == 0) {
@@ -124,8 +124,8 @@ static int child_killed(void)
     struct rlimit no_core = { 0, 0 };
 
     setrlimit(RLIMIT_CORE, &no_core);
-    prctl(PR_SET_DUMPABLE, 0); /* the limit does not apply if core dumps go to a program */
-    signal(SIGSEGV, SIG_DFL);  /* from the sanitizer, if any */
+    prctl(PR_SET_DUMPABLE, 0); /* if core dumps are piped to a program, the limit is ignored */
+    signal(SIGSEGV, SIG_DFL);  /* removes the handler of a sanitizer */
     raise(SIGSEGV);
     return 0;
 }
@@ -160,7 +160,7 @@ static int child_main(const char *name)
 /* --- in the parent ------------------------------------------------------ */
 
 struct pipe {
-    int in, out; /* read, write */
+    int in, out; /* read end, write end */
 };
 
 static struct pipe make_pipe(void)
@@ -232,8 +232,8 @@ static const char *text_of(int fd, char *text, size_t size)
     return text;
 }
 
-/* Waits until the child has written "up". The write end here must be closed first: otherwise a dead child would make us
- * wait for ever. */
+/* Waits until the child has written "up". Closes the write end here first, so that the read fails if the child has
+ * died. */
 static void await_up(struct pipe *p)
 {
     char text[2];
@@ -244,7 +244,7 @@ static void await_up(struct pipe *p)
     CHECK_MEM(text, "up", 2);
 }
 
-/* Every process that had the other end is gone. */
+/* Waits until every process that had the other end has ended. */
 static void await_end_of_file(int fd)
 {
     char c;
@@ -304,7 +304,7 @@ TEST(ends_are_described)
     CHECK_STR(text, "exited");
 }
 
-TEST(running_is_not_reaped)
+TEST(a_running_child_is_not_reaped)
 {
     struct pipe p = make_pipe();
     struct gd__child c = spawned("pauses", p.out);
@@ -319,7 +319,7 @@ TEST(running_is_not_reaped)
     CHECK_EQ(gd__child_reap(&c, &e), GD_E_INVALID);
 }
 
-TEST(on_the_cpus_it_is_given)
+TEST(the_child_runs_on_the_requested_cpus)
 {
     cpu_set_t ours, one, after;
     CHECK_EQ(sched_getaffinity(0, sizeof ours, &ours), 0);
@@ -379,7 +379,7 @@ TEST(not_executable)
     check_no_child();
 }
 
-TEST(found_through_path)
+TEST(the_program_is_found_through_path)
 {
     char *argv[] = { NULL, NULL };
     char name[] = "true";
@@ -392,7 +392,7 @@ TEST(found_through_path)
     CHECK(e.known && e.signal == 0 && e.code == 0);
 }
 
-TEST(environment_is_what_was_given)
+TEST(the_child_has_only_the_given_environment)
 {
     char shell[] = "/bin/sh", flag[] = "-c", script[] = "[ \"$GD_A\" = yes ] && [ -z \"$GD_B\" ]", a[] = "GD_A=yes";
     char *argv[] = { shell, flag, script, NULL }, *envp[] = { a, NULL };
@@ -422,7 +422,7 @@ TEST(no_descriptor_leaks_into_the_child)
     char text[1000];
 
     for (int i = 0; i < 40; i++)
-        CHECK(open("/dev/null", O_RDONLY) >= 0); /* not close-on-exec */
+        CHECK(open("/dev/null", O_RDONLY) >= 0); /* without close-on-exec */
     CHECK_EQ(dup2(0, 700), 700);
     struct gd__child c = spawned("fds", p.out);
     close(p.out);
@@ -430,17 +430,17 @@ TEST(no_descriptor_leaks_into_the_child)
     reaped(&c);
 }
 
-TEST(stdin_is_null)
+TEST(stdin_is_dev_null)
 {
     CHECK_EQ(run("stdin").code, 0);
 }
 
-TEST(unwanted_streams_are_null)
+TEST(streams_that_are_not_given_are_dev_null)
 {
     CHECK_EQ(run("streams_are_null").code, 0);
 }
 
-TEST(own_process_group)
+TEST(the_child_leads_its_own_process_group)
 {
     CHECK_EQ(run("leads_its_group").code, 0);
 }
@@ -463,8 +463,8 @@ TEST(signals_are_default_and_unblocked)
     CHECK_EQ(run("signals").code, 0);
 }
 
-/* Boot, out and err have every combination of the numbers 0..3, and the other numbers are closed. No source may be
- * overwritten before it is copied. */
+/* The descriptors boot, out and err have the numbers `at`, each from 0 to 3. The fourth number is closed. No descriptor
+ * may be overwritten before it is copied. */
 static void check_sources_at(const int at[3])
 {
     static const char *const words[3] = { "boot", "out", "err" };
@@ -506,7 +506,7 @@ TEST(descriptors_numbered_0_to_3)
     }
 }
 
-TEST(our_own_streams)
+TEST(the_child_uses_our_streams)
 {
     struct pipe out = make_pipe(), err = make_pipe(), boot = make_pipe();
     struct gd__child c;
@@ -514,7 +514,7 @@ TEST(our_own_streams)
 
     CHECK_EQ(dup2(out.out, 1), 1);
     CHECK_EQ(dup2(err.out, 2), 2);
-    fcntl(1, F_SETFD, FD_CLOEXEC); /* must not matter */
+    fcntl(1, F_SETFD, FD_CLOEXEC); /* must have no effect */
     CHECK_EQ(spawn_with(&c, "says_where", boot.out, 1, 2), 0);
     close(1);
     close(2);
@@ -525,7 +525,7 @@ TEST(our_own_streams)
     CHECK_EQ(reaped(&c).code, 0);
 }
 
-TEST(our_own_streams_closed_are_null)
+TEST(closed_streams_become_dev_null)
 {
     struct pipe boot = make_pipe();
     struct gd__child c;
@@ -556,7 +556,7 @@ TEST(signals_go_to_the_whole_group)
 
     await_up(&p);
     gd__child_signal(&c, SIGTERM);
-    await_end_of_file(p.in); /* before it is reaped */
+    await_end_of_file(p.in); /* the grandchild ends before the child is reaped */
     CHECK_EQ(reaped(&c).signal, SIGTERM);
 }
 
@@ -584,7 +584,7 @@ TEST(stopped_child_can_be_killed)
     CHECK_EQ(reaped(&c).signal, SIGKILL);
 }
 
-/* Only its exit status is lost. */
+/* If SIGCHLD is ignored, only the exit status is lost. */
 TEST(sigchld_ignored)
 {
     struct pipe p = make_pipe();
@@ -594,13 +594,13 @@ TEST(sigchld_ignored)
     struct gd__child c = spawned("with_grandchild", p.out);
     await_up(&p);
     CHECK_EQ(gd__child_reap(&c, &e), 0);
-    kill(c.pid, SIGKILL); /* not the group */
+    kill(c.pid, SIGKILL); /* only the child, not its group */
     e = reaped(&c);
     CHECK(!e.known);
     await_end_of_file(p.in);
 }
 
-TEST(stolen_by_another_wait)
+TEST(reaped_by_another_wait)
 {
     struct pipe p = make_pipe();
     struct gd__child c = spawned("leaves_grandchild", p.out);
@@ -611,8 +611,8 @@ TEST(stolen_by_another_wait)
     await_end_of_file(p.in);
 }
 
-/* The process is not a child of a fork of this program, but the fork can tell whether it has ended. */
-TEST(a_fork_does_not_take_a_running_child_for_ended)
+/* The process is not a child of the fork. The fork must still see that it is running. */
+TEST(a_fork_sees_that_the_child_is_running)
 {
     struct pipe p = make_pipe();
     struct gd__child c = spawned("pauses", p.out);
@@ -630,17 +630,17 @@ TEST(a_fork_does_not_take_a_running_child_for_ended)
     CHECK_EQ(reaped(&c).signal, SIGKILL);
 }
 
-/* The next fork gets this number. Needs privileges. */
+/* Makes the next fork get this process id. Needs privileges. */
 static void ask_for_pid(pid_t pid)
 {
     int fd = open("/proc/sys/kernel/ns_last_pid", O_WRONLY | O_CLOEXEC);
 
     if (fd < 0 || dprintf(fd, "%d", (int)pid - 1) < 0)
-        SKIP("may not choose process numbers");
+        SKIP("process ids cannot be chosen here");
     close(fd);
 }
 
-static pid_t innocent(int hold_fd)
+static pid_t start_stranger(int hold_fd)
 {
     pid_t pid = fork();
 
@@ -652,14 +652,14 @@ static pid_t innocent(int hold_fd)
     return pid;
 }
 
-TEST(a_stranger_with_the_same_number_is_left_alone)
+TEST(another_process_with_the_same_id_is_not_killed)
 {
     struct gd__exit e;
     struct pipe p = make_pipe();
     pid_t stranger = 0;
     struct gd__child c = GD__CHILD_NONE;
 
-    /* Another process may take the number first: try again with another number. */
+    /* Another process may get the id first. Then try again with another id. */
     for (int i = 0; i < 100 && (stranger == 0 || stranger != c.pid); i++) {
         if (stranger > 0) {
             kill(stranger, SIGKILL);
@@ -670,23 +670,23 @@ TEST(a_stranger_with_the_same_number_is_left_alone)
         CHECK_EQ(waitpid(c.pid, NULL, 0), c.pid);
         ask_for_pid(c.pid);
         struct pipe up = make_pipe();
-        stranger = innocent(up.out);
+        stranger = start_stranger(up.out);
         await_up(&up);
         close(up.in);
     }
     if (stranger != c.pid)
-        SKIP("could not get the same number twice");
+        SKIP("could not get the same process id twice");
     gd__child_signal(&c, SIGKILL);
     CHECK_EQ(gd__child_reap(&c, &e), 1);
     CHECK(!e.known);
-    /* A SIGKILL would have arrived by now. The stop took effect, so there was no SIGKILL. */
+    /* If the stop takes effect, no SIGKILL was sent before. */
     kill(stranger, SIGSTOP);
     int status;
     CHECK_EQ(waitpid(stranger, &status, WUNTRACED), stranger);
     CHECK(WIFSTOPPED(status));
 }
 
-TEST(forgotten_lives_on)
+TEST(a_forgotten_child_keeps_running)
 {
     struct pipe p = make_pipe();
     struct gd__child c = spawned("pauses", p.out);
@@ -708,7 +708,7 @@ TEST(signalling_no_process_does_nothing)
     gd__child_signal(&c, SIGKILL);
 }
 
-TEST(descriptors_stay_flat)
+TEST(no_descriptor_leaks)
 {
     run("exits_3");
     int before = open_fds();

@@ -1,4 +1,4 @@
-/* Descendants that have left their process group are found and signalled, whatever state the heap is in. */
+/* Descendants that have left their process group are found and get the signal. This needs no heap memory. */
 #include "proc/descendants.h"
 
 #include <poll.h>
@@ -16,7 +16,7 @@
 static void needs_children_files(void)
 {
     if (access("/proc/thread-self/children", R_OK) < 0)
-        SKIP("this kernel does not say whose child a process is");
+        SKIP("this kernel has no /proc/PID/task/TID/children");
 }
 
 _Noreturn static void wait_to_be_killed(void)
@@ -25,7 +25,7 @@ _Noreturn static void wait_to_be_killed(void)
         pause();
 }
 
-/* A child that waits to be killed; away: in a group of its own. */
+/* Starts a child that waits to be killed. If `away` is set, the child has its own process group. */
 static pid_t start(bool away)
 {
     const pid_t pid = fork();
@@ -54,7 +54,7 @@ TEST(processes_that_left_the_group_are_signalled)
     CHECK_EQ(signal_that_ended(away), SIGUSR1);
 }
 
-TEST(processes_in_the_group_are_left_to_its_signal)
+TEST(processes_in_the_group_get_no_second_signal)
 {
     needs_children_files();
     const pid_t stayed = start(false);
@@ -63,14 +63,14 @@ TEST(processes_in_the_group_are_left_to_its_signal)
     CHECK_EQ(signal_that_ended(stayed), SIGTERM);
 }
 
-TEST(no_descendants_is_no_error)
+TEST(no_descendants_is_not_an_error)
 {
     CHECK_EQ(gd__descendants_signal(getpid(), SIGKILL, false), 0);
 }
 
 /* --- without a heap ------------------------------------------------------------------- */
 
-/* Allocates everything that malloc() can give, down to the smallest piece. */
+/* Allocates all memory that malloc() can give, in smaller and smaller pieces. */
 static void use_up_the_heap(void)
 {
     struct rlimit none = { 0 };
@@ -86,7 +86,7 @@ static void use_up_the_heap(void)
     }
 }
 
-/* Its own child is in another group and the heap is used up. Is the child still found? */
+/* Starts a child in another group and uses up the heap. Exits with 0 if the child is still found. */
 _Noreturn static void find_without_a_heap(void)
 {
     const pid_t away = fork();
@@ -104,7 +104,7 @@ TEST(no_memory_is_needed)
 {
     needs_children_files();
     if (TEST_SLOWDOWN > 1)
-        SKIP("a sanitizer's memory has no such limit");
+        SKIP("the memory of a sanitizer cannot be limited");
     const pid_t pid = fork();
     CHECK(pid >= 0);
     if (pid == 0)
@@ -119,7 +119,7 @@ TEST(no_memory_is_needed)
 
 enum { STEPS = 10000, TRIES = 500, SURELY_MS = 5000 };
 
-/* Moves in and out of its parent's group while it has that parent, and a little longer. */
+/* Joins and leaves the group of its parent again and again, until a little after the parent has ended. */
 _Noreturn static void dance(pid_t parent)
 {
     for (int more = 0; more < STEPS; more += getppid() != parent) {
@@ -135,7 +135,7 @@ static void end_at_once(int signal)
     kill(getpid(), SIGKILL);
 }
 
-/* Leads a group, and ends as soon as one of its children does. */
+/* Leads a group. Ends when one of its children ends. */
 _Noreturn static void lead(int out)
 {
     const pid_t self = getpid();
@@ -158,7 +158,7 @@ static int pidfd_of(pid_t pid)
     return fd;
 }
 
-/* Waits until the process was killed or ended by itself. It does neither if it was stopped and forgotten. */
+/* Returns true if the process stays stopped. Otherwise it is killed or ends by itself. */
 static bool is_left_stopped(pid_t pid)
 {
     siginfo_t info = { 0 };
@@ -171,7 +171,7 @@ static bool is_left_stopped(pid_t pid)
     return stopped;
 }
 
-/* Kills a group while its leader dies and a process leaves the group. Returns whether that process is left stopped. */
+/* Kills a group while its leader dies and a process leaves the group. Returns true if that process is left stopped. */
 static bool kill_a_dancing_group(void)
 {
     int ends[2];
@@ -189,14 +189,14 @@ static bool kill_a_dancing_group(void)
     CHECK_EQ(poll(&end, 1, -1), 1);
     CHECK_EQ(gd__child_reap(&c, &e), 1);
     const bool left = is_left_stopped(dancer);
-    while (waitpid(-1, NULL, 0) > 0) /* the process in another group */
+    while (waitpid(-1, NULL, 0) > 0) /* reap the process in another group */
         ;
     close(ends[0]);
     close(ends[1]);
     return left;
 }
 
-/* The window is about a microsecond, so try many times. */
+/* The race takes about a microsecond, so try many times. */
 TEST(a_process_that_leaves_a_dying_group_is_not_left_stopped)
 {
     needs_children_files();

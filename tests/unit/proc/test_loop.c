@@ -14,9 +14,9 @@
 #include "support/test.h"
 
 struct counter {
-    struct gd__watch watch; /* first: the callback gets it back */
+    struct gd__watch watch; /* must be first: the callback gets a pointer to it */
     struct gd__loop *loop;
-    struct counter *other; /* removed by the callback */
+    struct counter *other; /* the callback removes this one */
     int calls;
     uint32_t events;
 };
@@ -60,7 +60,7 @@ static struct gd__loop opened(void)
     return l;
 }
 
-TEST(closes_twice)
+TEST(a_loop_can_be_closed_twice)
 {
     struct gd__loop l = opened();
 
@@ -71,7 +71,7 @@ TEST(closes_twice)
     gd__loop_close(&l);
 }
 
-TEST(calls_what_is_ready)
+TEST(ready_descriptors_are_called)
 {
     struct gd__loop l = opened();
     struct counter c = counter_of(&l), idle = counter_of(&l);
@@ -85,7 +85,7 @@ TEST(calls_what_is_ready)
     CHECK_EQ(idle.calls, 0);
 }
 
-TEST(just_looks)
+TEST(a_wait_with_deadline_0_does_not_wait)
 {
     struct gd__loop l = opened();
     struct counter c = counter_of(&l);
@@ -95,8 +95,8 @@ TEST(just_looks)
     CHECK_EQ(gd__loop_wait(&l, 0), 1);
 }
 
-/* Each wants to remove the other: whichever is called first, the other must not be. */
-TEST(removed_while_pending_is_not_called)
+/* Each of two callbacks removes the other. After one is called, the other must not be called. */
+TEST(a_watch_removed_while_pending_is_not_called)
 {
     struct gd__loop l = opened();
     struct counter a = counter_of(&l), b = counter_of(&l);
@@ -125,7 +125,7 @@ static void remove_and_add_again(struct gd__watch *w, uint32_t events)
     c->other->other = NULL;
 }
 
-TEST(added_again_does_not_get_the_old_event)
+TEST(a_watch_that_is_added_again_does_not_get_the_old_event)
 {
     struct gd__loop l = opened();
     struct counter a = counter_of(&l), b = counter_of(&l);
@@ -179,7 +179,7 @@ TEST(callback_may_close_the_loop)
     CHECK_EQ(c[0].calls + c[1].calls + c[2].calls, 1);
 }
 
-TEST(removal_is_for_good_and_may_be_repeated)
+TEST(a_watch_may_be_removed_twice)
 {
     struct gd__loop l = opened();
     struct counter c = counter_of(&l);
@@ -205,7 +205,7 @@ TEST(removal_after_the_descriptor_was_closed)
     CHECK_EQ(gd__loop_wait(&l, 0), 0);
 }
 
-TEST(changes_what_is_watched)
+TEST(the_events_of_a_watch_can_be_changed)
 {
     struct gd__loop l = opened();
     struct counter c = counter_of(&l);
@@ -220,7 +220,7 @@ TEST(changes_what_is_watched)
     CHECK_EQ(gd__loop_change(&l, &c.watch, EPOLLIN), GD_E_SYSTEM);
 }
 
-TEST(edge_triggered_is_reported_once)
+TEST(an_edge_triggered_event_is_reported_once)
 {
     struct gd__loop l = opened();
     struct counter c = counter_of(&l);
@@ -230,7 +230,7 @@ TEST(edge_triggered_is_reported_once)
     CHECK_EQ(gd__loop_wait(&l, 0), 0);
 }
 
-/* More than a batch, all ready: each is called exactly once. */
+/* There are more ready descriptors than in one batch. Each is called exactly once. */
 TEST(many_descriptors)
 {
     enum { N = 900 };
@@ -240,7 +240,7 @@ TEST(many_descriptors)
 
     getrlimit(RLIMIT_NOFILE, &limit);
     if (limit.rlim_cur < N + 50)
-        SKIP("too few descriptors allowed");
+        SKIP("the limit of descriptors is too low");
     for (int i = 0; i < N; i++) {
         c[i] = counter_of(&l);
         CHECK_EQ(gd__loop_add(&l, &c[i].watch, ready_fd(), EPOLLIN, count_and_read), 0);
@@ -254,7 +254,8 @@ TEST(many_descriptors)
         CHECK_EQ(c[i].calls, 1);
 }
 
-/* More descriptors than a batch, always ready: none is called a third time before all have been called twice. */
+/* There are more descriptors than in one batch, and they are always ready. None is called a third time before all were
+ * called twice. */
 TEST(descriptors_that_are_always_ready_take_turns)
 {
     enum { N = 2 * GD__LOOP_BATCH };
@@ -289,8 +290,8 @@ static int64_t median_of(const int64_t *values)
     return sorted[WAITS / 2];
 }
 
-/* Waits of 0.1 to 4 ms, which must never end early. Keeps the smallest delay of each wait: other processes make some
- * waits late, but a wait that is rounded up is late each time. */
+/* Waits several times, for 0.1 to 4 ms. No wait may end early. Keeps the smallest delay of each wait, because other
+ * processes may delay some waits. If the library rounded up, every wait would be late. */
 static void wait_once_more(struct gd__loop *l, int64_t *least)
 {
     for (int i = 0; i < WAITS; i++) {
@@ -303,7 +304,7 @@ static void wait_once_more(struct gd__loop *l, int64_t *least)
     }
 }
 
-TEST(deadlines_are_kept_to_well_under_a_millisecond)
+TEST(waits_are_much_less_than_a_millisecond_late)
 {
     struct gd__loop l = opened();
     int64_t least[WAITS];
@@ -323,7 +324,7 @@ TEST(past_deadline_returns_at_once)
     CHECK_EQ(gd__loop_wait(&l, gd__now_ns()), 0);
 }
 
-TEST(far_deadline_is_no_overflow)
+TEST(a_distant_deadline_does_not_overflow)
 {
     struct gd__loop l = opened();
     struct counter c = counter_of(&l);
@@ -382,11 +383,11 @@ static void nothing(int signal)
     (void)signal;
 }
 
-TEST(a_signal_counts_as_nothing_ready)
+TEST(a_signal_ends_the_wait_with_nothing_ready)
 {
     struct gd__loop l = opened();
     struct sigaction a = { .sa_handler = nothing };
-    /* Send the signal again and again: the first one may arrive before the wait has begun. */
+    /* Sends the signal again and again, because the first one may arrive before the wait begins. */
     struct itimerval t = { .it_value.tv_usec = 5000, .it_interval.tv_usec = 5000 };
 
     CHECK_EQ(sigaction(SIGALRM, &a, NULL), 0);
@@ -404,7 +405,7 @@ TEST(bad_descriptors_are_refused)
     CHECK_CONTAINS(gd_error_text(), "1000000");
     CHECK_EQ(c.watch.fd, -1);
     CHECK_EQ(gd__loop_add(&l, &c.watch, file, EPOLLIN, count), GD_E_SYSTEM);
-    CHECK_EQ(errno, EPERM); /* errno is left for the caller */
+    CHECK_EQ(errno, EPERM); /* errno is kept for the caller */
     CHECK_EQ(c.watch.fd, -1);
     gd__loop_close(&l);
     CHECK_EQ(gd__loop_wait(&l, 0), GD_E_SYSTEM);

@@ -1,4 +1,4 @@
-/* A worker's output: the tail, forwarding to slow, broken and closed descriptors, and that nothing blocks. */
+/* The output of a worker: the tail, and forwarding to slow, broken and closed descriptors. Nothing blocks. */
 #include "proc/output.h"
 
 #include <fcntl.h>
@@ -11,18 +11,18 @@
 #include "base/fault.h"
 #include "support/test.h"
 
-/* --- what the tests share ----------------------------------------------- */
+/* --- shared functions ----------------------------------------------- */
 
 struct rig {
     struct gd__loop loop;
     struct gd__output out;
-    int worker; /* the worker's end */
+    int worker; /* the worker's end of the pipe */
     char text[300000];
     size_t size;
     int calls;
     int stream;
     bool close_in_callback;
-    int feed_back; /* write here from the callback; -1: do not */
+    int feed_back; /* the callback writes the text to this descriptor; -1: it does not */
 };
 
 static struct rig rig;
@@ -60,7 +60,7 @@ static void say(const char *text)
     say_bytes(text, strlen(text));
 }
 
-/* Runs the loop until it has nothing to do at once. */
+/* Runs the loop until nothing is ready. */
 static void turn(void)
 {
     int n;
@@ -107,13 +107,13 @@ static void write_all_it_takes(int fd)
     CHECK_EQ(fcntl(fd, F_SETFL, flags), 0);
 }
 
-/* Byte i of the stream that a talkative worker writes. */
+/* Byte i of the text that the worker writes. */
 static char pattern(size_t i)
 {
     return (char)('a' + i * 2654435761u / 7919 % 26);
 }
 
-/* The worker writes until its own pipe is full too. Returns how many bytes it wrote. */
+/* Writes as the worker until its pipe is full too. Returns the number of bytes written. */
 static size_t talk_until_stopped(size_t from)
 {
     size_t i = from;
@@ -134,7 +134,7 @@ static size_t talk_until_stopped(size_t from)
     return i;
 }
 
-/* Reads n bytes of the pattern from fd as they come, turning the loop. */
+/* Reads n bytes of the pattern from fd, and runs the loop meanwhile. */
 static void expect_pattern(int fd, size_t n)
 {
     char block[5000];
@@ -146,7 +146,7 @@ static void expect_pattern(int fd, size_t n)
         CHECK_GT(got, 0);
         for (ssize_t k = 0; k < got; k++) {
             if (block[k] == 0)
-                continue; /* the bytes that filled it at first */
+                continue; /* the zeros that filled the descriptor at first */
             CHECK_EQ(block[k], pattern(i));
             i++;
         }
@@ -166,8 +166,8 @@ TEST(text_goes_to_the_callback)
     CHECK_STR(last_lines(5), "hello");
 }
 
-/* While output is held, not even the end is reported. Afterwards everything is. */
-TEST(held_output_arrives_when_released)
+/* While output is on hold, nothing is reported, not even the end of file. After the release, everything is reported. */
+TEST(output_on_hold_arrives_after_the_release)
 {
     open_rig(-1);
     gd__output_hold(&rig.out, true);
@@ -182,7 +182,7 @@ TEST(held_output_arrives_when_released)
     CHECK_EQ(rig.out.watch.fd, -1);
 }
 
-TEST(no_callback_keeps_the_tail)
+TEST(without_a_callback_the_tail_is_still_kept)
 {
     int worker;
 
@@ -207,13 +207,13 @@ TEST(end_of_file_is_reported_once)
     open_rig(-1);
     say("last words");
     close(rig.worker);
-    turn(); /* would not return if the end were reported for ever */
+    turn(); /* does not return if the end is reported again and again */
     CHECK_EQ(rig.out.watch.fd, -1);
     CHECK_STR(last_lines(1), "last words");
     gd__output_drain(&rig.out);
 }
 
-TEST(a_chatty_worker_does_not_starve_the_loop)
+TEST(a_worker_that_prints_much_does_not_block_the_loop)
 {
     static char zeros[256 * 1024];
 
@@ -228,11 +228,11 @@ TEST(a_chatty_worker_does_not_starve_the_loop)
     CHECK_EQ(rig.size, sizeof zeros);
 }
 
-TEST(drain_reads_what_is_there)
+TEST(drain_reads_the_available_output)
 {
     open_rig(-1);
     say("one\ntwo\n");
-    gd__output_drain(&rig.out); /* the worker's end is open: it must not wait */
+    gd__output_drain(&rig.out); /* must not wait, although the worker's end is open */
     CHECK_EQ(rig.size, 8);
     gd__output_drain(&rig.out);
     CHECK_EQ(rig.calls, 1);
@@ -242,7 +242,7 @@ TEST(drain_reads_what_is_there)
     CHECK_STR(last_lines(2), "two\nthree");
 }
 
-/* A process that the worker left behind writes as fast as we read. */
+/* A process that the worker has left behind writes as fast as the library reads. */
 TEST(drain_ends_although_a_process_keeps_writing)
 {
     open_rig(-1);
@@ -266,7 +266,7 @@ TEST(callback_may_close)
     gd__output_close(&rig.out);
 }
 
-TEST(closing_gives_back_every_descriptor)
+TEST(closing_closes_every_descriptor)
 {
     int before = open_fds(), ends[2];
 
@@ -311,7 +311,7 @@ TEST(tail_has_the_last_lines)
     CHECK_STR(last_lines(50), "one\ntwo\n\nthree");
 }
 
-TEST(tail_has_a_line_without_its_end)
+TEST(tail_has_a_line_without_a_newline)
 {
     open_rig(-1);
     say("whole\npart");
@@ -323,7 +323,7 @@ TEST(tail_has_a_line_without_its_end)
     CHECK_STR(last_lines(1), "partly");
 }
 
-TEST(tail_has_no_strange_bytes)
+TEST(tail_has_no_control_characters)
 {
     static const char bytes[] = "a\0b\x1b[31m\r\t\x7f\xc3\xa9\xff";
 
@@ -352,8 +352,8 @@ TEST(tail_of_long_text_begins_with_a_whole_line)
     CHECK_STR(last_lines(2), "line 1998\nline 1999");
 }
 
-/* The same bytes in pieces of any size make the same tail. */
-TEST(tail_does_not_depend_on_how_it_came)
+/* The same bytes give the same tail, whatever the sizes of the pieces. */
+TEST(tail_does_not_depend_on_the_sizes_of_the_pieces)
 {
     static char all[20000], expected[GD__TAIL_BYTES + 1];
 
@@ -377,7 +377,7 @@ TEST(tail_does_not_depend_on_how_it_came)
 }
 
 /* The dropped part ended with a newline, so the first line is complete. */
-TEST(tail_cut_between_lines_loses_none)
+TEST(tail_cut_between_lines_loses_no_line)
 {
     static char text[GD__TAIL_BYTES + 2];
 
@@ -395,7 +395,7 @@ TEST(tail_cut_between_lines_loses_none)
     CHECK_EQ(strlen(last_lines(9)), GD__TAIL_BYTES - 98);
 }
 
-TEST(tail_of_one_endless_line_is_its_end)
+TEST(tail_of_one_long_line_is_its_end)
 {
     static char text[10000];
 
@@ -461,7 +461,7 @@ TEST(forwards_to_a_pipe)
 
     make_pipe(ends);
     check_forwards(ends[1], ends[0]);
-    CHECK(!(fcntl(ends[1], F_GETFL) & O_NONBLOCK)); /* shared with others: left alone */
+    CHECK(!(fcntl(ends[1], F_GETFL) & O_NONBLOCK)); /* other processes share these flags, so they must not change */
 }
 
 TEST(forwards_to_a_socket)
@@ -472,7 +472,7 @@ TEST(forwards_to_a_socket)
     check_forwards(ends[1], ends[0]);
 }
 
-TEST(forwards_to_a_file_where_its_owner_is)
+TEST(forwards_to_a_file_at_its_current_position)
 {
     char text[40] = "";
     int fd = memfd_create("out", MFD_CLOEXEC);
@@ -497,7 +497,7 @@ TEST(forwards_to_a_device)
     CHECK_STR(last_lines(1), "much");
 }
 
-/* Forwarding to a full descriptor: nothing blocks or spins, the worker is held back, and later everything arrives in
+/* Forwards to a full descriptor. Nothing blocks or spins, and the worker must wait. Later all output arrives in
  * order. */
 static size_t talk_to_one_that_is_full(int to)
 {
@@ -542,7 +542,7 @@ TEST(full_socket_does_not_block)
     CHECK_EQ(rig.out.forward_kind, 1);
 }
 
-/* A pipe that we may not open again, as with another user's. */
+/* A pipe that this process may not open again, like a pipe of another user. */
 TEST(full_pipe_that_cannot_be_opened_again_does_not_block)
 {
     int ends[2];
@@ -564,14 +564,15 @@ TEST(stopped_terminal_does_not_block)
     int slave = open(ptsname(master), O_RDWR | O_NOCTTY | O_CLOEXEC);
     if (slave < 0)
         SKIP("no terminals here");
-    /* Do not fill the terminal to stop it: a kernel thread moves what was written to the reading side at any time. */
+    /* Stops the terminal instead of filling it, because a kernel thread moves written text to the reading side at any
+     * time. */
     CHECK_EQ(tcflow(slave, TCOOFF), 0);
     size_t n = talk_to_one_that_is_full(slave);
     CHECK_EQ(tcflow(slave, TCOON), 0);
     expect_what_was_said(master, n);
 }
 
-TEST(two_outputs_wait_for_the_same_descriptor)
+TEST(two_outputs_can_wait_for_the_same_descriptor)
 {
     static struct gd__output second;
     int ends[2], worker;
@@ -605,7 +606,7 @@ TEST(worker_dies_while_blocked)
     open_rig(ends[1]);
     size_t n = talk_until_stopped(0);
     close(rig.worker);
-    turn(); /* end of file must not be reported for ever */
+    turn(); /* end of file must not be reported again and again */
     CHECK(rig.out.blocked);
     expect_pattern(ends[0], n);
     CHECK_EQ(rig.out.watch.fd, -1);
@@ -631,7 +632,7 @@ TEST(drain_while_blocked_completes_the_tail)
 
 /* --- errors ------------------------------------------------------------- */
 
-/* SIGPIPE has its default action in these cases, so it would kill them. */
+/* In these cases SIGPIPE has its default action, which would kill the process. */
 
 static bool sigpipe_is_pending(void)
 {
@@ -726,7 +727,7 @@ TEST(pipe_breaks_while_blocked)
     check_broken();
 }
 
-TEST(a_sigpipe_of_the_program_itself_is_left_to_it)
+TEST(a_pending_sigpipe_of_the_program_stays_pending)
 {
     int ends[2];
     sigset_t set, before;
@@ -745,7 +746,7 @@ TEST(a_sigpipe_of_the_program_itself_is_left_to_it)
     CHECK_EQ(sigismember(&before, SIGPIPE), 1);
 }
 
-/* Our pipes must not become the program's standard streams, nor be forwarded to themselves. */
+/* Pipes of the library must not get the numbers of closed standard streams, and must not be forwarded to themselves. */
 TEST(program_without_standard_streams)
 {
     static struct gd__output second;
@@ -753,7 +754,7 @@ TEST(program_without_standard_streams)
 
     for (int fd = 0; fd < 3; fd++)
         close(fd);
-    CHECK(open("/dev/null", O_RDONLY) == 0); /* the loop's descriptor would be 0 */
+    CHECK(open("/dev/null", O_RDONLY) == 0); /* otherwise the descriptor of the loop would be 0 */
     int high = fcntl(0, F_DUPFD, 10);
     CHECK_EQ(gd__loop_open(&rig.loop), 0);
     int loop_fd = fcntl(rig.loop.fd, F_DUPFD_CLOEXEC, 10);

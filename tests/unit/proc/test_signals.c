@@ -1,4 +1,5 @@
-/* SIGINT and SIGTERM: which subscribers are notified, what is restored, and that nothing is notified after it left. */
+/* SIGINT and SIGTERM: which subscribers are notified, which handlers are restored, and that no subscriber is notified
+ * after it has unsubscribed. */
 #include "proc/signals.h"
 
 #include <pthread.h>
@@ -17,7 +18,7 @@ static int new_eventfd(void)
     return fd;
 }
 
-/* The number of signals that a subscriber was notified of since the last call. */
+/* Returns how many signals the subscriber was notified of since the last call. */
 static int told(int fd)
 {
     uint64_t n = 0;
@@ -56,7 +57,7 @@ static bool handler_is(int signal, void (*handler)(int))
     return a.sa_handler == handler;
 }
 
-/* How a fork that calls this function ends: the signal that kills it, or its exit code, negated. */
+/* Calls the function in a fork. Returns the signal that kills the fork, or its exit code as a negative number. */
 static int end_of_fork(void (*what)(int fd), int fd)
 {
     int status;
@@ -108,7 +109,7 @@ TEST(two_subscribers)
     CHECK(handler_is(SIGINT, SIG_DFL));
 }
 
-TEST(previous_handlers_come_back)
+TEST(previous_handlers_are_restored)
 {
     struct sigaction mine = { .sa_handler = theirs, .sa_flags = SA_NODEFER }, now;
 
@@ -140,14 +141,14 @@ static void raise_sigterm(int fd)
     raise(SIGTERM);
 }
 
-TEST(default_comes_back)
+TEST(the_default_action_is_restored)
 {
     gd__signals_unsubscribe(subscribed(new_eventfd()));
     CHECK(handler_is(SIGINT, SIG_DFL));
     CHECK_EQ(end_of_fork(raise_sigterm, -1), SIGTERM);
 }
 
-TEST(a_handler_put_over_ours_stays)
+TEST(a_handler_installed_after_ours_stays)
 {
     int fd = new_eventfd(), token = subscribed(fd);
 
@@ -159,7 +160,7 @@ TEST(a_handler_put_over_ours_stays)
     CHECK(handler_is(SIGTERM, SIG_DFL));
 }
 
-/* The program's handler keeps ours and calls it, as well-behaved handlers do. */
+/* The program's handler calls the previous handler, which is ours. */
 static struct sigaction ours;
 
 static void theirs_calls_ours(int signal, siginfo_t *info, void *context)
@@ -168,7 +169,7 @@ static void theirs_calls_ours(int signal, siginfo_t *info, void *context)
     ours.sa_sigaction(signal, info, context);
 }
 
-TEST(a_handler_that_calls_ours_makes_no_circle)
+TEST(a_handler_that_calls_ours_causes_no_endless_loop)
 {
     struct sigaction a = { .sa_sigaction = theirs_calls_ours, .sa_flags = SA_SIGINFO };
     int fd = new_eventfd(), token = subscribed(fd);
@@ -188,9 +189,9 @@ TEST(a_handler_that_calls_ours_makes_no_circle)
     CHECK_EQ(told(fd), 0);
 }
 
-/* The program's handler is removed after we have left, and ours is active again. It must act like the handler that was
- * there before ours. */
-TEST(our_handler_put_back_later_acts_as_the_previous_one)
+/* The program removes its handler after we have unsubscribed. Then our handler is active again. It must act like the
+ * handler before ours. */
+TEST(our_handler_installed_again_later_acts_like_the_previous_one)
 {
     signal(SIGINT, theirs);
     int token = subscribed(new_eventfd());
@@ -206,7 +207,7 @@ TEST(our_handler_put_back_later_acts_as_the_previous_one)
 
 TEST(errno_is_kept)
 {
-    int token = subscribed(900); /* writing there fails */
+    int token = subscribed(900); /* this descriptor is not open, so writing fails */
 
     errno = 1234;
     raise(SIGINT);
@@ -214,7 +215,7 @@ TEST(errno_is_kept)
     gd__signals_unsubscribe(token);
 }
 
-TEST(too_many)
+TEST(too_many_subscribers)
 {
     int fd = new_eventfd(), tokens[GD__SIGNAL_SUBSCRIBERS];
 
@@ -254,7 +255,7 @@ static void raise_sigint(int fd)
     raise(SIGINT);
 }
 
-/* Ctrl-C at a terminal reaches a fork of the program too: the run must not count it twice. */
+/* Ctrl-C at a terminal also reaches a fork of the program. The run must not count it twice. */
 TEST(a_fork_does_not_notify_its_parent)
 {
     int fd = new_eventfd(), token = subscribed(fd);
@@ -310,7 +311,7 @@ TEST(a_fork_may_subscribe)
 
 static atomic_bool storm_over;
 
-/* Handles all signals of the process, as fast as it can. */
+/* Sends SIGINT to this thread, as fast as possible. */
 static void *storm(void *unused)
 {
     sigset_t none;
@@ -333,7 +334,7 @@ static void block_both(void)
     pthread_sigmask(SIG_BLOCK, &both, NULL);
 }
 
-TEST(nothing_is_written_after_leaving)
+TEST(nothing_is_written_after_unsubscribing)
 {
     pthread_t threads[2];
     int always = subscribed(new_eventfd());
@@ -359,7 +360,7 @@ TEST(nothing_is_written_after_leaving)
 struct actor {
     pthread_t thread;
     int token;
-    _Atomic pid_t tid; /* set just before the call that is to block */
+    _Atomic pid_t tid; /* set just before the call that should block */
     atomic_bool done;
 };
 
@@ -407,10 +408,10 @@ static void start_until_asleep_or_done(struct actor *a, void *(*run)(void *))
         sched_yield();
 }
 
-/* A handler is held up after it has read the descriptor and before its write ends: the descriptor is full. */
-TEST(leaving_waits_for_the_handler_that_is_under_way)
+/* The eventfd is full, so the handler blocks in its write. Unsubscribing must wait for it. */
+TEST(unsubscribing_waits_for_a_running_handler)
 {
-    int fd = eventfd(0, EFD_CLOEXEC); /* blocking */
+    int fd = eventfd(0, EFD_CLOEXEC); /* a write to it can block */
     uint64_t most = UINT64_MAX - 1;
     struct actor handler = { 0 }, leaver = { 0 };
 
@@ -435,7 +436,7 @@ static void *come_and_go(void *unused)
     for (int i = 0; i < 500; i++) {
         int fd = new_eventfd(), token = subscribed(fd);
 
-        raise(SIGTERM); /* sent to this thread: notified before raise returns */
+        raise(SIGTERM); /* this thread handles the signal before raise() returns */
         CHECK_GE(told(fd), 1);
         gd__signals_unsubscribe(token);
         close(fd);
@@ -443,7 +444,7 @@ static void *come_and_go(void *unused)
     return NULL;
 }
 
-TEST(threads_come_and_go)
+TEST(threads_subscribe_and_unsubscribe)
 {
     pthread_t threads[4];
 
@@ -455,7 +456,7 @@ TEST(threads_come_and_go)
     CHECK(handler_is(SIGINT, SIG_DFL));
 }
 
-TEST(failing_calls_leave_things_as_they_were)
+TEST(failing_calls_change_nothing)
 {
 #ifndef GD_TEST_HOOKS
     SKIP("built without test hooks");
