@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Makes a C file of a page, while building.
+"""Makes a C file from a page, during the build.
 
     embed.py NAME PAGE.html STYLE.css SCRIPT.js... > NAME.c
 
-In the page @STYLE@ and @SCRIPT@ become the contents of the files. @STYLE_HASH@ and @SCRIPT_HASH@ become their hashes,
-written as a content security policy wants them. Scripts are joined in the order in which they are given.
+In the page, @STYLE@ and @SCRIPT@ are replaced by the contents of the files. @STYLE_HASH@ and @SCRIPT_HASH@ are replaced
+by their hashes, in the form of a content security policy. Scripts are joined in the order in which they are given.
 """
 import base64
 import hashlib
@@ -20,7 +20,7 @@ def policy_hash(text):
 
 
 def assemble(page, style, script):
-    """The page with everything in it. Each mark is replaced where it first occurs."""
+    """Returns the page with its style and script. Only the first occurrence of each mark is replaced."""
     for mark, content in (
         (b"@STYLE_HASH@", policy_hash(style)),
         (b"@SCRIPT_HASH@", policy_hash(script)),

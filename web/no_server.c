@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Takes the place of the server in a build without libmicrohttpd: reports that there is no web page.
+ * Used instead of the server in a build without libmicrohttpd. Reports that there is no web page.
  */
 #include <stddef.h>
 

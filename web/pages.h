@@ -8,12 +8,12 @@
 
 #include <stddef.h>
 
-/* The page of a run that is going on. */
+/* The page of a run that has not ended. */
 extern const unsigned char web_live_page[];
 extern const size_t web_live_page_size;
 extern const char web_live_script_hash[], web_live_style_hash[]; /* "sha256-..." */
 
-/* The page of a run that is over: its data take the place of @DATA@. */
+/* The page of a run that is over. Its data replace @DATA@. */
 extern const unsigned char web_report_page[];
 extern const size_t web_report_page_size;
 extern const char web_report_script_hash[], web_report_style_hash[];

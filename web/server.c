@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * The server, built on libmicrohttpd. It has one thread, which never waits for a client. A client of the events that is
- * up to date is suspended and costs nothing until the feed wakes it. The library's own timer drops clients that do not
- * read.
+ * The server uses libmicrohttpd. It has one thread, which never waits for a client. A client of /api/events that has
+ * received everything is suspended and costs nothing until the feed wakes it. A timer of the library drops clients that
+ * do not read.
  *
- * A run needs its descriptors, so connections may use a quarter of the descriptors that the process may open, at most
- * 384. A third of those is for clients that have not shown the token yet (access/connections.h). The headers of every
- * answer, refusals included, forbid storing it, framing it, guessing its type, and using it from another site.
+ * The run needs most descriptors itself. So the server uses at most a quarter of the descriptors that the process may
+ * open, and at most 384. A third of the connections is for clients that have not sent the token yet
+ * (access/connections.h). The headers of every answer, even of a refusal, tell the browser not to store it, not to show
+ * it in a frame, not to guess its type, and not to use it for another site.
  */
 #include "web/server.h"
 
@@ -27,7 +28,7 @@
 #include "web/access/guard.h"
 #include "web/pages.h"
 
-/* Memory of a connection: the headers of its request and a block of the answer. */
+/* The memory of a connection is for the headers of its request and a block of the answer. */
 enum { MEMORY_PER_CONNECTION = 32 << 10, BLOCK = 16 << 10, MOST_CONNECTIONS = 384, IDLE_S = 15 };
 
 /* The time limits for a request to arrive, and for a stranger to read the answer. */
@@ -36,8 +37,8 @@ enum { REQUEST_MS = 10000, ANSWER_MS = 30000 };
 /* Room for connections that were dropped but not yet closed by the library. */
 enum { DROPPED = 16 };
 
-/* How long the end of a run waits for clients that do not read, and for the server's thread. */
-enum { LAST_WORDS_MS = 500, BUSY_MS = 10000 };
+/* At the end of a run: how long to wait for clients that do not read, and for the server's thread. */
+enum { LAST_EVENT_MS = 500, BUSY_MS = 10000 };
 
 struct web_server {
     struct MHD_Daemon *daemon;
@@ -80,9 +81,9 @@ static enum MHD_Result send_response(struct MHD_Connection *c, unsigned status, 
 
 static enum MHD_Result refuse(const struct web_server *s, struct MHD_Connection *c, unsigned status, const char *why)
 {
-    char words[256];
-    int length = snprintf(words, sizeof words, "%u: %s\n", status, why);
-    struct MHD_Response *r = MHD_create_response_from_buffer((size_t)length, words, MHD_RESPMEM_MUST_COPY);
+    char text[256];
+    int length = snprintf(text, sizeof text, "%u: %s\n", status, why);
+    struct MHD_Response *r = MHD_create_response_from_buffer((size_t)length, text, MHD_RESPMEM_MUST_COPY);
     if (!r)
         return MHD_NO;
     add_headers(s, r, "text/plain; charset=utf-8");
@@ -95,7 +96,7 @@ static enum MHD_Result refuse(const struct web_server *s, struct MHD_Connection 
     return send_response(c, status, r);
 }
 
-/* Takes the bytes over. */
+/* Takes ownership of the bytes. */
 static enum MHD_Result answer(const struct web_server *s, struct MHD_Connection *c, struct gd__buffer *b,
                               const char *type)
 {
@@ -161,7 +162,7 @@ static bool socket_is(void *connection, short events)
     return poll(&p, 1, 0) > 0;
 }
 
-/* While a connection is suspended the library does not look at its socket. */
+/* The feed calls this because the library does not watch the socket of a suspended connection. */
 static bool is_gone(void *connection)
 {
     return socket_is(connection, POLLRDHUP);
@@ -186,7 +187,7 @@ static void leave(void *watcher)
     web_watcher_leave(watcher);
 }
 
-/* The answer to HEAD: no watcher is made. */
+/* The answer to HEAD. It needs no watcher. */
 static enum MHD_Result no_events(struct web_server *s, struct MHD_Connection *c)
 {
     struct MHD_Response *r = MHD_create_response_from_buffer(0, NULL, MHD_RESPMEM_PERSISTENT);
@@ -216,7 +217,7 @@ static const struct path {
     const char *path;
     enum MHD_Result (*get)(struct web_server *s, struct MHD_Connection *c);
     enum MHD_Result (*head)(struct web_server *s, struct MHD_Connection *c); /* NULL: the same without its body */
-    bool open;                                                               /* for everybody: the page holds no data */
+    bool open;                                                               /* needs no token: the page has no data */
 } paths[] = {
     { "/", page, NULL, true },
     { "/api/events", events, no_events, false },
@@ -243,7 +244,7 @@ static enum MHD_Result count_header(void *user, enum MHD_ValueKind kind, const c
     return MHD_YES;
 }
 
-/* A value with a NUL in it does not count. */
+/* Returns "" for a value that contains a NUL. */
 static const char *value_of(struct MHD_Connection *c, enum MHD_ValueKind kind, const char *name)
 {
     const char *value = NULL;
@@ -259,7 +260,7 @@ static struct web_connection *place_of(struct MHD_Connection *c)
     return info ? info->socket_context : NULL;
 }
 
-/* 0 if the request may be answered; otherwise the HTTP status, and the reason. */
+/* Returns 0 if the request may be answered. Otherwise returns the HTTP status, and sets *why to the reason. */
 static unsigned admit(struct web_server *s, struct MHD_Connection *c, const struct web_request *r, bool open,
                       const char **why)
 {
@@ -336,7 +337,7 @@ static struct web_connection *enter(struct web_server *s, struct MHD_Connection 
     return place;
 }
 
-/* Called before the socket is closed. */
+/* Called by the library when a connection was opened, and before its socket is closed. */
 static void came_or_left(void *user, struct MHD_Connection *c, void **place, enum MHD_ConnectionNotificationCode what)
 {
     struct web_server *s = user;
@@ -348,7 +349,7 @@ static void came_or_left(void *user, struct MHD_Connection *c, void **place, enu
 
 /* --- opening and closing --------------------------------------------------------------------------- */
 
-/* The library's messages are about mistakes of clients. They are dropped. */
+/* Ignores the library's messages, because they are about mistakes of clients. */
 static void say_nothing(void *user, const char *format, va_list args)
 {
     (void)user, (void)format, (void)args;
@@ -371,7 +372,7 @@ static int open_connections(struct web_server *s, unsigned limit, unsigned reque
     return web_connections_open(&s->connections, &limits);
 }
 
-/* The library's thread takes no signals: they are for the run. */
+/* Blocks all signals in the library's thread, because the run must handle them. */
 static struct MHD_Daemon *start_daemon(struct web_server *s, int fd, unsigned limit, unsigned idle_s)
 {
     sigset_t before;
@@ -447,7 +448,7 @@ void web_server_close(struct web_server **server)
     *server = NULL;
     if (!s)
         return;
-    web_feed_finish(s->feed, LAST_WORDS_MS, BUSY_MS);
+    web_feed_finish(s->feed, LAST_EVENT_MS, BUSY_MS);
     MHD_stop_daemon(s->daemon); /* closes the socket too; no connection is suspended any more */
     web_connections_close(&s->connections);
     web_feed_close(&s->feed);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Addresses are numbers or "localhost". A name that has to be looked up may mean another machine tomorrow.
+ * An address is a number or "localhost". Other names are refused, because a name may lead to another machine later.
  */
 #include "web/access/address.h"
 
@@ -14,7 +14,7 @@
 #include "base/failure.h"
 #include "base/text/parse.h"
 
-/* As many connections may wait to be accepted as the system allows. */
+/* How many connections may wait to be accepted; the system may allow fewer. */
 enum { BACKLOG = 128 };
 
 static int set_v4(struct web_address *a, const char *host, uint16_t port)
@@ -53,7 +53,8 @@ int web_address_parse(struct web_address *a, const char *text)
         return gd__fail("--http %s: write a port from 0 to 65535, or ADDRESS:PORT, as in 8080 or 0.0.0.0:8080", text);
     size_t length = colon ? (size_t)(colon - text) : 0;
     if (length >= sizeof host)
-        return gd__fail("--http %s: this is not an address", text);
+        return gd__fail("--http %s: the address is too long: write an IP address or localhost, as in 0.0.0.0:8080",
+                        text);
     if (colon)
         snprintf(host, sizeof host, "%.*s", (int)length, text);
     a->port = (unsigned)port;
@@ -70,7 +71,7 @@ int web_address_parse(struct web_address *a, const char *text)
                     text);
 }
 
-/* The port that the system chose. */
+/* Sets a->port to the port that the system chose. */
 static int learn_port(struct web_address *a, int fd)
 {
     struct sockaddr_storage at = { 0 };
@@ -108,7 +109,7 @@ int web_address_listen(struct web_address *a)
                         a->port);
     if (why == EADDRNOTAVAIL)
         return gd__fail(
-            "--http: %s is not an address of this machine: \"ip address\" lists them; or leave the address out",
+            "--http: %s is not an address of this machine: choose one that \"ip address\" lists, or give only a port",
             a->host);
     return gd__fail("--http: cannot listen on %s port %u: %s", a->host, a->port, strerror(why));
 }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * libmicrohttpd has one timer for a connection, which any byte restarts, so a client that sends a byte now and then
- * would stay for ever. Therefore each connection has a deadline here by which its request must be complete. One thread
- * waits for the earliest deadline and shuts down the connections that miss theirs.
+ * libmicrohttpd has one timer for a connection, which every byte restarts. So a client that sends a byte from time to
+ * time would stay connected for ever. Therefore each connection has a deadline here, by which its request must be
+ * complete. One thread waits for the earliest deadline and shuts down the connections that miss theirs.
  *
- * A connection belongs to the caller until the caller removes it. A socket that was shut down is still open, so its
- * descriptor cannot be reused until then. Everything here happens under the lock.
+ * A struct web_connection is valid until the caller removes it. A socket that was shut down stays open until then, so
+ * its descriptor cannot be reused. The lock protects everything here.
  */
 #include "web/access/connections.h"
 
@@ -26,7 +26,7 @@
 enum phase { READING, ANSWERING, N_PHASES };
 
 struct web_connection {
-    struct web_connection *before, *after; /* in the order in which they came */
+    struct web_connection *before, *after; /* in the order in which they were added */
     int fd;
     unsigned char from[16]; /* the client's address, or the common part of its addresses */
     bool trusted;
@@ -41,7 +41,7 @@ struct web_connections {
     struct web_connection *first, *last;
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    uint64_t waits_for_ns; /* what the thread waits for */
+    uint64_t waits_for_ns; /* the deadline that the thread waits for */
     bool stop;
     pthread_t thread;
 };
@@ -53,7 +53,7 @@ static uint64_t now_ns(void)
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-/* --- times: all under the lock ------------------------------------------------------ */
+/* --- deadlines: the caller holds the lock --------------------------------------------- */
 
 static void set_time(struct web_connections *s, struct web_connection *c, enum phase phase)
 {
@@ -154,9 +154,9 @@ void web_connections_close(struct web_connections **connections)
     free(s);
 }
 
-/* --- coming and going ---------------------------------------------------------------------- */
+/* --- adding and removing ------------------------------------------------------------------- */
 
-/* Every user of this machine may use all of 127.0.0.0/8. */
+/* Every user of this machine may use all of 127.0.0.0/8, so these addresses count as one. */
 static void read_v4(unsigned char out[16], const unsigned char address[4])
 {
     out[0] = address[0];
@@ -164,7 +164,7 @@ static void read_v4(unsigned char out[16], const unsigned char address[4])
         memcpy(out, address, 4);
 }
 
-/* A machine may have any number of IPv6 addresses, all with the same first half. */
+/* A machine may have very many IPv6 addresses with the same first half, so these count as one. */
 static void read_v6(unsigned char out[16], const struct in6_addr *address)
 {
     if (IN6_IS_ADDR_V4MAPPED(address))
@@ -250,9 +250,9 @@ void web_connections_remove(struct web_connections *s, struct web_connection *c)
     free(c);
 }
 
-/* --- what they do ------------------------------------------------------------------------------ */
+/* --- phases of a connection -------------------------------------------------------------------- */
 
-/* Finds the connections whose client has hung up. The owner of a watcher may not have noticed yet. */
+/* Drops the trusted connections whose client has closed them. The server may not have noticed that yet. */
 static void drop_gone(struct web_connections *s)
 {
     for (struct web_connection *c = s->first; c; c = c->after) {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * The checks, in this order: method, Host, Origin, token. On the loopback address the Host must be one of the loopback
- * names, with the port. A foreign name that resolves to this machine (DNS rebinding) is refused. On any other address
- * every name is accepted, and the token decides. An Origin, if one is sent, must be the page's own.
+ * The checks are made in this order: method, Host, Origin, token. On the loopback address the Host must be one of the
+ * loopback names, with the port. Another name that resolves to this machine (DNS rebinding) is refused. On any other
+ * address every name is accepted, and only the token protects the page. If an Origin is sent, it must be the page's.
  *
- * The token is read from the Authorization header only. In the address it would appear in the browser's history, and a
+ * The token is read only from the Authorization header. As part of the URL it would appear in the browser's history. A
  * cookie would be sent to every other port of this machine, where other users may listen.
  */
 #include "web/access/guard.h"
@@ -17,7 +17,7 @@
 
 #include "base/failure.h"
 
-/* Letters without a special meaning in a URL. */
+/* Characters without a special meaning in a URL. */
 #define TOKEN_LETTERS "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~"
 
 static int make_token(char *token)
@@ -44,7 +44,8 @@ int web_guard_init(struct web_guard *g, const struct web_address *a, const char 
     return 0;
 }
 
-/* Takes the same time however much is right. The length is not secret. */
+/* Takes the same time for every given token of the right length, so that time reveals nothing. The length is not
+ * secret. */
 static bool same_token(const char *token, const char *given)
 {
     const size_t length = strlen(token);
@@ -63,7 +64,7 @@ bool web_guard_has_token(const struct web_guard *g, const struct web_request *r)
            same_token(g->token, r->authorization + sizeof bearer - 1);
 }
 
-/* True if `is` is "name:port" with our port, or the name alone if our port is 80. */
+/* True if host is "name:port" with our port, or the name alone if our port is 80. */
 static bool is_host(const struct web_guard *g, const char *host, const char *name)
 {
     char with_port[160];
@@ -79,7 +80,7 @@ static bool good_host(const struct web_guard *g, const struct web_request *r)
            is_host(g, r->host, "[::1]") || is_host(g, r->host, g->address.host);
 }
 
-/* http://HOST, or https://HOST if a server with TLS stands in front of this one. */
+/* The origin must be http://HOST, or https://HOST if a proxy with TLS is used. */
 static bool good_origin(const struct web_request *r)
 {
     if (!r->origin)

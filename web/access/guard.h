@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Decides who may see the page. Every user of the machine can request a page on the loopback address. So can any web
- * site that is open in the user's browser, through a name that resolves to 127.0.0.1. On another address anybody can.
- * So there is always a token.
+ * Decides which requests are allowed. On the loopback address, every user of the machine can send a request. So can any
+ * web site that is open in the user's browser, through a name that resolves to 127.0.0.1. On other addresses, other
+ * machines can too. So there is always a token.
  */
 #ifndef GD_WEB_ACCESS_GUARD_H
 #define GD_WEB_ACCESS_GUARD_H
@@ -25,11 +25,11 @@ struct web_request {
     unsigned n_hosts, n_origins; /* number of such headers */
 };
 
-/* token: chosen by the user; NULL: a random one is made. 0, or -1 with gd__fail_text(). */
+/* token: chosen by the user; NULL: a random one is made. Returns 0, or -1 with gd__fail_text(). */
 int web_guard_init(struct web_guard *g, const struct web_address *a, const char *token);
 
-/* 0 if the request is allowed, apart from the token. Otherwise the HTTP status for the refusal, and *why is one line
- * that explains it. */
+/* Checks everything except the token. Returns 0 if the request is allowed. Otherwise returns the HTTP status for the
+ * refusal, and sets *why to one line that explains it. */
 unsigned web_guard_check(const struct web_guard *g, const struct web_request *r, const char **why);
 
 /* True if the request has the token. */

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * The texts that watchers get are numbered, and the last few are in a ring. A watcher knows the number of its next text
- * and holds a reference to the one it is sending. If its number is no longer in the ring, it gets the state instead,
- * which is made once per sample for all of them.
+ * Watchers are sent texts. The texts are numbered, and the last few are in a ring. A watcher stores the number of its
+ * next text and holds a reference to the text that it is sending. If its next text is no longer in the ring, it gets
+ * the state instead. The state is made at most once per sample, for all watchers that need it.
  *
- *   event: state    everything              the first of each stream, and for a watcher that fell behind
- *   event: update   what is new             tasks and failures that ended; figures, workers, devices as they are
- *   event: end      what is new, the last
+ *   event: state    everything; the first event of each stream, and the next one for a watcher that fell behind
+ *   event: update   new tasks and failures; all figures, workers and devices
+ *   event: end      the same as update; the last event
  *
- * The sampling thread reads snapshots without the lock, since no other thread reads them.
+ * The sampling thread reads snapshots without the lock, because no other thread reads them.
  */
 #include "web/live/feed.h"
 
@@ -28,7 +28,7 @@
 enum { SLOW_MS = 1000, FAST_MS = 100, RING = 32, MOST_WATCHERS = 256 };
 
 struct text {
-    unsigned refs; /* under the lock */
+    unsigned refs; /* protected by the lock */
     struct gd__buffer bytes;
 };
 
@@ -48,7 +48,7 @@ struct web_feed {
     void *user;
     pthread_t thread;
     pthread_mutex_t lock;
-    pthread_cond_t changed; /* a watcher came or left, or the thread is to stop */
+    pthread_cond_t changed; /* a watcher came or left, or the thread must stop */
     bool stop, ended;
     struct web_last kept;
     struct web_history history;
@@ -58,7 +58,7 @@ struct web_feed {
     struct text *state;       /* the state of this sequence; NULL: not needed yet */
     uint64_t told_ns;         /* when something was last sent to watchers */
     struct web_watcher *first;
-    size_t n_watchers, n_gone; /* all watchers; and those of them that only have to be told to leave */
+    size_t n_watchers, n_gone; /* all watchers; those of them whose client is gone */
 };
 
 static uint64_t now_ns(void)
@@ -78,7 +78,7 @@ static void let_go(struct text *t)
     }
 }
 
-/* An event of the stream. NULL if memory ran out. */
+/* Makes an event of the stream. Returns NULL if memory runs out. */
 static struct text *make_text(const struct web_feed *f, const char *event, const struct gd_snapshot *s)
 {
     struct text *t = calloc(1, sizeof *t);
@@ -95,7 +95,7 @@ static struct text *make_text(const struct web_feed *f, const char *event, const
     return t;
 }
 
-/* The next text for w, with a reference; NULL: none, or out of memory. */
+/* Returns the next text for w, with a reference. Returns NULL if there is none, or if memory runs out. */
 static struct text *next_text(struct web_watcher *w)
 {
     struct web_feed *f = w->feed;
@@ -128,7 +128,7 @@ static void wake_all(struct web_feed *f)
     }
 }
 
-/* Wakes sleeping watchers whose client has hung up. */
+/* Wakes sleeping watchers whose client has closed the connection. */
 static void sweep(struct web_feed *f)
 {
     for (struct web_watcher *w = f->first; w; w = w->after) {
@@ -141,7 +141,7 @@ static void sweep(struct web_feed *f)
     }
 }
 
-static void tell(struct web_feed *f, const struct gd_snapshot *news)
+static void publish(struct web_feed *f, const struct gd_snapshot *news)
 {
     f->sequence++;
     f->told_ns = now_ns();
@@ -164,7 +164,7 @@ static void add_history(struct web_feed *f)
         web_history_add(&f->history, &sample);
 }
 
-/* Under the lock. */
+/* The caller holds the lock. */
 static void take_in(struct web_feed *f, const struct gd_snapshot *s)
 {
     struct gd_snapshot news;
@@ -174,16 +174,16 @@ static void take_in(struct web_feed *f, const struct gd_snapshot *s)
     add_history(f);
     view_history_add(&f->seen, &f->kept.s);
     if (differs || now_ns() - f->told_ns >= (uint64_t)SLOW_MS * 1000000u)
-        tell(f, &news);
+        publish(f, &news);
 }
 
-/* Reads a snapshot, without the lock. False: the run is gone. */
+/* Reads a snapshot. The caller does not hold the lock. Returns false if the run is over. */
 static bool sample(struct web_feed *f)
 {
     const struct gd_snapshot *s = NULL;
     const int rc = f->read(f->user, &s);
     if ((rc < 0 && rc != GD_E_NO_JOB) || !s)
-        return true; /* perhaps next time */
+        return true; /* the next read may succeed */
     struct gd_snapshot copy = *s;
     pthread_mutex_lock(&f->lock);
     copy.ended = copy.ended || rc == GD_E_NO_JOB;
@@ -193,7 +193,7 @@ static bool sample(struct web_feed *f)
     return !copy.ended;
 }
 
-/* Under the lock: waits until the next sample is due. False: the thread is to stop. */
+/* Waits until the next sample is due. The caller holds the lock. Returns false if the thread must stop. */
 static bool wait_turn(struct web_feed *f, uint64_t last_ns)
 {
     while (!f->stop) {
@@ -246,7 +246,7 @@ int web_feed_open(struct web_feed **out, web_read_fn *read, void *user)
     return 0;
 }
 
-/* The thread has ended, or was never started. */
+/* Ends the thread and waits for it, if it runs. */
 static void stop_thread(struct web_feed *f)
 {
     pthread_mutex_lock(&f->lock);
@@ -258,17 +258,17 @@ static void stop_thread(struct web_feed *f)
         pthread_join(f->thread, NULL);
 }
 
-/* Under the lock: makes the newest sample the last one. */
-static void tell_end(struct web_feed *f)
+/* Sends the last event, with the newest sample. The caller holds the lock. */
+static void publish_end(struct web_feed *f)
 {
     struct gd_snapshot news = f->kept.s;
     news.n_tasks = news.n_failures = 0;
     news.tasks_missed = news.failures_missed = 0;
     news.ended = f->kept.s.ended = true;
-    tell(f, &news);
+    publish(f, &news);
 }
 
-/* Under the lock: waits until there are no watchers, or for this long. */
+/* Waits until there are no watchers, but at most this long. The caller holds the lock. */
 static void wait_for_leavers(struct web_feed *f, unsigned wait_ms)
 {
     const uint64_t due = now_ns() + (uint64_t)wait_ms * 1000000u;
@@ -277,7 +277,7 @@ static void wait_for_leavers(struct web_feed *f, unsigned wait_ms)
         ;
 }
 
-/* There is a watcher that could still be sent the rest: the thread that serves it has had no CPU. */
+/* Whether a watcher can still be sent data. If so, the server's thread has not had enough CPU time to send it. */
 static bool is_behind(const struct web_feed *f)
 {
     for (const struct web_watcher *w = f->first; w; w = w->after) {
@@ -293,7 +293,7 @@ void web_feed_finish(struct web_feed *f, unsigned wait_ms, unsigned most_ms)
     (void)sample(f);
     pthread_mutex_lock(&f->lock);
     f->ended = true;
-    tell_end(f);
+    publish_end(f);
     const uint64_t last = now_ns() + (uint64_t)most_ms * 1000000u;
     do {
         wait_for_leavers(f, wait_ms);
@@ -317,7 +317,7 @@ void web_feed_close(struct web_feed **feed)
     free(f);
 }
 
-/* --- asking ---------------------------------------------------------------------------------- */
+/* --- the present state ----------------------------------------------------------------------- */
 
 void web_feed_stats(struct web_feed *f, struct gd__buffer *b)
 {
@@ -372,7 +372,7 @@ struct web_watcher *web_feed_watch(struct web_feed *f, const struct web_watch_op
             f->first->before = w;
         f->first = w;
         f->n_watchers++;
-        pthread_cond_broadcast(&f->changed); /* faster now */
+        pthread_cond_broadcast(&f->changed); /* with a watcher, samples are taken more often */
     }
     pthread_mutex_unlock(&f->lock);
     if (room)

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * Samples hold counts, not rates. So leaving some of them out loses only detail: the rate between any two samples is
- * still the rate of the whole time between them.
+ * Samples contain counts, not rates. So when some samples are dropped, the mean rate between any two others is still
+ * right.
  */
 #include "web/live/history.h"
 
 #include "base/text/buffer.h"
 
-/* Samples that are meant to be a second apart may be a little less. */
+/* Samples are taken once a second. Less than a second, because two samples may be a little closer together. */
 static const double FIRST_STEP = 0.9;
 
 static void thin_out(struct web_history *h)

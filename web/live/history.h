@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * How the counts grew since the run began, in a bounded number of samples. At first there is about one a second. When
- * the room is used up, every second sample is dropped and the steps become twice as long.
+ * How the counts grew since the run began, in a limited number of samples. At first there is about one sample a second.
+ * When there is no more room, every second sample is dropped, and the time between samples is doubled.
  */
 #ifndef GD_WEB_LIVE_HISTORY_H
 #define GD_WEB_LIVE_HISTORY_H
@@ -18,7 +18,7 @@ struct web_sample {
     uint64_t completed, failed, running;
 };
 
-/* Zeroed is empty. */
+/* A zeroed struct is empty. */
 struct web_history {
     struct web_sample samples[WEB_HISTORY_ROOM];
     size_t n;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A run may finish a hundred thousand tasks a second, and no screen can show them all. Of those that came in one
- * snapshot, the failed ones are kept, and an even selection of the others. The rest is counted.
+ * A run may finish a hundred thousand tasks a second, and no screen can show them all. So from each snapshot the failed
+ * tasks and an even selection of the others are kept, up to a limit. The rest are only counted.
  */
 #include "web/live/last_snapshot.h"
 
@@ -24,7 +24,7 @@ bool web_last_differs(const struct web_last *k, const struct gd_snapshot *s)
            (s->n_workers > 0 && memcmp(s->workers, k->workers, s->n_workers * sizeof *k->workers) != 0);
 }
 
-/* Room for n elements. */
+/* Makes room for n elements. */
 static int reserve(void **list, size_t *room, size_t n, size_t element)
 {
     if (n <= *room)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The last snapshot of a run, with the tasks that ended last and the last failures, so that a viewer that comes late
- * sees them too. Its size is bounded, however long the run is.
+ * The last snapshot of a run, with the tasks that ended last and the last failures, so that a viewer that connects late
+ * sees them too. Its size does not depend on the length of the run.
  */
 #ifndef GD_WEB_LIVE_LAST_SNAPSHOT_H
 #define GD_WEB_LIVE_LAST_SNAPSHOT_H
@@ -10,9 +10,11 @@
 
 enum { WEB_LAST_TASKS = 2000, WEB_LAST_FAILURES = 100, WEB_TASKS_AT_ONCE = 256 };
 
-/* Zeroed is empty. */
+/* A zeroed struct is empty. */
 struct web_last {
-    struct gd_snapshot s; /* its stats and lists are those below; missed: what the lists lack since the run began */
+    /* Points to the fields below. tasks_missed and failures_missed count those of the whole run that are not in the
+     * lists. */
+    struct gd_snapshot s;
     struct gd_stats stats;
     struct gd_worker_view *workers;
     struct gd_device_view *devices;
@@ -21,11 +23,11 @@ struct web_last {
     size_t room_workers, room_devices;
 };
 
-/* True if s holds anything new. The passing of time is not new. */
+/* True if s differs from the last snapshot in more than the time. */
 bool web_last_differs(const struct web_last *k, const struct gd_snapshot *s);
 
-/* Stores s. *news is s with its lists as they are stored in k, and with at most WEB_TASKS_AT_ONCE tasks; valid until
- * the next call. 0, or -1 if out of memory (then nothing is changed). */
+/* Stores s in k. Sets *news to a snapshot with only the new tasks and failures of s, at most WEB_TASKS_AT_ONCE tasks.
+ * Its lists are parts of k, valid until the next call. Returns 0, or -1 if memory runs out. */
 int web_last_add(struct web_last *k, const struct gd_snapshot *s, struct gd_snapshot *news);
 
 void web_last_free(struct web_last *k);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * Metrics in the text format 0.0.4 of Prometheus: for each metric HELP and TYPE, then all its samples. Counters
- * (_total) only grow while the run lasts. Measured values are gauges, in base units. A figure that the driver does not
- * report has no sample.
+ * Metrics in the text format 0.0.4 of Prometheus. Each metric has a HELP line and a TYPE line, then all its samples.
+ * Counters (_total) only grow during a run. Measured values are gauges, in base units. If the driver does not report a
+ * figure, that figure has no sample.
  *
- * The metrics are tables: one for the run, one for each worker, one for each device.
+ * The metrics are defined in three tables: for the run, for workers and for devices.
  */
 #include <stdio.h>
 #include <string.h>
@@ -21,7 +21,8 @@ static void head(struct gd__buffer *b, const char *name, const char *type, const
     gd__buffer_format(b, "# HELP " PREFIX "%s %s\n# TYPE " PREFIX "%s %s\n", name, help, name, type);
 }
 
-/* The value of a label: backslash, quote and newline are escaped, and bytes that are not text become a dot. */
+/* Adds the value of a label. Backslash, quote and newline are escaped. Other bytes that are not printable ASCII become
+ * a dot. */
 static void add_label(struct gd__buffer *b, const char *text, size_t room)
 {
     for (size_t i = 0; i < room && text[i]; i++) {
@@ -47,10 +48,10 @@ static double ended(const struct gd_snapshot *s)
     return s->ended;
 }
 
-/* One line for each sample. A further sample of the same metric has no help text. */
+/* One line for each sample. Only the first sample of a metric has a help text. */
 static const struct run_metric {
     const char *name, *type, *help, *label;
-    size_t offset; /* in struct gd_stats, or */
+    size_t offset; /* of the value in struct gd_stats; used if value is NULL */
     double (*value)(const struct gd_snapshot *s);
 } run_metrics[] = {
 #define AT(field) offsetof(struct gd_stats, field), NULL
@@ -59,13 +60,13 @@ static const struct run_metric {
     { "tasks_total", NULL, NULL, "state=\"timeout\"", AT(timeouts) },
     { "tasks_total", NULL, NULL, "state=\"cancelled\"", AT(cancelled) },
     { "tasks_taken_total", "counter", "Tasks taken from the input.", NULL, AT(taken) },
-    { "tasks_skipped_total", "counter", "Tasks of the input that the journal has as final already.", NULL,
+    { "tasks_skipped_total", "counter", "Tasks of the input that are already final in the journal.", NULL,
       AT(skipped) },
     { "task_retries_total", "counter", "Attempts beyond a task's first.", NULL, AT(retried) },
     { "tasks", "gauge", "Tasks that are not final.", "state=\"pending\"", AT(pending) },
     { "tasks", NULL, NULL, "state=\"running\"", AT(running) },
-    { "tasks_expected", "gauge", "Tasks there will be in all, with those that are skipped; 0 if that is not known.",
-      NULL, AT(total) },
+    { "tasks_expected", "gauge", "Total number of tasks, including skipped ones; 0 if it is not known.", NULL,
+      AT(total) },
     { "input_at_end", "gauge", "1 if nothing more will be taken from the input.", NULL, AT(source_done) },
     { "worker_setup_failures_total", "counter", "Workers that failed to set up.", NULL, AT(setup_failures) },
     { "worker_restarts_total", "counter", "Worker processes started beyond each worker's first.", NULL, AT(restarts) },
@@ -76,14 +77,14 @@ static const struct run_metric {
 #undef AT
 };
 
-/* In the unit of the run's work; nothing if the run has none. */
+/* Adds the work, in the run's unit. Adds nothing if the run has not set its work. */
 static void add_work(struct gd__buffer *b, const struct gd_snapshot *s)
 {
     if (!(s->work_total > 0))
         return;
-    head(b, "work_done", "gauge", "How much of the work is done, in whatever unit it is counted.");
+    head(b, "work_done", "gauge", "How much of the work is done, in the unit that the run uses.");
     gd__buffer_format(b, PREFIX "work_done %.15g\n", s->work_done);
-    head(b, "work_expected", "gauge", "How much work there is in all, in the same unit.");
+    head(b, "work_expected", "gauge", "The total amount of work, in the same unit.");
     gd__buffer_format(b, PREFIX "work_expected %.15g\n", s->work_total);
 }
 
@@ -108,7 +109,7 @@ static void add_run(struct gd__buffer *b, const struct gd_snapshot *s)
 
 static void add_states(struct gd__buffer *b, const struct gd_snapshot *s)
 {
-    head(b, "workers", "gauge", "Workers by what they are at.");
+    head(b, "workers", "gauge", "Number of workers in each state.");
     for (unsigned state = GD_WORKER_OFF; state <= GD_WORKER_LOST; state++) {
         size_t n = 0;
         for (size_t i = 0; i < s->n_workers; i++)
@@ -156,7 +157,7 @@ static double restarts(const struct gd_worker_view *w)
 static const struct worker_metric {
     const char *name, *type, *help;
     struct {
-        const char *label; /* NULL: this is the only one */
+        const char *label; /* NULL: the metric has only this sample */
         double (*value)(const struct gd_worker_view *w);
     } lines[3];
 } worker_metrics[] = {
@@ -270,7 +271,7 @@ static const struct {
 
 static void add_devices(struct gd__buffer *b, const struct gd_snapshot *s)
 {
-    head(b, "gpu_info", "gauge", "What a device is; always 1.");
+    head(b, "gpu_info", "gauge", "Vendor, name and UUID of a device; always 1.");
     for (size_t i = 0; i < s->n_devices; i++) {
         const struct gd_device_view *d = gd_snapshot_device(s, i);
         gd__buffer_format(b, PREFIX "gpu_info{gpu=\"%lld\",vendor=\"%s\",name=\"", (long long)d->gpu_id,
@@ -296,7 +297,7 @@ void web_metrics(struct gd__buffer *b, const struct gd_snapshot *s)
 {
     head(b, "build_info", "gauge", "The version of gpu-dispatch; always 1.");
     gd__buffer_format(b, PREFIX "build_info{version=\"%s\"} 1\n", gd_version());
-    head(b, "job_info", "gauge", "The run; always 1.");
+    head(b, "job_info", "gauge", "Process id and name of the run; always 1.");
     gd__buffer_format(b, PREFIX "job_info{pid=\"%llu\",job=\"", (unsigned long long)s->pid);
     add_label(b, s->job, sizeof s->job);
     gd__buffer_text(b, "\"} 1\n");

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * JSON of a snapshot. Figures keep the names that they have in the public headers. Times of the monotonic clock become
- * seconds since the run began, and unknown figures are null. Inputs and error messages may hold any bytes;
- * gd__json_put_string() makes a JSON string of them.
+ * A snapshot as JSON. Figures have the same names as in the public headers. Times of the monotonic clock are converted
+ * to seconds since the run began. Unknown figures are null. Inputs and error messages may contain any bytes;
+ * gd__json_put_string() makes a JSON string from them.
  */
 #include "web/live/view.h"
 
@@ -30,7 +30,7 @@ static void add_number(struct gd__buffer *b, const char *name, uint64_t value)
     gd__buffer_format(b, ",\"%s\":%llu", name, (unsigned long long)value);
 }
 
-/* null if it is not known */
+/* Adds null if the value is not known. */
 static void add_known(struct gd__buffer *b, const char *name, bool known, double value)
 {
     if (known)
@@ -64,8 +64,8 @@ static void add_figures(struct gd__buffer *b, const struct gd_stats *stats)
     gd__buffer_text(b, "}");
 }
 
-/* The figures computed from the statistics. */
-static void add_reckoned(struct gd__buffer *b, const struct gd_snapshot *s, const struct view_history *h)
+/* Adds the figures that are computed from the statistics. */
+static void add_computed(struct gd__buffer *b, const struct gd_snapshot *s, const struct view_history *h)
 {
     struct view_figures f;
     view_figures_of(&f, s, h);
@@ -170,7 +170,7 @@ void web_view_json(struct gd__buffer *b, const struct gd_snapshot *s, const stru
     gd__buffer_format(b, ",\"started\":%.3f,\"seconds\":%.3f,\"ended\":%s,\"stale\":%s", s->started, web_seconds(s),
                       s->ended ? "true" : "false", s->stale ? "true" : "false");
     add_figures(b, s->stats);
-    add_reckoned(b, s, h);
+    add_computed(b, s, h);
     gd__buffer_text(b, ",\"workers\":[");
     for (size_t i = 0; i < s->n_workers; i++) {
         gd__buffer_text(b, i ? "," : "");

@@ -10,18 +10,18 @@
 #include "base/text/buffer.h"
 #include "view/figures.h"
 
-/* Seconds from the beginning of the run to a time of the same clock; 0 if it had not begun. */
+/* Seconds from the beginning of the run to ns, a time of the monotonic clock; 0 if the run had not begun. */
 double web_since(const struct gd_snapshot *s, uint64_t ns);
 
 /* How long the run has lasted, up to its end. */
 double web_seconds(const struct gd_snapshot *s);
 
-/* {"sequence":...,"stats":{...},"figures":{...},"workers":[...],"devices":[...],"failures":[...],"tasks":[...]}, one
- * line without a newline. Tasks are arrays, in the order of "task_columns"; left out where the snapshot's are NULL. The
- * figures, and what a worker's status is called, are those that the terminal shows. */
+/* Adds {"sequence":...,"stats":{...},"figures":{...},"workers":[...],"devices":[...],"failures":[...],"tasks":[...]} as
+ * one line without a newline. Each task is an array in the order of "task_columns". Tasks are left out if s->tasks is
+ * NULL. The figures and the names of a worker's status are the same as in the terminal. */
 void web_view_json(struct gd__buffer *b, const struct gd_snapshot *s, const struct view_history *h, uint64_t sequence);
 
-/* Text format 0.0.4. */
+/* Adds the metrics in Prometheus's text format 0.0.4. */
 void web_metrics(struct gd__buffer *b, const struct gd_snapshot *s);
 
 #endif

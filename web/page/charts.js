@@ -1,4 +1,4 @@
-/* The throughput chart (SVG) and the timeline (canvas, since there may be thousands of bars). */
+/* The throughput chart (SVG) and the timeline (canvas, because there may be thousands of bars). */
 
 const SVG = 'http://www.w3.org/2000/svg';
 
@@ -9,20 +9,20 @@ function svgElement(tag, attributes, text) {
   return e;
 }
 
-/* A step of 1, 2 or 5 times a power of ten that divides span into at most n. */
+/* A step of 1, 2 or 5 times a power of ten that divides span into at most n parts. */
 function niceStep(span, n) {
   const raw = Math.max(span / n, 1e-9);
   const power = Math.pow(10, Math.floor(Math.log10(raw)));
   return [1, 2, 5, 10].map((f) => f * power).find((s) => s >= raw - 1e-12);
 }
 
-/* Steps of time that people count in. */
+/* The same with the usual units of time. */
 function timeStep(span, n) {
   const steps = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 28800, 86400, 172800, 604800];
   return span / n < 1 ? niceStep(span, n) : steps.find((s) => s >= span / n) || niceStep(span, n);
 }
 
-/* So many digits after the point that two steps differ. */
+/* The number of digits after the decimal point that makes two steps look different. */
 function stepDigits(step) { return step < 1 ? Math.min(9, Math.ceil(-Math.log10(step) - 1e-9)) : 0; }
 
 function axisTime(s, step) {
@@ -33,10 +33,10 @@ function axisTime(s, step) {
   return Math.floor(m / 60) + 'h' + (m % 60 ? String(m % 60).padStart(2, '0') : '');
 }
 
-/* points: [seconds, good per second, bad per second], in order. */
+/* points: [seconds, tasks done per second, tasks failed per second], in order of time. */
 function drawRates(svg, points, from, to) {
   const width = Math.max(svg.clientWidth, 200), height = 180, left = 52, right = 8, top = 10, bottom = 22;
-  const most = Math.max(...points.map((p) => p[1]), ...points.map((p) => p[2]), 0) || 1; /* nothing yet: an empty scale */
+  const most = Math.max(...points.map((p) => p[1]), ...points.map((p) => p[2]), 0) || 1; /* 1 if there are no tasks yet */
   const step = niceStep(most, 4), high = Math.ceil(most / step) * step, span = Math.max(to - from, 1e-9);
   const x = (t) => left + (width - left - right) * (t - from) / span;
   const y = (r) => top + (height - top - bottom) * (1 - r / high);
@@ -63,7 +63,7 @@ function drawRates(svg, points, from, to) {
   svg.replaceChildren(...made);
 }
 
-/* --- what lies under the pointer ---------------------------------------------------------- */
+/* --- the text at the pointer -------------------------------------------------------------- */
 
 const tip = element('div', 'tip');
 tip.hidden = true;
@@ -83,15 +83,14 @@ function showTip(event, text) {
 
 /* --- rows over time -------------------------------------------------------------------------- */
 
-/* A canvas with a row per lane and a time axis below. paint(row, lane, plot) draws a row's inside; words(lane, time,
-   slack) says what is there. */
+/* A canvas with one row per lane and a time axis below. textAt(lane, time, slack) returns the text for a point. */
 class Rows {
-  constructor(canvas, words) {
+  constructor(canvas, textAt) {
     this.canvas = canvas;
     this.lanes = [];
     this.from = 0;
     this.to = 1;
-    canvas.addEventListener('pointermove', (e) => this.hover(e, words));
+    canvas.addEventListener('pointermove', (e) => this.hover(e, textAt));
     canvas.addEventListener('pointerleave', (e) => showTip(e, ''));
   }
 
@@ -100,7 +99,7 @@ class Rows {
     return n <= 8 ? Math.min(44, Math.max(24, Math.floor(176 / n))) : n <= 24 ? 17 : 12;
   }
 
-  /* Sets up the canvas for a drawing in CSS pixels; returns what a painter needs. */
+  /* Prepares the canvas for drawing in CSS pixels. Returns its context, its size and a function that finds colours. */
   begin() {
     const ratio = window.devicePixelRatio || 1, width = Math.max(this.canvas.clientWidth, 200);
     const height = this.lanes.length * this.rowHeight + 22;
@@ -120,6 +119,7 @@ class Rows {
 
   x(t) { return this.left + (this.width - this.left - 4) * (t - this.from) / Math.max(this.to - this.from, 1e-9); }
 
+  /* paint(g, lane, top, height, colour) draws the inside of a row. */
   draw(paint) {
     const { g, width, height, colour } = this.begin(), row = this.rowHeight;
     const tick = timeStep(this.to - this.from, Math.max(2, Math.floor(width / 110)));
@@ -142,16 +142,16 @@ class Rows {
     }
   }
 
-  hover(event, words) {
+  hover(event, textAt) {
     const box = this.canvas.getBoundingClientRect(), row = this.rowHeight;
     const lane = this.lanes[Math.floor((event.clientY - box.top) / row)];
     const scale = (this.to - this.from) / Math.max(this.width - this.left - 4, 1);
     const at = this.from + (event.clientX - box.left - this.left) * scale;
-    showTip(event, lane && at >= this.from && at <= this.to ? words(lane, at, 3 * scale) : '');
+    showTip(event, lane && at >= this.from && at <= this.to ? textAt(lane, at, 3 * scale) : '');
   }
 }
 
-/* The bar at a time, or the nearest within reach. Later ones lie on top. */
+/* The bar at a time, or the nearest bar that is at most slack away. Of two bars, the later one is chosen. */
 function barAt(bars, at, slack) {
   let best = null, distance = slack;
   for (const bar of bars) {
@@ -161,7 +161,7 @@ function barAt(bars, at, slack) {
   return best;
 }
 
-/* Bars of one lane; each is at least a pixel wide, and the failed ones, which matter most, lie on top. */
+/* Draws the bars of one lane. Each is at least a pixel wide. Failed tasks are drawn last, so that they are visible. */
 function paintBars(rows, g, bars, top, height, colour) {
   const right = rows.width - 4;
   for (const bar of [...bars.filter((b) => !b.failure), ...bars.filter((b) => b.failure)]) {

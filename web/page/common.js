@@ -1,7 +1,7 @@
 'use strict';
 
-/* What both pages need. All text gets into the page through textContent: what tasks are called and what they say when they
-   fail comes from anywhere. */
+/* Functions for both pages. All text is put into the page with textContent, because names of tasks and error messages
+   may contain anything. */
 
 function element(tag, className, text) {
   const e = document.createElement(tag);
@@ -12,7 +12,7 @@ function element(tag, className, text) {
 
 function byId(id) { return document.getElementById(id); }
 
-/* Only if it differs: a page that is redrawn ten times a second lets text be selected. */
+/* Changes the text only if it differs. So the user can select text although the page is redrawn ten times a second. */
 function setText(e, text) {
   text = String(text);
   if (e.textContent !== text) e.textContent = text;
@@ -23,7 +23,7 @@ function setClass(e, name) { if (e.className !== name) e.className = name; }
 const COUNT = new Intl.NumberFormat('en-US');
 function count(n) { return COUNT.format(n); }
 
-/* As the terminal has it: 0.5s, 12s, 3m05s, 2h07m, 4d03h. */
+/* 0.5s, 12s, 3m05s, 2h07m, 4d03h, as in the summary of a run in the terminal. */
 function duration(s) {
   const two = (n) => String(n).padStart(2, '0');
   if (!(s >= 0)) return '–';
@@ -45,7 +45,7 @@ function bytes(n) {
   return (n < 10 && i > 0 ? n.toFixed(1) : n.toFixed(0)) + ' ' + units[i];
 }
 
-/* Two digits count: a task may take an hour. As the terminal has it. */
+/* At least two significant digits, because a task may take an hour. The terminal shows rates in the same way. */
 function rate(r) {
   const digits = r < 5e-7 ? 0 : Math.max(0, 1 - Math.floor(Math.log10(r) + 1e-9));
   return (r >= 99.5 ? count(Math.round(r)) : r.toFixed(digits)) + '/s';
@@ -53,10 +53,11 @@ function rate(r) {
 
 function plural(n, one, many) { return count(n) + ' ' + (n === 1 ? one : many); }
 
-/* A badge per way to fail. */
+/* A badge with the kind of failure. */
 function failureBadge(name) { return element('span', name === 'timeout' ? 'badge slow' : 'badge bad', name); }
 
-/* A table's rows from cells [name, class, text]; the names are for narrow screens, where there are no columns. */
+/* Fills a row of a table with cells [name, class, text]. The names are shown on narrow screens, where there are no
+   columns. */
 function fillRow(row, cells) {
   while (row.children.length < cells.length) row.append(element('td'));
   cells.forEach(([name, className, text], i) => {

@@ -1,4 +1,4 @@
-/* The page of a run that goes on. The server tells it everything once (state) and then what is new (update, end). */
+/* The page of a run that has not ended. The server sends everything once (state), and then the news (update, end). */
 
 const MOST_BARS = 20000, MOST_FAILURES = 100, MOST_POINTS = 600;
 
@@ -16,7 +16,7 @@ tiles(byId('tiles'), [
 ]);
 const COUNTS = ['completed', 'failed', 'timeouts', 'retried', 'running', 'pending', 'skipped', 'cancelled', 'restarts', 'crashes'];
 
-/* --- taking in ------------------------------------------------------------------------------ */
+/* --- received data -------------------------------------------------------------------------- */
 
 function addTask([id, worker, gpu, start, end, attempt, failure, again]) {
   const bar = { id, gpu, start, end, attempt, failure, again };
@@ -25,7 +25,7 @@ function addTask([id, worker, gpu, start, end, attempt, failure, again]) {
   run.nBars++;
 }
 
-/* The older half goes when there are too many. */
+/* Drops the older half of the bars if there are too many. */
 function trimBars() {
   if (run.nBars <= MOST_BARS) return;
   run.nBars = 0;
@@ -67,13 +67,13 @@ function take(view, whole) {
 
 /* --- figures ----------------------------------------------------------------------------------- */
 
-/* What is reckoned (how far, how fast, until when) the server has reckoned, as for the terminal. */
+/* The server computes progress, pace and time left, as it does for the terminal. */
 function showFigures() {
   const v = run.view, s = v.stats, f = v.figures, known = f.part !== null;
   const r = f.rate === null ? f.mean_rate || 0 : f.rate, left = f.eta === null ? NaN : f.eta;
   for (const name of COUNTS) setText(byId(name), count(s[name]));
   for (const name of ['failed', 'timeouts', 'crashes']) setClass(byId(name).parentElement, s[name] > 0 ? 'warn' : '');
-  byId('cancelled').parentElement.hidden = s.cancelled === 0; /* of a run that was ended early */
+  byId('cancelled').parentElement.hidden = s.cancelled === 0; /* shown only if the run was stopped early */
   setText(byId('rate'), rate(r));
   setText(byId('elapsed'), duration(v.seconds));
   setText(byId('eta'), duration(left));
@@ -87,7 +87,8 @@ function showFigures() {
   setText(byId('rate-text'), rate(r) + (f.rate === null ? ' on average' : ' now'));
 }
 
-/* Where the work is known its part is done, whatever the number of tasks: what has ended shares that, the rest the rest. */
+/* If the work is known, the filled part of the bar is the finished part of the work, not of the tasks. The tasks that
+   ended share the filled part, and the other tasks share the rest. */
 function showBar(all, s, f) {
   const bar = byId('bar'), parts = bar.children, bad = s.failed + s.timeouts, done = s.completed + s.skipped;
   const ended = f.passed > 0 ? f.part * all / f.passed : 0, left = all > f.passed ? (1 - f.part) * all / (all - f.passed) : 0;
@@ -103,7 +104,7 @@ function showBar(all, s, f) {
 function showStatus() {
   const v = run.view, badge = byId('status');
   const [text, kind] = needsToken ? ['token needed', 'slow'] : ended ? ['ended', 'idle'] : lost ? ['connection lost, trying again', 'bad']
-    : !v ? ['connecting', 'idle'] : v.stale ? ['no news from the run', 'slow'] : ['running', 'good'];
+    : !v ? ['connecting', 'idle'] : v.stale ? ['a callback is slow', 'slow'] : ['running', 'good'];
   setText(badge, text);
   setClass(badge, 'badge ' + kind);
   if (!v) return;
@@ -119,7 +120,7 @@ function sortedWorkers() {
   return [...run.view.workers].sort((a, b) => a.gpu_id - b.gpu_id || a.worker_id - b.worker_id);
 }
 
-/* The badge that stands there already, with other words. */
+/* Updates the text and the colour of the row's badge. Makes the badge if there is none. */
 function statusCell(row, w) {
   const badge = row.statusBadge || (row.statusBadge = element('span'));
   setClass(badge, 'badge ' + (KINDS[w.status] || 'idle'));
@@ -223,8 +224,8 @@ function showFailures() {
 /* --- drawing, at most once per frame ------------------------------------------------------------------- */
 
 let wanted = false;
-/* A timeline of many rows is much taller than the chart, one of few much flatter: beside the other there would be a void.
-   The chart goes above it then. */
+/* The chart and the timeline are side by side if the timeline has a number of rows in this range. Otherwise one of them
+   would be much taller than the other, so the chart is above the timeline. */
 const ROWS_BESIDE = [4, 10];
 
 function arrangeCharts() {
@@ -252,24 +253,25 @@ function redraw() {
 
 /* --- the token ------------------------------------------------------------------------------------------ */
 
-/* It comes after the # of the address, which the browser sends to nobody, and is taken out of the address at once: not in
-   the history, not in a link that is copied. This tab alone keeps it, for when the page is loaded again. */
+/* The token is in the address after the #. The browser does not send that part to any server. The page removes it from
+   the address at once, so that it is not in the history or in a copied link. Only this tab stores it, for a reload of
+   the page. */
 
 let token = null;
 
 function keepToken(text) {
   token = text;
-  try { sessionStorage.setItem('token', text); } catch { /* then it is asked for again */ }
+  try { sessionStorage.setItem('token', text); } catch { /* the page will ask for the token again */ }
 }
 
 function keptToken() {
   try { return sessionStorage.getItem('token'); } catch { return null; }
 }
 
-/* What was pasted: the whole address, or the token alone. */
+/* Finds the token in a pasted text: the whole address, or the token alone. */
 function tokenIn(text) { return text.trim().replace(/^.*[#?&]token=/, ''); }
 
-/* What a header can hold, and a token is made of. */
+/* Whether the text has only characters that a token may have. All of them may be sent in a header. */
 function isToken(text) { return /^[A-Za-z0-9._~-]+$/.test(text); }
 
 function readAddress() {
@@ -308,14 +310,14 @@ byId('token-form').addEventListener('submit', (e) => {
     keepToken(given);
     useToken();
   } else {
-    askForToken('A token is letters, digits and -._~ only.');
+    askForToken('A token may contain only letters, digits and -._~');
   }
 });
 
 /* --- the connection ---------------------------------------------------------------------------------------- */
 
 const TRY_AGAIN_MS = 2000;
-let listening = null; /* stops it */
+let listening = null; /* the AbortController of the present connection */
 
 function ask(path, signal) {
   return fetch(path, { headers: { Authorization: 'Bearer ' + token }, cache: 'no-store', signal });
@@ -327,7 +329,7 @@ function fetchHistory() {
     run.points = h.samples.map((x) => x.slice(0, 3)).concat(run.points.filter((p) => p[0] > last + h.step));
     run.step = h.step || run.step;
     redraw();
-  }).catch(() => {}); /* the chart then begins now */
+  }).catch(() => {}); /* the chart then begins at this moment */
 }
 
 function takeEvent(text) {
@@ -338,7 +340,7 @@ function takeEvent(text) {
   if (event === 'state') fetchHistory();
 }
 
-/* Until the server hangs up. An EventSource would do the same, but can't send the token. */
+/* Reads events until the server closes the connection. An EventSource would do the same, but cannot send the token. */
 async function readEvents(body) {
   const reader = body.pipeThrough(new TextDecoderStream()).getReader();
   let text = '';
@@ -349,7 +351,7 @@ async function readEvents(body) {
   }
 }
 
-/* Goes on until the run has ended, another one listens instead, or the token is refused. */
+/* Listens until the run has ended, listen() is called again, or the token is refused. */
 async function listen() {
   if (listening) listening.abort();
   const own = listening = new AbortController();

@@ -1,4 +1,4 @@
-/* The page of a run that is over. Its data are in the page; gpu-dispatch report has made them small already. */
+/* The page of a run that is over. Its data are in the page. gpu-dispatch report has already reduced them. */
 
 const data = JSON.parse(byId('data').textContent);
 data.gpus.sort((a, b) => a.gpu - b.gpu);
@@ -41,7 +41,7 @@ function showSummary() {
   byId('bar').children[1].style.width = 100 * data.failed / Math.max(all, 1) + '%';
   if (data.runs.length > 1) {
     byId('runs-note').hidden = false;
-    set('runs-note', `${data.runs.length} runs are in this journal. They are shown one after the other, without the time between: ` +
+    set('runs-note', `${data.runs.length} runs are in this journal. They are shown one after the other, without the time between them: ` +
       data.runs.slice(0, 12).map((r) => `run ${r.run} from ${duration(r.offset)} on (started ${when(r.started)})`).join(', ') +
       (data.runs.length > 12 ? ', …' : '') + '.');
   }
@@ -49,7 +49,7 @@ function showSummary() {
 
 function showRates() {
   const done = data.throughput.done, failed = data.throughput.failed, points = [];
-  /* as many points as have a few tasks each */
+  /* Choose the number of points so that each has a few tasks. */
   const steps = Math.min(200, Math.max(8, (data.done + data.failed) / 8)), group = Math.ceil(done.length / steps);
   const sum = (list, i) => list.slice(i, i + group).reduce((a, n) => a + n, 0);
   for (let i = 0; i < done.length; i += group) {
@@ -116,7 +116,7 @@ function showTimeline() {
   const note = byId('timeline-note');
   note.hidden = data.bars_left_out === 0;
   setText(note, `${plural(data.bars.length, 'task is', 'tasks are')} drawn, the longest of each worker in each step of ` +
-    `${duration(data.bucket_seconds)}; ${plural(data.bars_left_out, 'shorter one is', 'shorter ones are')} left out here, and counted everywhere else.` +
+    `${duration(data.bucket_seconds)}. ${plural(data.bars_left_out, 'shorter task is', 'shorter tasks are')} not drawn, but counted in all figures.` +
     (data.lanes_left_out ? ` Workers beyond the first ${data.lanes.length} are not drawn.` : ''));
 }
 

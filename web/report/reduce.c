@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * The two passes. Nothing here grows with the number of records: tables have a largest size, and what does not fit is
- * only counted. A journal that is being written may have more records in the second pass. Records of workers that the
- * first pass did not see are counted but not drawn.
+ * The two passes. The memory does not grow with the number of records: tables have a fixed largest size, and items that
+ * do not fit are only counted. If a run is writing to the journal, the second pass may see more records. Records of
+ * workers that the first pass did not see are counted but not drawn.
  */
 #include "web/report/reduce.h"
 
@@ -39,7 +39,7 @@ static void add_named(struct gd__buffer *b, const char *name, const char *text, 
     web_add_beginning(b, text, size, most);
 }
 
-/* Limits a time or a duration, so that sums stay finite whatever is in the records. */
+/* Limits a time or a duration, so that sums stay finite. Records may contain any value. */
 static double finite(double seconds)
 {
     return !(seconds > 0) ? 0 : seconds < LONGEST ? seconds : LONGEST;
@@ -58,9 +58,9 @@ void web_add_record(struct gd__buffer *b, const struct web_reduced *d, const str
     gd__buffer_text(b, "}");
 }
 
-/* --- who there is ------------------------------------------------------------------------ */
+/* --- runs, workers and GPUs --------------------------------------------------------------- */
 
-/* The place of a worker in the table, or the free place for it. */
+/* The slot of a worker in the table, or the free slot for it. */
 static int *table_slot(const struct web_reduced *d, int gpu, int worker)
 {
     size_t at = ((unsigned)gpu * 2654435761u + (unsigned)worker * 40503u) % TABLE;
@@ -86,7 +86,7 @@ static size_t gpu_index(struct web_reduced *d, int gpu)
     return d->n_gpus++;
 }
 
-/* NULL: there are too many workers, or the task never ran. */
+/* Returns NULL if the first pass did not store the worker. */
 static struct web_lane *find_lane(const struct web_reduced *d, const struct gd_journal_record *r)
 {
     const int slot = *table_slot(d, r->gpu_id, r->worker_id);
@@ -131,7 +131,7 @@ static int first_pass(void *user, const struct gd_journal_record *r)
     return d->no_memory;
 }
 
-/* --- where things go --------------------------------------------------------------------- */
+/* --- layout ------------------------------------------------------------------------------ */
 
 static void lay_out_time(struct web_reduced *d)
 {
@@ -190,7 +190,7 @@ static void add_busy(const struct web_reduced *d, struct web_gpu *g, double star
     }
 }
 
-/* If there is no room in a step, its shortest task is dropped. */
+/* Adds a task to its step. If the step has no more room, its shortest task is dropped. */
 static void add_bar(struct web_reduced *d, struct web_lane *lane, const struct web_bar *bar)
 {
     if (!lane->bars) {

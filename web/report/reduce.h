@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * A journal made small enough to be drawn. Two passes over its records: the first learns which runs, workers and GPUs
- * there are and when, the second counts and keeps.
+ * Reduces a journal to an amount of data that can be drawn, in two passes over its records. The first pass finds the
+ * runs with their times, the workers and the GPUs. The second pass counts tasks and selects those to draw.
  *
- * Runs of one journal are put one after the other, without the time between: a run that was killed in the evening and
- * resumed in the morning is two working spans, not a night of idle GPUs.
+ * The runs of a journal are drawn one after the other, without the time between them. For example, if a run was killed
+ * in the evening and resumed in the morning, the night is not shown as idle time.
  */
 #ifndef GD_WEB_REPORT_REDUCE_H
 #define GD_WEB_REPORT_REDUCE_H
@@ -16,15 +16,15 @@
 
 enum {
     WEB_MOST_RUNS = 10000,
-    WEB_MOST_LANES = 4096, /* workers that are distinguished */
+    WEB_MOST_LANES = 4096, /* workers that are stored */
     WEB_DRAWN_LANES = 128, /* workers that are drawn */
-    WEB_MOST_CLASSES = 32, /* of failures; the last one is all the others */
+    WEB_MOST_CLASSES = 32, /* classes of failures; the last one, "other", is for the rest */
     WEB_SHOWN_FAILURES = 30,
     WEB_MOST_BARS = 20000, /* approximate: at least one for each worker in each step */
 };
 
 struct web_span {
-    double first, last; /* Unix time; first 0: nothing ran in it */
+    double first, last; /* Unix time; first 0: no task ran */
     double offset;      /* where the run begins on the page */
 };
 
@@ -37,13 +37,13 @@ struct web_gpu {
 
 struct web_bar {
     uint64_t number;
-    double start, seconds; /* seconds < 0: none */
+    double start, seconds; /* seconds < 0: this element is empty */
     int failure;           /* index of its class of failure; -1: it succeeded */
 };
 
 struct web_lane {
     int gpu, worker;
-    size_t gpu_at;        /* index */
+    size_t gpu_at;        /* index into web_reduced.gpus */
     struct web_bar *bars; /* for each step the tasks that are drawn, the longest first; NULL: not drawn */
 };
 
@@ -60,7 +60,7 @@ struct web_reduced {
     size_t n_gpus;
     struct web_lane *lanes;
     size_t n_lanes, n_drawn;
-    int *lane_table; /* of twice WEB_MOST_LANES: index + 1, found by GPU and worker */
+    int *lane_table; /* a hash table by GPU and worker, with 2 * WEB_MOST_LANES slots: index into lanes + 1; 0: free */
     size_t bars_per_step;
     double seconds, step;
     uint64_t done, failed, attempts;
@@ -72,7 +72,7 @@ struct web_reduced {
     bool no_memory;
 };
 
-/* 0, or -1 with gd__fail_text(). The result must be freed in either case. */
+/* Returns 0, or -1 with gd__fail_text(). d must be freed in either case. */
 int web_reduce(struct web_reduced *d, const struct web_records *r);
 void web_reduced_free(struct web_reduced *d);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * Writes the report: the page, with its data as JSON in a script element. An end tag in the data would end the element,
- * and two characters are line ends in JavaScript but not in JSON. So "<" and these two are written as \u escapes, which
- * is allowed because they only occur in strings.
+ * and U+2028 and U+2029 are line ends in JavaScript but not in JSON. So "<", ">", "&" and these two are written as \u
+ * escapes. That is allowed, because they occur only in strings.
  */
 #include "web/report/report.h"
 
@@ -38,8 +38,8 @@ static void add_text(struct gd__buffer *b, const char *name, const char *text)
 static void add_summary(struct gd__buffer *b, const struct gd_journal_summary *s, const struct web_reduced *d,
                         const char *file)
 {
-    struct view_remaining standing;
-    view_remaining_of(&standing, s);
+    struct view_remaining remaining;
+    view_remaining_of(&remaining, s);
     gd__buffer_format(b, "{\"version\":\"%s\",\"made\":%lld", gd_version(), (long long)time(NULL));
     add_text(b, "file", file);
     add_text(b, "command", s->command);
@@ -47,8 +47,8 @@ static void add_summary(struct gd__buffer *b, const struct gd_journal_summary *s
     gd__buffer_format(b, ",\"held\":%s,\"total\":%llu,\"skipped\":%llu,\"done\":%llu,\"failed\":%llu,\"attempts\":%llu",
                       s->held ? "true" : "false", (unsigned long long)s->total, (unsigned long long)s->skipped,
                       (unsigned long long)d->done, (unsigned long long)d->failed, (unsigned long long)d->attempts);
-    gd__buffer_format(b, ",\"all\":%llu,\"not_in_input\":%llu", (unsigned long long)standing.all,
-                      (unsigned long long)standing.gone);
+    gd__buffer_format(b, ",\"all\":%llu,\"not_in_input\":%llu", (unsigned long long)remaining.all,
+                      (unsigned long long)remaining.gone);
     gd__buffer_format(b, ",\"seconds\":%.4f,\"busy_seconds\":%.4f,\"bucket_seconds\":%.9g", d->seconds, d->busy_seconds,
                       d->step);
 }
@@ -192,7 +192,7 @@ static int make_data(struct gd__buffer *b, const struct web_records *r, const ch
 
 /* --- the page -------------------------------------------------------------------------------- */
 
-/* JSON that is safe in a script element. */
+/* Adds JSON in a form that is safe in a script element. */
 static void add_embedded(struct gd__buffer *page, const struct gd__buffer *json)
 {
     for (size_t i = 0; i < json->size;) {
@@ -221,9 +221,9 @@ static int make_page(struct gd__buffer *page, struct gd__buffer *json)
     static const char mark[] = "@DATA@";
     const char *at = memmem(web_report_page, web_report_page_size, mark, sizeof mark - 1);
     if (!at)
-        return gd__fail("the template of the report has no place for the data");
+        return gd__fail("the template of the report does not contain @DATA@: build gpu-dispatch again");
     const size_t before = (size_t)(at - (const char *)web_report_page), after = before + sizeof mark - 1;
-    gd__buffer_add(json, "", 1); /* strcspn() ends there */
+    gd__buffer_add(json, "", 1); /* a NUL, where strcspn() stops */
     json->size -= !json->failed;
     gd__buffer_add(page, web_report_page, before);
     add_embedded(page, json);

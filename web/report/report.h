@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * The page of a run that is over, made from its journal: one file that needs nothing else.
+ * The page of a run that is over, made from its journal. It is one file and needs no other files.
  *
- * Memory and page are bounded, however many records there are. Time is divided into WEB_REPORT_STEPS. The use of each
- * GPU is known for each step, and the longest tasks of each worker that began in a step are drawn.
+ * The memory and the size of the page are limited, for any number of records. Time is divided into WEB_REPORT_STEPS
+ * steps. The page shows the use of each GPU in each step, and the longest tasks that each worker began in each step.
  */
 #ifndef GD_WEB_REPORT_REPORT_H
 #define GD_WEB_REPORT_REPORT_H
@@ -12,7 +12,8 @@
 
 enum { WEB_REPORT_STEPS = 400 };
 
-/* The source of records: a journal's reader, or a test. The functions are those of journal.h with these names. */
+/* The source of records: the reader of a journal, or a test. The functions are like gd_journal_reader_each() and
+ * gd_journal_reader_summary(). */
 struct web_records {
     void *user;
     int (*each)(void *user, const struct gd_journal_query *q,
@@ -20,8 +21,8 @@ struct web_records {
     int (*summary)(void *user, struct gd_journal_summary *out);
 };
 
-/* Writes the page to PATH.part and renames that to path. file: the journal's name on the page. named: a person gave the
- * path, so a link is followed. 0, or -1 with gd__fail_text(). */
+/* Writes the page to PATH.part and renames that to path. file: the journal's name, shown on the page. named: the user
+ * gave the path, so a link is followed. Returns 0, or -1 with gd__fail_text(). */
 int web_report_write(const struct web_records *r, const char *file, const char *path, bool named);
 
 #endif
